@@ -1,0 +1,68 @@
+// The part of OpenCL that Cistern needs: minimal ABI declarations of our own (tests/abi_opencl_test.cpp checks them
+// against the real headers) and a struct of real functions, filled by whoever composes.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace cistern::opencl {
+
+using cl_int = std::int32_t;
+using cl_uint = std::uint32_t;
+using cl_bitfield = std::uint64_t;
+using cl_context_properties = std::intptr_t;
+using cl_platform_id = struct PlatformHandle*;
+using cl_device_id = struct DeviceHandle*;
+using cl_context = struct ContextHandle*;
+using cl_command_queue = struct QueueHandle*;
+using cl_mem = struct MemoryHandle*;
+using cl_program = struct ProgramHandle*;
+using cl_kernel = struct KernelHandle*;
+using cl_event = struct EventHandle*;
+using cl_sampler = struct SamplerHandle*;
+using cl_command_buffer = struct CommandBufferHandle*;
+using cl_context_notify = void (*)(const char*, const void*, std::size_t, void*);
+using cl_mem_notify = void (*)(cl_mem, void*);
+using cl_program_notify = void (*)(cl_program, void*);
+using cl_svm_notify = void (*)(cl_command_queue, cl_uint, void**, void*);
+using cl_native_function = void (*)(void*);
+
+struct cl_image_description {
+  cl_uint type;
+  std::size_t width, height, depth, array_size, row_pitch, slice_pitch;
+  cl_uint mip_levels, samples;
+  cl_mem memory;
+};
+
+constexpr cl_int kSuccess = 0;
+constexpr cl_int kMemObjectAllocationFailure = -4;
+constexpr cl_int kOutOfResources = -5;
+constexpr cl_int kOutOfHostMemory = -6;
+constexpr cl_int kInvalidContext = -34;
+constexpr cl_int kInvalidMemObject = -38;
+constexpr cl_int kInvalidOperation = -59;
+constexpr cl_int kPlatformNotFound = -1001;
+
+constexpr cl_bitfield kMemUseHostPtr = 1 << 3;
+constexpr cl_bitfield kMemCopyHostPtr = 1 << 5;
+
+constexpr cl_uint kContextReferenceCount = 0x1080;
+constexpr cl_uint kQueueReferenceCount = 0x1092;
+constexpr cl_uint kQueueProperties = 0x1093;
+constexpr cl_bitfield kQueueOutOfOrder = 1 << 0;
+constexpr cl_uint kMemSize = 0x1102;
+constexpr cl_uint kMemMapCount = 0x1104;
+constexpr cl_uint kMemReferenceCount = 0x1105;
+constexpr cl_uint kEventExecutionStatus = 0x11D3;
+constexpr cl_int kComplete = 0;
+
+// The real functions that the backends call.
+struct Functions {
+  cl_mem (*create_buffer)(cl_context, cl_bitfield, std::size_t, void*, cl_int*) = nullptr;
+  cl_int (*release_memory)(cl_mem) = nullptr;
+  cl_int (*memory_info)(cl_mem, cl_uint, std::size_t, void*, std::size_t*) = nullptr;
+  cl_int (*enqueue_marker)(cl_command_queue, cl_uint, const cl_event*, cl_event*) = nullptr;
+  cl_int (*event_info)(cl_event, cl_uint, std::size_t, void*, std::size_t*) = nullptr;
+  cl_int (*release_event)(cl_event) = nullptr;
+};
+
+}  // namespace cistern::opencl

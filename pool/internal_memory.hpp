@@ -1,0 +1,43 @@
+// Memory for Cistern's own tables. Never malloc: the program's malloc may be ours, may be held in a lock
+// across fork, and must not show our bookkeeping in its counts.
+// Small blocks come from power-of-two free lists cut from mapped chunks, large ones are mapped one by one.
+#pragma once
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace cistern {
+
+// 16-byte aligned, never null: without memory for its tables the shim cannot stay truthful, so it says so and aborts.
+void* internal_allocate(std::size_t bytes);
+void internal_deallocate(void* block, std::size_t bytes);
+// What the tables cost, in bytes mapped from the system.
+std::size_t internal_mapped_bytes();
+
+// The arena's lock across fork; see shim/lifecycle.cpp for the order.
+void internal_memory_before_fork();
+void internal_memory_after_fork();
+
+template <class T>
+struct InternalAllocator {
+  using value_type = T;
+  InternalAllocator() = default;
+  template <class U>
+  InternalAllocator(const InternalAllocator<U>&) {}
+  T* allocate(std::size_t count) { return static_cast<T*>(internal_allocate(count * sizeof(T))); }
+  void deallocate(T* block, std::size_t count) { internal_deallocate(block, count * sizeof(T)); }
+  bool operator==(const InternalAllocator&) const { return true; }
+};
+
+template <class T>
+using Vector = std::vector<T, InternalAllocator<T>>;
+template <class T>
+using Deque = std::deque<T, InternalAllocator<T>>;
+template <class K, class V, class Hash = std::hash<K>>
+using Map = std::unordered_map<K, V, Hash, std::equal_to<K>, InternalAllocator<std::pair<const K, V>>>;
+using String = std::basic_string<char, std::char_traits<char>, InternalAllocator<char>>;
+
+}  // namespace cistern

@@ -1,0 +1,58 @@
+// The composition root: pools x sources x statistics of one process, its snapshot, and the end-of-process protocol.
+#pragma once
+#include <atomic>
+
+#include "shim/core/options.hpp"
+#include "stats/counters.hpp"
+#include "stats/snapshot.hpp"
+
+namespace cistern {
+
+enum class Phase : int { running, exiting, reported };
+
+// Options, read on first use. Not for use inside malloc.
+const Options& options();
+
+Phase phase();
+// Exit begins: the program called exit or returned from main; no destructor has run. Idempotent.
+void exit_begins();
+// The last destructor has run ("exit") or the program ended at once ("_exit"): write the report, once.
+// A process without GPU memory says nothing unless CISTERN_REPORT is set.
+void process_ended(const char* moment);
+
+// Everything that a report may show, now.
+Snapshot take_snapshot(const char* moment);
+// Renders in the configured format to where CISTERN_REPORT says (report_output.cpp).
+void write_report(const Snapshot& snapshot);
+
+// Locks of every layer, in order: opencl, sites, arena. The child starts clean counters and keeps working memory.
+void core_before_fork();
+void core_after_fork_in_parent();
+void core_after_fork_in_child();
+
+namespace host {
+// Host counting (host_hooks.cpp): sharded, so that threads do not meet on one line.
+KindFigures figures();
+void reset();  // in a forked child
+
+// The real C library functions, for our own use without being counted.
+class Uncounted {  // while one lives on this thread, malloc and free are not counted (dlopen, spdlog, libunwind)
+ public:
+  Uncounted();
+  ~Uncounted();
+};
+}  // namespace host
+
+namespace opencl {
+KindFigures figures();
+bool used();  // any OpenCL memory was allocated in this process
+void add_leaks(Vector<LeakFigures>& leaks);
+void add_objects(Vector<ObjectFigures>& objects);
+FragmentationFigures fragmentation();
+void trim(std::uint64_t keep_bytes, std::uint64_t unused_for_ns);
+void before_fork();
+void after_fork_in_parent();
+void after_fork_in_child();
+}  // namespace opencl
+
+}  // namespace cistern

@@ -1,0 +1,27 @@
+// Options from the environment: one row each in shim/options.def. Read once, with secure_getenv. A bad value keeps
+// the default and leaves one line, said when the process first has something to say; so does an unknown CISTERN_* name.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+#include "pool/internal_memory.hpp"
+
+namespace cistern {
+
+struct Options {
+  using on_off = bool;
+  using bytes = std::uint64_t;
+  using seconds = std::uint64_t;  // nanoseconds inside
+  using text = String;
+  using choice = String;
+#define OPTION(type, name, variable, default_text, help) type name{};
+#include "shim/options.def"
+  bool report_requested = false;  // CISTERN_REPORT was set by the user
+};
+
+using Getenv = const char* (*)(const char* name);
+
+// Defaults overridden by what `getenv` answers; complaints go to `complain`, one line each.
+Options read_options(Getenv getenv, char** environment, void (*complain)(std::string_view line));
+
+}  // namespace cistern

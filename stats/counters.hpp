@@ -1,0 +1,52 @@
+// Counters of one kind. GPU kinds count on shared atomics (their calls cost microseconds); host counts on shards.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "stats/snapshot.hpp"
+
+namespace cistern {
+
+enum class Unpooled : int {
+#define UNPOOLED(name, text) name,
+#include "stats/unpooled.def"
+#undef UNPOOLED
+  count
+};
+
+using Counter = std::atomic<std::uint64_t>;
+
+inline void add(Counter& counter, std::uint64_t n = 1) { counter.fetch_add(n, std::memory_order_relaxed); }
+inline void subtract(Counter& counter, std::uint64_t n = 1) { counter.fetch_sub(n, std::memory_order_relaxed); }
+inline std::uint64_t read(const Counter& counter) { return counter.load(std::memory_order_relaxed); }
+// Raises `peak` to `value`; true when it did.
+bool raise_peak(Counter& peak, std::uint64_t value);
+
+constexpr int kReportClasses = 21;
+
+struct ClassCounters {
+  Counter allocations{0}, hits{0}, live_blocks{0}, high_water_blocks{0};
+};
+
+struct KindCounters {
+  Counter allocations{0}, frees{0}, pool_hits{0}, pool_misses{0};
+  Counter driver_allocs{0}, driver_frees{0}, driver_syncs{0}, driver_queries{0};
+  Counter failed{0}, live_blocks{0}, live_bytes{0}, peak_bytes{0}, peak_at_ns{0};
+  Counter unpooled[static_cast<int>(Unpooled::count)]{};
+  ClassCounters classes[kReportClasses];
+
+  // One block handed to the program, or given back by it. `bytes` 0 for blocks without memory of their own.
+  void block_born(std::uint64_t bytes);
+  void block_died(std::uint64_t bytes);
+  void count_unpooled(Unpooled reason) { add(unpooled[static_cast<int>(reason)]); }
+  // A forked child starts clean. Only one thread exists then.
+  void reset();
+  // All figures but the pool's own (pooled_blocks, pooled_bytes, cached blocks of the classes).
+  KindFigures figures(const char* name, bool pooled_kind) const;
+};
+
+// Nanoseconds since the process started (since the shim first looked).
+std::uint64_t nanoseconds_since_start();
+void start_clock();
+
+}  // namespace cistern

@@ -1,0 +1,43 @@
+// Sites: call stacks of allocations, interned. Capturing is the hot part; modules are noted when a stack is seen
+// for the first time (a plugin may be gone at exit), names and lines are found only when a report is made (symbols.hpp).
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "stats/snapshot.hpp"
+
+namespace cistern {
+
+// 0 means "no site": sites are off, or the stack could not be read.
+using SiteId = std::uint32_t;
+
+// Captures the caller's stack. `api` is a string literal naming the intercepted call. Leading frames inside
+// Cistern's own module are dropped. Thread-safe, takes no lock while unwinding, keeps errno.
+SiteId capture_site(const char* api);
+
+// Loads the unwinder and warms it up (libunwind opened RTLD_LOCAL, else libgcc's): called once, before the first
+// capture and never inside malloc.
+void prepare_sites();
+
+const char* site_api(SiteId site);
+
+// The site's frames with module, offset and build id but without names; leaf first.
+Vector<FrameFigures> site_frames(SiteId site);
+// The module that made the intercepted call: basename of its path, and whether it is the main executable.
+struct SiteOwner {
+  String module;
+  bool is_program;
+};
+SiteOwner site_owner(SiteId site);
+
+struct SiteStatistics {
+  std::uint64_t sites;
+  std::optional<double> capture_mean_ns;  // measured on a sample of the captures
+  std::uint64_t dropped;                  // captures that failed
+};
+SiteStatistics site_statistics();
+
+void sites_before_fork();
+void sites_after_fork();
+
+}  // namespace cistern
