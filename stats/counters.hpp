@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "pool/size_class.hpp"
 #include "stats/snapshot.hpp"
 
 namespace cistern {
@@ -22,8 +23,6 @@ inline std::uint64_t read(const Counter& counter) { return counter.load(std::mem
 // Raises `peak` to `value`; true when it did.
 bool raise_peak(Counter& peak, std::uint64_t value);
 
-constexpr int kReportClasses = 21;
-
 struct ClassCounters {
   Counter allocations{0}, hits{0}, live_blocks{0}, high_water_blocks{0};
 };
@@ -35,9 +34,21 @@ struct KindCounters {
   Counter unpooled[static_cast<int>(Unpooled::count)]{};
   ClassCounters classes[kReportClasses];
 
-  // One block handed to the program, or given back by it. `bytes` 0 for blocks without memory of their own.
+  // One block handed to the program, or given back by it: allocations, frees, live and peak figures, and those of the
+  // block's class but `hits`. `bytes` 0 for blocks without memory of their own, which have no class.
   void block_born(std::uint64_t bytes);
   void block_died(std::uint64_t bytes);
+  // A released block whose memory lives on in its children: block_died(0), then bytes_died when the last is gone,
+  // or block_revived when the program gets hold of it again.
+  void bytes_died(std::uint64_t bytes) {
+    subtract(live_bytes, bytes);
+    subtract(classes[report_class(bytes)].live_blocks);
+  }
+  void block_revived() { add(live_blocks); }
+  void pool_hit(std::uint64_t bytes) {
+    add(pool_hits);
+    add(classes[report_class(bytes)].hits);
+  }
   void count_unpooled(Unpooled reason) { add(unpooled[static_cast<int>(reason)]); }
   // A forked child starts clean. Only one thread exists then.
   void reset();
@@ -45,7 +56,7 @@ struct KindCounters {
   KindFigures figures(const char* name, bool pooled_kind) const;
 };
 
-// Nanoseconds since the process started (since the shim first looked).
+// Nanoseconds since the process started (since the shim first looked: start_clock, or the first question).
 std::uint64_t nanoseconds_since_start();
 void start_clock();
 

@@ -11,8 +11,9 @@ namespace cistern {
 // 0 means "no site": sites are off, or the stack could not be read.
 using SiteId = std::uint32_t;
 
-// Captures the caller's stack. `api` is a string literal naming the intercepted call. Leading frames inside
-// Cistern's own module are dropped. Thread-safe, takes no lock while unwinding, keeps errno.
+// Captures the caller's stack. `api` is a string literal naming the intercepted call. Leading frames that only pass
+// the call on (Cistern's own module, the OpenCL loader) are dropped, so that a site is the same whichever way the call
+// came. Thread-safe, takes no lock for a stack that was seen before, keeps errno.
 SiteId capture_site(const char* api);
 
 // Loads the unwinder and warms it up (libunwind opened RTLD_LOCAL, else libgcc's): called once, before the first
@@ -21,9 +22,10 @@ void prepare_sites();
 
 const char* site_api(SiteId site);
 
-// The site's frames with module, offset and build id but without names; leaf first.
+// The site's frames with module, offset and build id but without names; leaf first. Takes the dynamic linker's lock.
 Vector<FrameFigures> site_frames(SiteId site);
-// The module that made the intercepted call: basename of its path, and whether it is the main executable.
+// The module that made the intercepted call: basename of its path (empty where unknown), and whether it is the main
+// executable.
 struct SiteOwner {
   String module;
   bool is_program;
@@ -37,6 +39,7 @@ struct SiteStatistics {
 };
 SiteStatistics site_statistics();
 
+// The locks of sites, modules and symbols.
 void sites_before_fork();
 void sites_after_fork();
 

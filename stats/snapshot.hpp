@@ -1,5 +1,5 @@
 // A snapshot: every figure that a report may show, as plain values taken at one moment.
-// Reports are pure functions of it (report_text.hpp, report_json.hpp). A figure that does not exist is absent
+// Reports are pure functions of it (report.hpp). A figure that does not exist is absent
 // (empty optional or empty list), never 0; one that is estimated is named in `estimated`.
 #pragma once
 #include <cstdint>
@@ -31,8 +31,8 @@ struct KindFigures {
 };
 
 struct FrameFigures {
-  std::uint64_t address;  // in this process; 0 where the module was unloaded and only the offset is left
-  std::uint64_t offset;   // in the module file's address space
+  std::uint64_t address;  // of the call, in this process; 0 where the module was unloaded and only the offset is left
+  std::uint64_t offset;   // of the call, in the module file's address space: what addr2line takes
   String module;          // path
   String build_id;        // hex, may be empty
   String function;        // demangled; empty where unknown

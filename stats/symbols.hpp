@@ -1,12 +1,22 @@
 // Names and lines for the frames of a report, through libbacktrace (static, maps its own memory).
 // Called at report time only. Bounded: after `budget_ms` the remaining frames keep module and offset.
 #pragma once
+#include <string_view>
+
 #include "stats/snapshot.hpp"
 
 namespace cistern {
 
+// "void ns::load<int>(int, float*) [clone .cold]" -> "ns::load<int>": file and line tell overloads apart.
+String short_function_name(std::string_view demangled);
+
 // Fills function, file and line of every frame, inserts frames for inlined calls, and drops leading frames that
 // belong to Cistern itself (namespace cistern, cistern_*: the linked library has no module of its own).
+// One thread at a time; the others wait. Demangling calls malloc.
 void symbolise(Vector<LeakFigures>& leaks, unsigned budget_ms);
+
+// For sites_before_fork: the child may report while another thread of the parent did.
+void symbols_before_fork();
+void symbols_after_fork();
 
 }  // namespace cistern

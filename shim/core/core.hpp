@@ -20,6 +20,9 @@ void exit_begins();
 // A process without GPU memory says nothing unless CISTERN_REPORT is set.
 void process_ended(const char* moment);
 
+// Another copy of Cistern in this process does the work: this one says nothing at the end.
+void stand_aside();
+
 // Everything that a report may show, now.
 Snapshot take_snapshot(const char* moment);
 // Renders in the configured format to where CISTERN_REPORT says (report_output.cpp).
@@ -35,6 +38,10 @@ namespace host {
 KindFigures figures();
 void reset();  // in a forked child
 
+// Counted host memory for programs that link the library; `alignment` 0: that of malloc.
+void* allocate(std::size_t bytes, std::size_t alignment);
+void deallocate(void* block);
+
 // The real C library functions, for our own use without being counted.
 class Uncounted {  // while one lives on this thread, malloc and free are not counted (dlopen, spdlog, libunwind)
  public:
@@ -49,7 +56,8 @@ bool used();  // any OpenCL memory was allocated in this process
 void add_leaks(Vector<LeakFigures>& leaks);
 void add_objects(Vector<ObjectFigures>& objects);
 FragmentationFigures fragmentation();
-void trim(std::uint64_t keep_bytes, std::uint64_t unused_for_ns);
+// Returns the bytes given back to the driver.
+std::uint64_t trim(std::uint64_t keep_bytes, std::uint64_t unused_for_ns);
 void before_fork();
 void after_fork_in_parent();
 void after_fork_in_child();

@@ -5,10 +5,18 @@
 
 namespace cistern {
 
-// Said at once: something went wrong now (misuse, an unwritable report).
+// Said at once: something went wrong now (misuse, an unwritable report). Of lines that differ only in their numbers
+// the first ten are said; the others are counted.
 void warn_line(std::string_view text);
 // Said when the process first has something to say (a report or a warning), so that silent processes stay silent.
 void warn_later(std::string_view text);
 void say_deferred_lines();
+// How many more lines there would have been; said with the report.
+void say_limited_lines();
+
+// The lock is a leaf: taken last. A forked child counts its own lines.
+void log_before_fork();
+void log_after_fork_in_parent();
+void log_after_fork_in_child();
 
 }  // namespace cistern

@@ -6,6 +6,8 @@ namespace cistern::opencl {
 
 // The ICD loader's dispatch table has this many slots (OpenCL 3.0); rows carry their slot.
 constexpr std::size_t kDispatchSlots = 149;
+constexpr cl_uint kSlotMemObjectInfo = 20;
+constexpr cl_uint kSlotEventInfo = 42;
 
 struct Table {
 #define OPENCL_CALL(action, slot, result, name, parameters, arguments) result(*name) parameters = nullptr;

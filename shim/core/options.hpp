@@ -2,6 +2,7 @@
 // the default and leaves one line, said when the process first has something to say; so does an unknown CISTERN_* name.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "pool/internal_memory.hpp"
@@ -20,6 +21,9 @@ struct Options {
 };
 
 using Getenv = const char* (*)(const char* name);
+
+// "on" or "off" in any of its spellings; nothing for other words. Does not allocate.
+std::optional<bool> parse_on_off(std::string_view text);
 
 // Defaults overridden by what `getenv` answers; complaints go to `complain`, one line each.
 Options read_options(Getenv getenv, char** environment, void (*complain)(std::string_view line));

@@ -1,0 +1,63 @@
+// The clock of one command queue: how many commands were enqueued, and up to which one all are known to have ended.
+// It answers "has command n ended?" without ever waiting: from what the program itself waited for (clFinish,
+// blocking commands of in-order queues), else from a marker, enqueued at the first question and asked again later.
+// One marker serves all questions about commands before it. A program that frees nothing in flight never sees one.
+#pragma once
+#include <atomic>
+
+#include "backends/opencl_api.hpp"
+#include "pool/internal_memory.hpp"
+#include "pool/lock.hpp"
+#include "pool/source.hpp"
+
+namespace cistern::opencl {
+
+class QueueClock {
+ public:
+  QueueClock(const Functions& real, DriverCalls& calls, cl_command_queue queue, bool in_order)
+      : real_(real), calls_(calls), queue_(queue), in_order_(in_order) {}
+  ~QueueClock() { drop_markers(); }
+  QueueClock(const QueueClock&) = delete;
+  QueueClock& operator=(const QueueClock&) = delete;
+
+  // To be called after the real enqueue returned: a number that is given out belongs to a command that is in the queue,
+  // so a marker enqueued now comes after it.
+  std::uint64_t note_command() { return enqueued_.fetch_add(1) + 1; }
+  std::uint64_t enqueued() const { return enqueued_.load(); }
+  void note_completed_up_to(std::uint64_t number);
+  bool in_order() const { return in_order_.load(); }
+  void set_in_order(bool in_order) { in_order_ = in_order; }
+
+  // Never blocks. May enqueue a marker.
+  Settled settled(std::uint64_t number);
+
+  // The program gives the queue up: the last chance for a marker. To be called before the real release.
+  void close();
+  // Gives up the markers (they hold references to the queue, and through it to the context).
+  void drop_markers();
+
+ private:
+  struct Marker {
+    std::uint64_t number;  // every command up to this one comes before the marker
+    cl_event event;
+  };
+
+  // Markers are taken out, asked about and put back by one thread at a time; others come back later.
+  bool begin_asking(Vector<Marker>& markers);
+  void wait_to_ask(Vector<Marker>& markers);
+  void end_asking(Vector<Marker>&& markers);
+  void ask(Vector<Marker>& markers);
+  bool add_marker(Vector<Marker>& markers);
+
+  const Functions& real_;
+  DriverCalls& calls_;
+  const cl_command_queue queue_;
+  std::atomic<bool> in_order_;
+  std::atomic<std::uint64_t> enqueued_{0}, completed_{0};
+  Lock lock_;
+  bool asking_ = false;
+  bool closed_ = false;
+  Vector<Marker> markers_;  // ascending
+};
+
+}  // namespace cistern::opencl

@@ -1,0 +1,23 @@
+# What the library is made with: spdlog and fmt as headers only, and GCC's own libbacktrace.
+
+# The headers are reached through a folder of links and not through their system folder, so that a cross compiler
+# sees them without seeing the build machine's C library.
+add_library(cistern_header_only INTERFACE)
+foreach(header spdlog/spdlog.h fmt/format.h)
+  get_filename_component(folder ${header} DIRECTORY)
+  find_path(CISTERN_${folder}_INCLUDE ${header} NO_CMAKE_FIND_ROOT_PATH PATHS /usr/include /usr/local/include REQUIRED)
+  file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/header_only")
+  file(CREATE_LINK "${CISTERN_${folder}_INCLUDE}/${folder}" "${PROJECT_BINARY_DIR}/header_only/${folder}" SYMBOLIC)
+endforeach()
+target_include_directories(cistern_header_only SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/header_only")
+target_compile_definitions(cistern_header_only INTERFACE FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL SPDLOG_NO_EXCEPTIONS)
+
+# libbacktrace lies in GCC's own folder, in a position-independent build; its header is on GCC's own include path.
+execute_process(
+  COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libbacktrace.a
+  OUTPUT_VARIABLE CISTERN_BACKTRACE_ARCHIVE OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(NOT IS_ABSOLUTE "${CISTERN_BACKTRACE_ARCHIVE}")
+  message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no libbacktrace.a; use g++ (package libgcc-<version>-dev)")
+endif()
+add_library(cistern_backtrace INTERFACE)
+target_link_libraries(cistern_backtrace INTERFACE "${CISTERN_BACKTRACE_ARCHIVE}")

@@ -1,0 +1,355 @@
+// A pool that recycles whole chunks: what the program gave back is kept and given again to a request with the same
+// key. Chunks that commands may still use wait in quarantine until their fence has settled. The oldest unused go
+// first when the pool is over its cap, and after an interval.
+//
+//   allocate(key, request) -> take(key) -> bin of the key, newest first
+//                          -> advance(group): quarantined chunks that have settled move to their bins
+//                          -> source.acquire; out of memory: release everything kept, once more
+//   give(key, chunk, fence) -> bin or quarantine -> over the cap: release the oldest
+//   drain(group) -> release all of one group (a context that goes away); waits for chunks in other threads' hands
+//
+// The source is never called under the lock: a chunk is first taken out ("borrowed"), so that a drain can wait for it.
+#pragma once
+#include <sched.h>
+
+#include <optional>
+#include <utility>
+
+#include "pool/internal_memory.hpp"
+#include "pool/lock.hpp"
+#include "pool/source.hpp"
+
+namespace cistern {
+
+// Chunks are interchangeable when all three agree. `group` is what they live and die with (a context).
+struct PoolKey {
+  std::uintptr_t group;
+  std::uint64_t traits;
+  std::uint64_t bytes;
+  bool operator==(const PoolKey&) const = default;
+};
+
+struct PoolKeyHash {
+  std::size_t operator()(const PoolKey& key) const {
+    std::uint64_t hash = key.group;
+    for (std::uint64_t word : {key.traits, key.bytes}) hash = (hash ^ word) * 0x9E3779B97F4A7C15ull;
+    return hash ^ (hash >> 29);
+  }
+};
+
+struct PoolLimits {
+  std::uint64_t bytes_max = 0;    // cap on what is kept; a chunk larger than this is never kept
+  std::uint64_t bytes_min = 0;    // interval trims leave this much
+  std::uint64_t interval_ns = 0;  // unused for longer: goes back; 0: never by time
+};
+
+struct PoolUsage {
+  std::uint64_t blocks = 0, bytes = 0, largest_bytes = 0;
+};
+
+template <Source S>
+class RecyclePool {
+ public:
+  using Chunk = typename S::Chunk;
+  using Fence = typename S::Fence;
+
+  struct Allocated {
+    Acquired<Chunk, typename S::Error> result;
+    bool hit;
+  };
+
+  constexpr explicit RecyclePool(S& source) : source_(source) {}
+  RecyclePool(const RecyclePool&) = delete;
+  RecyclePool& operator=(const RecyclePool&) = delete;
+
+  void set_limits(const PoolLimits& limits) {
+    Locked hold(lock_);
+    limits_ = limits;
+  }
+
+  Allocated allocate(const PoolKey& key, const typename S::Request& request, std::uint64_t now_ns) {
+    if (std::optional<Chunk> chunk = take(key, now_ns)) return {{*chunk, {}, true}, true};
+    auto acquired = source_.acquire(request);
+    if (!acquired.ok && source_.out_of_memory(acquired.error) && trim({.keep_bytes = 0, .unused_for_ns = 0}, now_ns))
+      acquired = source_.acquire(request);
+    return {acquired, false};
+  }
+
+  // A settled chunk with this key, or nothing.
+  std::optional<Chunk> take(const PoolKey& key, std::uint64_t now_ns) {
+    trim_on_interval(now_ns);
+    if (std::optional<Chunk> chunk = take_from_bin(key)) return chunk;
+    if (!advance(key.group)) return std::nullopt;
+    return take_from_bin(key);
+  }
+
+  // Takes a chunk out of the program's hands. `waits`: the fence has to settle first.
+  void give(const PoolKey& key, Chunk chunk, Fence&& fence, bool waits, std::uint64_t now_ns) {
+    Node* node = new (internal_allocate(sizeof(Node))) Node{key, chunk, std::move(fence), now_ns, waits, {}, {}};
+    Node* over = nullptr;
+    {
+      Locked hold(lock_);
+      link(node);
+      over = unlink_oldest_until(limits_.bytes_max);
+    }
+    release_borrowed(over);
+    trim_on_interval(now_ns);
+    if (waits) advance(key.group);
+  }
+
+  struct Trim {
+    std::uint64_t keep_bytes;
+    std::uint64_t unused_for_ns;
+  };
+  // Releases the oldest until `keep_bytes` are left, but none used within `unused_for_ns`. Returns the bytes released.
+  std::uint64_t trim(const Trim& what, std::uint64_t now_ns) {
+    Node* old = nullptr;
+    std::uint64_t bytes = 0;
+    {
+      Locked hold(lock_);
+      while (Node* oldest = by_age_.first) {
+        if (usage_bytes_ <= what.keep_bytes || now_ns - oldest->given_ns < what.unused_for_ns) break;
+        bytes += oldest->key.bytes;
+        borrow(oldest, old);
+      }
+      forget_empty_bins();
+    }
+    release_borrowed(old);
+    return bytes;
+  }
+
+  // Releases every chunk of a group. On return none of them is in the hands of another thread either.
+  void drain(std::uintptr_t group) {
+    for (;;) {
+      Node* all = nullptr;
+      bool others_busy = false;
+      {
+        Locked hold(lock_);
+        auto found = groups_.find(group);
+        if (found == groups_.end()) return;
+        others_busy = found->second.borrowed != 0;
+        for (Node *node = by_age_.first, *next; node; node = next) {
+          next = node->age.next;
+          if (node->key.group == group) borrow(node, all);
+        }
+        if (!all && !others_busy) {
+          groups_.erase(found);
+          forget_empty_bins();
+          return;
+        }
+      }
+      release_borrowed(all);
+      if (others_busy) sched_yield();
+    }
+  }
+
+  PoolUsage usage() const {
+    Locked hold(lock_);
+    PoolUsage usage{0, usage_bytes_, 0};
+    for (Node* node = by_age_.first; node; node = node->age.next) {
+      ++usage.blocks;
+      if (node->key.bytes > usage.largest_bytes) usage.largest_bytes = node->key.bytes;
+    }
+    return usage;
+  }
+
+  // Calls visit(bytes) for every chunk that is kept.
+  template <class Visit>
+  void for_each(Visit visit) const {
+    Locked hold(lock_);
+    for (Node* node = by_age_.first; node; node = node->age.next) visit(node->key.bytes);
+  }
+
+  void before_fork() { lock_.lock(); }
+  void after_fork_in_parent() { lock_.unlock(); }
+  // The driver's threads are not in the child: what was kept is forgotten, not released.
+  void after_fork_in_child() {
+    while (Node* node = by_age_.first) {
+      unlink(node);
+      // The fence may own driver objects, which the child must not touch: it is abandoned with its node.
+    }
+    groups_.clear();
+    bins_.clear();
+    lock_.unlock();
+  }
+
+ private:
+  struct Node;
+  struct Links {
+    Node* previous = nullptr;
+    Node* next = nullptr;
+  };
+  struct Node {
+    PoolKey key;
+    Chunk chunk;
+    Fence fence;
+    std::uint64_t given_ns;
+    bool waits;
+    Links home;  // in the bin of its key, or in the quarantine of its group
+    Links age;   // among all, oldest first
+  };
+
+  // Doubly linked through one of the two Links of a node.
+  template <Links Node::* Member>
+  struct List {
+    Node* first = nullptr;
+    Node* last = nullptr;
+    void push_back(Node* node) {
+      (node->*Member) = {last, nullptr};
+      (last ? (last->*Member).next : first) = node;
+      last = node;
+    }
+    void remove(Node* node) {
+      Links& links = node->*Member;
+      (links.previous ? (links.previous->*Member).next : first) = links.next;
+      (links.next ? (links.next->*Member).previous : last) = links.previous;
+    }
+  };
+  using HomeList = List<&Node::home>;
+  using AgeList = List<&Node::age>;
+
+  struct Group {
+    HomeList quarantine;
+    std::uint64_t borrowed = 0;
+  };
+
+  HomeList& home_of(Node* node) { return node->waits ? groups_[node->key.group].quarantine : bins_[node->key]; }
+
+  // Age order holds because every chunk that arrives is the youngest; one that only settles keeps its place.
+  void link(Node* node) {
+    groups_[node->key.group];
+    home_of(node).push_back(node);
+    by_age_.push_back(node);
+    usage_bytes_ += node->key.bytes;
+  }
+  void unlink(Node* node) {
+    home_of(node).remove(node);
+    by_age_.remove(node);
+    usage_bytes_ -= node->key.bytes;
+  }
+  void borrow(Node* node, Node*& chain) {
+    unlink(node);
+    ++groups_[node->key.group].borrowed;
+    node->home = {nullptr, chain};
+    chain = node;
+  }
+  void give_back_borrowed(const Node* node) {
+    auto found = groups_.find(node->key.group);
+    if (found != groups_.end() && found->second.borrowed) --found->second.borrowed;
+  }
+
+  Node* unlink_oldest_until(std::uint64_t bytes) {
+    Node* chain = nullptr;
+    while (usage_bytes_ > bytes && by_age_.first) borrow(by_age_.first, chain);
+    return chain;
+  }
+
+  void release_borrowed(Node* chain) {
+    while (chain) {
+      Node* node = chain;
+      chain = node->home.next;
+      source_.release(node->chunk);
+      {
+        Locked hold(lock_);
+        give_back_borrowed(node);
+      }
+      free_node(node);
+    }
+  }
+
+  static void free_node(Node* node) {
+    node->~Node();
+    internal_deallocate(node, sizeof(Node));
+  }
+
+  std::optional<Chunk> take_from_bin(const PoolKey& key) {
+    Node* node = nullptr;
+    {
+      Locked hold(lock_);
+      auto bin = bins_.find(key);
+      if (bin == bins_.end() || !bin->second.last) return std::nullopt;
+      node = bin->second.last;  // the newest: its pages are warm
+      unlink(node);
+    }
+    Chunk chunk = node->chunk;
+    free_node(node);
+    return chunk;
+  }
+
+  // Looks at a few quarantined chunks of the group; true when one settled. Those that have not go to the back, so that
+  // one held up on a slow queue does not hide the others.
+  bool advance(std::uintptr_t group) {
+    Node* looked_at[kLookedAtPerCall];
+    int count = 0;
+    {
+      Locked hold(lock_);
+      auto found = groups_.find(group);
+      if (found == groups_.end()) return false;
+      HomeList& quarantine = found->second.quarantine;
+      for (; count < kLookedAtPerCall && quarantine.first; ++count) {
+        Node* node = looked_at[count] = quarantine.first;
+        quarantine.remove(node);
+        by_age_.remove(node);
+        usage_bytes_ -= node->key.bytes;
+        ++found->second.borrowed;
+      }
+    }
+    bool any = false;
+    for (int i = 0; i < count; ++i) {
+      Node* node = looked_at[i];
+      const Settled settled = source_.settled(node->chunk, node->fence);
+      if (settled == Settled::never) {
+        node->home = {};
+        release_borrowed(node);
+        continue;
+      }
+      if (settled == Settled::yes) node->fence = Fence{};
+      Locked hold(lock_);
+      if (settled == Settled::yes) node->waits = false, any = true;
+      link_by_age(node);
+      give_back_borrowed(node);
+    }
+    return any;
+  }
+
+  // Puts a node that was out for a moment back where its age belongs: near the old end, so the walk is short.
+  void link_by_age(Node* node) {
+    home_of(node).push_back(node);
+    usage_bytes_ += node->key.bytes;
+    Node* after = by_age_.first;
+    while (after && after->given_ns <= node->given_ns) after = after->age.next;
+    if (!after) return by_age_.push_back(node);
+    node->age = {after->age.previous, after};
+    (after->age.previous ? after->age.previous->age.next : by_age_.first) = node;
+    after->age.previous = node;
+  }
+
+  void trim_on_interval(std::uint64_t now_ns) {
+    std::uint64_t keep, interval;
+    {
+      Locked hold(lock_);
+      interval = limits_.interval_ns;
+      if (!interval || now_ns - trimmed_ns_ < interval) return;
+      trimmed_ns_ = now_ns;
+      keep = limits_.bytes_min;
+    }
+    trim({.keep_bytes = keep, .unused_for_ns = interval}, now_ns);
+  }
+
+  void forget_empty_bins() {
+    std::erase_if(bins_, [](const auto& bin) { return !bin.second.first; });
+  }
+
+  static constexpr int kLookedAtPerCall = 8;
+
+  S& source_;
+  mutable Lock lock_;
+  PoolLimits limits_;
+  std::uint64_t usage_bytes_ = 0;
+  std::uint64_t trimmed_ns_ = 0;
+  AgeList by_age_;
+  Map<PoolKey, HomeList, PoolKeyHash> bins_;
+  Map<std::uintptr_t, Group> groups_;
+};
+
+}  // namespace cistern

@@ -1,0 +1,283 @@
+// RecyclePool over a fake source: what may be given again and when, the cap, time, drains, failures, and a model.
+#include "pool/recycle_pool.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "tests/support/fake_source.hpp"
+
+namespace cistern {
+namespace {
+
+using test::FakeSource;
+using Pool = RecyclePool<FakeSource>;
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr PoolLimits kRoomy{.bytes_max = 1 << 30, .bytes_min = 0, .interval_ns = 0};
+
+PoolKey key(std::uint64_t bytes, std::uintptr_t group = 1, std::uint64_t traits = 0) { return {group, traits, bytes}; }
+
+class RecyclePoolTest : public testing::Test {
+ protected:
+  RecyclePoolTest() { pool.set_limits(kRoomy); }
+  FakeSource::Chunk get(PoolKey k, std::uint64_t now = 1) {
+    auto allocated = pool.allocate(k, {k.bytes}, now);
+    EXPECT_TRUE(allocated.result.ok);
+    return allocated.result.chunk;
+  }
+  void give(PoolKey k, FakeSource::Chunk chunk, std::uint64_t now = 1) { pool.give(k, chunk, {}, false, now); }
+  void give_behind(int gate, PoolKey k, FakeSource::Chunk chunk, std::uint64_t now = 1) {
+    pool.give(k, chunk, {gate}, true, now);
+  }
+
+  FakeSource source;
+  Pool pool{source};
+};
+
+TEST_F(RecyclePoolTest, GivesTheSameChunkAgainForTheSameKey) {
+  auto chunk = get(key(4096));
+  give(key(4096), chunk);
+  auto again = pool.allocate(key(4096), {4096}, 1);
+  EXPECT_TRUE(again.hit);
+  EXPECT_EQ(again.result.chunk, chunk);
+  EXPECT_EQ(source.acquires, 1);
+}
+
+TEST_F(RecyclePoolTest, KeysDifferInEveryPart) {
+  give(key(4096, 1, 0), get(key(4096, 1, 0)));
+  EXPECT_FALSE(pool.take(key(4097, 1, 0), 1));
+  EXPECT_FALSE(pool.take(key(4096, 2, 0), 1));
+  EXPECT_FALSE(pool.take(key(4096, 1, 1), 1));
+  EXPECT_TRUE(pool.take(key(4096, 1, 0), 1));
+}
+
+TEST_F(RecyclePoolTest, NewestFirst) {
+  auto a = get(key(64)), b = get(key(64));
+  give(key(64), a, 1);
+  give(key(64), b, 2);
+  EXPECT_EQ(pool.take(key(64), 3), b);
+  EXPECT_EQ(pool.take(key(64), 3), a);
+}
+
+TEST_F(RecyclePoolTest, OverTheCapTheOldestGoesFirst) {
+  pool.set_limits({.bytes_max = 300});
+  auto a = get(key(100)), b = get(key(150)), c = get(key(100));
+  give(key(100), a, 1);
+  give(key(150), b, 2);
+  give(key(100), c, 3);
+  ASSERT_EQ(source.released_in_order.size(), 1u);
+  EXPECT_EQ(source.released_in_order[0], a);
+  EXPECT_EQ(pool.usage().bytes, 250u);
+  EXPECT_EQ(pool.usage().largest_bytes, 150u);
+}
+
+TEST_F(RecyclePoolTest, AChunkLargerThanTheCapIsNotKept) {
+  pool.set_limits({.bytes_max = 50});
+  give(key(100), get(key(100)));
+  EXPECT_EQ(source.out(), 0u);
+  EXPECT_EQ(pool.usage().blocks, 0u);
+}
+
+TEST_F(RecyclePoolTest, UnusedForTheIntervalGoesBackButTheMinimumStays) {
+  pool.set_limits({.bytes_max = 1 << 20, .bytes_min = 100, .interval_ns = 10 * kSecond});
+  auto a = get(key(100), kSecond), b = get(key(100), kSecond);
+  give(key(100), a, kSecond);
+  give(key(100), b, 2 * kSecond);
+  EXPECT_FALSE(pool.take(key(1), 5 * kSecond));
+  EXPECT_EQ(source.releases, 0);
+  EXPECT_FALSE(pool.take(key(1), 30 * kSecond));
+  EXPECT_EQ(source.released_in_order, std::vector<FakeSource::Chunk>{a});
+}
+
+TEST_F(RecyclePoolTest, TrimSparesWhatWasUsedLately) {
+  auto a = get(key(10)), b = get(key(10));
+  give(key(10), a, 1 * kSecond);
+  give(key(10), b, 9 * kSecond);
+  EXPECT_EQ(pool.trim({.keep_bytes = 0, .unused_for_ns = 5 * kSecond}, 10 * kSecond), 10u);
+  EXPECT_EQ(source.released_in_order, std::vector<FakeSource::Chunk>{a});
+}
+
+TEST_F(RecyclePoolTest, QuarantineHoldsUntilTheFenceSettled) {
+  source.closed_gates = {7};
+  auto chunk = get(key(64));
+  give_behind(7, key(64), chunk);
+  EXPECT_FALSE(pool.take(key(64), 1));
+  EXPECT_EQ(pool.usage().bytes, 64u) << "quarantined memory is pooled memory";
+  source.open_gate(7);
+  EXPECT_EQ(pool.take(key(64), 1), chunk);
+}
+
+TEST_F(RecyclePoolTest, OneClosedGateDoesNotHideOthers) {
+  source.closed_gates = {1};
+  for (int i = 0; i < 20; ++i) give_behind(1, key(64), get(key(64)));
+  auto open = get(key(64));
+  give_behind(2, key(64), open);
+  std::optional<FakeSource::Chunk> taken;
+  for (int look = 0; look < 4 && !taken; ++look) taken = pool.take(key(64), 1);
+  EXPECT_EQ(taken, open);
+}
+
+TEST_F(RecyclePoolTest, AFenceThatCannotSettleReleases) {
+  auto chunk = get(key(64));
+  give_behind(FakeSource::kNever, key(64), chunk);
+  EXPECT_FALSE(pool.take(key(64), 1));
+  EXPECT_EQ(source.released_in_order, std::vector<FakeSource::Chunk>{chunk});
+}
+
+TEST_F(RecyclePoolTest, QuarantineCountsAgainstTheCap) {
+  source.closed_gates = {1};
+  pool.set_limits({.bytes_max = 100});
+  auto a = get(key(64)), b = get(key(64));
+  give_behind(1, key(64), a, 1);
+  give_behind(1, key(64), b, 2);
+  EXPECT_EQ(source.released_in_order, std::vector<FakeSource::Chunk>{a});
+}
+
+TEST_F(RecyclePoolTest, DrainReleasesOneGroupOnly) {
+  give(key(64, 1), get(key(64, 1)));
+  give(key(64, 2), get(key(64, 2)));
+  give_behind(FakeSource::kNever, key(32, 1), get(key(32, 1)));
+  pool.drain(1);
+  EXPECT_EQ(source.out(), 1u);
+  EXPECT_TRUE(pool.take(key(64, 2), 1));
+  pool.drain(99);
+}
+
+TEST_F(RecyclePoolTest, OutOfMemoryReleasesAllAndAsksOnceMore) {
+  source.limit_bytes = 100;
+  give(key(60), get(key(60)));
+  auto second = pool.allocate(key(80), {80}, 1);
+  EXPECT_TRUE(second.result.ok);
+  EXPECT_FALSE(second.hit);
+  EXPECT_EQ(source.acquires, 3);
+  auto third = pool.allocate(key(90), {90}, 1);
+  EXPECT_FALSE(third.result.ok);
+  EXPECT_EQ(third.result.error, FakeSource::kOutOfMemory);
+  EXPECT_EQ(source.acquires, 4) << "nothing kept: no second try";
+}
+
+TEST_F(RecyclePoolTest, OtherErrorsPassUnchangedAndKeepThePool) {
+  give(key(60), get(key(60)));
+  source.fail_at = 2;
+  auto failed = pool.allocate(key(80), {80}, 1);
+  EXPECT_FALSE(failed.result.ok);
+  EXPECT_EQ(failed.result.error, FakeSource::kOtherError);
+  EXPECT_EQ(pool.usage().blocks, 1u);
+}
+
+TEST_F(RecyclePoolTest, ChildOfAForkForgetsWithoutReleasing) {
+  give(key(60), get(key(60)));
+  pool.before_fork();
+  pool.after_fork_in_child();
+  EXPECT_EQ(source.releases, 0);
+  EXPECT_EQ(pool.usage().blocks, 0u);
+  EXPECT_FALSE(pool.take(key(60), 1));
+}
+
+// A scenario with hits, misses, quarantine and trims, in which the n-th acquire fails, for every n.
+TEST(RecyclePoolFailures, EveryAcquireFailingInTurnLeaksNothing) {
+  const auto scenario = [](FakeSource& source) {
+    Pool pool(source);
+    pool.set_limits({.bytes_max = 4096});
+    std::vector<std::pair<PoolKey, FakeSource::Chunk>> held;
+    int failures = 0;
+    for (int step = 0; step < 200; ++step) {
+      const PoolKey k = key(64u << (step % 5), 1 + step % 2);
+      auto allocated = pool.allocate(k, {k.bytes}, static_cast<std::uint64_t>(step));
+      if (allocated.result.ok)
+        held.emplace_back(k, allocated.result.chunk);
+      else
+        ++failures;
+      if (step % 3 == 2 && !held.empty()) {
+        pool.give(held.front().first, held.front().second, {step % 7}, step % 2 == 0, static_cast<std::uint64_t>(step));
+        held.erase(held.begin());
+      }
+    }
+    EXPECT_EQ(source.out(), held.size() + pool.usage().blocks);
+    for (auto& [k, chunk] : held) pool.give(k, chunk, {}, false, 1000);
+    pool.drain(1);
+    pool.drain(2);
+    EXPECT_EQ(source.out(), 0u);
+    EXPECT_EQ(source.wrong_releases, 0);
+    return failures;
+  };
+  FakeSource counting;
+  EXPECT_EQ(scenario(counting), 0);
+  ASSERT_GT(counting.acquires, 20);
+  for (int with : {FakeSource::kOutOfMemory, FakeSource::kOtherError})
+    for (int n = 1; n <= counting.acquires; ++n) {
+      FakeSource source;
+      source.fail_at = n;
+      source.fail_with = with;
+      EXPECT_LE(scenario(source), 1) << "acquire " << n;
+    }
+}
+
+// Threads take and give at random against a model: no chunk is ever in two hands, none behind a closed gate is given,
+// none is lost.
+TEST(RecyclePoolModel, ThreadsNeverShareAChunk) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  FakeSource source;
+  source.closed_gates = {1};
+  Pool pool(source);
+  pool.set_limits({.bytes_max = 20'000, .bytes_min = 0, .interval_ns = 500});
+  std::mutex mutex;
+  std::map<FakeSource::Chunk, int> owner;
+  std::set<FakeSource::Chunk> gated;
+  std::atomic<std::uint64_t> clock{1};
+  std::atomic<int> errors{0};
+  const auto work = [&](int id) {
+    std::mt19937 random(seed + static_cast<unsigned>(id));
+    std::vector<std::pair<PoolKey, FakeSource::Chunk>> held;
+    for (int step = 0; step < 3000; ++step) {
+      const std::uint64_t now = clock.fetch_add(1);
+      if (random() % 2 || held.empty()) {
+        const PoolKey k = key(100 * (1 + random() % 6), 1 + random() % 3);
+        auto allocated = pool.allocate(k, {k.bytes}, now);
+        if (!allocated.result.ok) continue;
+        std::lock_guard hold(mutex);
+        if (!owner.emplace(allocated.result.chunk, id).second) ++errors;
+        if (gated.count(allocated.result.chunk)) ++errors;
+        held.emplace_back(k, allocated.result.chunk);
+      } else {
+        auto [k, chunk] = held.back();
+        held.pop_back();
+        const int gate = random() % 10 == 0 ? 1 : 2;
+        {
+          std::lock_guard hold(mutex);
+          owner.erase(chunk);
+          if (gate == 1) gated.insert(chunk);
+        }
+        pool.give(k, chunk, {gate}, random() % 2 || gate == 1, now);
+      }
+      if (random() % 500 == 0) pool.drain(1 + random() % 3);
+      if (random() % 500 == 0) pool.trim({.keep_bytes = 1000, .unused_for_ns = 100}, now);
+    }
+    for (auto& [k, chunk] : held) {
+      {
+        std::lock_guard hold(mutex);
+        owner.erase(chunk);
+      }
+      pool.give(k, chunk, {}, false, clock);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int id = 0; id < 4; ++id) threads.emplace_back(work, id);
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(errors, 0);
+  EXPECT_TRUE(owner.empty());
+  EXPECT_EQ(source.out(), pool.usage().blocks);
+  EXPECT_LE(pool.usage().bytes, 20'000u);
+  for (std::uintptr_t group = 1; group <= 3; ++group) pool.drain(group);
+  EXPECT_EQ(source.out(), 0u);
+  EXPECT_EQ(source.wrong_releases, 0);
+}
+
+}  // namespace
+}  // namespace cistern

@@ -1,0 +1,37 @@
+// What a pool asks of a source. A source hands out whole chunks of one kind (mmap, cuMemAlloc, clCreateBuffer...)
+// and takes them back; it is injected, so that every pool runs in tests over a fake one.
+#pragma once
+#include <atomic>
+#include <concepts>
+#include <cstdint>
+
+namespace cistern {
+
+// Whether the commands that used a chunk have ended. `never`: that can't be found out any more; the chunk must go back.
+enum class Settled { yes, no, never };
+
+template <class Chunk, class Error>
+struct Acquired {
+  Chunk chunk;
+  Error error;  // the native error, passed on unchanged
+  bool ok;
+};
+
+// Chunk: a small value (handle or pointer). Request: everything that makes a chunk. Fence: what must end before a
+// chunk may be seen again; default-constructed: nothing. All calls are thread-safe, and none is made under a pool's lock.
+template <class S>
+concept Source = requires(S& source, const typename S::Request& request, typename S::Chunk chunk,
+                          typename S::Fence& fence, typename S::Error error) {
+  { source.acquire(request) } -> std::same_as<Acquired<typename S::Chunk, typename S::Error>>;
+  { source.release(chunk) } -> std::same_as<void>;
+  { source.settled(chunk, fence) } -> std::same_as<Settled>;
+  { source.out_of_memory(error) } -> std::same_as<bool>;
+};
+
+// Calls into the driver, counted by each source.
+struct DriverCalls {
+  std::atomic<std::uint64_t> allocs{0}, frees{0}, syncs{0}, queries{0};
+  void reset() { allocs = frees = syncs = queries = 0; }
+};
+
+}  // namespace cistern

@@ -1,0 +1,94 @@
+// The C API (cistern/cistern.h): thin, each function to what it names.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cistern/cistern.h"
+#include "shim/core/core.hpp"
+#include "shim/core/opencl_hooks.hpp"
+#include "shim/core/opencl_state.hpp"
+#include "stats/report.hpp"
+
+using namespace cistern;
+
+namespace {
+
+bool fill(const KindFigures& figures, std::uint64_t largest_pooled, cistern_statistics* out) {
+  if (!out) return false;
+  *out = {.allocations = figures.allocations,
+          .frees = figures.frees,
+          .pool_hits = figures.pool_hits,
+          .pool_misses = figures.pool_misses,
+          .driver_allocs = figures.driver_allocs,
+          .driver_frees = figures.driver_frees,
+          .live_blocks = figures.live_blocks,
+          .live_bytes = figures.live_bytes,
+          .peak_bytes = figures.peak_bytes,
+          .pooled_blocks = figures.pooled_blocks,
+          .pooled_bytes = figures.pooled_bytes,
+          .largest_pooled_bytes = largest_pooled,
+          .failed = figures.failed};
+  return true;
+}
+
+int write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+opencl::cl_context own(struct _cl_context* context) { return reinterpret_cast<opencl::cl_context>(context); }
+
+}  // namespace
+
+const char* cistern_version(void) { return CISTERN_VERSION; }
+
+int cistern_get_statistics(cistern_kind kind, cistern_statistics* statistics) {
+  switch (kind) {
+    case CISTERN_HOST: return fill(host::figures(), 0, statistics) ? 0 : -1;
+    case CISTERN_OPENCL:
+      if (!opencl::used()) return fill(KindFigures{}, 0, statistics) ? 0 : -1;
+      return fill(opencl::figures(), opencl::fragmentation().largest_free_bytes, statistics) ? 0 : -1;
+  }
+  return -1;
+}
+
+size_t cistern_trim(cistern_kind kind, size_t keep_bytes) {
+  return kind == CISTERN_OPENCL ? opencl::trim(keep_bytes, 0) : 0;
+}
+
+int cistern_report(const char* path, cistern_format format) {
+  if (!path || (format != CISTERN_TEXT && format != CISTERN_JSON)) return EINVAL;
+  const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (file < 0) return errno;
+  StringSink text;
+  (format == CISTERN_JSON ? render_json : render_text)(take_snapshot("call"), text);
+  const int error = write_all(file, text.text());
+  return close(file) && !error ? errno : error;
+}
+
+void* cistern_allocate(size_t bytes, size_t alignment) { return host::allocate(bytes, alignment); }
+
+void cistern_deallocate(void* block) { host::deallocate(block); }
+
+struct _cl_mem* cistern_opencl_allocate(struct _cl_context* context, uint64_t flags, size_t bytes, int32_t* error) {
+  opencl::make_context_known(own(context));
+  return reinterpret_cast<struct _cl_mem*>(
+      opencl::hook::clCreateBuffer(own(context), flags, bytes, nullptr, error));
+}
+
+int32_t cistern_opencl_deallocate(struct _cl_mem* buffer, struct _cl_command_queue* last_queue) {
+  auto* memory = reinterpret_cast<opencl::cl_mem>(buffer);
+  if (last_queue) opencl::note_last_queue(memory, reinterpret_cast<opencl::cl_command_queue>(last_queue));
+  return opencl::hook::clReleaseMemObject(memory);
+}
+
+void cistern_opencl_forget_context(struct _cl_context* context) {
+  opencl::drain_context(own(context));
+  opencl::make_context_unknown(own(context));
+}

@@ -1,0 +1,138 @@
+// See core.hpp.
+#include "shim/core/core.hpp"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+
+#include "shim/core/environment.hpp"
+#include "shim/core/log.hpp"
+#include "stats/sites.hpp"
+#include "stats/symbols.hpp"
+
+#ifndef CISTERN_VERSION
+#error "CISTERN_VERSION comes from the build"
+#endif
+
+namespace cistern {
+namespace {
+
+constexpr unsigned kSymbolBudgetMs = 3000;
+constexpr std::size_t kCommandBytesMax = 4096;
+
+constinit std::atomic<const Options*> the_options{nullptr};
+constinit std::atomic<Phase> the_phase{Phase::running};
+constinit std::atomic<bool> aside{false};
+
+const Options& make_options() {
+  auto* made = new (internal_allocate(sizeof(Options))) Options(read_options(
+      [](const char* name) -> const char* { return secure_getenv(name); }, environ, [](std::string_view line) { warn_later(line); }));
+  const Options* none = nullptr;
+  // Two threads may both have read the environment; the first one's options stand.
+  return the_options.compare_exchange_strong(none, made) ? *made : *none;
+}
+
+String command_line() {
+  String command;
+  const int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return command;
+  char buffer[kCommandBytesMax];
+  const ssize_t length = ::read(file, buffer, sizeof buffer);
+  close(file);
+  for (ssize_t i = 0; i < length; ++i) command.push_back(buffer[i] ? buffer[i] : ' ');
+  while (!command.empty() && command.back() == ' ') command.pop_back();
+  return command;
+}
+
+void add_site_figures(Snapshot& snapshot) {
+  const SiteStatistics sites = site_statistics();
+  snapshot.sites = options().sites == "off" ? "off" : "gpu:all,host:off";
+  snapshot.sites_count = sites.sites;
+  snapshot.capture_mean_ns = sites.capture_mean_ns;
+  if (sites.capture_mean_ns) snapshot.estimated.push_back("self.capture_mean_ns");
+  snapshot.dropped_events = sites.dropped;
+  snapshot.tables_bytes = internal_mapped_bytes();
+}
+
+void sort_largest_first(Vector<LeakFigures>& leaks) {
+  std::sort(leaks.begin(), leaks.end(), [](const LeakFigures& a, const LeakFigures& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.blocks > b.blocks;
+  });
+}
+
+}  // namespace
+
+const Options& options() {
+  const Options* made = the_options.load(std::memory_order_acquire);
+  return made ? *made : make_options();
+}
+
+Phase phase() { return the_phase.load(std::memory_order_relaxed); }
+
+void exit_begins() {
+  Phase running = Phase::running;
+  the_phase.compare_exchange_strong(running, Phase::exiting);
+}
+
+void stand_aside() { aside = true; }
+
+void process_ended(const char* moment) {
+  if (the_phase.exchange(Phase::reported) == Phase::reported || aside.load()) return;
+  host::Uncounted uncounted;
+  const Options& chosen = options();
+  if (chosen.report == "none" || (!chosen.report_requested && !opencl::used())) return;
+  write_report(take_snapshot(moment));
+}
+
+Snapshot take_snapshot(const char* moment) {
+  host::Uncounted uncounted;
+  Snapshot snapshot{};
+  snapshot.version = CISTERN_VERSION;
+  snapshot.pid = getpid();
+  const Ranks ranks = read_ranks(environment_variable);
+  snapshot.rank = ranks.rank;
+  snapshot.ranks = ranks.ranks;
+  snapshot.command = command_line();
+  snapshot.wall_s = static_cast<double>(nanoseconds_since_start()) / 1e9;
+  snapshot.moment = moment;
+  if (options().host) {
+    snapshot.kinds.push_back(host::figures());
+    snapshot.estimated.push_back("kinds.host.peak_bytes");
+  }
+  if (opencl::used()) {
+    snapshot.kinds.push_back(opencl::figures());
+    snapshot.fragmentation.push_back(opencl::fragmentation());
+    opencl::add_leaks(snapshot.leaks);
+    opencl::add_objects(snapshot.objects);
+  }
+  sort_largest_first(snapshot.leaks);
+  symbolise(snapshot.leaks, kSymbolBudgetMs);
+  add_site_figures(snapshot);
+  return snapshot;
+}
+
+void core_before_fork() {
+  opencl::before_fork();
+  sites_before_fork();
+  internal_memory_before_fork();
+}
+
+void core_after_fork_in_parent() {
+  internal_memory_after_fork();
+  sites_after_fork();
+  opencl::after_fork_in_parent();
+}
+
+void core_after_fork_in_child() {
+  internal_memory_after_fork();
+  sites_after_fork();
+  opencl::after_fork_in_child();
+  host::reset();
+  the_phase = Phase::running;
+  start_clock();
+}
+
+}  // namespace cistern

@@ -1,0 +1,62 @@
+// See environment.hpp.
+#include "shim/core/environment.hpp"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <charconv>
+
+namespace cistern {
+namespace {
+
+struct RankVariables {
+  const char* rank;
+  const char* ranks;  // null: the launcher does not say
+};
+constexpr RankVariables kLaunchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                        {"PMI_RANK", "PMI_SIZE"},
+                                        {"PMIX_RANK", nullptr},
+                                        {"SLURM_PROCID", "SLURM_NTASKS"}};
+
+constinit char start_directory[PATH_MAX] = "";
+
+std::optional<int> number(const char* text) {
+  const std::string_view digits = text ? text : "";
+  int value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc{} || end != digits.data() + digits.size() || value < 0) return {};
+  return value;
+}
+
+}  // namespace
+
+const char* environment_variable(const char* name) { return secure_getenv(name); }
+
+Ranks read_ranks(Getenv getenv) {
+  for (const RankVariables& launcher : kLaunchers) {
+    const std::optional<int> rank = number(getenv(launcher.rank));
+    if (rank) return {rank, launcher.ranks ? number(getenv(launcher.ranks)) : std::nullopt};
+  }
+  return {};
+}
+
+String host_name() {
+  char name[HOST_NAME_MAX + 1] = "";
+  if (gethostname(name, sizeof name) != 0) return "localhost";
+  name[HOST_NAME_MAX] = '\0';
+  return name;
+}
+
+void note_start_directory(Getenv getenv) {
+  const char* report = getenv("CISTERN_REPORT");
+  if (!report || !*report || *report == '/') return;
+  if (!getcwd(start_directory, sizeof start_directory)) start_directory[0] = '\0';
+}
+
+String from_start_directory(const String& path) {
+  if (path.starts_with('/') || start_directory[0] != '/') return path;
+  return String(start_directory) + "/" + path;
+}
+
+}  // namespace cistern

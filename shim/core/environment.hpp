@@ -1,0 +1,28 @@
+// What a report says about the process's surroundings: the rank that a launcher gave it, the host it runs on,
+// the directory it was started in.
+#pragma once
+#include <optional>
+
+#include "pool/internal_memory.hpp"
+#include "shim/core/options.hpp"
+
+namespace cistern {
+
+// secure_getenv as a Getenv: set-user-ID programs see no variables.
+const char* environment_variable(const char* name);
+
+struct Ranks {
+  std::optional<int> rank, ranks;
+};
+// From the variables of Open MPI, PMI (MPICH, Intel MPI), PMIx and Slurm, in this order.
+Ranks read_ranks(Getenv getenv);
+
+String host_name();
+
+// Relative report paths are taken from the directory that the process was started in, because programs change theirs.
+// Noted at the start, and only when a relative path is asked for; a forked child has its parent's.
+void note_start_directory(Getenv getenv);
+// Absolute: `path` itself, or below the noted directory; unchanged when none could be noted.
+String from_start_directory(const String& path);
+
+}  // namespace cistern

@@ -1,0 +1,134 @@
+// See host_native.hpp.
+#include "shim/core/host_native.hpp"
+
+#include <dlfcn.h>
+
+#include <atomic>
+
+#include "pool/lock.hpp"
+#include "shim/core/lookup.hpp"
+
+extern "C" {
+void* __libc_malloc(std::size_t bytes);
+void __libc_free(void* block);
+void* __libc_calloc(std::size_t count, std::size_t bytes);
+void* __libc_realloc(void* block, std::size_t bytes);
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+void* __libc_valloc(std::size_t bytes);
+void* __libc_pvalloc(std::size_t bytes);
+}
+
+namespace cistern::host {
+namespace {
+
+#if defined(__aarch64__)
+constexpr char kFirstVersion[] = "GLIBC_2.17";
+constexpr char kAlignedAllocVersion[] = "GLIBC_2.17";
+#else
+constexpr char kFirstVersion[] = "GLIBC_2.2.5";
+constexpr char kAlignedAllocVersion[] = "GLIBC_2.16";
+#endif
+
+constinit Lock publish_lock;
+constinit Native shared_functions;
+constinit std::atomic<bool> functions_ready{false};
+constinit Native shared_operators;
+constinit std::atomic<bool> operators_ready{false};
+
+constexpr bool is_operator(const char* name) { return name[0] == '_' && name[1] == 'Z'; }
+
+template <class Function>
+void find_next(Function& member, const char* name) {
+  member = reinterpret_cast<Function>(real_dlsym()(RTLD_NEXT, name));
+}
+
+// A version names the C library's own function, whatever other libraries export.
+template <class Function>
+void find_in_c_library(Function& member, const char* name, const char* version) {
+  member = reinterpret_cast<Function>(dlvsym(RTLD_NEXT, name, version));
+}
+
+bool c_library_is_next() {
+  Native next, c_library;
+  find_next(next.malloc, "malloc");
+  find_in_c_library(c_library.malloc, "malloc", kFirstVersion);
+  return next.malloc == c_library.malloc;
+}
+
+void use_c_library(Native& functions) {
+  functions.malloc = __libc_malloc;
+  functions.free = __libc_free;
+  functions.calloc = __libc_calloc;
+  functions.realloc = __libc_realloc;
+  functions.memalign = __libc_memalign;
+  functions.valloc = __libc_valloc;
+  functions.pvalloc = __libc_pvalloc;
+  find_in_c_library(functions.aligned_alloc, "aligned_alloc", kAlignedAllocVersion);
+  find_in_c_library(functions.posix_memalign, "posix_memalign", kFirstVersion);
+  find_in_c_library(functions.malloc_usable_size, "malloc_usable_size", kFirstVersion);
+}
+
+void use_next_allocator(Native& functions) {
+  find_next(functions.malloc, "malloc");
+  find_next(functions.free, "free");
+  find_next(functions.calloc, "calloc");
+  find_next(functions.realloc, "realloc");
+  find_next(functions.memalign, "memalign");
+  find_next(functions.valloc, "valloc");
+  find_next(functions.pvalloc, "pvalloc");
+  find_next(functions.aligned_alloc, "aligned_alloc");
+  find_next(functions.posix_memalign, "posix_memalign");
+  find_next(functions.malloc_usable_size, "malloc_usable_size");
+}
+
+// Look-ups take the loader's lock, so ours is held only to publish: a constructor that allocates runs under the loader's.
+void publish(const Native& found, Native& shared, std::atomic<bool>& ready) {
+  Locked hold(publish_lock);
+  if (ready.load(std::memory_order_relaxed)) return;
+  shared = found;
+  ready.store(true, std::memory_order_release);
+}
+
+void find_functions() {
+  Native found;
+  if (c_library_is_next()) {
+    use_c_library(found);
+  } else {
+    use_next_allocator(found);
+  }
+  publish(found, shared_functions, functions_ready);
+}
+
+// Where one operator is missing all are: the first miss costs a message, the others are not asked for.
+void find_operators() {
+  Native found;
+  if (next_symbol("_Znwm")) {
+#define HOST_CALL(action, result, name, parameters, arguments) \
+  if (is_operator(#name)) find_next(found.name, #name);
+#include "shim/symbols.def"
+  }
+  publish(found, shared_operators, operators_ready);
+}
+
+}  // namespace
+
+const Native& native() {
+  if (!functions_ready.load(std::memory_order_acquire)) [[unlikely]]
+    find_functions();
+  return shared_functions;
+}
+
+const Native& native_operators() {
+  if (!operators_ready.load(std::memory_order_acquire)) [[unlikely]]
+    find_operators();
+  return shared_operators;
+}
+
+void* late_operator(const char* name) {
+  for (const char* runtime : {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"}) {
+    if (void* found = real_symbol(name, runtime)) return found;
+  }
+  return nullptr;
+}
+
+}  // namespace cistern::host

@@ -1,0 +1,35 @@
+// Finding real functions: the C library's dlsym behind ours, and the next provider of a symbol we export.
+#pragma once
+#include <string_view>
+
+struct link_map;
+
+namespace cistern {
+
+using Dlsym = void* (*)(void* handle, const char* name);
+
+// The C library's dlsym. Lock-free after the first call, works before any constructor, does not allocate.
+Dlsym real_dlsym();
+
+// The next definition of `name` after Cistern in the global search order; null leaves no dlerror behind.
+void* next_symbol(const char* name);
+
+enum class Loading { only_if_loaded, allowed };
+
+// `name` from the next provider in the global order, else from the library called `library_soname`: one that the
+// program loaded privately (RTLD_LOCAL) or, where that is allowed, one loaded now. The library stays loaded then:
+// its functions are called for as long as the process lives. Null when there is none.
+void* real_symbol(const char* name, const char* library_soname, Loading loading = Loading::only_if_loaded);
+
+// The loaded object that contains `address`, null for none. Takes no lock.
+link_map* module_of(const void* address);
+link_map* own_module();
+link_map* main_module();
+// Whether `address` lies in an object whose file name starts with `file_prefix` ("libOpenCL.so").
+bool lies_in_library(const void* address, std::string_view file_prefix);
+bool library_is_loaded(std::string_view file_prefix);
+
+}  // namespace cistern
+
+// What the assembly of dlsym jumps to; set by the first call of real_dlsym().
+extern "C" [[gnu::visibility("hidden")]] cistern::Dlsym cistern_real_dlsym;

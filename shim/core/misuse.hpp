@@ -1,0 +1,20 @@
+// Misuse gets one clear line: pointer, kind, and both sites. Never a crash that the real library would not have had.
+#pragma once
+#include "stats/sites.hpp"
+
+namespace cistern {
+
+// "cistern: clReleaseMemObject(0x...): not a memory object; CL_INVALID_MEM_OBJECT returned"
+void report_unknown_handle(const char* api, const void* handle);
+// "cistern: clReleaseMemObject(0x...): buffer already released; created at f (file:1), released at g (file:2); ..."
+void report_released_handle(const char* api, const void* handle, const char* kind, SiteId created, SiteId released);
+// "cistern: clEnqueueWriteBuffer(0x...): buffer used after its last release; ..."
+void report_use_after_release(const void* handle, SiteId created, SiteId released);
+
+// Reads the word at `address` without faulting. False: not readable.
+bool read_word(const void* address, void** word);
+
+// The program's own frame of a site: "load (src/w.cpp:42)", else "module+0x1234", else "" without a site.
+String describe_site(SiteId site);
+
+}  // namespace cistern

@@ -1,0 +1,78 @@
+// Which look-ups by name are answered with our OpenCL exports: exact names of symbols.def, only where the real
+// answer is the ICD loader's. An ICD's own functions (the loader asks for them) and every other name are left alone.
+#include "shim/entry_lookup.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+
+#include "shim/core/lookup.hpp"
+
+// Only their addresses are of interest here; entry_opencl.cpp has the types.
+extern "C" {
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments) void name();
+#include "shim/symbols.def"
+}
+
+namespace {
+
+constexpr const char* kIcdLoader = "libOpenCL.so";
+
+struct Export {
+  const char* name;
+  void (*function)();
+};
+
+// Extension functions are not exported: programs get them through clGetExtensionFunctionAddress*.
+constexpr Export kExports[] = {
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments) {#name, &name},
+#include "shim/symbols.def"
+};
+
+const Export* find_export(const char* name) {
+  if (name[0] != 'c' || name[1] != 'l') return nullptr;
+  for (const Export& row : kExports) {
+    if (strcmp(row.name, name) == 0) return &row;
+  }
+  return nullptr;
+}
+
+// Whether the plain program would find a provider in the global search order: one after us, or one before us.
+bool provided_globally(const char* name) {
+  if (cistern::next_symbol(name)) return true;
+  const void* first = cistern::real_dlsym()(RTLD_DEFAULT, name);
+  return first && cistern::module_of(first) != cistern::own_module();
+}
+
+// A handle in which `name` is not found, so that the real dlsym fails and leaves its own message. The message of a
+// library's look-up is the plain one; the program's names the C library's file in place of the program's.
+void* failing_handle(link_map* caller) {
+  return caller && caller != cistern::main_module() ? caller
+                                                    : cistern::module_of(reinterpret_cast<const void*>(&strcmp));
+}
+
+// RTLD_DEFAULT, RTLD_NEXT and dlopen(NULL) search us too: without a real provider the plain answer is "none".
+DlsymDecision search_order(void* handle, const char* name, const void* caller_address) {
+  link_map* caller = cistern::module_of(caller_address);
+  const bool from_program = caller == cistern::main_module();
+  if (handle == RTLD_NEXT && !from_program) return {nullptr, handle};
+  if (provided_globally(name)) return {nullptr, handle};
+  // A plugin may see a private libOpenCL in its own scope; our export stands before that.
+  if (handle == RTLD_DEFAULT && !from_program && cistern::library_is_loaded(kIcdLoader)) return {nullptr, handle};
+  return {nullptr, failing_handle(caller)};
+}
+
+}  // namespace
+
+DlsymDecision cistern_dlsym_replacement(void* handle, const char* name, const void* caller) {
+  const cistern::Dlsym real = cistern::real_dlsym();  // also what the assembly jumps to
+  const Export* row = find_export(name);
+  if (!row) [[likely]]
+    return {nullptr, handle};
+  if (handle == RTLD_DEFAULT || handle == RTLD_NEXT || handle == cistern::main_module())
+    return search_order(handle, name, caller);
+  const void* found = real(handle, name);
+  if (found && cistern::lies_in_library(found, kIcdLoader))
+    return {reinterpret_cast<void*>(row->function), handle};
+  return {nullptr, handle};
+}

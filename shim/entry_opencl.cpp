@@ -1,0 +1,28 @@
+// The exported OpenCL functions: what a program that links libOpenCL, or looks a function up by dlsym, calls first.
+// No logic: to the hook, or past it when the ICD loader's layer will catch the call (opencl_next.hpp).
+#include "shim/core/opencl_hooks.hpp"
+#include "shim/core/opencl_next.hpp"
+
+using namespace cistern::opencl;
+
+namespace {
+
+// Without an ICD loader in the process there is nothing to forward to. A program can only come here through a weak
+// reference that our export has satisfied.
+template <class Result>
+Result no_loader() {
+  if constexpr (std::is_pointer_v<Result>)
+    return nullptr;
+  else if constexpr (!std::is_void_v<Result>)
+    return kPlatformNotFound;
+}
+
+}  // namespace
+
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments)      \
+  extern "C" [[gnu::visibility("default")]] result name parameters {        \
+    if (!loader().name) [[unlikely]] return no_loader<result>();            \
+    if (layer_active()) return loader().name arguments;                     \
+    return hook::name arguments;                                            \
+  }
+#include "shim/symbols.def"

@@ -1,0 +1,77 @@
+/* Cistern's C interface: statistics, trim, report; allocate and deallocate. Usable from programs that link the
+ * library and, through weak references or dlsym, from programs that run under the preloaded shim: there the same
+ * functions speak of the same pools.
+ *
+ * Thread-safety: every function may be called from any thread, at any time before exit, except inside a signal handler.
+ * Units: sizes are bytes. Errors: as each function says; none prints, none aborts. */
+#ifndef CISTERN_CISTERN_H
+#define CISTERN_CISTERN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CISTERN_API __attribute__((visibility("default")))
+
+typedef enum cistern_kind {
+  CISTERN_HOST = 0,  /* malloc, new: counted, served by the C library */
+  CISTERN_OPENCL = 1 /* cl_mem, SVM, USM: buffers are recycled, the rest is tracked */
+} cistern_kind;
+
+typedef enum cistern_format { CISTERN_TEXT = 0, CISTERN_JSON = 1 } cistern_format;
+
+/* Figures of one kind since the process started (in a forked child: since the fork). */
+typedef struct cistern_statistics {
+  uint64_t allocations, frees;        /* calls that gave, or ended, a block */
+  uint64_t pool_hits, pool_misses;    /* of the allocations that a pool could serve */
+  uint64_t driver_allocs, driver_frees;
+  uint64_t live_blocks, live_bytes;   /* in the program's hands now */
+  uint64_t peak_bytes;                /* high-water mark of live_bytes; host: estimated to 128 KiB */
+  uint64_t pooled_blocks, pooled_bytes; /* kept for reuse; never a leak */
+  uint64_t largest_pooled_bytes;
+  uint64_t failed;                    /* allocations that the program saw fail */
+} cistern_statistics;
+
+/* The version, as "1.2.3". Static. */
+CISTERN_API const char* cistern_version(void);
+
+/* 0, or -1 when `kind` does not exist or `statistics` is null. */
+CISTERN_API int cistern_get_statistics(cistern_kind kind, cistern_statistics* statistics);
+
+/* Gives pooled memory of `kind` back, the oldest unused first, until `keep_bytes` are left.
+ * Returns the bytes given back. The host kind has no pool: 0. */
+CISTERN_API size_t cistern_trim(cistern_kind kind, size_t keep_bytes);
+
+/* Writes a report of this moment to `path`: 0, or an errno value. An existing file is not overwritten (EEXIST).
+ * It speaks of live blocks, not of leaks: the program is still running. */
+CISTERN_API int cistern_report(const char* path, cistern_format format);
+
+/* Host memory, counted. `alignment`: a power of two, or 0 for that of malloc. Null on failure, errno as malloc. */
+CISTERN_API void* cistern_allocate(size_t bytes, size_t alignment);
+CISTERN_API void cistern_deallocate(void* block);
+
+/* OpenCL buffers from the pool. The types are OpenCL's own. */
+struct _cl_context;
+struct _cl_mem;
+struct _cl_command_queue;
+
+/* As clCreateBuffer without a host pointer; `error` may be null. A context becomes known at its first buffer. */
+CISTERN_API struct _cl_mem* cistern_opencl_allocate(struct _cl_context* context, uint64_t flags, size_t bytes,
+                                                    int32_t* error);
+
+/* As clReleaseMemObject. `last_queue`: a queue whose commands, enqueued up to now, may still use the buffer, or null
+ * when none does. The buffer is not given again before they have ended; nothing waits.
+ * Under the preloaded shim the queues are known, and null is always right. */
+CISTERN_API int32_t cistern_opencl_deallocate(struct _cl_mem* buffer, struct _cl_command_queue* last_queue);
+
+/* To be called before the last clReleaseContext, in programs that link the library: releases what the pool keeps of
+ * this context. Not needed under the preloaded shim. */
+CISTERN_API void cistern_opencl_forget_context(struct _cl_context* context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,162 @@
+// Start, fork and the ends of the process.
+//
+// Preloaded: exit begins in our exit, or when main returns to our wrapper around it; the end is our rtld_fini, which
+// the C library calls after every exit handler and which first runs the loader's, that is, every destructor. Ends
+// without those (_exit, _Exit, quick_exit) report at once. errx and the C library's own exits reach the end only.
+// As a layer: the end is our destructor, because nothing of ours stands behind the other libraries' destructors.
+//
+// Nobody reports from where a report could hang or lie: a vfork child (the parent's memory), a signal handler that
+// interrupted this thread in malloc or under one of our locks, a handler on a small alternate stack. Such an end stays
+// silent. Locks of other threads are no hindrance: those threads run on and release them.
+#include "shim/lifecycle.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "pool/lock.hpp"
+#include "shim/core/core.hpp"
+#include "shim/core/environment.hpp"
+#include "shim/core/host_hooks.hpp"
+#include "shim/core/log.hpp"
+#include "shim/core/lookup.hpp"
+#include "shim/core/standard_error.hpp"
+#include "stats/counters.hpp"
+
+namespace cistern {
+namespace {
+
+using Main = int (*)(int, char**, char**);
+using Action = void (*)();
+using Exit = void (*)(int);
+using StartMain = int (*)(Main, int, char**, Action init, Action fini, Action rtld_fini, void* stack_end);
+
+constinit std::atomic<pid_t> process_id{0};  // 0: not started; of this process, not of a vfork child
+constinit std::atomic<bool> preloaded{false};
+constinit Main program_main = nullptr;
+constinit Action loader_fini = nullptr;
+constinit std::atomic<Exit> real_exit{nullptr};
+
+bool in_own_process() { return getpid() == process_id.load(std::memory_order_relaxed); }
+
+// A report symbolises: it needs some hundred KiB of stack.
+bool on_small_signal_stack() {
+  constexpr std::size_t kEnough = 512 * 1024;
+  stack_t stack;
+  return sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_ONSTACK) && stack.ss_size < kEnough;
+}
+
+bool may_report_here() {
+  return in_own_process() && locks_held == 0 && !host::inside_allocator() && !on_small_signal_stack();
+}
+
+void begin_exit() {
+  if (!may_report_here()) return;
+  hold_standard_error();
+  exit_begins();
+}
+
+void end_process(const char* moment) {
+  if (!may_report_here()) return;
+  hold_standard_error();
+  process_ended(moment);
+}
+
+// The log's lock is a leaf, so it comes last.
+void before_fork() {
+  core_before_fork();
+  log_before_fork();
+}
+
+void after_fork_in_parent() {
+  log_after_fork_in_parent();
+  core_after_fork_in_parent();
+}
+
+void after_fork_in_child() {
+  process_id.store(getpid(), std::memory_order_relaxed);
+  log_after_fork_in_child();
+  core_after_fork_in_child();
+}
+
+void end_at_quick_exit() { end_process("_exit"); }
+
+// At the first chance: our constructor, or the start of main. Options are read here because programs change their
+// environment later. Fork handlers registered early run late before the fork, when the program's own are through.
+void start_process() {
+  pid_t none = 0;
+  if (!process_id.compare_exchange_strong(none, getpid())) return;
+  start_clock();
+  note_standard_error();
+  note_start_directory(environment_variable);
+  options();
+  host::prepare_operators();
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  at_quick_exit(end_at_quick_exit);
+}
+
+int wrapped_main(int argc, char** argv, char** environment) {
+  const int status = program_main(argc, argv, environment);
+  begin_exit();
+  return status;
+}
+
+void wrapped_fini() {
+  if (loader_fini) loader_fini();
+  end_process("exit");
+}
+
+[[gnu::constructor]] void constructed() { start_process(); }
+
+[[gnu::destructor]] void destructed() {
+  if (preloaded.load(std::memory_order_relaxed)) return;
+  begin_exit();
+  end_process("exit");
+}
+
+[[noreturn]] void end_at_once(int status) {
+  end_process("_exit");
+  while (true) syscall(SYS_exit_group, status);
+}
+
+}  // namespace
+
+void watch_exit_from_layer() {
+  static constinit std::atomic<bool> watched{false};
+  if (preloaded.load(std::memory_order_relaxed) || watched.exchange(true)) return;
+  atexit(begin_exit);
+}
+
+}  // namespace cistern
+
+using namespace cistern;
+
+extern "C" {
+
+[[gnu::visibility("default")]] int __libc_start_main(Main main, int argc, char** argv, Action init, Action fini,
+                                                     Action rtld_fini, void* stack_end) {
+  preloaded.store(true, std::memory_order_relaxed);
+  start_process();
+  program_main = main;
+  loader_fini = rtld_fini;
+  const auto real = reinterpret_cast<StartMain>(next_symbol("__libc_start_main"));
+  real_exit.store(reinterpret_cast<Exit>(next_symbol("exit")), std::memory_order_relaxed);
+  return real(wrapped_main, argc, argv, init, fini, wrapped_fini, stack_end);
+}
+
+// Another library's constructor may exit before main.
+[[gnu::visibility("default"), noreturn]] void exit(int status) {
+  begin_exit();
+  Exit real = real_exit.load(std::memory_order_relaxed);
+  if (!real) real = reinterpret_cast<Exit>(next_symbol("exit"));
+  real(status);
+  __builtin_unreachable();
+}
+
+[[gnu::visibility("default"), noreturn]] void _exit(int status) { end_at_once(status); }
+[[gnu::visibility("default"), noreturn]] void _Exit(int status) { end_at_once(status); }
+}

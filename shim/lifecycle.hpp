@@ -1,0 +1,10 @@
+// The ends of a process as the rest of the shim sees them.
+#pragma once
+
+namespace cistern {
+
+// For a Cistern that was not preloaded but loaded as an OpenCL layer: no exported function of it sees exit begin, so
+// an exit handler does. Without effect when preloaded. Idempotent.
+void watch_exit_from_layer();
+
+}  // namespace cistern

@@ -1,0 +1,108 @@
+// See counters.hpp.
+#include "stats/counters.hpp"
+
+#include <time.h>
+
+namespace cistern {
+namespace {
+
+constexpr const char* kUnpooledTexts[] = {
+#define UNPOOLED(name, text) text,
+#include "stats/unpooled.def"
+#undef UNPOOLED
+};
+
+constinit std::atomic<std::uint64_t> clock_start{0};
+
+std::uint64_t monotonic_nanoseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+void clear(Counter& counter) { counter.store(0, std::memory_order_relaxed); }
+
+}  // namespace
+
+bool raise_peak(Counter& peak, std::uint64_t value) {
+  std::uint64_t seen = read(peak);
+  while (seen < value)
+    if (peak.compare_exchange_weak(seen, value, std::memory_order_relaxed)) return true;
+  return false;
+}
+
+void KindCounters::block_born(std::uint64_t bytes) {
+  add(allocations);
+  add(live_blocks);
+  if (!bytes) return;
+  const std::uint64_t live = live_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  if (raise_peak(peak_bytes, live)) peak_at_ns.store(nanoseconds_since_start(), std::memory_order_relaxed);
+  ClassCounters& size_class = classes[report_class(bytes)];
+  add(size_class.allocations);
+  raise_peak(size_class.high_water_blocks, size_class.live_blocks.fetch_add(1, std::memory_order_relaxed) + 1);
+}
+
+void KindCounters::block_died(std::uint64_t bytes) {
+  add(frees);
+  subtract(live_blocks);
+  if (!bytes) return;
+  subtract(live_bytes, bytes);
+  subtract(classes[report_class(bytes)].live_blocks);
+}
+
+void KindCounters::reset() {
+  for (Counter* counter : {&allocations, &frees, &pool_hits, &pool_misses, &driver_allocs, &driver_frees, &driver_syncs,
+                           &driver_queries, &failed, &live_blocks, &live_bytes, &peak_bytes, &peak_at_ns})
+    clear(*counter);
+  for (Counter& counter : unpooled) clear(counter);
+  for (ClassCounters& counters : classes)
+    for (Counter* counter : {&counters.allocations, &counters.hits, &counters.live_blocks, &counters.high_water_blocks})
+      clear(*counter);
+}
+
+KindFigures KindCounters::figures(const char* name, bool pooled_kind) const {
+  KindFigures figures{};
+  figures.name = name;
+  figures.pooled_kind = pooled_kind;
+  figures.allocations = read(allocations);
+  figures.frees = read(frees);
+  figures.pool_hits = read(pool_hits);
+  figures.pool_misses = read(pool_misses);
+  figures.driver_allocs = read(driver_allocs);
+  figures.driver_frees = read(driver_frees);
+  figures.driver_syncs = read(driver_syncs);
+  figures.driver_queries = read(driver_queries);
+  figures.live_blocks = read(live_blocks);
+  figures.live_bytes = read(live_bytes);
+  figures.peak_bytes = read(peak_bytes);
+  figures.failed = read(failed);
+  if (figures.peak_bytes) figures.peak_at_s = static_cast<double>(read(peak_at_ns)) * 1e-9;
+  for (int i = 0; i < static_cast<int>(Unpooled::count); ++i)
+    if (const std::uint64_t count = read(unpooled[i])) figures.unpooled.push_back({kUnpooledTexts[i], count});
+  for (int i = 0; i < kReportClasses; ++i)
+    if (const std::uint64_t used = read(classes[i].allocations))
+      figures.classes.push_back({.size_class = i,
+                                 .allocations = used,
+                                 .hits = read(classes[i].hits),
+                                 .live_blocks = read(classes[i].live_blocks),
+                                 .cached_blocks = 0,
+                                 .cached_bytes = 0,
+                                 .high_water_blocks = read(classes[i].high_water_blocks)});
+  return figures;
+}
+
+void start_clock() {
+  std::uint64_t unset = 0;
+  clock_start.compare_exchange_strong(unset, monotonic_nanoseconds(), std::memory_order_relaxed);
+}
+
+std::uint64_t nanoseconds_since_start() {
+  const std::uint64_t start = clock_start.load(std::memory_order_relaxed);
+  if (!start) [[unlikely]] {
+    start_clock();
+    return nanoseconds_since_start();
+  }
+  return monotonic_nanoseconds() - start;
+}
+
+}  // namespace cistern

@@ -1,0 +1,239 @@
+// See sites.hpp. Sites live in a hash table of immutable entries that is read without a lock and never shrinks.
+#include "stats/sites.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "pool/lock.hpp"
+#include "stats/counters.hpp"
+#include "stats/modules.hpp"
+#include "stats/symbols.hpp"
+#include "stats/unwinder.hpp"
+
+namespace cistern {
+namespace {
+
+constexpr int kDepthMax = 32;
+constexpr int kOwnFramesMax = 8;  // frames of ours below the caller's, so that dropping them leaves the full depth
+constexpr int kRawMax = kDepthMax + kOwnFramesMax;
+constexpr int kWitnessesMax = 8;
+constexpr std::size_t kBuckets = 1 << 14;  // longer chains only past tens of thousands of distinct stacks
+constexpr unsigned kTimedEvery = 64;
+
+struct Frame {
+  void* return_address;
+  const Module* module;  // null in generated code
+};
+
+struct Site {
+  Site* next;
+  std::uint64_t hash;
+  const char* api;
+  SiteId id;
+  std::uint8_t count;  // frames as captured
+  std::uint8_t first;  // the first of them that is not ours
+  std::uint8_t witness_count;
+  std::uint8_t witnesses[kWitnessesMax];  // one frame of each module that could have been unloaded
+
+  Frame* frames() { return reinterpret_cast<Frame*>(this + 1); }
+  const Frame* frames() const { return reinterpret_cast<const Frame*>(this + 1); }
+};
+
+struct Stack {
+  const char* api;
+  void* const* addresses;
+  int count;
+  std::uint64_t hash;
+};
+
+constinit std::atomic<Site*> buckets[kBuckets] = {};
+constinit Lock sites_lock;                       // guards insertion and sites_by_id
+constinit Vector<Site*>* sites_by_id = nullptr;  // made at the first insertion, never destroyed: reports come late
+constinit Counter captures_timed{0}, captures_timed_ns{0}, captures_failed{0};
+thread_local constinit unsigned captures_of_thread = 0;
+
+std::uint64_t hash_of(const char* api, void* const* addresses, int count) {
+  std::uint64_t hash = reinterpret_cast<std::uintptr_t>(api);
+  for (int i = 0; i < count; ++i) {
+    hash = (hash ^ reinterpret_cast<std::uintptr_t>(addresses[i])) * 0x9E3779B97F4A7C15;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+// A return address may be the first of the next function: the call before it never is.
+std::uintptr_t call_address(const Frame& frame) { return reinterpret_cast<std::uintptr_t>(frame.return_address) - 1; }
+
+bool same_stack(const Site& site, const Stack& stack) {
+  if (site.hash != stack.hash || site.api != stack.api || site.count != stack.count) return false;
+  for (int i = 0; i < stack.count; ++i)
+    if (site.frames()[i].return_address != stack.addresses[i]) return false;
+  // The same addresses in another plugin, loaded where one was unloaded, are another site.
+  for (int i = 0; i < site.witness_count; ++i) {
+    const Frame& frame = site.frames()[site.witnesses[i]];
+    if (!lies_in(*frame.module, call_address(frame))) return false;
+  }
+  return true;
+}
+
+const Site* find(const Stack& stack) {
+  const Site* site = buckets[stack.hash % kBuckets].load(std::memory_order_acquire);
+  while (site && !same_stack(*site, stack)) site = site->next;
+  return site;
+}
+
+// Ours, and those that only pass the call on: a site is the same whichever way the call came to us.
+bool is_leading(const Frame& frame) {
+  if (!frame.module || frame.module->is_program) return false;
+  return frame.module->is_own || frame.module->forwards_opencl;
+}
+
+void choose_witnesses(Site& site) {
+  for (int i = 0; i < site.count && site.witness_count < kWitnessesMax; ++i) {
+    const Module* module = site.frames()[i].module;
+    bool seen = !module || module->is_program || module->is_own;
+    for (int j = 0; j < site.witness_count && !seen; ++j) seen = site.frames()[site.witnesses[j]].module == module;
+    if (!seen) site.witnesses[site.witness_count++] = static_cast<std::uint8_t>(i);
+  }
+}
+
+Site* make_site(const Stack& stack) {
+  const std::size_t bytes = sizeof(Site) + static_cast<std::size_t>(stack.count) * sizeof(Frame);
+  auto* site = new (internal_allocate(bytes)) Site{};
+  site->hash = stack.hash;
+  site->api = stack.api;
+  site->count = static_cast<std::uint8_t>(stack.count);
+  for (int i = 0; i < stack.count; ++i) {
+    site->frames()[i].return_address = stack.addresses[i];
+    site->frames()[i].module = module_at(call_address(site->frames()[i]));
+  }
+  while (site->first < site->count && is_leading(site->frames()[site->first])) ++site->first;
+  if (site->first == site->count) site->first = 0;
+  choose_witnesses(*site);
+  return site;
+}
+
+SiteId insert(const Stack& stack) {
+  Site* site = make_site(stack);  // before the lock: it asks the dynamic linker
+  Locked hold(sites_lock);
+  if (const Site* other = find(stack)) {
+    internal_deallocate(site, sizeof(Site) + static_cast<std::size_t>(stack.count) * sizeof(Frame));
+    return other->id;
+  }
+  if (!sites_by_id) sites_by_id = new (internal_allocate(sizeof *sites_by_id)) Vector<Site*>;
+  sites_by_id->push_back(site);
+  site->id = static_cast<SiteId>(sites_by_id->size());
+  std::atomic<Site*>& bucket = buckets[stack.hash % kBuckets];
+  site->next = bucket.load(std::memory_order_relaxed);
+  bucket.store(site, std::memory_order_release);
+  return site->id;
+}
+
+SiteId capture(const char* api, const void* caller) {
+  void* addresses[kRawMax];
+  const int count = unwind_stack(addresses, kRawMax);
+  if (count <= 0) {
+    add(captures_failed);
+    return 0;
+  }
+  // Start at the caller of capture_site: what is below is the unwinder and this file.
+  int first = 0;
+  while (first < count && addresses[first] != caller) ++first;
+  if (first == count) first = 0;
+  Stack stack{api, addresses + first, count - first, 0};
+  stack.hash = hash_of(api, stack.addresses, stack.count);
+  if (const Site* site = find(stack)) [[likely]]
+    return site->id;
+  return insert(stack);
+}
+
+const Site* site_of(SiteId id) {
+  Locked hold(sites_lock);
+  return sites_by_id && id && id <= sites_by_id->size() ? (*sites_by_id)[id - 1] : nullptr;
+}
+
+}  // namespace
+
+[[gnu::noinline]] SiteId capture_site(const char* api) {
+  const int saved_errno = errno;
+  const void* caller = __builtin_extract_return_addr(__builtin_return_address(0));
+  // The second of a thread: the first one fills the unwinder's caches and would be the mean of a short program.
+  const bool timed = captures_of_thread++ % kTimedEvery == 1;
+  const std::uint64_t start = timed ? nanoseconds_since_start() : 0;
+  const SiteId site = capture(api, caller);
+  if (timed) {
+    add(captures_timed_ns, nanoseconds_since_start() - start);
+    add(captures_timed);
+  }
+  errno = saved_errno;
+  return site;
+}
+
+void prepare_sites() {
+  const int saved_errno = errno;
+  prepare_unwinder();
+  errno = saved_errno;
+}
+
+const char* site_api(SiteId id) {
+  const Site* site = site_of(id);
+  return site ? site->api : nullptr;
+}
+
+Vector<FrameFigures> site_frames(SiteId id) {
+  Vector<FrameFigures> frames;
+  const Site* site = site_of(id);
+  if (!site) return frames;
+  const Module* checked = nullptr;
+  bool loaded = false;
+  for (int i = site->first; i < site->count && i < site->first + kDepthMax; ++i) {
+    const Frame& frame = site->frames()[i];
+    FrameFigures figures{};
+    figures.address = call_address(frame);
+    if (const Module* module = frame.module) {
+      if (module != checked) loaded = is_loaded(*module);
+      checked = module;
+      figures.offset = figures.address - module->bias;
+      if (!loaded) figures.address = 0;
+      figures.module = module->path;
+      figures.build_id = module->build_id;
+    }
+    frames.push_back(figures);
+  }
+  return frames;
+}
+
+SiteOwner site_owner(SiteId id) {
+  const Site* site = site_of(id);
+  // Generated code acts for the module that runs it.
+  for (int i = site ? site->first : 0; site && i < site->count; ++i)
+    if (const Module* module = site->frames()[i].module) return {String(basename_of(module->path)), module->is_program};
+  return {{}, false};
+}
+
+SiteStatistics site_statistics() {
+  SiteStatistics statistics{};
+  {
+    Locked hold(sites_lock);
+    statistics.sites = sites_by_id ? sites_by_id->size() : 0;
+  }
+  if (const std::uint64_t timed = read(captures_timed))
+    statistics.capture_mean_ns = static_cast<double>(read(captures_timed_ns)) / static_cast<double>(timed);
+  statistics.dropped = read(captures_failed);
+  return statistics;
+}
+
+void sites_before_fork() {
+  symbols_before_fork();
+  sites_lock.lock();
+  modules_before_fork();
+}
+
+void sites_after_fork() {
+  modules_after_fork();
+  sites_lock.unlock();
+  symbols_after_fork();
+}
+
+}  // namespace cistern

@@ -1,0 +1,210 @@
+// Sites: one per call stack, whichever thread captures it, and what is known about a site later.
+// The functions that make stacks lie outside Cistern's namespace, whose frames reports leave out.
+#include "stats/sites.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "stats/modules.hpp"
+#include "stats/symbols.hpp"
+#include "stats/unwinder.hpp"
+
+namespace sites_test {
+
+volatile int keep_frame = 0;
+
+[[gnu::noinline]] cistern::SiteId capture_here() {
+  const cistern::SiteId site = cistern::capture_site("clCreateBuffer");
+  keep_frame = keep_frame + 1;  // no tail call: the frame must be there
+  return site;
+}
+
+[[gnu::noinline]] cistern::SiteId capture_there() {
+  const cistern::SiteId site = cistern::capture_site("clCreateBuffer");
+  keep_frame = keep_frame + 1;
+  return site;
+}
+
+[[gnu::noinline]] cistern::SiteId capture_deep(int depth) {
+  const cistern::SiteId site = depth ? capture_deep(depth - 1) : capture_here();
+  keep_frame = keep_frame + 1;
+  return site;
+}
+
+}  // namespace sites_test
+
+namespace cistern {
+namespace {
+
+class Sites : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { prepare_sites(); }
+};
+
+std::string program_path() {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  return std::string(path, length > 0 ? static_cast<std::size_t>(length) : 0);
+}
+
+// Two captures in one place are one site; a name, a place or a depth apart they are not.
+TEST_F(Sites, AreOnePerStack) {
+  volatile int rounds = 10;  // unrolled, a loop would call from several places
+  std::set<SiteId> sites;
+  for (int i = 0; i < rounds; ++i) sites.insert(sites_test::capture_here());
+  EXPECT_EQ(sites.size(), 1u);
+  EXPECT_EQ(sites.count(0), 0u);
+  sites.insert(sites_test::capture_there());
+  for (int i = 0; i < rounds; ++i) sites.insert(sites_test::capture_deep(i % 2));
+  EXPECT_EQ(sites.size(), 4u);
+}
+
+TEST_F(Sites, KeepTheApi) {
+  EXPECT_STREQ(site_api(sites_test::capture_here()), "clCreateBuffer");
+  EXPECT_EQ(site_api(0), nullptr);
+  EXPECT_EQ(site_api(0x7fffffff), nullptr);
+  volatile int rounds = 2;
+  SiteId sites[2];
+  for (int i = 0; i < rounds; ++i) sites[i] = capture_site(i ? "clSVMAlloc" : "clCreateBuffer");
+  EXPECT_NE(sites[0], sites[1]);
+}
+
+TEST_F(Sites, KnowTheirFrames) {
+  const Vector<FrameFigures> frames = site_frames(sites_test::capture_deep(3));
+  ASSERT_GE(frames.size(), 6u);
+  EXPECT_LE(frames.size(), 32u);
+  const std::string program = program_path();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(frames[i].module, String(program)) << i;
+    EXPECT_NE(frames[i].address, 0u);
+    EXPECT_LT(frames[i].offset, std::uint64_t{1} << 32);
+  }
+  // The recursion returns to one address; the innermost call was made elsewhere.
+  EXPECT_EQ(frames[2].address, frames[3].address);
+  EXPECT_NE(frames[1].address, frames[2].address);
+  EXPECT_TRUE(site_frames(0).empty());
+}
+
+TEST_F(Sites, BeginWithTheFunctionThatCaptured) {
+  Vector<LeakFigures> leaks(1);
+  leaks[0].frames = site_frames(sites_test::capture_deep(1));
+  symbolise(leaks, 60000);
+  ASSERT_GE(leaks[0].frames.size(), 3u);
+  EXPECT_EQ(leaks[0].frames[0].function, "sites_test::capture_here");
+  EXPECT_EQ(leaks[0].frames[1].function, "sites_test::capture_deep");
+}
+
+TEST_F(Sites, CutDeepStacksAtTheOuterEnd) {
+  const Vector<FrameFigures> frames = site_frames(sites_test::capture_deep(100));
+  EXPECT_EQ(frames.size(), 32u);
+  EXPECT_EQ(frames[5].address, frames[31].address);
+}
+
+TEST_F(Sites, BelongToTheProgramThatCalled) {
+  const SiteOwner owner = site_owner(sites_test::capture_here());
+  const std::string program = program_path();
+  EXPECT_EQ(owner.module, String(program.substr(program.rfind('/') + 1)));
+  EXPECT_TRUE(owner.is_program);
+  EXPECT_TRUE(site_owner(0).module.empty());
+  EXPECT_FALSE(site_owner(0).is_program);
+}
+
+TEST_F(Sites, KeepErrno) {
+  errno = 4711;
+  sites_test::capture_deep(7);
+  EXPECT_EQ(errno, 4711);
+  errno = 4712;
+  prepare_sites();
+  EXPECT_EQ(errno, 4712);
+}
+
+TEST_F(Sites, AreTheSameForAllThreads) {
+  constexpr int kThreads = 8, kDepths = 25, kRounds = 40;
+  std::vector<std::vector<SiteId>> seen(kThreads);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& sites : seen)
+      threads.emplace_back([&sites] {
+        for (int round = 0; round < kRounds; ++round)
+          for (int depth = 0; depth < kDepths; ++depth) {
+            const SiteId site = sites_test::capture_deep(depth);
+            if (round == 0) sites.push_back(site);
+            EXPECT_EQ(sites[static_cast<std::size_t>(depth)], site);
+          }
+      });
+  }
+  for (int thread = 1; thread < kThreads; ++thread) EXPECT_EQ(seen[0], seen[static_cast<std::size_t>(thread)]);
+  EXPECT_EQ(std::set<SiteId>(seen[0].begin(), seen[0].end()).size(), static_cast<std::size_t>(kDepths));
+}
+
+TEST_F(Sites, AreCountedAndTimed) {
+  const std::uint64_t before = site_statistics().sites;
+  volatile int rounds = 200;
+  for (int i = 0; i < rounds; ++i) sites_test::capture_deep(19);
+  const SiteStatistics statistics = site_statistics();
+  EXPECT_EQ(statistics.sites, before + 1);
+  EXPECT_EQ(statistics.dropped, 0u);
+  ASSERT_TRUE(statistics.capture_mean_ns.has_value());
+  EXPECT_GT(*statistics.capture_mean_ns, 0);
+}
+
+TEST_F(Sites, WorkInAForkedChild) {
+  sites_before_fork();
+  const pid_t child = fork();
+  sites_after_fork();
+  if (child == 0) {
+    const SiteId site = sites_test::capture_deep(9);
+    _exit(site && site_frames(site).size() > 9 && sites_test::capture_deep(10) == site + 1 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(Modules, KnowWhatTheyAre) {
+  const Module* program = module_at(reinterpret_cast<std::uintptr_t>(&sites_test::capture_here));
+  ASSERT_NE(program, nullptr);
+  EXPECT_TRUE(program->is_program);
+  EXPECT_TRUE(program->is_own);  // the library is linked in
+  EXPECT_EQ(program->path, String(program_path()));
+  const Module* libc = module_at(reinterpret_cast<std::uintptr_t>(&::getppid));
+  ASSERT_NE(libc, nullptr);
+  EXPECT_FALSE(libc->is_program);
+  EXPECT_FALSE(libc->is_own);
+  EXPECT_EQ(basename_of(libc->path), "libc.so.6");
+  EXPECT_GE(libc->build_id.size(), 16u);
+  EXPECT_TRUE(is_loaded(*libc));
+  EXPECT_EQ(module_at(16), nullptr);
+}
+
+TEST(Unwinder, SeesTheSameStackThroughBothLibraries) {
+  void* frames[64];
+  prepare_unwinder();
+  const int count = unwind_stack(frames, 64);
+  EXPECT_GE(count, 3);
+  EXPECT_LE(unwind_stack(frames, 2), 2);
+}
+
+TEST(Names, LoseReturnTypeAndParameters) {
+  EXPECT_EQ(short_function_name("main"), "main");
+  EXPECT_EQ(short_function_name("load(int, float*)"), "load");
+  EXPECT_EQ(short_function_name("ns::A::get() const"), "ns::A::get");
+  EXPECT_EQ(short_function_name("void ns::load<int, std::pair<int, int> >(void (*)(int))"),
+            "ns::load<int, std::pair<int, int> >");
+  EXPECT_EQ(short_function_name("ns::(anonymous namespace)::load(int) [clone .cold]"),
+            "ns::(anonymous namespace)::load");
+  EXPECT_EQ(short_function_name("ns::Functor::operator()(int) const"), "ns::Functor::operator()");
+  EXPECT_EQ(short_function_name("operator new(unsigned long)"), "operator new");
+  EXPECT_EQ(short_function_name("A::operator bool() const"), "A::operator bool");
+  EXPECT_EQ(short_function_name("run()::{lambda(int)#1}::operator()(int) const"), "run()::{lambda(int)#1}::operator()");
+}
+
+}  // namespace
+}  // namespace cistern

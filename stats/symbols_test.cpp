@@ -1,0 +1,143 @@
+// Names and lines of frames in this very program, which is built with debug information.
+#include "stats/symbols.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "stats/sites.hpp"
+
+namespace symbols_test {
+
+volatile int keep_frame = 0;
+constexpr unsigned kPlainLine = __LINE__ + 2;
+[[gnu::noinline]] cistern::SiteId plain() {
+  const cistern::SiteId site = cistern::capture_site("clCreateBuffer");
+  keep_frame = keep_frame + 1;
+  return site;
+}
+
+constexpr unsigned kInnerLine = __LINE__ + 2;
+[[gnu::always_inline]] inline cistern::SiteId inner() {
+  const cistern::SiteId site = cistern::capture_site("clCreateBuffer");
+  keep_frame = keep_frame + 1;
+  return site;
+}
+
+constexpr unsigned kOuterLine = __LINE__ + 2;
+[[gnu::noinline]] cistern::SiteId outer(int) {
+  const cistern::SiteId site = inner();
+  keep_frame = keep_frame + 1;
+  return site;
+}
+
+}  // namespace symbols_test
+
+namespace cistern {
+namespace allocation {
+
+// Stands for the linked library's own functions, which are no part of a site.
+[[gnu::noinline]] SiteId through_the_library() {
+  const SiteId site = symbols_test::plain();
+  symbols_test::keep_frame = symbols_test::keep_frame + 1;
+  return site;
+}
+
+[[gnu::noinline]] SiteId from_the_library() {
+  const SiteId site = capture_site("cistern_allocate");
+  symbols_test::keep_frame = symbols_test::keep_frame + 1;
+  return site;
+}
+
+}  // namespace allocation
+}  // namespace cistern
+
+extern "C" [[gnu::noinline]] cistern::SiteId user_of_the_library() {
+  const cistern::SiteId site = cistern::allocation::from_the_library();
+  symbols_test::keep_frame = symbols_test::keep_frame + 1;
+  return site;
+}
+
+namespace cistern {
+namespace {
+
+constexpr unsigned kEnoughMs = 60000;
+
+Vector<FrameFigures> named_frames(SiteId site, unsigned budget_ms = kEnoughMs) {
+  Vector<LeakFigures> leaks(1);
+  leaks[0].frames = site_frames(site);
+  symbolise(leaks, budget_ms);
+  return leaks[0].frames;
+}
+
+bool is_this_file(const String& file) { return file.ends_with("stats/symbols_test.cpp"); }
+
+TEST(Symbols, GiveFunctionFileAndLineOfTheCall) {
+  const Vector<FrameFigures> frames = named_frames(symbols_test::plain());
+  ASSERT_FALSE(frames.empty());
+  EXPECT_EQ(frames[0].function, "symbols_test::plain");
+  EXPECT_TRUE(is_this_file(frames[0].file)) << frames[0].file;
+  EXPECT_EQ(frames[0].line, symbols_test::kPlainLine);
+  EXPECT_FALSE(frames[0].inlined);
+}
+
+TEST(Symbols, ShowInlinedCalls) {
+  const Vector<FrameFigures> frames = named_frames(symbols_test::outer(1));
+  ASSERT_GE(frames.size(), 2u);
+  EXPECT_EQ(frames[0].function, "symbols_test::inner");
+  EXPECT_EQ(frames[0].line, symbols_test::kInnerLine);
+  EXPECT_TRUE(frames[0].inlined);
+  EXPECT_EQ(frames[1].function, "symbols_test::outer");
+  EXPECT_EQ(frames[1].line, symbols_test::kOuterLine);
+  EXPECT_FALSE(frames[1].inlined);
+  EXPECT_EQ(frames[0].offset, frames[1].offset);
+}
+
+TEST(Symbols, LeaveModuleAndOffsetWhenTimeIsUp) {
+  const SiteId site = symbols_test::plain();
+  const Vector<FrameFigures> frames = named_frames(site, 0);
+  ASSERT_EQ(frames.size(), site_frames(site).size());
+  for (const FrameFigures& frame : frames) {
+    EXPECT_TRUE(frame.function.empty() && frame.file.empty() && !frame.line) << frame.function;
+    EXPECT_FALSE(frame.module.empty());
+    EXPECT_NE(frame.offset, 0u);
+  }
+}
+
+TEST(Symbols, LeaveOutTheLinkedLibraryOnlyWhereItLeads) {
+  const Vector<FrameFigures> leading = named_frames(user_of_the_library());
+  ASSERT_FALSE(leading.empty());
+  EXPECT_EQ(leading[0].function, "user_of_the_library");
+  const Vector<FrameFigures> inside = named_frames(allocation::through_the_library());
+  ASSERT_GE(inside.size(), 2u);
+  EXPECT_EQ(inside[0].function, "symbols_test::plain");
+  EXPECT_EQ(inside[1].function, "cistern::allocation::through_the_library");
+}
+
+TEST(Symbols, NameNothingThatWasUnloaded) {
+  Vector<LeakFigures> leaks(1);
+  leaks[0].frames = site_frames(symbols_test::plain());
+  leaks[0].frames[0].address = 0;
+  const std::uint64_t offset = leaks[0].frames[0].offset;
+  symbolise(leaks, kEnoughMs);
+  EXPECT_TRUE(leaks[0].frames[0].function.empty());
+  EXPECT_EQ(leaks[0].frames[0].offset, offset);
+}
+
+TEST(Symbols, NameExportedFunctionsOfStrippedLibraries) {
+  // qsort's caller of our comparison lies in the C library, which has no debug information.
+  static SiteId site;
+  int values[2] = {2, 1};
+  std::qsort(values, 2, sizeof values[0], [](const void*, const void*) {
+    site = symbols_test::plain();
+    return 1;
+  });
+  bool found = false;
+  for (const FrameFigures& frame : named_frames(site))
+    if (frame.module.ends_with("libc.so.6")) found = found || frame.function.starts_with("qsort");
+  EXPECT_TRUE(found);
+  for (const FrameFigures& frame : named_frames(site)) printf("DBG %s %s %lx\n", frame.module.c_str(), frame.function.c_str(), frame.offset);
+}
+
+}  // namespace
+}  // namespace cistern

@@ -1,0 +1,41 @@
+"""Runs a program plain and preloaded: same stdout, stderr and exit code, and a JSON report with its allocations."""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+
+def run(command, **more):
+    done = subprocess.run(command, env={**os.environ, **more}, capture_output=True)
+    return {"stdout": done.stdout, "stderr": done.stderr, "exit code": done.returncode}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--shim", required=True)
+    parser.add_argument("--allocations-min", type=int, required=True)
+    parser.add_argument("--check", help="a script that is run on the report")
+    parser.add_argument("command", nargs="+")
+    arguments = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "report.json"
+        plain = run(arguments.command)
+        shimmed = run(arguments.command, LD_PRELOAD=arguments.shim, CISTERN_REPORT=str(path),
+                      CISTERN_REPORT_FORMAT="json")
+        for part, value in plain.items():
+            assert shimmed[part] == value, f"{part}: plain {value!r}, preloaded {shimmed[part]!r}"
+        assert plain["exit code"] == 0, plain
+        opencl = json.loads(path.read_text())["kinds"]["opencl"]
+        assert opencl["allocations"] >= arguments.allocations_min, opencl
+        assert opencl["pool_hits"] > 0, opencl
+        print("allocations", opencl["allocations"], "pool hits", opencl["pool_hits"])
+        if arguments.check:
+            subprocess.run([sys.executable, arguments.check, str(path)], check=True)
+
+
+if __name__ == "__main__":
+    main()

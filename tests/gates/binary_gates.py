@@ -1,0 +1,117 @@
+"""What libcistern.so shows to the process that loads it: its exports, what it needs, its C library, its TLS."""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+LAYER_FUNCTIONS = {"clGetLayerInfo", "clInitLayer"}
+MAY_BE_NEEDED = re.compile(r"libc\.so\.6|libm\.so\.6|ld-linux[-\w]*\.so\.\d")
+# Measured: as an OpenCL layer the object is opened by dlopen, where glibc's reserve takes 1,600 bytes and not 2,048.
+TLS_BYTES_MAX = 1600
+ARGUMENTS = argparse.Namespace()
+
+# Every exported row of the table, one name a line, whatever else the table holds.
+ROWS = """
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments) ROW name
+#define HOST_CALL(action, result, name, parameters, arguments) ROW name
+#define PROCESS_CALL(name) ROW name
+#include "shim/symbols.def"
+"""
+
+
+def output_of(*command, **options):
+    return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
+
+
+def rows_of_the_table():
+    text = output_of(ARGUMENTS.compiler, "-E", "-P", "-x", "c++", "-I", str(ROOT), "-", input=ROWS)
+    return set(re.findall(r"ROW (\w+)", text))
+
+
+def functions_of_the_public_header():
+    text = (ROOT / "shim/include/cistern/cistern.h").read_text()
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+    return set(re.findall(r"\b(cistern_\w+)\s*\(", text))
+
+
+def readelf(what):
+    return output_of(ARGUMENTS.tools + "readelf", what, str(ARGUMENTS.shim))
+
+
+def dynamic_symbols(which):
+    lines = output_of(ARGUMENTS.tools + "nm", "-D", which, str(ARGUMENTS.shim)).splitlines()
+    return {line.split()[-1] for line in lines if line.strip()}
+
+
+def version_tuple(text):
+    return tuple(int(part) for part in text.split("."))
+
+
+class Exports(unittest.TestCase):
+    def test_exactly_the_table_the_layer_and_the_c_api(self):
+        table = rows_of_the_table()
+        self.assertIn("malloc", table)
+        self.assertIn("clCreateBuffer", table)
+        expected = table | LAYER_FUNCTIONS | functions_of_the_public_header()
+        exported = {name.split("@")[0] for name in dynamic_symbols("--defined-only")}
+        self.assertEqual(sorted(exported - expected), [], "exported without a row or a declaration")
+        self.assertEqual(sorted(expected - exported), [], "listed or declared, but not exported")
+
+    def test_no_symbol_of_a_header_only_library(self):
+        # Two copies of these in one process have interposed each other.
+        foreign = re.compile(r"spdlog|fmt|_ZNSt|_ZSt|_Unwind")
+        self.assertEqual([name for name in dynamic_symbols("--defined-only") if foreign.search(name)], [])
+
+    def test_exports_carry_no_version(self):
+        # An unversioned definition satisfies every version that a program asks for.
+        self.assertEqual([name for name in dynamic_symbols("--defined-only") if "@" in name], [])
+
+
+class Archive(unittest.TestCase):
+    def test_the_library_interposes_nothing(self):
+        lines = output_of(ARGUMENTS.tools + "nm", "--defined-only", "-g", str(ARGUMENTS.archive)).splitlines()
+        defined = {line.split()[-1] for line in lines if len(line.split()) == 3}
+        self.assertEqual(sorted(functions_of_the_public_header() - defined), [], "declared, but not in the archive")
+        self.assertEqual(sorted(defined & (rows_of_the_table() | LAYER_FUNCTIONS)), [])
+
+
+class Needs(unittest.TestCase):
+    def test_only_libc_libm_and_the_loader(self):
+        dynamic = readelf("-dW")
+        needed = re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)
+        self.assertIn("libc.so.6", needed)
+        self.assertEqual([name for name in needed if not MAY_BE_NEEDED.fullmatch(name)], [])
+        self.assertNotRegex(dynamic, r"\((RPATH|RUNPATH)\)")
+
+    def test_bound_at_load(self):
+        self.assertRegex(readelf("-dW"), r"\bBIND_NOW\b|FLAGS_1\).*\bNOW\b")
+
+    def test_c_library_not_newer_than_this_machine(self):
+        versions = set(re.findall(r"@GLIBC_([\d.]+)", " ".join(dynamic_symbols("--undefined-only"))))
+        self.assertTrue(versions)
+        floor = max(versions, key=version_tuple)
+        here = output_of("getconf", "GNU_LIBC_VERSION").split()[-1]
+        print(f"glibc floor {floor}; built on {here}", file=sys.stderr)
+        self.assertLessEqual(version_tuple(floor), version_tuple(here))
+
+
+class ThreadLocalStorage(unittest.TestCase):
+    def test_fits_the_reserve_of_a_process_that_opens_us_late(self):
+        sizes = [int(line.split()[5], 16) for line in readelf("-lW").splitlines()
+                 if line.split()[:1] == ["TLS"]]
+        print(f"thread-local storage: {sum(sizes)} bytes", file=sys.stderr)
+        self.assertLessEqual(len(sizes), 1)
+        self.assertLessEqual(sum(sizes), TLS_BYTES_MAX)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--shim", type=pathlib.Path, required=True)
+    parser.add_argument("--archive", type=pathlib.Path)
+    parser.add_argument("--compiler", required=True)
+    parser.add_argument("--tools", default="", help="prefix of nm and readelf, for an object of another machine")
+    ARGUMENTS, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)

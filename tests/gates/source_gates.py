@@ -1,0 +1,108 @@
+"""What the source tree promises: who may include whom, and the plain rules of style."""
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+FOLDERS = ("pool", "stats", "backends", "shim", "tests", "bench", "scripts", "cmake")
+CODE = {".cpp", ".hpp", ".h", ".c", ".S", ".def", ".in", ".py", ".cmake", ".sh", ".cl"}
+COLUMNS_MAX = 120
+COMMENT = re.compile(r"//|/\*|#(?!include|pragma|define|if)|\"\"\"")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+# The layers of the library and those that each may include.
+MAY_INCLUDE = {
+    "pool": ("pool",),
+    "stats": ("pool", "stats"),
+    "backends": ("pool", "backends"),
+    "shim/include": ("shim/include",),
+    "shim/core": ("pool", "stats", "backends", "shim/core", "shim/include"),
+}
+# Declarations of our own stand in for these (backends/): one binary serves every version of them.
+FOREIGN = re.compile(r"^(CL/|cuda|nv)")
+
+
+def layer_of(path):
+    """The layer that a path belongs to; None for the entry points, which may include everything."""
+    if path.startswith("cistern/"):
+        return "shim/include"
+    if path in ("shim/symbols.def", "shim/options.def"):
+        return "shim/core"
+    return next((layer for layer in MAY_INCLUDE if path.startswith(layer + "/")), None)
+
+
+def wrong_includes(root):
+    """Every #include that leads out of its layer, as "file: included"."""
+    wrong = []
+    for layer, allowed in MAY_INCLUDE.items():
+        for path in sorted((root / layer).rglob("*")):
+            if path.suffix not in (".cpp", ".hpp", ".h", ".def"):
+                continue
+            for mark, name in INCLUDE.findall(path.read_text()):
+                if FOREIGN.match(name) or (mark == '"' and layer_of(name) not in allowed):
+                    wrong.append(f"{path.relative_to(root)}: {name}")
+    return wrong
+
+
+def files_with_rules(root):
+    for folder in FOLDERS:
+        for path in sorted((root / folder).rglob("*")):
+            script = folder == "scripts" and path.is_file() and not path.suffix
+            if path.suffix in CODE or path.name == "CMakeLists.txt" or script:
+                yield path
+    yield root / "CMakeLists.txt"
+
+
+def breaches_of_style(path):
+    text = path.read_text()
+    lines = text.split("\n")
+    first = lines[1] if lines[0].startswith("#!") and len(lines) > 1 else lines[0]
+    if not COMMENT.match(first):
+        yield "does not begin with a comment that says what the file is for"
+    if not text.endswith("\n") or text.endswith("\n\n"):
+        yield "does not end with one newline"
+    for number, line in enumerate(lines, 1):
+        if len(line) > COLUMNS_MAX:
+            yield f"line {number} has {len(line)} columns"
+        if line != line.rstrip():
+            yield f"line {number} ends with a space"
+        if "\t" in line:
+            yield f"line {number} has a tab"
+        if re.search(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b", line):
+            yield f"line {number} puts something off"
+
+
+class Layers(unittest.TestCase):
+    def test_no_include_leads_out_of_its_layer(self):
+        found = wrong_includes(ROOT)
+        self.assertFalse(found, "\n" + "\n".join(found))
+
+    def test_a_wrong_include_is_seen(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, included in (("pool/a.hpp", '"stats/sites.hpp"'), ("stats/b.cpp", '"backends/opencl_api.hpp"'),
+                                   ("backends/c.cpp", "<CL/cl.h>"), ("shim/core/d.cpp", '"shim/lifecycle.hpp"'),
+                                   ("shim/core/e.cpp", '"pool/lock.hpp"'), ("stats/f.cpp", '"f.hpp"')):
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(f"// A file.\n#include {included}\n")
+            self.assertEqual(wrong_includes(root), [
+                "pool/a.hpp: stats/sites.hpp", "stats/b.cpp: backends/opencl_api.hpp", "stats/f.cpp: f.hpp",
+                "backends/c.cpp: CL/cl.h", "shim/core/d.cpp: shim/lifecycle.hpp"])
+
+
+class Style(unittest.TestCase):
+    def test_every_file_keeps_the_rules(self):
+        found = [f"{path.relative_to(ROOT)}: {breach}"
+                 for path in files_with_rules(ROOT) for breach in breaches_of_style(path)]
+        self.assertFalse(found, "\n" + "\n".join(found))
+
+    def test_breaches_are_seen(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "a.cpp"
+            path.write_text("int a; \n\tint b;\n" + "c" * 121)
+            self.assertEqual(len(list(breaches_of_style(path))), 5)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv, verbosity=2)

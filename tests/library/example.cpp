@@ -1,0 +1,95 @@
+// A program that links the library: it brings its own OpenCL calls, takes buffers from the pool, and reads the figures.
+// Nothing is interposed here: malloc is the C library's, and clCreateBuffer the loader's.
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl.h>
+#include <cistern/cistern.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace {
+
+int failures = 0;
+
+void check(bool ok, const char* what) {
+  if (ok) return;
+  std::printf("FAILED: %s\n", what);
+  ++failures;
+}
+
+cistern_statistics statistics(cistern_kind kind) {
+  cistern_statistics figures{};
+  check(cistern_get_statistics(kind, &figures) == 0, "statistics of a kind that exists");
+  return figures;
+}
+
+void host_memory() {
+  const cistern_statistics before = statistics(CISTERN_HOST);
+  void* block = cistern_allocate(1000, 256);
+  check(block && reinterpret_cast<std::uintptr_t>(block) % 256 == 0, "aligned host block");
+  const cistern_statistics during = statistics(CISTERN_HOST);
+  check(during.allocations == before.allocations + 1, "one host allocation counted");
+  check(during.live_bytes >= before.live_bytes + 1000, "its bytes counted");
+  cistern_deallocate(block);
+  check(statistics(CISTERN_HOST).live_blocks == before.live_blocks, "freed");
+  check(!cistern_allocate(SIZE_MAX / 2 + 1, 0), "more than PTRDIFF_MAX fails");
+}
+
+void opencl_buffers(const char* report_path) {
+  cl_platform_id platform;
+  cl_device_id device;
+  if (clGetPlatformIDs(1, &platform, nullptr) || clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr)) {
+    std::printf("no OpenCL device: only host memory shown\n");
+    return;
+  }
+  cl_context context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, nullptr);
+  cl_command_queue queue = clCreateCommandQueueWithProperties(context, device, nullptr, nullptr);
+  constexpr std::size_t kBytes = 1 << 20;
+  std::vector<unsigned char> data(kBytes, 7), back(kBytes);
+  for (int round = 0; round < 100; ++round) {
+    std::int32_t error = 1;
+    cl_mem buffer = cistern_opencl_allocate(context, CL_MEM_READ_WRITE, kBytes, &error);
+    check(buffer && error == CL_SUCCESS, "buffer");
+    clEnqueueWriteBuffer(queue, buffer, CL_FALSE, 0, kBytes, data.data(), 0, nullptr, nullptr);
+    check(cistern_opencl_deallocate(buffer, queue) == CL_SUCCESS, "deallocate");
+    if (round % 10 == 0) clFinish(queue);
+  }
+  clFinish(queue);
+  const cistern_statistics figures = statistics(CISTERN_OPENCL);
+  check(figures.allocations == 100 && figures.frees == 100 && figures.live_blocks == 0, "exact counts");
+  check(figures.pool_hits + figures.pool_misses == 100 && figures.pool_hits >= 50, "most come from the pool");
+  check(figures.driver_allocs == figures.pool_misses, "a miss is a driver allocation");
+
+  cl_mem buffer = cistern_opencl_allocate(context, CL_MEM_READ_WRITE, kBytes, nullptr);
+  check(cistern_report(report_path, CISTERN_JSON) == 0, "report on demand");
+  check(cistern_report(report_path, CISTERN_JSON) == EEXIST, "an existing file is kept");
+  check(cistern_opencl_deallocate(buffer, nullptr) == CL_SUCCESS, "deallocate an idle buffer");
+
+  check(statistics(CISTERN_OPENCL).pooled_bytes >= kBytes, "kept for reuse");
+  check(cistern_trim(CISTERN_OPENCL, 0) >= kBytes, "trim gives it back");
+  check(statistics(CISTERN_OPENCL).pooled_bytes == 0, "nothing is kept after a trim");
+  check(cistern_opencl_allocate(context, CL_MEM_READ_WRITE, 0, nullptr) == nullptr, "native error");
+
+  cistern_opencl_forget_context(context);
+  cl_uint references = 0;
+  clReleaseCommandQueue(queue);
+  clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT, sizeof references, &references, nullptr);
+  check(references == 1, "the pool holds nothing of the context");
+  clReleaseContext(context);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check(argc == 2, "usage: example REPORT_PATH");
+  check(std::strlen(cistern_version()) > 0, "version");
+  check(cistern_get_statistics(static_cast<cistern_kind>(99), nullptr) == -1, "no such kind");
+  host_memory();
+  if (argc == 2) opencl_buffers(argv[1]);
+  std::printf(failures ? "%d failures\n" : "all right\n", failures);
+  return failures != 0;
+}

@@ -1,0 +1,192 @@
+#!/usr/bin/python3
+"""Runs a conformance program plain, plain again (the control), preloaded, as a layer, both at once, and preloaded with
+the pool off. Every way must give the same stdout, stderr and exit code, and a report whose figures agree with what the
+program says it made. What is expected of a program stands in its first comment (programs/observe.hpp)."""
+import argparse
+import difflib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+TIME_LIMIT_S = 120
+
+WAYS = {
+    "preload": ("preload",),
+    "layer": ("layer",),
+    "preload and layer": ("preload", "layer"),
+    "preload, pool off": ("preload", "pool off"),
+}
+
+
+class Expectations:
+    """The `harness:` lines of a program's first comment."""
+
+    def __init__(self, source, directory):
+        self.leaks, self.exit, self.recycles, self.only_shimmed = 0, 0, False, False
+        self.stderr, self.argument_lists = [], [[]]
+        for line in source.read_text().splitlines():
+            if not line.startswith("//"):
+                break
+            found = re.match(r"// harness: ([a-z-]+)(?:=(.*))?$", line)
+            if found:
+                self.take(*found.groups(), directory)
+
+    def take(self, name, value, directory):
+        if name == "leaks":
+            self.leaks = int(value)
+        elif name == "exit":
+            self.exit = int(value)
+        elif name == "recycles":
+            self.recycles = True
+        elif name == "only-shimmed":
+            self.only_shimmed = True
+        elif name == "stderr":
+            self.stderr.append(value)
+        elif name == "arguments":
+            self.argument_lists = [value.replace("{directory}", str(directory)).split()]
+        elif name == "seeds":
+            self.argument_lists = [[str(seed)] for seed in range(1, int(value) + 1)]
+        else:
+            raise ValueError(f"unknown expectation: {name}")
+
+
+class Outcome:
+    def __init__(self, process, stdout, stderr, reports):
+        self.pid, self.code = process.pid, process.returncode
+        self.stdout, self.stderr, self.reports = stdout, stderr, reports
+
+    def opencl(self, figure):
+        """Summed over the program and the children that it executed."""
+        return sum(report["kinds"].get("opencl", {}).get(figure, 0) for report in self.reports.values())
+
+    def leaked_blocks(self):
+        return sum(leak["blocks"] for report in self.reports.values() for leak in report["leaks"]
+                   if leak["kind"] == "opencl")
+
+
+def environment(shim, way, reports):
+    kept = {name: value for name, value in os.environ.items()
+            if name not in ("LD_PRELOAD", "OPENCL_LAYERS") and not name.startswith("CISTERN_")}
+    if "preload" in way:
+        kept["LD_PRELOAD"] = shim
+    if "layer" in way:
+        kept["OPENCL_LAYERS"] = shim
+    if "pool off" in way:
+        kept["CISTERN_OPENCL_POOL"] = "off"
+    if way:
+        kept.update(CISTERN_REPORT=f"{reports}/%p.json", CISTERN_REPORT_FORMAT="json")
+    return kept
+
+
+def run(command, shim=None, way=()):
+    with tempfile.TemporaryDirectory() as reports:
+        process = subprocess.Popen(command, env=environment(shim, way, reports), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+        try:
+            stdout, stderr = process.communicate(timeout=TIME_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            stdout, stderr = process.communicate()
+            stderr += f"\n(killed after {TIME_LIMIT_S} s)"
+        found = [json.loads(path.read_text()) for path in pathlib.Path(reports).iterdir()]
+        return Outcome(process, stdout, stderr, {report["cistern"]["pid"]: report for report in found})
+
+
+def difference(expected, got, name):
+    lines = difflib.unified_diff(expected.splitlines(), got.splitlines(), "expected", name, lineterm="", n=2)
+    return "\n".join(list(lines)[:40])
+
+
+def compare(reference, outcome, way, expectations):
+    """Complaints about what a user would see."""
+    if outcome.stdout != reference.stdout:
+        yield f"stdout differs\n{difference(reference.stdout, outcome.stdout, way)}"
+    if outcome.code != expectations.exit:
+        yield f"exit code {outcome.code}, expected {expectations.exit}"
+    own_lines = expectations.stderr if way in WAYS else []
+    lines = outcome.stderr.splitlines()
+    plain_lines = [] if expectations.only_shimmed else reference.plain_stderr.splitlines()
+    expected = [re.escape(line) for line in plain_lines] + own_lines
+    if len(lines) != len(expected) or not all(map(re.fullmatch, expected, lines)):
+        yield "stderr is\n  " + "\n  ".join(lines) + "\nexpected\n  " + "\n  ".join(expected)
+
+
+def check_figures(outcome, way, expectations):
+    """Complaints about the report."""
+    if outcome.pid not in outcome.reports:
+        yield f"no report of the program (reports of {sorted(outcome.reports)})"
+        return
+    made = sum(int(count) for count in re.findall(r"^memory objects made: (\d+)$", outcome.stdout, re.M))
+    figures = {name: outcome.opencl(name) for name in
+               ("allocations", "frees", "pool_hits", "pool_misses", "driver_allocs", "driver_frees", "live_blocks",
+                "live_bytes", "peak_bytes", "failed")}
+    leaked = outcome.leaked_blocks()
+    rules = {
+        f"allocations are the {made} that the program made": figures["allocations"] == made,
+        f"live blocks are the {expectations.leaks} expected": figures["live_blocks"] == expectations.leaks,
+        f"leaked blocks ({leaked}) are the live ones": leaked == figures["live_blocks"],
+        "allocations are frees and live blocks": figures["allocations"] == figures["frees"] + figures["live_blocks"],
+        "allocations are hits and driver allocations":
+            figures["allocations"] == figures["pool_hits"] + figures["driver_allocs"],
+        "the driver freed no more than it gave": figures["driver_frees"] <= figures["driver_allocs"],
+        "the peak is not below the live bytes": figures["peak_bytes"] >= figures["live_bytes"],
+    }
+    if "pool off" in way:
+        rules["a pool that is off serves nothing"] = figures["pool_hits"] == 0
+    elif expectations.recycles:
+        rules["the pool served something"] = figures["pool_hits"] > 0
+    for rule, holds in rules.items():
+        if not holds:
+            yield f"not true: {rule}; figures {figures}"
+
+
+def judge(command, shim, expectations):
+    """Runs every way; prints what is wrong and returns how many complaints there were."""
+    complaints = 0
+
+    def complain(way, texts):
+        nonlocal complaints
+        for text in texts:
+            complaints += 1
+            print(f"{' '.join(command)}: {way}: {text}")
+
+    reference = None
+    if not expectations.only_shimmed:
+        reference = run(command)
+        reference.plain_stderr = reference.stderr
+        complain("plain", compare(reference, reference, "plain", expectations))
+        complain("plain again", compare(reference, run(command), "plain again", expectations))
+    hits = {}
+    for name, way in WAYS.items():
+        if not shim:
+            break
+        outcome = run(command, shim, way)
+        reference = reference or outcome
+        complain(name, compare(reference, outcome, name, expectations))
+        complain(name, check_figures(outcome, way, expectations))
+        hits[name] = f"{outcome.opencl('pool_hits')} of {outcome.opencl('allocations')}"
+    print(f"{' '.join(map(os.path.basename, command))}: {complaints} complaints; pool hits: {hits}")
+    return complaints
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shim", help="absolute path of libcistern.so; without it only plain and control are run")
+    parser.add_argument("--sources", default=pathlib.Path(__file__).parent / "programs", type=pathlib.Path)
+    parser.add_argument("programs", nargs="+", type=pathlib.Path, help="built programs, named like their sources")
+    arguments = parser.parse_args()
+    complaints = 0
+    for program in arguments.programs:
+        program = program.absolute()
+        expectations = Expectations(arguments.sources / f"{program.name}.cpp", program.parent)
+        for more in expectations.argument_lists:
+            complaints += judge([str(program), *more], arguments.shim, expectations)
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
