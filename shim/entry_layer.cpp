@@ -5,6 +5,7 @@
 
 #include "shim/core/core.hpp"
 #include "shim/core/opencl_next.hpp"
+#include "shim/lifecycle.hpp"
 
 using namespace cistern::opencl;
 
@@ -39,5 +40,6 @@ extern "C" [[gnu::visibility("default")]] cl_int clInitLayer(cl_uint slot_count,
     cistern::stand_aside();
     return first(slot_count, target, slot_count_ret, layer);
   }
+  cistern::watch_exit_from_layer();
   return init_layer(slot_count, target, slot_count_ret, layer);
 }

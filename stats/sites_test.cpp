@@ -28,7 +28,7 @@ volatile int keep_frame = 0;
 
 [[gnu::noinline]] cistern::SiteId capture_there() {
   const cistern::SiteId site = cistern::capture_site("clCreateBuffer");
-  keep_frame = keep_frame + 1;
+  keep_frame = keep_frame + 2;  // or the compiler makes it one with capture_here
   return site;
 }
 
@@ -190,20 +190,6 @@ TEST(Unwinder, SeesTheSameStackThroughBothLibraries) {
   const int count = unwind_stack(frames, 64);
   EXPECT_GE(count, 3);
   EXPECT_LE(unwind_stack(frames, 2), 2);
-}
-
-TEST(Names, LoseReturnTypeAndParameters) {
-  EXPECT_EQ(short_function_name("main"), "main");
-  EXPECT_EQ(short_function_name("load(int, float*)"), "load");
-  EXPECT_EQ(short_function_name("ns::A::get() const"), "ns::A::get");
-  EXPECT_EQ(short_function_name("void ns::load<int, std::pair<int, int> >(void (*)(int))"),
-            "ns::load<int, std::pair<int, int> >");
-  EXPECT_EQ(short_function_name("ns::(anonymous namespace)::load(int) [clone .cold]"),
-            "ns::(anonymous namespace)::load");
-  EXPECT_EQ(short_function_name("ns::Functor::operator()(int) const"), "ns::Functor::operator()");
-  EXPECT_EQ(short_function_name("operator new(unsigned long)"), "operator new");
-  EXPECT_EQ(short_function_name("A::operator bool() const"), "A::operator bool");
-  EXPECT_EQ(short_function_name("run()::{lambda(int)#1}::operator()(int) const"), "run()::{lambda(int)#1}::operator()");
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ namespace {
 struct Resolved {
   Vector<FrameFigures> frames;
   Vector<bool> ours;
+  bool qualified = false;  // the last function's name came from a mangled one
 };
 
 constinit Lock symbols_lock;
@@ -52,48 +53,54 @@ backtrace_state* state_for_now() {
   return current_state;
 }
 
-bool is_mangled_ours(std::string_view symbol) {
+bool is_mangled(std::string_view symbol) { return symbol.starts_with("_Z"); }
+
+bool is_ours(std::string_view symbol) {
   for (const std::string_view prefix : {"_ZN7cistern", "_ZNK7cistern", "_ZZN7cistern", "cistern_"})
     if (symbol.starts_with(prefix)) return true;
   return false;
 }
 
+void add_frame(Resolved& resolved) {
+  resolved.frames.push_back({});
+  resolved.ours.push_back(false);
+  resolved.qualified = false;
+}
+
 void set_function(Resolved& resolved, const char* symbol) {
   FrameFigures& frame = resolved.frames.back();
   int status = 0;
-  char* demangled =
-      symbol[0] == '_' && symbol[1] == 'Z' ? abi::__cxa_demangle(symbol, nullptr, nullptr, &status) : nullptr;
+  char* demangled = is_mangled(symbol) ? abi::__cxa_demangle(symbol, nullptr, nullptr, &status) : nullptr;
   frame.function = demangled ? short_function_name(demangled) : symbol;
   std::free(demangled);
-  resolved.ours.back() = is_mangled_ours(symbol) || frame.function.starts_with("cistern::");
+  resolved.qualified = is_mangled(symbol);
+  resolved.ours.back() = is_ours(symbol);
 }
 
 int note_line(void* data, std::uintptr_t, const char* file, int line, const char* function) {
   auto& resolved = *static_cast<Resolved*>(data);
   if (!file && !function) return 0;
-  resolved.frames.push_back({});
-  resolved.ours.push_back(false);
+  add_frame(resolved);
   if (file) resolved.frames.back().file = file;
   if (line > 0) resolved.frames.back().line = static_cast<unsigned>(line);
   if (function) set_function(resolved, function);
   return 0;
 }
 
+// Debug information names functions that only their file sees without their namespace; the symbol has it. What is
+// inlined into a function of ours is ours too.
 void note_symbol(void* data, std::uintptr_t, const char* symbol, std::uintptr_t, std::uintptr_t) {
   auto& resolved = *static_cast<Resolved*>(data);
   if (!symbol) return;
-  if (resolved.frames.empty()) {
-    resolved.frames.push_back({});
-    resolved.ours.push_back(false);
-  }
-  set_function(resolved, symbol);
+  if (resolved.frames.empty()) add_frame(resolved);
+  if (resolved.frames.back().function.empty() || is_mangled(symbol)) set_function(resolved, symbol);
+  if (is_ours(symbol)) resolved.ours.assign(resolved.ours.size(), true);
 }
 
 Resolved resolve(backtrace_state* state, std::uint64_t address) {
   Resolved resolved;
   backtrace_pcinfo(state, address, note_line, ignore_error, &resolved);
-  if (resolved.frames.empty() || resolved.frames.back().function.empty())
-    backtrace_syminfo(state, address, note_symbol, ignore_error, &resolved);
+  if (!resolved.qualified) backtrace_syminfo(state, address, note_symbol, ignore_error, &resolved);
   return resolved;
 }
 
@@ -169,7 +176,11 @@ std::size_t name_start(std::string_view name) {
 
 }  // namespace
 
-String short_function_name(std::string_view name) {
+String short_function_name(std::string_view demangled) {
+  String text(demangled);
+  constexpr std::string_view kAnonymous = "(anonymous namespace)::";
+  for (std::size_t at; (at = text.find(kAnonymous)) != String::npos;) text.erase(at, kAnonymous.size());
+  std::string_view name = text;
   if (const std::size_t clone = name.find(" [clone"); clone != std::string_view::npos) name = name.substr(0, clone);
   for (const std::string_view suffix : {" &&", " &", " volatile", " const"})
     if (name.ends_with(suffix)) name.remove_suffix(suffix.size());

@@ -7,7 +7,8 @@
 
 namespace cistern {
 
-// "void ns::load<int>(int, float*) [clone .cold]" -> "ns::load<int>": file and line tell overloads apart.
+// "void ns::(anonymous namespace)::load<int>(int, float*) [clone .cold]" -> "ns::load<int>": file and line tell
+// overloads apart.
 String short_function_name(std::string_view demangled);
 
 // Fills function, file and line of every frame, inserts frames for inlined calls, and drops leading frames that

@@ -6,6 +6,7 @@
 
 #include "cistern/cistern.h"
 #include "shim/core/core.hpp"
+#include "shim/core/host_hooks.hpp"
 #include "shim/core/opencl_hooks.hpp"
 #include "shim/core/opencl_state.hpp"
 #include "stats/report.hpp"
@@ -72,9 +73,15 @@ int cistern_report(const char* path, cistern_format format) {
   return close(file) && !error ? errno : error;
 }
 
-void* cistern_allocate(size_t bytes, size_t alignment) { return host::allocate(bytes, alignment); }
+void* cistern_allocate(size_t bytes, size_t alignment) {
+  if (!alignment) return host::hook_malloc(bytes);
+  void* block = nullptr;
+  const std::size_t at_least = alignment < sizeof(void*) ? sizeof(void*) : alignment;
+  if (const int error = host::hook_posix_memalign(&block, at_least, bytes)) errno = error;
+  return block;
+}
 
-void cistern_deallocate(void* block) { host::deallocate(block); }
+void cistern_deallocate(void* block) { host::hook_free(block); }
 
 struct _cl_mem* cistern_opencl_allocate(struct _cl_context* context, uint64_t flags, size_t bytes, int32_t* error) {
   opencl::make_context_known(own(context));

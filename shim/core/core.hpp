@@ -38,10 +38,6 @@ namespace host {
 KindFigures figures();
 void reset();  // in a forked child
 
-// Counted host memory for programs that link the library; `alignment` 0: that of malloc.
-void* allocate(std::size_t bytes, std::size_t alignment);
-void deallocate(void* block);
-
 // The real C library functions, for our own use without being counted.
 class Uncounted {  // while one lives on this thread, malloc and free are not counted (dlopen, spdlog, libunwind)
  public:

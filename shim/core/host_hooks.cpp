@@ -9,6 +9,7 @@
 
 #include <cstddef>
 
+#include "shim/core/core.hpp"
 #include "shim/core/host_counters.hpp"
 #include "shim/core/host_native.hpp"
 
@@ -37,7 +38,7 @@ void* born(void* block) {
 }
 
 template <class... Arguments>
-void* allocate(void* (*function)(Arguments...), Arguments... arguments) {
+void* pass_on(void* (*function)(Arguments...), Arguments... arguments) {
   InsideNative inside;
   return born(function(arguments...));
 }
@@ -81,12 +82,17 @@ void prepare_operators() { native_operators(); }
 
 bool inside_allocator() { return native_depth > 0 || uncounted_here(); }
 
-void* hook_malloc(size_t bytes) { return allocate(native().malloc, bytes); }
-void* hook_calloc(size_t count, size_t bytes) { return allocate(native().calloc, count, bytes); }
-void* hook_memalign(size_t alignment, size_t bytes) { return allocate(native().memalign, alignment, bytes); }
-void* hook_aligned_alloc(size_t alignment, size_t bytes) { return allocate(native().aligned_alloc, alignment, bytes); }
-void* hook_valloc(size_t bytes) { return allocate(native().valloc, bytes); }
-void* hook_pvalloc(size_t bytes) { return allocate(native().pvalloc, bytes); }
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  return alignment ? hook_aligned_alloc(alignment, bytes) : hook_malloc(bytes);
+}
+void deallocate(void* block) { hook_free(block); }
+
+void* hook_malloc(size_t bytes) { return pass_on(native().malloc, bytes); }
+void* hook_calloc(size_t count, size_t bytes) { return pass_on(native().calloc, count, bytes); }
+void* hook_memalign(size_t alignment, size_t bytes) { return pass_on(native().memalign, alignment, bytes); }
+void* hook_aligned_alloc(size_t alignment, size_t bytes) { return pass_on(native().aligned_alloc, alignment, bytes); }
+void* hook_valloc(size_t bytes) { return pass_on(native().valloc, bytes); }
+void* hook_pvalloc(size_t bytes) { return pass_on(native().pvalloc, bytes); }
 
 // errno is left alone: the result is the error.
 int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
@@ -101,7 +107,7 @@ int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
 // A block that lives on, moved or not, is neither born nor dead: only its bytes change. realloc(NULL, n) is an
 // allocation, and realloc(p, 0) a free where the C library makes it one.
 void* hook_realloc(void* block, size_t bytes) {
-  if (!block) return allocate(native().realloc, block, bytes);
+  if (!block) return pass_on(native().realloc, block, bytes);
   InsideNative inside;
   if (!counting()) return native().realloc(block, bytes);
   const std::size_t before = usable_bytes(block);

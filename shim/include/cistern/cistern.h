@@ -49,7 +49,7 @@ CISTERN_API size_t cistern_trim(cistern_kind kind, size_t keep_bytes);
  * It speaks of live blocks, not of leaks: the program is still running. */
 CISTERN_API int cistern_report(const char* path, cistern_format format);
 
-/* Host memory, counted. `alignment`: a power of two, or 0 for that of malloc. Null on failure, errno as malloc. */
+/* Host memory, counted. `alignment`: a power of two, or 0 for that of malloc. Null on failure, errno ENOMEM or EINVAL. */
 CISTERN_API void* cistern_allocate(size_t bytes, size_t alignment);
 CISTERN_API void cistern_deallocate(void* block);
 

@@ -1,5 +1,6 @@
 // exit() with live objects: buffers, one over-retained, a sub-buffer of a released parent, an image.
-// harness: leaks=6 exit=3
+// harness: leaks=6
+// harness: exit=3
 #include "observe.hpp"
 
 static cl_mem kept(const Setup& cl) { return cl.buffer(10000); }

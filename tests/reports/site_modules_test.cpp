@@ -1,0 +1,130 @@
+// Sites whose stacks cross libraries: the one that Cistern is in, OpenCL's loader, and plugins that come and go.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/reports/site_probe.hpp"
+
+namespace {
+
+using Callback = unsigned (*)();
+using Plugin = unsigned (*)(Callback);
+
+volatile int keep_frame = 0;
+
+[[gnu::noinline]] unsigned call_of_the_program() {
+  const unsigned site = probe_capture();
+  keep_frame = keep_frame + 1;
+  return site;
+}
+
+// A library that is open for as long as the object lives.
+class Library {
+ public:
+  explicit Library(const char* path) : handle_(dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
+    if (!handle_) ADD_FAILURE() << dlerror();
+  }
+  ~Library() { EXPECT_EQ(handle_ ? dlclose(handle_) : -1, 0); }
+  Plugin function(const char* name) { return reinterpret_cast<Plugin>(dlsym(handle_, name)); }
+
+ private:
+  void* handle_;
+};
+
+class SiteModules : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { probe_prepare(); }
+};
+
+std::string module_name(const cistern::FrameFigures& frame) {
+  return std::string(frame.module.substr(frame.module.rfind('/') + 1));
+}
+
+TEST_F(SiteModules, LeaveOutCisternsOwn) {
+  const unsigned site = call_of_the_program();
+  const auto frames = probe_frames(site);
+  ASSERT_FALSE(frames.empty());
+  EXPECT_EQ(module_name(frames[0]), "cistern_site_modules_test");
+  EXPECT_EQ(probe_owner(site).module, "cistern_site_modules_test");
+  EXPECT_TRUE(probe_owner(site).is_program);
+}
+
+TEST_F(SiteModules, LeaveOutTheLoaderThatPassesTheCallOn) {
+  Library loader(LOADER);
+  const Plugin pass_on = loader.function("loader_call");
+  ASSERT_NE(pass_on, nullptr);
+  const unsigned site = pass_on(probe_capture);
+  keep_frame = keep_frame + 1;
+  const auto frames = probe_frames(site);
+  ASSERT_FALSE(frames.empty());
+  EXPECT_EQ(module_name(frames[0]), "cistern_site_modules_test");
+  EXPECT_TRUE(probe_owner(site).is_program);
+}
+
+TEST_F(SiteModules, BelongToTheLibraryThatCalled) {
+  Library plugin(PLUGIN_ALPHA);
+  const Plugin alpha = plugin.function("plugin_alpha");
+  ASSERT_NE(alpha, nullptr);
+  const unsigned site = alpha(probe_capture);
+  keep_frame = keep_frame + 1;
+  EXPECT_EQ(probe_owner(site).module, "libplugin_alpha.so");
+  EXPECT_FALSE(probe_owner(site).is_program);
+  const unsigned further_in = alpha(call_of_the_program);
+  keep_frame = keep_frame + 1;
+  EXPECT_TRUE(probe_owner(further_in).is_program);
+}
+
+// What one plugin's stack says after it is gone, and another one with the same code lies at its addresses.
+TEST_F(SiteModules, TellAPluginFromItsSuccessorAtTheSameAddress) {
+  struct Visit {
+    const char* path;
+    const char* function;
+    Plugin address = nullptr;
+    unsigned site = 0;
+  } visits[] = {{PLUGIN_ALPHA, "plugin_alpha"}, {PLUGIN_BRAVO, "plugin_bravo"}, {PLUGIN_ALPHA, "plugin_alpha"}};
+  volatile int count = 3;  // unrolled, the loop would call from several places
+  for (int i = 0; i < count; ++i) {
+    Library plugin(visits[i].path);
+    visits[i].address = plugin.function(visits[i].function);
+    ASSERT_NE(visits[i].address, nullptr);
+    visits[i].site = visits[i].address(probe_capture);
+    cistern::Vector<cistern::LeakFigures> leaks(1);
+    leaks[0].frames = probe_frames(visits[i].site);
+    probe_symbolise(leaks);
+    ASSERT_FALSE(leaks[0].frames.empty());
+    EXPECT_EQ(leaks[0].frames[0].function, visits[i].function);
+  }
+  EXPECT_NE(visits[0].site, visits[1].site);
+  if (visits[0].address == visits[2].address) EXPECT_EQ(visits[0].site, visits[2].site);
+  for (const Visit& visit : visits) {
+    cistern::Vector<cistern::LeakFigures> leaks(1);
+    leaks[0].frames = probe_frames(visit.site);
+    probe_symbolise(leaks);
+    const cistern::FrameFigures& leaf = leaks[0].frames.at(0);
+    EXPECT_EQ(module_name(leaf), "lib" + std::string(visit.function) + ".so");
+    EXPECT_EQ(leaf.address, 0u);
+    EXPECT_NE(leaf.offset, 0u);
+    EXPECT_FALSE(leaf.build_id.empty());
+    EXPECT_EQ(leaf.function, "");
+    EXPECT_NE(leaks[0].frames.at(1).address, 0u);
+  }
+  if (visits[0].address != visits[1].address) GTEST_SKIP() << "the plugins were loaded at different addresses";
+}
+
+// The unwinder remembers frame layouts by address: a plugin with another layout there must be unwound as well.
+TEST_F(SiteModules, FollowAnotherFrameLayoutAtTheSameAddress) {
+  volatile int rounds = 20;
+  for (int i = 0; i < rounds; ++i) {
+    Library plugin(i % 2 ? PLUGIN_LARGE : PLUGIN_ALPHA);
+    const Plugin function = plugin.function(i % 2 ? "plugin_large" : "plugin_alpha");
+    ASSERT_NE(function, nullptr);
+    const unsigned site = function(probe_capture);
+    const auto frames = probe_frames(site);
+    ASSERT_GE(frames.size(), 2u) << i;
+    EXPECT_EQ(module_name(frames[0]), i % 2 ? "libplugin_large.so" : "libplugin_alpha.so");
+    EXPECT_EQ(module_name(frames[1]), "cistern_site_modules_test") << i;
+  }
+}
+
+}  // namespace
