@@ -2,7 +2,7 @@
 // held across fork by the forking thread and released in the child. Each thread knows how many it holds, so that
 // a signal handler can tell whether it interrupted a critical section of its own thread.
 #pragma once
-#include <pthread.h>
+#include <atomic>
 
 namespace cistern {
 
@@ -16,15 +16,26 @@ class Lock {
   // Counted from before the lock is taken until after it is free: the signal may come in between.
   void lock() {
     locks_held = locks_held + 1;
-    pthread_mutex_lock(&mutex_);
+    int expected = kFree;
+    if (!state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire)) [[unlikely]]
+      wait();
   }
   void unlock() {
-    pthread_mutex_unlock(&mutex_);
+    if (state_.exchange(kFree, std::memory_order_release) == kContended) [[unlikely]]
+      state_.notify_one();
     locks_held = locks_held - 1;
   }
 
  private:
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  enum : int { kFree, kHeld, kContended };
+
+  // Whoever has waited leaves the lock marked as contended: others may be waiting still.
+  [[gnu::noinline]] void wait() {
+    while (state_.exchange(kContended, std::memory_order_acquire) != kFree)
+      state_.wait(kContended, std::memory_order_relaxed);
+  }
+
+  std::atomic<int> state_{kFree};
 };
 
 class Locked {

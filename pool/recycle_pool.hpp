@@ -77,23 +77,28 @@ class RecyclePool {
 
   // A settled chunk with this key, or nothing.
   std::optional<Chunk> take(const PoolKey& key, std::uint64_t now_ns) {
-    trim_on_interval(now_ns);
-    if (std::optional<Chunk> chunk = take_from_bin(key)) return chunk;
-    if (!advance(key.group)) return std::nullopt;
-    return take_from_bin(key);
+    bool trim_now = false;
+    std::optional<Chunk> chunk = take_from_bin(key, now_ns, &trim_now);
+    if (trim_now) [[unlikely]]
+      trim_on_interval(now_ns);
+    if (chunk || !advance(key.group)) return chunk;
+    return take_from_bin(key, now_ns, &trim_now);
   }
 
   // Takes a chunk out of the program's hands. `waits`: the fence has to settle first.
   void give(const PoolKey& key, Chunk chunk, Fence&& fence, bool waits, std::uint64_t now_ns) {
-    Node* node = new (internal_allocate(sizeof(Node))) Node{key, chunk, std::move(fence), now_ns, waits, {}, {}};
     Node* over = nullptr;
+    bool trim_now = false;
     {
       Locked hold(lock_);
-      link(node);
-      over = unlink_oldest_until(limits_.bytes_max);
+      link_youngest(new_node(key, chunk, std::move(fence), waits, now_ns));
+      if (usage_bytes_ > limits_.bytes_max) [[unlikely]]
+        over = unlink_oldest_until(limits_.bytes_max);
+      trim_now = interval_passed(now_ns);
     }
-    release_borrowed(over);
-    trim_on_interval(now_ns);
+    if (over) release_borrowed(over);
+    if (trim_now) [[unlikely]]
+      trim_on_interval(now_ns);
     if (waits) advance(key.group);
   }
 
@@ -133,8 +138,8 @@ class RecyclePool {
           if (node->key.group == group) borrow(node, all);
         }
         if (!all && !others_busy) {
-          groups_.erase(found);
           forget_empty_bins();
+          groups_.erase(found);
           return;
         }
       }
@@ -162,19 +167,20 @@ class RecyclePool {
 
   void before_fork() { lock_.lock(); }
   void after_fork_in_parent() { lock_.unlock(); }
-  // The driver's threads are not in the child: what was kept is forgotten, not released.
+  // The driver's threads are not in the child: what was kept is forgotten, not released. Fences may own driver objects,
+  // which the child must not touch: they are abandoned with their nodes.
   void after_fork_in_child() {
-    while (Node* node = by_age_.first) {
-      unlink(node);
-      // The fence may own driver objects, which the child must not touch: it is abandoned with its node.
-    }
-    groups_.clear();
+    by_age_ = {};
+    usage_bytes_ = 0;
     bins_.clear();
+    groups_.clear();
     lock_.unlock();
   }
 
  private:
   struct Node;
+  struct Bin;
+  struct Group;
   struct Links {
     Node* previous = nullptr;
     Node* next = nullptr;
@@ -185,12 +191,13 @@ class RecyclePool {
     Fence fence;
     std::uint64_t given_ns;
     bool waits;
-    Links home;  // in the bin of its key, or in the quarantine of its group
+    Bin* bin;    // where it lies, or will lie when its fence has settled
+    Links home;  // in its bin, or in the quarantine of its group
     Links age;   // among all, oldest first
   };
 
   // Doubly linked through one of the two Links of a node.
-  template <Links Node::* Member>
+  template <Links Node::*Member>
   struct List {
     Node* first = nullptr;
     Node* last = nullptr;
@@ -212,12 +219,36 @@ class RecyclePool {
     HomeList quarantine;
     std::uint64_t borrowed = 0;
   };
+  // Bins and groups stay where they are in memory; a bin goes when it is empty and unclaimed, a group when it is
+  // drained.
+  struct Bin {
+    HomeList chunks;
+    Group* group = nullptr;
+    std::uint64_t nodes = 0;  // that name this bin
+  };
 
-  HomeList& home_of(Node* node) { return node->waits ? groups_[node->key.group].quarantine : bins_[node->key]; }
+  HomeList& home_of(Node* node) { return node->waits ? node->bin->group->quarantine : node->bin->chunks; }
+
+  Node* new_node(const PoolKey& key, Chunk chunk, Fence&& fence, bool waits, std::uint64_t now_ns) {
+    void* memory = free_nodes_;
+    if (memory)
+      free_nodes_ = free_nodes_->home.next;
+    else
+      memory = internal_allocate(sizeof(Node));
+    Bin& bin = bins_[key];
+    if (!bin.group) bin.group = &groups_[key.group];
+    ++bin.nodes;
+    return new (memory) Node{key, chunk, std::move(fence), now_ns, waits, &bin, {}, {}};
+  }
+  // The node's fence is empty by now.
+  void free_node(Node* node) {
+    --node->bin->nodes;
+    node->home.next = free_nodes_;
+    free_nodes_ = node;
+  }
 
   // Age order holds because every chunk that arrives is the youngest; one that only settles keeps its place.
-  void link(Node* node) {
-    groups_[node->key.group];
+  void link_youngest(Node* node) {
     home_of(node).push_back(node);
     by_age_.push_back(node);
     usage_bytes_ += node->key.bytes;
@@ -229,13 +260,9 @@ class RecyclePool {
   }
   void borrow(Node* node, Node*& chain) {
     unlink(node);
-    ++groups_[node->key.group].borrowed;
+    ++node->bin->group->borrowed;
     node->home = {nullptr, chain};
     chain = node;
-  }
-  void give_back_borrowed(const Node* node) {
-    auto found = groups_.find(node->key.group);
-    if (found != groups_.end() && found->second.borrowed) --found->second.borrowed;
   }
 
   Node* unlink_oldest_until(std::uint64_t bytes) {
@@ -248,31 +275,23 @@ class RecyclePool {
     while (chain) {
       Node* node = chain;
       chain = node->home.next;
+      node->fence = Fence{};  // may hold what the chunk lives in: it ends first, and not under the lock
       source_.release(node->chunk);
-      {
-        Locked hold(lock_);
-        give_back_borrowed(node);
-      }
+      Locked hold(lock_);
+      --node->bin->group->borrowed;
       free_node(node);
     }
   }
 
-  static void free_node(Node* node) {
-    node->~Node();
-    internal_deallocate(node, sizeof(Node));
-  }
-
-  std::optional<Chunk> take_from_bin(const PoolKey& key) {
-    Node* node = nullptr;
-    {
-      Locked hold(lock_);
-      auto bin = bins_.find(key);
-      if (bin == bins_.end() || !bin->second.last) return std::nullopt;
-      node = bin->second.last;  // the newest: its pages are warm
-      unlink(node);
-    }
-    Chunk chunk = node->chunk;
-    free_node(node);
+  std::optional<Chunk> take_from_bin(const PoolKey& key, std::uint64_t now_ns, bool* trim_now) {
+    Locked hold(lock_);
+    *trim_now = interval_passed(now_ns);
+    auto found = bins_.find(key);
+    if (found == bins_.end() || !found->second.chunks.last) return std::nullopt;
+    Node* node = found->second.chunks.last;  // the newest: its pages are warm
+    unlink(node);
+    const Chunk chunk = node->chunk;
+    free_node(node);  // its fence settled, and is empty
     return chunk;
   }
 
@@ -307,7 +326,7 @@ class RecyclePool {
       Locked hold(lock_);
       if (settled == Settled::yes) node->waits = false, any = true;
       link_by_age(node);
-      give_back_borrowed(node);
+      --node->bin->group->borrowed;
     }
     return any;
   }
@@ -324,20 +343,22 @@ class RecyclePool {
     after->age.previous = node;
   }
 
+  bool interval_passed(std::uint64_t now_ns) const {
+    return limits_.interval_ns && now_ns - trimmed_ns_ >= limits_.interval_ns;
+  }
   void trim_on_interval(std::uint64_t now_ns) {
-    std::uint64_t keep, interval;
+    Trim what;
     {
       Locked hold(lock_);
-      interval = limits_.interval_ns;
-      if (!interval || now_ns - trimmed_ns_ < interval) return;
+      if (!interval_passed(now_ns)) return;
       trimmed_ns_ = now_ns;
-      keep = limits_.bytes_min;
+      what = {.keep_bytes = limits_.bytes_min, .unused_for_ns = limits_.interval_ns};
     }
-    trim({.keep_bytes = keep, .unused_for_ns = interval}, now_ns);
+    trim(what, now_ns);
   }
 
   void forget_empty_bins() {
-    std::erase_if(bins_, [](const auto& bin) { return !bin.second.first; });
+    std::erase_if(bins_, [](const auto& bin) { return !bin.second.nodes; });
   }
 
   static constexpr int kLookedAtPerCall = 8;
@@ -348,7 +369,8 @@ class RecyclePool {
   std::uint64_t usage_bytes_ = 0;
   std::uint64_t trimmed_ns_ = 0;
   AgeList by_age_;
-  Map<PoolKey, HomeList, PoolKeyHash> bins_;
+  Node* free_nodes_ = nullptr;
+  Map<PoolKey, Bin, PoolKeyHash> bins_;
   Map<std::uintptr_t, Group> groups_;
 };
 

@@ -3,9 +3,11 @@
 #include "shim/entry_lookup.hpp"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <string.h>
 
+#include <atomic>
+
+#include "shim/core/core.hpp"
 #include "shim/core/lookup.hpp"
 
 // Only their addresses are of interest here; entry_opencl.cpp has the types.
@@ -44,22 +46,25 @@ bool provided_globally(const char* name) {
   return first && cistern::module_of(first) != cistern::own_module();
 }
 
-// A handle in which `name` is not found, so that the real dlsym fails and leaves its own message. The message of a
-// library's look-up is the plain one; the program's names the C library's file in place of the program's.
-void* failing_handle(link_map* caller) {
-  return caller && caller != cistern::main_module() ? caller
-                                                    : cistern::module_of(reinterpret_cast<const void*>(&strcmp));
+// A handle in which our names are not found, so that the real dlsym fails and leaves its own message: the plain one but
+// for the file named before the colon. Opened once; the C library stays loaded anyway.
+void* failing_handle() {
+  static constinit std::atomic<void*> c_library{nullptr};
+  if (void* known = c_library.load(std::memory_order_acquire)) return known;
+  cistern::host::Uncounted uncounted;
+  void* opened = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+  c_library.store(opened, std::memory_order_release);
+  return opened;
 }
 
 // RTLD_DEFAULT, RTLD_NEXT and dlopen(NULL) search us too: without a real provider the plain answer is "none".
 DlsymDecision search_order(void* handle, const char* name, const void* caller_address) {
-  link_map* caller = cistern::module_of(caller_address);
-  const bool from_program = caller == cistern::main_module();
+  const bool from_program = cistern::module_of(caller_address) == cistern::main_module();
   if (handle == RTLD_NEXT && !from_program) return {nullptr, handle};
   if (provided_globally(name)) return {nullptr, handle};
   // A plugin may see a private libOpenCL in its own scope; our export stands before that.
   if (handle == RTLD_DEFAULT && !from_program && cistern::library_is_loaded(kIcdLoader)) return {nullptr, handle};
-  return {nullptr, failing_handle(caller)};
+  return {nullptr, failing_handle()};
 }
 
 }  // namespace
@@ -72,7 +77,6 @@ DlsymDecision cistern_dlsym_replacement(void* handle, const char* name, const vo
   if (handle == RTLD_DEFAULT || handle == RTLD_NEXT || handle == cistern::main_module())
     return search_order(handle, name, caller);
   const void* found = real(handle, name);
-  if (found && cistern::lies_in_library(found, kIcdLoader))
-    return {reinterpret_cast<void*>(row->function), handle};
+  if (found && cistern::lies_in_library(found, kIcdLoader)) return {reinterpret_cast<void*>(row->function), handle};
   return {nullptr, handle};
 }

@@ -8,4 +8,4 @@ struct DlsymDecision {
 };
 
 extern "C" [[gnu::visibility("hidden")]] DlsymDecision cistern_dlsym_replacement(void* handle, const char* name,
-                                                                                const void* caller);
+                                                                                 const void* caller);

@@ -19,10 +19,11 @@ Result no_loader() {
 
 }  // namespace
 
-#define OPENCL_CALL(action, slot, result, name, parameters, arguments)      \
-  extern "C" [[gnu::visibility("default")]] result name parameters {        \
-    if (!loader().name) [[unlikely]] return no_loader<result>();            \
-    if (layer_active()) return loader().name arguments;                     \
-    return hook::name arguments;                                            \
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments) \
+  extern "C" [[gnu::visibility("default")]] result name parameters {   \
+    if (!loader().name) [[unlikely]]                                   \
+      return no_loader<result>();                                      \
+    if (layer_active()) return loader().name arguments;                \
+    return hook::name arguments;                                       \
   }
 #include "shim/symbols.def"

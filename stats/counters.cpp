@@ -14,11 +14,15 @@ constexpr const char* kUnpooledTexts[] = {
 
 constinit std::atomic<std::uint64_t> clock_start{0};
 
-std::uint64_t monotonic_nanoseconds() {
+std::uint64_t clock_nanoseconds(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
 }
+
+// For counters whose writers hold a lock: no read-modify-write is needed.
+void bump(Counter& counter, std::uint64_t by = 1) { counter.store(read(counter) + by, std::memory_order_relaxed); }
+void drop(Counter& counter, std::uint64_t by = 1) { counter.store(read(counter) - by, std::memory_order_relaxed); }
 
 void clear(Counter& counter) { counter.store(0, std::memory_order_relaxed); }
 
@@ -31,23 +35,44 @@ bool raise_peak(Counter& peak, std::uint64_t value) {
   return false;
 }
 
-void KindCounters::block_born(std::uint64_t bytes) {
-  add(allocations);
-  add(live_blocks);
+void KindCounters::block_born(std::uint64_t bytes, bool pool_hit) {
+  Locked hold(lock);
+  bump(allocations);
+  bump(live_blocks);
+  if (pool_hit) bump(pool_hits);
   if (!bytes) return;
-  const std::uint64_t live = live_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  if (raise_peak(peak_bytes, live)) peak_at_ns.store(nanoseconds_since_start(), std::memory_order_relaxed);
+  bump(live_bytes, bytes);
+  if (read(live_bytes) > read(peak_bytes)) {
+    peak_bytes.store(read(live_bytes), std::memory_order_relaxed);
+    peak_at_ns.store(coarse_nanoseconds_since_start(), std::memory_order_relaxed);
+  }
   ClassCounters& size_class = classes[report_class(bytes)];
-  add(size_class.allocations);
-  raise_peak(size_class.high_water_blocks, size_class.live_blocks.fetch_add(1, std::memory_order_relaxed) + 1);
+  bump(size_class.allocations);
+  if (pool_hit) bump(size_class.hits);
+  bump(size_class.live_blocks);
+  if (read(size_class.live_blocks) > read(size_class.high_water_blocks)) bump(size_class.high_water_blocks);
 }
 
 void KindCounters::block_died(std::uint64_t bytes) {
-  add(frees);
-  subtract(live_blocks);
+  Locked hold(lock);
+  bump(frees);
+  drop(live_blocks);
   if (!bytes) return;
-  subtract(live_bytes, bytes);
-  subtract(classes[report_class(bytes)].live_blocks);
+  drop(live_bytes, bytes);
+  drop(classes[report_class(bytes)].live_blocks);
+}
+
+void KindCounters::bytes_died(std::uint64_t bytes) {
+  Locked hold(lock);
+  drop(live_bytes, bytes);
+  drop(classes[report_class(bytes)].live_blocks);
+}
+
+void KindCounters::block_revived() {
+  subtract(driver_frees);
+  Locked hold(lock);
+  bump(live_blocks);
+  drop(frees);
 }
 
 void KindCounters::reset() {
@@ -93,8 +118,10 @@ KindFigures KindCounters::figures(const char* name, bool pooled_kind) const {
 
 void start_clock() {
   std::uint64_t unset = 0;
-  clock_start.compare_exchange_strong(unset, monotonic_nanoseconds(), std::memory_order_relaxed);
+  clock_start.compare_exchange_strong(unset, clock_nanoseconds(CLOCK_MONOTONIC), std::memory_order_relaxed);
 }
+
+void restart_clock() { clock_start.store(clock_nanoseconds(CLOCK_MONOTONIC), std::memory_order_relaxed); }
 
 std::uint64_t nanoseconds_since_start() {
   const std::uint64_t start = clock_start.load(std::memory_order_relaxed);
@@ -102,7 +129,16 @@ std::uint64_t nanoseconds_since_start() {
     start_clock();
     return nanoseconds_since_start();
   }
-  return monotonic_nanoseconds() - start;
+  return clock_nanoseconds(CLOCK_MONOTONIC) - start;
+}
+
+std::uint64_t coarse_nanoseconds_since_start() {
+  const std::uint64_t start = clock_start.load(std::memory_order_relaxed);
+  if (!start) [[unlikely]]
+    return nanoseconds_since_start();
+  // The coarse clock stands still between ticks, so it may lie before a start that was read precisely.
+  const std::uint64_t now = clock_nanoseconds(CLOCK_MONOTONIC_COARSE);
+  return now > start ? now - start : 0;
 }
 
 }  // namespace cistern

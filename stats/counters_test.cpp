@@ -54,8 +54,7 @@ TEST(KindCounters, CountsBlocksAndTheirClass) {
 
 TEST(KindCounters, BytesOutliveABlockWhoseChildrenKeepThem) {
   KindCounters counters;
-  counters.block_born(2 * kMiB);
-  counters.pool_hit(2 * kMiB);
+  counters.block_born(2 * kMiB, /*pool_hit=*/true);
   counters.block_died(0);
   KindFigures figures = counters.figures("opencl", true);
   EXPECT_EQ(figures.live_blocks, 0u);
@@ -63,6 +62,7 @@ TEST(KindCounters, BytesOutliveABlockWhoseChildrenKeepThem) {
   counters.bytes_died(2 * kMiB);
   figures = counters.figures("opencl", true);
   EXPECT_EQ(figures.live_bytes, 0u);
+  EXPECT_EQ(figures.pool_hits, 1u);
   ASSERT_EQ(figures.classes.size(), 1u);
   EXPECT_EQ(figures.classes[0].hits, 1u);
   EXPECT_EQ(figures.classes[0].live_blocks, 0u);
@@ -128,6 +128,9 @@ TEST(Clock, RunsForwardAndStartsOnce) {
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   start_clock();  // has been running since the first question
   EXPECT_GE(nanoseconds_since_start(), before + 5'000'000);
+  EXPECT_LE(coarse_nanoseconds_since_start(), nanoseconds_since_start());
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_GE(coarse_nanoseconds_since_start(), before + 10'000'000);
 }
 
 }  // namespace

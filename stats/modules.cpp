@@ -28,8 +28,9 @@ bool find(std::uintptr_t address, dl_find_object& found) {
   return _dl_find_object(reinterpret_cast<void*>(address), &found) == 0;
 }
 
+// A file that comes back to its old place is the same module again.
 bool matches(const Module& module, const dl_find_object& found) {
-  return module.handle == found.dlfo_link_map && module.start == value(found.dlfo_map_start) &&
+  return module.start == value(found.dlfo_map_start) && module.end == value(found.dlfo_map_end) &&
          module.name == found.dlfo_link_map->l_name;
 }
 
@@ -88,7 +89,6 @@ String program_path() {
 
 Module describe(const dl_find_object& found) {
   Module module{};
-  module.handle = found.dlfo_link_map;
   module.start = value(found.dlfo_map_start);
   module.end = value(found.dlfo_map_end);
   module.bias = found.dlfo_link_map->l_addr;
@@ -96,10 +96,12 @@ Module describe(const dl_find_object& found) {
   const auto inside = [&module](std::uintptr_t address) { return module.start <= address && address < module.end; };
   module.is_program = inside(getauxval(AT_PHDR));
   module.is_own = inside(value(&known_modules));
+  module.is_permanent = module.is_program || module.is_own || inside(reinterpret_cast<std::uintptr_t>(&readlink));
   module.path = module.is_program && module.name.empty() ? program_path() : module.name;
   module.build_id = build_id_of(module);
   const std::string_view file = basename_of(module.path);
-  module.forwards_opencl = file.starts_with("libOpenCL.so") || file.starts_with("libcistern");
+  for (const std::string_view name : {"libOpenCL.so", "libcistern", "libffi.so"})
+    module.forwards_calls = module.forwards_calls || file.starts_with(name);
   return module;
 }
 

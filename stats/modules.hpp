@@ -8,15 +8,15 @@
 namespace cistern {
 
 struct Module {
-  const void* handle;         // the dynamic linker's record; may be reused after an unload
   std::uintptr_t start, end;  // where it was mapped
   std::uintptr_t bias;        // address in the process minus address in the file
   String name;                // as the dynamic linker has it; empty for the main executable
   String path;
-  String build_id;       // hex, may be empty
-  bool is_program;       // the main executable
-  bool is_own;           // the object that this code is linked into
-  bool forwards_opencl;  // the ICD loader or another copy of Cistern: it makes calls for somebody else
+  String build_id;      // hex, may be empty
+  bool is_program;      // the main executable
+  bool is_own;          // the object that this code is linked into
+  bool is_permanent;    // cannot be unloaded while this code runs
+  bool forwards_calls;  // makes calls for somebody else: OpenCL's loader, another copy of Cistern, libffi
 };
 
 // The module at a code address, null where there is none (generated code). Takes a lock of its own and no lock of the

@@ -199,9 +199,15 @@ void write_sites(Json& json, const Snapshot& snapshot) {
   json.open('{');
   json.field("mode", snapshot.sites);
   json.count("count", snapshot.sites_count);
+  json.close('}');
+}
+
+void write_self(Json& json, const Snapshot& snapshot) {
+  json.key("self");
+  json.open('{');
   if (snapshot.capture_mean_ns) json.number("capture_mean_ns", *snapshot.capture_mean_ns, 1);
-  json.count("dropped", snapshot.dropped_events);
   json.count("tables_bytes", snapshot.tables_bytes);
+  json.count("dropped_events", snapshot.dropped_events);
   json.close('}');
 }
 
@@ -225,6 +231,7 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
   json.close('}');
   write_objects(json, snapshot.objects);
   write_sites(json, snapshot);
+  write_self(json, snapshot);
   json.key("estimated");
   json.open('[');
   for (const String& path : snapshot.estimated) {

@@ -24,7 +24,7 @@ String percent(double ratio) { return decimal(ratio * 100, 1) + " %"; }
 // Blocks, bytes and sites of the leaks of one side: the program's or its libraries'.
 struct Total {
   std::uint64_t blocks = 0, bytes = 0, sites = 0, without_site = 0;
-  std::uint64_t kept_bytes = 0;  // of released parents: in no block's bytes, yet not freed either
+  std::uint64_t kept_bytes = 0;  // part of `bytes`: parents that the program did release
   Vector<String> owners;
 
   void add(const LeakFigures& leak) {
@@ -38,7 +38,7 @@ struct Total {
   String sentence(const char* state) const {
     String text = counted(blocks, "block") + ", " + human_bytes(bytes) + state;
     if (sites) text += " at " + counted(sites, "site");
-    if (kept_bytes) text += ", keeping " + human_bytes(kept_bytes) + " of released parents";
+    if (kept_bytes) text += ", " + human_bytes(kept_bytes) + " of it in released parents";
     return text;
   }
 };
@@ -161,8 +161,7 @@ void write_frames(const Vector<FrameFigures>& frames, std::size_t frames_max, Si
   std::size_t width = 12;
   for (std::size_t i = 0; i < shown; ++i) width = std::max(width, std::min<std::size_t>(frames[i].function.size(), 40));
   for (std::size_t i = 0; i < shown; ++i) write_frame(frames[i], static_cast<int>(width), sink);
-  if (shown < telling && frames_max == kFramesFull)
-    sink.print("     ... %s more\n", counted(telling - shown, "frame").c_str());
+  if (shown < telling && frames_max == kFramesFull) sink.print("     ... %zu more\n", telling - shown);
 }
 
 // Reference counts are shown where they explain why a block is alive.
@@ -202,7 +201,7 @@ void write_objects(const Snapshot& snapshot, Sink& sink) {
   for (const ObjectFigures& object : snapshot.objects) {
     if (!object.alive) continue;
     if (!alive.empty()) alive += ", ";
-    alive += counted(object.alive, object.type) + " of " + grouped(object.created);
+    alive += String(object.type) + " " + grouped(object.alive) + " of " + grouped(object.created);
   }
   if (!alive.empty()) sink.print("OBJECTS ALIVE  %s\n", alive.c_str());
 }

@@ -18,8 +18,8 @@ constexpr int kDepthMax = 32;
 constexpr int kOwnFramesMax = 8;  // frames of ours below the caller's, so that dropping them leaves the full depth
 constexpr int kRawMax = kDepthMax + kOwnFramesMax;
 constexpr int kWitnessesMax = 8;
-constexpr std::size_t kBuckets = 1 << 14;  // longer chains only past tens of thousands of distinct stacks
-constexpr unsigned kTimedEvery = 64;
+constexpr std::size_t kBuckets = 1 << 14;            // longer chains only past tens of thousands of distinct stacks
+constexpr unsigned kTimedEvery = 64, kTimedMin = 4;  // a mean of fewer says nothing
 
 struct Frame {
   void* return_address;
@@ -86,13 +86,13 @@ const Site* find(const Stack& stack) {
 // Ours, and those that only pass the call on: a site is the same whichever way the call came to us.
 bool is_leading(const Frame& frame) {
   if (!frame.module || frame.module->is_program) return false;
-  return frame.module->is_own || frame.module->forwards_opencl;
+  return frame.module->is_own || frame.module->forwards_calls;
 }
 
 void choose_witnesses(Site& site) {
   for (int i = 0; i < site.count && site.witness_count < kWitnessesMax; ++i) {
     const Module* module = site.frames()[i].module;
-    bool seen = !module || module->is_program || module->is_own;
+    bool seen = !module || module->is_permanent;
     for (int j = 0; j < site.witness_count && !seen; ++j) seen = site.frames()[site.witnesses[j]].module == module;
     if (!seen) site.witnesses[site.witness_count++] = static_cast<std::uint8_t>(i);
   }
@@ -218,7 +218,7 @@ SiteStatistics site_statistics() {
     Locked hold(sites_lock);
     statistics.sites = sites_by_id ? sites_by_id->size() : 0;
   }
-  if (const std::uint64_t timed = read(captures_timed))
+  if (const std::uint64_t timed = read(captures_timed); timed >= kTimedMin)
     statistics.capture_mean_ns = static_cast<double>(read(captures_timed_ns)) / static_cast<double>(timed);
   statistics.dropped = read(captures_failed);
   return statistics;

@@ -1,5 +1,5 @@
 // Sites: call stacks of allocations, interned. Capturing is the hot part; modules are noted when a stack is seen
-// for the first time (a plugin may be gone at exit), names and lines are found only when a report is made (symbols.hpp).
+// for the first time (a plugin may be gone at exit), names and lines found only when a report is made (symbols.hpp).
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -12,8 +12,8 @@ namespace cistern {
 using SiteId = std::uint32_t;
 
 // Captures the caller's stack. `api` is a string literal naming the intercepted call. Leading frames that only pass
-// the call on (Cistern's own module, the OpenCL loader) are dropped, so that a site is the same whichever way the call
-// came. Thread-safe, takes no lock for a stack that was seen before, keeps errno.
+// the call on (Cistern's own module, the OpenCL loader, libffi) are dropped, so that a site is the same whichever way
+// the call came. Thread-safe, takes no lock for a stack that was seen before, keeps errno.
 SiteId capture_site(const char* api);
 
 // Loads the unwinder and warms it up (libunwind opened RTLD_LOCAL, else libgcc's): called once, before the first
@@ -34,7 +34,7 @@ SiteOwner site_owner(SiteId site);
 
 struct SiteStatistics {
   std::uint64_t sites;
-  std::optional<double> capture_mean_ns;  // measured on a sample of the captures
+  std::optional<double> capture_mean_ns;  // of a sample of the captures, when there were enough
   std::uint64_t dropped;                  // captures that failed
 };
 SiteStatistics site_statistics();

@@ -47,18 +47,18 @@ struct LeakFigures {
   const char* leak_class;  // "never freed" until reachability is judged
   const char* object;      // "buffer", "sub-buffer", "image", ...
   std::uint64_t blocks, bytes;
-  std::uint64_t created, retained, released;          // reference counts summed over the blocks
-  std::optional<std::uint64_t> kept_parent_bytes;     // sub-buffers: bytes of released parents that they keep alive
-  double first_s, last_s;                             // when the first and last of them were allocated
-  const char* api;                                    // the call that made them: "clCreateBuffer"
-  String owner;                                       // basename of the module that made the call
-  bool owned_by_program;                              // the module is the main executable
-  Vector<FrameFigures> frames;                        // leaf first; empty when sites are off
+  std::uint64_t created, retained, released;       // reference counts summed over the blocks
+  std::optional<std::uint64_t> kept_parent_bytes;  // sub-buffers: the part of `bytes` in released parents they keep
+  double first_s, last_s;                          // when the first and last of them were allocated
+  const char* api;                                 // the call that made them: "clCreateBuffer"
+  String owner;                                    // basename of the module that made the call
+  bool owned_by_program;                           // the module is the main executable
+  Vector<FrameFigures> frames;                     // leaf first; empty when sites are off
 };
 
-// Handles that are not memory, by type: contexts, queues, kernels, programs, events, samplers.
+// Handles that are not memory, by type.
 struct ObjectFigures {
-  const char* type;
+  const char* type;  // plural: "contexts", "queues", "kernels", "programs", "events", "samplers"
   std::uint64_t created, alive;
 };
 

@@ -11,7 +11,7 @@ int unwind_stack(void** frames, int frames_max);
 // Opens and warms up libunwind. It opens files and allocates: never inside malloc. Safe to call again.
 void prepare_unwinder();
 
-// Which one is in use: "libunwind" or "libgcc".
-const char* unwinder_name();
+// libgcc's, which unwind_stack falls back to.
+int unwind_stack_with_libgcc(void** frames, int frames_max);
 
 }  // namespace cistern

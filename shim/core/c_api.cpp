@@ -51,7 +51,8 @@ const char* cistern_version(void) { return CISTERN_VERSION; }
 
 int cistern_get_statistics(cistern_kind kind, cistern_statistics* statistics) {
   switch (kind) {
-    case CISTERN_HOST: return fill(host::figures(), 0, statistics) ? 0 : -1;
+    case CISTERN_HOST:
+      return fill(host::figures(), 0, statistics) ? 0 : -1;
     case CISTERN_OPENCL:
       if (!opencl::used()) return fill(KindFigures{}, 0, statistics) ? 0 : -1;
       return fill(opencl::figures(), opencl::fragmentation().largest_free_bytes, statistics) ? 0 : -1;
@@ -85,8 +86,7 @@ void cistern_deallocate(void* block) { host::hook_free(block); }
 
 struct _cl_mem* cistern_opencl_allocate(struct _cl_context* context, uint64_t flags, size_t bytes, int32_t* error) {
   opencl::make_context_known(own(context));
-  return reinterpret_cast<struct _cl_mem*>(
-      opencl::hook::clCreateBuffer(own(context), flags, bytes, nullptr, error));
+  return reinterpret_cast<struct _cl_mem*>(opencl::hook::clCreateBuffer(own(context), flags, bytes, nullptr, error));
 }
 
 int32_t cistern_opencl_deallocate(struct _cl_mem* buffer, struct _cl_command_queue* last_queue) {

@@ -28,8 +28,9 @@ constinit std::atomic<Phase> the_phase{Phase::running};
 constinit std::atomic<bool> aside{false};
 
 const Options& make_options() {
-  auto* made = new (internal_allocate(sizeof(Options))) Options(read_options(
-      [](const char* name) -> const char* { return secure_getenv(name); }, environ, [](std::string_view line) { warn_later(line); }));
+  auto* made = new (internal_allocate(sizeof(Options)))
+      Options(read_options([](const char* name) -> const char* { return secure_getenv(name); }, environ,
+                           [](std::string_view line) { warn_later(line); }));
   const Options* none = nullptr;
   // Two threads may both have read the environment; the first one's options stand.
   return the_options.compare_exchange_strong(none, made) ? *made : *none;
@@ -98,8 +99,9 @@ Snapshot take_snapshot(const char* moment) {
   snapshot.command = command_line();
   snapshot.wall_s = static_cast<double>(nanoseconds_since_start()) / 1e9;
   snapshot.moment = moment;
-  if (options().host) {
-    snapshot.kinds.push_back(host::figures());
+  // As a layer we see no malloc: figures that do not exist are left out.
+  if (KindFigures figures = host::figures(); figures.allocations || figures.frees || figures.live_blocks) {
+    snapshot.kinds.push_back(std::move(figures));
     snapshot.estimated.push_back("kinds.host.peak_bytes");
   }
   if (opencl::used()) {
@@ -132,7 +134,7 @@ void core_after_fork_in_child() {
   opencl::after_fork_in_child();
   host::reset();
   the_phase = Phase::running;
-  start_clock();
+  restart_clock();
 }
 
 }  // namespace cistern

@@ -9,7 +9,6 @@
 
 #include <cstddef>
 
-#include "shim/core/core.hpp"
 #include "shim/core/host_counters.hpp"
 #include "shim/core/host_native.hpp"
 
@@ -81,11 +80,6 @@ void operator_delete(void (*runtime)(void*, Arguments...), void* block, Argument
 void prepare_operators() { native_operators(); }
 
 bool inside_allocator() { return native_depth > 0 || uncounted_here(); }
-
-void* allocate(std::size_t bytes, std::size_t alignment) {
-  return alignment ? hook_aligned_alloc(alignment, bytes) : hook_malloc(bytes);
-}
-void deallocate(void* block) { hook_free(block); }
 
 void* hook_malloc(size_t bytes) { return pass_on(native().malloc, bytes); }
 void* hook_calloc(size_t count, size_t bytes) { return pass_on(native().calloc, count, bytes); }

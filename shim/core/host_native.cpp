@@ -81,7 +81,8 @@ void use_next_allocator(Native& functions) {
   find_next(functions.malloc_usable_size, "malloc_usable_size");
 }
 
-// Look-ups take the loader's lock, so ours is held only to publish: a constructor that allocates runs under the loader's.
+// Look-ups take the loader's lock, so ours is held only to publish: a constructor that allocates runs under the
+// loader's.
 void publish(const Native& found, Native& shared, std::atomic<bool>& ready) {
   Locked hold(publish_lock);
   if (ready.load(std::memory_order_relaxed)) return;

@@ -50,8 +50,8 @@ bool read_word(const void* address, void** word) {
   // The kernel checks the address for us: a pipe takes the bytes, or write fails with EFAULT.
   int ends[2];
   if (pipe2(ends, O_CLOEXEC)) return false;
-  const bool readable = ::write(ends[1], address, sizeof *word) == sizeof *word &&
-                        ::read(ends[0], word, sizeof *word) == sizeof *word;
+  const bool readable =
+      ::write(ends[1], address, sizeof *word) == sizeof *word && ::read(ends[0], word, sizeof *word) == sizeof *word;
   close(ends[0]);
   close(ends[1]);
   return readable;

@@ -47,7 +47,8 @@ void note_use(OpenclState& s, const void* memory, const std::shared_ptr<QueueClo
 // Runs a command through `enqueue` and notes its event and its uses. A blocking command has ended when it returns,
 // and on an in-order queue so has everything before it.
 template <class Memory, class Enqueue>
-cl_int command(cl_command_queue queue, bool blocking, const cl_event* event, std::span<Memory> memory, Enqueue enqueue) {
+cl_int command(cl_command_queue queue, bool blocking, const cl_event* event, std::span<Memory> memory,
+               Enqueue enqueue) {
   OpenclState& s = state();
   const bool matters = blocking || !memory.empty();
   const std::shared_ptr<QueueClock> clock = matters ? clock_of(s, queue) : nullptr;
@@ -67,9 +68,8 @@ cl_int command(cl_command_queue queue, bool blocking, const cl_event* event, std
 
 // What a kernel's arguments name now; clSetKernelArg is not thread-safe per kernel, so this is what the enqueue sees.
 Vector<const void*> kernel_memory(cl_kernel kernel) {
-  return state().kernels.with(kernel, [](Kernel* record) {
-    return record ? record->arguments : Vector<const void*>{};
-  });
+  return state().kernels.with(kernel,
+                              [](Kernel* record) { return record ? record->arguments : Vector<const void*>{}; });
 }
 
 void note_mapped(cl_mem memory) {
@@ -97,10 +97,10 @@ void* map_command(cl_command_queue queue, cl_mem memory, bool blocking, const cl
 
 namespace hook {
 
-#define OPENCL_ENQUEUE(slot, name, parameters, arguments, blocking, ...)                                     \
-  cl_int name parameters {                                                                                   \
-    const std::initializer_list<const void*> used = {__VA_ARGS__};                                           \
-    return command(queue, blocking, event, std::span(used), [&] { return next().name arguments; });          \
+#define OPENCL_ENQUEUE(slot, name, parameters, arguments, blocking, ...)                            \
+  cl_int name parameters {                                                                          \
+    const std::initializer_list<const void*> used = {__VA_ARGS__};                                  \
+    return command(queue, blocking, event, std::span(used), [&] { return next().name arguments; }); \
   }
 #include "shim/symbols.def"
 
@@ -132,8 +132,7 @@ cl_int clEnqueueNativeKernel(cl_command_queue queue, cl_native_function function
 }
 
 void* clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer, cl_uint blocking, cl_bitfield flags, size_t offset,
-                         size_t size, cl_uint wait_count, const cl_event* wait_list, cl_event* event,
-                         cl_int* errcode) {
+                         size_t size, cl_uint wait_count, const cl_event* wait_list, cl_event* event, cl_int* errcode) {
   return map_command(queue, buffer, blocking, event, errcode, [&](cl_int* error) {
     return next().clEnqueueMapBuffer(queue, buffer, blocking, flags, offset, size, wait_count, wait_list, event, error);
   });
@@ -148,22 +147,22 @@ void* clEnqueueMapImage(cl_command_queue queue, cl_mem image, cl_uint blocking, 
   });
 }
 
-cl_int clEnqueueMigrateMemObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory,
-                                  cl_bitfield flags, cl_uint wait_count, const cl_event* wait_list, cl_event* event) {
+cl_int clEnqueueMigrateMemObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_bitfield flags,
+                                  cl_uint wait_count, const cl_event* wait_list, cl_event* event) {
   return command(queue, false, event, std::span(memory, memory ? memory_count : 0), [&] {
     return next().clEnqueueMigrateMemObjects(queue, memory_count, memory, flags, wait_count, wait_list, event);
   });
 }
 
-cl_int clEnqueueAcquireGLObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory,
-                                 cl_uint wait_count, const cl_event* wait_list, cl_event* event) {
+cl_int clEnqueueAcquireGLObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_uint wait_count,
+                                 const cl_event* wait_list, cl_event* event) {
   return command(queue, false, event, std::span(memory, memory ? memory_count : 0), [&] {
     return next().clEnqueueAcquireGLObjects(queue, memory_count, memory, wait_count, wait_list, event);
   });
 }
 
-cl_int clEnqueueReleaseGLObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory,
-                                 cl_uint wait_count, const cl_event* wait_list, cl_event* event) {
+cl_int clEnqueueReleaseGLObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_uint wait_count,
+                                 const cl_event* wait_list, cl_event* event) {
   return command(queue, false, event, std::span(memory, memory ? memory_count : 0), [&] {
     return next().clEnqueueReleaseGLObjects(queue, memory_count, memory, wait_count, wait_list, event);
   });

@@ -30,9 +30,9 @@ void set(cl_int* errcode, cl_int error) {
 // --- Accounting
 
 // A handle that the driver has just given, or that the pool gives again.
-void adopt(OpenclState& s, const void* handle, Memory&& record) {
-  record.born_ns = nanoseconds_since_start();
-  s.counters.block_born(record.bytes);
+void adopt(OpenclState& s, const void* handle, Memory&& record, bool pool_hit = false) {
+  record.born_ns = coarse_nanoseconds_since_start();
+  s.counters.block_born(record.bytes, pool_hit);
   s.memory.put(handle, std::move(record));
 }
 
@@ -100,20 +100,16 @@ std::optional<Unpooled> why_not_recycled(OpenclState& s, cl_context context, cl_
 
 cl_mem create_recyclable(OpenclState& s, Memory&& record, cl_int* errcode) {
   const BufferSource::Request request{record.context, record.flags, record.bytes};
-  const auto allocated =
-      s.pool.allocate(key_of(record.context, record.flags, record.bytes), request, coarse_now_ns());
+  const auto allocated = s.pool.allocate(key_of(record.context, record.flags, record.bytes), request, coarse_now_ns());
   set(errcode, allocated.result.error);
   if (!allocated.result.ok) {
     add(s.counters.failed);
     return nullptr;
   }
   const cl_mem buffer = allocated.result.chunk;
-  if (allocated.hit)
-    s.counters.pool_hit(record.bytes);
-  else
-    add(s.counters.pool_misses);
+  if (!allocated.hit) add(s.counters.pool_misses);
   record.recyclable = true;
-  adopt(s, buffer, std::move(record));
+  adopt(s, buffer, std::move(record), allocated.hit);
   return buffer;
 }
 
@@ -197,7 +193,7 @@ void account_pointer_freed(OpenclState& s, const void* pointer) {
 struct Release {
   enum class What { unknown, misuse, not_last, pool, really } what = What::unknown;
   Unpooled why = Unpooled::pool_off;
-  Memory record;  // a copy: of the last release, or of the record that shows the misuse
+  Memory record;  // of the last release, with the uses moved out; or what shows the misuse
 };
 
 std::optional<Unpooled> why_not_pooled(OpenclState& s, const Memory& record) {
@@ -215,7 +211,8 @@ std::optional<Unpooled> why_not_pooled(OpenclState& s, const Memory& record) {
   return why;
 }
 
-// Decides under the record's lock what the release is; the last one changes the record's state.
+// Decides under the record's lock what the release is; the last one changes the record's state. (A context's record is
+// looked at under a memory record's lock, never the other way round.)
 Release decide_release(OpenclState& s, cl_mem memory) {
   Release release;
   s.memory.with(memory, [&](Memory* record) {
@@ -234,17 +231,12 @@ Release decide_release(OpenclState& s, cl_mem memory) {
     if (!record->references) return;  // an orphan: whoever releases it got it from the driver
     record->references = 0;
     ++record->releases;
-    release.record = *record;
-    release.what = Release::What::really;
-    record->state = record->children ? State::orphan : State::dead;
-    record->uses.clear();
+    const std::optional<Unpooled> why = record->recyclable ? why_not_pooled(s, *record) : Unpooled::pool_off;
+    release.what = why ? Release::What::really : Release::What::pool;
+    release.why = why.value_or(Unpooled::pool_off);
+    record->state = !why ? State::pooled : record->children ? State::orphan : State::dead;
+    release.record = std::move(*record);  // takes the uses; the rest stays as it is
   });
-  if (release.what == Release::What::really && release.record.recyclable) {
-    if (std::optional<Unpooled> why = why_not_pooled(s, release.record))
-      release.why = *why;
-    else
-      release.what = Release::What::pool;
-  }
   return release;
 }
 
@@ -253,6 +245,9 @@ bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
   Memory& record = release.record;
   if (record.mapped_once && s.source.map_count(buffer)) {
     release.why = Unpooled::mapped;
+    s.memory.with(buffer, [](Memory* kept) {
+      if (kept) kept->state = State::dead;
+    });
     return false;
   }
   if (s.unknown_enqueues.load(std::memory_order_relaxed)) {
@@ -263,10 +258,6 @@ bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
   // The driver lets go of a buffer a moment after the command's end, and somebody may hold a reference that did not
   // come through us: then it waits too.
   const bool waits = !record.uses.empty() || s.source.reference_count(buffer) != 1;
-  const SiteId released_site = capture(s, "clReleaseMemObject");
-  s.memory.with(buffer, [&](Memory* kept) {
-    if (kept) kept->state = State::pooled, kept->released_site = released_site;
-  });
   s.counters.block_died(record.bytes);
   s.pool.give(key_of(record.context, record.flags, record.bytes), buffer, std::move(record.uses), waits,
               coarse_now_ns());
@@ -284,15 +275,19 @@ cl_int really_release(OpenclState& s, cl_mem memory, Release& release) {
   }
   if (!record.children) remember_dead(s, memory);
   add(s.counters.driver_frees);
-  const SiteId released_site = capture(s, "clReleaseMemObject");
-  if (released_site)
-    s.memory.with(memory, [&](Memory* kept) {
-      if (kept && kept->state == State::dead) kept->released_site = released_site;
-    });
-  // Forgotten before the real release: another thread may get the same handle at once.
+  // The record is dead before the real release: another thread may get the same handle at once.
   const cl_int error = next().clReleaseMemObject(memory);
   if (!record.children) parent_lost_child(s, record.parent);
   return error;
+}
+
+// Where the last release came from, for the line about a second one. Noted before the handle leaves our hands.
+void note_released_site(OpenclState& s, cl_mem memory) {
+  if (!s.sites_on) return;
+  const SiteId site = capture_site("clReleaseMemObject");
+  s.memory.with(memory, [&](Memory* record) {
+    if (record) record->released_site = site;
+  });
 }
 
 // A handle that we never saw: made through a way that we don't know, or no memory object at all (PoCL would crash).
@@ -300,9 +295,8 @@ bool plausible_object(const void* handle) {
   void* word = nullptr;
   if (!read_word(handle, &word)) return false;
   bool known = false;
-  state().contexts.for_each([&](const void* context, const Context&) {
-    known = known || *static_cast<void* const*>(context) == word;
-  });
+  state().contexts.for_each(
+      [&](const void* context, const Context&) { known = known || *static_cast<void* const*>(context) == word; });
   return known;
 }
 
@@ -345,9 +339,8 @@ cl_mem clCreateBuffer(cl_context context, cl_bitfield flags, size_t size, void* 
 
 cl_mem clCreateBufferWithProperties(cl_context context, const cl_bitfield* properties, cl_bitfield flags, size_t size,
                                     void* host_pointer, cl_int* errcode) {
-  return account_buffer(
-      next().clCreateBufferWithProperties(context, properties, flags, size, host_pointer, errcode), context, flags,
-      size, "clCreateBufferWithProperties", Unpooled::properties);
+  return account_buffer(next().clCreateBufferWithProperties(context, properties, flags, size, host_pointer, errcode),
+                        context, flags, size, "clCreateBufferWithProperties", Unpooled::properties);
 }
 
 cl_mem clCreateBufferWithPropertiesINTEL(cl_context context, const cl_bitfield* properties, cl_bitfield flags,
@@ -371,15 +364,14 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_bitfield flags, cl_uint create_type, 
   }
   const cl_mem child = next().clCreateSubBuffer(buffer, flags, create_type, create_info, errcode);
   if (!child) add_child(s, buffer, -1);
-  return account_object(child, parent.context, flags, "clCreateSubBuffer", MemoryKind::sub_buffer,
-                        Unpooled::sub_buffer, buffer);
+  return account_object(child, parent.context, flags, "clCreateSubBuffer", MemoryKind::sub_buffer, Unpooled::sub_buffer,
+                        buffer);
 }
 
 cl_mem clCreateImage(cl_context context, cl_bitfield flags, const void* format, const cl_image_description* description,
                      void* host_pointer, cl_int* errcode) {
-  return create_image(context, flags, description ? description->memory : nullptr, "clCreateImage", [&] {
-    return next().clCreateImage(context, flags, format, description, host_pointer, errcode);
-  });
+  return create_image(context, flags, description ? description->memory : nullptr, "clCreateImage",
+                      [&] { return next().clCreateImage(context, flags, format, description, host_pointer, errcode); });
 }
 
 cl_mem clCreateImageWithProperties(cl_context context, const cl_bitfield* properties, cl_bitfield flags,
@@ -424,14 +416,14 @@ cl_mem clCreateFromGLTexture(cl_context context, cl_bitfield flags, cl_uint targ
 
 cl_mem clCreateFromGLTexture2D(cl_context context, cl_bitfield flags, cl_uint target, cl_int level, cl_uint texture,
                                cl_int* errcode) {
-  return account_object(next().clCreateFromGLTexture2D(context, flags, target, level, texture, errcode), context,
-                        flags, "clCreateFromGLTexture2D", MemoryKind::external, Unpooled::external);
+  return account_object(next().clCreateFromGLTexture2D(context, flags, target, level, texture, errcode), context, flags,
+                        "clCreateFromGLTexture2D", MemoryKind::external, Unpooled::external);
 }
 
 cl_mem clCreateFromGLTexture3D(cl_context context, cl_bitfield flags, cl_uint target, cl_int level, cl_uint texture,
                                cl_int* errcode) {
-  return account_object(next().clCreateFromGLTexture3D(context, flags, target, level, texture, errcode), context,
-                        flags, "clCreateFromGLTexture3D", MemoryKind::external, Unpooled::external);
+  return account_object(next().clCreateFromGLTexture3D(context, flags, target, level, texture, errcode), context, flags,
+                        "clCreateFromGLTexture3D", MemoryKind::external, Unpooled::external);
 }
 
 cl_mem clCreateFromGLRenderbuffer(cl_context context, cl_bitfield flags, cl_uint object, cl_int* errcode) {
@@ -471,13 +463,18 @@ cl_int clReleaseMemObject(cl_mem memory) {
   OpenclState& s = state();
   Release release = decide_release(s, memory);
   switch (release.what) {
-    case Release::What::unknown: return pass_unknown(memory, "clReleaseMemObject", next().clReleaseMemObject);
-    case Release::What::misuse: return refuse_released(s, memory, "clReleaseMemObject", release.record);
-    case Release::What::not_last: return next().clReleaseMemObject(memory);
+    case Release::What::unknown:
+      return pass_unknown(memory, "clReleaseMemObject", next().clReleaseMemObject);
+    case Release::What::misuse:
+      return refuse_released(s, memory, "clReleaseMemObject", release.record);
+    case Release::What::not_last:
+      return next().clReleaseMemObject(memory);
     case Release::What::pool:
+      note_released_site(s, memory);
       if (give_to_pool(s, memory, release)) return kSuccess;
-      [[fallthrough]];
-    case Release::What::really: break;
+      break;
+    case Release::What::really:
+      break;
   }
   return really_release(s, memory, release);
 }
@@ -503,8 +500,8 @@ void clSVMFree(cl_context context, void* pointer) {
 
 cl_int clEnqueueSVMFree(cl_command_queue queue, cl_uint pointer_count, void** pointers, cl_svm_notify notify,
                         void* user_data, cl_uint wait_count, const cl_event* wait_list, cl_event* event) {
-  const cl_int error = next().clEnqueueSVMFree(queue, pointer_count, pointers, notify, user_data, wait_count,
-                                               wait_list, event);
+  const cl_int error =
+      next().clEnqueueSVMFree(queue, pointer_count, pointers, notify, user_data, wait_count, wait_list, event);
   if (error != kSuccess) return error;
   note_event(event);
   // With a callback the program frees the pointers itself, through whatever it calls there.

@@ -1,6 +1,7 @@
 // See opencl_next.hpp.
 #include "shim/core/opencl_next.hpp"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -57,8 +58,8 @@ void resolve(Function& member, const char* name) {
 // export and its second in the layer: so the loader is woken before.
 void wake_loader() {
   if (!secure_getenv("OPENCL_LAYERS")) return;
-  auto platforms = reinterpret_cast<cl_int (*)(cl_uint, cl_platform_id*, cl_uint*)>(
-      real_symbol("clGetPlatformIDs", kLoaderName));
+  auto platforms =
+      reinterpret_cast<cl_int (*)(cl_uint, cl_platform_id*, cl_uint*)>(real_symbol("clGetPlatformIDs", kLoaderName));
   cl_uint count = 0;
   if (platforms) platforms(0, nullptr, &count);
 }
@@ -94,6 +95,11 @@ void note_layers_variable() {
   layers_last = after - 1;
 }
 
+void keep_loaded(const void* function) {
+  Dl_info info;
+  if (dladdr(function, &info) && info.dli_fname) dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+}
+
 }  // namespace
 
 const Table& loader() {
@@ -111,7 +117,7 @@ cl_int init_layer(cl_uint slot_count, const void* const* target, cl_uint* slot_c
   const cl_uint count = slot_count < kDispatchSlots ? slot_count : kDispatchSlots;
   for (cl_uint slot = 0; slot < count; ++slot) layer_slots[slot] = target[slot];
   const auto target_of = [&](cl_uint slot) { return slot < count ? target[slot] : nullptr; };
-#define OPENCL_CALL(action, slot, result, name, parameters, arguments)                        \
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments)                                 \
   layer_table.name = reinterpret_cast<decltype(layer_table.name)>(const_cast<void*>(target_of(slot))); \
   if (layer_table.name) layer_slots[slot] = reinterpret_cast<const void*>(&hook::name);
 #include "shim/symbols.def"
@@ -119,6 +125,8 @@ cl_int init_layer(cl_uint slot_count, const void* const* target, cl_uint* slot_c
       reinterpret_cast<decltype(layer_table.clGetMemObjectInfo)>(const_cast<void*>(target_of(kSlotMemObjectInfo)));
   layer_table.clGetEventInfo =
       reinterpret_cast<decltype(layer_table.clGetEventInfo)>(const_cast<void*>(target_of(kSlotEventInfo)));
+  // The program may close the loader again, but its functions are called for as long as buffers are kept.
+  keep_loaded(target_of(kSlotMemObjectInfo));
   note_layers_variable();
   layer_loaded.store(true, std::memory_order_release);
   *slot_count_ret = count;

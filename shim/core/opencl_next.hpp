@@ -1,8 +1,8 @@
 // The real OpenCL functions below the shim, and which way the program's calls come in.
 //
 // Two ways in can be active at once: our exported symbols (preload, or the library) and the ICD loader's layer. When
-// the layer is loaded, every call that passes the loader reaches it, so it is the one place where hooks run: the exports
-// then only forward to the loader. That is why a call is counted once.
+// the layer is loaded, every call that passes the loader reaches it, so it is the one place where hooks run: the
+// exports then only forward to the loader. That is why a call is counted once.
 #pragma once
 #include <atomic>
 

@@ -72,7 +72,8 @@ void make_context_unknown(cl_context context) {
 void note_last_queue(cl_mem buffer, cl_command_queue queue) {
   OpenclState& s = state();
   cl_context context = s.memory.with(buffer, [](Memory* record) { return record ? record->context : nullptr; });
-  std::shared_ptr<QueueClock> clock = s.queues.with(queue, [](Queue* record) { return record ? record->clock : nullptr; });
+  std::shared_ptr<QueueClock> clock =
+      s.queues.with(queue, [](Queue* record) { return record ? record->clock : nullptr; });
   // An unknown queue may be gone tomorrow: its clock lives for this one marker.
   if (!clock) clock = new_clock(s, queue, context, false);
   const std::uint64_t number = clock->note_command();
@@ -124,15 +125,15 @@ namespace hook {
 
 #define OPENCL_CREATE(slot, type, handle, name, parameters, arguments) \
   handle name parameters { return note_created(CountedType::type, next().name arguments); }
-#define OPENCL_RETAIN(slot, type, handle, name)                                              \
-  cl_int name(handle object) {                                                               \
-    return retain(table_of(state(), std::integral_constant<int, type>{}), object,            \
-                  [&] { return next().name(object); });                                      \
+#define OPENCL_RETAIN(slot, type, handle, name)                                   \
+  cl_int name(handle object) {                                                    \
+    return retain(table_of(state(), std::integral_constant<int, type>{}), object, \
+                  [&] { return next().name(object); });                           \
   }
-#define OPENCL_RELEASE(slot, type, handle, name)                                             \
-  cl_int name(handle object) {                                                               \
-    return release(table_of(state(), std::integral_constant<int, type>{}), object,           \
-                   [&] { return next().name(object); });                                     \
+#define OPENCL_RELEASE(slot, type, handle, name)                                   \
+  cl_int name(handle object) {                                                     \
+    return release(table_of(state(), std::integral_constant<int, type>{}), object, \
+                   [&] { return next().name(object); });                           \
   }
 #include "shim/symbols.def"
 
@@ -158,7 +159,8 @@ cl_int clReleaseContext(cl_context context) {
   return next().clReleaseContext(context);
 }
 
-// The driver counts what the pool holds as references to the context; the program must not see those.
+// The driver counts what the pool holds as references to the context; markers, and (in PoCL) a buffer's last event, are
+// references to a queue. The program must not see those.
 cl_int clGetContextInfo(cl_context context, cl_uint name, size_t value_size, void* value, size_t* value_size_ret) {
   if (name == kContextReferenceCount) drain_context(context);
   return next().clGetContextInfo(context, name, value_size, value, value_size_ret);
@@ -178,8 +180,8 @@ cl_command_queue clCreateCommandQueueWithProperties(cl_context context, cl_devic
 
 cl_command_queue clCreateCommandQueueWithPropertiesKHR(cl_context context, cl_device_id device,
                                                        const cl_bitfield* properties, cl_int* errcode) {
-  auto real = extension<decltype(&clCreateCommandQueueWithPropertiesKHR)>("clCreateCommandQueueWithPropertiesKHR",
-                                                                          context);
+  auto real =
+      extension<decltype(&clCreateCommandQueueWithPropertiesKHR)>("clCreateCommandQueueWithPropertiesKHR", context);
   return note_queue(real(context, device, properties, errcode), context, in_order_in(properties));
 }
 
@@ -244,8 +246,7 @@ cl_command_buffer clCreateCommandBufferKHR(cl_uint queue_count, const cl_command
   auto real = extension<decltype(&clCreateCommandBufferKHR)>("clCreateCommandBufferKHR", platform_object);
   OpenclState& s = state();
   for (cl_uint i = 0; queues && i < queue_count; ++i) {
-    cl_context context =
-        s.queues.with(queues[i], [](Queue* record) { return record ? record->context : nullptr; });
+    cl_context context = s.queues.with(queues[i], [](Queue* record) { return record ? record->context : nullptr; });
     s.contexts.with(context, [](Context* record) {
       if (record) record->command_buffers = true;
     });

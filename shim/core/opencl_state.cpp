@@ -41,9 +41,8 @@ OpenclState& make_state() {
 OpenclState::OpenclState()
     : functions(functions_below()), source(functions, calls), pool(source), sites_on(options().sites != "off") {
   const Options& chosen = options();
-  pool.set_limits({.bytes_max = chosen.opencl_pool_max,
-                   .bytes_min = chosen.opencl_pool_min,
-                   .interval_ns = chosen.trim_interval});
+  pool.set_limits(
+      {.bytes_max = chosen.opencl_pool_max, .bytes_min = chosen.opencl_pool_min, .interval_ns = chosen.trim_interval});
 }
 
 OpenclState& state() {
@@ -76,13 +75,20 @@ void drain_context(cl_context context) {
 
 const char* kind_name(MemoryKind kind) {
   switch (kind) {
-    case MemoryKind::buffer: return "buffer";
-    case MemoryKind::sub_buffer: return "sub-buffer";
-    case MemoryKind::image: return "image";
-    case MemoryKind::pipe: return "pipe";
-    case MemoryKind::external: return "external memory";
-    case MemoryKind::svm: return "SVM";
-    case MemoryKind::usm: return "USM";
+    case MemoryKind::buffer:
+      return "buffer";
+    case MemoryKind::sub_buffer:
+      return "sub-buffer";
+    case MemoryKind::image:
+      return "image";
+    case MemoryKind::pipe:
+      return "pipe";
+    case MemoryKind::external:
+      return "external memory";
+    case MemoryKind::svm:
+      return "SVM";
+    case MemoryKind::usm:
+      return "USM";
   }
   return "";
 }

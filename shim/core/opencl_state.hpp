@@ -25,7 +25,7 @@ struct Memory {
   bool recyclable = false;  // made by clCreateBuffer, no host pointer
   bool has_callback = false;
   bool mapped_once = false;
-  bool inherited = false;  // made before a fork, seen in the child
+  bool inherited = false;        // made before a fork, seen in the child
   std::uint32_t references = 1;  // the program's own
   std::uint32_t children = 0;    // sub-buffers and images made from it that are not dead
   std::uint64_t retains = 0, releases = 0;
@@ -76,7 +76,7 @@ struct OpenclState {
   BufferSource source;
   RecyclePool<BufferSource> pool;
 
-  HandleTable<Memory> memory;    // cl_mem, and SVM and USM pointers
+  HandleTable<Memory> memory;  // cl_mem, and SVM and USM pointers
   HandleTable<Context> contexts;
   HandleTable<Queue> queues;
   HandleTable<Kernel> kernels;

@@ -28,8 +28,8 @@ struct Unit {
 };
 
 constexpr std::uint64_t kKiB = 1024, kMiB = kKiB * 1024, kGiB = kMiB * 1024;
-constexpr Unit kByteUnits[] = {{"", 1},       {"B", 1},      {"K", kKiB}, {"KiB", kKiB},
-                               {"M", kMiB},   {"MiB", kMiB}, {"G", kGiB}, {"GiB", kGiB}};
+constexpr Unit kByteUnits[] = {{"", 1},     {"B", 1},      {"K", kKiB}, {"KiB", kKiB},
+                               {"M", kMiB}, {"MiB", kMiB}, {"G", kGiB}, {"GiB", kGiB}};
 constexpr std::uint64_t kMillisecond = 1'000'000, kSecond = 1000 * kMillisecond;
 constexpr Unit kTimeUnits[] = {{"", kSecond}, {"ms", kMillisecond}, {"s", kSecond}, {"min", 60 * kSecond}};
 
@@ -91,11 +91,15 @@ struct on_off_parser {
   static String wanted(const Row&) { return "on or off"; }
 };
 struct bytes_parser {
-  static std::optional<std::uint64_t> parse(std::string_view text, const Row&) { return parse_amount(text, kByteUnits); }
+  static std::optional<std::uint64_t> parse(std::string_view text, const Row&) {
+    return parse_amount(text, kByteUnits);
+  }
   static String wanted(const Row&) { return "a size such as 512MiB"; }
 };
 struct seconds_parser {
-  static std::optional<std::uint64_t> parse(std::string_view text, const Row&) { return parse_amount(text, kTimeUnits); }
+  static std::optional<std::uint64_t> parse(std::string_view text, const Row&) {
+    return parse_amount(text, kTimeUnits);
+  }
   static String wanted(const Row&) { return "a time such as 300s"; }
 };
 struct text_parser {

@@ -1,8 +1,8 @@
 // Where the shim's lines and reports may go: the program's standard error, only while it is one.
 //
 // Descriptor 2 may be closed and taken by a data file (daemons), or closed by an exit handler (coreutils). So the file
-// behind it is noted when the process starts, and held under a private descriptor when exit begins. Later files on 2 are
-// written to only when they are a terminal or another character device, or are open for appending (logs).
+// behind it is noted when the process starts, and held under a private descriptor when exit begins. Later files on 2
+// are written to only when they are a terminal or another character device, or are open for appending (logs).
 #pragma once
 #include <string_view>
 

@@ -40,6 +40,8 @@ def wrong_includes(root):
             if path.suffix not in (".cpp", ".hpp", ".h", ".def"):
                 continue
             for mark, name in INCLUDE.findall(path.read_text()):
+                if path.stem.endswith("_test") and name.startswith("tests/support/"):
+                    continue
                 if FOREIGN.match(name) or (mark == '"' and layer_of(name) not in allowed):
                     wrong.append(f"{path.relative_to(root)}: {name}")
     return wrong
@@ -83,11 +85,14 @@ class Layers(unittest.TestCase):
             root = pathlib.Path(folder)
             for name, included in (("pool/a.hpp", '"stats/sites.hpp"'), ("stats/b.cpp", '"backends/opencl_api.hpp"'),
                                    ("backends/c.cpp", "<CL/cl.h>"), ("shim/core/d.cpp", '"shim/lifecycle.hpp"'),
-                                   ("shim/core/e.cpp", '"pool/lock.hpp"'), ("stats/f.cpp", '"f.hpp"')):
+                                   ("shim/core/e.cpp", '"pool/lock.hpp"'), ("stats/f.cpp", '"f.hpp"'),
+                                   ("pool/g_test.cpp", '"tests/support/fake.hpp"'),
+                                   ("pool/h.cpp", '"tests/support/fake.hpp"')):
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text(f"// A file.\n#include {included}\n")
             self.assertEqual(wrong_includes(root), [
-                "pool/a.hpp: stats/sites.hpp", "stats/b.cpp: backends/opencl_api.hpp", "stats/f.cpp: f.hpp",
+                "pool/a.hpp: stats/sites.hpp", "pool/h.cpp: tests/support/fake.hpp",
+                "stats/b.cpp: backends/opencl_api.hpp", "stats/f.cpp: f.hpp",
                 "backends/c.cpp: CL/cl.h", "shim/core/d.cpp: shim/lifecycle.hpp"])
 
 

@@ -37,8 +37,8 @@ struct Shape<Result (*)(Parameters...)> {
 
 namespace ours = cistern::opencl;
 
-#define OPENCL_CALL(action, slot, result, name, parameters, arguments)                          \
-  static_assert(offsetof(cl_icd_dispatch, name) == (slot) * sizeof(void*), #name ": slot");     \
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments)                      \
+  static_assert(offsetof(cl_icd_dispatch, name) == (slot) * sizeof(void*), #name ": slot"); \
   static_assert(Shape<decltype(ours::Table::name)>::value == Shape<decltype(cl_icd_dispatch::name)>::value, #name);
 #include "shim/symbols.def"
 
@@ -64,8 +64,7 @@ static_assert(ours::kMemReferenceCount == CL_MEM_REFERENCE_COUNT);
 static_assert(ours::kEventExecutionStatus == CL_EVENT_COMMAND_EXECUTION_STATUS);
 
 // Extension functions have no slot; their typedefs are in cl_ext.h.
-#define SAME_EXTENSION(name) \
-  static_assert(Shape<decltype(&ours::hook::name)>::value == Shape<name##_fn>::value, #name)
+#define SAME_EXTENSION(name) static_assert(Shape<decltype(&ours::hook::name)>::value == Shape<name##_fn>::value, #name)
 SAME_EXTENSION(clHostMemAllocINTEL);
 SAME_EXTENSION(clDeviceMemAllocINTEL);
 SAME_EXTENSION(clSharedMemAllocINTEL);

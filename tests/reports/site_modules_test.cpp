@@ -96,7 +96,9 @@ TEST_F(SiteModules, TellAPluginFromItsSuccessorAtTheSameAddress) {
     EXPECT_EQ(leaks[0].frames[0].function, visits[i].function);
   }
   EXPECT_NE(visits[0].site, visits[1].site);
-  if (visits[0].address == visits[2].address) EXPECT_EQ(visits[0].site, visits[2].site);
+  if (visits[0].address == visits[2].address) {
+    EXPECT_EQ(visits[0].site, visits[2].site);
+  }
   for (const Visit& visit : visits) {
     cistern::Vector<cistern::LeakFigures> leaks(1);
     leaks[0].frames = probe_frames(visit.site);

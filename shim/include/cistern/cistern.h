@@ -25,14 +25,14 @@ typedef enum cistern_format { CISTERN_TEXT = 0, CISTERN_JSON = 1 } cistern_forma
 
 /* Figures of one kind since the process started (in a forked child: since the fork). */
 typedef struct cistern_statistics {
-  uint64_t allocations, frees;        /* calls that gave, or ended, a block */
-  uint64_t pool_hits, pool_misses;    /* of the allocations that a pool could serve */
+  uint64_t allocations, frees;     /* calls that gave, or ended, a block */
+  uint64_t pool_hits, pool_misses; /* of the allocations that a pool could serve */
   uint64_t driver_allocs, driver_frees;
-  uint64_t live_blocks, live_bytes;   /* in the program's hands now */
-  uint64_t peak_bytes;                /* high-water mark of live_bytes; host: estimated to 128 KiB */
+  uint64_t live_blocks, live_bytes;     /* in the program's hands now */
+  uint64_t peak_bytes;                  /* high-water mark of live_bytes; host: estimated to 128 KiB */
   uint64_t pooled_blocks, pooled_bytes; /* kept for reuse; never a leak */
   uint64_t largest_pooled_bytes;
-  uint64_t failed;                    /* allocations that the program saw fail */
+  uint64_t failed; /* allocations that the program saw fail */
 } cistern_statistics;
 
 /* The version, as "1.2.3". Static. */
@@ -49,7 +49,8 @@ CISTERN_API size_t cistern_trim(cistern_kind kind, size_t keep_bytes);
  * It speaks of live blocks, not of leaks: the program is still running. */
 CISTERN_API int cistern_report(const char* path, cistern_format format);
 
-/* Host memory, counted. `alignment`: a power of two, or 0 for that of malloc. Null on failure, errno ENOMEM or EINVAL. */
+/* Host memory, counted. `alignment`: a power of two, or 0 for that of malloc. Null on failure, errno ENOMEM or EINVAL.
+ */
 CISTERN_API void* cistern_allocate(size_t bytes, size_t alignment);
 CISTERN_API void cistern_deallocate(void* block);
 

@@ -1,9 +1,9 @@
 // Releases and retains of what never was a memory object: a number, a stack address, another kind of handle.
 // harness: only-shimmed
-// harness: stderr=cistern: clReleaseMemObject\(0x1234560\): no such memory object.*
-// harness: stderr=cistern: clReleaseMemObject\(0x[0-9a-f]+\): no such memory object.*
-// harness: stderr=cistern: clReleaseMemObject\(0x[0-9a-f]+\): no such memory object.*
-// harness: stderr=cistern: clRetainMemObject\(0x1234560\): no such memory object.*
+// harness: stderr=cistern: clReleaseMemObject\(0x1234560\): not a memory object; CL_INVALID_MEM_OBJECT returned
+// harness: stderr=cistern: clReleaseMemObject\(0x[0-9a-f]+\): not a memory object; CL_INVALID_MEM_OBJECT returned
+// harness: stderr=cistern: clReleaseMemObject\(0x[0-9a-f]+\): not a memory object; CL_INVALID_MEM_OBJECT returned
+// harness: stderr=cistern: clRetainMemObject\(0x1234560\): not a memory object; CL_INVALID_MEM_OBJECT returned
 #include "observe.hpp"
 
 int main() {

@@ -1,0 +1,458 @@
+"""Whole processes, plain and with libcistern.so preloaded: same output and status, true counts, exact lines."""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ARGUMENTS = argparse.Namespace()
+
+
+class Run:
+    """What a process printed and how it ended."""
+
+    def __init__(self, command, environment, preload, stdin=None, cwd=None, **redirections):
+        settings = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("CISTERN_")}
+        if preload:
+            settings["LD_PRELOAD"] = ":".join(map(str, preload))
+        settings.update(environment)
+        redirections.setdefault("stdout", subprocess.PIPE)
+        redirections.setdefault("stderr", subprocess.PIPE)
+        done = subprocess.run(list(map(str, command)), env=settings, input=stdin, cwd=cwd, timeout=120, **redirections)
+        self.out = (done.stdout or b"").decode(errors="replace")
+        self.err = (done.stderr or b"").decode(errors="replace")
+        self.status = done.returncode
+
+    def all(self):
+        return self.out, self.err, self.status
+
+
+class HostTest(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def program(self, name):
+        return ARGUMENTS.programs / name
+
+    def plain(self, *command, preload=(), environment=None, **more):
+        return Run(command, environment or {}, preload, **more)
+
+    def shimmed(self, *command, preload=(), environment=None, **more):
+        return Run(command, environment or {}, [ARGUMENTS.shim, *preload], **more)
+
+    def reported(self, *command, expected_status=0, **more):
+        """Runs with a report in a file; returns the run and the report of the process itself."""
+        pattern = self.folder / f"report-{len(list(self.folder.iterdir()))}-%p.json"
+        done = self.shimmed(*command, environment={"CISTERN_REPORT": str(pattern), "CISTERN_REPORT_FORMAT": "json"},
+                            **more)
+        self.assertEqual(done.status, expected_status, done.err)
+        prefix = pattern.name.split("%p")[0]
+        reports = [json.loads(path.read_text()) for path in self.folder.iterdir() if path.name.startswith(prefix)]
+        return done, reports
+
+    def host(self, *command, **more):
+        """The host figures of the only process."""
+        done, reports = self.reported(*command, **more)
+        self.assertEqual(len(reports), 1)
+        return reports[0]["kinds"]["host"]
+
+    def same(self, *command, **more):
+        """Preloaded and plain print the same and end the same; returns the plain run."""
+        plain, shimmed = self.plain(*command, **more), self.shimmed(*command, **more)
+        self.assertEqual(shimmed.all(), plain.all(), command)
+        return plain
+
+
+class Contracts(HostTest):
+    def test_the_malloc_family_keeps_its_contracts(self):
+        self.assertEqual(self.same(self.program("contracts")).all(), ("all contracts hold\n", "", 0))
+
+    def test_they_hold_without_counting(self):
+        done = self.shimmed(self.program("contracts"), environment={"CISTERN_HOST": "off"})
+        self.assertEqual(done.all(), ("all contracts hold\n", "", 0))
+
+    def test_a_failing_new_is_the_programs_own(self):
+        done = self.same(self.program("failing_new"))
+        self.assertEqual(done.status, 0)
+        self.assertIn("unwound\nnew: caught std::bad_alloc after 2 calls of the handler\n", done.out)
+        self.assertIn("nothrow new: returned null after 2 calls of the handler\n", done.out)
+        self.assertIn("served after 1 calls of the handler\n", done.out)
+
+    def test_a_failing_new_of_a_private_plugin(self):
+        done = self.same(self.program("plugin_host"), self.program("libfailing_new_plugin.so"))
+        self.assertEqual(done.all(), ("the plugin caught bad_alloc, 100 words\n", "", 0))
+
+    def test_replaced_operators_of_a_library_are_called(self):
+        self.assertEqual(self.same(self.program("own_operators_user")).all(), ("10 new, 10 delete\n", "", 0))
+
+    def test_a_program_with_its_own_allocator(self):
+        printed = ("50 words, sized 1, failed 0\n", "", 0)
+        self.assertEqual(self.same(self.program("own_allocator_linked")).all(), printed)
+        self.assertEqual(self.same(self.program("own_allocator_user")).all(), printed)
+        own = [self.program("libown_allocator.so")]
+        self.assertEqual(self.same(self.program("own_allocator_user"), preload=own).all(), printed)
+
+    def test_calls_that_allocate_on_their_way(self):
+        done = self.same(self.program("runtime_calls"))
+        self.assertEqual((done.err, done.status), ("", 0))
+        self.assertTrue(done.out.startswith("thread ran\n"))
+        self.assertTrue(done.out.endswith("40 handlers ran\n"))
+
+
+class Lookups(HostTest):
+    def test_a_chain_of_libraries_ends(self):
+        links = [self.program("libfirst.so"), self.program("libsecond.so")]
+        plain = self.plain(self.program("chain"), preload=links)
+        printed = "second: first: hello\nroot of 81 is 9\nmissing: not found\nreason given: yes\n"
+        self.assertEqual(plain.all(), (printed, "", 0))
+        for place in range(3):
+            preload = links[:place] + [ARGUMENTS.shim] + links[place:]
+            self.assertEqual(self.plain(self.program("chain"), preload=preload).all(), plain.all(), preload)
+
+    def test_answers_and_reasons_are_the_plain_ones(self):
+        done = self.same(self.program("lookups"))
+        self.assertEqual((done.err, done.status), ("", 0))
+        self.assertIn("default: null, undefined symbol: clCreateBuffer, then none\n", done.out)
+        self.assertIn("next: null, undefined symbol: clCreateBuffer, then none\n", done.out)
+        self.assertIn("program: null, undefined symbol: clCreateBuffer, then none\n", done.out)
+
+    def test_a_private_icd_loader_is_answered_for(self):
+        plain = self.plain(self.program("lookups"), "libOpenCL.so.1", "where")
+        if "no OpenCL here" in plain.out:
+            self.skipTest("libOpenCL.so.1 is not installed")
+        shimmed = self.shimmed(self.program("lookups"), "libOpenCL.so.1", "where")
+        self.assertEqual(shimmed.out, plain.out)
+        self.assertEqual(plain.err, "clCreateBuffer in libOpenCL.so.1\nclGetPlatformIDs in libOpenCL.so.1\n")
+        self.assertEqual(shimmed.err, "clCreateBuffer in libcistern.so\nclGetPlatformIDs in libOpenCL.so.1\n")
+
+
+class Counting(HostTest):
+    def test_counts_are_exact(self):
+        for threads in (1, 7, 40):
+            few = self.host(self.program("counts"), 10, threads)
+            many = self.host(self.program("counts"), 1010, threads)
+            self.assertEqual(many["allocations"] - few["allocations"], 10 * 1000 * threads)
+            self.assertEqual(many["frees"] - few["frees"], 9 * 1000 * threads)
+            self.assertEqual(many["live_blocks"] - few["live_blocks"], 1000 * threads)
+            self.assertEqual(many["failed"] - few["failed"], 1000 * threads)
+            self.assertGreaterEqual(many["live_bytes"] - few["live_bytes"], 100 * 1000 * threads)
+            self.assertLess(many["live_bytes"] - few["live_bytes"], 150 * 1000 * threads)
+
+    def test_live_blocks_are_births_less_deaths(self):
+        host = self.host(self.program("counts"), 100, 4)
+        self.assertEqual(host["live_blocks"], host["allocations"] - host["frees"])
+
+    def test_the_peak_is_near_the_truth(self):
+        small, large = self.host(self.program("peak"), 1), self.host(self.program("peak"), 50)
+        self.assertAlmostEqual(large["peak_bytes"] - small["peak_bytes"], 49 << 20, delta=1 << 20)
+        self.assertLess(large["live_bytes"], 1 << 20)
+        _, reports = self.reported(self.program("peak"), 1)
+        self.assertIn("kinds.host.peak_bytes", reports[0]["estimated"])
+
+    def test_new_is_counted_once(self):
+        few, many = self.host(self.program("own_allocator_user")), self.host(self.program("contracts"))
+        self.assertGreater(few["allocations"], 50)
+        self.assertGreater(many["failed"], 10)
+
+    def test_counting_can_be_switched_off(self):
+        for word in ("off", "0", "false"):
+            pattern = self.folder / f"{word}.json"
+            done = self.shimmed(self.program("counts"), 5, environment={
+                "CISTERN_HOST": word, "CISTERN_REPORT": str(pattern), "CISTERN_REPORT_FORMAT": "json"})
+            self.assertEqual(done.all(), ("", "", 0))
+            self.assertNotIn("host", json.loads(pattern.read_text())["kinds"])
+
+
+class Ends(HostTest):
+    def moment_of(self, way, **more):
+        done, reports = self.reported(self.program("ends"), way, **more)
+        self.assertEqual(len(reports), 1, (way, done.err))
+        return done, reports[0]["cistern"]["moment"]
+
+    def test_every_orderly_end_reports_once(self):
+        for way in ("return", "exit", "thread"):
+            done, moment = self.moment_of(way, expected_status=7)
+            self.assertEqual((done.out, done.err, moment), ("", "", "exit"), way)
+        self.assertEqual(self.moment_of("last_thread")[1], "exit")
+        done, moment = self.moment_of("errx", expected_status=7)
+        self.assertEqual((done.err, moment), ("ends: told\n", "exit"))
+
+    def test_ends_without_destructors_say_so(self):
+        for way in ("_exit", "_Exit", "quick_exit", "handler"):
+            self.assertEqual(self.moment_of(way, expected_status=7)[1], "_exit", way)
+
+    def test_ends_that_nobody_sees_leave_no_report(self):
+        for way, status in (("killed", -signal.SIGKILL), ("abort", -signal.SIGABRT), ("small_stack_handler", 7)):
+            self.assertEqual(self.reported(self.program("ends"), way, expected_status=status)[1], [], way)
+
+    def test_status_and_output_are_the_plain_ones(self):
+        for way in ("return", "exit", "_exit", "_Exit", "quick_exit", "errx", "thread", "last_thread", "handler",
+                    "small_stack_handler", "killed", "abort"):
+            self.same(self.program("ends"), way)
+
+    def test_a_handler_that_interrupts_malloc_does_not_hang(self):
+        # A run that hangs is ended by its time limit. Interrupted outside of malloc, the process reports.
+        program = self.program("handler_in_malloc")
+        made = [self.reported(program, delay * 10, expected_status=7)[1] for delay in range(80)]
+        self.assertIn(1, [len(reports) for reports in made])
+        self.assertTrue(all(report["cistern"]["moment"] == "_exit" for reports in made for report in reports))
+
+    def test_the_report_comes_after_the_last_destructor(self):
+        host = self.host(self.program("late_frees"))
+        self.assertLess(host["live_bytes"], 100000)
+        self.assertGreater(host["peak_bytes"], 11 * 100000)
+
+
+class Forks(HostTest):
+    def test_children_start_with_clean_counts(self):
+        done, reports = self.reported(self.program("forks"), 50)
+        self.assertEqual(done.out, "0 children failed\n")
+        self.assertEqual(len(reports), 7)
+        by_size = sorted(report["kinds"]["host"]["allocations"] for report in reports)
+        self.assertGreater(by_size[-1], 20000)
+        for allocations in by_size[:-1]:
+            self.assertGreaterEqual(allocations, 50)
+            self.assertLess(allocations, 100)
+        self.assertEqual(len({report["cistern"]["pid"] for report in reports}), 7)
+
+    def test_a_vfork_child_changes_nothing(self):
+        self.same(self.program("vforks"))
+        done, reports = self.reported(self.program("vforks"))
+        self.assertEqual((done.out, done.err), ("the first child said 3\nthe second child said 0\n", ""))
+        self.assertEqual(len(reports), 1)
+        self.assertEqual(reports[0]["cistern"]["moment"], "exit")
+
+
+class StandardError(HostTest):
+    REPORT = {"CISTERN_REPORT": "stderr"}
+
+    def assertIsReport(self, text):
+        self.assertTrue(text.startswith("cistern "), text)
+        self.assertIn("VERDICT", text)
+
+    def test_programs_that_close_it_still_report(self):
+        for command in (("/bin/ls", "/"), ("/bin/true",), ("/bin/cat", "/dev/null")):
+            done = self.shimmed(*command, environment=self.REPORT)
+            self.assertIsReport(done.err)
+            self.assertEqual((done.out, done.status), (self.plain(*command).out, 0))
+
+    def daemon(self, way, **more):
+        path = self.folder / f"{way}.data"
+        environment = {**self.REPORT, "CISTERN_POOOL": "1"}
+        done = self.shimmed(self.program("daemon"), path, way, environment=environment, **more)
+        self.assertEqual(done.status, 0, done.err)
+        return path, done
+
+    def test_a_data_file_on_its_place_is_left_alone(self):
+        path, _ = self.daemon("closed", stderr=None, preexec_fn=lambda: os.close(2))
+        self.assertEqual(path.read_bytes(), b"data")
+        path, done = self.daemon("reopened")
+        self.assertEqual((path.read_bytes(), done.err), (b"data", ""))
+
+    def test_a_log_on_its_place_gets_the_report(self):
+        path, done = self.daemon("log")
+        self.assertEqual(done.err, "")
+        lines = path.read_text()
+        self.assertTrue(lines.startswith("datacistern: CISTERN_POOOL: no such option"), lines)
+        self.assertIn("\ncistern ", lines)
+        self.assertEqual(self.daemon("null")[1].err, "")
+
+    def test_a_reader_that_left_does_no_harm(self):
+        for command in (("/bin/true",), (self.program("ends"), "exit"), (self.program("ends"), "_exit")):
+            reader, writer = os.pipe()
+            os.close(reader)
+            done = self.shimmed(*command, environment=self.REPORT, stderr=writer)
+            os.close(writer)
+            self.assertEqual(done.status, self.plain(*command).status, command)
+
+    def test_a_full_disk_does_no_harm(self):
+        with open("/dev/full", "wb") as full:
+            self.assertEqual(self.shimmed("/bin/true", environment=self.REPORT, stderr=full).status, 0)
+        environment = {"CISTERN_REPORT": str(self.folder / "limited")}
+        done = self.shimmed("/bin/sh", "-c", "ulimit -f 0; exec /bin/true", environment=environment)
+        self.assertEqual(done.status, 0)
+        self.assertRegex(done.err, "cistern: cannot write the report to .*/limited: File too large; it follows here\n")
+        self.assertIn("VERDICT", done.err)
+
+
+class ReportPaths(HostTest):
+    def run_with(self, pattern, *command, **environment):
+        done = self.shimmed(*(command or ("/bin/true",)), environment={"CISTERN_REPORT": str(pattern), **environment})
+        self.assertEqual((done.out, done.status), ("", 0))
+        return done.err
+
+    def names(self):
+        return sorted(path.name for path in self.folder.iterdir())
+
+    def test_parts_of_the_name(self):
+        self.assertEqual(self.run_with(self.folder / "%h-%r-%%-%x.txt", PMI_RANK="5"), "")
+        self.assertEqual(self.names(), [f"{socket.gethostname()}-5-%-%x.txt"])
+        self.assertTrue((self.folder / self.names()[0]).read_text().startswith("cistern "))
+
+    def test_none(self):
+        self.assertEqual(self.run_with("none", CISTERN_POOOL="1"), "")
+
+    def test_an_existing_file_is_kept(self):
+        path = self.folder / "run.json"
+        path.write_text("mine")
+        line = self.run_with(path)
+        beside = [name for name in self.names() if name != "run.json"]
+        self.assertEqual(len(beside), 1)
+        self.assertRegex(beside[0], r"^run\.\d+\.json$")
+        self.assertEqual(line, f"cistern: {path} exists; the report is in {self.folder / beside[0]}\n")
+        self.assertEqual(path.read_text(), "mine")
+
+    def test_a_symbolic_link_is_not_followed(self):
+        target, path = self.folder / "target", self.folder / "link"
+        for existing in (False, True):
+            if existing:
+                target.write_text("mine")
+            path.unlink(missing_ok=True)
+            path.symlink_to(target)
+            line = self.run_with(path)
+            self.assertRegex(line, rf"^cistern: {path} is a symbolic link; the report is in {path}\.\d+\n$")
+            self.assertEqual(target.exists() and target.read_text(), existing and "mine")
+
+    def test_a_path_that_cannot_be_written(self):
+        path = self.folder / "nowhere" / "report"
+        lines = self.run_with(path)
+        self.assertTrue(lines.startswith(
+            f"cistern: cannot write the report to {path}: No such file or directory; it follows here\ncistern "), lines)
+        self.assertIn("VERDICT", lines)
+        lines = self.run_with(self.folder)
+        self.assertIn(f"cistern: {self.folder} exists; the report is in {self.folder}.", lines)
+        for stray in self.folder.parent.glob(self.folder.name + ".*"):
+            stray.unlink()
+
+    def test_devices_and_pipes_are_written_to(self):
+        self.assertEqual(self.run_with("/dev/null"), "")
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        self.assertEqual(self.run_with(pipe), "")
+        self.assertTrue(os.read(reader, 65536).startswith(b"cistern "))
+        self.assertEqual(self.names(), ["pipe"])
+
+    def test_relative_paths_start_where_the_process_did(self):
+        done = self.shimmed(self.program("wanderer"), environment={"CISTERN_REPORT": "here.txt"}, cwd=self.folder)
+        self.assertEqual(done.all(), ("", "", 0))
+        self.assertEqual(self.names(), ["here.txt"])
+
+    def test_many_processes_with_one_name(self):
+        path = self.folder / "all"
+        done = self.shimmed("/bin/sh", "-c", "for i in 1 2 3 4; do /bin/true; done", environment={
+            "CISTERN_REPORT": str(path)})
+        self.assertEqual((done.out, done.status), ("", 0))
+        self.assertEqual(len(self.names()), 5)
+        self.assertEqual(len(done.err.splitlines()), 4)
+
+
+class OptionLines(HostTest):
+    def lines_of(self, **environment):
+        report = self.folder / "report"
+        report.unlink(missing_ok=True)
+        done = self.shimmed("/bin/true", environment={"CISTERN_REPORT": str(report), **environment})
+        self.assertEqual((done.out, done.status), ("", 0))
+        return done.err
+
+    def test_bad_values_and_names(self):
+        cases = {
+            ("CISTERN_OPENCL_POOL", "maybe"): "'maybe' is not on or off; using on",
+            ("CISTERN_OPENCL_POOL_MAX", "-1"): "'-1' is not a size such as 512MiB; using 1GiB",
+            ("CISTERN_OPENCL_POOL_MAX", "99999999999GiB"): "'99999999999GiB' is not a size such as 512MiB; using 1GiB",
+            ("CISTERN_TRIM_INTERVAL", "soon"): "'soon' is not a time such as 300s; using 300s",
+            ("CISTERN_REPORT_FORMAT", "xml"): "'xml' is not text or json; using text",
+            ("CISTERN_POOOL", "1"): "no such option (did you mean CISTERN_OPENCL_POOL?)",
+            ("CISTERN_REPROT", "x"): "no such option (did you mean CISTERN_REPORT?)",
+            ("CISTERN_XYZZY", "x"): "no such option",
+        }
+        for (name, value), line in cases.items():
+            self.assertEqual(self.lines_of(**{name: value}), f"cistern: {name}: {line}\n")
+
+    def test_good_values_say_nothing(self):
+        self.assertEqual(self.lines_of(CISTERN_OPENCL_POOL="OFF", CISTERN_OPENCL_POOL_MAX="2gib", CISTERN_HOST="1",
+                                       CISTERN_TRIM_INTERVAL="500ms", CISTERN_REPORT_FORMAT="JSON"), "")
+
+    def test_a_silent_process_stays_silent(self):
+        done = self.shimmed("/bin/true", environment={"CISTERN_POOOL": "1", "CISTERN_HOST": "maybe"})
+        self.assertEqual(done.all(), ("", "", 0))
+
+
+class Silence(HostTest):
+    """Programs that use no GPU: every byte and the status as without Cistern."""
+
+    COMMANDS = [
+        ["/bin/sh", "-c", "echo one; echo two >&2; exit 3"],
+        ["/bin/bash", "-c", "set -o pipefail; seq 1 2000 | sort -n | uniq | tail -1; "
+                            "for i in a b c; do echo $i | cat; done"],
+        ["/bin/bash", "-c", "yes | head -3; echo ${PIPESTATUS[@]}; (exit 4) & wait $!; echo $?; "
+                            "echo $(echo deep $(echo er))"],
+        ["/usr/bin/env", "-i", "A=1", "/usr/bin/env"],
+        ["perl", "-e", 'my %h = map {$_ => $_ ** 2} 1 .. 999; print join(",", map {$h{$_}} sort keys %h), "\\n"; '
+                       'exit 5'],
+        ["git", "--version"],
+        ["/usr/bin/python3", "-c", "import json, subprocess, threading; print(json.dumps(list(range(99)))); "
+                                   "print(subprocess.run(['echo', 'child'], capture_output=True).stdout); "
+                                   "raise SystemExit(6)"],
+        ["sqlite3", ":memory:", "create table t(x); insert into t select value from generate_series(1, 500); "
+                                "select sum(x), count(*) from t;"],
+        ["g++", "--version"],
+        ["find", "/etc/default", "-type", "f"],
+        ["sed", "-n", "1p;bad", "/etc/passwd"],
+        ["tar", "--version"],
+    ]
+
+    def test_tools(self):
+        for command in self.COMMANDS:
+            if not shutil.which(command[0]):
+                continue
+            with self.subTest(command=command):
+                self.same(*command)
+
+    def test_git_in_a_repository(self):
+        if not shutil.which("git"):
+            self.skipTest("git is not installed")
+        script = ("git init -q . && git config user.email a@b && git config user.name a && echo text > file && "
+                  "git add file && "
+                  "GIT_COMMITTER_DATE=2020-01-01T00:00Z git commit -q --date=2020-01-01T00:00Z -m first && "
+                  "git log --oneline | cat && git status --short && git diff HEAD")
+        results = []
+        for run in (self.plain, self.shimmed):
+            folder = self.folder / run.__name__
+            folder.mkdir()
+            results.append(run("/bin/sh", "-c", script, cwd=folder).all())
+        self.assertEqual(results[0], results[1])
+        self.assertEqual(results[0][2], 0)
+
+    def test_a_compiler(self):
+        source = self.folder / "hello.cpp"
+        source.write_text('#include <vector>\nint main() { return static_cast<int>(std::vector<int>(3).size()); }\n')
+        compiled = self.same("g++", source, "-o", self.folder / "hello")
+        self.assertEqual(compiled.all(), ("", "", 0))
+        self.assertEqual(self.shimmed(self.folder / "hello").status, 3)
+
+    def test_they_report_when_asked_to(self):
+        done = self.shimmed("/bin/sh", "-c", "/bin/true; exit 3", environment={"CISTERN_REPORT": "stderr"})
+        self.assertEqual((done.out, done.status), ("", 3))
+        self.assertEqual(len(re.findall("^VERDICT", done.err, re.MULTILINE)), 2)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--shim", type=pathlib.Path, required=True)
+    parser.add_argument("--programs", type=pathlib.Path, required=True)
+    known, rest = parser.parse_known_args()
+    ARGUMENTS.shim, ARGUMENTS.programs = known.shim.resolve(), known.programs.resolve()
+    unittest.main(argv=[sys.argv[0], *rest])
