@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include <new>
+
 namespace cistern {
 namespace {
 
@@ -76,6 +78,8 @@ void KindCounters::block_revived() {
 }
 
 void KindCounters::reset() {
+  // A thread that the child does not have may have held it.
+  new (&lock) Lock;
   for (Counter* counter : {&allocations, &frees, &pool_hits, &pool_misses, &driver_allocs, &driver_frees, &driver_syncs,
                            &driver_queries, &failed, &live_blocks, &live_bytes, &peak_bytes, &peak_at_ns})
     clear(*counter);

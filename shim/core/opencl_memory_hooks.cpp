@@ -292,10 +292,15 @@ void note_released_site(OpenclState& s, cl_mem memory) {
 
 // A handle that we never saw: made through a way that we don't know, or no memory object at all (PoCL would crash).
 bool plausible_object(const void* handle) {
+  OpenclState& s = state();
+  const auto is_there = [](const auto* record) { return record != nullptr; };
+  if (s.contexts.with(handle, is_there) || s.queues.with(handle, is_there) || s.kernels.with(handle, is_there) ||
+      s.counted.with(handle, is_there))
+    return false;
   void* word = nullptr;
   if (!read_word(handle, &word)) return false;
   bool known = false;
-  state().contexts.for_each(
+  s.contexts.for_each(
       [&](const void* context, const Context&) { known = known || *static_cast<void* const*>(context) == word; });
   return known;
 }
@@ -474,6 +479,7 @@ cl_int clReleaseMemObject(cl_mem memory) {
       if (give_to_pool(s, memory, release)) return kSuccess;
       break;
     case Release::What::really:
+      note_released_site(s, memory);
       break;
   }
   return really_release(s, memory, release);

@@ -213,6 +213,14 @@ class Ends(HostTest):
         self.assertLess(host["live_bytes"], 100000)
         self.assertGreater(host["peak_bytes"], 11 * 100000)
 
+    def test_opened_late_it_reports_what_it_sees(self):
+        path = self.folder / "late.json"
+        done = self.plain("/usr/bin/python3", "-c", f"import ctypes; ctypes.CDLL({str(ARGUMENTS.shim)!r}); print('ran')",
+                          environment={"CISTERN_REPORT": str(path), "CISTERN_REPORT_FORMAT": "json"})
+        self.assertEqual(done.all(), ("ran\n", "", 0))
+        report = json.loads(path.read_text())
+        self.assertEqual((report["cistern"]["moment"], report["kinds"]), ("exit", {}))
+
 
 class Forks(HostTest):
     def test_children_start_with_clean_counts(self):

@@ -167,7 +167,8 @@ void Worker::create() {
   cl_event event = nullptr;
   auto wait = waits({});
   check(clEnqueueWriteBuffer(queue(), buffer.handle, CL_FALSE, 0, bytes, source.data(), wait.size(),
-                             wait.empty() ? nullptr : wait.data(), &event), "write");
+                             wait.empty() ? nullptr : wait.data(), &event),
+        "write");
   check(clRetainEvent(event), "clRetainEvent");
   staging_.emplace_back(event, std::move(source));
   used({&buffer}, event);
@@ -191,7 +192,8 @@ void Worker::write() {
   std::copy(source.begin(), source.end(), buffer.words.begin() + first);
   cl_event event = nullptr;
   check(clEnqueueWriteBuffer(queue(), buffer.handle, CL_FALSE, first * 4, count * 4, source.data(), wait.size(),
-                             wait.empty() ? nullptr : wait.data(), &event), "write");
+                             wait.empty() ? nullptr : wait.data(), &event),
+        "write");
   check(clRetainEvent(event), "clRetainEvent");
   staging_.emplace_back(event, std::move(source));
   used({&buffer}, event);
@@ -203,7 +205,8 @@ void Worker::fill() {
   uint32_t word = random_();
   cl_event event = nullptr;
   check(clEnqueueFillBuffer(queue(), buffer.handle, &word, 4, 0, buffer.words.size() * 4, wait.size(),
-                            wait.empty() ? nullptr : wait.data(), &event), "fill");
+                            wait.empty() ? nullptr : wait.data(), &event),
+        "fill");
   std::fill(buffer.words.begin(), buffer.words.end(), word);
   used({&buffer}, event);
 }
@@ -215,7 +218,8 @@ void Worker::copy() {
   size_t count = std::min(from.words.size(), to.words.size());
   cl_event event = nullptr;
   check(clEnqueueCopyBuffer(queue(), from.handle, to.handle, 0, 0, count * 4, wait.size(),
-                            wait.empty() ? nullptr : wait.data(), &event), "copy");
+                            wait.empty() ? nullptr : wait.data(), &event),
+        "copy");
   std::copy(from.words.begin(), from.words.begin() + count, to.words.begin());
   used({&from, &to}, event);
 }
@@ -229,7 +233,8 @@ void Worker::kernel() {
   check(clSetKernelArg(add_, 1, sizeof amount, &amount), "clSetKernelArg");
   cl_event event = nullptr;
   check(clEnqueueNDRangeKernel(queue(), add_, 1, nullptr, &global, nullptr, wait.size(),
-                               wait.empty() ? nullptr : wait.data(), &event), "kernel");
+                               wait.empty() ? nullptr : wait.data(), &event),
+        "kernel");
   for (uint32_t& word : buffer.words) word += amount;
   used({&buffer}, event);
 }
@@ -239,9 +244,9 @@ void Worker::map() {
   open_gates();
   cl_int code = 0;
   cl_command_queue on = queue();
-  auto* mapped = static_cast<uint32_t*>(clEnqueueMapBuffer(
-      on, buffer.handle, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, buffer.words.size() * 4, buffer.last ? 1 : 0,
-      buffer.last ? &buffer.last : nullptr, nullptr, &code));
+  auto* mapped = static_cast<uint32_t*>(clEnqueueMapBuffer(on, buffer.handle, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                                           buffer.words.size() * 4, buffer.last ? 1 : 0,
+                                                           buffer.last ? &buffer.last : nullptr, nullptr, &code));
   check(code, "map");
   compare(std::vector<uint32_t>(mapped, mapped + buffer.words.size()), buffer.words, "map");
   for (size_t i = 0; i < buffer.words.size(); i += 7) mapped[i] = buffer.words[i] = random_();
@@ -256,7 +261,8 @@ void Worker::read() {
   reads_.push_back({nullptr, std::vector<uint32_t>(buffer.words.size()), buffer.words});
   Pending& read = reads_.back();
   check(clEnqueueReadBuffer(queue(), buffer.handle, CL_FALSE, 0, buffer.words.size() * 4, read.got.data(), wait.size(),
-                            wait.empty() ? nullptr : wait.data(), &read.event), "read");
+                            wait.empty() ? nullptr : wait.data(), &read.event),
+        "read");
   check(clRetainEvent(read.event), "clRetainEvent");
   used({&buffer}, read.event);
 }
@@ -270,8 +276,9 @@ void Worker::part() {
   check(code, "clCreateSubBuffer");
   uint32_t word = random_();
   cl_event event = nullptr;
-  check(clEnqueueFillBuffer(queue(), handle, &word, 4, 0, 128, wait.size(), wait.empty() ? nullptr : wait.data(), &event),
-        "fill of a part");
+  check(
+      clEnqueueFillBuffer(queue(), handle, &word, 4, 0, 128, wait.size(), wait.empty() ? nullptr : wait.data(), &event),
+      "fill of a part");
   std::fill(buffer.words.begin() + 32, buffer.words.begin() + 64, word);
   check(clReleaseMemObject(handle), "clReleaseMemObject");
   used({&buffer}, event);
@@ -315,17 +322,44 @@ void Worker::run() {
     if (buffers_.size() < 4) create();
     if (buffers_.size() > 12) drop(pick(buffers_.size()));
     switch (pick(16)) {
-      case 0: case 1: case 2: create(); break;
-      case 3: case 4: case 5: drop(pick(buffers_.size())); break;
-      case 6: write(); break;
-      case 7: fill(); break;
-      case 8: copy(); break;
-      case 9: kernel(); break;
-      case 10: case 11: read(); break;
-      case 12: part(); break;
-      case 13: retain(); break;
-      case 14: pick(4) ? map() : give_away(); break;
-      default: pick(2) ? adopt() : open_gates(); break;
+      case 0:
+      case 1:
+      case 2:
+        create();
+        break;
+      case 3:
+      case 4:
+      case 5:
+        drop(pick(buffers_.size()));
+        break;
+      case 6:
+        write();
+        break;
+      case 7:
+        fill();
+        break;
+      case 8:
+        copy();
+        break;
+      case 9:
+        kernel();
+        break;
+      case 10:
+      case 11:
+        read();
+        break;
+      case 12:
+        part();
+        break;
+      case 13:
+        retain();
+        break;
+      case 14:
+        pick(4) ? map() : give_away();
+        break;
+      default:
+        pick(2) ? adopt() : open_gates();
+        break;
     }
     if (staging_.size() > 64 || reads_.size() > 16) {
       open_gates();
@@ -355,11 +389,16 @@ static Options parse(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     std::string name = argv[i];
     unsigned long value = strtoul(argv[i + 1], nullptr, 10);
-    if (name == "--seconds") options.seconds = static_cast<int>(value);
-    else if (name == "--threads") options.threads = static_cast<int>(value);
-    else if (name == "--queues") options.queues = static_cast<int>(value);
-    else if (name == "--seed") options.seed = static_cast<uint32_t>(value);
-    else fail("unknown option %s", argv[i]);
+    if (name == "--seconds")
+      options.seconds = static_cast<int>(value);
+    else if (name == "--threads")
+      options.threads = static_cast<int>(value);
+    else if (name == "--queues")
+      options.queues = static_cast<int>(value);
+    else if (name == "--seed")
+      options.seed = static_cast<uint32_t>(value);
+    else
+      fail("unknown option %s", argv[i]);
   }
   return options;
 }

@@ -50,7 +50,8 @@ int main() {
     say("copy %d", f.copy(recorded, nullptr, source, middle, 0, 0, kBytes, 0, nullptr, &first, nullptr));
     clSetKernelArg(add, 0, sizeof middle, &middle);
     clSetKernelArg(add, 1, sizeof amount, &amount);
-    say("kernel %d", f.kernel(recorded, nullptr, nullptr, add, 1, nullptr, &global, nullptr, 1, &first, &second, nullptr));
+    say("kernel %d",
+        f.kernel(recorded, nullptr, nullptr, add, 1, nullptr, &global, nullptr, 1, &first, &second, nullptr));
     say("copy %d", f.copy(recorded, nullptr, middle, target, 0, 0, kBytes, 1, &second, nullptr, nullptr));
     say("finalize %d", f.finalize(recorded));
     say("released %d", clReleaseMemObject(middle));

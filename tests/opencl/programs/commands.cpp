@@ -20,7 +20,8 @@ static void native_kernel(const Setup& cl, cl_command_queue side) {
   cl_event gate = cl.gate();
   NativeArguments arguments{nullptr, 7};
   const void* location = &arguments.data;
-  cl_int code = clEnqueueNativeKernel(cl.queue, native, &arguments, sizeof arguments, 1, &subject, &location, 1, &gate, nullptr);
+  cl_int code =
+      clEnqueueNativeKernel(cl.queue, native, &arguments, sizeof arguments, 1, &subject, &location, 1, &gate, nullptr);
   say("native kernel %d", code);
   clEnqueueCopyBuffer(cl.queue, subject, witness, 0, 0, kBytes, 0, nullptr, nullptr);
   clReleaseMemObject(subject);
@@ -71,15 +72,18 @@ static void rectangles(const Setup& cl) {
   say("copy %d", clEnqueueCopyBufferRect(cl.queue, a, b, zero, origin, region, 256, 0, 256, 0, 0, nullptr, nullptr));
   std::vector<uint32_t> row(64);
   size_t line[3] = {256, 1, 1}, third[3] = {0, 3, 0};
-  say("read %d", clEnqueueReadBufferRect(cl.queue, b, CL_TRUE, third, zero, line, 256, 0, 256, 0, row.data(), 0, nullptr, nullptr));
+  say("read %d", clEnqueueReadBufferRect(cl.queue, b, CL_TRUE, third, zero, line, 256, 0, 256, 0, row.data(), 0,
+                                         nullptr, nullptr));
   std::string text;
   for (uint32_t word : row) text += std::to_string(word) + " ";
   say("row: %s", text.c_str());
   std::fill(row.begin(), row.end(), 32);
-  say("write %d", clEnqueueWriteBufferRect(cl.queue, b, CL_TRUE, zero, zero, line, 256, 0, 256, 0, row.data(), 0, nullptr, nullptr));
+  say("write %d", clEnqueueWriteBufferRect(cl.queue, b, CL_TRUE, zero, zero, line, 256, 0, 256, 0, row.data(), 0,
+                                           nullptr, nullptr));
   say("%s", contents(cl.queue, b, kBytes).c_str());
   size_t outside[3] = {0, 15, 0};
-  say("copy outside %d", clEnqueueCopyBufferRect(cl.queue, a, b, zero, outside, region, 256, 0, 256, 0, 0, nullptr, nullptr));
+  say("copy outside %d",
+      clEnqueueCopyBufferRect(cl.queue, a, b, zero, outside, region, 256, 0, 256, 0, 0, nullptr, nullptr));
   say("copy onto itself %d", clEnqueueCopyBuffer(cl.queue, a, a, 0, 64, 128, 0, nullptr, nullptr));
   say("copy within %d", clEnqueueCopyBuffer(cl.queue, b, b, 0, 2048, 1024, 0, nullptr, nullptr));
   say("%s", contents(cl.queue, b, kBytes).c_str());

@@ -2,7 +2,8 @@
 // harness: recycles
 #include "observe.hpp"
 
-static void create(const Setup& cl, const char* what, cl_context context, cl_mem_flags flags, size_t bytes, void* host) {
+static void create(const Setup& cl, const char* what, cl_context context, cl_mem_flags flags, size_t bytes,
+                   void* host) {
   cl_int code = 12345;
   cl_mem made = counted(clCreateBuffer(context, flags, bytes, host, &code));
   say("%s: %d %s", what, code, made ? "made" : "null");
@@ -39,7 +40,8 @@ int main() {
     cl_mem buffer = cl.buffer(4096);
     say("no queue %d", clEnqueueWriteBuffer(nullptr, buffer, CL_TRUE, 0, 16, host, 0, nullptr, nullptr));
     say("no host memory %d", clEnqueueWriteBuffer(cl.queue, buffer, CL_TRUE, 0, 16, nullptr, 0, nullptr, nullptr));
-    say("wait list without events %d", clEnqueueWriteBuffer(cl.queue, buffer, CL_TRUE, 0, 16, host, 1, nullptr, nullptr));
+    say("wait list without events %d",
+        clEnqueueWriteBuffer(cl.queue, buffer, CL_TRUE, 0, 16, host, 1, nullptr, nullptr));
     cl_event none = nullptr;
     say("wait list of nothing %d", clEnqueueWriteBuffer(cl.queue, buffer, CL_TRUE, 0, 16, host, 1, &none, nullptr));
     say("read nothing %d", clEnqueueReadBuffer(cl.queue, buffer, CL_TRUE, 0, 0, host, 0, nullptr, nullptr));

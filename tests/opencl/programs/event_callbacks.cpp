@@ -24,7 +24,8 @@ static void one(const Setup& cl, cl_command_queue side, uint32_t word, bool gate
   Job job{&cl, cl.buffer(kBytes), cl.buffer(kBytes)};
   put(side, job.source, kBytes, word);
   cl_event gate = cl.gate(), copied = nullptr;
-  need(clEnqueueCopyBuffer(cl.queue, job.source, job.target, 0, 0, kBytes, gated ? 1 : 0, gated ? &gate : nullptr, &copied),
+  need(clEnqueueCopyBuffer(cl.queue, job.source, job.target, 0, 0, kBytes, gated ? 1 : 0, gated ? &gate : nullptr,
+                           &copied),
        "copy");
   say("callback %d", clSetEventCallback(copied, CL_COMPLETE, let_go, &job));
   clFlush(cl.queue);

@@ -7,19 +7,35 @@ using MemFree = cl_int(CL_API_CALL*)(cl_context, void*);
 
 int main() {
   Setup cl;
-  const char* names[] = {"clHostMemAllocINTEL", "clDeviceMemAllocINTEL", "clSharedMemAllocINTEL", "clMemFreeINTEL",
-                         "clMemBlockingFreeINTEL", "clGetMemAllocInfoINTEL", "clSetKernelArgMemPointerINTEL",
-                         "clCreateBufferWithPropertiesINTEL", "clCreateCommandQueueWithPropertiesKHR",
-                         "clCreateCommandBufferKHR", "clFinalizeCommandBufferKHR", "clReleaseCommandBufferKHR",
-                         "clEnqueueCommandBufferKHR", "clCommandCopyBufferKHR", "clCreateFromEGLImageKHR",
-                         "clIcdGetPlatformIDsKHR", "clGetPlatformInfo", "clCreateBuffer", "clReleaseMemObject",
-                         "clSetContentSizeBufferPoCL", "clNoSuchFunction", ""};
+  const char* names[] = {"clHostMemAllocINTEL",
+                         "clDeviceMemAllocINTEL",
+                         "clSharedMemAllocINTEL",
+                         "clMemFreeINTEL",
+                         "clMemBlockingFreeINTEL",
+                         "clGetMemAllocInfoINTEL",
+                         "clSetKernelArgMemPointerINTEL",
+                         "clCreateBufferWithPropertiesINTEL",
+                         "clCreateCommandQueueWithPropertiesKHR",
+                         "clCreateCommandBufferKHR",
+                         "clFinalizeCommandBufferKHR",
+                         "clReleaseCommandBufferKHR",
+                         "clEnqueueCommandBufferKHR",
+                         "clCommandCopyBufferKHR",
+                         "clCreateFromEGLImageKHR",
+                         "clIcdGetPlatformIDsKHR",
+                         "clGetPlatformInfo",
+                         "clCreateBuffer",
+                         "clReleaseMemObject",
+                         "clSetContentSizeBufferPoCL",
+                         "clNoSuchFunction",
+                         ""};
   for (const char* name : names) {
     void* by_platform = clGetExtensionFunctionAddressForPlatform(cl.platform, name);
     void* by_name = clGetExtensionFunctionAddress(name);
     say("'%s': %s by platform, %s by name", name, by_platform ? "found" : "null", by_name ? "found" : "null");
   }
-  auto allocate = reinterpret_cast<HostAlloc>(clGetExtensionFunctionAddressForPlatform(cl.platform, "clHostMemAllocINTEL"));
+  auto allocate =
+      reinterpret_cast<HostAlloc>(clGetExtensionFunctionAddressForPlatform(cl.platform, "clHostMemAllocINTEL"));
   auto release = reinterpret_cast<MemFree>(clGetExtensionFunctionAddressForPlatform(cl.platform, "clMemFreeINTEL"));
   if (allocate && release) {
     cl_int code = 0;

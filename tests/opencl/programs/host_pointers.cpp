@@ -16,8 +16,8 @@ static void use(const Setup& cl, uint32_t* host, uint32_t word) {
   cl_int code = 0;
   say("use: host pointer %s, %s, count %u", memory_info<void*>(buffer, CL_MEM_HOST_PTR) == host ? "ours" : "other",
       contents(cl.queue, buffer, kBytes).c_str(), references(buffer));
-  void* mapped = clEnqueueMapBuffer(cl.queue, buffer, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 128, 256, 0, nullptr, nullptr,
-                                    &code);
+  void* mapped =
+      clEnqueueMapBuffer(cl.queue, buffer, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 128, 256, 0, nullptr, nullptr, &code);
   say("mapped %d at offset %td", code, static_cast<char*>(mapped) - reinterpret_cast<char*>(host));
   static_cast<uint32_t*>(mapped)[0] = word + 1;
   clEnqueueUnmapMemObject(cl.queue, buffer, mapped, 0, nullptr, nullptr);
@@ -70,7 +70,8 @@ int main() {
   Setup cl;
   auto* host = static_cast<uint32_t*>(aligned_alloc(4096, kBytes));
   for (uint32_t round = 0; round < 4; ++round) {
-    for (cl_mem_flags flags : {CL_MEM_READ_WRITE, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR}) dirty(cl, flags);
+    for (cl_mem_flags flags : {CL_MEM_READ_WRITE, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR})
+      dirty(cl, flags);
     use(cl, host, 10 + round);
     copy(cl, 0, 20 + round);
     copy(cl, CL_MEM_READ_WRITE, 30 + round);

@@ -36,7 +36,8 @@ static void one(const Setup& cl, cl_mem_object_type type) {
     say("image read: %d", code);
   }
   cl_mem through = memory_info<cl_mem>(image, CL_MEM_ASSOCIATED_MEMOBJECT);
-  if (through) say("buffer through the image: count %u, %s", references(through), contents(cl.queue, through, kWords * 4).c_str());
+  if (through)
+    say("buffer through the image: count %u, %s", references(through), contents(cl.queue, through, kWords * 4).c_str());
   say("image released %d", clReleaseMemObject(image));
   for (cl_mem other : others) say("other %s", contents(cl.queue, other, kWords * 4).c_str());
   for (cl_mem other : others) clReleaseMemObject(other);

@@ -33,8 +33,8 @@ static void CL_CALLBACK note(cl_mem, void* data) {
 
 class Run {
  public:
-  explicit Run(uint32_t seed) : random_(seed), program_(cl_.program()), add_(kernel_of(program_, "add")),
-                                side_(cl_.make_queue()) {}
+  explicit Run(uint32_t seed)
+      : random_(seed), program_(cl_.program()), add_(kernel_of(program_, "add")), side_(cl_.make_queue()) {}
 
   void step();
   int end();
@@ -169,8 +169,8 @@ void Run::write() {
   if (!wait && object->busy) return;
   auto words = std::make_shared<std::vector<uint32_t>>(object->bytes / 4, random_());
   staging_.push_back(words);
-  cl_int code = clEnqueueWriteBuffer(queue_for(wait), object->handle, !wait, 0, object->bytes, words->data(), wait ? 1 : 0,
-                                     wait ? &gate_ : nullptr, nullptr);
+  cl_int code = clEnqueueWriteBuffer(queue_for(wait), object->handle, !wait, 0, object->bytes, words->data(),
+                                     wait ? 1 : 0, wait ? &gate_ : nullptr, nullptr);
   say("write %d%s: %d", object->id, wait ? " behind the gate" : "", code);
   if (wait) mark(object, true);
   std::copy(words->begin(), words->end(), begin(*object));
@@ -187,7 +187,8 @@ void Run::check() {
   Ref object = any(true);
   if (!object || !object->defined) return;
   std::vector<uint32_t> words(object->bytes / 4);
-  cl_int code = clEnqueueReadBuffer(side_, object->handle, CL_TRUE, 0, object->bytes, words.data(), 0, nullptr, nullptr);
+  cl_int code =
+      clEnqueueReadBuffer(side_, object->handle, CL_TRUE, 0, object->bytes, words.data(), 0, nullptr, nullptr);
   bool same = std::equal(words.begin(), words.end(), begin(*object));
   say("read %d: %d, %s%s", object->id, code, describe(words).c_str(), same ? "" : " (the model says otherwise)");
   differences_ += !same;
@@ -202,8 +203,10 @@ void Run::fill() {
   cl_int code = clEnqueueFillBuffer(queue_for(wait), object->handle, &pattern, 4, 0, 128, wait ? 1 : 0,
                                     wait ? &gate_ : nullptr, nullptr);
   say("fill %d%s: %d", object->id, wait ? " behind the gate" : "", code);
-  if (wait) mark(object, true);
-  else clFinish(side_);
+  if (wait)
+    mark(object, true);
+  else
+    clFinish(side_);
   std::fill(begin(*object), begin(*object) + 32, pattern);
 }
 
@@ -228,8 +231,8 @@ void Run::map() {
   Ref object = any(true);
   if (!object || !object->defined) return;
   cl_int code = 0;
-  auto* mapped = static_cast<uint32_t*>(clEnqueueMapBuffer(side_, object->handle, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
-                                                           object->bytes, 0, nullptr, nullptr, &code));
+  auto* mapped = static_cast<uint32_t*>(clEnqueueMapBuffer(side_, object->handle, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
+                                                           0, object->bytes, 0, nullptr, nullptr, &code));
   say("map %d: %d, first word %u, maps %u", object->id, code, mapped ? mapped[0] : 0, map_count(object->handle));
   if (!mapped) return;
   mapped[3] = begin(*object)[3] = random_();
@@ -250,8 +253,10 @@ void Run::kernel() {
   cl_int code = clEnqueueNDRangeKernel(queue_for(wait), add_, 1, nullptr, &global, nullptr, wait ? 1 : 0,
                                        wait ? &gate_ : nullptr, nullptr);
   say("kernel on %d%s: %d", object->id, wait ? " behind the gate" : "", code);
-  if (wait) mark(object, true);
-  else clFinish(side_);
+  if (wait)
+    mark(object, true);
+  else
+    clFinish(side_);
   for (size_t i = 0; i < global; ++i) begin(*object)[i] += amount;
 }
 
@@ -259,7 +264,8 @@ void Run::callback() {
   Ref object = any(false);
   if (!object) return;
   int id = 1000 * object->id + static_cast<int>(object->callbacks);
-  say("callback %d: %d", id, clSetMemObjectDestructorCallback(object->handle, note, reinterpret_cast<void*>(intptr_t{id})));
+  say("callback %d: %d", id,
+      clSetMemObjectDestructorCallback(object->handle, note, reinterpret_cast<void*>(intptr_t{id})));
   ++object->callbacks;
 }
 
@@ -304,19 +310,39 @@ void Run::show_callbacks() {
 
 void Run::step() {
   switch (pick(20)) {
-    case 0: case 1: case 2: return create();
-    case 3: return part();
-    case 4: return retain();
-    case 5: case 6: case 7: return release();
-    case 8: case 9: return query();
-    case 10: case 11: return write();
-    case 12: case 13: return check();
-    case 14: return fill();
-    case 15: return copy();
-    case 16: return map();
-    case 17: return kernel();
-    case 18: return callback();
-    default: return gate_ && pick(2) ? open() : shut();
+    case 0:
+    case 1:
+    case 2:
+      return create();
+    case 3:
+      return part();
+    case 4:
+      return retain();
+    case 5:
+    case 6:
+    case 7:
+      return release();
+    case 8:
+    case 9:
+      return query();
+    case 10:
+    case 11:
+      return write();
+    case 12:
+    case 13:
+      return check();
+    case 14:
+      return fill();
+    case 15:
+      return copy();
+    case 16:
+      return map();
+    case 17:
+      return kernel();
+    case 18:
+      return callback();
+    default:
+      return gate_ && pick(2) ? open() : shut();
   }
 }
 

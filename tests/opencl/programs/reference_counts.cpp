@@ -43,7 +43,8 @@ int main() {
   for (int i = 0; i < 64; i += 2) say("release even %d", clReleaseMemObject(many[i]));
   for (int i = 0; i < 64; i += 2) many[i] = cl.buffer(1024);
   for (int i = 0; i < 64; i += 2) put(cl.queue, many[i], 1024, 200 + i);
-  for (int i = 0; i < 64; ++i) say("%d: %s, count %u", i, contents(cl.queue, many[i], 1024).c_str(), references(many[i]));
+  for (int i = 0; i < 64; ++i)
+    say("%d: %s, count %u", i, contents(cl.queue, many[i], 1024).c_str(), references(many[i]));
   for (cl_mem memory : many) clReleaseMemObject(memory);
   cl.release();
   return finish();

@@ -7,8 +7,8 @@ constexpr size_t kBytes = 32768;
 constexpr size_t kWords = kBytes / 4;
 
 enum Command { kWrite, kRead, kCopyFrom, kCopyTo, kFill, kRectWrite, kRectCopy, kKernel, kMap, kMigrate, kCommands };
-static const char* const kNames[kCommands] = {"write", "read", "copy from", "copy to", "fill",
-                                              "rect write", "rect copy", "kernel", "map", "migrate"};
+static const char* const kNames[kCommands] = {"write",      "read",      "copy from", "copy to", "fill",
+                                              "rect write", "rect copy", "kernel",    "map",     "migrate"};
 
 struct Pending {
   std::vector<uint32_t> host = std::vector<uint32_t>(kWords, 500);
@@ -71,7 +71,8 @@ static void one(const Setup& cl, cl_command_queue queue, cl_command_queue other,
     followed = clEnqueueCopyBuffer(queue, subject, witness, 0, 0, kBytes, with_event ? 1 : 0,
                                    with_event ? &event : nullptr, &copied);
   }
-  if (command == kMap) clEnqueueUnmapMemObject(queue, subject, pending.mapped, with_event ? 1 : 0, with_event ? &event : nullptr, nullptr);
+  if (command == kMap)
+    clEnqueueUnmapMemObject(queue, subject, pending.mapped, with_event ? 1 : 0, with_event ? &event : nullptr, nullptr);
   cl_int released = clReleaseMemObject(subject);
   std::vector<cl_mem> others;
   for (int i = 0; i < 4; ++i) {

@@ -12,8 +12,7 @@ static void show_bounds(const Setup& cl, size_t bytes) {
   say("  write past end %d",
       clEnqueueWriteBuffer(cl.queue, buffer, CL_TRUE, 0, bytes + 1, host.data(), 0, nullptr, nullptr));
   say("  write at end %d", clEnqueueWriteBuffer(cl.queue, buffer, CL_TRUE, bytes, 1, host.data(), 0, nullptr, nullptr));
-  say("  read past end %d",
-      clEnqueueReadBuffer(cl.queue, buffer, CL_TRUE, 1, bytes, host.data(), 0, nullptr, nullptr));
+  say("  read past end %d", clEnqueueReadBuffer(cl.queue, buffer, CL_TRUE, 1, bytes, host.data(), 0, nullptr, nullptr));
   say("  fill past end %d", clEnqueueFillBuffer(cl.queue, buffer, &pattern, 1, 0, bytes + 1, 0, nullptr, nullptr));
   say("  fill whole %d", clEnqueueFillBuffer(cl.queue, buffer, &pattern, 1, 0, bytes, 0, nullptr, nullptr));
   void* mapped = clEnqueueMapBuffer(cl.queue, buffer, CL_TRUE, CL_MAP_READ, 0, bytes + 1, 0, nullptr, nullptr, &code);

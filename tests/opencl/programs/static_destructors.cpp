@@ -10,7 +10,8 @@ struct Holder {
   ~Holder() {
     cl_mem late = cl.buffer(4096);
     put(cl.queue, late, 4096, 9);
-    printf("in a destructor: %s, %s\n", contents(cl.queue, buffer, 4096).c_str(), contents(cl.queue, late, 4096).c_str());
+    printf("in a destructor: %s, %s\n", contents(cl.queue, buffer, 4096).c_str(),
+           contents(cl.queue, late, 4096).c_str());
     printf("released %d %d\n", clReleaseMemObject(late), clReleaseMemObject(buffer));
     cl.release();
     finish();

@@ -10,7 +10,8 @@ static void show_rules(const Setup& cl) {
   cl_int code = 0;
   cl_mem part = sub_buffer(parent, 4096, 4096, 0, &code);
   say("sub-buffer %d; parent count %u, own count %u", code, references(parent), references(part));
-  say("size %zu offset %zu associated %s type 0x%x flags 0x%llx", size_of(part), memory_info<size_t>(part, CL_MEM_OFFSET),
+  say("size %zu offset %zu associated %s type 0x%x flags 0x%llx", size_of(part),
+      memory_info<size_t>(part, CL_MEM_OFFSET),
       memory_info<cl_mem>(part, CL_MEM_ASSOCIATED_MEMOBJECT) == parent ? "parent" : "other",
       memory_info<cl_mem_object_type>(part, CL_MEM_TYPE),
       static_cast<unsigned long long>(memory_info<cl_mem_flags>(part, CL_MEM_FLAGS)));
@@ -69,7 +70,8 @@ static void parent_released_first(const Setup& cl) {
   say("associated still the parent: %s; its count %u, size %zu", through == parent ? "yes" : "no", references(through),
       size_of(through));
   put(cl.queue, through, kBytes, 6);
-  say("parent written through its association: left %s, right %s", contents(cl.queue, left, 4096).c_str(), contents(cl.queue, right, 4096).c_str());
+  say("parent written through its association: left %s, right %s", contents(cl.queue, left, 4096).c_str(),
+      contents(cl.queue, right, 4096).c_str());
   put(cl.queue, left, 4096, 7);
   say("left %s, right %s", contents(cl.queue, left, 4096).c_str(), contents(cl.queue, right, 4096).c_str());
   cl_int code = clReleaseMemObject(left);

@@ -46,7 +46,8 @@ int main() {
     cl_mem over = counted(clCreateBuffer(cl.context, CL_MEM_USE_HOST_PTR, kBytes, coarse, &code));
     say("buffer over it: %d", code);
     if (over) {
-      say("uses svm %u, %s", memory_info<cl_bool>(over, CL_MEM_USES_SVM_POINTER), contents(cl.queue, over, kBytes).c_str());
+      say("uses svm %u, %s", memory_info<cl_bool>(over, CL_MEM_USES_SVM_POINTER),
+          contents(cl.queue, over, kBytes).c_str());
       clReleaseMemObject(over);
     }
     clFinish(cl.queue);
