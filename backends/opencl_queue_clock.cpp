@@ -14,6 +14,7 @@ void QueueClock::note_completed_up_to(std::uint64_t number) {
 }
 
 Settled QueueClock::settled(std::uint64_t number) {
+  if (abandoned()) return Settled::never;
   if (completed_.load() >= number) return Settled::yes;
   Vector<Marker> markers;
   if (!begin_asking(markers)) return Settled::no;
@@ -27,7 +28,7 @@ Settled QueueClock::settled(std::uint64_t number) {
 
 void QueueClock::close() {
   Vector<Marker> markers;
-  wait_to_ask(markers);
+  if (!wait_to_ask(markers)) return;
   const std::uint64_t last = enqueued_.load();
   const bool covered = completed_.load() >= last || (!markers.empty() && markers.back().number >= last);
   if (!covered) add_marker(markers);
@@ -40,7 +41,7 @@ void QueueClock::close() {
 
 void QueueClock::drop_markers() {
   Vector<Marker> markers;
-  wait_to_ask(markers);
+  if (!wait_to_ask(markers)) return;
   for (const Marker& marker : markers) real_.release_event(marker.event);
   end_asking({});
 }
@@ -55,8 +56,10 @@ bool QueueClock::begin_asking(Vector<Marker>& markers) {
 }
 
 // Whoever asks makes only calls that don't block, so this is short.
-void QueueClock::wait_to_ask(Vector<Marker>& markers) {
+bool QueueClock::wait_to_ask(Vector<Marker>& markers) {
+  if (abandoned()) return false;
   while (!begin_asking(markers)) sched_yield();
+  return true;
 }
 
 void QueueClock::end_asking(Vector<Marker>&& markers) {

@@ -36,6 +36,10 @@ class QueueClock {
   // Gives up the markers (they hold references to the queue, and through it to the context).
   void drop_markers();
 
+  // In a forked child: every clock there is belongs to a driver whose threads are gone. Its markers are abandoned, and
+  // what waits for it never settles.
+  static void abandon_all_in_child() { ++forks_; }
+
  private:
   struct Marker {
     std::uint64_t number;  // every command up to this one comes before the marker
@@ -44,11 +48,17 @@ class QueueClock {
 
   // Markers are taken out, asked about and put back by one thread at a time; others come back later.
   bool begin_asking(Vector<Marker>& markers);
-  void wait_to_ask(Vector<Marker>& markers);
+  // False: abandoned.
+  bool wait_to_ask(Vector<Marker>& markers);
   void end_asking(Vector<Marker>&& markers);
   void ask(Vector<Marker>& markers);
   bool add_marker(Vector<Marker>& markers);
 
+  bool abandoned() const { return made_after_forks_ != forks_; }
+
+  static inline constinit unsigned forks_ = 0;  // changes only while a child has one thread
+
+  const unsigned made_after_forks_ = forks_;
   const Functions& real_;
   DriverCalls& calls_;
   const cl_command_queue queue_;

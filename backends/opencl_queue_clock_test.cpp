@@ -138,6 +138,18 @@ TEST_F(QueueClockTest, TheEndOfAClockGivesItsMarkersBack) {
   EXPECT_TRUE(fake.events.empty());
 }
 
+TEST_F(QueueClockTest, AForkedChildCallsNoDriver) {
+  auto clock = new_clock();
+  const auto number = clock->note_command();
+  clock->settled(number);
+  QueueClock::abandon_all_in_child();
+  EXPECT_EQ(clock->settled(number), Settled::never);
+  clock->close();
+  clock.reset();
+  EXPECT_EQ(fake.events.size(), 1u) << "the marker is the parent's";
+  EXPECT_EQ(fake.markers, 1);
+}
+
 TEST_F(QueueClockTest, ABufferIsGivenAgainOnlyAfterEveryQueueAndTheDriverLetGo) {
   BufferSource source(kFunctions, calls);
   RecyclePool<BufferSource> pool(source);

@@ -45,7 +45,7 @@ bool in_own_process() { return getpid() == process_id.load(std::memory_order_rel
 
 // A report symbolises: it needs some hundred KiB of stack.
 bool on_small_signal_stack() {
-  constexpr std::size_t kEnough = 512 * 1024;
+  constexpr std::size_t kEnough = std::size_t{512} * 1024;
   stack_t stack;
   return sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_ONSTACK) && stack.ss_size < kEnough;
 }
@@ -54,16 +54,15 @@ bool may_report_here() {
   return in_own_process() && locks_held == 0 && !host::inside_allocator() && !on_small_signal_stack();
 }
 
+// Silent processes are left without a new descriptor.
 void begin_exit() {
   if (!may_report_here()) return;
-  hold_standard_error();
+  if (options().report_requested || opencl::used()) hold_standard_error();
   exit_begins();
 }
 
 void end_process(const char* moment) {
-  if (!may_report_here()) return;
-  hold_standard_error();
-  process_ended(moment);
+  if (may_report_here()) process_ended(moment);
 }
 
 // The log's lock is a leaf, so it comes last.
@@ -149,7 +148,7 @@ extern "C" {
 }
 
 // Another library's constructor may exit before main.
-[[gnu::visibility("default"), noreturn]] void exit(int status) {
+[[gnu::visibility("default"), gnu::noreturn]] void exit(int status) {
   begin_exit();
   Exit real = real_exit.load(std::memory_order_relaxed);
   if (!real) real = reinterpret_cast<Exit>(next_symbol("exit"));
@@ -157,6 +156,6 @@ extern "C" {
   __builtin_unreachable();
 }
 
-[[gnu::visibility("default"), noreturn]] void _exit(int status) { end_at_once(status); }
-[[gnu::visibility("default"), noreturn]] void _Exit(int status) { end_at_once(status); }
+[[gnu::visibility("default"), gnu::noreturn]] void _exit(int status) { end_at_once(status); }
+[[gnu::visibility("default"), gnu::noreturn]] void _Exit(int status) { end_at_once(status); }
 }

@@ -10,7 +10,7 @@
 namespace cistern::host {
 
 constexpr int kShards = 32;
-constexpr std::int64_t kSettleBytes = 64 * 1024;
+constexpr std::int64_t kSettleBytes = std::int64_t{64} * 1024;
 
 // False while CISTERN_HOST=off, or inside an Uncounted scope.
 bool counting();

@@ -262,6 +262,7 @@ void after_fork_in_child() {
   if (OpenclState* s = state_if_used()) {
     unlock_tables(s);
     s->pool.after_fork_in_child();
+    QueueClock::abandon_all_in_child();
     const auto inherit = [](const void*, auto& record) { record.inherited = true; };
     s->memory.for_each(inherit);
     s->contexts.for_each(inherit);

@@ -54,7 +54,9 @@ Opened open_beside(const String& path, int pid) {
     const int descriptor = open_new(free_path);
     if (descriptor == -1 && errno == EEXIST) continue;
     if (descriptor == -1) return {-1, errno, std::move(free_path)};
-    warn_line(path + " " + what_exists_at(path) + "; the report is in " + free_path);
+    String line = path;
+    line.append(" ").append(what_exists_at(path)).append("; the report is in ").append(free_path);
+    warn_line(line);
     return {descriptor, 0, std::move(free_path)};
   }
   return {-1, EEXIST, path};
