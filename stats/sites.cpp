@@ -89,6 +89,9 @@ bool is_leading(const Frame& frame) {
   return frame.module->is_own || frame.module->forwards_calls;
 }
 
+// Our wrapper around main stands in the middle of every stack; the program has no such frame.
+bool is_wrapper(const Frame& frame) { return frame.module && frame.module->is_own && !frame.module->is_program; }
+
 void choose_witnesses(Site& site) {
   for (int i = 0; i < site.count && site.witness_count < kWitnessesMax; ++i) {
     const Module* module = site.frames()[i].module;
@@ -189,6 +192,7 @@ Vector<FrameFigures> site_frames(SiteId id) {
   bool loaded = false;
   for (int i = site->first; i < site->count && i < site->first + kDepthMax; ++i) {
     const Frame& frame = site->frames()[i];
+    if (is_wrapper(frame)) continue;
     FrameFigures figures{};
     figures.address = call_address(frame);
     if (const Module* module = frame.module) {

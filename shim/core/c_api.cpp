@@ -1,7 +1,6 @@
 // The C API (cistern/cistern.h): thin, each function to what it names.
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "cistern/cistern.h"
@@ -9,6 +8,7 @@
 #include "shim/core/host_hooks.hpp"
 #include "shim/core/opencl_hooks.hpp"
 #include "shim/core/opencl_state.hpp"
+#include "shim/core/standard_error.hpp"
 #include "stats/report.hpp"
 
 using namespace cistern;
@@ -31,16 +31,6 @@ bool fill(const KindFigures& figures, std::uint64_t largest_pooled, cistern_stat
           .largest_pooled_bytes = largest_pooled,
           .failed = figures.failed};
   return true;
-}
-
-int write_all(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(file, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return 0;
 }
 
 opencl::cl_context own(struct _cl_context* context) { return reinterpret_cast<opencl::cl_context>(context); }
@@ -70,7 +60,7 @@ int cistern_report(const char* path, cistern_format format) {
   if (file < 0) return errno;
   StringSink text;
   (format == CISTERN_JSON ? render_json : render_text)(take_snapshot("call"), text);
-  const int error = write_all(file, text.text());
+  const int error = write_whole(file, text.text());
   return close(file) && !error ? errno : error;
 }
 

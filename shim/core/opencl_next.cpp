@@ -64,17 +64,20 @@ void wake_loader() {
   if (platforms) platforms(0, nullptr, &count);
 }
 
+// The look-ups take the dynamic linker's lock, so ours is not held meanwhile: a library's constructor may call OpenCL.
 void resolve_loader() {
   host::Uncounted uncounted;
+  Table found;
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments) resolve(found.name, #name);
+#include "shim/symbols.def"
+  resolve(found.clGetMemObjectInfo, "clGetMemObjectInfo");
+  resolve(found.clGetEventInfo, "clGetEventInfo");
+  // A program that calls before it loads the ICD loader may load it later.
+  if (!found.clCreateBuffer) return;
   {
     Locked hold(resolve_lock);
     if (loader_resolved.load(std::memory_order_acquire)) return;
-#define OPENCL_CALL(action, slot, result, name, parameters, arguments) resolve(loader_table.name, #name);
-#include "shim/symbols.def"
-    resolve(loader_table.clGetMemObjectInfo, "clGetMemObjectInfo");
-    resolve(loader_table.clGetEventInfo, "clGetEventInfo");
-    // A program that calls before it loads the ICD loader may load it later.
-    if (!loader_table.clCreateBuffer) return;
+    loader_table = found;
     loader_resolved.store(true, std::memory_order_release);
   }
   wake_loader();

@@ -215,8 +215,9 @@ class Ends(HostTest):
 
     def test_opened_late_it_reports_what_it_sees(self):
         path = self.folder / "late.json"
-        done = self.plain("/usr/bin/python3", "-c", f"import ctypes; ctypes.CDLL({str(ARGUMENTS.shim)!r}); print('ran')",
-                          environment={"CISTERN_REPORT": str(path), "CISTERN_REPORT_FORMAT": "json"})
+        script = f"import ctypes; ctypes.CDLL({str(ARGUMENTS.shim)!r}); print('ran')"
+        done = self.plain("/usr/bin/python3", "-c", script, environment={
+            "CISTERN_REPORT": str(path), "CISTERN_REPORT_FORMAT": "json"})
         self.assertEqual(done.all(), ("ran\n", "", 0))
         report = json.loads(path.read_text())
         self.assertEqual((report["cistern"]["moment"], report["kinds"]), ("exit", {}))

@@ -1,0 +1,38 @@
+// A program under the shim that watches its own pool through the C API (weak references, so that it runs plain too).
+// Arguments are steps: SIZE creates, writes and releases a buffer of SIZE bytes; "sleep" waits 150 ms; "trim=BYTES"
+// trims. After each step it prints what is kept.
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl.h>
+#include <cistern/cistern.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#pragma weak cistern_get_statistics
+#pragma weak cistern_trim
+
+int main(int argc, char** argv) {
+  cl_platform_id platform;
+  cl_device_id device;
+  if (clGetPlatformIDs(1, &platform, nullptr) || clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr))
+    return 2;
+  cl_context context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, nullptr);
+  for (int i = 1; i < argc; ++i) {
+    if (!std::strcmp(argv[i], "sleep")) {
+      usleep(150'000);
+    } else if (!std::strncmp(argv[i], "trim=", 5)) {
+      std::printf("trimmed %zu\n",
+                  cistern_trim ? cistern_trim(CISTERN_OPENCL, std::strtoul(argv[i] + 5, nullptr, 0)) : 0);
+    } else {
+      cl_mem buffer = clCreateBuffer(context, 0, std::strtoul(argv[i], nullptr, 0), nullptr, nullptr);
+      clReleaseMemObject(buffer);
+    }
+    cistern_statistics figures{};
+    if (cistern_get_statistics) cistern_get_statistics(CISTERN_OPENCL, &figures);
+    std::printf("%s: kept %llu in %llu, largest %llu\n", argv[i], (unsigned long long)figures.pooled_bytes,
+                (unsigned long long)figures.pooled_blocks, (unsigned long long)figures.largest_pooled_bytes);
+  }
+  clReleaseContext(context);
+}
