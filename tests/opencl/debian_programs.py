@@ -20,7 +20,9 @@ import run_ways
 
 TIME_LIMIT_S = 600
 
-# name: command; {home} is a folder of this invocation.
+# A session of its own: hashcat refuses to start beside another one, whatever HOME says.
+SESSION = f"opencl{os.getpid()}"
+
 PROGRAMS = {
     "CLBlast's test of axpy": ["clblast_test_xaxpy", "-platform", "0", "-device", "0"],
     "CLBlast's test of dot": ["clblast_test_xdot", "-platform", "0", "-device", "0"],
@@ -33,6 +35,7 @@ PROGRAMS = {
                          "format=yuv420p,hwupload,avgblur_opencl=3,unsharp_opencl,nlmeans_opencl=s=2:p=3:r=5,"
                          "hwdownload,format=yuv420p", "-f", "framemd5", "-"],
     "hashcat, one MD5": ["hashcat", "--quiet", "-m", "0", "-a", "3", "-D", "1", "--force", "--potfile-disable", "-O",
+                         "--session", SESSION, "--restore-disable",
                          "fbdc3517421655ebc456eaff3ead947d", "?l?l?l?l?l?ln"],
 }
 

@@ -24,7 +24,8 @@ def main():
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         suppressions = pathlib.Path(folder) / "suppressions"
-        suppressions.write_text("called_from_lib:libpocl.so\nmutex:libpocl\nrace:libpocl\nrace:libLLVM\nrace:libclang\n")
+        suppressions.write_text(
+            "called_from_lib:libpocl.so\nmutex:libpocl\nrace:libpocl\nrace:libLLVM\nrace:libclang\n")
         reports = pathlib.Path(folder) / "reports"
         reports.mkdir()
         environment = run_ways.environment(arguments.shim, ("layer",), reports)
