@@ -48,6 +48,17 @@ void written(benchmark::State& state) {
 }
 BENCHMARK(written)->Arg(1 << 20)->Arg(16 << 20)->Arg(64 << 20)->UseRealTime();
 
+// The floor of `written`: the same write into a buffer that is there already.
+void write_alone(benchmark::State& state) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  std::vector<char> data(bytes, 1);
+  cl_mem buffer = clCreateBuffer(device().context, CL_MEM_READ_WRITE, bytes, nullptr, nullptr);
+  for (auto _ : state)
+    clEnqueueWriteBuffer(device().queue, buffer, CL_TRUE, 0, bytes, data.data(), 0, nullptr, nullptr);
+  clReleaseMemObject(buffer);
+}
+BENCHMARK(write_alone)->Arg(1 << 20)->Arg(16 << 20)->Arg(64 << 20)->UseRealTime();
+
 // As `written`, but nothing waits before the release: the buffer is in use when it is given back.
 void written_in_flight(benchmark::State& state) {
   cl_context context = device().context;

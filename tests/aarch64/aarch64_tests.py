@@ -64,7 +64,7 @@ def build(source, folder):
     jobs = str(os.cpu_count())
     commands = [
         ["cmake", "-S", source, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCISTERN_TESTS=OFF",
-         f"-DCMAKE_TOOLCHAIN_FILE={source}/cmake/aarch64-linux-gnu.cmake"],
+         f"-DCMAKE_TOOLCHAIN_FILE={source}/scripts/cmake/aarch64-linux-gnu.cmake"],
         ["cmake", "--build", folder, "--target", "cistern_shim", "-j", jobs],
         ["aarch64-linux-gnu-gcc", "-O1", here / "counting.c", "-o", folder / "counting"],
         ["aarch64-linux-gnu-gcc", "-O1", here / "chain.c", "-o", folder / "chain"],
