@@ -3,15 +3,17 @@
 // first when the pool is over its cap, and after an interval.
 //
 //   allocate(key, request) -> take(key) -> bin of the key, newest first
-//                          -> advance(group): quarantined chunks that have settled move to their bins
+//                          -> advance(group): quarantined chunks that have settled move to their bins, oldest first
 //                          -> source.acquire; out of memory: release everything kept, once more
-//   give(key, chunk, fence) -> bin or quarantine -> over the cap: release the oldest
+//   give(key, chunk, fence) -> bin, or quarantine until the fence has settled -> over the cap: release the oldest
 //   drain(group) -> release all of one group (a context that goes away); waits for chunks in other threads' hands
 //
-// The source is never called under the lock: a chunk is first taken out ("borrowed"), so that a drain can wait for it.
+// The source is never called under the lock: a chunk is first taken out, or marked as being looked at, and counted as
+// borrowed from its group, so that a drain can wait for it.
 #pragma once
 #include <sched.h>
 
+#include <atomic>
 #include <optional>
 #include <utility>
 
@@ -87,6 +89,15 @@ class RecyclePool {
 
   // Takes a chunk out of the program's hands. `waits`: the fence has to settle first.
   void give(const PoolKey& key, Chunk chunk, Fence&& fence, bool waits, std::uint64_t now_ns) {
+    if (waits) {
+      // Asked at once, the source can note exactly which commands it waits for, and not those that come later.
+      const Settled settled = source_.settled(chunk, fence);
+      if (settled == Settled::never) {
+        fence = Fence{};
+        return source_.release(chunk);
+      }
+      if (settled == Settled::yes) fence = Fence{}, waits = false;
+    }
     Node* over = nullptr;
     bool trim_now = false;
     {
@@ -112,10 +123,12 @@ class RecyclePool {
     std::uint64_t bytes = 0;
     {
       Locked hold(lock_);
-      while (Node* oldest = by_age_.first) {
-        if (usage_bytes_ <= what.keep_bytes || now_ns - oldest->given_ns < what.unused_for_ns) break;
-        bytes += oldest->key.bytes;
-        borrow(oldest, old);
+      for (Node *node = by_age_.first, *next; node; node = next) {
+        next = node->age.next;
+        if (usage_bytes_ <= what.keep_bytes || now_ns - node->given_ns < what.unused_for_ns) break;
+        if (node->looked_at) continue;
+        bytes += node->key.bytes;
+        borrow(node, old);
       }
       forget_empty_bins();
     }
@@ -135,7 +148,7 @@ class RecyclePool {
         others_busy = found->second.borrowed != 0;
         for (Node *node = by_age_.first, *next; node; node = next) {
           next = node->age.next;
-          if (node->key.group == group) borrow(node, all);
+          if (node->key.group == group && !node->looked_at) borrow(node, all);
         }
         if (!all && !others_busy) {
           forget_empty_bins();
@@ -158,6 +171,9 @@ class RecyclePool {
     return usage;
   }
 
+  // Bytes of chunks whose fence has not settled, as far as is known.
+  std::uint64_t waiting_bytes() const { return waiting_bytes_.load(std::memory_order_relaxed); }
+
   // Calls visit(bytes) for every chunk that is kept.
   template <class Visit>
   void for_each(Visit visit) const {
@@ -172,6 +188,7 @@ class RecyclePool {
   void after_fork_in_child() {
     by_age_ = {};
     usage_bytes_ = 0;
+    waiting_bytes_ = 0;
     bins_.clear();
     groups_.clear();
     lock_.unlock();
@@ -191,9 +208,10 @@ class RecyclePool {
     Fence fence;
     std::uint64_t given_ns;
     bool waits;
-    Bin* bin;    // where it lies, or will lie when its fence has settled
-    Links home;  // in its bin, or in the quarantine of its group
-    Links age;   // among all, oldest first
+    bool looked_at;  // by a thread that asks the source about it: stays where it is until that thread comes back
+    Bin* bin;        // where it lies, or will lie when its fence has settled
+    Links home;      // in its bin, or in the quarantine of its group
+    Links age;       // among all, oldest first
   };
 
   // Doubly linked through one of the two Links of a node.
@@ -216,7 +234,9 @@ class RecyclePool {
   using AgeList = List<&Node::age>;
 
   struct Group {
-    HomeList quarantine;
+    HomeList quarantine;      // oldest first
+    Node* further = nullptr;  // in the quarantine: where the next look beyond its head begins
+    std::uint64_t looks = 0;
     std::uint64_t borrowed = 0;
   };
   // Bins and groups stay where they are in memory; a bin goes when it is empty and unclaimed, a group when it is
@@ -238,7 +258,7 @@ class RecyclePool {
     Bin& bin = bins_[key];
     if (!bin.group) bin.group = &groups_[key.group];
     ++bin.nodes;
-    return new (memory) Node{key, chunk, std::move(fence), now_ns, waits, &bin, {}, {}};
+    return new (memory) Node{key, chunk, std::move(fence), now_ns, waits, false, &bin, {}, {}};
   }
   // The node's fence is empty by now.
   void free_node(Node* node) {
@@ -247,14 +267,27 @@ class RecyclePool {
     free_nodes_ = node;
   }
 
+  // Written under the lock, so no read-modify-write is needed; `change` wraps for less.
+  void count_waiting(std::uint64_t change) {
+    waiting_bytes_.store(waiting_bytes() + change, std::memory_order_relaxed);
+  }
+
+  void leave_home(Node* node) {
+    Group& group = *node->bin->group;
+    if (group.further == node) group.further = node->home.next;
+    home_of(node).remove(node);
+    if (node->waits) count_waiting(-node->key.bytes);
+  }
+
   // Age order holds because every chunk that arrives is the youngest; one that only settles keeps its place.
   void link_youngest(Node* node) {
     home_of(node).push_back(node);
+    if (node->waits) count_waiting(node->key.bytes);
     by_age_.push_back(node);
     usage_bytes_ += node->key.bytes;
   }
   void unlink(Node* node) {
-    home_of(node).remove(node);
+    leave_home(node);
     by_age_.remove(node);
     usage_bytes_ -= node->key.bytes;
   }
@@ -267,7 +300,10 @@ class RecyclePool {
 
   Node* unlink_oldest_until(std::uint64_t bytes) {
     Node* chain = nullptr;
-    while (usage_bytes_ > bytes && by_age_.first) borrow(by_age_.first, chain);
+    for (Node *node = by_age_.first, *next; node && usage_bytes_ > bytes; node = next) {
+      next = node->age.next;
+      if (!node->looked_at) borrow(node, chain);
+    }
     return chain;
   }
 
@@ -295,52 +331,62 @@ class RecyclePool {
     return chunk;
   }
 
-  // Looks at a few quarantined chunks of the group; true when one settled. Those that have not go to the back, so that
-  // one held up on a slow queue does not hide the others.
+  // Looks at quarantined chunks of the group; true when one settled. At its head for as long as they settle: commands
+  // of one queue end in order. Now and then further on: a chunk held up on one queue must not hide those of others.
   bool advance(std::uintptr_t group) {
-    Node* looked_at[kLookedAtPerCall];
-    int count = 0;
-    {
-      Locked hold(lock_);
-      auto found = groups_.find(group);
-      if (found == groups_.end()) return false;
-      HomeList& quarantine = found->second.quarantine;
-      for (; count < kLookedAtPerCall && quarantine.first; ++count) {
-        Node* node = looked_at[count] = quarantine.first;
-        quarantine.remove(node);
-        by_age_.remove(node);
-        usage_bytes_ -= node->key.bytes;
-        ++found->second.borrowed;
-      }
-    }
     bool any = false;
-    for (int i = 0; i < count; ++i) {
-      Node* node = looked_at[i];
-      const Settled settled = source_.settled(node->chunk, node->fence);
-      if (settled == Settled::never) {
-        node->home = {};
-        release_borrowed(node);
-        continue;
-      }
-      if (settled == Settled::yes) node->fence = Fence{};
-      Locked hold(lock_);
-      if (settled == Settled::yes) node->waits = false, any = true;
-      link_by_age(node);
-      --node->bin->group->borrowed;
+    for (int i = 0; i < kLooksAtHead; ++i) {
+      Node* node = begin_look(group, Look::at_head);
+      if (!node || !finish_look(node)) break;
+      any = true;
+    }
+    for (int i = 0; i < kLooksFurther; ++i) {
+      Node* node = begin_look(group, Look::further);
+      if (!node) break;
+      any |= finish_look(node);
     }
     return any;
   }
 
-  // Puts a node that was out for a moment back where its age belongs: near the old end, so the walk is short.
-  void link_by_age(Node* node) {
-    home_of(node).push_back(node);
-    usage_bytes_ += node->key.bytes;
-    Node* after = by_age_.first;
-    while (after && after->given_ns <= node->given_ns) after = after->age.next;
-    if (!after) return by_age_.push_back(node);
-    node->age = {after->age.previous, after};
-    (after->age.previous ? after->age.previous->age.next : by_age_.first) = node;
-    after->age.previous = node;
+  enum class Look { at_head, further };
+
+  Node* begin_look(std::uintptr_t id, Look look) {
+    Locked hold(lock_);
+    auto found = groups_.find(id);
+    if (found == groups_.end()) return nullptr;
+    Group& group = found->second;
+    Node* node = group.quarantine.first;
+    if (look == Look::further) {
+      if (++group.looks % kFurtherEvery >= kLooksFurther) return nullptr;
+      if (group.further) node = group.further;
+      if (node) group.further = node->home.next;
+    }
+    if (!node || node->looked_at) return nullptr;
+    node->looked_at = true;
+    ++group.borrowed;
+    return node;
+  }
+
+  // True when the chunk has settled and lies in its bin now.
+  bool finish_look(Node* node) {
+    const Settled settled = source_.settled(node->chunk, node->fence);
+    if (settled == Settled::yes) node->fence = Fence{};
+    {
+      Locked hold(lock_);
+      node->looked_at = false;
+      if (settled != Settled::never) {
+        --node->bin->group->borrowed;
+        if (settled == Settled::no) return false;
+        leave_home(node);
+        node->waits = false;
+        home_of(node).push_back(node);
+        return true;
+      }
+      unlink(node);
+    }
+    node->home = {};
+    release_borrowed(node);
+    return false;
   }
 
   bool interval_passed(std::uint64_t now_ns) const {
@@ -361,12 +407,15 @@ class RecyclePool {
     std::erase_if(bins_, [](const auto& bin) { return !bin.second.nodes; });
   }
 
-  static constexpr int kLookedAtPerCall = 8;
+  static constexpr int kLooksAtHead = 8;
+  static constexpr int kLooksFurther = 4;
+  static constexpr int kFurtherEvery = 16;
 
   S& source_;
   mutable Lock lock_;
   PoolLimits limits_;
   std::uint64_t usage_bytes_ = 0;
+  std::atomic<std::uint64_t> waiting_bytes_{0};
   std::uint64_t trimmed_ns_ = 0;
   AgeList by_age_;
   Node* free_nodes_ = nullptr;

@@ -108,18 +108,41 @@ TEST_F(RecyclePoolTest, QuarantineHoldsUntilTheFenceSettled) {
   give_behind(7, key(64), chunk);
   EXPECT_FALSE(pool.take(key(64), 1));
   EXPECT_EQ(pool.usage().bytes, 64u) << "quarantined memory is pooled memory";
+  EXPECT_EQ(pool.waiting_bytes(), 64u);
   source.open_gate(7);
   EXPECT_EQ(pool.take(key(64), 1), chunk);
+  EXPECT_EQ(pool.waiting_bytes(), 0u);
 }
 
 TEST_F(RecyclePoolTest, OneClosedGateDoesNotHideOthers) {
-  source.closed_gates = {1};
+  source.closed_gates = {1, 2};
   for (int i = 0; i < 20; ++i) give_behind(1, key(64), get(key(64)));
   auto open = get(key(64));
   give_behind(2, key(64), open);
+  EXPECT_FALSE(pool.take(key(64), 1));
+  source.open_gate(2);
   std::optional<FakeSource::Chunk> taken;
-  for (int look = 0; look < 4 && !taken; ++look) taken = pool.take(key(64), 1);
+  for (int look = 0; look < 100 && !taken; ++look) taken = pool.take(key(64), 1);
   EXPECT_EQ(taken, open);
+}
+
+TEST_F(RecyclePoolTest, WhatHasSettledWhenItIsGivenDoesNotWait) {
+  auto chunk = get(key(64));
+  give_behind(2, key(64), chunk);
+  EXPECT_EQ(pool.take(key(64), 1), chunk);
+}
+
+TEST_F(RecyclePoolTest, ChunksThatSettleInOrderAreAllFoundAtOnce) {
+  source.closed_gates = {1};
+  std::set<FakeSource::Chunk> given;
+  for (int i = 0; i < 8; ++i) {
+    auto chunk = get(key(64));
+    given.insert(chunk);
+    give_behind(1, key(64), chunk);
+  }
+  source.open_gate(1);
+  for (int i = 0; i < 8; ++i) given.erase(pool.take(key(64), 1).value_or(0));
+  EXPECT_TRUE(given.empty());
 }
 
 TEST_F(RecyclePoolTest, AFenceThatCannotSettleReleases) {
@@ -275,6 +298,7 @@ TEST(RecyclePoolModel, ThreadsNeverShareAChunk) {
   EXPECT_EQ(source.out(), pool.usage().blocks);
   EXPECT_LE(pool.usage().bytes, 20'000u);
   for (std::uintptr_t group = 1; group <= 3; ++group) pool.drain(group);
+  EXPECT_EQ(pool.waiting_bytes(), 0u);
   EXPECT_EQ(source.out(), 0u);
   EXPECT_EQ(source.wrong_releases, 0);
 }

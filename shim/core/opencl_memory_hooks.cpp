@@ -240,16 +240,24 @@ Release decide_release(OpenclState& s, cl_mem memory) {
   return release;
 }
 
+// A driver that gives memory to a buffer only when its first command runs, and takes it back when the last one ends
+// (PoCL), needs little for a program that enqueues far ahead. What the pool holds behind pending commands is memory
+// that such a program would not have had: bounded by what it has itself.
+std::uint64_t waiting_bytes_max(const OpenclState& s) {
+  constexpr std::uint64_t kFloor = 32 << 20;
+  return kFloor + 2 * read(s.counters.peak_bytes);
+}
+
+// Why a buffer that could go to the pool does not, by what only the driver or the pool knows.
+std::optional<Unpooled> why_not_kept(OpenclState& s, cl_mem buffer, const Memory& record, bool waits) {
+  if (record.mapped_once && s.source.map_count(buffer)) return Unpooled::mapped;
+  if (waits && s.pool.waiting_bytes() + record.bytes > waiting_bytes_max(s)) return Unpooled::too_many_in_flight;
+  return std::nullopt;
+}
+
 // The program's view is that the buffer is gone. True when the pool has it now.
 bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
   Memory& record = release.record;
-  if (record.mapped_once && s.source.map_count(buffer)) {
-    release.why = Unpooled::mapped;
-    s.memory.with(buffer, [](Memory* kept) {
-      if (kept) kept->state = State::dead;
-    });
-    return false;
-  }
   if (s.unknown_enqueues.load(std::memory_order_relaxed)) {
     // Commands that we can't see may use it, on any queue: every queue has to pass a marker.
     record.uses.clear();
@@ -258,6 +266,13 @@ bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
   // The driver lets go of a buffer a moment after the command's end, and somebody may hold a reference that did not
   // come through us: then it waits too.
   const bool waits = !record.uses.empty() || s.source.reference_count(buffer) != 1;
+  if (std::optional<Unpooled> why = why_not_kept(s, buffer, record, waits)) {
+    release.why = *why;
+    s.memory.with(buffer, [](Memory* kept) {
+      if (kept) kept->state = State::dead;
+    });
+    return false;
+  }
   s.counters.block_died(record.bytes);
   s.pool.give(key_of(record.context, record.flags, record.bytes), buffer, std::move(record.uses), waits,
               coarse_now_ns());

@@ -52,6 +52,14 @@ class PoolOptions(unittest.TestCase):
         self.assertEqual(lines[2], "1002: kept 3003 in 3, largest 1002")
         self.assertEqual(lines[4], "64: kept 1066 in 2, largest 1002")
 
+    def test_what_waits_for_pending_commands_is_bounded(self):
+        lines, report, _ = run("pending=100", "pending=20")
+        figures = report["kinds"]["opencl"]
+        self.assertEqual(lines[0], f"behind the gate: {34 << 20}", "32 MiB and twice the peak of 1 MiB")
+        self.assertEqual(figures["unpooled"], {"too many in flight": 66})
+        self.assertEqual(figures["pool_hits"], 20)
+        self.assertEqual(figures["live_blocks"], 0)
+
     def test_trim_by_call(self):
         lines, _, _ = run(1000, 2000, "trim=2000", "trim=0")
         self.assertEqual(lines[2:], ["trimmed 1000", "trim=2000: kept 2000 in 1, largest 2000",

@@ -32,7 +32,8 @@ int main() {
   say("released %d", clReleaseContext(typed));
   say("released %d", clReleaseContext(typed));
   work(typed, cl.device, "typed again");
-  say("count %u", references(typed));
+  // The driver's own thread may hold the last command, and through it the context, a moment longer.
+  say("count %s", eventually([&] { return references(typed) == 1; }) ? "1" : "not 1");
   say("released %d", clReleaseContext(typed));
   cl_context none = clCreateContextFromType(properties, CL_DEVICE_TYPE_ACCELERATOR, nullptr, nullptr, &code);
   say("no such type %d %s", code, none ? "made" : "null");
