@@ -85,11 +85,13 @@ void note_last_queue(cl_mem buffer, cl_command_queue queue) {
 
 namespace {
 
-auto& table_of(OpenclState& s, std::integral_constant<int, 0>) { return s.contexts; }
-auto& table_of(OpenclState& s, std::integral_constant<int, 1>) { return s.queues; }
-auto& table_of(OpenclState& s, std::integral_constant<int, 2>) { return s.kernels; }
-auto& table_of(OpenclState& s, std::integral_constant<int, 3>) { return s.counted; }
-constexpr int context = 0, queue = 1, kernel = 2, program = 3, event = 3, sampler = 3;
+// The table in which objects of a row's type are.
+auto& table_of_context() { return state().contexts; }
+auto& table_of_queue() { return state().queues; }
+auto& table_of_kernel() { return state().kernels; }
+auto& table_of_program() { return state().counted; }
+auto& table_of_event() { return state().counted; }
+auto& table_of_sampler() { return state().counted; }
 
 // A reference is added before the real call (and taken back if that fails), and taken before the real release: so a
 // handle that another thread gets at once is a new record.
@@ -125,15 +127,13 @@ namespace hook {
 
 #define OPENCL_CREATE(slot, type, handle, name, parameters, arguments) \
   handle name parameters { return note_created(CountedType::type, next().name arguments); }
-#define OPENCL_RETAIN(slot, type, handle, name)                                   \
-  cl_int name(handle object) {                                                    \
-    return retain(table_of(state(), std::integral_constant<int, type>{}), object, \
-                  [&] { return next().name(object); });                           \
-  }
-#define OPENCL_RELEASE(slot, type, handle, name)                                   \
+#define OPENCL_RETAIN(slot, type, handle, name)                                    \
   cl_int name(handle object) {                                                     \
-    return release(table_of(state(), std::integral_constant<int, type>{}), object, \
-                   [&] { return next().name(object); });                           \
+    return retain(table_of_##type(), object, [&] { return next().name(object); }); \
+  }
+#define OPENCL_RELEASE(slot, type, handle, name)                                    \
+  cl_int name(handle object) {                                                      \
+    return release(table_of_##type(), object, [&] { return next().name(object); }); \
   }
 #include "shim/symbols.def"
 
