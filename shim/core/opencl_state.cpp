@@ -12,6 +12,7 @@ namespace cistern::opencl {
 namespace {
 
 constinit std::atomic<OpenclState*> the_state{nullptr};
+alignas(OpenclState) constinit unsigned char state_memory[sizeof(OpenclState)] = {};
 constinit Lock state_lock;
 
 Functions functions_below() {
@@ -30,7 +31,7 @@ OpenclState& make_state() {
   if (options().sites != "off") prepare_sites();
   Locked hold(state_lock);
   if (OpenclState* made = the_state.load(std::memory_order_acquire)) return *made;
-  auto* made = new (internal_allocate(sizeof(OpenclState))) OpenclState;
+  auto* made = new (state_memory) OpenclState;
   restore_layers_variable();
   the_state.store(made, std::memory_order_release);
   return *made;
