@@ -341,6 +341,15 @@ cl_int refuse_released(OpenclState& s, cl_mem memory, const char* api, const Mem
 
 }  // namespace
 
+cl_int release_pooled(cl_mem buffer) {
+  OpenclState& s = state();
+  s.memory.with(buffer, [](Memory* record) {
+    if (record) record->state = State::dead;
+  });
+  remember_dead(s, buffer);
+  return next().clReleaseMemObject(buffer);
+}
+
 namespace hook {
 
 cl_mem clCreateBuffer(cl_context context, cl_bitfield flags, size_t size, void* host_pointer, cl_int* errcode) {

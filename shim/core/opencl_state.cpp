@@ -18,7 +18,7 @@ constinit Lock state_lock;
 Functions functions_below() {
   const Table& real = next();
   return {.create_buffer = real.clCreateBuffer,
-          .release_memory = real.clReleaseMemObject,
+          .release_memory = release_pooled,
           .memory_info = real.clGetMemObjectInfo,
           .enqueue_marker = real.clEnqueueMarkerWithWaitList,
           .event_info = real.clGetEventInfo,
@@ -138,12 +138,11 @@ std::uint64_t kept_parent_bytes(OpenclState& s, const void* parent) {
   return 0;
 }
 
-struct LeakKey {
-  SiteId site;
-  const char* api;
-  bool keeps_parent;
-  bool operator==(const LeakKey&) const = default;
-};
+// Blocks are grouped by site, by call where sites are off; those that keep a released parent apart from the others.
+std::uint64_t leak_key(const Memory& record, bool keeps_parent) {
+  const std::uint64_t where = record.site ? record.site : reinterpret_cast<std::uintptr_t>(record.api);
+  return where * 2 + keeps_parent;
+}
 
 LeakFigures new_leak(const Memory& record) {
   LeakFigures leak{};
@@ -171,19 +170,16 @@ void add_leaks(Vector<LeakFigures>& leaks) {
   s->memory.for_each([&](const void* handle, Memory& record) {
     if (record.state == State::live && !record.inherited) live.push_back({handle, record});
   });
-  Vector<LeakKey> keys;
-  const std::size_t first = leaks.size();
+  Map<std::uint64_t, std::size_t> places;
   // One parent's bytes are named once, however many sub-buffers keep it.
   Map<const void*, bool> parents_named;
   for (const LiveMemory& block : live) {
     const Memory& record = block.record;
     std::uint64_t kept = record.parent ? kept_parent_bytes(*s, record.parent) : 0;
     if (kept && !parents_named.emplace(record.parent, true).second) kept = 0;
-    const LeakKey key{record.site, record.api, kept != 0};
-    std::size_t at = 0;
-    while (at < keys.size() && !(keys[at] == key)) ++at;
-    if (at == keys.size()) keys.push_back(key), leaks.push_back(new_leak(record));
-    LeakFigures& leak = leaks[first + at];
+    const auto [place, is_new] = places.try_emplace(leak_key(record, kept != 0), leaks.size());
+    if (is_new) leaks.push_back(new_leak(record));
+    LeakFigures& leak = leaks[place->second];
     ++leak.blocks;
     leak.bytes += record.bytes + kept;
     ++leak.created;

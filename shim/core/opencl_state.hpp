@@ -116,6 +116,9 @@ void note_last_queue(cl_mem buffer, cl_command_queue queue);
 
 const char* kind_name(MemoryKind kind);
 
+// The pool's way to the real release: the record of the buffer is dead before its handle can come again.
+cl_int release_pooled(cl_mem buffer);
+
 // Accounts the event that a call gave the program, if it asked for one.
 void note_event(const cl_event* event);
 
