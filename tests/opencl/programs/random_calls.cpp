@@ -104,8 +104,8 @@ void Run::create() {
   object->bytes = sizes[pick(6)];
   object->handle = cl_.buffer(object->bytes, flags[pick(3)]);
   object->words = std::make_shared<std::vector<uint32_t>>(object->bytes / 4);
-  say("create %d: size %zu, references %u, maps %u", object->id, size_of(object->handle), ::references(object->handle),
-      map_count(object->handle));
+  say("create %d: size %zu, references %u, maps %u", object->id, size_of(object->handle),
+      references_now(object->handle), map_count_now(object->handle));
   live_.push_back(object);
 }
 
@@ -154,9 +154,9 @@ void Run::query() {
   Ref object = any(true);
   if (!object) return;
   // A finished command lets go of its buffers a moment after its event says so.
-  bool agrees = eventually([&] { return ::references(object->handle) == object->references(); });
+  bool agrees = eventually([&] { return references_now(object->handle) == object->references(); });
   say("query %d: size %zu, references %u%s, maps %u, flags 0x%llx, offset %zu", object->id, size_of(object->handle),
-      ::references(object->handle), agrees ? "" : " (the model says otherwise)", map_count(object->handle),
+      references_now(object->handle), agrees ? "" : " (the model says otherwise)", map_count_now(object->handle),
       static_cast<unsigned long long>(memory_info<cl_mem_flags>(object->handle, CL_MEM_FLAGS)),
       memory_info<size_t>(object->handle, CL_MEM_OFFSET));
   differences_ += !agrees;
@@ -233,13 +233,13 @@ void Run::map() {
   cl_int code = 0;
   auto* mapped = static_cast<uint32_t*>(clEnqueueMapBuffer(side_, object->handle, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
                                                            0, object->bytes, 0, nullptr, nullptr, &code));
-  say("map %d: %d, first word %u, maps %u", object->id, code, mapped ? mapped[0] : 0, map_count(object->handle));
+  say("map %d: %d, first word %u, maps %u", object->id, code, mapped ? mapped[0] : 0, map_count_now(object->handle));
   if (!mapped) return;
   mapped[3] = begin(*object)[3] = random_();
   code = clEnqueueUnmapMemObject(side_, object->handle, mapped, 0, nullptr, nullptr);
   cl_int finished = clFinish(side_);
   // As with references, the implementation may count the unmap a moment late.
-  bool unmapped = eventually([&] { return map_count(object->handle) == 0; });
+  bool unmapped = eventually([&] { return map_count_now(object->handle) == 0; });
   say("unmap %d: %d, finish %d, maps %s", object->id, code, finished, unmapped ? "none" : "left");
 }
 
