@@ -7,6 +7,7 @@
 //                          -> source.acquire; out of memory: release everything kept, once more
 //   give(key, chunk, fence) -> bin, or quarantine until the fence has settled -> over the cap: release the oldest
 //   drain(group) -> release all of one group (a context that goes away); waits for chunks in other threads' hands
+//   take_out(group, visit) -> the same, but visit(key, chunk) decides what becomes of each
 //
 // The source is never called under the lock: a chunk is first taken out, or marked as being looked at, and counted as
 // borrowed from its group, so that a drain can wait for it.
@@ -138,6 +139,12 @@ class RecyclePool {
 
   // Releases every chunk of a group. On return none of them is in the hands of another thread either.
   void drain(std::uintptr_t group) {
+    take_out(group, [this](const PoolKey&, Chunk chunk) { source_.release(chunk); });
+  }
+
+  // Takes out every chunk of a group, settled or not, and calls visit(key, chunk) for it, not under the lock.
+  template <class Visit>
+  void take_out(std::uintptr_t group, Visit visit) {
     for (;;) {
       Node* all = nullptr;
       bool others_busy = false;
@@ -156,7 +163,7 @@ class RecyclePool {
           return;
         }
       }
-      release_borrowed(all);
+      end_borrowed(all, visit);
       if (others_busy) sched_yield();
     }
   }
@@ -169,6 +176,11 @@ class RecyclePool {
       if (node->key.bytes > usage.largest_bytes) usage.largest_bytes = node->key.bytes;
     }
     return usage;
+  }
+
+  std::uint64_t usage_bytes() const {
+    Locked hold(lock_);
+    return usage_bytes_;
   }
 
   // Bytes of chunks whose fence has not settled, as far as is known.
@@ -308,11 +320,16 @@ class RecyclePool {
   }
 
   void release_borrowed(Node* chain) {
+    end_borrowed(chain, [this](const PoolKey&, Chunk chunk) { source_.release(chunk); });
+  }
+
+  template <class End>
+  void end_borrowed(Node* chain, End end) {
     while (chain) {
       Node* node = chain;
       chain = node->home.next;
       node->fence = Fence{};  // may hold what the chunk lives in: it ends first, and not under the lock
-      source_.release(node->chunk);
+      end(node->key, node->chunk);
       Locked hold(lock_);
       --node->bin->group->borrowed;
       free_node(node);

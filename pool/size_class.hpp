@@ -1,3 +1,6 @@
+// Two sets of size classes. Inside, a recycled chunk has the size of its class: multiples of 512 up to 4 KiB, then
+// eight per doubling, so that at most 1/9 of a chunk is waste.
+//
 // The 21 size classes that reports speak of: a fixed table, so that reports of different runs compare class by class.
 // They double from 4 KiB to 512 MiB, except that the octaves below 1 MiB and below 512 MiB are each cut in two.
 // Upper bounds belong to their class (4 KiB is in "0-4 KiB"); only 512 MiB itself counts as "512 MiB and more".
@@ -37,5 +40,16 @@ constexpr const char* report_class_name(int size_class) { return detail::kReport
 static_assert(report_class(0) == 0 && report_class(4096) == 0 && report_class(4097) == 1);
 static_assert(report_class(2 * detail::kMiB) == 10 && report_class(64 * detail::kMiB) == 15);
 static_assert(report_class(512 * detail::kMiB - 1) == 19 && report_class(512 * detail::kMiB) == 20);
+
+// The size of the smallest chunk for `bytes` (1 ... 2^62).
+constexpr std::uint64_t chunk_bytes_for(std::uint64_t bytes) {
+  const int doubling = bytes > 4096 ? 63 - __builtin_clzll(bytes - 1) : 0;
+  const std::uint64_t step = doubling ? std::uint64_t{1} << (doubling - 3) : 512;
+  return (bytes + step - 1) & ~(step - 1);
+}
+
+static_assert(chunk_bytes_for(1) == 512 && chunk_bytes_for(512) == 512 && chunk_bytes_for(4095) == 4096);
+static_assert(chunk_bytes_for(4096) == 4096 && chunk_bytes_for(4097) == 4608 && chunk_bytes_for(8192) == 8192);
+static_assert(chunk_bytes_for(8193) == 9216 && chunk_bytes_for(100'000'000) == 96 * detail::kMiB);
 
 }  // namespace cistern

@@ -1,5 +1,7 @@
-// Which look-ups by name are answered with our OpenCL exports: exact names of symbols.def, only where the real
-// answer is the ICD loader's. An ICD's own functions (the loader asks for them) and every other name are left alone.
+// Which look-ups by name are answered with our OpenCL and CUDA driver exports: exact names of symbols.def, only where
+// the real answer is the ICD loader's or the driver's. An ICD's own functions (the loader asks for them), the CUDA
+// runtime's functions in a library that the caller names (its driver calls are ours anyway) and every other name are
+// left alone.
 #include "shim/entry_lookup.hpp"
 
 #include <dlfcn.h>
@@ -10,29 +12,36 @@
 #include "shim/core/core.hpp"
 #include "shim/core/lookup.hpp"
 
-// Only their addresses are of interest here; entry_opencl.cpp has the types.
+// Only their addresses are of interest here; entry_opencl.cpp and entry_cuda.cpp have the types.
 extern "C" {
 #define OPENCL_CALL(action, slot, result, name, parameters, arguments) void name();
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) void name();
+#define CUDA_RUNTIME(action, name, parameters, arguments) void name();
 #include "shim/symbols.def"
 }
 
 namespace {
 
 constexpr const char* kIcdLoader = "libOpenCL.so";
+constexpr const char* kDriver = "libcuda.so";
+constexpr const char* kRuntime = "libcudart";
 
 struct Export {
   const char* name;
   void (*function)();
+  const char* library;  // whose function it stands for
 };
 
 // Extension functions are not exported: programs get them through clGetExtensionFunctionAddress*.
 constexpr Export kExports[] = {
-#define OPENCL_CALL(action, slot, result, name, parameters, arguments) {#name, &name},
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments) {#name, &name, kIcdLoader},
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) {#name, &name, kDriver},
+#define CUDA_RUNTIME(action, name, parameters, arguments) {#name, &name, kRuntime},
 #include "shim/symbols.def"
 };
 
 const Export* find_export(const char* name) {
-  if (name[0] != 'c' || name[1] != 'l') return nullptr;
+  if (name[0] != 'c' || (name[1] != 'l' && name[1] != 'u')) return nullptr;
   for (const Export& row : kExports) {
     if (strcmp(row.name, name) == 0) return &row;
   }
@@ -58,12 +67,13 @@ void* failing_handle() {
 }
 
 // RTLD_DEFAULT, RTLD_NEXT and dlopen(NULL) search us too: without a real provider the plain answer is "none".
-DlsymDecision search_order(void* handle, const char* name, const void* caller_address) {
+DlsymDecision search_order(void* handle, const Export& row, const void* caller_address) {
+  const char* name = row.name;
   const bool from_program = cistern::module_of(caller_address) == cistern::main_module();
   if (handle == RTLD_NEXT && !from_program) return {nullptr, handle};
   if (provided_globally(name)) return {nullptr, handle};
-  // A plugin may see a private libOpenCL in its own scope; our export stands before that.
-  if (handle == RTLD_DEFAULT && !from_program && cistern::library_is_loaded(kIcdLoader)) return {nullptr, handle};
+  // A plugin may see a private library in its own scope; our export stands before that.
+  if (handle == RTLD_DEFAULT && !from_program && cistern::library_is_loaded(row.library)) return {nullptr, handle};
   return {nullptr, failing_handle()};
 }
 
@@ -75,8 +85,9 @@ DlsymDecision cistern_dlsym_replacement(void* handle, const char* name, const vo
   if (!row) [[likely]]
     return {nullptr, handle};
   if (handle == RTLD_DEFAULT || handle == RTLD_NEXT || handle == cistern::main_module())
-    return search_order(handle, name, caller);
+    return search_order(handle, *row, caller);
   const void* found = real(handle, name);
-  if (found && cistern::lies_in_library(found, kIcdLoader)) return {reinterpret_cast<void*>(row->function), handle};
+  if (found && row->library != kRuntime && cistern::lies_in_library(found, row->library))
+    return {reinterpret_cast<void*>(row->function), handle};
   return {nullptr, handle};
 }

@@ -57,7 +57,7 @@ bool may_report_here() {
 // Silent processes are left without a new descriptor.
 void begin_exit() {
   if (!may_report_here()) return;
-  if (options().report_requested || opencl::used()) hold_standard_error();
+  if (options().report_requested || gpu_used()) hold_standard_error();
   exit_begins();
 }
 

@@ -100,7 +100,7 @@ Module describe(const dl_find_object& found) {
   module.path = module.is_program && module.name.empty() ? program_path() : module.name;
   module.build_id = build_id_of(module);
   const std::string_view file = basename_of(module.path);
-  for (const std::string_view name : {"libOpenCL.so", "libcistern", "libffi.so"})
+  for (const std::string_view name : {"libOpenCL.so", "libcudart", "libcuda.so", "libcistern", "libffi.so"})
     module.forwards_calls = module.forwards_calls || file.starts_with(name);
   return module;
 }

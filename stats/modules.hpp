@@ -16,7 +16,7 @@ struct Module {
   bool is_program;      // the main executable
   bool is_own;          // the object that this code is linked into
   bool is_permanent;    // cannot be unloaded while this code runs
-  bool forwards_calls;  // makes calls for somebody else: OpenCL's loader, another copy of Cistern, libffi
+  bool forwards_calls;  // makes calls for somebody else: OpenCL's loader, CUDA's runtime, another Cistern, libffi
 };
 
 // The module at a code address, null where there is none (generated code). Takes a lock of its own and no lock of the

@@ -92,6 +92,8 @@ void write_classes(Json& json, const Vector<ClassFigures>& classes) {
     json.count("cached_blocks", figures.cached_blocks);
     json.count("cached_bytes", figures.cached_bytes);
     json.count("high_water_blocks", figures.high_water_blocks);
+    if (figures.live_bytes) json.count("live_bytes", *figures.live_bytes);
+    if (figures.requested_bytes) json.count("requested_bytes", *figures.requested_bytes);
     json.close('}');
   }
   json.close(']');
@@ -112,6 +114,7 @@ void write_kind(Json& json, const KindFigures& kind) {
   json.count("driver_queries", kind.driver_queries);
   json.count("live_blocks", kind.live_blocks);
   json.count("live_bytes", kind.live_bytes);
+  if (kind.requested_bytes) json.count("requested_bytes", *kind.requested_bytes);
   json.count("peak_bytes", kind.peak_bytes);
   if (kind.peak_at_s) json.number("peak_at_s", *kind.peak_at_s, 6);
   json.count("pooled_blocks", kind.pooled_blocks);
@@ -142,6 +145,13 @@ void write_frame(Json& json, const FrameFigures& frame) {
   json.close('}');
 }
 
+void write_frames(Json& json, const Vector<FrameFigures>& frames) {
+  json.key("frames");
+  json.open('[');
+  for (const FrameFigures& frame : frames) write_frame(json, frame);
+  json.close(']');
+}
+
 void write_leak(Json& json, const LeakFigures& leak) {
   json.element();
   json.open('{');
@@ -150,9 +160,11 @@ void write_leak(Json& json, const LeakFigures& leak) {
   json.field("object", leak.object);
   json.count("blocks", leak.blocks);
   json.count("bytes", leak.bytes);
-  json.count("created", leak.created);
-  json.count("retained", leak.retained);
-  json.count("released", leak.released);
+  if (leak.has_references()) {
+    json.count("created", leak.created);
+    json.count("retained", leak.retained);
+    json.count("released", leak.released);
+  }
   if (leak.kept_parent_bytes) json.count("kept_parent_bytes", *leak.kept_parent_bytes);
   if (leak.api) json.field("api", leak.api);
   if (!leak.owner.empty()) {
@@ -161,10 +173,39 @@ void write_leak(Json& json, const LeakFigures& leak) {
   }
   json.number("first_s", leak.first_s, 6);
   json.number("last_s", leak.last_s, 6);
-  json.key("frames");
-  json.open('[');
-  for (const FrameFigures& frame : leak.frames) write_frame(json, frame);
-  json.close(']');
+  write_frames(json, leak.frames);
+  json.close('}');
+}
+
+void write_transfer(Json& json, const TransferFigures& transfer) {
+  json.element();
+  json.open('{');
+  json.field("direction", transfer.direction);
+  if (transfer.touches_host()) json.flag("pageable", transfer.pageable);
+  json.flag("asynchronous", transfer.asynchronous);
+  json.count("count", transfer.count);
+  json.count("bytes", transfer.bytes);
+  if (transfer.seconds) json.number("seconds", *transfer.seconds, 6);
+  if (transfer.site_bytes) {
+    json.key("worst_site");
+    json.open('{');
+    if (transfer.api) json.field("api", transfer.api);
+    json.count("bytes", transfer.site_bytes);
+    write_frames(json, transfer.frames);
+    json.close('}');
+  }
+  json.close('}');
+}
+
+void write_device_memory(Json& json, const DeviceMemoryFigures& memory) {
+  json.element();
+  json.open('{');
+  json.count("device", static_cast<std::uint64_t>(memory.device));
+  json.count("total_bytes", memory.total_bytes);
+  json.count("free_bytes", memory.free_bytes);
+  json.count("ours_bytes", memory.ours_bytes);
+  json.count("driver_owned_bytes", memory.driver_owned_bytes());
+  json.number("sampled_at_s", memory.sampled_at_s, 6);
   json.close('}');
 }
 
@@ -208,7 +249,19 @@ void write_self(Json& json, const Snapshot& snapshot) {
   if (snapshot.capture_mean_ns) json.number("capture_mean_ns", *snapshot.capture_mean_ns, 1);
   json.count("tables_bytes", snapshot.tables_bytes);
   json.count("dropped_events", snapshot.dropped_events);
+  if (snapshot.escaped) json.count("escaped_calls", snapshot.escaped);
   json.close('}');
+}
+
+template <class Text>
+void write_texts(Json& json, std::string_view key, const Vector<Text>& texts) {
+  json.key(key);
+  json.open('[');
+  for (const Text& text : texts) {
+    json.element();
+    json.text(text);
+  }
+  json.close(']');
 }
 
 }  // namespace
@@ -230,15 +283,18 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
   for (const FragmentationFigures& figures : snapshot.fragmentation) write_fragmentation(json, figures);
   json.close('}');
   write_objects(json, snapshot.objects);
+  json.key("transfers");
+  json.open('[');
+  for (const TransferFigures& transfer : snapshot.transfers) write_transfer(json, transfer);
+  json.close(']');
+  json.key("device_memory");
+  json.open('[');
+  for (const DeviceMemoryFigures& memory : snapshot.device_memory) write_device_memory(json, memory);
+  json.close(']');
+  write_texts(json, "frameworks", snapshot.frameworks);
   write_sites(json, snapshot);
   write_self(json, snapshot);
-  json.key("estimated");
-  json.open('[');
-  for (const String& path : snapshot.estimated) {
-    json.element();
-    json.text(path);
-  }
-  json.close(']');
+  write_texts(json, "estimated", snapshot.estimated);
   json.close('}');
   sink.write("\n");
 }

@@ -10,189 +10,12 @@
 #include <fstream>
 #include <sstream>
 
+#include "stats/report_examples.hpp"
+
 namespace cistern {
 namespace {
 
-constexpr std::uint64_t kMiB = 1024 * 1024;
-
-Snapshot empty_snapshot() {
-  Snapshot snapshot{};
-  snapshot.version = "1.2.3";
-  snapshot.pid = 4242;
-  snapshot.command = "./train --epochs 3";
-  snapshot.wall_s = 12.3456789;
-  snapshot.moment = "exit";
-  snapshot.sites = "gpu:all,host:off";
-  snapshot.tables_bytes = 256 * 1024;
-  return snapshot;
-}
-
-KindFigures host_figures() {
-  KindFigures host{};
-  host.name = "host";
-  host.allocations = 1234567;
-  host.frees = 1234000;
-  host.live_blocks = 567;
-  host.live_bytes = 3 * kMiB / 2;
-  host.peak_bytes = 9 * kMiB;
-  host.peak_at_s = 1.5;
-  return host;
-}
-
-KindFigures opencl_figures() {
-  KindFigures opencl{};
-  opencl.name = "opencl";
-  opencl.pooled_kind = true;
-  opencl.allocations = 1000;
-  opencl.frees = 997;
-  opencl.pool_hits = 960;
-  opencl.pool_misses = 30;
-  opencl.driver_allocs = 40;
-  opencl.driver_frees = 25;
-  opencl.driver_queries = 3;
-  opencl.live_blocks = 3;
-  opencl.live_bytes = 48 * kMiB;
-  opencl.peak_bytes = 96 * kMiB;
-  opencl.peak_at_s = 10.25;
-  opencl.pooled_blocks = 12;
-  opencl.pooled_bytes = 128 * kMiB;
-  opencl.unpooled.push_back({"host pointer", 7});
-  opencl.unpooled.push_back({"sub-buffer", 3});
-  opencl.classes.push_back({0, 10, 4, 0, 2, 4096, 3});
-  opencl.classes.push_back({14, 990, 956, 3, 10, 128 * kMiB - 4096, 6});
-  return opencl;
-}
-
-FrameFigures frame(const char* function, const char* file, unsigned line, const char* module = "/opt/app/train") {
-  FrameFigures figures{};
-  figures.address = 0x555500001234;
-  figures.offset = 0x1234;
-  figures.module = module;
-  figures.function = function;
-  figures.file = file;
-  figures.line = line;
-  return figures;
-}
-
-LeakFigures leak(const char* function, std::uint64_t blocks, std::uint64_t bytes) {
-  LeakFigures figures{};
-  figures.kind = "opencl";
-  figures.leak_class = "never freed";
-  figures.object = "buffer";
-  figures.blocks = blocks;
-  figures.bytes = bytes;
-  figures.created = blocks;
-  figures.first_s = 0.5;
-  figures.last_s = 11.75;
-  figures.api = "clCreateBuffer";
-  figures.owner = "train";
-  figures.owned_by_program = true;
-  figures.frames.push_back(frame(function, "src/w.cpp", 42));
-  figures.frames.push_back(frame("main", "src/main.cpp", 10));
-  figures.frames.push_back(frame("__libc_start_call_main", "", 0, "/lib/x86_64-linux-gnu/libc.so.6"));
-  return figures;
-}
-
-Snapshot leaking_snapshot() {
-  Snapshot snapshot = empty_snapshot();
-  snapshot.kinds.push_back(opencl_figures());
-  snapshot.kinds.push_back(host_figures());
-  snapshot.leaks.push_back(leak("load_weights", 2, 32 * kMiB));
-  LeakFigures retained = leak("keep_weights", 1, 16 * kMiB);
-  retained.retained = 1;
-  retained.released = 1;
-  FrameFigures inlined = frame("share<float>", "src/share.hpp", 7);
-  inlined.inlined = true;
-  retained.frames.insert(retained.frames.begin(), inlined);
-  snapshot.leaks.push_back(retained);
-  LeakFigures child = leak("view", 1, 64 * kMiB);
-  child.object = "sub-buffer";
-  child.api = "clCreateSubBuffer";
-  child.kept_parent_bytes = 64 * kMiB;
-  snapshot.leaks.push_back(child);
-  child.kept_parent_bytes.reset();  // its parent is live on its own account
-  child.bytes = 0;
-  snapshot.leaks.push_back(child);
-  snapshot.objects.push_back({"contexts", 1, 1});
-  snapshot.objects.push_back({"queues", 4, 2});
-  snapshot.objects.push_back({"kernels", 9, 0});
-  snapshot.fragmentation.push_back({"opencl", 176 * kMiB, 48 * kMiB, 48 * kMiB, 128 * kMiB, 64 * kMiB});
-  snapshot.capture_mean_ns = 183.4;
-  snapshot.sites_count = 12;
-  snapshot.estimated.push_back("self.capture_mean_ns");
-  return snapshot;
-}
-
-Snapshot library_snapshot() {
-  Snapshot snapshot = empty_snapshot();
-  snapshot.kinds.push_back(opencl_figures());
-  for (const char* owner : {"libblas_cl.so.2", "_cl.cpython-311.so"}) {
-    LeakFigures figures = leak("cache_kernel", 1, 4096);
-    figures.owner = owner;
-    figures.owned_by_program = false;
-    FrameFigures bare = frame("", "", 0, "/usr/lib/libblas_cl.so.2");
-    bare.build_id = "deadbeef00112233";
-    bare.address = 0;
-    figures.frames.assign(3, bare);
-    figures.frames[1] = frame("blas_init", "", 0, "/usr/lib/libblas_cl.so.2");
-    figures.frames[2] = FrameFigures{};
-    figures.frames[2].address = 0x7f0000001000;
-    snapshot.leaks.push_back(figures);
-  }
-  return snapshot;
-}
-
-Snapshot many_leaks_snapshot() {
-  Snapshot snapshot = leaking_snapshot();
-  snapshot.rank = 3;
-  snapshot.ranks = 8;
-  snapshot.leaks.clear();
-  for (unsigned i = 0; i < 15; ++i) {
-    LeakFigures figures = leak("load", 15 - i, (15 - i) * kMiB);
-    for (unsigned depth = 0; depth < 9; ++depth)
-      figures.frames.insert(figures.frames.begin(), frame("nested", "src/nested.cpp", depth + 1));
-    figures.frames[0].line = 100 + i;
-    snapshot.leaks.push_back(figures);
-  }
-  return snapshot;
-}
-
-Snapshot without_sites_snapshot() {
-  Snapshot snapshot = empty_snapshot();
-  snapshot.sites = "gpu:off,host:off";
-  snapshot.kinds.push_back(opencl_figures());
-  LeakFigures figures = leak("", 3, 48 * kMiB);
-  figures.api = nullptr;
-  figures.owner.clear();
-  figures.owned_by_program = false;
-  figures.frames.clear();
-  snapshot.leaks.push_back(figures);
-  return snapshot;
-}
-
-Snapshot clean_snapshot() {
-  Snapshot snapshot = empty_snapshot();
-  KindFigures opencl = opencl_figures();
-  opencl.live_blocks = opencl.live_bytes = opencl.pooled_blocks = opencl.pooled_bytes = 0;
-  opencl.failed = 1;
-  opencl.unpooled.clear();
-  opencl.classes.clear();
-  snapshot.kinds.push_back(opencl);
-  snapshot.dropped_events = 2;
-  return snapshot;
-}
-
-Snapshot host_snapshot() {
-  Snapshot snapshot = empty_snapshot();
-  snapshot.command = "sh -c \"echo \\ \x1b[31mred\n\xff\xc3\xb6\"";
-  snapshot.kinds.push_back(host_figures());
-  return snapshot;
-}
-
-Snapshot at_moment(Snapshot snapshot, const char* moment) {
-  snapshot.moment = moment;
-  return snapshot;
-}
+using namespace examples;
 
 struct Case {
   const char* name;
@@ -208,6 +31,8 @@ constexpr Case kCases[] = {
     {"fifteen_leaks", many_leaks_snapshot},
     {"without_sites", without_sites_snapshot},
     {"ended_by__exit", [] { return at_moment(leaking_snapshot(), "_exit"); }},
+    {"cuda", cuda_snapshot},
+    {"cuda_on_many_devices", many_devices_snapshot},
     {"while_running", [] { return at_moment(leaking_snapshot(), "call"); }},
 };
 
@@ -265,6 +90,46 @@ TEST(ReportVerdict, NeverClaimsMoreThanIsKnown) {
     EXPECT_EQ(text.find("never freed"), std::string::npos);
     EXPECT_EQ(text.find("LEAK"), std::string::npos);
   }
+}
+
+TEST(ReportLeaks, OnlyOpenclHasReferences) {
+  const std::string text = rendered(render_text, cuda_snapshot());
+  const std::string json = rendered(render_json, cuda_snapshot());
+  EXPECT_EQ(text.find("retained"), std::string::npos) << text;
+  EXPECT_EQ(json.find("retained"), std::string::npos) << json;
+  EXPECT_NE(rendered(render_json, leaking_snapshot()).find("\"retained\": 1"), std::string::npos);
+}
+
+TEST(ReportLeaks, NameTheCallOnce) {
+  const std::string text = rendered(render_text, cuda_snapshot());
+  EXPECT_NE(text.find("1 block (cudaMalloc block)  never freed"), std::string::npos) << text;
+  EXPECT_NE(text.find("1 block (pool block, cudaMallocAsync)  never freed"), std::string::npos) << text;
+}
+
+TEST(ReportTransfers, NameTheSiteWithMostPageableBytes) {
+  Snapshot snapshot = cuda_snapshot();
+  TransferFigures asynchronous = transfer("device to host", true, true, 5000 * kMiB);
+  asynchronous.api = "cudaMemcpyAsync";
+  asynchronous.site_bytes = 4001 * kMiB;
+  snapshot.transfers.push_back(asynchronous);
+  const std::string text = rendered(render_text, snapshot);
+  EXPECT_NE(text.find("worst pageable site: 3.9 GiB device to host (cudaMemcpyAsync)\n"), std::string::npos) << text;
+}
+
+TEST(ReportTransfers, WithoutSitesNameNone) {
+  Snapshot snapshot = cuda_snapshot();
+  for (TransferFigures& figures : snapshot.transfers) {
+    figures.api = nullptr;
+    figures.site_bytes = 0;
+    figures.frames.clear();
+  }
+  EXPECT_EQ(rendered(render_text, snapshot).find("site:"), std::string::npos);
+  EXPECT_EQ(rendered(render_json, snapshot).find("worst_site"), std::string::npos);
+}
+
+TEST(ReportDeviceMemory, OwnedByTheDriverIsNeverNegative) {
+  EXPECT_EQ((DeviceMemoryFigures{0, 100, 70, 20, 0}).driver_owned_bytes(), 10u);
+  EXPECT_EQ((DeviceMemoryFigures{0, 100, 70, 40, 0}).driver_owned_bytes(), 0u);
 }
 
 TEST(ReportNumbers, DoNotFollowTheLocale) {

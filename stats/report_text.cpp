@@ -1,25 +1,19 @@
 // The text report: verdict first, then what explains it, at most about a screen. JSON has all figures.
 #include <algorithm>
-#include <cstdio>
 
-#include "pool/size_class.hpp"
 #include "stats/format.hpp"
 #include "stats/report.hpp"
+#include "stats/text_parts.hpp"
+#include "stats/text_tables.hpp"
 
 namespace cistern {
 namespace {
 
 constexpr std::size_t kSitesShown = 10;
 constexpr std::size_t kSitesInFull = 3;  // with more sites than this, each shows fewer frames
-constexpr std::size_t kFramesFull = 8, kFramesShort = 3;
-constexpr std::size_t kClassesShown = 6;
 constexpr std::size_t kCommandBytes = 100;
-constexpr std::size_t kPathBytes = 160;
 
 bool while_running(const Snapshot& snapshot) { return std::string_view(snapshot.moment) == "call"; }
-
-String seconds(double value) { return decimal(value, value < 10 ? 2 : 1) + " s"; }
-String percent(double ratio) { return decimal(ratio * 100, 1) + " %"; }
 
 // Blocks, bytes and sites of the leaks of one side: the program's or its libraries'.
 struct Total {
@@ -58,9 +52,34 @@ String library_names(const Total& libraries) {
   String names;
   for (std::size_t i = 0; i < libraries.owners.size() && i < 3; ++i) {
     if (i) names += ", ";
-    names += printable(libraries.owners[i], kPathBytes);
+    names += printable(libraries.owners[i], kPathBytesShown);
   }
   return libraries.owners.size() > 3 ? names + ", ..." : names;
+}
+
+// "PyTorch and CuPy"
+String joined(const Vector<const char*>& names) {
+  String text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i) text += i + 1 == names.size() ? " and " : ", ";
+    text += names[i];
+  }
+  return text;
+}
+
+// What the figures below do not show.
+void write_blind_spots(const Snapshot& snapshot, Sink& sink) {
+  const Vector<const char*>& frameworks = snapshot.frameworks;
+  if (frameworks.size() == 1) {
+    sink.print("         %s caches device memory inside itself: ", frameworks[0]);
+    sink.write("what it holds for reuse is live here; its own tensors are not seen\n");
+  } else if (!frameworks.empty()) {
+    sink.print("         %s cache device memory inside themselves: ", joined(frameworks).c_str());
+    sink.write("what they hold for reuse is live here; their own tensors are not seen\n");
+  }
+  if (snapshot.escaped)
+    sink.print("         missing here: the memory of %s that the driver hook did not see\n",
+               counted(snapshot.escaped, "CUDA call").c_str());
 }
 
 void write_verdict(const Snapshot& snapshot, Sink& sink) {
@@ -88,15 +107,22 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
                counted(program.without_site + libraries.without_site, "block").c_str(),
                off ? ": CISTERN_SITES=gpu keeps them" : ": the stack could not be read");
   }
+  write_blind_spots(snapshot, sink);
 }
 
-String blocks_and_bytes(std::uint64_t blocks, std::uint64_t bytes) {
-  return blocks ? human_bytes(bytes) + " in " + grouped(blocks) : String("-");
-}
-
-String hit_rate(std::uint64_t hits, std::uint64_t misses) {
-  if (!(hits + misses)) return "-";
-  return decimal(100 * static_cast<double>(hits) / static_cast<double>(hits + misses), 1);
+// What the driver calls were, for pools: "40 allocs, 25 frees".
+String driver_calls(const KindFigures& kind) {
+  String text;
+  const auto add = [&text](std::uint64_t count, std::string_view noun) {
+    if (!count) return;
+    if (!text.empty()) text += ", ";
+    text += grouped(count) + " " + String(noun);
+  };
+  add(kind.driver_allocs, "allocs");
+  add(kind.driver_frees, "frees");
+  add(kind.driver_syncs, "syncs");
+  add(kind.driver_queries, "queries");
+  return text;
 }
 
 void write_kind(const KindFigures& kind, Sink& sink) {
@@ -108,7 +134,7 @@ void write_kind(const KindFigures& kind, Sink& sink) {
     driver = grouped(kind.driver_allocs + kind.driver_frees + kind.driver_syncs + kind.driver_queries);
     hits = hit_rate(kind.pool_hits, kind.pool_misses);
   }
-  sink.print("  %-8s  %-22s  %-22s  %11s  %12s  %6s  %6s\n", kind.name.c_str(), live.c_str(), peak.c_str(),
+  sink.print("  %-10s  %-22s  %-22s  %11s  %12s  %6s  %6s\n", kind.name.c_str(), live.c_str(), peak.c_str(),
              grouped(kind.allocations).c_str(), driver.c_str(), hits.c_str(),
              kind.failed ? grouped(kind.failed).c_str() : "-");
   String reasons;
@@ -116,56 +142,25 @@ void write_kind(const KindFigures& kind, Sink& sink) {
     if (!reasons.empty()) reasons += ", ";
     reasons += String(figure.reason) + " " + grouped(figure.count);
   }
-  if (!reasons.empty()) sink.print("            unpooled: %s\n", reasons.c_str());
+  if (!reasons.empty()) sink.print("              unpooled: %s\n", reasons.c_str());
+  String pool = kind.pooled_kind ? driver_calls(kind) : String();
+  if (!pool.empty()) pool = "driver calls: " + pool;
+  if (!pool.empty() && kind.pooled_blocks) pool += "; ";
   if (kind.pooled_blocks)
-    sink.print("            pool-cached (not a leak): %s\n",
-               blocks_and_bytes(kind.pooled_blocks, kind.pooled_bytes).c_str());
+    pool += "pool-cached (not a leak): " + blocks_and_bytes(kind.pooled_blocks, kind.pooled_bytes);
+  if (!pool.empty()) sink.print("              %s\n", pool.c_str());
 }
 
 void write_kinds(const Snapshot& snapshot, Sink& sink) {
   if (snapshot.kinds.empty()) return;
-  sink.print("%-10s  %-22s  %-22s  %11s  %12s  %6s  %6s\n", "KIND", while_running(snapshot) ? "live" : "live@exit",
+  sink.print("%-12s  %-22s  %-22s  %11s  %12s  %6s  %6s\n", "KIND", while_running(snapshot) ? "live" : "live@exit",
              "peak (at t)", "allocs", "driver calls", "hit%", "failed");
   for (const KindFigures& kind : snapshot.kinds) write_kind(kind, sink);
 }
 
-// "libfoo.so+0x1a2b": what the offline tools need where names are missing.
-String place_in_module(const FrameFigures& frame) {
-  char number[24];
-  const bool known = !frame.module.empty();
-  std::snprintf(number, sizeof number, "0x%llx", static_cast<unsigned long long>(known ? frame.offset : frame.address));
-  if (!known) return String(number) + " (generated code)";
-  const std::size_t slash = frame.module.rfind('/');
-  return printable(slash == String::npos ? frame.module : frame.module.substr(slash + 1), kPathBytes) + "+" + number;
-}
-
-void write_frame(const FrameFigures& frame, int width, Sink& sink) {
-  if (frame.function.empty() && frame.file.empty()) return sink.print("     %s\n", place_in_module(frame).c_str());
-  String place = place_in_module(frame);
-  if (!frame.file.empty()) place = printable(frame.file, kPathBytes);
-  if (!frame.file.empty() && frame.line) place += ":" + decimal(frame.line, 0);
-  const String function = frame.function.empty() ? String("?") : printable(frame.function, kPathBytes);
-  sink.print("     %-*s  %s%s\n", width, function.c_str(), place.c_str(), frame.inlined ? "  (inlined)" : "");
-}
-
-// The frames behind main are the C library's and say nothing.
-std::size_t frames_to_main(const Vector<FrameFigures>& frames) {
-  for (std::size_t i = 0; i < frames.size(); ++i)
-    if (frames[i].function == "main") return i + 1;
-  return frames.size();
-}
-
-void write_frames(const Vector<FrameFigures>& frames, std::size_t frames_max, Sink& sink) {
-  const std::size_t telling = frames_to_main(frames);
-  const std::size_t shown = std::min(telling, frames_max);
-  std::size_t width = 12;
-  for (std::size_t i = 0; i < shown; ++i) width = std::max(width, std::min<std::size_t>(frames[i].function.size(), 40));
-  for (std::size_t i = 0; i < shown; ++i) write_frame(frames[i], static_cast<int>(width), sink);
-  if (shown < telling && frames_max == kFramesFull) sink.print("     ... %zu more\n", telling - shown);
-}
-
 // Reference counts are shown where they explain why a block is alive.
 void write_references(const LeakFigures& leak, bool running, Sink& sink) {
+  if (!leak.has_references()) return;
   const bool over_retained = !running && leak.retained && leak.released >= leak.created;
   if (leak.retained || leak.released)
     sink.print("     created %s, retained %s, released %s%s\n", grouped(leak.created).c_str(),
@@ -176,11 +171,13 @@ void write_references(const LeakFigures& leak, bool running, Sink& sink) {
 
 void write_leak(const LeakFigures& leak, std::size_t rank, bool running, std::size_t frames_max, Sink& sink) {
   const String bytes = leak.bytes ? human_bytes(leak.bytes) + " in " : String();
+  // "buffer, clCreateBuffer", but not "cudaMalloc block, cudaMalloc".
+  const bool named = leak.api && !std::string_view(leak.object).starts_with(leak.api);
   sink.print("%2zu  %s  %s%s (%s%s%s)  %s  first %s  last %s\n", rank, leak.kind.c_str(), bytes.c_str(),
-             counted(leak.blocks, "block").c_str(), leak.object, leak.api ? ", " : "", leak.api ? leak.api : "",
+             counted(leak.blocks, "block").c_str(), leak.object, named ? ", " : "", named ? leak.api : "",
              running ? "live" : leak.leak_class, seconds(leak.first_s).c_str(), seconds(leak.last_s).c_str());
   if (by_library(leak))
-    sink.print("     made by a library, not the program: %s\n", printable(leak.owner, kPathBytes).c_str());
+    sink.print("     made by a library, not the program: %s\n", printable(leak.owner, kPathBytesShown).c_str());
   write_references(leak, running, sink);
   write_frames(leak.frames, frames_max, sink);
 }
@@ -206,43 +203,6 @@ void write_objects(const Snapshot& snapshot, Sink& sink) {
   if (!alive.empty()) sink.print("OBJECTS ALIVE  %s\n", alive.c_str());
 }
 
-void write_class(const ClassFigures& figures, Sink& sink) {
-  sink.print("  %-16s  %11s  %8s  %24s  %6s  %10s\n", report_class_name(figures.size_class),
-             grouped(figures.allocations).c_str(), grouped(figures.live_blocks).c_str(),
-             blocks_and_bytes(figures.cached_blocks, figures.cached_bytes).c_str(),
-             hit_rate(figures.hits, figures.allocations - std::min(figures.hits, figures.allocations)).c_str(),
-             grouped(figures.high_water_blocks).c_str());
-}
-
-void write_pools(const KindFigures& kind, Sink& sink) {
-  if (!kind.pooled_kind || kind.classes.empty()) return;
-  Vector<ClassFigures> classes = kind.classes;
-  // By class where counts are equal: std::stable_sort would allocate.
-  std::sort(classes.begin(), classes.end(), [](const ClassFigures& a, const ClassFigures& b) {
-    return a.allocations != b.allocations ? a.allocations > b.allocations : a.size_class < b.size_class;
-  });
-  if (classes.size() > kClassesShown) classes.resize(kClassesShown);
-  std::sort(classes.begin(), classes.end(),
-            [](const ClassFigures& a, const ClassFigures& b) { return a.size_class < b.size_class; });
-  sink.print("POOLS %s", kind.name.c_str());
-  if (kind.classes.size() > classes.size()) sink.print(" (%zu busiest of %zu)", classes.size(), kind.classes.size());
-  sink.print("\n  %-16s  %11s  %8s  %24s  %6s  %10s\n", "class", "allocs", "live", "cached", "hit%", "high-water");
-  for (const ClassFigures& figures : classes) write_class(figures, sink);
-}
-
-void write_fragmentation(const Snapshot& snapshot, Sink& sink) {
-  for (const FragmentationFigures& figures : snapshot.fragmentation) {
-    if (!figures.reserved_bytes) continue;
-    sink.print("FRAGMENTATION %s  reserved %s  live %s", figures.kind.c_str(),
-               human_bytes(figures.reserved_bytes).c_str(), human_bytes(figures.live_bytes).c_str());
-    if (figures.live_bytes) sink.print("  internal %s", percent(figures.internal_ratio()).c_str());
-    if (figures.free_bytes)
-      sink.print("  external %s  largest free block %s", percent(figures.external_ratio()).c_str(),
-                 human_bytes(figures.largest_free_bytes).c_str());
-    sink.write("\n");
-  }
-}
-
 void write_self(const Snapshot& snapshot, Sink& sink) {
   sink.write("SELF  ");
   if (snapshot.capture_mean_ns)
@@ -266,10 +226,12 @@ void render_text(const Snapshot& snapshot, Sink& sink) {
   write_header(snapshot, sink);
   write_verdict(snapshot, sink);
   write_kinds(snapshot, sink);
+  write_device_memory(snapshot, sink);
   write_leaks(snapshot, sink);
   write_objects(snapshot, sink);
-  for (const KindFigures& kind : snapshot.kinds) write_pools(kind, sink);
+  write_pools(snapshot, sink);
   write_fragmentation(snapshot, sink);
+  write_transfers(snapshot.transfers, sink);
   write_self(snapshot, sink);
 }
 

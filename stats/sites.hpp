@@ -12,8 +12,8 @@ namespace cistern {
 using SiteId = std::uint32_t;
 
 // Captures the caller's stack. `api` is a string literal naming the intercepted call. Leading frames that only pass
-// the call on (Cistern's own module, the OpenCL loader, libffi) are dropped, so that a site is the same whichever way
-// the call came. Thread-safe, takes no lock for a stack that was seen before, keeps errno.
+// the call on (Cistern's own module, the OpenCL loader, a shared CUDA runtime, libffi) are dropped, so that a site is
+// the same whichever way the call came. Thread-safe, takes no lock for a stack that was seen before, keeps errno.
 SiteId capture_site(const char* api);
 
 // Loads the unwinder and warms it up (libunwind opened RTLD_LOCAL, else libgcc's): called once, before the first

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "pool/internal_memory.hpp"
 
@@ -18,16 +19,26 @@ struct UnpooledFigure {
 struct ClassFigures {
   int size_class;
   std::uint64_t allocations, hits, live_blocks, cached_blocks, cached_bytes, high_water_blocks;
+  // Of live blocks: as the source gave them, and as the program asked. Both or neither.
+  std::optional<std::uint64_t> live_bytes{}, requested_bytes{};
+  std::optional<double> waste_ratio() const {
+    if (!live_bytes || !requested_bytes || !*live_bytes) return std::nullopt;
+    return 1.0 - static_cast<double>(*requested_bytes) / static_cast<double>(*live_bytes);
+  }
 };
 
 struct KindFigures {
-  String name;  // "host", "opencl", later "device:0", "pinned", "managed"
+  // "host", "opencl", "pinned", "managed", "registered", "external"; by device "device:0", "async:0", "array:0",
+  // "vmm:0"
+  String name;
   std::uint64_t allocations, frees, pool_hits, pool_misses, driver_allocs, driver_frees, driver_syncs, driver_queries;
   std::uint64_t live_blocks, live_bytes, peak_bytes, pooled_blocks, pooled_bytes, failed;
   std::optional<double> peak_at_s;  // seconds after the start
   bool pooled_kind;                 // false: only counted, so pool figures are left out
   Vector<UnpooledFigure> unpooled;
   Vector<ClassFigures> classes;  // only classes that were used
+  // What the program asked for in live_bytes; absent where the two are the same by nature.
+  std::optional<std::uint64_t> requested_bytes{};
 };
 
 struct FrameFigures {
@@ -45,15 +56,46 @@ struct FrameFigures {
 struct LeakFigures {
   String kind;
   const char* leak_class;  // "never freed" until reachability is judged
-  const char* object;      // "buffer", "sub-buffer", "image", ...
+  const char* object;      // "buffer", "sub-buffer", "image", "cudaMalloc block", ...
   std::uint64_t blocks, bytes;
-  std::uint64_t created, retained, released;       // reference counts summed over the blocks
+  std::uint64_t created, retained, released;       // opencl only: reference counts summed over the blocks
   std::optional<std::uint64_t> kept_parent_bytes;  // sub-buffers: the part of `bytes` in released parents they keep
   double first_s, last_s;                          // when the first and last of them were allocated
   const char* api;                                 // the call that made them: "clCreateBuffer"
   String owner;                                    // basename of the module that made the call
   bool owned_by_program;                           // the module is the main executable
   Vector<FrameFigures> frames;                     // leaf first; empty when sites are off
+
+  bool has_references() const { return kind == "opencl"; }
+};
+
+// Copies of one direction, one type of host memory and one way of waiting.
+struct TransferFigures {
+  const char* direction;  // "host to device", "device to host", "device to device", "host to host", "unknown"
+  bool pageable;          // the host memory is not page-locked; without meaning between devices
+  bool asynchronous;      // the call returned before the copy was done, or could have
+  std::uint64_t count, bytes;
+  std::optional<double> seconds;  // spent in blocking copies; absent for asynchronous ones: nobody waited to see
+  // The site that copied most of `bytes`; null and empty where sites are off.
+  const char* api;
+  std::uint64_t site_bytes;
+  Vector<FrameFigures> frames;  // leaf first
+
+  // Neither between devices nor where the direction is unknown does the type of the host memory exist.
+  bool touches_host() const { return std::string_view(direction).find("host") != std::string_view::npos; }
+};
+
+// A device's memory as the driver last told it while it was alive.
+struct DeviceMemoryFigures {
+  int device;
+  std::uint64_t total_bytes, free_bytes;
+  std::uint64_t ours_bytes;  // of this process as Cistern knows it: live and kept in pools
+  double sampled_at_s;
+  // Contexts, code, local memory, and what other processes hold. Other processes may free between two readings.
+  std::uint64_t driver_owned_bytes() const {
+    const std::uint64_t known = free_bytes + ours_bytes;
+    return total_bytes > known ? total_bytes - known : 0;
+  }
 };
 
 // Handles that are not memory, by type.
@@ -85,6 +127,10 @@ struct Snapshot {
   Vector<LeakFigures> leaks;  // largest first
   Vector<ObjectFigures> objects;
   Vector<FragmentationFigures> fragmentation;
+  Vector<TransferFigures> transfers;  // largest first
+  Vector<DeviceMemoryFigures> device_memory;
+  Vector<const char*> frameworks;  // "PyTorch", "CuPy", ...: recognised, and known to cache inside themselves
+  std::uint64_t escaped;           // allocating runtime calls that never came to the driver hook
   std::optional<double> capture_mean_ns;
   std::uint64_t sites_count, tables_bytes, dropped_events;
   Vector<String> estimated;  // JSON paths of figures that are estimates: "kinds.host.peak_bytes"

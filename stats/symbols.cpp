@@ -197,6 +197,13 @@ void symbolise(Vector<LeakFigures>& leaks, unsigned budget_ms) {
   for (LeakFigures& leak : leaks) leak.frames = symboliser.frames(leak.frames);
 }
 
+void symbolise(Snapshot& snapshot, unsigned budget_ms) {
+  Locked hold(symbols_lock);
+  Symboliser symboliser(budget_ms);
+  for (LeakFigures& leak : snapshot.leaks) leak.frames = symboliser.frames(leak.frames);
+  for (TransferFigures& transfer : snapshot.transfers) transfer.frames = symboliser.frames(transfer.frames);
+}
+
 void symbols_before_fork() { symbols_lock.lock(); }
 void symbols_after_fork() { symbols_lock.unlock(); }
 

@@ -15,6 +15,8 @@ String short_function_name(std::string_view demangled);
 // belong to Cistern itself (namespace cistern, cistern_*: the linked library has no module of its own).
 // One thread at a time; the others wait. Demangling calls malloc.
 void symbolise(Vector<LeakFigures>& leaks, unsigned budget_ms);
+// All stacks of a report in one budget: first the leaks', then those of the transfers' worst sites.
+void symbolise(Snapshot& snapshot, unsigned budget_ms);
 
 // For sites_before_fork: the child may report while another thread of the parent did.
 void symbols_before_fork();

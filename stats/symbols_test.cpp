@@ -147,6 +147,20 @@ TEST(Symbols, NameNothingThatWasUnloaded) {
   EXPECT_EQ(leaks[0].frames[0].offset, offset);
 }
 
+TEST(Symbols, NameEveryStackOfASnapshot) {
+  Snapshot snapshot{};
+  const SiteId site = symbols_test::plain();
+  snapshot.leaks.resize(1);
+  snapshot.leaks[0].frames = site_frames(site);
+  snapshot.transfers.resize(1);
+  snapshot.transfers[0].frames = site_frames(site);
+  symbolise(snapshot, kEnoughMs);
+  ASSERT_FALSE(snapshot.leaks[0].frames.empty());
+  EXPECT_EQ(snapshot.leaks[0].frames[0].function, "symbols_test::plain");
+  ASSERT_FALSE(snapshot.transfers[0].frames.empty());
+  EXPECT_EQ(snapshot.transfers[0].frames[0].function, "symbols_test::plain");
+}
+
 TEST(Symbols, NameFunctionsOfLibraries) {
   // With the C library's debug information or without: it exports the function.
   static SiteId site;

@@ -5,6 +5,8 @@
 
 #include "cistern/cistern.h"
 #include "shim/core/core.hpp"
+#include "shim/core/cuda_hooks.hpp"
+#include "shim/core/cuda_next.hpp"
 #include "shim/core/host_hooks.hpp"
 #include "shim/core/opencl_hooks.hpp"
 #include "shim/core/opencl_state.hpp"
@@ -33,6 +35,10 @@ bool fill(const KindFigures& figures, std::uint64_t largest_pooled, cistern_stat
   return true;
 }
 
+cuda::PooledKind cuda_kind(cistern_kind kind) {
+  return kind == CISTERN_DEVICE ? cuda::PooledKind::device : cuda::PooledKind::pinned;
+}
+
 opencl::cl_context own(struct _cl_context* context) { return reinterpret_cast<opencl::cl_context>(context); }
 
 }  // namespace
@@ -46,12 +52,27 @@ int cistern_get_statistics(cistern_kind kind, cistern_statistics* statistics) {
     case CISTERN_OPENCL:
       if (!opencl::used()) return fill(KindFigures{}, 0, statistics) ? 0 : -1;
       return fill(opencl::figures(), opencl::fragmentation().largest_free_bytes, statistics) ? 0 : -1;
+    case CISTERN_DEVICE:
+    case CISTERN_PINNED: {
+      std::uint64_t largest = 0;
+      const KindFigures figures = cuda::total_figures(cuda_kind(kind), &largest);
+      return fill(figures, largest, statistics) ? 0 : -1;
+    }
   }
   return -1;
 }
 
 size_t cistern_trim(cistern_kind kind, size_t keep_bytes) {
-  return kind == CISTERN_OPENCL ? opencl::trim(keep_bytes, 0) : 0;
+  switch (kind) {
+    case CISTERN_OPENCL:
+      return opencl::trim(keep_bytes, 0);
+    case CISTERN_DEVICE:
+    case CISTERN_PINNED:
+      return cuda::trim(cuda_kind(kind), keep_bytes, 0);
+    case CISTERN_HOST:
+      break;
+  }
+  return 0;
 }
 
 int cistern_report(const char* path, cistern_format format) {
@@ -88,4 +109,18 @@ int32_t cistern_opencl_deallocate(struct _cl_mem* buffer, struct _cl_command_que
 void cistern_opencl_forget_context(struct _cl_context* context) {
   opencl::drain_context(own(context));
   opencl::make_context_unknown(own(context));
+}
+
+int cistern_cuda_allocate(unsigned long long* pointer, size_t bytes) {
+  return cuda::driver_found() ? cuda::hook::cuMemAlloc_v2(pointer, bytes) : cuda::kNoDevice;
+}
+
+int cistern_cuda_deallocate(unsigned long long pointer) {
+  return cuda::driver_found() ? cuda::hook::cuMemFree_v2(pointer) : cuda::kNoDevice;
+}
+
+uint64_t cistern_driver_lookups(uint64_t* substituted) {
+  const cuda::LookUps look_ups = cuda::look_ups();
+  if (substituted) *substituted = look_ups.substituted;
+  return look_ups.answered;
 }

@@ -10,6 +10,7 @@
 
 #include "shim/core/environment.hpp"
 #include "shim/core/log.hpp"
+#include "stats/runtime_frames.hpp"
 #include "stats/sites.hpp"
 #include "stats/symbols.hpp"
 
@@ -66,6 +67,8 @@ void sort_largest_first(Vector<LeakFigures>& leaks) {
 
 }  // namespace
 
+bool gpu_used() { return opencl::used() || cuda::used(); }
+
 const Options& options() {
   const Options* made = the_options.load(std::memory_order_acquire);
   return made ? *made : make_options();
@@ -84,7 +87,7 @@ void process_ended(const char* moment) {
   if (the_phase.exchange(Phase::reported) == Phase::reported || aside.load()) return;
   host::Uncounted uncounted;
   const Options& chosen = options();
-  if (chosen.report == "none" || (!chosen.report_requested && !opencl::used())) return;
+  if (chosen.report == "none" || (!chosen.report_requested && !gpu_used())) return;
   write_report(take_snapshot(moment));
 }
 
@@ -110,13 +113,22 @@ Snapshot take_snapshot(const char* moment) {
     opencl::add_leaks(snapshot.leaks);
     opencl::add_objects(snapshot.objects);
   }
+  if (cuda::used()) {
+    cuda::add_kinds(snapshot.kinds, snapshot.fragmentation);
+    cuda::add_leaks(snapshot.leaks);
+    cuda::add_transfers(snapshot);
+    cuda::add_devices(snapshot);
+  }
   sort_largest_first(snapshot.leaks);
-  symbolise(snapshot.leaks, kSymbolBudgetMs);
+  symbolise(snapshot, kSymbolBudgetMs);
+  for (LeakFigures& leak : snapshot.leaks) cut_runtime_frames(leak.frames);
+  for (TransferFigures& transfer : snapshot.transfers) cut_runtime_frames(transfer.frames);
   add_site_figures(snapshot);
   return snapshot;
 }
 
 void core_before_fork() {
+  cuda::before_fork();
   opencl::before_fork();
   sites_before_fork();
   internal_memory_before_fork();
@@ -126,12 +138,14 @@ void core_after_fork_in_parent() {
   internal_memory_after_fork();
   sites_after_fork();
   opencl::after_fork_in_parent();
+  cuda::after_fork_in_parent();
 }
 
 void core_after_fork_in_child() {
   internal_memory_after_fork();
   sites_after_fork();
   opencl::after_fork_in_child();
+  cuda::after_fork_in_child();
   host::reset();
   the_phase = Phase::running;
   restart_clock();

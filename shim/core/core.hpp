@@ -20,6 +20,8 @@ void exit_begins();
 // A process without GPU memory says nothing unless CISTERN_REPORT is set.
 void process_ended(const char* moment);
 
+bool gpu_used();
+
 // Another copy of Cistern in this process does the work: this one says nothing at the end.
 void stand_aside();
 
@@ -28,7 +30,7 @@ Snapshot take_snapshot(const char* moment);
 // Renders in the configured format to where CISTERN_REPORT says (report_output.cpp).
 void write_report(const Snapshot& snapshot);
 
-// Locks of every layer, in order: opencl, sites, arena. The child starts clean counters and keeps working memory.
+// Locks of every layer, in order: cuda, opencl, sites, arena. The child starts clean counters and keeps working memory.
 void core_before_fork();
 void core_after_fork_in_parent();
 void core_after_fork_in_child();
@@ -45,6 +47,22 @@ class Uncounted {  // while one lives on this thread, malloc and free are not co
   ~Uncounted();
 };
 }  // namespace host
+
+namespace cuda {
+bool used();  // any CUDA memory was asked for in this process
+void add_kinds(Vector<KindFigures>& kinds, Vector<FragmentationFigures>& fragmentation);
+void add_leaks(Vector<LeakFigures>& leaks);
+void add_transfers(Snapshot& snapshot);
+void add_devices(Snapshot& snapshot);
+enum class PooledKind { device, pinned };
+// Over all devices; the largest block that is kept.
+KindFigures total_figures(PooledKind kind, std::uint64_t* largest_kept_bytes);
+// Returns the bytes given back to the driver.
+std::uint64_t trim(PooledKind kind, std::uint64_t keep_bytes, std::uint64_t unused_for_ns);
+void before_fork();
+void after_fork_in_parent();
+void after_fork_in_child();
+}  // namespace cuda
 
 namespace opencl {
 KindFigures figures();

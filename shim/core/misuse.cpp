@@ -46,6 +46,24 @@ void report_use_after_release(const void* handle, SiteId created, SiteId release
   warn_line(line.text());
 }
 
+void report_double_free(const char* api, std::uintptr_t pointer, const char* kind, SiteId allocated, SiteId freed) {
+  host::Uncounted uncounted;
+  StringSink line;
+  line.print("%s(%p): %s block already freed", api, reinterpret_cast<void*>(pointer), kind);
+  if (allocated) line.print("; allocated at %s", describe_site(allocated).c_str());
+  if (freed) line.print(", freed at %s", describe_site(freed).c_str());
+  line.print("; CUDA_ERROR_INVALID_VALUE returned");
+  warn_line(line.text());
+}
+
+void report_unknown_pointer(const char* api, std::uintptr_t pointer) {
+  host::Uncounted uncounted;
+  StringSink line;
+  line.print("%s(%p): not the start of a live allocation; the driver answered CUDA_ERROR_INVALID_VALUE", api,
+             reinterpret_cast<void*>(pointer));
+  warn_line(line.text());
+}
+
 bool read_word(const void* address, void** word) {
   // The kernel checks the address for us: a pipe takes the bytes, or write fails with EFAULT.
   int ends[2];

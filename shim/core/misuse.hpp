@@ -11,6 +11,12 @@ void report_released_handle(const char* api, const void* handle, const char* kin
 // "cistern: clEnqueueWriteBuffer(0x...): buffer used after its last release; ..."
 void report_use_after_release(const void* handle, SiteId created, SiteId released);
 
+// "cistern: cudaFree(0x...): device block already freed; allocated at f (file:1), freed at g (file:2);
+// CUDA_ERROR_INVALID_VALUE returned"
+void report_double_free(const char* api, std::uintptr_t pointer, const char* kind, SiteId allocated, SiteId freed);
+// "cistern: cudaFree(0x...): not the start of an allocation that is known here; ..."
+void report_unknown_pointer(const char* api, std::uintptr_t pointer);
+
 // Reads the word at `address` without faulting. False: not readable.
 bool read_word(const void* address, void** word);
 

@@ -17,6 +17,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--shim", required=True)
     parser.add_argument("--allocations-min", type=int, required=True)
+    parser.add_argument("--kind", default="opencl")
     parser.add_argument("--check", help="a script that is run on the report")
     parser.add_argument("command", nargs="+")
     arguments = parser.parse_args()
@@ -29,10 +30,10 @@ def main():
         for part, value in plain.items():
             assert shimmed[part] == value, f"{part}: plain {value!r}, preloaded {shimmed[part]!r}"
         assert plain["exit code"] == 0, plain
-        opencl = json.loads(path.read_text())["kinds"]["opencl"]
-        assert opencl["allocations"] >= arguments.allocations_min, opencl
-        assert opencl["pool_hits"] > 0, opencl
-        print("allocations", opencl["allocations"], "pool hits", opencl["pool_hits"])
+        kind = json.loads(path.read_text())["kinds"][arguments.kind]
+        assert kind["allocations"] >= arguments.allocations_min, kind
+        assert kind["pool_hits"] > 0, kind
+        print("allocations", kind["allocations"], "pool hits", kind["pool_hits"])
         if arguments.check:
             subprocess.run([sys.executable, arguments.check, str(path)], check=True)
 

@@ -16,6 +16,8 @@ ARGUMENTS = argparse.Namespace()
 # Every exported row of the table, one name a line, whatever else the table holds.
 ROWS = """
 #define OPENCL_CALL(action, slot, result, name, parameters, arguments) ROW name
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) ROW name
+#define CUDA_RUNTIME(action, name, parameters, arguments) ROW name
 #define HOST_CALL(action, result, name, parameters, arguments) ROW name
 #define PROCESS_CALL(name) ROW name
 #include "shim/symbols.def"
@@ -55,6 +57,9 @@ class Exports(unittest.TestCase):
         table = rows_of_the_table()
         self.assertIn("malloc", table)
         self.assertIn("clCreateBuffer", table)
+        self.assertIn("cuMemAlloc_v2", table)
+        self.assertIn("cudaMalloc", table)
+        self.assertNotIn("cuMemPrefetchAsync", table)
         expected = table | LAYER_FUNCTIONS | functions_of_the_public_header()
         exported = {name.split("@")[0] for name in dynamic_symbols("--defined-only")}
         self.assertEqual(sorted(exported - expected), [], "exported without a row or a declaration")

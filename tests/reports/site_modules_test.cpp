@@ -50,16 +50,19 @@ TEST_F(SiteModules, LeaveOutCisternsOwn) {
   EXPECT_TRUE(probe_owner(site).is_program);
 }
 
-TEST_F(SiteModules, LeaveOutTheLoaderThatPassesTheCallOn) {
-  Library loader(LOADER);
-  const Plugin pass_on = loader.function("loader_call");
-  ASSERT_NE(pass_on, nullptr);
-  const unsigned site = pass_on(probe_capture);
-  keep_frame = keep_frame + 1;
-  const auto frames = probe_frames(site);
-  ASSERT_FALSE(frames.empty());
-  EXPECT_EQ(module_name(frames[0]), "cistern_site_modules_test");
-  EXPECT_TRUE(probe_owner(site).is_program);
+// OpenCL's loader, and the CUDA runtime above the driver that is hooked.
+TEST_F(SiteModules, LeaveOutTheLibraryThatPassesTheCallOn) {
+  for (const char* path : {LOADER, CUDA_RUNTIME}) {
+    Library loader(path);
+    const Plugin pass_on = loader.function("loader_call");
+    ASSERT_NE(pass_on, nullptr) << path;
+    const unsigned site = pass_on(probe_capture);
+    keep_frame = keep_frame + 1;
+    const auto frames = probe_frames(site);
+    ASSERT_FALSE(frames.empty()) << path;
+    EXPECT_EQ(module_name(frames[0]), "cistern_site_modules_test") << path;
+    EXPECT_TRUE(probe_owner(site).is_program) << path;
+  }
 }
 
 TEST_F(SiteModules, BelongToTheLibraryThatCalled) {

@@ -21,6 +21,13 @@ def without_teeth(validator, report):
     for leak in range(min(1, len(report["leaks"]))):
         broken["a leak without bytes"] = copy.deepcopy(report)
         del broken["a leak without bytes"]["leaks"][leak]["bytes"]
+        broken["a device block with references"] = copy.deepcopy(report)
+        broken["a device block with references"]["leaks"][leak].update(kind="device:0", created=1)
+    for transfer in range(min(1, len(report["transfers"]))):
+        broken["an unheard-of direction"] = copy.deepcopy(report)
+        broken["an unheard-of direction"]["transfers"][transfer]["direction"] = "device to nowhere"
+        broken["an asynchronous copy with a time"] = copy.deepcopy(report)
+        broken["an asynchronous copy with a time"]["transfers"][transfer].update(asynchronous=True, seconds=1)
     return [name for name, value in broken.items() if accepts(validator, value)]
 
 

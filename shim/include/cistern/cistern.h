@@ -17,8 +17,10 @@ extern "C" {
 #define CISTERN_API __attribute__((visibility("default")))
 
 typedef enum cistern_kind {
-  CISTERN_HOST = 0,  /* malloc, new: counted, served by the C library */
-  CISTERN_OPENCL = 1 /* cl_mem, SVM, USM: buffers are recycled, the rest is tracked */
+  CISTERN_HOST = 0,   /* malloc, new: counted, served by the C library */
+  CISTERN_OPENCL = 1, /* cl_mem, SVM, USM: buffers are recycled, the rest is tracked */
+  CISTERN_DEVICE = 2, /* CUDA device memory of all devices, recycled */
+  CISTERN_PINNED = 3  /* CUDA pinned host memory, recycled */
 } cistern_kind;
 
 typedef enum cistern_format { CISTERN_TEXT = 0, CISTERN_JSON = 1 } cistern_format;
@@ -71,6 +73,15 @@ CISTERN_API int32_t cistern_opencl_deallocate(struct _cl_mem* buffer, struct _cl
 /* To be called before the last clReleaseContext, in programs that link the library: releases what the pool keeps of
  * this context. Not needed under the preloaded shim. */
 CISTERN_API void cistern_opencl_forget_context(struct _cl_context* context);
+
+/* CUDA device memory from the pool, in the current context: CUresult, 0 for success. As cuMemAlloc and cuMemFree: a
+ * deallocation waits for the work of the block's context (CISTERN_DEVICE_ORDER). A process without libcuda: 100. */
+CISTERN_API int cistern_cuda_allocate(unsigned long long* pointer, size_t bytes);
+CISTERN_API int cistern_cuda_deallocate(unsigned long long pointer);
+
+/* Look-ups of driver functions that were answered through cuGetProcAddress; `substituted`, unless null: how many of
+ * them got a function of Cistern's. */
+CISTERN_API uint64_t cistern_driver_lookups(uint64_t* substituted);
 
 #ifdef __cplusplus
 }

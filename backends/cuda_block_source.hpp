@@ -1,0 +1,91 @@
+// CUDA memory as a source: device blocks are whole driver allocations; pinned ones too, but for small ones, which are
+// cut from slabs of their size. The context of a request is current when acquire is called.
+#pragma once
+#include "backends/cuda_blocks.hpp"
+
+namespace cistern::cuda {
+
+// Commands of any of these contexts may use the chunk up to these numbers.
+struct ClockPoint {
+  Context* context;
+  std::uint64_t number;
+};
+
+// Pinned traits: the flags of cuMemHostAlloc, or a bit for cuMemAllocHost, and the NUMA node where it was asked for.
+constexpr std::uint64_t kPlainHostAllocation = std::uint64_t{1} << 32;
+constexpr std::uint64_t kDeviceTraits = std::uint64_t{1} << 33;
+constexpr int kNodeShift = 40;
+
+struct Slab {
+  std::uintptr_t first;
+  PoolKey key;  // of its pieces
+  std::uint32_t epoch;
+  std::uint32_t pieces, given;
+  Vector<std::uint32_t> free;
+};
+
+class BlockSource {
+ public:
+  struct Request {
+    Context* context;
+    std::uint64_t traits;
+    std::uint64_t bytes;
+  };
+  using Chunk = Block*;
+  using Error = CUresult;
+  using Fence = Vector<ClockPoint>;
+
+  BlockSource(const Functions& real, Gate& gate, Blocks& blocks) : real_(real), gate_(gate), blocks_(blocks) {}
+
+  // The block comes in state `cached`.
+  Acquired<Block*, CUresult> acquire(const Request& request);
+  // While no call may be made, the block waits for release_postponed(); at exit for ever.
+  void release(Block* block);
+  Settled settled(Block* block, Fence& fence);
+  static bool out_of_memory(CUresult error) { return error == kOutOfMemory; }
+
+  void release_postponed();
+  // The block's context is gone: what is known of it is forgotten, without a driver call.
+  void forget(Block* block);
+  // All slabs of a context that is gone, or everything in a forked child.
+  void forget_slabs(const Context* context);
+
+  // A block for memory that a call of the program's own got from the driver, in state `cached`.
+  Block* adopt(const Request& request, std::uintptr_t address);
+  // What the driver gave back since adopt() or acquire(): the program's own call freed a whole block.
+  void freed_by_program(Block* block) { reserved_by(block->context, block->kind).fetch_sub(block->bytes); }
+
+  std::atomic<std::uint64_t> pinned_reserved_bytes{0};
+  DriverCalls pinned_calls;
+  std::atomic<std::uint64_t> failed_frees{0};
+
+  void before_fork() { lock_.lock(); }
+  void after_fork() { lock_.unlock(); }
+  void after_fork_in_child();
+
+ private:
+  DriverCalls& calls_of(const Request& request) {
+    return request.traits == kDeviceTraits ? request.context->device->calls : pinned_calls;
+  }
+  std::atomic<std::uint64_t>& reserved_by(const Context* context, BlockKind kind) {
+    return kind == BlockKind::device ? context->device->reserved_bytes : pinned_reserved_bytes;
+  }
+  CUresult driver_allocate(const Request& request, std::uintptr_t* address);
+  CUresult driver_free(Context* context, BlockKind kind, std::uintptr_t address);
+  void really_release(Block* block);
+  Acquired<Block*, CUresult> acquire_piece(const Request& request);
+  Block* piece_of(Slab& slab, const Request& request);
+  Slab* slab_with_room(const PoolKey& key);
+  void release_piece(Block* block);
+
+  const Functions& real_;
+  Gate& gate_;
+  Blocks& blocks_;
+  Lock lock_;
+  Map<PoolKey, Vector<Slab*>, PoolKeyHash> slabs_;
+  Vector<Block*> postponed_;
+  std::atomic<bool> any_postponed_{false};
+};
+static_assert(Source<BlockSource>);
+
+}  // namespace cistern::cuda

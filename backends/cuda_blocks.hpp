@@ -1,0 +1,127 @@
+// Blocks of pooled CUDA memory, device and pinned: found by address, and by any address inside.
+//
+// A block is a whole driver allocation, or one piece of a slab of small pinned blocks. Its record never goes away and
+// is used again for another block; `address` says what it stands for now, 0 for nothing.
+#pragma once
+#include "backends/cuda_context.hpp"
+#include "pool/address_table.hpp"
+#include "pool/range_index.hpp"
+#include "pool/recycle_pool.hpp"
+
+namespace cistern::cuda {
+
+struct Slab;
+
+// live -> (freed by the program) -> cached -> live ...   or -> gone, before the real free
+enum class BlockState : std::uint8_t { gone, live, cached };
+enum class BlockKind : std::uint8_t { device, pinned };
+
+struct Block {
+  std::atomic<std::uintptr_t> address{0};
+  std::atomic<BlockState> state{BlockState::gone};
+  std::atomic<bool> marked{false};  // exported or marked through the driver: really freed, never given again
+  BlockKind kind = BlockKind::device;
+  Context* context = nullptr;
+  std::uint32_t epoch = 0;      // of the context when the block was made
+  std::uint64_t bytes = 0;      // of the chunk
+  std::uint64_t requested = 0;  // by the program
+  std::uint64_t traits = 0;     // pinned: how it was allocated
+  Slab* slab = nullptr;
+  bool recycled = false;        // given to the program more than once
+  std::uint64_t buffer_id = 0;  // of a recycled block, made when it is first asked for
+  const char* api = "";
+  std::uint32_t site = 0, freed_site = 0;
+  std::uint64_t born_ns = 0;
+  Block* next_unused = nullptr;
+
+  PoolKey key() const { return {reinterpret_cast<std::uintptr_t>(context), traits, bytes}; }
+  bool context_is_there() const {
+    return context->alive.load(std::memory_order_relaxed) && context->epoch.load(std::memory_order_relaxed) == epoch;
+  }
+};
+
+// What lies in a range of addresses that the driver gave out.
+enum class RangeKind : std::uint8_t { device, pinned, slab, managed, registered };
+struct RangeContent {
+  RangeKind kind;
+  std::uint64_t piece_bytes = 0;  // of a slab
+};
+using Ranges = RangeIndex<RangeContent>;
+
+class Blocks {
+ public:
+  AddressTable<Block> table;
+  Ranges ranges;
+
+  // A record that is not in the table yet: the caller fills it and calls put().
+  Block* make() {
+    Locked hold(lock_);
+    Block* block = unused_;
+    if (block)
+      unused_ = block->next_unused;
+    else
+      block = new (internal_allocate(sizeof(Block))) Block;
+    return block;
+  }
+  // The block is findable from now on.
+  void put(Block* block, std::uintptr_t address) {
+    block->address.store(address, std::memory_order_relaxed);
+    block->state.store(BlockState::cached, std::memory_order_release);
+    table.insert(address, block);
+    if (block->slab) return;
+    ranges.insert(address, block->bytes, {block->kind == BlockKind::device ? RangeKind::device : RangeKind::pinned, 0});
+  }
+  // Out of every table, before the real free: another thread may get the same address at once. The record is kept, to
+  // be shown again when the driver refused, or else put away.
+  void hide(Block* block) {
+    const std::uintptr_t address = block->address.load(std::memory_order_relaxed);
+    if (!block->slab) ranges.erase(address);
+    table.erase(address);
+  }
+  void show(Block* block, BlockState state) {
+    put(block, block->address.load(std::memory_order_relaxed));
+    block->state.store(state, std::memory_order_release);
+  }
+  void put_away(Block* block) {
+    block->state.store(BlockState::gone, std::memory_order_relaxed);
+    block->address.store(0, std::memory_order_release);
+    block->marked.store(false, std::memory_order_relaxed);
+    block->slab = nullptr;
+    block->recycled = false;
+    block->buffer_id = 0;
+    block->site = block->freed_site = 0;
+    Locked hold(lock_);
+    block->next_unused = unused_;
+    unused_ = block;
+  }
+  void forget(Block* block) {
+    hide(block);
+    put_away(block);
+  }
+
+  // The block that contains `address`, or null.
+  Block* containing(std::uintptr_t address) {
+    const auto range = ranges.find(address);
+    if (!range) return nullptr;
+    if (range->value.kind == RangeKind::slab)
+      return table.find(range->first + (address - range->first) / range->value.piece_bytes * range->value.piece_bytes);
+    return table.find(range->first);
+  }
+
+  void before_fork() {
+    lock_.lock();
+    ranges.before_fork();
+    table.before_fork();
+  }
+  void after_fork() {
+    table.after_fork();
+    ranges.after_fork();
+    lock_.unlock();
+  }
+
+ private:
+  Lock lock_;
+  Block* unused_ = nullptr;
+};
+
+}  // namespace cistern::cuda

@@ -1,0 +1,65 @@
+// The clock of one context: whether all the work that was in its streams at some moment has ended, without waiting.
+//
+//   n = now()       a chunk is given back: whatever uses it was enqueued before
+//   settled(n)      known from a synchronisation, else asked of a marker: one event on the legacy stream, which comes
+//                   after all blocking streams and every thread's own default stream, and one on each non-blocking
+//                   stream. Only one marker is under way at a time, and the next one serves all who asked meanwhile.
+//
+// A stream that is destroyed with work pending leaves an event behind, which the next marker includes.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "backends/cuda_functions.hpp"
+#include "pool/internal_memory.hpp"
+#include "pool/lock.hpp"
+#include "pool/source.hpp"
+
+namespace cistern::cuda {
+
+class ContextClock {
+ public:
+  ContextClock(const Functions& real, Gate& gate) : real_(real), gate_(gate) {}
+  ContextClock(const ContextClock&) = delete;
+  ContextClock& operator=(const ContextClock&) = delete;
+
+  std::uint64_t now() { return issued_.fetch_add(1) + 1; }
+
+  // Counts its driver calls in `calls`.
+  Settled settled(CUcontext context, std::uint64_t number, DriverCalls& calls);
+
+  // Everything up to `number` has ended: somebody waited for the whole context after reading now().
+  void synchronised(std::uint64_t number);
+
+  void stream_created(CUstream stream, bool non_blocking);
+  // Before the real destroy, with the stream's context current.
+  void stream_ends(CUstream stream, DriverCalls& calls);
+
+  // The context is gone, and its work, events and streams with it.
+  void forget();
+  // In a forked child: another thread may have been in here.
+  void forget_in_child();
+
+ private:
+  struct Marker {
+    std::uint64_t number = 0;
+    Vector<CUevent> events;
+  };
+
+  Settled ask(CUcontext context, std::uint64_t number, DriverCalls& calls);
+  Settled poll(DriverCalls& calls);
+  bool set_marker(DriverCalls& calls);
+  bool record(CUstream stream, Vector<CUevent>& events, DriverCalls& calls);
+
+  const Functions& real_;
+  Gate& gate_;
+  std::atomic<std::uint64_t> issued_{0}, completed_{0};
+  std::atomic<bool> asking_{false};  // one thread at a time asks the driver; the others come back later
+  Marker marker_;                    // of the asking thread; no events: none is under way
+  Lock lock_;
+  Vector<CUstream> non_blocking_;
+  Vector<CUevent> left_behind_;
+  Vector<CUevent> spare_events_;
+};
+
+}  // namespace cistern::cuda

@@ -1,0 +1,36 @@
+// The real driver functions that the CUDA backends call, filled by whoever composes, and the gate before calls of our
+// own.
+#pragma once
+#include <atomic>
+
+#include "backends/cuda_api.hpp"
+
+namespace cistern::cuda {
+
+struct Functions {
+  CUresult (*memory_allocate)(CUdeviceptr*, std::size_t) = nullptr;
+  CUresult (*memory_free)(CUdeviceptr) = nullptr;
+  CUresult (*host_allocate)(void**, std::size_t, unsigned) = nullptr;  // cuMemHostAlloc
+  CUresult (*host_allocate_plain)(void**, std::size_t) = nullptr;      // cuMemAllocHost
+  CUresult (*host_free)(void*) = nullptr;
+  CUresult (*context_current)(CUcontext*) = nullptr;
+  CUresult (*context_push)(CUcontext) = nullptr;
+  CUresult (*context_pop)(CUcontext*) = nullptr;
+  CUresult (*context_synchronize)() = nullptr;
+  CUresult (*event_create)(CUevent*, unsigned) = nullptr;
+  CUresult (*event_record)(CUevent, CUstream) = nullptr;
+  CUresult (*event_query)(CUevent) = nullptr;
+  CUresult (*event_destroy)(CUevent) = nullptr;
+  CUresult (*stream_query)(CUstream) = nullptr;
+  CUresult (*exchange_capture_mode)(int*) = nullptr;  // null in drivers before 10.1
+};
+
+// Calls of our own are made only while no stream captures (many calls would invalidate the capture) and the process is
+// neither exiting nor a forked child of one that used CUDA.
+struct Gate {
+  std::atomic<int> captures{0};
+  std::atomic<bool> closed{false};
+  bool open() const { return captures.load(std::memory_order_acquire) == 0 && !closed.load(std::memory_order_relaxed); }
+};
+
+}  // namespace cistern::cuda

@@ -1,0 +1,50 @@
+// Ranges of addresses that do not overlap, found by any address inside: for questions about interior pointers.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "pool/internal_memory.hpp"
+#include "pool/lock.hpp"
+
+namespace cistern {
+
+template <class Value>
+class RangeIndex {
+ public:
+  struct Range {
+    std::uintptr_t first;
+    std::uint64_t bytes;
+    Value value;
+  };
+
+  void insert(std::uintptr_t first, std::uint64_t bytes, const Value& value) {
+    Locked hold(lock_);
+    ranges_.insert_or_assign(first, Range{first, bytes, value});
+  }
+  void erase(std::uintptr_t first) {
+    Locked hold(lock_);
+    ranges_.erase(first);
+  }
+  std::optional<Range> find(std::uintptr_t address) {
+    Locked hold(lock_);
+    auto after = ranges_.upper_bound(address);
+    if (after == ranges_.begin()) return std::nullopt;
+    const Range& range = std::prev(after)->second;
+    if (address - range.first >= range.bytes) return std::nullopt;
+    return range;
+  }
+  void clear() {
+    Locked hold(lock_);
+    ranges_.clear();
+  }
+
+  void before_fork() { lock_.lock(); }
+  void after_fork() { lock_.unlock(); }
+
+ private:
+  Lock lock_;
+  std::map<std::uintptr_t, Range, std::less<>, InternalAllocator<std::pair<const std::uintptr_t, Range>>> ranges_;
+};
+
+}  // namespace cistern

@@ -1,0 +1,170 @@
+// The first tier of a pool: a few chunks per thread, taken and given back without meeting another thread.
+//
+//   take(key) -> a way of the key's set holds it: out it goes            (one uncontended exchange, no lock)
+//   give(key, chunk) -> a way of the set is empty: in it goes; else the caller keeps it for the shared tier
+//   drain(wanted, visit) -> any thread empties every cache of what it wants
+//
+// A cache belongs to one thread, but each has a busy flag, so that another thread can drain it at any time. When the
+// thread ends its cache stays, with what it holds, until a new thread adopts it.
+#pragma once
+#include <pthread.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+#include <new>
+#include <optional>
+
+#include "pool/internal_memory.hpp"
+#include "pool/lock.hpp"
+
+namespace cistern {
+
+// Tag: one set of caches per tag and process, since a thread finds its own through thread-local memory.
+template <class Key, class KeyHash, class Chunk, class Tag>
+class ThreadCaches {
+ public:
+  std::optional<Chunk> take(const Key& key) {
+    Cache* cache = mine_;
+    if (!cache) [[unlikely]]
+      return std::nullopt;
+    Busy hold(*cache);
+    Way* set = set_of(*cache, key);
+    for (int i = 0; i < kWays; ++i) {
+      if (!set[i].full || !(set[i].key == key)) continue;
+      set[i].full = false;
+      bytes_.fetch_sub(key.bytes, std::memory_order_relaxed);
+      return set[i].chunk;
+    }
+    return std::nullopt;
+  }
+
+  // False: no place, or `bytes_max` of all caches together would be passed; the chunk stays with the caller.
+  bool give(const Key& key, Chunk chunk, std::uint64_t now_ns, std::uint64_t bytes_max) {
+    Cache* cache = mine_ ? mine_ : adopt();
+    if (!cache) [[unlikely]]
+      return false;
+    if (bytes_.fetch_add(key.bytes, std::memory_order_relaxed) + key.bytes <= bytes_max) {
+      Busy hold(*cache);
+      Way* set = set_of(*cache, key);
+      for (int i = 0; i < kWays; ++i) {
+        if (set[i].full) continue;
+        set[i] = {key, chunk, now_ns, true};
+        return true;
+      }
+    }
+    bytes_.fetch_sub(key.bytes, std::memory_order_relaxed);
+    return false;
+  }
+
+  // Takes out every chunk with wanted(key, given_ns) and calls visit(key, chunk, given_ns) after its cache is free.
+  template <class Wanted, class Visit>
+  void drain(Wanted wanted, Visit visit) {
+    for (Cache* cache = all_.load(std::memory_order_acquire); cache; cache = cache->next) {
+      Way taken[kSets * kWays];
+      int count = 0;
+      {
+        Busy hold(*cache);
+        for (Way& way : cache->ways) {
+          if (!way.full || !wanted(way.key, way.given_ns)) continue;
+          way.full = false;
+          taken[count++] = way;
+        }
+      }
+      for (int i = 0; i < count; ++i) {
+        bytes_.fetch_sub(taken[i].key.bytes, std::memory_order_relaxed);
+        visit(taken[i].key, taken[i].chunk, taken[i].given_ns);
+      }
+    }
+  }
+
+  template <class Visit>
+  void for_each(Visit visit) {
+    for (Cache* cache = all_.load(std::memory_order_acquire); cache; cache = cache->next) {
+      Busy hold(*cache);
+      for (const Way& way : cache->ways)
+        if (way.full) visit(way.key);
+    }
+  }
+
+  std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+
+  // Other threads are gone, perhaps in the middle of a take: whatever their caches hold is forgotten.
+  void after_fork_in_child() {
+    new (&register_lock_) Lock;
+    for (Cache* cache = all_.load(std::memory_order_relaxed); cache; cache = cache->next) {
+      for (Way& way : cache->ways) way.full = false;
+      cache->busy.store(false, std::memory_order_relaxed);
+      cache->owned.store(cache == mine_, std::memory_order_relaxed);
+    }
+    bytes_ = 0;
+  }
+
+ private:
+  static constexpr int kSets = 16, kWays = 4;
+
+  struct Way {
+    Key key{};
+    Chunk chunk{};
+    std::uint64_t given_ns = 0;
+    bool full = false;
+  };
+  struct Cache {
+    std::atomic<bool> busy{false};
+    std::atomic<bool> owned{true};
+    Cache* next = nullptr;
+    Way ways[kSets * kWays];
+  };
+
+  // Whoever finds a cache busy waits for a few instructions of its owner, or for a drain.
+  class Busy {
+   public:
+    explicit Busy(Cache& cache) : cache_(cache) {
+      locks_held = locks_held + 1;
+      while (cache_.busy.exchange(true, std::memory_order_acquire)) [[unlikely]] sched_yield();
+    }
+    ~Busy() {
+      cache_.busy.store(false, std::memory_order_release);
+      locks_held = locks_held - 1;
+    }
+
+   private:
+    Cache& cache_;
+  };
+
+  static Way* set_of(Cache& cache, const Key& key) { return &cache.ways[(KeyHash{}(key) % kSets) * kWays]; }
+
+  [[gnu::noinline]] Cache* adopt() {
+    Locked hold(register_lock_);
+    if (!key_made_) {
+      if (pthread_key_create(&thread_end_, [](void* cache) {
+            mine_ = nullptr;
+            static_cast<Cache*>(cache)->owned.store(false, std::memory_order_release);
+          }) != 0)
+        return nullptr;
+      key_made_ = true;
+    }
+    Cache* cache = all_.load(std::memory_order_relaxed);
+    while (cache && cache->owned.exchange(true, std::memory_order_acquire)) cache = cache->next;
+    if (!cache) {
+      cache = new (internal_allocate(sizeof(Cache))) Cache;
+      cache->next = all_.load(std::memory_order_relaxed);
+      all_.store(cache, std::memory_order_release);
+    }
+    if (pthread_setspecific(thread_end_, cache) != 0) {
+      cache->owned.store(false, std::memory_order_release);
+      return nullptr;
+    }
+    return mine_ = cache;
+  }
+
+  static inline constinit thread_local Cache* mine_ = nullptr;
+
+  std::atomic<Cache*> all_{nullptr};
+  std::atomic<std::uint64_t> bytes_{0};
+  Lock register_lock_;
+  pthread_key_t thread_end_{};
+  bool key_made_ = false;
+};
+
+}  // namespace cistern

@@ -1,0 +1,113 @@
+// A pool of whole chunks in two tiers: a small cache per thread before a shared recycling pool.
+//
+//   take(key) -> thread cache -> shared bins -> quarantined chunks that have settled -> nothing: the caller acquires
+//   give(key, chunk) -> thread cache -> shared pool, which releases its oldest when over the cap
+//   give_waiting(key, chunk, fence) -> the shared pool's quarantine
+//
+// The thread caches together hold at most a quarter of the cap. Chunks unused for an interval go back to the source,
+// whenever a call comes after its end; there is no thread of our own.
+#pragma once
+#include "pool/recycle_pool.hpp"
+#include "pool/thread_cache.hpp"
+
+namespace cistern {
+
+template <Source S, class Tag>
+class TieredPool {
+ public:
+  using Chunk = typename S::Chunk;
+  using Fence = typename S::Fence;
+
+  explicit TieredPool(S& source) : source_(source), shared_(source) {}
+
+  void set_limits(const PoolLimits& limits) {
+    limits_ = limits;
+    thread_bytes_max_ = limits.bytes_max / 4;
+    shared_.set_limits({.bytes_max = limits.bytes_max - thread_bytes_max_});
+  }
+
+  std::optional<Chunk> take(const PoolKey& key, std::uint64_t now_ns) {
+    if (std::optional<Chunk> chunk = caches_.take(key)) [[likely]]
+      return chunk;
+    trim_on_interval(now_ns);
+    return shared_.take(key, now_ns);
+  }
+
+  void give(const PoolKey& key, Chunk chunk, std::uint64_t now_ns) {
+    if (key.bytes > kThreadChunkBytesMax || !caches_.give(key, chunk, now_ns, thread_bytes_max_))
+      shared_.give(key, chunk, Fence{}, false, now_ns);
+    trim_on_interval(now_ns);
+  }
+
+  void give_waiting(const PoolKey& key, Chunk chunk, Fence&& fence, std::uint64_t now_ns) {
+    shared_.give(key, chunk, std::move(fence), true, now_ns);
+  }
+
+  // Releases chunks until `keep_bytes` are left, but none used within `unused_for_ns`; oldest first in the shared tier.
+  std::uint64_t trim(const typename RecyclePool<S>::Trim& what, std::uint64_t now_ns) {
+    std::uint64_t released = 0;
+    if (usage_bytes() > what.keep_bytes) {
+      caches_.drain([&](const PoolKey&, std::uint64_t given_ns) { return now_ns - given_ns >= what.unused_for_ns; },
+                    [&](const PoolKey& key, Chunk chunk, std::uint64_t) {
+                      released += key.bytes;
+                      source_.release(chunk);
+                    });
+    }
+    const std::uint64_t kept_by_threads = caches_.bytes();
+    const std::uint64_t keep_shared = what.keep_bytes > kept_by_threads ? what.keep_bytes - kept_by_threads : 0;
+    return released + shared_.trim({.keep_bytes = keep_shared, .unused_for_ns = what.unused_for_ns}, now_ns);
+  }
+
+  // Takes out every chunk of a group: visit(key, chunk).
+  template <class Visit>
+  void take_out(std::uintptr_t group, Visit visit) {
+    caches_.drain([&](const PoolKey& key, std::uint64_t) { return key.group == group; },
+                  [&](const PoolKey& key, Chunk chunk, std::uint64_t) { visit(key, chunk); });
+    shared_.take_out(group, visit);
+  }
+
+  PoolUsage usage() {
+    PoolUsage usage = shared_.usage();
+    caches_.for_each([&](const PoolKey& key) {
+      ++usage.blocks;
+      usage.bytes += key.bytes;
+      if (key.bytes > usage.largest_bytes) usage.largest_bytes = key.bytes;
+    });
+    return usage;
+  }
+  // Calls visit(bytes) for every chunk that is kept.
+  template <class Visit>
+  void for_each(Visit visit) {
+    caches_.for_each([&](const PoolKey& key) { visit(key.bytes); });
+    shared_.for_each(visit);
+  }
+
+  void before_fork() { shared_.before_fork(); }
+  void after_fork_in_parent() { shared_.after_fork_in_parent(); }
+  void after_fork_in_child() {
+    caches_.after_fork_in_child();
+    shared_.after_fork_in_child();
+  }
+
+ private:
+  static constexpr std::uint64_t kThreadChunkBytesMax = std::uint64_t{1} << 20;
+
+  std::uint64_t usage_bytes() const { return caches_.bytes() + shared_.usage_bytes(); }
+
+  void trim_on_interval(std::uint64_t now_ns) {
+    std::uint64_t last = trimmed_ns_.load(std::memory_order_relaxed);
+    if (!limits_.interval_ns || now_ns - last < limits_.interval_ns) [[likely]]
+      return;
+    if (!trimmed_ns_.compare_exchange_strong(last, now_ns, std::memory_order_relaxed)) return;
+    trim({.keep_bytes = limits_.bytes_min, .unused_for_ns = limits_.interval_ns}, now_ns);
+  }
+
+  S& source_;
+  RecyclePool<S> shared_;
+  ThreadCaches<PoolKey, PoolKeyHash, Chunk, Tag> caches_;
+  PoolLimits limits_;
+  std::uint64_t thread_bytes_max_ = 0;
+  std::atomic<std::uint64_t> trimmed_ns_{0};
+};
+
+}  // namespace cistern

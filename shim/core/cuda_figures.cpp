@@ -1,0 +1,336 @@
+// What reports say of CUDA memory: figures per kind, leaks, fragmentation, transfers, and what the driver itself takes.
+// Derived when a snapshot is taken, from the pools' own records. Also fork.
+#include <algorithm>
+
+#include "shim/core/core.hpp"
+#include "shim/core/cuda_state.hpp"
+#include "stats/format.hpp"
+#include "stats/frameworks.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+constexpr double kNanosecond = 1e-9;
+
+bool per_device(Family family) {
+  return family != Family::pinned && family != Family::managed && family != Family::host_vmm &&
+         family != Family::registered && family != Family::imported;
+}
+
+String kind_name(Family family, int device) {
+  String name = family_name(family);
+  if (per_device(family)) name += ":" + decimal(device, 0);
+  return name;
+}
+
+template <class Visit>
+void for_each_kind(CudaState& s, Visit visit) {
+  for (int family = 0; family < static_cast<int>(Family::count); ++family)
+    for (int device = 0; device < kDevicesMax; ++device)
+      if (KindCounters* counted = s.kinds[family][device].load(std::memory_order_acquire))
+        visit(static_cast<Family>(family), device, *counted);
+}
+
+bool of_kind(const Block& block, Family family, int device) {
+  if (block.kind == BlockKind::pinned) return family == Family::pinned;
+  return family == Family::device && block.context->device->ordinal == device;
+}
+
+void add_driver_calls(KindFigures& figures, const DriverCalls& calls) {
+  figures.driver_allocs += calls.allocs;
+  figures.driver_frees += calls.frees;
+  figures.driver_syncs += calls.syncs;
+  figures.driver_queries += calls.queries;
+}
+
+// Live and cached chunks, and what the live ones waste, by class of the report.
+void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, FragmentationFigures& fragmentation) {
+  s.blocks.table.for_each([&](Block& block) {
+    if (!of_kind(block, family, device)) return;
+    const bool live = block.state.load(std::memory_order_relaxed) == BlockState::live;
+    const int size_class = report_class(live ? block.requested : block.bytes);
+    auto found = std::find_if(figures.classes.begin(), figures.classes.end(),
+                              [&](const ClassFigures& c) { return c.size_class == size_class; });
+    if (!live) {
+      ++figures.pooled_blocks;
+      figures.pooled_bytes += block.bytes;
+      fragmentation.free_bytes += block.bytes;
+      fragmentation.largest_free_bytes = std::max(fragmentation.largest_free_bytes, block.bytes);
+      if (found != figures.classes.end()) ++found->cached_blocks, found->cached_bytes += block.bytes;
+      return;
+    }
+    fragmentation.live_bytes += block.bytes;
+    fragmentation.requested_bytes += block.requested;
+    if (found == figures.classes.end()) return;
+    found->live_bytes = found->live_bytes.value_or(0) + block.bytes;
+    found->requested_bytes = found->requested_bytes.value_or(0) + block.requested;
+  });
+  fragmentation.reserved_bytes = fragmentation.live_bytes + fragmentation.free_bytes;
+}
+
+LeakFigures new_leak(const Tracked& record) {
+  LeakFigures leak{};
+  leak.kind = kind_name(record.family, record.device);
+  leak.leak_class = "never freed";
+  leak.object = record.object;
+  leak.api = record.api;
+  leak.first_s = 1e300;
+  if (!record.site) return leak;
+  leak.frames = site_frames(record.site);
+  SiteOwner owner = site_owner(record.site);
+  leak.owner = owner.module;
+  leak.owned_by_program = owner.is_program;
+  return leak;
+}
+
+// Live memory grouped by kind, object and site; by call where sites are off.
+class Leaks {
+ public:
+  explicit Leaks(Vector<LeakFigures>& leaks) : leaks_(leaks) {}
+
+  void add(const Tracked& record, std::uint64_t blocks, std::uint64_t bytes, std::uint64_t last_ns, bool ended) {
+    const std::uint64_t where = record.site ? record.site : reinterpret_cast<std::uintptr_t>(record.api);
+    const std::uint64_t kind = static_cast<std::uint64_t>(record.family) * kDevicesMax + record.device;
+    const auto [place, is_new] = places_.try_emplace((where * 1024 + kind) * 2 + ended, leaks_.size());
+    if (is_new) leaks_.push_back(new_leak(record));
+    LeakFigures& leak = leaks_[place->second];
+    if (ended) leak.leak_class = "never freed, went with its context";
+    leak.blocks += blocks;
+    leak.bytes += bytes;
+    leak.created += blocks;
+    leak.first_s = std::min(leak.first_s, static_cast<double>(record.born_ns) * kNanosecond);
+    leak.last_s = std::max(leak.last_s, static_cast<double>(last_ns) * kNanosecond);
+  }
+
+ private:
+  Vector<LeakFigures>& leaks_;
+  Map<std::uint64_t, std::size_t> places_;
+};
+
+const char* direction_name(Direction direction) {
+  constexpr const char* kNames[] = {"host to device", "device to host", "device to device", "host to host", "unknown"};
+  return kNames[static_cast<int>(direction)];
+}
+
+}  // namespace
+
+bool used() {
+  CudaState* s = state_if_used();
+  if (!s) return false;
+  bool any = false;
+  for_each_kind(*s,
+                [&](Family, int, KindCounters& counted) { any |= read(counted.allocations) || read(counted.failed); });
+  return any;
+}
+
+void add_kinds(Vector<KindFigures>& kinds, Vector<FragmentationFigures>& fragmentation) {
+  CudaState* s = state_if_used();
+  if (!s) return;
+  for_each_kind(*s, [&](Family family, int device, KindCounters& counted) {
+    const bool pooled = family == Family::device || family == Family::pinned;
+    KindFigures figures = counted.figures(kind_name(family, device).c_str(), pooled);
+    if (!figures.allocations && !figures.failed && !figures.live_blocks) return;
+    if (pooled) {
+      FragmentationFigures fragments{figures.name, 0, 0, 0, 0, 0};
+      add_blocks(*s, family, device, figures, fragments);
+      fragmentation.push_back(fragments);
+      if (family == Family::pinned) add_driver_calls(figures, s->source.pinned_calls);
+      if (family == Family::device)
+        if (Device* of = s->devices[device].load()) add_driver_calls(figures, of->calls);
+    }
+    kinds.push_back(std::move(figures));
+  });
+}
+
+void add_leaks(Vector<LeakFigures>& leaks) {
+  CudaState* s = state_if_used();
+  if (!s) return;
+  Vector<Tracked> live;
+  s->blocks.table.for_each([&](Block& block) {
+    if (block.state.load() == BlockState::live) live.push_back(as_tracked(block));
+  });
+  s->tracked.for_each([&](const void*, Tracked& record) {
+    if (!record.inherited) live.push_back(record);
+  });
+  Leaks grouped(leaks);
+  for (const Tracked& record : live) grouped.add(record, 1, record.bytes, record.born_ns, false);
+  Vector<WentWithContext> ended;
+  {
+    Locked hold(s->went_lock);
+    for (auto& [key, went] : s->went_with_context) ended.push_back(went);
+  }
+  for (const WentWithContext& went : ended) grouped.add(went.first, went.blocks, went.bytes, went.last_ns, true);
+}
+
+void add_transfers(Snapshot& snapshot) {
+  CudaState* s = state_if_used();
+  if (!s) return;
+  struct Row {
+    TransferFigures figures;
+    SiteId site;
+  };
+  Vector<Row> rows;
+  s->transfers.for_each([&](const TransferKey& key, const TransferTotals& totals) {
+    const char* direction = direction_name(key.direction);
+    auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) {
+      return r.figures.direction == direction && r.figures.pageable == key.pageable &&
+             r.figures.asynchronous == key.asynchronous;
+    });
+    if (row == rows.end()) {
+      TransferFigures figures{};
+      figures.direction = direction;
+      figures.pageable = key.pageable;
+      figures.asynchronous = key.asynchronous;
+      rows.push_back({std::move(figures), 0});
+      row = rows.end() - 1;
+    }
+    row->figures.count += totals.count;
+    row->figures.bytes += totals.bytes;
+    if (!key.asynchronous)
+      row->figures.seconds = row->figures.seconds.value_or(0) + static_cast<double>(totals.blocking_ns) * kNanosecond;
+    if (key.site && totals.bytes >= row->figures.site_bytes) {
+      row->figures.site_bytes = totals.bytes;
+      row->figures.api = key.api;
+      row->site = key.site;
+    }
+  });
+  for (Row& row : rows) {
+    if (row.site) row.figures.frames = site_frames(row.site);
+    snapshot.transfers.push_back(std::move(row.figures));
+  }
+  std::sort(snapshot.transfers.begin(), snapshot.transfers.end(),
+            [](const TransferFigures& a, const TransferFigures& b) { return a.bytes > b.bytes; });
+}
+
+void add_devices(Snapshot& snapshot) {
+  CudaState* s = state_if_used();
+  if (!s) return;
+  snapshot.escaped = s->escaped.load();
+  for (auto& place : s->devices) {
+    Device* device = place.load();
+    if (!device || !device->sampled_at_ns.load() || !device->total_bytes.load()) continue;
+    snapshot.device_memory.push_back({device->ordinal, device->total_bytes.load(), device->sampled_free_bytes.load(),
+                                      device->sampled_own_bytes.load(),
+                                      static_cast<double>(device->sampled_at_ns.load()) * kNanosecond});
+  }
+  snapshot.frameworks = loaded_frameworks();
+}
+
+KindFigures total_figures(PooledKind kind, std::uint64_t* largest_kept_bytes) {
+  KindFigures total{};
+  Vector<KindFigures> kinds;
+  Vector<FragmentationFigures> fragmentation;
+  add_kinds(kinds, fragmentation);
+  const bool device = kind == PooledKind::device;
+  const auto wanted = [&](const String& name) { return device ? name.starts_with("device:") : name == "pinned"; };
+  for (const KindFigures& figures : kinds) {
+    if (!wanted(figures.name)) continue;
+    for (auto member :
+         {&KindFigures::allocations, &KindFigures::frees, &KindFigures::pool_hits, &KindFigures::pool_misses,
+          &KindFigures::driver_allocs, &KindFigures::driver_frees, &KindFigures::live_blocks, &KindFigures::live_bytes,
+          &KindFigures::peak_bytes, &KindFigures::pooled_blocks, &KindFigures::pooled_bytes, &KindFigures::failed})
+      total.*member += figures.*member;
+  }
+  for (const FragmentationFigures& fragments : fragmentation)
+    if (wanted(fragments.kind)) *largest_kept_bytes = std::max(*largest_kept_bytes, fragments.largest_free_bytes);
+  return total;
+}
+
+std::uint64_t trim(PooledKind kind, std::uint64_t keep_bytes, std::uint64_t unused_for_ns) {
+  CudaState* s = state_if_used();
+  if (!s) return 0;
+  const RecyclePool<BlockSource>::Trim what{keep_bytes, unused_for_ns};
+  return kind == PooledKind::device ? s->device_pool.trim(what, coarse_now_ns())
+                                    : s->pinned_pool.trim(what, coarse_now_ns());
+}
+
+// --- Fork: CUDA does not work in a child of a process that used it. What the parent made is inherited, never freed by
+// us; the child's own calls get the driver's own answers.
+
+void before_fork() {
+  state_before_fork();
+  runtime_before_fork();
+  pitch_before_fork();
+  CudaState* s = state_if_used();
+  if (!s) return;
+  s->contexts_lock.lock();
+  s->captures.before_fork();
+  s->device_pool.before_fork();
+  s->pinned_pool.before_fork();
+  s->source.before_fork();
+  s->streams.before_fork();
+  s->green_devices.before_fork();
+  s->tracked.before_fork();
+  s->blocks.before_fork();
+  s->contexts.before_fork();
+  s->transfers.before_fork();
+  s->went_lock.lock();
+}
+
+namespace {
+void unlock_tables(CudaState& s) {
+  s.went_lock.unlock();
+  s.transfers.after_fork();
+  s.contexts.after_fork();
+  s.blocks.after_fork();
+  s.tracked.after_fork();
+  s.green_devices.after_fork();
+  s.streams.after_fork();
+}
+}  // namespace
+
+namespace {
+void unlock_files() {
+  pitch_after_fork();
+  runtime_after_fork();
+  state_after_fork();
+}
+}  // namespace
+
+void after_fork_in_parent() {
+  if (CudaState* s = state_if_used()) {
+    unlock_tables(*s);
+    s->source.after_fork();
+    s->pinned_pool.after_fork_in_parent();
+    s->device_pool.after_fork_in_parent();
+    s->captures.after_fork();
+    s->contexts_lock.unlock();
+  }
+  unlock_files();
+}
+
+void after_fork_in_child() {
+  unlock_files();
+  CudaState* s = state_if_used();
+  if (!s) return;
+  unlock_tables(*s);
+  s->pinned_pool.after_fork_in_child();
+  s->device_pool.after_fork_in_child();
+  s->source.after_fork();
+  s->source.after_fork_in_child();
+  s->captures.after_fork();
+  s->captures.forget_in_child();
+  s->contexts_lock.unlock();
+  s->gate.closed.store(true);
+  s->contexts.for_each([](Context& context) {
+    context.epoch.fetch_add(1);
+    context.alive.store(false);
+    context.clock.forget_in_child();
+  });
+  s->contexts_alive.store(0);
+  s->blocks.table.clear();
+  s->blocks.ranges.clear();
+  s->tracked.for_each([](const void*, Tracked& record) { record.inherited = true; });
+  s->transfers.clear();
+  s->went_with_context.clear();
+  s->escaped = 0;
+  for_each_kind(*s, [](Family, int, KindCounters& counted) { counted.reset(); });
+  for (auto& place : s->devices)
+    if (Device* device = place.load()) {
+      device->calls.reset();
+      device->reserved_bytes = device->live_bytes = device->waste_bytes = device->tracked_bytes = 0;
+      device->sampled_at_ns = 0;
+    }
+}
+
+}  // namespace cistern::cuda

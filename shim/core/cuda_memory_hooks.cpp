@@ -1,0 +1,424 @@
+// Device and pinned memory: whole driver allocations are recycled; everything that the driver alone can answer rightly
+// is passed on and counted as unpooled, with the reason.
+//
+//   allocate -> why_not_pooled? -> the real call, adopted as a block that will really be freed
+//            -> take a cached block of the class (thread cache, shared pool)
+//            -> a new chunk -> out of memory: everything cached goes back, once more with the exact size
+//   free     -> why_not_pooled? -> the real call
+//            -> strict: wait for the context, as the driver's free does, then the block may be seen again
+//            -> deferred, or while a stream captures, or with other contexts alive: quarantine behind their clocks
+#include <stdio.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "shim/core/core.hpp"
+#include "shim/core/cuda_hooks.hpp"
+#include "shim/core/cuda_state.hpp"
+#include "shim/core/log.hpp"
+#include "shim/core/misuse.hpp"
+#include "stats/format.hpp"
+#include "stats/sink.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+// Rounding to classes may take at most this part of a device: beyond it chunks have the exact size.
+constexpr std::uint64_t kWasteDivisor = 64;
+constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 46;
+
+struct Wanted {
+  BlockKind kind;
+  std::uint64_t traits, bytes;
+  const char* api;
+};
+
+KindCounters& counters_of(CudaState& s, BlockKind kind, const Context* context) {
+  if (kind == BlockKind::pinned) return counters(s, Family::pinned);
+  return counters(s, Family::device, context ? context->device->ordinal : 0);
+}
+
+std::optional<Unpooled> why_size_not_pooled(BlockKind kind, std::uint64_t bytes) {
+  const Options& chosen = options();
+  if (kind == BlockKind::device) {
+    if (!chosen.device_pool) return Unpooled::pool_off;
+    if (bytes < chosen.device_object_min) return Unpooled::too_small;
+    if (bytes > chosen.device_object_max || bytes > kBytesMax) return Unpooled::too_large;
+    return {};
+  }
+  if (!chosen.pinned_pool) return Unpooled::pool_off;
+  if (bytes > chosen.pinned_object_max || bytes > kBytesMax) return Unpooled::too_large;
+  return {};
+}
+
+// What both allocations and frees ask first. A capture that forbids the call must be invalidated by it, as without us.
+std::optional<Unpooled> why_not_pooled(CudaState& s, BlockKind kind, std::uint64_t bytes, const Context* current) {
+  if (!current) return Unpooled::no_context;
+  if (phase() != Phase::running) return Unpooled::exiting;
+  if (current->poisoned.load(std::memory_order_relaxed)) return Unpooled::context_poisoned;
+  if (s.captures.forbid_unsafe_calls()) return Unpooled::capturing;
+  return why_size_not_pooled(kind, bytes);
+}
+
+// --- Allocating
+
+void hand_out(CudaState& s, Block* block, const Wanted& wanted, bool hit) {
+  block->requested = wanted.bytes;
+  block->api = wanted.api;
+  block->site = capture(s, wanted.api);
+  block->freed_site = 0;
+  block->born_ns = coarse_nanoseconds_since_start();
+  block->recycled |= hit;
+  block->buffer_id = 0;
+  account_birth(s, block, hit);
+  block->state.store(BlockState::live, std::memory_order_release);
+}
+
+// Memory that the program's own call got, of exactly this size: really freed when its time comes.
+void adopt_unpooled(CudaState& s, const Wanted& wanted, std::uintptr_t address) {
+  Context* context = current_context(s);
+  if (!context || !address) return;
+  Block* block = s.source.adopt({context, wanted.traits, as_driver_rounds(wanted.bytes)}, address);
+  block->marked.store(true, std::memory_order_relaxed);
+  hand_out(s, block, wanted, false);
+}
+
+std::optional<Block*> take(CudaState& s, const Wanted& wanted, const PoolKey& key) {
+  const std::uint64_t now = coarse_now_ns();
+  for (;;) {
+    const auto block = wanted.kind == BlockKind::device ? s.device_pool.take(key, now) : s.pinned_pool.take(key, now);
+    if (!block || (*block)->context_is_there()) return block;
+    s.source.forget(*block);  // given back while its context went
+  }
+}
+
+std::uint64_t device_total(CudaState& s, Device& device) {
+  if (!device.total_bytes.load(std::memory_order_relaxed)) sample_device_memory(s, device);
+  return device.total_bytes.load(std::memory_order_relaxed);
+}
+
+std::uint64_t chunk_bytes(CudaState& s, const Wanted& wanted, Context* context) {
+  const std::uint64_t chunk = chunk_bytes_for(wanted.bytes), exact = as_driver_rounds(wanted.bytes);
+  if (wanted.kind == BlockKind::pinned || chunk == exact) return chunk;
+  Device& device = *context->device;
+  const std::uint64_t waste = device.waste_bytes.load(std::memory_order_relaxed) + (chunk - exact);
+  return waste > device_total(s, device) / kWasteDivisor ? exact : chunk;
+}
+
+Acquired<Block*, CUresult> acquire(CudaState& s, const Wanted& wanted, Context* context, std::uint64_t bytes) {
+  if (wanted.kind == BlockKind::device && !limit_allows(s, *context->device, bytes))
+    return {nullptr, kOutOfMemory, false};
+  return s.source.acquire({context, wanted.traits, bytes});
+}
+
+[[gnu::noinline]] Acquired<Block*, CUresult> acquire_new(CudaState& s, const Wanted& wanted, Context* context,
+                                                         std::uint64_t bytes) {
+  s.source.release_postponed();
+  sample_device_memory(s, *context->device);
+  auto acquired = acquire(s, wanted, context, bytes);
+  if (acquired.ok || !s.source.out_of_memory(acquired.error)) return acquired;
+  trim_all(s, 0, 0);
+  return acquire(s, wanted, context, as_driver_rounds(wanted.bytes));
+}
+
+// `*block` is null when the driver refused.
+CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, std::uintptr_t* address) {
+  KindCounters& counted = counters_of(s, wanted.kind, context);
+  const PoolKey key{reinterpret_cast<std::uintptr_t>(context), wanted.traits, chunk_bytes(s, wanted, context)};
+  if (const auto cached = take(s, wanted, key)) [[likely]] {
+    *address = (*cached)->address.load(std::memory_order_relaxed);
+    hand_out(s, *cached, wanted, true);
+    return kSuccess;
+  }
+  const auto acquired = acquire_new(s, wanted, context, key.bytes);
+  if (!acquired.ok) {
+    add(counted.failed);
+    note(s, acquired.error);
+    if (s.source.out_of_memory(acquired.error))
+      report_out_of_memory(s, wanted.api, wanted.kind == BlockKind::device ? Family::device : Family::pinned,
+                           context->device->ordinal, wanted.bytes);
+    return acquired.error;
+  }
+  add(counted.pool_misses);
+  *address = acquired.chunk->address.load(std::memory_order_relaxed);
+  hand_out(s, acquired.chunk, wanted, false);
+  return kSuccess;
+}
+
+// `pass` makes the program's own call; `result` is where it leaves the address.
+template <class Pass, class Address>
+CUresult allocate(CudaState& s, const Wanted& wanted, Address* result, Pass pass) {
+  Context* context = current_context(s);
+  const auto reason = why_not_pooled(s, wanted.kind, wanted.bytes, context);
+  if (!reason) {
+    std::uintptr_t address = 0;
+    const CUresult answer = allocate_pooled(s, wanted, context, &address);
+    if (answer == kSuccess) *result = (Address)address;
+    return answer;
+  }
+  KindCounters& counted = counters_of(s, wanted.kind, context);
+  if (wanted.kind == BlockKind::device && context && !limit_allows(s, *context->device, wanted.bytes)) {
+    add(counted.failed);
+    return kOutOfMemory;
+  }
+  const CUresult answer = note(s, pass());
+  if (answer != kSuccess) return add(counted.failed), answer;
+  counted.count_unpooled(*reason);
+  add(counted.driver_allocs);
+  adopt_unpooled(s, wanted, (std::uintptr_t)*result);
+  return answer;
+}
+
+// --- Freeing
+
+// The context's own queue of work is waited for, whichever context is current.
+CUresult synchronise(CudaState& s, Context* context, const Context* current) {
+  context->device->calls.syncs.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t number = context->clock.now();
+  CUresult result = kSuccess;
+  if (context == current) {
+    result = s.functions.context_synchronize();
+  } else {
+    Entered entered(s.functions, context->handle());
+    result = entered ? s.functions.context_synchronize() : kInvalidContext;
+  }
+  if (result == kSuccess) context->clock.synchronised(number);
+  if (is_sticky(result)) poison(context);
+  return result;
+}
+
+// What the block waits for besides its own context's work that has been waited for already: pinned memory is every
+// context's, device memory another's only after peer access or a copy.
+BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too) {
+  BlockSource::Fence fence;
+  Context* own = block->context;
+  if (own_too) fence.push_back({own, own->clock.now()});
+  const bool shared = block->kind == BlockKind::pinned || s.shared_between_contexts.load(std::memory_order_relaxed);
+  if (shared && s.contexts_alive.load(std::memory_order_relaxed) > 1)
+    for_each_context(s, [&](Context& other) {
+      if (&other != own) fence.push_back({&other, other.clock.now()});
+    });
+  return fence;
+}
+
+void give_to_pool(CudaState& s, Block* block, bool own_too) {
+  const std::uint64_t now = coarse_now_ns();
+  const PoolKey key = block->key();
+  BlockSource::Fence fence = fence_for(s, block, own_too);
+  const auto give = [&](auto& pool) {
+    fence.empty() ? pool.give(key, block, now) : pool.give_waiting(key, block, std::move(fence), now);
+  };
+  block->kind == BlockKind::device ? give(s.device_pool) : give(s.pinned_pool);
+  s.source.release_postponed();
+}
+
+// The program's own free. A piece of a slab is not the driver's to free: the driver only says whether it would, and the
+// piece goes out of use with its slab.
+template <class Pass>
+CUresult really_free(CudaState& s, Block* block, Unpooled reason, Pass pass) {
+  KindCounters& counted = counters_of(s, block->kind, block->context);
+  const bool piece = block->slab != nullptr;
+  if (piece && reason == Unpooled::exiting) return account_death(s, block), kSuccess;
+  s.blocks.hide(block);
+  const CUresult answer = note(s, pass());
+  if (answer != kSuccess && answer != kDeinitialized && !(piece && answer == kInvalidValue)) {
+    s.blocks.show(block, BlockState::live);
+    return answer;
+  }
+  counted.count_unpooled(reason);
+  account_death(s, block);
+  if (piece) {
+    s.blocks.show(block, BlockState::cached);
+    return give_to_pool(s, block, true), kSuccess;
+  }
+  add(counted.driver_frees);
+  s.source.freed_by_program(block);
+  s.blocks.put_away(block);
+  return answer;
+}
+
+template <class Pass>
+CUresult free_block(CudaState& s, Block* block, const char* api, Pass pass) {
+  Context* current = current_context(s);
+  if (!current || !block->context_is_there()) return pass();
+  BlockState live = BlockState::live;
+  if (!block->state.compare_exchange_strong(live, BlockState::cached)) {
+    if (live == BlockState::gone) return pass();
+    report_double_free(api_name(api), block->address.load(), block->kind == BlockKind::device ? "device" : "pinned",
+                       block->site, block->freed_site);
+    return kInvalidValue;
+  }
+  const auto reason = why_not_pooled(s, block->kind, block->requested, current);
+  if (reason) return really_free(s, block, *reason, pass);
+  if (block->marked.load(std::memory_order_relaxed)) return really_free(s, block, Unpooled::exported, pass);
+  if (block->context->poisoned.load()) return really_free(s, block, Unpooled::context_poisoned, pass);
+  const bool waits = s.deferred || s.captures.any();
+  if (!waits && synchronise(s, block->context, current) != kSuccess)
+    return really_free(s, block, Unpooled::context_poisoned, pass);
+  block->freed_site = capture(s, api);
+  account_death(s, block);
+  give_to_pool(s, block, waits);
+  return kSuccess;
+}
+
+// Memory that is not a block: tracked (managed, stream-ordered), or the driver's to judge.
+template <class Pass>
+CUresult free_other(CudaState& s, const void* pointer, const char* api, Pass pass) {
+  Tracked record;
+  const bool known = take_tracked(s, pointer, record);
+  const CUresult answer = note(s, pass());
+  const bool gone = answer == kSuccess || answer == kDeinitialized;
+  if (known) gone ? forget_tracked(s, record) : restore_tracked(s, pointer, std::move(record));
+  if (!known && answer == kInvalidValue && pointer && phase() == Phase::running)
+    report_unknown_pointer(api_name(api), reinterpret_cast<std::uintptr_t>(pointer));
+  return answer;
+}
+
+// --- Pinned memory
+
+// One node per machine is the usual case, and needs no system call.
+std::uint64_t numa_traits() {
+  static const bool several = access("/sys/devices/system/node/node1", F_OK) == 0;
+  if (!several) return 0;
+  unsigned processor = 0, node = 0;
+  getcpu(&processor, &node);
+  return std::uint64_t{node} << kNodeShift;
+}
+
+void warn_of_much_pinned(CudaState& s) {
+  if (s.pinned_warned.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  struct sysinfo machine;
+  if (sysinfo(&machine) != 0) return;
+  const std::uint64_t ram = std::uint64_t{machine.totalram} * machine.mem_unit;
+  const std::uint64_t pinned = s.source.pinned_reserved_bytes.load(std::memory_order_relaxed);
+  if (pinned <= ram / 4 || s.pinned_warned.exchange(true)) return;
+  host::Uncounted uncounted;
+  StringSink line;
+  line.print("%s of host memory are pinned, more than a quarter of the machine's %s", human_bytes(pinned).c_str(),
+             human_bytes(ram).c_str());
+  warn_line(line.text());
+}
+
+// --- Pitch: a pitched allocation is a linear one whose pitch the driver chooses, the same for the same width
+
+struct PitchKey {
+  int device;
+  std::size_t width;
+  unsigned element;
+  bool operator==(const PitchKey&) const = default;
+};
+struct PitchHash {
+  std::size_t operator()(const PitchKey& key) const {
+    return (key.width * 64 + key.element * 1024 + static_cast<unsigned>(key.device)) * 0x9E3779B97F4A7C15ull >> 16;
+  }
+};
+constinit Lock pitch_lock;
+
+Map<PitchKey, std::size_t, PitchHash>& pitches() {
+  static auto* map =
+      new (internal_allocate(sizeof(Map<PitchKey, std::size_t, PitchHash>))) Map<PitchKey, std::size_t, PitchHash>;
+  return *map;
+}
+
+std::size_t known_pitch(const PitchKey& key) {
+  Locked hold(pitch_lock);
+  auto found = pitches().find(key);
+  return found == pitches().end() ? 0 : found->second;
+}
+
+}  // namespace
+
+void pitch_before_fork() { pitch_lock.lock(); }
+void pitch_after_fork() { pitch_lock.unlock(); }
+
+namespace hook {
+
+CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
+  if (!pointer || !bytes) return driver().cuMemAlloc_v2(pointer, bytes);
+  CudaState& s = state();
+  return allocate(s, {BlockKind::device, kDeviceTraits, bytes, api_name("cuMemAlloc_v2")}, pointer,
+                  [&] { return driver().cuMemAlloc_v2(pointer, bytes); });
+}
+
+CUresult cuMemFree_v2(CUdeviceptr pointer) {
+  CudaState& s = state();
+  const auto pass = [&] { return driver().cuMemFree_v2(pointer); };
+  Block* block = pointer ? s.blocks.table.find(pointer) : nullptr;
+  if (block && block->kind == BlockKind::device) return free_block(s, block, "cuMemFree_v2", pass);
+  return free_other(s, reinterpret_cast<const void*>(pointer), "cuMemFree_v2", pass);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, size_t height, unsigned element) {
+  const auto pass = [&] { return driver().cuMemAllocPitch_v2(pointer, pitch, width, height, element); };
+  if (!pointer || !pitch || !width || !height) return pass();
+  CudaState& s = state();
+  const char* api = api_name("cuMemAllocPitch_v2");
+  Context* context = current_context(s);
+  const PitchKey key{context ? context->device->ordinal : 0, width, element};
+  std::size_t known = context ? known_pitch(key) : 0, bytes = 0;
+  if (known && !__builtin_mul_overflow(known, height, &bytes)) {
+    const CUresult answer = allocate(s, {BlockKind::device, kDeviceTraits, bytes, api}, pointer, pass);
+    if (answer == kSuccess) *pitch = known;
+    return answer;
+  }
+  KindCounters& counted = counters_of(s, BlockKind::device, context);
+  const CUresult answer = note(s, pass());
+  if (answer != kSuccess) return add(counted.failed), answer;
+  {
+    Locked hold(pitch_lock);
+    pitches().insert_or_assign(key, *pitch);
+  }
+  counted.count_unpooled(Unpooled::pitch_unknown);
+  add(counted.driver_allocs);
+  adopt_unpooled(s, {BlockKind::device, kDeviceTraits, *pitch * height, api}, static_cast<std::uintptr_t>(*pointer));
+  return answer;
+}
+
+CUresult cuMemAllocHost_v2(void** pointer, size_t bytes) {
+  if (!pointer || !bytes) return driver().cuMemAllocHost_v2(pointer, bytes);
+  CudaState& s = state();
+  const CUresult answer =
+      allocate(s, {BlockKind::pinned, kPlainHostAllocation | numa_traits(), bytes, api_name("cuMemAllocHost_v2")},
+               pointer, [&] { return driver().cuMemAllocHost_v2(pointer, bytes); });
+  warn_of_much_pinned(s);
+  return answer;
+}
+
+CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
+  constexpr unsigned kKnownFlags = kHostAllocPortable | kHostAllocDeviceMap | kHostAllocWriteCombined;
+  if (!pointer || !bytes || (flags & ~kKnownFlags)) return driver().cuMemHostAlloc(pointer, bytes, flags);
+  CudaState& s = state();
+  const CUresult answer = allocate(s, {BlockKind::pinned, flags | numa_traits(), bytes, api_name("cuMemHostAlloc")},
+                                   pointer, [&] { return driver().cuMemHostAlloc(pointer, bytes, flags); });
+  warn_of_much_pinned(s);
+  return answer;
+}
+
+CUresult cuMemFreeHost(void* pointer) {
+  CudaState& s = state();
+  const auto pass = [&] { return driver().cuMemFreeHost(pointer); };
+  Block* block = pointer ? s.blocks.table.find(reinterpret_cast<std::uintptr_t>(pointer)) : nullptr;
+  if (block && block->kind == BlockKind::pinned) return free_block(s, block, "cuMemFreeHost", pass);
+  return free_other(s, pointer, "cuMemFreeHost", pass);
+}
+
+// A block may be freed in stream order too: it leaves the pool's hands for good.
+#define FREE_ASYNC(name)                                                                      \
+  CUresult name(CUdeviceptr pointer, CUstream stream) {                                       \
+    CudaState& s = state();                                                                   \
+    const auto pass = [&] { return driver().name(pointer, stream); };                         \
+    Block* block = pointer ? s.blocks.table.find(pointer) : nullptr;                          \
+    if (!block) return free_other(s, reinterpret_cast<const void*>(pointer), #name, pass);    \
+    BlockState live = BlockState::live;                                                       \
+    if (!block->state.compare_exchange_strong(live, BlockState::cached)) {                    \
+      report_double_free(api_name(#name), pointer, "device", block->site, block->freed_site); \
+      return kInvalidValue;                                                                   \
+    }                                                                                         \
+    return really_free(s, block, Unpooled::stream_ordered_free, pass);                        \
+  }
+FREE_ASYNC(cuMemFreeAsync)
+FREE_ASYNC(cuMemFreeAsync_ptsz)
+#undef FREE_ASYNC
+
+}  // namespace hook
+}  // namespace cistern::cuda

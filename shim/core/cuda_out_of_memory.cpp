@@ -1,0 +1,71 @@
+// When memory ran out for good: one joint account of all kinds, so that the reader sees at once who holds it.
+#include <algorithm>
+
+#include "shim/core/core.hpp"
+#include "shim/core/cuda_state.hpp"
+#include "shim/core/log.hpp"
+#include "shim/core/misuse.hpp"
+#include "stats/format.hpp"
+#include "stats/sink.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+constexpr std::size_t kSitesShown = 3;
+
+struct SiteBytes {
+  Tracked first;
+  std::uint64_t bytes = 0, blocks = 0;
+};
+
+Vector<SiteBytes> top_sites(CudaState& s, Family family, int device) {
+  Map<SiteId, SiteBytes> by_site;
+  s.blocks.table.for_each([&](Block& block) {
+    if (block.state.load() != BlockState::live || !block.site) return;
+    const Tracked record = as_tracked(block);
+    if (record.family != family || record.device != device) return;
+    SiteBytes& site = by_site[record.site];
+    site.first = record;
+    site.bytes += record.bytes;
+    ++site.blocks;
+  });
+  Vector<SiteBytes> sites;
+  for (auto& [id, site] : by_site) sites.push_back(site);
+  std::sort(sites.begin(), sites.end(), [](const SiteBytes& a, const SiteBytes& b) { return a.bytes > b.bytes; });
+  if (sites.size() > kSitesShown) sites.resize(kSitesShown);
+  return sites;
+}
+
+std::uint64_t live(CudaState& s, Family family, int device = 0) {
+  KindCounters* counted = s.kinds[static_cast<int>(family)][device].load();
+  return counted ? read(counted->live_bytes) : 0;
+}
+
+}  // namespace
+
+void report_out_of_memory(CudaState& s, const char* api, Family family, int device, std::uint64_t bytes) {
+  if (phase() != Phase::running) return;
+  host::Uncounted uncounted;
+  const bool on_device = family != Family::pinned;
+  StringSink line;
+  line.print("%s of %s: out of memory", api, human_bytes(bytes).c_str());
+  if (on_device) {
+    line.print("; device %d: %s live", device, human_bytes(live(s, Family::device, device)).c_str());
+    if (const std::uint64_t async = live(s, Family::async, device))
+      line.print(", %s stream-ordered", human_bytes(async).c_str());
+    if (const std::uint64_t vmm = live(s, Family::vmm, device)) line.print(", %s mapped", human_bytes(vmm).c_str());
+  }
+  line.print("; pinned: %s live", human_bytes(live(s, Family::pinned)).c_str());
+  if (const std::uint64_t managed = live(s, Family::managed)) line.print("; managed: %s", human_bytes(managed).c_str());
+  if (const std::uint64_t host = host::figures().live_bytes) line.print("; host: %s", human_bytes(host).c_str());
+  const PoolUsage usage = on_device ? s.device_pool.usage() : s.pinned_pool.usage();
+  if (usage.blocks)
+    line.print("; cached: %s, largest block %s", human_bytes(usage.bytes).c_str(),
+               human_bytes(usage.largest_bytes).c_str());
+  for (const SiteBytes& site : top_sites(s, on_device ? Family::device : Family::pinned, on_device ? device : 0))
+    line.print("; %s in %s at %s", human_bytes(site.bytes).c_str(), counted(site.blocks, "block").c_str(),
+               describe_site(site.first.site).c_str());
+  warn_line(line.text());
+}
+
+}  // namespace cistern::cuda

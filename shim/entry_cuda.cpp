@@ -1,0 +1,42 @@
+// The exported CUDA functions. No logic: the driver's go to their hooks, the runtime's are observed on their way to the
+// runtime of the calling module.
+#include "shim/core/cuda_hooks.hpp"
+#include "shim/core/cuda_runtime.hpp"
+
+using namespace cistern::cuda;
+
+namespace {
+
+// What an allocating runtime call left behind.
+const void* memory_of(void** pointer) { return *pointer; }
+const void* memory_of(cudaPitchedPtr* pitched) { return pitched->pointer; }
+const void* memory_of(cudaArray_t* array) { return *array; }
+const void* memory_of(cudaMipmappedArray_t* array) { return *array; }
+const void* memory_of(const void*) { return nullptr; }
+
+template <class First, class... Rest>
+const void* memory_left(First first, Rest...) {
+  return memory_of(first);
+}
+
+}  // namespace
+
+// Without a driver in the process there is nothing to forward to. A program can only come here through a weak reference
+// that our export has satisfied.
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) \
+  extern "C" [[gnu::visibility("default")]] CUresult name parameters {          \
+    if (!driver().name) [[unlikely]]                                            \
+      return kNoDevice;                                                         \
+    return hook::name arguments;                                                \
+  }
+#define CUDA_RUNTIME(action, name, parameters, arguments)                                                              \
+  extern "C" [[gnu::visibility("default")]] cudaError_t name parameters {                                              \
+    auto real =                                                                                                        \
+        reinterpret_cast<cudaError_t(*) parameters>(runtime_function(RuntimeCall::name, __builtin_return_address(0))); \
+    if (!real) [[unlikely]]                                                                                            \
+      return kInsufficientDriver;                                                                                      \
+    Observing observing(#name);                                                                                        \
+    const cudaError_t answer = real arguments;                                                                         \
+    return answer == kSuccess ? observing.made(answer, memory_left arguments) : answer;                                \
+  }
+#include "shim/symbols.def"

@@ -1,0 +1,306 @@
+// Hand-made snapshots for the tests of the reports: one for each kind of process that a report may have to speak of.
+#pragma once
+#include <cstdint>
+
+#include "stats/snapshot.hpp"
+
+namespace cistern::examples {
+
+inline constexpr std::uint64_t kMiB = 1024 * 1024;
+
+inline Snapshot empty_snapshot() {
+  Snapshot snapshot{};
+  snapshot.version = "1.2.3";
+  snapshot.pid = 4242;
+  snapshot.command = "./train --epochs 3";
+  snapshot.wall_s = 12.3456789;
+  snapshot.moment = "exit";
+  snapshot.sites = "gpu:all,host:off";
+  snapshot.tables_bytes = 256 * 1024;
+  return snapshot;
+}
+
+inline KindFigures host_figures() {
+  KindFigures host{};
+  host.name = "host";
+  host.allocations = 1234567;
+  host.frees = 1234000;
+  host.live_blocks = 567;
+  host.live_bytes = 3 * kMiB / 2;
+  host.peak_bytes = 9 * kMiB;
+  host.peak_at_s = 1.5;
+  return host;
+}
+
+inline KindFigures opencl_figures() {
+  KindFigures opencl{};
+  opencl.name = "opencl";
+  opencl.pooled_kind = true;
+  opencl.allocations = 1000;
+  opencl.frees = 997;
+  opencl.pool_hits = 960;
+  opencl.pool_misses = 30;
+  opencl.driver_allocs = 40;
+  opencl.driver_frees = 25;
+  opencl.driver_queries = 3;
+  opencl.live_blocks = 3;
+  opencl.live_bytes = 48 * kMiB;
+  opencl.peak_bytes = 96 * kMiB;
+  opencl.peak_at_s = 10.25;
+  opencl.pooled_blocks = 12;
+  opencl.pooled_bytes = 128 * kMiB;
+  opencl.unpooled.push_back({"host pointer", 7});
+  opencl.unpooled.push_back({"sub-buffer", 3});
+  opencl.classes.push_back({0, 10, 4, 0, 2, 4096, 3});
+  opencl.classes.push_back({14, 990, 956, 3, 10, 128 * kMiB - 4096, 6});
+  return opencl;
+}
+
+inline FrameFigures frame(const char* function, const char* file, unsigned line,
+                          const char* module = "/opt/app/train") {
+  FrameFigures figures{};
+  figures.address = 0x555500001234;
+  figures.offset = 0x1234;
+  figures.module = module;
+  figures.function = function;
+  figures.file = file;
+  figures.line = line;
+  return figures;
+}
+
+inline LeakFigures leak(const char* function, std::uint64_t blocks, std::uint64_t bytes) {
+  LeakFigures figures{};
+  figures.kind = "opencl";
+  figures.leak_class = "never freed";
+  figures.object = "buffer";
+  figures.blocks = blocks;
+  figures.bytes = bytes;
+  figures.created = blocks;
+  figures.first_s = 0.5;
+  figures.last_s = 11.75;
+  figures.api = "clCreateBuffer";
+  figures.owner = "train";
+  figures.owned_by_program = true;
+  figures.frames.push_back(frame(function, "src/w.cpp", 42));
+  figures.frames.push_back(frame("main", "src/main.cpp", 10));
+  figures.frames.push_back(frame("__libc_start_call_main", "", 0, "/lib/x86_64-linux-gnu/libc.so.6"));
+  return figures;
+}
+
+inline Snapshot leaking_snapshot() {
+  Snapshot snapshot = empty_snapshot();
+  snapshot.kinds.push_back(opencl_figures());
+  snapshot.kinds.push_back(host_figures());
+  snapshot.leaks.push_back(leak("load_weights", 2, 32 * kMiB));
+  LeakFigures retained = leak("keep_weights", 1, 16 * kMiB);
+  retained.retained = 1;
+  retained.released = 1;
+  FrameFigures inlined = frame("share<float>", "src/share.hpp", 7);
+  inlined.inlined = true;
+  retained.frames.insert(retained.frames.begin(), inlined);
+  snapshot.leaks.push_back(retained);
+  LeakFigures child = leak("view", 1, 64 * kMiB);
+  child.object = "sub-buffer";
+  child.api = "clCreateSubBuffer";
+  child.kept_parent_bytes = 64 * kMiB;
+  snapshot.leaks.push_back(child);
+  child.kept_parent_bytes.reset();  // its parent is live on its own account
+  child.bytes = 0;
+  snapshot.leaks.push_back(child);
+  snapshot.objects.push_back({"contexts", 1, 1});
+  snapshot.objects.push_back({"queues", 4, 2});
+  snapshot.objects.push_back({"kernels", 9, 0});
+  snapshot.fragmentation.push_back({"opencl", 176 * kMiB, 48 * kMiB, 48 * kMiB, 128 * kMiB, 64 * kMiB});
+  snapshot.capture_mean_ns = 183.4;
+  snapshot.sites_count = 12;
+  snapshot.estimated.push_back("self.capture_mean_ns");
+  return snapshot;
+}
+
+inline Snapshot library_snapshot() {
+  Snapshot snapshot = empty_snapshot();
+  snapshot.kinds.push_back(opencl_figures());
+  for (const char* owner : {"libblas_cl.so.2", "_cl.cpython-311.so"}) {
+    LeakFigures figures = leak("cache_kernel", 1, 4096);
+    figures.owner = owner;
+    figures.owned_by_program = false;
+    FrameFigures bare = frame("", "", 0, "/usr/lib/libblas_cl.so.2");
+    bare.build_id = "deadbeef00112233";
+    bare.address = 0;
+    figures.frames.assign(3, bare);
+    figures.frames[1] = frame("blas_init", "", 0, "/usr/lib/libblas_cl.so.2");
+    figures.frames[2] = FrameFigures{};
+    figures.frames[2].address = 0x7f0000001000;
+    snapshot.leaks.push_back(figures);
+  }
+  return snapshot;
+}
+
+inline Snapshot many_leaks_snapshot() {
+  Snapshot snapshot = leaking_snapshot();
+  snapshot.rank = 3;
+  snapshot.ranks = 8;
+  snapshot.leaks.clear();
+  for (unsigned i = 0; i < 15; ++i) {
+    LeakFigures figures = leak("load", 15 - i, (15 - i) * kMiB);
+    for (unsigned depth = 0; depth < 9; ++depth)
+      figures.frames.insert(figures.frames.begin(), frame("nested", "src/nested.cpp", depth + 1));
+    figures.frames[0].line = 100 + i;
+    snapshot.leaks.push_back(figures);
+  }
+  return snapshot;
+}
+
+inline Snapshot without_sites_snapshot() {
+  Snapshot snapshot = empty_snapshot();
+  snapshot.sites = "gpu:off,host:off";
+  snapshot.kinds.push_back(opencl_figures());
+  LeakFigures figures = leak("", 3, 48 * kMiB);
+  figures.api = nullptr;
+  figures.owner.clear();
+  figures.owned_by_program = false;
+  figures.frames.clear();
+  snapshot.leaks.push_back(figures);
+  return snapshot;
+}
+
+inline Snapshot clean_snapshot() {
+  Snapshot snapshot = empty_snapshot();
+  KindFigures opencl = opencl_figures();
+  opencl.live_blocks = opencl.live_bytes = opencl.pooled_blocks = opencl.pooled_bytes = 0;
+  opencl.failed = 1;
+  opencl.unpooled.clear();
+  opencl.classes.clear();
+  snapshot.kinds.push_back(opencl);
+  snapshot.dropped_events = 2;
+  return snapshot;
+}
+
+inline Snapshot host_snapshot() {
+  Snapshot snapshot = empty_snapshot();
+  snapshot.command = "sh -c \"echo \\ \x1b[31mred\n\xff\xc3\xb6\"";
+  snapshot.kinds.push_back(host_figures());
+  return snapshot;
+}
+
+inline KindFigures device_figures(const char* name, std::uint64_t allocations) {
+  KindFigures device{};
+  device.name = name;
+  device.pooled_kind = true;
+  device.allocations = allocations;
+  device.frees = allocations - 2;
+  device.pool_hits = allocations - 40;
+  device.pool_misses = 40;
+  device.driver_allocs = 40;
+  device.driver_frees = 8;
+  device.driver_syncs = 1200;
+  device.live_blocks = 2;
+  device.live_bytes = 20 * kMiB;
+  device.requested_bytes = 19 * kMiB;
+  device.peak_bytes = 900 * kMiB;
+  device.peak_at_s = 3.25;
+  device.pooled_blocks = 30;
+  device.pooled_bytes = 700 * kMiB;
+  device.unpooled.push_back({"while capturing", 5});
+  device.classes.push_back({0, allocations / 2, allocations / 2 - 10, 0, 10, 40960, 12});
+  device.classes.push_back({10, allocations / 4, allocations / 4 - 10, 1, 10, 20 * kMiB, 9, 2 * kMiB, 3 * kMiB / 2});
+  device.classes.push_back({14, allocations / 8, allocations / 8 - 10, 1, 4, 64 * kMiB, 5, 18 * kMiB, 35 * kMiB / 2});
+  device.classes.push_back({20, allocations / 8, allocations / 8 - 10, 0, 6, 616 * kMiB - 40960, 6});
+  return device;
+}
+
+inline KindFigures counted_figures(const char* name, std::uint64_t allocations, std::uint64_t live_blocks) {
+  KindFigures figures{};
+  figures.name = name;
+  figures.allocations = allocations;
+  figures.frees = allocations - live_blocks;
+  figures.live_blocks = live_blocks;
+  figures.live_bytes = live_blocks * kMiB;
+  figures.peak_bytes = allocations * kMiB;
+  return figures;
+}
+
+inline LeakFigures cuda_leak(const char* kind, const char* object, const char* api) {
+  LeakFigures figures = leak("load_weights", 1, 16 * kMiB);
+  figures.kind = kind;
+  figures.object = object;
+  figures.api = api;
+  figures.retained = 7;  // means nothing where there are no references
+  return figures;
+}
+
+inline TransferFigures transfer(const char* direction, bool pageable, bool asynchronous, std::uint64_t bytes) {
+  TransferFigures figures{};
+  figures.direction = direction;
+  figures.pageable = pageable;
+  figures.asynchronous = asynchronous;
+  figures.count = 3000;
+  figures.bytes = bytes;
+  return figures;
+}
+
+inline Vector<TransferFigures> transfers() {
+  Vector<TransferFigures> all;
+  all.push_back(transfer("host to device", true, false, 6000 * kMiB));
+  all[0].seconds = 2.5;
+  all[0].api = "cudaMemcpy";
+  all[0].site_bytes = 4000 * kMiB;
+  all[0].frames.push_back(frame("load_batch", "src/batch.cpp", 77));
+  all[0].frames.push_back(frame("main", "src/main.cpp", 12));
+  all.push_back(transfer("host to device", false, true, 3000 * kMiB));
+  all[1].api = "cudaMemcpyAsync";
+  all[1].site_bytes = 3000 * kMiB;
+  all[1].frames.push_back(frame("prefetch", "src/batch.cpp", 90));
+  all.push_back(transfer("device to device", false, true, 100 * kMiB));
+  all.push_back(transfer("device to host", false, false, 12345));
+  all[3].seconds = 0.00125;
+  all.push_back(transfer("unknown", true, false, 512));  // what is unknown is not called pageable
+  all[4].seconds = 0;
+  all[4].site_bytes = 512;
+  return all;
+}
+
+inline Snapshot cuda_snapshot() {
+  Snapshot snapshot = empty_snapshot();
+  snapshot.kinds.push_back(device_figures("device:0", 10000));
+  snapshot.kinds.push_back(device_figures("pinned", 800));
+  snapshot.kinds.push_back(counted_figures("managed", 4, 0));
+  snapshot.kinds.push_back(counted_figures("async:0", 40, 1));
+  snapshot.kinds.push_back(counted_figures("registered", 1, 1));
+  snapshot.kinds.push_back(host_figures());
+  snapshot.leaks.push_back(cuda_leak("device:0", "cudaMalloc block", "cudaMalloc"));
+  snapshot.leaks.push_back(cuda_leak("async:0", "pool block", "cudaMallocAsync"));
+  snapshot.device_memory.push_back({0, 81920 * kMiB, 80000 * kMiB, 720 * kMiB, 11.9});
+  snapshot.fragmentation.push_back({"device:0", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 256 * kMiB});
+  snapshot.fragmentation.push_back({"pinned", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 350 * kMiB});
+  snapshot.transfers = transfers();
+  snapshot.frameworks.push_back("PyTorch");
+  snapshot.sites_count = 9;
+  return snapshot;
+}
+
+inline Snapshot many_devices_snapshot() {
+  Snapshot snapshot = empty_snapshot();
+  static constexpr const char* kNames[] = {"device:0", "device:1", "device:2",  "device:3",
+                                           "device:4", "device:5", "device:10", "pinned"};
+  for (const char* name : kNames) {
+    snapshot.kinds.push_back(device_figures(name, 5000 + 100 * snapshot.kinds.size()));
+    snapshot.kinds.back().unpooled.clear();
+    snapshot.fragmentation.push_back({name, 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 256 * kMiB});
+    if (snapshot.kinds.back().name != "pinned")
+      snapshot.device_memory.push_back(
+          {static_cast<int>(snapshot.device_memory.size()), 81920 * kMiB, 80600 * kMiB, 720 * kMiB, 9.5});
+  }
+  snapshot.transfers = transfers();
+  snapshot.transfers.insert(snapshot.transfers.end(), snapshot.transfers.begin(), snapshot.transfers.end());
+  for (const char* name : {"PyTorch", "CuPy", "RMM"}) snapshot.frameworks.push_back(name);
+  snapshot.escaped = 2;
+  return snapshot;
+}
+
+inline Snapshot at_moment(Snapshot snapshot, const char* moment) {
+  snapshot.moment = moment;
+  return snapshot;
+}
+
+}  // namespace cistern::examples

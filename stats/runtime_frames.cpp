@@ -1,0 +1,64 @@
+// See runtime_frames.hpp.
+#include "stats/runtime_frames.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+namespace cistern {
+namespace {
+
+// The runtime's own stacks are a few calls deep; further out a name proves nothing.
+constexpr std::size_t kRuntimeFramesMax = 12;
+
+std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// NVIDIA's static runtime has its internals under hashed names, and no debug information.
+bool inside_runtime(const FrameFigures& frame) {
+  const std::string_view module = file_name(frame.module), function = frame.function;
+  return module.starts_with("libcudart") || module.starts_with("libcuda.so") ||
+         function.starts_with("libcudart_static_") || function.starts_with("cudart::") ||
+         function.starts_with("__cuda");
+}
+
+// "cudaMalloc" of "cudaMalloc" and of "cudaMalloc<float>"; empty for what no entry point is called.
+std::string_view entry_point_name(std::string_view function) {
+  const std::string_view name = function.substr(0, function.find('<'));
+  const auto is_letter_or_digit = [](char c) {
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  if (!name.starts_with("cuda") || name.size() < 5 || name[4] < 'A' || name[4] > 'Z') return {};
+  return std::all_of(name.begin(), name.end(), is_letter_or_digit) ? name : std::string_view();
+}
+
+// C++ forms of the entry points, compiled into the program.
+bool in_runtime_header(const FrameFigures& frame) { return file_name(frame.file).starts_with("cuda_runtime"); }
+
+bool is_nameless(const FrameFigures& frame) { return frame.function.empty() && frame.file.empty(); }
+
+// How many leading frames are the runtime's. Nameless ones are when an entry point follows: a stripped program keeps
+// no names of the functions inside its static runtime.
+std::size_t count_runtime_frames(const Vector<FrameFigures>& frames) {
+  std::size_t count = 0;
+  std::string_view entry;
+  for (std::size_t i = 0; i < frames.size() && i < kRuntimeFramesMax; ++i) {
+    const FrameFigures& frame = frames[i];
+    const std::string_view name = entry_point_name(frame.function);
+    // The second name of this form is the program's own: its cudaAllocate, which calls cudaMalloc.
+    const bool at_entry = !name.empty() && (entry.empty() || name == entry);
+    if (at_entry || inside_runtime(frame) || (count && in_runtime_header(frame)))
+      count = i + 1;
+    else if (!is_nameless(frame) || !entry.empty())
+      break;
+    if (at_entry) entry = name;
+  }
+  return count;
+}
+
+}  // namespace
+
+void cut_runtime_frames(Vector<FrameFigures>& frames) {
+  const std::size_t count = count_runtime_frames(frames);
+  if (count < frames.size()) frames.erase(frames.begin(), frames.begin() + static_cast<std::ptrdiff_t>(count));
+}
+
+}  // namespace cistern

@@ -1,0 +1,13 @@
+// Where a program's stack ends and the CUDA runtime's begins. Reports name the program's function that called
+// cudaMalloc; a runtime linked statically has no module of its own that the capture could leave out.
+#pragma once
+#include "stats/snapshot.hpp"
+
+namespace cistern {
+
+// Drops the leading frames that are the CUDA runtime's or driver's: everything up to the runtime's own entry point
+// ("cudaMalloc", and its wrappers in the runtime's header). Frames must have their names (symbolise). Never drops all
+// frames, and none behind the first that is certainly the program's, whatever the functions there are called.
+void cut_runtime_frames(Vector<FrameFigures>& frames);
+
+}  // namespace cistern

@@ -1,0 +1,27 @@
+// What all parts of the text report are made of: times, shares, and the frames of a site.
+#pragma once
+#include <cstddef>
+
+#include "stats/sink.hpp"
+#include "stats/snapshot.hpp"
+
+namespace cistern {
+
+inline constexpr std::size_t kFramesFull = 8, kFramesShort = 3;
+inline constexpr std::size_t kPathBytesShown = 160;
+
+// "2.50 s"
+String seconds(double value);
+// "12.5 ms", "2.50 s"
+String duration(double value);
+// "12.5 %"
+String percent(double ratio);
+// "48.0 MiB in 3"; "-" without blocks.
+String blocks_and_bytes(std::uint64_t blocks, std::uint64_t bytes);
+// "97.0", of a hundred; "-" where nothing was asked for.
+String hit_rate(std::uint64_t hits, std::uint64_t misses);
+
+// One line a frame, leaf first, not further out than main.
+void write_frames(const Vector<FrameFigures>& frames, std::size_t frames_max, Sink& sink);
+
+}  // namespace cistern

@@ -1,0 +1,14 @@
+// The tables of the text report: device memory, pools, fragmentation, transfers. Each writes nothing where it has
+// nothing.
+#pragma once
+#include "stats/sink.hpp"
+#include "stats/snapshot.hpp"
+
+namespace cistern {
+
+void write_device_memory(const Snapshot& snapshot, Sink& sink);
+void write_pools(const Snapshot& snapshot, Sink& sink);
+void write_fragmentation(const Snapshot& snapshot, Sink& sink);
+void write_transfers(const Vector<TransferFigures>& transfers, Sink& sink);
+
+}  // namespace cistern

@@ -1,0 +1,34 @@
+// A kernel faults: from then on every call of the context gives that error, an allocation that a cache could serve
+// included, until the device is reset.
+// harness: dropped=2
+#include "../program.hpp"
+
+constexpr size_t kBytes = 8192;
+
+int main() {
+  unsigned *kept = device_block(kBytes), *freed = device_block(kBytes), *pinned = pinned_block(kBytes);
+  NEED(cudaFree(freed));
+  SHOW(launch_fault(nullptr));
+  SHOW(cudaDeviceSynchronize());
+  void* block = nullptr;
+  SHOW(cudaMalloc(&block, kBytes));
+  SHOW(cudaGetLastError());
+  SHOW(cudaGetLastError());
+  SHOW(cudaFree(kept));
+  SHOW(cudaMallocHost(&block, kBytes));
+  SHOW(cudaFreeHost(pinned));
+  SHOW(cudaMemcpy(kept, pinned, kBytes, cudaMemcpyHostToDevice));
+  size_t available = 0, total = 0;
+  SHOW(cudaMemGetInfo(&available, &total));
+  SHOW(cudaStreamSynchronize(nullptr));
+  SHOW(cudaMallocManaged(&block, kBytes, cudaMemAttachGlobal));
+  SHOW(cudaPeekAtLastError());
+  SHOW(cudaDeviceReset());
+  SHOW(cudaGetLastError());
+  SHOW(cudaGetLastError());
+  unsigned* next = device_block(kBytes);
+  fill(nullptr, next, kBytes, 4);
+  say("after the reset: %s", contents(next, kBytes).c_str());
+  SHOW(cudaFree(next));
+  return finish();
+}

@@ -1,0 +1,43 @@
+// Contexts: what a stream, an event or an allocation belongs to, and what a fault destroys.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "tests/simcuda/driver/driver.hpp"
+#include "tests/simcuda/driver/stream.hpp"
+
+namespace simcuda {
+
+// Never deleted: a handle may be used after its context is gone, and must be recognised then.
+struct Context {
+  Device* device = nullptr;
+  bool primary = false;
+  std::atomic<bool> alive{false};
+  unsigned flags = 0;
+  uint64_t id = 0;
+  // [documented] After an exception on the device every call in the context answers this, until it is destroyed.
+  std::atomic<CUresult> sticky{CUDA_SUCCESS};
+
+  StreamPointer legacy;
+  std::unordered_map<uint64_t, StreamPointer> per_thread;
+  std::vector<StreamPointer> retired;  // destroyed, or of an ended thread, with work left
+  std::unordered_set<StreamPointer> created;
+  std::unordered_set<Context*> peers;
+
+  CUcontext handle() { return reinterpret_cast<CUcontext>(this); }
+};
+
+// The current context, if it is alive; else the error that a call needing one answers.
+Context* current_context(CUresult& result);
+Context* find_context(Locked&, CUcontext handle);
+Device* find_device(CUdevice ordinal);
+
+// Makes it usable: its legacy stream, its identity.
+void start_context(Locked&, Context& context, Device& device, unsigned flags);
+// Waits for its work, then frees its memory, streams and events. The handle stays known as dead.
+void end_context(Locked& lock, Context& context);
+
+}  // namespace simcuda

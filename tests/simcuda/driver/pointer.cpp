@@ -1,0 +1,136 @@
+// cuPointerGetAttribute(s) and cuPointerSetAttribute: what the driver says of an address.
+#include "tests/simcuda/driver/call.hpp"
+#include "tests/simcuda/driver/memory.hpp"
+
+namespace simcuda {
+namespace {
+
+struct Answer {
+  CUresult result;
+  unsigned long long value;
+};
+
+CUmemorytype type_of(const Allocation& allocation) {
+  return allocation.host_memory() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+}
+
+bool mapped_on_host(const Allocation& allocation) {
+  return allocation.host_memory() || allocation.kind == MemoryKind::kManaged;
+}
+
+// The attributes of known memory, each as a number; their width is below.
+Answer attribute_of(const Allocation& allocation, CUpointer_attribute attribute, uintptr_t address) {
+  constexpr CUresult kNo = CUDA_ERROR_INVALID_VALUE;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      // [assumed] Memory of a pool belongs to no context.
+      return {allocation.pool ? kNo : CUDA_SUCCESS, reinterpret_cast<uintptr_t>(allocation.context)};
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: return {CUDA_SUCCESS, type_of(allocation)};
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return {CUDA_SUCCESS, address};
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      // [documented] Invalid for memory that the host cannot reach.
+      return {mapped_on_host(allocation) ? CUDA_SUCCESS : kNo, address};
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return {CUDA_SUCCESS, allocation.sync_memops};
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: return {CUDA_SUCCESS, allocation.buffer_id};
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return {CUDA_SUCCESS, allocation.kind == MemoryKind::kManaged};
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return {CUDA_SUCCESS, static_cast<unsigned long long>(allocation.device)};
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return {CUDA_SUCCESS, allocation.kind == MemoryKind::kDevice};
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return {CUDA_SUCCESS, allocation.begin};
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return {CUDA_SUCCESS, allocation.bytes};
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return {CUDA_SUCCESS, round_up(allocation.bytes, kGranule)};
+    case CU_POINTER_ATTRIBUTE_MAPPED: return {CUDA_SUCCESS, 1};
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return {CUDA_SUCCESS, 0};
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return {CUDA_SUCCESS, 0};
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return {CUDA_SUCCESS, allocation.may_access ? 3u : 0u};
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return {CUDA_SUCCESS, reinterpret_cast<uintptr_t>(allocation.pool)};
+    // [assumed] The physical allocation is the buffer.
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return {CUDA_SUCCESS, allocation.buffer_id};
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: refuse("CU_POINTER_ATTRIBUTE_P2P_TOKENS"); return {kNo, 0};
+    default: return {static_cast<int>(attribute) == 21 ? CUDA_SUCCESS : kNo, 0};  // decompression: no
+  }
+}
+
+// The answer in the type that the header's comments name.
+void store(CUpointer_attribute attribute, unsigned long long value, void* data) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: *static_cast<unsigned long long*>(data) = value; break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *static_cast<unsigned char*>(data) = static_cast<unsigned char>(value); break;
+    default: *static_cast<unsigned*>(data) = static_cast<unsigned>(value);
+  }
+}
+
+// [documented] What cuPointerGetAttributes gives for memory that the driver does not know: zeros, no error.
+void store_unknown(CUpointer_attribute attribute, uintptr_t, void* data) {
+  if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+    *static_cast<int*>(data) = -2;
+  else
+    store(attribute, 0, data);
+}
+
+}  // namespace
+}  // namespace simcuda
+
+using namespace simcuda;
+
+extern "C" CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
+  SIMCUDA_CALL(kContextless);
+  if (!data) return CUDA_ERROR_INVALID_VALUE;
+  Locked lock = lock_driver();
+  const Allocation* allocation = driver().allocations.find(to_address(pointer));
+  // [documented] Unknown memory: invalid value. [assumed] But whether it is mapped can be asked of anything.
+  if (!allocation && attribute == CU_POINTER_ATTRIBUTE_MAPPED) {
+    store(attribute, 0, data);
+    return CUDA_SUCCESS;
+  }
+  if (!allocation) return CUDA_ERROR_INVALID_VALUE;
+  const Answer answer = attribute_of(*allocation, attribute, to_address(pointer));
+  if (answer.result == CUDA_SUCCESS) store(attribute, answer.value, data);
+  return answer.result;
+}
+
+extern "C" CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
+                                           CUdeviceptr pointer) {
+  SIMCUDA_CALL(kContextless);
+  if (!attributes || !data) return CUDA_ERROR_INVALID_VALUE;
+  Locked lock = lock_driver();
+  const Allocation* allocation = driver().allocations.find(to_address(pointer));
+  for (unsigned index = 0; index < count; ++index) {
+    if (!data[index]) return CUDA_ERROR_INVALID_VALUE;
+    const Answer answer = allocation ? attribute_of(*allocation, attributes[index], to_address(pointer))
+                                     : Answer{CUDA_ERROR_INVALID_VALUE, 0};
+    if (answer.result == CUDA_SUCCESS)
+      store(attributes[index], answer.value, data[index]);
+    else
+      store_unknown(attributes[index], to_address(pointer), data[index]);
+  }
+  return CUDA_SUCCESS;
+}
+
+// [documented] Only SYNC_MEMOPS can be set, for device memory.
+extern "C" CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
+  SIMCUDA_CALL(kOrdinary);
+  Locked lock = lock_driver();
+  Allocation* allocation = driver().allocations.find(to_address(pointer));
+  if (!value || !allocation || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !allocation->on_device())
+    return CUDA_ERROR_INVALID_VALUE;
+  allocation->sync_memops = *static_cast<const unsigned*>(value) != 0;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,67 @@
+// cuGetProcAddress and the names of errors.
+#include "tests/simcuda/driver/proc_address.hpp"
+
+#include <cstring>
+
+#include "tests/simcuda/driver/call.hpp"
+
+namespace simcuda {
+namespace {
+
+// [documented] The newest ABI that is not newer than the version asked for. With the per-thread flag the per-thread
+// variant where there is one, else the legacy one.
+const EntryRow* look_up(const char* base, int version, bool per_thread, bool& name_known) {
+  const EntryRow* best = nullptr;
+  for (int index = 0; index < kEntryRowCount; ++index) {
+    const EntryRow& row = kEntryRows[index];
+    if (std::strcmp(row.base, base)) continue;
+    name_known = true;
+    if (row.version > version || (row.stream == StreamVariant::per_thread && !per_thread)) continue;
+    const bool preferred = per_thread && row.stream == StreamVariant::per_thread;
+    const bool best_preferred = best && best->stream == StreamVariant::per_thread;
+    if (!best || preferred > best_preferred || (preferred == best_preferred && row.version > best->version))
+      best = &row;
+  }
+  return best;
+}
+
+struct Answer {
+  CUresult result;
+  CUdriverProcAddressQueryResult status;
+};
+
+Answer query(const char* base, void** function, int version, cuuint64_t flags) {
+  // [assumed] The empty name, which the runtime asks for first, is a name that is not found.
+  // [documented] A version newer than the driver's own is an invalid value.
+  if (!base || !function || flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM || version > CUDA_VERSION)
+    return {CUDA_ERROR_INVALID_VALUE, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND};
+  bool name_known = false;
+  const bool per_thread = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  const EntryRow* row = look_up(base, version, per_thread, name_known);
+  *function = row ? row->address : nullptr;
+  if (row) return {CUDA_SUCCESS, CU_GET_PROC_ADDRESS_SUCCESS};
+  return {CUDA_SUCCESS,
+          name_known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND};
+}
+
+}  // namespace
+}  // namespace simcuda
+
+using namespace simcuda;
+
+// [documented] What is not found is a success with a null pointer and a status.
+extern "C" CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+                                        CUdriverProcAddressQueryResult* status) {
+  SIMCUDA_CALL(kLookup);
+  const Answer answer = query(symbol, function, version, flags);
+  if (status) *status = answer.status;
+  return answer.result;
+}
+
+// [assumed] The first version has no status: what is not found is CUDA_ERROR_NOT_FOUND there.
+extern "C" CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {
+  SIMCUDA_CALL(kLookup);
+  const Answer answer = query(symbol, function, version, flags);
+  return answer.result == CUDA_SUCCESS && answer.status != CU_GET_PROC_ADDRESS_SUCCESS ? CUDA_ERROR_NOT_FOUND
+                                                                                     : answer.result;
+}
