@@ -6,7 +6,6 @@
 namespace cistern::cuda {
 namespace {
 
-constexpr std::uint64_t kSmallPinnedBytes = std::uint64_t{32} * 1024;
 constexpr std::uint64_t kSlabBytes = std::uint64_t{256} * 1024;
 
 BlockKind kind_of(std::uint64_t traits) { return traits == kDeviceTraits ? BlockKind::device : BlockKind::pinned; }
@@ -32,7 +31,7 @@ CUresult BlockSource::driver_allocate(const Request& request, std::uintptr_t* ad
                  : real_.host_allocate(&host, request.bytes, static_cast<unsigned>(request.traits));
     *address = reinterpret_cast<std::uintptr_t>(host);
   }
-  calls_of(request).allocs.fetch_add(1, std::memory_order_relaxed);
+  if (result == kSuccess) calls_of(request).allocs.fetch_add(1, std::memory_order_relaxed);
   return result;
 }
 
@@ -66,7 +65,7 @@ Acquired<Block*, CUresult> BlockSource::acquire(const Request& request) {
 
 void BlockSource::release(Block* block) {
   if (!block->context_is_there()) return forget(block);
-  if (gate_.open()) return really_release(block);
+  if (Through gate(gate_); gate) return really_release(block);
   Locked hold(lock_);
   postponed_.push_back(block);
   any_postponed_.store(true, std::memory_order_relaxed);

@@ -15,6 +15,8 @@ struct ClockPoint {
 constexpr std::uint64_t kPlainHostAllocation = std::uint64_t{1} << 32;
 constexpr std::uint64_t kDeviceTraits = std::uint64_t{1} << 33;
 constexpr int kNodeShift = 40;
+// Pinned blocks up to this size, and of the size of a class, are pieces of slabs.
+constexpr std::uint64_t kSmallPinnedBytes = std::uint64_t{32} * 1024;
 
 struct Slab {
   std::uintptr_t first;

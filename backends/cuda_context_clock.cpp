@@ -20,7 +20,8 @@ void ContextClock::synchronised(std::uint64_t number) {
 
 Settled ContextClock::settled(CUcontext context, std::uint64_t number, DriverCalls& calls) {
   if (number <= completed_.load()) return Settled::yes;
-  if (!gate_.open() || asking_.exchange(true, std::memory_order_acquire)) return Settled::no;
+  Through gate(gate_);
+  if (!gate || asking_.exchange(true, std::memory_order_acquire)) return Settled::no;
   const Settled answer = ask(context, number, calls);
   asking_.store(false, std::memory_order_release);
   return answer;
@@ -99,7 +100,8 @@ void ContextClock::stream_ends(CUstream stream, DriverCalls& calls) {
     Locked hold(lock_);
     std::erase(non_blocking_, stream);
   }
-  if (!gate_.open()) return;
+  Through gate(gate_);
+  if (!gate) return;
   Relaxed relaxed(real_);
   calls.queries.fetch_add(1, std::memory_order_relaxed);
   if (real_.stream_query(stream) != kNotReady) return;

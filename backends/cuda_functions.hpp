@@ -25,12 +25,31 @@ struct Functions {
   CUresult (*exchange_capture_mode)(int*) = nullptr;  // null in drivers before 10.1
 };
 
-// Calls of our own are made only while no stream captures (many calls would invalidate the capture) and the process is
-// neither exiting nor a forked child of one that used CUDA.
+// Calls of our own are made only while no stream captures (many calls would invalidate the capture, whatever its mode)
+// and the process is neither exiting nor a forked child of one that used CUDA. A capture begins when those that are
+// under way have returned.
 struct Gate {
   std::atomic<int> captures{0};
+  std::atomic<int> inside{0};
   std::atomic<bool> closed{false};
-  bool open() const { return captures.load(std::memory_order_acquire) == 0 && !closed.load(std::memory_order_relaxed); }
+  bool open() const { return captures.load() == 0 && !closed.load(std::memory_order_relaxed); }
+};
+
+// Holds the gate open for calls of our own; false when it is shut.
+class Through {
+ public:
+  explicit Through(Gate& gate) : gate_(gate) {
+    gate_.inside.fetch_add(1);
+    open_ = gate_.open();
+  }
+  ~Through() { gate_.inside.fetch_sub(1); }
+  Through(const Through&) = delete;
+  Through& operator=(const Through&) = delete;
+  explicit operator bool() const { return open_; }
+
+ private:
+  Gate& gate_;
+  bool open_;
 };
 
 }  // namespace cistern::cuda

@@ -5,6 +5,7 @@
 //   allocate(key, request) -> take(key) -> bin of the key, newest first
 //                          -> advance(group): quarantined chunks that have settled move to their bins, oldest first
 //                          -> source.acquire; out of memory: release everything kept, once more
+//   take_near(key, bytes_max) -> the bin with the fewest bytes that suffice
 //   give(key, chunk, fence) -> bin, or quarantine until the fence has settled -> over the cap: release the oldest
 //   drain(group) -> release all of one group (a context that goes away); waits for chunks in other threads' hands
 //   take_out(group, visit) -> the same, but visit(key, chunk) decides what becomes of each
@@ -15,6 +16,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -37,6 +39,15 @@ struct PoolKeyHash {
     std::uint64_t hash = key.group;
     for (std::uint64_t word : {key.traits, key.bytes}) hash = (hash ^ word) * 0x9E3779B97F4A7C15ull;
     return hash ^ (hash >> 29);
+  }
+};
+
+// By size within what is interchangeable but for it.
+struct PoolKeyOrder {
+  bool operator()(const PoolKey& a, const PoolKey& b) const {
+    if (a.group != b.group) return a.group < b.group;
+    if (a.traits != b.traits) return a.traits < b.traits;
+    return a.bytes < b.bytes;
   }
 };
 
@@ -86,6 +97,16 @@ class RecyclePool {
       trim_on_interval(now_ns);
     if (chunk || !advance(key.group)) return chunk;
     return take_from_bin(key, now_ns, &trim_now);
+  }
+
+  // A settled chunk of the key's group and traits, with at least its bytes and at most `bytes_max`; the smallest.
+  std::optional<Chunk> take_near(const PoolKey& key, std::uint64_t bytes_max) {
+    Locked hold(lock_);
+    auto found = by_size_.lower_bound(key);
+    if (found == by_size_.end()) return std::nullopt;
+    const PoolKey& near = found->first;
+    if (near.group != key.group || near.traits != key.traits || near.bytes > bytes_max) return std::nullopt;
+    return take_newest(*found->second);
   }
 
   // Takes a chunk out of the program's hands. `waits`: the fence has to settle first.
@@ -201,6 +222,8 @@ class RecyclePool {
     by_age_ = {};
     usage_bytes_ = 0;
     waiting_bytes_ = 0;
+    nodes_ = 0;
+    by_size_.clear();
     bins_.clear();
     groups_.clear();
     lock_.unlock();
@@ -255,6 +278,7 @@ class RecyclePool {
   // drained.
   struct Bin {
     HomeList chunks;
+    bool in_order = false;  // listed in by_size_, as long as it holds chunks
     Group* group = nullptr;
     std::uint64_t nodes = 0;  // that name this bin
   };
@@ -267,14 +291,19 @@ class RecyclePool {
       free_nodes_ = free_nodes_->home.next;
     else
       memory = internal_allocate(sizeof(Node));
+    // A program that asks for ever new sizes leaves an empty bin for each.
+    if (bins_.size() > kEmptyBinsMax + 2 * nodes_) [[unlikely]]
+      forget_empty_bins();
     Bin& bin = bins_[key];
     if (!bin.group) bin.group = &groups_[key.group];
     ++bin.nodes;
+    ++nodes_;
     return new (memory) Node{key, chunk, std::move(fence), now_ns, waits, false, &bin, {}, {}};
   }
   // The node's fence is empty by now.
   void free_node(Node* node) {
     --node->bin->nodes;
+    --nodes_;
     node->home.next = free_nodes_;
     free_nodes_ = node;
   }
@@ -288,13 +317,18 @@ class RecyclePool {
     Group& group = *node->bin->group;
     if (group.further == node) group.further = node->home.next;
     home_of(node).remove(node);
-    if (node->waits) count_waiting(-node->key.bytes);
+    if (node->waits) return count_waiting(-node->key.bytes);
+    if (!node->bin->chunks.first) by_size_.erase(node->key), node->bin->in_order = false;
+  }
+  void enter_home(Node* node) {
+    home_of(node).push_back(node);
+    if (node->waits) return count_waiting(node->key.bytes);
+    if (!node->bin->in_order) by_size_.emplace(node->key, node->bin), node->bin->in_order = true;
   }
 
   // Age order holds because every chunk that arrives is the youngest; one that only settles keeps its place.
   void link_youngest(Node* node) {
-    home_of(node).push_back(node);
-    if (node->waits) count_waiting(node->key.bytes);
+    enter_home(node);
     by_age_.push_back(node);
     usage_bytes_ += node->key.bytes;
   }
@@ -341,7 +375,12 @@ class RecyclePool {
     *trim_now = interval_passed(now_ns);
     auto found = bins_.find(key);
     if (found == bins_.end() || !found->second.chunks.last) return std::nullopt;
-    Node* node = found->second.chunks.last;  // the newest: its pages are warm
+    return take_newest(found->second);
+  }
+
+  // Its pages are warm.
+  Chunk take_newest(Bin& bin) {
+    Node* node = bin.chunks.last;
     unlink(node);
     const Chunk chunk = node->chunk;
     free_node(node);  // its fence settled, and is empty
@@ -396,7 +435,7 @@ class RecyclePool {
         if (settled == Settled::no) return false;
         leave_home(node);
         node->waits = false;
-        home_of(node).push_back(node);
+        enter_home(node);
         return true;
       }
       unlink(node);
@@ -427,6 +466,7 @@ class RecyclePool {
   static constexpr int kLooksAtHead = 8;
   static constexpr int kLooksFurther = 4;
   static constexpr int kFurtherEvery = 16;
+  static constexpr std::size_t kEmptyBinsMax = 1024;
 
   S& source_;
   mutable Lock lock_;
@@ -437,6 +477,8 @@ class RecyclePool {
   AgeList by_age_;
   Node* free_nodes_ = nullptr;
   Map<PoolKey, Bin, PoolKeyHash> bins_;
+  std::map<PoolKey, Bin*, PoolKeyOrder, InternalAllocator<std::pair<const PoolKey, Bin*>>> by_size_;
+  std::size_t nodes_ = 0;
   Map<std::uintptr_t, Group> groups_;
 };
 

@@ -171,6 +171,81 @@ TEST_F(RecyclePoolTest, DrainReleasesOneGroupOnly) {
   pool.drain(99);
 }
 
+TEST_F(RecyclePoolTest, TakeOutLeavesTheChunksOfAGroupToTheVisitor) {
+  source.closed_gates = {7};
+  std::map<FakeSource::Chunk, std::uint64_t> expected;
+  for (std::uint64_t bytes : {64, 64, 128}) {
+    auto chunk = get(key(bytes));
+    expected[chunk] = bytes;
+    give(key(bytes), chunk);
+  }
+  auto waiting = get(key(256));
+  expected[waiting] = 256;
+  give_behind(7, key(256), waiting);
+  give(key(64, 2), get(key(64, 2)));
+  std::map<FakeSource::Chunk, std::uint64_t> taken;
+  pool.take_out(1, [&](const PoolKey& k, FakeSource::Chunk chunk) {
+    EXPECT_EQ(k.group, 1u);
+    taken[chunk] = k.bytes;
+    EXPECT_FALSE(pool.take(key(1, 3), 1)) << "the visitor may use the pool: its lock is free";
+  });
+  EXPECT_EQ(taken, expected);
+  EXPECT_EQ(source.releases, 0);
+  EXPECT_EQ(pool.usage().blocks, 1u);
+  EXPECT_EQ(pool.waiting_bytes(), 0u);
+  pool.take_out(1, [](const PoolKey&, FakeSource::Chunk) { ADD_FAILURE() << "taken out twice"; });
+  for (auto& [chunk, bytes] : taken) give(key(bytes), chunk);
+  EXPECT_EQ(pool.usage().blocks, 5u) << "and the group begins anew";
+}
+
+TEST_F(RecyclePoolTest, NearIsTheSmallestThatSufficesOfTheSameGroupAndTraits) {
+  for (std::uint64_t bytes : {100, 200, 400}) give(key(bytes), get(key(bytes)));
+  give(key(150, 2), get(key(150, 2)));
+  give(key(150, 1, 1), get(key(150, 1, 1)));
+  EXPECT_FALSE(pool.take_near(key(401), 1000));
+  EXPECT_FALSE(pool.take_near(key(101), 199));
+  EXPECT_TRUE(pool.take_near(key(101), 200));
+  EXPECT_FALSE(pool.take_near(key(101), 200));
+  EXPECT_TRUE(pool.take_near(key(100), 100));
+  EXPECT_TRUE(pool.take_near(key(1), 1000)) << "the 400 is left";
+  EXPECT_FALSE(pool.take_near(key(1), 1000));
+  EXPECT_EQ(pool.usage().blocks, 2u);
+}
+
+TEST_F(RecyclePoolTest, NearPassesOverWhatWaitsOrIsGone) {
+  source.closed_gates = {7};
+  give_behind(7, key(100), get(key(100)));
+  EXPECT_FALSE(pool.take_near(key(1), 1000));
+  auto large = get(key(200));
+  give(key(200), large);
+  EXPECT_EQ(pool.take_near(key(1), 1000), large);
+  source.open_gate(7);
+  EXPECT_FALSE(pool.take(key(1), 1)) << "this looks at the quarantine";
+  EXPECT_TRUE(pool.take_near(key(1), 1000));
+  give(key(100), get(key(100)));
+  pool.trim({.keep_bytes = 0, .unused_for_ns = 0}, 1);
+  EXPECT_FALSE(pool.take_near(key(1), 1000));
+  give(key(100), get(key(100)));
+  pool.drain(1);
+  EXPECT_FALSE(pool.take_near(key(1), 1000));
+}
+
+TEST_F(RecyclePoolTest, EverNewSizesLeaveNothingBehind) {
+  std::size_t before = 0;
+  for (std::uint64_t bytes = 1; bytes <= 60'000; ++bytes) {
+    give(key(bytes), get(key(bytes)));
+    ASSERT_TRUE(pool.take(key(bytes), 1));
+    if (bytes == 10'000) before = internal_mapped_bytes();
+  }
+  EXPECT_LE(internal_mapped_bytes(), before + 256 * 1024);
+}
+
+TEST_F(RecyclePoolTest, ATrimThatComesLateSparesWhatIsYoungerThanItself) {
+  give(key(10), get(key(10)), 200);
+  EXPECT_EQ(pool.trim({.keep_bytes = 0, .unused_for_ns = 50}, 190), 0u);
+  EXPECT_EQ(pool.usage().blocks, 1u);
+}
+
 TEST_F(RecyclePoolTest, OutOfMemoryReleasesAllAndAsksOnceMore) {
   source.limit_bytes = 100;
   give(key(60), get(key(60)));

@@ -25,17 +25,15 @@ template <class Key, class KeyHash, class Chunk, class Tag>
 class ThreadCaches {
  public:
   std::optional<Chunk> take(const Key& key) {
-    Cache* cache = mine_;
-    if (!cache) [[unlikely]]
-      return std::nullopt;
-    Busy hold(*cache);
-    Way* set = set_of(*cache, key);
-    for (int i = 0; i < kWays; ++i) {
-      if (!set[i].full || !(set[i].key == key)) continue;
-      set[i].full = false;
-      bytes_.fetch_sub(key.bytes, std::memory_order_relaxed);
-      return set[i].chunk;
-    }
+    Cache* cache = mine_ ? mine_ : adopt();
+    return cache ? take_from(*cache, key) : std::nullopt;
+  }
+
+  // From any thread's cache: before a source is asked, which costs far more.
+  std::optional<Chunk> steal(const Key& key) {
+    if (!bytes()) return std::nullopt;
+    for (Cache* cache = all_.load(std::memory_order_acquire); cache; cache = cache->next)
+      if (std::optional<Chunk> chunk = take_from(*cache, key)) return chunk;
     return std::nullopt;
   }
 
@@ -131,6 +129,18 @@ class ThreadCaches {
    private:
     Cache& cache_;
   };
+
+  std::optional<Chunk> take_from(Cache& cache, const Key& key) {
+    Busy hold(cache);
+    Way* set = set_of(cache, key);
+    for (int i = 0; i < kWays; ++i) {
+      if (!set[i].full || !(set[i].key == key)) continue;
+      set[i].full = false;
+      bytes_.fetch_sub(key.bytes, std::memory_order_relaxed);
+      return set[i].chunk;
+    }
+    return std::nullopt;
+  }
 
   static Way* set_of(Cache& cache, const Key& key) { return &cache.ways[(KeyHash{}(key) % kSets) * kWays]; }
 

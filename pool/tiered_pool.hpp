@@ -1,6 +1,7 @@
 // A pool of whole chunks in two tiers: a small cache per thread before a shared recycling pool.
 //
-//   take(key) -> thread cache -> shared bins -> quarantined chunks that have settled -> nothing: the caller acquires
+//   take(key) -> thread cache -> shared bins -> quarantined chunks that have settled -> other threads' caches -> nothing
+//   take_near(key, bytes_max) -> the smallest shared chunk that is large enough -> nothing: the caller acquires
 //   give(key, chunk) -> thread cache -> shared pool, which releases its oldest when over the cap
 //   give_waiting(key, chunk, fence) -> the shared pool's quarantine
 //
@@ -30,7 +31,12 @@ class TieredPool {
     if (std::optional<Chunk> chunk = caches_.take(key)) [[likely]]
       return chunk;
     trim_on_interval(now_ns);
-    return shared_.take(key, now_ns);
+    if (std::optional<Chunk> chunk = shared_.take(key, now_ns)) return chunk;
+    return caches_.steal(key);
+  }
+
+  std::optional<Chunk> take_near(const PoolKey& key, std::uint64_t bytes_max) {
+    return shared_.take_near(key, bytes_max);
   }
 
   void give(const PoolKey& key, Chunk chunk, std::uint64_t now_ns) {

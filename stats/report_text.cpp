@@ -18,13 +18,15 @@ bool while_running(const Snapshot& snapshot) { return std::string_view(snapshot.
 // Blocks, bytes and sites of the leaks of one side: the program's or its libraries'.
 struct Total {
   std::uint64_t blocks = 0, bytes = 0, sites = 0, without_site = 0;
-  std::uint64_t kept_bytes = 0;  // part of `bytes`: parents that the program did release
+  std::uint64_t kept_bytes = 0;   // part of `bytes`: parents that the program did release
+  std::uint64_t ended_bytes = 0;  // part of `bytes`: gone with its context
   Vector<String> owners;
 
   void add(const LeakFigures& leak) {
     blocks += leak.blocks;
     bytes += leak.bytes;
     kept_bytes += leak.kept_parent_bytes.value_or(0);
+    if (leak.leak_class == kWentWithContext) ended_bytes += leak.bytes;
     leak.frames.empty() ? without_site += leak.blocks : ++sites;
     if (std::find(owners.begin(), owners.end(), leak.owner) == owners.end()) owners.push_back(leak.owner);
   }
@@ -33,6 +35,7 @@ struct Total {
     String text = counted(blocks, "block") + ", " + human_bytes(bytes) + state;
     if (sites) text += " at " + counted(sites, "site");
     if (kept_bytes) text += ", " + human_bytes(kept_bytes) + " of it in released parents";
+    if (ended_bytes) text += ", " + human_bytes(ended_bytes) + " of it gone with its context";
     return text;
   }
 };
@@ -175,7 +178,7 @@ void write_leak(const LeakFigures& leak, std::size_t rank, bool running, std::si
   const bool named = leak.api && !std::string_view(leak.object).starts_with(leak.api);
   sink.print("%2zu  %s  %s%s (%s%s%s)  %s  first %s  last %s\n", rank, leak.kind.c_str(), bytes.c_str(),
              counted(leak.blocks, "block").c_str(), leak.object, named ? ", " : "", named ? leak.api : "",
-             running ? "live" : leak.leak_class, seconds(leak.first_s).c_str(), seconds(leak.last_s).c_str());
+             running ? "live" : String(leak.leak_class).c_str(), seconds(leak.first_s).c_str(), seconds(leak.last_s).c_str());
   if (by_library(leak))
     sink.print("     made by a library, not the program: %s\n", printable(leak.owner, kPathBytesShown).c_str());
   write_references(leak, running, sink);

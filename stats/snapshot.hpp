@@ -52,10 +52,14 @@ struct FrameFigures {
   bool inlined;           // an inline frame: same address as the next one
 };
 
+constexpr std::string_view kNeverFreed = "never freed";
+// Its context was reset or destroyed while the program still held it.
+constexpr std::string_view kWentWithContext = "never freed, went with its context";
+
 // Live blocks of one kind, one class and one site, grouped.
 struct LeakFigures {
   String kind;
-  const char* leak_class;  // "never freed" until reachability is judged
+  std::string_view leak_class;  // kNeverFreed until reachability is judged, or kWentWithContext
   const char* object;      // "buffer", "sub-buffer", "image", "cudaMalloc block", ...
   std::uint64_t blocks, bytes;
   std::uint64_t created, retained, released;       // opencl only: reference counts summed over the blocks

@@ -1,8 +1,10 @@
 # Where cuda.h is: CISTERN_CUDA_INCLUDE as given, else the toolkit's, else what scripts/cuda-headers fetched, Ubuntu's
-# package or a PyPI wheel (nvidia-cuda-runtime). Empty after this without any: whatever needs the headers is then left out, and one line says so.
+# package or a PyPI wheel (nvidia-cuda-runtime). Empty after this without any: whatever needs the headers is then left
+# out, and one line says so.
 if(NOT CISTERN_CUDA_INCLUDE)
-  file(GLOB cuda_places /usr/local/cuda/include "${PROJECT_SOURCE_DIR}/build/cuda/include" /usr/local/cuda-*/targets/*/include /usr/lib/cuda/include
-       /usr/local/lib/python3*/dist-packages/nvidia/*/include /usr/lib/python3/dist-packages/nvidia/*/include
+  file(GLOB cuda_places /usr/local/cuda/include "${PROJECT_SOURCE_DIR}/build/cuda/include"
+       /usr/local/cuda-*/targets/*/include /usr/lib/cuda/include /usr/local/lib/python3*/dist-packages/nvidia/*/include
+       /usr/lib/python3/dist-packages/nvidia/*/include
        $ENV{HOME}/.local/lib/python3*/site-packages/nvidia/*/include)
   find_path(CISTERN_CUDA_INCLUDE NAMES cuda.h cudaTypedefs.h
             HINTS ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES include PATHS ${cuda_places} NO_CMAKE_FIND_ROOT_PATH

@@ -11,6 +11,8 @@ namespace cistern::cuda {
 namespace {
 
 constexpr int kModeGlobal = 0;
+constexpr int kWaitsMax = 40'000;
+constexpr unsigned kWaitMicroseconds = 50;
 [[gnu::tls_model("initial-exec")]] constinit thread_local int interaction_mode = kModeGlobal;
 
 int this_thread() { return static_cast<int>(syscall(SYS_gettid)); }
@@ -31,9 +33,12 @@ void Captures::remove_if(Which which) {
 }
 
 void Captures::begun(CUstream stream, bool per_thread, int mode, CUcontext context) {
-  Locked hold(lock_);
-  captures_.push_back({stream, this_thread(), owner_of(stream, per_thread), mode, context});
-  gate_.captures.fetch_add(1, std::memory_order_release);
+  {
+    Locked hold(lock_);
+    captures_.push_back({stream, this_thread(), owner_of(stream, per_thread), mode, context});
+    gate_.captures.fetch_add(1);
+  }
+  for (int wait = 0; gate_.inside.load() && wait < kWaitsMax; ++wait) usleep(kWaitMicroseconds);
 }
 
 void Captures::ended(CUstream stream, bool per_thread) {
@@ -71,6 +76,7 @@ bool Captures::forbid_unsafe_calls() {
 void Captures::forget_in_child() {
   captures_.clear();
   gate_.captures.store(0);
+  gate_.inside.store(0);
 }
 
 }  // namespace cistern::cuda

@@ -71,7 +71,7 @@ void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, F
 LeakFigures new_leak(const Tracked& record) {
   LeakFigures leak{};
   leak.kind = kind_name(record.family, record.device);
-  leak.leak_class = "never freed";
+  leak.leak_class = kNeverFreed;
   leak.object = record.object;
   leak.api = record.api;
   leak.first_s = 1e300;
@@ -94,7 +94,7 @@ class Leaks {
     const auto [place, is_new] = places_.try_emplace((where * 1024 + kind) * 2 + ended, leaks_.size());
     if (is_new) leaks_.push_back(new_leak(record));
     LeakFigures& leak = leaks_[place->second];
-    if (ended) leak.leak_class = "never freed, went with its context";
+    if (ended) leak.leak_class = kWentWithContext;
     leak.blocks += blocks;
     leak.bytes += bytes;
     leak.created += blocks;

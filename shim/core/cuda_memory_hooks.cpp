@@ -2,14 +2,16 @@
 // is passed on and counted as unpooled, with the reason.
 //
 //   allocate -> why_not_pooled? -> the real call, adopted as a block that will really be freed
-//            -> take a cached block of the class (thread cache, shared pool)
-//            -> a new chunk -> out of memory: everything cached goes back, once more with the exact size
+//            -> take a cached chunk of the same size (thread cache, shared pool), else one that is little larger
+//            -> a new chunk of that size -> out of memory: everything cached goes back, once more
 //   free     -> why_not_pooled? -> the real call
 //            -> strict: wait for the context, as the driver's free does, then the block may be seen again
 //            -> deferred, or while a stream captures, or with other contexts alive: quarantine behind their clocks
 #include <stdio.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "shim/core/core.hpp"
 #include "shim/core/cuda_hooks.hpp"
@@ -22,8 +24,9 @@
 namespace cistern::cuda {
 namespace {
 
-// Rounding to classes may take at most this part of a device: beyond it chunks have the exact size.
-constexpr std::uint64_t kWasteDivisor = 64;
+// A chunk may be larger than what was asked for by an eighth, as long as all live ones together waste at most this part
+// of their device: a program that fills the device must not run out of memory earlier than without us.
+constexpr std::uint64_t kNearDivisor = 8, kWasteDivisor = 64;
 constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 46;
 
 struct Wanted {
@@ -82,26 +85,42 @@ void adopt_unpooled(CudaState& s, const Wanted& wanted, std::uintptr_t address) 
   hand_out(s, block, wanted, false);
 }
 
-std::optional<Block*> take(CudaState& s, const Wanted& wanted, const PoolKey& key) {
-  const std::uint64_t now = coarse_now_ns();
-  for (;;) {
-    const auto block = wanted.kind == BlockKind::device ? s.device_pool.take(key, now) : s.pinned_pool.take(key, now);
-    if (!block || (*block)->context_is_there()) return block;
-    s.source.forget(*block);  // given back while its context went
-  }
-}
-
 std::uint64_t device_total(CudaState& s, Device& device) {
   if (!device.total_bytes.load(std::memory_order_relaxed)) sample_device_memory(s, device);
   return device.total_bytes.load(std::memory_order_relaxed);
 }
 
-std::uint64_t chunk_bytes(CudaState& s, const Wanted& wanted, Context* context) {
-  const std::uint64_t chunk = chunk_bytes_for(wanted.bytes), exact = as_driver_rounds(wanted.bytes);
-  if (wanted.kind == BlockKind::pinned || chunk == exact) return chunk;
+// New chunks have the size that the driver would take; small pinned ones that of their class, to share slabs.
+std::uint64_t chunk_bytes(const Wanted& wanted) {
+  const bool piece = wanted.kind == BlockKind::pinned && wanted.bytes <= kSmallPinnedBytes;
+  return piece ? chunk_bytes_for(wanted.bytes) : as_driver_rounds(wanted.bytes);
+}
+
+// The largest chunk that may be given for a request.
+std::uint64_t near_bytes_max(CudaState& s, const Wanted& wanted, Context* context, std::uint64_t bytes) {
+  const std::uint64_t near = bytes + bytes / kNearDivisor;
+  if (wanted.kind == BlockKind::pinned) return near;
   Device& device = *context->device;
-  const std::uint64_t waste = device.waste_bytes.load(std::memory_order_relaxed) + (chunk - exact);
-  return waste > device_total(s, device) / kWasteDivisor ? exact : chunk;
+  const std::uint64_t waste = device.waste_bytes.load(std::memory_order_relaxed);
+  const std::uint64_t waste_max = device_total(s, device) / kWasteDivisor;
+  return waste >= waste_max ? bytes : std::min(near, bytes + (waste_max - waste));
+}
+
+template <class Pool>
+std::optional<Block*> take_from(CudaState& s, Pool& pool, const Wanted& wanted, Context* context, const PoolKey& key) {
+  const std::uint64_t now = coarse_now_ns();
+  for (;;) {
+    std::optional<Block*> block = pool.take(key, now);
+    if (!block) [[unlikely]]
+      block = pool.take_near(key, near_bytes_max(s, wanted, context, key.bytes));
+    if (!block || (*block)->context_is_there()) return block;
+    s.source.forget(*block);  // given back while its context went
+  }
+}
+
+std::optional<Block*> take(CudaState& s, const Wanted& wanted, Context* context, const PoolKey& key) {
+  return wanted.kind == BlockKind::device ? take_from(s, s.device_pool, wanted, context, key)
+                                          : take_from(s, s.pinned_pool, wanted, context, key);
 }
 
 Acquired<Block*, CUresult> acquire(CudaState& s, const Wanted& wanted, Context* context, std::uint64_t bytes) {
@@ -117,14 +136,14 @@ Acquired<Block*, CUresult> acquire(CudaState& s, const Wanted& wanted, Context* 
   auto acquired = acquire(s, wanted, context, bytes);
   if (acquired.ok || !s.source.out_of_memory(acquired.error)) return acquired;
   trim_all(s, 0, 0);
-  return acquire(s, wanted, context, as_driver_rounds(wanted.bytes));
+  return acquire(s, wanted, context, bytes);
 }
 
 // `*block` is null when the driver refused.
 CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, std::uintptr_t* address) {
   KindCounters& counted = counters_of(s, wanted.kind, context);
-  const PoolKey key{reinterpret_cast<std::uintptr_t>(context), wanted.traits, chunk_bytes(s, wanted, context)};
-  if (const auto cached = take(s, wanted, key)) [[likely]] {
+  const PoolKey key{reinterpret_cast<std::uintptr_t>(context), wanted.traits, chunk_bytes(wanted)};
+  if (const auto cached = take(s, wanted, context, key)) [[likely]] {
     *address = (*cached)->address.load(std::memory_order_relaxed);
     hand_out(s, *cached, wanted, true);
     return kSuccess;
@@ -170,8 +189,10 @@ CUresult allocate(CudaState& s, const Wanted& wanted, Address* result, Pass pass
 
 // --- Freeing
 
-// The context's own queue of work is waited for, whichever context is current.
+// The context's own queue of work is waited for, whichever context is current. Not while a stream captures: kNotReady.
 CUresult synchronise(CudaState& s, Context* context, const Context* current) {
+  Through gate(s.gate);
+  if (!gate) return kNotReady;
   context->device->calls.syncs.fetch_add(1, std::memory_order_relaxed);
   const std::uint64_t number = context->clock.now();
   CUresult result = kSuccess;
@@ -239,6 +260,7 @@ CUresult really_free(CudaState& s, Block* block, Unpooled reason, Pass pass) {
 template <class Pass>
 CUresult free_block(CudaState& s, Block* block, const char* api, Pass pass) {
   Context* current = current_context(s);
+  if (!current && block->slab) current = block->context;  // a piece is not the driver's to free
   if (!current || !block->context_is_there()) return pass();
   BlockState live = BlockState::live;
   if (!block->state.compare_exchange_strong(live, BlockState::cached)) {
@@ -251,9 +273,9 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Pass pass) {
   if (reason) return really_free(s, block, *reason, pass);
   if (block->marked.load(std::memory_order_relaxed)) return really_free(s, block, Unpooled::exported, pass);
   if (block->context->poisoned.load()) return really_free(s, block, Unpooled::context_poisoned, pass);
-  const bool waits = s.deferred || s.captures.any();
-  if (!waits && synchronise(s, block->context, current) != kSuccess)
-    return really_free(s, block, Unpooled::context_poisoned, pass);
+  const CUresult waited = s.deferred ? kNotReady : synchronise(s, block->context, current);
+  const bool waits = waited == kNotReady;
+  if (waited != kSuccess && !waits) return really_free(s, block, Unpooled::context_poisoned, pass);
   block->freed_site = capture(s, api);
   account_death(s, block);
   give_to_pool(s, block, waits);

@@ -43,6 +43,14 @@ void correct_attribute(Block* block, int attribute, void* value) {
     case kPointerRangeSize:
       *static_cast<std::size_t*>(value) = block->requested;
       return;
+    case kPointerMappingSize:
+      // A driver that maps in larger units says so itself.
+      if (piece || *static_cast<std::size_t*>(value) == block->bytes)
+        *static_cast<std::size_t*>(value) = block->requested;
+      return;
+    case kPointerMappingStart:
+      if (piece) *static_cast<CUdeviceptr*>(value) = block->address.load(std::memory_order_relaxed);
+      return;
     case kPointerBufferId:
       if (piece || block->recycled) *static_cast<unsigned long long*>(value) = own_buffer_id(state(), block);
       return;

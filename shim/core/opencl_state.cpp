@@ -147,7 +147,7 @@ std::uint64_t leak_key(const Memory& record, bool keeps_parent) {
 LeakFigures new_leak(const Memory& record) {
   LeakFigures leak{};
   leak.kind = "opencl";
-  leak.leak_class = "never freed";
+  leak.leak_class = kNeverFreed;
   leak.object = kind_name(record.kind);
   leak.api = record.api;
   leak.first_s = 1e300;

@@ -2,8 +2,8 @@
 // each command on it expects and replaces, in the order of its stream; blocks change streams by events and owners by a
 // queue. A write that arrives late in a block of somebody else, or a read that finds a block of somebody else, is seen
 // by the next command on it. The driver must poison what it frees and run its streams late (SIMCUDA_STREAM_DELAY_US).
-// Options: --steps N (6000, of all threads), --threads N (4), --streams N (4), --seed N (random), --captures N (1 in N
-// steps, 60; 0: none).
+// Options: --steps N (200000, of all threads), --threads N (4), --streams N (4), --seed N (random), --captures N (1 in
+// N steps, 60; 0: none), --ordered 0 (no stream-ordered allocation or free).
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -14,7 +14,7 @@
 #include "program.hpp"
 
 struct Options {
-  unsigned long steps = 6000, threads = 4, streams = 4, seed = std::random_device{}(), captures = 60;
+  unsigned long steps = 200000, threads = 4, streams = 4, seed = std::random_device{}(), captures = 60, ordered = 1;
 };
 
 static std::atomic<unsigned long> steps_done{0}, checks{0}, frees_pending{0}, captures{0}, handed_over{0};
@@ -135,7 +135,7 @@ void Worker::allocate() {
   Block block;
   block.words = sizes[pick(6)];
   block.stream = any_stream();
-  block.ordered = pick(20) == 0;
+  block.ordered = options_.ordered && pick(20) == 0;
   void* data = nullptr;
   CHECK(block.ordered ? cudaMallocAsync(&data, block.words * 4, block.stream) : cudaMalloc(&data, block.words * 4));
   block.data = static_cast<unsigned*>(data);
@@ -147,7 +147,7 @@ void Worker::allocate() {
 // Most often while the block's commands are pending.
 void Worker::release(size_t index) {
   Block& block = blocks_[index];
-  if (block.ordered || pick(16) == 0)
+  if (block.ordered || (options_.ordered && pick(16) == 0))
     CHECK(cudaFreeAsync(block.data, block.stream));
   else
     CHECK(cudaFree(block.data));
@@ -356,11 +356,8 @@ static Options parse(int argc, char** argv) {
   const struct {
     const char* name;
     unsigned long* value;
-  } names[] = {{"--steps", &options.steps},
-               {"--threads", &options.threads},
-               {"--streams", &options.streams},
-               {"--seed", &options.seed},
-               {"--captures", &options.captures}};
+  } names[] = {{"--steps", &options.steps}, {"--threads", &options.threads},   {"--streams", &options.streams},
+               {"--seed", &options.seed},   {"--captures", &options.captures}, {"--ordered", &options.ordered}};
   for (int i = 1; i + 1 < argc; i += 2) {
     bool known = false;
     for (const auto& one : names) {

@@ -12,10 +12,10 @@
 //   harness: environment=NAME=VALUE    for every way
 //   harness: simulator-only            needs the simulated driver: not run on a real one
 //   harness: figures=off               no report, or one whose counts have no meaning
-//   harness: dropped=N                 at most N blocks disappear with their context, neither freed nor live
+//   harness: dropped=device:2          blocks that went with their context, never freed
 //   harness: per-thread                built also for per-thread default streams
 //   harness: nvcc                      built also with nvcc, where there is one
-//   harness: link=none                 linked with nothing of CUDA
+//   harness: link=none                 linked with nothing of CUDA; link=shared: with the shared runtime only
 #pragma once
 #include <stdarg.h>
 #include <stdint.h>

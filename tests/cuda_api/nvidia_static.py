@@ -9,7 +9,7 @@ import sys
 import unittest
 
 ARGUMENTS = argparse.Namespace()
-# A runtime of 13.0 asks 440 times, of which 125 are for rows of symbols.def; another toolkit's asks for about as many.
+# A runtime of 13.0 asks 440 times, over a hundred times for a row of symbols.def; other toolkits ask about as often.
 LOOK_UPS_MIN = 300
 SUBSTITUTED_MIN = 100
 

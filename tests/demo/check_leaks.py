@@ -58,7 +58,7 @@ def complaints_of(report, source):
 
 def main(path):
     report = json.loads(pathlib.Path(path).read_text())
-    source = "leaky_cuda.cpp" if "leaky_cuda" in report["command"] else "leaky.cpp"
+    source = "leaky_cuda.cpp" if "leaky_cuda" in report["cistern"]["command"] else "leaky.cpp"
     complaints = list(complaints_of(report, source))
     for complaint in complaints:
         print("wrong:", complaint)

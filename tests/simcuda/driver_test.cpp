@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <atomic>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -83,7 +83,8 @@ TEST_F(Driver, EventsMeasureTime) {
   EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&milliseconds, start, end));
   ASSERT_CU(cuEventRecord(start, one));
   simcuda_set("stream_delay_us", kDelay);
-  ASSERT_CU(cuLaunchHostFunc(one, [](void*) {}, nullptr));
+  ASSERT_CU(cuLaunchHostFunc(
+      one, [](void*) {}, nullptr));
   ASSERT_CU(cuEventRecord(end, one));
   EXPECT_CU(CUDA_ERROR_NOT_READY, cuEventElapsedTime(&milliseconds, start, end));
   ASSERT_CU(cuEventSynchronize(end));
@@ -96,10 +97,13 @@ TEST_F(Driver, EventsMeasureTime) {
 TEST_F(Driver, HostFunctionsMustNotCallTheDriver) {
   static CUresult answer;
   answer = CUDA_SUCCESS;
-  ASSERT_CU(cuLaunchHostFunc(nullptr, [](void*) {
-    size_t bytes = 0;
-    answer = cuMemGetInfo(&bytes, nullptr);
-  }, nullptr));
+  ASSERT_CU(cuLaunchHostFunc(
+      nullptr,
+      [](void*) {
+        size_t bytes = 0;
+        answer = cuMemGetInfo(&bytes, nullptr);
+      },
+      nullptr));
   ASSERT_CU(cuCtxSynchronize());
   EXPECT_CU(CUDA_ERROR_NOT_PERMITTED, answer);
 }
@@ -284,6 +288,39 @@ TEST_F(Driver, Counters) {
   EXPECT_EQ(-1, simcuda_get("nothing"));
   EXPECT_EQ(-1, simcuda_set("calls", 1));
   ASSERT_CU(cuMemFree(memory));
+}
+
+// Every kind of call from many threads at once; what each thread wrote is what it reads.
+TEST_F(Driver, ManyThreads) {
+  const CUfunction store = store_kernel();
+  constexpr unsigned kThreads = 8, kRounds = 300;
+  std::vector<std::thread> threads;
+  std::atomic<unsigned> wrong{0};
+  for (unsigned thread = 0; thread < kThreads; ++thread)
+    threads.emplace_back([&, thread] {
+      cuCtxSetCurrent(context);
+      CUstream one = stream(thread % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT);
+      const CUevent mark = event();
+      for (unsigned round = 0; round < kRounds; ++round) {
+        const unsigned value = thread * kRounds + round;
+        CUdeviceptr memory = 0, pooled = 0;
+        unsigned seen = 0;
+        wrong += cuMemAlloc(&memory, 4 + round * 7) != CUDA_SUCCESS;
+        wrong += cuMemAllocAsync(&pooled, 512, one) != CUDA_SUCCESS;
+        wrong += launch_store(store, pooled, value, one) != CUDA_SUCCESS;
+        wrong += cuMemcpyDtoDAsync(memory, pooled, 4, one) != CUDA_SUCCESS;
+        wrong += cuMemFreeAsync(pooled, one) != CUDA_SUCCESS;
+        wrong += cuEventRecord(mark, one) != CUDA_SUCCESS;
+        wrong += cuStreamWaitEvent(CU_STREAM_PER_THREAD, mark, 0) != CUDA_SUCCESS;
+        wrong += cuMemcpyDtoHAsync(&seen, memory, 4, CU_STREAM_PER_THREAD) != CUDA_SUCCESS;
+        wrong += seen != value;
+        wrong += cuMemFree(memory) != CUDA_SUCCESS;
+      }
+      wrong += cuStreamDestroy(one) != CUDA_SUCCESS;
+      wrong += cuEventDestroy(mark) != CUDA_SUCCESS;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(0U, wrong);
 }
 
 TEST_F(Driver, TeardownAnswersFour) {

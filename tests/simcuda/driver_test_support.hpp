@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -75,9 +76,10 @@ class Driver : public testing::Test {
 // The kernel *(unsigned*)pointer = value, in a fresh module.
 inline CUfunction store_kernel() {
   static const size_t bytes[] = {sizeof(CUdeviceptr), sizeof(unsigned)};
-  simcuda_define("store", reinterpret_cast<const void*>(&bytes), [](void** arguments) {
-    **static_cast<unsigned**>(arguments[0]) = *static_cast<unsigned*>(arguments[1]);
-  }, 2, bytes);
+  simcuda_define(
+      "store", reinterpret_cast<const void*>(&bytes),
+      [](void** arguments) { **static_cast<unsigned**>(arguments[0]) = *static_cast<unsigned*>(arguments[1]); }, 2,
+      bytes);
   CUmodule module = nullptr;
   CUfunction function = nullptr;
   EXPECT_CU(CUDA_SUCCESS, cuModuleLoadData(&module, "any image"));

@@ -1,5 +1,6 @@
 // A plugin that is loaded with RTLD_DEEPBIND, so that its calls go to its own libraries first: past any exported
-// function, but the driver's memory is the same.
+// function; so do those of the runtime that it brings along. What it made is not in the report.
+// harness: figures=off
 // harness: link=none
 // harness: simulator-only
 #include <dlfcn.h>

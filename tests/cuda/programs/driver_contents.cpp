@@ -1,5 +1,5 @@
-// As contents_after_reuse, on the driver API: a block freed while the launch on it is pending; pushed and popped
-// contexts around the free.
+// As contents_after_reuse, on the driver API: a block freed while the launch on it is pending; a free without a current
+// context, which fails and frees nothing.
 // harness: recycles=device
 #include "../driver_program.hpp"
 
@@ -20,6 +20,7 @@ int main() {
       NEED(cuCtxPopCurrent(&popped));
       SHOW(cuMemFree(block));
       NEED(cuCtxPushCurrent(popped));
+      SHOW(cuMemFree(block));
       say("the same context: %s", yes_no(popped == context));
     } else {
       SHOW(cuMemFree(block));

@@ -107,14 +107,16 @@ int main() {
     NEED(cuMemFree(block));
     show("freed device", block, block, own);
     several(block, block);
-    void* pinned = nullptr;
+    void *neighbour = nullptr, *pinned = nullptr;
+    NEED(cuMemHostAlloc(&neighbour, kBytes, CU_MEMHOSTALLOC_PORTABLE));
     NEED(cuMemHostAlloc(&pinned, kBytes, CU_MEMHOSTALLOC_PORTABLE));
-    ++made.pinned;
+    made.pinned += 2;
     const CUdeviceptr host = reinterpret_cast<CUdeviceptr>(pinned);
     show("pinned", host, host, own);
     show("inside pinned", host, host + 100, own);
     NEED(cuMemFreeHost(pinned));
     show("freed pinned", host, host, own);
+    NEED(cuMemFreeHost(neighbour));
     CUdeviceptr managed = 0;
     NEED(cuMemAllocManaged(&managed, kBytes, CU_MEM_ATTACH_GLOBAL));
     ++made.managed;

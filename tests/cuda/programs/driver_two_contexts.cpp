@@ -1,7 +1,7 @@
 // Two contexts on one device: a block belongs to the context that was current at its allocation, whichever is current
 // at its free. One context is destroyed with blocks live and freed; a new one may get the same handle.
 // harness: recycles=device
-// harness: dropped=16
+// harness: dropped=device:8,pinned:8
 #include "../driver_program.hpp"
 
 constexpr size_t kBytes = 65536;

@@ -1,6 +1,6 @@
 // A kernel faults: from then on every call of the context gives that error, an allocation that a cache could serve
 // included, until the device is reset.
-// harness: dropped=2
+// harness: dropped=device:1,pinned:1
 #include "../program.hpp"
 
 constexpr size_t kBytes = 8192;

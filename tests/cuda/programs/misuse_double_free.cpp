@@ -4,11 +4,15 @@
 #include "../program.hpp"
 
 [[gnu::noinline]] static void* make_it() {
-  void* block = device_block(30000);
+  void* block = nullptr;
+  NEED(cudaMalloc(&block, 30000));
+  ++made.device;
   return block;
 }
 [[gnu::noinline]] static void* make_pinned() {
-  void* block = pinned_block(30000);
+  void* block = nullptr;
+  NEED(cudaMallocHost(&block, 30000));
+  ++made.pinned;
   return block;
 }
 [[gnu::noinline]] static void free_once(cudaError_t (*release)(void*), void* block) {

@@ -1,6 +1,6 @@
 // cudaDeviceReset in a loop, with blocks live and freed: all of them are gone, and the next round starts clean. The
 // handles and addresses may be the same again.
-// harness: dropped=18
+// harness: dropped=device:12,pinned:6
 #include "../program.hpp"
 
 constexpr size_t kBytes = 100000;

@@ -24,12 +24,17 @@ int main() {
       NEED(cudaSetDevice(device));
       blocks[device] = device_block(kBytes);
       fill(nullptr, blocks[device], kBytes, 10 + device);
+      NEED(cudaDeviceSynchronize());  // a stream of one device is not in the order of another's
     }
     for (int device : {0, 1}) {
       say("block of device %d is on device %d and holds %s", device, device_of(blocks[device]),
           contents(blocks[device], kBytes).c_str());
     }
     SHOW(cudaMemcpyPeer(blocks[1], 1, blocks[0], 0, kBytes));
+    for (int device : {0, 1}) {
+      NEED(cudaSetDevice(device));
+      NEED(cudaDeviceSynchronize());
+    }
     say("copied between devices: %s", contents(blocks[1], kBytes).c_str());
     NEED(cudaSetDevice(round % 2));  // one of the two frees is made from the other device
     for (int device : {0, 1}) SHOW(cudaFree(blocks[device]));

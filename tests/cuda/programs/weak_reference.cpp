@@ -1,4 +1,6 @@
-// A program that refers to the runtime's functions weakly and uses them where they are there.
+// A program that refers to the runtime's functions weakly and uses them where they are there. (In the static
+// runtime's archive a weak reference finds nothing.)
+// harness: link=shared
 #include "../program.hpp"
 
 extern "C" {

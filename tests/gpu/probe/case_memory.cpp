@@ -37,7 +37,7 @@ void run_frees() {
   answer("free.while_another_context_is_current", freed(of_primary));
   PROBE_MUST(driver().cuCtxSetCurrent(primary));
   const CUdeviceptr without = allocate(4096), in_thread = allocate(4096);
-  PROBE_MUST(driver().cuCtxSetCurrent(nullptr));
+  leave_contexts();
   answer("free.without_a_context", freed(without));
   std::thread([&] { answer("free.in_a_fresh_thread", freed(in_thread)); }).join();
   CUdeviceptr pointer = 0;

@@ -82,7 +82,7 @@ void run_frees() {
   answer("register.pinned", name_of(driver().cuMemHostRegister(pinned, 4096, 0)));
   answer("register.unregister_pinned", name_of(driver().cuMemHostUnregister(pinned)));
   void* const without = allocate_host(4096);
-  PROBE_MUST(driver().cuCtxSetCurrent(nullptr));
+  leave_contexts();
   answer("pinned_free.without_a_context", freed(without));
   PROBE_MUST(driver().cuCtxSetCurrent(primary));
   CUcontext own = nullptr;

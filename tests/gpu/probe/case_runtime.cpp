@@ -323,14 +323,15 @@ const Registration fork_case({"runtime_fork",
 const Registration exit_case({"runtime_exit",
                               "the runtime in an exit handler older than its first call",
                               20,
-                              {{"runtime.exit.handler_before_the_first_call.cudaFree", "deinitialized"},
-                               {"runtime.exit.handler_before_the_first_call.cudaMalloc", "deinitialized"}},
+                              {{"runtime.exit.handler_before_the_first_call.cudaFree", "ok"},
+                               {"runtime.exit.handler_before_the_first_call.cudaMalloc", "ok"}},
                               run_exit});
+// Nothing is assumed: whose destructor is first, the program's or the static runtime's in it, is the linker's choice.
 const Registration destructor_case({"runtime_exit_destructor",
                                     "the runtime in a destructor of the program",
                                     20,
-                                    {{"runtime.exit.destructor_of_the_program.cudaFree", "deinitialized"},
-                                     {"runtime.exit.destructor_of_the_program.cudaMalloc", "deinitialized"}},
+                                    {{"runtime.exit.destructor_of_the_program.cudaFree", ""},
+                                     {"runtime.exit.destructor_of_the_program.cudaMalloc", ""}},
                                     run_exit_destructor});
 const Registration cost_case({"runtime_cost", "what the runtime's calls cost", 30, {}, run_cost});
 

@@ -99,7 +99,7 @@ void run_streams() {
     PROBE_MUST(driver().cuCtxSynchronize());
     keep_busy(busy, kBusyMilliseconds);
     PROBE_MUST(driver().cuEventRecord(event, asked));
-    sleep_milliseconds(30);
+    sleep_milliseconds(kBusyMilliseconds / 3);
     const CUresult result = driver().cuEventQuery(event);
     return result == CUDA_ERROR_NOT_READY ? "waits" : result == CUDA_SUCCESS ? "runs" : name_of(result);
   };

@@ -128,6 +128,14 @@ void must(CUresult result, const char* step) {
   std::exit(3);
 }
 
+void leave_contexts() {
+  CUcontext current = nullptr;
+  do {
+    PROBE_MUST(driver().cuCtxSetCurrent(nullptr));
+    PROBE_MUST(driver().cuCtxGetCurrent(&current));
+  } while (current != nullptr);
+}
+
 CUdeviceptr allocate(size_t bytes) {
   CUdeviceptr pointer = 0;
   PROBE_MUST(driver().cuMemAlloc(&pointer, bytes));

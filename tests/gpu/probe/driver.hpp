@@ -8,24 +8,24 @@
 namespace probe {
 
 // cuda.h renames many of these to their newest ABI (cuMemAlloc_v2); the members are named as the exported symbols.
-#define PROBE_DRIVER_FUNCTIONS(X)                                                                                      \
-  X(cuInit)                                                                                                            \
-  X(cuDriverGetVersion)                                                                                                \
-  X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain)            \
-      X(cuDevicePrimaryCtxRelease) X(cuDevicePrimaryCtxReset) X(cuDevicePrimaryCtxGetState) X(cuCtxDestroy)            \
-          X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxGetDevice) X(cuCtxGetId) X(cuCtxSynchronize) X(cuMemAlloc)      \
-              X(cuMemAllocPitch) X(cuMemFree) X(cuMemGetInfo) X(cuMemGetAddressRange) X(cuMemAllocManaged)             \
-                  X(cuMemAllocHost) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostGetDevicePointer)                    \
-                      X(cuMemHostGetFlags) X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemAllocAsync)              \
-                          X(cuMemFreeAsync) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync)  \
-                              X(cuMemsetD32) X(cuPointerGetAttribute) X(cuPointerSetAttribute) X(cuStreamCreate)       \
-                                  X(cuStreamDestroy) X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamWaitEvent)      \
-                                      X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamIsCapturing)             \
-                                          X(cuThreadExchangeStreamCaptureMode) X(cuGraphDestroy) X(cuEventCreate)      \
-                                              X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) \
-                                                  X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction)         \
-                                                      X(cuLaunchKernel) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle)     \
-                                                          X(cuIpcCloseMemHandle) X(cuGetProcAddress)
+// clang-format off
+#define PROBE_DRIVER_FUNCTIONS(X)                                                              \
+  X(cuInit) X(cuDriverGetVersion) X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName)        \
+  X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)             \
+  X(cuDevicePrimaryCtxReset) X(cuDevicePrimaryCtxGetState) X(cuCtxDestroy) X(cuCtxGetCurrent)  \
+  X(cuCtxSetCurrent) X(cuCtxGetDevice) X(cuCtxGetId) X(cuCtxSynchronize) X(cuMemAlloc)         \
+  X(cuMemAllocPitch) X(cuMemFree) X(cuMemGetInfo) X(cuMemGetAddressRange) X(cuMemAllocManaged) \
+  X(cuMemAllocHost) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostGetDevicePointer)            \
+  X(cuMemHostGetFlags) X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemAllocAsync)          \
+  X(cuMemFreeAsync) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync)  \
+  X(cuMemsetD32) X(cuPointerGetAttribute) X(cuPointerSetAttribute) X(cuStreamCreate)           \
+  X(cuStreamDestroy) X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamWaitEvent)              \
+  X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamIsCapturing)                         \
+  X(cuThreadExchangeStreamCaptureMode) X(cuGraphDestroy) X(cuEventCreate) X(cuEventDestroy)    \
+  X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) X(cuModuleLoadData) X(cuModuleUnload) \
+  X(cuModuleGetFunction) X(cuLaunchKernel) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle)          \
+  X(cuIpcCloseMemHandle) X(cuGetProcAddress)
+// clang-format on
 
 struct Driver {
 #define PROBE_MEMBER(name) decltype(&::name) name;
@@ -46,6 +46,9 @@ CUcontext open_device();
 std::string name_of(CUresult result);
 void must(CUresult result, const char* step);
 #define PROBE_MUST(call) ::probe::must((call), #call)
+
+// Empties this thread's stack of contexts: setting none is only popping one.
+void leave_contexts();
 
 CUdeviceptr allocate(size_t bytes);
 void* allocate_host(size_t bytes, unsigned flags = 0);

@@ -9,7 +9,7 @@
 
 namespace simcuda {
 
-// [measured] Drivers give device addresses that are multiples of 512.
+// [assumed] Drivers give device addresses that are multiples of 512.
 constexpr size_t kGranule = 512;
 constexpr size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 

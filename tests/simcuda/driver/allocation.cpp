@@ -17,8 +17,11 @@ void count_live(const Allocation& allocation, long long one) {
       counters.live_allocations += one;
       counters.live_bytes += one * static_cast<long long>(allocation.bytes);
       break;
-    case MemoryKind::kPinned: counters.live_pinned += one; break;
-    default: break;
+    case MemoryKind::kPinned:
+      counters.live_pinned += one;
+      break;
+    default:
+      break;
   }
 }
 

@@ -29,11 +29,11 @@ struct Allocation {
   MemoryKind kind = MemoryKind::kDevice;
   Context* context = nullptr;
   int device = 0;
-  unsigned flags = 0;         // as given to cuMemHostAlloc, cuMemHostRegister, cuMemAllocManaged
+  unsigned flags = 0;  // as given to cuMemHostAlloc, cuMemHostRegister, cuMemAllocManaged
   bool sync_memops = false;
-  bool may_access = true;     // virtual memory: cuMemSetAccess was called
+  bool may_access = true;  // virtual memory: cuMemSetAccess was called
   MemoryPool* pool = nullptr;
-  uint64_t buffer_id = 0;     // given by the table
+  uint64_t buffer_id = 0;         // given by the table
   std::shared_ptr<void> owner{};  // what must live as long: imported file, virtual memory handle
 
   bool on_device() const {

@@ -21,10 +21,14 @@ constinit std::atomic<long long> calls_since_fail_every{0};
 
 CUresult state_answer(unsigned kind) {
   switch (process_state()) {
-    case ProcessState::kTornDown: return CUDA_ERROR_DEINITIALIZED;
-    case ProcessState::kForked: return CUDA_ERROR_NOT_INITIALIZED;
-    case ProcessState::kNotInitialized: return kind & kBeforeInit ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
-    case ProcessState::kReady: break;
+    case ProcessState::kTornDown:
+      return CUDA_ERROR_DEINITIALIZED;
+    case ProcessState::kForked:
+      return CUDA_ERROR_NOT_INITIALIZED;
+    case ProcessState::kNotInitialized:
+      return kind & kBeforeInit ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+    case ProcessState::kReady:
+      break;
   }
   return CUDA_SUCCESS;
 }

@@ -1,5 +1,5 @@
-// What every entry point does first: count the call, wait as the settings say, and answer early where the call is not to
-// be done (teardown, fork, injected failure, sticky error, stream capture).
+// What every entry point does first: count the call, wait as the settings say, and answer early where the call is not
+// to be done (teardown, fork, injected failure, sticky error, stream capture).
 #pragma once
 #include <atomic>
 
@@ -9,7 +9,7 @@ namespace simcuda {
 
 enum CallKind : unsigned {
   kOrdinary = 0,
-  kAllocates = 1,     // an injected failure is out of memory
+  kAllocates = 1,  // an injected failure is out of memory
   kFrees = 2,
   kSynchronizes = 4,
   kUnsafe = 8,        // "potentially unsafe" in the sense of cuThreadExchangeStreamCaptureMode
@@ -49,17 +49,17 @@ class PerThreadVariant {
 };
 
 // The first line of an entry point. The name is the exported one: __func__.
-#define SIMCUDA_CALL(kind)                                \
+#define SIMCUDA_CALL(kind)                                  \
   static ::simcuda::EntryPoint entry_point(__func__, kind); \
-  ::simcuda::Call call(entry_point);                      \
+  ::simcuda::Call call(entry_point);                        \
   if (call.early != CUDA_SUCCESS) return call.early
 
 // A per-thread-stream variant: the same function with another meaning of stream 0.
-#define SIMCUDA_PER_THREAD_STREAM(name, suffix, parameters, arguments)                       \
-  extern "C" CUresult name##suffix parameters {                                              \
-    static ::simcuda::EntryPoint entry_point(#name #suffix, ::simcuda::kOrdinary);           \
-    ::simcuda::PerThreadVariant variant(entry_point);                                        \
-    return name arguments;                                                                   \
+#define SIMCUDA_PER_THREAD_STREAM(name, suffix, parameters, arguments)             \
+  extern "C" CUresult name##suffix parameters {                                    \
+    static ::simcuda::EntryPoint entry_point(#name #suffix, ::simcuda::kOrdinary); \
+    ::simcuda::PerThreadVariant variant(entry_point);                              \
+    return name arguments;                                                         \
   }
 
 // A rule was met that the simulator does not follow: one line per name on stderr, CUDA_ERROR_NOT_SUPPORTED.

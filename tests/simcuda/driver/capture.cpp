@@ -108,8 +108,16 @@ CUresult end(CUstream handle, CUgraph* graph) {
   return CUDA_SUCCESS;
 }
 
-CUresult status(CUstream handle, CUstreamCaptureStatus* status, unsigned long long* id) {
-  if (!status) return CUDA_ERROR_INVALID_VALUE;
+struct CaptureAnswer {
+  CUstreamCaptureStatus* status;
+  cuuint64_t* id = nullptr;
+  CUgraph* graph = nullptr;
+  const CUgraphNode** nodes = nullptr;  // valid until the next call in the stream [documented]
+  size_t* node_count = nullptr;
+};
+
+CUresult describe(CUstream handle, const CaptureAnswer& answer) {
+  if (!answer.status) return CUDA_ERROR_INVALID_VALUE;
   Locked lock = lock_driver();
   CUresult result;
   const StreamPointer stream = find_stream(lock, handle, result);
@@ -120,10 +128,15 @@ CUresult status(CUstream handle, CUstreamCaptureStatus* status, unsigned long lo
       for (const StreamPointer& other : capture->streams)
         if (other->context == stream->context && other->blocking()) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   const Capture* capture = stream->capture.get();
-  *status = !capture               ? CU_STREAM_CAPTURE_STATUS_NONE
-            : capture->invalidated ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-                                   : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  if (id) *id = capture ? capture->id : 0;
+  const bool active = capture && !capture->invalidated;
+  *answer.status = active    ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                   : capture ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                             : CU_STREAM_CAPTURE_STATUS_NONE;
+  if (!active) return CUDA_SUCCESS;
+  if (answer.id) *answer.id = capture->id;
+  if (answer.graph) *answer.graph = reinterpret_cast<CUgraph>(capture->graph.get());
+  if (answer.nodes) *answer.nodes = reinterpret_cast<const CUgraphNode*>(stream->capture_tail.data());
+  if (answer.node_count) *answer.node_count = stream->capture_tail.size();
   return CUDA_SUCCESS;
 }
 
@@ -193,53 +206,42 @@ extern "C" CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
 }
 SIMCUDA_PER_THREAD_STREAM(cuStreamEndCapture, _ptsz, (CUstream stream, CUgraph* graph), (stream, graph))
 
-extern "C" CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* answer) {
+extern "C" CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
   SIMCUDA_CALL(kOrdinary);
-  return status(stream, answer, nullptr);
+  return describe(stream, {.status = status});
 }
-SIMCUDA_PER_THREAD_STREAM(cuStreamIsCapturing, _ptsz, (CUstream stream, CUstreamCaptureStatus* answer),
-                          (stream, answer))
+SIMCUDA_PER_THREAD_STREAM(cuStreamIsCapturing, _ptsz, (CUstream stream, CUstreamCaptureStatus* status),
+                          (stream, status))
 
-extern "C" CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* answer, cuuint64_t* id) {
+extern "C" CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id) {
   SIMCUDA_CALL(kOrdinary);
-  unsigned long long number = 0;
-  const CUresult result = status(stream, answer, &number);
-  if (id) *id = number;
-  return result;
+  return describe(stream, {.status = status, .id = id});
 }
 SIMCUDA_PER_THREAD_STREAM(cuStreamGetCaptureInfo, _ptsz,
-                          (CUstream stream, CUstreamCaptureStatus* answer, cuuint64_t* id), (stream, answer, id))
+                          (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id), (stream, status, id))
 
-// The graph and the nodes that the next one will depend on are given out by no version here: only state and id.
-extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* answer, cuuint64_t* id,
+extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
                                               CUgraph* graph, const CUgraphNode** nodes, size_t* node_count) {
   SIMCUDA_CALL(kOrdinary);
-  if (graph || nodes || node_count) return refuse("cuStreamGetCaptureInfo_v2 with a graph or nodes");
-  unsigned long long number = 0;
-  const CUresult result = status(stream, answer, &number);
-  if (id) *id = number;
-  return result;
+  return describe(stream, {status, id, graph, nodes, node_count});
 }
 SIMCUDA_PER_THREAD_STREAM(cuStreamGetCaptureInfo_v2, _ptsz,
-                          (CUstream stream, CUstreamCaptureStatus* answer, cuuint64_t* id, CUgraph* graph,
+                          (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                            const CUgraphNode** nodes, size_t* node_count),
-                          (stream, answer, id, graph, nodes, node_count))
+                          (stream, status, id, graph, nodes, node_count))
 
 #if CUDA_VERSION >= 12030
-extern "C" CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* answer, cuuint64_t* id,
+extern "C" CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
                                               CUgraph* graph, const CUgraphNode** nodes, const CUgraphEdgeData** edges,
                                               size_t* node_count) {
   SIMCUDA_CALL(kOrdinary);
-  if (graph || nodes || edges || node_count) return refuse("cuStreamGetCaptureInfo_v3 with a graph or nodes");
-  unsigned long long number = 0;
-  const CUresult result = status(stream, answer, &number);
-  if (id) *id = number;
-  return result;
+  if (edges) *edges = nullptr;  // [documented] no edge has data
+  return describe(stream, {status, id, graph, nodes, node_count});
 }
 SIMCUDA_PER_THREAD_STREAM(cuStreamGetCaptureInfo_v3, _ptsz,
-                          (CUstream stream, CUstreamCaptureStatus* answer, cuuint64_t* id, CUgraph* graph,
+                          (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                            const CUgraphNode** nodes, const CUgraphEdgeData** edges, size_t* node_count),
-                          (stream, answer, id, graph, nodes, edges, node_count))
+                          (stream, status, id, graph, nodes, edges, node_count))
 #endif
 
 extern "C" CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {

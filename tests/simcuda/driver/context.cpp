@@ -62,6 +62,7 @@ void start_context(Locked& lock, Context& context, Device& device, unsigned flag
   context.sticky = CUDA_SUCCESS;
   context.legacy = make_stream(lock, context, StreamKind::kLegacy, CU_STREAM_DEFAULT, 0);
   context.peers.clear();
+  context.limits.clear();
   driver().contexts.insert(&context);
   context.alive = true;
 }
@@ -119,8 +120,7 @@ extern "C" CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affi
 }
 
 #if CUDA_VERSION >= 12050
-extern "C" CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned flags,
-                                   CUdevice device) {
+extern "C" CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned flags, CUdevice device) {
   SIMCUDA_CALL(kContextless);
   if (parameters && (parameters->execAffinityParams || parameters->cigParams))
     return refuse("cuCtxCreate_v4 with parameters");

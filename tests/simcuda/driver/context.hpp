@@ -26,6 +26,7 @@ struct Context {
   std::vector<StreamPointer> retired;  // destroyed, or of an ended thread, with work left
   std::unordered_set<StreamPointer> created;
   std::unordered_set<Context*> peers;
+  std::unordered_map<int, size_t> limits;  // those that the program has set
 
   CUcontext handle() { return reinterpret_cast<CUcontext>(this); }
 };

@@ -10,14 +10,6 @@
 namespace simcuda {
 namespace {
 
-void move_bytes(const Side& to, const Side& from, const Shape& shape) {
-  for (size_t slice = 0; slice < shape.slices; ++slice)
-    for (size_t row = 0; row < shape.rows; ++row)
-      std::memmove(reinterpret_cast<void*>(to.address + slice * to.slice_pitch + row * to.row_pitch),
-                   reinterpret_cast<const void*>(from.address + slice * from.slice_pitch + row * from.row_pitch),
-                   shape.row_bytes);
-}
-
 // The source as it is now: what follows may change it.
 Task staged_task(const Side& to, const Side& from, const Shape& shape) {
   const auto staging = std::make_shared<std::vector<unsigned char>>(shape.row_bytes * shape.rows * shape.slices);
@@ -30,6 +22,14 @@ Task staged_task(const Side& to, const Side& from, const Shape& shape) {
 StreamPointer default_stream(Locked& lock, CUresult& result) { return find_stream(lock, nullptr, result); }
 
 }  // namespace
+
+void move_bytes(const Side& to, const Side& from, const Shape& shape) {
+  for (size_t slice = 0; slice < shape.slices; ++slice)
+    for (size_t row = 0; row < shape.rows; ++row)
+      std::memmove(reinterpret_cast<void*>(to.address + slice * to.slice_pitch + row * to.row_pitch),
+                   reinterpret_cast<const void*>(from.address + slice * from.slice_pitch + row * from.row_pitch),
+                   shape.row_bytes);
+}
 
 bool is_pageable(Locked&, uintptr_t address) { return !driver().allocations.find(address); }
 
@@ -165,6 +165,6 @@ extern "C" CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr fro
   return copy_linear(device_to_device(to, from), bytes, stream, CopyCall::kAsynchronous);
 }
 SIMCUDA_PER_THREAD_STREAM(cuMemcpyPeerAsync, _ptsz,
-                          (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
-                           size_t bytes, CUstream stream),
+                          (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
+                           CUstream stream),
                           (to, to_context, from, from_context, bytes, stream))

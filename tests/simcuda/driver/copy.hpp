@@ -24,6 +24,8 @@ struct Side {
   bool device = false;
 };
 
+void move_bytes(const Side& to, const Side& from, const Shape& shape);
+
 enum class CopyCall { kSynchronous, kAsynchronous };
 
 CUresult copy(Locked& lock, const StreamPointer& stream, const Side& to, const Side& from, const Shape& shape,

@@ -17,10 +17,10 @@ constinit std::atomic<bool> initialized{false};
 constinit std::atomic<bool> forked{false};
 constinit std::atomic<bool> torn_down{false};
 
-// [documented] CUDA does not survive fork: a child of an initialised process gets CUDA_ERROR_NOT_INITIALIZED.
+// [documented] CUDA does not survive fork. [assumed] A child of an initialised process gets error 3.
 void note_fork() { forked = initialized.load(); }
 
-// [measured] After its own destructor the driver answers CUDA_ERROR_DEINITIALIZED, also to later destructors.
+// [assumed] After its own destructor the driver answers CUDA_ERROR_DEINITIALIZED, also to later destructors.
 __attribute__((destructor)) void note_end() { torn_down = true; }
 
 // Addresses for four times the memory: fragmentation alone never fails an allocation, as pages can be remapped in a

@@ -251,9 +251,11 @@ extern "C" CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, un
   const EventPoint point = current_point(*event);
   if (point.reached()) return CUDA_SUCCESS;
   if (point.shared)
-    queue_operation(lock, stream, [point] { point.wait(); }, {}, true);
+    queue_operation(
+        lock, stream, [point] { point.wait(); }, {}, true);
   else
-    queue_operation(lock, stream, [] {}, {point.marker}, true);
+    queue_operation(
+        lock, stream, [] {}, {point.marker}, true);
   return CUDA_SUCCESS;
 }
 SIMCUDA_PER_THREAD_STREAM(cuStreamWaitEvent, _ptsz, (CUstream stream, CUevent event, unsigned flags),

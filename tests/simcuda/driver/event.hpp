@@ -21,7 +21,7 @@ struct InterprocessEvent {
 struct EventPoint {
   MarkerPointer marker;
   std::shared_ptr<InterprocessEvent> shared;
-  uint64_t target = 0;  // of shared->completed
+  uint64_t target = 0;                                // of shared->completed
   std::shared_ptr<std::atomic<int64_t>> nanoseconds;  // when it was reached
 
   bool reached() const;

@@ -1,5 +1,5 @@
-// Graphs: work that is recorded first and launched later. A task is the unit of work: a stream runs it, or a graph keeps
-// it as a node.
+// Graphs: work that is recorded first and launched later. A task is the unit of work: a stream runs it, or a graph
+// keeps it as a node.
 #pragma once
 #include <functional>
 #include <memory>
@@ -30,7 +30,7 @@ struct Graph {
   ~Graph();
   std::vector<std::unique_ptr<GraphNode>> nodes;  // each after those that it depends on, unless edges were added later
   std::vector<std::shared_ptr<Graph>> children;
-  std::vector<std::shared_ptr<void>> owned;       // memory of its memory nodes
+  std::vector<std::shared_ptr<void>> owned;  // memory of its memory nodes
 
   GraphNode* add(Task task, std::vector<GraphNode*> after);
 };

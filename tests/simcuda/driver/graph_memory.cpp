@@ -30,11 +30,8 @@ std::shared_ptr<void> make_graph_memory(Locked& lock, Device& device, Context* c
                                         CUdeviceptr* pointer) {
   const uintptr_t address = bytes ? take_device_memory(lock, device, bytes) : 0;
   if (!address) return nullptr;
-  const Allocation& entered = driver().allocations.insert({.begin = address,
-                                                           .bytes = bytes,
-                                                           .kind = MemoryKind::kGraph,
-                                                           .context = context,
-                                                           .device = device.ordinal});
+  const Allocation& entered = driver().allocations.insert(
+      {.begin = address, .bytes = bytes, .kind = MemoryKind::kGraph, .context = context, .device = device.ordinal});
   ++counters.allocs;
   *pointer = address;
   return std::make_shared<GraphMemory>(entered);

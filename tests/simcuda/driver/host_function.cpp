@@ -1,7 +1,7 @@
 // Host functions and callbacks in streams.
+#include "tests/simcuda/driver/host_function.hpp"
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
-#include "tests/simcuda/driver/host_function.hpp"
 #include "tests/simcuda/driver/thread_state.hpp"
 
 namespace simcuda {

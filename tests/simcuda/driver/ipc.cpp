@@ -129,10 +129,9 @@ extern "C" CUresult cuIpcGetMemHandle(CUipcMemHandle* opaque, CUdeviceptr pointe
   const Allocation* allocation = driver().allocations.find(to_address(pointer));
   if (!opaque || !allocation || allocation->kind != MemoryKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
   const AddressWindow& window = driver().devices[static_cast<size_t>(allocation->device)]->window;
-  const Handle handle{kMemoryMagic,      getpid(),
-                      window.file(),     window.offset_of(allocation->begin),
-                      allocation->bytes, allocation->buffer_id,
-                      allocation->device};
+  const Handle handle{
+      kMemoryMagic,          getpid(),          window.file(), window.offset_of(allocation->begin), allocation->bytes,
+      allocation->buffer_id, allocation->device};
   std::memset(opaque, 0, sizeof *opaque);
   std::memcpy(opaque, &handle, sizeof handle);
   return CUDA_SUCCESS;

@@ -144,10 +144,10 @@ extern "C" CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigne
 }
 SIMCUDA_PER_THREAD_STREAM(cuLaunchKernel, _ptsz,
                           (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                           unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
-                           void** arguments, void** extra),
-                          (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
-                           arguments, extra))
+                           unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** arguments,
+                           void** extra),
+                          (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, arguments,
+                           extra))
 
 extern "C" CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments,
                                      void** extra) {

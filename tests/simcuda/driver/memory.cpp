@@ -34,8 +34,10 @@ bool can_be_freed(const Allocation* allocation) {
                         allocation->kind == MemoryKind::kPool || allocation->kind == MemoryKind::kGraph);
 }
 
-// [documented] It waits for all work that may use the memory: here for all work of its context, and of the current one.
+// [documented] It may wait for the device, but does not for memory of a pool: there the program must have waited.
+// [assumed] Where it may, it always does: for all work of the memory's context and of the current one.
 void wait_before_free(Locked& lock, const Allocation& allocation) {
+  if (allocation.kind == MemoryKind::kPool) return;
   CUresult ignored;
   std::vector<MarkerPointer> markers;
   const Context* owner = allocation.context;
@@ -82,7 +84,7 @@ extern "C" CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
 extern "C" CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width_bytes, size_t height,
                                        unsigned element_bytes) {
   SIMCUDA_CALL(kUnsafe | kAllocates);
-  // [documented] The element size must be 4, 8 or 16. [measured] Pitches are multiples of 512.
+  // [documented] The element size must be 4, 8 or 16. [assumed] Pitches are multiples of 512.
   if (!pitch || !width_bytes || !height || (element_bytes != 4 && element_bytes != 8 && element_bytes != 16))
     return CUDA_ERROR_INVALID_VALUE;
   const size_t rounded = round_up(width_bytes, kGranule);
@@ -103,7 +105,7 @@ extern "C" CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   CUresult result;
   const Context* context = current_context(result);
   if (!context) return result;
-  // [measured] Null pointers are left out.
+  // [assumed] Null pointers are left out.
   if (free_bytes) *free_bytes = context->device->bytes - context->device->used;
   if (total_bytes) *total_bytes = context->device->bytes;
   return CUDA_SUCCESS;

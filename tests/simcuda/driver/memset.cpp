@@ -1,8 +1,8 @@
 // cuMemset*: one element size after the other, lines with or without a pitch.
+#include "tests/simcuda/driver/memset.hpp"
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
 #include "tests/simcuda/driver/copy.hpp"
-#include "tests/simcuda/driver/memset.hpp"
 
 namespace simcuda {
 
@@ -17,9 +17,12 @@ static void fill_rows(uintptr_t address, const Fill& fill) {
 Task fill_task(uintptr_t address, const Fill& fill) {
   return {CU_GRAPH_NODE_TYPE_MEMSET, [address, fill] {
             switch (fill.element_bytes) {
-              case 1: return fill_rows<uint8_t>(address, fill);
-              case 2: return fill_rows<uint16_t>(address, fill);
-              default: return fill_rows<uint32_t>(address, fill);
+              case 1:
+                return fill_rows<uint8_t>(address, fill);
+              case 2:
+                return fill_rows<uint16_t>(address, fill);
+              default:
+                return fill_rows<uint32_t>(address, fill);
             }
           }};
 }
@@ -48,36 +51,36 @@ CUresult fill(CUdeviceptr pointer, const Fill& what, CUstream stream_handle) {
 
 }  // namespace
 
-#define SIMCUDA_MEMSET(bits, Type)                                                                           \
-  extern "C" CUresult cuMemsetD##bits##_v2(CUdeviceptr pointer, Type value, size_t count) {                  \
-    SIMCUDA_CALL(kOrdinary);                                                                                 \
-    return fill(pointer, {sizeof(Type), value, count, 1, 0}, nullptr);                                       \
-  }                                                                                                          \
-  SIMCUDA_PER_THREAD_STREAM(cuMemsetD##bits##_v2, _ptds, (CUdeviceptr pointer, Type value, size_t count),    \
-                            (pointer, value, count))                                                         \
+#define SIMCUDA_MEMSET(bits, Type)                                                                             \
+  extern "C" CUresult cuMemsetD##bits##_v2(CUdeviceptr pointer, Type value, size_t count) {                    \
+    SIMCUDA_CALL(kOrdinary);                                                                                   \
+    return fill(pointer, {sizeof(Type), value, count, 1, 0}, nullptr);                                         \
+  }                                                                                                            \
+  SIMCUDA_PER_THREAD_STREAM(cuMemsetD##bits##_v2, _ptds, (CUdeviceptr pointer, Type value, size_t count),      \
+                            (pointer, value, count))                                                           \
   extern "C" CUresult cuMemsetD##bits##Async(CUdeviceptr pointer, Type value, size_t count, CUstream stream) { \
-    SIMCUDA_CALL(kOrdinary);                                                                                 \
-    return fill(pointer, {sizeof(Type), value, count, 1, 0}, stream);                                        \
-  }                                                                                                          \
-  SIMCUDA_PER_THREAD_STREAM(cuMemsetD##bits##Async, _ptsz,                                                   \
-                            (CUdeviceptr pointer, Type value, size_t count, CUstream stream),                \
-                            (pointer, value, count, stream))                                                 \
-  extern "C" CUresult cuMemsetD2D##bits##_v2(CUdeviceptr pointer, size_t pitch, Type value, size_t width,    \
-                                             size_t height) {                                                \
-    SIMCUDA_CALL(kOrdinary);                                                                                 \
-    return fill(pointer, {sizeof(Type), value, width, height, pitch}, nullptr);                              \
-  }                                                                                                          \
-  SIMCUDA_PER_THREAD_STREAM(cuMemsetD2D##bits##_v2, _ptds,                                                   \
-                            (CUdeviceptr pointer, size_t pitch, Type value, size_t width, size_t height),    \
-                            (pointer, pitch, value, width, height))                                          \
-  extern "C" CUresult cuMemsetD2D##bits##Async(CUdeviceptr pointer, size_t pitch, Type value, size_t width,  \
-                                               size_t height, CUstream stream) {                             \
-    SIMCUDA_CALL(kOrdinary);                                                                                 \
-    return fill(pointer, {sizeof(Type), value, width, height, pitch}, stream);                               \
-  }                                                                                                          \
-  SIMCUDA_PER_THREAD_STREAM(                                                                                 \
-      cuMemsetD2D##bits##Async, _ptsz,                                                                       \
-      (CUdeviceptr pointer, size_t pitch, Type value, size_t width, size_t height, CUstream stream),         \
+    SIMCUDA_CALL(kOrdinary);                                                                                   \
+    return fill(pointer, {sizeof(Type), value, count, 1, 0}, stream);                                          \
+  }                                                                                                            \
+  SIMCUDA_PER_THREAD_STREAM(cuMemsetD##bits##Async, _ptsz,                                                     \
+                            (CUdeviceptr pointer, Type value, size_t count, CUstream stream),                  \
+                            (pointer, value, count, stream))                                                   \
+  extern "C" CUresult cuMemsetD2D##bits##_v2(CUdeviceptr pointer, size_t pitch, Type value, size_t width,      \
+                                             size_t height) {                                                  \
+    SIMCUDA_CALL(kOrdinary);                                                                                   \
+    return fill(pointer, {sizeof(Type), value, width, height, pitch}, nullptr);                                \
+  }                                                                                                            \
+  SIMCUDA_PER_THREAD_STREAM(cuMemsetD2D##bits##_v2, _ptds,                                                     \
+                            (CUdeviceptr pointer, size_t pitch, Type value, size_t width, size_t height),      \
+                            (pointer, pitch, value, width, height))                                            \
+  extern "C" CUresult cuMemsetD2D##bits##Async(CUdeviceptr pointer, size_t pitch, Type value, size_t width,    \
+                                               size_t height, CUstream stream) {                               \
+    SIMCUDA_CALL(kOrdinary);                                                                                   \
+    return fill(pointer, {sizeof(Type), value, width, height, pitch}, stream);                                 \
+  }                                                                                                            \
+  SIMCUDA_PER_THREAD_STREAM(                                                                                   \
+      cuMemsetD2D##bits##Async, _ptsz,                                                                         \
+      (CUdeviceptr pointer, size_t pitch, Type value, size_t width, size_t height, CUstream stream),           \
       (pointer, pitch, value, width, height, stream))
 
 SIMCUDA_MEMSET(8, unsigned char)

@@ -25,32 +25,48 @@ Answer attribute_of(const Allocation& allocation, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       // [assumed] Memory of a pool belongs to no context.
       return {allocation.pool ? kNo : CUDA_SUCCESS, reinterpret_cast<uintptr_t>(allocation.context)};
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: return {CUDA_SUCCESS, type_of(allocation)};
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return {CUDA_SUCCESS, address};
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return {CUDA_SUCCESS, type_of(allocation)};
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return {CUDA_SUCCESS, address};
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       // [documented] Invalid for memory that the host cannot reach.
       return {mapped_on_host(allocation) ? CUDA_SUCCESS : kNo, address};
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return {CUDA_SUCCESS, allocation.sync_memops};
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID: return {CUDA_SUCCESS, allocation.buffer_id};
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return {CUDA_SUCCESS, allocation.kind == MemoryKind::kManaged};
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      return {CUDA_SUCCESS, allocation.sync_memops};
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      return {CUDA_SUCCESS, allocation.buffer_id};
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return {CUDA_SUCCESS, allocation.kind == MemoryKind::kManaged};
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return {CUDA_SUCCESS, static_cast<unsigned long long>(allocation.device)};
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return {CUDA_SUCCESS, allocation.kind == MemoryKind::kDevice};
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return {CUDA_SUCCESS, allocation.begin};
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return {CUDA_SUCCESS, allocation.bytes};
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return {CUDA_SUCCESS, round_up(allocation.bytes, kGranule)};
-    case CU_POINTER_ATTRIBUTE_MAPPED: return {CUDA_SUCCESS, 1};
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return {CUDA_SUCCESS, 0};
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return {CUDA_SUCCESS, 0};
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      return {CUDA_SUCCESS, allocation.begin};
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return {CUDA_SUCCESS, allocation.bytes};
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      return {CUDA_SUCCESS, round_up(allocation.bytes, kGranule)};
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return {CUDA_SUCCESS, 1};
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return {CUDA_SUCCESS, 0};
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      return {CUDA_SUCCESS, 0};
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return {CUDA_SUCCESS, allocation.may_access ? 3u : 0u};
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return {CUDA_SUCCESS, reinterpret_cast<uintptr_t>(allocation.pool)};
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return {CUDA_SUCCESS, reinterpret_cast<uintptr_t>(allocation.pool)};
     // [assumed] The physical allocation is the buffer.
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return {CUDA_SUCCESS, allocation.buffer_id};
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: refuse("CU_POINTER_ATTRIBUTE_P2P_TOKENS"); return {kNo, 0};
-    default: return {static_cast<int>(attribute) == 21 ? CUDA_SUCCESS : kNo, 0};  // decompression: no
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return {CUDA_SUCCESS, allocation.buffer_id};
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+      refuse("CU_POINTER_ATTRIBUTE_P2P_TOKENS");
+      return {kNo, 0};
+    default:
+      return {static_cast<int>(attribute) == 21 ? CUDA_SUCCESS : kNo, 0};  // decompression: no
   }
 }
 
@@ -67,13 +83,18 @@ void store(CUpointer_attribute attribute, unsigned long long value, void* data) 
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: *static_cast<unsigned long long*>(data) = value; break;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      *static_cast<unsigned long long*>(data) = value;
+      break;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *static_cast<unsigned char*>(data) = static_cast<unsigned char>(value); break;
-    default: *static_cast<unsigned*>(data) = static_cast<unsigned>(value);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      *static_cast<unsigned char*>(data) = static_cast<unsigned char>(value);
+      break;
+    default:
+      *static_cast<unsigned*>(data) = static_cast<unsigned>(value);
   }
 }
 

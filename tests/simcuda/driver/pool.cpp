@@ -79,14 +79,14 @@ CUresult free_pool_block(Locked& lock, const Allocation& allocation, const Strea
   const uintptr_t address = allocation.begin;
   MemoryPool& pool = *allocation.pool;
   driver().allocations.erase(address);
-  const MarkerPointer done =
-      queue_operation(lock, stream, [address, rounded] { poison_block(address, rounded); }, {}, true);
+  const MarkerPointer done = queue_operation(
+      lock, stream, [address, rounded] { poison_block(address, rounded); }, {}, true);
   pool.used -= rounded;
   pool.unused.emplace(rounded, FreeBlock{address, stream->id, done});
   return CUDA_SUCCESS;
 }
 
-// [measured] Memory of cuMemAlloc and managed memory may be freed in stream order too; it goes back to the device when
+// [assumed] Memory of cuMemAlloc and managed memory may be freed in stream order too; it goes back to the device when
 // the stream gets there.
 CUresult free_other(Locked& lock, const Allocation& allocation, const StreamPointer& stream) {
   driver().allocations.erase(allocation.begin);
@@ -109,11 +109,16 @@ CUresult free_async(CUdeviceptr pointer, CUstream stream_handle) {
   const Allocation allocation = *found;
   ++counters.frees;
   switch (allocation.kind) {
-    case MemoryKind::kPool: return free_pool_block(lock, allocation, stream);
+    case MemoryKind::kPool:
+      return free_pool_block(lock, allocation, stream);
     case MemoryKind::kDevice:
-    case MemoryKind::kManaged: return free_other(lock, allocation, stream);
-    case MemoryKind::kGraph: return CUDA_SUCCESS;
-    default: --counters.frees; return CUDA_ERROR_INVALID_VALUE;
+    case MemoryKind::kManaged:
+      return free_other(lock, allocation, stream);
+    case MemoryKind::kGraph:
+      return CUDA_SUCCESS;
+    default:
+      --counters.frees;
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 

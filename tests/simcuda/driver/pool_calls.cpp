@@ -19,7 +19,7 @@ CUmemoryPool handle_of(MemoryPool* pool) { return reinterpret_cast<CUmemoryPool>
 
 struct NumberAttribute {
   CUmemPool_attribute attribute;
-  cuuint64_t MemoryPool::* field;
+  cuuint64_t MemoryPool::*field;
   bool settable;  // beyond the release threshold only the high-water marks, and these to zero [documented]
 };
 
@@ -33,10 +33,14 @@ constexpr NumberAttribute kNumbers[] = {
 
 int* flag_of(MemoryPool& pool, CUmemPool_attribute attribute) {
   switch (attribute) {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES: return &pool.follow_event_dependencies;
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC: return &pool.opportunistic;
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: return &pool.internal_dependencies;
-    default: return nullptr;
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+      return &pool.follow_event_dependencies;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+      return &pool.opportunistic;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      return &pool.internal_dependencies;
+    default:
+      return nullptr;
   }
 }
 
@@ -107,8 +111,7 @@ using namespace simcuda;
 
 extern "C" CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties) {
   SIMCUDA_CALL(kContextless);
-  if (!handle || !properties || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!handle || !properties || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return refuse("cuMemPoolCreate outside of a device");
   if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return refuse("cuMemPoolCreate with a shareable handle");
   Device* device = find_device(properties->location.id);
@@ -195,3 +198,37 @@ extern "C" CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
   device->pool = pool;
   return CUDA_SUCCESS;
 }
+
+#if CUDA_VERSION >= 13000
+// [documented] The pools of a location: a device's pinned memory is the one that cuDeviceGetMemPool means.
+static CUresult device_at(const CUmemLocation* location, CUmemAllocationType type, Device*& device) {
+  if (!location || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return refuse("a memory pool outside of a device");
+  device = find_device(location->id);
+  return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+extern "C" CUresult cuMemGetDefaultMemPool(CUmemoryPool* handle, CUmemLocation* location, CUmemAllocationType type) {
+  SIMCUDA_CALL(kContextless);
+  Device* device = nullptr;
+  const CUresult result = device_at(location, type, device);
+  return device ? give_handle(handle, device->default_pool) : result;
+}
+
+extern "C" CUresult cuMemGetMemPool(CUmemoryPool* handle, CUmemLocation* location, CUmemAllocationType type) {
+  SIMCUDA_CALL(kContextless);
+  Device* device = nullptr;
+  const CUresult result = device_at(location, type, device);
+  return device ? give_handle(handle, device->pool) : result;
+}
+
+extern "C" CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool handle) {
+  SIMCUDA_CALL(kContextless);
+  Device* device = nullptr;
+  if (const CUresult result = device_at(location, type, device)) return result;
+  MemoryPool* pool = find_pool(handle);
+  if (!pool || pool->device != device) return CUDA_ERROR_INVALID_VALUE;
+  device->pool = pool;
+  return CUDA_SUCCESS;
+}
+#endif

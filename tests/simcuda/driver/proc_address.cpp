@@ -40,8 +40,7 @@ Answer query(const char* base, void** function, int version, cuuint64_t flags) {
   const EntryRow* row = look_up(base, version, per_thread, name_known);
   *function = row ? row->address : nullptr;
   if (row) return {CUDA_SUCCESS, CU_GET_PROC_ADDRESS_SUCCESS};
-  return {CUDA_SUCCESS,
-          name_known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND};
+  return {CUDA_SUCCESS, name_known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND};
 }
 
 }  // namespace
@@ -63,5 +62,5 @@ extern "C" CUresult cuGetProcAddress(const char* symbol, void** function, int ve
   SIMCUDA_CALL(kLookup);
   const Answer answer = query(symbol, function, version, flags);
   return answer.result == CUDA_SUCCESS && answer.status != CU_GET_PROC_ADDRESS_SUCCESS ? CUDA_ERROR_NOT_FOUND
-                                                                                     : answer.result;
+                                                                                       : answer.result;
 }

@@ -6,35 +6,35 @@
 namespace simcuda {
 
 // name, default, meaning
-#define SIMCUDA_SETTINGS(SETTING)                                                                           \
-  SETTING(devices, 2, "number of devices")                                                                  \
-  SETTING(memory, 8LL << 30, "bytes per device: accounted, committed only where touched")                   \
-  SETTING(stream_delay_us, 0, "delay before each stream operation runs")                                    \
-  SETTING(latency_ns, 0, "busy wait in every driver call")                                                  \
-  SETTING(alloc_latency_ns, 0, "more of it in calls that allocate device memory")                           \
-  SETTING(free_latency_ns, 0, "more of it in calls that free")                                              \
-  SETTING(sync_latency_ns, 0, "more of it in calls that wait for the device")                               \
-  SETTING(pin_latency_ns_per_mib, 0, "more of it per MiB of pinned memory")                                 \
-  SETTING(fail_at, 0, "the n-th counted call from now on fails, once; 0: none")                             \
-  SETTING(fail_every, 0, "every n-th counted call fails; 0: none")                                          \
-  SETTING(fail_code, 0, "the CUresult of those; 0: 2 (out of memory) where memory is allocated, else 999")  \
-  SETTING(poison, 1, "fill device and pinned memory with 0xDB when it is really freed")                     \
-  SETTING(fault, 0, "1: the next kernel gives its context the sticky error 700 instead of running")         \
+#define SIMCUDA_SETTINGS(SETTING)                                                                          \
+  SETTING(devices, 2, "number of devices")                                                                 \
+  SETTING(memory, 8LL << 30, "bytes per device: accounted, committed only where touched")                  \
+  SETTING(stream_delay_us, 0, "delay before each stream operation runs")                                   \
+  SETTING(latency_ns, 0, "busy wait in every driver call")                                                 \
+  SETTING(alloc_latency_ns, 0, "more of it in calls that allocate device memory")                          \
+  SETTING(free_latency_ns, 0, "more of it in calls that free")                                             \
+  SETTING(sync_latency_ns, 0, "more of it in calls that wait for the device")                              \
+  SETTING(pin_latency_ns_per_mib, 0, "more of it per MiB of pinned memory")                                \
+  SETTING(fail_at, 0, "the n-th counted call from now on fails, once; 0: none")                            \
+  SETTING(fail_every, 0, "every n-th counted call fails; 0: none")                                         \
+  SETTING(fail_code, 0, "the CUresult of those; 0: 2 (out of memory) where memory is allocated, else 999") \
+  SETTING(poison, 1, "fill device and pinned memory with 0xDB when it is really freed")                    \
+  SETTING(fault, 0, "1: the next kernel gives its context the sticky error 700 instead of running")        \
   SETTING(teardown, 0, "1: every call answers CUDA_ERROR_DEINITIALIZED")
 
 // name, meaning
-#define SIMCUDA_COUNTERS(COUNTER)                                                               \
+#define SIMCUDA_COUNTERS(COUNTER)                                                                    \
   COUNTER(calls, "counted calls: every entry point but look-ups (cuGetProcAddress) and error names") \
-  COUNTER(allocs, "successful device, managed and pool allocations")                            \
-  COUNTER(frees, "frees of those that an entry point asked for")                                \
-  COUNTER(pinned_allocs, "successful allocations of pinned host memory")                        \
-  COUNTER(pinned_frees, "frees of those")                                                       \
-  COUNTER(syncs, "calls that waited or would have waited: context, stream and event synchronise") \
-  COUNTER(live_allocations, "device, managed and pool allocations that are alive")              \
-  COUNTER(live_bytes, "their bytes, as asked for")                                              \
-  COUNTER(live_pinned, "pinned host allocations that are alive")                                \
-  COUNTER(live_streams, "streams made by cuStreamCreate that are alive")                        \
-  COUNTER(live_events, "events that are alive")                                                 \
+  COUNTER(allocs, "successful device, managed and pool allocations")                                 \
+  COUNTER(frees, "frees of those that an entry point asked for")                                     \
+  COUNTER(pinned_allocs, "successful allocations of pinned host memory")                             \
+  COUNTER(pinned_frees, "frees of those")                                                            \
+  COUNTER(syncs, "calls that waited or would have waited: context, stream and event synchronise")    \
+  COUNTER(live_allocations, "device, managed and pool allocations that are alive")                   \
+  COUNTER(live_bytes, "their bytes, as asked for")                                                   \
+  COUNTER(live_pinned, "pinned host allocations that are alive")                                     \
+  COUNTER(live_streams, "streams made by cuStreamCreate that are alive")                             \
+  COUNTER(live_events, "events that are alive")                                                      \
   COUNTER(invalidated_captures, "stream captures that an unsafe call has invalidated")
 
 struct Settings {

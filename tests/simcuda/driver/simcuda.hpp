@@ -1,22 +1,22 @@
 // A simulated CUDA driver, libcuda.so.1, over host memory: a CUDA for machines without a GPU, to test on.
 //
-// What it is. Every entry point of the driver's interface is exported (entry_points.def). Those that matter to a program
-// that allocates, copies, launches, captures and shares are simulated in the files beside this one; any other prints
-// "simcuda: cuXyz is not simulated" once and answers CUDA_ERROR_NOT_SUPPORTED. Device memory is host memory at addresses
-// of its own, so copies and kernels really move bytes; a kernel's work is a host function that the program gives through
-// tests/simcuda/simcuda.h. Streams run on worker threads, so what the documentation leaves unordered really runs late,
-// most of all with the setting stream_delay_us. Freed memory is poisoned and soon given again.
+// What it is. Every entry point of the driver's interface is exported (entry_points.def). Those that matter to a
+// program that allocates, copies, launches, captures and shares are simulated in the files beside this one; any other
+// prints "simcuda: cuXyz is not simulated" once and answers CUDA_ERROR_NOT_SUPPORTED. Device memory is host memory at
+// addresses of its own, so copies and kernels really move bytes; a kernel's work is a host function that the program
+// gives through tests/simcuda/simcuda.h. Streams run on worker threads, so what the documentation leaves unordered
+// really runs late, most of all with the setting stream_delay_us. Freed memory is poisoned and soon given again.
 //
 // How far to trust it. Each rule that it follows is a comment with a tag: [documented] in NVIDIA's driver API reference
-// or programming guide, [measured] on a real driver, or [assumed]. The GPU check replays the assumed ones.
+// or programming guide, [measured] on a real driver by the GPU check, or [assumed]: replayed there.
 //
 // How it is built. One lock (Driver::lock, driver.hpp) guards all bookkeeping and is never held while a stream's work
 // runs or is waited for. An entry point is one function: SIMCUDA_CALL (call.hpp) counts it and answers early where a
 // setting, the process's state, a sticky error or a stream capture says so; then it does its work.
 //   settings, call, thread_state, proc_address, refused   every call
-//   device, context, stream, event, host_function, copy, memset, kernel   work and its order
-//   address_window, allocation, memory, pinned, managed, pool, virtual_memory, array, pointer, ipc   memory
-//   capture, graph, graph_nodes   work that is recorded first
+//   device, context, stream, event, host_function, copy, memset, kernel, module   work and its order
+//   address_window, allocation, storage, memory, pinned, managed, pool, virtual_memory, array, pointer, ipc   memory
+//   capture, graph, graph_nodes, graph_memory   work that is recorded first
 #pragma once
 #define __CUDA_API_VERSION_INTERNAL  // declares every version and every per-thread-stream variant, none renamed
 #include <cuda.h>

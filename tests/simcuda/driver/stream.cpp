@@ -120,8 +120,7 @@ StreamPointer find_stream(Locked& lock, CUstream handle, CUresult& result) {
   }
   Context* context = current_context(result);
   if (!context) return nullptr;
-  const bool per_thread =
-      handle == CU_STREAM_PER_THREAD || (!handle && this_thread().stream_zero_is_per_thread);
+  const bool per_thread = handle == CU_STREAM_PER_THREAD || (!handle && this_thread().stream_zero_is_per_thread);
   return per_thread ? per_thread_stream(lock, *context) : context->legacy;
 }
 

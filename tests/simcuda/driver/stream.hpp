@@ -1,4 +1,5 @@
-// Streams: queues of operations, each run in order by a worker thread of its own, and what orders them among each other.
+// Streams: queues of operations, each run in order by a worker thread of its own, and what orders them among each
+// other.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -47,7 +48,8 @@ struct Stream {
 
 using StreamPointer = std::shared_ptr<Stream>;
 
-// The stream that a handle means in this call: 0, 1 and 2 are the current context's default streams. Null with an error.
+// The stream that a handle means in this call: 0, 1 and 2 are the current context's default streams. Null with an
+// error.
 StreamPointer find_stream(Locked&, CUstream handle, CUresult& result);
 
 // What the stream has still to do, ordering with the context's other streams counted.
