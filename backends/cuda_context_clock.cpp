@@ -10,12 +10,18 @@
 namespace cistern::cuda {
 namespace {
 const auto kLegacyStream = reinterpret_cast<CUstream>(1);
+
+void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
+  std::uint64_t known = number.load(std::memory_order_relaxed);
+  while (known < to && !number.compare_exchange_weak(known, to)) {
+  }
 }
 
+}  // namespace
+
 void ContextClock::synchronised(std::uint64_t number) {
-  std::uint64_t known = completed_.load(std::memory_order_relaxed);
-  while (known < number && !completed_.compare_exchange_weak(known, number)) {
-  }
+  raise(waited_, number);
+  raise(completed_, number);
 }
 
 Settled ContextClock::settled(CUcontext context, std::uint64_t number, DriverCalls& calls) {
@@ -23,7 +29,7 @@ Settled ContextClock::settled(CUcontext context, std::uint64_t number, DriverCal
   Through gate(gate_);
   if (!gate || asking_.exchange(true, std::memory_order_acquire)) return Settled::no;
   const Settled answer = ask(context, number, calls);
-  asking_.store(false, std::memory_order_release);
+  end_asking();
   return answer;
 }
 
@@ -36,7 +42,7 @@ Settled ContextClock::ask(CUcontext context, std::uint64_t number, DriverCalls& 
       if (const Settled answer = poll(calls); answer != Settled::yes) return answer;
       if (number <= completed_.load()) return Settled::yes;
     }
-    if (!set_marker(calls)) return Settled::never;
+    if (lost_.load() > waited_.load() || !set_marker(calls)) return Settled::never;
   }
 }
 
@@ -51,7 +57,7 @@ Settled ContextClock::poll(DriverCalls& calls) {
     spare_events_.push_back(marker_.events.back());
     marker_.events.pop_back();
   }
-  synchronised(marker_.number);
+  raise(completed_, marker_.number);
   return Settled::yes;
 }
 
@@ -65,10 +71,11 @@ bool ContextClock::set_marker(DriverCalls& calls) {
     marker_.events.insert(marker_.events.end(), left_behind_.begin(), left_behind_.end());
     left_behind_.clear();
   }
-  if (!record(kLegacyStream, marker_.events, calls)) return false;
-  for (CUstream stream : streams)
-    if (!record(stream, marker_.events, calls)) return false;
-  return true;
+  bool all = record(kLegacyStream, marker_.events, calls);
+  for (CUstream stream : streams) all = all && record(stream, marker_.events, calls);
+  // Of an incomplete marker the events are only waited for: the end of some says nothing of the rest.
+  if (!all) marker_.number = 0;
+  return all;
 }
 
 bool ContextClock::record(CUstream stream, Vector<CUevent>& events, DriverCalls& calls) {
@@ -96,23 +103,37 @@ void ContextClock::stream_created(CUstream stream, bool non_blocking) {
 }
 
 void ContextClock::stream_ends(CUstream stream, DriverCalls& calls) {
+  // Alone: a marker that is set meanwhile would miss the stream's work, or be recorded on a stream that is gone.
+  begin_asking();
   {
     Locked hold(lock_);
     std::erase(non_blocking_, stream);
   }
-  Through gate(gate_);
-  if (!gate) return;
-  Relaxed relaxed(real_);
-  calls.queries.fetch_add(1, std::memory_order_relaxed);
-  if (real_.stream_query(stream) != kNotReady) return;
-  Vector<CUevent> events;
-  if (!record(stream, events, calls)) return;
-  Locked hold(lock_);
-  left_behind_.push_back(events.front());
+  if (!leave_behind(stream, calls)) lost_.store(now());
+  end_asking();
 }
 
-void ContextClock::forget() {
+// False: whether the stream's work has ended can't be told.
+bool ContextClock::leave_behind(CUstream stream, DriverCalls& calls) {
+  Through gate(gate_);
+  if (!gate) return false;
+  Relaxed relaxed(real_);
+  calls.queries.fetch_add(1, std::memory_order_relaxed);
+  if (const CUresult answer = real_.stream_query(stream); answer != kNotReady) return answer == kSuccess;
+  Vector<CUevent> events;
+  if (!record(stream, events, calls)) return false;
+  Locked hold(lock_);
+  left_behind_.push_back(events.front());
+  return true;
+}
+
+void ContextClock::begin_asking() {
   while (asking_.exchange(true, std::memory_order_acquire)) sched_yield();
+}
+void ContextClock::end_asking() { asking_.store(false, std::memory_order_release); }
+
+void ContextClock::forget() {
+  begin_asking();
   marker_.events.clear();
   {
     Locked hold(lock_);
@@ -120,14 +141,16 @@ void ContextClock::forget() {
     left_behind_.clear();
     spare_events_.clear();
   }
-  synchronised(issued_.load());
-  asking_.store(false, std::memory_order_release);
+  synchronised(now());
+  end_asking();
 }
 
+// Whatever another thread was in the middle of changing is left where it is.
 void ContextClock::forget_in_child() {
   new (&lock_) Lock;
-  asking_.store(false);
-  marker_.events = {};
+  for (Vector<CUevent>* events : {&marker_.events, &left_behind_, &spare_events_}) new (events) Vector<CUevent>;
+  new (&non_blocking_) Vector<CUstream>;
+  end_asking();
   forget();
 }
 

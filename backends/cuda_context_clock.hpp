@@ -5,7 +5,9 @@
 //                   after all blocking streams and every thread's own default stream, and one on each non-blocking
 //                   stream. Only one marker is under way at a time, and the next one serves all who asked meanwhile.
 //
-// A stream that is destroyed with work pending leaves an event behind, which the next marker includes.
+// A stream that is destroyed with work pending leaves an event behind, which the next marker includes. Where it can't,
+// because no call may be made or one fails, only a synchronisation of the whole context helps; until then the answer
+// is `never`.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -50,12 +52,17 @@ class ContextClock {
   Settled poll(DriverCalls& calls);
   bool set_marker(DriverCalls& calls);
   bool record(CUstream stream, Vector<CUevent>& events, DriverCalls& calls);
+  bool leave_behind(CUstream stream, DriverCalls& calls);
+  void begin_asking();
+  void end_asking();
 
   const Functions& real_;
   Gate& gate_;
   std::atomic<std::uint64_t> issued_{0}, completed_{0};
-  std::atomic<bool> asking_{false};  // one thread at a time asks the driver; the others come back later
-  Marker marker_;                    // of the asking thread; no events: none is under way
+  std::atomic<std::uint64_t> waited_{0};  // up to where the context was synchronised
+  std::atomic<std::uint64_t> lost_{0};    // when a stream went whose work no marker can tell of
+  std::atomic<bool> asking_{false};       // one thread at a time asks the driver; the others come back later
+  Marker marker_;                         // of the asking thread; no events: none is under way
   Lock lock_;
   Vector<CUstream> non_blocking_;
   Vector<CUevent> left_behind_;

@@ -174,7 +174,7 @@ struct Observed {
 void no_work(void**) {}
 
 Observed prepare_observed() {
-  constexpr const char* kKernel = ".version 6.3\n.target sm_70\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+  constexpr const char* kKernel = ".version 6.3\n.target sm_75\n.address_size 64\n.visible .entry nothing() { ret; }\n";
   simcuda_define("nothing", nullptr, no_work, 0, nullptr);
   Observed on;
   CUmodule module = nullptr;

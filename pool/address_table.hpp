@@ -37,6 +37,7 @@ class AddressTable {
   }
 
   void erase(std::uintptr_t address) {
+    if (address <= kErased) return;
     Shard& shard = shard_of(address);
     Locked hold(shard.lock);
     Slots* slots = shard.slots.load(std::memory_order_relaxed);

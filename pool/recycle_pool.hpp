@@ -57,6 +57,11 @@ struct PoolLimits {
   std::uint64_t interval_ns = 0;  // unused for longer: goes back; 0: never by time
 };
 
+// Clocks are read before locks are taken: a chunk may have been given later than `now_ns`.
+constexpr bool used_within(std::uint64_t unused_for_ns, std::uint64_t given_ns, std::uint64_t now_ns) {
+  return unused_for_ns && given_ns + unused_for_ns > now_ns;
+}
+
 struct PoolUsage {
   std::uint64_t blocks = 0, bytes = 0, largest_bytes = 0;
 };
@@ -147,7 +152,7 @@ class RecyclePool {
       Locked hold(lock_);
       for (Node *node = by_age_.first, *next; node; node = next) {
         next = node->age.next;
-        if (usage_bytes_ <= what.keep_bytes || now_ns - node->given_ns < what.unused_for_ns) break;
+        if (usage_bytes_ <= what.keep_bytes || used_within(what.unused_for_ns, node->given_ns, now_ns)) break;
         if (node->looked_at) continue;
         bytes += node->key.bytes;
         borrow(node, old);
@@ -446,7 +451,7 @@ class RecyclePool {
   }
 
   bool interval_passed(std::uint64_t now_ns) const {
-    return limits_.interval_ns && now_ns - trimmed_ns_ >= limits_.interval_ns;
+    return limits_.interval_ns && !used_within(limits_.interval_ns, trimmed_ns_, now_ns);
   }
   void trim_on_interval(std::uint64_t now_ns) {
     Trim what;

@@ -174,11 +174,8 @@ TEST_F(RecyclePoolTest, DrainReleasesOneGroupOnly) {
 TEST_F(RecyclePoolTest, TakeOutLeavesTheChunksOfAGroupToTheVisitor) {
   source.closed_gates = {7};
   std::map<FakeSource::Chunk, std::uint64_t> expected;
-  for (std::uint64_t bytes : {64, 64, 128}) {
-    auto chunk = get(key(bytes));
-    expected[chunk] = bytes;
-    give(key(bytes), chunk);
-  }
+  for (std::uint64_t bytes : {64, 64, 128}) expected[get(key(bytes))] = bytes;
+  for (auto& [chunk, bytes] : expected) give(key(bytes), chunk);
   auto waiting = get(key(256));
   expected[waiting] = 256;
   give_behind(7, key(256), waiting);

@@ -129,7 +129,10 @@ TEST(ThreadCacheTest, TheCacheOfAThreadThatEndedIsAdoptedWithWhatItHolds) {
   EXPECT_EQ(drained(caches), std::vector<int>{8}) << "anybody drains a cache without a thread";
   const std::size_t before = internal_mapped_bytes();
   for (int i = 0; i < 500; ++i)
-    test::in_new_thread([&] { EXPECT_TRUE(caches.give(key(64), i, 1, kRoomy)), caches.take(key(64)); });
+    test::in_new_thread([&] {
+      EXPECT_TRUE(caches.give(key(64), i, 1, kRoomy));
+      EXPECT_EQ(caches.take(key(64)), i);
+    });
   EXPECT_EQ(internal_mapped_bytes(), before) << "one cache serves threads that come one after another";
 }
 
@@ -149,10 +152,11 @@ TEST(ThreadCacheTest, AThreadMayGiveWhileItEnds) {
   for (int thread = 0; thread < 3; ++thread)
     test::in_new_thread([&] {
       EXPECT_EQ(pthread_setspecific(late, reinterpret_cast<void*>(3)), 0);
-      caches.give(key(32), thread, 1, kRoomy);
+      if (caches.give(key(32), thread, 1, kRoomy)) ++accepted;
     });
   pthread_key_delete(late);
-  EXPECT_EQ(static_cast<std::size_t>(accepted.load()) + 3, drained(caches).size()) << "nothing is lost";
+  EXPECT_GE(accepted.load(), 2);
+  EXPECT_EQ(static_cast<std::size_t>(accepted.load()), drained(caches).size()) << "nothing is lost";
 }
 
 TEST(ThreadCacheTest, TheChildOfAForkForgetsAndStartsAfresh) {

@@ -1,7 +1,8 @@
 // A pool of whole chunks in two tiers: a small cache per thread before a shared recycling pool.
 //
-//   take(key) -> thread cache -> shared bins -> quarantined chunks that have settled -> other threads' caches -> nothing
-//   take_near(key, bytes_max) -> the smallest shared chunk that is large enough -> nothing: the caller acquires
+//   take(key) -> thread cache -> shared bins -> quarantined chunks that have settled -> another thread's cache
+//   take_near(key, bytes_max) -> the smallest shared chunk that is large enough
+//   nothing in either -> the caller acquires
 //   give(key, chunk) -> thread cache -> shared pool, which releases its oldest when over the cap
 //   give_waiting(key, chunk, fence) -> the shared pool's quarantine
 //
@@ -51,24 +52,32 @@ class TieredPool {
 
   // Releases chunks until `keep_bytes` are left, but none used within `unused_for_ns`; oldest first in the shared tier.
   std::uint64_t trim(const typename RecyclePool<S>::Trim& what, std::uint64_t now_ns) {
-    std::uint64_t released = 0;
-    if (usage_bytes() > what.keep_bytes) {
-      caches_.drain([&](const PoolKey&, std::uint64_t given_ns) { return now_ns - given_ns >= what.unused_for_ns; },
-                    [&](const PoolKey& key, Chunk chunk, std::uint64_t) {
-                      released += key.bytes;
-                      source_.release(chunk);
-                    });
+    std::uint64_t released = 0, left = usage_bytes();
+    if (left > what.keep_bytes) {
+      releasing_.fetch_add(1);
+      caches_.drain(
+          [&](const PoolKey& key, std::uint64_t given_ns) {
+            if (left <= what.keep_bytes || used_within(what.unused_for_ns, given_ns, now_ns)) return false;
+            left -= left < key.bytes ? left : key.bytes;
+            return true;
+          },
+          [&](const PoolKey& key, Chunk chunk, std::uint64_t) {
+            released += key.bytes;
+            source_.release(chunk);
+          });
+      releasing_.fetch_sub(1);
     }
     const std::uint64_t kept_by_threads = caches_.bytes();
     const std::uint64_t keep_shared = what.keep_bytes > kept_by_threads ? what.keep_bytes - kept_by_threads : 0;
     return released + shared_.trim({.keep_bytes = keep_shared, .unused_for_ns = what.unused_for_ns}, now_ns);
   }
 
-  // Takes out every chunk of a group: visit(key, chunk).
+  // Takes out every chunk of a group: visit(key, chunk). On return none is in the hands of a trim either.
   template <class Visit>
   void take_out(std::uintptr_t group, Visit visit) {
     caches_.drain([&](const PoolKey& key, std::uint64_t) { return key.group == group; },
                   [&](const PoolKey& key, Chunk chunk, std::uint64_t) { visit(key, chunk); });
+    while (releasing_.load()) sched_yield();
     shared_.take_out(group, visit);
   }
 
@@ -91,6 +100,7 @@ class TieredPool {
   void before_fork() { shared_.before_fork(); }
   void after_fork_in_parent() { shared_.after_fork_in_parent(); }
   void after_fork_in_child() {
+    releasing_ = 0;
     caches_.after_fork_in_child();
     shared_.after_fork_in_child();
   }
@@ -102,7 +112,7 @@ class TieredPool {
 
   void trim_on_interval(std::uint64_t now_ns) {
     std::uint64_t last = trimmed_ns_.load(std::memory_order_relaxed);
-    if (!limits_.interval_ns || now_ns - last < limits_.interval_ns) [[likely]]
+    if (!limits_.interval_ns || used_within(limits_.interval_ns, last, now_ns)) [[likely]]
       return;
     if (!trimmed_ns_.compare_exchange_strong(last, now_ns, std::memory_order_relaxed)) return;
     trim({.keep_bytes = limits_.bytes_min, .unused_for_ns = limits_.interval_ns}, now_ns);
@@ -113,6 +123,7 @@ class TieredPool {
   ThreadCaches<PoolKey, PoolKeyHash, Chunk, Tag> caches_;
   PoolLimits limits_;
   std::uint64_t thread_bytes_max_ = 0;
+  std::atomic<int> releasing_{0};  // trims that may hold chunks out of thread caches
   std::atomic<std::uint64_t> trimmed_ns_{0};
 };
 

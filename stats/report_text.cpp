@@ -178,7 +178,8 @@ void write_leak(const LeakFigures& leak, std::size_t rank, bool running, std::si
   const bool named = leak.api && !std::string_view(leak.object).starts_with(leak.api);
   sink.print("%2zu  %s  %s%s (%s%s%s)  %s  first %s  last %s\n", rank, leak.kind.c_str(), bytes.c_str(),
              counted(leak.blocks, "block").c_str(), leak.object, named ? ", " : "", named ? leak.api : "",
-             running ? "live" : String(leak.leak_class).c_str(), seconds(leak.first_s).c_str(), seconds(leak.last_s).c_str());
+             running ? "live" : String(leak.leak_class).c_str(), seconds(leak.first_s).c_str(),
+             seconds(leak.last_s).c_str());
   if (by_library(leak))
     sink.print("     made by a library, not the program: %s\n", printable(leak.owner, kPathBytesShown).c_str());
   write_references(leak, running, sink);

@@ -11,8 +11,8 @@ class Captures {
  public:
   explicit Captures(Gate& gate) : gate_(gate) {}
 
-  // To be called before the real call. Waits for calls of our own that are under way, but not for ever: one may wait for
-  // work that waits for this thread. `per_thread`: the stream handles 0 and 2 mean the calling thread's own stream.
+  // To be called before the real call. Waits for calls of our own that are under way, but not for ever: one may wait
+  // for work that waits for this thread. `per_thread`: the stream handles 0 and 2 mean the calling thread's own stream.
   void begun(CUstream stream, bool per_thread, int mode, CUcontext context);
   void ended(CUstream stream, bool per_thread);
   bool capturing(CUstream stream, bool per_thread);

@@ -46,7 +46,7 @@ void correct_attribute(Block* block, int attribute, void* value) {
     case kPointerMappingSize:
       // A driver that maps in larger units says so itself.
       if (piece || *static_cast<std::size_t*>(value) == block->bytes)
-        *static_cast<std::size_t*>(value) = block->requested;
+        *static_cast<std::size_t*>(value) = as_driver_rounds(block->requested);
       return;
     case kPointerMappingStart:
       if (piece) *static_cast<CUdeviceptr*>(value) = block->address.load(std::memory_order_relaxed);

@@ -7,6 +7,7 @@
 
 #include "shim/core/core.hpp"
 #include "shim/core/log.hpp"
+#include "stats/runtime_frames.hpp"
 #include "stats/sink.hpp"
 #include "stats/symbols.hpp"
 
@@ -81,6 +82,7 @@ String describe_site(SiteId site) {
   Vector<LeakFigures> one(1);
   one[0].frames = site_frames(site);
   symbolise(one, kSymbolBudgetMs);
+  cut_runtime_frames(one[0].frames);
   if (one[0].frames.empty()) return {};
   const FrameFigures& frame = one[0].frames.front();
   StringSink text;

@@ -1,4 +1,4 @@
-"""Checks the JSON report of a leaky program here: its leaks with function, file, line, counts and bytes, and nothing else."""
+"""Checks the JSON report of a leaky program: its leaks with function, file, line, counts and bytes, nothing else."""
 import json
 import pathlib
 import sys

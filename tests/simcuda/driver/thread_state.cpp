@@ -1,6 +1,8 @@
 // The state of each thread. What ends with a thread is in stream.cpp: its default streams.
 #include "tests/simcuda/driver/thread_state.hpp"
 
+#include <unistd.h>
+
 #include <atomic>
 
 #include "tests/simcuda/driver/context.hpp"
@@ -8,7 +10,15 @@
 namespace simcuda {
 namespace {
 constinit std::atomic<uint64_t> last_thread{0};
-}
+
+// The main thread calls on after its thread-local objects are gone, from exit handlers: its state stays.
+struct AtThreadEnd {
+  ThreadState* state = new ThreadState;
+  ~AtThreadEnd() {
+    if (gettid() != getpid()) delete state;
+  }
+};
+}  // namespace
 
 ThreadState::ThreadState() : id(++last_thread) {}
 
@@ -25,8 +35,8 @@ ThreadState::~ThreadState() {
 }
 
 ThreadState& this_thread() {
-  static thread_local ThreadState state;
-  return state;
+  static thread_local AtThreadEnd owner;
+  return *owner.state;
 }
 
 }  // namespace simcuda
