@@ -74,13 +74,18 @@ void BlockSource::release(Block* block) {
 void BlockSource::release_postponed() {
   if (!any_postponed_.load(std::memory_order_relaxed) || !gate_.open()) [[likely]]
     return;
-  Vector<Block*> blocks;
-  {
-    Locked hold(lock_);
-    blocks.swap(postponed_);
-    any_postponed_.store(false, std::memory_order_relaxed);
+  // One at a time: a context that goes meanwhile must find the rest.
+  while (gate_.open()) {
+    Block* block;
+    {
+      Locked hold(lock_);
+      any_postponed_.store(!postponed_.empty(), std::memory_order_relaxed);
+      if (postponed_.empty()) return;
+      block = postponed_.back();
+      postponed_.pop_back();
+    }
+    release(block);
   }
-  for (Block* block : blocks) release(block);
 }
 
 void BlockSource::really_release(Block* block) {
@@ -95,6 +100,10 @@ void BlockSource::really_release(Block* block) {
 }
 
 void BlockSource::forget(Block* block) {
+  if (any_postponed_.load(std::memory_order_relaxed)) {
+    Locked hold(lock_);
+    std::erase(postponed_, block);
+  }
   if (!block->slab) reserved_by(block->context, block->kind).fetch_sub(block->bytes, std::memory_order_relaxed);
   blocks_.forget(block);
 }
@@ -114,18 +123,12 @@ Settled BlockSource::settled(Block* block, Fence& fence) {
 
 // --- Slabs: pinned blocks of one size, context and kind of allocation, in one driver allocation
 
-Slab* BlockSource::slab_with_room(const PoolKey& key) {
-  auto found = slabs_.find(key);
-  if (found == slabs_.end()) return nullptr;
-  for (Slab* slab : found->second)
-    if (!slab->free.empty()) return slab;
-  return nullptr;
-}
-
-Block* BlockSource::piece_of(Slab& slab, const Request& request) {
+// Of a slab with room.
+Block* BlockSource::piece_of(Slabs& slabs, Slab& slab, const Request& request) {
   const std::uint32_t piece = slab.free.back();
   slab.free.pop_back();
   ++slab.given;
+  if (slab.free.empty()) slabs.became_full(&slab);
   Block* block = blocks_.make();
   block->kind = BlockKind::pinned;
   block->context = request.context;
@@ -141,7 +144,9 @@ Acquired<Block*, CUresult> BlockSource::acquire_piece(const Request& request) {
   const PoolKey key = key_of(request);
   {
     Locked hold(lock_);
-    if (Slab* slab = slab_with_room(key)) return {piece_of(*slab, request), kSuccess, true};
+    auto found = slabs_.find(key);
+    if (Slab* slab = found == slabs_.end() ? nullptr : found->second.with_room())
+      return {piece_of(found->second, *slab, request), kSuccess, true};
   }
   std::uintptr_t first = 0;
   const CUresult result = driver_allocate({request.context, request.traits, kSlabBytes}, &first);
@@ -152,8 +157,9 @@ Acquired<Block*, CUresult> BlockSource::acquire_piece(const Request& request) {
   for (std::uint32_t i = slab->pieces; i-- > 0;) slab->free.push_back(i);
   blocks_.ranges.insert(first, kSlabBytes, {RangeKind::slab, request.bytes});
   Locked hold(lock_);
-  slabs_[key].push_back(slab);
-  return {piece_of(*slab, request), kSuccess, true};
+  Slabs& slabs = slabs_[key];
+  slabs.add(slab);
+  return {piece_of(slabs, *slab, request), kSuccess, true};
 }
 
 void BlockSource::release_piece(Block* block) {
@@ -164,11 +170,14 @@ void BlockSource::release_piece(Block* block) {
   blocks_.forget(block);
   {
     Locked hold(lock_);
+    // Gone meanwhile with its context, and forgotten with it.
+    if (!context->alive.load() || context->epoch.load() != slab->epoch) return;
+    auto found = slabs_.find(slab->key);
+    if (slab->free.empty()) found->second.has_room_again(slab);
     slab->free.push_back(piece);
     if (--slab->given != 0) return;
-    auto& slabs = slabs_[slab->key];
-    std::erase(slabs, slab);
-    if (slabs.empty()) slabs_.erase(slab->key);
+    found->second.remove(slab);
+    if (found->second.empty()) slabs_.erase(found);
   }
   blocks_.ranges.erase(slab->first);
   pinned_reserved_bytes.fetch_sub(kSlabBytes, std::memory_order_relaxed);

@@ -24,6 +24,37 @@ struct Slab {
   std::uint32_t epoch;
   std::uint32_t pieces, given;
   Vector<std::uint32_t> free;
+  std::size_t place = 0;  // among the slabs of its key
+};
+
+// The slabs of one key: first those that are full, then those with room. Each knows its place.
+class Slabs {
+ public:
+  Slab* with_room() const { return full_ < slabs_.size() ? slabs_[full_] : nullptr; }
+  bool empty() const { return slabs_.empty(); }
+  void add(Slab* slab) {
+    slab->place = slabs_.size();
+    slabs_.push_back(slab);
+  }
+  void became_full(Slab* slab) { move_to(slab, full_++); }
+  void has_room_again(Slab* slab) { move_to(slab, --full_); }
+  // It has room.
+  void remove(Slab* slab) {
+    move_to(slab, slabs_.size() - 1);
+    slabs_.pop_back();
+  }
+  auto begin() const { return slabs_.begin(); }
+  auto end() const { return slabs_.end(); }
+
+ private:
+  void move_to(Slab* slab, std::size_t place) {
+    Slab* other = slabs_[place];
+    std::swap(slabs_[place], slabs_[slab->place]);
+    std::swap(other->place, slab->place);
+  }
+
+  Vector<Slab*> slabs_;
+  std::size_t full_ = 0;
 };
 
 class BlockSource {
@@ -76,15 +107,14 @@ class BlockSource {
   CUresult driver_free(Context* context, BlockKind kind, std::uintptr_t address);
   void really_release(Block* block);
   Acquired<Block*, CUresult> acquire_piece(const Request& request);
-  Block* piece_of(Slab& slab, const Request& request);
-  Slab* slab_with_room(const PoolKey& key);
+  Block* piece_of(Slabs& slabs, Slab& slab, const Request& request);
   void release_piece(Block* block);
 
   const Functions& real_;
   Gate& gate_;
   Blocks& blocks_;
   Lock lock_;
-  Map<PoolKey, Vector<Slab*>, PoolKeyHash> slabs_;
+  Map<PoolKey, Slabs, PoolKeyHash> slabs_;
   Vector<Block*> postponed_;
   std::atomic<bool> any_postponed_{false};
 };

@@ -40,8 +40,8 @@ DRIVERS = {
     NO_LATENCY: SIMULATED,
     "simulated driver, assumed latency": {**SIMULATED, **ASSUMED},
 }
-ASSUMED_TEXT = """Assumed, not measured: an allocation and a free of device memory cost 100 us each, pinning 250 us per MiB
-on top, waiting for an idle context 5 us, every call 0.2 us. The waits are spent on the caller's core."""
+ASSUMED_TEXT = """Assumed, not measured: an allocation and a free of device memory cost 100 us each, pinning 250 us per
+MiB on top, waiting for an idle context 5 us, every call 0.2 us. The waits are spent on the caller's core."""
 # Mixed sizes, with caps on what is kept: the default, and one that is much too small for the program.
 CAPS = {"default cap": 4 << 30, "small cap": 256 << 20}
 HITS_MIN, SAVED_MIN = 0.95, 0.90
@@ -88,7 +88,7 @@ class Figures:
             print(f"\n{title}: {driver}\n{'nanoseconds: minimum (median)':38}" + "".join(f"{way:>21}" for way in ways))
             for (of, name), row in self.values.items():
                 if of == driver:
-                    print(f"{name:38}" + "".join(self.cell(driver, name, way, row[way]) for way in ways))
+                    print((f"{name:38}" + "".join(self.cell(driver, name, way, row[way]) for way in ways)).rstrip())
 
     def cell(self, driver, name, way, values):
         star = "*" if self.fewest_hits.get((driver, name, way), 1) < 0.99 else " "

@@ -105,7 +105,8 @@ class AddressTable {
   };
 
   static std::uint64_t hash(std::uintptr_t address) { return address * 0x9E3779B97F4A7C15ull; }
-  static std::size_t home(const Slots& slots, std::uintptr_t address) { return (hash(address) >> 20) & slots.mask; }
+  // Of an address aligned to 2^n the hash has n zero bits at its low end.
+  static std::size_t home(const Slots& slots, std::uintptr_t address) { return (hash(address) >> 32) & slots.mask; }
   Shard& shard_of(std::uintptr_t address) { return shards_[hash(address) >> 60]; }
 
   static T* probe(const Slots& slots, std::uintptr_t address) {

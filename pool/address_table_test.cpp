@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <set>
@@ -105,6 +107,24 @@ TEST_F(AddressTableTest, AHundredThousandEntriesAtAnyStride) {
     for (std::uintptr_t i = 0; i < kEntries; ++i) ASSERT_EQ(table.find(kBase + i * stride) != nullptr, i % 2 == 1);
     EXPECT_EQ(listed().size(), kEntries / 2);
   }
+}
+
+// Large blocks are aligned to their size, so that low bits tell nothing apart.
+TEST_F(AddressTableTest, FindingIsAsCheapAtCoarseAlignments) {
+  constexpr std::uintptr_t kEntries = 20'000, kBase = std::uintptr_t{1} << 40;
+  const auto time_of_finding_all = [&](int shift) {
+    table.clear();
+    for (std::uintptr_t i = 0; i < kEntries; ++i) insert(kBase + (i << shift));
+    auto best = std::chrono::steady_clock::duration::max();
+    for (int round = 0; round < 5; ++round) {
+      const auto begin = std::chrono::steady_clock::now();
+      for (std::uintptr_t i = 0; i < kEntries; ++i) EXPECT_TRUE(table.find(kBase + (i << shift)));
+      best = std::min(best, std::chrono::steady_clock::now() - begin);
+    }
+    return best;
+  };
+  const auto fine = time_of_finding_all(9);
+  for (int shift : {21, 25, 30}) EXPECT_LT(time_of_finding_all(shift), fine * 15) << "aligned to 2^" << shift;
 }
 
 TEST_F(AddressTableTest, ChurnWithFewEntriesTakesNoMoreMemory) {

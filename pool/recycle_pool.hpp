@@ -129,8 +129,12 @@ class RecyclePool {
     bool trim_now = false;
     {
       Locked hold(lock_);
-      link_youngest(new_node(key, chunk, std::move(fence), waits, now_ns));
-      if (usage_bytes_ > limits_.bytes_max) [[unlikely]]
+      Node* node = new_node(key, chunk, std::move(fence), waits, now_ns);
+      link_youngest(node);
+      // What is larger than the cap must not push out all others before it goes itself.
+      if (key.bytes > limits_.bytes_max) [[unlikely]]
+        borrow(node, over);
+      else if (usage_bytes_ > limits_.bytes_max) [[unlikely]]
         over = unlink_oldest_until(limits_.bytes_max);
       trim_now = interval_passed(now_ns);
     }

@@ -83,6 +83,19 @@ TEST_F(RecyclePoolTest, AChunkLargerThanTheCapIsNotKept) {
   EXPECT_EQ(pool.usage().blocks, 0u);
 }
 
+TEST_F(RecyclePoolTest, AChunkLargerThanTheCapPushesOutNoOther) {
+  pool.set_limits({.bytes_max = 100});
+  give(key(60), get(key(60)), 1);
+  source.closed_gates = {1};
+  give(key(101), get(key(101)), 2);
+  give_behind(1, key(101), get(key(101)), 2);
+  EXPECT_EQ(source.out(), 1u);
+  EXPECT_EQ(pool.usage().bytes, 60u);
+  EXPECT_EQ(pool.waiting_bytes(), 0u);
+  EXPECT_TRUE(pool.take(key(60), 3));
+  pool.drain(1);
+}
+
 TEST_F(RecyclePoolTest, UnusedForTheIntervalGoesBackButTheMinimumStays) {
   pool.set_limits({.bytes_max = 1 << 20, .bytes_min = 100, .interval_ns = 10 * kSecond});
   auto a = get(key(100), kSecond), b = get(key(100), kSecond);

@@ -141,7 +141,8 @@ TEST(ThreadCacheTest, AThreadMayGiveWhileItEnds) {
   struct Tag;
   static Caches<Tag> caches;
   static pthread_key_t late;
-  static std::atomic<int> accepted{0};
+  static std::atomic<int> accepted;
+  accepted = 0;
   ASSERT_EQ(pthread_key_create(&late,
                                [](void* rounds) {
                                  if (caches.give(key(64), 9, 1, kRoomy)) ++accepted;

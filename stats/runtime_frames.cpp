@@ -2,6 +2,7 @@
 #include "stats/runtime_frames.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 
 namespace cistern {
@@ -30,6 +31,19 @@ std::string_view entry_point_name(std::string_view function) {
   return std::all_of(name.begin(), name.end(), is_letter_or_digit) ? name : std::string_view();
 }
 
+// The entry points that allocate, free or copy, without the suffix of their per-thread-stream form. Nobody's own
+// function has such a name and no parameter list in it: whatever comes before one is the runtime's inside.
+constexpr std::string_view kEntryPoints[] = {
+    "cudaMalloc",        "cudaMallocPitch",          "cudaMalloc3D", "cudaMallocHost",    "cudaHostAlloc",
+    "cudaMallocManaged", "cudaMallocAsync",          "cudaFree",     "cudaFreeHost",      "cudaFreeAsync",
+    "cudaMallocArray",   "cudaMallocFromPoolAsync",  "cudaMemcpy",   "cudaMemcpyAsync",   "cudaMemcpy2D",
+    "cudaMalloc3DArray", "cudaMallocMipmappedArray", "cudaMemcpy3D", "cudaMemcpy2DAsync", "cudaHostRegister"};
+
+bool is_known_entry_point(std::string_view function) {
+  if (function.ends_with("_ptsz") || function.ends_with("_ptds")) function.remove_suffix(5);
+  return std::find(std::begin(kEntryPoints), std::end(kEntryPoints), function) != std::end(kEntryPoints);
+}
+
 // C++ forms of the entry points, compiled into the program.
 bool in_runtime_header(const FrameFigures& frame) { return file_name(frame.file).starts_with("cuda_runtime"); }
 
@@ -39,8 +53,10 @@ bool is_nameless(const FrameFigures& frame) { return frame.function.empty() && f
 // no names of the functions inside its static runtime.
 std::size_t count_runtime_frames(const Vector<FrameFigures>& frames) {
   std::size_t count = 0;
+  while (count < frames.size() && count < kRuntimeFramesMax && !is_known_entry_point(frames[count].function)) ++count;
+  if (count == frames.size() || count == kRuntimeFramesMax) count = 0;
   std::string_view entry;
-  for (std::size_t i = 0; i < frames.size() && i < kRuntimeFramesMax; ++i) {
+  for (std::size_t i = count; i < frames.size() && i < kRuntimeFramesMax; ++i) {
     const FrameFigures& frame = frames[i];
     const std::string_view name = entry_point_name(frame.function);
     // The second name of this form is the program's own: its cudaAllocate, which calls cudaMalloc.

@@ -49,6 +49,12 @@ TEST(RuntimeFrames, OfAStaticRuntimeGo) {
   EXPECT_EQ(left_of({{"cudart::allocate"}, {"cudaHostAlloc"}, kLoad, kMain}), "load_weights main");
 }
 
+TEST(RuntimeFrames, WithAnyNamesGoWhenAKnownEntryPointFollows) {
+  EXPECT_EQ(left_of({{"allocate"}, {"in_context<int>"}, {"cudaMalloc"}, kLoad, kMain}), "load_weights main");
+  EXPECT_EQ(left_of({{"allocate"}, {"cudaMallocAsync_ptsz"}, {"cudaMallocAsync"}, kLoad, kMain}),
+            "cudaMallocAsync load_weights main");
+}
+
 TEST(RuntimeFrames, WithoutNamesGoWhenAnEntryPointFollows) {
   EXPECT_EQ(left_of({{""}, {""}, {"cudaMalloc"}, kLoad, kMain}), "load_weights main");
   EXPECT_EQ(left_of({{""}, {""}, kLoad, kMain}), "? ? load_weights main");

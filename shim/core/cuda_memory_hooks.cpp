@@ -232,26 +232,35 @@ void give_to_pool(CudaState& s, Block* block, bool own_too) {
   s.source.release_postponed();
 }
 
-// The program's own free. A piece of a slab is not the driver's to free: the driver only says whether it would, and the
-// piece goes out of use with its slab.
+// A piece of a slab is not the driver's to free, and the first piece has the slab's own address. The driver is asked
+// about an address that nobody allocated: it says whether such a call is refused now, as while capturing or after a
+// fault.
+CUresult free_piece(CudaState& s, Block* piece, Unpooled reason) {
+  const CUresult answer = note(s, driver().cuMemFreeHost(unallocated_address()));
+  if (answer != kInvalidValue && answer != kSuccess && answer != kDeinitialized) {
+    piece->state.store(BlockState::live, std::memory_order_release);
+    return answer;
+  }
+  counters(s, Family::pinned).count_unpooled(reason);
+  account_death(s, piece);
+  if (answer != kDeinitialized) give_to_pool(s, piece, true);
+  return answer == kDeinitialized ? answer : kSuccess;
+}
+
+// The program's own free.
 template <class Pass>
 CUresult really_free(CudaState& s, Block* block, Unpooled reason, Pass pass) {
-  KindCounters& counted = counters_of(s, block->kind, block->context);
-  const bool piece = block->slab != nullptr;
-  if (piece && reason == Unpooled::exiting) return account_death(s, block), kSuccess;
+  if (block->slab) return free_piece(s, block, reason);
   s.blocks.hide(block);
   const CUresult answer = note(s, pass());
-  if (answer != kSuccess && answer != kDeinitialized && !(piece && answer == kInvalidValue)) {
+  if (answer != kSuccess && answer != kDeinitialized) {
     s.blocks.show(block, BlockState::live);
     return answer;
   }
+  KindCounters& counted = counters_of(s, block->kind, block->context);
   counted.count_unpooled(reason);
-  account_death(s, block);
-  if (piece) {
-    s.blocks.show(block, BlockState::cached);
-    return give_to_pool(s, block, true), kSuccess;
-  }
   add(counted.driver_frees);
+  account_death(s, block);
   s.source.freed_by_program(block);
   s.blocks.put_away(block);
   return answer;
@@ -260,8 +269,7 @@ CUresult really_free(CudaState& s, Block* block, Unpooled reason, Pass pass) {
 template <class Pass>
 CUresult free_block(CudaState& s, Block* block, const char* api, Pass pass) {
   Context* current = current_context(s);
-  if (!current && block->slab) current = block->context;  // a piece is not the driver's to free
-  if (!current || !block->context_is_there()) return pass();
+  if (!block->context_is_there()) return pass();
   BlockState live = BlockState::live;
   if (!block->state.compare_exchange_strong(live, BlockState::cached)) {
     if (live == BlockState::gone) return pass();

@@ -7,9 +7,7 @@
 namespace cistern::cuda {
 namespace {
 
-// The driver knows nothing of this address.
-const char nowhere_byte = 0;
-CUdeviceptr nowhere() { return reinterpret_cast<CUdeviceptr>(&nowhere_byte); }
+CUdeviceptr nowhere() { return reinterpret_cast<CUdeviceptr>(unallocated_address()); }
 
 enum class Whose { not_ours, program, pool };
 struct Found {
@@ -167,8 +165,7 @@ CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr pointer, size_t
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pointer, void* host, unsigned flags) {
   const auto address = reinterpret_cast<CUdeviceptr>(host);
   const Found found = find_block(address);
-  if (found.whose == Whose::pool)
-    return driver().cuMemHostGetDevicePointer_v2(pointer, reinterpret_cast<void*>(nowhere()), flags);
+  if (found.whose == Whose::pool) return driver().cuMemHostGetDevicePointer_v2(pointer, unallocated_address(), flags);
   const std::uint64_t offset = offset_in_slab(found, address);
   const CUresult answer =
       driver().cuMemHostGetDevicePointer_v2(pointer, reinterpret_cast<void*>(address - offset), flags);
@@ -179,7 +176,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pointer, void* host, unsigned
 CUresult cuMemHostGetFlags(unsigned* flags, void* pointer) {
   const auto address = reinterpret_cast<CUdeviceptr>(pointer);
   const Found found = find_block(address);
-  if (found.whose == Whose::pool) return driver().cuMemHostGetFlags(flags, reinterpret_cast<void*>(nowhere()));
+  if (found.whose == Whose::pool) return driver().cuMemHostGetFlags(flags, unallocated_address());
   return driver().cuMemHostGetFlags(flags, reinterpret_cast<void*>(address - offset_in_slab(found, address)));
 }
 

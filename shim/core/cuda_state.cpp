@@ -159,6 +159,11 @@ CUresult note(CudaState& s, CUresult result) {
   return result;
 }
 
+void* unallocated_address() {
+  static char nobodys_byte = 0;
+  return &nobodys_byte;
+}
+
 Tracked as_tracked(const Block& block) {
   Tracked record;
   const bool on_device = block.kind == BlockKind::device;

@@ -154,6 +154,9 @@ void runtime_after_fork();
 // One joint account when memory ran out for good, on stderr (cuda_out_of_memory.cpp).
 void report_out_of_memory(CudaState& s, const char* api, Family family, int device, std::uint64_t bytes);
 
+// The driver knows nothing of this address: what it answers for it is what it answers for memory that is not there.
+void* unallocated_address();
+
 // What reports say of a block.
 Tracked as_tracked(const Block& block);
 

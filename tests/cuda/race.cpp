@@ -273,8 +273,9 @@ void Worker::capture() {
   cudaGraphExec_t run = nullptr;
   CHECK(cudaGraphInstantiate(&run, graph, 0));
   CHECK(cudaGraphLaunch(run, capturing_));
-  if (pick(2)) {
-    CHECK(cudaFree(block.data));  // while the graph runs
+  // While the graph runs. A plain free of stream-ordered memory does not wait: that would be the program's own race.
+  if (!block.ordered && pick(2)) {
+    CHECK(cudaFree(block.data));
     ++frees_pending;
   } else {
     move_to(block, streams_[pick(streams_.size())]);
