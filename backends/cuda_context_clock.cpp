@@ -10,6 +10,7 @@
 namespace cistern::cuda {
 namespace {
 const auto kLegacyStream = reinterpret_cast<CUstream>(1);
+constexpr int kTriesMax = 100;
 
 void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
   std::uint64_t known = number.load(std::memory_order_relaxed);
@@ -27,7 +28,13 @@ void ContextClock::synchronised(std::uint64_t number) {
 Settled ContextClock::settled(CUcontext context, std::uint64_t number, DriverCalls& calls) {
   if (number <= completed_.load()) return Settled::yes;
   Through gate(gate_);
-  if (!gate || asking_.exchange(true, std::memory_order_acquire)) return Settled::no;
+  if (!gate) return Settled::no;
+  // Whoever asks now will very likely answer for us as well.
+  for (int tries = 0; asking_.exchange(true, std::memory_order_acquire); ++tries) {
+    if (tries == kTriesMax) return Settled::no;
+    sched_yield();
+    if (number <= completed_.load()) return Settled::yes;
+  }
   const Settled answer = ask(context, number, calls);
   end_asking();
   return answer;

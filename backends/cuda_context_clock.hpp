@@ -26,11 +26,13 @@ class ContextClock {
   ContextClock& operator=(const ContextClock&) = delete;
 
   std::uint64_t now() { return issued_.fetch_add(1) + 1; }
+  // The last number given out. Read before a wait for the whole context: all up to it have ended then.
+  std::uint64_t last() const { return issued_.load(); }
 
   // Counts its driver calls in `calls`.
   Settled settled(CUcontext context, std::uint64_t number, DriverCalls& calls);
 
-  // Everything up to `number` has ended: somebody waited for the whole context after reading now().
+  // Everything up to `number` has ended: somebody waited for the whole context after reading last().
   void synchronised(std::uint64_t number);
 
   void stream_created(CUstream stream, bool non_blocking);

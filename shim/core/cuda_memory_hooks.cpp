@@ -194,7 +194,7 @@ CUresult synchronise(CudaState& s, Context* context, const Context* current) {
   Through gate(s.gate);
   if (!gate) return kNotReady;
   context->device->calls.syncs.fetch_add(1, std::memory_order_relaxed);
-  const std::uint64_t number = context->clock.now();
+  const std::uint64_t number = context->clock.last();
   CUresult result = kSuccess;
   if (context == current) {
     result = s.functions.context_synchronize();
@@ -314,14 +314,17 @@ std::uint64_t numa_traits() {
   return std::uint64_t{node} << kNodeShift;
 }
 
-void warn_of_much_pinned(CudaState& s) {
-  if (s.pinned_warned.load(std::memory_order_relaxed)) [[likely]]
-    return;
+std::uint64_t machine_memory_bytes() {
   struct sysinfo machine;
-  if (sysinfo(&machine) != 0) return;
-  const std::uint64_t ram = std::uint64_t{machine.totalram} * machine.mem_unit;
+  return sysinfo(&machine) == 0 ? std::uint64_t{machine.totalram} * machine.mem_unit : 0;
+}
+
+void warn_of_much_pinned(CudaState& s) {
+  static const std::uint64_t ram = machine_memory_bytes();
   const std::uint64_t pinned = s.source.pinned_reserved_bytes.load(std::memory_order_relaxed);
-  if (pinned <= ram / 4 || s.pinned_warned.exchange(true)) return;
+  if (!ram || pinned <= ram / 4) [[likely]]
+    return;
+  if (s.pinned_warned.exchange(true)) return;
   host::Uncounted uncounted;
   StringSink line;
   line.print("%s of host memory are pinned, more than a quarter of the machine's %s", human_bytes(pinned).c_str(),
