@@ -71,6 +71,15 @@ void BlockSource::release(Block* block) {
   any_postponed_.store(true, std::memory_order_relaxed);
 }
 
+void BlockSource::take_out_postponed(const Context* context, Vector<Block*>& out) {
+  Locked hold(lock_);
+  std::erase_if(postponed_, [&](Block* block) {
+    if (block->context != context) return false;
+    out.push_back(block);
+    return true;
+  });
+}
+
 void BlockSource::release_postponed() {
   if (!any_postponed_.load(std::memory_order_relaxed) || !gate_.open()) [[likely]]
     return;
@@ -165,6 +174,7 @@ Acquired<Block*, CUresult> BlockSource::acquire_piece(const Request& request) {
 void BlockSource::release_piece(Block* block) {
   Slab* slab = block->slab;
   Context* context = block->context;
+  const bool unsettled = block->unsettled;
   const auto piece =
       static_cast<std::uint32_t>((block->address.load(std::memory_order_relaxed) - slab->first) / block->bytes);
   blocks_.forget(block);
@@ -173,9 +183,11 @@ void BlockSource::release_piece(Block* block) {
     // Gone meanwhile with its context, and forgotten with it.
     if (!context->alive.load() || context->epoch.load() != slab->epoch) return;
     auto found = slabs_.find(slab->key);
-    if (slab->free.empty()) found->second.has_room_again(slab);
-    slab->free.push_back(piece);
-    if (--slab->given != 0) return;
+    const bool was_full = slab->free.empty(), is_last = slab->given == 1;
+    if (was_full && (!unsettled || is_last)) found->second.has_room_again(slab);
+    if (!unsettled) slab->free.push_back(piece);
+    --slab->given;
+    if (!is_last) return;
     found->second.remove(slab);
     if (found->second.empty()) slabs_.erase(found);
   }

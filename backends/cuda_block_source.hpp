@@ -74,10 +74,17 @@ class BlockSource {
   Acquired<Block*, CUresult> acquire(const Request& request);
   // While no call may be made, the block waits for release_postponed(); at exit for ever.
   void release(Block* block);
+  // A free of the driver's waits for commands. That of a piece is none: it is not given again, and goes with its slab.
+  void release_unsettled(Block* block) {
+    block->unsettled = true;
+    release(block);
+  }
   Settled settled(Block* block, Fence& fence);
   static bool out_of_memory(CUresult error) { return error == kOutOfMemory; }
 
   void release_postponed();
+  // Those of a context that ends.
+  void take_out_postponed(const Context* context, Vector<Block*>& out);
   // The block's context is gone: what is known of it is forgotten, without a driver call.
   void forget(Block* block);
   // All slabs of a context that is gone, or everything in a forked child.

@@ -164,6 +164,53 @@ TEST_F(BlockSourceTest, AFreePieceIsGivenAgainBeforeANewSlab) {
   expect_nothing_left();
 }
 
+// Commands may still use it, and no call to the driver waits for them before the slab is freed.
+TEST_F(BlockSourceTest, APieceReleasedUnsettledIsNotGivenAgain) {
+  std::vector<Block*> pieces;
+  for (int i = 0; i < 8; ++i) pieces.push_back(piece());
+  std::set<std::uintptr_t> unsettled;
+  for (int i = 0; i < 3; ++i) {
+    unsettled.insert(address(pieces.back()));
+    source.release_unsettled(pieces.back());
+    pieces.pop_back();
+  }
+  const std::uintptr_t settled = address(pieces.back());
+  source.release(pieces.back());
+  pieces.back() = piece();
+  EXPECT_EQ(address(pieces.back()), settled);
+  EXPECT_EQ(driver.live_allocations(), 1u);
+  pieces.push_back(piece());
+  EXPECT_FALSE(unsettled.count(address(pieces.back())));
+  EXPECT_EQ(driver.live_allocations(), 2u);
+  for (Block* one : pieces) source.release_unsettled(one);
+  expect_nothing_left();
+}
+
+TEST_F(BlockSourceTest, ThePoolNeverHandsOutAPieceThatCommandsMayUse) {
+  RecyclePool<BlockSource> pool(source);
+  pool.set_limits({.bytes_max = 64 * kKiB});
+  CUstream stream = driver.new_stream(true);
+  std::vector<Block*> pieces;
+  std::set<std::uintptr_t> in_use;
+  for (int i = 0; i < 8; ++i) pieces.push_back(piece());
+  const PoolKey key = pieces[0]->key();
+  driver.enqueue(stream);
+  for (std::size_t i = 0; i < 7; ++i) {
+    in_use.insert(address(pieces[i]));
+    // The first ones go when the pool is over its cap, the last because nothing can be known of it.
+    if (i == 6) driver.fail_always("cuEventQuery");
+    BlockSource::Fence fence;
+    fence.push_back({&a, a.clock.now()});
+    pool.give(key, pieces[i], std::move(fence), true, 1);
+  }
+  driver.fail_no_more();
+  for (int i = 0; i < 8; ++i) {
+    const auto taken = pool.take(key, 1);
+    Block* block = taken ? *taken : piece();
+    EXPECT_FALSE(in_use.count(address(block))) << "handed out with a command under way";
+  }
+}
+
 TEST_F(BlockSourceTest, ANewSlabOnlyWhenAllAreFullAndNoneThatIsEmpty) {
   const unsigned seed = new_seed();
   SCOPED_TRACE(testing::Message() << "CISTERN_TEST_SEED=" << seed);

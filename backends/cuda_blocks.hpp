@@ -27,6 +27,7 @@ struct Block {
   std::uint64_t requested = 0;  // by the program
   std::uint64_t traits = 0;     // pinned: how it was allocated
   Slab* slab = nullptr;
+  bool unsettled = false;       // released while commands may still use it
   bool recycled = false;        // given to the program more than once
   std::uint64_t buffer_id = 0;  // of a recycled block, made when it is first asked for
   const char* api = "";
@@ -87,7 +88,7 @@ class Blocks {
     block->address.store(0, std::memory_order_release);
     block->marked.store(false, std::memory_order_relaxed);
     block->slab = nullptr;
-    block->recycled = false;
+    block->recycled = block->unsettled = false;
     block->buffer_id = 0;
     block->site = block->freed_site = 0;
     Locked hold(lock_);

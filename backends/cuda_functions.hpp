@@ -1,6 +1,8 @@
 // The real driver functions that the CUDA backends call, filled by whoever composes, and the gate before calls of our
 // own.
 #pragma once
+#include <unistd.h>
+
 #include <atomic>
 
 #include "backends/cuda_api.hpp"
@@ -33,6 +35,13 @@ struct Gate {
   std::atomic<int> inside{0};
   std::atomic<bool> closed{false};
   bool open() const { return captures.load() == 0 && !closed.load(std::memory_order_relaxed); }
+  // Not for ever: a call of our own may wait for work that waits for the thread that calls this.
+  void wait_until_empty() const {
+    for (int wait = 0; inside.load() && wait < kWaitsMax; ++wait) usleep(kWaitMicroseconds);
+  }
+
+  static constexpr int kWaitsMax = 40'000;
+  static constexpr unsigned kWaitMicroseconds = 50;
 };
 
 // Holds the gate open for calls of our own; false when it is shut.

@@ -121,7 +121,7 @@ class RecyclePool {
       const Settled settled = source_.settled(chunk, fence);
       if (settled == Settled::never) {
         fence = Fence{};
-        return source_.release(chunk);
+        return release(chunk, true);
       }
       if (settled == Settled::yes) fence = Fence{}, waits = false;
     }
@@ -193,7 +193,7 @@ class RecyclePool {
           return;
         }
       }
-      end_borrowed(all, visit);
+      end_borrowed(all, [&](const Node& node) { visit(node.key, node.chunk); });
       if (others_busy) sched_yield();
     }
   }
@@ -363,7 +363,12 @@ class RecyclePool {
   }
 
   void release_borrowed(Node* chain) {
-    end_borrowed(chain, [this](const PoolKey&, Chunk chunk) { source_.release(chunk); });
+    end_borrowed(chain, [this](const Node& node) { release(node.chunk, node.waits); });
+  }
+  void release(Chunk chunk, bool unsettled) {
+    if constexpr (requires { source_.release_unsettled(chunk); })
+      if (unsettled) return source_.release_unsettled(chunk);
+    source_.release(chunk);
   }
 
   template <class End>
@@ -372,7 +377,7 @@ class RecyclePool {
       Node* node = chain;
       chain = node->home.next;
       node->fence = Fence{};  // may hold what the chunk lives in: it ends first, and not under the lock
-      end(node->key, node->chunk);
+      end(*node);
       Locked hold(lock_);
       --node->bin->group->borrowed;
       free_node(node);

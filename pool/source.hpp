@@ -19,7 +19,8 @@ struct Acquired {
 
 // Chunk: a small value (handle or pointer). Request: everything that makes a chunk. Fence: what must end before a
 // chunk may be seen again; default-constructed: nothing. All calls are thread-safe, and none is made under a pool's
-// lock.
+// lock. A source whose release() does not wait for commands has release_unsettled(chunk) too, for chunks whose fence
+// has not settled.
 template <class S>
 concept Source = requires(S& source, const typename S::Request& request, typename S::Chunk chunk,
                           typename S::Fence& fence, typename S::Error error) {

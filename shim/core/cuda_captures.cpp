@@ -11,8 +11,6 @@ namespace cistern::cuda {
 namespace {
 
 constexpr int kModeGlobal = 0;
-constexpr int kWaitsMax = 40'000;
-constexpr unsigned kWaitMicroseconds = 50;
 [[gnu::tls_model("initial-exec")]] constinit thread_local int interaction_mode = kModeGlobal;
 
 int this_thread() { return static_cast<int>(syscall(SYS_gettid)); }
@@ -38,12 +36,20 @@ void Captures::begun(CUstream stream, bool per_thread, int mode, CUcontext conte
     captures_.push_back({stream, this_thread(), owner_of(stream, per_thread), mode, context});
     gate_.captures.fetch_add(1);
   }
-  for (int wait = 0; gate_.inside.load() && wait < kWaitsMax; ++wait) usleep(kWaitMicroseconds);
+  gate_.wait_until_empty();
 }
 
+// The last one that matches: a stream that captures already has another when a second begin was refused.
 void Captures::ended(CUstream stream, bool per_thread) {
   const int owner = owner_of(stream, per_thread);
-  remove_if([&](const Capture& c) { return owner ? c.owner == owner : !c.owner && c.stream == stream; });
+  Locked hold(lock_);
+  for (std::size_t i = captures_.size(); i-- > 0;) {
+    const Capture& capture = captures_[i];
+    if (owner ? capture.owner != owner : capture.owner || capture.stream != stream) continue;
+    captures_.erase(captures_.begin() + static_cast<std::ptrdiff_t>(i));
+    gate_.captures.fetch_sub(1);
+    return;
+  }
 }
 
 bool Captures::capturing(CUstream stream, bool per_thread) {

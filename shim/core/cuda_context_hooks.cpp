@@ -70,9 +70,9 @@ CUresult destroy_stream(CUstream stream, Pass pass) {
   StreamRecord record;
   const bool known = s.streams.take_if(stream, record, [](const StreamRecord&) { return true; });
   const bool there = known && record.context->alive.load();
-  if (there && !s.captures.capturing(stream, false)) {
+  if (there) {
     Entered entered(s.functions, record.context->handle());
-    if (entered) record.context->clock.stream_ends(stream, record.context->device->calls);
+    record.context->clock.stream_ends(stream, record.context->device->calls);
   }
   const CUresult answer = note(s, pass());
   if (answer == kSuccess) return s.captures.stream_gone(stream), answer;

@@ -198,6 +198,8 @@ ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context
   const auto group = reinterpret_cast<std::uintptr_t>(context_);
   s_.device_pool.take_out(group, keep);
   s_.pinned_pool.take_out(group, keep);
+  s_.source.take_out_postponed(context_, kept_);
+  s_.gate.wait_until_empty();
 }
 
 // Blocks that another thread gave back meanwhile are of the old epoch: a pool's hit finds that out.
@@ -245,11 +247,14 @@ void ContextEnd::end_programs_memory() {
   }
 }
 
+// Some of them had not settled: all wait for what is enqueued by now.
 void ContextEnd::stays() {
   const std::uint64_t now = coarse_now_ns();
-  for (Block* block : kept_)
-    (block->kind == BlockKind::device ? s_.device_pool.give(block->key(), block, now)
-                                      : s_.pinned_pool.give(block->key(), block, now));
+  for (Block* block : kept_) {
+    BlockSource::Fence fence{{context_, context_->clock.now()}};
+    const auto give = [&](auto& pool) { pool.give_waiting(block->key(), block, std::move(fence), now); };
+    block->kind == BlockKind::device ? give(s_.device_pool) : give(s_.pinned_pool);
+  }
 }
 
 // --- Memory that is only tracked
