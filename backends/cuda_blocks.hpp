@@ -20,6 +20,7 @@ struct Block {
   std::atomic<std::uintptr_t> address{0};
   std::atomic<BlockState> state{BlockState::gone};
   std::atomic<bool> marked{false};  // exported or marked through the driver: really freed, never given again
+  bool unpooled = false;            // got by a call of the program's own, and really freed
   BlockKind kind = BlockKind::device;
   Context* context = nullptr;
   std::uint32_t epoch = 0;      // of the context when the block was made
@@ -89,6 +90,7 @@ class Blocks {
     block->marked.store(false, std::memory_order_relaxed);
     block->slab = nullptr;
     block->recycled = block->unsettled = false;
+    block->unpooled = false;
     block->buffer_id = 0;
     block->site = block->freed_site = 0;
     Locked hold(lock_);

@@ -81,6 +81,9 @@ class RecyclePool {
   RecyclePool(const RecyclePool&) = delete;
   RecyclePool& operator=(const RecyclePool&) = delete;
 
+  // What is kept elsewhere takes from the same cap.
+  void share_cap_with(const std::atomic<std::uint64_t>& bytes_elsewhere) { elsewhere_ = &bytes_elsewhere; }
+
   void set_limits(const PoolLimits& limits) {
     Locked hold(lock_);
     limits_ = limits;
@@ -134,8 +137,8 @@ class RecyclePool {
       // What is larger than the cap must not push out all others before it goes itself.
       if (key.bytes > limits_.bytes_max) [[unlikely]]
         borrow(node, over);
-      else if (usage_bytes_ > limits_.bytes_max) [[unlikely]]
-        over = unlink_oldest_until(limits_.bytes_max);
+      else if (usage_bytes() > room()) [[unlikely]]
+        over = unlink_oldest_until(room());
       trim_now = interval_passed(now_ns);
     }
     if (over) release_borrowed(over);
@@ -156,7 +159,7 @@ class RecyclePool {
       Locked hold(lock_);
       for (Node *node = by_age_.first, *next; node; node = next) {
         next = node->age.next;
-        if (usage_bytes_ <= what.keep_bytes || used_within(what.unused_for_ns, node->given_ns, now_ns)) break;
+        if (usage_bytes() <= what.keep_bytes || used_within(what.unused_for_ns, node->given_ns, now_ns)) break;
         if (node->looked_at) continue;
         bytes += node->key.bytes;
         borrow(node, old);
@@ -200,7 +203,7 @@ class RecyclePool {
 
   PoolUsage usage() const {
     Locked hold(lock_);
-    PoolUsage usage{0, usage_bytes_, 0};
+    PoolUsage usage{0, usage_bytes(), 0};
     for (Node* node = by_age_.first; node; node = node->age.next) {
       ++usage.blocks;
       if (node->key.bytes > usage.largest_bytes) usage.largest_bytes = node->key.bytes;
@@ -208,10 +211,7 @@ class RecyclePool {
     return usage;
   }
 
-  std::uint64_t usage_bytes() const {
-    Locked hold(lock_);
-    return usage_bytes_;
-  }
+  std::uint64_t usage_bytes() const { return usage_bytes_.load(std::memory_order_relaxed); }
 
   // Bytes of chunks whose fence has not settled, as far as is known.
   std::uint64_t waiting_bytes() const { return waiting_bytes_.load(std::memory_order_relaxed); }
@@ -322,6 +322,14 @@ class RecyclePool {
     waiting_bytes_.store(waiting_bytes() + change, std::memory_order_relaxed);
   }
 
+  void count_usage(std::uint64_t change) { usage_bytes_.store(usage_bytes() + change, std::memory_order_relaxed); }
+
+  // The part of the cap that is not taken elsewhere.
+  std::uint64_t room() const {
+    const std::uint64_t taken = elsewhere_ ? elsewhere_->load(std::memory_order_relaxed) : 0;
+    return limits_.bytes_max > taken ? limits_.bytes_max - taken : 0;
+  }
+
   void leave_home(Node* node) {
     Group& group = *node->bin->group;
     if (group.further == node) group.further = node->home.next;
@@ -339,12 +347,12 @@ class RecyclePool {
   void link_youngest(Node* node) {
     enter_home(node);
     by_age_.push_back(node);
-    usage_bytes_ += node->key.bytes;
+    count_usage(node->key.bytes);
   }
   void unlink(Node* node) {
     leave_home(node);
     by_age_.remove(node);
-    usage_bytes_ -= node->key.bytes;
+    count_usage(-node->key.bytes);
   }
   void borrow(Node* node, Node*& chain) {
     unlink(node);
@@ -355,7 +363,7 @@ class RecyclePool {
 
   Node* unlink_oldest_until(std::uint64_t bytes) {
     Node* chain = nullptr;
-    for (Node *node = by_age_.first, *next; node && usage_bytes_ > bytes; node = next) {
+    for (Node *node = by_age_.first, *next; node && usage_bytes() > bytes; node = next) {
       next = node->age.next;
       if (!node->looked_at) borrow(node, chain);
     }
@@ -485,7 +493,8 @@ class RecyclePool {
   S& source_;
   mutable Lock lock_;
   PoolLimits limits_;
-  std::uint64_t usage_bytes_ = 0;
+  std::atomic<std::uint64_t> usage_bytes_{0};
+  const std::atomic<std::uint64_t>* elsewhere_ = nullptr;
   std::atomic<std::uint64_t> waiting_bytes_{0};
   std::uint64_t trimmed_ns_ = 0;
   AgeList by_age_;

@@ -24,8 +24,9 @@
 namespace cistern::cuda {
 namespace {
 
-// A chunk may be larger than what was asked for by an eighth, as long as all live ones together waste at most this part
-// of their device: a program that fills the device must not run out of memory earlier than without us.
+// A chunk may be larger than what was asked for by an eighth, as long as a quarter of the device is free and all live
+// chunks together waste at most this part of it: a program that fills the device must not run out of memory earlier
+// than without us.
 constexpr std::uint64_t kNearDivisor = 8, kWasteDivisor = 64;
 constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 46;
 
@@ -81,7 +82,7 @@ void adopt_unpooled(CudaState& s, const Wanted& wanted, std::uintptr_t address) 
   Context* context = current_context(s);
   if (!context || !address) return;
   Block* block = s.source.adopt({context, wanted.traits, as_driver_rounds(wanted.bytes)}, address);
-  block->marked.store(true, std::memory_order_relaxed);
+  block->unpooled = true;
   hand_out(s, block, wanted, false);
 }
 
@@ -101,8 +102,10 @@ std::uint64_t near_bytes_max(CudaState& s, const Wanted& wanted, Context* contex
   const std::uint64_t near = bytes + bytes / kNearDivisor;
   if (wanted.kind == BlockKind::pinned) return near;
   Device& device = *context->device;
-  const std::uint64_t waste = device.waste_bytes.load(std::memory_order_relaxed);
-  const std::uint64_t waste_max = device_total(s, device) / kWasteDivisor;
+  const std::uint64_t limit = options().device_limit, all = device_total(s, device);
+  const std::uint64_t total = limit ? std::min(limit, all) : all;
+  if (taken_bytes(device) > total / 4 * 3) return bytes;
+  const std::uint64_t waste = device.waste_bytes.load(std::memory_order_relaxed), waste_max = total / kWasteDivisor;
   return waste >= waste_max ? bytes : std::min(near, bytes + (waste_max - waste));
 }
 
@@ -163,6 +166,25 @@ CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, s
   return kSuccess;
 }
 
+// The program's own call. What the pools keep makes way for it.
+template <class Pass>
+CUresult pass_on(CudaState& s, BlockKind kind, const char* api, std::uint64_t bytes, Context* context, Unpooled reason,
+                 Pass pass) {
+  KindCounters& counted = counters_of(s, kind, context);
+  const CUresult answer = note(s, with_room(s, kind == BlockKind::device ? context : nullptr, bytes, pass));
+  if (answer == kSuccess) {
+    counted.count_unpooled(reason);
+    add(counted.driver_allocs);
+    if (context) sample_device_memory(s, *context->device);
+    return answer;
+  }
+  add(counted.failed);
+  if (answer == kOutOfMemory)
+    report_out_of_memory(s, api, kind == BlockKind::device ? Family::device : Family::pinned,
+                         context ? context->device->ordinal : 0, bytes);
+  return answer;
+}
+
 // `pass` makes the program's own call; `result` is where it leaves the address.
 template <class Pass, class Address>
 CUresult allocate(CudaState& s, const Wanted& wanted, Address* result, Pass pass) {
@@ -174,26 +196,18 @@ CUresult allocate(CudaState& s, const Wanted& wanted, Address* result, Pass pass
     if (answer == kSuccess) *result = (Address)address;
     return answer;
   }
-  KindCounters& counted = counters_of(s, wanted.kind, context);
-  if (wanted.kind == BlockKind::device && context && !limit_allows(s, *context->device, wanted.bytes)) {
-    add(counted.failed);
-    return kOutOfMemory;
-  }
-  const CUresult answer = note(s, pass());
-  if (answer != kSuccess) return add(counted.failed), answer;
-  counted.count_unpooled(*reason);
-  add(counted.driver_allocs);
-  adopt_unpooled(s, wanted, (std::uintptr_t)*result);
+  const CUresult answer = pass_on(s, wanted.kind, wanted.api, wanted.bytes, context, *reason, pass);
+  if (answer == kSuccess) adopt_unpooled(s, wanted, (std::uintptr_t)*result);
   return answer;
 }
 
 // --- Freeing
 
 // The context's own queue of work is waited for, whichever context is current. Not while a stream captures: kNotReady.
-CUresult synchronise(CudaState& s, Context* context, const Context* current) {
+CUresult synchronise(CudaState& s, Context* context, const Context* current, DriverCalls& calls) {
   Through gate(s.gate);
   if (!gate) return kNotReady;
-  context->device->calls.syncs.fetch_add(1, std::memory_order_relaxed);
+  calls.syncs.fetch_add(1, std::memory_order_relaxed);
   const std::uint64_t number = context->clock.last();
   CUresult result = kSuccess;
   if (context == current) {
@@ -205,6 +219,10 @@ CUresult synchronise(CudaState& s, Context* context, const Context* current) {
   if (result == kSuccess) context->clock.synchronised(number);
   if (is_sticky(result)) poison(context);
   return result;
+}
+
+DriverCalls& calls_of(CudaState& s, const Block& block) {
+  return block.kind == BlockKind::device ? block.context->device->calls : s.source.pinned_calls;
 }
 
 // What the block waits for besides its own context's work that has been waited for already: pinned memory is every
@@ -249,8 +267,8 @@ CUresult free_piece(CudaState& s, Block* piece, Unpooled reason) {
 
 // The program's own free.
 template <class Pass>
-CUresult really_free(CudaState& s, Block* block, Unpooled reason, Pass pass) {
-  if (block->slab) return free_piece(s, block, reason);
+CUresult really_free(CudaState& s, Block* block, std::optional<Unpooled> reason, Pass pass) {
+  if (block->slab) return free_piece(s, block, *reason);
   s.blocks.hide(block);
   const CUresult answer = note(s, pass());
   if (answer != kSuccess && answer != kDeinitialized) {
@@ -258,7 +276,7 @@ CUresult really_free(CudaState& s, Block* block, Unpooled reason, Pass pass) {
     return answer;
   }
   KindCounters& counted = counters_of(s, block->kind, block->context);
-  counted.count_unpooled(reason);
+  if (reason) counted.count_unpooled(*reason);
   add(counted.driver_frees);
   account_death(s, block);
   s.source.freed_by_program(block);
@@ -277,17 +295,26 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Pass pass) {
                        block->site, block->freed_site);
     return kInvalidValue;
   }
+  if (block->unpooled) return really_free(s, block, std::nullopt, pass);  // counted when it was allocated
   const auto reason = why_not_pooled(s, block->kind, block->requested, current);
   if (reason) return really_free(s, block, *reason, pass);
   if (block->marked.load(std::memory_order_relaxed)) return really_free(s, block, Unpooled::exported, pass);
   if (block->context->poisoned.load()) return really_free(s, block, Unpooled::context_poisoned, pass);
-  const CUresult waited = s.deferred ? kNotReady : synchronise(s, block->context, current);
+  const CUresult waited = s.deferred ? kNotReady : synchronise(s, block->context, current, calls_of(s, *block));
   const bool waits = waited == kNotReady;
   if (waited != kSuccess && !waits) return really_free(s, block, Unpooled::context_poisoned, pass);
   block->freed_site = capture(s, api);
   account_death(s, block);
   give_to_pool(s, block, waits);
   return kSuccess;
+}
+
+// A pointer that the driver would not free: perhaps a live block, of the other kind.
+void report_refused(CudaState& s, const void* pointer, const char* api) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const Block* block = s.blocks.table.find(address);
+  if (!block || block->state.load() != BlockState::live) return report_unknown_pointer(api_name(api), address);
+  report_wrong_free(api_name(api), address, block->kind == BlockKind::device ? "device" : "pinned", block->site);
 }
 
 // Memory that is not a block: tracked (managed, stream-ordered), or the driver's to judge.
@@ -298,8 +325,7 @@ CUresult free_other(CudaState& s, const void* pointer, const char* api, Pass pas
   const CUresult answer = note(s, pass());
   const bool gone = answer == kSuccess || answer == kDeinitialized;
   if (known) gone ? forget_tracked(s, record) : restore_tracked(s, pointer, std::move(record));
-  if (!known && answer == kInvalidValue && pointer && phase() == Phase::running)
-    report_unknown_pointer(api_name(api), reinterpret_cast<std::uintptr_t>(pointer));
+  if (!known && answer == kInvalidValue && pointer && phase() == Phase::running) report_refused(s, pointer, api);
   return answer;
 }
 
@@ -394,15 +420,13 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, s
     if (answer == kSuccess) *pitch = known;
     return answer;
   }
-  KindCounters& counted = counters_of(s, BlockKind::device, context);
-  const CUresult answer = note(s, pass());
-  if (answer != kSuccess) return add(counted.failed), answer;
+  if (__builtin_mul_overflow(as_driver_rounds(width), height, &bytes)) return pass();
+  const CUresult answer = pass_on(s, BlockKind::device, api, bytes, context, Unpooled::pitch_unknown, pass);
+  if (answer != kSuccess) return answer;
   {
     Locked hold(pitch_lock);
     pitches().insert_or_assign(key, *pitch);
   }
-  counted.count_unpooled(Unpooled::pitch_unknown);
-  add(counted.driver_allocs);
   adopt_unpooled(s, {BlockKind::device, kDeviceTraits, *pitch * height, api}, static_cast<std::uintptr_t>(*pointer));
   return answer;
 }
@@ -441,7 +465,8 @@ CUresult cuMemFreeHost(void* pointer) {
     CudaState& s = state();                                                                   \
     const auto pass = [&] { return driver().name(pointer, stream); };                         \
     Block* block = pointer ? s.blocks.table.find(pointer) : nullptr;                          \
-    if (!block) return free_other(s, reinterpret_cast<const void*>(pointer), #name, pass);    \
+    if (!block || block->kind != BlockKind::device)                                           \
+      return free_other(s, reinterpret_cast<const void*>(pointer), #name, pass);              \
     BlockState live = BlockState::live;                                                       \
     if (!block->state.compare_exchange_strong(live, BlockState::cached)) {                    \
       report_double_free(api_name(#name), pointer, "device", block->site, block->freed_site); \

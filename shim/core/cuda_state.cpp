@@ -309,12 +309,13 @@ std::uint64_t trim_all(CudaState& s, std::uint64_t keep_bytes, std::uint64_t unu
          s.pinned_pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = unused_for_ns}, now);
 }
 
+std::uint64_t trim_for_program(CudaState& s) {
+  return s.gate.open() && phase() == Phase::running ? trim_all(s, 0, 0) : 0;
+}
+
 bool limit_allows(CudaState&, Device& device, std::uint64_t bytes) {
   const std::uint64_t limit = options().device_limit;
-  if (!limit) return true;
-  const std::uint64_t taken =
-      device.reserved_bytes.load(std::memory_order_relaxed) + device.tracked_bytes.load(std::memory_order_relaxed);
-  return bytes <= limit && taken <= limit - bytes;
+  return !limit || (bytes <= limit && taken_bytes(device) <= limit - bytes);
 }
 
 // --- Pooled blocks in the program's hands

@@ -151,6 +151,9 @@ void pitch_after_fork();
 void runtime_before_fork();
 void runtime_after_fork();
 
+// The same for a call of the program's own that ran out of memory; 0 where no call of ours may be made.
+std::uint64_t trim_for_program(CudaState& s);
+
 // One joint account when memory ran out for good, on stderr (cuda_out_of_memory.cpp).
 void report_out_of_memory(CudaState& s, const char* api, Family family, int device, std::uint64_t bytes);
 
@@ -167,8 +170,23 @@ void account_death(CudaState& s, Block* block);
 // Bytes the driver would take for a request; what cuMemGetInfo shows of it.
 inline std::uint64_t as_driver_rounds(std::uint64_t bytes) { return (bytes + 511) & ~std::uint64_t{511}; }
 
+// Taken of the device by this process, cached blocks included.
+inline std::uint64_t taken_bytes(const Device& device) {
+  return device.reserved_bytes.load(std::memory_order_relaxed) + device.tracked_bytes.load(std::memory_order_relaxed);
+}
+
 // Whether CISTERN_DEVICE_LIMIT leaves room for so much more memory of the device, cached blocks counted as taken.
 bool limit_allows(CudaState& s, Device& device, std::uint64_t bytes);
+
+// A call of the program's own that takes device memory of the context (null: none is known, or pinned memory): within
+// the limit, and what the pools keep makes way for it, once.
+template <class Pass>
+CUresult with_room(CudaState& s, Context* context, std::uint64_t bytes, Pass pass) {
+  const auto limited = [&] { return context && !limit_allows(s, *context->device, bytes); };
+  if (limited() && (trim_for_program(s), limited())) return kOutOfMemory;
+  const CUresult answer = pass();
+  return answer == kOutOfMemory && trim_for_program(s) ? pass() : answer;
+}
 
 // Samples total, free and ours while the driver is alive; at most every second, on slow paths. A context of the device
 // is current.

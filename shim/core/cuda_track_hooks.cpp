@@ -52,18 +52,10 @@ CUresult died(const void* handle, Pass pass) {
   return answer;
 }
 
-// What the pools keep gives way to memory that goes past them, once.
 template <class Pass>
 CUresult with_room(std::uint64_t bytes, Pass pass) {
   CudaState& s = state();
-  Context* context = current_context(s);
-  if (context && !limit_allows(s, *context->device, bytes)) {
-    trim_all(s, 0, 0);
-    if (!limit_allows(s, *context->device, bytes)) return kOutOfMemory;
-  }
-  const CUresult answer = pass();
-  if (answer != kOutOfMemory || !s.gate.open() || phase() != Phase::running || !trim_all(s, 0, 0)) return answer;
-  return pass();
+  return cuda::with_room(s, current_context(s), bytes, pass);
 }
 
 std::uint64_t array_bytes(std::size_t width, std::size_t height, std::size_t depth, int format, unsigned channels) {
@@ -139,24 +131,26 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* pointer, CUmemoryPool pool, void* e
 }
 
 CUresult cuArrayCreate_v2(CUarray* handle, const CUDA_ARRAY_DESCRIPTOR* description) {
-  const CUresult answer = with_room(0, [&] { return driver().cuArrayCreate_v2(handle, description); });
   const CUDA_ARRAY_DESCRIPTOR of = description ? *description : CUDA_ARRAY_DESCRIPTOR{};
-  return born(answer, {Family::array, "array", "cuArrayCreate_v2"}, answer == kSuccess ? *handle : nullptr,
-              array_bytes(of.width, of.height, 0, of.format, of.channels));
+  const std::uint64_t bytes = array_bytes(of.width, of.height, 0, of.format, of.channels);
+  const CUresult answer = with_room(bytes, [&] { return driver().cuArrayCreate_v2(handle, description); });
+  return born(answer, {Family::array, "array", "cuArrayCreate_v2"}, answer == kSuccess ? *handle : nullptr, bytes);
 }
 CUresult cuArray3DCreate_v2(CUarray* handle, const CUDA_ARRAY3D_DESCRIPTOR* description) {
-  const CUresult answer = with_room(0, [&] { return driver().cuArray3DCreate_v2(handle, description); });
   const CUDA_ARRAY3D_DESCRIPTOR of = description ? *description : CUDA_ARRAY3D_DESCRIPTOR{};
-  return born(answer, {Family::array, "array", "cuArray3DCreate_v2"}, answer == kSuccess ? *handle : nullptr,
-              array_bytes(of.width, of.height, of.depth, of.format, of.channels));
+  const std::uint64_t bytes = array_bytes(of.width, of.height, of.depth, of.format, of.channels);
+  const CUresult answer = with_room(bytes, [&] { return driver().cuArray3DCreate_v2(handle, description); });
+  return born(answer, {Family::array, "array", "cuArray3DCreate_v2"}, answer == kSuccess ? *handle : nullptr, bytes);
 }
 CUresult cuArrayDestroy(CUarray array) {
   return died(array, [&] { return driver().cuArrayDestroy(array); });
 }
 CUresult cuMipmappedArrayCreate(CUmipmappedArray* handle, const CUDA_ARRAY3D_DESCRIPTOR* description, unsigned levels) {
-  const CUresult answer = with_room(0, [&] { return driver().cuMipmappedArrayCreate(handle, description, levels); });
+  const std::uint64_t bytes = description ? mipmap_bytes(*description, levels) : 0;
+  const CUresult answer =
+      with_room(bytes, [&] { return driver().cuMipmappedArrayCreate(handle, description, levels); });
   return born(answer, {Family::array, "mipmapped array", "cuMipmappedArrayCreate"},
-              answer == kSuccess ? *handle : nullptr, description ? mipmap_bytes(*description, levels) : 0);
+              answer == kSuccess ? *handle : nullptr, bytes);
 }
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
   return died(array, [&] { return driver().cuMipmappedArrayDestroy(array); });

@@ -65,6 +65,15 @@ void report_unknown_pointer(const char* api, std::uintptr_t pointer) {
   warn_line(line.text());
 }
 
+void report_wrong_free(const char* api, std::uintptr_t pointer, const char* kind, SiteId allocated) {
+  host::Uncounted uncounted;
+  StringSink line;
+  line.print("%s(%p): a live %s block", api, reinterpret_cast<void*>(pointer), kind);
+  if (allocated) line.print(", allocated at %s", describe_site(allocated).c_str());
+  line.print("; the driver answered CUDA_ERROR_INVALID_VALUE");
+  warn_line(line.text());
+}
+
 bool read_word(const void* address, void** word) {
   // The kernel checks the address for us: a pipe takes the bytes, or write fails with EFAULT.
   int ends[2];

@@ -17,6 +17,9 @@ void report_double_free(const char* api, std::uintptr_t pointer, const char* kin
 // "cistern: cudaFree(0x...): not the start of an allocation that is known here; ..."
 void report_unknown_pointer(const char* api, std::uintptr_t pointer);
 
+// "cistern: cudaFree(0x...): a live pinned block, allocated at f (file:1); the driver answered ..."
+void report_wrong_free(const char* api, std::uintptr_t pointer, const char* kind, SiteId allocated);
+
 // Reads the word at `address` without faulting. False: not readable.
 bool read_word(const void* address, void** word);
 

@@ -1,0 +1,137 @@
+#!/usr/bin/python3
+"""CISTERN_DEVICE_LIMIT: what a program may take of a device, what it is told, and that memory that is kept for reuse
+makes way, there as where the device itself is the limit."""
+import unittest
+
+from harness import run, run_plain
+
+KIB = {"8M": 8192, "16M": 16384, "32M": 32768, "64M": 65536}
+OUT_OF_MEMORY = 2
+
+
+def codes(outcome):
+    """The answers of all steps that are calls."""
+    return [int(line.rsplit(" ", 1)[1]) for line in outcome.lines if not line.startswith(("info", "driver"))]
+
+
+def info(free, total=KIB["64M"]):
+    return f"info: free {free} of {total}, device {total}"
+
+
+class DeviceLimit(unittest.TestCase):
+    def test_without_it_the_device_is_as_large_as_it_is(self):
+        outcome = run("steps", "info", "a=device:100M", "info", simulator={"MEMORY": 128 << 20})
+        self.assertEqual(outcome.lines, [info(131072, 131072), "a=device:100M: 0", info(131072 - 102400, 131072)])
+
+    def test_beyond_it_is_out_of_memory_and_every_query_agrees(self):
+        outcome = run("steps", "info", "a=device:64M", "info", "b=device:1", "free=a", "info", DEVICE_LIMIT="64M")
+        self.assertEqual(outcome.lines, [info(KIB["64M"]), "a=device:64M: 0", info(0), f"b=device:1: {OUT_OF_MEMORY}",
+                                         "free=a: 0", info(KIB["64M"])])
+        self.assertEqual(outcome.kind("device:0")["failed"], 1)
+
+    def test_a_limit_above_the_device_changes_nothing(self):
+        outcome = run("steps", "info", "a=device:32M", "info", DEVICE_LIMIT="64G", simulator={"MEMORY": 64 << 20})
+        self.assertEqual(outcome.lines, [info(KIB["64M"]), "a=device:32M: 0", info(KIB["32M"])])
+
+    def test_kept_memory_makes_way_for_every_kind(self):
+        for kind in ("device", "pitched", "async", "vmm", "array"):
+            with self.subTest(kind):
+                outcome = run("steps", "churn=device:8M:8", "info", f"big={kind}:64M", "info", DEVICE_LIMIT="64M")
+                self.assertEqual(outcome.lines[1], info(KIB["64M"]), "what is kept counts as free")
+                self.assertEqual(outcome.lines[2], f"big={kind}:64M: 0")
+                self.assertEqual(outcome.lines[3], info(0))
+
+    def test_kept_memory_makes_way_for_blocks_that_are_not_pooled(self):
+        outcome = run("steps", "churn=device:8M:8", "big=device:16M", "info", DEVICE_LIMIT="64M",
+                      DEVICE_OBJECT_MAX="8M")
+        self.assertEqual(outcome.lines[1:], ["big=device:16M: 0", info(KIB["64M"] - KIB["16M"])])
+
+    def test_a_full_device_can_be_freed_and_filled_with_other_sizes(self):
+        outcome = run("steps", "churn=device:64M:1", "churn=device:16M:4", "churn=device:512K:128",
+                      "churn=device:32M:2", "churn=async:64M:1", "info", DEVICE_LIMIT="64M")
+        self.assertEqual(codes(outcome), [0] * 5)
+        self.assertEqual(outcome.lines[-1], info(KIB["64M"]))
+
+    def test_kept_memory_that_is_a_little_larger_does_not_use_it_up(self):
+        fill = [f"b{number}=device:8M" for number in range(8)]
+        outcome = run("steps", "churn=device:9M:7", *fill, "info", DEVICE_LIMIT="64M")
+        self.assertEqual(codes(outcome), [0] * 9)
+        self.assertEqual(outcome.lines[-1], info(0))
+
+    def test_memory_that_waits_for_the_device_makes_way_too(self):
+        for kind in ("device", "async", "vmm"):
+            with self.subTest(kind):
+                outcome = run("steps", "a=device:64M", "work=a", "free=a", "info", f"b={kind}:48M", "info",
+                              DEVICE_LIMIT="64M", DEVICE_ORDER="deferred", simulator={"STREAM_DELAY_US": 20000})
+                self.assertEqual(outcome.lines[3:], [info(KIB["64M"]), f"b={kind}:48M: 0", info(KIB["16M"])])
+
+    def test_every_kind_counts_against_it(self):
+        outcome = run("steps", "a=device:16M", "b=async:16M", "c=vmm:16M", "info", "d=device:17M", "e=async:17M",
+                      "f=vmm:18M", "d=device:16M", "info", DEVICE_LIMIT="64M")
+        self.assertEqual(codes(outcome), [0, 0, 0, OUT_OF_MEMORY, OUT_OF_MEMORY, OUT_OF_MEMORY, 0])
+        self.assertEqual([line for line in outcome.lines if line.startswith("info")], [info(KIB["16M"]), info(0)])
+        self.assertEqual([outcome.kind(kind)["failed"] for kind in ("device:0", "async:0", "vmm:0")], [1, 1, 1])
+
+    def test_rows_and_arrays_are_refused_beyond_it(self):
+        for kind in ("pitched", "array"):
+            with self.subTest(kind):
+                outcome = run("steps", f"a={kind}:65M", f"b={kind}:64M", "info", DEVICE_LIMIT="64M")
+                self.assertEqual(codes(outcome), [OUT_OF_MEMORY, 0])
+                self.assertEqual(outcome.lines[-1], info(0))
+
+    def test_pinned_and_managed_memory_do_not_count(self):
+        outcome = run("steps", "a=pinned:64M", "b=managed:64M", "c=device:64M", DEVICE_LIMIT="64M")
+        self.assertEqual(codes(outcome), [0, 0, 0])
+
+    def test_each_device_has_its_own(self):
+        outcome = run("steps", "a=device:64M", "device=1", "info", "b=device:64M", "info", "c=device:1", "device=0",
+                      "free=a", "info", DEVICE_LIMIT="64M")
+        self.assertEqual(outcome.lines, ["a=device:64M: 0", "device=1: 0", info(KIB["64M"]), "b=device:64M: 0", info(0),
+                                         f"c=device:1: {OUT_OF_MEMORY}", "device=0: 0", "free=a: 0", info(KIB["64M"])])
+
+    def test_out_of_memory_names_who_holds_it(self):
+        outcome = run("steps", "a=device:32M", "b=async:16M", "c=vmm:16M", "p=pinned:1M", "d=device:1M",
+                      DEVICE_LIMIT="64M")
+        self.assertRegex(outcome.errors, r"^cistern: cudaMalloc of 1\.0 MiB: out of memory; device 0: 32\.0 MiB live, "
+                         r"16\.0 MiB stream-ordered, 16\.0 MiB mapped; pinned: 1\.0 MiB live; host: [\d.]+ [KM]iB; "
+                         r"32\.0 MiB in 1 block at allocate \(.*/steps\.cpp:\d+\)\n$")
+
+
+class OutOfMemory(unittest.TestCase):
+    """The same with the device itself as the limit: as the driver answers without us."""
+
+    def both(self, *steps, **options):
+        outcome = run("steps", *steps, simulator={"MEMORY": 64 << 20}, **options)
+        self.assertEqual(outcome.lines, run_plain("steps", *steps, simulator={"MEMORY": 64 << 20}).lines)
+        return outcome
+
+    def test_kept_memory_makes_way(self):
+        for kind in ("device", "pitched", "async", "vmm", "array"):
+            with self.subTest(kind):
+                outcome = self.both("churn=device:8M:8", f"big={kind}:64M")
+                self.assertEqual(codes(outcome), [0, 0])
+                self.assertEqual(outcome.errors, "")
+
+    def test_kept_memory_makes_way_for_blocks_that_are_not_pooled(self):
+        outcome = self.both("churn=device:8M:8", "big=device:16M", DEVICE_OBJECT_MAX="8M")
+        self.assertEqual(codes(outcome), [0, 0])
+
+    def test_kept_memory_that_is_a_little_larger_does_not_use_it_up(self):
+        fill = [f"b{number}=device:8M" for number in range(8)]
+        outcome = self.both("churn=device:9M:7", *fill, "info")
+        self.assertEqual(codes(outcome), [0] * 9)
+        self.assertEqual(outcome.lines[-1], info(0))
+
+    def test_kept_memory_of_one_device_does_not_help_another(self):
+        outcome = self.both("churn=device:8M:8", "device=1", "a=device:64M", "b=device:1M")
+        self.assertEqual(codes(outcome), [0, 0, 0, OUT_OF_MEMORY])
+        self.assertRegex(outcome.errors, r"^cistern: cudaMalloc of 1\.0 MiB: out of memory; device 1: 64\.0 MiB live; ")
+
+    def test_the_line_comes_for_blocks_that_are_not_pooled_too(self):
+        outcome = self.both("a=device:1M", "b=device:100M", DEVICE_OBJECT_MAX="8M")
+        self.assertEqual(codes(outcome), [0, OUT_OF_MEMORY])
+        self.assertRegex(outcome.errors, r"^cistern: cudaMalloc of 100\.0 MiB: out of memory; device 0: 1\.0 MiB live; "
+                         r"pinned: 0 B live; host: [\d.]+ [KM]iB; 1\.0 MiB in 1 block at allocate \(.*\)\n$")
+
+
+unittest.main(argv=["limit_tests.py"], verbosity=2)

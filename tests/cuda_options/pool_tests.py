@@ -1,0 +1,154 @@
+#!/usr/bin/python3
+"""The options of the two CUDA pools: on and off, cap, minimum, object limits, trim by time, free order; bad values."""
+import re
+import unittest
+
+from harness import run, say_once
+
+
+def driver(outcome):
+    """The simulated driver's figures at each step that asked for them."""
+    names = ("allocs", "frees", "live_kib", "pinned_allocs", "pinned_frees", "pinned_live", "waits")
+    lines = [line for line in outcome.lines if line.startswith("driver:")]
+    return [dict(zip(names, map(int, re.findall(r"\d+", line)))) for line in lines]
+
+
+class OnAndOff(unittest.TestCase):
+    def test_recycled_by_default(self):
+        outcome = run("steps", *["churn=device:1M:5", "churn=pinned:1M:5"] * 2, "driver")
+        figures = driver(outcome)[0]
+        self.assertEqual((figures["allocs"], figures["frees"]), (5, 0))
+        self.assertEqual((figures["pinned_allocs"], figures["pinned_frees"]), (5, 0))
+        for kind in ("device:0", "pinned"):
+            self.assertEqual((outcome.kind(kind)["pool_hits"], outcome.kind(kind)["pool_misses"]), (5, 5))
+            self.assertEqual(outcome.unpooled(kind), {})
+
+    def test_device_pool_off(self):
+        outcome = run("steps", *["churn=device:1M:5", "churn=pinned:1M:5"] * 2, "driver", DEVICE_POOL="off")
+        figures = driver(outcome)[0]
+        self.assertEqual((figures["allocs"], figures["frees"], figures["live_kib"]), (10, 10, 0))
+        self.assertEqual((figures["pinned_allocs"], figures["pinned_frees"]), (5, 0), "the other pool works on")
+        device = outcome.kind("device:0")
+        self.assertEqual((device["pool_hits"], device["driver_allocs"], device["driver_frees"]), (0, 10, 10))
+        self.assertEqual(device["unpooled"], {"pool off": 20}, "allocations and frees")
+
+    def test_pinned_pool_off(self):
+        outcome = run("steps", "churn=pinned:1M:5", "churn=pinned:1K:5", "churn=device:1M:2", "driver",
+                      PINNED_POOL="off")
+        figures = driver(outcome)[0]
+        self.assertEqual((figures["pinned_allocs"], figures["pinned_frees"], figures["pinned_live"]), (10, 10, 0))
+        self.assertEqual((figures["allocs"], figures["frees"]), (2, 0), "the other pool works on")
+        self.assertEqual(outcome.kind("pinned")["pool_hits"], 0)
+        self.assertEqual(outcome.unpooled("pinned"), {"pool off": 20})
+
+
+class Cap(unittest.TestCase):
+    def test_device(self):
+        for size, count in (("64K", 64), ("1M", 20), ("4M", 16)):
+            with self.subTest(size):
+                outcome = run("steps", f"churn=device:{size}:{count}", "driver", DEVICE_POOL_MAX="4M")
+                live = driver(outcome)[0]["live_kib"]
+                self.assertLessEqual(live, 4096)
+                self.assertEqual(outcome.kind("device:0")["pooled_bytes"], live << 10)
+
+    def test_the_cap_is_used(self):
+        outcome = run("steps", "churn=device:64K:64", "driver", DEVICE_POOL_MAX="1M")
+        self.assertGreaterEqual(driver(outcome)[0]["live_kib"], 512)
+
+    def test_larger_than_the_cap_pushes_nothing_out(self):
+        outcome = run("steps", "churn=device:1M:2", "churn=device:5M:1", "driver", DEVICE_POOL_MAX="4M")
+        self.assertEqual(driver(outcome)[0]["live_kib"], 2048)
+
+    def test_pinned(self):
+        outcome = run("steps", "churn=pinned:1M:16", "driver", "churn=pinned:5M:1", "driver", PINNED_POOL_MAX="4M")
+        self.assertEqual([figures["pinned_live"] for figures in driver(outcome)], [4, 4])
+
+    def test_small_pinned_blocks(self):
+        outcome = run("steps", "churn=pinned:1K:2000", "driver", PINNED_POOL_MAX="256K")
+        self.assertLessEqual(outcome.kind("pinned")["pooled_bytes"], 256 << 10)
+        self.assertLess(driver(outcome)[0]["pinned_allocs"], 200, "they share pages")
+
+
+class TrimByTime(unittest.TestCase):
+    def test_unused_memory_goes_back_at_the_next_call_but_for_the_minimum(self):
+        outcome = run("steps", "churn=device:1M:8", "driver", "sleep", "a=device:2M", "driver", TRIM_INTERVAL="200ms",
+                      DEVICE_POOL_MIN="3M")
+        self.assertEqual([figures["live_kib"] for figures in driver(outcome)], [8192, 3072 + 2048])
+
+    def test_without_a_minimum_all_of_it(self):
+        outcome = run("steps", "churn=device:1M:8", "sleep", "a=device:2M", "driver", TRIM_INTERVAL="200ms")
+        self.assertEqual(driver(outcome)[0]["live_kib"], 2048)
+
+    def test_pinned(self):
+        outcome = run("steps", "churn=pinned:1M:8", "sleep", "a=pinned:2M", "driver", TRIM_INTERVAL="200ms",
+                      PINNED_POOL_MIN="3M")
+        self.assertEqual(driver(outcome)[0]["pinned_live"], 3 + 1)
+
+    def test_a_free_trims_too(self):
+        outcome = run("steps", "a=device:2M", "churn=device:1M:8", "sleep", "free=a", "driver", TRIM_INTERVAL="200ms")
+        self.assertEqual(driver(outcome)[0]["live_kib"], 2048, "only what was freed just now is left")
+
+    def test_not_before_the_interval_and_never_at_zero(self):
+        for interval in ("10s", "0"):
+            with self.subTest(interval):
+                outcome = run("steps", "churn=device:1M:8", "sleep", "a=device:2M", "driver", TRIM_INTERVAL=interval)
+                self.assertEqual(driver(outcome)[0]["live_kib"], 8192 + 2048)
+
+
+class ObjectLimits(unittest.TestCase):
+    def test_device(self):
+        outcome = run("steps", "churn=device:1K:2", "churn=device:64K:2", "churn=device:2M:2", "driver",
+                      DEVICE_OBJECT_MIN="4KiB", DEVICE_OBJECT_MAX="1MiB")
+        self.assertEqual(outcome.unpooled("device:0"), {"below object min": 4, "above object max": 4})
+        self.assertEqual(driver(outcome)[0]["live_kib"], 128, "only the middle ones are kept")
+
+    def test_at_the_limits_blocks_are_kept(self):
+        outcome = run("steps", "churn=device:4K:1", "churn=device:1M:1", DEVICE_OBJECT_MIN="4KiB",
+                      DEVICE_OBJECT_MAX="1MiB")
+        self.assertEqual(outcome.unpooled("device:0"), {})
+
+    def test_pinned(self):
+        outcome = run("steps", "churn=pinned:64K:2", "churn=pinned:2M:2", "driver", PINNED_OBJECT_MAX="1MiB")
+        self.assertEqual(outcome.unpooled("pinned"), {"above object max": 4})
+        self.assertEqual(driver(outcome)[0]["pinned_live"], 2)
+
+
+class Order(unittest.TestCase):
+    STEPS = ["churn=device:1M:8", "churn=device:1M:8", "driver"]
+
+    def test_strict_waits_at_every_free(self):
+        outcome = run("steps", *self.STEPS)
+        self.assertEqual(driver(outcome)[0]["waits"], 16)
+        self.assertEqual(outcome.kind("device:0")["driver_syncs"], 16)
+
+    def test_deferred_never_waits_and_still_recycles(self):
+        outcome = run("steps", *self.STEPS, DEVICE_ORDER="deferred")
+        self.assertEqual(driver(outcome)[0]["waits"], 0)
+        self.assertEqual(outcome.kind("device:0")["driver_syncs"], 0)
+        self.assertEqual(outcome.kind("device:0")["pool_hits"], 8)
+
+
+class BadValues(unittest.TestCase):
+    SIZE, SWITCH = "a size such as 512MiB", "on or off"
+    CASES = {"DEVICE_LIMIT": (SIZE, "0"), "DEVICE_POOL": (SWITCH, "on"), "DEVICE_POOL_MAX": (SIZE, "4GiB"),
+             "DEVICE_POOL_MIN": (SIZE, "0"), "DEVICE_OBJECT_MIN": (SIZE, "0"), "DEVICE_OBJECT_MAX": (SIZE, "2GiB"),
+             "PINNED_POOL": (SWITCH, "on"), "PINNED_POOL_MAX": (SIZE, "1GiB"), "PINNED_POOL_MIN": (SIZE, "0"),
+             "PINNED_OBJECT_MAX": (SIZE, "512MiB"), "TRIM_INTERVAL": ("a time such as 300s", "300s"),
+             "DEVICE_ORDER": ("strict or deferred", "strict")}
+
+    def test_each_is_said_in_one_line_and_the_default_holds(self):
+        for option, (wanted, default) in self.CASES.items():
+            with self.subTest(option):
+                outcome = run("steps", *["churn=device:1M:5", "churn=pinned:1M:5"] * 2, "driver", **{option: "plenty"})
+                say_once(self, outcome.errors, re.escape(
+                    f"cistern: CISTERN_{option}: 'plenty' is not {wanted}; using {default}"))
+                self.assertEqual([outcome.kind(kind)["pool_hits"] for kind in ("device:0", "pinned")], [5, 5])
+                self.assertEqual(driver(outcome)[0]["waits"], 20)
+
+    def test_an_unknown_option_is_said(self):
+        outcome = run("steps", "churn=device:1M:1", DEVICE_LIMITS="1M")
+        say_once(self, outcome.errors, r"cistern: CISTERN_DEVICE_LIMITS: no such option \(did you mean "
+                 r"CISTERN_DEVICE_LIMIT\?\)")
+
+
+unittest.main(argv=["pool_tests.py"], verbosity=2)

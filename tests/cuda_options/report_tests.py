@@ -1,0 +1,142 @@
+#!/usr/bin/python3
+"""What the report says of CUDA memory: every kind with its counts, leaks with their sites, frameworks, silence."""
+import unittest
+
+from harness import PROGRAMS, environment, run, start
+
+MIB = 1 << 20
+NEVER_FREED = "never freed"
+# kind: allocations, frees, live bytes, peak bytes; the object and the function of the one that is left
+KINDS = {
+    "device:0": (3, 2, MIB, MIB, "block", "keep_device"),
+    "device:1": (2, 1, 2 * MIB, 2 * MIB, "block", "keep_device"),
+    "pinned": (2, 1, 3 * MIB, 3 * MIB, "block", "keep_pinned"),
+    "managed": (2, 1, 4 * MIB, 4 * MIB, "block", "keep_managed"),
+    "async:0": (2, 1, 5 * MIB, 5 * MIB, "block", "keep_ordered"),
+    "array:0": (2, 1, 512 * 256 * 4, 512 * 256 * 4, "array", "keep_array"),
+    "vmm:0": (2, 1, 6 * MIB, 6 * MIB, "physical memory", "keep_physical"),
+    "registered": (2, 1, 7 * MIB, 7 * MIB, "registered host memory", "keep_registered"),
+    "imported": (2, 1, 0, 0, "IPC memory", "keep_imported"),
+}
+POOLED = ("device:0", "device:1", "pinned")
+
+
+class Kinds(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.outcome = run("kinds", "all")
+
+    def test_counts(self):
+        found = {}
+        for name, figures in self.outcome.report["kinds"].items():
+            if name != "host":
+                self.assertEqual(figures["live_blocks"], figures["allocations"] - figures["frees"], name)
+                found[name] = tuple(figures[key] for key in ("allocations", "frees", "live_bytes", "peak_bytes"))
+        self.assertEqual(found, {name: expected[:4] for name, expected in KINDS.items()})
+
+    def test_pools_serve_their_kinds_only(self):
+        for name in KINDS:
+            figures = self.outcome.kind(name)
+            self.assertEqual(figures["pooled"], name in POOLED, name)
+            self.assertEqual(figures["pool_hits"], figures["allocations"] - 1 if name in POOLED else 0, name)
+
+    def test_one_leak_of_each(self):
+        leaks = self.outcome.report["leaks"]
+        found = {leak["kind"]: (leak["blocks"], leak["bytes"], leak["class"], leak["object"],
+                                leak["frames"][0]["function"]) for leak in leaks}
+        self.assertEqual(len(leaks), len(found))
+        self.assertEqual(found, {kind: (1, live, NEVER_FREED, what, function)
+                                 for kind, (_, _, live, _, what, function) in KINDS.items()})
+        self.assertTrue(all(leak["program"] for leak in leaks))
+
+    def test_device_memory_is_sampled(self):
+        memory = {row["device"]: row for row in self.outcome.report["device_memory"]}
+        self.assertEqual(sorted(memory), [0, 1])
+        for row in memory.values():
+            self.assertEqual(row["total_bytes"], 8 << 30)
+            self.assertEqual(row["driver_owned_bytes"], row["total_bytes"] - row["free_bytes"] - row["ours_bytes"])
+
+    def test_device_memory_is_sampled_without_a_pool_too(self):
+        report = run("steps", "a=device:1M", DEVICE_POOL="off").report
+        self.assertEqual([row["device"] for row in report["device_memory"]], [0])
+
+
+class EndedContexts(unittest.TestCase):
+    def test_what_went_with_its_context_is_a_leak_of_its_own_class(self):
+        outcome = run("kinds", "contexts")
+        found = {(leak["kind"], leak["class"], leak["blocks"], leak["bytes"], leak["frames"][0]["function"])
+                 for leak in outcome.report["leaks"]}
+        gone = "never freed, went with its context"
+        self.assertEqual(found, {("device:0", gone, 1, MIB, "lose_with_context"),
+                                 ("device:0", gone, 1, 2 * MIB, "keep_device"),
+                                 ("pinned", gone, 1, 3 * MIB, "keep_pinned"),
+                                 ("managed", gone, 1, 4 * MIB, "keep_managed")})
+        self.assertEqual([outcome.kind(kind)["live_blocks"] for kind in ("device:0", "pinned", "managed")], [0, 0, 0])
+
+    def test_the_verdict_says_so(self):
+        errors = run("kinds", "contexts", REPORT="stderr", REPORT_FORMAT="text").errors
+        self.assertIn("VERDICT  4 blocks, 10.0 MiB never freed at 4 sites, 10.0 MiB of it gone with its context",
+                      errors)
+
+
+class Sites(unittest.TestCase):
+    def test_off_leaves_leaks_without_frames(self):
+        report = run("steps", "a=device:1M", "b=pinned:1M", SITES="off").report
+        self.assertEqual(report["sites"], {"mode": "off", "count": 0})
+        self.assertEqual({(leak["kind"], leak["blocks"], leak["api"], len(leak["frames"])) for leak in report["leaks"]},
+                         {("device:0", 1, "cudaMalloc", 0), ("pinned", 1, "cudaMallocHost", 0)})
+
+    def test_off_says_how_to_get_them(self):
+        errors = run("steps", "a=device:1M", SITES="off", REPORT="stderr", REPORT_FORMAT="text").errors
+        self.assertIn("\n         1 block without a call site: CISTERN_SITES=gpu keeps them\n", errors)
+
+
+class WhereItGoes(unittest.TestCase):
+    STEPS = ("a=device:1M", "free=a", "b=device:1M")
+
+    def test_none_is_silent(self):
+        outcome = run("steps", *self.STEPS, REPORT="none")
+        self.assertEqual(outcome.errors, "")
+
+    def test_text_on_stderr_by_default(self):
+        done = start("steps", self.STEPS, environment({}))
+        self.assertRegex(done.stderr, r"\Acistern \S+  .*\nVERDICT  1 block, 1\.0 MiB never freed at 1 site ")
+        self.assertRegex(done.stderr, r"\n  device:0 +1\.0 MiB in 1 +1\.0 MiB ")
+        self.assertEqual(done.stdout.splitlines(), [f"{step}: 0" for step in self.STEPS])
+
+    def test_json_on_stderr(self):
+        done = start("steps", self.STEPS, environment({"REPORT": "stderr", "REPORT_FORMAT": "json"}))
+        self.assertTrue(done.stderr.startswith("{\n") and done.stderr.endswith("}\n"), done.stderr)
+
+    def test_json_in_a_file_leaves_stderr_empty(self):
+        outcome = run("steps", *self.STEPS)
+        self.assertEqual(outcome.errors, "")
+        self.assertEqual(outcome.kind("device:0")["pool_hits"], 1)
+
+
+class Silence(unittest.TestCase):
+    def test_a_program_that_only_looks_at_the_devices(self):
+        done = start("idle", (), environment({}))
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "2 devices\n", ""))
+
+    def test_a_program_with_a_context_that_allocates_nothing(self):
+        done = start("steps", ("info",), environment({}))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_bad_options_are_not_said_by_it_either(self):
+        done = start("idle", (), environment({"DEVICE_POOL_MAX": "plenty"}))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+class Frameworks(unittest.TestCase):
+    def test_recognised_by_what_they_load(self):
+        library = PROGRAMS["libc10_cuda.so"]
+        self.assertEqual(run("kinds", "load", library).report["frameworks"], ["PyTorch"])
+        errors = run("kinds", "load", library, REPORT="stderr", REPORT_FORMAT="text").errors
+        self.assertIn("\n         PyTorch caches device memory inside itself: ", errors)
+
+    def test_none_where_there_is_none(self):
+        self.assertEqual(run("steps", "a=device:1M").report["frameworks"], [])
+
+
+unittest.main(argv=["report_tests.py"], verbosity=2)

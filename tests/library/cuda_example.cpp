@@ -1,0 +1,130 @@
+// A program that links the library and takes CUDA memory from its pool. It is not linked with the driver: without one
+// in the process every call says so; then the program loads the driver, and the same calls serve. Nothing is
+// interposed: what goes past the library is not its affair.
+#include <cistern/cistern.h>
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include "tests/simcuda/simcuda.h"
+
+namespace {
+
+constexpr size_t kBytes = 1 << 20;
+int failures = 0;
+
+void check(bool ok, const char* what) {
+  if (ok) return;
+  std::printf("FAILED: %s\n", what);
+  ++failures;
+}
+
+cistern_statistics statistics(cistern_kind kind) {
+  cistern_statistics figures{};
+  check(cistern_get_statistics(kind, &figures) == 0, "statistics of a kind that exists");
+  return figures;
+}
+
+bool nothing_happened(cistern_kind kind) {
+  const cistern_statistics figures = statistics(kind), none{};
+  return std::memcmp(&figures, &none, sizeof none) == 0;
+}
+
+void without_a_driver() {
+  unsigned long long pointer = 42;
+  check(cistern_cuda_allocate(&pointer, kBytes) == CUDA_ERROR_NO_DEVICE, "no driver: allocate answers 100");
+  check(cistern_cuda_deallocate(pointer) == CUDA_ERROR_NO_DEVICE, "no driver: deallocate answers 100");
+  check(pointer == 42, "no driver: the result is not touched");
+  check(nothing_happened(CISTERN_DEVICE) && nothing_happened(CISTERN_PINNED), "no driver: no figures");
+  check(cistern_trim(CISTERN_DEVICE, 0) == 0 && cistern_trim(CISTERN_PINNED, 0) == 0, "no driver: nothing to trim");
+}
+
+// The real driver's functions, as a plugin would find them.
+struct Driver {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  template <class Function>
+  Function* function(const char* name) const {
+    return library ? reinterpret_cast<Function*>(dlsym(library, name)) : nullptr;
+  }
+};
+
+bool make_context(const Driver& driver) {
+  auto* initialise = driver.function<decltype(cuInit)>("cuInit");
+  auto* retain = driver.function<CUresult(CUcontext*, CUdevice)>("cuDevicePrimaryCtxRetain");
+  auto* set_current = driver.function<decltype(cuCtxSetCurrent)>("cuCtxSetCurrent");
+  unsigned long long pointer = 0;
+  if (!initialise || !retain || !set_current) return false;
+  check(cistern_cuda_allocate(&pointer, kBytes) == CUDA_ERROR_NOT_INITIALIZED,
+        "before cuInit: the driver's own answer");
+  if (initialise(0)) return false;
+  check(cistern_cuda_allocate(&pointer, kBytes) == CUDA_ERROR_INVALID_CONTEXT, "no context: the driver's own answer");
+  CUcontext context = nullptr;
+  return !retain(&context, 0) && !set_current(context);
+}
+
+void recycles() {
+  const std::uint64_t failed = statistics(CISTERN_DEVICE).failed;
+  unsigned long long first = 0;
+  for (int round = 0; round < 100; ++round) {
+    unsigned long long pointer = 0;
+    check(cistern_cuda_allocate(&pointer, kBytes) == CUDA_SUCCESS && pointer, "allocate");
+    if (!round) first = pointer;
+    check(pointer == first, "the same block again");
+    check(statistics(CISTERN_DEVICE).live_bytes == kBytes, "live bytes while it is held");
+    check(cistern_cuda_deallocate(pointer) == CUDA_SUCCESS, "deallocate");
+  }
+  const cistern_statistics figures = statistics(CISTERN_DEVICE);
+  check(figures.allocations == 100 && figures.frees == 100, "exact counts");
+  check(figures.pool_hits == 99 && figures.pool_misses == 1, "one miss");
+  check(figures.driver_allocs == 1 && figures.driver_frees == 0, "one driver allocation");
+  check(figures.live_blocks == 0 && figures.live_bytes == 0 && figures.peak_bytes == kBytes, "nothing live, the peak");
+  check(figures.pooled_blocks == 1 && figures.pooled_bytes == kBytes, "one block is kept");
+  check(figures.largest_pooled_bytes == kBytes, "the largest that is kept");
+  check(figures.failed == failed, "nothing failed");
+  check(simcuda_value("allocs") == 1 && simcuda_value("frees") == 0, "the driver saw one allocation");
+}
+
+void trims() {
+  unsigned long long blocks[4];
+  for (int i = 0; i < 4; ++i) check(!cistern_cuda_allocate(&blocks[i], kBytes * (i + 1)), "allocate several");
+  for (unsigned long long block : blocks) check(!cistern_cuda_deallocate(block), "deallocate several");
+  check(statistics(CISTERN_DEVICE).pooled_bytes == 10 * kBytes, "all are kept");
+  check(cistern_trim(CISTERN_DEVICE, 10 * kBytes) == 0, "nothing is above what may stay");
+  const std::uint64_t returned = cistern_trim(CISTERN_DEVICE, 4 * kBytes),
+                      kept = statistics(CISTERN_DEVICE).pooled_bytes;
+  check(kept <= 4 * kBytes && returned == 10 * kBytes - kept, "trimmed to what may stay");
+  check(cistern_trim(CISTERN_PINNED, 0) == 0, "another kind's trim takes nothing");
+  check(statistics(CISTERN_DEVICE).pooled_bytes == kept, "and leaves this one's");
+  check(cistern_trim(CISTERN_DEVICE, 0) == kept, "the rest");
+  check(statistics(CISTERN_DEVICE).pooled_blocks == 0, "nothing is kept after a trim");
+  check(simcuda_value("live_allocations") == 0, "the driver has everything back");
+}
+
+void misuse() {
+  const std::uint64_t failed = statistics(CISTERN_DEVICE).failed;
+  unsigned long long pointer = 0;
+  check(cistern_cuda_allocate(&pointer, size_t{1} << 45) == CUDA_ERROR_OUT_OF_MEMORY, "too much: the native error");
+  check(statistics(CISTERN_DEVICE).failed == failed + 1, "and it is counted");
+  check(cistern_cuda_allocate(&pointer, 0) == CUDA_ERROR_INVALID_VALUE, "no bytes: the native error");
+  check(cistern_cuda_allocate(nullptr, kBytes) == CUDA_ERROR_INVALID_VALUE, "no result: the native error");
+  check(cistern_cuda_allocate(&pointer, kBytes) == CUDA_SUCCESS, "allocate after errors");
+  check(cistern_cuda_deallocate(pointer) == CUDA_SUCCESS, "deallocate");
+  check(cistern_cuda_deallocate(pointer) == CUDA_ERROR_INVALID_VALUE, "twice: the native error");
+  check(cistern_cuda_deallocate(0) == CUDA_SUCCESS, "null is no error, as with the driver");
+}
+
+}  // namespace
+
+int main() {
+  without_a_driver();
+  Driver driver;
+  if (!make_context(driver)) return std::printf("FAILED: no simulated driver: %s\n", dlerror()), 1;
+  recycles();
+  trims();
+  misuse();
+  std::printf(failures ? "%d failures\n" : "all right\n", failures);
+  return failures != 0;
+}
