@@ -11,7 +11,7 @@
 namespace cistern::cuda {
 namespace {
 
-constexpr std::size_t kSitesShown = 3;
+constexpr std::size_t kSitesShown = 3, kSitesDescribed = 12;
 
 struct SiteBytes {
   Tracked first;
@@ -32,8 +32,31 @@ Vector<SiteBytes> top_sites(CudaState& s, Family family, int device) {
   Vector<SiteBytes> sites;
   for (auto& [id, site] : by_site) sites.push_back(site);
   std::sort(sites.begin(), sites.end(), [](const SiteBytes& a, const SiteBytes& b) { return a.bytes > b.bytes; });
-  if (sites.size() > kSitesShown) sites.resize(kSitesShown);
+  if (sites.size() > kSitesDescribed) sites.resize(kSitesDescribed);
   return sites;
+}
+
+struct Holder {
+  String place;
+  std::uint64_t bytes, blocks;
+};
+
+// The largest sites by the line that they name: one line is reached on many stacks.
+Vector<Holder> largest_holders(CudaState& s, Family family, int device) {
+  Vector<Holder> holders;
+  for (const SiteBytes& site : top_sites(s, family, device)) {
+    String place = describe_site(site.first.site);
+    auto same = std::find_if(holders.begin(), holders.end(), [&](const Holder& h) { return h.place == place; });
+    if (same == holders.end()) {
+      holders.push_back({std::move(place), site.bytes, site.blocks});
+    } else {
+      same->bytes += site.bytes;
+      same->blocks += site.blocks;
+    }
+  }
+  std::sort(holders.begin(), holders.end(), [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
+  if (holders.size() > kSitesShown) holders.resize(kSitesShown);
+  return holders;
 }
 
 std::uint64_t live(CudaState& s, Family family, int device = 0) {
@@ -62,9 +85,9 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int devi
   if (usage.blocks)
     line.print("; cached: %s, largest block %s", human_bytes(usage.bytes).c_str(),
                human_bytes(usage.largest_bytes).c_str());
-  for (const SiteBytes& site : top_sites(s, on_device ? Family::device : Family::pinned, on_device ? device : 0))
-    line.print("; %s in %s at %s", human_bytes(site.bytes).c_str(), counted(site.blocks, "block").c_str(),
-               describe_site(site.first.site).c_str());
+  for (const Holder& holder : largest_holders(s, on_device ? Family::device : Family::pinned, on_device ? device : 0))
+    line.print("; %s in %s at %s", human_bytes(holder.bytes).c_str(), counted(holder.blocks, "block").c_str(),
+               holder.place.c_str());
   warn_line(line.text());
 }
 

@@ -24,6 +24,10 @@ class Misuse(unittest.TestCase):
         self.says(case, rf"cistern: {api}\({pointer}\): not the start of a live allocation; "
                   r"the driver answered CUDA_ERROR_INVALID_VALUE")
 
+    def other_kind(self, case, api, kind):
+        self.says(case, rf"cistern: {api}\({ADDRESS}\): a live {kind} block, allocated at make_{kind}{SITE}; "
+                  r"the driver answered CUDA_ERROR_INVALID_VALUE")
+
     def test_device_freed_twice(self):
         self.freed_twice("device_twice", "cudaFree", "device")
 
@@ -44,14 +48,14 @@ class Misuse(unittest.TestCase):
         self.unknown("inside_small_pinned", "cudaFreeHost")
 
     def test_the_free_of_another_kind(self):
-        self.unknown("pinned_by_free", "cudaFree")
-        self.unknown("small_pinned_by_free", "cudaFree")
-        self.unknown("device_by_free_host", "cudaFreeHost")
+        self.other_kind("pinned_by_free", "cudaFree", "pinned")
+        self.other_kind("small_pinned_by_free", "cudaFree", "pinned")
+        self.other_kind("device_by_free_host", "cudaFreeHost", "device")
 
     def test_pinned_in_stream_order(self):
         for case in ("pinned_in_order", "small_pinned_in_order"):
             with self.subTest(case):
-                self.unknown(case, "cudaFreeAsync")
+                self.other_kind(case, "cudaFreeAsync", "pinned")
 
     def test_managed_freed_twice(self):
         self.unknown("managed_twice", "cudaFree")

@@ -33,12 +33,12 @@ class Unpooled(unittest.TestCase):
     def test_context_in_error(self):
         outcome = self.both("context_in_error")
         device = outcome.kind("device:0")
-        self.assertEqual(device["unpooled"], {"context in error": 3})
+        self.assertEqual(device["unpooled"], {"context in error": 2})
         self.assertEqual((device["pool_hits"], device["pooled_blocks"]), (0, 0))
 
     def test_process_exiting(self):
         outcome = self.both("exiting")
-        self.assertEqual(outcome.unpooled("device:0"), {"process exiting": 3})
+        self.assertEqual(outcome.unpooled("device:0"), {"process exiting": 2})
         self.assertEqual(outcome.unpooled("pinned"), {"process exiting": 2})
         self.assertEqual(outcome.report["leaks"], [])
 
