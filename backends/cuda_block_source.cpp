@@ -121,6 +121,11 @@ Settled BlockSource::settled(Block* block, Fence& fence) {
   while (!fence.empty()) {
     const ClockPoint& point = fence.back();
     if (point.context->alive.load(std::memory_order_relaxed)) {
+      if (point.context == block->context && !marks_own_context) {
+        if (!point.context->clock.known(point.number)) return Settled::no;
+        fence.pop_back();
+        continue;
+      }
       const Settled answer =
           point.context->clock.settled(point.context->handle(), point.number, block->context->device->calls);
       if (answer != Settled::yes) return answer;

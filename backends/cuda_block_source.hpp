@@ -95,6 +95,10 @@ class BlockSource {
   // What the driver gave back since adopt() or acquire(): the program's own call freed a whole block.
   void freed_by_program(Block* block) { reserved_by(block->context, block->kind).fetch_sub(block->bytes); }
 
+  // Off where every free waits for its own context: its next wait tells, and an event on the legacy stream would put
+  // the program's own streams in an order that they need not have.
+  bool marks_own_context = true;
+
   std::atomic<std::uint64_t> pinned_reserved_bytes{0};
   DriverCalls pinned_calls;
   std::atomic<std::uint64_t> failed_frees{0};

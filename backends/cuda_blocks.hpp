@@ -103,9 +103,10 @@ class Blocks {
   }
 
   // The block that contains `address`, or null.
-  Block* containing(std::uintptr_t address) {
+  Block* containing(std::uintptr_t address, bool* in_slab = nullptr) {
     const auto range = ranges.find(address);
     if (!range) return nullptr;
+    if (in_slab) *in_slab = range->value.kind == RangeKind::slab;
     if (range->value.kind == RangeKind::slab)
       return table.find(range->first + (address - range->first) / range->value.piece_bytes * range->value.piece_bytes);
     return table.find(range->first);

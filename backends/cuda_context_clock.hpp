@@ -29,6 +29,9 @@ class ContextClock {
   // The last number given out. Read before a wait for the whole context: all up to it have ended then.
   std::uint64_t last() const { return issued_.load(); }
 
+  // Whether it is known without asking.
+  bool known(std::uint64_t number) const { return number <= completed_.load(); }
+
   // Counts its driver calls in `calls`.
   Settled settled(CUcontext context, std::uint64_t number, DriverCalls& calls);
 

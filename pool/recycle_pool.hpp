@@ -196,7 +196,12 @@ class RecyclePool {
           return;
         }
       }
-      end_borrowed(all, [&](const Node& node) { visit(node.key, node.chunk); });
+      end_borrowed(all, [&](const Node& node) {
+        if constexpr (requires { visit(node.key, node.chunk, node.waits); })
+          visit(node.key, node.chunk, node.waits);
+        else
+          visit(node.key, node.chunk);
+      });
       if (others_busy) sched_yield();
     }
   }

@@ -78,7 +78,12 @@ class TieredPool {
   template <class Visit>
   void take_out(std::uintptr_t group, Visit visit) {
     caches_.drain([&](const PoolKey& key, std::uint64_t) { return key.group == group; },
-                  [&](const PoolKey& key, Chunk chunk, std::uint64_t) { visit(key, chunk); });
+                  [&](const PoolKey& key, Chunk chunk, std::uint64_t) {
+                    if constexpr (requires { visit(key, chunk, false); })
+                      visit(key, chunk, false);
+                    else
+                      visit(key, chunk);
+                  });
     while (releasing_.load()) sched_yield();
     shared_.take_out(group, visit);
   }

@@ -2,6 +2,7 @@
 // runtime of the calling module.
 #include "shim/core/cuda_hooks.hpp"
 #include "shim/core/cuda_runtime.hpp"
+#include "shim/core/lookup.hpp"
 
 using namespace cistern::cuda;
 
@@ -40,3 +41,11 @@ const void* memory_left(First first, Rest...) {
     return answer == kSuccess ? observing.made(answer, memory_left arguments) : answer;                                \
   }
 #include "shim/symbols.def"
+
+// Not a matter of its caller, unlike dlopen: it can be forwarded by an ordinary call.
+extern "C" [[gnu::visibility("default")]] int dlclose(void* handle) {
+  static const auto real = reinterpret_cast<int (*)(void*)>(cistern::next_symbol("dlclose"));
+  const int answer = real(handle);
+  library_unloaded();
+  return answer;
+}

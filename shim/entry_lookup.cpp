@@ -5,6 +5,7 @@
 #include "shim/entry_lookup.hpp"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <string.h>
 
 #include <atomic>
@@ -77,6 +78,20 @@ DlsymDecision search_order(void* handle, const Export& row, const void* caller_a
   return {nullptr, failing_handle()};
 }
 
+// A wrapper of the driver looks for the function behind its own of the same name. It stands behind us: given ours, it
+// would be called by itself, for ever. (A library that was linked in at start has no scope of its own, which the real
+// dlsym needs, until dlopen has named it.)
+bool provides_itself(const char* name, const void* caller_address) {
+  const link_map* caller = cistern::module_of(caller_address);
+  if (!caller || caller == cistern::main_module()) return false;
+  cistern::host::Uncounted uncounted;
+  void* handle = dlopen(caller->l_name, RTLD_LAZY | RTLD_NOLOAD);
+  const void* own = handle ? cistern::real_dlsym()(handle, name) : nullptr;
+  if (!own) dlerror();
+  if (handle) dlclose(handle);
+  return own && cistern::module_of(own) == caller;
+}
+
 }  // namespace
 
 DlsymDecision cistern_dlsym_replacement(void* handle, const char* name, const void* caller) {
@@ -87,6 +102,7 @@ DlsymDecision cistern_dlsym_replacement(void* handle, const char* name, const vo
   if (handle == RTLD_DEFAULT || handle == RTLD_NEXT || handle == cistern::main_module())
     return search_order(handle, *row, caller);
   const void* found = real(handle, name);
+  if (found && provides_itself(name, caller)) return {nullptr, handle};
   if (found && row->library != kRuntime && cistern::lies_in_library(found, row->library))
     return {reinterpret_cast<void*>(row->function), handle};
   return {nullptr, handle};

@@ -118,8 +118,7 @@ bool used() {
   CudaState* s = state_if_used();
   if (!s) return false;
   bool any = false;
-  for_each_kind(*s,
-                [&](Family, int, KindCounters& counted) { any |= read(counted.allocations) || read(counted.failed); });
+  for_each_kind(*s, [&](Family, int, KindCounters& counted) { any |= read(counted.allocations) != 0; });
   return any;
 }
 
@@ -311,8 +310,8 @@ void after_fork_in_child() {
   s->captures.after_fork();
   s->captures.forget_in_child();
   s->contexts_lock.unlock();
-  s->gate.closed.store(true);
-  s->contexts.for_each([](Context& context) {
+  s->contexts.for_each([&](Context& context) {
+    s->gate.closed.store(true);  // a parent that never had a context may leave a working driver to the child
     context.epoch.fetch_add(1);
     context.alive.store(false);
     context.clock.forget_in_child();

@@ -284,6 +284,16 @@ CUresult really_free(CudaState& s, Block* block, std::optional<Unpooled> reason,
   return answer;
 }
 
+// A block that the program gave back already gets the driver's answer for memory that is not there: a capture or a
+// fault may change it.
+template <class Free>
+CUresult freed_already(Block* block, const char* api, Free free) {
+  report_double_free(api_name(api), block->address.load(), block->kind == BlockKind::device ? "device" : "pinned",
+                     block->site, block->freed_site);
+  const CUresult answer = free(unallocated_address());
+  return answer == kSuccess ? kInvalidValue : answer;
+}
+
 template <class Pass>
 CUresult free_block(CudaState& s, Block* block, const char* api, Pass pass) {
   Context* current = current_context(s);
@@ -291,9 +301,10 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Pass pass) {
   BlockState live = BlockState::live;
   if (!block->state.compare_exchange_strong(live, BlockState::cached)) {
     if (live == BlockState::gone) return pass();
-    report_double_free(api_name(api), block->address.load(), block->kind == BlockKind::device ? "device" : "pinned",
-                       block->site, block->freed_site);
-    return kInvalidValue;
+    return freed_already(block, api, [&](void* nowhere) {
+      return note(s, block->kind == BlockKind::device ? driver().cuMemFree_v2(reinterpret_cast<CUdeviceptr>(nowhere))
+                                                      : driver().cuMemFreeHost(nowhere));
+    });
   }
   if (block->unpooled) return really_free(s, block, std::nullopt, pass);  // counted when it was allocated
   const auto reason = why_not_pooled(s, block->kind, block->requested, current);
@@ -460,19 +471,19 @@ CUresult cuMemFreeHost(void* pointer) {
 }
 
 // A block may be freed in stream order too: it leaves the pool's hands for good.
-#define FREE_ASYNC(name)                                                                      \
-  CUresult name(CUdeviceptr pointer, CUstream stream) {                                       \
-    CudaState& s = state();                                                                   \
-    const auto pass = [&] { return driver().name(pointer, stream); };                         \
-    Block* block = pointer ? s.blocks.table.find(pointer) : nullptr;                          \
-    if (!block || block->kind != BlockKind::device)                                           \
-      return free_other(s, reinterpret_cast<const void*>(pointer), #name, pass);              \
-    BlockState live = BlockState::live;                                                       \
-    if (!block->state.compare_exchange_strong(live, BlockState::cached)) {                    \
-      report_double_free(api_name(#name), pointer, "device", block->site, block->freed_site); \
-      return kInvalidValue;                                                                   \
-    }                                                                                         \
-    return really_free(s, block, Unpooled::stream_ordered_free, pass);                        \
+#define FREE_ASYNC(name)                                                               \
+  CUresult name(CUdeviceptr pointer, CUstream stream) {                                \
+    CudaState& s = state();                                                            \
+    const auto pass = [&] { return driver().name(pointer, stream); };                  \
+    Block* block = pointer ? s.blocks.table.find(pointer) : nullptr;                   \
+    if (!block || block->kind != BlockKind::device || !block->context_is_there())      \
+      return free_other(s, reinterpret_cast<const void*>(pointer), #name, pass);       \
+    BlockState live = BlockState::live;                                                \
+    if (!block->state.compare_exchange_strong(live, BlockState::cached))               \
+      return freed_already(block, #name, [&](void* nowhere) {                          \
+        return note(s, driver().name(reinterpret_cast<CUdeviceptr>(nowhere), stream)); \
+      });                                                                              \
+    return really_free(s, block, Unpooled::stream_ordered_free, pass);                 \
   }
 FREE_ASYNC(cuMemFreeAsync)
 FREE_ASYNC(cuMemFreeAsync_ptsz)

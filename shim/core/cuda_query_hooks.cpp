@@ -17,8 +17,11 @@ struct Found {
 
 Found find_block(CUdeviceptr pointer) {
   CudaState* s = state_if_used();
-  Block* block = s ? s->blocks.containing(pointer) : nullptr;
-  if (!block || !block->context_is_there()) return {Whose::not_ours, nullptr};
+  if (!s) return {Whose::not_ours, nullptr};
+  bool in_slab = false;
+  Block* block = s->blocks.containing(pointer, &in_slab);
+  if (!block) return {in_slab ? Whose::pool : Whose::not_ours, nullptr};  // a piece that nobody has had
+  if (!block->context_is_there()) return {Whose::not_ours, nullptr};
   const std::uintptr_t address = block->address.load(std::memory_order_relaxed);
   const bool live = block->state.load(std::memory_order_acquire) == BlockState::live;
   return {live && pointer - address < block->requested ? Whose::program : Whose::pool, block};

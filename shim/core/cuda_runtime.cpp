@@ -18,14 +18,16 @@ constexpr const char* kNames[] = {
 };
 constexpr char kRuntimePrefix[] = "libcudart";
 
-// What one calling module's calls go to. A module may be unloaded, and another one take its place in memory: the
-// dynamic section tells them apart, and a function counts only while its library is where it was.
+// What one calling module's calls go to, as long as no library is unloaded: another one may take its place in memory,
+// to the byte.
+constinit std::atomic<std::uint64_t> unloads{0};
+
 struct Module {
   std::atomic<std::uintptr_t> address{0};
   const void* dynamic = nullptr;
   struct Target {
     std::atomic<void*> function{nullptr};
-    std::atomic<link_map*> library{nullptr};
+    std::atomic<std::uint64_t> unloads{0};
   } targets[kCalls];
 };
 
@@ -114,17 +116,21 @@ void runtime_after_fork() {
   modules_lock.unlock();
 }
 
+void library_unloaded() { unloads.fetch_add(1, std::memory_order_release); }
+
 void* runtime_function(RuntimeCall call, const void* caller) {
   const link_map* map = module_of(caller);
   const int index = static_cast<int>(call);
   if (!map) return find_function(kNames[index], nullptr);  // generated code
   Module::Target& target = module_record(map)->targets[index];
-  void* function = target.function.load(std::memory_order_acquire);
-  if (function && module_of(function) == target.library.load(std::memory_order_relaxed)) [[likely]]
+  const std::uint64_t now = unloads.load(std::memory_order_acquire);
+  const std::uint64_t found_at = target.unloads.load(std::memory_order_acquire);
+  void* function = target.function.load(std::memory_order_relaxed);
+  if (function && found_at == now) [[likely]]
     return function;
   function = find_function(kNames[index], map);
-  target.library.store(module_of(function), std::memory_order_relaxed);
-  target.function.store(function, std::memory_order_release);
+  target.function.store(function, std::memory_order_relaxed);
+  target.unloads.store(now, std::memory_order_release);
   return function;
 }
 

@@ -14,6 +14,9 @@ enum class RuntimeCall : int {
 // The function of the calling module's runtime; null: there is none.
 void* runtime_function(RuntimeCall call, const void* caller);
 
+// After every dlclose of the program's.
+void library_unloaded();
+
 constexpr cudaError_t kInsufficientDriver = 35;
 
 // Around one forwarded call.

@@ -72,6 +72,7 @@ CudaState::CudaState()
       sites_on(options().sites != "off"),
       deferred(options().device_order == "deferred") {
   const Options& chosen = options();
+  source.marks_own_context = deferred;
   device_pool.set_limits(
       {.bytes_max = chosen.device_pool_max, .bytes_min = chosen.device_pool_min, .interval_ns = chosen.trim_interval});
   pinned_pool.set_limits(
@@ -194,7 +195,7 @@ void note_went_with_context(CudaState& s, const Tracked& record) {
 
 ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context) {
   if (!context_) return;
-  const auto keep = [this](const PoolKey&, Block* block) { kept_.push_back(block); };
+  const auto keep = [this](const PoolKey&, Block* block, bool waits) { (waits ? kept_ : settled_).push_back(block); };
   const auto group = reinterpret_cast<std::uintptr_t>(context_);
   s_.device_pool.take_out(group, keep);
   s_.pinned_pool.take_out(group, keep);
@@ -211,7 +212,8 @@ void ContextEnd::gone() {
   context_->poisoned.store(false);
   context_->clock.forget();
   s_.captures.context_gone(context_->handle());
-  for (Block* block : kept_) s_.source.forget(block);
+  for (const Vector<Block*>* kept : {&kept_, &settled_})
+    for (Block* block : *kept) s_.source.forget(block);
   const auto group = reinterpret_cast<std::uintptr_t>(context_);
   const auto forget = [this](const PoolKey&, Block* block) { s_.source.forget(block); };
   s_.device_pool.take_out(group, forget);
@@ -250,6 +252,9 @@ void ContextEnd::end_programs_memory() {
 // Some of them had not settled: all wait for what is enqueued by now.
 void ContextEnd::stays() {
   const std::uint64_t now = coarse_now_ns();
+  for (Block* block : settled_)
+    block->kind == BlockKind::device ? s_.device_pool.give(block->key(), block, now)
+                                     : s_.pinned_pool.give(block->key(), block, now);
   for (Block* block : kept_) {
     BlockSource::Fence fence{{context_, context_->clock.now()}};
     const auto give = [&](auto& pool) { pool.give_waiting(block->key(), block, std::move(fence), now); };

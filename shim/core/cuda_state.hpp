@@ -137,7 +137,7 @@ class ContextEnd {
 
   CudaState& s_;
   Context* context_;
-  Vector<Block*> kept_;
+  Vector<Block*> kept_, settled_;
 };
 
 // Releases everything that the pools keep and that has settled. Returns the bytes given back.
