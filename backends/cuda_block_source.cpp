@@ -36,6 +36,7 @@ CUresult BlockSource::driver_allocate(const Request& request, std::uintptr_t* ad
 }
 
 CUresult BlockSource::driver_free(Context* context, BlockKind kind, std::uintptr_t address) {
+  Inside inside(*context);
   Relaxed relaxed(real_);
   Entered entered(real_, context->handle());
   if (!entered) return kInvalidContext;
@@ -84,16 +85,23 @@ void BlockSource::release_postponed() {
   if (!any_postponed_.load(std::memory_order_relaxed) || !gate_.open()) [[likely]]
     return;
   // One at a time: a context that goes meanwhile must find the rest.
-  while (gate_.open()) {
+  // Counted as under way before it is out of the list: who ends a context waits for those that are.
+  for (;;) {
+    Through gate(gate_);
+    if (!gate) return;
     Block* block;
+    Context* context;
     {
       Locked hold(lock_);
       any_postponed_.store(!postponed_.empty(), std::memory_order_relaxed);
       if (postponed_.empty()) return;
       block = postponed_.back();
       postponed_.pop_back();
+      context = block->context;
+      context->own_calls.fetch_add(1);
     }
     release(block);
+    context->own_calls.fetch_sub(1);
   }
 }
 
@@ -126,6 +134,7 @@ Settled BlockSource::settled(Block* block, Fence& fence) {
         fence.pop_back();
         continue;
       }
+      Inside inside(*point.context);
       const Settled answer =
           point.context->clock.settled(point.context->handle(), point.number, block->context->device->calls);
       if (answer != Settled::yes) return answer;
@@ -169,7 +178,7 @@ Acquired<Block*, CUresult> BlockSource::acquire_piece(const Request& request) {
   auto* slab = new (internal_allocate(sizeof(Slab))) Slab{first, key, request.context->epoch.load(), 0, 0, {}};
   slab->pieces = static_cast<std::uint32_t>(kSlabBytes / request.bytes);
   for (std::uint32_t i = slab->pieces; i-- > 0;) slab->free.push_back(i);
-  blocks_.ranges.insert(first, kSlabBytes, {RangeKind::slab, request.bytes});
+  blocks_.ranges.insert(first, kSlabBytes, {RangeKind::slab, request.bytes, slab});
   Locked hold(lock_);
   Slabs& slabs = slabs_[key];
   slabs.add(slab);
@@ -196,7 +205,7 @@ void BlockSource::release_piece(Block* block) {
     found->second.remove(slab);
     if (found->second.empty()) slabs_.erase(found);
   }
-  blocks_.ranges.erase(slab->first);
+  blocks_.ranges.erase_if(slab->first, [&](const RangeContent& of) { return of.owner == slab; });
   pinned_reserved_bytes.fetch_sub(kSlabBytes, std::memory_order_relaxed);
   if (driver_free(context, BlockKind::pinned, slab->first) != kSuccess)
     failed_frees.fetch_add(1, std::memory_order_relaxed);
@@ -210,7 +219,7 @@ void BlockSource::forget_slabs(const Context* context) {
   std::erase_if(slabs_, [&](auto& entry) {
     if (context && entry.first.group != reinterpret_cast<std::uintptr_t>(context)) return false;
     for (Slab* slab : entry.second) {
-      blocks_.ranges.erase(slab->first);
+      blocks_.ranges.erase_if(slab->first, [&](const RangeContent& of) { return of.owner == slab; });
       pinned_reserved_bytes.fetch_sub(kSlabBytes, std::memory_order_relaxed);
     }
     return true;

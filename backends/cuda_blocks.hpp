@@ -28,9 +28,9 @@ struct Block {
   std::uint64_t requested = 0;  // by the program
   std::uint64_t traits = 0;     // pinned: how it was allocated
   Slab* slab = nullptr;
-  bool unsettled = false;       // released while commands may still use it
-  bool recycled = false;        // given to the program more than once
-  std::uint64_t buffer_id = 0;  // of a recycled block, made when it is first asked for
+  bool unsettled = false;                   // released while commands may still use it
+  bool recycled = false;                    // given to the program more than once
+  std::atomic<std::uint64_t> buffer_id{0};  // of a recycled block, made when it is first asked for
   const char* api = "";
   std::uint32_t site = 0, freed_site = 0;
   std::uint64_t born_ns = 0;
@@ -47,6 +47,7 @@ enum class RangeKind : std::uint8_t { device, pinned, slab, managed, registered 
 struct RangeContent {
   RangeKind kind;
   std::uint64_t piece_bytes = 0;  // of a slab
+  const void* owner = nullptr;    // block or slab
 };
 using Ranges = RangeIndex<RangeContent>;
 
@@ -69,16 +70,18 @@ class Blocks {
   void put(Block* block, std::uintptr_t address) {
     block->address.store(address, std::memory_order_relaxed);
     block->state.store(BlockState::cached, std::memory_order_release);
-    table.insert(address, block);
+    enter_table(block, address);
     if (block->slab) return;
-    ranges.insert(address, block->bytes, {block->kind == BlockKind::device ? RangeKind::device : RangeKind::pinned, 0});
+    ranges.insert(address, block->bytes,
+                  {block->kind == BlockKind::device ? RangeKind::device : RangeKind::pinned, 0, block});
   }
   // Out of every table, before the real free: another thread may get the same address at once. The record is kept, to
   // be shown again when the driver refused, or else put away.
   void hide(Block* block) {
     const std::uintptr_t address = block->address.load(std::memory_order_relaxed);
-    if (!block->slab) ranges.erase(address);
-    table.erase(address);
+    if (!block->slab) ranges.erase_if(address, [&](const RangeContent& of) { return of.owner == block; });
+    Locked hold(lock_);
+    if (!table.erase(address, block)) std::erase(displaced_, block);
   }
   void show(Block* block, BlockState state) {
     put(block, block->address.load(std::memory_order_relaxed));
@@ -100,6 +103,13 @@ class Blocks {
   void forget(Block* block) {
     hide(block);
     put_away(block);
+  }
+
+  // Blocks whose address came again while their context was going: whoever ends the context still accounts for them.
+  template <class Visit>
+  void for_each_displaced(Visit visit) {
+    Locked hold(lock_);
+    for (Block* block : displaced_) visit(*block);
   }
 
   // The block that contains `address`, or null.
@@ -124,8 +134,14 @@ class Blocks {
   }
 
  private:
+  void enter_table(Block* block, std::uintptr_t address) {
+    Locked hold(lock_);
+    if (Block* stale = table.insert(address, block)) displaced_.push_back(stale);
+  }
+
   Lock lock_;
   Block* unused_ = nullptr;
+  Vector<Block*> displaced_;
 };
 
 }  // namespace cistern::cuda

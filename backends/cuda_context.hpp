@@ -30,6 +30,23 @@ struct Context {
   std::atomic<bool> poisoned{false};  // a sticky error was seen: nothing is served from a pool until it is reset
   std::atomic<std::uint32_t> epoch{0};
   ContextClock clock;
+
+  // Calls of our own that are under way in it, for whoever ends it. Not for ever, as with the gate.
+  std::atomic<int> own_calls{0};
+  void wait_until_left() const {
+    for (int wait = 0; own_calls.load() && wait < Gate::kWaitsMax; ++wait) usleep(Gate::kWaitMicroseconds);
+  }
+};
+
+class Inside {
+ public:
+  explicit Inside(Context& context) : context_(context) { context_.own_calls.fetch_add(1); }
+  ~Inside() { context_.own_calls.fetch_sub(1); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  Context& context_;
 };
 
 // Makes a context current for the life of the object, if it is not already.

@@ -127,11 +127,29 @@ bool ContextClock::leave_behind(CUstream stream, DriverCalls& calls) {
   Relaxed relaxed(real_);
   calls.queries.fetch_add(1, std::memory_order_relaxed);
   if (const CUresult answer = real_.stream_query(stream); answer != kNotReady) return answer == kSuccess;
+  reuse_left_behind(calls);
   Vector<CUevent> events;
   if (!record(stream, events, calls)) return false;
   Locked hold(lock_);
   left_behind_.push_back(events.front());
   return true;
+}
+
+// In strict order nobody may ask for a long time, and streams come and go all the while.
+void ContextClock::reuse_left_behind(DriverCalls& calls) {
+  for (;;) {
+    CUevent oldest = nullptr;
+    {
+      Locked hold(lock_);
+      if (left_behind_.empty()) return;
+      oldest = left_behind_.front();
+    }
+    calls.queries.fetch_add(1, std::memory_order_relaxed);
+    if (real_.event_query(oldest) != kSuccess) return;
+    Locked hold(lock_);
+    left_behind_.erase(left_behind_.begin());
+    spare_events_.push_back(oldest);
+  }
 }
 
 void ContextClock::begin_asking() {

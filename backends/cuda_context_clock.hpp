@@ -58,6 +58,7 @@ class ContextClock {
   bool set_marker(DriverCalls& calls);
   bool record(CUstream stream, Vector<CUevent>& events, DriverCalls& calls);
   bool leave_behind(CUstream stream, DriverCalls& calls);
+  void reuse_left_behind(DriverCalls& calls);
   void begin_asking();
   void end_asking();
 

@@ -33,11 +33,14 @@ struct Functions {
 struct Gate {
   std::atomic<int> captures{0};
   std::atomic<int> inside{0};
+  mutable std::atomic<int> waiting{0};  // for it to empty: others stay out, else it might never be empty
   std::atomic<bool> closed{false};
-  bool open() const { return captures.load() == 0 && !closed.load(std::memory_order_relaxed); }
+  bool open() const { return captures.load() == 0 && waiting.load() == 0 && !closed.load(std::memory_order_relaxed); }
   // Not for ever: a call of our own may wait for work that waits for the thread that calls this.
   void wait_until_empty() const {
+    waiting.fetch_add(1);
     for (int wait = 0; inside.load() && wait < kWaitsMax; ++wait) usleep(kWaitMicroseconds);
+    waiting.fetch_sub(1);
   }
 
   static constexpr int kWaitsMax = 40'000;

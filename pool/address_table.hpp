@@ -27,35 +27,36 @@ class AddressTable {
     return find_slow(shard, address);
   }
 
-  // `address` is not 0 and not in the table.
-  void insert(std::uintptr_t address, T* object) {
+  // `address` is not 0. Takes the place of another object that stood for it, and returns that one.
+  T* insert(std::uintptr_t address, T* object) {
     Shard& shard = shard_of(address);
     Locked hold(shard.lock);
+    if (Slots* slots = shard.slots.load(std::memory_order_relaxed))
+      if (Slot* slot = slot_of(*slots, address)) return slot->object.exchange(object, std::memory_order_acq_rel);
     make_room(shard);
     put(*shard.slots.load(std::memory_order_relaxed), address, object, shard.unused);
     ++shard.entries;
+    return nullptr;
   }
 
-  void erase(std::uintptr_t address) {
-    if (address <= kErased) return;
+  // False: another object, or none, stands for the address.
+  bool erase(std::uintptr_t address, const T* object) {
+    if (address <= kErased) return false;
     Shard& shard = shard_of(address);
     Locked hold(shard.lock);
     Slots* slots = shard.slots.load(std::memory_order_relaxed);
-    if (!slots) return;
-    std::size_t at = home(*slots, address);
-    for (;; at = (at + 1) & slots->mask) {
-      const std::uintptr_t key = slots->slot[at].key.load(std::memory_order_relaxed);
-      if (key == kUnused) return;
-      if (key == address) break;
-    }
+    Slot* slot = slots ? slot_of(*slots, address) : nullptr;
+    if (!slot || slot->object.load(std::memory_order_relaxed) != object) return false;
+    std::size_t at = static_cast<std::size_t>(slot - slots->slot);
     --shard.entries;
     slots->slot[at].key.store(kErased, std::memory_order_release);
     // Nothing is looked for beyond an unused slot, so erased ones right before it become unused again.
-    if (slots->slot[(at + 1) & slots->mask].key.load(std::memory_order_relaxed) != kUnused) return;
+    if (slots->slot[(at + 1) & slots->mask].key.load(std::memory_order_relaxed) != kUnused) return true;
     for (; slots->slot[at].key.load(std::memory_order_relaxed) == kErased; at = (at - 1) & slots->mask) {
       slots->slot[at].key.store(kUnused, std::memory_order_release);
       ++shard.unused;
     }
+    return true;
   }
 
   // Calls visit(object) for every entry, under the lock of its shard: it must not call out of Cistern.
@@ -112,10 +113,19 @@ class AddressTable {
   static T* probe(const Slots& slots, std::uintptr_t address) {
     for (std::size_t at = home(slots, address), steps = 0; steps <= slots.mask; at = (at + 1) & slots.mask, ++steps) {
       const std::uintptr_t key = slots.slot[at].key.load(std::memory_order_acquire);
-      if (key == address) return slots.slot[at].object.load(std::memory_order_relaxed);
+      if (key == address) return slots.slot[at].object.load(std::memory_order_acquire);
       if (key == kUnused) break;
     }
     return nullptr;
+  }
+
+  // Under the lock of its shard.
+  static Slot* slot_of(Slots& slots, std::uintptr_t address) {
+    for (std::size_t at = home(slots, address);; at = (at + 1) & slots.mask) {
+      const std::uintptr_t key = slots.slot[at].key.load(std::memory_order_relaxed);
+      if (key == address) return &slots.slot[at];
+      if (key == kUnused) return nullptr;
+    }
   }
 
   [[gnu::noinline]] T* find_slow(Shard& shard, std::uintptr_t address) {

@@ -40,7 +40,7 @@ class AddressTableTest : public testing::Test {
 
 TEST_F(AddressTableTest, AnEmptyTableHasNothing) {
   EXPECT_EQ(table.find(4096), nullptr);
-  table.erase(4096);
+  table.erase(4096, table.find(4096));
   table.clear();
   EXPECT_TRUE(listed().empty());
 }
@@ -49,7 +49,7 @@ TEST_F(AddressTableTest, FindsWhatWasInsertedUntilItIsErased) {
   Thing* thing = insert(4096);
   EXPECT_EQ(table.find(4096), thing);
   EXPECT_EQ(table.find(4097), nullptr);
-  table.erase(4096);
+  table.erase(4096, table.find(4096));
   EXPECT_EQ(table.find(4096), nullptr);
   Thing* again = insert(4096);
   EXPECT_EQ(table.find(4096), again);
@@ -62,12 +62,12 @@ TEST_F(AddressTableTest, TheMarksOfUnusedAndErasedSlotsAreNoAddresses) {
     kept.insert(address);
   }
   for (std::uintptr_t address = 1024; address <= 512 * 400; address += 1024) {
-    table.erase(address);
+    table.erase(address, table.find(address));
     kept.erase(address);
   }
   for (std::uintptr_t mark : {0, 1}) {
     EXPECT_EQ(table.find(mark), nullptr);
-    for (int i = 0; i < 300; ++i) table.erase(mark);
+    for (int i = 0; i < 300; ++i) table.erase(mark, table.find(mark));
   }
   EXPECT_EQ(listed(), kept);
   for (std::uintptr_t address = 1024; address <= 512 * 400; address += 1024) insert(address);
@@ -80,7 +80,7 @@ TEST_F(AddressTableTest, AHitNeedsTheObjectToConfirm) {
   thing->address = 0;
   // The table is asked once more under its lock, and then believed: whoever clears an address erases it as well.
   EXPECT_EQ(table.find(4096), thing);
-  table.erase(4096);
+  table.erase(4096, table.find(4096));
   EXPECT_EQ(table.find(4096), nullptr);
 }
 
@@ -103,7 +103,7 @@ TEST_F(AddressTableTest, AHundredThousandEntriesAtAnyStride) {
       ASSERT_TRUE(found) << "stride " << stride << ", entry " << i;
       ASSERT_EQ(found->address, kBase + i * stride);
     }
-    for (std::uintptr_t i = 0; i < kEntries; i += 2) table.erase(kBase + i * stride);
+    for (std::uintptr_t i = 0; i < kEntries; i += 2) table.erase(kBase + i * stride, table.find(kBase + i * stride));
     for (std::uintptr_t i = 0; i < kEntries; ++i) ASSERT_EQ(table.find(kBase + i * stride) != nullptr, i % 2 == 1);
     EXPECT_EQ(listed().size(), kEntries / 2);
   }
@@ -134,7 +134,7 @@ TEST_F(AddressTableTest, ChurnWithFewEntriesTakesNoMoreMemory) {
   const auto churn = [&](int rounds) {
     for (int i = 0; i < rounds; ++i, next += 512) {
       Thing* thing = live[static_cast<std::size_t>(i % kEntries)];
-      table.erase(thing->address);
+      table.erase(thing->address, table.find(thing->address));
       thing->address = next;
       table.insert(next, thing);
     }
@@ -171,7 +171,7 @@ TEST_F(AddressTableTest, AgreesWithAModelOverRandomSteps) {
     if (insert_it && known == model.end())
       model[address] = insert(address);
     else if (!insert_it && known != model.end()) {
-      table.erase(address);
+      table.erase(address, table.find(address));
       known->second->address = 0;
       model.erase(known);
     }
@@ -210,7 +210,7 @@ TEST_F(AddressTableTest, ReadersAreNeverMisled) {
   for (int step = 0; step < 200'000; ++step) {
     const std::uintptr_t j = random() % (step < 100'000 ? kChurned : 50);
     if (in[j]) {
-      table.erase(churned_address(j));
+      table.erase(churned_address(j), table.find(churned_address(j)));
       churned[j]->address = 0;
     } else {
       churned[j]->address = churned_address(j);

@@ -23,8 +23,13 @@ class RangeIndex {
     ranges_.insert_or_assign(first, Range{first, bytes, value});
   }
   void erase(std::uintptr_t first) {
+    erase_if(first, [](const Value&) { return true; });
+  }
+  template <class When>
+  void erase_if(std::uintptr_t first, When when) {
     Locked hold(lock_);
-    ranges_.erase(first);
+    auto found = ranges_.find(first);
+    if (found != ranges_.end() && when(found->second.value)) ranges_.erase(found);
   }
   std::optional<Range> find(std::uintptr_t address) {
     Locked hold(lock_);

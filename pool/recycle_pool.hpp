@@ -218,6 +218,14 @@ class RecyclePool {
 
   std::uint64_t usage_bytes() const { return usage_bytes_.load(std::memory_order_relaxed); }
 
+  // Waits for chunks that other threads are giving back to the source at this moment. False: there are none.
+  bool wait_for_releases() {
+    const std::uint64_t begun = borrowed_.load();
+    if (released_.load() == begun) return false;
+    while (released_.load() < begun) sched_yield();
+    return true;
+  }
+
   // Bytes of chunks whose fence has not settled, as far as is known.
   std::uint64_t waiting_bytes() const { return waiting_bytes_.load(std::memory_order_relaxed); }
 
@@ -237,6 +245,7 @@ class RecyclePool {
     usage_bytes_ = 0;
     waiting_bytes_ = 0;
     nodes_ = 0;
+    released_ = borrowed_.load();
     by_size_.clear();
     bins_.clear();
     groups_.clear();
@@ -362,6 +371,7 @@ class RecyclePool {
   void borrow(Node* node, Node*& chain) {
     unlink(node);
     ++node->bin->group->borrowed;
+    ++borrowed_;
     node->home = {nullptr, chain};
     chain = node;
   }
@@ -392,6 +402,7 @@ class RecyclePool {
       node->fence = Fence{};  // may hold what the chunk lives in: it ends first, and not under the lock
       end(*node);
       Locked hold(lock_);
+      released_ += 1;
       --node->bin->group->borrowed;
       free_node(node);
     }
@@ -466,6 +477,7 @@ class RecyclePool {
         return true;
       }
       unlink(node);
+      ++borrowed_;
     }
     node->home = {};
     release_borrowed(node);
@@ -501,6 +513,7 @@ class RecyclePool {
   std::atomic<std::uint64_t> usage_bytes_{0};
   const std::atomic<std::uint64_t>* elsewhere_ = nullptr;
   std::atomic<std::uint64_t> waiting_bytes_{0};
+  std::atomic<std::uint64_t> borrowed_{0}, released_{0};  // chunks taken out to be released, and done
   std::uint64_t trimmed_ns_ = 0;
   AgeList by_age_;
   Node* free_nodes_ = nullptr;

@@ -88,6 +88,13 @@ class TieredPool {
     shared_.take_out(group, visit);
   }
 
+  // Waits for chunks that other threads are giving back to the source at this moment. False: there are none.
+  bool wait_for_releases() {
+    const bool any = releasing_.load() != 0;
+    while (releasing_.load()) sched_yield();
+    return shared_.wait_for_releases() || any;
+  }
+
   PoolUsage usage() {
     PoolUsage usage = shared_.usage();
     caches_.for_each([&](const PoolKey& key) {

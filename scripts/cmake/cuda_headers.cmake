@@ -11,7 +11,7 @@ if(NOT CISTERN_CUDA_INCLUDE)
             DOC "The folder of cuda.h")
 endif()
 if(NOT EXISTS "${CISTERN_CUDA_INCLUDE}/cuda.h")
-  set(CISTERN_CUDA_INCLUDE "" CACHE PATH "The folder of cuda.h" FORCE)
+  unset(CISTERN_CUDA_INCLUDE CACHE)  # looked for again the next time: they may be there by then
   get_property(cuda_headers_said GLOBAL PROPERTY CISTERN_CUDA_HEADERS_SAID)
   if(NOT cuda_headers_said)
     message(STATUS "No CUDA headers: the CUDA tests are left out (CISTERN_CUDA_INCLUDE names their folder)")

@@ -176,11 +176,11 @@ CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
   const CUresult answer = driver().cuCtxFromGreenCtx(context, green);
   if (answer != kSuccess || !context) return answer;
   CudaState& s = state();
+  CUdevice device = -1;
   s.green_devices.with(green, [&](GreenRecord* record) {
-    if (!record) return;
-    record->context = *context;
-    make_context_known(s, *context, record->device, true);
+    if (record) record->context = *context, device = record->device;
   });
+  make_context_known(s, *context, device, true);
   return answer;
 }
 CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned flags, int priority) {

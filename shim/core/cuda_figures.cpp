@@ -248,6 +248,7 @@ std::uint64_t trim(PooledKind kind, std::uint64_t keep_bytes, std::uint64_t unus
 
 void before_fork() {
   state_before_fork();
+  driver_before_fork();
   runtime_before_fork();
   pitch_before_fork();
   CudaState* s = state_if_used();
@@ -282,6 +283,7 @@ namespace {
 void unlock_files() {
   pitch_after_fork();
   runtime_after_fork();
+  driver_after_fork();
   state_after_fork();
 }
 }  // namespace

@@ -136,10 +136,12 @@ Acquired<Block*, CUresult> acquire(CudaState& s, const Wanted& wanted, Context* 
                                                          std::uint64_t bytes) {
   s.source.release_postponed();
   sample_device_memory(s, *context->device);
-  auto acquired = acquire(s, wanted, context, bytes);
-  if (acquired.ok || !s.source.out_of_memory(acquired.error)) return acquired;
-  trim_all(s, 0, 0);
-  return acquire(s, wanted, context, bytes);
+  // Again for as long as there is anything to give back: others may be about to, or put more aside meanwhile.
+  for (int tries = 0;; ++tries) {
+    auto acquired = acquire(s, wanted, context, bytes);
+    if (acquired.ok || !s.source.out_of_memory(acquired.error)) return acquired;
+    if (tries == kTrimsMax || !trim_for_program(s)) return acquired;
+  }
 }
 
 // `*block` is null when the driver refused.

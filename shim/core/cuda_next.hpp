@@ -47,6 +47,9 @@ bool driver_found();
 void substitute(const char* name, void** function, int version, std::uint64_t flags,
                 CUresult (*again)(const char*, void**, int, std::uint64_t));
 
+void driver_before_fork();
+void driver_after_fork();
+
 struct LookUps {
   std::uint64_t answered, substituted;
 };

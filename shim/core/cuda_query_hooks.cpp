@@ -29,9 +29,10 @@ Found find_block(CUdeviceptr pointer) {
 
 // Buffer ids are unique over the life of the process, so each life of a block has its own. The driver counts from 1.
 std::uint64_t own_buffer_id(CudaState& s, Block* block) {
-  if (!block->buffer_id)
-    block->buffer_id = (std::uint64_t{1} << 62) | (s.recycled_ids.fetch_add(1, std::memory_order_relaxed) + 1);
-  return block->buffer_id;
+  std::uint64_t known = block->buffer_id.load();
+  if (known) return known;
+  const std::uint64_t made = (std::uint64_t{1} << 62) | (s.recycled_ids.fetch_add(1, std::memory_order_relaxed) + 1);
+  return block->buffer_id.compare_exchange_strong(known, made) ? made : known;
 }
 
 void correct_attribute(Block* block, int attribute, void* value) {

@@ -121,8 +121,8 @@ Context* make_context_known(CudaState& s, CUcontext handle, int device, bool mad
   const auto address = reinterpret_cast<std::uintptr_t>(handle);
   if (!address || device < 0 || device >= kDevicesMax) return nullptr;
   Device* of_device = make_once(s.devices[device]);
-  of_device->ordinal = device;
   Locked hold(s.contexts_lock);
+  of_device->ordinal = device;
   Context* context = s.contexts.find(address);
   if (!context) {
     context = new (internal_allocate(sizeof(Context))) Context(s.functions, s.gate);
@@ -179,6 +179,14 @@ Tracked as_tracked(const Block& block) {
 }
 
 namespace {
+bool takes_device_memory(Family family) {
+  return family == Family::async || family == Family::array || family == Family::vmm;
+}
+RangeKind range_kind(Family family) { return family == Family::managed ? RangeKind::managed : RangeKind::registered; }
+bool has_range(Family family) { return family == Family::managed || family == Family::registered; }
+}  // namespace
+
+namespace {
 void note_went_with_context(CudaState& s, const Tracked& record) {
   const std::uint64_t where = record.site ? record.site : reinterpret_cast<std::uintptr_t>(record.api);
   const std::uint64_t kind = static_cast<std::uint64_t>(record.family) * kDevicesMax + record.device;
@@ -200,7 +208,7 @@ ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context
   s_.device_pool.take_out(group, keep);
   s_.pinned_pool.take_out(group, keep);
   s_.source.take_out_postponed(context_, kept_);
-  s_.gate.wait_until_empty();
+  context_->wait_until_left();
 }
 
 // Blocks that another thread gave back meanwhile are of the old epoch: a pool's hit finds that out.
@@ -230,6 +238,12 @@ void ContextEnd::end_programs_memory() {
   s_.blocks.table.for_each([&](Block& block) {
     if (block.context == context_ && block.epoch != epoch) blocks.push_back(&block);
   });
+  s_.blocks.for_each_displaced([&](Block& block) {
+    if (block.context == context_ && block.epoch != epoch) blocks.push_back(&block);
+  });
+  // One may have been displaced in between, and stand there twice.
+  std::sort(blocks.begin(), blocks.end());
+  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
   for (Block* block : blocks) {
     if (block->state.load() == BlockState::live) {
       account_death(s_, block);
@@ -243,7 +257,9 @@ void ContextEnd::end_programs_memory() {
   });
   for (const void* handle : handles) {
     Tracked record;
-    if (!take_tracked(s_, handle, record)) continue;
+    const auto of_old = [&](const Tracked& found) { return found.context == context_ && found.epoch != epoch; };
+    if (!s_.tracked.take_if(handle, record, of_old)) continue;
+    if (has_range(record.family)) s_.blocks.ranges.erase(reinterpret_cast<std::uintptr_t>(handle));
     forget_tracked(s_, record);
     if (!record.inherited) note_went_with_context(s_, record);
   }
@@ -256,21 +272,17 @@ void ContextEnd::stays() {
     block->kind == BlockKind::device ? s_.device_pool.give(block->key(), block, now)
                                      : s_.pinned_pool.give(block->key(), block, now);
   for (Block* block : kept_) {
-    BlockSource::Fence fence{{context_, context_->clock.now()}};
+    BlockSource::Fence fence;
+    for_each_context(s_, [&](Context& other) {
+      if (&other == context_ || block->kind == BlockKind::pinned || s_.shared_between_contexts.load())
+        fence.push_back({&other, other.clock.now()});
+    });
     const auto give = [&](auto& pool) { pool.give_waiting(block->key(), block, std::move(fence), now); };
     block->kind == BlockKind::device ? give(s_.device_pool) : give(s_.pinned_pool);
   }
 }
 
 // --- Memory that is only tracked
-
-namespace {
-bool takes_device_memory(Family family) {
-  return family == Family::async || family == Family::array || family == Family::vmm;
-}
-RangeKind range_kind(Family family) { return family == Family::managed ? RangeKind::managed : RangeKind::registered; }
-bool has_range(Family family) { return family == Family::managed || family == Family::registered; }
-}  // namespace
 
 void track(CudaState& s, const void* handle, Tracked&& record) {
   record.born_ns = coarse_nanoseconds_since_start();
@@ -284,6 +296,9 @@ void track(CudaState& s, const void* handle, Tracked&& record) {
     if (Device* device = s.devices[record.device].load()) device->tracked_bytes.fetch_add(record.bytes);
   if (has_range(record.family))
     s.blocks.ranges.insert(reinterpret_cast<std::uintptr_t>(handle), record.bytes, {range_kind(record.family)});
+  // A record that is there already is of a context that is going at this moment: its memory is no more.
+  Tracked stale;
+  if (s.tracked.take_if(handle, stale, [](const Tracked&) { return true; })) forget_tracked(s, stale);
   s.tracked.put(handle, std::move(record));
 }
 
@@ -314,8 +329,11 @@ std::uint64_t trim_all(CudaState& s, std::uint64_t keep_bytes, std::uint64_t unu
          s.pinned_pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = unused_for_ns}, now);
 }
 
+// Or, none kept: waits for what other threads are giving back at this moment.
 std::uint64_t trim_for_program(CudaState& s) {
-  return s.gate.open() && phase() == Phase::running ? trim_all(s, 0, 0) : 0;
+  if (!s.gate.open() || phase() != Phase::running) return 0;
+  if (const std::uint64_t bytes = trim_all(s, 0, 0)) return bytes;
+  return s.device_pool.wait_for_releases() || s.pinned_pool.wait_for_releases();
 }
 
 bool limit_allows(CudaState&, Device& device, std::uint64_t bytes) {

@@ -153,6 +153,7 @@ void runtime_after_fork();
 
 // The same for a call of the program's own that ran out of memory; 0 where no call of ours may be made.
 std::uint64_t trim_for_program(CudaState& s);
+constexpr int kTrimsMax = 100;
 
 // One joint account when memory ran out for good, on stderr (cuda_out_of_memory.cpp).
 void report_out_of_memory(CudaState& s, const char* api, Family family, int device, std::uint64_t bytes);
@@ -179,13 +180,15 @@ inline std::uint64_t taken_bytes(const Device& device) {
 bool limit_allows(CudaState& s, Device& device, std::uint64_t bytes);
 
 // A call of the program's own that takes device memory of the context (null: none is known, or pinned memory): within
-// the limit, and what the pools keep makes way for it, once.
+// the limit, and what the pools keep makes way for it: more than once, since other threads may put more aside
+// meanwhile.
 template <class Pass>
 CUresult with_room(CudaState& s, Context* context, std::uint64_t bytes, Pass pass) {
   const auto limited = [&] { return context && !limit_allows(s, *context->device, bytes); };
-  if (limited() && (trim_for_program(s), limited())) return kOutOfMemory;
-  const CUresult answer = pass();
-  return answer == kOutOfMemory && trim_for_program(s) ? pass() : answer;
+  for (int tries = 0;; ++tries) {
+    const CUresult answer = limited() ? kOutOfMemory : pass();
+    if (answer != kOutOfMemory || tries == kTrimsMax || !trim_for_program(s)) return answer;
+  }
 }
 
 // Samples total, free and ours while the driver is alive; at most every second, on slow paths. A context of the device
