@@ -81,9 +81,6 @@ class RecyclePool {
   RecyclePool(const RecyclePool&) = delete;
   RecyclePool& operator=(const RecyclePool&) = delete;
 
-  // What is kept elsewhere takes from the same cap.
-  void share_cap_with(const std::atomic<std::uint64_t>& bytes_elsewhere) { elsewhere_ = &bytes_elsewhere; }
-
   void set_limits(const PoolLimits& limits) {
     Locked hold(lock_);
     limits_ = limits;
@@ -137,8 +134,8 @@ class RecyclePool {
       // What is larger than the cap must not push out all others before it goes itself.
       if (key.bytes > limits_.bytes_max) [[unlikely]]
         borrow(node, over);
-      else if (usage_bytes() > room()) [[unlikely]]
-        over = unlink_oldest_until(room());
+      else if (usage_bytes() > limits_.bytes_max) [[unlikely]]
+        over = unlink_oldest_until(limits_.bytes_max);
       trim_now = interval_passed(now_ns);
     }
     if (over) release_borrowed(over);
@@ -338,12 +335,6 @@ class RecyclePool {
 
   void count_usage(std::uint64_t change) { usage_bytes_.store(usage_bytes() + change, std::memory_order_relaxed); }
 
-  // The part of the cap that is not taken elsewhere.
-  std::uint64_t room() const {
-    const std::uint64_t taken = elsewhere_ ? elsewhere_->load(std::memory_order_relaxed) : 0;
-    return limits_.bytes_max > taken ? limits_.bytes_max - taken : 0;
-  }
-
   void leave_home(Node* node) {
     Group& group = *node->bin->group;
     if (group.further == node) group.further = node->home.next;
@@ -511,7 +502,6 @@ class RecyclePool {
   mutable Lock lock_;
   PoolLimits limits_;
   std::atomic<std::uint64_t> usage_bytes_{0};
-  const std::atomic<std::uint64_t>* elsewhere_ = nullptr;
   std::atomic<std::uint64_t> waiting_bytes_{0};
   std::atomic<std::uint64_t> borrowed_{0}, released_{0};  // chunks taken out to be released, and done
   std::uint64_t trimmed_ns_ = 0;

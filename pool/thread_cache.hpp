@@ -85,7 +85,6 @@ class ThreadCaches {
     }
   }
 
-  const std::atomic<std::uint64_t>& bytes_kept() const { return bytes_; }
   std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
   // Other threads are gone, perhaps in the middle of a take: whatever their caches hold is forgotten.

@@ -6,8 +6,8 @@
 //   give(key, chunk) -> thread cache -> shared pool, which releases its oldest when over the cap
 //   give_waiting(key, chunk, fence) -> the shared pool's quarantine
 //
-// The thread caches together hold at most a quarter of the cap. Chunks unused for an interval go back to the source,
-// whenever a call comes after its end; there is no thread of our own.
+// The thread caches together hold at most a quarter of the cap, the shared tier the rest. Chunks unused for an interval
+// go back to the source, whenever a call comes after its end; there is no thread of our own.
 #pragma once
 #include <algorithm>
 
@@ -22,12 +22,12 @@ class TieredPool {
   using Chunk = typename S::Chunk;
   using Fence = typename S::Fence;
 
-  explicit TieredPool(S& source) : source_(source), shared_(source) { shared_.share_cap_with(caches_.bytes_kept()); }
+  explicit TieredPool(S& source) : source_(source), shared_(source) {}
 
   void set_limits(const PoolLimits& limits) {
     limits_ = limits;
     thread_bytes_max_ = limits.bytes_max / 4;
-    shared_.set_limits({.bytes_max = limits.bytes_max});
+    shared_.set_limits({.bytes_max = limits.bytes_max - thread_bytes_max_});
   }
 
   std::optional<Chunk> take(const PoolKey& key, std::uint64_t now_ns) {
@@ -43,7 +43,7 @@ class TieredPool {
   }
 
   void give(const PoolKey& key, Chunk chunk, std::uint64_t now_ns) {
-    if (key.bytes > kThreadChunkBytesMax || !caches_.give(key, chunk, now_ns, room_in_threads()))
+    if (key.bytes > kThreadChunkBytesMax || !caches_.give(key, chunk, now_ns, thread_bytes_max_))
       shared_.give(key, chunk, Fence{}, false, now_ns);
     trim_on_interval(now_ns);
   }
@@ -121,12 +121,6 @@ class TieredPool {
 
  private:
   static constexpr std::uint64_t kThreadChunkBytesMax = std::uint64_t{1} << 20;
-
-  // The shared tier may use the whole cap, so the caches get what it leaves.
-  std::uint64_t room_in_threads() const {
-    const std::uint64_t shared = shared_.usage_bytes();
-    return shared < limits_.bytes_max ? std::min(thread_bytes_max_, limits_.bytes_max - shared) : 0;
-  }
 
   std::uint64_t usage_bytes() const { return caches_.bytes() + shared_.usage_bytes(); }
 
