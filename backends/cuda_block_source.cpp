@@ -217,7 +217,7 @@ void BlockSource::release_piece(Block* block) {
 void BlockSource::forget_slabs(const Context* context) {
   Locked hold(lock_);
   std::erase_if(slabs_, [&](auto& entry) {
-    if (context && entry.first.group != reinterpret_cast<std::uintptr_t>(context)) return false;
+    if (entry.first.group != reinterpret_cast<std::uintptr_t>(context)) return false;
     for (Slab* slab : entry.second) {
       blocks_.ranges.erase_if(slab->first, [&](const RangeContent& of) { return of.owner == slab; });
       pinned_reserved_bytes.fetch_sub(kSlabBytes, std::memory_order_relaxed);

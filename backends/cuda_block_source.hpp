@@ -87,7 +87,7 @@ class BlockSource {
   void take_out_postponed(const Context* context, Vector<Block*>& out);
   // The block's context is gone: what is known of it is forgotten, without a driver call.
   void forget(Block* block);
-  // All slabs of a context that is gone, or everything in a forked child.
+  // All slabs of a context that is gone.
   void forget_slabs(const Context* context);
 
   // A block for memory that a call of the program's own got from the driver, in state `cached`.

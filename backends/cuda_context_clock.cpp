@@ -9,7 +9,6 @@
 
 namespace cistern::cuda {
 namespace {
-const auto kLegacyStream = reinterpret_cast<CUstream>(1);
 constexpr int kTriesMax = 100;
 
 void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
@@ -78,7 +77,7 @@ bool ContextClock::set_marker(DriverCalls& calls) {
     marker_.events.insert(marker_.events.end(), left_behind_.begin(), left_behind_.end());
     left_behind_.clear();
   }
-  bool all = record(kLegacyStream, marker_.events, calls);
+  bool all = record(legacy_stream(), marker_.events, calls);
   for (CUstream stream : streams) all = all && record(stream, marker_.events, calls);
   // Of an incomplete marker the events are only waited for: the end of some says nothing of the rest.
   if (!all) marker_.number = 0;

@@ -83,7 +83,6 @@ class FakeDriver {
             .event_create = [](CUevent* out, unsigned flags) { return driver().event_create(out, flags); },
             .event_record = [](CUevent event, CUstream stream) { return driver().event_record(event, stream); },
             .event_query = [](CUevent event) { return driver().event_query(event); },
-            .event_destroy = [](CUevent event) { return driver().event_destroy(event); },
             .stream_query = [](CUstream stream) { return driver().stream_query(stream); },
             .exchange_capture_mode = [](int* mode) { return driver().exchange_capture_mode(mode); }};
   }
@@ -300,12 +299,6 @@ class FakeDriver {
     auto known = events_.find(id_of(event));
     if (known == events_.end()) return refuse("cuEventQuery of an unknown event", kInvalidHandle);
     return ended_locked(known->second) ? kSuccess : kNotReady;
-  }
-  CUresult event_destroy(CUevent event) {
-    if (const CUresult fails = begin("cuEventDestroy")) return fails;
-    std::lock_guard hold(mutex_);
-    if (!events_.erase(id_of(event))) return refuse("cuEventDestroy of an unknown event", kInvalidHandle);
-    return kSuccess;
   }
   CUresult stream_query(CUstream stream) {
     if (const CUresult fails = begin("cuStreamQuery")) return fails;

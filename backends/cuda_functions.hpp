@@ -22,7 +22,6 @@ struct Functions {
   CUresult (*event_create)(CUevent*, unsigned) = nullptr;
   CUresult (*event_record)(CUevent, CUstream) = nullptr;
   CUresult (*event_query)(CUevent) = nullptr;
-  CUresult (*event_destroy)(CUevent) = nullptr;
   CUresult (*stream_query)(CUstream) = nullptr;
   CUresult (*exchange_capture_mode)(int*) = nullptr;  // null in drivers before 10.1
 };

@@ -8,7 +8,7 @@
 //   take_near(key, bytes_max) -> the bin with the fewest bytes that suffice
 //   give(key, chunk, fence) -> bin, or quarantine until the fence has settled -> over the cap: release the oldest
 //   drain(group) -> release all of one group (a context that goes away); waits for chunks in other threads' hands
-//   take_out(group, visit) -> the same, but visit(key, chunk) decides what becomes of each
+//   take_out(group, visit) -> the same, but visit(key, chunk, waits) decides what becomes of each
 //
 // The source is never called under the lock: a chunk is first taken out, or marked as being looked at, and counted as
 // borrowed from its group, so that a drain can wait for it.
@@ -107,11 +107,12 @@ class RecyclePool {
   // A settled chunk of the key's group and traits, with at least its bytes and at most `bytes_max`; the smallest.
   std::optional<Chunk> take_near(const PoolKey& key, std::uint64_t bytes_max) {
     Locked hold(lock_);
-    auto found = by_size_.lower_bound(key);
-    if (found == by_size_.end()) return std::nullopt;
-    const PoolKey& near = found->first;
-    if (near.group != key.group || near.traits != key.traits || near.bytes > bytes_max) return std::nullopt;
-    return take_newest(*found->second);
+    for (auto near = by_size_.lower_bound(key); near != by_size_.end(); ++near) {
+      const auto& [of, bin] = *near;
+      if (of.group != key.group || of.traits != key.traits || of.bytes > bytes_max) break;
+      if (bin->chunks.last) return take_newest(*bin);
+    }
+    return std::nullopt;
   }
 
   // Takes a chunk out of the program's hands. `waits`: the fence has to settle first.
@@ -169,10 +170,11 @@ class RecyclePool {
 
   // Releases every chunk of a group. On return none of them is in the hands of another thread either.
   void drain(std::uintptr_t group) {
-    take_out(group, [this](const PoolKey&, Chunk chunk) { source_.release(chunk); });
+    take_out(group, [this](const PoolKey&, Chunk chunk, bool) { source_.release(chunk); });
   }
 
-  // Takes out every chunk of a group, settled or not, and calls visit(key, chunk) for it, not under the lock.
+  // Takes out every chunk of a group, settled or not (`waits`), and calls visit(key, chunk, waits) for it, not under
+  // the lock.
   template <class Visit>
   void take_out(std::uintptr_t group, Visit visit) {
     for (;;) {
@@ -193,12 +195,7 @@ class RecyclePool {
           return;
         }
       }
-      end_borrowed(all, [&](const Node& node) {
-        if constexpr (requires { visit(node.key, node.chunk, node.waits); })
-          visit(node.key, node.chunk, node.waits);
-        else
-          visit(node.key, node.chunk);
-      });
+      end_borrowed(all, [&](const Node& node) { visit(node.key, node.chunk, node.waits); });
       if (others_busy) sched_yield();
     }
   }
@@ -298,7 +295,6 @@ class RecyclePool {
   // drained.
   struct Bin {
     HomeList chunks;
-    bool in_order = false;  // listed in by_size_, as long as it holds chunks
     Group* group = nullptr;
     std::uint64_t nodes = 0;  // that name this bin
   };
@@ -315,7 +311,10 @@ class RecyclePool {
     if (bins_.size() > kEmptyBinsMax + 2 * nodes_) [[unlikely]]
       forget_empty_bins();
     Bin& bin = bins_[key];
-    if (!bin.group) bin.group = &groups_[key.group];
+    if (!bin.group) {
+      bin.group = &groups_[key.group];
+      by_size_.emplace(key, &bin);
+    }
     ++bin.nodes;
     ++nodes_;
     return new (memory) Node{key, chunk, std::move(fence), now_ns, waits, false, &bin, {}, {}};
@@ -339,13 +338,11 @@ class RecyclePool {
     Group& group = *node->bin->group;
     if (group.further == node) group.further = node->home.next;
     home_of(node).remove(node);
-    if (node->waits) return count_waiting(-node->key.bytes);
-    if (!node->bin->chunks.first) by_size_.erase(node->key), node->bin->in_order = false;
+    if (node->waits) count_waiting(-node->key.bytes);
   }
   void enter_home(Node* node) {
     home_of(node).push_back(node);
-    if (node->waits) return count_waiting(node->key.bytes);
-    if (!node->bin->in_order) by_size_.emplace(node->key, node->bin), node->bin->in_order = true;
+    if (node->waits) count_waiting(node->key.bytes);
   }
 
   // Age order holds because every chunk that arrives is the youngest; one that only settles keeps its place.
@@ -490,6 +487,7 @@ class RecyclePool {
   }
 
   void forget_empty_bins() {
+    std::erase_if(by_size_, [](const auto& bin) { return !bin.second->nodes; });
     std::erase_if(bins_, [](const auto& bin) { return !bin.second.nodes; });
   }
 
@@ -508,6 +506,7 @@ class RecyclePool {
   AgeList by_age_;
   Node* free_nodes_ = nullptr;
   Map<PoolKey, Bin, PoolKeyHash> bins_;
+  // Every bin, empty or not: entered and left with the bin, so that takes and gives do not touch it.
   std::map<PoolKey, Bin*, PoolKeyOrder, InternalAllocator<std::pair<const PoolKey, Bin*>>> by_size_;
   std::size_t nodes_ = 0;
   Map<std::uintptr_t, Group> groups_;

@@ -194,7 +194,7 @@ TEST_F(RecyclePoolTest, TakeOutLeavesTheChunksOfAGroupToTheVisitor) {
   give_behind(7, key(256), waiting);
   give(key(64, 2), get(key(64, 2)));
   std::map<FakeSource::Chunk, std::uint64_t> taken;
-  pool.take_out(1, [&](const PoolKey& k, FakeSource::Chunk chunk) {
+  pool.take_out(1, [&](const PoolKey& k, FakeSource::Chunk chunk, bool) {
     EXPECT_EQ(k.group, 1u);
     taken[chunk] = k.bytes;
     EXPECT_FALSE(pool.take(key(1, 3), 1)) << "the visitor may use the pool: its lock is free";
@@ -203,7 +203,7 @@ TEST_F(RecyclePoolTest, TakeOutLeavesTheChunksOfAGroupToTheVisitor) {
   EXPECT_EQ(source.releases, 0);
   EXPECT_EQ(pool.usage().blocks, 1u);
   EXPECT_EQ(pool.waiting_bytes(), 0u);
-  pool.take_out(1, [](const PoolKey&, FakeSource::Chunk) { ADD_FAILURE() << "taken out twice"; });
+  pool.take_out(1, [](const PoolKey&, FakeSource::Chunk, bool) { ADD_FAILURE() << "taken out twice"; });
   for (auto& [chunk, bytes] : taken) give(key(bytes), chunk);
   EXPECT_EQ(pool.usage().blocks, 5u) << "and the group begins anew";
 }

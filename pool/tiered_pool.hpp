@@ -74,16 +74,11 @@ class TieredPool {
     return released + shared_.trim({.keep_bytes = keep_shared, .unused_for_ns = what.unused_for_ns}, now_ns);
   }
 
-  // Takes out every chunk of a group: visit(key, chunk). On return none is in the hands of a trim either.
+  // Takes out every chunk of a group: visit(key, chunk, waits). On return none is in the hands of a trim either.
   template <class Visit>
   void take_out(std::uintptr_t group, Visit visit) {
     caches_.drain([&](const PoolKey& key, std::uint64_t) { return key.group == group; },
-                  [&](const PoolKey& key, Chunk chunk, std::uint64_t) {
-                    if constexpr (requires { visit(key, chunk, false); })
-                      visit(key, chunk, false);
-                    else
-                      visit(key, chunk);
-                  });
+                  [&](const PoolKey& key, Chunk chunk, std::uint64_t) { visit(key, chunk, false); });
     while (releasing_.load()) sched_yield();
     shared_.take_out(group, visit);
   }

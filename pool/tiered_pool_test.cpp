@@ -246,7 +246,7 @@ TEST_F(TieredPoolTest, TakeOutEmptiesOneGroupInBothTiersAndAllThreads) {
     expected.push_back(get(key(256, 1)));
     pool.give_waiting(key(256, 1), expected.back(), {5}, 1);
     std::vector<Chunk> taken;
-    pool.take_out(1, [&](const PoolKey& k, Chunk chunk) {
+    pool.take_out(1, [&](const PoolKey& k, Chunk chunk, bool) {
       EXPECT_EQ(k.group, 1u);
       taken.push_back(chunk);
     });
@@ -270,7 +270,7 @@ void take_out_waits_for_a_trim(SlowSource& source, Pool& pool, std::uint64_t byt
   while (!source.releasing) std::this_thread::yield();
   std::atomic<bool> taken_out{false};
   std::thread taker([&] {
-    pool.take_out(1, [](const PoolKey&, Chunk) {});
+    pool.take_out(1, [](const PoolKey&, Chunk, bool) {});
     taken_out = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -323,7 +323,8 @@ int scenario(SlowSource& source, Pool& pool) {
   }
   EXPECT_EQ(source.out(), held.size() + pool.usage().blocks);
   for (const Held& one : held) pool.give(one.key, one.chunk, 1000);
-  for (std::uintptr_t group : {1, 2}) pool.take_out(group, [&](const PoolKey&, Chunk chunk) { source.release(chunk); });
+  for (std::uintptr_t group : {1, 2})
+    pool.take_out(group, [&](const PoolKey&, Chunk chunk, bool) { source.release(chunk); });
   EXPECT_EQ(pool.usage().blocks, 0u);
   EXPECT_EQ(source.out(), 0u);
   EXPECT_EQ(source.wrong_releases, 0);
@@ -401,7 +402,7 @@ TEST(TieredPoolModel, NoChunkIsInTwoHandsAndEachIsReleasedOnce) {
       } else if (what < 995)
         pool.trim({.keep_bytes = random() % 5000, .unused_for_ns = random() % 200}, now);
       else
-        pool.take_out(1 + random() % 3, [&](const PoolKey&, Chunk chunk) {
+        pool.take_out(1 + random() % 3, [&](const PoolKey&, Chunk chunk, bool) {
           {
             std::lock_guard hold(mutex);
             if (owned.count(chunk)) ++errors;
@@ -426,7 +427,7 @@ TEST(TieredPoolModel, NoChunkIsInTwoHandsAndEachIsReleasedOnce) {
   for (const Held& one : passed) source.release(one.chunk);
   EXPECT_EQ(source.out(), pool.usage().blocks) << "every chunk is in the pool or went back";
   for (std::uintptr_t group = 1; group <= 3; ++group)
-    pool.take_out(group, [&](const PoolKey&, Chunk chunk) { source.release(chunk); });
+    pool.take_out(group, [&](const PoolKey&, Chunk chunk, bool) { source.release(chunk); });
   EXPECT_EQ(pool.usage().blocks, 0u);
   EXPECT_EQ(source.out(), 0u);
   EXPECT_EQ(source.wrong_releases, 0) << "some chunk went back twice";

@@ -136,12 +136,14 @@ std::uint64_t nanoseconds_since_start() {
   return clock_nanoseconds(CLOCK_MONOTONIC) - start;
 }
 
+std::uint64_t coarse_now_ns() { return clock_nanoseconds(CLOCK_MONOTONIC_COARSE); }
+
 std::uint64_t coarse_nanoseconds_since_start() {
   const std::uint64_t start = clock_start.load(std::memory_order_relaxed);
   if (!start) [[unlikely]]
     return nanoseconds_since_start();
   // The coarse clock stands still between ticks, so it may lie before a start that was read precisely.
-  const std::uint64_t now = clock_nanoseconds(CLOCK_MONOTONIC_COARSE);
+  const std::uint64_t now = coarse_now_ns();
   return now > start ? now - start : 0;
 }
 

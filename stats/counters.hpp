@@ -57,6 +57,8 @@ struct KindCounters {
 std::uint64_t nanoseconds_since_start();
 // The same to a few milliseconds, for a few nanoseconds: for what is noted at every allocation.
 std::uint64_t coarse_nanoseconds_since_start();
+// The same since an unspecified moment, for what only compares: it goes on over a fork.
+std::uint64_t coarse_now_ns();
 void start_clock();
 // A forked child's time begins at the fork.
 void restart_clock();

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "pool/lock.hpp"
 #include "stats/counters.hpp"
@@ -214,6 +215,21 @@ SiteOwner site_owner(SiteId id) {
   for (int i = site ? site->first : 0; site && i < site->count; ++i)
     if (const Module* module = site->frames()[i].module) return {String(basename_of(module->path)), module->is_program};
   return {{}, false};
+}
+
+LeakFigures leak_at(SiteId site, String kind, const char* object, const char* api) {
+  LeakFigures leak{};
+  leak.kind = std::move(kind);
+  leak.leak_class = kNeverFreed;
+  leak.object = object;
+  leak.api = api;
+  leak.first_s = 1e300;
+  if (!site) return leak;
+  leak.frames = site_frames(site);
+  SiteOwner owner = site_owner(site);
+  leak.owner = std::move(owner.module);
+  leak.owned_by_program = owner.is_program;
+  return leak;
 }
 
 SiteStatistics site_statistics() {

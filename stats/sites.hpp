@@ -32,6 +32,9 @@ struct SiteOwner {
 };
 SiteOwner site_owner(SiteId site);
 
+// Leaks of one kind and call, none counted yet, with what is known of their site (0: of none).
+LeakFigures leak_at(SiteId site, String kind, const char* object, const char* api);
+
 struct SiteStatistics {
   std::uint64_t sites;
   std::optional<double> capture_mean_ns;  // of a sample of the captures, when there were enough

@@ -1,7 +1,5 @@
 // Launches, synchronisations and copies: passed on. An error that breaks the context is noted, and of copies between
 // host and device their bytes, direction, kind of host memory and call site.
-#include <time.h>
-
 #include "shim/core/core.hpp"
 #include "shim/core/cuda_hooks.hpp"
 #include "shim/core/cuda_state.hpp"
@@ -13,12 +11,6 @@ CUresult observe(CUresult answer) {
   if (is_sticky(answer)) [[unlikely]]
     return note(state(), answer);
   return answer;
-}
-
-std::uint64_t precise_now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 enum class Blocking { no, yes };
@@ -42,7 +34,7 @@ bool pageable(CudaState& s, const void* host) {
 // One call that copies, from before it is made.
 class Copying {
  public:
-  explicit Copying(const char* api) : api_(api), begin_ns_(precise_now_ns()) {}
+  explicit Copying(const char* api) : api_(api), begin_ns_(nanoseconds_since_start()) {}
 
   void to_device(const void* source, std::uint64_t bytes, Blocking blocking) {
     add(Direction::host_to_device, pageable(s_, source), bytes, blocking);
@@ -110,7 +102,7 @@ class Copying {
     const char* api = api_name(api_);
     const bool waited = blocking == Blocking::yes;
     s_.transfers.add({direction, any_pageable, !waited, capture(s_, api), api}, bytes,
-                     waited ? precise_now_ns() - begin_ns_ : 0);
+                     waited ? nanoseconds_since_start() - begin_ns_ : 0);
   }
 
   CudaState& s_ = state();

@@ -68,31 +68,15 @@ void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, F
   fragmentation.reserved_bytes = fragmentation.live_bytes + fragmentation.free_bytes;
 }
 
-LeakFigures new_leak(const Tracked& record) {
-  LeakFigures leak{};
-  leak.kind = kind_name(record.family, record.device);
-  leak.leak_class = kNeverFreed;
-  leak.object = record.object;
-  leak.api = record.api;
-  leak.first_s = 1e300;
-  if (!record.site) return leak;
-  leak.frames = site_frames(record.site);
-  SiteOwner owner = site_owner(record.site);
-  leak.owner = owner.module;
-  leak.owned_by_program = owner.is_program;
-  return leak;
-}
-
 // Live memory grouped by kind, object and site; by call where sites are off.
 class Leaks {
  public:
   explicit Leaks(Vector<LeakFigures>& leaks) : leaks_(leaks) {}
 
   void add(const Tracked& record, std::uint64_t blocks, std::uint64_t bytes, std::uint64_t last_ns, bool ended) {
-    const std::uint64_t where = record.site ? record.site : reinterpret_cast<std::uintptr_t>(record.api);
-    const std::uint64_t kind = static_cast<std::uint64_t>(record.family) * kDevicesMax + record.device;
-    const auto [place, is_new] = places_.try_emplace((where * 1024 + kind) * 2 + ended, leaks_.size());
-    if (is_new) leaks_.push_back(new_leak(record));
+    const auto [place, is_new] = places_.try_emplace(origin_key(record) * 2 + ended, leaks_.size());
+    if (is_new)
+      leaks_.push_back(leak_at(record.site, kind_name(record.family, record.device), record.object, record.api));
     LeakFigures& leak = leaks_[place->second];
     if (ended) leak.leak_class = kWentWithContext;
     leak.blocks += blocks;
@@ -239,8 +223,8 @@ std::uint64_t trim(PooledKind kind, std::uint64_t keep_bytes, std::uint64_t unus
   CudaState* s = state_if_used();
   if (!s) return 0;
   const RecyclePool<BlockSource>::Trim what{keep_bytes, unused_for_ns};
-  return kind == PooledKind::device ? s->device_pool.trim(what, coarse_now_ns())
-                                    : s->pinned_pool.trim(what, coarse_now_ns());
+  return with_pool(*s, kind == PooledKind::device ? BlockKind::device : BlockKind::pinned,
+                   [&](auto& pool) { return pool.trim(what, coarse_now_ns()); });
 }
 
 // --- Fork: CUDA does not work in a child of a process that used it. What the parent made is inherited, never freed by

@@ -7,7 +7,6 @@
 //   free     -> why_not_pooled? -> the real call
 //            -> strict: wait for the context, as the driver's free does, then the block may be seen again
 //            -> deferred, or while a stream captures, or with other contexts alive: quarantine behind their clocks
-#include <stdio.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -122,31 +121,34 @@ std::optional<Block*> take_from(CudaState& s, Pool& pool, const Wanted& wanted, 
 }
 
 std::optional<Block*> take(CudaState& s, const Wanted& wanted, Context* context, const PoolKey& key) {
-  return wanted.kind == BlockKind::device ? take_from(s, s.device_pool, wanted, context, key)
-                                          : take_from(s, s.pinned_pool, wanted, context, key);
+  return with_pool(s, wanted.kind, [&](auto& pool) { return take_from(s, pool, wanted, context, key); });
 }
 
-Acquired<Block*, CUresult> acquire(CudaState& s, const Wanted& wanted, Context* context, std::uint64_t bytes) {
-  if (wanted.kind == BlockKind::device && !limit_allows(s, *context->device, bytes))
-    return {nullptr, kOutOfMemory, false};
-  return s.source.acquire({context, wanted.traits, bytes});
-}
+// Whose limit a request has to keep: pinned memory is no device's.
+Context* limited_by(BlockKind kind, Context* context) { return kind == BlockKind::device ? context : nullptr; }
 
 [[gnu::noinline]] Acquired<Block*, CUresult> acquire_new(CudaState& s, const Wanted& wanted, Context* context,
                                                          std::uint64_t bytes) {
   s.source.release_postponed();
   sample_device_memory(s, *context->device);
-  // Again for as long as there is anything to give back: others may be about to, or put more aside meanwhile.
-  for (int tries = 0;; ++tries) {
-    auto acquired = acquire(s, wanted, context, bytes);
-    if (acquired.ok || !s.source.out_of_memory(acquired.error)) return acquired;
-    if (tries == kTrimsMax || !trim_for_program(s)) return acquired;
-  }
+  Acquired<Block*, CUresult> acquired{nullptr, kOutOfMemory, false};
+  acquired.error = with_room(s, limited_by(wanted.kind, context), bytes, [&] {
+    acquired = s.source.acquire({context, wanted.traits, bytes});
+    return acquired.error;
+  });
+  return acquired;
 }
 
-// `*block` is null when the driver refused.
+// What the program is told when neither the pool nor the driver had the memory.
+CUresult failed(CudaState& s, const Wanted& wanted, const Context* context, CUresult answer) {
+  add(counters_of(s, wanted.kind, context).failed);
+  if (note(s, answer) == kOutOfMemory)
+    report_out_of_memory(s, wanted.api, wanted.kind == BlockKind::device ? Family::device : Family::pinned,
+                         context ? context->device->ordinal : 0, wanted.bytes);
+  return answer;
+}
+
 CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, std::uintptr_t* address) {
-  KindCounters& counted = counters_of(s, wanted.kind, context);
   const PoolKey key{reinterpret_cast<std::uintptr_t>(context), wanted.traits, chunk_bytes(wanted)};
   if (const auto cached = take(s, wanted, context, key)) [[likely]] {
     *address = (*cached)->address.load(std::memory_order_relaxed);
@@ -154,15 +156,8 @@ CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, s
     return kSuccess;
   }
   const auto acquired = acquire_new(s, wanted, context, key.bytes);
-  if (!acquired.ok) {
-    add(counted.failed);
-    note(s, acquired.error);
-    if (s.source.out_of_memory(acquired.error))
-      report_out_of_memory(s, wanted.api, wanted.kind == BlockKind::device ? Family::device : Family::pinned,
-                           context->device->ordinal, wanted.bytes);
-    return acquired.error;
-  }
-  add(counted.pool_misses);
+  if (!acquired.ok) return failed(s, wanted, context, acquired.error);
+  add(counters_of(s, wanted.kind, context).pool_misses);
   *address = acquired.chunk->address.load(std::memory_order_relaxed);
   hand_out(s, acquired.chunk, wanted, false);
   return kSuccess;
@@ -170,21 +165,14 @@ CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, s
 
 // The program's own call. What the pools keep makes way for it.
 template <class Pass>
-CUresult pass_on(CudaState& s, BlockKind kind, const char* api, std::uint64_t bytes, Context* context, Unpooled reason,
-                 Pass pass) {
-  KindCounters& counted = counters_of(s, kind, context);
-  const CUresult answer = note(s, with_room(s, kind == BlockKind::device ? context : nullptr, bytes, pass));
-  if (answer == kSuccess) {
-    counted.count_unpooled(reason);
-    add(counted.driver_allocs);
-    if (context) sample_device_memory(s, *context->device);
-    return answer;
-  }
-  add(counted.failed);
-  if (answer == kOutOfMemory)
-    report_out_of_memory(s, api, kind == BlockKind::device ? Family::device : Family::pinned,
-                         context ? context->device->ordinal : 0, bytes);
-  return answer;
+CUresult pass_on(CudaState& s, const Wanted& wanted, Context* context, Unpooled reason, Pass pass) {
+  const CUresult answer = with_room(s, limited_by(wanted.kind, context), wanted.bytes, pass);
+  if (answer != kSuccess) return failed(s, wanted, context, answer);
+  KindCounters& counted = counters_of(s, wanted.kind, context);
+  counted.count_unpooled(reason);
+  add(counted.driver_allocs);
+  if (context) sample_device_memory(s, *context->device);
+  return kSuccess;
 }
 
 // `pass` makes the program's own call; `result` is where it leaves the address.
@@ -198,7 +186,7 @@ CUresult allocate(CudaState& s, const Wanted& wanted, Address* result, Pass pass
     if (answer == kSuccess) *result = (Address)address;
     return answer;
   }
-  const CUresult answer = pass_on(s, wanted.kind, wanted.api, wanted.bytes, context, *reason, pass);
+  const CUresult answer = pass_on(s, wanted, context, *reason, pass);
   if (answer == kSuccess) adopt_unpooled(s, wanted, (std::uintptr_t)*result);
   return answer;
 }
@@ -227,31 +215,6 @@ DriverCalls& calls_of(CudaState& s, const Block& block) {
   return block.kind == BlockKind::device ? block.context->device->calls : s.source.pinned_calls;
 }
 
-// What the block waits for besides its own context's work that has been waited for already: pinned memory is every
-// context's, device memory another's only after peer access or a copy.
-BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too) {
-  BlockSource::Fence fence;
-  Context* own = block->context;
-  if (own_too) fence.push_back({own, own->clock.now()});
-  const bool shared = block->kind == BlockKind::pinned || s.shared_between_contexts.load(std::memory_order_relaxed);
-  if (shared && s.contexts_alive.load(std::memory_order_relaxed) > 1)
-    for_each_context(s, [&](Context& other) {
-      if (&other != own) fence.push_back({&other, other.clock.now()});
-    });
-  return fence;
-}
-
-void give_to_pool(CudaState& s, Block* block, bool own_too) {
-  const std::uint64_t now = coarse_now_ns();
-  const PoolKey key = block->key();
-  BlockSource::Fence fence = fence_for(s, block, own_too);
-  const auto give = [&](auto& pool) {
-    fence.empty() ? pool.give(key, block, now) : pool.give_waiting(key, block, std::move(fence), now);
-  };
-  block->kind == BlockKind::device ? give(s.device_pool) : give(s.pinned_pool);
-  s.source.release_postponed();
-}
-
 // A piece of a slab is not the driver's to free, and the first piece has the slab's own address. The driver is asked
 // about an address that nobody allocated: it says whether such a call is refused now, as while capturing or after a
 // fault.
@@ -263,8 +226,10 @@ CUresult free_piece(CudaState& s, Block* piece, Unpooled reason) {
   }
   counters(s, Family::pinned).count_unpooled(reason);
   account_death(s, piece);
-  if (answer != kDeinitialized) give_to_pool(s, piece, true);
-  return answer == kDeinitialized ? answer : kSuccess;
+  if (answer == kDeinitialized) return answer;
+  give_to_pool(s, piece, fence_for(s, piece, true));
+  s.source.release_postponed();
+  return kSuccess;
 }
 
 // The program's own free.
@@ -318,7 +283,8 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Pass pass) {
   if (waited != kSuccess && !waits) return really_free(s, block, Unpooled::context_poisoned, pass);
   block->freed_site = capture(s, api);
   account_death(s, block);
-  give_to_pool(s, block, waits);
+  give_to_pool(s, block, fence_for(s, block, waits));
+  s.source.release_postponed();
   return kSuccess;
 }
 
@@ -434,7 +400,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, s
     return answer;
   }
   if (__builtin_mul_overflow(as_driver_rounds(width), height, &bytes)) return pass();
-  const CUresult answer = pass_on(s, BlockKind::device, api, bytes, context, Unpooled::pitch_unknown, pass);
+  const CUresult answer =
+      pass_on(s, {BlockKind::device, kDeviceTraits, bytes, api}, context, Unpooled::pitch_unknown, pass);
   if (answer != kSuccess) return answer;
   {
     Locked hold(pitch_lock);

@@ -61,10 +61,8 @@ void resolve_table(DriverTable& table) {
   resolve(table.cuCtxPushCurrent_v2, "cuCtxPushCurrent_v2");
   resolve(table.cuCtxPopCurrent_v2, "cuCtxPopCurrent_v2");
   resolve(table.cuCtxGetDevice, "cuCtxGetDevice");
-  resolve(table.cuDeviceGet, "cuDeviceGet");
   resolve(table.cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState");
   resolve(table.cuEventCreate, "cuEventCreate");
-  resolve(table.cuEventDestroy_v2, "cuEventDestroy_v2");
   resolve(table.cuStreamIsCapturing, "cuStreamIsCapturing");
 }
 

@@ -31,10 +31,8 @@ struct DriverTable {
   RealFunction<CUresult(CUcontext)> cuCtxPushCurrent_v2;
   RealFunction<CUresult(CUcontext*)> cuCtxPopCurrent_v2;
   RealFunction<CUresult(CUdevice*)> cuCtxGetDevice;
-  RealFunction<CUresult(CUdevice*, int)> cuDeviceGet;
   RealFunction<CUresult(CUdevice, unsigned*, int*)> cuDevicePrimaryCtxGetState;
   RealFunction<CUresult(CUevent*, unsigned)> cuEventCreate;
-  RealFunction<CUresult(CUevent)> cuEventDestroy_v2;
   RealFunction<CUresult(CUstream, int*)> cuStreamIsCapturing;
 };
 

@@ -1,8 +1,6 @@
 // See cuda_state.hpp. Contexts, tracking, and what comes and goes with them.
 #include "shim/core/cuda_state.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 #include <new>
 
@@ -18,8 +16,6 @@ constinit Lock state_lock;
 constexpr const char* kFamilyNames[] = {"device", "pinned",   "managed",    "async",   "array",
                                         "vmm",    "vmm-host", "registered", "imported"};
 
-CUresult release_event(CUevent event) { return driver().cuEventDestroy_v2(event); }
-
 Functions functions_below() {
   DriverTable& real = driver();
   return {.memory_allocate = real.cuMemAlloc_v2.get(),
@@ -34,7 +30,6 @@ Functions functions_below() {
           .event_create = real.cuEventCreate.get(),
           .event_record = real.cuEventRecord.get(),
           .event_query = real.cuEventQuery.get(),
-          .event_destroy = release_event,
           .stream_query = real.cuStreamQuery.get(),
           .exchange_capture_mode = real.cuThreadExchangeStreamCaptureMode.get()};
 }
@@ -95,12 +90,6 @@ KindCounters& counters(CudaState& s, Family family, int device) {
 }
 
 const char* family_name(Family family) { return kFamilyNames[static_cast<int>(family)]; }
-
-std::uint64_t coarse_now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 const char* api_name(const char* driver_name) {
   if (!observed) return driver_name;
@@ -178,20 +167,21 @@ Tracked as_tracked(const Block& block) {
   return record;
 }
 
+std::uint64_t origin_key(const Tracked& record) {
+  const std::uint64_t where = record.site ? record.site : reinterpret_cast<std::uintptr_t>(record.api);
+  return where * 1024 + static_cast<std::uint64_t>(record.family) * kDevicesMax + record.device;
+}
+
 namespace {
 bool takes_device_memory(Family family) {
   return family == Family::async || family == Family::array || family == Family::vmm;
 }
 RangeKind range_kind(Family family) { return family == Family::managed ? RangeKind::managed : RangeKind::registered; }
 bool has_range(Family family) { return family == Family::managed || family == Family::registered; }
-}  // namespace
 
-namespace {
 void note_went_with_context(CudaState& s, const Tracked& record) {
-  const std::uint64_t where = record.site ? record.site : reinterpret_cast<std::uintptr_t>(record.api);
-  const std::uint64_t kind = static_cast<std::uint64_t>(record.family) * kDevicesMax + record.device;
   Locked hold(s.went_lock);
-  auto [place, is_new] = s.went_with_context.try_emplace(where * 1024 + kind);
+  auto [place, is_new] = s.went_with_context.try_emplace(origin_key(record));
   WentWithContext& went = place->second;
   if (is_new) went.first = record;
   ++went.blocks;
@@ -223,7 +213,7 @@ void ContextEnd::gone() {
   for (const Vector<Block*>* kept : {&kept_, &settled_})
     for (Block* block : *kept) s_.source.forget(block);
   const auto group = reinterpret_cast<std::uintptr_t>(context_);
-  const auto forget = [this](const PoolKey&, Block* block) { s_.source.forget(block); };
+  const auto forget = [this](const PoolKey&, Block* block, bool) { s_.source.forget(block); };
   s_.device_pool.take_out(group, forget);
   s_.pinned_pool.take_out(group, forget);
   s_.source.forget_slabs(context_);
@@ -265,21 +255,10 @@ void ContextEnd::end_programs_memory() {
   }
 }
 
-// Some of them had not settled: all wait for what is enqueued by now.
+// Those that had not settled wait for what is enqueued by now.
 void ContextEnd::stays() {
-  const std::uint64_t now = coarse_now_ns();
-  for (Block* block : settled_)
-    block->kind == BlockKind::device ? s_.device_pool.give(block->key(), block, now)
-                                     : s_.pinned_pool.give(block->key(), block, now);
-  for (Block* block : kept_) {
-    BlockSource::Fence fence;
-    for_each_context(s_, [&](Context& other) {
-      if (&other == context_ || block->kind == BlockKind::pinned || s_.shared_between_contexts.load())
-        fence.push_back({&other, other.clock.now()});
-    });
-    const auto give = [&](auto& pool) { pool.give_waiting(block->key(), block, std::move(fence), now); };
-    block->kind == BlockKind::device ? give(s_.device_pool) : give(s_.pinned_pool);
-  }
+  for (Block* block : settled_) give_to_pool(s_, block, {});
+  for (Block* block : kept_) give_to_pool(s_, block, fence_for(s_, block, true));
 }
 
 // --- Memory that is only tracked
@@ -322,6 +301,26 @@ void restore_tracked(CudaState& s, const void* handle, Tracked&& record) {
 }
 
 // --- Across all pools
+
+BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too) {
+  BlockSource::Fence fence;
+  Context* own = block->context;
+  if (own_too) fence.push_back({own, own->clock.now()});
+  const bool shared = block->kind == BlockKind::pinned || s.shared_between_contexts.load(std::memory_order_relaxed);
+  if (shared && s.contexts_alive.load(std::memory_order_relaxed) > 1)
+    for_each_context(s, [&](Context& other) {
+      if (&other != own) fence.push_back({&other, other.clock.now()});
+    });
+  return fence;
+}
+
+void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence) {
+  const std::uint64_t now = coarse_now_ns();
+  const PoolKey key = block->key();
+  with_pool(s, block->kind, [&](auto& pool) {
+    fence.empty() ? pool.give(key, block, now) : pool.give_waiting(key, block, std::move(fence), now);
+  });
+}
 
 std::uint64_t trim_all(CudaState& s, std::uint64_t keep_bytes, std::uint64_t unused_for_ns) {
   const std::uint64_t now = coarse_now_ns();

@@ -87,8 +87,6 @@ CudaState* state_if_used();
 KindCounters& counters(CudaState& s, Family family, int device = 0);
 const char* family_name(Family family);
 
-std::uint64_t coarse_now_ns();
-
 // The context that is current on this thread, as the driver says; null: none. Known contexts only differ by handle, so
 // a new one is made known here. Null too when its device cannot be told.
 Context* current_context(CudaState& s);
@@ -140,8 +138,23 @@ class ContextEnd {
   Vector<Block*> kept_, settled_;
 };
 
+// Calls use(pool) with the pool of a kind.
+template <class Use>
+decltype(auto) with_pool(CudaState& s, BlockKind kind, Use use) {
+  return kind == BlockKind::device ? use(s.device_pool) : use(s.pinned_pool);
+}
+
+// What a block waits for besides its own context's work that has been waited for already: pinned memory is every
+// context's, device memory another's only after peer access or a copy. `own_too`: nobody has waited.
+BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too);
+void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence);
+
 // Releases everything that the pools keep and that has settled. Returns the bytes given back.
 std::uint64_t trim_all(CudaState& s, std::uint64_t keep_bytes, std::uint64_t unused_for_ns);
+
+// The same for a call of the program's own that ran out of memory; 0 where no call of ours may be made.
+std::uint64_t trim_for_program(CudaState& s);
+constexpr int kTrimsMax = 100;
 
 // Locks of single files, across fork.
 void state_before_fork();
@@ -151,18 +164,15 @@ void pitch_after_fork();
 void runtime_before_fork();
 void runtime_after_fork();
 
-// The same for a call of the program's own that ran out of memory; 0 where no call of ours may be made.
-std::uint64_t trim_for_program(CudaState& s);
-constexpr int kTrimsMax = 100;
-
 // One joint account when memory ran out for good, on stderr (cuda_out_of_memory.cpp).
 void report_out_of_memory(CudaState& s, const char* api, Family family, int device, std::uint64_t bytes);
 
 // The driver knows nothing of this address: what it answers for it is what it answers for memory that is not there.
 void* unallocated_address();
 
-// What reports say of a block.
+// What reports say of a block, and what they group memory by: family, device and site; the call where sites are off.
 Tracked as_tracked(const Block& block);
+std::uint64_t origin_key(const Tracked& record);
 
 // A pooled block that the program has just got, or has given back.
 void account_birth(CudaState& s, Block* block, bool pool_hit);
@@ -179,9 +189,8 @@ inline std::uint64_t taken_bytes(const Device& device) {
 // Whether CISTERN_DEVICE_LIMIT leaves room for so much more memory of the device, cached blocks counted as taken.
 bool limit_allows(CudaState& s, Device& device, std::uint64_t bytes);
 
-// A call of the program's own that takes device memory of the context (null: none is known, or pinned memory): within
-// the limit, and what the pools keep makes way for it: more than once, since other threads may put more aside
-// meanwhile.
+// A call that takes device memory of the context (null: none is known, or pinned memory): within the limit, and what
+// the pools keep makes way for it: more than once, since other threads may put more aside meanwhile.
 template <class Pass>
 CUresult with_room(CudaState& s, Context* context, std::uint64_t bytes, Pass pass) {
   const auto limited = [&] { return context && !limit_allows(s, *context->device, bytes); };

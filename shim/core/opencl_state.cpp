@@ -1,8 +1,6 @@
 // See opencl_state.hpp. Also what the composition root asks of OpenCL: figures, leaks, trim, fork.
 #include "shim/core/opencl_state.hpp"
 
-#include <time.h>
-
 #include <new>
 
 #include "pool/size_class.hpp"
@@ -52,12 +50,6 @@ OpenclState& state() {
 }
 
 OpenclState* state_if_used() { return the_state.load(std::memory_order_acquire); }
-
-std::uint64_t coarse_now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 Vector<std::shared_ptr<QueueClock>> clocks_of(cl_context context) {
   Vector<std::shared_ptr<QueueClock>> clocks;
@@ -144,23 +136,6 @@ std::uint64_t leak_key(const Memory& record, bool keeps_parent) {
   return where * 2 + keeps_parent;
 }
 
-LeakFigures new_leak(const Memory& record) {
-  LeakFigures leak{};
-  leak.kind = "opencl";
-  leak.leak_class = kNeverFreed;
-  leak.object = kind_name(record.kind);
-  leak.api = record.api;
-  leak.first_s = 1e300;
-  leak.owned_by_program = false;
-  if (record.site) {
-    leak.frames = site_frames(record.site);
-    SiteOwner owner = site_owner(record.site);
-    leak.owner = owner.module;
-    leak.owned_by_program = owner.is_program;
-  }
-  return leak;
-}
-
 }  // namespace
 
 void add_leaks(Vector<LeakFigures>& leaks) {
@@ -178,7 +153,7 @@ void add_leaks(Vector<LeakFigures>& leaks) {
     std::uint64_t kept = record.parent ? kept_parent_bytes(*s, record.parent) : 0;
     if (kept && !parents_named.emplace(record.parent, true).second) kept = 0;
     const auto [place, is_new] = places.try_emplace(leak_key(record, kept != 0), leaks.size());
-    if (is_new) leaks.push_back(new_leak(record));
+    if (is_new) leaks.push_back(leak_at(record.site, "opencl", kind_name(record.kind), record.api));
     LeakFigures& leak = leaks[place->second];
     ++leak.blocks;
     leak.bytes += record.bytes + kept;

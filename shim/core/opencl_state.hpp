@@ -99,8 +99,6 @@ OpenclState& state();
 // The state if there is one.
 OpenclState* state_if_used();
 
-std::uint64_t coarse_now_ns();
-
 inline SiteId capture(const OpenclState& s, const char* api) { return s.sites_on ? capture_site(api) : 0; }
 
 // Releases all that the pool and the clocks hold of a context, so that the driver's own counts are the program's.

@@ -4,17 +4,13 @@ the pools off. Every way must give the same stdout, stderr and exit code, and a 
 the program says it made. What is expected of a program stands in its first comment (say.hpp)."""
 import argparse
 import collections
-import difflib
-import json
 import os
 import pathlib
 import re
-import signal
-import subprocess
 import sys
-import tempfile
 
-TIME_LIMIT_S = 120
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import ways
 
 # The options of each preloaded way.
 WAYS = {
@@ -104,31 +100,15 @@ class Runner:
         return kept
 
     def run(self, command, options=None):
-        with tempfile.TemporaryDirectory() as reports:
-            process = subprocess.Popen(command, env=self.environment(options, reports), stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-                                       start_new_session=True)
-            try:
-                stdout, stderr = process.communicate(timeout=TIME_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)  # its children hold the pipes too
-                stdout, stderr = process.communicate()
-                stderr += f"\n(killed after {TIME_LIMIT_S} s)"
-            found = [json.loads(path.read_text()) for path in pathlib.Path(reports).iterdir()]
-            return Outcome(process, stdout, stderr, {report["cistern"]["pid"]: report for report in found})
-
-
-def difference(expected, got, name):
-    lines = difflib.unified_diff(expected, got, "expected", name, lineterm="", n=2)
-    return "\n".join(list(lines)[:40])
+        return Outcome(*ways.run(command, lambda reports: self.environment(options, reports)))
 
 
 def compare(reference, outcome, way, expectations):
     """Complaints about what a user would see."""
     if outcome.stdout != reference.stdout:
-        yield f"stdout differs\n{difference(reference.stdout.splitlines(), outcome.stdout.splitlines(), way)}"
+        yield f"stdout differs\n{ways.difference(reference.stdout.splitlines(), outcome.stdout.splitlines(), way)}"
     if outcome.stderr != reference.stderr:
-        yield f"stderr differs\n{difference(reference.stderr, outcome.stderr, way)}"
+        yield f"stderr differs\n{ways.difference(reference.stderr, outcome.stderr, way)}"
     if outcome.code != expectations.exit:
         last = "\n".join((outcome.stdout.splitlines() + outcome.stderr)[-3:])
         yield f"exit code {outcome.code}, expected {expectations.exit}; its last lines:\n{last}"

@@ -9,24 +9,12 @@
 #include <cstdio>
 #include <cstring>
 
+#include "checks.hpp"
 #include "tests/simcuda/simcuda.h"
 
 namespace {
 
 constexpr size_t kBytes = 1 << 20;
-int failures = 0;
-
-void check(bool ok, const char* what) {
-  if (ok) return;
-  std::printf("FAILED: %s\n", what);
-  ++failures;
-}
-
-cistern_statistics statistics(cistern_kind kind) {
-  cistern_statistics figures{};
-  check(cistern_get_statistics(kind, &figures) == 0, "statistics of a kind that exists");
-  return figures;
-}
 
 bool nothing_happened(cistern_kind kind) {
   const cistern_statistics figures = statistics(kind), none{};
@@ -125,6 +113,5 @@ int main() {
   recycles();
   trims();
   misuse();
-  std::printf(failures ? "%d failures\n" : "all right\n", failures);
-  return failures != 0;
+  return say_how_it_went();
 }

@@ -11,21 +11,9 @@
 #include <cstring>
 #include <vector>
 
+#include "checks.hpp"
+
 namespace {
-
-int failures = 0;
-
-void check(bool ok, const char* what) {
-  if (ok) return;
-  std::printf("FAILED: %s\n", what);
-  ++failures;
-}
-
-cistern_statistics statistics(cistern_kind kind) {
-  cistern_statistics figures{};
-  check(cistern_get_statistics(kind, &figures) == 0, "statistics of a kind that exists");
-  return figures;
-}
 
 void host_memory() {
   const cistern_statistics before = statistics(CISTERN_HOST);
@@ -90,6 +78,5 @@ int main(int argc, char** argv) {
   check(cistern_get_statistics(static_cast<cistern_kind>(99), nullptr) == -1, "no such kind");
   host_memory();
   if (argc == 2) opencl_buffers(argv[1]);
-  std::printf(failures ? "%d failures\n" : "all right\n", failures);
-  return failures != 0;
+  return say_how_it_went();
 }

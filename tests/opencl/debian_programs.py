@@ -98,7 +98,8 @@ def judge(name, command, shim, home):
     for way, run in runs.items():
         for part, expected in plain.seen.items():
             if run.seen[part] != expected:
-                complaints.append(f"{way}: {part} differs\n{run_ways.difference(expected, run.seen[part], way)}")
+                lines = run_ways.ways.difference(expected.splitlines(), run.seen[part].splitlines(), way)
+                complaints.append(f"{way}: {part} differs\n{lines}")
         if way == "plain again":
             continue
         print(f"  {way}: {run.seconds:.1f} s; {run.figures()}")

@@ -3,16 +3,13 @@
 the pool off. Every way must give the same stdout, stderr and exit code, and a report whose figures agree with what the
 program says it made. What is expected of a program stands in its first comment (programs/observe.hpp)."""
 import argparse
-import difflib
-import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
-import tempfile
 
-TIME_LIMIT_S = 120
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import ways
 
 WAYS = {
     "preload": ("preload",),
@@ -83,28 +80,13 @@ def environment(shim, way, reports):
 
 
 def run(command, shim=None, way=()):
-    with tempfile.TemporaryDirectory() as reports:
-        process = subprocess.Popen(command, env=environment(shim, way, reports), stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
-        try:
-            stdout, stderr = process.communicate(timeout=TIME_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            stdout, stderr = process.communicate()
-            stderr += f"\n(killed after {TIME_LIMIT_S} s)"
-        found = [json.loads(path.read_text()) for path in pathlib.Path(reports).iterdir()]
-        return Outcome(process, stdout, stderr, {report["cistern"]["pid"]: report for report in found})
-
-
-def difference(expected, got, name):
-    lines = difflib.unified_diff(expected.splitlines(), got.splitlines(), "expected", name, lineterm="", n=2)
-    return "\n".join(list(lines)[:40])
+    return Outcome(*ways.run(command, lambda reports: environment(shim, way, reports)))
 
 
 def compare(reference, outcome, way, expectations):
     """Complaints about what a user would see."""
     if outcome.stdout != reference.stdout:
-        yield f"stdout differs\n{difference(reference.stdout, outcome.stdout, way)}"
+        yield f"stdout differs\n{ways.difference(reference.stdout.splitlines(), outcome.stdout.splitlines(), way)}"
     if outcome.code != expectations.exit:
         yield f"exit code {outcome.code}, expected {expectations.exit}"
     own_lines = expectations.stderr if way in WAYS else []

@@ -1,0 +1,33 @@
+"""Runs a program in an environment and keeps what it said and reported; shows where two texts differ. For the tests
+that run one program all ways."""
+import difflib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+
+TIME_LIMIT_S = 120
+
+
+def run(command, environment):
+    """The ended process, its stdout and stderr, and the reports by process. `environment`: makes it, given the folder
+    for the reports."""
+    with tempfile.TemporaryDirectory() as reports:
+        process = subprocess.Popen(command, env=environment(reports), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+        try:
+            stdout, stderr = process.communicate(timeout=TIME_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # its children hold the pipes too
+            stdout, stderr = process.communicate()
+            stderr += f"\n(killed after {TIME_LIMIT_S} s)"
+        found = [json.loads(path.read_text()) for path in pathlib.Path(reports).iterdir()]
+    return process, stdout, stderr, {report["cistern"]["pid"]: report for report in found}
+
+
+def difference(expected, got, name):
+    """Of two lists of lines."""
+    lines = difflib.unified_diff(expected, got, "expected", name, lineterm="", n=2)
+    return "\n".join(list(lines)[:40])
