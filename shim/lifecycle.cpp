@@ -93,6 +93,7 @@ void start_process() {
   note_standard_error();
   note_start_directory(environment_variable);
   options();
+  host::prepare_pool();
   host::prepare_operators();
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   at_quick_exit(end_at_quick_exit);

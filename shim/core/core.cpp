@@ -67,7 +67,9 @@ void sort_largest_first(Vector<LeakFigures>& leaks) {
 
 }  // namespace
 
-bool gpu_used() { return opencl::used() || cuda::used(); }
+bool gpu_used() {
+  return gpu_state_made.load(std::memory_order_acquire) && (opencl::used() || cuda::used());
+}
 
 const Options& options() {
   const Options* made = the_options.load(std::memory_order_acquire);
@@ -132,9 +134,11 @@ void core_before_fork() {
   opencl::before_fork();
   sites_before_fork();
   internal_memory_before_fork();
+  host::before_fork();
 }
 
 void core_after_fork_in_parent() {
+  host::after_fork_in_parent();
   internal_memory_after_fork();
   sites_after_fork();
   opencl::after_fork_in_parent();
@@ -142,11 +146,11 @@ void core_after_fork_in_parent() {
 }
 
 void core_after_fork_in_child() {
+  host::after_fork_in_child();
   internal_memory_after_fork();
   sites_after_fork();
   opencl::after_fork_in_child();
   cuda::after_fork_in_child();
-  host::reset();
   the_phase = Phase::running;
   restart_clock();
 }

@@ -21,6 +21,8 @@ void exit_begins();
 void process_ended(const char* moment);
 
 bool gpu_used();
+// Set by whoever makes the state of a GPU kind. Most processes have none, and then their code is not even looked at.
+inline constinit std::atomic<bool> gpu_state_made{false};
 
 // Another copy of Cistern in this process does the work: this one says nothing at the end.
 void stand_aside();
@@ -30,15 +32,18 @@ Snapshot take_snapshot(const char* moment);
 // Renders in the configured format to where CISTERN_REPORT says (report_output.cpp).
 void write_report(const Snapshot& snapshot);
 
-// Locks of every layer, in order: cuda, opencl, sites, arena. The child starts clean counters and keeps working memory.
+// Locks of every layer, in order: cuda, opencl, sites, arena, host pool. The child starts clean counters and keeps working memory.
 void core_before_fork();
 void core_after_fork_in_parent();
 void core_after_fork_in_child();
 
 namespace host {
-// Host counting (host_hooks.cpp): sharded, so that threads do not meet on one line.
+// Host memory (host_figures.cpp), served from the pool or counted only.
 KindFigures figures();
-void reset();  // in a forked child
+// The pool's locks are leaves. A child counts anew.
+void before_fork();
+void after_fork_in_parent();
+void after_fork_in_child();
 
 // The real C library functions, for our own use without being counted.
 class Uncounted {  // while one lives on this thread, malloc and free are not counted (dlopen, spdlog, libunwind)

@@ -42,6 +42,7 @@ CudaState& make_state() {
   if (CudaState* made = the_state.load(std::memory_order_acquire)) return *made;
   auto* made = new (state_memory) CudaState;
   the_state.store(made, std::memory_order_release);
+  gpu_state_made.store(true, std::memory_order_release);
   return *made;
 }
 

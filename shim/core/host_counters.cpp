@@ -113,10 +113,11 @@ bool uncounted_here() { return uncounted_depth > 0; }
 Uncounted::Uncounted() { uncounted_depth = uncounted_depth + 1; }
 Uncounted::~Uncounted() { uncounted_depth = uncounted_depth - 1; }
 
-KindFigures figures() {
+bool counting_is_off() { return decision.load(std::memory_order_relaxed) == kOff; }
+
+KindFigures counted_figures() {
   KindFigures figures{};
   figures.name = "host";
-  if (decision.load(std::memory_order_relaxed) == kOff) return figures;
   const Totals sum = totals();
   figures.allocations = sum.births;
   figures.frees = sum.deaths;
@@ -130,7 +131,7 @@ KindFigures figures() {
 }
 
 // The child's counts start at zero; the blocks that it was born with are still live in it, so live figures go on.
-void reset() {
+void reset_counters() {
   const Totals sum = totals();
   for (Shard& shard : shards) {
     shard.births.store(0, std::memory_order_relaxed);

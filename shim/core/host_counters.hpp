@@ -1,4 +1,4 @@
-// Counters of host memory: shards, one cache line each, so that threads do not meet; read by figures() in core.hpp.
+// Counters of host memory that the pool does not serve: shards, one cache line each, so that threads do not meet.
 //
 // Bytes are malloc_usable_size of the blocks. Counts and live bytes are exact once no thread is inside a call. The peak
 // is an estimate: a shard settles its bytes into the common total only when they moved by kSettleBytes, so the
@@ -6,6 +6,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+
+#include "stats/snapshot.hpp"
 
 namespace cistern::host {
 
@@ -22,5 +24,9 @@ void count_failure();
 
 // Whether this thread is inside an Uncounted scope.
 bool uncounted_here();
+
+bool counting_is_off();
+KindFigures counted_figures();
+void reset_counters();  // in a forked child
 
 }  // namespace cistern::host

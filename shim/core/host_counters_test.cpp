@@ -1,4 +1,4 @@
-// Host counting by direct calls of the hooks; nothing is interposed in this process.
+// Counting of what the pool does not serve, by direct calls of the hooks; nothing is interposed in this process.
 #include "shim/core/host_counters.hpp"
 
 #include <errno.h>
@@ -10,6 +10,7 @@
 
 #include "shim/core/core.hpp"
 #include "shim/core/host_hooks.hpp"
+#include "shim/core/host_serving.hpp"
 
 // Under a sanitizer its allocator is the one behind the hooks: too large is to be an answer, as in the C library.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
@@ -23,13 +24,16 @@ volatile std::size_t huge = PTRDIFF_MAX;
 // Nothing is interposed here: only what a test does is counted, and other tests of this process leave live blocks at 0.
 class HostCounters : public testing::Test {
  protected:
-  void SetUp() override { reset(); }
+  void SetUp() override {
+    give_up_pool();
+    reset_counters();
+  }
 };
 
 TEST_F(HostCounters, BirthsAndDeaths) {
   void* block = hook_malloc(100);
   void* aligned = hook_aligned_alloc(4096, 4096);
-  KindFigures now = figures();
+  KindFigures now = counted_figures();
   EXPECT_EQ(now.allocations, 2u);
   EXPECT_EQ(now.live_blocks, 2u);
   EXPECT_GE(now.live_bytes, 4196u);
@@ -41,7 +45,7 @@ TEST_F(HostCounters, BirthsAndDeaths) {
   hook_cfree(aligned);
   hook_free(nullptr);
   EXPECT_EQ(errno, 5);
-  now = figures();
+  now = counted_figures();
   EXPECT_EQ(now.frees, 2u);
   EXPECT_EQ(now.live_blocks, 0u);
   EXPECT_EQ(now.live_bytes, 0u);
@@ -51,14 +55,14 @@ TEST_F(HostCounters, BirthsAndDeaths) {
 TEST_F(HostCounters, AResizeIsNeitherBirthNorDeath) {
   void* block = hook_realloc(nullptr, 100);
   block = hook_realloc(block, 100000);
-  EXPECT_EQ(figures().allocations, 1u);
-  EXPECT_EQ(figures().frees, 0u);
-  EXPECT_GE(figures().live_bytes, 100000u);
+  EXPECT_EQ(counted_figures().allocations, 1u);
+  EXPECT_EQ(counted_figures().frees, 0u);
+  EXPECT_GE(counted_figures().live_bytes, 100000u);
   EXPECT_EQ(hook_realloc(block, huge), nullptr);
-  EXPECT_EQ(figures().failed, 1u);
+  EXPECT_EQ(counted_figures().failed, 1u);
   EXPECT_EQ(hook_realloc(block, 0), nullptr);
-  EXPECT_EQ(figures().frees, 1u);
-  EXPECT_EQ(figures().live_bytes, 0u);
+  EXPECT_EQ(counted_figures().frees, 1u);
+  EXPECT_EQ(counted_figures().live_bytes, 0u);
 }
 
 TEST_F(HostCounters, Failures) {
@@ -71,8 +75,8 @@ TEST_F(HostCounters, Failures) {
   EXPECT_EQ(hook_posix_memalign(&block, 64, huge), ENOMEM);
   EXPECT_EQ(hook_posix_memalign(&block, 3, 10), EINVAL);
   EXPECT_EQ(block, this);
-  EXPECT_EQ(figures().failed, 4u);
-  EXPECT_EQ(figures().allocations, 0u);
+  EXPECT_EQ(counted_figures().failed, 4u);
+  EXPECT_EQ(counted_figures().allocations, 0u);
 }
 
 TEST_F(HostCounters, UncountedScopesNest) {
@@ -88,12 +92,12 @@ TEST_F(HostCounters, UncountedScopesNest) {
   }
   EXPECT_TRUE(counting());
   EXPECT_FALSE(inside_allocator());
-  EXPECT_EQ(figures().allocations, 0u);
+  EXPECT_EQ(counted_figures().allocations, 0u);
   {
     Uncounted scope;
     hook_free(block);
   }
-  EXPECT_EQ(figures().frees, 0u);
+  EXPECT_EQ(counted_figures().frees, 0u);
 }
 
 TEST_F(HostCounters, ManyThreadsAddUp) {
@@ -106,7 +110,7 @@ TEST_F(HostCounters, ManyThreadsAddUp) {
       hook_free(kept);
     });
   for (std::thread& thread : threads) thread.join();
-  const KindFigures now = figures();
+  const KindFigures now = counted_figures();
   EXPECT_EQ(now.allocations, std::uint64_t{kThreads} * (kRounds + 1));
   EXPECT_EQ(now.frees, now.allocations);
   EXPECT_EQ(now.live_bytes, 0u);
@@ -115,25 +119,25 @@ TEST_F(HostCounters, ManyThreadsAddUp) {
 TEST_F(HostCounters, ThePeakIsOffByLessThanItsBound) {
   std::vector<void*> blocks;
   for (int i = 0; i < 3000; ++i) blocks.push_back(hook_malloc(1000));
-  const std::uint64_t true_peak = figures().live_bytes;
+  const std::uint64_t true_peak = counted_figures().live_bytes;
   for (void* block : blocks) hook_free(block);
   for (int i = 0; i < 100; ++i) hook_free(hook_malloc(1000));
-  const std::uint64_t peak = figures().peak_bytes;
+  const std::uint64_t peak = counted_figures().peak_bytes;
   EXPECT_LE(peak, true_peak);
   EXPECT_GE(peak + kSettleBytes, true_peak);
 }
 
 TEST_F(HostCounters, AForkedChildCountsFromZeroButKeepsWhatLives) {
   void* inherited = hook_malloc(5000);
-  const std::uint64_t live_bytes = figures().live_bytes;
-  reset();
-  KindFigures child = figures();
+  const std::uint64_t live_bytes = counted_figures().live_bytes;
+  reset_counters();
+  KindFigures child = counted_figures();
   EXPECT_EQ(child.allocations, 0u);
   EXPECT_EQ(child.live_blocks, 1u);
   EXPECT_EQ(child.live_bytes, live_bytes);
   EXPECT_EQ(child.peak_bytes, live_bytes);
   hook_free(inherited);
-  child = figures();
+  child = counted_figures();
   EXPECT_EQ(child.frees, 1u);
   EXPECT_EQ(child.live_blocks, 0u);
 }

@@ -1,35 +1,47 @@
-// See host_hooks.hpp. The malloc family is counted here. Operator new and delete go to the C++ runtime's, which call
-// the malloc family: its new_handler runs and its bad_alloc is thrown, through our frames, as without us. So nothing
-// here may be noexcept, and no scope guard may be open around an operator.
+// See host_hooks.hpp. Operator new and delete are the C++ runtime's where they were replaced or fail: those call the
+// malloc family, so the program's new_handler runs and its bad_alloc is thrown, through our frames, as without us. So
+// nothing here may be noexcept, and no scope guard may be open around an operator.
 #include "shim/core/host_hooks.hpp"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstddef>
+#include <bit>
 
+#include "pool/host_account.hpp"
+#include "pool/host_blocks.hpp"
+#include "pool/host_heap.hpp"
+#include "pool/host_region.hpp"
+#include "pool/host_threads.hpp"
 #include "shim/core/host_counters.hpp"
+#include "shim/core/host_misuse.hpp"
 #include "shim/core/host_native.hpp"
+#include "shim/core/host_serving.hpp"
+#include "shim/core/lookup.hpp"
 
 namespace cistern::host {
 namespace {
 
-[[gnu::tls_model("initial-exec")]] constinit thread_local int native_depth = 0;
+[[gnu::tls_model("initial-exec")]] constinit thread_local int slow_depth = 0;
 
-class InsideNative {
+class InsideSlowPath {
  public:
-  InsideNative() { native_depth = native_depth + 1; }
-  ~InsideNative() { native_depth = native_depth - 1; }
+  InsideSlowPath() { slow_depth = slow_depth + 1; }
+  ~InsideSlowPath() { slow_depth = slow_depth - 1; }
 };
 
-std::size_t usable_bytes(void* block) { return native().malloc_usable_size(block); }
+// --- Native: counted, and passed on
+std::size_t native_usable(void* block) { return native().malloc_usable_size(block); }
 
 // What an allocating call returned, noted.
 void* born(void* block) {
   if (!counting()) return block;
   if (block) {
-    count_birth(usable_bytes(block));
+    count_birth(native_usable(block));
   } else if (errno == ENOMEM) {
     count_failure();
   }
@@ -38,9 +50,64 @@ void* born(void* block) {
 
 template <class... Arguments>
 void* pass_on(void* (*function)(Arguments...), Arguments... arguments) {
-  InsideNative inside;
   return born(function(arguments...));
 }
+
+// A block that lives on, moved or not, is neither born nor dead: only its bytes change. realloc(p, 0) is a free where
+// the C library makes it one.
+void* native_realloc(void* block, std::size_t bytes) {
+  if (!counting()) return native().realloc(block, bytes);
+  const std::size_t before = native_usable(block);
+  void* moved = native().realloc(block, bytes);
+  if (moved) {
+    count_resize(before, native_usable(moved));
+  } else if (bytes == 0) {
+    count_death(before);
+  } else {
+    count_failure();
+  }
+  return moved;
+}
+
+// Counted before the block is gone: another thread may get the same one at once.
+void native_free(void* block) {
+  if (counting()) count_death(native_usable(block));
+  native().free(block);
+}
+
+// --- The pool
+void* no_memory() {
+  errno = ENOMEM;
+  if (counting()) count_failure();
+  return nullptr;
+}
+
+// What the pool has no room for in its window the C library may have; otherwise it says why not.
+template <class... Arguments>
+void* served_natively(void* (*function)(Arguments...), Arguments... arguments) {
+  return pass_on(function, arguments...);
+}
+
+bool too_large(std::size_t bytes) { return bytes > PTRDIFF_MAX; }
+
+std::size_t system_page() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+
+// A pointer that no block of the pool starts at; the C library may know it (a plugin opened with RTLD_DEEPBIND got it
+// there), or nobody.
+bool is_native(void* block) { return !native_is_c_library() || c_library_may_own(block); }
+
+// Aligned blocks of every entry point. `alignment`: a power of two.
+void* aligned(std::size_t alignment, std::size_t bytes) {
+  if (too_large(bytes)) return no_memory();
+  const int kept_errno = errno;
+  if (void* const block = host_pool::allocate_aligned(alignment, bytes)) {
+    errno = kept_errno;
+    return block;
+  }
+  return served_natively(native().memalign, alignment, bytes);
+}
+
+bool pooled() { return serving() != Serving::native; }
 
 [[noreturn]] void die_without_runtime() {
   constexpr char kLine[] = "cistern: operator new failed and no C++ runtime was found to say so\n";
@@ -75,72 +142,287 @@ void operator_delete(void (*runtime)(void*, Arguments...), void* block, Argument
   hook_free(block);
 }
 
-}  // namespace
-
-void prepare_operators() { native_operators(); }
-
-bool inside_allocator() { return native_depth > 0 || uncounted_here(); }
-
-void* hook_malloc(size_t bytes) { return pass_on(native().malloc, bytes); }
-void* hook_calloc(size_t count, size_t bytes) { return pass_on(native().calloc, count, bytes); }
-void* hook_memalign(size_t alignment, size_t bytes) { return pass_on(native().memalign, alignment, bytes); }
-void* hook_aligned_alloc(size_t alignment, size_t bytes) { return pass_on(native().aligned_alloc, alignment, bytes); }
-void* hook_valloc(size_t bytes) { return pass_on(native().valloc, bytes); }
-void* hook_pvalloc(size_t bytes) { return pass_on(native().pvalloc, bytes); }
-
-// errno is left alone: the result is the error.
-int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
-  InsideNative inside;
-  const int result = native().posix_memalign(block, alignment, bytes);
-  if (!counting()) return result;
-  if (result == 0) count_birth(usable_bytes(*block));
-  if (result == ENOMEM) count_failure();
-  return result;
+bool in_cxx_runtime(const void* function) {
+  return lies_in_library(function, "libstdc++.so") || lies_in_library(function, "libc++.so") ||
+         lies_in_library(function, "libc++abi.so");
 }
 
-// A block that lives on, moved or not, is neither born nor dead: only its bytes change. realloc(NULL, n) is an
-// allocation, and realloc(p, 0) a free where the C library makes it one.
-void* hook_realloc(void* block, size_t bytes) {
-  if (!block) return pass_on(native().realloc, block, bytes);
-  InsideNative inside;
-  if (!counting()) return native().realloc(block, bytes);
-  const std::size_t before = usable_bytes(block);
-  void* moved = native().realloc(block, bytes);
-  if (moved) {
-    count_resize(before, usable_bytes(moved));
-  } else if (bytes == 0) {
-    count_death(before);
-  } else {
-    count_failure();
+// All of them are the runtime's, and nobody in front of us (the program itself) defines one.
+bool operators_are_the_runtimes() {
+  const Native& next = native_operators();
+  bool all = true;
+#define HOST_CALL(action, result, name, parameters, arguments)                               \
+  if (#name[0] == '_' && #name[1] == 'Z') {                                                  \
+    if (next.name && !in_cxx_runtime(reinterpret_cast<const void*>(next.name))) all = false; \
+    if (module_of(real_dlsym()(RTLD_DEFAULT, #name)) != own_module()) all = false;           \
   }
-  return moved;
+#include "shim/symbols.def"
+  return all;
+}
+
+}  // namespace
+
+void prepare_operators() {
+  operators_served.store(pooled() && operators_are_the_runtimes(), std::memory_order_relaxed);
+}
+
+void prepare_pool() {
+  if (pooled()) {
+    host_pool::prepare_thread_ends();
+  } else {
+    host_pool::end_heap();
+  }
+}
+
+bool inside_allocator() { return slow_depth > 0 || uncounted_here(); }
+
+// --- malloc and free
+void* malloc_slow(std::size_t bytes) {
+  if (void* const block = host_pool::allocate_quickly(bytes)) return block;
+  InsideSlowPath inside;
+  if (!pooled()) return pass_on(native().malloc, bytes);
+  if (too_large(bytes)) return no_memory();
+  const int kept_errno = errno;
+  if (void* const block = host_pool::allocate(bytes)) {
+    errno = kept_errno;
+    return block;
+  }
+  return served_natively(native().malloc, bytes);
+}
+
+void free_slow(void* block) {
+  if (!block) return;
+  InsideSlowPath inside;
+  const int kept_errno = errno;
+  switch (host_pool::deallocate(block)) {
+    case host_pool::Freed::yes:
+      break;
+    case host_pool::Freed::foreign:
+      if (!pooled() || is_native(block)) {
+        native_free(block);
+        break;
+      }
+      [[fallthrough]];
+    case host_pool::Freed::invalid:
+      report_invalid_free("free", block);
+      break;
+    case host_pool::Freed::double_free:
+      report_double_free("free", block);
+      break;
+  }
+  errno = kept_errno;
+}
+
+void* hook_calloc(size_t count, size_t bytes) {
+  std::size_t total;
+  if (!__builtin_mul_overflow(count, bytes, &total)) [[likely]] {
+    if (void* const block = host_pool::take(total)) [[likely]]
+      return memset(block, 0, total);
+  }
+  InsideSlowPath inside;
+  if (!pooled()) return pass_on(native().calloc, count, bytes);
+  if (__builtin_mul_overflow(count, bytes, &total) || too_large(total)) return no_memory();
+  const int kept_errno = errno;
+  if (void* const block = host_pool::allocate_zeroed(total)) {
+    errno = kept_errno;
+    return block;
+  }
+  return served_natively(native().calloc, count, bytes);
+}
+
+void* hook_realloc(void* block, size_t bytes) {
+  if (!block) return hook_malloc(bytes);
+  const std::size_t usable = host_pool::usable_bytes(block);
+  InsideSlowPath inside;
+  if (!usable) {
+    if (!pooled() || is_native(block)) return native_realloc(block, bytes);
+    report_invalid_free("realloc", block);
+    return nullptr;
+  }
+  if (!host_pool::is_live(block)) {
+    report_double_free("realloc", block);
+    return nullptr;
+  }
+  if (bytes == 0) {
+    hook_free(block);
+    return nullptr;
+  }
+  if (too_large(bytes)) return no_memory();
+  const int kept_errno = errno;
+  void* const moved = pooled() ? host_pool::reallocate(block, bytes) : nullptr;
+  if (moved) {
+    errno = kept_errno;
+    return moved;
+  }
+  void* const elsewhere = served_natively(native().malloc, bytes);
+  if (!elsewhere) return nullptr;
+  memcpy(elsewhere, block, usable < bytes ? usable : bytes);
+  hook_free(block);
+  return elsewhere;
 }
 
 void* hook_reallocarray(void* block, size_t count, size_t bytes) {
   std::size_t total = 0;
   if (!__builtin_mul_overflow(count, bytes, &total)) return hook_realloc(block, total);
-  errno = ENOMEM;
-  if (counting()) count_failure();
-  return nullptr;
+  return no_memory();
 }
 
-// Counted before the block is gone: another thread may get the same one at once.
-void hook_free(void* block) {
-  if (!block) return;
+// --- Aligned
+void* hook_memalign(size_t alignment, size_t bytes) {
+  InsideSlowPath inside;
+  if (!pooled()) return pass_on(native().memalign, alignment, bytes);
+  // As the C library: rounded up to a power of two, as far as there is one.
+  if (alignment > SIZE_MAX / 2 + 1) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  return aligned(std::bit_ceil(alignment), bytes);
+}
+
+void* hook_aligned_alloc(size_t alignment, size_t bytes) {
+  if (!pooled()) {
+    InsideSlowPath inside;
+    return pass_on(native().aligned_alloc, alignment, bytes);
+  }
+  return hook_memalign(alignment, bytes);
+}
+
+// errno is left alone: the result is the error.
+int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
+  InsideSlowPath inside;
   const int kept_errno = errno;
-  InsideNative inside;
-  if (counting()) count_death(usable_bytes(block));
-  native().free(block);
+  if (!pooled()) {
+    const int result = native().posix_memalign(block, alignment, bytes);
+    if (!counting()) return result;
+    if (result == 0) count_birth(native_usable(*block));
+    if (result == ENOMEM) count_failure();
+    return result;
+  }
+  if (alignment % sizeof(void*) != 0 || !std::has_single_bit(alignment)) return EINVAL;
+  void* const given = aligned(alignment, bytes);
   errno = kept_errno;
+  if (!given) return ENOMEM;
+  *block = given;
+  return 0;
 }
 
-void hook_cfree(void* block) { hook_free(block); }
+void* hook_valloc(size_t bytes) {
+  InsideSlowPath inside;
+  if (!pooled()) return pass_on(native().valloc, bytes);
+  return aligned(system_page(), bytes);
+}
 
+void* hook_pvalloc(size_t bytes) {
+  InsideSlowPath inside;
+  if (!pooled()) return pass_on(native().pvalloc, bytes);
+  const std::size_t page = system_page();
+  std::size_t whole;
+  if (__builtin_add_overflow(bytes, page - 1, &whole)) return no_memory();
+  return aligned(page, whole & ~(page - 1));
+}
+
+// --- Other names of the same
+void hook_cfree(void* block) { hook_free(block); }
+void hook_free_sized(void* block, size_t) { hook_free(block); }
+void hook_free_aligned_sized(void* block, size_t, size_t) { hook_free(block); }
+void* hook___libc_malloc(size_t bytes) { return hook_malloc(bytes); }
+void hook___libc_free(void* block) { hook_free(block); }
+void* hook___libc_calloc(size_t count, size_t bytes) { return hook_calloc(count, bytes); }
+void* hook___libc_realloc(void* block, size_t bytes) { return hook_realloc(block, bytes); }
+void* hook___libc_memalign(size_t alignment, size_t bytes) { return hook_memalign(alignment, bytes); }
+void* hook___libc_valloc(size_t bytes) { return hook_valloc(bytes); }
+void* hook___libc_pvalloc(size_t bytes) { return hook_pvalloc(bytes); }
+int hook___posix_memalign(void** block, size_t alignment, size_t bytes) {
+  return hook_posix_memalign(block, alignment, bytes);
+}
+
+// --- Questions
+size_t hook_malloc_usable_size(void* block) {
+  if (!block) return 0;
+  if (const std::size_t usable = host_pool::usable_bytes(block)) return usable;
+  return !pooled() || is_native(block) ? native_usable(block) : 0;
+}
+
+int hook_malloc_trim(size_t keep_bytes) {
+  InsideSlowPath inside;
+  if (!pooled()) return native().malloc_trim(keep_bytes);
+  const int kept_errno = errno;
+  const bool given_back = host_pool::trim_region(keep_bytes) > 0;
+  errno = kept_errno;
+  return given_back;
+}
+
+// The C library's tunables say nothing to the pool; they are taken all the same, as it takes them.
+int hook_mallopt(int parameter, int value) { return native().mallopt(parameter, value); }
+
+struct mallinfo2 hook_mallinfo2() {
+  if (!pooled()) return native().mallinfo2();
+  const host_pool::Account account = host_pool::account();
+  const host_pool::RegionFigures region = host_pool::region_figures();
+  struct mallinfo2 info {};
+  info.arena = region.mapped_bytes;
+  info.uordblks = account.live_bytes();
+  info.fordblks = region.mapped_bytes - account.live_bytes();
+  info.keepcost = region.dirty_bytes;
+  info.usmblks = region.peak_in_use_bytes;
+  return info;
+}
+
+struct mallinfo hook_mallinfo() {
+  if (!pooled()) return native().mallinfo();
+  const struct mallinfo2 wide = hook_mallinfo2();
+  struct mallinfo info {};
+  info.arena = static_cast<int>(wide.arena);
+  info.uordblks = static_cast<int>(wide.uordblks);
+  info.fordblks = static_cast<int>(wide.fordblks);
+  info.keepcost = static_cast<int>(wide.keepcost);
+  info.usmblks = static_cast<int>(wide.usmblks);
+  return info;
+}
+
+int hook_malloc_info(int options, FILE* file) {
+  if (!pooled()) return native().malloc_info(options, file);
+  if (options != 0) return EINVAL;
+  const host_pool::Account account = host_pool::account();
+  const host_pool::RegionFigures region = host_pool::region_figures();
+  fputs("<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n", file);
+  for (unsigned id = 0; id < host_pool::kClasses; ++id) {
+    const host_pool::ClassAccount& one = account.classes[id];
+    if (!one.page_bytes) continue;
+    const std::size_t to = host_pool::class_bytes(id), from = id ? host_pool::class_bytes(id - 1) + 1 : 0;
+    fprintf(file, "  <size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", from, to,
+            static_cast<std::size_t>(one.free_blocks) * to, static_cast<std::size_t>(one.free_blocks));
+  }
+  fprintf(file,
+          "</sizes>\n<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n<system type=\"current\" size=\"%zu\"/>\n"
+          "<system type=\"max\" size=\"%zu\"/>\n</heap>\n</malloc>\n",
+          static_cast<std::size_t>(account.live_blocks()), static_cast<std::size_t>(account.live_bytes()),
+          static_cast<std::size_t>(region.mapped_bytes), static_cast<std::size_t>(region.mapped_bytes));
+  return 0;
+}
+
+void hook_malloc_stats() {
+  if (!pooled()) return native().malloc_stats();
+  const host_pool::Account account = host_pool::account();
+  fprintf(stderr, "system bytes     = %10zu\nin use bytes     = %10zu\n",
+          static_cast<std::size_t>(host_pool::region_figures().mapped_bytes),
+          static_cast<std::size_t>(account.live_bytes()));
+}
+
+// --- Operators
 #define RUNTIME_NEW(name, alignment, throws, ...) \
   return operator_new(native_operators().name, {bytes, alignment, throws, #name}, __VA_ARGS__)
 
-void* hook__Znwm(size_t bytes) { RUNTIME_NEW(_Znwm, 0, true, bytes); }
-void* hook__Znam(size_t bytes) { RUNTIME_NEW(_Znam, 0, true, bytes); }
+void* new_slow(size_t bytes) {
+  if (operators_served.load(std::memory_order_relaxed))
+    if (void* const block = hook_malloc(bytes)) return block;
+  RUNTIME_NEW(_Znwm, 0, true, bytes);
+}
+void* new_array_slow(size_t bytes) {
+  if (operators_served.load(std::memory_order_relaxed))
+    if (void* const block = hook_malloc(bytes)) return block;
+  RUNTIME_NEW(_Znam, 0, true, bytes);
+}
 void* hook__ZnwmRKSt9nothrow_t(size_t bytes, const void* nothrow) {
   RUNTIME_NEW(_ZnwmRKSt9nothrow_t, 0, false, bytes, nothrow);
 }
@@ -161,12 +443,15 @@ void* hook__ZnamSt11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, co
 }
 #undef RUNTIME_NEW
 
-#define RUNTIME_DELETE(name, ...) operator_delete(native_operators().name, __VA_ARGS__)
+// What the runtime's would do is free the block; only replaced ones do something else.
+#define RUNTIME_DELETE(name, ...)                                                \
+  if (operators_served.load(std::memory_order_relaxed)) return free_slow(block); \
+  operator_delete(native_operators().name, __VA_ARGS__)
 
-void hook__ZdlPv(void* block) { RUNTIME_DELETE(_ZdlPv, block); }
-void hook__ZdaPv(void* block) { RUNTIME_DELETE(_ZdaPv, block); }
-void hook__ZdlPvm(void* block, size_t bytes) { RUNTIME_DELETE(_ZdlPvm, block, bytes); }
-void hook__ZdaPvm(void* block, size_t bytes) { RUNTIME_DELETE(_ZdaPvm, block, bytes); }
+void delete_slow(void* block) { RUNTIME_DELETE(_ZdlPv, block); }
+void delete_array_slow(void* block) { RUNTIME_DELETE(_ZdaPv, block); }
+void delete_sized_slow(void* block, size_t bytes) { RUNTIME_DELETE(_ZdlPvm, block, bytes); }
+void delete_array_sized_slow(void* block, size_t bytes) { RUNTIME_DELETE(_ZdaPvm, block, bytes); }
 void hook__ZdlPvRKSt9nothrow_t(void* block, const void* nothrow) {
   RUNTIME_DELETE(_ZdlPvRKSt9nothrow_t, block, nothrow);
 }

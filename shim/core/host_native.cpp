@@ -8,30 +8,23 @@
 #include "pool/lock.hpp"
 #include "shim/core/lookup.hpp"
 
-extern "C" {
-void* __libc_malloc(std::size_t bytes);
-void __libc_free(void* block);
-void* __libc_calloc(std::size_t count, std::size_t bytes);
-void* __libc_realloc(void* block, std::size_t bytes);
-void* __libc_memalign(std::size_t alignment, std::size_t bytes);
-void* __libc_valloc(std::size_t bytes);
-void* __libc_pvalloc(std::size_t bytes);
-}
-
 namespace cistern::host {
 namespace {
 
 #if defined(__aarch64__)
 constexpr char kFirstVersion[] = "GLIBC_2.17";
 constexpr char kAlignedAllocVersion[] = "GLIBC_2.17";
+constexpr char kMallocInfoVersion[] = "GLIBC_2.17";
 #else
 constexpr char kFirstVersion[] = "GLIBC_2.2.5";
 constexpr char kAlignedAllocVersion[] = "GLIBC_2.16";
+constexpr char kMallocInfoVersion[] = "GLIBC_2.10";
 #endif
 
 constinit Lock publish_lock;
 constinit Native shared_functions;
 constinit std::atomic<bool> functions_ready{false};
+constinit std::atomic<bool> c_library_serves{true};
 constinit Native shared_operators;
 constinit std::atomic<bool> operators_ready{false};
 
@@ -56,18 +49,26 @@ bool c_library_is_next() {
 }
 
 void use_c_library(Native& functions) {
-  functions.malloc = __libc_malloc;
-  functions.free = __libc_free;
-  functions.calloc = __libc_calloc;
-  functions.realloc = __libc_realloc;
-  functions.memalign = __libc_memalign;
-  functions.valloc = __libc_valloc;
-  functions.pvalloc = __libc_pvalloc;
+  const auto find = [](auto& member, const char* name) { find_in_c_library(member, name, kFirstVersion); };
+  find(functions.malloc, "malloc");
+  find(functions.free, "free");
+  find(functions.calloc, "calloc");
+  find(functions.realloc, "realloc");
+  find(functions.memalign, "memalign");
+  find(functions.valloc, "valloc");
+  find(functions.pvalloc, "pvalloc");
+  find(functions.posix_memalign, "posix_memalign");
+  find(functions.malloc_usable_size, "malloc_usable_size");
+  find(functions.malloc_trim, "malloc_trim");
+  find(functions.mallopt, "mallopt");
+  find(functions.mallinfo, "mallinfo");
+  find(functions.malloc_stats, "malloc_stats");
   find_in_c_library(functions.aligned_alloc, "aligned_alloc", kAlignedAllocVersion);
-  find_in_c_library(functions.posix_memalign, "posix_memalign", kFirstVersion);
-  find_in_c_library(functions.malloc_usable_size, "malloc_usable_size", kFirstVersion);
+  find_in_c_library(functions.malloc_info, "malloc_info", kMallocInfoVersion);
+  find_in_c_library(functions.mallinfo2, "mallinfo2", "GLIBC_2.33");
 }
 
+// What the other allocator lacks falls to the C library's, as without us.
 void use_next_allocator(Native& functions) {
   find_next(functions.malloc, "malloc");
   find_next(functions.free, "free");
@@ -79,6 +80,12 @@ void use_next_allocator(Native& functions) {
   find_next(functions.aligned_alloc, "aligned_alloc");
   find_next(functions.posix_memalign, "posix_memalign");
   find_next(functions.malloc_usable_size, "malloc_usable_size");
+  find_next(functions.malloc_trim, "malloc_trim");
+  find_next(functions.mallopt, "mallopt");
+  find_next(functions.mallinfo, "mallinfo");
+  find_next(functions.mallinfo2, "mallinfo2");
+  find_next(functions.malloc_info, "malloc_info");
+  find_next(functions.malloc_stats, "malloc_stats");
 }
 
 // Look-ups take the loader's lock, so ours is held only to publish: a constructor that allocates runs under the
@@ -92,11 +99,13 @@ void publish(const Native& found, Native& shared, std::atomic<bool>& ready) {
 
 void find_functions() {
   Native found;
-  if (c_library_is_next()) {
+  const bool own = c_library_is_next();
+  if (own) {
     use_c_library(found);
   } else {
     use_next_allocator(found);
   }
+  c_library_serves.store(own, std::memory_order_relaxed);
   publish(found, shared_functions, functions_ready);
 }
 
@@ -112,6 +121,11 @@ void find_operators() {
 }
 
 }  // namespace
+
+bool native_is_c_library() {
+  native();
+  return c_library_serves.load(std::memory_order_relaxed);
+}
 
 const Native& native() {
   if (!functions_ready.load(std::memory_order_acquire)) [[unlikely]]

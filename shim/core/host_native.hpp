@@ -4,6 +4,9 @@
 // allocator (libjemalloc, libtcmalloc): then all calls go to that one, because it also serves those functions that
 // are not interposed (malloc_usable_size on a block of another heap would crash).
 #pragma once
+#include <malloc.h>
+#include <stdio.h>
+
 #include <cstddef>
 
 namespace cistern::host {
@@ -11,9 +14,10 @@ namespace cistern::host {
 struct Native {
 #define HOST_CALL(action, result, name, parameters, arguments) result(*name) parameters = nullptr;
 #include "shim/symbols.def"
-  std::size_t (*malloc_usable_size)(void* block) = nullptr;
 };
 
+// Whether those are the C library's own.
+bool native_is_c_library();
 // The malloc family. Usable inside the first malloc of the process: look-ups that succeed do not allocate.
 const Native& native();
 

@@ -32,6 +32,7 @@ OpenclState& make_state() {
   auto* made = new (state_memory) OpenclState;
   restore_layers_variable();
   the_state.store(made, std::memory_order_release);
+  gpu_state_made.store(true, std::memory_order_release);
   return *made;
 }
 

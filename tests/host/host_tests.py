@@ -155,7 +155,8 @@ class Counting(HostTest):
 
     def test_the_peak_is_near_the_truth(self):
         small, large = self.host(self.program("peak"), 1), self.host(self.program("peak"), 50)
-        self.assertAlmostEqual(large["peak_bytes"] - small["peak_bytes"], 49 << 20, delta=1 << 20)
+        # Counted in pages: eight blocks of 10 KiB leave 20 % of theirs.
+        self.assertAlmostEqual(large["peak_bytes"] - small["peak_bytes"], 49 << 20, delta=10 << 20)
         self.assertLess(large["live_bytes"], 1 << 20)
         _, reports = self.reported(self.program("peak"), 1)
         self.assertIn("kinds.host.peak_bytes", reports[0]["estimated"])

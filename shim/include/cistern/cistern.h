@@ -17,7 +17,7 @@ extern "C" {
 #define CISTERN_API __attribute__((visibility("default")))
 
 typedef enum cistern_kind {
-  CISTERN_HOST = 0,   /* malloc, new: counted, served by the C library */
+  CISTERN_HOST = 0,   /* malloc, new: served from a pool of its own */
   CISTERN_OPENCL = 1, /* cl_mem, SVM, USM: buffers are recycled, the rest is tracked */
   CISTERN_DEVICE = 2, /* CUDA device memory of all devices, recycled */
   CISTERN_PINNED = 3  /* CUDA pinned host memory, recycled */
@@ -31,7 +31,7 @@ typedef struct cistern_statistics {
   uint64_t pool_hits, pool_misses; /* of the allocations that a pool could serve */
   uint64_t driver_allocs, driver_frees;
   uint64_t live_blocks, live_bytes;     /* in the program's hands now */
-  uint64_t peak_bytes;                  /* high-water mark of live_bytes; host: estimated to 128 KiB */
+  uint64_t peak_bytes;                  /* high-water mark of live_bytes; host: of the pages in use */
   uint64_t pooled_blocks, pooled_bytes; /* kept for reuse; never a leak */
   uint64_t largest_pooled_bytes;
   uint64_t failed; /* allocations that the program saw fail */
@@ -44,14 +44,14 @@ CISTERN_API const char* cistern_version(void);
 CISTERN_API int cistern_get_statistics(cistern_kind kind, cistern_statistics* statistics);
 
 /* Gives pooled memory of `kind` back, the oldest unused first, until `keep_bytes` are left.
- * Returns the bytes given back. The host kind has no pool: 0. */
+ * Returns the bytes given back. */
 CISTERN_API size_t cistern_trim(cistern_kind kind, size_t keep_bytes);
 
 /* Writes a report of this moment to `path`: 0, or an errno value. An existing file is not overwritten (EEXIST).
  * It speaks of live blocks, not of leaks: the program is still running. */
 CISTERN_API int cistern_report(const char* path, cistern_format format);
 
-/* Host memory, counted. `alignment`: a power of two, or 0 for that of malloc. Null on failure, errno ENOMEM or EINVAL.
+/* Host memory from the pool. `alignment`: a power of two, or 0 for that of malloc. Null on failure, errno ENOMEM or EINVAL.
  */
 CISTERN_API void* cistern_allocate(size_t bytes, size_t alignment);
 CISTERN_API void cistern_deallocate(void* block);

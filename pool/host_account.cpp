@@ -1,0 +1,158 @@
+// See host_account.hpp. A page's live blocks are those handed out, less those that wait in a list: its thread's, the
+// remote list, batches on their way to it.
+#include "pool/host_account.hpp"
+
+#include <bitset>
+
+#include "pool/host_heap.hpp"
+#include "pool/host_region.hpp"
+
+namespace cistern::host_pool {
+namespace {
+
+constinit std::uint64_t allocations_before[kClasses + 1] = {}, moves_before = 0, inherited_blocks = 0;  // when forked
+
+using Marks = std::bitset<kSliceBytes / kGranule>;
+
+// Marks the chain's blocks, as far as it is one of this page; other threads may be at work.
+void mark_chain(const Page& page, const Block* first, Marks& free_blocks) {
+  const std::uintptr_t begin = address_of(page_memory(&page));
+  const std::size_t bytes = class_bytes(page.size_class);
+  for (const Block* at = first; at;) {
+    const std::uintptr_t offset = address_of(at) - begin;
+    if (address_of(at) < begin || offset % bytes || offset / bytes >= page.carved) return;
+    if (free_blocks.test(offset / bytes)) return;
+    free_blocks.set(offset / bytes);
+    at = at->next;
+  }
+}
+
+void mark_free_blocks(const Page& page, Marks& free_blocks) {
+  const Slice slice = slice_of(&page);
+  mark_chain(page, page.free_blocks, free_blocks);
+  mark_chain(page, first_remote(page.remote.load(std::memory_order_acquire)), free_blocks);
+  for (unsigned id = 1; id < heaps_end(); ++id) {
+    const Heap* const heap = heap_at(id);
+    if (!heap) continue;
+    const ClassPages& own = heap->classes[page.size_class];
+    if (own.current == slice) {
+      mark_chain(page, heap->lists[page.size_class], free_blocks);
+      mark_chain(page, own.rest, free_blocks);
+    }
+    const RemoteBatch& batch = heap->batches[slice % kBatches];
+    if (batch.page == slice) mark_chain(page, batch.first, free_blocks);
+  }
+}
+
+template <class Visit>
+void for_each_page(Visit visit) {
+  const Slice end = region_end();
+  for (Slice at = region_begin(); at < end;) {
+    Page& page = *page_at(at);
+    visit(page);
+    const bool spans = page.state == State::free || page.state == State::large;
+    at += spans && page.slices ? page.slices : 1;
+  }
+}
+
+}  // namespace
+
+std::uint64_t Account::live_blocks() const {
+  std::uint64_t sum = large_blocks;
+  for (const ClassAccount& one : classes) sum += one.live_blocks;
+  return sum;
+}
+
+std::uint64_t Account::live_bytes() const {
+  std::uint64_t sum = large_bytes;
+  for (unsigned id = 0; id < kClasses; ++id) sum += classes[id].live_blocks * class_bytes(id);
+  return sum;
+}
+
+std::uint64_t Account::allocations() const {
+  std::uint64_t sum = large_allocations - moves;
+  for (const ClassAccount& one : classes) sum += one.allocations;
+  return sum;
+}
+
+namespace {
+
+// Blocks in lists and batches count as handed out in their pages; those of lists were not allocated yet.
+void subtract_waiting(Account& sum) {
+  for (unsigned id = 1; id < heaps_end(); ++id) {
+    const Heap* const heap = heap_at(id);
+    if (!heap) continue;
+    for (unsigned one = 0; one < kClasses; ++one) {
+      const ClassPages& own = heap->classes[one];
+      std::uint64_t waiting = own.rest_count;
+      for (const Block* at = heap->lists[one]; at && waiting < page_capacity(one); at = at->next) ++waiting;
+      sum.classes[one].live_blocks -= waiting;
+      sum.classes[one].allocations += own.handed_out - waiting;
+    }
+    sum.moves += heap->moves;
+    for (const RemoteBatch& batch : heap->batches)
+      if (batch.page) sum.classes[page_at(batch.page)->size_class].live_blocks -= batch.count;
+  }
+}
+
+// As account(), in this process and those it was forked from.
+Account account_ever() {
+  Account sum;
+  if (!slice_limit) return sum;
+  for_each_page([&sum](Page& page) {
+    if (page.state == State::large) {
+      ++sum.large_blocks;
+      sum.large_bytes += page.bytes;
+    } else if (page.state == State::small) {
+      ClassAccount& own = sum.classes[page.size_class];
+      own.live_blocks += page.handed_out() - (page.remote.load(std::memory_order_relaxed) >> kCountShift);
+      own.page_bytes += page_slices(page.size_class) * kSliceBytes;
+    }
+  });
+  subtract_waiting(sum);
+  sum.large_allocations = large_allocations_ever();
+  sum.moves += moves_without_heap_ever();
+  // Threads at work may make a count appear negative.
+  for (unsigned one = 0; one < kClasses; ++one) {
+    ClassAccount& own = sum.classes[one];
+    if (static_cast<std::int64_t>(own.live_blocks) < 0) own.live_blocks = 0;
+    own.free_blocks = own.page_bytes / class_bytes(one) - own.live_blocks;
+  }
+  return sum;
+}
+
+}  // namespace
+
+Account account() {
+  Account sum = account_ever();
+  for (unsigned one = 0; one < kClasses; ++one) sum.classes[one].allocations -= allocations_before[one];
+  sum.large_allocations -= allocations_before[kClasses];
+  sum.moves -= moves_before;
+  sum.inherited_blocks = inherited_blocks;
+  return sum;
+}
+
+void restart_account() {
+  const Account now = account_ever();
+  for (unsigned one = 0; one < kClasses; ++one) allocations_before[one] = now.classes[one].allocations;
+  allocations_before[kClasses] = now.large_allocations;
+  moves_before = now.moves;
+  inherited_blocks = now.live_blocks();
+}
+
+void visit_live_blocks(void (*visit)(void* context, void* block, std::size_t bytes), void* context) {
+  if (!slice_limit) return;
+  for_each_page([&](Page& page) {
+    if (page.state == State::large) {
+      visit(context, page_memory(&page), page.bytes);
+    } else if (page.state == State::small) {
+      Marks free_blocks;
+      mark_free_blocks(page, free_blocks);
+      for (unsigned i = 0; i < page.carved; ++i)
+        if (!free_blocks.test(i))
+          visit(context, page_memory(&page) + i * class_bytes(page.size_class), class_bytes(page.size_class));
+    }
+  });
+}
+
+}  // namespace cistern::host_pool

@@ -1,0 +1,268 @@
+// See host_blocks.hpp. Small blocks come from heaps (host_heap.cpp), large ones are spans of the region.
+//
+// A call that the fast path did not serve:
+//   allocate     list of the class is empty            -> refill
+//                1 KiB to 32 KiB                       -> the same lists, here
+//                more than 32 KiB                      -> allocate_large
+//   deallocate   page of another thread, or of nobody  -> free_remote
+//                second and later slices of a page     -> free_own
+//                large                                 -> release_span
+#include "pool/host_blocks.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "pool/host_heap.hpp"
+#include "pool/host_region.hpp"
+#include "pool/host_samples.hpp"
+
+namespace cistern::host_pool {
+namespace {
+
+constexpr std::uint64_t kLargestSlices = std::uint64_t{1} << 31;
+constexpr std::size_t kMovePagesMin = std::size_t{2} << 20;  // from here on moving pages is faster than copying
+
+// --- What an address is
+struct Found {
+  Page* page = nullptr;    // of a small or large block; null: neither
+  std::size_t offset = 0;  // from the start of the page or block
+};
+
+Found find(const void* address) {
+  const std::uintptr_t slice = address_of(address) >> kSliceShift;
+  if (slice >= slice_limit) return {};
+  Page* page = pages + slice;
+  if (page->state == State::interior) page -= page->slices;
+  if (page->state != State::small && page->state != State::large && page->state != State::sampled) return {};
+  return {page, address_of(address) - address_of(page_memory(page))};
+}
+
+bool in_window(const void* address) {
+  const std::uintptr_t slice = address_of(address) >> kSliceShift;
+  return slice >= region_begin() && slice < region_end();
+}
+
+// --- Large blocks
+std::size_t slices_for(std::size_t bytes) { return (bytes + kSliceBytes - 1) >> kSliceShift; }
+
+std::size_t whole_system_pages(std::size_t bytes) { return (bytes + kSystemPage - 1) & ~(kSystemPage - 1); }
+
+constinit std::atomic<std::uint64_t> large_allocations{0};
+
+struct LargeBlock {
+  void* memory = nullptr;
+  bool zeroed = false;
+};
+
+LargeBlock allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes) {
+  if (bytes > PTRDIFF_MAX || slices_for(bytes) + slices_for(alignment) > kLargestSlices) return {};
+  if (!slice_limit && !start_region()) return {};
+  const auto slices = static_cast<std::uint32_t>(slices_for(bytes));
+  const Span span = acquire_span(slices, static_cast<std::uint32_t>(std::max<std::size_t>(slices_for(alignment), 1)));
+  if (!span.first) return {};
+  Page& page = *page_at(span.first);
+  page.owner.store(0, std::memory_order_relaxed);
+  page.bytes = whole_system_pages(bytes);
+  page.site = 0;
+  page.slices = slices;
+  page.state = State::large;
+  large_allocations.fetch_add(1, std::memory_order_relaxed);
+  return {slice_memory(span.first), span.zeroed};
+}
+
+void free_large(Page& page) {
+  page.state = State::none;
+  release_span(slice_of(&page), page.slices);
+}
+
+// In place: slices given back, or taken from behind.
+bool resize_large(Page& page, std::size_t bytes) {
+  const std::size_t wanted = slices_for(bytes);
+  const Slice first = slice_of(&page);
+  if (wanted < page.slices) {
+    const auto kept = static_cast<std::uint32_t>(wanted);
+    const std::uint32_t dropped = page.slices - kept;
+    page.slices = kept;
+    release_span(first + kept, dropped);
+  } else if (wanted > page.slices) {
+    bool zeroed;
+    if (wanted > kLargestSlices) return false;
+    if (!extend_span(first + page.slices, static_cast<std::uint32_t>(wanted - page.slices), zeroed)) return false;
+    page.slices = static_cast<std::uint32_t>(wanted);
+  }
+  page.bytes = whole_system_pages(bytes);
+  return true;
+}
+
+// A block that moved lives on: it is not one more allocation.
+constinit std::atomic<std::uint64_t> moves_without_heap{0};
+
+void count_move() {
+  if (Heap* const heap = this_heap()) {
+    ++heap->moves;
+  } else {
+    moves_without_heap.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+// --- Small blocks
+bool is_block_start(const Page& page, std::size_t offset) {
+  return offset % class_bytes(page.size_class) == 0 && offset / class_bytes(page.size_class) < page.carved;
+}
+
+Freed free_small(Page& page, void* memory, std::size_t offset) {
+  auto* const block = static_cast<Block*>(memory);
+  if (!is_block_start(page, offset)) return Freed::invalid;
+  if (block->mark == free_mark && is_listed_free(page, block)) return Freed::double_free;
+  if (page.owner.load(std::memory_order_relaxed) != this_thread()) {
+    free_remote(page, block);
+    return Freed::yes;
+  }
+  block->mark = free_mark;
+  block->next = page.free_blocks;
+  page.free_blocks = block;
+  if (--page.until == 0) page_ripe(&page);
+  return Freed::yes;
+}
+
+void* allocate_small(unsigned id) {
+  Heap* heap = this_heap();
+  if (!heap) {
+    heap = start_heap();
+    if (!heap) return nullptr;
+  }
+  if (!heap->lists[id]) {
+    bool sample_due;
+    if (!refill(*heap, id, sample_due)) return nullptr;
+  }
+  Block* const block = heap->lists[id];
+  heap->lists[id] = block->next;
+  block->mark = 0;
+  return block;
+}
+
+// The smallest class whose blocks are so aligned wherever they lie in a page; kClasses: none.
+unsigned aligned_class(std::size_t alignment, std::size_t bytes) {
+  if (bytes > kSmallMax || alignment > kSmallMax) return kClasses;
+  unsigned id = class_of(std::max(bytes, alignment));
+  while (id < kClasses && class_bytes(id) % alignment != 0) ++id;
+  return id;
+}
+
+}  // namespace
+
+std::uint64_t moves_without_heap_ever() { return moves_without_heap.load(std::memory_order_relaxed); }
+std::uint64_t large_allocations_ever() { return large_allocations.load(std::memory_order_relaxed); }
+
+void* allocate(std::size_t bytes) {
+  if (bytes > kSmallMax) return allocate_large(bytes).memory;
+  void* const block = allocate_quickly(bytes);
+  return block ? block : allocate_small(class_of(bytes));
+}
+
+void* allocate_zeroed(std::size_t bytes) {
+  if (bytes > kSmallMax) {
+    const LargeBlock block = allocate_large(bytes);
+    if (block.memory && !block.zeroed) std::memset(block.memory, 0, bytes);
+    return block.memory;
+  }
+  void* block = take(bytes);
+  if (!block) block = allocate(bytes);
+  if (block) std::memset(block, 0, bytes);
+  return block;
+}
+
+void* allocate_aligned(std::size_t alignment, std::size_t bytes) {
+  if (alignment <= kGranule) return allocate(bytes);
+  const unsigned id = aligned_class(alignment, bytes);
+  if (id < kClasses) return allocate(class_bytes(id));
+  if (bytes > PTRDIFF_MAX || alignment > PTRDIFF_MAX) return nullptr;
+  return allocate_large(std::max<std::size_t>(bytes, 1), alignment).memory;
+}
+
+Freed deallocate(void* memory) {
+  const Found found = find(memory);
+  if (!found.page) return in_window(memory) ? Freed::invalid : Freed::foreign;
+  switch (found.page->state) {
+    case State::small:
+      return free_small(*found.page, memory, found.offset);
+    case State::large:
+      if (found.offset) return Freed::invalid;
+      free_large(*found.page);
+      return Freed::yes;
+    default:
+      return Freed::invalid;
+  }
+}
+
+std::size_t usable_bytes(const void* block) {
+  const Found found = find(block);
+  if (!found.page) return 0;
+  if (found.page->state == State::large) return found.offset ? 0 : found.page->bytes;
+  return class_bytes(found.page->size_class);
+}
+
+bool is_live(const void* memory) {
+  const Found found = find(memory);
+  if (!found.page) return false;
+  if (found.page->state == State::large) return found.offset == 0;
+  const auto* const block = static_cast<const Block*>(memory);
+  return is_block_start(*found.page, found.offset) && (block->mark != free_mark || !is_listed_free(*found.page, block));
+}
+
+void* reallocate(void* memory, std::size_t bytes) {
+  const Found found = find(memory);
+  const std::size_t usable = usable_bytes(memory);
+  if (found.page->state == State::large && bytes > kSmallMax) {
+    if (bytes <= PTRDIFF_MAX && resize_large(*found.page, bytes)) return memory;
+  } else if (bytes <= usable && (bytes >= usable / 2 || usable <= 64)) {
+    return memory;
+  }
+  void* const moved = allocate(bytes);
+  if (!moved) return bytes <= usable ? memory : nullptr;
+  const std::size_t kept = std::min(bytes, usable);
+  const std::size_t whole_pages = kept & ~(kSystemPage - 1);
+  if (kept >= kMovePagesMin && region_system.move(memory, moved, whole_pages)) {
+    std::memcpy(static_cast<char*>(moved) + whole_pages, static_cast<char*>(memory) + whole_pages, kept - whole_pages);
+  } else {
+    std::memcpy(moved, memory, kept);
+  }
+  deallocate(memory);
+  count_move();
+  return moved;
+}
+
+Whereabouts whereabouts(const void* address) {
+  Whereabouts where{.in_pool = in_window(address)};
+  Found found = find(address);
+  if (!found.page) {
+    // Perhaps inside a large block: only its first slice says so.
+    if (!where.in_pool) return where;
+    const auto slice = static_cast<Slice>(address_of(address) >> kSliceShift);
+    for (Slice at = slice; at >= region_begin(); --at) {
+      Page* const page = page_at(at);
+      if (page->state == State::none) continue;
+      if (page->state == State::large && at + page->slices > slice) {
+        found = {page, address_of(address) - address_of(page_memory(page))};
+      }
+      break;
+    }
+    where.free = !found.page;
+    if (!found.page) return where;
+  }
+  if (found.page->state == State::large) {
+    where.block = page_memory(found.page);
+    where.block_bytes = found.page->bytes;
+    return where;
+  }
+  const std::size_t bytes = class_bytes(found.page->size_class);
+  const std::size_t index = found.offset / bytes;
+  where.free = index >= found.page->carved;
+  if (where.free) return where;
+  where.block = page_memory(found.page) + index * bytes;
+  where.block_bytes = bytes;
+  where.free = is_listed_free(*found.page, static_cast<const Block*>(where.block));
+  return where;
+}
+
+}  // namespace cistern::host_pool

@@ -1,0 +1,58 @@
+// The region: the window of addresses that all memory of the host pool lies in, and its free spans of slices.
+//
+// Grows upwards chunk by chunk; nothing is unmapped. A free span is clean (never touched, or given back to the system:
+// it reads as zero) or dirty (resident). Neighbours of one sort are one span. Dirty spans are used first; how many
+// bytes of them are kept is bounded, the rest is given back, the largest first. One lock guards everything here.
+#pragma once
+#include "pool/host_layout.hpp"
+#include "pool/lock.hpp"
+
+namespace cistern::host_pool {
+
+// The system calls behind the region, replaced by tests that make them fail.
+struct System {
+  // At exactly this address, or false.
+  bool (*map)(void* at, std::size_t bytes);
+  void* (*reserve)(std::size_t bytes);  // readable, reads as zero; null: not to be had
+  bool (*make_writable)(void* at, std::size_t bytes);
+  void (*give_back)(void* at, std::size_t bytes);         // the pages read as zero afterwards
+  bool (*move)(void* from, void* to, std::size_t bytes);  // mremap; both stay mapped, `from` reads as zero
+};
+extern constinit System region_system;
+
+struct Span {
+  Slice first = 0;  // 0: no memory
+  bool zeroed = false;
+};
+
+// Reserves the descriptors; false: no window is to be had (a tight address space limit). Idempotent.
+bool start_region();
+
+Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices = 1);
+void release_span(Slice first, std::uint32_t slices);
+// The slices right behind a span that is in use, if they are free: the span grew. Else 0.
+bool extend_span(Slice end, std::uint32_t more, bool& zeroed);
+
+struct RegionFigures {
+  std::uint64_t mapped_bytes, in_use_bytes, dirty_bytes, peak_in_use_bytes;
+  std::uint64_t peak_at_ns;  // CLOCK_MONOTONIC_COARSE
+  std::uint64_t largest_free_bytes;
+  std::uint64_t grown, given_back;  // calls
+};
+RegionFigures region_figures();
+
+// Gives dirty spans back to the system until `keep_bytes` are left; returns the bytes given back.
+std::uint64_t trim_region(std::uint64_t keep_bytes);
+
+// First slice of the window and the one behind the last that was ever mapped.
+Slice region_begin();
+Slice region_end();
+
+// What is asked of each new chunk: a NUMA policy, huge pages. Applied to the chunks there are as well.
+using ChunkAdvice = void (*)(void* memory, std::size_t bytes);
+void advise_chunks(ChunkAdvice advice);
+
+void region_before_fork();
+void region_after_fork();
+
+}  // namespace cistern::host_pool

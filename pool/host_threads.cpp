@@ -1,0 +1,295 @@
+// See host_heap.hpp: heaps of starting and ending threads, the orphanage, fork.
+//
+// A heap's memory is never given back, so a late message finds an inbox; a new thread takes an unused heap. The key
+// whose destructor ends a heap is made early (prepare_thread_ends), so that setting it does not allocate.
+#include "pool/host_threads.hpp"
+
+#include <limits.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <new>
+
+#include "pool/host_heap.hpp"
+#include "pool/host_region.hpp"
+
+namespace cistern::host_pool {
+namespace {
+
+constinit Lock heaps_lock;  // guards the orphanage and the list of unused heaps; before the region's lock
+constinit Heap orphanage;
+constinit Heap* unused_heaps = nullptr;
+constinit Heap* late_heaps = nullptr;
+constinit std::atomic<unsigned> heap_ids{1};
+constinit std::atomic<bool> key_made{false};
+constinit pthread_key_t end_key;
+
+[[gnu::tls_model("initial-exec")]] constinit thread_local bool thread_has_ended = false;
+
+Heap* new_heap() {
+  if (Heap* const heap = unused_heaps) {
+    unused_heaps = heap->next_unused;
+    return heap;
+  }
+  const unsigned id = heap_ids.load(std::memory_order_relaxed);
+  if (id == kHeapsMax) return nullptr;
+  void* const memory = mmap(nullptr, sizeof(Heap), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  auto* const heap = new (memory) Heap;
+  heap->id = static_cast<std::uint16_t>(id);
+  heap->random = free_mark * (2 * id + 1);
+  for (unsigned i = 0; i <= kDirectMax / kGranule; ++i)
+    heap->class_of_granule[i] = static_cast<std::uint8_t>(class_of(i * kGranule));
+  heaps[id].store(heap, std::memory_order_release);
+  heap_ids.store(id + 1, std::memory_order_release);
+  return heap;
+}
+
+// A thread that allocates when its heap has ended (in a destructor that runs after ours) gets one that nothing will
+// end. A later thread at the same place in memory takes it over.
+Heap* late_heap_of_this_place() {
+  for (Heap** at = &late_heaps; *at; at = &(*at)->next_unused) {
+    Heap* const heap = *at;
+    if (heap->owner != this_thread()) continue;
+    *at = heap->next_unused;
+    return heap;
+  }
+  return nullptr;
+}
+
+unsigned count_blocks(const Block* block) {
+  unsigned count = 0;
+  for (; block; block = block->next) ++count;
+  return count;
+}
+
+// The chain's blocks become free blocks of the page: they were never the program's.
+void put_back(Page& page, Block* first) {
+  if (!first) return;
+  Block* last = first;
+  unsigned count = 1;
+  for (; last->next; last = last->next) ++count;
+  last->next = page.free_blocks;
+  page.free_blocks = first;
+  set_handed_out(page, page.handed_out() - count, kQuiet);
+}
+
+void put_back_lists(Heap& heap) {
+  for (unsigned id = 0; id < kClasses; ++id) {
+    ClassPages& own = heap.classes[id];
+    if (!own.current) continue;
+    Page& page = *page_at(own.current);
+    own.handed_out -= count_blocks(heap.lists[id]) + own.rest_count;
+    put_back(page, heap.lists[id]);
+    put_back(page, own.rest);
+    heap.lists[id] = own.rest = nullptr;
+    own.rest_count = 0;
+    own.current = 0;
+    settle(heap, page, page.handed_out());
+  }
+}
+
+// A page changes from one heap to another, in no queue of either.
+void move_page(Heap& from, Heap& to, Page& page) {
+  unlink_page(from, page);
+  link_page(to, page);
+  page.owner.store(to.owner, std::memory_order_relaxed);
+  page.heap.store(to.id, std::memory_order_release);
+}
+
+void leave_to_orphanage(Heap& heap) {
+  while (heap.pages) {
+    Page& page = *page_at(heap.pages);
+    const unsigned handed_out = page.handed_out();
+    if (page.next != kAsleep) remove_partial(heap, page);
+    move_page(heap, orphanage, page);
+    settle(orphanage, page, handed_out);
+  }
+}
+
+// Empty pages have no reason to wait for an heir.
+void tidy_orphanage() {
+  read_inbox(orphanage);
+  retire_kept_pages(orphanage);
+}
+
+void make_unused(Heap& heap) {
+  heap.in_use = heap.forked_away = false;
+  heap.owner = 0;
+  heap.next_unused = unused_heaps;
+  unused_heaps = &heap;
+}
+
+// The blocks of the chain that lie in the page, the last one ended; a thread may have been cut off in the middle of a
+// change, so nothing is believed.
+struct Survivors {
+  Block* first = nullptr;
+  Block* last = nullptr;
+  unsigned count = 0;
+};
+
+Survivors survivors(const Page& page, Block* first) {
+  const std::uintptr_t begin = address_of(page_memory(&page));
+  const std::uintptr_t end = begin + page.carved * class_bytes(page.size_class);
+  Survivors found;
+  for (Block* at = first; at && found.count < page.carved; at = at->next) {
+    if (address_of(at) < begin || address_of(at) >= end) break;
+    if (!found.first) found.first = at;
+    found.last = at;
+    ++found.count;
+  }
+  if (found.last) found.last->next = nullptr;
+  return found;
+}
+
+// A heap whose thread the fork left behind: its counts are made anew from what its lists hold.
+void bury(Heap& heap) {
+  for (unsigned id = 0; id < kClasses; ++id) {
+    ClassPages& own = heap.classes[id];
+    if (own.current) {
+      Page& page = *page_at(own.current);
+      for (Block* list : {heap.lists[id], own.rest}) {
+        const Survivors chain = survivors(page, list);
+        own.handed_out -= chain.count;
+        put_back(page, chain.first);
+      }
+    }
+    own.current = own.partial = 0;
+    heap.lists[id] = own.rest = nullptr;
+    own.rest_count = 0;
+  }
+  heap.kept_empty[0] = heap.kept_empty[1] = 0;
+  Slice next = 0;
+  for (Slice at = heap.pages; at; at = next) {
+    Page& page = *page_at(at);
+    next = page.heap_next;
+    const Survivors free_blocks = survivors(page, page.free_blocks);
+    page.free_blocks = free_blocks.first;
+    page.next = kAsleep;
+    link_page(orphanage, page);
+    page.owner.store(0, std::memory_order_relaxed);
+    page.heap.store(0, std::memory_order_release);
+    settle(orphanage, page, page.carved - free_blocks.count);
+  }
+  heap.pages = 0;
+  heap.page_count.store(0, std::memory_order_relaxed);
+  for (RemoteBatch& batch : heap.batches) {
+    if (!batch.page) continue;
+    const Survivors chain = survivors(*page_at(batch.page), batch.first);
+    batch.first = chain.first;
+    batch.count = static_cast<std::uint16_t>(chain.count);
+    batch.last = chain.last;
+    if (!chain.count) batch.page = 0;
+  }
+  flush_batches(heap);
+  read_inbox(heap);
+  make_unused(heap);
+}
+
+constinit std::atomic<bool> burials_due{false};
+
+void bury_forked_away() {
+  if (!burials_due.exchange(false, std::memory_order_relaxed)) return;
+  for (unsigned id = 1; id < heaps_end(); ++id)
+    if (Heap* const heap = heap_at(id); heap && heap->forked_away) bury(*heap);
+  tidy_orphanage();
+}
+
+// The destructor runs in each round of the C library's: only the last one ends the heap, because destructors of the
+// program may still allocate in the others.
+void end_round(void* value) {
+  const auto round = reinterpret_cast<std::uintptr_t>(value);
+  if (round < PTHREAD_DESTRUCTOR_ITERATIONS) {
+    pthread_setspecific(end_key, reinterpret_cast<void*>(round + 1));
+  } else {
+    end_heap();
+    thread_has_ended = true;
+  }
+}
+
+}  // namespace
+
+unsigned heaps_end() { return heap_ids.load(std::memory_order_acquire); }
+
+void prepare_thread_ends() {
+  heaps[0].store(&orphanage, std::memory_order_release);
+  if (pthread_key_create(&end_key, end_round) == 0) key_made.store(true, std::memory_order_release);
+}
+
+Heap* start_heap() {
+  if (!start_region()) return nullptr;
+  heaps[0].store(&orphanage, std::memory_order_release);
+  Heap* heap;
+  {
+    Locked hold(heaps_lock);
+    bury_forked_away();
+    heap = late_heap_of_this_place();
+    if (!heap) heap = new_heap();
+    if (!heap) return nullptr;
+    heap->in_use = true;
+    heap->owner = this_thread();
+    if (thread_has_ended) {
+      heap->next_unused = late_heaps;
+      late_heaps = heap;
+    }
+  }
+  thread_lists = heap;
+  if (!thread_has_ended && key_made.load(std::memory_order_acquire))
+    pthread_setspecific(end_key, reinterpret_cast<void*>(1));
+  return heap;
+}
+
+void end_heap() {
+  Heap* const heap = this_heap();
+  if (!heap) return;
+  thread_lists = const_cast<HeapLists*>(&kNoLists);
+  flush_batches(*heap);
+  put_back_lists(*heap);
+  read_inbox(*heap);
+  retire_kept_pages(*heap);
+  Locked hold(heaps_lock);
+  leave_to_orphanage(*heap);
+  tidy_orphanage();
+  read_inbox(*heap);  // what came meanwhile is passed on
+  make_unused(*heap);
+}
+
+Page* adopt(Heap& heap, unsigned id) {
+  if (!orphanage.page_count.load(std::memory_order_relaxed) && !orphanage.inbox.load(std::memory_order_relaxed))
+    return nullptr;
+  Locked hold(heaps_lock);
+  read_inbox(orphanage);
+  const Slice first = orphanage.classes[id].partial;
+  if (!first) return nullptr;
+  Page& page = *page_at(first);
+  const unsigned handed_out = page.handed_out();
+  remove_partial(orphanage, page);
+  move_page(orphanage, heap, page);
+  set_handed_out(page, handed_out, kQuiet);
+  return &page;
+}
+
+void threads_before_fork() {
+  heaps_lock.lock();
+  region_before_fork();
+}
+
+void threads_after_fork_in_parent() {
+  region_after_fork();
+  heaps_lock.unlock();
+}
+
+// The heaps are buried when a second thread starts, not before: most children have only one until they exec, and going
+// through all lists would take them long. Until then nobody can be taken for a thread that is not there.
+void threads_after_fork_in_child() {
+  threads_after_fork_in_parent();
+  const Heap* const own = this_heap();
+  for (unsigned id = 1; id < heaps_end(); ++id) {
+    Heap* const heap = heap_at(id);
+    if (!heap || heap == own || !heap->in_use) continue;
+    heap->forked_away = true;
+    burials_due.store(true, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace cistern::host_pool

@@ -1,0 +1,16 @@
+// Threads that start, end and fork, as the host pool sees them.
+#pragma once
+
+namespace cistern::host_pool {
+
+// Once, early, outside of malloc: from then on threads that use the pool give their heap back when they end.
+void prepare_thread_ends();
+// The calling thread leaves its pages to others. It may go on allocating: then it gets a heap again.
+void end_heap();
+
+void threads_before_fork();
+void threads_after_fork_in_parent();
+// The child has one thread: what the others had is left to the orphanage, whatever they were doing.
+void threads_after_fork_in_child();
+
+}  // namespace cistern::host_pool

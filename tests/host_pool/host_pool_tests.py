@@ -1,0 +1,326 @@
+"""malloc as an unmodified program sees it: every program holds plain, and does the same with libcistern.so preloaded.
+
+--long: the settings that take minutes. --shim may name any library that brings a malloc, to compare with; what only
+Cistern can answer is skipped then.
+"""
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import unittest
+import xml.etree.ElementTree
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "host"))
+import host_tests  # noqa: E402
+
+ARGUMENTS = host_tests.ARGUMENTS
+PYTHON = "/usr/bin/python3"
+
+
+class Run(host_tests.Run):
+    """Ends the children too when the time is over: those of a fork that hangs would hold the pipes open."""
+
+    def __init__(self, command, environment, preload, limit_s=120, **redirections):
+        settings = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("CISTERN_")}
+        if preload:
+            settings["LD_PRELOAD"] = ":".join(map(str, preload))
+        settings.update(environment)
+        process = subprocess.Popen(list(map(str, command)), env=settings, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                                   **redirections)
+        hung = ""
+        try:
+            out, err = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+            hung = f"(hung: ended after {limit_s} s)"
+        self.out, self.err = out.decode(errors="replace"), err.decode(errors="replace") + hung
+        self.status = process.returncode
+
+
+class PoolTest(host_tests.HostTest):
+    def plain(self, *command, preload=(), environment=None, **more):
+        return Run(command, environment or {}, preload, **more)
+
+    def shimmed(self, *command, preload=(), environment=None, **more):
+        return Run(command, environment or {}, [ARGUMENTS.shim, *preload], **more)
+
+    def holds(self, name, *arguments, **more):
+        """Plain and preloaded the same one line and status 0."""
+        done = self.same(self.program(name), *arguments, **more)
+        self.assertEqual((done.err, done.status), ("", 0), done.out)
+        self.assertEqual(len(done.out.splitlines()), 1)
+        return done.out
+
+    def holds_preloaded(self, name, *arguments, **more):
+        """For settings that are too long to run twice."""
+        done = self.shimmed(self.program(name), *arguments, **more)
+        self.assertEqual((done.err, done.status), ("", 0), done.out)
+        return done.out
+
+    def require_in_shim(self, option):
+        """An option that the library knows has its name in it."""
+        if option.encode() not in ARGUMENTS.shim.read_bytes():
+            self.skipTest(f"{ARGUMENTS.shim.name} has no {option}")
+
+    def require_installed(self, command):
+        if not shutil.which(command):
+            self.skipTest(f"{command} is not installed")
+
+
+class Calls(PoolTest):
+    def test_edges_of_sizes_and_alignments(self):
+        self.assertRegex(self.holds("failure_matrix"), r"^failure_matrix: \d{5} checks, 0 broken$")
+
+    def test_they_hold_when_the_pool_is_off(self):
+        self.require_in_shim("CISTERN_HOST_POOL")
+        for environment in ({"CISTERN_HOST_POOL": "off"}, {"CISTERN_HOST": "off"},
+                            {"CISTERN_HOST_POOL": "off", "CISTERN_HOST": "off"}):
+            self.holds("failure_matrix", environment=environment)
+            self.holds("queries", environment=environment)
+            self.holds("model", 2, 100000, 3, environment=environment)
+
+    def test_alignment(self):
+        for seed in range(1, 20 if ARGUMENTS.long else 2):
+            self.holds("alignment", seed)
+
+    def test_queries_and_settings(self):
+        self.holds("queries")
+
+    def test_contents_of_freed_blocks_prove_nothing(self):
+        self.holds("stale_contents")
+
+    def test_malloc_info_is_xml_and_malloc_stats_speaks_on_stderr(self):
+        for done in (self.plain(self.program("statistics")), self.shimmed(self.program("statistics"))):
+            self.assertEqual(done.status, 0)
+            self.assertTrue(done.out.startswith('<malloc version="1">'), done.out)
+            # glibc 2.36 closes the element <sizes> of a heap without opening it when nothing is in it.
+            text = re.sub(r"(<heap nr=\"\d+\">\n)</sizes>\n", r"\1", done.out)
+            self.assertEqual(xml.etree.ElementTree.fromstring(text).tag, "malloc")
+            self.assertGreater(len(done.err.splitlines()), 1)
+
+    def test_a_plugin_allocates_and_the_program_frees(self):
+        self.holds("deepbind", self.program("libdeepbind_plugin.so"), "from_plugin")
+
+    def test_the_program_allocates_and_a_plugin_frees(self):
+        # The C library's own free gets a block of the pool: nothing of ours is asked. That is a limit, and the pool can
+        # be left out.
+        plugin = self.program("libdeepbind_plugin.so")
+        self.same(self.program("deepbind"), plugin, "from_program", environment={"CISTERN_HOST_POOL": "off"})
+
+
+class Threads(PoolTest):
+    def test_the_model(self):
+        if ARGUMENTS.long:
+            for threads, seed in ((1, 11), (2, 12), (8, 13)):
+                self.holds_preloaded("model", threads, 100000000, seed, limit_s=3600)
+        for threads, operations, seed in ((1, 500000, 1), (2, 1000000, 2), (32, 2000000, 3), (32, 2000000, 13)):
+            self.holds("model", threads, operations, seed)
+
+    def test_forks_while_threads_allocate(self):
+        self.holds("fork_storm", 2000 if ARGUMENTS.long else 80, 1, limit_s=1800)
+
+    def test_threads_that_die(self):
+        for seed in (1, 2):
+            self.holds("thread_death", 40000 if ARGUMENTS.long else 4000, seed, limit_s=1800)
+
+    def test_signal_handlers_that_allocate(self):
+        self.holds("signals", 5000 if ARGUMENTS.long else 60, limit_s=600)
+
+
+class Processes(PoolTest):
+    def test_before_main_and_after(self):
+        self.assertEqual(self.holds("static_destructors"), "static_destructors: the last destructor ran\n")
+
+    def test_libraries_that_come_and_go(self):
+        libraries = [self.program("libtls_medium.so"), self.program("libtls_large.so")]
+        self.holds("dlopen_tls", 1000 if ARGUMENTS.long else 150, *libraries)
+
+    def test_locked_memory_stays_small(self):
+        plain = self.plain(self.program("locked"))
+        if plain.out == "not permitted\n":
+            self.skipTest("mlockall is not permitted here")
+        shimmed = self.shimmed(self.program("locked"))
+        self.assertEqual((plain.status, shimmed.err, shimmed.status), (0, "", 0))
+        self.assertLess(int(shimmed.out), int(plain.out) + 32 * 1024)
+
+
+class Limits(PoolTest):
+    def test_of_address_space(self):
+        for mib in (60, 200, 1000):
+            for work in ("run", "run_in_thread"):
+                with self.subTest(mib=mib, work=work):
+                    self.holds("limits", "as", mib, work)
+
+    def test_of_data(self):
+        for mib in (60, 200, 1000):
+            for work in ("run", "run_in_thread"):
+                with self.subTest(mib=mib, work=work):
+                    self.holds("limits", "data", mib, work)
+
+
+class Misuse(PoolTest):
+    """Ended by SIGABRT after one line that names the pointer. The program prints it before it misuses it."""
+
+    def test_each_is_named(self):
+        self.require_in_shim("CISTERN_HOST_POOL")
+        names = sorted(path.stem for path in (HERE / "programs" / "misuse").glob("*.c"))
+        self.assertGreater(len(names), 15)
+        for name in names:
+            with self.subTest(name):
+                done = self.shimmed(self.program("misuse") / name)
+                self.assertEqual(done.status, -signal.SIGABRT, done.err)
+                pointer = done.out.strip()
+                self.assertRegex(pointer, "^0x[0-9a-f]+$")
+                first_line = (done.err.splitlines() or [""])[0]
+                self.assertRegex(first_line, rf"^cistern: .*(double free|invalid)")
+                self.assertRegex(first_line, rf"\b{pointer}\b")
+
+
+class Live(PoolTest):
+    """What is live at exit, to the block and the byte: by comparison with a run that leaves nothing."""
+
+    def setUp(self):
+        super().setUp()
+        self.require_in_shim("CISTERN_REPORT")
+
+    def left_and_none(self):
+        """The printed lines of a run, as numbers: size, blocks, usable bytes; the figures of the host of both runs."""
+        figures = []
+        for arguments in ((), ("none",)):
+            done, reports = self.reported(self.program("live1900"), *arguments)
+            self.assertEqual((done.err, len(reports)), ("", 1))
+            figures.append(reports[0]["kinds"]["host"])
+            lines = [tuple(map(int, line.split())) for line in done.out.splitlines()]
+        self.assertEqual(sum(blocks for _, blocks, _ in lines), 1900)
+        return lines, *figures
+
+    def test_blocks_and_bytes(self):
+        lines, left, none = self.left_and_none()
+        self.assertEqual(left["live_blocks"] - none["live_blocks"], 1900)
+        self.assertEqual(left["live_bytes"] - none["live_bytes"], sum(usable for _, _, usable in lines))
+        self.assertEqual(left["allocations"], none["allocations"])
+        self.assertEqual(none["frees"] - left["frees"], 1900)
+
+    def test_by_class(self):
+        lines, left, none = self.left_and_none()
+        if "classes" not in left:
+            self.skipTest("host memory has no classes in this report")
+
+        def differences(figure):
+            without = {entry["class"]: entry.get(figure, 0) for entry in none["classes"]}
+            more = {entry["class"]: entry.get(figure, 0) - without.get(entry["class"], 0) for entry in left["classes"]}
+            return [more[number] for number in sorted(more) if more[number]]
+        # Sizes ascend, and each is of a class of its own: 0-4 KiB, 4-8 KiB, 128-256 KiB.
+        self.assertEqual(differences("live_blocks"), [blocks for _, blocks, _ in lines])
+        if "live_bytes" in left["classes"][0]:
+            self.assertEqual(differences("live_bytes"), [usable for _, _, usable in lines])
+
+
+class RealPrograms(PoolTest):
+    def test_pythons_own_tests(self):
+        modules = ["test_json", "test_list", "test_dict", "test_unicode", "test_set", "test_bytes", "test_deque",
+                   "test_memoryview"]
+        if self.plain(PYTHON, "-c", "import test.libregrtest, test.test_json, test.test_deque").status != 0:
+            self.skipTest("libpython3-testsuite is not installed")
+        # Without Python's own allocator of small objects every one of them comes to malloc.
+        for environment in ({"PYTHONMALLOC": "malloc"}, {})[:2 if ARGUMENTS.long else 1]:
+            done = self.shimmed(PYTHON, "-m", "test", *modules, environment=environment, cwd=self.folder, limit_s=900)
+            self.assertEqual(done.status, 0, done.out + done.err)
+            self.assertIn(f"All {len(modules)} tests OK", done.out)
+
+    def test_python_with_threads_and_processes(self):
+        script = ("import json, concurrent.futures as futures\n"
+                  "def work(n): return sum(len(json.dumps({str(i): [i] * (i % 50)})) for i in range(n))\n"
+                  "if __name__ == '__main__':\n"
+                  "    with futures.ThreadPoolExecutor(4) as pool: print(list(pool.map(work, range(0, 4000, 400))))\n"
+                  "    with futures.ProcessPoolExecutor(2) as pool: print(list(pool.map(work, range(0, 4000, 400))))\n")
+        path = self.folder / "script.py"
+        path.write_text(script)
+        self.assertEqual(self.same(PYTHON, path, environment={"PYTHONMALLOC": "malloc"}).status, 0)
+
+    def test_sqlite(self):
+        self.require_installed("sqlite3")
+        rows, text = (400000, 1000) if ARGUMENTS.long else (60000, 100)
+        script = (f"create table t(id integer primary key, name text, value real);"
+                  f"with recursive n(i) as (select 1 union all select i + 1 from n where i < {rows})"
+                  f"insert into t select i, printf('%0{text}d', i * 7919 % {rows}), i * 0.5 from n;"
+                  "create index by_name on t(name);"
+                  "select count(*), sum(value), sum(length(name)) from t;"
+                  "select id, substr(name, -8) from t order by name limit 5;"
+                  "select a.id, group_concat(b.id) from t a join t b on b.id = a.id * 2 where a.id % 1000 = 0"
+                  " group by a.id order by a.id limit 10;"
+                  "delete from t where id % 3 = 0; vacuum; select count(*) from t;"
+                  "select json_group_array(id) from (select id from t where id < 500);")
+        done = self.same("sqlite3", ":memory:", script, limit_s=900)
+        self.assertEqual((done.err, done.status), ("", 0))
+        self.assertIn(f"{rows}|", done.out)
+
+    def test_a_compiler_makes_the_same_object(self):
+        self.require_installed("g++")
+        made = []
+        for run in (self.plain, self.shimmed):
+            path = self.folder / "object.o"
+            done = run("g++", "-std=c++20", "-O1", "-c", HERE / "programs" / "model.cpp", "-o", path)
+            self.assertEqual(done.all(), ("", "", 0))
+            made.append(path.read_bytes())
+            path.unlink()
+        self.assertEqual(made[0], made[1])
+
+    def test_perl(self):
+        self.require_installed("perl")
+        script = ("my %h; for my $i (1 .. 60000) { $h{'key' . $i * 7919 % 60000} = 'x' x ($i % 300) . $i }"
+                  "my @k = sort keys %h; my $t = join ',', map { length $h{$_} } @k; $t =~ s/(\\d)1/$1-/g;"
+                  "print scalar(@k), ' ', length $t, ' ', unpack('%32C*', $t), \"\\n\"; exit 4;")
+        self.assertEqual(self.same("perl", "-e", script).status, 4)
+
+    def test_node(self):
+        self.require_installed("node")
+        script = ("const {Worker} = require('worker_threads');"
+                  "const text = JSON.stringify(Array.from({length: 50000}, (_, i) => ({i, s: 'x'.repeat(i % 40)})));"
+                  "const buffers = []; for (let i = 0; i < 2000; ++i) buffers.push(Buffer.alloc(i * 10, i % 256));"
+                  "console.log(JSON.parse(text).length, buffers.reduce((sum, b) => sum + b.length, 0));"
+                  "new Worker('console.log(Array(99999).fill(3).map(String).join().length)', {eval: true})"
+                  ".on('exit', () => process.exit(6));")
+        self.assertEqual(self.same("node", "-e", script).status, 6)
+
+    def test_java(self):
+        self.require_installed("java")
+        self.assertEqual(self.same("java", "-version").status, 0)
+        if not shutil.which("javac"):
+            self.skipTest("javac is not installed: only java -version ran")
+        (self.folder / "Small.java").write_text(
+            "import java.util.*;\n"
+            "import java.util.stream.*;\n"
+            "public class Small {\n"
+            "  public static void main(String[] arguments) throws Exception {\n"
+            "    Map<String, Integer> map = new TreeMap<>();\n"
+            "    for (int i = 0; i < 50000; ++i) map.put(\"key\" + i * 7919 % 50000, i);\n"
+            "    System.out.println(map.size() + \" \" + map.values().stream().mapToInt(x -> x).sum());\n"
+            "    java.util.zip.Deflater deflater = new java.util.zip.Deflater();\n"
+            "    deflater.setInput(new byte[1 << 20]); deflater.finish();\n"
+            "    System.out.println(deflater.deflate(new byte[1 << 20])); deflater.end();\n"
+            "    System.out.println(IntStream.range(0, 1000000).parallel().filter(x -> x % 7 == 0).count());\n"
+            "    java.nio.ByteBuffer direct = java.nio.ByteBuffer.allocateDirect(5 << 20);\n"
+            "    System.out.println(direct.capacity()); System.exit(5);\n"
+            "  }\n"
+            "}\n")
+        self.assertEqual(self.same("javac", "-d", self.folder, self.folder / "Small.java").status, 0)
+        self.assertEqual(self.same("java", "-Xmx200m", "-cp", self.folder, "Small").status, 5)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--shim", type=pathlib.Path, required=True)
+    parser.add_argument("--programs", type=pathlib.Path, required=True)
+    parser.add_argument("--long", action="store_true")
+    known, rest = parser.parse_known_args()
+    ARGUMENTS.shim, ARGUMENTS.programs = known.shim.resolve(), known.programs.resolve()
+    ARGUMENTS.long = known.long
+    unittest.main(argv=[sys.argv[0], *rest])
