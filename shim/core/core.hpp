@@ -32,7 +32,8 @@ Snapshot take_snapshot(const char* moment);
 // Renders in the configured format to where CISTERN_REPORT says (report_output.cpp).
 void write_report(const Snapshot& snapshot);
 
-// Locks of every layer, in order: cuda, opencl, sites, arena, host pool. The child starts clean counters and keeps working memory.
+// Locks of every layer, in order: cuda, opencl, sites, arena, host pool. The child starts clean counters and keeps
+// working memory.
 void core_before_fork();
 void core_after_fork_in_parent();
 void core_after_fork_in_child();

@@ -31,7 +31,7 @@ typedef struct cistern_statistics {
   uint64_t pool_hits, pool_misses; /* of the allocations that a pool could serve */
   uint64_t driver_allocs, driver_frees;
   uint64_t live_blocks, live_bytes;     /* in the program's hands now */
-  uint64_t peak_bytes;                  /* high-water mark of live_bytes; host: of the pages in use */
+  uint64_t peak_bytes;                  /* high-water mark of live_bytes; host: of its pages in use */
   uint64_t pooled_blocks, pooled_bytes; /* kept for reuse; never a leak */
   uint64_t largest_pooled_bytes;
   uint64_t failed; /* allocations that the program saw fail */
@@ -51,8 +51,8 @@ CISTERN_API size_t cistern_trim(cistern_kind kind, size_t keep_bytes);
  * It speaks of live blocks, not of leaks: the program is still running. */
 CISTERN_API int cistern_report(const char* path, cistern_format format);
 
-/* Host memory from the pool. `alignment`: a power of two, or 0 for that of malloc. Null on failure, errno ENOMEM or EINVAL.
- */
+/* Host memory from the pool. `alignment`: a power of two, or 0 for that of malloc. Null on failure, errno ENOMEM or
+ * EINVAL. */
 CISTERN_API void* cistern_allocate(size_t bytes, size_t alignment);
 CISTERN_API void cistern_deallocate(void* block);
 
