@@ -6,6 +6,7 @@
 
 #include "pool/host_heap.hpp"
 #include "pool/host_region.hpp"
+#include "pool/host_samples.hpp"
 
 namespace cistern::host_pool {
 namespace {
@@ -103,6 +104,10 @@ Account account_ever() {
     if (page.state == State::large) {
       ++sum.large_blocks;
       sum.large_bytes += page.bytes;
+    } else if (page.state == State::sampled) {
+      ClassAccount& own = sum.classes[page.size_class];
+      own.live_blocks += page.handed_out();
+      own.page_bytes += page_slices(page.size_class) * kSliceBytes;
     } else if (page.state == State::small) {
       ClassAccount& own = sum.classes[page.size_class];
       own.live_blocks += page.handed_out() - (page.remote.load(std::memory_order_relaxed) >> kCountShift);
@@ -116,7 +121,8 @@ Account account_ever() {
   for (unsigned one = 0; one < kClasses; ++one) {
     ClassAccount& own = sum.classes[one];
     if (static_cast<std::int64_t>(own.live_blocks) < 0) own.live_blocks = 0;
-    own.free_blocks = own.page_bytes / class_bytes(one) - own.live_blocks;
+    own.free_blocks = own.page_bytes / (page_slices(one) * kSliceBytes) * page_capacity(one) - own.live_blocks;
+    own.allocations += sampled_allocations(one);
   }
   return sum;
 }
@@ -151,6 +157,11 @@ void visit_live_blocks(void (*visit)(void* context, void* block, std::size_t byt
       for (unsigned i = 0; i < page.carved; ++i)
         if (!free_blocks.test(i))
           visit(context, page_memory(&page) + i * class_bytes(page.size_class), class_bytes(page.size_class));
+    } else if (page.state == State::sampled) {
+      for (unsigned i = 0; i < page.carved; ++i) {
+        const std::size_t bytes = class_bytes(page.size_class);
+        if (is_live_sampled(page, i * bytes)) visit(context, page_memory(&page) + i * bytes, bytes);
+      }
     }
   });
 }

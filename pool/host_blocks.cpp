@@ -63,8 +63,9 @@ LargeBlock allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes
   Page& page = *page_at(span.first);
   page.owner.store(0, std::memory_order_relaxed);
   page.bytes = whole_system_pages(bytes);
-  page.site = 0;
+  page.slack = static_cast<std::uint32_t>(page.bytes - bytes);
   page.slices = slices;
+  sample_large(page, bytes);
   page.state = State::large;
   large_allocations.fetch_add(1, std::memory_order_relaxed);
   return {slice_memory(span.first), span.zeroed};
@@ -91,6 +92,7 @@ bool resize_large(Page& page, std::size_t bytes) {
     page.slices = static_cast<std::uint32_t>(wanted);
   }
   page.bytes = whole_system_pages(bytes);
+  page.slack = static_cast<std::uint32_t>(page.bytes - bytes);
   return true;
 }
 
@@ -125,15 +127,32 @@ Freed free_small(Page& page, void* memory, std::size_t offset) {
   return Freed::yes;
 }
 
-void* allocate_small(unsigned id) {
+// A block of the list's rest, which the next sample cut off.
+void* take_rest(Heap& heap, unsigned id) {
+  ClassPages& own = heap.classes[id];
+  Block* const block = own.rest;
+  own.rest = block->next;
+  --own.rest_count;
+  block->mark = 0;
+  return block;
+}
+
+void* allocate_small(std::size_t bytes, unsigned id) {
   Heap* heap = this_heap();
   if (!heap) {
     heap = start_heap();
     if (!heap) return nullptr;
   }
   if (!heap->lists[id]) {
+    if (samples_every_block())
+      if (void* const sampled = allocate_sampled(bytes, id)) return sampled;
     bool sample_due;
     if (!refill(*heap, id, sample_due)) return nullptr;
+    if (sample_due) {
+      heap->until_sample = draw_distance(heap->random);
+      void* const sampled = samples_every_block() ? nullptr : allocate_sampled(bytes, id);
+      return sampled ? sampled : take_rest(*heap, id);
+    }
   }
   Block* const block = heap->lists[id];
   heap->lists[id] = block->next;
@@ -157,7 +176,7 @@ std::uint64_t large_allocations_ever() { return large_allocations.load(std::memo
 void* allocate(std::size_t bytes) {
   if (bytes > kSmallMax) return allocate_large(bytes).memory;
   void* const block = allocate_quickly(bytes);
-  return block ? block : allocate_small(class_of(bytes));
+  return block ? block : allocate_small(bytes, class_of(bytes));
 }
 
 void* allocate_zeroed(std::size_t bytes) {
@@ -175,7 +194,7 @@ void* allocate_zeroed(std::size_t bytes) {
 void* allocate_aligned(std::size_t alignment, std::size_t bytes) {
   if (alignment <= kGranule) return allocate(bytes);
   const unsigned id = aligned_class(alignment, bytes);
-  if (id < kClasses) return allocate(class_bytes(id));
+  if (id < kClasses) return allocate_small(bytes, id);
   if (bytes > PTRDIFF_MAX || alignment > PTRDIFF_MAX) return nullptr;
   return allocate_large(std::max<std::size_t>(bytes, 1), alignment).memory;
 }
@@ -190,6 +209,9 @@ Freed deallocate(void* memory) {
       if (found.offset) return Freed::invalid;
       free_large(*found.page);
       return Freed::yes;
+    case State::sampled:
+      if (free_sampled(*found.page, found.offset)) return Freed::yes;
+      return is_block_start(*found.page, found.offset) ? Freed::double_free : Freed::invalid;
     default:
       return Freed::invalid;
   }
@@ -206,6 +228,7 @@ bool is_live(const void* memory) {
   const Found found = find(memory);
   if (!found.page) return false;
   if (found.page->state == State::large) return found.offset == 0;
+  if (found.page->state == State::sampled) return is_live_sampled(*found.page, found.offset);
   const auto* const block = static_cast<const Block*>(memory);
   return is_block_start(*found.page, found.offset) && (block->mark != free_mark || !is_listed_free(*found.page, block));
 }
@@ -216,13 +239,14 @@ void* reallocate(void* memory, std::size_t bytes) {
   if (found.page->state == State::large && bytes > kSmallMax) {
     if (bytes <= PTRDIFF_MAX && resize_large(*found.page, bytes)) return memory;
   } else if (bytes <= usable && (bytes >= usable / 2 || usable <= 64)) {
+    if (found.page->state == State::sampled) note_sampled_size(*found.page, found.offset, bytes);
     return memory;
   }
   void* const moved = allocate(bytes);
   if (!moved) return bytes <= usable ? memory : nullptr;
   const std::size_t kept = std::min(bytes, usable);
   const std::size_t whole_pages = kept & ~(kSystemPage - 1);
-  if (kept >= kMovePagesMin && region_system.move(memory, moved, whole_pages)) {
+  if (kept >= kMovePagesMin && move_pages(memory, moved, whole_pages)) {
     std::memcpy(static_cast<char*>(moved) + whole_pages, static_cast<char*>(memory) + whole_pages, kept - whole_pages);
   } else {
     std::memcpy(moved, memory, kept);
@@ -261,7 +285,9 @@ Whereabouts whereabouts(const void* address) {
   if (where.free) return where;
   where.block = page_memory(found.page) + index * bytes;
   where.block_bytes = bytes;
-  where.free = is_listed_free(*found.page, static_cast<const Block*>(where.block));
+  where.free = found.page->state == State::sampled
+                   ? !is_live_sampled(*found.page, index * bytes)
+                   : is_listed_free(*found.page, static_cast<const Block*>(where.block));
   return where;
 }
 

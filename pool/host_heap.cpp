@@ -155,6 +155,7 @@ void link_page(Heap& heap, Page& page) {
   page.heap_previous = 0;
   page.heap_next = heap.pages;
   if (heap.pages) page_at(heap.pages)->heap_previous = slice_of(&page);
+  std::atomic_signal_fence(std::memory_order_release);  // a child forked in between follows the links
   heap.pages = slice_of(&page);
   heap.page_count.store(heap.page_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }

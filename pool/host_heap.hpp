@@ -127,6 +127,8 @@ void flush_batches(Heap& heap);
 bool read_inbox(Heap& heap);
 
 // --- host_threads.cpp
+// What waits in the heap's lists goes back to the pages.
+void put_back_lists(Heap& heap);
 Heap* start_heap();  // of the calling thread; null: no memory
 // A page of the class with free blocks that a thread left behind; null: none.
 Page* adopt(Heap& heap, unsigned id);

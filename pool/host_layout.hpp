@@ -75,10 +75,17 @@ struct alignas(64) Page {
   std::atomic<std::uintptr_t> owner;  // thread pointer of the owner; 0: no thread may use the fast path
   union {
     std::uint32_t inverse;  // small: see start_bound
-    std::uint32_t site;     // large
+    std::uint32_t site;     // large; 0: none
   };
-  std::uint32_t start_bound;       // small: see start_bound
-  Slice next, previous;            // in a queue of the heap, or in a bin of free spans
+  union {
+    std::uint32_t start_bound;  // small: see start_bound
+    std::uint32_t slack;        // large: usable bytes less those asked for
+  };
+  union {
+    Slice next;             // in a queue of the heap, or in a bin of free spans
+    std::uint32_t born_ms;  // large
+  };
+  Slice previous;
   Slice heap_next, heap_previous;  // in the list of all pages of the heap
   union {
     std::uint32_t slices;  // large, free: length; interior, last of free: distance to the first

@@ -39,9 +39,11 @@ void give_memory_back(void* at, std::size_t bytes) {
   if (madvise(at, bytes, MADV_DONTNEED) != 0) std::memset(at, 0, bytes);
 }
 
+// Before the kernel looks whether it can move the source it may unmap the destination, so that is made good.
 bool move_memory(void* from, void* to, std::size_t bytes) {
-  if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED) return false;
-  return mmap(from, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == from;
+  if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to) return true;
+  mmap(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  return false;
 }
 
 // --- Bins of free spans: exact up to 32 slices, then four per doubling
@@ -51,7 +53,7 @@ constexpr unsigned kBins = kExactBins + 4 * 20;
 unsigned bin_of(std::uint32_t slices) {
   if (slices <= kExactBins) return slices - 1;
   const auto doubling = static_cast<unsigned>(std::bit_width(slices - 1)) - 1;  // >= 5
-  return kExactBins + (doubling - 5) * 4 + (((slices - 1) >> (doubling - 2)) & 3);
+  return std::min(kExactBins + (doubling - 5) * 4 + (((slices - 1) >> (doubling - 2)) & 3), kBins - 1);
 }
 
 struct Bins {
@@ -180,6 +182,7 @@ std::uint64_t give_back_largest() {
 std::uint64_t in_use_slices() { return mapped_slices - free_slices[kClean] - free_slices[kDirty]; }
 
 void keep_dirty_at_most(std::uint64_t slices) {
+  if (region_system.keeps_pages) return;
   while (free_slices[kDirty] > slices && give_back_largest()) {
   }
 }
@@ -226,7 +229,10 @@ bool map_at_top(std::uint32_t slices) {
 
 // The first slice below the top is never one of ours after a skip: its descriptor has no state.
 bool grow(std::uint32_t slices) {
-  const std::uint64_t chunk = std::clamp(in_use_slices() / 16, slices_in(4 * kMiB), slices_in(256 * kMiB));
+  const std::uint64_t unit = slices_in(region_system.unit_bytes);
+  const auto in_units = [&](std::uint64_t number) { return (number + unit - 1) / unit * unit; };
+  window_top = static_cast<Slice>(std::min<std::uint64_t>(in_units(window_top), window_end));
+  const std::uint64_t chunk = in_units(std::clamp(in_use_slices() / 16, slices_in(4 * kMiB), slices_in(256 * kMiB)));
   const auto rounded = static_cast<std::uint32_t>(
       std::min<std::uint64_t>((slices + chunk - 1) / chunk * chunk, window_end - window_top));
   std::uint32_t mapped = std::max(rounded, slices);
@@ -380,6 +386,16 @@ void advise_chunks(ChunkAdvice advice) {
   chunk_advice = advice;
   if (advice && window_top > window_begin)
     advice(slice_memory(window_begin), (window_top - window_begin) * kSliceBytes);
+}
+
+bool move_pages(void* from, void* to, std::size_t bytes) {
+  // Advice sticks to pages and would go with them.
+  return !chunk_advice && !region_system.keeps_pages && region_system.move(from, to, bytes);
+}
+
+void replace_system(const System& system) {
+  Locked hold(region_lock);
+  region_system = system;
 }
 
 void region_before_fork() { region_lock.lock(); }

@@ -16,7 +16,11 @@ struct System {
   void* (*reserve)(std::size_t bytes);  // readable, reads as zero; null: not to be had
   bool (*make_writable)(void* at, std::size_t bytes);
   void (*give_back)(void* at, std::size_t bytes);         // the pages read as zero afterwards
-  bool (*move)(void* from, void* to, std::size_t bytes);  // mremap; both stay mapped, `from` reads as zero
+  // mremap; both stay mapped, and `from` reads as zero. False: only `to` may have lost its content.
+  bool (*move)(void* from, void* to, std::size_t bytes);
+  // For huge pages: chunks are multiples of this, in place and length, and nothing is ever given back or moved.
+  std::size_t unit_bytes = kSliceBytes;
+  bool keeps_pages = false;
 };
 extern constinit System region_system;
 
@@ -44,6 +48,9 @@ RegionFigures region_figures();
 // Gives dirty spans back to the system until `keep_bytes` are left; returns the bytes given back.
 std::uint64_t trim_region(std::uint64_t keep_bytes);
 
+// Moves whole system pages between two spans in use; false: copy. `from` reads as zero afterwards.
+bool move_pages(void* from, void* to, std::size_t bytes);
+
 // First slice of the window and the one behind the last that was ever mapped.
 Slice region_begin();
 Slice region_end();
@@ -51,6 +58,8 @@ Slice region_end();
 // What is asked of each new chunk: a NUMA policy, huge pages. Applied to the chunks there are as well.
 using ChunkAdvice = void (*)(void* memory, std::size_t bytes);
 void advise_chunks(ChunkAdvice advice);
+// From the next chunk on.
+void replace_system(const System& system);
 
 void region_before_fork();
 void region_after_fork();

@@ -8,10 +8,12 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include <bitset>
 #include <new>
 
 #include "pool/host_heap.hpp"
 #include "pool/host_region.hpp"
+#include "pool/host_samples.hpp"
 
 namespace cistern::host_pool {
 namespace {
@@ -74,21 +76,6 @@ void put_back(Page& page, Block* first) {
   set_handed_out(page, page.handed_out() - count, kQuiet);
 }
 
-void put_back_lists(Heap& heap) {
-  for (unsigned id = 0; id < kClasses; ++id) {
-    ClassPages& own = heap.classes[id];
-    if (!own.current) continue;
-    Page& page = *page_at(own.current);
-    own.handed_out -= count_blocks(heap.lists[id]) + own.rest_count;
-    put_back(page, heap.lists[id]);
-    put_back(page, own.rest);
-    heap.lists[id] = own.rest = nullptr;
-    own.rest_count = 0;
-    own.current = 0;
-    settle(heap, page, page.handed_out());
-  }
-}
-
 // A page changes from one heap to another, in no queue of either.
 void move_page(Heap& from, Heap& to, Page& page) {
   unlink_page(from, page);
@@ -120,66 +107,76 @@ void make_unused(Heap& heap) {
   unused_heaps = &heap;
 }
 
-// The blocks of the chain that lie in the page, the last one ended; a thread may have been cut off in the middle of a
-// change, so nothing is believed.
-struct Survivors {
-  Block* first = nullptr;
-  Block* last = nullptr;
-  unsigned count = 0;
+// The free blocks of a page, gathered from lists that a thread may have been about to change when it was cut off: a
+// chain may lie in two of them, so each block counts once, and nothing outside of the page is followed.
+class FreeBlocks {
+ public:
+  explicit FreeBlocks(const Page& page)
+      : begin_(address_of(page_memory(&page))), bytes_(class_bytes(page.size_class)), carved_(page.carved) {}
+
+  // Returns how many were added.
+  unsigned add(Block* chain) {
+    unsigned added = 0;
+    while (chain) {
+      const std::uintptr_t offset = address_of(chain) - begin_;
+      if (address_of(chain) < begin_ || offset % bytes_ || offset / bytes_ >= carved_ || seen_[offset / bytes_]) break;
+      seen_.set(offset / bytes_);
+      Block* const next = chain->next;
+      chain->next = first_;
+      first_ = chain;
+      if (!last_) last_ = chain;
+      ++added;
+      chain = next;
+    }
+    count_ += added;
+    return added;
+  }
+  Block* first() const { return first_; }
+  Block* last() const { return last_; }
+  unsigned count() const { return count_; }
+
+ private:
+  std::uintptr_t begin_;
+  std::size_t bytes_;
+  unsigned carved_, count_ = 0;
+  Block* first_ = nullptr;
+  Block* last_ = nullptr;
+  std::bitset<kSliceBytes / kGranule> seen_;
 };
 
-Survivors survivors(const Page& page, Block* first) {
-  const std::uintptr_t begin = address_of(page_memory(&page));
-  const std::uintptr_t end = begin + page.carved * class_bytes(page.size_class);
-  Survivors found;
-  for (Block* at = first; at && found.count < page.carved; at = at->next) {
-    if (address_of(at) < begin || address_of(at) >= end) break;
-    if (!found.first) found.first = at;
-    found.last = at;
-    ++found.count;
-  }
-  if (found.last) found.last->next = nullptr;
-  return found;
-}
-
-// A heap whose thread the fork left behind: its counts are made anew from what its lists hold.
+// A heap whose thread the fork left behind: what its pages have is found out anew.
 void bury(Heap& heap) {
-  for (unsigned id = 0; id < kClasses; ++id) {
-    ClassPages& own = heap.classes[id];
-    if (own.current) {
-      Page& page = *page_at(own.current);
-      for (Block* list : {heap.lists[id], own.rest}) {
-        const Survivors chain = survivors(page, list);
-        own.handed_out -= chain.count;
-        put_back(page, chain.first);
-      }
-    }
-    own.current = own.partial = 0;
-    heap.lists[id] = own.rest = nullptr;
-    own.rest_count = 0;
-  }
-  heap.kept_empty[0] = heap.kept_empty[1] = 0;
   Slice next = 0;
   for (Slice at = heap.pages; at; at = next) {
     Page& page = *page_at(at);
     next = page.heap_next;
-    const Survivors free_blocks = survivors(page, page.free_blocks);
-    page.free_blocks = free_blocks.first;
+    ClassPages& own = heap.classes[page.size_class];
+    FreeBlocks free_blocks(page);
+    if (own.current == at) own.handed_out -= free_blocks.add(heap.lists[page.size_class]) + free_blocks.add(own.rest);
+    free_blocks.add(page.free_blocks);
+    page.free_blocks = free_blocks.first();
     page.next = kAsleep;
     link_page(orphanage, page);
-    page.owner.store(0, std::memory_order_relaxed);
     page.heap.store(0, std::memory_order_release);
-    settle(orphanage, page, page.carved - free_blocks.count);
+    settle(orphanage, page, page.carved - free_blocks.count());
   }
   heap.pages = 0;
   heap.page_count.store(0, std::memory_order_relaxed);
+  for (unsigned id = 0; id < kClasses; ++id) {
+    const std::uint64_t handed_out = heap.classes[id].handed_out;
+    heap.lists[id] = nullptr;
+    heap.classes[id] = ClassPages{};
+    heap.classes[id].handed_out = handed_out;
+  }
+  heap.kept_empty[0] = heap.kept_empty[1] = 0;
   for (RemoteBatch& batch : heap.batches) {
     if (!batch.page) continue;
-    const Survivors chain = survivors(*page_at(batch.page), batch.first);
-    batch.first = chain.first;
-    batch.count = static_cast<std::uint16_t>(chain.count);
-    batch.last = chain.last;
-    if (!chain.count) batch.page = 0;
+    FreeBlocks sent(*page_at(batch.page));
+    sent.add(batch.first);
+    batch.first = sent.first();
+    batch.last = sent.last();
+    batch.count = static_cast<std::uint16_t>(sent.count());
+    if (!batch.count) batch.page = 0;
   }
   flush_batches(heap);
   read_inbox(heap);
@@ -209,6 +206,21 @@ void end_round(void* value) {
 
 }  // namespace
 
+void put_back_lists(Heap& heap) {
+  for (unsigned id = 0; id < kClasses; ++id) {
+    ClassPages& own = heap.classes[id];
+    if (!own.current) continue;
+    Page& page = *page_at(own.current);
+    own.handed_out -= count_blocks(heap.lists[id]) + own.rest_count;
+    put_back(page, heap.lists[id]);
+    put_back(page, own.rest);
+    heap.lists[id] = own.rest = nullptr;
+    own.rest_count = 0;
+    own.current = 0;
+    settle(heap, page, page.handed_out());
+  }
+}
+
 unsigned heaps_end() { return heap_ids.load(std::memory_order_acquire); }
 
 void prepare_thread_ends() {
@@ -233,6 +245,7 @@ Heap* start_heap() {
       late_heaps = heap;
     }
   }
+  heap->until_sample = draw_distance(heap->random);
   thread_lists = heap;
   if (!thread_has_ended && key_made.load(std::memory_order_acquire))
     pthread_setspecific(end_key, reinterpret_cast<void*>(1));
@@ -271,11 +284,13 @@ Page* adopt(Heap& heap, unsigned id) {
 
 void threads_before_fork() {
   heaps_lock.lock();
+  samples_before_fork();
   region_before_fork();
 }
 
 void threads_after_fork_in_parent() {
   region_after_fork();
+  samples_after_fork();
   heaps_lock.unlock();
 }
 
@@ -283,11 +298,18 @@ void threads_after_fork_in_parent() {
 // through all lists would take them long. Until then nobody can be taken for a thread that is not there.
 void threads_after_fork_in_child() {
   threads_after_fork_in_parent();
-  const Heap* const own = this_heap();
+  Heap* const own = this_heap();
+  bool own_is_late = false;
+  for (const Heap* at = late_heaps; at; at = at->next_unused) own_is_late |= at == own;
+  late_heaps = own_is_late ? own : nullptr;
+  if (own_is_late) own->next_unused = nullptr;
   for (unsigned id = 1; id < heaps_end(); ++id) {
     Heap* const heap = heap_at(id);
     if (!heap || heap == own || !heap->in_use) continue;
     heap->forked_away = true;
+    // A new thread may lie where one of these lay.
+    for (Slice at = heap->pages; at; at = page_at(at)->heap_next)
+      page_at(at)->owner.store(0, std::memory_order_relaxed);
     burials_due.store(true, std::memory_order_relaxed);
   }
 }

@@ -36,7 +36,7 @@ constinit std::atomic<std::size_t> mapped_bytes{0};
 
 void* map_pages(std::size_t bytes) {
   void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages == MAP_FAILED) die_without_memory();
+  if (pages == MAP_FAILED) return nullptr;
   mapped_bytes.fetch_add(bytes, std::memory_order_relaxed);
   return pages;
 }
@@ -50,6 +50,12 @@ int class_of(std::size_t bytes) {
 }  // namespace
 
 void* internal_allocate(std::size_t bytes) {
+  void* block = internal_try_allocate(bytes);
+  if (!block) die_without_memory();
+  return block;
+}
+
+void* internal_try_allocate(std::size_t bytes) {
   if (bytes > kLargest) return map_pages(page_rounded(bytes));
   const int id = class_of(bytes);
   const std::size_t size = kSmallest << id;
@@ -60,7 +66,9 @@ void* internal_allocate(std::size_t bytes) {
   }
   if (static_cast<std::size_t>(chunk_end - chunk_next) < size) {
     // The rest of the old chunk is at most one block of the largest class: given up, not tracked.
-    chunk_next = static_cast<char*>(map_pages(kChunk));
+    void* chunk = map_pages(kChunk);
+    if (!chunk) return nullptr;
+    chunk_next = static_cast<char*>(chunk);
     chunk_end = chunk_next + kChunk;
   }
   void* block = chunk_next;

@@ -13,6 +13,8 @@ namespace cistern {
 
 // 16-byte aligned, never null: without memory for its tables the shim cannot stay truthful, so it says so and aborts.
 void* internal_allocate(std::size_t bytes);
+// The same, or null: for tables that the program can do without.
+void* internal_try_allocate(std::size_t bytes);
 void internal_deallocate(void* block, std::size_t bytes);
 // What the tables cost, in bytes mapped from the system.
 std::size_t internal_mapped_bytes();

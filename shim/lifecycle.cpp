@@ -22,6 +22,7 @@
 #include "shim/core/core.hpp"
 #include "shim/core/environment.hpp"
 #include "shim/core/host_hooks.hpp"
+#include "shim/core/host_placement.hpp"
 #include "shim/core/log.hpp"
 #include "shim/core/lookup.hpp"
 #include "shim/core/standard_error.hpp"
@@ -94,6 +95,7 @@ void start_process() {
   note_start_directory(environment_variable);
   options();
   host::prepare_pool();
+  host::prepare_placement();
   host::prepare_operators();
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   at_quick_exit(end_at_quick_exit);

@@ -298,6 +298,28 @@ inline Snapshot many_devices_snapshot() {
   return snapshot;
 }
 
+// Host memory of the pool, with samples.
+inline Snapshot host_pool_snapshot() {
+  Snapshot snapshot = empty_snapshot();
+  snapshot.sites = "gpu:all,host:512KiB";
+  KindFigures host = host_figures();
+  host.sizes = {{16, 1000, 10, 246}, {64, 500000, 300, 724}, {112, 700000, 20, 565}, {1280, 33000, 200, 55},
+                {32768, 567, 37, 3}};
+  snapshot.kinds.push_back(std::move(host));
+  for (const char* function : {"read_rows", "make_index", "load", "rarely"}) {
+    LeakFigures site = leak(function, 1200, 3 * kMiB / 4);
+    site.kind = "host";
+    site.leak_class = kLiveAtExit;
+    site.object = "block";
+    site.api = "malloc";
+    snapshot.host_sites.push_back(std::move(site));
+  }
+  snapshot.fragmentation.push_back({"host", 4 * kMiB, 3 * kMiB / 2, std::nullopt, 5 * kMiB / 2, 2 * kMiB});
+  snapshot.estimated.push_back("kinds.host.peak_bytes");
+  snapshot.estimated.push_back("host_sites");
+  return snapshot;
+}
+
 inline Snapshot at_moment(Snapshot snapshot, const char* moment) {
   snapshot.moment = moment;
   return snapshot;

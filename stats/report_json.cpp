@@ -99,6 +99,21 @@ void write_classes(Json& json, const Vector<ClassFigures>& classes) {
   json.close(']');
 }
 
+void write_sizes(Json& json, const Vector<SizeFigures>& sizes) {
+  json.key("sizes");
+  json.open('[');
+  for (const SizeFigures& figures : sizes) {
+    json.element();
+    json.open('{');
+    json.count("block_bytes", figures.block_bytes);
+    json.count("allocations", figures.allocations);
+    json.count("live_blocks", figures.live_blocks);
+    json.count("free_blocks", figures.free_blocks);
+    json.close('}');
+  }
+  json.close(']');
+}
+
 // Every kind has the same keys, for readers; of one that is only counted the pool's figures are true zeros.
 void write_kind(Json& json, const KindFigures& kind) {
   json.key(kind.name);
@@ -125,6 +140,7 @@ void write_kind(Json& json, const KindFigures& kind) {
   for (const UnpooledFigure& figure : kind.unpooled) json.count(figure.reason, figure.count);
   json.close('}');
   if (!kind.classes.empty()) write_classes(json, kind.classes);
+  if (!kind.sizes.empty()) write_sizes(json, kind.sizes);
   json.close('}');
 }
 
@@ -214,10 +230,10 @@ void write_fragmentation(Json& json, const FragmentationFigures& figures) {
   json.open('{');
   json.count("reserved_bytes", figures.reserved_bytes);
   json.count("live_bytes", figures.live_bytes);
-  json.count("requested_bytes", figures.requested_bytes);
+  if (figures.requested_bytes) json.count("requested_bytes", *figures.requested_bytes);
   json.count("free_bytes", figures.free_bytes);
   json.count("largest_free_bytes", figures.largest_free_bytes);
-  json.number("internal", figures.internal_ratio(), 4);
+  if (const std::optional<double> internal = figures.internal_ratio()) json.number("internal", *internal, 4);
   json.number("external", figures.external_ratio(), 4);
   json.close('}');
 }
@@ -277,6 +293,10 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
   json.key("leaks");
   json.open('[');
   for (const LeakFigures& leak : snapshot.leaks) write_leak(json, leak);
+  json.close(']');
+  json.key("host_sites");
+  json.open('[');
+  for (const LeakFigures& site : snapshot.host_sites) write_leak(json, site);
   json.close(']');
   json.key("fragmentation");
   json.open('{');

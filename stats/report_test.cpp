@@ -25,6 +25,7 @@ struct Case {
 constexpr Case kCases[] = {
     {"no_kinds", empty_snapshot},
     {"host_only_weird_command", host_snapshot},
+    {"host_pool", host_pool_snapshot},
     {"clean", clean_snapshot},
     {"leaks", leaking_snapshot},
     {"leaks_of_libraries", library_snapshot},

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kSitesShown = 10;
 constexpr std::size_t kSitesInFull = 3;  // with more sites than this, each shows fewer frames
+constexpr std::size_t kHostSitesShown = 3;
 constexpr std::size_t kCommandBytes = 100;
 
 bool while_running(const Snapshot& snapshot) { return std::string_view(snapshot.moment) == "call"; }
@@ -180,7 +181,7 @@ void write_leak(const LeakFigures& leak, std::size_t rank, bool running, std::si
              counted(leak.blocks, "block").c_str(), leak.object, named ? ", " : "", named ? leak.api : "",
              running ? "live" : String(leak.leak_class).c_str(), seconds(leak.first_s).c_str(),
              seconds(leak.last_s).c_str());
-  if (by_library(leak))
+  if (by_library(leak) && leak.leak_class != kLiveAtExit)
     sink.print("     made by a library, not the program: %s\n", printable(leak.owner, kPathBytesShown).c_str());
   write_references(leak, running, sink);
   write_frames(leak.frames, frames_max, sink);
@@ -195,6 +196,18 @@ void write_leaks(const Snapshot& snapshot, Sink& sink) {
   const std::size_t frames_max = leaks.size() <= kSitesInFull ? kFramesFull : kFramesShort;
   for (std::size_t i = 0; i < leaks.size() && i < kSitesShown; ++i)
     write_leak(leaks[i], i + 1, while_running(snapshot), frames_max, sink);
+}
+
+// Live host blocks are no leaks before somebody looked whether the program could still reach them.
+void write_host_sites(const Snapshot& snapshot, Sink& sink) {
+  const Vector<LeakFigures>& sites = snapshot.host_sites;
+  if (sites.empty()) return;
+  const bool all = snapshot.sites.ends_with("host:all");
+  const std::size_t shown = std::min(sites.size(), all ? kSitesShown : kHostSitesShown);
+  sink.print("HOST MEMORY ALIVE BY SITE (top %zu of %zu%s)\n", shown, sites.size(),
+             all ? "" : "; estimated from samples, CISTERN_SITES=all: exact");
+  for (std::size_t i = 0; i < shown; ++i)
+    write_leak(sites[i], i + 1, while_running(snapshot), all ? kFramesFull : kFramesShort, sink);
 }
 
 void write_objects(const Snapshot& snapshot, Sink& sink) {
@@ -232,8 +245,10 @@ void render_text(const Snapshot& snapshot, Sink& sink) {
   write_kinds(snapshot, sink);
   write_device_memory(snapshot, sink);
   write_leaks(snapshot, sink);
+  write_host_sites(snapshot, sink);
   write_objects(snapshot, sink);
   write_pools(snapshot, sink);
+  write_sizes(snapshot, sink);
   write_fragmentation(snapshot, sink);
   write_transfers(snapshot.transfers, sink);
   write_self(snapshot, sink);

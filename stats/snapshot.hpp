@@ -27,6 +27,12 @@ struct ClassFigures {
   }
 };
 
+// Blocks of one size in a pool that cuts pages into blocks (host).
+struct SizeFigures {
+  std::uint64_t block_bytes, allocations, live_blocks;
+  std::uint64_t free_blocks;  // in its pages, those never used among them
+};
+
 struct KindFigures {
   // "host", "opencl", "pinned", "managed", "registered", "external"; by device "device:0", "async:0", "array:0",
   // "vmm:0"
@@ -39,6 +45,7 @@ struct KindFigures {
   Vector<ClassFigures> classes;  // only classes that were used
   // What the program asked for in live_bytes; absent where the two are the same by nature.
   std::optional<std::uint64_t> requested_bytes{};
+  Vector<SizeFigures> sizes{};  // only those in use
 };
 
 struct FrameFigures {
@@ -53,6 +60,8 @@ struct FrameFigures {
 };
 
 constexpr std::string_view kNeverFreed = "never freed";
+// Host memory, which most programs leave to the system: shown apart, and no leak yet.
+constexpr std::string_view kLiveAtExit = "live";
 // Its context was reset or destroyed while the program still held it.
 constexpr std::string_view kWentWithContext = "never freed, went with its context";
 
@@ -110,9 +119,12 @@ struct ObjectFigures {
 
 struct FragmentationFigures {
   String kind;
-  std::uint64_t reserved_bytes, live_bytes, requested_bytes, free_bytes, largest_free_bytes;
-  double internal_ratio() const {
-    return live_bytes ? 1.0 - static_cast<double>(requested_bytes) / static_cast<double>(live_bytes) : 0.0;
+  std::uint64_t reserved_bytes, live_bytes;
+  std::optional<std::uint64_t> requested_bytes;  // absent where nobody knows
+  std::uint64_t free_bytes, largest_free_bytes;
+  std::optional<double> internal_ratio() const {
+    if (!requested_bytes) return std::nullopt;
+    return live_bytes ? 1.0 - static_cast<double>(*requested_bytes) / static_cast<double>(live_bytes) : 0.0;
   }
   double external_ratio() const {
     return free_bytes ? 1.0 - static_cast<double>(largest_free_bytes) / static_cast<double>(free_bytes) : 0.0;
@@ -128,7 +140,8 @@ struct Snapshot {
   const char* moment;  // "exit", "_exit", "call": when it was taken; leaks are judged at "exit" and "_exit" only
   String sites;        // e.g. "gpu:all,host:off"
   Vector<KindFigures> kinds;
-  Vector<LeakFigures> leaks;  // largest first
+  Vector<LeakFigures> leaks;       // largest first
+  Vector<LeakFigures> host_sites;  // live host blocks, largest first; estimated where they are samples
   Vector<ObjectFigures> objects;
   Vector<FragmentationFigures> fragmentation;
   Vector<TransferFigures> transfers;  // largest first

@@ -14,6 +14,8 @@
 namespace cistern {
 namespace {
 
+constexpr std::size_t kHostSitesMax = 200;  // the largest ones; the others keep module and offset
+
 // One address resolved: inlined calls first, the function that holds them last. Empty where nothing is known.
 struct Resolved {
   Vector<FrameFigures> frames;
@@ -202,6 +204,8 @@ void symbolise(Snapshot& snapshot, unsigned budget_ms) {
   Symboliser symboliser(budget_ms);
   for (LeakFigures& leak : snapshot.leaks) leak.frames = symboliser.frames(leak.frames);
   for (TransferFigures& transfer : snapshot.transfers) transfer.frames = symboliser.frames(transfer.frames);
+  for (std::size_t i = 0; i < snapshot.host_sites.size() && i < kHostSitesMax; ++i)
+    snapshot.host_sites[i].frames = symboliser.frames(snapshot.host_sites[i].frames);
 }
 
 void symbols_before_fork() { symbols_lock.lock(); }

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kClassesShown = 6, kClassesOfTwo = 4, kClassesOfMany = 3;  // of one pool, of each of several
 constexpr std::size_t kPoolsShown = 4;
+constexpr std::size_t kSizesShown = 4;
 constexpr std::size_t kTransfersShown = 8;
 
 void write_class(const ClassFigures& figures, bool with_waste, Sink& sink) {
@@ -107,6 +108,26 @@ void write_pools(const Snapshot& snapshot, Sink& sink) {
     sink.print("      (pools of the %zu busiest kinds of %zu; the JSON report has all)\n", pools.size(), pools_used);
 }
 
+void write_sizes(const Snapshot& snapshot, Sink& sink) {
+  for (const KindFigures& kind : snapshot.kinds) {
+    if (kind.sizes.empty()) continue;
+    Vector<SizeFigures> sizes = kind.sizes;
+    std::sort(sizes.begin(), sizes.end(), [](const SizeFigures& a, const SizeFigures& b) {
+      return a.live_blocks * a.block_bytes != b.live_blocks * b.block_bytes
+                 ? a.live_blocks * a.block_bytes > b.live_blocks * b.block_bytes
+                 : a.block_bytes < b.block_bytes;
+    });
+    if (sizes.size() > kSizesShown) sizes.resize(kSizesShown);
+    sink.print("SIZES %s (%zu largest of %zu)\n  %-16s  %11s  %24s  %24s\n", kind.name.c_str(), sizes.size(),
+               kind.sizes.size(), "block", "allocs", "live", "free in pages");
+    for (const SizeFigures& figures : sizes)
+      sink.print("  %-16s  %11s  %24s  %24s\n", human_bytes(figures.block_bytes).c_str(),
+                 grouped(figures.allocations).c_str(),
+                 blocks_and_bytes(figures.live_blocks, figures.live_blocks * figures.block_bytes).c_str(),
+                 blocks_and_bytes(figures.free_blocks, figures.free_blocks * figures.block_bytes).c_str());
+  }
+}
+
 void write_fragmentation(const Snapshot& snapshot, Sink& sink) {
   Vector<const FragmentationFigures*> fragmented;
   for (const FragmentationFigures& figures : snapshot.fragmentation)
@@ -116,7 +137,8 @@ void write_fragmentation(const Snapshot& snapshot, Sink& sink) {
     const FragmentationFigures& figures = *shown;
     sink.print("FRAGMENTATION %s  reserved %s  live %s", figures.kind.c_str(),
                human_bytes(figures.reserved_bytes).c_str(), human_bytes(figures.live_bytes).c_str());
-    if (figures.live_bytes) sink.print("  internal %s", percent(figures.internal_ratio()).c_str());
+    const std::optional<double> internal = figures.internal_ratio();
+    if (figures.live_bytes && internal) sink.print("  internal %s", percent(*internal).c_str());
     if (figures.free_bytes)
       sink.print("  external %s  largest free block %s", percent(figures.external_ratio()).c_str(),
                  human_bytes(figures.largest_free_bytes).c_str());

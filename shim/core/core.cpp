@@ -9,6 +9,7 @@
 #include <new>
 
 #include "shim/core/environment.hpp"
+#include "shim/core/host_sites.hpp"
 #include "shim/core/log.hpp"
 #include "stats/runtime_frames.hpp"
 #include "stats/sites.hpp"
@@ -51,12 +52,24 @@ String command_line() {
 
 void add_site_figures(Snapshot& snapshot) {
   const SiteStatistics sites = site_statistics();
-  snapshot.sites = options().sites == "off" ? "off" : "gpu:all,host:off";
+  snapshot.sites = options().sites == "off" ? String("off") : "gpu:all,host:" + host::sites_mode();
   snapshot.sites_count = sites.sites;
   snapshot.capture_mean_ns = sites.capture_mean_ns;
   if (sites.capture_mean_ns) snapshot.estimated.push_back("self.capture_mean_ns");
   snapshot.dropped_events = sites.dropped;
   snapshot.tables_bytes = internal_mapped_bytes();
+}
+
+// Before other kinds' figures, whose making allocates.
+void add_host_sites(Snapshot& snapshot) {
+  host::LiveSites live = host::live_sites();
+  const bool exact = host::sites_mode() == "all";
+  snapshot.host_sites = std::move(live.sites);
+  if (!exact && !snapshot.host_sites.empty()) snapshot.estimated.push_back("host_sites");
+  std::optional<FragmentationFigures> fragments = host::fragmentation(live.requested_ratio);
+  if (!fragments) return;
+  if (!exact && fragments->requested_bytes) snapshot.estimated.push_back("fragmentation.host.internal");
+  snapshot.fragmentation.push_back(std::move(*fragments));
 }
 
 void sort_largest_first(Vector<LeakFigures>& leaks) {
@@ -108,6 +121,7 @@ Snapshot take_snapshot(const char* moment) {
   if (KindFigures figures = host::figures(); figures.allocations || figures.frees || figures.live_blocks) {
     snapshot.kinds.push_back(std::move(figures));
     snapshot.estimated.push_back("kinds.host.peak_bytes");
+    add_host_sites(snapshot);
   }
   if (opencl::used()) {
     snapshot.kinds.push_back(opencl::figures());
@@ -122,8 +136,10 @@ Snapshot take_snapshot(const char* moment) {
     cuda::add_devices(snapshot);
   }
   sort_largest_first(snapshot.leaks);
+  sort_largest_first(snapshot.host_sites);
   symbolise(snapshot, kSymbolBudgetMs);
   for (LeakFigures& leak : snapshot.leaks) cut_runtime_frames(leak.frames);
+  for (LeakFigures& site : snapshot.host_sites) cut_runtime_frames(site.frames);
   for (TransferFigures& transfer : snapshot.transfers) cut_runtime_frames(transfer.frames);
   add_site_figures(snapshot);
   return snapshot;
@@ -133,21 +149,21 @@ void core_before_fork() {
   cuda::before_fork();
   opencl::before_fork();
   sites_before_fork();
-  internal_memory_before_fork();
   host::before_fork();
+  internal_memory_before_fork();
 }
 
 void core_after_fork_in_parent() {
-  host::after_fork_in_parent();
   internal_memory_after_fork();
+  host::after_fork_in_parent();
   sites_after_fork();
   opencl::after_fork_in_parent();
   cuda::after_fork_in_parent();
 }
 
 void core_after_fork_in_child() {
-  host::after_fork_in_child();
   internal_memory_after_fork();
+  host::after_fork_in_child();
   sites_after_fork();
   opencl::after_fork_in_child();
   cuda::after_fork_in_child();

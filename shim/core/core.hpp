@@ -32,7 +32,7 @@ Snapshot take_snapshot(const char* moment);
 // Renders in the configured format to where CISTERN_REPORT says (report_output.cpp).
 void write_report(const Snapshot& snapshot);
 
-// Locks of every layer, in order: cuda, opencl, sites, arena, host pool. The child starts clean counters and keeps
+// Locks of every layer, in order: cuda, opencl, sites, host pool, arena. The child starts clean counters and keeps
 // working memory.
 void core_before_fork();
 void core_after_fork_in_parent();
@@ -41,7 +41,9 @@ void core_after_fork_in_child();
 namespace host {
 // Host memory (host_figures.cpp), served from the pool or counted only.
 KindFigures figures();
-// The pool's locks are leaves. A child counts anew.
+// Absent where the pool doesn't serve. `requested_ratio`: of live bytes, as far as known.
+std::optional<FragmentationFigures> fragmentation(std::optional<double> requested_ratio);
+// A child counts anew.
 void before_fork();
 void after_fork_in_parent();
 void after_fork_in_child();

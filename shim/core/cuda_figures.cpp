@@ -60,7 +60,7 @@ void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, F
       return;
     }
     fragmentation.live_bytes += block.bytes;
-    fragmentation.requested_bytes += block.requested;
+    fragmentation.requested_bytes = fragmentation.requested_bytes.value_or(0) + block.requested;
     if (found == figures.classes.end()) return;
     found->live_bytes = found->live_bytes.value_or(0) + block.bytes;
     found->requested_bytes = found->requested_bytes.value_or(0) + block.requested;

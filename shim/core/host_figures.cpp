@@ -35,8 +35,25 @@ KindFigures figures() {
   figures.frees += account.inherited_blocks + allocations - live_blocks;
   figures.live_blocks += live_blocks;
   figures.live_bytes += account.live_bytes();
+  for (unsigned id = 0; id < host_pool::kClasses; ++id) {
+    const host_pool::ClassAccount& one = account.classes[id];
+    if (one.page_bytes)
+      figures.sizes.push_back({host_pool::class_bytes(id), one.allocations, one.live_blocks, one.free_blocks});
+  }
   figures.peak_bytes = std::max(region.peak_in_use_bytes, figures.live_bytes);
   if (region.peak_at_ns) figures.peak_at_s = seconds_after_start(region.peak_at_ns);
+  return figures;
+}
+
+std::optional<FragmentationFigures> fragmentation(std::optional<double> requested_ratio) {
+  if (serving() == Serving::native || counting_is_off()) return std::nullopt;
+  const host_pool::RegionFigures region = host_pool::region_figures();
+  const std::uint64_t live = host_pool::account().live_bytes(), reserved = region.in_use_bytes + region.dirty_bytes;
+  if (!live || reserved < live) return std::nullopt;
+  FragmentationFigures figures{"host", reserved, live, std::nullopt, reserved - live, 0};
+  if (requested_ratio)
+    figures.requested_bytes = static_cast<std::uint64_t>(*requested_ratio * static_cast<double>(live));
+  figures.largest_free_bytes = std::min(region.largest_free_bytes, figures.free_bytes);
   return figures;
 }
 

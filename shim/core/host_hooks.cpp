@@ -21,6 +21,7 @@
 #include "shim/core/host_misuse.hpp"
 #include "shim/core/host_native.hpp"
 #include "shim/core/host_serving.hpp"
+#include "shim/core/host_sites.hpp"
 #include "shim/core/lookup.hpp"
 
 namespace cistern::host {
@@ -169,6 +170,7 @@ void prepare_operators() {
 void prepare_pool() {
   if (pooled()) {
     host_pool::prepare_thread_ends();
+    start_sites();
   } else {
     host_pool::end_heap();
   }

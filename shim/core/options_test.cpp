@@ -52,12 +52,17 @@ TEST(Options, DefaultsAreThoseOfTheTable) {
   EXPECT_EQ(options.opencl_object_max, 512ull << 20);
   EXPECT_EQ(options.trim_interval, 300'000'000'000ull);
   EXPECT_TRUE(options.host);
+  EXPECT_EQ(options.numa, "off");
+  EXPECT_EQ(options.huge_pages, "off");
 }
 
 TEST(Options, ValuesOfEachType) {
   EXPECT_EQ(read({{"CISTERN_REPORT", "/a b/%p"}}).report, "/a b/%p");
   EXPECT_TRUE(read({{"CISTERN_REPORT", "none"}}).report_requested);
   EXPECT_EQ(read({{"CISTERN_REPORT_FORMAT", "JSON"}}).report_format, "json");
+  EXPECT_EQ(read({{"CISTERN_NUMA", "node:1"}}).numa, "node:1");
+  for (const char* word : {"thp", "2m", "1g", "off"})
+    EXPECT_EQ(read({{"CISTERN_HUGE_PAGES", word}}).huge_pages, word) << word;
   for (const char* word : {"off", "0", "FALSE", "no"}) EXPECT_FALSE(read({{"CISTERN_HOST", word}}).host) << word;
   for (const char* word : {"on", "1", "True", "yes"}) EXPECT_TRUE(read({{"CISTERN_HOST", word}}).host) << word;
   const std::map<std::string, std::uint64_t> sizes = {{"0", 0},
@@ -91,7 +96,9 @@ TEST(Options, ABadValueKeepsTheDefaultAndSaysSo) {
             Lines{"CISTERN_TRIM_INTERVAL: '3h' is not a time such as 300s; using 300s"});
   EXPECT_EQ(lines_for("CISTERN_REPORT_FORMAT", "xml"),
             Lines{"CISTERN_REPORT_FORMAT: 'xml' is not text or json; using text"});
-  EXPECT_EQ(lines_for("CISTERN_SITES", "all"), Lines{"CISTERN_SITES: 'all' is not gpu or off; using gpu"});
+  EXPECT_EQ(lines_for("CISTERN_SITES", "every"), Lines{"CISTERN_SITES: 'every' is not gpu, all or off; using gpu"});
+  EXPECT_EQ(lines_for("CISTERN_HUGE_PAGES", "4k"),
+            Lines{"CISTERN_HUGE_PAGES: '4k' is not thp, 2m, 1g or off; using off"});
 }
 
 TEST(Options, AnEmptyVariableIsUnset) {

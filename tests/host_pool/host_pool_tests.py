@@ -4,6 +4,7 @@
 Cistern can answer is skipped then.
 """
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -149,6 +150,88 @@ class Processes(PoolTest):
         shimmed = self.shimmed(self.program("locked"))
         self.assertEqual((plain.status, shimmed.err, shimmed.status), (0, "", 0))
         self.assertLess(int(shimmed.out), int(plain.out) + 32 * 1024)
+
+
+class Sites(PoolTest):
+    """Which code made what is alive at exit."""
+
+    def report(self, mode, blocks, **environment):
+        done, reports = self.reported(self.program("sites"), blocks, sites=mode, **environment)
+        self.assertEqual((done.out, done.err), ("", ""))
+        return reports[0]
+
+    def reported(self, *command, sites, **environment):
+        path = self.folder / f"{sites}.json"
+        done = self.shimmed(*command, environment={"CISTERN_SITES": sites, "CISTERN_REPORT": str(path), **environment,
+                                                   "CISTERN_REPORT_FORMAT": "json"})
+        self.assertEqual(done.status, 0, done.err)
+        text = path.read_text()
+        path.unlink()
+        return done, [json.loads(text)]
+
+    def blocks_by_function(self, report):
+        found = {}
+        for site in report["host_sites"]:
+            self.assertEqual((site["kind"], site["class"]), ("host", "live"))
+            names = [frame.get("function", "") for frame in site["frames"]]
+            for name in ("thread_keeps_nodes", "keep_nodes", "drop_nodes", "keep_large"):
+                if any(one.startswith(name) for one in names):
+                    blocks, size = found.get(name, (0, 0))
+                    found[name] = blocks + site["blocks"], size + site["bytes"]
+        return found
+
+    def test_every_block_has_its_own(self):
+        report = self.report("all", 20000)
+        found = self.blocks_by_function(report)
+        self.assertEqual(set(found), {"keep_nodes", "thread_keeps_nodes", "keep_large"})
+        self.assertEqual(found["keep_nodes"], (20000, 20000 * 112))
+        self.assertEqual(found["thread_keeps_nodes"], (20000, 20000 * 112))
+        self.assertEqual(found["keep_large"][0], 1)
+        host = report["kinds"]["host"]
+        # All but the loader's few blocks, older than the options.
+        before = host["live_blocks"] - sum(site["blocks"] for site in report["host_sites"])
+        self.assertGreaterEqual(before, 0)
+        self.assertLess(before, 60)
+        self.assertLess(host["live_bytes"] - sum(site["bytes"] for site in report["host_sites"]), 100000)
+        self.assertEqual(report["sites"]["mode"], "gpu:all,host:all")
+        self.assertNotIn("host_sites", report["estimated"])
+        # Of each 112 bytes 100 were asked for; the large block lost less than a page.
+        fragmentation = report["fragmentation"]["host"]
+        self.assertAlmostEqual(fragmentation["live_bytes"] - fragmentation["requested_bytes"], 40000 * 12, delta=30000)
+
+    def test_samples_estimate_it(self):
+        report = self.report("gpu", 400000, CISTERN_HOST_SAMPLE="64KiB")
+        found = self.blocks_by_function(report)
+        # Some 680 samples each: four standard deviations are 15 %.
+        for name in ("keep_nodes", "thread_keeps_nodes"):
+            self.assertAlmostEqual(found[name][0], 400000, delta=400000 * 0.16)
+        self.assertNotIn("drop_nodes", found)
+        self.assertEqual(found["keep_large"][0], 1)
+        self.assertIn("host_sites", report["estimated"])
+        self.assertEqual(report["sites"]["mode"], "gpu:all,host:64KiB")
+
+    def test_without_there_are_none(self):
+        for environment in ({"CISTERN_HOST_SAMPLE": "0"}, {"CISTERN_HOST_POOL": "off"}):
+            report = self.report("gpu", 1000, **environment)
+            self.assertEqual((report["host_sites"], report["sites"]["mode"]), ([], "gpu:all,host:off"))
+        report = self.report("off", 1000)
+        self.assertEqual((report["host_sites"], report["sites"]["mode"]), ([], "off"))
+
+    def test_programs_hold_with_every_block_sampled(self):
+        environment = {"CISTERN_SITES": "all"}
+        self.holds("failure_matrix", environment=environment)
+        self.holds("alignment", environment=environment)
+        self.holds("stale_contents", environment=environment)
+        self.holds("static_destructors", environment=environment)
+        self.holds("model", 8, 300000, 21, environment=environment)
+        self.holds("signals", environment=environment)
+        self.holds("fork_storm", 20, 5, environment=environment)
+
+    def test_misuse_is_named_with_every_block_sampled(self):
+        for name in ("double_free_small", "double_free_from_other_thread", "interior_small", "realloc_of_freed"):
+            done = self.shimmed(self.program(f"misuse/{name}"), environment={"CISTERN_SITES": "all"})
+            self.assertEqual(done.status, -signal.SIGABRT, name)
+            self.assertRegex(done.err, r"^cistern: \w+\(0x[0-9a-f]+\): (double free|invalid)")
 
 
 class Limits(PoolTest):

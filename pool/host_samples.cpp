@@ -1,0 +1,234 @@
+// See host_samples.hpp.
+#include "pool/host_samples.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "pool/host_heap.hpp"
+#include "pool/host_region.hpp"
+#include "pool/internal_memory.hpp"
+
+namespace cistern::host_pool {
+namespace {
+
+constexpr unsigned kShards = 8;
+
+struct Record {
+  std::uint32_t site;
+  std::uint32_t requested_bytes;
+  std::uint32_t born_ms;
+  std::uint32_t live;
+};
+
+// Pages with free blocks are in the queue of their class; full ones in none.
+struct alignas(64) Shard {
+  Lock lock;
+  Slice partial[kClasses] = {};
+  std::uint64_t handed_out[kClasses] = {};
+};
+
+constinit Shard shards[kShards];
+constinit SamplePolicy policy = {};
+
+// The side table's address stands in Page::remote: nobody frees these blocks remotely.
+Record* records_of(const Page& page) { return reinterpret_cast<Record*>(page.remote.load(std::memory_order_relaxed)); }
+Shard& shard_of(const Page& page) { return shards[page.heap.load(std::memory_order_relaxed)]; }
+std::size_t table_bytes(unsigned id) { return page_capacity(id) * sizeof(Record); }
+
+void queue_page(Shard& shard, Page& page) {
+  Slice& first = shard.partial[page.size_class];
+  page.previous = 0;
+  page.next = first;
+  if (first) page_at(first)->previous = slice_of(&page);
+  first = slice_of(&page);
+}
+
+void unqueue_page(Shard& shard, Page& page) {
+  if (page.next) page_at(page.next)->previous = page.previous;
+  if (page.previous) {
+    page_at(page.previous)->next = page.next;
+  } else {
+    shard.partial[page.size_class] = page.next;
+  }
+}
+
+Page* new_page(unsigned shard, unsigned id) {
+  auto* const records = static_cast<Record*>(internal_try_allocate(table_bytes(id)));
+  if (!records) return nullptr;
+  const Span span = acquire_span(page_slices(id));
+  if (!span.first) {
+    internal_deallocate(records, table_bytes(id));
+    return nullptr;
+  }
+  std::fill_n(records, page_capacity(id), Record{});
+  Page& page = *page_at(span.first);
+  page.free_blocks = nullptr;
+  page.carved = 0;
+  page.capacity = static_cast<std::uint16_t>(page_capacity(id));
+  page.size_class = static_cast<std::uint8_t>(id);
+  page.heap.store(static_cast<std::uint16_t>(shard), std::memory_order_relaxed);
+  page.remote.store(address_of(records), std::memory_order_relaxed);
+  set_handed_out(page, 0, 0);
+  for (unsigned i = 1; i < page_slices(id); ++i) {
+    page_at(span.first + i)->state = State::interior;
+    page_at(span.first + i)->slices = i;
+  }
+  page.state = State::sampled;
+  queue_page(shards[shard], page);
+  return &page;
+}
+
+void release_page(Page& page) {
+  const unsigned slices = page_slices(page.size_class);
+  page.state = State::none;
+  for (unsigned i = 1; i < slices; ++i) page_at(slice_of(&page) + i)->state = State::none;
+  internal_deallocate(records_of(page), table_bytes(page.size_class));
+  page.remote.store(0, std::memory_order_relaxed);
+  release_span(slice_of(&page), slices);
+}
+
+Block* take_block(Page& page) {
+  if (Block* const block = page.free_blocks) {
+    page.free_blocks = block->next;
+    return block;
+  }
+  return reinterpret_cast<Block*>(page_memory(&page) + page.carved++ * class_bytes(page.size_class));
+}
+
+// One block of this size in so many is sampled.
+double weight_of(std::size_t bytes) {
+  if (samples_every_block()) return 1;
+  return 1 / -std::expm1(-static_cast<double>(bytes) / static_cast<double>(sample_interval_bytes));
+}
+
+bool is_block(const Page& page, std::size_t offset) {
+  const std::size_t bytes = class_bytes(page.size_class);
+  return offset % bytes == 0 && offset / bytes < page.carved;
+}
+
+}  // namespace
+
+void start_sampling(const SamplePolicy& chosen) {
+  policy = chosen;
+  sample_interval_bytes = chosen.interval_bytes;
+  if (Heap* const heap = this_heap()) {
+    put_back_lists(*heap);
+    heap->until_sample = draw_distance(heap->random);
+  }
+}
+
+std::int64_t draw_distance(std::uint64_t& random) {
+  if (!sample_interval_bytes) return INT64_MAX;
+  if (samples_every_block()) return 0;
+  random ^= random << 13;
+  random ^= random >> 7;
+  random ^= random << 17;
+  const double uniform = (static_cast<double>(random >> 11) + 0.5) * 0x1p-53;  // in (0, 1)
+  return static_cast<std::int64_t>(-std::log(uniform) * static_cast<double>(sample_interval_bytes)) + 1;
+}
+
+void* allocate_sampled(std::size_t bytes, unsigned id) {
+  std::uint32_t site;
+  if (!policy.capture(&site)) return nullptr;
+  const auto number = static_cast<unsigned>(this_thread() >> 12) % kShards;
+  Shard& shard = shards[number];
+  Locked hold(shard.lock);
+  Page* const page = shard.partial[id] ? page_at(shard.partial[id]) : new_page(number, id);
+  if (!page) return nullptr;
+  Block* const block = take_block(*page);
+  const unsigned handed_out = page->handed_out() + 1;
+  set_handed_out(*page, handed_out, 0);
+  if (handed_out == page->capacity) unqueue_page(shard, *page);
+  ++shard.handed_out[id];
+  const std::size_t index = (address_of(block) - address_of(page_memory(page))) / class_bytes(id);
+  records_of(*page)[index] = {site, static_cast<std::uint32_t>(bytes), policy.now_ms(), 1};
+  block->mark = 0;
+  return block;
+}
+
+bool free_sampled(Page& page, std::size_t offset) {
+  Shard& shard = shard_of(page);
+  Locked hold(shard.lock);
+  if (page.state != State::sampled || !is_block(page, offset)) return false;
+  Record& record = records_of(page)[offset / class_bytes(page.size_class)];
+  if (!record.live) return false;
+  record.live = 0;
+  auto* const block = reinterpret_cast<Block*>(page_memory(&page) + offset);
+  block->next = page.free_blocks;
+  page.free_blocks = block;
+  const unsigned handed_out = page.handed_out() - 1;
+  const bool was_full = handed_out + 1 == page.capacity;
+  set_handed_out(page, handed_out, 0);
+  if (was_full) queue_page(shard, page);
+  if (handed_out == 0 && (page.next || page.previous)) {  // another page of the class has room
+    unqueue_page(shard, page);
+    release_page(page);
+  }
+  return true;
+}
+
+bool is_live_sampled(const Page& page, std::size_t offset) {
+  Locked hold(shard_of(page).lock);
+  return page.state == State::sampled && is_block(page, offset) &&
+         records_of(page)[offset / class_bytes(page.size_class)].live;
+}
+
+void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes) {
+  Locked hold(shard_of(page).lock);
+  records_of(page)[offset / class_bytes(page.size_class)].requested_bytes = static_cast<std::uint32_t>(bytes);
+}
+
+void sample_large(Page& page, std::size_t bytes) {
+  page.site = page.born_ms = 0;
+  if (!sample_interval_bytes) return;
+  Heap* heap = this_heap();
+  if (!heap) heap = start_heap();
+  if (!heap) return;
+  if (!samples_every_block()) {
+    heap->until_sample -= static_cast<std::int64_t>(std::min<std::size_t>(bytes, INT64_MAX / 2));
+    if (heap->until_sample > 0) return;
+    heap->until_sample = draw_distance(heap->random);
+  }
+  std::uint32_t site;
+  if (!policy.capture(&site)) return;
+  page.born_ms = policy.now_ms();
+  page.site = site;
+}
+
+void visit_samples(void (*visit)(void* context, const Sample& sample), void* context) {
+  const Slice end = region_end();
+  for (Slice at = region_begin(); at < end;) {
+    Page& page = *page_at(at);
+    const State state = page.state;
+    if (state == State::large && page.site) {
+      visit(context, {page_memory(&page), page.bytes, page.bytes - page.slack, page.site, page.born_ms,
+                      weight_of(page.bytes)});
+    } else if (state == State::sampled) {
+      Locked hold(shard_of(page).lock);
+      const std::size_t bytes = class_bytes(page.size_class);
+      for (unsigned i = 0; page.state == State::sampled && i < page.carved; ++i) {
+        const Record& record = records_of(page)[i];
+        if (!record.live) continue;
+        visit(context, {page_memory(&page) + i * bytes, bytes, record.requested_bytes, record.site, record.born_ms,
+                        weight_of(bytes)});
+      }
+    }
+    at += (state == State::free || state == State::large) && page.slices ? page.slices : 1;
+  }
+}
+
+std::uint64_t sampled_allocations(unsigned id) {
+  std::uint64_t sum = 0;
+  for (const Shard& shard : shards) sum += shard.handed_out[id];
+  return sum;
+}
+
+void samples_before_fork() {
+  for (Shard& shard : shards) shard.lock.lock();
+}
+
+void samples_after_fork() {
+  for (Shard& shard : shards) shard.lock.unlock();
+}
+
+}  // namespace cistern::host_pool

@@ -1,0 +1,21 @@
+// Call sites of host blocks: which blocks get one (CISTERN_SITES, CISTERN_HOST_SAMPLE), and those alive by site.
+#pragma once
+#include "stats/snapshot.hpp"
+
+namespace cistern::host {
+
+// Once, early, outside of malloc.
+void start_sites();
+
+// "512KiB", "all" or "off".
+String sites_mode();
+
+// Live blocks with a site, grouped, largest first; sampled ones stand for the others: then the figures are estimates.
+struct LiveSites {
+  Vector<LeakFigures> sites;
+  // Of all live bytes in pages, the part that the program asked for; absent without a sample.
+  std::optional<double> requested_ratio;
+};
+LiveSites live_sites();
+
+}  // namespace cistern::host
