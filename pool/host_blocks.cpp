@@ -108,10 +108,6 @@ void count_move() {
 }
 
 // --- Small blocks
-bool is_block_start(const Page& page, std::size_t offset) {
-  return offset % class_bytes(page.size_class) == 0 && offset / class_bytes(page.size_class) < page.carved;
-}
-
 Freed free_small(Page& page, void* memory, std::size_t offset) {
   auto* const block = static_cast<Block*>(memory);
   if (!is_block_start(page, offset)) return Freed::invalid;
@@ -211,7 +207,7 @@ Freed deallocate(void* memory) {
       return Freed::yes;
     case State::sampled:
       if (free_sampled(*found.page, found.offset)) return Freed::yes;
-      return is_block_start(*found.page, found.offset) ? Freed::double_free : Freed::invalid;
+      return found.offset % class_bytes(found.page->size_class) == 0 ? Freed::double_free : Freed::invalid;
     default:
       return Freed::invalid;
   }

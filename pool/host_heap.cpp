@@ -18,7 +18,7 @@ constexpr std::size_t kCarveBytes = kSystemPage;
 constexpr unsigned kEmptyMax = 4;
 
 // So many free blocks wake a sleeping page: its next visit is worth it, and little memory waits meanwhile.
-unsigned wake_count(const Page& page) { return std::clamp(page.capacity / 8u, 1u, 16u); }
+unsigned wake_count(const Page& page) { return std::clamp(page.capacity / 8u, 2u, 16u); }
 
 struct Chain {
   Block* first = nullptr;
@@ -128,12 +128,12 @@ bool deal(Heap& heap, unsigned id, Chain chain) {
   const auto bytes = static_cast<std::int64_t>(class_bytes(id));
   pages_of_class.rest = nullptr;
   pages_of_class.rest_count = 0;
-  const std::int64_t before_sample = heap.until_sample / bytes;
-  if (before_sample >= chain.count) {
+  if (chain.count * bytes <= heap.until_sample) {
     heap.until_sample -= chain.count * bytes;
     heap.lists[id] = chain.first;
     return true;
   }
+  const std::int64_t before_sample = heap.until_sample / bytes;
   if (before_sample <= 0) {
     pages_of_class.rest = chain.first;
     pages_of_class.rest_count = chain.count;

@@ -102,6 +102,30 @@ inline void* allocate_quickly(std::size_t bytes) {
   return block;
 }
 
+// Whether a block that exists starts `offset` bytes into the page of small blocks. The product gives the right number
+// for what is a whole multiple of the size, and no number gives another offset.
+inline bool is_block_start(const Page& page, std::size_t offset) {
+  const auto number = static_cast<std::size_t>(std::uint64_t{offset} * page.inverse >> 32);
+  return number < page.carved && number * class_bytes(page.size_class) == offset;
+}
+// What deallocate() does with a block that isn't free, of a page that is the caller's; unlike give() with those in
+// later slices of a page, too. False: ask deallocate().
+inline bool deallocate_quickly(void* memory) {
+  const std::uintptr_t slice = address_of(memory) >> kSliceShift;
+  if (slice >= slice_limit) return false;
+  Page* page = pages + slice;
+  if (page->state == State::interior) page -= page->slices;
+  if (page->owner.load(std::memory_order_relaxed) != this_thread()) return false;
+  auto* const block = static_cast<Block*>(memory);
+  if (!is_block_start(*page, address_of(memory) - address_of(page_memory(page)))) return false;
+  if (block->mark == free_mark) return false;
+  block->mark = free_mark;
+  block->next = page->free_blocks;
+  page->free_blocks = block;
+  if (--page->until == 0) page_ripe(page);
+  return true;
+}
+
 void put_to_sleep(Page& page, unsigned handed_out);
 void add_partial(Heap& heap, Page& page, unsigned handed_out);
 void remove_partial(Heap& heap, Page& page);

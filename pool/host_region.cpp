@@ -196,7 +196,7 @@ void note_peak() {
 std::uint64_t slices_in(std::uint64_t bytes) { return bytes >> kSliceShift; }
 
 // When memory that is not resident is about to be taken: what lies idle is to be little, the peak counts.
-std::uint64_t dirty_max_when_growing() { return std::max(slices_in(16 * kMiB), in_use_slices() / 8); }
+std::uint64_t dirty_max_when_growing() { return std::max(slices_in(512 * 1024), in_use_slices() / 16); }
 // When memory comes back: the program may soon want as much again.
 std::uint64_t dirty_max_when_releasing() { return std::max(slices_in(64 * kMiB), in_use_slices() / 2); }
 

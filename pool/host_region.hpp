@@ -15,7 +15,7 @@ struct System {
   bool (*map)(void* at, std::size_t bytes);
   void* (*reserve)(std::size_t bytes);  // readable, reads as zero; null: not to be had
   bool (*make_writable)(void* at, std::size_t bytes);
-  void (*give_back)(void* at, std::size_t bytes);         // the pages read as zero afterwards
+  void (*give_back)(void* at, std::size_t bytes);  // the pages read as zero afterwards
   // mremap; both stay mapped, and `from` reads as zero. False: only `to` may have lost its content.
   bool (*move)(void* from, void* to, std::size_t bytes);
   // For huge pages: chunks are multiples of this, in place and length, and nothing is ever given back or moved.

@@ -2,11 +2,11 @@
 #include "pool/host_samples.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "pool/host_heap.hpp"
 #include "pool/host_region.hpp"
 #include "pool/internal_memory.hpp"
+#include "pool/small_math.hpp"
 
 namespace cistern::host_pool {
 namespace {
@@ -20,9 +20,37 @@ struct Record {
   std::uint32_t live;
 };
 
+// As Lock, but given back by a mere store: in `all` mode every malloc and free takes one, hardly ever a contended one,
+// for a few dozen instructions.
+class ShardLock {
+ public:
+  void lock() {
+    locks_held = locks_held + 1;
+    while (held_.exchange(true, std::memory_order_acquire)) sched_yield();
+  }
+  void unlock() {
+    held_.store(false, std::memory_order_release);
+    locks_held = locks_held - 1;
+  }
+
+ private:
+  std::atomic<bool> held_{false};
+};
+
+class Holding {
+ public:
+  explicit Holding(ShardLock& lock) : lock_(lock) { lock_.lock(); }
+  ~Holding() { lock_.unlock(); }
+  Holding(const Holding&) = delete;
+  Holding& operator=(const Holding&) = delete;
+
+ private:
+  ShardLock& lock_;
+};
+
 // Pages with free blocks are in the queue of their class; full ones in none.
 struct alignas(64) Shard {
-  Lock lock;
+  ShardLock lock;
   Slice partial[kClasses] = {};
   std::uint64_t handed_out[kClasses] = {};
 };
@@ -98,7 +126,7 @@ Block* take_block(Page& page) {
 // One block of this size in so many is sampled.
 double weight_of(std::size_t bytes) {
   if (samples_every_block()) return 1;
-  return 1 / -std::expm1(-static_cast<double>(bytes) / static_cast<double>(sample_interval_bytes));
+  return 1 / one_minus_exp(static_cast<double>(bytes) / static_cast<double>(sample_interval_bytes));
 }
 
 bool is_block(const Page& page, std::size_t offset) {
@@ -124,15 +152,16 @@ std::int64_t draw_distance(std::uint64_t& random) {
   random ^= random >> 7;
   random ^= random << 17;
   const double uniform = (static_cast<double>(random >> 11) + 0.5) * 0x1p-53;  // in (0, 1)
-  return static_cast<std::int64_t>(-std::log(uniform) * static_cast<double>(sample_interval_bytes)) + 1;
+  return static_cast<std::int64_t>(-natural_log(uniform) * static_cast<double>(sample_interval_bytes)) + 1;
 }
 
 void* allocate_sampled(std::size_t bytes, unsigned id) {
   std::uint32_t site;
   if (!policy.capture(&site)) return nullptr;
+  const Record record{site, static_cast<std::uint32_t>(bytes), policy.now_ms(), 1};
   const auto number = static_cast<unsigned>(this_thread() >> 12) % kShards;
   Shard& shard = shards[number];
-  Locked hold(shard.lock);
+  const Holding hold(shard.lock);
   Page* const page = shard.partial[id] ? page_at(shard.partial[id]) : new_page(number, id);
   if (!page) return nullptr;
   Block* const block = take_block(*page);
@@ -141,14 +170,14 @@ void* allocate_sampled(std::size_t bytes, unsigned id) {
   if (handed_out == page->capacity) unqueue_page(shard, *page);
   ++shard.handed_out[id];
   const std::size_t index = (address_of(block) - address_of(page_memory(page))) / class_bytes(id);
-  records_of(*page)[index] = {site, static_cast<std::uint32_t>(bytes), policy.now_ms(), 1};
+  records_of(*page)[index] = record;
   block->mark = 0;
   return block;
 }
 
 bool free_sampled(Page& page, std::size_t offset) {
   Shard& shard = shard_of(page);
-  Locked hold(shard.lock);
+  const Holding hold(shard.lock);
   if (page.state != State::sampled || !is_block(page, offset)) return false;
   Record& record = records_of(page)[offset / class_bytes(page.size_class)];
   if (!record.live) return false;
@@ -168,13 +197,13 @@ bool free_sampled(Page& page, std::size_t offset) {
 }
 
 bool is_live_sampled(const Page& page, std::size_t offset) {
-  Locked hold(shard_of(page).lock);
+  const Holding hold(shard_of(page).lock);
   return page.state == State::sampled && is_block(page, offset) &&
          records_of(page)[offset / class_bytes(page.size_class)].live;
 }
 
 void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes) {
-  Locked hold(shard_of(page).lock);
+  const Holding hold(shard_of(page).lock);
   records_of(page)[offset / class_bytes(page.size_class)].requested_bytes = static_cast<std::uint32_t>(bytes);
 }
 
@@ -201,10 +230,10 @@ void visit_samples(void (*visit)(void* context, const Sample& sample), void* con
     Page& page = *page_at(at);
     const State state = page.state;
     if (state == State::large && page.site) {
-      visit(context, {page_memory(&page), page.bytes, page.bytes - page.slack, page.site, page.born_ms,
-                      weight_of(page.bytes)});
+      visit(context,
+            {page_memory(&page), page.bytes, page.bytes - page.slack, page.site, page.born_ms, weight_of(page.bytes)});
     } else if (state == State::sampled) {
-      Locked hold(shard_of(page).lock);
+      const Holding hold(shard_of(page).lock);
       const std::size_t bytes = class_bytes(page.size_class);
       for (unsigned i = 0; page.state == State::sampled && i < page.carved; ++i) {
         const Record& record = records_of(page)[i];

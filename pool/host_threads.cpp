@@ -1,5 +1,8 @@
 // See host_heap.hpp: heaps of starting and ending threads, the orphanage, fork.
 //
+// The heap of a thread that ended is parked as it is, pages, lists and all, for the next thread that starts. Its pages
+// go to the orphanage, page by page, when a thread needs one sooner than a heap, or when many are parked.
+//
 // A heap's memory is never given back, so a late message finds an inbox; a new thread takes an unused heap. The key
 // whose destructor ends a heap is made early (prepare_thread_ends), so that setting it does not allocate.
 #include "pool/host_threads.hpp"
@@ -18,8 +21,12 @@
 namespace cistern::host_pool {
 namespace {
 
-constinit Lock heaps_lock;  // guards the orphanage and the list of unused heaps; before the region's lock
+constexpr unsigned kParkedMax = 16;
+
+constinit Lock heaps_lock;  // guards the orphanage, parked and unused heaps; before the region's lock
 constinit Heap orphanage;
+constinit Heap* parked_heaps = nullptr;
+constinit std::atomic<unsigned> parked_count{0};
 constinit Heap* unused_heaps = nullptr;
 constinit Heap* late_heaps = nullptr;
 constinit std::atomic<unsigned> heap_ids{1};
@@ -57,6 +64,29 @@ Heap* late_heap_of_this_place() {
     return heap;
   }
   return nullptr;
+}
+
+void set_owner(Heap& heap, std::uintptr_t owner) {
+  heap.owner = owner;
+  for (Slice at = heap.pages; at; at = page_at(at)->heap_next)
+    page_at(at)->owner.store(owner, std::memory_order_relaxed);
+}
+
+// What the thread itself still frees is remote from now on.
+void park(Heap& heap) {
+  set_owner(heap, 0);
+  heap.in_use = false;
+  heap.next_unused = parked_heaps;
+  parked_heaps = &heap;
+  parked_count.store(parked_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+Heap* unpark() {
+  Heap* const heap = parked_heaps;
+  if (!heap) return nullptr;
+  parked_heaps = heap->next_unused;
+  parked_count.store(parked_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  return heap;
 }
 
 unsigned count_blocks(const Block* block) {
@@ -105,6 +135,16 @@ void make_unused(Heap& heap) {
   heap.owner = 0;
   heap.next_unused = unused_heaps;
   unused_heaps = &heap;
+}
+
+// Of a heap that no thread owns.
+void dissolve(Heap& heap) {
+  put_back_lists(heap);
+  read_inbox(heap);
+  leave_to_orphanage(heap);
+  tidy_orphanage();
+  read_inbox(heap);  // what came meanwhile is passed on
+  make_unused(heap);
 }
 
 // The free blocks of a page, gathered from lists that a thread may have been about to change when it was cut off: a
@@ -236,10 +276,11 @@ Heap* start_heap() {
     Locked hold(heaps_lock);
     bury_forked_away();
     heap = late_heap_of_this_place();
+    if (!heap) heap = unpark();
     if (!heap) heap = new_heap();
     if (!heap) return nullptr;
     heap->in_use = true;
-    heap->owner = this_thread();
+    if (heap->owner != this_thread()) set_owner(*heap, this_thread());
     if (thread_has_ended) {
       heap->next_unused = late_heaps;
       late_heaps = heap;
@@ -257,23 +298,25 @@ void end_heap() {
   if (!heap) return;
   thread_lists = const_cast<HeapLists*>(&kNoLists);
   flush_batches(*heap);
-  put_back_lists(*heap);
   read_inbox(*heap);
   retire_kept_pages(*heap);
   Locked hold(heaps_lock);
-  leave_to_orphanage(*heap);
-  tidy_orphanage();
-  read_inbox(*heap);  // what came meanwhile is passed on
-  make_unused(*heap);
+  park(*heap);
+  if (parked_count.load(std::memory_order_relaxed) > kParkedMax) dissolve(*unpark());
 }
 
 Page* adopt(Heap& heap, unsigned id) {
-  if (!orphanage.page_count.load(std::memory_order_relaxed) && !orphanage.inbox.load(std::memory_order_relaxed))
+  if (!orphanage.page_count.load(std::memory_order_relaxed) && !orphanage.inbox.load(std::memory_order_relaxed) &&
+      !parked_count.load(std::memory_order_relaxed))
     return nullptr;
   Locked hold(heaps_lock);
   read_inbox(orphanage);
+  while (!orphanage.classes[id].partial) {
+    Heap* const parked = unpark();
+    if (!parked) return nullptr;
+    dissolve(*parked);
+  }
   const Slice first = orphanage.classes[id].partial;
-  if (!first) return nullptr;
   Page& page = *page_at(first);
   const unsigned handed_out = page.handed_out();
   remove_partial(orphanage, page);

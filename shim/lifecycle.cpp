@@ -10,7 +10,6 @@
 // silent. Locks of other threads are no hindrance: those threads run on and release them.
 #include "shim/lifecycle.hpp"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -27,6 +26,14 @@
 #include "shim/core/lookup.hpp"
 #include "shim/core/standard_error.hpp"
 #include "stats/counters.hpp"
+
+// What pthread_atfork and at_quick_exit call. Those two are linked into each object, behind everything else of its
+// code: every process would map that part of ours for them.
+extern "C" {
+extern void* __dso_handle;
+int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* object) noexcept;
+int __cxa_at_quick_exit(void (*function)(void*), void* object) noexcept;
+}
 
 namespace cistern {
 namespace {
@@ -83,7 +90,7 @@ void after_fork_in_child() {
   core_after_fork_in_child();
 }
 
-void end_at_quick_exit() { end_process("_exit"); }
+void call_at_quick_exit(void*) { end_process("_exit"); }
 
 // At the first chance: our constructor, or the start of main. Options are read here because programs change their
 // environment later. Fork handlers registered early run late before the fork, when the program's own are through.
@@ -97,8 +104,8 @@ void start_process() {
   host::prepare_pool();
   host::prepare_placement();
   host::prepare_operators();
-  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-  at_quick_exit(end_at_quick_exit);
+  __register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, __dso_handle);
+  __cxa_at_quick_exit(call_at_quick_exit, __dso_handle);
 }
 
 int wrapped_main(int argc, char** argv, char** environment) {

@@ -22,11 +22,6 @@ constexpr int kWitnessesMax = 8;
 constexpr std::size_t kBuckets = 1 << 14;            // longer chains only past tens of thousands of distinct stacks
 constexpr unsigned kTimedEvery = 64, kTimedMin = 4;  // a mean of fewer says nothing
 
-struct Frame {
-  void* return_address;
-  const Module* module;  // null in generated code
-};
-
 struct Site {
   Site* next;
   std::uint64_t hash;
@@ -37,8 +32,16 @@ struct Site {
   std::uint8_t witness_count;
   std::uint8_t witnesses[kWitnessesMax];  // one frame of each module that could have been unloaded
 
-  Frame* frames() { return reinterpret_cast<Frame*>(this + 1); }
-  const Frame* frames() const { return reinterpret_cast<const Frame*>(this + 1); }
+  // `count` return addresses, then their modules: null in generated code.
+  void** addresses() { return reinterpret_cast<void**>(this + 1); }
+  void* const* addresses() const { return reinterpret_cast<void* const*>(this + 1); }
+  const Module** modules() { return static_cast<const Module**>(static_cast<void*>(addresses() + count)); }
+  const Module* const* modules() const {
+    return static_cast<const Module* const*>(static_cast<const void*>(addresses() + count));
+  }
+  static std::size_t bytes(int count) {
+    return sizeof(Site) + static_cast<std::size_t>(count) * (sizeof(void*) + sizeof(const Module*));
+  }
 };
 
 struct Stack {
@@ -54,26 +57,29 @@ constinit Vector<Site*>* sites_by_id = nullptr;  // made at the first insertion,
 constinit Counter captures_timed{0}, captures_timed_ns{0}, captures_failed{0};
 thread_local constinit unsigned captures_of_thread = 0;
 
+// Each frame has a factor of its own, so that none waits for another.
 std::uint64_t hash_of(const char* api, void* const* addresses, int count) {
-  std::uint64_t hash = reinterpret_cast<std::uintptr_t>(api);
-  for (int i = 0; i < count; ++i) {
-    hash = (hash ^ reinterpret_cast<std::uintptr_t>(addresses[i])) * 0x9E3779B97F4A7C15;
-    hash ^= hash >> 32;
-  }
-  return hash;
+  std::uint64_t sum = reinterpret_cast<std::uintptr_t>(api), factor = 0x9E3779B97F4A7C15;
+  for (int i = 0; i < count; ++i, factor += 0x3C6EF372FE94F82A)
+    sum += reinterpret_cast<std::uintptr_t>(addresses[i]) * factor;
+  sum = (sum ^ sum >> 32) * 0x9E3779B97F4A7C15;
+  return sum ^ sum >> 29;
 }
 
 // A return address may be the first of the next function: the call before it never is.
-std::uintptr_t call_address(const Frame& frame) { return reinterpret_cast<std::uintptr_t>(frame.return_address) - 1; }
+std::uintptr_t call_address(const void* return_address) { return reinterpret_cast<std::uintptr_t>(return_address) - 1; }
 
 bool same_stack(const Site& site, const Stack& stack) {
   if (site.hash != stack.hash || site.api != stack.api || site.count != stack.count) return false;
+  std::uintptr_t difference = 0;  // all at once: they hardly ever differ here
   for (int i = 0; i < stack.count; ++i)
-    if (site.frames()[i].return_address != stack.addresses[i]) return false;
+    difference |=
+        reinterpret_cast<std::uintptr_t>(site.addresses()[i]) ^ reinterpret_cast<std::uintptr_t>(stack.addresses[i]);
+  if (difference) return false;
   // The same addresses in another plugin, loaded where one was unloaded, are another site.
   for (int i = 0; i < site.witness_count; ++i) {
-    const Frame& frame = site.frames()[site.witnesses[i]];
-    if (!lies_in(*frame.module, call_address(frame))) return false;
+    const int frame = site.witnesses[i];
+    if (!lies_in(*site.modules()[frame], call_address(site.addresses()[frame]))) return false;
   }
   return true;
 }
@@ -85,34 +91,32 @@ const Site* find(const Stack& stack) {
 }
 
 // Ours, and those that only pass the call on: a site is the same whichever way the call came to us.
-bool is_leading(const Frame& frame) {
-  if (!frame.module || frame.module->is_program) return false;
-  return frame.module->is_own || frame.module->forwards_calls;
+bool is_leading(const Module* module) {
+  return module && !module->is_program && (module->is_own || module->forwards_calls);
 }
 
 // Our wrapper around main stands in the middle of every stack; the program has no such frame.
-bool is_wrapper(const Frame& frame) { return frame.module && frame.module->is_own && !frame.module->is_program; }
+bool is_wrapper(const Module* module) { return module && module->is_own && !module->is_program; }
 
 void choose_witnesses(Site& site) {
   for (int i = 0; i < site.count && site.witness_count < kWitnessesMax; ++i) {
-    const Module* module = site.frames()[i].module;
+    const Module* module = site.modules()[i];
     bool seen = !module || module->is_permanent;
-    for (int j = 0; j < site.witness_count && !seen; ++j) seen = site.frames()[site.witnesses[j]].module == module;
+    for (int j = 0; j < site.witness_count && !seen; ++j) seen = site.modules()[site.witnesses[j]] == module;
     if (!seen) site.witnesses[site.witness_count++] = static_cast<std::uint8_t>(i);
   }
 }
 
 Site* make_site(const Stack& stack) {
-  const std::size_t bytes = sizeof(Site) + static_cast<std::size_t>(stack.count) * sizeof(Frame);
-  auto* site = new (internal_allocate(bytes)) Site{};
+  auto* site = new (internal_allocate(Site::bytes(stack.count))) Site{};
   site->hash = stack.hash;
   site->api = stack.api;
   site->count = static_cast<std::uint8_t>(stack.count);
   for (int i = 0; i < stack.count; ++i) {
-    site->frames()[i].return_address = stack.addresses[i];
-    site->frames()[i].module = module_at(call_address(site->frames()[i]));
+    site->addresses()[i] = stack.addresses[i];
+    site->modules()[i] = module_at(call_address(stack.addresses[i]));
   }
-  while (site->first < site->count && is_leading(site->frames()[site->first])) ++site->first;
+  while (site->first < site->count && is_leading(site->modules()[site->first])) ++site->first;
   if (site->first == site->count) site->first = 0;
   choose_witnesses(*site);
   return site;
@@ -122,7 +126,7 @@ SiteId insert(const Stack& stack) {
   Site* site = make_site(stack);  // before the lock: it asks the dynamic linker
   Locked hold(sites_lock);
   if (const Site* other = find(stack)) {
-    internal_deallocate(site, sizeof(Site) + static_cast<std::size_t>(stack.count) * sizeof(Frame));
+    internal_deallocate(site, Site::bytes(stack.count));
     return other->id;
   }
   if (!sites_by_id) sites_by_id = new (internal_allocate(sizeof *sites_by_id)) Vector<Site*>;
@@ -134,7 +138,7 @@ SiteId insert(const Stack& stack) {
   return site->id;
 }
 
-SiteId capture(const char* api, const void* caller) {
+[[gnu::always_inline]] inline SiteId capture(const char* api, const void* caller) {
   void* addresses[kRawMax];
   const int count = unwind_stack(addresses, kRawMax);
   if (count <= 0) {
@@ -192,11 +196,11 @@ Vector<FrameFigures> site_frames(SiteId id) {
   const Module* checked = nullptr;
   bool loaded = false;
   for (int i = site->first; i < site->count && i < site->first + kDepthMax; ++i) {
-    const Frame& frame = site->frames()[i];
-    if (is_wrapper(frame)) continue;
+    const Module* const module = site->modules()[i];
+    if (is_wrapper(module)) continue;
     FrameFigures figures{};
-    figures.address = call_address(frame);
-    if (const Module* module = frame.module) {
+    figures.address = call_address(site->addresses()[i]);
+    if (module) {
       if (module != checked) loaded = is_loaded(*module);
       checked = module;
       figures.offset = figures.address - module->bias;
@@ -213,7 +217,7 @@ SiteOwner site_owner(SiteId id) {
   const Site* site = site_of(id);
   // Generated code acts for the module that runs it.
   for (int i = site ? site->first : 0; site && i < site->count; ++i)
-    if (const Module* module = site->frames()[i].module) return {String(basename_of(module->path)), module->is_program};
+    if (const Module* module = site->modules()[i]) return {String(basename_of(module->path)), module->is_program};
   return {{}, false};
 }
 
@@ -248,9 +252,11 @@ void sites_before_fork() {
   symbols_before_fork();
   sites_lock.lock();
   modules_before_fork();
+  unwinder_before_fork();
 }
 
 void sites_after_fork() {
+  unwinder_after_fork();
   modules_after_fork();
   sites_lock.unlock();
   symbols_after_fork();

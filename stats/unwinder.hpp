@@ -1,17 +1,22 @@
-// The unwinder: return addresses of the calling thread's stack. libunwind when the system has it (tens of
-// nanoseconds through its cache), else the one of libgcc that is linked in (microseconds).
+// The unwinder: return addresses of the calling thread's stack. Its own walk follows rows that it learns from the
+// modules' unwind tables, some nanoseconds a frame whether code keeps frame pointers or not. What a row cannot say
+// (code without tables, frames of signals) libunwind walks, when the system has it, else the libgcc that is linked in.
 #pragma once
 
 namespace cistern {
 
 // Fills `frames`, innermost first, and returns how many there are; the first ones lie in the unwinder itself.
-// Needs no lock of ours; works before prepare_unwinder, slower.
+// Takes a lock of ours only for a return address that was not seen before; allocates nothing but such rows.
 int unwind_stack(void** frames, int frames_max);
 
 // Opens and warms up libunwind. It opens files and allocates: never inside malloc. Safe to call again.
 void prepare_unwinder();
 
-// libgcc's, which unwind_stack falls back to.
+// The others, for tests: libgcc's, and the walk alone, which returns -1 where it needs another.
 int unwind_stack_with_libgcc(void** frames, int frames_max);
+int unwind_stack_by_rows(void** frames, int frames_max);
+
+void unwinder_before_fork();
+void unwinder_after_fork();
 
 }  // namespace cistern

@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -19,7 +20,7 @@ constexpr RankVariables kLaunchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORL
                                         {"PMIX_RANK", nullptr},
                                         {"SLURM_PROCID", "SLURM_NTASKS"}};
 
-constinit char start_directory[PATH_MAX] = "";
+constinit char* start_directory = nullptr;
 
 std::optional<int> number(const char* text) {
   const std::string_view digits = text ? text : "";
@@ -51,11 +52,14 @@ String host_name() {
 void note_start_directory(Getenv getenv) {
   const char* report = getenv("CISTERN_REPORT");
   if (!report || !*report || *report == '/') return;
-  if (!getcwd(start_directory, sizeof start_directory)) start_directory[0] = '\0';
+  char directory[PATH_MAX];
+  if (!getcwd(directory, sizeof directory)) return;
+  const std::size_t bytes = strlen(directory) + 1;
+  start_directory = static_cast<char*>(memcpy(internal_allocate(bytes), directory, bytes));
 }
 
 String from_start_directory(const String& path) {
-  if (path.starts_with('/') || start_directory[0] != '/') return path;
+  if (path.starts_with('/') || !start_directory || start_directory[0] != '/') return path;
   return String(start_directory) + "/" + path;
 }
 

@@ -178,9 +178,10 @@ void prepare_pool() {
 
 bool inside_allocator() { return slow_depth > 0 || uncounted_here(); }
 
-// --- malloc and free
-void* malloc_slow(std::size_t bytes) {
-  if (void* const block = host_pool::allocate_quickly(bytes)) return block;
+// --- malloc and free. What the pool does quickly comes in functions of its own: the rest needs registers saved.
+namespace {
+
+[[gnu::noinline]] void* malloc_slowest(std::size_t bytes) {
   InsideSlowPath inside;
   if (!pooled()) return pass_on(native().malloc, bytes);
   if (too_large(bytes)) return no_memory();
@@ -192,8 +193,7 @@ void* malloc_slow(std::size_t bytes) {
   return served_natively(native().malloc, bytes);
 }
 
-void free_slow(void* block) {
-  if (!block) return;
+[[gnu::noinline]] void free_slowest(void* block) {
   InsideSlowPath inside;
   const int kept_errno = errno;
   switch (host_pool::deallocate(block)) {
@@ -213,6 +213,17 @@ void free_slow(void* block) {
       break;
   }
   errno = kept_errno;
+}
+
+}  // namespace
+
+void* malloc_slow(std::size_t bytes) {
+  void* const block = host_pool::allocate_quickly(bytes);
+  return block ? block : malloc_slowest(bytes);
+}
+
+void free_slow(void* block) {
+  if (block && !host_pool::deallocate_quickly(block)) free_slowest(block);
 }
 
 void* hook_calloc(size_t count, size_t bytes) {

@@ -2,6 +2,7 @@
 #include "shim/core/host_native.hpp"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <atomic>
 
@@ -109,10 +110,24 @@ void find_functions() {
   publish(found, shared_functions, functions_ready);
 }
 
+bool is_part_of_c_library(const link_map& module) {
+  for (const char* name : {"libc.so.", "libm.so.", "ld-linux"})
+    if (lies_in_library(module.l_ld, name)) return true;
+  return false;
+}
+
+// Nothing else stands behind us: then nobody has operators, and a failing look-up, which would be the one thing that
+// allocates at the start of a small program, is spared. The list of modules has the global order.
+bool alone_with_c_library() {
+  for (const link_map* module = own_module(); module && (module = module->l_next);)
+    if (!is_part_of_c_library(*module)) return false;
+  return true;
+}
+
 // Where one operator is missing all are: the first miss costs a message, the others are not asked for.
 void find_operators() {
   Native found;
-  if (next_symbol("_Znwm")) {
+  if (!alone_with_c_library() && next_symbol("_Znwm")) {
 #define HOST_CALL(action, result, name, parameters, arguments) \
   if (is_operator(#name)) find_next(found.name, #name);
 #include "shim/symbols.def"

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <cmath>
 
 #include "pool/host_samples.hpp"
 #include "pool/lock.hpp"
@@ -94,8 +93,8 @@ LiveSites live_sites() {
   for (const auto& [site, group] : groups.by_site) {
     LeakFigures figures = leak_at(site, "host", "block", kApi);
     figures.leak_class = kLiveAtExit;
-    figures.blocks = static_cast<std::uint64_t>(std::llround(group.blocks));
-    figures.bytes = static_cast<std::uint64_t>(std::llround(group.bytes));
+    figures.blocks = static_cast<std::uint64_t>(group.blocks + 0.5);
+    figures.bytes = static_cast<std::uint64_t>(group.bytes + 0.5);
     figures.first_s = group.first_ms / 1e3;
     figures.last_s = group.last_ms / 1e3;
     live.sites.push_back(std::move(figures));

@@ -27,6 +27,12 @@ constexpr const char* kDlsymVersions[] = {"GLIBC_2.2.5", "GLIBC_2.34"};
   abort();
 }
 
+// Takes back the message of a look-up of ours that failed: the next one that succeeds drops it. Asking dlerror for it
+// would format the message, which brings printf into processes that have no other use for it.
+void forget_failed_look_up() {
+  if (!real_dlsym()(RTLD_NEXT, "malloc")) dlerror();
+}
+
 std::string_view file_name(const char* path) {
   const std::string_view whole = path ? path : "";
   const std::size_t slash = whole.rfind('/');
@@ -63,7 +69,7 @@ Dlsym real_dlsym() {
 void* next_symbol(const char* name) {
   host::Uncounted uncounted;  // a failing look-up allocates its message
   void* found = real_dlsym()(RTLD_NEXT, name);
-  if (!found) dlerror();  // ours, not the program's
+  if (!found) forget_failed_look_up();
   return found;
 }
 
@@ -72,7 +78,7 @@ void* real_symbol(const char* name, const char* library_soname, Loading loading)
   host::Uncounted uncounted;
   void* library = dlopen(library_soname, RTLD_LAZY | RTLD_LOCAL | (loading == Loading::allowed ? 0 : RTLD_NOLOAD));
   void* found = library ? real_dlsym()(library, name) : nullptr;
-  if (!found) dlerror();
+  if (!found) forget_failed_look_up();
   return found;
 }
 

@@ -1,20 +1,23 @@
 // See options.hpp. One parser per type of options.def.
+//
+// Every process reads all options at its start. As long as all is well that allocates nothing, and calls nothing that
+// would map a part of the C library which small programs leave alone. The words that are compared lie inside the
+// tables: as literals the linker would merge each into another one of the whole library that ends alike.
 #include "shim/core/options.hpp"
 
-#include <strings.h>
-
 #include <algorithm>
+#include <utility>
 
 namespace cistern {
 namespace {
-
-using namespace std::literals;
 
 constexpr std::string_view kPrefix = "CISTERN_";
 constexpr std::size_t kShownMax = 80;
 
 struct Row {
-  std::string_view variable, default_text, help;
+  char variable[32];
+  char default_text[16];
+  const char* help;
 };
 
 constexpr Row kRows[] = {
@@ -23,9 +26,16 @@ constexpr Row kRows[] = {
 };
 
 struct Unit {
-  std::string_view suffix;
+  char suffix[4];
   std::uint64_t factor;
 };
+
+struct Truth {
+  char word[6];
+  bool value;
+};
+constexpr Truth kTruths[] = {{"on", true},   {"1", true},  {"true", true},   {"yes", true},
+                             {"off", false}, {"0", false}, {"false", false}, {"no", false}};
 
 constexpr std::uint64_t kKiB = 1024, kMiB = kKiB * 1024, kGiB = kMiB * 1024;
 constexpr Unit kByteUnits[] = {{"", 1},     {"B", 1},      {"K", kKiB}, {"KiB", kKiB},
@@ -33,8 +43,14 @@ constexpr Unit kByteUnits[] = {{"", 1},     {"B", 1},      {"K", kKiB}, {"KiB", 
 constexpr std::uint64_t kMillisecond = 1'000'000, kSecond = 1000 * kMillisecond;
 constexpr Unit kTimeUnits[] = {{"", kSecond}, {"ms", kMillisecond}, {"s", kSecond}, {"min", 60 * kSecond}};
 
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+// Upper and lower case are the same, whatever the locale.
 bool same_word(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (lower(a[i]) != lower(b[i])) return false;
+  return true;
 }
 
 // Digits, then one of the units; nothing on overflow.
@@ -55,24 +71,24 @@ std::optional<std::uint64_t> parse_amount(std::string_view text, const Unit (&un
   return {};
 }
 
-// The allowed words of a choice stand in backticks in its help.
-Vector<std::string_view> choices(std::string_view help) {
-  Vector<std::string_view> words;
-  while (true) {
-    const std::size_t first = help.find('`');
-    if (first == help.npos) return words;
-    const std::size_t last = help.find('`', first + 1);
-    if (last == help.npos) return words;
-    words.push_back(help.substr(first + 1, last - first - 1));
-    help.remove_prefix(last + 1);
-  }
+// The allowed words of a choice stand in backticks in its help: the next one, which is taken off, or nothing.
+std::string_view next_choice(const char*& help) {
+  const auto skip_to_backtick = [&] {
+    while (*help && *help != '`') ++help;
+    return *help != '\0';
+  };
+  if (!skip_to_backtick()) return {};
+  const char* const first = ++help;
+  if (!skip_to_backtick()) return {};
+  return {first, static_cast<std::size_t>(help++ - first)};
 }
 
-String listed(const Vector<std::string_view>& words) {
+String listed_choices(const char* help) {
   String list;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (i) list += i + 1 == words.size() ? " or " : ", ";
-    list += words[i];
+  for (std::string_view word = next_choice(help), next; !word.empty(); word = next) {
+    next = next_choice(help);
+    if (!list.empty()) list += next.empty() ? " or " : ", ";
+    list += word;
   }
   return list;
 }
@@ -108,28 +124,36 @@ struct text_parser {
 };
 struct choice_parser {
   static std::optional<String> parse(std::string_view text, const Row& row) {
-    for (std::string_view word : choices(row.help))
+    const char* help = row.help;
+    for (std::string_view word = next_choice(help); !word.empty(); word = next_choice(help))
       if (same_word(text, word)) return String(word);
     return {};
   }
-  static String wanted(const Row& row) { return listed(choices(row.help)); }
+  static String wanted(const Row& row) { return listed_choices(row.help); }
 };
 
 using Complain = void (*)(std::string_view line);
 
+[[gnu::noinline]] void complain_about_value(const Row& row, const char* set, String wanted(const Row&),
+                                            Complain complain) {
+  String line(row.variable);
+  line += ": '" + shown(set) + "' is not " + wanted(row) + "; using " + row.default_text;
+  complain(line);
+}
+
 // The value set by the user, else the default. An empty variable counts as unset.
 template <class Parser, class Value>
 void read_option(Value& value, const Row& row, Getenv getenv, Complain complain) {
-  const char* set = getenv(String(row.variable).c_str());
-  if (auto fallback = Parser::parse(row.default_text, row)) value = *fallback;
-  if (!set || !*set) return;
-  if (auto parsed = Parser::parse(set, row)) {
-    value = *parsed;
-    return;
+  const char* set = getenv(row.variable);
+  const bool is_set = set && *set;
+  if (is_set) {
+    if (auto parsed = Parser::parse(set, row)) {
+      value = std::move(*parsed);
+      return;
+    }
   }
-  String line(row.variable);
-  line += ": '" + shown(set) + "' is not " + Parser::wanted(row) + "; using " + String(row.default_text);
-  complain(line);
+  if (auto fallback = Parser::parse(row.default_text, row)) value = std::move(*fallback);
+  if (is_set) complain_about_value(row, set, Parser::wanted, complain);
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -148,7 +172,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 bool is_known(std::string_view name) {
-  return std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) { return row.variable == name; });
+  return std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) { return name == row.variable; });
 }
 
 // The option that the user may have meant: one whose own part (after CISTERN_, or its last words) is close.
@@ -158,7 +182,7 @@ std::string_view closest(std::string_view name) {
   std::string_view best;
   std::size_t best_distance = kFar;
   for (const Row& row : kRows) {
-    std::string_view candidate = row.variable.substr(kPrefix.size());
+    std::string_view candidate = row.variable + kPrefix.size();
     while (true) {
       const std::size_t distance = edit_distance(own, candidate);
       if (distance < best_distance && distance < own.size() && distance < candidate.size()) {
@@ -190,10 +214,8 @@ void complain_about_unknown(char** environment, Getenv getenv, Complain complain
 }  // namespace
 
 std::optional<bool> parse_on_off(std::string_view text) {
-  for (std::string_view word : {"on"sv, "1"sv, "true"sv, "yes"sv})
-    if (same_word(text, word)) return true;
-  for (std::string_view word : {"off"sv, "0"sv, "false"sv, "no"sv})
-    if (same_word(text, word)) return false;
+  for (const Truth& truth : kTruths)
+    if (same_word(text, truth.word)) return truth.value;
   return {};
 }
 

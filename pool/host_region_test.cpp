@@ -1,0 +1,406 @@
+// The region: spans against a model of what is out, one span made of neighbours, promises of zero memory kept, and
+// every system call failing.
+#include "pool/host_region.hpp"
+
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "tests/support/child.hpp"
+#include "tests/support/host_pool.hpp"
+#include "tests/support/random.hpp"
+
+namespace cistern::host_pool {
+namespace {
+
+using test::in_child;
+using test::region_fault;
+
+// --- System calls that fail when told to
+int map_calls, failing_maps, map_error, failing_writable, give_back_calls;
+System real_system;
+
+void intercept_system() {
+  real_system = region_system;
+  map_calls = failing_maps = failing_writable = give_back_calls = 0;
+  region_system.map = [](void* at, std::size_t bytes) {
+    ++map_calls;
+    if (failing_maps-- > 0) {
+      errno = map_error;
+      return false;
+    }
+    return real_system.map(at, bytes);
+  };
+  region_system.make_writable = [](void* at, std::size_t bytes) {
+    return failing_writable-- <= 0 && real_system.make_writable(at, bytes);
+  };
+  region_system.give_back = [](void* at, std::size_t bytes) {
+    ++give_back_calls;
+    real_system.give_back(at, bytes);
+  };
+}
+
+// Dirty memory that is given back may make a larger span.
+std::uint32_t more_than_is_free() {
+  trim_region(0);
+  return static_cast<std::uint32_t>(region_figures().largest_free_bytes / kSliceBytes) + 1;
+}
+
+// A byte of each page of the system; of long spans, of some.
+std::size_t step_of(std::uint32_t slices) { return slices <= 256 ? kSystemPage : kSliceBytes * 4; }
+void touch(Slice first, std::uint32_t slices, char with) {
+  for (std::size_t at = 0; at < slices * kSliceBytes; at += step_of(slices)) slice_memory(first)[at] = with;
+}
+bool is_untouched(Slice first, std::uint32_t slices) {
+  for (std::size_t at = 0; at < slices * kSliceBytes; at += step_of(slices))
+    if (slice_memory(first)[at]) return false;
+  return true;
+}
+
+TEST(HostRegionTest, WithoutAWindowThereIsNoMemoryAndNoCrash) {
+  EXPECT_TRUE(test::pool_start.refused_region);
+  EXPECT_TRUE(test::pool_start.refused_small);
+  EXPECT_TRUE(test::pool_start.refused_large);
+  EXPECT_TRUE(test::pool_start.foreign_before);
+  EXPECT_TRUE(start_region());  // idempotent
+}
+
+TEST(HostRegionTest, SpansAgainstAModel) {
+  const unsigned seed = test::new_seed();
+  SCOPED_TRACE(testing::Message() << "CISTERN_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  std::map<Slice, std::uint32_t> held;
+  std::uint64_t held_slices = 0;
+  const std::uint64_t in_use_before = region_figures().in_use_bytes;
+  const auto overlaps = [&](Slice first, std::uint32_t slices) {
+    const auto behind = held.lower_bound(first + slices);
+    return behind != held.begin() && std::prev(behind)->first + std::prev(behind)->second > first;
+  };
+  const auto take = [&](Slice first, std::uint32_t slices, bool zeroed) {
+    ASSERT_FALSE(overlaps(first, slices));
+    ASSERT_TRUE(first >= region_begin() && first + slices <= region_end());
+    if (zeroed) {
+      ASSERT_TRUE(random() % 8 ? is_untouched(first, slices)
+                               : test::is_zero(slice_memory(first), slices * kSliceBytes));
+    }
+    touch(first, slices, static_cast<char>(first | 1));
+    held_slices += slices;
+  };
+  const auto drop = [&](Slice first, std::uint32_t slices) {
+    release_span(first, slices);
+    held_slices -= slices;
+  };
+  for (int step = 0; step < 4000; ++step) {
+    const unsigned what = random() % 100;
+    auto chosen = held.empty() ? held.end() : held.lower_bound(held.begin()->first + random() % 4096);
+    if (chosen == held.end() && !held.empty()) chosen = std::prev(chosen);
+    if (chosen == held.end() || what < (held.size() < 60 ? 55u : 40u)) {
+      const std::uint32_t slices = 1 + random() % (random() % 10 ? 8 : 200);
+      const std::uint32_t alignment = random() % 4 ? 1 : 1u << random() % 8;
+      const Span span = acquire_span(slices, alignment);
+      ASSERT_TRUE(span.first);
+      ASSERT_EQ(span.first % alignment, 0u);
+      ASSERT_NO_FATAL_FAILURE(take(span.first, slices, span.zeroed));
+      held[span.first] = slices;
+    } else if (what < 80) {
+      const auto [first, slices] = *chosen;
+      for (std::size_t at = 0; at < slices * kSliceBytes; at += kSystemPage) ASSERT_NE(slice_memory(first)[at], 0);
+      drop(first, slices);
+      held.erase(chosen);
+    } else if (what < 90) {
+      auto& [first, slices] = *chosen;
+      const std::uint32_t more = 1 + random() % 16;
+      bool zeroed = false;
+      if (extend_span(first + slices, more, zeroed)) {
+        ASSERT_NO_FATAL_FAILURE(take(first + slices, more, zeroed));
+        slices += more;
+      }
+    } else if (what < 98) {
+      auto& [first, slices] = *chosen;
+      if (slices > 1) {
+        const std::uint32_t kept = 1 + random() % (slices - 1);
+        drop(first + kept, slices - kept);
+        slices = kept;
+      }
+    } else {
+      trim_region((random() % 8) << 20);
+    }
+    ASSERT_EQ(region_figures().in_use_bytes - in_use_before, held_slices * kSliceBytes);
+    if (step % 16 == 0) {
+      ASSERT_EQ(region_fault(), "");
+    }
+  }
+  for (const auto& [first, slices] : held) release_span(first, slices);
+  EXPECT_EQ(region_figures().in_use_bytes, in_use_before);
+  EXPECT_EQ(region_fault(), "");
+}
+
+TEST(HostRegionTest, PiecesThatComeBackAreOneSpanAgain) {
+  const unsigned seed = test::new_seed();
+  SCOPED_TRACE(testing::Message() << "CISTERN_TEST_SEED=" << seed);
+  constexpr std::uint32_t kSlices = 600;
+  const Span span = acquire_span(kSlices);
+  ASSERT_TRUE(span.first);
+  std::vector<std::uint32_t> pieces;
+  for (std::uint32_t i = 0; i < kSlices; i += 3) pieces.push_back(i);
+  std::shuffle(pieces.begin(), pieces.end(), std::mt19937(seed));
+  for (const std::uint32_t piece : pieces) {
+    release_span(span.first + piece, 3);
+    ASSERT_EQ(region_fault(), "");
+  }
+  trim_region(0);
+  EXPECT_GE(region_figures().largest_free_bytes, kSlices * kSliceBytes);
+  for (std::uint32_t i = 1; i + 1 < kSlices; ++i) ASSERT_EQ(page_at(span.first + i)->state, State::none);
+}
+
+TEST(HostRegionTest, AlignedSpansLeaveTheRestUsable) {
+  in_child([] {
+    const std::uint64_t in_use = region_figures().in_use_bytes;
+    for (std::uint32_t alignment = 1; alignment <= 16384; alignment *= 4)
+      for (const std::uint32_t slices : {1u, 3u, 40u}) {
+        const Span span = acquire_span(slices, alignment);
+        ASSERT_TRUE(span.first) << alignment;
+        EXPECT_EQ(span.first % alignment, 0u);
+        EXPECT_EQ(region_figures().in_use_bytes - in_use, slices * kSliceBytes);
+        EXPECT_EQ(region_fault(), "");
+        release_span(span.first, slices);
+      }
+    EXPECT_EQ(region_fault(), "");
+  });
+}
+
+TEST(HostRegionTest, ASpanIsExtendedOnlyIntoFreeMemory) {
+  const Span span = acquire_span(40);
+  ASSERT_TRUE(span.first);
+  release_span(span.first + 10, 30);
+  bool zeroed = true;
+  ASSERT_TRUE(extend_span(span.first + 10, 4, zeroed));
+  EXPECT_FALSE(zeroed);  // it was in use before
+  const RegionFigures before = region_figures();
+  EXPECT_FALSE(extend_span(span.first + 14, more_than_is_free(), zeroed));
+  EXPECT_FALSE(extend_span(span.first + 13, 1, zeroed));  // in use
+  EXPECT_FALSE(extend_span(region_end(), 1, zeroed));
+  EXPECT_EQ(region_figures().in_use_bytes, before.in_use_bytes);
+  release_span(span.first, 14);
+  EXPECT_EQ(region_fault(), "");
+}
+
+TEST(HostRegionTest, WhatIsGivenBackReadsAsZero) {
+  in_child([] {
+    trim_region(0);
+    const Span span = acquire_span(64);
+    ASSERT_TRUE(span.first && span.zeroed);
+    touch(span.first, 64, 1);
+    release_span(span.first, 64);
+    const RegionFigures dirty = region_figures();
+    EXPECT_EQ(dirty.dirty_bytes, 64 * kSliceBytes);
+    const Span again = acquire_span(64);
+    EXPECT_EQ(again.first, span.first);  // what is resident is used first
+    EXPECT_FALSE(again.zeroed);
+    release_span(again.first, 64);
+    intercept_system();
+    EXPECT_EQ(trim_region(16 * kSliceBytes), 64 * kSliceBytes);  // one span: all or nothing of it
+    EXPECT_EQ(trim_region(0), 0u);
+    EXPECT_EQ(give_back_calls, 1);
+    EXPECT_EQ(region_figures().given_back, dirty.given_back + 1);
+    EXPECT_EQ(region_figures().dirty_bytes, 0u);
+    const Span clean = acquire_span(64);
+    EXPECT_TRUE(clean.zeroed);
+    EXPECT_TRUE(test::is_zero(slice_memory(clean.first), 64 * kSliceBytes));
+    EXPECT_EQ(region_fault(), "");
+  });
+}
+
+TEST(HostRegionTest, TrimKeepsWhatItIsTold) {
+  in_child([] {
+    trim_region(0);
+    std::vector<Slice> spans;
+    for (int i = 0; i < 32; ++i) spans.push_back(acquire_span(16).first);
+    for (int i = 0; i < 32; i += 2) release_span(spans[i], 16);  // in pieces of 1 MiB
+    ASSERT_EQ(region_figures().dirty_bytes, 16u << 20);
+    EXPECT_EQ(trim_region(64 << 20), 0u);
+    EXPECT_EQ(trim_region(10 << 20), 6u << 20);
+    EXPECT_EQ(region_figures().dirty_bytes, 10u << 20);
+    EXPECT_EQ(region_fault(), "");
+  });
+}
+
+TEST(HostRegionTest, DirtyMemoryIsBounded) {
+  in_child([] {
+    std::vector<Slice> spans;
+    for (int i = 0; i < 512; ++i) spans.push_back(acquire_span(16).first);  // 512 MiB, never touched
+    for (const Slice first : spans) {
+      release_span(first, 16);
+      const RegionFigures now = region_figures();
+      ASSERT_LE(now.dirty_bytes, std::max<std::uint64_t>(64 << 20, now.in_use_bytes / 2));
+    }
+    EXPECT_EQ(region_fault(), "");
+  });
+}
+
+TEST(HostRegionTest, ThePeakIsThatOfAllTimes) {
+  in_child([] {
+    const RegionFigures before = region_figures();
+    const auto slices = static_cast<std::uint32_t>(before.peak_in_use_bytes / kSliceBytes);
+    const Span span = acquire_span(slices + 10);
+    ASSERT_TRUE(span.first);
+    const RegionFigures peak = region_figures();
+    EXPECT_EQ(peak.peak_in_use_bytes, before.in_use_bytes + (slices + 10) * kSliceBytes);
+    EXPECT_GE(peak.peak_at_ns, before.peak_at_ns);
+    release_span(span.first, slices + 10);
+    EXPECT_EQ(region_figures().peak_in_use_bytes, peak.peak_in_use_bytes);
+  });
+}
+
+TEST(HostRegionTest, MoreThanTheWindowIsRefusedWithoutASystemCall) {
+  in_child([] {
+    intercept_system();
+    for (const std::uint32_t slices : {0x7fffffffu, 0xffffffffu}) {
+      EXPECT_FALSE(acquire_span(slices).first);
+      EXPECT_FALSE(acquire_span(slices, 0x80000000u).first);
+      EXPECT_FALSE(acquire_span(1, slices).first);
+    }
+    EXPECT_EQ(map_calls, 0);
+    EXPECT_EQ(region_fault(), "");
+  });
+}
+
+TEST(HostRegionTest, WithoutMemoryNothingChangesAndLaterItWorks) {
+  in_child([] {
+    intercept_system();
+    map_error = ENOMEM;
+    const RegionFigures before = region_figures();
+    for (int failing = 2; failing <= 6; ++failing) {
+      failing_maps = failing;
+      EXPECT_FALSE(acquire_span(more_than_is_free()).first);
+      EXPECT_EQ(region_figures().mapped_bytes, before.mapped_bytes);
+      EXPECT_EQ(region_figures().in_use_bytes, before.in_use_bytes);
+      EXPECT_EQ(region_fault(), "");
+    }
+    failing_maps = 0;
+    const std::uint32_t slices = more_than_is_free();
+    EXPECT_TRUE(acquire_span(slices).first);
+    EXPECT_EQ(region_figures().in_use_bytes, before.in_use_bytes + slices * kSliceBytes);
+    EXPECT_EQ(region_figures().grown, before.grown + 1);
+    EXPECT_EQ(region_fault(), "");
+  });
+}
+
+TEST(HostRegionTest, WhereAChunkIsTooMuchTheBareSpanIsTried) {
+  in_child([] {
+    intercept_system();
+    map_error = ENOMEM;
+    failing_maps = 1;
+    const std::uint32_t slices = more_than_is_free();
+    const std::uint64_t mapped = region_figures().mapped_bytes;
+    EXPECT_TRUE(acquire_span(slices).first);
+    EXPECT_EQ(map_calls, 2);
+    EXPECT_EQ(region_figures().mapped_bytes, mapped + slices * kSliceBytes);
+    EXPECT_EQ(region_fault(), "");
+  });
+}
+
+TEST(HostRegionTest, ForeignMappingsAreGoneAround) {
+  for (const int collisions : {1, 2, 5})
+    in_child([collisions] {
+      intercept_system();
+      map_error = EEXIST;
+      failing_maps = collisions;
+      const Slice end = region_end();
+      const std::uint32_t slices = more_than_is_free();
+      const std::uint64_t mapped = region_figures().mapped_bytes;
+      const Span span = acquire_span(slices);
+      ASSERT_TRUE(span.first);
+      EXPECT_GT(span.first, end);
+      EXPECT_EQ(map_calls, collisions + 1);
+      EXPECT_TRUE(span.zeroed && is_untouched(span.first, slices));
+      touch(span.first, slices, 1);
+      EXPECT_GE(region_figures().mapped_bytes, mapped + slices * kSliceBytes);
+      EXPECT_EQ(region_fault(), "");
+      release_span(span.first, slices);
+      EXPECT_EQ(region_fault(), "");
+      // The gap is nobody's.
+      EXPECT_EQ(page_at(end)->state, State::none);
+      EXPECT_EQ(deallocate(slice_memory(end)), Freed::invalid);
+    });
+}
+
+TEST(HostRegionTest, AWindowFullOfForeignMappingsIsNoMemory) {
+  in_child([] {
+    intercept_system();
+    map_error = EEXIST;
+    failing_maps = 1 << 30;
+    for (int i = 0; i < 5; ++i) EXPECT_FALSE(acquire_span(more_than_is_free()).first);
+    EXPECT_LT(map_calls, 1000);
+    EXPECT_EQ(region_fault(), "");
+    const Span span = acquire_span(1);  // what there is serves on
+    EXPECT_TRUE(span.first || !region_figures().largest_free_bytes);
+  });
+}
+
+#if !CISTERN_TEST_ASAN
+TEST(HostRegionTest, AForeignMappingStaysAsItIs) {
+  in_child([] {
+    void* const wanted = slice_memory(region_end()) + kSystemPage;
+    void* const foreign =
+        mmap(wanted, kSystemPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    ASSERT_EQ(foreign, wanted);
+    std::memset(foreign, 42, kSystemPage);
+    const std::uint32_t slices = more_than_is_free();
+    const Span span = acquire_span(slices);
+    ASSERT_TRUE(span.first);
+    touch(span.first, slices, 1);
+    EXPECT_TRUE(static_cast<char*>(foreign) < slice_memory(span.first) ||
+                static_cast<char*>(foreign) >= slice_memory(span.first + slices));
+    for (std::size_t at = 0; at < kSystemPage; ++at) ASSERT_EQ(static_cast<char*>(foreign)[at], 42);
+    EXPECT_EQ(region_fault(), "");
+  });
+}
+#endif
+
+TEST(HostRegionTest, DescriptorsThatCannotBeWrittenAreNoMemory) {
+  in_child([] {
+    intercept_system();
+    // Enough for descriptors that are not there yet.
+    const std::uint32_t slices = std::max(more_than_is_free(), 4096u);
+    const std::uint64_t mapped = region_figures().mapped_bytes;
+    failing_writable = 100;
+    EXPECT_FALSE(acquire_span(slices).first);
+    EXPECT_EQ(region_figures().mapped_bytes, mapped);
+    EXPECT_EQ(region_fault(), "");
+    failing_writable = 0;
+    EXPECT_TRUE(acquire_span(slices).first);
+    EXPECT_EQ(region_fault(), "");
+  });
+}
+
+TEST(HostRegionTest, AdviceReachesEveryChunk) {
+  in_child([] {
+    static std::map<char*, std::size_t> advised;
+    const auto advise = [](void* memory, std::size_t bytes) { advised[static_cast<char*>(memory)] += bytes; };
+    const auto is_advised = [](char* begin, std::size_t bytes) {
+      for (const auto& [at, length] : advised)
+        if (at <= begin && begin + bytes <= at + length) return true;
+      return false;
+    };
+    const Span before = acquire_span(4);
+    advise_chunks(advise);
+    EXPECT_TRUE(is_advised(slice_memory(before.first), 4 * kSliceBytes));
+    const Slice end = region_end();
+    ASSERT_TRUE(acquire_span(more_than_is_free()).first);
+    EXPECT_TRUE(is_advised(slice_memory(end), (region_end() - end) * kSliceBytes));
+    advise_chunks(nullptr);
+    advised.clear();
+    ASSERT_TRUE(acquire_span(more_than_is_free()).first);
+    EXPECT_TRUE(advised.empty());
+  });
+}
+
+}  // namespace
+}  // namespace cistern::host_pool
