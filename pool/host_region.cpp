@@ -82,7 +82,8 @@ constinit Bins bins[2];
 constinit Slice window_begin = 0, window_top = 0, window_end = 0;
 constinit std::uintptr_t writable_end = 0;  // descriptors below can be written
 constinit std::uint64_t mapped_slices = 0, free_slices[2] = {}, peak_in_use = 0, times_grown = 0, times_given_back = 0;
-constinit timespec peak_at = {};
+constinit std::uint64_t peak_at_ns = 0;
+constinit std::uint64_t idle_limit_ns = 0, next_look_ns = 0;
 constinit ChunkAdvice chunk_advice = nullptr;
 
 Sort sort_of(const Page* page) { return static_cast<Sort>(page->size_class); }
@@ -102,6 +103,10 @@ void unlink(Page* span) {
   span->state = State::none;
 }
 
+// When a dirty span last grew, in a coarse unit: it lies in a member that free spans have no use for.
+constexpr std::uint64_t kStampNs = 16'777'216;
+std::uint64_t dirty_since(const Page& span) { return span.heap_next; }
+
 void link(Slice first, std::uint32_t slices, Sort sort) {
   Page* const span = page_at(first);
   Page* const last = page_at(first + slices - 1);
@@ -111,6 +116,7 @@ void link(Slice first, std::uint32_t slices, Sort sort) {
   span->state = State::free;
   span->slices = slices;
   span->size_class = sort;
+  if (sort == kDirty && idle_limit_ns) span->heap_next = static_cast<Slice>(region_system.now_ns() / kStampNs);
   Bins& own = bins[sort];
   const unsigned bin = bin_of(slices);
   span->previous = 0;
@@ -164,33 +170,61 @@ Page* find(std::uint32_t slices, Sort sort) {
 }
 
 // --- Giving back
-std::uint64_t give_back_largest() {
+void give_back(Page& span) {
+  const std::uint32_t slices = span.slices;
+  unlink(&span);
+  region_system.give_back(page_memory(&span), slices * kSliceBytes);
+  ++times_given_back;
+  add_free(slice_of(&span), slices, kClean);
+}
+
+// Of the largest dirty span, the end: about `wanted` slices, enough to be worth the call. False: there is none.
+bool give_back_of_largest(std::uint64_t wanted) {
+  constexpr std::uint64_t kWorthACall = 16;
   for (unsigned word = 2; word-- > 0;) {
     if (!bins[kDirty].used[word]) continue;
     const unsigned bin = word * 64 + 63 - static_cast<unsigned>(std::countl_zero(bins[kDirty].used[word]));
-    Page* const span = page_at(bins[kDirty].first[bin]);
-    const std::uint32_t slices = span->slices;
-    unlink(span);
-    region_system.give_back(page_memory(span), slices * kSliceBytes);
-    ++times_given_back;
-    add_free(slice_of(span), slices, kClean);
-    return slices;
+    Page& span = *page_at(bins[kDirty].first[bin]);
+    const auto given = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::max(wanted, kWorthACall), span.slices));
+    const Slice first = slice_of(&span);
+    const std::uint32_t kept = span.slices - given;
+    if (kept) {
+      unlink(&span);
+      link(first, kept, kDirty);
+      link(first + kept, given, kDirty);
+    }
+    give_back(*page_at(first + kept));
+    return true;
   }
-  return 0;
+  return false;
 }
 
 std::uint64_t in_use_slices() { return mapped_slices - free_slices[kClean] - free_slices[kDirty]; }
 
 void keep_dirty_at_most(std::uint64_t slices) {
   if (region_system.keeps_pages) return;
-  while (free_slices[kDirty] > slices && give_back_largest()) {
+  while (free_slices[kDirty] > slices && give_back_of_largest(free_slices[kDirty] - slices)) {
+  }
+}
+
+void give_back_idle() {
+  if (!idle_limit_ns || region_system.keeps_pages) return;
+  const std::uint64_t now = region_system.now_ns();
+  if (now < next_look_ns) return;
+  next_look_ns = now + idle_limit_ns / 4;
+  for (unsigned bin = bins[kDirty].next_used(0); bin < kBins; bin = bins[kDirty].next_used(bin + 1)) {
+    for (Slice at = bins[kDirty].first[bin]; at;) {
+      Page& span = *page_at(at);
+      at = span.next;
+      if (now - dirty_since(span) * kStampNs >= idle_limit_ns) give_back(span);
+    }
   }
 }
 
 void note_peak() {
   if (in_use_slices() <= peak_in_use) return;
   peak_in_use = in_use_slices();
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &peak_at);
+  peak_at_ns = region_system.now_ns();
 }
 
 std::uint64_t slices_in(std::uint64_t bytes) { return bytes >> kSliceShift; }
@@ -298,6 +332,12 @@ bool place_window() {
 
 }  // namespace
 
+std::uint64_t coarse_clock_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
 constinit System region_system = {map_memory, reserve_memory, make_memory_writable, give_memory_back, move_memory};
 
 bool start_region() {
@@ -310,6 +350,7 @@ bool start_region() {
 
 Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices) {
   Locked hold(region_lock);
+  give_back_idle();
   const std::uint64_t wanted = std::uint64_t{slices} + alignment_slices - 1;
   if (wanted > window_end - window_begin) return {};
   const auto searched = static_cast<std::uint32_t>(wanted);
@@ -348,6 +389,7 @@ bool extend_span(Slice end, std::uint32_t more, bool& zeroed) {
 
 void release_span(Slice first, std::uint32_t slices) {
   Locked hold(region_lock);
+  give_back_idle();
   add_free(first, slices, kDirty);
   keep_dirty_at_most(dirty_max_when_releasing());
 }
@@ -358,8 +400,7 @@ RegionFigures region_figures() {
                         .in_use_bytes = in_use_slices() * kSliceBytes,
                         .dirty_bytes = free_slices[kDirty] * kSliceBytes,
                         .peak_in_use_bytes = peak_in_use * kSliceBytes,
-                        .peak_at_ns = static_cast<std::uint64_t>(peak_at.tv_sec) * 1'000'000'000 +
-                                      static_cast<std::uint64_t>(peak_at.tv_nsec),
+                        .peak_at_ns = peak_at_ns,
                         .largest_free_bytes = 0,
                         .grown = times_grown,
                         .given_back = times_given_back};
@@ -369,6 +410,11 @@ RegionFigures region_figures() {
         figures.largest_free_bytes =
             std::max(figures.largest_free_bytes, page_at(at)->slices * std::uint64_t{kSliceBytes});
   return figures;
+}
+
+void give_back_after(std::uint64_t idle_ns) {
+  Locked hold(region_lock);
+  idle_limit_ns = idle_ns;
 }
 
 std::uint64_t trim_region(std::uint64_t keep_bytes) {

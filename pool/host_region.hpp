@@ -9,6 +9,8 @@
 
 namespace cistern::host_pool {
 
+std::uint64_t coarse_clock_ns();
+
 // The system calls behind the region, replaced by tests that make them fail.
 struct System {
   // At exactly this address, or false.
@@ -21,6 +23,7 @@ struct System {
   // For huge pages: chunks are multiples of this, in place and length, and nothing is ever given back or moved.
   std::size_t unit_bytes = kSliceBytes;
   bool keeps_pages = false;
+  std::uint64_t (*now_ns)() = coarse_clock_ns;
 };
 extern constinit System region_system;
 
@@ -39,11 +42,14 @@ bool extend_span(Slice end, std::uint32_t more, bool& zeroed);
 
 struct RegionFigures {
   std::uint64_t mapped_bytes, in_use_bytes, dirty_bytes, peak_in_use_bytes;
-  std::uint64_t peak_at_ns;  // CLOCK_MONOTONIC_COARSE
+  std::uint64_t peak_at_ns;  // as System::now_ns
   std::uint64_t largest_free_bytes;
   std::uint64_t grown, given_back;  // calls
 };
 RegionFigures region_figures();
+
+// Dirty spans that were not used for so long go back, looked for whenever spans are taken or released; 0: never.
+void give_back_after(std::uint64_t idle_ns);
 
 // Gives dirty spans back to the system until `keep_bytes` are left; returns the bytes given back.
 std::uint64_t trim_region(std::uint64_t keep_bytes);

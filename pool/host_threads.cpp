@@ -325,6 +325,19 @@ Page* adopt(Heap& heap, unsigned id) {
   return &page;
 }
 
+unsigned long trim(unsigned long keep_bytes) {
+  if (Heap* const heap = this_heap()) {
+    flush_batches(*heap);
+    read_inbox(*heap);
+    retire_kept_pages(*heap);
+  }
+  {
+    Locked hold(heaps_lock);
+    tidy_orphanage();
+  }
+  return trim_region(keep_bytes);
+}
+
 void threads_before_fork() {
   heaps_lock.lock();
   samples_before_fork();

@@ -8,6 +8,10 @@ void prepare_thread_ends();
 // The calling thread leaves its pages to others. It may go on allocating: then it gets a heap again.
 void end_heap();
 
+// What the calling thread and those that ended keep goes to the region, and of that all but `keep_bytes` to the system;
+// returns the bytes given back.
+unsigned long trim(unsigned long keep_bytes);
+
 void threads_before_fork();
 void threads_after_fork_in_parent();
 // The child has one thread: what the others had is left to the orphanage, whatever they were doing.

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "cistern/cistern.h"
-#include "pool/host_region.hpp"
+#include "pool/host_threads.hpp"
 #include "shim/core/core.hpp"
 #include "shim/core/cuda_hooks.hpp"
 #include "shim/core/cuda_next.hpp"
@@ -71,7 +71,7 @@ size_t cistern_trim(cistern_kind kind, size_t keep_bytes) {
     case CISTERN_PINNED:
       return cuda::trim(cuda_kind(kind), keep_bytes, 0);
     case CISTERN_HOST:
-      return host_pool::trim_region(keep_bytes);
+      return host_pool::trim(keep_bytes);
   }
   return 0;
 }

@@ -17,6 +17,7 @@
 #include "pool/host_heap.hpp"
 #include "pool/host_region.hpp"
 #include "pool/host_threads.hpp"
+#include "shim/core/core.hpp"
 #include "shim/core/host_counters.hpp"
 #include "shim/core/host_misuse.hpp"
 #include "shim/core/host_native.hpp"
@@ -171,6 +172,7 @@ void prepare_pool() {
   if (pooled()) {
     host_pool::prepare_thread_ends();
     start_sites();
+    host_pool::give_back_after(options().trim_interval);
   } else {
     host_pool::end_heap();
   }
@@ -360,7 +362,7 @@ int hook_malloc_trim(size_t keep_bytes) {
   InsideSlowPath inside;
   if (!pooled()) return native().malloc_trim(keep_bytes);
   const int kept_errno = errno;
-  const bool given_back = host_pool::trim_region(keep_bytes) > 0;
+  const bool given_back = host_pool::trim(keep_bytes) > 0;
   errno = kept_errno;
   return given_back;
 }
