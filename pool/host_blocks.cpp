@@ -156,6 +156,12 @@ void* allocate_small(std::size_t bytes, unsigned id) {
   return block;
 }
 
+// Whether a block that exists starts there, in a page of sampled ones (which has no use for start_bound).
+bool was_sampled(const Page& page, std::size_t offset) {
+  const std::size_t bytes = class_bytes(page.size_class);
+  return offset % bytes == 0 && offset / bytes < page.carved;
+}
+
 // The smallest class whose blocks are so aligned wherever they lie in a page; kClasses: none.
 unsigned aligned_class(std::size_t alignment, std::size_t bytes) {
   if (bytes > kSmallMax || alignment > kSmallMax) return kClasses;
@@ -207,7 +213,7 @@ Freed deallocate(void* memory) {
       return Freed::yes;
     case State::sampled:
       if (free_sampled(*found.page, found.offset)) return Freed::yes;
-      return found.offset % class_bytes(found.page->size_class) == 0 ? Freed::double_free : Freed::invalid;
+      return was_sampled(*found.page, found.offset) ? Freed::double_free : Freed::invalid;
     default:
       return Freed::invalid;
   }

@@ -15,7 +15,6 @@ constinit std::atomic<Heap*> heaps[kHeapsMax] = {};
 namespace {
 
 constexpr std::size_t kCarveBytes = kSystemPage;
-constexpr unsigned kEmptyMax = 4;
 
 // So many free blocks wake a sleeping page: its next visit is worth it, and little memory waits meanwhile.
 unsigned wake_count(const Page& page) { return std::clamp(page.capacity / 8u, 2u, 16u); }

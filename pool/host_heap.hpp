@@ -10,8 +10,9 @@
 // list non-empty holds the page's token and puts the page into its heap's inbox, and only who takes it from an inbox
 // may empty the list (host_remote.cpp). So a page is never in two inboxes, whoever owns it meanwhile.
 //
-// A thread that ends leaves its pages to the orphanage, heap 0, guarded by a lock; other threads adopt them class by
-// class before they take new memory (host_threads.cpp).
+// The heap of a thread that ended waits for the next thread that starts. A thread that needs a page before takes the
+// heap apart: its pages go to the orphanage, heap 0, guarded by a lock, and are adopted class by class before new
+// memory is taken (host_threads.cpp).
 #pragma once
 #include "pool/host_fast_path.hpp"
 #include "pool/host_samples.hpp"

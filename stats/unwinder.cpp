@@ -506,75 +506,41 @@ struct Frame {
   Row row;
 };
 
-constexpr int kRememberedMax = 48;
+constexpr int kFramesMax = 64;
 constexpr unsigned kMemories = 32;
 
 struct alignas(64) Memory {
   std::atomic<bool> busy;  // in use by a thread, or by what a signal interrupted: then nothing is remembered
   std::uint8_t latest;
-  int counts[2];
-  Frame walks[2][kRememberedMax];
+  Frame walks[2][kFramesMax + 1];  // an address of 0 ends one
 };
 
 constinit Memory memories[kMemories] = {};
+constinit const Frame kNothing = {};
 
-// Where the last walk's frames stand, and where this walk's are written.
-class Remembered {
- public:
-  Remembered() {
-    const auto thread = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
-    Memory& memory = memories[(thread >> 12) % kMemories];
-    if (memory.busy.exchange(true, std::memory_order_acquire)) return;
-    memory_ = &memory;
-    last_ = memory.walks[memory.latest];
-    end_ = last_ + memory.counts[memory.latest];
-    noted_ = memory.walks[memory.latest ^ 1];
-    noted_end_ = noted_ + kRememberedMax;
-  }
-  Remembered(const Remembered&) = delete;
-  Remembered& operator=(const Remembered&) = delete;
-  ~Remembered() {
-    if (!memory_) return;
-    memory_->latest ^= 1;
-    memory_->counts[memory_->latest] = static_cast<int>(noted_ - memory_->walks[memory_->latest]);
-    memory_->busy.store(false, std::memory_order_release);
-  }
+Memory* enter_memory() {
+  const auto thread = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+  Memory& memory = memories[(thread >> 12) % kMemories];
+  return memory.busy.exchange(true, std::memory_order_acquire) ? nullptr : &memory;
+}
 
-  // The stack grows downwards: what lies at a higher place than the frame was below it.
-  Row row(Rows* table, std::uintptr_t address, std::uintptr_t cfa) {
-    if (last_ == end_ || last_->address != address) {
-      while (last_ != end_ && last_->cfa < cfa) ++last_;
-      if (last_ == end_ || last_->address != address) return find_row(table, address);
-    }
-    return last_++->row;
-  }
-  void note(std::uintptr_t address, std::uintptr_t cfa, Row row) {
-    if (noted_ != noted_end_) *noted_++ = {address, cfa, row};
-  }
+void leave_memory(Memory& memory, Frame* end) {
+  end->address = 0;
+  memory.latest ^= 1;
+  memory.busy.store(false, std::memory_order_release);
+}
 
- private:
-  Memory* memory_ = nullptr;
-  Frame *last_ = nullptr, *end_ = nullptr, *noted_ = nullptr, *noted_end_ = nullptr;
-};
+// The row at `last` or behind it, when it is that of `address`; frames further out have a higher CFA.
+Row row_of_frame(const Frame*& last, Rows* table, std::uintptr_t address, std::uintptr_t cfa) {
+  if (last->address != address)
+    while (last->address && last->cfa < cfa) ++last;
+  return last->address == address ? last++->row : find_row(table, address);
+}
 
-}  // namespace
-
-[[gnu::noinline]] int unwind_stack_by_rows(void** frames, int frames_max) {
-  // This function keeps a frame pointer, so the caller's registers are known.
-  const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  std::uintptr_t rbp = word_at(frame), address = word_at(frame + 8), cfa = frame + 16;
-  Rows* const table = rows.load(std::memory_order_acquire);
-  Remembered remembered;
-  unsigned checked = 0;
-  int count = 0;
-  while (count < frames_max && address) {
-    Row row = remembered.row(table, address, cfa);
-    if (!row.is_plain() && row.module() != checked && row.module()) {
-      checked = row.module();
-      if (!is_loaded_still(checked, address)) row = learn(address);
-    }
-    remembered.note(address, cfa, row);
-    frames[count++] = reinterpret_cast<void*>(address);
+// One frame outwards, unless it is the last: then false.
+struct Registers {
+  std::uintptr_t cfa, rbp;
+  bool leave(Row row) {
     switch (row.shape()) {
       case Shape::from_rbp:
         cfa = rbp;
@@ -582,19 +548,52 @@ class Remembered {
       case Shape::from_rsp:
         cfa += row.cfa_offset();
         if (!row.rbp_kept()) rbp = word_at(cfa + row.rbp_offset());
-        break;
+        return true;
       case Shape::at_rbp:
         cfa = word_at(rbp + row.cfa_offset());
         rbp = word_at(rbp + row.rbp_offset());
-        break;
-      case Shape::outermost:
-        return count;
-      case Shape::none:
-        return -1;
+        return true;
+      default:
+        return false;
     }
-    address = word_at(cfa - 8);
   }
-  return count;
+};
+
+}  // namespace
+
+[[gnu::noinline]] int unwind_stack_by_rows(void** frames, int frames_max) {
+  // This function keeps a frame pointer, so the caller's registers are known.
+  const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  Registers registers{frame + 16, word_at(frame)};
+  std::uintptr_t address = word_at(frame + 8);
+  Rows* const table = rows.load(std::memory_order_acquire);
+  Memory* const memory = enter_memory();
+  const Frame* last = memory ? memory->walks[memory->latest] : &kNothing;
+  Frame* noted = memory ? memory->walks[memory->latest ^ 1] : nullptr;
+  unsigned checked = 0;
+  bool known = true;
+  void** const begin = frames;
+  for (void** const end = frames + std::min(frames_max, kFramesMax); frames != end && address;) {
+    Row row = last->row;
+    if (last->address == address && row.is_plain()) [[likely]] {
+      ++last;
+    } else {
+      row = row_of_frame(last, table, address, registers.cfa);
+      if (row.module() && row.module() != checked) {
+        if (!is_loaded_still(row.module(), address)) row = learn(address);
+        checked = row.module();
+      }
+    }
+    if (memory) *noted++ = {address, registers.cfa, row};
+    *frames++ = reinterpret_cast<void*>(address);
+    if (!registers.leave(row)) {
+      known = row.shape() == Shape::outermost;
+      break;
+    }
+    address = word_at(registers.cfa - 8);
+  }
+  if (memory) leave_memory(*memory, noted);
+  return known ? static_cast<int>(frames - begin) : -1;
 }
 
 void unwinder_before_fork() { rows_lock.lock(); }

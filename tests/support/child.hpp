@@ -15,7 +15,7 @@ void in_child(Body body, int special = 0, bool* said_so = nullptr) {
   const pid_t child = fork();
   ASSERT_NE(child, -1);
   if (child == 0) {
-    alarm(120);  // a child that hangs is a failure
+    alarm(60);  // a child that hangs is a failure
     body();
     std::fflush(nullptr);
     _exit(testing::Test::HasFailure() ? 1 : 0);

@@ -46,6 +46,7 @@ struct PoolStart {
   bool refused_region = false, refused_small = false, refused_large = false, foreign_before = false;
 };
 
+// CISTERN_TEST_WINDOWS_REFUSED: so many places for the window are not to be had, so that a smaller one is taken.
 inline int windows_to_refuse() {
   const char* wanted = std::getenv("CISTERN_TEST_WINDOWS_REFUSED");
   return wanted ? std::atoi(wanted) : 0;
