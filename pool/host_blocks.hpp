@@ -24,7 +24,7 @@ Freed deallocate(void* block);
 // In place or moved, contents kept; null: no memory, `block` stays as it is. `block` is live and of this pool.
 void* reallocate(void* block, std::size_t bytes);
 
-// Usable bytes of a live block of this pool; 0: `block` is none.
+// Usable bytes of a block of this pool, of which `block` is the start; 0: it lies in none.
 std::size_t usable_bytes(const void* block);
 
 // Whether a block of this pool is in the program's hands: not free, as far as its mark and the lists say.

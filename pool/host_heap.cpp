@@ -59,7 +59,8 @@ Chain take_all(Page& page) {
 void format_page(Heap& heap, Slice first, unsigned id) {
   Page& page = *page_at(first);
   page.free_blocks = nullptr;
-  page.until = page.beyond = page.carved = 0;
+  page.until = page.beyond = 0;
+  page.carved = 0;
   page.capacity = static_cast<std::uint16_t>(page_capacity(id));
   page.inverse = inverse_of(class_bytes(id));
   page.start_bound = 0;

@@ -75,18 +75,25 @@ inline void set_handed_out(Page& page, unsigned handed_out, std::uint16_t until)
   page.until = until;
   page.beyond = static_cast<std::uint16_t>(handed_out - until);
 }
-// The usual case of refill, short: the thread freed blocks of the current page, and no sample is near.
+inline constexpr struct BytesOfClass {
+  std::uint64_t of[kClasses];
+  constexpr BytesOfClass() : of{} {
+    for (unsigned id = 0; id < kClasses; ++id) of[id] = class_bytes(id);
+  }
+} kBytesOfClass;
+// The usual case of refill, short: the thread freed blocks of the current page, and no sample is near. Without a
+// current page the descriptor of slice 0 is looked at, which has no blocks.
 inline bool refill_from_current(Heap& heap, unsigned id) {
   ClassPages& own = heap.classes[id];
   Page& page = *page_at(own.current);
-  if (!own.current || own.rest || !page.free_blocks) return false;
-  const unsigned count = page.carved - page.handed_out();
-  const auto bytes = static_cast<std::int64_t>(count * class_bytes(id));
+  if (!page.free_blocks || own.rest) return false;
+  const unsigned carved = page.carved, count = carved - page.handed_out();
+  const auto bytes = static_cast<std::int64_t>(count * kBytesOfClass.of[id]);
   if (bytes >= heap.until_sample) return false;
   heap.until_sample -= bytes;
   heap.lists[id] = page.free_blocks;
   page.free_blocks = nullptr;
-  set_handed_out(page, page.carved, kQuiet);
+  set_handed_out(page, carved, kQuiet);
   own.handed_out += count;
   return true;
 }
@@ -95,7 +102,8 @@ inline void* allocate_quickly(std::size_t bytes) {
   if (bytes > kSmallMax) return nullptr;
   HeapLists* const lists = thread_lists;
   if (lists == &kNoLists) return nullptr;
-  const unsigned id = class_of(bytes);
+  const unsigned id =
+      bytes <= kDirectMax ? lists->class_of_granule[(bytes + kGranule - 1) / kGranule] : class_of(bytes);
   if (!lists->lists[id] && !refill_from_current(*static_cast<Heap*>(lists), id)) return nullptr;
   Block* const block = lists->lists[id];
   lists->lists[id] = block->next;

@@ -44,6 +44,17 @@ constexpr unsigned page_capacity(unsigned id) {
   return static_cast<unsigned>(page_slices(id) * kSliceBytes / class_bytes(id));
 }
 
+// A member that another thread may look at while its owner changes it: plain loads and stores, never torn.
+template <class T>
+class Relaxed {
+ public:
+  operator T() const { return value_.load(std::memory_order_relaxed); }
+  void operator=(T value) { value_.store(value, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<T> value_;
+};
+
 struct Block {
   Block* next;
   std::uintptr_t mark;  // free_mark while the block is free
@@ -68,9 +79,9 @@ struct alignas(64) Page {
     Block* free_blocks;   // small, sampled: freed by the owner, and by others as far as collected
     std::uint64_t bytes;  // large: usable
   };
-  std::uint16_t until;   // frees by the owner until page_ripe has something to do
-  std::uint16_t beyond;  // blocks handed out = until + beyond (modulo 2^16)
-  std::uint16_t carved;  // blocks that exist; the memory behind them was not touched since the page was made
+  std::uint16_t until;            // frees by the owner until page_ripe has something to do
+  std::uint16_t beyond;           // blocks handed out = until + beyond (modulo 2^16)
+  Relaxed<std::uint16_t> carved;  // blocks that exist; the memory behind them was not touched since the page was made
   std::uint16_t capacity;
   std::atomic<std::uintptr_t> owner;  // thread pointer of the owner; 0: no thread may use the fast path
   union {
@@ -92,7 +103,7 @@ struct alignas(64) Page {
     Slice inbox_next;      // small
   };
   std::uint8_t size_class;
-  State state;
+  Relaxed<State> state;
   std::atomic<std::uint16_t> heap;    // whose inbox hears of remote frees; 0: the orphanage
   std::atomic<std::uint64_t> remote;  // freed by other threads: count << 48 | first block
 

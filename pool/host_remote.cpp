@@ -62,21 +62,22 @@ void collect(Heap& heap, Page& page) {
   }
 }
 
-// For a message only: other threads may change the chain meanwhile.
-bool in_chain(const Page& page, const Block* first, const Block* block) {
+// For a message only: other threads may change the chain meanwhile. What does not carry the mark is the program's by
+// now.
+[[gnu::no_sanitize("thread")]] bool in_chain(const Page& page, const Block* first, const Block* block) {
   const std::uintptr_t begin = address_of(page_memory(&page));
   const std::uintptr_t end = begin + page_slices(page.size_class) * kSliceBytes;
   unsigned looks = 0;
   for (const Block* at = first; at && looks < page.capacity; at = at->next, ++looks) {
+    if (address_of(at) < begin || address_of(at) >= end || at->mark != free_mark) return false;
     if (at == block) return true;
-    if (address_of(at) < begin || address_of(at) >= end) return false;
   }
   return false;
 }
 
 }  // namespace
 
-bool is_listed_free(const Page& page, const Block* block) {
+[[gnu::no_sanitize("thread")]] bool is_listed_free(const Page& page, const Block* block) {
   const Slice slice = slice_of(&page);
   if (in_chain(page, page.free_blocks, block)) return true;
   if (in_chain(page, first_remote(page.remote.load(std::memory_order_acquire)), block)) return true;

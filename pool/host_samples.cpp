@@ -120,7 +120,9 @@ Block* take_block(Page& page) {
     page.free_blocks = block->next;
     return block;
   }
-  return reinterpret_cast<Block*>(page_memory(&page) + page.carved++ * class_bytes(page.size_class));
+  const unsigned index = page.carved;
+  page.carved = static_cast<std::uint16_t>(index + 1);
+  return reinterpret_cast<Block*>(page_memory(&page) + index * class_bytes(page.size_class));
 }
 
 // One block of this size in so many is sampled.

@@ -6,11 +6,12 @@
 #include "stats/unwinder.hpp"
 
 #include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
 #include <unwind.h>
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <new>
@@ -59,14 +60,11 @@ struct Row {
   bool is_plain() const { return bits >> 40 <= static_cast<unsigned>(Shape::from_rbp); }
 };
 
-// Modules that may be unloaded, as they were when a row was learnt. Another one at the same place has another table of
-// functions, or else the same functions at the same addresses.
+// A module that may be unloaded. Another one at its place, were it only a rebuilt one, has another build id.
 struct Unloadable {
-  const void* link_map;
-  const void* start;
-  const void* end;
-  const std::uint8_t* table;
-  std::uint64_t fingerprint;
+  const char *start, *end;
+  const char* id_at;  // in the first page, which every module has
+  std::uint64_t id;
   bool operator==(const Unloadable&) const = default;
 };
 
@@ -227,14 +225,94 @@ struct State {
   }
 };
 
-// "rbp + offset", perhaps with a load from there.
-bool read_rbp_expression(Reader& reader, std::int64_t& offset, bool loads) {
-  const std::uint64_t bytes = reader.unsigned_leb();
-  Reader expression = reader;
-  reader.at += bytes;
-  if (bytes < 2 || expression.take<std::uint8_t>() != 0x70 + kRbp) return false;  // DW_OP_breg6
-  offset = expression.signed_leb();
-  return (!loads || expression.take<std::uint8_t>() == 0x06) && expression.at == reader.at;  // DW_OP_deref
+struct Instruction {
+  unsigned code = 0;
+  std::uint64_t first = 0;
+  std::int64_t second = 0;
+  Reader block{nullptr};
+};
+
+// By code, the operands: unsigned and signed numbers, 1, 2 or 4 bytes, a block of bytes; '-': not known here.
+constexpr const char* kOperands[] = {"",   "-", "1", "2", "4",  "uu", "u",  "u", "u",  "uu", "",  "",
+                                     "uu", "u", "u", "b", "ub", "us", "us", "s", "uu", "us", "ub"};
+enum Code : unsigned {
+  kNop = 0x00,
+  kAdvance1 = 0x02,
+  kAdvance2,
+  kAdvance4,
+  kOffset,
+  kRestore,
+  kUndefined,
+  kSameValue,
+  kRegister,
+  kRememberState,
+  kRestoreState,
+  kDefineCfa,
+  kDefineCfaRegister,
+  kDefineCfaOffset,
+  kDefineCfaExpression,
+  kExpression,
+  kOffsetSigned,
+  kDefineCfaSigned,
+  kDefineCfaOffsetSigned,
+  kValueOffset,
+  kValueOffsetSigned,
+  kValueExpression,
+  kArgumentsSize = 0x2e,
+};
+
+bool read_instruction(Reader& reader, Instruction& instruction) {
+  const auto byte = reader.take<std::uint8_t>();
+  if (const unsigned packed = byte >> 6) {
+    constexpr unsigned kCodes[] = {kNop, kAdvance4, kOffset, kRestore};
+    instruction.code = kCodes[packed];
+    instruction.first = byte & 0x3f;
+    if (instruction.code == kOffset) instruction.second = static_cast<std::int64_t>(reader.unsigned_leb());
+    return true;
+  }
+  instruction.code = byte;
+  const char* operand = byte == kArgumentsSize ? "u" : byte < std::size(kOperands) ? kOperands[byte] : "-";
+  for (bool is_first = true; *operand; ++operand, is_first = false) {
+    std::uint64_t value = 0;
+    switch (*operand) {
+      case '1':
+        value = reader.take<std::uint8_t>();
+        break;
+      case '2':
+        value = reader.take<std::uint16_t>();
+        break;
+      case '4':
+        value = reader.take<std::uint32_t>();
+        break;
+      case 'u':
+        value = reader.unsigned_leb();
+        break;
+      case 's':
+        value = static_cast<std::uint64_t>(reader.signed_leb());
+        break;
+      case 'b':
+        value = reader.unsigned_leb();
+        instruction.block = reader;
+        reader.at += value;
+        break;
+      default:
+        return false;
+    }
+    if (is_first) {
+      instruction.first = value;
+    } else {
+      instruction.second = static_cast<std::int64_t>(value);
+    }
+  }
+  return true;
+}
+
+// "rbp + offset", then perhaps a load from there, in so many bytes.
+bool read_rbp_expression(Reader block, std::int64_t bytes, bool loads, std::int64_t& offset) {
+  const std::uint8_t* const end = block.at + bytes;
+  if (bytes < 2 || block.take<std::uint8_t>() != 0x70 + kRbp) return false;  // DW_OP_breg6
+  offset = block.signed_leb();
+  return (!loads || block.take<std::uint8_t>() == 0x06) && block.at == end;  // DW_OP_deref
 }
 
 class Program {
@@ -242,6 +320,7 @@ class Program {
   Program(const Function& function, std::uintptr_t start, std::uintptr_t wanted)
       : function_(function), wanted_(wanted), now_(start) {}
 
+  // The state at the address; false: not known here.
   bool run(State& state) {
     if (!run(function_.shared_program, function_.shared_end, state)) return false;
     initial_ = state;
@@ -251,126 +330,77 @@ class Program {
  private:
   static constexpr unsigned kDepthMax = 4;
 
-  // True: past the address now.
-  bool advance(std::uint64_t units) { return (now_ += units * function_.code_unit) > wanted_; }
-  Rule from_cfa(std::int64_t units) const { return {Saved::from_cfa, units * function_.data_unit}; }
-  void restore(std::uint64_t number, State& state) const {
-    if (number == kRbp) state.rbp = initial_.rbp;
-    if (number == kReturnAddress) state.return_address = initial_.return_address;
-  }
-
   bool run(const std::uint8_t* begin, const std::uint8_t* end, State& state) {
-    Reader reader{begin};
-    while (reader.at < end) {
-      const auto code = reader.take<std::uint8_t>();
-      const unsigned operand = code & 0x3f;
-      switch (code >> 6) {
-        case 1:  // advance_loc
-          if (advance(operand)) return true;
-          continue;
-        case 2:  // offset
-          state.set(operand, from_cfa(static_cast<std::int64_t>(reader.unsigned_leb())));
-          continue;
-        case 3:
-          restore(operand, state);
-          continue;
-      }
-      bool past = false;
-      if (!run_extended(code, reader, state, past)) return false;
-      if (past) return true;
+    for (Reader reader{begin}; reader.at < end && now_ <= wanted_;) {
+      Instruction instruction;
+      if (!read_instruction(reader, instruction) || !execute(instruction, state)) return false;
     }
     return true;
   }
 
-  bool run_extended(unsigned code, Reader& reader, State& state, bool& past) {
-    const auto define_cfa = [&](std::uint64_t number, std::int64_t offset) {
-      state.cfa_register = number;
-      state.cfa_offset = offset;
-      state.cfa_at = false;
-      state.cfa_known = true;
-    };
-    std::uint64_t number;
-    switch (code) {
-      case 0x00:  // nop
+  bool execute(const Instruction& instruction, State& state) {
+    const std::uint64_t first = instruction.first;
+    const std::int64_t second = instruction.second, unit = function_.data_unit;
+    Rule rule{Saved::otherwise};
+    switch (instruction.code) {
+      case kAdvance1:
+      case kAdvance2:
+      case kAdvance4:
+        now_ += first * function_.code_unit;
         return true;
-      case 0x02:  // advance_loc1, 2, 4
-        past = advance(reader.take<std::uint8_t>());
+      case kOffset:
+      case kOffsetSigned:
+        state.set(first, {Saved::from_cfa, second * unit});
         return true;
-      case 0x03:
-        past = advance(reader.take<std::uint16_t>());
+      case kRestore:
+        state.set(first, first == kRbp ? initial_.rbp : initial_.return_address);
         return true;
-      case 0x04:
-        past = advance(reader.take<std::uint32_t>());
+      case kUndefined:
+        state.set(first, {Saved::undefined});
         return true;
-      case 0x05:  // offset_extended
-        number = reader.unsigned_leb();
-        state.set(number, from_cfa(static_cast<std::int64_t>(reader.unsigned_leb())));
+      case kSameValue:
+        state.set(first, {Saved::not_saved});
         return true;
-      case 0x11:  // offset_extended_sf
-        number = reader.unsigned_leb();
-        state.set(number, from_cfa(reader.signed_leb()));
+      case kExpression:
+        if (read_rbp_expression(instruction.block, second, false, rule.offset)) rule.saved = Saved::from_rbp;
+        [[fallthrough]];
+      case kRegister:
+      case kValueOffset:
+      case kValueOffsetSigned:
+      case kValueExpression:
+        state.set(first, rule);
         return true;
-      case 0x06:  // restore_extended
-        restore(reader.unsigned_leb(), state);
-        return true;
-      case 0x07:  // undefined
-        state.set(reader.unsigned_leb(), {Saved::undefined});
-        return true;
-      case 0x08:  // same_value
-        state.set(reader.unsigned_leb(), {Saved::not_saved});
-        return true;
-      case 0x09:  // register
-      case 0x14:  // val_offset
-      case 0x15:  // val_offset_sf: the second operand's sign does not matter here
-        state.set(reader.unsigned_leb(), {Saved::otherwise});
-        reader.unsigned_leb();
-        return true;
-      case 0x0a:  // remember_state
+      case kRememberState:
         if (depth_ == kDepthMax) return false;
         remembered_[depth_++] = state;
         return true;
-      case 0x0b:  // restore_state
+      case kRestoreState:
         if (depth_ == 0) return false;
         state = remembered_[--depth_];
         return true;
-      case 0x0c:  // def_cfa
-        number = reader.unsigned_leb();
-        define_cfa(number, static_cast<std::int64_t>(reader.unsigned_leb()));
+      case kDefineCfa:
+      case kDefineCfaSigned:
+        state.cfa_register = first;
+        state.cfa_offset = instruction.code == kDefineCfa ? second : second * unit;
+        state.cfa_at = false;
+        state.cfa_known = true;
         return true;
-      case 0x12:  // def_cfa_sf
-        number = reader.unsigned_leb();
-        define_cfa(number, reader.signed_leb() * function_.data_unit);
+      case kDefineCfaRegister:
+        state.cfa_register = first;
         return true;
-      case 0x0d:  // def_cfa_register
-        state.cfa_register = reader.unsigned_leb();
+      case kDefineCfaOffset:
+        state.cfa_offset = static_cast<std::int64_t>(first);
         return true;
-      case 0x0e:  // def_cfa_offset
-        state.cfa_offset = static_cast<std::int64_t>(reader.unsigned_leb());
+      case kDefineCfaOffsetSigned:
+        state.cfa_offset = static_cast<std::int64_t>(first) * unit;
         return true;
-      case 0x13:  // def_cfa_offset_sf
-        state.cfa_offset = reader.signed_leb() * function_.data_unit;
-        return true;
-      case 0x0f:  // def_cfa_expression
+      case kDefineCfaExpression:
         state.cfa_register = kRbp;
-        state.cfa_known = state.cfa_at = read_rbp_expression(reader, state.cfa_offset, true);
-        return true;
-      case 0x10: {  // expression
-        number = reader.unsigned_leb();
-        Rule rule{Saved::from_rbp};
-        if (!read_rbp_expression(reader, rule.offset, false)) rule.saved = Saved::otherwise;
-        state.set(number, rule);
-        return true;
-      }
-      case 0x16:  // val_expression
-        state.set(reader.unsigned_leb(), {Saved::otherwise});
-        number = reader.unsigned_leb();
-        reader.at += number;
-        return true;
-      case 0x2e:  // GNU_args_size
-        reader.unsigned_leb();
+        state.cfa_at = state.cfa_known =
+            read_rbp_expression(instruction.block, static_cast<std::int64_t>(first), true, state.cfa_offset);
         return true;
       default:
-        return false;
+        return instruction.code == kNop || instruction.code == kArgumentsSize;
     }
   }
 
@@ -398,21 +428,60 @@ Row row_of(const State& state) {
 }
 
 // --- Learning
-Unloadable describe(const dl_find_object& found) {
-  const auto* const table = static_cast<const std::uint8_t*>(found.dlfo_eh_frame);
-  const auto& head = *reinterpret_cast<const TableHead*>(table);
-  std::uint64_t first, last = 0;
-  std::memcpy(&first, table, sizeof first);
-  if (head.count) std::memcpy(&last, table + sizeof head + (head.count - 1) * sizeof(TableEntry), sizeof last);
-  return {found.dlfo_link_map, found.dlfo_map_start, found.dlfo_map_end, table,
-          (first ^ head.count) * 0x9E3779B97F4A7C15 ^ last};
-}
-
 bool find_module(std::uintptr_t address, dl_find_object& found) {
   return _dl_find_object(reinterpret_cast<void*>(address), &found) == 0 && found.dlfo_eh_frame;
 }
 
-// Its number in `unloadable`; 0: there is no room.
+std::uint64_t id_at(const char* at) {
+  std::uint64_t id;
+  std::memcpy(&id, at, sizeof id);
+  return id;
+}
+
+// Where the notes of [at, end) have a build id of eight bytes or more; null: nowhere.
+const char* find_id(const char* at, const char* end, std::size_t alignment) {
+  const auto padded = [alignment](std::size_t bytes) { return (bytes + alignment - 1) & ~(alignment - 1); };
+  while (at + sizeof(ElfW(Nhdr)) < end) {
+    ElfW(Nhdr) note;
+    std::memcpy(&note, at, sizeof note);
+    const char* const content = at + sizeof note + padded(note.n_namesz);
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_descsz >= 8 && content + 8 <= end) return content;
+    at = content + padded(note.n_descsz);
+  }
+  return nullptr;
+}
+
+// False: without a build id it could not be told from another one.
+bool describe(const dl_find_object& found, Unloadable& module) {
+  constexpr std::size_t kPage = 4096;
+  module.start = static_cast<const char*>(found.dlfo_map_start);
+  module.end = static_cast<const char*>(found.dlfo_map_end);
+  ElfW(Ehdr) header;
+  std::memcpy(&header, module.start, sizeof header);
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;
+  if (header.e_phoff + header.e_phnum * sizeof(ElfW(Phdr)) > kPage) return false;
+  for (int i = 0; i < header.e_phnum; ++i) {
+    ElfW(Phdr) segment;
+    std::memcpy(&segment, module.start + header.e_phoff + i * sizeof segment, sizeof segment);
+    const auto* const notes = reinterpret_cast<const char*>(found.dlfo_link_map->l_addr + segment.p_vaddr);
+    const bool in_page = notes >= module.start && notes + segment.p_memsz <= module.start + kPage;
+    if (segment.p_type != PT_NOTE || !in_page) continue;
+    module.id_at = find_id(notes, notes + segment.p_memsz, segment.p_align == 8 ? 8 : 4);
+    if (!module.id_at) continue;
+    module.id = id_at(module.id_at);
+    return true;
+  }
+  return false;
+}
+
+bool is_loaded_still(unsigned number, std::uintptr_t address) {
+  const Unloadable& module = unloadable[number];
+  dl_find_object found;
+  return find_module(address - 1, found) && found.dlfo_map_start == module.start && found.dlfo_map_end == module.end &&
+         id_at(module.id_at) == module.id;
+}
+
+// Its number in `unloadable`; 0: there is no room. Under the lock.
 unsigned number_of(const Unloadable& module) {
   for (unsigned i = 1; i < unloadable_count; ++i)
     if (unloadable[i] == module) return i;
@@ -472,9 +541,9 @@ void insert(std::uintptr_t address, Row row) {
   const Module* const module = module_at(address - 1);
   Locked hold(rows_lock);
   if (!module || !module->is_permanent) {
-    const unsigned number = number_of(describe(found));
-    if (!number) return row;
-    row = row.of_module(number);
+    Unloadable description;
+    const unsigned number = describe(found, description) ? number_of(description) : 0;
+    row = number ? row.of_module(number) : Row{};  // nobody would notice when it is gone
   }
   insert(address, row);
   return row;
@@ -489,11 +558,6 @@ Row find_row(Rows* table, std::uintptr_t address) {
       return slot->row.load(std::memory_order_relaxed);
     if (!there) return learn(address);
   }
-}
-
-bool is_loaded_still(unsigned module, std::uintptr_t address) {
-  dl_find_object found;
-  return find_module(address - 1, found) && describe(found) == unloadable[module];
 }
 
 std::uintptr_t word_at(std::uintptr_t address) { return *reinterpret_cast<const std::uintptr_t*>(address); }

@@ -1,6 +1,6 @@
 // See host_sites.hpp. A capture happens inside malloc: it must not allocate from the pool again, wait for a lock that
-// this thread holds, or open the unwinder. Samples are few, so libgcc's unwinder does; every block's site is asked for
-// only after libunwind was opened at the start.
+// this thread holds, or open a library. What the unwinder's own walk cannot do is left to libunwind only where every
+// block's site is asked for, and that is opened at the start; samples are few, so libgcc's unwinder does.
 #include "shim/core/host_sites.hpp"
 
 #include <stdio.h>
