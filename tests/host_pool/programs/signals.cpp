@@ -96,6 +96,7 @@ int main(int count, char** arguments) {
   use_alternate_stack();
   struct sigaction action = {};
   action.sa_handler = handler;
+  sigfillset(&action.sa_mask);   // one handler in another would be in malloc twice: the C library hangs there
   action.sa_flags = SA_RESTART;  // on the program's own stack
   sigaction(SIGPROF, &action, nullptr);
   action.sa_flags = SA_RESTART | SA_ONSTACK;
