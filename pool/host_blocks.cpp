@@ -145,6 +145,11 @@ void* allocate_small(std::size_t bytes, unsigned id) {
     bool sample_due;
     if (!refill(*heap, id, sample_due)) return nullptr;
     if (sample_due) {
+      if (!samples_every_block() && class_bytes(id) > kSystemPage) {
+        // As a large block, which takes the due sample: a page of sampled blocks of this size would stay for long.
+        heap->until_sample = 0;
+        if (void* const block = allocate_large(bytes).memory) return block;
+      }
       heap->until_sample = draw_distance(heap->random);
       void* const sampled = samples_every_block() ? nullptr : allocate_sampled(bytes, id);
       return sampled ? sampled : take_rest(*heap, id);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr unsigned kShards = 8;
 
+// Written when the block is first handed out: those of blocks that were never carved are not even touched.
 struct Record {
   std::uint32_t site;
   std::uint32_t requested_bytes;
@@ -88,7 +89,6 @@ Page* new_page(unsigned shard, unsigned id) {
     internal_deallocate(records, table_bytes(id));
     return nullptr;
   }
-  std::fill_n(records, page_capacity(id), Record{});
   Page& page = *page_at(span.first);
   page.free_blocks = nullptr;
   page.carved = 0;
@@ -161,7 +161,8 @@ void* allocate_sampled(std::size_t bytes, unsigned id) {
   std::uint32_t site;
   if (!policy.capture(&site)) return nullptr;
   const Record record{site, static_cast<std::uint32_t>(bytes), policy.now_ms(), 1};
-  const auto number = static_cast<unsigned>(this_thread() >> 12) % kShards;
+  // Samples are few: threads need not keep apart, and one page of each size is enough.
+  const unsigned number = samples_every_block() ? static_cast<unsigned>(this_thread() >> 12) % kShards : 0;
   Shard& shard = shards[number];
   const Holding hold(shard.lock);
   Page* const page = shard.partial[id] ? page_at(shard.partial[id]) : new_page(number, id);

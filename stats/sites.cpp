@@ -19,7 +19,7 @@ constexpr int kDepthMax = 32;
 constexpr int kOwnFramesMax = 8;  // frames of ours below the caller's, so that dropping them leaves the full depth
 constexpr int kRawMax = kDepthMax + kOwnFramesMax;
 constexpr int kWitnessesMax = 8;
-constexpr std::size_t kBuckets = 1 << 14;            // longer chains only past tens of thousands of distinct stacks
+constexpr std::size_t kBuckets = 1 << 12;  // few pages in a process with few sites; chains past thousands of stacks
 constexpr unsigned kTimedEvery = 64, kTimedMin = 4;  // a mean of fewer says nothing
 
 struct Site {
