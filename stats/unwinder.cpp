@@ -601,6 +601,8 @@ Row row_of_frame(const Frame*& last, Rows* table, std::uintptr_t address, std::u
   return last->address == address ? last++->row : find_row(table, address);
 }
 
+constexpr std::uintptr_t kStackBytesMax = std::uintptr_t{1} << 30;
+
 // One frame outwards, unless it is the last: then false.
 struct Registers {
   std::uintptr_t cfa, rbp;
@@ -650,10 +652,13 @@ struct Registers {
     }
     if (memory) *noted++ = {address, registers.cfa, row};
     *frames++ = reinterpret_cast<void*>(address);
+    const std::uintptr_t inner_cfa = registers.cfa;
     if (!registers.leave(row)) {
       known = row.shape() == Shape::outermost;
       break;
     }
+    // Stacks grow downwards: where the tables are wrong the walk ends here, with what it has.
+    if (registers.cfa <= inner_cfa || registers.cfa - frame > kStackBytesMax || registers.cfa % 8) break;
     address = word_at(registers.cfa - 8);
   }
   if (memory) leave_memory(*memory, noted);

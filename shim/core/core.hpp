@@ -48,8 +48,9 @@ void before_fork();
 void after_fork_in_parent();
 void after_fork_in_child();
 
-// The real C library functions, for our own use without being counted.
-class Uncounted {  // while one lives on this thread, malloc and free are not counted (dlopen, spdlog, libunwind)
+// While one lives on this thread (dlopen, spdlog, libunwind) blocks get no call site, and those of the C library are not
+// counted. Blocks of the pool are live blocks like others: they are few.
+class Uncounted {
  public:
   Uncounted();
   ~Uncounted();
