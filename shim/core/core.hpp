@@ -48,8 +48,8 @@ void before_fork();
 void after_fork_in_parent();
 void after_fork_in_child();
 
-// While one lives on this thread (dlopen, spdlog, libunwind) blocks get no call site, and those of the C library are not
-// counted. Blocks of the pool are live blocks like others: they are few.
+// While one lives on this thread (dlopen, spdlog, libunwind) blocks get no call site, and those of the C library are
+// not counted. Blocks of the pool are live blocks like others: they are few.
 class Uncounted {
  public:
   Uncounted();
