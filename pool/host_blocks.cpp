@@ -148,7 +148,14 @@ void* allocate_small(std::size_t bytes, unsigned id) {
       if (!samples_every_block() && class_bytes(id) > kSystemPage) {
         // As a large block, which takes the due sample: a page of sampled blocks of this size would stay for long.
         heap->until_sample = 0;
-        if (void* const block = allocate_large(bytes).memory) return block;
+        if (void* const block =
+                allocate_large(std::max<std::size_t>(bytes, 1)).memory) {  // an aligned one may have none
+          // What malloc_usable_size says does not depend on who was drawn.
+          Page& page = *page_at(static_cast<Slice>(address_of(block) >> kSliceShift));
+          page.bytes = class_bytes(id);
+          page.slack = static_cast<std::uint32_t>(page.bytes - bytes);
+          return block;
+        }
       }
       heap->until_sample = draw_distance(heap->random);
       void* const sampled = samples_every_block() ? nullptr : allocate_sampled(bytes, id);

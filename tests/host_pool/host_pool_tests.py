@@ -227,6 +227,10 @@ class Sites(PoolTest):
         self.holds("signals", environment=environment)
         self.holds("fork_storm", 20, 5, environment=environment)
 
+    def test_programs_hold_with_many_samples(self):
+        for seed in (31, 32):
+            self.holds("model", 8, 300000, seed, environment={"CISTERN_HOST_SAMPLE": "4KiB"})
+
     def test_misuse_is_named_with_every_block_sampled(self):
         for name in ("double_free_small", "double_free_from_other_thread", "interior_small", "realloc_of_freed"):
             done = self.shimmed(self.program(f"misuse/{name}"), environment={"CISTERN_SITES": "all"})
