@@ -116,10 +116,7 @@ Freed free_small(Page& page, void* memory, std::size_t offset) {
     free_remote(page, block);
     return Freed::yes;
   }
-  block->mark = free_mark;
-  block->next = page.free_blocks;
-  page.free_blocks = block;
-  if (--page.until == 0) page_ripe(&page);
+  push_free(page, block);
   return Freed::yes;
 }
 
@@ -166,12 +163,6 @@ void* allocate_small(std::size_t bytes, unsigned id) {
   heap->lists[id] = block->next;
   block->mark = 0;
   return block;
-}
-
-// Whether a block that exists starts there, in a page of sampled ones (which has no use for start_bound).
-bool was_sampled(const Page& page, std::size_t offset) {
-  const std::size_t bytes = class_bytes(page.size_class);
-  return offset % bytes == 0 && offset / bytes < page.carved;
 }
 
 // The smallest class whose blocks are so aligned wherever they lie in a page; kClasses: none.
@@ -225,7 +216,7 @@ Freed deallocate(void* memory) {
       return Freed::yes;
     case State::sampled:
       if (free_sampled(*found.page, found.offset)) return Freed::yes;
-      return was_sampled(*found.page, found.offset) ? Freed::double_free : Freed::invalid;
+      return is_sampled_block(*found.page, found.offset) ? Freed::double_free : Freed::invalid;
     default:
       return Freed::invalid;
   }

@@ -46,7 +46,6 @@ struct Heap : HeapLists {
   std::uint16_t id = 0;
   bool in_use = false;
   bool forked_away = false;  // its thread exists in the parent process only
-  bool internal = false;     // serves Cistern itself: not part of the program's figures
   std::uintptr_t owner = 0;
   Slice pages = 0;  // all of them
   std::atomic<std::uint32_t> page_count{0};
@@ -117,6 +116,13 @@ inline bool is_block_start(const Page& page, std::size_t offset) {
   const auto number = static_cast<std::size_t>(std::uint64_t{offset} * page.inverse >> 32);
   return number < page.carved && number * class_bytes(page.size_class) == offset;
 }
+// The owner's free of a block that was checked.
+inline void push_free(Page& page, Block* block) {
+  block->mark = free_mark;
+  block->next = page.free_blocks;
+  page.free_blocks = block;
+  if (--page.until == 0) page_ripe(&page);
+}
 // What deallocate() does with a block that isn't free, of a page that is the caller's; unlike give() with those in
 // later slices of a page, too. False: ask deallocate().
 inline bool deallocate_quickly(void* memory) {
@@ -128,10 +134,7 @@ inline bool deallocate_quickly(void* memory) {
   auto* const block = static_cast<Block*>(memory);
   if (!is_block_start(*page, address_of(memory) - address_of(page_memory(page)))) return false;
   if (block->mark == free_mark) return false;
-  block->mark = free_mark;
-  block->next = page->free_blocks;
-  page->free_blocks = block;
-  if (--page->until == 0) page_ripe(page);
+  push_free(*page, block);
   return true;
 }
 

@@ -131,12 +131,12 @@ double weight_of(std::size_t bytes) {
   return 1 / one_minus_exp(static_cast<double>(bytes) / static_cast<double>(sample_interval_bytes));
 }
 
-bool is_block(const Page& page, std::size_t offset) {
+}  // namespace
+
+bool is_sampled_block(const Page& page, std::size_t offset) {
   const std::size_t bytes = class_bytes(page.size_class);
   return offset % bytes == 0 && offset / bytes < page.carved;
 }
-
-}  // namespace
 
 void start_sampling(const SamplePolicy& chosen) {
   policy = chosen;
@@ -181,7 +181,7 @@ void* allocate_sampled(std::size_t bytes, unsigned id) {
 bool free_sampled(Page& page, std::size_t offset) {
   Shard& shard = shard_of(page);
   const Holding hold(shard.lock);
-  if (page.state != State::sampled || !is_block(page, offset)) return false;
+  if (page.state != State::sampled || !is_sampled_block(page, offset)) return false;
   Record& record = records_of(page)[offset / class_bytes(page.size_class)];
   if (!record.live) return false;
   record.live = 0;
@@ -201,7 +201,7 @@ bool free_sampled(Page& page, std::size_t offset) {
 
 bool is_live_sampled(const Page& page, std::size_t offset) {
   const Holding hold(shard_of(page).lock);
-  return page.state == State::sampled && is_block(page, offset) &&
+  return page.state == State::sampled && is_sampled_block(page, offset) &&
          records_of(page)[offset / class_bytes(page.size_class)].live;
 }
 

@@ -31,6 +31,8 @@ std::int64_t draw_distance(std::uint64_t& random);
 void* allocate_sampled(std::size_t bytes, unsigned size_class);
 // Notes the site of a large block that was just made, if a sample is due.
 void sample_large(Page& page, std::size_t bytes);
+// Whether a block that exists, free or not, starts there.
+bool is_sampled_block(const Page& page, std::size_t offset);
 // False: no live block starts there.
 bool free_sampled(Page& page, std::size_t offset);
 bool is_live_sampled(const Page& page, std::size_t offset);

@@ -363,9 +363,7 @@ void threads_after_fork_in_child() {
     Heap* const heap = heap_at(id);
     if (!heap || heap == own || !heap->in_use) continue;
     heap->forked_away = true;
-    // A new thread may lie where one of these lay.
-    for (Slice at = heap->pages; at; at = page_at(at)->heap_next)
-      page_at(at)->owner.store(0, std::memory_order_relaxed);
+    set_owner(*heap, 0);  // a new thread may lie where this one lay
     burials_due.store(true, std::memory_order_relaxed);
   }
 }

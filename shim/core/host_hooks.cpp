@@ -39,7 +39,8 @@ class InsideSlowPath {
 // --- Native: counted, and passed on
 std::size_t native_usable(void* block) { return native().malloc_usable_size(block); }
 
-// What an allocating call returned, noted.
+// What an allocating call returned, noted. Asked for what the pool has no room for in its window, too: the C library
+// may have it, or says why not.
 void* born(void* block) {
   if (!counting()) return block;
   if (block) {
@@ -84,12 +85,6 @@ void* no_memory() {
   return nullptr;
 }
 
-// What the pool has no room for in its window the C library may have; otherwise it says why not.
-template <class... Arguments>
-void* served_natively(void* (*function)(Arguments...), Arguments... arguments) {
-  return pass_on(function, arguments...);
-}
-
 bool too_large(std::size_t bytes) { return bytes > PTRDIFF_MAX; }
 
 std::size_t system_page() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
@@ -106,7 +101,7 @@ void* aligned(std::size_t alignment, std::size_t bytes) {
     errno = kept_errno;
     return block;
   }
-  return served_natively(native().memalign, alignment, bytes);
+  return pass_on(native().memalign, alignment, bytes);
 }
 
 bool pooled() { return serving() != Serving::native; }
@@ -192,7 +187,7 @@ namespace {
     errno = kept_errno;
     return block;
   }
-  return served_natively(native().malloc, bytes);
+  return pass_on(native().malloc, bytes);
 }
 
 [[gnu::noinline]] void free_slowest(void* block) {
@@ -242,7 +237,7 @@ void* hook_calloc(size_t count, size_t bytes) {
     errno = kept_errno;
     return block;
   }
-  return served_natively(native().calloc, count, bytes);
+  return pass_on(native().calloc, count, bytes);
 }
 
 void* hook_realloc(void* block, size_t bytes) {
@@ -269,7 +264,7 @@ void* hook_realloc(void* block, size_t bytes) {
     errno = kept_errno;
     return moved;
   }
-  void* const elsewhere = served_natively(native().malloc, bytes);
+  void* const elsewhere = pass_on(native().malloc, bytes);
   if (!elsewhere) return nullptr;
   memcpy(elsewhere, block, usable < bytes ? usable : bytes);
   hook_free(block);
