@@ -88,11 +88,16 @@ void subtract_waiting(Account& sum) {
       std::uint64_t waiting = own.rest_count;
       for (const Block* at = heap->lists[one]; at && waiting < page_capacity(one); at = at->next) ++waiting;
       sum.classes[one].live_blocks -= waiting;
+      sum.classes[one].free_blocks += waiting;
       sum.classes[one].allocations += own.handed_out - waiting;
     }
     sum.moves += heap->moves;
-    for (const RemoteBatch& batch : heap->batches)
-      if (batch.page) sum.classes[page_at(batch.page)->size_class].live_blocks -= batch.count;
+    for (const RemoteBatch& batch : heap->batches) {
+      if (!batch.page) continue;
+      ClassAccount& own = sum.classes[page_at(batch.page)->size_class];
+      own.live_blocks -= batch.count;
+      own.free_blocks += batch.count;
+    }
   }
 }
 
@@ -104,25 +109,27 @@ Account account_ever() {
     if (page.state == State::large) {
       ++sum.large_blocks;
       sum.large_bytes += page.bytes;
-    } else if (page.state == State::sampled) {
+    } else if (page.state == State::small || page.state == State::sampled) {
       ClassAccount& own = sum.classes[page.size_class];
-      own.live_blocks += page.handed_out();
       own.page_bytes += page_slices(page.size_class) * kSliceBytes;
-    } else if (page.state == State::small) {
-      ClassAccount& own = sum.classes[page.size_class];
-      own.live_blocks += page.handed_out() - (page.remote.load(std::memory_order_relaxed) >> kCountShift);
-      own.page_bytes += page_slices(page.size_class) * kSliceBytes;
+      std::uint64_t handed_out = page.handed_out();
+      if (page.state == State::small) {
+        handed_out -= page.remote.load(std::memory_order_relaxed) >> kCountShift;
+        own.live_blocks += handed_out;
+      }
+      own.free_blocks += page_capacity(page.size_class) - handed_out;
     }
   });
   subtract_waiting(sum);
   sum.large_allocations = large_allocations_ever();
   sum.moves += moves_without_heap_ever();
-  // Threads at work may make a count appear negative.
   for (unsigned one = 0; one < kClasses; ++one) {
     ClassAccount& own = sum.classes[one];
-    if (static_cast<std::int64_t>(own.live_blocks) < 0) own.live_blocks = 0;
-    own.free_blocks = own.page_bytes / (page_slices(one) * kSliceBytes) * page_capacity(one) - own.live_blocks;
+    own.live_blocks += live_sampled_blocks(one);  // of their classes, whatever that of their cell
     own.allocations += sampled_allocations(one);
+    // Threads at work may make a count appear negative.
+    if (static_cast<std::int64_t>(own.live_blocks) < 0) own.live_blocks = 0;
+    if (static_cast<std::int64_t>(own.free_blocks) < 0) own.free_blocks = 0;
   }
   return sum;
 }
@@ -159,8 +166,9 @@ void visit_live_blocks(void (*visit)(void* context, void* block, std::size_t byt
           visit(context, page_memory(&page) + i * class_bytes(page.size_class), class_bytes(page.size_class));
     } else if (page.state == State::sampled) {
       for (unsigned i = 0; i < page.carved; ++i) {
-        const std::size_t bytes = class_bytes(page.size_class);
-        if (is_live_sampled(page, i * bytes)) visit(context, page_memory(&page) + i * bytes, bytes);
+        const std::size_t offset = i * class_bytes(page.size_class);
+        if (const std::size_t bytes = live_sampled_bytes(page, offset))
+          visit(context, page_memory(&page) + offset, bytes);
       }
     }
   });

@@ -5,7 +5,6 @@
 //                1 KiB to 32 KiB                       -> the same lists, here
 //                more than 32 KiB                      -> allocate_large
 //   deallocate   page of another thread, or of nobody  -> free_remote
-//                second and later slices of a page     -> free_own
 //                large                                 -> release_span
 #include "pool/host_blocks.hpp"
 
@@ -108,10 +107,16 @@ void count_move() {
 }
 
 // --- Small blocks
+unsigned number_in(const Page& page, const void* block) {
+  return number_of_block(page, address_of(block) - address_of(page_memory(&page)));
+}
+
 Freed free_small(Page& page, void* memory, std::size_t offset) {
   auto* const block = static_cast<Block*>(memory);
-  if (!is_block_start(page, offset)) return Freed::invalid;
+  const unsigned number = number_of_block(page, offset);
+  if (number == kNoBlock) return Freed::invalid;
   if (block->mark == free_mark && is_listed_free(page, block)) return Freed::double_free;
+  if (is_sampled_in_place(page, number)) forget_in_place(page, number);
   if (page.owner.load(std::memory_order_relaxed) != this_thread()) {
     free_remote(page, block);
     return Freed::yes;
@@ -120,13 +125,28 @@ Freed free_small(Page& page, void* memory, std::size_t offset) {
   return Freed::yes;
 }
 
-// A block of the list's rest, which the next sample cut off.
-void* take_rest(Heap& heap, unsigned id) {
-  ClassPages& own = heap.classes[id];
-  Block* const block = own.rest;
-  own.rest = block->next;
-  --own.rest_count;
+void* pop(Block*& list) {
+  Block* const block = list;
+  list = block->next;
   block->mark = 0;
+  return block;
+}
+
+// A block of the list's rest, which a due sample cut off.
+void* take_rest(Heap& heap, unsigned id) {
+  --heap.classes[id].rest_count;
+  return pop(heap.classes[id].rest);
+}
+
+void* take_sample(Heap& heap, unsigned id, std::size_t bytes) {
+  heap.until_sample = draw_distance(heap.random);
+  if (has_sampled_pages(id)) {
+    void* const sampled = allocate_sampled(bytes, id);
+    return sampled ? sampled : take_rest(heap, id);
+  }
+  Page& page = *page_at(heap.classes[id].current);
+  void* const block = take_rest(heap, id);
+  sample_in_place(page, number_in(page, block), bytes);
   return block;
 }
 
@@ -141,28 +161,9 @@ void* allocate_small(std::size_t bytes, unsigned id) {
       if (void* const sampled = allocate_sampled(bytes, id)) return sampled;
     bool sample_due;
     if (!refill(*heap, id, sample_due)) return nullptr;
-    if (sample_due) {
-      if (!samples_every_block() && class_bytes(id) > kSystemPage) {
-        // As a large block, which takes the due sample: a page of sampled blocks of this size would stay for long.
-        heap->until_sample = 0;
-        if (void* const block =
-                allocate_large(std::max<std::size_t>(bytes, 1)).memory) {  // an aligned one may have none
-          // What malloc_usable_size says does not depend on who was drawn.
-          Page& page = *page_at(static_cast<Slice>(address_of(block) >> kSliceShift));
-          page.bytes = class_bytes(id);
-          page.slack = static_cast<std::uint32_t>(page.bytes - bytes);
-          return block;
-        }
-      }
-      heap->until_sample = draw_distance(heap->random);
-      void* const sampled = samples_every_block() ? nullptr : allocate_sampled(bytes, id);
-      return sampled ? sampled : take_rest(*heap, id);
-    }
+    if (sample_due) return samples_every_block() ? take_rest(*heap, id) : take_sample(*heap, id, bytes);
   }
-  Block* const block = heap->lists[id];
-  heap->lists[id] = block->next;
-  block->mark = 0;
-  return block;
+  return pop(heap->lists[id]);
 }
 
 // The smallest class whose blocks are so aligned wherever they lie in a page; kClasses: none.
@@ -226,6 +227,8 @@ std::size_t usable_bytes(const void* block) {
   const Found found = find(block);
   if (!found.page) return 0;
   if (found.page->state == State::large) return found.offset ? 0 : found.page->bytes;
+  if (found.page->state == State::sampled)
+    if (const std::size_t bytes = live_sampled_bytes(*found.page, found.offset)) return bytes;
   return class_bytes(found.page->size_class);
 }
 
@@ -233,10 +236,24 @@ bool is_live(const void* memory) {
   const Found found = find(memory);
   if (!found.page) return false;
   if (found.page->state == State::large) return found.offset == 0;
-  if (found.page->state == State::sampled) return is_live_sampled(*found.page, found.offset);
+  if (found.page->state == State::sampled) return live_sampled_bytes(*found.page, found.offset) != 0;
   const auto* const block = static_cast<const Block*>(memory);
-  return is_block_start(*found.page, found.offset) && (block->mark != free_mark || !is_listed_free(*found.page, block));
+  return number_of_block(*found.page, found.offset) != kNoBlock &&
+         (block->mark != free_mark || !is_listed_free(*found.page, block));
 }
+
+namespace {
+
+// Of a small block that was resized in place.
+void note_size(const Found& found, std::size_t bytes) {
+  Page& page = *found.page;
+  if (page.state == State::sampled) return note_sampled_size(page, found.offset, bytes);
+  if (page.state != State::small) return;
+  const unsigned number = number_of_block(page, found.offset);
+  if (is_sampled_in_place(page, number)) note_size_in_place(page, number, bytes);
+}
+
+}  // namespace
 
 void* reallocate(void* memory, std::size_t bytes) {
   const Found found = find(memory);
@@ -244,7 +261,7 @@ void* reallocate(void* memory, std::size_t bytes) {
   if (found.page->state == State::large && bytes > kSmallMax) {
     if (bytes <= PTRDIFF_MAX && resize_large(*found.page, bytes)) return memory;
   } else if (bytes <= usable && (bytes >= usable / 2 || usable <= 64)) {
-    if (found.page->state == State::sampled) note_sampled_size(*found.page, found.offset, bytes);
+    note_size(found, bytes);
     return memory;
   }
   void* const moved = allocate(bytes);
@@ -291,7 +308,7 @@ Whereabouts whereabouts(const void* address) {
   where.block = page_memory(found.page) + index * bytes;
   where.block_bytes = bytes;
   where.free = found.page->state == State::sampled
-                   ? !is_live_sampled(*found.page, index * bytes)
+                   ? !live_sampled_bytes(*found.page, index * bytes)
                    : is_listed_free(*found.page, static_cast<const Block*>(where.block));
   return where;
 }

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kCarveBytes = kSystemPage;
 
 // So many free blocks wake a sleeping page: its next visit is worth it, and little memory waits meanwhile.
-unsigned wake_count(const Page& page) { return std::clamp(page.capacity / 8u, 2u, 16u); }
+unsigned wake_count(const Page& page) { return std::clamp(kCapacityOfClass.of[page.size_class] / 8u, 2u, 16u); }
 
 struct Chain {
   Block* first = nullptr;
@@ -27,7 +27,8 @@ struct Chain {
 // New blocks, as many as a system page holds: memory is touched only when it is about to be used.
 Chain carve(Page& page) {
   const std::size_t bytes = class_bytes(page.size_class);
-  const unsigned count = std::min<unsigned>(page.capacity - page.carved, std::max<std::size_t>(kCarveBytes / bytes, 1));
+  const unsigned left = kCapacityOfClass.of[page.size_class] - page.carved;
+  const unsigned count = std::min<unsigned>(left, std::max<std::size_t>(kCarveBytes / bytes, 1));
   char* const begin = page_memory(&page) + page.carved * bytes;
   const std::uintptr_t mark = free_mark;
   Block* next = nullptr;
@@ -38,7 +39,7 @@ Chain carve(Page& page) {
     next = block;
   }
   page.carved = static_cast<std::uint16_t>(page.carved + count);
-  if (page_slices(page.size_class) == 1) page.start_bound = start_bound(bytes, page.carved);
+  if (!has_few_blocks(page.size_class)) page.start_bound = start_bound(bytes, page.carved);
   return {next, count};
 }
 
@@ -49,7 +50,7 @@ Chain take_all(Page& page) {
   if (page.free_blocks) {
     chain = {page.free_blocks, page.carved - handed_out};
     page.free_blocks = nullptr;
-  } else if (page.carved < page.capacity) {
+  } else if (page.carved < kCapacityOfClass.of[page.size_class]) {
     chain = carve(page);
   }
   set_handed_out(page, handed_out + chain.count, kQuiet);
@@ -61,7 +62,7 @@ void format_page(Heap& heap, Slice first, unsigned id) {
   page.free_blocks = nullptr;
   page.until = page.beyond = 0;
   page.carved = 0;
-  page.capacity = static_cast<std::uint16_t>(page_capacity(id));
+  page.sited.store(0, std::memory_order_relaxed);
   page.inverse = inverse_of(class_bytes(id));
   page.start_bound = 0;
   page.size_class = static_cast<std::uint8_t>(id);
@@ -230,7 +231,7 @@ void settle(Heap& heap, Page& page, unsigned handed_out) {
     }
   } else if (!asleep) {
     set_handed_out(page, handed_out, static_cast<std::uint16_t>(handed_out));
-  } else if (handed_out < page.capacity) {
+  } else if (handed_out < kCapacityOfClass.of[page.size_class]) {
     add_partial(heap, page, handed_out);
   } else {
     put_to_sleep(page, handed_out);

@@ -74,12 +74,6 @@ inline void set_handed_out(Page& page, unsigned handed_out, std::uint16_t until)
   page.until = until;
   page.beyond = static_cast<std::uint16_t>(handed_out - until);
 }
-inline constexpr struct BytesOfClass {
-  std::uint64_t of[kClasses];
-  constexpr BytesOfClass() : of{} {
-    for (unsigned id = 0; id < kClasses; ++id) of[id] = class_bytes(id);
-  }
-} kBytesOfClass;
 // The usual case of refill, short: the thread freed blocks of the current page, and no sample is near. Without a
 // current page the descriptor of slice 0 is looked at, which has no blocks.
 inline bool refill_from_current(Heap& heap, unsigned id) {
@@ -110,11 +104,12 @@ inline void* allocate_quickly(std::size_t bytes) {
   return block;
 }
 
-// Whether a block that exists starts `offset` bytes into the page of small blocks. The product gives the right number
-// for what is a whole multiple of the size, and no number gives another offset.
-inline bool is_block_start(const Page& page, std::size_t offset) {
-  const auto number = static_cast<std::size_t>(std::uint64_t{offset} * page.inverse >> 32);
-  return number < page.carved && number * class_bytes(page.size_class) == offset;
+// The number of the block that starts `offset` bytes into the page of small blocks; kNoBlock: none that exists. The
+// product gives the right number for what is a whole multiple of the size, and no number gives another offset.
+constexpr unsigned kNoBlock = ~0u;
+inline unsigned number_of_block(const Page& page, std::size_t offset) {
+  const auto number = static_cast<unsigned>(std::uint64_t{offset} * page.inverse >> 32);
+  return number < page.carved && number * kBytesOfClass.of[page.size_class] == offset ? number : kNoBlock;
 }
 // The owner's free of a block that was checked.
 inline void push_free(Page& page, Block* block) {
@@ -123,17 +118,18 @@ inline void push_free(Page& page, Block* block) {
   page.free_blocks = block;
   if (--page.until == 0) page_ripe(&page);
 }
-// What deallocate() does with a block that isn't free, of a page that is the caller's; unlike give() with those in
-// later slices of a page, too. False: ask deallocate().
+// What deallocate() does with a block that isn't free and has no site, of a page that is the caller's; unlike give()
+// with pages of few blocks, too. False: ask deallocate().
 inline bool deallocate_quickly(void* memory) {
   const std::uintptr_t slice = address_of(memory) >> kSliceShift;
   if (slice >= slice_limit) return false;
   Page* page = pages + slice;
-  if (page->state == State::interior) page -= page->slices;
+  const Slice distance = page->state == State::interior ? page->slices : 0;  // hard to predict: better not a branch
+  page -= distance;
   if (page->owner.load(std::memory_order_relaxed) != this_thread()) return false;
   auto* const block = static_cast<Block*>(memory);
-  if (!is_block_start(*page, address_of(memory) - address_of(page_memory(page)))) return false;
-  if (block->mark == free_mark) return false;
+  const unsigned number = number_of_block(*page, distance * kSliceBytes + address_of(memory) % kSliceBytes);
+  if (number == kNoBlock || block->mark == free_mark || is_sampled_in_place(*page, number)) return false;
   push_free(*page, block);
   return true;
 }

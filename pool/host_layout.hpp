@@ -44,6 +44,28 @@ constexpr unsigned page_capacity(unsigned id) {
   return static_cast<unsigned>(page_slices(id) * kSliceBytes / class_bytes(id));
 }
 
+inline constexpr struct BytesOfClass {
+  std::uint64_t of[kClasses];
+  constexpr BytesOfClass() : of{} {
+    for (unsigned id = 0; id < kClasses; ++id) of[id] = class_bytes(id);
+  }
+} kBytesOfClass;
+inline constexpr struct CapacityOfClass {
+  std::uint16_t of[kClasses];
+  constexpr CapacityOfClass() : of{} {
+    for (unsigned id = 0; id < kClasses; ++id) of[id] = static_cast<std::uint16_t>(page_capacity(id));
+  }
+} kCapacityOfClass;
+
+// Blocks larger than a system page are few in theirs: a bit for each says which have call sites, and the fast path
+// leaves their frees to deallocate_quickly.
+constexpr bool has_few_blocks(unsigned id) { return class_bytes(id) > kSystemPage; }
+static_assert([] {
+  for (unsigned id = 0; id < kClasses; ++id)
+    if (has_few_blocks(id) ? page_capacity(id) > 16 : page_slices(id) != 1) return false;
+  return true;
+}());
+
 // A member that another thread may look at while its owner changes it: plain loads and stores, never torn.
 template <class T>
 class Relaxed {
@@ -72,8 +94,8 @@ enum class State : std::uint8_t {
 
 using Slice = std::uint32_t;  // 0: none
 
-// Describes a slice. Of the members only `remote`, `owner`, `heap` and `inbox_next` are ever written by a thread that
-// neither owns the page nor holds the lock that guards it.
+// Describes a slice. Of the members only `remote`, `owner`, `heap`, `sited` and `inbox_next` are ever written by a
+// thread that neither owns the page nor holds the lock that guards it.
 struct alignas(64) Page {
   union {
     Block* free_blocks;   // small, sampled: freed by the owner, and by others as far as collected
@@ -82,14 +104,14 @@ struct alignas(64) Page {
   std::uint16_t until;            // frees by the owner until page_ripe has something to do
   std::uint16_t beyond;           // blocks handed out = until + beyond (modulo 2^16)
   Relaxed<std::uint16_t> carved;  // blocks that exist; the memory behind them was not touched since the page was made
-  std::uint16_t capacity;
+  std::atomic<std::uint16_t> sited;   // small, with few blocks: a bit for each one sampled in place (host_samples.hpp)
   std::atomic<std::uintptr_t> owner;  // thread pointer of the owner; 0: no thread may use the fast path
   union {
     std::uint32_t inverse;  // small: see start_bound
     std::uint32_t site;     // large; 0: none
   };
   union {
-    std::uint32_t start_bound;  // small: see start_bound
+    std::uint32_t start_bound;  // small: see start_bound; with few blocks: 0
     std::uint32_t slack;        // large: usable bytes less those asked for
   };
   union {
@@ -111,12 +133,12 @@ struct alignas(64) Page {
 };
 static_assert(sizeof(Page) == 64);
 
-// Whether a block that exists starts `offset` bytes into a page of one slice: with m = inverse_of(size), which is
+// Whether a block that exists starts `offset` bytes into a page of many blocks: with m = inverse_of(size), which is
 // floor(2^32 / size) + 1, and e = m * size - 2^32, which is at most size, the product offset * m modulo 2^32 is
 //   q * e             for offset = q * size,
 //   q * e + r * m     for offset = q * size + r, 0 < r < size: at least m,
-// and m is above the page's q * e for sizes up to 8 KiB. So `offset * m < carved * e` asks for both in one comparison.
-// (Lemire, Kaser, Kurz: Faster remainder by direct computation, 2019.)
+// and m is above the page's q * e for sizes up to a system page. So `offset * m < carved * e` asks for both in one
+// comparison. (Lemire, Kaser, Kurz: Faster remainder by direct computation, 2019.)
 constexpr std::uint32_t inverse_of(std::size_t size) {
   return static_cast<std::uint32_t>((std::uint64_t{1} << 32) / size) + 1;
 }

@@ -159,7 +159,7 @@ TEST(HostMisuseTest, WhatNeverWasABlock) {
       std::vector<void*> blocks{get(bytes)};
       const auto is_carved = [&] {
         const Page* const page = page_at(this_heap()->classes[id].current);
-        return page->carved == page->capacity;
+        return page->carved == page_capacity(page->size_class);
       };
       while (is_carved()) blocks.push_back(get(bytes));
       const Page& page = *page_at(this_heap()->classes[id].current);

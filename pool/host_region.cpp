@@ -348,13 +348,14 @@ bool start_region() {
   return true;
 }
 
-Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices) {
+Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices, Prefer prefer) {
   Locked hold(region_lock);
   give_back_idle();
   const std::uint64_t wanted = std::uint64_t{slices} + alignment_slices - 1;
   if (wanted > window_end - window_begin) return {};
   const auto searched = static_cast<std::uint32_t>(wanted);
-  Page* span = find(searched, kDirty);
+  Page* span = find(searched, prefer == Prefer::dirty ? kDirty : kClean);
+  if (!span && prefer == Prefer::clean) span = find(searched, kDirty);
   if (!span) {
     keep_dirty_at_most(dirty_max_when_growing());
     span = find(searched, kClean);

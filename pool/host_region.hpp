@@ -1,8 +1,8 @@
 // The region: the window of addresses that all memory of the host pool lies in, and its free spans of slices.
 //
 // Grows upwards chunk by chunk; nothing is unmapped. A free span is clean (never touched, or given back to the system:
-// it reads as zero) or dirty (resident). Neighbours of one sort are one span. Dirty spans are used first; how many
-// bytes of them are kept is bounded, the rest is given back, the largest first. One lock guards everything here.
+// it reads as zero) or dirty (resident). Neighbours of one sort are one span. Dirty spans are mostly used first; how
+// many bytes of them are kept is bounded, the rest is given back, the largest first. One lock guards everything here.
 #pragma once
 #include "pool/host_layout.hpp"
 #include "pool/lock.hpp"
@@ -35,7 +35,9 @@ struct Span {
 // Reserves the descriptors; false: no window is to be had (a tight address space limit). Idempotent.
 bool start_region();
 
-Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices = 1);
+// What is resident already, or what may stay untouched for the most part.
+enum class Prefer { dirty, clean };
+Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices = 1, Prefer prefer = Prefer::dirty);
 void release_span(Slice first, std::uint32_t slices);
 // The slices right behind a span that is in use, if they are free: the span grew. Else 0.
 bool extend_span(Slice end, std::uint32_t more, bool& zeroed);

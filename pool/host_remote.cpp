@@ -68,7 +68,7 @@ void collect(Heap& heap, Page& page) {
   const std::uintptr_t begin = address_of(page_memory(&page));
   const std::uintptr_t end = begin + page_slices(page.size_class) * kSliceBytes;
   unsigned looks = 0;
-  for (const Block* at = first; at && looks < page.capacity; at = at->next, ++looks) {
+  for (const Block* at = first; at && looks < kCapacityOfClass.of[page.size_class]; at = at->next, ++looks) {
     if (address_of(at) < begin || address_of(at) >= end || at->mark != free_mark) return false;
     if (at == block) return true;
   }

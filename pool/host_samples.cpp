@@ -2,6 +2,7 @@
 #include "pool/host_samples.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "pool/host_heap.hpp"
 #include "pool/host_region.hpp"
@@ -14,11 +15,8 @@ namespace {
 constexpr unsigned kShards = 8;
 
 // Written when the block is first handed out: those of blocks that were never carved are not even touched.
-struct Record {
-  std::uint32_t site;
-  std::uint32_t requested_bytes;
-  std::uint32_t born_ms;
-  std::uint32_t live;
+struct Record : SampleRecord {
+  std::uint32_t live_class;  // 0: free; else one more than the class
 };
 
 // As Lock, but given back by a mere store: in `all` mode every malloc and free takes one, hardly ever a contended one,
@@ -38,22 +36,11 @@ class ShardLock {
   std::atomic<bool> held_{false};
 };
 
-class Holding {
- public:
-  explicit Holding(ShardLock& lock) : lock_(lock) { lock_.lock(); }
-  ~Holding() { lock_.unlock(); }
-  Holding(const Holding&) = delete;
-  Holding& operator=(const Holding&) = delete;
-
- private:
-  ShardLock& lock_;
-};
-
 // Pages with free blocks are in the queue of their class; full ones in none.
 struct alignas(64) Shard {
   ShardLock lock;
   Slice partial[kClasses] = {};
-  std::uint64_t handed_out[kClasses] = {};
+  std::uint64_t handed_out[kClasses] = {}, live[kClasses] = {};
 };
 
 constinit Shard shards[kShards];
@@ -84,7 +71,8 @@ void unqueue_page(Shard& shard, Page& page) {
 Page* new_page(unsigned shard, unsigned id) {
   auto* const records = static_cast<Record*>(internal_try_allocate(table_bytes(id)));
   if (!records) return nullptr;
-  const Span span = acquire_span(page_slices(id));
+  // Samples are few and spread: of a page that was never touched little will be.
+  const Span span = acquire_span(page_slices(id), 1, samples_every_block() ? Prefer::dirty : Prefer::clean);
   if (!span.first) {
     internal_deallocate(records, table_bytes(id));
     return nullptr;
@@ -92,7 +80,7 @@ Page* new_page(unsigned shard, unsigned id) {
   Page& page = *page_at(span.first);
   page.free_blocks = nullptr;
   page.carved = 0;
-  page.capacity = static_cast<std::uint16_t>(page_capacity(id));
+  page.sited.store(0, std::memory_order_relaxed);
   page.size_class = static_cast<std::uint8_t>(id);
   page.heap.store(static_cast<std::uint16_t>(shard), std::memory_order_relaxed);
   page.remote.store(address_of(records), std::memory_order_relaxed);
@@ -125,11 +113,8 @@ Block* take_block(Page& page) {
   return reinterpret_cast<Block*>(page_memory(&page) + index * class_bytes(page.size_class));
 }
 
-// One block of this size in so many is sampled.
-double weight_of(std::size_t bytes) {
-  if (samples_every_block()) return 1;
-  return 1 / one_minus_exp(static_cast<double>(bytes) / static_cast<double>(sample_interval_bytes));
-}
+// The class whose blocks are the cells that blocks of this one lie in.
+unsigned cell_class(unsigned id) { return samples_every_block() ? id : class_of(std::bit_ceil(class_bytes(id))); }
 
 }  // namespace
 
@@ -157,39 +142,53 @@ std::int64_t draw_distance(std::uint64_t& random) {
   return static_cast<std::int64_t>(-natural_log(uniform) * static_cast<double>(sample_interval_bytes)) + 1;
 }
 
+double sample_weight(std::size_t bytes) {
+  if (samples_every_block()) return 1;
+  return 1 / one_minus_exp(static_cast<double>(bytes) / static_cast<double>(sample_interval_bytes));
+}
+
+bool capture_sample(std::size_t bytes, SampleRecord& record) {
+  if (!policy.capture(&record.site)) return false;
+  record.requested_bytes = static_cast<std::uint32_t>(bytes);
+  record.born_ms = policy.now_ms();
+  return true;
+}
+
 void* allocate_sampled(std::size_t bytes, unsigned id) {
-  std::uint32_t site;
-  if (!policy.capture(&site)) return nullptr;
-  const Record record{site, static_cast<std::uint32_t>(bytes), policy.now_ms(), 1};
+  SampleRecord sample;
+  if (!capture_sample(bytes, sample)) return nullptr;
   // Samples are few: threads need not keep apart, and one page of each size is enough.
   const unsigned number = samples_every_block() ? static_cast<unsigned>(this_thread() >> 12) % kShards : 0;
+  const unsigned cell = cell_class(id);
   Shard& shard = shards[number];
-  const Holding hold(shard.lock);
-  Page* const page = shard.partial[id] ? page_at(shard.partial[id]) : new_page(number, id);
+  const Locked hold(shard.lock);
+  Page* const page = shard.partial[cell] ? page_at(shard.partial[cell]) : new_page(number, cell);
   if (!page) return nullptr;
   Block* const block = take_block(*page);
   const unsigned handed_out = page->handed_out() + 1;
   set_handed_out(*page, handed_out, 0);
-  if (handed_out == page->capacity) unqueue_page(shard, *page);
+  if (handed_out == kCapacityOfClass.of[cell]) unqueue_page(shard, *page);
   ++shard.handed_out[id];
-  const std::size_t index = (address_of(block) - address_of(page_memory(page))) / class_bytes(id);
-  records_of(*page)[index] = record;
+  ++shard.live[id];
+  const std::size_t index = (address_of(block) - address_of(page_memory(page))) / class_bytes(cell);
+  records_of(*page)[index] = {sample, id + 1};
   block->mark = 0;
   return block;
 }
 
 bool free_sampled(Page& page, std::size_t offset) {
   Shard& shard = shard_of(page);
-  const Holding hold(shard.lock);
+  const Locked hold(shard.lock);
   if (page.state != State::sampled || !is_sampled_block(page, offset)) return false;
   Record& record = records_of(page)[offset / class_bytes(page.size_class)];
-  if (!record.live) return false;
-  record.live = 0;
+  if (!record.live_class) return false;
+  --shard.live[record.live_class - 1];
+  record.live_class = 0;
   auto* const block = reinterpret_cast<Block*>(page_memory(&page) + offset);
   block->next = page.free_blocks;
   page.free_blocks = block;
   const unsigned handed_out = page.handed_out() - 1;
-  const bool was_full = handed_out + 1 == page.capacity;
+  const bool was_full = handed_out + 1 == kCapacityOfClass.of[page.size_class];
   set_handed_out(page, handed_out, 0);
   if (was_full) queue_page(shard, page);
   if (handed_out == 0 && (page.next || page.previous)) {  // another page of the class has room
@@ -199,14 +198,15 @@ bool free_sampled(Page& page, std::size_t offset) {
   return true;
 }
 
-bool is_live_sampled(const Page& page, std::size_t offset) {
-  const Holding hold(shard_of(page).lock);
-  return page.state == State::sampled && is_sampled_block(page, offset) &&
-         records_of(page)[offset / class_bytes(page.size_class)].live;
+std::size_t live_sampled_bytes(const Page& page, std::size_t offset) {
+  const Locked hold(shard_of(page).lock);
+  if (page.state != State::sampled || !is_sampled_block(page, offset)) return 0;
+  const Record& record = records_of(page)[offset / class_bytes(page.size_class)];
+  return record.live_class ? class_bytes(record.live_class - 1) : 0;
 }
 
 void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes) {
-  const Holding hold(shard_of(page).lock);
+  const Locked hold(shard_of(page).lock);
   records_of(page)[offset / class_bytes(page.size_class)].requested_bytes = static_cast<std::uint32_t>(bytes);
 }
 
@@ -221,10 +221,10 @@ void sample_large(Page& page, std::size_t bytes) {
     if (heap->until_sample > 0) return;
     heap->until_sample = draw_distance(heap->random);
   }
-  std::uint32_t site;
-  if (!policy.capture(&site)) return;
-  page.born_ms = policy.now_ms();
-  page.site = site;
+  SampleRecord sample;
+  if (!capture_sample(0, sample)) return;  // what was asked for follows from the slack
+  page.born_ms = sample.born_ms;
+  page.site = sample.site;
 }
 
 void visit_samples(void (*visit)(void* context, const Sample& sample), void* context) {
@@ -233,20 +233,21 @@ void visit_samples(void (*visit)(void* context, const Sample& sample), void* con
     Page& page = *page_at(at);
     const State state = page.state;
     if (state == State::large && page.site) {
-      visit(context,
-            {page_memory(&page), page.bytes, page.bytes - page.slack, page.site, page.born_ms, weight_of(page.bytes)});
+      visit(context, {page_memory(&page), page.bytes, page.bytes - page.slack, page.site, page.born_ms,
+                      sample_weight(page.bytes)});
     } else if (state == State::sampled) {
-      const Holding hold(shard_of(page).lock);
-      const std::size_t bytes = class_bytes(page.size_class);
+      const Locked hold(shard_of(page).lock);
       for (unsigned i = 0; page.state == State::sampled && i < page.carved; ++i) {
         const Record& record = records_of(page)[i];
-        if (!record.live) continue;
-        visit(context, {page_memory(&page) + i * bytes, bytes, record.requested_bytes, record.site, record.born_ms,
-                        weight_of(bytes)});
+        if (!record.live_class) continue;
+        const std::size_t bytes = class_bytes(record.live_class - 1);
+        visit(context, {page_memory(&page) + i * class_bytes(page.size_class), bytes, record.requested_bytes,
+                        record.site, record.born_ms, sample_weight(bytes)});
       }
     }
     at += (state == State::free || state == State::large) && page.slices ? page.slices : 1;
   }
+  visit_samples_in_place(visit, context);
 }
 
 std::uint64_t sampled_allocations(unsigned id) {
@@ -255,11 +256,19 @@ std::uint64_t sampled_allocations(unsigned id) {
   return sum;
 }
 
+std::uint64_t live_sampled_blocks(unsigned id) {
+  std::uint64_t sum = 0;
+  for (const Shard& shard : shards) sum += shard.live[id];
+  return sum;
+}
+
 void samples_before_fork() {
   for (Shard& shard : shards) shard.lock.lock();
+  samples_in_place_before_fork();
 }
 
 void samples_after_fork() {
+  samples_in_place_after_fork();
   for (Shard& shard : shards) shard.lock.unlock();
 }
 

@@ -2,11 +2,14 @@
 //
 // Samples are drawn by bytes: on average one every `interval_bytes`, at exponentially distributed distances, so every
 // byte that is handed out is as likely to be the drawn one. A class's list is cut where the next sample is due
-// (host_heap.cpp); the block after it comes from a page that holds sampled blocks only, so that freeing others costs
-// nothing. Such a page has a side table: per block the site, the size that was asked for, and when. Large blocks keep
-// theirs in their descriptor. An interval of 1 samples every block.
+// (host_heap.cpp); the block after it is the sample. Noted are its site, the size that was asked for, and when:
+//   up to a system page  it comes from a page that holds sampled blocks only, with a side table: freeing others costs
+//                        nothing. Blocks of several classes share such a page; its cells are powers of two.
+//   up to 32 KiB         it stays where it is, a bit in its page's descriptor says so (host_samples_in_place.cpp).
+//   larger               its descriptor has the site.
+// An interval of 1 samples every block: all small ones come from pages with side tables then, one for each class.
 //
-// These pages belong to no thread; their locks are spread over the threads.
+// Pages of sampled blocks belong to no thread; their locks are spread over the threads.
 #pragma once
 #include "pool/host_layout.hpp"
 
@@ -27,17 +30,32 @@ inline bool samples_every_block() { return sample_interval_bytes == 1; }
 // Bytes to the next sample.
 std::int64_t draw_distance(std::uint64_t& random);
 
+// --- Blocks in pages of their own
+inline bool has_sampled_pages(unsigned size_class) { return samples_every_block() || !has_few_blocks(size_class); }
 // A block that counts as sampled; null: no memory, or not to be sampled: serve it like others.
 void* allocate_sampled(std::size_t bytes, unsigned size_class);
-// Notes the site of a large block that was just made, if a sample is due.
-void sample_large(Page& page, std::size_t bytes);
 // Whether a block that exists, free or not, starts there.
 bool is_sampled_block(const Page& page, std::size_t offset);
 // False: no live block starts there.
 bool free_sampled(Page& page, std::size_t offset);
-bool is_live_sampled(const Page& page, std::size_t offset);
+// Usable bytes of the live block that starts there; 0: none.
+std::size_t live_sampled_bytes(const Page& page, std::size_t offset);
 // A block that was resized in place.
 void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes);
+
+// --- Blocks sampled in place; `number`: which of their page's
+inline bool is_sampled_in_place(const Page& page, unsigned number) {
+  return page.sited.load(std::memory_order_relaxed) >> number % 16 & 1;
+}
+void sample_in_place(Page& page, unsigned number, std::size_t bytes);
+void forget_in_place(Page& page, unsigned number);
+void note_size_in_place(Page& page, unsigned number, std::size_t bytes);
+
+// --- Large blocks
+// Notes the site of one that was just made, if a sample is due.
+void sample_large(Page& page, std::size_t bytes);
+
+// --- All of them
 
 struct Sample {
   const void* block;
@@ -48,8 +66,20 @@ struct Sample {
 // Live ones. `visit` must not allocate from the pool.
 void visit_samples(void (*visit)(void* context, const Sample& sample), void* context);
 
-// Sampled blocks that were handed out ever, of the class.
+// Of blocks in pages of their own, by class: handed out ever, and live.
 std::uint64_t sampled_allocations(unsigned size_class);
+std::uint64_t live_sampled_blocks(unsigned size_class);
+
+// --- For the two that keep them
+struct SampleRecord {
+  std::uint32_t site, requested_bytes, born_ms;
+};
+// False: not to be sampled.
+bool capture_sample(std::size_t bytes, SampleRecord& record);
+double sample_weight(std::size_t usable_bytes);
+void visit_samples_in_place(void (*visit)(void* context, const Sample& sample), void* context);
+void samples_in_place_before_fork();
+void samples_in_place_after_fork();
 
 void samples_before_fork();
 void samples_after_fork();

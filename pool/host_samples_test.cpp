@@ -73,11 +73,12 @@ std::uint64_t handed_out_sampled() {
   return sum;
 }
 
-bool is_sampled(const void* block) {
+const Page& page_of(const void* block) {
   const Page* page = page_at(static_cast<Slice>(address_of(block) >> kSliceShift));
-  if (page->state == State::interior) page -= page->slices;
-  return page->state == State::sampled;
+  return page->state == State::interior ? page[-std::ptrdiff_t{page->slices}] : *page;
 }
+
+bool is_sampled(const void* block) { return page_of(block).state == State::sampled; }
 
 std::size_t sampled_pages() {
   std::size_t count = 0;
@@ -136,11 +137,12 @@ TEST(HostSamples, StandForAllBlocks) {
       int count;
     };
     // About 1500 samples each: a tenth is four standard deviations.
-    constexpr Load kLoads[] = {{11, 16, 6'000'000}, {12, 112, 900'000}, {13, 1000, 100'000}, {14, 20'000, 5'000}};
+    constexpr Load kLoads[] = {{11, 16, 6'000'000}, {12, 112, 900'000},  {13, 1000, 100'000},
+                               {14, 4'200, 22'000}, {15, 20'000, 5'000}, {16, 100'000, 1'000}};
     for (const Load& load : kLoads) {
       site_now = load.site;
       for (int i = 0; i < load.count; ++i) get(load.bytes);
-      const double usable = static_cast<double>(class_bytes(class_of(load.bytes)));
+      const auto usable = static_cast<double>(usable_bytes(get(load.bytes)));
       const Totals totals = estimated(load.site);
       EXPECT_NEAR(totals.blocks / load.count, 1, 0.1) << load.bytes;
       EXPECT_NEAR(totals.bytes / (usable * load.count), 1, 0.1) << load.bytes;
@@ -284,6 +286,117 @@ TEST(HostSamples, ReleaseTheirPages) {
       put(again);
     }
     EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
+// --- Where sampled blocks lie, when not every block is one. The first block after a short interval is due.
+constexpr std::uint64_t kShort = 2;
+
+// Classes share a page whose cells are larger than their blocks; nobody who asks can tell.
+TEST(HostSamples, LieInCellsThatDoNotShow) {
+  in_child([] {
+    start(kShort);
+    const test::Live before = test::live_now();
+    const std::size_t pages_before = sampled_pages();
+    std::vector<void*> blocks;
+    for (const std::size_t bytes : {2100, 2500, 3000, 3500, 3800, 4096}) {
+      void* const block = get(bytes);
+      blocks.push_back(block);
+      EXPECT_TRUE(is_sampled(block));
+      EXPECT_EQ(usable_bytes(block), class_bytes(class_of(bytes)));
+      EXPECT_EQ(samples_now().at(block).usable_bytes, usable_bytes(block));
+      EXPECT_EQ(samples_now().at(block).requested_bytes, bytes);
+      EXPECT_EQ(put(static_cast<char*>(block) + 16), Freed::invalid);
+      EXPECT_EQ(test::visited_blocks().at(block), usable_bytes(block));
+    }
+    EXPECT_EQ(sampled_pages() - pages_before, 1u);
+    void* const aligned = allocate_aligned(1024, 3000);
+    EXPECT_EQ(address_of(aligned) % 1024, 0u);
+    EXPECT_TRUE(is_sampled(aligned));
+    blocks.push_back(aligned);
+    test::Live live;
+    for (void* const block : blocks) test::count_block(live, block, 1);
+    EXPECT_EQ(test::live_since(before), live);
+    for (void* const block : blocks) EXPECT_EQ(put(block), Freed::yes);
+    for (void* const block : blocks) EXPECT_EQ(put(block), Freed::double_free);
+    EXPECT_TRUE(samples_now().empty());
+    EXPECT_EQ(test::live_since(before), test::Live{});
+  });
+}
+
+// In their places, with all that is asked of blocks there; against a model, freed by the owner and by another thread.
+TEST(HostSamples, StayInPlaceAboveASystemPage) {
+  in_child([] {
+    start(kShort);
+    const std::uint64_t seed = 11;
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const test::Live live_before = test::live_now();
+    const std::size_t pages_before = sampled_pages();
+    std::map<void*, Sample> wanted;
+    std::vector<void*> blocks;
+    test::Worker other;
+    for (int step = 0; step < 20'000; ++step) {
+      const std::size_t bytes = kSystemPage + 1 + random() % (kSmallMax - kSystemPage);
+      const std::uint64_t choice = random() % 8;
+      if (blocks.empty() || choice < 4) {
+        site_now = 1 + static_cast<std::uint32_t>(random() % 50);
+        clock_now = static_cast<std::uint32_t>(step);
+        void* const block = get(bytes);
+        ASSERT_EQ(page_of(block).state, State::small);
+        const Sample sample{block, class_bytes(class_of(bytes)), bytes, site_now, clock_now.load(), 1};
+        ASSERT_TRUE(wanted.emplace(block, sample).second) << "handed out twice";
+        test::fill(block, bytes, static_cast<std::uint64_t>(step));
+        blocks.push_back(block);
+        continue;
+      }
+      const std::size_t at = random() % blocks.size();
+      void* const block = blocks[at];
+      Sample& sample = wanted.at(block);
+      ASSERT_EQ(usable_bytes(block), sample.usable_bytes);
+      if (choice == 4) {
+        sample.requested_bytes = sample.usable_bytes - random() % 100;
+        ASSERT_EQ(reallocate(block, sample.requested_bytes), block);
+        continue;
+      }
+      wanted.erase(block);
+      blocks[at] = blocks.back();
+      blocks.pop_back();
+      if (choice < 7) {
+        ASSERT_EQ(put(block), Freed::yes);
+      } else {
+        other.run([&] { EXPECT_EQ(put(block), Freed::yes); });
+      }
+      ASSERT_EQ(put(block), Freed::double_free);
+    }
+    const Samples seen = samples_now();
+    ASSERT_EQ(seen.size(), wanted.size());
+    for (const auto& [block, sample] : wanted) {
+      ASSERT_EQ(seen.count(block), 1u);
+      EXPECT_EQ(seen.at(block).site, sample.site);
+      EXPECT_EQ(seen.at(block).usable_bytes, sample.usable_bytes);
+      EXPECT_EQ(seen.at(block).requested_bytes, sample.requested_bytes);
+      EXPECT_EQ(seen.at(block).born_ms, sample.born_ms);
+    }
+    EXPECT_EQ(sampled_pages(), pages_before);
+    test::Live live;
+    for (void* const block : blocks) test::count_block(live, block, 1);
+    EXPECT_EQ(test::live_since(live_before), live);
+    for (void* const block : blocks) ASSERT_EQ(put(block), Freed::yes);
+    EXPECT_TRUE(samples_now().empty());
+    EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
+// Pages of cells are few and hardly used: what is resident already is left to others.
+TEST(HostSamples, TakeUntouchedMemory) {
+  in_child([] {
+    start(kShort);
+    put(get(1 << 20));
+    const std::uint64_t dirty = region_figures().dirty_bytes;
+    ASSERT_GE(dirty, 1u << 20);
+    EXPECT_TRUE(is_sampled(get(3000)));
+    EXPECT_EQ(region_figures().dirty_bytes, dirty);
   });
 }
 

@@ -38,15 +38,16 @@ class Lock {
   std::atomic<int> state_{kFree};
 };
 
+template <class L = Lock>
 class Locked {
  public:
-  explicit Locked(Lock& lock) : lock_(lock) { lock_.lock(); }
+  explicit Locked(L& lock) : lock_(lock) { lock_.lock(); }
   ~Locked() { lock_.unlock(); }
   Locked(const Locked&) = delete;
   Locked& operator=(const Locked&) = delete;
 
  private:
-  Lock& lock_;
+  L& lock_;
 };
 
 }  // namespace cistern

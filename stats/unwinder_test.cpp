@@ -452,6 +452,56 @@ TEST_F(UnwinderRows, FollowLibrariesThatComeAndGo) {
   }
 }
 
+// --- A plugin where another one was, with the same code but for the size of its frame: the first one's rows are wrong
+// there, and no address says so.
+struct PluginWalk {
+  const void* call;  // where the callback returns to, in the plugin
+  std::uintptr_t stack;
+  void *by_rows[kFramesMax], *by_libgcc[kFramesMax];
+  int rows_count, libgcc_count;
+} plugin_walk;
+[[gnu::noinline]] unsigned walk_in_plugin() {
+  plugin_walk.rows_count = unwind_stack_by_rows(plugin_walk.by_rows, kFramesMax);
+  plugin_walk.libgcc_count = unwind_stack_with_libgcc(plugin_walk.by_libgcc, kFramesMax);
+  plugin_walk.call = __builtin_extract_return_addr(__builtin_return_address(0));
+  plugin_walk.stack = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  return 0;
+}
+struct PluginVisit {
+  const void* call = nullptr;
+  std::uintptr_t stack_bytes = 0;  // from the caller's frame to the callback's
+};
+[[gnu::noinline]] PluginVisit visit_plugin(const char* path) {
+  void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    ADD_FAILURE() << dlerror();
+    return {};
+  }
+  reinterpret_cast<unsigned (*)(unsigned (*)())>(dlsym(library, "plugin_large"))(walk_in_plugin);
+  EXPECT_GE(plugin_walk.rows_count, 0) << path;
+  const Stack seen = behind(plugin_walk.by_rows, plugin_walk.rows_count, plugin_walk.call);
+  const Stack wanted = behind(plugin_walk.by_libgcc, plugin_walk.libgcc_count, plugin_walk.call);
+  EXPECT_GE(wanted.size(), 3u);
+  EXPECT_EQ(seen, wanted) << path << "\nseen:" << written(seen) << "\nwanted:" << written(wanted);
+  EXPECT_EQ(dlclose(library), 0);
+  EXPECT_EQ(dlopen(path, RTLD_NOW | RTLD_NOLOAD), nullptr) << "it was not unloaded";
+  return {plugin_walk.call, reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - plugin_walk.stack};
+}
+
+TEST_F(UnwinderRows, TellAPluginFromAnotherAtItsPlace) {
+  if (!HAS_ROWS) GTEST_SKIP() << "no walk by rows";
+  PluginVisit large, larger;
+  // A library lies in the highest gap that has room for it. Both are of a size, so that is the one where the first was,
+  // unless one above came free in between: then that is the place of both the next time.
+  for (int i = 0; i < 10 && (i == 0 || larger.call != large.call) && !HasFailure(); ++i) {
+    large = visit_plugin(PLUGIN_LARGE);
+    larger = visit_plugin(PLUGIN_LARGER);
+  }
+  ASSERT_NE(large.call, nullptr);
+  ASSERT_EQ(larger.call, large.call);
+  EXPECT_GT(larger.stack_bytes, large.stack_bytes);
+}
+
 TEST_F(UnwinderRows, AllocateNothingOfTheProgram) {
   if (HAS_SANITIZER || !HAS_ROWS) GTEST_SKIP() << "malloc is not the C library's";
   void* frames[kFramesMax];
