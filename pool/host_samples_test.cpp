@@ -3,11 +3,14 @@
 #include "pool/host_samples.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <random>
 #include <set>
@@ -392,11 +395,16 @@ TEST(HostSamples, StayInPlaceAboveASystemPage) {
 TEST(HostSamples, TakeUntouchedMemory) {
   in_child([] {
     start(kShort);
-    put(get(1 << 20));
-    const std::uint64_t dirty = region_figures().dirty_bytes;
-    ASSERT_GE(dirty, 1u << 20);
-    EXPECT_TRUE(is_sampled(get(3000)));
-    EXPECT_EQ(region_figures().dirty_bytes, dirty);
+    constexpr std::size_t kResident = 8 << 20;
+    void* const touched = get(kResident);
+    std::memset(touched, 1, kResident);
+    put(touched);
+    ASSERT_GE(region_figures().dirty_bytes, kResident);
+    const void* const block = get(3000);
+    ASSERT_TRUE(is_sampled(block));
+    std::array<unsigned char, kSliceBytes / kSystemPage> resident;
+    ASSERT_EQ(mincore(page_memory(&page_of(block)), kSliceBytes, resident.data()), 0);
+    EXPECT_LE(std::ranges::count_if(resident, [](unsigned char page) { return page & 1; }), 1);
   });
 }
 
