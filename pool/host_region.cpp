@@ -413,7 +413,7 @@ RegionFigures region_figures() {
   return figures;
 }
 
-void give_back_after(std::uint64_t idle_ns) {
+[[gnu::hot]] void give_back_after(std::uint64_t idle_ns) {
   Locked hold(region_lock);
   idle_limit_ns = idle_ns;
 }

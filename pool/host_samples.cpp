@@ -123,7 +123,7 @@ bool is_sampled_block(const Page& page, std::size_t offset) {
   return offset % bytes == 0 && offset / bytes < page.carved;
 }
 
-void start_sampling(const SamplePolicy& chosen) {
+[[gnu::hot]] void start_sampling(const SamplePolicy& chosen) {
   policy = chosen;
   sample_interval_bytes = chosen.interval_bytes;
   if (Heap* const heap = this_heap()) {
@@ -227,7 +227,7 @@ void sample_large(Page& page, std::size_t bytes) {
   page.site = sample.site;
 }
 
-void visit_samples(void (*visit)(void* context, const Sample& sample), void* context) {
+[[gnu::cold]] void visit_samples(void (*visit)(void* context, const Sample& sample), void* context) {
   const Slice end = region_end();
   for (Slice at = region_begin(); at < end;) {
     Page& page = *page_at(at);

@@ -263,7 +263,7 @@ void put_back_lists(Heap& heap) {
 
 unsigned heaps_end() { return heap_ids.load(std::memory_order_acquire); }
 
-void prepare_thread_ends() {
+[[gnu::hot]] void prepare_thread_ends() {
   heaps[0].store(&orphanage, std::memory_order_release);
   if (pthread_key_create(&end_key, end_round) == 0) key_made.store(true, std::memory_order_release);
 }

@@ -1,29 +1,16 @@
 // See core.hpp.
 #include "shim/core/core.hpp"
 
-#include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <new>
 
 #include "shim/core/environment.hpp"
-#include "shim/core/host_sites.hpp"
 #include "shim/core/log.hpp"
-#include "stats/runtime_frames.hpp"
 #include "stats/sites.hpp"
-#include "stats/symbols.hpp"
-
-#ifndef CISTERN_VERSION
-#error "CISTERN_VERSION comes from the build"
-#endif
 
 namespace cistern {
 namespace {
-
-constexpr unsigned kSymbolBudgetMs = 3000;
-constexpr std::size_t kCommandBytesMax = 4096;
 
 constinit std::atomic<const Options*> the_options{nullptr};
 constinit std::atomic<Phase> the_phase{Phase::running};
@@ -31,58 +18,15 @@ constinit std::atomic<bool> aside{false};
 
 const Options& make_options() {
   auto* made = new (internal_allocate(sizeof(Options)))
-      Options(read_options([](const char* name) -> const char* { return secure_getenv(name); }, environ,
-                           [](std::string_view line) { warn_later(line); }));
+      Options(read_options(environment_variable, environ, [](std::string_view line) { warn_later(line); }));
   const Options* none = nullptr;
   // Two threads may both have read the environment; the first one's options stand.
   return the_options.compare_exchange_strong(none, made) ? *made : *none;
 }
 
-String command_line() {
-  String command;
-  const int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return command;
-  char buffer[kCommandBytesMax];
-  const ssize_t length = ::read(file, buffer, sizeof buffer);
-  close(file);
-  for (ssize_t i = 0; i < length; ++i) command.push_back(buffer[i] ? buffer[i] : ' ');
-  while (!command.empty() && command.back() == ' ') command.pop_back();
-  return command;
-}
-
-void add_site_figures(Snapshot& snapshot) {
-  const SiteStatistics sites = site_statistics();
-  snapshot.sites = options().sites == "off" ? String("off") : "gpu:all,host:" + host::sites_mode();
-  snapshot.sites_count = sites.sites;
-  snapshot.capture_mean_ns = sites.capture_mean_ns;
-  if (sites.capture_mean_ns) snapshot.estimated.push_back("self.capture_mean_ns");
-  snapshot.dropped_events = sites.dropped;
-  snapshot.tables_bytes = internal_mapped_bytes();
-}
-
-// Before other kinds' figures, whose making allocates.
-void add_host_sites(Snapshot& snapshot) {
-  host::LiveSites live = host::live_sites();
-  const bool exact = host::sites_mode() == "all";
-  snapshot.host_sites = std::move(live.sites);
-  if (!exact && !snapshot.host_sites.empty()) snapshot.estimated.push_back("host_sites");
-  std::optional<FragmentationFigures> fragments = host::fragmentation(live.requested_ratio);
-  if (!fragments) return;
-  if (!exact && fragments->requested_bytes) snapshot.estimated.push_back("fragmentation.host.internal");
-  snapshot.fragmentation.push_back(std::move(*fragments));
-}
-
-void sort_largest_first(Vector<LeakFigures>& leaks) {
-  std::sort(leaks.begin(), leaks.end(), [](const LeakFigures& a, const LeakFigures& b) {
-    return a.bytes != b.bytes ? a.bytes > b.bytes : a.blocks > b.blocks;
-  });
-}
-
 }  // namespace
 
-bool gpu_used() {
-  return gpu_state_made.load(std::memory_order_acquire) && (opencl::used() || cuda::used());
-}
+bool gpu_used() { return gpu_state_made.load(std::memory_order_acquire) && (opencl::used() || cuda::used()); }
 
 const Options& options() {
   const Options* made = the_options.load(std::memory_order_acquire);
@@ -103,46 +47,7 @@ void process_ended(const char* moment) {
   host::Uncounted uncounted;
   const Options& chosen = options();
   if (chosen.report == "none" || (!chosen.report_requested && !gpu_used())) return;
-  write_report(take_snapshot(moment));
-}
-
-Snapshot take_snapshot(const char* moment) {
-  host::Uncounted uncounted;
-  Snapshot snapshot{};
-  snapshot.version = CISTERN_VERSION;
-  snapshot.pid = getpid();
-  const Ranks ranks = read_ranks(environment_variable);
-  snapshot.rank = ranks.rank;
-  snapshot.ranks = ranks.ranks;
-  snapshot.command = command_line();
-  snapshot.wall_s = static_cast<double>(nanoseconds_since_start()) / 1e9;
-  snapshot.moment = moment;
-  // As a layer we see no malloc: figures that do not exist are left out.
-  if (KindFigures figures = host::figures(); figures.allocations || figures.frees || figures.live_blocks) {
-    snapshot.kinds.push_back(std::move(figures));
-    snapshot.estimated.push_back("kinds.host.peak_bytes");
-    add_host_sites(snapshot);
-  }
-  if (opencl::used()) {
-    snapshot.kinds.push_back(opencl::figures());
-    snapshot.fragmentation.push_back(opencl::fragmentation());
-    opencl::add_leaks(snapshot.leaks);
-    opencl::add_objects(snapshot.objects);
-  }
-  if (cuda::used()) {
-    cuda::add_kinds(snapshot.kinds, snapshot.fragmentation);
-    cuda::add_leaks(snapshot.leaks);
-    cuda::add_transfers(snapshot);
-    cuda::add_devices(snapshot);
-  }
-  sort_largest_first(snapshot.leaks);
-  sort_largest_first(snapshot.host_sites);
-  symbolise(snapshot, kSymbolBudgetMs);
-  for (LeakFigures& leak : snapshot.leaks) cut_runtime_frames(leak.frames);
-  for (LeakFigures& site : snapshot.host_sites) cut_runtime_frames(site.frames);
-  for (TransferFigures& transfer : snapshot.transfers) cut_runtime_frames(transfer.frames);
-  add_site_figures(snapshot);
-  return snapshot;
+  report_end(moment);
 }
 
 void core_before_fork() {

@@ -27,10 +27,11 @@ inline constinit std::atomic<bool> gpu_state_made{false};
 // Another copy of Cistern in this process does the work: this one says nothing at the end.
 void stand_aside();
 
-// Everything that a report may show, now.
+// Everything that a report may show, now (snapshot.cpp).
 Snapshot take_snapshot(const char* moment);
 // Renders in the configured format to where CISTERN_REPORT says (report_output.cpp).
 void write_report(const Snapshot& snapshot);
+void report_end(const char* moment);
 
 // Locks of every layer, in order: cuda, opencl, sites, host pool, arena. The child starts clean counters and keeps
 // working memory.

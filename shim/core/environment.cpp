@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -32,7 +33,8 @@ std::optional<int> number(const char* text) {
 
 }  // namespace
 
-const char* environment_variable(const char* name) { return secure_getenv(name); }
+// Not secure_getenv: the same, but in a part of the C library that few programs touch.
+const char* environment_variable(const char* name) { return getauxval(AT_SECURE) ? nullptr : getenv(name); }
 
 Ranks read_ranks(Getenv getenv) {
   for (const RankVariables& launcher : kLaunchers) {
@@ -42,7 +44,7 @@ Ranks read_ranks(Getenv getenv) {
   return {};
 }
 
-String host_name() {
+[[gnu::cold]] String host_name() {
   char name[HOST_NAME_MAX + 1] = "";
   if (gethostname(name, sizeof name) != 0) return "localhost";
   name[HOST_NAME_MAX] = '\0';
@@ -58,7 +60,7 @@ void note_start_directory(Getenv getenv) {
   start_directory = static_cast<char*>(memcpy(internal_allocate(bytes), directory, bytes));
 }
 
-String from_start_directory(const String& path) {
+[[gnu::cold]] String from_start_directory(const String& path) {
   if (path.starts_with('/') || !start_directory || start_directory[0] != '/') return path;
   return String(start_directory) + "/" + path;
 }

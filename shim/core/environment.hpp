@@ -8,7 +8,7 @@
 
 namespace cistern {
 
-// secure_getenv as a Getenv: set-user-ID programs see no variables.
+// The variable, as secure_getenv: set-user-ID programs see none.
 const char* environment_variable(const char* name);
 
 struct Ranks {

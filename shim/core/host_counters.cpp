@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "shim/core/core.hpp"
+#include "shim/core/environment.hpp"
 #include "shim/core/options.hpp"
 #include "stats/counters.hpp"
 
@@ -41,7 +42,7 @@ Shard& own_shard() {
 // The environment is there once the C library has started; the loader's few blocks before that are counted.
 int decide() {
   if (!environ) return kUndecided;
-  const char* value = secure_getenv("CISTERN_HOST");
+  const char* value = environment_variable("CISTERN_HOST");
   const int decided = value && parse_on_off(value) == false ? kOff : kOn;
   decision.store(decided, std::memory_order_relaxed);
   return decided;

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <string_view>
 
+#include "shim/core/environment.hpp"
 #include "shim/core/host_native.hpp"
 #include "shim/core/lookup.hpp"
 #include "shim/core/options.hpp"
@@ -24,7 +25,7 @@ bool interposing() { return module_of(real_dlsym()(RTLD_DEFAULT, "malloc")) == o
 Serving decide() {
   if (interposing() && brings_own_allocator()) return Serving::native;
   if (!environ) return Serving::undecided;
-  const char* value = secure_getenv("CISTERN_HOST_POOL");
+  const char* value = environment_variable("CISTERN_HOST_POOL");
   return value && parse_on_off(value) == false ? Serving::native : Serving::pool;
 }
 
@@ -42,7 +43,7 @@ Serving serving() {
 bool brings_own_allocator() { return !native_is_c_library(); }
 
 bool abort_on_misuse() {
-  const char* value = secure_getenv("CISTERN_HOST_MISUSE");
+  const char* value = environment_variable("CISTERN_HOST_MISUSE");
   return !value || std::string_view(value) != "continue";
 }
 

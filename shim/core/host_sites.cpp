@@ -51,7 +51,7 @@ struct Groups {
   double usable_bytes = 0, requested_bytes = 0;
 };
 
-void add_sample(void* context, const host_pool::Sample& sample) {
+[[gnu::cold]] void add_sample(void* context, const host_pool::Sample& sample) {
   auto& groups = *static_cast<Groups*>(context);
   Group& group = groups.by_site[sample.site];
   group.blocks += sample.weight;
@@ -84,7 +84,7 @@ String sites_mode() {
   return text;
 }
 
-LiveSites live_sites() {
+[[gnu::cold]] LiveSites live_sites() {
   LiveSites live;
   if (!host_pool::sample_interval_bytes) return live;
   Groups groups;

@@ -10,6 +10,7 @@
 #include "pool/internal_memory.hpp"
 #include "pool/lock.hpp"
 #include "shim/core/core.hpp"
+#include "shim/core/environment.hpp"
 #include "shim/core/lookup.hpp"
 #include "shim/core/opencl_hooks.hpp"
 
@@ -57,7 +58,7 @@ void resolve(Function& member, const char* name) {
 // The loader reads OPENCL_LAYERS on its first call. If that call were one of ours, its first half would run in the
 // export and its second in the layer: so the loader is woken before.
 void wake_loader() {
-  if (!secure_getenv("OPENCL_LAYERS")) return;
+  if (!environment_variable("OPENCL_LAYERS")) return;
   auto platforms =
       reinterpret_cast<cl_int (*)(cl_uint, cl_platform_id*, cl_uint*)>(real_symbol("clGetPlatformIDs", kLoaderName));
   cl_uint count = 0;

@@ -134,8 +134,8 @@ struct choice_parser {
 
 using Complain = void (*)(std::string_view line);
 
-[[gnu::noinline]] void complain_about_value(const Row& row, const char* set, String wanted(const Row&),
-                                            Complain complain) {
+[[gnu::noinline, gnu::cold]] void complain_about_value(const Row& row, const char* set, String wanted(const Row&),
+                                                       Complain complain) {
   String line(row.variable);
   line += ": '" + shown(set) + "' is not " + wanted(row) + "; using " + row.default_text;
   complain(line);

@@ -1,5 +1,6 @@
-// Options from the environment: one row each in shim/options.def. Read once, with secure_getenv. A bad value keeps
-// the default and leaves one line, said when the process first has something to say; so does an unknown CISTERN_* name.
+// Options from the environment: one row each in shim/options.def. Read once, in no set-user-ID program. A bad value
+// keeps the default and leaves one line, said when the process first has something to say; so does an unknown CISTERN_*
+// name.
 #pragma once
 #include <cstdint>
 #include <optional>
