@@ -26,6 +26,7 @@
 #include "shim/core/lookup.hpp"
 #include "shim/core/standard_error.hpp"
 #include "stats/counters.hpp"
+#include "stats/unwinder.hpp"
 
 // What pthread_atfork and at_quick_exit call. Those two are linked into each object, behind everything else of its
 // code: every process would map that part of ours for them.
@@ -154,6 +155,7 @@ extern "C" {
   loader_fini = rtld_fini;
   const auto real = reinterpret_cast<StartMain>(next_symbol("__libc_start_main"));
   real_exit.store(reinterpret_cast<Exit>(next_symbol("exit")), std::memory_order_relaxed);
+  unwind_ends_at(reinterpret_cast<const void*>(wrapped_main));
   return real(wrapped_main, argc, argv, init, fini, wrapped_fini, stack_end);
 }
 

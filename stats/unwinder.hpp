@@ -9,6 +9,10 @@ namespace cistern {
 // Takes a lock of ours only for a return address that was not seen before; allocates nothing but such rows.
 int unwind_stack(void** frames, int frames_max);
 
+// The walk goes no further out than this function, which calls main: before that comes what starts every program. Its
+// tables would be memory that the program does not touch otherwise.
+void unwind_ends_at(const void* function);
+
 // Opens and warms up libunwind. It opens files and allocates: never inside malloc. Safe to call again.
 void prepare_unwinder();
 
