@@ -15,6 +15,7 @@ constinit std::atomic<Heap*> heaps[kHeapsMax] = {};
 namespace {
 
 constexpr std::size_t kCarveBytes = kSystemPage;
+constexpr std::uint32_t kCleanPagesMin = 16;
 
 // So many free blocks wake a sleeping page: its next visit is worth it, and little memory waits meanwhile.
 unsigned wake_count(const Page& page) { return std::clamp(kCapacityOfClass.of[page.size_class] / 8u, 2u, 16u); }
@@ -104,8 +105,14 @@ Slice take_kept_slice(Heap& heap) {
 Page* new_page(Heap& heap, unsigned id) {
   const unsigned slices = page_slices(id);
   Slice first = slices == 1 ? take_kept_slice(heap) : 0;
-  if (!first) first = acquire_span(slices).first;
-  if (!first) return nullptr;
+  if (!first) {
+    const Span span = acquire_span(slices);
+    if (!span.first) return nullptr;
+    first = span.first;
+    // A class that filled many pages will fill this one too, as far as small blocks go: they leave no gaps.
+    if (span.zeroed && ++heap.classes[id].clean_pages > kCleanPagesMin && !has_few_blocks(id))
+      make_resident(first, slices);
+  }
   format_page(heap, first, id);
   return page_at(first);
 }

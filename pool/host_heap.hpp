@@ -39,7 +39,8 @@ struct ClassPages {
   Slice partial = 0;
   Block* rest = nullptr;  // of the current page, handed out behind the list: the list was cut at the next sample
   std::uint32_t rest_count = 0;
-  std::uint64_t handed_out = 0;  // blocks put into the list, ever
+  std::uint32_t clean_pages = 0;  // made of memory that was not resident, ever
+  std::uint64_t handed_out = 0;   // blocks put into the list, ever
 };
 
 struct Heap : HeapLists {

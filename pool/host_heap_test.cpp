@@ -2,16 +2,20 @@
 // owner; what a thread leaves behind is used on; and the counts are exact at every step.
 #include "pool/host_heap.hpp"
 
+#include <errno.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
+#include "tests/support/child.hpp"
 #include "tests/support/host_pool.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/worker.hpp"
@@ -134,6 +138,42 @@ TEST(HostHeapTest, AFewBlocksHoldTheirPagesOnly) {
 }
 
 // --- Other threads
+// Of pages of small blocks, from the 17th of a class on, and only where nothing is resident yet.
+TEST(HostHeapTest, AGrowingClassHasItsPagesMadeResident) {
+  static std::vector<std::pair<void*, std::size_t>> made;
+  static System real;
+  test::in_child([] {
+    real = region_system;
+    region_system.make_resident = [](void* at, std::size_t bytes) {
+      made.emplace_back(at, bytes);
+      real.make_resident(at, bytes);
+    };
+    trim(0);
+    const auto pages_of = [](std::size_t bytes, unsigned pages) {
+      made.clear();
+      return get_many(bytes, std::size_t{pages} * page_capacity(class_of(bytes)));
+    };
+    const std::vector<void*> kept = pages_of(208, 12);
+    EXPECT_EQ(made.size(), 0u);
+    std::vector<void*> blocks = pages_of(256, 400);
+    EXPECT_GE(made.size(), 100u);  // what other tests left may serve first
+    EXPECT_LE(made.size(), 400u - 16);
+    for (const auto& [at, bytes] : made) {
+      EXPECT_EQ(bytes, kSliceBytes);
+      const Page& page = *page_at(static_cast<Slice>(address_of(at) >> kSliceShift));
+      EXPECT_EQ(page.size_class, class_of(256));
+    }
+    put_all(blocks);
+    blocks = pages_of(256, 400);  // of memory that is resident
+    EXPECT_EQ(made.size(), 0u);
+    blocks = pages_of(8192, 40);  // larger than a system page
+    EXPECT_EQ(made.size(), 0u);
+    trim(0);
+    region_system.make_resident = [](void*, std::size_t) { errno = EINVAL; };  // an older kernel
+    for (void* const block : get_many(1024, 100 * 64)) std::memset(block, 1, 1024);
+  });
+}
+
 TEST(HostHeapTest, BlocksFreedByAnotherThreadServeTheirOwnerAgain) {
   for (const std::size_t bytes : {std::size_t{32}, std::size_t{1000}, std::size_t{9000}, std::size_t{32768}}) {
     const Live before = live_now();

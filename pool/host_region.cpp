@@ -46,6 +46,13 @@ bool move_memory(void* from, void* to, std::size_t bytes) {
   return false;
 }
 
+void make_memory_resident(void* at, std::size_t bytes) {
+#ifndef MADV_POPULATE_WRITE  // Linux 5.14
+#define MADV_POPULATE_WRITE 23
+#endif
+  madvise(at, bytes, MADV_POPULATE_WRITE);
+}
+
 // --- Bins of free spans: exact up to 32 slices, then four per doubling
 constexpr unsigned kExactBins = 32;
 constexpr unsigned kBins = kExactBins + 4 * 20;
@@ -338,7 +345,8 @@ std::uint64_t coarse_clock_ns() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-constinit System region_system = {map_memory, reserve_memory, make_memory_writable, give_memory_back, move_memory};
+constinit System region_system = {map_memory,       reserve_memory, make_memory_writable,
+                                  give_memory_back, move_memory,    make_memory_resident};
 
 bool start_region() {
   Locked hold(region_lock);
@@ -433,6 +441,10 @@ void advise_chunks(ChunkAdvice advice) {
   chunk_advice = advice;
   if (advice && window_top > window_begin)
     advice(slice_memory(window_begin), (window_top - window_begin) * kSliceBytes);
+}
+
+void make_resident(Slice first, std::uint32_t slices) {
+  region_system.make_resident(slice_memory(first), slices * kSliceBytes);
 }
 
 bool move_pages(void* from, void* to, std::size_t bytes) {

@@ -20,6 +20,7 @@ struct System {
   void (*give_back)(void* at, std::size_t bytes);  // the pages read as zero afterwards
   // mremap; both stay mapped, and `from` reads as zero. False: only `to` may have lost its content.
   bool (*move)(void* from, void* to, std::size_t bytes);
+  void (*make_resident)(void* at, std::size_t bytes);  // or not: it is but faster than one page fault after another
   // For huge pages: chunks are multiples of this, in place and length, and nothing is ever given back or moved.
   std::size_t unit_bytes = kSliceBytes;
   bool keeps_pages = false;
@@ -55,6 +56,9 @@ void give_back_after(std::uint64_t idle_ns);
 
 // Gives dirty spans back to the system until `keep_bytes` are left; returns the bytes given back.
 std::uint64_t trim_region(std::uint64_t keep_bytes);
+
+// For memory that is about to be touched as a whole.
+void make_resident(Slice first, std::uint32_t slices);
 
 // Moves whole system pages between two spans in use; false: copy. `from` reads as zero afterwards.
 bool move_pages(void* from, void* to, std::size_t bytes);
