@@ -17,14 +17,10 @@ using Marks = std::bitset<kSliceBytes / kGranule>;
 
 // Marks the chain's blocks, as far as it is one of this page; other threads may be at work.
 void mark_chain(const Page& page, const Block* first, Marks& free_blocks) {
-  const std::uintptr_t begin = address_of(page_memory(&page));
-  const std::size_t bytes = class_bytes(page.size_class);
-  for (const Block* at = first; at;) {
-    const std::uintptr_t offset = address_of(at) - begin;
-    if (address_of(at) < begin || offset % bytes || offset / bytes >= page.carved) return;
-    if (free_blocks.test(offset / bytes)) return;
-    free_blocks.set(offset / bytes);
-    at = at->next;
+  for (const Block* at = first; at; at = at->next) {
+    const unsigned number = number_of_block(page, at);
+    if (number == kNoBlock || free_blocks.test(number)) return;
+    free_blocks.set(number);
   }
 }
 

@@ -107,10 +107,6 @@ void count_move() {
 }
 
 // --- Small blocks
-unsigned number_in(const Page& page, const void* block) {
-  return number_of_block(page, address_of(block) - address_of(page_memory(&page)));
-}
-
 Freed free_small(Page& page, void* memory, std::size_t offset) {
   auto* const block = static_cast<Block*>(memory);
   const unsigned number = number_of_block(page, offset);
@@ -146,7 +142,7 @@ void* take_sample(Heap& heap, unsigned id, std::size_t bytes) {
   }
   Page& page = *page_at(heap.classes[id].current);
   void* const block = take_rest(heap, id);
-  sample_in_place(page, number_in(page, block), bytes);
+  sample_in_place(page, number_of_block(page, block), bytes);
   return block;
 }
 

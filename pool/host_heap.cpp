@@ -70,10 +70,7 @@ void format_page(Heap& heap, Slice first, unsigned id) {
   page.state = State::small;
   page.heap.store(heap.id, std::memory_order_relaxed);
   page.next = kAsleep;
-  for (unsigned i = 1; i < page_slices(id); ++i) {
-    page_at(first + i)->state = State::interior;
-    page_at(first + i)->slices = i;
-  }
+  mark_later_slices(page, State::interior);
   link_page(heap, page);
   page.owner.store(heap.owner, std::memory_order_relaxed);
 }
@@ -190,31 +187,22 @@ void add_partial(Heap& heap, Page& page, unsigned handed_out) {
     remove_partial(heap, kept);
     retire(heap, kept);
   }
-  page.previous = 0;
-  page.next = first;
-  if (first) page_at(first)->previous = slice_of(&page);
-  first = slice_of(&page);
+  push_page(first, page);
   set_handed_out(page, handed_out, static_cast<std::uint16_t>(handed_out));
 }
 
 void remove_partial(Heap& heap, Page& page) {
   mark_kept(heap, page.size_class, false);
-  if (page.next) page_at(page.next)->previous = page.previous;
-  if (page.previous) {
-    page_at(page.previous)->next = page.next;
-  } else {
-    heap.classes[page.size_class].partial = page.next;
-  }
+  remove_page(heap.classes[page.size_class].partial, page);
   page.next = kAsleep;
 }
 
 void retire(Heap& heap, Page& page) {
   unlink_page(heap, page);
-  const unsigned slices = page_slices(page.size_class);
   page.owner.store(0, std::memory_order_relaxed);
   page.state = State::none;
-  for (unsigned i = 1; i < slices; ++i) page_at(slice_of(&page) + i)->state = State::none;
-  release_span(slice_of(&page), slices);
+  mark_later_slices(page, State::none);
+  release_span(slice_of(&page), page_slices(page.size_class));
 }
 
 void retire_kept_pages(Heap& heap) {

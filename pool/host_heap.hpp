@@ -108,9 +108,12 @@ inline void* allocate_quickly(std::size_t bytes) {
 // The number of the block that starts `offset` bytes into the page of small blocks; kNoBlock: none that exists. The
 // product gives the right number for what is a whole multiple of the size, and no number gives another offset.
 constexpr unsigned kNoBlock = ~0u;
-inline unsigned number_of_block(const Page& page, std::size_t offset) {
+inline unsigned number_of_block(const Page& page, std::uintptr_t offset) {
   const auto number = static_cast<unsigned>(std::uint64_t{offset} * page.inverse >> 32);
   return number < page.carved && number * kBytesOfClass.of[page.size_class] == offset ? number : kNoBlock;
+}
+inline unsigned number_of_block(const Page& page, const void* block) {
+  return number_of_block(page, address_of(block) - address_of(page_memory(&page)));
 }
 // The owner's free of a block that was checked.
 inline void push_free(Page& page, Block* block) {

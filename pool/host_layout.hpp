@@ -157,4 +157,29 @@ inline Slice slice_of(const Page* page) { return static_cast<Slice>(page - pages
 inline char* page_memory(const Page* page) { return slice_memory(slice_of(page)); }
 inline Page* page_at(Slice slice) { return pages + slice; }
 
+// --- What several files do with descriptors
+// Lists of pages or spans, linked through their members.
+inline void push_page(Slice& first, Page& page) {
+  page.previous = 0;
+  page.next = first;
+  if (first) page_at(first)->previous = slice_of(&page);
+  first = slice_of(&page);
+}
+inline void remove_page(Slice& first, Page& page) {
+  if (page.next) page_at(page.next)->previous = page.previous;
+  if (page.previous) {
+    page_at(page.previous)->next = page.next;
+  } else {
+    first = page.next;
+  }
+}
+
+// Of a page of the class: the slices behind its first one lead to it, or no longer.
+inline void mark_later_slices(Page& page, State state) {
+  for (unsigned i = 1; i < page_slices(page.size_class); ++i) {
+    (&page)[i].state = state;
+    (&page)[i].slices = i;
+  }
+}
+
 }  // namespace cistern::host_pool

@@ -98,13 +98,8 @@ Sort sort_of(const Page* page) { return static_cast<Sort>(page->size_class); }
 void unlink(Page* span) {
   Bins& own = bins[sort_of(span)];
   const unsigned bin = bin_of(span->slices);
-  if (span->next) page_at(span->next)->previous = span->previous;
-  if (span->previous) {
-    page_at(span->previous)->next = span->next;
-  } else {
-    own.first[bin] = span->next;
-    if (!span->next) own.mark(bin, false);
-  }
+  remove_page(own.first[bin], *span);
+  if (!own.first[bin]) own.mark(bin, false);
   free_slices[sort_of(span)] -= span->slices;
   page_at(slice_of(span) + span->slices - 1)->state = State::none;
   span->state = State::none;
@@ -126,10 +121,7 @@ void link(Slice first, std::uint32_t slices, Sort sort) {
   if (sort == kDirty && idle_limit_ns) span->heap_next = static_cast<Slice>(region_system.now_ns() / kStampNs);
   Bins& own = bins[sort];
   const unsigned bin = bin_of(slices);
-  span->previous = 0;
-  span->next = own.first[bin];
-  if (span->next) page_at(span->next)->previous = first;
-  own.first[bin] = first;
+  push_page(own.first[bin], *span);
   own.mark(bin, true);
   free_slices[sort] += slices;
 }

@@ -65,11 +65,9 @@ void collect(Heap& heap, Page& page) {
 // For a message only: other threads may change the chain meanwhile. What does not carry the mark is the program's by
 // now.
 [[gnu::no_sanitize("thread")]] bool in_chain(const Page& page, const Block* first, const Block* block) {
-  const std::uintptr_t begin = address_of(page_memory(&page));
-  const std::uintptr_t end = begin + page_slices(page.size_class) * kSliceBytes;
   unsigned looks = 0;
   for (const Block* at = first; at && looks < kCapacityOfClass.of[page.size_class]; at = at->next, ++looks) {
-    if (address_of(at) < begin || address_of(at) >= end || at->mark != free_mark) return false;
+    if (number_of_block(page, at) == kNoBlock || at->mark != free_mark) return false;
     if (at == block) return true;
   }
   return false;

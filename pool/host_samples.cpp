@@ -51,23 +51,6 @@ Record* records_of(const Page& page) { return reinterpret_cast<Record*>(page.rem
 Shard& shard_of(const Page& page) { return shards[page.heap.load(std::memory_order_relaxed)]; }
 std::size_t table_bytes(unsigned id) { return page_capacity(id) * sizeof(Record); }
 
-void queue_page(Shard& shard, Page& page) {
-  Slice& first = shard.partial[page.size_class];
-  page.previous = 0;
-  page.next = first;
-  if (first) page_at(first)->previous = slice_of(&page);
-  first = slice_of(&page);
-}
-
-void unqueue_page(Shard& shard, Page& page) {
-  if (page.next) page_at(page.next)->previous = page.previous;
-  if (page.previous) {
-    page_at(page.previous)->next = page.next;
-  } else {
-    shard.partial[page.size_class] = page.next;
-  }
-}
-
 Page* new_page(unsigned shard, unsigned id) {
   auto* const records = static_cast<Record*>(internal_try_allocate(table_bytes(id)));
   if (!records) return nullptr;
@@ -85,22 +68,18 @@ Page* new_page(unsigned shard, unsigned id) {
   page.heap.store(static_cast<std::uint16_t>(shard), std::memory_order_relaxed);
   page.remote.store(address_of(records), std::memory_order_relaxed);
   set_handed_out(page, 0, 0);
-  for (unsigned i = 1; i < page_slices(id); ++i) {
-    page_at(span.first + i)->state = State::interior;
-    page_at(span.first + i)->slices = i;
-  }
+  mark_later_slices(page, State::interior);
   page.state = State::sampled;
-  queue_page(shards[shard], page);
+  push_page(shards[shard].partial[id], page);
   return &page;
 }
 
 void release_page(Page& page) {
-  const unsigned slices = page_slices(page.size_class);
   page.state = State::none;
-  for (unsigned i = 1; i < slices; ++i) page_at(slice_of(&page) + i)->state = State::none;
+  mark_later_slices(page, State::none);
   internal_deallocate(records_of(page), table_bytes(page.size_class));
   page.remote.store(0, std::memory_order_relaxed);
-  release_span(slice_of(&page), slices);
+  release_span(slice_of(&page), page_slices(page.size_class));
 }
 
 Block* take_block(Page& page) {
@@ -167,7 +146,7 @@ void* allocate_sampled(std::size_t bytes, unsigned id) {
   Block* const block = take_block(*page);
   const unsigned handed_out = page->handed_out() + 1;
   set_handed_out(*page, handed_out, 0);
-  if (handed_out == kCapacityOfClass.of[cell]) unqueue_page(shard, *page);
+  if (handed_out == kCapacityOfClass.of[cell]) remove_page(shard.partial[cell], *page);
   ++shard.handed_out[id];
   ++shard.live[id];
   const std::size_t index = (address_of(block) - address_of(page_memory(page))) / class_bytes(cell);
@@ -190,9 +169,9 @@ bool free_sampled(Page& page, std::size_t offset) {
   const unsigned handed_out = page.handed_out() - 1;
   const bool was_full = handed_out + 1 == kCapacityOfClass.of[page.size_class];
   set_handed_out(page, handed_out, 0);
-  if (was_full) queue_page(shard, page);
+  if (was_full) push_page(shard.partial[page.size_class], page);
   if (handed_out == 0 && (page.next || page.previous)) {  // another page of the class has room
-    unqueue_page(shard, page);
+    remove_page(shard.partial[page.size_class], page);
     release_page(page);
   }
   return true;

@@ -151,16 +151,15 @@ void dissolve(Heap& heap) {
 // chain may lie in two of them, so each block counts once, and nothing outside of the page is followed.
 class FreeBlocks {
  public:
-  explicit FreeBlocks(const Page& page)
-      : begin_(address_of(page_memory(&page))), bytes_(class_bytes(page.size_class)), carved_(page.carved) {}
+  explicit FreeBlocks(const Page& page) : page_(page) {}
 
   // Returns how many were added.
   unsigned add(Block* chain) {
     unsigned added = 0;
     while (chain) {
-      const std::uintptr_t offset = address_of(chain) - begin_;
-      if (address_of(chain) < begin_ || offset % bytes_ || offset / bytes_ >= carved_ || seen_[offset / bytes_]) break;
-      seen_.set(offset / bytes_);
+      const unsigned number = number_of_block(page_, chain);
+      if (number == kNoBlock || seen_[number]) break;
+      seen_.set(number);
       Block* const next = chain->next;
       chain->next = first_;
       first_ = chain;
@@ -176,9 +175,8 @@ class FreeBlocks {
   unsigned count() const { return count_; }
 
  private:
-  std::uintptr_t begin_;
-  std::size_t bytes_;
-  unsigned carved_, count_ = 0;
+  const Page& page_;
+  unsigned count_ = 0;
   Block* first_ = nullptr;
   Block* last_ = nullptr;
   std::bitset<kSliceBytes / kGranule> seen_;

@@ -459,10 +459,17 @@ class Silence(HostTest):
         self.assertEqual(len(re.findall("^VERDICT", done.err, re.MULTILINE)), 2)
 
 
-if __name__ == "__main__":
+def main(*flags):
+    """Runs the tests of the calling script: --shim FILE, --programs FOLDER, these flags; the rest is unittest's."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--shim", type=pathlib.Path, required=True)
     parser.add_argument("--programs", type=pathlib.Path, required=True)
+    for flag in flags:
+        parser.add_argument(f"--{flag}", action="store_true")
     known, rest = parser.parse_known_args()
-    ARGUMENTS.shim, ARGUMENTS.programs = known.shim.resolve(), known.programs.resolve()
+    vars(ARGUMENTS).update(vars(known), shim=known.shim.resolve(), programs=known.programs.resolve())
     unittest.main(argv=[sys.argv[0], *rest])
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,6 @@
 --long: the settings that take minutes. --shim may name any library that brings a malloc, to compare with; what only
 Cistern can answer is skipped then.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -403,11 +402,4 @@ class RealPrograms(PoolTest):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--shim", type=pathlib.Path, required=True)
-    parser.add_argument("--programs", type=pathlib.Path, required=True)
-    parser.add_argument("--long", action="store_true")
-    known, rest = parser.parse_known_args()
-    ARGUMENTS.shim, ARGUMENTS.programs = known.shim.resolve(), known.programs.resolve()
-    ARGUMENTS.long = known.long
-    unittest.main(argv=[sys.argv[0], *rest])
+    host_tests.main("long")

@@ -3,14 +3,12 @@
 Pages are reserved for the time of a test where that is permitted (as root); a node that this machine has not, and a
 machine without any, are played by a libnuma of our own.
 """
-import argparse
 import contextlib
 import ctypes
 import os
 import pathlib
 import re
 import sys
-import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "host"))
@@ -244,9 +242,4 @@ class Reserved(PlacementTest):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--shim", type=pathlib.Path, required=True)
-    parser.add_argument("--programs", type=pathlib.Path, required=True)
-    known, rest = parser.parse_known_args()
-    ARGUMENTS.shim, ARGUMENTS.programs = known.shim.resolve(), known.programs.resolve()
-    unittest.main(argv=[sys.argv[0], *rest])
+    host_tests.main()
