@@ -220,6 +220,8 @@ Freed deallocate(void* memory) {
 }
 
 std::size_t usable_bytes(const void* block) {
+  const std::uintptr_t slice = address_of(block) >> kSliceShift;
+  if (slice < slice_limit && pages[slice].state == State::small) return kBytesOfClass.of[pages[slice].size_class];
   const Found found = find(block);
   if (!found.page) return 0;
   if (found.page->state == State::large) return found.offset ? 0 : found.page->bytes;
