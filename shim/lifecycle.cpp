@@ -155,7 +155,7 @@ extern "C" {
   loader_fini = rtld_fini;
   const auto real = reinterpret_cast<StartMain>(next_symbol("__libc_start_main"));
   real_exit.store(reinterpret_cast<Exit>(next_symbol("exit")), std::memory_order_relaxed);
-  unwind_ends_at(reinterpret_cast<const void*>(wrapped_main));
+  outermost_function = reinterpret_cast<const void*>(wrapped_main);
   return real(wrapped_main, argc, argv, init, fini, wrapped_fini, stack_end);
 }
 

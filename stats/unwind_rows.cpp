@@ -7,6 +7,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "stats/unwinder.hpp"
+
 namespace cistern::unwind {
 namespace {
 
@@ -350,7 +352,7 @@ Row read_row(const void* tables, std::uintptr_t address) {
   std::uintptr_t start;
   State state;
   if (!find_function(static_cast<const std::uint8_t*>(tables), address, function, start)) return {};
-  if (start == outermost_function) return Row::make(Shape::outermost, 0, 0);
+  if (start == reinterpret_cast<std::uintptr_t>(outermost_function)) return Row::make(Shape::outermost, 0, 0);
   return Program(function, start, address).run(state) ? row_of(state) : Row{};
 }
 

@@ -39,9 +39,6 @@ struct Row {
   bool is_plain() const { return bits >> 40 <= static_cast<unsigned>(Shape::from_rbp); }
 };
 
-// See unwind_ends_at.
-inline constinit std::uintptr_t outermost_function = 0;
-
 // The row of the code at `address`, from the tables (PT_GNU_EH_FRAME) of the module that it lies in.
 Row read_row(const void* tables, std::uintptr_t address);
 

@@ -127,12 +127,10 @@ struct Registers {
   return known ? static_cast<int>(frames - begin) : -1;
 }
 
-void unwind_ends_at(const void* function) { unwind::outermost_function = reinterpret_cast<std::uintptr_t>(function); }
 void unwinder_before_fork() { unwind::cache_before_fork(); }
 void unwinder_after_fork() { unwind::cache_after_fork(); }
 #else
 int unwind_stack_by_rows(void**, int) { return -1; }
-void unwind_ends_at(const void*) {}
 void unwinder_before_fork() {}
 void unwinder_after_fork() {}
 #endif

@@ -10,8 +10,8 @@ namespace cistern {
 int unwind_stack(void** frames, int frames_max);
 
 // The walk goes no further out than this function, which calls main: before that comes what starts every program. Its
-// tables would be memory that the program does not touch otherwise.
-void unwind_ends_at(const void* function);
+// tables would be memory that the program does not touch otherwise. Null: there is none.
+inline constinit const void* outermost_function = nullptr;
 
 // Opens and warms up libunwind. It opens files and allocates: never inside malloc. Safe to call again.
 void prepare_unwinder();

@@ -51,11 +51,11 @@ class HostTest(unittest.TestCase):
     def shimmed(self, *command, preload=(), environment=None, **more):
         return Run(command, environment or {}, [ARGUMENTS.shim, *preload], **more)
 
-    def reported(self, *command, expected_status=0, **more):
+    def reported(self, *command, expected_status=0, environment=None, **more):
         """Runs with a report in a file; returns the run and the report of the process itself."""
         pattern = self.folder / f"report-{len(list(self.folder.iterdir()))}-%p.json"
-        done = self.shimmed(*command, environment={"CISTERN_REPORT": str(pattern), "CISTERN_REPORT_FORMAT": "json"},
-                            **more)
+        settings = {"CISTERN_REPORT": str(pattern), "CISTERN_REPORT_FORMAT": "json", **(environment or {})}
+        done = self.shimmed(*command, environment=settings, **more)
         self.assertEqual(done.status, expected_status, done.err)
         prefix = pattern.name.split("%p")[0]
         reports = [json.loads(path.read_text()) for path in self.folder.iterdir() if path.name.startswith(prefix)]

@@ -275,11 +275,11 @@ class Live(PoolTest):
         super().setUp()
         self.require_in_shim("CISTERN_REPORT")
 
-    def left_and_none(self):
+    def left_and_none(self, environment=None):
         """The printed lines of a run, as numbers: size, blocks, usable bytes; the figures of the host of both runs."""
         figures = []
         for arguments in ((), ("none",)):
-            done, reports = self.reported(self.program("live1900"), *arguments)
+            done, reports = self.reported(self.program("live1900"), *arguments, environment=environment)
             self.assertEqual((done.err, len(reports)), ("", 1))
             figures.append(reports[0]["kinds"]["host"])
             lines = [tuple(map(int, line.split())) for line in done.out.splitlines()]
@@ -294,18 +294,16 @@ class Live(PoolTest):
         self.assertEqual(none["frees"] - left["frees"], 1900)
 
     def test_by_class(self):
-        lines, left, none = self.left_and_none()
-        if "classes" not in left:
-            self.skipTest("host memory has no classes in this report")
-
-        def differences(figure):
-            without = {entry["class"]: entry.get(figure, 0) for entry in none["classes"]}
-            more = {entry["class"]: entry.get(figure, 0) - without.get(entry["class"], 0) for entry in left["classes"]}
-            return [more[number] for number in sorted(more) if more[number]]
-        # Sizes ascend, and each is of a class of its own: 0-4 KiB, 4-8 KiB, 128-256 KiB.
-        self.assertEqual(differences("live_blocks"), [blocks for _, blocks, _ in lines])
-        if "live_bytes" in left["classes"][0]:
-            self.assertEqual(differences("live_bytes"), [usable for _, _, usable in lines])
+        """To the block, whichever of them are samples; what is larger than any class is the rest of the total."""
+        for sample in ("64B", "16KiB", "512KiB", "0"):
+            lines, left, none = self.left_and_none({"CISTERN_HOST_SAMPLE": sample})
+            without = {size["block_bytes"]: size["live_blocks"] for size in none["sizes"]}
+            more = {size["block_bytes"]: size["live_blocks"] - without.get(size["block_bytes"], 0)
+                    for size in left["sizes"]}
+            wanted = {usable // blocks: blocks for bytes_, blocks, usable in lines if bytes_ <= 32768}
+            self.assertEqual(len(wanted), 2)
+            self.assertEqual({size: blocks for size, blocks in more.items() if blocks}, wanted, sample)
+            self.assertEqual(left["live_blocks"] - none["live_blocks"] - sum(wanted.values()), 250)
 
 
 class RealPrograms(PoolTest):
