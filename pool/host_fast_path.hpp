@@ -13,7 +13,7 @@ namespace cistern::host_pool {
 // Blocks that a thread may hand out, per class; all of one list lie in one page and count as handed out there.
 struct HeapLists {
   Block* lists[kClasses] = {};
-  std::uint8_t class_of_granule[kDirectMax / kGranule + 1] = {};
+  std::uint8_t class_of_bytes[kDirectMax + 1] = {};
 };
 
 extern const HeapLists kNoLists;  // always empty: of threads that have no heap
@@ -28,11 +28,13 @@ void page_ripe(Page* page);
   HeapLists* const heap = thread_lists;
   if (bytes > kDirectMax) [[unlikely]]
     return nullptr;
-  Block*& list = heap->lists[heap->class_of_granule[(bytes + kGranule - 1) / kGranule]];
+  Block*& list = heap->lists[heap->class_of_bytes[bytes]];
   Block* const block = list;
   if (!block) [[unlikely]]
     return nullptr;
-  list = block->next;
+  Block* const next = block->next;
+  __builtin_prefetch(next, 1);  // for the next call: a block that was freed long ago is in no cache
+  list = next;
   block->mark = 0;
   return block;
 }

@@ -96,8 +96,7 @@ inline void* allocate_quickly(std::size_t bytes) {
   if (bytes > kSmallMax) return nullptr;
   HeapLists* const lists = thread_lists;
   if (lists == &kNoLists) return nullptr;
-  const unsigned id =
-      bytes <= kDirectMax ? lists->class_of_granule[(bytes + kGranule - 1) / kGranule] : class_of(bytes);
+  const unsigned id = bytes <= kDirectMax ? lists->class_of_bytes[bytes] : class_of(bytes);
   if (!lists->lists[id] && !refill_from_current(*static_cast<Heap*>(lists), id)) return nullptr;
   Block* const block = lists->lists[id];
   lists->lists[id] = block->next;

@@ -102,7 +102,7 @@ TEST(HostLayoutTest, TheFastPathsTableIsTheClasses) {
     ASSERT_TRUE(block && this_heap());
     EXPECT_EQ(deallocate(block), Freed::yes);
     for (std::size_t bytes = 0; bytes <= kDirectMax; ++bytes)
-      ASSERT_EQ(this_heap()->class_of_granule[(bytes + kGranule - 1) / kGranule], class_of(bytes)) << bytes;
+      ASSERT_EQ(this_heap()->class_of_bytes[bytes], class_of(bytes)) << bytes;
   });
 }
 

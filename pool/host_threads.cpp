@@ -47,8 +47,8 @@ Heap* new_heap() {
   auto* const heap = new (memory) Heap;
   heap->id = static_cast<std::uint16_t>(id);
   heap->random = free_mark * (2 * id + 1);
-  for (unsigned i = 0; i <= kDirectMax / kGranule; ++i)
-    heap->class_of_granule[i] = static_cast<std::uint8_t>(class_of(i * kGranule));
+  for (unsigned bytes = 0; bytes <= kDirectMax; ++bytes)
+    heap->class_of_bytes[bytes] = static_cast<std::uint8_t>(class_of(bytes));
   heaps[id].store(heap, std::memory_order_release);
   heap_ids.store(id + 1, std::memory_order_release);
   return heap;
