@@ -121,13 +121,6 @@ Freed free_small(Page& page, void* memory, std::size_t offset) {
   return Freed::yes;
 }
 
-void* pop(Block*& list) {
-  Block* const block = list;
-  list = block->next;
-  block->mark = 0;
-  return block;
-}
-
 // A block of the list's rest, which a due sample cut off.
 void* take_rest(Heap& heap, unsigned id) {
   --heap.classes[id].rest_count;
@@ -305,9 +298,13 @@ Whereabouts whereabouts(const void* address) {
   if (where.free) return where;
   where.block = page_memory(found.page) + index * bytes;
   where.block_bytes = bytes;
-  where.free = found.page->state == State::sampled
-                   ? !live_sampled_bytes(*found.page, index * bytes)
-                   : is_listed_free(*found.page, static_cast<const Block*>(where.block));
+  if (found.page->state == State::sampled) {
+    const std::size_t live_bytes = live_sampled_bytes(*found.page, index * bytes);
+    where.free = !live_bytes;
+    if (live_bytes) where.block_bytes = live_bytes;  // the cell may be larger
+  } else {
+    where.free = is_listed_free(*found.page, static_cast<const Block*>(where.block));
+  }
   return where;
 }
 

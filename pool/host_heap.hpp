@@ -91,6 +91,13 @@ inline bool refill_from_current(Heap& heap, unsigned id) {
   own.handed_out += count;
   return true;
 }
+// Takes a block for the program.
+inline void* pop(Block*& list) {
+  Block* const block = list;
+  list = block->next;
+  block->mark = 0;
+  return block;
+}
 // What allocate() does as far as the thread's own blocks go: no system call, no lock. Null: ask allocate().
 inline void* allocate_quickly(std::size_t bytes) {
   if (bytes > kSmallMax) return nullptr;
@@ -98,10 +105,7 @@ inline void* allocate_quickly(std::size_t bytes) {
   if (lists == &kNoLists) return nullptr;
   const unsigned id = bytes <= kDirectMax ? lists->class_of_bytes[bytes] : class_of(bytes);
   if (!lists->lists[id] && !refill_from_current(*static_cast<Heap*>(lists), id)) return nullptr;
-  Block* const block = lists->lists[id];
-  lists->lists[id] = block->next;
-  block->mark = 0;
-  return block;
+  return pop(lists->lists[id]);
 }
 
 // The number of the block that starts `offset` bytes into the page of small blocks; kNoBlock: none that exists. The

@@ -63,7 +63,6 @@ Page* new_page(unsigned shard, unsigned id) {
   Page& page = *page_at(span.first);
   page.free_blocks = nullptr;
   page.carved = 0;
-  page.sited.store(0, std::memory_order_relaxed);
   page.size_class = static_cast<std::uint8_t>(id);
   page.heap.store(static_cast<std::uint16_t>(shard), std::memory_order_relaxed);
   page.remote.store(address_of(records), std::memory_order_relaxed);

@@ -308,6 +308,7 @@ TEST(HostSamples, LieInCellsThatDoNotShow) {
       EXPECT_TRUE(is_sampled(block));
       EXPECT_EQ(usable_bytes(block), class_bytes(class_of(bytes)));
       EXPECT_EQ(samples_now().at(block).usable_bytes, usable_bytes(block));
+      EXPECT_EQ(whereabouts(block).block_bytes, usable_bytes(block));
       EXPECT_EQ(samples_now().at(block).requested_bytes, bytes);
       EXPECT_EQ(put(static_cast<char*>(block) + 16), Freed::invalid);
       EXPECT_EQ(test::visited_blocks().at(block), usable_bytes(block));
