@@ -270,32 +270,32 @@ def count_instructions(measure, build, allocators):
     """(Instructions of 2n rounds - those of n rounds) / n, the loop's own ten included."""
     table, failures = {}, []
 
-    def collected(allocator, loop, size, rounds):
-        said = run_callgrind(measure, allocator, [build / "bench" / "host_micro", loop, size, rounds])
-        found = re.search(r"Collected : (\d+)", said)
-        if not found:
-            raise Failed(f"callgrind counted nothing: {said.strip()[-300:]}")
-        return int(found.group(1))
-
     for loop in ("pair", "fifo"):
         for size in INSTRUCTION_SIZES:
             row = table.setdefault(f"{loop} {size} B", {})
             for allocator in allocators:
                 try:
-                    once, twice = (collected(allocator, loop, size, times * INSTRUCTION_ROUNDS) for times in (1, 2))
+                    micro = [build / "bench" / "host_micro", loop, size]
+                    once, twice = (instructions_of(measure, allocator, [*micro, times * INSTRUCTION_ROUNDS])
+                                   for times in (1, 2))
                     row[allocator.name] = (twice - once) / INSTRUCTION_ROUNDS
                 except Failed as failure:
                     failures.append((allocator.name, f"{loop} {size} B: {failure}"))
     return table, failures
 
 
-def run_callgrind(measure, allocator, command):
+def instructions_of(measure, allocator, command):
+    """All that the program executes, counted by callgrind."""
     values = {**measure.environment, **allocator.environment, "LD_PRELOAD": " ".join(map(str, allocator.preload))}
     try:
-        return subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *map(str, command)],
+        said = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *map(str, command)],
                               env=values, capture_output=True, text=True, timeout=TIMEOUT_S).stderr
     except subprocess.TimeoutExpired:
         raise Failed(f"not done after {TIMEOUT_S} s") from None
+    found = re.search(r"Collected : (\d+)", said)
+    if not found:
+        raise Failed(f"callgrind counted nothing: {said.strip()[-300:]}")
+    return int(found.group(1))
 
 
 def count_nanoseconds(measure, build, allocators, rounds):
@@ -436,4 +436,5 @@ def main():
     sys.exit(1 if any(name not in PEERS for name in failed) else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -24,48 +24,34 @@ import pathlib
 import platform
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
+
+import host
 
 BUILDS = {"frame pointers": "sites_load_fp", "no frame pointers": "sites_load_nofp"}
 LEAK_BUILD = "sites_load_lsan"
 OURS = {"ours": {}, "CISTERN_HOST=off": {"CISTERN_HOST": "off"}, "SITES=off": {"CISTERN_SITES": "off"},
         "SITES=all": {"CISTERN_SITES": "all"}}
 ALL_GOALS = {"frame pointers": 4.0, "no frame pointers": 6.0}
-ACCOUNTING_GOAL, SEED, TIMEOUT_S, COUNTED_PART = 0.01, 1, 300, 10
-
-
-class Failed(Exception):
-    """A program ended badly, or printed something else than before."""
+ACCOUNTING_GOAL, SEED, COUNTED_PART = 0.01, 1, 10
 
 
 class Runner:
     def __init__(self, given):
         self.given, self.expected = given, None
-        self.launcher = given.build / "bench" / "host_measure"
-        self.environment = {name: value for name, value in os.environ.items()
-                            if not name.startswith(("CISTERN_", "LD_PRELOAD", "MALLOC_", "GLIBC_TUNABLES"))}
+        self.host = host.Measure(given.build)
 
     def load(self, program, documents):
         return [self.given.build / "bench" / program, self.given.threads, documents, SEED]
 
-    def measure(self, command, environment, preload=""):
-        """What the program used, by the small launcher bench/host/measure.c; what it printed is checked."""
-        reader, writer = os.pipe()
-        with open(reader, encoding="ascii") as figures:
-            done = subprocess.run([self.launcher, str(writer), *map(str, command)], pass_fds=[writer],
-                                  env={**self.environment, **environment, "CHILD_PRELOAD": str(preload)},
-                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S)
-            os.close(writer)
-            used = json.loads(figures.read() or '{"code": null}')
-        if used["code"] != 0:
-            raise Failed(f"{command[0]} ended with {used['code']}: {done.stderr.strip()[-300:]}")
-        sums = re.findall(r"^\d+$", done.stdout, re.MULTILINE)
+    def measure(self, command, options, preload=()):
+        """What the program used; what it printed is checked."""
+        used, printed = self.host.run(command, host.Allocator("", preload, options), {})
+        sums = re.findall(rb"^\d+$", printed, re.MULTILINE)
         self.expected = self.expected or sums
         if sums != self.expected or len(sums) != 1:
-            raise Failed(f"{command[0]} printed {sums}, not {self.expected}")
-        used["cpu_us"] = used["user_us"] + used["system_us"]
+            raise host.Failed(f"{command[0]} printed {sums}, not {self.expected}")
         return used
 
     def variants(self):
@@ -76,7 +62,7 @@ class Runner:
             runs[build, "glibc"] = lambda command=command: self.measure(command, {})
             for name, options in OURS.items():
                 runs[build, name] = lambda command=command, options=options: self.measure(
-                    command, options, self.given.library)
+                    command, options, [self.given.library])
             if shutil.which("heaptrack"):
                 runs[build, "heaptrack"] = lambda command=command: self.measure_heaptrack(command)
         leak_command = self.load(LEAK_BUILD, documents)
@@ -89,15 +75,9 @@ class Runner:
         with tempfile.TemporaryDirectory() as folder:
             return self.measure(["heaptrack", "--raw", "--output", pathlib.Path(folder) / "data", *command], {})
 
-    def instructions(self, program, environment):
+    def instructions(self, program, options):
         command = self.load(program, self.given.documents // COUNTED_PART)
-        said = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *map(str, command)],
-                              env={**self.environment, **environment, "LD_PRELOAD": str(self.given.library)},
-                              capture_output=True, text=True, timeout=TIMEOUT_S).stderr
-        found = re.search(r"Collected : (\d+)", said)
-        if not found:
-            raise Failed(f"callgrind counted nothing: {said.strip()[-300:]}")
-        return int(found.group(1))
+        return host.instructions_of(self.host, host.Allocator("", [self.given.library], options), command)
 
 
 def measured(runs, rounds):
@@ -171,7 +151,7 @@ def main():
             print("left out: instructions, valgrind is not installed")
         elif not given.no_instructions:
             counted = count_instructions(runner)
-    except Failed as failure:
+    except host.Failed as failure:
         sys.exit(f"FAILED: {failure}")
     missed = list(missed_goals(best, counted))
     print("".join(f"MISSED: {goal}\n" for goal in missed), end="")
