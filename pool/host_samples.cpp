@@ -117,7 +117,9 @@ std::int64_t draw_distance(std::uint64_t& random) {
   random ^= random >> 7;
   random ^= random << 17;
   const double uniform = (static_cast<double>(random >> 11) + 0.5) * 0x1p-53;  // in (0, 1)
-  return static_cast<std::int64_t>(-natural_log(uniform) * static_cast<double>(sample_interval_bytes)) + 1;
+  constexpr double kLongest = 0x1p62;
+  const double distance = -natural_log(uniform) * static_cast<double>(sample_interval_bytes);
+  return static_cast<std::int64_t>(std::min(distance, kLongest)) + 1;
 }
 
 double sample_weight(std::size_t bytes) {

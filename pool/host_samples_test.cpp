@@ -90,6 +90,14 @@ std::size_t sampled_pages() {
 }
 
 // --- Distances
+TEST(HostSamples, ALongestIntervalIsNoNegativeOne) {
+  in_child([] {
+    start(UINT64_MAX);
+    std::uint64_t random = 20261121;
+    for (int i = 0; i < 1000; ++i) ASSERT_GT(draw_distance(random), std::int64_t{1} << 40);
+  });
+}
+
 TEST(HostSamples, LieAtExponentialDistances) {
   in_child([] {
     for (const std::uint64_t interval : {std::uint64_t{4096}, kInterval, std::uint64_t{512 * 1024}}) {

@@ -57,10 +57,12 @@ struct PoolLimits {
   std::uint64_t interval_ns = 0;  // unused for longer: goes back; 0: never by time
 };
 
-// Clocks are read before locks are taken: a chunk may have been given later than `now_ns`.
+// Clocks are read before locks are taken: a chunk may have been given later than `now_ns`. The time may be any.
 constexpr bool used_within(std::uint64_t unused_for_ns, std::uint64_t given_ns, std::uint64_t now_ns) {
-  return unused_for_ns && given_ns + unused_for_ns > now_ns;
+  return unused_for_ns && (given_ns > now_ns || now_ns - given_ns < unused_for_ns);
 }
+static_assert(used_within(10, 5, 14) && !used_within(10, 5, 15) && used_within(10, 20, 5) && !used_within(0, 20, 5));
+static_assert(used_within(UINT64_MAX, 5, 6) && used_within(UINT64_MAX, 0, UINT64_MAX - 1));
 
 struct PoolUsage {
   std::uint64_t blocks = 0, bytes = 0, largest_bytes = 0;

@@ -45,6 +45,7 @@ const void* memory_left(First first, Rest...) {
 // Not a matter of its caller, unlike dlopen: it can be forwarded by an ordinary call.
 extern "C" [[gnu::visibility("default")]] int dlclose(void* handle) {
   static const auto real = reinterpret_cast<int (*)(void*)>(cistern::next_symbol("dlclose"));
+  library_unloads();
   const int answer = real(handle);
   library_unloaded();
   return answer;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "shim/core/core.hpp"
+#include "shim/core/lookup.hpp"
 #include "shim/core/opencl_next.hpp"
 #include "shim/lifecycle.hpp"
 
@@ -35,7 +36,7 @@ extern "C" [[gnu::visibility("default")]] cl_int clGetLayerInfo(cl_uint name, si
 extern "C" [[gnu::visibility("default")]] cl_int clInitLayer(cl_uint slot_count, const void* const* target,
                                                              cl_uint* slot_count_ret, const void* const** layer) {
   // Another file of ours may be preloaded: then that one counts, and this copy stays silent.
-  auto first = reinterpret_cast<InitLayer>(dlsym(RTLD_DEFAULT, "clInitLayer"));
+  auto first = reinterpret_cast<InitLayer>(cistern::real_dlsym()(RTLD_DEFAULT, "clInitLayer"));
   if (first && first != &clInitLayer) {
     cistern::stand_aside();
     return first(slot_count, target, slot_count_ret, layer);

@@ -11,6 +11,7 @@
 #include <atomic>
 
 #include "shim/core/core.hpp"
+#include "shim/core/cuda_runtime.hpp"
 #include "shim/core/lookup.hpp"
 
 // Only their addresses are of interest here; entry_opencl.cpp and entry_cuda.cpp have the types.
@@ -84,11 +85,8 @@ DlsymDecision search_order(void* handle, const Export& row, const void* caller_a
 bool provides_itself(const char* name, const void* caller_address) {
   const link_map* caller = cistern::module_of(caller_address);
   if (!caller || caller == cistern::main_module()) return false;
-  cistern::host::Uncounted uncounted;
-  void* handle = dlopen(caller->l_name, RTLD_LAZY | RTLD_NOLOAD);
-  const void* own = handle ? cistern::real_dlsym()(handle, name) : nullptr;
-  if (!own) dlerror();
-  if (handle) dlclose(handle);
+  const cistern::LoadedLibrary library(caller->l_name);
+  const void* own = library ? library.find(name) : nullptr;
   return own && cistern::module_of(own) == caller;
 }
 
@@ -99,6 +97,7 @@ DlsymDecision cistern_dlsym_replacement(void* handle, const char* name, const vo
   const Export* row = find_export(name);
   if (!row) [[likely]]
     return {nullptr, handle};
+  if (row->library == kDriver) cistern::cuda::runtime_looks_up(caller);
   if (handle == RTLD_DEFAULT || handle == RTLD_NEXT || handle == cistern::main_module())
     return search_order(handle, *row, caller);
   const void* found = real(handle, name);

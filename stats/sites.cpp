@@ -178,9 +178,9 @@ const Site* site_of(SiteId id) {
   return site;
 }
 
-void prepare_sites() {
+void prepare_sites(LookUp look_up) {
   const int saved_errno = errno;
-  prepare_unwinder();
+  prepare_unwinder(look_up);
   errno = saved_errno;
 }
 

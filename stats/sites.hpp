@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "stats/snapshot.hpp"
+#include "stats/unwinder.hpp"
 
 namespace cistern {
 
@@ -17,8 +18,8 @@ using SiteId = std::uint32_t;
 SiteId capture_site(const char* api);
 
 // Loads the unwinder and warms it up (libunwind opened RTLD_LOCAL, else libgcc's): called once, before the first
-// capture and never inside malloc.
-void prepare_sites();
+// capture and never inside malloc. `look_up`: see prepare_unwinder.
+void prepare_sites(LookUp look_up);
 
 const char* site_api(SiteId site);
 

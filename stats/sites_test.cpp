@@ -2,6 +2,7 @@
 // The functions that make stacks lie outside Cistern's namespace, whose frames reports leave out.
 #include "stats/sites.hpp"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,7 +47,7 @@ namespace {
 
 class Sites : public testing::Test {
  protected:
-  static void SetUpTestSuite() { prepare_sites(); }
+  static void SetUpTestSuite() { prepare_sites(dlsym); }
 };
 
 std::string program_path() {
@@ -122,7 +123,7 @@ TEST_F(Sites, KeepErrno) {
   sites_test::capture_deep(7);
   EXPECT_EQ(errno, 4711);
   errno = 4712;
-  prepare_sites();
+  prepare_sites(dlsym);
   EXPECT_EQ(errno, 4712);
 }
 
@@ -186,7 +187,7 @@ TEST(Modules, KnowWhatTheyAre) {
 }
 
 TEST(Unwinder, SeesTheSameStackThroughBothLibraries) {
-  prepare_unwinder();
+  prepare_unwinder(dlsym);
   std::vector<void*> stacks[2];
   for (int i = 0; i < 2; ++i) {
     void* frames[64];

@@ -168,14 +168,14 @@ int unwind_stack(void** frames, int frames_max) {
   return count >= 0 ? count : other_unwinder.load(std::memory_order_acquire)(frames, frames_max);
 }
 
-void prepare_unwinder() {
+void prepare_unwinder(LookUp look_up) {
   if (other_unwinder.load(std::memory_order_relaxed) != unwind_stack_with_libgcc) return;
   // libunwind locks a mutex when a thread ends, behind ThreadSanitizer's own end of the thread: that would crash.
-  if (dlsym(RTLD_DEFAULT, "__tsan_init")) return;
+  if (look_up(RTLD_DEFAULT, "__tsan_init")) return;
   // Local: it exports an exception unwinder of its own, which must not reach the program.
   void* library = dlopen("libunwind.so.8", RTLD_LAZY | RTLD_LOCAL);
   if (!library) return;
-  const auto fast = reinterpret_cast<Unwinder>(dlsym(library, "unw_backtrace"));
+  const auto fast = reinterpret_cast<Unwinder>(look_up(library, "unw_backtrace"));
   void* frames[8];
   // Its first call fills caches; it must see this function and its caller at least.
   if (fast && fast(frames, 8) > 1) other_unwinder.store(fast, std::memory_order_release);

@@ -13,8 +13,10 @@ int unwind_stack(void** frames, int frames_max);
 // tables would be memory that the program does not touch otherwise. Null: there is none.
 inline constinit const void* outermost_function = nullptr;
 
-// Opens and warms up libunwind. It opens files and allocates: never inside malloc. Safe to call again.
-void prepare_unwinder();
+// Opens and warms up libunwind. It opens files and allocates: never inside malloc. Safe to call again. `look_up` is
+// dlsym: the C library's own, where another is exported here.
+using LookUp = void* (*)(void* handle, const char* name);
+void prepare_unwinder(LookUp look_up);
 
 // The others, for tests: libgcc's, and the walk alone, which returns -1 where it needs another.
 int unwind_stack_with_libgcc(void** frames, int frames_max);

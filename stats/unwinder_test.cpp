@@ -278,7 +278,7 @@ void call_trees(std::uint64_t seed, int count) {
 class UnwinderRows : public testing::Test {
  protected:
   void SetUp() override {
-    prepare_unwinder();
+    prepare_unwinder(dlsym);
     compared = {};
   }
 };

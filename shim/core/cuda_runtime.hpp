@@ -11,10 +11,15 @@ enum class RuntimeCall : int {
   count
 };
 
-// The function of the calling module's runtime; null: there is none.
+// The function of the calling module's runtime; null: there is none. Once a runtime is known, the dynamic linker's lock
+// is not taken: a thread that holds it, in a plugin's constructor, may wait for the one that calls this.
 void* runtime_function(RuntimeCall call, const void* caller);
 
-// After every dlclose of the program's.
+// A runtime becomes known when it looks the driver up for itself, or else at the first call through our exports.
+void runtime_looks_up(const void* caller);
+
+// Around every dlclose of the program's.
+void library_unloads();
 void library_unloaded();
 
 constexpr cudaError_t kInsufficientDriver = 35;

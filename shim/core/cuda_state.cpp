@@ -5,6 +5,7 @@
 #include <new>
 
 #include "shim/core/core.hpp"
+#include "shim/core/lookup.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -37,7 +38,7 @@ Functions functions_below() {
 CudaState& make_state() {
   host::Uncounted uncounted;
   driver();
-  if (options().sites != "off") prepare_sites();
+  if (options().sites != "off") prepare_sites(real_dlsym());
   Locked hold(state_lock);
   if (CudaState* made = the_state.load(std::memory_order_acquire)) return *made;
   auto* made = new (state_memory) CudaState;

@@ -13,6 +13,7 @@
 #include "shim/core/core.hpp"
 #include "shim/core/host_counters.hpp"
 #include "shim/core/host_serving.hpp"
+#include "shim/core/lookup.hpp"
 #include "stats/counters.hpp"
 #include "stats/sites.hpp"
 
@@ -69,7 +70,7 @@ void start_sites() {
   if (!interval) return;
   if (every_block()) {
     Uncounted uncounted;
-    prepare_sites();
+    prepare_sites(real_dlsym());
   }
   host_pool::start_sampling({interval, capture, now_ms});
 }

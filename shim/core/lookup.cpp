@@ -82,6 +82,25 @@ void* real_symbol(const char* name, const char* library_soname, Loading loading)
   return found;
 }
 
+LoadedLibrary::LoadedLibrary(const char* name) {
+  host::Uncounted uncounted;
+  handle_ = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+  if (!handle_) forget_failed_look_up();
+}
+
+// By the C library's own function: ours is for the program's calls.
+LoadedLibrary::~LoadedLibrary() {
+  host::Uncounted uncounted;
+  if (handle_) reinterpret_cast<int (*)(void*)>(next_symbol("dlclose"))(handle_);
+}
+
+void* LoadedLibrary::find(const char* name) const {
+  host::Uncounted uncounted;
+  void* found = real_dlsym()(handle_, name);
+  if (!found) forget_failed_look_up();
+  return found;
+}
+
 link_map* module_of(const void* address) {
   dl_find_object object;
   return _dl_find_object(const_cast<void*>(address), &object) == 0 ? object.dlfo_link_map : nullptr;

@@ -21,6 +21,21 @@ enum class Loading { only_if_loaded, allowed };
 // its functions are called for as long as the process lives. Null when there is none.
 void* real_symbol(const char* name, const char* library_soname, Loading loading = Loading::only_if_loaded);
 
+// A library that is loaded already, held while functions are looked up in it. `name`: its soname or path.
+class LoadedLibrary {
+ public:
+  explicit LoadedLibrary(const char* name);
+  ~LoadedLibrary();
+  LoadedLibrary(const LoadedLibrary&) = delete;
+  LoadedLibrary& operator=(const LoadedLibrary&) = delete;
+  explicit operator bool() const { return handle_ != nullptr; }
+  // Null when it has none of that name, and leaves no dlerror behind.
+  void* find(const char* name) const;
+
+ private:
+  void* handle_;
+};
+
 // The loaded object that contains `address`, null for none. Takes no lock.
 link_map* module_of(const void* address);
 link_map* own_module();

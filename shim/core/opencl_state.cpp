@@ -5,6 +5,7 @@
 
 #include "pool/size_class.hpp"
 #include "shim/core/core.hpp"
+#include "shim/core/lookup.hpp"
 
 namespace cistern::opencl {
 namespace {
@@ -26,7 +27,7 @@ Functions functions_below() {
 OpenclState& make_state() {
   host::Uncounted uncounted;
   next();  // finds the loader; like the unwinder's loading, not under our lock
-  if (options().sites != "off") prepare_sites();
+  if (options().sites != "off") prepare_sites(real_dlsym());
   Locked hold(state_lock);
   if (OpenclState* made = the_state.load(std::memory_order_acquire)) return *made;
   auto* made = new (state_memory) OpenclState;

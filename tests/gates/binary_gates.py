@@ -75,6 +75,19 @@ class Exports(unittest.TestCase):
         self.assertEqual([name for name in dynamic_symbols("--defined-only") if "@" in name], [])
 
 
+class OwnCalls(unittest.TestCase):
+    # Libraries that are linked in allocate by the program's malloc and free, whoever brings them.
+    ALLOCATOR = re.compile(r"malloc|realloc|calloc|free|_Zn[wa]m|_Zd[la]Pvm?")
+
+    def test_none_goes_through_an_export_of_ours(self):
+        # Whoever interposes it, we ourselves first, takes our call for one of the program's.
+        relocations = re.findall(r"^[0-9a-f]+ .* R_\w+ +[0-9a-f]+ +(\S+)", readelf("-rW"), re.M)
+        called = {name.split("@")[0] for name in relocations}
+        self.assertIn("dlopen", called)
+        own = {name for name in called & rows_of_the_table() if not self.ALLOCATOR.fullmatch(name)}
+        self.assertEqual(sorted(own), [])
+
+
 class Archive(unittest.TestCase):
     def test_the_library_interposes_nothing(self):
         lines = output_of(ARGUMENTS.tools + "nm", "--defined-only", "-g", str(ARGUMENTS.archive)).splitlines()
