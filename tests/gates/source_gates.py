@@ -75,6 +75,46 @@ def breaches_of_style(path):
             yield f"line {number} puts something off"
 
 
+# Tests of what happens to an option that does not exist.
+WRONG_ON_PURPOSE = {"CISTERN_DEVICE_LIMITS", "CISTERN_POOOL", "CISTERN_REPROT", "CISTERN_XYZZY"}
+
+
+def options_of(root):
+    return set(re.findall(r"^OPTION\(\w+, \w+, (CISTERN_\w+)", (root / "shim/options.def").read_text(), re.MULTILINE))
+
+
+def options_in_tests(root):
+    """What the tests set, under its whole name; some pass it as OPENCL_POOL="off"."""
+    found = set()
+    for path in (root / "tests").rglob("*.py"):
+        text = path.read_text() if path != pathlib.Path(__file__).resolve() else ""
+        found |= set(re.findall(r"\bCISTERN_(?!TEST_)[A-Z_]+\b", text))
+        short = re.findall(r"\b([A-Z]+(?:_[A-Z]+)*)=(?=[f\"])", text)
+        found |= {"CISTERN_" + name for name in short} & options_of(root)
+    return found - WRONG_ON_PURPOSE
+
+
+class Options(unittest.TestCase):
+    """A test that sets an option which is gone would test nothing, and hold."""
+
+    def test_those_that_tests_set_exist(self):
+        self.assertEqual(sorted(options_in_tests(ROOT) - options_of(ROOT)), [])
+
+    def test_each_is_set_by_a_test(self):
+        self.assertGreater(len(options_of(ROOT)), 20)
+        self.assertEqual(sorted(options_of(ROOT) - options_in_tests(ROOT)), [])
+
+    def test_one_that_is_gone_is_seen(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "shim").mkdir()
+            (root / "tests").mkdir()
+            (root / "shim/options.def").write_text('OPTION(on_off, new, CISTERN_NEW, "on", "x")\n')
+            (root / "tests/a.py").write_text("# A test.\nrun(environment={'CISTERN_GONE': 'off'})\n")
+            self.assertEqual(options_in_tests(root) - options_of(root), {"CISTERN_GONE"})
+            self.assertEqual(options_of(root) - options_in_tests(root), {"CISTERN_NEW"})
+
+
 class Layers(unittest.TestCase):
     def test_no_include_leads_out_of_its_layer(self):
         found = wrong_includes(ROOT)

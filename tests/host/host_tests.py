@@ -468,7 +468,7 @@ def main(*flags):
         parser.add_argument(f"--{flag}", action="store_true")
     known, rest = parser.parse_known_args()
     vars(ARGUMENTS).update(vars(known), shim=known.shim.resolve(), programs=known.programs.resolve())
-    unittest.main(argv=[sys.argv[0], *rest])
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
 
 
 if __name__ == "__main__":

@@ -63,10 +63,10 @@ class PoolTest(host_tests.HostTest):
         self.assertEqual((done.err, done.status), ("", 0), done.out)
         return done.out
 
-    def require_in_shim(self, option):
-        """An option that the library knows has its name in it."""
-        if option.encode() not in ARGUMENTS.shim.read_bytes():
-            self.skipTest(f"{ARGUMENTS.shim.name} has no {option}")
+    def require_cistern(self):
+        """For what other libraries that bring a malloc have not. In Cistern none of it may be missing."""
+        if b"cistern_version" not in ARGUMENTS.shim.read_bytes():
+            self.skipTest(f"{ARGUMENTS.shim.name} is not Cistern")
 
     def require_installed(self, command):
         if not shutil.which(command):
@@ -78,7 +78,10 @@ class Calls(PoolTest):
         self.assertRegex(self.holds("failure_matrix"), r"^failure_matrix: \d{5} checks, 0 broken$")
 
     def test_they_hold_when_the_pool_is_off(self):
-        self.require_in_shim("CISTERN_HOST_POOL")
+        self.require_cistern()
+        for setting in ("on", "off"):
+            figures = self.host(self.program("queries"), environment={"CISTERN_HOST_POOL": setting})
+            self.assertEqual("sizes" in figures, setting == "on", "the pool serves, or not")
         for environment in ({"CISTERN_HOST_POOL": "off"}, {"CISTERN_HOST": "off"},
                             {"CISTERN_HOST_POOL": "off", "CISTERN_HOST": "off"}):
             self.holds("failure_matrix", environment=environment)
@@ -254,7 +257,7 @@ class Misuse(PoolTest):
     """Ended by SIGABRT after one line that names the pointer. The program prints it before it misuses it."""
 
     def test_each_is_named(self):
-        self.require_in_shim("CISTERN_HOST_POOL")
+        self.require_cistern()
         names = sorted(path.stem for path in (HERE / "programs" / "misuse").glob("*.c"))
         self.assertGreater(len(names), 15)
         for name in names:
@@ -268,12 +271,20 @@ class Misuse(PoolTest):
                 self.assertRegex(first_line, rf"\b{pointer}\b")
 
 
+    def test_the_program_may_go_on_instead(self):
+        self.require_cistern()
+        for name in ("double_free_small", "double_free_from_other_thread", "interior_large", "of_global"):
+            done = self.shimmed(self.program("misuse") / name, environment={"CISTERN_HOST_MISUSE": "continue"})
+            self.assertEqual(done.status, 0, name)
+            self.assertRegex(done.err, r"^cistern: free\(0x[0-9a-f]+\): (double free|invalid).*\n$")
+
+
 class Live(PoolTest):
     """What is live at exit, to the block and the byte: by comparison with a run that leaves nothing."""
 
     def setUp(self):
         super().setUp()
-        self.require_in_shim("CISTERN_REPORT")
+        self.require_cistern()
 
     def left_and_none(self, environment=None):
         """The printed lines of a run, as numbers: size, blocks, usable bytes; the figures of the host of both runs."""

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """OpenCL programs from the distribution, run plain, plain again (the control), preloaded, as a layer and both: same
 stdout, stderr and exit code once addresses and timings are masked. The masks are the same for all programs and must
-already make plain equal to plain. Programs that are not installed are left out, with a line; exit code 77 when none is.
+already make plain equal to plain. Programs that are not installed are skipped, with a line; exit code 77 when none is.
 
 Packages: clblast-tests, clfft-client, ffmpeg, hashcat. Their first run compiles kernels, hashcat's for about a minute;
 with a cache per invocation of this script each kernel is compiled once."""
@@ -123,7 +123,7 @@ def main():
             if arguments.only and arguments.only not in name:
                 continue
             if not shutil.which(command[0]):
-                print(f"{name}: {command[0]} is not installed, left out")
+                print(f"skipped: {name}: {command[0]} is not installed")
                 continue
             found += 1
             for complaint in judge(name, command, arguments.shim, home):

@@ -208,7 +208,7 @@ TEST_F(Driver, MemoryIsSharedBetweenProcesses) {
 }
 
 TEST_F(Driver, OtherProcessOpensMemory) {
-  if (!given_handle()) GTEST_SKIP() << "part of another test";
+  if (!given_handle()) return;  // the part of the test before that another process does
   const auto handle = from_text<CUipcMemHandle>(given_handle());
   CUdeviceptr memory = 0, again = 0;
   ASSERT_CU(cuIpcOpenMemHandle(&memory, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
@@ -243,7 +243,7 @@ TEST_F(Driver, EventsAreSharedBetweenProcesses) {
 }
 
 TEST_F(Driver, OtherProcessWaitsForEvent) {
-  if (!given_handle()) GTEST_SKIP() << "part of another test";
+  if (!given_handle()) return;  // the part of the test before that another process does
   const auto handle = from_text<CUipcEventHandle>(given_handle());
   CUevent shared = nullptr;
   ASSERT_CU(cuIpcOpenEventHandle(&shared, handle));

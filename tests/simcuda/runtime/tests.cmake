@@ -44,7 +44,7 @@ simcuda_runtime_program(simcuda_runtime_end end simcuda_runtime_static)
 # What nvcc makes: the object by nvcc, the program by the usual linker.
 find_program(CISTERN_NVCC nvcc HINTS "${CISTERN_CUDA_INCLUDE}/../bin" ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin)
 if(NOT CISTERN_NVCC)
-  message(STATUS "No nvcc: the test of nvcc-built programs on the substitute runtime is left out")
+  left_out(simcuda.nvcc "no nvcc: neither these tests nor those in cuda of programs that it builds")
   return()
 endif()
 foreach(stream legacy per-thread)
