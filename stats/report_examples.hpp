@@ -32,19 +32,19 @@ inline KindFigures host_figures() {
   return host;
 }
 
-inline KindFigures opencl_figures() {
+inline KindFigures opencl_figures(std::uint64_t live_blocks = 3, std::uint64_t live_bytes = 48 * kMiB) {
   KindFigures opencl{};
   opencl.name = "opencl";
   opencl.pooled_kind = true;
   opencl.allocations = 1000;
-  opencl.frees = 997;
+  opencl.frees = 1000 - live_blocks;
   opencl.pool_hits = 960;
   opencl.pool_misses = 30;
   opencl.driver_allocs = 40;
   opencl.driver_frees = 25;
   opencl.driver_queries = 3;
-  opencl.live_blocks = 3;
-  opencl.live_bytes = 48 * kMiB;
+  opencl.live_blocks = live_blocks;
+  opencl.live_bytes = live_bytes;
   opencl.peak_bytes = 96 * kMiB;
   opencl.peak_at_s = 10.25;
   opencl.pooled_blocks = 12;
@@ -52,7 +52,7 @@ inline KindFigures opencl_figures() {
   opencl.unpooled.push_back({"host pointer", 7});
   opencl.unpooled.push_back({"sub-buffer", 3});
   opencl.classes.push_back({0, 10, 4, 0, 2, 4096, 3});
-  opencl.classes.push_back({14, 990, 956, 3, 10, 128 * kMiB - 4096, 6});
+  opencl.classes.push_back({14, 990, 956, live_blocks < 3 ? live_blocks : 3, 10, 128 * kMiB - 4096, 6});
   return opencl;
 }
 
@@ -89,7 +89,7 @@ inline LeakFigures leak(const char* function, std::uint64_t blocks, std::uint64_
 
 inline Snapshot leaking_snapshot() {
   Snapshot snapshot = empty_snapshot();
-  snapshot.kinds.push_back(opencl_figures());
+  snapshot.kinds.push_back(opencl_figures(5, 56 * kMiB));
   snapshot.kinds.push_back(host_figures());
   snapshot.leaks.push_back(leak("load_weights", 2, 32 * kMiB));
   LeakFigures retained = leak("keep_weights", 1, 16 * kMiB);
@@ -99,10 +99,10 @@ inline Snapshot leaking_snapshot() {
   inlined.inlined = true;
   retained.frames.insert(retained.frames.begin(), inlined);
   snapshot.leaks.push_back(retained);
-  LeakFigures child = leak("view", 1, 64 * kMiB);
+  LeakFigures child = leak("view", 1, 8 * kMiB);
   child.object = "sub-buffer";
   child.api = "clCreateSubBuffer";
-  child.kept_parent_bytes = 64 * kMiB;
+  child.kept_parent_bytes = 8 * kMiB;
   snapshot.leaks.push_back(child);
   child.kept_parent_bytes.reset();  // its parent is live on its own account
   child.bytes = 0;
@@ -110,7 +110,7 @@ inline Snapshot leaking_snapshot() {
   snapshot.objects.push_back({"contexts", 1, 1});
   snapshot.objects.push_back({"queues", 4, 2});
   snapshot.objects.push_back({"kernels", 9, 0});
-  snapshot.fragmentation.push_back({"opencl", 176 * kMiB, 48 * kMiB, 48 * kMiB, 128 * kMiB, 64 * kMiB});
+  snapshot.fragmentation.push_back({"opencl", 184 * kMiB, 56 * kMiB, 56 * kMiB, 128 * kMiB, 64 * kMiB});
   snapshot.capture_mean_ns = 183.4;
   snapshot.sites_count = 12;
   snapshot.estimated.push_back("self.capture_mean_ns");
@@ -119,7 +119,7 @@ inline Snapshot leaking_snapshot() {
 
 inline Snapshot library_snapshot() {
   Snapshot snapshot = empty_snapshot();
-  snapshot.kinds.push_back(opencl_figures());
+  snapshot.kinds.push_back(opencl_figures(2, 8192));
   for (const char* owner : {"libblas_cl.so.2", "_cl.cpython-311.so"}) {
     LeakFigures figures = leak("cache_kernel", 1, 4096);
     figures.owner = owner;
@@ -141,6 +141,9 @@ inline Snapshot many_leaks_snapshot() {
   snapshot.rank = 3;
   snapshot.ranks = 8;
   snapshot.leaks.clear();
+  snapshot.kinds[0] = opencl_figures(120, 120 * kMiB);  // 15 + 14 + ... + 1
+  snapshot.kinds[0].peak_bytes = 120 * kMiB;
+  snapshot.fragmentation[0] = {"opencl", 248 * kMiB, 120 * kMiB, 120 * kMiB, 128 * kMiB, 64 * kMiB};
   for (unsigned i = 0; i < 15; ++i) {
     LeakFigures figures = leak("load", 15 - i, (15 - i) * kMiB);
     for (unsigned depth = 0; depth < 9; ++depth)
@@ -166,8 +169,8 @@ inline Snapshot without_sites_snapshot() {
 
 inline Snapshot clean_snapshot() {
   Snapshot snapshot = empty_snapshot();
-  KindFigures opencl = opencl_figures();
-  opencl.live_blocks = opencl.live_bytes = opencl.pooled_blocks = opencl.pooled_bytes = 0;
+  KindFigures opencl = opencl_figures(0, 0);
+  opencl.pooled_blocks = opencl.pooled_bytes = 0;
   opencl.failed = 1;
   opencl.unpooled.clear();
   opencl.classes.clear();
@@ -220,8 +223,9 @@ inline KindFigures counted_figures(const char* name, std::uint64_t allocations, 
   return figures;
 }
 
-inline LeakFigures cuda_leak(const char* kind, const char* object, const char* api) {
-  LeakFigures figures = leak("load_weights", 1, 16 * kMiB);
+inline LeakFigures cuda_leak(const char* kind, const char* object, const char* api, std::uint64_t blocks,
+                             std::uint64_t bytes) {
+  LeakFigures figures = leak("load_weights", blocks, bytes);
   figures.kind = kind;
   figures.object = object;
   figures.api = api;
@@ -268,8 +272,8 @@ inline Snapshot cuda_snapshot() {
   snapshot.kinds.push_back(counted_figures("async:0", 40, 1));
   snapshot.kinds.push_back(counted_figures("registered", 1, 1));
   snapshot.kinds.push_back(host_figures());
-  snapshot.leaks.push_back(cuda_leak("device:0", "cudaMalloc block", "cudaMalloc"));
-  snapshot.leaks.push_back(cuda_leak("async:0", "pool block", "cudaMallocAsync"));
+  snapshot.leaks.push_back(cuda_leak("device:0", "cudaMalloc block", "cudaMalloc", 2, 19 * kMiB));
+  snapshot.leaks.push_back(cuda_leak("async:0", "pool block", "cudaMallocAsync", 1, kMiB));
   snapshot.device_memory.push_back({0, 81920 * kMiB, 80000 * kMiB, 720 * kMiB, 11.9});
   snapshot.fragmentation.push_back({"device:0", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 256 * kMiB});
   snapshot.fragmentation.push_back({"pinned", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 350 * kMiB});
@@ -284,7 +288,7 @@ inline Snapshot many_devices_snapshot() {
   static constexpr const char* kNames[] = {"device:0", "device:1", "device:2",  "device:3",
                                            "device:4", "device:5", "device:10", "pinned"};
   for (const char* name : kNames) {
-    snapshot.kinds.push_back(device_figures(name, 5000 + 100 * snapshot.kinds.size()));
+    snapshot.kinds.push_back(device_figures(name, 5000 + 80 * snapshot.kinds.size()));
     snapshot.kinds.back().unpooled.clear();
     snapshot.fragmentation.push_back({name, 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 256 * kMiB});
     if (snapshot.kinds.back().name != "pinned")
@@ -303,8 +307,8 @@ inline Snapshot host_pool_snapshot() {
   Snapshot snapshot = empty_snapshot();
   snapshot.sites = "gpu:all,host:512KiB";
   KindFigures host = host_figures();
-  host.sizes = {{16, 1000, 10, 246}, {64, 500000, 300, 724}, {112, 700000, 20, 565}, {1280, 33000, 200, 55},
-                {32768, 567, 37, 3}};
+  host.sizes = {
+      {16, 1000, 10, 246}, {64, 500000, 300, 724}, {112, 700000, 20, 565}, {1280, 33000, 200, 55}, {32768, 567, 37, 3}};
   snapshot.kinds.push_back(std::move(host));
   for (const char* function : {"read_rows", "make_index", "load", "rarely"}) {
     LeakFigures site = leak(function, 1200, 3 * kMiB / 4);

@@ -1,12 +1,14 @@
 """Runs a program on the simulated driver under the preloaded shim. For the tests of this folder, each of which is
 started with the shim, the simulator's library path and its programs as arguments."""
-import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import report_checks  # noqa: E402
 
 SHIM, SIMULATOR = sys.argv[1:3]
 PROGRAMS = {pathlib.Path(path).name: path for path in sys.argv[3:]}
@@ -46,7 +48,7 @@ def run(program, *arguments, simulator=None, **options):
         done = start(program, arguments, environment(options, (simulator or {}).items()))
         if done.returncode:
             raise AssertionError(f"{program} {arguments}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-        return Outcome(done, json.loads(report.read_text()) if report.exists() else None)
+        return Outcome(done, report_checks.read(report) if report.exists() else None)
 
 
 def run_plain(program, *arguments, simulator=None):

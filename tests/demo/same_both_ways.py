@@ -1,11 +1,13 @@
 """Runs a program plain and preloaded: same stdout, stderr and exit code, and a JSON report with its allocations."""
 import argparse
-import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import report_checks  # noqa: E402
 
 
 def run(command, **more):
@@ -30,7 +32,7 @@ def main():
         for part, value in plain.items():
             assert shimmed[part] == value, f"{part}: plain {value!r}, preloaded {shimmed[part]!r}"
         assert plain["exit code"] == 0, plain
-        kind = json.loads(path.read_text())["kinds"][arguments.kind]
+        kind = report_checks.read(path)["kinds"][arguments.kind]
         assert kind["allocations"] >= arguments.allocations_min, kind
         assert kind["pool_hits"] > 0, kind
         print("allocations", kind["allocations"], "pool hits", kind["pool_hits"])

@@ -12,6 +12,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import report_checks  # noqa: E402
+
 ARGUMENTS = argparse.Namespace()
 
 
@@ -65,6 +68,7 @@ class HostTest(unittest.TestCase):
         """The host figures of the only process."""
         done, reports = self.reported(*command, **more)
         self.assertEqual(len(reports), 1)
+        self.assertEqual(report_checks.complaints(reports[0]), [])
         return reports[0]["kinds"]["host"]
 
     def same(self, *command, **more):

@@ -1,12 +1,14 @@
 #!/usr/bin/python3
 """The pool's options on a whole process: on and off, cap, object limits, trim by time and by call, sites off."""
-import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import report_checks  # noqa: E402
 
 SHIM, PROGRAM = sys.argv[1:3]
 
@@ -19,7 +21,7 @@ def run(*steps, **options):
         environment |= {"LD_PRELOAD": SHIM, "CISTERN_REPORT": str(report), "CISTERN_REPORT_FORMAT": "json"}
         environment |= {f"CISTERN_{name}": value for name, value in options.items()}
         done = subprocess.run([PROGRAM, *map(str, steps)], env=environment, capture_output=True, text=True, check=True)
-        return done.stdout.splitlines(), json.loads(report.read_text()), done.stderr
+        return done.stdout.splitlines(), report_checks.read(report), done.stderr
 
 
 class PoolOptions(unittest.TestCase):

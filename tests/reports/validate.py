@@ -1,17 +1,22 @@
-"""Checks JSON reports against the schema: validate.py SCHEMA REPORT... Also that the schema can fail."""
+"""Checks reports that the library's own tests wrote: JSON against the schema, sums that must agree, and the text beside
+it, whose figures are formatted anew: validate.py REPORT.json... Also that each of these checks can fail."""
 
 import copy
 import json
+import pathlib
+import re
 import sys
 
-import jsonschema
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import report_checks  # noqa: E402
+import text_checks  # noqa: E402
 
 
-def accepts(validator, report):
-    return next(validator.iter_errors(report), None) is None
+def accepts(report):
+    return report_checks.VALIDATOR.is_valid(report)
 
 
-def without_teeth(validator, report):
+def without_teeth(report):
     """Broken copies of a report that the schema takes for a good one."""
     missing, added, text = (copy.deepcopy(report) for _ in range(3))
     del missing["kinds"]
@@ -28,27 +33,68 @@ def without_teeth(validator, report):
         broken["an unheard-of direction"]["transfers"][transfer]["direction"] = "device to nowhere"
         broken["an asynchronous copy with a time"] = copy.deepcopy(report)
         broken["an asynchronous copy with a time"]["transfers"][transfer].update(asynchronous=True, seconds=1)
-    return [name for name, value in broken.items() if accepts(validator, value)]
+    return [name for name, value in broken.items() if accepts(value)]
+
+
+# Figures that are sums, differences or bounds of others in the same report.
+BOUND = ("allocations", "frees", "live_blocks", "pool_hits", "pooled_blocks", "pooled_bytes", "hits", "cached_blocks",
+         "reserved_bytes", "live_bytes", "free_bytes", "internal", "external", "driver_owned_bytes")
+
+
+def figures_in(value):
+    """(owner, key) of each figure of those names, wherever it lies."""
+    if isinstance(value, list):
+        for item in value:
+            yield from figures_in(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key in BOUND and isinstance(item, (int, float)):
+                yield value, key
+            yield from figures_in(item)
+
+
+def sums_without_teeth(report):
+    """Figures of a report that may be changed without any sum's noticing."""
+    changed = copy.deepcopy(report)
+    for owner, key in figures_in({name: changed[name] for name in ("kinds", "fragmentation", "device_memory")}):
+        before = owner[key]
+        # Far, and both ways: some are bounds.
+        held = []
+        for other in (before + (1 << 40), max(before - (1 << 40), 0) if before else 0):
+            owner[key] = other if isinstance(before, int) else (before + 0.5) % 1
+            held.append(owner[key] == before or not report_checks.complaints(changed))
+        owner[key] = before
+        if all(held) and "classes" not in owner and "high_water_blocks" not in owner and "block_bytes" not in owner:
+            yield key
+
+
+def text_without_teeth(report, text):
+    """Numbers of the text's tables that may be changed without being noticed."""
+    for match in re.finditer(r"^(?:  (?=[a-z]+:?\d* +\d|\d)|FRAGMENTATION).*?(\d)\S*$", text, re.MULTILINE):
+        at = match.start(1)
+        broken = text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1:]
+        if not list(text_checks.complaints(report, broken)):
+            yield match[0]
+
+
+def complaints(path):
+    report = json.loads(path.read_text())
+    yield from report_checks.complaints(report)
+    yield from (f"the schema accepts {name}" for name in without_teeth(report))
+    yield from (f"no sum notices a wrong {key}" for key in sums_without_teeth(report))
+    text = path.with_suffix(".txt").read_text()
+    yield from text_checks.complaints(report, text)
+    yield from (f"nobody notices a wrong digit in: {line}" for line in text_without_teeth(report, text))
 
 
 def main():
-    schema_path, *report_paths = sys.argv[1:]
-    with open(schema_path, encoding="utf-8") as file:
-        schema = json.load(file)
-    kind = jsonschema.validators.validator_for(schema)
-    kind.check_schema(schema)
-    validator = kind(schema)
-    failures = 0 if report_paths else 1
-    for path in report_paths:
-        with open(path, encoding="utf-8") as file:
-            report = json.load(file)
-        for error in validator.iter_errors(report):
-            print(f"{path}: {error.json_path}: {error.message}")
+    paths = [pathlib.Path(argument) for argument in sys.argv[1:]]
+    failures = 0 if paths else 1
+    for path in paths:
+        for text in complaints(path):
+            print(f"{path}: {text}")
             failures += 1
-        for name in without_teeth(validator, report):
-            print(f"{path}: the schema accepts {name}")
-            failures += 1
-    print(f"{len(report_paths)} reports, {failures} failures")
+    print(f"{len(paths)} reports, {failures} failures")
     return 1 if failures else 0
 
 

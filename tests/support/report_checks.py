@@ -32,12 +32,13 @@ def of_kind(name, kind, inherited):
     # A forked child frees what it did not allocate.
     yield "allocations are frees and live blocks", made <= ended if inherited else made == ended, False
     yield "no bytes without a block", kind["live_blocks"] > 0 or kind["live_bytes"] == 0, False
-    yield "no cached bytes without a block", kind["pooled_blocks"] > 0 or kind["pooled_bytes"] == 0, False
+    yield "cached blocks have bytes", (kind["pooled_blocks"] > 0) == (kind["pooled_bytes"] > 0), False
     if "requested_bytes" in kind:
         yield "no more was asked for than is held", kind["requested_bytes"] <= kind["live_bytes"], False
     if kind["pooled"]:
         yield "hits and misses are allocations", kind["pool_hits"] + kind["pool_misses"] <= made, False
-        yield "what did not hit came from the driver", kind["pool_hits"] + kind["driver_allocs"] >= made, False
+        if name != "pinned":  # there small blocks share what the driver gave
+            yield "what did not hit came from the driver", kind["pool_hits"] + kind["driver_allocs"] >= made, False
     else:
         pool = ("pool_hits", "pool_misses", "pooled_blocks", "pooled_bytes")
         yield "without a pool nothing is pooled", not any(kind[figure] for figure in pool), True
@@ -48,7 +49,6 @@ def of_kind(name, kind, inherited):
     yield "the sizes' blocks are among the kind's", total(sizes, "live_blocks") <= kind["live_blocks"], False
     yield "the sizes' bytes are among the kind's", sum(
         row["block_bytes"] * row["live_blocks"] for row in sizes) <= kind["live_bytes"], False
-    yield "the sizes' allocations are among the kind's", total(sizes, "allocations") <= made + len(sizes), False
 
 
 def of_classes(kind):
@@ -134,3 +134,12 @@ def complaints(report, busy=False, inherited=False):
         return wrong
     rules = of_report(report, inherited)
     return [f"not true: {rule}" for rule, holds, always in rules if not holds and (always or not busy)]
+
+
+def read(path, inherited=False):
+    """The report of a process whose other threads were quiet at its end."""
+    report = json.loads(pathlib.Path(path).read_text())
+    wrong = complaints(report, inherited=inherited)
+    if wrong:
+        raise ValueError(f"{path}: " + "; ".join(wrong))
+    return report

@@ -1,12 +1,13 @@
 """Runs a program in an environment and keeps what it said and reported; shows where two texts differ. For the tests
 that run one program all ways."""
 import difflib
-import json
 import os
 import pathlib
 import signal
 import subprocess
 import tempfile
+
+import report_checks
 
 TIME_LIMIT_S = 120
 
@@ -23,7 +24,9 @@ def run(command, environment):
             os.killpg(process.pid, signal.SIGKILL)  # its children hold the pipes too
             stdout, stderr = process.communicate()
             stderr += f"\n(killed after {TIME_LIMIT_S} s)"
-        found = [json.loads(path.read_text()) for path in pathlib.Path(reports).iterdir()]
+        # Children that it forked or executed report too; those it forked free what they did not allocate.
+        found = [report_checks.read(path, inherited=path.name != f"{process.pid}.json")
+                 for path in pathlib.Path(reports).iterdir()]
     return process, stdout, stderr, {report["cistern"]["pid"]: report for report in found}
 
 

@@ -1,0 +1,108 @@
+"""The text report against the JSON report of the same snapshot: every figure of its tables is formatted anew here from
+the JSON, so that a wrong column, unit, sum or rounding of the text shows."""
+import decimal
+import re
+
+
+def rounded(value, digits):
+    """Half up, of the exact value: figures are fractions of whole numbers."""
+    return str(decimal.Decimal(value).quantize(decimal.Decimal(1).scaleb(-digits), decimal.ROUND_HALF_UP))
+
+
+def human(count):
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if count >= 1 << power:
+            return f"{rounded(decimal.Decimal(count) / (1 << power), 1)} {unit}"
+    return f"{count} B"
+
+
+def in_blocks(blocks, size):
+    return f"{human(size)} in {blocks:,}" if blocks else "-"
+
+
+def percent_of(part, whole):
+    return rounded(decimal.Decimal(100) * part / whole, 1) if whole else "-"
+
+
+def row_of_kind(name, kind):
+    """The columns of its row in the table of kinds, without the time of the peak."""
+    driver = sum(kind["driver_" + call] for call in ("allocs", "frees", "syncs", "queries"))
+    pooled = [f"{driver:,}", percent_of(kind["pool_hits"], kind["pool_hits"] + kind["pool_misses"])]
+    return [name, in_blocks(kind["live_blocks"], kind["live_bytes"]), human(kind["peak_bytes"]),
+            f"{kind['allocations']:,}", *(pooled if kind["pooled"] else []),
+            f"{kind['failed']:,}" if kind["failed"] else "-"]
+
+
+def row_of_class(row):
+    columns = [row["sizes"], f"{row['allocations']:,}", f"{row['live_blocks']:,}",
+               in_blocks(row["cached_blocks"], row["cached_bytes"]), percent_of(row["hits"], row["allocations"]),
+               f"{row['high_water_blocks']:,}"]
+    waste = percent_of(row["live_bytes"] - row["requested_bytes"], row["live_bytes"]) if "live_bytes" in row else "-"
+    return columns, waste
+
+
+def row_of_size(row):
+    size = row["block_bytes"]
+    return [human(size), f"{row['allocations']:,}", in_blocks(row["live_blocks"], row["live_blocks"] * size),
+            in_blocks(row["free_blocks"], row["free_blocks"] * size)]
+
+
+def line_of_fragments(name, row):
+    line = f"FRAGMENTATION {name}  reserved {human(row['reserved_bytes'])}  live {human(row['live_bytes'])}"
+    if row["live_bytes"] and "requested_bytes" in row:
+        line += f"  internal {percent_of(row['live_bytes'] - row['requested_bytes'], row['live_bytes'])} %"
+    if row["free_bytes"]:
+        line += (f"  external {percent_of(row['free_bytes'] - row['largest_free_bytes'], row['free_bytes'])} %"
+                 f"  largest free block {human(row['largest_free_bytes'])}")
+    return line
+
+
+def columns_of(line):
+    return re.split(r"\s{2,}", line.strip())
+
+
+def section(text, title):
+    """The indented lines after a line that begins so."""
+    lines = text.splitlines()
+    starts = [i for i, line in enumerate(lines) if re.match(rf"{title}( |$)", line)]
+    if not starts:
+        return []
+    end = next((i for i in range(starts[0] + 1, len(lines)) if not lines[i].startswith("  ")), len(lines))
+    return lines[starts[0] + 1:end]
+
+
+def complaints(report, text):
+    if report["cistern"]["moment"] != "call" and report["leaks"]:
+        blocks, size = (sum(leak[figure] for leak in report["leaks"]) for figure in ("blocks", "bytes"))
+        if not re.search(rf"^VERDICT  .*\b{blocks:,} blocks?, {re.escape(human(size))} never freed", text, re.M):
+            if not any(leak.get("program") is False for leak in report["leaks"]):
+                yield f"the verdict does not speak of {blocks} blocks of {human(size)}"
+    shown = [columns_of(re.sub(r" \(\d+\.\d+ m?s\)", "", line)) for line in section(text, "KIND")]
+    for name, kind in report["kinds"].items():
+        if row_of_kind(name, kind) not in shown:
+            yield f"no row {row_of_kind(name, kind)} among {shown}"
+        if kind["pooled"]:
+            yield from of_pool(name, kind, text)
+        sizes = [row_of_size(row) for row in kind.get("sizes", [])]
+        for line in section(text, f"SIZES {name}")[1:]:
+            if columns_of(line) not in sizes:
+                yield f"{name}: no size has the figures of {line}"
+    fragments = [line_of_fragments(name, row) for name, row in report["fragmentation"].items()]
+    for line in re.findall(r"^FRAGMENTATION .*$", text, re.M):
+        if line not in fragments:
+            yield f"not what the figures say: {line}"
+
+
+def of_pool(name, kind, text):
+    calls = ", ".join(f"{kind['driver_' + call]:,} {call}" for call in ("allocs", "frees", "syncs", "queries")
+                      if kind["driver_" + call] or call in ("allocs", "frees"))
+    if f"driver calls: {calls}" not in text:
+        yield f"{name}: no driver calls {calls}"
+    cached = f"pool-cached (not a leak): {in_blocks(kind['pooled_blocks'], kind['pooled_bytes'])}"
+    if kind["pooled_blocks"] and cached not in text:
+        yield f"{name}: no {cached}"
+    classes = [row_of_class(row) for row in kind.get("classes", [])]
+    wanted = [columns for columns, _ in classes] + [columns + [waste] for columns, waste in classes]
+    for line in section(text, f"POOLS {name}")[1:]:
+        if columns_of(line) not in wanted and not line.startswith("      ("):
+            yield f"{name}: no class has the figures of {line}"
