@@ -2,15 +2,16 @@
 """Runs programs under glibc's malloc, Debian's jemalloc, tcmalloc and mimalloc, and ours, in turn, several rounds:
 
   workloads     the classic loads of allocators, written anew in bench/host; CPU time and peak memory
+  large         blocks of 256 KiB to 128 MiB, 2 to 200 live, replaced in several ways; CPU time and peak memory
   real          python, perl, sqlite3, cc1plus and redis-server on loopback; CPU time and peak memory
   instructions  of one malloc and one free in a tight loop, counted by callgrind
   nanoseconds   of the same loops, CPU time of all threads
   startup       what /bin/true takes more than under glibc
 
-    bench/host.py BUILD_DIRECTORY [--workloads] [--real] [--instructions] [--nanoseconds] [--startup] [--rounds N]
+    bench/host.py BUILD_DIRECTORY [--workloads] [--large] [--real] [--instructions] [--nanoseconds] [--startup] [--rounds N]
                   [--only REGEX] [--peers REGEX] [--options 'K=V ...']... [--library FILE] [--threads N] [--json FILE]
 
-Without one of the five it does all. Times and peaks are minima of the rounds. Each --options is one more variant of
+Without one of the six it does all. Times and peaks are minima of the rounds. Each --options is one more variant of
 ours. An allocator that is not installed is left out. A program that fails under an allocator is said and is missing
 from that allocator's geometric mean; a second mean is then that of the programs which ran under all. The exit status
 is 1 if glibc or ours failed."""
@@ -42,6 +43,9 @@ INSTRUCTION_ROUNDS, INSTRUCTION_SIZES = 20_000, (16, 64, 256, 1024, 4096, 32768)
 NANOSECOND_LOOPS = (("pair", 16, 20_000_000), ("pair", 64, 20_000_000), ("pair", 32768, 5_000_000),
                     ("fifo", 64, 10_000_000), ("fifo", 32768, 2_000_000), ("pass", 64, 5_000_000))
 STARTS_PER_ROUND = 50
+# KiB of a block, and how many are live, as far as there is memory for them.
+LARGE_KINDS = ("random", "queue", "phases", "grow")
+LARGE_KIB, LARGE_LIVE, LARGE_LIVE_MIB_MAX = (256, 2048, 16384, 131072), (2, 20, 200), 3200
 # Strings of several sizes written, read and removed, lists, hashes, sets: about a second of the server's time.
 REDIS_LOADS = (["-d", "40", "-n", "300000", "-t", "set,get"], ["-d", "400", "-n", "200000", "-t", "set,lpush,lpop"],
                ["-n", "200000", "-t", "hset,sadd,zadd"], ["-d", "3000", "-n", "50000", "-t", "set"],
@@ -200,8 +204,9 @@ def print_ratios(title, figures, jobs, allocators):
     kinds = (("cpu_us", "CPU ms", 1000), ("peak_kib", "peak MiB", 1024))
     wide = max(10, *(len(name) + 2 for name in others)) if others else 10
     names = "".join(f"{name:>{wide}}" for name in others)
+    name_wide = max(20, *(len(job.name) + 2 for job in jobs)) if jobs else 20
     print(f"\n{title}: glibc's CPU time and peak memory, the others' as ratios to them\n"
-          + f"{'':20}" + " |".join(f"{heading:>10}{names}" for _, heading, _ in kinds))
+          + f"{'':{name_wide}}" + " |".join(f"{heading:>10}{names}" for _, heading, _ in kinds))
 
     def cell(ratio, failed):
         return f"{'failed' if failed else '-' if ratio is None else format(ratio, '.3f'):>{wide}}"
@@ -216,12 +221,12 @@ def print_ratios(title, figures, jobs, allocators):
             plain = figures.best(job.name, "glibc", figure)
             parts.append(f"{'failed' if plain is None else format(plain / unit, '.1f'):>10}" + "".join(
                 cell(figures.ratio(job.name, name, figure), (job.name, name) in figures.failures) for name in others))
-        print(f"{job.name:20}" + " |".join(parts))
+        print(f"{job.name:{name_wide}}" + " |".join(parts))
     means = mean_of(jobs)
     failed = {job for job, _ in figures.failures}
     ran_under_all = mean_of([job for job in jobs if job.name not in failed])
     for heading, values in [("geometric mean", means)] + ([("of what never failed", ran_under_all)] if failed else []):
-        print(f"{heading:20}" + " |".join(
+        print(f"{heading:{name_wide}}" + " |".join(
             f"{'':10}" + "".join(cell(values[name][figure], False) for name in others) for figure, _, _ in kinds))
     for (job, name), failure in figures.failures.items():
         print(f"FAILED: {job} under {name}: {failure}")
@@ -241,6 +246,13 @@ def workload_jobs(build, threads):
     program = build / "bench" / "host_workloads"
     names = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
     return [Job(name, [program, name, threads, SEED]) for name in sorted(names)]
+
+
+def large_jobs(build):
+    program = build / "bench" / "host_large_blocks"
+    return [Job(f"{kind} {kib} KiB x {live}", [program, kind, kib, live, max(2048, 3 * kib * live // 1024), SEED])
+            for kind in LARGE_KINDS for kib in LARGE_KIB for live in LARGE_LIVE
+            if kib * live <= LARGE_LIVE_MIB_MAX * 1024]
 
 
 def real_jobs(folder, libc):
@@ -373,10 +385,10 @@ def allocators_there(given, found):
 def arguments_given():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path, help="configured with -DCISTERN_BENCH=ON")
-    for part in ("workloads", "real", "instructions", "nanoseconds", "startup"):
+    for part in ("workloads", "large", "real", "instructions", "nanoseconds", "startup"):
         parser.add_argument(f"--{part}", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", help="workloads and real programs whose names match")
+    parser.add_argument("--only", default="", help="workloads, large blocks and real programs whose names match")
     parser.add_argument("--peers", default="", help="jemalloc, tcmalloc and mimalloc, those that match")
     parser.add_argument("--options", action="append", default=[], help="a variant of ours, as CISTERN_HOST=off")
     parser.add_argument("--library", type=pathlib.Path, help="ours; default: libcistern.so of the build directory")
@@ -384,7 +396,7 @@ def arguments_given():
     parser.add_argument("--json", type=pathlib.Path)
     given = parser.parse_args()
     given.build = given.build.resolve()
-    given.all = not (given.workloads or given.real or given.instructions or given.nanoseconds or given.startup)
+    given.all = not (given.workloads or given.large or given.real or given.instructions or given.nanoseconds or given.startup)
     return given
 
 
@@ -411,6 +423,8 @@ def main():
 
     if given.all or given.workloads:
         ratios("workloads", "Workloads", workload_jobs(given.build, given.threads))
+    if given.all or given.large:
+        ratios("large", "Large blocks", large_jobs(given.build))
     if given.all or given.real:
         with tempfile.TemporaryDirectory() as folder:
             ratios("real", "Real programs", real_jobs(pathlib.Path(folder), found["libc.so.6"]))

@@ -48,16 +48,12 @@ std::size_t whole_system_pages(std::size_t bytes) { return (bytes + kSystemPage 
 
 constinit std::atomic<std::uint64_t> large_allocations{0};
 
-struct LargeBlock {
-  void* memory = nullptr;
-  bool zeroed = false;
-};
-
-LargeBlock allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes) {
+Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Prefer prefer = Prefer::dirty) {
   if (bytes > PTRDIFF_MAX || slices_for(bytes) + slices_for(alignment) > kLargestSlices) return {};
   if (!slice_limit && !start_region()) return {};
   const auto slices = static_cast<std::uint32_t>(slices_for(bytes));
-  const Span span = acquire_span(slices, static_cast<std::uint32_t>(std::max<std::size_t>(slices_for(alignment), 1)));
+  const auto alignment_slices = static_cast<std::uint32_t>(std::max<std::size_t>(slices_for(alignment), 1));
+  const Span span = acquire_span(slices, alignment_slices, prefer);
   if (!span.first) return {};
   Page& page = *page_at(span.first);
   page.owner.store(0, std::memory_order_relaxed);
@@ -67,8 +63,11 @@ LargeBlock allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes
   sample_large(page, bytes);
   page.state = State::large;
   large_allocations.fetch_add(1, std::memory_order_relaxed);
-  return {slice_memory(span.first), span.zeroed};
+  return span;
 }
+
+// Null: no memory. Slice 0 is never given.
+void* memory_of(const Span& span) { return slice_memory(span.first); }
 
 void free_large(Page& page) {
   page.state = State::none;
@@ -85,9 +84,8 @@ bool resize_large(Page& page, std::size_t bytes) {
     page.slices = kept;
     release_span(first + kept, dropped);
   } else if (wanted > page.slices) {
-    bool zeroed;
     if (wanted > kLargestSlices) return false;
-    if (!extend_span(first + page.slices, static_cast<std::uint32_t>(wanted - page.slices), zeroed)) return false;
+    if (!extend_span(first + page.slices, static_cast<std::uint32_t>(wanted - page.slices))) return false;
     page.slices = static_cast<std::uint32_t>(wanted);
   }
   page.bytes = whole_system_pages(bytes);
@@ -104,6 +102,26 @@ void count_move() {
   } else {
     moves_without_heap.fetch_add(1, std::memory_order_relaxed);
   }
+}
+
+// Of a block that grows and cannot where it lies. Its pages move, as a whole, so that what they leave reads as zero;
+// but if it grows by much, resident memory that has room for all of it saves more than copying costs.
+void* move_large(Page& page, std::size_t bytes) {
+  if (page.bytes < kMovePagesMin || !can_move_pages()) return nullptr;
+  const bool much = bytes - page.bytes >= page.bytes / 4;
+  Span span = much ? allocate_large(bytes, kSliceBytes, Prefer::dirty_only) : Span{};
+  const bool copied = span.first;
+  if (!copied) span = allocate_large(bytes, kSliceBytes, Prefer::clean);
+  if (!span.first) return nullptr;
+  if (!copied && move_pages(page_memory(&page), slice_memory(span.first), page.slices * kSliceBytes)) {
+    page.state = State::none;
+    release_clean_span(slice_of(&page), page.slices);
+  } else {
+    std::memcpy(slice_memory(span.first), page_memory(&page), page.bytes);
+    free_large(page);
+  }
+  count_move();
+  return slice_memory(span.first);
 }
 
 // --- Small blocks
@@ -169,16 +187,16 @@ std::uint64_t moves_without_heap_ever() { return moves_without_heap.load(std::me
 std::uint64_t large_allocations_ever() { return large_allocations.load(std::memory_order_relaxed); }
 
 void* allocate(std::size_t bytes) {
-  if (bytes > kSmallMax) return allocate_large(bytes).memory;
+  if (bytes > kSmallMax) return memory_of(allocate_large(bytes));
   void* const block = allocate_quickly(bytes);
   return block ? block : allocate_small(bytes, class_of(bytes));
 }
 
 void* allocate_zeroed(std::size_t bytes) {
   if (bytes > kSmallMax) {
-    const LargeBlock block = allocate_large(bytes);
-    if (block.memory && !block.zeroed) std::memset(block.memory, 0, bytes);
-    return block.memory;
+    const Span span = allocate_large(bytes);
+    if (span.dirty_slices) std::memset(slice_memory(span.dirty_first), 0, span.dirty_slices * kSliceBytes);
+    return memory_of(span);
   }
   void* block = take(bytes);
   if (!block) block = allocate(bytes);
@@ -191,7 +209,7 @@ void* allocate_aligned(std::size_t alignment, std::size_t bytes) {
   const unsigned id = aligned_class(alignment, bytes);
   if (id < kClasses) return allocate_small(bytes, id);
   if (bytes > PTRDIFF_MAX || alignment > PTRDIFF_MAX) return nullptr;
-  return allocate_large(std::max<std::size_t>(bytes, 1), alignment).memory;
+  return memory_of(allocate_large(std::max<std::size_t>(bytes, 1), alignment));
 }
 
 Freed deallocate(void* memory) {
@@ -251,6 +269,7 @@ void* reallocate(void* memory, std::size_t bytes) {
   const std::size_t usable = usable_bytes(memory);
   if (found.page->state == State::large && bytes > kSmallMax) {
     if (bytes <= PTRDIFF_MAX && resize_large(*found.page, bytes)) return memory;
+    if (void* const moved = move_large(*found.page, bytes)) return moved;
   } else if (bytes <= usable && (bytes >= usable / 2 || usable <= 64)) {
     note_size(found, bytes);
     return memory;
@@ -258,12 +277,7 @@ void* reallocate(void* memory, std::size_t bytes) {
   void* const moved = allocate(bytes);
   if (!moved) return bytes <= usable ? memory : nullptr;
   const std::size_t kept = std::min(bytes, usable);
-  const std::size_t whole_pages = kept & ~(kSystemPage - 1);
-  if (kept >= kMovePagesMin && move_pages(memory, moved, whole_pages)) {
-    std::memcpy(static_cast<char*>(moved) + whole_pages, static_cast<char*>(memory) + whole_pages, kept - whole_pages);
-  } else {
-    std::memcpy(moved, memory, kept);
-  }
+  std::memcpy(moved, memory, kept);
   deallocate(memory);
   count_move();
   return moved;

@@ -204,9 +204,8 @@ void intercept_moves(int refuse) {
 // Grows a block from `from` to `to` bytes where it cannot grow in place.
 void grow_moving(std::size_t from, std::size_t to) {
   void* const block = get(from);
-  bool zeroed;
   const Slice end = static_cast<Slice>((address_of(block) + from + kSliceBytes - 1) >> kSliceShift);
-  const bool blocked = extend_span(end, 1, zeroed);
+  const bool blocked = extend_span(end, 1);
   test::fill(block, from, from + to);
   void* const grown = reallocate(block, to);
   ASSERT_TRUE(grown);
@@ -225,11 +224,14 @@ void grow_moving(std::size_t from, std::size_t to) {
 TEST(HostBlocksTest, LargeBlocksMoveTheirPages) {
   test::in_child([] {
     intercept_moves(0);
+    trim_region(0);
     grow_moving(3 * kMiB + 12345, 9 * kMiB);
     EXPECT_EQ(moves, 1);
     grow_moving(kMiB, 2 * kMiB);  // copied: it is quicker
     EXPECT_EQ(moves, 1);
-    intercept_moves(1);
+    trim_region(0);
+    moves = 0;
+    moves_to_refuse = 1;
     grow_moving(4 * kMiB, 9 * kMiB);  // refused: copied
     EXPECT_EQ(moves, 1);
     EXPECT_EQ(test::region_fault(), "");
@@ -247,6 +249,32 @@ TEST(HostBlocksTest, BlocksAcrossMappingsThatMovedKeepTheirContents) {
   });
 }
 
+// Where it grows by much and resident memory is there, that is used: moving would leave it idle.
+TEST(HostBlocksTest, ABlockThatGrowsByMuchIsCopiedIntoResidentMemory) {
+  test::in_child([] {
+    intercept_moves(0);
+    for (const bool by_much : {true, false}) {
+      moves = 0;
+      trim_region(0);
+      void* const resident = get(9 * kMiB);
+      void* const block = get(7 * kMiB);
+      const Slice end = static_cast<Slice>((address_of(block) + 7 * kMiB) >> kSliceShift);
+      extend_span(end, 1);
+      test::fill(block, 7 * kMiB, 1);
+      EXPECT_EQ(put(resident), Freed::yes);
+      const std::uint64_t dirty = region_figures().dirty_bytes;
+      const std::size_t bytes = by_much ? 9 * kMiB : 8 * kMiB;
+      void* const grown = reallocate(block, bytes);
+      EXPECT_TRUE(test::is_filled(grown, 7 * kMiB, 1));
+      EXPECT_EQ(moves, by_much ? 0 : 1);
+      EXPECT_EQ(grown == resident, by_much);
+      // What was moved from is not resident, so it doesn't count as that.
+      EXPECT_EQ(region_figures().dirty_bytes, by_much ? dirty - 2 * kMiB : dirty);
+      EXPECT_EQ(test::region_fault(), "");
+    }
+  });
+}
+
 // Clean memory promised to be zero that once was moved from or to.
 TEST(HostBlocksTest, MovedMemoryIsZeroedLikeOther) {
   test::in_child([] {
@@ -260,6 +288,27 @@ TEST(HostBlocksTest, MovedMemoryIsZeroedLikeOther) {
         EXPECT_EQ(put(block), Freed::yes);
       }
     }
+  });
+}
+
+// Of memory that is resident in part, only that part is written.
+TEST(HostBlocksTest, ZeroedMemoryThatIsNotResidentStaysSo) {
+  test::in_child([] {
+    trim_region(0);
+    void* const whole = get(30 * kMiB);
+    const Slice first = static_cast<Slice>(address_of(whole) >> kSliceShift);
+    EXPECT_EQ(reallocate(whole, 10 * kMiB), whole);
+    trim_region(0);
+    std::memset(whole, 3, 10 * kMiB);
+    EXPECT_EQ(put(whole), Freed::yes);
+    void* const block = allocate_zeroed(25 * kMiB);
+    ASSERT_EQ(block, slice_memory(first));
+    std::vector<unsigned char> resident(25 * kMiB / kSystemPage);
+    ASSERT_EQ(mincore(block, 25 * kMiB, resident.data()), 0);
+    EXPECT_EQ(std::count_if(resident.begin(), resident.end(), [](unsigned char page) { return page & 1; }),
+              10 * kMiB / kSystemPage);
+    EXPECT_TRUE(test::is_zero(block, 25 * kMiB));
+    EXPECT_EQ(put(block), Freed::yes);
   });
 }
 

@@ -107,7 +107,7 @@ Page* new_page(Heap& heap, unsigned id) {
     if (!span.first) return nullptr;
     first = span.first;
     // A class that filled many pages will fill this one too, as far as small blocks go: they leave no gaps.
-    if (span.zeroed && ++heap.classes[id].clean_pages > kCleanPagesMin && !has_few_blocks(id))
+    if (!span.dirty_slices && ++heap.classes[id].clean_pages > kCleanPagesMin && !has_few_blocks(id))
       make_resident(first, slices);
   }
   format_page(heap, first, id);

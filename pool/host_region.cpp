@@ -80,6 +80,12 @@ struct Bins {
     }
     return kBins;
   }
+  // The last bin in use below `bin`; kBins: none.
+  unsigned last_used_below(unsigned bin) const {
+    while (bin-- > 0)
+      if (used[bin / 64] >> (bin % 64) & 1) return bin;
+    return kBins;
+  }
 };
 
 enum Sort : std::uint8_t { kClean, kDirty };
@@ -87,6 +93,7 @@ enum Sort : std::uint8_t { kClean, kDirty };
 constinit Lock region_lock;
 constinit Bins bins[2];
 constinit Slice window_begin = 0, window_top = 0, window_end = 0;
+constinit Slice last_gap = 0;               // see skip
 constinit std::uintptr_t writable_end = 0;  // descriptors below can be written
 constinit std::uint64_t mapped_slices = 0, free_slices[2] = {}, peak_in_use = 0, times_grown = 0, times_given_back = 0;
 constinit std::uint64_t peak_at_ns = 0;
@@ -146,26 +153,78 @@ void add_free(Slice first, std::uint32_t slices, Sort sort) {
   link(first, slices, sort);
 }
 
-// A free span of at least `slices`, unlinked, or null. Of spans that share a bin with smaller ones only some are
+// The smallest free span of at least `slices`, or null. Of spans that share a bin with smaller ones only some are
 // looked at.
-Page* find(std::uint32_t slices, Sort sort) {
+Page* smallest_fit(std::uint32_t slices, Sort sort) {
   constexpr int kLooks = 64;
   const Bins& own = bins[sort];
-  unsigned bin = bin_of(slices);
-  if (bin >= kExactBins) {
+  for (unsigned bin = own.next_used(bin_of(slices)); bin < kBins; bin = own.next_used(bin + 1)) {
+    Page* best = nullptr;
     int looks = kLooks;
     for (Slice at = own.first[bin]; at && looks > 0; at = page_at(at)->next, --looks) {
-      if (page_at(at)->slices < slices) continue;
-      unlink(page_at(at));
-      return page_at(at);
+      Page* const span = page_at(at);
+      if (span->slices >= slices && (!best || span->slices < best->slices)) best = span;
     }
-    ++bin;
+    if (best) return best;
   }
-  bin = own.next_used(bin);
-  if (bin == kBins) return nullptr;
-  Page* const span = page_at(own.first[bin]);
-  unlink(span);
-  return span;
+  return nullptr;
+}
+
+constexpr std::uint32_t kPageSlicesMax = page_slices(kClasses - 1);
+
+// --- Runs: free spans of both sorts in a row
+struct Run {
+  Slice first = 0;
+  std::uint32_t slices = 0;
+};
+
+Run run_around(const Page& span) {
+  Slice first = slice_of(&span), end = first + span.slices;
+  while (true) {
+    const Page* before = page_at(first - 1);
+    if (before->state == State::free_end) before -= before->slices;
+    if (before->state != State::free) break;
+    first = slice_of(before);
+  }
+  while (end < window_top && page_at(end)->state == State::free) end += page_at(end)->slices;
+  return {first, end - first};
+}
+
+// Where memory is taken from: in the run that starts with the span `run`.
+struct Place {
+  Slice run = 0, first = 0;
+};
+
+// For what no dirty span is large enough for: a place that begins with one, or ends with its run, so that little has to
+// be made resident. Only the largest are looked at.
+Place mostly_dirty_place(std::uint32_t slices) {
+  int looks = 16;
+  const Bins& own = bins[kDirty];
+  for (unsigned bin = own.last_used_below(kBins); bin < kBins && looks > 0; bin = own.last_used_below(bin))
+    for (Slice at = own.first[bin]; at && looks > 0; at = page_at(at)->next, --looks) {
+      const Run run = run_around(*page_at(at));
+      if (run.slices >= slices) return {run.first, std::min(at, run.first + run.slices - slices)};
+    }
+  return {};
+}
+
+Span carve(const Place& place, std::uint32_t slices) {
+  Span taken{.first = place.first};
+  const Slice end = place.first + slices;
+  for (Slice at = place.run, span_end; at < end; at = span_end) {
+    Page* const span = page_at(at);
+    const Sort sort = sort_of(span);
+    span_end = at + span->slices;
+    if (span_end <= place.first) continue;
+    const Slice from = std::max(at, place.first), to = std::min(span_end, end);
+    unlink(span);
+    if (from > at) link(at, from - at, sort);
+    if (span_end > to) link(to, span_end - to, sort);
+    if (sort == kClean) continue;
+    if (!taken.dirty_slices) taken.dirty_first = from;
+    taken.dirty_slices = to - taken.dirty_first;
+  }
+  return taken;
 }
 
 // --- Giving back
@@ -177,32 +236,36 @@ void give_back(Page& span) {
   add_free(slice_of(&span), slices, kClean);
 }
 
-// Of the largest dirty span, the end: about `wanted` slices, enough to be worth the call. False: there is none.
-bool give_back_of_largest(std::uint64_t wanted) {
+// Which dirty span is the least worth: of those that pages of blocks cannot use up, the smallest; else the largest.
+// kBins: there is none.
+unsigned least_useful_bin() {
+  const unsigned larger = bins[kDirty].next_used(bin_of(kPageSlicesMax + 1));
+  return larger < kBins ? larger : bins[kDirty].last_used_below(kBins);
+}
+
+// The end of a dirty span: about `wanted` slices, enough to be worth the call. False: there is none.
+bool give_back_some(std::uint64_t wanted) {
   constexpr std::uint64_t kWorthACall = 16;
-  for (unsigned word = 2; word-- > 0;) {
-    if (!bins[kDirty].used[word]) continue;
-    const unsigned bin = word * 64 + 63 - static_cast<unsigned>(std::countl_zero(bins[kDirty].used[word]));
-    Page& span = *page_at(bins[kDirty].first[bin]);
-    const auto given = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::max(wanted, kWorthACall), span.slices));
-    const Slice first = slice_of(&span);
-    const std::uint32_t kept = span.slices - given;
-    if (kept) {
-      unlink(&span);
-      link(first, kept, kDirty);
-      link(first + kept, given, kDirty);
-    }
-    give_back(*page_at(first + kept));
-    return true;
+  const unsigned bin = least_useful_bin();
+  if (bin == kBins) return false;
+  Page& span = *page_at(bins[kDirty].first[bin]);
+  const auto given = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::max(wanted, kWorthACall), span.slices));
+  const Slice first = slice_of(&span);
+  const std::uint32_t kept = span.slices - given;
+  if (kept) {
+    unlink(&span);
+    link(first, kept, kDirty);
+    link(first + kept, given, kDirty);
   }
-  return false;
+  give_back(*page_at(first + kept));
+  return true;
 }
 
 std::uint64_t in_use_slices() { return mapped_slices - free_slices[kClean] - free_slices[kDirty]; }
 
 void keep_dirty_at_most(std::uint64_t slices) {
   if (region_system.keeps_pages) return;
-  while (free_slices[kDirty] > slices && give_back_of_largest(free_slices[kDirty] - slices)) {
+  while (free_slices[kDirty] > slices && give_back_some(free_slices[kDirty] - slices)) {
   }
 }
 
@@ -220,18 +283,49 @@ void give_back_idle() {
   }
 }
 
+std::uint64_t slices_in(std::uint64_t bytes) { return bytes >> kSliceShift; }
+
+// --- How much dirty memory is kept
+// The most that was in use in this period and the one before: what a program wanted not long ago it may want again.
+constexpr std::uint64_t kPeriodNs = 10'000'000'000;
+struct Peaks {
+  std::uint64_t now = 0, before = 0, period_end_ns = 0;
+};
+constinit Peaks recent;
+
 void note_peak() {
+  recent.now = std::max(recent.now, in_use_slices());
   if (in_use_slices() <= peak_in_use) return;
   peak_in_use = in_use_slices();
   peak_at_ns = region_system.now_ns();
 }
 
-std::uint64_t slices_in(std::uint64_t bytes) { return bytes >> kSliceShift; }
+std::uint64_t recent_peak() {
+  if (const std::uint64_t now = region_system.now_ns(); now >= recent.period_end_ns) {
+    const bool one_period_later = now < recent.period_end_ns + kPeriodNs;
+    recent = {in_use_slices(), one_period_later ? recent.now : in_use_slices(), now + kPeriodNs};
+  }
+  return std::max(recent.now, recent.before);
+}
 
-// When memory that is not resident is about to be taken: what lies idle is to be little, the peak counts.
-std::uint64_t dirty_max_when_growing() { return std::max(slices_in(512 * 1024), in_use_slices() / 16); }
+// When memory that is not resident was taken, what lies idle is to be little. Large blocks of various sizes leave gaps
+// that the next one does not fit into: with these, it is to be no more than was in use not long ago, and a little.
+std::uint64_t dirty_max_when_growing(std::uint32_t slices) {
+  const std::uint64_t little = slices_in(512 * 1024);
+  if (slices <= kPageSlicesMax) return std::max(little, in_use_slices() / 16);
+  const std::uint64_t peak = recent_peak();
+  return std::max(little, peak + peak / 12 - in_use_slices());
+}
 // When memory comes back: the program may soon want as much again.
 std::uint64_t dirty_max_when_releasing() { return std::max(slices_in(64 * kMiB), in_use_slices() / 2); }
+
+Span take(const Place& place, std::uint32_t slices) {
+  const std::uint64_t clean = free_slices[kClean];
+  const Span span = carve(place, slices);
+  note_peak();
+  if (free_slices[kClean] < clean) keep_dirty_at_most(dirty_max_when_growing(slices));
+  return span;
+}
 
 // --- Growing
 // Descriptors are made writable for 64 MiB of memory at a time.
@@ -245,17 +339,27 @@ bool prepare_descriptors(std::uintptr_t end) {
   return true;
 }
 
+// Slices at the top that are not ours: somebody else's mapping is there. The descriptor of the first one has the length
+// and leads to the gap before.
+void skip(std::uint32_t slices) {
+  Page* const gap = page_at(window_top);
+  gap->slices = slices;
+  gap->next = last_gap;
+  last_gap = window_top;
+  window_top += slices;
+}
+
 // Where somebody else's mapping is in the way the window is continued behind it.
 bool map_at_top(std::uint32_t slices) {
   constexpr int kTries = 64;
-  std::uint32_t skip = 1024;
+  std::uint32_t step = 1024;
   for (int tries = 0; tries < kTries && window_top + std::uint64_t{slices} <= window_end; ++tries) {
     if (!prepare_descriptors(window_top + std::uint64_t{slices})) return false;
     if (region_system.map(slice_memory(window_top), slices * kSliceBytes)) return true;
     if (errno != EEXIST) return false;
-    if (window_end - window_top <= skip) return false;
-    window_top += skip;
-    skip = std::min(skip * 2, std::uint32_t{1} << 18);
+    if (window_end - window_top <= step) return false;
+    skip(step);
+    step = std::min(step * 2, std::uint32_t{1} << 18);
   }
   return false;
 }
@@ -264,7 +368,11 @@ bool map_at_top(std::uint32_t slices) {
 bool grow(std::uint32_t slices) {
   const std::uint64_t unit = slices_in(region_system.unit_bytes);
   const auto in_units = [&](std::uint64_t number) { return (number + unit - 1) / unit * unit; };
-  window_top = static_cast<Slice>(std::min<std::uint64_t>(in_units(window_top), window_end));
+  const std::uint64_t aligned_top = std::min<std::uint64_t>(in_units(window_top), window_end);
+  if (aligned_top > window_top) {
+    if (!prepare_descriptors(aligned_top)) return false;
+    skip(static_cast<std::uint32_t>(aligned_top - window_top));
+  }
   const std::uint64_t chunk = in_units(std::clamp(in_use_slices() / 16, slices_in(4 * kMiB), slices_in(256 * kMiB)));
   const auto rounded = static_cast<std::uint32_t>(
       std::min<std::uint64_t>((slices + chunk - 1) / chunk * chunk, window_end - window_top));
@@ -279,6 +387,23 @@ bool grow(std::uint32_t slices) {
   ++times_grown;
   add_free(first, mapped, kClean);
   return true;
+}
+
+// For at least `slices`; none: no memory.
+Place find_place(std::uint32_t slices, Prefer prefer) {
+  const auto of_span = [](const Page* span) { return Place{slice_of(span), slice_of(span)}; };
+  const Sort first_choice = prefer == Prefer::clean ? kClean : kDirty;
+  if (const Page* span = smallest_fit(slices, first_choice)) return of_span(span);
+  if (prefer == Prefer::dirty_only) return {};
+  if (prefer == Prefer::clean) {
+    if (const Page* span = smallest_fit(slices, kDirty)) return of_span(span);
+  } else if (slices > kPageSlicesMax) {
+    if (const Place place = mostly_dirty_place(slices); place.run) return place;
+  }
+  if (const Page* span = smallest_fit(slices, kClean)) return of_span(span);
+  if (!grow(slices)) keep_dirty_at_most(0);  // neighbours become one
+  const Page* const span = smallest_fit(slices, kClean);
+  return span ? of_span(span) : Place{};
 }
 
 std::uint64_t address_space_limit() {
@@ -353,38 +478,19 @@ Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices, Prefer p
   give_back_idle();
   const std::uint64_t wanted = std::uint64_t{slices} + alignment_slices - 1;
   if (wanted > window_end - window_begin) return {};
-  const auto searched = static_cast<std::uint32_t>(wanted);
-  Page* span = find(searched, prefer == Prefer::dirty ? kDirty : kClean);
-  if (!span && prefer == Prefer::clean) span = find(searched, kDirty);
-  if (!span) {
-    keep_dirty_at_most(dirty_max_when_growing());
-    span = find(searched, kClean);
-  }
-  if (!span) {
-    if (!grow(searched)) return {};
-    span = find(searched, kClean);
-  }
-  const Sort sort = sort_of(span);
-  const Slice found = slice_of(span);
-  const std::uint32_t found_slices = span->slices;
-  const Slice first = (found + alignment_slices - 1) / alignment_slices * alignment_slices;
-  add_free(found, first - found, sort);
-  add_free(first + slices, found + found_slices - (first + slices), sort);
-  note_peak();
-  return {first, sort == kClean};
+  const Place place = find_place(static_cast<std::uint32_t>(wanted), prefer);
+  if (!place.run) return {};
+  const Slice first = (place.first + alignment_slices - 1) / alignment_slices * alignment_slices;
+  return take({place.run, first}, slices);
 }
 
-bool extend_span(Slice end, std::uint32_t more, bool& zeroed) {
+bool extend_span(Slice end, std::uint32_t more) {
   Locked hold(region_lock);
   if (end >= window_top) return false;
-  Page* const after = page_at(end);
-  if (after->state != State::free || after->slices < more) return false;
-  const Sort sort = sort_of(after);
-  const std::uint32_t slices = after->slices;
-  unlink(after);
-  add_free(end + more, slices - more, sort);
-  note_peak();
-  zeroed = sort == kClean;
+  if (page_at(end)->state != State::free) return false;
+  const Run run = run_around(*page_at(end));
+  if (run.slices < more) return false;
+  take({end, end}, more);
   return true;
 }
 
@@ -393,6 +499,11 @@ void release_span(Slice first, std::uint32_t slices) {
   give_back_idle();
   add_free(first, slices, kDirty);
   keep_dirty_at_most(dirty_max_when_releasing());
+}
+
+void release_clean_span(Slice first, std::uint32_t slices) {
+  Locked hold(region_lock);
+  add_free(first, slices, kClean);
 }
 
 RegionFigures region_figures() {
@@ -431,17 +542,24 @@ Slice region_end() { return window_top; }
 void advise_chunks(ChunkAdvice advice) {
   Locked hold(region_lock);
   chunk_advice = advice;
-  if (advice && window_top > window_begin)
-    advice(slice_memory(window_begin), (window_top - window_begin) * kSliceBytes);
+  if (!advice) return;
+  const auto advise = [&](Slice begin, Slice end) {
+    if (begin < end) advice(slice_memory(begin), (end - begin) * kSliceBytes);
+  };
+  Slice end = window_top;
+  for (Slice gap = last_gap; gap; end = gap, gap = page_at(gap)->next) advise(gap + page_at(gap)->slices, end);
+  advise(window_begin, end);
 }
 
 void make_resident(Slice first, std::uint32_t slices) {
   region_system.make_resident(slice_memory(first), slices * kSliceBytes);
 }
 
+// Advice sticks to pages and would go with them.
+bool can_move_pages() { return !chunk_advice && !region_system.keeps_pages; }
+
 bool move_pages(void* from, void* to, std::size_t bytes) {
-  // Advice sticks to pages and would go with them.
-  return !chunk_advice && !region_system.keeps_pages && region_system.move(from, to, bytes);
+  return can_move_pages() && region_system.move(from, to, bytes);
 }
 
 void replace_system(const System& system) {

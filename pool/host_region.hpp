@@ -30,18 +30,21 @@ extern constinit System region_system;
 
 struct Span {
   Slice first = 0;  // 0: no memory
-  bool zeroed = false;
+  // What of it may not read as zero lies in between.
+  Slice dirty_first = 0;
+  std::uint32_t dirty_slices = 0;
 };
 
 // Reserves the descriptors; false: no window is to be had (a tight address space limit). Idempotent.
 bool start_region();
 
 // What is resident already, or what may stay untouched for the most part.
-enum class Prefer { dirty, clean };
+enum class Prefer { dirty, clean, dirty_only };
 Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices = 1, Prefer prefer = Prefer::dirty);
 void release_span(Slice first, std::uint32_t slices);
+void release_clean_span(Slice first, std::uint32_t slices);  // it reads as zero
 // The slices right behind a span that is in use, if they are free: the span grew. Else 0.
-bool extend_span(Slice end, std::uint32_t more, bool& zeroed);
+bool extend_span(Slice end, std::uint32_t more);
 
 struct RegionFigures {
   std::uint64_t mapped_bytes, in_use_bytes, dirty_bytes, peak_in_use_bytes;
@@ -61,6 +64,7 @@ std::uint64_t trim_region(std::uint64_t keep_bytes);
 void make_resident(Slice first, std::uint32_t slices);
 
 // Moves whole system pages between two spans in use; false: copy. `from` reads as zero afterwards.
+bool can_move_pages();
 bool move_pages(void* from, void* to, std::size_t bytes);
 
 // First slice of the window and the one behind the last that was ever mapped.

@@ -24,6 +24,7 @@ using test::region_fault;
 
 // --- System calls that fail when told to
 int map_calls, failing_maps, map_error, failing_writable, give_back_calls;
+std::uint64_t bytes_given_back;
 System real_system;
 
 void intercept_system() {
@@ -42,6 +43,7 @@ void intercept_system() {
   };
   region_system.give_back = [](void* at, std::size_t bytes) {
     ++give_back_calls;
+    bytes_given_back += bytes;
     real_system.give_back(at, bytes);
   };
 }
@@ -82,15 +84,14 @@ TEST(HostRegionTest, SpansAgainstAModel) {
     const auto behind = held.lower_bound(first + slices);
     return behind != held.begin() && std::prev(behind)->first + std::prev(behind)->second > first;
   };
-  const auto take = [&](Slice first, std::uint32_t slices, bool zeroed) {
+  const auto take = [&](Slice first, std::uint32_t slices) {
     ASSERT_FALSE(overlaps(first, slices));
     ASSERT_TRUE(first >= region_begin() && first + slices <= region_end());
-    if (zeroed) {
-      ASSERT_TRUE(random() % 8 ? is_untouched(first, slices)
-                               : test::is_zero(slice_memory(first), slices * kSliceBytes));
-    }
     touch(first, slices, static_cast<char>(first | 1));
     held_slices += slices;
+  };
+  const auto reads_as_zero = [&](Slice first, std::uint32_t slices) {
+    return random() % 8 ? is_untouched(first, slices) : test::is_zero(slice_memory(first), slices * kSliceBytes);
   };
   const auto drop = [&](Slice first, std::uint32_t slices) {
     release_span(first, slices);
@@ -106,7 +107,13 @@ TEST(HostRegionTest, SpansAgainstAModel) {
       const Span span = acquire_span(slices, alignment);
       ASSERT_TRUE(span.first);
       ASSERT_EQ(span.first % alignment, 0u);
-      ASSERT_NO_FATAL_FAILURE(take(span.first, slices, span.zeroed));
+      const Slice dirty_end = span.dirty_slices ? span.dirty_first + span.dirty_slices : span.first;
+      if (span.dirty_slices) {
+        ASSERT_TRUE(span.dirty_first >= span.first && dirty_end <= span.first + slices);
+        ASSERT_TRUE(reads_as_zero(span.first, span.dirty_first - span.first));
+      }
+      ASSERT_TRUE(reads_as_zero(dirty_end, span.first + slices - dirty_end));
+      ASSERT_NO_FATAL_FAILURE(take(span.first, slices));
       held[span.first] = slices;
     } else if (what < 80) {
       const auto [first, slices] = *chosen;
@@ -116,9 +123,8 @@ TEST(HostRegionTest, SpansAgainstAModel) {
     } else if (what < 90) {
       auto& [first, slices] = *chosen;
       const std::uint32_t more = 1 + random() % 16;
-      bool zeroed = false;
-      if (extend_span(first + slices, more, zeroed)) {
-        ASSERT_NO_FATAL_FAILURE(take(first + slices, more, zeroed));
+      if (extend_span(first + slices, more)) {
+        ASSERT_NO_FATAL_FAILURE(take(first + slices, more));
         slices += more;
       }
     } else if (what < 98) {
@@ -179,13 +185,11 @@ TEST(HostRegionTest, ASpanIsExtendedOnlyIntoFreeMemory) {
   const Span span = acquire_span(40);
   ASSERT_TRUE(span.first);
   release_span(span.first + 10, 30);
-  bool zeroed = true;
-  ASSERT_TRUE(extend_span(span.first + 10, 4, zeroed));
-  EXPECT_FALSE(zeroed);  // it was in use before
+  ASSERT_TRUE(extend_span(span.first + 10, 4));
   const RegionFigures before = region_figures();
-  EXPECT_FALSE(extend_span(span.first + 14, more_than_is_free(), zeroed));
-  EXPECT_FALSE(extend_span(span.first + 13, 1, zeroed));  // in use
-  EXPECT_FALSE(extend_span(region_end(), 1, zeroed));
+  EXPECT_FALSE(extend_span(span.first + 14, more_than_is_free()));
+  EXPECT_FALSE(extend_span(span.first + 13, 1));  // in use
+  EXPECT_FALSE(extend_span(region_end(), 1));
   EXPECT_EQ(region_figures().in_use_bytes, before.in_use_bytes);
   release_span(span.first, 14);
   EXPECT_EQ(region_fault(), "");
@@ -195,14 +199,14 @@ TEST(HostRegionTest, WhatIsGivenBackReadsAsZero) {
   in_child([] {
     trim_region(0);
     const Span span = acquire_span(64);
-    ASSERT_TRUE(span.first && span.zeroed);
+    ASSERT_TRUE(span.first && !span.dirty_slices);
     touch(span.first, 64, 1);
     release_span(span.first, 64);
     const RegionFigures dirty = region_figures();
     EXPECT_EQ(dirty.dirty_bytes, 64 * kSliceBytes);
     const Span again = acquire_span(64);
     EXPECT_EQ(again.first, span.first);  // what is resident is used first
-    EXPECT_FALSE(again.zeroed);
+    EXPECT_EQ(again.dirty_slices, 64u);
     release_span(again.first, 64);
     intercept_system();
     EXPECT_EQ(trim_region(16 * kSliceBytes), 48 * kSliceBytes);
@@ -214,7 +218,7 @@ TEST(HostRegionTest, WhatIsGivenBackReadsAsZero) {
     EXPECT_EQ(region_figures().given_back, dirty.given_back + 2);
     EXPECT_EQ(region_figures().dirty_bytes, 0u);
     const Span clean = acquire_span(64);
-    EXPECT_TRUE(clean.zeroed);
+    EXPECT_EQ(clean.dirty_slices, 0u);
     EXPECT_TRUE(test::is_zero(slice_memory(clean.first), 64 * kSliceBytes));
     EXPECT_EQ(region_fault(), "");
   });
@@ -244,6 +248,140 @@ TEST(HostRegionTest, DirtyMemoryIsBounded) {
       ASSERT_LE(now.dirty_bytes, std::max<std::uint64_t>(64 << 20, now.in_use_bytes / 2));
     }
     EXPECT_EQ(region_fault(), "");
+  });
+}
+
+// --- What large blocks find resident
+// A span in use whose first slices are dirty, the others clean, or the other way round.
+struct TwoSorts {
+  Slice first;
+  std::uint32_t clean, dirty;
+  bool dirty_is_first;
+
+  Slice dirty_slice() const { return dirty_is_first ? first : first + clean; }
+  void release() const {
+    const Slice clean_slice = dirty_is_first ? first + dirty : first;
+    release_span(clean_slice, clean);
+    trim_region(0);
+    touch(dirty_slice(), dirty, 1);
+    release_span(dirty_slice(), dirty);
+  }
+};
+
+TEST(HostRegionTest, WhatIsTooLargeForResidentMemoryTakesItWithItsNeighbour) {
+  for (const bool dirty_is_first : {true, false})
+    in_child([dirty_is_first] {
+      trim_region(0);
+      const TwoSorts span{acquire_span(401).first, 300, 100, dirty_is_first};
+      span.release();  // the last slice stays in use
+      const Span taken = acquire_span(130);
+      EXPECT_EQ(taken.first, dirty_is_first ? span.first : span.first + 400 - 130);
+      EXPECT_EQ(taken.dirty_first, span.dirty_slice());
+      EXPECT_EQ(taken.dirty_slices, 100u);
+      EXPECT_EQ(region_figures().dirty_bytes, 0u);
+      EXPECT_EQ(region_fault(), "");
+    });
+}
+
+TEST(HostRegionTest, ASpanGrowsIntoBothSorts) {
+  in_child([] {
+    trim_region(0);
+    const Slice first = acquire_span(500).first;
+    TwoSorts{first + 100, 200, 100, true}.release();
+    EXPECT_FALSE(extend_span(first + 100, 301));
+    EXPECT_TRUE(extend_span(first + 100, 300));
+    EXPECT_EQ(region_figures().dirty_bytes, 0u);
+    EXPECT_EQ(region_fault(), "");
+  });
+}
+
+TEST(HostRegionTest, AskedForResidentMemoryOnlyThereMayBeNone) {
+  in_child([] {
+    trim_region(0);
+    TwoSorts{acquire_span(400).first, 300, 100, true}.release();
+    EXPECT_FALSE(acquire_span(101, 1, Prefer::dirty_only).first);
+    EXPECT_EQ(acquire_span(100, 1, Prefer::dirty_only).dirty_slices, 100u);
+    EXPECT_EQ(region_fault(), "");
+  });
+}
+
+// A clock of the test's own.
+constexpr std::uint64_t kMinuteNs = 60'000'000'000;
+std::uint64_t clock_ns = 0;
+void take_over_clock() {
+  clock_ns = region_system.now_ns();
+  region_system.now_ns = [] { return clock_ns; };
+}
+
+struct Traffic {
+  std::uint32_t slices;  // of a span, on average
+  unsigned live;
+};
+
+// Spans of a third to five thirds of the size, replaced at random: how much was given back, as a ratio to what was
+// taken, and the most that was in use and resident.
+struct Kept {
+  double given_back;
+  std::uint64_t in_use_max, resident_max;
+};
+
+Kept replace_at_random(const Traffic& traffic, std::mt19937& random) {
+  trim_region(0);
+  std::vector<std::pair<Slice, std::uint32_t>> live(traffic.live);
+  std::uint64_t taken = 0, in_use_max = 0, resident_max = 0;
+  for (unsigned step = 0; step < 60 * traffic.live + 600; ++step) {
+    auto& [first, slices] = live[step < traffic.live ? step : random() % traffic.live];
+    if (first) release_span(first, slices);
+    slices = traffic.slices / 3 + random() % (traffic.slices * 4 / 3 + 1);
+    first = acquire_span(slices).first;
+    const RegionFigures now = region_figures();
+    in_use_max = std::max(in_use_max, now.in_use_bytes);
+    resident_max = std::max(resident_max, now.in_use_bytes + now.dirty_bytes);
+    taken += slices;
+    if (step == 10 * traffic.live + 100) taken = bytes_given_back = 0;
+  }
+  const auto given_back = static_cast<double>(bytes_given_back);
+  for (const auto& [first, slices] : live) release_span(first, slices);
+  return {given_back / static_cast<double>(taken * kSliceBytes), in_use_max, resident_max};
+}
+
+TEST(HostRegionTest, LargeBlocksFindMostOfTheirMemoryResident) {
+  const unsigned seed = test::new_seed();
+  SCOPED_TRACE(testing::Message() << "CISTERN_TEST_SEED=" << seed);
+  for (const std::uint32_t slices : {32u, 64u, 256u, 1024u})
+    for (const unsigned live : {2u, 20u, 200u})
+      in_child([=] {
+        SCOPED_TRACE(testing::Message() << live << " of " << slices << " slices");
+        std::mt19937 random(seed);
+        intercept_system();
+        take_over_clock();
+        clock_ns += kMinuteNs;  // what other tests had in use is of no interest
+        const Kept kept = replace_at_random({slices, live}, random);
+        EXPECT_LT(kept.given_back, slices == 1024 && live == 2 ? 0.3 : 0.1);
+        EXPECT_LT(kept.resident_max, kept.in_use_max / 10 * 11 + (512 << 10));
+        EXPECT_EQ(region_fault(), "");
+      });
+}
+
+TEST(HostRegionTest, WhatWasInUseLongAgoIsNotKept) {
+  in_child([] {
+    take_over_clock();
+    for (const bool long_ago : {false, true}) {
+      trim_region(0);
+      const TwoSorts span{acquire_span(2000).first, 1100, 900, true};
+      span.release();
+      const Slice other = acquire_span(5000).first;
+      release_span(other, 5000);
+      trim_region(900 * kSliceBytes);
+      const std::uint64_t in_use = region_figures().in_use_bytes;
+      for (int i = 0; i < 3 && long_ago; ++i) {
+        clock_ns += kMinuteNs;
+        release_span(acquire_span(6, 1, Prefer::clean).first, 6);
+      }
+      acquire_span(10'000);
+      EXPECT_EQ(region_figures().dirty_bytes > in_use / 10 + (1 << 20), !long_ago);
+      EXPECT_EQ(region_fault(), "");
+    }
   });
 }
 
@@ -322,7 +460,7 @@ TEST(HostRegionTest, ForeignMappingsAreGoneAround) {
       ASSERT_TRUE(span.first);
       EXPECT_GT(span.first, end);
       EXPECT_EQ(map_calls, collisions + 1);
-      EXPECT_TRUE(span.zeroed && is_untouched(span.first, slices));
+      EXPECT_TRUE(!span.dirty_slices && is_untouched(span.first, slices));
       touch(span.first, slices, 1);
       EXPECT_GE(region_figures().mapped_bytes, mapped + slices * kSliceBytes);
       EXPECT_EQ(region_fault(), "");
@@ -398,6 +536,26 @@ TEST(HostRegionTest, AdviceReachesEveryChunk) {
     const Slice end = region_end();
     ASSERT_TRUE(acquire_span(more_than_is_free()).first);
     EXPECT_TRUE(is_advised(slice_memory(end), (region_end() - end) * kSliceBytes));
+    // Not what lies in between and is somebody else's.
+    intercept_system();
+    map_error = EEXIST;
+    failing_maps = 2;
+    const Slice gap = region_end();
+    const Slice behind = acquire_span(more_than_is_free()).first;
+    ASSERT_TRUE(behind);
+    EXPECT_GE(behind, gap + 3 * 1024);  // two steps
+    advised.clear();
+    advise_chunks(advise);
+    EXPECT_TRUE(is_advised(slice_memory(before.first), 4 * kSliceBytes));
+    EXPECT_TRUE(is_advised(slice_memory(end), (gap - end) * kSliceBytes));
+    EXPECT_TRUE(is_advised(slice_memory(behind), (region_end() - behind) * kSliceBytes));
+    std::size_t sum = 0;
+    for (const auto& [at, length] : advised) {
+      EXPECT_TRUE(at + length <= slice_memory(gap) || at >= slice_memory(behind));
+      sum += length;
+    }
+    EXPECT_EQ(sum, region_figures().mapped_bytes);
+    EXPECT_EQ(region_fault(), "");
     advise_chunks(nullptr);
     advised.clear();
     ASSERT_TRUE(acquire_span(more_than_is_free()).first);

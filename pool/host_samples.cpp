@@ -48,7 +48,26 @@ constinit SamplePolicy policy = {};
 
 // The side table's address stands in Page::remote: nobody frees these blocks remotely.
 Record* records_of(const Page& page) { return reinterpret_cast<Record*>(page.remote.load(std::memory_order_relaxed)); }
-Shard& shard_of(const Page& page) { return shards[page.heap.load(std::memory_order_relaxed)]; }
+
+// The lock of a page that was seen to be one of sampled blocks. Meanwhile it may have gone back, even be a heap's page:
+// what is written in it is believed only as far as it holds under the lock.
+class LockedPage {
+ public:
+  explicit LockedPage(const Page& page)
+      : number_(page.heap.load(std::memory_order_relaxed)), shard_(shards[number_ % kShards]), hold_(shard_.lock) {
+    is_sampled_ =
+        number_ < kShards && page.state == State::sampled && page.heap.load(std::memory_order_relaxed) == number_;
+  }
+  explicit operator bool() const { return is_sampled_; }
+  Shard& shard() { return shard_; }
+
+ private:
+  const unsigned number_;
+  Shard& shard_;
+  const Locked<ShardLock> hold_;
+  bool is_sampled_;
+};
+
 std::size_t table_bytes(unsigned id) { return page_capacity(id) * sizeof(Record); }
 
 Page* new_page(unsigned shard, unsigned id) {
@@ -157,9 +176,9 @@ void* allocate_sampled(std::size_t bytes, unsigned id) {
 }
 
 bool free_sampled(Page& page, std::size_t offset) {
-  Shard& shard = shard_of(page);
-  const Locked hold(shard.lock);
-  if (page.state != State::sampled || !is_sampled_block(page, offset)) return false;
+  LockedPage locked(page);
+  if (!locked || !is_sampled_block(page, offset)) return false;
+  Shard& shard = locked.shard();
   Record& record = records_of(page)[offset / class_bytes(page.size_class)];
   if (!record.live_class) return false;
   --shard.live[record.live_class - 1];
@@ -179,14 +198,14 @@ bool free_sampled(Page& page, std::size_t offset) {
 }
 
 std::size_t live_sampled_bytes(const Page& page, std::size_t offset) {
-  const Locked hold(shard_of(page).lock);
-  if (page.state != State::sampled || !is_sampled_block(page, offset)) return 0;
+  const LockedPage locked(page);
+  if (!locked || !is_sampled_block(page, offset)) return 0;
   const Record& record = records_of(page)[offset / class_bytes(page.size_class)];
   return record.live_class ? class_bytes(record.live_class - 1) : 0;
 }
 
 void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes) {
-  const Locked hold(shard_of(page).lock);
+  const LockedPage locked(page);
   records_of(page)[offset / class_bytes(page.size_class)].requested_bytes = static_cast<std::uint32_t>(bytes);
 }
 
@@ -216,8 +235,8 @@ void sample_large(Page& page, std::size_t bytes) {
       visit(context, {page_memory(&page), page.bytes, page.bytes - page.slack, page.site, page.born_ms,
                       sample_weight(page.bytes)});
     } else if (state == State::sampled) {
-      const Locked hold(shard_of(page).lock);
-      for (unsigned i = 0; page.state == State::sampled && i < page.carved; ++i) {
+      const LockedPage locked(page);
+      for (unsigned i = 0; locked && i < page.carved; ++i) {
         const Record& record = records_of(page)[i];
         if (!record.live_class) continue;
         const std::size_t bytes = class_bytes(record.live_class - 1);

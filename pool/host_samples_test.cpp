@@ -440,6 +440,20 @@ TEST(HostSamples, SeeMisuse) {
 }
 
 // --- Threads: blocks freed by others than their makers, at once, and by many more threads than there are locks
+// A page that goes to a heap while somebody looks whether a sampled block lies in it: its heap may be any number.
+TEST(HostSamples, ArePagesNoLongerWhenTheirStateSaysSo) {
+  test::in_child([] {
+    void* const block = get(64);
+    Page& page = *page_at(address_of(block) >> kSliceShift);
+    page.heap = 0xfff1;
+    EXPECT_EQ(live_sampled_bytes(page, 0), 0u);
+    EXPECT_FALSE(free_sampled(page, 0));
+    page.state = State::sampled;  // of another shard than the one that was locked
+    EXPECT_EQ(live_sampled_bytes(page, 0), 0u);
+    EXPECT_FALSE(free_sampled(page, 0));
+  });
+}
+
 TEST(HostSamples, AreExactWithThreads) {
   in_child([] {
     start(1);

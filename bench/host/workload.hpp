@@ -94,6 +94,13 @@ class Block {
     check_stamp(at_, bytes_, tag_);
     std::free(std::exchange(at_, nullptr));
   }
+  void resize(std::size_t bytes) {
+    check_stamp(at_, bytes_, tag_);
+    at_ = std::realloc(at_, bytes);
+    require(at_ != nullptr, "realloc returned null");
+    bytes_ = bytes;
+    stamp(at_, bytes_, tag_);
+  }
   explicit operator bool() const { return at_ != nullptr; }
   void* at() const { return at_; }
   std::size_t bytes() const { return bytes_; }

@@ -6,11 +6,13 @@ Cistern can answer is skipped then.
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -151,6 +153,32 @@ class Processes(PoolTest):
         shimmed = self.shimmed(self.program("locked"))
         self.assertEqual((plain.status, shimmed.err, shimmed.status), (0, "", 0))
         self.assertLess(int(shimmed.out), int(plain.out) + 32 * 1024)
+
+
+class LargeBlocks(PoolTest):
+    """Memory of large blocks stays resident while the program replaces them, but not much more than it uses. CPU time
+    follows from the page faults, and those do not depend on what else the machine does."""
+
+    def used(self, preload, *load):
+        """The process that is measured begins as a copy of the static launcher's, which is small."""
+        with tempfile.TemporaryFile() as figures:
+            done = Run([self.program("measure"), figures.fileno(), self.program("large_blocks"), *load],
+                       {"CHILD_PRELOAD": str(preload)}, [], pass_fds=[figures.fileno()])
+            self.assertEqual((done.out, done.err, done.status), ("", "", 0))
+            figures.seek(0)
+            return json.loads(figures.read())
+
+    def test_replaced_ones_fault_about_as_little_as_the_c_librarys(self):
+        seed = random.randrange(1 << 30)
+        for how, kib, live in (("random", 512, 20), ("random", 2048, 20), ("random", 8192, 20), ("random", 2048, 200),
+                               ("random", 40960, 2), ("random", 12288, 2), ("queue", 65536, 4), ("phases", 2048, 20),
+                               ("grow", 8192, 20)):
+            with self.subTest(how=how, kib=kib, live=live, seed=seed):
+                load = (how, kib, live, max(1024, 3 * kib * live // 1024), seed)
+                plain, shimmed = self.used("", *load), self.used(ARGUMENTS.shim, *load)
+                # Besides, the library's own pages. The sizes that a seed gives favour one or the other.
+                self.assertLess(shimmed["faults"], plain["faults"] * 1.25 + 1000)
+                self.assertLess(shimmed["peak_kib"], plain["peak_kib"] * 1.1 + 2048)
 
 
 class Sites(PoolTest):
