@@ -63,7 +63,7 @@ void* failing_handle() {
   static constinit std::atomic<void*> c_library{nullptr};
   if (void* known = c_library.load(std::memory_order_acquire)) return known;
   cistern::host::Uncounted uncounted;
-  void* opened = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+  void* opened = cistern::real_dlopen()("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
   c_library.store(opened, std::memory_order_release);
   return opened;
 }

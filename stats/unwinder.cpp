@@ -173,7 +173,8 @@ void prepare_unwinder(LookUp look_up) {
   // libunwind locks a mutex when a thread ends, behind ThreadSanitizer's own end of the thread: that would crash.
   if (look_up(RTLD_DEFAULT, "__tsan_init")) return;
   // Local: it exports an exception unwinder of its own, which must not reach the program.
-  void* library = dlopen("libunwind.so.8", RTLD_LAZY | RTLD_LOCAL);
+  const auto open = reinterpret_cast<void* (*)(const char*, int)>(look_up(RTLD_NEXT, "dlopen"));
+  void* library = open ? open("libunwind.so.8", RTLD_LAZY | RTLD_LOCAL) : nullptr;
   if (!library) return;
   const auto fast = reinterpret_cast<Unwinder>(look_up(library, "unw_backtrace"));
   void* frames[8];

@@ -91,6 +91,8 @@ bool counting() {
   return decided != kOff && uncounted_depth == 0;
 }
 
+void count_nothing() { decision.store(kOff, std::memory_order_relaxed); }
+
 void count_birth(std::size_t usable_bytes) {
   Shard& shard = own_shard();
   add(shard.births);

@@ -14,8 +14,9 @@ namespace cistern::host {
 constexpr int kShards = 32;
 constexpr std::int64_t kSettleBytes = std::int64_t{64} * 1024;
 
-// False while CISTERN_HOST=off, or inside an Uncounted scope.
+// False while CISTERN_HOST=off, after count_nothing, or inside an Uncounted scope.
 bool counting();
+void count_nothing();
 
 void count_birth(std::size_t usable_bytes);
 void count_death(std::size_t usable_bytes);

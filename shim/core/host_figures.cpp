@@ -27,7 +27,7 @@ KindFigures figures() {
     figures.name = "host";
     return figures;
   }
-  if (serving() == Serving::native) return figures;
+  if (!pool_serves()) return figures;
   const host_pool::Account account = host_pool::account();
   const host_pool::RegionFigures region = host_pool::region_figures();
   const std::uint64_t allocations = account.allocations(), live_blocks = account.live_blocks();
@@ -46,7 +46,7 @@ KindFigures figures() {
 }
 
 std::optional<FragmentationFigures> fragmentation(std::optional<double> requested_ratio) {
-  if (serving() == Serving::native || counting_is_off()) return std::nullopt;
+  if (!pool_serves() || counting_is_off()) return std::nullopt;
   const host_pool::RegionFigures region = host_pool::region_figures();
   const std::uint64_t live = host_pool::account().live_bytes(), reserved = region.in_use_bytes + region.dirty_bytes;
   if (!live || reserved < live) return std::nullopt;

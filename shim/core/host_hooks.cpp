@@ -104,7 +104,14 @@ void* aligned(std::size_t alignment, std::size_t bytes) {
   return pass_on(native().memalign, alignment, bytes);
 }
 
-bool pooled() { return serving() != Serving::native; }
+bool pooled() { return pool_serves(); }
+
+// Names that lead to other names in the C library, which perhaps calls us or an allocator that stands on them: where
+// the pool does not serve, they go on as they are. A block says for itself whose it is.
+template <class Function>
+bool goes_on(Function* next, const void* block = nullptr) {
+  return next && !pooled() && !host_pool::usable_bytes(block);
+}
 
 [[noreturn]] void die_without_runtime() {
   constexpr char kLine[] = "cistern: operator new failed and no C++ runtime was found to say so\n";
@@ -148,13 +155,10 @@ bool in_cxx_runtime(const void* function) {
 bool operators_are_the_runtimes() {
   const Native& next = native_operators();
   bool all = true;
-#define HOST_CALL(action, result, name, parameters, arguments)                               \
-  if (#name[0] == '_' && #name[1] == 'Z') {                                                  \
-    if (next.name && !in_cxx_runtime(reinterpret_cast<const void*>(next.name))) all = false; \
-    if (module_of(real_dlsym()(RTLD_DEFAULT, #name)) != own_module()) all = false;           \
-  }
+#define HOST_CALL(action, result, name, parameters, arguments) \
+  if (is_operator(#name) && next.name && !in_cxx_runtime(reinterpret_cast<const void*>(next.name))) all = false;
 #include "shim/symbols.def"
-  return all;
+  return all && !defined_before_us(kOperatorNames);
 }
 
 }  // namespace
@@ -164,6 +168,7 @@ void prepare_operators() {
 }
 
 void prepare_pool() {
+  say_who_serves();
   if (pooled()) {
     host_pool::prepare_thread_ends();
     start_sites();
@@ -272,6 +277,8 @@ void* hook_realloc(void* block, size_t bytes) {
 }
 
 void* hook_reallocarray(void* block, size_t count, size_t bytes) {
+  const auto next = native().reallocarray;
+  if (serving() == Serving::aside && goes_on(next, block)) return next(block, count, bytes);
   std::size_t total = 0;
   if (!__builtin_mul_overflow(count, bytes, &total)) return hook_realloc(block, total);
   return no_memory();
@@ -324,7 +331,8 @@ void* hook_valloc(size_t bytes) {
 
 void* hook_pvalloc(size_t bytes) {
   InsideSlowPath inside;
-  if (!pooled()) return pass_on(native().pvalloc, bytes);
+  // Not every allocator has it: the block may be one whose size it can't tell.
+  if (!pooled()) return native_is_c_library() ? pass_on(native().pvalloc, bytes) : native().pvalloc(bytes);
   const std::size_t page = system_page();
   std::size_t whole;
   if (__builtin_add_overflow(bytes, page - 1, &whole)) return no_memory();
@@ -335,16 +343,21 @@ void* hook_pvalloc(size_t bytes) {
 void hook_cfree(void* block) { hook_free(block); }
 void hook_free_sized(void* block, size_t) { hook_free(block); }
 void hook_free_aligned_sized(void* block, size_t, size_t) { hook_free(block); }
-void* hook___libc_malloc(size_t bytes) { return hook_malloc(bytes); }
-void hook___libc_free(void* block) { hook_free(block); }
-void* hook___libc_calloc(size_t count, size_t bytes) { return hook_calloc(count, bytes); }
-void* hook___libc_realloc(void* block, size_t bytes) { return hook_realloc(block, bytes); }
-void* hook___libc_memalign(size_t alignment, size_t bytes) { return hook_memalign(alignment, bytes); }
-void* hook___libc_valloc(size_t bytes) { return hook_valloc(bytes); }
-void* hook___libc_pvalloc(size_t bytes) { return hook_pvalloc(bytes); }
-int hook___posix_memalign(void** block, size_t alignment, size_t bytes) {
-  return hook_posix_memalign(block, alignment, bytes);
-}
+#define OTHER_NAME(result, name, parameters, arguments, hook, ...)                     \
+  result hook_##name parameters {                                                      \
+    const auto next = native().name;                                                   \
+    return goes_on(next __VA_OPT__(, ) __VA_ARGS__) ? next arguments : hook arguments; \
+  }
+OTHER_NAME(void*, __libc_malloc, (size_t bytes), (bytes), hook_malloc)
+OTHER_NAME(void, __libc_free, (void* block), (block), hook_free, block)
+OTHER_NAME(void*, __libc_calloc, (size_t count, size_t bytes), (count, bytes), hook_calloc)
+OTHER_NAME(void*, __libc_realloc, (void* block, size_t bytes), (block, bytes), hook_realloc, block)
+OTHER_NAME(void*, __libc_memalign, (size_t alignment, size_t bytes), (alignment, bytes), hook_memalign)
+OTHER_NAME(void*, __libc_valloc, (size_t bytes), (bytes), hook_valloc)
+OTHER_NAME(void*, __libc_pvalloc, (size_t bytes), (bytes), hook_pvalloc)
+OTHER_NAME(int, __posix_memalign, (void** block, size_t alignment, size_t bytes), (block, alignment, bytes),
+           hook_posix_memalign)
+#undef OTHER_NAME
 
 // --- Questions
 size_t hook_malloc_usable_size(void* block) {

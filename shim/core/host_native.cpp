@@ -7,86 +7,53 @@
 #include <atomic>
 
 #include "pool/lock.hpp"
+#include "shim/core/host_owner.hpp"
 #include "shim/core/lookup.hpp"
+#include "shim/core/symbol_table.hpp"
 
 namespace cistern::host {
 namespace {
-
-#if defined(__aarch64__)
-constexpr char kFirstVersion[] = "GLIBC_2.17";
-constexpr char kAlignedAllocVersion[] = "GLIBC_2.17";
-constexpr char kMallocInfoVersion[] = "GLIBC_2.17";
-#else
-constexpr char kFirstVersion[] = "GLIBC_2.2.5";
-constexpr char kAlignedAllocVersion[] = "GLIBC_2.16";
-constexpr char kMallocInfoVersion[] = "GLIBC_2.10";
-#endif
 
 constinit Lock publish_lock;
 constinit Native shared_functions;
 constinit std::atomic<bool> functions_ready{false};
 constinit std::atomic<bool> c_library_serves{true};
+constinit std::atomic<Owner> owner{Owner::us};
 constinit Native shared_operators;
 constinit std::atomic<bool> operators_ready{false};
-
-constexpr bool is_operator(const char* name) { return name[0] == '_' && name[1] == 'Z'; }
 
 template <class Function>
 void find_next(Function& member, const char* name) {
   member = reinterpret_cast<Function>(real_dlsym()(RTLD_NEXT, name));
 }
 
-// A version names the C library's own function, whatever other libraries export.
-template <class Function>
-void find_in_c_library(Function& member, const char* name, const char* version) {
-  member = reinterpret_cast<Function>(dlvsym(RTLD_NEXT, name, version));
-}
-
-bool c_library_is_next() {
-  Native next, c_library;
-  find_next(next.malloc, "malloc");
-  find_in_c_library(c_library.malloc, "malloc", kFirstVersion);
-  return next.malloc == c_library.malloc;
-}
-
-void use_c_library(Native& functions) {
-  const auto find = [](auto& member, const char* name) { find_in_c_library(member, name, kFirstVersion); };
-  find(functions.malloc, "malloc");
-  find(functions.free, "free");
-  find(functions.calloc, "calloc");
-  find(functions.realloc, "realloc");
-  find(functions.memalign, "memalign");
-  find(functions.valloc, "valloc");
-  find(functions.pvalloc, "pvalloc");
-  find(functions.posix_memalign, "posix_memalign");
-  find(functions.malloc_usable_size, "malloc_usable_size");
-  find(functions.malloc_trim, "malloc_trim");
-  find(functions.mallopt, "mallopt");
-  find(functions.mallinfo, "mallinfo");
-  find(functions.malloc_stats, "malloc_stats");
-  find_in_c_library(functions.aligned_alloc, "aligned_alloc", kAlignedAllocVersion);
-  find_in_c_library(functions.malloc_info, "malloc_info", kMallocInfoVersion);
-  find_in_c_library(functions.mallinfo2, "mallinfo2", "GLIBC_2.33");
+// From its own table, whatever other libraries export.
+void use_c_library(Native& functions, const SymbolTable& c_library) {
+#define USE(name) functions.name = reinterpret_cast<decltype(functions.name)>(c_library.address_of(#name))
+  USE(malloc);
+  USE(free);
+  USE(calloc);
+  USE(realloc);
+  USE(memalign);
+  USE(valloc);
+  USE(pvalloc);
+  USE(aligned_alloc);
+  USE(posix_memalign);
+  USE(malloc_usable_size);
+  USE(malloc_trim);
+  USE(mallopt);
+  USE(mallinfo);
+  USE(mallinfo2);
+  USE(malloc_info);
+  USE(malloc_stats);
+#undef USE
 }
 
 // What the other allocator lacks falls to the C library's, as without us.
-void use_next_allocator(Native& functions) {
-  find_next(functions.malloc, "malloc");
-  find_next(functions.free, "free");
-  find_next(functions.calloc, "calloc");
-  find_next(functions.realloc, "realloc");
-  find_next(functions.memalign, "memalign");
-  find_next(functions.valloc, "valloc");
-  find_next(functions.pvalloc, "pvalloc");
-  find_next(functions.aligned_alloc, "aligned_alloc");
-  find_next(functions.posix_memalign, "posix_memalign");
-  find_next(functions.malloc_usable_size, "malloc_usable_size");
-  find_next(functions.malloc_trim, "malloc_trim");
-  find_next(functions.mallopt, "mallopt");
-  find_next(functions.mallinfo, "mallinfo");
-  find_next(functions.mallinfo2, "mallinfo2");
-  find_next(functions.malloc_info, "malloc_info");
-  find_next(functions.malloc_stats, "malloc_stats");
+void use_next(Native& functions) {
+#define HOST_CALL(action, result, name, parameters, arguments) \
+  if (!is_operator(#name)) functions.name = reinterpret_cast<decltype(functions.name)>(next_definition(#name));
+#include "shim/symbols.def"
 }
 
 // Look-ups take the loader's lock, so ours is held only to publish: a constructor that allocates runs under the
@@ -100,13 +67,14 @@ void publish(const Native& found, Native& shared, std::atomic<bool>& ready) {
 
 void find_functions() {
   Native found;
-  const bool own = c_library_is_next();
-  if (own) {
-    use_c_library(found);
+  const Ownership ownership = find_ownership();
+  if (ownership.owner == Owner::us && ownership.next_is_c_library) {
+    use_c_library(found, SymbolTable(*ownership.next));
   } else {
-    use_next_allocator(found);
+    use_next(found);
   }
-  c_library_serves.store(own, std::memory_order_relaxed);
+  owner.store(ownership.owner, std::memory_order_relaxed);
+  c_library_serves.store(ownership.next_is_c_library, std::memory_order_relaxed);
   publish(found, shared_functions, functions_ready);
 }
 
@@ -136,6 +104,11 @@ void find_operators() {
 }
 
 }  // namespace
+
+Owner native_owner() {
+  native();
+  return owner.load(std::memory_order_relaxed);
+}
 
 bool native_is_c_library() {
   native();

@@ -1,16 +1,28 @@
 // The host allocation functions that would have served the program without us.
 //
-// Usually the C library's, called through the aliases that nobody can interpose. A program may bring another
-// allocator (libjemalloc, libtcmalloc): then all calls go to that one, because it also serves those functions that
-// are not interposed (malloc_usable_size on a block of another heap would crash).
+// Usually the C library's, from its own table. A program may bring another allocator
+// (libjemalloc, libtcmalloc) or a debugger of memory: then they are the next of their names.
 #pragma once
 #include <malloc.h>
 #include <stdio.h>
 
 #include <cstddef>
+#include <string_view>
+
+#include "shim/core/host_owner.hpp"
 
 namespace cistern::host {
 
+constexpr bool is_operator(std::string_view name) { return name.starts_with("_Z"); }
+
+// All their names, each with its end: an array of pointers would be relocated at every start. The operators are last.
+inline constexpr char kNames[] =
+#define HOST_CALL(action, result, name, parameters, arguments) #name "\0"
+#include "shim/symbols.def"
+    ;
+inline constexpr const char* kOperatorNames = kNames + std::string_view(kNames, sizeof kNames).find("_Z");
+
+// The C library's other names of the same (reallocarray, __libc_malloc) are null where its malloc serves.
 struct Native {
 #define HOST_CALL(action, result, name, parameters, arguments) result(*name) parameters = nullptr;
 #include "shim/symbols.def"
@@ -18,6 +30,8 @@ struct Native {
 
 // Whether those are the C library's own.
 bool native_is_c_library();
+// As it was at the first call.
+Owner native_owner();
 // The malloc family. Usable inside the first malloc of the process: look-ups that succeed do not allocate.
 const Native& native();
 

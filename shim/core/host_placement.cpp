@@ -127,7 +127,7 @@ bool look_up(void* library, const char* name, Function& function) {
 
 // Loaded for good: its mbind is called as long as the process lives.
 void prepare_numa(const Wish& wish) {
-  void* const library = dlopen("libnuma.so.1", RTLD_LAZY | RTLD_LOCAL);
+  void* const library = real_dlopen()("libnuma.so.1", RTLD_LAZY | RTLD_LOCAL);
   int (*available)() = nullptr;
   NodeMask* (*allowed_nodes)() = nullptr;
   void (*free_mask)(NodeMask*) = nullptr;

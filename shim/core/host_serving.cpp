@@ -2,7 +2,7 @@
 // nothing here allocates.
 #include "shim/core/host_serving.hpp"
 
-#include <dlfcn.h>
+#include <link.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -10,8 +10,9 @@
 #include <string_view>
 
 #include "shim/core/environment.hpp"
+#include "shim/core/host_counters.hpp"
 #include "shim/core/host_native.hpp"
-#include "shim/core/lookup.hpp"
+#include "shim/core/log.hpp"
 #include "shim/core/options.hpp"
 
 namespace cistern::host {
@@ -19,11 +20,19 @@ namespace {
 
 constinit std::atomic<Serving> decided{Serving::undecided};
 
-// As a library or a layer we interpose nothing, and another allocator is none of our business.
-bool interposing() { return module_of(real_dlsym()(RTLD_DEFAULT, "malloc")) == own_module(); }
+// Whoever is asked for the owner of malloc may allocate, and we are asked who serves that: the pool, for once.
+[[gnu::tls_model("initial-exec")]] constinit thread_local bool deciding = false;
 
 Serving decide() {
-  if (interposing() && brings_own_allocator()) return Serving::native;
+  switch (native_owner()) {
+    case Owner::other:
+      count_nothing();
+      return Serving::aside;
+    case Owner::behind_us:
+      return Serving::native;
+    case Owner::us:
+      break;
+  }
   if (!environ) return Serving::undecided;
   const char* value = environment_variable("CISTERN_HOST_POOL");
   return value && parse_on_off(value) == false ? Serving::native : Serving::pool;
@@ -33,20 +42,26 @@ Serving decide() {
 
 Serving serving() {
   Serving now = decided.load(std::memory_order_relaxed);
-  if (now == Serving::undecided) [[unlikely]] {
+  if (now == Serving::undecided && !deciding) [[unlikely]] {
+    deciding = true;
     now = decide();
+    deciding = false;
     decided.store(now, std::memory_order_relaxed);
   }
   return now;
 }
 
-bool brings_own_allocator() { return !native_is_c_library(); }
+void say_who_serves() {
+  if (serving() != Serving::aside) return;
+  const link_map* const module = owning_module();
+  String line("host memory is served by ");
+  line.append(module ? module->l_name : "the program itself or its debugger").append(": neither pooled nor counted");
+  warn_later(line);
+}
 
 bool abort_on_misuse() {
   const char* value = environment_variable("CISTERN_HOST_MISUSE");
   return !value || std::string_view(value) != "continue";
 }
-
-void give_up_pool() { decided.store(Serving::native, std::memory_order_relaxed); }
 
 }  // namespace cistern::host

@@ -6,15 +6,15 @@ namespace cistern::host {
 enum class Serving : int {
   undecided,  // the environment can't be read yet: the pool serves, its blocks are known for ever after
   pool,
-  native,  // CISTERN_HOST_POOL=off, no memory for the pool's window, or an allocator of the program's own
+  native,  // CISTERN_HOST_POOL=off, or another allocator behind us: counted and passed on
+  aside,   // see Owner::other: passed on, each function to the next of its own name
 };
 
 Serving serving();
-// The program links or preloads another allocator.
-bool brings_own_allocator();
+inline bool pool_serves() { return serving() <= Serving::pool; }
+// Where nothing of ours does, the reports say why not.
+void say_who_serves();
 // CISTERN_HOST_MISUSE
 bool abort_on_misuse();
-// The window of the pool could not be had: from now on everything is native.
-void give_up_pool();
 
 }  // namespace cistern::host

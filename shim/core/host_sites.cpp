@@ -38,7 +38,7 @@ std::uint32_t now_ms() { return static_cast<std::uint32_t>(coarse_nanoseconds_si
 bool every_block() { return options().sites == "all"; }
 
 std::uint64_t interval_bytes() {
-  if (options().sites == "off" || !options().host || serving() == Serving::native) return 0;
+  if (options().sites == "off" || !options().host || !pool_serves()) return 0;
   return every_block() ? 1 : options().host_sample;
 }
 

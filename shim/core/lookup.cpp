@@ -9,8 +9,10 @@
 #include <atomic>
 
 #include "shim/core/core.hpp"
+#include "shim/core/symbol_table.hpp"
 
 constinit cistern::Dlsym cistern_real_dlsym = nullptr;
+constinit cistern::Dlopen cistern_real_dlopen = nullptr;
 
 namespace cistern {
 namespace {
@@ -33,10 +35,14 @@ void forget_failed_look_up() {
   if (!real_dlsym()(RTLD_NEXT, "malloc")) dlerror();
 }
 
-std::string_view file_name(const char* path) {
-  const std::string_view whole = path ? path : "";
-  const std::size_t slash = whole.rfind('/');
-  return slash == std::string_view::npos ? whole : whole.substr(slash + 1);
+// Letter by letter: asked within malloc while a sanitizer starts, whose own memcmp and strlen can't be called yet.
+bool file_name_starts_with(const char* path, std::string_view prefix) {
+  const char* name = path ? path : "";
+  for (const char* letter = name; *letter; ++letter)
+    if (*letter == '/') name = letter + 1;
+  for (const char letter : prefix)
+    if (*name++ != letter) return false;
+  return true;
 }
 
 struct LibrarySearch {
@@ -46,7 +52,7 @@ struct LibrarySearch {
 
 int compare_library(dl_phdr_info* info, std::size_t, void* data) {
   auto* search = static_cast<LibrarySearch*>(data);
-  search->found = file_name(info->dlpi_name).starts_with(search->file_prefix);
+  search->found = file_name_starts_with(info->dlpi_name, search->file_prefix);
   return search->found;
 }
 
@@ -66,6 +72,16 @@ Dlsym real_dlsym() {
   die_without_dlsym();
 }
 
+Dlopen real_dlopen() {
+  std::atomic_ref<Dlopen> known(cistern_real_dlopen);
+  Dlopen found = known.load(std::memory_order_relaxed);
+  if (!found) {
+    found = reinterpret_cast<Dlopen>(next_symbol("dlopen"));
+    known.store(found, std::memory_order_relaxed);
+  }
+  return found;
+}
+
 void* next_symbol(const char* name) {
   host::Uncounted uncounted;  // a failing look-up allocates its message
   void* found = real_dlsym()(RTLD_NEXT, name);
@@ -76,7 +92,8 @@ void* next_symbol(const char* name) {
 void* real_symbol(const char* name, const char* library_soname, Loading loading) {
   if (void* found = next_symbol(name)) return found;
   host::Uncounted uncounted;
-  void* library = dlopen(library_soname, RTLD_LAZY | RTLD_LOCAL | (loading == Loading::allowed ? 0 : RTLD_NOLOAD));
+  void* library =
+      real_dlopen()(library_soname, RTLD_LAZY | RTLD_LOCAL | (loading == Loading::allowed ? 0 : RTLD_NOLOAD));
   void* found = library ? real_dlsym()(library, name) : nullptr;
   if (!found) forget_failed_look_up();
   return found;
@@ -84,7 +101,7 @@ void* real_symbol(const char* name, const char* library_soname, Loading loading)
 
 LoadedLibrary::LoadedLibrary(const char* name) {
   host::Uncounted uncounted;
-  handle_ = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+  handle_ = real_dlopen()(name, RTLD_LAZY | RTLD_NOLOAD);
   if (!handle_) forget_failed_look_up();
 }
 
@@ -114,9 +131,32 @@ link_map* main_module() {
   return module;
 }
 
+bool is_c_library(const link_map& module) { return file_name_starts_with(module.l_name, "libc.so."); }
+
+const link_map* c_library() {
+  const link_map* module = main_module();
+  while (module->l_next && !is_c_library(*module)) module = module->l_next;
+  return module;
+}
+
+const link_map* first_module_with(const char* name, const link_map* from) {
+  for (const link_map* module = from; module; module = module->l_next) {
+    if (SymbolTable(*module).defines(name)) return module;
+    if (is_c_library(*module)) return nullptr;
+  }
+  return nullptr;
+}
+
+const link_map* module_behind_us(const char* name) { return first_module_with(name, own_module()->l_next); }
+
+void* next_definition(const char* name) {
+  const link_map* const module = module_behind_us(name);
+  return module ? SymbolTable(*module).address_of(name) : nullptr;
+}
+
 bool lies_in_library(const void* address, std::string_view file_prefix) {
   const link_map* module = module_of(address);
-  return module && file_name(module->l_name).starts_with(file_prefix);
+  return module && file_name_starts_with(module->l_name, file_prefix);
 }
 
 bool library_is_loaded(std::string_view file_prefix) {

@@ -11,8 +11,17 @@ using Dlsym = void* (*)(void* handle, const char* name);
 // The C library's dlsym. Lock-free after the first call, works before any constructor, does not allocate.
 Dlsym real_dlsym();
 
+// The dlopen behind ours, for calls of our own: our export is for the program's.
+using Dlopen = void* (*)(const char* file, int mode);
+Dlopen real_dlopen();
+
 // The next definition of `name` after Cistern in the global search order; null leaves no dlerror behind.
 void* next_symbol(const char* name);
+
+// The same, of any version, of those that the process started with, read from their own tables: takes no lock,
+// allocates nothing, calls nothing. Debuggers of memory export old versions, to which programs are linked; dlsym passes
+// over them.
+void* next_definition(const char* name);
 
 enum class Loading { only_if_loaded, allowed };
 
@@ -40,11 +49,17 @@ class LoadedLibrary {
 link_map* module_of(const void* address);
 link_map* own_module();
 link_map* main_module();
+bool is_c_library(const link_map& module);
+const link_map* c_library();
+// The first of the list from `from` on, which has the global order as far as the C library; null for none.
+const link_map* first_module_with(const char* name, const link_map* from);
+const link_map* module_behind_us(const char* name);
 // Whether `address` lies in an object whose file name starts with `file_prefix` ("libOpenCL.so").
 bool lies_in_library(const void* address, std::string_view file_prefix);
 bool library_is_loaded(std::string_view file_prefix);
 
 }  // namespace cistern
 
-// What the assembly of dlsym jumps to; set by the first call of real_dlsym().
+// What the assembly of dlsym and dlopen jumps to; set by the first call of real_dlsym() and real_dlopen().
 extern "C" [[gnu::visibility("hidden")]] cistern::Dlsym cistern_real_dlsym;
+extern "C" [[gnu::visibility("hidden")]] cistern::Dlopen cistern_real_dlopen;

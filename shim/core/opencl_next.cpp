@@ -101,7 +101,7 @@ void note_layers_variable() {
 
 void keep_loaded(const void* function) {
   Dl_info info;
-  if (dladdr(function, &info) && info.dli_fname) dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  if (dladdr(function, &info) && info.dli_fname) real_dlopen()(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 }
 
 }  // namespace

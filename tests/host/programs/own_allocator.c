@@ -1,5 +1,6 @@
-// An allocator of its own, linked by a program: blocks with a marked header in a static arena. A block of another heap
-// that reaches it, or one of its blocks that reaches another heap, ends the process.
+// An allocator of its own, of a program or of a library that it links: blocks with a marked header in a static arena. A
+// block of another heap that reaches it, or one of its blocks that reaches another heap, ends the process.
+// MINIMAL: only what the C library's manual asks of a replacement.
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,13 +47,14 @@ void free(void* block) {
   if (block) header_of(block);
 }
 void* calloc(size_t count, size_t bytes) { return take(16, count * bytes); }
-size_t malloc_usable_size(void* block) { return block ? header_of(block)->bytes : 0; }
 void* realloc(void* block, size_t bytes) {
   void* moved = take(16, bytes);
   if (!block || !moved) return moved;
   const size_t before = header_of(block)->bytes;
   return memcpy(moved, block, before < bytes ? before : bytes);
 }
+#ifndef MINIMAL
+size_t malloc_usable_size(void* block) { return block ? header_of(block)->bytes : 0; }
 void* memalign(size_t alignment, size_t bytes) { return take(alignment, bytes); }
 void* aligned_alloc(size_t alignment, size_t bytes) { return take(alignment, bytes); }
 int posix_memalign(void** block, size_t alignment, size_t bytes) {
@@ -61,3 +63,4 @@ int posix_memalign(void** block, size_t alignment, size_t bytes) {
 }
 void* valloc(size_t bytes) { return take(4096, bytes); }
 void* pvalloc(size_t bytes) { return take(4096, bytes); }
+#endif
