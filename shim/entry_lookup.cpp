@@ -13,6 +13,7 @@
 #include "shim/core/core.hpp"
 #include "shim/core/cuda_runtime.hpp"
 #include "shim/core/lookup.hpp"
+#include "shim/entry_plugins.hpp"
 
 // Only their addresses are of interest here; entry_opencl.cpp and entry_cuda.cpp have the types.
 extern "C" {
@@ -95,8 +96,10 @@ bool provides_itself(const char* name, const void* caller_address) {
 DlsymDecision cistern_dlsym_replacement(void* handle, const char* name, const void* caller) {
   const cistern::Dlsym real = cistern::real_dlsym();  // also what the assembly jumps to
   const Export* row = find_export(name);
-  if (!row) [[likely]]
+  if (!row) [[likely]] {
+    if (handle != RTLD_DEFAULT) before_look_up(name);
     return {nullptr, handle};
+  }
   if (row->library == kDriver) cistern::cuda::runtime_looks_up(caller);
   if (handle == RTLD_DEFAULT || handle == RTLD_NEXT || handle == cistern::main_module())
     return search_order(handle, *row, caller);

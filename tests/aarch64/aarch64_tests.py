@@ -56,6 +56,16 @@ class Emulated(unittest.TestCase):
             preload = links[:place] + [self.shim] + links[place:]
             self.assertEqual(emulated("chain", preload=preload), plain, preload)
 
+    def test_dlopen_keeps_its_caller_and_the_order_of_symbols(self):
+        for what, line in (("search_path", ""), ("deep", "the plugin finds the plugin's\n"), ("errors", None),
+                           ("c_library", ""), ("threads", "")):
+            plain = emulated("opener", what, str(ARGUMENTS.build / "libplugin.so"))
+            self.assertEqual(plain[1:], ("", 3), plain)
+            if line is not None:
+                self.assertEqual(plain[0], f"{line}opener: {what} holds\n")
+            shimmed = emulated("opener", what, str(ARGUMENTS.build / "libplugin.so"), preload=[self.shim])
+            self.assertEqual(shimmed, plain, what)
+
 
 def build(source, folder):
     """The shared object through the project's own build, the programs by hand."""
@@ -73,6 +83,13 @@ def build(source, folder):
     for name in ("first", "second"):
         commands.append(["aarch64-linux-gnu-gcc", "-O1", "-shared", "-fPIC", f'-DNAME="{name}"',
                          here / "chain_library.c", "-o", folder / f"lib{name}.so"])
+    plugins = here.parent / "host/programs/plugins"
+    (folder / "private").mkdir(exist_ok=True)
+    for name, output in (("plugin", "libplugin.so"), ("plugin", "private/libprivate.so"), ("caller", "libcaller.so")):
+        commands.append(["aarch64-linux-gnu-gcc", "-O1", "-shared", "-fPIC", "-Wl,--enable-new-dtags",
+                         "-Wl,-rpath,$ORIGIN/private", plugins / f"{name}.c", "-o", folder / output])
+    commands.append(["aarch64-linux-gnu-gcc", "-O1", "-rdynamic", "-Wl,-rpath,$ORIGIN", plugins / "opener.c",
+                     folder / "libcaller.so", "-o", folder / "opener", "-pthread"])
     for command in commands:
         subprocess.run([str(part) for part in command], check=True)
 

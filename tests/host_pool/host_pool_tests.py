@@ -110,13 +110,13 @@ class Calls(PoolTest):
             self.assertGreater(len(done.err.splitlines()), 1)
 
     def test_a_plugin_allocates_and_the_program_frees(self):
-        self.holds("deepbind", self.program("libdeepbind_plugin.so"), "from_plugin")
+        for way in ("redirect", "keep"):
+            self.holds("deepbind", self.program("libdeepbind_plugin.so"), "from_plugin",
+                       environment={"CISTERN_DEEPBIND": way})
 
     def test_the_program_allocates_and_a_plugin_frees(self):
-        # The C library's own free gets a block of the pool: nothing of ours is asked. That is a limit, and the pool can
-        # be left out.
-        plugin = self.program("libdeepbind_plugin.so")
-        self.same(self.program("deepbind"), plugin, "from_program", environment={"CISTERN_HOST_POOL": "off"})
+        for environment in ({}, {"CISTERN_DEEPBIND": "clear"}, {"CISTERN_HOST_POOL": "off"}):
+            self.holds("deepbind", self.program("libdeepbind_plugin.so"), "from_program", environment=environment)
 
 
 class Threads(PoolTest):

@@ -1,0 +1,113 @@
+// See entry_plugins.hpp. From the first such moment on, the C library's own names of the malloc family lead to us: its
+// symbols get our functions' addresses, in a private copy of their pages. So what binds to them later finds the same
+// malloc as the program, in whatever order it looks, before its constructors run, and dlopen itself is untouched: the
+// caller's search path, the order of all other symbols, and dlmopen, whose namespaces have C libraries of their own.
+#include "shim/entry_plugins.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "shim/core/core.hpp"
+#include "shim/core/host_native.hpp"
+#include "shim/core/host_serving.hpp"
+#include "shim/core/lookup.hpp"
+#include "shim/core/symbol_table.hpp"
+
+namespace {
+
+using namespace cistern;
+
+template <class Visit>
+void for_each_name(Visit visit) {
+  for (const char* name = host::kNames; name != host::kOperatorNames; name += strlen(name) + 1) visit(name);
+}
+
+bool is_of_the_family(const char* name) {
+  if (!strchr("mfcrapv_", name[0])) return false;
+  bool found = false;
+  for_each_name([&](const char* row) { found = found || strcmp(row, name) == 0; });
+  return found;
+}
+
+// Whole pages, of which a copy is made, changed and put in their place at once. So other threads that look symbols up,
+// or come here too, see either, and both are right.
+class PagesOf {
+ public:
+  PagesOf(const void* begin, std::size_t bytes) {
+    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto address = reinterpret_cast<std::uintptr_t>(begin);
+    begin_ = reinterpret_cast<char*>(address & ~(page - 1));
+    bytes_ = ((address + bytes + page - 1) & ~(page - 1)) - reinterpret_cast<std::uintptr_t>(begin_);
+    void* const copy = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy != MAP_FAILED) copy_ = static_cast<char*>(memcpy(copy, begin_, bytes_));
+  }
+  PagesOf(const PagesOf&) = delete;
+  PagesOf& operator=(const PagesOf&) = delete;
+  ~PagesOf() {
+    if (copy_) munmap(copy_, bytes_);
+  }
+
+  explicit operator bool() const { return copy_; }
+  template <class T>
+  T& in_copy(const T& original) {
+    return *reinterpret_cast<T*>(copy_ + (reinterpret_cast<const char*>(&original) - begin_));
+  }
+  bool replace() {
+    if (mprotect(copy_, bytes_, PROT_READ) != 0 ||
+        mremap(copy_, bytes_, bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, begin_) == MAP_FAILED)
+      return false;
+    copy_ = nullptr;
+    return true;
+  }
+
+ private:
+  char *begin_ = nullptr, *copy_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+bool write_names(const link_map& c_library) {
+  const SymbolTable theirs(c_library), ours(*own_module());
+  PagesOf pages(theirs.symbols(), theirs.count() * sizeof(ElfW(Sym)));
+  if (!theirs.count() || !pages) return false;
+  for_each_name([&](const char* name) {
+    const auto function = reinterpret_cast<ElfW(Addr)>(ours.address_of(name));
+    theirs.for_each_definition(
+        name, [&](const ElfW(Sym) & symbol) { pages.in_copy(symbol).st_value = function - c_library.l_addr; });
+  });
+  return pages.replace();
+}
+
+enum class Redirected : int { not_yet, yes, impossible };
+constinit std::atomic<Redirected> redirected{Redirected::not_yet};
+
+// Ours are the program's; another allocator's, or the C library's, are as they would be without us.
+bool redirect() {
+  if (!host::pool_serves() || host::native_owner() != host::Owner::us) return true;
+  if (redirected.load(std::memory_order_acquire) == Redirected::not_yet) {
+    const link_map* const c_library = module_of(reinterpret_cast<const void*>(host::native().malloc));
+    const bool done = c_library && write_names(*c_library);
+    redirected.store(done ? Redirected::yes : Redirected::impossible, std::memory_order_release);
+  }
+  return redirected.load(std::memory_order_relaxed) == Redirected::yes;
+}
+
+}  // namespace
+
+int cistern_dlopen_mode(int mode) {
+  real_dlopen();  // what the assembly jumps to
+  if (!(mode & RTLD_DEEPBIND)) [[likely]]
+    return mode;
+  const String& way = options().deepbind;
+  if (way == "keep") return mode;
+  return way == "clear" || !redirect() ? mode & ~RTLD_DEEPBIND : mode;
+}
+
+void before_look_up(const char* name) {
+  if (host::pool_serves() && is_of_the_family(name) && options().deepbind != "keep") redirect();
+}
