@@ -103,8 +103,8 @@ class BlockSource {
   DriverCalls pinned_calls;
   std::atomic<std::uint64_t> failed_frees{0};
 
-  void before_fork() { lock_.lock(); }
-  void after_fork() { lock_.unlock(); }
+  void before_fork() { lock_.lock_for_fork(); }
+  void after_fork() { lock_.unlock_after_fork(); }
   void after_fork_in_child();
 
  private:

@@ -123,14 +123,14 @@ class Blocks {
   }
 
   void before_fork() {
-    lock_.lock();
+    lock_.lock_for_fork();
     ranges.before_fork();
     table.before_fork();
   }
   void after_fork() {
     table.after_fork();
     ranges.after_fork();
-    lock_.unlock();
+    lock_.unlock_after_fork();
   }
 
  private:

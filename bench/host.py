@@ -8,7 +8,8 @@
   nanoseconds   of the same loops, CPU time of all threads
   startup       what /bin/true takes more than under glibc
 
-    bench/host.py BUILD_DIRECTORY [--workloads] [--large] [--real] [--instructions] [--nanoseconds] [--startup] [--rounds N]
+    bench/host.py BUILD_DIRECTORY [--workloads] [--large] [--real] [--instructions] [--nanoseconds] [--startup]
+                  [--rounds N]
                   [--only REGEX] [--peers REGEX] [--options 'K=V ...']... [--library FILE] [--threads N] [--json FILE]
 
 Without one of the six it does all. Times and peaks are minima of the rounds. Each --options is one more variant of
@@ -396,7 +397,8 @@ def arguments_given():
     parser.add_argument("--json", type=pathlib.Path)
     given = parser.parse_args()
     given.build = given.build.resolve()
-    given.all = not (given.workloads or given.large or given.real or given.instructions or given.nanoseconds or given.startup)
+    given.all = not (given.workloads or given.large or given.real or given.instructions or given.nanoseconds or
+                     given.startup)
     return given
 
 

@@ -79,10 +79,10 @@ class AddressTable {
   }
 
   void before_fork() {
-    for (Shard& shard : shards_) shard.lock.lock();
+    for (Shard& shard : shards_) shard.lock.lock_for_fork();
   }
   void after_fork() {
-    for (Shard& shard : shards_) shard.lock.unlock();
+    for (Shard& shard : shards_) shard.lock.unlock_after_fork();
   }
 
  private:

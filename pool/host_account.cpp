@@ -1,7 +1,13 @@
 // See host_account.hpp. A page's live blocks are those handed out, less those that wait in a list: its thread's, the
 // remote list, batches on their way to it.
+//
+// Threads are at work meanwhile, and of what they change nothing is believed. Numbers are cut to what there can be. Of
+// a list only blocks of its page are followed, as many as the page can have, and each link only if its block carries
+// the mark of a free one afterwards: a block that was handed out has lost the mark before the program writes to it. The
+// region is held: no page becomes something else.
 #include "pool/host_account.hpp"
 
+#include <algorithm>
 #include <bitset>
 
 #include "pool/host_heap.hpp"
@@ -74,25 +80,70 @@ std::uint64_t Account::allocations() const {
 
 namespace {
 
+const Page& page_within(Slice slice) { return *page_at(slice < region_end() ? slice : 0); }
+
+// Blocks of the list that are the page's. Under the region's lock.
+[[gnu::no_sanitize("thread")]] unsigned count_listed(const Page& page, const Block* at) {
+  const unsigned most = page.carved;
+  unsigned count = 0;
+  while (at && count < most && number_of_block(page, at) != kNoBlock) {
+    const Block* const next = __atomic_load_n(&at->next, __ATOMIC_ACQUIRE);
+    if (__atomic_load_n(&at->mark, __ATOMIC_RELAXED) != free_mark) break;
+    ++count;
+    at = next;
+  }
+  return count;
+}
+
+[[gnu::no_sanitize("thread")]] void add_pages(Account& sum) {
+  const Slice end = region_end();
+  std::uint32_t slices = 1;
+  for (Slice at = region_begin(); at < end; at += slices) {
+    const Page& page = *page_at(at);
+    const State state = page.state;
+    slices = 1;
+    if (state == State::large || state == State::free) {
+      slices = std::clamp(page.slices, 1u, end - at);
+      if (state == State::free) continue;
+      ++sum.large_blocks;
+      sum.large_bytes += std::min<std::uint64_t>(page.bytes, slices * std::uint64_t{kSliceBytes});
+    } else if (const unsigned id = page.size_class;
+               (state == State::small || state == State::sampled) && id < kClasses) {
+      ClassAccount& own = sum.classes[id];
+      own.page_bytes += page_slices(id) * kSliceBytes;
+      unsigned handed_out = std::min<unsigned>(page.handed_out(), page.carved);
+      if (state == State::small) {
+        const std::uint64_t sent_back = page.remote.load(std::memory_order_relaxed) >> kCountShift;
+        handed_out -= static_cast<unsigned>(std::min<std::uint64_t>(sent_back, handed_out));
+        own.live_blocks += handed_out;
+      }
+      own.free_blocks += page_capacity(id) - handed_out;
+    }
+  }
+}
+
 // Blocks in lists and batches count as handed out in their pages; those of lists were not allocated yet.
-void subtract_waiting(Account& sum) {
+[[gnu::no_sanitize("thread")]] void subtract_waiting(Account& sum) {
   for (unsigned id = 1; id < heaps_end(); ++id) {
     const Heap* const heap = heap_at(id);
     if (!heap) continue;
     for (unsigned one = 0; one < kClasses; ++one) {
       const ClassPages& own = heap->classes[one];
-      std::uint64_t waiting = own.rest_count;
-      for (const Block* at = heap->lists[one]; at && waiting < page_capacity(one); at = at->next) ++waiting;
+      const Page& page = page_within(own.current);
+      unsigned waiting = 0;
+      if (page.state == State::small && page.size_class == one)
+        waiting = std::min(count_listed(page, heap->lists[one]) + own.rest_count, page_capacity(one));
       sum.classes[one].live_blocks -= waiting;
       sum.classes[one].free_blocks += waiting;
       sum.classes[one].allocations += own.handed_out - waiting;
     }
     sum.moves += heap->moves;
     for (const RemoteBatch& batch : heap->batches) {
-      if (!batch.page) continue;
-      ClassAccount& own = sum.classes[page_at(batch.page)->size_class];
-      own.live_blocks -= batch.count;
-      own.free_blocks += batch.count;
+      const Page& page = page_within(batch.page);
+      if (page.state != State::small || page.size_class >= kClasses) continue;
+      const unsigned waiting = std::min<unsigned>(batch.count, page.carved);
+      sum.classes[page.size_class].live_blocks -= waiting;
+      sum.classes[page.size_class].free_blocks += waiting;
     }
   }
 }
@@ -101,22 +152,11 @@ void subtract_waiting(Account& sum) {
 Account account_ever() {
   Account sum;
   if (!slice_limit) return sum;
-  for_each_page([&sum](Page& page) {
-    if (page.state == State::large) {
-      ++sum.large_blocks;
-      sum.large_bytes += page.bytes;
-    } else if (page.state == State::small || page.state == State::sampled) {
-      ClassAccount& own = sum.classes[page.size_class];
-      own.page_bytes += page_slices(page.size_class) * kSliceBytes;
-      std::uint64_t handed_out = page.handed_out();
-      if (page.state == State::small) {
-        handed_out -= page.remote.load(std::memory_order_relaxed) >> kCountShift;
-        own.live_blocks += handed_out;
-      }
-      own.free_blocks += page_capacity(page.size_class) - handed_out;
-    }
-  });
-  subtract_waiting(sum);
+  {
+    const RegionHeld held;
+    add_pages(sum);
+    subtract_waiting(sum);
+  }
   sum.large_allocations = large_allocations_ever();
   sum.moves += moves_without_heap_ever();
   for (unsigned one = 0; one < kClasses; ++one) {

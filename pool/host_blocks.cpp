@@ -61,6 +61,7 @@ Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Pref
   page.slack = static_cast<std::uint32_t>(page.bytes - bytes);
   page.slices = slices;
   sample_large(page, bytes);
+  std::atomic_thread_fence(std::memory_order_release);  // for who counts
   page.state = State::large;
   large_allocations.fetch_add(1, std::memory_order_relaxed);
   return span;
@@ -145,11 +146,14 @@ void* take_rest(Heap& heap, unsigned id) {
   return pop(heap.classes[id].rest);
 }
 
+void* allocate_small(std::size_t bytes, unsigned id);
+
 void* take_sample(Heap& heap, unsigned id, std::size_t bytes) {
   heap.until_sample = draw_distance(heap.random);
   if (has_sampled_pages(id)) {
-    void* const sampled = allocate_sampled(bytes, id);
-    return sampled ? sampled : take_rest(heap, id);
+    if (void* const sampled = allocate_sampled(bytes, id)) return sampled;
+    // An unwinder that allocates may have taken the rest.
+    return heap.classes[id].rest ? take_rest(heap, id) : allocate_small(bytes, id);
   }
   Page& page = *page_at(heap.classes[id].current);
   void* const block = take_rest(heap, id);

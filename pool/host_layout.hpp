@@ -37,9 +37,7 @@ constexpr std::size_t kSliceBytes = std::size_t{1} << kSliceShift;
 constexpr std::size_t kSystemPage = 4096;
 
 // A page holds blocks of one class: one slice up to blocks of 8 KiB, then at least eight blocks.
-constexpr unsigned page_slices(unsigned id) {
-  return class_bytes(id) <= 8192 ? 1 : class_bytes(id) <= 16384 ? 2 : 4;
-}
+constexpr unsigned page_slices(unsigned id) { return class_bytes(id) <= 8192 ? 1 : class_bytes(id) <= 16384 ? 2 : 4; }
 constexpr unsigned page_capacity(unsigned id) {
   return static_cast<unsigned>(page_slices(id) * kSliceBytes / class_bytes(id));
 }

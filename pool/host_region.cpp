@@ -32,7 +32,10 @@ void* reserve_memory(std::size_t bytes) {
   return reserved == MAP_FAILED ? nullptr : reserved;
 }
 
-bool make_memory_writable(void* at, std::size_t bytes) { return mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0; }
+// Not by mprotect: a filter of system calls may allow just what the C library's malloc asks for.
+bool make_memory_writable(void* at, std::size_t bytes) {
+  return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at;
+}
 
 // Locked memory cannot be given back: then it is wiped, so that it reads as zero all the same.
 void give_memory_back(void* at, std::size_t bytes) {
@@ -406,6 +409,29 @@ Place find_place(std::uint32_t slices, Prefer prefer) {
   return span ? of_span(span) : Place{};
 }
 
+// --- Spans released while a thread forks: they wait in a stack, linked through their descriptors, for the next thread
+// that has the lock. A child forgets them: it may have been cut off with a part of the stack.
+constinit std::atomic<Slice> set_aside_first{0};
+
+void set_aside(Slice first, std::uint32_t slices) {
+  Page& span = *page_at(first);
+  span.slices = slices;
+  Slice head = set_aside_first.load(std::memory_order_relaxed);
+  do span.next = head;
+  while (!set_aside_first.compare_exchange_weak(head, first, std::memory_order_release, std::memory_order_relaxed));
+}
+
+void take_back_set_aside() {
+  if (!set_aside_first.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  for (Slice at = set_aside_first.exchange(0, std::memory_order_acquire); at;) {
+    const Page& span = *page_at(at);
+    const Slice next = span.next;
+    add_free(at, span.slices, kDirty);
+    at = next;
+  }
+}
+
 std::uint64_t address_space_limit() {
   rlimit limit;
   return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : ~std::uint64_t{0};
@@ -466,15 +492,18 @@ constinit System region_system = {map_memory,       reserve_memory, make_memory_
                                   give_memory_back, move_memory,    make_memory_resident};
 
 bool start_region() {
-  Locked hold(region_lock);
   if (slice_limit) return true;
-  if (!place_window()) return false;
+  const LockedUnlessForking hold(region_lock);
+  if (slice_limit) return true;
+  if (!hold || !place_window()) return false;
   slice_limit = window_end;
   return true;
 }
 
 Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices, Prefer prefer) {
-  Locked hold(region_lock);
+  const LockedUnlessForking hold(region_lock);
+  if (!hold) return {};
+  take_back_set_aside();
   give_back_idle();
   const std::uint64_t wanted = std::uint64_t{slices} + alignment_slices - 1;
   if (wanted > window_end - window_begin) return {};
@@ -485,8 +514,9 @@ Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices, Prefer p
 }
 
 bool extend_span(Slice end, std::uint32_t more) {
-  Locked hold(region_lock);
-  if (end >= window_top) return false;
+  const LockedUnlessForking hold(region_lock);
+  if (!hold || end >= window_top) return false;
+  take_back_set_aside();
   if (page_at(end)->state != State::free) return false;
   const Run run = run_around(*page_at(end));
   if (run.slices < more) return false;
@@ -495,14 +525,17 @@ bool extend_span(Slice end, std::uint32_t more) {
 }
 
 void release_span(Slice first, std::uint32_t slices) {
-  Locked hold(region_lock);
+  const LockedUnlessForking hold(region_lock);
+  if (!hold) return set_aside(first, slices);
+  take_back_set_aside();
   give_back_idle();
   add_free(first, slices, kDirty);
   keep_dirty_at_most(dirty_max_when_releasing());
 }
 
 void release_clean_span(Slice first, std::uint32_t slices) {
-  Locked hold(region_lock);
+  const LockedUnlessForking hold(region_lock);
+  if (!hold) return set_aside(first, slices);
   add_free(first, slices, kClean);
 }
 
@@ -536,6 +569,14 @@ std::uint64_t trim_region(std::uint64_t keep_bytes) {
   return (before - free_slices[kDirty]) * kSliceBytes;
 }
 
+RegionHeld::RegionHeld() : locked_(!region_lock.held_here()) {
+  if (locked_) region_lock.lock();
+}
+
+RegionHeld::~RegionHeld() {
+  if (locked_) region_lock.unlock();
+}
+
 Slice region_begin() { return window_begin; }
 Slice region_end() { return window_top; }
 
@@ -567,7 +608,18 @@ void replace_system(const System& system) {
   region_system = system;
 }
 
-void region_before_fork() { region_lock.lock(); }
-void region_after_fork() { region_lock.unlock(); }
+void use_few_system_calls() {
+  const RegionHeld held;
+  chunk_advice = nullptr;
+  region_system.make_resident = [](void*, std::size_t) {};
+  region_system.keeps_pages = true;
+}
+
+void region_before_fork() { region_lock.lock_for_fork(); }
+void region_after_fork() { region_lock.unlock_after_fork(); }
+void region_after_fork_in_child() {
+  set_aside_first.store(0, std::memory_order_relaxed);
+  region_after_fork();
+}
 
 }  // namespace cistern::host_pool

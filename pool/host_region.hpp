@@ -67,6 +67,19 @@ void make_resident(Slice first, std::uint32_t slices);
 bool can_move_pages();
 bool move_pages(void* from, void* to, std::size_t bytes);
 
+// While one lives no slice changes hands: a page stays what it is, whatever its owner does in it. Where a signal
+// handler interrupted the thread that holds the region, that one holds still.
+class RegionHeld {
+ public:
+  RegionHeld();
+  ~RegionHeld();
+  RegionHeld(const RegionHeld&) = delete;
+  RegionHeld& operator=(const RegionHeld&) = delete;
+
+ private:
+  const bool locked_;
+};
+
 // First slice of the window and the one behind the last that was ever mapped.
 Slice region_begin();
 Slice region_end();
@@ -76,8 +89,12 @@ using ChunkAdvice = void (*)(void* memory, std::size_t bytes);
 void advise_chunks(ChunkAdvice advice);
 // From the next chunk on.
 void replace_system(const System& system);
+// From now on the system is asked for no more than the C library's malloc asks for: memory is mapped, and that is all.
+// Nothing is given back.
+void use_few_system_calls();
 
 void region_before_fork();
 void region_after_fork();
+void region_after_fork_in_child();
 
 }  // namespace cistern::host_pool

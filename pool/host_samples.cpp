@@ -19,26 +19,10 @@ struct Record : SampleRecord {
   std::uint32_t live_class;  // 0: free; else one more than the class
 };
 
-// As Lock, but given back by a mere store: in `all` mode every malloc and free takes one, hardly ever a contended one,
-// for a few dozen instructions.
-class ShardLock {
- public:
-  void lock() {
-    locks_held = locks_held + 1;
-    while (held_.exchange(true, std::memory_order_acquire)) sched_yield();
-  }
-  void unlock() {
-    held_.store(false, std::memory_order_release);
-    locks_held = locks_held - 1;
-  }
-
- private:
-  std::atomic<bool> held_{false};
-};
-
-// Pages with free blocks are in the queue of their class; full ones in none.
+// Pages with free blocks are in the queue of their class; full ones in none. In `all` mode every malloc and free takes
+// one of the locks, for a few dozen instructions.
 struct alignas(64) Shard {
-  ShardLock lock;
+  SpinLock lock;
   Slice partial[kClasses] = {};
   std::uint64_t handed_out[kClasses] = {}, live[kClasses] = {};
 };
@@ -49,23 +33,37 @@ constinit SamplePolicy policy = {};
 // The side table's address stands in Page::remote: nobody frees these blocks remotely.
 Record* records_of(const Page& page) { return reinterpret_cast<Record*>(page.remote.load(std::memory_order_relaxed)); }
 
+enum class AtFork { wait, go_on };
+
 // The lock of a page that was seen to be one of sampled blocks. Meanwhile it may have gone back, even be a heap's page:
-// what is written in it is believed only as far as it holds under the lock.
+// what is written in it is believed only as far as it holds under the lock. While a thread forks malloc goes on without
+// the lock: what it reads of a live block holds still.
 class LockedPage {
  public:
-  explicit LockedPage(const Page& page)
-      : number_(page.heap.load(std::memory_order_relaxed)), shard_(shards[number_ % kShards]), hold_(shard_.lock) {
+  explicit LockedPage(const Page& page, AtFork at_fork = AtFork::go_on)
+      : number_(page.heap.load(std::memory_order_relaxed)), shard_(shards[number_ % kShards]) {
+    if (at_fork == AtFork::wait) {
+      shard_.lock.lock();
+      is_locked_ = true;
+    } else {
+      is_locked_ = shard_.lock.lock_unless_forking();
+    }
     is_sampled_ =
         number_ < kShards && page.state == State::sampled && page.heap.load(std::memory_order_relaxed) == number_;
   }
+  ~LockedPage() {
+    if (is_locked_) shard_.lock.unlock();
+  }
+  LockedPage(const LockedPage&) = delete;
+  LockedPage& operator=(const LockedPage&) = delete;
   explicit operator bool() const { return is_sampled_; }
+  bool is_locked() const { return is_locked_; }
   Shard& shard() { return shard_; }
 
  private:
   const unsigned number_;
   Shard& shard_;
-  const Locked<ShardLock> hold_;
-  bool is_sampled_;
+  bool is_locked_, is_sampled_;
 };
 
 std::size_t table_bytes(unsigned id) { return page_capacity(id) * sizeof(Record); }
@@ -160,7 +158,8 @@ void* allocate_sampled(std::size_t bytes, unsigned id) {
   const unsigned number = samples_every_block() ? static_cast<unsigned>(this_thread() >> 12) % kShards : 0;
   const unsigned cell = cell_class(id);
   Shard& shard = shards[number];
-  const Locked hold(shard.lock);
+  const LockedUnlessForking hold(shard.lock);
+  if (!hold) return nullptr;
   Page* const page = shard.partial[cell] ? page_at(shard.partial[cell]) : new_page(number, cell);
   if (!page) return nullptr;
   Block* const block = take_block(*page);
@@ -175,9 +174,27 @@ void* allocate_sampled(std::size_t bytes, unsigned id) {
   return block;
 }
 
-bool free_sampled(Page& page, std::size_t offset) {
+namespace {
+
+// --- Blocks freed while a thread forks: they wait in a stack for the next free. A child forgets them: it may have been
+// cut off with a part of the stack.
+constinit std::atomic<Block*> set_aside_first{nullptr};
+
+void set_aside(Block* block) {
+  block->next = set_aside_first.load(std::memory_order_relaxed);
+  while (!set_aside_first.compare_exchange_weak(block->next, block, std::memory_order_release,
+                                                std::memory_order_relaxed)) {
+  }
+}
+
+// False: no live block starts there.
+bool free_or_set_aside(Page& page, std::size_t offset) {
   LockedPage locked(page);
   if (!locked || !is_sampled_block(page, offset)) return false;
+  if (!locked.is_locked()) {
+    set_aside(reinterpret_cast<Block*>(page_memory(&page) + offset));
+    return true;
+  }
   Shard& shard = locked.shard();
   Record& record = records_of(page)[offset / class_bytes(page.size_class)];
   if (!record.live_class) return false;
@@ -195,6 +212,25 @@ bool free_sampled(Page& page, std::size_t offset) {
     release_page(page);
   }
   return true;
+}
+
+void free_set_aside() {
+  if (!set_aside_first.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  for (Block* block = set_aside_first.exchange(nullptr, std::memory_order_acquire); block;) {
+    Block* const next = block->next;
+    Page* page = page_at(static_cast<Slice>(address_of(block) >> kSliceShift));
+    if (page->state == State::interior) page -= page->slices;
+    free_or_set_aside(*page, address_of(block) - address_of(page_memory(page)));
+    block = next;
+  }
+}
+
+}  // namespace
+
+bool free_sampled(Page& page, std::size_t offset) {
+  free_set_aside();
+  return free_or_set_aside(page, offset);
 }
 
 std::size_t live_sampled_bytes(const Page& page, std::size_t offset) {
@@ -226,25 +262,56 @@ void sample_large(Page& page, std::size_t bytes) {
   page.site = sample.site;
 }
 
-[[gnu::cold]] void visit_samples(void (*visit)(void* context, const Sample& sample), void* context) {
+namespace {
+
+using Visit = void (*)(void* context, const Sample& sample);
+
+// Under the lock of its shard.
+[[gnu::cold]] void visit_page(const Page& page, Visit visit, void* context) {
+  for (unsigned i = 0; i < page.carved; ++i) {
+    const Record& record = records_of(page)[i];
+    if (!record.live_class) continue;
+    const std::size_t bytes = class_bytes(record.live_class - 1);
+    visit(context, {page_memory(&page) + i * class_bytes(page.size_class), bytes, record.requested_bytes, record.site,
+                    record.born_ms, sample_weight(bytes)});
+  }
+}
+
+// Pages of sampled blocks from `at` on, and samples among the large blocks on the way. The region is held meanwhile, so
+// that no page becomes something else, and so no page's lock may be taken: that is done by the caller, page by page.
+struct Found {
+  Slice pages[64];
+  Sample large[64];
+  unsigned page_count = 0, large_count = 0;
+};
+
+[[gnu::cold]] Slice find_samples(Slice at, Found& found) {
+  const RegionHeld held;
   const Slice end = region_end();
-  for (Slice at = region_begin(); at < end;) {
-    Page& page = *page_at(at);
+  for (std::uint32_t slices; at < end && found.page_count < 64 && found.large_count < 64; at += slices) {
+    const Page& page = *page_at(at);
     const State state = page.state;
-    if (state == State::large && page.site) {
-      visit(context, {page_memory(&page), page.bytes, page.bytes - page.slack, page.site, page.born_ms,
-                      sample_weight(page.bytes)});
-    } else if (state == State::sampled) {
-      const LockedPage locked(page);
-      for (unsigned i = 0; locked && i < page.carved; ++i) {
-        const Record& record = records_of(page)[i];
-        if (!record.live_class) continue;
-        const std::size_t bytes = class_bytes(record.live_class - 1);
-        visit(context, {page_memory(&page) + i * class_bytes(page.size_class), bytes, record.requested_bytes,
-                        record.site, record.born_ms, sample_weight(bytes)});
-      }
+    slices = state == State::free || state == State::large ? std::clamp(page.slices, 1u, end - at) : 1;
+    if (state == State::sampled) found.pages[found.page_count++] = at;
+    if (state == State::large && page.site)
+      found.large[found.large_count++] = {page_memory(&page), page.bytes,   page.bytes - page.slack,
+                                          page.site,          page.born_ms, sample_weight(page.bytes)};
+  }
+  return at;
+}
+
+}  // namespace
+
+[[gnu::cold]] void visit_samples(Visit visit, void* context) {
+  for (Slice at = region_begin(); at < region_end();) {
+    Found found;
+    at = find_samples(at, found);
+    for (unsigned i = 0; i < found.large_count; ++i) visit(context, found.large[i]);
+    for (unsigned i = 0; i < found.page_count; ++i) {
+      const Page& page = *page_at(found.pages[i]);
+      const LockedPage locked(page, AtFork::wait);
+      if (locked) visit_page(page, visit, context);
     }
-    at += (state == State::free || state == State::large) && page.slices ? page.slices : 1;
   }
   visit_samples_in_place(visit, context);
 }
@@ -262,13 +329,18 @@ std::uint64_t live_sampled_blocks(unsigned id) {
 }
 
 void samples_before_fork() {
-  for (Shard& shard : shards) shard.lock.lock();
+  for (Shard& shard : shards) shard.lock.lock_for_fork();
   samples_in_place_before_fork();
 }
 
 void samples_after_fork() {
   samples_in_place_after_fork();
-  for (Shard& shard : shards) shard.lock.unlock();
+  for (Shard& shard : shards) shard.lock.unlock_after_fork();
+}
+
+void samples_after_fork_in_child() {
+  set_aside_first.store(nullptr, std::memory_order_relaxed);
+  samples_after_fork();
 }
 
 }  // namespace cistern::host_pool

@@ -83,5 +83,6 @@ void samples_in_place_after_fork();
 
 void samples_before_fork();
 void samples_after_fork();
+void samples_after_fork_in_child();
 
 }  // namespace cistern::host_pool

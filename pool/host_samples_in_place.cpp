@@ -2,6 +2,7 @@
 // in a table by address: open addressing, linear probing. Samples are few, so one lock does.
 #include "pool/host_samples.hpp"
 
+#include "pool/host_heap.hpp"
 #include "pool/internal_memory.hpp"
 #include "pool/lock.hpp"
 
@@ -16,7 +17,7 @@ struct Entry {
 
 constexpr std::size_t kEntriesAtFirst = 64;
 
-constinit Lock entries_lock;
+constinit Lock entries_lock;  // while a thread forks the bit in the page goes, and the entry stays behind
 constinit Entry* entries = nullptr;
 constinit std::size_t entries_mask = 0, entries_used = 0;
 
@@ -31,6 +32,14 @@ Entry& entry_of(std::uintptr_t block) {
   return entries[at];
 }
 
+// Whether its block's page still says so.
+bool is_current(const Entry& entry) {
+  const Page* page = page_at(static_cast<Slice>(entry.block >> kSliceShift));
+  if (page->state == State::interior) page -= page->slices;
+  const unsigned number = number_of_block(*page, entry.block - address_of(page_memory(page)));
+  return page->state == State::small && number != kNoBlock && is_sampled_in_place(*page, number);
+}
+
 // At least one entry of four stays free. False: no memory.
 bool make_room() {
   if (entries && entries_used < (entries_mask + 1) / 4 * 3) return true;
@@ -42,8 +51,12 @@ bool make_room() {
   const std::size_t old_count = old ? entries_mask + 1 : 0;
   entries = larger;
   entries_mask = count - 1;
-  for (std::size_t i = 0; i < old_count; ++i)
-    if (old[i].block) entry_of(old[i].block) = old[i];
+  entries_used = 0;
+  for (std::size_t i = 0; i < old_count; ++i) {
+    if (!old[i].block || !is_current(old[i])) continue;
+    entry_of(old[i].block) = old[i];
+    ++entries_used;
+  }
   if (old) internal_deallocate(old, old_count * sizeof(Entry));
   return true;
 }
@@ -68,24 +81,25 @@ void erase(Entry& entry) {
 void sample_in_place(Page& page, unsigned number, std::size_t bytes) {
   SampleRecord sample;
   if (!capture_sample(bytes, sample)) return;
-  const Locked hold(entries_lock);
-  if (!make_room()) return;
+  const LockedUnlessForking hold(entries_lock);
+  if (!hold || !make_room()) return;
   const std::uintptr_t block = address_of(block_at(page, number));
-  entry_of(block) = {block, page.size_class, sample};
-  ++entries_used;
+  Entry& entry = entry_of(block);
+  if (!entry.block) ++entries_used;
+  entry = {block, page.size_class, sample};
   page.sited.fetch_or(static_cast<std::uint16_t>(1u << number), std::memory_order_relaxed);
 }
 
 void forget_in_place(Page& page, unsigned number) {
-  const Locked hold(entries_lock);
+  const LockedUnlessForking hold(entries_lock);
   if (!is_sampled_in_place(page, number)) return;
   page.sited.fetch_and(static_cast<std::uint16_t>(~(1u << number)), std::memory_order_relaxed);
-  erase(entry_of(address_of(block_at(page, number))));
+  if (hold) erase(entry_of(address_of(block_at(page, number))));
 }
 
 void note_size_in_place(Page& page, unsigned number, std::size_t bytes) {
-  const Locked hold(entries_lock);
-  if (is_sampled_in_place(page, number))
+  const LockedUnlessForking hold(entries_lock);
+  if (hold && is_sampled_in_place(page, number))
     entry_of(address_of(block_at(page, number))).sample.requested_bytes = static_cast<std::uint32_t>(bytes);
 }
 
@@ -93,14 +107,14 @@ void visit_samples_in_place(void (*visit)(void* context, const Sample& sample), 
   const Locked hold(entries_lock);
   for (std::size_t i = 0; entries && i <= entries_mask; ++i) {
     const Entry& entry = entries[i];
-    if (!entry.block) continue;
+    if (!entry.block || !is_current(entry)) continue;
     const std::size_t bytes = class_bytes(entry.size_class);
     visit(context, {reinterpret_cast<const void*>(entry.block), bytes, entry.sample.requested_bytes, entry.sample.site,
                     entry.sample.born_ms, sample_weight(bytes)});
   }
 }
 
-void samples_in_place_before_fork() { entries_lock.lock(); }
-void samples_in_place_after_fork() { entries_lock.unlock(); }
+void samples_in_place_before_fork() { entries_lock.lock_for_fork(); }
+void samples_in_place_after_fork() { entries_lock.unlock_after_fork(); }
 
 }  // namespace cistern::host_pool

@@ -271,7 +271,8 @@ Heap* start_heap() {
   heaps[0].store(&orphanage, std::memory_order_release);
   Heap* heap;
   {
-    Locked hold(heaps_lock);
+    const LockedUnlessForking hold(heaps_lock);
+    if (!hold) return nullptr;
     bury_forked_away();
     heap = late_heap_of_this_place();
     if (!heap) heap = unpark();
@@ -307,7 +308,8 @@ Page* adopt(Heap& heap, unsigned id) {
   if (!orphanage.page_count.load(std::memory_order_relaxed) && !orphanage.inbox.load(std::memory_order_relaxed) &&
       !parked_count.load(std::memory_order_relaxed))
     return nullptr;
-  Locked hold(heaps_lock);
+  const LockedUnlessForking hold(heaps_lock);
+  if (!hold) return nullptr;
   read_inbox(orphanage);
   while (!orphanage.classes[id].partial) {
     Heap* const parked = unpark();
@@ -337,7 +339,7 @@ unsigned long trim(unsigned long keep_bytes) {
 }
 
 void threads_before_fork() {
-  heaps_lock.lock();
+  heaps_lock.lock_for_fork();
   samples_before_fork();
   region_before_fork();
 }
@@ -345,13 +347,15 @@ void threads_before_fork() {
 void threads_after_fork_in_parent() {
   region_after_fork();
   samples_after_fork();
-  heaps_lock.unlock();
+  heaps_lock.unlock_after_fork();
 }
 
 // The heaps are buried when a second thread starts, not before: most children have only one until they exec, and going
 // through all lists would take them long. Until then nobody can be taken for a thread that is not there.
 void threads_after_fork_in_child() {
-  threads_after_fork_in_parent();
+  region_after_fork_in_child();
+  samples_after_fork_in_child();
+  heaps_lock.unlock_after_fork();
   Heap* const own = this_heap();
   bool own_is_late = false;
   for (const Heap* at = late_heaps; at; at = at->next_unused) own_is_late |= at == own;

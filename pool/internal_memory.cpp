@@ -59,7 +59,8 @@ void* internal_try_allocate(std::size_t bytes) {
   if (bytes > kLargest) return map_pages(page_rounded(bytes));
   const int id = class_of(bytes);
   const std::size_t size = kSmallest << id;
-  Locked hold(arena_lock);
+  const LockedUnlessForking hold(arena_lock);
+  if (!hold) return map_pages(page_rounded(size));
   if (FreeBlock* block = free_lists[id]) {
     free_lists[id] = block->next;
     return block;
@@ -84,7 +85,8 @@ void internal_deallocate(void* block, std::size_t bytes) {
     return;
   }
   const int id = class_of(bytes);
-  Locked hold(arena_lock);
+  const LockedUnlessForking hold(arena_lock);
+  if (!hold) return;
   auto* free_block = static_cast<FreeBlock*>(block);
   free_block->next = free_lists[id];
   free_lists[id] = free_block;
@@ -92,7 +94,7 @@ void internal_deallocate(void* block, std::size_t bytes) {
 
 std::size_t internal_mapped_bytes() { return mapped_bytes.load(std::memory_order_relaxed); }
 
-void internal_memory_before_fork() { arena_lock.lock(); }
-void internal_memory_after_fork() { arena_lock.unlock(); }
+void internal_memory_before_fork() { arena_lock.lock_for_fork(); }
+void internal_memory_after_fork() { arena_lock.unlock_after_fork(); }
 
 }  // namespace cistern

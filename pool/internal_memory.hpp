@@ -19,7 +19,7 @@ void internal_deallocate(void* block, std::size_t bytes);
 // What the tables cost, in bytes mapped from the system.
 std::size_t internal_mapped_bytes();
 
-// The arena's lock across fork; see shim/lifecycle.cpp for the order.
+// The arena's lock across fork (shim/core/fork.cpp). Meanwhile small blocks are mapped one by one, and none comes back.
 void internal_memory_before_fork();
 void internal_memory_after_fork();
 

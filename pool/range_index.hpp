@@ -44,8 +44,8 @@ class RangeIndex {
     ranges_.clear();
   }
 
-  void before_fork() { lock_.lock(); }
-  void after_fork() { lock_.unlock(); }
+  void before_fork() { lock_.lock_for_fork(); }
+  void after_fork() { lock_.unlock_after_fork(); }
 
  private:
   Lock lock_;

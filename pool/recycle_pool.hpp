@@ -232,8 +232,8 @@ class RecyclePool {
     for (Node* node = by_age_.first; node; node = node->age.next) visit(node->key.bytes);
   }
 
-  void before_fork() { lock_.lock(); }
-  void after_fork_in_parent() { lock_.unlock(); }
+  void before_fork() { lock_.lock_for_fork(); }
+  void after_fork_in_parent() { lock_.unlock_after_fork(); }
   // The driver's threads are not in the child: what was kept is forgotten, not released. Fences may own driver objects,
   // which the child must not touch: they are abandoned with their nodes.
   void after_fork_in_child() {
@@ -245,7 +245,7 @@ class RecyclePool {
     by_size_.clear();
     bins_.clear();
     groups_.clear();
-    lock_.unlock();
+    lock_.unlock_after_fork();
   }
 
  private:

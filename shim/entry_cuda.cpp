@@ -2,6 +2,7 @@
 // runtime of the calling module.
 #include "shim/core/cuda_hooks.hpp"
 #include "shim/core/cuda_runtime.hpp"
+#include "shim/core/environment.hpp"
 #include "shim/core/lookup.hpp"
 
 using namespace cistern::cuda;
@@ -28,6 +29,8 @@ const void* memory_left(First first, Rest...) {
   extern "C" [[gnu::visibility("default")]] CUresult name parameters {          \
     if (!driver().name) [[unlikely]]                                            \
       return kNoDevice;                                                         \
+    if (cistern::switched_off()) [[unlikely]]                                   \
+      return driver().name arguments;                                           \
     return hook::name arguments;                                                \
   }
 #define CUDA_RUNTIME(action, name, parameters, arguments)                                                              \
@@ -36,6 +39,8 @@ const void* memory_left(First first, Rest...) {
         reinterpret_cast<cudaError_t(*) parameters>(runtime_function(RuntimeCall::name, __builtin_return_address(0))); \
     if (!real) [[unlikely]]                                                                                            \
       return kInsufficientDriver;                                                                                      \
+    if (cistern::switched_off()) [[unlikely]]                                                                          \
+      return real arguments;                                                                                           \
     Observing observing(#name);                                                                                        \
     const cudaError_t answer = real arguments;                                                                         \
     return answer == kSuccess ? observing.made(answer, memory_left arguments) : answer;                                \

@@ -12,6 +12,7 @@
 
 #include "shim/core/core.hpp"
 #include "shim/core/cuda_runtime.hpp"
+#include "shim/core/environment.hpp"
 #include "shim/core/lookup.hpp"
 #include "shim/entry_plugins.hpp"
 
@@ -103,6 +104,7 @@ DlsymDecision cistern_dlsym_replacement(void* handle, const char* name, const vo
   if (row->library == kDriver) cistern::cuda::runtime_looks_up(caller);
   if (handle == RTLD_DEFAULT || handle == RTLD_NEXT || handle == cistern::main_module())
     return search_order(handle, *row, caller);
+  if (cistern::switched_off()) return {nullptr, handle};
   const void* found = real(handle, name);
   if (found && provides_itself(name, caller)) return {nullptr, handle};
   if (found && row->library != kRuntime && cistern::lies_in_library(found, row->library))

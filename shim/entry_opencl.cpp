@@ -1,5 +1,6 @@
 // The exported OpenCL functions: what a program that links libOpenCL, or looks a function up by dlsym, calls first.
 // No logic: to the hook, or past it when the ICD loader's layer will catch the call (opencl_next.hpp).
+#include "shim/core/environment.hpp"
 #include "shim/core/opencl_hooks.hpp"
 #include "shim/core/opencl_next.hpp"
 
@@ -19,11 +20,11 @@ Result no_loader() {
 
 }  // namespace
 
-#define OPENCL_CALL(action, slot, result, name, parameters, arguments) \
-  extern "C" [[gnu::visibility("default")]] result name parameters {   \
-    if (!loader().name) [[unlikely]]                                   \
-      return no_loader<result>();                                      \
-    if (layer_active()) return loader().name arguments;                \
-    return hook::name arguments;                                       \
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments)             \
+  extern "C" [[gnu::visibility("default")]] result name parameters {               \
+    if (!loader().name) [[unlikely]]                                               \
+      return no_loader<result>();                                                  \
+    if (layer_active() || cistern::switched_off()) return loader().name arguments; \
+    return hook::name arguments;                                                   \
   }
 #include "shim/symbols.def"

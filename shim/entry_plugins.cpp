@@ -14,10 +14,12 @@
 #include <cstdint>
 
 #include "shim/core/core.hpp"
+#include "shim/core/environment.hpp"
 #include "shim/core/host_native.hpp"
 #include "shim/core/host_serving.hpp"
 #include "shim/core/lookup.hpp"
 #include "shim/core/symbol_table.hpp"
+#include "shim/core/system_filter.hpp"
 
 namespace {
 
@@ -89,7 +91,7 @@ constinit std::atomic<Redirected> redirected{Redirected::not_yet};
 // Ours are the program's; another allocator's, or the C library's, are as they would be without us.
 bool redirect() {
   if (!host::pool_serves() || host::native_owner() != host::Owner::us) return true;
-  if (redirected.load(std::memory_order_acquire) == Redirected::not_yet) {
+  if (redirected.load(std::memory_order_acquire) == Redirected::not_yet && !system_calls_are_filtered()) {
     const link_map* const c_library = module_of(reinterpret_cast<const void*>(host::native().malloc));
     const bool done = c_library && write_names(*c_library);
     redirected.store(done ? Redirected::yes : Redirected::impossible, std::memory_order_release);
@@ -101,7 +103,7 @@ bool redirect() {
 
 int cistern_dlopen_mode(int mode) {
   real_dlopen();  // what the assembly jumps to
-  if (!(mode & RTLD_DEEPBIND)) [[likely]]
+  if (!(mode & RTLD_DEEPBIND) || switched_off()) [[likely]]
     return mode;
   const String& way = options().deepbind;
   if (way == "keep") return mode;

@@ -12,19 +12,21 @@
 
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 
 #include "pool/lock.hpp"
+#include "pool/system_call.hpp"
 #include "shim/core/core.hpp"
 #include "shim/core/environment.hpp"
+#include "shim/core/fork.hpp"
 #include "shim/core/host_hooks.hpp"
 #include "shim/core/host_placement.hpp"
 #include "shim/core/log.hpp"
 #include "shim/core/lookup.hpp"
 #include "shim/core/standard_error.hpp"
+#include "shim/core/system_filter.hpp"
 #include "stats/counters.hpp"
 #include "stats/unwinder.hpp"
 
@@ -32,7 +34,6 @@
 // code: every process would map that part of ours for them.
 extern "C" {
 extern void* __dso_handle;
-int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* object) noexcept;
 int __cxa_at_quick_exit(void (*function)(void*), void* object) noexcept;
 }
 
@@ -41,16 +42,16 @@ namespace {
 
 using Main = int (*)(int, char**, char**);
 using Action = void (*)();
+using RegisterAtfork = int (*)(Action prepare, Action parent, Action child, void* object);
 using Exit = void (*)(int);
 using StartMain = int (*)(Main, int, char**, Action init, Action fini, Action rtld_fini, void* stack_end);
 
+constexpr pid_t kUnknown = -1;
 constinit std::atomic<pid_t> process_id{0};  // 0: not started; of this process, not of a vfork child
 constinit std::atomic<bool> preloaded{false};
 constinit Main program_main = nullptr;
 constinit Action loader_fini = nullptr;
 constinit std::atomic<Exit> real_exit{nullptr};
-
-bool in_own_process() { return getpid() == process_id.load(std::memory_order_relaxed); }
 
 // A report symbolises: it needs some hundred KiB of stack.
 bool on_small_signal_stack() {
@@ -59,53 +60,59 @@ bool on_small_signal_stack() {
   return sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_ONSTACK) && stack.ss_size < kEnough;
 }
 
+// Asked first: a process that has nothing to say makes no system call at its end, which a filter might not allow.
+bool has_something_to_say() {
+  return !switched_off() && (options().report_requested || (gpu_used() && !system_calls_are_filtered()));
+}
+
 bool may_report_here() {
   return in_own_process() && locks_held == 0 && !host::inside_allocator() && !on_small_signal_stack();
 }
 
 // Silent processes are left without a new descriptor.
 void begin_exit() {
+  if (!has_something_to_say()) return gpu_used() ? exit_begins() : void();
   if (!may_report_here()) return;
-  if (options().report_requested || gpu_used()) hold_standard_error();
+  hold_standard_error();
   exit_begins();
 }
 
 void end_process(const char* moment) {
-  if (may_report_here()) process_ended(moment);
+  if (has_something_to_say() && may_report_here()) process_ended(moment);
 }
 
-// The log's lock is a leaf, so it comes last.
-void before_fork() {
-  core_before_fork();
-  log_before_fork();
+// --- Fork. The C library calls handlers before a fork in the reverse of the order in which they were registered, and
+// after it in that order: ours, registered before all others, hold our locks for no handler of anybody else's.
+void in_forked_child() {
+  process_id.store(system_calls_are_filtered() ? kUnknown : getpid(), std::memory_order_relaxed);
+  after_fork_in_child();
+  loader_after_fork_in_child();
 }
 
-void after_fork_in_parent() {
-  log_after_fork_in_parent();
-  core_after_fork_in_parent();
-}
+RegisterAtfork real_register_atfork() { return reinterpret_cast<RegisterAtfork>(next_symbol("__register_atfork")); }
 
-void after_fork_in_child() {
-  process_id.store(getpid(), std::memory_order_relaxed);
-  log_after_fork_in_child();
-  core_after_fork_in_child();
+void register_fork_handlers() {
+  static constinit std::atomic<bool> registered{false};
+  if (!registered.exchange(true))
+    real_register_atfork()(before_fork, after_fork_in_parent, in_forked_child, __dso_handle);
 }
 
 void call_at_quick_exit(void*) { end_process("_exit"); }
 
 // At the first chance: our constructor, or the start of main. Options are read here because programs change their
-// environment later. Fork handlers registered early run late before the fork, when the program's own are through.
+// environment later.
 void start_process() {
   pid_t none = 0;
-  if (!process_id.compare_exchange_strong(none, getpid())) return;
+  if (!process_id.compare_exchange_strong(none, getpid()) || switched_off()) return;
   start_clock();
   note_standard_error();
   note_start_directory(environment_variable);
   options();
+  if (options().system_calls == "few") note_system_filter();
   host::prepare_pool();
   host::prepare_placement();
   host::prepare_operators();
-  __register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, __dso_handle);
+  register_fork_handlers();
   __cxa_at_quick_exit(call_at_quick_exit, __dso_handle);
 }
 
@@ -132,14 +139,16 @@ void wrapped_fini() {
 [[noreturn]] void end_at_once(const char* name, int status) {
   end_process("_exit");
   if (const auto next = reinterpret_cast<Exit>(next_definition(name))) next(status);
-  while (true) syscall(SYS_exit_group, status);
+  while (true) system_call(SYS_exit_group, static_cast<std::uintptr_t>(status));
 }
 
 }  // namespace
 
+bool in_own_process() { return getpid() == process_id.load(std::memory_order_relaxed); }
+
 void watch_exit_from_layer() {
   static constinit std::atomic<bool> watched{false};
-  if (preloaded.load(std::memory_order_relaxed) || watched.exchange(true)) return;
+  if (preloaded.load(std::memory_order_relaxed) || switched_off() || watched.exchange(true)) return;
   atexit(begin_exit);
 }
 
@@ -156,9 +165,16 @@ extern "C" {
   program_main = main;
   loader_fini = rtld_fini;
   const auto real = reinterpret_cast<StartMain>(next_symbol("__libc_start_main"));
+  if (switched_off()) return real(main, argc, argv, init, fini, rtld_fini, stack_end);
   real_exit.store(reinterpret_cast<Exit>(next_symbol("exit")), std::memory_order_relaxed);
   outermost_function = reinterpret_cast<const void*>(wrapped_main);
   return real(wrapped_main, argc, argv, init, fini, wrapped_fini, stack_end);
+}
+
+[[gnu::visibility("default")]] int __register_atfork(Action prepare, Action parent, Action child,
+                                                     void* object) noexcept {
+  if (!switched_off()) register_fork_handlers();
+  return real_register_atfork()(prepare, parent, child, object);
 }
 
 // Another library's constructor may exit before main.

@@ -1,11 +1,12 @@
 // See counters.hpp.
 #include "stats/counters.hpp"
 
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <new>
+
+#include "pool/system_call.hpp"
 
 namespace cistern {
 namespace {
@@ -129,7 +130,7 @@ void KindCounters::reset() {
 // By a system call: the C library's function lies in a part of it that small processes never touch otherwise.
 void start_clock() {
   timespec now{};
-  syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+  system_call(SYS_clock_gettime, CLOCK_MONOTONIC, reinterpret_cast<std::uintptr_t>(&now));
   std::uint64_t unset = 0;
   clock_start.compare_exchange_strong(unset, nanoseconds(now), std::memory_order_relaxed);
 }

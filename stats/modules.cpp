@@ -109,15 +109,19 @@ Module describe(const dl_find_object& found) {
 
 std::string_view basename_of(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-const Module* module_at(std::uintptr_t address) {
+bool module_at(std::uintptr_t address, const Module*& module) {
+  module = nullptr;
   dl_find_object found;
-  if (!find(address, found)) return nullptr;
-  Locked hold(modules_lock);
-  for (const Node* node = known_modules; node; node = node->next)
-    if (matches(node->module, found)) return &node->module;
-  auto* node = new (internal_allocate(sizeof(Node))) Node{describe(found), known_modules};
-  known_modules = node;
-  return &node->module;
+  if (!find(address, found)) return true;
+  const LockedUnlessForking hold(modules_lock);
+  if (!hold) return false;
+  for (const Node* node = known_modules; node && !module; node = node->next)
+    if (matches(node->module, found)) module = &node->module;
+  if (!module) {
+    known_modules = new (internal_allocate(sizeof(Node))) Node{describe(found), known_modules};
+    module = &known_modules->module;
+  }
+  return true;
 }
 
 bool lies_in(const Module& module, std::uintptr_t address) {
@@ -133,7 +137,7 @@ bool is_loaded(const Module& module) {
   return dl_iterate_phdr(compare, const_cast<Module*>(&module)) != 0;
 }
 
-void modules_before_fork() { modules_lock.lock(); }
-void modules_after_fork() { modules_lock.unlock(); }
+void modules_before_fork() { modules_lock.lock_for_fork(); }
+void modules_after_fork() { modules_lock.unlock_after_fork(); }
 
 }  // namespace cistern

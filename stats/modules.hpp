@@ -21,7 +21,8 @@ struct Module {
 
 // The module at a code address, null where there is none (generated code). Takes a lock of its own and no lock of the
 // dynamic linker; the code must be unable to be unloaded meanwhile, as it is while it has a frame on this stack.
-const Module* module_at(std::uintptr_t address);
+// False: a thread forks, which is not waited for.
+bool module_at(std::uintptr_t address, const Module*& module);
 
 // Whether `address` still lies in `module`. Lock-free, under the same condition.
 bool lies_in(const Module& module, std::uintptr_t address);

@@ -107,6 +107,7 @@ void choose_witnesses(Site& site) {
   }
 }
 
+// Null: a thread forks.
 Site* make_site(const Stack& stack) {
   auto* site = new (internal_allocate(Site::bytes(stack.count))) Site{};
   site->hash = stack.hash;
@@ -114,7 +115,10 @@ Site* make_site(const Stack& stack) {
   site->count = static_cast<std::uint8_t>(stack.count);
   for (int i = 0; i < stack.count; ++i) {
     site->addresses()[i] = stack.addresses[i];
-    site->modules()[i] = module_at(call_address(stack.addresses[i]));
+    if (!module_at(call_address(stack.addresses[i]), site->modules()[i])) {
+      internal_deallocate(site, Site::bytes(stack.count));
+      return nullptr;
+    }
   }
   while (site->first < site->count && is_leading(site->modules()[site->first])) ++site->first;
   if (site->first == site->count) site->first = 0;
@@ -124,10 +128,12 @@ Site* make_site(const Stack& stack) {
 
 SiteId insert(const Stack& stack) {
   Site* site = make_site(stack);  // before the lock: it asks the dynamic linker
-  Locked hold(sites_lock);
-  if (const Site* other = find(stack)) {
+  if (!site) return 0;
+  const LockedUnlessForking hold(sites_lock);
+  const Site* other = hold ? find(stack) : nullptr;
+  if (!hold || other) {
     internal_deallocate(site, Site::bytes(stack.count));
-    return other->id;
+    return other ? other->id : 0;
   }
   if (!sites_by_id) sites_by_id = new (internal_allocate(sizeof *sites_by_id)) Vector<Site*>;
   sites_by_id->push_back(site);
@@ -249,8 +255,7 @@ SiteStatistics site_statistics() {
 }
 
 void sites_before_fork() {
-  symbols_before_fork();
-  sites_lock.lock();
+  sites_lock.lock_for_fork();
   modules_before_fork();
   unwinder_before_fork();
 }
@@ -258,8 +263,13 @@ void sites_before_fork() {
 void sites_after_fork() {
   unwinder_after_fork();
   modules_after_fork();
-  sites_lock.unlock();
-  symbols_after_fork();
+  sites_lock.unlock_after_fork();
+}
+
+void sites_after_fork_in_child() {
+  unwinder_after_fork_in_child();
+  sites_after_fork();
+  symbols_after_fork_in_child();
 }
 
 }  // namespace cistern

@@ -46,5 +46,6 @@ SiteStatistics site_statistics();
 // The locks of sites, modules and symbols.
 void sites_before_fork();
 void sites_after_fork();
+void sites_after_fork_in_child();
 
 }  // namespace cistern

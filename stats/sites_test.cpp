@@ -171,19 +171,23 @@ TEST_F(Sites, WorkInAForkedChild) {
 }
 
 TEST(Modules, KnowWhatTheyAre) {
-  const Module* program = module_at(reinterpret_cast<std::uintptr_t>(&sites_test::capture_here));
+  const Module* program;
+  ASSERT_TRUE(module_at(reinterpret_cast<std::uintptr_t>(&sites_test::capture_here), program));
   ASSERT_NE(program, nullptr);
   EXPECT_TRUE(program->is_program);
   EXPECT_TRUE(program->is_own);  // the library is linked in
   EXPECT_EQ(program->path, String(program_path()));
-  const Module* libc = module_at(reinterpret_cast<std::uintptr_t>(&::getppid));
+  const Module* libc;
+  ASSERT_TRUE(module_at(reinterpret_cast<std::uintptr_t>(&::getppid), libc));
   ASSERT_NE(libc, nullptr);
   EXPECT_FALSE(libc->is_program);
   EXPECT_FALSE(libc->is_own);
   EXPECT_EQ(basename_of(libc->path), "libc.so.6");
   EXPECT_GE(libc->build_id.size(), 16u);
   EXPECT_TRUE(is_loaded(*libc));
-  EXPECT_EQ(module_at(16), nullptr);
+  const Module* none;
+  EXPECT_TRUE(module_at(16, none));
+  EXPECT_EQ(none, nullptr);
 }
 
 TEST(Unwinder, SeesTheSameStackThroughBothLibraries) {

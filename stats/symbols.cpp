@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <new>
 
 #include "pool/lock.hpp"
 #include "stats/counters.hpp"
@@ -208,7 +209,10 @@ void symbolise(Snapshot& snapshot, unsigned budget_ms) {
     snapshot.host_sites[i].frames = symboliser.frames(snapshot.host_sites[i].frames);
 }
 
-void symbols_before_fork() { symbols_lock.lock(); }
-void symbols_after_fork() { symbols_lock.unlock(); }
+void symbols_after_fork_in_child() {
+  if (!symbols_lock.held_elsewhere()) return;
+  new (&symbols_lock) Lock;
+  current_state = nullptr;
+}
 
 }  // namespace cistern

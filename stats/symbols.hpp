@@ -18,8 +18,7 @@ void symbolise(Vector<LeakFigures>& leaks, unsigned budget_ms);
 // All stacks of a report in one budget: first the leaks', then those of the transfers' worst sites.
 void symbolise(Snapshot& snapshot, unsigned budget_ms);
 
-// For sites_before_fork: the child may report while another thread of the parent did.
-void symbols_before_fork();
-void symbols_after_fork();
+// The child may report while another thread of the parent did. A fork does not wait for that: it takes seconds.
+void symbols_after_fork_in_child();
 
 }  // namespace cistern

@@ -139,8 +139,10 @@ Row learn(std::uintptr_t address) {
   dl_find_object found;
   if (!find_module(address - 1, found)) return {};
   Row row = read_row(found.dlfo_eh_frame, address - 1);
-  const Module* const module = module_at(address - 1);
-  Locked hold(rows_lock);
+  const Module* module;
+  if (!module_at(address - 1, module)) return {};
+  const LockedUnlessForking hold(rows_lock);
+  if (!hold) return {};
   if (!module || !module->is_permanent) {
     Unloadable description;
     const unsigned number = describe(found, description) ? number_of(description) : 0;
@@ -154,8 +156,8 @@ Row up_to_date(Row row, std::uintptr_t address) {
   return is_loaded_still(row.module(), address) ? row : learn(address);
 }
 
-void cache_before_fork() { rows_lock.lock(); }
-void cache_after_fork() { rows_lock.unlock(); }
+void cache_before_fork() { rows_lock.lock_for_fork(); }
+void cache_after_fork() { rows_lock.unlock_after_fork(); }
 
 }  // namespace cistern::unwind
 #endif

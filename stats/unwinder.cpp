@@ -154,6 +154,7 @@ _Unwind_Reason_Code note_frame(_Unwind_Context* context, void* argument) {
 }
 
 constinit std::atomic<Unwinder> other_unwinder{unwind_stack_with_libgcc};
+constinit std::atomic<bool> libgcc_for_good{false};
 
 }  // namespace
 
@@ -168,8 +169,14 @@ int unwind_stack(void** frames, int frames_max) {
   return count >= 0 ? count : other_unwinder.load(std::memory_order_acquire)(frames, frames_max);
 }
 
+void unwinder_after_fork_in_child() {
+  unwinder_after_fork();
+  libgcc_for_good.store(true);
+  other_unwinder.store(unwind_stack_with_libgcc, std::memory_order_release);
+}
+
 void prepare_unwinder(LookUp look_up) {
-  if (other_unwinder.load(std::memory_order_relaxed) != unwind_stack_with_libgcc) return;
+  if (other_unwinder.load(std::memory_order_relaxed) != unwind_stack_with_libgcc || libgcc_for_good.load()) return;
   // libunwind locks a mutex when a thread ends, behind ThreadSanitizer's own end of the thread: that would crash.
   if (look_up(RTLD_DEFAULT, "__tsan_init")) return;
   // Local: it exports an exception unwinder of its own, which must not reach the program.

@@ -24,5 +24,7 @@ int unwind_stack_by_rows(void** frames, int frames_max);
 
 void unwinder_before_fork();
 void unwinder_after_fork();
+// The dynamic linker's lock, which libunwind takes, may be held by a thread that the child does not have.
+void unwinder_after_fork_in_child();
 
 }  // namespace cistern

@@ -35,7 +35,9 @@ int main(int count, char** arguments) {
   struct rusage usage;
   if (child < 0 || wait4(child, &status, 0, &usage) != child) return 1;
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  dprintf(descriptor, "{\"code\": %d, \"user_us\": %lld, \"system_us\": %lld, \"peak_kib\": %ld, \"faults\": %ld, \"wall_us\": %lld}\n",
+  dprintf(descriptor,
+          "{\"code\": %d, \"user_us\": %lld, \"system_us\": %lld, \"peak_kib\": %ld, \"faults\": %ld, "
+          "\"wall_us\": %lld}\n",
           code, microseconds(usage.ru_utime), microseconds(usage.ru_stime), usage.ru_maxrss, usage.ru_minflt,
           (now_ns() - start_ns) / 1000);
   return 0;

@@ -7,7 +7,6 @@
 
 #include "shim/core/environment.hpp"
 #include "shim/core/log.hpp"
-#include "stats/sites.hpp"
 
 namespace cistern {
 namespace {
@@ -43,35 +42,14 @@ void exit_begins() {
 void stand_aside() { aside = true; }
 
 void process_ended(const char* moment) {
-  if (the_phase.exchange(Phase::reported) == Phase::reported || aside.load()) return;
+  if (switched_off() || aside.load() || the_phase.exchange(Phase::reported) == Phase::reported) return;
   host::Uncounted uncounted;
   const Options& chosen = options();
   if (chosen.report == "none" || (!chosen.report_requested && !gpu_used())) return;
   report_end(moment);
 }
 
-void core_before_fork() {
-  cuda::before_fork();
-  opencl::before_fork();
-  sites_before_fork();
-  host::before_fork();
-  internal_memory_before_fork();
-}
-
-void core_after_fork_in_parent() {
-  internal_memory_after_fork();
-  host::after_fork_in_parent();
-  sites_after_fork();
-  opencl::after_fork_in_parent();
-  cuda::after_fork_in_parent();
-}
-
-void core_after_fork_in_child() {
-  internal_memory_after_fork();
-  host::after_fork_in_child();
-  sites_after_fork();
-  opencl::after_fork_in_child();
-  cuda::after_fork_in_child();
+void begin_anew_in_child() {
   the_phase = Phase::running;
   restart_clock();
 }

@@ -33,11 +33,8 @@ Snapshot take_snapshot(const char* moment);
 void write_report(const Snapshot& snapshot);
 void report_end(const char* moment);
 
-// Locks of every layer, in order: cuda, opencl, sites, host pool, arena. The child starts clean counters and keeps
-// working memory.
-void core_before_fork();
-void core_after_fork_in_parent();
-void core_after_fork_in_child();
+// The child counts its time, and its end, from the fork.
+void begin_anew_in_child();
 
 namespace host {
 // Host memory (host_figures.cpp), served from the pool or counted only.

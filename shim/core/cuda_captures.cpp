@@ -2,10 +2,10 @@
 #include "shim/core/cuda_captures.hpp"
 
 #include <stdint.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
+
+#include "pool/system_call.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 constexpr int kModeGlobal = 0;
 [[gnu::tls_model("initial-exec")]] constinit thread_local int interaction_mode = kModeGlobal;
 
-int this_thread() { return static_cast<int>(syscall(SYS_gettid)); }
+int this_thread() { return static_cast<int>(system_call(SYS_gettid)); }
 
 // The thread that a default stream belongs to; 0 for every other stream.
 int owner_of(CUstream stream, bool per_thread) {

@@ -25,8 +25,8 @@ class Captures {
   bool any() const { return gate_.captures.load(std::memory_order_acquire) != 0; }
   bool forbid_unsafe_calls();
 
-  void before_fork() { lock_.lock(); }
-  void after_fork() { lock_.unlock(); }
+  void before_fork() { lock_.lock_for_fork(); }
+  void after_fork() { lock_.unlock_after_fork(); }
   void forget_in_child();
 
  private:

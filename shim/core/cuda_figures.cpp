@@ -237,7 +237,7 @@ void before_fork() {
   pitch_before_fork();
   CudaState* s = state_if_used();
   if (!s) return;
-  s->contexts_lock.lock();
+  s->contexts_lock.lock_for_fork();
   s->captures.before_fork();
   s->device_pool.before_fork();
   s->pinned_pool.before_fork();
@@ -248,12 +248,12 @@ void before_fork() {
   s->blocks.before_fork();
   s->contexts.before_fork();
   s->transfers.before_fork();
-  s->went_lock.lock();
+  s->went_lock.lock_for_fork();
 }
 
 namespace {
 void unlock_tables(CudaState& s) {
-  s.went_lock.unlock();
+  s.went_lock.unlock_after_fork();
   s.transfers.after_fork();
   s.contexts.after_fork();
   s.blocks.after_fork();
@@ -279,7 +279,7 @@ void after_fork_in_parent() {
     s->pinned_pool.after_fork_in_parent();
     s->device_pool.after_fork_in_parent();
     s->captures.after_fork();
-    s->contexts_lock.unlock();
+    s->contexts_lock.unlock_after_fork();
   }
   unlock_files();
 }
@@ -295,7 +295,7 @@ void after_fork_in_child() {
   s->source.after_fork_in_child();
   s->captures.after_fork();
   s->captures.forget_in_child();
-  s->contexts_lock.unlock();
+  s->contexts_lock.unlock_after_fork();
   s->contexts.for_each([&](Context& context) {
     s->gate.closed.store(true);  // a parent that never had a context may leave a working driver to the child
     context.epoch.fetch_add(1);

@@ -366,8 +366,8 @@ std::size_t known_pitch(const PitchKey& key) {
 
 }  // namespace
 
-void pitch_before_fork() { pitch_lock.lock(); }
-void pitch_after_fork() { pitch_lock.unlock(); }
+void pitch_before_fork() { pitch_lock.lock_for_fork(); }
+void pitch_after_fork() { pitch_lock.unlock_after_fork(); }
 
 namespace hook {
 

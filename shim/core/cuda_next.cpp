@@ -119,8 +119,8 @@ void substitute(const char* name, void** function, int version, std::uint64_t fl
   substituted.fetch_add(1, std::memory_order_relaxed);
 }
 
-void driver_before_fork() { resolve_lock.lock(); }
-void driver_after_fork() { resolve_lock.unlock(); }
+void driver_before_fork() { resolve_lock.lock_for_fork(); }
+void driver_after_fork() { resolve_lock.unlock_after_fork(); }
 
 LookUps look_ups() { return {answered.load(std::memory_order_relaxed), substituted.load(std::memory_order_relaxed)}; }
 

@@ -91,7 +91,7 @@ const Runtime* learn(const char* name, Find find) {
   for (int i = 0; i < kCalls; ++i) {
     void* const function = find(kNames[i]);
     const auto address = reinterpret_cast<std::uintptr_t>(function);
-    if (function && !made.library) made.library = module_at(address);
+    if (function && !made.library && !module_at(address, made.library)) return nullptr;
     if (function && made.library && lies_in(*made.library, address)) made.functions[i] = function;
   }
   if (!made.library) return nullptr;
@@ -172,12 +172,12 @@ void note_target(std::uintptr_t key, const Runtime* runtime, std::uint64_t now) 
 }  // namespace
 
 void runtime_before_fork() {
-  runtimes_lock.lock();
+  runtimes_lock.lock_for_fork();
   callers().before_fork();
 }
 void runtime_after_fork() {
   callers().after_fork();
-  runtimes_lock.unlock();
+  runtimes_lock.unlock_after_fork();
 }
 
 void library_unloads() { unloads.fetch_add(1); }

@@ -83,8 +83,8 @@ CudaState& state() {
 
 CudaState* state_if_used() { return the_state.load(std::memory_order_acquire); }
 
-void state_before_fork() { state_lock.lock(); }
-void state_after_fork() { state_lock.unlock(); }
+void state_before_fork() { state_lock.lock_for_fork(); }
+void state_after_fork() { state_lock.unlock_after_fork(); }
 
 KindCounters& counters(CudaState& s, Family family, int device) {
   const int index = device >= 0 && device < kDevicesMax ? device : 0;

@@ -49,8 +49,8 @@ class Transfers {
     Locked hold(lock_);
     table_.clear();
   }
-  void before_fork() { lock_.lock(); }
-  void after_fork() { lock_.unlock(); }
+  void before_fork() { lock_.lock_for_fork(); }
+  void after_fork() { lock_.unlock_after_fork(); }
 
  private:
   Lock lock_;

@@ -9,6 +9,8 @@
 
 #include <charconv>
 
+extern "C" void* __libc_stack_end;
+
 namespace cistern {
 namespace {
 
@@ -34,7 +36,27 @@ std::optional<int> number(const char* text) {
 }  // namespace
 
 // Not secure_getenv: the same, but in a part of the C library that few programs touch.
-const char* environment_variable(const char* name) { return getauxval(AT_SECURE) ? nullptr : getenv(name); }
+const char* environment_variable(const char* name) {
+  if (getauxval(AT_SECURE)) return nullptr;
+  if (environ) return getenv(name);
+  const std::size_t length = strlen(name);
+  for (char** entry = early_environment(); entry && *entry; ++entry)
+    if (!strncmp(*entry, name, length) && (*entry)[length] == '=') return *entry + length + 1;
+  return nullptr;
+}
+
+// What the process was started with: the number of arguments, those, a null, the environment.
+char** early_environment() {
+  if (environ || !__libc_stack_end) return environ;
+  char** const arguments = static_cast<char**>(__libc_stack_end) + 1;
+  const auto count = *static_cast<const long*>(__libc_stack_end);
+  return count >= 0 && !arguments[count] ? arguments + count + 1 : nullptr;
+}
+
+bool ask_switched_off() {
+  const char* value = environment_variable("CISTERN");
+  return value && parse_on_off(value) == false;
+}
 
 Ranks read_ranks(Getenv getenv) {
   for (const RankVariables& launcher : kLaunchers) {

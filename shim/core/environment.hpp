@@ -1,6 +1,7 @@
 // What a report says about the process's surroundings: the rank that a launcher gave it, the host it runs on,
 // the directory it was started in.
 #pragma once
+#include <atomic>
 #include <optional>
 
 #include "pool/internal_memory.hpp"
@@ -10,6 +11,18 @@ namespace cistern {
 
 // The variable, as secure_getenv: set-user-ID programs see none.
 const char* environment_variable(const char* name);
+// The environment, from the loader's first malloc on, when the C library has none yet; null: not to be had.
+char** early_environment();
+
+// CISTERN=off. Asked once.
+bool ask_switched_off();
+inline bool switched_off() {
+  static constinit std::atomic<int> decided{-1};
+  int off = decided.load(std::memory_order_relaxed);
+  if (off < 0) [[unlikely]]
+    decided.store(off = ask_switched_off(), std::memory_order_relaxed);
+  return off != 0;
+}
 
 struct Ranks {
   std::optional<int> rank, ranks;

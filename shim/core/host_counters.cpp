@@ -39,11 +39,10 @@ Shard& own_shard() {
   return shards[shard_of_thread - 1];
 }
 
-// The environment is there once the C library has started; the loader's few blocks before that are counted.
 int decide() {
-  if (!environ) return kUndecided;
+  if (!early_environment()) return kUndecided;
   const char* value = environment_variable("CISTERN_HOST");
-  const int decided = value && parse_on_off(value) == false ? kOff : kOn;
+  const int decided = switched_off() || (value && parse_on_off(value) == false) ? kOff : kOn;
   decision.store(decided, std::memory_order_relaxed);
   return decided;
 }

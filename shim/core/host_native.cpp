@@ -105,6 +105,9 @@ void find_operators() {
 
 }  // namespace
 
+void native_before_fork() { publish_lock.lock_for_fork(); }
+void native_after_fork() { publish_lock.unlock_after_fork(); }
+
 Owner native_owner() {
   native();
   return owner.load(std::memory_order_relaxed);

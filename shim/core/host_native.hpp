@@ -28,6 +28,9 @@ struct Native {
 #include "shim/symbols.def"
 };
 
+void native_before_fork();
+void native_after_fork();
+
 // Whether those are the C library's own.
 bool native_is_c_library();
 // As it was at the first call.

@@ -33,7 +33,8 @@ Serving decide() {
     case Owner::us:
       break;
   }
-  if (!environ) return Serving::undecided;
+  if (switched_off()) return Serving::native;
+  if (!early_environment()) return Serving::undecided;
   const char* value = environment_variable("CISTERN_HOST_POOL");
   return value && parse_on_off(value) == false ? Serving::native : Serving::pool;
 }

@@ -14,6 +14,7 @@
 #include "shim/core/host_counters.hpp"
 #include "shim/core/host_serving.hpp"
 #include "shim/core/lookup.hpp"
+#include "shim/core/system_filter.hpp"
 #include "stats/counters.hpp"
 #include "stats/sites.hpp"
 
@@ -26,7 +27,7 @@ constexpr char kApi[] = "malloc";
 
 // Ours are not the program's blocks; and while this thread holds a lock of ours, the sites' may be among them.
 bool capture(std::uint32_t* site) {
-  if (capturing || locks_held > 0 || uncounted_here()) return false;
+  if (capturing || locks_held > 0 || uncounted_here() || system_calls_are_filtered()) return false;
   capturing = true;
   *site = capture_site(kApi);
   capturing = false;

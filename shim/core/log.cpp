@@ -38,6 +38,7 @@ struct LineKind {
 };
 
 constinit Lock log_lock;
+constinit Lock build_lock;  // of the logger
 constinit Line deferred[kDeferredMax] = {};
 constinit int deferred_count = 0;
 constinit std::atomic<bool> has_deferred{false};
@@ -75,8 +76,8 @@ LineKind& kind_of(std::string_view text) {
 }
 
 bool within_limit(std::string_view text) {
-  Locked hold(log_lock);
-  return ++kind_of(text).count <= kSaidOfOneKind;
+  const LockedUnlessForking hold(log_lock);
+  return !hold || ++kind_of(text).count <= kSaidOfOneKind;
 }
 
 // One line, one write: lines of several threads and processes do not mix.
@@ -100,7 +101,6 @@ class DescriptorSink final : public spdlog::sinks::sink {
 spdlog::logger& logger() {
   alignas(spdlog::logger) static constinit char storage[sizeof(spdlog::logger)] = {};
   static constinit std::atomic<bool> built{false};
-  static constinit Lock build_lock;
   if (!built.load(std::memory_order_acquire)) {
     Locked hold(build_lock);
     if (!built.load(std::memory_order_relaxed)) {
@@ -124,8 +124,8 @@ void warn_line(std::string_view text) {
 }
 
 void warn_later(std::string_view text) {
-  Locked hold(log_lock);
-  if (deferred_count == kDeferredMax) return;
+  const LockedUnlessForking hold(log_lock);
+  if (!hold || deferred_count == kDeferredMax) return;
   deferred[deferred_count++].assign(text);
   has_deferred.store(true, std::memory_order_relaxed);
 }
@@ -164,11 +164,17 @@ void say_limited_lines() {
   }
 }
 
-void log_before_fork() { log_lock.lock(); }
-void log_after_fork_in_parent() { log_lock.unlock(); }
+void log_before_fork() {
+  build_lock.lock_for_fork();
+  log_lock.lock_for_fork();
+}
+void log_after_fork_in_parent() {
+  log_lock.unlock_after_fork();
+  build_lock.unlock_after_fork();
+}
 void log_after_fork_in_child() {
   for (LineKind& kind : kinds) kind.count = 0;
-  log_lock.unlock();
+  log_after_fork_in_parent();
 }
 
 }  // namespace cistern

@@ -118,6 +118,11 @@ const Table& next() { return layer_active() ? layer_table : loader(); }
 
 cl_int init_layer(cl_uint slot_count, const void* const* target, cl_uint* slot_count_ret, const void* const** layer) {
   if (!target || !slot_count_ret || !layer) return kInvalidValue;
+  if (switched_off()) {
+    *slot_count_ret = slot_count;
+    *layer = target;
+    return kSuccess;
+  }
   const cl_uint count = slot_count < kDispatchSlots ? slot_count : kDispatchSlots;
   for (cl_uint slot = 0; slot < count; ++slot) layer_slots[slot] = target[slot];
   const auto target_of = [&](cl_uint slot) { return slot < count ? target[slot] : nullptr; };
@@ -166,6 +171,16 @@ void* extension_function(const char* name, const void* object_of_platform) {
     any = known.function;
   }
   return any;
+}
+
+void next_before_fork() {
+  resolve_lock.lock_for_fork();
+  extension_lock.lock_for_fork();
+}
+
+void next_after_fork() {
+  extension_lock.unlock_after_fork();
+  resolve_lock.unlock_after_fork();
 }
 
 void* hook_for(const char* name, const char** own_name) {

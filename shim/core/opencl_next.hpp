@@ -32,6 +32,9 @@ Function extension(const char* name, const void* object_of_platform) {
   return reinterpret_cast<Function>(extension_function(name, object_of_platform));
 }
 
+void next_before_fork();
+void next_after_fork();
+
 // The hook for a name of symbols.def, and the name as a literal; or null.
 void* hook_for(const char* name, const char** own_name);
 

@@ -201,7 +201,8 @@ std::uint64_t trim(std::uint64_t keep_bytes, std::uint64_t unused_for_ns) {
 }
 
 void before_fork() {
-  state_lock.lock();
+  next_before_fork();
+  state_lock.lock_for_fork();
   OpenclState* s = state_if_used();
   if (!s) return;
   s->pool.before_fork();
@@ -210,12 +211,12 @@ void before_fork() {
   s->queues.before_fork();
   s->kernels.before_fork();
   s->counted.before_fork();
-  s->dead_lock.lock();
+  s->dead_lock.lock_for_fork();
 }
 
 namespace {
 void unlock_tables(OpenclState* s) {
-  s->dead_lock.unlock();
+  s->dead_lock.unlock_after_fork();
   s->counted.after_fork();
   s->kernels.after_fork();
   s->queues.after_fork();
@@ -229,7 +230,8 @@ void after_fork_in_parent() {
     unlock_tables(s);
     s->pool.after_fork_in_parent();
   }
-  state_lock.unlock();
+  state_lock.unlock_after_fork();
+  next_after_fork();
 }
 
 void after_fork_in_child() {
@@ -248,7 +250,8 @@ void after_fork_in_child() {
     s->contexts_created = s->queues_created = s->kernels_created = 0;
     for (Counter& created : s->counted_created) created = 0;
   }
-  state_lock.unlock();
+  state_lock.unlock_after_fork();
+  next_after_fork();
 }
 
 }  // namespace cistern::opencl

@@ -6,11 +6,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <atomic>
+
+#include "pool/system_call.hpp"
 
 namespace cistern {
 namespace {
@@ -27,7 +28,9 @@ constinit std::atomic<int> held{-1};
 
 // Every process asks at its start. The C library's fstat is fstatat with an empty path, in a part of its constants that
 // a small program does not touch otherwise: 64 KiB of its memory.
-bool file_behind_2(struct stat& file) { return syscall(SYS_fstat, STDERR_FILENO, &file) == 0; }
+bool file_behind_2(struct stat& file) {
+  return system_call(SYS_fstat, STDERR_FILENO, reinterpret_cast<std::uintptr_t>(&file)) == 0;
+}
 
 bool is_log_like(const struct stat& file) {
   if (S_ISCHR(file.st_mode)) return true;

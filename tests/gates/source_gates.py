@@ -47,6 +47,30 @@ def wrong_includes(root):
     return wrong
 
 
+LOCK = re.compile(r"^[^/\n]*\b(?:Spin)?Lock (\w+)(?:\{\})?;", re.MULTILINE)
+
+
+# A clock of the parent is never asked in the child.
+LOCKS_LEFT_BEHIND = {"backends/opencl_queue_clock.hpp: lock_"}
+
+
+def forgotten_locks(root):
+    """Every lock that the thread which forks neither takes nor makes new in the child, as "file: name"."""
+    texts = {path.relative_to(root): path.read_text()
+             for layer in MAY_INCLUDE for path in (root / layer).rglob("*.[ch]pp") if not path.stem.endswith("_test")}
+    forgotten = set()
+    for path, text in texts.items():
+        for name in LOCK.findall(text):
+            # A public member is taken by whoever has it, all others beside where they are declared.
+            public = path.suffix == ".hpp" and not name.endswith("_")
+            where = [t for other, t in texts.items() if public or other.stem == path.stem]
+            taken = all(any(re.search(rf"\b{name}\.{call}\(\)", t) for t in where)
+                        for call in ("lock_for_fork", "unlock_after_fork"))
+            if not taken and not any(f"new (&{name}) Lock" in t for t in where):
+                forgotten.add(f"{path}: {name}")
+    return sorted(forgotten - LOCKS_LEFT_BEHIND)
+
+
 def files_with_rules(root):
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*")):
@@ -134,6 +158,24 @@ class Layers(unittest.TestCase):
                 "pool/a.hpp: stats/sites.hpp", "pool/h.cpp: tests/support/fake.hpp",
                 "stats/b.cpp: backends/opencl_api.hpp", "stats/f.cpp: f.hpp",
                 "backends/c.cpp: CL/cl.h", "shim/core/d.cpp: shim/lifecycle.hpp"])
+
+
+class Locks(unittest.TestCase):
+    def test_every_lock_is_thought_of_at_a_fork(self):
+        found = forgotten_locks(ROOT)
+        self.assertFalse(found, "\n" + "\n".join(found))
+
+    def test_a_forgotten_lock_is_seen(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, text in (("pool/a.cpp", "constinit Lock a_lock;  // of a\n"),
+                               ("pool/b.cpp", "Lock b_lock;\nb_lock.lock_for_fork(); b_lock.unlock_after_fork();\n"),
+                               ("pool/c.hpp", "  mutable Lock lock_;\n"), ("pool/c.cpp", "new (&lock_) Lock;\n"),
+                               ("pool/d.hpp", "  SpinLock lock{};\nshard.lock.lock_for_fork();\n"),
+                               ("pool/e_test.cpp", "Lock of_a_test;\n"), ("pool/f.cpp", "Lock& reference;\n")):
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            self.assertEqual(forgotten_locks(root), ["pool/a.cpp: a_lock", "pool/d.hpp: lock"])
 
 
 class Style(unittest.TestCase):

@@ -1,5 +1,6 @@
 """Whole processes, plain and with libcistern.so preloaded: same output and status, true counts, exact lines."""
 import argparse
+import errno
 import json
 import os
 import pathlib
@@ -178,6 +179,19 @@ class Counting(HostTest):
             self.assertEqual(done.all(), ("", "", 0))
             self.assertNotIn("host", json.loads(pattern.read_text())["kinds"])
 
+    def test_counting_beside_threads_believes_none_of_their_blocks(self):
+        for environment in ({}, {"CISTERN_SITES": "all"}, {"CISTERN_HOST_SAMPLE": "4KiB"}):
+            done = self.shimmed(self.program("counting_beside_threads"), 1500, environment=environment)
+            self.assertEqual(done.all(), ("counted\n", "", 0))
+
+    def test_a_report_beside_threads(self):
+        for end in ("exit", "_exit") * 10:
+            done, reports = self.reported(self.program("counting_beside_threads"), 20, end,
+                                          environment={"CISTERN_HOST_SAMPLE": "4KiB"})
+            self.assertEqual((done.out, done.err), ("", ""))
+            host = reports[0]["kinds"]["host"]
+            self.assertEqual(host["allocations"] - host["frees"], host["live_blocks"])
+
 
 class Ends(HostTest):
     def moment_of(self, way, **more):
@@ -246,6 +260,76 @@ class Forks(HostTest):
         self.assertEqual((done.out, done.err), ("the first child said 3\nthe second child said 0\n", ""))
         self.assertEqual(len(reports), 1)
         self.assertEqual(reports[0]["cistern"]["moment"], "exit")
+
+    def test_beside_threads_in_the_c_librarys_locks(self):
+        done = self.same(self.program("forks_beside_c_library"), 4000)
+        self.assertEqual(done.all(), ("0 children failed\n", "", 0))
+        # The children report, with names, though a thread of the parent was in the dynamic linker.
+        done, reports = self.reported(self.program("forks_beside_c_library"), 4000,
+                                      environment={"CISTERN_HOST_SAMPLE": "4KiB"})
+        self.assertEqual((done.out, done.err), ("0 children failed\n", ""))
+        self.assertGreater(len(reports), 2)
+        functions = {frame.get("function") for report in reports for site in report["host_sites"]
+                     for frame in site["frames"]}
+        self.assertIn("main", functions)
+
+    def test_beside_handlers_that_allocate(self):
+        self.assertEqual(self.same(self.program("atfork_user")).all(), ("0 children failed\n", "", 0))
+
+    def test_in_a_handler_that_interrupts_malloc_and_fork(self):
+        self.assertEqual(self.same(self.program("forks_in_handler"), 400).all(), ("0 children failed\n", "", 0))
+        # With two threads the C library's own malloc may hang here: the plain program is not asked.
+        for environment in ({}, {"CISTERN_SITES": "all"}):
+            done = self.shimmed(self.program("forks_in_handler"), 400, "threads", environment=environment)
+            self.assertEqual(done.all(), ("0 children failed\n", "", 0))
+
+
+class Filters(HostTest):
+    """Filters of system calls: no call that the program would not make without Cistern."""
+
+    def test_a_filter_that_only_malloc_passes(self):
+        for way in ("prctl", "syscall"):
+            for end in ("exit", "_exit", "return"):
+                done = self.same(self.program("filtered"), way, end)
+                self.assertEqual(done.all(), ("filtered\n", "", 0), (way, end))
+
+    @unittest.skipUnless(os.uname().machine == "x86_64", "written for x86-64")
+    def test_one_that_nobody_sees(self):
+        self.assertEqual(self.plain(self.program("filtered"), "unseen", "exit").all(), ("filtered\n", "", 0))
+        done = self.shimmed(self.program("filtered"), "unseen", "exit", environment={"CISTERN_SYSTEM_CALLS": "few"})
+        self.assertEqual(done.all(), ("filtered\n", "", 0))
+
+    def test_calls_that_are_refused(self):
+        for error in (errno.EPERM, errno.ENOSYS):
+            self.same(self.program("refused_calls"), error)
+
+    def test_who_asked_for_a_report_gets_it(self):
+        # But a process that may not open a file, or not ask which one it is.
+        self.assertEqual(len(self.reported(self.program("refused_calls"), errno.EPERM)[1]), 17 - 2)
+
+
+class SwitchedOff(HostTest):
+    """CISTERN=off: nothing of ours but the forwarding of calls."""
+
+    OFF = {"CISTERN": "off", "CISTERN_REPORT": "stderr", "CISTERN_SITES": "all"}
+
+    def test_no_report_and_no_pool(self):
+        for command in (("contracts",), ("filtered", "prctl", "exit"), ("atfork_user",), ("forks", 10),
+                        ("ends", "exit")):
+            with self.subTest(command=command):
+                plain = self.plain(self.program(command[0]), *command[1:])
+                done = self.shimmed(self.program(command[0]), *command[1:], environment=self.OFF)
+                self.assertEqual(done.all(), plain.all())
+
+    def test_every_block_is_the_c_librarys(self):
+        # The pool's window lies at low addresses, where the C library puts nothing.
+        program = self.program("counting_beside_threads")
+        maps = [Run(["/bin/cat", "/proc/self/maps"], environment, [ARGUMENTS.shim]).out
+                for environment in ({}, self.OFF)]
+        below = [[line for line in text.splitlines() if int(line.split("-")[0], 16) < 1 << 40] for text in maps]
+        self.assertTrue(below[0])
+        self.assertEqual(below[1], [])
+        self.assertEqual(self.shimmed(program, 100, environment=self.OFF).all(), ("counted\n", "", 0))
 
 
 class StandardError(HostTest):

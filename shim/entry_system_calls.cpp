@@ -1,0 +1,75 @@
+// The exported prctl, and what the exported syscall (entry_syscall.S) leaves to a function: they see when the process
+// sets a filter of system calls. The call itself is passed on as it is.
+#include <linux/seccomp.h>
+#include <sys/syscall.h>
+
+#include <atomic>
+
+#include "shim/core/environment.hpp"
+#include "shim/core/lookup.hpp"
+#include "shim/core/system_filter.hpp"
+#include "shim/lifecycle.hpp"
+
+// Where entry_syscall.S jumps to; null before the first start.
+extern "C" {
+[[gnu::visibility("hidden")]] constinit void* cistern_real_syscall = nullptr;
+}
+
+namespace {
+
+using cistern::next_symbol;
+using Word = unsigned long;
+using Prctl = int (*)(int, Word, Word, Word, Word);
+using Syscall = long (*)(long, Word, Word, Word, Word, Word, Word);
+
+constexpr int kSetSeccomp = 22;  // PR_SET_SECCOMP; its header declares prctl otherwise than it is defined here
+
+// A child of vfork shares its parent's memory, but not the parent's filters. Asked before the call: afterwards the
+// question itself might be filtered.
+class Watched {
+ public:
+  explicit Watched(bool sets_filter)
+      : matters_(sets_filter && !cistern::switched_off() && !cistern::system_calls_are_filtered() &&
+                 cistern::in_own_process()) {}
+  template <class Answer>
+  Answer made(Answer answer) const {
+    if (matters_ && answer == 0) cistern::note_system_filter();
+    return answer;
+  }
+
+ private:
+  const bool matters_;
+};
+
+Syscall real_syscall() {
+  std::atomic_ref<void*> known(cistern_real_syscall);
+  void* found = known.load(std::memory_order_relaxed);
+  if (!found) known.store(found = next_symbol("syscall"), std::memory_order_relaxed);
+  return reinterpret_cast<Syscall>(found);
+}
+
+bool sets_filter(long number, Word first) {
+  if (number == SYS_prctl) return first == kSetSeccomp;
+  return number == SYS_seccomp && (first == SECCOMP_SET_MODE_FILTER || first == SECCOMP_SET_MODE_STRICT);
+}
+
+[[gnu::constructor]] void find_syscall() { real_syscall(); }
+
+}  // namespace
+
+extern "C" {
+
+[[gnu::visibility("default")]] int prctl(int option, Word first, Word second, Word third, Word fourth) {
+  static constinit std::atomic<Prctl> known{nullptr};
+  Prctl real = known.load(std::memory_order_relaxed);
+  if (!real) known.store(real = reinterpret_cast<Prctl>(next_symbol("prctl")), std::memory_order_relaxed);
+  const Watched watched(option == kSetSeccomp);
+  return watched.made(real(option, first, second, third, fourth));
+}
+
+[[gnu::visibility("hidden")]] long cistern_syscall(long number, Word first, Word second, Word third, Word fourth,
+                                                   Word fifth, Word sixth) {
+  const Watched watched(sets_filter(number, first));
+  return watched.made(real_syscall()(number, first, second, third, fourth, fifth, sixth));
+}
+}
