@@ -49,7 +49,10 @@ const void* memory_left(First first, Rest...) {
 
 // Not a matter of its caller, unlike dlopen: it can be forwarded by an ordinary call.
 extern "C" [[gnu::visibility("default")]] int dlclose(void* handle) {
-  static const auto real = reinterpret_cast<int (*)(void*)>(cistern::next_symbol("dlclose"));
+  using Dlclose = int (*)(void*);
+  static constinit std::atomic<Dlclose> known{nullptr};
+  Dlclose real = known.load(std::memory_order_relaxed);
+  if (!real) known.store(real = reinterpret_cast<Dlclose>(cistern::next_symbol("dlclose")), std::memory_order_relaxed);
   library_unloads();
   const int answer = real(handle);
   library_unloaded();

@@ -10,7 +10,8 @@ foreach(header spdlog/spdlog.h fmt/format.h)
   file(CREATE_LINK "${CISTERN_${folder}_INCLUDE}/${folder}" "${PROJECT_BINARY_DIR}/header_only/${folder}" SYMBOLIC)
 endforeach()
 target_include_directories(cistern_header_only SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/header_only")
-target_compile_definitions(cistern_header_only INTERFACE FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL SPDLOG_NO_EXCEPTIONS SPDLOG_NO_THREAD_ID)
+target_compile_definitions(cistern_header_only INTERFACE
+  FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL SPDLOG_NO_EXCEPTIONS SPDLOG_NO_THREAD_ID)
 
 # libbacktrace lies in GCC's own folder, in a position-independent build; its header is on GCC's own include path.
 execute_process(

@@ -312,7 +312,9 @@ CUresult free_other(CudaState& s, const void* pointer, const char* api, Pass pas
 
 // One node per machine is the usual case, and needs no system call.
 std::uint64_t numa_traits() {
-  static const bool several = access("/sys/devices/system/node/node1", F_OK) == 0;
+  static constinit std::atomic<int> known{-1};  // whether there are several nodes
+  int several = known.load(std::memory_order_relaxed);
+  if (several < 0) known.store(several = access("/sys/devices/system/node/node1", F_OK) == 0);
   if (!several) return 0;
   unsigned processor = 0, node = 0;
   getcpu(&processor, &node);
@@ -325,7 +327,9 @@ std::uint64_t machine_memory_bytes() {
 }
 
 void warn_of_much_pinned(CudaState& s) {
-  static const std::uint64_t ram = machine_memory_bytes();
+  static constinit std::atomic<std::uint64_t> known{0};
+  std::uint64_t ram = known.load(std::memory_order_relaxed);
+  if (!ram) known.store(ram = machine_memory_bytes());
   const std::uint64_t pinned = s.source.pinned_reserved_bytes.load(std::memory_order_relaxed);
   if (!ram || pinned <= ram / 4) [[likely]]
     return;
@@ -350,12 +354,13 @@ struct PitchHash {
     return (key.width * 64 + key.element * 1024 + static_cast<unsigned>(key.device)) * 0x9E3779B97F4A7C15ull >> 16;
   }
 };
+using Pitches = Map<PitchKey, std::size_t, PitchHash>;
 constinit Lock pitch_lock;
+constinit Pitches* all_pitches = nullptr;  // under the lock
 
-Map<PitchKey, std::size_t, PitchHash>& pitches() {
-  static auto* map =
-      new (internal_allocate(sizeof(Map<PitchKey, std::size_t, PitchHash>))) Map<PitchKey, std::size_t, PitchHash>;
-  return *map;
+Pitches& pitches() {
+  if (!all_pitches) all_pitches = new (internal_allocate(sizeof(Pitches))) Pitches;
+  return *all_pitches;
 }
 
 std::size_t known_pitch(const PitchKey& key) {

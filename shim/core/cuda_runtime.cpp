@@ -46,10 +46,7 @@ struct Caller {
   std::atomic<Target*> target{nullptr};
 };
 
-AddressTable<Caller>& callers() {
-  static auto* table = new (internal_allocate(sizeof(AddressTable<Caller>))) AddressTable<Caller>;
-  return *table;
-}
+constinit AddressTable<Caller> callers;
 constinit std::atomic<const Runtime*> runtimes{nullptr};
 constinit Lock runtimes_lock;
 
@@ -141,14 +138,14 @@ const Runtime* find_runtime(const char* needed) {
 }
 
 void note_target(std::uintptr_t key, const Runtime* runtime, std::uint64_t now) {
-  Caller* caller = callers().find(key);
+  Caller* caller = callers.find(key);
   if (!caller) {
     Locked hold(runtimes_lock);
-    caller = callers().find(key);
+    caller = callers.find(key);
     if (!caller) {
       caller = new (internal_allocate(sizeof(Caller))) Caller;
       caller->address.store(key);
-      callers().insert(key, caller);
+      callers.insert(key, caller);
     }
   }
   Target* target = caller->target.load(std::memory_order_acquire);
@@ -173,10 +170,10 @@ void note_target(std::uintptr_t key, const Runtime* runtime, std::uint64_t now) 
 
 void runtime_before_fork() {
   runtimes_lock.lock_for_fork();
-  callers().before_fork();
+  callers.before_fork();
 }
 void runtime_after_fork() {
-  callers().after_fork();
+  callers.after_fork();
   runtimes_lock.unlock_after_fork();
 }
 
@@ -193,7 +190,7 @@ void* runtime_function(RuntimeCall call, const void* caller) {
   const link_map* map = module_of(caller);
   const int index = static_cast<int>(call);
   const std::uint64_t now = unloads.load(std::memory_order_acquire);
-  const Caller* known = callers().find(key_of(map));
+  const Caller* known = callers.find(key_of(map));
   const Target* target = known ? known->target.load(std::memory_order_acquire) : nullptr;
   if (target && target->checked_at.load(std::memory_order_relaxed) == now) [[likely]]
     if (void* function = target->runtime->functions[index]) [[likely]]
