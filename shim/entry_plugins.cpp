@@ -94,7 +94,8 @@ bool redirect() {
   if (redirected.load(std::memory_order_acquire) == Redirected::not_yet && !system_calls_are_filtered()) {
     const link_map* const c_library = module_of(reinterpret_cast<const void*>(host::native().malloc));
     const bool done = c_library && write_names(*c_library);
-    redirected.store(done ? Redirected::yes : Redirected::impossible, std::memory_order_release);
+    Redirected expected = Redirected::not_yet;  // another thread may have had more luck meanwhile
+    redirected.compare_exchange_strong(expected, done ? Redirected::yes : Redirected::impossible);
   }
   return redirected.load(std::memory_order_relaxed) == Redirected::yes;
 }
@@ -111,5 +112,6 @@ int cistern_dlopen_mode(int mode) {
 }
 
 void before_look_up(const char* name) {
-  if (host::pool_serves() && is_of_the_family(name) && options().deepbind != "keep") redirect();
+  if (redirected.load(std::memory_order_relaxed) != Redirected::not_yet || !host::pool_serves()) return;
+  if (is_of_the_family(name) && options().deepbind != "keep") redirect();
 }

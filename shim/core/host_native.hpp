@@ -20,7 +20,12 @@ inline constexpr char kNames[] =
 #define HOST_CALL(action, result, name, parameters, arguments) #name "\0"
 #include "shim/symbols.def"
     ;
-inline constexpr const char* kOperatorNames = kNames + std::string_view(kNames, sizeof kNames).find("_Z");
+constexpr std::size_t first_operator() {
+  std::size_t at = 0;
+  while (kNames[at] != '_' || kNames[at + 1] != 'Z') ++at;
+  return at;
+}
+inline constexpr const char* kOperatorNames = kNames + first_operator();
 
 // The C library's other names of the same (reallocarray, __libc_malloc) are null where its malloc serves.
 struct Native {

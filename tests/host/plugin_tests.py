@@ -30,6 +30,11 @@ class Plugins(HostTest):
                             environment={"CISTERN_DEEPBIND": "clear"})
         self.assertEqual(done.all(), ("the plugin finds the program's\nopener: deep holds\n", "", 3))
 
+    def test_where_the_names_cannot_be_changed_the_flag_is_taken_off(self):
+        done = self.plain(self.program("opener"), "deep", self.program("libplugin.so"),
+                          preload=[ARGUMENTS.shim, self.program("librefusing.so")])
+        self.assertEqual(done.all(), ("the plugin finds the program's\nopener: deep holds\n", "", 3))
+
     def test_kept_as_it_is_a_block_of_ours_is_foreign_there(self):
         done = self.shimmed(self.program("opener"), "deep", self.program("libplugin.so"),
                             environment={"CISTERN_DEEPBIND": "keep"})
