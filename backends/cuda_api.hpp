@@ -24,6 +24,9 @@ using CUarray = struct ArrayHandle*;
 using CUmipmappedArray = struct MipmappedArrayHandle*;
 using CUmemoryPool = struct MemoryPoolHandle*;
 using CUexternalMemory = struct ExternalMemoryHandle*;
+using CUmodule = struct ModuleHandle*;
+using CUlibrary = struct LibraryHandle*;
+using CUkernel = struct KernelHandle*;
 using CUhostFn = void (*)(void*);
 
 // The runtime's handles are the driver's.
@@ -274,6 +277,13 @@ struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
   };
   unsigned long long bytes;
   unsigned flags, reserved[16];
+};
+
+struct CUDA_GRAPH_INSTANTIATE_PARAMS {
+  std::uint64_t flags;
+  CUstream upload_stream;
+  CUgraphNode error_node;
+  int result;
 };
 
 struct CUipcMemHandle {

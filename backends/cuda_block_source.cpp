@@ -1,6 +1,7 @@
 // See cuda_block_source.hpp.
 #include "backends/cuda_block_source.hpp"
 
+#include <algorithm>
 #include <new>
 
 namespace cistern::cuda {
@@ -41,7 +42,9 @@ CUresult BlockSource::driver_free(Context* context, BlockKind kind, std::uintptr
   Entered entered(real_, context->handle());
   if (!entered) return kInvalidContext;
   (kind == BlockKind::device ? context->device->calls : pinned_calls).frees.fetch_add(1, std::memory_order_relaxed);
-  return kind == BlockKind::device ? real_.memory_free(address) : real_.host_free(pointer(address));
+  const CUresult answer = kind == BlockKind::device ? real_.memory_free(address) : real_.host_free(pointer(address));
+  frees_done.fetch_add(1);
+  return answer;
 }
 
 Block* BlockSource::adopt(const Request& request, std::uintptr_t address) {
@@ -70,6 +73,28 @@ void BlockSource::release(Block* block) {
   Locked hold(lock_);
   postponed_.push_back(block);
   any_postponed_.store(true, std::memory_order_relaxed);
+}
+
+void BlockSource::release_while_capturing(Block* block) {
+  block->context_is_there() ? really_release(block) : forget(block);
+}
+
+void BlockSource::release_postponed_while_capturing() {
+  for (;;) {
+    Block* block;
+    {
+      Locked hold(lock_);
+      const auto idle =
+          std::find_if(postponed_.begin(), postponed_.end(), [](const Block* waiting) { return !waiting->unsettled; });
+      if (idle == postponed_.end()) return;
+      block = *idle;
+      postponed_.erase(idle);
+      block->context->own_calls.fetch_add(1);
+    }
+    Context* context = block->context;
+    release_while_capturing(block);
+    context->own_calls.fetch_sub(1);
+  }
 }
 
 void BlockSource::take_out_postponed(const Context* context, Vector<Block*>& out) {

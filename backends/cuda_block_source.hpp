@@ -82,7 +82,12 @@ class BlockSource {
   Settled settled(Block* block, Fence& fence);
   static bool out_of_memory(CUresult error) { return error == kOutOfMemory; }
 
+  // While a stream captures, one that nothing waits for may go back all the same: by the calling thread, whose mode is
+  // relaxed meanwhile. [assumed] That this disturbs no capture, in whatever mode; scripts/gpu-check asks.
+  void release_while_capturing(Block* block);
+
   void release_postponed();
+  void release_postponed_while_capturing();
   // Those of a context that ends.
   void take_out_postponed(const Context* context, Vector<Block*>& out);
   // The block's context is gone: what is known of it is forgotten, without a driver call.
@@ -93,7 +98,10 @@ class BlockSource {
   // A block for memory that a call of the program's own got from the driver, in state `cached`.
   Block* adopt(const Request& request, std::uintptr_t address);
   // What the driver gave back since adopt() or acquire(): the program's own call freed a whole block.
-  void freed_by_program(Block* block) { reserved_by(block->context, block->kind).fetch_sub(block->bytes); }
+  void freed_by_program(Block* block) {
+    reserved_by(block->context, block->kind).fetch_sub(block->bytes);
+    frees_done.fetch_add(1);
+  }
 
   // Off where every free waits for its own context: its next wait tells, and an event on the legacy stream would put
   // the program's own streams in an order that they need not have.
@@ -102,6 +110,8 @@ class BlockSource {
   std::atomic<std::uint64_t> pinned_reserved_bytes{0};
   DriverCalls pinned_calls;
   std::atomic<std::uint64_t> failed_frees{0};
+  // Frees that have returned: only after one can a call that was out of memory have more.
+  std::atomic<std::uint64_t> frees_done{0};
 
   void before_fork() { lock_.lock_for_fork(); }
   void after_fork() { lock_.unlock_after_fork(); }

@@ -335,6 +335,23 @@ TEST_F(BlockSourceTest, WhileTheGateIsShutReleasesArePostponed) {
   EXPECT_EQ(driver.all_calls(), after);
 }
 
+TEST_F(BlockSourceTest, WhileCapturingWhatIsIdleGoesBackWhenThatIsAskedFor) {
+  Block *idle = device_block(), *later = device_block(), *unsettled = device_block();
+  gate.captures = 1;
+  source.release_while_capturing(idle);
+  EXPECT_EQ(driver.live_allocations(), 2u);
+  EXPECT_EQ(source.frees_done, 1u);
+  source.release(later);
+  source.release_unsettled(unsettled);
+  EXPECT_EQ(driver.live_allocations(), 2u) << "postponed";
+  source.release_postponed_while_capturing();
+  EXPECT_EQ(driver.live_allocations(), 1u) << "its free would have to wait";
+  EXPECT_EQ(source.frees_done, 2u);
+  gate.captures = 0;
+  source.release_postponed();
+  expect_nothing_left();
+}
+
 TEST_F(BlockSourceTest, AtExitPostponedReleasesStay) {
   Block* block = device_block();
   gate.closed = true;

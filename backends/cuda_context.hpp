@@ -13,6 +13,9 @@ struct Device {
   std::atomic<std::uint64_t> live_bytes{0};      // of it: what the driver would have taken for the live blocks
   std::atomic<std::uint64_t> waste_bytes{0};     // of it: the rest of the live blocks' chunks
   std::atomic<std::uint64_t> tracked_bytes{0};   // taken past the pool: stream-ordered, arrays, VMM
+  // The unit in which the driver takes memory, as far as it was measured.
+  std::atomic<std::uint64_t> granule{512};
+  std::atomic<int> granule_measurements{0};
   // What the driver said last, and what of it was ours then.
   std::atomic<std::uint64_t> sampled_at_ns{0}, sampled_free_bytes{0}, sampled_own_bytes{0};
 };

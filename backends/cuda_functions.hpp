@@ -28,7 +28,8 @@ struct Functions {
 
 // Calls of our own are made only while no stream captures (many calls would invalidate the capture, whatever its mode)
 // and the process is neither exiting nor a forked child of one that used CUDA. A capture begins when those that are
-// under way have returned.
+// under way have returned. One exception: when a call of the program's own is out of memory during a capture, idle
+// blocks go back (BlockSource::release_while_capturing).
 struct Gate {
   std::atomic<int> captures{0};
   std::atomic<int> inside{0};

@@ -150,9 +150,15 @@ class RecyclePool {
   struct Trim {
     std::uint64_t keep_bytes;
     std::uint64_t unused_for_ns;
+    bool settled_only = false;  // what waits for commands stays
   };
   // Releases the oldest until `keep_bytes` are left, but none used within `unused_for_ns`. Returns the bytes released.
   std::uint64_t trim(const Trim& what, std::uint64_t now_ns) {
+    return trim(what, now_ns, [this](Chunk chunk, bool unsettled) { release(chunk, unsettled); });
+  }
+  // release(chunk, unsettled) gives one back to the source.
+  template <class Release>
+  std::uint64_t trim(const Trim& what, std::uint64_t now_ns, Release release) {
     Node* old = nullptr;
     std::uint64_t bytes = 0;
     {
@@ -160,13 +166,13 @@ class RecyclePool {
       for (Node *node = by_age_.first, *next; node; node = next) {
         next = node->age.next;
         if (usage_bytes() <= what.keep_bytes || used_within(what.unused_for_ns, node->given_ns, now_ns)) break;
-        if (node->looked_at) continue;
+        if (node->looked_at || (what.settled_only && node->waits)) continue;
         bytes += node->key.bytes;
         borrow(node, old);
       }
       forget_empty_bins();
     }
-    release_borrowed(old);
+    end_borrowed(old, [&](const Node& node) { release(node.chunk, node.waits); });
     return bytes;
   }
 
@@ -214,10 +220,20 @@ class RecyclePool {
 
   std::uint64_t usage_bytes() const { return usage_bytes_.load(std::memory_order_relaxed); }
 
-  // Waits for chunks that other threads are giving back to the source at this moment. False: there are none.
+  // Gives to the source what no pool holds.
+  void release(Chunk chunk, bool unsettled) {
+    if constexpr (requires { source_.release_unsettled(chunk); })
+      if (unsettled) return source_.release_unsettled(chunk);
+    source_.release(chunk);
+  }
+
+  // Waits for chunks that other threads are giving back to the source, or are looking at, at this moment. False: there
+  // are none.
   bool wait_for_releases() {
+    bool any = false;
+    for (int waits = 0; waits < kWaitsForLooksMax && anyone_looks(); ++waits, any = true) sched_yield();
     const std::uint64_t begun = borrowed_.load();
-    if (released_.load() == begun) return false;
+    if (released_.load() == begun) return any;
     while (released_.load() < begun) sched_yield();
     return true;
   }
@@ -366,6 +382,13 @@ class RecyclePool {
     chain = node;
   }
 
+  bool anyone_looks() const {
+    Locked hold(lock_);
+    const Node* node = by_age_.first;
+    while (node && !node->looked_at) node = node->age.next;
+    return node;
+  }
+
   Node* unlink_oldest_until(std::uint64_t bytes) {
     Node* chain = nullptr;
     for (Node *node = by_age_.first, *next; node && usage_bytes() > bytes; node = next) {
@@ -378,12 +401,6 @@ class RecyclePool {
   void release_borrowed(Node* chain) {
     end_borrowed(chain, [this](const Node& node) { release(node.chunk, node.waits); });
   }
-  void release(Chunk chunk, bool unsettled) {
-    if constexpr (requires { source_.release_unsettled(chunk); })
-      if (unsettled) return source_.release_unsettled(chunk);
-    source_.release(chunk);
-  }
-
   template <class End>
   void end_borrowed(Node* chain, End end) {
     while (chain) {
@@ -493,6 +510,7 @@ class RecyclePool {
     std::erase_if(bins_, [](const auto& bin) { return !bin.second.nodes; });
   }
 
+  static constexpr int kWaitsForLooksMax = 1000;  // others may begin looks all the time
   static constexpr int kLooksAtHead = 8;
   static constexpr int kLooksFurther = 4;
   static constexpr int kFurtherEvery = 16;

@@ -115,6 +115,16 @@ TEST_F(RecyclePoolTest, TrimSparesWhatWasUsedLately) {
   EXPECT_EQ(source.released_in_order, std::vector<FakeSource::Chunk>{a});
 }
 
+TEST_F(RecyclePoolTest, ATrimOfWhatHasSettledLeavesWhatWaits) {
+  source.closed_gates = {7};
+  auto settled = get(key(64)), waiting = get(key(64));
+  give_behind(7, key(64), waiting, 1);
+  give(key(64), settled, 2);
+  EXPECT_EQ(pool.trim({.keep_bytes = 0, .unused_for_ns = 0, .settled_only = true}, 3), 64u);
+  EXPECT_EQ(source.released_in_order, std::vector<FakeSource::Chunk>{settled});
+  EXPECT_EQ(pool.trim({.keep_bytes = 0, .unused_for_ns = 0}, 3), 64u);
+}
+
 TEST_F(RecyclePoolTest, QuarantineHoldsUntilTheFenceSettled) {
   source.closed_gates = {7};
   auto chunk = get(key(64));

@@ -54,6 +54,11 @@ class TieredPool {
 
   // Releases chunks until `keep_bytes` are left, but none used within `unused_for_ns`; oldest first in the shared tier.
   std::uint64_t trim(const typename RecyclePool<S>::Trim& what, std::uint64_t now_ns) {
+    return trim(what, now_ns, [this](Chunk chunk, bool unsettled) { shared_.release(chunk, unsettled); });
+  }
+  // release(chunk, unsettled) gives one back to the source.
+  template <class Release>
+  std::uint64_t trim(const typename RecyclePool<S>::Trim& what, std::uint64_t now_ns, Release release) {
     std::uint64_t released = 0, left = usage_bytes();
     if (left > what.keep_bytes) {
       releasing_.fetch_add(1);
@@ -65,13 +70,14 @@ class TieredPool {
           },
           [&](const PoolKey& key, Chunk chunk, std::uint64_t) {
             released += key.bytes;
-            source_.release(chunk);
+            release(chunk, false);
           });
       releasing_.fetch_sub(1);
     }
     const std::uint64_t kept_by_threads = caches_.bytes();
     const std::uint64_t keep_shared = what.keep_bytes > kept_by_threads ? what.keep_bytes - kept_by_threads : 0;
-    return released + shared_.trim({.keep_bytes = keep_shared, .unused_for_ns = what.unused_for_ns}, now_ns);
+    const typename RecyclePool<S>::Trim of_shared{keep_shared, what.unused_for_ns, what.settled_only};
+    return released + shared_.trim(of_shared, now_ns, release);
   }
 
   // Takes out every chunk of a group: visit(key, chunk, waits). On return none is in the hands of a trim either.

@@ -52,6 +52,9 @@ class Uncounted {
  public:
   Uncounted();
   ~Uncounted();
+
+ private:
+  const int errno_;  // whatever is done meanwhile is no business of the program's
 };
 }  // namespace host
 

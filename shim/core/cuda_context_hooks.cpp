@@ -1,7 +1,7 @@
 // Contexts, streams and captures: what memory lives and dies with, and when work has ended.
 #include "shim/core/core.hpp"
 #include "shim/core/cuda_hooks.hpp"
-#include "shim/core/cuda_state.hpp"
+#include "shim/core/cuda_room.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -54,7 +54,9 @@ CUresult reset_primary(CUdevice device, Pass pass) {
   return answer;
 }
 
-CUresult stream_created(CUresult answer, CUstream* stream, unsigned flags) {
+template <class Pass>
+CUresult stream_created(Pass pass, CUstream* stream, unsigned flags) {
+  const CUresult answer = with_room_again(pass, output(stream));
   CudaState& s = state();
   if (answer != kSuccess) return note(s, answer);
   if (Context* context = current_context(s)) {
@@ -122,16 +124,22 @@ void trim_before_checkpoint() {
 namespace hook {
 
 CUresult cuCtxCreate(CUcontext* context, unsigned flags, CUdevice device) {
-  return created(driver().cuCtxCreate(context, flags, device), context, device);
+  return created(with_room_again([&] { return driver().cuCtxCreate(context, flags, device); }, output(context)),
+                 context, device);
 }
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
-  return created(driver().cuCtxCreate_v2(context, flags, device), context, device);
+  return created(with_room_again([&] { return driver().cuCtxCreate_v2(context, flags, device); }, output(context)),
+                 context, device);
 }
 CUresult cuCtxCreate_v3(CUcontext* context, void* affinity, int count, unsigned flags, CUdevice device) {
-  return created(driver().cuCtxCreate_v3(context, affinity, count, flags, device), context, device);
+  return created(with_room_again([&] { return driver().cuCtxCreate_v3(context, affinity, count, flags, device); },
+                                 output(context)),
+                 context, device);
 }
 CUresult cuCtxCreate_v4(CUcontext* context, void* parameters, unsigned flags, CUdevice device) {
-  return created(driver().cuCtxCreate_v4(context, parameters, flags, device), context, device);
+  return created(
+      with_room_again([&] { return driver().cuCtxCreate_v4(context, parameters, flags, device); }, output(context)),
+      context, device);
 }
 CUresult cuCtxDestroy(CUcontext context) {
   return destroy(context, [&] { return driver().cuCtxDestroy(context); });
@@ -144,7 +152,8 @@ CUresult cuCtxDetach(CUcontext context) {
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  const CUresult answer = driver().cuDevicePrimaryCtxRetain(context, device);
+  const CUresult answer =
+      with_room_again([&] { return driver().cuDevicePrimaryCtxRetain(context, device); }, output(context));
   if (answer == kSuccess && context) make_context_known(state(), *context, device, false);
   return answer;
 }
@@ -162,7 +171,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
 }
 
 CUresult cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc description, CUdevice device, unsigned flags) {
-  const CUresult answer = driver().cuGreenCtxCreate(context, description, device, flags);
+  const CUresult answer =
+      with_room_again([&] { return driver().cuGreenCtxCreate(context, description, device, flags); }, output(context));
   if (answer == kSuccess && context) state().green_devices.put(*context, {device, nullptr});
   return answer;
 }
@@ -184,7 +194,8 @@ CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
   return answer;
 }
 CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned flags, int priority) {
-  return stream_created(driver().cuGreenCtxStreamCreate(stream, context, flags, priority), stream, flags);
+  return stream_created([&] { return driver().cuGreenCtxStreamCreate(stream, context, flags, priority); }, stream,
+                        flags);
 }
 
 CUresult cuCheckpointProcessLock(int process, void* arguments) {
@@ -218,10 +229,10 @@ CUresult cuCtxSynchronize_v2(CUcontext context) {
 }
 
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
-  return stream_created(driver().cuStreamCreate(stream, flags), stream, flags);
+  return stream_created([&] { return driver().cuStreamCreate(stream, flags); }, stream, flags);
 }
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
-  return stream_created(driver().cuStreamCreateWithPriority(stream, flags, priority), stream, flags);
+  return stream_created([&] { return driver().cuStreamCreateWithPriority(stream, flags, priority); }, stream, flags);
 }
 CUresult cuStreamDestroy(CUstream stream) {
   return destroy_stream(stream, [&] { return driver().cuStreamDestroy(stream); });

@@ -133,7 +133,13 @@ Context* limited_by(BlockKind kind, Context* context) { return kind == BlockKind
   sample_device_memory(s, *context->device);
   Acquired<Block*, CUresult> acquired{nullptr, kOutOfMemory, false};
   acquired.error = with_room(s, limited_by(wanted.kind, context), bytes, [&] {
+    if (wanted.kind == BlockKind::pinned) {
+      acquired = s.source.acquire({context, wanted.traits, bytes});
+      return acquired.error;
+    }
+    GranuleMeasurement measurement(s, *context->device, bytes);
     acquired = s.source.acquire({context, wanted.traits, bytes});
+    if (acquired.ok) measurement.allocated();
     return acquired.error;
   });
   return acquired;
@@ -314,7 +320,10 @@ CUresult free_other(CudaState& s, const void* pointer, const char* api, Pass pas
 std::uint64_t numa_traits() {
   static constinit std::atomic<int> known{-1};  // whether there are several nodes
   int several = known.load(std::memory_order_relaxed);
-  if (several < 0) known.store(several = access("/sys/devices/system/node/node1", F_OK) == 0);
+  if (several < 0) {
+    const host::Uncounted keeps_errno;
+    known.store(several = access("/sys/devices/system/node/node1", F_OK) == 0);
+  }
   if (!several) return 0;
   unsigned processor = 0, node = 0;
   getcpu(&processor, &node);

@@ -62,7 +62,6 @@ void resolve_table(DriverTable& table) {
   resolve(table.cuCtxPopCurrent_v2, "cuCtxPopCurrent_v2");
   resolve(table.cuCtxGetDevice, "cuCtxGetDevice");
   resolve(table.cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState");
-  resolve(table.cuEventCreate, "cuEventCreate");
   resolve(table.cuStreamIsCapturing, "cuStreamIsCapturing");
 }
 

@@ -32,7 +32,6 @@ struct DriverTable {
   RealFunction<CUresult(CUcontext*)> cuCtxPopCurrent_v2;
   RealFunction<CUresult(CUdevice*)> cuCtxGetDevice;
   RealFunction<CUresult(CUdevice, unsigned*, int*)> cuDevicePrimaryCtxGetState;
-  RealFunction<CUresult(CUevent*, unsigned)> cuEventCreate;
   RealFunction<CUresult(CUstream, int*)> cuStreamIsCapturing;
 };
 

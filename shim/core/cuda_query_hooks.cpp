@@ -73,40 +73,7 @@ std::uint64_t offset_in_slab(const Found& found, CUdeviceptr pointer) {
 
 }  // namespace
 
-void sample_device_memory(CudaState& s, Device& device) {
-  constexpr std::uint64_t kEvery = 1'000'000'000;
-  const std::uint64_t now = coarse_nanoseconds_since_start() + 1;
-  std::uint64_t last = device.sampled_at_ns.load(std::memory_order_relaxed);
-  if ((last && now - last < kEvery) || !s.gate.open() || !driver().cuMemGetInfo_v2) return;
-  if (!device.sampled_at_ns.compare_exchange_strong(last, now)) return;
-  std::size_t free_bytes = 0, total_bytes = 0;
-  device.calls.queries.fetch_add(1, std::memory_order_relaxed);
-  if (driver().cuMemGetInfo_v2(&free_bytes, &total_bytes) != kSuccess) return;
-  device.total_bytes.store(total_bytes, std::memory_order_relaxed);
-  device.sampled_free_bytes.store(free_bytes, std::memory_order_relaxed);
-  device.sampled_own_bytes.store(device.reserved_bytes.load() + device.tracked_bytes.load());
-}
-
 namespace hook {
-
-CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
-  const CUresult answer = driver().cuMemGetInfo_v2(free_bytes, total_bytes);
-  CudaState& s = state();
-  if (answer != kSuccess) return note(s, answer);
-  Context* context = current_context(s);
-  if (!context) return answer;
-  Device& device = *context->device;
-  const std::uint64_t live = device.live_bytes.load(std::memory_order_relaxed);
-  const std::uint64_t reserved = device.reserved_bytes.load(std::memory_order_relaxed);
-  if (free_bytes && reserved > live) *free_bytes += reserved - live;
-  if (const std::uint64_t limit = options().device_limit) {
-    const std::uint64_t used = live + device.tracked_bytes.load(std::memory_order_relaxed);
-    const std::uint64_t left = limit > used ? limit - used : 0;
-    if (free_bytes && *free_bytes > left) *free_bytes = left;
-    if (total_bytes && *total_bytes > limit) *total_bytes = limit;
-  }
-  return answer;
-}
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
   const CUresult answer = driver().cuDeviceTotalMem_v2(bytes, device);

@@ -330,10 +330,24 @@ std::uint64_t trim_all(CudaState& s, std::uint64_t keep_bytes, std::uint64_t unu
          s.pinned_pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = unused_for_ns}, now);
 }
 
+namespace {
+
+std::uint64_t trim_while_capturing(CudaState& s) {
+  if (!s.functions.exchange_capture_mode) return 0;
+  const RecyclePool<BlockSource>::Trim idle{.keep_bytes = 0, .unused_for_ns = 0, .settled_only = true};
+  const auto release = [&](Block* block, bool) { s.source.release_while_capturing(block); };
+  const std::uint64_t now = coarse_now_ns();
+  s.source.release_postponed_while_capturing();
+  return s.device_pool.trim(idle, now, release) + s.pinned_pool.trim(idle, now, release);
+}
+
+}  // namespace
+
 // Or, none kept: waits for what other threads are giving back at this moment.
 std::uint64_t trim_for_program(CudaState& s) {
-  if (!s.gate.open() || phase() != Phase::running) return 0;
-  if (const std::uint64_t bytes = trim_all(s, 0, 0)) return bytes;
+  if (s.gate.closed.load() || phase() != Phase::running) return 0;
+  s.source.release_postponed();
+  if (const std::uint64_t bytes = s.gate.open() ? trim_all(s, 0, 0) : trim_while_capturing(s)) return bytes;
   return s.device_pool.wait_for_releases() || s.pinned_pool.wait_for_releases();
 }
 

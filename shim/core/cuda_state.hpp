@@ -152,7 +152,7 @@ void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence);
 // Releases everything that the pools keep and that has settled. Returns the bytes given back.
 std::uint64_t trim_all(CudaState& s, std::uint64_t keep_bytes, std::uint64_t unused_for_ns);
 
-// The same for a call of the program's own that ran out of memory; 0 where no call of ours may be made.
+// The same for a call of the program's own that ran out of memory; while a stream captures only what is idle.
 std::uint64_t trim_for_program(CudaState& s);
 constexpr int kTrimsMax = 100;
 
@@ -190,15 +190,34 @@ inline std::uint64_t taken_bytes(const Device& device) {
 bool limit_allows(CudaState& s, Device& device, std::uint64_t bytes);
 
 // A call that takes device memory of the context (null: none is known, or pinned memory): within the limit, and what
-// the pools keep makes way for it: more than once, since other threads may put more aside meanwhile.
+// the pools keep makes way for it: more than once, since other threads may put more aside meanwhile. It is out of
+// memory when nothing was given back to the driver since it was made, by whatever thread, and nothing is left to give.
 template <class Pass>
 CUresult with_room(CudaState& s, Context* context, std::uint64_t bytes, Pass pass) {
   const auto limited = [&] { return context && !limit_allows(s, *context->device, bytes); };
   for (int tries = 0;; ++tries) {
+    const std::uint64_t frees = s.source.frees_done.load();
     const CUresult answer = limited() ? kOutOfMemory : pass();
-    if (answer != kOutOfMemory || tries == kTrimsMax || !trim_for_program(s)) return answer;
+    if (answer != kOutOfMemory || tries == kTrimsMax) return answer;
+    if (!trim_for_program(s) && s.source.frees_done.load() == frees) return answer;
   }
 }
+
+// Around an allocation of the pool's from the driver: how much memory it took. Only the first ones are measured.
+class GranuleMeasurement {
+ public:
+  GranuleMeasurement(CudaState& s, Device& device, std::uint64_t bytes);
+  void allocated();
+
+ private:
+  bool ask(std::size_t* free_bytes);
+
+  CudaState& s_;
+  Device& device_;
+  std::uint64_t bytes_, calls_ = 0;
+  std::size_t free_before_ = 0;
+  bool measures_ = false;
+};
 
 // Samples total, free and ours while the driver is alive; at most every second, on slow paths. A context of the device
 // is current.

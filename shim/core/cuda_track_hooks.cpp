@@ -3,7 +3,7 @@
 
 #include "shim/core/core.hpp"
 #include "shim/core/cuda_hooks.hpp"
-#include "shim/core/cuda_state.hpp"
+#include "shim/core/cuda_room.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -99,7 +99,8 @@ bool reference_dropped(CudaState& s, const void* handle) {
 namespace hook {
 
 CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t bytes, unsigned flags) {
-  const CUresult answer = driver().cuMemAllocManaged(pointer, bytes, flags);
+  const CUresult answer =
+      with_room_again([&] { return driver().cuMemAllocManaged(pointer, bytes, flags); }, output(pointer));
   return born(answer, {Family::managed, "block", "cuMemAllocManaged"},
               answer == kSuccess ? as_handle(*pointer) : nullptr, bytes);
 }
@@ -157,11 +158,11 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
 }
 
 CUresult cuMemHostRegister(void* pointer, size_t bytes, unsigned flags) {
-  return born(driver().cuMemHostRegister(pointer, bytes, flags),
+  return born(with_room_again([&] { return driver().cuMemHostRegister(pointer, bytes, flags); }),
               {Family::registered, "registered host memory", "cuMemHostRegister"}, pointer, bytes);
 }
 CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned flags) {
-  return born(driver().cuMemHostRegister_v2(pointer, bytes, flags),
+  return born(with_room_again([&] { return driver().cuMemHostRegister_v2(pointer, bytes, flags); }),
               {Family::registered, "registered host memory", "cuMemHostRegister_v2"}, pointer, bytes);
 }
 CUresult cuMemHostUnregister(void* pointer) {

@@ -1,6 +1,7 @@
 // See host_counters.hpp.
 #include "shim/core/host_counters.hpp"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -112,8 +113,11 @@ void count_failure() { add(own_shard().failures); }
 
 bool uncounted_here() { return uncounted_depth > 0; }
 
-Uncounted::Uncounted() { uncounted_depth = uncounted_depth + 1; }
-Uncounted::~Uncounted() { uncounted_depth = uncounted_depth - 1; }
+Uncounted::Uncounted() : errno_(errno) { uncounted_depth = uncounted_depth + 1; }
+Uncounted::~Uncounted() {
+  uncounted_depth = uncounted_depth - 1;
+  errno = errno_;
+}
 
 bool counting_is_off() { return decision.load(std::memory_order_relaxed) == kOff; }
 

@@ -150,6 +150,8 @@ class Walk(unittest.TestCase):
         for base, names in rows.items():
             with self.subTest(base):
                 linked = self.headers.symbols[base]
+                if linked != base and linked in rows:
+                    continue  # another function took its name (cuGraphInstantiateWithFlags), and has a row of its own
                 # The headers keep the first name where they added a second one beside it (cuCtxSynchronize_v2).
                 self.assertIn(linked, (names[max(names)], base))
                 self.assertIn(linked, names.values())

@@ -100,9 +100,10 @@ class DeviceLimit(unittest.TestCase):
 class OutOfMemory(unittest.TestCase):
     """The same with the device itself as the limit: as the driver answers without us."""
 
-    def both(self, *steps, **options):
-        outcome = run("steps", *steps, simulator={"MEMORY": 64 << 20}, **options)
-        self.assertEqual(outcome.lines, run_plain("steps", *steps, simulator={"MEMORY": 64 << 20}).lines)
+    def both(self, *steps, simulator=None, **options):
+        simulator = {"MEMORY": 64 << 20} | (simulator or {})
+        outcome = run("steps", *steps, simulator=simulator, **options)
+        self.assertEqual(outcome.lines, run_plain("steps", *steps, simulator=simulator).lines)
         return outcome
 
     def test_kept_memory_makes_way(self):
@@ -126,6 +127,39 @@ class OutOfMemory(unittest.TestCase):
         outcome = self.both("churn=device:8M:8", "device=1", "a=device:64M", "b=device:1M")
         self.assertEqual(codes(outcome), [0, 0, 0, OUT_OF_MEMORY])
         self.assertRegex(outcome.errors, r"^cistern: cudaMalloc of 1\.0 MiB: out of memory; device 1: 64\.0 MiB live; ")
+
+    def test_kept_memory_makes_way_for_what_takes_memory_besides(self):
+        for kind in ("module", "library", "graph", "limit"):
+            with self.subTest(kind):
+                outcome = self.both("churn=device:8M:8", f"a={kind}", f"b={kind}", "free=a", "info",
+                                    simulator={"OVERHEAD": 16 << 20})
+                self.assertEqual(codes(outcome), [0, 0, 0, 0])
+                outcome = self.both("churn=device:8M:8", "m=device:56M", f"a={kind}", "info",
+                                    simulator={"OVERHEAD": 16 << 20})
+                self.assertEqual(codes(outcome), [0, 0, OUT_OF_MEMORY], "there is no room")
+
+    def test_kept_memory_makes_way_for_managed_memory(self):
+        outcome = self.both("churn=device:8M:8", "a=managed:48M", "info", simulator={"MANAGED_ON_DEVICE": 1})
+        self.assertEqual(codes(outcome), [0, 0])
+
+    def test_idle_memory_makes_way_while_a_stream_captures(self):
+        for mode in (["capture=relaxed"], ["capture=global", "relaxed"], ["capture=local", "relaxed"]):
+            with self.subTest(mode):
+                outcome = self.both("churn=device:48M:1", *mode, "info", "a=device:40M", "m=module", "captured",
+                                    "free=a", "info", simulator={"OVERHEAD": 16 << 20})
+                self.assertEqual(codes(outcome), [0] * len(codes(outcome)), "nor is the capture invalidated")
+
+    def test_a_capture_that_forbids_the_call_is_invalidated_as_without_us(self):
+        outcome = self.both("churn=device:48M:1", "capture=global", "a=device:40M", "captured")
+        self.assertEqual([code != 0 for code in codes(outcome)], [False, False, True, True])
+
+    def test_free_memory_is_what_the_driver_would_have_free(self):
+        sizes = [f"churn=device:{1000 + 5000 * number}:{1 + number % 3}" for number in range(12)]
+        for granule in (512, 4096, 64 << 10, 2 << 20):
+            with self.subTest(granule):
+                self.both("info", "churn=device:1M:1", "info", "churn=device:512K:3", "info", *sizes, "info",
+                          "a=device:3000K", "info", "b=device:2900K", "free=a", "c=device:2800K", "info", "free=b",
+                          "info", "free=c", "info", "d=device:60M", "info", simulator={"GRANULE": granule})
 
     def test_the_line_comes_for_blocks_that_are_not_pooled_too(self):
         outcome = self.both("a=device:1M", "b=device:100M", DEVICE_OBJECT_MAX="8M")

@@ -1,11 +1,15 @@
 // A CUDA program that does what its arguments say, and prints each step with its answer:
 //   NAME=KIND:BYTES  allocates (device, pitched, pinned, async, managed, array, vmm); BYTES may end
 //                    in K or M, and are multiples of 4 KiB where there are rows
+//   NAME=KIND        makes what takes memory besides (module, library, graph, limit)
 //   free=NAME        frees it
 //   churn=KIND:BYTES:COUNT  allocates COUNT blocks, then frees them all
 //   device=N         the current device from now on
 //   info             what cudaMemGetInfo and cuDeviceTotalMem say, in KiB
 //   driver           what the simulated driver counts; "driver=COUNTER": one of its counters
+//   capture=MODE     a stream captures from now on (global, local, relaxed)
+//   relaxed          changes the thread's capture mode to relaxed; once more: back
+//   captured         ends the capture
 //   work=NAME        something for the device to do with a block, not waited for
 //   sleep            250 ms
 #include <cuda.h>
@@ -58,6 +62,25 @@ int allocate_array(void** pointer, size_t bytes) {
   return cudaMallocArray(reinterpret_cast<cudaArray_t*>(pointer), &words, kRowBytes / 4, bytes / kRowBytes);
 }
 
+int make_graph(void** pointer) {
+  CUgraph graph = nullptr;
+  if (const int code = cuGraphCreate(&graph, 0)) return code;
+  CUDA_GRAPH_INSTANTIATE_PARAMS parameters = {};
+  const int code = cuGraphInstantiateWithParams(reinterpret_cast<CUgraphExec*>(pointer), graph, &parameters);
+  cuGraphDestroy(graph);
+  return code;
+}
+
+int make(const std::string& kind, void** pointer) {
+  static const int image[4] = {1};
+  if (kind == "module") return cuModuleLoadData(reinterpret_cast<CUmodule*>(pointer), image);
+  if (kind == "library")
+    return cuLibraryLoadData(reinterpret_cast<CUlibrary*>(pointer), image, nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (kind == "graph") return make_graph(pointer);
+  if (kind == "limit") return cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 1 << 20);
+  std::exit(2);
+}
+
 int allocate(const std::string& kind, size_t bytes, void** pointer) {
   if (kind == "device") return cudaMalloc(pointer, bytes);
   if (kind == "pinned") return cudaMallocHost(pointer, bytes);
@@ -66,10 +89,15 @@ int allocate(const std::string& kind, size_t bytes, void** pointer) {
   if (kind == "pitched") return allocate_pitched(pointer, bytes);
   if (kind == "array") return allocate_array(pointer, bytes);
   if (kind == "vmm") return create_physical(pointer, bytes);
-  std::exit(2);
+  return make(kind, pointer);
 }
 
 int release(const Block& block) {
+  if (block.kind == "module") return cuModuleUnload(static_cast<CUmodule>(block.pointer));
+  if (block.kind == "library") return cuLibraryUnload(static_cast<CUlibrary>(block.pointer));
+  if (block.kind == "graph") return cuGraphExecDestroy(static_cast<CUgraphExec>(block.pointer));
+  if (block.kind == "limit") return 0;
+
   if (block.kind == "pinned") return cudaFreeHost(block.pointer);
   if (block.kind == "async") return cudaFreeAsync(block.pointer, nullptr);
   if (block.kind == "array") return cudaFreeArray(static_cast<cudaArray_t>(block.pointer));
@@ -86,6 +114,30 @@ int churn(const std::string& kind, size_t bytes, int count) {
   for (const Block& block : made)
     if (const int code = release(block)) return code;
   return 0;
+}
+
+cudaStream_t capturing() {
+  static cudaStream_t stream = nullptr;
+  if (!stream) cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  return stream;
+}
+
+int begin_capture(const std::string& mode) {
+  return cudaStreamBeginCapture(capturing(), mode == "global"  ? cudaStreamCaptureModeGlobal
+                                             : mode == "local" ? cudaStreamCaptureModeThreadLocal
+                                                               : cudaStreamCaptureModeRelaxed);
+}
+
+int end_capture() {
+  cudaGraph_t graph = nullptr;
+  const int code = cudaStreamEndCapture(capturing(), &graph);
+  if (graph) cudaGraphDestroy(graph);
+  return code;
+}
+
+int exchange_mode() {
+  static cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  return cudaThreadExchangeStreamCaptureMode(&mode);
 }
 
 void print_info() {
@@ -117,6 +169,12 @@ void do_step(const std::string& step) {
   }
   if (step == "sleep") {
     usleep(250'000);
+  } else if (name == "capture") {
+    code = begin_capture(value);
+  } else if (step == "captured") {
+    code = end_capture();
+  } else if (step == "relaxed") {
+    code = exchange_mode();
   } else if (name == "device") {
     code = cudaSetDevice(std::atoi(value.c_str()));
   } else if (name == "work") {
@@ -130,7 +188,7 @@ void do_step(const std::string& step) {
                  std::atoi(value.c_str() + last + 1));
   } else {
     Block block{value.substr(0, colon)};
-    code = allocate(block.kind, bytes_of(value.substr(colon + 1)), &block.pointer);
+    code = allocate(block.kind, colon == value.npos ? 0 : bytes_of(value.substr(colon + 1)), &block.pointer);
     if (!code) blocks[name] = block;
   }
   std::printf("%s: %d\n", step.c_str(), code);

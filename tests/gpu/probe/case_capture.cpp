@@ -44,6 +44,15 @@ struct Call {
   enum Rule { kByMode, kAllowed, kRefused } rule;
 };
 
+template <class Make>
+CUresult under_relaxed(Make make) {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  driver().cuThreadExchangeStreamCaptureMode(&mode);
+  const CUresult answer = make();
+  driver().cuThreadExchangeStreamCaptureMode(&mode);
+  return answer;
+}
+
 const std::vector<Call>& calls() {
   static const std::vector<Call> all = {
       {"cuMemAlloc",
@@ -90,6 +99,12 @@ const std::vector<Call>& calls() {
          return driver().cuMemAllocAsync(&pointer, 4096, on.idle);
        },
        Call::kAllowed},
+      // What Cistern does with idle blocks when a program's own call is out of memory during a capture.
+      {"cuMemFree_under_relaxed",
+       [](Subjects& on) { return under_relaxed([&] { return driver().cuMemFree(on.block); }); }, Call::kAllowed},
+      {"cuMemFreeHost_under_relaxed",
+       [](Subjects& on) { return under_relaxed([&] { return driver().cuMemFreeHost(on.host_block); }); },
+       Call::kAllowed},
       {"cuMemcpyHtoDAsync_idle",
        [](Subjects& on) { return driver().cuMemcpyHtoDAsync(on.block, &on.word, sizeof on.word, on.idle); },
        Call::kAllowed},
@@ -123,10 +138,7 @@ std::string measure(const Setting& setting, const Call& call, CUcontext context)
   PROBE_MUST(driver().cuStreamBeginCapture(capturing, setting.mode));
   CUresult called = CUDA_SUCCESS;
   const auto make = [&] {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (setting.exchanged) driver().cuThreadExchangeStreamCaptureMode(&mode);
-    called = call.make(subjects);
-    if (setting.exchanged) driver().cuThreadExchangeStreamCaptureMode(&mode);
+    called = setting.exchanged ? under_relaxed([&] { return call.make(subjects); }) : call.make(subjects);
   };
   if (setting.other_thread) {
     std::thread([&] {

@@ -63,6 +63,7 @@ void start_context(Locked& lock, Context& context, Device& device, unsigned flag
   context.legacy = make_stream(lock, context, StreamKind::kLegacy, CU_STREAM_DEFAULT, 0);
   context.peers.clear();
   context.limits.clear();
+  context.limit_memory.clear();
   driver().contexts.insert(&context);
   context.alive = true;
 }

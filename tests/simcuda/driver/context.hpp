@@ -27,6 +27,7 @@ struct Context {
   std::unordered_set<StreamPointer> created;
   std::unordered_set<Context*> peers;
   std::unordered_map<int, size_t> limits;  // those that the program has set
+  std::unordered_map<int, std::shared_ptr<void>> limit_memory;
 
   CUcontext handle() { return reinterpret_cast<CUcontext>(this); }
 };

@@ -5,6 +5,7 @@
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
 #include "tests/simcuda/driver/kernel.hpp"
+#include "tests/simcuda/driver/own_memory.hpp"
 
 using namespace simcuda;
 
@@ -50,7 +51,13 @@ extern "C" CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   if (static_cast<size_t>(limit) >= kLimits.size()) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   Locked lock = lock_driver();
   CUresult result;
-  current_context(result)->limits[limit] = value;
+  Context& context = *current_context(result);
+  // [documented] It may be out of memory: heaps and stacks are made anew.
+  context.limit_memory.erase(limit);
+  auto memory = OwnMemory::take_overhead(lock, *context.device);
+  if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
+  context.limit_memory[limit] = std::move(memory);
+  context.limits[limit] = value;
   return CUDA_SUCCESS;
 }
 

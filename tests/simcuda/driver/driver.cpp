@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "tests/simcuda/driver/call.hpp"
@@ -38,6 +39,7 @@ CUresult initialize(Locked& lock) {
     auto device = std::make_unique<Device>();
     device->ordinal = ordinal;
     device->bytes = static_cast<size_t>(settings.memory.load());
+    device->granule = std::max(kGranule, static_cast<size_t>(settings.granule.load()));
     if (!device->window.open(round_up(device->bytes * kWindowFactor, size_t{2} << 20), true))
       return CUDA_ERROR_OUT_OF_MEMORY;
     device->primary = new Context;
@@ -65,7 +67,7 @@ ProcessState process_state() {
 }
 
 uintptr_t take_device_memory(Locked&, Device& device, size_t bytes) {
-  const size_t rounded = round_up(bytes, kGranule);
+  const size_t rounded = round_up(bytes, device.granule);
   if (rounded < bytes || rounded > device.bytes - device.used) return 0;
   const uintptr_t address = device.window.take(rounded);
   if (address) device.used += rounded;
@@ -73,7 +75,7 @@ uintptr_t take_device_memory(Locked&, Device& device, size_t bytes) {
 }
 
 void give_device_memory(Locked&, Device& device, uintptr_t address, size_t bytes) {
-  const size_t rounded = round_up(bytes, kGranule);
+  const size_t rounded = round_up(bytes, device.granule);
   device.window.give(address, rounded);
   device.used -= rounded;
 }

@@ -22,7 +22,8 @@ using Locked = std::unique_lock<std::recursive_mutex>;
 struct Device {
   int ordinal = 0;
   size_t bytes = 0;
-  size_t used = 0;  // sum of allocations, each rounded to 512
+  size_t granule = kGranule;
+  size_t used = 0;  // sum of allocations, each rounded to the granule
   AddressWindow window;
   Context* primary = nullptr;
   unsigned primary_references = 0;

@@ -6,6 +6,7 @@
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
 #include "tests/simcuda/driver/graph_table.hpp"
+#include "tests/simcuda/driver/own_memory.hpp"
 
 namespace simcuda {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 struct Executable {
   std::vector<Task> tasks;
   std::shared_ptr<const Graph> keeps;  // memory of memory nodes
+  std::shared_ptr<OwnMemory> memory;
 };
 
 std::unordered_map<CUgraph, std::shared_ptr<Graph>>& graphs() {
@@ -46,6 +48,11 @@ CUresult instantiate(CUgraphExec* handle, CUgraph graph_handle) {
   auto executable = std::make_shared<Executable>();
   if (!tasks_in_order(*graph, executable->tasks)) return CUDA_ERROR_INVALID_VALUE;
   executable->keeps = graph;
+  CUresult ignored;
+  if (const Context* context = current_context(ignored)) {
+    executable->memory = OwnMemory::take_overhead(lock, *context->device);
+    if (!executable->memory) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   *handle = reinterpret_cast<CUgraphExec>(executable.get());
   executables().emplace(*handle, std::move(executable));
   return CUDA_SUCCESS;

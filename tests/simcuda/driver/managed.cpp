@@ -3,6 +3,7 @@
 
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/memory.hpp"
+#include "tests/simcuda/driver/own_memory.hpp"
 #include "tests/simcuda/driver/settings.hpp"
 
 using namespace simcuda;
@@ -36,7 +37,10 @@ extern "C" CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t bytes, unsign
   CUresult result;
   Context* context = current_context(result);
   if (!context) return result;
-  // [documented] Managed memory may exceed the device's: it is not counted there.
+  // [documented] Managed memory may exceed the device's: it is not counted there. Before compute capability 6.0 it is.
+  std::shared_ptr<void> on_device;
+  if (settings.managed_on_device && !(on_device = OwnMemory::take(lock, *context->device, bytes)))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   driver().allocations.insert({.begin = to_address(memory),
@@ -44,7 +48,8 @@ extern "C" CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t bytes, unsign
                                .kind = MemoryKind::kManaged,
                                .context = context,
                                .device = context->device->ordinal,
-                               .flags = flags});
+                               .flags = flags,
+                               .owner = std::move(on_device)});
   ++counters.allocs;
   *pointer = to_address(memory);
   return CUDA_SUCCESS;

@@ -5,6 +5,7 @@
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
 #include "tests/simcuda/driver/kernel.hpp"
+#include "tests/simcuda/driver/own_memory.hpp"
 
 namespace simcuda {
 namespace {
@@ -12,10 +13,12 @@ namespace {
 struct Module {
   Context* context = nullptr;
   bool of_library = false;
+  std::shared_ptr<OwnMemory> memory;
 };
 
 struct Library {
   std::unordered_map<Context*, Module*> modules;  // made when they are asked for
+  std::shared_ptr<OwnMemory> memory;              // [assumed] in the context that is current when it is loaded
 };
 
 std::unordered_map<CUmodule, std::unique_ptr<Module>>& modules() {
@@ -28,8 +31,8 @@ std::unordered_map<CUlibrary, std::unique_ptr<Library>>& libraries() {
   return all;
 }
 
-Module* make_module(Locked&, Context* context, bool of_library) {
-  auto module = std::make_unique<Module>(Module{context, of_library});
+Module* make_module(Locked&, Context* context, bool of_library, std::shared_ptr<OwnMemory> memory) {
+  auto module = std::make_unique<Module>(Module{context, of_library, std::move(memory)});
   Module* made = module.get();
   modules().emplace(reinterpret_cast<CUmodule>(made), std::move(module));
   return made;
@@ -40,14 +43,22 @@ CUresult load(CUmodule* handle) {
   Locked lock = lock_driver();
   CUresult result;
   Context* context = current_context(result);
-  if (context) *handle = reinterpret_cast<CUmodule>(make_module(lock, context, false));
-  return result;
+  if (!context) return result;
+  auto memory = OwnMemory::take_overhead(lock, *context->device);
+  if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
+  *handle = reinterpret_cast<CUmodule>(make_module(lock, context, false, std::move(memory)));
+  return CUDA_SUCCESS;
 }
 
 CUresult load_library(CUlibrary* handle) {
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
   Locked lock = lock_driver();
   auto library = std::make_unique<Library>();
+  CUresult ignored;
+  if (const Context* context = current_context(ignored)) {
+    library->memory = OwnMemory::take_overhead(lock, *context->device);
+    if (!library->memory) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   *handle = reinterpret_cast<CUlibrary>(library.get());
   libraries().emplace(*handle, std::move(library));
   return CUDA_SUCCESS;
@@ -163,7 +174,7 @@ extern "C" CUresult cuLibraryGetModule(CUmodule* handle, CUlibrary library_handl
   if (!context) return result;
   if (found == libraries().end()) return CUDA_ERROR_INVALID_HANDLE;
   Module*& module = found->second->modules[context];
-  if (!module) module = make_module(lock, context, true);
+  if (!module) module = make_module(lock, context, true, nullptr);
   *handle = reinterpret_cast<CUmodule>(module);
   return CUDA_SUCCESS;
 }

@@ -18,6 +18,10 @@ bool mapped_on_host(const Allocation& allocation) {
   return allocation.host_memory() || allocation.kind == MemoryKind::kManaged;
 }
 
+size_t unit_of(const Allocation& allocation) {
+  return allocation.on_device() ? driver().devices[static_cast<size_t>(allocation.device)]->granule : kGranule;
+}
+
 // The attributes of known memory, each as a number; their width is below.
 Answer attribute_of(const Allocation& allocation, CUpointer_attribute attribute, uintptr_t address) {
   constexpr CUresult kNo = CUDA_ERROR_INVALID_VALUE;
@@ -48,7 +52,7 @@ Answer attribute_of(const Allocation& allocation, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       return {CUDA_SUCCESS, allocation.bytes};
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-      return {CUDA_SUCCESS, round_up(allocation.bytes, kGranule)};
+      return {CUDA_SUCCESS, round_up(allocation.bytes, unit_of(allocation))};
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return {CUDA_SUCCESS, 1};
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:

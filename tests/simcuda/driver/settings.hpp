@@ -9,6 +9,9 @@ namespace simcuda {
 #define SIMCUDA_SETTINGS(SETTING)                                                                          \
   SETTING(devices, 2, "number of devices")                                                                 \
   SETTING(memory, 8LL << 30, "bytes per device: accounted, committed only where touched")                  \
+  SETTING(granule, 512, "device memory is taken in multiples of so many bytes: a power of two")            \
+  SETTING(overhead, 0, "bytes that each module, library, executable graph and changed limit takes")        \
+  SETTING(managed_on_device, 0, "1: managed memory takes device memory as soon as it is allocated")        \
   SETTING(stream_delay_us, 0, "delay before each stream operation runs")                                   \
   SETTING(latency_ns, 0, "busy wait in every driver call")                                                 \
   SETTING(alloc_latency_ns, 0, "more of it in calls that allocate device memory")                          \

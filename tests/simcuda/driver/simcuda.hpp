@@ -15,7 +15,8 @@
 // setting, the process's state, a sticky error or a stream capture says so; then it does its work.
 //   settings, call, thread_state, proc_address, refused   every call
 //   device, context, stream, event, host_function, copy, memset, kernel, module   work and its order
-//   address_window, allocation, storage, memory, pinned, managed, pool, virtual_memory, array, pointer, ipc   memory
+//   address_window, allocation, storage, memory, own_memory, pinned, managed, pool, virtual_memory, array, pointer, ipc
+//     memory
 //   capture, graph, graph_nodes, graph_memory   work that is recorded first
 #pragma once
 #define __CUDA_API_VERSION_INTERNAL  // declares every version and every per-thread-stream variant, none renamed
