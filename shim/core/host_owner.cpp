@@ -47,10 +47,8 @@ bool valgrind_replaced_malloc() {
   return replaced;
 }
 
-// Otherwise we are a layer, or part of the program, and whose malloc it calls is none of our business.
-bool exports_are_in_global_order() {
-  return SymbolTable(*own_module()).defines("malloc") && module_behind_us("__libc_start_main");
-}
+// A part of the program, or a layer that it opened, interposes nothing: whose malloc it calls is none of our business.
+bool interposing() { return SymbolTable(*own_module()).defines("malloc") && module_behind_us("__libc_start_main"); }
 
 }  // namespace
 
@@ -59,7 +57,8 @@ Ownership find_ownership() {
   if (!next) next = c_library();
   const bool next_is_c_library = is_c_library(*next);
   const auto owner = [&] {
-    if (defined_before_us("malloc\0")) return exports_are_in_global_order() ? Owner::other : Owner::us;
+    if (!interposing()) return Owner::us;
+    if (defined_before_us("malloc\0")) return Owner::other;
     if (next_is_c_library) return valgrind_replaced_malloc() ? Owner::other : Owner::us;
     const SymbolTable behind(*next);
     return is_whole(behind) && !inspects(behind) ? Owner::behind_us : Owner::other;
