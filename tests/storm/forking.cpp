@@ -1,5 +1,6 @@
 // Actor: forks of a process whose other threads are anywhere, inside the allocator too. The children use what they
 // inherited, start threads, report, fork again, and end in every way there is. Also programs that are executed.
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -93,7 +94,24 @@ const Child children[] = {
   exit(0);
 }
 
+// A fork that takes longer than the interval of a profiling timer is interrupted and begun anew for ever: also without
+// Cistern.
+class WithoutProfiling {
+ public:
+  WithoutProfiling() {
+    sigset_t profiling;
+    sigemptyset(&profiling);
+    sigaddset(&profiling, SIGPROF);
+    pthread_sigmask(SIG_BLOCK, &profiling, &before_);
+  }
+  ~WithoutProfiling() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
 pid_t fork_one(const Child& child, Random& random) {
+  const WithoutProfiling without_profiling;
   Random of_child(random.next());
   const pid_t made = fork();
   if (made < 0) fail("fork: %s", strerror(errno));

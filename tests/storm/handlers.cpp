@@ -43,23 +43,27 @@ void handle(int signal, void (*handler)(int)) {
   struct sigaction action = {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
+  sigaddset(&action.sa_mask, SIGPROF);  // forking.cpp: WithoutProfiling
   sigaction(signal, &action, nullptr);
 }
 
 bool start_timers() {
   handle(SIGALRM, allocate_and_fork);
   handle(SIGPROF, count_only);
-  const itimerval often = {{0, 20000}, {0, 20000}}, very_often = {{0, 3000}, {0, 3000}};
-  return setitimer(ITIMER_REAL, &often, nullptr) == 0 && setitimer(ITIMER_PROF, &very_often, nullptr) == 0;
+  const itimerval often = {{0, 3000}, {0, 3000}};
+  return setitimer(ITIMER_PROF, &often, nullptr) == 0;
 }
 
 // Alarms are blocked in all other threads, and in this one while it allocates.
 void take_alarms(Random& random) {
   const sigset_t alarms = alarm_only();
   pthread_sigmask(SIG_UNBLOCK, &alarms, nullptr);
+  // One alarm for each turn: of a timer's that goes on, the handlers could leave no time between them.
+  const itimerval once = {{0, 0}, {0, 1 + static_cast<suseconds_t>(random.below(3000))}};
+  setitimer(ITIMER_REAL, &once, nullptr);
   static volatile uint64_t sum;
   for (uint32_t i = 0; i < random.below(200000); ++i) sum = sum * 3 + i;
-  usleep(1000);
+  usleep(2000);
   pthread_sigmask(SIG_BLOCK, &alarms, nullptr);
   churn_blocks(random, 50);
 }

@@ -177,13 +177,17 @@ def run_round(arguments, seed):
     chosen = {}
     for line in OPTIONS:
         chosen.update(choose.choice(line))
+    if chosen.get("CISTERN_SITES") == "all":
+        chosen["CISTERN_REPORT"] = "none"  # every child's report would name every site: seconds each
     programs = pathlib.Path(arguments.programs)
     storm = [str(programs / "storm"), "--seconds", str(arguments.round_seconds), "--hang-seconds",
              str(arguments.hang_seconds), "--stay"]
     storm += ["--actors", arguments.actors] if arguments.actors else []
     storm += ["--end", arguments.end] if arguments.end else []
+    # Where children report, each takes its time.
+    alone = [str(programs / "storm_alone"), "--forks", "300" if chosen["CISTERN_REPORT"] == "none" else "30"]
     return (run_one(arguments, storm, chosen, seed) and
-            (arguments.actors or run_one(arguments, [str(programs / "storm_alone")], chosen, seed)))
+            (arguments.actors or run_one(arguments, alone, chosen, seed)))
 
 
 def main():
