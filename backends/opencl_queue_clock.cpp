@@ -13,9 +13,14 @@ void QueueClock::note_completed_up_to(std::uint64_t number) {
   }
 }
 
-Settled QueueClock::settled(std::uint64_t number) {
+Settled QueueClock::known(std::uint64_t number) const {
   if (abandoned()) return Settled::never;
   if (completed_.load() >= number) return Settled::yes;
+  return closed() ? Settled::never : Settled::no;
+}
+
+Settled QueueClock::settled(std::uint64_t number) {
+  if (const Settled answer = known(number); answer != Settled::no) return answer;
   Vector<Marker> markers;
   if (!begin_asking(markers)) return Settled::no;
   ask(markers);
@@ -29,21 +34,21 @@ Settled QueueClock::settled(std::uint64_t number) {
 void QueueClock::close() {
   Vector<Marker> markers;
   if (!wait_to_ask(markers)) return;
-  const std::uint64_t last = enqueued_.load();
-  const bool covered = completed_.load() >= last || (!markers.empty() && markers.back().number >= last);
-  if (!covered) add_marker(markers);
-  {
-    Locked hold(lock_);
-    closed_ = true;
-  }
-  end_asking(std::move(markers));
+  ask(markers);
+  release(markers);
+  closed_ = true;
+  end_asking({});
 }
 
 void QueueClock::drop_markers() {
   Vector<Marker> markers;
   if (!wait_to_ask(markers)) return;
-  for (const Marker& marker : markers) real_.release_event(marker.event);
+  release(markers);
   end_asking({});
+}
+
+void QueueClock::release(const Vector<Marker>& markers) {
+  for (const Marker& marker : markers) real_.release_event(marker.event);
 }
 
 bool QueueClock::begin_asking(Vector<Marker>& markers) {
@@ -83,10 +88,7 @@ void QueueClock::ask(Vector<Marker>& markers) {
 }
 
 bool QueueClock::add_marker(Vector<Marker>& markers) {
-  {
-    Locked hold(lock_);
-    if (closed_) return false;
-  }
+  if (closed()) return false;
   const std::uint64_t number = enqueued_.load();
   cl_event event = nullptr;
   calls_.queries.fetch_add(1, std::memory_order_relaxed);

@@ -1,7 +1,8 @@
 // The clock of one command queue: how many commands were enqueued, and up to which one all are known to have ended.
-// It answers "has command n ended?" without ever waiting: from what the program itself waited for (clFinish,
-// blocking commands of in-order queues), else from a marker, enqueued at the first question and asked again later.
-// One marker serves all questions about commands before it. A program that frees nothing in flight never sees one.
+// It answers "has command n ended?" without ever waiting: from what the program itself waited for (clFinish, and on
+// in-order queues blocking commands and events), else from a marker, enqueued at the first question and asked again
+// later. One marker serves all questions about commands before it. A program that frees nothing in flight never sees
+// one. When the program gives its queue up nothing of the queue is held any more: it goes when it would have gone.
 #pragma once
 #include <atomic>
 
@@ -30,9 +31,13 @@ class QueueClock {
 
   // Never blocks. May enqueue a marker.
   Settled settled(std::uint64_t number);
+  // What is known without asking the driver.
+  Settled known(std::uint64_t number) const;
 
-  // The program gives the queue up: the last chance for a marker. To be called before the real release.
+  // The program gives the queue up: what is not known to have ended by now never will be. To be called before the real
+  // release.
   void close();
+  bool closed() const { return closed_.load(); }
   // Gives up the markers (they hold references to the queue, and through it to the context).
   void drop_markers();
 
@@ -52,6 +57,7 @@ class QueueClock {
   bool wait_to_ask(Vector<Marker>& markers);
   void end_asking(Vector<Marker>&& markers);
   void ask(Vector<Marker>& markers);
+  void release(const Vector<Marker>& markers);
   bool add_marker(Vector<Marker>& markers);
 
   bool abandoned() const { return made_after_forks_ != forks_; }
@@ -66,7 +72,7 @@ class QueueClock {
   std::atomic<std::uint64_t> enqueued_{0}, completed_{0};
   Lock lock_;
   bool asking_ = false;
-  bool closed_ = false;
+  std::atomic<bool> closed_{false};
   Vector<Marker> markers_;  // ascending
 };
 

@@ -101,16 +101,36 @@ TEST_F(QueueClockTest, WithoutAMarkerItCanNeverBeKnown) {
   EXPECT_EQ(clock->settled(clock->note_command()), Settled::never);
 }
 
-TEST_F(QueueClockTest, ClosingLeavesTheLastMarkerAndNoMore) {
+TEST_F(QueueClockTest, AClosedClockHoldsNothingOfItsQueue) {
+  auto clock = new_clock();
+  const auto first = clock->note_command();
+  clock->settled(first);
+  const auto second = clock->note_command();
+  clock->settled(second);
+  ASSERT_EQ(fake.events.size(), 2u);
+  fake.events[1] = kComplete;
+  clock->close();
+  EXPECT_TRUE(fake.events.empty()) << "a marker would keep the queue";
+  EXPECT_EQ(clock->settled(first), Settled::yes) << "what has ended by then is known";
+  EXPECT_EQ(clock->settled(second), Settled::never);
+  EXPECT_EQ(fake.markers, 2) << "the queue may be gone";
+}
+
+TEST_F(QueueClockTest, WhatIsKnownIsKnownWithoutAskingTheDriver) {
   auto clock = new_clock();
   const auto number = clock->note_command();
-  clock->close();
-  EXPECT_EQ(fake.markers, 1);
-  EXPECT_EQ(clock->settled(number), Settled::no);
+  EXPECT_EQ(clock->known(number), Settled::no);
+  clock->settled(number);
   fake.events[1] = kComplete;
-  EXPECT_EQ(clock->settled(number), Settled::yes);
-  EXPECT_EQ(clock->settled(clock->note_command()), Settled::never);
-  EXPECT_EQ(fake.markers, 1);
+  const auto queries = calls.queries.load();
+  EXPECT_EQ(clock->known(number), Settled::no) << "nobody has asked since";
+  clock->settled(number);
+  EXPECT_EQ(clock->known(number), Settled::yes);
+  EXPECT_EQ(calls.queries.load(), queries + 1);
+  const auto next = clock->note_command();
+  clock->close();
+  EXPECT_EQ(clock->known(number), Settled::yes);
+  EXPECT_EQ(clock->known(next), Settled::never);
 }
 
 TEST_F(QueueClockTest, ClosingAnIdleQueueEnqueuesNothing) {

@@ -4,7 +4,7 @@
 //
 //   allocate(key, request) -> take(key) -> bin of the key, newest first
 //                          -> advance(group): quarantined chunks that have settled move to their bins, oldest first
-//                          -> source.acquire; out of memory: release everything kept, once more
+//                          -> with_room(source.acquire): out of memory: release everything kept, once more
 //   take_near(key, bytes_max) -> the bin with the fewest bytes that suffice
 //   give(key, chunk, fence) -> bin, or quarantine until the fence has settled -> over the cap: release the oldest
 //   drain(group) -> release all of one group (a context that goes away); waits for chunks in other threads' hands
@@ -90,10 +90,22 @@ class RecyclePool {
 
   Allocated allocate(const PoolKey& key, const typename S::Request& request, std::uint64_t now_ns) {
     if (std::optional<Chunk> chunk = take(key, now_ns)) return {{*chunk, {}, true}, true};
-    auto acquired = source_.acquire(request);
-    if (!acquired.ok && source_.out_of_memory(acquired.error) && trim({.keep_bytes = 0, .unused_for_ns = 0}, now_ns))
-      acquired = source_.acquire(request);
-    return {acquired, false};
+    return {with_room([&] { return source_.acquire(request); }), false};
+  }
+
+  // Asks the source through `acquire`, and when that is out of memory, once more with nothing kept: what the program
+  // gave back before it asked is the source's by then, whichever thread has it in hand.
+  template <class Acquire>
+  auto with_room(Acquire acquire) {
+    const std::uint64_t released_before = released_.load();
+    auto acquired = acquire();
+    if (acquired.ok || !source_.out_of_memory(acquired.error)) [[likely]]
+      return acquired;
+    short_of_memory_.fetch_add(1);
+    release_all();
+    if (released_.load() != released_before) acquired = acquire();
+    short_of_memory_.fetch_sub(1);
+    return acquired;
   }
 
   // A settled chunk with this key, or nothing.
@@ -129,17 +141,17 @@ class RecyclePool {
       if (settled == Settled::yes) fence = Fence{}, waits = false;
     }
     Node* over = nullptr;
-    bool trim_now = false;
+    bool trim_now = false, kept = false;
     {
       Locked hold(lock_);
-      Node* node = new_node(key, chunk, std::move(fence), waits, now_ns);
-      link_youngest(node);
-      // What is larger than the cap must not push out all others before it goes itself.
-      if (key.bytes > limits_.bytes_max) [[unlikely]]
-        borrow(node, over);
-      else if (usage_bytes() > limits_.bytes_max) [[unlikely]]
-        over = unlink_oldest_until(limits_.bytes_max);
+      kept = !short_of_memory_.load();
+      if (kept) [[likely]]
+        over = keep(key, chunk, std::move(fence), waits, now_ns);
       trim_now = interval_passed(now_ns);
+    }
+    if (!kept) [[unlikely]] {
+      fence = Fence{};
+      return release(chunk, waits);
     }
     if (over) release_borrowed(over);
     if (trim_now) [[unlikely]]
@@ -258,6 +270,7 @@ class RecyclePool {
     waiting_bytes_ = 0;
     nodes_ = 0;
     released_ = borrowed_.load();
+    short_of_memory_ = 0;
     by_size_.clear();
     bins_.clear();
     groups_.clear();
@@ -389,6 +402,19 @@ class RecyclePool {
     return node;
   }
 
+  // Returns what has to go instead.
+  Node* keep(const PoolKey& key, Chunk chunk, Fence&& fence, bool waits, std::uint64_t now_ns) {
+    Node* over = nullptr;
+    Node* node = new_node(key, chunk, std::move(fence), waits, now_ns);
+    link_youngest(node);
+    // What is larger than the cap must not push out all others before it goes itself.
+    if (key.bytes > limits_.bytes_max) [[unlikely]]
+      borrow(node, over);
+    else if (usage_bytes() > limits_.bytes_max) [[unlikely]]
+      over = unlink_oldest_until(limits_.bytes_max);
+    return over;
+  }
+
   Node* unlink_oldest_until(std::uint64_t bytes) {
     Node* chain = nullptr;
     for (Node *node = by_age_.first, *next; node && usage_bytes() > bytes; node = next) {
@@ -396,6 +422,25 @@ class RecyclePool {
       if (!node->looked_at) borrow(node, chain);
     }
     return chain;
+  }
+
+  // Nothing comes in meanwhile, so this ends, and everything that was borrowed is among what is waited for.
+  void release_all() {
+    for (bool empty = false; !empty;) {
+      Node* all = nullptr;
+      {
+        Locked hold(lock_);
+        for (Node *node = by_age_.first, *next; node; node = next) {
+          next = node->age.next;
+          if (!node->looked_at) borrow(node, all);
+        }
+        empty = !by_age_.first;
+        forget_empty_bins();
+      }
+      release_borrowed(all);
+      if (!empty) sched_yield();
+    }
+    wait_for_releases();
   }
 
   void release_borrowed(Node* chain) {
@@ -438,13 +483,15 @@ class RecyclePool {
     bool any = false;
     for (int i = 0; i < kLooksAtHead; ++i) {
       Node* node = begin_look(group, Look::at_head);
-      if (!node || !finish_look(node)) break;
-      any = true;
+      if (!node) break;
+      const Settled settled = finish_look(node);
+      if (settled == Settled::no) break;
+      any |= settled == Settled::yes;
     }
     for (int i = 0; i < kLooksFurther; ++i) {
       Node* node = begin_look(group, Look::further);
       if (!node) break;
-      any |= finish_look(node);
+      any |= finish_look(node) == Settled::yes;
     }
     return any;
   }
@@ -468,8 +515,8 @@ class RecyclePool {
     return node;
   }
 
-  // True when the chunk has settled and lies in its bin now.
-  bool finish_look(Node* node) {
+  // `yes`: the chunk lies in its bin now. `never`: it was released.
+  Settled finish_look(Node* node) {
     const Settled settled = source_.settled(node->chunk, node->fence);
     if (settled == Settled::yes) node->fence = Fence{};
     {
@@ -477,18 +524,18 @@ class RecyclePool {
       node->looked_at = false;
       if (settled != Settled::never) {
         --node->bin->group->borrowed;
-        if (settled == Settled::no) return false;
+        if (settled == Settled::no) return settled;
         leave_home(node);
         node->waits = false;
         enter_home(node);
-        return true;
+        return settled;
       }
       unlink(node);
       ++borrowed_;
     }
     node->home = {};
     release_borrowed(node);
-    return false;
+    return settled;
   }
 
   bool interval_passed(std::uint64_t now_ns) const {
@@ -522,6 +569,7 @@ class RecyclePool {
   std::atomic<std::uint64_t> usage_bytes_{0};
   std::atomic<std::uint64_t> waiting_bytes_{0};
   std::atomic<std::uint64_t> borrowed_{0}, released_{0};  // chunks taken out to be released, and done
+  std::atomic<int> short_of_memory_{0};  // requests that want everything to go back, and nothing to be kept
   std::uint64_t trimmed_ns_ = 0;
   AgeList by_age_;
   Node* free_nodes_ = nullptr;

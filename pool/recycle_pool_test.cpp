@@ -279,6 +279,79 @@ TEST_F(RecyclePoolTest, OutOfMemoryReleasesAllAndAsksOnceMore) {
   EXPECT_EQ(source.acquires, 4) << "nothing kept: no second try";
 }
 
+// Room for one chunk, which lies in the pool while another thread has it in hand: it is on its way out of there when
+// the request comes, and waits for the request to have failed once.
+class RecyclePoolShortOfMemory : public RecyclePoolTest {
+ protected:
+  RecyclePoolShortOfMemory() {
+    source.limit_bytes = 100;
+    give(key(100), get(key(100)));
+  }
+  void stop_here() {
+    if (std::this_thread::get_id() == request || stopped.exchange(true)) return;
+    while (!failed_once) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  // `other` stops in the source; then a request of another size is made.
+  template <class Other>
+  void request_while(Other other) {
+    source.on_acquired = [this] { failed_once = true; };
+    std::thread thread(other);
+    while (!stopped) std::this_thread::yield();
+    auto allocated = pool.allocate(key(60), {60}, 1);
+    EXPECT_TRUE(allocated.result.ok);
+    EXPECT_FALSE(allocated.hit);
+    thread.join();
+    EXPECT_EQ(source.out(), 1u);
+    EXPECT_EQ(source.wrong_releases, 0);
+  }
+  const std::thread::id request = std::this_thread::get_id();
+  std::atomic<bool> stopped{false}, failed_once{false};
+};
+
+TEST_F(RecyclePoolShortOfMemory, WaitsForWhatAnotherThreadIsReleasing) {
+  source.on_release = [this] { stop_here(); };
+  request_while([this] { pool.trim({.keep_bytes = 0, .unused_for_ns = 0}, 1); });
+}
+
+TEST_F(RecyclePoolShortOfMemory, WaitsForWhatAnotherThreadIsLookingAt) {
+  source.closed_gates = {1};
+  give_behind(1, key(100), *pool.take(key(100), 1));
+  source.on_settled = [this] { stop_here(); };
+  request_while([this] { EXPECT_FALSE(pool.take(key(1), 1)); });
+}
+
+TEST_F(RecyclePoolShortOfMemory, AsksAgainWhenMemoryCameFreeMeanwhile) {
+  source.on_acquired = [this] {
+    if (!failed_once.exchange(true))
+      std::thread([this] { pool.trim({.keep_bytes = 0, .unused_for_ns = 0}, 1); }).join();
+  };
+  EXPECT_TRUE(pool.allocate(key(60), {60}, 1).result.ok);
+  EXPECT_EQ(source.acquires, 3);
+}
+
+TEST_F(RecyclePoolShortOfMemory, KeepsNothingMeanwhile) {
+  // Another program thread holds a chunk, and gives it back while the request waits for the first one.
+  source.limit_bytes = 140;
+  auto small = get(key(40));
+  source.on_release = [&, this] {
+    if (!stopped.exchange(true)) std::thread([&, this] { give(key(40), small); }).join();
+  };
+  EXPECT_TRUE(pool.allocate(key(140), {140}, 1).result.ok);
+  EXPECT_EQ(pool.usage().blocks, 0u);
+  // And afterwards it keeps again.
+  source.on_release = nullptr;
+  source.limit_bytes = 1000;
+  give(key(40), get(key(40)));
+  EXPECT_EQ(pool.usage().blocks, 1u);
+}
+
+TEST_F(RecyclePoolShortOfMemory, AsksOnceWhenThereWasNothingToGiveBack) {
+  pool.drain(1);
+  EXPECT_EQ(pool.allocate(key(101), {101}, 1).result.error, FakeSource::kOutOfMemory);
+  EXPECT_EQ(source.acquires, 2);
+}
+
 TEST_F(RecyclePoolTest, OtherErrorsPassUnchangedAndKeepThePool) {
   give(key(60), get(key(60)));
   source.fail_at = 2;

@@ -1,19 +1,21 @@
 // OpenCL commands: which queue uses which memory, up to which command; and what the program itself waited for.
 // A use is noted after the real enqueue returned and before the program learns of it: a buffer can't be released
 // legally in between.
+#include <algorithm>
 #include <span>
 
+#include "shim/core/core.hpp"
 #include "shim/core/misuse.hpp"
 #include "shim/core/opencl_hooks.hpp"
 #include "shim/core/opencl_state.hpp"
 
 namespace cistern::opencl {
 
-void note_event(const cl_event* event) {
+void note_event(const cl_event* event, CommandEvent&& command) {
   if (!event || !*event) return;
   OpenclState& s = state();
   add(s.counted_created[static_cast<int>(CountedType::event)]);
-  s.counted.put(*event, {.type = CountedType::event});
+  s.counted.put(*event, {.type = CountedType::event, .command = std::move(command)});
 }
 
 namespace {
@@ -22,7 +24,23 @@ std::shared_ptr<QueueClock> clock_of(OpenclState& s, cl_command_queue queue) {
   return s.queues.with(queue, [](Queue* record) { return record ? record->clock : nullptr; });
 }
 
-// A sub-buffer's or image's use is its parent's use.
+constexpr std::size_t kUsesMax = 64;
+
+// The newest use of each queue stands for all before it. Those that have ended go, and those whose end will not be
+// known any more leave a mark: what a buffer knows is bounded, however many queues come and go.
+void add_use(Memory& record, const std::shared_ptr<QueueClock>& clock, std::uint64_t number) {
+  bool added = false;
+  std::erase_if(record.uses, [&](Use& use) {
+    if (use.clock == clock) return use.number = std::max(use.number, number), added = true, false;
+    const Settled known = use.clock->known(use.number);
+    record.end_unknown = record.end_unknown || known == Settled::never;
+    return known != Settled::no;
+  });
+  if (!added && record.uses.size() >= kUsesMax) record.end_unknown = true;
+  if (!added && !record.end_unknown) record.uses.push_back({clock, number});
+}
+
+// A sub-buffer's or image's use is its parent's use. Without a clock: a queue that we never saw.
 void note_use(OpenclState& s, const void* memory, const std::shared_ptr<QueueClock>& clock, std::uint64_t number) {
   while (memory) {
     const void* parent = nullptr;
@@ -31,17 +49,30 @@ void note_use(OpenclState& s, const void* memory, const std::shared_ptr<QueueClo
     s.memory.with(memory, [&](Memory* record) {
       if (!record) return;
       parent = record->parent;
-      if (record->state == State::pooled) {
+      // An argument that an unknown function has replaced looks the same.
+      if (record->state == State::pooled && !s.unknown_arguments.load(std::memory_order_relaxed)) {
         after_release = true;
         created = record->site, released = record->released_site;
       }
-      for (Use& use : record->uses)
-        if (use.clock == clock) return void(use.number = number);
-      record->uses.push_back({clock, number});
+      if (!record->recyclable) return;
+      if (clock)
+        add_use(*record, clock, number);
+      else
+        record->end_unknown = true;
     });
     if (after_release) report_use_after_release(memory, created, released);
     memory = parent;
   }
+}
+
+// A driver that gives memory to a buffer at its first command says there that it has none: the command is not enqueued.
+template <class Enqueue>
+cl_int enqueue_with_room(OpenclState& s, Enqueue enqueue) {
+  const auto try_once = [&] {
+    const cl_int error = enqueue();
+    return Acquired<bool, cl_int>{true, error, error != kMemObjectAllocationFailure};
+  };
+  return (phase() == Phase::running ? s.pool.with_room(try_once) : try_once()).error;
 }
 
 // Runs a command through `enqueue` and notes its event and its uses. A blocking command has ended when it returns,
@@ -50,19 +81,19 @@ template <class Memory, class Enqueue>
 cl_int command(cl_command_queue queue, bool blocking, const cl_event* event, std::span<Memory> memory,
                Enqueue enqueue) {
   OpenclState& s = state();
-  const bool matters = blocking || !memory.empty();
+  const bool matters = blocking || event || !memory.empty();
   const std::shared_ptr<QueueClock> clock = matters ? clock_of(s, queue) : nullptr;
   const std::uint64_t before = clock ? clock->enqueued() : 0;
-  const cl_int error = enqueue();
+  const cl_int error = enqueue_with_room(s, enqueue);
   if (error != kSuccess) return error;
-  note_event(event);
-  if (!clock) return error;
-  if (blocking) {
-    if (clock->in_order()) clock->note_completed_up_to(before);
-    return error;
+  std::uint64_t number = before;
+  if (clock && blocking && clock->in_order()) clock->note_completed_up_to(before);
+  if (!blocking && !memory.empty()) {
+    number = clock ? clock->note_command() : 0;
+    for (const void* used : memory) note_use(s, used, clock, number);
   }
-  const std::uint64_t number = clock->note_command();
-  for (const void* used : memory) note_use(s, used, clock, number);
+  // Numbers are given after the enqueue: only when none was given meanwhile is this command the next after `before`.
+  note_event(event, {clock, number == before + 1 ? number : before});
   return error;
 }
 
@@ -72,24 +103,38 @@ Vector<const void*> kernel_memory(cl_kernel kernel) {
                               [](Kernel* record) { return record ? record->arguments : Vector<const void*>{}; });
 }
 
+void note_argument(cl_kernel kernel, cl_uint index, const void* maybe_memory) {
+  state().kernels.with(kernel, [&](Kernel* record) {
+    if (!record) return;
+    if (record->arguments.size() <= index) record->arguments.resize(index + 1);
+    record->arguments[index] = maybe_memory;
+  });
+}
+
+// A pointer replaces the memory object that was set before.
+cl_int pointer_set(cl_kernel kernel, cl_uint index, cl_int error) {
+  if (error == kSuccess) note_argument(kernel, index, nullptr);
+  return error;
+}
+
 void note_mapped(cl_mem memory) {
   state().memory.with(memory, [](Memory* record) {
     if (record) record->mapped_once = true;
   });
 }
 
-// Mapping commands say their error through `errcode`.
+// Mapping commands say their error through `errcode`, and map(error) through a pointer that is never null.
 template <class Map>
 void* map_command(cl_command_queue queue, cl_mem memory, bool blocking, const cl_event* event, cl_int* errcode,
                   Map map) {
   void* mapped = nullptr;
-  cl_int error = kSuccess;
+  cl_int own = kSuccess;
+  cl_int* error = errcode ? errcode : &own;
   command(queue, blocking, event, std::span<const cl_mem>(&memory, 1), [&] {
-    mapped = map(&error);
-    return error;
+    mapped = map(error);
+    return mapped ? kSuccess : *error;
   });
-  if (error == kSuccess) note_mapped(memory);
-  if (errcode) *errcode = error;
+  if (mapped) note_mapped(memory);
   return mapped;
 }
 
@@ -176,17 +221,46 @@ cl_int clFinish(cl_command_queue queue) {
   return error;
 }
 
+// The commands are looked up before: while this call waits another thread may release the events.
+cl_int clWaitForEvents(cl_uint count, const cl_event* events) {
+  OpenclState& s = state();
+  Vector<CommandEvent> waited;
+  for (cl_uint i = 0; events && i < count; ++i)
+    s.counted.with(events[i], [&](const Counted* record) {
+      if (record && record->command.clock) waited.push_back(record->command);
+    });
+  const cl_int error = next().clWaitForEvents(count, events);
+  if (error != kSuccess) return error;
+  for (const CommandEvent& command : waited)
+    if (command.clock->in_order()) command.clock->note_completed_up_to(command.number);
+  return error;
+}
+
 cl_int clSetKernelArg(cl_kernel kernel, cl_uint index, size_t size, const void* value) {
   const cl_int error = next().clSetKernelArg(kernel, index, size, value);
   if (error != kSuccess) return error;
   // Any 8 bytes may be a memory object; whether they are is looked up when the kernel is enqueued.
-  const void* maybe_memory = size == sizeof(cl_mem) && value ? *static_cast<const void* const*>(value) : nullptr;
-  state().kernels.with(kernel, [&](Kernel* record) {
-    if (!record) return;
-    if (record->arguments.size() <= index) record->arguments.resize(index + 1);
-    record->arguments[index] = maybe_memory;
-  });
+  note_argument(kernel, index, size == sizeof(cl_mem) && value ? *static_cast<const void* const*>(value) : nullptr);
   return error;
+}
+
+cl_int clSetKernelArgSVMPointer(cl_kernel kernel, cl_uint index, const void* value) {
+  return pointer_set(kernel, index, next().clSetKernelArgSVMPointer(kernel, index, value));
+}
+
+cl_int clSetKernelArgSVMPointerARM(cl_kernel kernel, cl_uint index, const void* value) {
+  auto real = extension<decltype(&clSetKernelArgSVMPointerARM)>("clSetKernelArgSVMPointerARM", kernel);
+  return pointer_set(kernel, index, real(kernel, index, value));
+}
+
+cl_int clSetKernelArgMemPointerINTEL(cl_kernel kernel, cl_uint index, const void* value) {
+  auto real = extension<decltype(&clSetKernelArgMemPointerINTEL)>("clSetKernelArgMemPointerINTEL", kernel);
+  return pointer_set(kernel, index, real(kernel, index, value));
+}
+
+cl_int clSetKernelArgDevicePointerEXT(cl_kernel kernel, cl_uint index, std::uint64_t value) {
+  auto real = extension<decltype(&clSetKernelArgDevicePointerEXT)>("clSetKernelArgDevicePointerEXT", kernel);
+  return pointer_set(kernel, index, real(kernel, index, value));
 }
 
 }  // namespace hook

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "pool/size_class.hpp"
 #include "shim/core/core.hpp"
 #include "shim/core/log.hpp"
@@ -98,6 +100,19 @@ std::optional<Unpooled> why_not_recycled(OpenclState& s, cl_context context, cl_
   return why;
 }
 
+// A call of the driver that makes memory which the pool does not: it fails only if it does so without the pool too.
+// `create(errcode)` tells its error through a pointer that is never null.
+template <class Create>
+auto create_with_room(OpenclState& s, cl_int* errcode, Create create) {
+  cl_int own = kSuccess;
+  cl_int* error = errcode ? errcode : &own;
+  const auto try_once = [&] {
+    auto made = create(error);
+    return Acquired<decltype(made), cl_int>{made, *error, made != nullptr};
+  };
+  return (phase() == Phase::running ? s.pool.with_room(try_once) : try_once()).chunk;
+}
+
 cl_mem create_recyclable(OpenclState& s, Memory&& record, cl_int* errcode) {
   const BufferSource::Request request{record.context, record.flags, record.bytes};
   const auto allocated = s.pool.allocate(key_of(record.context, record.flags, record.bytes), request, coarse_now_ns());
@@ -113,7 +128,7 @@ cl_mem create_recyclable(OpenclState& s, Memory&& record, cl_int* errcode) {
   return buffer;
 }
 
-// Accounts what a creating call of the driver gave. `error` is what it said.
+// Accounts what a creating call of the driver gave.
 void* account_created(OpenclState& s, void* handle, Memory&& record, Unpooled why) {
   if (!handle) {
     add(s.counters.failed);
@@ -158,10 +173,11 @@ cl_mem account_buffer(cl_mem buffer, cl_context context, cl_bitfield flags, std:
 }
 
 template <class Create>
-cl_mem create_image(cl_context context, cl_bitfield flags, const void* parent, const char* api, Create create) {
+cl_mem create_image(cl_context context, cl_bitfield flags, const void* parent, const char* api, cl_int* errcode,
+                    Create create) {
   OpenclState& s = state();
   if (parent) add_child(s, parent, +1);
-  const cl_mem image = create();
+  const cl_mem image = create_with_room(s, errcode, create);
   if (!image && parent) add_child(s, parent, -1);
   return account_object(image, context, flags, api, MemoryKind::image, Unpooled::image, parent);
 }
@@ -196,17 +212,27 @@ struct Release {
   Memory record;  // of the last release, with the uses moved out; or what shows the misuse
 };
 
+// Commands of a queue that the program gave up may still use it.
+bool end_unknown(const Memory& record) {
+  return record.end_unknown || std::any_of(record.uses.begin(), record.uses.end(), [](const Use& use) {
+           return use.clock->known(use.number) == Settled::never;
+         });
+}
+
 std::optional<Unpooled> why_not_pooled(OpenclState& s, const Memory& record) {
   if (record.children) return Unpooled::has_children;
   if (record.has_callback) return Unpooled::destructor_callback;
   if (record.inherited) return Unpooled::inherited;
   if (phase() != Phase::running) return Unpooled::exiting;
+  if (end_unknown(record)) return Unpooled::end_unknown;
   std::optional<Unpooled> why;
   s.contexts.with(record.context, [&](const Context* context) {
     if (!context)
       why = Unpooled::context_released;
     else if (context->command_buffers)
       why = Unpooled::command_buffer;
+    else if (context->unseen_commands)
+      why = Unpooled::end_unknown;
   });
   return why;
 }
@@ -355,8 +381,11 @@ namespace hook {
 cl_mem clCreateBuffer(cl_context context, cl_bitfield flags, size_t size, void* host_pointer, cl_int* errcode) {
   OpenclState& s = state();
   if (std::optional<Unpooled> why = why_not_recycled(s, context, flags, size, host_pointer)) [[unlikely]]
-    return account_buffer(next().clCreateBuffer(context, flags, size, host_pointer, errcode), context, flags, size,
-                          "clCreateBuffer", *why);
+    return account_buffer(create_with_room(s, errcode,
+                                           [&](cl_int* error) {
+                                             return next().clCreateBuffer(context, flags, size, host_pointer, error);
+                                           }),
+                          context, flags, size, "clCreateBuffer", *why);
   Memory record;
   record.context = context;
   record.flags = flags;
@@ -368,15 +397,18 @@ cl_mem clCreateBuffer(cl_context context, cl_bitfield flags, size_t size, void* 
 
 cl_mem clCreateBufferWithProperties(cl_context context, const cl_bitfield* properties, cl_bitfield flags, size_t size,
                                     void* host_pointer, cl_int* errcode) {
-  return account_buffer(next().clCreateBufferWithProperties(context, properties, flags, size, host_pointer, errcode),
-                        context, flags, size, "clCreateBufferWithProperties", Unpooled::properties);
+  const cl_mem buffer = create_with_room(state(), errcode, [&](cl_int* error) {
+    return next().clCreateBufferWithProperties(context, properties, flags, size, host_pointer, error);
+  });
+  return account_buffer(buffer, context, flags, size, "clCreateBufferWithProperties", Unpooled::properties);
 }
 
 cl_mem clCreateBufferWithPropertiesINTEL(cl_context context, const cl_bitfield* properties, cl_bitfield flags,
                                          size_t size, void* host_pointer, cl_int* errcode) {
   auto real = extension<decltype(&clCreateBufferWithPropertiesINTEL)>("clCreateBufferWithPropertiesINTEL", context);
-  return account_buffer(real(context, properties, flags, size, host_pointer, errcode), context, flags, size,
-                        "clCreateBufferWithPropertiesINTEL", Unpooled::properties);
+  const cl_mem buffer = create_with_room(
+      state(), errcode, [&](cl_int* error) { return real(context, properties, flags, size, host_pointer, error); });
+  return account_buffer(buffer, context, flags, size, "clCreateBufferWithPropertiesINTEL", Unpooled::properties);
 }
 
 cl_mem clCreateSubBuffer(cl_mem buffer, cl_bitfield flags, cl_uint create_type, const void* create_info,
@@ -399,37 +431,42 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_bitfield flags, cl_uint create_type, 
 
 cl_mem clCreateImage(cl_context context, cl_bitfield flags, const void* format, const cl_image_description* description,
                      void* host_pointer, cl_int* errcode) {
-  return create_image(context, flags, description ? description->memory : nullptr, "clCreateImage",
-                      [&] { return next().clCreateImage(context, flags, format, description, host_pointer, errcode); });
+  return create_image(
+      context, flags, description ? description->memory : nullptr, "clCreateImage", errcode,
+      [&](cl_int* error) { return next().clCreateImage(context, flags, format, description, host_pointer, error); });
 }
 
 cl_mem clCreateImageWithProperties(cl_context context, const cl_bitfield* properties, cl_bitfield flags,
                                    const void* format, const cl_image_description* description, void* host_pointer,
                                    cl_int* errcode) {
-  return create_image(context, flags, description ? description->memory : nullptr, "clCreateImageWithProperties", [&] {
-    return next().clCreateImageWithProperties(context, properties, flags, format, description, host_pointer, errcode);
-  });
+  return create_image(context, flags, description ? description->memory : nullptr, "clCreateImageWithProperties",
+                      errcode, [&](cl_int* error) {
+                        return next().clCreateImageWithProperties(context, properties, flags, format, description,
+                                                                  host_pointer, error);
+                      });
 }
 
 cl_mem clCreateImage2D(cl_context context, cl_bitfield flags, const void* format, size_t width, size_t height,
                        size_t row_pitch, void* host_pointer, cl_int* errcode) {
-  return create_image(context, flags, nullptr, "clCreateImage2D", [&] {
-    return next().clCreateImage2D(context, flags, format, width, height, row_pitch, host_pointer, errcode);
+  return create_image(context, flags, nullptr, "clCreateImage2D", errcode, [&](cl_int* error) {
+    return next().clCreateImage2D(context, flags, format, width, height, row_pitch, host_pointer, error);
   });
 }
 
 cl_mem clCreateImage3D(cl_context context, cl_bitfield flags, const void* format, size_t width, size_t height,
                        size_t depth, size_t row_pitch, size_t slice_pitch, void* host_pointer, cl_int* errcode) {
-  return create_image(context, flags, nullptr, "clCreateImage3D", [&] {
+  return create_image(context, flags, nullptr, "clCreateImage3D", errcode, [&](cl_int* error) {
     return next().clCreateImage3D(context, flags, format, width, height, depth, row_pitch, slice_pitch, host_pointer,
-                                  errcode);
+                                  error);
   });
 }
 
 cl_mem clCreatePipe(cl_context context, cl_bitfield flags, cl_uint packet_size, cl_uint max_packets,
                     const intptr_t* properties, cl_int* errcode) {
-  return account_object(next().clCreatePipe(context, flags, packet_size, max_packets, properties, errcode), context,
-                        flags, "clCreatePipe", MemoryKind::pipe, Unpooled::pipe);
+  const cl_mem pipe = create_with_room(state(), errcode, [&](cl_int* error) {
+    return next().clCreatePipe(context, flags, packet_size, max_packets, properties, error);
+  });
+  return account_object(pipe, context, flags, "clCreatePipe", MemoryKind::pipe, Unpooled::pipe);
 }
 
 cl_mem clCreateFromGLBuffer(cl_context context, cl_bitfield flags, cl_uint object, cl_int* errcode) {
@@ -518,9 +555,13 @@ cl_int clSetMemObjectDestructorCallback(cl_mem memory, cl_mem_notify notify, voi
   return error;
 }
 
+// It does not say why it fails.
 void* clSVMAlloc(cl_context context, cl_bitfield flags, size_t size, cl_uint alignment) {
-  return account_pointer(next().clSVMAlloc(context, flags, size, alignment), context, size, "clSVMAlloc",
-                         MemoryKind::svm, Unpooled::svm);
+  void* pointer = create_with_room(state(), nullptr, [&](cl_int* error) {
+    *error = kMemObjectAllocationFailure;
+    return next().clSVMAlloc(context, flags, size, alignment);
+  });
+  return account_pointer(pointer, context, size, "clSVMAlloc", MemoryKind::svm, Unpooled::svm);
 }
 
 void clSVMFree(cl_context context, void* pointer) {
@@ -542,22 +583,25 @@ cl_int clEnqueueSVMFree(cl_command_queue queue, cl_uint pointer_count, void** po
 void* clHostMemAllocINTEL(cl_context context, const cl_bitfield* properties, size_t size, cl_uint alignment,
                           cl_int* errcode) {
   auto real = extension<decltype(&clHostMemAllocINTEL)>("clHostMemAllocINTEL", context);
-  return account_pointer(real(context, properties, size, alignment, errcode), context, size, "clHostMemAllocINTEL",
-                         MemoryKind::usm, Unpooled::usm);
+  void* pointer = create_with_room(state(), errcode,
+                                   [&](cl_int* error) { return real(context, properties, size, alignment, error); });
+  return account_pointer(pointer, context, size, "clHostMemAllocINTEL", MemoryKind::usm, Unpooled::usm);
 }
 
 void* clDeviceMemAllocINTEL(cl_context context, cl_device_id device, const cl_bitfield* properties, size_t size,
                             cl_uint alignment, cl_int* errcode) {
   auto real = extension<decltype(&clDeviceMemAllocINTEL)>("clDeviceMemAllocINTEL", context);
-  return account_pointer(real(context, device, properties, size, alignment, errcode), context, size,
-                         "clDeviceMemAllocINTEL", MemoryKind::usm, Unpooled::usm);
+  void* pointer = create_with_room(
+      state(), errcode, [&](cl_int* error) { return real(context, device, properties, size, alignment, error); });
+  return account_pointer(pointer, context, size, "clDeviceMemAllocINTEL", MemoryKind::usm, Unpooled::usm);
 }
 
 void* clSharedMemAllocINTEL(cl_context context, cl_device_id device, const cl_bitfield* properties, size_t size,
                             cl_uint alignment, cl_int* errcode) {
   auto real = extension<decltype(&clSharedMemAllocINTEL)>("clSharedMemAllocINTEL", context);
-  return account_pointer(real(context, device, properties, size, alignment, errcode), context, size,
-                         "clSharedMemAllocINTEL", MemoryKind::usm, Unpooled::usm);
+  void* pointer = create_with_room(
+      state(), errcode, [&](cl_int* error) { return real(context, device, properties, size, alignment, error); });
+  return account_pointer(pointer, context, size, "clSharedMemAllocINTEL", MemoryKind::usm, Unpooled::usm);
 }
 
 cl_int clMemFreeINTEL(cl_context context, void* pointer) {

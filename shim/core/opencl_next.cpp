@@ -150,14 +150,16 @@ void restore_layers_variable() {
   layers_first = nullptr;
 }
 
-void remember_extension(const char* name, const void* platform, void* function) {
+bool remember_extension(const char* name, const void* platform, void* function) {
   const void* word = dispatch_word(platform);
   Locked hold(extension_lock);
   for (int i = 0; i < extension_count; ++i) {
     ExtensionFunction& known = extensions[i];
-    if (known.dispatch_word == word && !strcmp(known.name, name)) return void(known.function = function);
+    if (known.dispatch_word == word && !strcmp(known.name, name)) return known.function = function, true;
   }
-  if (extension_count < kExtensionsMax) extensions[extension_count++] = {name, word, function};
+  if (extension_count == kExtensionsMax) return false;
+  extensions[extension_count++] = {name, word, function};
+  return true;
 }
 
 void* extension_function(const char* name, const void* object_of_platform) {

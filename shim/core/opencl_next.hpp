@@ -24,8 +24,8 @@ cl_int init_layer(cl_uint slot_count, const void* const* target, cl_uint* slot_c
 void restore_layers_variable();
 
 // Real extension functions, remembered as the program finds them. They belong to one platform, which is recognised
-// by the dispatch word that every ICD object starts with.
-void remember_extension(const char* name, const void* platform, void* function);
+// by the dispatch word that every ICD object starts with. False: there are too many.
+bool remember_extension(const char* name, const void* platform, void* function);
 void* extension_function(const char* name, const void* object_of_platform);
 template <class Function>
 Function extension(const char* name, const void* object_of_platform) {

@@ -2,6 +2,8 @@
 // the end of a context, which takes its pooled buffers along; and functions found by name.
 #include <string.h>
 
+#include <algorithm>
+
 #include "shim/core/opencl_hooks.hpp"
 #include "shim/core/opencl_state.hpp"
 
@@ -16,11 +18,20 @@ cl_context note_context(cl_context context) {
   return context;
 }
 
+// In steps that double, so that a queue costs the same however many there are.
+void forget_closed(Context& context) {
+  std::erase_if(context.clocks, [](const auto& known) {
+    const std::shared_ptr<QueueClock> clock = known.lock();
+    return !clock || clock->closed();
+  });
+  context.clocks_max = std::max<std::size_t>(16, 2 * context.clocks.size());
+}
+
 std::shared_ptr<QueueClock> new_clock(OpenclState& s, cl_command_queue queue, cl_context context, bool in_order) {
   auto clock = std::allocate_shared<QueueClock>(InternalAllocator<QueueClock>(), s.functions, s.calls, queue, in_order);
   s.contexts.with(context, [&](Context* record) {
     if (!record) return;
-    std::erase_if(record->clocks, [](const auto& old) { return old.expired(); });
+    if (record->clocks.size() >= record->clocks_max) forget_closed(*record);
     record->clocks.push_back(clock);
   });
   return clock;
@@ -52,7 +63,7 @@ template <class Handle>
 Handle note_created(CountedType type, Handle handle) {
   if (!handle) return handle;
   add(state().counted_created[static_cast<int>(type)]);
-  state().counted.put(handle, {.type = type});
+  state().counted.put(handle, {.type = type, .command = {}});
   return handle;
 }
 
@@ -195,12 +206,18 @@ cl_int clSetCommandQueueProperty(cl_command_queue queue, cl_bitfield properties,
   return error;
 }
 
-// The last moment at which a marker can be put behind the commands that use released buffers.
+// Nothing of ours holds the queue from here on: it goes when its commands have ended. Which of them have not we don't
+// get to know any more; buffers that they use are not given again.
 cl_int clReleaseCommandQueue(cl_command_queue queue) {
   OpenclState& s = state();
   Queue last;
-  if (drop_reference(s.queues, queue, last) && last.clock.use_count() > 1 && !last.inherited) last.clock->close();
-  last = {};
+  if (drop_reference(s.queues, queue, last)) {
+    last.clock->close();
+    if (s.unknown_enqueues.load(std::memory_order_relaxed))
+      s.contexts.with(last.context, [](Context* record) {
+        if (record) record->unseen_commands = true;
+      });
+  }
   return next().clReleaseCommandQueue(queue);
 }
 
@@ -220,9 +237,9 @@ cl_kernel clCreateKernel(cl_program program, const char* name, cl_int* errcode) 
 cl_int clCreateKernelsInProgram(cl_program program, cl_uint kernel_count, cl_kernel* kernels,
                                 cl_uint* kernel_count_ret) {
   cl_uint made = 0;
-  const cl_int error = next().clCreateKernelsInProgram(program, kernel_count, kernels, &made);
-  if (kernel_count_ret) *kernel_count_ret = made;
-  for (cl_uint i = 0; error == kSuccess && kernels && i < made && i < kernel_count; ++i) note_kernel(kernels[i]);
+  cl_uint* count = kernel_count_ret ? kernel_count_ret : &made;
+  const cl_int error = next().clCreateKernelsInProgram(program, kernel_count, kernels, count);
+  for (cl_uint i = 0; error == kSuccess && kernels && i < *count && i < kernel_count; ++i) note_kernel(kernels[i]);
   return error;
 }
 
@@ -261,6 +278,7 @@ namespace {
 void note_unknown_function(const char* name) {
   OpenclState& s = state();
   if (!strncmp(name, "clEnqueue", 9)) s.unknown_enqueues = true;
+  if (!strncmp(name, "clSetKernelArg", 14)) s.unknown_arguments = true;
   if (!strncmp(name, "clCreate", 8) || !strncmp(name, "clImport", 8)) s.unknown_creators = true;
 }
 
@@ -268,12 +286,9 @@ void* replace_function(void* real, const char* name, const void* platform) {
   if (!real || !name) return real;
   const char* own_name = nullptr;
   void* hook = hook_for(name, &own_name);
-  if (!hook) {
-    note_unknown_function(name);
-    return real;
-  }
-  remember_extension(own_name, platform, real);
-  return hook;
+  if (hook && remember_extension(own_name, platform, real)) return hook;
+  note_unknown_function(name);
+  return real;
 }
 
 }  // namespace

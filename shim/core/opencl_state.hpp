@@ -36,14 +36,18 @@ struct Memory {
   const char* api = "";
   SiteId site = 0, released_site = 0;
   std::uint64_t born_ns = 0;
-  Vector<Use> uses;  // commands that may still run
+  // Of recyclable buffers only: commands that may still run; and whether there were some whose end nobody will know.
+  Vector<Use> uses;
+  bool end_unknown = false;
 };
 
 struct Context {
   std::uint32_t references = 1;
   bool command_buffers = false;
+  bool unseen_commands = false;  // may still run, of queues that the program gave up
   bool inherited = false;
-  Vector<std::weak_ptr<QueueClock>> clocks;  // a clock lives as long as its queue, or a buffer's use of it
+  Vector<std::weak_ptr<QueueClock>> clocks;  // of queues that the program has, and older ones
+  std::size_t clocks_max = 16;               // when those are thrown out
 };
 
 struct Queue {
@@ -59,12 +63,19 @@ struct Kernel {
   Vector<const void*> arguments;  // 8-byte values that may be memory objects
 };
 
+// A command of a queue, known by its event: when that has ended, on an in-order queue so have all before it.
+struct CommandEvent {
+  std::shared_ptr<QueueClock> clock;
+  std::uint64_t number = 0;
+};
+
 enum class CountedType : std::uint8_t { program, event, sampler, count };
 
 struct Counted {
   CountedType type = CountedType::program;
   std::uint32_t references = 1;
   bool inherited = false;
+  CommandEvent command;  // of events
 };
 
 struct OpenclState {
@@ -84,8 +95,8 @@ struct OpenclState {
   Counter contexts_created{0}, queues_created{0}, kernels_created{0};
   Counter counted_created[static_cast<int>(CountedType::count)]{};
 
-  // Extension functions that we don't know may enqueue commands, or make memory objects.
-  std::atomic<bool> unknown_enqueues{false}, unknown_creators{false};
+  // Extension functions that we don't know may enqueue commands, make memory objects, or set kernel arguments.
+  std::atomic<bool> unknown_enqueues{false}, unknown_creators{false}, unknown_arguments{false};
 
   // Dead records, oldest first, so that they don't pile up.
   Lock dead_lock;
@@ -118,6 +129,6 @@ const char* kind_name(MemoryKind kind);
 cl_int release_pooled(cl_mem buffer);
 
 // Accounts the event that a call gave the program, if it asked for one.
-void note_event(const cl_event* event);
+void note_event(const cl_event* event, CommandEvent&& command = {});
 
 }  // namespace cistern::opencl

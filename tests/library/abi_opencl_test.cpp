@@ -72,6 +72,9 @@ SAME_EXTENSION(clMemFreeINTEL);
 SAME_EXTENSION(clMemBlockingFreeINTEL);
 SAME_EXTENSION(clCreateCommandBufferKHR);
 SAME_EXTENSION(clCreateCommandQueueWithPropertiesKHR);
+SAME_EXTENSION(clSetKernelArgMemPointerINTEL);
+static_assert(Shape<decltype(&ours::hook::clSetKernelArgSVMPointerARM)>::value ==
+              Shape<decltype(&::clSetKernelArgSVMPointerARM)>::value);
 
 // The compiler has done the work; this counts the rows, so that an empty table would fail.
 TEST(OpenclAbi, EveryRowWasCompared) {

@@ -23,7 +23,7 @@ class Expectations:
     """The `harness:` lines of a program's first comment."""
 
     def __init__(self, source, directory):
-        self.leaks, self.exit, self.recycles, self.only_shimmed = 0, 0, False, False
+        self.leaks, self.exit, self.recycles, self.only_shimmed, self.driver_layer = 0, 0, False, False, None
         self.stderr, self.argument_lists = [], [[]]
         for line in source.read_text().splitlines():
             if not line.startswith("//"):
@@ -39,6 +39,8 @@ class Expectations:
             self.exit = int(value)
         elif name == "recycles":
             self.recycles = True
+        elif name == "driver-layer":
+            self.driver_layer = str(directory.parent / "layers" / "driver.so")
         elif name == "only-shimmed":
             self.only_shimmed = True
         elif name == "stderr":
@@ -65,13 +67,15 @@ class Outcome:
                    if leak["kind"] == "opencl")
 
 
-def environment(shim, way, reports):
+def environment(shim, way, reports, driver_layer=None):
     kept = {name: value for name, value in os.environ.items()
             if name not in ("LD_PRELOAD", "OPENCL_LAYERS") and not name.startswith("CISTERN_")}
     if "preload" in way:
         kept["LD_PRELOAD"] = shim
-    if "layer" in way:
-        kept["OPENCL_LAYERS"] = shim
+    # The last one is the nearest to the program.
+    layers = [layer for layer in (driver_layer, shim if "layer" in way else None) if layer]
+    if layers:
+        kept["OPENCL_LAYERS"] = ":".join(layers)
     if "pool off" in way:
         kept["CISTERN_OPENCL_POOL"] = "off"
     if way:
@@ -79,8 +83,8 @@ def environment(shim, way, reports):
     return kept
 
 
-def run(command, shim=None, way=()):
-    return Outcome(*ways.run(command, lambda reports: environment(shim, way, reports)))
+def run(command, shim=None, way=(), driver_layer=None):
+    return Outcome(*ways.run(command, lambda reports: environment(shim, way, reports, driver_layer)))
 
 
 def compare(reference, outcome, way, expectations):
@@ -136,16 +140,17 @@ def judge(command, shim, expectations):
             complaints += 1
             print(f"{' '.join(command)}: {way}: {text}")
 
-    reference = None
+    reference, driver_layer = None, expectations.driver_layer
     if not expectations.only_shimmed:
-        reference = run(command)
+        reference = run(command, driver_layer=driver_layer)
         complain("plain", compare(reference, reference, "plain", expectations))
-        complain("plain again", compare(reference, run(command), "plain again", expectations))
+        again = run(command, driver_layer=driver_layer)
+        complain("plain again", compare(reference, again, "plain again", expectations))
     hits = {}
     for name, way in WAYS.items():
         if not shim:
             break
-        outcome = run(command, shim, way)
+        outcome = run(command, shim, way, driver_layer)
         reference = reference or outcome
         complain(name, compare(reference, outcome, name, expectations))
         complain(name, check_figures(outcome, way, expectations))

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -34,6 +35,12 @@ class FakeSource {
   ~FakeSource() { munmap(reinterpret_cast<void*>(base_), kReserved); }
 
   Acquired<Chunk, Error> acquire(const Request& request) {
+    const auto acquired = acquire_now(request);
+    if (on_acquired) on_acquired();
+    return acquired;
+  }
+
+  Acquired<Chunk, Error> acquire_now(const Request& request) {
     std::lock_guard hold(mutex_);
     ++acquires;
     if (++calls_ == fail_at) return {0, fail_with, false};
@@ -46,6 +53,7 @@ class FakeSource {
   }
 
   void release(Chunk chunk) {
+    if (on_release) on_release();
     std::lock_guard hold(mutex_);
     ++releases;
     auto found = out_.find(chunk);
@@ -59,6 +67,7 @@ class FakeSource {
   }
 
   Settled settled(Chunk, Fence& fence) {
+    if (on_settled) on_settled();
     std::lock_guard hold(mutex_);
     if (fence.gate == kNever) return Settled::never;
     return closed_gates.count(fence.gate) ? Settled::no : Settled::yes;
@@ -75,6 +84,8 @@ class FakeSource {
     closed_gates.erase(gate);
   }
 
+  // Run in the midst of a call, on the thread that makes it.
+  std::function<void()> on_acquired, on_release, on_settled;
   static constexpr int kNever = -1;
   int fail_at = 0;  // the n-th acquire fails; 0: none
   int fail_with = kOtherError;

@@ -9,6 +9,7 @@
 //   harness: stderr=REGEX   one line that only a run under Cistern writes; lines in order, nothing else
 //   harness: only-shimmed   undefined without Cistern: not run plain; stdout is compared between the shimmed ways
 //   harness: arguments=...  command line
+//   harness: driver-layer   layers/driver.cpp is part of the driver
 #pragma once
 #ifndef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
