@@ -9,8 +9,8 @@
   startup       what /bin/true takes more than under glibc
 
     bench/host.py BUILD_DIRECTORY [--workloads] [--large] [--real] [--instructions] [--nanoseconds] [--startup]
-                  [--rounds N]
-                  [--only REGEX] [--peers REGEX] [--options 'K=V ...']... [--library FILE] [--threads N] [--json FILE]
+                  [--rounds N] [--only REGEX] [--peers REGEX] [--options 'K=V ...']... [--library FILE]
+                  [--threads N] [--json FILE]
 
 Without one of the six it does all. Times and peaks are minima of the rounds. Each --options is one more variant of
 ours. An allocator that is not installed is left out. A program that fails under an allocator is said and is missing
@@ -386,7 +386,8 @@ def allocators_there(given, found):
 def arguments_given():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path, help="configured with -DCISTERN_BENCH=ON")
-    for part in ("workloads", "large", "real", "instructions", "nanoseconds", "startup"):
+    parts = ("workloads", "large", "real", "instructions", "nanoseconds", "startup")
+    for part in parts:
         parser.add_argument(f"--{part}", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="workloads, large blocks and real programs whose names match")
@@ -397,8 +398,7 @@ def arguments_given():
     parser.add_argument("--json", type=pathlib.Path)
     given = parser.parse_args()
     given.build = given.build.resolve()
-    given.all = not (given.workloads or given.large or given.real or given.instructions or given.nanoseconds or
-                     given.startup)
+    given.all = not any(getattr(given, part) for part in parts)
     return given
 
 

@@ -308,6 +308,7 @@ Whereabouts whereabouts(const void* address) {
   if (found.page->state == State::large) {
     where.block = page_memory(found.page);
     where.block_bytes = found.page->bytes;
+    where.site = found.page->site;
     return where;
   }
   const std::size_t bytes = class_bytes(found.page->size_class);
@@ -320,8 +321,12 @@ Whereabouts whereabouts(const void* address) {
     const std::size_t live_bytes = live_sampled_bytes(*found.page, index * bytes);
     where.free = !live_bytes;
     if (live_bytes) where.block_bytes = live_bytes;  // the cell may be larger
+    where.site = site_of_sampled(*found.page, index * bytes);
   } else {
-    where.free = is_listed_free(*found.page, static_cast<const Block*>(where.block));
+    const auto* const block = static_cast<const Block*>(where.block);
+    where.free = is_listed_free(*found.page, block);
+    where.never_given = where.free && was_never_given(*found.page, block);
+    if (has_few_blocks(found.page->size_class)) where.site = site_in_place(*found.page, static_cast<unsigned>(index));
   }
   return where;
 }

@@ -36,6 +36,8 @@ struct Whereabouts {
   bool free = false;            // the memory is not in use, or the block is on a free list
   const void* block = nullptr;  // the block that the address lies in; null: none
   std::size_t block_bytes = 0;
+  bool never_given = false;  // the block waits to be handed out for the first time
+  std::uint32_t site = 0;    // where the block was allocated, as far as that is known
 };
 Whereabouts whereabouts(const void* address);
 

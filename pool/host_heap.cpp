@@ -23,6 +23,7 @@ unsigned wake_count(const Page& page) { return std::clamp(kCapacityOfClass.of[pa
 struct Chain {
   Block* first = nullptr;
   unsigned count = 0;
+  bool is_new = false;  // none of these blocks was ever given
 };
 
 // New blocks, as many as a system page holds: memory is touched only when it is about to be used.
@@ -41,7 +42,7 @@ Chain carve(Page& page) {
   }
   page.carved = static_cast<std::uint16_t>(page.carved + count);
   if (!has_few_blocks(page.size_class)) page.start_bound = start_bound(bytes, page.carved);
-  return {next, count};
+  return {next, count, true};
 }
 
 // All blocks of the page that can be handed out now; they count as handed out.
@@ -255,6 +256,7 @@ bool refill(Heap& heap, unsigned id, bool& sample_due) {
       Page& page = *page_at(own.current);
       if (const Chain chain = take_all(page); chain.count) {
         own.handed_out += chain.count;
+        if (chain.is_new) own.handed_out_when_new = own.handed_out;
         sample_due = !deal(heap, id, chain);
         return true;
       }

@@ -41,6 +41,8 @@ struct ClassPages {
   std::uint32_t rest_count = 0;
   std::uint32_t clean_pages = 0;  // made of memory that was not resident, ever
   std::uint64_t handed_out = 0;   // blocks put into the list, ever
+  // As handed_out when the list was last filled with new blocks: while it is the same, none of the list was given yet.
+  std::uint64_t handed_out_when_new = 0;
 };
 
 struct Heap : HeapLists {
@@ -161,6 +163,8 @@ void free_remote(Page& page, Block* block);
 // Whether a block that carries the mark is free indeed: its content may have been copied from one that was. Looks
 // through every list that could hold it; for what is about to be called a double free.
 bool is_listed_free(const Page& page, const Block* block);
+// Of one that is listed: it waits to be given for the first time. For a message only, so not sure when it says no.
+bool was_never_given(const Page& page, const Block* block);
 void flush_batches(Heap& heap);
 // Puts what others freed into the heap's pages; true: there was something.
 bool read_inbox(Heap& heap);

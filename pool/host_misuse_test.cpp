@@ -80,6 +80,30 @@ TEST(HostMisuseTest, ABlockThatWaitsToBeHandedOut) {
   });
 }
 
+// What waits for the first time is told from what was freed.
+TEST(HostMisuseTest, ABlockThatWasNeverGiven) {
+  in_new_thread([] {
+    const unsigned id = class_of(96);
+    std::vector<void*> blocks{get(96)};
+    while (!this_heap()->lists[id] || !this_heap()->lists[id]->next) blocks.push_back(get(96));
+    Block* const next = this_heap()->lists[id];
+    expect_refused(next, Freed::double_free);
+    EXPECT_TRUE(whereabouts(next).free && whereabouts(next).never_given);
+    EXPECT_TRUE(whereabouts(next->next).never_given);
+    EXPECT_FALSE(whereabouts(blocks.back()).never_given);
+    ASSERT_EQ(put(blocks.back()), Freed::yes);
+    EXPECT_TRUE(whereabouts(blocks.back()).free);
+    EXPECT_FALSE(whereabouts(blocks.back()).never_given);
+    // Given and freed, and waiting in the list again.
+    blocks.back() = get(96);
+    while (this_heap()->lists[id]) blocks.push_back(get(96));
+    for (void* block : blocks) ASSERT_EQ(put(block), Freed::yes);
+    void* const last = get(96);
+    for (void* block : blocks) EXPECT_FALSE(whereabouts(block).never_given);
+    ASSERT_EQ(put(last), Freed::yes);
+  });
+}
+
 TEST(HostMisuseTest, TwiceByAnotherThreadInItsBatch) {
   Worker owner, other;
   void* block = nullptr;

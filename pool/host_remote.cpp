@@ -92,6 +92,14 @@ void collect(Heap& heap, Page& page) {
   return false;
 }
 
+[[gnu::no_sanitize("thread")]] bool was_never_given(const Page& page, const Block* block) {
+  const Heap* const heap = heap_at(page.heap.load(std::memory_order_relaxed));
+  if (!heap) return false;
+  const ClassPages& own = heap->classes[page.size_class];
+  return own.current == slice_of(&page) && own.handed_out == own.handed_out_when_new &&
+         (in_chain(page, heap->lists[page.size_class], block) || in_chain(page, own.rest, block));
+}
+
 void free_remote(Page& page, Block* block) {
   block->mark = free_mark;
   Heap* const heap = this_heap();

@@ -240,6 +240,11 @@ std::size_t live_sampled_bytes(const Page& page, std::size_t offset) {
   return record.live_class ? class_bytes(record.live_class - 1) : 0;
 }
 
+std::uint32_t site_of_sampled(const Page& page, std::size_t offset) {
+  const LockedPage locked(page);
+  return locked && is_sampled_block(page, offset) ? records_of(page)[offset / class_bytes(page.size_class)].site : 0;
+}
+
 void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes) {
   const LockedPage locked(page);
   records_of(page)[offset / class_bytes(page.size_class)].requested_bytes = static_cast<std::uint32_t>(bytes);

@@ -40,6 +40,8 @@ bool is_sampled_block(const Page& page, std::size_t offset);
 bool free_sampled(Page& page, std::size_t offset);
 // Usable bytes of the live block that starts there; 0: none.
 std::size_t live_sampled_bytes(const Page& page, std::size_t offset);
+// Of a block that exists, free or not; 0: none is known.
+std::uint32_t site_of_sampled(const Page& page, std::size_t offset);
 // A block that was resized in place.
 void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes);
 
@@ -49,6 +51,7 @@ inline bool is_sampled_in_place(const Page& page, unsigned number) {
 }
 void sample_in_place(Page& page, unsigned number, std::size_t bytes);
 void forget_in_place(Page& page, unsigned number);
+std::uint32_t site_in_place(const Page& page, unsigned number);  // 0: none
 void note_size_in_place(Page& page, unsigned number, std::size_t bytes);
 
 // --- Large blocks

@@ -97,6 +97,11 @@ void forget_in_place(Page& page, unsigned number) {
   if (hold) erase(entry_of(address_of(block_at(page, number))));
 }
 
+std::uint32_t site_in_place(const Page& page, unsigned number) {
+  const LockedUnlessForking hold(entries_lock);
+  return hold && is_sampled_in_place(page, number) ? entry_of(address_of(block_at(page, number))).sample.site : 0;
+}
+
 void note_size_in_place(Page& page, unsigned number, std::size_t bytes) {
   const LockedUnlessForking hold(entries_lock);
   if (hold && is_sampled_in_place(page, number))

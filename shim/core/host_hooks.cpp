@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <gnu/libc-version.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +19,7 @@
 #include "pool/host_region.hpp"
 #include "pool/host_threads.hpp"
 #include "shim/core/core.hpp"
+#include "shim/core/host_c_library.hpp"
 #include "shim/core/host_counters.hpp"
 #include "shim/core/host_misuse.hpp"
 #include "shim/core/host_native.hpp"
@@ -104,6 +106,13 @@ void* aligned(std::size_t alignment, std::size_t bytes) {
   return pass_on(native().memalign, alignment, bytes);
 }
 
+// Of aligned_alloc: since 2.38.
+bool c_library_refuses_odd_alignments() {
+  char* end;
+  const unsigned long major = strtoul(gnu_get_libc_version(), &end, 10);
+  return major > 2 || strtoul(end + 1, nullptr, 10) >= 38;
+}
+
 bool pooled() { return pool_serves(); }
 
 // Names that lead to other names in the C library, which perhaps calls us or an allocator that stands on them: where
@@ -170,6 +179,7 @@ void prepare_operators() {
 void prepare_pool() {
   say_who_serves();
   if (pooled()) {
+    note_program_break();
     host_pool::prepare_thread_ends();
     start_sites();
     host_pool::give_back_after(options().trim_interval);
@@ -208,10 +218,8 @@ namespace {
       }
       [[fallthrough]];
     case host_pool::Freed::invalid:
-      report_invalid_free("free", block);
-      break;
     case host_pool::Freed::double_free:
-      report_double_free("free", block);
+      report_misuse("free", block);
       break;
   }
   errno = kept_errno;
@@ -251,11 +259,11 @@ void* hook_realloc(void* block, size_t bytes) {
   InsideSlowPath inside;
   if (!usable) {
     if (!pooled() || is_native(block)) return native_realloc(block, bytes);
-    report_invalid_free("realloc", block);
+    report_misuse("realloc", block);
     return nullptr;
   }
   if (!host_pool::is_live(block)) {
-    report_double_free("realloc", block);
+    report_misuse("realloc", block);
     return nullptr;
   }
   if (bytes == 0) {
@@ -301,13 +309,16 @@ void* hook_aligned_alloc(size_t alignment, size_t bytes) {
     InsideSlowPath inside;
     return pass_on(native().aligned_alloc, alignment, bytes);
   }
+  if (!std::has_single_bit(alignment) && c_library_refuses_odd_alignments()) {
+    errno = EINVAL;
+    return nullptr;
+  }
   return hook_memalign(alignment, bytes);
 }
 
-// errno is left alone: the result is the error.
+// The result is the error; as the C library's, it sets errno only where there is no memory.
 int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
   InsideSlowPath inside;
-  const int kept_errno = errno;
   if (!pooled()) {
     const int result = native().posix_memalign(block, alignment, bytes);
     if (!counting()) return result;
@@ -317,7 +328,6 @@ int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
   }
   if (alignment % sizeof(void*) != 0 || !std::has_single_bit(alignment)) return EINVAL;
   void* const given = aligned(alignment, bytes);
-  errno = kept_errno;
   if (!given) return ENOMEM;
   *block = given;
   return 0;
@@ -375,8 +385,12 @@ int hook_malloc_trim(size_t keep_bytes) {
   return given_back;
 }
 
-// The C library's tunables say nothing to the pool; they are taken all the same, as it takes them.
-int hook_mallopt(int parameter, int value) { return native().mallopt(parameter, value); }
+// The C library's tunables say nothing to the pool and are taken all the same, as it takes them. What blocks hold is
+// for the program to see: that the C library does itself.
+int hook_mallopt(int parameter, int value) {
+  if (parameter == M_PERTURB && value != 0 && native_is_c_library()) leave_to_c_library();
+  return native().mallopt(parameter, value);
+}
 
 struct mallinfo2 hook_mallinfo2() {
   if (!pooled()) return native().mallinfo2();

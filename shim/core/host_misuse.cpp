@@ -1,66 +1,74 @@
 // See host_misuse.hpp.
 #include "shim/core/host_misuse.hpp"
 
-#include <errno.h>
 #include <spdlog/fmt/fmt.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+
+#include <algorithm>
+#include <utility>
 
 #include "pool/host_blocks.hpp"
-#include "shim/core/host_native.hpp"
+#include "pool/lock.hpp"
+#include "shim/core/host_c_library.hpp"
 #include "shim/core/host_serving.hpp"
+#include "shim/core/host_sites.hpp"
 #include "shim/core/log.hpp"
+#include "shim/core/misuse.hpp"
 
 namespace cistern::host {
 namespace {
 
-void say(const char* api, const void* pointer, std::string_view what) {
-  char line[256];
-  const bool ends = abort_on_misuse();
-  const auto end =
-      fmt::format_to_n(line, sizeof line, "{}({}): {}; {}", api, pointer, what, ends ? "aborting" : "ignored");
-  warn_line({line, std::min(end.size, sizeof line)});
-  if (ends) abort();
+// One line, cut where it is too long.
+class Line {
+ public:
+  template <class... Arguments>
+  void add(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    const auto end =
+        fmt::format_to_n(text_ + bytes_, sizeof text_ - bytes_, format, std::forward<Arguments>(arguments)...);
+    bytes_ += std::min(end.size, sizeof text_ - bytes_);
+  }
+  std::string_view text() const { return {text_, bytes_}; }
+
+ private:
+  char text_[512];
+  std::size_t bytes_ = 0;
+};
+
+void add_what_it_is(Line& line, const void* pointer, const host_pool::Whereabouts& where) {
+  if (where.block && where.block != pointer) {
+    line.add("invalid pointer: {} bytes into the {} block of {} bytes at {}",
+             static_cast<const char*>(pointer) - static_cast<const char*>(where.block), where.free ? "free" : "live",
+             where.block_bytes, where.block);
+  } else if (where.block && where.never_given) {
+    line.add("invalid pointer: this block of {} bytes was not allocated yet", where.block_bytes);
+  } else if (where.block) {
+    line.add("double free: this block of {} bytes is free already", where.block_bytes);
+  } else if (where.in_pool) {
+    line.add("invalid pointer: in memory that no block has: freed already, or never allocated");
+  } else {
+    line.add("invalid pointer: not from malloc{}", is_mapped(pointer) ? "" : ", and there is no memory there");
+  }
 }
 
-bool is_mapped(const void* pointer) {
-  const auto page = reinterpret_cast<std::uintptr_t>(pointer) & ~(host_pool::kSystemPage - 1);
-  unsigned char resident;
-  return mincore(reinterpret_cast<void*>(page), host_pool::kSystemPage, &resident) == 0;
+// Under a lock of ours nothing is looked up: it may be the sites'.
+void add_sites(Line& line, std::uint32_t allocated) {
+  if (locks_held > 0) return;
+  if (allocated) line.add("; allocated at {}", describe_site(allocated).c_str());
+  if (const std::uint32_t here = site_of_misuse()) line.add("; this call at {}", describe_site(here).c_str());
 }
 
 }  // namespace
 
-void report_double_free(const char* api, const void* block) {
-  char what[96];
-  const auto end = fmt::format_to_n(what, sizeof what, "double free: this block of {} bytes is free already",
-                                    host_pool::whereabouts(block).block_bytes);
-  say(api, block, {what, std::min(end.size, sizeof what)});
-}
-
-void report_invalid_free(const char* api, const void* pointer) {
+void report_misuse(const char* api, const void* pointer) {
   const host_pool::Whereabouts where = host_pool::whereabouts(pointer);
-  char what[160];
-  auto end = fmt::format_to_n(what, 0, "");
-  if (where.block && where.block != pointer) {
-    end = fmt::format_to_n(what, sizeof what, "invalid pointer: {} bytes into the {} block of {} bytes at {}",
-                           static_cast<const char*>(pointer) - static_cast<const char*>(where.block),
-                           where.free ? "free" : "live", where.block_bytes, where.block);
-  } else if (where.in_pool) {
-    end = fmt::format_to_n(what, sizeof what,
-                           "invalid pointer: in memory that no block has: freed already, or never allocated");
-  } else {
-    end = fmt::format_to_n(what, sizeof what, "invalid pointer: not from malloc{}",
-                           is_mapped(pointer) ? "" : ", and there is no memory there");
-  }
-  say(api, pointer, {what, std::min(end.size, sizeof what)});
-}
-
-bool c_library_may_own(const void* pointer) {
-  if (!is_mapped(pointer) || reinterpret_cast<std::uintptr_t>(pointer) % host_pool::kGranule) return false;
-  if (!native().mallinfo2) return true;
-  const struct mallinfo2 heap = native().mallinfo2();
-  return heap.arena + heap.hblkhd > 0;
+  const bool ends = abort_on_misuse();
+  Line line;
+  line.add("{}({}): ", api, pointer);
+  add_what_it_is(line, pointer, where);
+  add_sites(line, where.site);
+  line.add("; {}", ends ? "aborting" : "ignored");
+  warn_line(line.text());
+  if (ends) abort();
 }
 
 }  // namespace cistern::host

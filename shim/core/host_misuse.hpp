@@ -4,11 +4,7 @@
 
 namespace cistern::host {
 
-void report_double_free(const char* api, const void* block);
-void report_invalid_free(const char* api, const void* pointer);
-
-// Whether a pointer that the pool does not know can be one of the C library's heap: that one was used, and the memory
-// is there.
-bool c_library_may_own(const void* pointer);
+// What was freed or resized and is no live block.
+void report_misuse(const char* api, const void* pointer);
 
 }  // namespace cistern::host

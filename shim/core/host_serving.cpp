@@ -4,11 +4,13 @@
 
 #include <link.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <string_view>
 
+#include "pool/host_threads.hpp"
 #include "shim/core/environment.hpp"
 #include "shim/core/host_counters.hpp"
 #include "shim/core/host_native.hpp"
@@ -23,6 +25,16 @@ constinit std::atomic<Serving> decided{Serving::undecided};
 // Whoever is asked for the owner of malloc may allocate, and we are asked who serves that: the pool, for once.
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool deciding = false;
 
+// M_PERTURB, in the environment: every fresh block is to hold a certain byte, every freed one another.
+bool is_to_perturb() {
+  const char* value = environment_variable("MALLOC_PERTURB_");
+  if (value && strtoul(value, nullptr, 0)) return true;
+  const char* tunables = environment_variable("GLIBC_TUNABLES");
+  constexpr std::string_view kName = "glibc.malloc.perturb=";
+  const char* perturb = tunables ? strstr(tunables, kName.data()) : nullptr;
+  return perturb && strtoul(perturb + kName.size(), nullptr, 0);
+}
+
 Serving decide() {
   switch (native_owner()) {
     case Owner::other:
@@ -36,7 +48,7 @@ Serving decide() {
   if (switched_off()) return Serving::native;
   if (!early_environment()) return Serving::undecided;
   const char* value = environment_variable("CISTERN_HOST_POOL");
-  return value && parse_on_off(value) == false ? Serving::native : Serving::pool;
+  return (value && parse_on_off(value) == false) || is_to_perturb() ? Serving::native : Serving::pool;
 }
 
 }  // namespace
@@ -50,6 +62,11 @@ Serving serving() {
     decided.store(now, std::memory_order_relaxed);
   }
   return now;
+}
+
+void leave_to_c_library() {
+  Serving expected = Serving::pool;
+  if (decided.compare_exchange_strong(expected, Serving::native)) host_pool::end_heap();
 }
 
 void say_who_serves() {

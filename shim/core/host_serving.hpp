@@ -14,6 +14,9 @@ Serving serving();
 inline bool pool_serves() { return serving() <= Serving::pool; }
 // Where nothing of ours does, the reports say why not.
 void say_who_serves();
+// From now on the C library serves, which knows what the program asked it for; the pool's blocks stay the pool's.
+// Other threads notice when they need memory that they have not freed themselves.
+void leave_to_c_library();
 // CISTERN_HOST_MISUSE
 bool abort_on_misuse();
 

@@ -76,6 +76,12 @@ void start_sites() {
   host_pool::start_sampling({interval, capture, now_ms});
 }
 
+SiteId site_of_misuse() {
+  std::uint32_t site = 0;
+  if (host_pool::sample_interval_bytes == 1) capture(&site);
+  return site;
+}
+
 String sites_mode() {
   const std::uint64_t interval = host_pool::sample_interval_bytes;
   if (!interval) return "off";

@@ -1,11 +1,15 @@
 // Call sites of host blocks: which blocks get one (CISTERN_SITES, CISTERN_HOST_SAMPLE), and those alive by site.
 #pragma once
+#include "stats/sites.hpp"
 #include "stats/snapshot.hpp"
 
 namespace cistern::host {
 
 // Once, early, outside of malloc.
 void start_sites();
+
+// Of the calling code, for a line about its misuse; 0 where not every block has a site.
+SiteId site_of_misuse();
 
 // "512KiB", "all" or "off".
 String sites_mode();
