@@ -12,6 +12,7 @@
 
 #include "pool/host_layout.hpp"
 #include "shim/core/host_native.hpp"
+#include "shim/core/system_filter.hpp"
 
 namespace cistern::host {
 namespace {
@@ -71,6 +72,7 @@ bool c_library_has_a_heap() {
 void note_program_break() { first_break = address_of(sbrk(0)); }
 
 bool is_mapped(const void* pointer) {
+  if (system_calls_are_filtered()) return true;
   const int kept_errno = errno;
   unsigned char resident;
   const std::uintptr_t page = address_of(pointer) & ~(kSystemPage - 1);

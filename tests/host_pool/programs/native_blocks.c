@@ -1,6 +1,7 @@
 // Blocks of the C library's own heap, as a plugin that was opened with RTLD_DEEPBIND has them, freed by the program.
 //   native_blocks time COUNT [thread]  allocates twice so many, frees every other one: the CPU time of one free in ns
 //   native_blocks refused CALL         works with the system call refused by a filter, and frees some of each kind
+//   native_blocks refused_before CALL  the same, the filter being set before this program is started
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 static void* (*allocate)(size_t);
 
@@ -57,13 +59,13 @@ static void* blocks_of_a_thread(void* blocks) {
   return NULL;
 }
 
-static int work(const char* call) {
+static int work(const char* call, int sets_filter) {
   void *own[10], *of_thread[10], *large = allocate(3 << 20);
   pthread_t thread;
   pthread_create(&thread, NULL, blocks_of_a_thread, of_thread);
   pthread_join(thread, NULL);
   for (size_t i = 0; i < 10; ++i) own[i] = allocate(100 << i);
-  if (!refuse(call)) return 2;
+  if (sets_filter && !refuse(call)) return 2;
   for (size_t i = 0; i < 10; ++i) free(own[i]), free(of_thread[i]);
   free(large);
   // Ours, with everything that makes the pool ask the system: much that comes and goes, and grows.
@@ -88,7 +90,10 @@ int main(int count, char** arguments) {
   void* libc = dlopen("libc.so.6", RTLD_NOW);
   allocate = (void* (*)(size_t))dlsym(libc, "malloc");
   if (count < 3 || !allocate) return 2;
-  if (!strcmp(arguments[1], "refused")) return work(arguments[2]);
+  if (!strcmp(arguments[1], "refused")) return work(arguments[2], 1);
+  if (!strcmp(arguments[1], "started_refused")) return work(arguments[2], 0);
+  if (!strcmp(arguments[1], "refused_before"))
+    return refuse(arguments[2]) && execl(arguments[0], arguments[0], "started_refused", arguments[2], NULL);
   if (count == 3) return time_frees(arguments[2]) != NULL;
   pthread_t thread;
   pthread_create(&thread, NULL, time_frees, arguments[2]);
