@@ -8,7 +8,6 @@
 #include "pool/host_account.hpp"
 
 #include <algorithm>
-#include <bitset>
 
 #include "pool/host_heap.hpp"
 #include "pool/host_region.hpp"
@@ -18,45 +17,6 @@ namespace cistern::host_pool {
 namespace {
 
 constinit std::uint64_t allocations_before[kClasses + 1] = {}, moves_before = 0, inherited_blocks = 0;  // when forked
-
-using Marks = std::bitset<kSliceBytes / kGranule>;
-
-// Marks the chain's blocks, as far as it is one of this page; other threads may be at work.
-void mark_chain(const Page& page, const Block* first, Marks& free_blocks) {
-  for (const Block* at = first; at; at = at->next) {
-    const unsigned number = number_of_block(page, at);
-    if (number == kNoBlock || free_blocks.test(number)) return;
-    free_blocks.set(number);
-  }
-}
-
-void mark_free_blocks(const Page& page, Marks& free_blocks) {
-  const Slice slice = slice_of(&page);
-  mark_chain(page, page.free_blocks, free_blocks);
-  mark_chain(page, first_remote(page.remote.load(std::memory_order_acquire)), free_blocks);
-  for (unsigned id = 1; id < heaps_end(); ++id) {
-    const Heap* const heap = heap_at(id);
-    if (!heap) continue;
-    const ClassPages& own = heap->classes[page.size_class];
-    if (own.current == slice) {
-      mark_chain(page, heap->lists[page.size_class], free_blocks);
-      mark_chain(page, own.rest, free_blocks);
-    }
-    const RemoteBatch& batch = heap->batches[slice % kBatches];
-    if (batch.page == slice) mark_chain(page, batch.first, free_blocks);
-  }
-}
-
-template <class Visit>
-void for_each_page(Visit visit) {
-  const Slice end = region_end();
-  for (Slice at = region_begin(); at < end;) {
-    Page& page = *page_at(at);
-    visit(page);
-    const bool spans = page.state == State::free || page.state == State::large;
-    at += spans && page.slices ? page.slices : 1;
-  }
-}
 
 }  // namespace
 
@@ -187,27 +147,6 @@ void restart_account() {
   allocations_before[kClasses] = now.large_allocations;
   moves_before = now.moves;
   inherited_blocks = now.live_blocks();
-}
-
-void visit_live_blocks(void (*visit)(void* context, void* block, std::size_t bytes), void* context) {
-  if (!slice_limit) return;
-  for_each_page([&](Page& page) {
-    if (page.state == State::large) {
-      visit(context, page_memory(&page), page.bytes);
-    } else if (page.state == State::small) {
-      Marks free_blocks;
-      mark_free_blocks(page, free_blocks);
-      for (unsigned i = 0; i < page.carved; ++i)
-        if (!free_blocks.test(i))
-          visit(context, page_memory(&page) + i * class_bytes(page.size_class), class_bytes(page.size_class));
-    } else if (page.state == State::sampled) {
-      for (unsigned i = 0; i < page.carved; ++i) {
-        const std::size_t offset = i * class_bytes(page.size_class);
-        if (const std::size_t bytes = live_sampled_bytes(page, offset))
-          visit(context, page_memory(&page) + offset, bytes);
-      }
-    }
-  });
 }
 
 }  // namespace cistern::host_pool

@@ -27,8 +27,4 @@ Account account();
 // Allocations are counted from here on: in a forked child.
 void restart_account();
 
-// Calls `visit(context, block, bytes)` for each live block, in the order of addresses; it must not allocate or free.
-// Other threads are to be quiet, else blocks may be missed or shown that are free by now.
-void visit_live_blocks(void (*visit)(void* context, void* block, std::size_t bytes), void* context);
-
 }  // namespace cistern::host_pool

@@ -190,11 +190,6 @@ void prepare_sites(LookUp look_up) {
   errno = saved_errno;
 }
 
-const char* site_api(SiteId id) {
-  const Site* site = site_of(id);
-  return site ? site->api : nullptr;
-}
-
 Vector<FrameFigures> site_frames(SiteId id) {
   Vector<FrameFigures> frames;
   const Site* site = site_of(id);

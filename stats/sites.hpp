@@ -21,8 +21,6 @@ SiteId capture_site(const char* api);
 // capture and never inside malloc. `look_up`: see prepare_unwinder.
 void prepare_sites(LookUp look_up);
 
-const char* site_api(SiteId site);
-
 // The site's frames with module, offset and build id but without names; leaf first. Takes the dynamic linker's lock.
 Vector<FrameFigures> site_frames(SiteId site);
 // The module that made the intercepted call: basename of its path (empty where unknown), and whether it is the main

@@ -140,16 +140,6 @@ inline Live live_since(const Live& before) {
   return live;
 }
 
-inline std::map<const void*, std::size_t> visited_blocks() {
-  std::map<const void*, std::size_t> blocks;
-  host_pool::visit_live_blocks(
-      [](void* context, void* block, std::size_t bytes) {
-        static_cast<std::map<const void*, std::size_t>*>(context)->emplace(block, bytes);
-      },
-      &blocks);
-  return blocks;
-}
-
 inline std::uint64_t page_bytes_now() {
   const host_pool::Account account = host_pool::account();
   std::uint64_t sum = 0;
