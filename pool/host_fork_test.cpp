@@ -310,5 +310,123 @@ TEST_F(HostForkTest, LateHeapsAndThreadsThatEndLateInTheChild) {
   pthread_key_delete(key);
 }
 
+// The C library waits for locks of its own between the last handler before a fork and the fork. Whoever has one of them
+// may allocate and free meanwhile; that must not wait for the fork, and nothing may be lost.
+TEST_F(HostForkTest, NobodyWaitsForAForkToAllocateOrFree) {
+  const Live before = live_now();
+  Worker owner, other;
+  std::vector<Held> held;
+  owner.run([&] { held = hold(600, 1 << 10); });
+  std::vector<void*> large;
+  for (int i = 0; i < 20; ++i) large.push_back(get(100'000));
+  std::atomic<int> refused{0};
+  std::vector<void*> made;
+  for (int round = 0; round < 3; ++round) {
+    threads_before_fork();
+    // With pages that it has, without, and with no heap at all; each would hang if it waited.
+    const auto work = [&](std::size_t from) {
+      for (std::size_t i = from; i < held.size(); i += 9) {
+        if (!held[i].block) continue;
+        EXPECT_EQ(put(held[i].block), Freed::yes);
+        held[i].block = nullptr;
+      }
+      for (const std::size_t bytes : {16, 3000, 30000, 200'000})
+        if (void* const block = get(bytes)) {
+          made.push_back(block);
+        } else {
+          ++refused;
+        }
+    };
+    owner.run([&] { work(static_cast<std::size_t>(round) * 3); });
+    other.run([&] { work(static_cast<std::size_t>(round) * 3 + 1); });
+    Worker late;
+    late.run([&] {
+      for (int i = 0; i < 5; ++i) {
+        EXPECT_EQ(put(large.back()), Freed::yes);
+        large.pop_back();
+      }
+      if (!get(64)) ++refused;  // no heap, no lock: the C library's turn
+    });
+    EXPECT_EQ(usable_bytes(large.front()), (100'000 + kSystemPage - 1) / kSystemPage * kSystemPage);
+    threads_after_fork_in_parent();
+  }
+  EXPECT_GE(refused.load(), 3);
+  EXPECT_EQ(test::region_fault(), "");
+  for (const Held& one : held)
+    if (one.block) put(one.block);
+  for (void* const block : made) EXPECT_EQ(put(block), Freed::yes);
+  for (void* const block : large) EXPECT_EQ(put(block), Freed::yes);
+  owner.run([] { put(get(200'000)); });  // takes back what was set aside
+  EXPECT_EQ(live_since(before), Live{});
+  EXPECT_EQ(test::region_fault(), "");
+}
+
+// A handler that interrupted the holder of a lock may fork: the lock stays with the code that it interrupted.
+TEST(Lock, AForkLeavesItToTheCodeThatAHandlerInterrupted) {
+  Lock lock;
+  lock.lock();
+  lock.lock_for_fork();
+  lock.unlock_after_fork();
+  EXPECT_TRUE(lock.held_here());
+  lock.unlock();
+  EXPECT_FALSE(lock.held_here());
+  EXPECT_EQ(locks_held, 0);
+}
+
+TEST(Lock, OnlyThoseWhoNeedNotDoNotWaitForAFork) {
+  Lock lock;
+  SpinLock spin;
+  lock.lock_for_fork();
+  spin.lock_for_fork();
+  std::atomic<bool> waited{false};
+  std::thread patient([&] {
+    const Locked hold(lock);
+    waited = true;
+  });
+  std::thread([&] {
+    EXPECT_FALSE(lock.lock_unless_forking());
+    EXPECT_FALSE(spin.lock_unless_forking());
+    EXPECT_TRUE(lock.held_elsewhere());
+    EXPECT_EQ(locks_held, 0);
+  }).join();
+  EXPECT_FALSE(waited.load());
+  spin.unlock_after_fork();
+  lock.unlock_after_fork();
+  patient.join();
+  EXPECT_TRUE(waited.load());
+  EXPECT_TRUE(lock.lock_unless_forking());
+  lock.unlock();
+  EXPECT_EQ(locks_held, 0);
+}
+
+// Those asleep when a fork takes the lock are told; nobody sleeps for ever, and the lock excludes.
+TEST(Lock, ManyThreadsAndForks) {
+  Lock lock;
+  std::uint64_t guarded = 0, taken = 0;
+  std::atomic<std::uint64_t> refused{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 6; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 20000; ++i) {
+        if (t % 2) {
+          lock.lock();
+        } else if (!lock.lock_unless_forking()) {
+          ++refused;
+          continue;
+        }
+        ++guarded;
+        lock.unlock();
+      }
+    });
+  for (int i = 0; i < 2000; ++i) {
+    lock.lock_for_fork();
+    ++guarded, ++taken;
+    lock.unlock_after_fork();
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(guarded, 6 * 20000 + taken - refused.load());
+  EXPECT_EQ(locks_held, 0);
+}
+
 }  // namespace
 }  // namespace cistern::host_pool

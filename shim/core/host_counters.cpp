@@ -119,7 +119,10 @@ Uncounted::~Uncounted() {
   errno = errno_;
 }
 
-bool counting_is_off() { return decision.load(std::memory_order_relaxed) == kOff; }
+bool counting_is_off() {
+  const int decided = decision.load(std::memory_order_relaxed);
+  return (decided == kUndecided ? decide() : decided) == kOff;
+}
 
 KindFigures counted_figures() {
   KindFigures figures{};
