@@ -61,8 +61,7 @@ Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Pref
   page.slack = static_cast<std::uint32_t>(page.bytes - bytes);
   page.slices = slices;
   sample_large(page, bytes);
-  std::atomic_thread_fence(std::memory_order_release);  // for who counts
-  page.state = State::large;
+  page.state.publish(State::large);
   large_allocations.fetch_add(1, std::memory_order_relaxed);
   return span;
 }

@@ -70,6 +70,8 @@ class Relaxed {
  public:
   operator T() const { return value_.load(std::memory_order_relaxed); }
   void operator=(T value) { value_.store(value, std::memory_order_relaxed); }
+  // What was written before is there for who sees the value.
+  void publish(T value) { value_.store(value, std::memory_order_release); }
 
  private:
   std::atomic<T> value_;

@@ -8,7 +8,7 @@
 // was interrupted, which goes on in the child as it does in the parent.
 #pragma once
 #include <linux/futex.h>
-#include <sched.h>
+#include <time.h>
 
 #include <atomic>
 #include <climits>
@@ -25,6 +25,11 @@ namespace lock_word {
 constexpr std::uintptr_t kFree = 0, kContended = 1, kForking = 2, kFlags = 15;
 inline std::uintptr_t of_this_thread() { return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer()); }
 inline bool held_here(std::uintptr_t word) { return (word & ~kFlags) == of_this_thread(); }
+// The kernel compares the half of the word that has the flags; of the other half it need not know.
+inline void sleep_while(const std::atomic<std::uintptr_t>& at, std::uintptr_t word, const timespec* at_most) {
+  system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&at), FUTEX_WAIT_PRIVATE, static_cast<std::uint32_t>(word),
+              reinterpret_cast<std::uintptr_t>(at_most));
+}
 }  // namespace lock_word
 
 class Lock {
@@ -86,16 +91,11 @@ class Lock {
       } else if (looks >= kLooks &&
                  (seen & lock_word::kContended ||
                   word_.compare_exchange_weak(seen, seen | lock_word::kContended, std::memory_order_relaxed))) {
-        sleep_while(seen | lock_word::kContended);
+        lock_word::sleep_while(word_, seen | lock_word::kContended, nullptr);
       }
     }
   }
 
-  // The kernel compares the half of the word that has the flags; of the other half it need not know.
-  void sleep_while(std::uintptr_t word) {
-    system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&word_), FUTEX_WAIT_PRIVATE,
-                static_cast<std::uint32_t>(word));
-  }
   [[gnu::noinline]] void wake(int threads) {
     system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&word_), FUTEX_WAKE_PRIVATE,
                 static_cast<std::uintptr_t>(threads));
@@ -110,16 +110,14 @@ class SpinLock {
  public:
   void lock() {
     locks_held = locks_held + 1;
-    while (!take_free()) sched_yield();
+    for (int looks = 0; !take_free(); ++looks) pause(looks);
   }
   bool lock_unless_forking() {
     locks_held = locks_held + 1;
-    while (!take_free()) {
-      if (word_.load(std::memory_order_relaxed) & lock_word::kForking) {
-        locks_held = locks_held - 1;
-        return false;
-      }
-      sched_yield();
+    for (int looks = 0; !take_free(); pause(looks++)) {
+      if (!(word_.load(std::memory_order_relaxed) & lock_word::kForking)) continue;
+      locks_held = locks_held - 1;
+      return false;
     }
     return true;
   }
@@ -143,6 +141,14 @@ class SpinLock {
     return word_.compare_exchange_strong(expected, lock_word::of_this_thread(), std::memory_order_acquire);
   }
 
+  // Nobody is woken, so nobody sleeps long.
+  void pause(int looks) {
+    static constexpr timespec kShort{0, 50'000};
+    const std::uintptr_t seen = word_.load(std::memory_order_relaxed);
+    if (looks >= kLooks && seen != lock_word::kFree) lock_word::sleep_while(word_, seen, &kShort);
+  }
+
+  static constexpr int kLooks = 50;
   std::atomic<std::uintptr_t> word_{lock_word::kFree};
 };
 
