@@ -105,7 +105,23 @@ void find_operators() {
 
 }  // namespace
 
-void native_before_fork() { publish_lock.lock_for_fork(); }
+namespace {
+
+// At a fork the C library's malloc takes its locks only if it was begun before, and lets them go if it is begun by
+// then. Threads that need memory meanwhile may be the first that come to it (pool/lock.hpp), and then locks would be
+// let go that nobody took. A setting that does not exist begins it and changes nothing.
+void begin_c_library_malloc() {
+  static constinit std::atomic<bool> begun{false};
+  if (!native_is_c_library() || begun.exchange(true, std::memory_order_relaxed)) return;
+  native().mallopt(0, 0);
+}
+
+}  // namespace
+
+void native_before_fork() {
+  begin_c_library_malloc();
+  publish_lock.lock_for_fork();
+}
 void native_after_fork() { publish_lock.unlock_after_fork(); }
 
 Owner native_owner() {
