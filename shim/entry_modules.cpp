@@ -5,19 +5,15 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
-#include <sys/single_threaded.h>
 
-#include <atomic>
 #include <cstring>
 
+#include "shim/core/fork.hpp"
 #include "shim/core/lookup.hpp"
-#include "shim/lifecycle.hpp"
 
 namespace {
 
 using Visit = int (*)(dl_phdr_info* info, std::size_t size, void* data);
-
-constinit std::atomic<bool> lock_may_be_lost{false};
 
 // False: it is not, or not yet, a whole module.
 bool describe(const link_map& module, dl_phdr_info& info) {
@@ -28,8 +24,7 @@ bool describe(const link_map& module, dl_phdr_info& info) {
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;
   info.dlpi_addr = module.l_addr;
   info.dlpi_name = module.l_name;
-  info.dlpi_phdr =
-      reinterpret_cast<const ElfW(Phdr)*>(static_cast<const char*>(found.dlfo_map_start) + header.e_phoff);
+  info.dlpi_phdr = reinterpret_cast<const ElfW(Phdr)*>(static_cast<const char*>(found.dlfo_map_start) + header.e_phoff);
   info.dlpi_phnum = header.e_phnum;
   return true;
 }
@@ -48,20 +43,11 @@ int visit_unlocked(Visit visit, void* data) {
 
 }  // namespace
 
-namespace cistern {
-
-void loader_after_fork_in_child() {
-  if (!__libc_single_threaded) lock_may_be_lost.store(true, std::memory_order_relaxed);
-}
-
-}  // namespace cistern
-
 extern "C" {
 
 int __real_dl_iterate_phdr(Visit visit, void* data);
 
 [[gnu::visibility("hidden")]] int __wrap_dl_iterate_phdr(Visit visit, void* data) {
-  return lock_may_be_lost.load(std::memory_order_relaxed) ? visit_unlocked(visit, data)
-                                                          : __real_dl_iterate_phdr(visit, data);
+  return cistern::forked_beside_threads() ? visit_unlocked(visit, data) : __real_dl_iterate_phdr(visit, data);
 }
 }

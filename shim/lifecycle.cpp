@@ -86,7 +86,6 @@ void end_process(const char* moment) {
 void in_forked_child() {
   process_id.store(system_calls_are_filtered() ? kUnknown : getpid(), std::memory_order_relaxed);
   after_fork_in_child();
-  loader_after_fork_in_child();
 }
 
 RegisterAtfork real_register_atfork() { return reinterpret_cast<RegisterAtfork>(next_symbol("__register_atfork")); }

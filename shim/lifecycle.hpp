@@ -7,9 +7,6 @@ namespace cistern {
 // an exit handler does. Without effect when preloaded. Idempotent.
 void watch_exit_from_layer();
 
-// entry_modules.cpp
-void loader_after_fork_in_child();
-
 // False in a child of vfork, which has the parent's memory.
 bool in_own_process();
 

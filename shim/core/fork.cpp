@@ -6,6 +6,9 @@
 // malloc); the fork. So ours are held while others that have those locks may wait for memory: see pool/lock.hpp.
 #include "shim/core/fork.hpp"
 
+#include <sys/single_threaded.h>
+
+#include <atomic>
 #include <iterator>
 
 #include "pool/internal_memory.hpp"
@@ -40,7 +43,11 @@ constexpr Part kParts[] = {
 [[gnu::tls_model("initial-exec")]] constinit thread_local int forks = 0;
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool under_lock = false;
 
+constinit std::atomic<bool> beside_threads{false};
+
 }  // namespace
+
+bool forked_beside_threads() { return beside_threads.load(std::memory_order_relaxed); }
 
 void before_fork() {
   forks = forks + 1;
@@ -56,6 +63,7 @@ void after_fork_in_parent() {
 }
 
 void after_fork_in_child() {
+  if (!__libc_single_threaded) beside_threads.store(true, std::memory_order_relaxed);
   forks = forks - 1;
   if (forks > 0) return;
   for (auto part = std::rbegin(kParts); part != std::rend(kParts); ++part)

@@ -9,6 +9,7 @@
 
 #include "pool/host_blocks.hpp"
 #include "pool/lock.hpp"
+#include "shim/core/fork.hpp"
 #include "shim/core/host_c_library.hpp"
 #include "shim/core/host_serving.hpp"
 #include "shim/core/host_sites.hpp"
@@ -59,8 +60,11 @@ void add_sites(Line& line, std::uint32_t allocated) {
 
 }  // namespace
 
+// In a child forked beside threads a block that another thread freed at that moment may look free, though the program
+// has its pointer: its free is no misuse, and the memory stays unused.
 void report_misuse(const char* api, const void* pointer) {
   const host_pool::Whereabouts where = host_pool::whereabouts(pointer);
+  if (where.in_pool && forked_beside_threads()) return;
   const bool ends = abort_on_misuse();
   Line line;
   line.add("{}({}): ", api, pointer);
