@@ -57,14 +57,12 @@ const Page& page_within(Slice slice) { return *page_at(slice < region_end() ? sl
 
 [[gnu::no_sanitize("thread")]] void add_pages(Account& sum) {
   const Slice end = region_end();
-  std::uint32_t slices = 1;
+  std::uint32_t slices;
   for (Slice at = region_begin(); at < end; at += slices) {
     const Page& page = *page_at(at);
     const State state = page.state;
-    slices = 1;
-    if (state == State::large || state == State::free) {
-      slices = std::clamp(page.slices, 1u, end - at);
-      if (state == State::free) continue;
+    slices = slices_to_next(page, state, end);
+    if (state == State::large) {
       ++sum.large_blocks;
       sum.large_bytes += std::min<std::uint64_t>(page.bytes, slices * std::uint64_t{kSliceBytes});
     } else if (const unsigned id = page.size_class;

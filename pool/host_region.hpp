@@ -4,6 +4,8 @@
 // it reads as zero) or dirty (resident). Neighbours of one sort are one span. Dirty spans are mostly used first; how
 // many bytes of them are kept is bounded, the rest is given back, the largest first. One lock guards everything here.
 #pragma once
+#include <algorithm>
+
 #include "pool/host_layout.hpp"
 #include "pool/lock.hpp"
 
@@ -79,6 +81,11 @@ class RegionHeld {
  private:
   const bool locked_;
 };
+
+// From a slice on to the next that says what it is; `state` is what was read of its descriptor, the region held.
+inline std::uint32_t slices_to_next(const Page& page, State state, Slice end) {
+  return state == State::free || state == State::large ? std::clamp(page.slices, 1u, end - slice_of(&page)) : 1;
+}
 
 // First slice of the window and the one behind the last that was ever mapped.
 Slice region_begin();

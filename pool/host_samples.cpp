@@ -296,7 +296,7 @@ struct Found {
   for (std::uint32_t slices; at < end && found.page_count < 64 && found.large_count < 64; at += slices) {
     const Page& page = *page_at(at);
     const State state = page.state;
-    slices = state == State::free || state == State::large ? std::clamp(page.slices, 1u, end - at) : 1;
+    slices = slices_to_next(page, state, end);
     if (state == State::sampled) found.pages[found.page_count++] = at;
     if (state == State::large && page.site)
       found.large[found.large_count++] = {page_memory(&page), page.bytes,   page.bytes - page.slack,

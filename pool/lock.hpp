@@ -20,24 +20,41 @@ namespace cistern {
 
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local int locks_held = 0;
 
-// The holder's thread pointer, which is a multiple of 16, and flags.
-namespace lock_word {
-constexpr std::uintptr_t kFree = 0, kContended = 1, kForking = 2, kFlags = 15;
-inline std::uintptr_t of_this_thread() { return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer()); }
-inline bool held_here(std::uintptr_t word) { return (word & ~kFlags) == of_this_thread(); }
-// The kernel compares the half of the word that has the flags; of the other half it need not know.
-inline void sleep_while(const std::atomic<std::uintptr_t>& at, std::uintptr_t word, const timespec* at_most) {
-  system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&at), FUTEX_WAIT_PRIVATE, static_cast<std::uint32_t>(word),
-              reinterpret_cast<std::uintptr_t>(at_most));
-}
-}  // namespace lock_word
-
-class Lock {
+// What both locks below are: the holder's thread pointer, which is a multiple of 16, and flags.
+class LockWord {
  public:
-  constexpr Lock() = default;
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
+  constexpr LockWord() = default;
+  LockWord(const LockWord&) = delete;
+  LockWord& operator=(const LockWord&) = delete;
 
+  bool held_here() const { return is_of_this_thread(seen()); }
+  bool held_elsewhere() const { return seen() != kFree && !held_here(); }
+
+ protected:
+  static constexpr std::uintptr_t kFree = 0, kContended = 1, kForking = 2, kFlags = 15;
+  static constexpr int kLooks = 50;
+
+  static std::uintptr_t of_this_thread() { return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer()); }
+  static bool is_of_this_thread(std::uintptr_t word) { return (word & ~kFlags) == of_this_thread(); }
+
+  std::uintptr_t seen() const { return word_.load(std::memory_order_relaxed); }
+  bool take_free() {
+    std::uintptr_t expected = kFree;
+    return word_.compare_exchange_strong(expected, of_this_thread(), std::memory_order_acquire);
+  }
+  bool taken_for_fork_here() const { return held_here() && seen() & kForking; }
+
+  // The kernel compares the half of the word that has the flags; of the other half it need not know.
+  void sleep_while(std::uintptr_t word, const timespec* at_most) {
+    system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&word_), FUTEX_WAIT_PRIVATE,
+                static_cast<std::uint32_t>(word), reinterpret_cast<std::uintptr_t>(at_most));
+  }
+
+  std::atomic<std::uintptr_t> word_{kFree};
+};
+
+class Lock : public LockWord {
+ public:
   // Counted from before the lock is taken until after it is free: the signal may come in between.
   void lock() {
     locks_held = locks_held + 1;
@@ -53,45 +70,37 @@ class Lock {
     return false;
   }
   void unlock() {
-    if (word_.exchange(lock_word::kFree, std::memory_order_release) & lock_word::kContended) [[unlikely]]
+    if (word_.exchange(kFree, std::memory_order_release) & kContended) [[unlikely]]
       wake(1);
     locks_held = locks_held - 1;
   }
-  bool held_here() const { return lock_word::held_here(word_.load(std::memory_order_relaxed)); }
-  bool held_elsewhere() const { return word_.load(std::memory_order_relaxed) != lock_word::kFree && !held_here(); }
 
   // Not when this thread holds it already: see above. Those that wait and need not wait for a fork are told.
   void lock_for_fork() {
     if (held_here()) return;
     lock();
-    word_.store(lock_word::of_this_thread() | lock_word::kForking | lock_word::kContended, std::memory_order_relaxed);
+    word_.store(of_this_thread() | kForking | kContended, std::memory_order_relaxed);
     wake(INT_MAX);
   }
   // In the parent and in the child. What lock_for_fork did not take is left alone.
   void unlock_after_fork() {
-    if (held_here() && word_.load(std::memory_order_relaxed) & lock_word::kForking) unlock();
+    if (taken_for_fork_here()) unlock();
   }
 
  private:
-  bool take_free() {
-    std::uintptr_t expected = lock_word::kFree;
-    return word_.compare_exchange_strong(expected, lock_word::of_this_thread(), std::memory_order_acquire);
-  }
-
   // Whoever has waited leaves the lock marked as contended: others may be waiting still.
   [[gnu::noinline]] bool wait(bool unless_forking) {
     for (int looks = 0;; ++looks) {
-      std::uintptr_t seen = word_.load(std::memory_order_relaxed);
-      if (seen == lock_word::kFree) {
-        if (word_.compare_exchange_weak(seen, lock_word::of_this_thread() | lock_word::kContended,
-                                        std::memory_order_acquire, std::memory_order_relaxed))
+      std::uintptr_t word = seen();
+      if (word == kFree) {
+        if (word_.compare_exchange_weak(word, of_this_thread() | kContended, std::memory_order_acquire,
+                                        std::memory_order_relaxed))
           return true;
-      } else if (unless_forking && seen & lock_word::kForking) {
+      } else if (unless_forking && word & kForking) {
         return false;
-      } else if (looks >= kLooks &&
-                 (seen & lock_word::kContended ||
-                  word_.compare_exchange_weak(seen, seen | lock_word::kContended, std::memory_order_relaxed))) {
-        lock_word::sleep_while(word_, seen | lock_word::kContended, nullptr);
+      } else if (looks >= kLooks && (word & kContended ||
+                                     word_.compare_exchange_weak(word, word | kContended, std::memory_order_relaxed))) {
+        sleep_while(word | kContended, nullptr);
       }
     }
   }
@@ -100,13 +109,10 @@ class Lock {
     system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&word_), FUTEX_WAKE_PRIVATE,
                 static_cast<std::uintptr_t>(threads));
   }
-
-  static constexpr int kLooks = 50;
-  std::atomic<std::uintptr_t> word_{lock_word::kFree};
 };
 
 // The same, but given back by a mere store, and whoever waits spins: for what is hardly ever contended.
-class SpinLock {
+class SpinLock : public LockWord {
  public:
   void lock() {
     locks_held = locks_held + 1;
@@ -115,41 +121,32 @@ class SpinLock {
   bool lock_unless_forking() {
     locks_held = locks_held + 1;
     for (int looks = 0; !take_free(); pause(looks++)) {
-      if (!(word_.load(std::memory_order_relaxed) & lock_word::kForking)) continue;
+      if (!(seen() & kForking)) continue;
       locks_held = locks_held - 1;
       return false;
     }
     return true;
   }
   void unlock() {
-    word_.store(lock_word::kFree, std::memory_order_release);
+    word_.store(kFree, std::memory_order_release);
     locks_held = locks_held - 1;
   }
-  bool held_here() const { return lock_word::held_here(word_.load(std::memory_order_relaxed)); }
   void lock_for_fork() {
     if (held_here()) return;
     lock();
-    word_.store(lock_word::of_this_thread() | lock_word::kForking, std::memory_order_relaxed);
+    word_.store(of_this_thread() | kForking, std::memory_order_relaxed);
   }
   void unlock_after_fork() {
-    if (held_here() && word_.load(std::memory_order_relaxed) & lock_word::kForking) unlock();
+    if (taken_for_fork_here()) unlock();
   }
 
  private:
-  bool take_free() {
-    std::uintptr_t expected = lock_word::kFree;
-    return word_.compare_exchange_strong(expected, lock_word::of_this_thread(), std::memory_order_acquire);
-  }
-
   // Nobody is woken, so nobody sleeps long.
   void pause(int looks) {
     static constexpr timespec kShort{0, 50'000};
-    const std::uintptr_t seen = word_.load(std::memory_order_relaxed);
-    if (looks >= kLooks && seen != lock_word::kFree) lock_word::sleep_while(word_, seen, &kShort);
+    const std::uintptr_t word = seen();
+    if (looks >= kLooks && word != kFree) sleep_while(word, &kShort);
   }
-
-  static constexpr int kLooks = 50;
-  std::atomic<std::uintptr_t> word_{lock_word::kFree};
 };
 
 template <class L = Lock>

@@ -42,11 +42,9 @@ void exit_begins() {
 void stand_aside() { aside = true; }
 
 void process_ended(const char* moment) {
-  if (switched_off() || aside.load() || the_phase.exchange(Phase::reported) == Phase::reported) return;
+  if (aside.load() || the_phase.exchange(Phase::reported) == Phase::reported) return;
   host::Uncounted uncounted;
-  const Options& chosen = options();
-  if (chosen.report == "none" || (!chosen.report_requested && !gpu_used())) return;
-  report_end(moment);
+  if (options().report != "none") report_end(moment);
 }
 
 void begin_anew_in_child() {

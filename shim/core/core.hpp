@@ -17,7 +17,7 @@ Phase phase();
 // Exit begins: the program called exit or returned from main; no destructor has run. Idempotent.
 void exit_begins();
 // The last destructor has run ("exit") or the program ended at once ("_exit"): write the report, once.
-// A process without GPU memory says nothing unless CISTERN_REPORT is set.
+// For a process that has something to say (shim/lifecycle.cpp).
 void process_ended(const char* moment);
 
 bool gpu_used();

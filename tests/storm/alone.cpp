@@ -12,11 +12,13 @@
 #include <string>
 
 #include "tests/host_pool/programs/check.hpp"
+#include "tests/storm/lines.hpp"
 
 namespace {
 
 using check::fail;
 using check::Random;
+using storm::read_lines;
 
 volatile sig_atomic_t forked = 0;
 
@@ -52,26 +54,6 @@ void start_timer() {
   set_alarm();
 }
 
-FILE* make_lines() {
-  FILE* const stream = tmpfile();
-  if (!stream) fail("no file");
-  const std::string line(300000, 'x');
-  for (int i = 0; i < 3; ++i) fprintf(stream, "%s\n", line.c_str());
-  return stream;
-}
-
-void read_lines(FILE* stream) {
-  rewind(stream);
-  char* line = nullptr;
-  size_t bytes = 0;
-  while (getline(&line, &bytes, stream) > 0) {
-    free(line);
-    line = nullptr;
-    bytes = 0;
-  }
-  free(line);
-}
-
 void replace(void*& block, Random& random) {
   const size_t bytes = random.below(16) ? random.below(2000) : random.below(500000);
   if (random.below(2)) {
@@ -100,7 +82,8 @@ int main(int count, char** arguments) {
     if (!strcmp(arguments[i], "--seed")) check::seed() = strtoull(arguments[i + 1], nullptr, 10);
   }
   Random random(check::seed());
-  FILE* const lines = make_lines();
+  FILE* const lines = storm::make_lines(3, 300000);
+  if (!lines) fail("no file");
   void* blocks[200] = {};
   start_timer();
   while (forked < wanted) {

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <string>
 
+#include "tests/storm/lines.hpp"
 #include "tests/storm/storm.hpp"
 
 namespace storm {
@@ -21,23 +22,8 @@ namespace {
 FILE* shared_lines;  // all threads read it, so its lock is often held across the allocation of a line
 
 bool make_shared_lines() {
-  shared_lines = tmpfile();
-  if (!shared_lines) return false;
-  const std::string line(100000, 'x');
-  for (int i = 0; i < 4; ++i) fprintf(shared_lines, "%s\n", line.c_str());
-  return fflush(shared_lines) == 0;
-}
-
-void read_lines(FILE* stream) {
-  rewind(stream);
-  char* line = nullptr;
-  size_t bytes = 0;
-  while (getline(&line, &bytes, stream) > 0) {
-    free(line);
-    line = nullptr;
-    bytes = 0;
-  }
-  free(line);
+  shared_lines = make_lines(4, 100000);
+  return shared_lines && fflush(shared_lines) == 0;
 }
 
 void look_up_user() {
