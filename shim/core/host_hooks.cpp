@@ -219,7 +219,7 @@ namespace {
       [[fallthrough]];
     case host_pool::Freed::invalid:
     case host_pool::Freed::double_free:
-      report_misuse("free", block);
+      report_misuse("free", block, __builtin_return_address(0));
       break;
   }
   errno = kept_errno;
@@ -259,11 +259,11 @@ void* hook_realloc(void* block, size_t bytes) {
   InsideSlowPath inside;
   if (!usable) {
     if (!pooled() || is_native(block)) return native_realloc(block, bytes);
-    report_misuse("realloc", block);
+    report_misuse("realloc", block, __builtin_return_address(0));
     return nullptr;
   }
   if (!host_pool::is_live(block)) {
-    report_misuse("realloc", block);
+    report_misuse("realloc", block, __builtin_return_address(0));
     return nullptr;
   }
   if (bytes == 0) {

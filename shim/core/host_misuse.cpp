@@ -14,6 +14,7 @@
 #include "shim/core/host_serving.hpp"
 #include "shim/core/host_sites.hpp"
 #include "shim/core/log.hpp"
+#include "shim/core/lookup.hpp"
 #include "shim/core/misuse.hpp"
 
 namespace cistern::host {
@@ -58,13 +59,20 @@ void add_sites(Line& line, std::uint32_t allocated) {
   if (const std::uint32_t here = site_of_misuse()) line.add("; this call at {}", describe_site(here).c_str());
 }
 
+// Another thread may be cut off by a fork between a free and the store that forgets the pointer. In the child the C
+// library clears up behind that thread (its thread-local storage, before a new thread gets it) and frees once more.
+// That happens whoever's malloc it is, and is nothing the program could mend.
+bool is_cut_off_free(const host_pool::Whereabouts& where, const void* caller) {
+  if (!where.in_pool || !forked_beside_threads()) return false;
+  const link_map* const module = module_of(caller);
+  return module && (is_c_library(*module) || lies_in_library(caller, "ld-linux"));
+}
+
 }  // namespace
 
-// In a child forked beside threads a block that another thread freed at that moment may look free, though the program
-// has its pointer: its free is no misuse, and the memory stays unused.
-void report_misuse(const char* api, const void* pointer) {
+void report_misuse(const char* api, const void* pointer, const void* caller) {
   const host_pool::Whereabouts where = host_pool::whereabouts(pointer);
-  if (where.in_pool && forked_beside_threads()) return;
+  if (is_cut_off_free(where, caller)) return;
   const bool ends = abort_on_misuse();
   Line line;
   line.add("{}({}): ", api, pointer);

@@ -4,7 +4,7 @@
 
 namespace cistern::host {
 
-// What was freed or resized and is no live block.
-void report_misuse(const char* api, const void* pointer);
+// What was freed or resized and is no live block. `caller`: where the call returns to.
+void report_misuse(const char* api, const void* pointer, const void* caller);
 
 }  // namespace cistern::host

@@ -276,6 +276,12 @@ class Forks(HostTest):
     def test_beside_handlers_that_allocate(self):
         self.assertEqual(self.same(self.program("atfork_user")).all(), ("0 children failed\n", "", 0))
 
+    def test_misuse_in_a_child_is_the_programs_or_a_threads_that_was_cut_off(self):
+        self.assertEqual(self.shimmed(self.program("free_again_in_child"), "C").all(), ("status 0\n", "", 0))
+        done = self.shimmed(self.program("free_again_in_child"), "program")
+        self.assertEqual(done.out, f"signal {signal.SIGABRT}\n")
+        self.assertRegex(done.err, r"^cistern: free\(0x[0-9a-f]+\): double free: .*; aborting\n$")
+
     def test_in_a_handler_that_interrupts_malloc_and_fork(self):
         self.assertEqual(self.same(self.program("forks_in_handler"), 400).all(), ("0 children failed\n", "", 0))
         # With two threads the C library's own malloc may hang here: the plain program is not asked.
