@@ -245,9 +245,8 @@ class RecyclePool {
     bool any = false;
     for (int waits = 0; waits < kWaitsForLooksMax && anyone_looks(); ++waits, any = true) sched_yield();
     const std::uint64_t begun = borrowed_.load();
-    if (released_.load() == begun) return any;
-    while (released_.load() < begun) sched_yield();
-    return true;
+    for (; releases_one_of_first(begun); any = true) sched_yield();
+    return any;
   }
 
   // Bytes of chunks whose fence has not settled, as far as is known.
@@ -269,7 +268,7 @@ class RecyclePool {
     usage_bytes_ = 0;
     waiting_bytes_ = 0;
     nodes_ = 0;
-    released_ = borrowed_.load();
+    being_released_ = {};
     short_of_memory_ = 0;
     by_size_.clear();
     bins_.clear();
@@ -294,7 +293,8 @@ class RecyclePool {
     bool looked_at;  // by a thread that asks the source about it: stays where it is until that thread comes back
     Bin* bin;        // where it lies, or will lie when its fence has settled
     Links home;      // in its bin, or in the quarantine of its group
-    Links age;       // among all, oldest first
+    Links age;       // among all, oldest first; or among those that are being released, by number
+    std::uint64_t release_number = 0;
   };
 
   // Doubly linked through one of the two Links of a node.
@@ -390,9 +390,18 @@ class RecyclePool {
   void borrow(Node* node, Node*& chain) {
     unlink(node);
     ++node->bin->group->borrowed;
-    ++borrowed_;
+    begin_release(node);
     node->home = {nullptr, chain};
     chain = node;
+  }
+
+  void begin_release(Node* node) {
+    node->release_number = ++borrowed_;
+    being_released_.push_back(node);
+  }
+  bool releases_one_of_first(std::uint64_t number) const {
+    Locked hold(lock_);
+    return being_released_.first && being_released_.first->release_number <= number;
   }
 
   bool anyone_looks() const {
@@ -455,6 +464,7 @@ class RecyclePool {
       end(*node);
       Locked hold(lock_);
       released_ += 1;
+      being_released_.remove(node);
       --node->bin->group->borrowed;
       free_node(node);
     }
@@ -531,7 +541,7 @@ class RecyclePool {
         return settled;
       }
       unlink(node);
-      ++borrowed_;
+      begin_release(node);
     }
     node->home = {};
     release_borrowed(node);
@@ -571,7 +581,7 @@ class RecyclePool {
   std::atomic<std::uint64_t> borrowed_{0}, released_{0};  // chunks taken out to be released, and done
   std::atomic<int> short_of_memory_{0};  // requests that want everything to go back, and nothing to be kept
   std::uint64_t trimmed_ns_ = 0;
-  AgeList by_age_;
+  AgeList by_age_, being_released_;
   Node* free_nodes_ = nullptr;
   Map<PoolKey, Bin, PoolKeyHash> bins_;
   // Every bin, empty or not: entered and left with the bin, so that takes and gives do not touch it.

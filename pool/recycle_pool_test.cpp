@@ -279,6 +279,33 @@ TEST_F(RecyclePoolTest, OutOfMemoryReleasesAllAndAsksOnceMore) {
   EXPECT_EQ(source.acquires, 4) << "nothing kept: no second try";
 }
 
+TEST_F(RecyclePoolTest, WhoWaitsForReleasesWaitsForASlowOneThoughOthersEndMeanwhile) {
+  auto quick = get(key(40));
+  give(key(100), get(key(100)));
+  const RecyclePool<FakeSource>::Trim all{.keep_bytes = 0, .unused_for_ns = 0};
+  std::atomic<bool> is_slow{false}, go_on{false}, waited{false};
+  source.on_release = [&] {
+    if (is_slow.exchange(true)) return;
+    while (!go_on) std::this_thread::yield();
+  };
+  std::thread slow([&] { pool.trim(all, 1); });
+  while (!is_slow) std::this_thread::yield();
+  std::thread waiter([&] {
+    EXPECT_TRUE(pool.wait_for_releases());
+    waited = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  give(key(40), quick);
+  pool.trim(all, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(waited);
+  go_on = true;
+  slow.join();
+  waiter.join();
+  EXPECT_FALSE(pool.wait_for_releases());
+  EXPECT_EQ(source.out(), 0u);
+}
+
 // Room for one chunk, which lies in the pool while another thread has it in hand: it is on its way out of there when
 // the request comes, and waits for the request to have failed once.
 class RecyclePoolShortOfMemory : public RecyclePoolTest {
