@@ -3,6 +3,8 @@
 // A block is a whole driver allocation, or one piece of a slab of small pinned blocks. Its record never goes away and
 // is used again for another block; `address` says what it stands for now, 0 for nothing.
 #pragma once
+#include <optional>
+
 #include "backends/cuda_context.hpp"
 #include "pool/address_table.hpp"
 #include "pool/range_index.hpp"
@@ -16,6 +18,18 @@ struct Slab;
 enum class BlockState : std::uint8_t { gone, live, cached };
 enum class BlockKind : std::uint8_t { device, pinned };
 
+// A member that other threads may read while it is written: what was written before it is there for who sees it.
+template <class T>
+class Published {
+ public:
+  Published(T value) : value_(value) {}
+  operator T() const { return value_.load(std::memory_order_acquire); }
+  void operator=(T value) { value_.store(value, std::memory_order_release); }
+
+ private:
+  std::atomic<T> value_;
+};
+
 struct Block {
   std::atomic<std::uintptr_t> address{0};
   std::atomic<BlockState> state{BlockState::gone};
@@ -23,17 +37,20 @@ struct Block {
   bool unpooled = false;            // got by a call of the program's own, and really freed
   BlockKind kind = BlockKind::device;
   Context* context = nullptr;
-  std::uint32_t epoch = 0;      // of the context when the block was made
-  std::uint64_t bytes = 0;      // of the chunk
-  std::uint64_t requested = 0;  // by the program
-  std::uint64_t traits = 0;     // pinned: how it was allocated
+  std::uint32_t epoch = 0;   // of the context when the block was made
+  std::uint64_t bytes = 0;   // of the chunk
+  std::uint64_t traits = 0;  // pinned: how it was allocated
   Slab* slab = nullptr;
   bool unsettled = false;                   // released while commands may still use it
   bool recycled = false;                    // given to the program more than once
   std::atomic<std::uint64_t> buffer_id{0};  // of a recycled block, made when it is first asked for
-  const char* api = "";
-  std::uint32_t site = 0, freed_site = 0;
-  std::uint64_t born_ns = 0;
+  // Of the program's request. Each time the block is handed out `births` changes first, then these, then it is live:
+  // see read_live.
+  std::atomic<std::uint32_t> births{0};
+  Published<std::uint64_t> requested = 0;
+  Published<const char*> api = "";
+  Published<std::uint32_t> site = 0, freed_site = 0;
+  Published<std::uint64_t> born_ns = 0;
   Block* next_unused = nullptr;
 
   PoolKey key() const { return {reinterpret_cast<std::uintptr_t>(context), traits, bytes}; }
@@ -41,6 +58,17 @@ struct Block {
     return context->alive.load(std::memory_order_relaxed) && context->epoch.load(std::memory_order_relaxed) == epoch;
   }
 };
+
+// `read()`, whose members of the request are of one birth; nothing when the block was not live meanwhile. For those who
+// look at other threads' blocks.
+template <class Read>
+auto read_live(const Block& block, Read read) -> std::optional<decltype(read())> {
+  const std::uint32_t births = block.births.load(std::memory_order_acquire);
+  if (block.state.load(std::memory_order_acquire) != BlockState::live) return std::nullopt;
+  auto seen = read();
+  if (block.births.load(std::memory_order_relaxed) != births) return std::nullopt;
+  return seen;
+}
 
 // What lies in a range of addresses that the driver gave out.
 enum class RangeKind : std::uint8_t { device, pinned, slab, managed, registered };
@@ -95,7 +123,8 @@ class Blocks {
     block->recycled = block->unsettled = false;
     block->unpooled = false;
     block->buffer_id = 0;
-    block->site = block->freed_site = 0;
+    block->site = 0;
+    block->freed_site = 0;
     Locked hold(lock_);
     block->next_unused = unused_;
     unused_ = block;

@@ -47,8 +47,8 @@ void add_driver_calls(KindFigures& figures, const DriverCalls& calls) {
 void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, FragmentationFigures& fragmentation) {
   s.blocks.table.for_each([&](Block& block) {
     if (!of_kind(block, family, device)) return;
-    const bool live = block.state.load(std::memory_order_relaxed) == BlockState::live;
-    const int size_class = report_class(live ? block.requested : block.bytes);
+    const std::optional<std::uint64_t> live = read_live(block, [&] { return std::uint64_t{block.requested}; });
+    const int size_class = report_class(live.value_or(block.bytes));
     auto found = std::find_if(figures.classes.begin(), figures.classes.end(),
                               [&](const ClassFigures& c) { return c.size_class == size_class; });
     if (!live) {
@@ -60,10 +60,10 @@ void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, F
       return;
     }
     fragmentation.live_bytes += block.bytes;
-    fragmentation.requested_bytes = fragmentation.requested_bytes.value_or(0) + block.requested;
+    fragmentation.requested_bytes = fragmentation.requested_bytes.value_or(0) + *live;
     if (found == figures.classes.end()) return;
     found->live_bytes = found->live_bytes.value_or(0) + block.bytes;
-    found->requested_bytes = found->requested_bytes.value_or(0) + block.requested;
+    found->requested_bytes = found->requested_bytes.value_or(0) + *live;
   });
   fragmentation.reserved_bytes = fragmentation.live_bytes + fragmentation.free_bytes;
 }
@@ -130,7 +130,7 @@ void add_leaks(Vector<LeakFigures>& leaks) {
   if (!s) return;
   Vector<Tracked> live;
   s->blocks.table.for_each([&](Block& block) {
-    if (block.state.load() == BlockState::live) live.push_back(as_tracked(block));
+    if (const auto record = read_live(block, [&] { return as_tracked(block); })) live.push_back(*record);
   });
   s->tracked.for_each([&](const void*, Tracked& record) {
     if (!record.inherited) live.push_back(record);

@@ -48,12 +48,12 @@ std::uint64_t kept_in_pages(CudaState& s, const Device& device, std::uint64_t gr
     return Pages{address / granule, (address + bytes + granule - 1) / granule};
   };
   s.blocks.table.for_each([&](Block& block) {
-    const BlockState state = block.state.load();
-    if (block.kind != BlockKind::device || state == BlockState::gone || !block.context_is_there()) return;
+    if (block.kind != BlockKind::device || block.state.load() == BlockState::gone || !block.context_is_there()) return;
     if (block.context->device != &device) return;
     const std::uintptr_t address = block.address.load();
     held.push_back(pages(address, block.bytes));
-    if (state == BlockState::live) live.push_back(pages(address, block.requested));
+    if (const auto bytes = read_live(block, [&] { return std::uint64_t{block.requested}; }))
+      live.push_back(pages(address, *bytes));
   });
   const std::uint64_t all = count_pages(held), used = count_pages(live);
   return all > used ? (all - used) * granule : 0;

@@ -65,6 +65,7 @@ std::optional<Unpooled> why_not_pooled(CudaState& s, BlockKind kind, std::uint64
 // --- Allocating
 
 void hand_out(CudaState& s, Block* block, const Wanted& wanted, bool hit) {
+  block->births.store(block->births.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   block->requested = wanted.bytes;
   block->api = wanted.api;
   block->site = capture(s, wanted.api);

@@ -21,12 +21,11 @@ struct SiteBytes {
 Vector<SiteBytes> top_sites(CudaState& s, Family family, int device) {
   Map<SiteId, SiteBytes> by_site;
   s.blocks.table.for_each([&](Block& block) {
-    if (block.state.load() != BlockState::live || !block.site) return;
-    const Tracked record = as_tracked(block);
-    if (record.family != family || record.device != device) return;
-    SiteBytes& site = by_site[record.site];
-    site.first = record;
-    site.bytes += record.bytes;
+    const auto record = read_live(block, [&] { return as_tracked(block); });
+    if (!record || !record->site || record->family != family || record->device != device) return;
+    SiteBytes& site = by_site[record->site];
+    site.first = *record;
+    site.bytes += record->bytes;
     ++site.blocks;
   });
   Vector<SiteBytes> sites;

@@ -35,6 +35,7 @@ void look_up_user() {
 void look_up_host(Random& random) {
   addrinfo hints = {}, *found = nullptr;
   hints.ai_flags = random.below(2) ? AI_NUMERICHOST : 0;
+  const Exclusion no_child_with_threads(Exclusion::under_lock);
   if (getaddrinfo(hints.ai_flags ? "127.0.0.1" : "localhost", "80", &hints, &found) == 0) freeaddrinfo(found);
 }
 
@@ -46,7 +47,7 @@ void load_and_unload() {
   if (!block_of) fail("dlsym: %s", dlerror());
   free(block_of(7));
   {
-    const Exclusion no_child_to_exit(Exclusion::leaving_library);
+    const Exclusion no_child_to_exit(Exclusion::under_lock);
     if (dlclose(library)) fail("dlclose: %s", dlerror());
   }
   if (!dlopen("/nonexistent/library.so", RTLD_NOW)) dlerror();

@@ -152,7 +152,7 @@ void turn(Random& random) {
 
 const Registered forking({"forking", 2, turn, nullptr, nullptr});
 
-// Above 0: so many libraries are leaving; below: so many children are being made.
+// Above 0: so many are under such a lock; below: so many children are being made.
 std::atomic<int> passing{0};
 
 }  // namespace

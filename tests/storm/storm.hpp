@@ -49,11 +49,12 @@ void ask_something(Random& random);
 // With nobody else at work: that a known number of blocks changes the figures by just that number.
 void require_exact_figures(Random& random, const char* when);
 
-// A library that goes takes the lock of exit's functions, and fork does not free that lock in the child: also without
-// Cistern. So no library goes while a child is made that will call exit. Not a lock that a child may find taken.
+// Two locks of the C library are not freed in a forked child, also without Cistern: a library that goes takes the one
+// of exit's functions, and whoever looks up a host that of its configuration, which threads take as they end. So neither
+// is done while a child is made that will have threads or call exit. Not a lock that a child may find taken.
 class Exclusion {
  public:
-  enum Side : int { leaving_library = 1, forking_to_exit = -1 };
+  enum Side : int { under_lock = 1, forking_to_exit = -1 };
   explicit Exclusion(Side side);
   ~Exclusion();  // in the parent: the child has its own copy, of no use to it
 
