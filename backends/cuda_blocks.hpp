@@ -24,7 +24,10 @@ class Published {
  public:
   Published(T value) : value_(value) {}
   operator T() const { return value_.load(std::memory_order_acquire); }
-  void operator=(T value) { value_.store(value, std::memory_order_release); }
+  T operator=(T value) {
+    value_.store(value, std::memory_order_release);
+    return value;
+  }
 
  private:
   std::atomic<T> value_;
@@ -123,8 +126,7 @@ class Blocks {
     block->recycled = block->unsettled = false;
     block->unpooled = false;
     block->buffer_id = 0;
-    block->site = 0;
-    block->freed_site = 0;
+    block->site = block->freed_site = 0;
     Locked hold(lock_);
     block->next_unused = unused_;
     unused_ = block;

@@ -50,8 +50,8 @@ void ask_something(Random& random);
 void require_exact_figures(Random& random, const char* when);
 
 // Two locks of the C library are not freed in a forked child, also without Cistern: a library that goes takes the one
-// of exit's functions, and whoever looks up a host that of its configuration, which threads take as they end. So neither
-// is done while a child is made that will have threads or call exit. Not a lock that a child may find taken.
+// of exit's functions, and who looks up a host that of its configuration, which threads take as they end. So neither is
+// done while a child is made that will have threads or call exit. Not a lock that a child may find taken.
 class Exclusion {
  public:
   enum Side : int { under_lock = 1, forking_to_exit = -1 };
