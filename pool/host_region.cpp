@@ -49,6 +49,8 @@ bool move_memory(void* from, void* to, std::size_t bytes) {
   return false;
 }
 
+bool unmap_memory(void* at, std::size_t bytes) { return munmap(at, bytes) == 0; }
+
 void make_memory_resident(void* at, std::size_t bytes) {
 #ifndef MADV_POPULATE_WRITE  // Linux 5.14
 #define MADV_POPULATE_WRITE 23
@@ -102,6 +104,8 @@ constinit std::uint64_t mapped_slices = 0, free_slices[2] = {}, peak_in_use = 0,
 constinit std::uint64_t peak_at_ns = 0;
 constinit std::uint64_t idle_limit_ns = 0, next_look_ns = 0;
 constinit ChunkAdvice chunk_advice = nullptr;
+
+std::uint64_t slices_in(std::uint64_t bytes) { return bytes >> kSliceShift; }
 
 Sort sort_of(const Page* page) { return static_cast<Sort>(page->size_class); }
 
@@ -272,6 +276,24 @@ void keep_dirty_at_most(std::uint64_t slices) {
   }
 }
 
+// As the C library shortens its heap, and only where addresses are scarce: mapping memory anew costs time.
+void unmap_top() {
+  if (!region_system.unmap || region_system.unit_bytes != kSliceBytes) return;
+  const Page* last = page_at(window_top - 1);
+  if (last->state == State::free_end) last -= last->slices;
+  if (last->state != State::free) return;
+  const Run run = run_around(*last);
+  const std::uint64_t kept = std::max(slices_in(kMiB), in_use_slices() / 16);
+  if (run.slices < 4 * kept) return;
+  const Slice first = run.first + static_cast<Slice>(kept);
+  const std::uint32_t slices = window_top - first;
+  carve({run.first, first}, slices);
+  if (!region_system.unmap(slice_memory(first), slices * kSliceBytes)) return add_free(first, slices, kDirty);
+  window_top = first;
+  mapped_slices -= slices;
+  ++times_given_back;
+}
+
 void give_back_idle() {
   if (!idle_limit_ns || region_system.keeps_pages) return;
   const std::uint64_t now = region_system.now_ns();
@@ -285,8 +307,6 @@ void give_back_idle() {
     }
   }
 }
-
-std::uint64_t slices_in(std::uint64_t bytes) { return bytes >> kSliceShift; }
 
 // --- How much dirty memory is kept
 // The most that was in use in this period and the one before: what a program wanted not long ago it may want again.
@@ -432,9 +452,11 @@ void take_back_set_aside() {
   }
 }
 
-std::uint64_t address_space_limit() {
+constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
+
+std::uint64_t limit_of(decltype(RLIMIT_AS) resource) {
   rlimit limit;
-  return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : ~std::uint64_t{0};
+  return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : kNoLimit;
 }
 
 std::uint64_t physical_bytes() {
@@ -468,16 +490,17 @@ std::uint64_t random_word() {
 bool place_window() {
   const std::uint64_t random = random_word();
   free_mark = static_cast<std::uintptr_t>(random | 1);
-  const std::uint64_t limit = address_space_limit();
+  const std::uint64_t limit = limit_of(RLIMIT_AS);
+  if (limit != kNoLimit || limit_of(RLIMIT_DATA) != kNoLimit) region_system.unmap = unmap_memory;
   const auto somewhere = [&](std::uint64_t begin, std::uint64_t within, std::uint64_t bytes) {
     const std::uint64_t at = begin + (random >> 20) % (within / kMiB) * kMiB;
     return Window{at, at + bytes};
   };
-  for (const Window& window : {somewhere(64 * kGiB, 16 * kGiB, 2 * physical_bytes() + 32 * kGiB),
-                               somewhere(8 * kGiB, 2 * kGiB, 22 * kGiB), somewhere(1 * kGiB, kGiB, 2 * kGiB)}) {
-    if (window.end / 1024 <= limit / 8 && place(window)) return true;
-  }
-  return false;
+  const Window large = somewhere(64 * kGiB, 16 * kGiB, 2 * physical_bytes() + 32 * kGiB);
+  const Window medium = somewhere(8 * kGiB, 2 * kGiB, 22 * kGiB), small = somewhere(1 * kGiB, kGiB, 2 * kGiB);
+  const auto descriptors = [](const Window& window) { return window.end / 1024; };
+  return (descriptors(large) <= limit / 64 && place(large)) || (descriptors(medium) <= limit / 64 && place(medium)) ||
+         (descriptors(small) <= limit / 8 && place(small));
 }
 
 }  // namespace
@@ -531,6 +554,7 @@ void release_span(Slice first, std::uint32_t slices) {
   give_back_idle();
   add_free(first, slices, kDirty);
   keep_dirty_at_most(dirty_max_when_releasing());
+  unmap_top();
 }
 
 void release_clean_span(Slice first, std::uint32_t slices) {
@@ -566,6 +590,7 @@ std::uint64_t trim_region(std::uint64_t keep_bytes) {
   Locked hold(region_lock);
   const std::uint64_t before = free_slices[kDirty];
   keep_dirty_at_most(slices_in(keep_bytes));
+  unmap_top();
   return (before - free_slices[kDirty]) * kSliceBytes;
 }
 

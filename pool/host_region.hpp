@@ -1,8 +1,9 @@
 // The region: the window of addresses that all memory of the host pool lies in, and its free spans of slices.
 //
-// Grows upwards chunk by chunk; nothing is unmapped. A free span is clean (never touched, or given back to the system:
-// it reads as zero) or dirty (resident). Neighbours of one sort are one span. Dirty spans are mostly used first; how
-// many bytes of them are kept is bounded, the rest is given back, the largest first. One lock guards everything here.
+// Grows upwards chunk by chunk. Where the process has a limit of its address space, what is free at the top is
+// unmapped; else nothing is. A free span is clean (never touched, or given back to the system: it reads as zero) or
+// dirty (resident). Neighbours of one sort are one span. Dirty spans are mostly used first; how many bytes of them are
+// kept is bounded, the rest is given back, the largest first. One lock guards everything here.
 #pragma once
 #include <algorithm>
 
@@ -27,6 +28,8 @@ struct System {
   std::size_t unit_bytes = kSliceBytes;
   bool keeps_pages = false;
   std::uint64_t (*now_ns)() = coarse_clock_ns;
+  // Null: addresses cost nothing, and memory stays mapped. False: it is mapped still.
+  bool (*unmap)(void* at, std::size_t bytes) = nullptr;
 };
 extern constinit System region_system;
 
@@ -87,7 +90,7 @@ inline std::uint32_t slices_to_next(const Page& page, State state, Slice end) {
   return state == State::free || state == State::large ? std::clamp(page.slices, 1u, end - slice_of(&page)) : 1;
 }
 
-// First slice of the window and the one behind the last that was ever mapped.
+// First slice of the window and the one behind the last that is mapped.
 Slice region_begin();
 Slice region_end();
 

@@ -73,7 +73,7 @@ TEST(HostRegionTest, WithoutAWindowThereIsNoMemoryAndNoCrash) {
   EXPECT_TRUE(start_region());  // idempotent
 }
 
-TEST(HostRegionTest, SpansAgainstAModel) {
+void run_against_a_model() {
   const unsigned seed = test::new_seed();
   SCOPED_TRACE(testing::Message() << "CISTERN_TEST_SEED=" << seed);
   std::mt19937 random(seed);
@@ -145,6 +145,69 @@ TEST(HostRegionTest, SpansAgainstAModel) {
   for (const auto& [first, slices] : held) release_span(first, slices);
   EXPECT_EQ(region_figures().in_use_bytes, in_use_before);
   EXPECT_EQ(region_fault(), "");
+}
+
+TEST(HostRegionTest, SpansAgainstAModel) { run_against_a_model(); }
+
+// --- Where addresses are scarce
+int unmap_calls, failing_unmaps;
+
+void make_addresses_scarce() {
+  unmap_calls = failing_unmaps = 0;
+  region_system.unmap = [](void* at, std::size_t bytes) {
+    ++unmap_calls;
+    return failing_unmaps-- <= 0 && munmap(at, bytes) == 0;
+  };
+}
+
+TEST(HostRegionTest, SpansAgainstAModelWhereAddressesAreScarce) {
+  in_child([] {
+    make_addresses_scarce();
+    run_against_a_model();
+    EXPECT_GT(unmap_calls, 0);
+  });
+}
+
+TEST(HostRegionTest, WhereAddressesAreScarceWhatIsFreeAtTheTopIsUnmapped) {
+  in_child([] {
+    make_addresses_scarce();
+    const RegionFigures before = region_figures();
+    struct Held {
+      Slice first;
+      std::uint32_t slices;
+    };
+    std::vector<Held> all;
+    for (int i = 0; i < 3; ++i) {
+      all.push_back({0, more_than_is_free() + 1000});
+      all.back().first = acquire_span(all.back().slices).first;
+      ASSERT_TRUE(all.back().first);
+      touch(all.back().first, all.back().slices, 1);
+    }
+    const Slice end = region_end();
+    const std::uint64_t mapped = region_figures().mapped_bytes;
+    const int calls = unmap_calls;
+    failing_unmaps = 1;
+    release_span(all.back().first, all.back().slices);
+    EXPECT_EQ(unmap_calls, calls + 1);
+    EXPECT_EQ(region_figures().mapped_bytes, mapped);
+    EXPECT_EQ(region_fault(), "");
+    all.pop_back();
+    for (const Held& held : all) release_span(held.first, held.slices);
+    EXPECT_LT(region_end(), end);
+    EXPECT_EQ(region_figures().in_use_bytes, before.in_use_bytes);
+    EXPECT_LE(region_figures().mapped_bytes, before.mapped_bytes + (4 << 20) + before.in_use_bytes / 4);
+    EXPECT_EQ(region_fault(), "");
+    unsigned char resident;
+    EXPECT_EQ(mincore(slice_memory(region_end()), kSystemPage, &resident), -1);
+    // And it is to be had again.
+    const std::uint32_t slices = more_than_is_free();
+    const Span again = acquire_span(slices);
+    ASSERT_TRUE(again.first);
+    EXPECT_TRUE(!again.dirty_slices && is_untouched(again.first, slices));
+    touch(again.first, slices, 1);
+    release_span(again.first, slices);
+    EXPECT_EQ(region_fault(), "");
+  });
 }
 
 TEST(HostRegionTest, PiecesThatComeBackAreOneSpanAgain) {

@@ -1,5 +1,6 @@
-// Under a limit of address space or data: the process starts, takes what it gets, is told ENOMEM, gives all back and
-// gets it again. argv: as or data, MiB, run or run_in_thread; starts itself anew under the limit.
+// Under a limit of address space or data: the process starts, takes what it gets, is told ENOMEM, gives all back,
+// and gets it again. argv: as or data, MiB, run or run_in_thread; starts itself anew under the limit.
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include <cerrno>
@@ -84,9 +85,19 @@ int run(size_t limit_mib) {
   return 0;
 }
 
-// A thread that takes everything, in a process that has just started.
+// A thread that takes everything, in a process that has just started. When it has given all back another one starts:
+// addresses are not the allocator's alone.
 int run_in_thread(size_t limit_mib) {
-  std::thread([&] { take_twice(100000, limit_mib); }).join();
+  std::thread([&] {
+    take_twice(100000, limit_mib);
+    rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return;
+    pthread_t thread;
+    const int code = pthread_create(
+        &thread, nullptr, [](void* none) { return none; }, nullptr);
+    if (code) fail("no thread when everything is given back: %s", strerror(code));
+    pthread_join(thread, nullptr);
+  }).join();
   printf("limits: holds\n");
   return 0;
 }
