@@ -20,7 +20,7 @@ def listed(project):
         (source / "CMakeLists.txt").write_text("# Made by a test.\ncmake_minimum_required(VERSION 3.25)\n"
                                                "project(skips NONE)\nenable_testing()\n" + project)
         build = source / "build"
-        subprocess.run([ARGUMENTS.cmake, "-B", build, "-S", source], check=True, capture_output=True)
+        subprocess.run([ARGUMENTS.cmake, "-G", "Ninja", "-B", build, "-S", source], check=True, capture_output=True)
         results = build / "results.xml"
         subprocess.run([pathlib.Path(ARGUMENTS.cmake).with_name("ctest"), "--output-junit", results,
                         "--test-output-size-passed", BYTES, "--test-output-size-failed", BYTES],
