@@ -1,7 +1,8 @@
 // dl_iterate_phdr as our own code and what is linked into it call it (the linker's --wrap). In a child forked by one of
 // several threads the lock of the dynamic linker may be held by a thread that does not exist there; the program need
-// never ask for it, and a report must not hang for it. There the list is read as it lies: nobody else is at work, and
-// of a module that was about to be loaded the C library's own index knows nothing yet.
+// never ask for it, and a report must not hang for it. There the list is read as it lies: nobody else is at work. Of a
+// module that was about to be loaded the C library's own index knows nothing yet; of one that was about to be unloaded
+// the memory may have gone already.
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -9,6 +10,7 @@
 #include <cstring>
 
 #include "shim/core/fork.hpp"
+#include "shim/core/host_c_library.hpp"
 #include "shim/core/lookup.hpp"
 
 namespace {
@@ -19,6 +21,7 @@ using Visit = int (*)(dl_phdr_info* info, std::size_t size, void* data);
 bool describe(const link_map& module, dl_phdr_info& info) {
   dl_find_object found;
   if (!module.l_ld || _dl_find_object(module.l_ld, &found) != 0 || found.dlfo_link_map != &module) return false;
+  if (!cistern::host::is_mapped(found.dlfo_map_start)) return false;
   ElfW(Ehdr) header;
   std::memcpy(&header, found.dlfo_map_start, sizeof header);
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;

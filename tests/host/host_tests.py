@@ -282,6 +282,15 @@ class Forks(HostTest):
         self.assertEqual(done.out, f"signal {signal.SIGABRT}\n")
         self.assertRegex(done.err, r"^cistern: free\(0x[0-9a-f]+\): double free: .*; aborting\n$")
 
+    def test_while_a_library_is_half_unloaded(self):
+        path = self.folder / "child.json"
+        done = self.shimmed(self.program("report_in_child"), path, self.program("libplugin.so"),
+                            environment={"CISTERN_SITES": "all"})
+        self.assertEqual(done.all(), ("status 0\n", "", 0))
+        functions = {frame.get("function") for site in json.loads(path.read_text())["host_sites"]
+                     for frame in site["frames"]}
+        self.assertLessEqual({"main", "constructed"}, functions)
+
     def test_in_a_handler_that_interrupts_malloc_and_fork(self):
         self.assertEqual(self.same(self.program("forks_in_handler"), 400).all(), ("0 children failed\n", "", 0))
         # With two threads the C library's own malloc may hang here: the plain program is not asked.
