@@ -118,6 +118,8 @@ CUresult hook::cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   if (!context) return answer;
   Device& device = *context->device;
   if (free_bytes) *free_bytes += kept_bytes(s, device);
+  // A chunk on its way back may be the driver's by now, and still count as kept.
+  if (free_bytes && total_bytes && *free_bytes > *total_bytes) *free_bytes = *total_bytes;
   if (const std::uint64_t limit = options().device_limit) {
     const std::uint64_t used = device.live_bytes.load() + device.tracked_bytes.load();
     const std::uint64_t left = limit > used ? limit - used : 0;
