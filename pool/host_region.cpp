@@ -564,7 +564,7 @@ void release_clean_span(Slice first, std::uint32_t slices) {
 }
 
 RegionFigures region_figures() {
-  Locked hold(region_lock);
+  const RegionHeld held;
   RegionFigures figures{.mapped_bytes = mapped_slices * kSliceBytes,
                         .in_use_bytes = in_use_slices() * kSliceBytes,
                         .dirty_bytes = free_slices[kDirty] * kSliceBytes,
