@@ -9,7 +9,7 @@
 namespace instrumented {
 namespace {
 
-constexpr unsigned kThreads = 6, kPlaces = 40;
+constexpr unsigned kPlaces = 40;
 
 enum class Way { plain, pitched, in_order, pinned, managed, ways };
 
@@ -150,7 +150,7 @@ int main(int count, char** arguments) {
   REQUIRE(cuInit(0), CUDA_SUCCESS);
   REQUIRE(cuDeviceGet(&device, 0), CUDA_SUCCESS);
   REQUIRE(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
-  run_threads(seed(), kThreads, [=](Random random, unsigned) {
+  run_threads(seed(), [=](Random random) {
     REQUIRE(cuCtxSetCurrent(context), CUDA_SUCCESS);
     for (int i = 0; i < turns; ++i) turn(random);
   });

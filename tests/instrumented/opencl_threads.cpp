@@ -8,7 +8,7 @@
 namespace instrumented {
 namespace {
 
-constexpr unsigned kThreads = 6, kPlaces = 40;
+constexpr unsigned kPlaces = 40;
 
 struct Block {
   cl_mem memory;
@@ -113,7 +113,7 @@ int main(int count, char** arguments) {
   REQUIRE(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr), CL_SUCCESS);
   context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code);
   REQUIRE(code, CL_SUCCESS);
-  run_threads(seed(), kThreads, [=](Random random, unsigned) {
+  run_threads(seed(), [=](Random random) {
     for (int i = 0; i < turns; ++i) turn(random);
   });
   cl_command_queue queue = clCreateCommandQueueWithProperties(context, device, nullptr, &code);

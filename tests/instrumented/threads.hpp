@@ -20,9 +20,9 @@ inline void require(bool holds, const char* what, int line, long answer) {
   fprintf(stderr, "broken: line %d: %s: %ld\n", line, what, answer);
   _exit(1);
 }
-#define REQUIRE(call, wanted)                                                   \
-  do {                                                                          \
-    const auto answer = call;                                                   \
+#define REQUIRE(call, wanted)                                                            \
+  do {                                                                                   \
+    const auto answer = call;                                                            \
     instrumented::require(answer == wanted, #call, __LINE__, static_cast<long>(answer)); \
   } while (0)
 
@@ -56,10 +56,12 @@ inline void ask(Random& random, cistern_kind kind) {
   }
 }
 
-template <class Turn>
-void run_threads(unsigned seed, unsigned threads, Turn turn) {
+// Each thread calls work(random) with a random sequence of its own.
+template <class Work>
+void run_threads(unsigned seed, Work work) {
+  constexpr unsigned kThreads = 6;
   std::vector<std::thread> running;
-  for (unsigned t = 0; t < threads; ++t) running.emplace_back([=] { turn(Random(seed + t), t); });
+  for (unsigned t = 0; t < kThreads; ++t) running.emplace_back([=] { work(Random(seed + t)); });
   for (std::thread& thread : running) thread.join();
 }
 

@@ -9,7 +9,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <string>
 
 #include "tests/host_pool/programs/check.hpp"
 #include "tests/storm/lines.hpp"
