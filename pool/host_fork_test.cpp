@@ -2,6 +2,8 @@
 // and counts right; whatever the other threads were doing, a live block stays its owner's.
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <signal.h>
+#include <ucontext.h>
 
 #include <array>
 #include <atomic>
@@ -398,6 +400,47 @@ TEST(Lock, OnlyThoseWhoNeedNotDoNotWaitForAFork) {
   lock.unlock();
   EXPECT_EQ(locks_held, 0);
 }
+
+#ifdef __x86_64__
+// A handler that forks finds the outer fork's locks taken, and gives them back: whichever instruction of giving it back
+// is interrupted, a lock is given back once. The processor stops behind each, and each is one handler's turn.
+template <class L>
+int fork_at_each_step() {
+  static constexpr greg_t kTrapFlag = 0x100;
+  static L lock;
+  static volatile sig_atomic_t steps = 0, forks_at = 0;
+  static volatile bool stepping = false;
+  struct sigaction action{}, before;
+  action.sa_flags = SA_SIGINFO;
+  action.sa_sigaction = [](int, siginfo_t*, void* interrupted) {
+    greg_t& flags = static_cast<ucontext_t*>(interrupted)->uc_mcontext.gregs[REG_EFL];
+    flags = stepping ? flags | kTrapFlag : flags & ~kTrapFlag;
+    steps = steps + 1;
+    if (steps != forks_at) return;
+    lock.lock_for_fork();
+    lock.unlock_after_fork();
+  };
+  sigaction(SIGTRAP, &action, &before);
+  do {
+    lock.lock_for_fork();
+    steps = 0;
+    forks_at = forks_at + 1;
+    stepping = true;
+    raise(SIGTRAP);
+    lock.unlock_after_fork();
+    stepping = false;
+    EXPECT_EQ(locks_held, 0) << "interrupted at step " << forks_at;
+    EXPECT_FALSE(lock.held_here());
+  } while (steps >= forks_at && locks_held == 0);
+  sigaction(SIGTRAP, &before, nullptr);
+  return forks_at;
+}
+
+TEST(Lock, IsGivenBackOnceWhereverAHandlerForks) {
+  EXPECT_GT(fork_at_each_step<Lock>(), 10);
+  EXPECT_GT(fork_at_each_step<SpinLock>(), 10);
+}
+#endif
 
 // Those asleep when a fork takes the lock are told; nobody sleeps for ever, and the lock excludes.
 TEST(Lock, ManyThreadsAndForks) {

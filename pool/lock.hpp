@@ -42,7 +42,11 @@ class LockWord {
     std::uintptr_t expected = kFree;
     return word_.compare_exchange_strong(expected, of_this_thread(), std::memory_order_acquire);
   }
-  bool taken_for_fork_here() const { return held_here() && seen() & kForking; }
+  // In one step: a signal handler may fork between any two, and give the lock back itself.
+  bool give_back_after_fork(std::uintptr_t flags) {
+    std::uintptr_t taken = of_this_thread() | flags;
+    return word_.compare_exchange_strong(taken, kFree, std::memory_order_release, std::memory_order_relaxed);
+  }
 
   // The kernel compares the half of the word that has the flags; of the other half it need not know.
   void sleep_while(std::uintptr_t word, const timespec* at_most) {
@@ -84,7 +88,9 @@ class Lock : public LockWord {
   }
   // In the parent and in the child. What lock_for_fork did not take is left alone.
   void unlock_after_fork() {
-    if (taken_for_fork_here()) unlock();
+    if (!give_back_after_fork(kForking | kContended)) return;
+    wake(1);
+    locks_held = locks_held - 1;
   }
 
  private:
@@ -137,7 +143,7 @@ class SpinLock : public LockWord {
     word_.store(of_this_thread() | kForking, std::memory_order_relaxed);
   }
   void unlock_after_fork() {
-    if (taken_for_fork_here()) unlock();
+    if (give_back_after_fork(kForking)) locks_held = locks_held - 1;
   }
 
  private:

