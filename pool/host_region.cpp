@@ -185,14 +185,16 @@ struct Run {
   std::uint32_t slices = 0;
 };
 
+// The one that ends at `end`, if any.
+const Page* free_span_before(Slice end) {
+  const Page* last = page_at(end - 1);
+  if (last->state == State::free_end) last -= last->slices;
+  return last->state == State::free ? last : nullptr;
+}
+
 Run run_around(const Page& span) {
   Slice first = slice_of(&span), end = first + span.slices;
-  while (true) {
-    const Page* before = page_at(first - 1);
-    if (before->state == State::free_end) before -= before->slices;
-    if (before->state != State::free) break;
-    first = slice_of(before);
-  }
+  while (const Page* before = free_span_before(first)) first = slice_of(before);
   while (end < window_top && page_at(end)->state == State::free) end += page_at(end)->slices;
   return {first, end - first};
 }
@@ -279,9 +281,8 @@ void keep_dirty_at_most(std::uint64_t slices) {
 // As the C library shortens its heap, and only where addresses are scarce: mapping memory anew costs time.
 void unmap_top() {
   if (!region_system.unmap || region_system.unit_bytes != kSliceBytes) return;
-  const Page* last = page_at(window_top - 1);
-  if (last->state == State::free_end) last -= last->slices;
-  if (last->state != State::free) return;
+  const Page* const last = free_span_before(window_top);
+  if (!last) return;
   const Run run = run_around(*last);
   const std::uint64_t kept = std::max(slices_in(kMiB), in_use_slices() / 16);
   if (run.slices < 4 * kept) return;

@@ -118,7 +118,7 @@ CUresult hook::cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   if (!context) return answer;
   Device& device = *context->device;
   if (free_bytes) *free_bytes += kept_bytes(s, device);
-  // A chunk on its way back may be the driver's by now, and still count as kept.
+  // The driver's figure is a moment older than ours: a chunk taken and kept in between is counted in both.
   if (free_bytes && total_bytes && *free_bytes > *total_bytes) *free_bytes = *total_bytes;
   if (const std::uint64_t limit = options().device_limit) {
     const std::uint64_t used = device.live_bytes.load() + device.tracked_bytes.load();
