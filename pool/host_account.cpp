@@ -12,6 +12,7 @@
 #include "pool/host_heap.hpp"
 #include "pool/host_region.hpp"
 #include "pool/host_samples.hpp"
+#include "pool/host_threads.hpp"
 
 namespace cistern::host_pool {
 namespace {
@@ -80,20 +81,27 @@ const Page& page_within(Slice slice) { return *page_at(slice < region_end() ? sl
   }
 }
 
+}  // namespace
+
+[[gnu::no_sanitize("thread")]] unsigned waiting_blocks(const Heap& heap, unsigned id) {
+  const ClassPages& own = heap.classes[id];
+  const Page& page = page_within(own.current);
+  if (page.state != State::small || page.size_class != id) return 0;
+  return std::min(count_listed(page, heap.lists[id]) + own.rest_count, page_capacity(id));
+}
+
+namespace {
+
 // Blocks in lists and batches count as handed out in their pages; those of lists were not allocated yet.
 [[gnu::no_sanitize("thread")]] void subtract_waiting(Account& sum) {
   for (unsigned id = 1; id < heaps_end(); ++id) {
     const Heap* const heap = heap_at(id);
     if (!heap) continue;
     for (unsigned one = 0; one < kClasses; ++one) {
-      const ClassPages& own = heap->classes[one];
-      const Page& page = page_within(own.current);
-      unsigned waiting = 0;
-      if (page.state == State::small && page.size_class == one)
-        waiting = std::min(count_listed(page, heap->lists[one]) + own.rest_count, page_capacity(one));
+      const unsigned waiting = waiting_blocks(*heap, one);
       sum.classes[one].live_blocks -= waiting;
       sum.classes[one].free_blocks += waiting;
-      sum.classes[one].allocations += own.handed_out - waiting;
+      sum.classes[one].allocations += heap->classes[one].handed_out - waiting;
     }
     sum.moves += heap->moves;
     for (const RemoteBatch& batch : heap->batches) {
@@ -131,12 +139,18 @@ Account account_ever() {
 }  // namespace
 
 Account account() {
+  bury_forked_away();
   Account sum = account_ever();
   for (unsigned one = 0; one < kClasses; ++one) sum.classes[one].allocations -= allocations_before[one];
   sum.large_allocations -= allocations_before[kClasses];
   sum.moves -= moves_before;
   sum.inherited_blocks = inherited_blocks;
   return sum;
+}
+
+void shift_account(const std::int64_t (&allocations)[kClasses], std::int64_t live_blocks) {
+  for (unsigned one = 0; one < kClasses; ++one) allocations_before[one] += static_cast<std::uint64_t>(allocations[one]);
+  inherited_blocks += static_cast<std::uint64_t>(live_blocks);
 }
 
 void restart_account() {

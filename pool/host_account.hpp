@@ -5,6 +5,8 @@
 
 namespace cistern::host_pool {
 
+struct Heap;
+
 struct ClassAccount {
   std::uint64_t live_blocks = 0;
   std::uint64_t free_blocks = 0;  // in pages of the class, those never used among them
@@ -26,5 +28,10 @@ Account account();
 
 // Allocations are counted from here on: in a forked child.
 void restart_account();
+// What was found out later about the blocks that were counted then: of so many more or less it was wrong.
+void shift_account(const std::int64_t (&allocations)[kClasses], std::int64_t live_blocks);
+
+// Blocks of the class that wait in the heap's list and behind it: handed out by their page, not yet allocated.
+unsigned waiting_blocks(const Heap& heap, unsigned id);
 
 }  // namespace cistern::host_pool

@@ -11,6 +11,7 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/child.hpp"
@@ -263,6 +264,57 @@ TEST_F(HostForkTest, AChainThatWasBeingMovedIsNotTwoChains) {
   });
   worker.run([&] {
     this_heap()->lists[class_of(64)] = nullptr;
+    for (void* block : blocks) ASSERT_EQ(put(block), Freed::yes);
+  });
+}
+
+// Cut off between two steps of a malloc and of a free, a thread leaves numbers that its lists do not bear out. A count in
+// the child is of the lists, and it stays the same when another thread of the child clears up.
+TEST_F(HostForkTest, WhatAThreadWasAboutToDoIsNoAllocationOfTheChild) {
+  Worker worker;
+  std::vector<void*> blocks;
+  constexpr unsigned kTaken = class_of(64), kGiven = class_of(96);
+  worker.run([&] {
+    for (int i = 0; i < 100; ++i) blocks.push_back(get(64));
+    for (int i = 0; i < 100; ++i) blocks.push_back(get(96));
+  });
+  const std::uint64_t live = account().live_blocks();
+  Block* pushed = nullptr;
+  worker.run([&] {
+    Heap& heap = *this_heap();
+    ClassPages& own = heap.classes[kTaken];
+    own.rest = std::exchange(heap.lists[kTaken], nullptr);
+    for (const Block* at = own.rest; at; at = at->next) ++own.rest_count;
+    ASSERT_GT(own.rest_count, 1u);
+    --own.rest_count;  // the next step takes the block out of the rest
+    pushed = static_cast<Block*>(blocks.back());
+    blocks.pop_back();
+    Page& page = *page_at(heap.classes[kGiven].current);
+    ASSERT_NE(number_of_block(page, pushed), kNoBlock);
+    pushed->mark = free_mark;
+    pushed->next = page.free_blocks;
+    page.free_blocks = pushed;  // the next step counts it
+  });
+  in_child([&] {
+    restart_account();
+    const auto expect = [&](const char* when) {
+      const Account now = account();
+      EXPECT_EQ(now.allocations(), 0u) << when;
+      EXPECT_EQ(now.live_blocks(), live - 1) << when;
+      EXPECT_EQ(now.inherited_blocks, live - 1) << when;
+    };
+    expect("before another thread");
+    std::thread([] { start_heap(); }).join();
+    expect("after it");
+  });
+  worker.run([&] {
+    Heap& heap = *this_heap();
+    heap.lists[kTaken] = std::exchange(heap.classes[kTaken].rest, nullptr);
+    heap.classes[kTaken].rest_count = 0;
+    Page& page = *page_at(heap.classes[kGiven].current);
+    page.free_blocks = pushed->next;
+    pushed->mark = 0;
+    ASSERT_EQ(put(pushed), Freed::yes);
     for (void* block : blocks) ASSERT_EQ(put(block), Freed::yes);
   });
 }

@@ -14,6 +14,7 @@
 #include <bitset>
 #include <new>
 
+#include "pool/host_account.hpp"
 #include "pool/host_heap.hpp"
 #include "pool/host_region.hpp"
 #include "pool/host_samples.hpp"
@@ -182,21 +183,30 @@ class FreeBlocks {
   std::bitset<kSliceBytes / kGranule> seen_;
 };
 
-// A heap whose thread the fork left behind: what its pages have is found out anew.
+// A heap whose thread the fork left behind: what its pages have is found out anew. Where the thread was cut off between
+// two steps, its lists and numbers disagree: what was counted by the numbers is put right.
 void bury(Heap& heap) {
+  std::int64_t live = 0, allocations[kClasses] = {};
+  for (unsigned id = 0; id < kClasses; ++id) live += allocations[id] = waiting_blocks(heap, id);
   Slice next = 0;
   for (Slice at = heap.pages; at; at = next) {
     Page& page = *page_at(at);
     next = page.heap_next;
     ClassPages& own = heap.classes[page.size_class];
     FreeBlocks free_blocks(page);
-    if (own.current == at) own.handed_out -= free_blocks.add(heap.lists[page.size_class]) + free_blocks.add(own.rest);
+    if (own.current == at) {
+      const unsigned listed = free_blocks.add(heap.lists[page.size_class]) + free_blocks.add(own.rest);
+      own.handed_out -= listed;
+      allocations[page.size_class] -= listed;
+    }
     free_blocks.add(page.free_blocks);
     page.free_blocks = free_blocks.first();
     page.next = kAsleep;
     link_page(orphanage, page);
     page.heap.store(0, std::memory_order_release);
-    settle(orphanage, page, page.carved - free_blocks.count());
+    const unsigned handed_out = page.carved - free_blocks.count();
+    live += static_cast<int>(handed_out) - std::min<int>(page.handed_out(), page.carved);
+    settle(orphanage, page, handed_out);
   }
   heap.pages = 0;
   heap.page_count.store(0, std::memory_order_relaxed);
@@ -211,6 +221,7 @@ void bury(Heap& heap) {
     if (!batch.page) continue;
     FreeBlocks sent(*page_at(batch.page));
     sent.add(batch.first);
+    live += std::min<int>(batch.count, page_at(batch.page)->carved) - static_cast<int>(sent.count());
     batch.first = sent.first();
     batch.last = sent.last();
     batch.count = static_cast<std::uint16_t>(sent.count());
@@ -219,15 +230,18 @@ void bury(Heap& heap) {
   flush_batches(heap);
   read_inbox(heap);
   make_unused(heap);
+  shift_account(allocations, live);
 }
 
 constinit std::atomic<bool> burials_due{false};
 
-void bury_forked_away() {
-  if (!burials_due.exchange(false, std::memory_order_relaxed)) return;
+// Under the heaps' lock.
+void bury_all() {
+  if (!burials_due.load(std::memory_order_relaxed)) return;
   for (unsigned id = 1; id < heaps_end(); ++id)
     if (Heap* const heap = heap_at(id); heap && heap->forked_away) bury(*heap);
   tidy_orphanage();
+  burials_due.store(false, std::memory_order_relaxed);
 }
 
 // The destructor runs in each round of the C library's: only the last one ends the heap, because destructors of the
@@ -243,6 +257,13 @@ void end_round(void* value) {
 }
 
 }  // namespace
+
+void bury_forked_away() {
+  if (!burials_due.load(std::memory_order_relaxed) || locks_held > 0) [[likely]]
+    return;
+  const LockedUnlessForking hold(heaps_lock);
+  if (hold) bury_all();
+}
 
 void put_back_lists(Heap& heap) {
   for (unsigned id = 0; id < kClasses; ++id) {
@@ -273,7 +294,7 @@ Heap* start_heap() {
   {
     const LockedUnlessForking hold(heaps_lock);
     if (!hold) return nullptr;
-    bury_forked_away();
+    bury_all();
     heap = late_heap_of_this_place();
     if (!heap) heap = unpark();
     if (!heap) heap = new_heap();

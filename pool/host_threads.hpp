@@ -16,5 +16,8 @@ void threads_before_fork();
 void threads_after_fork_in_parent();
 // The child has one thread: what the others had is left to the orphanage, whatever they were doing.
 void threads_after_fork_in_child();
+// What those threads were about to do is settled by now, so that counts are of what is; not where the caller holds a
+// lock of ours.
+void bury_forked_away();
 
 }  // namespace cistern::host_pool

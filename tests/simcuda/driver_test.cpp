@@ -45,7 +45,7 @@ TEST_F(Driver, LegacyStreamIsOrderedWithBlockingStreamsOnly) {
 }
 
 TEST_F(Driver, PerThreadStreamIsAStreamOfItsOwn) {
-  simcuda_set("stream_delay_us", kDelay);
+  simcuda_set("stream_delay_us", 5 * kDelay);  // a thread comes and goes meanwhile
   const CUdeviceptr memory = allocate(4);
   const CUfunction store = store_kernel();
   ASSERT_CU(launch_store(store, memory, 1, CU_STREAM_PER_THREAD));

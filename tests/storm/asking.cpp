@@ -91,11 +91,10 @@ void require_exact_figures(Random& random, const char* when) {
   const uint64_t figures[] = {with.allocations - before.allocations, with.live_blocks - before.live_blocks,
                               with.live_bytes - before.live_bytes, after.frees - with.frees};
   const uint64_t wanted[] = {kBlocks, kBlocks, bytes, kBlocks};
-  const char* const names[] = {"allocations", "live blocks", "live bytes", "frees"};
-  for (int i = 0; i < 4; ++i)
-    if (figures[i] != wanted[i])
-      fail("%s: %u blocks of %llu bytes made %lld %s more", when, kBlocks, static_cast<unsigned long long>(bytes),
-           static_cast<long long>(figures[i]), names[i]);
+  if (memcmp(figures, wanted, sizeof wanted) != 0)
+    fail("%s: %u blocks of %llu bytes made %lld allocations, %lld live blocks of %lld bytes and %lld frees more", when,
+         kBlocks, static_cast<unsigned long long>(bytes), static_cast<long long>(figures[0]),
+         static_cast<long long>(figures[1]), static_cast<long long>(figures[2]), static_cast<long long>(figures[3]));
   if (after.live_blocks != before.live_blocks || after.live_bytes != before.live_bytes)
     fail("%s: %lld blocks of %lld bytes stayed", when, static_cast<long long>(after.live_blocks - before.live_blocks),
          static_cast<long long>(after.live_bytes - before.live_bytes));

@@ -8,7 +8,7 @@ int main() {
   for (int round = 0; round < 4; ++round) {
     unsigned *block = device_block(kBytes), *witness = device_block(kBytes);
     fill(stream, block, kBytes, 1);
-    keep_busy(stream, 5000);
+    keep_busy(stream, 50000);  // until `next` has its memory, however slow the machine: else it may be this block's
     NEED(launch(stream, kBytes / 4, Copy{block, witness}));
     SHOW(cudaFreeAsync(block, stream));
     unsigned* next = device_block(kBytes);
