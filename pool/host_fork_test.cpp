@@ -268,8 +268,8 @@ TEST_F(HostForkTest, AChainThatWasBeingMovedIsNotTwoChains) {
   });
 }
 
-// Cut off between two steps of a malloc and of a free, a thread leaves numbers that its lists do not bear out. A count in
-// the child is of the lists, and it stays the same when another thread of the child clears up.
+// Cut off between two steps of a malloc and of a free, a thread leaves numbers that its lists do not bear out. A count
+// in the child is of the lists, and it stays the same when another thread of the child clears up.
 TEST_F(HostForkTest, WhatAThreadWasAboutToDoIsNoAllocationOfTheChild) {
   Worker worker;
   std::vector<void*> blocks;
@@ -462,7 +462,8 @@ int fork_at_each_step() {
   static L lock;
   static volatile sig_atomic_t steps = 0, forks_at = 0;
   static volatile bool stepping = false;
-  struct sigaction action{}, before;
+  struct sigaction action {
+  }, before;
   action.sa_flags = SA_SIGINFO;
   action.sa_sigaction = [](int, siginfo_t*, void* interrupted) {
     greg_t& flags = static_cast<ucontext_t*>(interrupted)->uc_mcontext.gregs[REG_EFL];
