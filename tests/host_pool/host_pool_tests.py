@@ -78,6 +78,7 @@ class PoolTest(host_tests.HostTest):
 class Calls(PoolTest):
     def test_edges_of_sizes_and_alignments(self):
         self.assertRegex(self.holds("failure_matrix"), r"^failure_matrix: \d{5} checks, 0 broken$")
+        self.holds_preloaded("failure_matrix", "overflows")
 
     def test_they_hold_when_the_pool_is_off(self):
         self.require_cistern()

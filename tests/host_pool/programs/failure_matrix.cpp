@@ -26,6 +26,7 @@ const char kText[kLetters + 1] = "abcdefghijklmnopqrstuvwxyz";
 
 long checks = 0;
 int broken = 0;
+bool with_overflows = false;  // an alignment and a size whose sum is: glibc before 2.43 may write to no memory
 
 void hold(bool holds, const char* call, size_t first, size_t second, const char* what) {
   ++checks;
@@ -218,6 +219,7 @@ void check_alignments() {
   for (int bit : {48, 57, 62, 63}) {
     const size_t alignment = size_t{1} << bit;
     for (size_t bytes : {size_t{0}, size_t{1}, size_t{5000}, kMostBytes, SIZE_MAX}) {
+      if (bit == 63 && bytes == kMostBytes && !with_overflows) continue;
       expect_no_memory(ask([&] { return memalign(alignment, bytes); }), "memalign", alignment, bytes);
       expect_no_memory(ask([&] { return aligned_alloc(alignment, bytes); }), "aligned_alloc", alignment, bytes);
     }
@@ -342,7 +344,9 @@ void check_errno_of_free() {
 
 }  // namespace
 
-int main() {
+// `failure_matrix overflows`
+int main(int count, char**) {
+  with_overflows = count > 1;
   setvbuf(stdout, nullptr, _IONBF, 0);
   const std::vector<size_t> too_large = sizes_that_are_too_large();
   for (size_t bytes : too_large) {

@@ -95,6 +95,11 @@ void undo(const char* name, const Objects& objects, void* made) {
   if (!strncmp(name, "clEnqueueMap", 12)) {
     clEnqueueUnmapMemObject(objects.queue, objects.memory, made, 0, nullptr, nullptr);
     clFinish(objects.queue);
+  } else if (strstr(name, "MemAllocINTEL")) {
+    ++creations;
+    using Free = cl_int (*)(cl_context, void*);
+    reinterpret_cast<Free>(clGetExtensionFunctionAddressForPlatform(objects.platform, "clMemFreeINTEL"))(
+        objects.context, made);
   } else if (!strcmp(name, "clSVMAlloc")) {
     ++creations;
     clSVMFree(objects.context, made);
