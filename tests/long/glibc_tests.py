@@ -63,7 +63,8 @@ class Builder:
         return archive
 
     def container_tests(self):
-        lists = [found for path in self.source.glob("*/Makefile") for found in CONTAINER_TESTS.findall(path.read_text())]
+        makefiles = [path.read_text() for path in self.source.glob("*/Makefile")]
+        lists = [found for text in makefiles for found in CONTAINER_TESTS.findall(text)]
         names = {word for one in lists for word in one.replace("\\", " ").split()}
         if "tst-pthread-getattr" not in names:
             sys.exit("the C library's source does not say in the way known here which tests need a container")
