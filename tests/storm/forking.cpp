@@ -61,6 +61,7 @@ enum class End { at_once, by_exit, by_exec };
 
 // What a child does before its end.
 struct Child {
+  const char* name;
   void (*work)(Random& random);
   End end;
 };
@@ -72,17 +73,17 @@ void start_busy_threads_and_ask(Random& random) {
 }
 
 const Child children[] = {
-    {nullptr, End::at_once},
-    {[](Random& random) { require_exact_figures(random, "in a forked child"); }, End::at_once},
-    {[](Random& random) { report_to_file(random.below(1000)); }, End::at_once},
-    {[](Random&) { free_inherited_blocks(); }, End::by_exit},
-    {work_with_threads, End::by_exit},
-    {start_busy_threads, End::by_exit},
-    {start_busy_threads_and_ask, End::at_once},
-    {start_busy_threads_and_ask, End::by_exit},
-    {[](Random& random) { fork_again(random); }, End::at_once},
-    {use_stdio, End::by_exit},
-    {[](Random& random) { churn_blocks(random, 300); }, End::by_exec},
+    {"a child that ends at once", nullptr, End::at_once},
+    {"a child that counts", [](Random& random) { require_exact_figures(random, "in a forked child"); }, End::at_once},
+    {"a child that reports", [](Random& random) { report_to_file(random.below(1000)); }, End::at_once},
+    {"a child that frees", [](Random&) { free_inherited_blocks(); }, End::by_exit},
+    {"a child with threads", work_with_threads, End::by_exit},
+    {"a child with busy threads", start_busy_threads, End::by_exit},
+    {"a child with busy threads that asks", start_busy_threads_and_ask, End::at_once},
+    {"a child with busy threads that asks and exits", start_busy_threads_and_ask, End::by_exit},
+    {"a child that forks", [](Random& random) { fork_again(random); }, End::at_once},
+    {"a child with streams", use_stdio, End::by_exit},
+    {"a child that becomes /bin/true", [](Random& random) { churn_blocks(random, 300); }, End::by_exec},
 };
 
 [[noreturn]] void in_child(const Child& child, Random& random) {
@@ -147,7 +148,7 @@ void turn(Random& random) {
   if (random.below(16) == 0) return spawn();
   const Child& child = children[random.below(std::size(children))];
   const pid_t made = child.end == End::by_exit ? fork_one_to_exit(child, random) : fork_one(child, random);
-  require_good_end(made, "a child");
+  require_good_end(made, child.name);
 }
 
 const Registered forking({"forking", 2, turn, nullptr, nullptr});
