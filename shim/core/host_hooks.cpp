@@ -98,7 +98,7 @@ bool is_native(void* block) { return !native_is_c_library() || c_library_may_own
 
 // Aligned blocks of every entry point. `alignment`: a power of two.
 void* aligned(std::size_t alignment, std::size_t bytes) {
-  if (too_large(bytes) || bytes > PTRDIFF_MAX - std::min<std::size_t>(alignment, PTRDIFF_MAX)) return no_memory();
+  if (bytes > PTRDIFF_MAX - std::min<std::size_t>(alignment, PTRDIFF_MAX)) return no_memory();
   const int kept_errno = errno;
   if (void* const block = host_pool::allocate_aligned(alignment, bytes)) {
     errno = kept_errno;

@@ -259,6 +259,7 @@ void check_posix_memalign(const std::vector<size_t>& too_large) {
     }
   }
   for (int bit : {48, 57, 62, 63}) fails_with(ENOMEM, size_t{1} << bit, 1);
+  if (with_overflows) fails_with(ENOMEM, size_t{1} << 63, kMostBytes);
 }
 
 // --- Operators
