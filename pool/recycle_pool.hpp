@@ -20,8 +20,8 @@
 #include <optional>
 #include <utility>
 
-#include "pool/internal_memory.hpp"
-#include "pool/lock.hpp"
+#include "pool/base/internal_memory.hpp"
+#include "pool/base/lock.hpp"
 #include "pool/source.hpp"
 
 namespace cistern {

@@ -1,5 +1,8 @@
 // What a pool asks of a source. A source hands out whole chunks of one kind (mmap, cuMemAlloc, clCreateBuffer...)
 // and takes them back; it is injected, so that every pool runs in tests over a fake one.
+//
+// Room: pools of chunks that come from a source, whatever the memory is.
+// May include: pool/base.
 #pragma once
 #include <atomic>
 #include <concepts>

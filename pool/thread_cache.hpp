@@ -15,8 +15,8 @@
 #include <new>
 #include <optional>
 
-#include "pool/internal_memory.hpp"
-#include "pool/lock.hpp"
+#include "pool/base/internal_memory.hpp"
+#include "pool/base/lock.hpp"
 
 namespace cistern {
 

@@ -1,9 +1,9 @@
 // The exported CUDA functions. No logic: the driver's go to their hooks, the runtime's are observed on their way to the
 // runtime of the calling module.
-#include "shim/core/cuda_hooks.hpp"
-#include "shim/core/cuda_runtime.hpp"
-#include "shim/core/environment.hpp"
-#include "shim/core/lookup.hpp"
+#include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/runtime.hpp"
+#include "shim/process/environment.hpp"
+#include "shim/process/lookup.hpp"
 
 using namespace cistern::cuda;
 
@@ -45,7 +45,7 @@ const void* memory_left(First first, Rest...) {
     const cudaError_t answer = real arguments;                                                                         \
     return answer == kSuccess ? observing.made(answer, memory_left arguments) : answer;                                \
   }
-#include "shim/symbols.def"
+#include "shim/symbols/cuda.def"
 
 // Not a matter of its caller, unlike dlopen: it can be forwarded by an ordinary call.
 extern "C" [[gnu::visibility("default")]] int dlclose(void* handle) {

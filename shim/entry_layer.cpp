@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "shim/core/core.hpp"
-#include "shim/core/lookup.hpp"
-#include "shim/core/opencl_next.hpp"
 #include "shim/lifecycle.hpp"
+#include "shim/opencl/next.hpp"
+#include "shim/process/lookup.hpp"
 
 using namespace cistern::opencl;
 

@@ -1,7 +1,7 @@
-// Which look-ups by name are answered with our OpenCL and CUDA driver exports: exact names of symbols.def, only where
-// the real answer is the ICD loader's or the driver's. An ICD's own functions (the loader asks for them), the CUDA
-// runtime's functions in a library that the caller names (its driver calls are ours anyway) and every other name are
-// left alone.
+// Which look-ups by name are answered with our OpenCL and CUDA driver exports: exact names of symbols/all.def, only
+// where the real answer is the ICD loader's or the driver's. An ICD's own functions (the loader asks for them), the
+// CUDA runtime's functions in a library that the caller names (its driver calls are ours anyway) and every other name
+// are left alone.
 #include "shim/entry_lookup.hpp"
 
 #include <dlfcn.h>
@@ -10,18 +10,18 @@
 
 #include <atomic>
 
-#include "shim/core/core.hpp"
-#include "shim/core/cuda_runtime.hpp"
-#include "shim/core/environment.hpp"
-#include "shim/core/lookup.hpp"
+#include "shim/cuda/runtime.hpp"
 #include "shim/entry_plugins.hpp"
+#include "shim/process/environment.hpp"
+#include "shim/process/lookup.hpp"
+#include "shim/process/uncounted.hpp"
 
 // Only their addresses are of interest here; entry_opencl.cpp and entry_cuda.cpp have the types.
 extern "C" {
 #define OPENCL_CALL(action, slot, result, name, parameters, arguments) void name();
 #define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) void name();
 #define CUDA_RUNTIME(action, name, parameters, arguments) void name();
-#include "shim/symbols.def"
+#include "shim/symbols/all.def"
 }
 
 namespace {
@@ -41,7 +41,7 @@ constexpr Export kExports[] = {
 #define OPENCL_CALL(action, slot, result, name, parameters, arguments) {#name, &name, kIcdLoader},
 #define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) {#name, &name, kDriver},
 #define CUDA_RUNTIME(action, name, parameters, arguments) {#name, &name, kRuntime},
-#include "shim/symbols.def"
+#include "shim/symbols/all.def"
 };
 
 const Export* find_export(const char* name) {
@@ -64,7 +64,7 @@ bool provided_globally(const char* name) {
 void* failing_handle() {
   static constinit std::atomic<void*> c_library{nullptr};
   if (void* known = c_library.load(std::memory_order_acquire)) return known;
-  cistern::host::Uncounted uncounted;
+  cistern::Uncounted uncounted;
   void* opened = cistern::real_dlopen()("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
   c_library.store(opened, std::memory_order_release);
   return opened;

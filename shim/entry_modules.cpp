@@ -9,9 +9,9 @@
 
 #include <cstring>
 
-#include "shim/core/fork.hpp"
-#include "shim/core/host_c_library.hpp"
-#include "shim/core/lookup.hpp"
+#include "shim/host/c_library.hpp"
+#include "shim/process/lookup.hpp"
+#include "shim/process/process.hpp"
 
 namespace {
 

@@ -1,8 +1,8 @@
 // The exported OpenCL functions: what a program that links libOpenCL, or looks a function up by dlsym, calls first.
-// No logic: to the hook, or past it when the ICD loader's layer will catch the call (opencl_next.hpp).
-#include "shim/core/environment.hpp"
-#include "shim/core/opencl_hooks.hpp"
-#include "shim/core/opencl_next.hpp"
+// No logic: to the hook, or past it when the ICD loader's layer will catch the call (opencl/next.hpp).
+#include "shim/opencl/hooks/hooks.hpp"
+#include "shim/opencl/next.hpp"
+#include "shim/process/environment.hpp"
 
 using namespace cistern::opencl;
 
@@ -27,4 +27,4 @@ Result no_loader() {
     if (layer_active() || cistern::switched_off()) return loader().name arguments; \
     return hook::name arguments;                                                   \
   }
-#include "shim/symbols.def"
+#include "shim/symbols/opencl.def"

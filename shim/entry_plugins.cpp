@@ -13,13 +13,13 @@
 #include <atomic>
 #include <cstdint>
 
-#include "shim/core/core.hpp"
-#include "shim/core/environment.hpp"
-#include "shim/core/host_native.hpp"
-#include "shim/core/host_serving.hpp"
-#include "shim/core/lookup.hpp"
-#include "shim/core/symbol_table.hpp"
-#include "shim/core/system_filter.hpp"
+#include "shim/host/native.hpp"
+#include "shim/host/serving.hpp"
+#include "shim/process/environment.hpp"
+#include "shim/process/lookup.hpp"
+#include "shim/process/process.hpp"
+#include "shim/process/symbol_table.hpp"
+#include "shim/process/system_filter.hpp"
 
 namespace {
 

@@ -5,10 +5,10 @@
 
 #include <atomic>
 
-#include "shim/core/environment.hpp"
-#include "shim/core/lookup.hpp"
-#include "shim/core/system_filter.hpp"
 #include "shim/lifecycle.hpp"
+#include "shim/process/environment.hpp"
+#include "shim/process/lookup.hpp"
+#include "shim/process/system_filter.hpp"
 
 // Where entry_syscall.S jumps to; null before the first start.
 extern "C" {

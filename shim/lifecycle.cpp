@@ -16,19 +16,20 @@
 
 #include <atomic>
 
-#include "pool/lock.hpp"
-#include "pool/system_call.hpp"
+#include "pool/base/lock.hpp"
+#include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
-#include "shim/core/environment.hpp"
 #include "shim/core/fork.hpp"
-#include "shim/core/host_hooks.hpp"
-#include "shim/core/host_placement.hpp"
-#include "shim/core/log.hpp"
-#include "shim/core/lookup.hpp"
-#include "shim/core/standard_error.hpp"
-#include "shim/core/system_filter.hpp"
+#include "shim/host/hooks/hooks.hpp"
+#include "shim/host/placement.hpp"
+#include "shim/process/environment.hpp"
+#include "shim/process/log.hpp"
+#include "shim/process/lookup.hpp"
+#include "shim/process/process.hpp"
+#include "shim/process/standard_error.hpp"
+#include "shim/process/system_filter.hpp"
 #include "stats/counters.hpp"
-#include "stats/unwinder.hpp"
+#include "stats/unwind/unwinder.hpp"
 
 // What pthread_atfork and at_quick_exit call. Those two are linked into each object, behind everything else of its
 // code: every process would map that part of ours for them.

@@ -6,7 +6,7 @@
 
 #include <new>
 
-#include "pool/system_call.hpp"
+#include "pool/base/system_call.hpp"
 
 namespace cistern {
 namespace {

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "pool/lock.hpp"
+#include "pool/base/lock.hpp"
 #include "pool/size_class.hpp"
 #include "stats/snapshot.hpp"
 

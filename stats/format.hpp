@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "pool/internal_memory.hpp"
+#include "pool/base/internal_memory.hpp"
 
 namespace cistern {
 

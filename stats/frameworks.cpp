@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "stats/modules.hpp"
+#include "stats/unwind/modules.hpp"
 
 namespace cistern {
 namespace {

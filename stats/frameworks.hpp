@@ -2,7 +2,7 @@
 #pragma once
 #include <string_view>
 
-#include "pool/internal_memory.hpp"
+#include "pool/base/internal_memory.hpp"
 
 namespace cistern {
 

@@ -3,7 +3,7 @@
 #include <cstdarg>
 #include <string_view>
 
-#include "pool/internal_memory.hpp"
+#include "pool/base/internal_memory.hpp"
 
 namespace cistern {
 

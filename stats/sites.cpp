@@ -6,11 +6,11 @@
 #include <new>
 #include <utility>
 
-#include "pool/lock.hpp"
+#include "pool/base/lock.hpp"
 #include "stats/counters.hpp"
-#include "stats/modules.hpp"
 #include "stats/symbols.hpp"
-#include "stats/unwinder.hpp"
+#include "stats/unwind/modules.hpp"
+#include "stats/unwind/unwinder.hpp"
 
 namespace cistern {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "stats/snapshot.hpp"
-#include "stats/unwinder.hpp"
+#include "stats/unwind/unwinder.hpp"
 
 namespace cistern {
 

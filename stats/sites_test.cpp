@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "stats/modules.hpp"
 #include "stats/symbols.hpp"
-#include "stats/unwinder.hpp"
+#include "stats/unwind/modules.hpp"
+#include "stats/unwind/unwinder.hpp"
 
 namespace sites_test {
 

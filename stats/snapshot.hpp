@@ -1,12 +1,15 @@
 // A snapshot: every figure that a report may show, as plain values taken at one moment.
 // Reports are pure functions of it (report.hpp). A figure that does not exist is absent
 // (empty optional or empty list), never 0; one that is estimated is named in `estimated`.
+//
+// Room: what is counted and called by name: figures, call sites, symbols.
+// May include: pool/base, pool, stats/unwind.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
-#include "pool/internal_memory.hpp"
+#include "pool/base/internal_memory.hpp"
 
 namespace cistern {
 
@@ -69,7 +72,7 @@ constexpr std::string_view kWentWithContext = "never freed, went with its contex
 struct LeakFigures {
   String kind;
   std::string_view leak_class;  // kNeverFreed until reachability is judged, or kWentWithContext
-  const char* object;      // "buffer", "sub-buffer", "image", "cudaMalloc block", ...
+  const char* object;           // "buffer", "sub-buffer", "image", "cudaMalloc block", ...
   std::uint64_t blocks, bytes;
   std::uint64_t created, retained, released;       // opencl only: reference counts summed over the blocks
   std::optional<std::uint64_t> kept_parent_bytes;  // sub-buffers: the part of `bytes` in released parents they keep
@@ -137,8 +140,9 @@ struct Snapshot {
   std::optional<int> rank, ranks;
   String command;
   double wall_s;
-  const char* moment;  // "exit", "_exit", "call": when it was taken; leaks are judged at "exit" and "_exit" only
-  String sites;        // e.g. "gpu:all,host:off"
+  const char* moment;      // "exit", "_exit", "call": when it was taken; leaks are judged at "exit" and "_exit" only
+  String sites;            // e.g. "gpu:all,host:off"
+  String host_sites_mode;  // "512KiB": a sample of one block in so many bytes; "all"; "off"
   Vector<KindFigures> kinds;
   Vector<LeakFigures> leaks;       // largest first
   Vector<LeakFigures> host_sites;  // live host blocks, largest first; estimated where they are samples

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "pool/lock.hpp"
+#include "pool/base/lock.hpp"
 #include "stats/counters.hpp"
 
 namespace cistern {

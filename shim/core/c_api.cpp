@@ -4,40 +4,25 @@
 #include <unistd.h>
 
 #include "cistern/cistern.h"
-#include "pool/host_threads.hpp"
 #include "shim/core/core.hpp"
-#include "shim/core/cuda_hooks.hpp"
-#include "shim/core/cuda_next.hpp"
-#include "shim/core/host_hooks.hpp"
-#include "shim/core/opencl_hooks.hpp"
-#include "shim/core/opencl_state.hpp"
-#include "shim/core/standard_error.hpp"
-#include "stats/report.hpp"
+#include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/next.hpp"
+#include "shim/host/hooks/hooks.hpp"
+#include "shim/opencl/hooks/hooks.hpp"
+#include "shim/opencl/state.hpp"
+#include "shim/process/kind.hpp"
+#include "shim/process/standard_error.hpp"
+#include "stats/report/report.hpp"
 
 using namespace cistern;
 
 namespace {
 
-bool fill(const KindFigures& figures, std::uint64_t largest_pooled, cistern_statistics* out) {
-  if (!out) return false;
-  *out = {.allocations = figures.allocations,
-          .frees = figures.frees,
-          .pool_hits = figures.pool_hits,
-          .pool_misses = figures.pool_misses,
-          .driver_allocs = figures.driver_allocs,
-          .driver_frees = figures.driver_frees,
-          .live_blocks = figures.live_blocks,
-          .live_bytes = figures.live_bytes,
-          .peak_bytes = figures.peak_bytes,
-          .pooled_blocks = figures.pooled_blocks,
-          .pooled_bytes = figures.pooled_bytes,
-          .largest_pooled_bytes = largest_pooled,
-          .failed = figures.failed};
-  return true;
-}
-
-cuda::PooledKind cuda_kind(cistern_kind kind) {
-  return kind == CISTERN_DEVICE ? cuda::PooledKind::device : cuda::PooledKind::pinned;
+const KindPool* find_pool(int id) {
+  for (const Kind* kind : kinds())
+    for (const KindPool& pool : kind->pools)
+      if (pool.id == id) return &pool;
+  return nullptr;
 }
 
 opencl::cl_context own(struct _cl_context* context) { return reinterpret_cast<opencl::cl_context>(context); }
@@ -47,33 +32,29 @@ opencl::cl_context own(struct _cl_context* context) { return reinterpret_cast<op
 const char* cistern_version(void) { return CISTERN_VERSION; }
 
 int cistern_get_statistics(cistern_kind kind, cistern_statistics* statistics) {
-  switch (kind) {
-    case CISTERN_HOST:
-      return fill(host::figures(), 0, statistics) ? 0 : -1;
-    case CISTERN_OPENCL:
-      if (!opencl::used()) return fill(KindFigures{}, 0, statistics) ? 0 : -1;
-      return fill(opencl::figures(), opencl::fragmentation().largest_free_bytes, statistics) ? 0 : -1;
-    case CISTERN_DEVICE:
-    case CISTERN_PINNED: {
-      std::uint64_t largest = 0;
-      const KindFigures figures = cuda::total_figures(cuda_kind(kind), &largest);
-      return fill(figures, largest, statistics) ? 0 : -1;
-    }
-  }
-  return -1;
+  const KindPool* const pool = find_pool(kind);
+  if (!pool || !statistics) return -1;
+  std::uint64_t largest_kept = 0;
+  const KindFigures figures = pool->figures(&largest_kept);
+  *statistics = {.allocations = figures.allocations,
+                 .frees = figures.frees,
+                 .pool_hits = figures.pool_hits,
+                 .pool_misses = figures.pool_misses,
+                 .driver_allocs = figures.driver_allocs,
+                 .driver_frees = figures.driver_frees,
+                 .live_blocks = figures.live_blocks,
+                 .live_bytes = figures.live_bytes,
+                 .peak_bytes = figures.peak_bytes,
+                 .pooled_blocks = figures.pooled_blocks,
+                 .pooled_bytes = figures.pooled_bytes,
+                 .largest_pooled_bytes = largest_kept,
+                 .failed = figures.failed};
+  return 0;
 }
 
 size_t cistern_trim(cistern_kind kind, size_t keep_bytes) {
-  switch (kind) {
-    case CISTERN_OPENCL:
-      return opencl::trim(keep_bytes, 0);
-    case CISTERN_DEVICE:
-    case CISTERN_PINNED:
-      return cuda::trim(cuda_kind(kind), keep_bytes, 0);
-    case CISTERN_HOST:
-      return host_pool::trim(keep_bytes);
-  }
-  return 0;
+  const KindPool* const pool = find_pool(kind);
+  return pool ? pool->trim(keep_bytes) : 0;
 }
 
 int cistern_report(const char* path, cistern_format format) {

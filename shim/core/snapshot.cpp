@@ -5,8 +5,12 @@
 #include <algorithm>
 
 #include "shim/core/core.hpp"
-#include "shim/core/environment.hpp"
-#include "shim/core/host_sites.hpp"
+#include "shim/process/environment.hpp"
+#include "shim/process/kind.hpp"
+#include "shim/process/output.hpp"
+#include "shim/process/process.hpp"
+#include "shim/process/uncounted.hpp"
+#include "stats/counters.hpp"
 #include "stats/runtime_frames.hpp"
 #include "stats/sites.hpp"
 #include "stats/symbols.hpp"
@@ -35,24 +39,12 @@ String command_line() {
 
 void add_site_figures(Snapshot& snapshot) {
   const SiteStatistics sites = site_statistics();
-  snapshot.sites = options().sites == "off" ? String("off") : "gpu:all,host:" + host::sites_mode();
+  snapshot.sites = options().sites == "off" ? String("off") : "gpu:all,host:" + snapshot.host_sites_mode;
   snapshot.sites_count = sites.sites;
   snapshot.capture_mean_ns = sites.capture_mean_ns;
   if (sites.capture_mean_ns) snapshot.estimated.push_back("self.capture_mean_ns");
   snapshot.dropped_events = sites.dropped;
   snapshot.tables_bytes = internal_mapped_bytes();
-}
-
-// Before other kinds' figures, whose making allocates.
-void add_host_sites(Snapshot& snapshot) {
-  host::LiveSites live = host::live_sites();
-  const bool exact = host::sites_mode() == "all";
-  snapshot.host_sites = std::move(live.sites);
-  if (!exact && !snapshot.host_sites.empty()) snapshot.estimated.push_back("host_sites");
-  std::optional<FragmentationFigures> fragments = host::fragmentation(live.requested_ratio);
-  if (!fragments) return;
-  if (!exact && fragments->requested_bytes) snapshot.estimated.push_back("fragmentation.host.internal");
-  snapshot.fragmentation.push_back(std::move(*fragments));
 }
 
 void sort_largest_first(Vector<LeakFigures>& leaks) {
@@ -64,7 +56,7 @@ void sort_largest_first(Vector<LeakFigures>& leaks) {
 }  // namespace
 
 Snapshot take_snapshot(const char* moment) {
-  host::Uncounted uncounted;
+  Uncounted uncounted;
   Snapshot snapshot{};
   snapshot.version = CISTERN_VERSION;
   snapshot.pid = getpid();
@@ -74,24 +66,7 @@ Snapshot take_snapshot(const char* moment) {
   snapshot.command = command_line();
   snapshot.wall_s = static_cast<double>(nanoseconds_since_start()) / 1e9;
   snapshot.moment = moment;
-  // As a layer we see no malloc: figures that do not exist are left out.
-  if (KindFigures figures = host::figures(); figures.allocations || figures.frees || figures.live_blocks) {
-    snapshot.kinds.push_back(std::move(figures));
-    snapshot.estimated.push_back("kinds.host.peak_bytes");
-    add_host_sites(snapshot);
-  }
-  if (opencl::used()) {
-    snapshot.kinds.push_back(opencl::figures());
-    snapshot.fragmentation.push_back(opencl::fragmentation());
-    opencl::add_leaks(snapshot.leaks);
-    opencl::add_objects(snapshot.objects);
-  }
-  if (cuda::used()) {
-    cuda::add_kinds(snapshot.kinds, snapshot.fragmentation);
-    cuda::add_leaks(snapshot.leaks);
-    cuda::add_transfers(snapshot);
-    cuda::add_devices(snapshot);
-  }
+  for (const Kind* kind : kinds()) kind->add_to(snapshot);
   sort_largest_first(snapshot.leaks);
   sort_largest_first(snapshot.host_sites);
   symbolise(snapshot, kSymbolBudgetMs);

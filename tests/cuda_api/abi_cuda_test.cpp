@@ -12,13 +12,13 @@
 #include <array>
 #include <type_traits>
 
-#include "backends/cuda_api.hpp"
+#include "backends/cuda/api.hpp"
 
-// The functions of the rows, as symbols.def declares them.
+// The functions of the rows, as symbols/cuda.def declares them.
 namespace cistern::cuda::rows {
 #define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) CUresult name parameters;
 #define CUDA_RUNTIME(action, name, parameters, arguments) cudaError_t name parameters;
-#include "shim/symbols.def"
+#include "shim/symbols/cuda.def"
 }  // namespace cistern::cuda::rows
 
 namespace {
@@ -59,7 +59,7 @@ static_assert(!kSameShape<int (*)(void*), int (*)(unsigned long)> && kSameShape<
 #define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) \
   static_assert(kSameShape<decltype(&rows::name), decltype(&::name)>, #name);   \
   TYPEDEF_##stream(base, version, name)
-#include "shim/symbols.def"
+#include "shim/symbols/cuda.def"
 
 // The runtime declares its per-thread twins only to programs that are built for them.
 #define cudaMallocAsync_ptsz cudaMallocAsync
@@ -71,7 +71,7 @@ static_assert(!kSameShape<int (*)(void*), int (*)(unsigned long)> && kSameShape<
 #define cudaMemcpy2DAsync_ptsz cudaMemcpy2DAsync
 #define CUDA_RUNTIME(action, name, parameters, arguments) \
   static_assert(kSameShape<decltype(&rows::name), decltype(&::name)>, #name);
-#include "shim/symbols.def"
+#include "shim/symbols/cuda.def"
 
 // --- Types
 #define SAME_TYPE(name) static_assert(kShapeOf<ours::name> == kShapeOf<::name>, #name);
@@ -307,7 +307,7 @@ TEST(CudaAbi, EveryRowWasCompared) {
   int driver = 0, runtime = 0;
 #define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) ++driver;
 #define CUDA_RUNTIME(action, name, parameters, arguments) ++runtime;
-#include "shim/symbols.def"
+#include "shim/symbols/cuda.def"
   EXPECT_GT(driver, 150);
   EXPECT_GT(runtime, 25);
 }

@@ -1,5 +1,5 @@
-"""Walks the toolkit's headers: every function that takes or returns memory has a row in symbols.def, and every row is
-a function of theirs with the version that introduced it. --self-test: an invented function is seen as missing."""
+"""Walks the toolkit's headers: every function that takes or returns memory has a row in symbols/cuda.def, and every row
+is a function of theirs with the version that introduced it. --self-test: an invented function is seen as missing."""
 import argparse
 import collections
 import pathlib
@@ -39,7 +39,7 @@ ROWS = """
 #define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) DRIVER base version stream name;
 #define CUDA_RUNTIME(action, name, parameters, arguments) RUNTIME name;
 #define CUDA_PASS(name) PASS name;
-#include "shim/symbols.def"
+#include "shim/symbols/cuda.def"
 """
 
 
@@ -121,7 +121,7 @@ class Walk(unittest.TestCase):
 
     def test_every_function_that_moves_memory_has_a_row(self):
         missing = without_row(self.headers.functions, set(self.rows.names()))
-        self.assertEqual(missing, [], "take or return memory, but have no row in symbols.def")
+        self.assertEqual(missing, [], "take or return memory, but have no row in symbols/cuda.def")
 
     def test_every_row_is_a_function(self):
         unknown = sorted(set(self.rows.names()) - set(self.headers.functions))

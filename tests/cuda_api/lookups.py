@@ -1,5 +1,5 @@
 """Replays the look-ups that a real runtime makes, and others, against the simulated driver, plain and preloaded: the
-answers are the driver's, and exactly the functions with a row in symbols.def are ours."""
+answers are the driver's, and exactly the functions with a row in symbols/cuda.def are ours."""
 import argparse
 import collections
 import os
@@ -17,7 +17,7 @@ ARGUMENTS = argparse.Namespace()
 
 ROWS = """
 #define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) ROW base version stream name;
-#include "shim/symbols.def"
+#include "shim/symbols/cuda.def"
 """
 # Versions between two ABIs of a function, before its first, and of drivers to come; names that no driver has.
 OTHERS = [("cuMemAlloc", 2010, 0), ("cuMemAlloc", 3010, 0), ("cuMemAlloc", 12020, 0), ("cuMemAlloc", 12020, 1),

@@ -9,7 +9,7 @@ import sys
 import unittest
 
 ARGUMENTS = argparse.Namespace()
-# A runtime of 13.0 asks 440 times, over a hundred times for a row of symbols.def; other toolkits ask about as often.
+# A runtime of 13.0 asks 440 times, over a hundred times for a row of ours; other toolkits ask about as often.
 LOOK_UPS_MIN = 300
 SUBSTITUTED_MIN = 100
 

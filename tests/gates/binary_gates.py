@@ -20,7 +20,7 @@ ROWS = """
 #define CUDA_RUNTIME(action, name, parameters, arguments) ROW name
 #define HOST_CALL(action, result, name, parameters, arguments) ROW name
 #define PROCESS_CALL(name) ROW name
-#include "shim/symbols.def"
+#include "shim/symbols/all.def"
 """
 
 

@@ -11,39 +11,66 @@ CODE = {".cpp", ".hpp", ".h", ".c", ".S", ".def", ".in", ".py", ".cmake", ".sh",
 COLUMNS_MAX = 120
 COMMENT = re.compile(r"//|/\*|#(?!include|pragma|define|if)|\"\"\"")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
-# The layers of the library and those that each may include.
-MAY_INCLUDE = {
-    "pool": ("pool",),
-    "stats": ("pool", "stats"),
-    "backends": ("pool", "backends"),
-    "shim/include": ("shim/include",),
-    "shim/core": ("pool", "stats", "backends", "shim/core", "shim/include"),
-}
+# The folders of the library are its rooms: one file of each says what it is for and which others it may include. The
+# entry points in shim itself may include all.
+LIBRARY = ("pool", "stats", "backends", "shim")
+SOURCES = {".cpp", ".hpp", ".h"}
+RULE = re.compile(r"^// Room: .+\n(?:// .+\n)*?// May include: ((?:.|\n//  )+?)\.$", re.MULTILINE)
+# Public headers and tables include nothing of ours.
+ROOMS_WITHOUT_RULE = {"shim/include/cistern": (), "shim/symbols": ()}
+# The room that makes code of a table's rows; all.def is for the entry points.
+TABLES = {"shim/options.def": "shim/process", "shim/kinds.def": "shim/core", "shim/symbols/host.def": "shim/host",
+          "shim/symbols/opencl.def": "shim/opencl", "shim/symbols/cuda.def": "shim/cuda"}
 # Declarations of our own stand in for these (backends/): one binary serves every version of them.
 FOREIGN = re.compile(r"^(CL/|cuda|nv)")
 
 
-def layer_of(path):
-    """The layer that a path belongs to; None for the entry points, which may include everything."""
-    if path.startswith("cistern/"):
-        return "shim/include"
-    if path in ("shim/symbols.def", "shim/options.def"):
-        return "shim/core"
-    return next((layer for layer in MAY_INCLUDE if path.startswith(layer + "/")), None)
+def sources_of(root):
+    """Every file with code in a room, with the room's name."""
+    for folder in LIBRARY:
+        for path in sorted((root / folder).rglob("*")):
+            room = str(path.parent.relative_to(root))
+            if path.suffix in SOURCES and room != "shim":
+                yield path, room
+
+
+def rules(root):
+    """Room -> the rooms that it may include, and what is wrong with the rules themselves."""
+    found, wrong = dict(ROOMS_WITHOUT_RULE), []
+    for path, room in sources_of(root):
+        for rule in RULE.findall(path.read_text()):
+            if room in found:
+                wrong.append(f"{room}: a second rule in {path.name}")
+                continue
+            named = {name.strip() for name in rule.replace("\n//", " ").split(",")} - {"nothing of ours"}
+            found[room] = (named, "everything" in named)
+    wrong += [f"{room}: no file says what it may include" for room in sorted({r for _, r in sources_of(root)})
+              if room not in found]
+    kinds = {room.split("/")[1] for room in found if re.match(r"backends/", room)} | {"host"}
+    for room, rule in found.items():
+        kind = next((k for k in kinds if re.match(rf"(shim|backends)/{k}\b", room)), None)
+        others = [name for name in (rule[0] if rule else ()) for k in kinds - {kind} if kind and f"/{k}" in name]
+        wrong += [f"{room}: a kind may not include another: {name}" for name in others]
+    return found, wrong
+
+
+def room_of(included):
+    if included in TABLES:
+        return TABLES[included]
+    return "shim/include/cistern" if included.startswith("cistern/") else str(pathlib.Path(included).parent)
 
 
 def wrong_includes(root):
-    """Every #include that leads out of its layer, as "file: included"."""
-    wrong = []
-    for layer, allowed in MAY_INCLUDE.items():
-        for path in sorted((root / layer).rglob("*")):
-            if path.suffix not in (".cpp", ".hpp", ".h", ".def"):
+    """Every #include that leads out of its room, as "file: included", and every rule that is missing or wrong."""
+    allowed, wrong = rules(root)
+    for path, room in sources_of(root):
+        named, everything = allowed.get(room) or ((), False)
+        for mark, included in INCLUDE.findall(path.read_text()):
+            if path.stem.endswith("_test") and included.startswith("tests/support/"):
                 continue
-            for mark, name in INCLUDE.findall(path.read_text()):
-                if path.stem.endswith("_test") and name.startswith("tests/support/"):
-                    continue
-                if FOREIGN.match(name) or (mark == '"' and layer_of(name) not in allowed):
-                    wrong.append(f"{path.relative_to(root)}: {name}")
+            ours = mark == '"' and (everything and room_of(included) in allowed or room_of(included) in (room, *named))
+            if FOREIGN.match(included) or (mark == '"' and not ours):
+                wrong.append(f"{path.relative_to(root)}: {included}")
     return wrong
 
 
@@ -51,19 +78,19 @@ LOCK = re.compile(r"^[^/\n]*\b(?:Spin)?Lock (\w+)(?:\{\})?;", re.MULTILINE)
 
 
 # A clock of the parent is never asked in the child.
-LOCKS_LEFT_BEHIND = {"backends/opencl_queue_clock.hpp: lock_"}
+LOCKS_LEFT_BEHIND = {"backends/opencl/queue_clock.hpp: lock_"}
 
 
 def forgotten_locks(root):
     """Every lock that the thread which forks neither takes nor makes new in the child, as "file: name"."""
     texts = {path.relative_to(root): path.read_text()
-             for layer in MAY_INCLUDE for path in (root / layer).rglob("*.[ch]pp") if not path.stem.endswith("_test")}
+             for path, room in sources_of(root) if not path.stem.endswith("_test")}
     forgotten = set()
     for path, text in texts.items():
         for name in LOCK.findall(text):
             # A public member is taken by whoever has it, all others beside where they are declared.
             public = path.suffix == ".hpp" and not name.endswith("_")
-            where = [t for other, t in texts.items() if public or other.stem == path.stem]
+            where = [t for other, t in texts.items() if public or other.with_suffix("") == path.with_suffix("")]
             taken = all(any(re.search(rf"\b{name}\.{call}\(\)", t) for t in where)
                         for call in ("lock_for_fork", "unlock_after_fork"))
             if not taken and not any(f"new (&{name}) Lock" in t for t in where):
@@ -144,20 +171,39 @@ class Layers(unittest.TestCase):
         found = wrong_includes(ROOT)
         self.assertFalse(found, "\n" + "\n".join(found))
 
-    def test_a_wrong_include_is_seen(self):
+    def test_the_page_of_the_rooms_names_all(self):
+        page = (ROOT / "shim/README.md").read_text()
+        self.assertEqual([room for room in rules(ROOT)[0] if f"`{room}`" not in page], [])
+
+    def test_each_breach_is_seen(self):
+        rule = "// A file.\n//\n// Room: x.\n// May include: {}.\n"
+        rooms = {"pool/base": "nothing of ours", "pool": "pool/base", "stats": "pool/base,\n//   pool",
+                 "backends/cuda": "pool", "backends/opencl": "pool", "shim/process": "stats",
+                 "shim/cuda": "backends/cuda, shim/process", "shim/opencl": "backends/opencl, shim/cuda",
+                 "shim/core": "everything"}
+        right = ("stats/ok.cpp: pool/base/lock.hpp", "shim/core/ok.cpp: shim/cuda/state.hpp",
+                 "shim/cuda/ok.cpp: shim/symbols/cuda.def", "pool/ok_test.cpp: tests/support/fake.hpp",
+                 "shim/core/ok2.cpp: shim/kinds.def", "shim/entry_x.cpp: shim/lifecycle.hpp")
+        wrong = ("backends/cuda/a.hpp: backends/opencl/api.hpp", "backends/opencl/c.cpp: CL/cl.h",
+                 "pool/a.hpp: stats/sites.hpp", "pool/base/b.hpp: pool/source.hpp",
+                 "pool/h.cpp: tests/support/fake.hpp",
+                 "shim/core/d.cpp: shim/lifecycle.hpp", "shim/cuda/e.cpp: shim/opencl/state.hpp",
+                 "shim/cuda/f.cpp: shim/symbols/opencl.def", "shim/cuda/g.cpp: shim/symbols/all.def",
+                 "shim/process/i.cpp: shim/host/hooks/hooks.hpp", "stats/f.cpp: f.hpp")
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            for name, included in (("pool/a.hpp", '"stats/sites.hpp"'), ("stats/b.cpp", '"backends/opencl_api.hpp"'),
-                                   ("backends/c.cpp", "<CL/cl.h>"), ("shim/core/d.cpp", '"shim/lifecycle.hpp"'),
-                                   ("shim/core/e.cpp", '"pool/lock.hpp"'), ("stats/f.cpp", '"f.hpp"'),
-                                   ("pool/g_test.cpp", '"tests/support/fake.hpp"'),
-                                   ("pool/h.cpp", '"tests/support/fake.hpp"')):
-                (root / name).parent.mkdir(parents=True, exist_ok=True)
-                (root / name).write_text(f"// A file.\n#include {included}\n")
-            self.assertEqual(wrong_includes(root), [
-                "pool/a.hpp: stats/sites.hpp", "pool/h.cpp: tests/support/fake.hpp",
-                "stats/b.cpp: backends/opencl_api.hpp", "stats/f.cpp: f.hpp",
-                "backends/c.cpp: CL/cl.h", "shim/core/d.cpp: shim/lifecycle.hpp"])
+            for room, included in rooms.items():
+                (root / room).mkdir(parents=True, exist_ok=True)
+                (root / room / "rule.hpp").write_text(rule.format(included))
+            for name, included in (one.split(": ") for one in (*right, *wrong)):
+                marks = "<>" if included.startswith("CL/") else '""'
+                (root / name).write_text(f"// A file.\n#include {marks[0]}{included}{marks[1]}\n")
+            (root / "stats/second.hpp").write_text(rule.format("pool"))
+            (root / "pool/heap").mkdir()
+            (root / "pool/heap/no_rule.cpp").write_text("// A file.\n")
+            self.assertEqual(sorted(wrong_includes(root)), sorted([
+                *wrong, "pool/heap: no file says what it may include", "stats: a second rule in second.hpp",
+                "shim/opencl: a kind may not include another: shim/cuda"]))
 
 
 class Locks(unittest.TestCase):

@@ -16,8 +16,8 @@
 #include <array>
 #include <type_traits>
 
-#include "shim/core/opencl_hooks.hpp"
-#include "shim/core/opencl_table.hpp"
+#include "shim/opencl/hooks/hooks.hpp"
+#include "shim/opencl/table.hpp"
 
 namespace {
 
@@ -40,7 +40,7 @@ namespace ours = cistern::opencl;
 #define OPENCL_CALL(action, slot, result, name, parameters, arguments)                      \
   static_assert(offsetof(cl_icd_dispatch, name) == (slot) * sizeof(void*), #name ": slot"); \
   static_assert(Shape<decltype(ours::Table::name)>::value == Shape<decltype(cl_icd_dispatch::name)>::value, #name);
-#include "shim/symbols.def"
+#include "shim/symbols/opencl.def"
 
 static_assert(sizeof(cl_icd_dispatch) == ours::kDispatchSlots * sizeof(void*));
 static_assert(offsetof(cl_icd_dispatch, clGetMemObjectInfo) == ours::kSlotMemObjectInfo * sizeof(void*));
@@ -80,7 +80,7 @@ static_assert(Shape<decltype(&ours::hook::clSetKernelArgSVMPointerARM)>::value =
 TEST(OpenclAbi, EveryRowWasCompared) {
   int rows = 0;
 #define OPENCL_CALL(action, slot, result, name, parameters, arguments) ++rows;
-#include "shim/symbols.def"
+#include "shim/symbols/opencl.def"
   EXPECT_GT(rows, 80);
 }
 

@@ -80,7 +80,8 @@ TEST_F(Driver, FreeingPoolMemoryDoesNotWait) {
   const CUstream one = stream();
   CUdeviceptr memory = 0;
   ASSERT_CU(cuMemAllocAsync(&memory, 4, one));
-  ASSERT_CU(cuLaunchHostFunc(one, [](void*) {}, nullptr));
+  ASSERT_CU(cuLaunchHostFunc(
+      one, [](void*) {}, nullptr));
   ASSERT_CU(cuMemFree(memory));
   EXPECT_CU(CUDA_ERROR_NOT_READY, cuStreamQuery(one));
   ASSERT_CU(cuStreamSynchronize(one));

@@ -10,11 +10,11 @@
 #include <map>
 #include <string>
 
-#include "pool/host_account.hpp"
-#include "pool/host_blocks.hpp"
-#include "pool/host_heap.hpp"
-#include "pool/host_region.hpp"
-#include "pool/host_threads.hpp"
+#include "pool/heap/account.hpp"
+#include "pool/heap/blocks.hpp"
+#include "pool/heap/heap.hpp"
+#include "pool/heap/region.hpp"
+#include "pool/heap/threads.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define CISTERN_TEST_ASAN 1

@@ -1,7 +1,6 @@
-// Every row of symbols.def called with arguments that are mostly nonsense: no handles or real ones, all numbers 0, 1 or
-// too large, no places for outputs or places with something in them. What a call answers, what it writes where, and
-// errno after a failure are the implementation's own.
-// harness: driver-layer
+// Every row of symbols/opencl.def called with arguments that are mostly nonsense: no handles or real ones, all numbers
+// 0, 1 or too large, no places for outputs or places with something in them. What a call answers, what it writes where,
+// and errno after a failure are the implementation's own. harness: driver-layer
 #include "observe.hpp"
 
 #include <CL/cl_egl.h>
@@ -11,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-// What symbols.def calls the types.
+// What symbols/opencl.def calls the types.
 using cl_command_buffer = cl_command_buffer_khr;
 
 namespace {
@@ -202,7 +201,7 @@ int main() {
   ++rows, sweep(#name, &name, objects, takes_real_handles(#name, objects, slot));
 #define OPENCL_EXTENSION(action, result, name, parameters, arguments) \
   ++rows, sweep_extension<result(*) parameters>(#name, objects);
-#include "shim/symbols.def"
+#include "shim/symbols/opencl.def"
   say("%d rows", rows);
   clReleaseMemObject(objects.memory);
   cl.release();

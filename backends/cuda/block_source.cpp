@@ -1,0 +1,263 @@
+// See block_source.hpp.
+#include "backends/cuda/block_source.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace cistern::cuda {
+namespace {
+
+constexpr std::uint64_t kSlabBytes = std::uint64_t{256} * 1024;
+
+BlockKind kind_of(std::uint64_t traits) { return traits == kDeviceTraits ? BlockKind::device : BlockKind::pinned; }
+
+PoolKey key_of(const BlockSource::Request& request) {
+  return {reinterpret_cast<std::uintptr_t>(request.context), request.traits, request.bytes};
+}
+
+void* pointer(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
+
+}  // namespace
+
+CUresult BlockSource::driver_allocate(const Request& request, std::uintptr_t* address) {
+  CUresult result;
+  if (request.traits == kDeviceTraits) {
+    CUdeviceptr device = 0;
+    result = real_.memory_allocate(&device, request.bytes);
+    *address = device;
+  } else {
+    void* host = nullptr;
+    result = request.traits & kPlainHostAllocation
+                 ? real_.host_allocate_plain(&host, request.bytes)
+                 : real_.host_allocate(&host, request.bytes, static_cast<unsigned>(request.traits));
+    *address = reinterpret_cast<std::uintptr_t>(host);
+  }
+  if (result == kSuccess) calls_of(request).allocs.fetch_add(1, std::memory_order_relaxed);
+  return result;
+}
+
+CUresult BlockSource::driver_free(Context* context, BlockKind kind, std::uintptr_t address) {
+  Inside inside(*context);
+  Relaxed relaxed(real_);
+  Entered entered(real_, context->handle());
+  if (!entered) return kInvalidContext;
+  (kind == BlockKind::device ? context->device->calls : pinned_calls).frees.fetch_add(1, std::memory_order_relaxed);
+  const CUresult answer = kind == BlockKind::device ? real_.memory_free(address) : real_.host_free(pointer(address));
+  frees_done.fetch_add(1);
+  return answer;
+}
+
+Block* BlockSource::adopt(const Request& request, std::uintptr_t address) {
+  reserved_by(request.context, kind_of(request.traits)).fetch_add(request.bytes, std::memory_order_relaxed);
+  Block* block = blocks_.make();
+  block->kind = kind_of(request.traits);
+  block->context = request.context;
+  block->epoch = request.context->epoch.load(std::memory_order_relaxed);
+  block->bytes = request.bytes;
+  block->traits = request.traits;
+  blocks_.put(block, address);
+  return block;
+}
+
+Acquired<Block*, CUresult> BlockSource::acquire(const Request& request) {
+  if (kind_of(request.traits) == BlockKind::pinned && request.bytes <= kSmallPinnedBytes) return acquire_piece(request);
+  std::uintptr_t address = 0;
+  const CUresult result = driver_allocate(request, &address);
+  if (result != kSuccess) return {nullptr, result, false};
+  return {adopt(request, address), kSuccess, true};
+}
+
+void BlockSource::release(Block* block) {
+  if (!block->context_is_there()) return forget(block);
+  if (Through gate(gate_); gate) return really_release(block);
+  Locked hold(lock_);
+  postponed_.push_back(block);
+  any_postponed_.store(true, std::memory_order_relaxed);
+}
+
+void BlockSource::release_while_capturing(Block* block) {
+  block->context_is_there() ? really_release(block) : forget(block);
+}
+
+void BlockSource::release_postponed_while_capturing() {
+  for (;;) {
+    Block* block;
+    {
+      Locked hold(lock_);
+      const auto idle =
+          std::find_if(postponed_.begin(), postponed_.end(), [](const Block* waiting) { return !waiting->unsettled; });
+      if (idle == postponed_.end()) return;
+      block = *idle;
+      postponed_.erase(idle);
+      block->context->own_calls.fetch_add(1);
+    }
+    Context* context = block->context;
+    release_while_capturing(block);
+    context->own_calls.fetch_sub(1);
+  }
+}
+
+void BlockSource::take_out_postponed(const Context* context, Vector<Block*>& out) {
+  Locked hold(lock_);
+  std::erase_if(postponed_, [&](Block* block) {
+    if (block->context != context) return false;
+    out.push_back(block);
+    return true;
+  });
+}
+
+void BlockSource::release_postponed() {
+  if (!any_postponed_.load(std::memory_order_relaxed) || !gate_.open()) [[likely]]
+    return;
+  // One at a time: a context that goes meanwhile must find the rest.
+  // Counted as under way before it is out of the list: who ends a context waits for those that are.
+  for (;;) {
+    Through gate(gate_);
+    if (!gate) return;
+    Block* block;
+    Context* context;
+    {
+      Locked hold(lock_);
+      any_postponed_.store(!postponed_.empty(), std::memory_order_relaxed);
+      if (postponed_.empty()) return;
+      block = postponed_.back();
+      postponed_.pop_back();
+      context = block->context;
+      context->own_calls.fetch_add(1);
+    }
+    release(block);
+    context->own_calls.fetch_sub(1);
+  }
+}
+
+void BlockSource::really_release(Block* block) {
+  if (block->slab) return release_piece(block);
+  Context* context = block->context;
+  const BlockKind kind = block->kind;
+  const std::uintptr_t address = block->address.load(std::memory_order_relaxed);
+  const std::uint64_t bytes = block->bytes;
+  blocks_.forget(block);
+  reserved_by(context, kind).fetch_sub(bytes, std::memory_order_relaxed);
+  if (driver_free(context, kind, address) != kSuccess) failed_frees.fetch_add(1, std::memory_order_relaxed);
+}
+
+void BlockSource::forget(Block* block) {
+  if (any_postponed_.load(std::memory_order_relaxed)) {
+    Locked hold(lock_);
+    std::erase(postponed_, block);
+  }
+  if (!block->slab) reserved_by(block->context, block->kind).fetch_sub(block->bytes, std::memory_order_relaxed);
+  blocks_.forget(block);
+}
+
+Settled BlockSource::settled(Block* block, Fence& fence) {
+  while (!fence.empty()) {
+    const ClockPoint& point = fence.back();
+    if (point.context->alive.load(std::memory_order_relaxed)) {
+      if (point.context == block->context && !marks_own_context) {
+        if (!point.context->clock.known(point.number)) return Settled::no;
+        fence.pop_back();
+        continue;
+      }
+      Inside inside(*point.context);
+      const Settled answer =
+          point.context->clock.settled(point.context->handle(), point.number, block->context->device->calls);
+      if (answer != Settled::yes) return answer;
+    }
+    fence.pop_back();
+  }
+  return Settled::yes;
+}
+
+// --- Slabs: pinned blocks of one size, context and kind of allocation, in one driver allocation
+
+// Of a slab with room.
+Block* BlockSource::piece_of(Slabs& slabs, Slab& slab, const Request& request) {
+  const std::uint32_t piece = slab.free.back();
+  slab.free.pop_back();
+  ++slab.given;
+  if (slab.free.empty()) slabs.became_full(&slab);
+  Block* block = blocks_.make();
+  block->kind = BlockKind::pinned;
+  block->context = request.context;
+  block->epoch = slab.epoch;
+  block->bytes = request.bytes;
+  block->traits = request.traits;
+  block->slab = &slab;
+  blocks_.put(block, slab.first + piece * request.bytes);
+  return block;
+}
+
+Acquired<Block*, CUresult> BlockSource::acquire_piece(const Request& request) {
+  const PoolKey key = key_of(request);
+  {
+    Locked hold(lock_);
+    auto found = slabs_.find(key);
+    if (Slab* slab = found == slabs_.end() ? nullptr : found->second.with_room())
+      return {piece_of(found->second, *slab, request), kSuccess, true};
+  }
+  std::uintptr_t first = 0;
+  const CUresult result = driver_allocate({request.context, request.traits, kSlabBytes}, &first);
+  if (result != kSuccess) return {nullptr, result, false};
+  pinned_reserved_bytes.fetch_add(kSlabBytes, std::memory_order_relaxed);
+  auto* slab = new (internal_allocate(sizeof(Slab))) Slab{first, key, request.context->epoch.load(), 0, 0, {}};
+  slab->pieces = static_cast<std::uint32_t>(kSlabBytes / request.bytes);
+  for (std::uint32_t i = slab->pieces; i-- > 0;) slab->free.push_back(i);
+  blocks_.ranges.insert(first, kSlabBytes, {RangeKind::slab, request.bytes, slab});
+  Locked hold(lock_);
+  Slabs& slabs = slabs_[key];
+  slabs.add(slab);
+  return {piece_of(slabs, *slab, request), kSuccess, true};
+}
+
+void BlockSource::release_piece(Block* block) {
+  Slab* slab = block->slab;
+  Context* context = block->context;
+  const bool unsettled = block->unsettled;
+  const auto piece =
+      static_cast<std::uint32_t>((block->address.load(std::memory_order_relaxed) - slab->first) / block->bytes);
+  blocks_.forget(block);
+  {
+    Locked hold(lock_);
+    // Gone meanwhile with its context, and forgotten with it.
+    if (!context->alive.load() || context->epoch.load() != slab->epoch) return;
+    auto found = slabs_.find(slab->key);
+    const bool was_full = slab->free.empty(), is_last = slab->given == 1;
+    if (was_full && (!unsettled || is_last)) found->second.has_room_again(slab);
+    if (!unsettled) slab->free.push_back(piece);
+    --slab->given;
+    if (!is_last) return;
+    found->second.remove(slab);
+    if (found->second.empty()) slabs_.erase(found);
+  }
+  blocks_.ranges.erase_if(slab->first, [&](const RangeContent& of) { return of.owner == slab; });
+  pinned_reserved_bytes.fetch_sub(kSlabBytes, std::memory_order_relaxed);
+  if (driver_free(context, BlockKind::pinned, slab->first) != kSuccess)
+    failed_frees.fetch_add(1, std::memory_order_relaxed);
+  slab->~Slab();
+  internal_deallocate(slab, sizeof(Slab));
+}
+
+// Blocks of these slabs that the program still holds keep pointing to them, so the slabs themselves stay.
+void BlockSource::forget_slabs(const Context* context) {
+  Locked hold(lock_);
+  std::erase_if(slabs_, [&](auto& entry) {
+    if (entry.first.group != reinterpret_cast<std::uintptr_t>(context)) return false;
+    for (Slab* slab : entry.second) {
+      blocks_.ranges.erase_if(slab->first, [&](const RangeContent& of) { return of.owner == slab; });
+      pinned_reserved_bytes.fetch_sub(kSlabBytes, std::memory_order_relaxed);
+    }
+    return true;
+  });
+}
+
+void BlockSource::after_fork_in_child() {
+  new (&lock_) Lock;
+  slabs_.clear();
+  postponed_.clear();
+  any_postponed_ = false;
+  pinned_reserved_bytes = 0;
+  pinned_calls.reset();
+}
+
+}  // namespace cistern::cuda

@@ -1,0 +1,147 @@
+// CUDA memory as a source: device blocks are whole driver allocations; pinned ones too, but for small ones, which are
+// cut from slabs of their size. The context of a request is current when acquire is called.
+//
+// Room: chunks of CUDA memory, and what is known of a context's work.
+// May include: pool/base, pool.
+#pragma once
+#include "backends/cuda/blocks.hpp"
+
+namespace cistern::cuda {
+
+// Commands of any of these contexts may use the chunk up to these numbers.
+struct ClockPoint {
+  Context* context;
+  std::uint64_t number;
+};
+
+// Pinned traits: the flags of cuMemHostAlloc, or a bit for cuMemAllocHost, and the NUMA node where it was asked for.
+constexpr std::uint64_t kPlainHostAllocation = std::uint64_t{1} << 32;
+constexpr std::uint64_t kDeviceTraits = std::uint64_t{1} << 33;
+constexpr int kNodeShift = 40;
+// Pinned blocks up to this size, and of the size of a class, are pieces of slabs.
+constexpr std::uint64_t kSmallPinnedBytes = std::uint64_t{32} * 1024;
+
+struct Slab {
+  std::uintptr_t first;
+  PoolKey key;  // of its pieces
+  std::uint32_t epoch;
+  std::uint32_t pieces, given;
+  Vector<std::uint32_t> free;
+  std::size_t place = 0;  // among the slabs of its key
+};
+
+// The slabs of one key: first those that are full, then those with room. Each knows its place.
+class Slabs {
+ public:
+  Slab* with_room() const { return full_ < slabs_.size() ? slabs_[full_] : nullptr; }
+  bool empty() const { return slabs_.empty(); }
+  void add(Slab* slab) {
+    slab->place = slabs_.size();
+    slabs_.push_back(slab);
+  }
+  void became_full(Slab* slab) { move_to(slab, full_++); }
+  void has_room_again(Slab* slab) { move_to(slab, --full_); }
+  // It has room.
+  void remove(Slab* slab) {
+    move_to(slab, slabs_.size() - 1);
+    slabs_.pop_back();
+  }
+  auto begin() const { return slabs_.begin(); }
+  auto end() const { return slabs_.end(); }
+
+ private:
+  void move_to(Slab* slab, std::size_t place) {
+    Slab* other = slabs_[place];
+    std::swap(slabs_[place], slabs_[slab->place]);
+    std::swap(other->place, slab->place);
+  }
+
+  Vector<Slab*> slabs_;
+  std::size_t full_ = 0;
+};
+
+class BlockSource {
+ public:
+  struct Request {
+    Context* context;
+    std::uint64_t traits;
+    std::uint64_t bytes;
+  };
+  using Chunk = Block*;
+  using Error = CUresult;
+  using Fence = Vector<ClockPoint>;
+
+  BlockSource(const Functions& real, Gate& gate, Blocks& blocks) : real_(real), gate_(gate), blocks_(blocks) {}
+
+  // The block comes in state `cached`.
+  Acquired<Block*, CUresult> acquire(const Request& request);
+  // While no call may be made, the block waits for release_postponed(); at exit for ever.
+  void release(Block* block);
+  // A free of the driver's waits for commands. That of a piece is none: it is not given again, and goes with its slab.
+  void release_unsettled(Block* block) {
+    block->unsettled = true;
+    release(block);
+  }
+  Settled settled(Block* block, Fence& fence);
+  static bool out_of_memory(CUresult error) { return error == kOutOfMemory; }
+
+  // While a stream captures, one that nothing waits for may go back all the same: by the calling thread, whose mode is
+  // relaxed meanwhile. [assumed] That this disturbs no capture, in whatever mode; scripts/gpu-check asks.
+  void release_while_capturing(Block* block);
+
+  void release_postponed();
+  void release_postponed_while_capturing();
+  // Those of a context that ends.
+  void take_out_postponed(const Context* context, Vector<Block*>& out);
+  // The block's context is gone: what is known of it is forgotten, without a driver call.
+  void forget(Block* block);
+  // All slabs of a context that is gone.
+  void forget_slabs(const Context* context);
+
+  // A block for memory that a call of the program's own got from the driver, in state `cached`.
+  Block* adopt(const Request& request, std::uintptr_t address);
+  // What the driver gave back since adopt() or acquire(): the program's own call freed a whole block.
+  void freed_by_program(Block* block) {
+    reserved_by(block->context, block->kind).fetch_sub(block->bytes);
+    frees_done.fetch_add(1);
+  }
+
+  // Off where every free waits for its own context: its next wait tells, and an event on the legacy stream would put
+  // the program's own streams in an order that they need not have.
+  bool marks_own_context = true;
+
+  std::atomic<std::uint64_t> pinned_reserved_bytes{0};
+  DriverCalls pinned_calls;
+  std::atomic<std::uint64_t> failed_frees{0};
+  // Frees that have returned: only after one can a call that was out of memory have more.
+  std::atomic<std::uint64_t> frees_done{0};
+
+  void before_fork() { lock_.lock_for_fork(); }
+  void after_fork() { lock_.unlock_after_fork(); }
+  void after_fork_in_child();
+
+ private:
+  DriverCalls& calls_of(const Request& request) {
+    return request.traits == kDeviceTraits ? request.context->device->calls : pinned_calls;
+  }
+  std::atomic<std::uint64_t>& reserved_by(const Context* context, BlockKind kind) {
+    return kind == BlockKind::device ? context->device->reserved_bytes : pinned_reserved_bytes;
+  }
+  CUresult driver_allocate(const Request& request, std::uintptr_t* address);
+  CUresult driver_free(Context* context, BlockKind kind, std::uintptr_t address);
+  void really_release(Block* block);
+  Acquired<Block*, CUresult> acquire_piece(const Request& request);
+  Block* piece_of(Slabs& slabs, Slab& slab, const Request& request);
+  void release_piece(Block* block);
+
+  const Functions& real_;
+  Gate& gate_;
+  Blocks& blocks_;
+  Lock lock_;
+  Map<PoolKey, Slabs, PoolKeyHash> slabs_;
+  Vector<Block*> postponed_;
+  std::atomic<bool> any_postponed_{false};
+};
+static_assert(Source<BlockSource>);
+
+}  // namespace cistern::cuda

@@ -1,0 +1,178 @@
+// Blocks of pooled CUDA memory, device and pinned: found by address, and by any address inside.
+//
+// A block is a whole driver allocation, or one piece of a slab of small pinned blocks. Its record never goes away and
+// is used again for another block; `address` says what it stands for now, 0 for nothing.
+#pragma once
+#include <optional>
+
+#include "backends/cuda/context.hpp"
+#include "pool/base/address_table.hpp"
+#include "pool/base/range_index.hpp"
+#include "pool/recycle_pool.hpp"
+
+namespace cistern::cuda {
+
+struct Slab;
+
+// live -> (freed by the program) -> cached -> live ...   or -> gone, before the real free
+enum class BlockState : std::uint8_t { gone, live, cached };
+enum class BlockKind : std::uint8_t { device, pinned };
+
+// A member that other threads may read while it is written: what was written before it is there for who sees it.
+template <class T>
+class Published {
+ public:
+  Published(T value) : value_(value) {}
+  operator T() const { return value_.load(std::memory_order_acquire); }
+  T operator=(T value) {
+    value_.store(value, std::memory_order_release);
+    return value;
+  }
+
+ private:
+  std::atomic<T> value_;
+};
+
+struct Block {
+  std::atomic<std::uintptr_t> address{0};
+  std::atomic<BlockState> state{BlockState::gone};
+  std::atomic<bool> marked{false};  // exported or marked through the driver: really freed, never given again
+  bool unpooled = false;            // got by a call of the program's own, and really freed
+  BlockKind kind = BlockKind::device;
+  Context* context = nullptr;
+  std::uint32_t epoch = 0;   // of the context when the block was made
+  std::uint64_t bytes = 0;   // of the chunk
+  std::uint64_t traits = 0;  // pinned: how it was allocated
+  Slab* slab = nullptr;
+  bool unsettled = false;                   // released while commands may still use it
+  bool recycled = false;                    // given to the program more than once
+  std::atomic<std::uint64_t> buffer_id{0};  // of a recycled block, made when it is first asked for
+  // Of the program's request. Each time the block is handed out `births` changes first, then these, then it is live:
+  // see read_live.
+  std::atomic<std::uint32_t> births{0};
+  Published<std::uint64_t> requested = 0;
+  Published<const char*> api = "";
+  Published<std::uint32_t> site = 0, freed_site = 0;
+  Published<std::uint64_t> born_ns = 0;
+  Block* next_unused = nullptr;
+
+  PoolKey key() const { return {reinterpret_cast<std::uintptr_t>(context), traits, bytes}; }
+  bool context_is_there() const {
+    return context->alive.load(std::memory_order_relaxed) && context->epoch.load(std::memory_order_relaxed) == epoch;
+  }
+};
+
+// `read()`, whose members of the request are of one birth; nothing when the block was not live meanwhile. For those who
+// look at other threads' blocks.
+template <class Read>
+auto read_live(const Block& block, Read read) -> std::optional<decltype(read())> {
+  const std::uint32_t births = block.births.load(std::memory_order_acquire);
+  if (block.state.load(std::memory_order_acquire) != BlockState::live) return std::nullopt;
+  auto seen = read();
+  if (block.births.load(std::memory_order_relaxed) != births) return std::nullopt;
+  return seen;
+}
+
+// What lies in a range of addresses that the driver gave out.
+enum class RangeKind : std::uint8_t { device, pinned, slab, managed, registered };
+struct RangeContent {
+  RangeKind kind;
+  std::uint64_t piece_bytes = 0;  // of a slab
+  const void* owner = nullptr;    // block or slab
+};
+using Ranges = RangeIndex<RangeContent>;
+
+class Blocks {
+ public:
+  AddressTable<Block> table;
+  Ranges ranges;
+
+  // A record that is not in the table yet: the caller fills it and calls put().
+  Block* make() {
+    Locked hold(lock_);
+    Block* block = unused_;
+    if (block)
+      unused_ = block->next_unused;
+    else
+      block = new (internal_allocate(sizeof(Block))) Block;
+    return block;
+  }
+  // The block is findable from now on.
+  void put(Block* block, std::uintptr_t address) {
+    block->address.store(address, std::memory_order_relaxed);
+    block->state.store(BlockState::cached, std::memory_order_release);
+    enter_table(block, address);
+    if (block->slab) return;
+    ranges.insert(address, block->bytes,
+                  {block->kind == BlockKind::device ? RangeKind::device : RangeKind::pinned, 0, block});
+  }
+  // Out of every table, before the real free: another thread may get the same address at once. The record is kept, to
+  // be shown again when the driver refused, or else put away.
+  void hide(Block* block) {
+    const std::uintptr_t address = block->address.load(std::memory_order_relaxed);
+    if (!block->slab) ranges.erase_if(address, [&](const RangeContent& of) { return of.owner == block; });
+    Locked hold(lock_);
+    if (!table.erase(address, block)) std::erase(displaced_, block);
+  }
+  void show(Block* block, BlockState state) {
+    put(block, block->address.load(std::memory_order_relaxed));
+    block->state.store(state, std::memory_order_release);
+  }
+  void put_away(Block* block) {
+    block->state.store(BlockState::gone, std::memory_order_relaxed);
+    block->address.store(0, std::memory_order_release);
+    block->marked.store(false, std::memory_order_relaxed);
+    block->slab = nullptr;
+    block->recycled = block->unsettled = false;
+    block->unpooled = false;
+    block->buffer_id = 0;
+    block->site = block->freed_site = 0;
+    Locked hold(lock_);
+    block->next_unused = unused_;
+    unused_ = block;
+  }
+  void forget(Block* block) {
+    hide(block);
+    put_away(block);
+  }
+
+  // Blocks whose address came again while their context was going: whoever ends the context still accounts for them.
+  template <class Visit>
+  void for_each_displaced(Visit visit) {
+    Locked hold(lock_);
+    for (Block* block : displaced_) visit(*block);
+  }
+
+  // The block that contains `address`, or null.
+  Block* containing(std::uintptr_t address, bool* in_slab = nullptr) {
+    const auto range = ranges.find(address);
+    if (!range) return nullptr;
+    if (in_slab) *in_slab = range->value.kind == RangeKind::slab;
+    if (range->value.kind == RangeKind::slab)
+      return table.find(range->first + (address - range->first) / range->value.piece_bytes * range->value.piece_bytes);
+    return table.find(range->first);
+  }
+
+  void before_fork() {
+    lock_.lock_for_fork();
+    ranges.before_fork();
+    table.before_fork();
+  }
+  void after_fork() {
+    table.after_fork();
+    ranges.after_fork();
+    lock_.unlock_after_fork();
+  }
+
+ private:
+  void enter_table(Block* block, std::uintptr_t address) {
+    Locked hold(lock_);
+    if (Block* stale = table.insert(address, block)) displaced_.push_back(stale);
+  }
+
+  Lock lock_;
+  Block* unused_ = nullptr;
+  Vector<Block*> displaced_;
+};
+
+}  // namespace cistern::cuda

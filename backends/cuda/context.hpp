@@ -1,0 +1,96 @@
+// What the CUDA backends know of devices and contexts, and when they may call the driver at all.
+#pragma once
+#include "backends/cuda/context_clock.hpp"
+
+namespace cistern::cuda {
+
+// One per device, made on first sight, never freed.
+struct Device {
+  int ordinal = 0;
+  std::atomic<std::uint64_t> total_bytes{0};  // as the driver says
+  DriverCalls calls;
+  std::atomic<std::uint64_t> reserved_bytes{0};  // chunks taken from the driver, live and cached
+  std::atomic<std::uint64_t> live_bytes{0};      // of it: what the driver would have taken for the live blocks
+  std::atomic<std::uint64_t> waste_bytes{0};     // of it: the rest of the live blocks' chunks
+  std::atomic<std::uint64_t> tracked_bytes{0};   // taken past the pool: stream-ordered, arrays, VMM
+  // The unit in which the driver takes memory, as far as it was measured.
+  std::atomic<std::uint64_t> granule{512};
+  std::atomic<int> granule_measurements{0};
+  // What the driver said last, and what of it was ours then.
+  std::atomic<std::uint64_t> sampled_at_ns{0}, sampled_free_bytes{0}, sampled_own_bytes{0};
+};
+
+// One per CUcontext value, never freed: a handle that comes again after a destroy or reset is a new epoch.
+struct Context {
+  Context(const Functions& real, Gate& gate) : clock(real, gate) {}
+
+  std::atomic<std::uintptr_t> address{0};  // the CUcontext
+  CUcontext handle() const { return reinterpret_cast<CUcontext>(address.load(std::memory_order_relaxed)); }
+
+  Device* device = nullptr;
+  std::atomic<bool> made_by_program{false};  // cuCtxCreate: not the primary context of its device
+  std::atomic<bool> alive{true};
+  std::atomic<bool> poisoned{false};  // a sticky error was seen: nothing is served from a pool until it is reset
+  std::atomic<std::uint32_t> epoch{0};
+  ContextClock clock;
+
+  // Calls of our own that are under way in it, for whoever ends it. Not for ever, as with the gate.
+  std::atomic<int> own_calls{0};
+  void wait_until_left() const {
+    for (int wait = 0; own_calls.load() && wait < Gate::kWaitsMax; ++wait) usleep(Gate::kWaitMicroseconds);
+  }
+};
+
+class Inside {
+ public:
+  explicit Inside(Context& context) : context_(context) { context_.own_calls.fetch_add(1); }
+  ~Inside() { context_.own_calls.fetch_sub(1); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  Context& context_;
+};
+
+// Makes a context current for the life of the object, if it is not already.
+class Entered {
+ public:
+  Entered(const Functions& real, CUcontext context) : real_(real) {
+    CUcontext current = nullptr;
+    if (real_.context_current(&current) != kSuccess) return;
+    entered_ = current == context;
+    if (entered_) return;
+    pushed_ = entered_ = real_.context_push(context) == kSuccess;
+  }
+  ~Entered() {
+    CUcontext popped = nullptr;
+    if (pushed_) real_.context_pop(&popped);
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+  explicit operator bool() const { return entered_; }
+
+ private:
+  const Functions& real_;
+  bool entered_ = false, pushed_ = false;
+};
+
+// Calls of our own must not invalidate a capture that another thread begins at this moment.
+class Relaxed {
+ public:
+  explicit Relaxed(const Functions& real) : real_(real) {
+    if (real_.exchange_capture_mode) changed_ = real_.exchange_capture_mode(&mode_) == kSuccess;
+  }
+  ~Relaxed() {
+    if (changed_) real_.exchange_capture_mode(&mode_);
+  }
+  Relaxed(const Relaxed&) = delete;
+  Relaxed& operator=(const Relaxed&) = delete;
+
+ private:
+  const Functions& real_;
+  int mode_ = kCaptureModeRelaxed;
+  bool changed_ = false;
+};
+
+}  // namespace cistern::cuda

@@ -1,0 +1,79 @@
+// The clock of one command queue: how many commands were enqueued, and up to which one all are known to have ended.
+// It answers "has command n ended?" without ever waiting: from what the program itself waited for (clFinish, and on
+// in-order queues blocking commands and events), else from a marker, enqueued at the first question and asked again
+// later. One marker serves all questions about commands before it. A program that frees nothing in flight never sees
+// one. When the program gives its queue up nothing of the queue is held any more: it goes when it would have gone.
+#pragma once
+#include <atomic>
+
+#include "backends/opencl/api.hpp"
+#include "pool/base/internal_memory.hpp"
+#include "pool/base/lock.hpp"
+#include "pool/source.hpp"
+
+namespace cistern::opencl {
+
+class QueueClock {
+ public:
+  QueueClock(const Functions& real, DriverCalls& calls, cl_command_queue queue, bool in_order)
+      : real_(real), calls_(calls), queue_(queue), in_order_(in_order) {}
+  ~QueueClock() { drop_markers(); }
+  QueueClock(const QueueClock&) = delete;
+  QueueClock& operator=(const QueueClock&) = delete;
+
+  // To be called after the real enqueue returned: a number that is given out belongs to a command that is in the queue,
+  // so a marker enqueued now comes after it.
+  std::uint64_t note_command() { return enqueued_.fetch_add(1) + 1; }
+  std::uint64_t enqueued() const { return enqueued_.load(); }
+  void note_completed_up_to(std::uint64_t number);
+  bool in_order() const { return in_order_.load(); }
+  void set_in_order(bool in_order) { in_order_ = in_order; }
+
+  // Never blocks. May enqueue a marker.
+  Settled settled(std::uint64_t number);
+  // What is known without asking the driver.
+  Settled known(std::uint64_t number) const;
+
+  // The program gives the queue up: what is not known to have ended by now never will be. To be called before the real
+  // release.
+  void close();
+  bool closed() const { return closed_.load(); }
+  // Gives up the markers (they hold references to the queue, and through it to the context).
+  void drop_markers();
+
+  // In a forked child: every clock there is belongs to a driver whose threads are gone. Its markers are abandoned, and
+  // what waits for it never settles.
+  static void abandon_all_in_child() { ++forks_; }
+
+ private:
+  struct Marker {
+    std::uint64_t number;  // every command up to this one comes before the marker
+    cl_event event;
+  };
+
+  // Markers are taken out, asked about and put back by one thread at a time; others come back later.
+  bool begin_asking(Vector<Marker>& markers);
+  // False: abandoned.
+  bool wait_to_ask(Vector<Marker>& markers);
+  void end_asking(Vector<Marker>&& markers);
+  void ask(Vector<Marker>& markers);
+  void release(const Vector<Marker>& markers);
+  bool add_marker(Vector<Marker>& markers);
+
+  bool abandoned() const { return made_after_forks_ != forks_; }
+
+  static inline constinit unsigned forks_ = 0;  // changes only while a child has one thread
+
+  const unsigned made_after_forks_ = forks_;
+  const Functions& real_;
+  DriverCalls& calls_;
+  const cl_command_queue queue_;
+  std::atomic<bool> in_order_;
+  std::atomic<std::uint64_t> enqueued_{0}, completed_{0};
+  Lock lock_;
+  bool asking_ = false;
+  std::atomic<bool> closed_{false};
+  Vector<Marker> markers_;  // ascending
+};
+
+}  // namespace cistern::opencl

@@ -1,0 +1,55 @@
+// Ranges of addresses that do not overlap, found by any address inside: for questions about interior pointers.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "pool/base/internal_memory.hpp"
+#include "pool/base/lock.hpp"
+
+namespace cistern {
+
+template <class Value>
+class RangeIndex {
+ public:
+  struct Range {
+    std::uintptr_t first;
+    std::uint64_t bytes;
+    Value value;
+  };
+
+  void insert(std::uintptr_t first, std::uint64_t bytes, const Value& value) {
+    Locked hold(lock_);
+    ranges_.insert_or_assign(first, Range{first, bytes, value});
+  }
+  void erase(std::uintptr_t first) {
+    erase_if(first, [](const Value&) { return true; });
+  }
+  template <class When>
+  void erase_if(std::uintptr_t first, When when) {
+    Locked hold(lock_);
+    auto found = ranges_.find(first);
+    if (found != ranges_.end() && when(found->second.value)) ranges_.erase(found);
+  }
+  std::optional<Range> find(std::uintptr_t address) {
+    Locked hold(lock_);
+    auto after = ranges_.upper_bound(address);
+    if (after == ranges_.begin()) return std::nullopt;
+    const Range& range = std::prev(after)->second;
+    if (address - range.first >= range.bytes) return std::nullopt;
+    return range;
+  }
+  void clear() {
+    Locked hold(lock_);
+    ranges_.clear();
+  }
+
+  void before_fork() { lock_.lock_for_fork(); }
+  void after_fork() { lock_.unlock_after_fork(); }
+
+ private:
+  Lock lock_;
+  std::map<std::uintptr_t, Range, std::less<>, InternalAllocator<std::pair<const std::uintptr_t, Range>>> ranges_;
+};
+
+}  // namespace cistern

@@ -1,0 +1,333 @@
+// See blocks.hpp. Small blocks come from heaps (heap.cpp), large ones are spans of the region.
+//
+// A call that the fast path did not serve:
+//   allocate     list of the class is empty            -> refill
+//                1 KiB to 32 KiB                       -> the same lists, here
+//                more than 32 KiB                      -> allocate_large
+//   deallocate   page of another thread, or of nobody  -> free_remote
+//                large                                 -> release_span
+#include "pool/heap/blocks.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "pool/heap/heap.hpp"
+#include "pool/heap/region.hpp"
+#include "pool/heap/samples.hpp"
+
+namespace cistern::host_pool {
+namespace {
+
+constexpr std::uint64_t kLargestSlices = std::uint64_t{1} << 31;
+constexpr std::size_t kMovePagesMin = std::size_t{2} << 20;  // from here on moving pages is faster than copying
+
+// --- What an address is
+struct Found {
+  Page* page = nullptr;    // of a small or large block; null: neither
+  std::size_t offset = 0;  // from the start of the page or block
+};
+
+Found find(const void* address) {
+  const std::uintptr_t slice = address_of(address) >> kSliceShift;
+  if (slice >= slice_limit) return {};
+  Page* page = pages + slice;
+  if (page->state == State::interior) page -= page->slices;
+  if (page->state != State::small && page->state != State::large && page->state != State::sampled) return {};
+  return {page, address_of(address) - address_of(page_memory(page))};
+}
+
+bool in_window(const void* address) {
+  const std::uintptr_t slice = address_of(address) >> kSliceShift;
+  return slice >= region_begin() && slice < region_end();
+}
+
+// --- Large blocks
+std::size_t slices_for(std::size_t bytes) { return (bytes + kSliceBytes - 1) >> kSliceShift; }
+
+std::size_t whole_system_pages(std::size_t bytes) { return (bytes + kSystemPage - 1) & ~(kSystemPage - 1); }
+
+constinit std::atomic<std::uint64_t> large_allocations{0};
+
+Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Prefer prefer = Prefer::dirty) {
+  if (bytes > PTRDIFF_MAX || slices_for(bytes) + slices_for(alignment) > kLargestSlices) return {};
+  if (!slice_limit && !start_region()) return {};
+  const auto slices = static_cast<std::uint32_t>(slices_for(bytes));
+  const auto alignment_slices = static_cast<std::uint32_t>(std::max<std::size_t>(slices_for(alignment), 1));
+  const Span span = acquire_span(slices, alignment_slices, prefer);
+  if (!span.first) return {};
+  Page& page = *page_at(span.first);
+  page.owner.store(0, std::memory_order_relaxed);
+  page.bytes = whole_system_pages(bytes);
+  page.slack = static_cast<std::uint32_t>(page.bytes - bytes);
+  page.slices = slices;
+  sample_large(page, bytes);
+  page.state.publish(State::large);
+  large_allocations.fetch_add(1, std::memory_order_relaxed);
+  return span;
+}
+
+// Null: no memory. Slice 0 is never given.
+void* memory_of(const Span& span) { return slice_memory(span.first); }
+
+void free_large(Page& page) {
+  page.state = State::none;
+  release_span(slice_of(&page), page.slices);
+}
+
+// In place: slices given back, or taken from behind.
+bool resize_large(Page& page, std::size_t bytes) {
+  const std::size_t wanted = slices_for(bytes);
+  const Slice first = slice_of(&page);
+  if (wanted < page.slices) {
+    const auto kept = static_cast<std::uint32_t>(wanted);
+    const std::uint32_t dropped = page.slices - kept;
+    page.slices = kept;
+    release_span(first + kept, dropped);
+  } else if (wanted > page.slices) {
+    if (wanted > kLargestSlices) return false;
+    if (!extend_span(first + page.slices, static_cast<std::uint32_t>(wanted - page.slices))) return false;
+    page.slices = static_cast<std::uint32_t>(wanted);
+  }
+  page.bytes = whole_system_pages(bytes);
+  page.slack = static_cast<std::uint32_t>(page.bytes - bytes);
+  return true;
+}
+
+// A block that moved lives on: it is not one more allocation.
+constinit std::atomic<std::uint64_t> moves_without_heap{0};
+
+void count_move() {
+  if (Heap* const heap = this_heap()) {
+    ++heap->moves;
+  } else {
+    moves_without_heap.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+// Of a block that grows and cannot where it lies. Its pages move, as a whole, so that what they leave reads as zero;
+// but if it grows by much, resident memory that has room for all of it saves more than copying costs.
+void* move_large(Page& page, std::size_t bytes) {
+  if (page.bytes < kMovePagesMin || !can_move_pages()) return nullptr;
+  const bool much = bytes - page.bytes >= page.bytes / 4;
+  Span span = much ? allocate_large(bytes, kSliceBytes, Prefer::dirty_only) : Span{};
+  const bool copied = span.first;
+  if (!copied) span = allocate_large(bytes, kSliceBytes, Prefer::clean);
+  if (!span.first) return nullptr;
+  if (!copied && move_pages(page_memory(&page), slice_memory(span.first), page.slices * kSliceBytes)) {
+    page.state = State::none;
+    release_clean_span(slice_of(&page), page.slices);
+  } else {
+    std::memcpy(slice_memory(span.first), page_memory(&page), page.bytes);
+    free_large(page);
+  }
+  count_move();
+  return slice_memory(span.first);
+}
+
+// --- Small blocks
+Freed free_small(Page& page, void* memory, std::size_t offset) {
+  auto* const block = static_cast<Block*>(memory);
+  const unsigned number = number_of_block(page, offset);
+  if (number == kNoBlock) return Freed::invalid;
+  if (block->mark == free_mark && is_listed_free(page, block)) return Freed::double_free;
+  if (is_sampled_in_place(page, number)) forget_in_place(page, number);
+  if (page.owner.load(std::memory_order_relaxed) != this_thread()) {
+    free_remote(page, block);
+    return Freed::yes;
+  }
+  push_free(page, block);
+  return Freed::yes;
+}
+
+// A block of the list's rest, which a due sample cut off.
+void* take_rest(Heap& heap, unsigned id) {
+  --heap.classes[id].rest_count;
+  return pop(heap.classes[id].rest);
+}
+
+void* allocate_small(std::size_t bytes, unsigned id);
+
+void* take_sample(Heap& heap, unsigned id, std::size_t bytes) {
+  heap.until_sample = draw_distance(heap.random);
+  if (has_sampled_pages(id)) {
+    if (void* const sampled = allocate_sampled(bytes, id)) return sampled;
+    // An unwinder that allocates may have taken the rest.
+    return heap.classes[id].rest ? take_rest(heap, id) : allocate_small(bytes, id);
+  }
+  Page& page = *page_at(heap.classes[id].current);
+  void* const block = take_rest(heap, id);
+  sample_in_place(page, number_of_block(page, block), bytes);
+  return block;
+}
+
+void* allocate_small(std::size_t bytes, unsigned id) {
+  Heap* heap = this_heap();
+  if (!heap) {
+    heap = start_heap();
+    if (!heap) return nullptr;
+  }
+  if (!heap->lists[id]) {
+    if (samples_every_block())
+      if (void* const sampled = allocate_sampled(bytes, id)) return sampled;
+    bool sample_due;
+    if (!refill(*heap, id, sample_due)) return nullptr;
+    if (sample_due) return samples_every_block() ? take_rest(*heap, id) : take_sample(*heap, id, bytes);
+  }
+  return pop(heap->lists[id]);
+}
+
+// The smallest class whose blocks are so aligned wherever they lie in a page; kClasses: none.
+unsigned aligned_class(std::size_t alignment, std::size_t bytes) {
+  if (bytes > kSmallMax || alignment > kSmallMax) return kClasses;
+  unsigned id = class_of(std::max(bytes, alignment));
+  while (id < kClasses && class_bytes(id) % alignment != 0) ++id;
+  return id;
+}
+
+}  // namespace
+
+std::uint64_t moves_without_heap_ever() { return moves_without_heap.load(std::memory_order_relaxed); }
+std::uint64_t large_allocations_ever() { return large_allocations.load(std::memory_order_relaxed); }
+
+void* allocate(std::size_t bytes) {
+  if (bytes > kSmallMax) return memory_of(allocate_large(bytes));
+  void* const block = allocate_quickly(bytes);
+  return block ? block : allocate_small(bytes, class_of(bytes));
+}
+
+void* allocate_zeroed(std::size_t bytes) {
+  if (bytes > kSmallMax) {
+    const Span span = allocate_large(bytes);
+    if (span.dirty_slices) std::memset(slice_memory(span.dirty_first), 0, span.dirty_slices * kSliceBytes);
+    return memory_of(span);
+  }
+  void* block = take(bytes);
+  if (!block) block = allocate(bytes);
+  if (block) std::memset(block, 0, bytes);
+  return block;
+}
+
+void* allocate_aligned(std::size_t alignment, std::size_t bytes) {
+  if (alignment <= kGranule) return allocate(bytes);
+  const unsigned id = aligned_class(alignment, bytes);
+  if (id < kClasses) return allocate_small(bytes, id);
+  if (bytes > PTRDIFF_MAX || alignment > PTRDIFF_MAX) return nullptr;
+  return memory_of(allocate_large(std::max<std::size_t>(bytes, 1), alignment));
+}
+
+Freed deallocate(void* memory) {
+  const Found found = find(memory);
+  if (!found.page) return in_window(memory) ? Freed::invalid : Freed::foreign;
+  switch (found.page->state) {
+    case State::small:
+      return free_small(*found.page, memory, found.offset);
+    case State::large:
+      if (found.offset) return Freed::invalid;
+      free_large(*found.page);
+      return Freed::yes;
+    case State::sampled:
+      if (free_sampled(*found.page, found.offset)) return Freed::yes;
+      return is_sampled_block(*found.page, found.offset) ? Freed::double_free : Freed::invalid;
+    default:
+      return Freed::invalid;
+  }
+}
+
+std::size_t usable_bytes(const void* block) {
+  const std::uintptr_t slice = address_of(block) >> kSliceShift;
+  if (slice < slice_limit && pages[slice].state == State::small) return kBytesOfClass.of[pages[slice].size_class];
+  const Found found = find(block);
+  if (!found.page) return 0;
+  if (found.page->state == State::large) return found.offset ? 0 : found.page->bytes;
+  if (found.page->state == State::sampled)
+    if (const std::size_t bytes = live_sampled_bytes(*found.page, found.offset)) return bytes;
+  return class_bytes(found.page->size_class);
+}
+
+bool is_live(const void* memory) {
+  const Found found = find(memory);
+  if (!found.page) return false;
+  if (found.page->state == State::large) return found.offset == 0;
+  if (found.page->state == State::sampled) return live_sampled_bytes(*found.page, found.offset) != 0;
+  const auto* const block = static_cast<const Block*>(memory);
+  return number_of_block(*found.page, found.offset) != kNoBlock &&
+         (block->mark != free_mark || !is_listed_free(*found.page, block));
+}
+
+namespace {
+
+// Of a small block that was resized in place.
+void note_size(const Found& found, std::size_t bytes) {
+  Page& page = *found.page;
+  if (page.state == State::sampled) return note_sampled_size(page, found.offset, bytes);
+  if (page.state != State::small) return;
+  const unsigned number = number_of_block(page, found.offset);
+  if (is_sampled_in_place(page, number)) note_size_in_place(page, number, bytes);
+}
+
+}  // namespace
+
+void* reallocate(void* memory, std::size_t bytes) {
+  const Found found = find(memory);
+  const std::size_t usable = usable_bytes(memory);
+  if (found.page->state == State::large && bytes > kSmallMax) {
+    if (bytes <= PTRDIFF_MAX && resize_large(*found.page, bytes)) return memory;
+    if (void* const moved = move_large(*found.page, bytes)) return moved;
+  } else if (bytes <= usable && (bytes >= usable / 2 || usable <= 64)) {
+    note_size(found, bytes);
+    return memory;
+  }
+  void* const moved = allocate(bytes);
+  if (!moved) return bytes <= usable ? memory : nullptr;
+  const std::size_t kept = std::min(bytes, usable);
+  std::memcpy(moved, memory, kept);
+  deallocate(memory);
+  count_move();
+  return moved;
+}
+
+Whereabouts whereabouts(const void* address) {
+  Whereabouts where{.in_pool = in_window(address)};
+  Found found = find(address);
+  if (!found.page) {
+    // Perhaps inside a large block: only its first slice says so.
+    if (!where.in_pool) return where;
+    const auto slice = static_cast<Slice>(address_of(address) >> kSliceShift);
+    for (Slice at = slice; at >= region_begin(); --at) {
+      Page* const page = page_at(at);
+      if (page->state == State::none) continue;
+      if (page->state == State::large && at + page->slices > slice) {
+        found = {page, address_of(address) - address_of(page_memory(page))};
+      }
+      break;
+    }
+    where.free = !found.page;
+    if (!found.page) return where;
+  }
+  if (found.page->state == State::large) {
+    where.block = page_memory(found.page);
+    where.block_bytes = found.page->bytes;
+    where.site = found.page->site;
+    return where;
+  }
+  const std::size_t bytes = class_bytes(found.page->size_class);
+  const std::size_t index = found.offset / bytes;
+  where.free = index >= found.page->carved;
+  if (where.free) return where;
+  where.block = page_memory(found.page) + index * bytes;
+  where.block_bytes = bytes;
+  if (found.page->state == State::sampled) {
+    const std::size_t live_bytes = live_sampled_bytes(*found.page, index * bytes);
+    where.free = !live_bytes;
+    if (live_bytes) where.block_bytes = live_bytes;  // the cell may be larger
+    where.site = site_of_sampled(*found.page, index * bytes);
+  } else {
+    const auto* const block = static_cast<const Block*>(where.block);
+    where.free = is_listed_free(*found.page, block);
+    where.never_given = where.free && was_never_given(*found.page, block);
+    if (has_few_blocks(found.page->size_class)) where.site = site_in_place(*found.page, static_cast<unsigned>(index));
+  }
+  return where;
+}
+
+}  // namespace cistern::host_pool

@@ -1,0 +1,47 @@
+// The host pool as its users see it: blocks allocated, freed, resized, asked about. Thread-safe but for a block's own
+// life, which is the program's affair. Nothing here sets errno or prints; errno may change in what is called.
+//
+// Room: the host pool, a malloc of its own.
+// May include: pool/base.
+#pragma once
+#include "pool/heap/fast_path.hpp"
+
+namespace cistern::host_pool {
+
+// Null: no memory, or larger than the window allows. `bytes` 0 gives a block of its own.
+void* allocate(std::size_t bytes);
+// The memory is zero.
+void* allocate_zeroed(std::size_t bytes);
+// `alignment`: a power of two.
+void* allocate_aligned(std::size_t alignment, std::size_t bytes);
+
+enum class Freed {
+  yes,
+  foreign,      // not of this pool
+  double_free,  // free already
+  invalid,      // inside a block, or in memory of the pool that is no block
+};
+// What `block` is; anything but `yes` leaves everything as it was.
+Freed deallocate(void* block);
+
+// In place or moved, contents kept; null: no memory, `block` stays as it is. `block` is live and of this pool.
+void* reallocate(void* block, std::size_t bytes);
+
+// Usable bytes of a block of this pool, of which `block` is the start; 0: it lies in none.
+std::size_t usable_bytes(const void* block);
+
+// Whether a block of this pool is in the program's hands: not free, as far as its mark and the lists say.
+bool is_live(const void* block);
+
+// What a message can say about an address: the block that it lies in, if any.
+struct Whereabouts {
+  bool in_pool = false;
+  bool free = false;            // the memory is not in use, or the block is on a free list
+  const void* block = nullptr;  // the block that the address lies in; null: none
+  std::size_t block_bytes = 0;
+  bool never_given = false;  // the block waits to be handed out for the first time
+  std::uint32_t site = 0;    // where the block was allocated, as far as that is known
+};
+Whereabouts whereabouts(const void* address);
+
+}  // namespace cistern::host_pool

@@ -1,0 +1,183 @@
+// Heaps: the pages of one thread, by class. What the fast path (fast_path.hpp) leaves to do is here.
+//
+// A page is, for its heap,
+//   current  the one that the class's list was filled from; at most one per class;
+//   partial  in the class's queue: it has free blocks. An empty page stays when it is the only one of its queue: the
+//            class will want it again, or another class gets it before new memory is taken;
+//   asleep   neither: all its blocks were handed out, or so many that it isn't worth a visit yet.
+// The owner's frees count `until` down: a sleeping page reports when enough blocks came back to wake it, a partial one
+// when it is empty. Blocks freed by other threads come in batches through the page's `remote` list; whoever makes that
+// list non-empty holds the page's token and puts the page into its heap's inbox, and only who takes it from an inbox
+// may empty the list (remote.cpp). So a page is never in two inboxes, whoever owns it meanwhile.
+//
+// The heap of a thread that ended waits for the next thread that starts. A thread that needs a page before takes the
+// heap apart: its pages go to the orphanage, heap 0, guarded by a lock, and are adopted class by class before new
+// memory is taken (threads.cpp).
+#pragma once
+#include "pool/base/lock.hpp"
+#include "pool/heap/fast_path.hpp"
+#include "pool/heap/samples.hpp"
+
+namespace cistern::host_pool {
+
+constexpr unsigned kBatches = 32;
+constexpr unsigned kHeapsMax = 1 << 16;
+constexpr Slice kAsleep = ~Slice{0};  // Page::next of a sleeping page
+// Page::until of a current page: nothing is to be reported.
+constexpr std::uint16_t kQuiet = 0x8000;
+
+// Blocks of one page that this thread freed and whose owner does not know it yet.
+struct RemoteBatch {
+  Slice page = 0;  // 0: none
+  std::uint16_t count = 0;
+  Block* first = nullptr;
+  Block* last = nullptr;
+};
+
+struct ClassPages {
+  Slice current = 0;
+  Slice partial = 0;
+  Block* rest = nullptr;  // of the current page, handed out behind the list: the list was cut at the next sample
+  std::uint32_t rest_count = 0;
+  std::uint32_t clean_pages = 0;  // made of memory that was not resident, ever
+  std::uint64_t handed_out = 0;   // blocks put into the list, ever
+  // As handed_out when the list was last filled with new blocks: while it is the same, none of the list was given yet.
+  std::uint64_t handed_out_when_new = 0;
+};
+
+struct Heap : HeapLists {
+  std::uint16_t id = 0;
+  bool in_use = false;
+  bool forked_away = false;  // its thread exists in the parent process only
+  std::uintptr_t owner = 0;
+  Slice pages = 0;  // all of them
+  std::atomic<std::uint32_t> page_count{0};
+  std::uint64_t kept_empty[2] = {};       // bit per class: its only partial page is empty
+  std::int64_t until_sample = INT64_MAX;  // bytes to hand out before the next sample
+  std::uint64_t random = 0;
+  std::atomic<Slice> inbox{0};
+  std::uint64_t moves = 0;      // blocks moved by reallocate, ever
+  Heap* next_unused = nullptr;  // or the next heap that was started late
+  ClassPages classes[kClasses];
+  RemoteBatch batches[kBatches];
+};
+
+extern constinit std::atomic<Heap*> heaps[kHeapsMax];
+inline Heap* heap_at(unsigned id) { return heaps[id].load(std::memory_order_acquire); }
+unsigned heaps_end();  // ids are below
+
+// The calling thread's heap; null: none yet.
+inline Heap* this_heap() { return thread_lists == &kNoLists ? nullptr : static_cast<Heap*>(thread_lists); }
+
+// --- heap.cpp
+// Fills the class's list with at least one block; false: no memory. `sample_due`: instead, the next block is one to
+// be sampled.
+bool refill(Heap& heap, unsigned id, bool& sample_due);
+inline void set_handed_out(Page& page, unsigned handed_out, std::uint16_t until) {
+  page.until = until;
+  page.beyond = static_cast<std::uint16_t>(handed_out - until);
+}
+// The usual case of refill, short: the thread freed blocks of the current page, and no sample is near. Without a
+// current page the descriptor of slice 0 is looked at, which has no blocks.
+inline bool refill_from_current(Heap& heap, unsigned id) {
+  ClassPages& own = heap.classes[id];
+  Page& page = *page_at(own.current);
+  if (!page.free_blocks || own.rest) return false;
+  const unsigned carved = page.carved, count = carved - page.handed_out();
+  const auto bytes = static_cast<std::int64_t>(count * kBytesOfClass.of[id]);
+  if (bytes >= heap.until_sample) return false;
+  heap.until_sample -= bytes;
+  heap.lists[id] = page.free_blocks;
+  page.free_blocks = nullptr;
+  set_handed_out(page, carved, kQuiet);
+  own.handed_out += count;
+  return true;
+}
+// Takes a block for the program.
+inline void* pop(Block*& list) {
+  Block* const block = list;
+  list = block->next;
+  block->mark = 0;
+  return block;
+}
+// What allocate() does as far as the thread's own blocks go: no system call, no lock. Null: ask allocate().
+inline void* allocate_quickly(std::size_t bytes) {
+  if (bytes > kSmallMax) return nullptr;
+  HeapLists* const lists = thread_lists;
+  if (lists == &kNoLists) return nullptr;
+  const unsigned id = bytes <= kDirectMax ? lists->class_of_bytes[bytes] : class_of(bytes);
+  if (!lists->lists[id] && !refill_from_current(*static_cast<Heap*>(lists), id)) return nullptr;
+  return pop(lists->lists[id]);
+}
+
+// The number of the block that starts `offset` bytes into the page of small blocks; kNoBlock: none that exists. The
+// product gives the right number for what is a whole multiple of the size, and no number gives another offset.
+constexpr unsigned kNoBlock = ~0u;
+inline unsigned number_of_block(const Page& page, std::uintptr_t offset) {
+  const auto number = static_cast<unsigned>(std::uint64_t{offset} * page.inverse >> 32);
+  return number < page.carved && number * kBytesOfClass.of[page.size_class] == offset ? number : kNoBlock;
+}
+inline unsigned number_of_block(const Page& page, const void* block) {
+  return number_of_block(page, address_of(block) - address_of(page_memory(&page)));
+}
+// The owner's free of a block that was checked.
+inline void push_free(Page& page, Block* block) {
+  block->mark = free_mark;
+  block->next = page.free_blocks;
+  page.free_blocks = block;
+  if (--page.until == 0) page_ripe(&page);
+}
+// What deallocate() does with a block that isn't free and has no site, of a page that is the caller's; unlike give()
+// with pages of few blocks, too. False: ask deallocate().
+inline bool deallocate_quickly(void* memory) {
+  const std::uintptr_t slice = address_of(memory) >> kSliceShift;
+  if (slice >= slice_limit) return false;
+  Page* page = pages + slice;
+  const Slice distance = page->state == State::interior ? page->slices : 0;  // hard to predict: better not a branch
+  page -= distance;
+  if (page->owner.load(std::memory_order_relaxed) != this_thread()) return false;
+  auto* const block = static_cast<Block*>(memory);
+  const unsigned number = number_of_block(*page, distance * kSliceBytes + address_of(memory) % kSliceBytes);
+  if (number == kNoBlock || block->mark == free_mark || is_sampled_in_place(*page, number)) return false;
+  push_free(*page, block);
+  return true;
+}
+
+void put_to_sleep(Page& page, unsigned handed_out);
+void add_partial(Heap& heap, Page& page, unsigned handed_out);
+void remove_partial(Heap& heap, Page& page);
+void link_page(Heap& heap, Page& page);
+void unlink_page(Heap& heap, Page& page);
+// A page whose blocks are all free goes back to the region.
+void retire(Heap& heap, Page& page);
+void retire_kept_pages(Heap& heap);
+// What a page is to its heap follows from the blocks handed out now; not for current pages.
+void settle(Heap& heap, Page& page, unsigned handed_out);
+
+// --- remote.cpp
+constexpr unsigned kCountShift = 48;  // Page::remote
+inline Block* first_remote(std::uint64_t remote) {
+  return reinterpret_cast<Block*>(remote & ((std::uint64_t{1} << kCountShift) - 1));
+}
+void free_remote(Page& page, Block* block);
+// Whether a block that carries the mark is free indeed: its content may have been copied from one that was. Looks
+// through every list that could hold it; for what is about to be called a double free.
+bool is_listed_free(const Page& page, const Block* block);
+// Of one that is listed: it waits to be given for the first time. For a message only, so not sure when it says no.
+bool was_never_given(const Page& page, const Block* block);
+void flush_batches(Heap& heap);
+// Puts what others freed into the heap's pages; true: there was something.
+bool read_inbox(Heap& heap);
+
+// --- threads.cpp
+// What waits in the heap's lists goes back to the pages.
+void put_back_lists(Heap& heap);
+Heap* start_heap();  // of the calling thread; null: no memory
+// A page of the class with free blocks that a thread left behind; null: none.
+Page* adopt(Heap& heap, unsigned id);
+
+// --- blocks.cpp
+std::uint64_t large_allocations_ever();
+std::uint64_t moves_without_heap_ever();
+
+}  // namespace cistern::host_pool

@@ -1,0 +1,185 @@
+// Layout of the host pool: size classes, slices, and the page descriptors that serve as page map.
+//
+// The pool's memory lies in one window of low addresses, cut into slices of 64 KiB. Descriptor i describes slice
+// i of that window, so a pointer's page is found without a search, and a pointer that is not ours finds a descriptor
+// without an owner (or lies past the window). Nothing of this is in the program's memory: a free block holds only the
+// link to the next one and a mark, both worthless once it is handed out.
+#pragma once
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace cistern::host_pool {
+
+// --- Size classes: multiples of 16 up to 128 bytes, then eight per doubling up to 32 KiB
+constexpr std::size_t kGranule = 16;
+constexpr std::size_t kDirectMax = 1024;  // up to here a table gives the class
+constexpr std::size_t kSmallMax = std::size_t{32} * 1024;
+constexpr unsigned kClasses = 8 + 8 * 8;
+
+constexpr unsigned class_of(std::size_t bytes) {  // bytes <= kSmallMax
+  if (bytes <= 128) return bytes ? static_cast<unsigned>((bytes - 1) / kGranule) : 0;
+  const std::size_t last = bytes - 1;
+  const auto doubling = static_cast<unsigned>(std::bit_width(last)) - 1;
+  return 8 + (doubling - 7) * 8 + ((last >> (doubling - 3)) & 7);
+}
+
+constexpr std::size_t class_bytes(unsigned id) {
+  if (id < 8) return (id + 1) * kGranule;
+  return std::size_t{8 + (id - 8) % 8 + 1} << ((id - 8) / 8 + 4);
+}
+static_assert(class_of(kSmallMax) == kClasses - 1 && class_bytes(kClasses - 1) == kSmallMax);
+
+// --- Slices and pages
+constexpr unsigned kSliceShift = 16;
+constexpr std::size_t kSliceBytes = std::size_t{1} << kSliceShift;
+constexpr std::size_t kSystemPage = 4096;
+
+// A page holds blocks of one class: one slice up to blocks of 8 KiB, then at least eight blocks.
+constexpr unsigned page_slices(unsigned id) { return class_bytes(id) <= 8192 ? 1 : class_bytes(id) <= 16384 ? 2 : 4; }
+constexpr unsigned page_capacity(unsigned id) {
+  return static_cast<unsigned>(page_slices(id) * kSliceBytes / class_bytes(id));
+}
+
+inline constexpr struct BytesOfClass {
+  std::uint64_t of[kClasses];
+  constexpr BytesOfClass() : of{} {
+    for (unsigned id = 0; id < kClasses; ++id) of[id] = class_bytes(id);
+  }
+} kBytesOfClass;
+inline constexpr struct CapacityOfClass {
+  std::uint16_t of[kClasses];
+  constexpr CapacityOfClass() : of{} {
+    for (unsigned id = 0; id < kClasses; ++id) of[id] = static_cast<std::uint16_t>(page_capacity(id));
+  }
+} kCapacityOfClass;
+
+// Blocks larger than a system page are few in theirs: a bit for each says which have call sites, and the fast path
+// leaves their frees to deallocate_quickly.
+constexpr bool has_few_blocks(unsigned id) { return class_bytes(id) > kSystemPage; }
+static_assert([] {
+  for (unsigned id = 0; id < kClasses; ++id)
+    if (has_few_blocks(id) ? page_capacity(id) > 16 : page_slices(id) != 1) return false;
+  return true;
+}());
+
+// A member that another thread may look at while its owner changes it: plain loads and stores, never torn.
+template <class T>
+class Relaxed {
+ public:
+  operator T() const { return value_.load(std::memory_order_relaxed); }
+  void operator=(T value) { value_.store(value, std::memory_order_relaxed); }
+  // What was written before is there for who sees the value.
+  void publish(T value) { value_.store(value, std::memory_order_release); }
+
+ private:
+  std::atomic<T> value_;
+};
+
+struct Block {
+  Block* next;
+  std::uintptr_t mark;  // free_mark while the block is free
+};
+
+enum class State : std::uint8_t {
+  none,      // not the first slice of anything: foreign, beyond the top, inside a large block
+  free,      // first slice of free memory
+  free_end,  // last slice of it, if it is another
+  small,     // first slice of a page of small blocks
+  interior,  // a later slice of such a page
+  large,     // first slice of a large block
+  sampled,   // first slice of a page whose blocks have call sites (samples.hpp)
+};
+
+using Slice = std::uint32_t;  // 0: none
+
+// Describes a slice. Of the members only `remote`, `owner`, `heap`, `sited` and `inbox_next` are ever written by a
+// thread that neither owns the page nor holds the lock that guards it.
+struct alignas(64) Page {
+  union {
+    Block* free_blocks;   // small, sampled: freed by the owner, and by others as far as collected
+    std::uint64_t bytes;  // large: usable
+  };
+  std::uint16_t until;            // frees by the owner until page_ripe has something to do
+  std::uint16_t beyond;           // blocks handed out = until + beyond (modulo 2^16)
+  Relaxed<std::uint16_t> carved;  // blocks that exist; the memory behind them was not touched since the page was made
+  std::atomic<std::uint16_t> sited;   // small, with few blocks: a bit for each one sampled in place (samples.hpp)
+  std::atomic<std::uintptr_t> owner;  // thread pointer of the owner; 0: no thread may use the fast path
+  union {
+    std::uint32_t inverse;  // small: see start_bound
+    std::uint32_t site;     // large; 0: none
+  };
+  union {
+    std::uint32_t start_bound;  // small: see start_bound; with few blocks: 0
+    std::uint32_t slack;        // large: usable bytes less those asked for
+  };
+  union {
+    Slice next;             // in a queue of the heap, or in a bin of free spans
+    std::uint32_t born_ms;  // large
+  };
+  Slice previous;
+  Slice heap_next, heap_previous;  // in the list of all pages of the heap
+  union {
+    std::uint32_t slices;  // large, free: length; interior, last of free: distance to the first
+    Slice inbox_next;      // small
+  };
+  std::uint8_t size_class;
+  Relaxed<State> state;
+  std::atomic<std::uint16_t> heap;    // whose inbox hears of remote frees; 0: the orphanage
+  std::atomic<std::uint64_t> remote;  // freed by other threads: count << 48 | first block
+
+  unsigned handed_out() const { return static_cast<std::uint16_t>(until + beyond); }
+};
+static_assert(sizeof(Page) == 64);
+
+// Whether a block that exists starts `offset` bytes into a page of many blocks: with m = inverse_of(size), which is
+// floor(2^32 / size) + 1, and e = m * size - 2^32, which is at most size, the product offset * m modulo 2^32 is
+//   q * e             for offset = q * size,
+//   q * e + r * m     for offset = q * size + r, 0 < r < size: at least m,
+// and m is above the page's q * e for sizes up to a system page. So `offset * m < carved * e` asks for both in one
+// comparison. (Lemire, Kaser, Kurz: Faster remainder by direct computation, 2019.)
+constexpr std::uint32_t inverse_of(std::size_t size) {
+  return static_cast<std::uint32_t>((std::uint64_t{1} << 32) / size) + 1;
+}
+constexpr std::uint32_t start_bound(std::size_t size, unsigned carved) {
+  return carved * static_cast<std::uint32_t>(inverse_of(size) * std::uint64_t{size} - (std::uint64_t{1} << 32));
+}
+
+// --- The window
+inline constinit Page* pages = nullptr;           // descriptor of slice 0
+inline constinit std::uintptr_t slice_limit = 0;  // descriptors up to here can be read
+inline constinit std::uintptr_t free_mark = 0;    // secret
+
+inline std::uintptr_t address_of(const void* block) { return reinterpret_cast<std::uintptr_t>(block); }
+inline char* slice_memory(std::uintptr_t slice) { return reinterpret_cast<char*>(slice << kSliceShift); }
+inline Slice slice_of(const Page* page) { return static_cast<Slice>(page - pages); }
+inline char* page_memory(const Page* page) { return slice_memory(slice_of(page)); }
+inline Page* page_at(Slice slice) { return pages + slice; }
+
+// --- What several files do with descriptors
+// Lists of pages or spans, linked through their members.
+inline void push_page(Slice& first, Page& page) {
+  page.previous = 0;
+  page.next = first;
+  if (first) page_at(first)->previous = slice_of(&page);
+  first = slice_of(&page);
+}
+inline void remove_page(Slice& first, Page& page) {
+  if (page.next) page_at(page.next)->previous = page.previous;
+  if (page.previous) {
+    page_at(page.previous)->next = page.next;
+  } else {
+    first = page.next;
+  }
+}
+
+// Of a page of the class: the slices behind its first one lead to it, or no longer.
+inline void mark_later_slices(Page& page, State state) {
+  for (unsigned i = 1; i < page_slices(page.size_class); ++i) {
+    (&page)[i].state = state;
+    (&page)[i].slices = i;
+  }
+}
+
+}  // namespace cistern::host_pool

@@ -1,0 +1,110 @@
+// The region: the window of addresses that all memory of the host pool lies in, and its free spans of slices.
+//
+// Grows upwards chunk by chunk. Where the process has a limit of its address space, what is free at the top is
+// unmapped; else nothing is. A free span is clean (never touched, or given back to the system: it reads as zero) or
+// dirty (resident). Neighbours of one sort are one span. Dirty spans are mostly used first; how many bytes of them are
+// kept is bounded, the rest is given back, the largest first. One lock guards everything here.
+#pragma once
+#include <algorithm>
+
+#include "pool/base/lock.hpp"
+#include "pool/heap/layout.hpp"
+
+namespace cistern::host_pool {
+
+std::uint64_t coarse_clock_ns();
+
+// The system calls behind the region, replaced by tests that make them fail.
+struct System {
+  // At exactly this address, or false.
+  bool (*map)(void* at, std::size_t bytes);
+  void* (*reserve)(std::size_t bytes);  // readable, reads as zero; null: not to be had
+  bool (*make_writable)(void* at, std::size_t bytes);
+  void (*give_back)(void* at, std::size_t bytes);  // the pages read as zero afterwards
+  // mremap; both stay mapped, and `from` reads as zero. False: only `to` may have lost its content.
+  bool (*move)(void* from, void* to, std::size_t bytes);
+  void (*make_resident)(void* at, std::size_t bytes);  // or not: it is but faster than one page fault after another
+  // For huge pages: chunks are multiples of this, in place and length, and nothing is ever given back or moved.
+  std::size_t unit_bytes = kSliceBytes;
+  bool keeps_pages = false;
+  std::uint64_t (*now_ns)() = coarse_clock_ns;
+  // Null: addresses cost nothing, and memory stays mapped. False: it is mapped still.
+  bool (*unmap)(void* at, std::size_t bytes) = nullptr;
+};
+extern constinit System region_system;
+
+struct Span {
+  Slice first = 0;  // 0: no memory
+  // What of it may not read as zero lies in between.
+  Slice dirty_first = 0;
+  std::uint32_t dirty_slices = 0;
+};
+
+// Reserves the descriptors; false: no window is to be had (a tight address space limit). Idempotent.
+bool start_region();
+
+// What is resident already, or what may stay untouched for the most part.
+enum class Prefer { dirty, clean, dirty_only };
+Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices = 1, Prefer prefer = Prefer::dirty);
+void release_span(Slice first, std::uint32_t slices);
+void release_clean_span(Slice first, std::uint32_t slices);  // it reads as zero
+// The slices right behind a span that is in use, if they are free: the span grew. Else 0.
+bool extend_span(Slice end, std::uint32_t more);
+
+struct RegionFigures {
+  std::uint64_t mapped_bytes, in_use_bytes, dirty_bytes, peak_in_use_bytes;
+  std::uint64_t peak_at_ns;  // as System::now_ns
+  std::uint64_t largest_free_bytes;
+  std::uint64_t grown, given_back;  // calls
+};
+RegionFigures region_figures();
+
+// Dirty spans that were not used for so long go back, looked for whenever spans are taken or released; 0: never.
+void give_back_after(std::uint64_t idle_ns);
+
+// Gives dirty spans back to the system until `keep_bytes` are left; returns the bytes given back.
+std::uint64_t trim_region(std::uint64_t keep_bytes);
+
+// For memory that is about to be touched as a whole.
+void make_resident(Slice first, std::uint32_t slices);
+
+// Moves whole system pages between two spans in use; false: copy. `from` reads as zero afterwards.
+bool can_move_pages();
+bool move_pages(void* from, void* to, std::size_t bytes);
+
+// While one lives no slice changes hands: a page stays what it is, whatever its owner does in it. Where a signal
+// handler interrupted the thread that holds the region, that one holds still.
+class RegionHeld {
+ public:
+  RegionHeld();
+  ~RegionHeld();
+  RegionHeld(const RegionHeld&) = delete;
+  RegionHeld& operator=(const RegionHeld&) = delete;
+
+ private:
+  const bool locked_;
+};
+
+// From a slice on to the next that says what it is; `state` is what was read of its descriptor, the region held.
+inline std::uint32_t slices_to_next(const Page& page, State state, Slice end) {
+  return state == State::free || state == State::large ? std::clamp(page.slices, 1u, end - slice_of(&page)) : 1;
+}
+
+// First slice of the window and the one behind the last that is mapped.
+Slice region_begin();
+Slice region_end();
+
+// What is asked of each new chunk: a NUMA policy, huge pages. Applied to the chunks there are as well.
+using ChunkAdvice = void (*)(void* memory, std::size_t bytes);
+void advise_chunks(ChunkAdvice advice);
+// From the next chunk on.
+void replace_system(const System& system);
+// From now on the system is asked for no more than the C library's malloc asks for: memory is mapped, and that is all.
+// Nothing is given back.
+void use_few_system_calls();
+
+void region_before_fork();
+void region_after_fork();
+void region_after_fork_in_child();
+
+}  // namespace cistern::host_pool

@@ -1,0 +1,351 @@
+// See samples.hpp.
+#include "pool/heap/samples.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "pool/base/internal_memory.hpp"
+#include "pool/base/small_math.hpp"
+#include "pool/heap/heap.hpp"
+#include "pool/heap/region.hpp"
+
+namespace cistern::host_pool {
+namespace {
+
+constexpr unsigned kShards = 8;
+
+// Written when the block is first handed out: those of blocks that were never carved are not even touched.
+struct Record : SampleRecord {
+  std::uint32_t live_class;  // 0: free; else one more than the class
+};
+
+// Pages with free blocks are in the queue of their class; full ones in none. In `all` mode every malloc and free takes
+// one of the locks, for a few dozen instructions.
+struct alignas(64) Shard {
+  SpinLock lock;
+  Slice partial[kClasses] = {};
+  std::uint64_t handed_out[kClasses] = {}, live[kClasses] = {};
+};
+
+constinit Shard shards[kShards];
+constinit SamplePolicy policy = {};
+
+// The side table's address stands in Page::remote: nobody frees these blocks remotely.
+Record* records_of(const Page& page) { return reinterpret_cast<Record*>(page.remote.load(std::memory_order_relaxed)); }
+
+enum class AtFork { wait, go_on };
+
+// The lock of a page that was seen to be one of sampled blocks. Meanwhile it may have gone back, even be a heap's page:
+// what is written in it is believed only as far as it holds under the lock. While a thread forks malloc goes on without
+// the lock: what it reads of a live block holds still.
+class LockedPage {
+ public:
+  explicit LockedPage(const Page& page, AtFork at_fork = AtFork::go_on)
+      : number_(page.heap.load(std::memory_order_relaxed)), shard_(shards[number_ % kShards]) {
+    if (at_fork == AtFork::wait) {
+      shard_.lock.lock();
+      is_locked_ = true;
+    } else {
+      is_locked_ = shard_.lock.lock_unless_forking();
+    }
+    is_sampled_ =
+        number_ < kShards && page.state == State::sampled && page.heap.load(std::memory_order_relaxed) == number_;
+  }
+  ~LockedPage() {
+    if (is_locked_) shard_.lock.unlock();
+  }
+  LockedPage(const LockedPage&) = delete;
+  LockedPage& operator=(const LockedPage&) = delete;
+  explicit operator bool() const { return is_sampled_; }
+  bool is_locked() const { return is_locked_; }
+  Shard& shard() { return shard_; }
+
+ private:
+  const unsigned number_;
+  Shard& shard_;
+  bool is_locked_, is_sampled_;
+};
+
+std::size_t table_bytes(unsigned id) { return page_capacity(id) * sizeof(Record); }
+
+Page* new_page(unsigned shard, unsigned id) {
+  auto* const records = static_cast<Record*>(internal_try_allocate(table_bytes(id)));
+  if (!records) return nullptr;
+  // Samples are few and spread: of a page that was never touched little will be.
+  const Span span = acquire_span(page_slices(id), 1, samples_every_block() ? Prefer::dirty : Prefer::clean);
+  if (!span.first) {
+    internal_deallocate(records, table_bytes(id));
+    return nullptr;
+  }
+  Page& page = *page_at(span.first);
+  page.free_blocks = nullptr;
+  page.carved = 0;
+  page.size_class = static_cast<std::uint8_t>(id);
+  page.heap.store(static_cast<std::uint16_t>(shard), std::memory_order_relaxed);
+  page.remote.store(address_of(records), std::memory_order_relaxed);
+  set_handed_out(page, 0, 0);
+  mark_later_slices(page, State::interior);
+  page.state = State::sampled;
+  push_page(shards[shard].partial[id], page);
+  return &page;
+}
+
+void release_page(Page& page) {
+  page.state = State::none;
+  mark_later_slices(page, State::none);
+  internal_deallocate(records_of(page), table_bytes(page.size_class));
+  page.remote.store(0, std::memory_order_relaxed);
+  release_span(slice_of(&page), page_slices(page.size_class));
+}
+
+Block* take_block(Page& page) {
+  if (Block* const block = page.free_blocks) {
+    page.free_blocks = block->next;
+    return block;
+  }
+  const unsigned index = page.carved;
+  page.carved = static_cast<std::uint16_t>(index + 1);
+  return reinterpret_cast<Block*>(page_memory(&page) + index * class_bytes(page.size_class));
+}
+
+// The class whose blocks are the cells that blocks of this one lie in.
+unsigned cell_class(unsigned id) { return samples_every_block() ? id : class_of(std::bit_ceil(class_bytes(id))); }
+
+}  // namespace
+
+bool is_sampled_block(const Page& page, std::size_t offset) {
+  const std::size_t bytes = class_bytes(page.size_class);
+  return offset % bytes == 0 && offset / bytes < page.carved;
+}
+
+[[gnu::hot]] void start_sampling(const SamplePolicy& chosen) {
+  policy = chosen;
+  sample_interval_bytes = chosen.interval_bytes;
+  if (Heap* const heap = this_heap()) {
+    put_back_lists(*heap);
+    heap->until_sample = draw_distance(heap->random);
+  }
+}
+
+std::int64_t draw_distance(std::uint64_t& random) {
+  if (!sample_interval_bytes) return INT64_MAX;
+  if (samples_every_block()) return 0;
+  random ^= random << 13;
+  random ^= random >> 7;
+  random ^= random << 17;
+  const double uniform = (static_cast<double>(random >> 11) + 0.5) * 0x1p-53;  // in (0, 1)
+  constexpr double kLongest = 0x1p62;
+  const double distance = -natural_log(uniform) * static_cast<double>(sample_interval_bytes);
+  return static_cast<std::int64_t>(std::min(distance, kLongest)) + 1;
+}
+
+double sample_weight(std::size_t bytes) {
+  if (samples_every_block()) return 1;
+  return 1 / one_minus_exp(static_cast<double>(bytes) / static_cast<double>(sample_interval_bytes));
+}
+
+bool capture_sample(std::size_t bytes, SampleRecord& record) {
+  if (!policy.capture(&record.site)) return false;
+  record.requested_bytes = static_cast<std::uint32_t>(bytes);
+  record.born_ms = policy.now_ms();
+  return true;
+}
+
+void* allocate_sampled(std::size_t bytes, unsigned id) {
+  SampleRecord sample;
+  if (!capture_sample(bytes, sample)) return nullptr;
+  // Samples are few: threads need not keep apart, and one page of each size is enough.
+  const unsigned number = samples_every_block() ? static_cast<unsigned>(this_thread() >> 12) % kShards : 0;
+  const unsigned cell = cell_class(id);
+  Shard& shard = shards[number];
+  const LockedUnlessForking hold(shard.lock);
+  if (!hold) return nullptr;
+  Page* const page = shard.partial[cell] ? page_at(shard.partial[cell]) : new_page(number, cell);
+  if (!page) return nullptr;
+  Block* const block = take_block(*page);
+  const unsigned handed_out = page->handed_out() + 1;
+  set_handed_out(*page, handed_out, 0);
+  if (handed_out == kCapacityOfClass.of[cell]) remove_page(shard.partial[cell], *page);
+  ++shard.handed_out[id];
+  ++shard.live[id];
+  const std::size_t index = (address_of(block) - address_of(page_memory(page))) / class_bytes(cell);
+  records_of(*page)[index] = {sample, id + 1};
+  block->mark = 0;
+  return block;
+}
+
+namespace {
+
+// --- Blocks freed while a thread forks: they wait in a stack for the next free. A child forgets them: it may have been
+// cut off with a part of the stack.
+constinit std::atomic<Block*> set_aside_first{nullptr};
+
+void set_aside(Block* block) {
+  block->next = set_aside_first.load(std::memory_order_relaxed);
+  while (!set_aside_first.compare_exchange_weak(block->next, block, std::memory_order_release,
+                                                std::memory_order_relaxed)) {
+  }
+}
+
+// False: no live block starts there.
+bool free_or_set_aside(Page& page, std::size_t offset) {
+  LockedPage locked(page);
+  if (!locked || !is_sampled_block(page, offset)) return false;
+  if (!locked.is_locked()) {
+    set_aside(reinterpret_cast<Block*>(page_memory(&page) + offset));
+    return true;
+  }
+  Shard& shard = locked.shard();
+  Record& record = records_of(page)[offset / class_bytes(page.size_class)];
+  if (!record.live_class) return false;
+  --shard.live[record.live_class - 1];
+  record.live_class = 0;
+  auto* const block = reinterpret_cast<Block*>(page_memory(&page) + offset);
+  block->next = page.free_blocks;
+  page.free_blocks = block;
+  const unsigned handed_out = page.handed_out() - 1;
+  const bool was_full = handed_out + 1 == kCapacityOfClass.of[page.size_class];
+  set_handed_out(page, handed_out, 0);
+  if (was_full) push_page(shard.partial[page.size_class], page);
+  if (handed_out == 0 && (page.next || page.previous)) {  // another page of the class has room
+    remove_page(shard.partial[page.size_class], page);
+    release_page(page);
+  }
+  return true;
+}
+
+void free_set_aside() {
+  if (!set_aside_first.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  for (Block* block = set_aside_first.exchange(nullptr, std::memory_order_acquire); block;) {
+    Block* const next = block->next;
+    Page* page = page_at(static_cast<Slice>(address_of(block) >> kSliceShift));
+    if (page->state == State::interior) page -= page->slices;
+    free_or_set_aside(*page, address_of(block) - address_of(page_memory(page)));
+    block = next;
+  }
+}
+
+}  // namespace
+
+bool free_sampled(Page& page, std::size_t offset) {
+  free_set_aside();
+  return free_or_set_aside(page, offset);
+}
+
+std::size_t live_sampled_bytes(const Page& page, std::size_t offset) {
+  const LockedPage locked(page);
+  if (!locked || !is_sampled_block(page, offset)) return 0;
+  const Record& record = records_of(page)[offset / class_bytes(page.size_class)];
+  return record.live_class ? class_bytes(record.live_class - 1) : 0;
+}
+
+std::uint32_t site_of_sampled(const Page& page, std::size_t offset) {
+  const LockedPage locked(page);
+  return locked && is_sampled_block(page, offset) ? records_of(page)[offset / class_bytes(page.size_class)].site : 0;
+}
+
+void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes) {
+  const LockedPage locked(page);
+  records_of(page)[offset / class_bytes(page.size_class)].requested_bytes = static_cast<std::uint32_t>(bytes);
+}
+
+void sample_large(Page& page, std::size_t bytes) {
+  page.site = page.born_ms = 0;
+  if (!sample_interval_bytes) return;
+  Heap* heap = this_heap();
+  if (!heap) heap = start_heap();
+  if (!heap) return;
+  if (!samples_every_block()) {
+    heap->until_sample -= static_cast<std::int64_t>(std::min<std::size_t>(bytes, INT64_MAX / 2));
+    if (heap->until_sample > 0) return;
+    heap->until_sample = draw_distance(heap->random);
+  }
+  SampleRecord sample;
+  if (!capture_sample(0, sample)) return;  // what was asked for follows from the slack
+  page.born_ms = sample.born_ms;
+  page.site = sample.site;
+}
+
+namespace {
+
+using Visit = void (*)(void* context, const Sample& sample);
+
+// Under the lock of its shard.
+[[gnu::cold]] void visit_page(const Page& page, Visit visit, void* context) {
+  for (unsigned i = 0; i < page.carved; ++i) {
+    const Record& record = records_of(page)[i];
+    if (!record.live_class) continue;
+    const std::size_t bytes = class_bytes(record.live_class - 1);
+    visit(context, {page_memory(&page) + i * class_bytes(page.size_class), bytes, record.requested_bytes, record.site,
+                    record.born_ms, sample_weight(bytes)});
+  }
+}
+
+// Pages of sampled blocks from `at` on, and samples among the large blocks on the way. The region is held meanwhile, so
+// that no page becomes something else, and so no page's lock may be taken: that is done by the caller, page by page.
+struct Found {
+  Slice pages[64];
+  Sample large[64];
+  unsigned page_count = 0, large_count = 0;
+};
+
+[[gnu::cold]] Slice find_samples(Slice at, Found& found) {
+  const RegionHeld held;
+  const Slice end = region_end();
+  for (std::uint32_t slices; at < end && found.page_count < 64 && found.large_count < 64; at += slices) {
+    const Page& page = *page_at(at);
+    const State state = page.state;
+    slices = slices_to_next(page, state, end);
+    if (state == State::sampled) found.pages[found.page_count++] = at;
+    if (state == State::large && page.site)
+      found.large[found.large_count++] = {page_memory(&page), page.bytes,   page.bytes - page.slack,
+                                          page.site,          page.born_ms, sample_weight(page.bytes)};
+  }
+  return at;
+}
+
+}  // namespace
+
+[[gnu::cold]] void visit_samples(Visit visit, void* context) {
+  for (Slice at = region_begin(); at < region_end();) {
+    Found found;
+    at = find_samples(at, found);
+    for (unsigned i = 0; i < found.large_count; ++i) visit(context, found.large[i]);
+    for (unsigned i = 0; i < found.page_count; ++i) {
+      const Page& page = *page_at(found.pages[i]);
+      const LockedPage locked(page, AtFork::wait);
+      if (locked) visit_page(page, visit, context);
+    }
+  }
+  visit_samples_in_place(visit, context);
+}
+
+std::uint64_t sampled_allocations(unsigned id) {
+  std::uint64_t sum = 0;
+  for (const Shard& shard : shards) sum += shard.handed_out[id];
+  return sum;
+}
+
+std::uint64_t live_sampled_blocks(unsigned id) {
+  std::uint64_t sum = 0;
+  for (const Shard& shard : shards) sum += shard.live[id];
+  return sum;
+}
+
+void samples_before_fork() {
+  for (Shard& shard : shards) shard.lock.lock_for_fork();
+  samples_in_place_before_fork();
+}
+
+void samples_after_fork() {
+  samples_in_place_after_fork();
+  for (Shard& shard : shards) shard.lock.unlock_after_fork();
+}
+
+void samples_after_fork_in_child() {
+  set_aside_first.store(nullptr, std::memory_order_relaxed);
+  samples_after_fork();
+}
+
+}  // namespace cistern::host_pool

@@ -1,0 +1,394 @@
+// See heap.hpp: heaps of starting and ending threads, the orphanage, fork.
+//
+// The heap of a thread that ended is parked as it is, pages, lists and all, for the next thread that starts. Its pages
+// go to the orphanage, page by page, when a thread needs one sooner than a heap, or when many are parked.
+//
+// A heap's memory is never given back, so a late message finds an inbox; a new thread takes an unused heap. The key
+// whose destructor ends a heap is made early (prepare_thread_ends), so that setting it does not allocate.
+#include "pool/heap/threads.hpp"
+
+#include <limits.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <bitset>
+#include <new>
+
+#include "pool/heap/account.hpp"
+#include "pool/heap/heap.hpp"
+#include "pool/heap/region.hpp"
+#include "pool/heap/samples.hpp"
+
+namespace cistern::host_pool {
+namespace {
+
+constexpr unsigned kParkedMax = 16;
+
+constinit Lock heaps_lock;  // guards the orphanage, parked and unused heaps; before the region's lock
+constinit Heap orphanage;
+constinit Heap* parked_heaps = nullptr;
+constinit std::atomic<unsigned> parked_count{0};
+constinit Heap* unused_heaps = nullptr;
+constinit Heap* late_heaps = nullptr;
+constinit std::atomic<unsigned> heap_ids{1};
+constinit std::atomic<bool> key_made{false};
+constinit pthread_key_t end_key;
+
+[[gnu::tls_model("initial-exec")]] constinit thread_local bool thread_has_ended = false;
+
+Heap* new_heap() {
+  if (Heap* const heap = unused_heaps) {
+    unused_heaps = heap->next_unused;
+    return heap;
+  }
+  const unsigned id = heap_ids.load(std::memory_order_relaxed);
+  if (id == kHeapsMax) return nullptr;
+  void* const memory = mmap(nullptr, sizeof(Heap), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  auto* const heap = new (memory) Heap;
+  heap->id = static_cast<std::uint16_t>(id);
+  heap->random = free_mark * (2 * id + 1);
+  for (unsigned bytes = 0; bytes <= kDirectMax; ++bytes)
+    heap->class_of_bytes[bytes] = static_cast<std::uint8_t>(class_of(bytes));
+  heaps[id].store(heap, std::memory_order_release);
+  heap_ids.store(id + 1, std::memory_order_release);
+  return heap;
+}
+
+// A thread that allocates when its heap has ended (in a destructor that runs after ours) gets one that nothing will
+// end. A later thread at the same place in memory takes it over.
+Heap* late_heap_of_this_place() {
+  for (Heap** at = &late_heaps; *at; at = &(*at)->next_unused) {
+    Heap* const heap = *at;
+    if (heap->owner != this_thread()) continue;
+    *at = heap->next_unused;
+    return heap;
+  }
+  return nullptr;
+}
+
+void set_owner(Heap& heap, std::uintptr_t owner) {
+  heap.owner = owner;
+  for (Slice at = heap.pages; at; at = page_at(at)->heap_next)
+    page_at(at)->owner.store(owner, std::memory_order_relaxed);
+}
+
+// What the thread itself still frees is remote from now on.
+void park(Heap& heap) {
+  set_owner(heap, 0);
+  heap.in_use = false;
+  heap.next_unused = parked_heaps;
+  parked_heaps = &heap;
+  parked_count.store(parked_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+Heap* unpark() {
+  Heap* const heap = parked_heaps;
+  if (!heap) return nullptr;
+  parked_heaps = heap->next_unused;
+  parked_count.store(parked_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  return heap;
+}
+
+unsigned count_blocks(const Block* block) {
+  unsigned count = 0;
+  for (; block; block = block->next) ++count;
+  return count;
+}
+
+// The chain's blocks become free blocks of the page: they were never the program's.
+void put_back(Page& page, Block* first) {
+  if (!first) return;
+  Block* last = first;
+  unsigned count = 1;
+  for (; last->next; last = last->next) ++count;
+  last->next = page.free_blocks;
+  page.free_blocks = first;
+  set_handed_out(page, page.handed_out() - count, kQuiet);
+}
+
+// A page changes from one heap to another, in no queue of either.
+void move_page(Heap& from, Heap& to, Page& page) {
+  unlink_page(from, page);
+  link_page(to, page);
+  page.owner.store(to.owner, std::memory_order_relaxed);
+  page.heap.store(to.id, std::memory_order_release);
+}
+
+void leave_to_orphanage(Heap& heap) {
+  while (heap.pages) {
+    Page& page = *page_at(heap.pages);
+    const unsigned handed_out = page.handed_out();
+    if (page.next != kAsleep) remove_partial(heap, page);
+    move_page(heap, orphanage, page);
+    settle(orphanage, page, handed_out);
+  }
+}
+
+// Empty pages have no reason to wait for an heir.
+void tidy_orphanage() {
+  read_inbox(orphanage);
+  retire_kept_pages(orphanage);
+}
+
+void make_unused(Heap& heap) {
+  heap.in_use = heap.forked_away = false;
+  heap.owner = 0;
+  heap.next_unused = unused_heaps;
+  unused_heaps = &heap;
+}
+
+// Of a heap that no thread owns.
+void dissolve(Heap& heap) {
+  put_back_lists(heap);
+  read_inbox(heap);
+  leave_to_orphanage(heap);
+  tidy_orphanage();
+  read_inbox(heap);  // what came meanwhile is passed on
+  make_unused(heap);
+}
+
+// The free blocks of a page, gathered from lists that a thread may have been about to change when it was cut off: a
+// chain may lie in two of them, so each block counts once, and nothing outside of the page is followed.
+class FreeBlocks {
+ public:
+  explicit FreeBlocks(const Page& page) : page_(page) {}
+
+  // Returns how many were added.
+  unsigned add(Block* chain) {
+    unsigned added = 0;
+    while (chain) {
+      const unsigned number = number_of_block(page_, chain);
+      if (number == kNoBlock || seen_[number]) break;
+      seen_.set(number);
+      Block* const next = chain->next;
+      chain->next = first_;
+      first_ = chain;
+      if (!last_) last_ = chain;
+      ++added;
+      chain = next;
+    }
+    count_ += added;
+    return added;
+  }
+  Block* first() const { return first_; }
+  Block* last() const { return last_; }
+  unsigned count() const { return count_; }
+
+ private:
+  const Page& page_;
+  unsigned count_ = 0;
+  Block* first_ = nullptr;
+  Block* last_ = nullptr;
+  std::bitset<kSliceBytes / kGranule> seen_;
+};
+
+// A heap whose thread the fork left behind: what its pages have is found out anew. Where the thread was cut off between
+// two steps, its lists and numbers disagree: what was counted by the numbers is put right.
+void bury(Heap& heap) {
+  std::int64_t live = 0, allocations[kClasses] = {};
+  for (unsigned id = 0; id < kClasses; ++id) live += allocations[id] = waiting_blocks(heap, id);
+  Slice next = 0;
+  for (Slice at = heap.pages; at; at = next) {
+    Page& page = *page_at(at);
+    next = page.heap_next;
+    ClassPages& own = heap.classes[page.size_class];
+    FreeBlocks free_blocks(page);
+    if (own.current == at) {
+      const unsigned listed = free_blocks.add(heap.lists[page.size_class]) + free_blocks.add(own.rest);
+      own.handed_out -= listed;
+      allocations[page.size_class] -= listed;
+    }
+    free_blocks.add(page.free_blocks);
+    page.free_blocks = free_blocks.first();
+    page.next = kAsleep;
+    link_page(orphanage, page);
+    page.heap.store(0, std::memory_order_release);
+    const unsigned handed_out = page.carved - free_blocks.count();
+    live += static_cast<int>(handed_out) - std::min<int>(page.handed_out(), page.carved);
+    settle(orphanage, page, handed_out);
+  }
+  heap.pages = 0;
+  heap.page_count.store(0, std::memory_order_relaxed);
+  for (unsigned id = 0; id < kClasses; ++id) {
+    const std::uint64_t handed_out = heap.classes[id].handed_out;
+    heap.lists[id] = nullptr;
+    heap.classes[id] = ClassPages{};
+    heap.classes[id].handed_out = handed_out;
+  }
+  heap.kept_empty[0] = heap.kept_empty[1] = 0;
+  for (RemoteBatch& batch : heap.batches) {
+    if (!batch.page) continue;
+    FreeBlocks sent(*page_at(batch.page));
+    sent.add(batch.first);
+    live += std::min<int>(batch.count, page_at(batch.page)->carved) - static_cast<int>(sent.count());
+    batch.first = sent.first();
+    batch.last = sent.last();
+    batch.count = static_cast<std::uint16_t>(sent.count());
+    if (!batch.count) batch.page = 0;
+  }
+  flush_batches(heap);
+  read_inbox(heap);
+  make_unused(heap);
+  shift_account(allocations, live);
+}
+
+constinit std::atomic<bool> burials_due{false};
+
+// Under the heaps' lock.
+void bury_all() {
+  if (!burials_due.load(std::memory_order_relaxed)) return;
+  for (unsigned id = 1; id < heaps_end(); ++id)
+    if (Heap* const heap = heap_at(id); heap && heap->forked_away) bury(*heap);
+  tidy_orphanage();
+  burials_due.store(false, std::memory_order_relaxed);
+}
+
+// The destructor runs in each round of the C library's: only the last one ends the heap, because destructors of the
+// program may still allocate in the others.
+void end_round(void* value) {
+  const auto round = reinterpret_cast<std::uintptr_t>(value);
+  if (round < PTHREAD_DESTRUCTOR_ITERATIONS) {
+    pthread_setspecific(end_key, reinterpret_cast<void*>(round + 1));
+  } else {
+    end_heap();
+    thread_has_ended = true;
+  }
+}
+
+}  // namespace
+
+void bury_forked_away() {
+  if (!burials_due.load(std::memory_order_relaxed) || locks_held > 0) [[likely]]
+    return;
+  const LockedUnlessForking hold(heaps_lock);
+  if (hold) bury_all();
+}
+
+void put_back_lists(Heap& heap) {
+  for (unsigned id = 0; id < kClasses; ++id) {
+    ClassPages& own = heap.classes[id];
+    if (!own.current) continue;
+    Page& page = *page_at(own.current);
+    own.handed_out -= count_blocks(heap.lists[id]) + own.rest_count;
+    put_back(page, heap.lists[id]);
+    put_back(page, own.rest);
+    heap.lists[id] = own.rest = nullptr;
+    own.rest_count = 0;
+    own.current = 0;
+    settle(heap, page, page.handed_out());
+  }
+}
+
+unsigned heaps_end() { return heap_ids.load(std::memory_order_acquire); }
+
+[[gnu::hot]] void prepare_thread_ends() {
+  heaps[0].store(&orphanage, std::memory_order_release);
+  if (pthread_key_create(&end_key, end_round) == 0) key_made.store(true, std::memory_order_release);
+}
+
+Heap* start_heap() {
+  if (!start_region()) return nullptr;
+  heaps[0].store(&orphanage, std::memory_order_release);
+  Heap* heap;
+  {
+    const LockedUnlessForking hold(heaps_lock);
+    if (!hold) return nullptr;
+    bury_all();
+    heap = late_heap_of_this_place();
+    if (!heap) heap = unpark();
+    if (!heap) heap = new_heap();
+    if (!heap) return nullptr;
+    heap->in_use = true;
+    if (heap->owner != this_thread()) set_owner(*heap, this_thread());
+    if (thread_has_ended) {
+      heap->next_unused = late_heaps;
+      late_heaps = heap;
+    }
+  }
+  heap->until_sample = draw_distance(heap->random);
+  thread_lists = heap;
+  if (!thread_has_ended && key_made.load(std::memory_order_acquire))
+    pthread_setspecific(end_key, reinterpret_cast<void*>(1));
+  return heap;
+}
+
+void end_heap() {
+  Heap* const heap = this_heap();
+  if (!heap) return;
+  thread_lists = const_cast<HeapLists*>(&kNoLists);
+  flush_batches(*heap);
+  read_inbox(*heap);
+  retire_kept_pages(*heap);
+  Locked hold(heaps_lock);
+  park(*heap);
+  if (parked_count.load(std::memory_order_relaxed) > kParkedMax) dissolve(*unpark());
+}
+
+Page* adopt(Heap& heap, unsigned id) {
+  if (!orphanage.page_count.load(std::memory_order_relaxed) && !orphanage.inbox.load(std::memory_order_relaxed) &&
+      !parked_count.load(std::memory_order_relaxed))
+    return nullptr;
+  const LockedUnlessForking hold(heaps_lock);
+  if (!hold) return nullptr;
+  read_inbox(orphanage);
+  while (!orphanage.classes[id].partial) {
+    Heap* const parked = unpark();
+    if (!parked) return nullptr;
+    dissolve(*parked);
+  }
+  const Slice first = orphanage.classes[id].partial;
+  Page& page = *page_at(first);
+  const unsigned handed_out = page.handed_out();
+  remove_partial(orphanage, page);
+  move_page(orphanage, heap, page);
+  set_handed_out(page, handed_out, kQuiet);
+  return &page;
+}
+
+unsigned long trim(unsigned long keep_bytes) {
+  if (Heap* const heap = this_heap()) {
+    flush_batches(*heap);
+    read_inbox(*heap);
+    retire_kept_pages(*heap);
+  }
+  {
+    Locked hold(heaps_lock);
+    tidy_orphanage();
+  }
+  return trim_region(keep_bytes);
+}
+
+void threads_before_fork() {
+  heaps_lock.lock_for_fork();
+  samples_before_fork();
+  region_before_fork();
+}
+
+void threads_after_fork_in_parent() {
+  region_after_fork();
+  samples_after_fork();
+  heaps_lock.unlock_after_fork();
+}
+
+// The heaps are buried when a second thread starts, not before: most children have only one until they exec, and going
+// through all lists would take them long. Until then nobody can be taken for a thread that is not there.
+void threads_after_fork_in_child() {
+  region_after_fork_in_child();
+  samples_after_fork_in_child();
+  heaps_lock.unlock_after_fork();
+  Heap* const own = this_heap();
+  bool own_is_late = false;
+  for (const Heap* at = late_heaps; at; at = at->next_unused) own_is_late |= at == own;
+  late_heaps = own_is_late ? own : nullptr;
+  if (own_is_late) own->next_unused = nullptr;
+  for (unsigned id = 1; id < heaps_end(); ++id) {
+    Heap* const heap = heap_at(id);
+    if (!heap || heap == own || !heap->in_use) continue;
+    heap->forked_away = true;
+    set_owner(*heap, 0);  // a new thread may lie where this one lay
+    burials_due.store(true, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace cistern::host_pool

@@ -1,0 +1,267 @@
+// What reports say of CUDA memory: figures per kind, leaks, fragmentation, transfers, and what the driver itself takes.
+// Derived when a snapshot is taken, from the pools' own records. Also the row of the kind.
+#include "shim/cuda/fork.hpp"
+
+#include <algorithm>
+
+#include "cistern/cistern.h"
+#include "shim/cuda/state.hpp"
+#include "shim/process/kind.hpp"
+#include "stats/format.hpp"
+#include "stats/frameworks.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+constexpr double kNanosecond = 1e-9;
+
+bool per_device(Family family) {
+  return family != Family::pinned && family != Family::managed && family != Family::host_vmm &&
+         family != Family::registered && family != Family::imported;
+}
+
+String kind_name(Family family, int device) {
+  String name = family_name(family);
+  if (per_device(family)) name += ":" + decimal(device, 0);
+  return name;
+}
+
+template <class Visit>
+void for_each_kind(CudaState& s, Visit visit) {
+  for (int family = 0; family < static_cast<int>(Family::count); ++family)
+    for (int device = 0; device < kDevicesMax; ++device)
+      if (KindCounters* counted = s.kinds[family][device].load(std::memory_order_acquire))
+        visit(static_cast<Family>(family), device, *counted);
+}
+
+bool of_kind(const Block& block, Family family, int device) {
+  if (block.kind == BlockKind::pinned) return family == Family::pinned;
+  return family == Family::device && block.context->device->ordinal == device;
+}
+
+void add_driver_calls(KindFigures& figures, const DriverCalls& calls) {
+  figures.driver_allocs += calls.allocs;
+  figures.driver_frees += calls.frees;
+  figures.driver_syncs += calls.syncs;
+  figures.driver_queries += calls.queries;
+}
+
+// Live and cached chunks, and what the live ones waste, by class of the report.
+void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, FragmentationFigures& fragmentation) {
+  s.blocks.table.for_each([&](Block& block) {
+    if (!of_kind(block, family, device)) return;
+    const std::optional<std::uint64_t> live = read_live(block, [&] { return std::uint64_t{block.requested}; });
+    const int size_class = report_class(live.value_or(block.bytes));
+    auto found = std::find_if(figures.classes.begin(), figures.classes.end(),
+                              [&](const ClassFigures& c) { return c.size_class == size_class; });
+    if (!live) {
+      ++figures.pooled_blocks;
+      figures.pooled_bytes += block.bytes;
+      fragmentation.free_bytes += block.bytes;
+      fragmentation.largest_free_bytes = std::max(fragmentation.largest_free_bytes, block.bytes);
+      if (found != figures.classes.end()) ++found->cached_blocks, found->cached_bytes += block.bytes;
+      return;
+    }
+    fragmentation.live_bytes += block.bytes;
+    fragmentation.requested_bytes = fragmentation.requested_bytes.value_or(0) + *live;
+    if (found == figures.classes.end()) return;
+    found->live_bytes = found->live_bytes.value_or(0) + block.bytes;
+    found->requested_bytes = found->requested_bytes.value_or(0) + *live;
+  });
+  fragmentation.reserved_bytes = fragmentation.live_bytes + fragmentation.free_bytes;
+}
+
+// Live memory grouped by kind, object and site; by call where sites are off.
+class Leaks {
+ public:
+  explicit Leaks(Vector<LeakFigures>& leaks) : leaks_(leaks) {}
+
+  void add(const Tracked& record, std::uint64_t blocks, std::uint64_t bytes, std::uint64_t last_ns, bool ended) {
+    const auto [place, is_new] = places_.try_emplace(origin_key(record) * 2 + ended, leaks_.size());
+    if (is_new)
+      leaks_.push_back(leak_at(record.site, kind_name(record.family, record.device), record.object, record.api));
+    LeakFigures& leak = leaks_[place->second];
+    if (ended) leak.leak_class = kWentWithContext;
+    leak.blocks += blocks;
+    leak.bytes += bytes;
+    leak.created += blocks;
+    leak.first_s = std::min(leak.first_s, static_cast<double>(record.born_ns) * kNanosecond);
+    leak.last_s = std::max(leak.last_s, static_cast<double>(last_ns) * kNanosecond);
+  }
+
+ private:
+  Vector<LeakFigures>& leaks_;
+  Map<std::uint64_t, std::size_t> places_;
+};
+
+const char* direction_name(Direction direction) {
+  constexpr const char* kNames[] = {"host to device", "device to host", "device to device", "host to host", "unknown"};
+  return kNames[static_cast<int>(direction)];
+}
+
+bool used() {
+  CudaState* s = state_if_used();
+  if (!s) return false;
+  bool any = false;
+  for_each_kind(*s, [&](Family, int, KindCounters& counted) { any |= read(counted.allocations) != 0; });
+  return any;
+}
+
+void add_kinds(Vector<KindFigures>& kinds, Vector<FragmentationFigures>& fragmentation) {
+  CudaState* s = state_if_used();
+  if (!s) return;
+  for_each_kind(*s, [&](Family family, int device, KindCounters& counted) {
+    const bool pooled = family == Family::device || family == Family::pinned;
+    KindFigures figures = counted.figures(kind_name(family, device).c_str(), pooled);
+    if (!figures.allocations && !figures.failed && !figures.live_blocks) return;
+    if (pooled) {
+      FragmentationFigures fragments{figures.name, 0, 0, 0, 0, 0};
+      add_blocks(*s, family, device, figures, fragments);
+      fragmentation.push_back(fragments);
+      if (family == Family::pinned) add_driver_calls(figures, s->source.pinned_calls);
+      if (family == Family::device)
+        if (Device* of = s->devices[device].load()) add_driver_calls(figures, of->calls);
+    }
+    kinds.push_back(std::move(figures));
+  });
+}
+
+void add_leaks(Vector<LeakFigures>& leaks) {
+  CudaState* s = state_if_used();
+  if (!s) return;
+  Vector<Tracked> live;
+  s->blocks.table.for_each([&](Block& block) {
+    if (const auto record = read_live(block, [&] { return as_tracked(block); })) live.push_back(*record);
+  });
+  s->tracked.for_each([&](const void*, Tracked& record) {
+    if (!record.inherited) live.push_back(record);
+  });
+  Leaks grouped(leaks);
+  for (const Tracked& record : live) grouped.add(record, 1, record.bytes, record.born_ns, false);
+  Vector<WentWithContext> ended;
+  {
+    Locked hold(s->went_lock);
+    for (auto& [key, went] : s->went_with_context) ended.push_back(went);
+  }
+  for (const WentWithContext& went : ended) grouped.add(went.first, went.blocks, went.bytes, went.last_ns, true);
+}
+
+void add_transfers(Snapshot& snapshot) {
+  CudaState* s = state_if_used();
+  if (!s) return;
+  struct Row {
+    TransferFigures figures;
+    SiteId site;
+  };
+  Vector<Row> rows;
+  s->transfers.for_each([&](const TransferKey& key, const TransferTotals& totals) {
+    const char* direction = direction_name(key.direction);
+    auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) {
+      return r.figures.direction == direction && r.figures.pageable == key.pageable &&
+             r.figures.asynchronous == key.asynchronous;
+    });
+    if (row == rows.end()) {
+      TransferFigures figures{};
+      figures.direction = direction;
+      figures.pageable = key.pageable;
+      figures.asynchronous = key.asynchronous;
+      rows.push_back({std::move(figures), 0});
+      row = rows.end() - 1;
+    }
+    row->figures.count += totals.count;
+    row->figures.bytes += totals.bytes;
+    if (!key.asynchronous)
+      row->figures.seconds = row->figures.seconds.value_or(0) + static_cast<double>(totals.blocking_ns) * kNanosecond;
+    if (key.site && totals.bytes >= row->figures.site_bytes) {
+      row->figures.site_bytes = totals.bytes;
+      row->figures.api = key.api;
+      row->site = key.site;
+    }
+  });
+  for (Row& row : rows) {
+    if (row.site) row.figures.frames = site_frames(row.site);
+    snapshot.transfers.push_back(std::move(row.figures));
+  }
+  std::sort(snapshot.transfers.begin(), snapshot.transfers.end(),
+            [](const TransferFigures& a, const TransferFigures& b) { return a.bytes > b.bytes; });
+}
+
+void add_devices(Snapshot& snapshot) {
+  CudaState* s = state_if_used();
+  if (!s) return;
+  snapshot.escaped = s->escaped.load();
+  for (auto& place : s->devices) {
+    Device* device = place.load();
+    if (!device || !device->sampled_at_ns.load() || !device->total_bytes.load()) continue;
+    snapshot.device_memory.push_back({device->ordinal, device->total_bytes.load(), device->sampled_free_bytes.load(),
+                                      device->sampled_own_bytes.load(),
+                                      static_cast<double>(device->sampled_at_ns.load()) * kNanosecond});
+  }
+  snapshot.frameworks = loaded_frameworks();
+}
+
+enum class PooledKind { device, pinned };
+
+// Over all devices; the largest block that is kept.
+template <PooledKind kind>
+KindFigures total_figures(std::uint64_t* largest_kept_bytes) {
+  KindFigures total{};
+  Vector<KindFigures> kinds;
+  Vector<FragmentationFigures> fragmentation;
+  add_kinds(kinds, fragmentation);
+  const bool device = kind == PooledKind::device;
+  const auto wanted = [&](const String& name) { return device ? name.starts_with("device:") : name == "pinned"; };
+  for (const KindFigures& figures : kinds) {
+    if (!wanted(figures.name)) continue;
+    for (auto member :
+         {&KindFigures::allocations, &KindFigures::frees, &KindFigures::pool_hits, &KindFigures::pool_misses,
+          &KindFigures::driver_allocs, &KindFigures::driver_frees, &KindFigures::live_blocks, &KindFigures::live_bytes,
+          &KindFigures::peak_bytes, &KindFigures::pooled_blocks, &KindFigures::pooled_bytes, &KindFigures::failed})
+      total.*member += figures.*member;
+  }
+  for (const FragmentationFigures& fragments : fragmentation)
+    if (wanted(fragments.kind)) *largest_kept_bytes = std::max(*largest_kept_bytes, fragments.largest_free_bytes);
+  return total;
+}
+
+template <PooledKind kind>
+std::uint64_t trim(std::uint64_t keep_bytes) {
+  CudaState* s = state_if_used();
+  if (!s) return 0;
+  return with_pool(*s, kind == PooledKind::device ? BlockKind::device : BlockKind::pinned, [&](auto& pool) {
+    return pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, coarse_now_ns());
+  });
+}
+
+void add_to(Snapshot& snapshot) {
+  if (!used()) return;
+  add_kinds(snapshot.kinds, snapshot.fragmentation);
+  add_leaks(snapshot.leaks);
+  add_transfers(snapshot);
+  add_devices(snapshot);
+}
+
+std::uint64_t live_bytes() {
+  std::uint64_t bytes = 0;
+  if (CudaState* s = state_if_used())
+    for_each_kind(*s, [&](Family, int, KindCounters& counted) { bytes += read(counted.live_bytes); });
+  return bytes;
+}
+
+constexpr KindPool kPools[] = {
+    {CISTERN_DEVICE, total_figures<PooledKind::device>, trim<PooledKind::device>},
+    {CISTERN_PINNED, total_figures<PooledKind::pinned>, trim<PooledKind::pinned>},
+};
+
+}  // namespace
+
+extern constexpr Kind kind = {
+    .name = "cuda",
+    .pools = kPools,
+    .used = used,
+    .add_to = add_to,
+    .live_bytes = live_bytes,
+    .fork = {before_fork, after_fork_in_parent, after_fork_in_child, after_fork_in_parent},
+};
+
+}  // namespace cistern::cuda

@@ -1,0 +1,99 @@
+// What happens to the state of CUDA at a fork. CUDA does not work in a child of a process that used it: what the parent
+// made is inherited, never freed by us; the child's own calls get the driver's own answers.
+#include "shim/cuda/fork.hpp"
+
+#include "shim/cuda/state.hpp"
+
+namespace cistern::cuda {
+
+void before_fork() {
+  state_before_fork();
+  driver_before_fork();
+  runtime_before_fork();
+  pitch_before_fork();
+  CudaState* s = state_if_used();
+  if (!s) return;
+  s->contexts_lock.lock_for_fork();
+  s->captures.before_fork();
+  s->device_pool.before_fork();
+  s->pinned_pool.before_fork();
+  s->source.before_fork();
+  s->streams.before_fork();
+  s->green_devices.before_fork();
+  s->tracked.before_fork();
+  s->blocks.before_fork();
+  s->contexts.before_fork();
+  s->transfers.before_fork();
+  s->went_lock.lock_for_fork();
+}
+
+namespace {
+
+void unlock_tables(CudaState& s) {
+  s.went_lock.unlock_after_fork();
+  s.transfers.after_fork();
+  s.contexts.after_fork();
+  s.blocks.after_fork();
+  s.tracked.after_fork();
+  s.green_devices.after_fork();
+  s.streams.after_fork();
+}
+
+void unlock_files() {
+  pitch_after_fork();
+  runtime_after_fork();
+  driver_after_fork();
+  state_after_fork();
+}
+
+}  // namespace
+
+void after_fork_in_parent() {
+  if (CudaState* s = state_if_used()) {
+    unlock_tables(*s);
+    s->source.after_fork();
+    s->pinned_pool.after_fork_in_parent();
+    s->device_pool.after_fork_in_parent();
+    s->captures.after_fork();
+    s->contexts_lock.unlock_after_fork();
+  }
+  unlock_files();
+}
+
+void after_fork_in_child() {
+  unlock_files();
+  CudaState* s = state_if_used();
+  if (!s) return;
+  unlock_tables(*s);
+  s->pinned_pool.after_fork_in_child();
+  s->device_pool.after_fork_in_child();
+  s->source.after_fork();
+  s->source.after_fork_in_child();
+  s->captures.after_fork();
+  s->captures.forget_in_child();
+  s->contexts_lock.unlock_after_fork();
+  s->contexts.for_each([&](Context& context) {
+    s->gate.closed.store(true);  // a parent that never had a context may leave a working driver to the child
+    context.epoch.fetch_add(1);
+    context.alive.store(false);
+    context.clock.forget_in_child();
+  });
+  s->contexts_alive.store(0);
+  s->blocks.table.clear();
+  s->blocks.ranges.clear();
+  s->tracked.for_each([](const void*, Tracked& record) { record.inherited = true; });
+  s->transfers.clear();
+  s->went_with_context.clear();
+  s->escaped = 0;
+  for (auto& by_device : s->kinds)
+    for (auto& place : by_device)
+      if (KindCounters* counted = place.load(std::memory_order_acquire)) counted->reset();
+  for (auto& place : s->devices)
+    if (Device* device = place.load()) {
+      device->calls.reset();
+      device->reserved_bytes = device->live_bytes = device->waste_bytes = device->tracked_bytes = 0;
+      device->sampled_at_ns = 0;
+    }
+}
+
+}  // namespace cistern::cuda

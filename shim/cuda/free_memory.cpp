@@ -1,0 +1,132 @@
+// What a device has free: what the driver says, and what it would say had it got back what the pool keeps. A driver
+// takes memory in units that it does not tell (512 bytes, or pages of up to 2 MiB that small blocks may share). So the
+// first allocations are measured; then the pages that only cached blocks lie in are what would come free.
+#include <algorithm>
+
+#include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/state.hpp"
+#include "shim/process/process.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+constexpr std::uint64_t kGranuleMin = 512, kGranuleMax = std::uint64_t{2} << 20;
+constexpr int kMeasurementsMax = 8;
+
+constexpr std::uint64_t rounded(std::uint64_t bytes, std::uint64_t granule) {
+  return (bytes + granule - 1) / granule * granule;
+}
+
+// The smallest unit in which `bytes` take so much; 0: none is known.
+std::uint64_t granule_of(std::uint64_t bytes, std::uint64_t taken) {
+  for (std::uint64_t granule = kGranuleMin; granule <= kGranuleMax; granule *= 2)
+    if (rounded(bytes, granule) == taken) return granule;
+  return 0;
+}
+
+std::uint64_t driver_calls(const Device& device) { return device.calls.allocs.load() + device.calls.frees.load(); }
+
+struct Pages {
+  std::uint64_t first, end;
+};
+
+std::uint64_t count_pages(Vector<Pages>& ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const Pages& a, const Pages& b) { return a.first < b.first; });
+  std::uint64_t count = 0, seen = 0;
+  for (const Pages& range : ranges) {
+    const std::uint64_t first = std::max(range.first, seen);
+    if (first < range.end) count += range.end - first;
+    seen = std::max(seen, range.end);
+  }
+  return count;
+}
+
+// Blocks come and go meanwhile: the answer is of about now, as the driver's own.
+std::uint64_t kept_in_pages(CudaState& s, const Device& device, std::uint64_t granule) {
+  Vector<Pages> held, live;
+  const auto pages = [granule](std::uint64_t address, std::uint64_t bytes) {
+    return Pages{address / granule, (address + bytes + granule - 1) / granule};
+  };
+  s.blocks.table.for_each([&](Block& block) {
+    if (block.kind != BlockKind::device || block.state.load() == BlockState::gone || !block.context_is_there()) return;
+    if (block.context->device != &device) return;
+    const std::uintptr_t address = block.address.load();
+    held.push_back(pages(address, block.bytes));
+    if (const auto bytes = read_live(block, [&] { return std::uint64_t{block.requested}; }))
+      live.push_back(pages(address, *bytes));
+  });
+  const std::uint64_t all = count_pages(held), used = count_pages(live);
+  return all > used ? (all - used) * granule : 0;
+}
+
+std::uint64_t kept_bytes(CudaState& s, const Device& device) {
+  const std::uint64_t granule = device.granule.load(std::memory_order_relaxed);
+  if (granule != kGranuleMin) return kept_in_pages(s, device, granule);
+  const std::uint64_t live = device.live_bytes.load(std::memory_order_relaxed);
+  const std::uint64_t reserved = device.reserved_bytes.load(std::memory_order_relaxed);
+  return reserved > live ? reserved - live : 0;
+}
+
+}  // namespace
+
+GranuleMeasurement::GranuleMeasurement(CudaState& s, Device& device, std::uint64_t bytes)
+    : s_(s), device_(device), bytes_(bytes) {
+  if (device.granule_measurements.load(std::memory_order_relaxed) >= kMeasurementsMax) return;
+  if (bytes % kGranuleMax == 0 || !s.gate.open()) return;  // it would be the same in any unit
+  calls_ = driver_calls(device);
+  measures_ = ask(&free_before_);
+}
+
+bool GranuleMeasurement::ask(std::size_t* free_bytes) {
+  std::size_t total_bytes = 0;
+  device_.calls.queries.fetch_add(1, std::memory_order_relaxed);
+  return driver().cuMemGetInfo_v2 && driver().cuMemGetInfo_v2(free_bytes, &total_bytes) == kSuccess;
+}
+
+// Of no worth when another allocation came in between. A unit that one more allocation confirms is believed.
+void GranuleMeasurement::allocated() {
+  std::size_t free_after = 0;
+  if (!measures_ || !s_.gate.open() || !ask(&free_after)) return;
+  device_.granule_measurements.fetch_add(1, std::memory_order_relaxed);
+  if (driver_calls(device_) != calls_ + 1 || free_after >= free_before_) return;
+  const std::uint64_t taken = free_before_ - free_after;
+  const std::uint64_t measured = granule_of(bytes_, taken), known = device_.granule.load(std::memory_order_relaxed);
+  if (!measured) return;
+  if (rounded(bytes_, known) != taken) return device_.granule.store(measured, std::memory_order_relaxed);
+  if (bytes_ % (known * 2)) device_.granule_measurements.store(kMeasurementsMax, std::memory_order_relaxed);
+}
+
+void sample_device_memory(CudaState& s, Device& device) {
+  constexpr std::uint64_t kEvery = 1'000'000'000;
+  const std::uint64_t now = coarse_nanoseconds_since_start() + 1;
+  std::uint64_t last = device.sampled_at_ns.load(std::memory_order_relaxed);
+  if ((last && now - last < kEvery) || !s.gate.open() || !driver().cuMemGetInfo_v2) return;
+  if (!device.sampled_at_ns.compare_exchange_strong(last, now)) return;
+  std::size_t free_bytes = 0, total_bytes = 0;
+  device.calls.queries.fetch_add(1, std::memory_order_relaxed);
+  if (driver().cuMemGetInfo_v2(&free_bytes, &total_bytes) != kSuccess) return;
+  device.total_bytes.store(total_bytes, std::memory_order_relaxed);
+  device.sampled_free_bytes.store(free_bytes, std::memory_order_relaxed);
+  device.sampled_own_bytes.store(device.reserved_bytes.load() + device.tracked_bytes.load());
+}
+
+CUresult hook::cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+  const CUresult answer = driver().cuMemGetInfo_v2(free_bytes, total_bytes);
+  CudaState& s = state();
+  if (answer != kSuccess) return note(s, answer);
+  Context* context = current_context(s);
+  if (!context) return answer;
+  Device& device = *context->device;
+  if (free_bytes) *free_bytes += kept_bytes(s, device);
+  // The driver's figure is a moment older than ours: a chunk taken and kept in between is counted in both.
+  if (free_bytes && total_bytes && *free_bytes > *total_bytes) *free_bytes = *total_bytes;
+  if (const std::uint64_t limit = options().device_limit) {
+    const std::uint64_t used = device.live_bytes.load() + device.tracked_bytes.load();
+    const std::uint64_t left = limit > used ? limit - used : 0;
+    if (free_bytes && *free_bytes > left) *free_bytes = left;
+    if (total_bytes && *total_bytes > limit) *total_bytes = limit;
+  }
+  return answer;
+}
+
+}  // namespace cistern::cuda

@@ -1,0 +1,273 @@
+// Contexts, streams and captures: what memory lives and dies with, and when work has ended.
+#include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/room.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+CUresult created(CUresult answer, CUcontext* context, CUdevice device) {
+  if (answer == kSuccess && context) make_context_known(state(), *context, device, true);
+  return answer;
+}
+
+template <class Pass>
+CUresult destroy(CUcontext handle, Pass pass) {
+  CudaState& s = state();
+  ContextEnd end(s, known_context(s, handle));
+  const CUresult answer = note(s, pass());
+  answer == kSuccess ? end.gone() : end.stays();
+  return answer;
+}
+
+// The primary context of the device, as far as it was seen.
+Context* primary_context(CudaState& s, CUdevice device) {
+  Context* primary = nullptr;
+  for_each_context(s, [&](Context& context) {
+    if (context.device->ordinal == device && !context.made_by_program.load()) primary = &context;
+  });
+  return primary;
+}
+
+bool still_active(CUdevice device) {
+  unsigned flags = 0;
+  int active = 0;
+  return driver().cuDevicePrimaryCtxGetState &&
+         driver().cuDevicePrimaryCtxGetState(device, &flags, &active) == kSuccess && active;
+}
+
+template <class Pass>
+CUresult release_primary(CUdevice device, Pass pass) {
+  CudaState& s = state();
+  ContextEnd end(s, primary_context(s, device));
+  const CUresult answer = note(s, pass());
+  answer == kSuccess && !still_active(device) ? end.gone() : end.stays();
+  return answer;
+}
+
+template <class Pass>
+CUresult reset_primary(CUdevice device, Pass pass) {
+  CudaState& s = state();
+  ContextEnd end(s, primary_context(s, device));
+  const CUresult answer = pass();
+  answer == kSuccess ? end.gone() : end.stays();
+  return answer;
+}
+
+template <class Pass>
+CUresult stream_created(Pass pass, CUstream* stream, unsigned flags) {
+  const CUresult answer = with_room_again(pass, output(stream));
+  CudaState& s = state();
+  if (answer != kSuccess) return note(s, answer);
+  if (Context* context = current_context(s)) {
+    context->clock.stream_created(*stream, flags & kStreamNonBlocking);
+    s.streams.put(*stream, {context, (flags & kStreamNonBlocking) != 0});
+  }
+  return answer;
+}
+
+template <class Pass>
+CUresult destroy_stream(CUstream stream, Pass pass) {
+  CudaState& s = state();
+  StreamRecord record;
+  const bool known = s.streams.take_if(stream, record, [](const StreamRecord&) { return true; });
+  const bool there = known && record.context->alive.load();
+  if (there) {
+    Entered entered(s.functions, record.context->handle());
+    record.context->clock.stream_ends(stream, record.context->device->calls);
+  }
+  const CUresult answer = note(s, pass());
+  if (answer == kSuccess) return s.captures.stream_gone(stream), answer;
+  if (there) {
+    record.context->clock.stream_created(stream, record.non_blocking);
+    s.streams.put(stream, std::move(record));
+  }
+  return answer;
+}
+
+// Counted before it begins, so that no call of our own comes in between.
+template <class Pass>
+CUresult begin_capture(CUstream stream, bool per_thread, int mode, Pass pass) {
+  CudaState& s = state();
+  Context* context = current_context(s);
+  s.captures.begun(stream, per_thread, mode, context ? context->handle() : nullptr);
+  const CUresult answer = note(s, pass());
+  if (answer != kSuccess) s.captures.ended(stream, per_thread);
+  return answer;
+}
+
+template <class Pass>
+CUresult end_capture(CUstream stream, bool per_thread, Pass pass) {
+  CudaState& s = state();
+  const CUresult answer = note(s, pass());
+  int status = kCaptureStatusNone;
+  if (answer != kSuccess && answer != kStreamCaptureInvalidated && driver().cuStreamIsCapturing)
+    driver().cuStreamIsCapturing(!stream && per_thread ? per_thread_stream() : stream, &status);
+  if (status == kCaptureStatusNone) s.captures.ended(stream, per_thread);
+  return answer;
+}
+
+template <class Pass>
+CUresult synchronise(CudaState& s, Context* context, Pass pass) {
+  const std::uint64_t number = context ? context->clock.last() : 0;
+  const CUresult answer = note(s, pass());
+  if (answer == kSuccess && context) context->clock.synchronised(number);
+  return answer;
+}
+
+void trim_before_checkpoint() {
+  if (CudaState* s = state_if_used()) trim_all(*s, 0, 0);
+}
+
+}  // namespace
+
+namespace hook {
+
+CUresult cuCtxCreate(CUcontext* context, unsigned flags, CUdevice device) {
+  return created(with_room_again([&] { return driver().cuCtxCreate(context, flags, device); }, output(context)),
+                 context, device);
+}
+CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
+  return created(with_room_again([&] { return driver().cuCtxCreate_v2(context, flags, device); }, output(context)),
+                 context, device);
+}
+CUresult cuCtxCreate_v3(CUcontext* context, void* affinity, int count, unsigned flags, CUdevice device) {
+  return created(with_room_again([&] { return driver().cuCtxCreate_v3(context, affinity, count, flags, device); },
+                                 output(context)),
+                 context, device);
+}
+CUresult cuCtxCreate_v4(CUcontext* context, void* parameters, unsigned flags, CUdevice device) {
+  return created(
+      with_room_again([&] { return driver().cuCtxCreate_v4(context, parameters, flags, device); }, output(context)),
+      context, device);
+}
+CUresult cuCtxDestroy(CUcontext context) {
+  return destroy(context, [&] { return driver().cuCtxDestroy(context); });
+}
+CUresult cuCtxDestroy_v2(CUcontext context) {
+  return destroy(context, [&] { return driver().cuCtxDestroy_v2(context); });
+}
+CUresult cuCtxDetach(CUcontext context) {
+  return destroy(context, [&] { return driver().cuCtxDetach(context); });
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  const CUresult answer =
+      with_room_again([&] { return driver().cuDevicePrimaryCtxRetain(context, device); }, output(context));
+  if (answer == kSuccess && context) make_context_known(state(), *context, device, false);
+  return answer;
+}
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+  return release_primary(device, [&] { return driver().cuDevicePrimaryCtxRelease(device); });
+}
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  return release_primary(device, [&] { return driver().cuDevicePrimaryCtxRelease_v2(device); });
+}
+CUresult cuDevicePrimaryCtxReset(CUdevice device) {
+  return reset_primary(device, [&] { return driver().cuDevicePrimaryCtxReset(device); });
+}
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  return reset_primary(device, [&] { return driver().cuDevicePrimaryCtxReset_v2(device); });
+}
+
+CUresult cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc description, CUdevice device, unsigned flags) {
+  const CUresult answer =
+      with_room_again([&] { return driver().cuGreenCtxCreate(context, description, device, flags); }, output(context));
+  if (answer == kSuccess && context) state().green_devices.put(*context, {device, nullptr});
+  return answer;
+}
+CUresult cuGreenCtxDestroy(CUgreenCtx context) {
+  CudaState& s = state();
+  GreenRecord record;
+  s.green_devices.take_if(context, record, [](const GreenRecord&) { return true; });
+  return destroy(record.context, [&] { return driver().cuGreenCtxDestroy(context); });
+}
+CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
+  const CUresult answer = driver().cuCtxFromGreenCtx(context, green);
+  if (answer != kSuccess || !context) return answer;
+  CudaState& s = state();
+  CUdevice device = -1;
+  s.green_devices.with(green, [&](GreenRecord* record) {
+    if (record) record->context = *context, device = record->device;
+  });
+  make_context_known(s, *context, device, true);
+  return answer;
+}
+CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned flags, int priority) {
+  return stream_created([&] { return driver().cuGreenCtxStreamCreate(stream, context, flags, priority); }, stream,
+                        flags);
+}
+
+CUresult cuCheckpointProcessLock(int process, void* arguments) {
+  trim_before_checkpoint();
+  return driver().cuCheckpointProcessLock(process, arguments);
+}
+CUresult cuCheckpointProcessCheckpoint(int process, void* arguments) {
+  return driver().cuCheckpointProcessCheckpoint(process, arguments);
+}
+CUresult cuCheckpointProcessRestore(int process, void* arguments) {
+  return driver().cuCheckpointProcessRestore(process, arguments);
+}
+CUresult cuCheckpointProcessUnlock(int process, void* arguments) {
+  return driver().cuCheckpointProcessUnlock(process, arguments);
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
+  const CUresult answer = driver().cuCtxEnablePeerAccess(peer, flags);
+  if (answer == kSuccess) state().shared_between_contexts.store(true);
+  return answer;
+}
+
+CUresult cuCtxSynchronize() {
+  CudaState& s = state();
+  return synchronise(s, current_context(s), [] { return driver().cuCtxSynchronize(); });
+}
+CUresult cuCtxSynchronize_v2(CUcontext context) {
+  CudaState& s = state();
+  Context* known = context ? known_context(s, context) : current_context(s);
+  return synchronise(s, known, [&] { return driver().cuCtxSynchronize_v2(context); });
+}
+
+CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
+  return stream_created([&] { return driver().cuStreamCreate(stream, flags); }, stream, flags);
+}
+CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
+  return stream_created([&] { return driver().cuStreamCreateWithPriority(stream, flags, priority); }, stream, flags);
+}
+CUresult cuStreamDestroy(CUstream stream) {
+  return destroy_stream(stream, [&] { return driver().cuStreamDestroy(stream); });
+}
+CUresult cuStreamDestroy_v2(CUstream stream) {
+  return destroy_stream(stream, [&] { return driver().cuStreamDestroy_v2(stream); });
+}
+
+#define CAPTURE_HOOKS(suffix, per_thread)                                                                       \
+  CUresult cuStreamBeginCapture##suffix(CUstream stream) {                                                      \
+    return begin_capture(stream, per_thread, kCaptureModeGlobal,                                                \
+                         [&] { return driver().cuStreamBeginCapture##suffix(stream); });                        \
+  }                                                                                                             \
+  CUresult cuStreamBeginCapture_v2##suffix(CUstream stream, int mode) {                                         \
+    return begin_capture(stream, per_thread, mode,                                                              \
+                         [&] { return driver().cuStreamBeginCapture_v2##suffix(stream, mode); });               \
+  }                                                                                                             \
+  CUresult cuStreamBeginCaptureToGraph##suffix(CUstream stream, CUgraph graph, const CUgraphNode* dependencies, \
+                                               const void* edges, size_t count, int mode) {                     \
+    return begin_capture(stream, per_thread, mode, [&] {                                                        \
+      return driver().cuStreamBeginCaptureToGraph##suffix(stream, graph, dependencies, edges, count, mode);     \
+    });                                                                                                         \
+  }                                                                                                             \
+  CUresult cuStreamEndCapture##suffix(CUstream stream, CUgraph* graph) {                                        \
+    return end_capture(stream, per_thread, [&] { return driver().cuStreamEndCapture##suffix(stream, graph); }); \
+  }
+CAPTURE_HOOKS(, false)
+CAPTURE_HOOKS(_ptsz, true)
+#undef CAPTURE_HOOKS
+
+CUresult cuThreadExchangeStreamCaptureMode(int* mode) {
+  const int wanted = mode ? *mode : 0;
+  const CUresult answer = driver().cuThreadExchangeStreamCaptureMode(mode);
+  if (answer == kSuccess) Captures::mode_exchanged(wanted);
+  return answer;
+}
+
+}  // namespace hook
+}  // namespace cistern::cuda

@@ -1,0 +1,176 @@
+// Answers in which a program could see the pool: corrected to what they would be without it. Questions about a block
+// that the program gave back, or about what lies behind its end, get the answer for memory that nobody allocated.
+#include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/state.hpp"
+#include "shim/process/process.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+CUdeviceptr nowhere() { return reinterpret_cast<CUdeviceptr>(unallocated_address()); }
+
+enum class Whose { not_ours, program, pool };
+struct Found {
+  Whose whose;
+  Block* block;
+};
+
+Found find_block(CUdeviceptr pointer) {
+  CudaState* s = state_if_used();
+  if (!s) return {Whose::not_ours, nullptr};
+  bool in_slab = false;
+  Block* block = s->blocks.containing(pointer, &in_slab);
+  if (!block) return {in_slab ? Whose::pool : Whose::not_ours, nullptr};  // a piece that nobody has had
+  if (!block->context_is_there()) return {Whose::not_ours, nullptr};
+  const std::uintptr_t address = block->address.load(std::memory_order_relaxed);
+  const bool live = block->state.load(std::memory_order_acquire) == BlockState::live;
+  return {live && pointer - address < block->requested ? Whose::program : Whose::pool, block};
+}
+
+// Buffer ids are unique over the life of the process, so each life of a block has its own. The driver counts from 1.
+std::uint64_t own_buffer_id(CudaState& s, Block* block) {
+  std::uint64_t known = block->buffer_id.load();
+  if (known) return known;
+  const std::uint64_t made = (std::uint64_t{1} << 62) | (s.recycled_ids.fetch_add(1, std::memory_order_relaxed) + 1);
+  return block->buffer_id.compare_exchange_strong(known, made) ? made : known;
+}
+
+void correct_attribute(Block* block, int attribute, void* value) {
+  if (!value) return;
+  const bool piece = block->slab != nullptr;
+  switch (attribute) {
+    case kPointerRangeStart:
+      *static_cast<CUdeviceptr*>(value) = block->address.load(std::memory_order_relaxed);
+      return;
+    case kPointerRangeSize:
+      *static_cast<std::size_t*>(value) = block->requested;
+      return;
+    case kPointerMappingSize:
+      // A driver that maps in larger units says so itself.
+      if (piece || *static_cast<std::size_t*>(value) == block->bytes)
+        *static_cast<std::size_t*>(value) = as_driver_rounds(block->requested);
+      return;
+    case kPointerMappingStart:
+      if (piece) *static_cast<CUdeviceptr*>(value) = block->address.load(std::memory_order_relaxed);
+      return;
+    case kPointerBufferId:
+      if (piece || block->recycled) *static_cast<unsigned long long*>(value) = own_buffer_id(state(), block);
+      return;
+    default:
+      return;
+  }
+}
+
+// A mark that the driver keeps with the allocation: it must not pass to the next owner.
+void mark(CUdeviceptr pointer) {
+  if (Found found = find_block(pointer); found.whose == Whose::program) found.block->marked.store(true);
+}
+
+// Small pinned blocks: the driver knows the slab.
+std::uint64_t offset_in_slab(const Found& found, CUdeviceptr pointer) {
+  return found.whose == Whose::program && found.block->slab ? pointer - found.block->slab->first : 0;
+}
+
+}  // namespace
+
+namespace hook {
+
+CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
+  const CUresult answer = driver().cuDeviceTotalMem_v2(bytes, device);
+  const std::uint64_t limit = options().device_limit;
+  if (answer == kSuccess && limit && *bytes > limit) *bytes = limit;
+  return answer;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer) {
+  const Found found = find_block(pointer);
+  if (found.whose == Whose::pool) return driver().cuMemGetAddressRange_v2(base, bytes, nowhere());
+  const CUresult answer = driver().cuMemGetAddressRange_v2(base, bytes, pointer);
+  if (answer != kSuccess || found.whose == Whose::not_ours) return answer;
+  if (base) *base = found.block->address.load(std::memory_order_relaxed);
+  if (bytes) *bytes = found.block->requested;
+  return answer;
+}
+
+CUresult cuPointerGetAttribute(void* value, int attribute, CUdeviceptr pointer) {
+  const Found found = find_block(pointer);
+  if (found.whose == Whose::pool) return driver().cuPointerGetAttribute(value, attribute, nowhere());
+  const CUresult answer = driver().cuPointerGetAttribute(value, attribute, pointer);
+  if (answer == kSuccess && found.whose == Whose::program) correct_attribute(found.block, attribute, value);
+  return answer;
+}
+
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr pointer) {
+  const Found found = find_block(pointer);
+  if (found.whose == Whose::pool) return driver().cuPointerGetAttributes(count, attributes, values, nowhere());
+  const CUresult answer = driver().cuPointerGetAttributes(count, attributes, values, pointer);
+  if (answer == kSuccess && found.whose == Whose::program)
+    for (unsigned i = 0; i < count; ++i) correct_attribute(found.block, attributes[i], values[i]);
+  return answer;
+}
+
+CUresult cuPointerSetAttribute(const void* value, int attribute, CUdeviceptr pointer) {
+  if (find_block(pointer).whose == Whose::pool) return driver().cuPointerSetAttribute(value, attribute, nowhere());
+  const CUresult answer = driver().cuPointerSetAttribute(value, attribute, pointer);
+  if (answer == kSuccess) mark(pointer);
+  return answer;
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
+  if (find_block(pointer).whose == Whose::pool) return driver().cuIpcGetMemHandle(handle, nowhere());
+  const CUresult answer = driver().cuIpcGetMemHandle(handle, pointer);
+  if (answer == kSuccess) mark(pointer);
+  return answer;
+}
+
+CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr pointer, size_t bytes, int handle_type,
+                                       unsigned long long flags) {
+  const Found found = find_block(pointer);
+  if (found.whose == Whose::pool)
+    return driver().cuMemGetHandleForAddressRange(handle, nowhere(), bytes, handle_type, flags);
+  const CUresult answer = driver().cuMemGetHandleForAddressRange(handle, pointer, bytes, handle_type, flags);
+  if (answer == kSuccess) mark(pointer);
+  return answer;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pointer, void* host, unsigned flags) {
+  const auto address = reinterpret_cast<CUdeviceptr>(host);
+  const Found found = find_block(address);
+  if (found.whose == Whose::pool) return driver().cuMemHostGetDevicePointer_v2(pointer, unallocated_address(), flags);
+  const std::uint64_t offset = offset_in_slab(found, address);
+  const CUresult answer =
+      driver().cuMemHostGetDevicePointer_v2(pointer, reinterpret_cast<void*>(address - offset), flags);
+  if (answer == kSuccess && pointer) *pointer += offset;
+  return answer;
+}
+
+CUresult cuMemHostGetFlags(unsigned* flags, void* pointer) {
+  const auto address = reinterpret_cast<CUdeviceptr>(pointer);
+  const Found found = find_block(address);
+  if (found.whose == Whose::pool) return driver().cuMemHostGetFlags(flags, unallocated_address());
+  return driver().cuMemHostGetFlags(flags, reinterpret_cast<void*>(address - offset_in_slab(found, address)));
+}
+
+// --- Look-ups, hooked through themselves
+
+CUresult cuGetProcAddress(const char* symbol, void** function, int version, std::uint64_t flags) {
+  const CUresult answer = driver().cuGetProcAddress(symbol, function, version, flags);
+  if (answer == kSuccess)
+    substitute(symbol, function, version, flags, [](const char* name, void** found, int of, std::uint64_t with) {
+      return driver().cuGetProcAddress(name, found, of, with);
+    });
+  return answer;
+}
+
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, std::uint64_t flags, int* status) {
+  const CUresult answer = driver().cuGetProcAddress_v2(symbol, function, version, flags, status);
+  if (answer == kSuccess)
+    substitute(symbol, function, version, flags, [](const char* name, void** found, int of, std::uint64_t with) {
+      int unused = 0;
+      return driver().cuGetProcAddress_v2(name, found, of, with, &unused);
+    });
+  return answer;
+}
+
+}  // namespace hook
+}  // namespace cistern::cuda

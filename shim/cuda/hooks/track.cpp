@@ -1,0 +1,227 @@
+// Memory that is never pooled: passed on, and accounted with its call site.
+#include <algorithm>
+
+#include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/room.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+struct Kind {
+  Family family;
+  const char* object;
+  const char* api;
+};
+
+const void* as_handle(CUdeviceptr pointer) { return reinterpret_cast<const void*>(pointer); }
+
+// Accounts what a call gave, or that it failed.
+CUresult born(CUresult answer, const Kind& kind, const void* handle, std::uint64_t bytes) {
+  CudaState& s = state();
+  const char* api = api_name(kind.api);
+  Context* context = current_context(s);
+  if (answer != kSuccess) {
+    if (answer == kOutOfMemory) {
+      const int device = context ? context->device->ordinal : 0;
+      add(counters(s, kind.family, device).failed);
+      report_out_of_memory(s, api, kind.family, device, bytes);
+    }
+    return note(s, answer);
+  }
+  if (!handle) return answer;
+  Tracked record;
+  record.family = kind.family;
+  record.context = context;
+  record.bytes = bytes;
+  record.api = api;
+  record.object = kind.object;
+  track(s, handle, std::move(record));
+  return answer;
+}
+
+template <class Pass>
+CUresult died(const void* handle, Pass pass) {
+  CudaState& s = state();
+  Tracked record;
+  const bool known = take_tracked(s, handle, record);
+  const CUresult answer = note(s, pass());
+  if (!known) return answer;
+  answer == kSuccess || answer == kDeinitialized ? forget_tracked(s, record)
+                                                 : restore_tracked(s, handle, std::move(record));
+  return answer;
+}
+
+template <class Pass>
+CUresult with_room(std::uint64_t bytes, Pass pass) {
+  CudaState& s = state();
+  return cuda::with_room(s, current_context(s), bytes, pass);
+}
+
+// `rest`: what follows pointer and size in the driver's function.
+template <class Allocate, class... Rest>
+CUresult born_in_stream_order(CUdeviceptr* pointer, std::uint64_t bytes, const char* api, const Allocate& real,
+                              Rest... rest) {
+  const CUresult answer = with_room(bytes, [&] { return real(pointer, bytes, rest...); });
+  return born(answer, {Family::async, "block", api}, answer == kSuccess ? as_handle(*pointer) : nullptr, bytes);
+}
+
+std::uint64_t array_bytes(std::size_t width, std::size_t height, std::size_t depth, int format, unsigned channels) {
+  const std::uint64_t texel = std::uint64_t{channel_bytes(format)} * channels;
+  return texel * width * std::max<std::size_t>(height, 1) * std::max<std::size_t>(depth, 1);
+}
+
+std::uint64_t mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR& level0, unsigned levels) {
+  std::uint64_t bytes = 0;
+  CUDA_ARRAY3D_DESCRIPTOR level = level0;
+  for (unsigned i = 0; i < std::min(levels, 32u); ++i) {
+    bytes += array_bytes(level.width, level.height, level.depth, level.format, level.channels);
+    for (std::size_t* side : {&level.width, &level.height, &level.depth})
+      if (*side > 1) *side /= 2;
+  }
+  return bytes;
+}
+
+Kind kind_of(const CUmemAllocationProp* properties, const char* api) {
+  return {properties->location.type == kLocationDevice ? Family::vmm : Family::host_vmm, "physical memory", api};
+}
+
+// A handle that another owner of the same memory gets: one record, several references.
+bool referenced_again(CudaState& s, const void* handle) {
+  bool known = false;
+  s.tracked.with(handle, [&](Tracked* record) {
+    if (record) known = true, ++record->references;
+  });
+  return known;
+}
+bool reference_dropped(CudaState& s, const void* handle) {
+  bool remains = false;
+  s.tracked.with(handle, [&](Tracked* record) {
+    if (record && record->references > 1) remains = true, --record->references;
+  });
+  return remains;
+}
+
+}  // namespace
+
+namespace hook {
+
+CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t bytes, unsigned flags) {
+  const CUresult answer =
+      with_room_again([&] { return driver().cuMemAllocManaged(pointer, bytes, flags); }, output(pointer));
+  return born(answer, {Family::managed, "block", "cuMemAllocManaged"},
+              answer == kSuccess ? as_handle(*pointer) : nullptr, bytes);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t bytes, CUstream stream) {
+  return born_in_stream_order(pointer, bytes, "cuMemAllocAsync", driver().cuMemAllocAsync, stream);
+}
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr* pointer, size_t bytes, CUstream stream) {
+  return born_in_stream_order(pointer, bytes, "cuMemAllocAsync", driver().cuMemAllocAsync_ptsz, stream);
+}
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* pointer, size_t bytes, CUmemoryPool pool, CUstream stream) {
+  return born_in_stream_order(pointer, bytes, "cuMemAllocFromPoolAsync", driver().cuMemAllocFromPoolAsync, pool,
+                              stream);
+}
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* pointer, size_t bytes, CUmemoryPool pool, CUstream stream) {
+  return born_in_stream_order(pointer, bytes, "cuMemAllocFromPoolAsync", driver().cuMemAllocFromPoolAsync_ptsz, pool,
+                              stream);
+}
+
+// Blocks of a destroyed pool stay valid until they are freed.
+CUresult cuMemPoolDestroy(CUmemoryPool pool) { return driver().cuMemPoolDestroy(pool); }
+
+CUresult cuMemPoolImportPointer(CUdeviceptr* pointer, CUmemoryPool pool, void* export_data) {
+  const CUresult answer = driver().cuMemPoolImportPointer(pointer, pool, export_data);
+  return born(answer, {Family::imported, "pool block", "cuMemPoolImportPointer"},
+              answer == kSuccess ? as_handle(*pointer) : nullptr, 0);
+}
+
+CUresult cuArrayCreate_v2(CUarray* handle, const CUDA_ARRAY_DESCRIPTOR* description) {
+  const CUDA_ARRAY_DESCRIPTOR of = description ? *description : CUDA_ARRAY_DESCRIPTOR{};
+  const std::uint64_t bytes = array_bytes(of.width, of.height, 0, of.format, of.channels);
+  const CUresult answer = with_room(bytes, [&] { return driver().cuArrayCreate_v2(handle, description); });
+  return born(answer, {Family::array, "array", "cuArrayCreate_v2"}, answer == kSuccess ? *handle : nullptr, bytes);
+}
+CUresult cuArray3DCreate_v2(CUarray* handle, const CUDA_ARRAY3D_DESCRIPTOR* description) {
+  const CUDA_ARRAY3D_DESCRIPTOR of = description ? *description : CUDA_ARRAY3D_DESCRIPTOR{};
+  const std::uint64_t bytes = array_bytes(of.width, of.height, of.depth, of.format, of.channels);
+  const CUresult answer = with_room(bytes, [&] { return driver().cuArray3DCreate_v2(handle, description); });
+  return born(answer, {Family::array, "array", "cuArray3DCreate_v2"}, answer == kSuccess ? *handle : nullptr, bytes);
+}
+CUresult cuArrayDestroy(CUarray array) {
+  return died(array, [&] { return driver().cuArrayDestroy(array); });
+}
+CUresult cuMipmappedArrayCreate(CUmipmappedArray* handle, const CUDA_ARRAY3D_DESCRIPTOR* description, unsigned levels) {
+  const std::uint64_t bytes = description ? mipmap_bytes(*description, levels) : 0;
+  const CUresult answer =
+      with_room(bytes, [&] { return driver().cuMipmappedArrayCreate(handle, description, levels); });
+  return born(answer, {Family::array, "mipmapped array", "cuMipmappedArrayCreate"},
+              answer == kSuccess ? *handle : nullptr, bytes);
+}
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
+  return died(array, [&] { return driver().cuMipmappedArrayDestroy(array); });
+}
+
+CUresult cuMemHostRegister(void* pointer, size_t bytes, unsigned flags) {
+  return born(with_room_again([&] { return driver().cuMemHostRegister(pointer, bytes, flags); }),
+              {Family::registered, "registered host memory", "cuMemHostRegister"}, pointer, bytes);
+}
+CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned flags) {
+  return born(with_room_again([&] { return driver().cuMemHostRegister_v2(pointer, bytes, flags); }),
+              {Family::registered, "registered host memory", "cuMemHostRegister_v2"}, pointer, bytes);
+}
+CUresult cuMemHostUnregister(void* pointer) {
+  return died(pointer, [&] { return driver().cuMemHostUnregister(pointer); });
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* properties,
+                     unsigned long long flags) {
+  const bool on_device = properties && properties->location.type == kLocationDevice;
+  const auto pass = [&] { return driver().cuMemCreate(handle, bytes, properties, flags); };
+  const CUresult answer = on_device ? with_room(bytes, pass) : pass();
+  if (!properties) return answer;
+  return born(answer, kind_of(properties, "cuMemCreate"), answer == kSuccess ? as_handle(*handle) : nullptr, bytes);
+}
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  if (reference_dropped(state(), as_handle(handle))) return driver().cuMemRelease(handle);
+  return died(as_handle(handle), [&] { return driver().cuMemRelease(handle); });
+}
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
+  const CUresult answer = driver().cuMemRetainAllocationHandle(handle, address);
+  if (answer == kSuccess) referenced_again(state(), as_handle(*handle));
+  return answer;
+}
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shared_handle, int handle_type) {
+  const CUresult answer = driver().cuMemImportFromShareableHandle(handle, shared_handle, handle_type);
+  return born(answer, {Family::imported, "shared physical memory", "cuMemImportFromShareableHandle"},
+              answer == kSuccess ? as_handle(*handle) : nullptr, 0);
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigned flags) {
+  const CUresult answer = driver().cuIpcOpenMemHandle(pointer, handle, flags);
+  if (answer == kSuccess && referenced_again(state(), as_handle(*pointer))) return answer;
+  return born(answer, {Family::imported, "IPC memory", "cuIpcOpenMemHandle"},
+              answer == kSuccess ? as_handle(*pointer) : nullptr, 0);
+}
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle handle, unsigned flags) {
+  const CUresult answer = driver().cuIpcOpenMemHandle_v2(pointer, handle, flags);
+  if (answer == kSuccess && referenced_again(state(), as_handle(*pointer))) return answer;
+  return born(answer, {Family::imported, "IPC memory", "cuIpcOpenMemHandle_v2"},
+              answer == kSuccess ? as_handle(*pointer) : nullptr, 0);
+}
+CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) {
+  if (reference_dropped(state(), as_handle(pointer))) return driver().cuIpcCloseMemHandle(pointer);
+  return died(as_handle(pointer), [&] { return driver().cuIpcCloseMemHandle(pointer); });
+}
+
+CUresult cuImportExternalMemory(CUexternalMemory* memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* description) {
+  const CUresult answer = driver().cuImportExternalMemory(memory, description);
+  return born(answer, {Family::imported, "external memory", "cuImportExternalMemory"},
+              answer == kSuccess ? *memory : nullptr, description ? description->bytes : 0);
+}
+CUresult cuDestroyExternalMemory(CUexternalMemory memory) {
+  return died(memory, [&] { return driver().cuDestroyExternalMemory(memory); });
+}
+
+}  // namespace hook
+}  // namespace cistern::cuda

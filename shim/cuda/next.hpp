@@ -1,0 +1,56 @@
+// The real driver functions below the shim: one per CUDA_DRIVER row of symbols/cuda.def, and those that only Cistern
+// calls.
+//
+// They are found by name in libcuda; when a program asks cuGetProcAddress for a row, the pointer that the driver
+// answers takes its place (it need not be the exported one).
+#pragma once
+#include <atomic>
+
+#include "backends/cuda/api.hpp"
+
+namespace cistern::cuda {
+
+template <class Signature>
+class RealFunction;
+template <class Result, class... Arguments>
+class RealFunction<Result(Arguments...)> {
+ public:
+  using Pointer = Result (*)(Arguments...);
+  Result operator()(Arguments... arguments) const { return get()(arguments...); }
+  Pointer get() const { return function_.load(std::memory_order_relaxed); }
+  explicit operator bool() const { return get() != nullptr; }
+  void set(void* function) { function_.store(reinterpret_cast<Pointer>(function), std::memory_order_relaxed); }
+
+ private:
+  std::atomic<Pointer> function_{nullptr};
+};
+
+struct DriverTable {
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) RealFunction<CUresult parameters> name;
+#include "shim/symbols/cuda.def"
+  RealFunction<CUresult(CUcontext*)> cuCtxGetCurrent;
+  RealFunction<CUresult(CUcontext)> cuCtxPushCurrent_v2;
+  RealFunction<CUresult(CUcontext*)> cuCtxPopCurrent_v2;
+  RealFunction<CUresult(CUdevice*)> cuCtxGetDevice;
+  RealFunction<CUresult(CUdevice, unsigned*, int*)> cuDevicePrimaryCtxGetState;
+  RealFunction<CUresult(CUstream, int*)> cuStreamIsCapturing;
+};
+
+// Null functions while no libcuda is in the process.
+DriverTable& driver();
+bool driver_found();
+
+// After a real cuGetProcAddress answered `*function` for (name, version, flags): ours takes its place where a row of
+// symbols/cuda.def stands for that very function. `again` asks the driver for another version.
+void substitute(const char* name, void** function, int version, std::uint64_t flags,
+                CUresult (*again)(const char*, void**, int, std::uint64_t));
+
+void driver_before_fork();
+void driver_after_fork();
+
+struct LookUps {
+  std::uint64_t answered, substituted;
+};
+LookUps look_ups();
+
+}  // namespace cistern::cuda

@@ -1,0 +1,47 @@
+// The exported cuda* observers: they name the call that a program made, forward to the runtime that the calling module
+// is linked with (several runtimes may live in one process), and count allocations that the driver hooks did not see.
+#pragma once
+#include "shim/cuda/state.hpp"
+
+namespace cistern::cuda {
+
+enum class RuntimeCall : int {
+#define CUDA_RUNTIME(action, name, parameters, arguments) name,
+#include "shim/symbols/cuda.def"
+  count
+};
+
+// The function of the calling module's runtime; null: there is none. Once a runtime is known, the dynamic linker's lock
+// is not taken: a thread that holds it, in a plugin's constructor, may wait for the one that calls this.
+void* runtime_function(RuntimeCall call, const void* caller);
+
+// A runtime becomes known when it looks the driver up for itself, or else at the first call through our exports.
+void runtime_looks_up(const void* caller);
+
+// Around every dlclose of the program's.
+void library_unloads();
+void library_unloaded();
+
+constexpr cudaError_t kInsufficientDriver = 35;
+
+// Around one forwarded call.
+class Observing {
+ public:
+  explicit Observing(const char* api) : mine_{api, false}, before_(observed) {
+    if (!before_) observed = &mine_;
+  }
+  ~Observing() {
+    if (!before_) observed = nullptr;
+  }
+  Observing(const Observing&) = delete;
+  Observing& operator=(const Observing&) = delete;
+
+  // A runtime call that made memory, which no driver hook saw.
+  cudaError_t made(cudaError_t answer, const void* memory);
+
+ private:
+  Observed mine_;
+  Observed* before_;
+};
+
+}  // namespace cistern::cuda

@@ -1,0 +1,381 @@
+// See state.hpp. Contexts, tracking, and what comes and goes with them.
+#include "shim/cuda/state.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "shim/process/kind.hpp"
+#include "shim/process/lookup.hpp"
+#include "shim/process/process.hpp"
+#include "shim/process/uncounted.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+constinit std::atomic<CudaState*> the_state{nullptr};
+alignas(CudaState) constinit unsigned char state_memory[sizeof(CudaState)] = {};
+constinit Lock state_lock;
+
+constexpr const char* kFamilyNames[] = {"device", "pinned",   "managed",    "async",   "array",
+                                        "vmm",    "vmm-host", "registered", "imported"};
+
+Functions functions_below() {
+  DriverTable& real = driver();
+  return {.memory_allocate = real.cuMemAlloc_v2.get(),
+          .memory_free = real.cuMemFree_v2.get(),
+          .host_allocate = real.cuMemHostAlloc.get(),
+          .host_allocate_plain = real.cuMemAllocHost_v2.get(),
+          .host_free = real.cuMemFreeHost.get(),
+          .context_current = real.cuCtxGetCurrent.get(),
+          .context_push = real.cuCtxPushCurrent_v2.get(),
+          .context_pop = real.cuCtxPopCurrent_v2.get(),
+          .context_synchronize = real.cuCtxSynchronize.get(),
+          .event_create = real.cuEventCreate.get(),
+          .event_record = real.cuEventRecord.get(),
+          .event_query = real.cuEventQuery.get(),
+          .stream_query = real.cuStreamQuery.get(),
+          .exchange_capture_mode = real.cuThreadExchangeStreamCaptureMode.get()};
+}
+
+CudaState& make_state() {
+  Uncounted uncounted;
+  driver();
+  if (options().sites != "off") prepare_sites(real_dlsym());
+  Locked hold(state_lock);
+  if (CudaState* made = the_state.load(std::memory_order_acquire)) return *made;
+  auto* made = new (state_memory) CudaState;
+  the_state.store(made, std::memory_order_release);
+  gpu_state_made.store(true, std::memory_order_release);
+  return *made;
+}
+
+template <class T>
+T* make_once(std::atomic<T*>& place) {
+  T* known = place.load(std::memory_order_acquire);
+  if (known) [[likely]]
+    return known;
+  auto* made = new (internal_allocate(sizeof(T))) T;
+  if (place.compare_exchange_strong(known, made)) return made;
+  internal_deallocate(made, sizeof(T));
+  return known;
+}
+
+}  // namespace
+
+CudaState::CudaState()
+    : functions(functions_below()),
+      source(functions, gate, blocks),
+      device_pool(source),
+      pinned_pool(source),
+      captures(gate),
+      sites_on(options().sites != "off"),
+      deferred(options().device_order == "deferred") {
+  const Options& chosen = options();
+  source.marks_own_context = deferred;
+  device_pool.set_limits(
+      {.bytes_max = chosen.device_pool_max, .bytes_min = chosen.device_pool_min, .interval_ns = chosen.trim_interval});
+  pinned_pool.set_limits(
+      {.bytes_max = chosen.pinned_pool_max, .bytes_min = chosen.pinned_pool_min, .interval_ns = chosen.trim_interval});
+}
+
+CudaState& state() {
+  CudaState* made = the_state.load(std::memory_order_acquire);
+  return made ? *made : make_state();
+}
+
+CudaState* state_if_used() { return the_state.load(std::memory_order_acquire); }
+
+void state_before_fork() { state_lock.lock_for_fork(); }
+void state_after_fork() { state_lock.unlock_after_fork(); }
+
+KindCounters& counters(CudaState& s, Family family, int device) {
+  const int index = device >= 0 && device < kDevicesMax ? device : 0;
+  return *make_once(s.kinds[static_cast<int>(family)][index]);
+}
+
+const char* family_name(Family family) { return kFamilyNames[static_cast<int>(family)]; }
+
+const char* api_name(const char* driver_name) {
+  if (!observed) return driver_name;
+  observed->seen_by_driver = true;
+  return observed->api;
+}
+
+SiteId capture(const CudaState& s, const char* api) { return s.sites_on ? capture_site(api) : 0; }
+
+// --- Contexts
+
+Context* known_context(CudaState& s, CUcontext handle) {
+  Context* context = s.contexts.find(reinterpret_cast<std::uintptr_t>(handle));
+  return context && context->alive.load(std::memory_order_acquire) ? context : nullptr;
+}
+
+Context* make_context_known(CudaState& s, CUcontext handle, int device, bool made_by_program) {
+  const auto address = reinterpret_cast<std::uintptr_t>(handle);
+  if (!address || device < 0 || device >= kDevicesMax) return nullptr;
+  Device* of_device = make_once(s.devices[device]);
+  Locked hold(s.contexts_lock);
+  of_device->ordinal = device;
+  Context* context = s.contexts.find(address);
+  if (!context) {
+    context = new (internal_allocate(sizeof(Context))) Context(s.functions, s.gate);
+    context->address.store(address);
+    context->device = of_device;
+    s.contexts.insert(address, context);
+    s.contexts_alive.fetch_add(1);
+  } else if (!context->alive.load()) {
+    context->device = of_device;
+    context->poisoned.store(false);
+    context->alive.store(true, std::memory_order_release);
+    s.contexts_alive.fetch_add(1);
+  }
+  if (made_by_program) context->made_by_program.store(true);
+  return context;
+}
+
+Context* current_context(CudaState& s) {
+  CUcontext handle = nullptr;
+  if (!driver().cuCtxGetCurrent || driver().cuCtxGetCurrent(&handle) != kSuccess || !handle) return nullptr;
+  if (Context* context = known_context(s, handle)) [[likely]]
+    return context;
+  CUdevice device = -1;
+  if (driver().cuCtxGetDevice(&device) != kSuccess) return nullptr;
+  return make_context_known(s, handle, device, false);
+}
+
+void poison(Context* context) {
+  if (context) context->poisoned.store(true, std::memory_order_relaxed);
+}
+
+CUresult note(CudaState& s, CUresult result) {
+  if (result != kSuccess && is_sticky(result)) [[unlikely]]
+    poison(current_context(s));
+  return result;
+}
+
+void* unallocated_address() {
+  static char nobodys_byte = 0;
+  return &nobodys_byte;
+}
+
+Tracked as_tracked(const Block& block) {
+  Tracked record;
+  const bool on_device = block.kind == BlockKind::device;
+  record.family = on_device ? Family::device : Family::pinned;
+  record.device = on_device ? block.context->device->ordinal : 0;
+  record.bytes = block.requested;
+  record.api = block.api;
+  record.object = "block";
+  record.site = block.site;
+  record.born_ns = block.born_ns;
+  return record;
+}
+
+std::uint64_t origin_key(const Tracked& record) {
+  const std::uint64_t where = record.site ? record.site : reinterpret_cast<std::uintptr_t>(record.api);
+  return where * 1024 + static_cast<std::uint64_t>(record.family) * kDevicesMax + record.device;
+}
+
+namespace {
+bool takes_device_memory(Family family) {
+  return family == Family::async || family == Family::array || family == Family::vmm;
+}
+RangeKind range_kind(Family family) { return family == Family::managed ? RangeKind::managed : RangeKind::registered; }
+bool has_range(Family family) { return family == Family::managed || family == Family::registered; }
+
+void note_went_with_context(CudaState& s, const Tracked& record) {
+  Locked hold(s.went_lock);
+  auto [place, is_new] = s.went_with_context.try_emplace(origin_key(record));
+  WentWithContext& went = place->second;
+  if (is_new) went.first = record;
+  ++went.blocks;
+  went.bytes += record.bytes;
+  went.last_ns = std::max(went.last_ns, record.born_ns);
+  went.first.born_ns = std::min(went.first.born_ns, record.born_ns);
+}
+}  // namespace
+
+ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context) {
+  if (!context_) return;
+  const auto keep = [this](const PoolKey&, Block* block, bool waits) { (waits ? kept_ : settled_).push_back(block); };
+  const auto group = reinterpret_cast<std::uintptr_t>(context_);
+  s_.device_pool.take_out(group, keep);
+  s_.pinned_pool.take_out(group, keep);
+  s_.source.take_out_postponed(context_, kept_);
+  context_->wait_until_left();
+}
+
+// Blocks that another thread gave back meanwhile are of the old epoch: a pool's hit finds that out.
+void ContextEnd::gone() {
+  if (!context_) return;
+  if (context_->alive.exchange(false)) s_.contexts_alive.fetch_sub(1);
+  context_->epoch.fetch_add(1);
+  context_->made_by_program.store(false);
+  context_->poisoned.store(false);
+  context_->clock.forget();
+  s_.captures.context_gone(context_->handle());
+  for (const Vector<Block*>* kept : {&kept_, &settled_})
+    for (Block* block : *kept) s_.source.forget(block);
+  const auto group = reinterpret_cast<std::uintptr_t>(context_);
+  const auto forget = [this](const PoolKey&, Block* block, bool) { s_.source.forget(block); };
+  s_.device_pool.take_out(group, forget);
+  s_.pinned_pool.take_out(group, forget);
+  s_.source.forget_slabs(context_);
+  if (phase() == Phase::running) end_programs_memory();
+}
+
+// What the program still holds goes with its context; the addresses may come again. While exiting nothing is ended: the
+// runtime itself then gives up its context, and what the program holds is what it never freed.
+void ContextEnd::end_programs_memory() {
+  const std::uint32_t epoch = context_->epoch.load();
+  Vector<Block*> blocks;
+  s_.blocks.table.for_each([&](Block& block) {
+    if (block.context == context_ && block.epoch != epoch) blocks.push_back(&block);
+  });
+  s_.blocks.for_each_displaced([&](Block& block) {
+    if (block.context == context_ && block.epoch != epoch) blocks.push_back(&block);
+  });
+  // One may have been displaced in between, and stand there twice.
+  std::sort(blocks.begin(), blocks.end());
+  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+  for (Block* block : blocks) {
+    if (block->state.load() == BlockState::live) {
+      account_death(s_, block);
+      note_went_with_context(s_, as_tracked(*block));
+    }
+    s_.source.forget(block);
+  }
+  Vector<const void*> handles;
+  s_.tracked.for_each([&](const void* handle, Tracked& record) {
+    if (record.context == context_ && record.epoch != epoch) handles.push_back(handle);
+  });
+  for (const void* handle : handles) {
+    Tracked record;
+    const auto of_old = [&](const Tracked& found) { return found.context == context_ && found.epoch != epoch; };
+    if (!s_.tracked.take_if(handle, record, of_old)) continue;
+    if (has_range(record.family)) s_.blocks.ranges.erase(reinterpret_cast<std::uintptr_t>(handle));
+    forget_tracked(s_, record);
+    if (!record.inherited) note_went_with_context(s_, record);
+  }
+}
+
+// Those that had not settled wait for what is enqueued by now.
+void ContextEnd::stays() {
+  for (Block* block : settled_) give_to_pool(s_, block, {});
+  for (Block* block : kept_) give_to_pool(s_, block, fence_for(s_, block, true));
+}
+
+// --- Memory that is only tracked
+
+void track(CudaState& s, const void* handle, Tracked&& record) {
+  record.born_ns = coarse_nanoseconds_since_start();
+  record.site = capture(s, record.api);
+  if (record.context) {
+    record.device = record.context->device->ordinal;
+    record.epoch = record.context->epoch.load(std::memory_order_relaxed);
+  }
+  counters(s, record.family, record.device).block_born(record.bytes);
+  if (takes_device_memory(record.family))
+    if (Device* device = s.devices[record.device].load()) device->tracked_bytes.fetch_add(record.bytes);
+  if (has_range(record.family))
+    s.blocks.ranges.insert(reinterpret_cast<std::uintptr_t>(handle), record.bytes, {range_kind(record.family)});
+  // A record that is there already is of a context that is going at this moment: its memory is no more.
+  Tracked stale;
+  if (s.tracked.take_if(handle, stale, [](const Tracked&) { return true; })) forget_tracked(s, stale);
+  s.tracked.put(handle, std::move(record));
+}
+
+bool take_tracked(CudaState& s, const void* handle, Tracked& out) {
+  if (!s.tracked.take_if(handle, out, [](const Tracked&) { return true; })) return false;
+  if (has_range(out.family)) s.blocks.ranges.erase(reinterpret_cast<std::uintptr_t>(handle));
+  return true;
+}
+
+void forget_tracked(CudaState& s, const Tracked& record) {
+  if (record.inherited) return;
+  counters(s, record.family, record.device).block_died(record.bytes);
+  if (takes_device_memory(record.family))
+    if (Device* device = s.devices[record.device].load()) device->tracked_bytes.fetch_sub(record.bytes);
+}
+
+void restore_tracked(CudaState& s, const void* handle, Tracked&& record) {
+  if (has_range(record.family))
+    s.blocks.ranges.insert(reinterpret_cast<std::uintptr_t>(handle), record.bytes, {range_kind(record.family)});
+  s.tracked.put(handle, std::move(record));
+}
+
+// --- Across all pools
+
+BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too) {
+  BlockSource::Fence fence;
+  Context* own = block->context;
+  if (own_too) fence.push_back({own, own->clock.now()});
+  const bool shared = block->kind == BlockKind::pinned || s.shared_between_contexts.load(std::memory_order_relaxed);
+  if (shared && s.contexts_alive.load(std::memory_order_relaxed) > 1)
+    for_each_context(s, [&](Context& other) {
+      if (&other != own) fence.push_back({&other, other.clock.now()});
+    });
+  return fence;
+}
+
+void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence) {
+  const std::uint64_t now = coarse_now_ns();
+  const PoolKey key = block->key();
+  with_pool(s, block->kind, [&](auto& pool) {
+    fence.empty() ? pool.give(key, block, now) : pool.give_waiting(key, block, std::move(fence), now);
+  });
+}
+
+std::uint64_t trim_all(CudaState& s, std::uint64_t keep_bytes, std::uint64_t unused_for_ns) {
+  const std::uint64_t now = coarse_now_ns();
+  return s.device_pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = unused_for_ns}, now) +
+         s.pinned_pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = unused_for_ns}, now);
+}
+
+namespace {
+
+std::uint64_t trim_while_capturing(CudaState& s) {
+  if (!s.functions.exchange_capture_mode) return 0;
+  const RecyclePool<BlockSource>::Trim idle{.keep_bytes = 0, .unused_for_ns = 0, .settled_only = true};
+  const auto release = [&](Block* block, bool) { s.source.release_while_capturing(block); };
+  const std::uint64_t now = coarse_now_ns();
+  s.source.release_postponed_while_capturing();
+  return s.device_pool.trim(idle, now, release) + s.pinned_pool.trim(idle, now, release);
+}
+
+}  // namespace
+
+// Or, none kept: waits for what other threads are giving back at this moment.
+std::uint64_t trim_for_program(CudaState& s) {
+  if (s.gate.closed.load() || phase() != Phase::running) return 0;
+  s.source.release_postponed();
+  if (const std::uint64_t bytes = s.gate.open() ? trim_all(s, 0, 0) : trim_while_capturing(s)) return bytes;
+  return s.device_pool.wait_for_releases() || s.pinned_pool.wait_for_releases();
+}
+
+bool limit_allows(CudaState&, Device& device, std::uint64_t bytes) {
+  const std::uint64_t limit = options().device_limit;
+  return !limit || (bytes <= limit && taken_bytes(device) <= limit - bytes);
+}
+
+// --- Pooled blocks in the program's hands
+
+void account_birth(CudaState& s, Block* block, bool pool_hit) {
+  if (block->kind == BlockKind::pinned) return counters(s, Family::pinned).block_born(block->requested, pool_hit);
+  Device& device = *block->context->device;
+  const std::uint64_t rounded = as_driver_rounds(block->requested);
+  device.live_bytes.fetch_add(rounded, std::memory_order_relaxed);
+  if (block->bytes != rounded) device.waste_bytes.fetch_add(block->bytes - rounded, std::memory_order_relaxed);
+  counters(s, Family::device, device.ordinal).block_born(block->requested, pool_hit);
+}
+
+void account_death(CudaState& s, Block* block) {
+  if (block->kind == BlockKind::pinned) return counters(s, Family::pinned).block_died(block->requested);
+  Device& device = *block->context->device;
+  const std::uint64_t rounded = as_driver_rounds(block->requested);
+  device.live_bytes.fetch_sub(rounded, std::memory_order_relaxed);
+  if (block->bytes != rounded) device.waste_bytes.fetch_sub(block->bytes - rounded, std::memory_order_relaxed);
+  counters(s, Family::device, device.ordinal).block_died(block->requested);
+}
+
+}  // namespace cistern::cuda

@@ -1,0 +1,230 @@
+// What Cistern knows of a process's CUDA memory: contexts, pooled blocks, tracked allocations, counters.
+//
+// Room: CUDA: what is known of its memory, contexts and streams.
+// May include: pool/base, pool, stats, stats/unwind, backends/cuda, shim/process, shim/include/cistern,
+//   shim/cuda/hooks.
+#pragma once
+#include "backends/cuda/block_source.hpp"
+#include "pool/base/handle_table.hpp"
+#include "pool/tiered_pool.hpp"
+#include "shim/cuda/captures.hpp"
+#include "shim/cuda/next.hpp"
+#include "shim/cuda/transfers.hpp"
+#include "shim/process/options.hpp"
+#include "stats/counters.hpp"
+#include "stats/sites.hpp"
+
+namespace cistern::cuda {
+
+// Families of memory as reports name them; those of a device are one kind per device ("device:0").
+enum class Family : std::uint8_t { device, pinned, managed, async, array, vmm, host_vmm, registered, imported, count };
+constexpr int kDevicesMax = 64;
+
+// Memory that is not pooled, by pointer or handle.
+struct Tracked {
+  Family family = Family::device;
+  bool inherited = false;
+  int device = 0;
+  Context* context = nullptr;  // it lives and dies with this one; null: with none
+  std::uint32_t epoch = 0;
+  std::uint64_t bytes = 0;
+  const char* api = "";
+  const char* object = "";
+  SiteId site = 0;
+  std::uint64_t born_ns = 0;
+  std::uint32_t references = 1;  // VMM handles
+};
+
+struct StreamRecord {
+  Context* context = nullptr;
+  bool non_blocking = false;
+};
+struct GreenRecord {
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+};
+
+// Blocks that the program still held when their context was reset or destroyed, by site: never freed.
+struct WentWithContext {
+  Tracked first;
+  std::uint64_t blocks = 0, bytes = 0, last_ns = 0;
+};
+
+struct DeviceTag;
+struct PinnedTag;
+
+struct CudaState {
+  CudaState();
+
+  Functions functions;  // the pools' way down
+  Gate gate;
+  Blocks blocks;
+  BlockSource source;
+  TieredPool<BlockSource, DeviceTag> device_pool;
+  TieredPool<BlockSource, PinnedTag> pinned_pool;
+  Captures captures;
+  AddressTable<Context> contexts;
+  Lock contexts_lock;  // for making one
+  std::atomic<Device*> devices[kDevicesMax]{};
+  std::atomic<int> contexts_alive{0};
+  std::atomic<bool> shared_between_contexts{false};  // work of one context may use device memory of another
+  HandleTable<Tracked> tracked;
+  HandleTable<StreamRecord> streams;
+  HandleTable<GreenRecord> green_devices;
+  Lock went_lock;
+  Map<std::uint64_t, WentWithContext> went_with_context;
+  Transfers transfers;
+  std::atomic<KindCounters*> kinds[static_cast<int>(Family::count)][kDevicesMax]{};
+  std::atomic<std::uint64_t> escaped{0};
+  std::atomic<std::uint64_t> recycled_ids{0};  // buffer ids of our own
+  std::atomic<bool> pinned_warned{false};
+
+  const bool sites_on;
+  const bool deferred;  // CISTERN_DEVICE_ORDER
+};
+
+// Made on first use, never torn down: memory is freed by the program's last destructors too.
+CudaState& state();
+// The state if there is one.
+CudaState* state_if_used();
+
+KindCounters& counters(CudaState& s, Family family, int device = 0);
+const char* family_name(Family family);
+
+// The context that is current on this thread, as the driver says; null: none. Known contexts only differ by handle, so
+// a new one is made known here. Null too when its device cannot be told.
+Context* current_context(CudaState& s);
+Context* known_context(CudaState& s, CUcontext handle);
+// A context becomes known with its device, or begins anew after it was gone.
+Context* make_context_known(CudaState& s, CUcontext handle, int device, bool made_by_program);
+template <class Visit>
+void for_each_context(CudaState& s, Visit visit) {
+  s.contexts.for_each([&](Context& context) {
+    if (context.alive.load(std::memory_order_relaxed)) visit(context);
+  });
+}
+
+// Notes what a real call answered: a sticky error poisons the current context.
+CUresult note(CudaState& s, CUresult result);
+void poison(Context* context);
+
+// The program's own runtime call that led here, set by the exported cuda* observers (runtime.cpp).
+struct Observed {
+  const char* api;
+  bool seen_by_driver;
+};
+inline constinit thread_local Observed* observed = nullptr;
+// The name to put on an allocation: the runtime call, else the driver's.
+const char* api_name(const char* driver_name);
+
+SiteId capture(const CudaState& s, const char* api);
+
+// Accounts memory that only is tracked.
+void track(CudaState& s, const void* handle, Tracked&& record);
+// Takes the record out before the real free; `forget` accounts it when that succeeded, `restore` puts it back.
+bool take_tracked(CudaState& s, const void* handle, Tracked& out);
+void forget_tracked(CudaState& s, const Tracked& record);
+void restore_tracked(CudaState& s, const void* handle, Tracked&& record);
+
+// Memory that a context takes along when it goes. `before` keeps what the pools hold of it out of everyone's hands;
+// afterwards it is forgotten, or given back when the context turned out to live on.
+class ContextEnd {
+ public:
+  ContextEnd(CudaState& s, Context* context);
+  void gone();
+  void stays();
+
+ private:
+  void end_programs_memory();
+
+  CudaState& s_;
+  Context* context_;
+  Vector<Block*> kept_, settled_;
+};
+
+// Calls use(pool) with the pool of a kind.
+template <class Use>
+decltype(auto) with_pool(CudaState& s, BlockKind kind, Use use) {
+  return kind == BlockKind::device ? use(s.device_pool) : use(s.pinned_pool);
+}
+
+// What a block waits for besides its own context's work that has been waited for already: pinned memory is every
+// context's, device memory another's only after peer access or a copy. `own_too`: nobody has waited.
+BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too);
+void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence);
+
+// Releases everything that the pools keep and that has settled. Returns the bytes given back.
+std::uint64_t trim_all(CudaState& s, std::uint64_t keep_bytes, std::uint64_t unused_for_ns);
+
+// The same for a call of the program's own that ran out of memory; while a stream captures only what is idle.
+std::uint64_t trim_for_program(CudaState& s);
+constexpr int kTrimsMax = 100;
+
+// Locks of single files, across fork.
+void state_before_fork();
+void state_after_fork();
+void pitch_before_fork();
+void pitch_after_fork();
+void runtime_before_fork();
+void runtime_after_fork();
+
+// One joint account when memory ran out for good, on stderr (out_of_memory.cpp).
+void report_out_of_memory(CudaState& s, const char* api, Family family, int device, std::uint64_t bytes);
+
+// The driver knows nothing of this address: what it answers for it is what it answers for memory that is not there.
+void* unallocated_address();
+
+// What reports say of a block, and what they group memory by: family, device and site; the call where sites are off.
+Tracked as_tracked(const Block& block);
+std::uint64_t origin_key(const Tracked& record);
+
+// A pooled block that the program has just got, or has given back.
+void account_birth(CudaState& s, Block* block, bool pool_hit);
+void account_death(CudaState& s, Block* block);
+
+// Bytes the driver would take for a request; what cuMemGetInfo shows of it.
+inline std::uint64_t as_driver_rounds(std::uint64_t bytes) { return (bytes + 511) & ~std::uint64_t{511}; }
+
+// Taken of the device by this process, cached blocks included.
+inline std::uint64_t taken_bytes(const Device& device) {
+  return device.reserved_bytes.load(std::memory_order_relaxed) + device.tracked_bytes.load(std::memory_order_relaxed);
+}
+
+// Whether CISTERN_DEVICE_LIMIT leaves room for so much more memory of the device, cached blocks counted as taken.
+bool limit_allows(CudaState& s, Device& device, std::uint64_t bytes);
+
+// A call that takes device memory of the context (null: none is known, or pinned memory): within the limit, and what
+// the pools keep makes way for it: more than once, since other threads may put more aside meanwhile. It is out of
+// memory when nothing was given back to the driver since it was made, by whatever thread, and nothing is left to give.
+template <class Pass>
+CUresult with_room(CudaState& s, Context* context, std::uint64_t bytes, Pass pass) {
+  const auto limited = [&] { return context && !limit_allows(s, *context->device, bytes); };
+  for (int tries = 0;; ++tries) {
+    const std::uint64_t frees = s.source.frees_done.load();
+    const CUresult answer = limited() ? kOutOfMemory : pass();
+    if (answer != kOutOfMemory || tries == kTrimsMax) return answer;
+    if (!trim_for_program(s) && s.source.frees_done.load() == frees) return answer;
+  }
+}
+
+// Around an allocation of the pool's from the driver: how much memory it took. Only the first ones are measured.
+class GranuleMeasurement {
+ public:
+  GranuleMeasurement(CudaState& s, Device& device, std::uint64_t bytes);
+  void allocated();
+
+ private:
+  bool ask(std::size_t* free_bytes);
+
+  CudaState& s_;
+  Device& device_;
+  std::uint64_t bytes_, calls_ = 0;
+  std::size_t free_before_ = 0;
+  bool measures_ = false;
+};
+
+// Samples total, free and ours while the driver is alive; at most every second, on slow paths. A context of the device
+// is current.
+void sample_device_memory(CudaState& s, Device& device);
+
+}  // namespace cistern::cuda

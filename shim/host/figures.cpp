@@ -1,0 +1,123 @@
+// What reports say of host memory, served from the pool or counted only. Also the row of the kind.
+#include <algorithm>
+
+#include "cistern/cistern.h"
+#include "pool/heap/account.hpp"
+#include "pool/heap/region.hpp"
+#include "pool/heap/threads.hpp"
+#include "shim/host/counters.hpp"
+#include "shim/host/native.hpp"
+#include "shim/host/serving.hpp"
+#include "shim/host/sites.hpp"
+#include "shim/process/kind.hpp"
+#include "stats/counters.hpp"
+
+namespace cistern::host {
+namespace {
+
+double seconds_after_start(std::uint64_t coarse_ns) {
+  const std::uint64_t age = coarse_now_ns() - coarse_ns, now = nanoseconds_since_start();
+  return now > age ? static_cast<double>(now - age) / 1e9 : 0;
+}
+
+// Blocks that the C library served although the pool is on were counted; they are few and added.
+KindFigures figures() {
+  KindFigures figures = counted_figures();
+  if (counting_is_off()) {
+    figures = KindFigures{};
+    figures.name = "host";
+    return figures;
+  }
+  if (!pool_serves()) return figures;
+  const host_pool::Account account = host_pool::account();
+  const host_pool::RegionFigures region = host_pool::region_figures();
+  const std::uint64_t allocations = account.allocations(), live_blocks = account.live_blocks();
+  figures.allocations += allocations;
+  figures.frees += account.inherited_blocks + allocations - live_blocks;
+  figures.live_blocks += live_blocks;
+  figures.live_bytes += account.live_bytes();
+  for (unsigned id = 0; id < host_pool::kClasses; ++id) {
+    const host_pool::ClassAccount& one = account.classes[id];
+    if (one.page_bytes)
+      figures.sizes.push_back({host_pool::class_bytes(id), one.allocations, one.live_blocks, one.free_blocks});
+  }
+  figures.peak_bytes = std::max(region.peak_in_use_bytes, figures.live_bytes);
+  if (region.peak_at_ns) figures.peak_at_s = seconds_after_start(region.peak_at_ns);
+  return figures;
+}
+
+// Absent where the pool does not serve. `requested_ratio`: of live bytes, as far as known.
+std::optional<FragmentationFigures> fragmentation(std::optional<double> requested_ratio) {
+  if (!pool_serves() || counting_is_off()) return std::nullopt;
+  const host_pool::RegionFigures region = host_pool::region_figures();
+  const std::uint64_t live = host_pool::account().live_bytes(), reserved = region.in_use_bytes + region.dirty_bytes;
+  if (!live || reserved < live) return std::nullopt;
+  FragmentationFigures figures{"host", reserved, live, std::nullopt, reserved - live, 0};
+  if (requested_ratio)
+    figures.requested_bytes = static_cast<std::uint64_t>(*requested_ratio * static_cast<double>(live));
+  figures.largest_free_bytes = std::min(region.largest_free_bytes, figures.free_bytes);
+  return figures;
+}
+
+bool used() { return true; }
+
+std::uint64_t live_bytes() { return figures().live_bytes; }
+
+KindFigures pool_figures(std::uint64_t*) { return figures(); }
+
+std::uint64_t trim(std::uint64_t keep_bytes) { return host_pool::trim(keep_bytes); }
+
+// Before other kinds' figures, whose making allocates.
+void add_sites(Snapshot& snapshot) {
+  LiveSites live = live_sites();
+  const bool exact = sites_mode() == "all";
+  snapshot.host_sites = std::move(live.sites);
+  if (!exact && !snapshot.host_sites.empty()) snapshot.estimated.push_back("host_sites");
+  std::optional<FragmentationFigures> fragments = fragmentation(live.requested_ratio);
+  if (!fragments) return;
+  if (!exact && fragments->requested_bytes) snapshot.estimated.push_back("fragmentation.host.internal");
+  snapshot.fragmentation.push_back(std::move(*fragments));
+}
+
+// As a layer we see no malloc: figures that do not exist are left out.
+void add_to(Snapshot& snapshot) {
+  snapshot.host_sites_mode = sites_mode();
+  KindFigures figures = host::figures();
+  if (!figures.allocations && !figures.frees && !figures.live_blocks) return;
+  snapshot.kinds.push_back(std::move(figures));
+  snapshot.estimated.push_back("kinds.host.peak_bytes");
+  add_sites(snapshot);
+}
+
+// --- Fork: a child counts anew
+void before_fork() {
+  native_before_fork();
+  host_pool::threads_before_fork();
+}
+
+void after_fork_in_parent() {
+  host_pool::threads_after_fork_in_parent();
+  native_after_fork();
+}
+
+void after_fork_in_child() {
+  host_pool::threads_after_fork_in_child();
+  host_pool::restart_account();
+  reset_counters();
+  native_after_fork();
+}
+
+constexpr KindPool kPools[] = {{CISTERN_HOST, pool_figures, trim}};
+
+}  // namespace
+
+extern constexpr Kind kind = {
+    .name = "host",
+    .pools = kPools,
+    .used = used,
+    .add_to = add_to,
+    .live_bytes = live_bytes,
+    .fork = {before_fork, after_fork_in_parent, after_fork_in_child, after_fork_in_child},
+};
+
+}  // namespace cistern::host

@@ -1,0 +1,298 @@
+// See hooks.hpp: malloc, free and their relatives.
+#include "shim/host/hooks/hooks.hpp"
+
+#include <errno.h>
+#include <gnu/libc-version.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "pool/heap/blocks.hpp"
+#include "pool/heap/heap.hpp"
+#include "pool/heap/region.hpp"
+#include "pool/heap/threads.hpp"
+#include "shim/host/counters.hpp"
+#include "shim/host/hooks/slow_path.hpp"
+#include "shim/host/misuse.hpp"
+#include "shim/host/sites.hpp"
+#include "shim/process/process.hpp"
+#include "shim/process/uncounted.hpp"
+
+namespace cistern::host {
+namespace {
+
+// --- Native: counted, and passed on
+// What an allocating call returned, noted. Asked for what the pool has no room for in its window, too: the C library
+// may have it, or says why not.
+void* born(void* block) {
+  if (!counting()) return block;
+  if (block) {
+    count_birth(native_usable(block));
+  } else if (errno == ENOMEM) {
+    count_failure();
+  }
+  return block;
+}
+
+template <class... Arguments>
+void* pass_on(void* (*function)(Arguments...), Arguments... arguments) {
+  return born(function(arguments...));
+}
+
+// A block that lives on, moved or not, is neither born nor dead: only its bytes change. realloc(p, 0) is a free where
+// the C library makes it one.
+void* native_realloc(void* block, std::size_t bytes) {
+  if (!counting()) return native().realloc(block, bytes);
+  const std::size_t before = native_usable(block);
+  void* moved = native().realloc(block, bytes);
+  if (moved) {
+    count_resize(before, native_usable(moved));
+  } else if (bytes == 0) {
+    count_death(before);
+  } else {
+    count_failure();
+  }
+  return moved;
+}
+
+// Counted before the block is gone: another thread may get the same one at once.
+void native_free(void* block) {
+  if (counting()) count_death(native_usable(block));
+  native().free(block);
+}
+
+// --- The pool
+void* no_memory() {
+  errno = ENOMEM;
+  if (counting()) count_failure();
+  return nullptr;
+}
+
+bool too_large(std::size_t bytes) { return bytes > PTRDIFF_MAX; }
+
+std::size_t system_page() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+
+// Aligned blocks of every entry point. `alignment`: a power of two.
+void* aligned(std::size_t alignment, std::size_t bytes) {
+  if (bytes > PTRDIFF_MAX - std::min<std::size_t>(alignment, PTRDIFF_MAX)) return no_memory();
+  const int kept_errno = errno;
+  if (void* const block = host_pool::allocate_aligned(alignment, bytes)) {
+    errno = kept_errno;
+    return block;
+  }
+  return pass_on(native().memalign, alignment, bytes);
+}
+
+// Of aligned_alloc: since 2.38.
+bool c_library_refuses_odd_alignments() {
+  char* end;
+  const unsigned long major = strtoul(gnu_get_libc_version(), &end, 10);
+  return major > 2 || strtoul(end + 1, nullptr, 10) >= 38;
+}
+
+// Names that lead to other names in the C library, which perhaps calls us or an allocator that stands on them: where
+// the pool does not serve, they go on as they are. A block says for itself whose it is.
+template <class Function>
+bool goes_on(Function* next, const void* block = nullptr) {
+  return next && !pooled() && !host_pool::usable_bytes(block);
+}
+
+}  // namespace
+
+void prepare_pool() {
+  say_who_serves();
+  if (pooled()) {
+    note_program_break();
+    host_pool::prepare_thread_ends();
+    start_sites();
+    host_pool::give_back_after(options().trim_interval);
+  } else {
+    host_pool::end_heap();
+  }
+}
+
+bool inside_allocator() { return slow_depth > 0 || uncounted_here(); }
+
+// --- malloc and free. What the pool does quickly comes in functions of its own: the rest needs registers saved.
+namespace {
+
+[[gnu::noinline]] void* malloc_slowest(std::size_t bytes) {
+  InsideSlowPath inside;
+  if (!pooled()) return pass_on(native().malloc, bytes);
+  if (too_large(bytes)) return no_memory();
+  const int kept_errno = errno;
+  if (void* const block = host_pool::allocate(bytes)) {
+    errno = kept_errno;
+    return block;
+  }
+  return pass_on(native().malloc, bytes);
+}
+
+[[gnu::noinline]] void free_slowest(void* block) {
+  InsideSlowPath inside;
+  const int kept_errno = errno;
+  switch (host_pool::deallocate(block)) {
+    case host_pool::Freed::yes:
+      break;
+    case host_pool::Freed::foreign:
+      if (!pooled() || is_native(block)) {
+        native_free(block);
+        break;
+      }
+      [[fallthrough]];
+    case host_pool::Freed::invalid:
+    case host_pool::Freed::double_free:
+      report_misuse("free", block, __builtin_return_address(0));
+      break;
+  }
+  errno = kept_errno;
+}
+
+}  // namespace
+
+void* malloc_slow(std::size_t bytes) {
+  void* const block = host_pool::allocate_quickly(bytes);
+  return block ? block : malloc_slowest(bytes);
+}
+
+void free_slow(void* block) {
+  if (block && !host_pool::deallocate_quickly(block)) free_slowest(block);
+}
+
+void* hook_calloc(size_t count, size_t bytes) {
+  std::size_t total;
+  if (!__builtin_mul_overflow(count, bytes, &total)) [[likely]] {
+    if (void* const block = host_pool::take(total)) [[likely]]
+      return memset(block, 0, total);
+  }
+  InsideSlowPath inside;
+  if (!pooled()) return pass_on(native().calloc, count, bytes);
+  if (__builtin_mul_overflow(count, bytes, &total) || too_large(total)) return no_memory();
+  const int kept_errno = errno;
+  if (void* const block = host_pool::allocate_zeroed(total)) {
+    errno = kept_errno;
+    return block;
+  }
+  return pass_on(native().calloc, count, bytes);
+}
+
+void* hook_realloc(void* block, size_t bytes) {
+  if (!block) return hook_malloc(bytes);
+  const std::size_t usable = host_pool::usable_bytes(block);
+  InsideSlowPath inside;
+  if (!usable) {
+    if (!pooled() || is_native(block)) return native_realloc(block, bytes);
+    report_misuse("realloc", block, __builtin_return_address(0));
+    return nullptr;
+  }
+  if (!host_pool::is_live(block)) {
+    report_misuse("realloc", block, __builtin_return_address(0));
+    return nullptr;
+  }
+  if (bytes == 0) {
+    hook_free(block);
+    return nullptr;
+  }
+  if (too_large(bytes)) return no_memory();
+  const int kept_errno = errno;
+  void* const moved = pooled() ? host_pool::reallocate(block, bytes) : nullptr;
+  if (moved) {
+    errno = kept_errno;
+    return moved;
+  }
+  void* const elsewhere = pass_on(native().malloc, bytes);
+  if (!elsewhere) return nullptr;
+  memcpy(elsewhere, block, usable < bytes ? usable : bytes);
+  hook_free(block);
+  return elsewhere;
+}
+
+void* hook_reallocarray(void* block, size_t count, size_t bytes) {
+  const auto next = native().reallocarray;
+  if (serving() == Serving::aside && goes_on(next, block)) return next(block, count, bytes);
+  std::size_t total = 0;
+  if (!__builtin_mul_overflow(count, bytes, &total)) return hook_realloc(block, total);
+  return no_memory();
+}
+
+// --- Aligned
+void* hook_memalign(size_t alignment, size_t bytes) {
+  InsideSlowPath inside;
+  if (!pooled()) return pass_on(native().memalign, alignment, bytes);
+  // As the C library: rounded up to a power of two, as far as there is one.
+  if (alignment > SIZE_MAX / 2 + 1) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  return aligned(std::bit_ceil(alignment), bytes);
+}
+
+void* hook_aligned_alloc(size_t alignment, size_t bytes) {
+  if (!pooled()) {
+    InsideSlowPath inside;
+    return pass_on(native().aligned_alloc, alignment, bytes);
+  }
+  if (!std::has_single_bit(alignment) && c_library_refuses_odd_alignments()) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  return hook_memalign(alignment, bytes);
+}
+
+// The result is the error; as the C library's, it sets errno only where there is no memory.
+int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
+  InsideSlowPath inside;
+  if (!pooled()) {
+    const int result = native().posix_memalign(block, alignment, bytes);
+    if (!counting()) return result;
+    if (result == 0) count_birth(native_usable(*block));
+    if (result == ENOMEM) count_failure();
+    return result;
+  }
+  if (alignment % sizeof(void*) != 0 || !std::has_single_bit(alignment)) return EINVAL;
+  void* const given = aligned(alignment, bytes);
+  if (!given) return ENOMEM;
+  *block = given;
+  return 0;
+}
+
+void* hook_valloc(size_t bytes) {
+  InsideSlowPath inside;
+  if (!pooled()) return pass_on(native().valloc, bytes);
+  return aligned(system_page(), bytes);
+}
+
+void* hook_pvalloc(size_t bytes) {
+  InsideSlowPath inside;
+  // Not every allocator has it: the block may be one whose size it can't tell.
+  if (!pooled()) return native_is_c_library() ? pass_on(native().pvalloc, bytes) : native().pvalloc(bytes);
+  const std::size_t page = system_page();
+  std::size_t whole;
+  if (__builtin_add_overflow(bytes, page - 1, &whole)) return no_memory();
+  return aligned(page, whole & ~(page - 1));
+}
+
+// --- Other names of the same
+void hook_cfree(void* block) { hook_free(block); }
+void hook_free_sized(void* block, size_t) { hook_free(block); }
+void hook_free_aligned_sized(void* block, size_t, size_t) { hook_free(block); }
+#define OTHER_NAME(result, name, parameters, arguments, hook, ...)                     \
+  result hook_##name parameters {                                                      \
+    const auto next = native().name;                                                   \
+    return goes_on(next __VA_OPT__(, ) __VA_ARGS__) ? next arguments : hook arguments; \
+  }
+OTHER_NAME(void*, __libc_malloc, (size_t bytes), (bytes), hook_malloc)
+OTHER_NAME(void, __libc_free, (void* block), (block), hook_free, block)
+OTHER_NAME(void*, __libc_calloc, (size_t count, size_t bytes), (count, bytes), hook_calloc)
+OTHER_NAME(void*, __libc_realloc, (void* block, size_t bytes), (block, bytes), hook_realloc, block)
+OTHER_NAME(void*, __libc_memalign, (size_t alignment, size_t bytes), (alignment, bytes), hook_memalign)
+OTHER_NAME(void*, __libc_valloc, (size_t bytes), (bytes), hook_valloc)
+OTHER_NAME(void*, __libc_pvalloc, (size_t bytes), (bytes), hook_pvalloc)
+OTHER_NAME(int, __posix_memalign, (void** block, size_t alignment, size_t bytes), (block, alignment, bytes),
+           hook_posix_memalign)
+#undef OTHER_NAME
+
+}  // namespace cistern::host

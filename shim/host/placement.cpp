@@ -1,0 +1,198 @@
+// See placement.hpp. The advice and the mapping run inside malloc, under the region's lock: they make system calls
+// and nothing else. So numa_tonode_memory and its relatives are not used, which allocate, and print when they fail:
+// libnuma says which nodes there are, and its mbind is told the same policies.
+#include "shim/host/placement.hpp"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string_view>
+
+#include "pool/heap/region.hpp"
+#include "shim/host/serving.hpp"
+#include "shim/process/log.hpp"
+#include "shim/process/lookup.hpp"
+#include "shim/process/process.hpp"
+#include "shim/process/uncounted.hpp"
+
+#ifndef MAP_HUGE_SHIFT
+#define MAP_HUGE_SHIFT 26
+#endif
+
+namespace cistern::host {
+namespace {
+
+constexpr unsigned kNodesMax = 1024;  // the kernel's own bound
+constexpr unsigned kWordBits = 8 * sizeof(unsigned long);
+constexpr int kShownMax = 80;
+
+using Bind = long (*)(void* memory, unsigned long bytes, int mode, const unsigned long* nodes, unsigned long bits,
+                      unsigned flags);
+
+// What the advice asks for. Written before the region knows the advice.
+struct Policy {
+  Bind bind;
+  int mode;
+  unsigned long nodes[kNodesMax / kWordBits];
+};
+constinit Policy policy = {};
+constinit bool transparent = false;
+
+constinit host_pool::System normal = {};  // the region's own system calls, before huge_bytes was set
+constinit std::size_t huge_bytes = 0;
+constinit std::atomic<bool> bind_refused{false}, transparent_refused{false}, huge_refused{false};
+
+// The first time only. Neither translated nor formatted into memory of ours: that would allocate.
+template <class... Values>
+void say_once(std::atomic<bool>& said, const char* format, Values... values) {
+  if (said.exchange(true)) return;
+  char line[200];
+  snprintf(line, sizeof line, format, values...);
+  warn_later(line);
+}
+
+// --- Inside malloc
+void advise(void* memory, std::size_t bytes) {
+  if (policy.bind && policy.bind(memory, bytes, policy.mode, policy.nodes, kNodesMax + 1, 0) != 0)
+    say_once(bind_refused, "CISTERN_NUMA: mbind: %s; memory lies where the system puts it", strerrordesc_np(errno));
+  if (transparent && madvise(memory, bytes, MADV_HUGEPAGE) != 0)
+    say_once(transparent_refused, "CISTERN_HUGE_PAGES: madvise: %s; normal pages serve", strerrordesc_np(errno));
+}
+
+void* map_huge_pages(void* at, std::size_t bytes, int flags) {
+  const int size = __builtin_ctzll(huge_bytes) << MAP_HUGE_SHIFT;
+  return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | size | flags, -1, 0);
+}
+
+void say_there_are_none() {
+  say_once(huge_refused, "CISTERN_HUGE_PAGES: no free page of %s (%s); normal pages serve",
+           huge_bytes >> 30 ? "1 GiB" : "2 MiB", strerrordesc_np(errno));
+}
+
+// The pages of the whole chunk are the process's with the mapping: it misses none later. But a forked child's copies
+// are new ones, and the kernel ends a child that finds none (SIGBUS).
+bool map_huge(void* at, std::size_t bytes) {
+  if ((host_pool::address_of(at) | bytes) % huge_bytes != 0) return normal.map(at, bytes);
+  void* const mapped = map_huge_pages(at, bytes, MAP_FIXED_NOREPLACE);
+  if (mapped == at) return true;
+  if (mapped != MAP_FAILED) {  // a kernel that does not know the flag
+    munmap(mapped, bytes);
+  } else if (errno != EEXIST) {
+    say_there_are_none();
+  }
+  return normal.map(at, bytes);
+}
+
+// --- CISTERN_NUMA
+struct Wish {
+  int mode;
+  std::optional<unsigned> node;
+};
+
+bool same_word(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
+}
+
+std::optional<Wish> parse_wish(std::string_view text) {
+  constexpr std::string_view kNode = "node:";
+  if (same_word(text, "off")) return Wish{MPOL_DEFAULT, {}};
+  if (same_word(text, "local")) return Wish{MPOL_LOCAL, {}};
+  if (same_word(text, "interleave")) return Wish{MPOL_INTERLEAVE, {}};
+  if (!same_word(text.substr(0, kNode.size()), kNode)) return {};
+  unsigned node = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data() + kNode.size(), end, node);
+  if (read.ec != std::errc() || read.ptr != end) return {};
+  return Wish{MPOL_PREFERRED, node};  // not MPOL_BIND: a full node is no reason to fail
+}
+
+struct NodeMask {  // struct bitmask of numa.h
+  unsigned long bits;
+  const unsigned long* words;
+};
+
+template <class Function>
+bool look_up(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(real_dlsym()(library, name));
+  return function != nullptr;
+}
+
+// Loaded for good: its mbind is called as long as the process lives.
+void prepare_numa(const Wish& wish) {
+  void* const library = real_dlopen()("libnuma.so.1", RTLD_LAZY | RTLD_LOCAL);
+  int (*available)() = nullptr;
+  NodeMask* (*allowed_nodes)() = nullptr;
+  void (*free_mask)(NodeMask*) = nullptr;
+  Bind bind = nullptr;
+  if (!library || !look_up(library, "numa_available", available) ||
+      !look_up(library, "numa_get_mems_allowed", allowed_nodes) || !look_up(library, "numa_bitmask_free", free_mask) ||
+      !look_up(library, "mbind", bind)) {
+    dlerror();  // ours, not the program's
+    return warn_later("CISTERN_NUMA: libnuma.so.1 can't be loaded; memory lies where the system puts it");
+  }
+  if (available() < 0) return warn_later("CISTERN_NUMA: no NUMA here; memory lies where the system puts it");
+  NodeMask* const allowed = allowed_nodes();
+  bool any = wish.mode == MPOL_LOCAL;
+  for (unsigned node = 0; node < allowed->bits && node < kNodesMax && wish.mode != MPOL_LOCAL; ++node) {
+    const unsigned long bit = allowed->words[node / kWordBits] & (1UL << node % kWordBits);
+    if (!bit || (wish.node && *wish.node != node)) continue;
+    policy.nodes[node / kWordBits] |= bit;
+    any = true;
+  }
+  free_mask(allowed);
+  if (!any) {
+    char line[120];
+    snprintf(line, sizeof line, "CISTERN_NUMA: this process has no node %u; memory lies where the system puts it",
+             wish.node.value_or(0));
+    return warn_later(line);
+  }
+  policy.mode = wish.mode;
+  policy.bind = bind;
+}
+
+// --- CISTERN_HUGE_PAGES
+// Such memory is never given back: the pages would be anybody's, and missing when it is touched again.
+void prepare_huge_pages(std::size_t bytes) {
+  huge_bytes = bytes;
+  void* const probe = map_huge_pages(nullptr, bytes, 0);
+  if (probe == MAP_FAILED) return say_there_are_none();
+  munmap(probe, bytes);
+  normal = host_pool::region_system;
+  host_pool::System huge = normal;
+  huge.map = map_huge;
+  huge.unit_bytes = bytes;
+  huge.keeps_pages = true;
+  host_pool::replace_system(huge);
+}
+
+}  // namespace
+
+void prepare_placement() {
+  const Options& chosen = options();
+  const std::optional<Wish> wish = parse_wish(chosen.numa);
+  if (!wish) {
+    char line[200];
+    snprintf(line, sizeof line, "CISTERN_NUMA: '%.*s%s' is not local, interleave, node:N or off; using off", kShownMax,
+             chosen.numa.c_str(), chosen.numa.size() > kShownMax ? "..." : "");
+    warn_later(line);
+  }
+  const bool placed = wish && wish->mode != MPOL_DEFAULT;
+  if (serving() != Serving::pool || (!placed && chosen.huge_pages == "off")) return;
+  Uncounted uncounted;
+  if (placed) prepare_numa(*wish);
+  transparent = chosen.huge_pages == "thp";
+  if (chosen.huge_pages == "2m") prepare_huge_pages(std::size_t{2} << 20);
+  if (chosen.huge_pages == "1g") prepare_huge_pages(std::size_t{1} << 30);
+  if (policy.bind || transparent) host_pool::advise_chunks(advise);
+}
+
+}  // namespace cistern::host

@@ -1,0 +1,150 @@
+// What reports say of OpenCL memory and objects. Also the row of the kind.
+#include "cistern/cistern.h"
+#include "pool/size_class.hpp"
+#include "shim/opencl/fork.hpp"
+#include "shim/opencl/state.hpp"
+#include "shim/process/kind.hpp"
+
+namespace cistern::opencl {
+namespace {
+
+bool used() {
+  OpenclState* s = state_if_used();
+  return s && read(s->counters.allocations) != 0;
+}
+
+KindFigures figures() {
+  OpenclState& s = state();
+  KindFigures figures = s.counters.figures("opencl", true);
+  figures.driver_allocs += s.calls.allocs;
+  figures.driver_frees += s.calls.frees;
+  figures.driver_queries += s.calls.queries;
+  const PoolUsage usage = s.pool.usage();
+  figures.pooled_blocks = usage.blocks;
+  figures.pooled_bytes = usage.bytes;
+  s.pool.for_each([&](std::uint64_t bytes) {
+    for (ClassFigures& c : figures.classes)
+      if (c.size_class == report_class(bytes)) ++c.cached_blocks, c.cached_bytes += bytes;
+  });
+  return figures;
+}
+
+struct LiveMemory {
+  const void* handle;
+  Memory record;
+};
+
+// The released ancestor whose memory a sub-buffer or image keeps alive: its bytes, else 0.
+std::uint64_t kept_parent_bytes(OpenclState& s, const void* parent) {
+  while (parent) {
+    State state = State::dead;
+    std::uint64_t bytes = 0;
+    const void* grandparent = nullptr;
+    s.memory.with(parent, [&](Memory* record) {
+      if (record) state = record->state, bytes = record->bytes, grandparent = record->parent;
+    });
+    if (state != State::orphan) return 0;
+    if (!grandparent) return bytes;
+    parent = grandparent;
+  }
+  return 0;
+}
+
+// Blocks are grouped by site, by call where sites are off; those that keep a released parent apart from the others.
+std::uint64_t leak_key(const Memory& record, bool keeps_parent) {
+  const std::uint64_t where = record.site ? record.site : reinterpret_cast<std::uintptr_t>(record.api);
+  return where * 2 + keeps_parent;
+}
+
+void add_leaks(Vector<LeakFigures>& leaks) {
+  OpenclState* s = state_if_used();
+  if (!s) return;
+  Vector<LiveMemory> live;
+  s->memory.for_each([&](const void* handle, Memory& record) {
+    if (record.state == State::live && !record.inherited) live.push_back({handle, record});
+  });
+  Map<std::uint64_t, std::size_t> places;
+  // One parent's bytes are named once, however many sub-buffers keep it.
+  Map<const void*, bool> parents_named;
+  for (const LiveMemory& block : live) {
+    const Memory& record = block.record;
+    std::uint64_t kept = record.parent ? kept_parent_bytes(*s, record.parent) : 0;
+    if (kept && !parents_named.emplace(record.parent, true).second) kept = 0;
+    const auto [place, is_new] = places.try_emplace(leak_key(record, kept != 0), leaks.size());
+    if (is_new) leaks.push_back(leak_at(record.site, "opencl", kind_name(record.kind), record.api));
+    LeakFigures& leak = leaks[place->second];
+    ++leak.blocks;
+    leak.bytes += record.bytes + kept;
+    ++leak.created;
+    leak.retained += record.retains;
+    leak.released += record.releases;
+    if (kept) leak.kept_parent_bytes = leak.kept_parent_bytes.value_or(0) + kept;
+    const double born_s = static_cast<double>(record.born_ns) / 1e9;
+    if (born_s < leak.first_s) leak.first_s = born_s;
+    if (born_s > leak.last_s) leak.last_s = born_s;
+  }
+}
+
+void add_objects(Vector<ObjectFigures>& objects) {
+  OpenclState* s = state_if_used();
+  if (!s) return;
+  const auto count_alive = [](auto& table, auto wanted) {
+    std::uint64_t alive = 0;
+    table.for_each([&](const void*, auto& record) { alive += !record.inherited && wanted(record); });
+    return alive;
+  };
+  const auto referenced = [](const auto& record) { return record.references != 0; };
+  objects.push_back({"contexts", read(s->contexts_created), count_alive(s->contexts, referenced)});
+  objects.push_back({"queues", read(s->queues_created), count_alive(s->queues, referenced)});
+  objects.push_back({"kernels", read(s->kernels_created), count_alive(s->kernels, referenced)});
+  constexpr const char* kNames[] = {"programs", "events", "samplers"};
+  for (int type = 0; type < static_cast<int>(CountedType::count); ++type)
+    objects.push_back({kNames[type], read(s->counted_created[type]),
+                       count_alive(s->counted, [&](const Counted& c) { return static_cast<int>(c.type) == type; })});
+}
+
+FragmentationFigures fragmentation() {
+  OpenclState& s = state();
+  const PoolUsage usage = s.pool.usage();
+  const std::uint64_t live = read(s.counters.live_bytes);
+  return {"opencl", live + usage.bytes, live, live, usage.bytes, usage.largest_bytes};
+}
+
+KindFigures pool_figures(std::uint64_t* largest_kept_bytes) {
+  if (!used()) return {};
+  *largest_kept_bytes = fragmentation().largest_free_bytes;
+  return figures();
+}
+
+std::uint64_t trim(std::uint64_t keep_bytes) {
+  OpenclState* s = state_if_used();
+  return s ? s->pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, coarse_now_ns()) : 0;
+}
+
+std::uint64_t live_bytes() {
+  OpenclState* s = state_if_used();
+  return s ? read(s->counters.live_bytes) : 0;
+}
+
+void add_to(Snapshot& snapshot) {
+  if (!used()) return;
+  snapshot.kinds.push_back(figures());
+  snapshot.fragmentation.push_back(fragmentation());
+  add_leaks(snapshot.leaks);
+  add_objects(snapshot.objects);
+}
+
+constexpr KindPool kPools[] = {{CISTERN_OPENCL, pool_figures, trim}};
+
+}  // namespace
+
+extern constexpr Kind kind = {
+    .name = "opencl",
+    .pools = kPools,
+    .used = used,
+    .add_to = add_to,
+    .live_bytes = live_bytes,
+    .fork = {before_fork, after_fork_in_parent, after_fork_in_child, after_fork_in_parent},
+};
+
+}  // namespace cistern::opencl

@@ -1,0 +1,267 @@
+// OpenCL commands: which queue uses which memory, up to which command; and what the program itself waited for.
+// A use is noted after the real enqueue returned and before the program learns of it: a buffer can't be released
+// legally in between.
+#include <algorithm>
+#include <span>
+
+#include "shim/opencl/hooks/hooks.hpp"
+#include "shim/opencl/state.hpp"
+#include "shim/process/misuse.hpp"
+#include "shim/process/process.hpp"
+
+namespace cistern::opencl {
+
+void note_event(const cl_event* event, CommandEvent&& command) {
+  if (!event || !*event) return;
+  OpenclState& s = state();
+  add(s.counted_created[static_cast<int>(CountedType::event)]);
+  s.counted.put(*event, {.type = CountedType::event, .command = std::move(command)});
+}
+
+namespace {
+
+std::shared_ptr<QueueClock> clock_of(OpenclState& s, cl_command_queue queue) {
+  return s.queues.with(queue, [](Queue* record) { return record ? record->clock : nullptr; });
+}
+
+constexpr std::size_t kUsesMax = 64;
+
+// The newest use of each queue stands for all before it. Those that have ended go, and those whose end will not be
+// known any more leave a mark: what a buffer knows is bounded, however many queues come and go.
+void add_use(Memory& record, const std::shared_ptr<QueueClock>& clock, std::uint64_t number) {
+  bool added = false;
+  std::erase_if(record.uses, [&](Use& use) {
+    if (use.clock == clock) return use.number = std::max(use.number, number), added = true, false;
+    const Settled known = use.clock->known(use.number);
+    record.end_unknown = record.end_unknown || known == Settled::never;
+    return known != Settled::no;
+  });
+  if (!added && record.uses.size() >= kUsesMax) record.end_unknown = true;
+  if (!added && !record.end_unknown) record.uses.push_back({clock, number});
+}
+
+// A sub-buffer's or image's use is its parent's use. Without a clock: a queue that we never saw.
+void note_use(OpenclState& s, const void* memory, const std::shared_ptr<QueueClock>& clock, std::uint64_t number) {
+  while (memory) {
+    const void* parent = nullptr;
+    SiteId created = 0, released = 0;
+    bool after_release = false;
+    s.memory.with(memory, [&](Memory* record) {
+      if (!record) return;
+      parent = record->parent;
+      // An argument that an unknown function has replaced looks the same.
+      if (record->state == State::pooled && !s.unknown_arguments.load(std::memory_order_relaxed)) {
+        after_release = true;
+        created = record->site, released = record->released_site;
+      }
+      if (!record->recyclable) return;
+      if (clock)
+        add_use(*record, clock, number);
+      else
+        record->end_unknown = true;
+    });
+    if (after_release) report_use_after_release(memory, created, released);
+    memory = parent;
+  }
+}
+
+// A driver that gives memory to a buffer at its first command says there that it has none: the command is not enqueued.
+template <class Enqueue>
+cl_int enqueue_with_room(OpenclState& s, Enqueue enqueue) {
+  const auto try_once = [&] {
+    const cl_int error = enqueue();
+    return Acquired<bool, cl_int>{true, error, error != kMemObjectAllocationFailure};
+  };
+  return (phase() == Phase::running ? s.pool.with_room(try_once) : try_once()).error;
+}
+
+// Runs a command through `enqueue` and notes its event and its uses. A blocking command has ended when it returns,
+// and on an in-order queue so has everything before it.
+template <class Memory, class Enqueue>
+cl_int command(cl_command_queue queue, bool blocking, const cl_event* event, std::span<Memory> memory,
+               Enqueue enqueue) {
+  OpenclState& s = state();
+  const bool matters = blocking || event || !memory.empty();
+  const std::shared_ptr<QueueClock> clock = matters ? clock_of(s, queue) : nullptr;
+  const std::uint64_t before = clock ? clock->enqueued() : 0;
+  const cl_int error = enqueue_with_room(s, enqueue);
+  if (error != kSuccess) return error;
+  std::uint64_t number = before;
+  if (clock && blocking && clock->in_order()) clock->note_completed_up_to(before);
+  if (!blocking && !memory.empty()) {
+    number = clock ? clock->note_command() : 0;
+    for (const void* used : memory) note_use(s, used, clock, number);
+  }
+  // Numbers are given after the enqueue: only when none was given meanwhile is this command the next after `before`.
+  note_event(event, {clock, number == before + 1 ? number : before});
+  return error;
+}
+
+// What a kernel's arguments name now; clSetKernelArg is not thread-safe per kernel, so this is what the enqueue sees.
+Vector<const void*> kernel_memory(cl_kernel kernel) {
+  return state().kernels.with(kernel,
+                              [](Kernel* record) { return record ? record->arguments : Vector<const void*>{}; });
+}
+
+void note_argument(cl_kernel kernel, cl_uint index, const void* maybe_memory) {
+  state().kernels.with(kernel, [&](Kernel* record) {
+    if (!record) return;
+    if (record->arguments.size() <= index) record->arguments.resize(index + 1);
+    record->arguments[index] = maybe_memory;
+  });
+}
+
+// A pointer replaces the memory object that was set before.
+cl_int pointer_set(cl_kernel kernel, cl_uint index, cl_int error) {
+  if (error == kSuccess) note_argument(kernel, index, nullptr);
+  return error;
+}
+
+void note_mapped(cl_mem memory) {
+  state().memory.with(memory, [](Memory* record) {
+    if (record) record->mapped_once = true;
+  });
+}
+
+// Mapping commands say their error through `errcode`, and map(error) through a pointer that is never null.
+template <class Map>
+void* map_command(cl_command_queue queue, cl_mem memory, bool blocking, const cl_event* event, cl_int* errcode,
+                  Map map) {
+  void* mapped = nullptr;
+  cl_int own = kSuccess;
+  cl_int* error = errcode ? errcode : &own;
+  command(queue, blocking, event, std::span<const cl_mem>(&memory, 1), [&] {
+    mapped = map(error);
+    return mapped ? kSuccess : *error;
+  });
+  if (mapped) note_mapped(memory);
+  return mapped;
+}
+
+}  // namespace
+
+namespace hook {
+
+#define OPENCL_ENQUEUE(slot, name, parameters, arguments, blocking, ...)                            \
+  cl_int name parameters {                                                                          \
+    const std::initializer_list<const void*> used = {__VA_ARGS__};                                  \
+    return command(queue, blocking, event, std::span(used), [&] { return next().name arguments; }); \
+  }
+#include "shim/symbols/opencl.def"
+
+cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t* global_offset,
+                              const size_t* global_size, const size_t* local_size, cl_uint wait_count,
+                              const cl_event* wait_list, cl_event* event) {
+  const Vector<const void*> used = kernel_memory(kernel);
+  return command(queue, false, event, std::span(used), [&] {
+    return next().clEnqueueNDRangeKernel(queue, kernel, dimensions, global_offset, global_size, local_size, wait_count,
+                                         wait_list, event);
+  });
+}
+
+cl_int clEnqueueTask(cl_command_queue queue, cl_kernel kernel, cl_uint wait_count, const cl_event* wait_list,
+                     cl_event* event) {
+  const Vector<const void*> used = kernel_memory(kernel);
+  return command(queue, false, event, std::span(used),
+                 [&] { return next().clEnqueueTask(queue, kernel, wait_count, wait_list, event); });
+}
+
+cl_int clEnqueueNativeKernel(cl_command_queue queue, cl_native_function function, void* arguments,
+                             size_t arguments_size, cl_uint memory_count, const cl_mem* memory,
+                             const void** memory_locations, cl_uint wait_count, const cl_event* wait_list,
+                             cl_event* event) {
+  return command(queue, false, event, std::span(memory, memory ? memory_count : 0), [&] {
+    return next().clEnqueueNativeKernel(queue, function, arguments, arguments_size, memory_count, memory,
+                                        memory_locations, wait_count, wait_list, event);
+  });
+}
+
+void* clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer, cl_uint blocking, cl_bitfield flags, size_t offset,
+                         size_t size, cl_uint wait_count, const cl_event* wait_list, cl_event* event, cl_int* errcode) {
+  return map_command(queue, buffer, blocking, event, errcode, [&](cl_int* error) {
+    return next().clEnqueueMapBuffer(queue, buffer, blocking, flags, offset, size, wait_count, wait_list, event, error);
+  });
+}
+
+void* clEnqueueMapImage(cl_command_queue queue, cl_mem image, cl_uint blocking, cl_bitfield flags, const size_t* origin,
+                        const size_t* region, size_t* row_pitch, size_t* slice_pitch, cl_uint wait_count,
+                        const cl_event* wait_list, cl_event* event, cl_int* errcode) {
+  return map_command(queue, image, blocking, event, errcode, [&](cl_int* error) {
+    return next().clEnqueueMapImage(queue, image, blocking, flags, origin, region, row_pitch, slice_pitch, wait_count,
+                                    wait_list, event, error);
+  });
+}
+
+cl_int clEnqueueMigrateMemObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_bitfield flags,
+                                  cl_uint wait_count, const cl_event* wait_list, cl_event* event) {
+  return command(queue, false, event, std::span(memory, memory ? memory_count : 0), [&] {
+    return next().clEnqueueMigrateMemObjects(queue, memory_count, memory, flags, wait_count, wait_list, event);
+  });
+}
+
+cl_int clEnqueueAcquireGLObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_uint wait_count,
+                                 const cl_event* wait_list, cl_event* event) {
+  return command(queue, false, event, std::span(memory, memory ? memory_count : 0), [&] {
+    return next().clEnqueueAcquireGLObjects(queue, memory_count, memory, wait_count, wait_list, event);
+  });
+}
+
+cl_int clEnqueueReleaseGLObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_uint wait_count,
+                                 const cl_event* wait_list, cl_event* event) {
+  return command(queue, false, event, std::span(memory, memory ? memory_count : 0), [&] {
+    return next().clEnqueueReleaseGLObjects(queue, memory_count, memory, wait_count, wait_list, event);
+  });
+}
+
+cl_int clFinish(cl_command_queue queue) {
+  const std::shared_ptr<QueueClock> clock = clock_of(state(), queue);
+  const std::uint64_t before = clock ? clock->enqueued() : 0;
+  const cl_int error = next().clFinish(queue);
+  if (clock && error == kSuccess) clock->note_completed_up_to(before);
+  return error;
+}
+
+// The commands are looked up before: while this call waits another thread may release the events.
+cl_int clWaitForEvents(cl_uint count, const cl_event* events) {
+  OpenclState& s = state();
+  Vector<CommandEvent> waited;
+  for (cl_uint i = 0; events && i < count; ++i)
+    s.counted.with(events[i], [&](const Counted* record) {
+      if (record && record->command.clock) waited.push_back(record->command);
+    });
+  const cl_int error = next().clWaitForEvents(count, events);
+  if (error != kSuccess) return error;
+  for (const CommandEvent& command : waited)
+    if (command.clock->in_order()) command.clock->note_completed_up_to(command.number);
+  return error;
+}
+
+cl_int clSetKernelArg(cl_kernel kernel, cl_uint index, size_t size, const void* value) {
+  const cl_int error = next().clSetKernelArg(kernel, index, size, value);
+  if (error != kSuccess) return error;
+  // Any 8 bytes may be a memory object; whether they are is looked up when the kernel is enqueued.
+  note_argument(kernel, index, size == sizeof(cl_mem) && value ? *static_cast<const void* const*>(value) : nullptr);
+  return error;
+}
+
+cl_int clSetKernelArgSVMPointer(cl_kernel kernel, cl_uint index, const void* value) {
+  return pointer_set(kernel, index, next().clSetKernelArgSVMPointer(kernel, index, value));
+}
+
+cl_int clSetKernelArgSVMPointerARM(cl_kernel kernel, cl_uint index, const void* value) {
+  auto real = extension<decltype(&clSetKernelArgSVMPointerARM)>("clSetKernelArgSVMPointerARM", kernel);
+  return pointer_set(kernel, index, real(kernel, index, value));
+}
+
+cl_int clSetKernelArgMemPointerINTEL(cl_kernel kernel, cl_uint index, const void* value) {
+  auto real = extension<decltype(&clSetKernelArgMemPointerINTEL)>("clSetKernelArgMemPointerINTEL", kernel);
+  return pointer_set(kernel, index, real(kernel, index, value));
+}
+
+cl_int clSetKernelArgDevicePointerEXT(cl_kernel kernel, cl_uint index, std::uint64_t value) {
+  auto real = extension<decltype(&clSetKernelArgDevicePointerEXT)>("clSetKernelArgDevicePointerEXT", kernel);
+  return pointer_set(kernel, index, real(kernel, index, value));
+}
+
+}  // namespace hook
+}  // namespace cistern::opencl

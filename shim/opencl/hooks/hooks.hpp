@@ -1,0 +1,15 @@
+// What is done to each OpenCL call: one function per row of symbols/opencl.def, in memory.cpp (buffers,
+// images, SVM), command.cpp (kernels, commands) and object.cpp (contexts, queues, the rest).
+//
+// Room: OpenCL: one function per call.
+// May include: pool, backends/opencl, shim/process, shim/opencl.
+#pragma once
+#include "backends/opencl/api.hpp"
+
+namespace cistern::opencl::hook {
+
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments) result name parameters;
+#define OPENCL_EXTENSION(action, result, name, parameters, arguments) result name parameters;
+#include "shim/symbols/opencl.def"
+
+}  // namespace cistern::opencl::hook

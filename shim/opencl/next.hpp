@@ -1,0 +1,41 @@
+// The real OpenCL functions below the shim, and which way the program's calls come in.
+//
+// Two ways in can be active at once: our exported symbols (preload, or the library) and the ICD loader's layer. When
+// the layer is loaded, every call that passes the loader reaches it, so it is the one place where hooks run: the
+// exports then only forward to the loader. That is why a call is counted once.
+#pragma once
+#include <atomic>
+
+#include "shim/opencl/table.hpp"
+
+namespace cistern::opencl {
+
+// The ICD loader's own functions, as a program without the shim would call them. Members are null while no loader
+// is in the process.
+const Table& loader();
+// Whether calls come through the layer; asked by the exports.
+bool layer_active();
+// What the hooks forward to: the layer's target, else the loader.
+const Table& next();
+
+// The layer interface's clInitLayer (ocl-icd >= 2.3 and the Khronos loader).
+cl_int init_layer(cl_uint slot_count, const void* const* target, cl_uint* slot_count_ret, const void* const** layer);
+// ocl-icd cuts the OPENCL_LAYERS variable at its colons, in environ: puts them back for the children of the program.
+void restore_layers_variable();
+
+// Real extension functions, remembered as the program finds them. They belong to one platform, which is recognised
+// by the dispatch word that every ICD object starts with. False: there are too many.
+bool remember_extension(const char* name, const void* platform, void* function);
+void* extension_function(const char* name, const void* object_of_platform);
+template <class Function>
+Function extension(const char* name, const void* object_of_platform) {
+  return reinterpret_cast<Function>(extension_function(name, object_of_platform));
+}
+
+void next_before_fork();
+void next_after_fork();
+
+// The hook for a name of symbols/opencl.def, and the name as a literal; or null.
+void* hook_for(const char* name, const char** own_name);
+
+}  // namespace cistern::opencl

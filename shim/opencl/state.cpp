@@ -1,0 +1,95 @@
+// See state.hpp.
+#include "shim/opencl/state.hpp"
+
+#include <new>
+
+#include "shim/process/kind.hpp"
+#include "shim/process/lookup.hpp"
+#include "shim/process/process.hpp"
+#include "shim/process/uncounted.hpp"
+
+namespace cistern::opencl {
+namespace {
+
+constinit std::atomic<OpenclState*> the_state{nullptr};
+alignas(OpenclState) constinit unsigned char state_memory[sizeof(OpenclState)] = {};
+constinit Lock state_lock;
+
+Functions functions_below() {
+  const Table& real = next();
+  return {.create_buffer = real.clCreateBuffer,
+          .release_memory = release_pooled,
+          .memory_info = real.clGetMemObjectInfo,
+          .enqueue_marker = real.clEnqueueMarkerWithWaitList,
+          .event_info = real.clGetEventInfo,
+          .release_event = real.clReleaseEvent};
+}
+
+OpenclState& make_state() {
+  Uncounted uncounted;
+  next();  // finds the loader; like the unwinder's loading, not under our lock
+  if (options().sites != "off") prepare_sites(real_dlsym());
+  Locked hold(state_lock);
+  if (OpenclState* made = the_state.load(std::memory_order_acquire)) return *made;
+  auto* made = new (state_memory) OpenclState;
+  restore_layers_variable();
+  the_state.store(made, std::memory_order_release);
+  gpu_state_made.store(true, std::memory_order_release);
+  return *made;
+}
+
+}  // namespace
+
+OpenclState::OpenclState()
+    : functions(functions_below()), source(functions, calls), pool(source), sites_on(options().sites != "off") {
+  const Options& chosen = options();
+  pool.set_limits(
+      {.bytes_max = chosen.opencl_pool_max, .bytes_min = chosen.opencl_pool_min, .interval_ns = chosen.trim_interval});
+}
+
+OpenclState& state() {
+  OpenclState* made = the_state.load(std::memory_order_acquire);
+  return made ? *made : make_state();
+}
+
+OpenclState* state_if_used() { return the_state.load(std::memory_order_acquire); }
+
+Vector<std::shared_ptr<QueueClock>> clocks_of(cl_context context) {
+  Vector<std::shared_ptr<QueueClock>> clocks;
+  state().contexts.with(context, [&](Context* record) {
+    if (!record) return;
+    for (auto& known : record->clocks)
+      if (auto clock = known.lock()) clocks.push_back(std::move(clock));
+  });
+  return clocks;
+}
+
+void drain_context(cl_context context) {
+  state().pool.drain(reinterpret_cast<std::uintptr_t>(context));
+  for (auto& clock : clocks_of(context)) clock->drop_markers();
+}
+
+const char* kind_name(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::buffer:
+      return "buffer";
+    case MemoryKind::sub_buffer:
+      return "sub-buffer";
+    case MemoryKind::image:
+      return "image";
+    case MemoryKind::pipe:
+      return "pipe";
+    case MemoryKind::external:
+      return "external memory";
+    case MemoryKind::svm:
+      return "SVM";
+    case MemoryKind::usm:
+      return "USM";
+  }
+  return "";
+}
+
+void state_before_fork() { state_lock.lock_for_fork(); }
+void state_after_fork() { state_lock.unlock_after_fork(); }
+
+}  // namespace cistern::opencl

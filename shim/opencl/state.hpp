@@ -1,0 +1,139 @@
+// What Cistern knows of a process's OpenCL objects: records by handle, the buffer pool, the counters.
+//
+// Room: OpenCL: what is known of its objects.
+// May include: pool/base, pool, stats, backends/opencl, shim/process, shim/include/cistern, shim/opencl/hooks.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "backends/opencl/buffer_source.hpp"
+#include "pool/base/handle_table.hpp"
+#include "pool/recycle_pool.hpp"
+#include "shim/opencl/next.hpp"
+#include "stats/counters.hpp"
+#include "stats/sites.hpp"
+
+namespace cistern::opencl {
+
+enum class MemoryKind : std::uint8_t { buffer, sub_buffer, image, pipe, external, svm, usm };
+
+// live -> (last release by the program) -> pooled -> live ...
+//                                       -> orphan: sub-buffers or images keep it -> dead
+//                                       -> dead: really released; the record stays for a while, to name a misuse
+enum class State : std::uint8_t { live, orphan, pooled, dead };
+
+struct Memory {
+  MemoryKind kind = MemoryKind::buffer;
+  State state = State::live;
+  bool recyclable = false;  // made by clCreateBuffer, no host pointer
+  bool has_callback = false;
+  bool mapped_once = false;
+  bool inherited = false;        // made before a fork, seen in the child
+  std::uint32_t references = 1;  // the program's own
+  std::uint32_t children = 0;    // sub-buffers and images made from it that are not dead
+  std::uint64_t retains = 0, releases = 0;
+  cl_context context = nullptr;
+  cl_bitfield flags = 0;
+  std::uint64_t bytes = 0;  // 0 for what shares its parent's memory
+  const void* parent = nullptr;
+  const char* api = "";
+  SiteId site = 0, released_site = 0;
+  std::uint64_t born_ns = 0;
+  // Of recyclable buffers only: commands that may still run; and whether there were some whose end nobody will know.
+  Vector<Use> uses;
+  bool end_unknown = false;
+};
+
+struct Context {
+  std::uint32_t references = 1;
+  bool command_buffers = false;
+  bool unseen_commands = false;  // may still run, of queues that the program gave up
+  bool inherited = false;
+  Vector<std::weak_ptr<QueueClock>> clocks;  // of queues that the program has, and older ones
+  std::size_t clocks_max = 16;               // when those are thrown out
+};
+
+struct Queue {
+  std::uint32_t references = 1;
+  cl_context context = nullptr;
+  std::shared_ptr<QueueClock> clock;
+  bool inherited = false;
+};
+
+struct Kernel {
+  std::uint32_t references = 1;
+  bool inherited = false;
+  Vector<const void*> arguments;  // 8-byte values that may be memory objects
+};
+
+// A command of a queue, known by its event: when that has ended, on an in-order queue so have all before it.
+struct CommandEvent {
+  std::shared_ptr<QueueClock> clock;
+  std::uint64_t number = 0;
+};
+
+enum class CountedType : std::uint8_t { program, event, sampler, count };
+
+struct Counted {
+  CountedType type = CountedType::program;
+  std::uint32_t references = 1;
+  bool inherited = false;
+  CommandEvent command;  // of events
+};
+
+struct OpenclState {
+  OpenclState();
+
+  Functions functions;  // the pool's and the clocks' way down
+  DriverCalls calls;
+  KindCounters counters;
+  BufferSource source;
+  RecyclePool<BufferSource> pool;
+
+  HandleTable<Memory> memory;  // cl_mem, and SVM and USM pointers
+  HandleTable<Context> contexts;
+  HandleTable<Queue> queues;
+  HandleTable<Kernel> kernels;
+  HandleTable<Counted> counted;
+  Counter contexts_created{0}, queues_created{0}, kernels_created{0};
+  Counter counted_created[static_cast<int>(CountedType::count)]{};
+
+  // Extension functions that we don't know may enqueue commands, make memory objects, or set kernel arguments.
+  std::atomic<bool> unknown_enqueues{false}, unknown_creators{false}, unknown_arguments{false};
+
+  // Dead records, oldest first, so that they don't pile up.
+  Lock dead_lock;
+  Deque<const void*> dead;
+
+  const bool sites_on;
+};
+
+// Made on first use, never torn down: objects are released by the program's last destructors too.
+OpenclState& state();
+// The state if there is one.
+OpenclState* state_if_used();
+void state_before_fork();
+void state_after_fork();
+
+inline SiteId capture(const OpenclState& s, const char* api) { return s.sites_on ? capture_site(api) : 0; }
+
+// Releases all that the pool and the clocks hold of a context, so that the driver's own counts are the program's.
+void drain_context(cl_context context);
+
+Vector<std::shared_ptr<QueueClock>> clocks_of(cl_context context);
+
+// For programs that link the library, whose calls are not intercepted: a context that is used, and forgotten; a
+// queue whose commands up to now may use the buffer.
+void make_context_known(cl_context context);
+void make_context_unknown(cl_context context);
+void note_last_queue(cl_mem buffer, cl_command_queue queue);
+
+const char* kind_name(MemoryKind kind);
+
+// The pool's way to the real release: the record of the buffer is dead before its handle can come again.
+cl_int release_pooled(cl_mem buffer);
+
+// Accounts the event that a call gave the program, if it asked for one.
+void note_event(const cl_event* event, CommandEvent&& command = {});
+
+}  // namespace cistern::opencl

@@ -1,0 +1,41 @@
+// What a report says about the process's surroundings: the rank that a launcher gave it, the host it runs on,
+// the directory it was started in.
+#pragma once
+#include <atomic>
+#include <optional>
+
+#include "pool/base/internal_memory.hpp"
+#include "shim/process/options.hpp"
+
+namespace cistern {
+
+// The variable, as secure_getenv: set-user-ID programs see none.
+const char* environment_variable(const char* name);
+// The environment, from the loader's first malloc on, when the C library has none yet; null: not to be had.
+char** early_environment();
+
+// CISTERN=off. Asked once.
+bool ask_switched_off();
+inline bool switched_off() {
+  static constinit std::atomic<int> decided{-1};
+  int off = decided.load(std::memory_order_relaxed);
+  if (off < 0) [[unlikely]]
+    decided.store(off = ask_switched_off(), std::memory_order_relaxed);
+  return off != 0;
+}
+
+struct Ranks {
+  std::optional<int> rank, ranks;
+};
+// From the variables of Open MPI, PMI (MPICH, Intel MPI), PMIx and Slurm, in this order.
+Ranks read_ranks(Getenv getenv);
+
+String host_name();
+
+// Relative report paths are taken from the directory that the process was started in, because programs change theirs.
+// Noted at the start, and only when a relative path is asked for; a forked child has its parent's.
+void note_start_directory(Getenv getenv);
+// Absolute: `path` itself, or below the noted directory; unchanged when none could be noted.
+String from_start_directory(const String& path);
+
+}  // namespace cistern

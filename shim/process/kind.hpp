@@ -1,0 +1,46 @@
+// A kind of memory as the core sees it, and other kinds: one folder, which makes one `Kind`, and one row of kinds.def.
+// Whatever is asked of every kind (reports, the C API, fork) is asked by going through the rows.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "stats/snapshot.hpp"
+
+namespace cistern {
+
+// A pool that the C API names (cistern_kind in cistern.h).
+struct KindPool {
+  int id;
+  // Of all its parts together; the largest block that is kept.
+  KindFigures (*figures)(std::uint64_t* largest_kept_bytes);
+  // Returns the bytes given back.
+  std::uint64_t (*trim)(std::uint64_t keep_bytes);
+};
+
+// See core/fork.cpp. `in_child_under_lock`: in a child of a signal handler that interrupted this thread under a lock of
+// ours, and goes on with it.
+struct ForkPart {
+  void (*before)(), (*in_parent)(), (*in_child)(), (*in_child_under_lock)();
+};
+
+struct Kind {
+  const char* name;
+  std::span<const KindPool> pools;
+  // Any of its memory was asked for in this process.
+  bool (*used)();
+  // Figures, fragmentation, leaks and whatever else a report shows of it; nothing where there is nothing.
+  void (*add_to)(Snapshot& snapshot);
+  // For the account of an out-of-memory line.
+  std::uint64_t (*live_bytes)();
+  ForkPart fork;
+};
+
+// In the order of kinds.def: host memory first, which all others use.
+std::span<const Kind* const> kinds();
+
+// Set by whoever makes the state of a kind other than host memory. Most processes have none, and then their code is not
+// even looked at.
+inline constinit std::atomic<bool> gpu_state_made{false};
+
+}  // namespace cistern

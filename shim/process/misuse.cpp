@@ -1,0 +1,107 @@
+// See misuse.hpp.
+#include "shim/process/misuse.hpp"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shim/process/log.hpp"
+#include "shim/process/uncounted.hpp"
+#include "stats/runtime_frames.hpp"
+#include "stats/sink.hpp"
+#include "stats/symbols.hpp"
+
+namespace cistern {
+namespace {
+
+constexpr unsigned kSymbolBudgetMs = 500;
+
+void append_sites(Sink& line, SiteId created, SiteId released) {
+  if (created) line.print(", created at %s", describe_site(created).c_str());
+  if (released) line.print(", released at %s", describe_site(released).c_str());
+}
+
+}  // namespace
+
+void report_unknown_handle(const char* api, const void* handle) {
+  Uncounted uncounted;
+  StringSink line;
+  line.print("%s(%p): not a memory object; CL_INVALID_MEM_OBJECT returned", api, handle);
+  warn_line(line.text());
+}
+
+void report_released_handle(const char* api, const void* handle, const char* kind, SiteId created, SiteId released) {
+  Uncounted uncounted;
+  StringSink line;
+  line.print("%s(%p): %s already released", api, handle, kind);
+  append_sites(line, created, released);
+  line.print("; CL_INVALID_MEM_OBJECT returned");
+  warn_line(line.text());
+}
+
+void report_use_after_release(const void* handle, SiteId created, SiteId released) {
+  Uncounted uncounted;
+  StringSink line;
+  line.print("a command uses buffer %p after its last release", handle);
+  append_sites(line, created, released);
+  warn_line(line.text());
+}
+
+void report_double_free(const char* api, std::uintptr_t pointer, const char* kind, SiteId allocated, SiteId freed) {
+  Uncounted uncounted;
+  StringSink line;
+  line.print("%s(%p): %s block already freed", api, reinterpret_cast<void*>(pointer), kind);
+  if (allocated) line.print("; allocated at %s", describe_site(allocated).c_str());
+  if (freed) line.print(", freed at %s", describe_site(freed).c_str());
+  line.print("; CUDA_ERROR_INVALID_VALUE returned");
+  warn_line(line.text());
+}
+
+void report_unknown_pointer(const char* api, std::uintptr_t pointer) {
+  Uncounted uncounted;
+  StringSink line;
+  line.print("%s(%p): not the start of a live allocation; the driver answered CUDA_ERROR_INVALID_VALUE", api,
+             reinterpret_cast<void*>(pointer));
+  warn_line(line.text());
+}
+
+void report_wrong_free(const char* api, std::uintptr_t pointer, const char* kind, SiteId allocated) {
+  Uncounted uncounted;
+  StringSink line;
+  line.print("%s(%p): a live %s block", api, reinterpret_cast<void*>(pointer), kind);
+  if (allocated) line.print(", allocated at %s", describe_site(allocated).c_str());
+  line.print("; the driver answered CUDA_ERROR_INVALID_VALUE");
+  warn_line(line.text());
+}
+
+bool read_word(const void* address, void** word) {
+  // The kernel checks the address for us: a pipe takes the bytes, or write fails with EFAULT.
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC)) return false;
+  const bool readable =
+      ::write(ends[1], address, sizeof *word) == sizeof *word && ::read(ends[0], word, sizeof *word) == sizeof *word;
+  close(ends[0]);
+  close(ends[1]);
+  return readable;
+}
+
+String describe_site(SiteId site) {
+  if (!site) return {};
+  Uncounted uncounted;
+  Vector<LeakFigures> one(1);
+  one[0].frames = site_frames(site);
+  symbolise(one, kSymbolBudgetMs);
+  cut_runtime_frames(one[0].frames);
+  if (one[0].frames.empty()) return {};
+  const FrameFigures& frame = one[0].frames.front();
+  StringSink text;
+  if (!frame.function.empty() && frame.line) {
+    text.print("%s (%s:%u)", frame.function.c_str(), frame.file.c_str(), frame.line);
+  } else {
+    const char* slash = strrchr(frame.module.c_str(), '/');
+    text.print("%s+0x%llx", slash ? slash + 1 : frame.module.c_str(), static_cast<unsigned long long>(frame.offset));
+  }
+  return text.text();
+}
+
+}  // namespace cistern

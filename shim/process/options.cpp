@@ -1,0 +1,234 @@
+// See options.hpp. One parser per type of options.def.
+//
+// Every process reads all options at its start. As long as all is well that allocates nothing, and calls nothing that
+// would map a part of the C library which small programs leave alone. The words that are compared lie inside the
+// tables: as literals the linker would merge each into another one of the whole library that ends alike.
+#include "shim/process/options.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace cistern {
+namespace {
+
+constexpr std::string_view kPrefix = "CISTERN_";
+constexpr std::size_t kShownMax = 80;
+
+struct Row {
+  char variable[32];
+  char default_text[16];
+  const char* help;
+};
+
+constexpr Row kRows[] = {
+#define OPTION(type, name, variable, default_text, help) {#variable, default_text, help},
+#include "shim/options.def"
+};
+
+struct Unit {
+  char suffix[4];
+  std::uint64_t factor;
+};
+
+struct Truth {
+  char word[6];
+  bool value;
+};
+constexpr Truth kTruths[] = {{"on", true},   {"1", true},  {"true", true},   {"yes", true},
+                             {"off", false}, {"0", false}, {"false", false}, {"no", false}};
+
+constexpr std::uint64_t kKiB = 1024, kMiB = kKiB * 1024, kGiB = kMiB * 1024;
+constexpr Unit kByteUnits[] = {{"", 1},     {"B", 1},      {"K", kKiB}, {"KiB", kKiB},
+                               {"M", kMiB}, {"MiB", kMiB}, {"G", kGiB}, {"GiB", kGiB}};
+constexpr std::uint64_t kMillisecond = 1'000'000, kSecond = 1000 * kMillisecond;
+constexpr Unit kTimeUnits[] = {{"", kSecond}, {"ms", kMillisecond}, {"s", kSecond}, {"min", 60 * kSecond}};
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+// Upper and lower case are the same, whatever the locale.
+bool same_word(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (lower(a[i]) != lower(b[i])) return false;
+  return true;
+}
+
+// Digits, then one of the units; nothing on overflow.
+template <std::size_t count>
+std::optional<std::uint64_t> parse_amount(std::string_view text, const Unit (&units)[count]) {
+  std::size_t digits = 0;
+  std::uint64_t number = 0;
+  for (; digits < text.size() && text[digits] >= '0' && text[digits] <= '9'; ++digits) {
+    if (__builtin_mul_overflow(number, std::uint64_t{10}, &number)) return {};
+    if (__builtin_add_overflow(number, static_cast<std::uint64_t>(text[digits] - '0'), &number)) return {};
+  }
+  if (digits == 0) return {};
+  for (const Unit& unit : units) {
+    if (!same_word(text.substr(digits), unit.suffix)) continue;
+    if (__builtin_mul_overflow(number, unit.factor, &number)) return {};
+    return number;
+  }
+  return {};
+}
+
+// The allowed words of a choice stand in backticks in its help: the next one, which is taken off, or nothing.
+std::string_view next_choice(const char*& help) {
+  const auto skip_to_backtick = [&] {
+    while (*help && *help != '`') ++help;
+    return *help != '\0';
+  };
+  if (!skip_to_backtick()) return {};
+  const char* const first = ++help;
+  if (!skip_to_backtick()) return {};
+  return {first, static_cast<std::size_t>(help++ - first)};
+}
+
+String listed_choices(const char* help) {
+  String list;
+  for (std::string_view word = next_choice(help), next; !word.empty(); word = next) {
+    next = next_choice(help);
+    if (!list.empty()) list += next.empty() ? " or " : ", ";
+    list += word;
+  }
+  return list;
+}
+
+// A value as shown in a line: bounded, without control characters.
+String shown(std::string_view value) {
+  String text(value.substr(0, kShownMax));
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+  if (value.size() > kShownMax) text += "...";
+  return text;
+}
+
+struct on_off_parser {
+  static std::optional<bool> parse(std::string_view text, const Row&) { return parse_on_off(text); }
+  static String wanted(const Row&) { return "on or off"; }
+};
+struct bytes_parser {
+  static std::optional<std::uint64_t> parse(std::string_view text, const Row&) {
+    return parse_amount(text, kByteUnits);
+  }
+  static String wanted(const Row&) { return "a size such as 512MiB"; }
+};
+struct seconds_parser {
+  static std::optional<std::uint64_t> parse(std::string_view text, const Row&) {
+    return parse_amount(text, kTimeUnits);
+  }
+  static String wanted(const Row&) { return "a time such as 300s"; }
+};
+struct text_parser {
+  static std::optional<String> parse(std::string_view text, const Row&) { return String(text); }
+  static String wanted(const Row&) { return "a text"; }
+};
+struct choice_parser {
+  static std::optional<String> parse(std::string_view text, const Row& row) {
+    const char* help = row.help;
+    for (std::string_view word = next_choice(help); !word.empty(); word = next_choice(help))
+      if (same_word(text, word)) return String(word);
+    return {};
+  }
+  static String wanted(const Row& row) { return listed_choices(row.help); }
+};
+
+using Complain = void (*)(std::string_view line);
+
+[[gnu::noinline, gnu::cold]] void complain_about_value(const Row& row, const char* set, String wanted(const Row&),
+                                                       Complain complain) {
+  String line(row.variable);
+  line += ": '" + shown(set) + "' is not " + wanted(row) + "; using " + row.default_text;
+  complain(line);
+}
+
+// The value set by the user, else the default. An empty variable counts as unset.
+template <class Parser, class Value>
+void read_option(Value& value, const Row& row, Getenv getenv, Complain complain) {
+  const char* set = getenv(row.variable);
+  const bool is_set = set && *set;
+  if (is_set) {
+    if (auto parsed = Parser::parse(set, row)) {
+      value = std::move(*parsed);
+      return;
+    }
+  }
+  if (auto fallback = Parser::parse(row.default_text, row)) value = std::move(*fallback);
+  if (is_set) complain_about_value(row, set, Parser::wanted, complain);
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  Vector<std::size_t> costs(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) costs[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = costs[0];
+    costs[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = costs[j];
+      costs[j] = std::min({replaced, costs[j] + 1, costs[j - 1] + 1});
+    }
+  }
+  return costs[b.size()];
+}
+
+bool is_known(std::string_view name) {
+  return std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) { return name == row.variable; });
+}
+
+// The option that the user may have meant: one whose own part (after CISTERN_, or its last words) is close.
+std::string_view closest(std::string_view name) {
+  constexpr std::size_t kFar = 4;
+  const std::string_view own = name.substr(kPrefix.size());
+  std::string_view best;
+  std::size_t best_distance = kFar;
+  for (const Row& row : kRows) {
+    std::string_view candidate = row.variable + kPrefix.size();
+    while (true) {
+      const std::size_t distance = edit_distance(own, candidate);
+      if (distance < best_distance && distance < own.size() && distance < candidate.size()) {
+        best = row.variable;
+        best_distance = distance;
+      }
+      const std::size_t word_end = candidate.find('_');
+      if (word_end == candidate.npos) break;
+      candidate.remove_prefix(word_end + 1);
+    }
+  }
+  return best;
+}
+
+// Names that getenv answers only: a secure environment answers none.
+void complain_about_unknown(char** environment, Getenv getenv, Complain complain) {
+  for (char** entry = environment; entry && *entry; ++entry) {
+    const std::string_view text = *entry;
+    if (!text.starts_with(kPrefix)) continue;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (is_known(name) || !getenv(String(name).c_str())) continue;
+    String line = shown(name) + ": no such option";
+    const std::string_view meant = closest(name.substr(0, kShownMax));
+    if (!meant.empty()) line += " (did you mean " + String(meant) + "?)";
+    complain(line);
+  }
+}
+
+}  // namespace
+
+std::optional<bool> parse_on_off(std::string_view text) {
+  for (const Truth& truth : kTruths)
+    if (same_word(text, truth.word)) return truth.value;
+  return {};
+}
+
+Options read_options(Getenv getenv, char** environment, Complain complain) {
+  Options options;
+  const Row* row = kRows;
+#define OPTION(type, name, variable, default_text, help) \
+  read_option<type##_parser>(options.name, *row++, getenv, complain);
+#include "shim/options.def"
+  const char* report = getenv("CISTERN_REPORT");
+  options.report_requested = report && *report;
+  complain_about_unknown(environment, getenv, complain);
+  return options;
+}
+
+}  // namespace cistern

@@ -1,0 +1,53 @@
+// See process.hpp.
+#include "shim/process/process.hpp"
+
+#include <sys/single_threaded.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <new>
+
+#include "shim/process/environment.hpp"
+#include "shim/process/log.hpp"
+#include "stats/counters.hpp"
+
+namespace cistern {
+namespace {
+
+constinit std::atomic<const Options*> the_options{nullptr};
+constinit std::atomic<Phase> the_phase{Phase::running};
+constinit std::atomic<bool> beside_threads{false};
+
+const Options& make_options() {
+  auto* made = new (internal_allocate(sizeof(Options)))
+      Options(read_options(environment_variable, environ, [](std::string_view line) { warn_later(line); }));
+  const Options* none = nullptr;
+  // Two threads may both have read the environment; the first one's options stand.
+  return the_options.compare_exchange_strong(none, made) ? *made : *none;
+}
+
+}  // namespace
+
+const Options& options() {
+  const Options* made = the_options.load(std::memory_order_acquire);
+  return made ? *made : make_options();
+}
+
+Phase phase() { return the_phase.load(std::memory_order_relaxed); }
+
+void exit_begins() {
+  Phase running = Phase::running;
+  the_phase.compare_exchange_strong(running, Phase::exiting);
+}
+
+bool last_report_begins() { return the_phase.exchange(Phase::reported) != Phase::reported; }
+
+void begin_anew_in_child() {
+  if (!__libc_single_threaded) beside_threads.store(true, std::memory_order_relaxed);
+  the_phase = Phase::running;
+  restart_clock();
+}
+
+bool forked_beside_threads() { return beside_threads.load(std::memory_order_relaxed); }
+
+}  // namespace cistern

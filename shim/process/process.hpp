@@ -1,0 +1,26 @@
+// What every part of the process side asks about this process: its options, and how far its life has come.
+//
+// Room: what every part of the process side needs, and no kind of memory.
+// May include: pool/base, pool/heap, stats, stats/report.
+#pragma once
+#include "shim/process/options.hpp"
+
+namespace cistern {
+
+// Read on first use. Not for use inside malloc.
+const Options& options();
+
+enum class Phase : int { running, exiting, reported };
+
+Phase phase();
+// The program called exit or returned from main; no destructor has run. Idempotent.
+void exit_begins();
+// True once.
+bool last_report_begins();
+
+// The child counts its time, and its end, from the fork.
+void begin_anew_in_child();
+// In a child that one of several threads forked: the C library may free a block again that one of the others had freed.
+bool forked_beside_threads();
+
+}  // namespace cistern

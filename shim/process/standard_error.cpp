@@ -1,0 +1,130 @@
+// See standard_error.hpp.
+#include "shim/process/standard_error.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "pool/base/system_call.hpp"
+
+namespace cistern {
+namespace {
+
+// Above what programs expect their own descriptors to be; the lower one is for small descriptor limits.
+constexpr int kPrivateDescriptors[] = {240, 20};
+constexpr int kFullPipeMs = 2000;
+
+enum Noted : int { kNotNoted, kClosed, kOpen };
+constinit std::atomic<int> noted{kNotNoted};
+constinit dev_t noted_device = 0;
+constinit ino_t noted_inode = 0;
+constinit std::atomic<int> held{-1};
+
+// Every process asks at its start. The C library's fstat is fstatat with an empty path, in a part of its constants that
+// a small program does not touch otherwise: 64 KiB of its memory.
+bool file_behind_2(struct stat& file) {
+  return system_call(SYS_fstat, STDERR_FILENO, reinterpret_cast<std::uintptr_t>(&file)) == 0;
+}
+
+bool is_log_like(const struct stat& file) {
+  if (S_ISCHR(file.st_mode)) return true;
+  const int flags = fcntl(STDERR_FILENO, F_GETFL);
+  return flags != -1 && (flags & O_APPEND);
+}
+
+bool may_write_to_2() {
+  note_standard_error();
+  struct stat file;
+  if (noted.load(std::memory_order_acquire) != kOpen || !file_behind_2(file)) return false;
+  return (file.st_dev == noted_device && file.st_ino == noted_inode) || is_log_like(file);
+}
+
+// Blocks the signals that a failing write raises, and takes back what this thread got of them.
+class QuietWrites {
+ public:
+  QuietWrites() {
+    sigemptyset(&failures_);
+    sigaddset(&failures_, SIGPIPE);
+    sigaddset(&failures_, SIGXFSZ);
+    sigpending(&pending_before_);
+    pthread_sigmask(SIG_BLOCK, &failures_, &mask_before_);
+  }
+  ~QuietWrites() {
+    sigset_t ours;
+    sigemptyset(&ours);
+    for (int signal : {SIGPIPE, SIGXFSZ})
+      if (!sigismember(&pending_before_, signal)) sigaddset(&ours, signal);
+    const timespec no_wait{};
+    while (sigtimedwait(&ours, nullptr, &no_wait) > 0) continue;
+    pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
+  }
+  QuietWrites(const QuietWrites&) = delete;
+  QuietWrites& operator=(const QuietWrites&) = delete;
+
+ private:
+  sigset_t failures_, pending_before_, mask_before_;
+};
+
+// A non-blocking descriptor whose reader is slow: worth a short wait, not a hang.
+bool wait_until_writable(int descriptor) {
+  pollfd waiting{descriptor, POLLOUT, 0};
+  return poll(&waiting, 1, kFullPipeMs) == 1;
+}
+
+}  // namespace
+
+void note_standard_error() {
+  if (noted.load(std::memory_order_acquire) != kNotNoted) return;
+  struct stat file;
+  const bool open = file_behind_2(file);
+  if (open) {
+    noted_device = file.st_dev;
+    noted_inode = file.st_ino;
+  }
+  noted.store(open ? kOpen : kClosed, std::memory_order_release);
+}
+
+void hold_standard_error() {
+  if (held.load(std::memory_order_relaxed) != -1 || !may_write_to_2()) return;
+  for (int lowest : kPrivateDescriptors) {
+    const int copy = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, lowest);
+    if (copy == -1) continue;
+    int none = -1;
+    if (!held.compare_exchange_strong(none, copy)) close(copy);
+    return;
+  }
+}
+
+int standard_error() {
+  const int kept_errno = errno;
+  const int copy = held.load(std::memory_order_relaxed);
+  const int descriptor = copy != -1 ? copy : may_write_to_2() ? STDERR_FILENO : -1;
+  errno = kept_errno;
+  return descriptor;
+}
+
+int write_whole(int descriptor, std::string_view text) {
+  const int kept_errno = errno;
+  int failure = 0;
+  {
+    QuietWrites quiet;
+    while (!text.empty() && failure == 0) {
+      const ssize_t written = write(descriptor, text.data(), text.size());
+      if (written >= 0) {
+        text.remove_prefix(static_cast<std::size_t>(written));
+      } else if (errno != EINTR && !(errno == EAGAIN && wait_until_writable(descriptor))) {
+        failure = errno;
+      }
+    }
+  }
+  errno = kept_errno;
+  return failure;
+}
+
+}  // namespace cistern

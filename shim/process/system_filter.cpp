@@ -1,0 +1,12 @@
+// See system_filter.hpp.
+#include "shim/process/system_filter.hpp"
+
+#include "pool/heap/region.hpp"
+
+namespace cistern {
+
+void note_system_filter() {
+  if (!system_filter::set.exchange(true)) host_pool::use_few_system_calls();
+}
+
+}  // namespace cistern

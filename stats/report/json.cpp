@@ -1,0 +1,322 @@
+// The JSON report, the source of every other format. Its shape is stats/report/report.schema.json.
+#include <cinttypes>
+
+#include "pool/size_class.hpp"
+#include "stats/format.hpp"
+#include "stats/report/report.hpp"
+
+namespace cistern {
+namespace {
+
+constexpr unsigned kSchema = 1;
+
+// One JSON document, written as it goes: knows where commas and line breaks belong.
+class Json {
+ public:
+  explicit Json(Sink& sink) : sink_(sink) {}
+
+  void open(char bracket) {
+    sink_.write({&bracket, 1});
+    ++depth_;
+    first_ = true;
+  }
+  void close(char bracket) {
+    --depth_;
+    if (!first_) line_break();
+    sink_.write({&bracket, 1});
+    first_ = false;
+  }
+  void element() {
+    if (!first_) sink_.write(",");
+    first_ = false;
+    line_break();
+  }
+  void key(std::string_view name) {
+    element();
+    sink_.write(json_string(name));
+    sink_.write(": ");
+  }
+  void field(std::string_view name, std::string_view text) {
+    key(name);
+    sink_.write(json_string(text));
+  }
+  void count(std::string_view name, std::uint64_t value) {
+    key(name);
+    sink_.print("%" PRIu64, value);
+  }
+  void number(std::string_view name, double value, int digits) {
+    key(name);
+    sink_.write(decimal(value, digits));
+  }
+  void flag(std::string_view name, bool value) {
+    key(name);
+    sink_.write(value ? "true" : "false");
+  }
+  void text(std::string_view value) { sink_.write(json_string(value)); }
+
+ private:
+  void line_break() {
+    sink_.write("\n");
+    for (int i = 0; i < depth_; ++i) sink_.write("  ");
+  }
+  Sink& sink_;
+  int depth_ = 0;
+  bool first_ = true;
+};
+
+void write_process(Json& json, const Snapshot& snapshot) {
+  json.key("cistern");
+  json.open('{');
+  json.field("version", snapshot.version);
+  json.count("schema", kSchema);
+  json.count("pid", static_cast<std::uint64_t>(snapshot.pid));
+  if (snapshot.rank) json.count("rank", static_cast<std::uint64_t>(*snapshot.rank));
+  if (snapshot.ranks) json.count("ranks", static_cast<std::uint64_t>(*snapshot.ranks));
+  json.field("command", snapshot.command);
+  json.number("wall_s", snapshot.wall_s, 6);
+  json.field("moment", snapshot.moment);
+  json.close('}');
+}
+
+void write_classes(Json& json, const Vector<ClassFigures>& classes) {
+  json.key("classes");
+  json.open('[');
+  for (const ClassFigures& figures : classes) {
+    json.element();
+    json.open('{');
+    json.count("class", static_cast<std::uint64_t>(figures.size_class));
+    json.field("sizes", report_class_name(figures.size_class));
+    json.count("allocations", figures.allocations);
+    json.count("hits", figures.hits);
+    json.count("live_blocks", figures.live_blocks);
+    json.count("cached_blocks", figures.cached_blocks);
+    json.count("cached_bytes", figures.cached_bytes);
+    json.count("high_water_blocks", figures.high_water_blocks);
+    if (figures.live_bytes) json.count("live_bytes", *figures.live_bytes);
+    if (figures.requested_bytes) json.count("requested_bytes", *figures.requested_bytes);
+    json.close('}');
+  }
+  json.close(']');
+}
+
+void write_sizes(Json& json, const Vector<SizeFigures>& sizes) {
+  json.key("sizes");
+  json.open('[');
+  for (const SizeFigures& figures : sizes) {
+    json.element();
+    json.open('{');
+    json.count("block_bytes", figures.block_bytes);
+    json.count("allocations", figures.allocations);
+    json.count("live_blocks", figures.live_blocks);
+    json.count("free_blocks", figures.free_blocks);
+    json.close('}');
+  }
+  json.close(']');
+}
+
+// Every kind has the same keys, for readers; of one that is only counted the pool's figures are true zeros.
+void write_kind(Json& json, const KindFigures& kind) {
+  json.key(kind.name);
+  json.open('{');
+  json.flag("pooled", kind.pooled_kind);
+  json.count("allocations", kind.allocations);
+  json.count("frees", kind.frees);
+  json.count("pool_hits", kind.pool_hits);
+  json.count("pool_misses", kind.pool_misses);
+  json.count("driver_allocs", kind.driver_allocs);
+  json.count("driver_frees", kind.driver_frees);
+  json.count("driver_syncs", kind.driver_syncs);
+  json.count("driver_queries", kind.driver_queries);
+  json.count("live_blocks", kind.live_blocks);
+  json.count("live_bytes", kind.live_bytes);
+  if (kind.requested_bytes) json.count("requested_bytes", *kind.requested_bytes);
+  json.count("peak_bytes", kind.peak_bytes);
+  if (kind.peak_at_s) json.number("peak_at_s", *kind.peak_at_s, 6);
+  json.count("pooled_blocks", kind.pooled_blocks);
+  json.count("pooled_bytes", kind.pooled_bytes);
+  json.count("failed", kind.failed);
+  json.key("unpooled");
+  json.open('{');
+  for (const UnpooledFigure& figure : kind.unpooled) json.count(figure.reason, figure.count);
+  json.close('}');
+  if (!kind.classes.empty()) write_classes(json, kind.classes);
+  if (!kind.sizes.empty()) write_sizes(json, kind.sizes);
+  json.close('}');
+}
+
+void write_frame(Json& json, const FrameFigures& frame) {
+  json.element();
+  json.open('{');
+  if (!frame.function.empty()) json.field("function", frame.function);
+  if (!frame.file.empty()) json.field("file", frame.file);
+  if (frame.line) json.count("line", frame.line);
+  if (!frame.module.empty()) {
+    json.field("module", frame.module);
+    json.count("offset", frame.offset);
+  } else {
+    json.count("address", frame.address);
+  }
+  if (!frame.build_id.empty()) json.field("build_id", frame.build_id);
+  if (frame.inlined) json.flag("inlined", true);
+  json.close('}');
+}
+
+void write_frames(Json& json, const Vector<FrameFigures>& frames) {
+  json.key("frames");
+  json.open('[');
+  for (const FrameFigures& frame : frames) write_frame(json, frame);
+  json.close(']');
+}
+
+void write_leak(Json& json, const LeakFigures& leak) {
+  json.element();
+  json.open('{');
+  json.field("kind", leak.kind);
+  json.field("class", leak.leak_class);
+  json.field("object", leak.object);
+  json.count("blocks", leak.blocks);
+  json.count("bytes", leak.bytes);
+  if (leak.has_references()) {
+    json.count("created", leak.created);
+    json.count("retained", leak.retained);
+    json.count("released", leak.released);
+  }
+  if (leak.kept_parent_bytes) json.count("kept_parent_bytes", *leak.kept_parent_bytes);
+  if (leak.api) json.field("api", leak.api);
+  if (!leak.owner.empty()) {
+    json.field("module", leak.owner);
+    json.flag("program", leak.owned_by_program);
+  }
+  json.number("first_s", leak.first_s, 6);
+  json.number("last_s", leak.last_s, 6);
+  write_frames(json, leak.frames);
+  json.close('}');
+}
+
+void write_transfer(Json& json, const TransferFigures& transfer) {
+  json.element();
+  json.open('{');
+  json.field("direction", transfer.direction);
+  if (transfer.touches_host()) json.flag("pageable", transfer.pageable);
+  json.flag("asynchronous", transfer.asynchronous);
+  json.count("count", transfer.count);
+  json.count("bytes", transfer.bytes);
+  if (transfer.seconds) json.number("seconds", *transfer.seconds, 6);
+  if (transfer.site_bytes) {
+    json.key("worst_site");
+    json.open('{');
+    if (transfer.api) json.field("api", transfer.api);
+    json.count("bytes", transfer.site_bytes);
+    write_frames(json, transfer.frames);
+    json.close('}');
+  }
+  json.close('}');
+}
+
+void write_device_memory(Json& json, const DeviceMemoryFigures& memory) {
+  json.element();
+  json.open('{');
+  json.count("device", static_cast<std::uint64_t>(memory.device));
+  json.count("total_bytes", memory.total_bytes);
+  json.count("free_bytes", memory.free_bytes);
+  json.count("ours_bytes", memory.ours_bytes);
+  json.count("driver_owned_bytes", memory.driver_owned_bytes());
+  json.number("sampled_at_s", memory.sampled_at_s, 6);
+  json.close('}');
+}
+
+void write_fragmentation(Json& json, const FragmentationFigures& figures) {
+  json.key(figures.kind);
+  json.open('{');
+  json.count("reserved_bytes", figures.reserved_bytes);
+  json.count("live_bytes", figures.live_bytes);
+  if (figures.requested_bytes) json.count("requested_bytes", *figures.requested_bytes);
+  json.count("free_bytes", figures.free_bytes);
+  json.count("largest_free_bytes", figures.largest_free_bytes);
+  if (const std::optional<double> internal = figures.internal_ratio()) json.number("internal", *internal, 4);
+  json.number("external", figures.external_ratio(), 4);
+  json.close('}');
+}
+
+void write_objects(Json& json, const Vector<ObjectFigures>& objects) {
+  json.key("objects");
+  json.open('{');
+  for (const ObjectFigures& figures : objects) {
+    json.key(figures.type);
+    json.open('{');
+    json.count("created", figures.created);
+    json.count("alive", figures.alive);
+    json.close('}');
+  }
+  json.close('}');
+}
+
+void write_sites(Json& json, const Snapshot& snapshot) {
+  json.key("sites");
+  json.open('{');
+  json.field("mode", snapshot.sites);
+  json.count("count", snapshot.sites_count);
+  json.close('}');
+}
+
+void write_self(Json& json, const Snapshot& snapshot) {
+  json.key("self");
+  json.open('{');
+  if (snapshot.capture_mean_ns) json.number("capture_mean_ns", *snapshot.capture_mean_ns, 1);
+  json.count("tables_bytes", snapshot.tables_bytes);
+  json.count("dropped_events", snapshot.dropped_events);
+  if (snapshot.escaped) json.count("escaped_calls", snapshot.escaped);
+  json.close('}');
+}
+
+template <class Text>
+void write_texts(Json& json, std::string_view key, const Vector<Text>& texts) {
+  json.key(key);
+  json.open('[');
+  for (const Text& text : texts) {
+    json.element();
+    json.text(text);
+  }
+  json.close(']');
+}
+
+}  // namespace
+
+void render_json(const Snapshot& snapshot, Sink& sink) {
+  Json json(sink);
+  json.open('{');
+  write_process(json, snapshot);
+  json.key("kinds");
+  json.open('{');
+  for (const KindFigures& kind : snapshot.kinds) write_kind(json, kind);
+  json.close('}');
+  json.key("leaks");
+  json.open('[');
+  for (const LeakFigures& leak : snapshot.leaks) write_leak(json, leak);
+  json.close(']');
+  json.key("host_sites");
+  json.open('[');
+  for (const LeakFigures& site : snapshot.host_sites) write_leak(json, site);
+  json.close(']');
+  json.key("fragmentation");
+  json.open('{');
+  for (const FragmentationFigures& figures : snapshot.fragmentation) write_fragmentation(json, figures);
+  json.close('}');
+  write_objects(json, snapshot.objects);
+  json.key("transfers");
+  json.open('[');
+  for (const TransferFigures& transfer : snapshot.transfers) write_transfer(json, transfer);
+  json.close(']');
+  json.key("device_memory");
+  json.open('[');
+  for (const DeviceMemoryFigures& memory : snapshot.device_memory) write_device_memory(json, memory);
+  json.close(']');
+  write_texts(json, "frameworks", snapshot.frameworks);
+  write_sites(json, snapshot);
+  write_self(json, snapshot);
+  write_texts(json, "estimated", snapshot.estimated);
+  json.close('}');
+  sink.write("\n");
+}
+
+}  // namespace cistern

@@ -1,0 +1,14 @@
+// Reports: pure functions of a snapshot. The JSON shape is stats/report/report.schema.json.
+//
+// Room: a snapshot as text and as JSON.
+// May include: pool, stats.
+#pragma once
+#include "stats/sink.hpp"
+#include "stats/snapshot.hpp"
+
+namespace cistern {
+
+void render_text(const Snapshot& snapshot, Sink& sink);
+void render_json(const Snapshot& snapshot, Sink& sink);
+
+}  // namespace cistern

@@ -1,0 +1,183 @@
+// Reports of hand-made snapshots against the goldens in tests/reports/goldens. With CISTERN_UPDATE_GOLDENS set the
+// goldens are written instead, to be read before they are committed. tests/reports validates the JSON ones.
+#include "stats/report/report.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <clocale>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "stats/report/report_examples.hpp"
+
+namespace cistern {
+namespace {
+
+using namespace examples;
+
+struct Case {
+  const char* name;
+  Snapshot (*make)();
+};
+
+constexpr Case kCases[] = {
+    {"no_kinds", empty_snapshot},
+    {"host_only_weird_command", host_snapshot},
+    {"host_pool", host_pool_snapshot},
+    {"clean", clean_snapshot},
+    {"leaks", leaking_snapshot},
+    {"leaks_of_libraries", library_snapshot},
+    {"fifteen_leaks", many_leaks_snapshot},
+    {"without_sites", without_sites_snapshot},
+    {"ended_by__exit", [] { return at_moment(leaking_snapshot(), "_exit"); }},
+    {"cuda", cuda_snapshot},
+    {"cuda_on_many_devices", many_devices_snapshot},
+    {"while_running", [] { return at_moment(leaking_snapshot(), "call"); }},
+};
+
+void PrintTo(const Case& example, std::ostream* out) { *out << example.name; }
+
+std::string rendered(void (*render)(const Snapshot&, Sink&), const Snapshot& snapshot) {
+  StringSink sink;
+  render(snapshot, sink);
+  return std::string(sink.text());
+}
+
+void expect_golden(const std::string& name, const std::string& text) {
+  const std::string source = __FILE__;
+  const std::string path = source.substr(0, source.rfind("stats/")) + "tests/reports/goldens/" + name;
+  if (std::getenv("CISTERN_UPDATE_GOLDENS")) std::ofstream(path) << text;
+  std::ifstream file(path);
+  ASSERT_TRUE(file) << path;
+  std::stringstream golden;
+  golden << file.rdbuf();
+  EXPECT_EQ(text, golden.str()) << path;
+}
+
+class Report : public testing::TestWithParam<Case> {};
+
+TEST_P(Report, Text) { expect_golden(GetParam().name + std::string(".txt"), rendered(render_text, GetParam().make())); }
+TEST_P(Report, Json) {
+  expect_golden(GetParam().name + std::string(".json"), rendered(render_json, GetParam().make()));
+}
+
+TEST_P(Report, TextFitsATerminal) {
+  const std::string text = rendered(render_text, GetParam().make());
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 70);
+  for (const char c : text) EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= 0x20);
+}
+
+INSTANTIATE_TEST_SUITE_P(Snapshots, Report, testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// What is derived from the snapshot's figures, worked out by hand: the goldens are written by the program itself.
+TEST(ReportFigures, AreThoseWorkedOutByHand) {
+  const std::string text = rendered(render_text, cuda_snapshot());
+  const std::string json = rendered(render_json, cuda_snapshot());
+  const auto expect = [](const std::string& in, const char* wanted) {
+    EXPECT_NE(in.find(wanted), std::string::npos) << wanted << " in\n" << in;
+  };
+  // 9,960 of 10,000 hit; 40 allocs + 8 frees + 1,200 syncs; 20 MiB of 900 MiB.
+  expect(text,
+         "  device:0    20.0 MiB in 2           900.0 MiB (3.25 s)           10,000         1,248    99.6       -\n");
+  // 2,490 of 2,500; 1 - 1.5/2.
+  expect(text, "  1-2 MiB                 2,500         1            20.0 MiB in 10    99.6           9    25.0\n");
+  // 1,240 of 1,250; 1 - 17.5/18 = 1/36.
+  expect(text, "  16-32 MiB               1,250         1             64.0 MiB in 4    99.2           5     2.8\n");
+  // 1 - 19/20; 1 - 256/700 = 111/175.
+  expect(text, "internal 5.0 %  external 63.4 %  largest free block 256.0 MiB\n");
+  expect(json, "\"external\": 0.6343");
+  // 80 GiB are 81,920 MiB: less 80,000 free, less 720 of ours, 1,200 are the driver's; 80,000 / 1,024 = 78.125.
+  expect(text, "  device 0: 1.2 GiB driver-owned and other processes, 78.1 GiB free of 80.0 GiB (at 11.9 s)\n");
+  expect(json, "\"driver_owned_bytes\": 1258291200");
+  // 6,000 / 1,024 = 5.859 GiB, in 2.5 s.
+  expect(text, "  host to device    pageable               3,000     5.9 GiB        2.50 s    2.34\n");
+  // 19 + 1 MiB of 2 + 1 blocks.
+  expect(text, "VERDICT  3 blocks, 20.0 MiB never freed at 2 sites      (exit code unchanged)\n");
+}
+
+TEST(ReportVerdict, CountsProgramAndLibrariesApart) {
+  Snapshot snapshot = library_snapshot();
+  snapshot.leaks.push_back(leak("load_weights", 3, 48 * kMiB));
+  const std::string text = rendered(render_text, snapshot);
+  EXPECT_NE(
+      text.find("VERDICT  3 blocks, 48.0 MiB never freed at 1 site; by libraries: 2 blocks, 8.0 KiB never freed at "
+                "2 sites (libblas_cl.so.2, _cl.cpython-311.so)      (exit code unchanged)\n"),
+      std::string::npos)
+      << text;
+}
+
+TEST(ReportVerdict, NeverClaimsMoreThanIsKnown) {
+  for (const Case& example : kCases) {
+    const std::string text = rendered(render_text, example.make());
+    EXPECT_EQ(text.find("lost"), std::string::npos) << example.name;
+    if (std::string_view(example.make().moment) != "call") continue;
+    EXPECT_EQ(text.find("never freed"), std::string::npos);
+    EXPECT_EQ(text.find("LEAK"), std::string::npos);
+  }
+}
+
+TEST(ReportLeaks, OnlyOpenclHasReferences) {
+  const std::string text = rendered(render_text, cuda_snapshot());
+  const std::string json = rendered(render_json, cuda_snapshot());
+  EXPECT_EQ(text.find("retained"), std::string::npos) << text;
+  EXPECT_EQ(json.find("retained"), std::string::npos) << json;
+  EXPECT_NE(rendered(render_json, leaking_snapshot()).find("\"retained\": 1"), std::string::npos);
+}
+
+TEST(ReportLeaks, NameTheCallOnce) {
+  const std::string text = rendered(render_text, cuda_snapshot());
+  EXPECT_NE(text.find("2 blocks (cudaMalloc block)  never freed"), std::string::npos) << text;
+  EXPECT_NE(text.find("1 block (pool block, cudaMallocAsync)  never freed"), std::string::npos) << text;
+}
+
+TEST(ReportTransfers, NameTheSiteWithMostPageableBytes) {
+  Snapshot snapshot = cuda_snapshot();
+  TransferFigures asynchronous = transfer("device to host", true, true, 5000 * kMiB);
+  asynchronous.api = "cudaMemcpyAsync";
+  asynchronous.site_bytes = 4001 * kMiB;
+  snapshot.transfers.push_back(asynchronous);
+  const std::string text = rendered(render_text, snapshot);
+  EXPECT_NE(text.find("worst pageable site: 3.9 GiB device to host (cudaMemcpyAsync)\n"), std::string::npos) << text;
+}
+
+TEST(ReportTransfers, WithoutSitesNameNone) {
+  Snapshot snapshot = cuda_snapshot();
+  for (TransferFigures& figures : snapshot.transfers) {
+    figures.api = nullptr;
+    figures.site_bytes = 0;
+    figures.frames.clear();
+  }
+  EXPECT_EQ(rendered(render_text, snapshot).find("site:"), std::string::npos);
+  EXPECT_EQ(rendered(render_json, snapshot).find("worst_site"), std::string::npos);
+}
+
+TEST(ReportDeviceMemory, OwnedByTheDriverIsNeverNegative) {
+  EXPECT_EQ((DeviceMemoryFigures{0, 100, 70, 20, 0}).driver_owned_bytes(), 10u);
+  EXPECT_EQ((DeviceMemoryFigures{0, 100, 70, 40, 0}).driver_owned_bytes(), 0u);
+}
+
+TEST(ReportNumbers, DoNotFollowTheLocale) {
+  const std::string before = rendered(render_json, leaking_snapshot());
+  const char* comma_locale = nullptr;
+  for (const char* name : {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "C.UTF-8"})
+    if (!comma_locale) comma_locale = std::setlocale(LC_ALL, name);
+  const std::string under_locale = rendered(render_json, leaking_snapshot());
+  std::setlocale(LC_ALL, "C");
+  ASSERT_NE(comma_locale, nullptr);
+  EXPECT_EQ(under_locale, before);
+}
+
+TEST(Sink, PrintsTextOfAnyLength) {
+  for (const int length : {1, 510, 511, 512, 513, 5000}) {
+    StringSink sink;
+    sink.print("<%*s>", length, "x");
+    EXPECT_EQ(sink.text().size(), static_cast<std::size_t>(length) + 2);
+    EXPECT_TRUE(sink.text().ends_with("x>"));
+  }
+}
+
+}  // namespace
+}  // namespace cistern

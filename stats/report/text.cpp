@@ -1,0 +1,257 @@
+// The text report: verdict first, then what explains it, at most about a screen. JSON has all figures.
+#include <algorithm>
+
+#include "stats/format.hpp"
+#include "stats/report/report.hpp"
+#include "stats/report/text_parts.hpp"
+#include "stats/report/text_tables.hpp"
+
+namespace cistern {
+namespace {
+
+constexpr std::size_t kSitesShown = 10;
+constexpr std::size_t kSitesInFull = 3;  // with more sites than this, each shows fewer frames
+constexpr std::size_t kHostSitesShown = 3;
+constexpr std::size_t kCommandBytes = 100;
+
+bool while_running(const Snapshot& snapshot) { return std::string_view(snapshot.moment) == "call"; }
+
+// Blocks, bytes and sites of the leaks of one side: the program's or its libraries'.
+struct Total {
+  std::uint64_t blocks = 0, bytes = 0, sites = 0, without_site = 0;
+  std::uint64_t kept_bytes = 0;   // part of `bytes`: parents that the program did release
+  std::uint64_t ended_bytes = 0;  // part of `bytes`: gone with its context
+  Vector<String> owners;
+
+  void add(const LeakFigures& leak) {
+    blocks += leak.blocks;
+    bytes += leak.bytes;
+    kept_bytes += leak.kept_parent_bytes.value_or(0);
+    if (leak.leak_class == kWentWithContext) ended_bytes += leak.bytes;
+    leak.frames.empty() ? without_site += leak.blocks : ++sites;
+    if (std::find(owners.begin(), owners.end(), leak.owner) == owners.end()) owners.push_back(leak.owner);
+  }
+  // "3 blocks, 48.0 MiB never freed at 2 sites"
+  String sentence(const char* state) const {
+    String text = counted(blocks, "block") + ", " + human_bytes(bytes) + state;
+    if (sites) text += " at " + counted(sites, "site");
+    if (kept_bytes) text += ", " + human_bytes(kept_bytes) + " of it in released parents";
+    if (ended_bytes) text += ", " + human_bytes(ended_bytes) + " of it gone with its context";
+    return text;
+  }
+};
+
+// Without a site nobody knows who made a block: it counts as the program's, which must not look clean then.
+bool by_library(const LeakFigures& leak) { return !leak.owner.empty() && !leak.owned_by_program; }
+
+void write_header(const Snapshot& snapshot, Sink& sink) {
+  sink.print("cistern %s  %s  pid %d", snapshot.version.c_str(), printable(snapshot.command, kCommandBytes).c_str(),
+             snapshot.pid);
+  if (snapshot.rank) sink.print("  rank %d", *snapshot.rank);
+  if (snapshot.rank && snapshot.ranks) sink.print("/%d", *snapshot.ranks);
+  sink.print("  wall %s  sites=%s\n", seconds(snapshot.wall_s).c_str(), snapshot.sites.c_str());
+}
+
+String library_names(const Total& libraries) {
+  String names;
+  for (std::size_t i = 0; i < libraries.owners.size() && i < 3; ++i) {
+    if (i) names += ", ";
+    names += printable(libraries.owners[i], kPathBytesShown);
+  }
+  return libraries.owners.size() > 3 ? names + ", ..." : names;
+}
+
+// "PyTorch and CuPy"
+String joined(const Vector<const char*>& names) {
+  String text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i) text += i + 1 == names.size() ? " and " : ", ";
+    text += names[i];
+  }
+  return text;
+}
+
+// What the figures below do not show.
+void write_blind_spots(const Snapshot& snapshot, Sink& sink) {
+  const Vector<const char*>& frameworks = snapshot.frameworks;
+  if (frameworks.size() == 1) {
+    sink.print("         %s caches device memory inside itself: ", frameworks[0]);
+    sink.write("what it holds for reuse is live here; its own tensors are not seen\n");
+  } else if (!frameworks.empty()) {
+    sink.print("         %s cache device memory inside themselves: ", joined(frameworks).c_str());
+    sink.write("what they hold for reuse is live here; their own tensors are not seen\n");
+  }
+  if (snapshot.escaped)
+    sink.print("         missing here: the memory of %s that the driver hook did not see\n",
+               counted(snapshot.escaped, "CUDA call").c_str());
+}
+
+void write_verdict(const Snapshot& snapshot, Sink& sink) {
+  Total program, libraries;
+  for (const LeakFigures& leak : snapshot.leaks) (by_library(leak) ? libraries : program).add(leak);
+  const bool running = while_running(snapshot);
+  const char* state = running ? " live" : " never freed";
+  String verdict;
+  if (program.blocks) verdict = program.sentence(state);
+  if (libraries.blocks) {
+    if (!program.blocks) verdict = running ? "nothing live of the program's own" : "nothing leaked by the program";
+    verdict += "; by libraries: " + libraries.sentence(state) + " (" + library_names(libraries) + ")";
+  }
+  if (verdict.empty()) {
+    const bool gpu = std::any_of(snapshot.kinds.begin(), snapshot.kinds.end(),
+                                 [](const KindFigures& kind) { return kind.name != "host" && kind.allocations; });
+    verdict = running ? "nothing live" : gpu ? "nothing leaked" : "nothing leaked: no GPU memory was used";
+  }
+  sink.print("%s  %s", running ? "LIVE   " : "VERDICT", verdict.c_str());
+  sink.write(running ? "      (asked for by the program, which is still running)\n" : "      (exit code unchanged)\n");
+  if (std::string_view(snapshot.moment) == "_exit") sink.write("         ended by _exit: destructors had not run\n");
+  if (program.without_site + libraries.without_site) {
+    const bool off = snapshot.sites.find("gpu:all") == String::npos;
+    sink.print("         %s without a call site%s\n",
+               counted(program.without_site + libraries.without_site, "block").c_str(),
+               off ? ": CISTERN_SITES=gpu keeps them" : ": the stack could not be read");
+  }
+  write_blind_spots(snapshot, sink);
+}
+
+// What the driver calls were, for pools: "40 allocs, 25 frees".
+String driver_calls(const KindFigures& kind) {
+  String text;
+  const auto add = [&text](std::uint64_t count, std::string_view noun) {
+    if (!count) return;
+    if (!text.empty()) text += ", ";
+    text += grouped(count) + " " + String(noun);
+  };
+  add(kind.driver_allocs, "allocs");
+  add(kind.driver_frees, "frees");
+  add(kind.driver_syncs, "syncs");
+  add(kind.driver_queries, "queries");
+  return text;
+}
+
+void write_kind(const KindFigures& kind, Sink& sink) {
+  const String live = blocks_and_bytes(kind.live_blocks, kind.live_bytes);
+  String peak = kind.peak_bytes ? human_bytes(kind.peak_bytes) : String("-");
+  if (kind.peak_bytes && kind.peak_at_s) peak += " (" + seconds(*kind.peak_at_s) + ")";
+  String driver, hits;
+  if (kind.pooled_kind) {
+    driver = grouped(kind.driver_allocs + kind.driver_frees + kind.driver_syncs + kind.driver_queries);
+    hits = hit_rate(kind.pool_hits, kind.pool_misses);
+  }
+  sink.print("  %-10s  %-22s  %-22s  %11s  %12s  %6s  %6s\n", kind.name.c_str(), live.c_str(), peak.c_str(),
+             grouped(kind.allocations).c_str(), driver.c_str(), hits.c_str(),
+             kind.failed ? grouped(kind.failed).c_str() : "-");
+  String reasons;
+  for (const UnpooledFigure& figure : kind.unpooled) {
+    if (!reasons.empty()) reasons += ", ";
+    reasons += String(figure.reason) + " " + grouped(figure.count);
+  }
+  if (!reasons.empty()) sink.print("              unpooled: %s\n", reasons.c_str());
+  String pool = kind.pooled_kind ? driver_calls(kind) : String();
+  if (!pool.empty()) pool = "driver calls: " + pool;
+  if (!pool.empty() && kind.pooled_blocks) pool += "; ";
+  if (kind.pooled_blocks)
+    pool += "pool-cached (not a leak): " + blocks_and_bytes(kind.pooled_blocks, kind.pooled_bytes);
+  if (!pool.empty()) sink.print("              %s\n", pool.c_str());
+}
+
+void write_kinds(const Snapshot& snapshot, Sink& sink) {
+  if (snapshot.kinds.empty()) return;
+  sink.print("%-12s  %-22s  %-22s  %11s  %12s  %6s  %6s\n", "KIND", while_running(snapshot) ? "live" : "live@exit",
+             "peak (at t)", "allocs", "driver calls", "hit%", "failed");
+  for (const KindFigures& kind : snapshot.kinds) write_kind(kind, sink);
+}
+
+// Reference counts are shown where they explain why a block is alive.
+void write_references(const LeakFigures& leak, bool running, Sink& sink) {
+  if (!leak.has_references()) return;
+  const bool over_retained = !running && leak.retained && leak.released >= leak.created;
+  if (leak.retained || leak.released)
+    sink.print("     created %s, retained %s, released %s%s\n", grouped(leak.created).c_str(),
+               grouped(leak.retained).c_str(), grouped(leak.released).c_str(), over_retained ? ": over-retained" : "");
+  if (leak.kept_parent_bytes)
+    sink.print("     keeps its released parent alive: %s\n", human_bytes(*leak.kept_parent_bytes).c_str());
+}
+
+void write_leak(const LeakFigures& leak, std::size_t rank, bool running, std::size_t frames_max, Sink& sink) {
+  const String bytes = leak.bytes ? human_bytes(leak.bytes) + " in " : String();
+  // "buffer, clCreateBuffer", but not "cudaMalloc block, cudaMalloc".
+  const bool named = leak.api && !std::string_view(leak.object).starts_with(leak.api);
+  sink.print("%2zu  %s  %s%s (%s%s%s)  %s  first %s  last %s\n", rank, leak.kind.c_str(), bytes.c_str(),
+             counted(leak.blocks, "block").c_str(), leak.object, named ? ", " : "", named ? leak.api : "",
+             running ? "live" : String(leak.leak_class).c_str(), seconds(leak.first_s).c_str(),
+             seconds(leak.last_s).c_str());
+  if (by_library(leak) && leak.leak_class != kLiveAtExit)
+    sink.print("     made by a library, not the program: %s\n", printable(leak.owner, kPathBytesShown).c_str());
+  write_references(leak, running, sink);
+  write_frames(leak.frames, frames_max, sink);
+}
+
+void write_leaks(const Snapshot& snapshot, Sink& sink) {
+  const Vector<LeakFigures>& leaks = snapshot.leaks;
+  if (leaks.empty()) return;
+  sink.write(while_running(snapshot) ? "LIVE BY SITE" : "LEAKS BY SITE");
+  if (leaks.size() > kSitesShown) sink.print(" (top %zu of %zu)", kSitesShown, leaks.size());
+  sink.write("\n");
+  const std::size_t frames_max = leaks.size() <= kSitesInFull ? kFramesFull : kFramesShort;
+  for (std::size_t i = 0; i < leaks.size() && i < kSitesShown; ++i)
+    write_leak(leaks[i], i + 1, while_running(snapshot), frames_max, sink);
+}
+
+// Live host blocks are no leaks before somebody looked whether the program could still reach them.
+void write_host_sites(const Snapshot& snapshot, Sink& sink) {
+  const Vector<LeakFigures>& sites = snapshot.host_sites;
+  if (sites.empty()) return;
+  const bool all = snapshot.sites.ends_with("host:all");
+  const std::size_t shown = std::min(sites.size(), all ? kSitesShown : kHostSitesShown);
+  sink.print("HOST MEMORY ALIVE BY SITE (top %zu of %zu%s)\n", shown, sites.size(),
+             all ? "" : "; estimated from samples, CISTERN_SITES=all: exact");
+  for (std::size_t i = 0; i < shown; ++i)
+    write_leak(sites[i], i + 1, while_running(snapshot), all ? kFramesFull : kFramesShort, sink);
+}
+
+void write_objects(const Snapshot& snapshot, Sink& sink) {
+  String alive;
+  for (const ObjectFigures& object : snapshot.objects) {
+    if (!object.alive) continue;
+    if (!alive.empty()) alive += ", ";
+    alive += String(object.type) + " " + grouped(object.alive) + " of " + grouped(object.created);
+  }
+  if (!alive.empty()) sink.print("OBJECTS ALIVE  %s\n", alive.c_str());
+}
+
+void write_self(const Snapshot& snapshot, Sink& sink) {
+  sink.write("SELF  ");
+  if (snapshot.capture_mean_ns)
+    sink.print("capture %s ns mean (sampled), ", decimal(*snapshot.capture_mean_ns, 0).c_str());
+  sink.print("%s, tables %s", counted(snapshot.sites_count, "site").c_str(),
+             human_bytes(snapshot.tables_bytes).c_str());
+  if (snapshot.dropped_events) sink.print(", %s dropped", counted(snapshot.dropped_events, "event").c_str());
+  sink.write("\n");
+  if (snapshot.estimated.empty()) return;
+  String paths;
+  for (const String& path : snapshot.estimated) {
+    if (!paths.empty()) paths += ", ";
+    paths += path;
+  }
+  sink.print("ESTIMATED  %s\n", paths.c_str());
+}
+
+}  // namespace
+
+void render_text(const Snapshot& snapshot, Sink& sink) {
+  write_header(snapshot, sink);
+  write_verdict(snapshot, sink);
+  write_kinds(snapshot, sink);
+  write_device_memory(snapshot, sink);
+  write_leaks(snapshot, sink);
+  write_host_sites(snapshot, sink);
+  write_objects(snapshot, sink);
+  write_pools(snapshot, sink);
+  write_sizes(snapshot, sink);
+  write_fragmentation(snapshot, sink);
+  write_transfers(snapshot.transfers, sink);
+  write_self(snapshot, sink);
+}
+
+}  // namespace cistern

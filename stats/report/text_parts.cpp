@@ -1,0 +1,65 @@
+// See text_parts.hpp.
+#include "stats/report/text_parts.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "stats/format.hpp"
+
+namespace cistern {
+namespace {
+
+// "libfoo.so+0x1a2b": what the offline tools need where names are missing.
+String place_in_module(const FrameFigures& frame) {
+  char number[24];
+  const bool known = !frame.module.empty();
+  std::snprintf(number, sizeof number, "0x%llx", static_cast<unsigned long long>(known ? frame.offset : frame.address));
+  if (!known) return String(number) + " (generated code)";
+  const std::size_t slash = frame.module.rfind('/');
+  return printable(slash == String::npos ? frame.module : frame.module.substr(slash + 1), kPathBytesShown) + "+" +
+         number;
+}
+
+void write_frame(const FrameFigures& frame, int width, Sink& sink) {
+  if (frame.function.empty() && frame.file.empty()) return sink.print("     %s\n", place_in_module(frame).c_str());
+  String place = place_in_module(frame);
+  if (!frame.file.empty()) place = printable(frame.file, kPathBytesShown);
+  if (!frame.file.empty() && frame.line) place += ":" + decimal(frame.line, 0);
+  const String function = frame.function.empty() ? String("?") : printable(frame.function, kPathBytesShown);
+  sink.print("     %-*s  %s%s\n", width, function.c_str(), place.c_str(), frame.inlined ? "  (inlined)" : "");
+}
+
+// The frames behind main are the C library's and say nothing.
+std::size_t frames_to_main(const Vector<FrameFigures>& frames) {
+  for (std::size_t i = 0; i < frames.size(); ++i)
+    if (frames[i].function == "main") return i + 1;
+  return frames.size();
+}
+
+}  // namespace
+
+String seconds(double value) { return decimal(value, value < 10 ? 2 : 1) + " s"; }
+String duration(double value) {
+  return value < 0.1 ? decimal(value * 1000, value < 0.01 ? 2 : 1) + " ms" : seconds(value);
+}
+String percent(double ratio) { return decimal(ratio * 100, 1) + " %"; }
+
+String blocks_and_bytes(std::uint64_t blocks, std::uint64_t bytes) {
+  return blocks ? human_bytes(bytes) + " in " + grouped(blocks) : String("-");
+}
+
+String hit_rate(std::uint64_t hits, std::uint64_t misses) {
+  if (!(hits + misses)) return "-";
+  return decimal(100 * static_cast<double>(hits) / static_cast<double>(hits + misses), 1);
+}
+
+void write_frames(const Vector<FrameFigures>& frames, std::size_t frames_max, Sink& sink) {
+  const std::size_t telling = frames_to_main(frames);
+  const std::size_t shown = std::min(telling, frames_max);
+  std::size_t width = 12;
+  for (std::size_t i = 0; i < shown; ++i) width = std::max(width, std::min<std::size_t>(frames[i].function.size(), 40));
+  for (std::size_t i = 0; i < shown; ++i) write_frame(frames[i], static_cast<int>(width), sink);
+  if (shown < telling && frames_max == kFramesFull) sink.print("     ... %zu more\n", telling - shown);
+}
+
+}  // namespace cistern

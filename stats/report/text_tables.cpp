@@ -1,0 +1,157 @@
+// See text_tables.hpp.
+#include "stats/report/text_tables.hpp"
+
+#include <algorithm>
+
+#include "pool/size_class.hpp"
+#include "stats/format.hpp"
+#include "stats/report/text_parts.hpp"
+
+namespace cistern {
+namespace {
+
+constexpr std::size_t kClassesShown = 6, kClassesOfTwo = 4, kClassesOfMany = 3;  // of one pool, of each of several
+constexpr std::size_t kPoolsShown = 4;
+constexpr std::size_t kSizesShown = 4;
+constexpr std::size_t kTransfersShown = 8;
+
+void write_class(const ClassFigures& figures, bool with_waste, Sink& sink) {
+  sink.print("  %-16s  %11s  %8s  %24s  %6s  %10s", report_class_name(figures.size_class),
+             grouped(figures.allocations).c_str(), grouped(figures.live_blocks).c_str(),
+             blocks_and_bytes(figures.cached_blocks, figures.cached_bytes).c_str(),
+             hit_rate(figures.hits, figures.allocations - std::min(figures.hits, figures.allocations)).c_str(),
+             grouped(figures.high_water_blocks).c_str());
+  const std::optional<double> waste = figures.waste_ratio();
+  if (with_waste) sink.print("  %6s", waste ? decimal(*waste * 100, 1).c_str() : "-");
+  sink.write("\n");
+}
+
+Vector<ClassFigures> busiest_classes(Vector<ClassFigures> classes, std::size_t classes_max) {
+  // By class where counts are equal: std::stable_sort would allocate.
+  std::sort(classes.begin(), classes.end(), [](const ClassFigures& a, const ClassFigures& b) {
+    return a.allocations != b.allocations ? a.allocations > b.allocations : a.size_class < b.size_class;
+  });
+  if (classes.size() > classes_max) classes.resize(classes_max);
+  std::sort(classes.begin(), classes.end(),
+            [](const ClassFigures& a, const ClassFigures& b) { return a.size_class < b.size_class; });
+  return classes;
+}
+
+void write_pool(const KindFigures& kind, std::size_t classes_max, Sink& sink) {
+  const Vector<ClassFigures> classes = busiest_classes(kind.classes, classes_max);
+  const bool with_waste =
+      std::any_of(classes.begin(), classes.end(), [](const ClassFigures& figures) { return figures.waste_ratio(); });
+  sink.print("POOLS %s", kind.name.c_str());
+  if (kind.classes.size() > classes.size()) sink.print(" (%zu busiest of %zu)", classes.size(), kind.classes.size());
+  sink.print("\n  %-16s  %11s  %8s  %24s  %6s  %10s%s\n", "class", "allocs", "live", "cached", "hit%", "high-water",
+             with_waste ? "  waste%" : "");
+  for (const ClassFigures& figures : classes) write_class(figures, with_waste, sink);
+}
+
+// Leaves the `count_max` items with the greatest figure, in the order they had in their list: a process on many
+// devices still has a report of about a screen.
+template <class Item>
+void keep_greatest(Vector<const Item*>& items, std::uint64_t Item::*figure, std::size_t count_max) {
+  std::sort(items.begin(), items.end(), [figure](const Item* a, const Item* b) {
+    return a->*figure != b->*figure ? a->*figure > b->*figure : a < b;
+  });
+  if (items.size() > count_max) items.resize(count_max);
+  std::sort(items.begin(), items.end());
+}
+
+// "pageable, async"; the type of the host memory only where there is any.
+String manner(const TransferFigures& transfer) {
+  String text = !transfer.touches_host() ? "" : transfer.pageable ? "pageable" : "pinned";
+  if (transfer.asynchronous) text += text.empty() ? "async" : ", async";
+  return text;
+}
+
+void write_transfer(const TransferFigures& transfer, Sink& sink) {
+  const bool timed = transfer.seconds && *transfer.seconds > 0;
+  const double gibibytes = static_cast<double>(transfer.bytes) / (1024.0 * 1024 * 1024);
+  sink.print("  %-16s  %-15s  %11s  %10s  %12s  %6s\n", transfer.direction, manner(transfer).c_str(),
+             grouped(transfer.count).c_str(), human_bytes(transfer.bytes).c_str(),
+             timed ? duration(*transfer.seconds).c_str() : "-",
+             timed ? decimal(gibibytes / *transfer.seconds, 2).c_str() : "-");
+}
+
+// Pageable memory is copied twice and cannot be copied behind the program's back: where most of it comes from.
+void write_worst_pageable_site(const Vector<TransferFigures>& transfers, Sink& sink) {
+  const TransferFigures* worst = nullptr;
+  for (const TransferFigures& transfer : transfers)
+    if (transfer.pageable && transfer.touches_host() && transfer.site_bytes > (worst ? worst->site_bytes : 0))
+      worst = &transfer;
+  if (!worst) return;
+  sink.print("  worst pageable site: %s %s%s%s%s\n", human_bytes(worst->site_bytes).c_str(), worst->direction,
+             worst->api ? " (" : "", worst->api ? worst->api : "", worst->api ? ")" : "");
+  write_frames(worst->frames, kFramesShort, sink);
+}
+
+}  // namespace
+
+void write_device_memory(const Snapshot& snapshot, Sink& sink) {
+  for (const DeviceMemoryFigures& memory : snapshot.device_memory)
+    sink.print("  device %d: %s driver-owned and other processes, %s free of %s (at %s)\n", memory.device,
+               human_bytes(memory.driver_owned_bytes()).c_str(), human_bytes(memory.free_bytes).c_str(),
+               human_bytes(memory.total_bytes).c_str(), seconds(memory.sampled_at_s).c_str());
+}
+
+void write_pools(const Snapshot& snapshot, Sink& sink) {
+  Vector<const KindFigures*> pools;
+  for (const KindFigures& kind : snapshot.kinds)
+    if (kind.pooled_kind && !kind.classes.empty()) pools.push_back(&kind);
+  const std::size_t pools_used = pools.size();
+  keep_greatest(pools, &KindFigures::allocations, kPoolsShown);
+  const std::size_t classes_max = pools_used <= 1 ? kClassesShown : pools_used == 2 ? kClassesOfTwo : kClassesOfMany;
+  for (const KindFigures* kind : pools) write_pool(*kind, classes_max, sink);
+  if (pools_used > pools.size())
+    sink.print("      (pools of the %zu busiest kinds of %zu; the JSON report has all)\n", pools.size(), pools_used);
+}
+
+void write_sizes(const Snapshot& snapshot, Sink& sink) {
+  for (const KindFigures& kind : snapshot.kinds) {
+    if (kind.sizes.empty()) continue;
+    Vector<SizeFigures> sizes = kind.sizes;
+    std::sort(sizes.begin(), sizes.end(), [](const SizeFigures& a, const SizeFigures& b) {
+      return a.live_blocks * a.block_bytes != b.live_blocks * b.block_bytes
+                 ? a.live_blocks * a.block_bytes > b.live_blocks * b.block_bytes
+                 : a.block_bytes < b.block_bytes;
+    });
+    if (sizes.size() > kSizesShown) sizes.resize(kSizesShown);
+    sink.print("SIZES %s (%zu largest of %zu)\n  %-16s  %11s  %24s  %24s\n", kind.name.c_str(), sizes.size(),
+               kind.sizes.size(), "block", "allocs", "live", "free in pages");
+    for (const SizeFigures& figures : sizes)
+      sink.print("  %-16s  %11s  %24s  %24s\n", human_bytes(figures.block_bytes).c_str(),
+                 grouped(figures.allocations).c_str(),
+                 blocks_and_bytes(figures.live_blocks, figures.live_blocks * figures.block_bytes).c_str(),
+                 blocks_and_bytes(figures.free_blocks, figures.free_blocks * figures.block_bytes).c_str());
+  }
+}
+
+void write_fragmentation(const Snapshot& snapshot, Sink& sink) {
+  Vector<const FragmentationFigures*> fragmented;
+  for (const FragmentationFigures& figures : snapshot.fragmentation)
+    if (figures.reserved_bytes) fragmented.push_back(&figures);
+  keep_greatest(fragmented, &FragmentationFigures::reserved_bytes, kPoolsShown);
+  for (const FragmentationFigures* shown : fragmented) {
+    const FragmentationFigures& figures = *shown;
+    sink.print("FRAGMENTATION %s  reserved %s  live %s", figures.kind.c_str(),
+               human_bytes(figures.reserved_bytes).c_str(), human_bytes(figures.live_bytes).c_str());
+    const std::optional<double> internal = figures.internal_ratio();
+    if (figures.live_bytes && internal) sink.print("  internal %s", percent(*internal).c_str());
+    if (figures.free_bytes)
+      sink.print("  external %s  largest free block %s", percent(figures.external_ratio()).c_str(),
+                 human_bytes(figures.largest_free_bytes).c_str());
+    sink.write("\n");
+  }
+}
+
+void write_transfers(const Vector<TransferFigures>& transfers, Sink& sink) {
+  if (transfers.empty()) return;
+  sink.print("%-35s  %11s  %10s  %12s  %6s\n", "TRANSFERS", "count", "bytes", "blocking for", "GiB/s");
+  for (std::size_t i = 0; i < transfers.size() && i < kTransfersShown; ++i) write_transfer(transfers[i], sink);
+  if (transfers.size() > kTransfersShown) sink.print("  (the %zu largest of %zu)\n", kTransfersShown, transfers.size());
+  write_worst_pageable_site(transfers, sink);
+}
+
+}  // namespace cistern

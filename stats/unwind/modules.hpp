@@ -1,0 +1,39 @@
+// Modules: the files that code addresses belong to. Noted when a stack shows them first and kept for good, because a
+// plugin may be gone, and its addresses taken by another, when the report is made.
+#pragma once
+#include <cstdint>
+
+#include "pool/base/internal_memory.hpp"
+
+namespace cistern {
+
+struct Module {
+  std::uintptr_t start, end;  // where it was mapped
+  std::uintptr_t bias;        // address in the process minus address in the file
+  String name;                // as the dynamic linker has it; empty for the main executable
+  String path;
+  String build_id;      // hex, may be empty
+  bool is_program;      // the main executable
+  bool is_own;          // the object that this code is linked into
+  bool is_permanent;    // cannot be unloaded while this code runs
+  bool forwards_calls;  // makes calls for somebody else: OpenCL's loader, CUDA's runtime, another Cistern, libffi
+};
+
+// The module at a code address, null where there is none (generated code). Takes a lock of its own and no lock of the
+// dynamic linker; the code must be unable to be unloaded meanwhile, as it is while it has a frame on this stack.
+// False: a thread forks, which is not waited for.
+bool module_at(std::uintptr_t address, const Module*& module);
+
+// Whether `address` still lies in `module`. Lock-free, under the same condition.
+bool lies_in(const Module& module, std::uintptr_t address);
+
+// Whether `module` is loaded now, where it was. Takes the dynamic linker's lock: for reports only, with no lock held.
+bool is_loaded(const Module& module);
+
+// Last part of a path.
+std::string_view basename_of(std::string_view path);
+
+void modules_before_fork();
+void modules_after_fork();
+
+}  // namespace cistern

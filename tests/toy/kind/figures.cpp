@@ -1,0 +1,75 @@
+// What reports say of the toy driver's memory. Also the row of the kind.
+#include "shim/process/kind.hpp"
+#include "tests/toy/kind/state.hpp"
+
+namespace cistern::toy {
+namespace {
+
+constexpr int kToyPool = 100;  // for cistern_get_statistics
+
+bool used() {
+  State* const s = state_if_used();
+  return s && read(s->counters.allocations) != 0;
+}
+
+KindFigures figures() {
+  State& s = state();
+  KindFigures figures = s.counters.figures("toy", true);
+  figures.driver_allocs += s.source.calls.allocs;
+  figures.driver_frees += s.source.calls.frees;
+  const PoolUsage usage = s.pool.usage();
+  figures.pooled_blocks = usage.blocks;
+  figures.pooled_bytes = usage.bytes;
+  return figures;
+}
+
+void add_leaks(Vector<LeakFigures>& leaks) {
+  state().blocks.for_each([&](const void*, Block& block) {
+    if (block.pooled || block.inherited) return;
+    LeakFigures leak = leak_at(block.site, "toy", "block", "toy_allocate");
+    leak.blocks = leak.created = 1;
+    leak.bytes = block.bytes;
+    leak.first_s = leak.last_s = static_cast<double>(block.born_ns) / 1e9;
+    leaks.push_back(std::move(leak));
+  });
+}
+
+void add_to(Snapshot& snapshot) {
+  if (!used()) return;
+  const PoolUsage usage = state().pool.usage();
+  const std::uint64_t live = read(state().counters.live_bytes);
+  snapshot.kinds.push_back(figures());
+  snapshot.fragmentation.push_back({"toy", live + usage.bytes, live, live, usage.bytes, usage.largest_bytes});
+  add_leaks(snapshot.leaks);
+}
+
+KindFigures pool_figures(std::uint64_t* largest_kept_bytes) {
+  if (!used()) return {};
+  *largest_kept_bytes = state().pool.usage().largest_bytes;
+  return figures();
+}
+
+std::uint64_t trim(std::uint64_t keep_bytes) {
+  State* const s = state_if_used();
+  return s ? s->pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, coarse_now_ns()) : 0;
+}
+
+std::uint64_t live_bytes() {
+  State* const s = state_if_used();
+  return s ? read(s->counters.live_bytes) : 0;
+}
+
+constexpr KindPool kPools[] = {{kToyPool, pool_figures, trim}};
+
+}  // namespace
+
+extern constexpr Kind kind = {
+    .name = "toy",
+    .pools = kPools,
+    .used = used,
+    .add_to = add_to,
+    .live_bytes = live_bytes,
+    .fork = {before_fork, after_fork_in_parent, after_fork_in_child, after_fork_in_parent},
+};
+
+}  // namespace cistern::toy

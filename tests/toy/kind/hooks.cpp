@@ -1,0 +1,69 @@
+// What is done to each call of the toy driver. Also the exported functions.
+#include "shim/process/environment.hpp"
+#include "shim/process/process.hpp"
+#include "tests/toy/kind/state.hpp"
+
+namespace cistern::toy::hook {
+namespace {
+
+PoolKey key_of(toy_context* context, std::size_t bytes) {
+  return {reinterpret_cast<std::uintptr_t>(context), 0, bytes};
+}
+
+}  // namespace
+
+int toy_allocate(toy_context* context, size_t bytes, void** block) {
+  if (!context || !block || !bytes || phase() != Phase::running) return next().toy_allocate(context, bytes, block);
+  State& s = state();
+  const auto allocated = s.pool.allocate(key_of(context, bytes), {context, bytes}, coarse_now_ns());
+  if (!allocated.result.ok) {
+    add(s.counters.failed);
+    return allocated.result.error;
+  }
+  if (!allocated.hit) add(s.counters.pool_misses);
+  *block = allocated.result.chunk.memory;
+  s.counters.block_born(bytes, allocated.hit);
+  s.blocks.put(
+      *block, {context, bytes, s.sites_on ? capture_site("toy_allocate") : 0, coarse_nanoseconds_since_start(), false});
+  return 0;
+}
+
+int toy_free(toy_context* context, void* memory) {
+  State& s = state();
+  Block block{};
+  s.blocks.with(memory, [&](Block* found) {
+    if (!found || found->context != context) return;
+    block = *found;
+    found->pooled = true;
+  });
+  if (!block.context) return next().toy_free(context, memory);
+  if (block.pooled) return TOY_INVALID;  // freed already
+  if (!block.inherited) s.counters.block_died(block.bytes);
+  s.pool.give(key_of(context, block.bytes), {context, memory}, {}, false, coarse_now_ns());
+  return 0;
+}
+
+int toy_context_destroy(toy_context* context) {
+  state().pool.drain(reinterpret_cast<std::uintptr_t>(context));
+  return next().toy_context_destroy(context);
+}
+
+int toy_copy(toy_context* context, void* to, const void* from, size_t bytes) {
+  return next().toy_copy(context, to, from, bytes);
+}
+
+// What the pool keeps is free to the program.
+int toy_free_memory(toy_context* context, size_t* bytes) {
+  const int answer = next().toy_free_memory(context, bytes);
+  if (!answer) *bytes += state().pool.usage_bytes();
+  return answer;
+}
+
+}  // namespace cistern::toy::hook
+
+#define TOY_CALL(name, parameters, arguments)                                \
+  extern "C" [[gnu::visibility("default")]] int name parameters {            \
+    if (cistern::switched_off()) return cistern::toy::next().name arguments; \
+    return cistern::toy::hook::name arguments;                               \
+  }
+#include "tests/toy/kind/symbols.def"
