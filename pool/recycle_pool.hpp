@@ -4,7 +4,7 @@
 //
 //   allocate(key, request) -> take(key) -> bin of the key, newest first
 //                          -> advance(group): quarantined chunks that have settled move to their bins, oldest first
-//                          -> with_room(source.acquire): out of memory: release everything kept, once more
+//                          -> with_room(source.acquire): out of memory: release everything kept, and again (acquire.hpp)
 //   take_near(key, bytes_max) -> the bin with the fewest bytes that suffice
 //   give(key, chunk, fence) -> bin, or quarantine until the fence has settled -> over the cap: release the oldest
 //   drain(group) -> release all of one group (a context that goes away); waits for chunks in other threads' hands
@@ -20,8 +20,10 @@
 #include <optional>
 #include <utility>
 
+#include "pool/acquire.hpp"
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
+#include "pool/limits.hpp"
 #include "pool/source.hpp"
 
 namespace cistern {
@@ -51,19 +53,6 @@ struct PoolKeyOrder {
   }
 };
 
-struct PoolLimits {
-  std::uint64_t bytes_max = 0;    // cap on what is kept; a chunk larger than this is never kept
-  std::uint64_t bytes_min = 0;    // interval trims leave this much
-  std::uint64_t interval_ns = 0;  // unused for longer: goes back; 0: never by time
-};
-
-// Clocks are read before locks are taken: a chunk may have been given later than `now_ns`. The time may be any.
-constexpr bool used_within(std::uint64_t unused_for_ns, std::uint64_t given_ns, std::uint64_t now_ns) {
-  return unused_for_ns && (given_ns > now_ns || now_ns - given_ns < unused_for_ns);
-}
-static_assert(used_within(10, 5, 14) && !used_within(10, 5, 15) && used_within(10, 20, 5) && !used_within(0, 20, 5));
-static_assert(used_within(UINT64_MAX, 5, 6) && used_within(UINT64_MAX, 0, UINT64_MAX - 1));
-
 struct PoolUsage {
   std::uint64_t blocks = 0, bytes = 0, largest_bytes = 0;
 };
@@ -73,11 +62,8 @@ class RecyclePool {
  public:
   using Chunk = typename S::Chunk;
   using Fence = typename S::Fence;
-
-  struct Allocated {
-    Acquired<Chunk, typename S::Error> result;
-    bool hit;
-  };
+  using Key = PoolKey;
+  using Answer = Acquired<Chunk, typename S::Error>;
 
   constexpr explicit RecyclePool(S& source) : source_(source) {}
   RecyclePool(const RecyclePool&) = delete;
@@ -85,37 +71,26 @@ class RecyclePool {
 
   void set_limits(const PoolLimits& limits) {
     Locked hold(lock_);
-    limits_ = limits;
+    bytes_max_ = limits.bytes_max;
+    interval_.set(limits);
   }
 
-  Allocated allocate(const PoolKey& key, const typename S::Request& request, std::uint64_t now_ns) {
-    if (std::optional<Chunk> chunk = take(key, now_ns)) return {{*chunk, {}, true}, true};
-    return {with_room([&] { return source_.acquire(request); }), false};
+  Allocated<Answer> allocate(const PoolKey& key, const typename S::Request& request, std::uint64_t now_ns) {
+    return acquire(*this, Exactly{*this, request, key}, now_ns);
   }
 
-  // Asks the source through `acquire`, and when that is out of memory, once more with nothing kept: what the program
-  // gave back before it asked is the source's by then, whichever thread has it in hand.
-  template <class Acquire>
-  auto with_room(Acquire acquire) {
-    const std::uint64_t released_before = released_.load();
-    auto acquired = acquire();
-    if (acquired.ok || !source_.out_of_memory(acquired.error)) [[likely]]
-      return acquired;
-    short_of_memory_.fetch_add(1);
-    release_all();
-    if (released_.load() != released_before) acquired = acquire();
-    short_of_memory_.fetch_sub(1);
-    return acquired;
+  // A call that takes memory of the source: what is kept makes way for it.
+  template <class Call>
+  auto with_room(Call call) {
+    return cistern::with_room(Room(*this), call);
   }
 
   // A settled chunk with this key, or nothing.
   std::optional<Chunk> take(const PoolKey& key, std::uint64_t now_ns) {
-    bool trim_now = false;
-    std::optional<Chunk> chunk = take_from_bin(key, now_ns, &trim_now);
-    if (trim_now) [[unlikely]]
-      trim_on_interval(now_ns);
+    std::optional<Chunk> chunk = take_from_bin(key);
+    interval_.trim(*this, now_ns);
     if (chunk || !advance(key.group)) return chunk;
-    return take_from_bin(key, now_ns, &trim_now);
+    return take_from_bin(key);
   }
 
   // A settled chunk of the key's group and traits, with at least its bytes and at most `bytes_max`; the smallest.
@@ -141,29 +116,22 @@ class RecyclePool {
       if (settled == Settled::yes) fence = Fence{}, waits = false;
     }
     Node* over = nullptr;
-    bool trim_now = false, kept = false;
+    bool kept = false;
     {
       Locked hold(lock_);
       kept = !short_of_memory_.load();
       if (kept) [[likely]]
         over = keep(key, chunk, std::move(fence), waits, now_ns);
-      trim_now = interval_passed(now_ns);
     }
     if (!kept) [[unlikely]] {
       fence = Fence{};
       return release(chunk, waits);
     }
     if (over) release_borrowed(over);
-    if (trim_now) [[unlikely]]
-      trim_on_interval(now_ns);
+    interval_.trim(*this, now_ns);
     if (waits) advance(key.group);
   }
 
-  struct Trim {
-    std::uint64_t keep_bytes;
-    std::uint64_t unused_for_ns;
-    bool settled_only = false;  // what waits for commands stays
-  };
   // Releases the oldest until `keep_bytes` are left, but none used within `unused_for_ns`. Returns the bytes released.
   std::uint64_t trim(const Trim& what, std::uint64_t now_ns) {
     return trim(what, now_ns, [this](Chunk chunk, bool unsettled) { release(chunk, unsettled); });
@@ -177,7 +145,7 @@ class RecyclePool {
       Locked hold(lock_);
       for (Node *node = by_age_.first, *next; node; node = next) {
         next = node->age.next;
-        if (usage_bytes() <= what.keep_bytes || used_within(what.unused_for_ns, node->given_ns, now_ns)) break;
+        if (usage_bytes() <= what.keep_bytes || elapsed_ns(node->given_ns, now_ns) < what.unused_for_ns) break;
         if (node->looked_at || (what.settled_only && node->waits)) continue;
         bytes += node->key.bytes;
         borrow(node, old);
@@ -277,6 +245,44 @@ class RecyclePool {
   }
 
  private:
+  // A chunk of one size, and no other.
+  struct Exactly {
+    RecyclePool& pool;
+    const typename S::Request& request;
+    const PoolKey& key;
+    std::uint64_t bytes_max() const { return key.bytes; }
+    bool is_there(Chunk) const { return true; }
+    Answer acquire() {
+      return pool.with_room([&] { return pool.source_.acquire(request); });
+    }
+  };
+
+  // What is kept, as room for a call. From the first time that it has to make room until its end nothing is kept: what
+  // the program gave back before it asked is the source's by then, whichever thread has it in hand.
+  class Room {
+   public:
+    explicit Room(RecyclePool& pool) : pool_(pool) {}
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+    ~Room() {
+      if (short_) pool_.short_of_memory_.fetch_sub(1);
+    }
+    template <class T>
+    bool out_of_memory(const Acquired<T, typename S::Error>& answer) const {
+      return !answer.ok && pool_.source_.out_of_memory(answer.error);
+    }
+    std::uint64_t given_back() const { return pool_.released_.load(); }
+    bool make() {
+      if (!std::exchange(short_, true)) pool_.short_of_memory_.fetch_add(1);
+      pool_.release_all();
+      return false;
+    }
+
+   private:
+    RecyclePool& pool_;
+    bool short_ = false;
+  };
+
   struct Node;
   struct Bin;
   struct Group;
@@ -417,10 +423,10 @@ class RecyclePool {
     Node* node = new_node(key, chunk, std::move(fence), waits, now_ns);
     link_youngest(node);
     // What is larger than the cap must not push out all others before it goes itself.
-    if (key.bytes > limits_.bytes_max) [[unlikely]]
+    if (key.bytes > bytes_max_) [[unlikely]]
       borrow(node, over);
-    else if (usage_bytes() > limits_.bytes_max) [[unlikely]]
-      over = unlink_oldest_until(limits_.bytes_max);
+    else if (usage_bytes() > bytes_max_) [[unlikely]]
+      over = unlink_oldest_until(bytes_max_);
     return over;
   }
 
@@ -470,9 +476,8 @@ class RecyclePool {
     }
   }
 
-  std::optional<Chunk> take_from_bin(const PoolKey& key, std::uint64_t now_ns, bool* trim_now) {
+  std::optional<Chunk> take_from_bin(const PoolKey& key) {
     Locked hold(lock_);
-    *trim_now = interval_passed(now_ns);
     auto found = bins_.find(key);
     if (found == bins_.end() || !found->second.chunks.last) return std::nullopt;
     return take_newest(found->second);
@@ -548,20 +553,6 @@ class RecyclePool {
     return settled;
   }
 
-  bool interval_passed(std::uint64_t now_ns) const {
-    return limits_.interval_ns && !used_within(limits_.interval_ns, trimmed_ns_, now_ns);
-  }
-  void trim_on_interval(std::uint64_t now_ns) {
-    Trim what;
-    {
-      Locked hold(lock_);
-      if (!interval_passed(now_ns)) return;
-      trimmed_ns_ = now_ns;
-      what = {.keep_bytes = limits_.bytes_min, .unused_for_ns = limits_.interval_ns};
-    }
-    trim(what, now_ns);
-  }
-
   void forget_empty_bins() {
     std::erase_if(by_size_, [](const auto& bin) { return !bin.second->nodes; });
     std::erase_if(bins_, [](const auto& bin) { return !bin.second.nodes; });
@@ -575,12 +566,12 @@ class RecyclePool {
 
   S& source_;
   mutable Lock lock_;
-  PoolLimits limits_;
+  std::uint64_t bytes_max_ = 0;
+  IntervalTrim interval_;
   std::atomic<std::uint64_t> usage_bytes_{0};
   std::atomic<std::uint64_t> waiting_bytes_{0};
   std::atomic<std::uint64_t> borrowed_{0}, released_{0};  // chunks taken out to be released, and done
   std::atomic<int> short_of_memory_{0};  // requests that want everything to go back, and nothing to be kept
-  std::uint64_t trimmed_ns_ = 0;
   AgeList by_age_, being_released_;
   Node* free_nodes_ = nullptr;
   Map<PoolKey, Bin, PoolKeyHash> bins_;

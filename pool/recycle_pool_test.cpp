@@ -282,7 +282,7 @@ TEST_F(RecyclePoolTest, OutOfMemoryReleasesAllAndAsksOnceMore) {
 TEST_F(RecyclePoolTest, WhoWaitsForReleasesWaitsForASlowOneThoughOthersEndMeanwhile) {
   auto quick = get(key(40));
   give(key(100), get(key(100)));
-  const RecyclePool<FakeSource>::Trim all{.keep_bytes = 0, .unused_for_ns = 0};
+  const Trim all{.keep_bytes = 0, .unused_for_ns = 0};
   std::atomic<bool> is_slow{false}, go_on{false}, waited{false};
   source.on_release = [&] {
     if (is_slow.exchange(true)) return;

@@ -6,6 +6,9 @@
 //
 // A cache belongs to one thread, but each has a busy flag, so that another thread can drain it at any time. When the
 // thread ends its cache stays, with what it holds, until a new thread adopts it.
+//
+// There may be any number of objects. A thread finds its cache of the first few of each type in thread-local memory, of
+// the rest by a key of the thread library.
 #pragma once
 #include <pthread.h>
 #include <sched.h>
@@ -20,12 +23,28 @@
 
 namespace cistern {
 
-// Tag: one set of caches per tag and process, since a thread finds its own through thread-local memory.
-template <class Key, class KeyHash, class Chunk, class Tag>
+template <class Key, class KeyHash, class Chunk>
 class ThreadCaches {
  public:
+  ThreadCaches() = default;
+  ThreadCaches(const ThreadCaches&) = delete;
+  ThreadCaches& operator=(const ThreadCaches&) = delete;
+  // Drained, and used by no thread any more. A thread may be ending at this moment with a cache of ours: the caches'
+  // memory is not given back, but kept for the next object.
+  ~ThreadCaches() {
+    if (key_made_.load()) pthread_key_delete(thread_end_);
+    Locked hold(spare_lock_);
+    for (Cache *cache = all_.load(), *next; cache; cache = next) {
+      next = cache->next;
+      cache->next = spare_;
+      spare_ = cache;
+    }
+  }
+
   std::optional<Chunk> take(const Key& key) {
-    Cache* cache = mine_ ? mine_ : adopt();
+    Cache* cache = mine();
+    if (!cache) [[unlikely]]
+      cache = adopt();
     return cache ? take_from(*cache, key) : std::nullopt;
   }
 
@@ -39,9 +58,11 @@ class ThreadCaches {
 
   // False: no place, or `bytes_max` of all caches together would be passed; the chunk stays with the caller.
   bool give(const Key& key, Chunk chunk, std::uint64_t now_ns, std::uint64_t bytes_max) {
-    Cache* cache = mine_ ? mine_ : adopt();
-    if (!cache) [[unlikely]]
-      return false;
+    Cache* cache = mine();
+    if (!cache) [[unlikely]] {
+      cache = adopt();
+      if (!cache) return false;
+    }
     if (bytes_.fetch_add(key.bytes, std::memory_order_relaxed) + key.bytes <= bytes_max) {
       Busy hold(*cache);
       Way* set = set_of(*cache, key);
@@ -90,16 +111,19 @@ class ThreadCaches {
   // Other threads are gone, perhaps in the middle of a take: whatever their caches hold is forgotten.
   void after_fork_in_child() {
     new (&register_lock_) Lock;
+    new (&spare_lock_) Lock;
+    const Cache* const own = mine();
     for (Cache* cache = all_.load(std::memory_order_relaxed); cache; cache = cache->next) {
       for (Way& way : cache->ways) way.full = false;
       cache->busy.store(false, std::memory_order_relaxed);
-      cache->owned.store(cache == mine_, std::memory_order_relaxed);
+      cache->owned.store(cache == own, std::memory_order_relaxed);
     }
     bytes_ = 0;
   }
 
  private:
   static constexpr int kSets = 16, kWays = 4;
+  static constexpr unsigned kQuick = 8;
 
   struct Way {
     Key key{};
@@ -110,6 +134,7 @@ class ThreadCaches {
   struct Cache {
     std::atomic<bool> busy{false};
     std::atomic<bool> owned{true};
+    unsigned number = 0;  // of the object
     Cache* next = nullptr;
     Way ways[kSets * kWays];
   };
@@ -144,20 +169,30 @@ class ThreadCaches {
 
   static Way* set_of(Cache& cache, const Key& key) { return &cache.ways[(KeyHash{}(key) % kSets) * kWays]; }
 
+  // Null: the thread has none.
+  Cache* mine() const {
+    if (number_ < kQuick) [[likely]]
+      return quick_[number_];
+    return key_made_.load(std::memory_order_acquire) ? static_cast<Cache*>(pthread_getspecific(thread_end_)) : nullptr;
+  }
+
+  static void thread_ends(void* memory) {
+    auto* const cache = static_cast<Cache*>(memory);
+    if (cache->number < kQuick) quick_[cache->number] = nullptr;
+    cache->owned.store(false, std::memory_order_release);
+  }
+
   [[gnu::noinline]] Cache* adopt() {
     Locked hold(register_lock_);
-    if (!key_made_) {
-      if (pthread_key_create(&thread_end_, [](void* cache) {
-            mine_ = nullptr;
-            static_cast<Cache*>(cache)->owned.store(false, std::memory_order_release);
-          }) != 0)
-        return nullptr;
-      key_made_ = true;
+    if (!key_made_.load(std::memory_order_relaxed)) {
+      if (pthread_key_create(&thread_end_, thread_ends) != 0) return nullptr;
+      key_made_.store(true, std::memory_order_release);
     }
     Cache* cache = all_.load(std::memory_order_relaxed);
     while (cache && cache->owned.exchange(true, std::memory_order_acquire)) cache = cache->next;
     if (!cache) {
-      cache = new (internal_allocate(sizeof(Cache))) Cache;
+      cache = new_cache();
+      cache->number = number_;
       cache->next = all_.load(std::memory_order_relaxed);
       all_.store(cache, std::memory_order_release);
     }
@@ -165,16 +200,31 @@ class ThreadCaches {
       cache->owned.store(false, std::memory_order_release);
       return nullptr;
     }
-    return mine_ = cache;
+    if (number_ < kQuick) quick_[number_] = cache;
+    return cache;
   }
 
-  static inline constinit thread_local Cache* mine_ = nullptr;
+  static Cache* new_cache() {
+    Locked hold(spare_lock_);
+    void* memory = spare_;
+    if (memory)
+      spare_ = spare_->next;
+    else
+      memory = internal_allocate(sizeof(Cache));
+    return new (memory) Cache;
+  }
 
+  static inline constinit thread_local Cache* quick_[kQuick] = {};
+  static inline constinit std::atomic<unsigned> objects_{0};
+  static inline constinit Lock spare_lock_;
+  static inline constinit Cache* spare_ = nullptr;
+
+  const unsigned number_ = objects_.fetch_add(1);  // never given again
   std::atomic<Cache*> all_{nullptr};
   std::atomic<std::uint64_t> bytes_{0};
   Lock register_lock_;
   pthread_key_t thread_end_{};
-  bool key_made_ = false;
+  std::atomic<bool> key_made_{false};
 };
 
 }  // namespace cistern

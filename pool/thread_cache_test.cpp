@@ -1,5 +1,4 @@
 // ThreadCaches: what a thread finds of its own, what others may take out, and what stays when a thread or process ends.
-// A tag has one set of caches per process, so each test has a tag of its own and runs in a thread of its own.
 #include "pool/thread_cache.hpp"
 
 #include <gtest/gtest.h>
@@ -18,15 +17,13 @@
 namespace cistern {
 namespace {
 
-template <class Tag>
-using Caches = ThreadCaches<PoolKey, PoolKeyHash, int, Tag>;
+using Caches = ThreadCaches<PoolKey, PoolKeyHash, int>;
 
 constexpr std::uint64_t kRoomy = 1 << 30;
 
 PoolKey key(std::uint64_t bytes, std::uintptr_t group = 1) { return {group, 0, bytes}; }
 
-template <class Tag>
-std::vector<int> drained(Caches<Tag>& caches) {
+std::vector<int> drained(Caches& caches) {
   std::vector<int> chunks;
   caches.drain([](const PoolKey&, std::uint64_t) { return true; },
                [&](const PoolKey&, int chunk, std::uint64_t) { chunks.push_back(chunk); });
@@ -35,8 +32,7 @@ std::vector<int> drained(Caches<Tag>& caches) {
 }
 
 TEST(ThreadCacheTest, AThreadTakesWhatItGave) {
-  struct Tag;
-  Caches<Tag> caches;
+  Caches caches;
   test::in_new_thread([&] {
     EXPECT_FALSE(caches.take(key(64)));
     EXPECT_TRUE(caches.give(key(64), 7, 1, kRoomy));
@@ -49,9 +45,30 @@ TEST(ThreadCacheTest, AThreadTakesWhatItGave) {
   });
 }
 
+// More than have a place in thread-local memory, one after another and at once.
+TEST(ThreadCacheTest, EachObjectHasCachesOfItsOwn) {
+  for (int round = 0; round < 3; ++round) {
+    std::array<std::unique_ptr<Caches>, 20> all;
+    for (auto& caches : all) caches = std::make_unique<Caches>();
+    const auto give_and_take = [&](int chunk) {
+      for (auto& caches : all) EXPECT_FALSE(caches->take(key(64)));
+      for (auto& caches : all) EXPECT_TRUE(caches->give(key(64), chunk++, 1, kRoomy));
+      for (auto& caches : all) EXPECT_EQ(caches->bytes(), 64u);
+      for (auto& caches : all) EXPECT_EQ(caches->take(key(64)), chunk++ - 20);
+      EXPECT_TRUE(all[3]->give(key(64), 1000, 1, kRoomy));
+      EXPECT_TRUE(all[17]->give(key(64), 1001, 1, kRoomy));
+    };
+    give_and_take(0);
+    EXPECT_EQ(drained(*all[3]), std::vector<int>{1000});
+    EXPECT_EQ(drained(*all[17]), std::vector<int>{1001});
+    test::in_new_thread([&] { give_and_take(100); });
+    EXPECT_EQ(drained(*all[3]), std::vector<int>{1000}) << "of a thread that has ended";
+    EXPECT_EQ(drained(*all[17]), std::vector<int>{1001});
+  }
+}
+
 TEST(ThreadCacheTest, AFullSetRefusesUntilOneIsTaken) {
-  struct Tag;
-  Caches<Tag> caches;
+  Caches caches;
   test::in_new_thread([&] {
     int accepted = 0;
     while (accepted < 100 && caches.give(key(64), accepted, 1, kRoomy)) ++accepted;
@@ -64,8 +81,7 @@ TEST(ThreadCacheTest, AFullSetRefusesUntilOneIsTaken) {
 }
 
 TEST(ThreadCacheTest, AllCachesTogetherKeepTheLimit) {
-  struct Tag;
-  Caches<Tag> caches;
+  Caches caches;
   test::in_new_thread([&] {
     EXPECT_TRUE(caches.give(key(60), 1, 1, 100));
     test::in_new_thread([&] {
@@ -80,8 +96,7 @@ TEST(ThreadCacheTest, AllCachesTogetherKeepTheLimit) {
 }
 
 TEST(ThreadCacheTest, AnotherThreadTakesOnlyByStealing) {
-  struct Tag;
-  Caches<Tag> caches;
+  Caches caches;
   test::in_new_thread([&] {
     caches.give(key(64), 7, 1, kRoomy);
     test::in_new_thread([&] {
@@ -96,8 +111,7 @@ TEST(ThreadCacheTest, AnotherThreadTakesOnlyByStealing) {
 }
 
 TEST(ThreadCacheTest, AnotherThreadDrainsWhatItWants) {
-  struct Tag;
-  Caches<Tag> caches;
+  Caches caches;
   test::in_new_thread([&] {
     caches.give(key(64, 1), 1, 10, kRoomy);
     caches.give(key(64, 1), 2, 20, kRoomy);
@@ -120,8 +134,7 @@ TEST(ThreadCacheTest, AnotherThreadDrainsWhatItWants) {
 }
 
 TEST(ThreadCacheTest, TheCacheOfAThreadThatEndedIsAdoptedWithWhatItHolds) {
-  struct Tag;
-  Caches<Tag> caches;
+  Caches caches;
   test::in_new_thread([&] { caches.give(key(64), 7, 1, kRoomy); });
   EXPECT_EQ(caches.bytes(), 64u);
   test::in_new_thread([&] { EXPECT_EQ(caches.take(key(64)), 7); });
@@ -138,8 +151,7 @@ TEST(ThreadCacheTest, TheCacheOfAThreadThatEndedIsAdoptedWithWhatItHolds) {
 
 // pthread runs the destructors of thread-local values in no certain order, so frees come after the cache was given up.
 TEST(ThreadCacheTest, AThreadMayGiveWhileItEnds) {
-  struct Tag;
-  static Caches<Tag> caches;
+  static Caches caches;
   static pthread_key_t late;
   static std::atomic<int> accepted;
   accepted = 0;
@@ -161,8 +173,7 @@ TEST(ThreadCacheTest, AThreadMayGiveWhileItEnds) {
 }
 
 TEST(ThreadCacheTest, TheChildOfAForkForgetsAndStartsAfresh) {
-  struct Tag;
-  Caches<Tag> caches;
+  Caches caches;
   test::in_new_thread([&] {
     test::in_new_thread([&] { caches.give(key(64), 6, 1, kRoomy); });
     caches.give(key(64), 7, 1, kRoomy);
@@ -190,9 +201,8 @@ TEST(ThreadCacheTest, TheChildOfAForkForgetsAndStartsAfresh) {
 TEST(ThreadCacheTest, NoChunkIsInTwoHands) {
   const unsigned seed = test::new_seed();
   SCOPED_TRACE(testing::Message() << "CISTERN_TEST_SEED=" << seed);
-  struct Tag;
   constexpr int kThreads = 4, kChunksEach = 40;
-  Caches<Tag> caches;
+  Caches caches;
   std::array<std::atomic<bool>, kThreads * kChunksEach> held{};
   std::atomic<int> errors{0};
   std::atomic<std::size_t> in_hands{0};

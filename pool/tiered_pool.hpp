@@ -16,16 +16,18 @@
 
 namespace cistern {
 
-template <Source S, class Tag>
+template <Source S>
 class TieredPool {
  public:
   using Chunk = typename S::Chunk;
   using Fence = typename S::Fence;
+  using Key = PoolKey;
+  using Answer = typename RecyclePool<S>::Answer;
 
   explicit TieredPool(S& source) : source_(source), shared_(source) {}
 
   void set_limits(const PoolLimits& limits) {
-    limits_ = limits;
+    interval_.set(limits);
     thread_bytes_max_ = limits.bytes_max / 4;
     shared_.set_limits({.bytes_max = limits.bytes_max - thread_bytes_max_});
   }
@@ -33,7 +35,7 @@ class TieredPool {
   std::optional<Chunk> take(const PoolKey& key, std::uint64_t now_ns) {
     if (std::optional<Chunk> chunk = caches_.take(key)) [[likely]]
       return chunk;
-    trim_on_interval(now_ns);
+    interval_.trim(*this, now_ns);
     if (std::optional<Chunk> chunk = shared_.take(key, now_ns)) return chunk;
     return caches_.steal(key);
   }
@@ -45,7 +47,7 @@ class TieredPool {
   void give(const PoolKey& key, Chunk chunk, std::uint64_t now_ns) {
     if (key.bytes > kThreadChunkBytesMax || !caches_.give(key, chunk, now_ns, thread_bytes_max_))
       shared_.give(key, chunk, Fence{}, false, now_ns);
-    trim_on_interval(now_ns);
+    interval_.trim(*this, now_ns);
   }
 
   void give_waiting(const PoolKey& key, Chunk chunk, Fence&& fence, std::uint64_t now_ns) {
@@ -53,18 +55,18 @@ class TieredPool {
   }
 
   // Releases chunks until `keep_bytes` are left, but none used within `unused_for_ns`; oldest first in the shared tier.
-  std::uint64_t trim(const typename RecyclePool<S>::Trim& what, std::uint64_t now_ns) {
+  std::uint64_t trim(const Trim& what, std::uint64_t now_ns) {
     return trim(what, now_ns, [this](Chunk chunk, bool unsettled) { shared_.release(chunk, unsettled); });
   }
   // release(chunk, unsettled) gives one back to the source.
   template <class Release>
-  std::uint64_t trim(const typename RecyclePool<S>::Trim& what, std::uint64_t now_ns, Release release) {
+  std::uint64_t trim(const Trim& what, std::uint64_t now_ns, Release release) {
     std::uint64_t released = 0, left = usage_bytes();
     if (left > what.keep_bytes) {
       releasing_.fetch_add(1);
       caches_.drain(
           [&](const PoolKey& key, std::uint64_t given_ns) {
-            if (left <= what.keep_bytes || used_within(what.unused_for_ns, given_ns, now_ns)) return false;
+            if (left <= what.keep_bytes || elapsed_ns(given_ns, now_ns) < what.unused_for_ns) return false;
             left -= left < key.bytes ? left : key.bytes;
             return true;
           },
@@ -76,7 +78,7 @@ class TieredPool {
     }
     const std::uint64_t kept_by_threads = caches_.bytes();
     const std::uint64_t keep_shared = what.keep_bytes > kept_by_threads ? what.keep_bytes - kept_by_threads : 0;
-    const typename RecyclePool<S>::Trim of_shared{keep_shared, what.unused_for_ns, what.settled_only};
+    const Trim of_shared{keep_shared, what.unused_for_ns, what.settled_only};
     return released + shared_.trim(of_shared, now_ns, release);
   }
 
@@ -125,21 +127,12 @@ class TieredPool {
 
   std::uint64_t usage_bytes() const { return caches_.bytes() + shared_.usage_bytes(); }
 
-  void trim_on_interval(std::uint64_t now_ns) {
-    std::uint64_t last = trimmed_ns_.load(std::memory_order_relaxed);
-    if (!limits_.interval_ns || used_within(limits_.interval_ns, last, now_ns)) [[likely]]
-      return;
-    if (!trimmed_ns_.compare_exchange_strong(last, now_ns, std::memory_order_relaxed)) return;
-    trim({.keep_bytes = limits_.bytes_min, .unused_for_ns = limits_.interval_ns}, now_ns);
-  }
-
   S& source_;
   RecyclePool<S> shared_;
-  ThreadCaches<PoolKey, PoolKeyHash, Chunk, Tag> caches_;
-  PoolLimits limits_;
+  ThreadCaches<PoolKey, PoolKeyHash, Chunk> caches_;
+  IntervalTrim interval_;
   std::uint64_t thread_bytes_max_ = 0;
   std::atomic<int> releasing_{0};  // trims that may hold chunks out of thread caches
-  std::atomic<std::uint64_t> trimmed_ns_{0};
 };
 
 }  // namespace cistern

@@ -32,8 +32,7 @@ class SlowSource : public FakeSource {
   std::atomic<bool> hold_up{false}, releasing{false};
 };
 
-struct Tag;
-using Pool = TieredPool<SlowSource, Tag>;
+using Pool = TieredPool<SlowSource>;
 
 PoolKey key(std::uint64_t bytes, std::uintptr_t group = 1, std::uint64_t traits = 0) { return {group, traits, bytes}; }
 

@@ -90,6 +90,12 @@ const Page& page_within(Slice slice) { return *page_at(slice < region_end() ? sl
   return std::min(count_listed(page, heap.lists[id]) + own.rest_count, page_capacity(id));
 }
 
+[[gnu::no_sanitize("thread")]] unsigned waiting_blocks(const RemoteBatch& batch) {
+  const Page& page = page_within(batch.page);
+  if (page.state != State::small || page.size_class >= kClasses) return 0;
+  return std::min<unsigned>(batch.count, page.carved);
+}
+
 namespace {
 
 // Blocks in lists and batches count as handed out in their pages; those of lists were not allocated yet.
@@ -105,11 +111,11 @@ namespace {
     }
     sum.moves += heap->moves;
     for (const RemoteBatch& batch : heap->batches) {
-      const Page& page = page_within(batch.page);
-      if (page.state != State::small || page.size_class >= kClasses) continue;
-      const unsigned waiting = std::min<unsigned>(batch.count, page.carved);
-      sum.classes[page.size_class].live_blocks -= waiting;
-      sum.classes[page.size_class].free_blocks += waiting;
+      const unsigned waiting = waiting_blocks(batch);
+      if (!waiting) continue;
+      ClassAccount& own = sum.classes[std::min<unsigned>(page_within(batch.page).size_class, kClasses - 1)];
+      own.live_blocks -= waiting;
+      own.free_blocks += waiting;
     }
   }
 }

@@ -6,6 +6,7 @@
 namespace cistern::host_pool {
 
 struct Heap;
+struct RemoteBatch;
 
 struct ClassAccount {
   std::uint64_t live_blocks = 0;
@@ -33,5 +34,7 @@ void shift_account(const std::int64_t (&allocations)[kClasses], std::int64_t liv
 
 // Blocks of the class that wait in the heap's list and behind it: handed out by their page, not yet allocated.
 unsigned waiting_blocks(const Heap& heap, unsigned id);
+// Those of other threads' pages that wait in a batch for their page: handed out by it, not live any more.
+unsigned waiting_blocks(const RemoteBatch& batch);
 
 }  // namespace cistern::host_pool

@@ -39,23 +39,26 @@ const ForkPart& part_at(std::size_t i) {
 [[gnu::tls_model("initial-exec")]] constinit thread_local int forks = 0;
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool under_lock = false;
 
+bool outermost() { return forks == 1; }
+
 }  // namespace
 
 void before_fork() {
   forks = forks + 1;
-  if (forks > 1) return;
+  if (!outermost()) return;
   under_lock = locks_held > 0;
   for (std::size_t i = 0; i < part_count(); ++i) part_at(i).before();
 }
 
 void after_fork_in_parent() {
+  const bool ends = outermost();
   forks = forks - 1;
-  if (forks > 0) return;
+  if (!ends) return;
   for (std::size_t i = part_count(); i-- > 0;) part_at(i).in_parent();
 }
 
 void after_fork_in_child() {
-  if (forks == 1) {
+  if (outermost()) {
     for (std::size_t i = part_count(); i-- > 0;) under_lock ? part_at(i).in_child_under_lock() : part_at(i).in_child();
     begin_anew_in_child();
   }

@@ -228,9 +228,8 @@ template <PooledKind kind>
 std::uint64_t trim(std::uint64_t keep_bytes) {
   CudaState* s = state_if_used();
   if (!s) return 0;
-  return with_pool(*s, kind == PooledKind::device ? BlockKind::device : BlockKind::pinned, [&](auto& pool) {
-    return pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, coarse_now_ns());
-  });
+  TieredPool<BlockSource>& pool = pool_of(*s, kind == PooledKind::device ? BlockKind::device : BlockKind::pinned);
+  return pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, coarse_now_ns());
 }
 
 void add_to(Snapshot& snapshot) {

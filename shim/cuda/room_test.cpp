@@ -34,7 +34,7 @@ TEST(Room, IsNotWaitedForForEver) {
     return ++calls, kOutOfMemory;
   };
   EXPECT_EQ(with_room(s, nullptr, 100, never), kOutOfMemory);
-  EXPECT_EQ(calls, kTrimsMax + 1);
+  EXPECT_EQ(calls, kTriesMax + 1);
 }
 
 TEST(Room, OtherErrorsAreAnswersAtOnce) {

@@ -321,22 +321,21 @@ BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too) {
 void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence) {
   const std::uint64_t now = coarse_now_ns();
   const PoolKey key = block->key();
-  with_pool(s, block->kind, [&](auto& pool) {
-    fence.empty() ? pool.give(key, block, now) : pool.give_waiting(key, block, std::move(fence), now);
-  });
+  TieredPool<BlockSource>& pool = pool_of(s, block->kind);
+  fence.empty() ? pool.give(key, block, now) : pool.give_waiting(key, block, std::move(fence), now);
 }
 
-std::uint64_t trim_all(CudaState& s, std::uint64_t keep_bytes, std::uint64_t unused_for_ns) {
+std::uint64_t trim_all(CudaState& s) {
+  const Trim all{.keep_bytes = 0, .unused_for_ns = 0};
   const std::uint64_t now = coarse_now_ns();
-  return s.device_pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = unused_for_ns}, now) +
-         s.pinned_pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = unused_for_ns}, now);
+  return s.device_pool.trim(all, now) + s.pinned_pool.trim(all, now);
 }
 
 namespace {
 
 std::uint64_t trim_while_capturing(CudaState& s) {
   if (!s.functions.exchange_capture_mode) return 0;
-  const RecyclePool<BlockSource>::Trim idle{.keep_bytes = 0, .unused_for_ns = 0, .settled_only = true};
+  const Trim idle{.keep_bytes = 0, .unused_for_ns = 0, .settled_only = true};
   const auto release = [&](Block* block, bool) { s.source.release_while_capturing(block); };
   const std::uint64_t now = coarse_now_ns();
   s.source.release_postponed_while_capturing();
@@ -349,7 +348,7 @@ std::uint64_t trim_while_capturing(CudaState& s) {
 std::uint64_t trim_for_program(CudaState& s) {
   if (s.gate.closed.load() || phase() != Phase::running) return 0;
   s.source.release_postponed();
-  if (const std::uint64_t bytes = s.gate.open() ? trim_all(s, 0, 0) : trim_while_capturing(s)) return bytes;
+  if (const std::uint64_t bytes = s.gate.open() ? trim_all(s) : trim_while_capturing(s)) return bytes;
   return s.device_pool.wait_for_releases() || s.pinned_pool.wait_for_releases();
 }
 

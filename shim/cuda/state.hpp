@@ -50,9 +50,6 @@ struct WentWithContext {
   std::uint64_t blocks = 0, bytes = 0, last_ns = 0;
 };
 
-struct DeviceTag;
-struct PinnedTag;
-
 struct CudaState {
   CudaState();
 
@@ -60,8 +57,7 @@ struct CudaState {
   Gate gate;
   Blocks blocks;
   BlockSource source;
-  TieredPool<BlockSource, DeviceTag> device_pool;
-  TieredPool<BlockSource, PinnedTag> pinned_pool;
+  TieredPool<BlockSource> device_pool, pinned_pool;
   Captures captures;
   AddressTable<Context> contexts;
   Lock contexts_lock;  // for making one
@@ -142,10 +138,8 @@ class ContextEnd {
   Vector<Block*> kept_, settled_;
 };
 
-// Calls use(pool) with the pool of a kind.
-template <class Use>
-decltype(auto) with_pool(CudaState& s, BlockKind kind, Use use) {
-  return kind == BlockKind::device ? use(s.device_pool) : use(s.pinned_pool);
+inline TieredPool<BlockSource>& pool_of(CudaState& s, BlockKind kind) {
+  return kind == BlockKind::device ? s.device_pool : s.pinned_pool;
 }
 
 // What a block waits for besides its own context's work that has been waited for already: pinned memory is every
@@ -154,11 +148,10 @@ BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too);
 void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence);
 
 // Releases everything that the pools keep and that has settled. Returns the bytes given back.
-std::uint64_t trim_all(CudaState& s, std::uint64_t keep_bytes, std::uint64_t unused_for_ns);
-
-// The same for a call of the program's own that ran out of memory; while a stream captures only what is idle.
+std::uint64_t trim_all(CudaState& s);
+// For a call that ran out of memory: gives back what the pools keep, while a stream captures only what is idle. The
+// bytes that came free; at least 1 after waiting for other threads that give back.
 std::uint64_t trim_for_program(CudaState& s);
-constexpr int kTrimsMax = 100;
 
 // Locks of single files, across fork.
 void state_before_fork();
@@ -193,18 +186,24 @@ inline std::uint64_t taken_bytes(const Device& device) {
 // Whether CISTERN_DEVICE_LIMIT leaves room for so much more memory of the device, cached blocks counted as taken.
 bool limit_allows(CudaState& s, Device& device, std::uint64_t bytes);
 
+// All pools of the process, as room for a call.
+class Room {
+ public:
+  explicit Room(CudaState& s) : s_(s) {}
+  bool out_of_memory(CUresult answer) const { return answer == kOutOfMemory; }
+  std::uint64_t given_back() const { return s_.source.frees_done.load(); }
+  bool make() { return trim_for_program(s_) != 0; }
+
+ private:
+  CudaState& s_;
+};
+
 // A call that takes device memory of the context (null: none is known, or pinned memory): within the limit, and what
-// the pools keep makes way for it: more than once, since other threads may put more aside meanwhile. It is out of
-// memory when nothing was given back to the driver since it was made, by whatever thread, and nothing is left to give.
+// the pools keep makes way for it.
 template <class Pass>
 CUresult with_room(CudaState& s, Context* context, std::uint64_t bytes, Pass pass) {
   const auto limited = [&] { return context && !limit_allows(s, *context->device, bytes); };
-  for (int tries = 0;; ++tries) {
-    const std::uint64_t frees = s.source.frees_done.load();
-    const CUresult answer = limited() ? kOutOfMemory : pass();
-    if (answer != kOutOfMemory || tries == kTrimsMax) return answer;
-    if (!trim_for_program(s) && s.source.frees_done.load() == frees) return answer;
-  }
+  return cistern::with_room(Room(s), [&] { return limited() ? kOutOfMemory : pass(); });
 }
 
 // Around an allocation of the pool's from the driver: how much memory it took. Only the first ones are measured.

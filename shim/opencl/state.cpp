@@ -11,6 +11,8 @@
 namespace cistern::opencl {
 namespace {
 
+constexpr std::size_t kDeadRecordsMax = 4096;
+
 constinit std::atomic<OpenclState*> the_state{nullptr};
 alignas(OpenclState) constinit unsigned char state_memory[sizeof(OpenclState)] = {};
 constinit Lock state_lock;
@@ -18,7 +20,7 @@ constinit Lock state_lock;
 Functions functions_below() {
   const Table& real = next();
   return {.create_buffer = real.clCreateBuffer,
-          .release_memory = release_pooled,
+          .release_memory = real.clReleaseMemObject,
           .memory_info = real.clGetMemObjectInfo,
           .enqueue_marker = real.clEnqueueMarkerWithWaitList,
           .event_info = real.clGetEventInfo,
@@ -41,7 +43,7 @@ OpenclState& make_state() {
 }  // namespace
 
 OpenclState::OpenclState()
-    : functions(functions_below()), source(functions, calls), pool(source), sites_on(options().sites != "off") {
+    : functions(functions_below()), source(*this, functions, calls), pool(source), sites_on(options().sites != "off") {
   const Options& chosen = options();
   pool.set_limits(
       {.bytes_max = chosen.opencl_pool_max, .bytes_min = chosen.opencl_pool_min, .interval_ns = chosen.trim_interval});
@@ -53,6 +55,28 @@ OpenclState& state() {
 }
 
 OpenclState* state_if_used() { return the_state.load(std::memory_order_acquire); }
+
+void remember_dead(OpenclState& s, const void* handle) {
+  const void* oldest = nullptr;
+  {
+    Locked hold(s.dead_lock);
+    s.dead.push_back(handle);
+    if (s.dead.size() > kDeadRecordsMax) {
+      oldest = s.dead.front();
+      s.dead.pop_front();
+    }
+  }
+  Memory forgotten;
+  if (oldest) s.memory.take_if(oldest, forgotten, [](const Memory& record) { return record.state == State::dead; });
+}
+
+void RecordedBuffers::release(cl_mem buffer) {
+  s_.memory.with(buffer, [](Memory* record) {
+    if (record) record->state = State::dead;
+  });
+  remember_dead(s_, buffer);
+  BufferSource::release(buffer);
+}
 
 Vector<std::shared_ptr<QueueClock>> clocks_of(cl_context context) {
   Vector<std::shared_ptr<QueueClock>> clocks;

@@ -81,14 +81,27 @@ struct Counted {
   CommandEvent command;  // of events
 };
 
+struct OpenclState;
+
+// Buffers with a record each, which is dead before the real release: the handle can come again at once.
+class RecordedBuffers : public BufferSource {
+ public:
+  RecordedBuffers(OpenclState& s, const Functions& real, DriverCalls& calls) : BufferSource(real, calls), s_(s) {}
+  void release(cl_mem buffer);
+
+ private:
+  OpenclState& s_;
+};
+static_assert(Source<RecordedBuffers>);
+
 struct OpenclState {
   OpenclState();
 
   Functions functions;  // the pool's and the clocks' way down
   DriverCalls calls;
   KindCounters counters;
-  BufferSource source;
-  RecyclePool<BufferSource> pool;
+  RecordedBuffers source;
+  RecyclePool<RecordedBuffers> pool;
 
   HandleTable<Memory> memory;  // cl_mem, and SVM and USM pointers
   HandleTable<Context> contexts;
@@ -130,8 +143,8 @@ void note_last_queue(cl_mem buffer, cl_command_queue queue);
 
 const char* kind_name(MemoryKind kind);
 
-// The pool's way to the real release: the record of the buffer is dead before its handle can come again.
-cl_int release_pooled(cl_mem buffer);
+// Keeps the record of a dead object for misuse lines, and forgets the oldest.
+void remember_dead(OpenclState& s, const void* handle);
 
 // Accounts the event that a call gave the program, if it asked for one.
 void note_event(const cl_event* event, CommandEvent&& command = {});

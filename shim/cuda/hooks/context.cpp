@@ -115,7 +115,7 @@ CUresult synchronise(CudaState& s, Context* context, Pass pass) {
 }
 
 void trim_before_checkpoint() {
-  if (CudaState* s = state_if_used()) trim_all(*s, 0, 0);
+  if (CudaState* s = state_if_used()) trim_all(*s);
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 // is passed on and counted as unpooled, with the reason.
 //
 //   allocate -> why_not_pooled? -> the real call, adopted as a block that will really be freed
-//            -> take a cached chunk of the same size (thread cache, shared pool), else one that is little larger
-//            -> a new chunk of that size -> out of memory: everything cached goes back, once more
+//            -> a cached chunk of the same size (thread cache, shared pool), else one that is little larger, else a new
+//               one, for which what is cached makes room (pool/acquire.hpp)
 //   free     -> why_not_pooled? -> the real call
 //            -> strict: wait for the context, as the driver's free does, then the block may be seen again
 //            -> deferred, or while a stream captures, or with other contexts alive: quarantine behind their clocks
@@ -110,22 +110,6 @@ std::uint64_t near_bytes_max(CudaState& s, const Wanted& wanted, Context* contex
   return waste >= waste_max ? bytes : std::min(near, bytes + (waste_max - waste));
 }
 
-template <class Pool>
-std::optional<Block*> take_from(CudaState& s, Pool& pool, const Wanted& wanted, Context* context, const PoolKey& key) {
-  const std::uint64_t now = coarse_now_ns();
-  for (;;) {
-    std::optional<Block*> block = pool.take(key, now);
-    if (!block) [[unlikely]]
-      block = pool.take_near(key, near_bytes_max(s, wanted, context, key.bytes));
-    if (!block || (*block)->context_is_there()) return block;
-    s.source.forget(*block);  // given back while its context went
-  }
-}
-
-std::optional<Block*> take(CudaState& s, const Wanted& wanted, Context* context, const PoolKey& key) {
-  return with_pool(s, wanted.kind, [&](auto& pool) { return take_from(s, pool, wanted, context, key); });
-}
-
 // Whose limit a request has to keep: pinned memory is no device's.
 Context* limited_by(BlockKind kind, Context* context) { return kind == BlockKind::device ? context : nullptr; }
 
@@ -147,6 +131,23 @@ Context* limited_by(BlockKind kind, Context* context) { return kind == BlockKind
   return acquired;
 }
 
+// The allocation as a pool sees it.
+struct Want {
+  CudaState& s;
+  const Wanted& wanted;
+  Context* context;
+  PoolKey key;
+
+  std::uint64_t bytes_max() const { return near_bytes_max(s, wanted, context, key.bytes); }
+  bool is_there(Block* block) const {
+    if (block->context_is_there()) [[likely]]
+      return true;
+    s.source.forget(block);  // given back while its context went
+    return false;
+  }
+  Acquired<Block*, CUresult> acquire() const { return acquire_new(s, wanted, context, key.bytes); }
+};
+
 // What the program is told when neither the pool nor the driver had the memory.
 CUresult failed(CudaState& s, const Wanted& wanted, const Context* context, CUresult answer) {
   add(counters_of(s, wanted.kind, context).failed);
@@ -157,17 +158,13 @@ CUresult failed(CudaState& s, const Wanted& wanted, const Context* context, CUre
 }
 
 CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, std::uintptr_t* address) {
-  const PoolKey key{reinterpret_cast<std::uintptr_t>(context), wanted.traits, chunk_bytes(wanted)};
-  if (const auto cached = take(s, wanted, context, key)) [[likely]] {
-    *address = (*cached)->address.load(std::memory_order_relaxed);
-    hand_out(s, *cached, wanted, true);
-    return kSuccess;
-  }
-  const auto acquired = acquire_new(s, wanted, context, key.bytes);
-  if (!acquired.ok) return failed(s, wanted, context, acquired.error);
-  add(counters_of(s, wanted.kind, context).pool_misses);
-  *address = acquired.chunk->address.load(std::memory_order_relaxed);
-  hand_out(s, acquired.chunk, wanted, false);
+  const Want want{s, wanted, context, {reinterpret_cast<std::uintptr_t>(context), wanted.traits, chunk_bytes(wanted)}};
+  const auto [got, hit] = acquire(pool_of(s, wanted.kind), want, coarse_now_ns());
+  if (!got.ok) [[unlikely]]
+    return failed(s, wanted, context, got.error);
+  if (!hit) add(counters_of(s, wanted.kind, context).pool_misses);
+  *address = got.chunk->address.load(std::memory_order_relaxed);
+  hand_out(s, got.chunk, wanted, hit);
   return kSuccess;
 }
 

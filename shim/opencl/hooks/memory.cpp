@@ -19,7 +19,6 @@
 namespace cistern::opencl {
 namespace {
 
-constexpr std::size_t kDeadRecordsMax = 4096;
 
 PoolKey key_of(cl_context context, cl_bitfield flags, std::uint64_t bytes) {
   return {reinterpret_cast<std::uintptr_t>(context), flags, bytes};
@@ -36,20 +35,6 @@ void adopt(OpenclState& s, const void* handle, Memory&& record, bool pool_hit = 
   record.born_ns = coarse_nanoseconds_since_start();
   s.counters.block_born(record.bytes, pool_hit);
   s.memory.put(handle, std::move(record));
-}
-
-void remember_dead(OpenclState& s, const void* handle) {
-  const void* oldest = nullptr;
-  {
-    Locked hold(s.dead_lock);
-    s.dead.push_back(handle);
-    if (s.dead.size() > kDeadRecordsMax) {
-      oldest = s.dead.front();
-      s.dead.pop_front();
-    }
-  }
-  Memory forgotten;
-  if (oldest) s.memory.take_if(oldest, forgotten, [](const Memory& record) { return record.state == State::dead; });
 }
 
 // A child is gone: its parent may have been kept by it alone. Released parents end here, and so on upwards.
@@ -366,15 +351,6 @@ cl_int refuse_released(OpenclState& s, cl_mem memory, const char* api, const Mem
 }
 
 }  // namespace
-
-cl_int release_pooled(cl_mem buffer) {
-  OpenclState& s = state();
-  s.memory.with(buffer, [](Memory* record) {
-    if (record) record->state = State::dead;
-  });
-  remember_dead(s, buffer);
-  return next().clReleaseMemObject(buffer);
-}
 
 namespace hook {
 
