@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "stats/unwind/modules.hpp"
+#include "pool/base/path.hpp"
 
 namespace cistern {
 namespace {

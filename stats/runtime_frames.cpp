@@ -5,17 +5,17 @@
 #include <iterator>
 #include <string_view>
 
+#include "pool/base/path.hpp"
+
 namespace cistern {
 namespace {
 
 // The runtime's own stacks are a few calls deep; further out a name proves nothing.
 constexpr std::size_t kRuntimeFramesMax = 12;
 
-std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
 // NVIDIA's static runtime has its internals under hashed names, and no debug information.
 bool inside_runtime(const FrameFigures& frame) {
-  const std::string_view module = file_name(frame.module), function = frame.function;
+  const std::string_view module = basename_of(frame.module), function = frame.function;
   return module.starts_with("libcudart") || module.starts_with("libcuda.so") ||
          function.starts_with("libcudart_static_") || function.starts_with("cudart::") ||
          function.starts_with("__cuda");
@@ -45,7 +45,7 @@ bool is_known_entry_point(std::string_view function) {
 }
 
 // C++ forms of the entry points, compiled into the program.
-bool in_runtime_header(const FrameFigures& frame) { return file_name(frame.file).starts_with("cuda_runtime"); }
+bool in_runtime_header(const FrameFigures& frame) { return basename_of(frame.file).starts_with("cuda_runtime"); }
 
 bool is_nameless(const FrameFigures& frame) { return frame.function.empty() && frame.file.empty(); }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "pool/base/lock.hpp"
+#include "pool/base/path.hpp"
 #include "stats/counters.hpp"
 #include "stats/symbols.hpp"
 #include "stats/unwind/modules.hpp"

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "pool/base/path.hpp"
 #include "stats/symbols.hpp"
 #include "stats/unwind/modules.hpp"
 #include "stats/unwind/unwinder.hpp"

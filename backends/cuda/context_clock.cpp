@@ -10,29 +10,22 @@
 namespace cistern::cuda {
 namespace {
 constexpr int kTriesMax = 100;
-
-void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) {
-  std::uint64_t known = number.load(std::memory_order_relaxed);
-  while (known < to && !number.compare_exchange_weak(known, to)) {
-  }
-}
-
 }  // namespace
 
 void ContextClock::synchronised(std::uint64_t number) {
   raise(waited_, number);
-  raise(completed_, number);
+  work_.ended_up_to(number);
 }
 
 Settled ContextClock::settled(CUcontext context, std::uint64_t number, DriverCalls& calls) {
-  if (number <= completed_.load()) return Settled::yes;
+  if (work_.ended(number)) return Settled::yes;
   Through gate(gate_);
   if (!gate) return Settled::no;
   // Whoever asks now will very likely answer for us as well.
   for (int tries = 0; asking_.exchange(true, std::memory_order_acquire); ++tries) {
     if (tries == kTriesMax) return Settled::no;
     sched_yield();
-    if (number <= completed_.load()) return Settled::yes;
+    if (work_.ended(number)) return Settled::yes;
   }
   const Settled answer = ask(context, number, calls);
   end_asking();
@@ -46,7 +39,7 @@ Settled ContextClock::ask(CUcontext context, std::uint64_t number, DriverCalls& 
   for (;;) {
     if (!marker_.events.empty()) {
       if (const Settled answer = poll(calls); answer != Settled::yes) return answer;
-      if (number <= completed_.load()) return Settled::yes;
+      if (work_.ended(number)) return Settled::yes;
     }
     if (lost_.load() > waited_.load() || !set_marker(calls)) return Settled::never;
   }
@@ -63,13 +56,13 @@ Settled ContextClock::poll(DriverCalls& calls) {
     spare_events_.push_back(marker_.events.back());
     marker_.events.pop_back();
   }
-  raise(completed_, marker_.number);
+  work_.ended_up_to(marker_.number);
   return Settled::yes;
 }
 
 bool ContextClock::set_marker(DriverCalls& calls) {
   // Read before the events are recorded: whatever got a number up to this one was enqueued before them.
-  marker_.number = issued_.load();
+  marker_.number = work_.last();
   Vector<CUstream> streams;
   {
     Locked hold(lock_);

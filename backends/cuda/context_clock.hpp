@@ -15,6 +15,7 @@
 #include "backends/cuda/functions.hpp"
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
+#include "pool/base/work_numbers.hpp"
 #include "pool/source.hpp"
 
 namespace cistern::cuda {
@@ -25,12 +26,12 @@ class ContextClock {
   ContextClock(const ContextClock&) = delete;
   ContextClock& operator=(const ContextClock&) = delete;
 
-  std::uint64_t now() { return issued_.fetch_add(1) + 1; }
+  std::uint64_t now() { return work_.next(); }
   // The last number given out. Read before a wait for the whole context: all up to it have ended then.
-  std::uint64_t last() const { return issued_.load(); }
+  std::uint64_t last() const { return work_.last(); }
 
   // Whether it is known without asking.
-  bool known(std::uint64_t number) const { return number <= completed_.load(); }
+  bool known(std::uint64_t number) const { return work_.ended(number); }
 
   // Counts its driver calls in `calls`.
   Settled settled(CUcontext context, std::uint64_t number, DriverCalls& calls);
@@ -64,7 +65,7 @@ class ContextClock {
 
   const Functions& real_;
   Gate& gate_;
-  std::atomic<std::uint64_t> issued_{0}, completed_{0};
+  WorkNumbers work_;
   std::atomic<std::uint64_t> waited_{0};  // up to where the context was synchronised
   std::atomic<std::uint64_t> lost_{0};    // when a stream went whose work no marker can tell of
   std::atomic<bool> asking_{false};       // one thread at a time asks the driver; the others come back later

@@ -7,15 +7,9 @@
 
 namespace cistern::opencl {
 
-void QueueClock::note_completed_up_to(std::uint64_t number) {
-  std::uint64_t known = completed_.load();
-  while (known < number && !completed_.compare_exchange_weak(known, number)) {
-  }
-}
-
 Settled QueueClock::known(std::uint64_t number) const {
   if (abandoned()) return Settled::never;
-  if (completed_.load() >= number) return Settled::yes;
+  if (commands_.ended(number)) return Settled::yes;
   return closed() ? Settled::never : Settled::no;
 }
 
@@ -24,7 +18,7 @@ Settled QueueClock::settled(std::uint64_t number) {
   Vector<Marker> markers;
   if (!begin_asking(markers)) return Settled::no;
   ask(markers);
-  Settled answer = completed_.load() >= number ? Settled::yes : Settled::no;
+  Settled answer = commands_.ended(number) ? Settled::yes : Settled::no;
   const bool covered = !markers.empty() && markers.back().number >= number;
   if (answer == Settled::no && !covered && !add_marker(markers)) answer = Settled::never;
   end_asking(std::move(markers));
@@ -89,7 +83,7 @@ void QueueClock::ask(Vector<Marker>& markers) {
 
 bool QueueClock::add_marker(Vector<Marker>& markers) {
   if (closed()) return false;
-  const std::uint64_t number = enqueued_.load();
+  const std::uint64_t number = commands_.last();
   cl_event event = nullptr;
   calls_.queries.fetch_add(1, std::memory_order_relaxed);
   if (real_.enqueue_marker(queue_, 0, nullptr, &event) != kSuccess || !event) return false;

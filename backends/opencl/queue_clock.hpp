@@ -9,6 +9,7 @@
 #include "backends/opencl/api.hpp"
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
+#include "pool/base/work_numbers.hpp"
 #include "pool/source.hpp"
 
 namespace cistern::opencl {
@@ -23,9 +24,9 @@ class QueueClock {
 
   // To be called after the real enqueue returned: a number that is given out belongs to a command that is in the queue,
   // so a marker enqueued now comes after it.
-  std::uint64_t note_command() { return enqueued_.fetch_add(1) + 1; }
-  std::uint64_t enqueued() const { return enqueued_.load(); }
-  void note_completed_up_to(std::uint64_t number);
+  std::uint64_t note_command() { return commands_.next(); }
+  std::uint64_t enqueued() const { return commands_.last(); }
+  void note_completed_up_to(std::uint64_t number) { commands_.ended_up_to(number); }
   bool in_order() const { return in_order_.load(); }
   void set_in_order(bool in_order) { in_order_ = in_order; }
 
@@ -69,7 +70,7 @@ class QueueClock {
   DriverCalls& calls_;
   const cl_command_queue queue_;
   std::atomic<bool> in_order_;
-  std::atomic<std::uint64_t> enqueued_{0}, completed_{0};
+  WorkNumbers commands_;
   Lock lock_;
   bool asking_ = false;
   std::atomic<bool> closed_{false};

@@ -1,5 +1,6 @@
 // See samples.hpp: blocks of more than a system page that are sampled where they lie. What is known of them stands
-// in a table by address: open addressing, linear probing. Samples are few, so one lock does.
+// in a table by address: open addressing, linear probing. Samples are few, so one lock does. A table of its own, since
+// malloc must go on where there is no memory for an entry, and while a thread forks: a block is no sample then.
 #include "pool/heap/samples.hpp"
 
 #include "pool/base/internal_memory.hpp"

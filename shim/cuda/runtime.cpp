@@ -5,6 +5,7 @@
 #include <link.h>
 #include <string.h>
 
+#include "pool/base/path.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/unwind/modules.hpp"
@@ -108,8 +109,7 @@ const char* loaded_runtime() {
   AnyRuntime any{nullptr};
   dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t, void* data) {
-        const char* slash = strrchr(info->dlpi_name, '/');
-        if (!std::string_view(slash ? slash + 1 : info->dlpi_name).starts_with(kRuntimePrefix)) return 0;
+        if (!basename_of(info->dlpi_name).starts_with(kRuntimePrefix)) return 0;
         static_cast<AnyRuntime*>(data)->path = info->dlpi_name;
         return 1;
       },

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "pool/base/path.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/runtime_frames.hpp"
@@ -98,8 +99,7 @@ String describe_site(SiteId site) {
   if (!frame.function.empty() && frame.line) {
     text.print("%s (%s:%u)", frame.function.c_str(), frame.file.c_str(), frame.line);
   } else {
-    const char* slash = strrchr(frame.module.c_str(), '/');
-    text.print("%s+0x%llx", slash ? slash + 1 : frame.module.c_str(), static_cast<unsigned long long>(frame.offset));
+    text.print("%s+0x%llx", basename_of(frame.module).data(), static_cast<unsigned long long>(frame.offset));
   }
   return text.text();
 }

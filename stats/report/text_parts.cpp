@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "pool/base/path.hpp"
 #include "stats/format.hpp"
 
 namespace cistern {
@@ -15,9 +16,7 @@ String place_in_module(const FrameFigures& frame) {
   const bool known = !frame.module.empty();
   std::snprintf(number, sizeof number, "0x%llx", static_cast<unsigned long long>(known ? frame.offset : frame.address));
   if (!known) return String(number) + " (generated code)";
-  const std::size_t slash = frame.module.rfind('/');
-  return printable(slash == String::npos ? frame.module : frame.module.substr(slash + 1), kPathBytesShown) + "+" +
-         number;
+  return printable(String(basename_of(frame.module)), kPathBytesShown) + "+" + number;
 }
 
 void write_frame(const FrameFigures& frame, int width, Sink& sink) {

@@ -4,14 +4,14 @@
 
 #if defined(__x86_64__)
 #include <dlfcn.h>
-#include <elf.h>
-#include <link.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
+#include "stats/unwind/build_id.hpp"
 #include "stats/unwind/modules.hpp"
 
 namespace cistern::unwind {
@@ -81,40 +81,17 @@ std::uint64_t id_at(const char* at) {
   return id;
 }
 
-// Where the notes of [at, end) have a build id of eight bytes or more; null: nowhere.
-const char* find_id(const char* at, const char* end, std::size_t alignment) {
-  const auto padded = [alignment](std::size_t bytes) { return (bytes + alignment - 1) & ~(alignment - 1); };
-  while (at + sizeof(ElfW(Nhdr)) < end) {
-    ElfW(Nhdr) note;
-    std::memcpy(&note, at, sizeof note);
-    const char* const content = at + sizeof note + padded(note.n_namesz);
-    if (note.n_type == NT_GNU_BUILD_ID && note.n_descsz >= 8 && content + 8 <= end) return content;
-    at = content + padded(note.n_descsz);
-  }
-  return nullptr;
-}
-
 // False: without a build id it could not be told from another one.
 bool describe(const dl_find_object& found, Unloadable& module) {
   constexpr std::size_t kPage = 4096;
   module.start = static_cast<const char*>(found.dlfo_map_start);
   module.end = static_cast<const char*>(found.dlfo_map_end);
-  ElfW(Ehdr) header;
-  std::memcpy(&header, module.start, sizeof header);
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;
-  if (header.e_phoff + header.e_phnum * sizeof(ElfW(Phdr)) > kPage) return false;
-  for (int i = 0; i < header.e_phnum; ++i) {
-    ElfW(Phdr) segment;
-    std::memcpy(&segment, module.start + header.e_phoff + i * sizeof segment, sizeof segment);
-    const auto* const notes = reinterpret_cast<const char*>(found.dlfo_link_map->l_addr + segment.p_vaddr);
-    const bool in_page = notes >= module.start && notes + segment.p_memsz <= module.start + kPage;
-    if (segment.p_type != PT_NOTE || !in_page) continue;
-    module.id_at = find_id(notes, notes + segment.p_memsz, segment.p_align == 8 ? 8 : 4);
-    if (!module.id_at) continue;
-    module.id = id_at(module.id_at);
-    return true;
-  }
-  return false;
+  const std::string_view id = build_id_of(module.start, std::min(module.start + kPage, module.end),
+                                          found.dlfo_link_map->l_addr);
+  if (id.size() < sizeof module.id) return false;
+  module.id_at = id.data();
+  module.id = id_at(module.id_at);
+  return true;
 }
 
 // Its number in `unloadable`; 0: there is no room. Under the lock.

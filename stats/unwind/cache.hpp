@@ -1,5 +1,7 @@
 // The rows that were learnt, by return address: read without a lock by every walk, and kept for good.
 //
+// Not an AddressTable: a row is a value, found or not found at one look, and no signal handler's walk takes a lock.
+//
 // A row is final while its module is loaded. One of a module that may be unloaded has a number of that module, and is
 // used only after a look whether it is still that one; its code has a frame on this stack, so it stays meanwhile.
 #pragma once

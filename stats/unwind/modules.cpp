@@ -2,15 +2,14 @@
 #include "stats/unwind/modules.hpp"
 
 #include <dlfcn.h>
-#include <elf.h>
-#include <link.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <new>
 
 #include "pool/base/lock.hpp"
+#include "pool/base/path.hpp"
+#include "stats/unwind/build_id.hpp"
 
 namespace cistern {
 namespace {
@@ -34,49 +33,13 @@ bool matches(const Module& module, const dl_find_object& found) {
          module.name == found.dlfo_link_map->l_name;
 }
 
-void append_hex(String& text, const unsigned char* bytes, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    text += "0123456789abcdef"[bytes[i] >> 4];
-    text += "0123456789abcdef"[bytes[i] & 15];
+String hex(std::string_view bytes) {
+  String text;
+  for (const char byte : bytes) {
+    text += "0123456789abcdef"[static_cast<unsigned char>(byte) >> 4];
+    text += "0123456789abcdef"[byte & 15];
   }
-}
-
-// The GNU build id among the notes at [note, end).
-String build_id_of(const char* note, const char* end, std::size_t alignment) {
-  const auto padded = [alignment](std::size_t bytes) { return (bytes + alignment - 1) & ~(alignment - 1); };
-  while (static_cast<std::size_t>(end - note) > sizeof(ElfW(Nhdr))) {
-    ElfW(Nhdr) header;
-    std::memcpy(&header, note, sizeof header);
-    const std::size_t description = sizeof header + padded(header.n_namesz);
-    const std::size_t size = description + padded(header.n_descsz);
-    if (size > static_cast<std::size_t>(end - note)) break;
-    if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 && !std::memcmp(note + sizeof header, "GNU", 4)) {
-      String id;
-      append_hex(id, reinterpret_cast<const unsigned char*>(note) + description, header.n_descsz);
-      return id;
-    }
-    note += size;
-  }
-  return {};
-}
-
-// Read from the loaded image, whose first page holds the ELF header: dl_iterate_phdr would take the linker's lock.
-String build_id_of(const Module& module) {
-  ElfW(Ehdr) header;
-  if (module.end - module.start < sizeof header) return {};
-  std::memcpy(&header, reinterpret_cast<const void*>(module.start), sizeof header);
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_phentsize != sizeof(ElfW(Phdr))) return {};
-  const std::size_t table_end = header.e_phoff + header.e_phnum * sizeof(ElfW(Phdr));
-  if (table_end > module.end - module.start) return {};
-  const auto* segments = reinterpret_cast<const ElfW(Phdr)*>(module.start + header.e_phoff);
-  for (int i = 0; i < header.e_phnum; ++i) {
-    const std::uintptr_t start = module.bias + segments[i].p_vaddr;
-    if (segments[i].p_type != PT_NOTE || start < module.start || start + segments[i].p_memsz > module.end) continue;
-    const auto* note = reinterpret_cast<const char*>(start);
-    String id = build_id_of(note, note + segments[i].p_memsz, segments[i].p_align == 8 ? 8 : 4);
-    if (!id.empty()) return id;
-  }
-  return {};
+  return text;
 }
 
 String program_path() {
@@ -98,7 +61,8 @@ Module describe(const dl_find_object& found) {
   module.is_own = inside(value(&known_modules));
   module.is_permanent = module.is_program || module.is_own || inside(reinterpret_cast<std::uintptr_t>(&readlink));
   module.path = module.is_program && module.name.empty() ? program_path() : module.name;
-  module.build_id = build_id_of(module);
+  module.build_id = hex(build_id_of(reinterpret_cast<const char*>(module.start),
+                                    reinterpret_cast<const char*>(module.end), module.bias));
   const std::string_view file = basename_of(module.path);
   for (const std::string_view name : {"libOpenCL.so", "libcudart", "libcuda.so", "libcistern", "libffi.so"})
     module.forwards_calls = module.forwards_calls || file.starts_with(name);
@@ -106,8 +70,6 @@ Module describe(const dl_find_object& found) {
 }
 
 }  // namespace
-
-std::string_view basename_of(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 bool module_at(std::uintptr_t address, const Module*& module) {
   module = nullptr;

@@ -30,9 +30,6 @@ bool lies_in(const Module& module, std::uintptr_t address);
 // Whether `module` is loaded now, where it was. Takes the dynamic linker's lock: for reports only, with no lock held.
 bool is_loaded(const Module& module);
 
-// Last part of a path.
-std::string_view basename_of(std::string_view path);
-
 void modules_before_fork();
 void modules_after_fork();
 
