@@ -230,11 +230,7 @@ LeakFigures leak_at(SiteId site, String kind, const char* object, const char* ap
   leak.object = object;
   leak.api = api;
   leak.first_s = 1e300;
-  if (!site) return leak;
-  leak.frames = site_frames(site);
-  SiteOwner owner = site_owner(site);
-  leak.owner = std::move(owner.module);
-  leak.owned_by_program = owner.is_program;
+  leak.site = site;
   return leak;
 }
 

@@ -31,7 +31,7 @@ struct SiteOwner {
 };
 SiteOwner site_owner(SiteId site);
 
-// Leaks of one kind and call, none counted yet, with what is known of their site (0: of none).
+// Leaks of one kind, call and site (0: none), none counted yet.
 LeakFigures leak_at(SiteId site, String kind, const char* object, const char* api);
 
 struct SiteStatistics {

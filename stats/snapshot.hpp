@@ -1,6 +1,7 @@
 // A snapshot: every figure that a report may show, as plain values taken at one moment.
 // Reports are pure functions of it (report.hpp). A figure that does not exist is absent
-// (empty optional or empty list), never 0; one that is estimated is named in `estimated`.
+// (empty optional or empty list), never 0; one that is estimated is named in `estimated`. It is collected first, which
+// is quick; stacks are found later (resolve.hpp).
 //
 // Room: what is counted and called by name: figures, call sites, symbols.
 // May include: pool/base, pool, stats/unwind.
@@ -78,9 +79,10 @@ struct LeakFigures {
   std::optional<std::uint64_t> kept_parent_bytes;  // sub-buffers: the part of `bytes` in released parents they keep
   double first_s, last_s;                          // when the first and last of them were allocated
   const char* api;                                 // the call that made them: "clCreateBuffer"
+  std::uint32_t site = 0;                          // 0: sites are off. What follows is found by resolve()
   String owner;                                    // basename of the module that made the call
   bool owned_by_program;                           // the module is the main executable
-  Vector<FrameFigures> frames;                     // leaf first; empty when sites are off
+  Vector<FrameFigures> frames;                     // leaf first
 
   bool has_references() const { return kind == "opencl"; }
 };
@@ -92,10 +94,11 @@ struct TransferFigures {
   bool asynchronous;      // the call returned before the copy was done, or could have
   std::uint64_t count, bytes;
   std::optional<double> seconds;  // spent in blocking copies; absent for asynchronous ones: nobody waited to see
-  // The site that copied most of `bytes`; null and empty where sites are off.
+  // The site that copied most of `bytes`; null and 0 where sites are off.
   const char* api;
   std::uint64_t site_bytes;
-  Vector<FrameFigures> frames;  // leaf first
+  std::uint32_t site = 0;
+  Vector<FrameFigures> frames;  // leaf first; found by resolve()
 
   // Neither between devices nor where the direction is unknown does the type of the host memory exist.
   bool touches_host() const { return std::string_view(direction).find("host") != std::string_view::npos; }

@@ -11,9 +11,8 @@
 #include "shim/process/process.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/counters.hpp"
-#include "stats/runtime_frames.hpp"
+#include "stats/resolve.hpp"
 #include "stats/sites.hpp"
-#include "stats/symbols.hpp"
 
 #ifndef CISTERN_VERSION
 #error "CISTERN_VERSION comes from the build"
@@ -53,10 +52,8 @@ void sort_largest_first(Vector<LeakFigures>& leaks) {
   });
 }
 
-}  // namespace
-
-Snapshot take_snapshot(const char* moment) {
-  Uncounted uncounted;
+// Quick, and beside threads at work: no symbols are looked for, no lock of the dynamic linker is taken.
+Snapshot collect(const char* moment) {
   Snapshot snapshot{};
   snapshot.version = CISTERN_VERSION;
   snapshot.pid = getpid();
@@ -69,11 +66,16 @@ Snapshot take_snapshot(const char* moment) {
   for (const Kind* kind : kinds()) kind->add_to(snapshot);
   sort_largest_first(snapshot.leaks);
   sort_largest_first(snapshot.host_sites);
-  symbolise(snapshot, kSymbolBudgetMs);
-  for (LeakFigures& leak : snapshot.leaks) cut_runtime_frames(leak.frames);
-  for (LeakFigures& site : snapshot.host_sites) cut_runtime_frames(site.frames);
-  for (TransferFigures& transfer : snapshot.transfers) cut_runtime_frames(transfer.frames);
   add_site_figures(snapshot);
+  return snapshot;
+}
+
+}  // namespace
+
+Snapshot take_snapshot(const char* moment) {
+  Uncounted uncounted;
+  Snapshot snapshot = collect(moment);
+  resolve(snapshot, kSymbolBudgetMs);
   return snapshot;
 }
 

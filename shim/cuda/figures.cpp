@@ -149,40 +149,31 @@ void add_leaks(Vector<LeakFigures>& leaks) {
 void add_transfers(Snapshot& snapshot) {
   CudaState* s = state_if_used();
   if (!s) return;
-  struct Row {
-    TransferFigures figures;
-    SiteId site;
-  };
-  Vector<Row> rows;
+  Vector<TransferFigures>& rows = snapshot.transfers;
   s->transfers.for_each([&](const TransferKey& key, const TransferTotals& totals) {
     const char* direction = direction_name(key.direction);
-    auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) {
-      return r.figures.direction == direction && r.figures.pageable == key.pageable &&
-             r.figures.asynchronous == key.asynchronous;
+    auto row = std::find_if(rows.begin(), rows.end(), [&](const TransferFigures& r) {
+      return r.direction == direction && r.pageable == key.pageable && r.asynchronous == key.asynchronous;
     });
     if (row == rows.end()) {
       TransferFigures figures{};
       figures.direction = direction;
       figures.pageable = key.pageable;
       figures.asynchronous = key.asynchronous;
-      rows.push_back({std::move(figures), 0});
+      rows.push_back(std::move(figures));
       row = rows.end() - 1;
     }
-    row->figures.count += totals.count;
-    row->figures.bytes += totals.bytes;
+    row->count += totals.count;
+    row->bytes += totals.bytes;
     if (!key.asynchronous)
-      row->figures.seconds = row->figures.seconds.value_or(0) + static_cast<double>(totals.blocking_ns) * kNanosecond;
-    if (key.site && totals.bytes >= row->figures.site_bytes) {
-      row->figures.site_bytes = totals.bytes;
-      row->figures.api = key.api;
+      row->seconds = row->seconds.value_or(0) + static_cast<double>(totals.blocking_ns) * kNanosecond;
+    if (key.site && totals.bytes >= row->site_bytes) {
+      row->site_bytes = totals.bytes;
+      row->api = key.api;
       row->site = key.site;
     }
   });
-  for (Row& row : rows) {
-    if (row.site) row.figures.frames = site_frames(row.site);
-    snapshot.transfers.push_back(std::move(row.figures));
-  }
-  std::sort(snapshot.transfers.begin(), snapshot.transfers.end(),
+  std::sort(rows.begin(), rows.end(),
             [](const TransferFigures& a, const TransferFigures& b) { return a.bytes > b.bytes; });
 }
 

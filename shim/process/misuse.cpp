@@ -8,9 +8,8 @@
 #include "pool/base/path.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/uncounted.hpp"
-#include "stats/runtime_frames.hpp"
+#include "stats/resolve.hpp"
 #include "stats/sink.hpp"
-#include "stats/symbols.hpp"
 
 namespace cistern {
 namespace {
@@ -89,12 +88,9 @@ bool read_word(const void* address, void** word) {
 String describe_site(SiteId site) {
   if (!site) return {};
   Uncounted uncounted;
-  Vector<LeakFigures> one(1);
-  one[0].frames = site_frames(site);
-  symbolise(one, kSymbolBudgetMs);
-  cut_runtime_frames(one[0].frames);
-  if (one[0].frames.empty()) return {};
-  const FrameFigures& frame = one[0].frames.front();
+  const Vector<FrameFigures> frames = resolved_frames(site, kSymbolBudgetMs);
+  if (frames.empty()) return {};
+  const FrameFigures& frame = frames.front();
   StringSink text;
   if (!frame.function.empty() && frame.line) {
     text.print("%s (%s:%u)", frame.function.c_str(), frame.file.c_str(), frame.line);

@@ -1,0 +1,41 @@
+// See resolve.hpp.
+#include "stats/resolve.hpp"
+
+#include "stats/runtime_frames.hpp"
+#include "stats/symbols.hpp"
+
+namespace cistern {
+namespace {
+
+void find_frames(Vector<LeakFigures>& leaks) {
+  for (LeakFigures& leak : leaks) {
+    if (!leak.site) continue;
+    leak.frames = site_frames(leak.site);
+    SiteOwner owner = site_owner(leak.site);
+    leak.owner = std::move(owner.module);
+    leak.owned_by_program = owner.is_program;
+  }
+}
+
+}  // namespace
+
+void resolve(Snapshot& snapshot, unsigned budget_ms) {
+  find_frames(snapshot.leaks);
+  find_frames(snapshot.host_sites);
+  for (TransferFigures& transfer : snapshot.transfers)
+    if (transfer.site) transfer.frames = site_frames(transfer.site);
+  symbolise(snapshot, budget_ms);
+  for (LeakFigures& leak : snapshot.leaks) cut_runtime_frames(leak.frames);
+  for (LeakFigures& site : snapshot.host_sites) cut_runtime_frames(site.frames);
+  for (TransferFigures& transfer : snapshot.transfers) cut_runtime_frames(transfer.frames);
+}
+
+Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms) {
+  Vector<LeakFigures> one(1);
+  one[0].frames = site_frames(site);
+  symbolise(one, budget_ms);
+  cut_runtime_frames(one[0].frames);
+  return std::move(one[0].frames);
+}
+
+}  // namespace cistern

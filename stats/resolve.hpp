@@ -1,0 +1,16 @@
+// The stacks of a snapshot as frames, names and lines. A snapshot is collected with the numbers of its sites only, which
+// is quick; this reads files, takes the dynamic linker's lock and calls malloc: later, and where nobody waits for it.
+#pragma once
+#include "stats/sites.hpp"
+#include "stats/snapshot.hpp"
+
+namespace cistern {
+
+// Every stack that the snapshot has the site of: frames, without those of the runtime that was called, and the owner.
+// After `budget_ms` the remaining frames keep module and offset.
+void resolve(Snapshot& snapshot, unsigned budget_ms);
+
+// One site's frames, in the same way.
+Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms);
+
+}  // namespace cistern
