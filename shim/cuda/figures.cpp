@@ -9,6 +9,7 @@
 #include "shim/process/kind.hpp"
 #include "stats/format.hpp"
 #include "stats/frameworks.hpp"
+#include "stats/leak_rows.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -71,28 +72,15 @@ void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, F
   fragmentation.reserved_bytes = fragmentation.live_bytes + fragmentation.free_bytes;
 }
 
-// Live memory grouped by kind, object and site; by call where sites are off.
-class Leaks {
- public:
-  explicit Leaks(Vector<LeakFigures>& leaks) : leaks_(leaks) {}
+LiveBlocks live_blocks(const Tracked& record) {
+  return {record.object, record.api, record.site, record.bytes, record.born_ns, record.born_ns};
+}
 
-  void add(const Tracked& record, std::uint64_t blocks, std::uint64_t bytes, std::uint64_t last_ns, bool ended) {
-    const auto [place, is_new] = places_.try_emplace(origin_key(record) * 2 + ended, leaks_.size());
-    if (is_new)
-      leaks_.push_back(leak_at(record.site, kind_name(record.family, record.device), record.object, record.api));
-    LeakFigures& leak = leaks_[place->second];
-    if (ended) leak.leak_class = kWentWithContext;
-    leak.blocks += blocks;
-    leak.bytes += bytes;
-    leak.created += blocks;
-    leak.first_s = std::min(leak.first_s, static_cast<double>(record.born_ns) * kNanosecond);
-    leak.last_s = std::max(leak.last_s, static_cast<double>(last_ns) * kNanosecond);
-  }
-
- private:
-  Vector<LeakFigures>& leaks_;
-  Map<std::uint64_t, std::size_t> places_;
-};
+void add_leak(LeakRows& rows, const Tracked& of, const LiveBlocks& live, std::string_view leak_class) {
+  const std::uint64_t apart = (static_cast<std::uint64_t>(of.family) * kDevicesMax + of.device) * 2;
+  rows.add(live, apart + (leak_class != kNeverFreed), [&] { return kind_name(of.family, of.device); }).leak_class =
+      leak_class;
+}
 
 const char* direction_name(Direction direction) {
   constexpr const char* kNames[] = {"host to device", "device to host", "device to device", "host to host", "unknown"};
@@ -136,14 +124,20 @@ void add_leaks(Vector<LeakFigures>& leaks) {
   s->tracked.for_each([&](const void*, Tracked& record) {
     if (!record.inherited) live.push_back(record);
   });
-  Leaks grouped(leaks);
-  for (const Tracked& record : live) grouped.add(record, 1, record.bytes, record.born_ns, false);
+  LeakRows rows(leaks);
+  for (const Tracked& record : live) add_leak(rows, record, live_blocks(record), kNeverFreed);
   Vector<WentWithContext> ended;
   {
     Locked hold(s->went_lock);
     for (auto& [key, went] : s->went_with_context) ended.push_back(went);
   }
-  for (const WentWithContext& went : ended) grouped.add(went.first, went.blocks, went.bytes, went.last_ns, true);
+  for (const WentWithContext& went : ended) {
+    LiveBlocks live = live_blocks(went.first);
+    live.bytes = went.bytes;
+    live.last_ns = went.last_ns;
+    live.blocks = went.blocks;
+    add_leak(rows, went.first, live, kWentWithContext);
+  }
 }
 
 void add_transfers(Snapshot& snapshot) {

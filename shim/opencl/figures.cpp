@@ -4,6 +4,7 @@
 #include "shim/opencl/fork.hpp"
 #include "shim/opencl/state.hpp"
 #include "shim/process/kind.hpp"
+#include "stats/leak_rows.hpp"
 
 namespace cistern::opencl {
 namespace {
@@ -50,12 +51,6 @@ std::uint64_t kept_parent_bytes(OpenclState& s, const void* parent) {
   return 0;
 }
 
-// Blocks are grouped by site, by call where sites are off; those that keep a released parent apart from the others.
-std::uint64_t leak_key(const Memory& record, bool keeps_parent) {
-  const std::uint64_t where = record.site ? record.site : reinterpret_cast<std::uintptr_t>(record.api);
-  return where * 2 + keeps_parent;
-}
-
 void add_leaks(Vector<LeakFigures>& leaks) {
   OpenclState* s = state_if_used();
   if (!s) return;
@@ -63,25 +58,19 @@ void add_leaks(Vector<LeakFigures>& leaks) {
   s->memory.for_each([&](const void* handle, Memory& record) {
     if (record.state == State::live && !record.inherited) live.push_back({handle, record});
   });
-  Map<std::uint64_t, std::size_t> places;
+  LeakRows rows(leaks);  // blocks that keep a released parent are apart from the others
   // One parent's bytes are named once, however many sub-buffers keep it.
   Map<const void*, bool> parents_named;
   for (const LiveMemory& block : live) {
     const Memory& record = block.record;
     std::uint64_t kept = record.parent ? kept_parent_bytes(*s, record.parent) : 0;
     if (kept && !parents_named.emplace(record.parent, true).second) kept = 0;
-    const auto [place, is_new] = places.try_emplace(leak_key(record, kept != 0), leaks.size());
-    if (is_new) leaks.push_back(leak_at(record.site, "opencl", kind_name(record.kind), record.api));
-    LeakFigures& leak = leaks[place->second];
-    ++leak.blocks;
-    leak.bytes += record.bytes + kept;
-    ++leak.created;
-    leak.retained += record.retains;
-    leak.released += record.releases;
-    if (kept) leak.kept_parent_bytes = leak.kept_parent_bytes.value_or(0) + kept;
-    const double born_s = static_cast<double>(record.born_ns) / 1e9;
-    if (born_s < leak.first_s) leak.first_s = born_s;
-    if (born_s > leak.last_s) leak.last_s = born_s;
+    const LiveBlocks one{kind_name(record.kind), record.api,     record.site,
+                         record.bytes + kept,    record.born_ns, record.born_ns};
+    LeakFigures& row = rows.add(one, kept != 0, [] { return "opencl"; });
+    row.retained += record.retains;
+    row.released += record.releases;
+    if (kept) row.kept_parent_bytes = row.kept_parent_bytes.value_or(0) + kept;
   }
 }
 

@@ -1,5 +1,6 @@
 // What reports say of the toy driver's memory. Also the row of the kind.
 #include "shim/process/kind.hpp"
+#include "stats/leak_rows.hpp"
 #include "tests/toy/kind/state.hpp"
 
 namespace cistern::toy {
@@ -24,13 +25,11 @@ KindFigures figures() {
 }
 
 void add_leaks(Vector<LeakFigures>& leaks) {
+  LeakRows rows(leaks);
   state().blocks.for_each([&](const void*, Block& block) {
     if (block.pooled || block.inherited) return;
-    LeakFigures leak = leak_at(block.site, "toy", "block", "toy_allocate");
-    leak.blocks = leak.created = 1;
-    leak.bytes = block.bytes;
-    leak.first_s = leak.last_s = static_cast<double>(block.born_ns) / 1e9;
-    leaks.push_back(std::move(leak));
+    const LiveBlocks one{"block", "toy_allocate", block.site, block.bytes, block.born_ns, block.born_ns};
+    rows.add(one, 0, [] { return "toy"; });
   });
 }
 

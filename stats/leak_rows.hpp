@@ -1,0 +1,46 @@
+// Live memory of any kind as reports group it: blocks of one origin in one row. The origin is the site that made them,
+// or the call where sites are off.
+#pragma once
+#include <algorithm>
+#include <utility>
+
+#include "stats/sites.hpp"
+
+namespace cistern {
+
+// Some blocks of one origin.
+struct LiveBlocks {
+  const char* object;
+  const char* api;
+  SiteId site = 0;
+  std::uint64_t bytes = 0, first_ns = 0, last_ns = 0;  // allocated, since the start
+  std::uint64_t blocks = 1;
+};
+
+class LeakRows {
+ public:
+  explicit LeakRows(Vector<LeakFigures>& rows) : rows_(rows) {}
+  LeakRows(const LeakRows&) = delete;
+  LeakRows& operator=(const LeakRows&) = delete;
+
+  // `apart`: what keeps rows apart besides their origin, less than 2^16. `kind()`: the kind's name.
+  template <class Kind>
+  LeakFigures& add(const LiveBlocks& live, std::uint64_t apart, Kind kind) {
+    const std::uint64_t origin = live.site ? live.site : reinterpret_cast<std::uintptr_t>(live.api);
+    const auto [place, is_new] = places_.try_emplace(origin << 16 | apart, rows_.size());
+    if (is_new) rows_.push_back(leak_at(live.site, kind(), live.object, live.api));
+    LeakFigures& row = rows_[place->second];
+    row.blocks += live.blocks;
+    row.created += live.blocks;
+    row.bytes += live.bytes;
+    row.first_s = std::min(row.first_s, static_cast<double>(live.first_ns) / 1e9);
+    row.last_s = std::max(row.last_s, static_cast<double>(live.last_ns) / 1e9);
+    return row;
+  }
+
+ private:
+  Vector<LeakFigures>& rows_;
+  Map<std::uint64_t, std::size_t> places_;
+};
+
+}  // namespace cistern
