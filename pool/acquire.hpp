@@ -2,8 +2,8 @@
 //
 //   acquire(pool, want, now) -> the pool's chunk with this key, else one that is a little larger
 //                            -> with_room(a new chunk from the source)
-//   with_room(room, call)    -> call -> out of memory: all that is kept goes back, what other threads are giving back is
-//                               waited for -> call again, for as long as anything goes back
+//   with_room(room, call)    -> call -> out of memory: all that is kept goes back, what other threads are giving back
+//                               is waited for -> call again, for as long as anything goes back
 #pragma once
 #include <concepts>
 #include <cstdint>

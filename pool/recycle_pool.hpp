@@ -4,7 +4,7 @@
 //
 //   allocate(key, request) -> take(key) -> bin of the key, newest first
 //                          -> advance(group): quarantined chunks that have settled move to their bins, oldest first
-//                          -> with_room(source.acquire): out of memory: release everything kept, and again (acquire.hpp)
+//                          -> with_room(source.acquire): out of memory: release everything kept, and again
 //   take_near(key, bytes_max) -> the bin with the fewest bytes that suffice
 //   give(key, chunk, fence) -> bin, or quarantine until the fence has settled -> over the cap: release the oldest
 //   drain(group) -> release all of one group (a context that goes away); waits for chunks in other threads' hands

@@ -1,5 +1,5 @@
-// The stacks of a snapshot as frames, names and lines. A snapshot is collected with the numbers of its sites only, which
-// is quick; this reads files, takes the dynamic linker's lock and calls malloc: later, and where nobody waits for it.
+// The stacks of a snapshot as frames, names and lines. A snapshot is collected with the numbers of its sites only,
+// which is quick; this reads files, takes the dynamic linker's lock and calls malloc: later, where nobody waits.
 #pragma once
 #include "stats/sites.hpp"
 #include "stats/snapshot.hpp"

@@ -38,7 +38,7 @@ CUresult BlockSource::driver_allocate(const Request& request, std::uintptr_t* ad
 
 CUresult BlockSource::driver_free(Context* context, BlockKind kind, std::uintptr_t address) {
   Inside inside(*context);
-  Relaxed relaxed(real_);
+  RelaxedCapture relaxed(real_);
   Entered entered(real_, context->handle());
   if (!entered) return kInvalidContext;
   (kind == BlockKind::device ? context->device->calls : pinned_calls).frees.fetch_add(1, std::memory_order_relaxed);

@@ -76,16 +76,16 @@ class Entered {
 };
 
 // Calls of our own must not invalidate a capture that another thread begins at this moment.
-class Relaxed {
+class RelaxedCapture {
  public:
-  explicit Relaxed(const Functions& real) : real_(real) {
+  explicit RelaxedCapture(const Functions& real) : real_(real) {
     if (real_.exchange_capture_mode) changed_ = real_.exchange_capture_mode(&mode_) == kSuccess;
   }
-  ~Relaxed() {
+  ~RelaxedCapture() {
     if (changed_) real_.exchange_capture_mode(&mode_);
   }
-  Relaxed(const Relaxed&) = delete;
-  Relaxed& operator=(const Relaxed&) = delete;
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
   const Functions& real_;

@@ -33,7 +33,7 @@ Settled ContextClock::settled(CUcontext context, std::uint64_t number, DriverCal
 }
 
 Settled ContextClock::ask(CUcontext context, std::uint64_t number, DriverCalls& calls) {
-  Relaxed relaxed(real_);
+  RelaxedCapture relaxed(real_);
   Entered entered(real_, context);
   if (!entered) return Settled::never;
   for (;;) {
@@ -116,7 +116,7 @@ void ContextClock::stream_ends(CUstream stream, DriverCalls& calls) {
 bool ContextClock::leave_behind(CUstream stream, DriverCalls& calls) {
   Through gate(gate_);
   if (!gate) return false;
-  Relaxed relaxed(real_);
+  RelaxedCapture relaxed(real_);
   calls.queries.fetch_add(1, std::memory_order_relaxed);
   if (const CUresult answer = real_.stream_query(stream); answer != kNotReady) return answer == kSuccess;
   reuse_left_behind(calls);

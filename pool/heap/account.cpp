@@ -61,17 +61,17 @@ const Page& page_within(Slice slice) { return *page_at(slice < region_end() ? sl
   std::uint32_t slices;
   for (Slice at = region_begin(); at < end; at += slices) {
     const Page& page = *page_at(at);
-    const State state = page.state;
+    const PageState state = page.state;
     slices = slices_to_next(page, state, end);
-    if (state == State::large) {
+    if (state == PageState::large) {
       ++sum.large_blocks;
       sum.large_bytes += std::min<std::uint64_t>(page.bytes, slices * std::uint64_t{kSliceBytes});
     } else if (const unsigned id = page.size_class;
-               (state == State::small || state == State::sampled) && id < kClasses) {
+               (state == PageState::small || state == PageState::sampled) && id < kClasses) {
       ClassAccount& own = sum.classes[id];
       own.page_bytes += page_slices(id) * kSliceBytes;
       unsigned handed_out = std::min<unsigned>(page.handed_out(), page.carved);
-      if (state == State::small) {
+      if (state == PageState::small) {
         const std::uint64_t sent_back = page.remote.load(std::memory_order_relaxed) >> kCountShift;
         handed_out -= static_cast<unsigned>(std::min<std::uint64_t>(sent_back, handed_out));
         own.live_blocks += handed_out;
@@ -86,13 +86,13 @@ const Page& page_within(Slice slice) { return *page_at(slice < region_end() ? sl
 [[gnu::no_sanitize("thread")]] unsigned waiting_blocks(const Heap& heap, unsigned id) {
   const ClassPages& own = heap.classes[id];
   const Page& page = page_within(own.current);
-  if (page.state != State::small || page.size_class != id) return 0;
+  if (page.state != PageState::small || page.size_class != id) return 0;
   return std::min(count_listed(page, heap.lists[id]) + own.rest_count, page_capacity(id));
 }
 
 [[gnu::no_sanitize("thread")]] unsigned waiting_blocks(const RemoteBatch& batch) {
   const Page& page = page_within(batch.page);
-  if (page.state != State::small || page.size_class >= kClasses) return 0;
+  if (page.state != PageState::small || page.size_class >= kClasses) return 0;
   return std::min<unsigned>(batch.count, page.carved);
 }
 

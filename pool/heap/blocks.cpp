@@ -31,8 +31,9 @@ Found find(const void* address) {
   const std::uintptr_t slice = address_of(address) >> kSliceShift;
   if (slice >= slice_limit) return {};
   Page* page = pages + slice;
-  if (page->state == State::interior) page -= page->slices;
-  if (page->state != State::small && page->state != State::large && page->state != State::sampled) return {};
+  if (page->state == PageState::interior) page -= page->slices;
+  if (page->state != PageState::small && page->state != PageState::large && page->state != PageState::sampled)
+    return {};
   return {page, address_of(address) - address_of(page_memory(page))};
 }
 
@@ -61,7 +62,7 @@ Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Pref
   page.slack = static_cast<std::uint32_t>(page.bytes - bytes);
   page.slices = slices;
   sample_large(page, bytes);
-  page.state.publish(State::large);
+  page.state.publish(PageState::large);
   large_allocations.fetch_add(1, std::memory_order_relaxed);
   return span;
 }
@@ -70,7 +71,7 @@ Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Pref
 void* memory_of(const Span& span) { return slice_memory(span.first); }
 
 void free_large(Page& page) {
-  page.state = State::none;
+  page.state = PageState::none;
   release_span(slice_of(&page), page.slices);
 }
 
@@ -114,7 +115,7 @@ void* move_large(Page& page, std::size_t bytes) {
   if (!copied) span = allocate_large(bytes, kSliceBytes, Prefer::clean);
   if (!span.first) return nullptr;
   if (!copied && move_pages(page_memory(&page), slice_memory(span.first), page.slices * kSliceBytes)) {
-    page.state = State::none;
+    page.state = PageState::none;
     release_clean_span(slice_of(&page), page.slices);
   } else {
     std::memcpy(slice_memory(span.first), page_memory(&page), page.bytes);
@@ -219,13 +220,13 @@ Freed deallocate(void* memory) {
   const Found found = find(memory);
   if (!found.page) return in_window(memory) ? Freed::invalid : Freed::foreign;
   switch (found.page->state) {
-    case State::small:
+    case PageState::small:
       return free_small(*found.page, memory, found.offset);
-    case State::large:
+    case PageState::large:
       if (found.offset) return Freed::invalid;
       free_large(*found.page);
       return Freed::yes;
-    case State::sampled:
+    case PageState::sampled:
       if (free_sampled(*found.page, found.offset)) return Freed::yes;
       return is_sampled_block(*found.page, found.offset) ? Freed::double_free : Freed::invalid;
     default:
@@ -235,11 +236,11 @@ Freed deallocate(void* memory) {
 
 std::size_t usable_bytes(const void* block) {
   const std::uintptr_t slice = address_of(block) >> kSliceShift;
-  if (slice < slice_limit && pages[slice].state == State::small) return kBytesOfClass.of[pages[slice].size_class];
+  if (slice < slice_limit && pages[slice].state == PageState::small) return kBytesOfClass.of[pages[slice].size_class];
   const Found found = find(block);
   if (!found.page) return 0;
-  if (found.page->state == State::large) return found.offset ? 0 : found.page->bytes;
-  if (found.page->state == State::sampled)
+  if (found.page->state == PageState::large) return found.offset ? 0 : found.page->bytes;
+  if (found.page->state == PageState::sampled)
     if (const std::size_t bytes = live_sampled_bytes(*found.page, found.offset)) return bytes;
   return class_bytes(found.page->size_class);
 }
@@ -247,8 +248,8 @@ std::size_t usable_bytes(const void* block) {
 bool is_live(const void* memory) {
   const Found found = find(memory);
   if (!found.page) return false;
-  if (found.page->state == State::large) return found.offset == 0;
-  if (found.page->state == State::sampled) return live_sampled_bytes(*found.page, found.offset) != 0;
+  if (found.page->state == PageState::large) return found.offset == 0;
+  if (found.page->state == PageState::sampled) return live_sampled_bytes(*found.page, found.offset) != 0;
   const auto* const block = static_cast<const Block*>(memory);
   return number_of_block(*found.page, found.offset) != kNoBlock &&
          (block->mark != free_mark || !is_listed_free(*found.page, block));
@@ -259,8 +260,8 @@ namespace {
 // Of a small block that was resized in place.
 void note_size(const Found& found, std::size_t bytes) {
   Page& page = *found.page;
-  if (page.state == State::sampled) return note_sampled_size(page, found.offset, bytes);
-  if (page.state != State::small) return;
+  if (page.state == PageState::sampled) return note_sampled_size(page, found.offset, bytes);
+  if (page.state != PageState::small) return;
   const unsigned number = number_of_block(page, found.offset);
   if (is_sampled_in_place(page, number)) note_size_in_place(page, number, bytes);
 }
@@ -270,7 +271,7 @@ void note_size(const Found& found, std::size_t bytes) {
 void* reallocate(void* memory, std::size_t bytes) {
   const Found found = find(memory);
   const std::size_t usable = usable_bytes(memory);
-  if (found.page->state == State::large && bytes > kSmallMax) {
+  if (found.page->state == PageState::large && bytes > kSmallMax) {
     if (bytes <= PTRDIFF_MAX && resize_large(*found.page, bytes)) return memory;
     if (void* const moved = move_large(*found.page, bytes)) return moved;
   } else if (bytes <= usable && (bytes >= usable / 2 || usable <= 64)) {
@@ -295,8 +296,8 @@ Whereabouts whereabouts(const void* address) {
     const auto slice = static_cast<Slice>(address_of(address) >> kSliceShift);
     for (Slice at = slice; at >= region_begin(); --at) {
       Page* const page = page_at(at);
-      if (page->state == State::none) continue;
-      if (page->state == State::large && at + page->slices > slice) {
+      if (page->state == PageState::none) continue;
+      if (page->state == PageState::large && at + page->slices > slice) {
         found = {page, address_of(address) - address_of(page_memory(page))};
       }
       break;
@@ -304,7 +305,7 @@ Whereabouts whereabouts(const void* address) {
     where.free = !found.page;
     if (!found.page) return where;
   }
-  if (found.page->state == State::large) {
+  if (found.page->state == PageState::large) {
     where.block = page_memory(found.page);
     where.block_bytes = found.page->bytes;
     where.site = found.page->site;
@@ -316,7 +317,7 @@ Whereabouts whereabouts(const void* address) {
   if (where.free) return where;
   where.block = page_memory(found.page) + index * bytes;
   where.block_bytes = bytes;
-  if (found.page->state == State::sampled) {
+  if (found.page->state == PageState::sampled) {
     const std::size_t live_bytes = live_sampled_bytes(*found.page, index * bytes);
     where.free = !live_bytes;
     if (live_bytes) where.block_bytes = live_bytes;  // the cell may be larger

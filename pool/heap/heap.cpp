@@ -68,10 +68,10 @@ void format_page(Heap& heap, Slice first, unsigned id) {
   page.inverse = inverse_of(class_bytes(id));
   page.start_bound = 0;
   page.size_class = static_cast<std::uint8_t>(id);
-  page.state = State::small;
+  page.state = PageState::small;
   page.heap.store(heap.id, std::memory_order_relaxed);
   page.next = kAsleep;
-  mark_later_slices(page, State::interior);
+  mark_later_slices(page, PageState::interior);
   link_page(heap, page);
   page.owner.store(heap.owner, std::memory_order_relaxed);
 }
@@ -201,8 +201,8 @@ void remove_partial(Heap& heap, Page& page) {
 void retire(Heap& heap, Page& page) {
   unlink_page(heap, page);
   page.owner.store(0, std::memory_order_relaxed);
-  page.state = State::none;
-  mark_later_slices(page, State::none);
+  page.state = PageState::none;
+  mark_later_slices(page, PageState::none);
   release_span(slice_of(&page), page_slices(page.size_class));
 }
 

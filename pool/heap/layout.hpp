@@ -82,7 +82,7 @@ struct Block {
   std::uintptr_t mark;  // free_mark while the block is free
 };
 
-enum class State : std::uint8_t {
+enum class PageState : std::uint8_t {
   none,      // not the first slice of anything: foreign, beyond the top, inside a large block
   free,      // first slice of free memory
   free_end,  // last slice of it, if it is another
@@ -125,7 +125,7 @@ struct alignas(64) Page {
     Slice inbox_next;      // small
   };
   std::uint8_t size_class;
-  Relaxed<State> state;
+  Relaxed<PageState> state;
   std::atomic<std::uint16_t> heap;    // whose inbox hears of remote frees; 0: the orphanage
   std::atomic<std::uint64_t> remote;  // freed by other threads: count << 48 | first block
 
@@ -175,7 +175,7 @@ inline void remove_page(Slice& first, Page& page) {
 }
 
 // Of a page of the class: the slices behind its first one lead to it, or no longer.
-inline void mark_later_slices(Page& page, State state) {
+inline void mark_later_slices(Page& page, PageState state) {
   for (unsigned i = 1; i < page_slices(page.size_class); ++i) {
     (&page)[i].state = state;
     (&page)[i].slices = i;

@@ -115,8 +115,8 @@ void unlink(Page* span) {
   remove_page(own.first[bin], *span);
   if (!own.first[bin]) own.mark(bin, false);
   free_slices[sort_of(span)] -= span->slices;
-  page_at(slice_of(span) + span->slices - 1)->state = State::none;
-  span->state = State::none;
+  page_at(slice_of(span) + span->slices - 1)->state = PageState::none;
+  span->state = PageState::none;
 }
 
 // When a dirty span last grew, in a coarse unit: it lies in a member that free spans have no use for.
@@ -126,10 +126,10 @@ std::uint64_t dirty_since(const Page& span) { return span.heap_next; }
 void link(Slice first, std::uint32_t slices, Sort sort) {
   Page* const span = page_at(first);
   Page* const last = page_at(first + slices - 1);
-  last->state = State::free_end;
+  last->state = PageState::free_end;
   last->slices = slices - 1;
   last->size_class = sort;
-  span->state = State::free;
+  span->state = PageState::free;
   span->slices = slices;
   span->size_class = sort;
   if (sort == kDirty && idle_limit_ns) span->heap_next = static_cast<Slice>(region_system.now_ns() / kStampNs);
@@ -144,15 +144,15 @@ void link(Slice first, std::uint32_t slices, Sort sort) {
 void add_free(Slice first, std::uint32_t slices, Sort sort) {
   if (!slices) return;
   Page* before = page_at(first - 1);
-  if (before->state == State::free_end) before -= before->slices;
-  if (before->state == State::free && sort_of(before) == sort) {
+  if (before->state == PageState::free_end) before -= before->slices;
+  if (before->state == PageState::free && sort_of(before) == sort) {
     first -= before->slices;
     slices += before->slices;
     unlink(before);
   }
   if (first + slices < window_top) {
     Page* const after = page_at(first + slices);
-    if (after->state == State::free && sort_of(after) == sort) {
+    if (after->state == PageState::free && sort_of(after) == sort) {
       slices += after->slices;
       unlink(after);
     }
@@ -188,14 +188,14 @@ struct Run {
 // The one that ends at `end`, if any.
 const Page* free_span_before(Slice end) {
   const Page* last = page_at(end - 1);
-  if (last->state == State::free_end) last -= last->slices;
-  return last->state == State::free ? last : nullptr;
+  if (last->state == PageState::free_end) last -= last->slices;
+  return last->state == PageState::free ? last : nullptr;
 }
 
 Run run_around(const Page& span) {
   Slice first = slice_of(&span), end = first + span.slices;
   while (const Page* before = free_span_before(first)) first = slice_of(before);
-  while (end < window_top && page_at(end)->state == State::free) end += page_at(end)->slices;
+  while (end < window_top && page_at(end)->state == PageState::free) end += page_at(end)->slices;
   return {first, end - first};
 }
 
@@ -541,7 +541,7 @@ bool extend_span(Slice end, std::uint32_t more) {
   const LockedUnlessForking hold(region_lock);
   if (!hold || end >= window_top) return false;
   take_back_set_aside();
-  if (page_at(end)->state != State::free) return false;
+  if (page_at(end)->state != PageState::free) return false;
   const Run run = run_around(*page_at(end));
   if (run.slices < more) return false;
   take({end, end}, more);

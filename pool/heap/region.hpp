@@ -86,8 +86,8 @@ class RegionHeld {
 };
 
 // From a slice on to the next that says what it is; `state` is what was read of its descriptor, the region held.
-inline std::uint32_t slices_to_next(const Page& page, State state, Slice end) {
-  return state == State::free || state == State::large ? std::clamp(page.slices, 1u, end - slice_of(&page)) : 1;
+inline std::uint32_t slices_to_next(const Page& page, PageState state, Slice end) {
+  return state == PageState::free || state == PageState::large ? std::clamp(page.slices, 1u, end - slice_of(&page)) : 1;
 }
 
 // First slice of the window and the one behind the last that is mapped.

@@ -225,7 +225,7 @@ TEST(HostRegionTest, PiecesThatComeBackAreOneSpanAgain) {
   }
   trim_region(0);
   EXPECT_GE(region_figures().largest_free_bytes, kSlices * kSliceBytes);
-  for (std::uint32_t i = 1; i + 1 < kSlices; ++i) ASSERT_EQ(page_at(span.first + i)->state, State::none);
+  for (std::uint32_t i = 1; i + 1 < kSlices; ++i) ASSERT_EQ(page_at(span.first + i)->state, PageState::none);
 }
 
 TEST(HostRegionTest, AlignedSpansLeaveTheRestUsable) {
@@ -530,7 +530,7 @@ TEST(HostRegionTest, ForeignMappingsAreGoneAround) {
       release_span(span.first, slices);
       EXPECT_EQ(region_fault(), "");
       // The gap is nobody's.
-      EXPECT_EQ(page_at(end)->state, State::none);
+      EXPECT_EQ(page_at(end)->state, PageState::none);
       EXPECT_EQ(deallocate(slice_memory(end)), Freed::invalid);
     });
 }

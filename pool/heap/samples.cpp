@@ -49,7 +49,7 @@ class LockedPage {
       is_locked_ = shard_.lock.lock_unless_forking();
     }
     is_sampled_ =
-        number_ < kShards && page.state == State::sampled && page.heap.load(std::memory_order_relaxed) == number_;
+        number_ < kShards && page.state == PageState::sampled && page.heap.load(std::memory_order_relaxed) == number_;
   }
   ~LockedPage() {
     if (is_locked_) shard_.lock.unlock();
@@ -84,15 +84,15 @@ Page* new_page(unsigned shard, unsigned id) {
   page.heap.store(static_cast<std::uint16_t>(shard), std::memory_order_relaxed);
   page.remote.store(address_of(records), std::memory_order_relaxed);
   set_handed_out(page, 0, 0);
-  mark_later_slices(page, State::interior);
-  page.state = State::sampled;
+  mark_later_slices(page, PageState::interior);
+  page.state = PageState::sampled;
   push_page(shards[shard].partial[id], page);
   return &page;
 }
 
 void release_page(Page& page) {
-  page.state = State::none;
-  mark_later_slices(page, State::none);
+  page.state = PageState::none;
+  mark_later_slices(page, PageState::none);
   internal_deallocate(records_of(page), table_bytes(page.size_class));
   page.remote.store(0, std::memory_order_relaxed);
   release_span(slice_of(&page), page_slices(page.size_class));
@@ -220,7 +220,7 @@ void free_set_aside() {
   for (Block* block = set_aside_first.exchange(nullptr, std::memory_order_acquire); block;) {
     Block* const next = block->next;
     Page* page = page_at(static_cast<Slice>(address_of(block) >> kSliceShift));
-    if (page->state == State::interior) page -= page->slices;
+    if (page->state == PageState::interior) page -= page->slices;
     free_or_set_aside(*page, address_of(block) - address_of(page_memory(page)));
     block = next;
   }
@@ -295,10 +295,10 @@ struct Found {
   const Slice end = region_end();
   for (std::uint32_t slices; at < end && found.page_count < 64 && found.large_count < 64; at += slices) {
     const Page& page = *page_at(at);
-    const State state = page.state;
+    const PageState state = page.state;
     slices = slices_to_next(page, state, end);
-    if (state == State::sampled) found.pages[found.page_count++] = at;
-    if (state == State::large && page.site)
+    if (state == PageState::sampled) found.pages[found.page_count++] = at;
+    if (state == PageState::large && page.site)
       found.large[found.large_count++] = {page_memory(&page), page.bytes,   page.bytes - page.slack,
                                           page.site,          page.born_ms, sample_weight(page.bytes)};
   }

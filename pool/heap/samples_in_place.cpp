@@ -36,9 +36,9 @@ Entry& entry_of(std::uintptr_t block) {
 // Whether its block's page still says so.
 bool is_current(const Entry& entry) {
   const Page* page = page_at(static_cast<Slice>(entry.block >> kSliceShift));
-  if (page->state == State::interior) page -= page->slices;
+  if (page->state == PageState::interior) page -= page->slices;
   const unsigned number = number_of_block(*page, entry.block - address_of(page_memory(page)));
-  return page->state == State::small && number != kNoBlock && is_sampled_in_place(*page, number);
+  return page->state == PageState::small && number != kNoBlock && is_sampled_in_place(*page, number);
 }
 
 // At least one entry of four stays free. False: no memory.

@@ -78,14 +78,14 @@ std::uint64_t handed_out_sampled() {
 
 const Page& page_of(const void* block) {
   const Page* page = page_at(static_cast<Slice>(address_of(block) >> kSliceShift));
-  return page->state == State::interior ? page[-std::ptrdiff_t{page->slices}] : *page;
+  return page->state == PageState::interior ? page[-std::ptrdiff_t{page->slices}] : *page;
 }
 
-bool is_sampled(const void* block) { return page_of(block).state == State::sampled; }
+bool is_sampled(const void* block) { return page_of(block).state == PageState::sampled; }
 
 std::size_t sampled_pages() {
   std::size_t count = 0;
-  for (Slice at = region_begin(); at < region_end(); ++at) count += page_at(at)->state == State::sampled;
+  for (Slice at = region_begin(); at < region_end(); ++at) count += page_at(at)->state == PageState::sampled;
   return count;
 }
 
@@ -354,7 +354,7 @@ TEST(HostSamples, StayInPlaceAboveASystemPage) {
         site_now = 1 + static_cast<std::uint32_t>(random() % 50);
         clock_now = static_cast<std::uint32_t>(step);
         void* const block = get(bytes);
-        ASSERT_EQ(page_of(block).state, State::small);
+        ASSERT_EQ(page_of(block).state, PageState::small);
         const Sample sample{block, class_bytes(class_of(bytes)), bytes, site_now, clock_now.load(), 1};
         ASSERT_TRUE(wanted.emplace(block, sample).second) << "handed out twice";
         test::fill(block, bytes, static_cast<std::uint64_t>(step));
@@ -447,7 +447,7 @@ TEST(HostSamples, ArePagesNoLongerWhenTheirStateSaysSo) {
     page.heap = 0xfff1;
     EXPECT_EQ(live_sampled_bytes(page, 0), 0u);
     EXPECT_FALSE(free_sampled(page, 0));
-    page.state = State::sampled;  // of another shard than the one that was locked
+    page.state = PageState::sampled;  // of another shard than the one that was locked
     EXPECT_EQ(live_sampled_bytes(page, 0), 0u);
     EXPECT_FALSE(free_sampled(page, 0));
   });

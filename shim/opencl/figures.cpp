@@ -32,19 +32,19 @@ KindFigures figures() {
 
 struct LiveMemory {
   const void* handle;
-  Memory record;
+  MemoryRecord record;
 };
 
 // The released ancestor whose memory a sub-buffer or image keeps alive: its bytes, else 0.
 std::uint64_t kept_parent_bytes(OpenclState& s, const void* parent) {
   while (parent) {
-    State state = State::dead;
+    MemoryState state = MemoryState::dead;
     std::uint64_t bytes = 0;
     const void* grandparent = nullptr;
-    s.memory.with(parent, [&](Memory* record) {
+    s.memory.with(parent, [&](MemoryRecord* record) {
       if (record) state = record->state, bytes = record->bytes, grandparent = record->parent;
     });
-    if (state != State::orphan) return 0;
+    if (state != MemoryState::orphan) return 0;
     if (!grandparent) return bytes;
     parent = grandparent;
   }
@@ -55,14 +55,14 @@ void add_leaks(Vector<LeakFigures>& leaks) {
   OpenclState* s = state_if_used();
   if (!s) return;
   Vector<LiveMemory> live;
-  s->memory.for_each([&](const void* handle, Memory& record) {
-    if (record.state == State::live && !record.inherited) live.push_back({handle, record});
+  s->memory.for_each([&](const void* handle, MemoryRecord& record) {
+    if (record.state == MemoryState::live && !record.inherited) live.push_back({handle, record});
   });
   LeakRows rows(leaks);  // blocks that keep a released parent are apart from the others
   // One parent's bytes are named once, however many sub-buffers keep it.
   Map<const void*, bool> parents_named;
   for (const LiveMemory& block : live) {
-    const Memory& record = block.record;
+    const MemoryRecord& record = block.record;
     std::uint64_t kept = record.parent ? kept_parent_bytes(*s, record.parent) : 0;
     if (kept && !parents_named.emplace(record.parent, true).second) kept = 0;
     const LiveBlocks one{kind_name(record.kind), record.api,     record.site,

@@ -66,13 +66,14 @@ void remember_dead(OpenclState& s, const void* handle) {
       s.dead.pop_front();
     }
   }
-  Memory forgotten;
-  if (oldest) s.memory.take_if(oldest, forgotten, [](const Memory& record) { return record.state == State::dead; });
+  MemoryRecord forgotten;
+  if (oldest)
+    s.memory.take_if(oldest, forgotten, [](const MemoryRecord& record) { return record.state == MemoryState::dead; });
 }
 
 void RecordedBuffers::release(cl_mem buffer) {
-  s_.memory.with(buffer, [](Memory* record) {
-    if (record) record->state = State::dead;
+  s_.memory.with(buffer, [](MemoryRecord* record) {
+    if (record) record->state = MemoryState::dead;
   });
   remember_dead(s_, buffer);
   BufferSource::release(buffer);
@@ -80,7 +81,7 @@ void RecordedBuffers::release(cl_mem buffer) {
 
 Vector<std::shared_ptr<QueueClock>> clocks_of(cl_context context) {
   Vector<std::shared_ptr<QueueClock>> clocks;
-  state().contexts.with(context, [&](Context* record) {
+  state().contexts.with(context, [&](ContextRecord* record) {
     if (!record) return;
     for (auto& known : record->clocks)
       if (auto clock = known.lock()) clocks.push_back(std::move(clock));

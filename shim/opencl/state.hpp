@@ -20,11 +20,11 @@ enum class MemoryKind : std::uint8_t { buffer, sub_buffer, image, pipe, external
 // live -> (last release by the program) -> pooled -> live ...
 //                                       -> orphan: sub-buffers or images keep it -> dead
 //                                       -> dead: really released; the record stays for a while, to name a misuse
-enum class State : std::uint8_t { live, orphan, pooled, dead };
+enum class MemoryState : std::uint8_t { live, orphan, pooled, dead };
 
-struct Memory {
+struct MemoryRecord {
   MemoryKind kind = MemoryKind::buffer;
-  State state = State::live;
+  MemoryState state = MemoryState::live;
   bool recyclable = false;  // made by clCreateBuffer, no host pointer
   bool has_callback = false;
   bool mapped_once = false;
@@ -44,7 +44,7 @@ struct Memory {
   bool end_unknown = false;
 };
 
-struct Context {
+struct ContextRecord {
   std::uint32_t references = 1;
   bool command_buffers = false;
   bool unseen_commands = false;  // may still run, of queues that the program gave up
@@ -103,8 +103,8 @@ struct OpenclState {
   RecordedBuffers source;
   RecyclePool<RecordedBuffers> pool;
 
-  HandleTable<Memory> memory;  // cl_mem, and SVM and USM pointers
-  HandleTable<Context> contexts;
+  HandleTable<MemoryRecord> memory;  // cl_mem, and SVM and USM pointers
+  HandleTable<ContextRecord> contexts;
   HandleTable<Queue> queues;
   HandleTable<Kernel> kernels;
   HandleTable<Counted> counted;

@@ -130,7 +130,7 @@ struct Rule {
   Saved saved = Saved::not_saved;
   std::int64_t offset = 0;
 };
-struct State {
+struct Registers {
   std::uint64_t cfa_register = 0;
   std::int64_t cfa_offset = 0;
   bool cfa_at = false, cfa_known = false;  // at: the CFA is what lies there
@@ -239,7 +239,7 @@ class Program {
       : function_(function), wanted_(wanted), now_(start) {}
 
   // The state at the address; false: not known here.
-  bool run(State& state) {
+  bool run(Registers& state) {
     if (!run(function_.shared_program, function_.shared_end, state)) return false;
     initial_ = state;
     return run(function_.program, function_.end, state);
@@ -248,7 +248,7 @@ class Program {
  private:
   static constexpr unsigned kDepthMax = 4;
 
-  bool run(const std::uint8_t* begin, const std::uint8_t* end, State& state) {
+  bool run(const std::uint8_t* begin, const std::uint8_t* end, Registers& state) {
     for (Reader reader{begin}; reader.at < end && now_ <= wanted_;) {
       Instruction instruction;
       if (!read_instruction(reader, instruction) || !execute(instruction, state)) return false;
@@ -256,7 +256,7 @@ class Program {
     return true;
   }
 
-  bool execute(const Instruction& instruction, State& state) {
+  bool execute(const Instruction& instruction, Registers& state) {
     const std::uint64_t first = instruction.first;
     const std::int64_t second = instruction.second, unit = function_.data_unit;
     Rule rule{Saved::otherwise};
@@ -325,11 +325,11 @@ class Program {
   const Function& function_;
   const std::uintptr_t wanted_;
   std::uintptr_t now_;
-  State initial_, remembered_[kDepthMax];
+  Registers initial_, remembered_[kDepthMax];
   unsigned depth_ = 0;
 };
 
-Row row_of(const State& state) {
+Row row_of(const Registers& state) {
   if (state.return_address.saved == Saved::undefined) return Row::make(Shape::outermost, 0, 0);
   const bool right_below_cfa = state.return_address.saved == Saved::from_cfa && state.return_address.offset == -8;
   if (!state.cfa_known || !right_below_cfa || state.cfa_offset != static_cast<std::int32_t>(state.cfa_offset))
@@ -350,7 +350,7 @@ Row row_of(const State& state) {
 Row read_row(const void* tables, std::uintptr_t address) {
   Function function;
   std::uintptr_t start;
-  State state;
+  Registers state;
   if (!find_function(static_cast<const std::uint8_t*>(tables), address, function, start)) return {};
   if (start == reinterpret_cast<std::uintptr_t>(outermost_function)) return Row::make(Shape::outermost, 0, 0);
   return Program(function, start, address).run(state) ? row_of(state) : Row{};

@@ -116,7 +116,8 @@ inline void count(Live& live, std::size_t key, std::int64_t more) {
 // `more`: 1 for one that was made, -1 for one that goes. Large blocks may be small, when they are much aligned.
 inline void count_block(Live& live, const void* block, int more) {
   const std::size_t usable = host_pool::usable_bytes(block);
-  if (host_pool::page_at(host_pool::address_of(block) >> host_pool::kSliceShift)->state != host_pool::State::large) {
+  if (host_pool::page_at(host_pool::address_of(block) >> host_pool::kSliceShift)->state !=
+      host_pool::PageState::large) {
     count(live, usable, more);
   } else {
     count(live, kLargeBlocks, more);
@@ -158,13 +159,13 @@ inline std::string region_fault() {
   };
   for (Slice at = region_begin(); at < region_end();) {
     const Page* const page = page_at(at);
-    if (page->state == State::free_end) return at_slice(at, "an end without a beginning");
-    if (page->state != State::free) {
+    if (page->state == PageState::free_end) return at_slice(at, "an end without a beginning");
+    if (page->state != PageState::free) {
       before = nullptr;
-      const bool large = page->state == State::large;
+      const bool large = page->state == PageState::large;
       if (large && !page->slices) return at_slice(at, "a large block without slices");
       for (Slice i = 1; large && i < page->slices; ++i)
-        if (page_at(at + i)->state != State::none) return at_slice(at + i, "a state inside a large block");
+        if (page_at(at + i)->state != PageState::none) return at_slice(at + i, "a state inside a large block");
       at += large ? page->slices : 1;
       continue;
     }
@@ -173,10 +174,10 @@ inline std::string region_fault() {
     if (before && before->size_class == page->size_class) return at_slice(at, "neighbours that should be one");
     const Page* const last = page_at(at + slices - 1);
     if (last != page &&
-        (last->state != State::free_end || last->slices != slices - 1 || last->size_class != page->size_class))
+        (last->state != PageState::free_end || last->slices != slices - 1 || last->size_class != page->size_class))
       return at_slice(at, "a free span with a wrong end");
     for (Slice i = 1; i + 1 < slices; ++i)
-      if (page_at(at + i)->state != State::none) return at_slice(at + i, "a state inside a free span");
+      if (page_at(at + i)->state != PageState::none) return at_slice(at + i, "a state inside a free span");
     free_slices[page->size_class != 0] += slices;
     if (slices > largest) largest = slices;
     before = page;

@@ -28,7 +28,7 @@ constexpr std::size_t kUsesMax = 64;
 
 // The newest use of each queue stands for all before it. Those that have ended go, and those whose end will not be
 // known any more leave a mark: what a buffer knows is bounded, however many queues come and go.
-void add_use(Memory& record, const std::shared_ptr<QueueClock>& clock, std::uint64_t number) {
+void add_use(MemoryRecord& record, const std::shared_ptr<QueueClock>& clock, std::uint64_t number) {
   bool added = false;
   std::erase_if(record.uses, [&](Use& use) {
     if (use.clock == clock) return use.number = std::max(use.number, number), added = true, false;
@@ -46,11 +46,11 @@ void note_use(OpenclState& s, const void* memory, const std::shared_ptr<QueueClo
     const void* parent = nullptr;
     SiteId created = 0, released = 0;
     bool after_release = false;
-    s.memory.with(memory, [&](Memory* record) {
+    s.memory.with(memory, [&](MemoryRecord* record) {
       if (!record) return;
       parent = record->parent;
       // An argument that an unknown function has replaced looks the same.
-      if (record->state == State::pooled && !s.unknown_arguments.load(std::memory_order_relaxed)) {
+      if (record->state == MemoryState::pooled && !s.unknown_arguments.load(std::memory_order_relaxed)) {
         after_release = true;
         created = record->site, released = record->released_site;
       }
@@ -77,8 +77,8 @@ cl_int enqueue_with_room(OpenclState& s, Enqueue enqueue) {
 
 // Runs a command through `enqueue` and notes its event and its uses. A blocking command has ended when it returns,
 // and on an in-order queue so has everything before it.
-template <class Memory, class Enqueue>
-cl_int command(cl_command_queue queue, bool blocking, const cl_event* event, std::span<Memory> memory,
+template <class Handle, class Enqueue>
+cl_int command(cl_command_queue queue, bool blocking, const cl_event* event, std::span<Handle> memory,
                Enqueue enqueue) {
   OpenclState& s = state();
   const bool matters = blocking || event || !memory.empty();
@@ -118,7 +118,7 @@ cl_int pointer_set(cl_kernel kernel, cl_uint index, cl_int error) {
 }
 
 void note_mapped(cl_mem memory) {
-  state().memory.with(memory, [](Memory* record) {
+  state().memory.with(memory, [](MemoryRecord* record) {
     if (record) record->mapped_once = true;
   });
 }

@@ -19,7 +19,6 @@
 namespace cistern::opencl {
 namespace {
 
-
 PoolKey key_of(cl_context context, cl_bitfield flags, std::uint64_t bytes) {
   return {reinterpret_cast<std::uintptr_t>(context), flags, bytes};
 }
@@ -31,7 +30,7 @@ void set(cl_int* errcode, cl_int error) {
 // --- Accounting
 
 // A handle that the driver has just given, or that the pool gives again.
-void adopt(OpenclState& s, const void* handle, Memory&& record, bool pool_hit = false) {
+void adopt(OpenclState& s, const void* handle, MemoryRecord&& record, bool pool_hit = false) {
   record.born_ns = coarse_nanoseconds_since_start();
   s.counters.block_born(record.bytes, pool_hit);
   s.memory.put(handle, std::move(record));
@@ -43,9 +42,9 @@ void parent_lost_child(OpenclState& s, const void* parent) {
     const void* grandparent = nullptr;
     bool ended = false;
     Vector<Use> uses;  // ends outside the lock: it may release markers
-    s.memory.with(parent, [&](Memory* record) {
-      if (!record || !record->children || --record->children || record->state != State::orphan) return;
-      record->state = State::dead;
+    s.memory.with(parent, [&](MemoryRecord* record) {
+      if (!record || !record->children || --record->children || record->state != MemoryState::orphan) return;
+      record->state = MemoryState::dead;
       uses.swap(record->uses);
       ended = true;
       grandparent = record->parent;
@@ -58,7 +57,7 @@ void parent_lost_child(OpenclState& s, const void* parent) {
 }
 
 void add_child(OpenclState& s, const void* parent, int by) {
-  s.memory.with(parent, [&](Memory* record) {
+  s.memory.with(parent, [&](MemoryRecord* record) {
     if (record) record->children = static_cast<std::uint32_t>(static_cast<int>(record->children) + by);
   });
 }
@@ -74,7 +73,7 @@ std::optional<Unpooled> why_not_recycled(OpenclState& s, cl_context context, cl_
   if (bytes > chosen.opencl_object_max) return Unpooled::too_large;
   if (phase() != Phase::running) return Unpooled::exiting;
   std::optional<Unpooled> why;
-  s.contexts.with(context, [&](const Context* record) {
+  s.contexts.with(context, [&](const ContextRecord* record) {
     if (!record)
       why = Unpooled::unknown_context;
     else if (record->inherited)
@@ -98,7 +97,7 @@ auto create_with_room(OpenclState& s, cl_int* errcode, Create create) {
   return (phase() == Phase::running ? s.pool.with_room(try_once) : try_once()).chunk;
 }
 
-cl_mem create_recyclable(OpenclState& s, Memory&& record, cl_int* errcode) {
+cl_mem create_recyclable(OpenclState& s, MemoryRecord&& record, cl_int* errcode) {
   const BufferSource::Request request{record.context, record.flags, record.bytes};
   const auto allocated = s.pool.allocate(key_of(record.context, record.flags, record.bytes), request, coarse_now_ns());
   set(errcode, allocated.result.error);
@@ -114,7 +113,7 @@ cl_mem create_recyclable(OpenclState& s, Memory&& record, cl_int* errcode) {
 }
 
 // Accounts what a creating call of the driver gave.
-void* account_created(OpenclState& s, void* handle, Memory&& record, Unpooled why) {
+void* account_created(OpenclState& s, void* handle, MemoryRecord&& record, Unpooled why) {
   if (!handle) {
     add(s.counters.failed);
     return nullptr;
@@ -136,7 +135,7 @@ std::uint64_t memory_bytes(OpenclState& s, cl_mem memory) {
 cl_mem account_object(cl_mem memory, cl_context context, cl_bitfield flags, const char* api, MemoryKind kind,
                       Unpooled why, const void* parent = nullptr) {
   OpenclState& s = state();
-  Memory record;
+  MemoryRecord record;
   record.kind = kind;
   record.context = context;
   record.flags = flags;
@@ -149,7 +148,7 @@ cl_mem account_object(cl_mem memory, cl_context context, cl_bitfield flags, cons
 cl_mem account_buffer(cl_mem buffer, cl_context context, cl_bitfield flags, std::size_t bytes, const char* api,
                       Unpooled why) {
   OpenclState& s = state();
-  Memory record;
+  MemoryRecord record;
   record.context = context;
   record.flags = flags;
   record.api = api;
@@ -171,7 +170,7 @@ template <class Pointer>
 void* account_pointer(Pointer pointer, cl_context context, std::size_t bytes, const char* api, MemoryKind kind,
                       Unpooled why) {
   OpenclState& s = state();
-  Memory record;
+  MemoryRecord record;
   record.kind = kind;
   record.context = context;
   record.bytes = bytes;
@@ -180,8 +179,8 @@ void* account_pointer(Pointer pointer, cl_context context, std::size_t bytes, co
 }
 
 void account_pointer_freed(OpenclState& s, const void* pointer) {
-  Memory freed;
-  const auto is_pointer = [](const Memory& record) {
+  MemoryRecord freed;
+  const auto is_pointer = [](const MemoryRecord& record) {
     return record.kind == MemoryKind::svm || record.kind == MemoryKind::usm;
   };
   if (!pointer || !s.memory.take_if(pointer, freed, is_pointer)) return;
@@ -194,24 +193,24 @@ void account_pointer_freed(OpenclState& s, const void* pointer) {
 struct Release {
   enum class What { unknown, misuse, not_last, pool, really } what = What::unknown;
   Unpooled why = Unpooled::pool_off;
-  Memory record;  // of the last release, with the uses moved out; or what shows the misuse
+  MemoryRecord record;  // of the last release, with the uses moved out; or what shows the misuse
 };
 
 // Commands of a queue that the program gave up may still use it.
-bool end_unknown(const Memory& record) {
+bool end_unknown(const MemoryRecord& record) {
   return record.end_unknown || std::any_of(record.uses.begin(), record.uses.end(), [](const Use& use) {
            return use.clock->known(use.number) == Settled::never;
          });
 }
 
-std::optional<Unpooled> why_not_pooled(OpenclState& s, const Memory& record) {
+std::optional<Unpooled> why_not_pooled(OpenclState& s, const MemoryRecord& record) {
   if (record.children) return Unpooled::has_children;
   if (record.has_callback) return Unpooled::destructor_callback;
   if (record.inherited) return Unpooled::inherited;
   if (phase() != Phase::running) return Unpooled::exiting;
   if (end_unknown(record)) return Unpooled::end_unknown;
   std::optional<Unpooled> why;
-  s.contexts.with(record.context, [&](const Context* context) {
+  s.contexts.with(record.context, [&](const ContextRecord* context) {
     if (!context)
       why = Unpooled::context_released;
     else if (context->command_buffers)
@@ -226,9 +225,9 @@ std::optional<Unpooled> why_not_pooled(OpenclState& s, const Memory& record) {
 // looked at under a memory record's lock, never the other way round.)
 Release decide_release(OpenclState& s, cl_mem memory) {
   Release release;
-  s.memory.with(memory, [&](Memory* record) {
+  s.memory.with(memory, [&](MemoryRecord* record) {
     if (!record) return;
-    if (record->state == State::dead || record->state == State::pooled) {
+    if (record->state == MemoryState::dead || record->state == MemoryState::pooled) {
       release.what = Release::What::misuse;
       release.record = *record;
       return;
@@ -245,7 +244,7 @@ Release decide_release(OpenclState& s, cl_mem memory) {
     const std::optional<Unpooled> why = record->recyclable ? why_not_pooled(s, *record) : Unpooled::pool_off;
     release.what = why ? Release::What::really : Release::What::pool;
     release.why = why.value_or(Unpooled::pool_off);
-    record->state = !why ? State::pooled : record->children ? State::orphan : State::dead;
+    record->state = !why ? MemoryState::pooled : record->children ? MemoryState::orphan : MemoryState::dead;
     release.record = std::move(*record);  // takes the uses; the rest stays as it is
   });
   return release;
@@ -260,7 +259,7 @@ std::uint64_t waiting_bytes_max(const OpenclState& s) {
 }
 
 // Why a buffer that could go to the pool does not, by what only the driver or the pool knows.
-std::optional<Unpooled> why_not_kept(OpenclState& s, cl_mem buffer, const Memory& record, bool waits) {
+std::optional<Unpooled> why_not_kept(OpenclState& s, cl_mem buffer, const MemoryRecord& record, bool waits) {
   if (record.mapped_once && s.source.map_count(buffer)) return Unpooled::mapped;
   if (waits && s.pool.waiting_bytes() + record.bytes > waiting_bytes_max(s)) return Unpooled::too_many_in_flight;
   return std::nullopt;
@@ -268,7 +267,7 @@ std::optional<Unpooled> why_not_kept(OpenclState& s, cl_mem buffer, const Memory
 
 // The program's view is that the buffer is gone. True when the pool has it now.
 bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
-  Memory& record = release.record;
+  MemoryRecord& record = release.record;
   if (s.unknown_enqueues.load(std::memory_order_relaxed)) {
     // Commands that we can't see may use it, on any queue: every queue has to pass a marker.
     record.uses.clear();
@@ -279,8 +278,8 @@ bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
   const bool waits = !record.uses.empty() || s.source.reference_count(buffer) != 1;
   if (std::optional<Unpooled> why = why_not_kept(s, buffer, record, waits)) {
     release.why = *why;
-    s.memory.with(buffer, [](Memory* kept) {
-      if (kept) kept->state = State::dead;
+    s.memory.with(buffer, [](MemoryRecord* kept) {
+      if (kept) kept->state = MemoryState::dead;
     });
     return false;
   }
@@ -291,7 +290,7 @@ bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
 }
 
 cl_int really_release(OpenclState& s, cl_mem memory, Release& release) {
-  Memory& record = release.record;
+  MemoryRecord& record = release.record;
   if (record.recyclable) s.counters.count_unpooled(release.why);
   record.uses.clear();  // markers hold the queue and its context: they go first
   if (record.children) {
@@ -311,7 +310,7 @@ cl_int really_release(OpenclState& s, cl_mem memory, Release& release) {
 void note_released_site(OpenclState& s, cl_mem memory) {
   if (!s.sites_on) return;
   const SiteId site = capture_site("clReleaseMemObject");
-  s.memory.with(memory, [&](Memory* record) {
+  s.memory.with(memory, [&](MemoryRecord* record) {
     if (record) record->released_site = site;
   });
 }
@@ -327,7 +326,7 @@ bool plausible_object(const void* handle) {
   if (!read_word(handle, &word)) return false;
   bool known = false;
   s.contexts.for_each(
-      [&](const void* context, const Context&) { known = known || *static_cast<void* const*>(context) == word; });
+      [&](const void* context, const ContextRecord&) { known = known || *static_cast<void* const*>(context) == word; });
   return known;
 }
 
@@ -340,9 +339,9 @@ cl_int pass_unknown(cl_mem memory, const char* api, cl_int (*real)(cl_mem)) {
   return real(memory);
 }
 
-cl_int refuse_released(OpenclState& s, cl_mem memory, const char* api, const Memory& record) {
+cl_int refuse_released(OpenclState& s, cl_mem memory, const char* api, const MemoryRecord& record) {
   // Objects of unknown creators may stand at a dead object's address.
-  if (record.state == State::dead && s.unknown_creators.load(std::memory_order_relaxed)) {
+  if (record.state == MemoryState::dead && s.unknown_creators.load(std::memory_order_relaxed)) {
     s.counters.count_unpooled(Unpooled::unknown_handle);
     return !strcmp(api, "clRetainMemObject") ? next().clRetainMemObject(memory) : next().clReleaseMemObject(memory);
   }
@@ -362,7 +361,7 @@ cl_mem clCreateBuffer(cl_context context, cl_bitfield flags, size_t size, void* 
                                              return next().clCreateBuffer(context, flags, size, host_pointer, error);
                                            }),
                           context, flags, size, "clCreateBuffer", *why);
-  Memory record;
+  MemoryRecord record;
   record.context = context;
   record.flags = flags;
   record.bytes = size;
@@ -390,11 +389,11 @@ cl_mem clCreateBufferWithPropertiesINTEL(cl_context context, const cl_bitfield* 
 cl_mem clCreateSubBuffer(cl_mem buffer, cl_bitfield flags, cl_uint create_type, const void* create_info,
                          cl_int* errcode) {
   OpenclState& s = state();
-  Memory parent;
-  s.memory.with(buffer, [&](Memory* record) {
+  MemoryRecord parent;
+  s.memory.with(buffer, [&](MemoryRecord* record) {
     if (record) parent = *record, ++record->children;
   });
-  if (parent.state == State::pooled) {
+  if (parent.state == MemoryState::pooled) {
     add_child(s, buffer, -1);
     set(errcode, refuse_released(s, buffer, "clCreateSubBuffer", parent));
     return nullptr;
@@ -482,17 +481,17 @@ cl_mem clCreateFromEGLImageKHR(cl_context context, void* display, void* image, c
 cl_int clRetainMemObject(cl_mem memory) {
   OpenclState& s = state();
   enum class Found { no, yes, misuse } found = Found::no;
-  Memory shown;
-  s.memory.with(memory, [&](Memory* record) {
+  MemoryRecord shown;
+  s.memory.with(memory, [&](MemoryRecord* record) {
     if (!record) return;
-    if (record->state == State::dead || record->state == State::pooled) {
+    if (record->state == MemoryState::dead || record->state == MemoryState::pooled) {
       found = Found::misuse;
       shown = *record;
       return;
     }
     found = Found::yes;
     // An orphan comes back to life: the program got it through a sub-buffer.
-    if (record->state == State::orphan) record->state = State::live, s.counters.block_revived();
+    if (record->state == MemoryState::orphan) record->state = MemoryState::live, s.counters.block_revived();
     ++record->references;
     ++record->retains;
   });
@@ -525,7 +524,7 @@ cl_int clReleaseMemObject(cl_mem memory) {
 cl_int clSetMemObjectDestructorCallback(cl_mem memory, cl_mem_notify notify, void* user_data) {
   const cl_int error = next().clSetMemObjectDestructorCallback(memory, notify, user_data);
   if (error == kSuccess)
-    state().memory.with(memory, [](Memory* record) {
+    state().memory.with(memory, [](MemoryRecord* record) {
       if (record) record->has_callback = true;
     });
   return error;

@@ -19,7 +19,7 @@ cl_context note_context(cl_context context) {
 }
 
 // In steps that double, so that a queue costs the same however many there are.
-void forget_closed(Context& context) {
+void forget_closed(ContextRecord& context) {
   std::erase_if(context.clocks, [](const auto& known) {
     const std::shared_ptr<QueueClock> clock = known.lock();
     return !clock || clock->closed();
@@ -29,7 +29,7 @@ void forget_closed(Context& context) {
 
 std::shared_ptr<QueueClock> new_clock(OpenclState& s, cl_command_queue queue, cl_context context, bool in_order) {
   auto clock = std::allocate_shared<QueueClock>(InternalAllocator<QueueClock>(), s.functions, s.calls, queue, in_order);
-  s.contexts.with(context, [&](Context* record) {
+  s.contexts.with(context, [&](ContextRecord* record) {
     if (!record) return;
     if (record->clocks.size() >= record->clocks_max) forget_closed(*record);
     record->clocks.push_back(clock);
@@ -71,25 +71,25 @@ Handle note_created(CountedType type, Handle handle) {
 
 void make_context_known(cl_context context) {
   OpenclState& s = state();
-  const bool known = s.contexts.with(context, [](Context* record) { return record != nullptr; });
+  const bool known = s.contexts.with(context, [](ContextRecord* record) { return record != nullptr; });
   if (context && !known) s.contexts.put(context, {.references = 0, .clocks = {}});
 }
 
 void make_context_unknown(cl_context context) {
-  Context forgotten;
-  state().contexts.take_if(context, forgotten, [](const Context& record) { return record.references == 0; });
+  ContextRecord forgotten;
+  state().contexts.take_if(context, forgotten, [](const ContextRecord& record) { return record.references == 0; });
 }
 
 void note_last_queue(cl_mem buffer, cl_command_queue queue) {
   OpenclState& s = state();
-  cl_context context = s.memory.with(buffer, [](Memory* record) { return record ? record->context : nullptr; });
+  cl_context context = s.memory.with(buffer, [](MemoryRecord* record) { return record ? record->context : nullptr; });
   std::shared_ptr<QueueClock> clock =
       s.queues.with(queue, [](Queue* record) { return record ? record->clock : nullptr; });
   // An unknown queue may be gone tomorrow: its clock lives for this one marker.
   if (!clock) clock = new_clock(s, queue, context, false);
   const std::uint64_t number = clock->note_command();
   if (clock->settled(number) == Settled::yes) return;
-  s.memory.with(buffer, [&](Memory* record) {
+  s.memory.with(buffer, [&](MemoryRecord* record) {
     if (record) record->uses.push_back({clock, number});
   });
 }
@@ -162,7 +162,7 @@ cl_context clCreateContextFromType(const cl_context_properties* properties, cl_b
 cl_int clReleaseContext(cl_context context) {
   OpenclState& s = state();
   const Vector<std::shared_ptr<QueueClock>> clocks = clocks_of(context);
-  Context last;
+  ContextRecord last;
   if (drop_reference(s.contexts, context, last)) {
     s.pool.drain(reinterpret_cast<std::uintptr_t>(context));
     for (auto& clock : clocks) clock->drop_markers();
@@ -214,7 +214,7 @@ cl_int clReleaseCommandQueue(cl_command_queue queue) {
   if (drop_reference(s.queues, queue, last)) {
     last.clock->close();
     if (s.unknown_enqueues.load(std::memory_order_relaxed))
-      s.contexts.with(last.context, [](Context* record) {
+      s.contexts.with(last.context, [](ContextRecord* record) {
         if (record) record->unseen_commands = true;
       });
   }
@@ -264,7 +264,7 @@ cl_command_buffer clCreateCommandBufferKHR(cl_uint queue_count, const cl_command
   OpenclState& s = state();
   for (cl_uint i = 0; queues && i < queue_count; ++i) {
     cl_context context = s.queues.with(queues[i], [](Queue* record) { return record ? record->context : nullptr; });
-    s.contexts.with(context, [](Context* record) {
+    s.contexts.with(context, [](ContextRecord* record) {
       if (record) record->command_buffers = true;
     });
   }
