@@ -192,8 +192,7 @@ std::uint64_t large_allocations_ever() { return large_allocations.load(std::memo
 
 void* allocate(std::size_t bytes) {
   if (bytes > kSmallMax) return memory_of(allocate_large(bytes));
-  void* const block = allocate_quickly(bytes);
-  return block ? block : allocate_small(bytes, class_of(bytes));
+  return allocate_small(bytes, class_of(bytes));
 }
 
 void* allocate_zeroed(std::size_t bytes) {

@@ -94,7 +94,7 @@ enum class PageState : std::uint8_t {
 
 using Slice = std::uint32_t;  // 0: none
 
-// Describes a slice. Of the members only `remote`, `owner`, `heap`, `sited` and `inbox_next` are ever written by a
+// Describes a slice: `state` says as what, and which of the members that share a place are meant. Of the members only `remote`, `owner`, `heap`, `sited` and `inbox_next` are ever written by a
 // thread that neither owns the page nor holds the lock that guards it.
 struct alignas(64) Page {
   union {
@@ -119,15 +119,22 @@ struct alignas(64) Page {
     std::uint32_t born_ms;  // large
   };
   Slice previous;
-  Slice heap_next, heap_previous;  // in the list of all pages of the heap
+  union {
+    Slice heap_next;            // small: in the list of all pages of the heap, with heap_previous
+    std::uint32_t dirty_since;  // free, dirty: see region.cpp
+  };
+  Slice heap_previous;
   union {
     std::uint32_t slices;  // large, free: length; interior, last of free: distance to the first
     Slice inbox_next;      // small
   };
-  std::uint8_t size_class;
+  union {
+    std::uint8_t size_class;  // small, sampled
+    std::uint8_t sort;        // free: clean or dirty, see region.cpp
+  };
   Relaxed<PageState> state;
   std::atomic<std::uint16_t> heap;    // whose inbox hears of remote frees; 0: the orphanage
-  std::atomic<std::uint64_t> remote;  // freed by other threads: count << 48 | first block
+  std::atomic<std::uint64_t> remote;  // small: freed by others, count << 48 | first block; sampled: its records
 
   unsigned handed_out() const { return static_cast<std::uint16_t>(until + beyond); }
 };

@@ -107,7 +107,7 @@ constinit ChunkAdvice chunk_advice = nullptr;
 
 std::uint64_t slices_in(std::uint64_t bytes) { return bytes >> kSliceShift; }
 
-Sort sort_of(const Page* page) { return static_cast<Sort>(page->size_class); }
+Sort sort_of(const Page* page) { return static_cast<Sort>(page->sort); }
 
 void unlink(Page* span) {
   Bins& own = bins[sort_of(span)];
@@ -119,20 +119,19 @@ void unlink(Page* span) {
   span->state = PageState::none;
 }
 
-// When a dirty span last grew, in a coarse unit: it lies in a member that free spans have no use for.
+// The unit of Page::dirty_since, when a dirty span last grew.
 constexpr std::uint64_t kStampNs = 16'777'216;
-std::uint64_t dirty_since(const Page& span) { return span.heap_next; }
 
 void link(Slice first, std::uint32_t slices, Sort sort) {
   Page* const span = page_at(first);
   Page* const last = page_at(first + slices - 1);
   last->state = PageState::free_end;
   last->slices = slices - 1;
-  last->size_class = sort;
+  last->sort = sort;
   span->state = PageState::free;
   span->slices = slices;
-  span->size_class = sort;
-  if (sort == kDirty && idle_limit_ns) span->heap_next = static_cast<Slice>(region_system.now_ns() / kStampNs);
+  span->sort = sort;
+  if (sort == kDirty && idle_limit_ns) span->dirty_since = static_cast<std::uint32_t>(region_system.now_ns() / kStampNs);
   Bins& own = bins[sort];
   const unsigned bin = bin_of(slices);
   push_page(own.first[bin], *span);
@@ -304,7 +303,7 @@ void give_back_idle() {
     for (Slice at = bins[kDirty].first[bin]; at;) {
       Page& span = *page_at(at);
       at = span.next;
-      if (now - dirty_since(span) * kStampNs >= idle_limit_ns) give_back(span);
+      if (now - span.dirty_since * kStampNs >= idle_limit_ns) give_back(span);
     }
   }
 }
