@@ -94,8 +94,9 @@ enum class PageState : std::uint8_t {
 
 using Slice = std::uint32_t;  // 0: none
 
-// Describes a slice: `state` says as what, and which of the members that share a place are meant. Of the members only `remote`, `owner`, `heap`, `sited` and `inbox_next` are ever written by a
-// thread that neither owns the page nor holds the lock that guards it.
+// Describes a slice: `state` says as what, and which of the members that share a place are meant. Of the members only
+// `remote`, `owner`, `heap`, `sited` and `inbox_next` are ever written by a thread that neither owns the page nor holds
+// the lock that guards it.
 struct alignas(64) Page {
   union {
     Block* free_blocks;   // small, sampled: freed by the owner, and by others as far as collected

@@ -131,7 +131,8 @@ void link(Slice first, std::uint32_t slices, Sort sort) {
   span->state = PageState::free;
   span->slices = slices;
   span->sort = sort;
-  if (sort == kDirty && idle_limit_ns) span->dirty_since = static_cast<std::uint32_t>(region_system.now_ns() / kStampNs);
+  if (sort == kDirty && idle_limit_ns)
+    span->dirty_since = static_cast<std::uint32_t>(region_system.now_ns() / kStampNs);
   Bins& own = bins[sort];
   const unsigned bin = bin_of(slices);
   push_page(own.first[bin], *span);

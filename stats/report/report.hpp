@@ -1,7 +1,7 @@
 // Reports: pure functions of a snapshot. The JSON shape is stats/report/report.schema.json.
 //
 // Room: a snapshot as text and as JSON.
-// May include: pool, stats.
+// May include: pool/base, pool, stats.
 #pragma once
 #include "stats/sink.hpp"
 #include "stats/snapshot.hpp"

@@ -11,7 +11,7 @@ namespace cistern {
 // Among the notes at [note, end); empty: none is there.
 inline std::string_view build_id_among(const char* note, const char* end, std::size_t alignment) {
   const auto padded = [alignment](std::size_t bytes) { return (bytes + alignment - 1) & ~(alignment - 1); };
-  while (note < end && static_cast<std::size_t>(end - note) > sizeof(ElfW(Nhdr))) {
+  while (note<end&& static_cast<std::size_t>(end - note)> sizeof(ElfW(Nhdr))) {
     ElfW(Nhdr) header;
     std::memcpy(&header, note, sizeof header);
     const std::size_t description = sizeof header + padded(header.n_namesz);

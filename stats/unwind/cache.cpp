@@ -86,8 +86,8 @@ bool describe(const dl_find_object& found, Unloadable& module) {
   constexpr std::size_t kPage = 4096;
   module.start = static_cast<const char*>(found.dlfo_map_start);
   module.end = static_cast<const char*>(found.dlfo_map_end);
-  const std::string_view id = build_id_of(module.start, std::min(module.start + kPage, module.end),
-                                          found.dlfo_link_map->l_addr);
+  const std::string_view id =
+      build_id_of(module.start, std::min(module.start + kPage, module.end), found.dlfo_link_map->l_addr);
   if (id.size() < sizeof module.id) return false;
   module.id_at = id.data();
   module.id = id_at(module.id_at);

@@ -61,8 +61,8 @@ Module describe(const dl_find_object& found) {
   module.is_own = inside(value(&known_modules));
   module.is_permanent = module.is_program || module.is_own || inside(reinterpret_cast<std::uintptr_t>(&readlink));
   module.path = module.is_program && module.name.empty() ? program_path() : module.name;
-  module.build_id = hex(build_id_of(reinterpret_cast<const char*>(module.start),
-                                    reinterpret_cast<const char*>(module.end), module.bias));
+  module.build_id = hex(
+      build_id_of(reinterpret_cast<const char*>(module.start), reinterpret_cast<const char*>(module.end), module.bias));
   const std::string_view file = basename_of(module.path);
   for (const std::string_view name : {"libOpenCL.so", "libcudart", "libcuda.so", "libcistern", "libffi.so"})
     module.forwards_calls = module.forwards_calls || file.starts_with(name);
