@@ -24,34 +24,10 @@
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/limits.hpp"
+#include "pool/pool_key.hpp"
 #include "pool/source.hpp"
 
 namespace cistern {
-
-// Chunks are interchangeable when all three agree. `group` is what they live and die with (a context).
-struct PoolKey {
-  std::uintptr_t group;
-  std::uint64_t traits;
-  std::uint64_t bytes;
-  bool operator==(const PoolKey&) const = default;
-};
-
-struct PoolKeyHash {
-  std::size_t operator()(const PoolKey& key) const {
-    std::uint64_t hash = key.group;
-    for (std::uint64_t word : {key.traits, key.bytes}) hash = (hash ^ word) * 0x9E3779B97F4A7C15ull;
-    return hash ^ (hash >> 29);
-  }
-};
-
-// By size within what is interchangeable but for it.
-struct PoolKeyOrder {
-  bool operator()(const PoolKey& a, const PoolKey& b) const {
-    if (a.group != b.group) return a.group < b.group;
-    if (a.traits != b.traits) return a.traits < b.traits;
-    return a.bytes < b.bytes;
-  }
-};
 
 struct PoolUsage {
   std::uint64_t blocks = 0, bytes = 0, largest_bytes = 0;

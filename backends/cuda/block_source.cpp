@@ -171,20 +171,15 @@ Settled BlockSource::settled(Block* block, Fence& fence) {
 
 // --- Slabs: pinned blocks of one size, context and kind of allocation, in one driver allocation
 
-// Of a slab with room.
-Block* BlockSource::piece_of(Slabs& slabs, Slab& slab, const Request& request) {
-  const std::uint32_t piece = slab.free.back();
-  slab.free.pop_back();
-  ++slab.given;
-  if (slab.free.empty()) slabs.became_full(&slab);
+Block* BlockSource::adopt_piece(const Request& request, const Slabs::Piece& piece) {
   Block* block = blocks_.make();
   block->kind = BlockKind::pinned;
   block->context = request.context;
-  block->epoch = slab.epoch;
+  block->epoch = piece.slab->life;
   block->bytes = request.bytes;
   block->traits = request.traits;
-  block->slab = &slab;
-  blocks_.put(block, slab.first + piece * request.bytes);
+  block->slab = piece.slab;
+  blocks_.put(block, piece.address);
   return block;
 }
 
@@ -192,68 +187,50 @@ Acquired<Block*, CUresult> BlockSource::acquire_piece(const Request& request) {
   const PoolKey key = key_of(request);
   {
     Locked hold(lock_);
-    auto found = slabs_.find(key);
-    if (Slab* slab = found == slabs_.end() ? nullptr : found->second.with_room())
-      return {piece_of(found->second, *slab, request), kSuccess, true};
+    if (const auto piece = slabs_.take(key)) return {adopt_piece(request, *piece), kSuccess, true};
   }
   std::uintptr_t first = 0;
   const CUresult result = driver_allocate({request.context, request.traits, kSlabBytes}, &first);
   if (result != kSuccess) return {nullptr, result, false};
   pinned_reserved_bytes.fetch_add(kSlabBytes, std::memory_order_relaxed);
-  auto* slab = new (internal_allocate(sizeof(Slab))) Slab{first, key, request.context->epoch.load(), 0, 0, {}};
-  slab->pieces = static_cast<std::uint32_t>(kSlabBytes / request.bytes);
-  for (std::uint32_t i = slab->pieces; i-- > 0;) slab->free.push_back(i);
-  blocks_.ranges.insert(first, kSlabBytes, {RangeKind::slab, request.bytes, slab});
   Locked hold(lock_);
-  Slabs& slabs = slabs_[key];
-  slabs.add(slab);
-  return {piece_of(slabs, *slab, request), kSuccess, true};
+  const Slabs::Piece piece = slabs_.add(key, first, kSlabBytes, request.context->epoch.load());
+  blocks_.ranges.insert(first, kSlabBytes, {RangeKind::slab, request.bytes, piece.slab});
+  return {adopt_piece(request, piece), kSuccess, true};
 }
 
 void BlockSource::release_piece(Block* block) {
-  Slab* slab = block->slab;
-  Context* context = block->context;
-  const bool unsettled = block->unsettled;
-  const auto piece =
-      static_cast<std::uint32_t>((block->address.load(std::memory_order_relaxed) - slab->first) / block->bytes);
+  Slab* const slab = block->slab;
+  Context* const context = block->context;
+  const bool again = !block->unsettled;
+  const std::uintptr_t address = block->address.load(std::memory_order_relaxed);
   blocks_.forget(block);
   {
     Locked hold(lock_);
     // Gone meanwhile with its context, and forgotten with it.
-    if (!context->alive.load() || context->epoch.load() != slab->epoch) return;
-    auto found = slabs_.find(slab->key);
-    const bool was_full = slab->free.empty(), is_last = slab->given == 1;
-    if (was_full && (!unsettled || is_last)) found->second.has_room_again(slab);
-    if (!unsettled) slab->free.push_back(piece);
-    --slab->given;
-    if (!is_last) return;
-    found->second.remove(slab);
-    if (found->second.empty()) slabs_.erase(found);
+    if (!context->alive.load() || context->epoch.load() != slab->life) return;
+    if (!slabs_.give_back(slab, address, again)) return;
   }
-  blocks_.ranges.erase_if(slab->first, [&](const RangeContent& of) { return of.owner == slab; });
-  pinned_reserved_bytes.fetch_sub(kSlabBytes, std::memory_order_relaxed);
+  forget_slab(*slab);
   if (driver_free(context, BlockKind::pinned, slab->first) != kSuccess)
     failed_frees.fetch_add(1, std::memory_order_relaxed);
-  slab->~Slab();
-  internal_deallocate(slab, sizeof(Slab));
+  Slabs::end(slab);
 }
 
-// Blocks of these slabs that the program still holds keep pointing to them, so the slabs themselves stay.
+void BlockSource::forget_slab(const Slab& slab) {
+  blocks_.ranges.erase_if(slab.first, [&](const RangeContent& of) { return of.owner == &slab; });
+  pinned_reserved_bytes.fetch_sub(slab.bytes, std::memory_order_relaxed);
+}
+
+// Blocks of these slabs that the program still holds keep pointing to them.
 void BlockSource::forget_slabs(const Context* context) {
   Locked hold(lock_);
-  std::erase_if(slabs_, [&](auto& entry) {
-    if (entry.first.group != reinterpret_cast<std::uintptr_t>(context)) return false;
-    for (Slab* slab : entry.second) {
-      blocks_.ranges.erase_if(slab->first, [&](const RangeContent& of) { return of.owner == slab; });
-      pinned_reserved_bytes.fetch_sub(kSlabBytes, std::memory_order_relaxed);
-    }
-    return true;
-  });
+  slabs_.forget(reinterpret_cast<std::uintptr_t>(context), [this](const Slab& slab) { forget_slab(slab); });
 }
 
 void BlockSource::after_fork_in_child() {
   new (&lock_) Lock;
-  slabs_.clear();
+  slabs_.forget_all();
   postponed_.clear();
   any_postponed_ = false;
   pinned_reserved_bytes = 0;

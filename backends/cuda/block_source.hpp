@@ -21,45 +21,6 @@ constexpr int kNodeShift = 40;
 // Pinned blocks up to this size, and of the size of a class, are pieces of slabs.
 constexpr std::uint64_t kSmallPinnedBytes = std::uint64_t{32} * 1024;
 
-struct Slab {
-  std::uintptr_t first;
-  PoolKey key;  // of its pieces
-  std::uint32_t epoch;
-  std::uint32_t pieces, given;
-  Vector<std::uint32_t> free;
-  std::size_t place = 0;  // among the slabs of its key
-};
-
-// The slabs of one key: first those that are full, then those with room. Each knows its place.
-class Slabs {
- public:
-  Slab* with_room() const { return full_ < slabs_.size() ? slabs_[full_] : nullptr; }
-  bool empty() const { return slabs_.empty(); }
-  void add(Slab* slab) {
-    slab->place = slabs_.size();
-    slabs_.push_back(slab);
-  }
-  void became_full(Slab* slab) { move_to(slab, full_++); }
-  void has_room_again(Slab* slab) { move_to(slab, --full_); }
-  // It has room.
-  void remove(Slab* slab) {
-    move_to(slab, slabs_.size() - 1);
-    slabs_.pop_back();
-  }
-  auto begin() const { return slabs_.begin(); }
-  auto end() const { return slabs_.end(); }
-
- private:
-  void move_to(Slab* slab, std::size_t place) {
-    Slab* other = slabs_[place];
-    std::swap(slabs_[place], slabs_[slab->place]);
-    std::swap(other->place, slab->place);
-  }
-
-  Vector<Slab*> slabs_;
-  std::size_t full_ = 0;
-};
-
 class BlockSource {
  public:
   struct Request {
@@ -131,14 +92,15 @@ class BlockSource {
   CUresult driver_free(Context* context, BlockKind kind, std::uintptr_t address);
   void really_release(Block* block);
   Acquired<Block*, CUresult> acquire_piece(const Request& request);
-  Block* piece_of(Slabs& slabs, Slab& slab, const Request& request);
+  Block* adopt_piece(const Request& request, const Slabs::Piece& piece);
+  void forget_slab(const Slab& slab);
   void release_piece(Block* block);
 
   const Functions& real_;
   Gate& gate_;
   Blocks& blocks_;
   Lock lock_;
-  Map<PoolKey, Slabs, PoolKeyHash> slabs_;
+  Slabs slabs_;
   Vector<Block*> postponed_;
   std::atomic<bool> any_postponed_{false};
 };

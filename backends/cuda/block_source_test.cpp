@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "backends/cuda/fake_driver.hpp"
+#include "pool/recycle_pool.hpp"
 #include "tests/support/random.hpp"
 
 namespace cistern::cuda {

@@ -8,11 +8,9 @@
 #include "backends/cuda/context.hpp"
 #include "pool/base/address_table.hpp"
 #include "pool/base/range_index.hpp"
-#include "pool/recycle_pool.hpp"
+#include "pool/slabs.hpp"
 
 namespace cistern::cuda {
-
-struct Slab;
 
 // live -> (freed by the program) -> cached -> live ...   or -> gone, before the real free
 enum class BlockState : std::uint8_t { gone, live, cached };

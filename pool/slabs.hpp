@@ -1,0 +1,105 @@
+// Slabs: chunks of a source that are cut into pieces of one size. Only who has which piece is kept here; the memory is
+// the caller's to get and to give back, and so is the lock.
+//
+//   take(key) -> a piece of a slab with room; none: the caller gets memory -> add(key, ...), the new slab's first piece
+//   give_back(slab, piece) -> true: it was the slab's last one, whose memory is the caller's again
+#pragma once
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "pool/base/internal_memory.hpp"
+#include "pool/pool_key.hpp"
+
+namespace cistern {
+
+struct Slab {
+  PoolKey key;  // of its pieces, with their size
+  std::uintptr_t first;
+  std::uint64_t bytes;
+  std::uint32_t life;  // of the group, for the caller: a group may end and begin anew
+  std::uint32_t given = 0;
+  Vector<std::uint32_t> free{};
+  std::size_t place = 0;  // among the slabs of its key
+};
+
+class Slabs {
+ public:
+  struct Piece {
+    Slab* slab;
+    std::uintptr_t address;
+  };
+
+  std::optional<Piece> take(const PoolKey& key) {
+    const auto found = of_key_.find(key);
+    if (found == of_key_.end() || found->second.full == found->second.slabs.size()) return std::nullopt;
+    return piece_of(found->second);
+  }
+
+  Piece add(const PoolKey& key, std::uintptr_t first, std::uint64_t bytes, std::uint32_t life) {
+    auto* const slab = new (internal_allocate(sizeof(Slab))) Slab{key, first, bytes, life};
+    for (auto i = static_cast<std::uint32_t>(bytes / key.bytes); i-- > 0;) slab->free.push_back(i);
+    OfKey& own = of_key_[key];
+    slab->place = own.slabs.size();
+    own.slabs.push_back(slab);
+    return piece_of(own);
+  }
+
+  // `again`: the piece may be given anew; else it goes with its slab.
+  bool give_back(Slab* slab, std::uintptr_t piece, bool again) {
+    const auto found = of_key_.find(slab->key);
+    OfKey& own = found->second;
+    const bool was_full = slab->free.empty(), is_last = slab->given == 1;
+    if (was_full && (again || is_last)) own.move(slab, --own.full);
+    if (again) slab->free.push_back(static_cast<std::uint32_t>((piece - slab->first) / slab->key.bytes));
+    --slab->given;
+    if (!is_last) return false;
+    own.move(slab, own.slabs.size() - 1);
+    own.slabs.pop_back();
+    if (own.slabs.empty()) of_key_.erase(found);
+    return true;
+  }
+
+  // One that is in no list any more.
+  static void end(Slab* slab) {
+    slab->~Slab();
+    internal_deallocate(slab, sizeof(Slab));
+  }
+
+  // The slabs of a group are forgotten, one after another; they stay in memory, for who still points to them.
+  template <class Visit>
+  void forget(std::uintptr_t group, Visit visit) {
+    std::erase_if(of_key_, [&](auto& entry) {
+      if (entry.first.group != group) return false;
+      for (const Slab* slab : entry.second.slabs) visit(*slab);
+      return true;
+    });
+  }
+  void forget_all() { of_key_.clear(); }
+
+ private:
+  // First those that are full, then those with room. Each knows its place.
+  struct OfKey {
+    Vector<Slab*> slabs;
+    std::size_t full = 0;
+
+    void move(Slab* slab, std::size_t place) {
+      Slab* const other = slabs[place];
+      std::swap(slabs[place], slabs[slab->place]);
+      std::swap(other->place, slab->place);
+    }
+  };
+
+  static Piece piece_of(OfKey& own) {
+    Slab* const slab = own.slabs[own.full];
+    const std::uint32_t number = slab->free.back();
+    slab->free.pop_back();
+    ++slab->given;
+    if (slab->free.empty()) own.move(slab, own.full++);
+    return {slab, slab->first + number * slab->key.bytes};
+  }
+
+  Map<PoolKey, OfKey, PoolKeyHash> of_key_;
+};
+
+}  // namespace cistern
