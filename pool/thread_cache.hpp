@@ -4,14 +4,13 @@
 //   give(key, chunk) -> a way of the set is empty: in it goes; else the caller keeps it for the shared tier
 //   drain(wanted, visit) -> any thread empties every cache of what it wants
 //
-// A cache belongs to one thread, but each has a busy flag, so that another thread can drain it at any time. When the
+// A cache belongs to one thread, but each has a lock, so that another thread can drain it at any time. When the
 // thread ends its cache stays, with what it holds, until a new thread adopts it.
 //
 // There may be any number of objects. A thread finds its cache of the first few of each type in thread-local memory, of
 // the rest by a key of the thread library.
 #pragma once
 #include <pthread.h>
-#include <sched.h>
 
 #include <atomic>
 #include <cstdint>
@@ -64,7 +63,7 @@ class ThreadCaches {
       if (!cache) return false;
     }
     if (bytes_.fetch_add(key.bytes, std::memory_order_relaxed) + key.bytes <= bytes_max) {
-      Busy hold(*cache);
+      Locked hold(cache->lock);
       Way* set = set_of(*cache, key);
       for (int i = 0; i < kWays; ++i) {
         if (set[i].full) continue;
@@ -83,7 +82,7 @@ class ThreadCaches {
       Way taken[kSets * kWays];
       int count = 0;
       {
-        Busy hold(*cache);
+        Locked hold(cache->lock);
         for (Way& way : cache->ways) {
           if (!way.full || !wanted(way.key, way.given_ns)) continue;
           way.full = false;
@@ -100,7 +99,7 @@ class ThreadCaches {
   template <class Visit>
   void for_each(Visit visit) {
     for (Cache* cache = all_.load(std::memory_order_acquire); cache; cache = cache->next) {
-      Busy hold(*cache);
+      Locked hold(cache->lock);
       for (const Way& way : cache->ways)
         if (way.full) visit(way.key);
     }
@@ -115,7 +114,7 @@ class ThreadCaches {
     const Cache* const own = mine();
     for (Cache* cache = all_.load(std::memory_order_relaxed); cache; cache = cache->next) {
       for (Way& way : cache->ways) way.full = false;
-      cache->busy.store(false, std::memory_order_relaxed);
+      new (&cache->lock) SpinLock;
       cache->owned.store(cache == own, std::memory_order_relaxed);
     }
     bytes_ = 0;
@@ -132,31 +131,15 @@ class ThreadCaches {
     bool full = false;
   };
   struct Cache {
-    std::atomic<bool> busy{false};
+    SpinLock lock;  // whoever finds it taken waits for a few instructions of its owner, or for a drain
     std::atomic<bool> owned{true};
     unsigned number = 0;  // of the object
     Cache* next = nullptr;
     Way ways[kSets * kWays];
   };
 
-  // Whoever finds a cache busy waits for a few instructions of its owner, or for a drain.
-  class Busy {
-   public:
-    explicit Busy(Cache& cache) : cache_(cache) {
-      locks_held = locks_held + 1;
-      while (cache_.busy.exchange(true, std::memory_order_acquire)) [[unlikely]] sched_yield();
-    }
-    ~Busy() {
-      cache_.busy.store(false, std::memory_order_release);
-      locks_held = locks_held - 1;
-    }
-
-   private:
-    Cache& cache_;
-  };
-
   std::optional<Chunk> take_from(Cache& cache, const Key& key) {
-    Busy hold(cache);
+    Locked hold(cache.lock);
     Way* set = set_of(cache, key);
     for (int i = 0; i < kWays; ++i) {
       if (!set[i].full || !(set[i].key == key)) continue;

@@ -359,15 +359,6 @@ bool limit_allows(CudaState&, Device& device, std::uint64_t bytes) {
 
 // --- Pooled blocks in the program's hands
 
-void account_birth(CudaState& s, Block* block, bool pool_hit) {
-  if (block->kind == BlockKind::pinned) return counters(s, Family::pinned).block_born(block->requested, pool_hit);
-  Device& device = *block->context->device;
-  const std::uint64_t rounded = as_driver_rounds(block->requested);
-  device.live_bytes.fetch_add(rounded, std::memory_order_relaxed);
-  if (block->bytes != rounded) device.waste_bytes.fetch_add(block->bytes - rounded, std::memory_order_relaxed);
-  counters(s, Family::device, device.ordinal).block_born(block->requested, pool_hit);
-}
-
 void account_death(CudaState& s, Block* block) {
   if (block->kind == BlockKind::pinned) return counters(s, Family::pinned).block_died(block->requested);
   Device& device = *block->context->device;

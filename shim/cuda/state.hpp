@@ -171,8 +171,7 @@ void* unallocated_address();
 Tracked as_tracked(const Block& block);
 std::uint64_t origin_key(const Tracked& record);
 
-// A pooled block that the program has just got, or has given back.
-void account_birth(CudaState& s, Block* block, bool pool_hit);
+// A pooled block that the program has given back: what hooks/allocate.cpp counted is taken out again.
 void account_death(CudaState& s, Block* block);
 
 // Bytes the driver would take for a request; what cuMemGetInfo shows of it.

@@ -1,32 +1,297 @@
-// Modules, graphs, limits, events, address ranges: what takes device memory besides, and so fails while the pools keep
-// it all. Passed on, with room made where it is missing.
+// Device and pinned memory: whole driver allocations are recycled; everything that the driver alone can answer rightly
+// is passed on and counted as unpooled, with the reason.
+//
+//   allocate -> why_not_pooled? -> the real call, adopted as a block that will really be freed
+//            -> a cached chunk of the same size (thread cache, shared pool), else one that is little larger, else a new
+//               one, for which what is cached makes room (pool/acquire.hpp)
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+
 #include "shim/cuda/hooks/hooks.hpp"
-#include "shim/cuda/room.hpp"
+#include "shim/cuda/hooks/pooled.hpp"
+#include "shim/process/log.hpp"
+#include "shim/process/uncounted.hpp"
+#include "stats/format.hpp"
+#include "stats/sink.hpp"
 
 namespace cistern::cuda {
 namespace {
 
-CUresult observe(CUresult answer) {
-  if (is_sticky(answer)) [[unlikely]]
-    return note(state(), answer);
+// A chunk may be larger than what was asked for by an eighth, as long as a quarter of the device is free and all live
+// chunks together waste at most this part of it: a program that fills the device must not run out of memory earlier
+// than without us.
+constexpr std::uint64_t kNearDivisor = 8, kWasteDivisor = 64;
+
+struct Wanted {
+  BlockKind kind;
+  std::uint64_t traits, bytes;
+  const char* api;
+};
+
+void account_birth(CudaState& s, Block* block, bool pool_hit) {
+  if (block->kind == BlockKind::pinned) return counters(s, Family::pinned).block_born(block->requested, pool_hit);
+  Device& device = *block->context->device;
+  const std::uint64_t rounded = as_driver_rounds(block->requested);
+  device.live_bytes.fetch_add(rounded, std::memory_order_relaxed);
+  if (block->bytes != rounded) device.waste_bytes.fetch_add(block->bytes - rounded, std::memory_order_relaxed);
+  counters(s, Family::device, device.ordinal).block_born(block->requested, pool_hit);
+}
+
+void hand_out(CudaState& s, Block* block, const Wanted& wanted, bool hit) {
+  block->births.store(block->births.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  block->requested = wanted.bytes;
+  block->api = wanted.api;
+  block->site = capture(s, wanted.api);
+  block->freed_site = 0;
+  block->born_ns = coarse_nanoseconds_since_start();
+  block->recycled |= hit;
+  block->buffer_id = 0;
+  account_birth(s, block, hit);
+  block->state.store(BlockState::live, std::memory_order_release);
+}
+
+// Memory that the program's own call got, of exactly this size: really freed when its time comes.
+void adopt_unpooled(CudaState& s, const Wanted& wanted, std::uintptr_t address) {
+  Context* context = current_context(s);
+  if (!context || !address) return;
+  Block* block = s.source.adopt({context, wanted.traits, as_driver_rounds(wanted.bytes)}, address);
+  block->unpooled = true;
+  hand_out(s, block, wanted, false);
+}
+
+std::uint64_t device_total(CudaState& s, Device& device) {
+  if (!device.total_bytes.load(std::memory_order_relaxed)) sample_device_memory(s, device);
+  return device.total_bytes.load(std::memory_order_relaxed);
+}
+
+// New chunks have the size that the driver would take; small pinned ones that of their class, to share slabs.
+std::uint64_t chunk_bytes(const Wanted& wanted) {
+  const bool piece = wanted.kind == BlockKind::pinned && wanted.bytes <= kSmallPinnedBytes;
+  return piece ? chunk_bytes_for(wanted.bytes) : as_driver_rounds(wanted.bytes);
+}
+
+// The largest chunk that may be given for a request.
+std::uint64_t near_bytes_max(CudaState& s, const Wanted& wanted, Context* context, std::uint64_t bytes) {
+  const std::uint64_t near = bytes + bytes / kNearDivisor;
+  if (wanted.kind == BlockKind::pinned) return near;
+  Device& device = *context->device;
+  const std::uint64_t limit = options().device_limit, all = device_total(s, device);
+  const std::uint64_t total = limit ? std::min(limit, all) : all;
+  if (taken_bytes(device) > total / 4 * 3) return bytes;
+  const std::uint64_t waste = device.waste_bytes.load(std::memory_order_relaxed), waste_max = total / kWasteDivisor;
+  return waste >= waste_max ? bytes : std::min(near, bytes + (waste_max - waste));
+}
+
+// Whose limit a request has to keep: pinned memory is no device's.
+Context* limited_by(BlockKind kind, Context* context) { return kind == BlockKind::device ? context : nullptr; }
+
+[[gnu::noinline]] Acquired<Block*, CUresult> acquire_new(CudaState& s, const Wanted& wanted, Context* context,
+                                                         std::uint64_t bytes) {
+  s.source.release_postponed();
+  sample_device_memory(s, *context->device);
+  Acquired<Block*, CUresult> acquired{nullptr, kOutOfMemory, false};
+  acquired.error = with_room(s, limited_by(wanted.kind, context), bytes, [&] {
+    if (wanted.kind == BlockKind::pinned) {
+      acquired = s.source.acquire({context, wanted.traits, bytes});
+      return acquired.error;
+    }
+    GranuleMeasurement measurement(s, *context->device, bytes);
+    acquired = s.source.acquire({context, wanted.traits, bytes});
+    if (acquired.ok) measurement.allocated();
+    return acquired.error;
+  });
+  return acquired;
+}
+
+// The allocation as a pool sees it.
+struct Want {
+  CudaState& s;
+  const Wanted& wanted;
+  Context* context;
+  PoolKey key;
+
+  std::uint64_t bytes_max() const { return near_bytes_max(s, wanted, context, key.bytes); }
+  bool is_there(Block* block) const {
+    if (block->context_is_there()) [[likely]]
+      return true;
+    s.source.forget(block);  // given back while its context went
+    return false;
+  }
+  Acquired<Block*, CUresult> acquire() const { return acquire_new(s, wanted, context, key.bytes); }
+};
+
+// What the program is told when neither the pool nor the driver had the memory.
+CUresult failed(CudaState& s, const Wanted& wanted, const Context* context, CUresult answer) {
+  add(counters_of(s, wanted.kind, context).failed);
+  if (note(s, answer) == kOutOfMemory)
+    report_out_of_memory(s, wanted.api, wanted.kind == BlockKind::device ? Family::device : Family::pinned,
+                         context ? context->device->ordinal : 0, wanted.bytes);
   return answer;
 }
 
-// One row's outputs: pointers, and array(first, count) of several.
-template <class Pass, class... Places>
-CUresult allocate(Pass pass, Places&&... places) {
-  return observe(with_room_again(pass, output(static_cast<Places&&>(places))...));
+CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, std::uintptr_t* address) {
+  const Want want{s, wanted, context, {reinterpret_cast<std::uintptr_t>(context), wanted.traits, chunk_bytes(wanted)}};
+  const auto [got, hit] = acquire(pool_of(s, wanted.kind), want, coarse_now_ns());
+  if (!got.ok) [[unlikely]]
+    return failed(s, wanted, context, got.error);
+  if (!hit) add(counters_of(s, wanted.kind, context).pool_misses);
+  *address = got.chunk->address.load(std::memory_order_relaxed);
+  hand_out(s, got.chunk, wanted, hit);
+  return kSuccess;
+}
+
+// The program's own call. What the pools keep makes way for it.
+template <class Pass>
+CUresult pass_on(CudaState& s, const Wanted& wanted, Context* context, Unpooled reason, Pass pass) {
+  const CUresult answer = with_room(s, limited_by(wanted.kind, context), wanted.bytes, pass);
+  if (answer != kSuccess) return failed(s, wanted, context, answer);
+  KindCounters& counted = counters_of(s, wanted.kind, context);
+  counted.count_unpooled(reason);
+  add(counted.driver_allocs);
+  if (context) sample_device_memory(s, *context->device);
+  return kSuccess;
+}
+
+// `pass` makes the program's own call; `result` is where it leaves the address.
+template <class Pass, class Address>
+CUresult allocate(CudaState& s, const Wanted& wanted, Address* result, Pass pass) {
+  Context* context = current_context(s);
+  const auto reason = why_not_pooled(s, wanted.kind, wanted.bytes, context);
+  if (!reason) {
+    std::uintptr_t address = 0;
+    const CUresult answer = allocate_pooled(s, wanted, context, &address);
+    if (answer == kSuccess) *result = (Address)address;
+    return answer;
+  }
+  const CUresult answer = pass_on(s, wanted, context, *reason, pass);
+  if (answer == kSuccess) adopt_unpooled(s, wanted, (std::uintptr_t)*result);
+  return answer;
+}
+
+// --- Pinned memory
+
+// One node per machine is the usual case, and needs no system call.
+std::uint64_t numa_traits() {
+  static constinit std::atomic<int> known{-1};  // whether there are several nodes
+  int several = known.load(std::memory_order_relaxed);
+  if (several < 0) {
+    const Uncounted keeps_errno;
+    known.store(several = access("/sys/devices/system/node/node1", F_OK) == 0);
+  }
+  if (!several) return 0;
+  unsigned processor = 0, node = 0;
+  getcpu(&processor, &node);
+  return std::uint64_t{node} << kNodeShift;
+}
+
+std::uint64_t machine_memory_bytes() {
+  struct sysinfo machine;
+  return sysinfo(&machine) == 0 ? std::uint64_t{machine.totalram} * machine.mem_unit : 0;
+}
+
+void warn_of_much_pinned(CudaState& s) {
+  static constinit std::atomic<std::uint64_t> known{0};
+  std::uint64_t ram = known.load(std::memory_order_relaxed);
+  if (!ram) known.store(ram = machine_memory_bytes());
+  const std::uint64_t pinned = s.source.pinned_reserved_bytes.load(std::memory_order_relaxed);
+  if (!ram || pinned <= ram / 4) [[likely]]
+    return;
+  if (s.pinned_warned.exchange(true)) return;
+  Uncounted uncounted;
+  StringSink line;
+  line.print("%s of host memory are pinned, more than a quarter of the machine's %s", human_bytes(pinned).c_str(),
+             human_bytes(ram).c_str());
+  warn_line(line.text());
+}
+
+// --- Pitch: a pitched allocation is a linear one whose pitch the driver chooses, the same for the same width
+
+struct PitchKey {
+  int device;
+  std::size_t width;
+  unsigned element;
+  bool operator==(const PitchKey&) const = default;
+};
+struct PitchHash {
+  std::size_t operator()(const PitchKey& key) const {
+    return (key.width * 64 + key.element * 1024 + static_cast<unsigned>(key.device)) * 0x9E3779B97F4A7C15ull >> 16;
+  }
+};
+using Pitches = Map<PitchKey, std::size_t, PitchHash>;
+constinit Lock pitch_lock;
+constinit Pitches* all_pitches = nullptr;  // under the lock
+
+Pitches& pitches() {
+  if (!all_pitches) all_pitches = new (internal_allocate(sizeof(Pitches))) Pitches;
+  return *all_pitches;
+}
+
+std::size_t known_pitch(const PitchKey& key) {
+  Locked hold(pitch_lock);
+  auto found = pitches().find(key);
+  return found == pitches().end() ? 0 : found->second;
 }
 
 }  // namespace
 
+void pitch_before_fork() { pitch_lock.lock_for_fork(); }
+void pitch_after_fork() { pitch_lock.unlock_after_fork(); }
+
 namespace hook {
 
-#define CUDA_ALLOCATE(base, version, stream, name, parameters, arguments, ...)           \
-  CUresult name parameters {                                                             \
-    return allocate([&] { return driver().name arguments; } __VA_OPT__(, ) __VA_ARGS__); \
+CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
+  if (!pointer || !bytes) return driver().cuMemAlloc_v2(pointer, bytes);
+  CudaState& s = state();
+  return allocate(s, {BlockKind::device, kDeviceTraits, bytes, api_name("cuMemAlloc_v2")}, pointer,
+                  [&] { return driver().cuMemAlloc_v2(pointer, bytes); });
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, size_t height, unsigned element) {
+  const auto pass = [&] { return driver().cuMemAllocPitch_v2(pointer, pitch, width, height, element); };
+  if (!pointer || !pitch || !width || !height) return pass();
+  CudaState& s = state();
+  const char* api = api_name("cuMemAllocPitch_v2");
+  Context* context = current_context(s);
+  const PitchKey key{context ? context->device->ordinal : 0, width, element};
+  std::size_t known = context ? known_pitch(key) : 0, bytes = 0;
+  if (known && !__builtin_mul_overflow(known, height, &bytes)) {
+    const CUresult answer = allocate(s, {BlockKind::device, kDeviceTraits, bytes, api}, pointer, pass);
+    if (answer == kSuccess) *pitch = known;
+    return answer;
   }
-#include "shim/symbols/cuda.def"
+  if (__builtin_mul_overflow(as_driver_rounds(width), height, &bytes)) return pass();
+  const CUresult answer =
+      pass_on(s, {BlockKind::device, kDeviceTraits, bytes, api}, context, Unpooled::pitch_unknown, pass);
+  if (answer != kSuccess) return answer;
+  {
+    Locked hold(pitch_lock);
+    pitches().insert_or_assign(key, *pitch);
+  }
+  adopt_unpooled(s, {BlockKind::device, kDeviceTraits, *pitch * height, api}, static_cast<std::uintptr_t>(*pointer));
+  return answer;
+}
+
+CUresult cuMemAllocHost_v2(void** pointer, size_t bytes) {
+  if (!pointer || !bytes) return driver().cuMemAllocHost_v2(pointer, bytes);
+  CudaState& s = state();
+  const CUresult answer =
+      allocate(s, {BlockKind::pinned, kPlainHostAllocation | numa_traits(), bytes, api_name("cuMemAllocHost_v2")},
+               pointer, [&] { return driver().cuMemAllocHost_v2(pointer, bytes); });
+  warn_of_much_pinned(s);
+  return answer;
+}
+
+CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
+  constexpr unsigned kKnownFlags = kHostAllocPortable | kHostAllocDeviceMap | kHostAllocWriteCombined;
+  if (!pointer || !bytes || (flags & ~kKnownFlags)) return driver().cuMemHostAlloc(pointer, bytes, flags);
+  CudaState& s = state();
+  const CUresult answer = allocate(s, {BlockKind::pinned, flags | numa_traits(), bytes, api_name("cuMemHostAlloc")},
+                                   pointer, [&] { return driver().cuMemHostAlloc(pointer, bytes, flags); });
+  warn_of_much_pinned(s);
+  return answer;
+}
 
 }  // namespace hook
 }  // namespace cistern::cuda

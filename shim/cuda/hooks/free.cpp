@@ -1,0 +1,172 @@
+// Device and pinned memory given back.
+//
+//   free -> why_not_pooled? -> the real call
+//        -> strict: wait for the context, as the driver's free does, then the block may be seen again
+//        -> deferred, or while a stream captures, or with other contexts alive: quarantine behind their clocks
+#include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/hooks/pooled.hpp"
+#include "shim/process/misuse.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+// The context's own queue of work is waited for, whichever context is current. Not while a stream captures: kNotReady.
+CUresult synchronise(CudaState& s, Context* context, const Context* current, DriverCalls& calls) {
+  Through gate(s.gate);
+  if (!gate) return kNotReady;
+  calls.syncs.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t number = context->clock.last();
+  CUresult result = kSuccess;
+  if (context == current) {
+    result = s.functions.context_synchronize();
+  } else {
+    Entered entered(s.functions, context->handle());
+    result = entered ? s.functions.context_synchronize() : kInvalidContext;
+  }
+  if (result == kSuccess) context->clock.synchronised(number);
+  if (is_sticky(result)) poison(context);
+  return result;
+}
+
+DriverCalls& calls_of(CudaState& s, const Block& block) {
+  return block.kind == BlockKind::device ? block.context->device->calls : s.source.pinned_calls;
+}
+
+// A piece of a slab is not the driver's to free, and the first piece has the slab's own address. The driver is asked
+// about an address that nobody allocated: it says whether such a call is refused now, as while capturing or after a
+// fault.
+CUresult free_piece(CudaState& s, Block* piece, Unpooled reason) {
+  const CUresult answer = note(s, driver().cuMemFreeHost(unallocated_address()));
+  if (answer != kInvalidValue && answer != kSuccess && answer != kDeinitialized) {
+    piece->state.store(BlockState::live, std::memory_order_release);
+    return answer;
+  }
+  counters(s, Family::pinned).count_unpooled(reason);
+  account_death(s, piece);
+  if (answer == kDeinitialized) return answer;
+  give_to_pool(s, piece, fence_for(s, piece, true));
+  s.source.release_postponed();
+  return kSuccess;
+}
+
+// The program's own free.
+template <class Pass>
+CUresult really_free(CudaState& s, Block* block, std::optional<Unpooled> reason, Pass pass) {
+  if (block->slab) return free_piece(s, block, *reason);
+  s.blocks.hide(block);
+  const CUresult answer = note(s, pass());
+  if (answer != kSuccess && answer != kDeinitialized) {
+    s.blocks.show(block, BlockState::live);
+    return answer;
+  }
+  KindCounters& counted = counters_of(s, block->kind, block->context);
+  if (reason) counted.count_unpooled(*reason);
+  add(counted.driver_frees);
+  account_death(s, block);
+  s.source.freed_by_program(block);
+  s.blocks.put_away(block);
+  return answer;
+}
+
+// A block that the program gave back already gets the driver's answer for memory that is not there: a capture or a
+// fault may change it.
+template <class Free>
+CUresult freed_already(Block* block, const char* api, Free free) {
+  report_double_free(api_name(api), block->address.load(), block->kind == BlockKind::device ? "device" : "pinned",
+                     block->site, block->freed_site);
+  const CUresult answer = free(unallocated_address());
+  return answer == kSuccess ? kInvalidValue : answer;
+}
+
+template <class Pass>
+CUresult free_block(CudaState& s, Block* block, const char* api, Pass pass) {
+  Context* current = current_context(s);
+  if (!block->context_is_there()) return pass();
+  BlockState live = BlockState::live;
+  if (!block->state.compare_exchange_strong(live, BlockState::cached)) {
+    if (live == BlockState::gone) return pass();
+    return freed_already(block, api, [&](void* nowhere) {
+      return note(s, block->kind == BlockKind::device ? driver().cuMemFree_v2(reinterpret_cast<CUdeviceptr>(nowhere))
+                                                      : driver().cuMemFreeHost(nowhere));
+    });
+  }
+  if (block->unpooled) return really_free(s, block, std::nullopt, pass);  // counted when it was allocated
+  const auto reason = why_not_pooled(s, block->kind, block->requested, current);
+  if (reason) return really_free(s, block, *reason, pass);
+  if (block->marked.load(std::memory_order_relaxed)) return really_free(s, block, Unpooled::exported, pass);
+  if (block->context->poisoned.load()) return really_free(s, block, Unpooled::context_poisoned, pass);
+  const CUresult waited = s.deferred ? kNotReady : synchronise(s, block->context, current, calls_of(s, *block));
+  const bool waits = waited == kNotReady;
+  if (waited != kSuccess && !waits) return really_free(s, block, Unpooled::context_poisoned, pass);
+  block->freed_site = capture(s, api);
+  account_death(s, block);
+  give_to_pool(s, block, fence_for(s, block, waits));
+  s.source.release_postponed();
+  return kSuccess;
+}
+
+// A pointer that the driver would not free: perhaps a live block, of the other kind.
+void report_refused(CudaState& s, const void* pointer, const char* api) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const Block* block = s.blocks.table.find(address);
+  if (!block || block->state.load() != BlockState::live) return report_unknown_pointer(api_name(api), address);
+  report_wrong_free(api_name(api), address, block->kind == BlockKind::device ? "device" : "pinned", block->site);
+}
+
+// Memory that is not a block: tracked (managed, stream-ordered), or the driver's to judge.
+template <class Pass>
+CUresult free_other(CudaState& s, const void* pointer, const char* api, Pass pass) {
+  Tracked record;
+  const bool known = take_tracked(s, pointer, record);
+  const CUresult answer = note(s, pass());
+  const bool gone = answer == kSuccess || answer == kDeinitialized;
+  if (known) gone ? forget_tracked(s, record) : restore_tracked(s, pointer, std::move(record));
+  if (!known && answer == kInvalidValue && pointer && phase() == Phase::running) report_refused(s, pointer, api);
+  return answer;
+}
+
+// A block may be freed in stream order too: it leaves the pool's hands for good.
+template <class Free>
+CUresult free_in_stream_order(CUdeviceptr pointer, CUstream stream, const char* api, const Free& real) {
+  CudaState& s = state();
+  const auto pass = [&] { return real(pointer, stream); };
+  Block* const block = pointer ? s.blocks.table.find(pointer) : nullptr;
+  if (!block || block->kind != BlockKind::device || !block->context_is_there())
+    return free_other(s, reinterpret_cast<const void*>(pointer), api, pass);
+  BlockState live = BlockState::live;
+  if (!block->state.compare_exchange_strong(live, BlockState::cached))
+    return freed_already(block, api,
+                         [&](void* nowhere) { return note(s, real(reinterpret_cast<CUdeviceptr>(nowhere), stream)); });
+  return really_free(s, block, Unpooled::stream_ordered_free, pass);
+}
+
+}  // namespace
+
+namespace hook {
+
+CUresult cuMemFree_v2(CUdeviceptr pointer) {
+  CudaState& s = state();
+  const auto pass = [&] { return driver().cuMemFree_v2(pointer); };
+  Block* block = pointer ? s.blocks.table.find(pointer) : nullptr;
+  if (block && block->kind == BlockKind::device) return free_block(s, block, "cuMemFree_v2", pass);
+  return free_other(s, reinterpret_cast<const void*>(pointer), "cuMemFree_v2", pass);
+}
+
+CUresult cuMemFreeHost(void* pointer) {
+  CudaState& s = state();
+  const auto pass = [&] { return driver().cuMemFreeHost(pointer); };
+  Block* block = pointer ? s.blocks.table.find(reinterpret_cast<std::uintptr_t>(pointer)) : nullptr;
+  if (block && block->kind == BlockKind::pinned) return free_block(s, block, "cuMemFreeHost", pass);
+  return free_other(s, pointer, "cuMemFreeHost", pass);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
+  return free_in_stream_order(pointer, stream, "cuMemFreeAsync", driver().cuMemFreeAsync);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
+  return free_in_stream_order(pointer, stream, "cuMemFreeAsync_ptsz", driver().cuMemFreeAsync_ptsz);
+}
+
+}  // namespace hook
+}  // namespace cistern::cuda

@@ -1,0 +1,40 @@
+// Which blocks the pools serve, and which are the driver's alone to answer for.
+#pragma once
+#include <optional>
+
+#include "shim/cuda/state.hpp"
+#include "shim/process/process.hpp"
+
+namespace cistern::cuda {
+
+constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 46;
+
+inline KindCounters& counters_of(CudaState& s, BlockKind kind, const Context* context) {
+  if (kind == BlockKind::pinned) return counters(s, Family::pinned);
+  return counters(s, Family::device, context ? context->device->ordinal : 0);
+}
+
+inline std::optional<Unpooled> why_size_not_pooled(BlockKind kind, std::uint64_t bytes) {
+  const Options& chosen = options();
+  if (kind == BlockKind::device) {
+    if (!chosen.device_pool) return Unpooled::pool_off;
+    if (bytes < chosen.device_object_min) return Unpooled::too_small;
+    if (bytes > chosen.device_object_max || bytes > kBytesMax) return Unpooled::too_large;
+    return {};
+  }
+  if (!chosen.pinned_pool) return Unpooled::pool_off;
+  if (bytes > chosen.pinned_object_max || bytes > kBytesMax) return Unpooled::too_large;
+  return {};
+}
+
+// What both allocations and frees ask first. A capture that forbids the call must be invalidated by it, as without us.
+inline std::optional<Unpooled> why_not_pooled(CudaState& s, BlockKind kind, std::uint64_t bytes,
+                                              const Context* current) {
+  if (!current) return Unpooled::no_context;
+  if (phase() != Phase::running) return Unpooled::exiting;
+  if (current->poisoned.load(std::memory_order_relaxed)) return Unpooled::context_poisoned;
+  if (s.captures.forbid_unsafe_calls()) return Unpooled::capturing;
+  return why_size_not_pooled(kind, bytes);
+}
+
+}  // namespace cistern::cuda
