@@ -78,29 +78,33 @@ CUresult freed_already(Block* block, const char* api, Free free) {
   return answer == kSuccess ? kInvalidValue : answer;
 }
 
+// Why a live block of the pool's goes back to the driver; nothing: the pool keeps it.
+std::optional<Unpooled> why_not_kept(CudaState& s, const Block& block, const Context* current) {
+  if (const auto reason = why_not_pooled(s, block.kind, block.requested, current)) return reason;
+  if (block.marked.load(std::memory_order_relaxed)) return Unpooled::exported;
+  if (block.context->poisoned.load()) return Unpooled::context_poisoned;
+  return {};
+}
+
 template <class Pass>
 CUresult free_block(CudaState& s, Block* block, const char* api, Pass pass) {
   Context* current = current_context(s);
+  BlockState state = BlockState::live;
   if (!block->context_is_there()) return pass();
-  BlockState live = BlockState::live;
-  if (!block->state.compare_exchange_strong(live, BlockState::cached)) {
-    if (live == BlockState::gone) return pass();
+  if (!block->state.compare_exchange_strong(state, BlockState::cached)) {
+    if (state == BlockState::gone) return pass();
     return freed_already(block, api, [&](void* nowhere) {
       return note(s, block->kind == BlockKind::device ? driver().cuMemFree_v2(reinterpret_cast<CUdeviceptr>(nowhere))
                                                       : driver().cuMemFreeHost(nowhere));
     });
   }
   if (block->unpooled) return really_free(s, block, std::nullopt, pass);  // counted when it was allocated
-  const auto reason = why_not_pooled(s, block->kind, block->requested, current);
-  if (reason) return really_free(s, block, *reason, pass);
-  if (block->marked.load(std::memory_order_relaxed)) return really_free(s, block, Unpooled::exported, pass);
-  if (block->context->poisoned.load()) return really_free(s, block, Unpooled::context_poisoned, pass);
+  if (const auto reason = why_not_kept(s, *block, current)) return really_free(s, block, *reason, pass);
   const CUresult waited = s.deferred ? kNotReady : synchronise(s, block->context, current, calls_of(s, *block));
-  const bool waits = waited == kNotReady;
-  if (waited != kSuccess && !waits) return really_free(s, block, Unpooled::context_poisoned, pass);
+  if (waited != kSuccess && waited != kNotReady) return really_free(s, block, Unpooled::context_poisoned, pass);
   block->freed_site = capture(s, api);
   account_death(s, block);
-  give_to_pool(s, block, fence_for(s, block, waits));
+  give_to_pool(s, block, fence_for(s, block, waited == kNotReady));
   s.source.release_postponed();
   return kSuccess;
 }
