@@ -2,6 +2,10 @@
 // modules' unwind tables, some nanoseconds a frame whether code keeps frame pointers or not. What a row cannot say
 // (code without tables, frames of signals) libunwind walks, when the system has it, else the libgcc that is linked in.
 //
+// Why a walk of our own: a stack of 25 frames that was seen before takes it 70 ns, libunwind's 190 and libgcc's 3,350
+// (CPU time, Debian 12, the least of 20 times 2,000). And it runs inside malloc, where a stack that was not seen yet
+// would have libunwind take the dynamic linker's lock and allocate.
+//
 // Room: stacks of the calling code, by tables that are read once.
 // May include: pool/base.
 #pragma once
