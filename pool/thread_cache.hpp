@@ -8,7 +8,7 @@
 // thread ends its cache stays, with what it holds, until a new thread adopts it.
 //
 // There may be any number of objects. A thread finds its cache of the first few of each type in thread-local memory, of
-// the rest by a key of the thread library.
+// the rest among all.
 #pragma once
 #include <pthread.h>
 
@@ -31,7 +31,7 @@ class ThreadCaches {
   // Drained, and used by no thread any more. A thread may be ending at this moment with a cache of ours: the caches'
   // memory is not given back, but kept for the next object.
   ~ThreadCaches() {
-    if (key_made_.load()) pthread_key_delete(thread_end_);
+    if (key_made_) pthread_key_delete(thread_end_);
     Locked hold(spare_lock_);
     for (Cache *cache = all_.load(), *next; cache; cache = next) {
       next = cache->next;
@@ -115,7 +115,7 @@ class ThreadCaches {
     for (Cache* cache = all_.load(std::memory_order_relaxed); cache; cache = cache->next) {
       for (Way& way : cache->ways) way.full = false;
       new (&cache->lock) SpinLock;
-      cache->owned.store(cache == own, std::memory_order_relaxed);
+      cache->owner.store(cache == own ? this_thread() : kNobody, std::memory_order_relaxed);
     }
     bytes_ = 0;
   }
@@ -123,6 +123,9 @@ class ThreadCaches {
  private:
   static constexpr int kSets = 16, kWays = 4;
   static constexpr unsigned kQuick = 8;
+  static constexpr std::uintptr_t kNobody = 0;
+
+  static std::uintptr_t this_thread() { return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer()); }
 
   struct Way {
     Key key{};
@@ -132,7 +135,7 @@ class ThreadCaches {
   };
   struct Cache {
     SpinLock lock;  // whoever finds it taken waits for a few instructions of its owner, or for a drain
-    std::atomic<bool> owned{true};
+    std::atomic<std::uintptr_t> owner{this_thread()};
     unsigned number = 0;  // of the object
     Cache* next = nullptr;
     Way ways[kSets * kWays];
@@ -156,23 +159,30 @@ class ThreadCaches {
   Cache* mine() const {
     if (number_ < kQuick) [[likely]]
       return quick_[number_];
-    return key_made_.load(std::memory_order_acquire) ? static_cast<Cache*>(pthread_getspecific(thread_end_)) : nullptr;
+    Cache* cache = all_.load(std::memory_order_acquire);
+    while (cache && cache->owner.load(std::memory_order_relaxed) != this_thread()) cache = cache->next;
+    return cache;
   }
 
   static void thread_ends(void* memory) {
     auto* const cache = static_cast<Cache*>(memory);
     if (cache->number < kQuick) quick_[cache->number] = nullptr;
-    cache->owned.store(false, std::memory_order_release);
+    cache->owner.store(kNobody, std::memory_order_release);
+  }
+
+  static bool becomes_ours(Cache& cache) {
+    std::uintptr_t nobody = kNobody;
+    return cache.owner.compare_exchange_strong(nobody, this_thread(), std::memory_order_acquire);
   }
 
   [[gnu::noinline]] Cache* adopt() {
     Locked hold(register_lock_);
-    if (!key_made_.load(std::memory_order_relaxed)) {
+    if (!key_made_) {
       if (pthread_key_create(&thread_end_, thread_ends) != 0) return nullptr;
-      key_made_.store(true, std::memory_order_release);
+      key_made_ = true;
     }
     Cache* cache = all_.load(std::memory_order_relaxed);
-    while (cache && cache->owned.exchange(true, std::memory_order_acquire)) cache = cache->next;
+    while (cache && !becomes_ours(*cache)) cache = cache->next;
     if (!cache) {
       cache = new_cache();
       cache->number = number_;
@@ -180,7 +190,7 @@ class ThreadCaches {
       all_.store(cache, std::memory_order_release);
     }
     if (pthread_setspecific(thread_end_, cache) != 0) {
-      cache->owned.store(false, std::memory_order_release);
+      cache->owner.store(kNobody, std::memory_order_release);
       return nullptr;
     }
     if (number_ < kQuick) quick_[number_] = cache;
@@ -207,7 +217,7 @@ class ThreadCaches {
   std::atomic<std::uint64_t> bytes_{0};
   Lock register_lock_;
   pthread_key_t thread_end_{};
-  std::atomic<bool> key_made_{false};
+  bool key_made_ = false;
 };
 
 }  // namespace cistern

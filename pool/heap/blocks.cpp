@@ -191,8 +191,12 @@ std::uint64_t moves_without_heap_ever() { return moves_without_heap.load(std::me
 std::uint64_t large_allocations_ever() { return large_allocations.load(std::memory_order_relaxed); }
 
 void* allocate(std::size_t bytes) {
-  if (bytes > kSmallMax) return memory_of(allocate_large(bytes));
-  return allocate_small(bytes, class_of(bytes));
+  void* const block = allocate_quickly(bytes);
+  return block ? block : allocate_slowly(bytes);
+}
+
+void* allocate_slowly(std::size_t bytes) {
+  return bytes > kSmallMax ? memory_of(allocate_large(bytes)) : allocate_small(bytes, class_of(bytes));
 }
 
 void* allocate_zeroed(std::size_t bytes) {

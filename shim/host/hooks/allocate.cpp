@@ -124,7 +124,7 @@ namespace {
   if (!pooled()) return pass_on(native().malloc, bytes);
   if (too_large(bytes)) return no_memory();
   const int kept_errno = errno;
-  if (void* const block = host_pool::allocate(bytes)) {
+  if (void* const block = host_pool::allocate_slowly(bytes)) {
     errno = kept_errno;
     return block;
   }
