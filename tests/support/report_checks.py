@@ -6,7 +6,7 @@ import pathlib
 
 import jsonschema
 
-SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "stats" / "report.schema.json"
+SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "stats" / "report" / "report.schema.json"
 
 
 def schema_validator():
