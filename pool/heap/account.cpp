@@ -44,7 +44,7 @@ namespace {
 const Page& page_within(Slice slice) { return *page_at(slice < region_end() ? slice : 0); }
 
 // Blocks of the list that are the page's. Under the region's lock.
-[[gnu::no_sanitize("thread")]] unsigned count_listed(const Page& page, const Block* at) {
+__attribute__((no_sanitize("thread"))) unsigned count_listed(const Page& page, const Block* at) {
   const unsigned most = page.carved;
   unsigned count = 0;
   while (at && count < most && number_of_block(page, at) != kNoBlock) {
@@ -56,7 +56,7 @@ const Page& page_within(Slice slice) { return *page_at(slice < region_end() ? sl
   return count;
 }
 
-[[gnu::no_sanitize("thread")]] void add_pages(Account& sum) {
+__attribute__((no_sanitize("thread"))) void add_pages(Account& sum) {
   const Slice end = region_end();
   std::uint32_t slices;
   for (Slice at = region_begin(); at < end; at += slices) {
@@ -83,14 +83,14 @@ const Page& page_within(Slice slice) { return *page_at(slice < region_end() ? sl
 
 }  // namespace
 
-[[gnu::no_sanitize("thread")]] unsigned waiting_blocks(const Heap& heap, unsigned id) {
+__attribute__((no_sanitize("thread"))) unsigned waiting_blocks(const Heap& heap, unsigned id) {
   const ClassPages& own = heap.classes[id];
   const Page& page = page_within(own.current);
   if (page.state != PageState::small || page.size_class != id) return 0;
   return std::min(count_listed(page, heap.lists[id]) + own.rest_count, page_capacity(id));
 }
 
-[[gnu::no_sanitize("thread")]] unsigned waiting_blocks(const RemoteBatch& batch) {
+__attribute__((no_sanitize("thread"))) unsigned waiting_blocks(const RemoteBatch& batch) {
   const Page& page = page_within(batch.page);
   if (page.state != PageState::small || page.size_class >= kClasses) return 0;
   return std::min<unsigned>(batch.count, page.carved);
@@ -99,7 +99,7 @@ const Page& page_within(Slice slice) { return *page_at(slice < region_end() ? sl
 namespace {
 
 // Blocks in lists and batches count as handed out in their pages; those of lists were not allocated yet.
-[[gnu::no_sanitize("thread")]] void subtract_waiting(Account& sum) {
+__attribute__((no_sanitize("thread"))) void subtract_waiting(Account& sum) {
   for (unsigned id = 1; id < heaps_end(); ++id) {
     const Heap* const heap = heap_at(id);
     if (!heap) continue;

@@ -64,7 +64,7 @@ void collect(Heap& heap, Page& page) {
 
 // For a message only: other threads may change the chain meanwhile. What does not carry the mark is the program's by
 // now.
-[[gnu::no_sanitize("thread")]] bool in_chain(const Page& page, const Block* first, const Block* block) {
+__attribute__((no_sanitize("thread"))) bool in_chain(const Page& page, const Block* first, const Block* block) {
   unsigned looks = 0;
   for (const Block* at = first; at && looks < kCapacityOfClass.of[page.size_class]; at = at->next, ++looks) {
     if (number_of_block(page, at) == kNoBlock || at->mark != free_mark) return false;
@@ -75,7 +75,7 @@ void collect(Heap& heap, Page& page) {
 
 }  // namespace
 
-[[gnu::no_sanitize("thread")]] bool is_listed_free(const Page& page, const Block* block) {
+__attribute__((no_sanitize("thread"))) bool is_listed_free(const Page& page, const Block* block) {
   const Slice slice = slice_of(&page);
   if (in_chain(page, page.free_blocks, block)) return true;
   if (in_chain(page, first_remote(page.remote.load(std::memory_order_acquire)), block)) return true;
@@ -92,7 +92,7 @@ void collect(Heap& heap, Page& page) {
   return false;
 }
 
-[[gnu::no_sanitize("thread")]] bool was_never_given(const Page& page, const Block* block) {
+__attribute__((no_sanitize("thread"))) bool was_never_given(const Page& page, const Block* block) {
   const Heap* const heap = heap_at(page.heap.load(std::memory_order_relaxed));
   if (!heap) return false;
   const ClassPages& own = heap->classes[page.size_class];
