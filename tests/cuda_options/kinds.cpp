@@ -61,7 +61,8 @@ void on_device(int device, size_t bytes, int more) {
 [[gnu::noinline]] CUmemGenericAllocationHandle keep_physical() {
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = 0;
   CUmemGenericAllocationHandle handle = 0;
   NEED(cuMemCreate(&handle, 6 * kMiB, &properties, 0));
   return handle;

@@ -44,7 +44,8 @@ int create_physical(void** pointer, size_t bytes) {
   cudaGetDevice(&device);
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
   CUmemGenericAllocationHandle handle = 0;
   const int code = cuMemCreate(&handle, bytes, &properties, 0);
   *pointer = reinterpret_cast<void*>(handle);

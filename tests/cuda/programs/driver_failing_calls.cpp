@@ -37,7 +37,8 @@ CUDA_ARRAY_DESCRIPTOR big_array() { return {4096, 4096 * 5, CU_AD_FORMAT_FLOAT, 
 CUmemAllocationProp on_device() {
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = 0;
   return properties;
 }
 

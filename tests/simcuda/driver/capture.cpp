@@ -180,7 +180,8 @@ void abandon_capture(Locked& lock, Stream& stream) {
 
 CUresult capture_task(Locked&, Stream& stream, Task task) {
   if (stream.capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  stream.capture_tail = {stream.capture->graph->add(std::move(task), stream.capture_tail)};
+  GraphNode* const node = stream.capture->graph->add(std::move(task), stream.capture_tail);
+  stream.capture_tail.assign(1, node);
   return CUDA_SUCCESS;
 }
 

@@ -78,7 +78,7 @@ CUresult launch(CUgraphExec handle, CUstream stream_handle) {
 Graph::~Graph() = default;
 
 GraphNode* Graph::add(Task task, std::vector<GraphNode*> after) {
-  nodes.push_back(std::make_unique<GraphNode>(std::move(task), std::move(after), this));
+  nodes.push_back(std::make_unique<GraphNode>(GraphNode{std::move(task), std::move(after), this}));
   return nodes.back().get();
 }
 
