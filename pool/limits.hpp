@@ -22,7 +22,9 @@ struct Trim {
 constexpr std::uint64_t elapsed_ns(std::uint64_t since_ns, std::uint64_t now_ns) {
   return since_ns > now_ns ? 0 : now_ns - since_ns;
 }
-static_assert(elapsed_ns(5, 15) == 10 && elapsed_ns(20, 5) == 0);
+// Whether something was used within a time is `elapsed_ns(given, now) < time`; the time may be any, 0 is never.
+static_assert(elapsed_ns(5, 14) < 10 && elapsed_ns(5, 15) == 10 && elapsed_ns(20, 5) < 10 && !(elapsed_ns(20, 5) < 0));
+static_assert(elapsed_ns(5, 6) < UINT64_MAX && elapsed_ns(0, UINT64_MAX - 1) < UINT64_MAX);
 
 // What a pool does at each call: after the end of an interval it gives back what was unused for so long. There is no
 // thread of our own.
