@@ -185,16 +185,14 @@ void add_devices(Snapshot& snapshot) {
   snapshot.frameworks = loaded_frameworks();
 }
 
-enum class PooledKind { device, pinned };
-
 // Over all devices; the largest block that is kept.
-template <PooledKind kind>
+template <BlockKind kind>
 KindFigures total_figures(std::uint64_t* largest_kept_bytes) {
   KindFigures total{};
   Vector<KindFigures> kinds;
   Vector<FragmentationFigures> fragmentation;
   add_kinds(kinds, fragmentation);
-  const bool device = kind == PooledKind::device;
+  const bool device = kind == BlockKind::device;
   const auto wanted = [&](const String& name) { return device ? name.starts_with("device:") : name == "pinned"; };
   for (const KindFigures& figures : kinds) {
     if (!wanted(figures.name)) continue;
@@ -209,11 +207,11 @@ KindFigures total_figures(std::uint64_t* largest_kept_bytes) {
   return total;
 }
 
-template <PooledKind kind>
+template <BlockKind kind>
 std::uint64_t trim(std::uint64_t keep_bytes) {
   CudaState* s = state_if_used();
   if (!s) return 0;
-  TieredPool<BlockSource>& pool = pool_of(*s, kind == PooledKind::device ? BlockKind::device : BlockKind::pinned);
+  TieredPool<BlockSource>& pool = pool_of(*s, kind);
   return pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, coarse_now_ns());
 }
 
@@ -233,8 +231,8 @@ std::uint64_t live_bytes() {
 }
 
 constexpr KindPool kPools[] = {
-    {CISTERN_DEVICE, total_figures<PooledKind::device>, trim<PooledKind::device>},
-    {CISTERN_PINNED, total_figures<PooledKind::pinned>, trim<PooledKind::pinned>},
+    {CISTERN_DEVICE, total_figures<BlockKind::device>, trim<BlockKind::device>},
+    {CISTERN_PINNED, total_figures<BlockKind::pinned>, trim<BlockKind::pinned>},
 };
 
 }  // namespace
