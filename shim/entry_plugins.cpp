@@ -27,7 +27,7 @@ using namespace cistern;
 
 template <class Visit>
 void for_each_name(Visit visit) {
-  for (const char* name = host::kNames; name != host::kOperatorNames; name += strlen(name) + 1) visit(name);
+  for (const char* name = host::kNames; *name; name += strlen(name) + 1) visit(name);
 }
 
 bool is_of_the_family(const char* name) {

@@ -1,6 +1,7 @@
 // Where a report's bytes go. Renderers know nothing else.
 #pragma once
-#include <cstdarg>
+#include <spdlog/fmt/fmt.h>
+
 #include <string_view>
 
 #include "pool/base/internal_memory.hpp"
@@ -10,11 +11,17 @@ namespace cistern {
 class Sink {
  public:
   virtual void write(std::string_view text) = 0;
-  // printf-style, into a bounded buffer that grows from internal memory when needed.
-  [[gnu::format(printf, 2, 3)]] void print(const char* format, ...);
+  // fmt's way of writing; floating point through format.hpp. A char pointer must not be null.
+  template <class... Arguments>
+  void print(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    print_any(format, fmt::make_format_args(arguments...));
+  }
 
  protected:
   ~Sink() = default;
+
+ private:
+  void print_any(fmt::string_view format, fmt::format_args arguments);
 };
 
 class StringSink final : public Sink {

@@ -75,25 +75,23 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int devi
   Uncounted uncounted;
   const bool on_device = family != Family::pinned;
   StringSink line;
-  line.print("%s of %s: out of memory", api, human_bytes(bytes).c_str());
+  line.print("{} of {}: out of memory", api, human_bytes(bytes));
   if (on_device) {
-    line.print("; device %d: %s live", device, human_bytes(live(s, Family::device, device)).c_str());
+    line.print("; device {}: {} live", device, human_bytes(live(s, Family::device, device)));
     if (const std::uint64_t async = live(s, Family::async, device))
-      line.print(", %s stream-ordered", human_bytes(async).c_str());
-    if (const std::uint64_t vmm = live(s, Family::vmm, device)) line.print(", %s mapped", human_bytes(vmm).c_str());
+      line.print(", {} stream-ordered", human_bytes(async));
+    if (const std::uint64_t vmm = live(s, Family::vmm, device)) line.print(", {} mapped", human_bytes(vmm));
   }
-  line.print("; pinned: %s live", human_bytes(live(s, Family::pinned)).c_str());
-  if (const std::uint64_t managed = live(s, Family::managed)) line.print("; managed: %s", human_bytes(managed).c_str());
+  line.print("; pinned: {} live", human_bytes(live(s, Family::pinned)));
+  if (const std::uint64_t managed = live(s, Family::managed)) line.print("; managed: {}", human_bytes(managed));
   for (const Kind* other : kinds())
     if (const std::uint64_t bytes = other == &kind ? 0 : other->live_bytes())
-      line.print("; %s: %s", other->name, human_bytes(bytes).c_str());
+      line.print("; {}: {}", other->name, human_bytes(bytes));
   const PoolUsage usage = on_device ? s.device_pool.usage() : s.pinned_pool.usage();
   if (usage.blocks)
-    line.print("; cached: %s, largest block %s", human_bytes(usage.bytes).c_str(),
-               human_bytes(usage.largest_bytes).c_str());
+    line.print("; cached: {}, largest block {}", human_bytes(usage.bytes), human_bytes(usage.largest_bytes));
   for (const Holder& holder : largest_holders(s, on_device ? Family::device : Family::pinned, on_device ? device : 0))
-    line.print("; %s in %s at %s", human_bytes(holder.bytes).c_str(), counted(holder.blocks, "block").c_str(),
-               holder.place.c_str());
+    line.print("; {} in {} at {}", human_bytes(holder.bytes), counted(holder.blocks, "block"), holder.place);
   warn_line(line.text());
 }
 

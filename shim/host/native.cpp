@@ -51,8 +51,9 @@ void use_c_library(Native& functions, const SymbolTable& c_library) {
 
 // What the other allocator lacks falls to the C library's, as without us.
 void use_next(Native& functions) {
+#define HOST_OPERATOR(result, name, parameters, arguments)
 #define HOST_CALL(action, result, name, parameters, arguments) \
-  if (!is_operator(#name)) functions.name = reinterpret_cast<decltype(functions.name)>(next_definition(#name));
+  functions.name = reinterpret_cast<decltype(functions.name)>(next_definition(#name));
 #include "shim/symbols/host.def"
 }
 
@@ -96,8 +97,7 @@ bool alone_with_c_library() {
 void find_operators() {
   Native found;
   if (!alone_with_c_library() && next_symbol("_Znwm")) {
-#define HOST_CALL(action, result, name, parameters, arguments) \
-  if (is_operator(#name)) find_next(found.name, #name);
+#define HOST_OPERATOR(result, name, parameters, arguments) find_next(found.name, #name);
 #include "shim/symbols/host.def"
   }
   publish(found, shared_operators, operators_ready);

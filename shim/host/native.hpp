@@ -7,25 +7,22 @@
 #include <stdio.h>
 
 #include <cstddef>
-#include <string_view>
 
 #include "shim/host/owner.hpp"
 
 namespace cistern::host {
 
-constexpr bool is_operator(std::string_view name) { return name.starts_with("_Z"); }
-
-// All their names, each with its end: an array of pointers would be relocated at every start. The operators are last.
+// All names of the malloc family, each with its end, and of the operators: an array of pointers would be relocated at
+// every start.
 inline constexpr char kNames[] =
+#define HOST_OPERATOR(result, name, parameters, arguments)
 #define HOST_CALL(action, result, name, parameters, arguments) #name "\0"
 #include "shim/symbols/host.def"
     ;
-constexpr std::size_t first_operator() {
-  std::size_t at = 0;
-  while (kNames[at] != '_' || kNames[at + 1] != 'Z') ++at;
-  return at;
-}
-inline constexpr const char* kOperatorNames = kNames + first_operator();
+inline constexpr char kOperatorNames[] =
+#define HOST_OPERATOR(result, name, parameters, arguments) #name "\0"
+#include "shim/symbols/host.def"
+    ;
 
 // The C library's other names of the same (reallocarray, __libc_malloc) are null where its malloc serves.
 struct Native {

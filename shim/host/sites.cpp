@@ -3,10 +3,7 @@
 // block's site is asked for, and that is opened at the start; samples are few, so libgcc's unwinder does.
 #include "shim/host/sites.hpp"
 
-#include <stdio.h>
-
 #include <algorithm>
-#include <cinttypes>
 
 #include "pool/base/lock.hpp"
 #include "pool/heap/samples.hpp"
@@ -17,6 +14,7 @@
 #include "shim/process/system_filter.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/counters.hpp"
+#include "stats/sink.hpp"
 #include "stats/sites.hpp"
 
 namespace cistern::host {
@@ -87,10 +85,9 @@ String sites_mode() {
   const std::uint64_t interval = host_pool::sample_interval_bytes;
   if (!interval) return "off";
   if (interval == 1) return "all";
-  char text[32];
-  snprintf(text, sizeof text, interval % 1024 ? "%" PRIu64 "B" : "%" PRIu64 "KiB",
-           interval % 1024 ? interval : interval / 1024);
-  return text;
+  StringSink text;
+  interval % 1024 ? text.print("{}B", interval) : text.print("{}KiB", interval / 1024);
+  return text.text();
 }
 
 [[gnu::cold]] LiveSites live_sites() {

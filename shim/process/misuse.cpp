@@ -17,8 +17,8 @@ namespace {
 constexpr unsigned kSymbolBudgetMs = 500;
 
 void append_sites(Sink& line, SiteId created, SiteId released) {
-  if (created) line.print(", created at %s", describe_site(created).c_str());
-  if (released) line.print(", released at %s", describe_site(released).c_str());
+  if (created) line.print(", created at {}", describe_site(created));
+  if (released) line.print(", released at {}", describe_site(released));
 }
 
 }  // namespace
@@ -26,14 +26,14 @@ void append_sites(Sink& line, SiteId created, SiteId released) {
 void report_unknown_handle(const char* api, const void* handle) {
   Uncounted uncounted;
   StringSink line;
-  line.print("%s(%p): not a memory object; CL_INVALID_MEM_OBJECT returned", api, handle);
+  line.print("{}({}): not a memory object; CL_INVALID_MEM_OBJECT returned", api, handle);
   warn_line(line.text());
 }
 
 void report_released_handle(const char* api, const void* handle, const char* kind, SiteId created, SiteId released) {
   Uncounted uncounted;
   StringSink line;
-  line.print("%s(%p): %s already released", api, handle, kind);
+  line.print("{}({}): {} already released", api, handle, kind);
   append_sites(line, created, released);
   line.print("; CL_INVALID_MEM_OBJECT returned");
   warn_line(line.text());
@@ -42,7 +42,7 @@ void report_released_handle(const char* api, const void* handle, const char* kin
 void report_use_after_release(const void* handle, SiteId created, SiteId released) {
   Uncounted uncounted;
   StringSink line;
-  line.print("a command uses buffer %p after its last release", handle);
+  line.print("a command uses buffer {} after its last release", handle);
   append_sites(line, created, released);
   warn_line(line.text());
 }
@@ -50,9 +50,9 @@ void report_use_after_release(const void* handle, SiteId created, SiteId release
 void report_double_free(const char* api, std::uintptr_t pointer, const char* kind, SiteId allocated, SiteId freed) {
   Uncounted uncounted;
   StringSink line;
-  line.print("%s(%p): %s block already freed", api, reinterpret_cast<void*>(pointer), kind);
-  if (allocated) line.print("; allocated at %s", describe_site(allocated).c_str());
-  if (freed) line.print(", freed at %s", describe_site(freed).c_str());
+  line.print("{}({}): {} block already freed", api, reinterpret_cast<void*>(pointer), kind);
+  if (allocated) line.print("; allocated at {}", describe_site(allocated));
+  if (freed) line.print(", freed at {}", describe_site(freed));
   line.print("; CUDA_ERROR_INVALID_VALUE returned");
   warn_line(line.text());
 }
@@ -60,7 +60,7 @@ void report_double_free(const char* api, std::uintptr_t pointer, const char* kin
 void report_unknown_pointer(const char* api, std::uintptr_t pointer) {
   Uncounted uncounted;
   StringSink line;
-  line.print("%s(%p): not the start of a live allocation; the driver answered CUDA_ERROR_INVALID_VALUE", api,
+  line.print("{}({}): not the start of a live allocation; the driver answered CUDA_ERROR_INVALID_VALUE", api,
              reinterpret_cast<void*>(pointer));
   warn_line(line.text());
 }
@@ -68,8 +68,8 @@ void report_unknown_pointer(const char* api, std::uintptr_t pointer) {
 void report_wrong_free(const char* api, std::uintptr_t pointer, const char* kind, SiteId allocated) {
   Uncounted uncounted;
   StringSink line;
-  line.print("%s(%p): a live %s block", api, reinterpret_cast<void*>(pointer), kind);
-  if (allocated) line.print(", allocated at %s", describe_site(allocated).c_str());
+  line.print("{}({}): a live {} block", api, reinterpret_cast<void*>(pointer), kind);
+  if (allocated) line.print(", allocated at {}", describe_site(allocated));
   line.print("; the driver answered CUDA_ERROR_INVALID_VALUE");
   warn_line(line.text());
 }
@@ -93,9 +93,9 @@ String describe_site(SiteId site) {
   const FrameFigures& frame = frames.front();
   StringSink text;
   if (!frame.function.empty() && frame.line) {
-    text.print("%s (%s:%u)", frame.function.c_str(), frame.file.c_str(), frame.line);
+    text.print("{} ({}:{})", frame.function, frame.file, frame.line);
   } else {
-    text.print("%s+0x%llx", basename_of(frame.module).data(), static_cast<unsigned long long>(frame.offset));
+    text.print("{}+0x{:x}", basename_of(frame.module), frame.offset);
   }
   return text.text();
 }

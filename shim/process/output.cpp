@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include "shim/process/process.hpp"
 #include "shim/process/standard_error.hpp"
 #include "shim/process/uncounted.hpp"
+#include "stats/format.hpp"
 #include "stats/report/report.hpp"
 
 namespace cistern {
@@ -26,12 +26,6 @@ struct Opened {
   int failure = 0;  // errno when there is no descriptor
   String path;
 };
-
-String decimal(int number) {
-  char digits[16];
-  snprintf(digits, sizeof digits, "%d", number);
-  return digits;
-}
 
 int open_new(const String& path) {
   return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0666);
@@ -102,11 +96,11 @@ String expand_report_path(std::string_view pattern, const PathValues& values) {
   for (std::size_t i = 0; i < pattern.size(); ++i) {
     const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
     if (next == 'p') {
-      path += decimal(values.pid);
+      path += decimal(values.pid, 0);
     } else if (next == 'h') {
       path += values.host;
     } else if (next == 'r') {
-      path += decimal(values.rank.value_or(0));
+      path += decimal(values.rank.value_or(0), 0);
     } else if (next == '%') {
       path += '%';
     } else {
@@ -124,8 +118,8 @@ String path_with_pid(std::string_view path, int pid, int attempt) {
   const std::size_t dot = path.rfind('.');
   const std::size_t end = dot == path.npos || dot <= name ? path.size() : dot;
   String result(path.substr(0, end));
-  result += "." + decimal(pid);
-  if (attempt > 1) result += "-" + decimal(attempt);
+  result += "." + decimal(pid, 0);
+  if (attempt > 1) result += "-" + decimal(attempt, 0);
   return result += path.substr(end);
 }
 

@@ -1,5 +1,4 @@
 // The JSON report, the source of every other format. Its shape is stats/report/report.schema.json.
-#include <cinttypes>
 
 #include "pool/size_class.hpp"
 #include "stats/format.hpp"
@@ -42,7 +41,7 @@ class Json {
   }
   void count(std::string_view name, std::uint64_t value) {
     key(name);
-    sink_.print("%" PRIu64, value);
+    sink_.print("{}", value);
   }
   void number(std::string_view name, double value, int digits) {
     key(name);

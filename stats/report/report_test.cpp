@@ -173,7 +173,7 @@ TEST(ReportNumbers, DoNotFollowTheLocale) {
 TEST(Sink, PrintsTextOfAnyLength) {
   for (const int length : {1, 510, 511, 512, 513, 5000}) {
     StringSink sink;
-    sink.print("<%*s>", length, "x");
+    sink.print("<{:>{}}>", "x", length);
     EXPECT_EQ(sink.text().size(), static_cast<std::size_t>(length) + 2);
     EXPECT_TRUE(sink.text().ends_with("x>"));
   }

@@ -45,11 +45,10 @@ struct Total {
 bool by_library(const LeakFigures& leak) { return !leak.owner.empty() && !leak.owned_by_program; }
 
 void write_header(const Snapshot& snapshot, Sink& sink) {
-  sink.print("cistern %s  %s  pid %d", snapshot.version.c_str(), printable(snapshot.command, kCommandBytes).c_str(),
-             snapshot.pid);
-  if (snapshot.rank) sink.print("  rank %d", *snapshot.rank);
-  if (snapshot.rank && snapshot.ranks) sink.print("/%d", *snapshot.ranks);
-  sink.print("  wall %s  sites=%s\n", seconds(snapshot.wall_s).c_str(), snapshot.sites.c_str());
+  sink.print("cistern {}  {}  pid {}", snapshot.version, printable(snapshot.command, kCommandBytes), snapshot.pid);
+  if (snapshot.rank) sink.print("  rank {}", *snapshot.rank);
+  if (snapshot.rank && snapshot.ranks) sink.print("/{}", *snapshot.ranks);
+  sink.print("  wall {}  sites={}\n", seconds(snapshot.wall_s), snapshot.sites);
 }
 
 String library_names(const Total& libraries) {
@@ -75,15 +74,15 @@ String joined(const Vector<const char*>& names) {
 void write_blind_spots(const Snapshot& snapshot, Sink& sink) {
   const Vector<const char*>& frameworks = snapshot.frameworks;
   if (frameworks.size() == 1) {
-    sink.print("         %s caches device memory inside itself: ", frameworks[0]);
+    sink.print("         {} caches device memory inside itself: ", frameworks[0]);
     sink.write("what it holds for reuse is live here; its own tensors are not seen\n");
   } else if (!frameworks.empty()) {
-    sink.print("         %s cache device memory inside themselves: ", joined(frameworks).c_str());
+    sink.print("         {} cache device memory inside themselves: ", joined(frameworks));
     sink.write("what they hold for reuse is live here; their own tensors are not seen\n");
   }
   if (snapshot.escaped)
-    sink.print("         missing here: the memory of %s that the driver hook did not see\n",
-               counted(snapshot.escaped, "CUDA call").c_str());
+    sink.print("         missing here: the memory of {} that the driver hook did not see\n",
+               counted(snapshot.escaped, "CUDA call"));
 }
 
 void write_verdict(const Snapshot& snapshot, Sink& sink) {
@@ -102,13 +101,12 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
                                  [](const KindFigures& kind) { return kind.name != "host" && kind.allocations; });
     verdict = running ? "nothing live" : gpu ? "nothing leaked" : "nothing leaked: no GPU memory was used";
   }
-  sink.print("%s  %s", running ? "LIVE   " : "VERDICT", verdict.c_str());
+  sink.print("{}  {}", running ? "LIVE   " : "VERDICT", verdict);
   sink.write(running ? "      (asked for by the program, which is still running)\n" : "      (exit code unchanged)\n");
   if (std::string_view(snapshot.moment) == "_exit") sink.write("         ended by _exit: destructors had not run\n");
   if (program.without_site + libraries.without_site) {
     const bool off = snapshot.sites.find("gpu:all") == String::npos;
-    sink.print("         %s without a call site%s\n",
-               counted(program.without_site + libraries.without_site, "block").c_str(),
+    sink.print("         {} without a call site{}\n", counted(program.without_site + libraries.without_site, "block"),
                off ? ": CISTERN_SITES=gpu keeps them" : ": the stack could not be read");
   }
   write_blind_spots(snapshot, sink);
@@ -138,27 +136,26 @@ void write_kind(const KindFigures& kind, Sink& sink) {
     driver = grouped(kind.driver_allocs + kind.driver_frees + kind.driver_syncs + kind.driver_queries);
     hits = hit_rate(kind.pool_hits, kind.pool_misses);
   }
-  sink.print("  %-10s  %-22s  %-22s  %11s  %12s  %6s  %6s\n", kind.name.c_str(), live.c_str(), peak.c_str(),
-             grouped(kind.allocations).c_str(), driver.c_str(), hits.c_str(),
-             kind.failed ? grouped(kind.failed).c_str() : "-");
+  sink.print("  {:<10}  {:<22}  {:<22}  {:>11}  {:>12}  {:>6}  {:>6}\n", kind.name, live, peak,
+             grouped(kind.allocations), driver, hits, kind.failed ? grouped(kind.failed).c_str() : "-");
   String reasons;
   for (const UnpooledFigure& figure : kind.unpooled) {
     if (!reasons.empty()) reasons += ", ";
     reasons += String(figure.reason) + " " + grouped(figure.count);
   }
-  if (!reasons.empty()) sink.print("              unpooled: %s\n", reasons.c_str());
+  if (!reasons.empty()) sink.print("              unpooled: {}\n", reasons);
   String pool = kind.pooled_kind ? driver_calls(kind) : String();
   if (!pool.empty()) pool = "driver calls: " + pool;
   if (!pool.empty() && kind.pooled_blocks) pool += "; ";
   if (kind.pooled_blocks)
     pool += "pool-cached (not a leak): " + blocks_and_bytes(kind.pooled_blocks, kind.pooled_bytes);
-  if (!pool.empty()) sink.print("              %s\n", pool.c_str());
+  if (!pool.empty()) sink.print("              {}\n", pool);
 }
 
 void write_kinds(const Snapshot& snapshot, Sink& sink) {
   if (snapshot.kinds.empty()) return;
-  sink.print("%-12s  %-22s  %-22s  %11s  %12s  %6s  %6s\n", "KIND", while_running(snapshot) ? "live" : "live@exit",
-             "peak (at t)", "allocs", "driver calls", "hit%", "failed");
+  sink.print("{:<12}  {:<22}  {:<22}  {:>11}  {:>12}  {:>6}  {:>6}\n", "KIND",
+             while_running(snapshot) ? "live" : "live@exit", "peak (at t)", "allocs", "driver calls", "hit%", "failed");
   for (const KindFigures& kind : snapshot.kinds) write_kind(kind, sink);
 }
 
@@ -167,22 +164,21 @@ void write_references(const LeakFigures& leak, bool running, Sink& sink) {
   if (!leak.has_references()) return;
   const bool over_retained = !running && leak.retained && leak.released >= leak.created;
   if (leak.retained || leak.released)
-    sink.print("     created %s, retained %s, released %s%s\n", grouped(leak.created).c_str(),
-               grouped(leak.retained).c_str(), grouped(leak.released).c_str(), over_retained ? ": over-retained" : "");
+    sink.print("     created {}, retained {}, released {}{}\n", grouped(leak.created), grouped(leak.retained),
+               grouped(leak.released), over_retained ? ": over-retained" : "");
   if (leak.kept_parent_bytes)
-    sink.print("     keeps its released parent alive: %s\n", human_bytes(*leak.kept_parent_bytes).c_str());
+    sink.print("     keeps its released parent alive: {}\n", human_bytes(*leak.kept_parent_bytes));
 }
 
 void write_leak(const LeakFigures& leak, std::size_t rank, bool running, std::size_t frames_max, Sink& sink) {
   const String bytes = leak.bytes ? human_bytes(leak.bytes) + " in " : String();
   // "buffer, clCreateBuffer", but not "cudaMalloc block, cudaMalloc".
   const bool named = leak.api && !std::string_view(leak.object).starts_with(leak.api);
-  sink.print("%2zu  %s  %s%s (%s%s%s)  %s  first %s  last %s\n", rank, leak.kind.c_str(), bytes.c_str(),
-             counted(leak.blocks, "block").c_str(), leak.object, named ? ", " : "", named ? leak.api : "",
-             running ? "live" : String(leak.leak_class).c_str(), seconds(leak.first_s).c_str(),
-             seconds(leak.last_s).c_str());
+  sink.print("{:>2}  {}  {}{} ({}{}{})  {}  first {}  last {}\n", rank, leak.kind, bytes, counted(leak.blocks, "block"),
+             leak.object, named ? ", " : "", named ? leak.api : "", running ? "live" : String(leak.leak_class),
+             seconds(leak.first_s), seconds(leak.last_s));
   if (by_library(leak) && leak.leak_class != kLiveAtExit)
-    sink.print("     made by a library, not the program: %s\n", printable(leak.owner, kPathBytesShown).c_str());
+    sink.print("     made by a library, not the program: {}\n", printable(leak.owner, kPathBytesShown));
   write_references(leak, running, sink);
   write_frames(leak.frames, frames_max, sink);
 }
@@ -191,7 +187,7 @@ void write_leaks(const Snapshot& snapshot, Sink& sink) {
   const Vector<LeakFigures>& leaks = snapshot.leaks;
   if (leaks.empty()) return;
   sink.write(while_running(snapshot) ? "LIVE BY SITE" : "LEAKS BY SITE");
-  if (leaks.size() > kSitesShown) sink.print(" (top %zu of %zu)", kSitesShown, leaks.size());
+  if (leaks.size() > kSitesShown) sink.print(" (top {} of {})", kSitesShown, leaks.size());
   sink.write("\n");
   const std::size_t frames_max = leaks.size() <= kSitesInFull ? kFramesFull : kFramesShort;
   for (std::size_t i = 0; i < leaks.size() && i < kSitesShown; ++i)
@@ -204,7 +200,7 @@ void write_host_sites(const Snapshot& snapshot, Sink& sink) {
   if (sites.empty()) return;
   const bool all = snapshot.sites.ends_with("host:all");
   const std::size_t shown = std::min(sites.size(), all ? kSitesShown : kHostSitesShown);
-  sink.print("HOST MEMORY ALIVE BY SITE (top %zu of %zu%s)\n", shown, sites.size(),
+  sink.print("HOST MEMORY ALIVE BY SITE (top {} of {}{})\n", shown, sites.size(),
              all ? "" : "; estimated from samples, CISTERN_SITES=all: exact");
   for (std::size_t i = 0; i < shown; ++i)
     write_leak(sites[i], i + 1, while_running(snapshot), all ? kFramesFull : kFramesShort, sink);
@@ -217,16 +213,14 @@ void write_objects(const Snapshot& snapshot, Sink& sink) {
     if (!alive.empty()) alive += ", ";
     alive += String(object.type) + " " + grouped(object.alive) + " of " + grouped(object.created);
   }
-  if (!alive.empty()) sink.print("OBJECTS ALIVE  %s\n", alive.c_str());
+  if (!alive.empty()) sink.print("OBJECTS ALIVE  {}\n", alive);
 }
 
 void write_self(const Snapshot& snapshot, Sink& sink) {
   sink.write("SELF  ");
-  if (snapshot.capture_mean_ns)
-    sink.print("capture %s ns mean (sampled), ", decimal(*snapshot.capture_mean_ns, 0).c_str());
-  sink.print("%s, tables %s", counted(snapshot.sites_count, "site").c_str(),
-             human_bytes(snapshot.tables_bytes).c_str());
-  if (snapshot.dropped_events) sink.print(", %s dropped", counted(snapshot.dropped_events, "event").c_str());
+  if (snapshot.capture_mean_ns) sink.print("capture {} ns mean (sampled), ", decimal(*snapshot.capture_mean_ns, 0));
+  sink.print("{}, tables {}", counted(snapshot.sites_count, "site"), human_bytes(snapshot.tables_bytes));
+  if (snapshot.dropped_events) sink.print(", {} dropped", counted(snapshot.dropped_events, "event"));
   sink.write("\n");
   if (snapshot.estimated.empty()) return;
   String paths;
@@ -234,7 +228,7 @@ void write_self(const Snapshot& snapshot, Sink& sink) {
     if (!paths.empty()) paths += ", ";
     paths += path;
   }
-  sink.print("ESTIMATED  %s\n", paths.c_str());
+  sink.print("ESTIMATED  {}\n", paths);
 }
 
 }  // namespace

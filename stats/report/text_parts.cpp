@@ -2,7 +2,6 @@
 #include "stats/report/text_parts.hpp"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "pool/base/path.hpp"
 #include "stats/format.hpp"
@@ -12,20 +11,20 @@ namespace {
 
 // "libfoo.so+0x1a2b": what the offline tools need where names are missing.
 String place_in_module(const FrameFigures& frame) {
-  char number[24];
   const bool known = !frame.module.empty();
-  std::snprintf(number, sizeof number, "0x%llx", static_cast<unsigned long long>(known ? frame.offset : frame.address));
-  if (!known) return String(number) + " (generated code)";
-  return printable(String(basename_of(frame.module)), kPathBytesShown) + "+" + number;
+  StringSink number;
+  number.print("{:#x}", known ? frame.offset : frame.address);
+  if (!known) return number.text() + " (generated code)";
+  return printable(String(basename_of(frame.module)), kPathBytesShown) + "+" + number.text();
 }
 
 void write_frame(const FrameFigures& frame, int width, Sink& sink) {
-  if (frame.function.empty() && frame.file.empty()) return sink.print("     %s\n", place_in_module(frame).c_str());
+  if (frame.function.empty() && frame.file.empty()) return sink.print("     {}\n", place_in_module(frame));
   String place = place_in_module(frame);
   if (!frame.file.empty()) place = printable(frame.file, kPathBytesShown);
   if (!frame.file.empty() && frame.line) place += ":" + decimal(frame.line, 0);
   const String function = frame.function.empty() ? String("?") : printable(frame.function, kPathBytesShown);
-  sink.print("     %-*s  %s%s\n", width, function.c_str(), place.c_str(), frame.inlined ? "  (inlined)" : "");
+  sink.print("     {:<{}}  {}{}\n", function, width, place, frame.inlined ? "  (inlined)" : "");
 }
 
 // The frames behind main are the C library's and say nothing.
@@ -58,7 +57,7 @@ void write_frames(const Vector<FrameFigures>& frames, std::size_t frames_max, Si
   std::size_t width = 12;
   for (std::size_t i = 0; i < shown; ++i) width = std::max(width, std::min<std::size_t>(frames[i].function.size(), 40));
   for (std::size_t i = 0; i < shown; ++i) write_frame(frames[i], static_cast<int>(width), sink);
-  if (shown < telling && frames_max == kFramesFull) sink.print("     ... %zu more\n", telling - shown);
+  if (shown < telling && frames_max == kFramesFull) sink.print("     ... {} more\n", telling - shown);
 }
 
 }  // namespace cistern

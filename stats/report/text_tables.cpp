@@ -16,13 +16,13 @@ constexpr std::size_t kSizesShown = 4;
 constexpr std::size_t kTransfersShown = 8;
 
 void write_class(const ClassFigures& figures, bool with_waste, Sink& sink) {
-  sink.print("  %-16s  %11s  %8s  %24s  %6s  %10s", report_class_name(figures.size_class),
-             grouped(figures.allocations).c_str(), grouped(figures.live_blocks).c_str(),
-             blocks_and_bytes(figures.cached_blocks, figures.cached_bytes).c_str(),
-             hit_rate(figures.hits, figures.allocations - std::min(figures.hits, figures.allocations)).c_str(),
-             grouped(figures.high_water_blocks).c_str());
+  sink.print("  {:<16}  {:>11}  {:>8}  {:>24}  {:>6}  {:>10}", report_class_name(figures.size_class),
+             grouped(figures.allocations), grouped(figures.live_blocks),
+             blocks_and_bytes(figures.cached_blocks, figures.cached_bytes),
+             hit_rate(figures.hits, figures.allocations - std::min(figures.hits, figures.allocations)),
+             grouped(figures.high_water_blocks));
   const std::optional<double> waste = figures.waste_ratio();
-  if (with_waste) sink.print("  %6s", waste ? decimal(*waste * 100, 1).c_str() : "-");
+  if (with_waste) sink.print("  {:>6}", waste ? decimal(*waste * 100, 1).c_str() : "-");
   sink.write("\n");
 }
 
@@ -41,10 +41,10 @@ void write_pool(const KindFigures& kind, std::size_t classes_max, Sink& sink) {
   const Vector<ClassFigures> classes = busiest_classes(kind.classes, classes_max);
   const bool with_waste =
       std::any_of(classes.begin(), classes.end(), [](const ClassFigures& figures) { return figures.waste_ratio(); });
-  sink.print("POOLS %s", kind.name.c_str());
-  if (kind.classes.size() > classes.size()) sink.print(" (%zu busiest of %zu)", classes.size(), kind.classes.size());
-  sink.print("\n  %-16s  %11s  %8s  %24s  %6s  %10s%s\n", "class", "allocs", "live", "cached", "hit%", "high-water",
-             with_waste ? "  waste%" : "");
+  sink.print("POOLS {}", kind.name);
+  if (kind.classes.size() > classes.size()) sink.print(" ({} busiest of {})", classes.size(), kind.classes.size());
+  sink.print("\n  {:<16}  {:>11}  {:>8}  {:>24}  {:>6}  {:>10}{}\n", "class", "allocs", "live", "cached", "hit%",
+             "high-water", with_waste ? "  waste%" : "");
   for (const ClassFigures& figures : classes) write_class(figures, with_waste, sink);
 }
 
@@ -69,9 +69,8 @@ String manner(const TransferFigures& transfer) {
 void write_transfer(const TransferFigures& transfer, Sink& sink) {
   const bool timed = transfer.seconds && *transfer.seconds > 0;
   const double gibibytes = static_cast<double>(transfer.bytes) / (1024.0 * 1024 * 1024);
-  sink.print("  %-16s  %-15s  %11s  %10s  %12s  %6s\n", transfer.direction, manner(transfer).c_str(),
-             grouped(transfer.count).c_str(), human_bytes(transfer.bytes).c_str(),
-             timed ? duration(*transfer.seconds).c_str() : "-",
+  sink.print("  {:<16}  {:<15}  {:>11}  {:>10}  {:>12}  {:>6}\n", transfer.direction, manner(transfer),
+             grouped(transfer.count), human_bytes(transfer.bytes), timed ? duration(*transfer.seconds).c_str() : "-",
              timed ? decimal(gibibytes / *transfer.seconds, 2).c_str() : "-");
 }
 
@@ -82,7 +81,7 @@ void write_worst_pageable_site(const Vector<TransferFigures>& transfers, Sink& s
     if (transfer.pageable && transfer.touches_host() && transfer.site_bytes > (worst ? worst->site_bytes : 0))
       worst = &transfer;
   if (!worst) return;
-  sink.print("  worst pageable site: %s %s%s%s%s\n", human_bytes(worst->site_bytes).c_str(), worst->direction,
+  sink.print("  worst pageable site: {} {}{}{}{}\n", human_bytes(worst->site_bytes), worst->direction,
              worst->api ? " (" : "", worst->api ? worst->api : "", worst->api ? ")" : "");
   write_frames(worst->frames, kFramesShort, sink);
 }
@@ -91,9 +90,9 @@ void write_worst_pageable_site(const Vector<TransferFigures>& transfers, Sink& s
 
 void write_device_memory(const Snapshot& snapshot, Sink& sink) {
   for (const DeviceMemoryFigures& memory : snapshot.device_memory)
-    sink.print("  device %d: %s driver-owned and other processes, %s free of %s (at %s)\n", memory.device,
-               human_bytes(memory.driver_owned_bytes()).c_str(), human_bytes(memory.free_bytes).c_str(),
-               human_bytes(memory.total_bytes).c_str(), seconds(memory.sampled_at_s).c_str());
+    sink.print("  device {}: {} driver-owned and other processes, {} free of {} (at {})\n", memory.device,
+               human_bytes(memory.driver_owned_bytes()), human_bytes(memory.free_bytes),
+               human_bytes(memory.total_bytes), seconds(memory.sampled_at_s));
 }
 
 void write_pools(const Snapshot& snapshot, Sink& sink) {
@@ -105,7 +104,7 @@ void write_pools(const Snapshot& snapshot, Sink& sink) {
   const std::size_t classes_max = pools_used <= 1 ? kClassesShown : pools_used == 2 ? kClassesOfTwo : kClassesOfMany;
   for (const KindFigures* kind : pools) write_pool(*kind, classes_max, sink);
   if (pools_used > pools.size())
-    sink.print("      (pools of the %zu busiest kinds of %zu; the JSON report has all)\n", pools.size(), pools_used);
+    sink.print("      (pools of the {} busiest kinds of {}; the JSON report has all)\n", pools.size(), pools_used);
 }
 
 void write_sizes(const Snapshot& snapshot, Sink& sink) {
@@ -118,13 +117,12 @@ void write_sizes(const Snapshot& snapshot, Sink& sink) {
                  : a.block_bytes < b.block_bytes;
     });
     if (sizes.size() > kSizesShown) sizes.resize(kSizesShown);
-    sink.print("SIZES %s (%zu largest of %zu)\n  %-16s  %11s  %24s  %24s\n", kind.name.c_str(), sizes.size(),
+    sink.print("SIZES {} ({} largest of {})\n  {:<16}  {:>11}  {:>24}  {:>24}\n", kind.name, sizes.size(),
                kind.sizes.size(), "block", "allocs", "live", "free in pages");
     for (const SizeFigures& figures : sizes)
-      sink.print("  %-16s  %11s  %24s  %24s\n", human_bytes(figures.block_bytes).c_str(),
-                 grouped(figures.allocations).c_str(),
-                 blocks_and_bytes(figures.live_blocks, figures.live_blocks * figures.block_bytes).c_str(),
-                 blocks_and_bytes(figures.free_blocks, figures.free_blocks * figures.block_bytes).c_str());
+      sink.print("  {:<16}  {:>11}  {:>24}  {:>24}\n", human_bytes(figures.block_bytes), grouped(figures.allocations),
+                 blocks_and_bytes(figures.live_blocks, figures.live_blocks * figures.block_bytes),
+                 blocks_and_bytes(figures.free_blocks, figures.free_blocks * figures.block_bytes));
   }
 }
 
@@ -135,22 +133,22 @@ void write_fragmentation(const Snapshot& snapshot, Sink& sink) {
   keep_greatest(fragmented, &FragmentationFigures::reserved_bytes, kPoolsShown);
   for (const FragmentationFigures* shown : fragmented) {
     const FragmentationFigures& figures = *shown;
-    sink.print("FRAGMENTATION %s  reserved %s  live %s", figures.kind.c_str(),
-               human_bytes(figures.reserved_bytes).c_str(), human_bytes(figures.live_bytes).c_str());
+    sink.print("FRAGMENTATION {}  reserved {}  live {}", figures.kind, human_bytes(figures.reserved_bytes),
+               human_bytes(figures.live_bytes));
     const std::optional<double> internal = figures.internal_ratio();
-    if (figures.live_bytes && internal) sink.print("  internal %s", percent(*internal).c_str());
+    if (figures.live_bytes && internal) sink.print("  internal {}", percent(*internal));
     if (figures.free_bytes)
-      sink.print("  external %s  largest free block %s", percent(figures.external_ratio()).c_str(),
-                 human_bytes(figures.largest_free_bytes).c_str());
+      sink.print("  external {}  largest free block {}", percent(figures.external_ratio()),
+                 human_bytes(figures.largest_free_bytes));
     sink.write("\n");
   }
 }
 
 void write_transfers(const Vector<TransferFigures>& transfers, Sink& sink) {
   if (transfers.empty()) return;
-  sink.print("%-35s  %11s  %10s  %12s  %6s\n", "TRANSFERS", "count", "bytes", "blocking for", "GiB/s");
+  sink.print("{:<35}  {:>11}  {:>10}  {:>12}  {:>6}\n", "TRANSFERS", "count", "bytes", "blocking for", "GiB/s");
   for (std::size_t i = 0; i < transfers.size() && i < kTransfersShown; ++i) write_transfer(transfers[i], sink);
-  if (transfers.size() > kTransfersShown) sink.print("  (the %zu largest of %zu)\n", kTransfersShown, transfers.size());
+  if (transfers.size() > kTransfersShown) sink.print("  (the {} largest of {})\n", kTransfersShown, transfers.size());
   write_worst_pageable_site(transfers, sink);
 }
 

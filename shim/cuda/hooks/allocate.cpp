@@ -201,8 +201,8 @@ void warn_of_much_pinned(CudaState& s) {
   if (s.pinned_warned.exchange(true)) return;
   Uncounted uncounted;
   StringSink line;
-  line.print("%s of host memory are pinned, more than a quarter of the machine's %s", human_bytes(pinned).c_str(),
-             human_bytes(ram).c_str());
+  line.print("{} of host memory are pinned, more than a quarter of the machine's {}", human_bytes(pinned),
+             human_bytes(ram));
   warn_line(line.text());
 }
 

@@ -20,13 +20,6 @@ namespace cistern::host {
 
 void* malloc_slow(std::size_t bytes);
 void free_slow(void* block);
-void* new_slow(std::size_t bytes);
-void* new_array_slow(std::size_t bytes);
-void delete_slow(void* block);
-void delete_array_slow(void* block);
-void delete_sized_slow(void* block, std::size_t bytes);
-void delete_array_sized_slow(void* block, std::size_t bytes);
-
 // Whether operators new and delete are the C++ runtime's own, so that serving them is the same as letting it call
 // malloc. Otherwise they go to who replaced them.
 inline constinit std::atomic<bool> operators_served{false};
@@ -43,45 +36,28 @@ inline void hook_free(void* block) {
   free_slow(block);
 }
 
-inline void* take_for_new(std::size_t bytes) {
-  return operators_served.load(std::memory_order_relaxed) ? host_pool::take(bytes) : nullptr;
+inline void* take_for_new(std::size_t bytes, std::size_t alignment) {
+  return !alignment && operators_served.load(std::memory_order_relaxed) ? host_pool::take(bytes) : nullptr;
 }
 
 inline bool give_for_delete(void* block) {
   return operators_served.load(std::memory_order_relaxed) && host_pool::give(block);
 }
 
-inline void* hook__Znwm(std::size_t bytes) {
-  if (void* const block = take_for_new(bytes)) [[likely]]
-    return block;
-  return new_slow(bytes);
-}
-
-inline void* hook__Znam(std::size_t bytes) {
-  if (void* const block = take_for_new(bytes)) [[likely]]
-    return block;
-  return new_array_slow(bytes);
-}
-
-inline void hook__ZdlPv(void* block) {
-  if (!give_for_delete(block)) [[unlikely]]
-    delete_slow(block);
-}
-
-inline void hook__ZdaPv(void* block) {
-  if (!give_for_delete(block)) [[unlikely]]
-    delete_array_slow(block);
-}
-
-inline void hook__ZdlPvm(void* block, std::size_t bytes) {
-  if (!give_for_delete(block)) [[unlikely]]
-    delete_sized_slow(block, bytes);
-}
-
-inline void hook__ZdaPvm(void* block, std::size_t bytes) {
-  if (!give_for_delete(block)) [[unlikely]]
-    delete_array_sized_slow(block, bytes);
-}
+#define HOST_NEW(name, alignment, throws, parameters, arguments)       \
+  void* slow_##name parameters;                                        \
+  inline void* hook_##name parameters {                                \
+    if (void* const block = take_for_new(bytes, alignment)) [[likely]] \
+      return block;                                                    \
+    return slow_##name arguments;                                      \
+  }
+#define HOST_DELETE(name, parameters, arguments) \
+  void slow_##name parameters;                   \
+  inline void hook_##name parameters {           \
+    if (!give_for_delete(block)) [[unlikely]]    \
+      slow_##name arguments;                     \
+  }
+#include "shim/symbols/host.def"
 
 // Finds the C++ runtime's operators while the process is young: the look-up takes the loader's lock.
 void prepare_operators();
