@@ -40,9 +40,14 @@ struct MemoryRecord {
   SiteId site = 0, released_site = 0;
   std::uint64_t born_ns = 0;
   // Of recyclable buffers only: commands that may still run; and whether there were some whose end nobody will know.
-  Vector<Use> uses;
+  Vector<Use> uses{};
   bool end_unknown = false;
 };
+
+// What the pool may give it for again.
+inline PoolKey pool_key(const MemoryRecord& buffer) {
+  return {reinterpret_cast<std::uintptr_t>(buffer.context), buffer.flags, buffer.bytes};
+}
 
 struct ContextRecord {
   std::uint32_t references = 1;

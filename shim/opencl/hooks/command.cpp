@@ -5,9 +5,8 @@
 #include <span>
 
 #include "shim/opencl/hooks/hooks.hpp"
-#include "shim/opencl/state.hpp"
+#include "shim/opencl/hooks/room.hpp"
 #include "shim/process/misuse.hpp"
-#include "shim/process/process.hpp"
 
 namespace cistern::opencl {
 
@@ -63,16 +62,6 @@ void note_use(OpenclState& s, const void* memory, const std::shared_ptr<QueueClo
     if (after_release) report_use_after_release(memory, created, released);
     memory = parent;
   }
-}
-
-// A driver that gives memory to a buffer at its first command says there that it has none: the command is not enqueued.
-template <class Enqueue>
-cl_int enqueue_with_room(OpenclState& s, Enqueue enqueue) {
-  const auto try_once = [&] {
-    const cl_int error = enqueue();
-    return Acquired<bool, cl_int>{true, error, error != kMemObjectAllocationFailure};
-  };
-  return (phase() == Phase::running ? s.pool.with_room(try_once) : try_once()).error;
 }
 
 // Runs a command through `enqueue` and notes its event and its uses. A blocking command has ended when it returns,
