@@ -140,12 +140,6 @@ void drain_context(cl_context context);
 
 Vector<std::shared_ptr<QueueClock>> clocks_of(cl_context context);
 
-// For programs that link the library, whose calls are not intercepted: a context that is used, and forgotten; a
-// queue whose commands up to now may use the buffer.
-void make_context_known(cl_context context);
-void make_context_unknown(cl_context context);
-void note_last_queue(cl_mem buffer, cl_command_queue queue);
-
 const char* kind_name(MemoryKind kind);
 
 // Keeps the record of a dead object for misuse lines, and forgets the oldest.

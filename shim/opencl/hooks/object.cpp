@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "shim/opencl/buffers.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
 #include "shim/opencl/state.hpp"
 
