@@ -17,12 +17,6 @@ void add_child(OpenclState& s, const void* parent, int by) {
   });
 }
 
-std::uint64_t memory_bytes(OpenclState& s, cl_mem memory) {
-  std::size_t bytes = 0;
-  s.calls.queries.fetch_add(1, std::memory_order_relaxed);
-  return next().clGetMemObjectInfo(memory, kMemSize, sizeof bytes, &bytes, nullptr) == kSuccess ? bytes : 0;
-}
-
 // What an object is, and the call that made it.
 struct Made {
   MemoryKind kind;
@@ -33,7 +27,7 @@ struct Made {
 // The driver knows the size of an object. A child has none of its own.
 cl_mem account_object(cl_mem memory, const Made& made, cl_context context, cl_bitfield flags,
                       const void* parent = nullptr) {
-  const std::uint64_t bytes = memory && !parent ? memory_bytes(state(), memory) : 0;
+  const std::uint64_t bytes = memory && !parent ? state().source.bytes(memory) : 0;
   return account_created(
       memory,
       {.kind = made.kind, .context = context, .flags = flags, .bytes = bytes, .parent = parent, .api = made.api},
