@@ -137,8 +137,13 @@ inline SiteId capture(const OpenclState& s, const char* api) { return s.sites_on
 
 // Releases all that the pool and the clocks hold of a context, so that the driver's own counts are the program's.
 void drain_context(cl_context context);
+// The same where the context's record is gone already: `clocks` are those that it had.
+void drain_context(cl_context context, const Vector<std::shared_ptr<QueueClock>>& clocks);
 
 Vector<std::shared_ptr<QueueClock>> clocks_of(cl_context context);
+// Of a queue that we never saw: null.
+std::shared_ptr<QueueClock> clock_of(OpenclState& s, cl_command_queue queue);
+cl_context context_of(OpenclState& s, cl_command_queue queue);
 
 const char* kind_name(MemoryKind kind);
 

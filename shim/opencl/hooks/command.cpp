@@ -19,10 +19,6 @@ void note_event(const cl_event* event, CommandEvent&& command) {
 
 namespace {
 
-std::shared_ptr<QueueClock> clock_of(OpenclState& s, cl_command_queue queue) {
-  return s.queues.with(queue, [](Queue* record) { return record ? record->clock : nullptr; });
-}
-
 constexpr std::size_t kUsesMax = 64;
 
 // The newest use of each queue stands for all before it. Those that have ended go, and those whose end will not be
@@ -106,6 +102,8 @@ cl_int pointer_set(cl_kernel kernel, cl_uint index, cl_int error) {
   return error;
 }
 
+std::span<const cl_mem> listed(const cl_mem* memory, cl_uint count) { return {memory, memory ? count : 0}; }
+
 void note_mapped(cl_mem memory) {
   state().memory.with(memory, [](MemoryRecord* record) {
     if (record) record->mapped_once = true;
@@ -159,7 +157,7 @@ cl_int clEnqueueNativeKernel(cl_command_queue queue, cl_native_function function
                              size_t arguments_size, cl_uint memory_count, const cl_mem* memory,
                              const void** memory_locations, cl_uint wait_count, const cl_event* wait_list,
                              cl_event* event) {
-  return command(queue, false, event, std::span(memory, memory ? memory_count : 0), [&] {
+  return command(queue, false, event, listed(memory, memory_count), [&] {
     return next().clEnqueueNativeKernel(queue, function, arguments, arguments_size, memory_count, memory,
                                         memory_locations, wait_count, wait_list, event);
   });
@@ -183,21 +181,21 @@ void* clEnqueueMapImage(cl_command_queue queue, cl_mem image, cl_uint blocking, 
 
 cl_int clEnqueueMigrateMemObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_bitfield flags,
                                   cl_uint wait_count, const cl_event* wait_list, cl_event* event) {
-  return command(queue, false, event, std::span(memory, memory ? memory_count : 0), [&] {
+  return command(queue, false, event, listed(memory, memory_count), [&] {
     return next().clEnqueueMigrateMemObjects(queue, memory_count, memory, flags, wait_count, wait_list, event);
   });
 }
 
 cl_int clEnqueueAcquireGLObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_uint wait_count,
                                  const cl_event* wait_list, cl_event* event) {
-  return command(queue, false, event, std::span(memory, memory ? memory_count : 0), [&] {
+  return command(queue, false, event, listed(memory, memory_count), [&] {
     return next().clEnqueueAcquireGLObjects(queue, memory_count, memory, wait_count, wait_list, event);
   });
 }
 
 cl_int clEnqueueReleaseGLObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_uint wait_count,
                                  const cl_event* wait_list, cl_event* event) {
-  return command(queue, false, event, std::span(memory, memory ? memory_count : 0), [&] {
+  return command(queue, false, event, listed(memory, memory_count), [&] {
     return next().clEnqueueReleaseGLObjects(queue, memory_count, memory, wait_count, wait_list, event);
   });
 }
