@@ -97,9 +97,14 @@ void note_argument(cl_kernel kernel, cl_uint index, const void* maybe_memory) {
 }
 
 // A pointer replaces the memory object that was set before.
-cl_int pointer_set(cl_kernel kernel, cl_uint index, cl_int error) {
+cl_int note_pointer_set(cl_kernel kernel, cl_uint index, cl_int error) {
   if (error == kSuccess) note_argument(kernel, index, nullptr);
   return error;
+}
+
+template <class Real, class Pointer>
+cl_int set_by_extension(const char* api, cl_kernel kernel, cl_uint index, Pointer value) {
+  return note_pointer_set(kernel, index, extension<Real>(api, kernel)(kernel, index, value));
 }
 
 std::span<const cl_mem> listed(const cl_mem* memory, cl_uint count) { return {memory, memory ? count : 0}; }
@@ -232,22 +237,21 @@ cl_int clSetKernelArg(cl_kernel kernel, cl_uint index, size_t size, const void* 
 }
 
 cl_int clSetKernelArgSVMPointer(cl_kernel kernel, cl_uint index, const void* value) {
-  return pointer_set(kernel, index, next().clSetKernelArgSVMPointer(kernel, index, value));
+  return note_pointer_set(kernel, index, next().clSetKernelArgSVMPointer(kernel, index, value));
 }
 
 cl_int clSetKernelArgSVMPointerARM(cl_kernel kernel, cl_uint index, const void* value) {
-  auto real = extension<decltype(&clSetKernelArgSVMPointerARM)>("clSetKernelArgSVMPointerARM", kernel);
-  return pointer_set(kernel, index, real(kernel, index, value));
+  return set_by_extension<decltype(&clSetKernelArgSVMPointerARM)>("clSetKernelArgSVMPointerARM", kernel, index, value);
 }
 
 cl_int clSetKernelArgMemPointerINTEL(cl_kernel kernel, cl_uint index, const void* value) {
-  auto real = extension<decltype(&clSetKernelArgMemPointerINTEL)>("clSetKernelArgMemPointerINTEL", kernel);
-  return pointer_set(kernel, index, real(kernel, index, value));
+  return set_by_extension<decltype(&clSetKernelArgMemPointerINTEL)>("clSetKernelArgMemPointerINTEL", kernel, index,
+                                                                    value);
 }
 
 cl_int clSetKernelArgDevicePointerEXT(cl_kernel kernel, cl_uint index, std::uint64_t value) {
-  auto real = extension<decltype(&clSetKernelArgDevicePointerEXT)>("clSetKernelArgDevicePointerEXT", kernel);
-  return pointer_set(kernel, index, real(kernel, index, value));
+  return set_by_extension<decltype(&clSetKernelArgDevicePointerEXT)>("clSetKernelArgDevicePointerEXT", kernel, index,
+                                                                     value);
 }
 
 }  // namespace hook
