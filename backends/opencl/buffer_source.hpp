@@ -51,15 +51,17 @@ class BufferSource {
     return error == kMemObjectAllocationFailure || error == kOutOfResources || error == kOutOfHostMemory;
   }
 
-  // 0 when the driver does not say.
-  cl_uint reference_count(cl_mem buffer) { return info(buffer, kMemReferenceCount); }
-  cl_uint map_count(cl_mem buffer) { return info(buffer, kMemMapCount); }
+  // Of any memory object; 0 when the driver does not say.
+  cl_uint reference_count(cl_mem memory) { return info<cl_uint>(memory, kMemReferenceCount); }
+  cl_uint map_count(cl_mem memory) { return info<cl_uint>(memory, kMemMapCount); }
+  std::size_t bytes(cl_mem memory) { return info<std::size_t>(memory, kMemSize); }
 
  private:
-  cl_uint info(cl_mem buffer, cl_uint name) {
-    cl_uint value = 0;
+  template <class Value>
+  Value info(cl_mem memory, cl_uint name) {
+    Value value = 0;
     calls_.queries.fetch_add(1, std::memory_order_relaxed);
-    return real_.memory_info(buffer, name, sizeof value, &value, nullptr) == kSuccess ? value : 0;
+    return real_.memory_info(memory, name, sizeof value, &value, nullptr) == kSuccess ? value : 0;
   }
 
   const Functions& real_;

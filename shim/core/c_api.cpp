@@ -1,14 +1,14 @@
-// The C API (cistern/cistern.h): thin, each function to what it names.
+// The C API (cistern/cistern.h): thin, each function to the one of the kind that its hook calls too.
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "cistern/cistern.h"
 #include "shim/core/core.hpp"
-#include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/next.hpp"
 #include "shim/host/hooks/hooks.hpp"
-#include "shim/opencl/hooks/hooks.hpp"
+#include "shim/opencl/buffers.hpp"
 #include "shim/opencl/state.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/standard_error.hpp"
@@ -67,6 +67,8 @@ int cistern_report(const char* path, cistern_format format) {
   return close(file) && !error ? errno : error;
 }
 
+// The functions of host memory are its hooks: the pool's fast path is in line there, and nothing in them is of an
+// interposed call alone.
 void* cistern_allocate(size_t bytes, size_t alignment) {
   if (!alignment) return host::hook_malloc(bytes);
   void* block = nullptr;
@@ -79,13 +81,13 @@ void cistern_deallocate(void* block) { host::hook_free(block); }
 
 struct _cl_mem* cistern_opencl_allocate(struct _cl_context* context, uint64_t flags, size_t bytes, int32_t* error) {
   opencl::make_context_known(own(context));
-  return reinterpret_cast<struct _cl_mem*>(opencl::hook::clCreateBuffer(own(context), flags, bytes, nullptr, error));
+  return reinterpret_cast<struct _cl_mem*>(opencl::create_buffer({own(context), flags, bytes}, nullptr, error));
 }
 
 int32_t cistern_opencl_deallocate(struct _cl_mem* buffer, struct _cl_command_queue* last_queue) {
   auto* memory = reinterpret_cast<opencl::cl_mem>(buffer);
   if (last_queue) opencl::note_last_queue(memory, reinterpret_cast<opencl::cl_command_queue>(last_queue));
-  return opencl::hook::clReleaseMemObject(memory);
+  return opencl::release_memory(memory);
 }
 
 void cistern_opencl_forget_context(struct _cl_context* context) {
@@ -94,11 +96,11 @@ void cistern_opencl_forget_context(struct _cl_context* context) {
 }
 
 int cistern_cuda_allocate(unsigned long long* pointer, size_t bytes) {
-  return cuda::driver_found() ? cuda::hook::cuMemAlloc_v2(pointer, bytes) : cuda::kNoDevice;
+  return cuda::driver_found() ? cuda::allocate_device(pointer, bytes) : cuda::kNoDevice;
 }
 
 int cistern_cuda_deallocate(unsigned long long pointer) {
-  return cuda::driver_found() ? cuda::hook::cuMemFree_v2(pointer) : cuda::kNoDevice;
+  return cuda::driver_found() ? cuda::free_device(pointer) : cuda::kNoDevice;
 }
 
 uint64_t cistern_driver_lookups(uint64_t* substituted) {

@@ -89,9 +89,19 @@ Vector<std::shared_ptr<QueueClock>> clocks_of(cl_context context) {
   return clocks;
 }
 
-void drain_context(cl_context context) {
+std::shared_ptr<QueueClock> clock_of(OpenclState& s, cl_command_queue queue) {
+  return s.queues.with(queue, [](Queue* record) { return record ? record->clock : nullptr; });
+}
+
+cl_context context_of(OpenclState& s, cl_command_queue queue) {
+  return s.queues.with(queue, [](Queue* record) { return record ? record->context : nullptr; });
+}
+
+void drain_context(cl_context context) { drain_context(context, clocks_of(context)); }
+
+void drain_context(cl_context context, const Vector<std::shared_ptr<QueueClock>>& clocks) {
   state().pool.drain(reinterpret_cast<std::uintptr_t>(context));
-  for (auto& clock : clocks_of(context)) clock->drop_markers();
+  for (auto& clock : clocks) clock->drop_markers();
 }
 
 const char* kind_name(MemoryKind kind) {

@@ -40,9 +40,14 @@ struct MemoryRecord {
   SiteId site = 0, released_site = 0;
   std::uint64_t born_ns = 0;
   // Of recyclable buffers only: commands that may still run; and whether there were some whose end nobody will know.
-  Vector<Use> uses;
+  Vector<Use> uses{};
   bool end_unknown = false;
 };
+
+// What the pool may give it for again.
+inline PoolKey pool_key(const MemoryRecord& buffer) {
+  return {reinterpret_cast<std::uintptr_t>(buffer.context), buffer.flags, buffer.bytes};
+}
 
 struct ContextRecord {
   std::uint32_t references = 1;
@@ -132,14 +137,13 @@ inline SiteId capture(const OpenclState& s, const char* api) { return s.sites_on
 
 // Releases all that the pool and the clocks hold of a context, so that the driver's own counts are the program's.
 void drain_context(cl_context context);
+// The same where the context's record is gone already: `clocks` are those that it had.
+void drain_context(cl_context context, const Vector<std::shared_ptr<QueueClock>>& clocks);
 
 Vector<std::shared_ptr<QueueClock>> clocks_of(cl_context context);
-
-// For programs that link the library, whose calls are not intercepted: a context that is used, and forgotten; a
-// queue whose commands up to now may use the buffer.
-void make_context_known(cl_context context);
-void make_context_unknown(cl_context context);
-void note_last_queue(cl_mem buffer, cl_command_queue queue);
+// Of a queue that we never saw: null.
+std::shared_ptr<QueueClock> clock_of(OpenclState& s, cl_command_queue queue);
+cl_context context_of(OpenclState& s, cl_command_queue queue);
 
 const char* kind_name(MemoryKind kind);
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/hooks/pooled.hpp"
 #include "shim/process/log.hpp"
@@ -239,14 +240,16 @@ std::size_t known_pitch(const PitchKey& key) {
 void pitch_before_fork() { pitch_lock.lock_for_fork(); }
 void pitch_after_fork() { pitch_lock.unlock_after_fork(); }
 
-namespace hook {
-
-CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
+CUresult allocate_device(CUdeviceptr* pointer, std::size_t bytes) {
   if (!pointer || !bytes) return driver().cuMemAlloc_v2(pointer, bytes);
   CudaState& s = state();
   return allocate(s, {BlockKind::device, kDeviceTraits, bytes, api_name("cuMemAlloc_v2")}, pointer,
                   [&] { return driver().cuMemAlloc_v2(pointer, bytes); });
 }
+
+namespace hook {
+
+CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) { return allocate_device(pointer, bytes); }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, size_t height, unsigned element) {
   const auto pass = [&] { return driver().cuMemAllocPitch_v2(pointer, pitch, width, height, element); };

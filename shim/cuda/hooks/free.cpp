@@ -3,6 +3,7 @@
 //   free -> why_not_pooled? -> the real call
 //        -> strict: wait for the context, as the driver's free does, then the block may be seen again
 //        -> deferred, or while a stream captures, or with other contexts alive: quarantine behind their clocks
+#include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/hooks/pooled.hpp"
 #include "shim/process/misuse.hpp"
@@ -146,15 +147,17 @@ CUresult free_in_stream_order(CUdeviceptr pointer, CUstream stream, const char* 
 
 }  // namespace
 
-namespace hook {
-
-CUresult cuMemFree_v2(CUdeviceptr pointer) {
+CUresult free_device(CUdeviceptr pointer) {
   CudaState& s = state();
   const auto pass = [&] { return driver().cuMemFree_v2(pointer); };
   Block* block = pointer ? s.blocks.table.find(pointer) : nullptr;
   if (block && block->kind == BlockKind::device) return free_block(s, block, "cuMemFree_v2", pass);
   return free_other(s, reinterpret_cast<const void*>(pointer), "cuMemFree_v2", pass);
 }
+
+namespace hook {
+
+CUresult cuMemFree_v2(CUdeviceptr pointer) { return free_device(pointer); }
 
 CUresult cuMemFreeHost(void* pointer) {
   CudaState& s = state();

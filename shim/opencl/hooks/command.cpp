@@ -5,9 +5,8 @@
 #include <span>
 
 #include "shim/opencl/hooks/hooks.hpp"
-#include "shim/opencl/state.hpp"
+#include "shim/opencl/hooks/room.hpp"
 #include "shim/process/misuse.hpp"
-#include "shim/process/process.hpp"
 
 namespace cistern::opencl {
 
@@ -19,10 +18,6 @@ void note_event(const cl_event* event, CommandEvent&& command) {
 }
 
 namespace {
-
-std::shared_ptr<QueueClock> clock_of(OpenclState& s, cl_command_queue queue) {
-  return s.queues.with(queue, [](Queue* record) { return record ? record->clock : nullptr; });
-}
 
 constexpr std::size_t kUsesMax = 64;
 
@@ -65,16 +60,6 @@ void note_use(OpenclState& s, const void* memory, const std::shared_ptr<QueueClo
   }
 }
 
-// A driver that gives memory to a buffer at its first command says there that it has none: the command is not enqueued.
-template <class Enqueue>
-cl_int enqueue_with_room(OpenclState& s, Enqueue enqueue) {
-  const auto try_once = [&] {
-    const cl_int error = enqueue();
-    return Acquired<bool, cl_int>{true, error, error != kMemObjectAllocationFailure};
-  };
-  return (phase() == Phase::running ? s.pool.with_room(try_once) : try_once()).error;
-}
-
 // Runs a command through `enqueue` and notes its event and its uses. A blocking command has ended when it returns,
 // and on an in-order queue so has everything before it.
 template <class Handle, class Enqueue>
@@ -112,10 +97,17 @@ void note_argument(cl_kernel kernel, cl_uint index, const void* maybe_memory) {
 }
 
 // A pointer replaces the memory object that was set before.
-cl_int pointer_set(cl_kernel kernel, cl_uint index, cl_int error) {
+cl_int note_pointer_set(cl_kernel kernel, cl_uint index, cl_int error) {
   if (error == kSuccess) note_argument(kernel, index, nullptr);
   return error;
 }
+
+template <class Real, class Pointer>
+cl_int set_by_extension(const char* api, cl_kernel kernel, cl_uint index, Pointer value) {
+  return note_pointer_set(kernel, index, extension<Real>(api, kernel)(kernel, index, value));
+}
+
+std::span<const cl_mem> listed(const cl_mem* memory, cl_uint count) { return {memory, memory ? count : 0}; }
 
 void note_mapped(cl_mem memory) {
   state().memory.with(memory, [](MemoryRecord* record) {
@@ -170,7 +162,7 @@ cl_int clEnqueueNativeKernel(cl_command_queue queue, cl_native_function function
                              size_t arguments_size, cl_uint memory_count, const cl_mem* memory,
                              const void** memory_locations, cl_uint wait_count, const cl_event* wait_list,
                              cl_event* event) {
-  return command(queue, false, event, std::span(memory, memory ? memory_count : 0), [&] {
+  return command(queue, false, event, listed(memory, memory_count), [&] {
     return next().clEnqueueNativeKernel(queue, function, arguments, arguments_size, memory_count, memory,
                                         memory_locations, wait_count, wait_list, event);
   });
@@ -194,21 +186,21 @@ void* clEnqueueMapImage(cl_command_queue queue, cl_mem image, cl_uint blocking, 
 
 cl_int clEnqueueMigrateMemObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_bitfield flags,
                                   cl_uint wait_count, const cl_event* wait_list, cl_event* event) {
-  return command(queue, false, event, std::span(memory, memory ? memory_count : 0), [&] {
+  return command(queue, false, event, listed(memory, memory_count), [&] {
     return next().clEnqueueMigrateMemObjects(queue, memory_count, memory, flags, wait_count, wait_list, event);
   });
 }
 
 cl_int clEnqueueAcquireGLObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_uint wait_count,
                                  const cl_event* wait_list, cl_event* event) {
-  return command(queue, false, event, std::span(memory, memory ? memory_count : 0), [&] {
+  return command(queue, false, event, listed(memory, memory_count), [&] {
     return next().clEnqueueAcquireGLObjects(queue, memory_count, memory, wait_count, wait_list, event);
   });
 }
 
 cl_int clEnqueueReleaseGLObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_uint wait_count,
                                  const cl_event* wait_list, cl_event* event) {
-  return command(queue, false, event, std::span(memory, memory ? memory_count : 0), [&] {
+  return command(queue, false, event, listed(memory, memory_count), [&] {
     return next().clEnqueueReleaseGLObjects(queue, memory_count, memory, wait_count, wait_list, event);
   });
 }
@@ -245,22 +237,21 @@ cl_int clSetKernelArg(cl_kernel kernel, cl_uint index, size_t size, const void* 
 }
 
 cl_int clSetKernelArgSVMPointer(cl_kernel kernel, cl_uint index, const void* value) {
-  return pointer_set(kernel, index, next().clSetKernelArgSVMPointer(kernel, index, value));
+  return note_pointer_set(kernel, index, next().clSetKernelArgSVMPointer(kernel, index, value));
 }
 
 cl_int clSetKernelArgSVMPointerARM(cl_kernel kernel, cl_uint index, const void* value) {
-  auto real = extension<decltype(&clSetKernelArgSVMPointerARM)>("clSetKernelArgSVMPointerARM", kernel);
-  return pointer_set(kernel, index, real(kernel, index, value));
+  return set_by_extension<decltype(&clSetKernelArgSVMPointerARM)>("clSetKernelArgSVMPointerARM", kernel, index, value);
 }
 
 cl_int clSetKernelArgMemPointerINTEL(cl_kernel kernel, cl_uint index, const void* value) {
-  auto real = extension<decltype(&clSetKernelArgMemPointerINTEL)>("clSetKernelArgMemPointerINTEL", kernel);
-  return pointer_set(kernel, index, real(kernel, index, value));
+  return set_by_extension<decltype(&clSetKernelArgMemPointerINTEL)>("clSetKernelArgMemPointerINTEL", kernel, index,
+                                                                    value);
 }
 
 cl_int clSetKernelArgDevicePointerEXT(cl_kernel kernel, cl_uint index, std::uint64_t value) {
-  auto real = extension<decltype(&clSetKernelArgDevicePointerEXT)>("clSetKernelArgDevicePointerEXT", kernel);
-  return pointer_set(kernel, index, real(kernel, index, value));
+  return set_by_extension<decltype(&clSetKernelArgDevicePointerEXT)>("clSetKernelArgDevicePointerEXT", kernel, index,
+                                                                     value);
 }
 
 }  // namespace hook

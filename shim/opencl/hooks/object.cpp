@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "shim/opencl/buffers.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
 #include "shim/opencl/state.hpp"
 
@@ -83,8 +84,7 @@ void make_context_unknown(cl_context context) {
 void note_last_queue(cl_mem buffer, cl_command_queue queue) {
   OpenclState& s = state();
   cl_context context = s.memory.with(buffer, [](MemoryRecord* record) { return record ? record->context : nullptr; });
-  std::shared_ptr<QueueClock> clock =
-      s.queues.with(queue, [](Queue* record) { return record ? record->clock : nullptr; });
+  std::shared_ptr<QueueClock> clock = clock_of(s, queue);
   // An unknown queue may be gone tomorrow: its clock lives for this one marker.
   if (!clock) clock = new_clock(s, queue, context, false);
   const std::uint64_t number = clock->note_command();
@@ -163,10 +163,7 @@ cl_int clReleaseContext(cl_context context) {
   OpenclState& s = state();
   const Vector<std::shared_ptr<QueueClock>> clocks = clocks_of(context);
   ContextRecord last;
-  if (drop_reference(s.contexts, context, last)) {
-    s.pool.drain(reinterpret_cast<std::uintptr_t>(context));
-    for (auto& clock : clocks) clock->drop_markers();
-  }
+  if (drop_reference(s.contexts, context, last)) drain_context(context, clocks);
   return next().clReleaseContext(context);
 }
 
@@ -224,8 +221,7 @@ cl_int clReleaseCommandQueue(cl_command_queue queue) {
 cl_int clGetCommandQueueInfo(cl_command_queue queue, cl_uint name, size_t value_size, void* value,
                              size_t* value_size_ret) {
   if (name == kQueueReferenceCount) {
-    cl_context context = state().queues.with(queue, [](Queue* record) { return record ? record->context : nullptr; });
-    if (context) drain_context(context);
+    if (cl_context context = context_of(state(), queue)) drain_context(context);
   }
   return next().clGetCommandQueueInfo(queue, name, value_size, value, value_size_ret);
 }
@@ -263,8 +259,7 @@ cl_command_buffer clCreateCommandBufferKHR(cl_uint queue_count, const cl_command
   auto real = extension<decltype(&clCreateCommandBufferKHR)>("clCreateCommandBufferKHR", platform_object);
   OpenclState& s = state();
   for (cl_uint i = 0; queues && i < queue_count; ++i) {
-    cl_context context = s.queues.with(queues[i], [](Queue* record) { return record ? record->context : nullptr; });
-    s.contexts.with(context, [](ContextRecord* record) {
+    s.contexts.with(context_of(s, queues[i]), [](ContextRecord* record) {
       if (record) record->command_buffers = true;
     });
   }

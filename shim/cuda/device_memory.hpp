@@ -1,0 +1,13 @@
+// Device memory as the pool gives and takes it: what the hooks of cuMemAlloc and cuMemFree call, and the C API. Records
+// and lines about misuse name the driver's call either way.
+#pragma once
+#include "backends/cuda/api.hpp"
+
+namespace cistern::cuda {
+
+// As cuMemAlloc, in the current context: from the pool, unless there is a reason why not (hooks/allocate.cpp).
+CUresult allocate_device(CUdeviceptr* pointer, std::size_t bytes);
+// As cuMemFree (hooks/free.cpp).
+CUresult free_device(CUdeviceptr pointer);
+
+}  // namespace cistern::cuda

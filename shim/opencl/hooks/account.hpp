@@ -1,0 +1,31 @@
+// Accounts memory that a call gave the program: its record and its figures.
+#pragma once
+#include <utility>
+
+#include "shim/opencl/state.hpp"
+
+namespace cistern::opencl {
+
+// A handle that the driver has just given, or that the pool gives again.
+inline void adopt(OpenclState& s, const void* handle, MemoryRecord&& record, bool pool_hit = false) {
+  record.born_ns = coarse_nanoseconds_since_start();
+  s.counters.block_born(record.bytes, pool_hit);
+  s.memory.put(handle, std::move(record));
+}
+
+// What a creating call of the driver gave (null: it failed), and why the pool did not serve it. Returns the handle.
+template <class Handle>
+Handle account_created(Handle handle, MemoryRecord&& record, Unpooled why) {
+  OpenclState& s = state();
+  if (!handle) {
+    add(s.counters.failed);
+    return nullptr;
+  }
+  add(s.counters.driver_allocs);
+  s.counters.count_unpooled(why);
+  record.site = capture(s, record.api);
+  adopt(s, handle, std::move(record));
+  return handle;
+}
+
+}  // namespace cistern::opencl

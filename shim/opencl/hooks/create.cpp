@@ -1,0 +1,94 @@
+// Buffers made: which of them are recycled.
+//
+//   create_buffer -> why_not_recycled? -> the real call, accounted as a buffer that will really be released
+//                 -> one that the pool kept, of the same context, flags and size, else a new one (pool/acquire.hpp)
+//
+// Handles are the driver's own, so every query about a buffer is answered by the driver.
+#include "shim/opencl/buffers.hpp"
+#include "shim/opencl/hooks/account.hpp"
+#include "shim/opencl/hooks/hooks.hpp"
+#include "shim/opencl/hooks/room.hpp"
+
+namespace cistern::opencl {
+namespace {
+
+std::optional<Unpooled> why_not_recycled(OpenclState& s, const BufferSource::Request& wanted,
+                                         const void* host_pointer) {
+  const Options& chosen = options();
+  if (host_pointer || (wanted.flags & (kMemUseHostPtr | kMemCopyHostPtr))) return Unpooled::host_pointer;
+  if (!chosen.opencl_pool) return Unpooled::pool_off;
+  if (wanted.bytes < chosen.opencl_object_min) return Unpooled::too_small;
+  if (wanted.bytes > chosen.opencl_object_max) return Unpooled::too_large;
+  if (phase() != Phase::running) return Unpooled::exiting;
+  std::optional<Unpooled> why;
+  s.contexts.with(wanted.context, [&](const ContextRecord* record) {
+    if (!record)
+      why = Unpooled::unknown_context;
+    else if (record->inherited)
+      why = Unpooled::inherited;
+    else if (record->command_buffers)
+      why = Unpooled::command_buffer;
+  });
+  return why;
+}
+
+cl_mem create_recyclable(OpenclState& s, const BufferSource::Request& wanted, MemoryRecord&& record, cl_int* errcode) {
+  record.site = capture(s, record.api);
+  const auto allocated = s.pool.allocate(pool_key(record), wanted, coarse_now_ns());
+  if (errcode) *errcode = allocated.result.error;
+  if (!allocated.result.ok) {
+    add(s.counters.failed);
+    return nullptr;
+  }
+  const cl_mem buffer = allocated.result.chunk;
+  if (!allocated.hit) add(s.counters.pool_misses);
+  record.recyclable = true;
+  adopt(s, buffer, std::move(record), allocated.hit);
+  return buffer;
+}
+
+// What the properties mean only the driver knows.
+cl_mem create_with_properties(decltype(&hook::clCreateBufferWithProperties) real, const char* api, cl_context context,
+                              const cl_bitfield* properties, cl_bitfield flags, std::size_t bytes, void* host_pointer,
+                              cl_int* errcode) {
+  const cl_mem buffer = create_with_room(
+      errcode, [&](cl_int* error) { return real(context, properties, flags, bytes, host_pointer, error); });
+  return account_created(buffer, {.context = context, .flags = flags, .bytes = bytes, .api = api},
+                         Unpooled::properties);
+}
+
+}  // namespace
+
+cl_mem create_buffer(const BufferSource::Request& wanted, void* host_pointer, cl_int* errcode) {
+  OpenclState& s = state();
+  MemoryRecord record{.context = wanted.context, .flags = wanted.flags, .bytes = wanted.bytes, .api = "clCreateBuffer"};
+  const std::optional<Unpooled> why = why_not_recycled(s, wanted, host_pointer);
+  if (!why) [[likely]]
+    return create_recyclable(s, wanted, std::move(record), errcode);
+  const cl_mem buffer = create_with_room(errcode, [&](cl_int* error) {
+    return next().clCreateBuffer(wanted.context, wanted.flags, wanted.bytes, host_pointer, error);
+  });
+  return account_created(buffer, std::move(record), *why);
+}
+
+namespace hook {
+
+cl_mem clCreateBuffer(cl_context context, cl_bitfield flags, size_t size, void* host_pointer, cl_int* errcode) {
+  return create_buffer({context, flags, size}, host_pointer, errcode);
+}
+
+cl_mem clCreateBufferWithProperties(cl_context context, const cl_bitfield* properties, cl_bitfield flags, size_t size,
+                                    void* host_pointer, cl_int* errcode) {
+  return create_with_properties(next().clCreateBufferWithProperties, "clCreateBufferWithProperties", context,
+                                properties, flags, size, host_pointer, errcode);
+}
+
+cl_mem clCreateBufferWithPropertiesINTEL(cl_context context, const cl_bitfield* properties, cl_bitfield flags,
+                                         size_t size, void* host_pointer, cl_int* errcode) {
+  auto real = extension<decltype(&clCreateBufferWithPropertiesINTEL)>("clCreateBufferWithPropertiesINTEL", context);
+  return create_with_properties(real, "clCreateBufferWithPropertiesINTEL", context, properties, flags, size,
+                                host_pointer, errcode);
+}
+
+}  // namespace hook
+}  // namespace cistern::opencl

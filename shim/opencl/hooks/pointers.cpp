@@ -1,0 +1,93 @@
+// Memory that is known by a pointer, not as a memory object: shared virtual memory, and the unified shared memory of
+// Intel's extension. Never pooled; passed on, and accounted with its call site.
+#include "shim/opencl/hooks/account.hpp"
+#include "shim/opencl/hooks/hooks.hpp"
+#include "shim/opencl/hooks/room.hpp"
+
+namespace cistern::opencl {
+namespace {
+
+// `rest`: what stands between the context and `errcode` in the extension's function.
+template <class Real, class... Rest>
+void* allocate_usm(const char* api, cl_context context, std::size_t bytes, cl_int* errcode, Rest... rest) {
+  auto real = extension<Real>(api, context);
+  void* pointer = create_with_room(errcode, [&](cl_int* error) { return real(context, rest..., error); });
+  return account_created(pointer, {.kind = MemoryKind::usm, .context = context, .bytes = bytes, .api = api},
+                         Unpooled::usm);
+}
+
+void account_freed(const void* pointer) {
+  OpenclState& s = state();
+  MemoryRecord freed;
+  const auto is_pointer = [](const MemoryRecord& record) {
+    return record.kind == MemoryKind::svm || record.kind == MemoryKind::usm;
+  };
+  if (!pointer || !s.memory.take_if(pointer, freed, is_pointer)) return;
+  add(s.counters.driver_frees);
+  if (!freed.inherited) s.counters.block_died(freed.bytes);
+}
+
+template <class Real>
+cl_int free_usm(const char* api, cl_context context, void* pointer) {
+  account_freed(pointer);
+  return extension<Real>(api, context)(context, pointer);
+}
+
+}  // namespace
+
+namespace hook {
+
+// It does not say why it fails.
+void* clSVMAlloc(cl_context context, cl_bitfield flags, size_t size, cl_uint alignment) {
+  void* pointer = create_with_room(nullptr, [&](cl_int* error) {
+    *error = kMemObjectAllocationFailure;
+    return next().clSVMAlloc(context, flags, size, alignment);
+  });
+  return account_created(pointer, {.kind = MemoryKind::svm, .context = context, .bytes = size, .api = "clSVMAlloc"},
+                         Unpooled::svm);
+}
+
+void clSVMFree(cl_context context, void* pointer) {
+  account_freed(pointer);
+  next().clSVMFree(context, pointer);
+}
+
+cl_int clEnqueueSVMFree(cl_command_queue queue, cl_uint pointer_count, void** pointers, cl_svm_notify notify,
+                        void* user_data, cl_uint wait_count, const cl_event* wait_list, cl_event* event) {
+  const cl_int error =
+      next().clEnqueueSVMFree(queue, pointer_count, pointers, notify, user_data, wait_count, wait_list, event);
+  if (error != kSuccess) return error;
+  note_event(event);
+  // With a callback the program frees the pointers itself, through whatever it calls there.
+  for (cl_uint i = 0; pointers && !notify && i < pointer_count; ++i) account_freed(pointers[i]);
+  return error;
+}
+
+void* clHostMemAllocINTEL(cl_context context, const cl_bitfield* properties, size_t size, cl_uint alignment,
+                          cl_int* errcode) {
+  return allocate_usm<decltype(&clHostMemAllocINTEL)>("clHostMemAllocINTEL", context, size, errcode, properties, size,
+                                                      alignment);
+}
+
+void* clDeviceMemAllocINTEL(cl_context context, cl_device_id device, const cl_bitfield* properties, size_t size,
+                            cl_uint alignment, cl_int* errcode) {
+  return allocate_usm<decltype(&clDeviceMemAllocINTEL)>("clDeviceMemAllocINTEL", context, size, errcode, device,
+                                                        properties, size, alignment);
+}
+
+void* clSharedMemAllocINTEL(cl_context context, cl_device_id device, const cl_bitfield* properties, size_t size,
+                            cl_uint alignment, cl_int* errcode) {
+  return allocate_usm<decltype(&clSharedMemAllocINTEL)>("clSharedMemAllocINTEL", context, size, errcode, device,
+                                                        properties, size, alignment);
+}
+
+cl_int clMemFreeINTEL(cl_context context, void* pointer) {
+  return free_usm<decltype(&clMemFreeINTEL)>("clMemFreeINTEL", context, pointer);
+}
+
+cl_int clMemBlockingFreeINTEL(cl_context context, void* pointer) {
+  return free_usm<decltype(&clMemBlockingFreeINTEL)>("clMemBlockingFreeINTEL", context, pointer);
+}
+
+}  // namespace hook
+}  // namespace cistern::opencl

@@ -1,0 +1,230 @@
+// Memory objects retained and released.
+//
+//   release_memory -> decide_release, under the record's lock: not known, misuse, not the last one -> passed on
+//                  -> the last one, of a buffer that a pool may keep: give_to_pool (pool/recycle_pool.hpp), which waits
+//                     there for the commands that use it
+//                  -> any other last one: really_release; a parent whose last child went ends with it
+//
+// Retains and releases are passed on, all but the program's last release of a buffer that is kept. A buffer that
+// anything else could still see (sub-buffers, images, destructor callbacks, maps, references that did not come through
+// us) is really released.
+#include <algorithm>
+
+#include "shim/opencl/buffers.hpp"
+#include "shim/opencl/hooks/hooks.hpp"
+#include "shim/opencl/hooks/misuse.hpp"
+#include "shim/process/process.hpp"
+
+namespace cistern::opencl {
+namespace {
+
+bool given_back(const MemoryRecord& record) {
+  return record.state == MemoryState::dead || record.state == MemoryState::pooled;
+}
+
+struct Release {
+  enum class What { unknown, misuse, not_last, pool, really } what = What::unknown;
+  Unpooled why = Unpooled::pool_off;
+  MemoryRecord record;  // of the last release, with the uses moved out; or what shows the misuse
+};
+
+// Commands of a queue that the program gave up may still use it.
+bool end_unknown(const MemoryRecord& record) {
+  return record.end_unknown || std::any_of(record.uses.begin(), record.uses.end(), [](const Use& use) {
+           return use.clock->known(use.number) == Settled::never;
+         });
+}
+
+std::optional<Unpooled> why_not_pooled(OpenclState& s, const MemoryRecord& record) {
+  if (record.children) return Unpooled::has_children;
+  if (record.has_callback) return Unpooled::destructor_callback;
+  if (record.inherited) return Unpooled::inherited;
+  if (phase() != Phase::running) return Unpooled::exiting;
+  if (end_unknown(record)) return Unpooled::end_unknown;
+  std::optional<Unpooled> why;
+  s.contexts.with(record.context, [&](const ContextRecord* context) {
+    if (!context)
+      why = Unpooled::context_released;
+    else if (context->command_buffers)
+      why = Unpooled::command_buffer;
+    else if (context->unseen_commands)
+      why = Unpooled::end_unknown;
+  });
+  return why;
+}
+
+// Decides under the record's lock what the release is; the last one changes the record's state. (A context's record is
+// looked at under a memory record's lock, never the other way round.)
+Release decide_release(OpenclState& s, cl_mem memory) {
+  Release release;
+  s.memory.with(memory, [&](MemoryRecord* record) {
+    if (!record) return;
+    if (given_back(*record)) {
+      release.what = Release::What::misuse;
+      release.record = *record;
+      return;
+    }
+    if (record->references > 1) {
+      release.what = Release::What::not_last;
+      --record->references;
+      ++record->releases;
+      return;
+    }
+    if (!record->references) return;  // an orphan: whoever releases it got it from the driver
+    record->references = 0;
+    ++record->releases;
+    const std::optional<Unpooled> why = record->recyclable ? why_not_pooled(s, *record) : Unpooled::pool_off;
+    release.what = why ? Release::What::really : Release::What::pool;
+    release.why = why.value_or(Unpooled::pool_off);
+    record->state = !why ? MemoryState::pooled : record->children ? MemoryState::orphan : MemoryState::dead;
+    release.record = std::move(*record);  // takes the uses; the rest stays as it is
+  });
+  return release;
+}
+
+// A driver that gives memory to a buffer only when its first command runs, and takes it back when the last one ends
+// (PoCL), needs little for a program that enqueues far ahead. What the pool holds behind pending commands is memory
+// that such a program would not have had: bounded by what it has itself.
+std::uint64_t waiting_bytes_max(const OpenclState& s) {
+  constexpr std::uint64_t kFloor = 32 << 20;
+  return kFloor + 2 * read(s.counters.peak_bytes);
+}
+
+// Why a buffer that could go to the pool does not, by what only the driver or the pool knows.
+std::optional<Unpooled> why_not_kept(OpenclState& s, cl_mem buffer, const MemoryRecord& record, bool waits) {
+  if (record.mapped_once && s.source.map_count(buffer)) return Unpooled::mapped;
+  if (waits && s.pool.waiting_bytes() + record.bytes > waiting_bytes_max(s)) return Unpooled::too_many_in_flight;
+  return std::nullopt;
+}
+
+// The program's view is that the buffer is gone. True when the pool has it now.
+bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
+  MemoryRecord& record = release.record;
+  if (s.unknown_enqueues.load(std::memory_order_relaxed)) {
+    // Commands that we can't see may use it, on any queue: every queue has to pass a marker.
+    record.uses.clear();
+    for (auto& clock : clocks_of(record.context)) record.uses.push_back({clock, clock->note_command()});
+  }
+  // The driver lets go of a buffer a moment after the command's end, and somebody may hold a reference that did not
+  // come through us: then it waits too.
+  const bool waits = !record.uses.empty() || s.source.reference_count(buffer) != 1;
+  if (std::optional<Unpooled> why = why_not_kept(s, buffer, record, waits)) {
+    release.why = *why;
+    s.memory.with(buffer, [](MemoryRecord* kept) {
+      if (kept) kept->state = MemoryState::dead;
+    });
+    return false;
+  }
+  s.counters.block_died(record.bytes);
+  s.pool.give(pool_key(record), buffer, std::move(record.uses), waits, coarse_now_ns());
+  return true;
+}
+
+// A child is gone: its parent may have been kept by it alone. Released parents end here, and so on upwards.
+void parent_lost_child(OpenclState& s, const void* parent) {
+  while (parent) {
+    const void* grandparent = nullptr;
+    bool ended = false;
+    Vector<Use> uses;  // ends outside the lock: it may release markers
+    s.memory.with(parent, [&](MemoryRecord* record) {
+      if (!record || !record->children || --record->children || record->state != MemoryState::orphan) return;
+      record->state = MemoryState::dead;
+      uses.swap(record->uses);
+      ended = true;
+      grandparent = record->parent;
+      s.counters.bytes_died(record->bytes);
+    });
+    if (!ended) return;
+    remember_dead(s, parent);
+    parent = grandparent;
+  }
+}
+
+cl_int really_release(OpenclState& s, cl_mem memory, Release& release) {
+  MemoryRecord& record = release.record;
+  if (record.recyclable) s.counters.count_unpooled(release.why);
+  record.uses.clear();  // markers hold the queue and its context: they go first
+  if (record.children) {
+    s.counters.block_died(0);  // its memory lives on in its children
+  } else if (!record.inherited) {
+    s.counters.block_died(record.bytes);
+  }
+  if (!record.children) remember_dead(s, memory);
+  add(s.counters.driver_frees);
+  // The record is dead before the real release: another thread may get the same handle at once.
+  const cl_int error = next().clReleaseMemObject(memory);
+  if (!record.children) parent_lost_child(s, record.parent);
+  return error;
+}
+
+// Where the last release came from, for the line about a second one. Noted before the handle leaves our hands.
+void note_released_site(OpenclState& s, cl_mem memory) {
+  if (!s.sites_on) return;
+  const SiteId site = capture_site("clReleaseMemObject");
+  s.memory.with(memory, [&](MemoryRecord* record) {
+    if (record) record->released_site = site;
+  });
+}
+
+}  // namespace
+
+cl_int release_memory(cl_mem memory) {
+  OpenclState& s = state();
+  const CountingCall call{"clReleaseMemObject", next().clReleaseMemObject};
+  Release release = decide_release(s, memory);
+  switch (release.what) {
+    case Release::What::unknown:
+      return answer_unknown(memory, call);
+    case Release::What::misuse:
+      return answer_released(memory, call, release.record);
+    case Release::What::not_last:
+      return call.real(memory);
+    case Release::What::pool:
+      note_released_site(s, memory);
+      if (give_to_pool(s, memory, release)) return kSuccess;
+      break;
+    case Release::What::really:
+      note_released_site(s, memory);
+      break;
+  }
+  return really_release(s, memory, release);
+}
+
+namespace hook {
+
+cl_int clRetainMemObject(cl_mem memory) {
+  OpenclState& s = state();
+  const CountingCall call{"clRetainMemObject", next().clRetainMemObject};
+  enum class Found { no, yes, misuse } found = Found::no;
+  MemoryRecord shown;
+  s.memory.with(memory, [&](MemoryRecord* record) {
+    if (!record) return;
+    if (given_back(*record)) {
+      found = Found::misuse;
+      shown = *record;
+      return;
+    }
+    found = Found::yes;
+    // An orphan comes back to life: the program got it through a sub-buffer.
+    if (record->state == MemoryState::orphan) record->state = MemoryState::live, s.counters.block_revived();
+    ++record->references;
+    ++record->retains;
+  });
+  if (found == Found::no) return answer_unknown(memory, call);
+  if (found == Found::misuse) return answer_released(memory, call, shown);
+  return call.real(memory);
+}
+
+cl_int clReleaseMemObject(cl_mem memory) { return release_memory(memory); }
+
+cl_int clSetMemObjectDestructorCallback(cl_mem memory, cl_mem_notify notify, void* user_data) {
+  const cl_int error = next().clSetMemObjectDestructorCallback(memory, notify, user_data);
+  if (error == kSuccess)
+    state().memory.with(memory, [](MemoryRecord* record) {
+      if (record) record->has_callback = true;
+    });
+  return error;
+}
+
+}  // namespace hook
+}  // namespace cistern::opencl
