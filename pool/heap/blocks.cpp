@@ -205,8 +205,7 @@ void* allocate_zeroed(std::size_t bytes) {
     if (span.dirty_slices) std::memset(slice_memory(span.dirty_first), 0, span.dirty_slices * kSliceBytes);
     return memory_of(span);
   }
-  void* block = take(bytes);
-  if (!block) block = allocate(bytes);
+  void* const block = allocate(bytes);
   if (block) std::memset(block, 0, bytes);
   return block;
 }
