@@ -31,7 +31,7 @@ Found find(const void* address) {
   const std::uintptr_t slice = address_of(address) >> kSliceShift;
   if (slice >= slice_limit) return {};
   Page* page = pages + slice;
-  if (page->state == PageState::interior) page -= page->slices;
+  if (page->state == PageState::interior) page -= page->to_first;
   if (page->state != PageState::small && page->state != PageState::large && page->state != PageState::sampled)
     return {};
   return {page, address_of(address) - address_of(page_memory(page))};

@@ -133,7 +133,7 @@ inline bool deallocate_quickly(void* memory) {
   const std::uintptr_t slice = address_of(memory) >> kSliceShift;
   if (slice >= slice_limit) return false;
   Page* page = pages + slice;
-  const Slice distance = page->state == PageState::interior ? page->slices : 0;  // hard to predict: better not a branch
+  const Slice distance = page->state == PageState::interior ? page->to_first : 0;  // hard to predict: better not a branch
   page -= distance;
   if (page->owner.load(std::memory_order_relaxed) != this_thread()) return false;
   auto* const block = static_cast<Block*>(memory);

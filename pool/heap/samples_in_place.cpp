@@ -36,7 +36,7 @@ Entry& entry_of(std::uintptr_t block) {
 // Whether its block's page still says so.
 bool is_current(const Entry& entry) {
   const Page* page = page_at(static_cast<Slice>(entry.block >> kSliceShift));
-  if (page->state == PageState::interior) page -= page->slices;
+  if (page->state == PageState::interior) page -= page->to_first;
   const unsigned number = number_of_block(*page, entry.block - address_of(page_memory(page)));
   return page->state == PageState::small && number != kNoBlock && is_sampled_in_place(*page, number);
 }

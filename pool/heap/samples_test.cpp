@@ -78,7 +78,7 @@ std::uint64_t handed_out_sampled() {
 
 const Page& page_of(const void* block) {
   const Page* page = page_at(static_cast<Slice>(address_of(block) >> kSliceShift));
-  return page->state == PageState::interior ? page[-std::ptrdiff_t{page->slices}] : *page;
+  return page->state == PageState::interior ? page[-std::ptrdiff_t{page->to_first}] : *page;
 }
 
 bool is_sampled(const void* block) { return page_of(block).state == PageState::sampled; }
