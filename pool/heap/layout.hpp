@@ -175,6 +175,18 @@ inline Slice slice_of(const Page* page) { return static_cast<Slice>(page - pages
 inline char* page_memory(const Page* page) { return slice_memory(slice_of(page)); }
 inline Page* page_at(Slice slice) { return pages + slice; }
 
+// Where an address below slice_limit lies: how far behind the first byte of its page of blocks, or of its slice where
+// that is in none.
+struct Spot {
+  Page* page = nullptr;
+  std::size_t offset = 0;
+};
+inline Spot spot_of(const void* address) {
+  Page* const page = pages + (address_of(address) >> kSliceShift);
+  const Slice to_first = page->state == PageState::interior ? page->to_first : 0;
+  return {page - to_first, to_first * kSliceBytes + address_of(address) % kSliceBytes};
+}
+
 // --- What several files do with descriptors
 // Lists of pages or spans, linked through their members.
 inline void push_page(Slice& first, Page& page) {

@@ -217,9 +217,8 @@ void free_set_aside() {
     return;
   for (Block* block = set_aside_first.exchange(nullptr, std::memory_order_acquire); block;) {
     Block* const next = block->next;
-    Page* page = page_at(static_cast<Slice>(address_of(block) >> kSliceShift));
-    if (page->state == PageState::interior) page -= page->to_first;
-    free_or_set_aside(*page, address_of(block) - address_of(page_memory(page)));
+    const auto [page, offset] = spot_of(block);
+    free_or_set_aside(*page, offset);
     block = next;
   }
 }
