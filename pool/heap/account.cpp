@@ -90,10 +90,11 @@ __attribute__((no_sanitize("thread"))) unsigned waiting_blocks(const Heap& heap,
   return std::min(count_listed(page, heap.lists[id]) + own.rest_count, page_capacity(id));
 }
 
-__attribute__((no_sanitize("thread"))) unsigned waiting_blocks(const RemoteBatch& batch) {
+__attribute__((no_sanitize("thread"))) WaitingBatch waiting_blocks(const RemoteBatch& batch) {
   const Page& page = page_within(batch.page);
-  if (page.state != PageState::small || page.size_class >= kClasses) return 0;
-  return std::min<unsigned>(batch.count, page.carved);
+  const unsigned id = page.size_class;
+  if (page.state != PageState::small || id >= kClasses) return {};
+  return {id, std::min<unsigned>(batch.count, page.carved)};
 }
 
 namespace {
@@ -111,11 +112,9 @@ __attribute__((no_sanitize("thread"))) void subtract_waiting(Account& sum) {
     }
     sum.moves += heap->moves;
     for (const RemoteBatch& batch : heap->batches) {
-      const unsigned waiting = waiting_blocks(batch);
-      if (!waiting) continue;
-      ClassAccount& own = sum.classes[std::min<unsigned>(page_within(batch.page).size_class, kClasses - 1)];
-      own.live_blocks -= waiting;
-      own.free_blocks += waiting;
+      const WaitingBatch waiting = waiting_blocks(batch);
+      sum.classes[waiting.size_class].live_blocks -= waiting.blocks;
+      sum.classes[waiting.size_class].free_blocks += waiting.blocks;
     }
   }
 }

@@ -34,7 +34,10 @@ void shift_account(const std::int64_t (&allocations)[kClasses], std::int64_t liv
 
 // Blocks of the class that wait in the heap's list and behind it: handed out by their page, not yet allocated.
 unsigned waiting_blocks(const Heap& heap, unsigned id);
-// Those of other threads' pages that wait in a batch for their page: handed out by it, not live any more.
-unsigned waiting_blocks(const RemoteBatch& batch);
+// Those of another thread's page that wait in a batch for it: handed out by it, not live any more.
+struct WaitingBatch {
+  unsigned size_class = 0, blocks = 0;
+};
+WaitingBatch waiting_blocks(const RemoteBatch& batch);
 
 }  // namespace cistern::host_pool

@@ -22,19 +22,14 @@ constexpr std::uint64_t kLargestSlices = std::uint64_t{1} << 31;
 constexpr std::size_t kMovePagesMin = std::size_t{2} << 20;  // from here on moving pages is faster than copying
 
 // --- What an address is
-struct Found {
-  Page* page = nullptr;    // of a small or large block; null: neither
-  std::size_t offset = 0;  // from the start of the page or block
-};
-
-Found find(const void* address) {
-  const std::uintptr_t slice = address_of(address) >> kSliceShift;
-  if (slice >= slice_limit) return {};
-  Page* page = pages + slice;
-  if (page->state == PageState::interior) page -= page->slices;
-  if (page->state != PageState::small && page->state != PageState::large && page->state != PageState::sampled)
-    return {};
-  return {page, address_of(address) - address_of(page_memory(page))};
+// No page: it lies neither in a page of small blocks nor in the first slice of a large one. Whole, for who calls it
+// would be longer with a part of it.
+[[gnu::noinline]] Spot find(const void* address) {
+  if (address_of(address) >> kSliceShift >= slice_limit) return {};
+  const Spot spot = spot_of(address);
+  const PageState state = spot.page->state;
+  const bool has_blocks = state == PageState::small || state == PageState::large || state == PageState::sampled;
+  return has_blocks ? spot : Spot{};
 }
 
 bool in_window(const void* address) {
@@ -129,9 +124,17 @@ void* move_large(Page& page, std::size_t bytes) {
 Freed free_small(Page& page, void* memory, std::size_t offset) {
   auto* const block = static_cast<Block*>(memory);
   const unsigned number = number_of_block(page, offset);
-  if (number == kNoBlock) return Freed::invalid;
-  if (block->mark == free_mark && is_listed_free(page, block)) return Freed::double_free;
-  if (is_sampled_in_place(page, number)) forget_in_place(page, number);
+  switch (obstacle_to_free(page, block, number)) {
+    case Obstacle::none:
+      break;
+    case Obstacle::no_block:
+      return Freed::invalid;
+    case Obstacle::mark:
+      if (is_listed_free(page, block)) return Freed::double_free;
+      [[fallthrough]];
+    case Obstacle::site:
+      forget_in_place(page, number);
+  }
   if (page.owner.load(std::memory_order_relaxed) != this_thread()) {
     free_remote(page, block);
     return Freed::yes;
@@ -205,8 +208,7 @@ void* allocate_zeroed(std::size_t bytes) {
     if (span.dirty_slices) std::memset(slice_memory(span.dirty_first), 0, span.dirty_slices * kSliceBytes);
     return memory_of(span);
   }
-  void* block = take(bytes);
-  if (!block) block = allocate(bytes);
+  void* const block = allocate(bytes);
   if (block) std::memset(block, 0, bytes);
   return block;
 }
@@ -220,7 +222,7 @@ void* allocate_aligned(std::size_t alignment, std::size_t bytes) {
 }
 
 Freed deallocate(void* memory) {
-  const Found found = find(memory);
+  const Spot found = find(memory);
   if (!found.page) return in_window(memory) ? Freed::invalid : Freed::foreign;
   switch (found.page->state) {
     case PageState::small:
@@ -240,7 +242,7 @@ Freed deallocate(void* memory) {
 std::size_t usable_bytes(const void* block) {
   const std::uintptr_t slice = address_of(block) >> kSliceShift;
   if (slice < slice_limit && pages[slice].state == PageState::small) return kBytesOfClass.of[pages[slice].size_class];
-  const Found found = find(block);
+  const Spot found = find(block);
   if (!found.page) return 0;
   if (found.page->state == PageState::large) return found.offset ? 0 : found.page->bytes;
   if (found.page->state == PageState::sampled)
@@ -249,7 +251,7 @@ std::size_t usable_bytes(const void* block) {
 }
 
 bool is_live(const void* memory) {
-  const Found found = find(memory);
+  const Spot found = find(memory);
   if (!found.page) return false;
   if (found.page->state == PageState::large) return found.offset == 0;
   if (found.page->state == PageState::sampled) return live_sampled_bytes(*found.page, found.offset) != 0;
@@ -261,7 +263,7 @@ bool is_live(const void* memory) {
 namespace {
 
 // Of a small block that was resized in place.
-void note_size(const Found& found, std::size_t bytes) {
+void note_size(const Spot& found, std::size_t bytes) {
   Page& page = *found.page;
   if (page.state == PageState::sampled) return note_sampled_size(page, found.offset, bytes);
   if (page.state != PageState::small) return;
@@ -272,7 +274,7 @@ void note_size(const Found& found, std::size_t bytes) {
 }  // namespace
 
 void* reallocate(void* memory, std::size_t bytes) {
-  const Found found = find(memory);
+  const Spot found = find(memory);
   const std::size_t usable = usable_bytes(memory);
   if (found.page->state == PageState::large && bytes > kSmallMax) {
     if (bytes <= PTRDIFF_MAX && resize_large(*found.page, bytes)) return memory;
@@ -292,7 +294,7 @@ void* reallocate(void* memory, std::size_t bytes) {
 
 Whereabouts whereabouts(const void* address) {
   Whereabouts where{.in_pool = in_window(address)};
-  Found found = find(address);
+  Spot found = find(address);
   if (!found.page) {
     // Perhaps inside a large block: only its first slice says so.
     if (!where.in_pool) return where;

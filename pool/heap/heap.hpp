@@ -120,25 +120,21 @@ inline unsigned number_of_block(const Page& page, std::uintptr_t offset) {
 inline unsigned number_of_block(const Page& page, const void* block) {
   return number_of_block(page, address_of(block) - address_of(page_memory(&page)));
 }
-// The owner's free of a block that was checked.
-inline void push_free(Page& page, Block* block) {
-  block->mark = free_mark;
-  block->next = page.free_blocks;
-  page.free_blocks = block;
-  if (--page.until == 0) page_ripe(&page);
+// What stands in the way of a free in a page of small blocks; `number`: of the block, as number_of_block has it.
+enum class Obstacle { none, no_block, mark, site };
+inline Obstacle obstacle_to_free(const Page& page, const Block* block, unsigned number) {
+  if (number == kNoBlock) return Obstacle::no_block;
+  if (block->mark == free_mark) return Obstacle::mark;
+  return is_sampled_in_place(page, number) ? Obstacle::site : Obstacle::none;
 }
-// What deallocate() does with a block that isn't free and has no site, of a page that is the caller's; unlike give()
-// with pages of few blocks, too. False: ask deallocate().
-inline bool deallocate_quickly(void* memory) {
-  const std::uintptr_t slice = address_of(memory) >> kSliceShift;
-  if (slice >= slice_limit) return false;
-  Page* page = pages + slice;
-  const Slice distance = page->state == PageState::interior ? page->slices : 0;  // hard to predict: better not a branch
-  page -= distance;
+// What deallocate() does where there is no obstacle, with a page that is the caller's; unlike give() with pages of few
+// blocks, too. False: ask deallocate().
+[[gnu::always_inline]] inline bool deallocate_quickly(void* memory) {
+  if (address_of(memory) >> kSliceShift >= slice_limit) return false;
+  const auto [page, offset] = spot_of(memory);
   if (page->owner.load(std::memory_order_relaxed) != this_thread()) return false;
   auto* const block = static_cast<Block*>(memory);
-  const unsigned number = number_of_block(*page, distance * kSliceBytes + address_of(memory) % kSliceBytes);
-  if (number == kNoBlock || block->mark == free_mark || is_sampled_in_place(*page, number)) return false;
+  if (obstacle_to_free(*page, block, number_of_block(*page, offset)) != Obstacle::none) return false;
   push_free(*page, block);
   return true;
 }

@@ -94,9 +94,12 @@ enum class PageState : std::uint8_t {
 
 using Slice = std::uint32_t;  // 0: none
 
-// Describes a slice: `state` says as what, and which of the members that share a place are meant. Of the members only
-// `remote`, `owner`, `heap`, `sited` and `inbox_next` are ever written by a thread that neither owns the page nor holds
-// the lock that guards it.
+struct Record;  // samples.cpp
+
+// Describes a slice: `state` says as what, and which of the members that share a place are meant. They are unions and
+// not a struct for each state: half of the members belong to several states, and a page may go from one state to
+// another while a thread that must not believe it looks at it. Of the members only `remote`, `owner`, `heap`, `sited`
+// and `inbox_next` are ever written by a thread that neither owns the page nor holds the lock that guards it.
 struct alignas(64) Page {
   union {
     Block* free_blocks;   // small, sampled: freed by the owner, and by others as far as collected
@@ -116,7 +119,7 @@ struct alignas(64) Page {
     std::uint32_t slack;        // large: usable bytes less those asked for
   };
   union {
-    Slice next;             // in a queue of the heap, or in a bin of free spans
+    Slice next;             // in a queue of pages, a bin of free spans, a list of what waits for the region
     std::uint32_t born_ms;  // large
   };
   Slice previous;
@@ -126,16 +129,23 @@ struct alignas(64) Page {
   };
   Slice heap_previous;
   union {
-    std::uint32_t slices;  // large, free: length; interior, last of free: distance to the first
-    Slice inbox_next;      // small
+    std::uint32_t slices;    // large, free: length
+    std::uint32_t to_first;  // interior, last of free: so many slices back
+    Slice inbox_next;        // small
   };
   union {
-    std::uint8_t size_class;  // small, sampled
+    std::uint8_t size_class;  // small; sampled: of its cells
     std::uint8_t sort;        // free: clean or dirty, see region.cpp
   };
   Relaxed<PageState> state;
-  std::atomic<std::uint16_t> heap;    // whose inbox hears of remote frees; 0: the orphanage
-  std::atomic<std::uint64_t> remote;  // small: freed by others, count << 48 | first block; sampled: its records
+  union {
+    std::atomic<std::uint16_t> heap;   // small: whose inbox hears of remote frees; 0: the orphanage
+    std::atomic<std::uint16_t> shard;  // sampled: whose lock guards it
+  };
+  union {
+    std::atomic<std::uint64_t> remote;  // small: freed by others, count << 48 | first block; else 0
+    Record* records;                    // sampled: its side table
+  };
 
   unsigned handed_out() const { return static_cast<std::uint16_t>(until + beyond); }
 };
@@ -165,6 +175,18 @@ inline Slice slice_of(const Page* page) { return static_cast<Slice>(page - pages
 inline char* page_memory(const Page* page) { return slice_memory(slice_of(page)); }
 inline Page* page_at(Slice slice) { return pages + slice; }
 
+// Where an address below slice_limit lies: how far behind the first byte of its page of blocks, or of its slice where
+// that is in none.
+struct Spot {
+  Page* page = nullptr;
+  std::size_t offset = 0;
+};
+inline Spot spot_of(const void* address) {
+  Page* const page = pages + (address_of(address) >> kSliceShift);
+  const Slice to_first = page->state == PageState::interior ? page->to_first : 0;
+  return {page - to_first, to_first * kSliceBytes + address_of(address) % kSliceBytes};
+}
+
 // --- What several files do with descriptors
 // Lists of pages or spans, linked through their members.
 inline void push_page(Slice& first, Page& page) {
@@ -186,7 +208,7 @@ inline void remove_page(Slice& first, Page& page) {
 inline void mark_later_slices(Page& page, PageState state) {
   for (unsigned i = 1; i < page_slices(page.size_class); ++i) {
     (&page)[i].state = state;
-    (&page)[i].slices = i;
+    (&page)[i].to_first = i;
   }
 }
 

@@ -126,7 +126,7 @@ void link(Slice first, std::uint32_t slices, Sort sort) {
   Page* const span = page_at(first);
   Page* const last = page_at(first + slices - 1);
   last->state = PageState::free_end;
-  last->slices = slices - 1;
+  last->to_first = slices - 1;
   last->sort = sort;
   span->state = PageState::free;
   span->slices = slices;
@@ -144,7 +144,7 @@ void link(Slice first, std::uint32_t slices, Sort sort) {
 void add_free(Slice first, std::uint32_t slices, Sort sort) {
   if (!slices) return;
   Page* before = page_at(first - 1);
-  if (before->state == PageState::free_end) before -= before->slices;
+  if (before->state == PageState::free_end) before -= before->to_first;
   if (before->state == PageState::free && sort_of(before) == sort) {
     first -= before->slices;
     slices += before->slices;
@@ -188,7 +188,7 @@ struct Run {
 // The one that ends at `end`, if any.
 const Page* free_span_before(Slice end) {
   const Page* last = page_at(end - 1);
-  if (last->state == PageState::free_end) last -= last->slices;
+  if (last->state == PageState::free_end) last -= last->to_first;
   return last->state == PageState::free ? last : nullptr;
 }
 

@@ -10,14 +10,15 @@
 #include "pool/heap/region.hpp"
 
 namespace cistern::host_pool {
-namespace {
-
-constexpr unsigned kShards = 8;
 
 // Written when the block is first handed out: those of blocks that were never carved are not even touched.
 struct Record : SampleRecord {
   std::uint32_t live_class;  // 0: free; else one more than the class
 };
+
+namespace {
+
+constexpr unsigned kShards = 8;
 
 // Pages with free blocks are in the queue of their class; full ones in none. In `all` mode every malloc and free takes
 // one of the locks, for a few dozen instructions.
@@ -30,9 +31,6 @@ struct alignas(64) Shard {
 constinit Shard shards[kShards];
 constinit SamplePolicy policy = {};
 
-// The side table's address stands in Page::remote: nobody frees these blocks remotely.
-Record* records_of(const Page& page) { return reinterpret_cast<Record*>(page.remote.load(std::memory_order_relaxed)); }
-
 enum class AtFork { wait, go_on };
 
 // The lock of a page that was seen to be one of sampled blocks. Meanwhile it may have gone back, even be a heap's page:
@@ -41,7 +39,7 @@ enum class AtFork { wait, go_on };
 class LockedPage {
  public:
   explicit LockedPage(const Page& page, AtFork at_fork = AtFork::go_on)
-      : number_(page.heap.load(std::memory_order_relaxed)), shard_(shards[number_ % kShards]) {
+      : number_(page.shard.load(std::memory_order_relaxed)), shard_(shards[number_ % kShards]) {
     if (at_fork == AtFork::wait) {
       shard_.lock.lock();
       is_locked_ = true;
@@ -49,7 +47,7 @@ class LockedPage {
       is_locked_ = shard_.lock.lock_unless_forking();
     }
     is_sampled_ =
-        number_ < kShards && page.state == PageState::sampled && page.heap.load(std::memory_order_relaxed) == number_;
+        number_ < kShards && page.state == PageState::sampled && page.shard.load(std::memory_order_relaxed) == number_;
   }
   ~LockedPage() {
     if (is_locked_) shard_.lock.unlock();
@@ -81,8 +79,8 @@ Page* new_page(unsigned shard, unsigned id) {
   page.free_blocks = nullptr;
   page.carved = 0;
   page.size_class = static_cast<std::uint8_t>(id);
-  page.heap.store(static_cast<std::uint16_t>(shard), std::memory_order_relaxed);
-  page.remote.store(address_of(records), std::memory_order_relaxed);
+  page.shard.store(static_cast<std::uint16_t>(shard), std::memory_order_relaxed);
+  page.records = records;
   set_handed_out(page, 0, 0);
   mark_later_slices(page, PageState::interior);
   page.state = PageState::sampled;
@@ -93,8 +91,8 @@ Page* new_page(unsigned shard, unsigned id) {
 void release_page(Page& page) {
   page.state = PageState::none;
   mark_later_slices(page, PageState::none);
-  internal_deallocate(records_of(page), table_bytes(page.size_class));
-  page.remote.store(0, std::memory_order_relaxed);
+  internal_deallocate(page.records, table_bytes(page.size_class));
+  page.remote.store(0, std::memory_order_relaxed);  // what else the page may be next finds it so
   release_span(slice_of(&page), page_slices(page.size_class));
 }
 
@@ -169,7 +167,7 @@ void* allocate_sampled(std::size_t bytes, unsigned id) {
   ++shard.handed_out[id];
   ++shard.live[id];
   const std::size_t index = (address_of(block) - address_of(page_memory(page))) / class_bytes(cell);
-  records_of(*page)[index] = {sample, id + 1};
+  page->records[index] = {sample, id + 1};
   block->mark = 0;
   return block;
 }
@@ -196,7 +194,7 @@ bool free_or_set_aside(Page& page, std::size_t offset) {
     return true;
   }
   Shard& shard = locked.shard();
-  Record& record = records_of(page)[offset / class_bytes(page.size_class)];
+  Record& record = page.records[offset / class_bytes(page.size_class)];
   if (!record.live_class) return false;
   --shard.live[record.live_class - 1];
   record.live_class = 0;
@@ -219,9 +217,8 @@ void free_set_aside() {
     return;
   for (Block* block = set_aside_first.exchange(nullptr, std::memory_order_acquire); block;) {
     Block* const next = block->next;
-    Page* page = page_at(static_cast<Slice>(address_of(block) >> kSliceShift));
-    if (page->state == PageState::interior) page -= page->slices;
-    free_or_set_aside(*page, address_of(block) - address_of(page_memory(page)));
+    const auto [page, offset] = spot_of(block);
+    free_or_set_aside(*page, offset);
     block = next;
   }
 }
@@ -236,18 +233,18 @@ bool free_sampled(Page& page, std::size_t offset) {
 std::size_t live_sampled_bytes(const Page& page, std::size_t offset) {
   const LockedPage locked(page);
   if (!locked || !is_sampled_block(page, offset)) return 0;
-  const Record& record = records_of(page)[offset / class_bytes(page.size_class)];
+  const Record& record = page.records[offset / class_bytes(page.size_class)];
   return record.live_class ? class_bytes(record.live_class - 1) : 0;
 }
 
 std::uint32_t site_of_sampled(const Page& page, std::size_t offset) {
   const LockedPage locked(page);
-  return locked && is_sampled_block(page, offset) ? records_of(page)[offset / class_bytes(page.size_class)].site : 0;
+  return locked && is_sampled_block(page, offset) ? page.records[offset / class_bytes(page.size_class)].site : 0;
 }
 
 void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes) {
   const LockedPage locked(page);
-  records_of(page)[offset / class_bytes(page.size_class)].requested_bytes = static_cast<std::uint32_t>(bytes);
+  page.records[offset / class_bytes(page.size_class)].requested_bytes = static_cast<std::uint32_t>(bytes);
 }
 
 void sample_large(Page& page, std::size_t bytes) {
@@ -274,7 +271,7 @@ using Visit = void (*)(void* context, const Sample& sample);
 // Under the lock of its shard.
 [[gnu::cold]] void visit_page(const Page& page, Visit visit, void* context) {
   for (unsigned i = 0; i < page.carved; ++i) {
-    const Record& record = records_of(page)[i];
+    const Record& record = page.records[i];
     if (!record.live_class) continue;
     const std::size_t bytes = class_bytes(record.live_class - 1);
     visit(context, {page_memory(&page) + i * class_bytes(page.size_class), bytes, record.requested_bytes, record.site,

@@ -50,7 +50,7 @@ inline bool is_sampled_in_place(const Page& page, unsigned number) {
   return page.sited.load(std::memory_order_relaxed) >> number % 16 & 1;
 }
 void sample_in_place(Page& page, unsigned number, std::size_t bytes);
-void forget_in_place(Page& page, unsigned number);
+void forget_in_place(Page& page, unsigned number);               // if it is one
 std::uint32_t site_in_place(const Page& page, unsigned number);  // 0: none
 void note_size_in_place(Page& page, unsigned number, std::size_t bytes);
 

@@ -35,9 +35,8 @@ Entry& entry_of(std::uintptr_t block) {
 
 // Whether its block's page still says so.
 bool is_current(const Entry& entry) {
-  const Page* page = page_at(static_cast<Slice>(entry.block >> kSliceShift));
-  if (page->state == PageState::interior) page -= page->slices;
-  const unsigned number = number_of_block(*page, entry.block - address_of(page_memory(page)));
+  const auto [page, offset] = spot_of(reinterpret_cast<const void*>(entry.block));
+  const unsigned number = number_of_block(*page, offset);
   return page->state == PageState::small && number != kNoBlock && is_sampled_in_place(*page, number);
 }
 

@@ -76,10 +76,7 @@ std::uint64_t handed_out_sampled() {
   return sum;
 }
 
-const Page& page_of(const void* block) {
-  const Page* page = page_at(static_cast<Slice>(address_of(block) >> kSliceShift));
-  return page->state == PageState::interior ? page[-std::ptrdiff_t{page->slices}] : *page;
-}
+const Page& page_of(const void* block) { return *spot_of(block).page; }
 
 bool is_sampled(const void* block) { return page_of(block).state == PageState::sampled; }
 

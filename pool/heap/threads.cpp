@@ -221,7 +221,7 @@ void bury(Heap& heap) {
     if (!batch.page) continue;
     FreeBlocks sent(*page_at(batch.page));
     sent.add(batch.first);
-    live += static_cast<int>(waiting_blocks(batch)) - static_cast<int>(sent.count());
+    live += static_cast<int>(waiting_blocks(batch).blocks) - static_cast<int>(sent.count());
     batch.first = sent.first();
     batch.last = sent.last();
     batch.count = static_cast<std::uint16_t>(sent.count());

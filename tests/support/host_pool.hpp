@@ -171,14 +171,14 @@ inline std::string region_fault() {
     }
     const Slice slices = page->slices;
     if (!slices || at + slices > region_end()) return at_slice(at, "a free span of a wrong length");
-    if (before && before->size_class == page->size_class) return at_slice(at, "neighbours that should be one");
+    if (before && before->sort == page->sort) return at_slice(at, "neighbours that should be one");
     const Page* const last = page_at(at + slices - 1);
     if (last != page &&
-        (last->state != PageState::free_end || last->slices != slices - 1 || last->size_class != page->size_class))
+        (last->state != PageState::free_end || last->to_first != slices - 1 || last->sort != page->sort))
       return at_slice(at, "a free span with a wrong end");
     for (Slice i = 1; i + 1 < slices; ++i)
       if (page_at(at + i)->state != PageState::none) return at_slice(at + i, "a state inside a free span");
-    free_slices[page->size_class != 0] += slices;
+    free_slices[page->sort != 0] += slices;
     if (slices > largest) largest = slices;
     before = page;
     at += slices;
