@@ -136,7 +136,7 @@ SiteId insert(const Stack& stack) {
     internal_deallocate(site, Site::bytes(stack.count));
     return other ? other->id : 0;
   }
-  if (!sites_by_id) sites_by_id = new (internal_allocate(sizeof *sites_by_id)) Vector<Site*>;
+  if (!sites_by_id) sites_by_id = new (internal_allocate(sizeof(Vector<Site*>))) Vector<Site*>;
   sites_by_id->push_back(site);
   site->id = static_cast<SiteId>(sites_by_id->size());
   std::atomic<Site*>& bucket = buckets[stack.hash % kBuckets];

@@ -22,7 +22,7 @@ class HandleTable {
   }
 
   // Replaces what stood there: a handle that comes again names a new object.
-  void put(const void* handle, Record&& record) {
+  void put(const void* handle, Record record) {
     Shard& shard = shard_of(handle);
     Locked hold(shard.lock);
     shard.records.insert_or_assign(handle, std::move(record));

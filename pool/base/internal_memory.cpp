@@ -14,8 +14,8 @@ namespace cistern {
 namespace {
 
 constexpr std::size_t kSmallest = 16;
-constexpr std::size_t kLargest = 64 * 1024;
-constexpr std::size_t kChunk = 256 * 1024;
+constexpr std::size_t kLargest = 64 << 10;
+constexpr std::size_t kChunk = 256 << 10;
 constexpr int kClasses = std::countr_zero(kLargest) - std::countr_zero(kSmallest) + 1;
 
 struct FreeBlock {
@@ -44,7 +44,7 @@ void* map_pages(std::size_t bytes) {
 std::size_t page_rounded(std::size_t bytes) { return (bytes + 4095) & ~std::size_t{4095}; }
 
 int class_of(std::size_t bytes) {
-  return bytes <= kSmallest ? 0 : std::bit_width(bytes - 1) - std::countr_zero(kSmallest);
+  return bytes <= kSmallest ? 0 : static_cast<int>(std::bit_width(bytes - 1)) - std::countr_zero(kSmallest);
 }
 
 }  // namespace

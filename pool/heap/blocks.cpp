@@ -276,6 +276,7 @@ void note_size(const Spot& found, std::size_t bytes) {
 void* reallocate(void* memory, std::size_t bytes) {
   const Spot found = find(memory);
   const std::size_t usable = usable_bytes(memory);
+  // A block of the program's, so it is found: NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage)
   if (found.page->state == PageState::large && bytes > kSmallMax) {
     if (bytes <= PTRDIFF_MAX && resize_large(*found.page, bytes)) return memory;
     if (void* const moved = move_large(*found.page, bytes)) return moved;

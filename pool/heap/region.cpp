@@ -42,10 +42,11 @@ void give_memory_back(void* at, std::size_t bytes) {
   if (madvise(at, bytes, MADV_DONTNEED) != 0) std::memset(at, 0, bytes);
 }
 
-// Before the kernel looks whether it can move the source it may unmap the destination, so that is made good.
+// Before the kernel looks whether it can move the source it may unmap the destination, so that is made good. Where
+// a filter refuses both calls nothing was unmapped.
 bool move_memory(void* from, void* to, std::size_t bytes) {
   if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to) return true;
-  mmap(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  make_memory_writable(to, bytes);
   return false;
 }
 
@@ -335,7 +336,7 @@ std::uint64_t recent_peak() {
 // When memory that is not resident was taken, what lies idle is to be little. Large blocks of various sizes leave gaps
 // that the next one does not fit into: with these, it is to be no more than was in use not long ago, and a little.
 std::uint64_t dirty_max_when_growing(std::uint32_t slices) {
-  const std::uint64_t little = slices_in(512 * 1024);
+  const std::uint64_t little = slices_in(512 << 10);
   if (slices <= kPageSlicesMax) return std::max(little, in_use_slices() / 16);
   const std::uint64_t peak = recent_peak();
   return std::max(little, peak + peak / 12 - in_use_slices());

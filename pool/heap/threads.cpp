@@ -205,7 +205,7 @@ void bury(Heap& heap) {
     link_page(orphanage, page);
     page.heap.store(0, std::memory_order_release);
     const unsigned handed_out = page.carved - free_blocks.count();
-    live += static_cast<int>(handed_out) - std::min<int>(page.handed_out(), page.carved);
+    live += static_cast<int>(handed_out) - static_cast<int>(std::min<unsigned>(page.handed_out(), page.carved));
     settle(orphanage, page, handed_out);
   }
   heap.pages = 0;

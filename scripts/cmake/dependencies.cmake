@@ -22,6 +22,6 @@ if(NOT IS_ABSOLUTE "${CISTERN_BACKTRACE_ARCHIVE}")
 endif()
 add_library(cistern_backtrace INTERFACE)
 target_link_libraries(cistern_backtrace INTERFACE "${CISTERN_BACKTRACE_ARCHIVE}")
-# Clang takes GCC's archive, and has to be told where the header is.
+# Clang takes GCC's archive, and has to be told where the header is; clang-tidy reads GCC's commands.
 cmake_path(GET CISTERN_BACKTRACE_ARCHIVE PARENT_PATH gcc_folder)
-target_compile_options(cistern_backtrace INTERFACE $<$<CXX_COMPILER_ID:Clang>:-idirafter${gcc_folder}/include>)
+target_compile_options(cistern_backtrace INTERFACE "-idirafter${gcc_folder}/include")

@@ -267,7 +267,7 @@ void ContextEnd::stays() {
 
 // --- Memory that is only tracked
 
-void track(CudaState& s, const void* handle, Tracked&& record) {
+void track(CudaState& s, const void* handle, Tracked record) {
   record.born_ns = coarse_nanoseconds_since_start();
   record.site = capture(s, record.api);
   if (record.context) {
@@ -282,7 +282,7 @@ void track(CudaState& s, const void* handle, Tracked&& record) {
   // A record that is there already is of a context that is going at this moment: its memory is no more.
   Tracked stale;
   if (s.tracked.take_if(handle, stale, [](const Tracked&) { return true; })) forget_tracked(s, stale);
-  s.tracked.put(handle, std::move(record));
+  s.tracked.put(handle, record);
 }
 
 bool take_tracked(CudaState& s, const void* handle, Tracked& out) {
@@ -298,10 +298,10 @@ void forget_tracked(CudaState& s, const Tracked& record) {
     if (Device* device = s.devices[record.device].load()) device->tracked_bytes.fetch_sub(record.bytes);
 }
 
-void restore_tracked(CudaState& s, const void* handle, Tracked&& record) {
+void restore_tracked(CudaState& s, const void* handle, const Tracked& record) {
   if (has_range(record.family))
     s.blocks.ranges.insert(reinterpret_cast<std::uintptr_t>(handle), record.bytes, {range_kind(record.family)});
-  s.tracked.put(handle, std::move(record));
+  s.tracked.put(handle, record);
 }
 
 // --- Across all pools

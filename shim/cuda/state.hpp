@@ -116,11 +116,11 @@ const char* api_name(const char* driver_name);
 SiteId capture(const CudaState& s, const char* api);
 
 // Accounts memory that only is tracked.
-void track(CudaState& s, const void* handle, Tracked&& record);
+void track(CudaState& s, const void* handle, Tracked record);
 // Takes the record out before the real free; `forget` accounts it when that succeeded, `restore` puts it back.
 bool take_tracked(CudaState& s, const void* handle, Tracked& out);
 void forget_tracked(CudaState& s, const Tracked& record);
-void restore_tracked(CudaState& s, const void* handle, Tracked&& record);
+void restore_tracked(CudaState& s, const void* handle, const Tracked& record);
 
 // Memory that a context takes along when it goes. `before` keeps what the pools hold of it out of everyone's hands;
 // afterwards it is forgotten, or given back when the context turned out to live on.

@@ -23,7 +23,7 @@ struct TransferKeyHash {
   std::size_t operator()(const TransferKey& key) const {
     std::uint64_t hash = key.site;
     hash = hash * 8 + static_cast<std::uint64_t>(key.direction);
-    hash = hash * 4 + key.pageable * 2 + key.asynchronous;
+    hash = hash * 4 + (key.pageable ? 2 : 0) + (key.asynchronous ? 1 : 0);
     return (hash ^ reinterpret_cast<std::uintptr_t>(key.api)) * 0x9E3779B97F4A7C15ull >> 16;
   }
 };

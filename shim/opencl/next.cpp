@@ -168,7 +168,7 @@ void* extension_function(const char* name, const void* object_of_platform) {
   Locked hold(extension_lock);
   for (int i = 0; i < extension_count; ++i) {
     const ExtensionFunction& known = extensions[i];
-    if (strcmp(known.name, name)) continue;
+    if (strcmp(known.name, name) != 0) continue;
     if (known.dispatch_word == word) return known.function;
     any = known.function;
   }

@@ -40,7 +40,7 @@ bool is_log_like(const struct stat& file) {
 
 bool may_write_to_2() {
   note_standard_error();
-  struct stat file;
+  struct stat file = {};
   if (noted.load(std::memory_order_acquire) != kOpen || !file_behind_2(file)) return false;
   return (file.st_dev == noted_device && file.st_ino == noted_inode) || is_log_like(file);
 }
@@ -81,7 +81,7 @@ bool wait_until_writable(int descriptor) {
 
 void note_standard_error() {
   if (noted.load(std::memory_order_acquire) != kNotNoted) return;
-  struct stat file;
+  struct stat file = {};
   const bool open = file_behind_2(file);
   if (open) {
     noted_device = file.st_dev;

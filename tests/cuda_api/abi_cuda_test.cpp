@@ -261,8 +261,8 @@ static_assert(ours::kPointerMemoryPool == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
 static_assert(ours::kPointerMappingSize == CU_POINTER_ATTRIBUTE_MAPPING_SIZE);
 static_assert(ours::kPointerMappingStart == CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR);
 static_assert(ours::kPointerMemoryBlockId == CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID);
-static_assert(ours::kHostAllocPortable == CU_MEMHOSTALLOC_PORTABLE &&
-              ours::kHostAllocPortable == cudaHostAllocPortable);
+static_assert(ours::kHostAllocPortable == CU_MEMHOSTALLOC_PORTABLE);
+static_assert(ours::kHostAllocPortable == cudaHostAllocPortable);
 static_assert(ours::kHostAllocDeviceMap == CU_MEMHOSTALLOC_DEVICEMAP);
 static_assert(ours::kHostAllocWriteCombined == CU_MEMHOSTALLOC_WRITECOMBINED);
 static_assert(ours::kHostRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE);

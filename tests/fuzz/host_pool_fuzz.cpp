@@ -173,7 +173,7 @@ class Program {
     drop(held);
     held = {allocate(bytes), bytes, 0};
     if (!held.block) {
-      require(bytes > host_pool::kSmallMax && bytes > std::size_t{1} << 30, "no memory");
+      require(bytes > std::size_t{1} << 30, "no memory");
       return;
     }
     require(bytes <= PTRDIFF_MAX, "a block larger than memory");

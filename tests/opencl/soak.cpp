@@ -189,7 +189,7 @@ void Worker::write() {
   auto wait = waits({&buffer});
   size_t first = pick(buffer.words.size()), count = 1 + pick(buffer.words.size() - first);
   std::vector<uint32_t> source(count, random_());
-  std::copy(source.begin(), source.end(), buffer.words.begin() + first);
+  std::copy(source.begin(), source.end(), buffer.words.data() + first);
   cl_event event = nullptr;
   check(clEnqueueWriteBuffer(queue(), buffer.handle, CL_FALSE, first * 4, count * 4, source.data(), wait.size(),
                              wait.empty() ? nullptr : wait.data(), &event),
@@ -220,7 +220,7 @@ void Worker::copy() {
   check(clEnqueueCopyBuffer(queue(), from.handle, to.handle, 0, 0, count * 4, wait.size(),
                             wait.empty() ? nullptr : wait.data(), &event),
         "copy");
-  std::copy(from.words.begin(), from.words.begin() + count, to.words.begin());
+  std::copy_n(from.words.begin(), count, to.words.begin());
   used({&from, &to}, event);
 }
 

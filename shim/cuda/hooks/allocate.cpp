@@ -217,7 +217,7 @@ struct PitchKey {
 };
 struct PitchHash {
   std::size_t operator()(const PitchKey& key) const {
-    return (key.width * 64 + key.element * 1024 + static_cast<unsigned>(key.device)) * 0x9E3779B97F4A7C15ull >> 16;
+    return (key.width * 64 + key.element * 1024ull + static_cast<unsigned>(key.device)) * 0x9E3779B97F4A7C15ull >> 16;
   }
 };
 using Pitches = Map<PitchKey, std::size_t, PitchHash>;

@@ -79,7 +79,7 @@ CUresult destroy_stream(CUstream stream, Pass pass) {
   if (answer == kSuccess) return s.captures.stream_gone(stream), answer;
   if (there) {
     record.context->clock.stream_created(stream, record.non_blocking);
-    s.streams.put(stream, std::move(record));
+    s.streams.put(stream, record);
   }
   return answer;
 }

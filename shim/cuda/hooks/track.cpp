@@ -35,7 +35,7 @@ CUresult born(CUresult answer, const Kind& kind, const void* handle, std::uint64
   record.bytes = bytes;
   record.api = api;
   record.object = kind.object;
-  track(s, handle, std::move(record));
+  track(s, handle, record);
   return answer;
 }
 
@@ -46,8 +46,7 @@ CUresult died(const void* handle, Pass pass) {
   const bool known = take_tracked(s, handle, record);
   const CUresult answer = note(s, pass());
   if (!known) return answer;
-  answer == kSuccess || answer == kDeinitialized ? forget_tracked(s, record)
-                                                 : restore_tracked(s, handle, std::move(record));
+  answer == kSuccess || answer == kDeinitialized ? forget_tracked(s, record) : restore_tracked(s, handle, record);
   return answer;
 }
 

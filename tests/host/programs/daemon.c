@@ -10,9 +10,9 @@
 int main(int count, char** arguments) {
   if (count < 3) return 1;
   const char* way = arguments[2];
-  if (strcmp(way, "closed")) close(STDERR_FILENO);
-  const char* path = strcmp(way, "null") ? arguments[1] : "/dev/null";
-  const int appending = strcmp(way, "log") ? 0 : O_APPEND;
+  if (strcmp(way, "closed") != 0) close(STDERR_FILENO);
+  const char* path = strcmp(way, "null") == 0 ? "/dev/null" : arguments[1];
+  const int appending = strcmp(way, "log") == 0 ? O_APPEND : 0;
   const int file = open(path, O_WRONLY | O_CREAT | appending, 0600);
   if (file != STDERR_FILENO) return 2;
   void* volatile block = malloc(100);

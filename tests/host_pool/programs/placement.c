@@ -114,7 +114,7 @@ static void print_unusual(void) {
   file = fopen("/proc/self/smaps", "r");
   while (fgets(line, sizeof line, file)) {
     libnuma += strstr(line, "libnuma.so") != NULL;
-    if (strncmp(line, "VmFlags:", 8)) continue;
+    if (strncmp(line, "VmFlags:", 8) != 0) continue;
     ++mappings;
     advised += strstr(line, " hg") || strstr(line, " ht");
   }

@@ -56,7 +56,6 @@ Answer attribute_of(const Allocation& allocation, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return {CUDA_SUCCESS, 1};
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return {CUDA_SUCCESS, 0};
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return {CUDA_SUCCESS, 0};
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:

@@ -14,7 +14,7 @@ const EntryRow* look_up(const char* base, int version, bool per_thread, bool& na
   const EntryRow* best = nullptr;
   for (int index = 0; index < kEntryRowCount; ++index) {
     const EntryRow& row = kEntryRows[index];
-    if (std::strcmp(row.base, base)) continue;
+    if (std::strcmp(row.base, base) != 0) continue;
     name_known = true;
     if (row.version > version || (row.stream == StreamVariant::per_thread && !per_thread)) continue;
     const bool preferred = per_thread && row.stream == StreamVariant::per_thread;
