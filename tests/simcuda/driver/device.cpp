@@ -6,6 +6,7 @@
 
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
+#include "tests/simcuda/driver/settings.hpp"
 
 namespace simcuda {
 
@@ -72,6 +73,9 @@ constexpr AttributeRow kAttributes[] = {
 int attribute_of(const Device& device, CUdevice_attribute attribute) {
   // [assumed] Each device sits in a slot of its own.
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) return device.ordinal + 1;
+  if (attribute == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS ||
+      attribute == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES)
+    return settings.coherent != 0;
   for (const AttributeRow& row : kAttributes)
     if (row.attribute == attribute) return row.value;
   return 0;
