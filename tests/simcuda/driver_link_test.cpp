@@ -374,4 +374,18 @@ TEST_F(Driver, CopiesOfAGraphTakeTheirTimeAtEachLaunch) {
   ASSERT_CU(cuGraphDestroy(graph));
 }
 
+TEST_F(Driver, LockingPagesTakesTime) {
+  constexpr size_t kBytes = kMiB;  // 256 pages
+  std::vector<unsigned char> host(kBytes + 4096);
+  void* pinned = nullptr;
+  void* first_page = host.data() + (4096 - reinterpret_cast<uintptr_t>(host.data()) % 4096);
+  simcuda_set("page_lock_ns", 40'000);
+  EXPECT_GE(milliseconds([&] { ASSERT_CU(cuMemHostAlloc(&pinned, kBytes, 0)); }), 10.2);
+  EXPECT_GE(milliseconds([&] { ASSERT_CU(cuMemFreeHost(pinned)); }), 5.1);
+  EXPECT_GE(milliseconds([&] { ASSERT_CU(cuMemAllocHost(&pinned, kBytes)); }), 10.2);
+  EXPECT_GE(milliseconds([&] { ASSERT_CU(cuMemFreeHost(pinned)); }), 5.1);
+  EXPECT_GE(milliseconds([&] { ASSERT_CU(cuMemHostRegister(first_page, kBytes, 0)); }), 10.2);
+  EXPECT_GE(milliseconds([&] { ASSERT_CU(cuMemHostUnregister(first_page)); }), 5.1);
+}
+
 }  // namespace

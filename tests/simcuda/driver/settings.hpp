@@ -18,6 +18,7 @@ namespace simcuda {
   SETTING(free_latency_ns, 0, "more of it in calls that free")                                             \
   SETTING(sync_latency_ns, 0, "more of it in calls that wait for the device")                              \
   SETTING(pin_latency_ns_per_mib, 0, "more of it per MiB of pinned memory")                                \
+  SETTING(page_lock_ns, 0, "page-locking: busy wait per page of 4 KiB, half of it to unlock")              \
   SETTING(link_to_device_mbps, 0, "10^6 bytes per second of copies to a device; 0: as fast as memcpy")     \
   SETTING(link_to_host_mbps, 0, "the same from a device to host memory")                                   \
   SETTING(copy_engines, 0, "0 or 2: one per direction; 1: one for both")                                   \
