@@ -1,21 +1,119 @@
 // Copies in one dimension, and the rules on when a copy returns.
 #include "tests/simcuda/driver/copy.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
 #include "tests/simcuda/driver/memory.hpp"
+#include "tests/simcuda/driver/settings.hpp"
 
 namespace simcuda {
 namespace {
 
-// The source as it is now: what follows may change it.
-Task staged_task(const Side& to, const Side& from, const Shape& shape) {
-  const auto staging = std::make_shared<std::vector<unsigned char>>(shape.row_bytes * shape.rows * shape.slices);
-  const Side middle{reinterpret_cast<uintptr_t>(staging->data()), shape.row_bytes, shape.row_bytes * shape.rows};
-  move_bytes(middle, from, shape);
-  return {CU_GRAPH_NODE_TYPE_MEMCPY, [staging, middle, to, shape] { move_bytes(to, middle, shape); }};
+// A copy that goes over a link.
+struct Route {
+  Link* link;
+  Direction direction;
+  bool pageable;
+};
+
+// [assumed] Managed memory is where it is used: copies of it need no link. Nor do those within a device and between
+// two.
+std::optional<Route> route_of(const ShapedCopy& what) {
+  if (what.to.device && (what.from.pageable || what.from.pinned))
+    return Route{&what.to.device->link, Direction::kToDevice, what.from.pageable};
+  if (what.from.device && (what.to.pageable || what.to.pinned))
+    return Route{&what.from.device->link, Direction::kToHost, what.to.pageable};
+  return std::nullopt;
+}
+
+void count(const Route& route, size_t bytes) {
+  (route.pageable ? counters.pageable_bytes : counters.pinned_bytes) += static_cast<long long>(bytes);
+}
+
+void* place_of(const Side& side, size_t slice, size_t row, size_t column) {
+  return reinterpret_cast<void*>(side.address + slice * side.slice_pitch + row * side.row_pitch + column);
+}
+
+// Bytes of a copy as if its rows followed each other.
+void move_part(const ShapedCopy& what, size_t begin, size_t bytes) {
+  const Shape& shape = what.shape;
+  while (bytes) {
+    const size_t line = begin / shape.row_bytes, column = begin % shape.row_bytes;
+    const size_t slice = line / shape.rows, row = line % shape.rows;
+    const size_t run = std::min(shape.row_bytes - column, bytes);
+    std::memmove(place_of(what.to, slice, row, column), place_of(what.from, slice, row, column), run);
+    begin += run;
+    bytes -= run;
+  }
+}
+
+// The first bytes of a copy.
+Task task_of(const ShapedCopy& what, size_t bytes) {
+  return {CU_GRAPH_NODE_TYPE_MEMCPY, [what, bytes] {
+            const auto move = [&](size_t begin, size_t part) { move_part(what, begin, part); };
+            const auto route = route_of(what);
+            if (!route) return move(0, bytes);
+            count(*route, bytes);
+            if (route->pageable) return route->link->send_pageable(route->direction, bytes, move);
+            route->link->send(route->direction, bytes, move);
+          }};
+}
+
+// The rest of a pageable source, from a byte on, as it is now: what follows may change it.
+class Staged {
+ public:
+  Staged(const ShapedCopy& what, size_t begin)
+      : what_(what),
+        begin_(begin),
+        bytes_(what.shape.bytes() - begin),
+        memory_(new unsigned char[bytes_]),
+        // As if the bytes before it lay there too.
+        middle_{reinterpret_cast<uintptr_t>(memory_.get()) - begin, what.shape.row_bytes,
+                what.shape.row_bytes * what.shape.rows} {}
+  // The part is counted from begin.
+  void read(size_t first, size_t part) const { move_part({middle_, what_.from, what_.shape}, begin_ + first, part); }
+  void write(size_t first, size_t part) const { move_part({what_.to, middle_, what_.shape}, begin_ + first, part); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  ShapedCopy what_;
+  size_t begin_, bytes_;
+  std::shared_ptr<unsigned char[]> memory_;
+  Side middle_;
+};
+
+// Its source is read here at once, and takes no time.
+Task staged_task(const ShapedCopy& what) {
+  const Staged staged(what, 0);
+  const auto route = route_of(what);
+  staged.read(0, staged.bytes());
+  if (route) count(*route, staged.bytes());
+  return {CU_GRAPH_NODE_TYPE_MEMCPY, [staged, route] {
+            const auto write = [&](size_t begin, size_t part) { staged.write(begin, part); };
+            if (!route) return write(0, staged.bytes());
+            route->link->send(route->direction, staged.bytes(), write);
+          }};
+}
+
+// An asynchronous copy to the device through the driver's buffer: it returns when the last that the buffer can hold was
+// read. What is before that must be on the device then, so the copy waits for the stream's earlier work too.
+CUresult copy_through_buffer(Locked& lock, const StreamPointer& stream, const ShapedCopy& what, const Route& route) {
+  const size_t bytes = what.shape.bytes(), first = bytes - std::min(bytes, Link::kBufferBytes);
+  if (first)
+    if (const CUresult result = enqueue(lock, stream, task_of(what, first), Wait::kYes)) return result;
+  const Staged staged(what, first);
+  lock.unlock();
+  route.link->read_into_buffer(staged.bytes(), [&](size_t begin, size_t part) { staged.read(begin, part); });
+  lock.lock();
+  count(route, staged.bytes());
+  return enqueue(lock, stream, {CU_GRAPH_NODE_TYPE_MEMCPY, [staged, link = route.link] {
+                                  link->send_from_buffer(staged.bytes(),
+                                                         [&](size_t begin, size_t part) { staged.write(begin, part); });
+                                }});
 }
 
 // What the handle-less calls mean by the stream 0.
@@ -23,34 +121,35 @@ StreamPointer default_stream(Locked& lock, CUresult& result) { return find_strea
 
 }  // namespace
 
-void move_bytes(const Side& to, const Side& from, const Shape& shape) {
-  for (size_t slice = 0; slice < shape.slices; ++slice)
-    for (size_t row = 0; row < shape.rows; ++row)
-      std::memmove(reinterpret_cast<void*>(to.address + slice * to.slice_pitch + row * to.row_pitch),
-                   reinterpret_cast<const void*>(from.address + slice * from.slice_pitch + row * from.row_pitch),
-                   shape.row_bytes);
-}
-
-bool is_pageable(Locked&, uintptr_t address) { return !driver().allocations.find(address); }
-
 bool is_device_range(Locked&, uintptr_t address, size_t bytes) {
   return !bytes || driver().allocations.covers(address, bytes);
 }
 
+void describe_memory(Locked&, Side& side) {
+  const Allocation* allocation = driver().allocations.find(side.address);
+  side.pageable = !allocation;
+  side.pinned = allocation && allocation->host_memory();
+  if (allocation && allocation->on_device())
+    side.device = driver().devices[static_cast<size_t>(allocation->device)].get();
+}
+
+Task copy_task(const ShapedCopy& what) { return task_of(what, what.shape.bytes()); }
+
 // [documented] "API synchronization behavior": a synchronous copy returns when it is done, but one within the device
 // does not wait for it. An asynchronous one from pageable memory returns when the source was read, one to pageable
 // memory when it is done; with pinned memory it returns at once and the source is read late.
-CUresult copy(Locked& lock, const StreamPointer& stream, const Side& to, const Side& from, const Shape& shape,
-              CopyCall call) {
-  if (!shape.row_bytes || !shape.rows || !shape.slices) return CUDA_SUCCESS;
-  const bool within_device = to.device && from.device;
-  const Task direct{CU_GRAPH_NODE_TYPE_MEMCPY, [to, from, shape] { move_bytes(to, from, shape); }};
-  if (call == CopyCall::kSynchronous) return enqueue(lock, stream, direct, within_device ? Wait::kNo : Wait::kYes);
+CUresult copy(Locked& lock, const StreamPointer& stream, const ShapedCopy& what, CopyCall call) {
+  if (!what.shape.bytes()) return CUDA_SUCCESS;
+  const bool within_device = what.to.device && what.from.device;
+  if (call == CopyCall::kSynchronous)
+    return enqueue(lock, stream, copy_task(what), within_device ? Wait::kNo : Wait::kYes);
   // [documented] A captured copy reads its source when the graph runs, pageable or not.
-  if (stream->capture) return enqueue(lock, stream, direct);
-  if (to.pageable) return enqueue(lock, stream, direct, Wait::kYes);
-  if (from.pageable) return enqueue(lock, stream, staged_task(to, from, shape));
-  return enqueue(lock, stream, direct);
+  if (stream->capture || call == CopyCall::kInStreamOrder) return enqueue(lock, stream, copy_task(what));
+  if (what.to.pageable) return enqueue(lock, stream, copy_task(what), Wait::kYes);
+  if (!what.from.pageable) return enqueue(lock, stream, copy_task(what));
+  const auto route = route_of(what);
+  if (route && Link::has_buffer()) return copy_through_buffer(lock, stream, what, *route);
+  return enqueue(lock, stream, staged_task(what));
 }
 
 }  // namespace simcuda
@@ -65,13 +164,11 @@ enum class Is { kHost, kDevice, kEither };
 // Null: the argument is not what the call's name says.
 bool make_side(Locked& lock, uintptr_t address, size_t bytes, Is is, Side& side) {
   side = {address, bytes, bytes};
-  const Allocation* allocation = driver().allocations.find(address);
+  describe_memory(lock, side);
   if (is == Is::kDevice && !is_device_range(lock, address, bytes)) return false;
   // [assumed] A device pointer given as a host pointer is an invalid value.
-  if (is == Is::kHost && allocation && allocation->on_device()) return false;
-  side.device = allocation && allocation->on_device();
-  side.pageable = !allocation;
-  return is != Is::kEither || !allocation || is_device_range(lock, address, bytes);
+  if (is == Is::kHost && side.device) return false;
+  return is != Is::kEither || side.pageable || is_device_range(lock, address, bytes);
 }
 
 struct Ends {
@@ -85,10 +182,11 @@ CUresult copy_linear(const Ends& ends, size_t bytes, CUstream stream_handle, Cop
   const StreamPointer stream =
       call == CopyCall::kSynchronous ? default_stream(lock, result) : find_stream(lock, stream_handle, result);
   if (!stream) return result;
-  Side to, from;
-  if (!make_side(lock, ends.to, bytes, ends.to_is, to) || !make_side(lock, ends.from, bytes, ends.from_is, from))
+  ShapedCopy what{{}, {}, {.row_bytes = bytes}};
+  if (!make_side(lock, ends.to, bytes, ends.to_is, what.to) ||
+      !make_side(lock, ends.from, bytes, ends.from_is, what.from))
     return CUDA_ERROR_INVALID_VALUE;
-  return copy(lock, stream, to, from, {.row_bytes = bytes}, call);
+  return copy(lock, stream, what, call);
 }
 
 Ends host_to_device(CUdeviceptr to, const void* from) { return {to, to_address(from), Is::kDevice, Is::kHost}; }

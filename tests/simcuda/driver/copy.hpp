@@ -4,8 +4,6 @@
 
 namespace simcuda {
 
-// Whether the driver knows the memory as the host's but neither allocated nor registered it.
-bool is_pageable(Locked&, uintptr_t address);
 // [documented] A device pointer must be memory that the driver knows, the whole range of it.
 bool is_device_range(Locked&, uintptr_t address, size_t bytes);
 
@@ -13,6 +11,8 @@ struct Shape {
   size_t row_bytes = 0;
   size_t rows = 1;
   size_t slices = 1;
+
+  size_t bytes() const { return row_bytes * rows * slices; }
 };
 
 // One side of a copy: where its first byte is, and how far rows and slices are apart.
@@ -21,14 +21,27 @@ struct Side {
   size_t row_pitch = 0;
   size_t slice_pitch = 0;
   bool pageable = false;
-  bool device = false;
+  bool pinned = false;  // or registered
+  Device* device = nullptr;
 };
 
-void move_bytes(const Side& to, const Side& from, const Shape& shape);
+// Fills in what memory the side's first byte is in.
+void describe_memory(Locked&, Side& side);
 
-enum class CopyCall { kSynchronous, kAsynchronous };
+struct ShapedCopy {
+  Side to, from;
+  Shape shape;
+};
 
-CUresult copy(Locked& lock, const StreamPointer& stream, const Side& to, const Side& from, const Shape& shape,
-              CopyCall call);
+// The whole copy with the time that it takes, for a stream's worker or a graph.
+Task copy_task(const ShapedCopy& what);
+
+enum class CopyCall {
+  kSynchronous,
+  kAsynchronous,
+  kInStreamOrder,  // asynchronous, and pageable memory too is touched after the call
+};
+
+CUresult copy(Locked& lock, const StreamPointer& stream, const ShapedCopy& what, CopyCall call);
 
 }  // namespace simcuda

@@ -25,21 +25,21 @@ const CUmemcpyAttributes& attributes_of(const Batch& batch, size_t copy_index) {
 }
 
 bool make_side(Locked& lock, uintptr_t address, size_t bytes, Side& side) {
-  const Allocation* allocation = driver().allocations.find(address);
-  side = {address, bytes, bytes, !allocation, allocation && allocation->on_device()};
-  return !allocation || is_device_range(lock, address, bytes);
+  side = {address, bytes, bytes};
+  describe_memory(lock, side);
+  return side.pageable || is_device_range(lock, address, bytes);
 }
 
 // [documented] With CU_MEMCPY_SRC_ACCESS_ORDER_STREAM a pageable source too is read in stream order, after the call;
 // otherwise as by cuMemcpyAsync.
 CUresult copy_one(Locked& lock, const StreamPointer& stream, const Batch& batch, size_t index) {
-  Side to, from;
   const size_t bytes = batch.bytes[index];
-  if (!bytes || !make_side(lock, batch.to[index], bytes, to) || !make_side(lock, batch.from[index], bytes, from))
+  ShapedCopy what{{}, {}, {.row_bytes = bytes}};
+  if (!bytes || !make_side(lock, batch.to[index], bytes, what.to) ||
+      !make_side(lock, batch.from[index], bytes, what.from))
     return CUDA_ERROR_INVALID_VALUE;
-  if (attributes_of(batch, index).srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM)
-    from.pageable = to.pageable = false;
-  return copy(lock, stream, to, from, {.row_bytes = bytes}, CopyCall::kAsynchronous);
+  const bool in_order = attributes_of(batch, index).srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  return copy(lock, stream, what, in_order ? CopyCall::kInStreamOrder : CopyCall::kAsynchronous);
 }
 
 // [assumed] The copies run one after another; what comes before one that fails is done.

@@ -26,12 +26,14 @@ CUresult locate(Locked& lock, const Plane& plane, const Origin& origin, const Sh
   size_t pitch = plane.pitch ? plane.pitch : origin.x_bytes + shape.row_bytes;
   size_t height = plane.height ? plane.height : origin.y + shape.rows;
   uintptr_t base = plane.type == CU_MEMORYTYPE_HOST ? to_address(plane.host) : to_address(plane.device);
+  Device* array_device = nullptr;
   if (plane.type == CU_MEMORYTYPE_ARRAY) {
     const Array* array = find_array(lock, plane.array);
     if (!array) return CUDA_ERROR_INVALID_HANDLE;
     base = array->address;
     pitch = array->row_bytes;
     height = array->rows;
+    array_device = array->context->device;
     const size_t end = ((origin.z + shape.slices - 1) * height + origin.y + shape.rows) * pitch;
     if (origin.x_bytes + shape.row_bytes > pitch || origin.y + shape.rows > height || end > array->bytes)
       return CUDA_ERROR_INVALID_VALUE;
@@ -42,10 +44,13 @@ CUresult locate(Locked& lock, const Plane& plane, const Origin& origin, const Sh
   side.row_pitch = pitch;
   side.slice_pitch = pitch * height;
   const size_t bytes = (shape.slices - 1) * side.slice_pitch + (shape.rows - 1) * pitch + shape.row_bytes;
-  const Allocation* allocation = driver().allocations.find(side.address);
-  side.device = plane.type == CU_MEMORYTYPE_ARRAY || (allocation && allocation->on_device());
-  side.pageable = !side.device && !allocation;
-  const bool must_be_known = plane.type == CU_MEMORYTYPE_DEVICE || (plane.type == CU_MEMORYTYPE_UNIFIED && allocation);
+  if (array_device) {
+    side.device = array_device;
+    return CUDA_SUCCESS;
+  }
+  describe_memory(lock, side);
+  const bool must_be_known =
+      plane.type == CU_MEMORYTYPE_DEVICE || (plane.type == CU_MEMORYTYPE_UNIFIED && !side.pageable);
   return must_be_known && !is_device_range(lock, side.address, bytes) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -105,7 +110,7 @@ CUresult copy_shape(const CUDA_MEMCPY3D& description, CUstream stream_handle, Co
   if (!stream) return result;
   ShapedCopy shaped;
   if (const CUresult wrong = resolve(lock, description, shaped)) return wrong;
-  return copy(lock, stream, shaped.to, shaped.from, shaped.shape, call);
+  return copy(lock, stream, shaped, call);
 }
 
 // One line of bytes between an array and something else.
@@ -125,7 +130,7 @@ CUresult resolve_line(Locked& lock, const LineEnd& end, size_t bytes, Side& side
   // [documented] One-dimensional arrays, by an offset in bytes; here the bytes of the rows follow each other.
   if (end.offset > array->bytes || bytes > array->bytes - end.offset) return CUDA_ERROR_INVALID_VALUE;
   side = {array->address + end.offset, bytes, bytes};
-  side.device = true;
+  side.device = array->context->device;
   return CUDA_SUCCESS;
 }
 
@@ -134,10 +139,10 @@ CUresult copy_line(const LineEnd& to, const LineEnd& from, size_t bytes, CUstrea
   CUresult result;
   const StreamPointer stream = find_stream(lock, stream_handle, result);
   if (!stream) return result;
-  Side to_side, from_side;
-  if (const CUresult wrong = resolve_line(lock, to, bytes, to_side)) return wrong;
-  if (const CUresult wrong = resolve_line(lock, from, bytes, from_side)) return wrong;
-  return copy(lock, stream, to_side, from_side, {.row_bytes = bytes}, call);
+  ShapedCopy what{{}, {}, {.row_bytes = bytes}};
+  if (const CUresult wrong = resolve_line(lock, to, bytes, what.to)) return wrong;
+  if (const CUresult wrong = resolve_line(lock, from, bytes, what.from)) return wrong;
+  return copy(lock, stream, what, call);
 }
 
 LineEnd in_array(CUarray array, size_t offset) { return {CU_MEMORYTYPE_ARRAY, nullptr, 0, array, offset}; }
@@ -154,10 +159,6 @@ CUresult resolve(Locked& lock, const CUDA_MEMCPY3D& what, ShapedCopy& answer) {
   if (const CUresult wrong = locate(lock, from, {what.srcXInBytes, what.srcY, what.srcZ}, answer.shape, answer.from))
     return wrong;
   return locate(lock, to, {what.dstXInBytes, what.dstY, what.dstZ}, answer.shape, answer.to);
-}
-
-Task copy_task(const ShapedCopy& shaped) {
-  return {CU_GRAPH_NODE_TYPE_MEMCPY, [shaped] { move_bytes(shaped.to, shaped.from, shaped.shape); }};
 }
 
 }  // namespace simcuda

@@ -4,13 +4,7 @@
 
 namespace simcuda {
 
-struct ShapedCopy {
-  Side to, from;
-  Shape shape;
-};
-
 // What a CUDA_MEMCPY3D means. Otherwise the error that it is.
 CUresult resolve(Locked&, const CUDA_MEMCPY3D& description, ShapedCopy& answer);
-Task copy_task(const ShapedCopy& shaped);
 
 }  // namespace simcuda

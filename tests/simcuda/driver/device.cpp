@@ -6,6 +6,7 @@
 
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
+#include "tests/simcuda/driver/settings.hpp"
 
 namespace simcuda {
 
@@ -67,11 +68,16 @@ constexpr AttributeRow kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
+    {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
 };
 
 int attribute_of(const Device& device, CUdevice_attribute attribute) {
   // [assumed] Each device sits in a slot of its own.
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) return device.ordinal + 1;
+  if (attribute == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS ||
+      attribute == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES)
+    return settings.coherent != 0;
   for (const AttributeRow& row : kAttributes)
     if (row.attribute == attribute) return row.value;
   return 0;

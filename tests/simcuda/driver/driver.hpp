@@ -9,6 +9,7 @@
 
 #include "tests/simcuda/driver/address_window.hpp"
 #include "tests/simcuda/driver/allocation.hpp"
+#include "tests/simcuda/driver/link.hpp"
 #include "tests/simcuda/driver/simcuda.hpp"
 
 namespace simcuda {
@@ -25,6 +26,7 @@ struct Device {
   size_t granule = kGranule;
   size_t used = 0;  // sum of allocations, each rounded to the granule
   AddressWindow window;
+  Link link;
   Context* primary = nullptr;
   unsigned primary_references = 0;
   unsigned primary_flags = 0;

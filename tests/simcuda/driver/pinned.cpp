@@ -12,10 +12,20 @@ namespace {
 constexpr unsigned kHostAllocFlags =
     CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
 
+// [assumed] By the page that the memory touches, in the calling thread, and half as long to unlock it.
+long long time_to_lock(uintptr_t begin, size_t bytes) {
+  constexpr size_t kPage = 4096;
+  return settings.page_lock_ns * static_cast<long long>((begin % kPage + bytes + kPage - 1) / kPage);
+}
+
+void spend_locking(uintptr_t begin, size_t bytes) {
+  busy_wait(settings.pin_latency_ns_per_mib * static_cast<long long>(bytes) / (1 << 20) + time_to_lock(begin, bytes));
+}
+
 CUresult allocate(void** pointer, size_t bytes, unsigned flags) {
   // [assumed] No bytes: invalid value, as for device memory.
   if (!pointer || !bytes || flags & ~kHostAllocFlags) return CUDA_ERROR_INVALID_VALUE;
-  busy_wait(settings.pin_latency_ns_per_mib * static_cast<long long>(bytes) / (1 << 20));
+  spend_locking(0, bytes);
   Locked lock = lock_driver();
   CUresult result;
   Context* context = current_context(result);
@@ -69,6 +79,8 @@ extern "C" CUresult cuMemFreeHost(void* pointer) {
   driver().allocations.erase(allocation.begin);
   ++counters.pinned_frees;
   release_storage(lock, allocation);
+  lock.unlock();
+  busy_wait(time_to_lock(0, allocation.bytes) / 2);
   return CUDA_SUCCESS;
 }
 
@@ -99,7 +111,7 @@ static CUresult register_host(void* pointer, size_t bytes, unsigned flags) {
   constexpr unsigned kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
                               CU_MEMHOSTREGISTER_READ_ONLY;
   if (!pointer || !bytes || flags & ~kKnown) return CUDA_ERROR_INVALID_VALUE;
-  busy_wait(settings.pin_latency_ns_per_mib * static_cast<long long>(bytes) / (1 << 20));
+  spend_locking(to_address(pointer), bytes);
   Locked lock = lock_driver();
   CUresult result;
   Context* context = current_context(result);
@@ -131,7 +143,10 @@ extern "C" CUresult cuMemHostUnregister(void* pointer) {
   Locked lock = lock_driver();
   const Allocation* found = driver().allocations.find_exact(to_address(pointer));
   if (!found || found->kind != MemoryKind::kRegistered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  const size_t bytes = found->bytes;
   wait_for(lock, unfinished_in(lock, *found->context));
   driver().allocations.erase(to_address(pointer));
+  lock.unlock();
+  busy_wait(time_to_lock(to_address(pointer), bytes) / 2);
   return CUDA_SUCCESS;
 }

@@ -18,6 +18,12 @@ namespace simcuda {
   SETTING(free_latency_ns, 0, "more of it in calls that free")                                             \
   SETTING(sync_latency_ns, 0, "more of it in calls that wait for the device")                              \
   SETTING(pin_latency_ns_per_mib, 0, "more of it per MiB of pinned memory")                                \
+  SETTING(page_lock_ns, 0, "page-locking: busy wait per page of 4 KiB, half of it to unlock")              \
+  SETTING(link_to_device_mbps, 0, "10^6 bytes per second of copies to a device; 0: as fast as memcpy")     \
+  SETTING(link_to_host_mbps, 0, "the same from a device to host memory")                                   \
+  SETTING(copy_engines, 0, "0 or 2: one per direction; 1: one for both")                                   \
+  SETTING(pageable_copy_mbps, 0, "pageable copies pass one buffer at this rate, then the link; 0: off")    \
+  SETTING(coherent, 0, "1: devices reach pageable memory by the host's page tables: no buffer")            \
   SETTING(fail_at, 0, "the n-th counted call from now on fails, once; 0: none")                            \
   SETTING(fail_every, 0, "every n-th counted call fails; 0: none")                                         \
   SETTING(fail_code, 0, "the CUresult of those; 0: 2 (out of memory) where memory is allocated, else 999") \
@@ -32,6 +38,8 @@ namespace simcuda {
   COUNTER(frees, "frees of those that an entry point asked for")                                     \
   COUNTER(pinned_allocs, "successful allocations of pinned host memory")                             \
   COUNTER(pinned_frees, "frees of those")                                                            \
+  COUNTER(pageable_bytes, "bytes moved between a device and pageable host memory")                   \
+  COUNTER(pinned_bytes, "bytes moved between a device and pinned or registered host memory")         \
   COUNTER(syncs, "calls that waited or would have waited: context, stream and event synchronise")    \
   COUNTER(live_allocations, "device, managed and pool allocations that are alive")                   \
   COUNTER(live_bytes, "their bytes, as asked for")                                                   \

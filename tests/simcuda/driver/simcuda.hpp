@@ -14,8 +14,9 @@
 // runs or is waited for. An entry point is one function: SIMCUDA_CALL (call.hpp) counts it and answers early where a
 // setting, the process's state, a sticky error or a stream capture says so; then it does its work.
 //   settings, call, thread_state, proc_address, refused   every call
-//   device, context, stream, event, host_function, copy, memset, kernel, module   work and its order
-//   address_window, allocation, storage, memory, own_memory, pinned, managed, pool, virtual_memory, array, pointer, ipc
+//   device, context, stream, stream_values, event, host_function, copy, link, memset, kernel, module   work and its
+//   order address_window, allocation, storage, memory, own_memory, pinned, managed, pool, virtual_memory, array,
+//   pointer, ipc
 //     memory
 //   capture, graph, graph_nodes, graph_memory   work that is recorded first
 #pragma once

@@ -61,6 +61,9 @@ enum class Wait { kNo, kYes };
 // which a capture does not allow; the lock is released meanwhile.
 CUresult enqueue(Locked& lock, const StreamPointer& stream, Task task, Wait wait = Wait::kNo);
 
+// While the process ends, streams do nothing any more: what they would work on may be gone.
+void stop_at_teardown();
+
 // Past all checks: straight to the worker. What is bookkeeping of the simulator's own runs after a sticky error too.
 MarkerPointer queue_operation(Locked&, const StreamPointer& stream, std::function<void()> work,
                               std::vector<MarkerPointer> after = {}, bool bookkeeping = false);
