@@ -1,0 +1,85 @@
+// What a copy moves: a box of bytes that lies in two places, each with pitches of its own, cut into pieces that several
+// threads may copy in any order.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+
+#include "pool/staging/streaming_copy.hpp"
+
+namespace cistern::staging {
+
+struct Box {
+  std::size_t row_bytes, rows = 1, slices = 1;
+};
+
+// From the start of a row or a slice to that of the next; of what there is but one of, any number.
+struct Side {
+  char* base;
+  std::size_t row_pitch = 0, slice_pitch = 0;
+};
+struct ConstSide {
+  const char* base;
+  std::size_t row_pitch = 0, slice_pitch = 0;
+};
+
+// Pieces of about the same size: some rows, or a part of a long one.
+class Pieces {
+ public:
+  constexpr Pieces() = default;
+  Pieces(const Side& to, const ConstSide& from, const Box& box, std::size_t bytes_each)
+      : to_(to), from_(from), box_(box) {
+    join_rows();
+    join_rows();
+    rows_ = box_.rows * box_.slices;
+    if (bytes() == 0) return;
+    part_bytes_ = std::min(bytes_each, box_.row_bytes);
+    parts_of_row_ = (box_.row_bytes - 1) / part_bytes_ + 1;
+    rows_each_ = std::max<std::size_t>(1, bytes_each / box_.row_bytes);
+    count_ = parts_of_row_ > 1 ? rows_ * parts_of_row_ : (rows_ - 1) / rows_each_ + 1;
+  }
+
+  std::size_t count() const { return count_; }
+  std::size_t bytes() const { return box_.row_bytes * rows_; }
+  // Without a gap on either side.
+  std::size_t longest_run_bytes() const { return box_.row_bytes; }
+
+  void copy(std::size_t piece, Stores stores) const {
+    if (parts_of_row_ > 1) return copy_part(piece / parts_of_row_, piece % parts_of_row_ * part_bytes_, stores);
+    copy_rows(piece * rows_each_, std::min(rows_each_, rows_ - piece * rows_each_), stores);
+  }
+  void copy_all(Stores stores) const {
+    if (bytes() != 0) copy_rows(0, rows_, stores);
+  }
+
+ private:
+  // Rows without gaps on both sides are one, and the slices are rows.
+  void join_rows() {
+    if (box_.rows != 1 && (to_.row_pitch != box_.row_bytes || from_.row_pitch != box_.row_bytes)) return;
+    box_ = {box_.row_bytes * box_.rows, box_.slices, 1};
+    to_.row_pitch = to_.slice_pitch;
+    from_.row_pitch = from_.slice_pitch;
+  }
+
+  void copy_part(std::size_t row, std::size_t at, Stores stores) const {
+    const std::size_t slice = row / box_.rows, in_slice = row % box_.rows;
+    streaming_copy(to_.base + slice * to_.slice_pitch + in_slice * to_.row_pitch + at,
+                   from_.base + slice * from_.slice_pitch + in_slice * from_.row_pitch + at,
+                   std::min(part_bytes_, box_.row_bytes - at), stores);
+  }
+  void copy_rows(std::size_t first, std::size_t count, Stores stores) const {
+    std::size_t slice = first / box_.rows, row = first % box_.rows;
+    for (; count != 0; --count) {
+      streaming_copy(to_.base + slice * to_.slice_pitch + row * to_.row_pitch,
+                     from_.base + slice * from_.slice_pitch + row * from_.row_pitch, box_.row_bytes, stores);
+      if (++row == box_.rows) row = 0, ++slice;
+    }
+  }
+
+  Side to_{};
+  ConstSide from_{};
+  Box box_{0};
+  std::size_t rows_ = 0, count_ = 0;
+  std::size_t part_bytes_ = 0, parts_of_row_ = 0, rows_each_ = 0;
+};
+
+}  // namespace cistern::staging

@@ -1,0 +1,325 @@
+// The caller's part and the helpers' part of a copy, and how helpers begin and end.
+#include "pool/staging/copy_crew.hpp"
+
+#include <limits.h>
+#include <linux/prctl.h>
+#include <sched.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "pool/base/system_call.hpp"
+
+namespace cistern::staging {
+namespace {
+
+constexpr std::uint64_t kSpinNanoseconds = 20'000;
+constexpr int kPausesOfALook = 32;
+constexpr std::size_t kStackBytes = 128 << 10;
+constexpr std::size_t kStreamedRunBytesMin = 4096;
+constexpr unsigned kPercentForCachedToHost = 10;
+
+std::uint64_t now_nanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  asm volatile("yield");
+#endif
+}
+
+// For a short while; true: it came.
+template <class Condition>
+bool spin_until(Condition condition) {
+  const std::uint64_t end = now_nanoseconds() + kSpinNanoseconds;
+  do {
+    for (int i = 0; i < kPausesOfALook; ++i, pause())
+      if (condition()) return true;
+  } while (now_nanoseconds() < end);
+  return false;
+}
+
+void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t value) {
+  system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&word), FUTEX_WAIT_PRIVATE, value, 0);
+}
+void wake(std::atomic<std::uint32_t>& word, int threads) {
+  system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&word), FUTEX_WAKE_PRIVATE,
+              static_cast<std::uintptr_t>(threads));
+}
+
+// Signals stay away from what a handler must not interrupt: it might fork, or exit.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+// --- The caller's part
+void CopyCrew::copy(const Side& to, const ConstSide& from, const Box& box, Direction direction) {
+  const Pieces pieces(to, from, box, settings_.piece_bytes);
+  if (pieces.bytes() >= settings_.alone_below_bytes && pieces.count() > 1) return copy_large(pieces, direction);
+  pieces.copy_all(settings_.stores.value_or(Stores::cached));
+}
+
+void CopyCrew::copy_large(const Pieces& pieces, Direction direction) {
+  // A signal handler copies that interrupted this thread in the midst of what follows.
+  if (lock_.held_here()) return pieces.copy_all(Stores::cached);
+  const Begun begun = begin(pieces, direction);
+  const std::uint64_t start = now_nanoseconds();
+  if (!begun.job) {
+    pieces.copy_all(begun.run.stores);
+  } else {
+    post(static_cast<int>(begun.helpers_wanted));
+    if (begun.helpers_missing) start_helpers(begun.helpers_wanted);
+    copy_pieces(*begun.job, pieces, begun.run.stores);
+    // In a child, and what helpers were about to copy nobody has copied.
+    if (!finish(*begun.job, begun.ticket)) return pieces.copy_all(Stores::cached);
+  }
+  if (!begun.run.counts) return;
+  const std::uint64_t took = now_nanoseconds() - start;
+  Locked hold(lock_);
+  choices_[static_cast<int>(direction)].took(begun.run, pieces.bytes(), took,
+                                             direction == Direction::to_host ? kPercentForCachedToHost : 0);
+}
+
+CopyCrew::Begun CopyCrew::begin(const Pieces& pieces, Direction direction) {
+  const CpuMask mask = CpuMask::of_this_thread();
+  const unsigned cpus = mask.cpus();
+  Begun begun;
+  Locked hold(lock_);
+  if (settings_.stores)
+    begun.run = {*settings_.stores, false};
+  else if (pieces.longest_run_bytes() >= kStreamedRunBytesMin)
+    begun.run = choices_[static_cast<int>(direction)].next();
+  begun.helpers_wanted = std::min(settings_.helpers_max, kHelpersMost);
+  if (!settings_.helpers_share_cpus) begun.helpers_wanted = std::min(begun.helpers_wanted, cpus ? cpus - 1 : 0);
+  if (begun.helpers_wanted == 0 || stopping_.load(std::memory_order_relaxed) || !moves_to(mask)) return begun;
+  begun.helpers_missing = helper_count_ < begun.helpers_wanted && !starting_ && copies_to_wait_ == 0;
+  if (copies_to_wait_ != 0) --copies_to_wait_;
+  if (helper_count_ == 0 && !begun.helpers_missing) return begun;
+  Job* const job = std::find_if(jobs_, jobs_ + kJobs, [](const Job& one) { return one.ticket == 0; });
+  if (job == jobs_ + kJobs) return begun;
+  job->pieces = pieces;
+  job->stores = begun.run.stores;
+  job->helpers_max = begun.helpers_wanted;
+  job->next.store(0, std::memory_order_relaxed);
+  begun.job = job;
+  begun.ticket = ++last_ticket_;
+  job->ticket.store(begun.ticket, std::memory_order_relaxed);
+  return begun;
+}
+
+// Under the lock. Helpers move to a new mask before they help (join): idle ones may have it changed, those that copy
+// for another caller may not.
+bool CopyCrew::moves_to(const CpuMask& mask) {
+  if (std::any_of(jobs_, jobs_ + kJobs, [](const Job& one) { return one.ticket != 0; })) return mask_.within(mask);
+  if (!(mask_ == mask)) mask_ = mask, ++mask_number_;
+  return true;
+}
+
+void CopyCrew::post(int helpers) {
+  posted_.fetch_add(1);
+  if (sleepers_.load() != 0) wake(posted_, helpers);
+}
+
+// Claimed, a piece is copied. A helper may stop between two: the caller is still there.
+void CopyCrew::copy_pieces(Job& job, const Pieces& pieces, Stores stores) {
+  for (std::size_t piece; (piece = job.next.fetch_add(1, std::memory_order_relaxed)) < pieces.count();)
+    pieces.copy(piece, stores);
+}
+
+// All pieces are claimed, so no helper joins any more but one that found some under the lock. False: the job is not
+// this thread's any more.
+bool CopyCrew::finish(Job& job, std::uint64_t ticket) {
+  const auto done = [&] { return job.helpers.load(std::memory_order_acquire) == 0 || job.ticket != ticket; };
+  while (true) {
+    if (!done() && !spin_until(done)) {
+      job.owner_sleeps.store(true);
+      for (std::uint32_t helpers; (helpers = job.helpers.load()) != 0 && job.ticket == ticket;)
+        sleep_while(job.helpers, helpers);
+      job.owner_sleeps.store(false);
+    }
+    Locked hold(lock_);
+    if (job.ticket != ticket) return false;
+    if (job.helpers.load(std::memory_order_acquire) != 0) continue;
+    job.ticket = 0;
+    return true;
+  }
+}
+
+// --- The helpers' part
+struct CopyCrew::Helper {
+  std::uint64_t mask_number = 0, refused_mask = 0;
+};
+
+void CopyCrew::help() {
+  Helper helper;
+  for (bool has_just_worked = false;;) {
+    const std::uint32_t seen = posted_.load(std::memory_order_acquire);
+    if (stopping_.load()) return;
+    Job* const job = join(helper);
+    if (!job) {
+      wait_for_work(seen, has_just_worked);
+      has_just_worked = false;
+      continue;
+    }
+    const std::size_t count = job->pieces.count();
+    for (std::size_t piece; !stopping_.load(std::memory_order_relaxed) &&
+                            (piece = job->next.fetch_add(1, std::memory_order_relaxed)) < count;)
+      job->pieces.copy(piece, job->stores);
+    leave(*job);
+    has_just_worked = true;
+  }
+}
+
+CopyCrew::Job* CopyCrew::join(Helper& helper) {
+  Job* job;
+  {
+    Locked hold(lock_);
+    if (helper.refused_mask == mask_number_) return nullptr;
+    job = std::find_if(jobs_, jobs_ + kJobs, [](const Job& one) {
+      return one.ticket != 0 && one.next.load(std::memory_order_relaxed) < one.pieces.count() &&
+             one.helpers.load(std::memory_order_relaxed) < one.helpers_max;
+    });
+    if (job == jobs_ + kJobs) return nullptr;
+    job->helpers.fetch_add(1, std::memory_order_relaxed);
+  }
+  // From here to leave() the mask is what it is.
+  if (helper.mask_number == mask_number_) return job;
+  if (mask_.move_this_thread()) {
+    helper.mask_number = mask_number_;
+    return job;
+  }
+  helper.refused_mask = mask_number_;
+  leave(*job);
+  return nullptr;
+}
+
+void CopyCrew::leave(Job& job) {
+  if (job.helpers.fetch_sub(1) == 1 && job.owner_sleeps.load()) wake(job.helpers, 1);
+}
+
+void CopyCrew::wait_for_work(std::uint32_t seen, bool has_just_worked) {
+  const auto is_posted = [&] { return posted_.load(std::memory_order_relaxed) != seen; };
+  if (has_just_worked && spin_until(is_posted)) return;
+  sleepers_.fetch_add(1);
+  sleep_while(posted_, seen);
+  sleepers_.fetch_sub(1);
+}
+
+// --- How helpers begin and end
+void CopyCrew::start_helpers(unsigned wanted) {
+  const SignalsBlocked blocked;
+  {
+    Locked hold(lock_);
+    if (starting_ || stopping_.load()) return;
+    starting_ = true;
+  }
+  while (true) {
+    {
+      Locked hold(lock_);
+      if (helper_count_ >= wanted || stopping_.load()) break;
+    }
+    if (start_helper()) continue;
+    Locked hold(lock_);
+    copies_to_wait_ = kCopiesAfterARefusal;
+    break;
+  }
+  Locked hold(lock_);
+  starting_ = false;
+}
+
+// Not under the lock: the C library may have to wait for one of its own, and for memory. The system gives the thread
+// the caller's CPUs, and all signals blocked. With much thread-local storage a small stack is refused.
+bool CopyCrew::start_helper() {
+  const auto main = [](void* crew) -> void* {
+    system_call(SYS_prctl, PR_SET_NAME, reinterpret_cast<std::uintptr_t>("cistern-copy"));
+    sigset_t faults;
+    sigemptyset(&faults);
+    for (const int fault : {SIGSEGV, SIGBUS}) sigaddset(&faults, fault);
+    pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
+    static_cast<CopyCrew*>(crew)->help();
+    return nullptr;
+  };
+  pthread_t thread;
+  pthread_attr_t small;
+  bool made = false;
+  if (pthread_attr_init(&small) == 0) {
+    const std::size_t least = static_cast<std::size_t>(std::max(0l, sysconf(_SC_THREAD_STACK_MIN)));
+    made = pthread_attr_setstacksize(&small, std::max(kStackBytes, least)) == 0 &&
+           settings_.threads.create(&thread, &small, main, this) == 0;
+    pthread_attr_destroy(&small);
+  }
+  if (!made && settings_.threads.create(&thread, nullptr, main, this) != 0) return false;
+  Locked hold(lock_);
+  helpers_[helper_count_++] = thread;
+  return true;
+}
+
+void CopyCrew::stop() {
+  stopping_.store(true);
+  posted_.fetch_add(1);
+  wake(posted_, INT_MAX);
+  // A signal handler that interrupted this thread under the lock exits: the helpers wait for it, and go with the
+  // process.
+  if (lock_.held_here()) return;
+  pthread_t threads[kHelpersMost];
+  unsigned count = 0;
+  for (bool starting = true; starting;) {
+    {
+      Locked hold(lock_);
+      starting = starting_;
+      if (!starting) {
+        count = std::exchange(helper_count_, 0);
+        std::copy_n(helpers_, count, threads);
+      }
+    }
+    if (starting) sched_yield();
+  }
+  for (unsigned i = 0; i < count; ++i) settings_.threads.join(threads[i], nullptr);
+}
+
+StoresFigures CopyCrew::stores_figures(Direction direction) {
+  Locked hold(lock_);
+  return choices_[static_cast<int>(direction)].figures();
+}
+
+unsigned CopyCrew::helpers() {
+  Locked hold(lock_);
+  return helper_count_;
+}
+
+// The copy that a handler interrupted in this very thread finds that its job is gone, and begins anew alone.
+void CopyCrew::after_fork_in_child() {
+  for (Job& job : jobs_) {
+    job.ticket = 0;
+    job.helpers = 0;
+    job.owner_sleeps = false;
+  }
+  sleepers_ = 0;
+  starting_ = false;
+  copies_to_wait_ = 0;
+  helper_count_ = 0;
+  lock_.unlock_after_fork();
+}
+
+}  // namespace cistern::staging

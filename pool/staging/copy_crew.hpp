@@ -1,0 +1,126 @@
+// Copies by the thread that asks for them and a few helpers: one core copies at a fraction of what a link to a device
+// takes. The pieces of a copy are claimed one by one by whoever is there, so nobody waits for a helper that has not
+// begun, and without helpers (one CPU, no threads to be had, after stop, in a forked child) the caller does it all. A
+// copy always completes.
+//
+//   copy(to, from, box, direction) -> small: the caller alone
+//     -> begin: a job, if there are helpers or may be -> pieces, claimed -> finish: those that helpers still copy
+//
+// Helpers begin with the first large copy. Then they sleep, but for the 20 us after a copy, in which the next chunk of
+// a transfer mostly comes. They run where the caller of the moment may run, and on no other CPU. They block all signals
+// but those of a fault, which would otherwise end the process past a handler of the program.
+//
+// Room: large copies of host memory, by way of memory that a device reads.
+// May include: pool/base.
+#pragma once
+#include <pthread.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "pool/base/lock.hpp"
+#include "pool/staging/box.hpp"
+#include "pool/staging/cpu_mask.hpp"
+#include "pool/staging/stores_choice.hpp"
+#include "pool/staging/streaming_copy.hpp"
+
+namespace cistern::staging {
+
+enum class Direction : unsigned char { to_device, to_host };
+
+class CopyCrew {
+ public:
+  static constexpr unsigned kHelpersMost = 15;
+
+  struct Threads {
+    int (*create)(pthread_t* thread, const pthread_attr_t* how, void* (*main)(void*), void* of);
+    int (*join)(pthread_t thread, void** result);
+  };
+  struct Settings {
+    unsigned helpers_max = 3;  // at most one less than the CPUs of the caller, and kHelpersMost
+    std::size_t alone_below_bytes = 512 << 10;
+    std::size_t piece_bytes = 256 << 10;
+    std::optional<Stores> stores{};   // none: measured
+    bool helpers_share_cpus = false;  // for tests: helpers_max of them, however few CPUs there are
+    Threads threads = {pthread_create, pthread_join};
+  };
+
+  constexpr CopyCrew() = default;
+  constexpr explicit CopyCrew(const Settings& settings) : settings_(settings) {}
+  CopyCrew(const CopyCrew&) = delete;
+  CopyCrew& operator=(const CopyCrew&) = delete;
+
+  // Before the first copy.
+  void configure(const Settings& settings) { settings_ = settings; }
+
+  // Returns when every byte is copied; any thread, any number at once. The two sides do not overlap.
+  void copy(const Side& to, const ConstSide& from, const Box& box, Direction direction);
+
+  // When exit begins: the helpers end. For good, in a child that is forked later, too.
+  void stop();
+
+  StoresFigures stores_figures(Direction direction);
+  unsigned helpers();
+
+  // A child has no helpers at first, and what other threads were copying is not its concern.
+  void before_fork() { lock_.lock_for_fork(); }
+  void after_fork_in_parent() { lock_.unlock_after_fork(); }
+  void after_fork_in_child();
+
+ private:
+  // Of a thread that copies, as long as `ticket` is its own: in a child that a signal handler forked in the midst of
+  // the copy it is not.
+  struct alignas(64) Job {
+    std::atomic<std::uint64_t> ticket{0};
+    std::atomic<std::size_t> next{0};  // piece to claim
+    std::atomic<std::uint32_t> helpers{0};
+    std::atomic<bool> owner_sleeps{false};
+    unsigned helpers_max = 0;
+    Stores stores = Stores::cached;
+    Pieces pieces;
+  };
+  struct Begun {
+    Job* job = nullptr;
+    std::uint64_t ticket = 0;
+    StoresChoice::Next run{};
+    unsigned helpers_wanted = 0;
+    bool helpers_missing = false;
+  };
+  struct Helper;
+  static constexpr std::size_t kJobs = 8;
+  static constexpr unsigned kCopiesAfterARefusal = 256;
+
+  void copy_large(const Pieces& pieces, Direction direction);
+  Begun begin(const Pieces& pieces, Direction direction);
+  bool moves_to(const CpuMask& mask);
+  void copy_pieces(Job& job, const Pieces& pieces, Stores stores);
+  bool finish(Job& job, std::uint64_t ticket);
+  void post(int helpers);
+
+  void start_helpers(unsigned wanted);
+  bool start_helper();
+  void help();
+  Job* join(Helper& helper);
+  void leave(Job& job);
+  void wait_for_work(std::uint32_t seen, bool has_just_worked);
+
+  Settings settings_{};
+  Lock lock_{};
+  std::atomic<std::uint32_t> posted_{0};  // counts; what helpers sleep on
+  std::atomic<std::uint32_t> sleepers_{0};
+  std::atomic<bool> stopping_{false};
+  Job jobs_[kJobs]{};
+
+  // Under the lock; a job that is under way keeps the mask as it is.
+  CpuMask mask_{};
+  std::uint64_t mask_number_ = 0, last_ticket_ = 0;
+  bool starting_ = false;
+  unsigned copies_to_wait_ = 0;  // after the system refused a thread
+  unsigned helper_count_ = 0;
+  pthread_t helpers_[kHelpersMost]{};
+  StoresChoice choices_[2]{};
+};
+
+}  // namespace cistern::staging

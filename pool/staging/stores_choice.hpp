@@ -1,0 +1,77 @@
+// Which stores pay, measured on the program's own copies. Whole copies are timed, several in a row of one kind and then
+// of the other, and the first of a row do not count: what the stores of one kind leave in the caches, or push out of
+// them, is paid for by the copies after them, and in the end each kind pays for its own.
+//
+// The caller has a lock.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "pool/staging/streaming_copy.hpp"
+
+namespace cistern::staging {
+
+struct StoresFigures {
+  Stores stores = Stores::cached;
+  bool measured = false;  // else the figures below are none, and cached is taken for granted
+  double cached_gib_per_second = 0, streaming_gib_per_second = 0;
+};
+
+class StoresChoice {
+ public:
+  static constexpr unsigned kInARow = 8, kRows = 4, kCopiesOfALook = kInARow * kRows;
+  static constexpr unsigned kCopiesBetweenLooks = 4096;
+
+  // A copy of a look, or none.
+  struct Next {
+    Stores stores;
+    bool counts;
+  };
+
+  Next next() {
+    if (copies_ >= kCopiesOfALook + kCopiesBetweenLooks) *this = StoresChoice(figures_);
+    const unsigned number = copies_++;
+    if (number >= kCopiesOfALook) return {figures_.stores, false};
+    return {number / kInARow % 2 == 0 ? Stores::cached : Stores::streaming, number % kInARow >= kInARow / 2};
+  }
+
+  // `favour_cached`: in percent; the program will read soon what was copied.
+  void took(const Next& copy, std::size_t bytes, std::uint64_t nanoseconds, unsigned favour_cached) {
+    if (!copy.counts || nanoseconds == 0) return;
+    Times& times = copy.stores == Stores::cached ? cached_ : streaming_;
+    times.add(static_cast<double>(bytes) / static_cast<double>(nanoseconds));
+    if (cached_.count < kSamples || streaming_.count < kSamples) return;
+    const double cached = cached_.middle(), streaming = streaming_.middle();
+    figures_ = {streaming * 100 > cached * (100 + favour_cached) ? Stores::streaming : Stores::cached, true,
+                cached * kGibPerSecond, streaming * kGibPerSecond};
+  }
+
+  const StoresFigures& figures() const { return figures_; }
+
+  constexpr StoresChoice() = default;
+
+ private:
+  explicit StoresChoice(const StoresFigures& known) : figures_(known) {}
+
+  static constexpr unsigned kSamples = kCopiesOfALook / 4;
+  static constexpr double kGibPerSecond = 1e9 / (1 << 30);  // of bytes a nanosecond
+
+  struct Times {
+    void add(double bytes_per_nanosecond) {
+      if (count < kSamples) sample[count++] = bytes_per_nanosecond;
+    }
+    double middle() {
+      std::nth_element(sample, sample + kSamples / 2, sample + kSamples);
+      return sample[kSamples / 2];
+    }
+    double sample[kSamples]{};
+    unsigned count = 0;
+  };
+
+  StoresFigures figures_{};
+  unsigned copies_ = 0;
+  Times cached_{}, streaming_{};
+};
+
+}  // namespace cistern::staging
