@@ -104,6 +104,26 @@ struct TransferFigures {
   bool touches_host() const { return std::string_view(direction).find("host") != std::string_view::npos; }
 };
 
+// Copies between pageable memory and a device, of sizes from `bytes_min` to twice that: what each way was
+// measured to do.
+struct StagingRange {
+  std::uint64_t bytes_min;
+  const char* won;  // "native", "staged"; null: not decided yet
+  unsigned native_trials, staged_trials;
+  // Bytes a second, end to end and by how long the caller was blocked; absent where there was no trial that counts.
+  std::optional<double> native_rate, staged_rate, native_blocked_rate, staged_blocked_rate;
+};
+
+// Copies between the host's memory and a device, one direction.
+struct StagingFigures {
+  int device;
+  const char* direction;
+  std::uint64_t staged_copies, staged_bytes;  // through pinned chunks
+  std::uint64_t passed_on_bytes;
+  Vector<UnpooledFigure> passed_on;  // by reason
+  Vector<StagingRange> ranges;
+};
+
 // A device's memory as the driver last told it while it was alive.
 struct DeviceMemoryFigures {
   int device;
@@ -152,6 +172,8 @@ struct Snapshot {
   Vector<ObjectFigures> objects;
   Vector<FragmentationFigures> fragmentation;
   Vector<TransferFigures> transfers;  // largest first
+  Vector<StagingFigures> staging;
+  std::uint64_t staging_bytes;  // pinned memory that copies go through
   Vector<DeviceMemoryFigures> device_memory;
   Vector<const char*> frameworks;  // "PyTorch", "CuPy", ...: recognised, and known to cache inside themselves
   std::uint64_t escaped;           // allocating runtime calls that never came to the driver hook

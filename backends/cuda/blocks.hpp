@@ -42,6 +42,7 @@ struct Block {
   std::uint64_t bytes = 0;   // of the chunk
   std::uint64_t traits = 0;  // pinned: how it was allocated
   Slab* slab = nullptr;
+  std::atomic<bool> in_ring{false};         // a chunk of staged copies: neither the program's nor kept for it
   bool unsettled = false;                   // released while commands may still use it
   bool recycled = false;                    // given to the program more than once
   std::atomic<std::uint64_t> buffer_id{0};  // of a recycled block, made when it is first asked for
@@ -123,6 +124,7 @@ class Blocks {
     block->slab = nullptr;
     block->recycled = block->unsettled = false;
     block->unpooled = false;
+    block->in_ring.store(false, std::memory_order_relaxed);
     block->buffer_id = 0;
     block->site = block->freed_site = 0;
     Locked hold(lock_);

@@ -1,6 +1,7 @@
 // What the CUDA backends know of devices and contexts, and when they may call the driver at all.
 #pragma once
 #include "backends/cuda/context_clock.hpp"
+#include "pool/staging/ring.hpp"
 
 namespace cistern::cuda {
 
@@ -33,9 +34,11 @@ struct Context {
   std::atomic<bool> poisoned{false};  // a sticky error was seen: nothing is served from a pool until it is reset
   std::atomic<std::uint32_t> epoch{0};
   ContextClock clock;
+  staging::Ring ring;
 
   // Calls of our own that are under way in it, for whoever ends it. Not for ever, as with the gate.
   std::atomic<int> own_calls{0};
+  std::atomic<bool> ending{false};  // who is inside leaves as soon as he can
   void wait_until_left() const {
     for (int wait = 0; own_calls.load() && wait < Gate::kWaitsMax; ++wait) usleep(Gate::kWaitMicroseconds);
   }

@@ -22,7 +22,15 @@ struct Functions {
   CUresult (*event_create)(CUevent*, unsigned) = nullptr;
   CUresult (*event_record)(CUevent, CUstream) = nullptr;
   CUresult (*event_query)(CUevent) = nullptr;
+  CUresult (*event_elapsed)(float*, CUevent, CUevent) = nullptr;
+  CUresult (*event_destroy)(CUevent) = nullptr;
   CUresult (*stream_query)(CUstream) = nullptr;
+  CUresult (*stream_synchronize)(CUstream) = nullptr;
+  CUresult (*copy_to_device)(CUdeviceptr, const void*, std::size_t, CUstream) = nullptr;  // cuMemcpyHtoDAsync
+  CUresult (*copy_to_host)(void*, CUdeviceptr, std::size_t, CUstream) = nullptr;
+  CUresult (*copy_shape)(const CUDA_MEMCPY3D*, CUstream) = nullptr;  // cuMemcpy3DAsync
+  CUresult (*pointer_attribute)(void*, int, CUdeviceptr) = nullptr;
+  CUresult (*device_attribute)(int*, int, CUdevice) = nullptr;
   CUresult (*exchange_capture_mode)(int*) = nullptr;  // null in drivers before 10.1
 };
 

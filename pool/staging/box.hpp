@@ -10,6 +10,7 @@ namespace cistern::staging {
 
 struct Box {
   std::size_t row_bytes, rows = 1, slices = 1;
+  std::size_t bytes() const { return row_bytes * rows * slices; }
 };
 
 // From the start of a row or a slice to that of the next; of what there is but one of, any number.

@@ -9,9 +9,6 @@
 // Helpers begin with the first large copy. Then they sleep, but for the 20 us after a copy, in which the next chunk of
 // a transfer mostly comes. They run where the caller of the moment may run, and on no other CPU. They block all signals
 // but those of a fault, which would otherwise end the process past a handler of the program.
-//
-// Room: large copies of host memory, by way of memory that a device reads.
-// May include: pool/base.
 #pragma once
 #include <pthread.h>
 

@@ -7,7 +7,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -23,7 +22,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "tests/support/child.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/worker.hpp"
 
 #if defined(__SANITIZE_THREAD__)
 #define CISTERN_TEST_TSAN 1

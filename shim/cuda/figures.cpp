@@ -50,7 +50,7 @@ void add_driver_calls(KindFigures& figures, const DriverCalls& calls) {
 // Live and cached chunks, and what the live ones waste, by class of the report.
 void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, FragmentationFigures& fragmentation) {
   s.blocks.table.for_each([&](Block& block) {
-    if (!of_kind(block, family, device)) return;
+    if (!of_kind(block, family, device) || block.in_ring.load(std::memory_order_relaxed)) return;
     const std::optional<std::uint64_t> live = read_live(block, [&] { return std::uint64_t{block.requested}; });
     const int size_class = report_class(live.value_or(block.bytes));
     auto found = std::find_if(figures.classes.begin(), figures.classes.end(),
@@ -171,6 +171,43 @@ void add_transfers(Snapshot& snapshot) {
             [](const TransferFigures& a, const TransferFigures& b) { return a.bytes > b.bytes; });
 }
 
+constexpr double kMebibyte = 1 << 20;
+
+// Nanoseconds for a MiB as bytes in a second; of none, nothing.
+std::optional<double> rate(double nanoseconds) {
+  if (nanoseconds <= 0) return std::nullopt;
+  return kMebibyte / (nanoseconds * kNanosecond);
+}
+
+void add_staging(Snapshot& snapshot) {
+  CudaState* s = state_if_used();
+  if (!s) return;
+  s->contexts.for_each(
+      [&](Context& context) { snapshot.staging_bytes += context.ring.figures().chunks * staging::kChunkBytes; });
+  s->staging.for_each([&](int device, bool to_device, StagedWay& way) {
+    StagingFigures figures{device,
+                           direction_name(to_device ? Direction::host_to_device : Direction::device_to_host),
+                           way.staged_copies.load(),
+                           way.staged_bytes.load(),
+                           way.passed_on_bytes.load(),
+                           {},
+                           {}};
+    for (int reason = 0; reason < static_cast<int>(Unstaged::count); ++reason)
+      if (const std::uint64_t copies = way.unstaged[reason].load())
+        figures.passed_on.push_back({unstaged_name(static_cast<Unstaged>(reason)), copies});
+    for (unsigned number = 0; number < staging::kRanges; ++number)
+      if (const auto range = way.calibration.figures(number))
+        figures.ranges.push_back({range->bytes_min,
+                                  !range->won                           ? nullptr
+                                  : *range->won == staging::Way::staged ? "staged"
+                                                                        : "native",
+                                  range->native_trials, range->staged_trials, rate(range->native_end_to_end),
+                                  rate(range->staged_end_to_end), rate(range->native_blocked),
+                                  rate(range->staged_blocked)});
+    if (figures.staged_copies || !figures.passed_on.empty()) snapshot.staging.push_back(std::move(figures));
+  });
+}
+
 void add_devices(Snapshot& snapshot) {
   CudaState* s = state_if_used();
   if (!s) return;
@@ -211,8 +248,9 @@ template <BlockKind kind>
 std::uint64_t trim(std::uint64_t keep_bytes) {
   CudaState* s = state_if_used();
   if (!s) return 0;
+  const std::uint64_t of_rings = kind == BlockKind::pinned ? trim_rings(*s) : 0;
   TieredPool<BlockSource>& pool = pool_of(*s, kind);
-  return pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, coarse_now_ns());
+  return of_rings + pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, coarse_now_ns());
 }
 
 void add_to(Snapshot& snapshot) {
@@ -220,6 +258,7 @@ void add_to(Snapshot& snapshot) {
   add_kinds(snapshot.kinds, snapshot.fragmentation);
   add_leaks(snapshot.leaks);
   add_transfers(snapshot);
+  add_staging(snapshot);
   add_devices(snapshot);
 }
 

@@ -22,17 +22,21 @@ void before_fork() {
   s->green_devices.before_fork();
   s->tracked.before_fork();
   s->blocks.before_fork();
+  s->contexts.for_each([](Context& context) { context.ring.before_fork(); });
   s->contexts.before_fork();
   s->transfers.before_fork();
+  s->staging.before_fork();
   s->went_lock.lock_for_fork();
 }
 
 namespace {
 
 void unlock_tables(CudaState& s) {
+  s.staging.after_fork();
   s.went_lock.unlock_after_fork();
   s.transfers.after_fork();
   s.contexts.after_fork();
+  s.contexts.for_each([](Context& context) { context.ring.after_fork(); });
   s.blocks.after_fork();
   s.tracked.after_fork();
   s.green_devices.after_fork();
@@ -71,12 +75,14 @@ void after_fork_in_child() {
   s->source.after_fork_in_child();
   s->captures.after_fork();
   s->captures.forget_in_child();
+  s->staging.after_fork_in_child();
   s->contexts_lock.unlock_after_fork();
   s->contexts.for_each([&](Context& context) {
     s->gate.closed.store(true);  // a parent that never had a context may leave a working driver to the child
     context.epoch.fetch_add(1);
     context.alive.store(false);
     context.clock.forget_in_child();
+    context.ring.forget();
   });
   s->contexts_alive.store(0);
   s->blocks.table.clear();

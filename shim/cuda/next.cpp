@@ -63,6 +63,9 @@ void resolve_table(DriverTable& table) {
   resolve(table.cuCtxGetDevice, "cuCtxGetDevice");
   resolve(table.cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState");
   resolve(table.cuStreamIsCapturing, "cuStreamIsCapturing");
+  resolve(table.cuEventDestroy_v2, "cuEventDestroy_v2");
+  resolve(table.cuEventElapsedTime, "cuEventElapsedTime");
+  resolve(table.cuDeviceGetAttribute, "cuDeviceGetAttribute");
 }
 
 // The look-ups take the dynamic linker's lock, so ours is not held meanwhile. Threads that race here find the same.

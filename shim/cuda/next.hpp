@@ -34,6 +34,9 @@ struct DriverTable {
   RealFunction<CUresult(CUdevice*)> cuCtxGetDevice;
   RealFunction<CUresult(CUdevice, unsigned*, int*)> cuDevicePrimaryCtxGetState;
   RealFunction<CUresult(CUstream, int*)> cuStreamIsCapturing;
+  RealFunction<CUresult(CUevent)> cuEventDestroy_v2;
+  RealFunction<CUresult(float*, CUevent, CUevent)> cuEventElapsedTime;
+  RealFunction<CUresult(int*, int, CUdevice)> cuDeviceGetAttribute;
 };
 
 // Null functions while no libcuda is in the process.

@@ -33,7 +33,15 @@ Functions functions_below() {
           .event_create = real.cuEventCreate.get(),
           .event_record = real.cuEventRecord.get(),
           .event_query = real.cuEventQuery.get(),
+          .event_elapsed = real.cuEventElapsedTime.get(),
+          .event_destroy = real.cuEventDestroy_v2.get(),
           .stream_query = real.cuStreamQuery.get(),
+          .stream_synchronize = real.cuStreamSynchronize.get(),
+          .copy_to_device = real.cuMemcpyHtoDAsync_v2.get(),
+          .copy_to_host = real.cuMemcpyDtoHAsync_v2.get(),
+          .copy_shape = real.cuMemcpy3DAsync_v2.get(),
+          .pointer_attribute = real.cuPointerGetAttribute.get(),
+          .device_attribute = real.cuDeviceGetAttribute.get(),
           .exchange_capture_mode = real.cuThreadExchangeStreamCaptureMode.get()};
 }
 
@@ -197,12 +205,25 @@ void note_went_with_context(CudaState& s, const Tracked& record) {
 
 ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context) {
   if (!context_) return;
+  context_->ending.store(true);
+  context_->wait_until_left();
+  empty_ring();
   const auto keep = [this](const PoolKey&, Block* block, bool waits) { (waits ? kept_ : settled_).push_back(block); };
   const auto group = reinterpret_cast<std::uintptr_t>(context_);
   s_.device_pool.take_out(group, keep);
   s_.pinned_pool.take_out(group, keep);
   s_.source.take_out_postponed(context_, kept_);
   context_->wait_until_left();
+}
+
+// Its chunks go with the rest of what the pool keeps. No call is made of a context that a capture is of.
+void ContextEnd::empty_ring() {
+  Through gate(s_.gate);
+  if (!gate || phase() != Phase::running) return;
+  RelaxedCapture relaxed(s_.functions);
+  Entered entered(s_.functions, context_->handle());
+  StagingChunks chunks(s_.functions, s_.source, s_.pinned_pool, *context_, coarse_now_ns());
+  if (entered) context_->ring.empty(chunks);
 }
 
 // Blocks that another thread gave back meanwhile are of the old epoch: a pool's hit finds that out.
@@ -213,6 +234,9 @@ void ContextEnd::gone() {
   context_->made_by_program.store(false);
   context_->poisoned.store(false);
   context_->clock.forget();
+  context_->ring.forget();
+  s_.staging.forget(*context_);
+  context_->ending.store(false);
   s_.captures.context_gone(context_->handle());
   for (const Vector<Block*>* kept : {&kept_, &settled_})
     for (Block* block : *kept) s_.source.forget(block);
@@ -261,6 +285,7 @@ void ContextEnd::end_programs_memory() {
 
 // Those that had not settled wait for what is enqueued by now.
 void ContextEnd::stays() {
+  if (context_) context_->ending.store(false);
   for (Block* block : settled_) give_to_pool(s_, block, {});
   for (Block* block : kept_) give_to_pool(s_, block, fence_for(s_, block, true));
 }
@@ -325,10 +350,26 @@ void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence) {
   fence.empty() ? pool.give(key, block, now) : pool.give_waiting(key, block, std::move(fence), now);
 }
 
+std::uint64_t trim_rings(CudaState& s) {
+  std::uint64_t bytes = 0;
+  Through gate(s.gate);
+  if (!gate) return bytes;
+  RelaxedCapture relaxed(s.functions);
+  for_each_context(s, [&](Context& context) {
+    if (!context.ring.figures().chunks) return;
+    Inside inside(context);
+    if (context.ending.load()) return;
+    Entered entered(s.functions, context.handle());
+    StagingChunks chunks(s.functions, s.source, s.pinned_pool, context, coarse_now_ns());
+    if (entered) bytes += context.ring.trim(chunks);
+  });
+  return bytes;
+}
+
 std::uint64_t trim_all(CudaState& s) {
   const Trim all{.keep_bytes = 0, .unused_for_ns = 0};
   const std::uint64_t now = coarse_now_ns();
-  return s.device_pool.trim(all, now) + s.pinned_pool.trim(all, now);
+  return trim_rings(s) + s.device_pool.trim(all, now) + s.pinned_pool.trim(all, now);
 }
 
 namespace {

@@ -1,14 +1,14 @@
 // What Cistern knows of a process's CUDA memory: contexts, pooled blocks, tracked allocations, counters.
 //
 // Room: CUDA: what is known of its memory, contexts and streams.
-// May include: pool/base, pool, stats, stats/unwind, backends/cuda, shim/process, shim/include/cistern,
-//   shim/cuda/hooks.
+// May include: pool/base, pool, pool/staging, stats, stats/unwind, backends/cuda, shim/process,
+//   shim/include/cistern, shim/cuda/hooks.
 #pragma once
-#include "backends/cuda/block_source.hpp"
+#include "backends/cuda/staging_chunks.hpp"
 #include "pool/base/handle_table.hpp"
-#include "pool/tiered_pool.hpp"
 #include "shim/cuda/captures.hpp"
 #include "shim/cuda/next.hpp"
+#include "shim/cuda/staging.hpp"
 #include "shim/cuda/transfers.hpp"
 #include "shim/process/options.hpp"
 #include "stats/counters.hpp"
@@ -70,6 +70,7 @@ struct CudaState {
   Lock went_lock;
   Map<std::uint64_t, WentWithContext> went_with_context;
   Transfers transfers;
+  Staging staging;
   std::atomic<KindCounters*> kinds[static_cast<int>(Family::count)][kDevicesMax]{};
   std::atomic<std::uint64_t> escaped{0};
   std::atomic<std::uint64_t> recycled_ids{0};  // buffer ids of our own
@@ -132,6 +133,7 @@ class ContextEnd {
 
  private:
   void end_programs_memory();
+  void empty_ring();
 
   CudaState& s_;
   Context* context_;
@@ -147,6 +149,8 @@ inline TieredPool<BlockSource>& pool_of(CudaState& s, BlockKind kind) {
 BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too);
 void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence);
 
+// Gives back the chunks that no copy uses; their bytes.
+std::uint64_t trim_rings(CudaState& s);
 // Releases everything that the pools keep and that has settled. Returns the bytes given back.
 std::uint64_t trim_all(CudaState& s);
 // For a call that ran out of memory: gives back what the pools keep, while a stream captures only what is idle. The

@@ -33,10 +33,10 @@ struct TransferTotals {
 
 class Transfers {
  public:
-  void add(const TransferKey& key, std::uint64_t bytes, std::uint64_t blocking_ns) {
+  void add(const TransferKey& key, std::uint64_t count, std::uint64_t bytes, std::uint64_t blocking_ns) {
     Locked hold(lock_);
     TransferTotals& totals = table_[key];
-    ++totals.count;
+    totals.count += count;
     totals.bytes += bytes;
     totals.blocking_ns += blocking_ns;
   }

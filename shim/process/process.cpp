@@ -1,6 +1,8 @@
 // See process.hpp.
 #include "shim/process/process.hpp"
 
+#include "shim/process/copy_crew.hpp"
+
 #include <sys/single_threaded.h>
 #include <unistd.h>
 
@@ -37,7 +39,7 @@ Phase phase() { return the_phase.load(std::memory_order_relaxed); }
 
 void exit_begins() {
   Phase running = Phase::running;
-  the_phase.compare_exchange_strong(running, Phase::exiting);
+  if (the_phase.compare_exchange_strong(running, Phase::exiting)) copy_crew().stop();
 }
 
 bool last_report_begins() { return the_phase.exchange(Phase::reported) != Phase::reported; }

@@ -212,6 +212,39 @@ void write_transfer(Json& json, const TransferFigures& transfer) {
   json.close('}');
 }
 
+void write_staging_range(Json& json, const StagingRange& range) {
+  json.element();
+  json.open('{');
+  json.count("bytes_min", range.bytes_min);
+  if (range.won) json.field("won", range.won);
+  json.count("native_trials", range.native_trials);
+  json.count("staged_trials", range.staged_trials);
+  if (range.native_rate) json.number("native_bytes_per_s", *range.native_rate, 0);
+  if (range.staged_rate) json.number("staged_bytes_per_s", *range.staged_rate, 0);
+  if (range.native_blocked_rate) json.number("native_blocked_bytes_per_s", *range.native_blocked_rate, 0);
+  if (range.staged_blocked_rate) json.number("staged_blocked_bytes_per_s", *range.staged_blocked_rate, 0);
+  json.close('}');
+}
+
+void write_staging(Json& json, const StagingFigures& figures) {
+  json.element();
+  json.open('{');
+  json.count("device", static_cast<std::uint64_t>(figures.device));
+  json.field("direction", figures.direction);
+  json.count("staged_copies", figures.staged_copies);
+  json.count("staged_bytes", figures.staged_bytes);
+  json.count("passed_on_bytes", figures.passed_on_bytes);
+  json.key("passed_on");
+  json.open('{');
+  for (const UnpooledFigure& reason : figures.passed_on) json.count(reason.reason, reason.count);
+  json.close('}');
+  json.key("ranges");
+  json.open('[');
+  for (const StagingRange& range : figures.ranges) write_staging_range(json, range);
+  json.close(']');
+  json.close('}');
+}
+
 void write_device_memory(Json& json, const DeviceMemoryFigures& memory) {
   json.element();
   json.open('{');
@@ -264,6 +297,7 @@ void write_self(Json& json, const Snapshot& snapshot) {
   if (snapshot.capture_mean_ns) json.number("capture_mean_ns", *snapshot.capture_mean_ns, 1);
   json.count("tables_bytes", snapshot.tables_bytes);
   json.count("dropped_events", snapshot.dropped_events);
+  if (snapshot.staging_bytes) json.count("staging_bytes", snapshot.staging_bytes);
   if (snapshot.escaped) json.count("escaped_calls", snapshot.escaped);
   json.close('}');
 }
@@ -306,6 +340,12 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
   json.open('[');
   for (const TransferFigures& transfer : snapshot.transfers) write_transfer(json, transfer);
   json.close(']');
+  if (!snapshot.staging.empty()) {
+    json.key("staging");
+    json.open('[');
+    for (const StagingFigures& figures : snapshot.staging) write_staging(json, figures);
+    json.close(']');
+  }
   json.key("device_memory");
   json.open('[');
   for (const DeviceMemoryFigures& memory : snapshot.device_memory) write_device_memory(json, memory);

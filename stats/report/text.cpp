@@ -220,6 +220,7 @@ void write_self(const Snapshot& snapshot, Sink& sink) {
   sink.write("SELF  ");
   if (snapshot.capture_mean_ns) sink.print("capture {} ns mean (sampled), ", decimal(*snapshot.capture_mean_ns, 0));
   sink.print("{}, tables {}", counted(snapshot.sites_count, "site"), human_bytes(snapshot.tables_bytes));
+  if (snapshot.staging_bytes) sink.print(", pinned chunks {}", human_bytes(snapshot.staging_bytes));
   if (snapshot.dropped_events) sink.print(", {} dropped", counted(snapshot.dropped_events, "event"));
   sink.write("\n");
   if (snapshot.estimated.empty()) return;
@@ -245,6 +246,7 @@ void render_text(const Snapshot& snapshot, Sink& sink) {
   write_sizes(snapshot, sink);
   write_fragmentation(snapshot, sink);
   write_transfers(snapshot.transfers, sink);
+  write_staging(snapshot, sink);
   write_self(snapshot, sink);
 }
 

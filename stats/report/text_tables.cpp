@@ -86,6 +86,18 @@ void write_worst_pageable_site(const Vector<TransferFigures>& transfers, Sink& s
   write_frames(worst->frames, kFramesShort, sink);
 }
 
+String rate(const std::optional<double>& bytes_per_second) {
+  return bytes_per_second ? decimal(*bytes_per_second / (1024.0 * 1024 * 1024), 2) : String("-");
+}
+
+// Ranges that were tried both ways; the others have nothing to compare.
+void write_staging_range(const StagingRange& range, Sink& sink) {
+  if (!range.native_rate || !range.staged_rate) return;
+  sink.print("    from {:>9}: {:<7} staged {} GiB/s, native {}; by the caller's time {}, {}\n",
+             human_bytes(range.bytes_min), range.won ? range.won : "open", rate(range.staged_rate),
+             rate(range.native_rate), rate(range.staged_blocked_rate), rate(range.native_blocked_rate));
+}
+
 }  // namespace
 
 void write_device_memory(const Snapshot& snapshot, Sink& sink) {
@@ -150,6 +162,21 @@ void write_transfers(const Vector<TransferFigures>& transfers, Sink& sink) {
   for (std::size_t i = 0; i < transfers.size() && i < kTransfersShown; ++i) write_transfer(transfers[i], sink);
   if (transfers.size() > kTransfersShown) sink.print("  (the {} largest of {})\n", kTransfersShown, transfers.size());
   write_worst_pageable_site(transfers, sink);
+}
+
+void write_staging(const Snapshot& snapshot, Sink& sink) {
+  for (const StagingFigures& figures : snapshot.staging) {
+    const bool tried = std::any_of(figures.ranges.begin(), figures.ranges.end(),
+                                   [](const StagingRange& range) { return range.staged_rate.has_value(); });
+    if (!figures.staged_copies && !tried) continue;
+    String reasons;
+    for (const UnpooledFigure& reason : figures.passed_on)
+      reasons += String(reasons.empty() ? "; passed on: " : ", ") + reason.reason + " " + grouped(reason.count);
+    sink.print("STAGING device:{}  {}  {} in {} through pinned chunks{}\n", figures.device, figures.direction,
+               human_bytes(figures.staged_bytes),
+               figures.staged_copies == 1 ? String("1 copy") : grouped(figures.staged_copies) + " copies", reasons);
+    for (const StagingRange& range : figures.ranges) write_staging_range(range, sink);
+  }
 }
 
 }  // namespace cistern

@@ -8,6 +8,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -18,8 +19,13 @@ WAYS = {
     "preload": {},
     "preload, deferred": {"CISTERN_DEVICE_ORDER": "deferred"},
     "preload, pools off": {"CISTERN_DEVICE_POOL": "off", "CISTERN_PINNED_POOL": "off"},
+    "preload, staged": {"CISTERN_STAGING": "on"},
 }
 TIME_LIMIT_S = 60
+NUMBERS_MAX = 400
+# Two are of a trial that nobody has read yet, which depends on what the trials before took; and an event whose
+# destruction is what fails stays.
+EVENTS_MORE = 3
 
 
 def environment(arguments, options, reports, settings):
@@ -60,7 +66,7 @@ class Result:
     def compare(self, allowed):
         for what, count in self.left_over.items():
             if count > allowed.get(what, 0):
-                self.complaints.append(f"left over: {what} {count}, {allowed.get(what, 0)} when nothing fails")
+                self.complaints.append(f"left over: {what} {count}, {allowed.get(what, 0)} allowed")
 
 
 def run(arguments, options, settings):
@@ -79,9 +85,11 @@ def run(arguments, options, settings):
 def judge(arguments, way, options):
     """Prints the complaints about one way and returns how many there were."""
     undisturbed = run(arguments, options, {})
-    allowed = {} if options is None else {"live_events": undisturbed.left_over.get("live_events", 0)}
+    allowed = {} if options is None else {"live_events": undisturbed.left_over.get("live_events", 0) + EVENTS_MORE}
     codes = {}, {"SIMCUDA_FAIL_CODE": "2"}
-    numbers = range(1, undisturbed.calls + 1, arguments.step)
+    # Who stages asks the driver again and again whether a chunk has passed: of so many calls a part will do.
+    step = max(arguments.step, undisturbed.calls // NUMBERS_MAX)
+    numbers = range(1 + random.randrange(step), undisturbed.calls + 1, step)
     cases = [{"SIMCUDA_FAIL_AT": str(number), **code} for code in codes for number in numbers]
     total = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as workers:

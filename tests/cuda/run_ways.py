@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""Runs a CUDA program plain, plain again (the control), preloaded, preloaded with deferred order, and preloaded with
-the pools off. Every way must give the same stdout, stderr and exit code, and a report whose figures agree with what
-the program says it made. What is expected of a program stands in its first comment (say.hpp)."""
+"""Runs a CUDA program plain, plain again (the control), preloaded, preloaded with deferred order, preloaded with the
+pools off, and preloaded with all its pageable copies staged. Every way must give the same stdout, stderr and exit code,
+and a report whose figures agree with what the program says it made. What is expected of a program stands in its first
+comment (say.hpp)."""
 import argparse
 import collections
 import os
@@ -17,6 +18,7 @@ WAYS = {
     "preload": {},
     "preload, deferred": {"CISTERN_DEVICE_ORDER": "deferred"},
     "preload, pools off": {"CISTERN_DEVICE_POOL": "off", "CISTERN_PINNED_POOL": "off"},
+    "preload, staged": {"CISTERN_STAGING": "on"},
 }
 TRAITS_OF_THE_BUILD = ("per-thread", "nvcc", "link")
 
@@ -33,6 +35,7 @@ class Expectations:
         self.leaks, self.leak_sites, self.recycles, self.says = {}, [], [], []
         self.exit, self.dropped = 0, {}
         self.figures, self.simulator_only = True, False
+        self.stages, self.passes_on = False, []
         self.environment, self.argument_lists = {}, []
         for line in source.read_text().splitlines():
             if not line.startswith(("//", "#")):
@@ -55,6 +58,10 @@ class Expectations:
             self.exit = int(value)
         elif name == "dropped":
             self.dropped = counts_of(value)
+        elif name == "stages":
+            self.stages = value == "both"
+        elif name == "passes-on":
+            self.passes_on = value.split(",")
         elif name == "figures":
             self.figures = value != "off"
         elif name == "simulator-only":
@@ -167,6 +174,19 @@ def check_figures(outcome, way, expectations):
     yield from check_leaks(outcome.report(), expectations)
 
 
+def check_staging(outcome, way, expectations):
+    """Complaints about copies that did not go the way that was asked for, in the program or a child of it."""
+    if WAYS[way].get("CISTERN_STAGING") != "on" or not expectations.stages:
+        return
+    rows = [row for report in outcome.reports.values() for row in report.get("staging", [])]
+    for direction in ("host to device", "device to host"):
+        if not any(row["staged_bytes"] for row in rows if row["direction"] == direction):
+            yield f"nothing went through pinned chunks, {direction}: {rows}"
+    for reason in expectations.passes_on:
+        if not any(row["passed_on"].get(reason) for row in rows):
+            yield f"no copy was passed on as {reason}: {rows}"
+
+
 def check_leaks(report, expectations):
     leaked, dropped = collections.Counter(), collections.Counter()
     functions = []
@@ -207,6 +227,7 @@ def judge(command, runner, expectations, figures):
             complain(way, check_figures(outcome, way, expectations))
         if figures:
             complain(way, check_said(outcome, way, expectations))
+            complain(way, check_staging(outcome, way, expectations))
         if outcome.report():
             hits[way] = ", ".join(f"{kind} {outcome.figure(kind, 'pool_hits')} of {outcome.figure(kind, 'allocations')}"
                                   for kind in ("device", "pinned"))

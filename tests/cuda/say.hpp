@@ -13,6 +13,8 @@
 //   harness: simulator-only            needs the simulated driver: not run on a real one
 //   harness: figures=off               no report, or one whose counts have no meaning
 //   harness: dropped=device:2          blocks that went with their context, never freed
+//   harness: stages=both               asked to, copies of both directions go through pinned chunks
+//   harness: passes-on=REASON          then too, some copy was left to the driver for that reason
 //   harness: per-thread                built also for per-thread default streams
 //   harness: nvcc                      built also with nvcc, where there is one
 //   harness: link=none                 linked with nothing of CUDA; link=shared: with the shared runtime only

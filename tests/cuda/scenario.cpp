@@ -4,6 +4,7 @@
 // Prints what failed, what is wrong, and how many driver calls there were.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "program.hpp"
@@ -94,6 +95,35 @@ static void pinned_memory() {
     DO(cudaFreeHost(large));
     DO(cudaFree(block));
   }
+}
+
+// Copies that may go through pinned chunks, several each. A call that failed may have copied a part.
+static void pageable_copies(cudaStream_t stream) {
+  constexpr size_t kMany = 300 * 1000, kManyBytes = kMany * 4, kRow = 1000 * 4;
+  void *block = nullptr, *pitched = nullptr;
+  size_t pitch = 0;
+  std::vector<unsigned> there(kMany), back(kMany);
+  const auto arrived = [&](const char* what, unsigned value) {
+    if (std::vector<unsigned>(kMany, value) != back) complain("contents", what, ": " + describe(back));
+    std::fill(back.begin(), back.end(), 0u);
+  };
+  DO(cudaMalloc(&block, kManyBytes));
+  DO(cudaMallocPitch(&pitched, &pitch, kRow, kManyBytes / kRow));
+  std::fill(there.begin(), there.end(), 11u);
+  DO(cudaMemcpy(block, there.data(), kManyBytes, cudaMemcpyHostToDevice));
+  std::fill(there.begin(), there.end(), 12u);
+  DO(cudaMemcpy(back.data(), block, kManyBytes, cudaMemcpyDeviceToHost));
+  arrived("pageable copies", 11);
+  DO(cudaMemcpyAsync(block, there.data(), kManyBytes, cudaMemcpyHostToDevice, stream));
+  std::fill(there.begin(), there.end(), 13u);
+  DO(cudaMemcpyAsync(back.data(), block, kManyBytes, cudaMemcpyDeviceToHost, stream));
+  arrived("asynchronous pageable copies", 12);
+  DO(cudaMemcpy2DAsync(pitched, pitch, there.data(), kRow, kRow, kManyBytes / kRow, cudaMemcpyHostToDevice, stream));
+  std::fill(there.begin(), there.end(), 14u);
+  DO(cudaMemcpy2DAsync(back.data(), kRow, pitched, pitch, kRow, kManyBytes / kRow, cudaMemcpyDeviceToHost, stream));
+  arrived("pageable rows", 13);
+  DO(cudaFree(block));
+  DO(cudaFree(pitched));
 }
 
 static void other_memory(cudaStream_t stream) {
@@ -198,6 +228,7 @@ int main() {
   DO(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   device_memory();
   pinned_memory();
+  pageable_copies(stream);
   other_memory(stream);
   queries();
   events(stream);

@@ -1,0 +1,83 @@
+// Which way pays: copies through the ring against the driver's own, on this machine, for one device and direction, by
+// ranges of sizes that are powers of two.
+//
+// The program's own copies are the trials. Of each two times are known: end to end, from the device's clock, and how
+// long the caller was blocked. Staged wins a range if it is better in one of them and no more than 5 % worse in the
+// other; each is the least of its trials, per byte. At most 8 trials go the staged way, none after one that took twice
+// as long in both, and all that trials took longer than the other way is at most 1 % of the process's time, but for
+// the first. What was decided is forgotten when the way that won takes much longer or shorter than then.
+#pragma once
+#include <bit>
+#include <cstdint>
+#include <optional>
+
+#include "pool/base/lock.hpp"
+
+namespace cistern::staging {
+
+enum class Way : std::uint8_t { native, staged };
+
+constexpr unsigned kTrialsMax = 8, kTrialsToDecide = 3, kFirstRange = 17, kRanges = 18;  // from 128 KiB to 32 GiB
+
+// 0: too small to be staged.
+constexpr unsigned range_of(std::uint64_t bytes) {
+  const auto log2 = static_cast<unsigned>(std::bit_width(bytes | 1)) - 1;
+  return log2 < kFirstRange ? 0 : log2 - kFirstRange + 1 < kRanges ? log2 - kFirstRange + 1 : kRanges - 1;
+}
+constexpr std::uint64_t range_bytes_min(unsigned range) { return std::uint64_t{1} << (range + kFirstRange - 1); }
+
+// Nanoseconds.
+struct Took {
+  std::uint64_t end_to_end, blocked;
+};
+
+class Calibration {
+ public:
+  struct Choice {
+    Way way;
+    bool trial;  // its times are wanted
+  };
+  Choice choose(std::uint64_t bytes, std::uint64_t process_ns);
+  // A trial whose times count.
+  void tried(Way way, std::uint64_t bytes, const Took& took);
+  // Every copy that was not a trial; how long the caller was blocked.
+  void copied(Way way, std::uint64_t bytes, std::uint64_t blocked_ns);
+
+  struct RangeFigures {
+    std::uint64_t bytes_min;
+    std::optional<Way> won;  // nothing: not decided yet
+    unsigned native_trials, staged_trials;
+    // Nanoseconds per MiB; 0: none.
+    double native_end_to_end, native_blocked, staged_end_to_end, staged_blocked;
+  };
+  // Nothing: no copy of that size was seen.
+  std::optional<RangeFigures> figures(unsigned range);
+
+  void before_fork() { lock_.lock_for_fork(); }
+  void after_fork() { lock_.unlock_after_fork(); }
+
+ private:
+  struct Best {
+    unsigned trials = 0;                 // that count
+    unsigned chosen = 0;                 // all
+    double end_to_end = 0, blocked = 0;  // nanoseconds per MiB
+    void add(const Took& took, double mebibytes);
+  };
+  struct Range {
+    std::optional<Way> won;
+    Best of[2];
+    bool seen = false;
+    double usual_blocked = 0;  // of the way that won, since it won
+    unsigned copies = 0;       // in it
+    unsigned strange = 0;      // of the last copies in a row, those far from what is usual
+  };
+  static bool wins(const Best& staged, const Best& native);
+  static bool hopeless(const Best& staged, const Best& native);
+  static void decide(Range& range);
+
+  Lock lock_;
+  Range ranges_[kRanges];
+  double lost_ns_ = 0;  // by trials of the slower way
+};
+
+}  // namespace cistern::staging

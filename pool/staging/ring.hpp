@@ -1,0 +1,86 @@
+// The ring: chunks of pinned memory that copies go through, shared by all streams of a context.
+//
+//   take  -> a chunk that nobody uses -> one whose mark has passed, oldest first -> a new one, up to a limit -> none
+//   give         back, unused
+//   give_marked  back, once its mark has passed: what was enqueued with it before the mark may still be under way
+//
+// Nobody waits here. The device is never called under the lock.
+//
+// Room: copies through pinned chunks: the ring, the order of a copy, which way pays, the processor's part.
+// May include: pool/base.
+#pragma once
+#include <cstdint>
+
+#include "pool/base/internal_memory.hpp"
+#include "pool/base/lock.hpp"
+
+namespace cistern::staging {
+
+constexpr std::size_t kChunkBytes = std::size_t{2} << 20;
+constexpr unsigned kChunksMax = 32, kChunksOfOneCopy = 8;
+
+struct Chunk {
+  char* memory = nullptr;
+  // The device's own: what the memory is to it, and the mark.
+  void* block = nullptr;
+  void* event = nullptr;
+  unsigned epoch = 0;  // of the ring when it was made
+};
+
+// What the ring needs of a device, in the context that the ring belongs to.
+class Device {
+ public:
+  // Memory of kChunkBytes and a mark that can be set; false: not to be had now.
+  virtual bool make(Chunk& chunk) = 0;
+  // `passed`: nothing uses the chunk any more; else that is not known.
+  virtual void unmake(Chunk& chunk, bool passed) = 0;
+  enum class Passed { yes, no, failed };  // failed: it will not be told, the context may be broken
+  virtual Passed passed(const Chunk& chunk) = 0;
+
+ protected:
+  ~Device() = default;
+};
+
+class Ring {
+ public:
+  Ring() = default;
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+
+  Chunk* take(Device& device);
+  void give(Chunk* chunk);
+  void give_marked(Chunk* chunk);
+  // Its end will never be known: it leaves the ring.
+  void give_up(Device& device, Chunk* chunk);
+
+  // Chunks that nobody uses go back; those in a copy's hands stay.
+  // Returns their bytes.
+  std::size_t trim(Device& device);
+  // All but those in a copy's hands leave the ring: the context ends.
+  void empty(Device& device);
+  // The memory went with its context, or is another process's: nothing is called, for those in a copy's hands neither.
+  void forget();
+
+  struct Figures {
+    unsigned chunks, idle, marked;
+  };
+  Figures figures();
+
+  void before_fork() { lock_.lock_for_fork(); }
+  void after_fork() { lock_.unlock_after_fork(); }
+
+ private:
+  Chunk* take_idle();
+  Chunk* take_passed(Device& device);
+  Chunk* make(Device& device);
+  void unmake(Device& device, Chunk* chunk, bool passed);
+  bool put_back(Vector<Chunk*>& where, std::size_t at, Chunk* chunk);
+
+  Lock lock_;
+  Vector<Chunk*> idle_;
+  Vector<Chunk*> marked_;  // oldest first
+  unsigned count_ = 0;
+  std::atomic<unsigned> epoch_{0};  // changes when all is forgotten
+};
+
+}  // namespace cistern::staging

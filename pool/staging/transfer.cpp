@@ -1,0 +1,163 @@
+// See transfer.hpp.
+#include "pool/staging/transfer.hpp"
+
+#include <algorithm>
+
+namespace cistern::staging {
+namespace {
+
+constexpr std::size_t kPieceBytesMin = std::size_t{256} << 10;
+// How long a copy that may not wait looks at its own oldest chunk: some times what a piece takes.
+constexpr unsigned kLooksOfImpatient = 2000;
+
+// The chunks of one copy, oldest first.
+class Mine {
+ public:
+  Mine(Ring& ring, Device& device, Lane& lane) : ring_(ring), device_(device), lane_(lane) {}
+  Mine(const Mine&) = delete;
+  Mine& operator=(const Mine&) = delete;
+  // What is under way is the ring's to look after.
+  ~Mine() {
+    for (; count_; --count_) ring_.give_marked(pop_front_only());
+  }
+
+  bool any() const { return count_ != 0; }
+  bool full() const { return count_ == kChunksOfOneCopy; }
+  void push(Chunk* chunk) { chunks_[(first_ + count_++) % kChunksOfOneCopy] = chunk; }
+  Chunk* front() { return chunks_[first_]; }
+  Chunk* pop() {
+    Chunk* const chunk = pop_front_only();
+    --count_;
+    return chunk;
+  }
+
+  // Until the oldest has passed. No: interrupted, or looked so often.
+  Device::Passed wait_for_oldest(unsigned looks_max) {
+    for (unsigned looks = 0;; ++looks) {
+      const Device::Passed passed = device_.passed(*front());
+      if (passed != Device::Passed::no) return passed;
+      if (looks == looks_max || lane_.interrupted()) return passed;
+      lane_.pause(looks);
+    }
+  }
+
+ private:
+  Chunk* pop_front_only() {
+    Chunk* const chunk = chunks_[first_];
+    first_ = (first_ + 1) % kChunksOfOneCopy;
+    return chunk;
+  }
+
+  Ring& ring_;
+  Device& device_;
+  Lane& lane_;
+  Chunk* chunks_[kChunksOfOneCopy] = {};
+  unsigned first_ = 0, count_ = 0;
+};
+
+// What no chunk took, from where the cutter is.
+void pass_on_rest(Lane& lane, Cutter& cutter, Outcome& outcome, Rest why) {
+  outcome.rest = why;
+  while (cutter.left() && outcome.error == Error::none) outcome.error = lane.pass_on(cutter.next(SIZE_MAX));
+}
+
+// The chunk for the next piece on the way to the device.
+Chunk* chunk_to_device(Ring& ring, Device& device, Mine& mine, Waits waits, bool& coming_through) {
+  if (mine.any() && mine.wait_for_oldest(0) == Device::Passed::yes) {
+    coming_through = true;
+    return mine.pop();
+  }
+  if (!mine.full())
+    if (Chunk* const chunk = ring.take(device)) return chunk;
+  if (!mine.any() || (waits == Waits::no && !coming_through)) return nullptr;
+  const unsigned looks_max = waits == Waits::yes ? ~0u : kLooksOfImpatient;
+  return mine.wait_for_oldest(looks_max) == Device::Passed::yes ? mine.pop() : nullptr;
+}
+
+// Small at first: nothing is under way while the first one is copied.
+std::size_t growing(std::size_t done) { return std::clamp(done, kPieceBytesMin, kChunkBytes); }
+// Small at last: nothing is under way while the last one is copied.
+std::size_t shrinking(std::size_t left) { return std::clamp(left / 4, kPieceBytesMin, kChunkBytes); }
+
+// A piece lies in its chunk without gaps.
+Side packed(char* memory, const Box& box) { return {memory, box.row_bytes, box.row_bytes * box.rows}; }
+
+// False: it is not on its way, or nobody will know when it has come through. Copied once more, no harm is done.
+bool send(Ring& ring, Device& device, Lane& lane, Mine& mine, Chunk* chunk, const Piece& piece) {
+  if (lane.enqueue(piece, chunk->memory) != Error::none) {
+    ring.give(chunk);
+    return false;
+  }
+  if (lane.mark(*chunk) != Error::none) {
+    ring.give_up(device, chunk);
+    return false;
+  }
+  mine.push(chunk);
+  return true;
+}
+
+// The device's part of a piece to the host; why not, if not.
+Rest send_for_host(Ring& ring, Device& device, Lane& lane, Mine& mine, const Side& target, const Piece& piece) {
+  if (lane.interrupted()) return Rest::interrupted;
+  if (!lane.may_touch(piece.of(target), piece.box)) return Rest::untouchable;
+  Chunk* const chunk = ring.take(device);
+  if (!chunk) return Rest::no_chunk;
+  return send(ring, device, lane, mine, chunk, piece) ? Rest::none : Rest::failed;
+}
+
+}  // namespace
+
+Outcome copy_to_device(Ring& ring, Device& device, Lane& lane, const Side& source, const Box& box, Waits waits) {
+  Outcome outcome;
+  Mine mine(ring, device, lane);
+  Cutter cutter(box);
+  bool coming_through = false;
+  while (cutter.left()) {
+    const Piece piece = cutter.next(growing(outcome.staged_bytes));
+    const auto rest = [&](Rest why) {
+      cutter.back_to(piece);
+      pass_on_rest(lane, cutter, outcome, why);
+      return outcome;
+    };
+    if (lane.interrupted()) return rest(Rest::interrupted);
+    if (!lane.may_touch(piece.of(source), piece.box)) return rest(Rest::untouchable);
+    Chunk* const chunk = chunk_to_device(ring, device, mine, waits, coming_through);
+    if (!chunk) return rest(lane.interrupted() ? Rest::interrupted : Rest::no_chunk);
+    lane.copy(packed(chunk->memory, piece.box), piece.of(source), piece.box);
+    if (!send(ring, device, lane, mine, chunk, piece)) return rest(Rest::failed);
+    outcome.staged_bytes += piece.box.bytes();
+  }
+  if (waits == Waits::yes)
+    while (mine.any() && mine.wait_for_oldest(~0u) == Device::Passed::yes) ring.give(mine.pop());
+  return outcome;
+}
+
+Outcome copy_to_host(Ring& ring, Device& device, Lane& lane, const Side& target, const Box& box) {
+  Outcome outcome;
+  Mine mine(ring, device, lane);
+  Cutter ahead(box), behind(box);  // cut alike: what is enqueued, and what was copied out
+  Rest why = Rest::none;           // nothing is enqueued any more
+  while (behind.left()) {
+    while (why == Rest::none && ahead.left() && !mine.full()) {
+      const Piece piece = ahead.next(shrinking(ahead.left()));
+      why = send_for_host(ring, device, lane, mine, target, piece);
+      if (why != Rest::none) ahead.back_to(piece);
+    }
+    if (!mine.any()) break;
+    if (why == Rest::no_chunk) why = Rest::none;  // its own come back
+    const Device::Passed passed = mine.wait_for_oldest(~0u);
+    if (passed != Device::Passed::yes) {
+      why = passed == Device::Passed::no ? Rest::interrupted : Rest::failed;
+      break;
+    }
+    const Piece piece = behind.next(shrinking(behind.left()));
+    Chunk* const chunk = mine.pop();
+    lane.copy(piece.of(target), packed(chunk->memory, piece.box), piece.box);
+    ring.give(chunk);
+    outcome.staged_bytes += piece.box.bytes();
+  }
+  pass_on_rest(lane, behind, outcome, why);
+  return outcome;
+}
+
+}  // namespace cistern::staging

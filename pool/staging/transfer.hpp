@@ -1,0 +1,55 @@
+// One copy through the ring: the order of its steps, in both directions.
+//
+//   to the device  piece by piece: copied into a chunk, enqueued on the caller's stream, marked. The source was read
+//                  when the call returns.
+//   to the host    pieces are enqueued ahead, and copied out of their chunks in order, each when its mark has passed
+//
+// Where a chunk is not to be had, the memory may not be touched, or somebody else needs the way, the rest of the copy
+// is the lane's own, on the same stream and in its place. A call waits for chunks of its own only, and one that may not
+// wait for the device does so only while its own earlier pieces are coming through.
+#pragma once
+#include "pool/staging/cutter.hpp"
+#include "pool/staging/ring.hpp"
+
+namespace cistern::staging {
+
+enum class Error : int { none = 0 };  // else the driver's
+
+// The caller's stream, and what the copy is between.
+class Lane {
+ public:
+  // Copies between the chunk and the device's part of the piece, asynchronously.
+  virtual Error enqueue(const Piece& piece, char* chunk) = 0;
+  // Sets the chunk's mark behind what was enqueued.
+  virtual Error mark(Chunk& chunk) = 0;
+  // The native copy of a piece.
+  virtual Error pass_on(const Piece& piece) = 0;
+  // Whether the host's part may be touched as the copy will touch it.
+  virtual bool may_touch(const Side& side, const Box& box) = 0;
+  // Somebody needs us to be done: the rest is the lane's.
+  virtual bool interrupted() = 0;
+  // By the processor.
+  virtual void copy(const Side& to, const Side& from, const Box& box) = 0;
+  // Between two looks at a mark.
+  virtual void pause(unsigned looks) = 0;
+
+ protected:
+  ~Lane() = default;
+};
+
+// Why less than everything went through chunks.
+enum class Rest : unsigned char { none, no_chunk, untouchable, interrupted, failed };
+
+struct Outcome {
+  Error error = Error::none;
+  std::size_t staged_bytes = 0;
+  Rest rest = Rest::none;
+};
+
+// May it wait until the device has done its part?
+enum class Waits : bool { no, yes };
+
+Outcome copy_to_device(Ring& ring, Device& device, Lane& lane, const Side& source, const Box& box, Waits waits);
+Outcome copy_to_host(Ring& ring, Device& device, Lane& lane, const Side& target, const Box& box);
+
+}  // namespace cistern::staging

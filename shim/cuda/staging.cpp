@@ -1,0 +1,440 @@
+// See staging.hpp.
+#include "shim/cuda/staging.hpp"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "pool/base/system_call.hpp"
+#include "shim/cuda/state.hpp"
+#include "shim/process/copy_crew.hpp"
+#include "shim/process/process.hpp"
+#include "shim/process/system_filter.hpp"
+#include "stats/counters.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+constexpr int kReadsHostPageTables = 100, kIntegrated = 18;  // CUdevice_attribute
+constexpr std::size_t kTrialsOpenMax = 64;
+
+constexpr const char* kUnstagedNames[] = {
+    "off",     "small",    "not-pageable", "shape", "capturing",   "host-page-tables", "unknown-context",
+    "exiting", "filtered", "native-wins",  "trial", "untouchable", "no-chunk",         "interrupted",
+    "failed"};
+static_assert(std::size(kUnstagedNames) == static_cast<std::size_t>(Unstaged::count));
+
+// --- The host's memory
+
+std::uintptr_t system_page() { return static_cast<std::uintptr_t>(getpagesize()); }
+
+struct PageRange {
+  std::uintptr_t first;
+  std::size_t bytes;
+};
+PageRange pages_of(const staging::Side& side, const staging::Box& box) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(side.base), page = system_page();
+  const std::uintptr_t first = begin & ~(page - 1);
+  const std::uintptr_t end = (begin + staging::span_bytes(side, box) + page - 1) & ~(page - 1);
+  return {first, end - first};
+}
+
+// One byte of each page, by the kernel, which answers where we would fault.
+bool can_read_each_page(const PageRange& pages) {
+  constexpr std::size_t kAtOnce = 256;
+  iovec each[kAtOnce];
+  char bytes[kAtOnce];
+  iovec here{bytes, 0};
+  for (std::size_t at = 0; at < pages.bytes;) {
+    std::size_t count = 0;
+    for (; count < kAtOnce && at < pages.bytes; ++count, at += system_page())
+      each[count] = {reinterpret_cast<void*>(pages.first + at), 1};
+    here.iov_len = count;
+    if (process_vm_readv(getpid(), &here, 1, each, count, 0) != static_cast<ssize_t>(count)) return false;
+  }
+  return true;
+}
+
+// Whether every page may be touched so, which is true until somebody changes it: as far as the driver's own copy goes.
+// Before Linux 5.14 nothing says that memory may be written without doing it.
+bool may_touch_pages(const PageRange& pages, bool write) {
+#ifndef MADV_POPULATE_READ
+  constexpr int MADV_POPULATE_READ = 22, MADV_POPULATE_WRITE = 23;
+#endif
+  const long answer = system_call(SYS_madvise, pages.first, pages.bytes,
+                                  static_cast<std::uintptr_t>(write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ));
+  if (answer == 0) return true;
+  return answer == -EINVAL && !write && can_read_each_page(pages);
+}
+
+// Pages that are touched for the first time cost more than the copy: a sample says whether they were.
+bool was_touched(const staging::Side& side, const staging::Box& box) {
+  constexpr std::size_t kSamples = 32;
+  const PageRange pages = pages_of(side, box);
+  const std::size_t count = pages.bytes / system_page();
+  for (std::size_t i = 0; i < std::min(kSamples, count); ++i) {
+    unsigned char resident = 0;
+    const std::uintptr_t page = pages.first + count * i / std::min(kSamples, count) * system_page();
+    if (system_call(SYS_mincore, page, system_page(), reinterpret_cast<std::uintptr_t>(&resident)) != 0) return false;
+    if (!(resident & 1)) return false;
+  }
+  return true;
+}
+
+// --- One copy's way through the ring
+
+class CudaLane final : public staging::Lane {
+ public:
+  CudaLane(CudaState& s, const HostCopy& what, Context& context)
+      : s_(s), what_(what), context_(context), gate_(s.gate), inside_(context), relaxed_(s.functions) {}
+
+  bool open() const { return static_cast<bool>(*gate_) && !context_.ending.load(); }
+  // Nothing was done: the program's own call can do it all.
+  bool untouched() const { return untouched_; }
+  bool must_wait() const { return must_wait_; }
+
+  staging::Error enqueue(const staging::Piece& piece, char* chunk) override {
+    const staging::Side packed{chunk, piece.box.row_bytes, piece.box.row_bytes * piece.box.rows};
+    const staging::Error answer = copy_piece(piece, packed);
+    enqueued_ |= answer == staging::Error::none;
+    return answer;
+  }
+  staging::Error mark(staging::Chunk& chunk) override {
+    return staging::Error{s_.functions.event_record(static_cast<CUevent>(chunk.event), what_.stream)};
+  }
+  // Whoever waits for us to be done need not wait for this.
+  staging::Error pass_on(const staging::Piece& piece) override {
+    relaxed_.reset();
+    inside_.reset();
+    gate_.reset();
+    if (!enqueued_ && piece.box.bytes() == what_.box.bytes()) {
+      untouched_ = true;
+      return staging::Error::none;
+    }
+    must_wait_ = what_.waits;
+    return copy_piece(piece, piece.of(what_.host));
+  }
+  bool may_touch(const staging::Side& side, const staging::Box& box) override {
+    return may_touch_pages(pages_of(side, box), !what_.to_device);
+  }
+  bool interrupted() override {
+    return s_.gate.waiting.load() || s_.gate.captures.load() || context_.ending.load() || phase() != Phase::running;
+  }
+  void copy(const staging::Side& to, const staging::Side& from, const staging::Box& box) override {
+    copy_crew().copy(to, {from.base, from.row_pitch, from.slice_pitch}, box,
+                     what_.to_device ? staging::Direction::to_device : staging::Direction::to_host);
+  }
+  void pause(unsigned looks) override {
+    constexpr unsigned kSpins = 100;
+    if (looks < kSpins) return;
+    constexpr timespec kShort{0, 5'000};
+    system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kShort));
+  }
+
+ private:
+  staging::Error copy_piece(const staging::Piece& piece, const staging::Side& host) const {
+    const Functions& real = s_.functions;
+    if (!what_.described) {
+      const CUdeviceptr device = what_.device + piece.byte;
+      return staging::Error{what_.to_device ? real.copy_to_device(device, host.base, piece.box.row_bytes, what_.stream)
+                                            : real.copy_to_host(host.base, device, piece.box.row_bytes, what_.stream)};
+    }
+    CUDA_MEMCPY3D copy = *what_.described;
+    CUDA_MEMCPY3D::Side &on_host = what_.to_device ? copy.source : copy.target,
+                        &on_device = what_.to_device ? copy.target : copy.source;
+    on_device.x_bytes += piece.byte;
+    on_device.y += piece.row;
+    on_device.z += piece.slice;
+    on_host = {};
+    on_host.memory_type = kMemoryHost;
+    on_host.host = host.base;
+    on_host.pitch = host.row_pitch;
+    on_host.height = host.row_pitch ? host.slice_pitch / host.row_pitch : 0;
+    copy.width_bytes = piece.box.row_bytes;
+    copy.height = piece.box.rows;
+    copy.depth = piece.box.slices;
+    return staging::Error{real.copy_shape(&copy, what_.stream)};
+  }
+
+  CudaState& s_;
+  const HostCopy& what_;
+  Context& context_;
+  std::optional<Through> gate_;
+  std::optional<Inside> inside_;
+  std::optional<RelaxedCapture> relaxed_;
+  bool enqueued_ = false, untouched_ = false, must_wait_ = false;
+};
+
+// For a copy that waits, which is no call that captures forbid; waiting for its stream is one, and a capture may have
+// begun since the copy did.
+CUresult synchronize(CudaState& s, CUstream stream) {
+  const RelaxedCapture relaxed(s.functions);
+  return s.functions.stream_synchronize(stream);
+}
+
+// Around a few calls of our own.
+class Asking {
+ public:
+  explicit Asking(CudaState& s) : gate_(s.gate) {
+    if (gate_) relaxed_.emplace(s.functions);
+  }
+  explicit operator bool() const { return static_cast<bool>(gate_); }
+
+ private:
+  Through gate_;
+  std::optional<RelaxedCapture> relaxed_;
+};
+
+Unstaged unstaged_of(staging::Rest rest) {
+  switch (rest) {
+    case staging::Rest::no_chunk:
+      return Unstaged::no_chunk;
+    case staging::Rest::untouchable:
+      return Unstaged::untouchable;
+    case staging::Rest::interrupted:
+      return Unstaged::interrupted;
+    default:
+      return Unstaged::failed;
+  }
+}
+
+void count(StagedWay& way, Unstaged reason, std::uint64_t bytes) {
+  way.unstaged[static_cast<int>(reason)].fetch_add(1, std::memory_order_relaxed);
+  way.passed_on_bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+const char* unstaged_name(Unstaged reason) { return kUnstagedNames[static_cast<int>(reason)]; }
+
+Staging::Staging()
+    : mode_(options().staging == "on"     ? Mode::on
+            : options().staging == "auto" ? Mode::automatic
+                                          : Mode::off) {}
+
+// Not while another thread forks: it has the locks of those that there are.
+StagedWay& Staging::way(int device, bool to_device) {
+  std::atomic<StagedWay*>& place = ways_[device >= 0 && device < kDevices ? device : 0][to_device];
+  StagedWay* known = place.load(std::memory_order_acquire);
+  if (known) return *known;
+  Locked hold(lock_);
+  known = place.load(std::memory_order_relaxed);
+  if (known) return *known;
+  auto* const made = new (internal_allocate(sizeof(StagedWay))) StagedWay;
+  place.store(made, std::memory_order_release);
+  return *made;
+}
+
+bool Staging::reads_host_page_tables(CudaState& s, Device& device) {
+  std::atomic<signed char>& known = page_tables_[device.ordinal];
+  if (!known.load(std::memory_order_relaxed)) {
+    int reads = 0, integrated = 0;
+    const auto ask = s.functions.device_attribute;
+    if (!ask || ask(&reads, kReadsHostPageTables, device.ordinal) != kSuccess) reads = 0;
+    if (!ask || ask(&integrated, kIntegrated, device.ordinal) != kSuccess) integrated = 0;
+    known.store(reads || integrated ? 2 : 1, std::memory_order_relaxed);
+  }
+  return known.load(std::memory_order_relaxed) == 2;
+}
+
+// The cheap questions first: of small copies there may be many.
+std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, Context* context) {
+  if (mode_ == Mode::off) return Unstaged::off;
+  if (!staging::range_of(what.box.bytes())) return Unstaged::small;
+  if (!what.stageable) return Unstaged::shape;
+  if (s.gate.closed.load(std::memory_order_relaxed) || phase() != Phase::running) return Unstaged::exiting;
+  if (s.captures.any()) return Unstaged::capturing;
+  if (system_calls_are_filtered()) return Unstaged::filtered;
+  if (!context || context->ending.load() || context->poisoned.load()) return Unstaged::unknown_context;
+  if (what.stream != legacy_stream() && what.stream != per_thread_stream()) {
+    bool own = false;
+    s.streams.with(what.stream, [&](const StreamRecord* record) { own = record && record->context == context; });
+    if (!own) return Unstaged::unknown_context;
+  }
+  const auto first = reinterpret_cast<std::uintptr_t>(what.host.base);
+  const std::uintptr_t last = first + staging::span_bytes(what.host, what.box) - 1;
+  for (const std::uintptr_t address : {first, last}) {
+    int type = 0;
+    if (s.blocks.ranges.find(address)) return Unstaged::not_pageable;
+    if (s.functions.pointer_attribute(&type, kPointerMemoryType, address) == kSuccess) return Unstaged::not_pageable;
+  }
+  // The driver refuses it whole.
+  const auto on_device = what.described ? std::nullopt : s.blocks.ranges.find(what.device);
+  if (on_device && what.box.bytes() > on_device->first + on_device->bytes - what.device) return Unstaged::shape;
+  if (reads_host_page_tables(s, *context->device)) return Unstaged::host_page_tables;
+  return std::nullopt;
+}
+
+Staging::Plan Staging::begin(CudaState& s, const HostCopy& what) {
+  Plan plan;
+  const std::uint64_t bytes = what.box.bytes();
+  if (mode_ != Mode::off && staging::range_of(bytes)) plan.context = current_context(s);
+  plan.of = &way(plan.context ? plan.context->device->ordinal : 0, what.to_device);
+  if (const auto reason = why_not(s, what, plan.context)) {
+    count(*plan.of, *reason, bytes);
+    plan.of = nullptr;
+    return plan;
+  }
+  plan.begin_ns = nanoseconds_since_start();
+  if (mode_ == Mode::on) {
+    plan.way = staging::Way::staged;
+    return plan;
+  }
+  read_trials(s, plan.context);
+  const auto choice = plan.of->calibration.choose(bytes, plan.begin_ns);
+  plan.way = choice.way;
+  if (choice.trial) begin_trial(s, what, plan);
+  if (plan.way == staging::Way::native) count(*plan.of, choice.trial ? Unstaged::trial : Unstaged::native_wins, bytes);
+  plan.begin_ns = nanoseconds_since_start();
+  return plan;
+}
+
+// Only where nothing comes before it on its stream, and the memory is there.
+void Staging::begin_trial(CudaState& s, const HostCopy& what, Plan& plan) {
+  const Asking asking(s);
+  if (!asking || !was_touched(what.host, what.box)) return;
+  if (s.functions.stream_query(what.stream) != kSuccess) return;
+  if (s.functions.event_create(&plan.begun, 0) != kSuccess) return;
+  if (s.functions.event_create(&plan.ended, 0) == kSuccess &&
+      s.functions.event_record(plan.begun, what.stream) == kSuccess) {
+    plan.trial = true;
+    return;
+  }
+  put_away(s, plan.begun);
+  if (plan.ended) put_away(s, plan.ended);
+}
+
+void Staging::put_away(CudaState& s, CUevent event) { s.functions.event_destroy(event); }
+
+void Staging::end_trial(CudaState& s, const HostCopy& what, Plan& plan) {
+  const std::uint64_t blocked_ns = nanoseconds_since_start() - plan.begin_ns;
+  const Asking asking(s);
+  if (asking && !plan.context->ending.load() && s.functions.event_record(plan.ended, what.stream) == kSuccess) {
+    Locked hold(lock_);
+    if (trials_.size() < kTrialsOpenMax) {
+      trials_.push_back({plan.context, plan.of, plan.way, plan.begun, plan.ended, what.box.bytes(), blocked_ns});
+      trials_open_.store(static_cast<int>(trials_.size()));
+      return;
+    }
+  }
+  if (!asking) return;  // lost, while a capture begins
+  put_away(s, plan.begun);
+  put_away(s, plan.ended);
+}
+
+void Staging::read_trials(CudaState& s, Context* context) {
+  if (!trials_open_.load(std::memory_order_relaxed)) return;
+  const Asking asking(s);
+  if (!asking) return;
+  Vector<Trial> ours;
+  {
+    Locked hold(lock_);
+    const auto others =
+        std::partition(trials_.begin(), trials_.end(), [&](const Trial& trial) { return trial.context != context; });
+    ours.assign(others, trials_.end());
+    trials_.erase(others, trials_.end());
+  }
+  Vector<Trial> open;
+  for (const Trial& trial : ours) {
+    const CUresult answer = s.functions.event_query(trial.ended);
+    if (answer == kNotReady) {
+      open.push_back(trial);
+      continue;
+    }
+    float milliseconds = 0;
+    if (answer == kSuccess && s.functions.event_elapsed(&milliseconds, trial.begun, trial.ended) == kSuccess)
+      trial.of->calibration.tried(trial.way, trial.bytes,
+                                  {static_cast<std::uint64_t>(milliseconds * 1e6F), trial.blocked_ns});
+    put_away(s, trial.begun);
+    put_away(s, trial.ended);
+  }
+  Locked hold(lock_);
+  trials_.insert(trials_.end(), open.begin(), open.end());
+  trials_open_.store(static_cast<int>(trials_.size()));
+}
+
+// What went neither way whole tells nothing.
+void Staging::drop_trial(CudaState& s, Plan& plan) {
+  if (!std::exchange(plan.trial, false)) return;
+  const Asking asking(s);
+  if (!asking) return;
+  put_away(s, plan.begun);
+  put_away(s, plan.ended);
+}
+
+std::optional<CUresult> Staging::stage(CudaState& s, const HostCopy& what, Plan& plan) {
+  // The source may be written by what comes before.
+  if (what.to_device && what.waits && synchronize(s, what.stream) != kSuccess) {
+    drop_trial(s, plan);
+    return std::nullopt;
+  }
+  staging::Outcome outcome;
+  bool must_wait = false, untouched = false;
+  bool grew = false;  // page-locking memory takes its time, once
+  {
+    CudaLane lane(s, what, *plan.context);
+    if (!lane.open()) {
+      count(*plan.of, Unstaged::interrupted, what.box.bytes());
+      untouched = true;
+    } else {
+      StagingChunks chunks(s.functions, s.source, s.pinned_pool, *plan.context, coarse_now_ns());
+      staging::Ring& ring = plan.context->ring;
+      const unsigned chunks_before = ring.figures().chunks;
+      outcome = what.to_device ? copy_to_device(ring, chunks, lane, what.host, what.box,
+                                                what.waits ? staging::Waits::yes : staging::Waits::no)
+                               : copy_to_host(ring, chunks, lane, what.host, what.box);
+      must_wait = lane.must_wait();
+      untouched = lane.untouched();
+      grew = ring.figures().chunks > chunks_before;
+    }
+  }
+  if (outcome.rest != staging::Rest::none)
+    count(*plan.of, unstaged_of(outcome.rest), what.box.bytes() - outcome.staged_bytes);
+  if (untouched || grew || outcome.rest != staging::Rest::none) drop_trial(s, plan);
+  if (untouched) return std::nullopt;
+  auto answer = static_cast<CUresult>(outcome.error);
+  if (answer == kSuccess && must_wait) answer = synchronize(s, what.stream);
+  plan.of->staged_copies.fetch_add(1, std::memory_order_relaxed);
+  plan.of->staged_bytes.fetch_add(outcome.staged_bytes, std::memory_order_relaxed);
+  end(s, what, plan, answer);
+  return answer;
+}
+
+void Staging::end(CudaState& s, const HostCopy& what, Plan& plan, CUresult answer) {
+  if (!plan.of) return;
+  if (plan.trial) return end_trial(s, what, plan);
+  if (answer == kSuccess && mode_ == Mode::automatic)
+    plan.of->calibration.copied(plan.way, what.box.bytes(), nanoseconds_since_start() - plan.begin_ns);
+}
+
+// Events go with their context.
+void Staging::forget(Context& context) {
+  Locked hold(lock_);
+  std::erase_if(trials_, [&](const Trial& trial) { return trial.context == &context; });
+  trials_open_.store(static_cast<int>(trials_.size()));
+}
+
+void Staging::before_fork() {
+  lock_.lock_for_fork();
+  for_each([](int, bool, StagedWay& way) { way.calibration.before_fork(); });
+}
+void Staging::after_fork() {
+  for_each([](int, bool, StagedWay& way) { way.calibration.after_fork(); });
+  lock_.unlock_after_fork();
+}
+void Staging::after_fork_in_child() {
+  trials_.clear();
+  trials_open_.store(0);
+  for_each([](int, bool, StagedWay& way) {
+    way.staged_copies = way.staged_bytes = way.passed_on_bytes = 0;
+    for (auto& counted : way.unstaged) counted = 0;
+  });
+}
+
+}  // namespace cistern::cuda

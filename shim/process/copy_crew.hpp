@@ -1,0 +1,14 @@
+// The threads of this process that copy host memory to and from pinned chunks, for every kind of device.
+#pragma once
+#include "pool/staging/copy_crew.hpp"
+
+namespace cistern {
+
+// With as many threads as CISTERN_STAGING_THREADS allows; the first large copy starts them.
+staging::CopyCrew& copy_crew();
+
+void copy_crew_before_fork();
+void copy_crew_after_fork_in_parent();
+void copy_crew_after_fork_in_child();
+
+}  // namespace cistern

@@ -1,0 +1,35 @@
+#!/usr/bin/python3
+"""Copies through pinned chunks: which go that way, what the report says of it, and that `auto` takes the better way."""
+import unittest
+
+from harness import run
+
+MIB = 1 << 20
+
+
+def rows(report):
+    return {row["direction"]: row for row in report.get("staging", [])}
+
+
+class Staging(unittest.TestCase):
+    def test_off_everything_is_passed_on_and_counted(self):
+        for direction, row in rows(run("transfers", STAGING="off").report).items():
+            self.assertEqual((direction, row["staged_copies"], list(row["passed_on"])), (direction, 0, ["off"]))
+
+    def test_on_large_pageable_copies_go_through_chunks(self):
+        report = run("transfers", STAGING="on", STAGING_THREADS="1").report
+        there, back = rows(report)["host to device"], rows(report)["device to host"]
+        # What tests/cuda_options/transfers copies of 128 KiB and more (transfers_tests.py): 3 MiB in pieces, 512 KiB.
+        self.assertGreaterEqual(there["staged_bytes"], 3 * MIB)
+        self.assertEqual(back["staged_bytes"], MIB // 2)
+        self.assertGreater(report["self"]["staging_bytes"], 0)
+        self.assertGreater(there["passed_on"]["small"], 0)
+
+    def test_the_transfer_table_is_the_same_either_way(self):
+        def table(staging):
+            return [(row["direction"], row.get("pageable"), row["asynchronous"], row["count"], row["bytes"])
+                    for row in run("transfers", STAGING=staging).report["transfers"]]
+        self.assertEqual(sorted(table("on"), key=str), sorted(table("off"), key=str))
+
+
+unittest.main(argv=["staging_tests.py"], verbosity=2)
