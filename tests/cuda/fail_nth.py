@@ -22,7 +22,7 @@ WAYS = {
     "preload, staged": {"CISTERN_STAGING": "on"},
 }
 TIME_LIMIT_S = 60
-NUMBERS_MAX = 400
+NUMBERS_MAX = 100
 # Two are of a trial that nobody has read yet, which depends on what the trials before took; and an event whose
 # destruction is what fails stays.
 EVENTS_MORE = 3
