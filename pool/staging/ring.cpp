@@ -105,6 +105,13 @@ void Ring::forget() {
   count_ = 0;
 }
 
+// Whatever another thread was in the middle of changing is left where it is.
+void Ring::forget_in_child() {
+  new (&lock_) Lock;
+  for (Vector<Chunk*>* const chunks : {&idle_, &marked_}) new (chunks) Vector<Chunk*>;
+  forget();
+}
+
 Ring::Figures Ring::figures() {
   Locked hold(lock_);
   return {count_, static_cast<unsigned>(idle_.size()), static_cast<unsigned>(marked_.size())};

@@ -60,14 +60,13 @@ class Ring {
   void empty(Device& device);
   // The memory went with its context, or is another process's: nothing is called, for those in a copy's hands neither.
   void forget();
+  // In a forked child: another thread may have been in here.
+  void forget_in_child();
 
   struct Figures {
     unsigned chunks, idle, marked;
   };
   Figures figures();
-
-  void before_fork() { lock_.lock_for_fork(); }
-  void after_fork() { lock_.unlock_after_fork(); }
 
  private:
   Chunk* take_idle();

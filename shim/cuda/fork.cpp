@@ -22,7 +22,6 @@ void before_fork() {
   s->green_devices.before_fork();
   s->tracked.before_fork();
   s->blocks.before_fork();
-  s->contexts.for_each([](Context& context) { context.ring.before_fork(); });
   s->contexts.before_fork();
   s->transfers.before_fork();
   s->staging.before_fork();
@@ -36,7 +35,6 @@ void unlock_tables(CudaState& s) {
   s.went_lock.unlock_after_fork();
   s.transfers.after_fork();
   s.contexts.after_fork();
-  s.contexts.for_each([](Context& context) { context.ring.after_fork(); });
   s.blocks.after_fork();
   s.tracked.after_fork();
   s.green_devices.after_fork();
@@ -82,7 +80,7 @@ void after_fork_in_child() {
     context.epoch.fetch_add(1);
     context.alive.store(false);
     context.clock.forget_in_child();
-    context.ring.forget();
+    context.ring.forget_in_child();
   });
   s->contexts_alive.store(0);
   s->blocks.table.clear();

@@ -351,18 +351,21 @@ void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence) {
 }
 
 std::uint64_t trim_rings(CudaState& s) {
+  Vector<Context*> with_chunks;  // nothing is called under the lock of the contexts
+  for_each_context(s, [&](Context& context) {
+    if (context.ring.figures().chunks) with_chunks.push_back(&context);
+  });
   std::uint64_t bytes = 0;
   Through gate(s.gate);
-  if (!gate) return bytes;
+  if (!gate || with_chunks.empty()) return bytes;
   RelaxedCapture relaxed(s.functions);
-  for_each_context(s, [&](Context& context) {
-    if (!context.ring.figures().chunks) return;
-    Inside inside(context);
-    if (context.ending.load()) return;
-    Entered entered(s.functions, context.handle());
-    StagingChunks chunks(s.functions, s.source, s.pinned_pool, context, coarse_now_ns());
-    if (entered) bytes += context.ring.trim(chunks);
-  });
+  for (Context* const context : with_chunks) {
+    Inside inside(*context);
+    if (context->ending.load()) continue;
+    Entered entered(s.functions, context->handle());
+    StagingChunks chunks(s.functions, s.source, s.pinned_pool, *context, coarse_now_ns());
+    if (entered) bytes += context->ring.trim(chunks);
+  }
   return bytes;
 }
 
