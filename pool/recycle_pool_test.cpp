@@ -283,7 +283,7 @@ TEST_F(RecyclePoolTest, WhoWaitsForReleasesWaitsForASlowOneThoughOthersEndMeanwh
   auto quick = get(key(40));
   give(key(100), get(key(100)));
   const Trim all{.keep_bytes = 0, .unused_for_ns = 0};
-  std::atomic<bool> is_slow{false}, go_on{false}, waited{false};
+  std::atomic<bool> is_slow{false}, go_on{false}, waits{false}, waited{false};
   source.on_release = [&] {
     if (is_slow.exchange(true)) return;
     while (!go_on) std::this_thread::yield();
@@ -291,9 +291,11 @@ TEST_F(RecyclePoolTest, WhoWaitsForReleasesWaitsForASlowOneThoughOthersEndMeanwh
   std::thread slow([&] { pool.trim(all, 1); });
   while (!is_slow) std::this_thread::yield();
   std::thread waiter([&] {
+    waits = true;
     EXPECT_TRUE(pool.wait_for_releases());
     waited = true;
   });
+  while (!waits) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   give(key(40), quick);
   pool.trim(all, 1);

@@ -329,6 +329,7 @@ TEST(CopyCrew, AFaultInAHelperReachesTheProgramsHandler) {
   mine.sa_flags = SA_SIGINFO;
   sigaction(SIGSEGV, &mine, &before);
   std::vector<char> memory(source.size());
+  Protected::faults = 0;
   for (int round = 0; round < 50; ++round) {
     mprotect(Protected::memory, Protected::kBytes, PROT_NONE);
     std::fill(memory.begin(), memory.end(), kGuard);
@@ -498,6 +499,7 @@ struct ForkingHandler {
 TEST_F(CopyCrewFork, InAHandlerThatInterruptedTheCopyingThread) {
   Crew crew(many(3));
   ForkingHandler::crew = &crew;
+  ForkingHandler::children = 0;
   struct sigaction mine {
   }, before;
   mine.sa_handler = ForkingHandler::on_signal;

@@ -1,5 +1,5 @@
 """scripts/list-skips on a small ctest project that has a program of every kind: each skip is listed, with its reason,
-and one without a reason fails."""
+and one without a reason fails. scripts/list-failures on the same: what went wrong is listed, and nothing else."""
 import argparse
 import pathlib
 import subprocess
@@ -13,8 +13,8 @@ ARGUMENTS = argparse.Namespace()
 BYTES = "100000000"
 
 
-def listed(project):
-    """The exit code and lines of list-skips after a run of that project's tests."""
+def listed(project, script="list-skips"):
+    """The exit code and lines of that script after a run of that project's tests."""
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder)
         (source / "CMakeLists.txt").write_text("# Made by a test.\ncmake_minimum_required(VERSION 3.25)\n"
@@ -25,7 +25,7 @@ def listed(project):
         subprocess.run([pathlib.Path(ARGUMENTS.cmake).with_name("ctest"), "--output-junit", results,
                         "--test-output-size-passed", BYTES, "--test-output-size-failed", BYTES],
                        cwd=build, capture_output=True)
-        done = subprocess.run([ROOT / "scripts/list-skips", f"here={results}"], capture_output=True, text=True)
+        done = subprocess.run([ROOT / "scripts" / script, f"here={results}"], capture_output=True, text=True)
         return done.returncode, done.stdout.splitlines(), done.stderr
 
 
@@ -85,6 +85,38 @@ class ListSkips(unittest.TestCase):
 
     def test_a_program_that_is_missing_is_no_skip(self):
         self.expect(test_of("missing", "/nonexistent/program"), 0, "0 skipped")
+
+
+class ListFailures(unittest.TestCase):
+    def lines(self, project):
+        code, lines, error = listed(project, "list-failures")
+        self.assertEqual((code, error), (0, ""))
+        return [line.strip() for line in lines]
+
+    def test_none(self):
+        self.assertEqual(self.lines(test_of("quiet", "true")), [])
+
+    def test_googletest(self):
+        lines = self.lines(test_of("quiet", "true") +
+                           test_of("gtest", ARGUMENTS.gtest, "--gtest_also_run_disabled_tests"))
+        self.assertEqual(lines[0], "here: gtest: failed")
+        self.assertRegex(lines[1], r"gtest_skips.cpp:\d+: Failure$")
+        self.assertEqual(lines[2], "Failed")
+        self.assertRegex(lines[3], r"^\[  FAILED  \] Skips.DISABLED_ForGood \(\d+ ms\)$")
+        self.assertEqual(len(lines), 4)
+
+    def test_unittest(self):
+        text = "import unittest\nclass T(unittest.TestCase):\n def test_it(self): self.assertEqual(1, 2)\nunittest.main()"
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as program:
+            program.write(text)
+            program.flush()
+            lines = self.lines(test_of("python", sys.executable, program.name))
+        self.assertIn("FAIL: test_it (__main__.T", lines[1])
+        self.assertIn("AssertionError: 1 != 2", lines)
+
+    def test_others(self):
+        lines = self.lines(test_of("script", "sh", "-c", "seq 1000; exit 3"))
+        self.assertEqual(lines, ["here: script: failed"] + [str(number) for number in range(971, 1001)])
 
 
 if __name__ == "__main__":
