@@ -98,7 +98,11 @@ int main(int count, char** arguments) {
                     }});
     std::vector<std::unique_ptr<CopyCrew>> crews;
     const auto add = [&](const std::string& name, unsigned helpers, std::optional<Stores> stores) -> CopyCrew& {
-      crews.push_back(std::make_unique<CopyCrew>(CopyCrew::Settings{.helpers_max = helpers, .stores = stores}));
+      const auto create = [](pthread_t* thread, std::size_t, void* (*main)(void*), void* of) {
+        return pthread_create(thread, nullptr, main, of);
+      };
+      crews.push_back(std::make_unique<CopyCrew>(
+          CopyCrew::Settings{.helpers_max = helpers, .stores = stores, .threads = {create, pthread_join}}));
       ways.push_back(crew_way(name, *crews.back(), direction));
       return *crews.back();
     };

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "pool/base/system_call.hpp"
@@ -60,7 +61,7 @@ class SignalsBlocked {
  public:
   SignalsBlocked() {
     sigset_t all;
-    sigfillset(&all);
+    std::memset(&all, 0xff, sizeof all);
     pthread_sigmask(SIG_BLOCK, &all, &before_);
   }
   ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -110,7 +111,7 @@ CopyCrew::Begun CopyCrew::begin(const Pieces& pieces, Direction direction) {
     begun.run = {*settings_.stores, false};
   else if (pieces.longest_run_bytes() >= kStreamedRunBytesMin)
     begun.run = choices_[static_cast<int>(direction)].next();
-  begun.helpers_wanted = std::min(settings_.helpers_max, kHelpersMost);
+  begun.helpers_wanted = settings_.threads.create ? std::min(settings_.helpers_max, kHelpersMost) : 0;
   if (!settings_.helpers_share_cpus) begun.helpers_wanted = std::min(begun.helpers_wanted, cpus ? cpus - 1 : 0);
   if (begun.helpers_wanted == 0 || stopping_.load(std::memory_order_relaxed) || !moves_to(mask)) return begun;
   begun.helpers_missing = helper_count_ < begun.helpers_wanted && !starting_ && copies_to_wait_ == 0;
@@ -261,15 +262,10 @@ bool CopyCrew::start_helper() {
     return nullptr;
   };
   pthread_t thread;
-  pthread_attr_t small;
-  bool made = false;
-  if (pthread_attr_init(&small) == 0) {
-    const std::size_t least = static_cast<std::size_t>(std::max(0l, sysconf(_SC_THREAD_STACK_MIN)));
-    made = pthread_attr_setstacksize(&small, std::max(kStackBytes, least)) == 0 &&
-           settings_.threads.create(&thread, &small, main, this) == 0;
-    pthread_attr_destroy(&small);
-  }
-  if (!made && settings_.threads.create(&thread, nullptr, main, this) != 0) return false;
+  const std::size_t small =
+      std::max(kStackBytes, static_cast<std::size_t>(std::max(0l, sysconf(_SC_THREAD_STACK_MIN))));
+  const auto create = settings_.threads.create;
+  if (create(&thread, small, main, this) != 0 && create(&thread, 0, main, this) != 0) return false;
   Locked hold(lock_);
   helpers_[helper_count_++] = thread;
   return true;
@@ -278,7 +274,7 @@ bool CopyCrew::start_helper() {
 void CopyCrew::stop() {
   stopping_.store(true);
   posted_.fetch_add(1);
-  wake(posted_, INT_MAX);
+  if (sleepers_.load() != 0) wake(posted_, INT_MAX);
   // A signal handler that interrupted this thread under the lock exits: the helpers wait for it, and go with the
   // process.
   if (lock_.held_here()) return;

@@ -31,8 +31,9 @@ class CopyCrew {
  public:
   static constexpr unsigned kHelpersMost = 15;
 
+  // 0 for success. A stack of 0 bytes is one of the usual size.
   struct Threads {
-    int (*create)(pthread_t* thread, const pthread_attr_t* how, void* (*main)(void*), void* of);
+    int (*create)(pthread_t* thread, std::size_t stack_bytes, void* (*main)(void*), void* of);
     int (*join)(pthread_t thread, void** result);
   };
   struct Settings {
@@ -41,7 +42,7 @@ class CopyCrew {
     std::size_t piece_bytes = 256 << 10;
     std::optional<Stores> stores{};   // none: measured
     bool helpers_share_cpus = false;  // for tests: helpers_max of them, however few CPUs there are
-    Threads threads = {pthread_create, pthread_join};
+    Threads threads{};                // none: there are no helpers
   };
 
   constexpr CopyCrew() = default;

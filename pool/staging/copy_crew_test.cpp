@@ -44,8 +44,22 @@ constexpr char kGuard = '\x5a';
 constexpr std::size_t kLarge = 1 << 20;
 constexpr int kRounds = CISTERN_TEST_TSAN ? 10 : 100;
 
+int create_thread(pthread_t* thread, std::size_t stack_bytes, void* (*main)(void*), void* of) {
+  pthread_attr_t how;
+  pthread_attr_init(&how);
+  if (stack_bytes && pthread_attr_setstacksize(&how, stack_bytes) != 0) ADD_FAILURE() << stack_bytes;
+  const int error = pthread_create(thread, &how, main, of);
+  pthread_attr_destroy(&how);
+  return error;
+}
+constexpr CopyCrew::Threads kThreads = {create_thread, pthread_join};
+
 CopyCrew::Settings many(unsigned helpers) {
-  return {.helpers_max = helpers, .alone_below_bytes = 64 << 10, .piece_bytes = 16 << 10, .helpers_share_cpus = true};
+  return {.helpers_max = helpers,
+          .alone_below_bytes = 64 << 10,
+          .piece_bytes = 16 << 10,
+          .helpers_share_cpus = true,
+          .threads = kThreads};
 }
 
 // Ends with the test, whatever it asserted.
@@ -181,7 +195,7 @@ TEST_P(CopyCrewOfHelpers, MoreCallersThanJobs) {
 INSTANTIATE_TEST_SUITE_P(Helpers, CopyCrewOfHelpers, testing::Values(0, 1, 2, 3));
 
 TEST(CopyCrew, SmallCopiesAndEmptyOnesNeedNoHelpers) {
-  Crew crew({.helpers_share_cpus = true});
+  Crew crew({.helpers_share_cpus = true, .threads = kThreads});
   std::vector<char> memory(512 << 10), source = pattern(memory.size() - 1, 1);
   crew.copy({memory.data()}, {source.data()}, {0}, Direction::to_device);
   crew.copy({nullptr}, {nullptr}, {100, 0, 100}, Direction::to_device);
@@ -256,7 +270,7 @@ TEST(CopyCrew, IdleHelpersSleep) {
 }
 
 TEST(CopyCrew, WithOneCpuThereIsNoHelper) {
-  Crew crew({});
+  Crew crew({.threads = kThreads});
   test::in_new_thread([&] {
     keep_to_first_cpu();
     EXPECT_TRUE(copies_large(crew));
@@ -375,9 +389,7 @@ int creations;
 TEST(CopyCrew, WithoutThreadsTheCallerCopiesAndRarelyAsksAgain) {
   CopyCrew::Settings settings = many(3);
   creations = 0;
-  settings.threads.create = [](pthread_t*, const pthread_attr_t*, void* (*)(void*), void*) {
-    return ++creations, EAGAIN;
-  };
+  settings.threads.create = [](pthread_t*, std::size_t, void* (*)(void*), void*) { return ++creations, EAGAIN; };
   Crew crew(settings);
   std::vector<char> source = pattern(128 << 10, 1), memory(source.size());
   for (int i = 0; i < 200; ++i) {
@@ -391,10 +403,18 @@ TEST(CopyCrew, WithoutThreadsTheCallerCopiesAndRarelyAsksAgain) {
   EXPECT_EQ(crew.helpers(), 0u);
 }
 
+TEST(CopyCrew, NothingToMakeThreadsWith) {
+  CopyCrew::Settings settings = many(3);
+  settings.threads = {};
+  Crew crew(settings);
+  EXPECT_TRUE(copies_large(crew));
+  EXPECT_EQ(crew.helpers(), 0u);
+}
+
 TEST(CopyCrew, WhereASmallStackIsRefusedItIsOneOfTheUsualSize) {
   CopyCrew::Settings settings = many(2);
-  settings.threads.create = [](pthread_t* thread, const pthread_attr_t* how, void* (*main)(void*), void* of) {
-    return how ? EINVAL : pthread_create(thread, how, main, of);
+  settings.threads.create = [](pthread_t* thread, std::size_t stack_bytes, void* (*main)(void*), void* of) {
+    return stack_bytes ? EINVAL : create_thread(thread, stack_bytes, main, of);
   };
   Crew crew(settings);
   EXPECT_TRUE(copies_large(crew));
@@ -404,8 +424,8 @@ TEST(CopyCrew, WhereASmallStackIsRefusedItIsOneOfTheUsualSize) {
 TEST(CopyCrew, OneThreadIsToBeHad) {
   CopyCrew::Settings settings = many(3);
   creations = 0;
-  settings.threads.create = [](pthread_t* thread, const pthread_attr_t* how, void* (*main)(void*), void* of) {
-    return creations++ ? EAGAIN : pthread_create(thread, how, main, of);
+  settings.threads.create = [](pthread_t* thread, std::size_t stack_bytes, void* (*main)(void*), void* of) {
+    return creations++ ? EAGAIN : create_thread(thread, stack_bytes, main, of);
   };
   Crew crew(settings);
   EXPECT_TRUE(copies_large(crew));

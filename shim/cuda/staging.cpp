@@ -56,7 +56,10 @@ bool can_read_each_page(const PageRange& pages) {
     for (; count < kAtOnce && at < pages.bytes; ++count, at += system_page())
       each[count] = {reinterpret_cast<void*>(pages.first + at), 1};
     here.iov_len = count;
-    if (process_vm_readv(getpid(), &here, 1, each, count, 0) != static_cast<ssize_t>(count)) return false;
+    const long answer =
+        system_call(SYS_process_vm_readv, static_cast<std::uintptr_t>(getpid()),
+                    reinterpret_cast<std::uintptr_t>(&here), 1, reinterpret_cast<std::uintptr_t>(each), count, 0);
+    if (answer != static_cast<long>(count)) return false;
   }
   return true;
 }

@@ -7,6 +7,9 @@ namespace cistern {
 // With as many threads as CISTERN_STAGING_THREADS allows; the first large copy starts them.
 staging::CopyCrew& copy_crew();
 
+// When exit begins, whether or not there was a copy: nothing is looked up for it.
+void stop_copy_crew();
+
 void copy_crew_before_fork();
 void copy_crew_after_fork_in_parent();
 void copy_crew_after_fork_in_child();

@@ -149,10 +149,15 @@ const link_map* first_module_with(const char* name, const link_map* from) {
 
 const link_map* module_behind_us(const char* name) { return first_module_with(name, own_module()->l_next); }
 
-void* next_definition(const char* name) {
-  const link_map* const module = module_behind_us(name);
+namespace {
+void* definition(const char* name, const link_map* from) {
+  const link_map* const module = first_module_with(name, from);
   return module ? SymbolTable(*module).address_of(name) : nullptr;
 }
+}  // namespace
+
+void* next_definition(const char* name) { return definition(name, own_module()->l_next); }
+void* first_definition(const char* name) { return definition(name, main_module()); }
 
 bool lies_in_library(const void* address, std::string_view file_prefix) {
   const link_map* module = module_of(address);

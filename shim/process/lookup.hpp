@@ -23,6 +23,9 @@ void* next_symbol(const char* name);
 // over them.
 void* next_definition(const char* name);
 
+// The same from the program on: what a call of `name` reaches, which is not one of those we export.
+void* first_definition(const char* name);
+
 enum class Loading { only_if_loaded, allowed };
 
 // `name` from the next provider in the global order, else from the library called `library_soname`: one that the

@@ -23,6 +23,11 @@ TEST(Lookup, AFailureLeavesNoReasonBehind) {
   EXPECT_EQ(dlerror(), nullptr);
 }
 
+TEST(Lookup, TheFirstDefinitionIsWhatACallReaches) {
+  EXPECT_EQ(first_definition("pthread_create"), dlsym(RTLD_DEFAULT, "pthread_create"));
+  EXPECT_EQ(first_definition("no_such_function"), nullptr);
+}
+
 TEST(Lookup, OnlyLoadedLibrariesUnlessAllowed) {
   constexpr char kLibrary[] = "libanl.so.1";  // nobody else needs it
   if (library_is_loaded("libanl")) GTEST_SKIP() << "already loaded here";

@@ -141,10 +141,27 @@ using Complain = void (*)(std::string_view line);
   complain(line);
 }
 
+// The entries that may be options: mostly few or none, and getenv would look through all others once for each row.
+class Entries {
+ public:
+  explicit Entries(char** environment) {
+    for (char** entry = environment; entry && *entry; ++entry)
+      if (std::string_view(*entry).starts_with(kPrefix)) entries_.push_back(*entry);
+  }
+  bool have(std::string_view name) const {
+    return std::any_of(entries_.begin(), entries_.end(), [name](std::string_view entry) {
+      return entry.size() > name.size() && entry[name.size()] == '=' && entry.starts_with(name);
+    });
+  }
+
+ private:
+  Vector<const char*> entries_;
+};
+
 // The value set by the user, else the default. An empty variable counts as unset.
 template <class Parser, class Value>
-void read_option(Value& value, const Row& row, Getenv getenv, Complain complain) {
-  const char* set = getenv(row.variable);
+void read_option(Value& value, const Row& row, const Entries& entries, Getenv getenv, Complain complain) {
+  const char* set = entries.have(row.variable) ? getenv(row.variable) : nullptr;
   const bool is_set = set && *set;
   if (is_set) {
     if (auto parsed = Parser::parse(set, row)) {
@@ -221,11 +238,12 @@ std::optional<bool> parse_on_off(std::string_view text) {
 
 Options read_options(Getenv getenv, char** environment, Complain complain) {
   Options options;
+  const Entries entries(environment);
   const Row* row = kRows;
 #define OPTION(type, name, variable, default_text, help) \
-  read_option<type##_parser>(options.name, *row++, getenv, complain);
+  read_option<type##_parser>(options.name, *row++, entries, getenv, complain);
 #include "shim/options.def"
-  const char* report = getenv("CISTERN_REPORT");
+  const char* report = entries.have("CISTERN_REPORT") ? getenv("CISTERN_REPORT") : nullptr;
   options.report_requested = report && *report;
   complain_about_unknown(environment, getenv, complain);
   return options;

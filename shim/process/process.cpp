@@ -1,14 +1,12 @@
 // See process.hpp.
 #include "shim/process/process.hpp"
 
-#include "shim/process/copy_crew.hpp"
-
 #include <sys/single_threaded.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <new>
 
+#include "shim/process/copy_crew.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/log.hpp"
 #include "stats/counters.hpp"
@@ -22,7 +20,7 @@ constinit std::atomic<bool> beside_threads{false};
 
 const Options& make_options() {
   auto* made = new (internal_allocate(sizeof(Options)))
-      Options(read_options(environment_variable, environ, [](std::string_view line) { warn_later(line); }));
+      Options(read_options(environment_variable, early_environment(), [](std::string_view line) { warn_later(line); }));
   const Options* none = nullptr;
   // Two threads may both have read the environment; the first one's options stand.
   return the_options.compare_exchange_strong(none, made) ? *made : *none;
@@ -39,7 +37,7 @@ Phase phase() { return the_phase.load(std::memory_order_relaxed); }
 
 void exit_begins() {
   Phase running = Phase::running;
-  if (the_phase.compare_exchange_strong(running, Phase::exiting)) copy_crew().stop();
+  if (the_phase.compare_exchange_strong(running, Phase::exiting)) stop_copy_crew();
 }
 
 bool last_report_begins() { return the_phase.exchange(Phase::reported) != Phase::reported; }
