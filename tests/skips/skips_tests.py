@@ -106,7 +106,8 @@ class ListFailures(unittest.TestCase):
         self.assertEqual(len(lines), 4)
 
     def test_unittest(self):
-        text = "import unittest\nclass T(unittest.TestCase):\n def test_it(self): self.assertEqual(1, 2)\nunittest.main()"
+        text = ("import unittest\nclass T(unittest.TestCase):\n def test_it(self): self.assertEqual(1, 2)\n"
+                "unittest.main()")
         with tempfile.NamedTemporaryFile("w", suffix=".py") as program:
             program.write(text)
             program.flush()
