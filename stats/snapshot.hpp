@@ -89,11 +89,16 @@ struct LeakFigures {
 
 // Copies of one direction, one type of host memory and one way of waiting.
 struct TransferFigures {
+  const char* kind;       // "cuda", "opencl"
   const char* direction;  // "host to device", "device to host", "device to device", "host to host", "unknown"
   bool pageable;          // the host memory is not page-locked; without meaning between devices
   bool asynchronous;      // the call returned before the copy was done, or could have
   std::uint64_t count, bytes;
-  std::optional<double> seconds;  // spent in blocking copies; absent for asynchronous ones: nobody waited to see
+  std::uint64_t failed;  // beside them
+  // Of copies whose time is known: blocking ones, with whatever they waited for, and others that the driver timed.
+  std::uint64_t timed_bytes;
+  std::optional<double> seconds;
+  std::optional<double> rate_p50, rate_p95;  // bytes a second that one in two, and 95 in 100, do not exceed
   // The site that copied most of `bytes`; null and 0 where sites are off.
   const char* api;
   std::uint64_t site_bytes;
@@ -102,6 +107,17 @@ struct TransferFigures {
 
   // Neither between devices nor where the direction is unknown does the type of the host memory exist.
   bool touches_host() const { return std::string_view(direction).find("host") != std::string_view::npos; }
+};
+
+// A site that copies often, and little each time.
+struct TinyCopies {
+  const char* kind;
+  const char* direction;
+  std::uint64_t count, bytes;
+  std::optional<double> seconds;  // spent in the calls, where they block
+  const char* api;
+  std::uint32_t site = 0;
+  Vector<FrameFigures> frames;  // leaf first; found by resolve()
 };
 
 // Copies between pageable memory and a device, of sizes from `bytes_min` to twice that: what each way was
@@ -171,7 +187,8 @@ struct Snapshot {
   Vector<LeakFigures> host_sites;  // live host blocks, largest first; estimated where they are samples
   Vector<ObjectFigures> objects;
   Vector<FragmentationFigures> fragmentation;
-  Vector<TransferFigures> transfers;  // largest first
+  Vector<TransferFigures> transfers;  // kind by kind, largest first
+  Vector<TinyCopies> tiny_copies;     // most first
   Vector<StagingFigures> staging;
   std::uint64_t staging_bytes;  // pinned memory that copies go through
   Vector<DeviceMemoryFigures> device_memory;

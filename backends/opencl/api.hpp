@@ -48,10 +48,14 @@ constexpr cl_uint kContextReferenceCount = 0x1080;
 constexpr cl_uint kQueueReferenceCount = 0x1092;
 constexpr cl_uint kQueueProperties = 0x1093;
 constexpr cl_bitfield kQueueOutOfOrder = 1 << 0;
+constexpr cl_bitfield kQueueProfiling = 1 << 1;
 constexpr cl_uint kMemSize = 0x1102;
 constexpr cl_uint kMemMapCount = 0x1104;
 constexpr cl_uint kMemReferenceCount = 0x1105;
+constexpr cl_uint kImageElementSize = 0x1111;
 constexpr cl_uint kEventExecutionStatus = 0x11D3;
+constexpr cl_uint kProfilingStart = 0x1282;
+constexpr cl_uint kProfilingEnd = 0x1283;
 constexpr cl_int kComplete = 0;
 
 // The real functions that the backends call.

@@ -1,5 +1,6 @@
 // Ranges of addresses that do not overlap, found by any address inside: for questions about interior pointers.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -21,6 +22,14 @@ class RangeIndex {
   void insert(std::uintptr_t first, std::uint64_t bytes, const Value& value) {
     Locked hold(lock_);
     ranges_.insert_or_assign(first, Range{first, bytes, value});
+  }
+  // Of the range that begins there, or a new one.
+  template <class Change>
+  void change(std::uintptr_t first, std::uint64_t bytes, Change change) {
+    Locked hold(lock_);
+    Range& range = ranges_.try_emplace(first, Range{first, bytes, Value{}}).first->second;
+    range.bytes = std::max(range.bytes, bytes);
+    change(range.value);
   }
   void erase(std::uintptr_t first) {
     erase_if(first, [](const Value&) { return true; });

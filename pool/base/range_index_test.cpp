@@ -60,6 +60,19 @@ TEST(RangeIndexTest, RangesAtTheEndsOfTheAddressSpace) {
   EXPECT_FALSE(index.find(~std::uintptr_t{0} - 16));
 }
 
+TEST(RangeIndexTest, ChangesTheRangeThatIsThereOrANewOne) {
+  RangeIndex<int> index;
+  const auto count = [](int& value) { ++value; };
+  index.change(100, 10, count);
+  index.change(100, 5, count);
+  ASSERT_TRUE(index.find(109));
+  EXPECT_EQ(index.find(109)->value, 2);
+  index.change(100, 20, count);
+  EXPECT_EQ(index.find(119).value().value, 3);
+  index.erase_if(100, [](int& value) { return --value == 0; });
+  EXPECT_EQ(index.find(100).value().value, 2);
+}
+
 TEST(RangeIndexTest, AnEmptyRangeContainsNothingAndClearForgets) {
   Index index;
   index.insert(1000, 0, 1);

@@ -82,11 +82,6 @@ void add_leak(LeakRows& rows, const Tracked& of, const LiveBlocks& live, std::st
       leak_class;
 }
 
-const char* direction_name(Direction direction) {
-  constexpr const char* kNames[] = {"host to device", "device to host", "device to device", "host to host", "unknown"};
-  return kNames[static_cast<int>(direction)];
-}
-
 bool used() {
   CudaState* s = state_if_used();
   if (!s) return false;
@@ -140,37 +135,6 @@ void add_leaks(Vector<LeakFigures>& leaks) {
   }
 }
 
-void add_transfers(Snapshot& snapshot) {
-  CudaState* s = state_if_used();
-  if (!s) return;
-  Vector<TransferFigures>& rows = snapshot.transfers;
-  s->transfers.for_each([&](const TransferKey& key, const TransferTotals& totals) {
-    const char* direction = direction_name(key.direction);
-    auto row = std::find_if(rows.begin(), rows.end(), [&](const TransferFigures& r) {
-      return r.direction == direction && r.pageable == key.pageable && r.asynchronous == key.asynchronous;
-    });
-    if (row == rows.end()) {
-      TransferFigures figures{};
-      figures.direction = direction;
-      figures.pageable = key.pageable;
-      figures.asynchronous = key.asynchronous;
-      rows.push_back(std::move(figures));
-      row = rows.end() - 1;
-    }
-    row->count += totals.count;
-    row->bytes += totals.bytes;
-    if (!key.asynchronous)
-      row->seconds = row->seconds.value_or(0) + static_cast<double>(totals.blocking_ns) * kNanosecond;
-    if (key.site && totals.bytes >= row->site_bytes) {
-      row->site_bytes = totals.bytes;
-      row->api = key.api;
-      row->site = key.site;
-    }
-  });
-  std::sort(rows.begin(), rows.end(),
-            [](const TransferFigures& a, const TransferFigures& b) { return a.bytes > b.bytes; });
-}
-
 constexpr double kMebibyte = 1 << 20;
 
 // Nanoseconds for a MiB as bytes in a second; of none, nothing.
@@ -186,7 +150,7 @@ void add_staging(Snapshot& snapshot) {
       [&](Context& context) { snapshot.staging_bytes += context.ring.figures().chunks * staging::kChunkBytes; });
   s->staging.for_each([&](int device, bool to_device, StagedWay& way) {
     StagingFigures figures{device,
-                           direction_name(to_device ? Direction::host_to_device : Direction::device_to_host),
+                           direction_name(to_device ? CopyDirection::host_to_device : CopyDirection::device_to_host),
                            way.staged_copies.load(),
                            way.staged_bytes.load(),
                            way.passed_on_bytes.load(),
@@ -257,7 +221,7 @@ void add_to(Snapshot& snapshot) {
   if (!used()) return;
   add_kinds(snapshot.kinds, snapshot.fragmentation);
   add_leaks(snapshot.leaks);
-  add_transfers(snapshot);
+  state().transfers.add_to(snapshot, "cuda");
   add_staging(snapshot);
   add_devices(snapshot);
 }

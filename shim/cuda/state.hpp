@@ -9,10 +9,10 @@
 #include "shim/cuda/captures.hpp"
 #include "shim/cuda/next.hpp"
 #include "shim/cuda/staging.hpp"
-#include "shim/cuda/transfers.hpp"
 #include "shim/process/options.hpp"
 #include "stats/counters.hpp"
 #include "stats/sites.hpp"
+#include "stats/transfers.hpp"
 
 namespace cistern::cuda {
 

@@ -121,6 +121,7 @@ void add_to(Snapshot& snapshot) {
   snapshot.fragmentation.push_back(fragmentation());
   add_leaks(snapshot.leaks);
   add_objects(snapshot.objects);
+  state().transfers.add_to(snapshot, "opencl");
 }
 
 constexpr KindPool kPools[] = {{CISTERN_OPENCL, pool_figures, trim}};

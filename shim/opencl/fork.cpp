@@ -14,6 +14,8 @@ void for_each_table(OpenclState& s, Do each) {
   each(s.queues);
   each(s.kernels);
   each(s.counted);
+  each(s.host_ranges);
+  each(s.transfers);
 }
 
 void unlock_tables(OpenclState& s) {
@@ -24,6 +26,7 @@ void unlock_tables(OpenclState& s) {
 void forget_figures(OpenclState& s) {
   s.counters.reset();
   s.calls.reset();
+  s.transfers.clear();
   s.contexts_created = s.queues_created = s.kernels_created = 0;
   for (Counter& created : s.counted_created) created = 0;
 }
@@ -55,7 +58,9 @@ void after_fork_in_child() {
     s->pool.after_fork_in_child();
     QueueClock::abandon_all_in_child();
     const auto inherit = [](const void*, auto& record) { record.inherited = true; };
-    for_each_table(*s, [&](auto& table) { table.for_each(inherit); });
+    for_each_table(*s, [&](auto& table) {
+      if constexpr (requires { table.for_each(inherit); }) table.for_each(inherit);
+    });
     forget_figures(*s);
   }
   state_after_fork();

@@ -71,8 +71,8 @@ void resolve_loader() {
   Table found;
 #define OPENCL_CALL(action, slot, result, name, parameters, arguments) resolve(found.name, #name);
 #include "shim/symbols/opencl.def"
-  resolve(found.clGetMemObjectInfo, "clGetMemObjectInfo");
-  resolve(found.clGetEventInfo, "clGetEventInfo");
+#define CISTERN_RESOLVE(slot, name, type) resolve(found.name, #name);
+  CISTERN_OPENCL_QUESTIONS(CISTERN_RESOLVE)
   // A program that calls before it loads the ICD loader may load it later.
   if (!found.clCreateBuffer) return;
   {
@@ -130,12 +130,11 @@ cl_int init_layer(cl_uint slot_count, const void* const* target, cl_uint* slot_c
   layer_table.name = reinterpret_cast<decltype(layer_table.name)>(const_cast<void*>(target_of(slot))); \
   if (layer_table.name) layer_slots[slot] = reinterpret_cast<const void*>(&hook::name);
 #include "shim/symbols/opencl.def"
-  layer_table.clGetMemObjectInfo =
-      reinterpret_cast<decltype(layer_table.clGetMemObjectInfo)>(const_cast<void*>(target_of(kSlotMemObjectInfo)));
-  layer_table.clGetEventInfo =
-      reinterpret_cast<decltype(layer_table.clGetEventInfo)>(const_cast<void*>(target_of(kSlotEventInfo)));
+#define CISTERN_TAKE(slot, name, type) \
+  layer_table.name = reinterpret_cast<decltype(layer_table.name)>(const_cast<void*>(target_of(slot)));
+  CISTERN_OPENCL_QUESTIONS(CISTERN_TAKE)
   // The program may close the loader again, but its functions are called for as long as buffers are kept.
-  keep_loaded(target_of(kSlotMemObjectInfo));
+  keep_loaded(reinterpret_cast<const void*>(layer_table.clGetMemObjectInfo));
   note_layers_variable();
   layer_loaded.store(true, std::memory_order_release);
   *slot_count_ret = count;

@@ -8,10 +8,12 @@
 
 #include "backends/opencl/buffer_source.hpp"
 #include "pool/base/handle_table.hpp"
+#include "pool/base/range_index.hpp"
 #include "pool/recycle_pool.hpp"
 #include "shim/opencl/next.hpp"
 #include "stats/counters.hpp"
 #include "stats/sites.hpp"
+#include "stats/transfers.hpp"
 
 namespace cistern::opencl {
 
@@ -60,6 +62,7 @@ struct ContextRecord {
 
 struct Queue {
   std::uint32_t references = 1;
+  bool profiled = false;
   cl_context context = nullptr;
   std::shared_ptr<QueueClock> clock;
   bool inherited = false;
@@ -77,6 +80,18 @@ struct CommandEvent {
   std::uint64_t number = 0;
 };
 
+// A copy whose time its event will tell.
+struct TimedCopy {
+  TransferKey key;
+  std::uint64_t bytes;
+};
+
+// Memory of the host that is none of the program's pageable memory.
+struct HostRange {
+  bool allocated = false;  // SVM, USM
+  unsigned maps = 0;       // of memory objects
+};
+
 enum class CountedType : std::uint8_t { program, event, sampler, count };
 
 struct Counted {
@@ -84,6 +99,7 @@ struct Counted {
   std::uint32_t references = 1;
   bool inherited = false;
   CommandEvent command;  // of events
+  std::optional<TimedCopy> copy{};
 };
 
 struct OpenclState;
@@ -113,6 +129,8 @@ struct OpenclState {
   HandleTable<Queue> queues;
   HandleTable<Kernel> kernels;
   HandleTable<Counted> counted;
+  RangeIndex<HostRange> host_ranges;
+  Transfers transfers;
   Counter contexts_created{0}, queues_created{0}, kernels_created{0};
   Counter counted_created[static_cast<int>(CountedType::count)]{};
 

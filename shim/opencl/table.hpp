@@ -7,14 +7,18 @@ namespace cistern::opencl {
 
 // The ICD loader's dispatch table has this many slots (OpenCL 3.0); rows carry their slot.
 constexpr std::size_t kDispatchSlots = 149;
-constexpr cl_uint kSlotMemObjectInfo = 20;
-constexpr cl_uint kSlotEventInfo = 42;
+
+// Questions about an object, which are not interposed: slot, name, type of the object.
+#define CISTERN_OPENCL_QUESTIONS(each)                                                                     \
+  each(20, clGetMemObjectInfo, cl_mem) each(21, clGetImageInfo, cl_mem) each(42, clGetEventInfo, cl_event) \
+      each(45, clGetEventProfilingInfo, cl_event)
 
 struct Table {
 #define OPENCL_CALL(action, slot, result, name, parameters, arguments) result(*name) parameters = nullptr;
 #include "shim/symbols/opencl.def"
-  cl_int (*clGetMemObjectInfo)(cl_mem, cl_uint, std::size_t, void*, std::size_t*) = nullptr;
-  cl_int (*clGetEventInfo)(cl_event, cl_uint, std::size_t, void*, std::size_t*) = nullptr;
+#define CISTERN_MEMBER(slot, name, type) cl_int (*name)(type, cl_uint, std::size_t, void*, std::size_t*) = nullptr;
+  CISTERN_OPENCL_QUESTIONS(CISTERN_MEMBER)
+#undef CISTERN_MEMBER
 };
 
 }  // namespace cistern::opencl

@@ -195,12 +195,19 @@ void write_leak(Json& json, const LeakFigures& leak) {
 void write_transfer(Json& json, const TransferFigures& transfer) {
   json.element();
   json.open('{');
+  json.field("kind", transfer.kind);
   json.field("direction", transfer.direction);
   if (transfer.touches_host()) json.flag("pageable", transfer.pageable);
   json.flag("asynchronous", transfer.asynchronous);
   json.count("count", transfer.count);
   json.count("bytes", transfer.bytes);
-  if (transfer.seconds) json.number("seconds", *transfer.seconds, 6);
+  json.count("failed", transfer.failed);
+  if (transfer.seconds) {
+    json.number("seconds", *transfer.seconds, 6);
+    json.count("timed_bytes", transfer.timed_bytes);
+  }
+  if (transfer.rate_p50) json.number("bytes_per_s_p50", *transfer.rate_p50, 0);
+  if (transfer.rate_p95) json.number("bytes_per_s_p95", *transfer.rate_p95, 0);
   if (transfer.site_bytes) {
     json.key("worst_site");
     json.open('{');
@@ -209,6 +216,19 @@ void write_transfer(Json& json, const TransferFigures& transfer) {
     write_frames(json, transfer.frames);
     json.close('}');
   }
+  json.close('}');
+}
+
+void write_tiny_copies(Json& json, const TinyCopies& tiny) {
+  json.element();
+  json.open('{');
+  json.field("kind", tiny.kind);
+  json.field("direction", tiny.direction);
+  if (tiny.api) json.field("api", tiny.api);
+  json.count("count", tiny.count);
+  json.count("bytes", tiny.bytes);
+  if (tiny.seconds) json.number("seconds", *tiny.seconds, 6);
+  write_frames(json, tiny.frames);
   json.close('}');
 }
 
@@ -340,6 +360,12 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
   json.open('[');
   for (const TransferFigures& transfer : snapshot.transfers) write_transfer(json, transfer);
   json.close(']');
+  if (!snapshot.tiny_copies.empty()) {
+    json.key("tiny_copies");
+    json.open('[');
+    for (const TinyCopies& tiny : snapshot.tiny_copies) write_tiny_copies(json, tiny);
+    json.close(']');
+  }
   if (!snapshot.staging.empty()) {
     json.key("staging");
     json.open('[');

@@ -235,6 +235,7 @@ inline LeakFigures cuda_leak(const char* kind, const char* object, const char* a
 
 inline TransferFigures transfer(const char* direction, bool pageable, bool asynchronous, std::uint64_t bytes) {
   TransferFigures figures{};
+  figures.kind = "cuda";
   figures.direction = direction;
   figures.pageable = pageable;
   figures.asynchronous = asynchronous;
@@ -247,6 +248,10 @@ inline Vector<TransferFigures> transfers() {
   Vector<TransferFigures> all;
   all.push_back(transfer("host to device", true, false, 6000 * kMiB));
   all[0].seconds = 2.5;
+  all[0].timed_bytes = all[0].bytes;
+  all[0].rate_p50 = 2.0 * kMiB * 1024;
+  all[0].rate_p95 = 3.5 * kMiB * 1024;
+  all[0].failed = 2;
   all[0].api = "cudaMemcpy";
   all[0].site_bytes = 4000 * kMiB;
   all[0].frames.push_back(frame("load_batch", "src/batch.cpp", 77));
@@ -258,10 +263,19 @@ inline Vector<TransferFigures> transfers() {
   all.push_back(transfer("device to device", false, true, 100 * kMiB));
   all.push_back(transfer("device to host", false, false, 12345));
   all[3].seconds = 0.00125;
+  all[3].timed_bytes = all[3].bytes;
   all.push_back(transfer("unknown", true, false, 512));  // what is unknown is not called pageable
   all[4].seconds = 0;
+  all[4].timed_bytes = all[4].bytes;
   all[4].site_bytes = 512;
   return all;
+}
+
+inline TinyCopies tiny_copies(const char* kind, std::uint64_t count, bool blocking) {
+  TinyCopies tiny{kind, "host to device", count, count * 4096, std::nullopt, "cudaMemcpy", 0, {}};
+  if (blocking) tiny.seconds = 1.25;
+  tiny.frames.push_back(frame("send_one", "src/batch.cpp", 31));
+  return tiny;
 }
 
 inline Snapshot cuda_snapshot() {
@@ -278,6 +292,7 @@ inline Snapshot cuda_snapshot() {
   snapshot.fragmentation.push_back({"device:0", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 256 * kMiB});
   snapshot.fragmentation.push_back({"pinned", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 350 * kMiB});
   snapshot.transfers = transfers();
+  snapshot.tiny_copies.push_back(tiny_copies("cuda", 250'000, true));
   snapshot.frameworks.push_back("PyTorch");
   snapshot.sites_count = 9;
   return snapshot;

@@ -93,7 +93,7 @@ TEST(ReportFigures, AreThoseWorkedOutByHand) {
   expect(text, "  device 0: 1.2 GiB driver-owned and other processes, 78.1 GiB free of 80.0 GiB (at 11.9 s)\n");
   expect(json, "\"driver_owned_bytes\": 1258291200");
   // 6,000 / 1,024 = 5.859 GiB, in 2.5 s.
-  expect(text, "  host to device    pageable               3,000     5.9 GiB        2.50 s    2.34\n");
+  expect(text, "  host to device    pageable               3,000     5.9 GiB        2.50 s    2.34    2.00    3.50\n");
   // 19 + 1 MiB of 2 + 1 blocks.
   expect(text, "VERDICT  3 blocks, 20.0 MiB never freed at 2 sites      (exit code unchanged)\n");
 }
@@ -143,8 +143,27 @@ TEST(ReportTransfers, NameTheSiteWithMostPageableBytes) {
   EXPECT_NE(text.find("worst pageable site: 3.9 GiB device to host (cudaMemcpyAsync)\n"), std::string::npos) << text;
 }
 
+TEST(ReportTransfers, OfTwoKindsAreTwoTables) {
+  Snapshot snapshot = cuda_snapshot();
+  TransferFigures timed = transfer("host to device", true, true, 4 * kMiB * 1024);
+  timed.kind = "opencl";
+  timed.timed_bytes = 2 * kMiB * 1024;
+  timed.seconds = 0.5;  // of half of the bytes, and nobody waited
+  snapshot.transfers.push_back(timed);
+  for (int site = 0; site < 4; ++site) snapshot.tiny_copies.push_back(tiny_copies("opencl", 1000, false));
+  const std::string text = rendered(render_text, snapshot);
+  EXPECT_NE(text.find("TRANSFERS cuda "), std::string::npos) << text;
+  EXPECT_NE(text.find("TRANSFERS opencl "), std::string::npos) << text;
+  EXPECT_NE(text.find("  host to device    pageable, async        3,000     4.0 GiB             -    4.00       -"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("  tiny copies: 1,000 host to device of 4.0 KiB on average (cudaMemcpy)\n"), std::string::npos);
+  EXPECT_NE(text.find("  (3 of 5 sites with tiny copies)\n"), std::string::npos) << text;
+}
+
 TEST(ReportTransfers, WithoutSitesNameNone) {
   Snapshot snapshot = cuda_snapshot();
+  snapshot.tiny_copies.clear();
   for (TransferFigures& figures : snapshot.transfers) {
     figures.api = nullptr;
     figures.site_bytes = 0;

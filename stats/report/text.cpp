@@ -245,7 +245,7 @@ void render_text(const Snapshot& snapshot, Sink& sink) {
   write_pools(snapshot, sink);
   write_sizes(snapshot, sink);
   write_fragmentation(snapshot, sink);
-  write_transfers(snapshot.transfers, sink);
+  write_transfers(snapshot, sink);
   write_staging(snapshot, sink);
   write_self(snapshot, sink);
 }

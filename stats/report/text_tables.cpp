@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kClassesShown = 6, kClassesOfTwo = 4, kClassesOfMany = 3;  // of one pool, of each of several
 constexpr std::size_t kPoolsShown = 4;
 constexpr std::size_t kSizesShown = 4;
-constexpr std::size_t kTransfersShown = 8;
+constexpr std::size_t kTransfersShown = 8, kTinySitesShown = 3;
 
 void write_class(const ClassFigures& figures, bool with_waste, Sink& sink) {
   sink.print("  {:<16}  {:>11}  {:>8}  {:>24}  {:>6}  {:>10}", report_class_name(figures.size_class),
@@ -66,12 +66,36 @@ String manner(const TransferFigures& transfer) {
   return text;
 }
 
+String rate(const std::optional<double>& bytes_per_second) {
+  return bytes_per_second ? decimal(*bytes_per_second / (1024.0 * 1024 * 1024), 2) : String("-");
+}
+
 void write_transfer(const TransferFigures& transfer, Sink& sink) {
-  const bool timed = transfer.seconds && *transfer.seconds > 0;
-  const double gibibytes = static_cast<double>(transfer.bytes) / (1024.0 * 1024 * 1024);
-  sink.print("  {:<16}  {:<15}  {:>11}  {:>10}  {:>12}  {:>6}\n", transfer.direction, manner(transfer),
-             grouped(transfer.count), human_bytes(transfer.bytes), timed ? duration(*transfer.seconds).c_str() : "-",
-             timed ? decimal(gibibytes / *transfer.seconds, 2).c_str() : "-");
+  std::optional<double> blocking, mean;
+  if (transfer.seconds && *transfer.seconds > 0) {
+    if (!transfer.asynchronous) blocking = transfer.seconds;
+    mean = static_cast<double>(transfer.timed_bytes) / *transfer.seconds;
+  }
+  sink.print("  {:<16}  {:<15}  {:>11}  {:>10}  {:>12}  {:>6}  {:>6}  {:>6}\n", transfer.direction, manner(transfer),
+             grouped(transfer.count), human_bytes(transfer.bytes), blocking ? duration(*blocking).c_str() : "-",
+             rate(mean), rate(transfer.rate_p50), rate(transfer.rate_p95));
+}
+
+void write_failed_copies(const Vector<TransferFigures>& transfers, Sink& sink) {
+  std::uint64_t failed = 0;
+  for (const TransferFigures& transfer : transfers) failed += transfer.failed;
+  if (failed) sink.print("  the driver refused {}\n", failed == 1 ? String("1 more") : grouped(failed) + " more");
+}
+
+void write_tiny_copies(const Vector<TinyCopies>& all, Sink& sink) {
+  for (std::size_t i = 0; i < all.size() && i < kTinySitesShown; ++i) {
+    const TinyCopies& tiny = all[i];
+    sink.print("  tiny copies: {} {} of {} on average ({}){}\n", grouped(tiny.count), tiny.direction,
+               human_bytes(tiny.bytes / tiny.count), tiny.api,
+               tiny.seconds ? "; the calls took " + duration(*tiny.seconds) : String());
+    write_frames(tiny.frames, kFramesShort, sink);
+  }
+  if (all.size() > kTinySitesShown) sink.print("  ({} of {} sites with tiny copies)\n", kTinySitesShown, all.size());
 }
 
 // Pageable memory is copied twice and cannot be copied behind the program's back: where most of it comes from.
@@ -84,10 +108,6 @@ void write_worst_pageable_site(const Vector<TransferFigures>& transfers, Sink& s
   sink.print("  worst pageable site: {} {}{}{}{}\n", human_bytes(worst->site_bytes), worst->direction,
              worst->api ? " (" : "", worst->api ? worst->api : "", worst->api ? ")" : "");
   write_frames(worst->frames, kFramesShort, sink);
-}
-
-String rate(const std::optional<double>& bytes_per_second) {
-  return bytes_per_second ? decimal(*bytes_per_second / (1024.0 * 1024 * 1024), 2) : String("-");
 }
 
 // Ranges that were tried both ways; the others have nothing to compare.
@@ -156,12 +176,23 @@ void write_fragmentation(const Snapshot& snapshot, Sink& sink) {
   }
 }
 
-void write_transfers(const Vector<TransferFigures>& transfers, Sink& sink) {
-  if (transfers.empty()) return;
-  sink.print("{:<35}  {:>11}  {:>10}  {:>12}  {:>6}\n", "TRANSFERS", "count", "bytes", "blocking for", "GiB/s");
-  for (std::size_t i = 0; i < transfers.size() && i < kTransfersShown; ++i) write_transfer(transfers[i], sink);
-  if (transfers.size() > kTransfersShown) sink.print("  (the {} largest of {})\n", kTransfersShown, transfers.size());
+void write_transfers(const Snapshot& snapshot, Sink& sink) {
+  const Vector<TransferFigures>& transfers = snapshot.transfers;
+  std::string_view kind;
+  std::size_t shown = 0;
+  for (const TransferFigures& transfer : transfers) {
+    if (kind != transfer.kind) {
+      kind = transfer.kind;
+      shown = 0;
+      sink.print("TRANSFERS {:<25}  {:>11}  {:>10}  {:>12}  {:>6}  {:>6}  {:>6}\n", kind, "count", "bytes",
+                 "blocking for", "GiB/s", "p50", "p95");
+    }
+    if (++shown <= kTransfersShown) write_transfer(transfer, sink);
+    if (shown == kTransfersShown + 1) sink.print("  (the {} largest; the JSON report has all)\n", kTransfersShown);
+  }
+  write_failed_copies(transfers, sink);
   write_worst_pageable_site(transfers, sink);
+  write_tiny_copies(snapshot.tiny_copies, sink);
 }
 
 void write_staging(const Snapshot& snapshot, Sink& sink) {

@@ -11,6 +11,6 @@ void write_pools(const Snapshot& snapshot, Sink& sink);
 void write_sizes(const Snapshot& snapshot, Sink& sink);
 void write_fragmentation(const Snapshot& snapshot, Sink& sink);
 void write_staging(const Snapshot& snapshot, Sink& sink);
-void write_transfers(const Vector<TransferFigures>& transfers, Sink& sink);
+void write_transfers(const Snapshot& snapshot, Sink& sink);
 
 }  // namespace cistern

@@ -37,14 +37,15 @@ struct Shape<Result (*)(Parameters...)> {
 
 namespace ours = cistern::opencl;
 
-#define OPENCL_CALL(action, slot, result, name, parameters, arguments)                      \
+#define SAME_FUNCTION(slot, name)                                                           \
   static_assert(offsetof(cl_icd_dispatch, name) == (slot) * sizeof(void*), #name ": slot"); \
   static_assert(Shape<decltype(ours::Table::name)>::value == Shape<decltype(cl_icd_dispatch::name)>::value, #name);
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments) SAME_FUNCTION(slot, name)
 #include "shim/symbols/opencl.def"
+#define QUESTION(slot, name, type) SAME_FUNCTION(slot, name)
+CISTERN_OPENCL_QUESTIONS(QUESTION)
 
 static_assert(sizeof(cl_icd_dispatch) == ours::kDispatchSlots * sizeof(void*));
-static_assert(offsetof(cl_icd_dispatch, clGetMemObjectInfo) == ours::kSlotMemObjectInfo * sizeof(void*));
-static_assert(offsetof(cl_icd_dispatch, clGetEventInfo) == ours::kSlotEventInfo * sizeof(void*));
 
 static_assert(sizeof(ours::cl_image_description) == sizeof(cl_image_desc));
 static_assert(offsetof(ours::cl_image_description, memory) == offsetof(cl_image_desc, mem_object));
@@ -59,6 +60,9 @@ static_assert(ours::kMemUseHostPtr == CL_MEM_USE_HOST_PTR && ours::kMemCopyHostP
 static_assert(ours::kContextReferenceCount == CL_CONTEXT_REFERENCE_COUNT);
 static_assert(ours::kQueueReferenceCount == CL_QUEUE_REFERENCE_COUNT && ours::kQueueProperties == CL_QUEUE_PROPERTIES);
 static_assert(ours::kQueueOutOfOrder == CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+static_assert(ours::kQueueProfiling == CL_QUEUE_PROFILING_ENABLE);
+static_assert(ours::kImageElementSize == CL_IMAGE_ELEMENT_SIZE);
+static_assert(ours::kProfilingStart == CL_PROFILING_COMMAND_START && ours::kProfilingEnd == CL_PROFILING_COMMAND_END);
 static_assert(ours::kMemSize == CL_MEM_SIZE && ours::kMemMapCount == CL_MEM_MAP_COUNT);
 static_assert(ours::kMemReferenceCount == CL_MEM_REFERENCE_COUNT);
 static_assert(ours::kEventExecutionStatus == CL_EVENT_COMMAND_EXECUTION_STATUS);

@@ -24,6 +24,7 @@ class Expectations:
 
     def __init__(self, source, directory):
         self.leaks, self.exit, self.recycles, self.only_shimmed, self.driver_layer = 0, 0, False, False, None
+        self.transfers = False
         self.stderr, self.argument_lists = [], [[]]
         for line in source.read_text().splitlines():
             if not line.startswith("//"):
@@ -39,6 +40,8 @@ class Expectations:
             self.exit = int(value)
         elif name == "recycles":
             self.recycles = True
+        elif name == "transfers":
+            self.transfers = True
         elif name == "driver-layer":
             self.driver_layer = str(directory.parent / "layers" / "driver.so")
         elif name == "only-shimmed":
@@ -130,6 +133,24 @@ def check_figures(outcome, way, expectations):
             yield f"not true: {rule}; figures {figures}"
 
 
+def check_transfers(outcome):
+    """Complaints about the table of transfers, where the program says what it copied."""
+    said = sorted(re.findall(r"^copied: (.*)$", outcome.stdout, re.M))
+    rows = []
+    for row in outcome.reports.get(outcome.pid, {}).get("transfers", []):
+        memory = {True: "pageable", False: "pinned", None: "-"}[row.get("pageable")]
+        rows.append(f"{row['direction']}, {memory}, {'goes on' if row['asynchronous'] else 'waits'}, {row['count']}, "
+                    f"{row['bytes']}, {row['failed']}, {row.get('timed_bytes', 0)}")
+        if row["kind"] != "opencl" or (row.get("seconds", 0) > 0) != (row.get("timed_bytes", 0) > 0):
+            yield f"a row of transfers is wrong: {row}"
+    tiny = [f"{row['direction']}, {row['api']}, {row['count']}, {row['bytes']}, {row['frames'][0]['function']}"
+            for row in outcome.reports.get(outcome.pid, {}).get("tiny_copies", [])]
+    if tiny != re.findall(r"^tiny copies: (.*)$", outcome.stdout, re.M):
+        yield f"the tiny copies are {tiny}"
+    if sorted(rows) != said:
+        yield "the transfers are\n  " + "\n  ".join(sorted(rows)) + "\nsaid were\n  " + "\n  ".join(said)
+
+
 def judge(command, shim, expectations):
     """Runs every way; prints what is wrong and returns how many complaints there were."""
     complaints = 0
@@ -154,6 +175,8 @@ def judge(command, shim, expectations):
         reference = reference or outcome
         complain(name, compare(reference, outcome, name, expectations))
         complain(name, check_figures(outcome, way, expectations))
+        if expectations.transfers:
+            complain(name, check_transfers(outcome))
         hits[name] = f"{outcome.opencl('pool_hits')} of {outcome.opencl('allocations')}"
     print(f"{' '.join(map(os.path.basename, command))}: {complaints} complaints; pool hits: {hits}")
     return complaints

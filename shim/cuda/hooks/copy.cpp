@@ -131,11 +131,8 @@ class Copying {
   CUresult run(Pass pass) {
     const std::uint64_t begin_ns = nanoseconds_since_start();
     const CUresult answer = staged_ ? s_.staging.copy(s_, *staged_, pass) : pass();
-    if (answer == kSuccess) {
-      account(nanoseconds_since_start() - begin_ns);
-    } else if (is_sticky(answer)) {
-      cuda::note(s_, answer);
-    }
+    account(answer, nanoseconds_since_start() - begin_ns);
+    if (is_sticky(answer)) cuda::note(s_, answer);
     return answer;
   }
 
@@ -187,28 +184,36 @@ class Copying {
   void note(Place to, Place from, std::uint64_t bytes, On on) {
     const bool to_device = to == Place::device, from_device = from == Place::device;
     if (to_device && from_device) across_contexts();
-    const Direction direction = to_device ? (from_device ? Direction::device_to_device : Direction::host_to_device)
-                                          : (from_device ? Direction::device_to_host : Direction::host_to_host);
+    const CopyDirection direction =
+        to_device ? (from_device ? CopyDirection::device_to_device : CopyDirection::host_to_device)
+                  : (from_device ? CopyDirection::device_to_host : CopyDirection::host_to_host);
     Noted& noted = noted_[static_cast<int>(direction)][to == Place::pageable || from == Place::pageable];
     ++noted.count;
     noted.bytes += bytes;
     waits_ = on.waits;
   }
 
-  void account(std::uint64_t took_ns) {
+  void account(CUresult answer, std::uint64_t took_ns) {
     const char* const api = api_name(api_);
-    for (int direction = 0; direction < static_cast<int>(Direction::count); ++direction)
-      for (const bool pageable : {false, true})
-        if (const Noted& noted = noted_[direction][pageable]; noted.count)
-          s_.transfers.add({static_cast<Direction>(direction), pageable, !waits_, capture(s_, api), api}, noted.count,
-                           noted.bytes, waits_ ? took_ns : 0);
+    for (int direction = 0; direction < static_cast<int>(CopyDirection::count); ++direction)
+      for (const bool pageable : {false, true}) {
+        const Noted& noted = noted_[direction][pageable];
+        if (!noted.count) continue;
+        const TransferKey key{static_cast<CopyDirection>(direction), pageable, !waits_, capture(s_, api), api};
+        if (answer != kSuccess) {
+          s_.transfers.add_failed(key, noted.count);
+          continue;
+        }
+        s_.transfers.add(key, noted.count, noted.bytes);
+        if (waits_) s_.transfers.add_time(key, noted.count, noted.bytes, took_ns);
+      }
   }
 
   CudaState& s_ = state();
   const char* const api_;
   const Zero zero_;
   bool waits_ = false;
-  Noted noted_[static_cast<int>(Direction::count)][2]{};
+  Noted noted_[static_cast<int>(CopyDirection::count)][2]{};
   CUDA_MEMCPY3D shape_{};
   std::optional<HostCopy> staged_;
 };

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <span>
 
+#include "shim/opencl/hooks/command.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
-#include "shim/opencl/hooks/room.hpp"
 #include "shim/process/misuse.hpp"
 
 namespace cistern::opencl {
@@ -35,7 +35,8 @@ void add_use(MemoryRecord& record, const std::shared_ptr<QueueClock>& clock, std
   if (!added && !record.end_unknown) record.uses.push_back({clock, number});
 }
 
-// A sub-buffer's or image's use is its parent's use. Without a clock: a queue that we never saw.
+}  // namespace
+
 void note_use(OpenclState& s, const void* memory, const std::shared_ptr<QueueClock>& clock, std::uint64_t number) {
   while (memory) {
     const void* parent = nullptr;
@@ -60,27 +61,7 @@ void note_use(OpenclState& s, const void* memory, const std::shared_ptr<QueueClo
   }
 }
 
-// Runs a command through `enqueue` and notes its event and its uses. A blocking command has ended when it returns,
-// and on an in-order queue so has everything before it.
-template <class Handle, class Enqueue>
-cl_int command(cl_command_queue queue, bool blocking, const cl_event* event, std::span<Handle> memory,
-               Enqueue enqueue) {
-  OpenclState& s = state();
-  const bool matters = blocking || event || !memory.empty();
-  const std::shared_ptr<QueueClock> clock = matters ? clock_of(s, queue) : nullptr;
-  const std::uint64_t before = clock ? clock->enqueued() : 0;
-  const cl_int error = enqueue_with_room(s, enqueue);
-  if (error != kSuccess) return error;
-  std::uint64_t number = before;
-  if (clock && blocking && clock->in_order()) clock->note_completed_up_to(before);
-  if (!blocking && !memory.empty()) {
-    number = clock ? clock->note_command() : 0;
-    for (const void* used : memory) note_use(s, used, clock, number);
-  }
-  // Numbers are given after the enqueue: only when none was given meanwhile is this command the next after `before`.
-  note_event(event, {clock, number == before + 1 ? number : before});
-  return error;
-}
+namespace {
 
 // What a kernel's arguments name now; clSetKernelArg is not thread-safe per kernel, so this is what the enqueue sees.
 Vector<const void*> kernel_memory(cl_kernel kernel) {
@@ -109,16 +90,18 @@ cl_int set_by_extension(const char* api, cl_kernel kernel, cl_uint index, Pointe
 
 std::span<const cl_mem> listed(const cl_mem* memory, cl_uint count) { return {memory, memory ? count : 0}; }
 
-void note_mapped(cl_mem memory) {
+void note_mapped(cl_mem memory, void* mapped, std::uint64_t bytes) {
   state().memory.with(memory, [](MemoryRecord* record) {
     if (record) record->mapped_once = true;
   });
+  state().host_ranges.change(reinterpret_cast<std::uintptr_t>(mapped), bytes, [](HostRange& range) { ++range.maps; });
 }
 
 // Mapping commands say their error through `errcode`, and map(error) through a pointer that is never null.
-template <class Map>
-void* map_command(cl_command_queue queue, cl_mem memory, bool blocking, const cl_event* event, cl_int* errcode,
-                  Map map) {
+// `bytes()` says how much was mapped.
+template <class Map, class Bytes>
+void* map_command(cl_command_queue queue, cl_mem memory, bool blocking, const cl_event* event, cl_int* errcode, Map map,
+                  Bytes bytes) {
   void* mapped = nullptr;
   cl_int own = kSuccess;
   cl_int* error = errcode ? errcode : &own;
@@ -126,7 +109,7 @@ void* map_command(cl_command_queue queue, cl_mem memory, bool blocking, const cl
     mapped = map(error);
     return mapped ? kSuccess : *error;
   });
-  if (mapped) note_mapped(memory);
+  if (mapped) note_mapped(memory, mapped, bytes());
   return mapped;
 }
 
@@ -170,18 +153,36 @@ cl_int clEnqueueNativeKernel(cl_command_queue queue, cl_native_function function
 
 void* clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer, cl_uint blocking, cl_bitfield flags, size_t offset,
                          size_t size, cl_uint wait_count, const cl_event* wait_list, cl_event* event, cl_int* errcode) {
-  return map_command(queue, buffer, blocking, event, errcode, [&](cl_int* error) {
+  const auto map = [&](cl_int* error) {
     return next().clEnqueueMapBuffer(queue, buffer, blocking, flags, offset, size, wait_count, wait_list, event, error);
-  });
+  };
+  return map_command(queue, buffer, blocking, event, errcode, map, [&] { return size; });
 }
 
 void* clEnqueueMapImage(cl_command_queue queue, cl_mem image, cl_uint blocking, cl_bitfield flags, const size_t* origin,
                         const size_t* region, size_t* row_pitch, size_t* slice_pitch, cl_uint wait_count,
                         const cl_event* wait_list, cl_event* event, cl_int* errcode) {
-  return map_command(queue, image, blocking, event, errcode, [&](cl_int* error) {
+  const auto map = [&](cl_int* error) {
     return next().clEnqueueMapImage(queue, image, blocking, flags, origin, region, row_pitch, slice_pitch, wait_count,
                                     wait_list, event, error);
+  };
+  return map_command(queue, image, blocking, event, errcode, map, [&] {
+    const std::size_t slices = slice_pitch && *slice_pitch ? *slice_pitch * (region[2] - 1) : 0;
+    return slices + *row_pitch * region[1];
   });
+}
+
+cl_int clEnqueueUnmapMemObject(cl_command_queue queue, cl_mem memory, void* mapped, cl_uint wait_count,
+                               const cl_event* wait_list, cl_event* event) {
+  const cl_int error = command(queue, false, event, std::span<const cl_mem>(&memory, 1), [&] {
+    return next().clEnqueueUnmapMemObject(queue, memory, mapped, wait_count, wait_list, event);
+  });
+  if (error == kSuccess)
+    state().host_ranges.erase_if(reinterpret_cast<std::uintptr_t>(mapped), [](HostRange& range) {
+      if (range.maps) --range.maps;
+      return !range.maps && !range.allocated;
+    });
+  return error;
 }
 
 cl_int clEnqueueMigrateMemObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_bitfield flags,

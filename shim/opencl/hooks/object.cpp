@@ -38,19 +38,19 @@ std::shared_ptr<QueueClock> new_clock(OpenclState& s, cl_command_queue queue, cl
   return clock;
 }
 
-cl_command_queue note_queue(cl_command_queue queue, cl_context context, bool in_order) {
+cl_command_queue note_queue(cl_command_queue queue, cl_context context, cl_bitfield properties) {
   if (!queue) return queue;
   OpenclState& s = state();
   add(s.queues_created);
-  auto clock = new_clock(s, queue, context, in_order);
-  s.queues.put(queue, {.context = context, .clock = std::move(clock)});
+  auto clock = new_clock(s, queue, context, !(properties & kQueueOutOfOrder));
+  s.queues.put(queue, {.profiled = (properties & kQueueProfiling) != 0, .context = context, .clock = std::move(clock)});
   return queue;
 }
 
-bool in_order_in(const cl_bitfield* properties) {
+cl_bitfield queue_bits_in(const cl_bitfield* properties) {
   for (; properties && properties[0]; properties += 2)
-    if (properties[0] == kQueueProperties) return !(properties[1] & kQueueOutOfOrder);
-  return true;
+    if (properties[0] == kQueueProperties) return properties[1];
+  return 0;
 }
 
 cl_kernel note_kernel(cl_kernel kernel) {
@@ -125,10 +125,24 @@ bool drop_reference(HandleTable<Record>& table, const void* handle, Record& last
   return table.take_if(handle, last, [](Record& record) { return --record.references == 0; });
 }
 
+template <class Record>
+void note_end(const void*, const Record&) {}
+
+// Of a copy whose event the program gives up: what it took, if it has ended.
+void note_end(const void* handle, const Counted& last) {
+  if (!last.copy || last.inherited) return;
+  const auto event = static_cast<cl_event>(const_cast<void*>(handle));
+  std::uint64_t start = 0, end = 0;
+  if (next().clGetEventProfilingInfo(event, kProfilingStart, sizeof start, &start, nullptr) != kSuccess ||
+      next().clGetEventProfilingInfo(event, kProfilingEnd, sizeof end, &end, nullptr) != kSuccess || end <= start)
+    return;
+  state().transfers.add_time(last.copy->key, 1, last.copy->bytes, end - start);
+}
+
 template <class Record, class Real>
 cl_int release(HandleTable<Record>& table, const void* handle, Real real) {
   Record last;
-  drop_reference(table, handle, last);
+  if (drop_reference(table, handle, last)) note_end(handle, last);
   return real();
 }
 
@@ -176,21 +190,20 @@ cl_int clGetContextInfo(cl_context context, cl_uint name, size_t value_size, voi
 
 cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device, cl_bitfield properties,
                                       cl_int* errcode) {
-  return note_queue(next().clCreateCommandQueue(context, device, properties, errcode), context,
-                    !(properties & kQueueOutOfOrder));
+  return note_queue(next().clCreateCommandQueue(context, device, properties, errcode), context, properties);
 }
 
 cl_command_queue clCreateCommandQueueWithProperties(cl_context context, cl_device_id device,
                                                     const cl_bitfield* properties, cl_int* errcode) {
   return note_queue(next().clCreateCommandQueueWithProperties(context, device, properties, errcode), context,
-                    in_order_in(properties));
+                    queue_bits_in(properties));
 }
 
 cl_command_queue clCreateCommandQueueWithPropertiesKHR(cl_context context, cl_device_id device,
                                                        const cl_bitfield* properties, cl_int* errcode) {
   auto real =
       extension<decltype(&clCreateCommandQueueWithPropertiesKHR)>("clCreateCommandQueueWithPropertiesKHR", context);
-  return note_queue(real(context, device, properties, errcode), context, in_order_in(properties));
+  return note_queue(real(context, device, properties, errcode), context, queue_bits_in(properties));
 }
 
 cl_int clSetCommandQueueProperty(cl_command_queue queue, cl_bitfield properties, cl_uint enable,

@@ -7,11 +7,18 @@
 namespace cistern::opencl {
 namespace {
 
+void note_range(const void* pointer, std::size_t bytes) {
+  if (pointer)
+    state().host_ranges.change(reinterpret_cast<std::uintptr_t>(pointer), bytes,
+                               [](HostRange& range) { range.allocated = true; });
+}
+
 // `rest`: what stands between the context and `errcode` in the extension's function.
 template <class Real, class... Rest>
 void* allocate_usm(const char* api, cl_context context, std::size_t bytes, cl_int* errcode, Rest... rest) {
   auto real = extension<Real>(api, context);
   void* pointer = create_with_room(errcode, [&](cl_int* error) { return real(context, rest..., error); });
+  note_range(pointer, bytes);
   return account_created(pointer, {.kind = MemoryKind::usm, .context = context, .bytes = bytes, .api = api},
                          Unpooled::usm);
 }
@@ -23,6 +30,7 @@ void account_freed(const void* pointer) {
     return record.kind == MemoryKind::svm || record.kind == MemoryKind::usm;
   };
   if (!pointer || !s.memory.take_if(pointer, freed, is_pointer)) return;
+  s.host_ranges.erase(reinterpret_cast<std::uintptr_t>(pointer));
   add(s.counters.driver_frees);
   if (!freed.inherited) s.counters.block_died(freed.bytes);
 }
@@ -43,6 +51,7 @@ void* clSVMAlloc(cl_context context, cl_bitfield flags, size_t size, cl_uint ali
     *error = kMemObjectAllocationFailure;
     return next().clSVMAlloc(context, flags, size, alignment);
   });
+  note_range(pointer, size);
   return account_created(pointer, {.kind = MemoryKind::svm, .context = context, .bytes = size, .api = "clSVMAlloc"},
                          Unpooled::svm);
 }

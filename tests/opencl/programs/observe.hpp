@@ -5,6 +5,7 @@
 // A program's first comment carries what the harness checks in its report:
 //   harness: leaks=N        live OpenCL memory objects at exit (0 when absent)
 //   harness: recycles       the pool must have served something
+//   harness: transfers      what the program copied, line by line, is what the report has
 //   harness: exit=N         exit code (0 when absent)
 //   harness: stderr=REGEX   one line that only a run under Cistern writes; lines in order, nothing else
 //   harness: only-shimmed   undefined without Cistern: not run plain; stdout is compared between the shimmed ways

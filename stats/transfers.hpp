@@ -1,0 +1,79 @@
+// The transfer table of one kind: copies between host and device by direction, kind of host memory, way of waiting and
+// call site. Thread-safe.
+#pragma once
+#include <cstdint>
+
+#include "pool/base/internal_memory.hpp"
+#include "pool/base/lock.hpp"
+#include "stats/sites.hpp"
+
+namespace cistern {
+
+enum class CopyDirection : std::uint8_t {
+  host_to_device,
+  device_to_host,
+  device_to_device,
+  host_to_host,
+  unknown,
+  count
+};
+const char* direction_name(CopyDirection direction);
+
+struct TransferKey {
+  CopyDirection direction;
+  bool pageable;
+  bool asynchronous;
+  SiteId site;
+  const char* api;
+  bool operator==(const TransferKey&) const = default;
+};
+struct TransferKeyHash {
+  std::size_t operator()(const TransferKey& key) const {
+    std::uint64_t hash = key.site;
+    hash = hash * 8 + static_cast<std::uint64_t>(key.direction);
+    hash = hash * 4 + (key.pageable ? 2 : 0) + (key.asynchronous ? 1 : 0);
+    return (hash ^ reinterpret_cast<std::uintptr_t>(key.api)) * 0x9E3779B97F4A7C15ull >> 16;
+  }
+};
+
+class Transfers {
+ public:
+  void add(const TransferKey& key, std::uint64_t count, std::uint64_t bytes);
+  // How long copies that were added took: those that somebody waited for, or that the driver timed.
+  void add_time(const TransferKey& key, std::uint64_t count, std::uint64_t bytes, std::uint64_t nanoseconds);
+  // The driver refused them.
+  void add_failed(const TransferKey& key, std::uint64_t count);
+  void add_to(Snapshot& snapshot, const char* kind);
+  void clear();
+
+  void before_fork() { lock_.lock_for_fork(); }
+  void after_fork() { lock_.unlock_after_fork(); }
+
+ private:
+  struct Totals {
+    std::uint64_t count = 0, bytes = 0, failed = 0, timed_bytes = 0, timed_ns = 0;
+  };
+  // Copies by the rate that each was done at, in eighths of a power of two.
+  class Rates {
+   public:
+    void add(std::uint64_t bytes, std::uint64_t nanoseconds);
+    // Bytes a second that so many of all copies do not exceed; nothing: there were none.
+    std::optional<double> percentile(double part) const;
+
+   private:
+    static constexpr unsigned kSteps = 8, kRates = 40 * kSteps;  // from 1 B/s to 1 TiB/s
+    std::uint32_t counts_[kRates] = {};
+    std::uint64_t count_ = 0;
+  };
+  static constexpr unsigned kDirections = static_cast<unsigned>(CopyDirection::count);
+
+  Rates& rates_of(const TransferKey& key) {
+    return rates_[static_cast<unsigned>(key.direction)][key.pageable][key.asynchronous];
+  }
+
+  Lock lock_;
+  Map<TransferKey, Totals, TransferKeyHash> table_;
+  Rates rates_[kDirections][2][2];
+};
+
+}  // namespace cistern

@@ -1,0 +1,178 @@
+// Every command that copies, with memory of each kind: the bytes arrive, and the report's table of transfers has each
+// copy once. A line `copied: direction, memory, way, count, bytes, failed, timed` is a row that it must have.
+// harness: transfers
+#include "observe.hpp"
+
+namespace {
+
+constexpr size_t kBytes = 64 << 10;
+
+std::vector<unsigned char> pattern(unsigned first) {
+  std::vector<unsigned char> made(kBytes);
+  for (size_t i = 0; i < kBytes; ++i) made[i] = static_cast<unsigned char>(first + i * 7);
+  return made;
+}
+
+void arrived(const char* what, const unsigned char* found, const std::vector<unsigned char>& expected,
+             size_t bytes = kBytes) {
+  say("%s: %s", what, memcmp(found, expected.data(), bytes) == 0 ? "arrived" : "DIFFERENT");
+}
+
+void buffers(const Setup& cl) {
+  const std::vector<unsigned char> source = pattern(1);
+  std::vector<unsigned char> target(kBytes);
+  const cl_mem one = cl.buffer(kBytes), other = cl.buffer(kBytes);
+  need(clEnqueueWriteBuffer(cl.queue, one, CL_TRUE, 0, kBytes, source.data(), 0, nullptr, nullptr), "write");
+  need(clEnqueueCopyBuffer(cl.queue, one, other, 0, 0, kBytes, 0, nullptr, nullptr), "copy");
+  need(clEnqueueReadBuffer(cl.queue, other, CL_TRUE, 0, kBytes, target.data(), 0, nullptr, nullptr), "read");
+  arrived("buffer", target.data(), source);
+
+  // 8 rows of 100 bytes, 256 apart on the device and 128 in the host's memory.
+  const size_t at[3] = {0, 0, 0}, region[3] = {100, 8, 1};
+  need(clEnqueueWriteBufferRect(cl.queue, one, CL_TRUE, at, at, region, 256, 0, 128, 0, source.data() + 9, 0, nullptr,
+                                nullptr),
+       "write rect");
+  need(clEnqueueCopyBufferRect(cl.queue, one, other, at, at, region, 256, 0, 256, 0, 0, nullptr, nullptr), "copy rect");
+  need(clEnqueueReadBufferRect(cl.queue, other, CL_TRUE, at, at, region, 256, 0, 128, 0, target.data(), 0, nullptr,
+                               nullptr),
+       "read rect");
+  bool same = true;
+  for (size_t row = 0; row < 8; ++row) same &= memcmp(&target[row * 128], &source[9 + row * 128], 100) == 0;
+  say("rect: %s", same ? "arrived" : "DIFFERENT");
+
+  say("past the end: %d",
+      clEnqueueWriteBuffer(cl.queue, one, CL_TRUE, kBytes - 1, 2, source.data(), 0, nullptr, nullptr));
+  say("past the end: %d", clEnqueueReadBuffer(cl.queue, one, CL_TRUE, kBytes, 1, target.data(), 0, nullptr, nullptr));
+  clReleaseMemObject(one);
+  clReleaseMemObject(other);
+}
+
+void mapped(const Setup& cl) {
+  const std::vector<unsigned char> source = pattern(2);
+  const cl_mem pinned = cl.buffer(2 * kBytes, CL_MEM_ALLOC_HOST_PTR), one = cl.buffer(kBytes);
+  cl_int code = 0;
+  const auto map = [&](size_t offset) {
+    void* const at = clEnqueueMapBuffer(cl.queue, pinned, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, offset, kBytes, 0,
+                                        nullptr, nullptr, &code);
+    need(code, "map");
+    return static_cast<unsigned char*>(at);
+  };
+  unsigned char* const first = map(0);
+  unsigned char* const again = map(0);
+  unsigned char* const second = map(kBytes);
+  std::copy(source.begin(), source.end(), first);
+  need(clEnqueueWriteBuffer(cl.queue, one, CL_TRUE, 0, kBytes, first, 0, nullptr, nullptr), "write");
+  need(clEnqueueUnmapMemObject(cl.queue, pinned, again, 0, nullptr, nullptr), "unmap");
+  // It is mapped still, from the other call.
+  need(clEnqueueReadBuffer(cl.queue, one, CL_TRUE, 100, kBytes - 100, second + 100, 0, nullptr, nullptr), "read");
+  need(clEnqueueWriteBuffer(cl.queue, one, CL_TRUE, 0, kBytes, first, 0, nullptr, nullptr), "write");
+  arrived("mapped", second + 100, std::vector<unsigned char>(source.begin() + 100, source.end()), kBytes - 100);
+  for (void* const each : {first, second})
+    need(clEnqueueUnmapMemObject(cl.queue, pinned, each, 0, nullptr, nullptr), "unmap");
+  clFinish(cl.queue);
+  clReleaseMemObject(one);
+  clReleaseMemObject(pinned);
+}
+
+void images(const Setup& cl) {
+  const std::vector<unsigned char> source = pattern(3);
+  std::vector<unsigned char> target(kBytes);
+  const cl_image_format format{CL_RGBA, CL_UNSIGNED_INT8};
+  cl_image_desc description{};
+  description.image_type = CL_MEM_OBJECT_IMAGE2D;
+  description.image_width = 100;
+  description.image_height = 40;
+  cl_int code = 0;
+  cl_mem each[2];
+  for (cl_mem& one : each) {
+    one = counted(clCreateImage(cl.context, CL_MEM_READ_WRITE, &format, &description, nullptr, &code));
+    need(code, "clCreateImage");
+  }
+  const cl_mem buffer = cl.buffer(kBytes);
+  const size_t at[3] = {0, 0, 0}, region[3] = {100, 40, 1};
+  const auto [one, other] = each;
+  need(clEnqueueWriteImage(cl.queue, one, CL_TRUE, at, region, 0, 0, source.data(), 0, nullptr, nullptr), "write");
+  need(clEnqueueCopyImage(cl.queue, one, other, at, at, region, 0, nullptr, nullptr), "copy");
+  need(clEnqueueCopyImageToBuffer(cl.queue, other, buffer, at, region, 0, 0, nullptr, nullptr), "to buffer");
+  need(clEnqueueCopyBufferToImage(cl.queue, buffer, one, 0, at, region, 0, nullptr, nullptr), "to image");
+  need(clEnqueueReadImage(cl.queue, one, CL_TRUE, at, region, 0, 0, target.data(), 0, nullptr, nullptr), "read");
+  arrived("image", target.data(), source, 16000);
+  for (const cl_mem memory : {one, other, buffer}) clReleaseMemObject(memory);
+}
+
+// Timed by their events, where the queue has them profiled and the copy has ended when the program lets go.
+void asynchronous(const Setup& cl) {
+  const std::vector<unsigned char> source = pattern(4);
+  std::vector<unsigned char> target(kBytes);
+  const cl_command_queue profiled = cl.make_queue(CL_QUEUE_PROFILING_ENABLE);
+  const cl_mem one = cl.buffer(kBytes);
+  for (const cl_command_queue queue : {cl.queue, profiled}) {
+    cl_event written, read;
+    need(clEnqueueWriteBuffer(queue, one, CL_FALSE, 0, kBytes, source.data(), 0, nullptr, &written), "write");
+    need(clEnqueueReadBuffer(queue, one, CL_FALSE, 0, kBytes, target.data(), 1, &written, &read), "read");
+    clWaitForEvents(1, &read);
+    arrived("later", target.data(), source);
+    clReleaseEvent(written);
+    clReleaseEvent(read);
+  }
+  need(clEnqueueWriteBuffer(profiled, one, CL_FALSE, 0, 1000, source.data(), 0, nullptr, nullptr), "without an event");
+  const cl_event gate = cl.gate();
+  cl_event late;
+  need(clEnqueueWriteBuffer(profiled, one, CL_FALSE, 0, 2000, source.data(), 1, &gate, &late), "late");
+  clReleaseEvent(late);
+  clSetUserEventStatus(gate, CL_COMPLETE);
+  clFinish(profiled);
+  clReleaseEvent(gate);
+  clReleaseCommandQueue(profiled);
+  clReleaseMemObject(one);
+}
+
+// A site that copies little at a time is named.
+void tiny(const Setup& cl) {
+  const std::vector<unsigned char> source = pattern(6);
+  const cl_mem one = cl.buffer(kBytes);
+  for (size_t i = 0; i < 1000; ++i)
+    need(clEnqueueWriteBuffer(cl.queue, one, CL_TRUE, i, 16, source.data(), 0, nullptr, nullptr), "write");
+  clReleaseMemObject(one);
+}
+
+void shared(const Setup& cl) {
+  const std::vector<unsigned char> source = pattern(5);
+  std::vector<unsigned char> target(kBytes);
+  void* const one = counted(clSVMAlloc(cl.context, CL_MEM_READ_WRITE, kBytes, 0));
+  void* const other = counted(clSVMAlloc(cl.context, CL_MEM_READ_WRITE, kBytes, 0));
+  need(clEnqueueSVMMemcpy(cl.queue, CL_TRUE, one, source.data(), kBytes, 0, nullptr, nullptr), "to");
+  need(clEnqueueSVMMemcpy(cl.queue, CL_TRUE, other, one, kBytes, 0, nullptr, nullptr), "between");
+  need(clEnqueueSVMMemcpy(cl.queue, CL_TRUE, target.data(), other, kBytes, 0, nullptr, nullptr), "from");
+  arrived("shared", target.data(), source);
+  const cl_mem buffer = cl.buffer(kBytes);
+  need(clEnqueueReadBuffer(cl.queue, buffer, CL_TRUE, 0, 3000, one, 0, nullptr, nullptr), "into shared memory");
+  clReleaseMemObject(buffer);
+  clSVMFree(cl.context, one);
+  clSVMFree(cl.context, other);
+}
+
+}  // namespace
+
+int main() {
+  Setup cl;
+  buffers(cl);
+  mapped(cl);
+  images(cl);
+  asynchronous(cl);
+  shared(cl);
+  tiny(cl);
+  cl.release();
+  // Buffers, rect, image, shared: those that wait are timed.
+  const size_t written = 2 * kBytes + 800 + 16000 + 16000;
+  say("copied: host to device, pageable, waits, 1004, %zu, 1, %zu", written, written);
+  say("tiny copies: host to device, clEnqueueWriteBuffer, 1000, 16000, tiny");
+  say("copied: device to host, pageable, waits, 4, %zu, 1, %zu", 2 * kBytes + 800 + 16000, 2 * kBytes + 800 + 16000);
+  say("copied: host to device, pinned, waits, 2, %zu, 0, %zu", 2 * kBytes, 2 * kBytes);
+  say("copied: device to host, pinned, waits, 2, %zu, 0, %zu", kBytes - 100 + 3000, kBytes - 100 + 3000);
+  say("copied: host to device, pageable, goes on, 4, %zu, 0, %zu", 2 * kBytes + 3000, kBytes);
+  say("copied: device to host, pageable, goes on, 2, %zu, 0, %zu", 2 * kBytes, kBytes);
+  say("copied: device to device, -, goes on, 5, %zu, 0, 0", kBytes + 800 + 3 * 16000);
+  say("copied: device to device, -, waits, 1, %zu, 0, %zu", kBytes, kBytes);
+  return finish();
+}
