@@ -132,6 +132,7 @@ struct StagingRange {
 
 // Copies between the host's memory and a device, one direction.
 struct StagingFigures {
+  const char* kind;  // "cuda", "opencl"
   int device;
   const char* direction;
   std::uint64_t staged_copies, staged_bytes;  // through pinned chunks

@@ -42,8 +42,12 @@ constexpr cl_int kInvalidMemObject = -38;
 constexpr cl_int kPlatformNotFound = -1001;
 
 constexpr cl_bitfield kMemUseHostPtr = 1 << 3;
+constexpr cl_bitfield kMemAllocHostPtr = 1 << 4;
 constexpr cl_bitfield kMemCopyHostPtr = 1 << 5;
 
+constexpr cl_bitfield kMapReadWrite = 3;
+
+constexpr cl_uint kDeviceHostUnifiedMemory = 0x1035;
 constexpr cl_uint kContextReferenceCount = 0x1080;
 constexpr cl_uint kQueueReferenceCount = 0x1092;
 constexpr cl_uint kQueueProperties = 0x1093;
@@ -66,6 +70,11 @@ struct Functions {
   cl_int (*enqueue_marker)(cl_command_queue, cl_uint, const cl_event*, cl_event*) = nullptr;
   cl_int (*event_info)(cl_event, cl_uint, std::size_t, void*, std::size_t*) = nullptr;
   cl_int (*release_event)(cl_event) = nullptr;
+  void* (*map_buffer)(cl_command_queue, cl_mem, cl_uint blocking, cl_bitfield, std::size_t, std::size_t, cl_uint,
+                      const cl_event*, cl_event*, cl_int*) = nullptr;
+  cl_int (*unmap)(cl_command_queue, cl_mem, void*, cl_uint, const cl_event*, cl_event*) = nullptr;
+  cl_command_queue (*create_queue)(cl_context, cl_device_id, cl_bitfield, cl_int*) = nullptr;
+  cl_int (*release_queue)(cl_command_queue) = nullptr;
 };
 
 }  // namespace cistern::opencl

@@ -2,7 +2,7 @@
 // Its fence is the last use on every queue that used it.
 //
 // Room: chunks of OpenCL memory, and what is known of a queue's work.
-// May include: pool/base, pool.
+// May include: pool/base, pool, pool/staging.
 #pragma once
 #include <memory>
 

@@ -135,41 +135,11 @@ void add_leaks(Vector<LeakFigures>& leaks) {
   }
 }
 
-constexpr double kMebibyte = 1 << 20;
-
-// Nanoseconds for a MiB as bytes in a second; of none, nothing.
-std::optional<double> rate(double nanoseconds) {
-  if (nanoseconds <= 0) return std::nullopt;
-  return kMebibyte / (nanoseconds * kNanosecond);
-}
-
 void add_staging(Snapshot& snapshot) {
-  CudaState* s = state_if_used();
-  if (!s) return;
-  s->contexts.for_each(
+  CudaState& s = state();
+  s.contexts.for_each(
       [&](Context& context) { snapshot.staging_bytes += context.ring.figures().chunks * staging::kChunkBytes; });
-  s->staging.for_each([&](int device, bool to_device, StagedWay& way) {
-    StagingFigures figures{device,
-                           direction_name(to_device ? CopyDirection::host_to_device : CopyDirection::device_to_host),
-                           way.staged_copies.load(),
-                           way.staged_bytes.load(),
-                           way.passed_on_bytes.load(),
-                           {},
-                           {}};
-    for (int reason = 0; reason < static_cast<int>(Unstaged::count); ++reason)
-      if (const std::uint64_t copies = way.unstaged[reason].load())
-        figures.passed_on.push_back({unstaged_name(static_cast<Unstaged>(reason)), copies});
-    for (unsigned number = 0; number < staging::kRanges; ++number)
-      if (const auto range = way.calibration.figures(number))
-        figures.ranges.push_back({range->bytes_min,
-                                  !range->won                           ? nullptr
-                                  : *range->won == staging::Way::staged ? "staged"
-                                                                        : "native",
-                                  range->native_trials, range->staged_trials, rate(range->native_end_to_end),
-                                  rate(range->staged_end_to_end), rate(range->native_blocked),
-                                  rate(range->staged_blocked)});
-    if (figures.staged_copies || !figures.passed_on.empty()) snapshot.staging.push_back(std::move(figures));
-  });
+  s.staging.ways().add_to(snapshot, "cuda");
 }
 
 void add_devices(Snapshot& snapshot) {

@@ -1,14 +1,9 @@
 // See staging.hpp.
 #include "shim/cuda/staging.hpp"
 
-#include <errno.h>
-#include <sys/mman.h>
-#include <sys/uio.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 #include "pool/base/system_call.hpp"
@@ -16,6 +11,7 @@
 #include "shim/process/copy_crew.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/system_filter.hpp"
+#include "shim/process/touchable.hpp"
 #include "stats/counters.hpp"
 
 namespace cistern::cuda {
@@ -23,72 +19,6 @@ namespace {
 
 constexpr int kReadsHostPageTables = 100, kIntegrated = 18;  // CUdevice_attribute
 constexpr std::size_t kTrialsOpenMax = 64;
-
-constexpr const char* kUnstagedNames[] = {
-    "off",     "small",    "not-pageable", "shape", "capturing",   "host-page-tables", "unknown-context",
-    "exiting", "filtered", "native-wins",  "trial", "untouchable", "no-chunk",         "interrupted",
-    "failed"};
-static_assert(std::size(kUnstagedNames) == static_cast<std::size_t>(Unstaged::count));
-
-// --- The host's memory
-
-std::uintptr_t system_page() { return static_cast<std::uintptr_t>(getpagesize()); }
-
-struct PageRange {
-  std::uintptr_t first;
-  std::size_t bytes;
-};
-PageRange pages_of(const staging::Side& side, const staging::Box& box) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(side.base), page = system_page();
-  const std::uintptr_t first = begin & ~(page - 1);
-  const std::uintptr_t end = (begin + staging::span_bytes(side, box) + page - 1) & ~(page - 1);
-  return {first, end - first};
-}
-
-// One byte of each page, by the kernel, which answers where we would fault.
-bool can_read_each_page(const PageRange& pages) {
-  constexpr std::size_t kAtOnce = 256;
-  iovec each[kAtOnce];
-  char bytes[kAtOnce];
-  iovec here{bytes, 0};
-  for (std::size_t at = 0; at < pages.bytes;) {
-    std::size_t count = 0;
-    for (; count < kAtOnce && at < pages.bytes; ++count, at += system_page())
-      each[count] = {reinterpret_cast<void*>(pages.first + at), 1};
-    here.iov_len = count;
-    const long answer =
-        system_call(SYS_process_vm_readv, static_cast<std::uintptr_t>(getpid()),
-                    reinterpret_cast<std::uintptr_t>(&here), 1, reinterpret_cast<std::uintptr_t>(each), count, 0);
-    if (answer != static_cast<long>(count)) return false;
-  }
-  return true;
-}
-
-// Whether every page may be touched so, which is true until somebody changes it: as far as the driver's own copy goes.
-// Before Linux 5.14 nothing says that memory may be written without doing it.
-bool may_touch_pages(const PageRange& pages, bool write) {
-#ifndef MADV_POPULATE_READ
-  constexpr int MADV_POPULATE_READ = 22, MADV_POPULATE_WRITE = 23;
-#endif
-  const long answer = system_call(SYS_madvise, pages.first, pages.bytes,
-                                  static_cast<std::uintptr_t>(write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ));
-  if (answer == 0) return true;
-  return answer == -EINVAL && !write && can_read_each_page(pages);
-}
-
-// Pages that are touched for the first time cost more than the copy: a sample says whether they were.
-bool was_touched(const staging::Side& side, const staging::Box& box) {
-  constexpr std::size_t kSamples = 32;
-  const PageRange pages = pages_of(side, box);
-  const std::size_t count = pages.bytes / system_page();
-  for (std::size_t i = 0; i < std::min(kSamples, count); ++i) {
-    unsigned char resident = 0;
-    const std::uintptr_t page = pages.first + count * i / std::min(kSamples, count) * system_page();
-    if (system_call(SYS_mincore, page, system_page(), reinterpret_cast<std::uintptr_t>(&resident)) != 0) return false;
-    if (!(resident & 1)) return false;
-  }
-  return true;
-}
 
 // --- One copy's way through the ring
 
@@ -124,7 +54,7 @@ class CudaLane final : public staging::Lane {
     return copy_piece(piece, piece.of(what_.host));
   }
   bool may_touch(const staging::Side& side, const staging::Box& box) override {
-    return may_touch_pages(pages_of(side, box), !what_.to_device);
+    return cistern::may_touch(side, box, !what_.to_device);
   }
   bool interrupted() override {
     return s_.gate.waiting.load() || s_.gate.captures.load() || context_.ending.load() || phase() != Phase::running;
@@ -194,45 +124,7 @@ class Asking {
   std::optional<RelaxedCapture> relaxed_;
 };
 
-Unstaged unstaged_of(staging::Rest rest) {
-  switch (rest) {
-    case staging::Rest::no_chunk:
-      return Unstaged::no_chunk;
-    case staging::Rest::untouchable:
-      return Unstaged::untouchable;
-    case staging::Rest::interrupted:
-      return Unstaged::interrupted;
-    default:
-      return Unstaged::failed;
-  }
-}
-
-void count(StagedWay& way, Unstaged reason, std::uint64_t bytes) {
-  way.unstaged[static_cast<int>(reason)].fetch_add(1, std::memory_order_relaxed);
-  way.passed_on_bytes.fetch_add(bytes, std::memory_order_relaxed);
-}
-
 }  // namespace
-
-const char* unstaged_name(Unstaged reason) { return kUnstagedNames[static_cast<int>(reason)]; }
-
-Staging::Staging()
-    : mode_(options().staging == "on"     ? Mode::on
-            : options().staging == "auto" ? Mode::automatic
-                                          : Mode::off) {}
-
-// Not while another thread forks: it has the locks of those that there are.
-StagedWay& Staging::way(int device, bool to_device) {
-  std::atomic<StagedWay*>& place = ways_[device >= 0 && device < kDevices ? device : 0][to_device];
-  StagedWay* known = place.load(std::memory_order_acquire);
-  if (known) return *known;
-  Locked hold(lock_);
-  known = place.load(std::memory_order_relaxed);
-  if (known) return *known;
-  auto* const made = new (internal_allocate(sizeof(StagedWay))) StagedWay;
-  place.store(made, std::memory_order_release);
-  return *made;
-}
 
 bool Staging::reads_host_page_tables(CudaState& s, Device& device) {
   std::atomic<signed char>& known = page_tables_[device.ordinal];
@@ -248,7 +140,7 @@ bool Staging::reads_host_page_tables(CudaState& s, Device& device) {
 
 // The cheap questions first: of small copies there may be many.
 std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, Context* context) {
-  if (mode_ == Mode::off) return Unstaged::off;
+  if (mode_ == StagingMode::off) return Unstaged::off;
   if (!staging::range_of(what.box.bytes())) return Unstaged::small;
   if (!what.stageable) return Unstaged::shape;
   if (s.gate.closed.load(std::memory_order_relaxed) || phase() != Phase::running) return Unstaged::exiting;
@@ -277,15 +169,15 @@ std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, Con
 Staging::Plan Staging::begin(CudaState& s, const HostCopy& what) {
   Plan plan;
   const std::uint64_t bytes = what.box.bytes();
-  if (mode_ != Mode::off && staging::range_of(bytes)) plan.context = current_context(s);
-  plan.of = &way(plan.context ? plan.context->device->ordinal : 0, what.to_device);
+  if (mode_ != StagingMode::off && staging::range_of(bytes)) plan.context = current_context(s);
+  plan.of = &ways_.of(plan.context ? plan.context->device->ordinal : 0, what.to_device);
   if (const auto reason = why_not(s, what, plan.context)) {
-    count(*plan.of, *reason, bytes);
+    plan.of->count(*reason, bytes);
     plan.of = nullptr;
     return plan;
   }
   plan.begin_ns = nanoseconds_since_start();
-  if (mode_ == Mode::on) {
+  if (mode_ == StagingMode::on) {
     plan.way = staging::Way::staged;
     return plan;
   }
@@ -293,7 +185,7 @@ Staging::Plan Staging::begin(CudaState& s, const HostCopy& what) {
   const auto choice = plan.of->calibration.choose(bytes, plan.begin_ns);
   plan.way = choice.way;
   if (choice.trial) begin_trial(s, what, plan);
-  if (plan.way == staging::Way::native) count(*plan.of, choice.trial ? Unstaged::trial : Unstaged::native_wins, bytes);
+  if (plan.way == staging::Way::native) plan.of->count(choice.trial ? Unstaged::trial : Unstaged::native_wins, bytes);
   plan.begin_ns = nanoseconds_since_start();
   return plan;
 }
@@ -383,7 +275,7 @@ std::optional<CUresult> Staging::stage(CudaState& s, const HostCopy& what, Plan&
   {
     CudaLane lane(s, what, *plan.context);
     if (!lane.open()) {
-      count(*plan.of, Unstaged::interrupted, what.box.bytes());
+      plan.of->count(Unstaged::interrupted, what.box.bytes());
       untouched = true;
     } else {
       StagingChunks chunks(s.functions, s.source, s.pinned_pool, *plan.context, coarse_now_ns());
@@ -398,13 +290,12 @@ std::optional<CUresult> Staging::stage(CudaState& s, const HostCopy& what, Plan&
     }
   }
   if (outcome.rest != staging::Rest::none)
-    count(*plan.of, unstaged_of(outcome.rest), what.box.bytes() - outcome.staged_bytes);
+    plan.of->count(unstaged_of(outcome.rest), what.box.bytes() - outcome.staged_bytes);
   if (untouched || grew || outcome.rest != staging::Rest::none) drop_trial(s, plan);
   if (untouched) return std::nullopt;
   auto answer = static_cast<CUresult>(outcome.error);
   if (answer == kSuccess && must_wait) answer = synchronize(s, what.stream);
-  plan.of->staged_copies.fetch_add(1, std::memory_order_relaxed);
-  plan.of->staged_bytes.fetch_add(outcome.staged_bytes, std::memory_order_relaxed);
+  plan.of->count_staged(outcome.staged_bytes);
   end(s, what, plan, answer);
   return answer;
 }
@@ -412,7 +303,7 @@ std::optional<CUresult> Staging::stage(CudaState& s, const HostCopy& what, Plan&
 void Staging::end(CudaState& s, const HostCopy& what, Plan& plan, CUresult answer) {
   if (!plan.of) return;
   if (plan.trial) return end_trial(s, what, plan);
-  if (answer == kSuccess && mode_ == Mode::automatic)
+  if (answer == kSuccess && mode_ == StagingMode::automatic)
     plan.of->calibration.copied(plan.way, what.box.bytes(), nanoseconds_since_start() - plan.begin_ns);
 }
 
@@ -425,19 +316,16 @@ void Staging::forget(Context& context) {
 
 void Staging::before_fork() {
   lock_.lock_for_fork();
-  for_each([](int, bool, StagedWay& way) { way.calibration.before_fork(); });
+  ways_.before_fork();
 }
 void Staging::after_fork() {
-  for_each([](int, bool, StagedWay& way) { way.calibration.after_fork(); });
+  ways_.after_fork();
   lock_.unlock_after_fork();
 }
 void Staging::after_fork_in_child() {
   trials_.clear();
   trials_open_.store(0);
-  for_each([](int, bool, StagedWay& way) {
-    way.staged_copies = way.staged_bytes = way.passed_on_bytes = 0;
-    for (auto& counted : way.unstaged) counted = 0;
-  });
+  ways_.forget_in_child();
 }
 
 }  // namespace cistern::cuda

@@ -92,6 +92,15 @@ void add_objects(Vector<ObjectFigures>& objects) {
                        count_alive(s->counted, [&](const Counted& c) { return static_cast<int>(c.type) == type; })});
 }
 
+void add_copies(Snapshot& snapshot) {
+  OpenclState& s = state();
+  s.transfers.add_to(snapshot, "opencl");
+  s.staging.ways().add_to(snapshot, "opencl");
+  s.contexts.for_each([&](const void*, const ContextRecord& record) {
+    if (record.chunks.ring) snapshot.staging_bytes += record.chunks.ring->figures().chunks * staging::kChunkBytes;
+  });
+}
+
 FragmentationFigures fragmentation() {
   OpenclState& s = state();
   const PoolUsage usage = s.pool.usage();
@@ -107,7 +116,14 @@ KindFigures pool_figures(std::uint64_t* largest_kept_bytes) {
 
 std::uint64_t trim(std::uint64_t keep_bytes) {
   OpenclState* s = state_if_used();
-  return s ? s->pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, coarse_now_ns()) : 0;
+  if (!s) return 0;
+  Vector<cl_context> contexts;
+  s->contexts.for_each([&](const void* context, const ContextRecord& record) {
+    if (record.chunks.ring) contexts.push_back(static_cast<cl_context>(const_cast<void*>(context)));
+  });
+  std::uint64_t bytes = 0;
+  for (const cl_context context : contexts) bytes += give_back_chunks(*s, context);
+  return bytes + s->pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, coarse_now_ns());
 }
 
 std::uint64_t live_bytes() {
@@ -121,7 +137,7 @@ void add_to(Snapshot& snapshot) {
   snapshot.fragmentation.push_back(fragmentation());
   add_leaks(snapshot.leaks);
   add_objects(snapshot.objects);
-  state().transfers.add_to(snapshot, "opencl");
+  add_copies(snapshot);
 }
 
 constexpr KindPool kPools[] = {{CISTERN_OPENCL, pool_figures, trim}};

@@ -16,6 +16,7 @@ void for_each_table(OpenclState& s, Do each) {
   each(s.counted);
   each(s.host_ranges);
   each(s.transfers);
+  each(s.staging);
 }
 
 void unlock_tables(OpenclState& s) {
@@ -27,6 +28,7 @@ void forget_figures(OpenclState& s) {
   s.counters.reset();
   s.calls.reset();
   s.transfers.clear();
+  s.staging.ways().forget_in_child();
   s.contexts_created = s.queues_created = s.kernels_created = 0;
   for (Counter& created : s.counted_created) created = 0;
 }
@@ -61,6 +63,8 @@ void after_fork_in_child() {
     for_each_table(*s, [&](auto& table) {
       if constexpr (requires { table.for_each(inherit); }) table.for_each(inherit);
     });
+    // Another thread may have been in the midst of a ring: it stays where it is.
+    s->contexts.for_each([](const void*, ContextRecord& record) { new (&record.chunks) ContextChunks; });
     forget_figures(*s);
   }
   state_after_fork();

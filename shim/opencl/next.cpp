@@ -73,6 +73,7 @@ void resolve_loader() {
 #include "shim/symbols/opencl.def"
 #define CISTERN_RESOLVE(slot, name, type) resolve(found.name, #name);
   CISTERN_OPENCL_QUESTIONS(CISTERN_RESOLVE)
+  resolve(found.clFlush, "clFlush");
   // A program that calls before it loads the ICD loader may load it later.
   if (!found.clCreateBuffer) return;
   {
@@ -133,6 +134,7 @@ cl_int init_layer(cl_uint slot_count, const void* const* target, cl_uint* slot_c
 #define CISTERN_TAKE(slot, name, type) \
   layer_table.name = reinterpret_cast<decltype(layer_table.name)>(const_cast<void*>(target_of(slot)));
   CISTERN_OPENCL_QUESTIONS(CISTERN_TAKE)
+  layer_table.clFlush = reinterpret_cast<decltype(layer_table.clFlush)>(const_cast<void*>(target_of(kSlotFlush)));
   // The program may close the loader again, but its functions are called for as long as buffers are kept.
   keep_loaded(reinterpret_cast<const void*>(layer_table.clGetMemObjectInfo));
   note_layers_variable();

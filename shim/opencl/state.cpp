@@ -24,7 +24,11 @@ Functions functions_below() {
           .memory_info = real.clGetMemObjectInfo,
           .enqueue_marker = real.clEnqueueMarkerWithWaitList,
           .event_info = real.clGetEventInfo,
-          .release_event = real.clReleaseEvent};
+          .release_event = real.clReleaseEvent,
+          .map_buffer = real.clEnqueueMapBuffer,
+          .unmap = real.clEnqueueUnmapMemObject,
+          .create_queue = real.clCreateCommandQueue,
+          .release_queue = real.clReleaseCommandQueue};
 }
 
 OpenclState& make_state() {
@@ -100,7 +104,9 @@ cl_context context_of(OpenclState& s, cl_command_queue queue) {
 void drain_context(cl_context context) { drain_context(context, clocks_of(context)); }
 
 void drain_context(cl_context context, const Vector<std::shared_ptr<QueueClock>>& clocks) {
-  state().pool.drain(reinterpret_cast<std::uintptr_t>(context));
+  OpenclState& s = state();
+  s.pool.drain(reinterpret_cast<std::uintptr_t>(context));
+  give_back_chunks(s, context);
   for (auto& clock : clocks) clock->drop_markers();
 }
 

@@ -11,6 +11,7 @@
 #include "pool/base/range_index.hpp"
 #include "pool/recycle_pool.hpp"
 #include "shim/opencl/next.hpp"
+#include "shim/opencl/staging.hpp"
 #include "stats/counters.hpp"
 #include "stats/sites.hpp"
 #include "stats/transfers.hpp"
@@ -56,6 +57,7 @@ struct ContextRecord {
   bool command_buffers = false;
   bool unseen_commands = false;  // may still run, of queues that the program gave up
   bool inherited = false;
+  ContextChunks chunks{};                    // from the first copy that goes through them
   Vector<std::weak_ptr<QueueClock>> clocks;  // of queues that the program has, and older ones
   std::size_t clocks_max = 16;               // when those are thrown out
 };
@@ -63,6 +65,7 @@ struct ContextRecord {
 struct Queue {
   std::uint32_t references = 1;
   bool profiled = false;
+  cl_device_id device = nullptr;
   cl_context context = nullptr;
   std::shared_ptr<QueueClock> clock;
   bool inherited = false;
@@ -131,6 +134,7 @@ struct OpenclState {
   HandleTable<Counted> counted;
   RangeIndex<HostRange> host_ranges;
   Transfers transfers;
+  Staging staging;
   Counter contexts_created{0}, queues_created{0}, kernels_created{0};
   Counter counted_created[static_cast<int>(CountedType::count)]{};
 

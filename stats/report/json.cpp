@@ -249,6 +249,7 @@ void write_staging_range(Json& json, const StagingRange& range) {
 void write_staging(Json& json, const StagingFigures& figures) {
   json.element();
   json.open('{');
+  json.field("kind", figures.kind);
   json.count("device", static_cast<std::uint64_t>(figures.device));
   json.field("direction", figures.direction);
   json.count("staged_copies", figures.staged_copies);

@@ -203,8 +203,8 @@ void write_staging(const Snapshot& snapshot, Sink& sink) {
     String reasons;
     for (const UnpooledFigure& reason : figures.passed_on)
       reasons += String(reasons.empty() ? "; passed on: " : ", ") + reason.reason + " " + grouped(reason.count);
-    sink.print("STAGING device:{}  {}  {} in {} through pinned chunks{}\n", figures.device, figures.direction,
-               human_bytes(figures.staged_bytes),
+    sink.print("STAGING {} device {}  {}  {} in {} through pinned chunks{}\n", figures.kind, figures.device,
+               figures.direction, human_bytes(figures.staged_bytes),
                figures.staged_copies == 1 ? String("1 copy") : grouped(figures.staged_copies) + " copies", reasons);
     for (const StagingRange& range : figures.ranges) write_staging_range(range, sink);
   }

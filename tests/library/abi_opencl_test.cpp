@@ -44,6 +44,7 @@ namespace ours = cistern::opencl;
 #include "shim/symbols/opencl.def"
 #define QUESTION(slot, name, type) SAME_FUNCTION(slot, name)
 CISTERN_OPENCL_QUESTIONS(QUESTION)
+SAME_FUNCTION(ours::kSlotFlush, clFlush)
 
 static_assert(sizeof(cl_icd_dispatch) == ours::kDispatchSlots * sizeof(void*));
 
@@ -61,6 +62,9 @@ static_assert(ours::kContextReferenceCount == CL_CONTEXT_REFERENCE_COUNT);
 static_assert(ours::kQueueReferenceCount == CL_QUEUE_REFERENCE_COUNT && ours::kQueueProperties == CL_QUEUE_PROPERTIES);
 static_assert(ours::kQueueOutOfOrder == CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
 static_assert(ours::kQueueProfiling == CL_QUEUE_PROFILING_ENABLE);
+static_assert(ours::kMemAllocHostPtr == CL_MEM_ALLOC_HOST_PTR);
+static_assert(ours::kMapReadWrite == (CL_MAP_READ | CL_MAP_WRITE));
+static_assert(ours::kDeviceHostUnifiedMemory == CL_DEVICE_HOST_UNIFIED_MEMORY);
 static_assert(ours::kImageElementSize == CL_IMAGE_ELEMENT_SIZE);
 static_assert(ours::kProfilingStart == CL_PROFILING_COMMAND_START && ours::kProfilingEnd == CL_PROFILING_COMMAND_END);
 static_assert(ours::kMemSize == CL_MEM_SIZE && ours::kMemMapCount == CL_MEM_MAP_COUNT);

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Runs a conformance program plain, plain again (the control), preloaded, as a layer, both at once, and preloaded with
-the pool off. Every way must give the same stdout, stderr and exit code, and a report whose figures agree with what the
-program says it made. What is expected of a program stands in its first comment (programs/observe.hpp)."""
+the pool off and with copies through pinned chunks. Every way must give the same stdout, stderr and exit code, and a
+report whose figures agree with what the program says it made. What is expected of a program stands in its first comment
+(programs/observe.hpp)."""
 import argparse
 import os
 import pathlib
@@ -16,6 +17,7 @@ WAYS = {
     "layer": ("layer",),
     "preload and layer": ("preload", "layer"),
     "preload, pool off": ("preload", "pool off"),
+    "preload, staged": ("preload", "staged"),
 }
 
 
@@ -25,6 +27,7 @@ class Expectations:
     def __init__(self, source, directory):
         self.leaks, self.exit, self.recycles, self.only_shimmed, self.driver_layer = 0, 0, False, False, None
         self.transfers = False
+        self.stages = []
         self.stderr, self.argument_lists = [], [[]]
         for line in source.read_text().splitlines():
             if not line.startswith("//"):
@@ -42,6 +45,8 @@ class Expectations:
             self.recycles = True
         elif name == "transfers":
             self.transfers = True
+        elif name == "stages":
+            self.stages = value.split(",")
         elif name == "driver-layer":
             self.driver_layer = str(directory.parent / "layers" / "driver.so")
         elif name == "only-shimmed":
@@ -81,6 +86,7 @@ def environment(shim, way, reports, driver_layer=None):
         kept["OPENCL_LAYERS"] = ":".join(layers)
     if "pool off" in way:
         kept["CISTERN_OPENCL_POOL"] = "off"
+    kept["CISTERN_STAGING"] = "on" if "staged" in way else "off"
     if way:
         kept.update(CISTERN_REPORT=f"{reports}/%p.json", CISTERN_REPORT_FORMAT="json")
     return kept
@@ -151,6 +157,25 @@ def check_transfers(outcome):
         yield "the transfers are\n  " + "\n  ".join(sorted(rows)) + "\nsaid were\n  " + "\n  ".join(said)
 
 
+def check_staging(outcome, way, expectations):
+    """Complaints about what went through pinned chunks: everything, and nothing else, that the program says."""
+    staged, reasons = 0, {}
+    for row in outcome.reports.get(outcome.pid, {}).get("staging", []):
+        staged += row["staged_copies"]
+        for reason, copies in row["passed_on"].items():
+            reasons[reason] = reasons.get(reason, 0) + copies
+    wanted = sum(int(count) for count in re.findall(r"^staged copies: (\d+)$", outcome.stdout, re.M))
+    if "staged" not in way:
+        if staged or set(reasons) - {"off"}:
+            yield f"{staged} staged copies, passed on {reasons}, where staging is off"
+        return
+    if expectations.stages and staged != wanted:
+        yield f"{staged} staged copies, {wanted} expected; passed on: {reasons}"
+    missing = [reason for reason in expectations.stages if reason not in reasons]
+    if expectations.stages and missing:
+        yield f"nothing was passed on because of {missing}: {reasons}"
+
+
 def judge(command, shim, expectations):
     """Runs every way; prints what is wrong and returns how many complaints there were."""
     complaints = 0
@@ -175,6 +200,7 @@ def judge(command, shim, expectations):
         reference = reference or outcome
         complain(name, compare(reference, outcome, name, expectations))
         complain(name, check_figures(outcome, way, expectations))
+        complain(name, check_staging(outcome, way, expectations))
         if expectations.transfers:
             complain(name, check_transfers(outcome))
         hits[name] = f"{outcome.opencl('pool_hits')} of {outcome.opencl('allocations')}"

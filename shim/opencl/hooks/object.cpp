@@ -38,12 +38,15 @@ std::shared_ptr<QueueClock> new_clock(OpenclState& s, cl_command_queue queue, cl
   return clock;
 }
 
-cl_command_queue note_queue(cl_command_queue queue, cl_context context, cl_bitfield properties) {
+cl_command_queue note_queue(cl_command_queue queue, cl_context context, cl_device_id device, cl_bitfield properties) {
   if (!queue) return queue;
   OpenclState& s = state();
   add(s.queues_created);
   auto clock = new_clock(s, queue, context, !(properties & kQueueOutOfOrder));
-  s.queues.put(queue, {.profiled = (properties & kQueueProfiling) != 0, .context = context, .clock = std::move(clock)});
+  s.queues.put(queue, {.profiled = (properties & kQueueProfiling) != 0,
+                       .device = device,
+                       .context = context,
+                       .clock = std::move(clock)});
   return queue;
 }
 
@@ -177,7 +180,10 @@ cl_int clReleaseContext(cl_context context) {
   OpenclState& s = state();
   const Vector<std::shared_ptr<QueueClock>> clocks = clocks_of(context);
   ContextRecord last;
-  if (drop_reference(s.contexts, context, last)) drain_context(context, clocks);
+  if (drop_reference(s.contexts, context, last)) {
+    drain_context(context, clocks);
+    give_back_chunks(s, context, last.chunks);
+  }
   return next().clReleaseContext(context);
 }
 
@@ -190,12 +196,12 @@ cl_int clGetContextInfo(cl_context context, cl_uint name, size_t value_size, voi
 
 cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device, cl_bitfield properties,
                                       cl_int* errcode) {
-  return note_queue(next().clCreateCommandQueue(context, device, properties, errcode), context, properties);
+  return note_queue(next().clCreateCommandQueue(context, device, properties, errcode), context, device, properties);
 }
 
 cl_command_queue clCreateCommandQueueWithProperties(cl_context context, cl_device_id device,
                                                     const cl_bitfield* properties, cl_int* errcode) {
-  return note_queue(next().clCreateCommandQueueWithProperties(context, device, properties, errcode), context,
+  return note_queue(next().clCreateCommandQueueWithProperties(context, device, properties, errcode), context, device,
                     queue_bits_in(properties));
 }
 
@@ -203,7 +209,7 @@ cl_command_queue clCreateCommandQueueWithPropertiesKHR(cl_context context, cl_de
                                                        const cl_bitfield* properties, cl_int* errcode) {
   auto real =
       extension<decltype(&clCreateCommandQueueWithPropertiesKHR)>("clCreateCommandQueueWithPropertiesKHR", context);
-  return note_queue(real(context, device, properties, errcode), context, queue_bits_in(properties));
+  return note_queue(real(context, device, properties, errcode), context, device, queue_bits_in(properties));
 }
 
 cl_int clSetCommandQueueProperty(cl_command_queue queue, cl_bitfield properties, cl_uint enable,

@@ -6,6 +6,7 @@
 //   harness: leaks=N        live OpenCL memory objects at exit (0 when absent)
 //   harness: recycles       the pool must have served something
 //   harness: transfers      what the program copied, line by line, is what the report has
+//   harness: stages=R,...   through pinned chunks go as many copies as it says; others do not, for these reasons
 //   harness: exit=N         exit code (0 when absent)
 //   harness: stderr=REGEX   one line that only a run under Cistern writes; lines in order, nothing else
 //   harness: only-shimmed   undefined without Cistern: not run plain; stdout is compared between the shimmed ways

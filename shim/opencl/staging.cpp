@@ -1,0 +1,266 @@
+// See staging.hpp.
+#include "shim/opencl/staging.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+
+#include "backends/opencl/staging_chunks.hpp"
+#include "pool/base/system_call.hpp"
+#include "shim/opencl/state.hpp"
+#include "shim/process/copy_crew.hpp"
+#include "shim/process/process.hpp"
+#include "shim/process/system_filter.hpp"
+#include "shim/process/touchable.hpp"
+
+namespace cistern::opencl {
+namespace {
+
+// --- One copy's way through the ring
+
+class OpenclLane final : public staging::Lane {
+ public:
+  OpenclLane(const HostCopy& what, StagingChunks& chunks) : what_(what), chunks_(chunks) {}
+
+  // Nothing was done: the program's own call can do it all.
+  bool untouched() const { return untouched_; }
+
+  // The event waits for its chunk, which gets it at once. Without a flush nobody begins.
+  staging::Error enqueue(const staging::Piece& piece, char* chunk) override {
+    const staging::Side packed{chunk, piece.box.row_bytes, piece.box.row_bytes * piece.box.rows};
+    const cl_int error = copy_piece(piece, packed, false, &event_);
+    if (error != kSuccess) return staging::Error{error};
+    next().clFlush(what_.queue);
+    enqueued_ = true;
+    return staging::Error::none;
+  }
+  staging::Error mark(staging::Chunk& chunk) override {
+    chunks_.set_mark(chunk, event_);
+    return staging::Error::none;
+  }
+  staging::Error pass_on(const staging::Piece& piece) override {
+    untouched_ = !enqueued_ && piece.box.bytes() == what_.box.bytes();
+    return untouched_ ? staging::Error::none : staging::Error{copy_piece(piece, piece.of(what_.host), true, nullptr)};
+  }
+  bool may_touch(const staging::Side& side, const staging::Box& box) override {
+    return cistern::may_touch(side, box, !what_.to_device);
+  }
+  bool interrupted() override { return phase() != Phase::running; }
+  void copy(const staging::Side& to, const staging::Side& from, const staging::Box& box) override {
+    copy_crew().copy(to, {from.base, from.row_pitch, from.slice_pitch}, box,
+                     what_.to_device ? staging::Direction::to_device : staging::Direction::to_host);
+  }
+  void pause(unsigned looks) override {
+    constexpr unsigned kSpins = 100;
+    if (looks < kSpins) return;
+    constexpr timespec kShort{0, 5'000};
+    system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kShort));
+  }
+
+ private:
+  cl_int copy_piece(const staging::Piece& piece, const staging::Side& host, bool blocking, cl_event* event) const {
+    const std::size_t at = what_.offset + piece.slice * what_.slice_pitch + piece.row * what_.row_pitch + piece.byte;
+    const Table& real = next();
+    if (piece.box.rows * piece.box.slices == 1)
+      return what_.to_device ? real.clEnqueueWriteBuffer(what_.queue, what_.buffer, blocking, at, piece.box.row_bytes,
+                                                         host.base, 0, nullptr, event)
+                             : real.clEnqueueReadBuffer(what_.queue, what_.buffer, blocking, at, piece.box.row_bytes,
+                                                        host.base, 0, nullptr, event);
+    // The offset as an origin, which the pitches have to fit.
+    const std::size_t slice = what_.slice_pitch, row = what_.row_pitch;
+    const std::size_t origin[3] = {at % slice % row, at % slice / row, at / slice}, none[3] = {},
+                      region[3] = {piece.box.row_bytes, piece.box.rows, piece.box.slices};
+    return what_.to_device
+               ? real.clEnqueueWriteBufferRect(what_.queue, what_.buffer, blocking, origin, none, region, row, slice,
+                                               host.row_pitch, host.slice_pitch, host.base, 0, nullptr, event)
+               : real.clEnqueueReadBufferRect(what_.queue, what_.buffer, blocking, origin, none, region, row, slice,
+                                              host.row_pitch, host.slice_pitch, host.base, 0, nullptr, event);
+  }
+
+  const HostCopy& what_;
+  StagingChunks& chunks_;
+  cl_event event_ = nullptr;
+  bool enqueued_ = false, untouched_ = false;
+};
+
+// The driver refuses the whole of what does not fit; in pieces it would refuse the last ones only.
+bool fits(OpenclState& s, const HostCopy& what) {
+  const std::size_t bytes = s.source.bytes(what.buffer);
+  const staging::Side in_buffer{nullptr, what.row_pitch, what.slice_pitch};
+  const std::size_t span = staging::span_bytes(in_buffer, what.box);
+  return what.offset <= bytes && span <= bytes - what.offset;
+}
+
+// Made where they are not there; nothing where the context is not the program's any more.
+ContextChunks chunks_of(OpenclState& s, cl_context context, cl_device_id device) {
+  ContextChunks found;
+  bool there = false;
+  const auto look = [&](const ContextRecord* record) {
+    there = record && !record->inherited && record->references;
+    if (there) found = record->chunks;
+  };
+  s.contexts.with(context, look);
+  if (!there || (found.ring && found.queue)) return found;
+  if (!found.ring) found.ring = std::allocate_shared<staging::Ring>(InternalAllocator<staging::Ring>());
+  found.queue = std::allocate_shared<OwnQueue>(InternalAllocator<OwnQueue>(), s.functions, context, device);
+  if (!found.queue->get()) return {};
+  // Another thread may have been faster.
+  s.contexts.with(context, [&](ContextRecord* record) {
+    if (!record) return;
+    if (!record->chunks.ring) record->chunks.ring = found.ring;
+    if (!record->chunks.queue) record->chunks.queue = found.queue;
+    found = record->chunks;
+  });
+  return found;
+}
+
+}  // namespace
+
+// --- Which way
+Staging::Place Staging::place_of(OpenclState& s, cl_command_queue queue) {
+  Place place;
+  s.queues.with(queue, [&](const Queue* record) {
+    if (!record || record->inherited) return;
+    place.context = record->context;
+    place.in_order = record->clock->in_order();
+    place.device_id = record->device;
+  });
+  place.device = number_of(place.device_id);
+  return place;
+}
+
+int Staging::number_of(cl_device_id device) {
+  Locked hold(lock_);
+  for (int number = 0; number < kDevices; ++number) {
+    if (!devices_[number]) devices_[number] = device;
+    if (devices_[number] == device) return number;
+  }
+  return kDevices - 1;
+}
+
+bool Staging::shares_host_memory(int device) {
+  std::atomic<signed char>& known = shares_memory_[device];
+  if (!known.load(std::memory_order_relaxed)) {
+    cl_uint shares = 0;
+    const auto ask = next().clGetDeviceInfo;
+    if (!ask || ask(devices_[device], kDeviceHostUnifiedMemory, sizeof shares, &shares, nullptr) != kSuccess)
+      shares = 0;
+    known.store(shares ? 2 : 1, std::memory_order_relaxed);
+  }
+  return known.load(std::memory_order_relaxed) == 2;
+}
+
+// The cheap questions first: of small copies there may be many.
+std::optional<Unstaged> Staging::why_not(OpenclState& s, const HostCopy& what, const Place& place) {
+  if (mode_ == StagingMode::off) return Unstaged::off;
+  if (!staging::range_of(what.box.bytes())) return Unstaged::small;
+  if (what.events || !what.blocking) return Unstaged::events;
+  if (phase() != Phase::running) return Unstaged::exiting;
+  if (system_calls_are_filtered()) return Unstaged::filtered;
+  if (!place.context || !place.in_order) return Unstaged::unknown_context;
+  const auto first = reinterpret_cast<std::uintptr_t>(what.host.base);
+  const std::uintptr_t last = first + staging::span_bytes(what.host, what.box) - 1;
+  if (s.host_ranges.find(first) || s.host_ranges.find(last)) return Unstaged::not_pageable;
+  // What there is to gain on such a device nobody knows; with "on" it is tried.
+  if (mode_ == StagingMode::automatic && shares_host_memory(place.device)) return Unstaged::host_page_tables;
+  if (!what.stageable || !fits(s, what)) return Unstaged::shape;
+  return std::nullopt;
+}
+
+Staging::Plan Staging::begin(OpenclState& s, const HostCopy& what) {
+  Plan plan;
+  const std::uint64_t bytes = what.box.bytes();
+  if (!bytes) return plan;
+  const bool may = mode_ != StagingMode::off && staging::range_of(bytes);
+  const Place place = may ? place_of(s, what.queue) : Place{};
+  plan.of = &ways_.of(place.device, what.to_device);
+  if (const auto reason = why_not(s, what, place)) {
+    plan.of->count(*reason, bytes);
+    plan.of = nullptr;
+    return plan;
+  }
+  if (mode_ == StagingMode::on) {
+    plan.way = staging::Way::staged;
+  } else {
+    const auto choice = plan.of->calibration.choose(bytes, nanoseconds_since_start());
+    plan.way = choice.way;
+    // What comes before it in its queue is none of its time.
+    plan.trial = choice.trial && was_touched(what.host, what.box) && next().clFinish(what.queue) == kSuccess;
+    if (plan.way == staging::Way::native) plan.of->count(choice.trial ? Unstaged::trial : Unstaged::native_wins, bytes);
+  }
+  plan.begin_ns = nanoseconds_since_start();
+  return plan;
+}
+
+std::optional<cl_int> Staging::stage(OpenclState& s, const HostCopy& what, Plan& plan) {
+  const Place place = place_of(s, what.queue);
+  const ContextChunks own = chunks_of(s, place.context, place.device_id);
+  if (!own.ring || !own.queue) {
+    plan.of->count(Unstaged::unknown_context, what.box.bytes());
+    return std::nullopt;
+  }
+  const auto& ring = own.ring;
+  StagingChunks chunks(s.functions, s.calls, place.context, own.queue->get());
+  OpenclLane lane(what, chunks);
+  const unsigned chunks_before = ring->figures().chunks;
+  const staging::Outcome outcome = what.to_device
+                                       ? copy_to_device(*ring, chunks, lane, what.host, what.box, staging::Waits::yes)
+                                       : copy_to_host(*ring, chunks, lane, what.host, what.box);
+  if (ring->figures().chunks > chunks_before) plan.trial = false;  // page-locking memory takes its time, once
+  if (outcome.rest != staging::Rest::none) {
+    plan.trial = false;
+    plan.of->count(unstaged_of(outcome.rest), what.box.bytes() - outcome.staged_bytes);
+  }
+  if (lane.untouched()) return std::nullopt;
+  plan.of->count_staged(outcome.staged_bytes);
+  const cl_int error = outcome.error != staging::Error::none ? static_cast<cl_int>(outcome.error) : chunks.error();
+  if (error == kSuccess) end(what, plan, staging::Way::staged);
+  return error;
+}
+
+// Both ways block until they are done: one time is both.
+void Staging::end(const HostCopy& what, Plan& plan, staging::Way way) {
+  if (!plan.of || mode_ != StagingMode::automatic || way != plan.way) return;
+  const std::uint64_t took_ns = nanoseconds_since_start() - plan.begin_ns;
+  if (plan.trial)
+    plan.of->calibration.tried(way, what.box.bytes(), {took_ns, took_ns});
+  else
+    plan.of->calibration.copied(way, what.box.bytes(), took_ns);
+}
+
+void Staging::before_fork() {
+  lock_.lock_for_fork();
+  ways_.before_fork();
+}
+void Staging::after_fork() {
+  ways_.after_fork();
+  lock_.unlock_after_fork();
+}
+
+OwnQueue::OwnQueue(const Functions& real, cl_context context, cl_device_id device)
+    : real_(real), queue_(real.create_queue(context, device, 0, nullptr)) {}
+
+OwnQueue::~OwnQueue() {
+  if (queue_) real_.release_queue(queue_);
+}
+
+std::size_t give_back_chunks(OpenclState& s, cl_context context, const ContextChunks& own) {
+  if (!own.ring || !own.queue) return 0;
+  StagingChunks chunks(s.functions, s.calls, context, own.queue->get());
+  const std::size_t bytes = own.ring->trim(chunks);
+  next().clFinish(own.queue->get());
+  return bytes;
+}
+
+// A copy that is under way keeps the queue as long as it needs it.
+std::size_t give_back_chunks(OpenclState& s, cl_context context) {
+  ContextChunks own;
+  s.contexts.with(context, [&](ContextRecord* record) {
+    if (!record || record->inherited || !record->chunks.queue) return;
+    own = record->chunks;
+    record->chunks.queue.reset();
+  });
+  return give_back_chunks(s, context, own);
+}
+
+}  // namespace cistern::opencl

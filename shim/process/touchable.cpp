@@ -1,0 +1,75 @@
+// See touchable.hpp.
+#include "shim/process/touchable.hpp"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "pool/base/system_call.hpp"
+
+namespace cistern {
+namespace {
+
+std::uintptr_t system_page() { return static_cast<std::uintptr_t>(getpagesize()); }
+
+struct PageRange {
+  std::uintptr_t first;
+  std::size_t bytes;
+};
+PageRange pages_of(const staging::Side& side, const staging::Box& box) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(side.base), page = system_page();
+  const std::uintptr_t first = begin & ~(page - 1);
+  const std::uintptr_t end = (begin + staging::span_bytes(side, box) + page - 1) & ~(page - 1);
+  return {first, end - first};
+}
+
+// One byte of each page, by the kernel, which answers where we would fault.
+bool can_read_each_page(const PageRange& pages) {
+  constexpr std::size_t kAtOnce = 256;
+  iovec each[kAtOnce];
+  char bytes[kAtOnce];
+  iovec here{bytes, 0};
+  for (std::size_t at = 0; at < pages.bytes;) {
+    std::size_t count = 0;
+    for (; count < kAtOnce && at < pages.bytes; ++count, at += system_page())
+      each[count] = {reinterpret_cast<void*>(pages.first + at), 1};
+    here.iov_len = count;
+    const long answer =
+        system_call(SYS_process_vm_readv, static_cast<std::uintptr_t>(getpid()),
+                    reinterpret_cast<std::uintptr_t>(&here), 1, reinterpret_cast<std::uintptr_t>(each), count, 0);
+    if (answer != static_cast<long>(count)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// Before Linux 5.14 nothing says that memory may be written without doing it.
+bool may_touch(const staging::Side& side, const staging::Box& box, bool write) {
+  const PageRange pages = pages_of(side, box);
+#ifndef MADV_POPULATE_READ
+  constexpr int MADV_POPULATE_READ = 22, MADV_POPULATE_WRITE = 23;
+#endif
+  const long answer = system_call(SYS_madvise, pages.first, pages.bytes,
+                                  static_cast<std::uintptr_t>(write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ));
+  if (answer == 0) return true;
+  return answer == -EINVAL && !write && can_read_each_page(pages);
+}
+
+bool was_touched(const staging::Side& side, const staging::Box& box) {
+  constexpr std::size_t kSamples = 32;
+  const PageRange pages = pages_of(side, box);
+  const std::size_t count = pages.bytes / system_page();
+  for (std::size_t i = 0; i < std::min(kSamples, count); ++i) {
+    unsigned char resident = 0;
+    const std::uintptr_t page = pages.first + count * i / std::min(kSamples, count) * system_page();
+    if (system_call(SYS_mincore, page, system_page(), reinterpret_cast<std::uintptr_t>(&resident)) != 0) return false;
+    if (!(resident & 1)) return false;
+  }
+  return true;
+}
+
+}  // namespace cistern

@@ -1,0 +1,14 @@
+// Whether memory of the program's may be touched as a copy will touch it: asked before, since a fault of ours would end
+// the process where the driver's own copy would have answered with an error.
+#pragma once
+#include "pool/staging/cutter.hpp"
+
+namespace cistern {
+
+// Every page of the box: true until somebody changes it. It is made resident on the way.
+bool may_touch(const staging::Side& side, const staging::Box& box, bool write);
+
+// Whether a sample of its pages is resident: those that are touched for the first time cost more than the copy.
+bool was_touched(const staging::Side& side, const staging::Box& box);
+
+}  // namespace cistern
