@@ -39,7 +39,11 @@ const Functions kFunctions{
           *static_cast<cl_int*>(value) = driver->events.at(event);
           return driver->info_fails ? kOutOfResources : kSuccess;
         },
-    .release_event = [](cl_event event) { return EXPECT_EQ(driver->events.erase(event), 1u), kSuccess; },
+    .release_event =
+        [](cl_event event) {
+          EXPECT_EQ(driver->events.erase(event), 1u);
+          return kSuccess;
+        },
     .map_buffer = [](cl_command_queue, cl_mem buffer, cl_uint blocking, cl_bitfield, std::size_t, std::size_t, cl_uint,
                      const cl_event*, cl_event*, cl_int* error) -> void* {
       EXPECT_TRUE(blocking);
