@@ -24,7 +24,7 @@ struct Functions {
   decltype(&pthread_attr_setstacksize) attr_setstacksize;
   decltype(&pthread_attr_destroy) attr_destroy;
 };
-constinit Functions functions;
+constinit Functions functions{};
 
 template <class Function>
 bool find(Function& function, const char* name) {
