@@ -63,6 +63,10 @@ class Ring {
   // In a forked child: another thread may have been in here.
   void forget_in_child();
 
+  // By the caller's clock: when a copy went through it last.
+  void note_use(std::uint64_t now_ns) { used_ns_.store(now_ns, std::memory_order_relaxed); }
+  std::uint64_t used_ns() const { return used_ns_.load(std::memory_order_relaxed); }
+
   struct Figures {
     unsigned chunks, idle, marked;
   };
@@ -79,6 +83,7 @@ class Ring {
   Vector<Chunk*> idle_;
   Vector<Chunk*> marked_;  // oldest first
   unsigned count_ = 0;
+  std::atomic<std::uint64_t> used_ns_{0};
   std::atomic<unsigned> epoch_{0};  // changes when all is forgotten
 };
 

@@ -182,9 +182,10 @@ template <BlockKind kind>
 std::uint64_t trim(std::uint64_t keep_bytes) {
   CudaState* s = state_if_used();
   if (!s) return 0;
-  const std::uint64_t of_rings = kind == BlockKind::pinned ? trim_rings(*s) : 0;
+  const std::uint64_t now = coarse_now_ns();
+  const std::uint64_t of_rings = kind == BlockKind::pinned ? trim_rings(*s, 0, now) : 0;
   TieredPool<BlockSource>& pool = pool_of(*s, kind);
-  return of_rings + pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, coarse_now_ns());
+  return of_rings + pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, now);
 }
 
 void add_to(Snapshot& snapshot) {

@@ -106,6 +106,11 @@ class CudaLane final : public staging::Lane {
 
 // For a copy that waits, which is no call that captures forbid; waiting for its stream is one, and a capture may have
 // begun since the copy did.
+struct Rings {
+  CudaState& s;
+  void trim(const Trim& how, std::uint64_t now_ns) { trim_rings(s, how.unused_for_ns, now_ns); }
+};
+
 CUresult synchronize(CudaState& s, CUstream stream) {
   const RelaxedCapture relaxed(s.functions);
   return s.functions.stream_synchronize(stream);
@@ -169,6 +174,8 @@ std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, Con
 Staging::Plan Staging::begin(CudaState& s, const HostCopy& what) {
   Plan plan;
   const std::uint64_t bytes = what.box.bytes();
+  Rings rings{s};
+  if (mode_ != StagingMode::off) interval_.trim(rings, coarse_now_ns());
   if (mode_ != StagingMode::off && staging::range_of(bytes)) plan.context = current_context(s);
   plan.of = &ways_.of(plan.context ? plan.context->device->ordinal : 0, what.to_device);
   if (const auto reason = why_not(s, what, plan.context)) {
@@ -201,16 +208,26 @@ void Staging::begin_trial(CudaState& s, const HostCopy& what, Plan& plan) {
     plan.trial = true;
     return;
   }
-  put_away(s, plan.begun);
-  if (plan.ended) put_away(s, plan.ended);
+  s.functions.event_destroy(plan.begun);
+  if (plan.ended) s.functions.event_destroy(plan.ended);
 }
 
-void Staging::put_away(CudaState& s, CUevent event) { s.functions.event_destroy(event); }
+// While a capture begins it may not be done: then with the next trials that are read.
+void Staging::put_away(CudaState& s, Context* context, CUevent begun, CUevent ended) {
+  if (const Asking asking(s); asking) {
+    s.functions.event_destroy(begun);
+    if (ended) s.functions.event_destroy(ended);
+    return;
+  }
+  Locked hold(lock_);
+  trials_.push_back({context, nullptr, staging::Way::native, begun, ended, 0, 0});
+  trials_open_.store(static_cast<int>(trials_.size()));
+}
 
 void Staging::end_trial(CudaState& s, const HostCopy& what, Plan& plan) {
   const std::uint64_t blocked_ns = nanoseconds_since_start() - plan.begin_ns;
-  const Asking asking(s);
-  if (asking && !plan.context->ending.load() && s.functions.event_record(plan.ended, what.stream) == kSuccess) {
+  if (const Asking asking(s);
+      asking && !plan.context->ending.load() && s.functions.event_record(plan.ended, what.stream) == kSuccess) {
     Locked hold(lock_);
     if (trials_.size() < kTrialsOpenMax) {
       trials_.push_back({plan.context, plan.of, plan.way, plan.begun, plan.ended, what.box.bytes(), blocked_ns});
@@ -218,9 +235,7 @@ void Staging::end_trial(CudaState& s, const HostCopy& what, Plan& plan) {
       return;
     }
   }
-  if (!asking) return;  // lost, while a capture begins
-  put_away(s, plan.begun);
-  put_away(s, plan.ended);
+  put_away(s, plan.context, plan.begun, plan.ended);
 }
 
 void Staging::read_trials(CudaState& s, Context* context) {
@@ -237,17 +252,18 @@ void Staging::read_trials(CudaState& s, Context* context) {
   }
   Vector<Trial> open;
   for (const Trial& trial : ours) {
-    const CUresult answer = s.functions.event_query(trial.ended);
+    const CUresult answer = trial.of ? s.functions.event_query(trial.ended) : kSuccess;
     if (answer == kNotReady) {
       open.push_back(trial);
       continue;
     }
     float milliseconds = 0;
-    if (answer == kSuccess && s.functions.event_elapsed(&milliseconds, trial.begun, trial.ended) == kSuccess)
+    if (trial.of && answer == kSuccess &&
+        s.functions.event_elapsed(&milliseconds, trial.begun, trial.ended) == kSuccess)
       trial.of->calibration.tried(trial.way, trial.bytes,
                                   {static_cast<std::uint64_t>(milliseconds * 1e6F), trial.blocked_ns});
-    put_away(s, trial.begun);
-    put_away(s, trial.ended);
+    s.functions.event_destroy(trial.begun);
+    if (trial.ended) s.functions.event_destroy(trial.ended);
   }
   Locked hold(lock_);
   trials_.insert(trials_.end(), open.begin(), open.end());
@@ -256,11 +272,7 @@ void Staging::read_trials(CudaState& s, Context* context) {
 
 // What went neither way whole tells nothing.
 void Staging::drop_trial(CudaState& s, Plan& plan) {
-  if (!std::exchange(plan.trial, false)) return;
-  const Asking asking(s);
-  if (!asking) return;
-  put_away(s, plan.begun);
-  put_away(s, plan.ended);
+  if (std::exchange(plan.trial, false)) put_away(s, plan.context, plan.begun, plan.ended);
 }
 
 std::optional<CUresult> Staging::stage(CudaState& s, const HostCopy& what, Plan& plan) {
@@ -278,8 +290,10 @@ std::optional<CUresult> Staging::stage(CudaState& s, const HostCopy& what, Plan&
       plan.of->count(Unstaged::interrupted, what.box.bytes());
       untouched = true;
     } else {
-      StagingChunks chunks(s.functions, s.source, s.pinned_pool, *plan.context, coarse_now_ns());
+      const std::uint64_t now_ns = coarse_now_ns();
+      StagingChunks chunks(s.functions, s.source, s.pinned_pool, *plan.context, now_ns);
       staging::Ring& ring = plan.context->ring;
+      ring.note_use(now_ns);
       const unsigned chunks_before = ring.figures().chunks;
       outcome = what.to_device ? copy_to_device(ring, chunks, lane, what.host, what.box,
                                                 what.waits ? staging::Waits::yes : staging::Waits::no)

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "backends/cuda/context.hpp"
+#include "pool/limits.hpp"
 #include "pool/staging/transfer.hpp"
 #include "shim/process/staged_way.hpp"
 
@@ -40,6 +41,7 @@ class Staging {
 
   StagedWays& ways() { return ways_; }
 
+  void set_limits(const PoolLimits& limits) { interval_.set(limits); }
   // A context's trials go with it.
   void forget(Context& context);
   void before_fork();
@@ -55,7 +57,7 @@ class Staging {
     CUevent begun = nullptr, ended = nullptr;
     std::uint64_t begin_ns = 0;
   };
-  // Two events on a stream, and what lay between them.
+  // Two events on a stream, and what lay between them; without a way, events to put away.
   struct Trial {
     Context* context;
     StagedWay* of;
@@ -75,10 +77,11 @@ class Staging {
   void end_trial(CudaState& s, const HostCopy& what, Plan& plan);
   // Takes in what the device's clock knows by now.
   void read_trials(CudaState& s, Context* context);
-  static void put_away(CudaState& s, CUevent event);
+  void put_away(CudaState& s, Context* context, CUevent begun, CUevent ended);
 
   const StagingMode mode_ = staging_mode();
   StagedWays ways_;
+  IntervalTrim interval_;                                         // of rings
   std::atomic<signed char> page_tables_[StagedWays::kDevices]{};  // 0: not asked yet; 1: no; 2: yes
   Lock lock_;
   Vector<Trial> trials_;

@@ -84,6 +84,7 @@ CudaState::CudaState()
       {.bytes_max = chosen.device_pool_max, .bytes_min = chosen.device_pool_min, .interval_ns = chosen.trim_interval});
   pinned_pool.set_limits(
       {.bytes_max = chosen.pinned_pool_max, .bytes_min = chosen.pinned_pool_min, .interval_ns = chosen.trim_interval});
+  staging.set_limits({.interval_ns = chosen.trim_interval});
 }
 
 CudaState& state() {
@@ -350,10 +351,11 @@ void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence) {
   fence.empty() ? pool.give(key, block, now) : pool.give_waiting(key, block, std::move(fence), now);
 }
 
-std::uint64_t trim_rings(CudaState& s) {
+std::uint64_t trim_rings(CudaState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns) {
   Vector<Context*> with_chunks;  // nothing is called under the lock of the contexts
   for_each_context(s, [&](Context& context) {
-    if (context.ring.figures().chunks) with_chunks.push_back(&context);
+    const bool unused = elapsed_ns(context.ring.used_ns(), now_ns) >= unused_for_ns;
+    if (unused && context.ring.figures().chunks) with_chunks.push_back(&context);
   });
   std::uint64_t bytes = 0;
   Through gate(s.gate);
@@ -363,7 +365,7 @@ std::uint64_t trim_rings(CudaState& s) {
     Inside inside(*context);
     if (context->ending.load()) continue;
     Entered entered(s.functions, context->handle());
-    StagingChunks chunks(s.functions, s.source, s.pinned_pool, *context, coarse_now_ns());
+    StagingChunks chunks(s.functions, s.source, s.pinned_pool, *context, now_ns);
     if (entered) bytes += context->ring.trim(chunks);
   }
   return bytes;
@@ -372,7 +374,7 @@ std::uint64_t trim_rings(CudaState& s) {
 std::uint64_t trim_all(CudaState& s) {
   const Trim all{.keep_bytes = 0, .unused_for_ns = 0};
   const std::uint64_t now = coarse_now_ns();
-  return trim_rings(s) + s.device_pool.trim(all, now) + s.pinned_pool.trim(all, now);
+  return trim_rings(s, 0, now) + s.device_pool.trim(all, now) + s.pinned_pool.trim(all, now);
 }
 
 namespace {

@@ -150,7 +150,7 @@ BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too);
 void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence);
 
 // Gives back the chunks that no copy uses; their bytes.
-std::uint64_t trim_rings(CudaState& s);
+std::uint64_t trim_rings(CudaState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns);
 // Releases everything that the pools keep and that has settled. Returns the bytes given back.
 std::uint64_t trim_all(CudaState& s);
 // For a call that ran out of memory: gives back what the pools keep, while a stream captures only what is idle. The

@@ -117,13 +117,8 @@ KindFigures pool_figures(std::uint64_t* largest_kept_bytes) {
 std::uint64_t trim(std::uint64_t keep_bytes) {
   OpenclState* s = state_if_used();
   if (!s) return 0;
-  Vector<cl_context> contexts;
-  s->contexts.for_each([&](const void* context, const ContextRecord& record) {
-    if (record.chunks.ring) contexts.push_back(static_cast<cl_context>(const_cast<void*>(context)));
-  });
-  std::uint64_t bytes = 0;
-  for (const cl_context context : contexts) bytes += give_back_chunks(*s, context);
-  return bytes + s->pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, coarse_now_ns());
+  const std::uint64_t now = coarse_now_ns();
+  return trim_rings(*s, 0, now) + s->pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, now);
 }
 
 std::uint64_t live_bytes() {

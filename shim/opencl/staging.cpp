@@ -91,6 +91,11 @@ bool fits(OpenclState& s, const HostCopy& what) {
   return what.offset <= bytes && span <= bytes - what.offset;
 }
 
+struct Rings {
+  OpenclState& s;
+  void trim(const Trim& how, std::uint64_t now_ns) { trim_rings(s, how.unused_for_ns, now_ns); }
+};
+
 // Made where they are not there; nothing where the context is not the program's any more.
 ContextChunks chunks_of(OpenclState& s, cl_context context, cl_device_id device) {
   ContextChunks found;
@@ -171,6 +176,8 @@ Staging::Plan Staging::begin(OpenclState& s, const HostCopy& what) {
   Plan plan;
   const std::uint64_t bytes = what.box.bytes();
   if (!bytes) return plan;
+  Rings rings{s};
+  if (mode_ != StagingMode::off) interval_.trim(rings, coarse_now_ns());
   const bool may = mode_ != StagingMode::off && staging::range_of(bytes);
   const Place place = may ? place_of(s, what.queue) : Place{};
   plan.of = &ways_.of(place.device, what.to_device);
@@ -200,6 +207,7 @@ std::optional<cl_int> Staging::stage(OpenclState& s, const HostCopy& what, Plan&
     return std::nullopt;
   }
   const auto& ring = own.ring;
+  ring->note_use(coarse_now_ns());
   StagingChunks chunks(s.functions, s.calls, place.context, own.queue->get());
   OpenclLane lane(what, chunks);
   const unsigned chunks_before = ring->figures().chunks;
@@ -242,6 +250,17 @@ OwnQueue::OwnQueue(const Functions& real, cl_context context, cl_device_id devic
 
 OwnQueue::~OwnQueue() {
   if (queue_) real_.release_queue(queue_);
+}
+
+std::size_t trim_rings(OpenclState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns) {
+  Vector<cl_context> contexts;
+  s.contexts.for_each([&](const void* context, const ContextRecord& record) {
+    if (record.chunks.ring && elapsed_ns(record.chunks.ring->used_ns(), now_ns) >= unused_for_ns)
+      contexts.push_back(static_cast<cl_context>(const_cast<void*>(context)));
+  });
+  std::size_t bytes = 0;
+  for (const cl_context context : contexts) bytes += give_back_chunks(s, context);
+  return bytes;
 }
 
 std::size_t give_back_chunks(OpenclState& s, cl_context context, const ContextChunks& own) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "backends/opencl/api.hpp"
+#include "pool/limits.hpp"
 #include "shim/process/staged_way.hpp"
 
 namespace cistern::opencl {
@@ -57,6 +58,7 @@ class Staging {
   }
 
   StagedWays& ways() { return ways_; }
+  void set_limits(const PoolLimits& limits) { interval_.set(limits); }
 
   void before_fork();
   void after_fork();
@@ -87,11 +89,14 @@ class Staging {
 
   const StagingMode mode_ = staging_mode();
   StagedWays ways_;
+  IntervalTrim interval_;  // of rings
   Lock lock_;
   cl_device_id devices_[kDevices]{};                    // in the order in which they were met
   std::atomic<signed char> shares_memory_[kDevices]{};  // 0: not asked yet; 1: no; 2: yes
 };
 
+// Of contexts that no copy went through for so long.
+std::size_t trim_rings(OpenclState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns);
 // The context's chunks, as far as no copy has them in hand, go back to the driver. Returns their bytes.
 std::size_t give_back_chunks(OpenclState& s, cl_context context);
 std::size_t give_back_chunks(OpenclState& s, cl_context context, const ContextChunks& chunks);

@@ -51,6 +51,7 @@ OpenclState::OpenclState()
   const Options& chosen = options();
   pool.set_limits(
       {.bytes_max = chosen.opencl_pool_max, .bytes_min = chosen.opencl_pool_min, .interval_ns = chosen.trim_interval});
+  staging.set_limits({.interval_ns = chosen.trim_interval});
 }
 
 OpenclState& state() {

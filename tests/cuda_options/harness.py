@@ -63,3 +63,10 @@ def say_once(test, errors, pattern):
     lines = errors.splitlines()
     test.assertEqual(len(lines), 1, errors)
     test.assertRegex(lines[0], re.compile(f"^{pattern}$"))
+
+
+def driver(outcome):
+    """The simulated driver's figures at each step that asked for them."""
+    names = ("allocs", "frees", "live_kib", "pinned_allocs", "pinned_frees", "pinned_live", "waits")
+    lines = [line for line in outcome.lines if line.startswith("driver:")]
+    return [dict(zip(names, map(int, re.findall(r"\d+", line)))) for line in lines]

@@ -3,14 +3,7 @@
 import re
 import unittest
 
-from harness import run, say_once
-
-
-def driver(outcome):
-    """The simulated driver's figures at each step that asked for them."""
-    names = ("allocs", "frees", "live_kib", "pinned_allocs", "pinned_frees", "pinned_live", "waits")
-    lines = [line for line in outcome.lines if line.startswith("driver:")]
-    return [dict(zip(names, map(int, re.findall(r"\d+", line)))) for line in lines]
+from harness import driver, run, say_once
 
 
 class OnAndOff(unittest.TestCase):

@@ -2,7 +2,7 @@
 """Copies through pinned chunks: which go that way, what the report says of it, and that `auto` takes the better way."""
 import unittest
 
-from harness import run
+from harness import driver, run
 
 MIB = 1 << 20
 
@@ -30,6 +30,14 @@ class Staging(unittest.TestCase):
             return [(row["direction"], row.get("pageable"), row["asynchronous"], row["count"], row["bytes"])
                     for row in run("transfers", STAGING=staging).report["transfers"]]
         self.assertEqual(sorted(table("on"), key=str), sorted(table("off"), key=str))
+
+    def test_chunks_that_are_unused_go_back(self):
+        steps = "copy=8M", "driver", "sleep", "copy=4K", "driver"
+        for interval, goes in (("200ms", True), ("0", False), ("1h", False)):
+            outcome = run("steps", *steps, STAGING="on", TRIM_INTERVAL=interval)
+            used, later = (figures["pinned_live"] for figures in driver(outcome))
+            self.assertGreater(used, 0)
+            self.assertEqual(later, 0 if goes else used, interval)
 
 
 unittest.main(argv=["staging_tests.py"], verbosity=2)

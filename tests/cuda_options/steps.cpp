@@ -11,6 +11,7 @@
 //   relaxed          changes the thread's capture mode to relaxed; once more: back
 //   captured         ends the capture
 //   work=NAME        something for the device to do with a block, not waited for
+//   copy=BYTES       from pageable memory to the device
 //   sleep            250 ms
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -117,6 +118,14 @@ int churn(const std::string& kind, size_t bytes, int count) {
   return 0;
 }
 
+int copy(size_t bytes) {
+  const std::vector<char> source(bytes, 1);
+  void* target = nullptr;
+  if (const int code = cudaMalloc(&target, bytes)) return code;
+  const int code = cudaMemcpy(target, source.data(), bytes, cudaMemcpyHostToDevice);
+  return code ? code : cudaFree(target);
+}
+
 cudaStream_t capturing() {
   static cudaStream_t stream = nullptr;
   if (!stream) cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
@@ -178,6 +187,8 @@ void do_step(const std::string& step) {
     code = exchange_mode();
   } else if (name == "device") {
     code = cudaSetDevice(std::atoi(value.c_str()));
+  } else if (name == "copy") {
+    code = copy(bytes_of(value));
   } else if (name == "work") {
     code = cudaMemsetAsync(blocks[value].pointer, 1, 1, nullptr);
   } else if (name == "free") {
