@@ -1,9 +1,11 @@
 // Copies between host memory and a device, through the driver API: bytes a second by size, direction, kind of host
-// memory and number of threads, each on a stream of its own. Run by bench/staging.py, plain and under the shim in turn;
-// one JSON object per line. Each figure is of the best of its copies; those in which Cistern finds out which way is
-// faster come before them.
+// memory and number of threads, each on a stream of its own. Run by bench/staging.py and scripts/gpu-check, plain and
+// under the shim in turn; one JSON object per line. Each figure is of the best of its copies; those in which Cistern
+// finds out which way is faster come before them.
 //
-//   cuda_copies [BYTES]...
+//   cuda_copies [--warm-up=COPIES] [--in-place] [BYTES]...
+//
+// --in-place: pageable memory that is page-locked for each copy, and unlocked after it, is measured too.
 #include <barrier>
 #include <cstring>
 #include <string>
@@ -16,11 +18,17 @@ namespace bench {
 namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
-constexpr int kWarmUp = 24, kRounds = 5;
+constexpr int kRounds = 5;
+int warm_up = 24;
+bool in_place = false;
 constexpr double kNanosecond = 1e-9;
 
+enum class Memory { pinned, pageable, pinned_in_place };
+constexpr const char* kNames[] = {"pinned", "pageable", "pinned in place"};
+
 struct Way {
-  bool to_device, pinned;
+  bool to_device;
+  Memory memory;
   unsigned streams;
   std::size_t bytes;
 };
@@ -32,14 +40,17 @@ class Copier {
     MUST(cuCtxSetCurrent(primary_context()));
     MUST(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
     MUST(cuMemAlloc(&device_, way.bytes));
-    if (way.pinned)
+    if (way.memory == Memory::pinned)
       MUST(cuMemHostAlloc(&host_, way.bytes, 0));
     else
       host_ = std::malloc(way.bytes);
     std::memset(host_, 7, way.bytes);
   }
   ~Copier() {
-    way_.pinned ? MUST(cuMemFreeHost(host_)) : std::free(host_);
+    if (way_.memory == Memory::pinned)
+      MUST(cuMemFreeHost(host_));
+    else
+      std::free(host_);
     MUST(cuMemFree(device_));
     MUST(cuStreamDestroy(stream_));
   }
@@ -48,11 +59,13 @@ class Copier {
 
   // Until the bytes are there.
   void copy() {
+    if (way_.memory == Memory::pinned_in_place) MUST(cuMemHostRegister(host_, way_.bytes, 0));
     if (way_.to_device)
       MUST(cuMemcpyHtoDAsync(device_, host_, way_.bytes, stream_));
     else
       MUST(cuMemcpyDtoHAsync(host_, device_, way_.bytes, stream_));
     MUST(cuStreamSynchronize(stream_));
+    if (way_.memory == Memory::pinned_in_place) MUST(cuMemHostUnregister(host_));
   }
 
  private:
@@ -69,7 +82,7 @@ double best_rate(const Way& way) {
   const auto copy = [&](bool first) {
     MUST(cuCtxSetCurrent(primary_context()));
     Copier copier(way);
-    for (int round = 0; round < kWarmUp; ++round) copier.copy();
+    for (int round = 0; round < warm_up; ++round) copier.copy();
     for (int round = 0; round < kRounds; ++round) {
       begin.arrive_and_wait();
       const auto begun = Clock::now();
@@ -89,10 +102,11 @@ double best_rate(const Way& way) {
 void measure(std::size_t bytes) {
   for (const unsigned streams : {1u, 4u})
     for (const bool to_device : {true, false})
-      for (const bool pinned : {true, false}) {
-        const Way way{to_device, pinned, streams, bytes};
+      for (const Memory memory : {Memory::pinned, Memory::pageable, Memory::pinned_in_place}) {
+        if (memory == Memory::pinned_in_place && !in_place) continue;
+        const Way way{to_device, memory, streams, bytes};
         std::printf("{\"bytes\": %zu, \"direction\": \"%s\", \"memory\": \"%s\", \"streams\": %u, \"rate\": %.0f}\n",
-                    bytes, to_device ? "host to device" : "device to host", pinned ? "pinned" : "pageable", streams,
+                    bytes, to_device ? "host to device" : "device to host", kNames[static_cast<int>(memory)], streams,
                     best_rate(way));
         std::fflush(stdout);
       }
@@ -102,8 +116,18 @@ void measure(std::size_t bytes) {
 }  // namespace bench
 
 int main(int argc, char** argv) {
+  std::vector<std::size_t> sizes;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument.starts_with("--warm-up="))
+      bench::warm_up = std::atoi(argument.c_str() + argument.find('=') + 1);
+    else if (argument == "--in-place")
+      bench::in_place = true;
+    else
+      sizes.push_back(std::strtoull(argv[i], nullptr, 0));
+  }
+  if (sizes.empty())
+    for (const std::size_t mebibytes : {1, 4, 16, 64}) sizes.push_back(mebibytes * bench::kMiB);
   MUST(cuCtxSetCurrent(bench::primary_context()));
-  for (int i = 1; i < argc; ++i) bench::measure(std::strtoull(argv[i], nullptr, 0));
-  if (argc == 1)
-    for (const std::size_t mebibytes : {1, 4, 16, 64}) bench::measure(mebibytes * bench::kMiB);
+  for (const std::size_t bytes : sizes) bench::measure(bytes);
 }

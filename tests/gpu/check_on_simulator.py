@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Runs the GPU check on the simulated driver and judges its JSON: every rule has an answer, each is the assumed one
-(what the simulator does is what is assumed), costs are there for every way, and nothing was cut off."""
+(what the simulator does is what is assumed), costs and copies are there for every way, and nothing was cut off."""
 import argparse
 import json
 import os
@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+COPY_BYTES = [128 << 10, 3 << 20]
 
 
 def complaints_about(results):
@@ -31,6 +32,14 @@ def complaints_about(results):
     if len([entry for entry in results["details"] if entry["detail"] == "lookup"]) != 440:
         yield "not all 440 look-ups are there"
     yield from (f"the driver has no {entry['name']}" for entry in results["details"] if entry["detail"] == "absent")
+    copied = {(entry["way"], entry["memory"], entry["direction"], entry["streams"], entry["bytes"])
+              for entry in results["copies"] if entry["rate"] > 0}
+    ways = [("plain", "pinned"), ("plain", "pageable"), ("plain", "pinned in place")]
+    ways += [(f"staged, {threads} threads", "pageable") for threads in (1, 2, 4, 8)]
+    wanted = {(*way, direction, streams, count) for way in ways for direction in ("host to device", "device to host")
+              for streams in (1, 4) for count in COPY_BYTES}
+    if copied != wanted:
+        yield f"copies are not those that were asked for: {sorted(copied ^ wanted)}"
     ways = {}
     for entry in results["costs"]:
         ways.setdefault(entry["way"], set()).add((entry["cost"], entry["bytes"]))
@@ -49,7 +58,8 @@ def main():
     with tempfile.TemporaryDirectory() as out:
         ended = subprocess.run(
             [sys.executable, str(HERE / "gpu_check.py"), "--prepared", arguments.prepared, "--out", out, "--shim",
-             arguments.shim, "--library-path", arguments.simulator, "--parts", "probe,costs", "--seconds", "400"],
+             arguments.shim, "--library-path", arguments.simulator, "--parts", "probe,costs,copies",
+             "--copy-bytes", ",".join(map(str, COPY_BYTES)), "--seconds", "400"],
             env=dict(os.environ, PROBE_SAMPLES="20"), capture_output=True, text=True)
         written = pathlib.Path(out) / "gpu-check.json"
         if not written.exists():

@@ -20,10 +20,14 @@ import processes
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 # Parts in their order, with the share of the whole time that each may take at most.
-PARTS = {"probe": 0.30, "tests": 0.35, "frameworks": 0.30, "costs": 0.15, "preloaded": 0.20}
+PARTS = {"probe": 0.30, "tests": 0.35, "frameworks": 0.30, "costs": 0.15, "copies": 0.25, "preloaded": 0.20}
 PROBES = ("probe_driver", "probe_runtime_static", "probe_runtime_shared")
 # What a preloaded program is run with. Sites off: what the bookkeeping of call sites costs.
 PRELOADED = {"strict": {}, "deferred": {"CISTERN_DEVICE_ORDER": "deferred"}}
+COPY_WAYS = {"plain": None, **{f"staged, {helpers + 1} threads": {"CISTERN_STAGING": "on",
+                                                                  "CISTERN_STAGING_THREADS": str(helpers)}
+                               for helpers in (0, 1, 3, 7)}}
+COPY_BYTES = [64 << 10, 1 << 20, 16 << 20, 256 << 20, 1 << 30]
 COST_WAYS = {"plain": None, "preloaded": {}, "preloaded, sites off": {"CISTERN_SITES": "off"}}
 # Programs that judge themselves; any other test program is judged by tests/cuda/run_ways.py.
 SELF_JUDGING = ("race",)
@@ -39,7 +43,7 @@ class Check:
         self.part_end = self.end
         self.results = {"gpu_check": 1, "date": datetime.datetime.now(datetime.timezone.utc).isoformat("T", "seconds"),
                         "complete": False, "machine": {}, "problems": [], "parts": [], "probe": [], "details": [],
-                        "costs": [], "tests": [], "frameworks": []}
+                        "costs": [], "copies": [], "tests": [], "frameworks": []}
 
     def environment(self, preloaded=None, runtime=True):
         """Plain, or with these options of Cistern; with NVIDIA's runtime that was carried along, or without it for
@@ -178,6 +182,20 @@ class Check:
                 self.results["costs"] += [dict(answer, way=way) for answer in lines_of(ended) if "cost" in answer]
                 self.write()
 
+    def copies(self):
+        """By size, so that of all ways the same is known when the time is over."""
+        program = self.prepared / "cuda_copies"
+        if not program.exists():
+            return self.problem("cuda_copies was not prepared")
+        ways = COPY_WAYS if self.shim_loads() else {"plain": None}
+        for count in self.arguments.copy_bytes:
+            for way, options in ways.items():
+                command = [program, "--warm-up=3", *(["--in-place"] if options is None else []), str(count)]
+                for row in lines_of(self.run(command, preloaded=options, seconds=60)):
+                    if options is None or row["memory"] == "pageable":
+                        self.results["copies"].append(dict(row, way=way))
+                self.write()
+
     def tests(self):
         if not self.shim_loads():
             return
@@ -285,6 +303,8 @@ def parse():
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/gpu-check")
     parser.add_argument("--parts", type=lambda text: text.split(","), default=list(PARTS))
     parser.add_argument("--seconds", type=float, default=540)
+    parser.add_argument("--copy-bytes", type=lambda text: [int(count) for count in text.split(",")],
+                        default=COPY_BYTES)
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--shim", type=pathlib.Path)
     parser.add_argument("--library-path", default="")

@@ -100,6 +100,24 @@ def costs(results):
     yield from table(cells)
 
 
+def copies(results):
+    entries = results["copies"]
+    if not entries:
+        return
+    rows, columns = {}, []
+    for entry in entries:
+        column = entry["memory"] if entry["way"] == "plain" else entry["way"]
+        if column not in columns:
+            columns.append(column)
+        rows.setdefault((entry["direction"], entry["streams"], entry["bytes"]), {})[column] = entry["rate"]
+    yield from heading("Copies between host memory and the device: 10^9 bytes a second")
+    cells = [["DIRECTION", "STREAMS", "SIZE", *(column.upper() for column in columns)]]
+    for (direction, streams, count), row in sorted(rows.items()):
+        cells.append([direction, streams, size(count),
+                      *(f"{row[column] / 1e9:.2f}" if column in row else "-" for column in columns)])
+    yield from table(cells)
+
+
 def parts(results):
     if results["parts"]:
         yield from heading("Time")
@@ -108,5 +126,5 @@ def parts(results):
 
 
 def text(results):
-    lines = [*machine(results), *probe(results), *outcomes(results), *costs(results), *parts(results)]
+    lines = [*machine(results), *probe(results), *outcomes(results), *costs(results), *copies(results), *parts(results)]
     return "\n".join(lines) + "\n"
