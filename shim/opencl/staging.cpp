@@ -91,6 +91,15 @@ bool fits(OpenclState& s, const HostCopy& what) {
   return what.offset <= bytes && span <= bytes - what.offset;
 }
 
+// The program gave the context up while a copy had chunks in hand: nobody else gives them back.
+void give_back_unowned(OpenclState& s, cl_context context, const ContextChunks& own, StagingChunks& chunks) {
+  const bool owned =
+      s.contexts.with(context, [&](const ContextRecord* record) { return record && record->chunks.ring == own.ring; });
+  if (owned) return;
+  own.ring->trim(chunks);
+  own.queue->settle();
+}
+
 struct Rings {
   OpenclState& s;
   void trim(const Trim& how, std::uint64_t now_ns) { trim_rings(s, how.unused_for_ns, now_ns); }
@@ -119,9 +128,58 @@ ContextChunks chunks_of(OpenclState& s, cl_context context, cl_device_id device)
   return found;
 }
 
+// A copy in pieces, alone on its queue; false: it is not alone.
+class InPieces {
+ public:
+  InPieces(OpenclState& s, cl_command_queue queue) : s_(s), queue_(queue) {
+    s_.queues.with(queue_, [&](Queue* record) {
+      alone_ = record && !record->shared && !s_.unknown_enqueues.load(std::memory_order_relaxed);
+      if (alone_) record->in_pieces = true;
+    });
+  }
+  ~InPieces() {
+    if (!alone_) return;
+    s_.queues.with(queue_, [](Queue* record) {
+      if (record) record->in_pieces = false;
+    });
+  }
+  InPieces(const InPieces&) = delete;
+  InPieces& operator=(const InPieces&) = delete;
+  explicit operator bool() const { return alone_; }
+
+ private:
+  OpenclState& s_;
+  const cl_command_queue queue_;
+  bool alone_ = false;
+};
+
+constexpr int kPatience = 200;  // a second, or a hundredth
+void sleep_a_little(long nanoseconds) {
+  const timespec time{0, nanoseconds};
+  system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&time));
+}
+
 }  // namespace
 
 // --- Which way
+// The second thread to come waits once, for what is in pieces at that moment; not for ever, since what that copy waits
+// for may be this thread.
+void Staging::note_thread(OpenclState& s, cl_command_queue queue) {
+  const void* const self = __builtin_thread_pointer();
+  bool wait = false;
+  const auto look = [&](Queue* record) {
+    if (!record) return wait = false, void();
+    if (!record->thread) record->thread = self;
+    record->shared |= record->thread != self;
+    wait = record->in_pieces && record->thread != self;
+  };
+  s.queues.with(queue, look);
+  for (int i = 0; wait && i < kPatience; ++i) {
+    sleep_a_little(5'000'000);
+    s.queues.with(queue, look);
+  }
+}
+
 Staging::Place Staging::place_of(OpenclState& s, cl_command_queue queue) {
   Place place;
   s.queues.with(queue, [&](const Queue* record) {
@@ -200,6 +258,13 @@ Staging::Plan Staging::begin(OpenclState& s, const HostCopy& what) {
 }
 
 std::optional<cl_int> Staging::stage(OpenclState& s, const HostCopy& what, Plan& plan) {
+  const InPieces alone(s, what.queue);
+  if (!alone) {
+    plan.of->count(Unstaged::shared_queue, what.box.bytes());
+    return std::nullopt;
+  }
+  // The source may be written by what comes before.
+  if (what.to_device && next().clFinish(what.queue) != kSuccess) return std::nullopt;
   const Place place = place_of(s, what.queue);
   const ContextChunks own = chunks_of(s, place.context, place.device_id);
   if (!own.ring || !own.queue) {
@@ -219,6 +284,7 @@ std::optional<cl_int> Staging::stage(OpenclState& s, const HostCopy& what, Plan&
     plan.trial = false;
     plan.of->count(unstaged_of(outcome.rest), what.box.bytes() - outcome.staged_bytes);
   }
+  give_back_unowned(s, place.context, own, chunks);
   if (lane.untouched()) return std::nullopt;
   plan.of->count_staged(outcome.staged_bytes);
   const cl_int error = outcome.error != staging::Error::none ? static_cast<cl_int>(outcome.error) : chunks.error();
@@ -263,23 +329,42 @@ std::size_t trim_rings(OpenclState& s, std::uint64_t unused_for_ns, std::uint64_
   return bytes;
 }
 
+// The driver takes buffers back when they are unmapped, and that may be behind kernels which wait for the program.
+void OwnQueue::settle() const {
+  cl_event event = nullptr;
+  if (real_.enqueue_marker(queue_, 0, nullptr, &event) != kSuccess) return;
+  next().clFlush(queue_);
+  for (int i = 0; i < kPatience; ++i) {
+    cl_int status = kComplete;
+    if (real_.event_info(event, kEventExecutionStatus, sizeof status, &status, nullptr) != kSuccess) break;
+    if (status <= kComplete) break;
+    sleep_a_little(50'000);
+  }
+  real_.release_event(event);
+}
+
 std::size_t give_back_chunks(OpenclState& s, cl_context context, const ContextChunks& own) {
   if (!own.ring || !own.queue) return 0;
   StagingChunks chunks(s.functions, s.calls, context, own.queue->get());
   const std::size_t bytes = own.ring->trim(chunks);
-  next().clFinish(own.queue->get());
+  if (bytes) own.queue->settle();
   return bytes;
 }
 
-// A copy that is under way keeps the queue as long as it needs it.
+// The queue goes when no chunk is left, and no copy has it in hand.
 std::size_t give_back_chunks(OpenclState& s, cl_context context) {
   ContextChunks own;
-  s.contexts.with(context, [&](ContextRecord* record) {
-    if (!record || record->inherited || !record->chunks.queue) return;
-    own = record->chunks;
-    record->chunks.queue.reset();
+  s.contexts.with(context, [&](const ContextRecord* record) {
+    if (record && !record->inherited) own = record->chunks;
   });
-  return give_back_chunks(s, context, own);
+  const std::size_t bytes = give_back_chunks(s, context, own);
+  std::shared_ptr<OwnQueue> unused;
+  own.queue.reset();
+  s.contexts.with(context, [&](ContextRecord* record) {
+    if (!record || !own.ring || record->chunks.ring != own.ring || record->chunks.queue.use_count() != 1) return;
+    if (own.ring->figures().chunks == 0) unused.swap(record->chunks.queue);
+  });
+  return bytes;
 }
 
 }  // namespace cistern::opencl

@@ -34,6 +34,8 @@ class OwnQueue {
   OwnQueue(const OwnQueue&) = delete;
   OwnQueue& operator=(const OwnQueue&) = delete;
   cl_command_queue get() const { return queue_; }
+  // What it was given has ended, or takes longer than a while.
+  void settle() const;
 
  private:
   const Functions& real_;
@@ -55,6 +57,11 @@ class Staging {
     const cl_int answer = native();
     if (answer == kSuccess) end(what, plan, staging::Way::native);
     return answer;
+  }
+
+  // Before each command: a queue that a second thread uses is shared from then on.
+  void note_use(OpenclState& s, cl_command_queue queue) {
+    if (mode_ != StagingMode::off) note_thread(s, queue);
   }
 
   StagedWays& ways() { return ways_; }
@@ -79,6 +86,7 @@ class Staging {
     bool in_order = false;
   };
 
+  void note_thread(OpenclState& s, cl_command_queue queue);
   Place place_of(OpenclState& s, cl_command_queue queue);
   int number_of(cl_device_id device);
   bool shares_host_memory(int device);

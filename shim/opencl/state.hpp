@@ -65,6 +65,9 @@ struct ContextRecord {
 struct Queue {
   std::uint32_t references = 1;
   bool profiled = false;
+  // Which thread uses it, and whether others have; a copy of its thread is under way in pieces.
+  const void* thread = nullptr;
+  bool shared = false, in_pieces = false;
   cl_device_id device = nullptr;
   cl_context context = nullptr;
   std::shared_ptr<QueueClock> clock;

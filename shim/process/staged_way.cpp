@@ -9,9 +9,23 @@
 namespace cistern {
 namespace {
 
-constexpr const char* kNames[] = {
-    "off",      "small",  "not-pageable", "shape", "capturing",   "host-page-tables", "unknown-context", "exiting",
-    "filtered", "events", "native-wins",  "trial", "untouchable", "no-chunk",         "interrupted",     "failed"};
+constexpr const char* kNames[] = {"off",
+                                  "small",
+                                  "not-pageable",
+                                  "shape",
+                                  "capturing",
+                                  "host-page-tables",
+                                  "unknown-context",
+                                  "exiting",
+                                  "filtered",
+                                  "events",
+                                  "shared-queue",
+                                  "native-wins",
+                                  "trial",
+                                  "untouchable",
+                                  "no-chunk",
+                                  "interrupted",
+                                  "failed"};
 static_assert(std::size(kNames) == static_cast<std::size_t>(Unstaged::count));
 
 constexpr double kNanosecond = 1e-9, kMebibyte = 1 << 20;

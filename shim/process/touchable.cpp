@@ -45,11 +45,8 @@ bool can_read_each_page(const PageRange& pages) {
   return true;
 }
 
-}  // namespace
-
 // Before Linux 5.14 nothing says that memory may be written without doing it.
-bool may_touch(const staging::Side& side, const staging::Box& box, bool write) {
-  const PageRange pages = pages_of(side, box);
+bool may_touch_pages(const PageRange& pages, bool write) {
 #ifndef MADV_POPULATE_READ
   constexpr int MADV_POPULATE_READ = 22, MADV_POPULATE_WRITE = 23;
 #endif
@@ -57,6 +54,22 @@ bool may_touch(const staging::Side& side, const staging::Box& box, bool write) {
                                   static_cast<std::uintptr_t>(write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ));
   if (answer == 0) return true;
   return answer == -EINVAL && !write && can_read_each_page(pages);
+}
+
+}  // namespace
+
+// Row by row where pages lie between them: those are none of the copy's, and may never have been touched.
+bool may_touch(const staging::Side& side, const staging::Box& box, bool write) {
+  const bool rows_apart = box.rows > 1 && side.row_pitch >= box.row_bytes + system_page();
+  const bool slices_apart = box.slices > 1 && side.slice_pitch >= box.rows * side.row_pitch + system_page();
+  if (!rows_apart && !slices_apart) return may_touch_pages(pages_of(side, box), write);
+  const staging::Box part{box.row_bytes, rows_apart ? 1 : box.rows};
+  for (std::size_t slice = 0; slice < box.slices; ++slice)
+    for (std::size_t row = 0; row < box.rows; row += part.rows) {
+      const staging::Side at{side.base + slice * side.slice_pitch + row * side.row_pitch, side.row_pitch};
+      if (!may_touch_pages(pages_of(at, part), write)) return false;
+    }
+  return true;
 }
 
 bool was_touched(const staging::Side& side, const staging::Box& box) {

@@ -5,7 +5,7 @@
 
 namespace cistern {
 
-// Every page of the box: true until somebody changes it. It is made resident on the way.
+// Every page of the box, and none besides: true until somebody changes it. They are made resident on the way.
 bool may_touch(const staging::Side& side, const staging::Box& box, bool write);
 
 // Whether a sample of its pages is resident: those that are touched for the first time cost more than the copy.

@@ -16,6 +16,7 @@ template <class Handle, class Enqueue>
 cl_int command(cl_command_queue queue, bool blocking, const cl_event* event, std::span<Handle> memory,
                Enqueue enqueue) {
   OpenclState& s = state();
+  s.staging.note_use(s, queue);
   const bool matters = blocking || event || !memory.empty();
   const std::shared_ptr<QueueClock> clock = matters ? clock_of(s, queue) : nullptr;
   const std::uint64_t before = clock ? clock->enqueued() : 0;

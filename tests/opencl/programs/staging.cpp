@@ -1,6 +1,6 @@
 // Blocking copies that may go through pinned chunks, of every shape, and those that may not: the bytes arrive and
 // nothing else changes, the source is the program's when the call returns, and errors are the driver's.
-// harness: stages=small,events,not-pageable,shape,untouchable,unknown-context
+// harness: stages=small,events,shared-queue,not-pageable,shape,untouchable,unknown-context
 // harness: transfers
 #include <signal.h>
 #include <sys/mman.h>
@@ -234,6 +234,143 @@ void threads(const Setup& cl) {
   say("threads: %d wrong", wrong.load());
 }
 
+// What is ahead in the queue may still write the source.
+void behind_a_gate(const Setup& cl) {
+  std::vector<unsigned char> source(kMiB, 9), target(kMiB);
+  const cl_mem buffer = cl.buffer(kMiB);
+  const cl_event gate = cl.gate();
+  need(clEnqueueMarkerWithWaitList(cl.queue, 1, &gate, nullptr), "marker");
+  std::thread opens([&] {
+    usleep(100'000);
+    std::fill(source.begin(), source.end(), 1);
+    clSetUserEventStatus(gate, CL_COMPLETE);
+  });
+  need(write(cl.queue, buffer, 0, kMiB, source.data()), "write");
+  opens.join();
+  need(read(cl.queue, buffer, 0, kMiB, target.data()), "read");
+  staged += 2;
+  say("behind a gate: %d %d", target.front(), target.back());
+  clReleaseEvent(gate);
+  clReleaseMemObject(buffer);
+}
+
+// Each copy is one command to the others: no thread sees half of another's.
+void shared_queue(const Setup& cl) {
+  const size_t bytes = 4 * kMiB;
+  const cl_mem buffer = cl.buffer(bytes);
+  const cl_command_queue queue = cl.make_queue();
+  const std::vector<unsigned char> one(bytes, 1), other(bytes, 2);
+  need(write(queue, buffer, 0, 1000, one.data()), "the first thread's");
+  std::atomic<int> torn{0};
+  const auto writes = [&](const std::vector<unsigned char>& source) {
+    for (int i = 0; i < 20; ++i)
+      clEnqueueWriteBuffer(queue, buffer, CL_TRUE, 0, bytes, source.data(), 0, nullptr, nullptr);
+  };
+  const auto reads = [&] {
+    std::vector<unsigned char> target(bytes);
+    for (int i = 0; i < 20; ++i) {
+      clEnqueueReadBuffer(queue, buffer, CL_TRUE, 1000, bytes - 1000, target.data(), 0, nullptr, nullptr);
+      torn += target.front() != target[bytes - 1001];
+    }
+  };
+  clEnqueueFillBuffer(queue, buffer, one.data(), 1, 0, bytes, 0, nullptr, nullptr);
+  std::thread threads[] = {std::thread(writes, one), std::thread(writes, other), std::thread(reads)};
+  for (std::thread& each : threads) each.join();
+  to_device.count += 40, to_device.bytes += 40 * bytes;
+  to_host.count += 20, to_host.bytes += 20 * (bytes - 1000);
+  say("one queue for all: %d torn", torn.load());
+  clReleaseCommandQueue(queue);
+  clReleaseMemObject(buffer);
+}
+
+unsigned references_to(cl_context context) {
+  cl_uint references = 0;
+  clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT, sizeof references, &references, nullptr);
+  return references;
+}
+
+// Asked for while a copy has chunks in hand, and given up then: nothing is left behind.
+void counted_in_between(const Setup& cl) {
+  cl_int code = 0;
+  const cl_context context = cl.make_context();
+  const cl_command_queue queue = clCreateCommandQueue(context, cl.device, 0, &code);
+  need(code, "clCreateCommandQueue");
+  const cl_mem buffer = counted(clCreateBuffer(context, CL_MEM_READ_WRITE, 8 * kMiB, nullptr, &code));
+  need(code, "clCreateBuffer");
+  const std::vector<unsigned char> source(8 * kMiB, 3);
+  std::atomic<bool> done{false};
+  std::thread copies([&] {
+    for (int i = 0; i < 20; ++i) write(queue, buffer, 0, 8 * kMiB, source.data());
+    done = true;
+  });
+  while (!done) references_to(context), usleep(300);
+  copies.join();
+  staged += 20;
+  say("counted in between: %s", eventually([&] { return references_to(context) == 3; }) ? "the program's own" : "MORE");
+  clReleaseMemObject(buffer);
+  clReleaseCommandQueue(queue);
+  clReleaseContext(context);
+}
+
+// All of the device is busy with what waits for this program: neither a count nor a release waits for it.
+std::atomic<bool> go_on{false};
+void CL_CALLBACK wait_for_program(void*) {
+  while (!go_on) usleep(1000);
+}
+
+void beside_a_busy_device(const Setup& cl) {
+  cl_int code = 0;
+  const cl_context context = cl.make_context();
+  const cl_command_queue queue = clCreateCommandQueue(context, cl.device, 0, &code);
+  need(code, "clCreateCommandQueue");
+  const cl_mem buffer = counted(clCreateBuffer(context, CL_MEM_READ_WRITE, kMiB, nullptr, &code));
+  need(code, "clCreateBuffer");
+  const std::vector<unsigned char> source(kMiB, 3);
+  need(write(queue, buffer, 0, kMiB, source.data()), "write");
+  ++staged;
+  clReleaseMemObject(buffer);
+  std::vector<cl_command_queue> busy;
+  for (int i = 0; i < 64; ++i) {
+    busy.push_back(cl.make_queue());
+    need(clEnqueueNativeKernel(busy.back(), wait_for_program, nullptr, 0, 0, nullptr, nullptr, 0, nullptr, nullptr),
+         "native kernel");
+    clFlush(busy.back());
+  }
+  alarm(60);
+  references_to(context);
+  clReleaseCommandQueue(queue);
+  clReleaseContext(context);
+  go_on = true;
+  for (const cl_command_queue each : busy) clFinish(each), clReleaseCommandQueue(each);
+  alarm(0);
+  say("beside a busy device: done");
+}
+
+// Memory between the rows is none of the copy's.
+void between_rows(const Setup& cl) {
+  const size_t row = 4096, rows = 64, pitch = kMiB;
+  auto* const sparse = static_cast<unsigned char*>(
+      mmap(nullptr, rows * pitch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  madvise(sparse, rows * pitch, MADV_NOHUGEPAGE);
+  const std::vector<unsigned char> source = random_bytes(row * rows);
+  const cl_mem buffer = cl.buffer(row * rows);
+  need(write(cl.queue, buffer, 0, row * rows, source.data()), "write");
+  const size_t at[3] = {0, 0, 0}, region[3] = {row, rows, 1};
+  need(
+      clEnqueueReadBufferRect(cl.queue, buffer, CL_TRUE, at, at, region, row, 0, pitch, 0, sparse, 0, nullptr, nullptr),
+      "read rect");
+  ++to_host.count, to_host.bytes += row * rows;
+  staged += 2;
+  std::vector<unsigned char> resident(rows * pitch / 4096);
+  mincore(sparse, rows * pitch, resident.data());
+  bool same = true;
+  for (size_t i = 0; i < rows; ++i) same &= memcmp(sparse + i * pitch, source.data() + i * row, row) == 0;
+  say("between rows: %s, %s", same ? "arrived" : "DIFFERENT",
+      std::count(resident.begin(), resident.end(), 1) <= 2 * static_cast<long>(rows) ? "untouched" : "TOUCHED");
+  munmap(sparse, rows * pitch);
+  clReleaseMemObject(buffer);
+}
+
 void row(const char* what, const Row& of) {
   say("copied: %s, waits, %zu, %zu, %zu, %zu", what, of.count, of.bytes, of.failed, of.bytes);
 }
@@ -248,6 +385,11 @@ int main() {
   passed_on(cl);
   behind_protection(cl);
   threads(cl);
+  behind_a_gate(cl);
+  shared_queue(cl);
+  counted_in_between(cl);
+  beside_a_busy_device(cl);
+  between_rows(cl);
   // The driver lets go of what has ended a while later.
   const auto references = [&] {
     cl_uint of_context = 0, of_queue = 0;
