@@ -503,7 +503,10 @@ TEST(HostRegionTest, WhereAChunkIsTooMuchTheBareSpanIsTried) {
     intercept_system();
     map_error = ENOMEM;
     failing_maps = 1;
-    const std::uint32_t slices = more_than_is_free();
+    // One that is no whole number of chunks, which are 4 MiB or a sixteenth of what is in use: else there is one try.
+    const std::uint64_t chunk = std::max<std::uint64_t>(4 << 20, region_figures().in_use_bytes / 16) / kSliceBytes;
+    std::uint32_t slices = more_than_is_free();
+    if (slices % chunk == 0) ++slices;
     const std::uint64_t mapped = region_figures().mapped_bytes;
     EXPECT_TRUE(acquire_span(slices).first);
     EXPECT_EQ(map_calls, 2);
