@@ -226,6 +226,13 @@ struct CUmemLocation {
   int type, id;
 };
 
+struct CUlaunchConfig {
+  unsigned grid[3], block[3], shared_bytes;
+  CUstream stream;
+  void* attributes;
+  unsigned attribute_count;
+};
+
 // One copy of cuMemcpy3DBatchAsync; its extent is in elements, whose size only the arrays know.
 struct CUDA_MEMCPY3D_BATCH_OP {
   struct Operand {

@@ -1,14 +1,12 @@
 // See staging.hpp.
 #include "shim/cuda/staging.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "pool/base/system_call.hpp"
 #include "shim/cuda/state.hpp"
-#include "shim/process/copy_crew.hpp"
+#include "shim/cuda/stream_turn.hpp"
+#include "shim/process/host_lane.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/system_filter.hpp"
 #include "shim/process/touchable.hpp"
@@ -22,10 +20,16 @@ constexpr std::size_t kTrialsOpenMax = 64;
 
 // --- One copy's way through the ring
 
-class CudaLane final : public staging::Lane {
+class CudaLane final : public HostLane {
  public:
   CudaLane(CudaState& s, const HostCopy& what, Context& context)
-      : s_(s), what_(what), context_(context), gate_(s.gate), inside_(context), relaxed_(s.functions) {}
+      : HostLane(what.to_device),
+        s_(s),
+        what_(what),
+        context_(context),
+        gate_(s.gate),
+        inside_(context),
+        relaxed_(s.functions) {}
 
   bool open() const { return static_cast<bool>(*gate_) && !context_.ending.load(); }
   // Nothing was done: the program's own call can do it all.
@@ -53,21 +57,8 @@ class CudaLane final : public staging::Lane {
     must_wait_ = what_.waits;
     return copy_piece(piece, piece.of(what_.host));
   }
-  bool may_touch(const staging::Side& side, const staging::Box& box) override {
-    return cistern::may_touch(side, box, !what_.to_device);
-  }
   bool interrupted() override {
     return s_.gate.waiting.load() || s_.gate.captures.load() || context_.ending.load() || phase() != Phase::running;
-  }
-  void copy(const staging::Side& to, const staging::Side& from, const staging::Box& box) override {
-    copy_crew().copy(to, {from.base, from.row_pitch, from.slice_pitch}, box,
-                     what_.to_device ? staging::Direction::to_device : staging::Direction::to_host);
-  }
-  void pause(unsigned looks) override {
-    constexpr unsigned kSpins = 100;
-    if (looks < kSpins) return;
-    constexpr timespec kShort{0, 5'000};
-    system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kShort));
   }
 
  private:
@@ -104,13 +95,13 @@ class CudaLane final : public staging::Lane {
   bool enqueued_ = false, untouched_ = false, must_wait_ = false;
 };
 
-// For a copy that waits, which is no call that captures forbid; waiting for its stream is one, and a capture may have
-// begun since the copy did.
 struct Rings {
   CudaState& s;
   void trim(const Trim& how, std::uint64_t now_ns) { trim_rings(s, how.unused_for_ns, now_ns); }
 };
 
+// For a copy that waits, which is no call that captures forbid; waiting for its stream is one, and a capture may have
+// begun since the copy did.
 CUresult synchronize(CudaState& s, CUstream stream) {
   const RelaxedCapture relaxed(s.functions);
   return s.functions.stream_synchronize(stream);
@@ -145,6 +136,7 @@ bool Staging::reads_host_page_tables(CudaState& s, Device& device) {
 
 // The cheap questions first: of small copies there may be many.
 std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, Context* context) {
+  if (!what.pageable) return Unstaged::not_pageable;
   if (mode_ == StagingMode::off) return Unstaged::off;
   if (!staging::range_of(what.box.bytes())) return Unstaged::small;
   if (!what.stageable) return Unstaged::shape;
@@ -275,9 +267,21 @@ void Staging::drop_trial(CudaState& s, Plan& plan) {
   if (std::exchange(plan.trial, false)) put_away(s, plan.context, plan.begun, plan.ended);
 }
 
-std::optional<CUresult> Staging::stage(CudaState& s, const HostCopy& what, Plan& plan) {
-  // The source may be written by what comes before.
-  if (what.to_device && what.waits && synchronize(s, what.stream) != kSuccess) {
+// What waits for the device does so before it keeps others waiting; and what comes before may write its source.
+std::optional<Unstaged> Staging::begin_pieces(CudaState& s, const HostCopy& what, StreamTurn& turn) {
+  const bool waits = what.waits || !what.to_device;
+  if (waits && synchronize(s, what.stream) != kSuccess) return Unstaged::failed;
+  if (!turn.lengthen()) return Unstaged::stream_in_use;
+  if (!waits) return std::nullopt;
+  const Asking asking(s);
+  if (!asking) return Unstaged::interrupted;
+  if (s.functions.stream_query(what.stream) != kSuccess) return Unstaged::stream_in_use;
+  return std::nullopt;
+}
+
+std::optional<CUresult> Staging::stage(CudaState& s, const HostCopy& what, StreamTurn& turn, Plan& plan) {
+  if (const auto reason = begin_pieces(s, what, turn)) {
+    plan.of->count(*reason, what.box.bytes());
     drop_trial(s, plan);
     return std::nullopt;
   }
@@ -331,8 +335,10 @@ void Staging::forget(Context& context) {
 void Staging::before_fork() {
   lock_.lock_for_fork();
   ways_.before_fork();
+  turns_.before_fork();
 }
 void Staging::after_fork() {
+  turns_.after_fork();
   ways_.after_fork();
   lock_.unlock_after_fork();
 }
@@ -340,6 +346,7 @@ void Staging::after_fork_in_child() {
   trials_.clear();
   trials_open_.store(0);
   ways_.forget_in_child();
+  turns_.forget_in_child();
 }
 
 }  // namespace cistern::cuda

@@ -6,11 +6,13 @@
 #include "backends/cuda/context.hpp"
 #include "pool/limits.hpp"
 #include "pool/staging/transfer.hpp"
+#include "pool/staging/turns.hpp"
 #include "shim/process/staged_way.hpp"
 
 namespace cistern::cuda {
 
 struct CudaState;
+class StreamTurn;
 
 // A copy between the host's memory and a device's.
 struct HostCopy {
@@ -19,6 +21,7 @@ struct HostCopy {
   CUstream stream;  // 0 stands for neither default stream here
   staging::Side host;
   staging::Box box;
+  bool pageable = true;
   CUdeviceptr device = 0;                    // linear, or
   const CUDA_MEMCPY3D* described = nullptr;  // both sides, as the program described them
   bool stageable = true;                     // no: of a shape that is passed on
@@ -28,10 +31,10 @@ class Staging {
  public:
   // Copies one way or the other. `native` makes the program's own call.
   template <class Native>
-  CUresult copy(CudaState& s, const HostCopy& what, Native native) {
+  CUresult copy(CudaState& s, const HostCopy& what, StreamTurn& turn, Native native) {
     Plan plan = begin(s, what);
     if (plan.way == staging::Way::staged) {
-      const std::optional<CUresult> answer = stage(s, what, plan);
+      const std::optional<CUresult> answer = stage(s, what, turn, plan);
       return answer ? *answer : native();
     }
     const CUresult answer = native();
@@ -40,6 +43,8 @@ class Staging {
   }
 
   StagedWays& ways() { return ways_; }
+  // Where nothing is staged, nobody needs one.
+  staging::Turns* turns() { return mode_ == StagingMode::off ? nullptr : &turns_; }
 
   void set_limits(const PoolLimits& limits) { interval_.set(limits); }
   // A context's trials go with it.
@@ -67,7 +72,8 @@ class Staging {
   };
 
   Plan begin(CudaState& s, const HostCopy& what);
-  std::optional<CUresult> stage(CudaState& s, const HostCopy& what, Plan& plan);
+  std::optional<Unstaged> begin_pieces(CudaState& s, const HostCopy& what, StreamTurn& turn);
+  std::optional<CUresult> stage(CudaState& s, const HostCopy& what, StreamTurn& turn, Plan& plan);
   void end(CudaState& s, const HostCopy& what, Plan& plan, CUresult answer);
 
   std::optional<Unstaged> why_not(CudaState& s, const HostCopy& what, Context* context);
@@ -81,6 +87,7 @@ class Staging {
 
   const StagingMode mode_ = staging_mode();
   StagedWays ways_;
+  staging::Turns turns_;
   IntervalTrim interval_;                                         // of rings
   std::atomic<signed char> page_tables_[StagedWays::kDevices]{};  // 0: not asked yet; 1: no; 2: yes
   Lock lock_;

@@ -28,7 +28,7 @@ void forget_figures(OpenclState& s) {
   s.counters.reset();
   s.calls.reset();
   s.transfers.clear();
-  s.staging.ways().forget_in_child();
+  s.staging.forget_in_child();
   s.contexts_created = s.queues_created = s.kernels_created = 0;
   for (Counter& created : s.counted_created) created = 0;
 }

@@ -8,7 +8,7 @@
 #include "backends/opencl/staging_chunks.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/opencl/state.hpp"
-#include "shim/process/copy_crew.hpp"
+#include "shim/process/host_lane.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/system_filter.hpp"
 #include "shim/process/touchable.hpp"
@@ -18,9 +18,9 @@ namespace {
 
 // --- One copy's way through the ring
 
-class OpenclLane final : public staging::Lane {
+class OpenclLane final : public HostLane {
  public:
-  OpenclLane(const HostCopy& what, StagingChunks& chunks) : what_(what), chunks_(chunks) {}
+  OpenclLane(const HostCopy& what, StagingChunks& chunks) : HostLane(what.to_device), what_(what), chunks_(chunks) {}
 
   // Nothing was done: the program's own call can do it all.
   bool untouched() const { return untouched_; }
@@ -42,20 +42,7 @@ class OpenclLane final : public staging::Lane {
     untouched_ = !enqueued_ && piece.box.bytes() == what_.box.bytes();
     return untouched_ ? staging::Error::none : staging::Error{copy_piece(piece, piece.of(what_.host), true, nullptr)};
   }
-  bool may_touch(const staging::Side& side, const staging::Box& box) override {
-    return cistern::may_touch(side, box, !what_.to_device);
-  }
   bool interrupted() override { return phase() != Phase::running; }
-  void copy(const staging::Side& to, const staging::Side& from, const staging::Box& box) override {
-    copy_crew().copy(to, {from.base, from.row_pitch, from.slice_pitch}, box,
-                     what_.to_device ? staging::Direction::to_device : staging::Direction::to_host);
-  }
-  void pause(unsigned looks) override {
-    constexpr unsigned kSpins = 100;
-    if (looks < kSpins) return;
-    constexpr timespec kShort{0, 5'000};
-    system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kShort));
-  }
 
  private:
   cl_int copy_piece(const staging::Piece& piece, const staging::Side& host, bool blocking, cl_event* event) const {
@@ -128,57 +115,16 @@ ContextChunks chunks_of(OpenclState& s, cl_context context, cl_device_id device)
   return found;
 }
 
-// A copy in pieces, alone on its queue; false: it is not alone.
-class InPieces {
- public:
-  InPieces(OpenclState& s, cl_command_queue queue) : s_(s), queue_(queue) {
-    s_.queues.with(queue_, [&](Queue* record) {
-      alone_ = record && !record->shared && !s_.unknown_enqueues.load(std::memory_order_relaxed);
-      if (alone_) record->in_pieces = true;
-    });
-  }
-  ~InPieces() {
-    if (!alone_) return;
-    s_.queues.with(queue_, [](Queue* record) {
-      if (record) record->in_pieces = false;
-    });
-  }
-  InPieces(const InPieces&) = delete;
-  InPieces& operator=(const InPieces&) = delete;
-  explicit operator bool() const { return alone_; }
-
- private:
-  OpenclState& s_;
-  const cl_command_queue queue_;
-  bool alone_ = false;
-};
-
-constexpr int kPatience = 200;  // a second, or a hundredth
-void sleep_a_little(long nanoseconds) {
-  const timespec time{0, nanoseconds};
-  system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&time));
+// For a hundredth of a second, in steps.
+constexpr int kPatience = 200;
+void sleep_a_little() {
+  constexpr timespec kTime{0, 50'000};
+  system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kTime));
 }
 
 }  // namespace
 
 // --- Which way
-// The second thread to come waits once, for what is in pieces at that moment; not for ever, since what that copy waits
-// for may be this thread.
-void Staging::note_thread(OpenclState& s, cl_command_queue queue) {
-  const void* const self = __builtin_thread_pointer();
-  bool wait = false;
-  const auto look = [&](Queue* record) {
-    if (!record) return wait = false, void();
-    if (!record->thread) record->thread = self;
-    record->shared |= record->thread != self;
-    wait = record->in_pieces && record->thread != self;
-  };
-  s.queues.with(queue, look);
-  for (int i = 0; wait && i < kPatience; ++i) {
-    sleep_a_little(5'000'000);
-    s.queues.with(queue, look);
-  }
-}
 
 Staging::Place Staging::place_of(OpenclState& s, cl_command_queue queue) {
   Place place;
@@ -257,14 +203,20 @@ Staging::Plan Staging::begin(OpenclState& s, const HostCopy& what) {
   return plan;
 }
 
-std::optional<cl_int> Staging::stage(OpenclState& s, const HostCopy& what, Plan& plan) {
-  const InPieces alone(s, what.queue);
-  if (!alone) {
-    plan.of->count(Unstaged::shared_queue, what.box.bytes());
+// What comes before may write the source, and is waited for before others are kept waiting; and what others enqueued
+// until then.
+std::optional<Unstaged> Staging::begin_pieces(OpenclState& s, const HostCopy& what, QueueTurn& turn) {
+  if (s.unknown_enqueues.load(std::memory_order_relaxed)) return Unstaged::stream_in_use;
+  if (next().clFinish(what.queue) != kSuccess) return Unstaged::failed;
+  if (!turn.lengthen()) return Unstaged::stream_in_use;
+  return next().clFinish(what.queue) == kSuccess ? std::nullopt : std::optional(Unstaged::failed);
+}
+
+std::optional<cl_int> Staging::stage(OpenclState& s, const HostCopy& what, QueueTurn& turn, Plan& plan) {
+  if (const auto reason = begin_pieces(s, what, turn)) {
+    plan.of->count(*reason, what.box.bytes());
     return std::nullopt;
   }
-  // The source may be written by what comes before.
-  if (what.to_device && next().clFinish(what.queue) != kSuccess) return std::nullopt;
   const Place place = place_of(s, what.queue);
   const ContextChunks own = chunks_of(s, place.context, place.device_id);
   if (!own.ring || !own.queue) {
@@ -305,10 +257,20 @@ void Staging::end(const HostCopy& what, Plan& plan, staging::Way way) {
 void Staging::before_fork() {
   lock_.lock_for_fork();
   ways_.before_fork();
+  turns_.before_fork();
 }
 void Staging::after_fork() {
+  turns_.after_fork();
   ways_.after_fork();
   lock_.unlock_after_fork();
+}
+void Staging::forget_in_child() {
+  ways_.forget_in_child();
+  turns_.forget_in_child();
+}
+
+QueueTurn::QueueTurn(OpenclState& s, cl_command_queue queue) : place_{queue, queue} {
+  if (staging::Turns* const turns = s.staging.turns()) turn_.emplace(*turns, queue, [&] { return place_; });
 }
 
 OwnQueue::OwnQueue(const Functions& real, cl_context context, cl_device_id device)
@@ -338,7 +300,7 @@ void OwnQueue::settle() const {
     cl_int status = kComplete;
     if (real_.event_info(event, kEventExecutionStatus, sizeof status, &status, nullptr) != kSuccess) break;
     if (status <= kComplete) break;
-    sleep_a_little(50'000);
+    sleep_a_little();
   }
   real_.release_event(event);
 }

@@ -6,6 +6,7 @@
 
 #include "backends/opencl/api.hpp"
 #include "pool/limits.hpp"
+#include "pool/staging/turns.hpp"
 #include "shim/process/staged_way.hpp"
 
 namespace cistern::opencl {
@@ -46,29 +47,39 @@ struct ContextChunks {
   std::shared_ptr<OwnQueue> queue{};
 };
 
+// A command's turn on its queue (pool/staging/turns.hpp). None where copies are never cut in pieces.
+class QueueTurn {
+ public:
+  QueueTurn(OpenclState& s, cl_command_queue queue);
+  // Before the pieces of a copy; false: others are enqueueing.
+  bool lengthen() { return turn_ && turn_->lengthen(place_); }
+
+ private:
+  const staging::Place place_;
+  std::optional<staging::Turn> turn_;
+};
+
 class Staging {
  public:
   // Copies one way or the other. `native` makes the program's own call.
   template <class Native>
-  cl_int copy(OpenclState& s, const HostCopy& what, Native native) {
+  cl_int copy(OpenclState& s, const HostCopy& what, QueueTurn& turn, Native native) {
     Plan plan = begin(s, what);
     if (plan.way == staging::Way::staged)
-      if (const std::optional<cl_int> answer = stage(s, what, plan)) return *answer;
+      if (const std::optional<cl_int> answer = stage(s, what, turn, plan)) return *answer;
     const cl_int answer = native();
     if (answer == kSuccess) end(what, plan, staging::Way::native);
     return answer;
   }
 
-  // Before each command: a queue that a second thread uses is shared from then on.
-  void note_use(OpenclState& s, cl_command_queue queue) {
-    if (mode_ != StagingMode::off) note_thread(s, queue);
-  }
-
   StagedWays& ways() { return ways_; }
+  // Where nothing is staged, nobody needs one.
+  staging::Turns* turns() { return mode_ == StagingMode::off ? nullptr : &turns_; }
   void set_limits(const PoolLimits& limits) { interval_.set(limits); }
 
   void before_fork();
   void after_fork();
+  void forget_in_child();
 
  private:
   static constexpr int kDevices = 16;
@@ -86,17 +97,18 @@ class Staging {
     bool in_order = false;
   };
 
-  void note_thread(OpenclState& s, cl_command_queue queue);
   Place place_of(OpenclState& s, cl_command_queue queue);
   int number_of(cl_device_id device);
   bool shares_host_memory(int device);
   std::optional<Unstaged> why_not(OpenclState& s, const HostCopy& what, const Place& place);
   Plan begin(OpenclState& s, const HostCopy& what);
-  std::optional<cl_int> stage(OpenclState& s, const HostCopy& what, Plan& plan);
+  std::optional<Unstaged> begin_pieces(OpenclState& s, const HostCopy& what, QueueTurn& turn);
+  std::optional<cl_int> stage(OpenclState& s, const HostCopy& what, QueueTurn& turn, Plan& plan);
   void end(const HostCopy& what, Plan& plan, staging::Way way);
 
   const StagingMode mode_ = staging_mode();
   StagedWays ways_;
+  staging::Turns turns_;
   IntervalTrim interval_;  // of rings
   Lock lock_;
   cl_device_id devices_[kDevices]{};                    // in the order in which they were met

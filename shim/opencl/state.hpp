@@ -1,7 +1,7 @@
 // What Cistern knows of a process's OpenCL objects: records by handle, the buffer pool, the counters.
 //
 // Room: OpenCL: what is known of its objects.
-// May include: pool/base, pool, stats, backends/opencl, shim/process, shim/include/cistern, shim/opencl/hooks.
+// May include: pool/base, pool, pool/staging, stats, backends/opencl, shim/process, shim/include/cistern, shim/opencl/hooks.
 #pragma once
 #include <memory>
 #include <optional>
@@ -65,9 +65,6 @@ struct ContextRecord {
 struct Queue {
   std::uint32_t references = 1;
   bool profiled = false;
-  // Which thread uses it, and whether others have; a copy of its thread is under way in pieces.
-  const void* thread = nullptr;
-  bool shared = false, in_pieces = false;
   cl_device_id device = nullptr;
   cl_context context = nullptr;
   std::shared_ptr<QueueClock> clock;

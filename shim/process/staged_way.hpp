@@ -24,7 +24,7 @@ enum class Unstaged : std::uint8_t {
   exiting,           // the process ends, or is a child of one that used the driver
   filtered,          // the program set a filter of system calls
   events,            // it waits for events or has one (OpenCL)
-  shared_queue,      // several threads use the queue: in pieces the copy is no one command to the others
+  stream_in_use,     // others enqueue there at that moment: in pieces the copy would be no one command to them
   native_wins,       // measured
   trial,             // the driver's own way, to measure it
   untouchable,       // not mapped, or not for this kind of access

@@ -17,7 +17,7 @@ import ways
 WAYS = {
     "preload": {},
     "preload, deferred": {"CISTERN_DEVICE_ORDER": "deferred"},
-    "preload, pools off": {"CISTERN_DEVICE_POOL": "off", "CISTERN_PINNED_POOL": "off"},
+    "preload, pools off": {"CISTERN_DEVICE_POOL": "off", "CISTERN_PINNED_POOL": "off", "CISTERN_STAGING": "off"},
     "preload, staged": {"CISTERN_STAGING": "on"},
 }
 TRAITS_OF_THE_BUILD = ("per-thread", "nvcc", "link")

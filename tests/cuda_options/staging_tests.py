@@ -14,7 +14,8 @@ def rows(report):
 class Staging(unittest.TestCase):
     def test_off_everything_is_passed_on_and_counted(self):
         for direction, row in rows(run("transfers", STAGING="off").report).items():
-            self.assertEqual((direction, row["staged_copies"], list(row["passed_on"])), (direction, 0, ["off"]))
+            self.assertEqual((direction, row["staged_copies"]), (direction, 0))
+            self.assertEqual(set(row["passed_on"]), {"off", "not-pageable"}, direction)
 
     def test_on_large_pageable_copies_go_through_chunks(self):
         report = run("transfers", STAGING="on", STAGING_THREADS="1").report

@@ -1,6 +1,8 @@
-// Launches and synchronisations: passed on. An error that breaks the context is noted.
+// Launches and synchronisations: passed on; launches not between the pieces of a copy. An error that breaks the context
+// is noted.
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/state.hpp"
+#include "shim/cuda/stream_turn.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -11,12 +13,21 @@ CUresult observe(CUresult answer) {
   return answer;
 }
 
+CUstream stream_in(const void* configuration) {
+  return configuration ? static_cast<const CUlaunchConfig*>(configuration)->stream : nullptr;
+}
+
 }  // namespace
 
 namespace hook {
 
 #define CUDA_OBSERVE(base, version, stream, name, parameters, arguments) \
   CUresult name parameters { return observe(driver().name arguments); }
+#define CUDA_ENQUEUE(base, version, stream, name, parameters, arguments, on) \
+  CUresult name parameters {                                                 \
+    const StreamTurn turn(state(), on, Zero::stream);                        \
+    return observe(driver().name arguments);                                 \
+  }
 #include "shim/symbols/cuda.def"
 
 }  // namespace hook

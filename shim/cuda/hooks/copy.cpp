@@ -4,12 +4,12 @@
 
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/state.hpp"
+#include "shim/cuda/stream_turn.hpp"
 
 namespace cistern::cuda {
 namespace {
 
 enum class Blocking { no, yes };
-enum class Zero { legacy, per_thread };  // which default stream the stream 0 is in a call
 enum class Place { device, pinned, pageable, unknown };
 
 // On a stream, or waiting on a default one.
@@ -68,12 +68,12 @@ class Copying {
   void to_device(CUdeviceptr target, const void* source, std::uint64_t bytes, On on) {
     const Place from = place_of_host(s_, source);
     note(Place::device, from, bytes, on);
-    if (from == Place::pageable) linear(true, source, target, bytes, on);
+    if (from != Place::device) linear(true, source, target, bytes, on).pageable = from == Place::pageable;
   }
   void to_host(const void* target, CUdeviceptr source, std::uint64_t bytes, On on) {
     const Place to = place_of_host(s_, target);
     note(to, Place::device, bytes, on);
-    if (to == Place::pageable) linear(false, target, source, bytes, on);
+    if (to != Place::device) linear(false, target, source, bytes, on).pageable = to == Place::pageable;
   }
   // An array by an offset in bytes: passed on.
   void to_array(const void* source, std::uint64_t bytes, On on) {
@@ -87,15 +87,14 @@ class Copying {
   void either(CUdeviceptr target, CUdeviceptr source, std::uint64_t bytes, On on) {
     const Place to = place_of(s_, target), from = place_of(s_, source);
     note(to, from, bytes, on);
-    if (to == Place::device && from == Place::pageable)
-      linear(true, reinterpret_cast<const void*>(source), target, bytes, on);
-    if (to == Place::pageable && from == Place::device)
-      linear(false, reinterpret_cast<const void*>(target), source, bytes, on);
+    if (to == Place::device && from != Place::device)
+      linear(true, reinterpret_cast<const void*>(source), target, bytes, on).pageable = from == Place::pageable;
+    if (to != Place::device && from == Place::device)
+      linear(false, reinterpret_cast<const void*>(target), source, bytes, on).pageable = to == Place::pageable;
   }
-  void between_devices(std::uint64_t bytes, Blocking blocking) {
-    note(Place::device, Place::device, bytes, blocking == Blocking::yes ? On(blocking) : On(CUstream{}));
-  }
-  void across_contexts() {
+  void between_devices(std::uint64_t bytes, On on) { note(Place::device, Place::device, bytes, on); }
+  void across_contexts(On on) {
+    on_ = on;
     if (s_.contexts_alive.load(std::memory_order_relaxed) > 1) s_.shared_between_contexts.store(true);
   }
   void described_2d(const CUDA_MEMCPY2D* copy, On on) {
@@ -112,17 +111,18 @@ class Copying {
     shape_ = *copy;
     described(on);
   }
-  void batch(const CUdeviceptr* targets, const CUdeviceptr* sources, const std::size_t* sizes, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i)
-      note(place_of(s_, targets[i]), place_of(s_, sources[i]), sizes[i], CUstream{});
+  void batch(const CUdeviceptr* targets, const CUdeviceptr* sources, const std::size_t* sizes, std::size_t count,
+             On on) {
+    for (std::size_t i = 0; i < count; ++i) note(place_of(s_, targets[i]), place_of(s_, sources[i]), sizes[i], on);
   }
   // Extents are in elements, whose size only the arrays know: bytes are counted between pointers.
-  void batch_3d(const CUDA_MEMCPY3D_BATCH_OP* copies, std::size_t count) {
+  void batch_3d(const CUDA_MEMCPY3D_BATCH_OP* copies, std::size_t count, On on) {
+    on_ = on;
     for (std::size_t i = 0; i < count; ++i) {
       const CUDA_MEMCPY3D_BATCH_OP& copy = copies[i];
       if (copy.source.type == kOperandPointer && copy.target.type == kOperandPointer)
         note(place_of(s_, copy.target.pointer.address), place_of(s_, copy.source.pointer.address),
-             copy.width * copy.height * copy.depth, CUstream{});
+             copy.width * copy.height * copy.depth, on);
     }
   }
 
@@ -130,7 +130,10 @@ class Copying {
   template <class Pass>
   CUresult run(Pass pass) {
     const std::uint64_t begin_ns = nanoseconds_since_start();
-    const CUresult answer = staged_ ? s_.staging.copy(s_, *staged_, pass) : pass();
+    const CUresult answer = [&] {
+      StreamTurn turn(s_, on_.stream, zero_);
+      return staged_ ? s_.staging.copy(s_, *staged_, turn, pass) : pass();
+    }();
     account(answer, nanoseconds_since_start() - begin_ns);
     if (is_sticky(answer)) cuda::note(s_, answer);
     return answer;
@@ -150,8 +153,8 @@ class Copying {
     const Place to = place_of_side(shape_.target), from = place_of_side(shape_.source);
     const std::uint64_t bytes = shape_.width_bytes * shape_.height * shape_.depth;
     note(to, from, bytes, on);
-    const bool to_device = to == Place::device && from == Place::pageable;
-    if (!bytes || (!to_device && !(to == Place::pageable && from == Place::device))) return;
+    const bool to_device = to == Place::device;
+    if (!bytes || to_device == (from == Place::device)) return;
     const CUDA_MEMCPY3D::Side& host = to_device ? shape_.source : shape_.target;
     const std::size_t pitch = host.pitch, slice_pitch = host.pitch * host.height;
     const std::uintptr_t base =
@@ -163,6 +166,7 @@ class Copying {
                  .host = {reinterpret_cast<char*>(base + host.z * slice_pitch + host.y * pitch + host.x_bytes), pitch,
                           slice_pitch},
                  .box = {shape_.width_bytes, shape_.height, shape_.depth},
+                 .pageable = (to_device ? from : to) == Place::pageable,
                  .described = &shape_,
                  .stageable = is_plain(shape_.source, shape_) && is_plain(shape_.target, shape_)});
   }
@@ -183,14 +187,14 @@ class Copying {
 
   void note(Place to, Place from, std::uint64_t bytes, On on) {
     const bool to_device = to == Place::device, from_device = from == Place::device;
-    if (to_device && from_device) across_contexts();
+    if (to_device && from_device) across_contexts(on);
     const CopyDirection direction =
         to_device ? (from_device ? CopyDirection::device_to_device : CopyDirection::host_to_device)
                   : (from_device ? CopyDirection::device_to_host : CopyDirection::host_to_host);
     Noted& noted = noted_[static_cast<int>(direction)][to == Place::pageable || from == Place::pageable];
     ++noted.count;
     noted.bytes += bytes;
-    waits_ = on.waits;
+    on_ = on;
   }
 
   void account(CUresult answer, std::uint64_t took_ns) {
@@ -199,20 +203,20 @@ class Copying {
       for (const bool pageable : {false, true}) {
         const Noted& noted = noted_[direction][pageable];
         if (!noted.count) continue;
-        const TransferKey key{static_cast<CopyDirection>(direction), pageable, !waits_, capture(s_, api), api};
+        const TransferKey key{static_cast<CopyDirection>(direction), pageable, !on_.waits, capture(s_, api), api};
         if (answer != kSuccess) {
           s_.transfers.add_failed(key, noted.count);
           continue;
         }
         s_.transfers.add(key, noted.count, noted.bytes);
-        if (waits_) s_.transfers.add_time(key, noted.count, noted.bytes, took_ns);
+        if (on_.waits) s_.transfers.add_time(key, noted.count, noted.bytes, took_ns);
       }
   }
 
   CudaState& s_ = state();
   const char* const api_;
   const Zero zero_;
-  bool waits_ = false;
+  On on_ = CUstream{};
   Noted noted_[static_cast<int>(CopyDirection::count)][2]{};
   CUDA_MEMCPY3D shape_{};
   std::optional<HostCopy> staged_;

@@ -1,6 +1,7 @@
 // Runs a command and notes which queue uses which memory, up to which command.
 #pragma once
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "shim/opencl/hooks/room.hpp"
@@ -11,16 +12,21 @@ namespace cistern::opencl {
 void note_use(OpenclState& s, const void* memory, const std::shared_ptr<QueueClock>& clock, std::uint64_t number);
 
 // Runs a command through `enqueue` and notes its event and its uses. A blocking command has ended when it returns,
-// and on an in-order queue so has everything before it.
+// and on an in-order queue so has everything before it. An `enqueue` that may cut in pieces takes the turn.
 template <class Handle, class Enqueue>
 cl_int command(cl_command_queue queue, bool blocking, const cl_event* event, std::span<Handle> memory,
                Enqueue enqueue) {
   OpenclState& s = state();
-  s.staging.note_use(s, queue);
+  QueueTurn turn(s, queue);
   const bool matters = blocking || event || !memory.empty();
   const std::shared_ptr<QueueClock> clock = matters ? clock_of(s, queue) : nullptr;
   const std::uint64_t before = clock ? clock->enqueued() : 0;
-  const cl_int error = enqueue_with_room(s, enqueue);
+  const cl_int error = enqueue_with_room(s, [&] {
+    if constexpr (std::is_invocable_v<Enqueue, QueueTurn&>)
+      return enqueue(turn);
+    else
+      return enqueue();
+  });
   if (error != kSuccess) return error;
   std::uint64_t number = before;
   if (clock && blocking && clock->in_order()) clock->note_completed_up_to(before);

@@ -125,27 +125,28 @@ std::optional<HostCopy> rect(bool to_device, cl_command_queue queue, cl_mem buff
 
 // `pass` makes the program's own call.
 template <class Pass>
-cl_int copy(std::optional<HostCopy>&& what, bool blocking, bool events, Pass pass) {
+cl_int copy(std::optional<HostCopy>&& what, bool blocking, bool events, QueueTurn& turn, Pass pass) {
   if (!what) return pass();
   what->blocking = blocking;
   what->events = events;
-  return state().staging.copy(state(), *what, pass);
+  return state().staging.copy(state(), *what, turn, pass);
 }
 
 }  // namespace
 
 namespace hook {
 
-#define OPENCL_COPY(slot, name, parameters, arguments, blocking, copied, staged, ...)                \
-  cl_int name parameters {                                                                           \
-    const std::initializer_list<const void*> used = {__VA_ARGS__};                                   \
-    const std::uint64_t begin_ns = nanoseconds_since_start();                                        \
-    const auto pass = [&] { return next().name arguments; };                                         \
-    const cl_int error = command(queue, blocking, event, std::span(used),                            \
-                                 [&] { return copy(staged, blocking, event || wait_count, pass); }); \
-    Copied copying(#name, queue, blocking, event, error, nanoseconds_since_start() - begin_ns);      \
-    copying.copied;                                                                                  \
-    return error;                                                                                    \
+#define OPENCL_COPY(slot, name, parameters, arguments, blocking, copied, staged, ...)            \
+  cl_int name parameters {                                                                       \
+    const std::initializer_list<const void*> used = {__VA_ARGS__};                               \
+    const std::uint64_t begin_ns = nanoseconds_since_start();                                    \
+    const auto pass = [&] { return next().name arguments; };                                     \
+    const cl_int error = command(queue, blocking, event, std::span(used), [&](QueueTurn& turn) { \
+      return copy(staged, blocking, event || wait_count, turn, pass);                            \
+    });                                                                                          \
+    Copied copying(#name, queue, blocking, event, error, nanoseconds_since_start() - begin_ns);  \
+    copying.copied;                                                                              \
+    return error;                                                                                \
   }
 #include "shim/symbols/opencl.def"
 

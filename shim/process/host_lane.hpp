@@ -1,0 +1,22 @@
+// The host's side of a copy through pinned chunks, for every kind of device.
+#pragma once
+#include "pool/staging/transfer.hpp"
+
+namespace cistern {
+
+class HostLane : public staging::Lane {
+ public:
+  explicit HostLane(bool to_device) : to_device_(to_device) {}
+
+  bool may_touch(const staging::Side& side, const staging::Box& box) final;
+  void copy(const staging::Side& to, const staging::Side& from, const staging::Box& box) final;
+  void pause(unsigned looks) final;
+
+ protected:
+  ~HostLane() = default;
+
+ private:
+  const bool to_device_;
+};
+
+}  // namespace cistern
