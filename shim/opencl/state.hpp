@@ -1,7 +1,8 @@
 // What Cistern knows of a process's OpenCL objects: records by handle, the buffer pool, the counters.
 //
 // Room: OpenCL: what is known of its objects.
-// May include: pool/base, pool, pool/staging, stats, backends/opencl, shim/process, shim/include/cistern, shim/opencl/hooks.
+// May include: pool/base, pool, pool/staging, stats, backends/opencl, shim/process, shim/include/cistern,
+//   shim/opencl/hooks.
 #pragma once
 #include <memory>
 #include <optional>
