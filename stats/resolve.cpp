@@ -24,13 +24,13 @@ void resolve(Snapshot& snapshot, unsigned budget_ms) {
   find_frames(snapshot.host_sites);
   for (TransferFigures& transfer : snapshot.transfers)
     if (transfer.site) transfer.frames = site_frames(transfer.site);
-  for (TinyCopies& tiny : snapshot.tiny_copies)
-    if (tiny.site) tiny.frames = site_frames(tiny.site);
+  for (CopySite& site : snapshot.copy_sites)
+    if (site.site) site.frames = site_frames(site.site);
   symbolise(snapshot, budget_ms);
   for (LeakFigures& leak : snapshot.leaks) cut_runtime_frames(leak.frames);
   for (LeakFigures& site : snapshot.host_sites) cut_runtime_frames(site.frames);
   for (TransferFigures& transfer : snapshot.transfers) cut_runtime_frames(transfer.frames);
-  for (TinyCopies& tiny : snapshot.tiny_copies) cut_runtime_frames(tiny.frames);
+  for (CopySite& site : snapshot.copy_sites) cut_runtime_frames(site.frames);
 }
 
 Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms) {

@@ -99,6 +99,8 @@ struct TransferFigures {
   std::uint64_t timed_bytes;
   std::optional<double> seconds;
   std::optional<double> rate_p50, rate_p95;  // bytes a second that one in two, and 95 in 100, do not exceed
+  // Of copies whose time is known, as a part of the best that one of 1 MiB and more did in this direction.
+  std::optional<double> efficiency;
   // The site that copied most of `bytes`; null and 0 where sites are off.
   const char* api;
   std::uint64_t site_bytes;
@@ -109,15 +111,34 @@ struct TransferFigures {
   bool touches_host() const { return std::string_view(direction).find("host") != std::string_view::npos; }
 };
 
-// A site that copies often, and little each time.
-struct TinyCopies {
+// Copies of one call site, of one direction, one type of host memory and one way of waiting.
+struct CopySite {
   const char* kind;
   const char* direction;
-  std::uint64_t count, bytes;
+  bool pageable, asynchronous;
+  std::uint64_t count, bytes, failed;
   std::optional<double> seconds;  // spent in the calls, where they block
+  std::uint64_t unaligned;        // an address or a pitch is no multiple of kCopyAlignment
+  std::uint64_t waited_for;       // of asynchronous ones: the thread's next call waited
+  // Back to the host from where they had been put: those that were looked at, and those found as they were sent.
+  std::uint64_t returns_sampled, returned_unchanged;
   const char* api;
   std::uint32_t site = 0;
   Vector<FrameFigures> frames;  // leaf first; found by resolve()
+
+  bool tiny() const { return count >= kManyCopies && bytes / count <= kTinyBytesMax; }
+  bool often_unaligned() const { return unaligned >= kManyCopies && unaligned >= count / 2; }
+  bool in_lock_step() const { return waited_for >= kManyCopies && waited_for >= count / 2; }
+  bool returns_unchanged() const {
+    return returned_unchanged >= kReturnsMin && returned_unchanged >= returns_sampled / 2;
+  }
+  bool worth_a_line() const { return tiny() || often_unaligned() || in_lock_step() || returns_unchanged(); }
+
+  static constexpr std::uint64_t kCopyAlignment = 16;
+
+ private:
+  // Such copies cost more by themselves than for their bytes, by any driver and link.
+  static constexpr std::uint64_t kTinyBytesMax = 16 << 10, kManyCopies = 1000, kReturnsMin = 4;
 };
 
 // Copies between pageable memory and a device, of sizes from `bytes_min` to twice that: what each way was
@@ -189,7 +210,7 @@ struct Snapshot {
   Vector<ObjectFigures> objects;
   Vector<FragmentationFigures> fragmentation;
   Vector<TransferFigures> transfers;  // kind by kind, largest first
-  Vector<TinyCopies> tiny_copies;     // most first
+  Vector<CopySite> copy_sites;        // most bytes first
   Vector<StagingFigures> staging;
   std::uint64_t staging_bytes;  // pinned memory that copies go through
   Vector<DeviceMemoryFigures> device_memory;

@@ -16,7 +16,7 @@ namespace cistern {
 namespace {
 
 constexpr std::size_t kHostSitesMax = 200;  // the largest ones; the others keep module and offset
-constexpr std::size_t kTinySitesMax = 20;
+constexpr std::size_t kCopySitesMax = 50;
 
 // One address resolved: inlined calls first, the function that holds them last. Empty where nothing is known.
 struct Resolved {
@@ -206,8 +206,9 @@ void symbolise(Snapshot& snapshot, unsigned budget_ms) {
   Symboliser symboliser(budget_ms);
   for (LeakFigures& leak : snapshot.leaks) leak.frames = symboliser.frames(leak.frames);
   for (TransferFigures& transfer : snapshot.transfers) transfer.frames = symboliser.frames(transfer.frames);
-  for (std::size_t i = 0; i < snapshot.tiny_copies.size() && i < kTinySitesMax; ++i)
-    snapshot.tiny_copies[i].frames = symboliser.frames(snapshot.tiny_copies[i].frames);
+  for (std::size_t i = 0; i < snapshot.copy_sites.size(); ++i)
+    if (i < kCopySitesMax || snapshot.copy_sites[i].worth_a_line())
+      snapshot.copy_sites[i].frames = symboliser.frames(snapshot.copy_sites[i].frames);
   for (std::size_t i = 0; i < snapshot.host_sites.size() && i < kHostSitesMax; ++i)
     snapshot.host_sites[i].frames = symboliser.frames(snapshot.host_sites[i].frames);
 }

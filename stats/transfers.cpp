@@ -9,8 +9,8 @@ namespace {
 
 constexpr double kNanosecond = 1e-9;
 
-// What costs more for each copy than for its bytes, by any driver and link.
-constexpr std::uint64_t kTinyBytesMax = 16 << 10, kTinyCopiesMin = 1000;
+// Below it the call takes more time than the bytes do.
+constexpr std::uint64_t kLargeBytes = 1 << 20;
 
 // The eighths of a power of two that `value` has beyond it: its binary logarithm, in steps.
 unsigned steps_of(double value, unsigned steps) {
@@ -40,6 +40,7 @@ void Transfers::Rates::add(std::uint64_t bytes, std::uint64_t nanoseconds) {
       static_cast<double>(bytes) / (static_cast<double>(std::max<std::uint64_t>(nanoseconds, 1)) * kNanosecond);
   ++counts_[std::min(steps_of(rate, kSteps), kRates - 1)];
   ++count_;
+  if (bytes >= kLargeBytes) best_ = std::max(best_, rate);
 }
 
 std::optional<double> Transfers::Rates::percentile(double part) const {
@@ -71,8 +72,40 @@ void Transfers::add_failed(const TransferKey& key, std::uint64_t count) {
   table_[key].failed += count;
 }
 
+void Transfers::add_unaligned(const TransferKey& key) {
+  Locked hold(lock_);
+  ++table_[key].unaligned;
+}
+
+void Transfers::add_return(const TransferKey& key, bool unchanged) {
+  Locked hold(lock_);
+  Totals& totals = table_[key];
+  ++totals.returns;
+  totals.unchanged += unchanged;
+}
+
+void Transfers::last_was(const TransferKey& key) {
+  Locked hold(lock_);
+  last_copy = &table_[key];
+}
+
+// The table may be another kind's: its lock is not to be had here.
+void Transfers::waits() {
+  if (last_copy) std::atomic_ref(last_copy->waited_for).fetch_add(1, std::memory_order_relaxed);
+  last_copy = nullptr;
+}
+
+double Transfers::best_rate(CopyDirection direction) const {
+  double best = 0;
+  for (const auto& of_memory : rates_[static_cast<unsigned>(direction)])
+    for (const Rates& rates : of_memory) best = std::max(best, rates.best());
+  return best;
+}
+
+// In a forked child: its one thread is this one.
 void Transfers::clear() {
   Locked hold(lock_);
+  last_copy = nullptr;
   table_.clear();
   for (auto& of_direction : rates_)
     for (auto& of_memory : of_direction)
@@ -81,8 +114,9 @@ void Transfers::clear() {
 
 void Transfers::add_to(Snapshot& snapshot, const char* kind) {
   Vector<TransferFigures> rows;
+  Vector<double> best;
   Locked hold(lock_);
-  for (const auto& [key, totals] : table_) {
+  for (auto& [key, totals] : table_) {
     const char* const direction = direction_name(key.direction);
     auto row = std::find_if(rows.begin(), rows.end(), [&, &wanted = key](const TransferFigures& one) {
       return one.direction == direction && one.pageable == wanted.pageable && one.asynchronous == wanted.asynchronous;
@@ -95,6 +129,7 @@ void Transfers::add_to(Snapshot& snapshot, const char* kind) {
       figures.asynchronous = key.asynchronous;
       figures.rate_p50 = rates_of(key).percentile(0.5);
       figures.rate_p95 = rates_of(key).percentile(0.95);
+      best.push_back(best_rate(key.direction));
       rows.push_back(std::move(figures));
       row = rows.end() - 1;
     }
@@ -109,15 +144,20 @@ void Transfers::add_to(Snapshot& snapshot, const char* kind) {
       row->api = key.api;
       row->site = key.site;
     }
-    if (totals.count < kTinyCopiesMin || totals.bytes / totals.count > kTinyBytesMax) continue;
-    TinyCopies tiny{kind, direction, totals.count, totals.bytes, std::nullopt, key.api, key.site, {}};
-    if (!key.asynchronous) tiny.seconds = static_cast<double>(totals.timed_ns) * kNanosecond;
-    snapshot.tiny_copies.push_back(std::move(tiny));
+    const std::uint64_t waited_for = std::atomic_ref(totals.waited_for).load(std::memory_order_relaxed);
+    CopySite site{kind,           direction,        key.pageable, key.asynchronous, totals.count,
+                  totals.bytes,   totals.failed,    std::nullopt, totals.unaligned, waited_for,
+                  totals.returns, totals.unchanged, key.api,      key.site,         {}};
+    if (!key.asynchronous) site.seconds = static_cast<double>(totals.timed_ns) * kNanosecond;
+    snapshot.copy_sites.push_back(std::move(site));
   }
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (rows[i].timed_bytes && rows[i].seconds.value_or(0) > 0 && best[i] > 0)
+      rows[i].efficiency = std::min(1.0, static_cast<double>(rows[i].timed_bytes) / *rows[i].seconds / best[i]);
   std::sort(rows.begin(), rows.end(),
             [](const TransferFigures& a, const TransferFigures& b) { return a.bytes > b.bytes; });
-  std::sort(snapshot.tiny_copies.begin(), snapshot.tiny_copies.end(),
-            [](const TinyCopies& a, const TinyCopies& b) { return a.count > b.count; });
+  std::sort(snapshot.copy_sites.begin(), snapshot.copy_sites.end(),
+            [](const CopySite& a, const CopySite& b) { return a.bytes > b.bytes; });
   snapshot.transfers.insert(snapshot.transfers.end(), rows.begin(), rows.end());
 }
 

@@ -41,10 +41,19 @@ class Transfers {
   void add(const TransferKey& key, std::uint64_t count, std::uint64_t bytes);
   // How long copies that were added took: those that somebody waited for, or that the driver timed.
   void add_time(const TransferKey& key, std::uint64_t count, std::uint64_t bytes, std::uint64_t nanoseconds);
+  // An address or a pitch of the copy is none that is easy to copy.
+  void add_unaligned(const TransferKey& key);
+  // Of copies back to the host: looked at, and as it was sent.
+  void add_return(const TransferKey& key, bool unchanged);
   // The driver refused them.
   void add_failed(const TransferKey& key, std::uint64_t count);
   void add_to(Snapshot& snapshot, const char* kind);
   void clear();
+
+  // What the calling thread did last: a copy that goes on, something else on a stream, or it waits.
+  void last_was(const TransferKey& key);
+  static void last_was_no_copy() { last_copy = nullptr; }
+  static void waits();
 
   void before_fork() { lock_.lock_for_fork(); }
   void after_fork() { lock_.unlock_after_fork(); }
@@ -52,6 +61,7 @@ class Transfers {
  private:
   struct Totals {
     std::uint64_t count = 0, bytes = 0, failed = 0, timed_bytes = 0, timed_ns = 0;
+    std::uint64_t unaligned = 0, waited_for = 0, returns = 0, unchanged = 0;
   };
   // Copies by the rate that each was done at, in eighths of a power of two.
   class Rates {
@@ -59,17 +69,24 @@ class Transfers {
     void add(std::uint64_t bytes, std::uint64_t nanoseconds);
     // Bytes a second that so many of all copies do not exceed; nothing: there were none.
     std::optional<double> percentile(double part) const;
+    double best() const { return best_; }
 
    private:
     static constexpr unsigned kSteps = 8, kRates = 40 * kSteps;  // from 1 B/s to 1 TiB/s
     std::uint32_t counts_[kRates] = {};
     std::uint64_t count_ = 0;
+    double best_ = 0;  // of large copies
   };
   static constexpr unsigned kDirections = static_cast<unsigned>(CopyDirection::count);
 
   Rates& rates_of(const TransferKey& key) {
     return rates_[static_cast<unsigned>(key.direction)][key.pageable][key.asynchronous];
   }
+
+  double best_rate(CopyDirection direction) const;
+
+  // In one of these tables; their rows stay where they are.
+  [[gnu::tls_model("initial-exec")]] static inline constinit thread_local Totals* last_copy = nullptr;
 
   Lock lock_;
   Map<TransferKey, Totals, TransferKeyHash> table_;

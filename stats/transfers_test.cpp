@@ -1,4 +1,4 @@
-// The transfer table: rows and sites of copies, rates, and sites that copy little at a time.
+// The transfer table: rows and sites of copies, rates, and sites of copies that could do better.
 #include "stats/transfers.hpp"
 
 #include <gtest/gtest.h>
@@ -95,12 +95,51 @@ TEST(Transfers, SitesThatCopyLittleAtATime) {
   add(3, 1000, 16 << 10);
   add(4, 5000, 4096, true);
   const Snapshot snapshot = snapshot_of(transfers);
-  ASSERT_EQ(snapshot.tiny_copies.size(), 2u);
-  EXPECT_EQ(snapshot.tiny_copies[0].site, 4u);
-  EXPECT_EQ(snapshot.tiny_copies[0].bytes, 5000u * 4096);
-  EXPECT_FALSE(snapshot.tiny_copies[0].seconds);
-  EXPECT_EQ(snapshot.tiny_copies[1].site, 3u);
-  EXPECT_DOUBLE_EQ(snapshot.tiny_copies[1].seconds.value(), 2e-3);
+  Vector<const CopySite*> tiny;
+  for (const CopySite& site : snapshot.copy_sites)
+    if (site.tiny()) tiny.push_back(&site);
+  ASSERT_EQ(tiny.size(), 2u);
+  const CopySite &four = tiny[0]->site == 4 ? *tiny[0] : *tiny[1], &three = tiny[0]->site == 4 ? *tiny[1] : *tiny[0];
+  EXPECT_EQ(four.bytes, 5000u * 4096);
+  EXPECT_FALSE(four.seconds);
+  EXPECT_EQ(three.site, 3u);
+  EXPECT_DOUBLE_EQ(three.seconds.value(), 2e-3);
+}
+
+TEST(Transfers, ACopyThatTheNextCallWaitsForIsInLockStep) {
+  Transfers transfers;
+  const TransferKey one = key(CopyDirection::device_to_host, 1, true);
+  for (int i = 0; i < 3; ++i) {
+    transfers.add(one, 1, 8);
+    transfers.last_was(one);
+    Transfers::waits();
+  }
+  transfers.last_was(one);
+  Transfers::last_was_no_copy();
+  Transfers::waits();
+  transfers.last_was(one);
+  Transfers::waits();
+  Transfers::waits();
+  ASSERT_EQ(snapshot_of(transfers).copy_sites.size(), 1u);
+  EXPECT_EQ(snapshot_of(transfers).copy_sites[0].waited_for, 4u);
+}
+
+TEST(Transfers, EfficiencyIsThePartOfTheBestLargeCopy) {
+  Transfers transfers;
+  const TransferKey pageable = key(CopyDirection::host_to_device, 1);
+  TransferKey pinned = pageable;
+  pinned.pageable = false;
+  const auto add = [&](const TransferKey& one, std::uint64_t bytes, std::uint64_t nanoseconds) {
+    transfers.add(one, 1, bytes);
+    transfers.add_time(one, 1, bytes, nanoseconds);
+  };
+  add(pinned, 1 << 20, 50'000);
+  add(pinned, 1000, 1);  // no large one
+  add(pageable, 4 << 20, 800'000);
+  const Snapshot snapshot = snapshot_of(transfers);
+  ASSERT_EQ(snapshot.transfers.size(), 2u);
+  EXPECT_TRUE(snapshot.transfers[0].pageable);
+  EXPECT_NEAR(snapshot.transfers[0].efficiency.value(), 0.25, 1e-9);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "shim/cuda/next.hpp"
 #include "shim/cuda/staging.hpp"
 #include "shim/process/options.hpp"
+#include "shim/process/round_trips.hpp"
 #include "stats/counters.hpp"
 #include "stats/sites.hpp"
 #include "stats/transfers.hpp"
@@ -71,6 +72,7 @@ struct CudaState {
   Map<std::uint64_t, WentWithContext> went_with_context;
   Transfers transfers;
   Staging staging;
+  RoundTrips round_trips;
   std::atomic<KindCounters*> kinds[static_cast<int>(Family::count)][kDevicesMax]{};
   std::atomic<std::uint64_t> escaped{0};
   std::atomic<std::uint64_t> recycled_ids{0};  // buffer ids of our own

@@ -13,6 +13,7 @@
 #include "pool/recycle_pool.hpp"
 #include "shim/opencl/next.hpp"
 #include "shim/opencl/staging.hpp"
+#include "shim/process/round_trips.hpp"
 #include "stats/counters.hpp"
 #include "stats/sites.hpp"
 #include "stats/transfers.hpp"
@@ -136,6 +137,7 @@ struct OpenclState {
   RangeIndex<HostRange> host_ranges;
   Transfers transfers;
   Staging staging;
+  RoundTrips round_trips;
   Counter contexts_created{0}, queues_created{0}, kernels_created{0};
   Counter counted_created[static_cast<int>(CountedType::count)]{};
 

@@ -208,6 +208,7 @@ void write_transfer(Json& json, const TransferFigures& transfer) {
   }
   if (transfer.rate_p50) json.number("bytes_per_s_p50", *transfer.rate_p50, 0);
   if (transfer.rate_p95) json.number("bytes_per_s_p95", *transfer.rate_p95, 0);
+  if (transfer.efficiency) json.number("efficiency", *transfer.efficiency, 3);
   if (transfer.site_bytes) {
     json.key("worst_site");
     json.open('{');
@@ -219,16 +220,23 @@ void write_transfer(Json& json, const TransferFigures& transfer) {
   json.close('}');
 }
 
-void write_tiny_copies(Json& json, const TinyCopies& tiny) {
+void write_copy_site(Json& json, const CopySite& site) {
   json.element();
   json.open('{');
-  json.field("kind", tiny.kind);
-  json.field("direction", tiny.direction);
-  if (tiny.api) json.field("api", tiny.api);
-  json.count("count", tiny.count);
-  json.count("bytes", tiny.bytes);
-  if (tiny.seconds) json.number("seconds", *tiny.seconds, 6);
-  write_frames(json, tiny.frames);
+  json.field("kind", site.kind);
+  json.field("direction", site.direction);
+  json.flag("pageable", site.pageable);
+  json.flag("asynchronous", site.asynchronous);
+  if (site.api) json.field("api", site.api);
+  json.count("count", site.count);
+  json.count("bytes", site.bytes);
+  json.count("failed", site.failed);
+  if (site.seconds) json.number("seconds", *site.seconds, 6);
+  json.count("unaligned", site.unaligned);
+  json.count("waited_for", site.waited_for);
+  json.count("returns_sampled", site.returns_sampled);
+  json.count("returned_unchanged", site.returned_unchanged);
+  write_frames(json, site.frames);
   json.close('}');
 }
 
@@ -361,10 +369,10 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
   json.open('[');
   for (const TransferFigures& transfer : snapshot.transfers) write_transfer(json, transfer);
   json.close(']');
-  if (!snapshot.tiny_copies.empty()) {
-    json.key("tiny_copies");
+  if (!snapshot.copy_sites.empty()) {
+    json.key("copy_sites");
     json.open('[');
-    for (const TinyCopies& tiny : snapshot.tiny_copies) write_tiny_copies(json, tiny);
+    for (const CopySite& site : snapshot.copy_sites) write_copy_site(json, site);
     json.close(']');
   }
   if (!snapshot.staging.empty()) {

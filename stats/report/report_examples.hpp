@@ -249,6 +249,7 @@ inline Vector<TransferFigures> transfers() {
   all.push_back(transfer("host to device", true, false, 6000 * kMiB));
   all[0].seconds = 2.5;
   all[0].timed_bytes = all[0].bytes;
+  all[0].efficiency = 0.67;
   all[0].rate_p50 = 2.0 * kMiB * 1024;
   all[0].rate_p95 = 3.5 * kMiB * 1024;
   all[0].failed = 2;
@@ -271,8 +272,15 @@ inline Vector<TransferFigures> transfers() {
   return all;
 }
 
-inline TinyCopies tiny_copies(const char* kind, std::uint64_t count, bool blocking) {
-  TinyCopies tiny{kind, "host to device", count, count * 4096, std::nullopt, "cudaMemcpy", 0, {}};
+inline CopySite tiny_copies(const char* kind, std::uint64_t count, bool blocking) {
+  CopySite tiny{};
+  tiny.kind = kind;
+  tiny.direction = "host to device";
+  tiny.pageable = true;
+  tiny.asynchronous = !blocking;
+  tiny.count = count;
+  tiny.bytes = count * 4096;
+  tiny.api = "cudaMemcpy";
   if (blocking) tiny.seconds = 1.25;
   tiny.frames.push_back(frame("send_one", "src/batch.cpp", 31));
   return tiny;
@@ -292,7 +300,7 @@ inline Snapshot cuda_snapshot() {
   snapshot.fragmentation.push_back({"device:0", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 256 * kMiB});
   snapshot.fragmentation.push_back({"pinned", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 350 * kMiB});
   snapshot.transfers = transfers();
-  snapshot.tiny_copies.push_back(tiny_copies("cuda", 250'000, true));
+  snapshot.copy_sites.push_back(tiny_copies("cuda", 250'000, true));
   snapshot.frameworks.push_back("PyTorch");
   snapshot.sites_count = 9;
   return snapshot;

@@ -93,7 +93,9 @@ TEST(ReportFigures, AreThoseWorkedOutByHand) {
   expect(text, "  device 0: 1.2 GiB driver-owned and other processes, 78.1 GiB free of 80.0 GiB (at 11.9 s)\n");
   expect(json, "\"driver_owned_bytes\": 1258291200");
   // 6,000 / 1,024 = 5.859 GiB, in 2.5 s.
-  expect(text, "  host to device    pageable               3,000     5.9 GiB        2.50 s    2.34    2.00    3.50\n");
+  expect(text,
+         "  host to device    pageable               3,000     5.9 GiB        2.50 s    2.34    2.00    3.50"
+         "   67.0 %\n");
   // 19 + 1 MiB of 2 + 1 blocks.
   expect(text, "VERDICT  3 blocks, 20.0 MiB never freed at 2 sites      (exit code unchanged)\n");
 }
@@ -150,7 +152,7 @@ TEST(ReportTransfers, OfTwoKindsAreTwoTables) {
   timed.timed_bytes = 2 * kMiB * 1024;
   timed.seconds = 0.5;  // of half of the bytes, and nobody waited
   snapshot.transfers.push_back(timed);
-  for (int site = 0; site < 4; ++site) snapshot.tiny_copies.push_back(tiny_copies("opencl", 1000, false));
+  for (int site = 0; site < 4; ++site) snapshot.copy_sites.push_back(tiny_copies("opencl", 1000, false));
   const std::string text = rendered(render_text, snapshot);
   EXPECT_NE(text.find("TRANSFERS cuda "), std::string::npos) << text;
   EXPECT_NE(text.find("TRANSFERS opencl "), std::string::npos) << text;
@@ -158,12 +160,39 @@ TEST(ReportTransfers, OfTwoKindsAreTwoTables) {
             std::string::npos)
       << text;
   EXPECT_NE(text.find("  tiny copies: 1,000 host to device of 4.0 KiB on average (cudaMemcpy)\n"), std::string::npos);
-  EXPECT_NE(text.find("  (3 of 5 sites with tiny copies)\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  (3 of 5 sites of such copies)\n"), std::string::npos) << text;
+}
+
+TEST(ReportTransfers, SitesOfCopiesThatCouldDoBetter) {
+  Snapshot snapshot = cuda_snapshot();
+  CopySite site = tiny_copies("cuda", 4000, false);
+  site.bytes = 4000 * kMiB;  // not tiny
+  site.waited_for = 4000;
+  site.unaligned = 3999;
+  snapshot.copy_sites = {site};
+  CopySite back = site;
+  back.direction = "device to host";
+  back.unaligned = back.waited_for = 999;  // not worth a line
+  back.returns_sampled = 10;
+  back.returned_unchanged = 9;
+  snapshot.copy_sites.push_back(back);
+  CopySite fine = back;
+  fine.returned_unchanged = 4;
+  snapshot.copy_sites.push_back(fine);
+  const std::string text = rendered(render_text, snapshot);
+  const auto lines = [&](const std::string& wanted) { return text.find("\n  " + wanted + "\n") != std::string::npos; };
+  EXPECT_TRUE(
+      lines("copies in lock step: 4,000 host to device (cudaMemcpy), each waited for by its thread's next call"));
+  EXPECT_TRUE(
+      lines("unaligned copies: 3,999 host to device (cudaMemcpy), an address or pitch is no multiple of 16 bytes"));
+  EXPECT_TRUE(lines("copied back unchanged: 9 of 10 looked at, 4,000 device to host (cudaMemcpy)"));
+  EXPECT_EQ(text.find("tiny copies"), std::string::npos) << text;
+  EXPECT_EQ(text.find("4 of 10"), std::string::npos) << text;
 }
 
 TEST(ReportTransfers, WithoutSitesNameNone) {
   Snapshot snapshot = cuda_snapshot();
-  snapshot.tiny_copies.clear();
+  snapshot.copy_sites.clear();
   for (TransferFigures& figures : snapshot.transfers) {
     figures.api = nullptr;
     figures.site_bytes = 0;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kClassesShown = 6, kClassesOfTwo = 4, kClassesOfMany = 3;  // of one pool, of each of several
 constexpr std::size_t kPoolsShown = 4;
 constexpr std::size_t kSizesShown = 4;
-constexpr std::size_t kTransfersShown = 8, kTinySitesShown = 3;
+constexpr std::size_t kTransfersShown = 8, kCopySitesShown = 3;
 
 void write_class(const ClassFigures& figures, bool with_waste, Sink& sink) {
   sink.print("  {:<16}  {:>11}  {:>8}  {:>24}  {:>6}  {:>10}", report_class_name(figures.size_class),
@@ -76,9 +76,10 @@ void write_transfer(const TransferFigures& transfer, Sink& sink) {
     if (!transfer.asynchronous) blocking = transfer.seconds;
     mean = static_cast<double>(transfer.timed_bytes) / *transfer.seconds;
   }
-  sink.print("  {:<16}  {:<15}  {:>11}  {:>10}  {:>12}  {:>6}  {:>6}  {:>6}\n", transfer.direction, manner(transfer),
-             grouped(transfer.count), human_bytes(transfer.bytes), blocking ? duration(*blocking).c_str() : "-",
-             rate(mean), rate(transfer.rate_p50), rate(transfer.rate_p95));
+  sink.print("  {:<16}  {:<15}  {:>11}  {:>10}  {:>12}  {:>6}  {:>6}  {:>6}  {:>7}\n", transfer.direction,
+             manner(transfer), grouped(transfer.count), human_bytes(transfer.bytes),
+             blocking ? duration(*blocking).c_str() : "-", rate(mean), rate(transfer.rate_p50), rate(transfer.rate_p95),
+             transfer.efficiency ? percent(*transfer.efficiency).c_str() : "-");
 }
 
 void write_failed_copies(const Vector<TransferFigures>& transfers, Sink& sink) {
@@ -87,15 +88,34 @@ void write_failed_copies(const Vector<TransferFigures>& transfers, Sink& sink) {
   if (failed) sink.print("  the driver refused {}\n", failed == 1 ? String("1 more") : grouped(failed) + " more");
 }
 
-void write_tiny_copies(const Vector<TinyCopies>& all, Sink& sink) {
-  for (std::size_t i = 0; i < all.size() && i < kTinySitesShown; ++i) {
-    const TinyCopies& tiny = all[i];
-    sink.print("  tiny copies: {} {} of {} on average ({}){}\n", grouped(tiny.count), tiny.direction,
-               human_bytes(tiny.bytes / tiny.count), tiny.api,
-               tiny.seconds ? "; the calls took " + duration(*tiny.seconds) : String());
-    write_frames(tiny.frames, kFramesShort, sink);
-  }
-  if (all.size() > kTinySitesShown) sink.print("  ({} of {} sites with tiny copies)\n", kTinySitesShown, all.size());
+// Each line once per site: what most calls would be saved by comes first.
+void write_copy_advice(const CopySite& site, Sink& sink) {
+  const auto count_and_api = [&](std::uint64_t count) {
+    return grouped(count) + " " + site.direction + " (" + (site.api ? site.api : "?") + ")";
+  };
+  if (site.tiny())
+    sink.print("  tiny copies: {} {} of {} on average ({}){}\n", grouped(site.count), site.direction,
+               human_bytes(site.bytes / site.count), site.api,
+               site.seconds ? "; the calls took " + duration(*site.seconds) : String());
+  if (site.in_lock_step())
+    sink.print("  copies in lock step: {}, each waited for by its thread's next call\n",
+               count_and_api(site.waited_for));
+  if (site.often_unaligned())
+    sink.print("  unaligned copies: {}, an address or pitch is no multiple of {} bytes\n",
+               count_and_api(site.unaligned), CopySite::kCopyAlignment);
+  if (site.returns_unchanged())
+    sink.print("  copied back unchanged: {} of {} looked at, {}\n", grouped(site.returned_unchanged),
+               grouped(site.returns_sampled), count_and_api(site.count));
+  write_frames(site.frames, kFramesShort, sink);
+}
+
+void write_copies_advised(const Vector<CopySite>& all, Sink& sink) {
+  Vector<const CopySite*> sites;
+  for (const CopySite& site : all)
+    if (site.worth_a_line()) sites.push_back(&site);
+  std::sort(sites.begin(), sites.end(), [](const CopySite* a, const CopySite* b) { return a->count > b->count; });
+  for (std::size_t i = 0; i < sites.size() && i < kCopySitesShown; ++i) write_copy_advice(*sites[i], sink);
+  if (sites.size() > kCopySitesShown) sink.print("  ({} of {} sites of such copies)\n", kCopySitesShown, sites.size());
 }
 
 // Pageable memory is copied twice and cannot be copied behind the program's back: where most of it comes from.
@@ -184,15 +204,15 @@ void write_transfers(const Snapshot& snapshot, Sink& sink) {
     if (kind != transfer.kind) {
       kind = transfer.kind;
       shown = 0;
-      sink.print("TRANSFERS {:<25}  {:>11}  {:>10}  {:>12}  {:>6}  {:>6}  {:>6}\n", kind, "count", "bytes",
-                 "blocking for", "GiB/s", "p50", "p95");
+      sink.print("TRANSFERS {:<25}  {:>11}  {:>10}  {:>12}  {:>6}  {:>6}  {:>6}  {:>7}\n", kind, "count", "bytes",
+                 "blocking for", "GiB/s", "p50", "p95", "of best");
     }
     if (++shown <= kTransfersShown) write_transfer(transfer, sink);
     if (shown == kTransfersShown + 1) sink.print("  (the {} largest; the JSON report has all)\n", kTransfersShown);
   }
   write_failed_copies(transfers, sink);
   write_worst_pageable_site(transfers, sink);
-  write_tiny_copies(snapshot.tiny_copies, sink);
+  write_copies_advised(snapshot.copy_sites, sink);
 }
 
 void write_staging(const Snapshot& snapshot, Sink& sink) {

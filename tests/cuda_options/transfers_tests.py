@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """The transfer table: every copy once, under its direction, kind of host memory and way of waiting."""
+import pathlib
+import tempfile
 import unittest
 
-from harness import run
+from harness import environment, run, start
 
 MIB = 1 << 20
 # direction, pageable (None between devices), asynchronous: count, bytes, call and function that copied most, its bytes
@@ -51,6 +53,39 @@ class Transfers(unittest.TestCase):
         rows = table(run("transfers", DEVICE_POOL="off", PINNED_POOL="off").report)
         self.assertEqual({key: (row["count"], row["bytes"]) for key, row in rows.items()},
                          {key: expected[:2] for key, expected in EXPECTED.items()})
+
+
+class Sites(unittest.TestCase):
+    """What is seen of copies that could do better, whichever way they go."""
+
+    def of(self, report):
+        return {(row["frames"][0]["function"], row["direction"]): row for row in report["copy_sites"]}
+
+    def test_what_each_site_does(self):
+        for staging in ("off", "on", "auto"):
+            outcome = run("copy_sites", STAGING=staging)
+            sites = self.of(outcome.report)
+            found = {key: [row[field] for field in ("count", "waited_for", "unaligned", "returns_sampled",
+                                                    "returned_unchanged")] for key, row in sites.items()}
+            self.assertEqual(found, {
+                ("one_by_one", "host to device"): [1200, 1200, 0, 0, 0],
+                ("many_then_wait", "host to device"): [1200, 0, 0, 0, 0],
+                ("to_odd_addresses", "host to device"): [1100, 0, 990, 0, 0],
+                ("there_and_back", "host to device"): [8, 0, 0, 0, 0],
+                ("there_and_back", "device to host"): [8, 0, 0, 8, 8],
+                ("there_and_back_changed", "host to device"): [8, 0, 0, 0, 0],
+                ("there_and_back_changed", "device to host"): [8, 0, 0, 8, 0],
+            }, staging)
+
+    def test_a_line_for_each_that_is_large(self):
+        with tempfile.TemporaryDirectory() as directory:
+            report = pathlib.Path(directory) / "report"
+            start("copy_sites", [], environment({"REPORT": report}))
+            text = report.read_text()
+        for line in ("copies in lock step: 1,200 host to device (cudaMemcpyAsync), each waited for by its thread's",
+                     "copied back unchanged: 8 of 8 looked at, 8 device to host (cudaMemcpy)"):
+            self.assertIn(line, text)
+        self.assertNotIn("unaligned", text)
 
 
 unittest.main(argv=["transfers_tests.py"], verbosity=2)

@@ -151,9 +151,16 @@ def check_transfers(outcome):
         if row["kind"] != "opencl" or (row.get("seconds", 0) > 0) != (row.get("timed_bytes", 0) > 0):
             yield f"a row of transfers is wrong: {row}"
     tiny = [f"{row['direction']}, {row['api']}, {row['count']}, {row['bytes']}, {row['frames'][0]['function']}"
-            for row in outcome.reports.get(outcome.pid, {}).get("tiny_copies", [])]
+            for row in outcome.reports.get(outcome.pid, {}).get("copy_sites", [])
+            if row["count"] >= 1000 and row["bytes"] <= row["count"] * 16384]
     if tiny != re.findall(r"^tiny copies: (.*)$", outcome.stdout, re.M):
         yield f"the tiny copies are {tiny}"
+    for line, field in (("waited for one by one", "waited_for"), ("came back unchanged", "returned_unchanged")):
+        found = [f"{row['frames'][0].get('function')}, {row['api']}, {row[field]}"
+                 for row in outcome.reports.get(outcome.pid, {}).get("copy_sites", []) if row[field]]
+        wanted = re.findall(rf"^{line}: (.*)$", outcome.stdout, re.M)
+        if set(wanted) - set(found):
+            yield f"{line} is {found}, {wanted} expected"
     if sorted(rows) != said:
         yield "the transfers are\n  " + "\n  ".join(sorted(rows)) + "\nsaid were\n  " + "\n  ".join(said)
 

@@ -209,9 +209,27 @@ class Copying {
           continue;
         }
         s_.transfers.add(key, noted.count, noted.bytes);
-        if (on_.waits) s_.transfers.add_time(key, noted.count, noted.bytes, took_ns);
+        if (on_.waits)
+          s_.transfers.add_time(key, noted.count, noted.bytes, took_ns);
+        else
+          s_.transfers.last_was(key);
+        if (staged_) account_memory(key, *staged_);
       }
   }
+
+  void account_memory(const TransferKey& key, const HostCopy& copy) {
+    std::uintptr_t bits = reinterpret_cast<std::uintptr_t>(copy.host.base) | copy.device | pitches(copy.host);
+    if (copy.described) {
+      const CUDA_MEMCPY3D::Side& side = copy.to_device ? shape_.target : shape_.source;
+      bits |= side.device | side.x_bytes | (copy.box.rows > 1 ? side.pitch : 0);
+    }
+    if (bits % CopySite::kCopyAlignment) s_.transfers.add_unaligned(key);
+    if (!copy.pageable || copy.described || !copy.stageable) return;
+    if (copy.to_device) return s_.round_trips.sent({copy.device, 0}, copy.host.base, copy.box.bytes());
+    if (const auto same = s_.round_trips.returned({copy.device, 0}, copy.host.base, copy.box.bytes()))
+      s_.transfers.add_return(key, *same);
+  }
+  static std::size_t pitches(const staging::Side& side) { return side.row_pitch | side.slice_pitch; }
 
   CudaState& s_ = state();
   const char* const api_;

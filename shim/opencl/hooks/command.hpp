@@ -17,6 +17,7 @@ template <class Handle, class Enqueue>
 cl_int command(cl_command_queue queue, bool blocking, const cl_event* event, std::span<Handle> memory,
                Enqueue enqueue) {
   OpenclState& s = state();
+  Transfers::last_was_no_copy();
   QueueTurn turn(s, queue);
   const bool matters = blocking || event || !memory.empty();
   const std::shared_ptr<QueueClock> clock = matters ? clock_of(s, queue) : nullptr;

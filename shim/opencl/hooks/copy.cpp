@@ -7,13 +7,25 @@
 namespace cistern::opencl {
 namespace {
 
+// What was seen of a copy between the host's memory and a buffer.
+struct Looked {
+  bool unaligned = false;
+  std::optional<bool> unchanged{};  // since it was sent, where that was looked at
+};
+
 // One call that copies, described after the driver has looked at its arguments: those of a call that failed may be
 // anything.
 class Copied {
  public:
   Copied(const char* api, cl_command_queue queue, bool blocking, const cl_event* event, cl_int error,
-         std::uint64_t took_ns)
-      : api_(api), queue_(queue), blocking_(blocking), event_(event), error_(error), took_ns_(took_ns) {}
+         std::uint64_t took_ns, const Looked& looked)
+      : api_(api),
+        queue_(queue),
+        blocking_(blocking),
+        event_(event),
+        error_(error),
+        took_ns_(took_ns),
+        looked_(looked) {}
 
   void to_device(const void* host, std::uint64_t bytes) { add(CopyDirection::host_to_device, pageable(host), bytes); }
   void to_host(const void* host, std::uint64_t bytes) { add(CopyDirection::device_to_host, pageable(host), bytes); }
@@ -42,7 +54,10 @@ class Copied {
     const TransferKey key{direction, pageable, !blocking_, capture(s_, api_), api_};
     if (error_ != kSuccess) return s_.transfers.add_failed(key, 1);
     s_.transfers.add(key, 1, bytes);
+    if (looked_.unaligned) s_.transfers.add_unaligned(key);
+    if (looked_.unchanged) s_.transfers.add_return(key, *looked_.unchanged);
     if (blocking_) return s_.transfers.add_time(key, 1, bytes, took_ns_);
+    s_.transfers.last_was(key);
     const bool profiled = s_.queues.with(queue_, [](const Queue* record) { return record && record->profiled; });
     if (!profiled || !event_ || !*event_) return;
     s_.counted.with(*event_, [&](Counted* record) {
@@ -57,6 +72,7 @@ class Copied {
   const cl_event* const event_;
   const cl_int error_;
   const std::uint64_t took_ns_;
+  const Looked looked_;
 };
 
 // --- What goes through chunks, if anything
@@ -123,30 +139,45 @@ std::optional<HostCopy> rect(bool to_device, cl_command_queue queue, cl_mem buff
       .stageable = in_buffer && in_host};
 }
 
+void look_at(const HostCopy& copy, Looked& looked) {
+  OpenclState& s = state();
+  const std::uintptr_t host = reinterpret_cast<std::uintptr_t>(copy.host.base);
+  looked.unaligned = (host | copy.offset | copy.host.row_pitch | copy.row_pitch) % CopySite::kCopyAlignment != 0;
+  if (!copy.blocking || copy.row_pitch || s.host_ranges.find(host)) return;
+  const DevicePlace place{reinterpret_cast<std::uintptr_t>(copy.buffer), copy.offset};
+  if (copy.to_device)
+    s.round_trips.sent(place, copy.host.base, copy.box.bytes());
+  else
+    looked.unchanged = s.round_trips.returned(place, copy.host.base, copy.box.bytes());
+}
+
 // `pass` makes the program's own call.
 template <class Pass>
-cl_int copy(std::optional<HostCopy>&& what, bool blocking, bool events, QueueTurn& turn, Pass pass) {
+cl_int copy(std::optional<HostCopy>&& what, bool blocking, bool events, QueueTurn& turn, Looked& looked, Pass pass) {
   if (!what) return pass();
   what->blocking = blocking;
   what->events = events;
-  return state().staging.copy(state(), *what, turn, pass);
+  const cl_int error = state().staging.copy(state(), *what, turn, pass);
+  if (error == kSuccess) look_at(*what, looked);
+  return error;
 }
 
 }  // namespace
 
 namespace hook {
 
-#define OPENCL_COPY(slot, name, parameters, arguments, blocking, copied, staged, ...)            \
-  cl_int name parameters {                                                                       \
-    const std::initializer_list<const void*> used = {__VA_ARGS__};                               \
-    const std::uint64_t begin_ns = nanoseconds_since_start();                                    \
-    const auto pass = [&] { return next().name arguments; };                                     \
-    const cl_int error = command(queue, blocking, event, std::span(used), [&](QueueTurn& turn) { \
-      return copy(staged, blocking, event || wait_count, turn, pass);                            \
-    });                                                                                          \
-    Copied copying(#name, queue, blocking, event, error, nanoseconds_since_start() - begin_ns);  \
-    copying.copied;                                                                              \
-    return error;                                                                                \
+#define OPENCL_COPY(slot, name, parameters, arguments, blocking, copied, staged, ...)                   \
+  cl_int name parameters {                                                                              \
+    const std::initializer_list<const void*> used = {__VA_ARGS__};                                      \
+    Looked looked;                                                                                      \
+    const std::uint64_t begin_ns = nanoseconds_since_start();                                           \
+    const auto pass = [&] { return next().name arguments; };                                            \
+    const cl_int error = command(queue, blocking, event, std::span(used), [&](QueueTurn& turn) {        \
+      return copy(staged, blocking, event || wait_count, turn, looked, pass);                           \
+    });                                                                                                 \
+    Copied copying(#name, queue, blocking, event, error, nanoseconds_since_start() - begin_ns, looked); \
+    copying.copied;                                                                                     \
+    return error;                                                                                       \
   }
 #include "shim/symbols/opencl.def"
 

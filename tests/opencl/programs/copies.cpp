@@ -136,6 +136,22 @@ void tiny(const Setup& cl) {
   clReleaseMemObject(one);
 }
 
+// Asynchronous copies that are waited for one by one, and data that comes back as it was sent.
+void one_by_one(const Setup& cl) {
+  const size_t bytes = size_t{1} << 20;
+  std::vector<unsigned char> host(bytes, 7);
+  const cl_mem one = cl.buffer(bytes);
+  for (int i = 0; i < 20; ++i) {
+    need(clEnqueueReadBuffer(cl.queue, one, CL_FALSE, 0, 100, host.data(), 0, nullptr, nullptr), "read");
+    clFinish(cl.queue);
+  }
+  for (int i = 0; i < 3; ++i) {
+    need(clEnqueueWriteBuffer(cl.queue, one, CL_TRUE, 0, bytes, host.data(), 0, nullptr, nullptr), "write");
+    need(clEnqueueReadBuffer(cl.queue, one, CL_TRUE, 0, bytes, host.data(), 0, nullptr, nullptr), "read back");
+  }
+  clReleaseMemObject(one);
+}
+
 void shared(const Setup& cl) {
   const std::vector<unsigned char> source = pattern(5);
   std::vector<unsigned char> target(kBytes);
@@ -162,16 +178,20 @@ int main() {
   asynchronous(cl);
   shared(cl);
   tiny(cl);
+  one_by_one(cl);
   cl.release();
   // Buffers, rect, image, shared: those that wait are timed.
-  const size_t written = 2 * kBytes + 800 + 16000 + 16000;
-  say("copied: host to device, pageable, waits, 1004, %zu, 1, %zu", written, written);
+  const size_t back_and_forth = size_t{3} << 20, written = 2 * kBytes + 800 + 16000 + 16000 + back_and_forth;
+  const size_t read = 2 * kBytes + 800 + 16000 + back_and_forth;
+  say("copied: host to device, pageable, waits, 1007, %zu, 1, %zu", written, written);
   say("tiny copies: host to device, clEnqueueWriteBuffer, 1000, 16000, tiny");
-  say("copied: device to host, pageable, waits, 4, %zu, 1, %zu", 2 * kBytes + 800 + 16000, 2 * kBytes + 800 + 16000);
+  say("copied: device to host, pageable, waits, 7, %zu, 1, %zu", read, read);
   say("copied: host to device, pinned, waits, 2, %zu, 0, %zu", 2 * kBytes, 2 * kBytes);
   say("copied: device to host, pinned, waits, 2, %zu, 0, %zu", kBytes - 100 + 3000, kBytes - 100 + 3000);
   say("copied: host to device, pageable, goes on, 4, %zu, 0, %zu", 2 * kBytes + 3000, kBytes);
-  say("copied: device to host, pageable, goes on, 2, %zu, 0, %zu", 2 * kBytes, kBytes);
+  say("copied: device to host, pageable, goes on, 22, %zu, 0, %zu", 2 * kBytes + 2000, kBytes);
+  say("waited for one by one: one_by_one, clEnqueueReadBuffer, 20");
+  say("came back unchanged: one_by_one, clEnqueueReadBuffer, 3");
   say("copied: device to device, -, goes on, 5, %zu, 0, 0", kBytes + 800 + 3 * 16000);
   say("copied: device to device, -, waits, 1, %zu, 0, %zu", kBytes, kBytes);
   return finish();
