@@ -7,6 +7,7 @@
 #include "pool/heap/threads.hpp"
 #include "shim/host/counters.hpp"
 #include "shim/host/native.hpp"
+#include "shim/host/placement.hpp"
 #include "shim/host/serving.hpp"
 #include "shim/host/sites.hpp"
 #include "shim/process/kind.hpp"
@@ -118,6 +119,7 @@ extern constexpr Kind kind = {
     .add_to = add_to,
     .live_bytes = live_bytes,
     .fork = {before_fork, after_fork_in_parent, after_fork_in_child, after_fork_in_child},
+    .copied = copied,
 };
 
 }  // namespace cistern::host

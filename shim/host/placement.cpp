@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <charconv>
@@ -17,11 +18,14 @@
 #include <optional>
 #include <string_view>
 
+#include "pool/base/system_call.hpp"
+#include "pool/heap/blocks.hpp"
 #include "pool/heap/region.hpp"
 #include "shim/host/serving.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
+#include "shim/process/system_filter.hpp"
 #include "shim/process/uncounted.hpp"
 
 #ifndef MAP_HUGE_SHIFT
@@ -174,7 +178,23 @@ void prepare_huge_pages(std::size_t bytes) {
   host_pool::replace_system(huge);
 }
 
+// Blocks that were advised; many of one place forget each other, and are advised again.
+constexpr std::size_t kAdvisedMax = 64;
+constinit std::atomic<std::uintptr_t> advised[kAdvisedMax] = {};
+constinit std::atomic<bool> copied_get_huge{false};
+
 }  // namespace
+
+void copied(const void* memory, std::size_t bytes) {
+  if (!copied_get_huge.load(std::memory_order_relaxed) || system_calls_are_filtered()) return;
+  const host_pool::Whereabouts where = host_pool::whereabouts(memory);
+  if (!where.block || where.free || where.block_bytes < bytes) return;
+  const std::uintptr_t start = host_pool::address_of(where.block);
+  std::atomic<std::uintptr_t>& known = advised[(start >> 16) % kAdvisedMax];
+  if (known.exchange(start + where.block_bytes, std::memory_order_relaxed) == start + where.block_bytes) return;
+  const std::uintptr_t page = static_cast<std::uintptr_t>(getpagesize()) - 1, first = (start + page) & ~page;
+  system_call(SYS_madvise, first, (start + where.block_bytes - first) & ~page, MADV_HUGEPAGE);
+}
 
 void prepare_placement() {
   const Options& chosen = options();
@@ -190,6 +210,7 @@ void prepare_placement() {
   Uncounted uncounted;
   if (placed) prepare_numa(*wish);
   transparent = chosen.huge_pages == "thp";
+  copied_get_huge = chosen.huge_pages == "copied";
   if (chosen.huge_pages == "2m") prepare_huge_pages(std::size_t{2} << 20);
   if (chosen.huge_pages == "1g") prepare_huge_pages(std::size_t{1} << 30);
   if (policy.bind || transparent) host_pool::advise_chunks(advise);

@@ -34,10 +34,20 @@ struct Kind {
   // For the account of an out-of-memory line.
   std::uint64_t (*live_bytes)();
   ForkPart fork;
+  // The program copies between a device and so much memory of the host; null: that is nothing to this kind.
+  void (*copied)(const void* memory, std::size_t bytes) = nullptr;
 };
 
 // In the order of kinds.def: host memory first, which all others use.
 std::span<const Kind* const> kinds();
+
+// Large copies only: what is done for them pays at a few MiB.
+inline void note_copied(const void* memory, std::size_t bytes) {
+  constexpr std::size_t kBytesMin = std::size_t{4} << 20;
+  if (bytes < kBytesMin) return;
+  for (const Kind* kind : kinds())
+    if (kind->copied) kind->copied(memory, bytes);
+}
 
 // Set by whoever makes the state of a kind other than host memory. Most processes have none, and then their code is not
 // even looked at.

@@ -61,7 +61,7 @@ TEST(Options, ValuesOfEachType) {
   EXPECT_TRUE(read({{"CISTERN_REPORT", "none"}}).report_requested);
   EXPECT_EQ(read({{"CISTERN_REPORT_FORMAT", "JSON"}}).report_format, "json");
   EXPECT_EQ(read({{"CISTERN_NUMA", "node:1"}}).numa, "node:1");
-  for (const char* word : {"thp", "2m", "1g", "off"})
+  for (const char* word : {"thp", "copied", "2m", "1g", "off"})
     EXPECT_EQ(read({{"CISTERN_HUGE_PAGES", word}}).huge_pages, word) << word;
   for (const char* word : {"off", "0", "FALSE", "no"}) EXPECT_FALSE(read({{"CISTERN_HOST", word}}).host) << word;
   for (const char* word : {"on", "1", "True", "yes"}) EXPECT_TRUE(read({{"CISTERN_HOST", word}}).host) << word;
@@ -98,7 +98,7 @@ TEST(Options, ABadValueKeepsTheDefaultAndSaysSo) {
             Lines{"CISTERN_REPORT_FORMAT: 'xml' is not text or json; using text"});
   EXPECT_EQ(lines_for("CISTERN_SITES", "every"), Lines{"CISTERN_SITES: 'every' is not gpu, all or off; using gpu"});
   EXPECT_EQ(lines_for("CISTERN_HUGE_PAGES", "4k"),
-            Lines{"CISTERN_HUGE_PAGES: '4k' is not thp, 2m, 1g or off; using off"});
+            Lines{"CISTERN_HUGE_PAGES: '4k' is not thp, copied, 2m, 1g or off; using off"});
 }
 
 TEST(Options, AnEmptyVariableIsUnset) {

@@ -40,5 +40,11 @@ class Staging(unittest.TestCase):
             self.assertGreater(used, 0)
             self.assertEqual(later, 0 if goes else used, interval)
 
+    def test_blocks_that_are_copied_get_huge_pages_if_asked_for(self):
+        for pages, asked in (("copied", 1), ("off", 0)):
+            for staging in ("on", "off"):
+                outcome = run("huge_pages", HUGE_PAGES=pages, STAGING=staging)
+                self.assertEqual(outcome.lines, [f"asked for: copied {asked}, other 0, small 0, mapped 0"])
+
 
 unittest.main(argv=["staging_tests.py"], verbosity=2)

@@ -72,7 +72,7 @@ class Unchanged(PlacementTest):
         line = f"cistern: CISTERN_NUMA: '{'x' * 80}...' is not local, interleave, node:N or off; using off\n"
         self.assertEqual(self.placed("all", numa="x" * 5000), (USUAL, line))
         for value in ("4k", "2mib", "always", "on"):
-            line = f"cistern: CISTERN_HUGE_PAGES: '{value}' is not thp, 2m, 1g or off; using off\n"
+            line = f"cistern: CISTERN_HUGE_PAGES: '{value}' is not thp, copied, 2m, 1g or off; using off\n"
             self.assertEqual(self.placed("all", huge_pages=value), (USUAL, line))
 
     def test_a_silent_process_stays_silent(self):

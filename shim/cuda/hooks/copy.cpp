@@ -5,6 +5,7 @@
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/state.hpp"
 #include "shim/cuda/stream_turn.hpp"
+#include "shim/process/kind.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -224,6 +225,7 @@ class Copying {
       bits |= side.device | side.x_bytes | (copy.box.rows > 1 ? side.pitch : 0);
     }
     if (bits % CopySite::kCopyAlignment) s_.transfers.add_unaligned(key);
+    if (copy.pageable) note_copied(copy.host.base, copy.box.bytes());
     if (!copy.pageable || copy.described || !copy.stageable) return;
     if (copy.to_device) return s_.round_trips.sent({copy.device, 0}, copy.host.base, copy.box.bytes());
     if (const auto same = s_.round_trips.returned({copy.device, 0}, copy.host.base, copy.box.bytes()))

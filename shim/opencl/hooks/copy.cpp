@@ -3,6 +3,7 @@
 // memory are no calls, and so no copies here.
 #include "shim/opencl/hooks/command.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
+#include "shim/process/kind.hpp"
 
 namespace cistern::opencl {
 namespace {
@@ -143,6 +144,7 @@ void look_at(const HostCopy& copy, Looked& looked) {
   OpenclState& s = state();
   const std::uintptr_t host = reinterpret_cast<std::uintptr_t>(copy.host.base);
   looked.unaligned = (host | copy.offset | copy.host.row_pitch | copy.row_pitch) % CopySite::kCopyAlignment != 0;
+  note_copied(copy.host.base, copy.box.bytes());
   if (!copy.blocking || copy.row_pitch || s.host_ranges.find(host)) return;
   const DevicePlace place{reinterpret_cast<std::uintptr_t>(copy.buffer), copy.offset};
   if (copy.to_device)
