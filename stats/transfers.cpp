@@ -84,15 +84,16 @@ void Transfers::add_return(const TransferKey& key, bool unchanged) {
   totals.unchanged += unchanged;
 }
 
-void Transfers::last_was(const TransferKey& key) {
+void Transfers::last_was(const TransferKey& key, const void* stream) {
   Locked hold(lock_);
-  last_copy = &table_[key];
+  last = {&table_[key], stream, nullptr};
 }
 
 // The table may be another kind's: its lock is not to be had here.
-void Transfers::waits() {
-  if (last_copy) std::atomic_ref(last_copy->waited_for).fetch_add(1, std::memory_order_relaxed);
-  last_copy = nullptr;
+void Transfers::waits(const void* for_what) {
+  if (last.copy && (!for_what || for_what == last.stream || for_what == last.mark))
+    std::atomic_ref(last.copy->waited_for).fetch_add(1, std::memory_order_relaxed);
+  last = {};
 }
 
 double Transfers::best_rate(CopyDirection direction) const {
@@ -105,7 +106,7 @@ double Transfers::best_rate(CopyDirection direction) const {
 // In a forked child: its one thread is this one.
 void Transfers::clear() {
   Locked hold(lock_);
-  last_copy = nullptr;
+  last = {};
   table_.clear();
   for (auto& of_direction : rates_)
     for (auto& of_memory : of_direction)

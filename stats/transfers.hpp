@@ -50,10 +50,14 @@ class Transfers {
   void add_to(Snapshot& snapshot, const char* kind);
   void clear();
 
-  // What the calling thread did last: a copy that goes on, something else on a stream, or it waits.
-  void last_was(const TransferKey& key);
-  static void last_was_no_copy() { last_copy = nullptr; }
-  static void waits();
+  // What the calling thread did last: a copy that goes on, something else on a stream, a mark behind what is on a
+  // stream, or it waits: for a stream, a mark, or everything (null).
+  void last_was(const TransferKey& key, const void* stream);
+  static void last_was_no_copy() { last.copy = nullptr; }
+  static void marks(const void* mark, const void* stream) {
+    if (last.copy && last.stream == stream) last.mark = mark;
+  }
+  static void waits(const void* for_what);
 
   void before_fork() { lock_.lock_for_fork(); }
   void after_fork() { lock_.unlock_after_fork(); }
@@ -85,8 +89,12 @@ class Transfers {
 
   double best_rate(CopyDirection direction) const;
 
-  // In one of these tables; their rows stay where they are.
-  [[gnu::tls_model("initial-exec")]] static inline constinit thread_local Totals* last_copy = nullptr;
+  // A row of one of these tables, which stays where it is.
+  struct Last {
+    Totals* copy;
+    const void *stream, *mark;
+  };
+  [[gnu::tls_model("initial-exec")]] static inline constinit thread_local Last last = {nullptr, nullptr, nullptr};
 
   Lock lock_;
   Map<TransferKey, Totals, TransferKeyHash> table_;

@@ -109,19 +109,23 @@ TEST(Transfers, SitesThatCopyLittleAtATime) {
 TEST(Transfers, ACopyThatTheNextCallWaitsForIsInLockStep) {
   Transfers transfers;
   const TransferKey one = key(CopyDirection::device_to_host, 1, true);
-  for (int i = 0; i < 3; ++i) {
-    transfers.add(one, 1, 8);
-    transfers.last_was(one);
-    Transfers::waits();
-  }
-  transfers.last_was(one);
-  Transfers::last_was_no_copy();
-  Transfers::waits();
-  transfers.last_was(one);
-  Transfers::waits();
-  Transfers::waits();
-  ASSERT_EQ(snapshot_of(transfers).copy_sites.size(), 1u);
-  EXPECT_EQ(snapshot_of(transfers).copy_sites[0].waited_for, 4u);
+  const int stream = 0, other = 0, mark = 0, other_mark = 0;
+  const auto after_a_copy = [&](auto... next) {
+    transfers.last_was(one, &stream);
+    (next(), ...);
+    return snapshot_of(transfers).copy_sites.at(0).waited_for;
+  };
+  transfers.add(one, 1, 8);
+  const auto wait = [&](const void* for_what) { return [=] { Transfers::waits(for_what); }; };
+  EXPECT_EQ(after_a_copy(wait(&stream)), 1u);
+  EXPECT_EQ(after_a_copy(wait(nullptr)), 2u);
+  EXPECT_EQ(after_a_copy([&] { Transfers::marks(&mark, &stream); }, wait(&mark)), 3u);
+  // Once; and none of these.
+  EXPECT_EQ(after_a_copy(wait(&stream), wait(&stream)), 4u);
+  EXPECT_EQ(after_a_copy(wait(&other), wait(&stream)), 4u);
+  EXPECT_EQ(after_a_copy(Transfers::last_was_no_copy, wait(&stream)), 4u);
+  EXPECT_EQ(after_a_copy([&] { Transfers::marks(&mark, &other); }, wait(&mark)), 4u);
+  EXPECT_EQ(after_a_copy([&] { Transfers::marks(&mark, &stream); }, wait(&other_mark)), 4u);
 }
 
 TEST(Transfers, EfficiencyIsThePartOfTheBestLargeCopy) {

@@ -30,6 +30,7 @@ struct Functions {
   CUresult (*copy_to_host)(void*, CUdeviceptr, std::size_t, CUstream) = nullptr;
   CUresult (*copy_shape)(const CUDA_MEMCPY3D*, CUstream) = nullptr;  // cuMemcpy3DAsync
   CUresult (*pointer_attribute)(void*, int, CUdeviceptr) = nullptr;
+  CUresult (*address_range)(CUdeviceptr*, std::size_t*, CUdeviceptr) = nullptr;
   CUresult (*device_attribute)(int*, int, CUdevice) = nullptr;
   CUresult (*exchange_capture_mode)(int*) = nullptr;  // null in drivers before 10.1
 };

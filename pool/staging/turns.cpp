@@ -1,30 +1,65 @@
 // See turns.hpp.
 #include "pool/staging/turns.hpp"
 
+#include <linux/futex.h>
 #include <time.h>
 
 #include <algorithm>
+#include <climits>
 
 #include "pool/base/system_call.hpp"
 
 namespace cistern::staging {
 namespace {
 
-std::uint64_t now_ns() {
+std::uint64_t now_ns(clockid_t clock = CLOCK_MONOTONIC) {
   timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
+std::uint64_t coarse_now_ns() { return now_ns(CLOCK_MONOTONIC_COARSE); }
+
 // A launch takes a few microseconds.
 void pause(unsigned looks) {
-  constexpr unsigned kSpins = 100, kShortSleeps = 1000;
-  if (looks < kSpins) return;
-  const timespec time{0, looks < kShortSleeps ? 10'000 : 1'000'000};
-  system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&time));
+  constexpr unsigned kSpins = 100;
+  constexpr timespec kTime{0, 10'000};
+  if (looks >= kSpins) system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kTime));
+}
+
+void futex(const std::atomic<unsigned>& word, int operation, unsigned value, const timespec* at_most) {
+  system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&word), static_cast<std::uintptr_t>(operation), value,
+              reinterpret_cast<std::uintptr_t>(at_most));
 }
 
 }  // namespace
+
+void Turns::note_thread() {
+  if (shared_.load(std::memory_order_relaxed)) return;
+  const void *const self = __builtin_thread_pointer(), *first = nullptr;
+  if (!first_thread_.compare_exchange_strong(first, self) && first != self) shared_.store(true);
+}
+
+void Turns::Slot::note_use(const void* of_context) {
+  const void* const self = __builtin_thread_pointer();
+  if (const void* const last = thread.load(std::memory_order_relaxed); last != self) {
+    if (last) used_by_other_ns.store(used_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    thread.store(self, std::memory_order_relaxed);
+  }
+  context.store(of_context, std::memory_order_relaxed);
+  used_ns.store(coarse_now_ns(), std::memory_order_relaxed);
+}
+
+std::uint64_t Turns::Slot::used_by_others_ns() const {
+  const bool own = thread.load(std::memory_order_relaxed) == __builtin_thread_pointer();
+  return (own ? used_by_other_ns : used_ns).load(std::memory_order_relaxed);
+}
+
+template <class Look>
+bool Turns::each_slot(const Place& place, Look look) {
+  if (place.joins_all) return std::all_of(slots_.begin(), slots_.end(), look);
+  return look(slot_of(place.context, place.stream)) && (!place.blocks || look(slot_of(place.context, nullptr)));
+}
 
 Turns::LongTurn* Turns::in_the_way_of(const Place& place) {
   const auto found = std::find_if(under_way_.begin(), under_way_.end(), [&](const LongTurn& turn) {
@@ -33,50 +68,59 @@ Turns::LongTurn* Turns::in_the_way_of(const Place& place) {
   return found == under_way_.end() ? nullptr : &*found;
 }
 
-// Who waits is not under way. Once it is counted again it looks again: a long turn begins before it counts.
-void Turns::wait(Calls& calls, const Place& place) {
+// Who waits is not under way. Once it is counted again it looks again: a long turn begins before it counts. And it
+// waits until it has seen that there is none: no other begins before.
+void Turns::wait(Slot& slot, const Place& place) {
   const std::uint64_t begin_ns = now_ns();
-  for (unsigned looks = 0;; ++looks) {
+  slot.waiting.fetch_add(1);
+  while (true) {
+    const unsigned ended = ended_.load();
+    const std::uint64_t waited_ns = now_ns() - begin_ns;
     {
       Locked hold(lock_);
-      const bool patient = now_ns() - begin_ns < kPatienceNs;
       LongTurn* other = in_the_way_of(place);
-      for (; other && !patient; other = in_the_way_of(place)) other->given_up = true;
-      if (!other) return;
+      if (other && waited_ns >= kPatienceNs) troubled_.store(true);
+      for (; other && waited_ns >= kPatienceNs; other = in_the_way_of(place)) other->given_up = true;
+      if (!other) break;
     }
-    calls.fetch_sub(1);
-    pause(looks);
-    calls.fetch_add(1);
+    slot.calls.fetch_sub(1);
+    const timespec at_most{0, static_cast<long>(kPatienceNs - waited_ns)};
+    futex(ended_, FUTEX_WAIT_PRIVATE, ended, &at_most);
+    slot.calls.fetch_add(1);
   }
+  slot.waiting.fetch_sub(1);
+}
+
+bool Turns::in_use(const Place& place) {
+  const std::uint64_t now = coarse_now_ns();
+  return !each_slot(place, [&](const Slot& slot) {
+    if (slot.waiting.load()) return false;
+    if (slot.context.load(std::memory_order_relaxed) != place.context) return true;
+    const std::uint64_t used = slot.used_by_others_ns();
+    return !used || now - used >= kUnusedNs;
+  });
 }
 
 // It is enough to see each number of calls at none once: who comes later sees the long turn.
 bool Turns::drained(const Place& place) {
   const std::uint64_t begin_ns = now_ns();
   unsigned looks = 0;
-  const auto drains = [&](const Calls& calls) {
-    for (; calls.load() > 0; pause(++looks))
+  return each_slot(place, [&](const Slot& slot) {
+    for (; slot.calls.load() > 0; pause(++looks))
       if (now_ns() - begin_ns > kDrainNs) return false;
     return true;
-  };
-  if (place.joins_all) return std::all_of(calls_.begin(), calls_.end(), drains);
-  return drains(calls_on(place.stream)) && drains(calls_[0]);
+  });
 }
 
 std::uint64_t Turns::begin_long(const Place& place) {
-  const std::uint64_t begin_ns = now_ns();
+  if (!alone() && (troubled_.load(std::memory_order_relaxed) || in_use(place))) return 0;
   std::uint64_t number = 0;
-  for (unsigned looks = 0; !number; ++looks) {
-    {
-      Locked hold(lock_);
-      if (!in_the_way_of(place)) {
-        number = ++last_number_;
-        under_way_.push_back({place, number, false});
-        long_turns_.fetch_add(1);
-      }
-    }
-    if (!number && now_ns() - begin_ns > kPatienceNs) return 0;
-    if (!number) pause(looks);
+  {
+    Locked hold(lock_);
+    if (in_the_way_of(place)) return 0;
+    number = ++last_number_;
+    under_way_.push_back({place, number, false});
+    long_turns_.fetch_add(1);
   }
   if (drained(place)) return number;
   end_long(number);
@@ -84,25 +128,44 @@ std::uint64_t Turns::begin_long(const Place& place) {
 }
 
 void Turns::end_long(std::uint64_t number) {
-  Locked hold(lock_);
-  if (std::erase_if(under_way_, [&](const LongTurn& turn) { return turn.number == number; })) long_turns_.fetch_sub(1);
+  {
+    Locked hold(lock_);
+    if (!std::erase_if(under_way_, [&](const LongTurn& turn) { return turn.number == number; })) return;
+    long_turns_.fetch_sub(1);
+  }
+  ended_.fetch_add(1);
+  if (!alone()) futex(ended_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr);
 }
 
 // The thread that forks may have a turn itself: in a callback, or in a handler of signals.
 void Turns::forget_in_child() {
-  for (Calls& calls : calls_) calls = 0;
+  for (Slot& slot : slots_) {
+    slot.calls = slot.waiting = 0;
+    slot.thread = nullptr;
+    slot.used_by_other_ns = 0;
+  }
   under_way_.clear();
   long_turns_ = 0;
+  first_thread_ = nullptr;
+  shared_ = false;
 }
 
 bool Turn::lengthen(const Place& place) {
   if (number_) return true;
-  calls_.fetch_sub(1);
+  slot_.calls.fetch_sub(1);
   number_ = turns_.begin_long(place);
   if (number_) return true;
-  calls_.fetch_add(1);
-  turns_.wait(calls_, place);
+  slot_.calls.fetch_add(1);
+  if (turns_.long_turns_.load()) turns_.wait(slot_, place);
   return false;
+}
+
+void Turn::shorten(const Place& place) {
+  if (!number_) return;
+  turns_.end_long(number_);
+  number_ = 0;
+  slot_.calls.fetch_add(1);
+  if (turns_.long_turns_.load()) turns_.wait(slot_, place);
 }
 
 }  // namespace cistern::staging

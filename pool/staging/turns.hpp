@@ -1,11 +1,13 @@
 // Turns on streams: a copy in pieces is one command to everybody else, as it is when the driver makes it.
 //
 //   a turn       a call that enqueues on a stream has one while it does; it waits for a long one that it would disturb
-//   a long turn  a copy in pieces has one from its first piece to its last, and gets it only where no other call that
-//                would come between is under way
+//   a long turn  a copy in pieces has one from its first piece to its last. It gets it only where no other thread used
+//                the stream, or one ordered with it, for a while, and none waits or is enqueueing there
 //
-// Nobody waits for ever: what a copy in pieces waits for may be the very thread that waits here. A long turn that kept
-// somebody for a second is no hindrance to anybody any more.
+// So a thread that enqueues often never waits, and others wait for the one copy that they met. In a process of several
+// threads the caller must see to it that nothing is ahead of the pieces on their stream (`alone`): what is might wait
+// for the very thread that waits here. Should that happen all the same, after a moment all waiting ends, and no copy
+// is cut any more.
 #pragma once
 #include <array>
 #include <atomic>
@@ -34,36 +36,56 @@ class Turns {
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
+  // No other thread ever had a turn.
+  bool alone() const { return !shared_.load(std::memory_order_relaxed); }
+
   void before_fork() { lock_.lock_for_fork(); }
   void after_fork() { lock_.unlock_after_fork(); }
   void forget_in_child();
 
-  static constexpr std::uint64_t kPatienceNs = 1'000'000'000, kDrainNs = 100'000;
+  static constexpr std::uint64_t kPatienceNs = 100'000'000, kDrainNs = 100'000, kUnusedNs = 10'000'000;
 
  private:
   friend class Turn;
   static constexpr std::size_t kSlots = 128;
-  using Calls = std::atomic<int>;
 
+  // What is known of the streams whose handles come here.
+  struct Slot {
+    std::atomic<int> calls{0}, waiting{0};
+    // Who used it last, in which context and when; and when another thread did. Hints: two writers may mix them.
+    std::atomic<const void*> context{nullptr}, thread{nullptr};
+    std::atomic<std::uint64_t> used_ns{0}, used_by_other_ns{0};
+
+    void note_use(const void* of_context);
+    std::uint64_t used_by_others_ns() const;
+  };
   struct LongTurn {
     Place place;
     std::uint64_t number;
     bool given_up;  // by those who waited for it
   };
 
-  // Streams that join all have the first one.
-  Calls& calls_on(const void* stream) {
-    const auto bits = reinterpret_cast<std::uintptr_t>(stream) * 0x9E3779B97F4A7C15u;
-    return stream ? calls_[1 + (bits >> 32) % (kSlots - 1)] : calls_[0];
+  // A stream that joins all has its context's.
+  Slot& slot_of(const void* context, const void* stream) {
+    const auto bits = reinterpret_cast<std::uintptr_t>(stream ? stream : context) * 0x9E3779B97F4A7C15u;
+    return slots_[(bits >> 32) % kSlots];
   }
+  void note_thread();
   LongTurn* in_the_way_of(const Place& place);
-  void wait(Calls& calls, const Place& place);
+  void wait(Slot& slot, const Place& place);
+  bool in_use(const Place& place);
   std::uint64_t begin_long(const Place& place);  // 0: it is not to be had
   void end_long(std::uint64_t number);
   bool drained(const Place& place);
+  // For each slot whose calls may come between the pieces, while `look` returns true.
+  template <class Look>
+  bool each_slot(const Place& place, Look look);
 
-  std::array<Calls, kSlots> calls_{};  // under way
+  std::array<Slot, kSlots> slots_{};
   std::atomic<int> long_turns_{0};
+  std::atomic<unsigned> ended_{0};  // what waiters sleep on
+  std::atomic<const void*> first_thread_{nullptr};
+  std::atomic<bool> shared_{false}, troubled_{false};
   Lock lock_;
   Vector<LongTurn> under_way_;
   std::uint64_t last_number_ = 0;
@@ -72,28 +94,33 @@ class Turns {
 // The calling thread's, as long as it lives.
 class Turn {
  public:
-  // `stream`: as in its place; null for one that joins all. `place` tells the place, where that matters.
+  // `context` and `stream` as in its place; a stream that joins all is null. `place` tells it, where that matters.
   template <class PlaceOf>
-  Turn(Turns& turns, const void* stream, PlaceOf place) : turns_(turns), calls_(turns.calls_on(stream)) {
-    calls_.fetch_add(1);
+  Turn(Turns& turns, const void* context, const void* stream, PlaceOf place)
+      : turns_(turns), slot_(turns.slot_of(context, stream)) {
+    turns.note_thread();
+    slot_.calls.fetch_add(1);
     if (turns.long_turns_.load()) [[unlikely]]
-      turns.wait(calls_, place());
+      turns.wait(slot_, place());
+    slot_.note_use(context);
   }
   ~Turn() {
     if (number_)
       turns_.end_long(number_);
     else
-      calls_.fetch_sub(1);
+      slot_.calls.fetch_sub(1);
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
-  // From now on it is a long one. False: others are enqueueing, and it is a short one still.
+  // From now on it is a long one. False: others use the stream, and it is a short one still.
   bool lengthen(const Place& place);
+  // A short one again.
+  void shorten(const Place& place);
 
  private:
   Turns& turns_;
-  Turns::Calls& calls_;
+  Turns::Slot& slot_;
   std::uint64_t number_ = 0;
 };
 

@@ -120,6 +120,38 @@ class Asking {
   std::optional<RelaxedCapture> relaxed_;
 };
 
+// A stream that blocks may also wait for the legacy one.
+bool is_idle(CudaState& s, CUstream stream) {
+  const Asking asking(s);
+  return asking && s.functions.stream_query(stream) == kSuccess &&
+         (stream == legacy_stream() || s.functions.stream_query(legacy_stream()) == kSuccess);
+}
+
+// Pitches beyond what any device takes, and what is not all of one block on the device, the driver refuses whole; in
+// pieces it would take some.
+bool is_within_a_block(CudaState& s, const HostCopy& what) {
+  CUdeviceptr first = what.device;
+  staging::Side side{nullptr, 0, 0};
+  if (what.described) {
+    const CUDA_MEMCPY3D::Side& of = what.to_device ? what.described->target : what.described->source;
+    if (of.memory_type == kMemoryArray) return false;
+    side.row_pitch = of.pitch;
+    side.slice_pitch = of.pitch * of.height;
+    first = of.device + of.z * side.slice_pitch + of.y * side.row_pitch + of.x_bytes;
+    constexpr std::size_t kPitchMax = INT32_MAX;
+    if (side.row_pitch > kPitchMax || what.host.row_pitch > kPitchMax) return false;
+  }
+  const std::uint64_t span = staging::span_bytes(side, what.box);
+  if (const auto range = s.blocks.ranges.find(first))
+    return range->value.kind == RangeKind::device && span <= range->first + range->bytes - first;
+  CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  int type = 0, managed = 1;
+  return s.functions.address_range && s.functions.pointer_attribute(&type, kPointerMemoryType, first) == kSuccess &&
+         type == kMemoryDevice && s.functions.pointer_attribute(&managed, kPointerIsManaged, first) == kSuccess &&
+         !managed && s.functions.address_range(&base, &bytes, first) == kSuccess && span <= base + bytes - first;
+}
+
 }  // namespace
 
 bool Staging::reads_host_page_tables(CudaState& s, Device& device) {
@@ -156,9 +188,7 @@ std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, Con
     if (s.blocks.ranges.find(address)) return Unstaged::not_pageable;
     if (s.functions.pointer_attribute(&type, kPointerMemoryType, address) == kSuccess) return Unstaged::not_pageable;
   }
-  // The driver refuses it whole.
-  const auto on_device = what.described ? std::nullopt : s.blocks.ranges.find(what.device);
-  if (on_device && what.box.bytes() > on_device->first + on_device->bytes - what.device) return Unstaged::shape;
+  if (!is_within_a_block(s, what)) return Unstaged::shape;
   if (reads_host_page_tables(s, *context->device)) return Unstaged::host_page_tables;
   return std::nullopt;
 }
@@ -267,16 +297,14 @@ void Staging::drop_trial(CudaState& s, Plan& plan) {
   if (std::exchange(plan.trial, false)) put_away(s, plan.context, plan.begun, plan.ended);
 }
 
-// What waits for the device does so before it keeps others waiting; and what comes before may write its source.
+// What comes before may write a source that is waited for. And where there are other threads, their calls wait as long
+// as the pieces need: nothing may be ahead of those that could wait for one of them.
 std::optional<Unstaged> Staging::begin_pieces(CudaState& s, const HostCopy& what, StreamTurn& turn) {
-  const bool waits = what.waits || !what.to_device;
-  if (waits && synchronize(s, what.stream) != kSuccess) return Unstaged::failed;
+  if ((what.waits || !what.to_device) && synchronize(s, what.stream) != kSuccess) return Unstaged::failed;
   if (!turn.lengthen()) return Unstaged::stream_in_use;
-  if (!waits) return std::nullopt;
-  const Asking asking(s);
-  if (!asking) return Unstaged::interrupted;
-  if (s.functions.stream_query(what.stream) != kSuccess) return Unstaged::stream_in_use;
-  return std::nullopt;
+  if (turns_.alone() || is_idle(s, what.stream)) return std::nullopt;
+  turn.shorten();
+  return Unstaged::stream_in_use;
 }
 
 std::optional<CUresult> Staging::stage(CudaState& s, const HostCopy& what, StreamTurn& turn, Plan& plan) {

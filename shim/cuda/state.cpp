@@ -41,6 +41,7 @@ Functions functions_below() {
           .copy_to_host = real.cuMemcpyDtoHAsync_v2.get(),
           .copy_shape = real.cuMemcpy3DAsync_v2.get(),
           .pointer_attribute = real.cuPointerGetAttribute.get(),
+          .address_range = real.cuMemGetAddressRange_v2.get(),
           .device_attribute = real.cuDeviceGetAttribute.get(),
           .exchange_capture_mode = real.cuThreadExchangeStreamCaptureMode.get()};
 }

@@ -4,31 +4,35 @@
 #include "shim/cuda/state.hpp"
 
 namespace cistern::cuda {
+const void* stream_key(CUstream stream, Zero zero) {
+  if (stream == legacy_stream() || (!stream && zero == Zero::legacy)) return legacy_stream();
+  return stream && stream != per_thread_stream() ? static_cast<const void*>(stream) : __builtin_thread_pointer();
+}
+
 namespace {
 
-const void* key_of(CUstream stream, Zero zero) {
-  if (stream == legacy_stream() || (!stream && zero == Zero::legacy)) return nullptr;
-  return stream && stream != per_thread_stream() ? static_cast<const void*>(stream) : __builtin_thread_pointer();
+// Of a place: the legacy default stream of any context is null there.
+const void* place_key(CUstream stream, Zero zero) {
+  const void* const key = stream_key(stream, zero);
+  return key == legacy_stream() ? nullptr : key;
 }
 
 }  // namespace
 
-StreamTurn::StreamTurn(CudaState& s, CUstream stream, Zero zero) : s_(s), stream_(stream), key_(key_of(stream, zero)) {
-  if (staging::Turns* const turns = s.staging.turns()) turn_.emplace(*turns, key_, [&] { return place(); });
+StreamTurn::StreamTurn(CudaState& s, CUstream stream, Zero zero)
+    : s_(s), stream_(stream), key_(place_key(stream, zero)) {
+  staging::Turns* const turns = s.staging.turns();
+  if (!turns || !s.functions.context_current) return;
+  s.functions.context_current(&context_);
+  turn_.emplace(*turns, context_, key_, [&] { return place(); });
 }
 
 staging::Place StreamTurn::place() const {
-  CUcontext context = nullptr;
-  s_.functions.context_current(&context);
-  staging::Place place{context, key_, !key_};
+  staging::Place place{context_, key_, !key_};
   s_.streams.with(stream_, [&](const StreamRecord* record) {
-    if (!record) return;
-    place.blocks = !record->non_blocking;
-    if (record->context) place.context = record->context->handle();
+    if (record) place.blocks = !record->non_blocking;
   });
   return place;
 }
-
-bool StreamTurn::lengthen() { return turn_ && turn_->lengthen(place()); }
 
 }  // namespace cistern::cuda

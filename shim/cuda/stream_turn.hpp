@@ -11,18 +11,25 @@ struct CudaState;
 
 enum class Zero { legacy, per_thread };  // which default stream the stream 0 is in a call
 
+// What a stream is known by among all; the legacy default stream is the same in all contexts.
+const void* stream_key(CUstream stream, Zero zero);
+
 class StreamTurn {
  public:
   StreamTurn(CudaState& s, CUstream stream, Zero zero);
-  // Before the pieces of a copy; false: others are enqueueing.
-  bool lengthen();
+  // Before the pieces of a copy; false: others use the stream.
+  bool lengthen() { return turn_ && turn_->lengthen(place()); }
+  void shorten() {
+    if (turn_) turn_->shorten(place());
+  }
 
  private:
   staging::Place place() const;
 
   CudaState& s_;
   const CUstream stream_;
-  const void* const key_;  // of the stream among all; null: the legacy default stream
+  const void* const key_;  // as in its place
+  CUcontext context_ = nullptr;
   std::optional<staging::Turn> turn_;
 };
 

@@ -122,6 +122,20 @@ void sleep_a_little() {
   system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kTime));
 }
 
+// Whether all that is in the queue has ended, or does within a moment.
+bool has_ended(const Functions& real, cl_command_queue queue) {
+  cl_event event = nullptr;
+  if (real.enqueue_marker(queue, 0, nullptr, &event) != kSuccess) return false;
+  next().clFlush(queue);
+  cl_int status = kComplete + 1;
+  for (int i = 0; status > kComplete && i < kPatience; ++i) {
+    if (i) sleep_a_little();
+    if (real.event_info(event, kEventExecutionStatus, sizeof status, &status, nullptr) != kSuccess) break;
+  }
+  real.release_event(event);
+  return status <= kComplete;
+}
+
 }  // namespace
 
 // --- Which way
@@ -203,13 +217,15 @@ Staging::Plan Staging::begin(OpenclState& s, const HostCopy& what) {
   return plan;
 }
 
-// What comes before may write the source, and is waited for before others are kept waiting; and what others enqueued
-// until then.
+// What comes before may write the source. And where there are other threads, their commands wait as long as the pieces
+// need: nothing may be ahead of those that could wait for one of them.
 std::optional<Unstaged> Staging::begin_pieces(OpenclState& s, const HostCopy& what, QueueTurn& turn) {
   if (s.unknown_enqueues.load(std::memory_order_relaxed)) return Unstaged::stream_in_use;
   if (next().clFinish(what.queue) != kSuccess) return Unstaged::failed;
   if (!turn.lengthen()) return Unstaged::stream_in_use;
-  return next().clFinish(what.queue) == kSuccess ? std::nullopt : std::optional(Unstaged::failed);
+  if (turns_.alone() || has_ended(s.functions, what.queue)) return std::nullopt;
+  turn.shorten();
+  return Unstaged::stream_in_use;
 }
 
 std::optional<cl_int> Staging::stage(OpenclState& s, const HostCopy& what, QueueTurn& turn, Plan& plan) {
@@ -270,7 +286,7 @@ void Staging::forget_in_child() {
 }
 
 QueueTurn::QueueTurn(OpenclState& s, cl_command_queue queue) : place_{queue, queue} {
-  if (staging::Turns* const turns = s.staging.turns()) turn_.emplace(*turns, queue, [&] { return place_; });
+  if (staging::Turns* const turns = s.staging.turns()) turn_.emplace(*turns, queue, queue, [&] { return place_; });
 }
 
 OwnQueue::OwnQueue(const Functions& real, cl_context context, cl_device_id device)
@@ -292,18 +308,7 @@ std::size_t trim_rings(OpenclState& s, std::uint64_t unused_for_ns, std::uint64_
 }
 
 // The driver takes buffers back when they are unmapped, and that may be behind kernels which wait for the program.
-void OwnQueue::settle() const {
-  cl_event event = nullptr;
-  if (real_.enqueue_marker(queue_, 0, nullptr, &event) != kSuccess) return;
-  next().clFlush(queue_);
-  for (int i = 0; i < kPatience; ++i) {
-    cl_int status = kComplete;
-    if (real_.event_info(event, kEventExecutionStatus, sizeof status, &status, nullptr) != kSuccess) break;
-    if (status <= kComplete) break;
-    sleep_a_little();
-  }
-  real_.release_event(event);
-}
+void OwnQueue::settle() const { has_ended(real_, queue_); }
 
 std::size_t give_back_chunks(OpenclState& s, cl_context context, const ContextChunks& own) {
   if (!own.ring || !own.queue) return 0;

@@ -51,8 +51,11 @@ struct ContextChunks {
 class QueueTurn {
  public:
   QueueTurn(OpenclState& s, cl_command_queue queue);
-  // Before the pieces of a copy; false: others are enqueueing.
+  // Before the pieces of a copy; false: others use the queue.
   bool lengthen() { return turn_ && turn_->lengthen(place_); }
+  void shorten() {
+    if (turn_) turn_->shorten(place_);
+  }
 
  private:
   const staging::Place place_;

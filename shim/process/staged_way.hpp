@@ -17,14 +17,14 @@ enum class Unstaged : std::uint8_t {
   off,               // CISTERN_STAGING=off
   small,             // below the least size that is ever tried
   not_pageable,      // pinned, registered or managed
-  shape,             // arrays by offset, open pitches, past the end of its block
+  shape,             // arrays, open pitches, past the end of its block, not between the host's memory and a device's
   capturing,         // some stream captures
   host_page_tables,  // the device reads the host's memory as it is: there is nothing to stage
   unknown_context,   // none, one that ends or is broken, a stream of another or an unknown one; a queue out of order
   exiting,           // the process ends, or is a child of one that used the driver
   filtered,          // the program set a filter of system calls
   events,            // it waits for events or has one (OpenCL)
-  stream_in_use,     // others enqueue there at that moment: in pieces the copy would be no one command to them
+  stream_in_use,     // by other threads, now or a moment ago: in pieces the copy would be no one command to them
   native_wins,       // measured
   trial,             // the driver's own way, to measure it
   untouchable,       // not mapped, or not for this kind of access

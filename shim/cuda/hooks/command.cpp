@@ -1,7 +1,5 @@
 // Launches and synchronisations: passed on; launches not between the pieces of a copy. An error that breaks the context
 // is noted.
-#include <string_view>
-
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/state.hpp"
 #include "shim/cuda/stream_turn.hpp"
@@ -25,16 +23,22 @@ namespace hook {
 
 #define CUDA_OBSERVE(base, version, stream, name, parameters, arguments) \
   CUresult name parameters { return observe(driver().name arguments); }
-#define CUDA_WAIT(base, version, stream, name, parameters, arguments) \
-  CUresult name parameters {                                          \
-    Transfers::waits();                                               \
-    return observe(driver().name arguments);                          \
+#define CUDA_WAIT(base, version, stream, name, parameters, arguments, for_what) \
+  CUresult name parameters {                                                    \
+    Transfers::waits(for_what);                                                 \
+    return observe(driver().name arguments);                                    \
   }
-#define CUDA_ENQUEUE(base, version, stream, name, parameters, arguments, on)            \
-  CUresult name parameters {                                                            \
-    const StreamTurn turn(state(), on, Zero::stream);                                   \
-    if (!std::string_view(#base).starts_with("cuEvent")) Transfers::last_was_no_copy(); \
-    return observe(driver().name arguments);                                            \
+#define CUDA_ENQUEUE(base, version, stream, name, parameters, arguments, on) \
+  CUresult name parameters {                                                 \
+    const StreamTurn turn(state(), on, Zero::stream);                        \
+    Transfers::last_was_no_copy();                                           \
+    return observe(driver().name arguments);                                 \
+  }
+#define CUDA_MARK(base, version, stream, name, parameters, arguments, mark, on) \
+  CUresult name parameters {                                                    \
+    const StreamTurn turn(state(), on, Zero::stream);                           \
+    Transfers::marks(mark, stream_key(on, Zero::stream));                       \
+    return observe(driver().name arguments);                                    \
   }
 #include "shim/symbols/cuda.def"
 

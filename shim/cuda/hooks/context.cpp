@@ -108,7 +108,7 @@ CUresult end_capture(CUstream stream, bool per_thread, Pass pass) {
 
 template <class Pass>
 CUresult synchronise(CudaState& s, Context* context, Pass pass) {
-  Transfers::waits();
+  Transfers::waits(nullptr);
   const std::uint64_t number = context ? context->clock.last() : 0;
   const CUresult answer = note(s, pass());
   if (answer == kSuccess && context) context->clock.synchronised(number);

@@ -199,6 +199,9 @@ class Copying {
   }
 
   void account(CUresult answer, std::uint64_t took_ns) {
+    Transfers::last_was_no_copy();
+    // A node of a graph: no copy yet.
+    if (s_.captures.any() && s_.captures.capturing(on_.stream, zero_ == Zero::per_thread)) return;
     const char* const api = api_name(api_);
     for (int direction = 0; direction < static_cast<int>(CopyDirection::count); ++direction)
       for (const bool pageable : {false, true}) {
@@ -213,7 +216,7 @@ class Copying {
         if (on_.waits)
           s_.transfers.add_time(key, noted.count, noted.bytes, took_ns);
         else
-          s_.transfers.last_was(key);
+          s_.transfers.last_was(key, stream_key(on_.stream, zero_));
         if (staged_) account_memory(key, *staged_);
       }
   }

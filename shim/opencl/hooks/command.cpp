@@ -207,7 +207,7 @@ cl_int clEnqueueReleaseGLObjects(cl_command_queue queue, cl_uint memory_count, c
 }
 
 cl_int clFinish(cl_command_queue queue) {
-  Transfers::waits();
+  Transfers::waits(queue);
   const std::shared_ptr<QueueClock> clock = clock_of(state(), queue);
   const std::uint64_t before = clock ? clock->enqueued() : 0;
   const cl_int error = next().clFinish(queue);
@@ -218,7 +218,7 @@ cl_int clFinish(cl_command_queue queue) {
 // The commands are looked up before: while this call waits another thread may release the events.
 cl_int clWaitForEvents(cl_uint count, const cl_event* events) {
   OpenclState& s = state();
-  Transfers::waits();
+  if (events && count) Transfers::waits(events[count - 1]);
   Vector<CommandEvent> waited;
   for (cl_uint i = 0; events && i < count; ++i)
     s.counted.with(events[i], [&](const Counted* record) {

@@ -58,7 +58,8 @@ class Copied {
     if (looked_.unaligned) s_.transfers.add_unaligned(key);
     if (looked_.unchanged) s_.transfers.add_return(key, *looked_.unchanged);
     if (blocking_) return s_.transfers.add_time(key, 1, bytes, took_ns_);
-    s_.transfers.last_was(key);
+    s_.transfers.last_was(key, queue_);
+    if (event_) Transfers::marks(*event_, queue_);
     const bool profiled = s_.queues.with(queue_, [](const Queue* record) { return record && record->profiled; });
     if (!profiled || !event_ || !*event_) return;
     s_.counted.with(*event_, [&](Counted* record) {
