@@ -186,9 +186,16 @@ struct FragmentationFigures {
   std::uint64_t reserved_bytes, live_bytes;
   std::optional<std::uint64_t> requested_bytes;  // absent where nobody knows
   std::uint64_t free_bytes, largest_free_bytes;
+  bool splits = false;  // cuts what it holds into blocks; else whole blocks are kept, and there are no holes
+  std::optional<std::uint64_t> reserved_peak_bytes{}, live_peak_bytes{};
   std::optional<double> internal_ratio() const {
     if (!requested_bytes) return std::nullopt;
     return live_bytes ? 1.0 - static_cast<double>(*requested_bytes) / static_cast<double>(live_bytes) : 0.0;
+  }
+  // What the pool took, at most, for what the program had, at most.
+  std::optional<double> reserved_per_live() const {
+    if (!reserved_peak_bytes || !live_peak_bytes.value_or(0)) return std::nullopt;
+    return static_cast<double>(*reserved_peak_bytes) / static_cast<double>(*live_peak_bytes);
   }
   double external_ratio() const {
     return free_bytes ? 1.0 - static_cast<double>(largest_free_bytes) / static_cast<double>(free_bytes) : 0.0;

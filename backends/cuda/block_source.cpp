@@ -47,8 +47,13 @@ CUresult BlockSource::driver_free(Context* context, BlockKind kind, std::uintptr
   return answer;
 }
 
+void BlockSource::count_reserved(const Context* context, BlockKind kind, std::uint64_t bytes) {
+  const std::uint64_t now = reserved_by(context, kind).fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  raise(kind == BlockKind::device ? context->device->reserved_peak_bytes : pinned_reserved_peak_bytes, now);
+}
+
 Block* BlockSource::adopt(const Request& request, std::uintptr_t address) {
-  reserved_by(request.context, kind_of(request.traits)).fetch_add(request.bytes, std::memory_order_relaxed);
+  count_reserved(request.context, kind_of(request.traits), request.bytes);
   Block* block = blocks_.make();
   block->kind = kind_of(request.traits);
   block->context = request.context;
@@ -192,7 +197,7 @@ Acquired<Block*, CUresult> BlockSource::acquire_piece(const Request& request) {
   std::uintptr_t first = 0;
   const CUresult result = driver_allocate({request.context, request.traits, kSlabBytes}, &first);
   if (result != kSuccess) return {nullptr, result, false};
-  pinned_reserved_bytes.fetch_add(kSlabBytes, std::memory_order_relaxed);
+  count_reserved(request.context, BlockKind::pinned, kSlabBytes);
   Locked hold(lock_);
   const Slabs::Piece piece = slabs_.add(key, first, kSlabBytes, request.context->epoch.load());
   blocks_.ranges.insert(first, kSlabBytes, {RangeKind::slab, request.bytes, piece.slab});
@@ -233,7 +238,7 @@ void BlockSource::after_fork_in_child() {
   slabs_.forget_all();
   postponed_.clear();
   any_postponed_ = false;
-  pinned_reserved_bytes = 0;
+  pinned_reserved_bytes = pinned_reserved_peak_bytes = 0;
   pinned_calls.reset();
 }
 

@@ -71,7 +71,7 @@ class BlockSource {
   // the program's own streams in an order that they need not have.
   bool marks_own_context = true;
 
-  std::atomic<std::uint64_t> pinned_reserved_bytes{0};
+  std::atomic<std::uint64_t> pinned_reserved_bytes{0}, pinned_reserved_peak_bytes{0};
   DriverCalls pinned_calls;
   std::atomic<std::uint64_t> failed_frees{0};
   // Frees that have returned: only after one can a call that was out of memory have more.
@@ -88,6 +88,7 @@ class BlockSource {
   std::atomic<std::uint64_t>& reserved_by(const Context* context, BlockKind kind) {
     return kind == BlockKind::device ? context->device->reserved_bytes : pinned_reserved_bytes;
   }
+  void count_reserved(const Context* context, BlockKind kind, std::uint64_t bytes);
   CUresult driver_allocate(const Request& request, std::uintptr_t* address);
   CUresult driver_free(Context* context, BlockKind kind, std::uintptr_t address);
   void really_release(Block* block);

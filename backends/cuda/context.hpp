@@ -11,9 +11,10 @@ struct Device {
   std::atomic<std::uint64_t> total_bytes{0};  // as the driver says
   DriverCalls calls;
   std::atomic<std::uint64_t> reserved_bytes{0};  // chunks taken from the driver, live and cached
-  std::atomic<std::uint64_t> live_bytes{0};      // of it: what the driver would have taken for the live blocks
-  std::atomic<std::uint64_t> waste_bytes{0};     // of it: the rest of the live blocks' chunks
-  std::atomic<std::uint64_t> tracked_bytes{0};   // taken past the pool: stream-ordered, arrays, VMM
+  std::atomic<std::uint64_t> reserved_peak_bytes{0};
+  std::atomic<std::uint64_t> live_bytes{0};     // of it: what the driver would have taken for the live blocks
+  std::atomic<std::uint64_t> waste_bytes{0};    // of it: the rest of the live blocks' chunks
+  std::atomic<std::uint64_t> tracked_bytes{0};  // taken past the pool: stream-ordered, arrays, VMM
   // The unit in which the driver takes memory, as far as it was measured.
   std::atomic<std::uint64_t> granule{512};
   std::atomic<int> granule_measurements{0};

@@ -86,6 +86,7 @@ bool resize_large(Page& page, std::size_t bytes) {
   }
   page.bytes = whole_system_pages(bytes);
   page.slack = static_cast<std::uint32_t>(page.bytes - bytes);
+  sample_grown(page);
   return true;
 }
 

@@ -102,6 +102,7 @@ constinit Slice window_begin = 0, window_top = 0, window_end = 0;
 constinit Slice last_gap = 0;               // see skip
 constinit std::uintptr_t writable_end = 0;  // descriptors below can be written
 constinit std::uint64_t mapped_slices = 0, free_slices[2] = {}, peak_in_use = 0, times_grown = 0, times_given_back = 0;
+constinit std::uint64_t spans_fresh = 0, peak_reserved = 0;
 constinit std::uint64_t peak_at_ns = 0;
 constinit std::uint64_t idle_limit_ns = 0, next_look_ns = 0;
 constinit ChunkAdvice chunk_advice = nullptr;
@@ -348,6 +349,10 @@ Span take(const Place& place, std::uint32_t slices) {
   const std::uint64_t clean = free_slices[kClean];
   const Span span = carve(place, slices);
   note_peak();
+  if (free_slices[kClean] < clean) {
+    ++spans_fresh;
+    peak_reserved = std::max(peak_reserved, mapped_slices - free_slices[kClean]);
+  }
   if (free_slices[kClean] < clean) keep_dirty_at_most(dirty_max_when_growing(slices));
   return span;
 }
@@ -574,13 +579,20 @@ RegionFigures region_figures() {
                         .peak_at_ns = peak_at_ns,
                         .largest_free_bytes = 0,
                         .grown = times_grown,
-                        .given_back = times_given_back};
+                        .given_back = times_given_back,
+                        .fresh = spans_fresh,
+                        .peak_reserved_bytes = peak_reserved * kSliceBytes};
   for (const Bins& own : bins)
     for (unsigned bin = own.next_used(0); bin < kBins; bin = own.next_used(bin + 1))
       for (Slice at = own.first[bin]; at; at = page_at(at)->next)
         figures.largest_free_bytes =
             std::max(figures.largest_free_bytes, page_at(at)->slices * std::uint64_t{kSliceBytes});
   return figures;
+}
+
+void restart_region_figures() {
+  const RegionHeld held;
+  times_grown = times_given_back = spans_fresh = 0;
 }
 
 [[gnu::hot]] void give_back_after(std::uint64_t idle_ns) {

@@ -55,9 +55,13 @@ struct RegionFigures {
   std::uint64_t mapped_bytes, in_use_bytes, dirty_bytes, peak_in_use_bytes;
   std::uint64_t peak_at_ns;  // as System::now_ns
   std::uint64_t largest_free_bytes;
-  std::uint64_t grown, given_back;  // calls
+  std::uint64_t grown, given_back;    // calls
+  std::uint64_t fresh;                // spans taken that the system had to back, in part at least
+  std::uint64_t peak_reserved_bytes;  // in use and dirty
 };
 RegionFigures region_figures();
+// In a forked child: its calls are counted from here on.
+void restart_region_figures();
 
 // Dirty spans that were not used for so long go back, looked for whenever spans are taken or released; 0: never.
 void give_back_after(std::uint64_t idle_ns);

@@ -137,8 +137,12 @@ std::int64_t draw_distance(std::uint64_t& random) {
   return static_cast<std::int64_t>(std::min(distance, kLongest)) + 1;
 }
 
+namespace {
+bool is_always_sampled(std::size_t bytes) { return sample_interval_bytes && bytes >= sample_interval_bytes; }
+}  // namespace
+
 double sample_weight(std::size_t bytes) {
-  if (samples_every_block()) return 1;
+  if (is_always_sampled(bytes)) return 1;
   return 1 / one_minus_exp(static_cast<double>(bytes) / static_cast<double>(sample_interval_bytes));
 }
 
@@ -247,21 +251,32 @@ void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes) {
   page.records[offset / class_bytes(page.size_class)].requested_bytes = static_cast<std::uint32_t>(bytes);
 }
 
+namespace {
+// What was asked for follows from the slack.
+void capture_large(Page& page) {
+  SampleRecord sample;
+  if (!capture_sample(0, sample)) return;
+  page.born_ms = sample.born_ms;
+  std::atomic_ref(page.site).store(sample.site, std::memory_order_relaxed);
+}
+}  // namespace
+
 void sample_large(Page& page, std::size_t bytes) {
   page.site = page.born_ms = 0;
   if (!sample_interval_bytes) return;
   Heap* heap = this_heap();
   if (!heap) heap = start_heap();
   if (!heap) return;
-  if (!samples_every_block()) {
-    heap->until_sample -= static_cast<std::int64_t>(std::min<std::size_t>(bytes, INT64_MAX / 2));
+  if (!is_always_sampled(page.bytes)) {
+    heap->until_sample -= static_cast<std::int64_t>(bytes);
     if (heap->until_sample > 0) return;
     heap->until_sample = draw_distance(heap->random);
   }
-  SampleRecord sample;
-  if (!capture_sample(0, sample)) return;  // what was asked for follows from the slack
-  page.born_ms = sample.born_ms;
-  page.site = sample.site;
+  capture_large(page);
+}
+
+void sample_grown(Page& page) {
+  if (!page.site && is_always_sampled(page.bytes)) capture_large(page);
 }
 
 namespace {
@@ -295,9 +310,11 @@ struct Found {
     const PageState state = page.state;
     slices = slices_to_next(page, state, end);
     if (state == PageState::sampled) found.pages[found.page_count++] = at;
-    if (state == PageState::large && page.site)
-      found.large[found.large_count++] = {page_memory(&page), page.bytes,   page.bytes - page.slack,
-                                          page.site,          page.born_ms, sample_weight(page.bytes)};
+    if (state != PageState::large) continue;
+    const std::uint32_t site = std::atomic_ref(const_cast<Page&>(page).site).load(std::memory_order_relaxed);
+    if (site)
+      found.large[found.large_count++] = {
+          page_memory(&page), page.bytes, page.bytes - page.slack, site, page.born_ms, sample_weight(page.bytes)};
   }
   return at;
 }

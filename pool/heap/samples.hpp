@@ -6,7 +6,7 @@
 //   up to a system page  it comes from a page that holds sampled blocks only, with a side table: freeing others costs
 //                        nothing. Blocks of several classes share such a page; its cells are powers of two.
 //   up to 32 KiB         it stays where it is, a bit in its page's descriptor says so (samples_in_place.cpp).
-//   larger               its descriptor has the site.
+//   larger               its descriptor has the site; of `interval_bytes` and more it is always sampled, for itself.
 // An interval of 1 samples every block: all small ones come from pages with side tables then, one for each class.
 //
 // Pages of sampled blocks belong to no thread; their locks are spread over the threads.
@@ -57,6 +57,8 @@ void note_size_in_place(Page& page, unsigned number, std::size_t bytes);
 // --- Large blocks
 // Notes the site of one that was just made, if a sample is due.
 void sample_large(Page& page, std::size_t bytes);
+// The same block is larger now.
+void sample_grown(Page& page);
 
 // --- All of them
 

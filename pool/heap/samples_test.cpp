@@ -163,18 +163,30 @@ TEST(HostSamples, StandForAllBlocks) {
   });
 }
 
-TEST(HostSamples, HaveWeightsOfTheirSizes) {
+TEST(HostSamples, AreAllBlocksOfTheIntervalAndMoreForThemselves) {
   in_child([] {
-    start(kInterval);
+    constexpr std::uint64_t kLargeInterval = 512 * 1024;
+    start(kLargeInterval);
     site_now = 21;
-    constexpr std::size_t kLarge = 100 * kInterval;  // as good as always sampled
-    void* const block = get(kLarge);
+    std::vector<void*> blocks;
+    for (int i = 0; i < 200; ++i) blocks.push_back(get(kLargeInterval + static_cast<std::size_t>(i) * 4096));
     const Samples samples = samples_now();
-    ASSERT_EQ(samples.count(block), 1u);
-    EXPECT_NEAR(samples.at(block).weight, 1, 1e-6);
-    EXPECT_EQ(samples.at(block).usable_bytes, kLarge);
-    put(block);
-    EXPECT_EQ(samples_now().count(block), 0u);
+    for (void* const block : blocks) {
+      ASSERT_EQ(samples.count(block), 1u);
+      EXPECT_EQ(samples.at(block).weight, 1);
+      put(block);
+    }
+    EXPECT_TRUE(samples_now().empty());
+    // One that grows into it.
+    int grown = 0;
+    for (int i = 0; i < 50; ++i) {
+      void* const small = get(kLargeInterval / 4);
+      if (samples_now().count(small)) continue;
+      void* const large = reallocate(small, 2 * kLargeInterval);
+      EXPECT_EQ(samples_now().count(large), 1u);
+      ++grown;
+    }
+    EXPECT_GT(grown, 0);
   });
 }
 

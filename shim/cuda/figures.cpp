@@ -100,10 +100,14 @@ void add_kinds(Vector<KindFigures>& kinds, Vector<FragmentationFigures>& fragmen
     if (pooled) {
       FragmentationFigures fragments{figures.name, 0, 0, 0, 0, 0};
       add_blocks(*s, family, device, figures, fragments);
+      const Device* const of = family == Family::device ? s->devices[device].load() : nullptr;
+      fragments.live_peak_bytes = figures.peak_bytes;
+      if (family == Family::pinned || of)
+        fragments.reserved_peak_bytes = std::max(
+            fragments.reserved_bytes, read(of ? of->reserved_peak_bytes : s->source.pinned_reserved_peak_bytes));
       fragmentation.push_back(fragments);
       if (family == Family::pinned) add_driver_calls(figures, s->source.pinned_calls);
-      if (family == Family::device)
-        if (Device* of = s->devices[device].load()) add_driver_calls(figures, of->calls);
+      if (of) add_driver_calls(figures, of->calls);
     }
     kinds.push_back(std::move(figures));
   });

@@ -42,6 +42,12 @@ KindFigures figures() {
     if (one.page_bytes)
       figures.sizes.push_back({host_pool::class_bytes(id), one.allocations, one.live_blocks, one.free_blocks});
   }
+  // A hit: no memory of the system's was taken for it.
+  figures.pooled_kind = true;
+  figures.pool_misses = std::min(region.fresh, allocations);
+  figures.pool_hits = allocations - figures.pool_misses;
+  figures.driver_allocs = region.grown;
+  figures.driver_frees = region.given_back;
   figures.peak_bytes = std::max(region.peak_in_use_bytes, figures.live_bytes);
   if (region.peak_at_ns) figures.peak_at_s = seconds_after_start(region.peak_at_ns);
   return figures;
@@ -57,6 +63,9 @@ std::optional<FragmentationFigures> fragmentation(std::optional<double> requeste
   if (requested_ratio)
     figures.requested_bytes = static_cast<std::uint64_t>(*requested_ratio * static_cast<double>(live));
   figures.largest_free_bytes = std::min(region.largest_free_bytes, figures.free_bytes);
+  figures.splits = true;
+  figures.reserved_peak_bytes = std::max(region.peak_reserved_bytes, reserved);
+  figures.live_peak_bytes = region.peak_in_use_bytes;
   return figures;
 }
 
@@ -104,6 +113,7 @@ void after_fork_in_parent() {
 void after_fork_in_child() {
   host_pool::threads_after_fork_in_child();
   host_pool::restart_account();
+  host_pool::restart_region_figures();
   reset_counters();
   native_after_fork();
 }

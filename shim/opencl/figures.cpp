@@ -1,4 +1,6 @@
 // What reports say of OpenCL memory and objects. Also the row of the kind.
+#include <algorithm>
+
 #include "cistern/cistern.h"
 #include "pool/size_class.hpp"
 #include "shim/opencl/fork.hpp"
@@ -105,7 +107,11 @@ FragmentationFigures fragmentation() {
   OpenclState& s = state();
   const PoolUsage usage = s.pool.usage();
   const std::uint64_t live = read(s.counters.live_bytes);
-  return {"opencl", live + usage.bytes, live, live, usage.bytes, usage.largest_bytes};
+  FragmentationFigures figures{"opencl", live + usage.bytes, live, live, usage.bytes, usage.largest_bytes};
+  figures.live_peak_bytes = read(s.counters.peak_bytes);
+  figures.reserved_peak_bytes =
+      std::max({figures.reserved_bytes, *figures.live_peak_bytes, read(s.reserved_peak_bytes)});
+  return figures;
 }
 
 KindFigures pool_figures(std::uint64_t* largest_kept_bytes) {

@@ -142,6 +142,7 @@ struct OpenclState {
   Counter counted_created[static_cast<int>(CountedType::count)]{};
 
   // Extension functions that we don't know may enqueue commands, make memory objects, or set kernel arguments.
+  std::atomic<std::uint64_t> reserved_peak_bytes{0};  // live, and kept for reuse
   std::atomic<bool> unknown_enqueues{false}, unknown_creators{false}, unknown_arguments{false};
 
   // Dead records, oldest first, so that they don't pile up.

@@ -295,7 +295,9 @@ void write_fragmentation(Json& json, const FragmentationFigures& figures) {
   json.count("free_bytes", figures.free_bytes);
   json.count("largest_free_bytes", figures.largest_free_bytes);
   if (const std::optional<double> internal = figures.internal_ratio()) json.number("internal", *internal, 4);
-  json.number("external", figures.external_ratio(), 4);
+  if (figures.splits) json.number("external", figures.external_ratio(), 4);
+  if (figures.reserved_peak_bytes) json.count("reserved_peak_bytes", *figures.reserved_peak_bytes);
+  if (const std::optional<double> ratio = figures.reserved_per_live()) json.number("reserved_per_live", *ratio, 4);
   json.close('}');
 }
 

@@ -110,7 +110,8 @@ inline Snapshot leaking_snapshot() {
   snapshot.objects.push_back({"contexts", 1, 1});
   snapshot.objects.push_back({"queues", 4, 2});
   snapshot.objects.push_back({"kernels", 9, 0});
-  snapshot.fragmentation.push_back({"opencl", 184 * kMiB, 56 * kMiB, 56 * kMiB, 128 * kMiB, 64 * kMiB});
+  snapshot.fragmentation.push_back(
+      {"opencl", 184 * kMiB, 56 * kMiB, 56 * kMiB, 128 * kMiB, 64 * kMiB, false, 192 * kMiB, 96 * kMiB});
   snapshot.capture_mean_ns = 183.4;
   snapshot.sites_count = 12;
   snapshot.estimated.push_back("self.capture_mean_ns");
@@ -297,7 +298,8 @@ inline Snapshot cuda_snapshot() {
   snapshot.leaks.push_back(cuda_leak("device:0", "cudaMalloc block", "cudaMalloc", 2, 19 * kMiB));
   snapshot.leaks.push_back(cuda_leak("async:0", "pool block", "cudaMallocAsync", 1, kMiB));
   snapshot.device_memory.push_back({0, 81920 * kMiB, 80000 * kMiB, 720 * kMiB, 11.9});
-  snapshot.fragmentation.push_back({"device:0", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 256 * kMiB});
+  snapshot.fragmentation.push_back(
+      {"device:0", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 256 * kMiB, false, 800 * kMiB, 900 * kMiB});
   snapshot.fragmentation.push_back({"pinned", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 350 * kMiB});
   snapshot.transfers = transfers();
   snapshot.copy_sites.push_back(tiny_copies("cuda", 250'000, true));
@@ -313,7 +315,8 @@ inline Snapshot many_devices_snapshot() {
   for (const char* name : kNames) {
     snapshot.kinds.push_back(device_figures(name, 5000 + 80 * snapshot.kinds.size()));
     snapshot.kinds.back().unpooled.clear();
-    snapshot.fragmentation.push_back({name, 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 256 * kMiB});
+    snapshot.fragmentation.push_back(
+        {name, 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 256 * kMiB, false, 800 * kMiB, 900 * kMiB});
     if (snapshot.kinds.back().name != "pinned")
       snapshot.device_memory.push_back(
           {static_cast<int>(snapshot.device_memory.size()), 81920 * kMiB, 80600 * kMiB, 720 * kMiB, 9.5});
@@ -341,7 +344,8 @@ inline Snapshot host_pool_snapshot() {
     site.api = "malloc";
     snapshot.host_sites.push_back(std::move(site));
   }
-  snapshot.fragmentation.push_back({"host", 4 * kMiB, 3 * kMiB / 2, std::nullopt, 5 * kMiB / 2, 2 * kMiB});
+  snapshot.fragmentation.push_back(
+      {"host", 4 * kMiB, 3 * kMiB / 2, std::nullopt, 5 * kMiB / 2, 2 * kMiB, true, 4 * kMiB, 2 * kMiB});
   snapshot.estimated.push_back("kinds.host.peak_bytes");
   snapshot.estimated.push_back("host_sites");
   return snapshot;

@@ -86,9 +86,10 @@ TEST(ReportFigures, AreThoseWorkedOutByHand) {
   expect(text, "  1-2 MiB                 2,500         1            20.0 MiB in 10    99.6           9    25.0\n");
   // 1,240 of 1,250; 1 - 17.5/18 = 1/36.
   expect(text, "  16-32 MiB               1,250         1             64.0 MiB in 4    99.2           5     2.8\n");
-  // 1 - 19/20; 1 - 256/700 = 111/175.
-  expect(text, "internal 5.0 %  external 63.4 %  largest free block 256.0 MiB\n");
-  expect(json, "\"external\": 0.6343");
+  // 1 - 19/20; 800/900. Whole blocks have no holes between them.
+  expect(text, "internal 5.0 %  high-water 800.0 MiB (0.89x the live peak)\n");
+  expect(json, "\"reserved_per_live\": 0.8889");
+  EXPECT_EQ(json.find("\"external\":"), std::string::npos) << json;
   // 80 GiB are 81,920 MiB: less 80,000 free, less 720 of ours, 1,200 are the driver's; 80,000 / 1,024 = 78.125.
   expect(text, "  device 0: 1.2 GiB driver-owned and other processes, 78.1 GiB free of 80.0 GiB (at 11.9 s)\n");
   expect(json, "\"driver_owned_bytes\": 1258291200");

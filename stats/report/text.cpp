@@ -96,13 +96,19 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
     if (!program.blocks) verdict = running ? "nothing live of the program's own" : "nothing leaked by the program";
     verdict += "; by libraries: " + libraries.sentence(state) + " (" + library_names(libraries) + ")";
   }
+  const auto host = std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(),
+                                 [](const KindFigures& kind) { return kind.name == "host"; });
+  const bool host_alive = host != snapshot.kinds.end() && host->live_blocks;
   if (verdict.empty()) {
     const bool gpu = std::any_of(snapshot.kinds.begin(), snapshot.kinds.end(),
                                  [](const KindFigures& kind) { return kind.name != "host" && kind.allocations; });
-    verdict = running ? "nothing live" : gpu ? "nothing leaked" : "nothing leaked: no GPU memory was used";
+    verdict = !gpu ? "no GPU memory was used" : running ? "nothing live on the GPU" : "nothing leaked on the GPU";
   }
   sink.print("{}  {}", running ? "LIVE   " : "VERDICT", verdict);
   sink.write(running ? "      (asked for by the program, which is still running)\n" : "      (exit code unchanged)\n");
+  if (host_alive)
+    sink.print("         host memory: {} in {} {}: not judged\n",
+               human_bytes(host->live_bytes), counted(host->live_blocks, "block"), running ? "live" : "alive at exit");
   if (std::string_view(snapshot.moment) == "_exit") sink.write("         ended by _exit: destructors had not run\n");
   if (program.without_site + libraries.without_site) {
     const bool off = snapshot.sites.find("gpu:all") == String::npos;
@@ -134,7 +140,7 @@ void write_kind(const KindFigures& kind, Sink& sink) {
   String driver, hits;
   if (kind.pooled_kind) {
     driver = grouped(kind.driver_allocs + kind.driver_frees + kind.driver_syncs + kind.driver_queries);
-    hits = hit_rate(kind.pool_hits, kind.pool_misses);
+    hits = hit_rate(kind.pool_hits, kind.allocations);
   }
   sink.print("  {:<10}  {:<22}  {:<22}  {:>11}  {:>12}  {:>6}  {:>6}\n", kind.name, live, peak,
              grouped(kind.allocations), driver, hits, kind.failed ? grouped(kind.failed).c_str() : "-");
@@ -145,7 +151,7 @@ void write_kind(const KindFigures& kind, Sink& sink) {
   }
   if (!reasons.empty()) sink.print("              unpooled: {}\n", reasons);
   String pool = kind.pooled_kind ? driver_calls(kind) : String();
-  if (!pool.empty()) pool = "driver calls: " + pool;
+  if (!pool.empty()) pool = (kind.name == "host" ? "calls to the system: " : "driver calls: ") + pool;
   if (!pool.empty() && kind.pooled_blocks) pool += "; ";
   if (kind.pooled_blocks)
     pool += "pool-cached (not a leak): " + blocks_and_bytes(kind.pooled_blocks, kind.pooled_bytes);

@@ -46,9 +46,9 @@ String blocks_and_bytes(std::uint64_t blocks, std::uint64_t bytes) {
   return blocks ? human_bytes(bytes) + " in " + grouped(blocks) : String("-");
 }
 
-String hit_rate(std::uint64_t hits, std::uint64_t misses) {
-  if (!(hits + misses)) return "-";
-  return decimal(100 * static_cast<double>(hits) / static_cast<double>(hits + misses), 1);
+String hit_rate(std::uint64_t hits, std::uint64_t allocations) {
+  if (!allocations) return "-";
+  return decimal(100 * static_cast<double>(std::min(hits, allocations)) / static_cast<double>(allocations), 1);
 }
 
 void write_frames(const Vector<FrameFigures>& frames, std::size_t frames_max, Sink& sink) {

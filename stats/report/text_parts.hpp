@@ -19,7 +19,7 @@ String percent(double ratio);
 // "48.0 MiB in 3"; "-" without blocks.
 String blocks_and_bytes(std::uint64_t blocks, std::uint64_t bytes);
 // "97.0", of a hundred; "-" where nothing was asked for.
-String hit_rate(std::uint64_t hits, std::uint64_t misses);
+String hit_rate(std::uint64_t hits, std::uint64_t allocations);
 
 // One line a frame, leaf first, not further out than main.
 void write_frames(const Vector<FrameFigures>& frames, std::size_t frames_max, Sink& sink);

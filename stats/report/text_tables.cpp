@@ -18,8 +18,7 @@ constexpr std::size_t kTransfersShown = 8, kCopySitesShown = 3;
 void write_class(const ClassFigures& figures, bool with_waste, Sink& sink) {
   sink.print("  {:<16}  {:>11}  {:>8}  {:>24}  {:>6}  {:>10}", report_class_name(figures.size_class),
              grouped(figures.allocations), grouped(figures.live_blocks),
-             blocks_and_bytes(figures.cached_blocks, figures.cached_bytes),
-             hit_rate(figures.hits, figures.allocations - std::min(figures.hits, figures.allocations)),
+             blocks_and_bytes(figures.cached_blocks, figures.cached_bytes), hit_rate(figures.hits, figures.allocations),
              grouped(figures.high_water_blocks));
   const std::optional<double> waste = figures.waste_ratio();
   if (with_waste) sink.print("  {:>6}", waste ? decimal(*waste * 100, 1).c_str() : "-");
@@ -189,7 +188,9 @@ void write_fragmentation(const Snapshot& snapshot, Sink& sink) {
                human_bytes(figures.live_bytes));
     const std::optional<double> internal = figures.internal_ratio();
     if (figures.live_bytes && internal) sink.print("  internal {}", percent(*internal));
-    if (figures.free_bytes)
+    if (figures.reserved_peak_bytes) sink.print("  high-water {}", human_bytes(*figures.reserved_peak_bytes));
+    if (const auto ratio = figures.reserved_per_live()) sink.print(" ({}x the live peak)", decimal(*ratio, 2));
+    if (figures.splits && figures.free_bytes)
       sink.print("  external {}  largest free block {}", percent(figures.external_ratio()),
                  human_bytes(figures.largest_free_bytes));
     sink.write("\n");

@@ -37,7 +37,7 @@ def of_kind(name, kind, inherited):
         yield "no more was asked for than is held", kind["requested_bytes"] <= kind["live_bytes"], False
     if kind["pooled"]:
         yield "hits and misses are allocations", kind["pool_hits"] + kind["pool_misses"] <= made, False
-        if name != "pinned":  # there small blocks share what the driver gave
+        if name not in ("pinned", "host"):  # there small blocks share what the driver or the system gave
             yield "what did not hit came from the driver", kind["pool_hits"] + kind["driver_allocs"] >= made, False
     else:
         pool = ("pool_hits", "pool_misses", "pooled_blocks", "pooled_bytes")
@@ -75,7 +75,10 @@ def of_fragments(fragments):
     yield "what is reserved is live or free", fragments["reserved_bytes"] == live + free, True
     yield "the largest free block is part of what is free", fragments["largest_free_bytes"] <= free, True
     external = 1 - fragments["largest_free_bytes"] / free if free else 0
-    yield "external is 1 - largest / free", math.isclose(fragments["external"], external, abs_tol=CLOSE), True
+    if "external" in fragments:
+        yield "external is 1 - largest / free", math.isclose(fragments["external"], external, abs_tol=CLOSE), True
+    if "reserved_peak_bytes" in fragments:
+        yield "no more is reserved than ever", fragments["reserved_bytes"] <= fragments["reserved_peak_bytes"], False
     if "requested_bytes" in fragments:
         internal = 1 - fragments["requested_bytes"] / live if live else 0
         yield "internal is 1 - requested / live", math.isclose(fragments["internal"], internal, abs_tol=CLOSE), True

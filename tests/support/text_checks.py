@@ -27,7 +27,7 @@ def percent_of(part, whole):
 def row_of_kind(name, kind):
     """The columns of its row in the table of kinds, without the time of the peak."""
     driver = sum(kind["driver_" + call] for call in ("allocs", "frees", "syncs", "queries"))
-    pooled = [f"{driver:,}", percent_of(kind["pool_hits"], kind["pool_hits"] + kind["pool_misses"])]
+    pooled = [f"{driver:,}", percent_of(kind["pool_hits"], kind["allocations"])]
     return [name, in_blocks(kind["live_blocks"], kind["live_bytes"]), human(kind["peak_bytes"]),
             f"{kind['allocations']:,}", *(pooled if kind["pooled"] else []),
             f"{kind['failed']:,}" if kind["failed"] else "-"]
@@ -51,7 +51,11 @@ def line_of_fragments(name, row):
     line = f"FRAGMENTATION {name}  reserved {human(row['reserved_bytes'])}  live {human(row['live_bytes'])}"
     if row["live_bytes"] and "requested_bytes" in row:
         line += f"  internal {percent_of(row['live_bytes'] - row['requested_bytes'], row['live_bytes'])} %"
-    if row["free_bytes"]:
+    if "reserved_peak_bytes" in row:
+        line += f"  high-water {human(row['reserved_peak_bytes'])}"
+    if "reserved_per_live" in row:
+        line += f" ({rounded(decimal.Decimal(str(row['reserved_per_live'])), 2)}x the live peak)"
+    if row["free_bytes"] and "external" in row:
         line += (f"  external {percent_of(row['free_bytes'] - row['largest_free_bytes'], row['free_bytes'])} %"
                  f"  largest free block {human(row['largest_free_bytes'])}")
     return line
@@ -95,9 +99,10 @@ def complaints(report, text):
 
 def of_pool(name, kind, text):
     calls = ", ".join(f"{kind['driver_' + call]:,} {call}" for call in ("allocs", "frees", "syncs", "queries")
-                      if kind["driver_" + call] or call in ("allocs", "frees"))
-    if f"driver calls: {calls}" not in text:
-        yield f"{name}: no driver calls {calls}"
+                      if kind["driver_" + call])
+    whose = "calls to the system" if name == "host" else "driver calls"
+    if calls and f"{whose}: {calls}" not in text:
+        yield f"{name}: no {whose} {calls}"
     cached = f"pool-cached (not a leak): {in_blocks(kind['pooled_blocks'], kind['pooled_bytes'])}"
     if kind["pooled_blocks"] and cached not in text:
         yield f"{name}: no {cached}"
