@@ -51,6 +51,50 @@ char *device, *host;
   }
 }
 
+// Nodes of a graph that is never launched are no copies.
+[[gnu::noinline]] void captured() {
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  NEED(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  NEED(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  NEED(cudaMemcpyAsync(device, host, kBytes, cudaMemcpyHostToDevice, stream));
+  NEED(cudaMemcpyAsync(host, device, kBytes, cudaMemcpyDeviceToHost, stream));
+  NEED(cudaStreamEndCapture(stream, &graph));
+  NEED(cudaGraphDestroy(graph));
+  NEED(cudaStreamDestroy(stream));
+}
+void nothing(void*) {}
+[[gnu::noinline]] void copy_on(cudaStream_t stream) {
+  NEED(cudaMemcpyAsync(device, host, 4096, cudaMemcpyHostToDevice, stream));
+}
+// The next call waits for something else, or there is another one before.
+[[gnu::noinline]] void waited_otherwise() {
+  cudaStream_t stream = nullptr, other = nullptr;
+  cudaEvent_t event = nullptr;
+  NEED(cudaStreamCreate(&stream));
+  NEED(cudaStreamCreate(&other));
+  NEED(cudaEventCreate(&event));
+  NEED(cudaEventRecord(event, other));
+  copy_on(stream);
+  NEED(cudaStreamSynchronize(other));
+  copy_on(stream);
+  NEED(cudaEventSynchronize(event));
+  copy_on(stream);
+  NEED(cudaLaunchHostFunc(stream, nothing, nullptr));
+  NEED(cudaStreamSynchronize(stream));
+  copy_on(stream);
+  NEED(cudaStreamWaitEvent(stream, event, 0));
+  NEED(cudaStreamSynchronize(stream));
+  copy_on(stream);  // these two are
+  NEED(cudaEventRecord(event, stream));
+  NEED(cudaEventSynchronize(event));
+  copy_on(stream);
+  NEED(cudaDeviceSynchronize());
+  NEED(cudaEventDestroy(event));
+  NEED(cudaStreamDestroy(stream));
+  NEED(cudaStreamDestroy(other));
+}
+
 }  // namespace
 
 int main() {
@@ -63,6 +107,8 @@ int main() {
   to_odd_addresses();
   there_and_back();
   there_and_back_changed();
+  captured();
+  waited_otherwise();
   NEED(cudaFree(device));
   std::free(host);
 }

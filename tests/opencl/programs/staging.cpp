@@ -7,6 +7,7 @@
 
 #include "observe.hpp"
 
+#include <chrono>
 #include <thread>
 
 namespace {
@@ -284,6 +285,42 @@ void shared_queue(const Setup& cl) {
   clReleaseMemObject(buffer);
 }
 
+// What one thread puts on the queue waits for what it does next, while another one copies: nobody waits for long.
+void gates(const Setup& cl) {
+  const size_t bytes = 2 * kMiB;
+  const cl_mem buffer = cl.buffer(bytes);
+  const cl_command_queue queue = cl.make_queue();
+  std::vector<unsigned char> memory(bytes, 1);
+  constexpr int kCopies = 40;
+  std::atomic<bool> done{false};
+  std::thread copying([&] {
+    for (int i = 0; i < kCopies; ++i) {
+      clEnqueueWriteBuffer(queue, buffer, CL_TRUE, 0, bytes, memory.data(), 0, nullptr, nullptr);
+      clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, bytes, memory.data(), 0, nullptr, nullptr);
+    }
+    done = true;
+  });
+  int slow = 0;
+  for (int i = 0; !done; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    const cl_event gate = clCreateUserEvent(cl.context, nullptr);
+    need(clEnqueueMarkerWithWaitList(queue, 1, &gate, nullptr), "a marker");
+    need(clEnqueueFillBuffer(queue, buffer, memory.data(), 1, 0, 64, 0, nullptr, nullptr), "what is behind it");
+    need(clSetUserEventStatus(gate, CL_COMPLETE), "the gate");
+    slow += std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(90);
+    clReleaseEvent(gate);
+    usleep(i % 3 ? 200 : 15'000);
+  }
+  copying.join();
+  clFinish(queue);
+  to_device.count += kCopies, to_device.bytes += kCopies * bytes;
+  to_host.count += kCopies, to_host.bytes += kCopies * bytes;
+  staged += 2 * kCopies;
+  say("gates on a queue of two threads: %s", slow <= 2 ? "never kept waiting for long" : "KEPT WAITING");
+  clReleaseCommandQueue(queue);
+  clReleaseMemObject(buffer);
+}
+
 unsigned references_to(cl_context context) {
   cl_uint references = 0;
   clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT, sizeof references, &references, nullptr);
@@ -388,6 +425,7 @@ int main() {
   threads(cl);
   behind_a_gate(cl);
   shared_queue(cl);
+  gates(cl);
   counted_in_between(cl);
   beside_a_busy_device(cl);
   between_rows(cl);
