@@ -17,6 +17,11 @@ void find_frames(Vector<LeakFigures>& leaks) {
   }
 }
 
+void cut_frames(Vector<FrameFigures>& frames) {
+  cut_runtime_frames(frames);
+  cut_call_wrappers(frames);
+}
+
 }  // namespace
 
 void resolve(Snapshot& snapshot, unsigned budget_ms) {
@@ -27,17 +32,17 @@ void resolve(Snapshot& snapshot, unsigned budget_ms) {
   for (CopySite& site : snapshot.copy_sites)
     if (site.site) site.frames = site_frames(site.site);
   symbolise(snapshot, budget_ms);
-  for (LeakFigures& leak : snapshot.leaks) cut_runtime_frames(leak.frames);
-  for (LeakFigures& site : snapshot.host_sites) cut_runtime_frames(site.frames);
-  for (TransferFigures& transfer : snapshot.transfers) cut_runtime_frames(transfer.frames);
-  for (CopySite& site : snapshot.copy_sites) cut_runtime_frames(site.frames);
+  for (LeakFigures& leak : snapshot.leaks) cut_frames(leak.frames);
+  for (LeakFigures& site : snapshot.host_sites) cut_frames(site.frames);
+  for (TransferFigures& transfer : snapshot.transfers) cut_frames(transfer.frames);
+  for (CopySite& site : snapshot.copy_sites) cut_frames(site.frames);
 }
 
 Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms) {
   Vector<LeakFigures> one(1);
   one[0].frames = site_frames(site);
   symbolise(one, budget_ms);
-  cut_runtime_frames(one[0].frames);
+  cut_frames(one[0].frames);
   return std::move(one[0].frames);
 }
 

@@ -70,7 +70,42 @@ std::size_t count_runtime_frames(const Vector<FrameFigures>& frames) {
   return count;
 }
 
+constexpr std::string_view kCallWrappers[] = {"std::__invoke",
+                                              "std::invoke",
+                                              "std::thread::_Invoker",
+                                              "std::thread::_State_impl",
+                                              "std::_Bind",
+                                              "std::__future_base",
+                                              "std::_Function_handler",
+                                              "std::function<",
+                                              "std::call_once",
+                                              "std::once_flag",
+                                              "std::_Function_base",
+                                              "std::__apply",
+                                              "std::apply",
+                                              "std::packaged_task",
+                                              "std::reference_wrapper<",
+                                              "std::__detail::__variant",
+                                              "std::_Mem_fn",
+                                              "std::visit",
+                                              "__gthread_",
+                                              "std::__do_visit",
+                                              "std::__do_call",
+                                              "__pthread_once_slow"};
+
+bool is_call_wrapper(const FrameFigures& frame) {
+  const std::string_view function = frame.function;
+  if (function == "execute_native_thread_routine") return true;
+  return std::any_of(std::begin(kCallWrappers), std::end(kCallWrappers),
+                     [&](std::string_view name) { return function.starts_with(name); });
+}
+
 }  // namespace
+
+void cut_call_wrappers(Vector<FrameFigures>& frames) {
+  if (frames.empty()) return;
+  frames.erase(std::remove_if(frames.begin() + 1, frames.end(), is_call_wrapper), frames.end());
+}
 
 void cut_runtime_frames(Vector<FrameFigures>& frames) {
   const std::size_t count = count_runtime_frames(frames);

@@ -1,4 +1,5 @@
-// Where a program's stack ends and the CUDA runtime's begins. Reports name the program's function that called
+// Frames that say nothing to the reader of a report, and where a program's stack ends and the CUDA runtime's begins.
+// Reports name the program's function that called
 // cudaMalloc; a runtime linked statically has no module of its own that the capture could leave out.
 #pragma once
 #include "stats/snapshot.hpp"
@@ -9,5 +10,9 @@ namespace cistern {
 // ("cudaMalloc", and its wrappers in the runtime's header). Frames must have their names (symbolise). Never drops all
 // frames, and none behind the first that is certainly the program's, whatever the functions there are called.
 void cut_runtime_frames(Vector<FrameFigures>& frames);
+
+// Drops the C++ library's frames between a function and what calls it through std::thread, std::async, std::function
+// or std::invoke; never the first frame.
+void cut_call_wrappers(Vector<FrameFigures>& frames);
 
 }  // namespace cistern

@@ -29,6 +29,7 @@ std::string left_of(std::initializer_list<Named> stack) {
     frames.push_back(frame);
   }
   cut_runtime_frames(frames);
+  cut_call_wrappers(frames);
   std::string left;
   for (const FrameFigures& frame : frames) {
     if (!left.empty()) left += ' ';
@@ -41,6 +42,18 @@ TEST(RuntimeFrames, OfASharedRuntimeGo) {
   EXPECT_EQ(left_of({{"", kSharedRuntime}, {"cudaMalloc", kSharedRuntime}, kLoad, kMain}), "load_weights main");
   EXPECT_EQ(left_of({{"", "/usr/lib/x86_64-linux-gnu/libcuda.so.1"}, kLoad, kMain}), "load_weights main");
   EXPECT_EQ(left_of({{"", "/site-packages/nvidia/libcudart-9335f6a2.so.12"}, kLoad, kMain}), "load_weights main");
+}
+
+TEST(CallWrappers, GoButTheFirstFrame) {
+  EXPECT_EQ(left_of({kLoad,
+                     {"std::__invoke_impl<void, void (*)()>"},
+                     {"std::thread::_Invoker<std::tuple<void (*)()> >::operator()"},
+                     {"std::thread::_State_impl<std::thread::_Invoker<std::tuple<void (*)()> > >::_M_run"},
+                     {"execute_native_thread_routine"},
+                     {"start_thread"}}),
+            "load_weights start_thread");
+  EXPECT_EQ(left_of({{"std::function<void ()>::operator()"}, kMain}), "std::function<void ()>::operator() main");
+  EXPECT_EQ(left_of({kLoad, {"std::vector<int>::resize"}, kMain}), "load_weights std::vector<int>::resize main");
 }
 
 TEST(RuntimeFrames, OfAStaticRuntimeGo) {

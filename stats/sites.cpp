@@ -215,12 +215,23 @@ Vector<FrameFigures> site_frames(SiteId id) {
   return frames;
 }
 
+namespace {
+// What a script made is its program's, whichever library of the interpreter did it.
+bool is_interpreter(std::string_view module) { return module.starts_with("python") || module.starts_with("libpython"); }
+}  // namespace
+
 SiteOwner site_owner(SiteId id) {
   const Site* site = site_of(id);
-  // Generated code acts for the module that runs it.
-  for (int i = site ? site->first : 0; site && i < site->count; ++i)
-    if (const Module* module = site->modules()[i]) return {String(basename_of(module->path)), module->is_program};
-  return {{}, false};
+  const Module* owner = nullptr;
+  bool interpreted = false;
+  for (int i = site ? site->first : 0; site && i < site->count; ++i) {
+    const Module* const module = site->modules()[i];
+    if (!module) continue;  // generated code acts for the module that runs it
+    if (!owner) owner = module;
+    interpreted |= is_interpreter(basename_of(module->path));
+  }
+  if (!owner) return {{}, false};
+  return {String(basename_of(owner->path)), owner->is_program || interpreted};
 }
 
 LeakFigures leak_at(SiteId site, String kind, const char* object, const char* api) {

@@ -24,7 +24,7 @@ void prepare_sites(LookUp look_up);
 // The site's frames with module, offset and build id but without names; leaf first. Takes the dynamic linker's lock.
 Vector<FrameFigures> site_frames(SiteId site);
 // The module that made the intercepted call: basename of its path (empty where unknown), and whether it is the main
-// executable.
+// executable, or runs as a part of a script: a Python interpreter is among the callers.
 struct SiteOwner {
   String module;
   bool is_program;

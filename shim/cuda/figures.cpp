@@ -153,8 +153,11 @@ void add_devices(Snapshot& snapshot) {
   for (auto& place : s->devices) {
     Device* device = place.load();
     if (!device || !device->sampled_at_ns.load() || !device->total_bytes.load()) continue;
-    snapshot.device_memory.push_back({device->ordinal, device->total_bytes.load(), device->sampled_free_bytes.load(),
-                                      device->sampled_own_bytes.load(),
+    // What this process took or gave back since then is known.
+    const std::uint64_t own = taken_bytes(*device);
+    const std::uint64_t not_others = device->sampled_free_bytes.load() + device->sampled_own_bytes.load();
+    snapshot.device_memory.push_back({device->ordinal, device->total_bytes.load(),
+                                      not_others - std::min(own, not_others), own,
                                       static_cast<double>(device->sampled_at_ns.load()) * kNanosecond});
   }
   snapshot.frameworks = loaded_frameworks();

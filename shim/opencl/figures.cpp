@@ -132,12 +132,14 @@ std::uint64_t live_bytes() {
   return s ? read(s->counters.live_bytes) : 0;
 }
 
+// Objects may be there without any memory.
 void add_to(Snapshot& snapshot) {
+  OpenclState* const s = state_if_used();
+  if (s && read(s->contexts_created)) add_objects(snapshot.objects);
   if (!used()) return;
   snapshot.kinds.push_back(figures());
   snapshot.fragmentation.push_back(fragmentation());
   add_leaks(snapshot.leaks);
-  add_objects(snapshot.objects);
   add_copies(snapshot);
 }
 

@@ -91,7 +91,10 @@ TEST(ReportFigures, AreThoseWorkedOutByHand) {
   expect(json, "\"reserved_per_live\": 0.8889");
   EXPECT_EQ(json.find("\"external\":"), std::string::npos) << json;
   // 80 GiB are 81,920 MiB: less 80,000 free, less 720 of ours, 1,200 are the driver's; 80,000 / 1,024 = 78.125.
-  expect(text, "  device 0: 1.2 GiB driver-owned and other processes, 78.1 GiB free of 80.0 GiB (at 11.9 s)\n");
+  expect(
+      text,
+      "  device 0: 720.0 MiB of this process, 1.2 GiB driver-owned and other processes (at 11.9 s), 78.1 GiB free of "
+      "80.0 GiB\n");
   expect(json, "\"driver_owned_bytes\": 1258291200");
   // 6,000 / 1,024 = 5.859 GiB, in 2.5 s.
   expect(text,

@@ -107,8 +107,8 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
   sink.print("{}  {}", running ? "LIVE   " : "VERDICT", verdict);
   sink.write(running ? "      (asked for by the program, which is still running)\n" : "      (exit code unchanged)\n");
   if (host_alive)
-    sink.print("         host memory: {} in {} {}: not judged\n",
-               human_bytes(host->live_bytes), counted(host->live_blocks, "block"), running ? "live" : "alive at exit");
+    sink.print("         host memory: {} in {} {}: not judged\n", human_bytes(host->live_bytes),
+               counted(host->live_blocks, "block"), running ? "live" : "alive at exit");
   if (std::string_view(snapshot.moment) == "_exit") sink.write("         ended by _exit: destructors had not run\n");
   if (program.without_site + libraries.without_site) {
     const bool off = snapshot.sites.find("gpu:all") == String::npos;

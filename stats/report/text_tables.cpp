@@ -141,9 +141,9 @@ void write_staging_range(const StagingRange& range, Sink& sink) {
 
 void write_device_memory(const Snapshot& snapshot, Sink& sink) {
   for (const DeviceMemoryFigures& memory : snapshot.device_memory)
-    sink.print("  device {}: {} driver-owned and other processes, {} free of {} (at {})\n", memory.device,
-               human_bytes(memory.driver_owned_bytes()), human_bytes(memory.free_bytes),
-               human_bytes(memory.total_bytes), seconds(memory.sampled_at_s));
+    sink.print("  device {}: {} of this process, {} driver-owned and other processes (at {}), {} free of {}\n",
+               memory.device, human_bytes(memory.ours_bytes), human_bytes(memory.driver_owned_bytes()),
+               seconds(memory.sampled_at_s), human_bytes(memory.free_bytes), human_bytes(memory.total_bytes));
 }
 
 void write_pools(const Snapshot& snapshot, Sink& sink) {

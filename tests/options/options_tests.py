@@ -2,6 +2,7 @@
 """The pool's options on a whole process: on and off, cap, object limits, trim by time and by call, sites off."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,16 @@ def run(*steps, **options):
         environment |= {f"CISTERN_{name}": value for name, value in options.items()}
         done = subprocess.run([PROGRAM, *map(str, steps)], env=environment, capture_output=True, text=True, check=True)
         return done.stdout.splitlines(), report_checks.read(report), done.stderr
+
+
+class AsAProgram(unittest.TestCase):
+    def test_it_says_what_it_is_and_all_options(self):
+        done = subprocess.run([SHIM], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"^cistern \d+\.\d+\.\d+: .*\nusage: LD_PRELOAD=")
+        shown = re.findall(r"^  (CISTERN\w*) \((.*)\)$", done.stdout, re.M)
+        rows = (pathlib.Path(__file__).resolve().parents[2] / "shim" / "options.def").read_text()
+        self.assertEqual(shown, re.findall(r'^OPTION\(\w+, \w+, (CISTERN\w*),\s*"([^"]*)"', rows, re.M))
 
 
 class PoolOptions(unittest.TestCase):
