@@ -86,6 +86,7 @@ void end_process(const char* moment) {
 // after it in that order: ours, registered before all others, hold our locks for no handler of anybody else's.
 void in_forked_child() {
   process_id.store(system_calls_are_filtered() ? kUnknown : getpid(), std::memory_order_relaxed);
+  note_forked();
   after_fork_in_child();
 }
 
@@ -107,6 +108,7 @@ void start_process() {
   start_clock();
   note_standard_error();
   note_start_directory(environment_variable);
+  note_who_started(environment_variable);
   options();
   if (options().system_calls == "few") note_system_filter();
   host::prepare_pool();

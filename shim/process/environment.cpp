@@ -1,13 +1,16 @@
 // See environment.hpp.
 #include "shim/process/environment.hpp"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 
 extern "C" void* __libc_stack_end;
 
@@ -24,6 +27,7 @@ constexpr RankVariables kLaunchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORL
                                         {"SLURM_PROCID", "SLURM_NTASKS"}};
 
 constinit char* start_directory = nullptr;
+constinit bool by_user = true, shared_path = true;
 
 std::optional<int> number(const char* text) {
   const std::string_view digits = text ? text : "";
@@ -31,6 +35,27 @@ std::optional<int> number(const char* text) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc{} || end != digits.data() + digits.size() || value < 0) return {};
   return value;
+}
+
+// As they were when the process began, each ended by a zero byte; empty: not to be had.
+String environment_of(pid_t process) {
+  char path[32];
+  *std::to_chars(std::copy_n("/proc/", 6, path), std::end(path), process).ptr = '\0';
+  strcat(path, "/environ");
+  String all;
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  char part[4096];
+  for (ssize_t bytes; file != -1 && (bytes = read(file, part, sizeof part)) > 0;)
+    all.append(part, static_cast<std::size_t>(bytes));
+  if (file != -1) close(file);
+  return all;
+}
+
+bool has_entry(std::string_view entries, std::string_view name, const char* value) {
+  String wanted(name);
+  wanted.append("=").append(value ? value : "").append(1, '\0');
+  const std::size_t at = entries.find(wanted);
+  return at != entries.npos && (at == 0 || entries[at - 1] == '\0');
 }
 
 }  // namespace
@@ -81,6 +106,19 @@ void note_start_directory(Getenv getenv) {
   const std::size_t bytes = strlen(directory) + 1;
   start_directory = static_cast<char*>(memcpy(internal_allocate(bytes), directory, bytes));
 }
+
+void note_who_started(Getenv getenv) {
+  const char* const report = getenv("CISTERN_REPORT");
+  const std::string_view path = report ? report : "";
+  shared_path = path.find("%p") != path.npos || path.find("%r") != path.npos;
+  if (path.empty() || path == "none" || path == "stderr" || shared_path) return;
+  const String parent = environment_of(getppid());
+  by_user = !has_entry(parent, "CISTERN_REPORT", report) || !has_entry(parent, "LD_PRELOAD", getenv("LD_PRELOAD"));
+}
+
+void note_forked() { by_user = shared_path; }
+
+bool started_by_user() { return by_user; }
 
 [[gnu::cold]] String from_start_directory(const String& path) {
   if (path.starts_with('/') || !start_directory || start_directory[0] != '/') return path;

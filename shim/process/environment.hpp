@@ -35,6 +35,13 @@ String host_name();
 // Relative report paths are taken from the directory that the process was started in, because programs change theirs.
 // Noted at the start, and only when a relative path is asked for; a forked child has its parent's.
 void note_start_directory(Getenv getenv);
+// A report's path belongs to the process that the user started: not to one that was forked, or started by a process
+// with the same report path and the same libraries preloaded. Noted at the start, and only when such a path is asked
+// for; a path with %p or %r is everybody's.
+void note_who_started(Getenv getenv);
+void note_forked();
+bool started_by_user();
+
 // Absolute: `path` itself, or below the noted directory; unchanged when none could be noted.
 String from_start_directory(const String& path);
 

@@ -1,5 +1,6 @@
 // See output.hpp. An existing file is never written to, whoever made it: other processes of the same program
-// have the same CISTERN_REPORT. Pipes and devices are not files: they are written to as they are.
+// have the same CISTERN_REPORT, and put their pid into the name. Pipes and devices are not files: they are written to
+// as they are.
 #include "shim/process/output.hpp"
 
 #include <errno.h>
@@ -43,12 +44,14 @@ const char* what_exists_at(const String& path) {
   return lstat(path.c_str(), &file) == 0 && S_ISLNK(file.st_mode) ? "is a symbolic link" : "exists";
 }
 
+// The process that the user started says where else its report went; of others nobody asks.
 Opened open_beside(const String& path, int pid) {
   for (int attempt = 1; attempt <= kAttempts; ++attempt) {
     String free_path = path_with_pid(path, pid, attempt);
     const int descriptor = open_new(free_path);
     if (descriptor == -1 && errno == EEXIST) continue;
     if (descriptor == -1) return {-1, errno, std::move(free_path)};
+    if (!started_by_user()) return {descriptor, 0, std::move(free_path)};
     String line = path;
     line.append(" ").append(what_exists_at(path)).append("; the report is in ").append(free_path);
     warn_line(line);
@@ -58,6 +61,10 @@ Opened open_beside(const String& path, int pid) {
 }
 
 Opened open_report(const String& path, int pid) {
+  if (!started_by_user()) {
+    const int device = open_pipe_or_device(path);
+    return device == -1 ? open_beside(path, pid) : Opened{device, 0, path};
+  }
   int descriptor = open_new(path);
   if (descriptor == -1 && errno == EEXIST) {
     descriptor = open_pipe_or_device(path);

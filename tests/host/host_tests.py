@@ -426,6 +426,22 @@ class ReportPaths(HostTest):
         self.assertEqual(line, f"cistern: {path} exists; the report is in {self.folder / beside[0]}\n")
         self.assertEqual(path.read_text(), "mine")
 
+    def test_the_path_is_that_of_the_process_that_the_user_started(self):
+        script = "/bin/true; /bin/sh -c 'exec /bin/true' & wait; (exit 0); exit 0"
+        self.assertEqual(self.run_with(self.folder / "run.txt", "/bin/sh", "-c", script), "")
+        self.assertIn("run.txt", self.names())
+        self.assertIn("  /bin/sh -c /bin/true;", (self.folder / "run.txt").read_text().splitlines()[0])
+        others = [name for name in self.names() if name != "run.txt"]
+        self.assertEqual(len(others), 3, others)
+        for name in others:
+            pid = re.fullmatch(r"run\.(\d+)\.txt", name)[1]
+            self.assertIn(f"pid {pid}", (self.folder / name).read_text().splitlines()[0])
+
+    def test_a_path_with_the_pid_is_everybodys(self):
+        self.assertEqual(self.run_with(self.folder / "%p", "/bin/sh", "-c", "/bin/true; exit 0"), "")
+        self.assertEqual(len(self.names()), 2)
+        self.assertTrue(all(name.isdigit() for name in self.names()))
+
     def test_a_symbolic_link_is_not_followed(self):
         target, path = self.folder / "target", self.folder / "link"
         for existing in (False, True):
@@ -467,9 +483,9 @@ class ReportPaths(HostTest):
         path = self.folder / "all"
         done = self.shimmed("/bin/sh", "-c", "for i in 1 2 3 4; do /bin/true; done", environment={
             "CISTERN_REPORT": str(path)})
-        self.assertEqual((done.out, done.status), ("", 0))
+        self.assertEqual(done.all(), ("", "", 0))
         self.assertEqual(len(self.names()), 5)
-        self.assertEqual(len(done.err.splitlines()), 4)
+        self.assertIn("  /bin/sh -c ", path.read_text().splitlines()[0])
 
 
 class OptionLines(HostTest):
