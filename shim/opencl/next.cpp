@@ -50,17 +50,24 @@ const Row kRows[] = {
 #include "shim/symbols/opencl.def"
 };
 
+// The loader by its usual name, else one that a package brought along under a name of its own.
+String loader_name() {
+  if (LoadedLibrary(kLoaderName)) return kLoaderName;
+  const String renamed = path_of_library_with("clGetPlatformIDs", "clCreateContext");
+  return renamed.empty() ? String(kLoaderName) : renamed;
+}
+
 template <class Function>
-void resolve(Function& member, const char* name) {
-  member = reinterpret_cast<Function>(real_symbol(name, kLoaderName));
+void resolve(Function& member, const char* name, const String& library) {
+  member = reinterpret_cast<Function>(real_symbol(name, library.c_str()));
 }
 
 // The loader reads OPENCL_LAYERS on its first call. If that call were one of ours, its first half would run in the
 // export and its second in the layer: so the loader is woken before.
-void wake_loader() {
+void wake_loader(const String& library) {
   if (!environment_variable("OPENCL_LAYERS")) return;
-  auto platforms =
-      reinterpret_cast<cl_int (*)(cl_uint, cl_platform_id*, cl_uint*)>(real_symbol("clGetPlatformIDs", kLoaderName));
+  auto platforms = reinterpret_cast<cl_int (*)(cl_uint, cl_platform_id*, cl_uint*)>(
+      real_symbol("clGetPlatformIDs", library.c_str()));
   cl_uint count = 0;
   if (platforms) platforms(0, nullptr, &count);
 }
@@ -68,12 +75,13 @@ void wake_loader() {
 // The look-ups take the dynamic linker's lock, so ours is not held meanwhile: a library's constructor may call OpenCL.
 void resolve_loader() {
   Uncounted uncounted;
+  const String library = loader_name();
   Table found;
-#define OPENCL_CALL(action, slot, result, name, parameters, arguments) resolve(found.name, #name);
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments) resolve(found.name, #name, library);
 #include "shim/symbols/opencl.def"
-#define CISTERN_RESOLVE(slot, name, type) resolve(found.name, #name);
+#define CISTERN_RESOLVE(slot, name, type) resolve(found.name, #name, library);
   CISTERN_OPENCL_QUESTIONS(CISTERN_RESOLVE)
-  resolve(found.clFlush, "clFlush");
+  resolve(found.clFlush, "clFlush", library);
   // A program that calls before it loads the ICD loader may load it later.
   if (!found.clCreateBuffer) return;
   {
@@ -82,7 +90,7 @@ void resolve_loader() {
     loader_table = found;
     loader_resolved.store(true, std::memory_order_release);
   }
-  wake_loader();
+  wake_loader(library);
 }
 
 const void* dispatch_word(const void* object) { return object ? *static_cast<const void* const*>(object) : nullptr; }

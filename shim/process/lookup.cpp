@@ -149,6 +149,27 @@ const link_map* first_module_with(const char* name, const link_map* from) {
 
 const link_map* module_behind_us(const char* name) { return first_module_with(name, own_module()->l_next); }
 
+// Under the linker's lock: the list is the program's to change.
+String path_of_library_with(const char* name, const char* other_name) {
+  struct Search {
+    const char *name, *other_name;
+    String path;
+  } search{name, other_name, {}};
+  Uncounted uncounted;
+  dl_iterate_phdr(
+      [](dl_phdr_info*, std::size_t, void* data) {
+        auto& wanted = *static_cast<Search*>(data);
+        for (const link_map* module = main_module(); module && wanted.path.empty(); module = module->l_next) {
+          if (module == own_module() || !module->l_name || !*module->l_name) continue;
+          const SymbolTable symbols(*module);
+          if (symbols.defines(wanted.name) && symbols.defines(wanted.other_name)) wanted.path = module->l_name;
+        }
+        return 1;
+      },
+      &search);
+  return std::move(search.path);
+}
+
 namespace {
 void* definition(const char* name, const link_map* from) {
   const link_map* const module = first_module_with(name, from);

@@ -2,6 +2,8 @@
 #pragma once
 #include <string_view>
 
+#include "pool/base/internal_memory.hpp"
+
 struct link_map;
 
 namespace cistern {
@@ -57,6 +59,8 @@ const link_map* c_library();
 // The first of the list from `from` on, which has the global order as far as the C library; null for none.
 const link_map* first_module_with(const char* name, const link_map* from);
 const link_map* module_behind_us(const char* name);
+// The path of the first loaded object but ours, whoever loaded it and however, that has both; empty: none.
+String path_of_library_with(const char* name, const char* other_name);
 // Whether `address` lies in an object whose file name starts with `file_prefix` ("libOpenCL.so").
 bool lies_in_library(const void* address, std::string_view file_prefix);
 bool library_is_loaded(std::string_view file_prefix);
