@@ -9,6 +9,8 @@ namespace {
 
 constexpr double kNanosecond = 1e-9;
 
+// Of fewer a percentile says nothing.
+constexpr std::uint64_t kCopiesMin = 20;
 // Below it the call takes more time than the bytes do.
 constexpr std::uint64_t kLargeBytes = 1 << 20;
 
@@ -44,7 +46,7 @@ void Transfers::Rates::add(std::uint64_t bytes, std::uint64_t nanoseconds) {
 }
 
 std::optional<double> Transfers::Rates::percentile(double part) const {
-  if (!count_) return std::nullopt;
+  if (count_ < kCopiesMin) return std::nullopt;
   const auto wanted = static_cast<std::uint64_t>(part * static_cast<double>(count_ - 1));
   std::uint64_t seen = 0;
   unsigned at = 0;

@@ -71,7 +71,7 @@ class Transfers {
   class Rates {
    public:
     void add(std::uint64_t bytes, std::uint64_t nanoseconds);
-    // Bytes a second that so many of all copies do not exceed; nothing: there were none.
+    // Bytes a second that so many of all copies do not exceed; nothing: there were too few.
     std::optional<double> percentile(double part) const;
     double best() const { return best_; }
 

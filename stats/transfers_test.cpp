@@ -74,8 +74,11 @@ TEST(Transfers, RatesOfAnyMagnitude) {
        {std::uint64_t{1}, std::uint64_t{999}, std::uint64_t{1} << 20, std::uint64_t{700} << 30})
     for (const std::uint64_t nanoseconds : {std::uint64_t{1'000}, std::uint64_t{1'000'000'000}}) {
       Transfers transfers;
-      transfers.add(key(CopyDirection::unknown, 0), 1, bytes);
-      transfers.add_time(key(CopyDirection::unknown, 0), 1, bytes, nanoseconds);
+      for (int copies = 0; copies < 20; ++copies) {
+        EXPECT_TRUE(!copies || !snapshot_of(transfers).transfers.at(0).rate_p50) << copies;
+        transfers.add(key(CopyDirection::unknown, 0), 1, bytes);
+        transfers.add_time(key(CopyDirection::unknown, 0), 1, bytes, nanoseconds);
+      }
       const double rate = static_cast<double>(bytes) / (static_cast<double>(nanoseconds) * 1e-9);
       const auto found = snapshot_of(transfers).transfers.at(0).rate_p50;
       if (rate < 1e12) expect_rate(found, rate);

@@ -121,15 +121,15 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
 // What the driver calls were, for pools: "40 allocs, 25 frees".
 String driver_calls(const KindFigures& kind) {
   String text;
-  const auto add = [&text](std::uint64_t count, std::string_view noun) {
+  const auto add = [&text](std::uint64_t count, const char* one, const char* many) {
     if (!count) return;
     if (!text.empty()) text += ", ";
-    text += grouped(count) + " " + String(noun);
+    text += grouped(count) + " " + (count == 1 ? one : many);
   };
-  add(kind.driver_allocs, "allocs");
-  add(kind.driver_frees, "frees");
-  add(kind.driver_syncs, "syncs");
-  add(kind.driver_queries, "queries");
+  add(kind.driver_allocs, "alloc", "allocs");
+  add(kind.driver_frees, "free", "frees");
+  add(kind.driver_syncs, "sync", "syncs");
+  add(kind.driver_queries, "query", "queries");
   return text;
 }
 

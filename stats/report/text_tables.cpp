@@ -168,8 +168,10 @@ void write_sizes(const Snapshot& snapshot, Sink& sink) {
                  : a.block_bytes < b.block_bytes;
     });
     if (sizes.size() > kSizesShown) sizes.resize(kSizesShown);
-    sink.print("SIZES {} ({} largest of {})\n  {:<16}  {:>11}  {:>24}  {:>24}\n", kind.name, sizes.size(),
-               kind.sizes.size(), "block", "allocs", "live", "free in pages");
+    sink.print(
+        "SIZES {} ({} of {} sizes of blocks that share pages, those with most live bytes)\n  {:<16}  {:>11}  {:>24}  "
+        "{:>24}\n",
+        kind.name, sizes.size(), kind.sizes.size(), "block", "allocs", "live", "free in pages");
     for (const SizeFigures& figures : sizes)
       sink.print("  {:<16}  {:>11}  {:>24}  {:>24}\n", human_bytes(figures.block_bytes), grouped(figures.allocations),
                  blocks_and_bytes(figures.live_blocks, figures.live_blocks * figures.block_bytes),

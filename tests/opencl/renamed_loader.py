@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""A plugin brings along an OpenCL loader under a name of its own, as repaired Python wheels do, and is loaded privately:
-the calls that are Cistern's reach that loader, and are counted. The loader and the plugin are copies of this machine's
-with another name written into them."""
+"""A plugin brings along an OpenCL loader under a name of its own, as repaired Python wheels do, and is loaded
+privately: the calls that are Cistern's reach that loader, and are counted. The loader and the plugin are copies of this
+machine's with another name written into them."""
 import os
 import pathlib
 import re

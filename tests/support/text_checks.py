@@ -98,8 +98,9 @@ def complaints(report, text):
 
 
 def of_pool(name, kind, text):
-    calls = ", ".join(f"{kind['driver_' + call]:,} {call}" for call in ("allocs", "frees", "syncs", "queries")
-                      if kind["driver_" + call])
+    names = {"allocs": "alloc", "frees": "free", "syncs": "sync", "queries": "query"}
+    calls = ", ".join(f"{kind['driver_' + many]:,} {one if kind['driver_' + many] == 1 else many}"
+                      for many, one in names.items() if kind["driver_" + many])
     whose = "calls to the system" if name == "host" else "driver calls"
     if calls and f"{whose}: {calls}" not in text:
         yield f"{name}: no {whose} {calls}"
