@@ -12,10 +12,12 @@
 namespace cistern::staging {
 namespace {
 
+constexpr std::uint64_t kSecond = 1'000'000'000;
+
 std::uint64_t now_ns(clockid_t clock = CLOCK_MONOTONIC) {
   timespec now{};
   clock_gettime(clock, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+  return static_cast<std::uint64_t>(now.tv_sec) * kSecond + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 std::uint64_t coarse_now_ns() { return now_ns(CLOCK_MONOTONIC_COARSE); }
@@ -79,12 +81,13 @@ void Turns::wait(Slot& slot, const Place& place) {
     {
       Locked hold(lock_);
       LongTurn* other = in_the_way_of(place);
-      if (other && waited_ns >= kPatienceNs) troubled_.store(true);
-      for (; other && waited_ns >= kPatienceNs; other = in_the_way_of(place)) other->given_up = true;
+      if (other && waited_ns >= patience_ns_) troubled_.store(true);
+      for (; other && waited_ns >= patience_ns_; other = in_the_way_of(place)) other->given_up = true;
       if (!other) break;
     }
     slot.calls.fetch_sub(1);
-    const timespec at_most{0, static_cast<long>(kPatienceNs - waited_ns)};
+    const std::uint64_t left_ns = patience_ns_ - waited_ns;
+    const timespec at_most{static_cast<time_t>(left_ns / kSecond), static_cast<long>(left_ns % kSecond)};
     futex(ended_, FUTEX_WAIT_PRIVATE, ended, &at_most);
     slot.calls.fetch_add(1);
   }

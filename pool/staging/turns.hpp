@@ -32,7 +32,8 @@ struct Place {
 
 class Turns {
  public:
-  Turns() = default;
+  // `patience_ns`: how long somebody waits at most.
+  explicit Turns(std::uint64_t patience_ns = kPatienceNs) : patience_ns_(patience_ns) {}
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
@@ -81,6 +82,7 @@ class Turns {
   template <class Look>
   bool each_slot(const Place& place, Look look);
 
+  const std::uint64_t patience_ns_;
   std::array<Slot, kSlots> slots_{};
   std::atomic<int> long_turns_{0};
   std::atomic<unsigned> ended_{0};  // what waiters sleep on

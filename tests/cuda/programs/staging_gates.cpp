@@ -68,7 +68,7 @@ static void gates(const char* name, cudaStream_t stream, By by) {
       }
       NEED(launch(stream, 1, Fill{small, static_cast<unsigned>(round)}));
       gate = until;
-      slow += std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(90);
+      slow += std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(400);
       usleep(round % 3 ? 200 : 15'000);
     }
   }

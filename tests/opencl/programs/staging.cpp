@@ -307,7 +307,7 @@ void gates(const Setup& cl) {
     need(clEnqueueMarkerWithWaitList(queue, 1, &gate, nullptr), "a marker");
     need(clEnqueueFillBuffer(queue, buffer, memory.data(), 1, 0, 64, 0, nullptr, nullptr), "what is behind it");
     need(clSetUserEventStatus(gate, CL_COMPLETE), "the gate");
-    slow += std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(90);
+    slow += std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(400);
     clReleaseEvent(gate);
     usleep(i % 3 ? 200 : 15'000);
   }
