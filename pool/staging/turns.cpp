@@ -158,8 +158,7 @@ bool Turn::lengthen(const Place& place) {
   slot_.calls.fetch_sub(1);
   number_ = turns_.begin_long(place);
   if (number_) return true;
-  slot_.calls.fetch_add(1);
-  if (turns_.long_turns_.load()) turns_.wait(slot_, place);
+  take([&] { return place; });
   return false;
 }
 
@@ -167,8 +166,7 @@ void Turn::shorten(const Place& place) {
   if (!number_) return;
   turns_.end_long(number_);
   number_ = 0;
-  slot_.calls.fetch_add(1);
-  if (turns_.long_turns_.load()) turns_.wait(slot_, place);
+  take([&] { return place; });
 }
 
 }  // namespace cistern::staging

@@ -101,9 +101,7 @@ class Turn {
   Turn(Turns& turns, const void* context, const void* stream, PlaceOf place)
       : turns_(turns), slot_(turns.slot_of(context, stream)) {
     turns.note_thread();
-    slot_.calls.fetch_add(1);
-    if (turns.long_turns_.load()) [[unlikely]]
-      turns.wait(slot_, place());
+    take(place);
     slot_.note_use(context);
   }
   ~Turn() {
@@ -121,6 +119,14 @@ class Turn {
   void shorten(const Place& place);
 
  private:
+  // Counted before it is looked for long ones: their owners look for what is counted.
+  template <class PlaceOf>
+  void take(PlaceOf place) {
+    slot_.calls.fetch_add(1);
+    if (turns_.long_turns_.load()) [[unlikely]]
+      turns_.wait(slot_, place());
+  }
+
   Turns& turns_;
   Turns::Slot& slot_;
   std::uint64_t number_ = 0;
