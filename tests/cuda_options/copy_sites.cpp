@@ -6,16 +6,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "need.hpp"
+
 namespace {
 
 constexpr size_t kBytes = 2 << 20;
-
-void need(int code, const char* what) {
-  if (!code) return;
-  std::printf("failed: %s: %d\n", what, code);
-  std::exit(90);
-}
-#define NEED(call) need(call, #call)
 
 char *device, *host;
 

@@ -8,13 +8,9 @@
 #include <cstring>
 #include <initializer_list>
 
-namespace {
+#include "need.hpp"
 
-void need(int code, const char* what) {
-  if (!code) return;
-  std::printf("failed: %s: %d\n", what, code);
-  std::exit(90);
-}
+namespace {
 
 // The flags of the mapping that the middle of the block lies in.
 bool asked_for(const char* block, size_t bytes) {

@@ -15,16 +15,11 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "need.hpp"
+
 namespace {
 
 constexpr size_t kMiB = 1 << 20;
-
-void need(int code, const char* what) {
-  if (!code) return;
-  std::printf("failed: %s: %d\n", what, code);
-  std::exit(90);
-}
-#define NEED(call) need(call, #call)
 
 [[gnu::noinline]] void* keep_device(size_t bytes) {
   void* block = nullptr;

@@ -6,16 +6,11 @@
 #include <cstdlib>
 #include <initializer_list>
 
+#include "need.hpp"
+
 namespace {
 
 constexpr size_t kMiB = 1 << 20;
-
-void need(int code, const char* what) {
-  if (!code) return;
-  std::printf("failed: %s: %d\n", what, code);
-  std::exit(90);
-}
-#define NEED(call) need(call, #call)
 
 struct Memory {
   char *device, *other, *pinned, *pageable;
