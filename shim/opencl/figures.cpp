@@ -135,7 +135,7 @@ std::uint64_t live_bytes() {
 // Objects may be there without any memory.
 void add_to(Snapshot& snapshot) {
   OpenclState* const s = state_if_used();
-  if (s && read(s->contexts_created)) add_objects(snapshot.objects);
+  if (s && (used() || read(s->contexts_created))) add_objects(snapshot.objects);
   if (!used()) return;
   snapshot.kinds.push_back(figures());
   snapshot.fragmentation.push_back(fragmentation());
