@@ -7,7 +7,8 @@
 //
 // Nobody reports from where a report could hang or lie: a vfork child (the parent's memory), a signal handler that
 // interrupted this thread in malloc or under one of our locks, a handler on a small alternate stack. Such an end stays
-// silent. Locks of other threads are no hindrance: those threads run on and release them.
+// silent. Locks of other threads are no hindrance: those threads run on and release them. (Ends by a signal:
+// lifecycle_signals.hpp.)
 #include "shim/lifecycle.hpp"
 
 #include <signal.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <optional>
 
 #include "pool/base/lock.hpp"
 #include "pool/base/system_call.hpp"
@@ -22,6 +24,7 @@
 #include "shim/core/fork.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/host/placement.hpp"
+#include "shim/lifecycle_signals.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/lookup.hpp"
@@ -66,20 +69,24 @@ bool has_something_to_say() {
   return !switched_off() && (options().report_requested || (gpu_used() && !system_calls_are_filtered()));
 }
 
-bool may_report_here() {
-  return in_own_process() && locks_held == 0 && !host::inside_allocator() && !on_small_signal_stack();
+void complain_in_silence() {
+  if (complains_in_silence() && !system_calls_are_filtered() && may_report_here()) say_deferred_lines();
 }
 
 // Silent processes are left without a new descriptor.
 void begin_exit() {
+  wait_for_end_by_signal();
+  complain_in_silence();
   if (!has_something_to_say()) return gpu_used() ? exit_begins() : void();
   if (!may_report_here()) return;
   hold_standard_error();
   exit_begins();
 }
 
-void end_process(const char* moment) {
-  if (has_something_to_say() && may_report_here()) process_ended(moment);
+// `status`: what the process ends with, where that can be changed. Returns what it is to end with.
+int end_process(const char* moment, std::optional<int> status) {
+  if (has_something_to_say() && may_report_here()) return process_ended({moment, status});
+  return status.value_or(0);
 }
 
 // --- Fork. The C library calls handlers before a fork in the reverse of the order in which they were registered, and
@@ -87,6 +94,7 @@ void end_process(const char* moment) {
 void in_forked_child() {
   process_id.store(system_calls_are_filtered() ? kUnknown : getpid(), std::memory_order_relaxed);
   note_forked();
+  watch_signals_in_child();
   after_fork_in_child();
 }
 
@@ -98,7 +106,26 @@ void register_fork_handlers() {
     real_register_atfork()(before_fork, after_fork_in_parent, in_forked_child, __dso_handle);
 }
 
-void call_at_quick_exit(void*) { end_process("_exit"); }
+// The C library writes what stdio holds after our turn: where the code changes, the C library's own exit does that in
+// our turn, and what other handlers there are it calls as well.
+constinit std::atomic<int> exit_status{0};
+
+void note_exit_status(int status, void*) { exit_status.store(status, std::memory_order_relaxed); }
+
+void end_process_by(const char* exit_function, const char* moment) {
+  const int status = exit_status.load(std::memory_order_relaxed);
+  const int changed = end_process(moment, status);
+  if (changed != status) reinterpret_cast<Exit>(next_definition(exit_function))(changed);
+}
+
+// errx and the like end the process without our exit.
+void watch_exit_status() {
+  using OnExit = int (*)(void (*)(int, void*), void*);
+  if (!options().fail_on) return;
+  if (const auto on_exit = reinterpret_cast<OnExit>(next_definition("on_exit"))) on_exit(note_exit_status, nullptr);
+}
+
+void call_at_quick_exit(void*) { end_process_by("_exit", "_exit"); }
 
 // At the first chance: our constructor, or the start of main. Options are read here because programs change their
 // environment later.
@@ -110,7 +137,12 @@ void start_process() {
   note_start_directory(environment_variable);
   note_who_started(environment_variable);
   options();
-  if (options().system_calls == "few") note_system_filter();
+  if (has_deferred_lines() && options().report != "none") note_complaints();
+  if (options().system_calls == "few") {
+    note_system_filter();
+  } else if (options().report_requested && options().report != "none") {
+    watch_signals();
+  }
   host::prepare_pool();
   host::prepare_placement();
   host::prepare_operators();
@@ -119,14 +151,17 @@ void start_process() {
 }
 
 int wrapped_main(int argc, char** argv, char** environment) {
+  watch_exit_status();
   const int status = program_main(argc, argv, environment);
+  note_exit_status(status, nullptr);
   begin_exit();
   return status;
 }
 
 void wrapped_fini() {
   if (loader_fini) loader_fini();
-  end_process("exit");
+  wait_for_end_by_signal();
+  end_process_by("exit", "exit");
 }
 
 [[gnu::constructor]] void constructed() { start_process(); }
@@ -134,12 +169,14 @@ void wrapped_fini() {
 [[gnu::destructor]] void destructed() {
   if (preloaded.load(std::memory_order_relaxed)) return;
   begin_exit();
-  end_process("exit");
+  end_process("exit", {});
 }
 
 // Somebody behind us may end the process in his own way: a sanitizer has a status for what it found.
 [[noreturn]] void end_at_once(const char* name, int status) {
-  end_process("_exit");
+  wait_for_end_by_signal();
+  complain_in_silence();
+  status = end_process("_exit", status);
   if (const auto next = reinterpret_cast<Exit>(next_definition(name))) next(status);
   while (true) system_call(SYS_exit_group, static_cast<std::uintptr_t>(status));
 }
@@ -147,6 +184,10 @@ void wrapped_fini() {
 }  // namespace
 
 bool in_own_process() { return getpid() == process_id.load(std::memory_order_relaxed); }
+
+bool may_report_on_a_large_stack() { return in_own_process() && locks_held == 0 && !host::inside_allocator(); }
+
+bool may_report_here() { return may_report_on_a_large_stack() && !on_small_signal_stack(); }
 
 void watch_exit_from_layer() {
   static constinit std::atomic<bool> watched{false};
@@ -181,10 +222,17 @@ extern "C" {
 
 // Another library's constructor may exit before main.
 [[gnu::visibility("default"), gnu::noreturn]] void exit(int status) {
+  note_exit_status(status, nullptr);
   begin_exit();
   Exit real = real_exit.load(std::memory_order_relaxed);
   if (!real) real = reinterpret_cast<Exit>(next_symbol("exit"));
   real(status);
+  __builtin_unreachable();
+}
+
+[[gnu::visibility("default"), gnu::noreturn]] void quick_exit(int status) noexcept {
+  note_exit_status(status, nullptr);
+  reinterpret_cast<Exit>(next_definition("quick_exit"))(status);
   __builtin_unreachable();
 }
 

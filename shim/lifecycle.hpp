@@ -10,4 +10,9 @@ void watch_exit_from_layer();
 // False in a child of vfork, which has the parent's memory.
 bool in_own_process();
 
+// Neither in malloc nor under a lock of ours, nor in a child of vfork: where a signal handler asks, this thread may not
+// go on before it has returned.
+bool may_report_on_a_large_stack();
+bool may_report_here();
+
 }  // namespace cistern

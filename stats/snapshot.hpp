@@ -64,7 +64,8 @@ struct FrameFigures {
 };
 
 constexpr std::string_view kNeverFreed = "never freed";
-// Host memory, which most programs leave to the system: shown apart, and no leak yet.
+// Host memory, which most programs leave to the system: shown apart, and no leak yet. And whatever there is while the
+// program runs.
 constexpr std::string_view kLiveAtExit = "live";
 // Its context was reset or destroyed while the program still held it.
 constexpr std::string_view kWentWithContext = "never freed, went with its context";
@@ -83,6 +84,7 @@ struct LeakFigures {
   String owner;                                    // basename of the module that made the call
   bool owned_by_program;                           // the module is the main executable
   Vector<FrameFigures> frames;                     // leaf first
+  bool suppressed = false;                         // known and accepted: neither shown nor counted as a leak
 
   bool has_references() const { return kind == "opencl"; }
 };
@@ -181,6 +183,13 @@ struct ObjectFigures {
   std::uint64_t created, alive;
 };
 
+// A rule that leaks are not counted by, and what it did.
+struct SuppressionFigures {
+  String rule;  // "leak:PATTERN"
+  bool built_in;
+  std::uint64_t sites = 0, blocks = 0, bytes = 0;
+};
+
 struct FragmentationFigures {
   String kind;
   std::uint64_t reserved_bytes, live_bytes;
@@ -208,12 +217,14 @@ struct Snapshot {
   std::optional<int> rank, ranks;
   String command;
   double wall_s;
-  const char* moment;      // "exit", "_exit", "call": when it was taken; leaks are judged at "exit" and "_exit" only
+  const char* moment;      // when it was taken: "exit", "_exit", "call", or the signal that ended the process
   String sites;            // e.g. "gpu:all,host:off"
   String host_sites_mode;  // "512KiB": a sample of one block in so many bytes; "all"; "off"
   Vector<KindFigures> kinds;
-  Vector<LeakFigures> leaks;       // largest first
-  Vector<LeakFigures> host_sites;  // live host blocks, largest first; estimated where they are samples
+  Vector<LeakFigures> leaks;                // largest first
+  Vector<LeakFigures> host_sites;           // live host blocks, largest first; estimated where they are samples
+  Vector<SuppressionFigures> suppressions;  // the user's, and those of the built-in list that did something
+  std::optional<int> exit_code;             // what the process ends with instead of its own 0
   Vector<ObjectFigures> objects;
   Vector<FragmentationFigures> fragmentation;
   Vector<TransferFigures> transfers;  // kind by kind, largest first
@@ -226,6 +237,9 @@ struct Snapshot {
   std::optional<double> capture_mean_ns;
   std::uint64_t sites_count, tables_bytes, dropped_events;
   Vector<String> estimated;  // JSON paths of figures that are estimates: "kinds.host.peak_bytes"
+
+  // What is alive at an end that the program chose was never freed; otherwise it may still have been.
+  bool ended_by_itself() const { return std::string_view(moment) == "exit" || std::string_view(moment) == "_exit"; }
 };
 
 }  // namespace cistern

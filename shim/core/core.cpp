@@ -21,10 +21,13 @@ bool gpu_used() {
 
 void stand_aside() { aside = true; }
 
-void process_ended(const char* moment) {
-  if (aside.load() || !last_report_begins()) return;
+int process_ended(ProcessEnd end) {
+  int status = end.status.value_or(0);
+  if (!last_report_begins()) return status;
   Uncounted uncounted;
-  if (options().report != "none") report_end(moment);
+  if (!aside.load() && (options().report != "none" || options().fail_on)) status = report_end(end);
+  last_report_ends();
+  return status;
 }
 
 }  // namespace cistern

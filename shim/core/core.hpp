@@ -7,9 +7,14 @@
 
 namespace cistern {
 
-// The last destructor has run ("exit") or the program ended at once ("_exit"): write the report, once.
-// For a process that has something to say (shim/lifecycle.cpp).
-void process_ended(const char* moment);
+// The last destructor has run ("exit"), the program ended at once ("_exit") or by a signal ("SIGTERM"): write the
+// report, once. For a process that has something to say (shim/lifecycle.cpp). `status`: what it ends with by itself,
+// where that can still be changed. Returns what it is to end with.
+struct ProcessEnd {
+  const char* moment;
+  std::optional<int> status;
+};
+int process_ended(ProcessEnd end);
 
 bool gpu_used();
 
@@ -18,6 +23,7 @@ void stand_aside();
 
 // Everything that a report may show, now (snapshot.cpp).
 Snapshot take_snapshot(const char* moment);
-void report_end(const char* moment);
+// As process_ended.
+int report_end(ProcessEnd end);
 
 }  // namespace cistern

@@ -1,5 +1,5 @@
 // See core.hpp: what a report shows, gathered from all layers. Apart from what every process runs, which lies together.
-#include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,12 +7,16 @@
 #include "shim/core/core.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/kind.hpp"
+#include "shim/process/log.hpp"
 #include "shim/process/output.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/counters.hpp"
+#include "stats/format.hpp"
 #include "stats/resolve.hpp"
+#include "stats/sink.hpp"
 #include "stats/sites.hpp"
+#include "stats/suppressions.hpp"
 
 #ifndef CISTERN_VERSION
 #error "CISTERN_VERSION comes from the build"
@@ -22,16 +26,12 @@ namespace cistern {
 namespace {
 
 constexpr unsigned kSymbolBudgetMs = 3000;
-constexpr std::size_t kCommandBytesMax = 4096;
+constexpr std::size_t kCommandBytesMax = 4096, kSuppressionsBytesMax = std::size_t{1} << 20, kPathBytesShown = 200;
 
 String command_line() {
   String command;
-  const int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return command;
-  char buffer[kCommandBytesMax];
-  const ssize_t length = ::read(file, buffer, sizeof buffer);
-  close(file);
-  for (ssize_t i = 0; i < length; ++i) command.push_back(buffer[i] ? buffer[i] : ' ');
+  read_file("/proc/self/cmdline", kCommandBytesMax, command);
+  std::replace(command.begin(), command.end(), '\0', ' ');
   while (!command.empty() && command.back() == ' ') command.pop_back();
   return command;
 }
@@ -52,6 +52,36 @@ void sort_largest_first(Vector<LeakFigures>& leaks) {
   });
 }
 
+void complain_about_suppressions(std::string_view what) {
+  StringSink line;
+  line.print("CISTERN_SUPPRESSIONS: {}: {}", printable(options().suppressions, kPathBytesShown), what);
+  warn_line(line.text());
+}
+
+void suppress(Snapshot& snapshot) {
+  Suppressions suppressions;
+  if (const String& path = options().suppressions; !path.empty()) {
+    String file;
+    if (const int error = read_file(from_start_directory(path).c_str(), kSuppressionsBytesMax, file)) {
+      char reason[128];
+      complain_about_suppressions(strerror_r(error, reason, sizeof reason));
+    }
+    suppressions.read(file, [](unsigned line) {
+      complain_about_suppressions("line " + decimal(line, 0) + " is not of the form leak:PATTERN");
+    });
+  }
+  suppressions.apply(snapshot);
+}
+
+// By GPU memory; host memory is not judged.
+bool fails(const Snapshot& snapshot) {
+  if (!options().fail_on) return false;
+  std::uint64_t bytes = 0, blocks = 0;
+  for (const LeakFigures& leak : snapshot.leaks)
+    if (!leak.suppressed) blocks += leak.blocks, bytes += leak.bytes;
+  return blocks && bytes >= *options().fail_on;
+}
+
 // Quick, and beside threads at work: no symbols are looked for, no lock of the dynamic linker is taken.
 Snapshot collect(const char* moment) {
   Snapshot snapshot{};
@@ -64,6 +94,8 @@ Snapshot collect(const char* moment) {
   snapshot.wall_s = static_cast<double>(nanoseconds_since_start()) / 1e9;
   snapshot.moment = moment;
   for (const Kind* kind : kinds()) kind->add_to(snapshot);
+  if (!snapshot.ended_by_itself())
+    for (LeakFigures& leak : snapshot.leaks) leak.leak_class = kLiveAtExit;
   sort_largest_first(snapshot.leaks);
   sort_largest_first(snapshot.host_sites);
   add_site_figures(snapshot);
@@ -76,9 +108,19 @@ Snapshot take_snapshot(const char* moment) {
   Uncounted uncounted;
   Snapshot snapshot = collect(moment);
   resolve(snapshot, kSymbolBudgetMs);
+  suppress(snapshot);
   return snapshot;
 }
 
-void report_end(const char* moment) { write_report(take_snapshot(moment)); }
+int report_end(ProcessEnd end) {
+  Snapshot snapshot = take_snapshot(end.moment);
+  int status = end.status.value_or(0);
+  if (end.status && (status & 0xff) == 0 && fails(snapshot)) {
+    status = static_cast<int>(options().fail_code);
+    snapshot.exit_code = status;
+  }
+  write_report(snapshot);
+  return status;
+}
 
 }  // namespace cistern

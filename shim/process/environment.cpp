@@ -1,6 +1,7 @@
 // See environment.hpp.
 #include "shim/process/environment.hpp"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@ constexpr RankVariables kLaunchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORL
                                         {"SLURM_PROCID", "SLURM_NTASKS"}};
 
 constinit char* start_directory = nullptr;
-constinit bool by_user = true, shared_path = true;
+constinit bool by_user = true, shared_path = true, complains = false;
 
 std::optional<int> number(const char* text) {
   const std::string_view digits = text ? text : "";
@@ -43,22 +44,38 @@ String environment_of(pid_t process) {
   *std::to_chars(std::copy_n("/proc/", 6, path), std::end(path), process).ptr = '\0';
   strcat(path, "/environ");
   String all;
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  char part[4096];
-  for (ssize_t bytes; file != -1 && (bytes = read(file, part, sizeof part)) > 0;)
-    all.append(part, static_cast<std::size_t>(bytes));
-  if (file != -1) close(file);
+  read_file(path, SIZE_MAX, all);
   return all;
 }
 
-bool has_entry(std::string_view entries, std::string_view name, const char* value) {
-  String wanted(name);
-  wanted.append("=").append(value ? value : "").append(1, '\0');
-  const std::size_t at = entries.find(wanted);
+// `entry`: "NAME=value"
+bool has_entry(std::string_view entries, String entry) {
+  entry.push_back('\0');
+  const std::size_t at = entries.find(entry);
   return at != entries.npos && (at == 0 || entries[at - 1] == '\0');
 }
 
+bool has_entry(std::string_view entries, std::string_view name, const char* value) {
+  return has_entry(entries, String(name) + "=" + (value ? value : ""));
+}
+
 }  // namespace
+
+[[gnu::cold]] int read_file(const char* path, std::size_t bytes_max, String& text) {
+  const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  if (file == -1) return errno;
+  int error = 0;
+  while (text.size() < bytes_max) {
+    char part[4096];
+    const ssize_t bytes = read(file, part, std::min(sizeof part, bytes_max - text.size()));
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0) error = errno;
+    if (bytes <= 0) break;
+    text.append(part, static_cast<std::size_t>(bytes));
+  }
+  close(file);
+  return error;
+}
 
 // Not secure_getenv: the same, but in a part of the C library that few programs touch.
 const char* environment_variable(const char* name) {
@@ -99,8 +116,11 @@ Ranks read_ranks(Getenv getenv) {
 }
 
 void note_start_directory(Getenv getenv) {
-  const char* report = getenv("CISTERN_REPORT");
-  if (!report || !*report || *report == '/') return;
+  const auto is_relative = [getenv](const char* option) {
+    const char* const path = getenv(option);
+    return path && *path && *path != '/';
+  };
+  if (!is_relative("CISTERN_REPORT") && !is_relative("CISTERN_SUPPRESSIONS")) return;
   char directory[PATH_MAX];
   if (!getcwd(directory, sizeof directory)) return;
   const std::size_t bytes = strlen(directory) + 1;
@@ -116,7 +136,22 @@ void note_who_started(Getenv getenv) {
   by_user = !has_entry(parent, "CISTERN_REPORT", report) || !has_entry(parent, "LD_PRELOAD", getenv("LD_PRELOAD"));
 }
 
-void note_forked() { by_user = shared_path; }
+// Its parent would have said what it complains about.
+[[gnu::cold]] void note_complaints() {
+  const String parent = environment_of(getppid());
+  complains = false;
+  for (char** entry = early_environment(); entry && *entry && !complains; ++entry) {
+    const std::string_view text = *entry;
+    if (text.starts_with("CISTERN_") || text.starts_with("LD_PRELOAD=")) complains = !has_entry(parent, String(text));
+  }
+}
+
+bool complains_in_silence() { return complains; }
+
+void note_forked() {
+  by_user = shared_path;
+  complains = false;
+}
 
 bool started_by_user() { return by_user; }
 

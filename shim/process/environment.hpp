@@ -32,8 +32,11 @@ Ranks read_ranks(Getenv getenv);
 
 String host_name();
 
-// Relative report paths are taken from the directory that the process was started in, because programs change theirs.
-// Noted at the start, and only when a relative path is asked for; a forked child has its parent's.
+// Appends its first bytes to `text`; 0, or the errno of what failed.
+int read_file(const char* path, std::size_t bytes_max, String& text);
+
+// Relative paths are taken from the directory that the process was started in, because programs change theirs.
+// Noted at the start, and only when one is asked for; a forked child has its parent's.
 void note_start_directory(Getenv getenv);
 // A report's path belongs to the process that the user started: not to one that was forked, or started by a process
 // with the same report path and the same libraries preloaded. Noted at the start, and only when such a path is asked
@@ -41,6 +44,11 @@ void note_start_directory(Getenv getenv);
 void note_who_started(Getenv getenv);
 void note_forked();
 bool started_by_user();
+
+// Some options were not understood: a process that has nothing else to say says so too, where its parent, by its own
+// environment, had others. Noted at the start, and only then.
+void note_complaints();
+bool complains_in_silence();
 
 // Absolute: `path` itself, or below the noted directory; unchanged when none could be noted.
 String from_start_directory(const String& path);

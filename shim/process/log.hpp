@@ -11,6 +11,7 @@ void warn_line(std::string_view text);
 // Said when the process first has something to say (a report or a warning), so that silent processes stay silent.
 void warn_later(std::string_view text);
 void say_deferred_lines();
+bool has_deferred_lines();
 // How many more lines there would have been; said with the report.
 void say_limited_lines();
 

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "stats/format.hpp"
+
 namespace cistern {
 namespace {
 
@@ -121,6 +123,20 @@ struct seconds_parser {
 struct text_parser {
   static std::optional<String> parse(std::string_view text, const Row&) { return String(text); }
   static String wanted(const Row&) { return "a text"; }
+};
+// What is not judged yet is no class to fail on.
+struct failing_parser {
+  static std::optional<std::optional<std::uint64_t>> parse(std::string_view text, const Row&) {
+    constexpr std::string_view kAny = "any";
+    using FailOn = std::optional<std::uint64_t>;
+    if (same_word(text, "off")) return FailOn();
+    if (!same_word(text.substr(0, kAny.size()), kAny)) return {};
+    if (text.size() == kAny.size()) return FailOn(0);
+    const FailOn bytes = parse_amount(text.substr(kAny.size() + 1), kByteUnits);
+    if (text[kAny.size()] != ':' || !bytes) return {};
+    return bytes;
+  }
+  static String wanted(const Row&) { return "any or any:SIZE (lost, possible and growing are not judged so far)"; }
 };
 struct choice_parser {
   static std::optional<String> parse(std::string_view text, const Row& row) {
@@ -245,6 +261,11 @@ Options read_options(Getenv getenv, char** environment, Complain complain) {
 #include "shim/options.def"
   const char* report = entries.have("CISTERN_REPORT") ? getenv("CISTERN_REPORT") : nullptr;
   options.report_requested = report && *report;
+  if (options.fail_code < 1 || options.fail_code > 255) {
+    complain("CISTERN_FAIL_CODE: " + decimal(static_cast<double>(options.fail_code), 0) +
+             " is not an exit code from 1 to 255; using 23");
+    options.fail_code = 23;
+  }
   complain_about_unknown(environment, getenv, complain);
   return options;
 }

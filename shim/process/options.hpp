@@ -16,6 +16,7 @@ struct Options {
   using seconds = std::uint64_t;  // nanoseconds inside
   using text = String;
   using choice = String;
+  using failing = std::optional<std::uint64_t>;  // so many bytes and more; none: never
 #define OPTION(type, name, variable, default_text, help) type name{};
 #include "shim/options.def"
   bool report_requested = false;  // CISTERN_REPORT was set by the user

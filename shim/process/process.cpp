@@ -40,7 +40,14 @@ void exit_begins() {
   if (the_phase.compare_exchange_strong(running, Phase::exiting)) stop_copy_crew();
 }
 
-bool last_report_begins() { return the_phase.exchange(Phase::reported) != Phase::reported; }
+bool last_report_begins() {
+  Phase seen = the_phase.load();
+  while (seen < Phase::reported)
+    if (the_phase.compare_exchange_weak(seen, Phase::reported)) return true;
+  return false;
+}
+
+void last_report_ends() { the_phase = Phase::written; }
 
 void begin_anew_in_child() {
   if (!__libc_single_threaded) beside_threads.store(true, std::memory_order_relaxed);

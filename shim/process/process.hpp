@@ -10,13 +10,15 @@ namespace cistern {
 // Read on first use. Not for use inside malloc.
 const Options& options();
 
-enum class Phase : int { running, exiting, reported };
+// reported: the report has begun; written: it has ended.
+enum class Phase : int { running, exiting, reported, written };
 
 Phase phase();
 // The program called exit or returned from main; no destructor has run. Idempotent.
 void exit_begins();
 // True once.
 bool last_report_begins();
+void last_report_ends();
 
 // The child counts its time, and its end, from the fork.
 void begin_anew_in_child();

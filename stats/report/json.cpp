@@ -7,7 +7,7 @@
 namespace cistern {
 namespace {
 
-constexpr unsigned kSchema = 1;
+constexpr unsigned kSchema = 2;
 
 // One JSON document, written as it goes: knows where commas and line breaks belong.
 class Json {
@@ -74,6 +74,7 @@ void write_process(Json& json, const Snapshot& snapshot) {
   json.field("command", snapshot.command);
   json.number("wall_s", snapshot.wall_s, 6);
   json.field("moment", snapshot.moment);
+  if (snapshot.exit_code) json.count("exit_code", static_cast<std::uint64_t>(*snapshot.exit_code));
   json.close('}');
 }
 
@@ -186,6 +187,7 @@ void write_leak(Json& json, const LeakFigures& leak) {
     json.field("module", leak.owner);
     json.flag("program", leak.owned_by_program);
   }
+  if (leak.suppressed) json.flag("suppressed", true);
   json.number("first_s", leak.first_s, 6);
   json.number("last_s", leak.last_s, 6);
   write_frames(json, leak.frames);
@@ -301,6 +303,17 @@ void write_fragmentation(Json& json, const FragmentationFigures& figures) {
   json.close('}');
 }
 
+void write_suppression(Json& json, const SuppressionFigures& rule) {
+  json.element();
+  json.open('{');
+  json.field("rule", rule.rule);
+  json.flag("built_in", rule.built_in);
+  json.count("sites", rule.sites);
+  json.count("blocks", rule.blocks);
+  json.count("bytes", rule.bytes);
+  json.close('}');
+}
+
 void write_objects(Json& json, const Vector<ObjectFigures>& objects) {
   json.key("objects");
   json.open('{');
@@ -361,6 +374,10 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
   json.key("host_sites");
   json.open('[');
   for (const LeakFigures& site : snapshot.host_sites) write_leak(json, site);
+  json.close(']');
+  json.key("suppressions");
+  json.open('[');
+  for (const SuppressionFigures& rule : snapshot.suppressions) write_suppression(json, rule);
   json.close(']');
   json.key("fragmentation");
   json.open('{');

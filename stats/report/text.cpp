@@ -1,6 +1,7 @@
 // The text report: verdict first, then what explains it, at most about a screen. JSON has all figures.
 #include <algorithm>
 
+#include "pool/base/path.hpp"
 #include "stats/format.hpp"
 #include "stats/report/report.hpp"
 #include "stats/report/text_parts.hpp"
@@ -13,8 +14,6 @@ constexpr std::size_t kSitesShown = 10;
 constexpr std::size_t kSitesInFull = 3;  // with more sites than this, each shows fewer frames
 constexpr std::size_t kHostSitesShown = 3;
 constexpr std::size_t kCommandBytes = 100;
-
-bool while_running(const Snapshot& snapshot) { return std::string_view(snapshot.moment) == "call"; }
 
 // Blocks, bytes and sites of the leaks of one side: the program's or its libraries'.
 struct Total {
@@ -85,10 +84,37 @@ void write_blind_spots(const Snapshot& snapshot, Sink& sink) {
                counted(snapshot.escaped, "CUDA call"));
 }
 
+// What the verdict comes from, and what comes of it.
+String occasion(const Snapshot& snapshot) {
+  const std::string_view moment = snapshot.moment;
+  if (moment == "call") return "asked for by the program, which is still running";
+  if (!snapshot.ended_by_itself())
+    return "ended by " + String(moment) + (snapshot.leaks.empty() ? "" : ": what it would have freed is not known");
+  if (!snapshot.exit_code) return "exit code unchanged";
+  return "exit code " + decimal(*snapshot.exit_code, 0) + " instead of 0, by CISTERN_FAIL_ON";
+}
+
+// What is known and accepted: beside the leaks, not among them.
+void write_suppressions(const Snapshot& snapshot, Sink& sink) {
+  SuppressionFigures all{};
+  String rules, unused;
+  for (const SuppressionFigures& rule : snapshot.suppressions) {
+    String& list = rule.sites ? rules : unused;
+    if (!list.empty()) list += ", ";
+    list += printable(rule.rule, kPathBytesShown);
+    all.sites += rule.sites, all.blocks += rule.blocks, all.bytes += rule.bytes;
+  }
+  if (all.sites)
+    sink.print("SUPPRESSED  {}, {} at {}: {}\n", counted(all.blocks, "block"), human_bytes(all.bytes),
+               counted(all.sites, "site"), rules);
+  if (!unused.empty()) sink.print("SUPPRESSIONS UNUSED  {}\n", unused);
+}
+
 void write_verdict(const Snapshot& snapshot, Sink& sink) {
   Total program, libraries;
-  for (const LeakFigures& leak : snapshot.leaks) (by_library(leak) ? libraries : program).add(leak);
-  const bool running = while_running(snapshot);
+  for (const LeakFigures& leak : snapshot.leaks)
+    if (!leak.suppressed) (by_library(leak) ? libraries : program).add(leak);
+  const bool running = !snapshot.ended_by_itself();
   const char* state = running ? " live" : " never freed";
   String verdict;
   if (program.blocks) verdict = program.sentence(state);
@@ -104,8 +130,7 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
                                  [](const KindFigures& kind) { return kind.name != "host" && kind.allocations; });
     verdict = !gpu ? "no GPU memory was used" : running ? "nothing live on the GPU" : "nothing leaked on the GPU";
   }
-  sink.print("{}  {}", running ? "LIVE   " : "VERDICT", verdict);
-  sink.write(running ? "      (asked for by the program, which is still running)\n" : "      (exit code unchanged)\n");
+  sink.print("{}  {}      ({})\n", running ? "LIVE   " : "VERDICT", verdict, occasion(snapshot));
   if (host_alive)
     sink.print("         host memory: {} in {} {}: not judged\n", human_bytes(host->live_bytes),
                counted(host->live_blocks, "block"), running ? "live" : "alive at exit");
@@ -161,7 +186,8 @@ void write_kind(const KindFigures& kind, Sink& sink) {
 void write_kinds(const Snapshot& snapshot, Sink& sink) {
   if (snapshot.kinds.empty()) return;
   sink.print("{:<12}  {:<22}  {:<22}  {:>11}  {:>12}  {:>6}  {:>6}\n", "KIND",
-             while_running(snapshot) ? "live" : "live@exit", "peak (at t)", "allocs", "driver calls", "hit%", "failed");
+             snapshot.ended_by_itself() ? "live@exit" : "live", "peak (at t)", "allocs", "driver calls", "hit%",
+             "failed");
   for (const KindFigures& kind : snapshot.kinds) write_kind(kind, sink);
 }
 
@@ -189,27 +215,44 @@ void write_leak(const LeakFigures& leak, std::size_t rank, bool running, std::si
   write_frames(leak.frames, frames_max, sink);
 }
 
+Vector<const LeakFigures*> unsuppressed(const Vector<LeakFigures>& all) {
+  Vector<const LeakFigures*> leaks;
+  for (const LeakFigures& leak : all)
+    if (!leak.suppressed) leaks.push_back(&leak);
+  return leaks;
+}
+
+void write_how_to_suppress(const LeakFigures& leak, Sink& sink) {
+  if (leak.frames.empty()) return;
+  const FrameFigures& frame = leak.frames.front();
+  const std::string_view name = !frame.function.empty() ? std::string_view(frame.function) : basename_of(frame.module);
+  if (!name.empty())
+    sink.print("     (known and accepted: CISTERN_SUPPRESSIONS=FILE, with lines such as leak:{})\n",
+               printable(name, kPathBytesShown));
+}
+
 void write_leaks(const Snapshot& snapshot, Sink& sink) {
-  const Vector<LeakFigures>& leaks = snapshot.leaks;
+  const Vector<const LeakFigures*> leaks = unsuppressed(snapshot.leaks);
   if (leaks.empty()) return;
-  sink.write(while_running(snapshot) ? "LIVE BY SITE" : "LEAKS BY SITE");
+  sink.write(snapshot.ended_by_itself() ? "LEAKS BY SITE" : "LIVE BY SITE");
   if (leaks.size() > kSitesShown) sink.print(" (top {} of {})", kSitesShown, leaks.size());
   sink.write("\n");
   const std::size_t frames_max = leaks.size() <= kSitesInFull ? kFramesFull : kFramesShort;
   for (std::size_t i = 0; i < leaks.size() && i < kSitesShown; ++i)
-    write_leak(leaks[i], i + 1, while_running(snapshot), frames_max, sink);
+    write_leak(*leaks[i], i + 1, !snapshot.ended_by_itself(), frames_max, sink);
+  if (snapshot.ended_by_itself()) write_how_to_suppress(*leaks.front(), sink);
 }
 
 // Live host blocks are no leaks before somebody looked whether the program could still reach them.
 void write_host_sites(const Snapshot& snapshot, Sink& sink) {
-  const Vector<LeakFigures>& sites = snapshot.host_sites;
+  const Vector<const LeakFigures*> sites = unsuppressed(snapshot.host_sites);
   if (sites.empty()) return;
   const bool all = snapshot.sites.ends_with("host:all");
   const std::size_t shown = std::min(sites.size(), all ? kSitesShown : kHostSitesShown);
   sink.print("HOST MEMORY ALIVE BY SITE (top {} of {}{})\n", shown, sites.size(),
              all ? "" : "; estimated from samples, CISTERN_SITES=all: exact");
   for (std::size_t i = 0; i < shown; ++i)
-    write_leak(sites[i], i + 1, while_running(snapshot), all ? kFramesFull : kFramesShort, sink);
+    write_leak(*sites[i], i + 1, !snapshot.ended_by_itself(), all ? kFramesFull : kFramesShort, sink);
 }
 
 void write_objects(const Snapshot& snapshot, Sink& sink) {
@@ -247,6 +290,7 @@ void render_text(const Snapshot& snapshot, Sink& sink) {
   write_device_memory(snapshot, sink);
   write_leaks(snapshot, sink);
   write_host_sites(snapshot, sink);
+  write_suppressions(snapshot, sink);
   write_objects(snapshot, sink);
   write_pools(snapshot, sink);
   write_sizes(snapshot, sink);

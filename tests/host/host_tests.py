@@ -514,9 +514,11 @@ class OptionLines(HostTest):
         self.assertEqual(self.lines_of(CISTERN_OPENCL_POOL="OFF", CISTERN_OPENCL_POOL_MAX="2gib", CISTERN_HOST="1",
                                        CISTERN_TRIM_INTERVAL="500ms", CISTERN_REPORT_FORMAT="JSON"), "")
 
-    def test_a_silent_process_stays_silent(self):
+    def test_a_process_that_has_nothing_else_to_say(self):
         done = self.shimmed("/bin/true", environment={"CISTERN_POOOL": "1", "CISTERN_HOST": "maybe"})
-        self.assertEqual(done.all(), ("", "", 0))
+        self.assertEqual((done.out, done.status), ("", 0))
+        self.assertEqual(done.err, "cistern: CISTERN_HOST: 'maybe' is not on or off; using on\n"
+                                   "cistern: CISTERN_POOOL: no such option (did you mean CISTERN_OPENCL_POOL?)\n")
 
 
 class Silence(HostTest):

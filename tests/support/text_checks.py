@@ -76,10 +76,11 @@ def section(text, title):
 
 
 def complaints(report, text):
-    if report["cistern"]["moment"] != "call" and report["leaks"]:
-        blocks, size = (sum(leak[figure] for leak in report["leaks"]) for figure in ("blocks", "bytes"))
+    counted = [leak for leak in report["leaks"] if not leak.get("suppressed")]
+    if report["cistern"]["moment"] in ("exit", "_exit") and counted:
+        blocks, size = (sum(leak[figure] for leak in counted) for figure in ("blocks", "bytes"))
         if not re.search(rf"^VERDICT  .*\b{blocks:,} blocks?, {re.escape(human(size))} never freed", text, re.M):
-            if not any(leak.get("program") is False for leak in report["leaks"]):
+            if not any(leak.get("program") is False for leak in counted):
                 yield f"the verdict does not speak of {blocks} blocks of {human(size)}"
     shown = [columns_of(re.sub(r" \(\d+\.\d+ m?s\)", "", line)) for line in section(text, "KIND")]
     for name, kind in report["kinds"].items():
@@ -91,6 +92,15 @@ def complaints(report, text):
         for line in section(text, f"SIZES {name}")[1:]:
             if columns_of(line) not in sizes:
                 yield f"{name}: no size has the figures of {line}"
+    used = [rule for rule in report["suppressions"] if rule["sites"]]
+    blocks, size, sites = (sum(rule[figure] for rule in used) for figure in ("blocks", "bytes", "sites"))
+    line = (f"SUPPRESSED  {blocks:,} block{'s' * (blocks != 1)}, {human(size)} at {sites:,} site{'s' * (sites != 1)}: "
+            + ", ".join(rule["rule"] for rule in used))
+    if used and line not in text.splitlines():
+        yield f"not said: {line}"
+    unused = [rule["rule"] for rule in report["suppressions"] if not rule["sites"]]
+    if unused and f"SUPPRESSIONS UNUSED  {', '.join(unused)}" not in text.splitlines():
+        yield f"not said to be unused: {unused}"
     fragments = [line_of_fragments(name, row) for name, row in report["fragmentation"].items()]
     for line in re.findall(r"^FRAGMENTATION .*$", text, re.M):
         if line not in fragments:

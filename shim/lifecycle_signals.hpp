@@ -1,0 +1,31 @@
+// Where CISTERN_REPORT is set, SIGHUP, SIGINT and SIGTERM with their default action write the report first; then the
+// process dies by the signal, after two seconds at the latest. The program's own handlers and its ignored signals stay
+// as they are, and what it reads of its signal table shows nothing of ours.
+#pragma once
+#include <signal.h>
+
+namespace cistern {
+
+// At the start, and only for a process that a report is asked of.
+void watch_signals();
+void watch_signals_in_child();
+// Another thread writes the report of a signal: the process ends there, and its exit waits for that.
+void wait_for_end_by_signal();
+
+// While one lives, the C library's functions find the signal's entry as the program left it. Safe in signal handlers
+// and in children of vfork; keeps errno.
+class EntryOfProgram {
+ public:
+  explicit EntryOfProgram(int number);
+  ~EntryOfProgram();
+  EntryOfProgram(const EntryOfProgram&) = delete;
+  EntryOfProgram& operator=(const EntryOfProgram&) = delete;
+
+ private:
+  const int number_;  // 0: not one of ours
+};
+
+// `entry`, as read, with ours replaced by what the program set.
+void show_entry_of_program(int number, struct sigaction& entry);
+
+}  // namespace cistern

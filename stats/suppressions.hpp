@@ -1,0 +1,25 @@
+// Suppressions: leaks that somebody knows of and accepts. Rules as LeakSanitizer has them, one "leak:PATTERN" a line,
+// from the user's file, and behind them a built-in list (suppressions.def).
+#pragma once
+#include <string_view>
+
+#include "stats/snapshot.hpp"
+
+namespace cistern {
+
+// Whether `pattern` is found in `text`: '*' is anything, a leading '^' and a trailing '$' its begin and end.
+bool pattern_matches(std::string_view pattern, std::string_view text);
+
+class Suppressions {
+ public:
+  // Empty lines and those that begin with '#' say nothing. `complain` gets the number of a line that is no rule.
+  void read(std::string_view file, void (*complain)(unsigned line));
+  // Marks leaks and host sites by the first rule that names a function, source file or module of their stack, and adds
+  // up what each rule did. Built-in ones that did nothing are left out.
+  void apply(Snapshot& snapshot) const;
+
+ private:
+  Vector<String> user_;
+};
+
+}  // namespace cistern

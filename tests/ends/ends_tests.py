@@ -1,0 +1,309 @@
+"""How processes end, plain and with libcistern.so preloaded: by signals, with exit codes, with leaks that are known."""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "host"))
+import host_tests  # noqa: E402
+from host_tests import ARGUMENTS, HostTest  # noqa: E402
+
+SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+
+
+class EndTest(HostTest):
+    def settings(self, environment):
+        clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("CISTERN_")}
+        return clean | (environment or {})
+
+    def shim_settings(self, **options):
+        return {"LD_PRELOAD": str(ARGUMENTS.shim), **{f"CISTERN_{name}": str(value) for name, value in options.items()}}
+
+    def signalled(self, way, number, environment=None, signals=1, started=None):
+        """What it said, how it ended, and after how many seconds."""
+        process = subprocess.Popen([self.program("signalled"), way], env=self.settings(environment),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, **(started or {}))
+        first = process.stdout.readline()
+        time.sleep(0.05)
+        sent = time.monotonic()
+        for _ in range(signals):
+            process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+        return (first + out).decode(), err.decode(), process.returncode, time.monotonic() - sent
+
+    def same_end(self, way, number, **more):
+        """The report of a process that ends by the signal as it does plain."""
+        report = self.folder / f"{way}-{number}.json"
+        plain = self.signalled(way, number, **more)
+        ours = self.signalled(way, number, self.shim_settings(REPORT=report, REPORT_FORMAT="json"), **more)
+        self.assertEqual(ours[:3], plain[:3])
+        self.assertEqual(plain[2], -number)
+        return json.loads(report.read_text())
+
+
+class Signals(EndTest):
+    def test_each_signal_leaves_a_report_and_ends_the_process(self):
+        for number in SIGNALS:
+            for way in ("pause", "churn", "load", "churn_beside", "blocked_here", "small_stack", "handler"):
+                with self.subTest(number=number, way=way):
+                    report = self.same_end(way, number)
+                    self.assertEqual(report["cistern"]["moment"], number.name)
+                    self.assertGreaterEqual(report["kinds"]["host"]["live_bytes"], 3 << 20)
+
+    def test_in_malloc_again_and_again(self):
+        """The handler returns from there and is sent again."""
+        for turn in range(20):
+            self.assertEqual(self.same_end("churn", signal.SIGTERM)["cistern"]["moment"], "SIGTERM")
+            (self.folder / "churn-15.json").unlink()
+
+    def test_more_than_once(self):
+        self.assertEqual(self.same_end("pause", signal.SIGTERM, signals=2)["cistern"]["moment"], "SIGTERM")
+
+    def test_the_text_does_not_judge(self):
+        _, err, status, _ = self.signalled("pause", signal.SIGTERM, self.shim_settings(REPORT="stderr"))
+        self.assertEqual(status, -signal.SIGTERM)
+        self.assertRegex(err, r"\nLIVE     no GPU memory was used      \(ended by SIGTERM\)\n")
+        self.assertNotIn("never freed", err)
+
+    def test_without_a_report_nothing_is_done(self):
+        for environment in (self.shim_settings(), self.shim_settings(REPORT="none")):
+            out, err, status, seconds = self.signalled("pause", signal.SIGTERM, environment)
+            self.assertEqual((out, err, status), ("ready\n", "", -signal.SIGTERM))
+
+    def test_ignored_as_by_nohup(self):
+        report = self.folder / "nohup.json"
+        command = ["nohup", self.program("signalled"), "exiting"]
+        process = subprocess.Popen(command, env=self.settings(self.shim_settings(REPORT=report, REPORT_FORMAT="json")),
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 5)
+        self.assertEqual(json.loads(report.read_text())["cistern"]["moment"], "exit")
+
+    def test_by_timeout(self):
+        report = self.folder / "timeout-%p.json"
+        plain = self.plain("timeout", "0.3", self.program("signalled"), "pause")
+        ours = self.shimmed("timeout", "0.3", self.program("signalled"), "pause",
+                            environment={"CISTERN_REPORT": str(report), "CISTERN_REPORT_FORMAT": "json"})
+        self.assertEqual(ours.all(), plain.all())
+        self.assertEqual(ours.status, 124)
+        reports = [json.loads(path.read_text()) for path in self.folder.glob("timeout-*.json")]
+        moments = {pathlib.Path(one["cistern"]["command"].split()[0]).name: one["cistern"]["moment"] for one in reports}
+        self.assertEqual(moments, {"timeout": "exit", "signalled": "SIGTERM"})
+
+    def test_workers_report_too(self):
+        report = self.folder / "workers-%p.json"
+        plain = self.plain(self.program("signalled"), "workers")
+        ours = self.shimmed(self.program("signalled"), "workers",
+                            environment={"CISTERN_REPORT": str(report), "CISTERN_REPORT_FORMAT": "json"})
+        self.assertEqual(ours.all(), plain.all())
+        moments = [json.loads(path.read_text())["cistern"]["moment"] for path in self.folder.glob("workers-*.json")]
+        self.assertEqual(sorted(moments), ["SIGTERM"] * 3 + ["exit"])
+
+    def test_pythons_workers_report_too(self):
+        script = ("import multiprocessing as m, time\n"
+                  "def work(n): time.sleep(n)\n"
+                  "if __name__ == '__main__':\n"
+                  "    pool = m.get_context('fork').Pool(2)\n"
+                  "    pool.map(work, [0.01] * 4)\n"
+                  "    pool.map_async(work, [60] * 4); time.sleep(0.3)\n"
+                  "    pool.terminate(); pool.join(); print('done')\n")
+        report = self.folder / "python-%p.json"
+        done = self.shimmed("/usr/bin/python3", "-c", script,
+                            environment={"CISTERN_REPORT": str(report), "CISTERN_REPORT_FORMAT": "json"})
+        self.assertEqual(done.all(), ("done\n", "", 0))
+        moments = [json.loads(path.read_text())["cistern"]["moment"] for path in self.folder.glob("python-*.json")]
+        self.assertEqual(sorted(moments), ["SIGTERM", "SIGTERM", "exit"])
+
+    def test_a_report_that_cannot_be_written_keeps_nobody_alive(self):
+        """A pipe that nobody reads is full at once: after two seconds the process dies all the same."""
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        try:
+            while os.write(write, bytes(65536)):
+                pass
+        except BlockingIOError:
+            os.set_blocking(write, True)
+        process = subprocess.Popen([self.program("signalled"), "pause"], stdout=subprocess.PIPE, stderr=write,
+                                   env=self.settings(self.shim_settings(REPORT="stderr")))
+        process.stdout.readline()
+        sent = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=60), -signal.SIGTERM)
+        self.assertLess(time.monotonic() - sent, 10)
+        process.stdout.close()
+        os.close(read)
+        os.close(write)
+
+    def test_the_first_process_of_a_container_is_left_alone(self):
+        """Without a handler it gets no signal at all."""
+        command = ["unshare", "--fork", "--pid", "--kill-child", self.program("signalled"), "exiting"]
+        if self.plain("unshare", "--fork", "--pid", "true").status:
+            self.skipTest("needs a user that may make process namespaces")
+        script = "import os, signal, subprocess, sys; p = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE); " \
+                 "p.stdout.readline(); child = int(open(f'/proc/{p.pid}/task/{p.pid}/children').read()); " \
+                 "os.kill(child, signal.SIGTERM); print(p.wait())"
+        for environment in ({}, self.shim_settings(REPORT=self.folder / "container-%p")):
+            done = subprocess.run([sys.executable, "-c", script, *map(str, command)], timeout=60,
+                                  env=self.settings(environment), capture_output=True, text=True)
+            self.assertEqual((done.stdout, done.stderr), ("5\n", ""))
+
+
+class SignalTables(EndTest):
+    def test_what_the_program_reads_is_its_own(self):
+        plain = self.plain(self.program("signalled"), "tables")
+        for environment in ({}, {"CISTERN_REPORT": str(self.folder / "tables-%p")}):
+            ours = self.shimmed(self.program("signalled"), "tables", environment=environment)
+            self.assertEqual(ours.all(), plain.all())
+        self.assertEqual(plain.status, 0)
+        self.assertGreaterEqual(plain.out.count("default"), 30)
+
+    def test_pythons(self):
+        script = "import signal; print([signal.getsignal(n) for n in (1, 2, 15)]); " \
+                 "print(signal.signal(15, signal.SIG_DFL))"
+        environment = {"CISTERN_REPORT": str(self.folder / "python-%p")}
+        plain = self.plain("/usr/bin/python3", "-c", script)
+        self.assertEqual(self.shimmed("/usr/bin/python3", "-c", script, environment=environment).all(), plain.all())
+
+
+class Codes(EndTest):
+    def ended(self, *arguments, **options):
+        environment = {f"CISTERN_{name}": str(value) for name, value in options.items()}
+        plain = self.plain(self.program("leaker"), *arguments)
+        ours = self.shimmed(self.program("leaker"), *arguments, environment=environment)
+        self.assertEqual(ours.out, plain.out)
+        return plain.status, ours.status, ours.err
+
+    def test_a_leak_changes_the_code_whatever_way_the_process_ends(self):
+        for way in ("return", "exit", "_exit", "quick_exit", "errx", "beside_reader"):
+            with self.subTest(way=way):
+                plain, ours, err = self.ended(way, 0, 4096, FAIL_ON="any")
+                self.assertEqual((plain, ours), (0, 23))
+                self.assertRegex(err, r"VERDICT  1 block, 4\.0 KiB never freed at 1 site      "
+                                      r"\(exit code 23 instead of 0, by CISTERN_FAIL_ON\)")
+
+    def test_the_code_asked_for(self):
+        self.assertEqual(self.ended("return", 0, 4096, FAIL_ON="ANY", FAIL_CODE=99)[:2], (0, 99))
+        plain, ours, err = self.ended("return", 0, 4096, FAIL_ON="any", FAIL_CODE=256)
+        self.assertEqual((plain, ours), (0, 23))
+        self.assertIn("cistern: CISTERN_FAIL_CODE: 256 is not an exit code from 1 to 255; using 23\n", err)
+
+    def test_the_programs_own_failure_wins(self):
+        for way in ("return", "exit", "_exit", "quick_exit", "errx"):
+            with self.subTest(way=way):
+                plain, ours, err = self.ended(way, 3, 4096, FAIL_ON="any")
+                self.assertEqual((plain, ours), (3, 3))
+                self.assertIn("(exit code unchanged)", err)
+        self.assertEqual(self.ended("handler", 0, 4096, FAIL_ON="any")[:2], (9, 9))
+
+    def test_nothing_leaked(self):
+        plain, ours, err = self.ended("return", 0, FAIL_ON="any", REPORT="stderr")
+        self.assertEqual((plain, ours), (0, 0))
+        self.assertIn("(exit code unchanged)", err)
+
+    def test_a_size_to_fail_from(self):
+        self.assertEqual(self.ended("return", 0, 4096, 4096, FAIL_ON="any:8KiB")[1], 23)
+        self.assertEqual(self.ended("return", 0, 4096, 4096, FAIL_ON="any:8193")[1], 0)
+
+    def test_not_asked_for(self):
+        self.assertEqual(self.ended("return", 0, 4096)[:2], (0, 0))
+        self.assertEqual(self.ended("return", 0, 4096, FAIL_ON="off")[:2], (0, 0))
+
+    def test_without_a_report(self):
+        plain, ours, err = self.ended("return", 0, 4096, FAIL_ON="any", REPORT="none")
+        self.assertEqual((plain, ours, err), (0, 23, ""))
+
+    def test_classes_that_do_not_exist_are_refused(self):
+        for word in ("lost", "possible", "growing", "lost:1MiB", "any:", "any:x", "anything", "all"):
+            with self.subTest(word=word):
+                plain, ours, err = self.ended("return", 0, 4096, FAIL_ON=word)
+                self.assertEqual((plain, ours), (0, 0))
+                self.assertIn(f"cistern: CISTERN_FAIL_ON: '{word}' is not any or any:SIZE (lost, possible and growing "
+                              "are not judged so far); using off\n", err)
+
+    def test_in_json(self):
+        report = self.folder / "report.json"
+        self.ended("return", 0, 4096, FAIL_ON="any", REPORT=report, REPORT_FORMAT="json")
+        self.assertEqual(json.loads(report.read_text())["cistern"]["exit_code"], 23)
+
+    def test_a_forked_child_is_judged_by_its_own_leaks(self):
+        self.assertEqual(self.ended("fork", 0, 4096, FAIL_ON="any")[:2], (0, 23))
+
+
+class Suppressions(EndTest):
+    def ended(self, lines, *sizes, **options):
+        rules = self.folder / "rules"
+        rules.write_text(lines)
+        report = self.folder / "report.json"
+        report.unlink(missing_ok=True)
+        settings = {"SUPPRESSIONS": rules, "REPORT": report, "REPORT_FORMAT": "json", "FAIL_ON": "any", **options}
+        done = self.shimmed(self.program("leaker"), "return", 0, *sizes,
+                            environment={f"CISTERN_{name}": str(value) for name, value in settings.items()})
+        shown = json.loads(report.read_text()) if settings["REPORT"] == report else {}
+        return done, {rule["rule"]: rule["blocks"] for rule in shown.get("suppressions", []) if not rule["built_in"]}
+
+    def test_by_function(self):
+        done, rules = self.ended("# known\n\n  leak:leak_known \n", 4096, REPORT="stderr", REPORT_FORMAT="text")
+        self.assertEqual(done.status, 0)
+        self.assertIn("VERDICT  nothing leaked on the GPU      (exit code unchanged)", done.err)
+        self.assertRegex(done.err, r"\nSUPPRESSED  .*leak:leak_known")
+        self.assertNotIn("LEAKS BY SITE", done.err)
+
+    def test_what_is_not_named_counts(self):
+        done, rules = self.ended("leak:leak_known\n", 4096, 8192)
+        self.assertEqual((done.status, rules), (23, {"leak:leak_known": 1}))
+
+    def test_file_module_and_patterns(self):
+        for pattern in ("leaker.c", "programs/leaker", "^leak_known$", "leak_*nown", "^leak_k", "known$"):
+            done, rules = self.ended(f"leak:{pattern}\n", 4096)
+            self.assertEqual((done.status, list(rules)), (0, [f"leak:{pattern}"]), pattern)
+            self.assertGreaterEqual(rules[f"leak:{pattern}"], 1)  # and what host memory it kept
+        for pattern in ("^known", "leak_$", "^eak*n", "unknown"):
+            done, rules = self.ended(f"leak:{pattern}\n", 4096)
+            self.assertEqual((done.status, rules), (23, {f"leak:{pattern}": 0}), pattern)
+
+    def test_unused_ones_are_listed(self):
+        done, _ = self.ended("leak:nobody\nleak:leak_known\n", 4096, REPORT="stderr", REPORT_FORMAT="text")
+        self.assertIn("\nSUPPRESSIONS UNUSED  leak:nobody\n", done.err)
+
+    def test_lines_that_are_no_rules(self):
+        done, rules = self.ended("race:leak_known\nleak:\nleak:leak_known", 4096)
+        path = self.folder / "rules"
+        self.assertEqual((done.status, rules), (0, {"leak:leak_known": 1}))
+        self.assertEqual(done.err.splitlines(), [
+            f"cistern: CISTERN_SUPPRESSIONS: {path}: line {n} is not of the form leak:PATTERN" for n in (1, 2)])
+
+    def test_no_such_file(self):
+        done = self.shimmed(self.program("leaker"), "return", 0, 4096,
+                            environment={"CISTERN_SUPPRESSIONS": "/nonexistent", "CISTERN_FAIL_ON": "any"})
+        self.assertEqual(done.status, 23)
+        self.assertIn("cistern: CISTERN_SUPPRESSIONS: /nonexistent: No such file or directory\n", done.err)
+
+
+class Complaints(EndTest):
+    LINE = "cistern: CISTERN_REPROT: no such option (did you mean CISTERN_REPORT?)\n"
+
+    def test_once_although_nothing_else_is_said(self):
+        done = self.shimmed("sh", "-c", "uname; ls -d .", environment={"CISTERN_REPROT": "x"})
+        self.assertEqual(done.all(), ("Linux\n.\n", self.LINE, 0))
+
+    def test_where_the_parent_had_others(self):
+        done = self.shimmed("sh", "-c", "CISTERN_REPROT=x uname; uname")
+        self.assertEqual(done.all(), ("Linux\nLinux\n", self.LINE, 0))
+
+    def test_never_where_no_report_is_wanted(self):
+        done = self.shimmed("uname", environment={"CISTERN_REPROT": "x", "CISTERN_REPORT": "none"})
+        self.assertEqual(done.all(), ("Linux\n", "", 0))
+
+    def test_not_in_a_forked_child(self):
+        done = self.shimmed("sh", "-c", "(exit 3); (exit 4)", environment={"CISTERN_REPROT": "x"})
+        self.assertEqual(done.all(), ("", self.LINE, 4))
+
+
+if __name__ == "__main__":
+    host_tests.main()
