@@ -47,8 +47,11 @@ constexpr cl_bitfield kMemCopyHostPtr = 1 << 5;
 
 constexpr cl_bitfield kMapReadWrite = 3;
 
+constexpr cl_uint kDeviceMaxMemAllocSize = 0x1010;
+constexpr cl_uint kDeviceGlobalMemSize = 0x101F;
 constexpr cl_uint kDeviceHostUnifiedMemory = 0x1035;
 constexpr cl_uint kContextReferenceCount = 0x1080;
+constexpr cl_uint kContextDevices = 0x1081;
 constexpr cl_uint kQueueReferenceCount = 0x1092;
 constexpr cl_uint kQueueProperties = 0x1093;
 constexpr cl_bitfield kQueueOutOfOrder = 1 << 0;

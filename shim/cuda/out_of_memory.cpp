@@ -1,14 +1,13 @@
-// When memory ran out for good: one joint account of all kinds, so that the reader sees at once who holds it.
-#include <algorithm>
+// When memory ran out for good: one joint account of all kinds, so that the reader sees at once who holds it, and what
+// would have been enough.
+#include "shim/process/out_of_memory.hpp"
 
 #include "shim/cuda/state.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/log.hpp"
-#include "shim/process/misuse.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/format.hpp"
-#include "stats/sink.hpp"
 
 namespace cistern::cuda {
 
@@ -16,51 +15,30 @@ extern const Kind kind;
 
 namespace {
 
-constexpr std::size_t kSitesShown = 3, kSitesDescribed = 12;
-
-struct SiteBytes {
-  Tracked first;
-  std::uint64_t bytes = 0, blocks = 0;
-};
-
-Vector<SiteBytes> top_sites(CudaState& s, Family family, int device) {
-  Map<SiteId, SiteBytes> by_site;
-  s.blocks.table.for_each([&](Block& block) {
-    const auto record = read_live(block, [&] { return as_tracked(block); });
-    if (!record || !record->site || record->family != family || record->device != device) return;
-    SiteBytes& site = by_site[record->site];
-    site.first = *record;
-    site.bytes += record->bytes;
-    ++site.blocks;
-  });
-  Vector<SiteBytes> sites;
-  for (auto& [id, site] : by_site) sites.push_back(site);
-  std::sort(sites.begin(), sites.end(), [](const SiteBytes& a, const SiteBytes& b) { return a.bytes > b.bytes; });
-  if (sites.size() > kSitesDescribed) sites.resize(kSitesDescribed);
-  return sites;
+bool takes_device_memory(Family family) {
+  return family == Family::device || family == Family::async || family == Family::vmm || family == Family::array;
 }
 
-struct Holder {
-  String place;
-  std::uint64_t bytes, blocks;
-};
-
-// The largest sites by the line that they name: one line is reached on many stacks.
-Vector<Holder> largest_holders(CudaState& s, Family family, int device) {
-  Vector<Holder> holders;
-  for (const SiteBytes& site : top_sites(s, family, device)) {
-    String place = describe_site(site.first.site);
-    auto same = std::find_if(holders.begin(), holders.end(), [&](const Holder& h) { return h.place == place; });
-    if (same == holders.end()) {
-      holders.push_back({std::move(place), site.bytes, site.blocks});
-    } else {
-      same->bytes += site.bytes;
-      same->blocks += site.blocks;
-    }
-  }
-  std::sort(holders.begin(), holders.end(), [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
-  if (holders.size() > kSitesShown) holders.resize(kSitesShown);
-  return holders;
+// `device`: null for pinned memory.
+Vector<Holding> holdings(CudaState& s, const Device* device) {
+  Map<SiteId, Holding> by_site;
+  const auto add = [&](const Tracked& record) {
+    if (!record.site || record.inherited) return;
+    if (device ? !takes_device_memory(record.family) || record.device != device->ordinal
+               : record.family != Family::pinned)
+      return;
+    Holding& holding = by_site[record.site];
+    holding.site = record.site;
+    holding.bytes += record.bytes;
+    ++holding.blocks;
+  };
+  s.blocks.table.for_each([&](Block& block) {
+    if (const auto record = read_live(block, [&] { return as_tracked(block); })) add(*record);
+  });
+  s.tracked.for_each([&](const void*, Tracked& record) { add(record); });
+  Vector<Holding> all;
+  for (auto& [site, holding] : by_site) all.push_back(holding);
+  return all;
 }
 
 std::uint64_t live(CudaState& s, Family family, int device = 0) {
@@ -68,30 +46,60 @@ std::uint64_t live(CudaState& s, Family family, int device = 0) {
   return counted ? read(counted->live_bytes) : 0;
 }
 
+Device* device_of(CudaState& s, int ordinal) {
+  for (auto& place : s.devices)
+    if (Device* const device = place.load(); device && device->ordinal == ordinal) return device;
+  return nullptr;
+}
+
+// Free, of the device of the current context: the driver's word, which may not be asked for during a capture.
+bool ask_free(CudaState& s, Device& device, std::size_t* free_bytes, std::size_t* total_bytes) {
+  const Context* const context = current_context(s);
+  if (!context || context->device != &device || !s.gate.open() || !driver().cuMemGetInfo_v2) return false;
+  device.calls.queries.fetch_add(1, std::memory_order_relaxed);
+  return driver().cuMemGetInfo_v2(free_bytes, total_bytes) == kSuccess;
+}
+
+// Who refused it, and what was missing. The pool has given back what it could.
+void print_refusal(Sink& line, CudaState& s, Device& device, std::uint64_t bytes) {
+  const std::uint64_t limit = options().device_limit, taken = taken_bytes(device);
+  std::size_t free_bytes = 0, total_bytes = 0;
+  const bool known = ask_free(s, device, &free_bytes, &total_bytes);
+  if (known) line.print("; {} free of {}", human_bytes(free_bytes), human_bytes(total_bytes));
+  if (limit && taken + bytes > limit) {
+    line.print("; refused by CISTERN_DEVICE_LIMIT={}: {} more would have been enough", human_bytes(limit),
+               human_bytes(taken + bytes - limit));
+  } else if (known && bytes > free_bytes) {
+    line.print("; {} more would have been enough", human_bytes(bytes - free_bytes));
+  } else if (known) {
+    line.write("; not in one piece, or kept by the driver");
+  }
+}
+
 }  // namespace
 
-void report_out_of_memory(CudaState& s, const char* api, Family family, int device, std::uint64_t bytes) {
+void report_out_of_memory(CudaState& s, const char* api, Family family, int ordinal, std::uint64_t bytes) {
   if (phase() != Phase::running) return;
   Uncounted uncounted;
   const bool on_device = family != Family::pinned;
+  Device* const device = on_device ? device_of(s, ordinal) : nullptr;
   StringSink line;
   line.print("{} of {}: out of memory", api, human_bytes(bytes));
   if (on_device) {
-    line.print("; device {}: {} live", device, human_bytes(live(s, Family::device, device)));
-    if (const std::uint64_t async = live(s, Family::async, device))
+    line.print("; device {}: {} live", ordinal, human_bytes(live(s, Family::device, ordinal)));
+    if (const std::uint64_t async = live(s, Family::async, ordinal))
       line.print(", {} stream-ordered", human_bytes(async));
-    if (const std::uint64_t vmm = live(s, Family::vmm, device)) line.print(", {} mapped", human_bytes(vmm));
+    if (const std::uint64_t vmm = live(s, Family::vmm, ordinal)) line.print(", {} mapped", human_bytes(vmm));
   }
+  if (device) print_refusal(line, s, *device, bytes);
   line.print("; pinned: {} live", human_bytes(live(s, Family::pinned)));
   if (const std::uint64_t managed = live(s, Family::managed)) line.print("; managed: {}", human_bytes(managed));
-  for (const Kind* other : kinds())
-    if (const std::uint64_t bytes = other == &kind ? 0 : other->live_bytes())
-      line.print("; {}: {}", other->name, human_bytes(bytes));
+  print_other_kinds(line, kind);
   const PoolUsage usage = on_device ? s.device_pool.usage() : s.pinned_pool.usage();
   if (usage.blocks)
     line.print("; cached: {}, largest block {}", human_bytes(usage.bytes), human_bytes(usage.largest_bytes));
-  for (const Holder& holder : largest_holders(s, on_device ? Family::device : Family::pinned, on_device ? device : 0))
-    line.print("; {} in {} at {}", human_bytes(holder.bytes), counted(holder.blocks, "block"), holder.place);
+  print_holders(line, holdings(s, device));
+  print_this_call(line, capture(s, api));
   warn_line(line.text());
 }
 

@@ -90,7 +90,10 @@ String describe_site(SiteId site) {
   Uncounted uncounted;
   const Vector<FrameFigures> frames = resolved_frames(site, kSymbolBudgetMs);
   if (frames.empty()) return {};
-  const FrameFigures& frame = frames.front();
+  return describe_frame(frames.front());
+}
+
+String describe_frame(const FrameFigures& frame) {
   StringSink text;
   if (!frame.function.empty() && frame.line) {
     text.print("{} ({}:{})", frame.function, frame.file, frame.line);

@@ -23,7 +23,9 @@ void report_wrong_free(const char* api, std::uintptr_t pointer, const char* kind
 // Reads the word at `address` without faulting. False: not readable.
 bool read_word(const void* address, void** word);
 
-// The program's own frame of a site: "load (src/w.cpp:42)", else "module+0x1234", else "" without a site.
+// "load (src/w.cpp:42)", else "module+0x1234".
+String describe_frame(const FrameFigures& frame);
+// The program's own frame of a site; "" without one.
 String describe_site(SiteId site);
 
 }  // namespace cistern

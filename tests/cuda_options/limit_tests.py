@@ -93,8 +93,15 @@ class DeviceLimit(unittest.TestCase):
         outcome = run("steps", "a=device:32M", "b=async:16M", "c=vmm:16M", "p=pinned:1M", "d=device:1M",
                       DEVICE_LIMIT="64M")
         self.assertRegex(outcome.errors, r"^cistern: cudaMalloc of 1\.0 MiB: out of memory; device 0: 32\.0 MiB live, "
-                         r"16\.0 MiB stream-ordered, 16\.0 MiB mapped; pinned: 1\.0 MiB live; host: [\d.]+ [KM]iB; "
-                         r"32\.0 MiB in 1 block at allocate \(.*/steps\.cpp:\d+\)\n$")
+                         r"16\.0 MiB stream-ordered, 16\.0 MiB mapped; [\d.]+ GiB free of 8\.0 GiB; refused by "
+                         r"CISTERN_DEVICE_LIMIT=64\.0 MiB: 1\.0 MiB more would have been enough; pinned: 1\.0 MiB "
+                         r"live; host: [\d.]+ [KM]iB; 32\.0 MiB in 1 block at allocate \(.*/steps\.cpp:\d+\); "
+                         r"16\.0 MiB in 1 block at create\w* \(.*\); 16\.0 MiB in 1 block at allocate\w* \(.*\); "
+                         r"this call at allocate \(.*/steps\.cpp:\d+\)\n$")
+
+    def test_out_of_memory_says_what_would_have_been_enough(self):
+        outcome = run("steps", "a=device:32M", "free=a", "b=device:65M", DEVICE_LIMIT="64M")
+        self.assertRegex(outcome.errors, r"; refused by CISTERN_DEVICE_LIMIT=64\.0 MiB: 1\.0 MiB more would have been ")
 
 
 class OutOfMemory(unittest.TestCase):
@@ -165,7 +172,9 @@ class OutOfMemory(unittest.TestCase):
         outcome = self.both("a=device:1M", "b=device:100M", DEVICE_OBJECT_MAX="8M")
         self.assertEqual(codes(outcome), [0, OUT_OF_MEMORY])
         self.assertRegex(outcome.errors, r"^cistern: cudaMalloc of 100\.0 MiB: out of memory; device 0: 1\.0 MiB live; "
-                         r"pinned: 0 B live; host: [\d.]+ [KM]iB; 1\.0 MiB in 1 block at allocate \(.*\)\n$")
+                         r"63\.0 MiB free of 64\.0 MiB; 37\.0 MiB more would have been enough; pinned: 0 B live; "
+                         r"host: [\d.]+ [KM]iB; 1\.0 MiB in 1 block at allocate \(.*\); this call at allocate "
+                         r"\(.*\)\n$")
 
 
 unittest.main(argv=["limit_tests.py"], verbosity=2)

@@ -70,7 +70,9 @@ class Misuse(unittest.TestCase):
 
     def test_out_of_memory_says_who_holds_it(self):
         self.says("fill_device", r"cistern: cudaMalloc of 1\.0 TiB: out of memory; device 0: 2\.0 MiB live; "
-                  r"pinned: 4\.0 KiB live; host: [\d.]+ [KM]iB; 2\.0 MiB in 2 blocks at make_device" + SITE)
+                  r"[\d.]+ GiB free of 8\.0 GiB; 1016\.0 GiB more would have been enough; pinned: 4\.0 KiB live; "
+                  r"host: [\d.]+ [KM]iB; 1\.0 MiB in 1 block at fill_device \(/\S*/misuse\.cpp:\d+\); "
+                  r"1\.0 MiB in 1 block at fill_device \(/\S*/misuse\.cpp:\d+\); this call at fill_device" + SITE)
 
 
 class MuchPinned(unittest.TestCase):

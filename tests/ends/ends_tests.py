@@ -285,6 +285,35 @@ class Suppressions(EndTest):
         self.assertIn("cistern: CISTERN_SUPPRESSIONS: /nonexistent: No such file or directory\n", done.err)
 
 
+class OutOfMemory(EndTest):
+    """Of host memory; of device memory cuda_options.limit, of OpenCL's opencl.short_of_memory."""
+
+    def line(self, what, **options):
+        plain = self.plain(self.program("hungry"), what)
+        ours = self.shimmed(self.program("hungry"), what,
+                            environment={f"CISTERN_{name}": value for name, value in options.items()})
+        self.assertEqual((ours.out, ours.status), (plain.out, plain.status))
+        return [line for line in ours.err.splitlines() if line.startswith("cistern: ")]
+
+    def test_the_limit_that_refused_is_named_once(self):
+        for what, name in (("as", r"RLIMIT_AS \(ulimit -v\)"), ("data", r"RLIMIT_DATA \(ulimit -d\)")):
+            line, = self.line(what, REPORT=str(self.folder / f"{what}.txt"))
+            self.assertRegex(line, rf"^cistern: malloc of 768\.0 MiB: out of memory; refused by {name}=512\.0 MiB, of "
+                                   r"which [\d.]+ MiB are taken(; its control group may have .+)? \(said once\)$")
+
+    def test_more_than_the_machine_has(self):
+        line, = self.line("machine", REPORT=str(self.folder / "machine.txt"))
+        self.assertRegex(line, r"^cistern: malloc of 64\.0 TiB: out of memory; refused by (the system, which has "
+                               r"[\d.]+ [GM]iB with swap|vm\.overcommit_memory=2: .*)")
+
+    def test_what_nobody_could_have_is_no_lack_of_memory(self):
+        self.assertEqual(self.line("never", REPORT=str(self.folder / "never.txt")), [])
+
+    def test_silent_processes_stay_silent(self):
+        self.assertEqual(self.line("as"), [])
+        self.assertEqual(self.line("as", REPORT="none"), [])
+
+
 class Complaints(EndTest):
     LINE = "cistern: CISTERN_REPROT: no such option (did you mean CISTERN_REPORT?)\n"
 

@@ -17,6 +17,7 @@
 #include "shim/host/counters.hpp"
 #include "shim/host/hooks/slow_path.hpp"
 #include "shim/host/misuse.hpp"
+#include "shim/host/out_of_memory.hpp"
 #include "shim/host/sites.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/uncounted.hpp"
@@ -27,19 +28,17 @@ namespace {
 // --- Native: counted, and passed on
 // What an allocating call returned, noted. Asked for what the pool has no room for in its window, too: the C library
 // may have it, or says why not.
-void* born(void* block) {
+template <class... Arguments>
+void* pass_on(std::size_t wanted, void* (*function)(Arguments...), Arguments... arguments) {
+  void* const block = function(arguments...);
   if (!counting()) return block;
   if (block) {
     count_birth(native_usable(block));
   } else if (errno == ENOMEM) {
     count_failure();
+    note_out_of_memory(wanted);
   }
   return block;
-}
-
-template <class... Arguments>
-void* pass_on(void* (*function)(Arguments...), Arguments... arguments) {
-  return born(function(arguments...));
 }
 
 // A block that lives on, moved or not, is neither born nor dead: only its bytes change. realloc(p, 0) is a free where
@@ -54,6 +53,7 @@ void* native_realloc(void* block, std::size_t bytes) {
     count_death(before);
   } else {
     count_failure();
+    note_out_of_memory(bytes);
   }
   return moved;
 }
@@ -83,7 +83,7 @@ void* aligned(std::size_t alignment, std::size_t bytes) {
     errno = kept_errno;
     return block;
   }
-  return pass_on(native().memalign, alignment, bytes);
+  return pass_on(bytes, native().memalign, alignment, bytes);
 }
 
 // Of aligned_alloc: since 2.38.
@@ -121,14 +121,14 @@ namespace {
 
 [[gnu::noinline]] void* malloc_slowest(std::size_t bytes) {
   InsideSlowPath inside;
-  if (!pooled()) return pass_on(native().malloc, bytes);
+  if (!pooled()) return pass_on(bytes, native().malloc, bytes);
   if (too_large(bytes)) return no_memory();
   const int kept_errno = errno;
   if (void* const block = host_pool::allocate_slowly(bytes)) {
     errno = kept_errno;
     return block;
   }
-  return pass_on(native().malloc, bytes);
+  return pass_on(bytes, native().malloc, bytes);
 }
 
 [[gnu::noinline]] void free_slowest(void* block) {
@@ -169,14 +169,15 @@ void* hook_calloc(size_t count, size_t bytes) {
       return memset(block, 0, total);
   }
   InsideSlowPath inside;
-  if (!pooled()) return pass_on(native().calloc, count, bytes);
-  if (__builtin_mul_overflow(count, bytes, &total) || too_large(total)) return no_memory();
+  const bool overflows = __builtin_mul_overflow(count, bytes, &total);
+  if (!pooled()) return pass_on(overflows ? 0 : total, native().calloc, count, bytes);
+  if (overflows || too_large(total)) return no_memory();
   const int kept_errno = errno;
   if (void* const block = host_pool::allocate_zeroed(total)) {
     errno = kept_errno;
     return block;
   }
-  return pass_on(native().calloc, count, bytes);
+  return pass_on(total, native().calloc, count, bytes);
 }
 
 void* hook_realloc(void* block, size_t bytes) {
@@ -203,7 +204,7 @@ void* hook_realloc(void* block, size_t bytes) {
     errno = kept_errno;
     return moved;
   }
-  void* const elsewhere = pass_on(native().malloc, bytes);
+  void* const elsewhere = pass_on(bytes, native().malloc, bytes);
   if (!elsewhere) return nullptr;
   memcpy(elsewhere, block, usable < bytes ? usable : bytes);
   hook_free(block);
@@ -221,7 +222,7 @@ void* hook_reallocarray(void* block, size_t count, size_t bytes) {
 // --- Aligned
 void* hook_memalign(size_t alignment, size_t bytes) {
   InsideSlowPath inside;
-  if (!pooled()) return pass_on(native().memalign, alignment, bytes);
+  if (!pooled()) return pass_on(bytes, native().memalign, alignment, bytes);
   // As the C library: rounded up to a power of two, as far as there is one.
   if (alignment > SIZE_MAX / 2 + 1) {
     errno = EINVAL;
@@ -233,7 +234,7 @@ void* hook_memalign(size_t alignment, size_t bytes) {
 void* hook_aligned_alloc(size_t alignment, size_t bytes) {
   if (!pooled()) {
     InsideSlowPath inside;
-    return pass_on(native().aligned_alloc, alignment, bytes);
+    return pass_on(bytes, native().aligned_alloc, alignment, bytes);
   }
   if (!std::has_single_bit(alignment) && c_library_refuses_odd_alignments()) {
     errno = EINVAL;
@@ -249,7 +250,10 @@ int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
     const int result = native().posix_memalign(block, alignment, bytes);
     if (!counting()) return result;
     if (result == 0) count_birth(native_usable(*block));
-    if (result == ENOMEM) count_failure();
+    if (result == ENOMEM) {
+      count_failure();
+      note_out_of_memory(bytes);
+    }
     return result;
   }
   if (alignment % sizeof(void*) != 0 || !std::has_single_bit(alignment)) return EINVAL;
@@ -261,14 +265,14 @@ int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
 
 void* hook_valloc(size_t bytes) {
   InsideSlowPath inside;
-  if (!pooled()) return pass_on(native().valloc, bytes);
+  if (!pooled()) return pass_on(bytes, native().valloc, bytes);
   return aligned(system_page(), bytes);
 }
 
 void* hook_pvalloc(size_t bytes) {
   InsideSlowPath inside;
   // Not every allocator has it: the block may be one whose size it can't tell.
-  if (!pooled()) return native_is_c_library() ? pass_on(native().pvalloc, bytes) : native().pvalloc(bytes);
+  if (!pooled()) return native_is_c_library() ? pass_on(bytes, native().pvalloc, bytes) : native().pvalloc(bytes);
   const std::size_t page = system_page();
   std::size_t whole;
   if (__builtin_add_overflow(bytes, page - 1, &whole)) return no_memory();

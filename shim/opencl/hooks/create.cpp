@@ -38,6 +38,8 @@ cl_mem create_recyclable(OpenclState& s, const BufferSource::Request& wanted, Me
   if (errcode) *errcode = allocated.result.error;
   if (!allocated.result.ok) {
     add(s.counters.failed);
+    const Asked asked{record.api, wanted.context, wanted.bytes};
+    if (is_out_of_memory(allocated.result.error, asked)) report_out_of_memory(s, asked, allocated.result.error);
     return nullptr;
   }
   const cl_mem buffer = allocated.result.chunk;
@@ -52,8 +54,9 @@ cl_mem create_recyclable(OpenclState& s, const BufferSource::Request& wanted, Me
 cl_mem create_with_properties(decltype(&hook::clCreateBufferWithProperties) real, const char* api, cl_context context,
                               const cl_bitfield* properties, cl_bitfield flags, std::size_t bytes, void* host_pointer,
                               cl_int* errcode) {
-  const cl_mem buffer = create_with_room(
-      errcode, [&](cl_int* error) { return real(context, properties, flags, bytes, host_pointer, error); });
+  const cl_mem buffer = create_with_room({api, context, bytes}, errcode, [&](cl_int* error) {
+    return real(context, properties, flags, bytes, host_pointer, error);
+  });
   return account_created(buffer, {.context = context, .flags = flags, .bytes = bytes, .api = api},
                          Unpooled::properties);
 }
@@ -66,7 +69,7 @@ cl_mem create_buffer(const BufferSource::Request& wanted, void* host_pointer, cl
   const std::optional<Unpooled> why = why_not_recycled(s, wanted, host_pointer);
   if (!why) [[likely]]
     return create_recyclable(s, wanted, std::move(record), errcode);
-  const cl_mem buffer = create_with_room(errcode, [&](cl_int* error) {
+  const cl_mem buffer = create_with_room({record.api, wanted.context, wanted.bytes}, errcode, [&](cl_int* error) {
     return next().clCreateBuffer(wanted.context, wanted.flags, wanted.bytes, host_pointer, error);
   });
   return account_created(buffer, std::move(record), *why);

@@ -1,7 +1,7 @@
 // A call of the driver that takes memory which the pool does not give: it fails only if it does so without the pool
 // too. What the pool keeps makes way for it, and it is made again.
 #pragma once
-#include "shim/opencl/state.hpp"
+#include "shim/opencl/out_of_memory.hpp"
 #include "shim/process/process.hpp"
 
 namespace cistern::opencl {
@@ -13,14 +13,16 @@ auto with_room(OpenclState& s, Call call) {
 
 // `create(errcode)` tells its error through a pointer that is never null.
 template <class Create>
-auto create_with_room(cl_int* errcode, Create create) {
+auto create_with_room(const Asked& asked, cl_int* errcode, Create create) {
   cl_int own = kSuccess;
   cl_int* error = errcode ? errcode : &own;
   const auto try_once = [&] {
     auto made = create(error);
     return Acquired<decltype(made), cl_int>{made, *error, made != nullptr};
   };
-  return with_room(state(), try_once).chunk;
+  const auto made = with_room(state(), try_once).chunk;
+  if (!made && is_out_of_memory(*error, asked)) report_out_of_memory(state(), asked, *error);
+  return made;
 }
 
 // A driver that gives memory to a buffer at its first command says there that it has none: the command is not enqueued.

@@ -39,7 +39,7 @@ cl_mem create_image(const char* api, cl_context context, cl_bitfield flags, cons
                     Create create) {
   OpenclState& s = state();
   if (parent) add_child(s, parent, +1);
-  const cl_mem image = create_with_room(errcode, create);
+  const cl_mem image = create_with_room({api, context, 0}, errcode, create);
   if (!image && parent) add_child(s, parent, -1);
   return account_object(image, {MemoryKind::image, api, Unpooled::image}, context, flags, parent);
 }
@@ -106,7 +106,7 @@ cl_mem clCreateImage3D(cl_context context, cl_bitfield flags, const void* format
 
 cl_mem clCreatePipe(cl_context context, cl_bitfield flags, cl_uint packet_size, cl_uint max_packets,
                     const intptr_t* properties, cl_int* errcode) {
-  const cl_mem pipe = create_with_room(errcode, [&](cl_int* error) {
+  const cl_mem pipe = create_with_room({"clCreatePipe", context, 0}, errcode, [&](cl_int* error) {
     return next().clCreatePipe(context, flags, packet_size, max_packets, properties, error);
   });
   return account_object(pipe, {MemoryKind::pipe, "clCreatePipe", Unpooled::pipe}, context, flags);

@@ -1,6 +1,7 @@
 // On a driver with little memory (layers/driver.cpp): what was released is there for the next request, whoever asks,
 // for memory of any kind, and whatever the other threads are doing at that moment.
 // harness: driver-layer
+// harness: stderr=cistern: clCreateBuffer of 64.0 MiB: out of memory .+; device 0: .+this call at each_kind \(.+:\d+\)
 #include "observe.hpp"
 
 #include <random>

@@ -1,0 +1,199 @@
+// See out_of_memory.hpp. There is no memory for this line either: all is read and written in a few KiB of the stack.
+#include "shim/host/out_of_memory.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "shim/process/kind.hpp"
+#include "shim/process/process.hpp"
+#include "shim/process/standard_error.hpp"
+#include "shim/process/system_filter.hpp"
+
+namespace cistern::host {
+namespace {
+
+constexpr std::string_view kUnits[] = {" B", " KiB", " MiB", " GiB", " TiB"};
+
+class Line {
+ public:
+  void add(std::string_view text) {
+    const std::size_t fits = std::min(text.size(), sizeof text_ - bytes_);
+    memcpy(text_ + bytes_, text.data(), fits);
+    bytes_ += fits;
+  }
+  void add_number(std::uint64_t number) {
+    char digits[24];
+    add({digits, static_cast<std::size_t>(std::to_chars(digits, std::end(digits), number).ptr - digits)});
+  }
+  // Tenths of the largest unit that is reached, rounded to the nearest; bytes below 1 KiB.
+  void add_bytes(std::uint64_t bytes) {
+    std::uint64_t unit = 1;
+    int power = 0;
+    for (; power < 4 && bytes / unit >= 1024; ++power) unit *= 1024;
+    const std::uint64_t tenths = bytes / unit * 10 + (bytes % unit * 10 + unit / 2) / unit;
+    add_number(tenths / 10);
+    if (power) add(".");
+    if (power) add_number(tenths % 10);
+    add(kUnits[power]);
+  }
+  std::string_view text() const { return {text_, bytes_}; }
+
+ private:
+  char text_[600];
+  std::size_t bytes_ = 0;
+};
+
+// The first bytes of a file, ended by a zero byte; empty where there is none.
+template <std::size_t size>
+class File {
+ public:
+  explicit File(const char* path) {
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file == -1) return;
+    const ssize_t bytes = read(file, text_, size - 1);
+    text_[std::max<ssize_t>(bytes, 0)] = '\0';
+    close(file);
+  }
+  const char* text() const { return text_; }
+  std::optional<std::uint64_t> number() const { return number_at(text_); }
+  // The number that follows `name`.
+  std::optional<std::uint64_t> number_after(const char* name) const {
+    const char* const at = strstr(text_, name);
+    return at ? number_at(at + strlen(name)) : std::nullopt;
+  }
+
+ private:
+  static std::optional<std::uint64_t> number_at(const char* text) {
+    while (*text == ' ') ++text;
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text, text + strlen(text), value);
+    return error == std::errc{} && end != text ? std::optional(value) : std::nullopt;
+  }
+
+  char text_[size] = "";
+};
+
+// The `field`-th number of /proc/self/statm, in bytes.
+std::uint64_t own_memory(int field) {
+  const File<128> file("/proc/self/statm");
+  const char* at = file.text();
+  char* end = nullptr;
+  std::uint64_t pages = 0;
+  for (int i = 0; i < field; ++i, at = end) pages = strtoull(at, &end, 10);
+  return pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+bool add_limit(Line& line, int resource, const char* name, std::uint64_t used, std::uint64_t wanted) {
+  rlimit limit;
+  if (getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+      used + wanted <= limit.rlim_cur)
+    return false;
+  line.add("refused by ");
+  line.add(name);
+  line.add("=");
+  line.add_bytes(limit.rlim_cur);
+  line.add(", of which ");
+  line.add_bytes(used);
+  line.add(" are taken");
+  return true;
+}
+
+bool add_overcommit(Line& line, std::uint64_t wanted) {
+  if (File<16>("/proc/sys/vm/overcommit_memory").number() == 2) {
+    const File<4096> memory("/proc/meminfo");
+    const auto limit = memory.number_after("CommitLimit:"), committed = memory.number_after("Committed_AS:");
+    if (limit && committed && *committed * 1024 + wanted > *limit * 1024) {
+      line.add("refused by vm.overcommit_memory=2: ");
+      line.add_bytes(*committed * 1024);
+      line.add(" of ");
+      line.add_bytes(*limit * 1024);
+      line.add(" are committed");
+      return true;
+    }
+  }
+  struct sysinfo machine;
+  if (sysinfo(&machine) != 0) return false;
+  const std::uint64_t all = (std::uint64_t{machine.totalram} + machine.totalswap) * machine.mem_unit;
+  if (wanted <= all) return false;
+  line.add("refused by the system, which has ");
+  line.add_bytes(all);
+  line.add(" with swap");
+  return true;
+}
+
+std::uint64_t count_mappings() {
+  const int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (file == -1) return 0;
+  std::uint64_t lines = 0;
+  char part[4096];
+  for (ssize_t bytes; (bytes = read(file, part, sizeof part)) > 0;)
+    lines += static_cast<std::uint64_t>(std::count(part, part + bytes, '\n'));
+  close(file);
+  return lines;
+}
+
+bool add_mappings(Line& line) {
+  const auto most = File<32>("/proc/sys/vm/max_map_count").number();
+  const std::uint64_t mappings = count_mappings();
+  if (!most || mappings + 2 < *most) return false;
+  line.add("refused by vm.max_map_count=");
+  line.add_number(*most);
+  return true;
+}
+
+// It ends processes rather than refuse anything, but is what there is to have.
+void add_control_group(Line& line) {
+  const File<512> groups("/proc/self/cgroup");
+  const char* const own = strstr(groups.text(), "0::/");
+  char path[600] = "/sys/fs/cgroup";
+  if (own) {
+    const std::size_t bytes = strcspn(own + 3, "\n"), at = strlen(path);
+    memcpy(path + at, own + 3, bytes);
+    path[at + bytes] = '\0';
+  }
+  strcat(path, "/memory.max");
+  auto most = File<32>(path).number();
+  if (!most) most = File<32>("/sys/fs/cgroup/memory.max").number();
+  if (!most) return;
+  line.add("; its control group may have ");
+  line.add_bytes(*most);
+}
+
+bool may_speak() {
+  return phase() == Phase::running && !system_calls_are_filtered() && options().report != "none" &&
+         (options().report_requested || gpu_state_made.load(std::memory_order_relaxed));
+}
+
+}  // namespace
+
+[[gnu::cold]] void note_out_of_memory(std::size_t bytes) {
+  static constinit std::atomic<bool> said{false};
+  if (!bytes || bytes > PTRDIFF_MAX || !may_speak() || said.exchange(true)) return;
+  const int error = errno;
+  Line line;
+  line.add("cistern: malloc of ");
+  line.add_bytes(bytes);
+  line.add(": out of memory; ");
+  if (!add_limit(line, RLIMIT_AS, "RLIMIT_AS (ulimit -v)", own_memory(1), bytes) &&
+      !add_limit(line, RLIMIT_DATA, "RLIMIT_DATA (ulimit -d)", own_memory(6), bytes) && !add_overcommit(line, bytes) &&
+      !add_mappings(line))
+    line.add("refused by the system");
+  add_control_group(line);
+  line.add(" (said once)\n");
+  if (const int descriptor = standard_error(); descriptor != -1) write_whole(descriptor, line.text());
+  errno = error;
+}
+
+}  // namespace cistern::host

@@ -1,0 +1,26 @@
+// What every kind's out-of-memory line says: who else holds memory, and which lines of the program hold most.
+#pragma once
+#include "stats/sink.hpp"
+#include "stats/sites.hpp"
+
+namespace cistern {
+
+struct Kind;
+
+// Live blocks of one site.
+struct Holding {
+  SiteId site;
+  std::uint64_t bytes = 0, blocks = 0;
+};
+
+// "; host: 1.2 GiB; opencl: 3.0 MiB": kinds other than `own` that have any.
+void print_other_kinds(Sink& line, const Kind& own);
+
+// "; 32.0 MiB in 1 block at load (src/w.cpp:42); ...", the three largest. Where all came through one function, a
+// wrapper, its callers are named.
+void print_holders(Sink& line, Vector<Holding>&& sites);
+
+// "; this call at load (src/w.cpp:42)"; nothing without a site.
+void print_this_call(Sink& line, SiteId site);
+
+}  // namespace cistern
