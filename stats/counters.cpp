@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <new>
 
 #include "pool/base/system_call.hpp"
@@ -44,52 +45,71 @@ bool raise_peak(Counter& peak, std::uint64_t value) {
   return false;
 }
 
-void KindCounters::block_born(std::uint64_t bytes, bool pool_hit) {
+void KindCounters::block_born(const CountedBlock& block, bool pool_hit) {
   Locked hold(lock);
   bump(allocations);
   bump(live_blocks);
   if (pool_hit) bump(pool_hits);
-  if (!bytes) return;
-  bump(live_bytes, bytes);
+  last_born_ = block.handle;
+  if (SiteUse* const use = sites_.of(block.site)) use->born(block.api, block.bytes, peaks_);
+  if (!block.bytes) return;
+  bump(allocated_bytes, block.bytes);
+  bump(live_bytes, block.bytes);
   if (read(live_bytes) > read(peak_bytes)) {
+    ++peaks_;
     peak_bytes.store(read(live_bytes), std::memory_order_relaxed);
     peak_at_ns.store(coarse_nanoseconds_since_start(), std::memory_order_relaxed);
   }
-  ClassCounters& size_class = classes[report_class(bytes)];
+  ClassCounters& size_class = classes[report_class(block.bytes)];
   bump(size_class.allocations);
   if (pool_hit) bump(size_class.hits);
   bump(size_class.live_blocks);
   if (read(size_class.live_blocks) > read(size_class.high_water_blocks)) bump(size_class.high_water_blocks);
 }
 
-void KindCounters::block_died(std::uint64_t bytes) {
+bool KindCounters::is_last_born(const CountedBlock& block) {
+  const bool is_last = block.handle && block.handle == last_born_;
+  last_born_ = nullptr;
+  if (is_last) bump(temporary);
+  return is_last;
+}
+
+void KindCounters::block_died(const CountedBlock& block) {
   Locked hold(lock);
   bump(frees);
   drop(live_blocks);
-  if (!bytes) return;
-  drop(live_bytes, bytes);
-  drop(classes[report_class(bytes)].live_blocks);
+  const bool was_last_born = is_last_born(block);
+  if (SiteUse* const use = sites_.of(block.site)) use->died(1, block.bytes, was_last_born, peaks_);
+  if (!block.bytes) return;
+  drop(live_bytes, block.bytes);
+  drop(classes[report_class(block.bytes)].live_blocks);
 }
 
-void KindCounters::bytes_died(std::uint64_t bytes) {
+void KindCounters::bytes_died(const CountedBlock& block) {
   Locked hold(lock);
-  drop(live_bytes, bytes);
-  drop(classes[report_class(bytes)].live_blocks);
+  drop(live_bytes, block.bytes);
+  drop(classes[report_class(block.bytes)].live_blocks);
+  if (SiteUse* const use = sites_.of(block.site)) use->died(0, block.bytes, false, peaks_);
 }
 
-void KindCounters::block_revived() {
+void KindCounters::block_revived(const CountedBlock& block) {
   subtract(driver_frees);
   Locked hold(lock);
   bump(live_blocks);
   drop(frees);
+  if (SiteUse* const use = sites_.of(block.site)) use->revived(peaks_);
 }
 
 void KindCounters::reset() {
   // A thread that the child does not have may have held it.
   new (&lock) Lock;
-  for (Counter* counter : {&allocations, &frees, &pool_hits, &pool_misses, &driver_allocs, &driver_frees, &driver_syncs,
-                           &driver_queries, &failed, &live_blocks, &live_bytes, &peak_bytes, &peak_at_ns})
+  for (Counter* counter :
+       {&allocations, &frees, &pool_hits, &pool_misses, &driver_allocs, &driver_frees, &driver_syncs, &driver_queries,
+        &failed, &live_blocks, &live_bytes, &peak_bytes, &peak_at_ns, &allocated_bytes, &temporary})
     clear(*counter);
+  sites_.clear();
+  peaks_ = 0;
+  last_born_ = nullptr;
   for (Counter& counter : unpooled) clear(counter);
   for (ClassCounters& counters : classes)
     for (Counter* counter : {&counters.allocations, &counters.hits, &counters.live_blocks, &counters.high_water_blocks})
@@ -112,6 +132,8 @@ void KindCounters::reset() {
   figures.live_bytes = read(live_bytes);
   figures.peak_bytes = read(peak_bytes);
   figures.failed = read(failed);
+  figures.allocated_bytes = read(allocated_bytes);
+  figures.temporary = read(temporary);
   if (figures.peak_bytes) figures.peak_at_s = static_cast<double>(read(peak_at_ns)) * 1e-9;
   for (int i = 0; i < static_cast<int>(Unpooled::count); ++i)
     if (const std::uint64_t count = read(unpooled[i])) figures.unpooled.push_back({kUnpooledTexts[i], count});
@@ -125,6 +147,32 @@ void KindCounters::reset() {
                                  .cached_bytes = 0,
                                  .high_water_blocks = read(classes[i].high_water_blocks)});
   return figures;
+}
+
+[[gnu::cold]] void KindCounters::add_sites(const String& kind, Snapshot& snapshot) {
+  constexpr std::size_t kShown = 3;
+  Vector<UsingSite> used, looping;
+  {
+    Locked hold(lock);
+    sites_.for_each([&](SiteId site, const SiteUse& use) {
+      UsingSite figures = use.figures(peaks_);
+      if (!figures.allocations) return;
+      figures.site = site;
+      if (figures.allocates_in_a_loop()) looping.push_back(figures);
+      if (figures.peak_bytes) used.push_back(std::move(figures));
+    });
+  }
+  const auto add_most = [&](Vector<UsingSite>& to, Vector<UsingSite>& from, std::uint64_t UsingSite::*figure) {
+    std::sort(from.begin(), from.end(), [figure](const UsingSite& a, const UsingSite& b) {
+      return a.*figure != b.*figure ? a.*figure > b.*figure : a.site < b.site;
+    });
+    for (std::size_t i = 0; i < from.size() && i < kShown; ++i) {
+      from[i].kind = kind;
+      to.push_back(std::move(from[i]));
+    }
+  };
+  add_most(snapshot.at_peak, used, &UsingSite::peak_bytes);
+  add_most(snapshot.in_loops, looping, &UsingSite::allocations);
 }
 
 // By a system call: the C library's function lies in a part of it that small processes never touch otherwise.

@@ -5,6 +5,7 @@
 
 #include "pool/base/lock.hpp"
 #include "pool/size_class.hpp"
+#include "stats/site_uses.hpp"
 #include "stats/snapshot.hpp"
 
 namespace cistern {
@@ -28,6 +29,15 @@ struct ClassCounters {
   Counter allocations{0}, hits{0}, live_blocks{0}, high_water_blocks{0};
 };
 
+// A block as it is counted. `bytes`: 0 for blocks without memory of their own, which have no class. `handle`: only
+// compared.
+struct CountedBlock {
+  std::uint64_t bytes;
+  const char* api = nullptr;
+  SiteId site = 0;
+  const void* handle = nullptr;
+};
+
 struct KindCounters {
   Counter driver_allocs{0}, driver_frees{0}, driver_syncs{0}, driver_queries{0};
   Counter failed{0}, pool_misses{0};
@@ -36,21 +46,31 @@ struct KindCounters {
   // Written under `lock` by the functions below: one lock costs less than six atomic additions. Readable at any time.
   Lock lock;
   Counter allocations{0}, frees{0}, pool_hits{0}, live_blocks{0}, live_bytes{0}, peak_bytes{0}, peak_at_ns{0};
+  Counter allocated_bytes{0}, temporary{0};
   ClassCounters classes[kReportClasses];
 
-  // One block handed to the program, or given back by it: allocations, frees, live and peak figures, and those of the
-  // block's class. `bytes` 0 for blocks without memory of their own, which have no class.
-  void block_born(std::uint64_t bytes, bool pool_hit = false);
-  void block_died(std::uint64_t bytes);
-  // A released block whose memory lives on in its children: block_died(0), then bytes_died when the last is gone,
-  // or block_revived when the program gets hold of it again.
-  void bytes_died(std::uint64_t bytes);
-  void block_revived();
+  // One block handed to the program, or given back by it: allocations, frees, live and peak figures, those of the
+  // block's class and of its site.
+  void block_born(const CountedBlock& block, bool pool_hit = false);
+  void block_died(const CountedBlock& block);
+  // A released block whose memory lives on in its children: it died without bytes, then bytes_died when the last is
+  // gone, or block_revived when the program gets hold of it again.
+  void bytes_died(const CountedBlock& block);
+  void block_revived(const CountedBlock& block);
   void count_unpooled(Unpooled reason) { add(unpooled[static_cast<int>(reason)]); }
   // A forked child starts clean. Only one thread exists then.
   void reset();
   // All figures but the pool's own (pooled_blocks, pooled_bytes, cached blocks of the classes).
   KindFigures figures(const char* name, bool pooled_kind) const;
+  // The sites that a report shows of this kind.
+  void add_sites(const String& kind, Snapshot& snapshot);
+
+ private:
+  bool is_last_born(const CountedBlock& block);
+
+  SiteUses sites_;
+  std::uint64_t peaks_ = 0;          // how often there was a new peak
+  const void* last_born_ = nullptr;  // no other call was made since
 };
 
 // Nanoseconds since the process started (since the shim first looked: start_clock, or the first question).

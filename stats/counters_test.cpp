@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <random>
 #include <thread>
+#include <vector>
 
 namespace cistern {
 namespace {
@@ -31,11 +34,11 @@ TEST(ReportClass, NamedSizesAreWhereReportsSayTheyAre) {
 
 TEST(KindCounters, CountsBlocksAndTheirClass) {
   KindCounters counters;
-  counters.block_born(64 * kMiB);
-  counters.block_born(64 * kMiB);
-  counters.block_born(1000);
-  counters.block_died(64 * kMiB);
-  counters.block_born(0);  // a sub-buffer
+  counters.block_born({64 * kMiB});
+  counters.block_born({64 * kMiB});
+  counters.block_born({1000});
+  counters.block_died({64 * kMiB});
+  counters.block_born({0});  // a sub-buffer
   const KindFigures figures = counters.figures("opencl", true);
   EXPECT_EQ(figures.allocations, 4u);
   EXPECT_EQ(figures.frees, 1u);
@@ -54,12 +57,12 @@ TEST(KindCounters, CountsBlocksAndTheirClass) {
 
 TEST(KindCounters, BytesOutliveABlockWhoseChildrenKeepThem) {
   KindCounters counters;
-  counters.block_born(2 * kMiB, /*pool_hit=*/true);
-  counters.block_died(0);
+  counters.block_born({2 * kMiB}, /*pool_hit=*/true);
+  counters.block_died({0});
   KindFigures figures = counters.figures("opencl", true);
   EXPECT_EQ(figures.live_blocks, 0u);
   EXPECT_EQ(figures.live_bytes, 2 * kMiB);
-  counters.bytes_died(2 * kMiB);
+  counters.bytes_died({2 * kMiB});
   figures = counters.figures("opencl", true);
   EXPECT_EQ(figures.live_bytes, 0u);
   EXPECT_EQ(figures.pool_hits, 1u);
@@ -82,7 +85,7 @@ TEST(KindCounters, UnusedFiguresDoNotExist) {
 
 TEST(KindCounters, ResetLeavesNothing) {
   KindCounters counters;
-  counters.block_born(5 * kMiB);
+  counters.block_born({5 * kMiB});
   counters.count_unpooled(Unpooled::pipe);
   add(counters.failed);
   add(counters.classes[3].hits);
@@ -102,10 +105,10 @@ TEST(KindCounters, ThreadsAgree) {
     for (int i = 0; i < kThreads; ++i)
       threads.emplace_back([&counters] {
         for (int block = 0; block < kBlocks; ++block) {
-          counters.block_born(100);
-          counters.block_died(100);
+          counters.block_born({100});
+          counters.block_died({100});
         }
-        counters.block_born(100);
+        counters.block_born({100});
       });
   }
   const KindFigures figures = counters.figures("opencl", true);
@@ -131,6 +134,99 @@ TEST(Clock, RunsForwardAndStartsOnce) {
   EXPECT_LE(coarse_nanoseconds_since_start(), nanoseconds_since_start());
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   EXPECT_GE(coarse_nanoseconds_since_start(), before + 10'000'000);
+}
+
+// What a report shows of the kind's sites.
+Snapshot sites_of(KindCounters& counters) {
+  Snapshot snapshot{};
+  counters.add_sites("device:0", snapshot);
+  return snapshot;
+}
+
+TEST(KindCounters, WhoHeldThePeak) {
+  KindCounters counters;
+  counters.block_born({30, "a", 1});
+  counters.block_born({20, "b", 2});
+  counters.block_died({30, "a", 1});
+  counters.block_born({40, "c", 3});  // 60: the peak
+  counters.block_died({20, "b", 2});
+  counters.block_born({10, "a", 1});
+  counters.block_died({40, "c", 3});
+  counters.block_born({25, "d", 4});
+  const Snapshot snapshot = sites_of(counters);
+  EXPECT_EQ(counters.figures("device:0", true).peak_bytes, 60u);
+  EXPECT_EQ(counters.figures("device:0", true).allocated_bytes, 125u);
+  ASSERT_EQ(snapshot.at_peak.size(), 2u);
+  EXPECT_STREQ(snapshot.at_peak[0].api, "c");
+  EXPECT_EQ(snapshot.at_peak[0].site, 3u);
+  EXPECT_EQ(snapshot.at_peak[0].kind, "device:0");
+  EXPECT_EQ(snapshot.at_peak[0].peak_bytes, 40u);
+  EXPECT_EQ(snapshot.at_peak[0].peak_blocks, 1u);
+  EXPECT_EQ(snapshot.at_peak[1].peak_bytes, 20u);
+  EXPECT_TRUE(snapshot.in_loops.empty());
+}
+
+// Against a model that looks at every site at each peak.
+TEST(KindCounters, WhoHeldThePeakInRandomOrders) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 200; ++round) {
+    KindCounters counters;
+    std::vector<CountedBlock> live;
+    std::map<SiteId, std::uint64_t> now, at_peak;
+    std::uint64_t sum = 0, peak = 0;
+    for (int step = 0; step < 300; ++step) {
+      if (live.empty() || random() % 5 < 3) {
+        const CountedBlock block{1 + random() % 1000, "x", static_cast<SiteId>(1 + random() % 3 * 200)};
+        live.push_back(block);
+        counters.block_born(block);
+        now[block.site] += block.bytes;
+        sum += block.bytes;
+        if (sum > peak) peak = sum, at_peak = now;
+      } else {
+        std::swap(live[random() % live.size()], live.back());
+        const CountedBlock block = live.back();
+        live.pop_back();
+        counters.block_died(block);
+        now[block.site] -= block.bytes;
+        sum -= block.bytes;
+      }
+    }
+    std::map<SiteId, std::uint64_t> shown;
+    for (const UsingSite& site : sites_of(counters).at_peak) shown[site.site] = site.peak_bytes;
+    std::erase_if(at_peak, [](const auto& site) { return !site.second; });
+    EXPECT_EQ(shown, at_peak);
+  }
+}
+
+TEST(KindCounters, BlocksThatTheNextCallFrees) {
+  KindCounters counters;
+  const int first = 0, second = 0;
+  for (int i = 0; i < 999; ++i) {
+    counters.block_born({100, "a", 1, &first});
+    counters.block_died({100, "a", 1, &first});
+  }
+  EXPECT_TRUE(sites_of(counters).in_loops.empty());
+  counters.block_born({100, "a", 1, &first});
+  counters.block_born({100, "b", 2, &second});
+  counters.block_died({100, "a", 1, &first});
+  counters.block_died({100, "b", 2, &second});
+  EXPECT_EQ(counters.figures("device:0", true).temporary, 999u);
+  const Snapshot snapshot = sites_of(counters);
+  ASSERT_EQ(snapshot.in_loops.size(), 1u);
+  EXPECT_EQ(snapshot.in_loops[0].allocations, 1000u);
+  EXPECT_EQ(snapshot.in_loops[0].allocated_bytes, 100'000u);
+  EXPECT_EQ(snapshot.in_loops[0].temporary, 999u);
+}
+
+TEST(KindCounters, AForkedChildsSitesBeginAnew) {
+  KindCounters counters;
+  counters.block_born({100, "a", 1});
+  counters.reset();
+  EXPECT_TRUE(sites_of(counters).at_peak.empty());
+  counters.block_born({7, "a", 1});
+  EXPECT_EQ(sites_of(counters).at_peak[0].peak_bytes, 7u);
 }
 
 }  // namespace

@@ -46,7 +46,9 @@ struct KindFigures {
   std::optional<double> peak_at_s;  // seconds after the start
   bool pooled_kind;                 // false: only counted, so pool figures are left out
   Vector<UnpooledFigure> unpooled;
-  Vector<ClassFigures> classes;  // only classes that were used
+  Vector<ClassFigures> classes;                    // only classes that were used
+  std::optional<std::uint64_t> allocated_bytes{};  // in all
+  std::optional<std::uint64_t> temporary{};        // blocks that were freed by the next call
   // What the program asked for in live_bytes; absent where the two are the same by nature.
   std::optional<std::uint64_t> requested_bytes{};
   Vector<SizeFigures> sizes{};  // only those in use
@@ -61,6 +63,23 @@ struct FrameFigures {
   String file;            // empty where unknown
   unsigned line;          // 0 where unknown
   bool inlined;           // an inline frame: same address as the next one
+};
+
+// A call site, by what it did with the memory of one kind.
+struct UsingSite {
+  String kind;
+  const char* api;  // of its last allocation
+  std::uint32_t site;
+  std::uint64_t allocations, allocated_bytes;
+  std::uint64_t temporary;                // of them: freed by the next call that was made for memory of the kind
+  std::uint64_t peak_blocks, peak_bytes;  // at the kind's own peak
+  Vector<FrameFigures> frames;            // leaf first; found by resolve()
+
+  // What each allocation and each free cost would go away outside of the loop.
+  bool allocates_in_a_loop() const { return allocations >= kManyAllocations && temporary >= allocations / 2; }
+
+ private:
+  static constexpr std::uint64_t kManyAllocations = 1000;
 };
 
 constexpr std::string_view kNeverFreed = "never freed";
@@ -222,6 +241,8 @@ struct Snapshot {
   String host_sites_mode;  // "512KiB": a sample of one block in so many bytes; "all"; "off"
   Vector<KindFigures> kinds;
   Vector<LeakFigures> leaks;                // largest first
+  Vector<UsingSite> at_peak;                // who held most of each kind's peak, largest first
+  Vector<UsingSite> in_loops;               // who allocates in loops, most often first
   Vector<LeakFigures> host_sites;           // live host blocks, largest first; estimated where they are samples
   Vector<SuppressionFigures> suppressions;  // the user's, and those of the built-in list that did something
   std::optional<int> exit_code;             // what the process ends with instead of its own 0

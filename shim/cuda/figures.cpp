@@ -199,6 +199,9 @@ void add_to(Snapshot& snapshot) {
   if (!used()) return;
   add_kinds(snapshot.kinds, snapshot.fragmentation);
   add_leaks(snapshot.leaks);
+  for_each_kind(state(), [&](Family family, int device, KindCounters& counted) {
+    counted.add_sites(kind_name(family, device), snapshot);
+  });
   state().transfers.add_to(snapshot, "cuda");
   add_staging(snapshot);
   add_devices(snapshot);

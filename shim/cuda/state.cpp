@@ -280,7 +280,7 @@ void ContextEnd::end_programs_memory() {
     const auto of_old = [&](const Tracked& found) { return found.context == context_ && found.epoch != epoch; };
     if (!s_.tracked.take_if(handle, record, of_old)) continue;
     if (has_range(record.family)) s_.blocks.ranges.erase(reinterpret_cast<std::uintptr_t>(handle));
-    forget_tracked(s_, record);
+    forget_tracked(s_, handle, record);
     if (!record.inherited) note_went_with_context(s_, record);
   }
 }
@@ -301,14 +301,14 @@ void track(CudaState& s, const void* handle, Tracked record) {
     record.device = record.context->device->ordinal;
     record.epoch = record.context->epoch.load(std::memory_order_relaxed);
   }
-  counters(s, record.family, record.device).block_born(record.bytes);
+  counters(s, record.family, record.device).block_born(as_counted(record, handle));
   if (takes_device_memory(record.family))
     if (Device* device = s.devices[record.device].load()) device->tracked_bytes.fetch_add(record.bytes);
   if (has_range(record.family))
     s.blocks.ranges.insert(reinterpret_cast<std::uintptr_t>(handle), record.bytes, {range_kind(record.family)});
   // A record that is there already is of a context that is going at this moment: its memory is no more.
   Tracked stale;
-  if (s.tracked.take_if(handle, stale, [](const Tracked&) { return true; })) forget_tracked(s, stale);
+  if (s.tracked.take_if(handle, stale, [](const Tracked&) { return true; })) forget_tracked(s, handle, stale);
   s.tracked.put(handle, record);
 }
 
@@ -318,9 +318,9 @@ bool take_tracked(CudaState& s, const void* handle, Tracked& out) {
   return true;
 }
 
-void forget_tracked(CudaState& s, const Tracked& record) {
+void forget_tracked(CudaState& s, const void* handle, const Tracked& record) {
   if (record.inherited) return;
-  counters(s, record.family, record.device).block_died(record.bytes);
+  counters(s, record.family, record.device).block_died(as_counted(record, handle));
   if (takes_device_memory(record.family))
     if (Device* device = s.devices[record.device].load()) device->tracked_bytes.fetch_sub(record.bytes);
 }
@@ -407,12 +407,12 @@ bool limit_allows(CudaState&, Device& device, std::uint64_t bytes) {
 // --- Pooled blocks in the program's hands
 
 void account_death(CudaState& s, Block* block) {
-  if (block->kind == BlockKind::pinned) return counters(s, Family::pinned).block_died(block->requested);
+  if (block->kind == BlockKind::pinned) return counters(s, Family::pinned).block_died(as_counted(*block));
   Device& device = *block->context->device;
   const std::uint64_t rounded = as_driver_rounds(block->requested);
   device.live_bytes.fetch_sub(rounded, std::memory_order_relaxed);
   if (block->bytes != rounded) device.waste_bytes.fetch_sub(block->bytes - rounded, std::memory_order_relaxed);
-  counters(s, Family::device, device.ordinal).block_died(block->requested);
+  counters(s, Family::device, device.ordinal).block_died(as_counted(*block));
 }
 
 }  // namespace cistern::cuda

@@ -122,7 +122,7 @@ SiteId capture(const CudaState& s, const char* api);
 void track(CudaState& s, const void* handle, Tracked record);
 // Takes the record out before the real free; `forget` accounts it when that succeeded, `restore` puts it back.
 bool take_tracked(CudaState& s, const void* handle, Tracked& out);
-void forget_tracked(CudaState& s, const Tracked& record);
+void forget_tracked(CudaState& s, const void* handle, const Tracked& record);
 void restore_tracked(CudaState& s, const void* handle, const Tracked& record);
 
 // Memory that a context takes along when it goes. `before` keeps what the pools hold of it out of everyone's hands;
@@ -175,6 +175,10 @@ void* unallocated_address();
 
 // What reports say of a block, and what they group memory by: family, device and site; the call where sites are off.
 Tracked as_tracked(const Block& block);
+inline CountedBlock as_counted(const Block& block) { return {block.requested, block.api, block.site, &block}; }
+inline CountedBlock as_counted(const Tracked& record, const void* handle) {
+  return {record.bytes, record.api, record.site, handle};
+}
 std::uint64_t origin_key(const Tracked& record);
 
 // A pooled block that the program has given back: what hooks/allocate.cpp counted is taken out again.

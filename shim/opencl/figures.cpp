@@ -140,6 +140,7 @@ void add_to(Snapshot& snapshot) {
   snapshot.kinds.push_back(figures());
   snapshot.fragmentation.push_back(fragmentation());
   add_leaks(snapshot.leaks);
+  s->counters.add_sites("opencl", snapshot);
   add_copies(snapshot);
 }
 

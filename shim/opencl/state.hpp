@@ -49,6 +49,10 @@ struct MemoryRecord {
   bool end_unknown = false;
 };
 
+inline CountedBlock as_counted(const MemoryRecord& record, const void* handle) {
+  return {record.bytes, record.api, record.site, handle};
+}
+
 // What the pool may give it for again.
 inline PoolKey pool_key(const MemoryRecord& buffer) {
   return {reinterpret_cast<std::uintptr_t>(buffer.context), buffer.flags, buffer.bytes};

@@ -130,6 +130,8 @@ void write_kind(Json& json, const KindFigures& kind) {
   json.count("live_blocks", kind.live_blocks);
   json.count("live_bytes", kind.live_bytes);
   if (kind.requested_bytes) json.count("requested_bytes", *kind.requested_bytes);
+  if (kind.allocated_bytes) json.count("allocated_bytes", *kind.allocated_bytes);
+  if (kind.temporary) json.count("temporary", *kind.temporary);
   json.count("peak_bytes", kind.peak_bytes);
   if (kind.peak_at_s) json.number("peak_at_s", *kind.peak_at_s, 6);
   json.count("pooled_blocks", kind.pooled_blocks);
@@ -192,6 +194,25 @@ void write_leak(Json& json, const LeakFigures& leak) {
   json.number("last_s", leak.last_s, 6);
   write_frames(json, leak.frames);
   json.close('}');
+}
+
+void write_using_sites(Json& json, std::string_view key, const Vector<UsingSite>& sites) {
+  json.key(key);
+  json.open('[');
+  for (const UsingSite& site : sites) {
+    json.element();
+    json.open('{');
+    json.field("kind", site.kind);
+    if (site.api) json.field("api", site.api);
+    json.count("allocations", site.allocations);
+    json.count("allocated_bytes", site.allocated_bytes);
+    json.count("temporary", site.temporary);
+    json.count("peak_blocks", site.peak_blocks);
+    json.count("peak_bytes", site.peak_bytes);
+    write_frames(json, site.frames);
+    json.close('}');
+  }
+  json.close(']');
 }
 
 void write_transfer(Json& json, const TransferFigures& transfer) {
@@ -375,6 +396,8 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
   json.open('[');
   for (const LeakFigures& site : snapshot.host_sites) write_leak(json, site);
   json.close(']');
+  write_using_sites(json, "at_peak", snapshot.at_peak);
+  write_using_sites(json, "in_loops", snapshot.in_loops);
   json.key("suppressions");
   json.open('[');
   for (const SuppressionFigures& rule : snapshot.suppressions) write_suppression(json, rule);

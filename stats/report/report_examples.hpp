@@ -287,6 +287,20 @@ inline CopySite tiny_copies(const char* kind, std::uint64_t count, bool blocking
   return tiny;
 }
 
+inline UsingSite using_site(const char* kind, const char* function, std::uint64_t allocations,
+                            std::uint64_t peak_bytes) {
+  UsingSite site{};
+  site.kind = kind;
+  site.api = "cudaMalloc";
+  site.allocations = allocations;
+  site.allocated_bytes = allocations * 3 * kMiB;
+  site.temporary = allocations * 9 / 10;
+  site.peak_blocks = 2;
+  site.peak_bytes = peak_bytes;
+  site.frames = leak(function, 1, 1).frames;
+  return site;
+}
+
 inline Snapshot cuda_snapshot() {
   Snapshot snapshot = empty_snapshot();
   snapshot.kinds.push_back(device_figures("device:0", 10000));
@@ -297,6 +311,11 @@ inline Snapshot cuda_snapshot() {
   snapshot.kinds.push_back(host_figures());
   snapshot.leaks.push_back(cuda_leak("device:0", "cudaMalloc block", "cudaMalloc", 2, 19 * kMiB));
   snapshot.leaks.push_back(cuda_leak("async:0", "pool block", "cudaMallocAsync", 1, kMiB));
+  snapshot.kinds[0].allocated_bytes = 30000 * kMiB;
+  snapshot.kinds[0].temporary = 4500;
+  snapshot.at_peak.push_back(using_site("device:0", "load_weights", 40, 500 * kMiB));
+  snapshot.at_peak.push_back(using_site("device:0", "step", 5000, 6 * kMiB));
+  snapshot.in_loops.push_back(using_site("device:0", "step", 5000, 6 * kMiB));
   snapshot.device_memory.push_back({0, 81920 * kMiB, 80000 * kMiB, 720 * kMiB, 11.9});
   snapshot.fragmentation.push_back(
       {"device:0", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 256 * kMiB, false, 800 * kMiB, 900 * kMiB});

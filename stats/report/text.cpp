@@ -158,7 +158,7 @@ String driver_calls(const KindFigures& kind) {
   return text;
 }
 
-void write_kind(const KindFigures& kind, Sink& sink) {
+void write_kind(const KindFigures& kind, double wall_s, Sink& sink) {
   const String live = blocks_and_bytes(kind.live_blocks, kind.live_bytes);
   String peak = kind.peak_bytes ? human_bytes(kind.peak_bytes) : String("-");
   if (kind.peak_bytes && kind.peak_at_s) peak += " (" + seconds(*kind.peak_at_s) + ")";
@@ -181,6 +181,12 @@ void write_kind(const KindFigures& kind, Sink& sink) {
   if (kind.pooled_blocks)
     pool += "pool-cached (not a leak): " + blocks_and_bytes(kind.pooled_blocks, kind.pooled_bytes);
   if (!pool.empty()) sink.print("              {}\n", pool);
+  if (!kind.allocated_bytes) return;
+  sink.print("              in all: {}", human_bytes(*kind.allocated_bytes));
+  if (wall_s > 0)
+    sink.print(", {} allocs/s", grouped(static_cast<std::uint64_t>(static_cast<double>(kind.allocations) / wall_s)));
+  if (kind.temporary.value_or(0)) sink.print(", {} freed by the next call", grouped(*kind.temporary));
+  sink.write("\n");
 }
 
 void write_kinds(const Snapshot& snapshot, Sink& sink) {
@@ -188,7 +194,7 @@ void write_kinds(const Snapshot& snapshot, Sink& sink) {
   sink.print("{:<12}  {:<22}  {:<22}  {:>11}  {:>12}  {:>6}  {:>6}\n", "KIND",
              snapshot.ended_by_itself() ? "live@exit" : "live", "peak (at t)", "allocs", "driver calls", "hit%",
              "failed");
-  for (const KindFigures& kind : snapshot.kinds) write_kind(kind, sink);
+  for (const KindFigures& kind : snapshot.kinds) write_kind(kind, snapshot.wall_s, sink);
 }
 
 // Reference counts are shown where they explain why a block is alive.
@@ -255,6 +261,34 @@ void write_host_sites(const Snapshot& snapshot, Sink& sink) {
     write_leak(*sites[i], i + 1, !snapshot.ended_by_itself(), all ? kFramesFull : kFramesShort, sink);
 }
 
+// "cudaMalloc", for a line of its own frames.
+String by_call(const UsingSite& site) { return site.api ? " (" + String(site.api) + ")" : String(); }
+
+// Of kinds that had more than they have at the end; what they have then is listed above.
+void write_peaks(const Snapshot& snapshot, Sink& sink) {
+  for (const KindFigures& kind : snapshot.kinds) {
+    if (kind.peak_bytes <= kind.live_bytes) continue;
+    std::size_t shown = 0;
+    for (const UsingSite& site : snapshot.at_peak) {
+      if (site.kind != kind.name) continue;
+      if (!shown++) sink.print("PEAK BY SITE {}  of {}\n", kind.name, human_bytes(kind.peak_bytes));
+      sink.print("  {} in {}{}\n", human_bytes(site.peak_bytes), counted(site.peak_blocks, "block"), by_call(site));
+      write_frames(site.frames, kFramesShort, sink);
+    }
+  }
+}
+
+void write_loops(const Snapshot& snapshot, Sink& sink) {
+  if (snapshot.in_loops.empty()) return;
+  sink.write("ALLOCATED IN LOOPS  (each call costs; so does the wait in a free)\n");
+  for (const UsingSite& site : snapshot.in_loops) {
+    sink.print("  {}  {}, {} in all, {} of them freed by the next call{}\n", site.kind,
+               counted(site.allocations, "block"), human_bytes(site.allocated_bytes), grouped(site.temporary),
+               by_call(site));
+    write_frames(site.frames, kFramesShort, sink);
+  }
+}
+
 void write_objects(const Snapshot& snapshot, Sink& sink) {
   String alive;
   for (const ObjectFigures& object : snapshot.objects) {
@@ -291,6 +325,8 @@ void render_text(const Snapshot& snapshot, Sink& sink) {
   write_leaks(snapshot, sink);
   write_host_sites(snapshot, sink);
   write_suppressions(snapshot, sink);
+  write_peaks(snapshot, sink);
+  write_loops(snapshot, sink);
   write_objects(snapshot, sink);
   write_pools(snapshot, sink);
   write_sizes(snapshot, sink);

@@ -88,6 +88,7 @@ def complaints(report, text):
             yield f"no row {row_of_kind(name, kind)} among {shown}"
         if kind["pooled"]:
             yield from of_pool(name, kind, text)
+        yield from of_uses(report, name, kind, text)
         sizes = [row_of_size(row) for row in kind.get("sizes", [])]
         for line in section(text, f"SIZES {name}")[1:]:
             if columns_of(line) not in sizes:
@@ -105,6 +106,31 @@ def complaints(report, text):
     for line in re.findall(r"^FRAGMENTATION .*$", text, re.M):
         if line not in fragments:
             yield f"not what the figures say: {line}"
+
+
+def of_uses(report, name, kind, text):
+    """What was allocated in all, who held the peak, who allocates in loops."""
+    lines = text.splitlines()
+    if "allocated_bytes" in kind:
+        rate = f", {int(kind['allocations'] / report['cistern']['wall_s']):,} allocs/s"
+        freed = f", {kind['temporary']:,} freed by the next call" if kind.get("temporary") else ""
+        line = f"              in all: {human(kind['allocated_bytes'])}{rate}{freed}"
+        if line not in lines:
+            yield f"{name}: not said: {line}"
+    held = [site for site in report["at_peak"] if site["kind"] == name]
+    title = f"PEAK BY SITE {name}  of {human(kind['peak_bytes'])}"
+    if (title in lines) != bool(held and kind["peak_bytes"] > kind["live_bytes"]):
+        yield f"{name}: wrongly there, or missing: {title}"
+    for site in held if title in lines else ():
+        blocks = f"{site['peak_blocks']:,} block{'s' * (site['peak_blocks'] != 1)}"
+        line = f"  {human(site['peak_bytes'])} in {blocks} ({site['api']})"
+        if line not in lines:
+            yield f"{name}: not said: {line}"
+    for site in (site for site in report["in_loops"] if site["kind"] == name):
+        line = (f"  {name}  {site['allocations']:,} blocks, {human(site['allocated_bytes'])} in all, "
+                f"{site['temporary']:,} of them freed by the next call ({site['api']})")
+        if line not in lines:
+            yield f"{name}: not said: {line}"
 
 
 def of_pool(name, kind, text):

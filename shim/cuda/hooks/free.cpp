@@ -125,7 +125,7 @@ CUresult free_other(CudaState& s, const void* pointer, const char* api, Pass pas
   const bool known = take_tracked(s, pointer, record);
   const CUresult answer = note(s, pass());
   const bool gone = answer == kSuccess || answer == kDeinitialized;
-  if (known) gone ? forget_tracked(s, record) : restore_tracked(s, pointer, record);
+  if (known) gone ? forget_tracked(s, pointer, record) : restore_tracked(s, pointer, record);
   if (!known && answer == kInvalidValue && pointer && phase() == Phase::running) report_refused(s, pointer, api);
   return answer;
 }

@@ -46,7 +46,8 @@ CUresult died(const void* handle, Pass pass) {
   const bool known = take_tracked(s, handle, record);
   const CUresult answer = note(s, pass());
   if (!known) return answer;
-  answer == kSuccess || answer == kDeinitialized ? forget_tracked(s, record) : restore_tracked(s, handle, record);
+  answer == kSuccess || answer == kDeinitialized ? forget_tracked(s, handle, record)
+                                                 : restore_tracked(s, handle, record);
   return answer;
 }
 

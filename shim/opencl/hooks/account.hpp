@@ -9,7 +9,7 @@ namespace cistern::opencl {
 // A handle that the driver has just given, or that the pool gives again.
 inline void adopt(OpenclState& s, const void* handle, MemoryRecord&& record, bool pool_hit = false) {
   record.born_ns = coarse_nanoseconds_since_start();
-  s.counters.block_born(record.bytes, pool_hit);
+  s.counters.block_born(as_counted(record, handle), pool_hit);
   s.memory.put(handle, std::move(record));
 }
 

@@ -33,7 +33,7 @@ void account_freed(const void* pointer) {
   if (!pointer || !s.memory.take_if(pointer, freed, is_pointer)) return;
   s.host_ranges.erase(reinterpret_cast<std::uintptr_t>(pointer));
   add(s.counters.driver_frees);
-  if (!freed.inherited) s.counters.block_died(freed.bytes);
+  if (!freed.inherited) s.counters.block_died(as_counted(freed, pointer));
 }
 
 template <class Real>

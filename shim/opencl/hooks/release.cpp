@@ -115,7 +115,7 @@ bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
     });
     return false;
   }
-  s.counters.block_died(record.bytes);
+  s.counters.block_died(as_counted(record, buffer));
   s.pool.give(pool_key(record), buffer, std::move(record.uses), waits, coarse_now_ns());
   return true;
 }
@@ -132,7 +132,7 @@ void parent_lost_child(OpenclState& s, const void* parent) {
       uses.swap(record->uses);
       ended = true;
       grandparent = record->parent;
-      s.counters.bytes_died(record->bytes);
+      s.counters.bytes_died(as_counted(*record, parent));
     });
     if (!ended) return;
     remember_dead(s, parent);
@@ -145,9 +145,11 @@ cl_int really_release(OpenclState& s, cl_mem memory, Release& release) {
   if (record.recyclable) s.counters.count_unpooled(release.why);
   record.uses.clear();  // markers hold the queue and its context: they go first
   if (record.children) {
-    s.counters.block_died(0);  // its memory lives on in its children
+    CountedBlock without_bytes = as_counted(record, memory);
+    without_bytes.bytes = 0;  // its memory lives on in its children
+    s.counters.block_died(without_bytes);
   } else if (!record.inherited) {
-    s.counters.block_died(record.bytes);
+    s.counters.block_died(as_counted(record, memory));
   }
   if (!record.children) remember_dead(s, memory);
   add(s.counters.driver_frees);
@@ -206,7 +208,8 @@ cl_int clRetainMemObject(cl_mem memory) {
     }
     found = Found::yes;
     // An orphan comes back to life: the program got it through a sub-buffer.
-    if (record->state == MemoryState::orphan) record->state = MemoryState::live, s.counters.block_revived();
+    if (record->state == MemoryState::orphan)
+      record->state = MemoryState::live, s.counters.block_revived(as_counted(*record, memory));
     ++record->references;
     ++record->retains;
   });

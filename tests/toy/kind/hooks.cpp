@@ -22,7 +22,7 @@ int toy_allocate(toy_context* context, size_t bytes, void** block) {
   }
   if (!allocated.hit) add(s.counters.pool_misses);
   *block = allocated.result.chunk.memory;
-  s.counters.block_born(bytes, allocated.hit);
+  s.counters.block_born({bytes}, allocated.hit);
   s.blocks.put(
       *block, {context, bytes, s.sites_on ? capture_site("toy_allocate") : 0, coarse_nanoseconds_since_start(), false});
   return 0;
@@ -38,7 +38,7 @@ int toy_free(toy_context* context, void* memory) {
   });
   if (!block.context) return next().toy_free(context, memory);
   if (block.pooled) return TOY_INVALID;  // freed already
-  if (!block.inherited) s.counters.block_died(block.bytes);
+  if (!block.inherited) s.counters.block_died({block.bytes});
   s.pool.give(key_of(context, block.bytes), {context, memory}, {}, false, coarse_now_ns());
   return 0;
 }

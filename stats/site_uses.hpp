@@ -1,0 +1,75 @@
+// What each call site did with one kind's memory: allocated in all, has now, had at the kind's peak, and how often a
+// block was freed by the very next call. Exact, for kinds whose calls keep their sites.
+//
+// At a new peak no site is visited: each notes what it had when it changes for the first time after it.
+#pragma once
+#include "pool/base/internal_memory.hpp"
+#include "stats/sites.hpp"
+
+namespace cistern {
+
+class SiteUse {
+ public:
+  void born(const char* api, std::uint64_t bytes, std::uint64_t peaks) {
+    note_peak(peaks);
+    api_ = api;
+    ++allocations_, ++live_blocks_;
+    allocated_bytes_ += bytes;
+    live_bytes_ += bytes;
+  }
+  // A block, or the bytes of one that went before.
+  void died(std::uint64_t blocks, std::uint64_t bytes, bool was_last_born, std::uint64_t peaks) {
+    note_peak(peaks);
+    live_blocks_ -= blocks;
+    live_bytes_ -= bytes;
+    temporary_ += was_last_born;
+  }
+  void revived(std::uint64_t peaks) {
+    note_peak(peaks);
+    ++live_blocks_;
+  }
+  // As a report shows it; `peaks`: the number of the last one.
+  UsingSite figures(std::uint64_t peaks) const {
+    const bool changed_since = peaks_seen_ == peaks;
+    UsingSite figures{};
+    figures.api = api_;
+    figures.allocations = allocations_;
+    figures.allocated_bytes = allocated_bytes_;
+    figures.temporary = temporary_;
+    figures.peak_blocks = changed_since ? peak_blocks_ : live_blocks_;
+    figures.peak_bytes = changed_since ? peak_bytes_ : live_bytes_;
+    return figures;
+  }
+
+ private:
+  void note_peak(std::uint64_t peaks) {
+    if (peaks_seen_ == peaks) return;
+    peaks_seen_ = peaks;
+    peak_blocks_ = live_blocks_;
+    peak_bytes_ = live_bytes_;
+  }
+
+  const char* api_;
+  std::uint64_t allocations_, allocated_bytes_, temporary_, live_blocks_, live_bytes_;
+  std::uint64_t peak_blocks_, peak_bytes_, peaks_seen_;
+};
+
+// By site, in memory that is zero at first. Not thread-safe: what counts a kind has a lock.
+class SiteUses {
+ public:
+  // Null: no site, or no memory for it.
+  SiteUse* of(SiteId site);
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (SiteId page = 0; pages_ && page < kPages; ++page)
+      for (SiteId i = 0; pages_[page] && i < kPageSites; ++i) visit(page * kPageSites + i, pages_[page][i]);
+  }
+  void clear();
+
+ private:
+  static constexpr SiteId kPageSites = 128, kPages = 8192;  // a million; what is beyond is not noted
+
+  SiteUse** pages_ = nullptr;
+};
+
+}  // namespace cistern
