@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "pool/base/lock.hpp"
+#include "pool/base/path.hpp"
 #include "stats/counters.hpp"
 
 namespace cistern {
@@ -27,34 +29,68 @@ struct Resolved {
 
 constinit Lock symbols_lock;
 
-// A libbacktrace state knows the modules that were loaded when it was made, so one is good until that set changes.
-// States cannot be freed; a report after every dlopen costs their tables each time.
-struct LoadedModules {
-  unsigned long long added = 0, removed = 0;
-  bool operator==(const LoadedModules&) const = default;
+// A libbacktrace state reads the debug information of all modules that it is shown, at its first question: each is
+// shown one module, and made when a frame of that module is to be named. States cannot be freed; one is good for as
+// long as its module lies where it lay.
+struct Module {
+  std::uintptr_t base;  // what its addresses are relative to
+  std::uintptr_t begin, end;
+  String path;  // empty: the program
+  String build_id;
 };
-constinit backtrace_state* current_state = nullptr;
-constinit LoadedModules current_modules;
 
-LoadedModules loaded_modules() {
-  LoadedModules modules;
-  const auto read_counts = [](dl_phdr_info* info, std::size_t, void* result) {
-    *static_cast<LoadedModules*>(result) = {info->dlpi_adds, info->dlpi_subs};
-    return 1;
+struct State {
+  Module module;
+  backtrace_state* state;
+};
+constinit Vector<State>* states = nullptr;  // under symbols_lock, as the next
+constinit const Module* shown_module = nullptr;
+
+std::uintptr_t end_of(const dl_phdr_info& info) {
+  std::uintptr_t end = info.dlpi_addr;
+  for (int i = 0; i < info.dlpi_phnum; ++i)
+    if (info.dlpi_phdr[i].p_type == PT_LOAD)
+      end = std::max(end, info.dlpi_addr + info.dlpi_phdr[i].p_vaddr + info.dlpi_phdr[i].p_memsz);
+  return end;
+}
+
+std::uintptr_t begin_of(const dl_phdr_info& info) {
+  std::uintptr_t begin = UINTPTR_MAX;
+  for (int i = 0; i < info.dlpi_phnum; ++i)
+    if (info.dlpi_phdr[i].p_type == PT_LOAD) begin = std::min(begin, info.dlpi_addr + info.dlpi_phdr[i].p_vaddr);
+  return begin;
+}
+
+Vector<Module> modules_now() {
+  Vector<Module> modules;
+  const auto add = [](dl_phdr_info* info, std::size_t, void* result) {
+    const char* const path = info->dlpi_name ? info->dlpi_name : "";
+    static_cast<Vector<Module>*>(result)->push_back({info->dlpi_addr, begin_of(*info), end_of(*info), path, {}});
+    return 0;
   };
-  dl_iterate_phdr(read_counts, &modules);
+  dl_iterate_phdr(add, &modules);
   return modules;
 }
 
 // Without names module and offset remain, so errors need no words.
 void ignore_error(void*, const char*, int) {}
 
-backtrace_state* state_for_now() {
-  const LoadedModules modules = loaded_modules();
-  if (!current_state || !(modules == current_modules))
-    current_state = backtrace_create_state(nullptr, /*threaded=*/1, ignore_error, nullptr);
-  current_modules = modules;
-  return current_state;
+backtrace_state* state_of(const Module& module, const String& build_id) {
+  if (!states) states = new (internal_allocate(sizeof *states)) Vector<State>;
+  for (const State& made : *states)
+    if (made.module.base == module.base && made.module.path == module.path && made.module.build_id == build_id)
+      return made.state;
+  State made{module, nullptr};
+  made.module.build_id = build_id;
+  // The name stays in use; for the program's own there is none, and libbacktrace finds it.
+  char* path = nullptr;
+  if (!module.path.empty()) {
+    path = static_cast<char*>(internal_allocate(module.path.size() + 1));
+    std::memcpy(path, module.path.c_str(), module.path.size() + 1);
+  }
+  made.state = backtrace_create_state(path, /*threaded=*/1, ignore_error, nullptr);
+  states->push_back(made);
+  return made.state;
 }
 
 bool is_mangled(std::string_view symbol) { return symbol.starts_with("_Z"); }
@@ -117,8 +153,10 @@ class Symboliser {
   Vector<FrameFigures> frames(const Vector<FrameFigures>& bare) {
     Vector<FrameFigures> named;
     bool leading = true;
+    const std::size_t telling = bare.size() - frames_before_main(bare);
     for (const FrameFigures& frame : bare) {
-      const Resolved* resolved = frame.address ? find(frame.address) : nullptr;
+      const bool named_at_all = static_cast<std::size_t>(&frame - bare.data()) < telling;
+      const Resolved* resolved = frame.address && named_at_all ? find(frame) : nullptr;
       if (!resolved || resolved->frames.empty()) {
         leading = false;
         named.push_back(frame);
@@ -133,6 +171,14 @@ class Symboliser {
   }
 
  private:
+  // The C library's, which call main and the threads' functions: the outermost ones. They say nothing, and its debug
+  // information is large.
+  static std::size_t frames_before_main(const Vector<FrameFigures>& bare) {
+    std::size_t count = 0;
+    while (count < bare.size() && basename_of(bare[bare.size() - 1 - count].module).starts_with("libc.so.")) ++count;
+    return count == bare.size() ? 0 : count;
+  }
+
   static FrameFigures merged(const FrameFigures& bare, const FrameFigures& names, bool inlined) {
     FrameFigures frame = bare;
     frame.function = names.function;
@@ -142,16 +188,22 @@ class Symboliser {
     return frame;
   }
 
-  const Resolved* find(std::uint64_t address) {
+  const Resolved* find(const FrameFigures& frame) {
+    const std::uint64_t address = frame.address;
     if (const auto known = resolved_.find(address); known != resolved_.end()) return &known->second;
     if (nanoseconds_since_start() >= deadline_ns_) return nullptr;
-    if (!state_) state_ = state_for_now();
-    if (!state_) return nullptr;
-    return &resolved_.emplace(address, resolve(state_, address)).first->second;
+    if (modules_.empty()) modules_ = modules_now();
+    const auto module = std::find_if(modules_.begin(), modules_.end(),
+                                     [&](const Module& m) { return m.begin <= address && address < m.end; });
+    if (module == modules_.end()) return nullptr;
+    backtrace_state* const state = state_of(*module, frame.build_id);
+    if (!state) return nullptr;
+    shown_module = &*module;
+    return &resolved_.emplace(address, resolve(state, address)).first->second;
   }
 
   std::uint64_t deadline_ns_;
-  backtrace_state* state_ = nullptr;
+  Vector<Module> modules_;
   Map<std::uint64_t, Resolved> resolved_;
 };
 
@@ -179,6 +231,22 @@ std::size_t name_start(std::string_view name) {
 }
 
 }  // namespace
+
+// What libbacktrace calls instead of dl_iterate_phdr: scripts/cmake/dependencies.cmake.
+extern "C" int cistern_visit_shown_module(int (*visit)(dl_phdr_info*, std::size_t, void*), void* data) {
+  struct Visitor {
+    decltype(visit) function;
+    void* data;
+  } visitor{visit, data};
+  return dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t size, void* state) {
+        const auto& to = *static_cast<const Visitor*>(state);
+        const bool is_shown = shown_module && info->dlpi_addr == shown_module->base &&
+                              shown_module->path == (info->dlpi_name ? info->dlpi_name : "");
+        return is_shown ? to.function(info, size, to.data) : 0;
+      },
+      &visitor);
+}
 
 String short_function_name(std::string_view demangled) {
   String text(demangled);
@@ -218,7 +286,7 @@ void symbolise(Snapshot& snapshot, unsigned budget_ms) {
 void symbols_after_fork_in_child() {
   if (!symbols_lock.held_elsewhere()) return;
   new (&symbols_lock) Lock;
-  current_state = nullptr;
+  states = nullptr;
 }
 
 }  // namespace cistern

@@ -20,8 +20,14 @@ execute_process(
 if(NOT IS_ABSOLUTE "${CISTERN_BACKTRACE_ARCHIVE}")
   message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no libbacktrace.a; use g++ (package libgcc-<version>-dev)")
 endif()
+# It would read the debug information of every loaded module; stats/symbols.cpp shows it one at a time.
+set(backtrace_archive "${PROJECT_BINARY_DIR}/libcistern_backtrace.a")
+execute_process(
+  COMMAND "${CMAKE_OBJCOPY}" --redefine-sym dl_iterate_phdr=cistern_visit_shown_module "${CISTERN_BACKTRACE_ARCHIVE}"
+          "${backtrace_archive}"
+  COMMAND_ERROR_IS_FATAL ANY)
 add_library(cistern_backtrace INTERFACE)
-target_link_libraries(cistern_backtrace INTERFACE "${CISTERN_BACKTRACE_ARCHIVE}")
+target_link_libraries(cistern_backtrace INTERFACE "${backtrace_archive}")
 # Clang takes GCC's archive, and has to be told where the header is; clang-tidy reads GCC's commands.
 cmake_path(GET CISTERN_BACKTRACE_ARCHIVE PARENT_PATH gcc_folder)
 target_compile_options(cistern_backtrace INTERFACE "-idirafter${gcc_folder}/include")

@@ -27,11 +27,16 @@ void write_frame(const FrameFigures& frame, int width, Sink& sink) {
   sink.print("     {:<{}}  {}{}\n", function, width, place, frame.inlined ? "  (inlined)" : "");
 }
 
-// The frames behind main are the C library's and say nothing.
+// The frames behind main, or behind a thread's function, are the C library's and say nothing.
 std::size_t frames_to_main(const Vector<FrameFigures>& frames) {
   for (std::size_t i = 0; i < frames.size(); ++i)
     if (frames[i].function == "main") return i + 1;
-  return frames.size();
+  const auto is_start = [](const FrameFigures& frame) {
+    return frame.function.empty() && basename_of(frame.module).starts_with("libc.so.");
+  };
+  std::size_t telling = frames.size();
+  while (telling > 1 && is_start(frames[telling - 1])) --telling;
+  return telling;
 }
 
 }  // namespace
