@@ -127,20 +127,21 @@ int note_line(void* data, std::uintptr_t, const char* file, int line, const char
   return 0;
 }
 
-// Debug information names functions that only their file sees without their namespace; the symbol has it. What is
-// inlined into a function of ours is ours too.
+// Debug information names functions that only their file sees without their namespace; the symbol has it.
 void note_symbol(void* data, std::uintptr_t, const char* symbol, std::uintptr_t, std::uintptr_t) {
   auto& resolved = *static_cast<Resolved*>(data);
   if (!symbol) return;
   if (resolved.frames.empty()) add_frame(resolved);
   if (resolved.frames.back().function.empty() || is_mangled(symbol)) set_function(resolved, symbol);
-  if (is_ours(symbol)) resolved.ours.assign(resolved.ours.size(), true);
+  if (is_ours(symbol)) resolved.ours.back() = true;
 }
 
+// What is inlined into a function of ours is ours too.
 Resolved resolve(backtrace_state* state, std::uint64_t address) {
   Resolved resolved;
   backtrace_pcinfo(state, address, note_line, ignore_error, &resolved);
   if (!resolved.qualified) backtrace_syminfo(state, address, note_symbol, ignore_error, &resolved);
+  if (!resolved.ours.empty() && resolved.ours.back()) resolved.ours.assign(resolved.ours.size(), true);
   return resolved;
 }
 

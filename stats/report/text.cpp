@@ -183,7 +183,7 @@ void write_kind(const KindFigures& kind, double wall_s, Sink& sink) {
   if (!pool.empty()) sink.print("              {}\n", pool);
   if (!kind.allocated_bytes) return;
   sink.print("              in all: {}", human_bytes(*kind.allocated_bytes));
-  if (wall_s > 0)
+  if (wall_s >= 1)
     sink.print(", {} allocs/s", grouped(static_cast<std::uint64_t>(static_cast<double>(kind.allocations) / wall_s)));
   if (kind.temporary.value_or(0)) sink.print(", {} freed by the next call", grouped(*kind.temporary));
   sink.write("\n");

@@ -112,7 +112,8 @@ def of_uses(report, name, kind, text):
     """What was allocated in all, who held the peak, who allocates in loops."""
     lines = text.splitlines()
     if "allocated_bytes" in kind:
-        rate = f", {int(kind['allocations'] / report['cistern']['wall_s']):,} allocs/s"
+        wall = report["cistern"]["wall_s"]
+        rate = f", {int(kind['allocations'] / wall):,} allocs/s" if wall >= 1 else ""
         freed = f", {kind['temporary']:,} freed by the next call" if kind.get("temporary") else ""
         line = f"              in all: {human(kind['allocated_bytes'])}{rate}{freed}"
         if line not in lines:

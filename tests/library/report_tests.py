@@ -1,0 +1,37 @@
+#!/usr/bin/python3
+"""The report at the exit of a program that links the library: only where it is asked for, and with its own frames."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = sys.argv[1]
+
+
+class Report(unittest.TestCase):
+    def run_with(self, folder, **options):
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("CISTERN_")}
+        settings = {f"CISTERN_{name}": value for name, value in options.items()}
+        return subprocess.run([PROGRAM], env=clean | settings, cwd=folder, capture_output=True, text=True, timeout=120)
+
+    def test_in_a_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.run_with(folder, REPORT="report.json", REPORT_FORMAT="json")
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+            report = json.loads((pathlib.Path(folder) / "report.json").read_text())
+        self.assertEqual(report["cistern"]["moment"], "exit")
+        leak, = report["leaks"]
+        self.assertEqual((leak["blocks"], leak["bytes"], leak["program"]), (1, 1 << 20, True))
+        self.assertEqual([frame["function"] for frame in leak["frames"][:2]], ["leave_buffer", "main"])
+
+    def test_nothing_where_nobody_asks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for options in ({}, {"REPORT": "none"}):
+                done = self.run_with(folder, **options)
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+
+unittest.main(argv=["report_tests.py"], verbosity=2)
