@@ -103,7 +103,12 @@ struct LeakFigures {
   String owner;                                    // basename of the module that made the call
   bool owned_by_program;                           // the module is the main executable
   Vector<FrameFigures> frames;                     // leaf first
-  bool suppressed = false;                         // known and accepted: neither shown nor counted as a leak
+  struct Sizes {
+    std::uint64_t least, most;
+  };
+  std::optional<Sizes> block_bytes{};          // as the program asked for them
+  std::optional<std::uint64_t> bytes_error{};  // of an estimate: one standard deviation
+  bool suppressed = false;                     // known and accepted: neither shown nor counted as a leak
 
   bool has_references() const { return kind == "opencl"; }
 };
@@ -196,6 +201,10 @@ struct DeviceMemoryFigures {
   }
 };
 
+struct BlocksAndBytes {
+  std::uint64_t blocks, bytes;
+};
+
 // Handles that are not memory, by type.
 struct ObjectFigures {
   const char* type;  // plural: "contexts", "queues", "kernels", "programs", "events", "samplers"
@@ -240,12 +249,13 @@ struct Snapshot {
   String sites;            // e.g. "gpu:all,host:off"
   String host_sites_mode;  // "512KiB": a sample of one block in so many bytes; "all"; "off"
   Vector<KindFigures> kinds;
-  Vector<LeakFigures> leaks;                // largest first
-  Vector<UsingSite> at_peak;                // who held most of each kind's peak, largest first
-  Vector<UsingSite> in_loops;               // who allocates in loops, most often first
-  Vector<LeakFigures> host_sites;           // live host blocks, largest first; estimated where they are samples
-  Vector<SuppressionFigures> suppressions;  // the user's, and those of the built-in list that did something
-  std::optional<int> exit_code;             // what the process ends with instead of its own 0
+  Vector<LeakFigures> leaks;                        // largest first
+  Vector<UsingSite> at_peak;                        // who held most of each kind's peak, largest first
+  Vector<UsingSite> in_loops;                       // who allocates in loops, most often first
+  std::optional<BlocksAndBytes> host_without_site;  // where all have one: our own, and those older than us
+  Vector<LeakFigures> host_sites;                   // live host blocks, largest first; estimated where they are samples
+  Vector<SuppressionFigures> suppressions;          // the user's, and those of the built-in list that did something
+  std::optional<int> exit_code;                     // what the process ends with instead of its own 0
   Vector<ObjectFigures> objects;
   Vector<FragmentationFigures> fragmentation;
   Vector<TransferFigures> transfers;  // kind by kind, largest first

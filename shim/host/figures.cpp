@@ -77,12 +77,22 @@ KindFigures pool_figures(std::uint64_t*) { return figures(); }
 
 std::uint64_t trim(std::uint64_t keep_bytes) { return host_pool::trim(keep_bytes); }
 
+BlocksAndBytes without_site(const KindFigures& all, const Vector<LeakFigures>& sites) {
+  BlocksAndBytes rest{all.live_blocks, all.live_bytes};
+  for (const LeakFigures& site : sites) {
+    rest.blocks -= std::min(rest.blocks, site.blocks);
+    rest.bytes -= std::min(rest.bytes, site.bytes);
+  }
+  return rest;
+}
+
 // Before other kinds' figures, whose making allocates.
-void add_sites(Snapshot& snapshot) {
+void add_sites(const KindFigures& all, Snapshot& snapshot) {
   LiveSites live = live_sites();
   const bool exact = sites_mode() == "all";
   snapshot.host_sites = std::move(live.sites);
   if (!exact && !snapshot.host_sites.empty()) snapshot.estimated.push_back("host_sites");
+  if (exact) snapshot.host_without_site = without_site(all, snapshot.host_sites);
   std::optional<FragmentationFigures> fragments = fragmentation(live.requested_ratio);
   if (!fragments) return;
   if (!exact && fragments->requested_bytes) snapshot.estimated.push_back("fragmentation.host.internal");
@@ -94,9 +104,9 @@ void add_to(Snapshot& snapshot) {
   snapshot.host_sites_mode = sites_mode();
   KindFigures figures = host::figures();
   if (!figures.allocations && !figures.frees && !figures.live_blocks) return;
-  snapshot.kinds.push_back(std::move(figures));
   snapshot.estimated.push_back("kinds.host.peak_bytes");
-  add_sites(snapshot);
+  add_sites(figures, snapshot);
+  snapshot.kinds.push_back(std::move(figures));
 }
 
 // --- Fork: a child counts anew

@@ -4,8 +4,10 @@
 #include "shim/host/sites.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "pool/base/lock.hpp"
+#include "pool/heap/account.hpp"
 #include "pool/heap/samples.hpp"
 #include "shim/host/counters.hpp"
 #include "shim/host/serving.hpp"
@@ -43,11 +45,41 @@ std::uint64_t interval_bytes() {
 }
 
 struct Group {
-  double blocks = 0, bytes = 0;
+  double blocks = 0, bytes = 0, bytes_variance = 0;
+  std::uint64_t least_bytes = ~std::uint64_t{0}, most_bytes = 0;  // as the program asked
   std::uint32_t first_ms = ~std::uint32_t{0}, last_ms = 0;
 };
 
+// So many blocks a sample stands for; one, where all are samples. Those up to kSmallMax are counted, by class: their
+// samples stand for the blocks that live, and for no others. Of larger ones only the drawing is known.
+class Weights {
+ public:
+  Weights() {
+    if (host_pool::samples_every_block()) return;
+    host_pool::visit_samples(
+        [](void* counts, const host_pool::Sample& sample) { static_cast<Weights*>(counts)->add(sample); }, this);
+    const host_pool::Account account = host_pool::account();
+    for (unsigned id = 0; id < host_pool::kClasses; ++id)
+      if (samples_[id])
+        weights_[id] = std::max(1.0, static_cast<double>(account.classes[id].live_blocks) / samples_[id]);
+  }
+  double of(const host_pool::Sample& sample) const {
+    if (sample.usable_bytes > host_pool::kSmallMax) return sample.weight;
+    const double weight = weights_[host_pool::class_of(sample.usable_bytes)];
+    return weight ? weight : sample.weight;  // the first of its class, made meanwhile
+  }
+
+ private:
+  void add(const host_pool::Sample& sample) {
+    if (sample.usable_bytes <= host_pool::kSmallMax) ++samples_[host_pool::class_of(sample.usable_bytes)];
+  }
+
+  std::uint32_t samples_[host_pool::kClasses] = {};
+  double weights_[host_pool::kClasses] = {};
+};
+
 struct Groups {
+  Weights weights;
   Map<SiteId, Group> by_site;
   double usable_bytes = 0, requested_bytes = 0;
 };
@@ -55,12 +87,16 @@ struct Groups {
 [[gnu::cold]] void add_sample(void* context, const host_pool::Sample& sample) {
   auto& groups = *static_cast<Groups*>(context);
   Group& group = groups.by_site[sample.site];
-  group.blocks += sample.weight;
-  group.bytes += sample.weight * static_cast<double>(sample.usable_bytes);
+  const double weight = groups.weights.of(sample), usable = static_cast<double>(sample.usable_bytes);
+  group.blocks += weight;
+  group.bytes += weight * usable;
+  group.bytes_variance += weight * (weight - 1) * usable * usable;  // drawn with a probability of 1 / weight
+  group.least_bytes = std::min<std::uint64_t>(group.least_bytes, sample.requested_bytes);
+  group.most_bytes = std::max<std::uint64_t>(group.most_bytes, sample.requested_bytes);
   group.first_ms = std::min(group.first_ms, sample.born_ms);
   group.last_ms = std::max(group.last_ms, sample.born_ms);
-  groups.usable_bytes += sample.weight * static_cast<double>(sample.usable_bytes);
-  groups.requested_bytes += sample.weight * static_cast<double>(sample.requested_bytes);
+  groups.usable_bytes += weight * usable;
+  groups.requested_bytes += weight * static_cast<double>(sample.requested_bytes);
 }
 
 }  // namespace
@@ -101,6 +137,9 @@ String sites_mode() {
     figures.leak_class = kLiveAtExit;
     figures.blocks = static_cast<std::uint64_t>(group.blocks + 0.5);
     figures.bytes = static_cast<std::uint64_t>(group.bytes + 0.5);
+    figures.block_bytes = {group.least_bytes, group.most_bytes};
+    if (group.bytes_variance > 0)
+      figures.bytes_error = static_cast<std::uint64_t>(std::sqrt(group.bytes_variance) + 0.5);
     figures.first_s = group.first_ms / 1e3;
     figures.last_s = group.last_ms / 1e3;
     live.sites.push_back(std::move(figures));

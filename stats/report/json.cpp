@@ -189,6 +189,11 @@ void write_leak(Json& json, const LeakFigures& leak) {
     json.field("module", leak.owner);
     json.flag("program", leak.owned_by_program);
   }
+  if (leak.block_bytes) {
+    json.count("block_bytes_min", leak.block_bytes->least);
+    json.count("block_bytes_max", leak.block_bytes->most);
+  }
+  if (leak.bytes_error) json.count("bytes_error", *leak.bytes_error);
   if (leak.suppressed) json.flag("suppressed", true);
   json.number("first_s", leak.first_s, 6);
   json.number("last_s", leak.last_s, 6);
@@ -396,6 +401,13 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
   json.open('[');
   for (const LeakFigures& site : snapshot.host_sites) write_leak(json, site);
   json.close(']');
+  if (snapshot.host_without_site) {
+    json.key("host_without_site");
+    json.open('{');
+    json.count("blocks", snapshot.host_without_site->blocks);
+    json.count("bytes", snapshot.host_without_site->bytes);
+    json.close('}');
+  }
   write_using_sites(json, "at_peak", snapshot.at_peak);
   write_using_sites(json, "in_loops", snapshot.in_loops);
   json.key("suppressions");

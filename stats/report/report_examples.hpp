@@ -360,6 +360,8 @@ inline Snapshot host_pool_snapshot() {
     site.kind = "host";
     site.leak_class = kLiveAtExit;
     site.object = "block";
+    site.block_bytes = {64, 4096};
+    site.bytes_error = 90 * 1024;
     site.api = "malloc";
     snapshot.host_sites.push_back(std::move(site));
   }

@@ -208,13 +208,23 @@ void write_references(const LeakFigures& leak, bool running, Sink& sink) {
     sink.print("     keeps its released parent alive: {}\n", human_bytes(*leak.kept_parent_bytes));
 }
 
+// " of 1.0 MiB", " of 16 B to 4.0 KiB".
+String sizes_of(const LeakFigures& leak) {
+  if (!leak.block_bytes) return {};
+  const String least = human_bytes(leak.block_bytes->least), most = human_bytes(leak.block_bytes->most);
+  if (leak.blocks == 1 && least == human_bytes(leak.bytes)) return {};
+  return " of " + least + (least == most ? String() : " to " + most);
+}
+
 void write_leak(const LeakFigures& leak, std::size_t rank, bool running, std::size_t frames_max, Sink& sink) {
-  const String bytes = leak.bytes ? human_bytes(leak.bytes) + " in " : String();
+  String bytes = leak.bytes ? human_bytes(leak.bytes) : String();
+  if (leak.bytes_error) bytes += " (+- " + human_bytes(*leak.bytes_error) + ")";
+  if (leak.bytes) bytes += " in ";
   // "buffer, clCreateBuffer", but not "cudaMalloc block, cudaMalloc".
   const bool named = leak.api && !std::string_view(leak.object).starts_with(leak.api);
-  sink.print("{:>2}  {}  {}{} ({}{}{})  {}  first {}  last {}\n", rank, leak.kind, bytes, counted(leak.blocks, "block"),
-             leak.object, named ? ", " : "", named ? leak.api : "", running ? "live" : String(leak.leak_class),
-             seconds(leak.first_s), seconds(leak.last_s));
+  sink.print("{:>2}  {}  {}{}{} ({}{}{})  {}  first {}  last {}\n", rank, leak.kind, bytes,
+             counted(leak.blocks, "block"), sizes_of(leak), leak.object, named ? ", " : "", named ? leak.api : "",
+             running ? "live" : String(leak.leak_class), seconds(leak.first_s), seconds(leak.last_s));
   if (by_library(leak) && leak.leak_class != kLiveAtExit)
     sink.print("     made by a library, not the program: {}\n", printable(leak.owner, kPathBytesShown));
   write_references(leak, running, sink);
@@ -256,9 +266,12 @@ void write_host_sites(const Snapshot& snapshot, Sink& sink) {
   const bool all = snapshot.sites.ends_with("host:all");
   const std::size_t shown = std::min(sites.size(), all ? kSitesShown : kHostSitesShown);
   sink.print("HOST MEMORY ALIVE BY SITE (top {} of {}{})\n", shown, sites.size(),
-             all ? "" : "; estimated from samples, CISTERN_SITES=all: exact");
+             all ? "" : "; smaller blocks are estimated from samples, CISTERN_SITES=all: exact");
   for (std::size_t i = 0; i < shown; ++i)
     write_leak(*sites[i], i + 1, !snapshot.ended_by_itself(), all ? kFramesFull : kFramesShort, sink);
+  if (snapshot.host_without_site && snapshot.host_without_site->blocks)
+    sink.print("      and {} of {} made by Cistern itself, or before it was ready\n",
+               human_bytes(snapshot.host_without_site->bytes), counted(snapshot.host_without_site->blocks, "block"));
 }
 
 // "cudaMalloc", for a line of its own frames.

@@ -262,6 +262,7 @@ class Sites(PoolTest):
         host = report["kinds"]["host"]
         # All but the loader's few blocks, older than the options.
         before = host["live_blocks"] - sum(site["blocks"] for site in report["host_sites"])
+        self.assertEqual(report["host_without_site"]["blocks"], before)
         self.assertGreaterEqual(before, 0)
         self.assertLess(before, 60)
         self.assertLess(host["live_bytes"] - sum(site["bytes"] for site in report["host_sites"]), 100000)
@@ -274,9 +275,16 @@ class Sites(PoolTest):
     def test_samples_estimate_it(self):
         report = self.report("gpu", 400000, CISTERN_HOST_SAMPLE="64KiB")
         found = self.blocks_by_function(report)
-        # Some 680 samples each: four standard deviations are 15 %.
+        # Some 680 samples each of a number that is known: four standard deviations are 6 %.
         for name in ("keep_nodes", "thread_keeps_nodes"):
-            self.assertAlmostEqual(found[name][0], 400000, delta=400000 * 0.16)
+            self.assertAlmostEqual(found[name][0], 400000, delta=400000 * 0.07)
+        self.assertAlmostEqual(found["keep_nodes"][0] + found["thread_keeps_nodes"][0], 800000, delta=800)
+        nodes = [site for site in report["host_sites"] if site["blocks"] > 100000]
+        for site in nodes:
+            self.assertEqual((site["block_bytes_min"], site["block_bytes_max"]), (100, 100))
+            self.assertAlmostEqual(site["bytes_error"] / site["bytes"], 680 ** -0.5, delta=0.015)
+        large, = (site for site in report["host_sites"] if site["frames"][0]["function"].startswith("keep_large"))
+        self.assertNotIn("bytes_error", large)
         self.assertNotIn("drop_nodes", found)
         self.assertEqual(found["keep_large"][0], 1)
         self.assertIn("host_sites", report["estimated"])
