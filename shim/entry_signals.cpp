@@ -29,12 +29,10 @@ class Real {
 };
 
 int call(Real<int(int, const Action*, Action*)>& real, int number, const Action* action, Action* old) {
-  if (action) {
-    const cistern::EntryOfProgram as_left(number);
-    return real.get()(number, action, old);
-  }
+  if (action) cistern::wait_for_end_by_signal();
   const int answer = real.get()(number, action, old);
   if (answer == 0 && old) cistern::show_entry_of_program(number, *old);
+  if (answer == 0 && action) cistern::note_entry_of_program(number);
   return answer;
 }
 

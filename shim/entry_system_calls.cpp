@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "shim/lifecycle.hpp"
+#include "shim/lifecycle_signals.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/system_filter.hpp"
@@ -30,10 +31,13 @@ class Watched {
  public:
   explicit Watched(bool sets_filter)
       : matters_(sets_filter && !cistern::switched_off() && !cistern::system_calls_are_filtered() &&
-                 cistern::in_own_process()) {}
+                 cistern::in_own_process()) {
+    if (matters_) cistern::leave_signals();
+  }
   template <class Answer>
   Answer made(Answer answer) const {
     if (matters_ && answer == 0) cistern::note_system_filter();
+    if (matters_ && answer != 0) cistern::watch_signals_again();
     return answer;
   }
 

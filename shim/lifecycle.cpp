@@ -73,9 +73,19 @@ void complain_in_silence() {
   if (complains_in_silence() && !system_calls_are_filtered() && may_report_here()) say_deferred_lines();
 }
 
+// Two threads may end the process. Without us the first would be through by now: it is let through.
+void let_others_end() {
+  constexpr timespec kTick{0, 1'000'000};
+  constexpr int kTicksOfRest = 200;  // from the report to the end of the process
+  wait_for_end_by_signal();
+  if (!another_thread_reports()) return;
+  while (phase() == Phase::reported) system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kTick), 0);
+  for (int i = 0; i < kTicksOfRest; ++i) system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kTick), 0);
+}
+
 // Silent processes are left without a new descriptor.
 void begin_exit() {
-  wait_for_end_by_signal();
+  let_others_end();
   complain_in_silence();
   if (!has_something_to_say()) return gpu_used() ? exit_begins() : void();
   if (!may_report_here()) return;
@@ -138,11 +148,7 @@ void start_process() {
   note_who_started(environment_variable);
   options();
   if (has_deferred_lines() && options().report != "none") note_complaints();
-  if (options().system_calls == "few") {
-    note_system_filter();
-  } else if (options().report_requested && options().report != "none") {
-    watch_signals();
-  }
+  if (options().system_calls == "few") note_system_filter();
   host::prepare_pool();
   host::prepare_placement();
   host::prepare_operators();
@@ -160,7 +166,7 @@ int wrapped_main(int argc, char** argv, char** environment) {
 
 void wrapped_fini() {
   if (loader_fini) loader_fini();
-  wait_for_end_by_signal();
+  let_others_end();
   end_process_by("exit", "exit");
 }
 
@@ -174,7 +180,7 @@ void wrapped_fini() {
 
 // Somebody behind us may end the process in his own way: a sanitizer has a status for what it found.
 [[noreturn]] void end_at_once(const char* name, int status) {
-  wait_for_end_by_signal();
+  let_others_end();
   complain_in_silence();
   status = end_process("_exit", status);
   if (const auto next = reinterpret_cast<Exit>(next_definition(name))) next(status);
@@ -209,6 +215,7 @@ extern "C" {
   loader_fini = rtld_fini;
   const auto real = reinterpret_cast<StartMain>(next_symbol("__libc_start_main"));
   if (switched_off()) return real(main, argc, argv, init, fini, rtld_fini, stack_end);
+  if (options().report_requested && options().report != "none" && !system_calls_are_filtered()) watch_signals();
   real_exit.store(reinterpret_cast<Exit>(next_symbol("exit")), std::memory_order_relaxed);
   outermost_function = reinterpret_cast<const void*>(wrapped_main);
   return real(wrapped_main, argc, argv, init, fini, wrapped_fini, stack_end);

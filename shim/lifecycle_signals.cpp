@@ -4,7 +4,8 @@
 //
 // Where the signal interrupted this thread in malloc, under one of our locks or in the dynamic linker, the handler
 // returns, and the kernel's timer sends the signal once more: by then the thread has left, or another one is asked. The
-// same timer ends a process whose report hangs.
+// same timer ends a process whose report hangs. What a thread sends to itself it has to die of at once, with a report
+// or without: it would go on. So it has where it ends the process meanwhile, or changes what the signal does.
 #include "shim/lifecycle_signals.hpp"
 
 #include <errno.h>
@@ -21,6 +22,7 @@
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
 #include "shim/lifecycle.hpp"
+#include "shim/process/log.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/standard_error.hpp"
@@ -48,11 +50,13 @@ struct Watched {
 constinit Watched watched[] = {{SIGHUP, "SIGHUP", {}}, {SIGINT, "SIGINT", {}}, {SIGTERM, "SIGTERM", {}}};
 
 constexpr std::uint64_t kPatienceNs = 2'000'000'000;
+constexpr std::uint64_t kGiveUpNs = 100'000'000;  // where nobody has begun to report
 constexpr long kTickNs = 5'000'000;
 constexpr std::size_t kStackBytes = std::size_t{2} << 20;
 
-constinit SignalAction real_sigaction = nullptr;  // null: signals are not watched
-constinit std::atomic<std::uint64_t> die_at_ns{0};
+constinit SignalAction real_sigaction = nullptr;    // null: signals are not watched
+constinit std::atomic<std::uint64_t> die_at_ns{0};  // 0: no signal has come
+constinit std::atomic<int> death_signal{0};
 
 Watched* watched_signal(int number) {
   for (Watched& signal : watched)
@@ -81,6 +85,10 @@ void sleep_a_tick() {
   system_call(SYS_nanosleep, word(&tick), 0);
 }
 
+void send_to_this_thread(int number) {
+  system_call(SYS_tgkill, word(getpid()), static_cast<std::uintptr_t>(system_call(SYS_gettid)), word(number));
+}
+
 // To any thread that takes it: this one may end, or hang.
 bool start_ticking(int number) {
   if (system_calls_are_filtered()) return false;
@@ -106,8 +114,16 @@ bool interrupted_the_linker(const void* context) {
 
 constinit std::atomic<const Watched*> reported_signal{nullptr};
 
+// The timer's signal is to come through: it finds that there is nothing to do, or that time is up.
+void let_watched_signals_in() {
+  std::uint64_t set = 0;
+  for (const Watched& signal : watched) set |= std::uint64_t{1} << (signal.number - 1);
+  system_call(SYS_rt_sigprocmask, SIG_UNBLOCK, word(&set), 0, sizeof set);
+}
+
 [[noreturn]] void report_and_die() {
   const Watched& signal = *reported_signal.load();
+  let_watched_signals_in();
   hold_standard_error();
   process_ended({signal.name, {}});
   while (phase() != Phase::written && coarse_now_ns() < die_at_ns.load()) sleep_a_tick();  // by another thread
@@ -132,14 +148,24 @@ constinit std::atomic<const Watched*> reported_signal{nullptr};
   __builtin_unreachable();
 }
 
-void on_signal(int number, siginfo_t*, void* context) {
+// By default the first process of a namespace gets no signals. It may have become that by a fork that we did not see.
+bool is_first_process(int number) {
+  if (getpid() != 1) return false;
+  exchange_entry(number, &watched_signal(number)->entry, nullptr);
+  return true;
+}
+
+void on_signal(int number, siginfo_t* info, void* context) {
   const int error = errno;
+  if (is_first_process(number)) return;
   if (!in_own_process()) die_of(number);
   const std::uint64_t now = coarse_now_ns();
   std::uint64_t die_at = 0;
   bool can_wait = true;
   if (die_at_ns.compare_exchange_strong(die_at, now + kPatienceNs)) {
-    can_wait = start_ticking(number);
+    death_signal.store(number);
+    const bool sent_by_itself = info->si_code == SI_TKILL && info->si_pid == getpid();
+    can_wait = !sent_by_itself && start_ticking(number);
     die_at = now + kPatienceNs;
   }
   if (now >= die_at || phase() == Phase::written) die_of(number);
@@ -157,9 +183,8 @@ void watch(Watched& signal) {
   signal.entry = of_program;
   struct sigaction entry;
   entry.sa_sigaction = on_signal;
-  entry.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK | SA_NODEFER;
+  entry.sa_flags = SA_SIGINFO | SA_RESTART;
   sigfillset(&entry.sa_mask);
-  for (const Watched& other : watched) sigdelset(&entry.sa_mask, other.number);
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) sigdelset(&entry.sa_mask, fault);
   real_sigaction(signal.number, &entry, nullptr);
 }
@@ -171,6 +196,7 @@ bool is_ours(const void* handler) { return handler == reinterpret_cast<const voi
 // The first process of a container gets no signal that it has no handler for.
 void watch_signals() {
   if (getpid() == 1) return;
+  prepare_log();
   real_sigaction = reinterpret_cast<SignalAction>(next_definition("sigaction"));
   if (!real_sigaction) return;
   for (Watched& signal : watched) watch(signal);
@@ -178,12 +204,33 @@ void watch_signals() {
 
 void watch_signals_in_child() { die_at_ns.store(0, std::memory_order_relaxed); }
 
+void leave_signals() {
+  for (Watched& signal : watched) {
+    KernelEntry entry;
+    if (real_sigaction && exchange_entry(signal.number, nullptr, &entry) &&
+        is_ours(reinterpret_cast<const void*>(entry.handler)))
+      exchange_entry(signal.number, &signal.entry, nullptr);
+  }
+}
+
+void watch_signals_again() {
+  for (Watched& signal : watched)
+    if (real_sigaction) watch(signal);
+}
+
+// Comes back only in a process that no signal has come to.
 void wait_for_end_by_signal() {
-  while (die_at_ns.load(std::memory_order_relaxed) && phase() == Phase::reported) sleep_a_tick();
+  if (!die_at_ns.load(std::memory_order_relaxed) || !in_own_process()) return;
+  const int number = death_signal.load();
+  if (number) send_to_this_thread(number);  // which may be able to report now
+  const std::uint64_t give_up_at = coarse_now_ns() + kGiveUpNs;
+  while (phase() == Phase::reported ? coarse_now_ns() < die_at_ns.load() : coarse_now_ns() < give_up_at) sleep_a_tick();
+  die_of(number ? number : SIGTERM);
 }
 
 EntryOfProgram::EntryOfProgram(int number) : number_(watched_signal(number) ? number : 0) {
   if (!number_) return;
+  wait_for_end_by_signal();
   const int error = errno;
   KernelEntry entry;
   if (exchange_entry(number, nullptr, &entry) && is_ours(reinterpret_cast<const void*>(entry.handler)))
@@ -191,10 +238,13 @@ EntryOfProgram::EntryOfProgram(int number) : number_(watched_signal(number) ? nu
   errno = error;
 }
 
-EntryOfProgram::~EntryOfProgram() {
-  if (!number_ || !in_own_process()) return;
+EntryOfProgram::~EntryOfProgram() { note_entry_of_program(number_); }
+
+void note_entry_of_program(int number) {
+  Watched* const signal = watched_signal(number);
+  if (!signal || !in_own_process()) return;
   const int error = errno;
-  watch(*watched_signal(number_));
+  watch(*signal);
   errno = error;
 }
 

@@ -9,7 +9,11 @@ namespace cistern {
 // At the start, and only for a process that a report is asked of.
 void watch_signals();
 void watch_signals_in_child();
-// Another thread writes the report of a signal: the process ends there, and its exit waits for that.
+// Before a filter of system calls is set, which may forbid those that we would make: signals are the program's again.
+void leave_signals();
+void watch_signals_again();
+// For a thread that would end the process in its own way although a signal has come that the process is to die of: it
+// does so here.
 void wait_for_end_by_signal();
 
 // While one lives, the C library's functions find the signal's entry as the program left it. Safe in signal handlers
@@ -27,5 +31,7 @@ class EntryOfProgram {
 
 // `entry`, as read, with ours replaced by what the program set.
 void show_entry_of_program(int number, struct sigaction& entry);
+// The program has set the entry.
+void note_entry_of_program(int number);
 
 }  // namespace cistern

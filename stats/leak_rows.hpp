@@ -43,4 +43,33 @@ class LeakRows {
   Map<std::uint64_t, std::size_t> places_;
 };
 
+// Counts live objects of one type by their site.
+class ObjectRows {
+ public:
+  explicit ObjectRows(const char* type) : type_(type) {}
+  void add(SiteId site, const char* api) {
+    ++alive_;
+    if (!site) return;
+    ObjectSite& row = sites_[site];
+    row = {type_, api, site, row.alive + 1, {}};
+  }
+  // Nothing where there was never one.
+  void add_to(Snapshot& snapshot, std::uint64_t created) {
+    constexpr std::size_t kShown = 3;
+    if (!created) return;
+    snapshot.objects.push_back({type_, created, alive_});
+    Vector<ObjectSite> sites;
+    for (auto& [site, row] : sites_) sites.push_back(std::move(row));
+    std::sort(sites.begin(), sites.end(), [](const ObjectSite& a, const ObjectSite& b) {
+      return a.alive != b.alive ? a.alive > b.alive : a.site < b.site;
+    });
+    for (std::size_t i = 0; i < sites.size() && i < kShown; ++i) snapshot.object_sites.push_back(std::move(sites[i]));
+  }
+
+ private:
+  const char* type_;
+  std::uint64_t alive_ = 0;
+  Map<SiteId, ObjectSite> sites_;
+};
+
 }  // namespace cistern

@@ -201,13 +201,22 @@ struct DeviceMemoryFigures {
   }
 };
 
+// Objects of one type that one call site made and nobody gave back.
+struct ObjectSite {
+  const char* type;
+  const char* api;  // null: any of several calls
+  std::uint32_t site;
+  std::uint64_t alive;
+  Vector<FrameFigures> frames;  // leaf first; found by resolve()
+};
+
 struct BlocksAndBytes {
   std::uint64_t blocks, bytes;
 };
 
 // Handles that are not memory, by type.
 struct ObjectFigures {
-  const char* type;  // plural: "contexts", "queues", "kernels", "programs", "events", "samplers"
+  const char* type;  // plural: "contexts", "queues", "kernels", "programs", "events", "samplers"; "CUDA streams", ...
   std::uint64_t created, alive;
 };
 
@@ -257,6 +266,7 @@ struct Snapshot {
   Vector<SuppressionFigures> suppressions;          // the user's, and those of the built-in list that did something
   std::optional<int> exit_code;                     // what the process ends with instead of its own 0
   Vector<ObjectFigures> objects;
+  Vector<ObjectSite> object_sites;  // of each type that keeps them the three with most alive
   Vector<FragmentationFigures> fragmentation;
   Vector<TransferFigures> transfers;  // kind by kind, largest first
   Vector<CopySite> copy_sites;        // most bytes first

@@ -139,6 +139,21 @@ void add_leaks(Vector<LeakFigures>& leaks) {
   }
 }
 
+void add_objects(Snapshot& snapshot) {
+  constexpr const char* kTypes[] = {"CUDA streams", "CUDA events", "CUDA modules", "CUDA libraries", "CUDA graphs"};
+  CudaState* s = state_if_used();
+  if (!s) return;
+  for (int type = 0; type < static_cast<int>(ObjectType::count); ++type) {
+    ObjectRows rows(kTypes[type]);
+    s->objects.for_each([&](const void*, const ObjectRecord& record) {
+      const bool there =
+          !record.context || (record.context->alive.load() && record.context->epoch.load() == record.epoch);
+      if (static_cast<int>(record.type) == type && !record.inherited && there) rows.add(record.site, record.api);
+    });
+    rows.add_to(snapshot, read(s->objects_created[type]));
+  }
+}
+
 void add_staging(Snapshot& snapshot) {
   CudaState& s = state();
   s.contexts.for_each(
@@ -196,6 +211,7 @@ std::uint64_t trim(std::uint64_t keep_bytes) {
 }
 
 void add_to(Snapshot& snapshot) {
+  add_objects(snapshot);
   if (!used()) return;
   add_kinds(snapshot.kinds, snapshot.fragmentation);
   add_leaks(snapshot.leaks);

@@ -18,6 +18,7 @@ void before_fork() {
   s->device_pool.before_fork();
   s->pinned_pool.before_fork();
   s->source.before_fork();
+  s->objects.before_fork();
   s->streams.before_fork();
   s->green_devices.before_fork();
   s->tracked.before_fork();
@@ -39,6 +40,7 @@ void unlock_tables(CudaState& s) {
   s.tracked.after_fork();
   s.green_devices.after_fork();
   s.streams.after_fork();
+  s.objects.after_fork();
 }
 
 void unlock_files() {
@@ -86,6 +88,8 @@ void after_fork_in_child() {
   s->blocks.table.clear();
   s->blocks.ranges.clear();
   s->tracked.for_each([](const void*, Tracked& record) { record.inherited = true; });
+  s->objects.for_each([](const void*, ObjectRecord& record) { record.inherited = true; });
+  for (Counter& created : s->objects_created) created = 0;
   s->transfers.clear();
   s->went_with_context.clear();
   s->escaped = 0;

@@ -63,7 +63,6 @@ void resolve_table(DriverTable& table) {
   resolve(table.cuCtxGetDevice, "cuCtxGetDevice");
   resolve(table.cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState");
   resolve(table.cuStreamIsCapturing, "cuStreamIsCapturing");
-  resolve(table.cuEventDestroy_v2, "cuEventDestroy_v2");
   resolve(table.cuEventElapsedTime, "cuEventElapsedTime");
   resolve(table.cuDeviceGetAttribute, "cuDeviceGetAttribute");
 }

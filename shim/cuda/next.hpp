@@ -34,7 +34,6 @@ struct DriverTable {
   RealFunction<CUresult(CUdevice*)> cuCtxGetDevice;
   RealFunction<CUresult(CUdevice, unsigned*, int*)> cuDevicePrimaryCtxGetState;
   RealFunction<CUresult(CUstream, int*)> cuStreamIsCapturing;
-  RealFunction<CUresult(CUevent)> cuEventDestroy_v2;
   RealFunction<CUresult(float*, CUevent, CUevent)> cuEventElapsedTime;
   RealFunction<CUresult(int*, int, CUdevice)> cuDeviceGetAttribute;
 };

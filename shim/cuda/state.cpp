@@ -271,6 +271,13 @@ void ContextEnd::end_programs_memory() {
     }
     s_.source.forget(block);
   }
+  Vector<const void*> ended;
+  s_.objects.for_each([&](const void* handle, const ObjectRecord& record) {
+    if (record.context == context_ && record.epoch != epoch) ended.push_back(handle);
+  });
+  ObjectRecord gone;
+  for (const void* handle : ended)
+    s_.objects.take_if(handle, gone, [&](const ObjectRecord& record) { return record.epoch != epoch; });
   Vector<const void*> handles;
   s_.tracked.for_each([&](const void* handle, Tracked& record) {
     if (record.context == context_ && record.epoch != epoch) handles.push_back(handle);
@@ -290,6 +297,19 @@ void ContextEnd::stays() {
   if (context_) context_->ending.store(false);
   for (Block* block : settled_) give_to_pool(s_, block, {});
   for (Block* block : kept_) give_to_pool(s_, block, fence_for(s_, block, true));
+}
+
+// --- Objects that are no memory
+
+// The runtime loads code inside of whatever call needs it first, and keeps it.
+void note_object(CudaState& s, ObjectType type, const void* handle, const char* driver_name) {
+  const bool is_code = type == ObjectType::module || type == ObjectType::library;
+  if (is_code && observed) return;
+  ObjectRecord record{.type = type, .site = capture(s, driver_name), .api = api_name(driver_name)};
+  record.context = type == ObjectType::library ? nullptr : current_context(s);
+  if (record.context) record.epoch = record.context->epoch.load(std::memory_order_relaxed);
+  add(s.objects_created[static_cast<int>(type)]);
+  s.objects.put(handle, record);
 }
 
 // --- Memory that is only tracked

@@ -40,6 +40,16 @@ struct StreamRecord {
   Context* context = nullptr;
   bool non_blocking = false;
 };
+// What is no memory, but is the driver's to keep until the program gives it back.
+enum class ObjectType : std::uint8_t { stream, event, module, library, graph, count };
+struct ObjectRecord {
+  ObjectType type = ObjectType::stream;
+  bool inherited = false;
+  Context* context = nullptr;  // it lives and dies with this one; null: with none
+  std::uint32_t epoch = 0;
+  SiteId site = 0;
+  const char* api = nullptr;
+};
 struct GreenRecord {
   CUdevice device = 0;
   CUcontext context = nullptr;
@@ -68,6 +78,8 @@ struct CudaState {
   HandleTable<Tracked> tracked;
   HandleTable<StreamRecord> streams;
   HandleTable<GreenRecord> green_devices;
+  HandleTable<ObjectRecord> objects;
+  Counter objects_created[static_cast<int>(ObjectType::count)]{};
   Lock went_lock;
   Map<std::uint64_t, WentWithContext> went_with_context;
   Transfers transfers;
@@ -124,6 +136,19 @@ void track(CudaState& s, const void* handle, Tracked record);
 bool take_tracked(CudaState& s, const void* handle, Tracked& out);
 void forget_tracked(CudaState& s, const void* handle, const Tracked& record);
 void restore_tracked(CudaState& s, const void* handle, const Tracked& record);
+
+// An object that the program made; nothing for what the runtime makes for itself.
+void note_object(CudaState& s, ObjectType type, const void* handle, const char* driver_name);
+// Around the driver's call that ends it: the handle may come again at once.
+template <class Pass>
+CUresult end_object(const void* handle, Pass pass) {
+  CudaState& s = state();
+  ObjectRecord record;
+  const bool known = s.objects.take_if(handle, record, [](const ObjectRecord&) { return true; });
+  const CUresult answer = note(s, pass());
+  if (known && answer != kSuccess && answer != kDeinitialized) s.objects.put(handle, record);
+  return answer;
+}
 
 // Memory that a context takes along when it goes. `before` keeps what the pools hold of it out of everyone's hands;
 // afterwards it is forgotten, or given back when the context turned out to live on.

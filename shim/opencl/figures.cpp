@@ -76,7 +76,7 @@ void add_leaks(Vector<LeakFigures>& leaks) {
   }
 }
 
-void add_objects(Vector<ObjectFigures>& objects) {
+void add_objects(Snapshot& snapshot) {
   OpenclState* s = state_if_used();
   if (!s) return;
   const auto count_alive = [](auto& table, auto wanted) {
@@ -85,13 +85,18 @@ void add_objects(Vector<ObjectFigures>& objects) {
     return alive;
   };
   const auto referenced = [](const auto& record) { return record.references != 0; };
+  Vector<ObjectFigures>& objects = snapshot.objects;
   objects.push_back({"contexts", read(s->contexts_created), count_alive(s->contexts, referenced)});
   objects.push_back({"queues", read(s->queues_created), count_alive(s->queues, referenced)});
   objects.push_back({"kernels", read(s->kernels_created), count_alive(s->kernels, referenced)});
   constexpr const char* kNames[] = {"programs", "events", "samplers"};
-  for (int type = 0; type < static_cast<int>(CountedType::count); ++type)
-    objects.push_back({kNames[type], read(s->counted_created[type]),
-                       count_alive(s->counted, [&](const Counted& c) { return static_cast<int>(c.type) == type; })});
+  for (int type = 0; type < static_cast<int>(CountedType::count); ++type) {
+    ObjectRows rows(kNames[type]);
+    s->counted.for_each([&](const void*, const Counted& object) {
+      if (static_cast<int>(object.type) == type && !object.inherited) rows.add(object.site, nullptr);
+    });
+    rows.add_to(snapshot, read(s->counted_created[type]));
+  }
 }
 
 void add_copies(Snapshot& snapshot) {
@@ -135,7 +140,7 @@ std::uint64_t live_bytes() {
 // Objects may be there without any memory.
 void add_to(Snapshot& snapshot) {
   OpenclState* const s = state_if_used();
-  if (s && (used() || read(s->contexts_created))) add_objects(snapshot.objects);
+  if (s && (used() || read(s->contexts_created))) add_objects(snapshot);
   if (!used()) return;
   snapshot.kinds.push_back(figures());
   snapshot.fragmentation.push_back(fragmentation());

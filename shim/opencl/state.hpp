@@ -107,6 +107,7 @@ struct Counted {
   CountedType type = CountedType::program;
   std::uint32_t references = 1;
   bool inherited = false;
+  SiteId site = 0;       // of events
   CommandEvent command;  // of events
   std::optional<TimedCopy> copy{};
 };

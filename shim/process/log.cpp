@@ -130,6 +130,11 @@ void warn_later(std::string_view text) {
   has_deferred.store(true, std::memory_order_relaxed);
 }
 
+void prepare_log() {
+  Uncounted uncounted;
+  logger();
+}
+
 bool has_deferred_lines() { return has_deferred.load(std::memory_order_relaxed); }
 
 void say_deferred_lines() {

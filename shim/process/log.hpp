@@ -10,6 +10,8 @@ namespace cistern {
 void warn_line(std::string_view text);
 // Said when the process first has something to say (a report or a warning), so that silent processes stay silent.
 void warn_later(std::string_view text);
+// So that a line in a signal handler does not need the program's operator new, at least not for the logger itself.
+void prepare_log();
 void say_deferred_lines();
 bool has_deferred_lines();
 // How many more lines there would have been; said with the report.

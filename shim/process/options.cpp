@@ -218,7 +218,7 @@ std::string_view closest(std::string_view name) {
     std::string_view candidate = row.variable + kPrefix.size();
     while (true) {
       const std::size_t distance = edit_distance(own, candidate);
-      if (distance < best_distance && distance < own.size() && distance < candidate.size()) {
+      if (distance < best_distance && distance * 3 <= own.size() && distance < candidate.size()) {
         best = row.variable;
         best_distance = distance;
       }

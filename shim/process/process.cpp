@@ -1,6 +1,7 @@
 // See process.hpp.
 #include "shim/process/process.hpp"
 
+#include <errno.h>
 #include <sys/single_threaded.h>
 
 #include <atomic>
@@ -17,6 +18,10 @@ namespace {
 constinit std::atomic<const Options*> the_options{nullptr};
 constinit std::atomic<Phase> the_phase{Phase::running};
 constinit std::atomic<bool> beside_threads{false};
+constinit std::atomic<const void*> reporting_thread{nullptr};
+
+// Something that each thread has its own of.
+const void* this_thread() { return &errno; }
 
 const Options& make_options() {
   auto* made = new (internal_allocate(sizeof(Options)))
@@ -43,11 +48,18 @@ void exit_begins() {
 bool last_report_begins() {
   Phase seen = the_phase.load();
   while (seen < Phase::reported)
-    if (the_phase.compare_exchange_weak(seen, Phase::reported)) return true;
+    if (the_phase.compare_exchange_weak(seen, Phase::reported)) {
+      reporting_thread.store(this_thread());
+      return true;
+    }
   return false;
 }
 
 void last_report_ends() { the_phase = Phase::written; }
+
+bool another_thread_reports() {
+  return the_phase.load() == Phase::reported && reporting_thread.load() != this_thread();
+}
 
 void begin_anew_in_child() {
   if (!__libc_single_threaded) beside_threads.store(true, std::memory_order_relaxed);

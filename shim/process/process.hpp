@@ -19,6 +19,8 @@ void exit_begins();
 // True once.
 bool last_report_begins();
 void last_report_ends();
+// Between the two, in any other thread.
+bool another_thread_reports();
 
 // The child counts its time, and its end, from the fork.
 void begin_anew_in_child();

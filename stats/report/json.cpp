@@ -353,6 +353,21 @@ void write_objects(Json& json, const Vector<ObjectFigures>& objects) {
   json.close('}');
 }
 
+void write_object_sites(Json& json, const Vector<ObjectSite>& sites) {
+  json.key("object_sites");
+  json.open('[');
+  for (const ObjectSite& site : sites) {
+    json.element();
+    json.open('{');
+    json.field("type", site.type);
+    if (site.api) json.field("api", site.api);
+    json.count("alive", site.alive);
+    write_frames(json, site.frames);
+    json.close('}');
+  }
+  json.close(']');
+}
+
 void write_sites(Json& json, const Snapshot& snapshot) {
   json.key("sites");
   json.open('{');
@@ -419,6 +434,7 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
   for (const FragmentationFigures& figures : snapshot.fragmentation) write_fragmentation(json, figures);
   json.close('}');
   write_objects(json, snapshot.objects);
+  write_object_sites(json, snapshot.object_sites);
   json.key("transfers");
   json.open('[');
   for (const TransferFigures& transfer : snapshot.transfers) write_transfer(json, transfer);

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::size_t kSitesShown = 10;
 constexpr std::size_t kSitesInFull = 3;  // with more sites than this, each shows fewer frames
-constexpr std::size_t kHostSitesShown = 3;
+constexpr std::size_t kHostSitesShown = 3, kObjectSitesShown = 3;
+constexpr std::uint64_t kObjectsAliveMin = 10;  // fewer are said in one line
 constexpr std::size_t kCommandBytes = 100;
 
 // Blocks, bytes and sites of the leaks of one side: the program's or its libraries'.
@@ -310,6 +311,13 @@ void write_objects(const Snapshot& snapshot, Sink& sink) {
     alive += String(object.type) + " " + grouped(object.alive) + " of " + grouped(object.created);
   }
   if (!alive.empty()) sink.print("OBJECTS ALIVE  {}\n", alive);
+  std::size_t shown = 0;
+  for (const ObjectSite& site : snapshot.object_sites) {
+    if (site.alive < kObjectsAliveMin || ++shown > kObjectSitesShown) continue;
+    sink.print("  {} {}{}{}{}\n", grouped(site.alive), site.type, site.api ? " (" : "", site.api ? site.api : "",
+               site.api ? ")" : "");
+    write_frames(site.frames, kFramesShort, sink);
+  }
 }
 
 void write_self(const Snapshot& snapshot, Sink& sink) {

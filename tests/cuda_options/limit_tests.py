@@ -96,7 +96,7 @@ class DeviceLimit(unittest.TestCase):
                          r"16\.0 MiB stream-ordered, 16\.0 MiB mapped; [\d.]+ GiB free of 8\.0 GiB; refused by "
                          r"CISTERN_DEVICE_LIMIT=64\.0 MiB: 1\.0 MiB more would have been enough; pinned: 1\.0 MiB "
                          r"live; host: [\d.]+ [KM]iB; 32\.0 MiB in 1 block at allocate \(.*/steps\.cpp:\d+\); "
-                         r"16\.0 MiB in 1 block at create\w* \(.*\); 16\.0 MiB in 1 block at allocate\w* \(.*\); "
+                         r"(16\.0 MiB in 1 block at (create|allocate)\w* \([^;]*\); ){2}"
                          r"this call at allocate \(.*/steps\.cpp:\d+\)\n$")
 
     def test_out_of_memory_says_what_would_have_been_enough(self):

@@ -16,7 +16,7 @@ KINDS = {
     "array:0": (2, 1, 512 * 256 * 4, 512 * 256 * 4, "array", "keep_array"),
     "vmm:0": (2, 1, 6 * MIB, 6 * MIB, "physical memory", "keep_physical"),
     "registered": (2, 1, 7 * MIB, 7 * MIB, "registered host memory", "keep_registered"),
-    "imported": (2, 1, 0, 0, "IPC memory", "keep_imported"),
+    "imported": (2, 1, 1 << 20, 1 << 20, "IPC memory", "keep_imported"),
 }
 POOLED = ("device:0", "device:1", "pinned")
 

@@ -63,6 +63,33 @@ class Signals(EndTest):
     def test_more_than_once(self):
         self.assertEqual(self.same_end("pause", signal.SIGTERM, signals=2)["cistern"]["moment"], "SIGTERM")
 
+    def test_a_storm_of_them(self):
+        """The handler does not nest: on a small stack that would be the end."""
+        plain = self.plain(self.program("signalled"), "storm")
+        ours = self.shimmed(self.program("signalled"), "storm", environment={"CISTERN_REPORT": str(self.folder / "%p")})
+        self.assertEqual(ours.all(), plain.all())
+        self.assertEqual(plain.out, "died of 15\n" * 5)
+
+    def test_one_sent_to_itself_ends_it_there(self):
+        """In a handler that interrupted malloc, too: what comes behind raise must not be done."""
+        for _ in range(20):
+            out, _, status, _ = self.signalled("raise", signal.SIGALRM, self.shim_settings(REPORT=self.folder / "%p"))
+            self.assertEqual((out, status), ("ready\n", -signal.SIGTERM))
+
+    def test_a_handler_that_comes_too_late(self):
+        """The signal came first: it is not the handler's, and not again and again."""
+        for _ in range(5):
+            out, _, status, _ = self.signalled("late_handler", signal.SIGTERM,
+                                               self.shim_settings(REPORT=self.folder / "%p"))
+            self.assertEqual((out, status), ("ready\n", -signal.SIGTERM))
+
+    def test_under_a_filter_that_would_not_allow_ours(self):
+        plain = self.plain(self.program("signalled"), "strict")
+        ours = self.shimmed(self.program("signalled"), "strict",
+                            environment={"CISTERN_REPORT": str(self.folder / "%p")})
+        self.assertEqual(ours.all(), plain.all())
+        self.assertEqual(plain.out, "died of 15\n")
+
     def test_the_text_does_not_judge(self):
         _, err, status, _ = self.signalled("pause", signal.SIGTERM, self.shim_settings(REPORT="stderr"))
         self.assertEqual(status, -signal.SIGTERM)
@@ -145,6 +172,12 @@ class Signals(EndTest):
         command = ["unshare", "--fork", "--pid", "--kill-child", self.program("signalled"), "exiting"]
         if self.plain("unshare", "--fork", "--pid", "true").status:
             self.skipTest("needs a user that may make process namespaces")
+        for way in ([], ["fork"]):
+            plain = self.plain("unshare", "--fork", "--pid", self.program("signalled"), "first_process", *way)
+            ours = self.shimmed("unshare", "--fork", "--pid", self.program("signalled"), "first_process", *way,
+                                environment={"CISTERN_REPORT": str(self.folder / f"first{len(way)}-%p")})
+            self.assertEqual((ours.out, ours.status), (plain.out, plain.status))
+            self.assertEqual(plain.out, "alive\n")
         script = "import os, signal, subprocess, sys; p = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE); " \
                  "p.stdout.readline(); child = int(open(f'/proc/{p.pid}/task/{p.pid}/children').read()); " \
                  "os.kill(child, signal.SIGTERM); print(p.wait())"
@@ -169,6 +202,21 @@ class SignalTables(EndTest):
         environment = {"CISTERN_REPORT": str(self.folder / "python-%p")}
         plain = self.plain("/usr/bin/python3", "-c", script)
         self.assertEqual(self.shimmed("/usr/bin/python3", "-c", script, environment=environment).all(), plain.all())
+
+
+class SeveralThreads(EndTest):
+    """Two threads end the process: the second one at a time at which the first would be through."""
+
+    def test_the_first_one_is_let_through(self):
+        for way in ("beside_exit", "beside__exit", "beside_return"):
+            for options in ({"FAIL_ON": "any"}, {}):
+                report = self.folder / f"{way}-{len(options)}.json"
+                environment = {f"CISTERN_{name}": value for name, value in options.items()}
+                plain = self.plain(self.program("leaker"), way, 0, 4096)
+                ours = self.shimmed(self.program("leaker"), way, 0, 4096, environment={
+                    "CISTERN_REPORT": str(report), "CISTERN_REPORT_FORMAT": "json", **environment})
+                self.assertEqual((ours.out, ours.status), (plain.out, 23 if options else 0))
+                self.assertEqual(json.loads(report.read_text())["leaks"][0]["blocks"], 1)
 
 
 class Codes(EndTest):

@@ -54,7 +54,7 @@ CUresult reset_primary(CUdevice device, Pass pass) {
 }
 
 template <class Pass>
-CUresult stream_created(Pass pass, CUstream* stream, unsigned flags) {
+CUresult stream_created(const char* name, Pass pass, CUstream* stream, unsigned flags) {
   const CUresult answer = with_room_again(pass, output(stream));
   CudaState& s = state();
   if (answer != kSuccess) return note(s, answer);
@@ -62,6 +62,7 @@ CUresult stream_created(Pass pass, CUstream* stream, unsigned flags) {
     context->clock.stream_created(*stream, flags & kStreamNonBlocking);
     s.streams.put(*stream, {context, (flags & kStreamNonBlocking) != 0});
   }
+  note_object(s, ObjectType::stream, *stream, name);
   return answer;
 }
 
@@ -75,7 +76,7 @@ CUresult destroy_stream(CUstream stream, Pass pass) {
     Entered entered(s.functions, record.context->handle());
     record.context->clock.stream_ends(stream, record.context->device->calls);
   }
-  const CUresult answer = note(s, pass());
+  const CUresult answer = end_object(stream, pass);
   if (answer == kSuccess) return s.captures.stream_gone(stream), answer;
   if (there) {
     record.context->clock.stream_created(stream, record.non_blocking);
@@ -194,8 +195,9 @@ CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
   return answer;
 }
 CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned flags, int priority) {
-  return stream_created([&] { return driver().cuGreenCtxStreamCreate(stream, context, flags, priority); }, stream,
-                        flags);
+  return stream_created(
+      "cuGreenCtxStreamCreate", [&] { return driver().cuGreenCtxStreamCreate(stream, context, flags, priority); },
+      stream, flags);
 }
 
 CUresult cuCheckpointProcessLock(int process, void* arguments) {
@@ -229,10 +231,13 @@ CUresult cuCtxSynchronize_v2(CUcontext context) {
 }
 
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
-  return stream_created([&] { return driver().cuStreamCreate(stream, flags); }, stream, flags);
+  return stream_created(
+      "cuStreamCreate", [&] { return driver().cuStreamCreate(stream, flags); }, stream, flags);
 }
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
-  return stream_created([&] { return driver().cuStreamCreateWithPriority(stream, flags, priority); }, stream, flags);
+  return stream_created(
+      "cuStreamCreateWithPriority", [&] { return driver().cuStreamCreateWithPriority(stream, flags, priority); },
+      stream, flags);
 }
 CUresult cuStreamDestroy(CUstream stream) {
   return destroy_stream(stream, [&] { return driver().cuStreamDestroy(stream); });

@@ -1,5 +1,7 @@
 // Modules, graphs, limits, events, address ranges: what takes device memory besides, and so fails while the pools keep
-// it all. Passed on, with room made where it is missing.
+// it all. Passed on, with room made where it is missing. Which of these objects are alive is counted.
+#include <string_view>
+
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/room.hpp"
 
@@ -12,21 +14,51 @@ CUresult observe(CUresult answer) {
   return answer;
 }
 
-// One row's outputs: pointers, and array(first, count) of several.
-template <class Pass, class... Places>
-CUresult allocate(Pass pass, Places&&... places) {
-  return observe(with_room_again(pass, output(static_cast<Places&&>(places))...));
+// One row's outputs: pointers, and array(first, count) of several. An object among them is one more that is alive.
+void made(const char*, ...) {}
+void made(const char* name, CUevent* event) { note_object(state(), ObjectType::event, *event, name); }
+void made(const char* name, CUgraphExec* graph) { note_object(state(), ObjectType::graph, *graph, name); }
+void made(const char* name, CUlibrary* library) { note_object(state(), ObjectType::library, *library, name); }
+void made(const char* name, CUmodule* module) {
+  if (std::string_view(name).starts_with("cuModuleLoad")) note_object(state(), ObjectType::module, *module, name);
+}
+
+template <class Pass>
+CUresult allocate(const char*, Pass pass) {
+  return observe(with_room_again(pass));
+}
+template <class Pass, class First, class... Places>
+CUresult allocate(const char* name, Pass pass, First first, Places&&... places) {
+  const CUresult answer = observe(with_room_again(pass, output(first), output(static_cast<Places&&>(places))...));
+  if (answer == kSuccess && first) made(name, first);
+  return answer;
 }
 
 }  // namespace
 
 namespace hook {
 
-#define CUDA_ALLOCATE(base, version, stream, name, parameters, arguments, ...)           \
-  CUresult name parameters {                                                             \
-    return allocate([&] { return driver().name arguments; } __VA_OPT__(, ) __VA_ARGS__); \
+#define CUDA_ALLOCATE(base, version, stream, name, parameters, arguments, ...)                  \
+  CUresult name parameters {                                                                    \
+    return allocate(#name, [&] { return driver().name arguments; } __VA_OPT__(, ) __VA_ARGS__); \
   }
 #include "shim/symbols/cuda.def"
+
+CUresult cuEventDestroy(CUevent event) {
+  return end_object(event, [&] { return driver().cuEventDestroy(event); });
+}
+CUresult cuEventDestroy_v2(CUevent event) {
+  return end_object(event, [&] { return driver().cuEventDestroy_v2(event); });
+}
+CUresult cuModuleUnload(CUmodule module) {
+  return end_object(module, [&] { return driver().cuModuleUnload(module); });
+}
+CUresult cuLibraryUnload(CUlibrary library) {
+  return end_object(library, [&] { return driver().cuLibraryUnload(library); });
+}
+CUresult cuGraphExecDestroy(CUgraphExec graph) {
+  return end_object(graph, [&] { return driver().cuGraphExecDestroy(graph); });
+}
 
 }  // namespace hook
 }  // namespace cistern::cuda

@@ -39,6 +39,14 @@ CUresult born(CUresult answer, const Kind& kind, const void* handle, std::uint64
   return answer;
 }
 
+// The size of another process's block, which only the driver knows; 0 where it may not be asked.
+std::uint64_t imported_bytes(CUresult answer, const CUdeviceptr* pointer) {
+  std::size_t bytes = 0;
+  if (answer != kSuccess || !state().gate.open() || !driver().cuMemGetAddressRange_v2) return 0;
+  CUdeviceptr base = 0;
+  return driver().cuMemGetAddressRange_v2(&base, &bytes, *pointer) == kSuccess ? bytes : 0;
+}
+
 template <class Pass>
 CUresult died(const void* handle, Pass pass) {
   CudaState& s = state();
@@ -201,13 +209,13 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigne
   const CUresult answer = driver().cuIpcOpenMemHandle(pointer, handle, flags);
   if (answer == kSuccess && referenced_again(state(), as_handle(*pointer))) return answer;
   return born(answer, {Family::imported, "IPC memory", "cuIpcOpenMemHandle"},
-              answer == kSuccess ? as_handle(*pointer) : nullptr, 0);
+              answer == kSuccess ? as_handle(*pointer) : nullptr, imported_bytes(answer, pointer));
 }
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle handle, unsigned flags) {
   const CUresult answer = driver().cuIpcOpenMemHandle_v2(pointer, handle, flags);
   if (answer == kSuccess && referenced_again(state(), as_handle(*pointer))) return answer;
   return born(answer, {Family::imported, "IPC memory", "cuIpcOpenMemHandle_v2"},
-              answer == kSuccess ? as_handle(*pointer) : nullptr, 0);
+              answer == kSuccess ? as_handle(*pointer) : nullptr, imported_bytes(answer, pointer));
 }
 CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) {
   if (reference_dropped(state(), as_handle(pointer))) return driver().cuIpcCloseMemHandle(pointer);

@@ -27,6 +27,11 @@ static void* read_for_ever(void* unused) {
   return unused;
 }
 
+static void* exit_here(void* code) {
+  exit((int)(size_t)code);
+  return NULL;
+}
+
 static void exit_in_handler(void) { exit(9); }
 
 int main(int argc, char** argv) {
@@ -50,6 +55,14 @@ int main(int argc, char** argv) {
     pthread_t thread;
     pthread_create(&thread, NULL, read_for_ever, NULL);
     usleep(20000);
+  }
+  if (!strncmp(way, "beside_", 7) && strcmp(way, "beside_reader")) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, exit_here, (void*)(size_t)code);
+    usleep(30000); /* for the plain program more than enough to end */
+    if (!strcmp(way, "beside_exit")) exit(7);
+    if (!strcmp(way, "beside__exit")) _exit(7);
+    return 7;
   }
   if (!strcmp(way, "fork")) {
     const pid_t child = fork();

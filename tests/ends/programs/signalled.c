@@ -3,13 +3,17 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static void ready(void) {
@@ -58,6 +62,68 @@ static void own_handler(int number) {
 static void say_handled(int number) {
   (void)number;
   (void)!write(1, "handled\n", 8);
+}
+
+/* The parent sends SIGTERM until the child, which is in malloc nearly always, is gone. */
+static void storm(void) {
+  for (int turn = 0; turn < 5; ++turn) {
+    int status = 0;
+    const pid_t child = fork();
+    if (!child) {
+      pthread_attr_t small;
+      pthread_t thread;
+      sigset_t all;
+      pthread_attr_init(&small);
+      pthread_attr_setstacksize(&small, 64 << 10);
+      pthread_create(&thread, &small, churn, NULL);
+      sigfillset(&all);
+      pthread_sigmask(SIG_BLOCK, &all, NULL);
+      for (;;) pause();
+    }
+    usleep(20000);
+    while (waitpid(child, &status, WNOHANG) != child) kill(child, SIGTERM);
+    printf("died of %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : -1);
+  }
+}
+
+static void raise_and_go_on(int number) {
+  (void)number;
+  raise(SIGTERM);
+  (void)!write(1, "went on\n", 8);
+  _exit(5);
+}
+
+static void strict(void) {
+  int status = 0;
+  const pid_t child = fork();
+  if (!child) {
+    prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
+    for (;;) {
+    }
+  }
+  usleep(100000);
+  kill(child, SIGTERM);
+  waitpid(child, &status, 0);
+  printf("died of %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : -1);
+}
+
+/* Signals itself where there is no default action: as the first process of a namespace, made by fork or by exec. */
+static int first_process(int forked) {
+  int status = 0;
+  pid_t child = 0;
+  if (forked) {
+    if (unshare(CLONE_NEWPID)) return 3;
+    child = fork();
+  }
+  if (!child) {
+    kill(getpid(), SIGTERM);
+    usleep(50000);
+    puts("alive");
+    fflush(stdout);
+    if (forked) _exit(0);
+  }
+  if (forked) waitpid(child, &status, 0);
+  return status ? 4 : 0;
 }
 
 /* All that changes an entry, and what is read afterwards. */
@@ -148,7 +214,20 @@ int main(int argc, char** argv) {
     }
     return 0;
   }
+  if (!strcmp(way, "storm")) return storm(), 0;
+  if (!strcmp(way, "strict")) return strict(), 0;
+  if (!strcmp(way, "first_process")) return first_process(argc > 2);
+  if (!strcmp(way, "raise")) signal(SIGALRM, raise_and_go_on);
   ready();
+  if (!strcmp(way, "raise")) churn(NULL);
+  if (!strcmp(way, "late_handler")) {
+    const time_t end = time(NULL) + 2; /* longer than a second */
+    while (time(NULL) < end)
+      for (int i = 0; i < 100; ++i) free(malloc((size_t)i * 1000));
+    signal(SIGTERM, say_handled);
+    usleep(100000);
+    return 0;
+  }
   if (!strcmp(way, "churn")) churn(NULL);
   if (!strcmp(way, "load")) load(NULL);
   for (;;) pause();
