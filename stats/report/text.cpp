@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kSitesShown = 10;
 constexpr std::size_t kSitesInFull = 3;  // with more sites than this, each shows fewer frames
-constexpr std::size_t kHostSitesShown = 3, kObjectSitesShown = 3;
+constexpr std::size_t kHostSitesShown = 3, kObjectSitesShown = 3, kFramesOfPeaks = 2;
 constexpr std::uint64_t kObjectsAliveMin = 10;  // fewer are said in one line
 constexpr std::size_t kCommandBytes = 100;
 
@@ -287,7 +287,7 @@ void write_peaks(const Snapshot& snapshot, Sink& sink) {
       if (site.kind != kind.name) continue;
       if (!shown++) sink.print("PEAK BY SITE {}  of {}\n", kind.name, human_bytes(kind.peak_bytes));
       sink.print("  {} in {}{}\n", human_bytes(site.peak_bytes), counted(site.peak_blocks, "block"), by_call(site));
-      write_frames(site.frames, kFramesShort, sink);
+      write_frames(site.frames, kFramesOfPeaks, sink);
     }
   }
 }
