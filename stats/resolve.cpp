@@ -34,12 +34,15 @@ void resolve(Snapshot& snapshot, unsigned budget_ms) {
   for (Vector<UsingSite>* sites : {&snapshot.at_peak, &snapshot.in_loops})
     for (UsingSite& site : *sites) site.frames = site_frames(site.site);
   for (ObjectSite& site : snapshot.object_sites) site.frames = site_frames(site.site);
+  for (WaitSite& site : snapshot.waits)
+    if (site.site) site.frames = site_frames(site.site);
   symbolise(snapshot, budget_ms);
   for (LeakFigures& leak : snapshot.leaks) cut_frames(leak.frames);
   for (LeakFigures& site : snapshot.host_sites) cut_frames(site.frames);
   for (Vector<UsingSite>* sites : {&snapshot.at_peak, &snapshot.in_loops})
     for (UsingSite& site : *sites) cut_frames(site.frames);
   for (ObjectSite& site : snapshot.object_sites) cut_frames(site.frames);
+  for (WaitSite& site : snapshot.waits) cut_frames(site.frames);
   for (TransferFigures& transfer : snapshot.transfers) cut_frames(transfer.frames);
   for (CopySite& site : snapshot.copy_sites) cut_frames(site.frames);
 }

@@ -167,6 +167,21 @@ struct CopySite {
   static constexpr std::uint64_t kTinyBytesMax = 16 << 10, kManyCopies = 1000, kReturnsMin = 4;
 };
 
+// One call site's calls that wait for a device.
+struct WaitSite {
+  const char* kind;  // "cuda", "opencl"
+  const char* api;
+  std::uint32_t site;
+  std::uint64_t count;
+  double seconds;               // that the callers were blocked
+  Vector<FrameFigures> frames;  // leaf first; found by resolve()
+
+  bool worth_a_line() const { return count >= kManyWaits; }
+
+ private:
+  static constexpr std::uint64_t kManyWaits = 1000;
+};
+
 // Copies between pageable memory and a device, of sizes from `bytes_min` to twice that: what each way was
 // measured to do.
 struct StagingRange {
@@ -270,6 +285,7 @@ struct Snapshot {
   Vector<FragmentationFigures> fragmentation;
   Vector<TransferFigures> transfers;  // kind by kind, largest first
   Vector<CopySite> copy_sites;        // most bytes first
+  Vector<WaitSite> waits;             // of each kind the three sites that wait most often
   Vector<StagingFigures> staging;
   std::uint64_t staging_bytes;  // pinned memory that copies go through
   Vector<DeviceMemoryFigures> device_memory;

@@ -277,6 +277,7 @@ void symbolise(Snapshot& snapshot, unsigned budget_ms) {
   for (Vector<UsingSite>* sites : {&snapshot.at_peak, &snapshot.in_loops})
     for (UsingSite& site : *sites) site.frames = symboliser.frames(site.frames);
   for (ObjectSite& site : snapshot.object_sites) site.frames = symboliser.frames(site.frames);
+  for (WaitSite& site : snapshot.waits) site.frames = symboliser.frames(site.frames);
   for (TransferFigures& transfer : snapshot.transfers) transfer.frames = symboliser.frames(transfer.frames);
   for (std::size_t i = 0; i < snapshot.copy_sites.size(); ++i)
     if (i < kCopySitesMax || snapshot.copy_sites[i].worth_a_line())

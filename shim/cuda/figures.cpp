@@ -219,6 +219,7 @@ void add_to(Snapshot& snapshot) {
     counted.add_sites(kind_name(family, device), snapshot);
   });
   state().transfers.add_to(snapshot, "cuda");
+  state().waits.add_to(snapshot, "cuda");
   add_staging(snapshot);
   add_devices(snapshot);
 }

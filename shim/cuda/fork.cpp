@@ -25,6 +25,7 @@ void before_fork() {
   s->blocks.before_fork();
   s->contexts.before_fork();
   s->transfers.before_fork();
+  s->waits.before_fork();
   s->staging.before_fork();
   s->went_lock.lock_for_fork();
 }
@@ -34,6 +35,7 @@ namespace {
 void unlock_tables(CudaState& s) {
   s.staging.after_fork();
   s.went_lock.unlock_after_fork();
+  s.waits.after_fork();
   s.transfers.after_fork();
   s.contexts.after_fork();
   s.blocks.after_fork();
@@ -91,6 +93,7 @@ void after_fork_in_child() {
   s->objects.for_each([](const void*, ObjectRecord& record) { record.inherited = true; });
   for (Counter& created : s->objects_created) created = 0;
   s->transfers.clear();
+  s->waits.clear();
   s->went_with_context.clear();
   s->escaped = 0;
   for (auto& by_device : s->kinds)

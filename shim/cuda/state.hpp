@@ -14,6 +14,7 @@
 #include "stats/counters.hpp"
 #include "stats/sites.hpp"
 #include "stats/transfers.hpp"
+#include "stats/waits.hpp"
 
 namespace cistern::cuda {
 
@@ -85,6 +86,7 @@ struct CudaState {
   Transfers transfers;
   Staging staging;
   RoundTrips round_trips;
+  Waits waits;
   std::atomic<KindCounters*> kinds[static_cast<int>(Family::count)][kDevicesMax]{};
   std::atomic<std::uint64_t> escaped{0};
   std::atomic<std::uint64_t> recycled_ids{0};  // buffer ids of our own
@@ -136,6 +138,16 @@ void track(CudaState& s, const void* handle, Tracked record);
 bool take_tracked(CudaState& s, const void* handle, Tracked& out);
 void forget_tracked(CudaState& s, const void* handle, const Tracked& record);
 void restore_tracked(CudaState& s, const void* handle, const Tracked& record);
+
+// Around a call that waits for a device.
+template <class Pass>
+CUresult counted_wait(CudaState& s, const char* driver_name, Pass pass) {
+  const std::uint64_t begin_ns = nanoseconds_since_start();
+  const CUresult answer = pass();
+  const char* const api = api_name(driver_name);
+  s.waits.add(capture(s, api), api, nanoseconds_since_start() - begin_ns);
+  return answer;
+}
 
 // An object that the program made; nothing for what the runtime makes for itself.
 void note_object(CudaState& s, ObjectType type, const void* handle, const char* driver_name);

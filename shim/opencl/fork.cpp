@@ -16,6 +16,7 @@ void for_each_table(OpenclState& s, Do each) {
   each(s.counted);
   each(s.host_ranges);
   each(s.transfers);
+  each(s.waits);
   each(s.staging);
 }
 
@@ -28,6 +29,7 @@ void forget_figures(OpenclState& s) {
   s.counters.reset();
   s.calls.reset();
   s.transfers.clear();
+  s.waits.clear();
   s.staging.forget_in_child();
   s.contexts_created = s.queues_created = s.kernels_created = 0;
   for (Counter& created : s.counted_created) created = 0;

@@ -17,6 +17,7 @@
 #include "stats/counters.hpp"
 #include "stats/sites.hpp"
 #include "stats/transfers.hpp"
+#include "stats/waits.hpp"
 
 namespace cistern::opencl {
 
@@ -143,6 +144,7 @@ struct OpenclState {
   Transfers transfers;
   Staging staging;
   RoundTrips round_trips;
+  Waits waits;
   Counter contexts_created{0}, queues_created{0}, kernels_created{0};
   Counter counted_created[static_cast<int>(CountedType::count)]{};
 
@@ -165,6 +167,15 @@ void state_before_fork();
 void state_after_fork();
 
 inline SiteId capture(const OpenclState& s, const char* api) { return s.sites_on ? capture_site(api) : 0; }
+
+// Around a call that waits for a device.
+template <class Pass>
+cl_int counted_wait(OpenclState& s, const char* api, Pass pass) {
+  const std::uint64_t begin_ns = nanoseconds_since_start();
+  const cl_int error = pass();
+  s.waits.add(capture(s, api), api, nanoseconds_since_start() - begin_ns);
+  return error;
+}
 
 // Releases all that the pool and the clocks hold of a context, so that the driver's own counts are the program's.
 void drain_context(cl_context context);

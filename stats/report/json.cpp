@@ -268,6 +268,17 @@ void write_copy_site(Json& json, const CopySite& site) {
   json.close('}');
 }
 
+void write_wait(Json& json, const WaitSite& wait) {
+  json.element();
+  json.open('{');
+  json.field("kind", wait.kind);
+  if (wait.api) json.field("api", wait.api);
+  json.count("count", wait.count);
+  json.number("seconds", wait.seconds, 6);
+  write_frames(json, wait.frames);
+  json.close('}');
+}
+
 void write_staging_range(Json& json, const StagingRange& range) {
   json.element();
   json.open('{');
@@ -445,6 +456,10 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
     for (const CopySite& site : snapshot.copy_sites) write_copy_site(json, site);
     json.close(']');
   }
+  json.key("waits");
+  json.open('[');
+  for (const WaitSite& wait : snapshot.waits) write_wait(json, wait);
+  json.close(']');
   if (!snapshot.staging.empty()) {
     json.key("staging");
     json.open('[');

@@ -316,6 +316,11 @@ inline Snapshot cuda_snapshot() {
   snapshot.at_peak.push_back(using_site("device:0", "load_weights", 40, 500 * kMiB));
   snapshot.at_peak.push_back(using_site("device:0", "step", 5000, 6 * kMiB));
   snapshot.in_loops.push_back(using_site("device:0", "step", 5000, 6 * kMiB));
+  snapshot.waits.push_back({"cuda", "cuCtxSynchronize", 0, 120'000, 2.5, leak("step", 1, 1).frames});
+  snapshot.waits.push_back({"cuda", "cuStreamSynchronize", 0, 999, 0.5, leak("rarely", 1, 1).frames});
+  snapshot.objects.push_back({"CUDA events", 400, 300});
+  snapshot.object_sites.push_back({"CUDA events", "cuEventCreate", 0, 290, leak("record", 1, 1).frames});
+  snapshot.object_sites.push_back({"CUDA events", "cuEventCreate", 0, 9, leak("few", 1, 1).frames});
   snapshot.device_memory.push_back({0, 81920 * kMiB, 80000 * kMiB, 720 * kMiB, 11.9});
   snapshot.fragmentation.push_back(
       {"device:0", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 256 * kMiB, false, 800 * kMiB, 900 * kMiB});

@@ -353,6 +353,7 @@ void render_text(const Snapshot& snapshot, Sink& sink) {
   write_sizes(snapshot, sink);
   write_fragmentation(snapshot, sink);
   write_transfers(snapshot, sink);
+  write_waits(snapshot, sink);
   write_staging(snapshot, sink);
   write_self(snapshot, sink);
 }

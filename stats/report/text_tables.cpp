@@ -218,6 +218,18 @@ void write_transfers(const Snapshot& snapshot, Sink& sink) {
   write_copies_advised(snapshot.copy_sites, sink);
 }
 
+void write_waits(const Snapshot& snapshot, Sink& sink) {
+  bool titled = false;
+  for (const WaitSite& wait : snapshot.waits) {
+    if (!wait.worth_a_line()) continue;
+    if (!titled) sink.write("WAITS FOR A DEVICE  (each stops its thread)\n");
+    titled = true;
+    sink.print("  {}  {} calls, blocked for {}{}{}{}\n", wait.kind, grouped(wait.count), duration(wait.seconds),
+               wait.api ? " (" : "", wait.api ? wait.api : "", wait.api ? ")" : "");
+    write_frames(wait.frames, kFramesShort, sink);
+  }
+}
+
 void write_staging(const Snapshot& snapshot, Sink& sink) {
   for (const StagingFigures& figures : snapshot.staging) {
     const bool tried = std::any_of(figures.ranges.begin(), figures.ranges.end(),

@@ -10,6 +10,7 @@ void write_device_memory(const Snapshot& snapshot, Sink& sink);
 void write_pools(const Snapshot& snapshot, Sink& sink);
 void write_sizes(const Snapshot& snapshot, Sink& sink);
 void write_fragmentation(const Snapshot& snapshot, Sink& sink);
+void write_waits(const Snapshot& snapshot, Sink& sink);
 void write_staging(const Snapshot& snapshot, Sink& sink);
 void write_transfers(const Snapshot& snapshot, Sink& sink);
 

@@ -79,6 +79,40 @@ class EndedContexts(unittest.TestCase):
                       errors)
 
 
+class Habits(unittest.TestCase):
+    """Who allocates in loops, waits often, held the peak, and leaves objects behind."""
+
+    def test_in_json(self):
+        report = run("habits").report
+        device = report["kinds"]["device:0"]
+        self.assertEqual((device["allocations"], device["temporary"]), (1502, 1501))
+        self.assertEqual(device["allocated_bytes"], 49 * MIB + 1500 * 4096)
+        self.assertEqual(device["peak_bytes"], 49 * MIB)
+        held = [(site["frames"][0]["function"], site["peak_bytes"], site["peak_blocks"], site["api"])
+                for site in report["at_peak"] if site["kind"] == "device:0"]
+        self.assertEqual(held, [("hold_much", 48 * MIB, 1, "cudaMalloc"), ("hold_little", MIB, 1, "cudaMalloc")])
+        loop, = report["in_loops"]
+        self.assertEqual((loop["frames"][0]["function"], loop["allocations"], loop["temporary"]),
+                         ("allocate_in_loop", 1500, 1500))
+        waits = {(wait["frames"][0]["function"], wait["api"], wait["count"]) for wait in report["waits"]}
+        self.assertIn(("wait_often", "cuStreamSynchronize", 1200), waits)
+        objects = {name: (one["created"], one["alive"]) for name, one in report["objects"].items()}
+        self.assertEqual((objects["CUDA events"], objects["CUDA streams"]), ((20, 15), (4, 3)))
+        sites = {(site["type"], site["frames"][0]["function"], site["alive"]) for site in report["object_sites"]}
+        self.assertEqual(sites, {("CUDA events", "leave_events", 15), ("CUDA streams", "leave_streams", 3)})
+
+    def test_in_text(self):
+        errors = run("habits", REPORT="stderr", REPORT_FORMAT="text").errors
+        self.assertRegex(errors, r"\nPEAK BY SITE device:0  of 49\.0 MiB\n  48\.0 MiB in 1 block \(cudaMalloc\)\n"
+                                 r"     hold_much .*\n")
+        self.assertRegex(errors, r"\n  device:0  1,500 blocks, 5\.9 MiB in all, 1,500 of them freed by the next call "
+                                 r"\(cudaMalloc\)\n     allocate_in_loop ")
+        self.assertRegex(errors, r"\nWAITS FOR A DEVICE  .*\n  cuda  1,200 calls, blocked for [\d.]+ m?s "
+                                 r"\(cuStreamSynchronize\)\n     wait_often ")
+        self.assertRegex(errors, r"\nOBJECTS ALIVE  .*CUDA streams 3 of 4, CUDA events 15 of 20")
+        self.assertRegex(errors, r"\n  15 CUDA events \(cuEventCreate\)\n     leave_events ")
+
+
 class Sites(unittest.TestCase):
     def test_off_leaves_leaks_without_frames(self):
         report = run("steps", "a=device:1M", "b=pinned:1M", SITES="off").report

@@ -93,6 +93,14 @@ def complaints(report, text):
         for line in section(text, f"SIZES {name}")[1:]:
             if columns_of(line) not in sizes:
                 yield f"{name}: no size has the figures of {line}"
+    for wait in report["waits"]:
+        said = re.search(rf"^  {wait['kind']}  {wait['count']:,} calls, blocked for .* \({wait['api']}\)$", text, re.M)
+        if bool(said) != (wait["count"] >= 1000):
+            yield f"wrongly said, or not said: {wait}"
+    alive = ", ".join(f"{name} {one['alive']:,} of {one['created']:,}" for name, one in report["objects"].items()
+                      if one["alive"])
+    if alive and f"OBJECTS ALIVE  {alive}" not in text.splitlines():
+        yield f"not said: OBJECTS ALIVE  {alive}"
     used = [rule for rule in report["suppressions"] if rule["sites"]]
     blocks, size, sites = (sum(rule[figure] for rule in used) for figure in ("blocks", "bytes", "sites"))
     line = (f"SUPPRESSED  {blocks:,} block{'s' * (blocks != 1)}, {human(size)} at {sites:,} site{'s' * (sites != 1)}: "

@@ -23,10 +23,10 @@ namespace hook {
 
 #define CUDA_OBSERVE(base, version, stream, name, parameters, arguments) \
   CUresult name parameters { return observe(driver().name arguments); }
-#define CUDA_WAIT(base, version, stream, name, parameters, arguments, for_what) \
-  CUresult name parameters {                                                    \
-    Transfers::waits(for_what);                                                 \
-    return observe(driver().name arguments);                                    \
+#define CUDA_WAIT(base, version, stream, name, parameters, arguments, for_what)            \
+  CUresult name parameters {                                                               \
+    Transfers::waits(for_what);                                                            \
+    return observe(counted_wait(state(), #name, [&] { return driver().name arguments; })); \
   }
 #define CUDA_ENQUEUE(base, version, stream, name, parameters, arguments, on) \
   CUresult name parameters {                                                 \

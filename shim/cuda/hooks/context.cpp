@@ -222,12 +222,15 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
 
 CUresult cuCtxSynchronize() {
   CudaState& s = state();
-  return synchronise(s, current_context(s), [] { return driver().cuCtxSynchronize(); });
+  return synchronise(s, current_context(s),
+                     [&] { return counted_wait(s, "cuCtxSynchronize", [] { return driver().cuCtxSynchronize(); }); });
 }
 CUresult cuCtxSynchronize_v2(CUcontext context) {
   CudaState& s = state();
   Context* known = context ? known_context(s, context) : current_context(s);
-  return synchronise(s, known, [&] { return driver().cuCtxSynchronize_v2(context); });
+  return synchronise(s, known, [&] {
+    return counted_wait(s, "cuCtxSynchronize_v2", [&] { return driver().cuCtxSynchronize_v2(context); });
+  });
 }
 
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) {

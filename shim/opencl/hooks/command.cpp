@@ -210,7 +210,7 @@ cl_int clFinish(cl_command_queue queue) {
   Transfers::waits(queue);
   const std::shared_ptr<QueueClock> clock = clock_of(state(), queue);
   const std::uint64_t before = clock ? clock->enqueued() : 0;
-  const cl_int error = next().clFinish(queue);
+  const cl_int error = counted_wait(state(), "clFinish", [&] { return next().clFinish(queue); });
   if (clock && error == kSuccess) clock->note_completed_up_to(before);
   return error;
 }
@@ -224,7 +224,7 @@ cl_int clWaitForEvents(cl_uint count, const cl_event* events) {
     s.counted.with(events[i], [&](const Counted* record) {
       if (record && record->command.clock) waited.push_back(record->command);
     });
-  const cl_int error = next().clWaitForEvents(count, events);
+  const cl_int error = counted_wait(state(), "clWaitForEvents", [&] { return next().clWaitForEvents(count, events); });
   if (error != kSuccess) return error;
   for (const CommandEvent& command : waited)
     if (command.clock->in_order()) command.clock->note_completed_up_to(command.number);
