@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kSitesShown = 10;
 constexpr std::size_t kSitesInFull = 3;  // with more sites than this, each shows fewer frames
-constexpr std::size_t kHostSitesShown = 3, kObjectSitesShown = 3, kFramesOfPeaks = 2;
+constexpr std::size_t kHostSitesShown = 3, kObjectSitesShown = 3, kFramesOfPeaks = 1;
 constexpr std::uint64_t kObjectsAliveMin = 10;  // fewer are said in one line
 constexpr std::size_t kCommandBytes = 100;
 
