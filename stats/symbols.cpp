@@ -76,7 +76,7 @@ Vector<Module> modules_now() {
 void ignore_error(void*, const char*, int) {}
 
 backtrace_state* state_of(const Module& module, const String& build_id) {
-  if (!states) states = new (internal_allocate(sizeof *states)) Vector<State>;
+  if (!states) states = new (internal_allocate(sizeof(Vector<State>))) Vector<State>;
   for (const State& made : *states)
     if (made.module.base == module.base && made.module.path == module.path && made.module.build_id == build_id)
       return made.state;

@@ -82,7 +82,7 @@ class File {
     return error == std::errc{} && end != text ? std::optional(value) : std::nullopt;
   }
 
-  char text_[size] = "";
+  char text_[size] = {};
 };
 
 // The `field`-th number of /proc/self/statm, in bytes.

@@ -66,7 +66,7 @@ class Weights {
   double of(const host_pool::Sample& sample) const {
     if (sample.usable_bytes > host_pool::kSmallMax) return sample.weight;
     const double weight = weights_[host_pool::class_of(sample.usable_bytes)];
-    return weight ? weight : sample.weight;  // the first of its class, made meanwhile
+    return weight > 0 ? weight : sample.weight;  // the first of its class, made meanwhile
   }
 
  private:
