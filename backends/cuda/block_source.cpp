@@ -49,7 +49,9 @@ CUresult BlockSource::driver_free(Context* context, BlockKind kind, std::uintptr
 
 void BlockSource::count_reserved(const Context* context, BlockKind kind, std::uint64_t bytes) {
   const std::uint64_t now = reserved_by(context, kind).fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  raise(kind == BlockKind::device ? context->device->reserved_peak_bytes : pinned_reserved_peak_bytes, now);
+  if (kind == BlockKind::device) return raise(context->device->reserved_peak_bytes, now);
+  const std::uint64_t of_rings = ring_bytes.load(std::memory_order_relaxed);
+  raise(pinned_reserved_peak_bytes, now > of_rings ? now - of_rings : 0);
 }
 
 Block* BlockSource::adopt(const Request& request, std::uintptr_t address) {
@@ -238,7 +240,7 @@ void BlockSource::after_fork_in_child() {
   slabs_.forget_all();
   postponed_.clear();
   any_postponed_ = false;
-  pinned_reserved_bytes = pinned_reserved_peak_bytes = 0;
+  pinned_reserved_bytes = pinned_reserved_peak_bytes = ring_bytes = 0;
   pinned_calls.reset();
 }
 

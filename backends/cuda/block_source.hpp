@@ -71,7 +71,8 @@ class BlockSource {
   // the program's own streams in an order that they need not have.
   bool marks_own_context = true;
 
-  std::atomic<std::uint64_t> pinned_reserved_bytes{0}, pinned_reserved_peak_bytes{0};
+  std::atomic<std::uint64_t> pinned_reserved_bytes{0}, pinned_reserved_peak_bytes{0};  // the peak without rings
+  std::atomic<std::uint64_t> ring_bytes{0};  // chunks of staged copies, which are no memory of the program's
   DriverCalls pinned_calls;
   std::atomic<std::uint64_t> failed_frees{0};
   // Frees that have returned: only after one can a call that was out of memory have more.

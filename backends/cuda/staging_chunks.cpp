@@ -20,8 +20,10 @@ bool StagingChunks::make(staging::Chunk& chunk) {
   CUevent event = nullptr;
   context_.device->calls.queries.fetch_add(1, std::memory_order_relaxed);
   if (real_.event_create(&event, kEventDisableTiming) != kSuccess) return false;
+  source_.ring_bytes.fetch_add(staging::kChunkBytes, std::memory_order_relaxed);  // before it counts as reserved
   Block* const memory = block();
   if (!memory) {
+    source_.ring_bytes.fetch_sub(staging::kChunkBytes, std::memory_order_relaxed);
     real_.event_destroy(event);
     return false;
   }
@@ -38,6 +40,7 @@ void StagingChunks::unmake(staging::Chunk& chunk, bool passed) {
   real_.event_destroy(static_cast<CUevent>(chunk.event));
   auto* const block = static_cast<Block*>(chunk.block);
   passed ? source_.release(block) : source_.release_unsettled(block);
+  source_.ring_bytes.fetch_sub(staging::kChunkBytes, std::memory_order_relaxed);
 }
 
 staging::Device::Passed StagingChunks::passed(const staging::Chunk& chunk) {
