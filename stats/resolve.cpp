@@ -1,11 +1,20 @@
 // See resolve.hpp.
 #include "stats/resolve.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "stats/format.hpp"
 #include "stats/runtime_frames.hpp"
 #include "stats/symbols.hpp"
 
 namespace cistern {
 namespace {
+
+struct HashOfText {
+  std::size_t operator()(const String& text) const { return std::hash<std::string_view>()(text); }
+};
 
 void find_frames(Vector<LeakFigures>& leaks) {
   for (LeakFigures& leak : leaks) {
@@ -22,7 +31,61 @@ void cut_frames(Vector<FrameFigures>& frames) {
   cut_call_wrappers(frames);
 }
 
+// What a reader sees of a stack.
+String shown(const Vector<FrameFigures>& frames) {
+  String text;
+  for (const FrameFigures& frame : frames) {
+    const bool has_line = !frame.file.empty() && frame.line;
+    text += frame.function + "|" + (has_line ? frame.file : frame.module) + "|";
+    text +=
+        decimal(has_line ? frame.line : static_cast<double>(frame.module.empty() ? frame.address : frame.offset), 0);
+    text += "\n";
+  }
+  return text;
+}
+
+void add(LeakFigures& row, const LeakFigures& more) {
+  row.blocks += more.blocks, row.bytes += more.bytes;
+  row.created += more.created, row.retained += more.retained, row.released += more.released;
+  row.first_s = std::min(row.first_s, more.first_s);
+  row.last_s = std::max(row.last_s, more.last_s);
+  if (more.kept_parent_bytes) row.kept_parent_bytes = row.kept_parent_bytes.value_or(0) + *more.kept_parent_bytes;
+  if (row.block_bytes && more.block_bytes)
+    row.block_bytes = {std::min(row.block_bytes->least, more.block_bytes->least),
+                       std::max(row.block_bytes->most, more.block_bytes->most)};
+  if (row.bytes_error || more.bytes_error)
+    row.bytes_error = static_cast<std::uint64_t>(std::hypot(static_cast<double>(row.bytes_error.value_or(0)),
+                                                            static_cast<double>(more.bytes_error.value_or(0))));
+}
+
+// A compiler that repeats a call makes several call sites of one line: to the reader they are one.
+void merge_equal(Vector<LeakFigures>& leaks) {
+  Map<String, std::size_t, HashOfText> places;
+  Vector<LeakFigures> merged;
+  for (LeakFigures& leak : leaks) {
+    if (leak.frames.empty()) {
+      merged.push_back(std::move(leak));
+      continue;
+    }
+    String key = shown(leak.frames) + leak.kind + "|" + String(leak.leak_class) + "|" + leak.object + "|";
+    key += String(leak.api ? leak.api : "") + (leak.kept_parent_bytes ? "|kept" : "");
+    const auto [place, is_new] = places.try_emplace(std::move(key), merged.size());
+    if (is_new)
+      merged.push_back(std::move(leak));
+    else
+      add(merged[place->second], leak);
+  }
+  leaks = std::move(merged);
+  sort_largest_first(leaks);
+}
+
 }  // namespace
+
+void sort_largest_first(Vector<LeakFigures>& leaks) {
+  std::sort(leaks.begin(), leaks.end(), [](const LeakFigures& a, const LeakFigures& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.blocks > b.blocks;
+  });
+}
 
 void resolve(Snapshot& snapshot, unsigned budget_ms) {
   find_frames(snapshot.leaks);
@@ -39,6 +102,8 @@ void resolve(Snapshot& snapshot, unsigned budget_ms) {
   symbolise(snapshot, budget_ms);
   for (LeakFigures& leak : snapshot.leaks) cut_frames(leak.frames);
   for (LeakFigures& site : snapshot.host_sites) cut_frames(site.frames);
+  merge_equal(snapshot.leaks);
+  merge_equal(snapshot.host_sites);
   for (Vector<UsingSite>* sites : {&snapshot.at_peak, &snapshot.in_loops})
     for (UsingSite& site : *sites) cut_frames(site.frames);
   for (ObjectSite& site : snapshot.object_sites) cut_frames(site.frames);

@@ -7,9 +7,11 @@
 namespace cistern {
 
 // Every stack that the snapshot has the site of: frames, without those of the runtime that was called, and the owner.
-// After `budget_ms` the remaining frames keep module and offset.
+// After `budget_ms` the remaining frames keep module and offset. Rows of leaks that a reader could not tell apart
+// become one.
 void resolve(Snapshot& snapshot, unsigned budget_ms);
 
+void sort_largest_first(Vector<LeakFigures>& leaks);
 // One site's frames, in the same way.
 Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms);
 

@@ -104,6 +104,12 @@ bool is_call_wrapper(const FrameFigures& frame) {
 
 void cut_call_wrappers(Vector<FrameFigures>& frames) {
   if (frames.empty()) return;
+  const auto is_library = [](const FrameFigures& frame) {
+    return frame.function.starts_with("std::") || frame.function.starts_with("__gnu_cxx::");
+  };
+  const auto first_of_program = std::find_if_not(frames.begin(), frames.end(), is_library);
+  if (first_of_program != frames.end() && first_of_program - frames.begin() > 1)
+    frames.erase(frames.begin(), first_of_program - 1);
   frames.erase(std::remove_if(frames.begin() + 1, frames.end(), is_call_wrapper), frames.end());
 }
 

@@ -12,7 +12,7 @@ namespace cistern {
 void cut_runtime_frames(Vector<FrameFigures>& frames);
 
 // Drops the C++ library's frames between a function and what calls it through std::thread, std::async, std::function
-// or std::invoke; never the first frame.
+// or std::invoke; never the first frame. And of those that it takes from an allocation to its caller, all but the last.
 void cut_call_wrappers(Vector<FrameFigures>& frames);
 
 }  // namespace cistern

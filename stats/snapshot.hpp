@@ -6,6 +6,7 @@
 // Room: what is counted and called by name: figures, call sites, symbols.
 // May include: pool/base, pool, stats/unwind.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -295,6 +296,10 @@ struct Snapshot {
   std::uint64_t sites_count, tables_bytes, dropped_events;
   Vector<String> estimated;  // JSON paths of figures that are estimates: "kinds.host.peak_bytes"
 
+  bool used_gpu_memory() const {
+    return std::any_of(kinds.begin(), kinds.end(),
+                       [](const KindFigures& kind) { return kind.name != "host" && kind.allocations; });
+  }
   // What is alive at an end that the program chose was never freed; otherwise it may still have been.
   bool ended_by_itself() const { return std::string_view(moment) == "exit" || std::string_view(moment) == "_exit"; }
 };

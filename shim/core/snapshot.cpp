@@ -46,12 +46,6 @@ void add_site_figures(Snapshot& snapshot) {
   snapshot.tables_bytes = internal_mapped_bytes();
 }
 
-void sort_largest_first(Vector<LeakFigures>& leaks) {
-  std::sort(leaks.begin(), leaks.end(), [](const LeakFigures& a, const LeakFigures& b) {
-    return a.bytes != b.bytes ? a.bytes > b.bytes : a.blocks > b.blocks;
-  });
-}
-
 void complain_about_suppressions(std::string_view what) {
   StringSink line;
   line.print("CISTERN_SUPPRESSIONS: {}: {}", printable(options().suppressions, kPathBytesShown), what);

@@ -65,7 +65,6 @@ std::optional<FragmentationFigures> fragmentation(std::optional<double> requeste
   figures.largest_free_bytes = std::min(region.largest_free_bytes, figures.free_bytes);
   figures.splits = true;
   figures.reserved_peak_bytes = std::max(region.peak_reserved_bytes, reserved);
-  figures.live_peak_bytes = region.peak_in_use_bytes;
   return figures;
 }
 

@@ -51,7 +51,7 @@ struct Group {
 };
 
 // So many blocks a sample stands for; one, where all are samples. Those up to kSmallMax are counted, by class: their
-// samples stand for the blocks that live, and for no others. Of larger ones only the drawing is known.
+// samples stand for the blocks that live, and for no others. Of larger ones that were drawn all bytes are known.
 class Weights {
  public:
   Weights() {
@@ -62,20 +62,28 @@ class Weights {
     for (unsigned id = 0; id < host_pool::kClasses; ++id)
       if (samples_[id])
         weights_[id] = std::max(1.0, static_cast<double>(account.classes[id].live_blocks) / samples_[id]);
+    const double drawn = static_cast<double>(account.large_bytes) - certain_large_bytes_;
+    if (large_bytes_ > 0) large_scale_ = std::max(0.0, drawn) / large_bytes_;
   }
   double of(const host_pool::Sample& sample) const {
-    if (sample.usable_bytes > host_pool::kSmallMax) return sample.weight;
+    if (sample.usable_bytes > host_pool::kSmallMax) return std::max(1.0, sample.weight * large_scale_);
     const double weight = weights_[host_pool::class_of(sample.usable_bytes)];
     return weight > 0 ? weight : sample.weight;  // the first of its class, made meanwhile
   }
 
  private:
   void add(const host_pool::Sample& sample) {
-    if (sample.usable_bytes <= host_pool::kSmallMax) ++samples_[host_pool::class_of(sample.usable_bytes)];
+    if (sample.usable_bytes <= host_pool::kSmallMax) {
+      ++samples_[host_pool::class_of(sample.usable_bytes)];
+    } else {
+      const double bytes = static_cast<double>(sample.usable_bytes);
+      (sample.weight > 1 ? large_bytes_ : certain_large_bytes_) += sample.weight * bytes;
+    }
   }
 
   std::uint32_t samples_[host_pool::kClasses] = {};
   double weights_[host_pool::kClasses] = {};
+  double large_bytes_ = 0, certain_large_bytes_ = 0, large_scale_ = 1;  // as drawn, and those that always are
 };
 
 struct Groups {

@@ -39,12 +39,13 @@ std::optional<int> number(const char* text) {
 }
 
 // As they were when the process began, each ended by a zero byte; empty: not to be had.
-String environment_of(pid_t process) {
+String environment_of(pid_t process, int* error = nullptr) {
   char path[32];
   *std::to_chars(std::copy_n("/proc/", 6, path), std::end(path), process).ptr = '\0';
   strcat(path, "/environ");
   String all;
-  read_file(path, SIZE_MAX, all);
+  const int failed = read_file(path, SIZE_MAX, all);
+  if (error) *error = failed;
   return all;
 }
 
@@ -132,8 +133,12 @@ void note_who_started(Getenv getenv) {
   const std::string_view path = report ? report : "";
   shared_path = path.find("%p") != path.npos || path.find("%r") != path.npos;
   if (path.empty() || path == "none" || path == "stderr" || shared_path) return;
-  const String parent = environment_of(getppid());
-  by_user = !has_entry(parent, "CISTERN_REPORT", report) || !has_entry(parent, "LD_PRELOAD", getenv("LD_PRELOAD"));
+  int error = 0;
+  const String parent = environment_of(getppid(), &error);
+  // One whose parent is another user's was not started by hand.
+  by_user = error != EACCES && error != EPERM;
+  if (by_user)
+    by_user = !has_entry(parent, "CISTERN_REPORT", report) || !has_entry(parent, "LD_PRELOAD", getenv("LD_PRELOAD"));
 }
 
 // Its parent would have said what it complains about.

@@ -79,8 +79,9 @@ void write_to_standard_error(std::string_view text) {
   if (descriptor != -1) write_whole(descriptor, text);
 }
 
-// What cannot be stored where it was asked for is shown, so that nothing is lost.
-void write_to_file(const String& pattern, int pid, std::string_view text) {
+// What cannot be stored where it was asked for is shown, so that nothing is lost; but not that of a process on the way,
+// which the user did not start and which used no GPU memory: it may have given up the right to write there.
+void write_to_file(const String& pattern, int pid, bool worth_showing, std::string_view text) {
   const String host = host_name();
   const String path =
       from_start_directory(expand_report_path(pattern, {pid, host, read_ranks(environment_variable).rank}));
@@ -92,8 +93,8 @@ void write_to_file(const String& pattern, int pid, std::string_view text) {
   if (report.failure == 0) return;
   char reason[128];
   warn_line("cannot write the report to " + report.path + ": " + strerror_r(report.failure, reason, sizeof reason) +
-            "; it follows here");
-  write_to_standard_error(text);
+            (worth_showing ? "; it follows here" : "; no GPU memory was used"));
+  if (worth_showing) write_to_standard_error(text);
 }
 
 }  // namespace
@@ -145,7 +146,7 @@ void write_report(const Snapshot& snapshot) {
   if (chosen.report.empty() || chosen.report == "stderr" || chosen.report == "/dev/stderr") {
     write_to_standard_error(report.text());
   } else {
-    write_to_file(chosen.report, snapshot.pid, report.text());
+    write_to_file(chosen.report, snapshot.pid, snapshot.used_gpu_memory() || started_by_user(), report.text());
   }
 }
 

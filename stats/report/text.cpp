@@ -13,7 +13,6 @@ namespace {
 constexpr std::size_t kSitesShown = 10;
 constexpr std::size_t kSitesInFull = 3;  // with more sites than this, each shows fewer frames
 constexpr std::size_t kHostSitesShown = 3, kObjectSitesShown = 3, kFramesOfPeaks = 1;
-constexpr std::uint64_t kObjectsAliveMin = 10;  // fewer are said in one line
 constexpr std::size_t kCommandBytes = 100;
 
 // Blocks, bytes and sites of the leaks of one side: the program's or its libraries'.
@@ -95,19 +94,27 @@ String occasion(const Snapshot& snapshot) {
   return "exit code " + decimal(*snapshot.exit_code, 0) + " instead of 0, by CISTERN_FAIL_ON";
 }
 
+// "42 blocks, 32.0 MiB at 3 sites"; empty: none.
+String suppressed_of(const Vector<LeakFigures>& leaks) {
+  std::uint64_t sites = 0, blocks = 0, bytes = 0;
+  for (const LeakFigures& leak : leaks)
+    if (leak.suppressed) ++sites, blocks += leak.blocks, bytes += leak.bytes;
+  if (!sites) return {};
+  return counted(blocks, "block") + ", " + human_bytes(bytes) + " at " + counted(sites, "site");
+}
+
 // What is known and accepted: beside the leaks, not among them.
 void write_suppressions(const Snapshot& snapshot, Sink& sink) {
-  SuppressionFigures all{};
   String rules, unused;
   for (const SuppressionFigures& rule : snapshot.suppressions) {
     String& list = rule.sites ? rules : unused;
     if (!list.empty()) list += ", ";
     list += printable(rule.rule, kPathBytesShown);
-    all.sites += rule.sites, all.blocks += rule.blocks, all.bytes += rule.bytes;
   }
-  if (all.sites)
-    sink.print("SUPPRESSED  {}, {} at {}: {}\n", counted(all.blocks, "block"), human_bytes(all.bytes),
-               counted(all.sites, "site"), rules);
+  const String gpu = suppressed_of(snapshot.leaks), host = suppressed_of(snapshot.host_sites);
+  if (!gpu.empty()) sink.print("SUPPRESSED  GPU memory: {}\n", gpu);
+  if (!host.empty()) sink.print("SUPPRESSED  host memory: {}\n", host);
+  if (!rules.empty()) sink.print("      by {}\n", rules);
   if (!unused.empty()) sink.print("SUPPRESSIONS UNUSED  {}\n", unused);
 }
 
@@ -120,16 +127,17 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
   String verdict;
   if (program.blocks) verdict = program.sentence(state);
   if (libraries.blocks) {
-    if (!program.blocks) verdict = running ? "nothing live of the program's own" : "nothing leaked by the program";
-    verdict += "; by libraries: " + libraries.sentence(state) + " (" + library_names(libraries) + ")";
+    if (program.blocks) verdict += "; ";
+    verdict += "by libraries: " + libraries.sentence(state) + " (" + library_names(libraries) + ")";
+    if (!program.blocks) verdict += running ? "; nothing of the program's own" : "; nothing by the program itself";
   }
   const auto host = std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(),
                                  [](const KindFigures& kind) { return kind.name == "host"; });
   const bool host_alive = host != snapshot.kinds.end() && host->live_blocks;
   if (verdict.empty()) {
-    const bool gpu = std::any_of(snapshot.kinds.begin(), snapshot.kinds.end(),
-                                 [](const KindFigures& kind) { return kind.name != "host" && kind.allocations; });
-    verdict = !gpu ? "no GPU memory was used" : running ? "nothing live on the GPU" : "nothing leaked on the GPU";
+    verdict = !snapshot.used_gpu_memory() ? "no GPU memory was used"
+              : running                   ? "nothing live on the GPU"
+                                          : "nothing leaked on the GPU";
   }
   sink.print("{}  {}      ({})\n", running ? "LIVE   " : "VERDICT", verdict, occasion(snapshot));
   if (host_alive)
@@ -159,9 +167,10 @@ String driver_calls(const KindFigures& kind) {
   return text;
 }
 
-void write_kind(const KindFigures& kind, double wall_s, Sink& sink) {
+void write_kind(const KindFigures& kind, double wall_s, bool peak_is_bound, Sink& sink) {
   const String live = blocks_and_bytes(kind.live_blocks, kind.live_bytes);
   String peak = kind.peak_bytes ? human_bytes(kind.peak_bytes) : String("-");
+  if (kind.peak_bytes && peak_is_bound) peak = (kind.pooled_kind ? "at most " : "about ") + peak;
   if (kind.peak_bytes && kind.peak_at_s) peak += " (" + seconds(*kind.peak_at_s) + ")";
   String driver, hits;
   if (kind.pooled_kind) {
@@ -184,10 +193,14 @@ void write_kind(const KindFigures& kind, double wall_s, Sink& sink) {
   if (!pool.empty()) sink.print("              {}\n", pool);
   if (!kind.allocated_bytes) return;
   sink.print("              in all: {}", human_bytes(*kind.allocated_bytes));
-  if (wall_s >= 1)
+  if (wall_s >= 1 && static_cast<double>(kind.allocations) >= wall_s)
     sink.print(", {} allocs/s", grouped(static_cast<std::uint64_t>(static_cast<double>(kind.allocations) / wall_s)));
-  if (kind.temporary.value_or(0)) sink.print(", {} freed by the next call", grouped(*kind.temporary));
+  if (kind.temporary.value_or(0)) sink.print(", {} freed right away", grouped(*kind.temporary));
   sink.write("\n");
+}
+
+bool is_estimated(const Snapshot& snapshot, const String& path) {
+  return std::find(snapshot.estimated.begin(), snapshot.estimated.end(), path) != snapshot.estimated.end();
 }
 
 void write_kinds(const Snapshot& snapshot, Sink& sink) {
@@ -195,7 +208,8 @@ void write_kinds(const Snapshot& snapshot, Sink& sink) {
   sink.print("{:<12}  {:<22}  {:<22}  {:>11}  {:>12}  {:>6}  {:>6}\n", "KIND",
              snapshot.ended_by_itself() ? "live@exit" : "live", "peak (at t)", "allocs", "driver calls", "hit%",
              "failed");
-  for (const KindFigures& kind : snapshot.kinds) write_kind(kind, snapshot.wall_s, sink);
+  for (const KindFigures& kind : snapshot.kinds)
+    write_kind(kind, snapshot.wall_s, is_estimated(snapshot, "kinds." + kind.name + ".peak_bytes"), sink);
 }
 
 // Reference counts are shown where they explain why a block is alive.
@@ -209,12 +223,12 @@ void write_references(const LeakFigures& leak, bool running, Sink& sink) {
     sink.print("     keeps its released parent alive: {}\n", human_bytes(*leak.kept_parent_bytes));
 }
 
-// " of 1.0 MiB", " of 16 B to 4.0 KiB".
+// " for requests of 1.0 MiB", " for requests of 16 B to 4.0 KiB".
 String sizes_of(const LeakFigures& leak) {
   if (!leak.block_bytes) return {};
   const String least = human_bytes(leak.block_bytes->least), most = human_bytes(leak.block_bytes->most);
   if (leak.blocks == 1 && least == human_bytes(leak.bytes)) return {};
-  return " of " + least + (least == most ? String() : " to " + most);
+  return " for requests of " + least + (least == most ? String() : " to " + most);
 }
 
 void write_leak(const LeakFigures& leak, std::size_t rank, bool running, std::size_t frames_max, Sink& sink) {
@@ -296,9 +310,8 @@ void write_loops(const Snapshot& snapshot, Sink& sink) {
   if (snapshot.in_loops.empty()) return;
   sink.write("ALLOCATED IN LOOPS  (each call costs; so does the wait in a free)\n");
   for (const UsingSite& site : snapshot.in_loops) {
-    sink.print("  {}  {}, {} in all, {} of them freed by the next call{}\n", site.kind,
-               counted(site.allocations, "block"), human_bytes(site.allocated_bytes), grouped(site.temporary),
-               by_call(site));
+    sink.print("  {}  {}, {} in all, {} of them freed right away{}\n", site.kind, counted(site.allocations, "block"),
+               human_bytes(site.allocated_bytes), grouped(site.temporary), by_call(site));
     write_frames(site.frames, kFramesShort, sink);
   }
 }
@@ -313,10 +326,10 @@ void write_objects(const Snapshot& snapshot, Sink& sink) {
   if (!alive.empty()) sink.print("OBJECTS ALIVE  {}\n", alive);
   std::size_t shown = 0;
   for (const ObjectSite& site : snapshot.object_sites) {
-    if (site.alive < kObjectsAliveMin || ++shown > kObjectSitesShown) continue;
+    if (++shown > kObjectSitesShown) break;
     sink.print("  {} {}{}{}{}\n", grouped(site.alive), site.type, site.api ? " (" : "", site.api ? site.api : "",
                site.api ? ")" : "");
-    write_frames(site.frames, kFramesShort, sink);
+    write_frames(site.frames, kFramesOfPeaks, sink);
   }
 }
 

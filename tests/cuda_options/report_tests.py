@@ -105,7 +105,7 @@ class Habits(unittest.TestCase):
         errors = run("habits", REPORT="stderr", REPORT_FORMAT="text").errors
         self.assertRegex(errors, r"\nPEAK BY SITE device:0  of 49\.0 MiB\n  48\.0 MiB in 1 block \(cudaMalloc\)\n"
                                  r"     hold_much .*\n  1\.0 MiB ")
-        self.assertRegex(errors, r"\n  device:0  1,500 blocks, 5\.9 MiB in all, 1,500 of them freed by the next call "
+        self.assertRegex(errors, r"\n  device:0  1,500 blocks, 5\.9 MiB in all, 1,500 of them freed right away "
                                  r"\(cudaMalloc\)\n     allocate_in_loop ")
         self.assertRegex(errors, r"\nWAITS FOR A DEVICE  .*\n  cuda  1,200 calls, blocked for [\d.]+ m?s "
                                  r"\(cuStreamSynchronize\)\n     wait_often ")

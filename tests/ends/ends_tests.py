@@ -299,7 +299,8 @@ class Suppressions(EndTest):
         done, rules = self.ended("# known\n\n  leak:leak_known \n", 4096, REPORT="stderr", REPORT_FORMAT="text")
         self.assertEqual(done.status, 0)
         self.assertIn("VERDICT  nothing leaked on the GPU      (exit code unchanged)", done.err)
-        self.assertRegex(done.err, r"\nSUPPRESSED  .*leak:leak_known")
+        self.assertRegex(done.err, r"\nSUPPRESSED  GPU memory: 1 block, 4\.0 KiB at 1 site\n"
+                                   r"(SUPPRESSED  host memory: .*\n)?      by leak:leak_known")
         self.assertNotIn("LEAKS BY SITE", done.err)
 
     def test_what_is_not_named_counts(self):

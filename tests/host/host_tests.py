@@ -453,6 +453,19 @@ class ReportPaths(HostTest):
             self.assertRegex(line, rf"^cistern: {path} is a symbolic link; the report is in {path}\.\d+\n$")
             self.assertEqual(target.exists() and target.read_text(), existing and "mine")
 
+    def test_a_process_on_the_way_that_may_not_write(self):
+        """Its report is worth one line: it is nobody's."""
+        if os.geteuid() or not shutil.which("setpriv"):
+            self.skipTest("needs root and setpriv")
+        os.chmod(self.folder, 0o755)
+        done = self.shimmed("setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", "sh -c uname; true",
+                            environment={"CISTERN_REPORT": str(self.folder / "report")})
+        self.assertEqual((done.out, done.status), ("Linux\n", 0))
+        lines = done.err.splitlines()
+        self.assertEqual([line for line in lines if not line.startswith("cistern: cannot write")], [])
+        self.assertIn(f"cistern: cannot write the report to {self.folder}/report", done.err)
+        self.assertIn("Permission denied; no GPU memory was used", done.err)
+
     def test_a_path_that_cannot_be_written(self):
         path = self.folder / "nowhere" / "report"
         lines = self.run_with(path)

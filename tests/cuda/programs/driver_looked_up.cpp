@@ -42,6 +42,7 @@ int main() {
     void* pinned = nullptr;
     SHOW_MADE(pinned, host(&pinned, 5000, 0));
     SHOW(round % 2 ? cuMemFreeHost(pinned) : host_free(pinned));
+    NEED(cuCtxSynchronize());  // whatever a block waits for is done when the next one is asked for
   }
   SHOW(cuGetProcAddress("cuMemAlloc", nullptr, 12000, 0, nullptr));
   return finish();
