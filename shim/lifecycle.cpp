@@ -66,7 +66,9 @@ bool on_small_signal_stack() {
 
 // Asked first: a process that has nothing to say makes no system call at its end, which a filter might not allow.
 bool has_something_to_say() {
-  return !switched_off() && (options().report_requested || (gpu_used() && !system_calls_are_filtered()));
+  if (switched_off()) return false;
+  const bool filtered = system_calls_are_filtered();
+  return gpu_used() ? options().report_requested || !filtered : options().report_requested && !filtered;
 }
 
 void complain_in_silence() {
