@@ -2,6 +2,7 @@
 #pragma once
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
+#include "stats/counters.hpp"
 #include "stats/sites.hpp"
 
 namespace cistern {
@@ -10,6 +11,15 @@ class Waits {
  public:
   // `ns`: how long the caller was blocked.
   void add(SiteId site, const char* api, std::uint64_t ns);
+  // Around a call that waits; `site()` is asked afterwards.
+  template <class Pass, class Site>
+  auto timed(const char* api, Pass pass, Site site) {
+    const std::uint64_t begin_ns = nanoseconds_since_start();
+    const auto answer = pass();
+    const std::uint64_t blocked_ns = nanoseconds_since_start() - begin_ns;
+    add(site(), api, blocked_ns);
+    return answer;
+  }
   // The three sites that wait most often. `kind`: a literal.
   void add_to(Snapshot& snapshot, const char* kind);
   void clear();

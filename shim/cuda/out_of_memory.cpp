@@ -15,30 +15,19 @@ extern const Kind kind;
 
 namespace {
 
-bool takes_device_memory(Family family) {
-  return family == Family::device || family == Family::async || family == Family::vmm || family == Family::array;
-}
-
 // `device`: null for pinned memory.
-Vector<Holding> holdings(CudaState& s, const Device* device) {
-  Map<SiteId, Holding> by_site;
+Holdings holdings(CudaState& s, const Device* device) {
+  Holdings holdings;
   const auto add = [&](const Tracked& record) {
-    if (!record.site || record.inherited) return;
-    if (device ? !takes_device_memory(record.family) || record.device != device->ordinal
-               : record.family != Family::pinned)
-      return;
-    Holding& holding = by_site[record.site];
-    holding.site = record.site;
-    holding.bytes += record.bytes;
-    ++holding.blocks;
+    const bool on_device = record.family == Family::device || takes_device_memory(record.family);
+    const bool wanted = device ? on_device && record.device == device->ordinal : record.family == Family::pinned;
+    if (wanted && !record.inherited) holdings.add(record.site, record.bytes);
   };
   s.blocks.table.for_each([&](Block& block) {
     if (const auto record = read_live(block, [&] { return as_tracked(block); })) add(*record);
   });
   s.tracked.for_each([&](const void*, Tracked& record) { add(record); });
-  Vector<Holding> all;
-  for (auto& [site, holding] : by_site) all.push_back(holding);
-  return all;
+  return holdings;
 }
 
 std::uint64_t live(CudaState& s, Family family, int device = 0) {
@@ -98,7 +87,7 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int ordi
   const PoolUsage usage = on_device ? s.device_pool.usage() : s.pinned_pool.usage();
   if (usage.blocks)
     line.print("; cached: {}, largest block {}", human_bytes(usage.bytes), human_bytes(usage.largest_bytes));
-  print_holders(line, holdings(s, device));
+  holdings(s, device).print(line);
   print_this_call(line, capture(s, api));
   warn_line(line.text());
 }

@@ -187,9 +187,6 @@ std::uint64_t origin_key(const Tracked& record) {
 }
 
 namespace {
-bool takes_device_memory(Family family) {
-  return family == Family::async || family == Family::array || family == Family::vmm;
-}
 RangeKind range_kind(Family family) { return family == Family::managed ? RangeKind::managed : RangeKind::registered; }
 bool has_range(Family family) { return family == Family::managed || family == Family::registered; }
 

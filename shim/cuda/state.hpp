@@ -21,6 +21,10 @@ namespace cistern::cuda {
 // Families of memory as reports name them; those of a device are one kind per device ("device:0").
 enum class Family : std::uint8_t { device, pinned, managed, async, array, vmm, host_vmm, registered, imported, count };
 constexpr int kDevicesMax = 64;
+// Tracked memory that is a device's.
+constexpr bool takes_device_memory(Family family) {
+  return family == Family::async || family == Family::array || family == Family::vmm;
+}
 
 // Memory that is not pooled, by pointer or handle.
 struct Tracked {
@@ -142,11 +146,8 @@ void restore_tracked(CudaState& s, const void* handle, const Tracked& record);
 // Around a call that waits for a device.
 template <class Pass>
 CUresult counted_wait(CudaState& s, const char* driver_name, Pass pass) {
-  const std::uint64_t begin_ns = nanoseconds_since_start();
-  const CUresult answer = pass();
   const char* const api = api_name(driver_name);
-  s.waits.add(capture(s, api), api, nanoseconds_since_start() - begin_ns);
-  return answer;
+  return s.waits.timed(api, pass, [&] { return capture(s, api); });
 }
 
 // An object that the program made; nothing for what the runtime makes for itself.

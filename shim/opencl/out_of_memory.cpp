@@ -17,18 +17,12 @@ namespace {
 
 constexpr int kDevicesShown = 4;
 
-Vector<Holding> holdings(OpenclState& s) {
-  Map<SiteId, Holding> by_site;
+Holdings holdings(OpenclState& s) {
+  Holdings holdings;
   s.memory.for_each([&](const void*, MemoryRecord& record) {
-    if (record.state != MemoryState::live || record.inherited || !record.site || !record.bytes) return;
-    Holding& holding = by_site[record.site];
-    holding.site = record.site;
-    holding.bytes += record.bytes;
-    ++holding.blocks;
+    if (record.state == MemoryState::live && !record.inherited && record.bytes) holdings.add(record.site, record.bytes);
   });
-  Vector<Holding> all;
-  for (auto& [site, holding] : by_site) all.push_back(holding);
-  return all;
+  return holdings;
 }
 
 const char* name_of(cl_int error) {
@@ -60,9 +54,7 @@ void print_devices(Sink& line, const Asked& asked) {
 
 }  // namespace
 
-bool is_out_of_memory(cl_int error, const Asked& asked) {
-  return asked.api && (error == kMemObjectAllocationFailure || error == kOutOfResources || error == kOutOfHostMemory);
-}
+bool is_out_of_memory(cl_int error, const Asked& asked) { return asked.api && BufferSource::out_of_memory(error); }
 
 void report_out_of_memory(OpenclState& s, const Asked& asked, cl_int error) {
   if (phase() != Phase::running) return;
@@ -77,7 +69,7 @@ void report_out_of_memory(OpenclState& s, const Asked& asked, cl_int error) {
   const PoolUsage usage = s.pool.usage();
   if (usage.blocks)
     line.print("; cached: {}, largest block {}", human_bytes(usage.bytes), human_bytes(usage.largest_bytes));
-  print_holders(line, holdings(s));
+  holdings(s).print(line);
   print_this_call(line, capture(s, asked.api));
   warn_line(line.text());
 }

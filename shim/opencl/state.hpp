@@ -171,10 +171,7 @@ inline SiteId capture(const OpenclState& s, const char* api) { return s.sites_on
 // Around a call that waits for a device.
 template <class Pass>
 cl_int counted_wait(OpenclState& s, const char* api, Pass pass) {
-  const std::uint64_t begin_ns = nanoseconds_since_start();
-  const cl_int error = pass();
-  s.waits.add(capture(s, api), api, nanoseconds_since_start() - begin_ns);
-  return error;
+  return s.waits.timed(api, pass, [&] { return capture(s, api); });
 }
 
 // Releases all that the pool and the clocks hold of a context, so that the driver's own counts are the program's.

@@ -44,7 +44,9 @@ void print_other_kinds(Sink& line, const Kind& own) {
       line.print("; {}: {}", other->name, human_bytes(bytes));
 }
 
-void print_holders(Sink& line, Vector<Holding>&& sites) {
+void Holdings::print(Sink& line) const {
+  Vector<Holding> sites;
+  for (const auto& [site, holding] : by_site_) sites.push_back(holding);
   std::sort(sites.begin(), sites.end(), [](const Holding& a, const Holding& b) { return a.bytes > b.bytes; });
   if (sites.size() > kSitesDescribed) sites.resize(kSitesDescribed);
   Vector<Vector<FrameFigures>> stacks;

@@ -63,6 +63,15 @@ class Json {
   bool first_ = true;
 };
 
+// An array of what `write` makes of each item.
+template <class Item>
+void write_list(Json& json, std::string_view key, const Vector<Item>& items, void (*write)(Json&, const Item&)) {
+  json.key(key);
+  json.open('[');
+  for (const Item& item : items) write(json, item);
+  json.close(']');
+}
+
 void write_process(Json& json, const Snapshot& snapshot) {
   json.key("cistern");
   json.open('{');
@@ -163,12 +172,7 @@ void write_frame(Json& json, const FrameFigures& frame) {
   json.close('}');
 }
 
-void write_frames(Json& json, const Vector<FrameFigures>& frames) {
-  json.key("frames");
-  json.open('[');
-  for (const FrameFigures& frame : frames) write_frame(json, frame);
-  json.close(']');
-}
+void write_frames(Json& json, const Vector<FrameFigures>& frames) { write_list(json, "frames", frames, write_frame); }
 
 void write_leak(Json& json, const LeakFigures& leak) {
   json.element();
@@ -201,23 +205,18 @@ void write_leak(Json& json, const LeakFigures& leak) {
   json.close('}');
 }
 
-void write_using_sites(Json& json, std::string_view key, const Vector<UsingSite>& sites) {
-  json.key(key);
-  json.open('[');
-  for (const UsingSite& site : sites) {
-    json.element();
-    json.open('{');
-    json.field("kind", site.kind);
-    if (site.api) json.field("api", site.api);
-    json.count("allocations", site.allocations);
-    json.count("allocated_bytes", site.allocated_bytes);
-    json.count("temporary", site.temporary);
-    json.count("peak_blocks", site.peak_blocks);
-    json.count("peak_bytes", site.peak_bytes);
-    write_frames(json, site.frames);
-    json.close('}');
-  }
-  json.close(']');
+void write_using_site(Json& json, const UsingSite& site) {
+  json.element();
+  json.open('{');
+  json.field("kind", site.kind);
+  if (site.api) json.field("api", site.api);
+  json.count("allocations", site.allocations);
+  json.count("allocated_bytes", site.allocated_bytes);
+  json.count("temporary", site.temporary);
+  json.count("peak_blocks", site.peak_blocks);
+  json.count("peak_bytes", site.peak_bytes);
+  write_frames(json, site.frames);
+  json.close('}');
 }
 
 void write_transfer(Json& json, const TransferFigures& transfer) {
@@ -306,10 +305,7 @@ void write_staging(Json& json, const StagingFigures& figures) {
   json.open('{');
   for (const UnpooledFigure& reason : figures.passed_on) json.count(reason.reason, reason.count);
   json.close('}');
-  json.key("ranges");
-  json.open('[');
-  for (const StagingRange& range : figures.ranges) write_staging_range(json, range);
-  json.close(']');
+  write_list(json, "ranges", figures.ranges, write_staging_range);
   json.close('}');
 }
 
@@ -364,19 +360,14 @@ void write_objects(Json& json, const Vector<ObjectFigures>& objects) {
   json.close('}');
 }
 
-void write_object_sites(Json& json, const Vector<ObjectSite>& sites) {
-  json.key("object_sites");
-  json.open('[');
-  for (const ObjectSite& site : sites) {
-    json.element();
-    json.open('{');
-    json.field("type", site.type);
-    if (site.api) json.field("api", site.api);
-    json.count("alive", site.alive);
-    write_frames(json, site.frames);
-    json.close('}');
-  }
-  json.close(']');
+void write_object_site(Json& json, const ObjectSite& site) {
+  json.element();
+  json.open('{');
+  json.field("type", site.type);
+  if (site.api) json.field("api", site.api);
+  json.count("alive", site.alive);
+  write_frames(json, site.frames);
+  json.close('}');
 }
 
 void write_sites(Json& json, const Snapshot& snapshot) {
@@ -419,14 +410,8 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
   json.open('{');
   for (const KindFigures& kind : snapshot.kinds) write_kind(json, kind);
   json.close('}');
-  json.key("leaks");
-  json.open('[');
-  for (const LeakFigures& leak : snapshot.leaks) write_leak(json, leak);
-  json.close(']');
-  json.key("host_sites");
-  json.open('[');
-  for (const LeakFigures& site : snapshot.host_sites) write_leak(json, site);
-  json.close(']');
+  write_list(json, "leaks", snapshot.leaks, write_leak);
+  write_list(json, "host_sites", snapshot.host_sites, write_leak);
   if (snapshot.host_without_site) {
     json.key("host_without_site");
     json.open('{');
@@ -434,42 +419,24 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
     json.count("bytes", snapshot.host_without_site->bytes);
     json.close('}');
   }
-  write_using_sites(json, "at_peak", snapshot.at_peak);
-  write_using_sites(json, "in_loops", snapshot.in_loops);
-  json.key("suppressions");
-  json.open('[');
-  for (const SuppressionFigures& rule : snapshot.suppressions) write_suppression(json, rule);
-  json.close(']');
+  write_list(json, "at_peak", snapshot.at_peak, write_using_site);
+  write_list(json, "in_loops", snapshot.in_loops, write_using_site);
+  write_list(json, "suppressions", snapshot.suppressions, write_suppression);
   json.key("fragmentation");
   json.open('{');
   for (const FragmentationFigures& figures : snapshot.fragmentation) write_fragmentation(json, figures);
   json.close('}');
   write_objects(json, snapshot.objects);
-  write_object_sites(json, snapshot.object_sites);
-  json.key("transfers");
-  json.open('[');
-  for (const TransferFigures& transfer : snapshot.transfers) write_transfer(json, transfer);
-  json.close(']');
+  write_list(json, "object_sites", snapshot.object_sites, write_object_site);
+  write_list(json, "transfers", snapshot.transfers, write_transfer);
   if (!snapshot.copy_sites.empty()) {
-    json.key("copy_sites");
-    json.open('[');
-    for (const CopySite& site : snapshot.copy_sites) write_copy_site(json, site);
-    json.close(']');
+    write_list(json, "copy_sites", snapshot.copy_sites, write_copy_site);
   }
-  json.key("waits");
-  json.open('[');
-  for (const WaitSite& wait : snapshot.waits) write_wait(json, wait);
-  json.close(']');
+  write_list(json, "waits", snapshot.waits, write_wait);
   if (!snapshot.staging.empty()) {
-    json.key("staging");
-    json.open('[');
-    for (const StagingFigures& figures : snapshot.staging) write_staging(json, figures);
-    json.close(']');
+    write_list(json, "staging", snapshot.staging, write_staging);
   }
-  json.key("device_memory");
-  json.open('[');
-  for (const DeviceMemoryFigures& memory : snapshot.device_memory) write_device_memory(json, memory);
-  json.close(']');
+  write_list(json, "device_memory", snapshot.device_memory, write_device_memory);
   write_texts(json, "frameworks", snapshot.frameworks);
   write_sites(json, snapshot);
   write_self(json, snapshot);
