@@ -7,6 +7,7 @@
 
 #include "stats/format.hpp"
 #include "stats/runtime_frames.hpp"
+#include "stats/stacks.hpp"
 #include "stats/symbols.hpp"
 
 namespace cistern {
@@ -16,10 +17,9 @@ struct HashOfText {
   std::size_t operator()(const String& text) const { return std::hash<std::string_view>()(text); }
 };
 
-void find_frames(Vector<LeakFigures>& leaks) {
+void find_owners(Vector<LeakFigures>& leaks) {
   for (LeakFigures& leak : leaks) {
     if (!leak.site) continue;
-    leak.frames = site_frames(leak.site);
     SiteOwner owner = site_owner(leak.site);
     leak.owner = std::move(owner.module);
     leak.owned_by_program = owner.is_program;
@@ -88,28 +88,15 @@ void sort_largest_first(Vector<LeakFigures>& leaks) {
 }
 
 void resolve(Snapshot& snapshot, unsigned budget_ms) {
-  find_frames(snapshot.leaks);
-  find_frames(snapshot.host_sites);
-  for (TransferFigures& transfer : snapshot.transfers)
-    if (transfer.site) transfer.frames = site_frames(transfer.site);
-  for (CopySite& site : snapshot.copy_sites)
-    if (site.site) site.frames = site_frames(site.site);
-  for (Vector<UsingSite>* sites : {&snapshot.at_peak, &snapshot.in_loops})
-    for (UsingSite& site : *sites) site.frames = site_frames(site.site);
-  for (ObjectSite& site : snapshot.object_sites) site.frames = site_frames(site.site);
-  for (WaitSite& site : snapshot.waits)
-    if (site.site) site.frames = site_frames(site.site);
+  for_each_stack(snapshot, [](SiteId site, Vector<FrameFigures>& frames, bool) {
+    if (site) frames = site_frames(site);
+  });
+  find_owners(snapshot.leaks);
+  find_owners(snapshot.host_sites);
   symbolise(snapshot, budget_ms);
-  for (LeakFigures& leak : snapshot.leaks) cut_frames(leak.frames);
-  for (LeakFigures& site : snapshot.host_sites) cut_frames(site.frames);
+  for_each_stack(snapshot, [](SiteId, Vector<FrameFigures>& frames, bool) { cut_frames(frames); });
   merge_equal(snapshot.leaks);
   merge_equal(snapshot.host_sites);
-  for (Vector<UsingSite>* sites : {&snapshot.at_peak, &snapshot.in_loops})
-    for (UsingSite& site : *sites) cut_frames(site.frames);
-  for (ObjectSite& site : snapshot.object_sites) cut_frames(site.frames);
-  for (WaitSite& site : snapshot.waits) cut_frames(site.frames);
-  for (TransferFigures& transfer : snapshot.transfers) cut_frames(transfer.frames);
-  for (CopySite& site : snapshot.copy_sites) cut_frames(site.frames);
 }
 
 Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms) {

@@ -13,12 +13,10 @@
 #include "pool/base/lock.hpp"
 #include "pool/base/path.hpp"
 #include "stats/counters.hpp"
+#include "stats/stacks.hpp"
 
 namespace cistern {
 namespace {
-
-constexpr std::size_t kHostSitesMax = 200;  // the largest ones; the others keep module and offset
-constexpr std::size_t kCopySitesMax = 50;
 
 // One address resolved: inlined calls first, the function that holds them last. Empty where nothing is known.
 struct Resolved {
@@ -273,17 +271,9 @@ void symbolise(Vector<LeakFigures>& leaks, unsigned budget_ms) {
 void symbolise(Snapshot& snapshot, unsigned budget_ms) {
   Locked hold(symbols_lock);
   Symboliser symboliser(budget_ms);
-  for (LeakFigures& leak : snapshot.leaks) leak.frames = symboliser.frames(leak.frames);
-  for (Vector<UsingSite>* sites : {&snapshot.at_peak, &snapshot.in_loops})
-    for (UsingSite& site : *sites) site.frames = symboliser.frames(site.frames);
-  for (ObjectSite& site : snapshot.object_sites) site.frames = symboliser.frames(site.frames);
-  for (WaitSite& site : snapshot.waits) site.frames = symboliser.frames(site.frames);
-  for (TransferFigures& transfer : snapshot.transfers) transfer.frames = symboliser.frames(transfer.frames);
-  for (std::size_t i = 0; i < snapshot.copy_sites.size(); ++i)
-    if (i < kCopySitesMax || snapshot.copy_sites[i].worth_a_line())
-      snapshot.copy_sites[i].frames = symboliser.frames(snapshot.copy_sites[i].frames);
-  for (std::size_t i = 0; i < snapshot.host_sites.size() && i < kHostSitesMax; ++i)
-    snapshot.host_sites[i].frames = symboliser.frames(snapshot.host_sites[i].frames);
+  for_each_stack(snapshot, [&](std::uint32_t, Vector<FrameFigures>& frames, bool is_named) {
+    if (is_named) frames = symboliser.frames(frames);
+  });
 }
 
 void symbols_after_fork_in_child() {
