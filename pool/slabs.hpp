@@ -33,7 +33,7 @@ class Slabs {
   std::optional<Piece> take(const PoolKey& key) {
     const auto found = of_key_.find(key);
     if (found == of_key_.end() || found->second.full == found->second.slabs.size()) return std::nullopt;
-    return piece_of(found->second);
+    return piece_of(found->second, found->second.slabs[found->second.full]);
   }
 
   Piece add(const PoolKey& key, std::uintptr_t first, std::uint64_t bytes, std::uint32_t life) {
@@ -42,7 +42,8 @@ class Slabs {
     OfKey& own = of_key_[key];
     slab->place = own.slabs.size();
     own.slabs.push_back(slab);
-    return piece_of(own);
+    // Of this one, also where another has room by now: a slab goes with its last piece, so it must not be without.
+    return piece_of(own, slab);
   }
 
   // `again`: the piece may be given anew; else it goes with its slab.
@@ -90,8 +91,7 @@ class Slabs {
     }
   };
 
-  static Piece piece_of(OfKey& own) {
-    Slab* const slab = own.slabs[own.full];
+  static Piece piece_of(OfKey& own, Slab* slab) {
     const std::uint32_t number = slab->free.back();
     slab->free.pop_back();
     ++slab->given;
