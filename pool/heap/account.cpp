@@ -17,7 +17,8 @@
 namespace cistern::host_pool {
 namespace {
 
-constinit std::uint64_t allocations_before[kClasses + 1] = {}, moves_before = 0, inherited_blocks = 0;  // when forked
+constinit std::uint64_t allocations_before[kClasses + 1] = {}, large_bytes_before = 0;  // when forked
+constinit std::uint64_t moves_before = 0, inherited_blocks = 0;
 
 }  // namespace
 
@@ -36,6 +37,12 @@ std::uint64_t Account::live_bytes() const {
 std::uint64_t Account::allocations() const {
   std::uint64_t sum = large_allocations - moves;
   for (const ClassAccount& one : classes) sum += one.allocations;
+  return sum;
+}
+
+std::uint64_t Account::allocated_bytes() const {
+  std::uint64_t sum = large_allocated_bytes;
+  for (unsigned id = 0; id < kClasses; ++id) sum += classes[id].allocations * class_bytes(id);
   return sum;
 }
 
@@ -129,6 +136,7 @@ Account account_ever() {
     subtract_waiting(sum);
   }
   sum.large_allocations = large_allocations_ever();
+  sum.large_allocated_bytes = large_allocated_bytes_ever();
   sum.moves += moves_without_heap_ever();
   for (unsigned one = 0; one < kClasses; ++one) {
     ClassAccount& own = sum.classes[one];
@@ -148,6 +156,7 @@ Account account() {
   Account sum = account_ever();
   for (unsigned one = 0; one < kClasses; ++one) sum.classes[one].allocations -= allocations_before[one];
   sum.large_allocations -= allocations_before[kClasses];
+  sum.large_allocated_bytes -= large_bytes_before;
   sum.moves -= moves_before;
   sum.inherited_blocks = inherited_blocks;
   return sum;
@@ -162,6 +171,7 @@ void restart_account() {
   const Account now = account_ever();
   for (unsigned one = 0; one < kClasses; ++one) allocations_before[one] = now.classes[one].allocations;
   allocations_before[kClasses] = now.large_allocations;
+  large_bytes_before = now.large_allocated_bytes;
   moves_before = now.moves;
   inherited_blocks = now.live_blocks();
 }

@@ -18,11 +18,13 @@ struct ClassAccount {
 struct Account {
   ClassAccount classes[kClasses];
   std::uint64_t large_blocks = 0, large_bytes = 0, large_allocations = 0;
+  std::uint64_t large_allocated_bytes = 0;
   std::uint64_t moves = 0;             // of `allocations` of the classes, those that moved a block
   std::uint64_t inherited_blocks = 0;  // that lived when this process was forked
   std::uint64_t live_blocks() const;
   std::uint64_t live_bytes() const;  // usable
   std::uint64_t allocations() const;
+  std::uint64_t allocated_bytes() const;  // usable; a block that moves counts where it was and where it is
 };
 
 Account account();

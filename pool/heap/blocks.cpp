@@ -42,7 +42,7 @@ std::size_t slices_for(std::size_t bytes) { return (bytes + kSliceBytes - 1) >> 
 
 std::size_t whole_system_pages(std::size_t bytes) { return (bytes + kSystemPage - 1) & ~(kSystemPage - 1); }
 
-constinit std::atomic<std::uint64_t> large_allocations{0};
+constinit std::atomic<std::uint64_t> large_allocations{0}, large_allocated_bytes{0};
 
 Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Prefer prefer = Prefer::dirty) {
   if (bytes > PTRDIFF_MAX || slices_for(bytes) + slices_for(alignment) > kLargestSlices) return {};
@@ -59,6 +59,7 @@ Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Pref
   sample_large(page, bytes);
   page.state.publish(PageState::large);
   large_allocations.fetch_add(1, std::memory_order_relaxed);
+  large_allocated_bytes.fetch_add(page.bytes, std::memory_order_relaxed);
   return span;
 }
 
@@ -84,8 +85,10 @@ bool resize_large(Page& page, std::size_t bytes) {
     if (!extend_span(first + page.slices, static_cast<std::uint32_t>(wanted - page.slices))) return false;
     page.slices = static_cast<std::uint32_t>(wanted);
   }
+  const std::uint64_t bytes_before = page.bytes;
   page.bytes = whole_system_pages(bytes);
   page.slack = static_cast<std::uint32_t>(page.bytes - bytes);
+  if (page.bytes > bytes_before) large_allocated_bytes.fetch_add(page.bytes - bytes_before, std::memory_order_relaxed);
   sample_grown(page);
   return true;
 }
@@ -193,6 +196,7 @@ unsigned aligned_class(std::size_t alignment, std::size_t bytes) {
 
 std::uint64_t moves_without_heap_ever() { return moves_without_heap.load(std::memory_order_relaxed); }
 std::uint64_t large_allocations_ever() { return large_allocations.load(std::memory_order_relaxed); }
+std::uint64_t large_allocated_bytes_ever() { return large_allocated_bytes.load(std::memory_order_relaxed); }
 
 void* allocate(std::size_t bytes) {
   void* const block = allocate_quickly(bytes);

@@ -174,6 +174,7 @@ Page* adopt(Heap& heap, unsigned id);
 
 // --- blocks.cpp
 std::uint64_t large_allocations_ever();
+std::uint64_t large_allocated_bytes_ever();  // with what blocks grew by where they lay
 std::uint64_t moves_without_heap_ever();
 
 }  // namespace cistern::host_pool

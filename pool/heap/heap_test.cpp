@@ -370,11 +370,11 @@ TEST(HostHeapTest, CountsAreExactAtEveryStepOfThreeThreads) {
   SCOPED_TRACE(testing::Message() << "CISTERN_TEST_SEED=" << seed);
   std::mt19937 random(seed);
   const Live before = live_now();
-  const std::uint64_t allocations_before = account().allocations();
+  const std::uint64_t allocations_before = account().allocations(), bytes_before = account().allocated_bytes();
   std::array<std::unique_ptr<Worker>, 3> workers;
   std::vector<void*> blocks;
   Live model;
-  std::uint64_t allocations = 0;
+  std::uint64_t allocations = 0, allocated_bytes = 0;
   for (int step = 0; step < 3000; ++step) {
     std::unique_ptr<Worker>& worker = workers[random() % workers.size()];
     if (!worker || random() % 200 == 0) worker = std::make_unique<Worker>();  // the one before ends
@@ -387,6 +387,7 @@ TEST(HostHeapTest, CountsAreExactAtEveryStepOfThreeThreads) {
           blocks.push_back(get(kSizes[random() % std::size(kSizes)]));
           test::count_block(model, blocks.back(), 1);
           ++allocations;
+          allocated_bytes += usable_bytes(blocks.back());
         } else if (!blocks.empty()) {
           std::swap(blocks[random() % blocks.size()], blocks.back());
           test::count_block(model, blocks.back(), -1);
@@ -397,6 +398,7 @@ TEST(HostHeapTest, CountsAreExactAtEveryStepOfThreeThreads) {
     });
     ASSERT_EQ(live_since(before), model) << "step " << step;
     ASSERT_EQ(account().allocations() - allocations_before, allocations);
+    ASSERT_EQ(account().allocated_bytes() - bytes_before, allocated_bytes);
   }
   workers[0]->run([&] { put_all(blocks); });
   EXPECT_EQ(live_since(before), Live{});

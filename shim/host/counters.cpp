@@ -17,7 +17,7 @@ namespace {
 using Signed = std::atomic<std::int64_t>;
 
 struct alignas(64) Shard {
-  Counter births{0}, deaths{0}, failures{0};
+  Counter births{0}, born_bytes{0}, deaths{0}, failures{0};
   Signed unsettled_bytes{0};
 };
 
@@ -61,7 +61,7 @@ void move_bytes(Shard& shard, std::int64_t bytes) {
 }
 
 struct Totals {
-  std::uint64_t births = 0, deaths = 0, failures = 0;
+  std::uint64_t births = 0, born_bytes = 0, deaths = 0, failures = 0;
   std::int64_t live_bytes = 0;
   std::int64_t live_blocks() const {
     return inherited_blocks.load(std::memory_order_relaxed) + static_cast<std::int64_t>(births - deaths);
@@ -73,6 +73,7 @@ Totals totals() {
   sum.live_bytes = settled_bytes.load(std::memory_order_relaxed);
   for (const Shard& shard : shards) {
     sum.births += read(shard.births);
+    sum.born_bytes += read(shard.born_bytes);
     sum.deaths += read(shard.deaths);
     sum.failures += read(shard.failures);
     sum.live_bytes += shard.unsettled_bytes.load(std::memory_order_relaxed);
@@ -94,6 +95,7 @@ void count_nothing() { decision.store(kOff, std::memory_order_relaxed); }
 void count_birth(std::size_t usable_bytes) {
   Shard& shard = own_shard();
   add(shard.births);
+  add(shard.born_bytes, usable_bytes);
   move_bytes(shard, static_cast<std::int64_t>(usable_bytes));
 }
 
@@ -104,7 +106,9 @@ void count_death(std::size_t usable_bytes) {
 }
 
 void count_resize(std::size_t usable_before, std::size_t usable_after) {
-  move_bytes(own_shard(), static_cast<std::int64_t>(usable_after) - static_cast<std::int64_t>(usable_before));
+  Shard& shard = own_shard();
+  if (usable_after > usable_before) add(shard.born_bytes, usable_after - usable_before);
+  move_bytes(shard, static_cast<std::int64_t>(usable_after) - static_cast<std::int64_t>(usable_before));
 }
 
 void count_failure() { add(own_shard().failures); }
@@ -119,6 +123,7 @@ KindFigures counted_figures() {
   figures.name = "host";
   const Totals sum = totals();
   figures.allocations = sum.births;
+  figures.allocated_bytes = sum.born_bytes;
   figures.frees = sum.deaths;
   figures.failed = sum.failures;
   figures.live_blocks = not_negative(sum.live_blocks());
@@ -134,6 +139,7 @@ void reset_counters() {
   const Totals sum = totals();
   for (Shard& shard : shards) {
     shard.births.store(0, std::memory_order_relaxed);
+    shard.born_bytes.store(0, std::memory_order_relaxed);
     shard.deaths.store(0, std::memory_order_relaxed);
     shard.failures.store(0, std::memory_order_relaxed);
     shard.unsettled_bytes.store(0, std::memory_order_relaxed);

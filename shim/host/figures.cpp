@@ -34,6 +34,7 @@ KindFigures figures() {
   const host_pool::RegionFigures region = host_pool::region_figures();
   const std::uint64_t allocations = account.allocations(), live_blocks = account.live_blocks();
   figures.allocations += allocations;
+  *figures.allocated_bytes += account.allocated_bytes();
   figures.frees += account.inherited_blocks + allocations - live_blocks;
   figures.live_blocks += live_blocks;
   figures.live_bytes += account.live_bytes();

@@ -389,6 +389,7 @@ inline Snapshot suppressed_snapshot() {
   of_driver.kind = "host";
   of_driver.leak_class = kLiveAtExit;
   of_driver.suppressed = true;
+  of_driver.bytes_error = 512;
   snapshot.host_sites.push_back(std::move(of_driver));
   snapshot.exit_code = 23;
   return snapshot;

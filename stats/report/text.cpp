@@ -1,5 +1,6 @@
 // The text report: verdict first, then what explains it, at most about a screen. JSON has all figures.
 #include <algorithm>
+#include <cmath>
 
 #include "pool/base/path.hpp"
 #include "stats/format.hpp"
@@ -94,13 +95,21 @@ String occasion(const Snapshot& snapshot) {
   return "exit code " + decimal(*snapshot.exit_code, 0) + " instead of 0, by CISTERN_FAIL_ON";
 }
 
-// "42 blocks, 32.0 MiB at 3 sites"; empty: none.
+// "42 blocks, 32.0 MiB (+- 2.0 MiB) at 3 sites"; empty: none. Samples are drawn apart from each other: the squares of
+// their errors add up.
 String suppressed_of(const Vector<LeakFigures>& leaks) {
   std::uint64_t sites = 0, blocks = 0, bytes = 0;
-  for (const LeakFigures& leak : leaks)
-    if (leak.suppressed) ++sites, blocks += leak.blocks, bytes += leak.bytes;
+  double variance = 0;
+  for (const LeakFigures& leak : leaks) {
+    if (!leak.suppressed) continue;
+    ++sites, blocks += leak.blocks, bytes += leak.bytes;
+    const double error = static_cast<double>(leak.bytes_error.value_or(0));
+    variance += error * error;
+  }
   if (!sites) return {};
-  return counted(blocks, "block") + ", " + human_bytes(bytes) + " at " + counted(sites, "site");
+  String text = counted(blocks, "block") + ", " + human_bytes(bytes);
+  if (variance > 0) text += " (+- " + human_bytes(static_cast<std::uint64_t>(std::sqrt(variance) + 0.5)) + ")";
+  return text + " at " + counted(sites, "site");
 }
 
 // What is known and accepted: beside the leaks, not among them.

@@ -106,7 +106,9 @@ def complaints(report, text):
     for what, rows in (("GPU", report["leaks"]), ("host", report["host_sites"])):
         known = [row for row in rows if row.get("suppressed")]
         blocks, size = (sum(row[figure] for row in known) for figure in ("blocks", "bytes"))
-        line = (f"SUPPRESSED  {what} memory: {blocks:,} block{'s' * (blocks != 1)}, {human(size)} at {len(known):,} "
+        error = sum(row.get("bytes_error", 0) ** 2 for row in known) ** 0.5
+        size = human(size) + (f" (+- {human(int(error + 0.5))})" if error else "")
+        line = (f"SUPPRESSED  {what} memory: {blocks:,} block{'s' * (blocks != 1)}, {size} at {len(known):,} "
                 f"site{'s' * (len(known) != 1)}")
         if (line in text.splitlines()) != bool(known):
             yield f"wrongly said, or not said: {line}"
