@@ -22,6 +22,7 @@
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
 #include "shim/core/fork.hpp"
+#include "shim/core/judging.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/host/placement.hpp"
 #include "shim/lifecycle_signals.hpp"
@@ -85,19 +86,41 @@ void let_others_end() {
   for (int i = 0; i < kTicksOfRest; ++i) system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kTick), 0);
 }
 
-// Silent processes are left without a new descriptor.
-void begin_exit() {
+[[gnu::always_inline]] inline const void* stack_pointer() {
+  const void* at;
+#if defined(__x86_64__)
+  asm volatile("mov %%rsp, %0" : "=r"(at));
+#elif defined(__aarch64__)
+  asm volatile("mov %0, sp" : "=r"(at));
+#endif
+  return at;
+}
+
+// The frame that asks, with what its callers have in registers: below it no frame of theirs lies.
+[[gnu::always_inline]] inline const void* stack_in_use() {
+  __builtin_unwind_init();
+  return stack_pointer();
+}
+
+// Silent processes are left without a new descriptor. Live memory is judged before any destructor runs.
+void begin_exit(const void* stack) {
   let_others_end();
   complain_in_silence();
   if (!has_something_to_say()) return gpu_used() ? exit_begins() : void();
   if (!may_report_here()) return;
   hold_standard_error();
   exit_begins();
+  if (will_report()) judge_at_end(stack);
 }
+
+void begin_exit_from_layer() { begin_exit(stack_in_use()); }
 
 // `status`: what the process ends with, where that can be changed. Returns what it is to end with.
 int end_process(const char* moment, std::optional<int> status) {
-  if (has_something_to_say() && may_report_here()) return process_ended({moment, status});
+  if (has_something_to_say() && may_report_here()) {
+    if (will_report()) judge_at_end(stack_in_use());
+    return process_ended({moment, status});
+  }
   return status.value_or(0);
 }
 
@@ -162,7 +185,7 @@ int wrapped_main(int argc, char** argv, char** environment) {
   watch_exit_status();
   const int status = program_main(argc, argv, environment);
   note_exit_status(status, nullptr);
-  begin_exit();
+  begin_exit(stack_in_use());
   return status;
 }
 
@@ -176,7 +199,7 @@ void wrapped_fini() {
 
 [[gnu::destructor]] void destructed() {
   if (preloaded.load(std::memory_order_relaxed)) return;
-  begin_exit();
+  begin_exit(stack_in_use());
   end_process("exit", {});
 }
 
@@ -200,7 +223,7 @@ bool may_report_here() { return may_report_on_a_large_stack() && !on_small_signa
 void watch_exit_from_layer() {
   static constinit std::atomic<bool> watched{false};
   if (preloaded.load(std::memory_order_relaxed) || switched_off() || watched.exchange(true)) return;
-  atexit(begin_exit);
+  atexit(begin_exit_from_layer);
 }
 
 }  // namespace cistern
@@ -232,7 +255,7 @@ extern "C" {
 // Another library's constructor may exit before main.
 [[gnu::visibility("default"), gnu::noreturn]] void exit(int status) {
   note_exit_status(status, nullptr);
-  begin_exit();
+  begin_exit(stack_in_use());
   Exit real = real_exit.load(std::memory_order_relaxed);
   if (!real) real = reinterpret_cast<Exit>(next_symbol("exit"));
   real(status);

@@ -50,7 +50,7 @@ void KindCounters::block_born(const CountedBlock& block, bool pool_hit) {
   bump(allocations);
   bump(live_blocks);
   if (pool_hit) bump(pool_hits);
-  last_born_ = block.handle;
+  last_born_ = ~reinterpret_cast<std::uintptr_t>(block.handle);
   if (SiteUse* const use = sites_.of(block.site)) use->born(block.api, block.bytes, peaks_);
   if (!block.bytes) return;
   bump(allocated_bytes, block.bytes);
@@ -68,8 +68,8 @@ void KindCounters::block_born(const CountedBlock& block, bool pool_hit) {
 }
 
 bool KindCounters::is_last_born(const CountedBlock& block) {
-  const bool is_last = block.handle && block.handle == last_born_;
-  last_born_ = nullptr;
+  const bool is_last = block.handle && ~reinterpret_cast<std::uintptr_t>(block.handle) == last_born_;
+  last_born_ = kNone;
   if (is_last) bump(temporary);
   return is_last;
 }
@@ -109,7 +109,7 @@ void KindCounters::reset() {
     clear(*counter);
   sites_.clear();
   peaks_ = 0;
-  last_born_ = nullptr;
+  last_born_ = kNone;
   for (Counter& counter : unpooled) clear(counter);
   for (ClassCounters& counters : classes)
     for (Counter* counter : {&counters.allocations, &counters.hits, &counters.live_blocks, &counters.high_water_blocks})

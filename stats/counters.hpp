@@ -69,8 +69,10 @@ struct KindCounters {
   bool is_last_born(const CountedBlock& block);
 
   SiteUses sites_;
-  std::uint64_t peaks_ = 0;          // how often there was a new peak
-  const void* last_born_ = nullptr;  // no other call was made since
+  std::uint64_t peaks_ = 0;  // how often there was a new peak
+  // No other call was made since. Its complement: who looks for pointers to live memory must find the program's alone.
+  std::uintptr_t last_born_ = kNone;
+  static constexpr std::uintptr_t kNone = 0;
 };
 
 // Nanoseconds since the process started (since the shim first looked: start_clock, or the first question).

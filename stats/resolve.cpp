@@ -76,13 +76,14 @@ void merge_equal(Vector<LeakFigures>& leaks) {
       add(merged[place->second], leak);
   }
   leaks = std::move(merged);
-  sort_largest_first(leaks);
+  sort_worst_first(leaks);
 }
 
 }  // namespace
 
-void sort_largest_first(Vector<LeakFigures>& leaks) {
+void sort_worst_first(Vector<LeakFigures>& leaks) {
   std::sort(leaks.begin(), leaks.end(), [](const LeakFigures& a, const LeakFigures& b) {
+    if (a.rank() != b.rank()) return a.rank() < b.rank();
     return a.bytes != b.bytes ? a.bytes > b.bytes : a.blocks > b.blocks;
   });
 }

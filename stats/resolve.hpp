@@ -11,7 +11,7 @@ namespace cistern {
 // become one.
 void resolve(Snapshot& snapshot, unsigned budget_ms);
 
-void sort_largest_first(Vector<LeakFigures>& leaks);
+void sort_worst_first(Vector<LeakFigures>& leaks);
 // One site's frames, in the same way.
 Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms);
 

@@ -7,11 +7,13 @@
 // May include: pool/base, pool, stats/unwind.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
 #include "pool/base/internal_memory.hpp"
+#include "stats/standing.hpp"
 
 namespace cistern {
 
@@ -83,17 +85,15 @@ struct UsingSite {
   static constexpr std::uint64_t kManyAllocations = 1000;
 };
 
-constexpr std::string_view kNeverFreed = "never freed";
-// Host memory, which most programs leave to the system: shown apart, and no leak yet. And whatever there is while the
-// program runs.
-constexpr std::string_view kLiveAtExit = "live";
+// While the program runs, or was ended by a signal: what it would still have freed is not known.
+constexpr std::string_view kLive = "live";
 // Its context was reset or destroyed while the program still held it.
 constexpr std::string_view kWentWithContext = "never freed, went with its context";
 
 // Live blocks of one kind, one class and one site, grouped.
 struct LeakFigures {
   String kind;
-  std::string_view leak_class;  // kNeverFreed until reachability is judged, or kWentWithContext
+  std::string_view leak_class;  // the name of its standing, kLive or kWentWithContext
   const char* object;           // "buffer", "sub-buffer", "image", "cudaMalloc block", ...
   std::uint64_t blocks, bytes;
   std::uint64_t created, retained, released;       // opencl only: reference counts summed over the blocks
@@ -111,6 +111,16 @@ struct LeakFigures {
   std::optional<std::uint64_t> bytes_error{};  // of an estimate: one standard deviation
   bool suppressed = false;                     // known and accepted: neither shown nor counted as a leak
 
+  bool is_lost() const {
+    return leak_class == name_of(Standing::lost) || leak_class == name_of(Standing::indirectly_lost) ||
+           leak_class == name_of(Standing::held_by_driver);
+  }
+  // What is worst stands first in every list.
+  int rank() const {
+    if (leak_class == name_of(Standing::possibly_lost)) return 1;
+    const bool is_drivers_own = kind == "host" && leak_class == name_of(Standing::held_by_driver);
+    return is_lost() && !is_drivers_own ? 0 : 2;
+  }
   bool has_references() const { return kind == "opencl"; }
 };
 
@@ -229,6 +239,15 @@ struct ObjectSite {
 struct BlocksAndBytes {
   std::uint64_t blocks, bytes;
 };
+using Standings = std::array<BlocksAndBytes, kStandings>;
+
+// What was done to judge live memory; absent where nobody asked.
+struct JudgingFigures {
+  const char* why_not;  // null: it was judged
+  unsigned unseen_threads;
+  std::uint64_t unreadable_bytes, bytes_read, memory_bytes;
+  double seconds;
+};
 
 // Handles that are not memory, by type.
 struct ObjectFigures {
@@ -274,13 +293,15 @@ struct Snapshot {
   String sites;            // e.g. "gpu:all,host:off"
   String host_sites_mode;  // "512KiB": a sample of one block in so many bytes; "all"; "off"
   Vector<KindFigures> kinds;
-  Vector<LeakFigures> leaks;                        // largest first
+  Vector<LeakFigures> leaks;                        // of GPU kinds, largest first
   Vector<UsingSite> at_peak;                        // who held most of each kind's peak, largest first
   Vector<UsingSite> in_loops;                       // who allocates in loops, most often first
-  std::optional<BlocksAndBytes> host_without_site;  // where all have one: our own, and those older than us
+  std::optional<BlocksAndBytes> host_without_site;  // no site is known of these, or where sampled, none was drawn
   Vector<LeakFigures> host_sites;                   // live host blocks, largest first; estimated where they are samples
-  Vector<SuppressionFigures> suppressions;          // the user's, and those of the built-in list that did something
-  std::optional<int> exit_code;                     // what the process ends with instead of its own 0
+  Standings host_standings;                         // of all live host blocks, whether they have a site or not
+  std::optional<JudgingFigures> judging;
+  Vector<SuppressionFigures> suppressions;  // the user's, and those of the built-in list that did something
+  std::optional<int> exit_code;             // what the process ends with instead of its own 0
   Vector<ObjectFigures> objects;
   Vector<ObjectSite> object_sites;  // of each type that keeps them the three with most alive
   Vector<FragmentationFigures> fragmentation;

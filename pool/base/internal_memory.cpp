@@ -25,7 +25,7 @@ struct FreeBlock {
 constinit Lock arena_lock;
 constinit FreeBlock* free_lists[kClasses] = {};
 constinit char* chunk_next = nullptr;
-constinit char* chunk_end = nullptr;
+constinit std::size_t chunk_left = 0;  // no end: that may be where memory of the program begins
 constinit std::atomic<std::size_t> mapped_bytes{0};
 
 [[noreturn]] void die_without_memory() {
@@ -34,10 +34,47 @@ constinit std::atomic<std::size_t> mapped_bytes{0};
   abort();
 }
 
-void* map_pages(std::size_t bytes) {
-  void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages == MAP_FAILED) return nullptr;
+// What is mapped, a page of entries after another; an entry without bytes is free.
+struct Mapped {
+  static constexpr std::size_t kEntries = 255;
+  Mapped* next;
+  std::size_t to_fill_a_page;
+  struct {
+    std::uintptr_t first;
+    std::size_t bytes;
+  } entries[kEntries];
+};
+constinit Mapped all_mapped = {};
+
+void* map_anonymous(std::size_t bytes) {
+  void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return pages == MAP_FAILED ? nullptr : pages;
+}
+
+// Both under the lock.
+void note_mapped(const void* pages, std::size_t bytes) {
+  for (Mapped* some = &all_mapped; some; some = some->next) {
+    for (auto& entry : some->entries) {
+      if (entry.bytes) continue;
+      entry = {reinterpret_cast<std::uintptr_t>(pages), bytes};
+      return;
+    }
+    if (!some->next) some->next = static_cast<Mapped*>(map_anonymous(sizeof(Mapped)));
+  }
+}
+
+void forget_mapped(const void* pages) {
+  for (Mapped* some = &all_mapped; some; some = some->next)
+    for (auto& entry : some->entries)
+      if (entry.first == reinterpret_cast<std::uintptr_t>(pages)) entry = {};
+}
+
+// Under the lock, but while a thread forks.
+void* map_pages(std::size_t bytes, bool locked) {
+  void* const pages = map_anonymous(bytes);
+  if (!pages) return nullptr;
   mapped_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  if (locked) note_mapped(pages, bytes);
   return pages;
 }
 
@@ -56,40 +93,51 @@ void* internal_allocate(std::size_t bytes) {
 }
 
 void* internal_try_allocate(std::size_t bytes) {
-  if (bytes > kLargest) return map_pages(page_rounded(bytes));
+  const LockedUnlessForking hold(arena_lock);
+  if (bytes > kLargest) return map_pages(page_rounded(bytes), static_cast<bool>(hold));
   const int id = class_of(bytes);
   const std::size_t size = kSmallest << id;
-  const LockedUnlessForking hold(arena_lock);
-  if (!hold) return map_pages(page_rounded(size));
+  if (!hold) return map_pages(page_rounded(size), false);
   if (FreeBlock* block = free_lists[id]) {
     free_lists[id] = block->next;
     return block;
   }
-  if (static_cast<std::size_t>(chunk_end - chunk_next) < size) {
+  if (chunk_left < size) {
     // The rest of the old chunk is at most one block of the largest class: given up, not tracked.
-    void* chunk = map_pages(kChunk);
+    void* chunk = map_pages(kChunk, true);
     if (!chunk) return nullptr;
     chunk_next = static_cast<char*>(chunk);
-    chunk_end = chunk_next + kChunk;
+    chunk_left = kChunk;
   }
   void* block = chunk_next;
   chunk_next += size;
+  chunk_left -= size;
   return block;
 }
 
 void internal_deallocate(void* block, std::size_t bytes) {
   if (!block) return;
+  const LockedUnlessForking hold(arena_lock);
   if (bytes > kLargest) {
+    if (hold) forget_mapped(block);
     munmap(block, page_rounded(bytes));
     mapped_bytes.fetch_sub(page_rounded(bytes), std::memory_order_relaxed);
     return;
   }
   const int id = class_of(bytes);
-  const LockedUnlessForking hold(arena_lock);
   if (!hold) return;
   auto* free_block = static_cast<FreeBlock*>(block);
   free_block->next = free_lists[id];
   free_lists[id] = free_block;
+}
+
+void visit_internal_memory(void (*visit)(void* context, std::uintptr_t first, std::size_t bytes), void* context) {
+  const auto at = [](const void* place) { return reinterpret_cast<std::uintptr_t>(place); };
+  for (const Mapped* some = &all_mapped; some; some = some->next) {
+    visit(context, at(some), sizeof *some);
+    for (const auto& entry : some->entries)
+      if (entry.bytes) visit(context, entry.first, entry.bytes);
+  }
 }
 
 std::size_t internal_mapped_bytes() { return mapped_bytes.load(std::memory_order_relaxed); }

@@ -3,6 +3,7 @@
 // Small blocks come from power-of-two free lists cut from mapped chunks, large ones are mapped one by one.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <string>
@@ -18,6 +19,9 @@ void* internal_try_allocate(std::size_t bytes);
 void internal_deallocate(void* block, std::size_t bytes);
 // What the tables cost, in bytes mapped from the system.
 std::size_t internal_mapped_bytes();
+// Where they lie. For who looks for the program's own pointers: ours are none. What was mapped while the process
+// forked may be missing.
+void visit_internal_memory(void (*visit)(void* context, std::uintptr_t first, std::size_t bytes), void* context);
 
 // The arena's lock across fork (shim/core/fork.cpp). Meanwhile small blocks are mapped one by one, and none comes back.
 void internal_memory_before_fork();

@@ -335,6 +335,15 @@ struct Found {
   visit_samples_in_place(visit, context);
 }
 
+__attribute__((no_sanitize("thread"))) void read_sampled(const Page& page, unsigned number, std::size_t& bytes,
+                                                         std::size_t& requested_bytes, bool& live) {
+  const Record& record = page.records[number];
+  live = record.live_class != 0;
+  if (!live) return;
+  bytes = class_bytes(std::min<unsigned>(record.live_class, kClasses) - 1);
+  requested_bytes = record.requested_bytes;
+}
+
 std::uint64_t sampled_allocations(unsigned id) {
   std::uint64_t sum = 0;
   for (const Shard& shard : shards) sum += shard.handed_out[id];

@@ -71,6 +71,9 @@ struct Sample {
 // Live ones. `visit` must not allocate from the pool.
 void visit_samples(void (*visit)(void* context, const Sample& sample), void* context);
 
+// Of the block with that number in its page, for Picture; the sizes where it is live.
+void read_sampled(const Page& page, unsigned number, std::size_t& bytes, std::size_t& requested_bytes, bool& live);
+
 // Of blocks in pages of their own, by class: handed out ever, and live.
 std::uint64_t sampled_allocations(unsigned size_class);
 std::uint64_t live_sampled_blocks(unsigned size_class);

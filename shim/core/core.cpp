@@ -21,11 +21,13 @@ bool gpu_used() {
 
 void stand_aside() { aside = true; }
 
+bool will_report() { return !aside.load() && (options().report != "none" || options().fail_on); }
+
 int process_ended(ProcessEnd end) {
   int status = end.status.value_or(0);
   if (!last_report_begins()) return status;
   Uncounted uncounted;
-  if (!aside.load() && (options().report != "none" || options().fail_on)) status = report_end(end);
+  if (will_report()) status = report_end(end);
   last_report_ends();
   return status;
 }

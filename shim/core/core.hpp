@@ -17,6 +17,8 @@ struct ProcessEnd {
 int process_ended(ProcessEnd end);
 
 bool gpu_used();
+// A report is written at the end, or the exit code depends on one.
+bool will_report();
 
 // Another copy of Cistern in this process does the work: this one says nothing at the end.
 void stand_aside();

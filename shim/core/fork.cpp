@@ -10,6 +10,7 @@
 
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
+#include "shim/core/judging.hpp"
 #include "shim/process/copy_crew.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/log.hpp"
@@ -65,6 +66,7 @@ void after_fork_in_child() {
   if (outermost()) {
     for (std::size_t i = part_count(); i-- > 0;) under_lock ? part_at(i).in_child_under_lock() : part_at(i).in_child();
     begin_anew_in_child();
+    judge_anew_in_child();
   }
   forks = forks - 1;
 }

@@ -10,6 +10,7 @@
 #include "shim/process/log.hpp"
 #include "shim/process/output.hpp"
 #include "shim/process/process.hpp"
+#include "shim/process/standings.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/counters.hpp"
 #include "stats/format.hpp"
@@ -46,6 +47,17 @@ void add_site_figures(Snapshot& snapshot) {
   snapshot.tables_bytes = internal_mapped_bytes();
 }
 
+// Of memory that nobody judged while the program ran nothing can be said but that it is there.
+void add_judging(Snapshot& snapshot) {
+  const Judgement& done = judgement();
+  if (done.is_known || done.why_not)
+    snapshot.judging = {done.why_not,    done.unseen_threads, done.unreadable_bytes,
+                        done.bytes_read, done.memory_bytes,   static_cast<double>(done.took_ns) / 1e9};
+  if (snapshot.ended_by_itself() || done.is_known) return;
+  for (Vector<LeakFigures>* rows : {&snapshot.leaks, &snapshot.host_sites})
+    for (LeakFigures& leak : *rows) leak.leak_class = kLive;
+}
+
 void complain_about_suppressions(std::string_view what) {
   StringSink line;
   line.print("CISTERN_SUPPRESSIONS: {}: {}", printable(options().suppressions, kPathBytesShown), what);
@@ -67,13 +79,23 @@ void suppress(Snapshot& snapshot) {
   suppressions.apply(snapshot);
 }
 
-// By GPU memory; host memory is not judged.
+// `any`: by GPU memory, which nobody leaves to the system. Lost memory of the host counts where every block has its
+// site: what has none cannot be suppressed.
 bool fails(const Snapshot& snapshot) {
-  if (!options().fail_on) return false;
+  const FailOn& on = options().fail_on;
+  const auto counts = [&on](const LeakFigures& leak) {
+    if (leak.suppressed) return false;
+    if (on.what == FailOn::any) return true;
+    return leak.rank() <= (on.what == FailOn::possible ? 1 : 0);
+  };
   std::uint64_t bytes = 0, blocks = 0;
-  for (const LeakFigures& leak : snapshot.leaks)
-    if (!leak.suppressed) blocks += leak.blocks, bytes += leak.bytes;
-  return blocks && bytes >= *options().fail_on;
+  const auto add = [&](const Vector<LeakFigures>& leaks) {
+    for (const LeakFigures& leak : leaks)
+      if (counts(leak)) blocks += leak.blocks, bytes += leak.bytes;
+  };
+  if (on) add(snapshot.leaks);
+  if (on && on.what != FailOn::any && snapshot.host_sites_mode == "all") add(snapshot.host_sites);
+  return blocks && bytes >= on.bytes_min;
 }
 
 // Quick, and beside threads at work: no symbols are looked for, no lock of the dynamic linker is taken.
@@ -88,10 +110,9 @@ Snapshot collect(const char* moment) {
   snapshot.wall_s = static_cast<double>(nanoseconds_since_start()) / 1e9;
   snapshot.moment = moment;
   for (const Kind* kind : kinds()) kind->add_to(snapshot);
-  if (!snapshot.ended_by_itself())
-    for (LeakFigures& leak : snapshot.leaks) leak.leak_class = kLiveAtExit;
-  sort_largest_first(snapshot.leaks);
-  sort_largest_first(snapshot.host_sites);
+  add_judging(snapshot);
+  sort_worst_first(snapshot.leaks);
+  sort_worst_first(snapshot.host_sites);
   add_site_figures(snapshot);
   return snapshot;
 }

@@ -7,6 +7,7 @@
 #include "cistern/cistern.h"
 #include "shim/cuda/state.hpp"
 #include "shim/process/kind.hpp"
+#include "shim/process/standings.hpp"
 #include "stats/format.hpp"
 #include "stats/frameworks.hpp"
 #include "stats/leak_rows.hpp"
@@ -76,10 +77,15 @@ LiveBlocks live_blocks(const Tracked& record) {
   return {record.object, record.api, record.site, record.bytes, record.born_ns, record.born_ns};
 }
 
-void add_leak(LeakRows& rows, const Tracked& of, const LiveBlocks& live, std::string_view leak_class) {
-  const std::uint64_t apart = (static_cast<std::uint64_t>(of.family) * kDevicesMax + of.device) * 2;
-  rows.add(live, apart + (leak_class != kNeverFreed), [&] { return kind_name(of.family, of.device); }).leak_class =
-      leak_class;
+LeakFigures& add_leak(LeakRows& rows, const Tracked& of, const LiveBlocks& live, std::uint64_t part) {
+  constexpr auto kParts = static_cast<std::uint64_t>(Standing::count) + 1;
+  const std::uint64_t apart = static_cast<std::uint64_t>(of.family) * kDevicesMax + of.device;
+  return rows.add(live, apart * kParts + part, [&] { return kind_name(of.family, of.device); });
+}
+
+void add_standing_leak(LeakRows& rows, const Tracked& of, std::uintptr_t address) {
+  const Standing standing = standing_of_target(address);
+  add_leak(rows, of, live_blocks(of), static_cast<std::uint64_t>(standing)).leak_class = name_of(standing);
 }
 
 bool used() {
@@ -116,15 +122,20 @@ void add_kinds(Vector<KindFigures>& kinds, Vector<FragmentationFigures>& fragmen
 void add_leaks(Vector<LeakFigures>& leaks) {
   CudaState* s = state_if_used();
   if (!s) return;
-  Vector<Tracked> live;
+  struct Live {
+    Tracked record;
+    std::uintptr_t address;
+  };
+  Vector<Live> live;
   s->blocks.table.for_each([&](Block& block) {
-    if (const auto record = read_live(block, [&] { return as_tracked(block); })) live.push_back(*record);
+    if (const auto record = read_live(block, [&] { return as_tracked(block); }))
+      live.push_back({*record, block.address.load()});
   });
-  s->tracked.for_each([&](const void*, Tracked& record) {
-    if (!record.inherited) live.push_back(record);
+  s->tracked.for_each([&](const void* handle, Tracked& record) {
+    if (!record.inherited) live.push_back({record, reinterpret_cast<std::uintptr_t>(handle)});
   });
   LeakRows rows(leaks);
-  for (const Tracked& record : live) add_leak(rows, record, live_blocks(record), kNeverFreed);
+  for (const Live& one : live) add_standing_leak(rows, one.record, one.address);
   Vector<WentWithContext> ended;
   {
     Locked hold(s->went_lock);
@@ -135,7 +146,7 @@ void add_leaks(Vector<LeakFigures>& leaks) {
     live.bytes = went.bytes;
     live.last_ns = went.last_ns;
     live.blocks = went.blocks;
-    add_leak(rows, went.first, live, kWentWithContext);
+    add_leak(rows, went.first, live, static_cast<std::uint64_t>(Standing::count)).leak_class = kWentWithContext;
   }
 }
 
@@ -231,6 +242,31 @@ std::uint64_t live_bytes() {
   return bytes;
 }
 
+// Others than memory are known by their handle alone.
+bool is_handle(Family family) { return family == Family::array || family == Family::vmm || family == Family::host_vmm; }
+
+void add_judged(JudgedMemory& memory) {
+  CudaState* const s = state_if_used();
+  if (!s) return;
+  s->blocks.table.for_each([&](Block& block) {
+    if (const auto bytes = read_live(block, [&] { return std::uint64_t{block.requested}; }))
+      memory.add(block.address.load(), *bytes, block.kind == BlockKind::pinned);
+    else if (block.kind == BlockKind::pinned)
+      memory.add_unused(block.address.load(), block.bytes);
+  });
+  s->tracked.for_each([&](const void* handle, const Tracked& record) {
+    if (record.inherited) return;
+    if (!is_handle(record.family)) {
+      const bool readable = record.family == Family::managed;
+      memory.add(reinterpret_cast<std::uintptr_t>(handle), record.bytes, readable);
+    } else if (record.references) {
+      memory.add_handle(handle);
+    }
+  });
+  s->objects.for_each([&](const void* handle, const ObjectRecord&) { memory.add_handed_out(handle); });
+  for_each_context(*s, [&](Context& context) { memory.add_handed_out(context.handle()); });
+}
+
 constexpr KindPool kPools[] = {
     {CISTERN_DEVICE, total_figures<BlockKind::device>, trim<BlockKind::device>},
     {CISTERN_PINNED, total_figures<BlockKind::pinned>, trim<BlockKind::pinned>},
@@ -245,6 +281,7 @@ extern constexpr Kind kind = {
     .add_to = add_to,
     .live_bytes = live_bytes,
     .fork = {before_fork, after_fork_in_parent, after_fork_in_child, after_fork_in_parent},
+    .add_judged = add_judged,
 };
 
 }  // namespace cistern::cuda

@@ -91,8 +91,9 @@ void add_sites(const KindFigures& all, Snapshot& snapshot) {
   LiveSites live = live_sites();
   const bool exact = sites_mode() == "all";
   snapshot.host_sites = std::move(live.sites);
-  if (!exact && !snapshot.host_sites.empty()) snapshot.estimated.push_back("host_sites");
-  if (exact) snapshot.host_without_site = without_site(all, snapshot.host_sites);
+  snapshot.host_standings = live.by_standing;
+  if (!exact && !snapshot.host_sites.empty()) snapshot.estimated.push_back("leaks.host");
+  if (snapshot.host_sites_mode != "off") snapshot.host_without_site = without_site(all, snapshot.host_sites);
   std::optional<FragmentationFigures> fragments = fragmentation(live.requested_ratio);
   if (!fragments) return;
   if (!exact && fragments->requested_bytes) snapshot.estimated.push_back("fragmentation.host.internal");

@@ -18,6 +18,7 @@
 
 #include "shim/process/kind.hpp"
 #include "shim/process/process.hpp"
+#include "shim/process/small_file.hpp"
 #include "shim/process/standard_error.hpp"
 #include "shim/process/system_filter.hpp"
 
@@ -55,39 +56,9 @@ class Line {
   std::size_t bytes_ = 0;
 };
 
-// The first bytes of a file, ended by a zero byte; empty where there is none.
-template <std::size_t size>
-class File {
- public:
-  explicit File(const char* path) {
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file == -1) return;
-    const ssize_t bytes = read(file, text_, size - 1);
-    text_[std::max<ssize_t>(bytes, 0)] = '\0';
-    close(file);
-  }
-  const char* text() const { return text_; }
-  std::optional<std::uint64_t> number() const { return number_at(text_); }
-  // The number that follows `name`.
-  std::optional<std::uint64_t> number_after(const char* name) const {
-    const char* const at = strstr(text_, name);
-    return at ? number_at(at + strlen(name)) : std::nullopt;
-  }
-
- private:
-  static std::optional<std::uint64_t> number_at(const char* text) {
-    while (*text == ' ') ++text;
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text, text + strlen(text), value);
-    return error == std::errc{} && end != text ? std::optional(value) : std::nullopt;
-  }
-
-  char text_[size] = {};
-};
-
 // The `field`-th number of /proc/self/statm, in bytes.
 std::uint64_t own_memory(int field) {
-  const File<128> file("/proc/self/statm");
+  const SmallFile<128> file("/proc/self/statm");
   const char* at = file.text();
   char* end = nullptr;
   std::uint64_t pages = 0;
@@ -111,8 +82,8 @@ bool add_limit(Line& line, int resource, const char* name, std::uint64_t used, s
 }
 
 bool add_overcommit(Line& line, std::uint64_t wanted) {
-  if (File<16>("/proc/sys/vm/overcommit_memory").number() == 2) {
-    const File<4096> memory("/proc/meminfo");
+  if (SmallFile<16>("/proc/sys/vm/overcommit_memory").number() == 2) {
+    const SmallFile<4096> memory("/proc/meminfo");
     const auto limit = memory.number_after("CommitLimit:"), committed = memory.number_after("Committed_AS:");
     if (limit && committed && *committed * 1024 + wanted > *limit * 1024) {
       line.add("refused by vm.overcommit_memory=2: ");
@@ -145,7 +116,7 @@ std::uint64_t count_mappings() {
 }
 
 bool add_mappings(Line& line) {
-  const auto most = File<32>("/proc/sys/vm/max_map_count").number();
+  const auto most = SmallFile<32>("/proc/sys/vm/max_map_count").number();
   const std::uint64_t mappings = count_mappings();
   if (!most || mappings + 2 < *most) return false;
   line.add("refused by vm.max_map_count=");
@@ -155,17 +126,11 @@ bool add_mappings(Line& line) {
 
 // It ends processes rather than refuse anything, but is what there is to have.
 void add_control_group(Line& line) {
-  const File<512> groups("/proc/self/cgroup");
-  const char* const own = strstr(groups.text(), "0::/");
-  char path[600] = "/sys/fs/cgroup";
-  if (own) {
-    const std::size_t bytes = strcspn(own + 3, "\n"), at = strlen(path);
-    memcpy(path + at, own + 3, bytes);
-    path[at + bytes] = '\0';
-  }
-  strcat(path, "/memory.max");
-  auto most = File<32>(path).number();
-  if (!most) most = File<32>("/sys/fs/cgroup/memory.max").number();
+  FilePath path("/sys/fs/cgroup");
+  path.add_rest_of_line(SmallFile<512>("/proc/self/cgroup").text(), "0::");
+  path.add("/memory.max");
+  auto most = SmallFile<32>(path.text()).number();
+  if (!most) most = SmallFile<32>("/sys/fs/cgroup/memory.max").number();
   if (!most) return;
   line.add("; its control group may have ");
   line.add_bytes(*most);

@@ -7,12 +7,14 @@
 #include <cmath>
 
 #include "pool/base/lock.hpp"
-#include "pool/heap/account.hpp"
+#include "pool/heap/picture.hpp"
+#include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 #include "shim/host/counters.hpp"
 #include "shim/host/serving.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
+#include "shim/process/standings.hpp"
 #include "shim/process/system_filter.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/counters.hpp"
@@ -44,58 +46,82 @@ std::uint64_t interval_bytes() {
   return every_block() ? 1 : options().host_sample;
 }
 
+// Blocks of like size: classes, and those that they would go on with for large blocks.
+constexpr unsigned kSizes = 8 + 8 * 42;
+unsigned size_of(std::size_t bytes) { return std::min(host_pool::class_of(bytes), kSizes - 1); }
+
+// All live blocks, by size and standing: what samples are drawn from.
+struct Census {
+  std::uint64_t blocks[kSizes][kStandings] = {};
+  Standings by_standing{};
+
+  void add(std::size_t bytes, Standing standing) {
+    const auto at = static_cast<std::size_t>(standing);
+    ++blocks[size_of(bytes)][at];
+    ++by_standing[at].blocks;
+    by_standing[at].bytes += bytes;
+  }
+};
+
+// Of a block as it stands now; a place that held another when they were judged has its standing, which is none at most.
+Standing standing_of_sample(const host_pool::Sample& sample) { return standing_of_host_block(sample.block); }
+
+[[gnu::cold]] void take_census(Census& census) {
+  const std::size_t bytes = host_pool::Picture::table_bytes();
+  void* const table = internal_allocate(bytes);
+  host_pool::Picture now;
+  {
+    const host_pool::RegionHeld held;
+    if (now.take(table, bytes))
+      now.for_each([&](const host_pool::PictureBlock& block) {
+        if (block.live) census.add(block.bytes, standing_of_host_block(reinterpret_cast<const void*>(block.first)));
+      });
+  }
+  internal_deallocate(table, bytes);
+}
+
 struct Group {
   double blocks = 0, bytes = 0, bytes_variance = 0;
   std::uint64_t least_bytes = ~std::uint64_t{0}, most_bytes = 0;  // as the program asked
   std::uint32_t first_ms = ~std::uint32_t{0}, last_ms = 0;
 };
 
-// So many blocks a sample stands for; one, where all are samples. Those up to kSmallMax are counted, by class: their
-// samples stand for the blocks that live, and for no others. Of larger ones that were drawn all bytes are known.
+// So many blocks a sample stands for: those of its size and standing that live are counted, and its fellows are known.
 class Weights {
  public:
-  Weights() {
-    if (host_pool::samples_every_block()) return;
+  explicit Weights(const Census& census) : census_(census) {
     host_pool::visit_samples(
-        [](void* counts, const host_pool::Sample& sample) { static_cast<Weights*>(counts)->add(sample); }, this);
-    const host_pool::Account account = host_pool::account();
-    for (unsigned id = 0; id < host_pool::kClasses; ++id)
-      if (samples_[id])
-        weights_[id] = std::max(1.0, static_cast<double>(account.classes[id].live_blocks) / samples_[id]);
-    const double drawn = static_cast<double>(account.large_bytes) - certain_large_bytes_;
-    if (large_bytes_ > 0) large_scale_ = std::max(0.0, drawn) / large_bytes_;
+        [](void* weights, const host_pool::Sample& sample) {
+          const auto standing = static_cast<std::size_t>(standing_of_sample(sample));
+          ++static_cast<Weights*>(weights)->samples_[size_of(sample.usable_bytes)][standing];
+        },
+        this);
   }
-  double of(const host_pool::Sample& sample) const {
-    if (sample.usable_bytes > host_pool::kSmallMax) return std::max(1.0, sample.weight * large_scale_);
-    const double weight = weights_[host_pool::class_of(sample.usable_bytes)];
-    return weight > 0 ? weight : sample.weight;  // the first of its class, made meanwhile
+  double of(const host_pool::Sample& sample, Standing standing) const {
+    if (host_pool::samples_every_block()) return 1;  // those that have no site are ours
+    const unsigned size = size_of(sample.usable_bytes);
+    const auto samples = static_cast<double>(samples_[size][static_cast<std::size_t>(standing)]);
+    const auto blocks = static_cast<double>(census_.blocks[size][static_cast<std::size_t>(standing)]);
+    return samples > 0 && blocks > samples ? blocks / samples : 1;
   }
 
  private:
-  void add(const host_pool::Sample& sample) {
-    if (sample.usable_bytes <= host_pool::kSmallMax) {
-      ++samples_[host_pool::class_of(sample.usable_bytes)];
-    } else {
-      const double bytes = static_cast<double>(sample.usable_bytes);
-      (sample.weight > 1 ? large_bytes_ : certain_large_bytes_) += sample.weight * bytes;
-    }
-  }
-
-  std::uint32_t samples_[host_pool::kClasses] = {};
-  double weights_[host_pool::kClasses] = {};
-  double large_bytes_ = 0, certain_large_bytes_ = 0, large_scale_ = 1;  // as drawn, and those that always are
+  const Census& census_;
+  std::uint64_t samples_[kSizes][kStandings] = {};
 };
 
 struct Groups {
+  explicit Groups(const Census& census) : weights(census) {}
   Weights weights;
-  Map<SiteId, Group> by_site;
+  Map<std::uint64_t, Group> by_site;  // and standing
   double usable_bytes = 0, requested_bytes = 0;
 };
 
 [[gnu::cold]] void add_sample(void* context, const host_pool::Sample& sample) {
   auto& groups = *static_cast<Groups*>(context);
-  Group& group = groups.by_site[sample.site];
-  const double weight = groups.weights.of(sample), usable = static_cast<double>(sample.usable_bytes);
+  const Standing standing = standing_of_sample(sample);
+  Group& group = groups.by_site[std::uint64_t{sample.site} << 8 | static_cast<std::uint8_t>(standing)];
+  const double weight = groups.weights.of(sample, standing), usable = static_cast<double>(sample.usable_bytes);
   group.blocks += weight;
   group.bytes += weight * usable;
   group.bytes_variance += weight * (weight - 1) * usable * usable;  // drawn with a probability of 1 / weight
@@ -136,13 +162,17 @@ String sites_mode() {
 
 [[gnu::cold]] LiveSites live_sites() {
   LiveSites live;
+  if (!pool_serves()) return live;
+  Census census;
+  take_census(census);
+  live.by_standing = census.by_standing;
   if (!host_pool::sample_interval_bytes) return live;
-  Groups groups;
+  Groups groups(census);
   host_pool::visit_samples(add_sample, &groups);
   if (groups.usable_bytes > 0) live.requested_ratio = groups.requested_bytes / groups.usable_bytes;
-  for (const auto& [site, group] : groups.by_site) {
-    LeakFigures figures = leak_at(site, "host", "block", kApi);
-    figures.leak_class = kLiveAtExit;
+  for (const auto& [key, group] : groups.by_site) {
+    LeakFigures figures = leak_at(static_cast<SiteId>(key >> 8), "host", "block", kApi);
+    figures.leak_class = name_of(static_cast<Standing>(key & 0xff));
     figures.blocks = static_cast<std::uint64_t>(group.blocks + 0.5);
     figures.bytes = static_cast<std::uint64_t>(group.bytes + 0.5);
     figures.block_bytes = {group.least_bytes, group.most_bytes};

@@ -17,6 +17,7 @@ String sites_mode();
 // Live blocks with a site, grouped, largest first; sampled ones stand for the others: then the figures are estimates.
 struct LiveSites {
   Vector<LeakFigures> sites;
+  Standings by_standing{};  // of all live blocks, exact
   // Of all live bytes in pages, the part that the program asked for; absent without a sample.
   std::optional<double> requested_ratio;
 };

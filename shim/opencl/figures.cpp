@@ -6,6 +6,7 @@
 #include "shim/opencl/fork.hpp"
 #include "shim/opencl/state.hpp"
 #include "shim/process/kind.hpp"
+#include "shim/process/standings.hpp"
 #include "stats/leak_rows.hpp"
 
 namespace cistern::opencl {
@@ -69,7 +70,10 @@ void add_leaks(Vector<LeakFigures>& leaks) {
     if (kept && !parents_named.emplace(record.parent, true).second) kept = 0;
     const LiveBlocks one{kind_name(record.kind), record.api,     record.site,
                          record.bytes + kept,    record.born_ns, record.born_ns};
-    LeakFigures& row = rows.add(one, kept != 0, [] { return "opencl"; });
+    const Standing standing = standing_of_target(block.handle);
+    const std::uint64_t apart = static_cast<std::uint64_t>(standing) * 2 + (kept != 0);
+    LeakFigures& row = rows.add(one, apart, [] { return "opencl"; });
+    row.leak_class = name_of(standing);
     row.retained += record.retains;
     row.released += record.releases;
     if (kept) row.kept_parent_bytes = row.kept_parent_bytes.value_or(0) + kept;
@@ -150,6 +154,23 @@ void add_to(Snapshot& snapshot) {
   add_copies(snapshot);
 }
 
+void add_judged(JudgedMemory& memory) {
+  OpenclState* const s = state_if_used();
+  if (!s) return;
+  s->memory.for_each([&](const void* handle, const MemoryRecord& record) {
+    if (record.state == MemoryState::dead) return;
+    const bool is_range = record.kind == MemoryKind::svm || record.kind == MemoryKind::usm;
+    if (record.state != MemoryState::live) return memory.add_handed_out(handle);
+    if (!is_range) return memory.add_handle(handle);
+    memory.add(reinterpret_cast<std::uintptr_t>(handle), record.bytes, record.kind == MemoryKind::svm);
+  });
+  const auto hand_out = [&](const void* handle, const auto&) { memory.add_handed_out(handle); };
+  s->contexts.for_each(hand_out);
+  s->queues.for_each(hand_out);
+  s->kernels.for_each(hand_out);
+  s->counted.for_each(hand_out);
+}
+
 constexpr KindPool kPools[] = {{CISTERN_OPENCL, pool_figures, trim}};
 
 }  // namespace
@@ -161,6 +182,7 @@ extern constexpr Kind kind = {
     .add_to = add_to,
     .live_bytes = live_bytes,
     .fork = {before_fork, after_fork_in_parent, after_fork_in_child, after_fork_in_parent},
+    .add_judged = add_judged,
 };
 
 }  // namespace cistern::opencl

@@ -9,6 +9,8 @@
 
 namespace cistern {
 
+class JudgedMemory;
+
 // A pool that the C API names (cistern_kind in cistern.h).
 struct KindPool {
   int id;
@@ -36,6 +38,8 @@ struct Kind {
   ForkPart fork;
   // The program copies between a device and so much memory of the host; null: that is nothing to this kind.
   void (*copied)(const void* memory, std::size_t bytes) = nullptr;
+  // Live memory that is to be judged, and what else its driver gave out; null: the kind has none but the host pool's.
+  void (*add_judged)(JudgedMemory& memory) = nullptr;
 };
 
 // In the order of kinds.def: host memory first, which all others use.

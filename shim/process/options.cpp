@@ -126,17 +126,25 @@ struct text_parser {
 };
 // What is not judged yet is no class to fail on.
 struct failing_parser {
-  static std::optional<std::optional<std::uint64_t>> parse(std::string_view text, const Row&) {
-    constexpr std::string_view kAny = "any";
-    using FailOn = std::optional<std::uint64_t>;
-    if (same_word(text, "off")) return FailOn();
-    if (!same_word(text.substr(0, kAny.size()), kAny)) return {};
-    if (text.size() == kAny.size()) return FailOn(0);
-    const FailOn bytes = parse_amount(text.substr(kAny.size() + 1), kByteUnits);
-    if (text[kAny.size()] != ':' || !bytes) return {};
-    return bytes;
+  static std::optional<FailOn> parse(std::string_view text, const Row&) {
+    constexpr struct {
+      char word[9];
+      FailOn::What what;
+    } kWords[] = {
+        {"off", FailOn::nothing}, {"any", FailOn::any}, {"lost", FailOn::lost}, {"possible", FailOn::possible}};
+    const std::size_t colon = text.find(':');
+    for (const auto& [word, what] : kWords) {
+      if (!same_word(text.substr(0, colon), word)) continue;
+      if (colon == text.npos) return FailOn{what};
+      const auto bytes = parse_amount(text.substr(colon + 1), kByteUnits);
+      if (!bytes || what == FailOn::nothing) return {};
+      return FailOn{what, *bytes};
+    }
+    return {};
   }
-  static String wanted(const Row&) { return "any or any:SIZE (lost, possible and growing are not judged so far)"; }
+  static String wanted(const Row&) {
+    return "any, lost or possible, or one of them with :SIZE (growing is not judged)";
+  }
 };
 struct choice_parser {
   static std::optional<String> parse(std::string_view text, const Row& row) {

@@ -10,13 +10,20 @@
 
 namespace cistern {
 
+// Which live memory makes a process fail, from how many bytes on.
+struct FailOn {
+  enum What : std::uint8_t { nothing, any, lost, possible } what = nothing;
+  std::uint64_t bytes_min = 0;
+  explicit operator bool() const { return what != nothing; }
+};
+
 struct Options {
   using on_off = bool;
   using bytes = std::uint64_t;
   using seconds = std::uint64_t;  // nanoseconds inside
   using text = String;
   using choice = String;
-  using failing = std::optional<std::uint64_t>;  // so many bytes and more; none: never
+  using failing = FailOn;
 #define OPTION(type, name, variable, default_text, help) type name{};
 #include "shim/options.def"
   bool report_requested = false;  // CISTERN_REPORT was set by the user

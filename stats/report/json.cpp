@@ -7,7 +7,7 @@
 namespace cistern {
 namespace {
 
-constexpr unsigned kSchema = 2;
+constexpr unsigned kSchema = 3;
 
 // One JSON document, written as it goes: knows where commas and line breaks belong.
 class Json {
@@ -202,6 +202,37 @@ void write_leak(Json& json, const LeakFigures& leak) {
   json.number("first_s", leak.first_s, 6);
   json.number("last_s", leak.last_s, 6);
   write_frames(json, leak.frames);
+  json.close('}');
+}
+
+// By class; absent where the pool does not serve the host's memory.
+void write_host_standings(Json& json, const Snapshot& snapshot) {
+  const auto any = [](const BlocksAndBytes& some) { return some.blocks != 0; };
+  if (std::none_of(snapshot.host_standings.begin(), snapshot.host_standings.end(), any)) return;
+  json.key("host_classes");
+  json.open('{');
+  for (std::size_t i = 0; i < kStandings; ++i) {
+    if (!any(snapshot.host_standings[i])) continue;
+    json.key(name_of(static_cast<Standing>(i)));
+    json.open('{');
+    json.count("blocks", snapshot.host_standings[i].blocks);
+    json.count("bytes", snapshot.host_standings[i].bytes);
+    json.close('}');
+  }
+  json.close('}');
+}
+
+void write_judging(Json& json, const JudgingFigures& judging) {
+  json.key("judging");
+  json.open('{');
+  if (judging.why_not) json.field("why_not", judging.why_not);
+  json.number("seconds", judging.seconds, 6);
+  if (!judging.why_not) {
+    json.count("unseen_threads", judging.unseen_threads);
+    json.count("unreadable_bytes", judging.unreadable_bytes);
+    json.count("bytes_read", judging.bytes_read);
+    json.count("memory_bytes", judging.memory_bytes);
+  }
   json.close('}');
 }
 
@@ -410,8 +441,11 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
   json.open('{');
   for (const KindFigures& kind : snapshot.kinds) write_kind(json, kind);
   json.close('}');
-  write_list(json, "leaks", snapshot.leaks, write_leak);
-  write_list(json, "host_sites", snapshot.host_sites, write_leak);
+  Vector<LeakFigures> leaks = snapshot.leaks;
+  leaks.insert(leaks.end(), snapshot.host_sites.begin(), snapshot.host_sites.end());
+  write_list(json, "leaks", leaks, write_leak);
+  write_host_standings(json, snapshot);
+  if (snapshot.judging) write_judging(json, *snapshot.judging);
   if (snapshot.host_without_site) {
     json.key("host_without_site");
     json.open('{');

@@ -118,6 +118,41 @@ inline Snapshot leaking_snapshot() {
   return snapshot;
 }
 
+// One leak of each class, the worst first, and host memory of all.
+inline Snapshot judged_snapshot() {
+  Snapshot snapshot = empty_snapshot();
+  snapshot.kinds.push_back(opencl_figures(7, 7 * kMiB));
+  snapshot.kinds.push_back(host_figures());
+  std::uint64_t blocks = 0;
+  for (const Standing standing : {Standing::lost, Standing::indirectly_lost, Standing::held_by_driver,
+                                  Standing::possibly_lost, Standing::reachable, Standing::unclassified}) {
+    snapshot.leaks.push_back(leak("make_one", standing == Standing::lost ? 2 : 1, kMiB));
+    snapshot.leaks.back().leak_class = name_of(standing);
+    snapshot.host_standings[static_cast<std::size_t>(standing)] = {++blocks, blocks * 100};
+  }
+  std::uint64_t others = 0;
+  for (const BlocksAndBytes& some : snapshot.host_standings) others += some.blocks;
+  BlocksAndBytes& reachable = snapshot.host_standings[static_cast<std::size_t>(Standing::reachable)];
+  reachable.blocks += host_figures().live_blocks - others;
+  LeakFigures lost = leak("lose_text", 1, 100);
+  lost.kind = "host";
+  lost.object = "block";
+  lost.api = "malloc";
+  lost.leak_class = name_of(Standing::lost);
+  snapshot.host_sites.push_back(lost);
+  snapshot.host_without_site = {20, 2000};
+  snapshot.estimated.push_back("leaks.host");
+  snapshot.judging = {nullptr, 2, 0, 64 * kMiB, kMiB, 0.03125};
+  return snapshot;
+}
+
+inline Snapshot unjudged_snapshot() {
+  Snapshot snapshot = leaking_snapshot();
+  for (LeakFigures& leak : snapshot.leaks) leak.leak_class = name_of(Standing::unclassified);
+  snapshot.judging = {"no time for it", 0, 0, 0, 0, 0.0625};
+  return snapshot;
+}
+
 inline Snapshot library_snapshot() {
   Snapshot snapshot = empty_snapshot();
   snapshot.kinds.push_back(opencl_figures(2, 8192));
@@ -363,7 +398,7 @@ inline Snapshot host_pool_snapshot() {
   for (const char* function : {"read_rows", "make_index", "load", "rarely"}) {
     LeakFigures site = leak(function, 1200, 3 * kMiB / 4);
     site.kind = "host";
-    site.leak_class = kLiveAtExit;
+    site.leak_class = kLive;
     site.object = "block";
     site.block_bytes = {64, 4096};
     site.bytes_error = 90 * 1024;
@@ -373,7 +408,7 @@ inline Snapshot host_pool_snapshot() {
   snapshot.fragmentation.push_back(
       {"host", 4 * kMiB, 3 * kMiB / 2, std::nullopt, 5 * kMiB / 2, 2 * kMiB, true, 4 * kMiB, 2 * kMiB});
   snapshot.estimated.push_back("kinds.host.peak_bytes");
-  snapshot.estimated.push_back("host_sites");
+  snapshot.estimated.push_back("leaks.host");
   return snapshot;
 }
 
@@ -387,7 +422,7 @@ inline Snapshot suppressed_snapshot() {
                            {"leak:libpocl.so", true, 1, 40, 4096}};
   LeakFigures of_driver = leak("pocl_init", 40, 4096);
   of_driver.kind = "host";
-  of_driver.leak_class = kLiveAtExit;
+  of_driver.leak_class = kLive;
   of_driver.suppressed = true;
   of_driver.bytes_error = 512;
   snapshot.host_sites.push_back(std::move(of_driver));
@@ -398,7 +433,7 @@ inline Snapshot suppressed_snapshot() {
 inline Snapshot at_moment(Snapshot snapshot, const char* moment) {
   snapshot.moment = moment;
   if (!snapshot.ended_by_itself())
-    for (LeakFigures& leak : snapshot.leaks) leak.leak_class = kLiveAtExit;
+    for (LeakFigures& leak : snapshot.leaks) leak.leak_class = kLive;
   return snapshot;
 }
 

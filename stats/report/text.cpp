@@ -16,12 +16,11 @@ constexpr std::size_t kSitesInFull = 3;  // with more sites than this, each show
 constexpr std::size_t kHostSitesShown = 3, kObjectSitesShown = 3, kFramesOfPeaks = 1;
 constexpr std::size_t kCommandBytes = 100;
 
-// Blocks, bytes and sites of the leaks of one side: the program's or its libraries'.
+// Blocks, bytes and sites of some leaks.
 struct Total {
   std::uint64_t blocks = 0, bytes = 0, sites = 0, without_site = 0;
   std::uint64_t kept_bytes = 0;   // part of `bytes`: parents that the program did release
   std::uint64_t ended_bytes = 0;  // part of `bytes`: gone with its context
-  Vector<String> owners;
 
   void add(const LeakFigures& leak) {
     blocks += leak.blocks;
@@ -29,7 +28,6 @@ struct Total {
     kept_bytes += leak.kept_parent_bytes.value_or(0);
     if (leak.leak_class == kWentWithContext) ended_bytes += leak.bytes;
     leak.frames.empty() ? without_site += leak.blocks : ++sites;
-    if (std::find(owners.begin(), owners.end(), leak.owner) == owners.end()) owners.push_back(leak.owner);
   }
   // "3 blocks, 48.0 MiB never freed at 2 sites"
   String sentence(const char* state) const {
@@ -51,14 +49,47 @@ void write_header(const Snapshot& snapshot, Sink& sink) {
   sink.print("  wall {}  sites={}\n", seconds(snapshot.wall_s), snapshot.sites);
 }
 
-String library_names(const Total& libraries) {
-  String names;
-  for (std::size_t i = 0; i < libraries.owners.size() && i < 3; ++i) {
-    if (i) names += ", ";
-    names += printable(libraries.owners[i], kPathBytesShown);
+// The leaks of one side, the program's or its libraries', by what is worst.
+struct Side {
+  Total lost, possible, unjudged, reachable;
+  Vector<String> owners;
+
+  void add(const LeakFigures& leak) {
+    Total& part = leak.is_lost()                                        ? lost
+                  : leak.leak_class == name_of(Standing::possibly_lost) ? possible
+                  : leak.leak_class == name_of(Standing::reachable)     ? reachable
+                                                                        : unjudged;
+    part.add(leak);
+    if (std::find(owners.begin(), owners.end(), leak.owner) == owners.end()) owners.push_back(leak.owner);
   }
-  return libraries.owners.size() > 3 ? names + ", ..." : names;
-}
+  std::uint64_t blocks() const { return lost.blocks + possible.blocks + unjudged.blocks + reachable.blocks; }
+  std::uint64_t without_site() const {
+    return lost.without_site + possible.without_site + unjudged.without_site + reachable.without_site;
+  }
+  // "1 block, 1.0 MiB lost at 1 site; 2 blocks, 2.8 MiB reachable, never freed at 1 site"
+  String sentence(bool running) const {
+    String text;
+    const auto add_part = [&text](const Total& part, const char* state) {
+      if (!part.blocks) return;
+      if (!text.empty()) text += "; ";
+      text += part.sentence(state);
+    };
+    add_part(lost, " lost");
+    add_part(possible, " possibly lost");
+    add_part(unjudged, running ? " live" : " never freed");
+    add_part(reachable, running ? " reachable" : " reachable, never freed");
+    return text;
+  }
+  String names() const {
+    constexpr std::size_t kShown = 3;
+    String names;
+    for (std::size_t i = 0; i < owners.size() && i < kShown; ++i) {
+      if (i) names += ", ";
+      names += printable(owners[i], kPathBytesShown);
+    }
+    return owners.size() > kShown ? names + ", ..." : names;
+  }
+};
 
 // "PyTorch and CuPy"
 String joined(const Vector<const char*>& names) {
@@ -127,35 +158,71 @@ void write_suppressions(const Snapshot& snapshot, Sink& sink) {
   if (!unused.empty()) sink.print("SUPPRESSIONS UNUSED  {}\n", unused);
 }
 
+// "14.0 KiB in 93 blocks lost, 34.3 MiB in 2,400 blocks reachable"; empty: they were not judged.
+String host_standings(const Snapshot& snapshot) {
+  constexpr Standing kWorstFirst[] = {Standing::lost,           Standing::indirectly_lost, Standing::possibly_lost,
+                                      Standing::held_by_driver, Standing::unclassified,    Standing::reachable};
+  String text;
+  if (!snapshot.judging || snapshot.judging->why_not) return text;
+  for (const Standing standing : kWorstFirst) {
+    const BlocksAndBytes& some = snapshot.host_standings[static_cast<std::size_t>(standing)];
+    if (!some.blocks) continue;
+    if (!text.empty()) text += ", ";
+    text += human_bytes(some.bytes) + " in " + counted(some.blocks, "block") + " " + String(name_of(standing));
+  }
+  return text;
+}
+
+// What keeps the classes from being certain.
+void write_limits_of_judging(const Snapshot& snapshot, Sink& sink) {
+  if (!snapshot.judging) return;
+  const JudgingFigures& judging = *snapshot.judging;
+  if (judging.why_not) {
+    sink.print("         what of it the program can still reach is not known: {}\n", judging.why_not);
+  } else if (judging.unreadable_bytes) {
+    sink.print("         {} could not be read: what nothing else leads to is unclassified\n",
+               human_bytes(judging.unreadable_bytes));
+  } else if (judging.unseen_threads) {
+    sink.print("         {} at work, whose registers are not seen: what nothing else leads to is possibly lost\n",
+               counted(judging.unseen_threads, "other thread") + (judging.unseen_threads == 1 ? " was" : " were"));
+  }
+}
+
 void write_verdict(const Snapshot& snapshot, Sink& sink) {
-  Total program, libraries;
+  Side program, libraries;
   for (const LeakFigures& leak : snapshot.leaks)
     if (!leak.suppressed) (by_library(leak) ? libraries : program).add(leak);
-  const bool running = !snapshot.ended_by_itself();
-  const char* state = running ? " live" : " never freed";
+  const bool running = !snapshot.ended_by_itself(), judged = snapshot.judging && !snapshot.judging->why_not;
   String verdict;
-  if (program.blocks) verdict = program.sentence(state);
-  if (libraries.blocks) {
-    if (program.blocks) verdict += "; ";
-    verdict += "by libraries: " + libraries.sentence(state) + " (" + library_names(libraries) + ")";
-    if (!program.blocks) verdict += running ? "; nothing of the program's own" : "; nothing by the program itself";
+  if (program.blocks()) verdict = program.sentence(running);
+  if (libraries.blocks()) {
+    if (program.blocks()) verdict += "; ";
+    verdict += "by libraries: " + libraries.sentence(running) + " (" + libraries.names() + ")";
+    if (!program.blocks()) verdict += running ? "; nothing of the program's own" : "; nothing by the program itself";
   }
-  const auto host = std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(),
-                                 [](const KindFigures& kind) { return kind.name == "host"; });
-  const bool host_alive = host != snapshot.kinds.end() && host->live_blocks;
   if (verdict.empty()) {
     verdict = !snapshot.used_gpu_memory() ? "no GPU memory was used"
               : running                   ? "nothing live on the GPU"
                                           : "nothing leaked on the GPU";
+  } else if (judged && !program.lost.blocks && !libraries.lost.blocks && !program.possible.blocks &&
+             !libraries.possible.blocks && !program.unjudged.blocks && !libraries.unjudged.blocks) {
+    verdict = "nothing lost; " + verdict;
   }
   sink.print("{}  {}      ({})\n", running ? "LIVE   " : "VERDICT", verdict, occasion(snapshot));
-  if (host_alive)
+  const auto host = std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(),
+                                 [](const KindFigures& kind) { return kind.name == "host"; });
+  const bool host_alive = host != snapshot.kinds.end() && host->live_blocks;
+  if (const String standings = host_standings(snapshot); host_alive && !standings.empty()) {
+    sink.print("         host memory {}: {}\n", running ? "live" : "alive at exit", standings);
+  } else if (host_alive) {
     sink.print("         host memory: {} in {} {}: not judged\n", human_bytes(host->live_bytes),
                counted(host->live_blocks, "block"), running ? "live" : "alive at exit");
+  }
+  write_limits_of_judging(snapshot, sink);
   if (std::string_view(snapshot.moment) == "_exit") sink.write("         ended by _exit: destructors had not run\n");
-  if (program.without_site + libraries.without_site) {
+  if (const std::uint64_t without_site = program.without_site() + libraries.without_site()) {
     const bool off = snapshot.sites.find("gpu:all") == String::npos;
-    sink.print("         {} without a call site{}\n", counted(program.without_site + libraries.without_site, "block"),
+    sink.print("         {} without a call site{}\n", counted(without_site, "block"),
                off ? ": CISTERN_SITES=gpu keeps them" : ": the stack could not be read");
   }
   write_blind_spots(snapshot, sink);
@@ -248,8 +315,8 @@ void write_leak(const LeakFigures& leak, std::size_t rank, bool running, std::si
   const bool named = leak.api && !std::string_view(leak.object).starts_with(leak.api);
   sink.print("{:>2}  {}  {}{}{} ({}{}{})  {}  first {}  last {}\n", rank, leak.kind, bytes,
              counted(leak.blocks, "block"), sizes_of(leak), leak.object, named ? ", " : "", named ? leak.api : "",
-             running ? "live" : String(leak.leak_class), seconds(leak.first_s), seconds(leak.last_s));
-  if (by_library(leak) && leak.leak_class != kLiveAtExit)
+             leak.leak_class, seconds(leak.first_s), seconds(leak.last_s));
+  if (by_library(leak) && leak.kind != "host" && leak.leak_class != kLive)
     sink.print("     made by a library, not the program: {}\n", printable(leak.owner, kPathBytesShown));
   write_references(leak, running, sink);
   write_frames(leak.frames, frames_max, sink);
@@ -283,19 +350,20 @@ void write_leaks(const Snapshot& snapshot, Sink& sink) {
   if (snapshot.ended_by_itself()) write_how_to_suppress(*leaks.front(), sink);
 }
 
-// Live host blocks are no leaks before somebody looked whether the program could still reach them.
+// Most programs leave host memory to the system: so it stands apart.
 void write_host_sites(const Snapshot& snapshot, Sink& sink) {
   const Vector<const LeakFigures*> sites = unsuppressed(snapshot.host_sites);
-  if (sites.empty()) return;
   const bool all = snapshot.sites.ends_with("host:all");
+  const BlocksAndBytes rest = snapshot.host_without_site.value_or(BlocksAndBytes{0, 0});
+  if (sites.empty() && !(all && rest.blocks)) return;
   const std::size_t shown = std::min(sites.size(), all ? kSitesShown : kHostSitesShown);
   sink.print("HOST MEMORY ALIVE BY SITE (top {} of {}{})\n", shown, sites.size(),
              all ? "" : "; smaller blocks are estimated from samples, CISTERN_SITES=all: exact");
   for (std::size_t i = 0; i < shown; ++i)
     write_leak(*sites[i], i + 1, !snapshot.ended_by_itself(), all ? kFramesFull : kFramesShort, sink);
-  if (snapshot.host_without_site && snapshot.host_without_site->blocks)
-    sink.print("      and {} of {} made by Cistern itself, or before it was ready\n",
-               human_bytes(snapshot.host_without_site->bytes), counted(snapshot.host_without_site->blocks, "block"));
+  if (rest.blocks)
+    sink.print("      and {} in {} without a site: {}\n", human_bytes(rest.bytes), counted(rest.blocks, "block"),
+               all ? "made by Cistern itself, or before it was ready" : "no sample was drawn of their size and class");
 }
 
 // "cudaMalloc", for a line of its own frames.

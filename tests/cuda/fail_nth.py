@@ -14,6 +14,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from report_rows import gpu_rows  # noqa: E402
+
 WAYS = {
     "plain": None,
     "preload": {},
@@ -40,7 +43,7 @@ def environment(arguments, options, reports, settings):
 
 def leaks_of(reports):
     for path in pathlib.Path(reports).iterdir():
-        for leak in json.loads(path.read_text())["leaks"]:
+        for leak in gpu_rows(json.loads(path.read_text())):
             if leak["kind"] not in ("host", "opencl"):
                 yield f"leak in the report: {leak['kind']} {leak['blocks']} blocks"
 

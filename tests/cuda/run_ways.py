@@ -11,7 +11,8 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-import ways
+import ways  # noqa: E402
+from report_rows import gpu_rows  # noqa: E402
 
 # The options of each preloaded way.
 WAYS = {
@@ -190,7 +191,7 @@ def check_staging(outcome, way, expectations):
 def check_leaks(report, expectations):
     leaked, dropped = collections.Counter(), collections.Counter()
     functions = []
-    for leak in report["leaks"]:
+    for leak in gpu_rows(report):
         kind = leak["kind"].split(":")[0]
         if kind in ("host", "opencl"):
             continue

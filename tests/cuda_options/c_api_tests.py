@@ -6,6 +6,7 @@ import tempfile
 import unittest
 
 from harness import run
+from report_rows import gpu_rows
 
 
 class CApi(unittest.TestCase):
@@ -17,9 +18,9 @@ class CApi(unittest.TestCase):
         self.assertEqual(outcome.lines, ["all right"])
         self.assertEqual(outcome.errors, "")
         self.assertEqual(report["cistern"]["moment"], "call")
-        self.assertEqual([(leak["kind"], leak["bytes"], leak["frames"][0]["function"]) for leak in report["leaks"]],
+        self.assertEqual([(leak["kind"], leak["bytes"], leak["frames"][0]["function"]) for leak in gpu_rows(report)],
                          [("device:0", 3 << 20, "reports")])
-        self.assertEqual(outcome.report["leaks"], [], "freed after that report")
+        self.assertEqual(gpu_rows(outcome.report), [], "freed after that report")
 
 
 unittest.main(argv=["c_api_tests.py"], verbosity=2)

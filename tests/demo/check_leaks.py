@@ -3,6 +3,9 @@ import json
 import pathlib
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from report_rows import gpu_rows  # noqa: E402
+
 HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
 # What the report has to say of the allocation on the line that is marked "leak: NAME", by source.
@@ -32,7 +35,7 @@ def marked_lines(source):
 def complaints_of(report, source):
     lines = marked_lines(source)
     # NVIDIA's own libraries keep memory for the life of the process; the program's leaks are what is checked here.
-    unexplained = [leak for leak in report["leaks"] if leak["program"]]
+    unexplained = [leak for leak in gpu_rows(report) if leak["program"]]
     for name, expected in EXPECTED[source].items():
         def here(leak):
             frame = (leak["frames"] or [{}])[0]

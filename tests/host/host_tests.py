@@ -15,6 +15,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import report_checks  # noqa: E402
+from report_rows import host_rows  # noqa: E402
 
 ARGUMENTS = argparse.Namespace()
 
@@ -272,7 +273,7 @@ class Forks(HostTest):
                                       environment={"CISTERN_HOST_SAMPLE": "4KiB"})
         self.assertEqual((done.out, done.err), ("0 children failed\n", ""))
         self.assertGreater(len(reports), 2)
-        functions = {frame.get("function") for report in reports for site in report["host_sites"]
+        functions = {frame.get("function") for report in reports for site in host_rows(report)
                      for frame in site["frames"]}
         self.assertIn("main", functions)
 
@@ -290,7 +291,7 @@ class Forks(HostTest):
         done = self.shimmed(self.program("report_in_child"), path, self.program("libplugin.so"),
                             environment={"CISTERN_SITES": "all"})
         self.assertEqual(done.all(), ("status 0\n", "", 0))
-        functions = {frame.get("function") for site in json.loads(path.read_text())["host_sites"]
+        functions = {frame.get("function") for site in host_rows(json.loads(path.read_text()))
                      for frame in site["frames"]}
         self.assertLessEqual({"main", "constructed"}, functions)
 

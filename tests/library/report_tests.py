@@ -8,6 +8,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from report_rows import gpu_rows  # noqa: E402
+
 PROGRAM = sys.argv[1]
 
 
@@ -23,7 +26,7 @@ class Report(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
             report = json.loads((pathlib.Path(folder) / "report.json").read_text())
         self.assertEqual(report["cistern"]["moment"], "exit")
-        leak, = report["leaks"]
+        leak, = gpu_rows(report)
         self.assertEqual((leak["blocks"], leak["bytes"], leak["program"]), (1, 1 << 20, True))
         self.assertEqual([frame["function"] for frame in leak["frames"][:2]], ["leave_buffer", "main"])
 

@@ -10,7 +10,8 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-import ways
+import ways  # noqa: E402
+from report_rows import gpu_rows  # noqa: E402
 
 WAYS = {
     "preload": ("preload",),
@@ -71,7 +72,7 @@ class Outcome:
         return sum(report["kinds"].get("opencl", {}).get(figure, 0) for report in self.reports.values())
 
     def leaked_blocks(self):
-        return sum(leak["blocks"] for report in self.reports.values() for leak in report["leaks"]
+        return sum(leak["blocks"] for report in self.reports.values() for leak in gpu_rows(report)
                    if leak["kind"] == "opencl")
 
 

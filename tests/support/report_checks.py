@@ -6,6 +6,8 @@ import pathlib
 
 import jsonschema
 
+from report_rows import gpu_rows, host_rows
+
 SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "stats" / "report" / "report.schema.json"
 
 
@@ -85,20 +87,37 @@ def of_fragments(fragments):
     yield "internal comes with what was requested", ("internal" in fragments) == ("requested_bytes" in fragments), True
 
 
+# By class, what is worst first.
+RANKS = {"lost": 0, "indirectly lost": 0, "held only by the driver": 0, "possibly lost": 1}
+NEVER_JUDGED = "never freed, went with its context"
+
+
+def order_of(row):
+    drivers_own = row["kind"] == "host" and row["class"] == "held only by the driver"
+    return (2 if drivers_own else RANKS.get(row["class"], 2)), -row["bytes"]
+
+
 def of_leaks(report):
-    leaks = report["leaks"]
-    for name in ("leaks", "host_sites"):
-        sizes = [row["bytes"] for row in report[name]]
-        yield f"{name} are sorted, the largest first", sizes == sorted(sizes, reverse=True), True
-        yield f"{name} have an order in time", all(row["first_s"] <= row["last_s"] for row in report[name]), True
+    leaks = gpu_rows(report)
+    for name, rows in (("GPU", leaks), ("host", host_rows(report))):
+        yield f"{name} leaks are sorted, the worst first", rows == sorted(rows, key=order_of), True
+        yield f"{name} leaks have an order in time", all(row["first_s"] <= row["last_s"] for row in rows), True
     for name, kind in report["kinds"].items():
-        own = [row for row in leaks if row["kind"] == name and row["class"] == "never freed"]
+        own = [row for row in leaks if row["kind"] == name and row["class"] != NEVER_JUDGED]
         if own:
             yield f"the leaks of {name} are its live blocks", total(own, "blocks") == kind["live_blocks"], False
     yield "leaks are of kinds that are there", {row["kind"] for row in leaks} <= set(report["kinds"]), True
     for row in leaks:
         if row["kind"] == "opencl":
             yield "an OpenCL leak has references left", row["created"] + row["retained"] > row["released"], False
+    if report.get("judging", {}).get("why_not"):
+        yield "nothing is judged without a picture", {row["class"] for row in report["leaks"]} <= {
+            "unclassified", NEVER_JUDGED}, True
+    classes = report.get("host_classes")
+    if classes:
+        host = report["kinds"]["host"]
+        alive = total(classes.values(), "blocks")
+        yield "all host blocks are of a class", abs(alive - host["live_blocks"]) <= 50, False
 
 
 def of_devices(report):
@@ -111,6 +130,8 @@ def has_path(report, path):
     """`path` names figures by their keys, and keys may have dots in them."""
     if not path:
         return True
+    if isinstance(report, list):
+        return any(row["kind"] == path for row in report)
     return isinstance(report, dict) and any(
         path == key or path.startswith(key + ".") and has_path(value, path[len(key) + 1:])
         for key, value in report.items())

@@ -3,6 +3,8 @@ the JSON, so that a wrong column, unit, sum or rounding of the text shows."""
 import decimal
 import re
 
+from report_rows import gpu_rows, host_rows
+
 
 def rounded(value, digits):
     """Half up, of the exact value: figures are fractions of whole numbers."""
@@ -76,13 +78,24 @@ def section(text, title):
     return lines[starts[0] + 1:end]
 
 
+# The verdict's words, and which classes they speak of.
+STATES = {
+    "lost": ("lost", "indirectly lost", "held only by the driver"),
+    "possibly lost": ("possibly lost",),
+    "reachable, never freed": ("reachable",),
+    "never freed": ("unclassified", "never freed", "never freed, went with its context"),
+}
+
+
 def complaints(report, text):
-    counted = [leak for leak in report["leaks"] if not leak.get("suppressed")]
-    if report["cistern"]["moment"] in ("exit", "_exit") and counted:
-        blocks, size = (sum(leak[figure] for leak in counted) for figure in ("blocks", "bytes"))
-        if not re.search(rf"^VERDICT  .*\b{blocks:,} blocks?, {re.escape(human(size))} never freed", text, re.M):
-            if not any(leak.get("program") is False for leak in counted):
-                yield f"the verdict does not speak of {blocks} blocks of {human(size)}"
+    counted = [leak for leak in gpu_rows(report) if not leak.get("suppressed")]
+    if report["cistern"]["moment"] in ("exit", "_exit"):
+        for words, classes in STATES.items():
+            some = [leak for leak in counted if leak["class"] in classes]
+            blocks, size = (sum(leak[figure] for leak in some) for figure in ("blocks", "bytes"))
+            said = re.search(rf"^VERDICT  .*\b{blocks:,} blocks?, {re.escape(human(size))} {words}\b", text, re.M)
+            if some and not said and not any(leak.get("program") is False for leak in some):
+                yield f"the verdict does not speak of {blocks} blocks of {human(size)} {words}"
     shown = [columns_of(re.sub(r" \(\d+\.\d+ m?s\)", "", line)) for line in section(text, "KIND")]
     for name, kind in report["kinds"].items():
         bounded = [path.split(".")[1] for path in report["estimated"] if path.endswith(".peak_bytes")]
@@ -103,7 +116,7 @@ def complaints(report, text):
                       if one["alive"])
     if alive and f"OBJECTS ALIVE  {alive}" not in text.splitlines():
         yield f"not said: OBJECTS ALIVE  {alive}"
-    for what, rows in (("GPU", report["leaks"]), ("host", report["host_sites"])):
+    for what, rows in (("GPU", gpu_rows(report)), ("host", host_rows(report))):
         known = [row for row in rows if row.get("suppressed")]
         blocks, size = (sum(row[figure] for row in known) for figure in ("blocks", "bytes"))
         error = sum(row.get("bytes_error", 0) ** 2 for row in known) ** 0.5

@@ -1,0 +1,98 @@
+// See picture.hpp.
+#include "pool/heap/picture.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "pool/heap/region.hpp"
+#include "pool/heap/samples.hpp"
+
+namespace cistern::host_pool {
+namespace {
+
+constexpr std::uint32_t kSlicesToGrow = 256;
+
+std::uint32_t slices_in_use() { return slice_limit ? region_end() - region_begin() : 0; }
+
+}  // namespace
+
+[[gnu::cold]] std::size_t Picture::table_bytes() {
+  static_assert(sizeof(Entry) == kEntryBytes);
+  return (slices_in_use() + kSlicesToGrow) * sizeof(Entry);
+}
+
+unsigned Picture::blocks_of(const Entry& entry) {
+  return entry.state == PageState::large ? 1 : page_capacity(entry.size_class);
+}
+
+[[gnu::cold]] __attribute__((no_sanitize("thread"))) bool Picture::take(void* table, std::size_t bytes) {
+  entries_ = static_cast<Entry*>(table);
+  slices_ = slices_in_use();
+  numbers_ = 0;
+  if (slices_ * sizeof(Entry) > bytes) return false;
+  first_ = std::uintptr_t{region_begin()} << kSliceShift;
+  bytes_ = std::uintptr_t{slices_} << kSliceShift;
+  std::memset(table, 0, slices_ * sizeof(Entry));
+  const Slice begin = region_begin(), end = begin + slices_;
+  std::uint32_t step;
+  for (Slice at = begin; at < end; at += step) {
+    const Page& page = *page_at(at);
+    const PageState state = page.state;
+    step = slices_to_next(page, state, end);
+    Entry first{0, numbers_, state, 0, true};
+    if (state == PageState::small || state == PageState::sampled) {
+      first.size_class = page.size_class;
+      if (first.size_class >= kClasses) continue;
+      step = std::min<std::uint32_t>(page_slices(first.size_class), end - at);
+    } else if (state != PageState::large) {
+      continue;
+    }
+    for (std::uint32_t i = 0; i < step; ++i) {
+      entries_[at - begin + i] = first;
+      entries_[at - begin + i].to_first = i;
+      entries_[at - begin + i].is_first = i == 0;
+    }
+    numbers_ += blocks_of(first);
+  }
+  return true;
+}
+
+__attribute__((no_sanitize("thread"))) bool Picture::read(const Entry& entry, std::uint32_t first_slice, unsigned index,
+                                                          PictureBlock& block) const {
+  const Page& page = *page_at(region_begin() + first_slice);
+  const std::uintptr_t memory = first_ + (std::uintptr_t{first_slice} << kSliceShift);
+  if (page.state != entry.state) return false;
+  block.number = entry.first_number + index;
+  block.requested_bytes = 0;
+  if (entry.state == PageState::large) {
+    block.first = memory;
+    block.bytes = std::min<std::size_t>(page.bytes, (slices_ - first_slice) * kSliceBytes);
+    block.requested_bytes = block.bytes - std::min<std::size_t>(page.slack, block.bytes);
+    block.live = true;
+    return true;
+  }
+  if (page.size_class != entry.size_class || index >= page.carved) return false;
+  const std::size_t cell = kBytesOfClass.of[entry.size_class];
+  block.first = memory + index * cell;
+  block.bytes = cell;
+  if (entry.state == PageState::sampled) {
+    read_sampled(page, index, block.bytes, block.requested_bytes, block.live);
+  } else {
+    block.live = __atomic_load_n(&reinterpret_cast<const Block*>(block.first)->mark, __ATOMIC_RELAXED) != free_mark;
+  }
+  return true;
+}
+
+bool Picture::find(std::uintptr_t address, PictureBlock& block) const {
+  if (address - first_ >= bytes_) return false;
+  const auto slice = static_cast<std::uint32_t>((address - first_) >> kSliceShift);
+  const Entry& entry = entries_[slice];
+  if (entry.state == PageState::none) return false;
+  const std::uint32_t first_slice = slice - entry.to_first;
+  if (entry.state == PageState::large) return read(entry, first_slice, 0, block) && address < block.first + block.bytes;
+  const std::uint64_t offset = address - first_ - (std::uint64_t{first_slice} << kSliceShift);
+  const auto index = static_cast<unsigned>(offset / kBytesOfClass.of[entry.size_class]);
+  return index < page_capacity(entry.size_class) && read(entry, first_slice, index, block);
+}
+
+}  // namespace cistern::host_pool

@@ -1,0 +1,60 @@
+// The blocks of the host pool as they stand in this moment, found by any address inside: for who follows pointers
+// through them (stats/leaks/). Nothing is believed of what threads at work may be changing, and nothing is written, so
+// a child that shares no memory with them may look too, whatever they were doing.
+//
+// Every block that can exist in a page has a number of its own; numbers of one picture are dense.
+#pragma once
+#include "pool/heap/layout.hpp"
+
+namespace cistern::host_pool {
+
+struct PictureBlock {
+  std::uint32_t number;
+  std::uintptr_t first;
+  std::size_t bytes;            // usable
+  std::size_t requested_bytes;  // 0: not known
+  bool live;
+};
+
+class Picture {
+ public:
+  static constexpr std::size_t kEntryBytes = 12;
+  // Bytes of a table that take() fills for the memory that is in use by now and, within bounds, soon.
+  static std::size_t table_bytes();
+  // False: the table is too small. `table` is the caller's and stays in use.
+  bool take(void* table, std::size_t bytes);
+
+  // All that the pool has given out lies in here.
+  std::uintptr_t first() const { return first_; }
+  std::uintptr_t bytes() const { return bytes_; }
+  std::uint32_t numbers() const { return numbers_; }  // of blocks, live or free: less than this
+
+  // False: in no block, of which one may be free. An address that the pool does not have is in none.
+  bool find(std::uintptr_t address, PictureBlock& block) const;
+  template <class Visit>
+  void for_each(Visit visit) const {
+    PictureBlock block;
+    for (std::uint32_t slice = 0; slice < slices_; ++slice)
+      if (const Entry& entry = entries_[slice]; entry.is_first)
+        for (unsigned i = 0; i < blocks_of(entry); ++i)
+          if (read(entry, slice, i, block)) visit(block);
+  }
+
+ private:
+  struct Entry {
+    std::uint32_t to_first;      // slices back to the first of its page
+    std::uint32_t first_number;  // of its page
+    PageState state;             // none: not in a page
+    std::uint8_t size_class;
+    bool is_first;
+  };
+
+  static unsigned blocks_of(const Entry& entry);
+  bool read(const Entry& entry, std::uint32_t first_slice, unsigned index, PictureBlock& block) const;
+
+  Entry* entries_ = nullptr;
+  std::uint32_t slices_ = 0, numbers_ = 0;
+  std::uintptr_t first_ = 0, bytes_ = 0;
+};
+
+}  // namespace cistern::host_pool

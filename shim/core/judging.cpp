@@ -1,0 +1,601 @@
+// See judging.hpp. The roots are all mappings that the program can write, but those of our own tables, the host pool's
+// blocks, and device files; anonymous ones too that it can only read. Of them drivers' data and the stacks of drivers'
+// threads are a group of their own.
+#include "shim/core/judging.hpp"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+#include "pool/base/path.hpp"
+#include "pool/base/system_call.hpp"
+#include "shim/process/kind.hpp"
+#include "shim/process/memory_copy.hpp"
+#include "shim/process/memory_map.hpp"
+#include "shim/process/process.hpp"
+#include "shim/process/small_file.hpp"
+#include "shim/process/standings.hpp"
+#include "shim/process/system_filter.hpp"
+#include "stats/counters.hpp"
+
+namespace cistern {
+namespace {
+
+using leaks::Constants;
+using leaks::Residency;
+using leaks::Root;
+using leaks::Target;
+
+constexpr std::uintptr_t kSystemPage = 4096;
+// Most that are looked at; with more nothing is judged.
+constexpr std::size_t kRootsMax = std::size_t{1} << 17, kMappingsMax = std::size_t{1} << 16;
+constexpr std::size_t kOursMax = std::size_t{1} << 15, kStacksMax = 1024, kDriverWordsMax = 64;
+
+std::uintptr_t address_of(const void* place) { return reinterpret_cast<std::uintptr_t>(place); }
+
+// Of memory that does not grow: where there is no room, that is noted.
+template <class T>
+class Fixed {
+ public:
+  explicit Fixed(std::size_t room)
+      : first_(static_cast<T*>(take_in_copy(room * sizeof(T)))), room_(first_ ? room : 0) {}
+  void push(const T& one) { count_ < room_ ? void(first_[count_++] = one) : void(is_short_ = true); }
+  T* begin() { return first_; }
+  T* end() { return first_ + count_; }
+  std::span<const T> all() const { return {first_, count_}; }
+  bool is_short() const { return is_short_ || !room_; }
+
+ private:
+  T* const first_;
+  const std::size_t room_;
+  std::size_t count_ = 0;
+  bool is_short_ = false;
+};
+
+struct Range {
+  std::uintptr_t first, end;
+};
+
+// --- Threads, looked at before the copy is taken
+
+// Where the other threads' stacks are, as far as they wait in the system; how many there are. One that runs is asked
+// again a few times: a driver's threads mostly wait.
+struct OtherThreads {
+  std::uintptr_t stacks[kStacksMax];
+  int ids[kStacksMax];
+  unsigned stack_count = 0, count = 0;
+
+  bool knows(int id) const { return count > kStacksMax || std::find(ids, ids + count, id) != ids + count; }
+
+  void read() {
+    const int folder = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return;
+    const std::string_view own = number_of(static_cast<long>(system_call(SYS_gettid)));
+    alignas(8) char entries[4096];
+    long bytes;
+    while ((bytes = system_call(SYS_getdents64, static_cast<std::uintptr_t>(folder), address_of(entries),
+                                sizeof entries)) > 0)
+      for (long at = 0; at < bytes;) {
+        std::uint16_t length;
+        memcpy(&length, entries + at + 16, sizeof length);
+        const std::string_view name = entries + at + 19;
+        if (name[0] != '.' && name != own) add(name);
+        at += length;
+      }
+    close(folder);
+  }
+
+ private:
+  std::string_view number_of(long number) {
+    const auto end = std::to_chars(own_, own_ + sizeof own_, number).ptr;
+    return {own_, static_cast<std::size_t>(end - own_)};
+  }
+  void add(std::string_view name) {
+    if (count++ >= kStacksMax) return;
+    std::from_chars(name.data(), name.data() + name.size(), ids[count - 1]);
+    FilePath path("/proc/self/task/");
+    path.add(name);
+    path.add("/syscall");
+    std::uintptr_t stack = read_stack(path.text());
+    for (; !stack && tries_ > 0; --tries_) {
+      constexpr timespec kTick{0, 500'000};
+      system_call(SYS_nanosleep, address_of(&kTick), 0);
+      stack = read_stack(path.text());
+    }
+    if (stack) stacks[stack_count++] = stack;
+  }
+  // "7 0x.. 0x.. .. SP PC"; 0: "running".
+  static std::uintptr_t read_stack(const char* path) {
+    const SmallFile<256> file(path);
+    std::string_view text = file.text();
+    text = text.substr(0, text.rfind(' '));
+    text = text.substr(text.rfind(' ') + 1);
+    std::uintptr_t stack = 0;
+    if (text.starts_with("0x")) std::from_chars(text.data() + 2, text.data() + text.size(), stack, 16);
+    return stack;
+  }
+
+  int tries_ = 20;  // of all threads together
+  char own_[24];
+};
+
+// --- What the child needs and what it tells, in memory of both processes
+
+struct Findings {
+  host_pool::Picture heap;
+  bool is_complete = false;  // there was room for all
+  unsigned drivers_threads = 0;
+  std::uint64_t unreadable_bytes = 0, bytes_read = 0, scratch_bytes = 0;
+};
+
+struct Plan {
+  const void* stack_in_use;
+  int own_id;  // of this thread
+  const OtherThreads* threads;
+  std::span<const std::uintptr_t> handed_out;
+  std::span<const Target> unused;
+  Findings* findings;
+  std::span<Target> targets;
+  std::span<std::uint8_t> marks;
+  void* picture_table;
+  std::size_t picture_bytes;
+  Range both;  // all of the memory of both
+};
+
+// --- Residency: of memory that was never touched there may be any amount
+
+constexpr std::size_t kPagesLookedAt = 4096;
+constexpr std::uint64_t kSomething = std::uint64_t{3} << 62, kOfFile = std::uint64_t{1} << 61;  // present or swapped
+struct PageWindow {
+  std::uintptr_t first, end;
+  Residency residency;
+  bool is_there[kPagesLookedAt];
+  std::uint64_t theirs[kPagesLookedAt], ours[kPagesLookedAt];
+  unsigned char cached[kPagesLookedAt];
+};
+constinit PageWindow* window = nullptr;
+constinit int own_pagemap = -1;
+
+bool read_pagemap(int file, std::uintptr_t first, std::uint64_t* entries, std::size_t count) {
+  const auto bytes = static_cast<long>(count * sizeof *entries);
+  return system_call(SYS_pread64, static_cast<std::uintptr_t>(file), address_of(entries), count * sizeof *entries,
+                     first / kSystemPage * sizeof *entries) == bytes;
+}
+
+// What the parent has there and the child has not is fetched.
+void look_at_pages(std::uintptr_t first, std::uintptr_t end, Residency residency) {
+  const std::size_t count = std::min<std::size_t>((end - first + kSystemPage - 1) / kSystemPage, kPagesLookedAt);
+  window->first = first;
+  window->end = first + count * kSystemPage;
+  window->residency = residency;
+  std::uint64_t *const theirs = window->theirs, *const ours = window->ours;
+  std::fill_n(window->is_there, count, true);
+  if (residency == Residency::of_file) {
+    if (system_call(SYS_mincore, first, count * kSystemPage, address_of(window->cached)) == 0)
+      for (std::size_t i = 0; i < count; ++i) window->is_there[i] = window->cached[i] & 1;
+    return;
+  }
+  if (!read_pagemap(parent_pagemap(), first, theirs, count)) return;
+  const bool own_known = read_pagemap(own_pagemap, first, ours, count);
+  for (std::size_t i = 0; i < count; ++i) window->is_there[i] = theirs[i] & kSomething;
+  const auto is_missing = [&](std::size_t i) {
+    return own_known && (theirs[i] & kSomething) && !(theirs[i] & kOfFile) && !(ours[i] & kSomething);
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    std::size_t behind = i;
+    while (behind < count && is_missing(behind)) ++behind;
+    if (behind == i) continue;
+    fetch_from_parent(first + i * kSystemPage, (behind - i) * kSystemPage);
+    i = behind;
+  }
+}
+
+bool next_resident(std::uintptr_t first, std::uintptr_t end, Residency residency, std::uintptr_t& there,
+                   std::uintptr_t& there_end) {
+  for (std::uintptr_t at = first & ~(kSystemPage - 1); at < end; at = window->end) {
+    if (at < window->first || at >= window->end || residency != window->residency) look_at_pages(at, end, residency);
+    std::size_t i = (at - window->first) / kSystemPage;
+    const std::size_t count = (window->end - window->first) / kSystemPage;
+    while (i < count && !window->is_there[i]) ++i;
+    if (i == count) continue;
+    there = std::max(first, window->first + i * kSystemPage);
+    while (i < count && window->is_there[i]) ++i;
+    there_end = std::min(end, window->first + i * kSystemPage);
+    return there < end;
+  }
+  return false;
+}
+
+// --- Mappings
+
+bool is_driver_file(std::string_view path) {
+  constexpr std::string_view kBegins[] = {"libcuda.so",   "libnvidia-", "libOpenCL.so",        "libpocl",
+                                          "libamdocl",    "libigdrcl",  "libintelocl",         "libMesaOpenCL",
+                                          "libRusticlOp", "libmali",    "libnvidia-opencl.so", "libhsa-runtime"};
+  const std::string_view name = basename_of(path);
+  return std::any_of(std::begin(kBegins), std::end(kBegins), [&](auto begin) { return name.starts_with(begin); });
+}
+
+// Through which threads of anybody start.
+bool is_runtime_file(std::string_view path) {
+  constexpr std::string_view kBegins[] = {"libc.so",   "libc-",       "libpthread", "ld-linux", "libstdc++.so",
+                                          "libc++.so", "libcistern.", "libgcc_s",   "libgomp"};
+  const std::string_view name = basename_of(path);
+  return std::any_of(std::begin(kBegins), std::end(kBegins), [&](auto begin) { return name.starts_with(begin); });
+}
+
+bool is_device(std::string_view path) {
+  return path.starts_with("/dev/") && !path.starts_with("/dev/shm/") && !path.starts_with("/dev/zero") &&
+         !path.starts_with("/dev/hugepages");
+}
+
+struct CodeRange {
+  std::uintptr_t first, end;
+  bool of_driver, of_runtime;
+};
+
+class Roots {
+ public:
+  explicit Roots(const Plan& plan) : plan_(plan) {
+    const auto add_ours = [](void* roots, std::uintptr_t first, std::size_t bytes) {
+      static_cast<Roots*>(roots)->ours_.push({first, first + bytes});
+    };
+    visit_internal_memory(add_ours, this);
+    ours_.push(plan.both);
+    ours_.push({memory_of_copy().first, memory_of_copy().end});
+    // Not roots: they are followed where something leads to them.
+    for (const std::span<const Target> all : {std::span<const Target>(plan.targets), plan.unused})
+      for (const Target& target : all)
+        if (target.is_readable) ours_.push({target.first, target.first + target.bytes});
+    const host_pool::Picture& heap = plan.findings->heap;
+    if (heap.bytes()) ours_.push({heap.first(), heap.first() + heap.bytes()});
+  }
+
+  // All that the child has; then, what of the parent's it has not.
+  void read() {
+    sort_ours();
+    read_mappings();
+    restore_what_is_missing();
+    for (const Root& root : roots_) note_driver_stack(root);
+    for (const Target& target : plan_.targets)
+      if (target.is_readable) make_readable(target.first, target.first + target.bytes);
+  }
+
+  std::span<const Root> all() const { return roots_.all(); }
+  std::span<const Constants> constants() const { return constants_.all(); }
+  unsigned drivers_threads() const { return drivers_threads_; }
+  bool is_short() const {
+    return roots_.is_short() || constants_.is_short() || code_.is_short() || ours_.is_short() || mapped_.is_short();
+  }
+  bool is_of_driver(std::uintptr_t address) const {
+    const auto all = of_driver_.all();
+    return std::any_of(all.begin(), all.end(),
+                       [&](const Range& one) { return address - one.first < one.end - one.first; });
+  }
+
+ private:
+  void sort_ours() {
+    std::sort(ours_.begin(), ours_.end(), [](const Range& a, const Range& b) { return a.first < b.first; });
+  }
+
+  // What lies without a name behind a module's last mapping is its uninitialised data, as far as its headers say.
+  void read_mappings() {
+    MappingReader reader(open_in_copy("/proc/self/maps"));
+    std::uintptr_t driver_end = 0;
+    while (auto mapping = reader.next()) {
+      mapped_.push({mapping->first, mapping->end});
+      if (is_driver_file(mapping->path)) {
+        driver_end = std::max({driver_end, mapping->end, end_of_module(*mapping)});
+        note(*mapping, true);
+        continue;
+      }
+      const std::uintptr_t until = std::clamp(driver_end, mapping->first, mapping->end);
+      if (mapping->path.empty() && until > mapping->first) {
+        Mapping data = *mapping;
+        data.end = mapping->first = until;
+        note(data, true);
+      }
+      if (mapping->first < mapping->end) note(*mapping, false);
+    }
+  }
+
+  // Of the module whose first mapping this is; 0: of none.
+  static std::uintptr_t end_of_module(const Mapping& mapping) {
+    const auto& header = *reinterpret_cast<const ElfW(Ehdr)*>(mapping.first);
+    if (!mapping.is_readable || mapping.end - mapping.first < kSystemPage || memcmp(&header, ELFMAG, SELFMAG) != 0 ||
+        header.e_phoff + header.e_phnum * sizeof(ElfW(Phdr)) > kSystemPage)
+      return 0;
+    const auto* const parts = reinterpret_cast<const ElfW(Phdr)*>(mapping.first + header.e_phoff);
+    std::uintptr_t end = 0;
+    for (int i = 0; i < header.e_phnum; ++i)
+      if (parts[i].p_type == PT_LOAD) end = std::max<std::uintptr_t>(end, parts[i].p_vaddr + parts[i].p_memsz);
+    return (mapping.first + end + kSystemPage - 1) & ~(kSystemPage - 1);
+  }
+
+  void note(const Mapping& mapping, bool of_driver) {
+    const bool is_file = mapping.path.starts_with('/');
+    if (of_driver) of_driver_.push({mapping.first, mapping.end});
+    if (mapping.is_executable) code_.push({mapping.first, mapping.end, of_driver, is_runtime_file(mapping.path)});
+    if (is_file && mapping.is_readable && !mapping.is_writable) constants_.push({mapping.first, mapping.end});
+    const bool is_special = mapping.path.starts_with("[v");  // [vvar], [vdso], [vsyscall]
+    if (!mapping.is_readable || is_special || is_device(mapping.path) || (is_file && !mapping.is_writable)) return;
+    std::uintptr_t first = mapping.first;
+    const std::uintptr_t stack = address_of(plan_.stack_in_use), thread = address_of(__builtin_thread_pointer());
+    const auto holds = [&](std::uintptr_t address) { return address - mapping.first < mapping.end - mapping.first; };
+    // A mapping that is a stack and nothing else: that of the main thread, or one that the C library made.
+    if (holds(stack) && (mapping.path == "[stack]" || holds(thread))) first = stack;
+    if (mapping.path.empty() && !mapping.is_shared) first = std::max(first, end_of_old_stack(mapping));
+    add(first, mapping.end, of_driver, mapping.is_shared ? Residency::of_file : Residency::of_pages);
+  }
+
+  // The C library keeps stacks of threads that have ended for others, with what was thread-local: as its debuggers'
+  // interface has it, a thread's descriptor is at the upper end, points to itself twice, and has the thread's number.
+  // Where this thread's own does not look so, none is believed. The descriptor itself is a root: it has what the next
+  // thread will use.
+  std::uintptr_t end_of_old_stack([[maybe_unused]] const Mapping& mapping) const {
+#if defined(__x86_64__)
+    constexpr std::uintptr_t kNumberAt = 720, kDescriptorBytes = 2304, kAlignment = 64, kLookedAt = 64 * 1024;
+    const auto word_at = [](std::uintptr_t at) { return *reinterpret_cast<const std::uintptr_t*>(at); };
+    const auto number_at = [](std::uintptr_t at) { return *reinterpret_cast<const int*>(at + kNumberAt); };
+    const std::uintptr_t own = address_of(__builtin_thread_pointer());
+    if (number_at(own) != plan_.own_id || mapping.end - mapping.first < kDescriptorBytes) return 0;
+    std::uintptr_t at = (mapping.end - kDescriptorBytes) & ~(kAlignment - 1);
+    for (; at >= mapping.first && mapping.end - at < kLookedAt; at -= kAlignment) {
+      if (word_at(at) != at || word_at(at + 16) != at) continue;
+      const int id = number_at(at);
+      return at == own || id == plan_.own_id || (id > 0 && plan_.threads->knows(id)) ? 0 : at;
+    }
+#endif
+    return 0;
+  }
+
+  // Without what is ours.
+  void add(std::uintptr_t first, std::uintptr_t end, bool of_driver, Residency residency) {
+    for (const Range& own : ours_.all()) {
+      if (own.end <= first) continue;
+      if (own.first >= end) break;
+      if (own.first > first) roots_.push({first, own.first, of_driver, residency});
+      first = std::max(first, own.end);
+    }
+    if (first < end) roots_.push({first, end, of_driver, residency});
+  }
+
+  // The parent's mappings that were not copied: made here, filled when they are read.
+  void restore_what_is_missing() {
+    MappingReader reader(parent_maps());
+    while (const auto mapping = reader.next()) {
+      if (!mapping->is_readable || !mapping->is_writable || is_device(mapping->path)) continue;
+      if (mapping->path.starts_with("[v")) continue;
+      for_each_hole(mapping->first, mapping->end, [&](std::uintptr_t first, std::uintptr_t end) {
+        if (!map_here(first, end)) return;
+        fill(first, end);
+        add(first, end, false, Residency::of_pages);
+      });
+    }
+  }
+
+  // With what the parent has there.
+  static void fill(std::uintptr_t first, std::uintptr_t end) {
+    for (std::uintptr_t there; next_resident(first, end, Residency::of_pages, there, first);) {
+    }
+  }
+
+  // Mapped ranges are sorted, as the system lists them.
+  template <class Visit>
+  void for_each_hole(std::uintptr_t first, std::uintptr_t end, Visit visit) {
+    const auto all = mapped_.all();
+    auto at = std::upper_bound(all.begin(), all.end(), first,
+                               [](std::uintptr_t address, const Range& one) { return address < one.end; });
+    for (; first < end; ++at) {
+      const std::uintptr_t until = at == all.end() ? end : std::min(end, at->first);
+      if (first < until) visit(first, until);
+      if (at == all.end()) return;
+      first = std::max(first, at->end);
+    }
+  }
+
+  static bool map_here(std::uintptr_t first, std::uintptr_t end) {
+    return system_call(SYS_mmap, first, end - first, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
+                       static_cast<std::uintptr_t>(-1)) == static_cast<long>(first);
+  }
+
+  void make_readable(std::uintptr_t first, std::uintptr_t end) {
+    for_each_hole(first & ~(kSystemPage - 1), (end + kSystemPage - 1) & ~(kSystemPage - 1),
+                  [](std::uintptr_t hole, std::uintptr_t hole_end) {
+                    if (map_here(hole, hole_end)) fill(hole, hole_end);
+                  });
+  }
+
+  // The stack of a thread that runs a driver's code: the first code that its upper end knows, but that of the runtime,
+  // is the driver's.
+  void note_driver_stack(const Root& root) {
+    constexpr std::uintptr_t kLookedAt = 64 * 1024;
+    for (unsigned i = 0; i < plan_.threads->stack_count; ++i) {
+      const std::uintptr_t stack = plan_.threads->stacks[i];
+      if (stack - root.first >= root.end - root.first || root.of_driver) continue;
+      for (std::uintptr_t at = root.end - 8; at >= stack && root.end - at < kLookedAt; at -= 8) {
+        const CodeRange* const code = code_at(*reinterpret_cast<const std::uintptr_t*>(at));
+        if (!code || code->of_runtime) continue;
+        if (code->of_driver) {
+          ++drivers_threads_;
+          const_cast<Root&>(root).of_driver = true;
+        }
+        break;
+      }
+      return;
+    }
+  }
+
+  const CodeRange* code_at(std::uintptr_t address) const {
+    const auto all = code_.all();
+    const auto behind =
+        std::upper_bound(all.begin(), all.end(), address,
+                         [](std::uintptr_t wanted, const CodeRange& one) { return wanted < one.first; });
+    return behind != all.begin() && address < std::prev(behind)->end ? &*std::prev(behind) : nullptr;
+  }
+
+  const Plan& plan_;
+  Fixed<Root> roots_{kRootsMax};
+  Fixed<Constants> constants_{kMappingsMax};
+  Fixed<CodeRange> code_{kMappingsMax};
+  Fixed<Range> ours_{kOursMax}, mapped_{kMappingsMax}, of_driver_{kMappingsMax};
+  unsigned drivers_threads_ = 0;
+};
+
+// --- In the child
+
+// What objects of drivers begin with: OpenCL's all point to their driver's table of functions.
+std::span<const std::uintptr_t> driver_words(const Plan& plan, const Roots& roots, std::uintptr_t* words) {
+  std::size_t count = 0;
+  for (const std::uintptr_t handle : plan.handed_out) {
+    host_pool::PictureBlock block;
+    if (!plan.findings->heap.find(handle, block) || !block.live) continue;
+    const std::uintptr_t word = *reinterpret_cast<const std::uintptr_t*>(block.first);
+    if (count < kDriverWordsMax && roots.is_of_driver(word) && std::find(words, words + count, word) == words + count)
+      words[count++] = word;
+  }
+  std::sort(words, words + count);
+  return {words, count};
+}
+
+bool judge_in_copy(void* context) {
+  const Plan& plan = *static_cast<const Plan*>(context);
+  Findings& findings = *plan.findings;
+  if (!findings.heap.take(plan.picture_table, plan.picture_bytes) || findings.heap.numbers() > plan.marks.size())
+    return true;
+  own_pagemap = open_in_copy("/proc/self/pagemap");
+  window = static_cast<PageWindow*>(take_in_copy(sizeof(PageWindow)));
+  void* const scratch = take_in_copy(leaks::Judge::scratch_bytes());
+  if (!window || !scratch) return true;
+  Roots roots(plan);
+  roots.read();
+  if (roots.is_short()) return true;
+  std::uintptr_t words[kDriverWordsMax];
+  const leaks::World world{
+      &findings.heap,    plan.targets, roots.all(), plan.handed_out, driver_words(plan, roots, words),
+      roots.constants(), next_resident};
+  leaks::Judge judge(world, plan.marks.data(), scratch, copy_time_is_over);
+  const bool in_time = judge.run();
+  findings.drivers_threads = roots.drivers_threads();
+  findings.unreadable_bytes = unreadable_bytes();
+  findings.bytes_read = judge.bytes_read();
+  findings.is_complete = in_time;
+  return in_time;
+}
+
+// Of address space; of what the child does not touch there is none.
+constexpr std::size_t kOwnBytes = kRootsMax * sizeof(Root) +
+                                  kMappingsMax * (sizeof(Constants) + sizeof(CodeRange) + 2 * sizeof(Range)) +
+                                  kOursMax * sizeof(Range) + sizeof(PageWindow) + (std::size_t{1} << 20);
+
+// --- In the parent
+
+// Findings, targets, the picture's table and marks, one behind the other; marks are as many as there may be blocks.
+class MemoryOfBoth {
+ public:
+  explicit MemoryOfBoth(const Vector<Target>& targets) {
+    picture_bytes_ = 2 * host_pool::Picture::table_bytes();
+    marks_ = picture_bytes_ / host_pool::Picture::kEntryBytes * (host_pool::kSliceBytes / host_pool::kGranule);
+    targets_at_ = rounded(sizeof(Findings));
+    picture_at_ = targets_at_ + rounded(targets.size() * sizeof(Target));
+    marks_at_ = picture_at_ + rounded(picture_bytes_);
+    bytes_ = marks_at_ + rounded(marks_);
+    void* const memory =
+        mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return;
+    memory_ = static_cast<char*>(memory);
+    new (memory_) Findings;
+    std::copy(targets.begin(), targets.end(), reinterpret_cast<Target*>(memory_ + targets_at_));
+    target_count_ = targets.size();
+  }
+  explicit operator bool() const { return memory_; }
+  void drop() { munmap(memory_, bytes_); }
+
+  Findings& findings() { return *reinterpret_cast<Findings*>(memory_); }
+  std::span<Target> targets() { return {reinterpret_cast<Target*>(memory_ + targets_at_), target_count_}; }
+  std::span<std::uint8_t> marks() { return {reinterpret_cast<std::uint8_t*>(memory_ + marks_at_), marks_}; }
+  void* picture_table() { return memory_ + picture_at_; }
+  std::size_t picture_bytes() const { return picture_bytes_; }
+  Range range() const { return {address_of(memory_), address_of(memory_) + bytes_}; }
+
+ private:
+  static std::size_t rounded(std::size_t bytes) { return (bytes + kSystemPage - 1) & ~(kSystemPage - 1); }
+
+  char* memory_ = nullptr;
+  std::size_t bytes_ = 0, picture_bytes_, marks_, targets_at_, picture_at_, marks_at_, target_count_ = 0;
+};
+
+constinit std::atomic<bool> judged_at_end{false};
+
+}  // namespace
+
+[[gnu::cold]] void judge_live_memory(const void* stack_in_use) {
+  const std::uint64_t limit_ns = options().leak_check;
+  Judgement judgement;
+  set_judgement(judgement);
+  if (!limit_ns) return;
+  if (system_calls_are_filtered()) {
+    judgement.why_not = reason_of(CopyEnd::filtered);
+    return set_judgement(judgement);
+  }
+  const std::uint64_t began_ns = nanoseconds_since_start();
+  JudgedMemory memory;
+  for (const Kind* kind : kinds())
+    if (kind->add_judged) kind->add_judged(memory);
+  memory.sort();
+  MemoryOfBoth both(memory.targets());
+  judgement.why_not = "the system gave no memory for it";
+  if (both) {
+    OtherThreads threads;
+    threads.read();
+    Plan plan{stack_in_use,
+              static_cast<int>(system_call(SYS_gettid)),
+              &threads,
+              memory.handed_out(),
+              memory.unused(),
+              &both.findings(),
+              both.targets(),
+              both.marks(),
+              both.picture_table(),
+              both.picture_bytes(),
+              both.range()};
+    const CopyEnd end = work_in_copy({judge_in_copy, &plan, limit_ns, kOwnBytes});
+    const Findings& findings = both.findings();
+    judgement.why_not = end == CopyEnd::done ? "the process has too many mappings" : reason_of(end);
+    if (end == CopyEnd::done && findings.is_complete) {
+      judgement.is_known = true;
+      judgement.why_not = nullptr;
+      judgement.unseen_threads = threads.count - std::min(threads.count, findings.drivers_threads);
+      judgement.unreadable_bytes = findings.unreadable_bytes;
+      judgement.bytes_read = findings.bytes_read;
+      judgement.memory_bytes = findings.heap.numbers() + both.picture_bytes() + leaks::Judge::scratch_bytes();
+      judgement.targets = both.targets();
+      judgement.heap = &findings.heap;
+      judgement.marks = both.marks();
+    } else {
+      both.drop();
+    }
+  }
+  judgement.took_ns = nanoseconds_since_start() - began_ns;
+  set_judgement(judgement);
+}
+
+void judge_at_end(const void* stack_in_use) {
+  if (!judged_at_end.exchange(true)) judge_live_memory(stack_in_use);
+}
+
+void judge_anew_in_child() {
+  judged_at_end = false;
+  set_judgement({});
+}
+
+}  // namespace cistern

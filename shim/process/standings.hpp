@@ -1,0 +1,64 @@
+// What live memory is to the program, as it was last judged (core/judging.hpp); kinds ask for their rows.
+#pragma once
+#include <array>
+#include <span>
+
+#include "pool/base/internal_memory.hpp"
+#include "stats/leaks/judge.hpp"
+
+namespace cistern {
+
+// What the kinds hand in.
+class JudgedMemory {
+ public:
+  // Live memory: any address inside leads to it. `is_readable`: by the processor, now.
+  void add(std::uintptr_t first, std::uint64_t bytes, bool is_readable) {
+    targets_.push_back({first, bytes ? bytes : 1, is_readable});
+  }
+  // A live object that reports list, by its handle.
+  void add_handle(const void* handle) {
+    targets_.push_back({reinterpret_cast<std::uintptr_t>(handle), 1, false});
+    add_handed_out(handle);
+  }
+  // Whatever else a driver gave the program, which leads to the driver's own memory.
+  void add_handed_out(const void* handle) { handed_out_.push_back(reinterpret_cast<std::uintptr_t>(handle)); }
+
+  // Readable, but nobody's now: kept for reuse.
+  void add_unused(std::uintptr_t first, std::uint64_t bytes) { unused_.push_back({first, bytes, true}); }
+
+  void sort();
+  const Vector<leaks::Target>& targets() const { return targets_; }
+  const Vector<std::uintptr_t>& handed_out() const { return handed_out_; }
+  const Vector<leaks::Target>& unused() const { return unused_; }
+
+ private:
+  Vector<leaks::Target> targets_, unused_;
+  Vector<std::uintptr_t> handed_out_;
+};
+
+struct Judgement {
+  bool is_known = false;
+  const char* why_not = nullptr;  // null: nobody asked
+  unsigned unseen_threads = 0;    // whose registers may hold what else is lost
+  std::uint64_t unreadable_bytes = 0;
+  std::uint64_t bytes_read = 0, took_ns = 0;
+  std::uint64_t memory_bytes = 0;  // of the tables
+  std::span<const leaks::Target> targets;
+  const host_pool::Picture* heap = nullptr;
+  std::span<const std::uint8_t> marks;
+};
+
+void set_judgement(const Judgement& judgement);
+const Judgement& judgement();
+
+// Of the target that begins there; none: nobody looked, or it was made later.
+Standing standing_of_target(std::uintptr_t first);
+inline Standing standing_of_target(const void* handle) {
+  return standing_of_target(reinterpret_cast<std::uintptr_t>(handle));
+}
+// Of the live host block there.
+Standing standing_of_host_block(const void* block);
+// As above, by the number that the picture gave the block.
+Standing standing_of_host_block(std::uint32_t number);
+
+}  // namespace cistern

@@ -1,0 +1,305 @@
+// See judge.hpp.
+#include "stats/leaks/judge.hpp"
+
+#include <algorithm>
+
+namespace cistern::leaks {
+namespace {
+
+using host_pool::PictureBlock;
+
+constexpr std::size_t kWord = sizeof(std::uintptr_t), kPending = std::size_t{1} << 16;
+constexpr std::size_t kBytesBetweenLooks = std::size_t{1} << 20;
+
+// Above the standing.
+constexpr std::uint8_t kHandedOut = 8;  // found, but a driver's: not looked into before the third pass
+constexpr std::uint8_t kInterior = 16;  // so far, only pointers into its midst
+constexpr std::uint8_t kWaits = 32;     // to be followed, but there was no room to note it
+
+// Which parts of the address space hold targets: most words are none, and few are looked up for nothing.
+constexpr unsigned kPartShift = 21;
+constexpr std::size_t kParts = std::size_t{1} << 16;
+std::size_t part_of(std::uintptr_t address) {
+  return static_cast<std::size_t>((address >> kPartShift) * 0x9E3779B97F4A7C15ull >> 48);
+}
+
+std::uintptr_t word_at(std::uintptr_t address) { return *reinterpret_cast<const std::uintptr_t*>(address); }
+
+void stand(std::uint8_t& mark, Standing standing) {
+  mark = static_cast<std::uint8_t>((mark & ~7) | static_cast<std::uint8_t>(standing));
+}
+
+}  // namespace
+
+struct Judge::Scratch {
+  std::uintptr_t pending[kPending];  // begins of blocks and targets whose words are to be looked at
+  std::uint8_t parts[kParts / 8];
+  std::size_t pending_count;
+  bool some_wait;
+};
+
+std::size_t Judge::scratch_bytes() { return sizeof(Scratch); }
+
+Judge::Judge(const World& world, std::uint8_t* marks, void* scratch, bool (*is_over)())
+    : world_(world),
+      marks_(marks),
+      scratch_(*static_cast<Scratch*>(scratch)),
+      is_over_(is_over),
+      heap_first_(world.heap->first()),
+      heap_bytes_(world.heap->bytes()) {}
+
+bool Judge::run() {
+  prepare();
+  pass_ = Standing::reachable;
+  if (!scan_roots(false)) return false;
+  pass_ = Standing::possibly_lost;
+  if (!follow_interior()) return false;
+  pass_ = Standing::held_by_driver;
+  if (!scan_roots(true) || !open_what_drivers_handed_out()) return false;
+  return judge_the_rest();
+}
+
+void Judge::prepare() {
+  for (const Target& target : world_.targets) {
+    const std::uintptr_t last = (target.first + std::max<std::uint64_t>(target.bytes, 1) - 1) >> kPartShift;
+    std::size_t left = kParts;
+    for (std::uintptr_t part = target.first >> kPartShift; part <= last && left; ++part, --left) {
+      const std::size_t bit = part_of(part << kPartShift);
+      scratch_.parts[bit / 8] = static_cast<std::uint8_t>(scratch_.parts[bit / 8] | 1 << bit % 8);
+    }
+  }
+}
+
+bool Judge::scan_roots(bool of_driver) {
+  for (const Root& root : world_.roots)
+    if (root.of_driver == of_driver && !scan(root.first, root.end, root.residency)) return false;
+  return follow();
+}
+
+bool Judge::scan(std::uintptr_t first, std::uintptr_t end, Residency residency) {
+  if (!world_.next_resident) return read(first, end);
+  for (std::uintptr_t there, there_end; world_.next_resident(first, end, residency, there, there_end);
+       first = there_end)
+    if (!read(there, there_end)) return false;
+  return true;
+}
+
+// Small blocks were touched when they were made.
+bool Judge::scan_block(std::uintptr_t first, std::uintptr_t end) {
+  constexpr std::uintptr_t kAsked = 256 * 1024;
+  return end - first < kAsked ? read(first, end) : scan(first, end, Residency::of_pages);
+}
+
+bool Judge::read(std::uintptr_t first, std::uintptr_t end) {
+  first = (first + kWord - 1) & ~(kWord - 1);
+  end &= ~(kWord - 1);
+  const std::uintptr_t begin = first;
+  while (first < end) {
+    const std::uintptr_t until = std::min<std::uintptr_t>(end, first + kBytesBetweenLooks);
+    bytes_read_ += until - first;
+    for (; first < until; first += kWord) look_at(first, begin, end);
+    // What was found is followed at once: so it is read while it is in the cache, and little waits.
+    if (bytes_read_ % (kBytesBetweenLooks * 4) < kBytesBetweenLooks && is_over_()) return false;
+  }
+  return true;
+}
+
+void Judge::look_at(std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end) {
+  const std::uintptr_t word = word_at(at);
+  if (word - heap_first_ < heap_bytes_ && !is_end_of_vector(at, begin, end)) found_in_heap(word);
+  const std::size_t part = part_of(word);
+  if (scratch_.parts[part / 8] >> part % 8 & 1) [[unlikely]]
+    found_target(word);
+}
+
+// Begin, end and capacity of a std::vector that fills its block: where the next block begins, these lead to it by
+// chance. Of the three words `at` is the last one, or the second of a vector that is full.
+bool Judge::is_end_of_vector(std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end) const {
+  const std::uintptr_t word = word_at(at);
+  std::uintptr_t vector = 0;
+  if (at - begin >= 2 * kWord && word_at(at - kWord) <= word) vector = at - 2 * kWord;
+  if (at - begin >= kWord && end - at > kWord && word_at(at + kWord) == word) vector = at - kWord;
+  if (!vector) return false;
+  const std::uintptr_t elements = word_at(vector);
+  PictureBlock block;
+  return elements < word && elements <= word_at(vector + kWord) && world_.heap->find(elements, block) &&
+         block.first == elements && block.first + block.bytes == word;
+}
+
+void Judge::found_target(std::uintptr_t word) {
+  const auto behind = std::upper_bound(world_.targets.begin(), world_.targets.end(), word,
+                                       [](std::uintptr_t address, const Target& one) { return address < one.first; });
+  // A target may lie in another one, and begin behind it.
+  constexpr int kNestedMax = 4;
+  int looks = 0;
+  for (auto at = behind; at != world_.targets.begin() && looks < kNestedMax; ++looks) {
+    Target& target = *--at;
+    if (word - target.first >= std::max<std::uint64_t>(target.bytes, 1)) continue;
+    const bool only_drivers = pass_ == Standing::indirectly_lost && target.standing == Standing::held_by_driver;
+    const bool was_head =
+        pass_ == Standing::indirectly_lost && target.standing == Standing::lost && target.first != head_;
+    if (target.standing != Standing::none && !only_drivers && !was_head) continue;
+    const bool is_new = target.standing == Standing::none;
+    target.standing = pass_;
+    if (is_new && target.is_readable) push(target.first);
+  }
+}
+
+void Judge::found_in_heap(std::uintptr_t word) {
+  PictureBlock block;
+  if (!world_.heap->find(word, block) || !block.live) return;
+  std::uint8_t& mark = marks_[block.number];
+  const Standing known = standing_of(mark);
+  if (known != Standing::none) {
+    if (pass_ == Standing::indirectly_lost && known == Standing::lost && block.first != head_)
+      stand(mark, Standing::indirectly_lost);
+    return;
+  }
+  if (pass_ == Standing::reachable && word != block.first && !leads_to_begin(block, word)) {
+    mark |= kInterior;
+    return;
+  }
+  reach(block, mark);
+}
+
+void Judge::reach(const PictureBlock& block, std::uint8_t& mark) {
+  stand(mark, pass_);
+  if (pass_ != Standing::held_by_driver && is_drivers(block)) {
+    mark |= kHandedOut;
+    return;
+  }
+  push(block.first);
+}
+
+bool Judge::is_drivers(const PictureBlock& block) const {
+  const auto& handed_out = world_.handed_out;
+  if (std::binary_search(handed_out.begin(), handed_out.end(), block.first)) return true;
+  return !world_.driver_words.empty() &&
+         std::binary_search(world_.driver_words.begin(), world_.driver_words.end(), word_at(block.first));
+}
+
+// What memcheck knows too: programs that have but such a pointer know the begin from it.
+bool Judge::leads_to_begin(const PictureBlock& block, std::uintptr_t word) const {
+  const std::uintptr_t offset = word - block.first;
+  if (offset % kWord) return false;
+  const auto at = [&](std::size_t index) { return word_at(block.first + index * kWord); };
+  // Whether the program may have asked for so much.
+  const auto fits = [&](std::uint64_t bytes) {
+    if (block.requested_bytes) return bytes == block.requested_bytes;
+    const unsigned id = host_pool::class_of(block.bytes);
+    return bytes <= block.bytes && bytes > (id ? host_pool::class_bytes(id - 1) : 0);
+  };
+  if (block.bytes < 2 * kWord) return false;
+  if (offset == kWord) {
+    // A length in front: sqlite. And the number of elements in front of those of an array that has destructors.
+    if (fits(at(0) + kWord)) return true;
+    const std::uint64_t room = (block.requested_bytes ? block.requested_bytes : block.bytes) - kWord;
+    if (at(0) && at(0) <= room && (!block.requested_bytes || room % at(0) == 0)) return true;
+  }
+  // A thread's table of thread-local memory, as glibc keeps it.
+  if (offset == 2 * kWord && at(0) < (block.bytes >> 4) && fits((at(0) + 2) * 16)) return true;
+  // The characters of a std::string of old.
+  if (offset == 3 * kWord && block.bytes > 4 * kWord && at(0) <= at(1) && at(1) < block.bytes &&
+      fits(at(1) + 3 * kWord + 1))
+    return true;
+  // A base class that is not the first one: both begin with a pointer to virtual functions.
+  return is_constant(at(0)) && is_constant(word_at(word));
+}
+
+bool Judge::is_constant(std::uintptr_t word) const {
+  const auto behind =
+      std::upper_bound(world_.constants.begin(), world_.constants.end(), word,
+                       [](std::uintptr_t address, const Constants& one) { return address < one.first; });
+  return behind != world_.constants.begin() && word < std::prev(behind)->end;
+}
+
+void Judge::push(std::uintptr_t address) {
+  if (scratch_.pending_count < kPending) {
+    scratch_.pending[scratch_.pending_count++] = address;
+    return;
+  }
+  PictureBlock block;
+  if (world_.heap->find(address, block)) marks_[block.number] |= kWaits;
+  scratch_.some_wait = true;
+}
+
+// Readable targets are few: one that found no room is found again by its standing.
+bool Judge::follow() {
+  const auto follow_pending = [this] {
+    while (scratch_.pending_count) {
+      const std::uintptr_t address = scratch_.pending[--scratch_.pending_count];
+      PictureBlock block;
+      if (world_.heap->find(address, block) && block.first == address) {
+        if (!scan_block(address, address + block.bytes)) return false;
+        continue;
+      }
+      const auto target = std::lower_bound(world_.targets.begin(), world_.targets.end(), address,
+                                           [](const Target& one, std::uintptr_t at) { return one.first < at; });
+      if (target != world_.targets.end() && !scan_block(address, address + target->bytes)) return false;
+    }
+    return true;
+  };
+  if (!follow_pending()) return false;
+  while (scratch_.some_wait) {
+    scratch_.some_wait = false;
+    bool in_time = true;
+    world_.heap->for_each([&](const PictureBlock& block) {
+      std::uint8_t& mark = marks_[block.number];
+      if (!(mark & kWaits) || !in_time) return;
+      mark = static_cast<std::uint8_t>(mark & ~kWaits);
+      in_time = scan_block(block.first, block.first + block.bytes) && follow_pending();
+    });
+    if (!in_time) return false;
+  }
+  return true;
+}
+
+bool Judge::follow_interior() {
+  bool in_time = true;
+  world_.heap->for_each([&](const PictureBlock& block) {
+    std::uint8_t& mark = marks_[block.number];
+    if (!in_time || !(mark & kInterior) || standing_of(mark) != Standing::none) return;
+    reach(block, mark);
+    in_time = follow();
+  });
+  return in_time;
+}
+
+bool Judge::open_what_drivers_handed_out() {
+  for (const std::uintptr_t address : world_.handed_out) {
+    PictureBlock block;
+    if (!world_.heap->find(address, block) || !block.live) continue;
+    std::uint8_t& mark = marks_[block.number];
+    if (standing_of(mark) == Standing::none) reach(block, mark);
+  }
+  bool in_time = follow();
+  world_.heap->for_each([&](const PictureBlock& block) {
+    if (!in_time || !(marks_[block.number] & kHandedOut)) return;
+    in_time = scan_block(block.first, block.first + block.bytes) && follow();
+  });
+  return in_time;
+}
+
+bool Judge::judge_the_rest() {
+  bool in_time = true;
+  const auto follow_head = [&](std::uintptr_t first, std::uint64_t bytes) {
+    head_ = first;
+    pass_ = Standing::indirectly_lost;
+    in_time = scan_block(first, first + bytes) && follow();
+  };
+  world_.heap->for_each([&](const PictureBlock& block) {
+    std::uint8_t& mark = marks_[block.number];
+    if (!in_time || !block.live || standing_of(mark) != Standing::none) return;
+    stand(mark, Standing::lost);
+    follow_head(block.first, block.bytes);
+  });
+  for (Target& target : world_.targets) {
+    if (!in_time) return false;
+    if (target.standing != Standing::none) continue;
+    target.standing = Standing::lost;
+    if (target.is_readable) follow_head(target.first, target.bytes);
+  }
+  return in_time;
+}
+
+}  // namespace cistern::leaks

@@ -1,0 +1,108 @@
+// Which live blocks can still be reached: pointers are followed from the roots through the blocks of the host pool and
+// through other memory that the processor can read. The memory must hold still meanwhile: it is that of a child that
+// shares none with the program, or of a test.
+//
+// In passes, each finding what those before it did not:
+//   1 from the program's roots, by pointers to the begins of blocks               reachable
+//   2 from there, pointers into the midst of blocks too                           possibly lost
+//   3 from drivers' memory, and through what drivers handed out                   held only by the driver
+//   4 from each block that is left, in the order of addresses                     lost, or indirectly lost
+// What a driver handed out (a context, a queue, a kernel: blocks of its own that the program has by their address) is
+// not looked into before the third: through its tables it leads to everything.
+//
+// Memory: a byte for each block and 512 KiB. Pointers are aligned words; of those that are hidden (compressed, tagged
+// in their upper bits, on a disk) nothing is known.
+//
+// Room: which live memory can still be reached.
+// May include: pool/base, pool/heap, stats.
+#pragma once
+#include <span>
+
+#include "pool/heap/picture.hpp"
+#include "stats/standing.hpp"
+
+namespace cistern::leaks {
+
+// Live memory that is not the host pool's, or a handle (of one byte: the word must be the handle itself).
+struct Target {
+  std::uintptr_t first;
+  std::uint64_t bytes;
+  bool is_readable;  // by the processor: pointers in it are followed
+  Standing standing = Standing::none;
+};
+
+// How to ask which pages hold anything.
+enum class Residency : std::uint8_t { of_pages, of_file };
+
+struct Root {
+  std::uintptr_t first, end;
+  bool of_driver;
+  Residency residency;
+};
+// The next part of the range that may hold something; false: none. Of memory that was never touched there may be any
+// amount.
+using NextResident = bool (*)(std::uintptr_t first, std::uintptr_t end, Residency residency, std::uintptr_t& there,
+                              std::uintptr_t& there_end);
+
+// Addresses of constant data and code: a word that points there may be the pointer to a table of virtual functions.
+struct Constants {
+  std::uintptr_t first, end;
+};
+
+struct World {
+  const host_pool::Picture* heap;
+  std::span<Target> targets;  // sorted by `first`
+  std::span<const Root> roots;
+  std::span<const std::uintptr_t> handed_out;    // sorted: what drivers handed out, of whatever type
+  std::span<const std::uintptr_t> driver_words;  // what objects of drivers begin with
+  std::span<const Constants> constants;          // sorted
+  NextResident next_resident;                    // null: all is there
+};
+
+class Judge {
+ public:
+  static std::size_t scratch_bytes();
+  // `marks`: a byte for each number of the picture, zero; `scratch`: of that size, zero.
+  // `is_over()`: there is no time left.
+  Judge(const World& world, std::uint8_t* marks, void* scratch, bool (*is_over)());
+
+  // False: no time left; then nothing is known.
+  bool run();
+  std::uint64_t bytes_read() const { return bytes_read_; }
+
+ private:
+  struct Scratch;
+
+  void prepare();
+  bool scan_roots(bool of_driver);
+  bool scan(std::uintptr_t first, std::uintptr_t end, Residency residency);
+  bool scan_block(std::uintptr_t first, std::uintptr_t end);
+  bool read(std::uintptr_t first, std::uintptr_t end);
+  void look_at(std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end);
+  bool is_end_of_vector(std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end) const;
+  void found_in_heap(std::uintptr_t word);
+  void found_target(std::uintptr_t word);
+  bool leads_to_begin(const host_pool::PictureBlock& block, std::uintptr_t word) const;
+  bool is_constant(std::uintptr_t word) const;
+  bool is_drivers(const host_pool::PictureBlock& block) const;
+  void reach(const host_pool::PictureBlock& block, std::uint8_t& mark);
+  void push(std::uintptr_t address);
+  bool follow();
+  bool follow_interior();
+  bool open_what_drivers_handed_out();
+  bool judge_the_rest();
+
+  const World world_;
+  std::uint8_t* const marks_;
+  Scratch& scratch_;
+  bool (*const is_over_)();
+  Standing pass_ = Standing::reachable;
+  std::uintptr_t head_ = 0;  // of the fourth pass: what is followed
+  std::uintptr_t heap_first_, heap_bytes_;
+  std::uint64_t bytes_read_ = 0;
+};
+
+// Of a mark as run() leaves it.
+inline Standing standing_of(std::uint8_t mark) { return static_cast<Standing>(mark & 7); }
+
+}  // namespace cistern::leaks

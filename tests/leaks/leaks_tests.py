@@ -1,0 +1,198 @@
+"""Which live memory a process can still reach at its end: ground truth in every place that can hold a pointer, the
+words of the report, and ends of processes that must stay as they are."""
+import collections
+import os
+import pathlib
+import re
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "host"))
+import host_tests  # noqa: E402
+from host_tests import ARGUMENTS, HostTest  # noqa: E402
+
+CLASSES = {"lost": "lost", "indirect": "indirectly lost", "possible": "possibly lost", "reachable": "reachable"}
+WORDS = re.compile(r"(?:\w+::|\(anonymous namespace\)::)*((lost|indirect|possible|reachable|cycle|freed)_\w+)")
+
+
+def maker(row):
+    """The function of the program whose name says what is to be judged, and the word of it."""
+    for frame in row["frames"]:
+        found = WORDS.match(frame.get("function", ""))
+        if found:
+            return found.group(1), found.group(2)
+    return None, None
+
+
+def judged(report, kinds):
+    """Blocks by the function that made them and their class."""
+    found = collections.Counter()
+    for row in report["leaks"]:
+        name, _ = maker(row)
+        if name and (row["kind"] in kinds):
+            found[name, row["class"]] += row["blocks"]
+    return found
+
+
+class LeaksTest(HostTest):
+    def with_report(self, *command, **more):
+        return self.reported(*command, environment={"CISTERN_SITES": "all", **more.pop("environment", {})}, **more)
+
+
+class GroundTruth(LeaksTest):
+    def check(self, program, threads, *arguments, kinds, environment=None):
+        done, reports = self.with_report(self.program(program), str(threads), *arguments, environment=environment or {})
+        self.assertEqual(len(reports), 1)
+        report, = reports
+        self.assertIsNone(report["judging"].get("why_not"))
+        self.assertEqual(report["judging"]["unreadable_bytes"], 0)
+        expected = collections.Counter()
+        for line in done.out.splitlines():
+            name, blocks = line.split()
+            word, blocks = name.split("_")[0], int(blocks)
+            if word == "cycle":
+                expected[name, "lost"] += blocks // 2
+                expected[name, "indirectly lost"] += blocks // 2
+            else:
+                expected[name, CLASSES[word]] += blocks
+        structs = expected.pop(("lost_struct", "lost"))  # made by the function that is named for what lies in it
+        found = judged(report, kinds)
+        for name in {name for name, word in found if word == "held only by the driver"}:
+            found[name, "lost"] += found.pop((name, "held only by the driver"))  # which has a table of what it made
+        self.assertEqual(found.pop(("indirect_in_lost_struct", "lost"), 0), structs if "host" in kinds else 0)
+        self.assertEqual({row: blocks for row, blocks in (found - expected).items()},
+                         {row: blocks for row, blocks in (expected - found).items()}, (program, threads, arguments))
+        return report
+
+    def test_host_memory(self):
+        for threads in (0, 1, 8):
+            self.check("ground_truth_host", threads, kinds={"host"})
+
+    def test_opencl_buffers(self):
+        for threads in (0, 8):
+            report = self.check("ground_truth_opencl", threads, kinds={"opencl"})
+            # Beside what the driver made for each buffer.
+            holders = judged(report, {"host"})
+            self.assertEqual(holders["indirect_in_lost_struct", "lost"], threads + 1)
+
+    def test_cuda_memory(self):
+        if not os.environ.get("SIMULATOR"):
+            self.skipTest("the simulated driver is not built here")
+        for kind, name in (("device", "device:0"), ("pinned", "pinned"), ("managed", "managed"), ("async", "async:0")):
+            for threads in (0, 8):
+                self.check("ground_truth_cuda", threads, kind, kinds={name, "pinned", "device:0"},
+                           environment={"LD_LIBRARY_PATH": os.environ["SIMULATOR"]})
+
+    def test_what_samples_stand_for(self):
+        """Totals by class are exact without sites too."""
+        exact, = self.with_report(self.program("ground_truth_host"), "4")[1]
+        sampled, = self.reported(self.program("ground_truth_host"), "4")[1]
+        for name in ("lost", "indirectly lost", "possibly lost"):
+            self.assertEqual(sampled["host_classes"][name], exact["host_classes"][name])
+
+    def test_python_objects(self):
+        script = ("import ctypes, gc\n"
+                  "make = ctypes.CDLL(None).malloc\n"
+                  "make.restype = ctypes.c_void_p\n"
+                  "made = [ctypes.c_void_p(make(5000)) for i in range(30)]\n")
+        drop = "del made\ngc.collect()\nothers = [ctypes.c_void_p(i) for i in range(10000)]\n"  # in the same places
+        for more, expected in (("", "reachable"), (drop, "lost")):
+            _, reports = self.with_report(sys.executable, "-c", script + more)
+            found = collections.Counter()
+            for row in reports[0]["leaks"]:
+                if row["block_bytes_min"] == row["block_bytes_max"] == 5000:
+                    found[row["class"]] += row["blocks"]
+            self.assertGreaterEqual(found[expected], 28, "words of objects that were freed may still be there")
+            self.assertEqual(sum(found.values()), 30)
+
+
+class Words(LeaksTest):
+    def test_the_verdict_says_what_is_lost(self):
+        report = self.folder / "words"
+        done = self.shimmed(self.program("ground_truth_opencl"), "0", environment={"CISTERN_REPORT": str(report)})
+        self.assertEqual(done.status, 0)
+        text = report.read_text()
+        self.assertRegex(text, r"VERDICT  4 blocks, 3\.9 KiB lost at 4 sites; "
+                               r"10 blocks, 9\.8 KiB reachable, never freed at 10 sites ")
+        self.assertRegex(text, r" 1  opencl  .*  (indirectly lost|lost|held only by the driver)  first")
+        self.assertRegex(text, r"\n         host memory alive at exit: .* lost, .* reachable\n")
+
+    def test_it_can_be_switched_off(self):
+        report = self.folder / "off"
+        self.shimmed(self.program("ends_of_leaks"), "return",
+                     environment={"CISTERN_REPORT": str(report), "CISTERN_LEAK_CHECK": "0"})
+        self.assertIn("blocks alive at exit: not judged\n", report.read_text())
+        self.assertNotIn("lost", report.read_text())
+
+    def test_without_time_nothing_is_claimed(self):
+        done, reports = self.with_report(self.program("ends_of_leaks"), "return", expected_status=3,
+                                         environment={"CISTERN_LEAK_CHECK": "1ms"})
+        why_not = reports[0]["judging"].get("why_not")
+        classes = {row["class"] for row in reports[0]["leaks"]}
+        self.assertEqual(classes, {"unclassified"} if why_not else {"lost", "reachable"})
+
+    def test_a_process_fails_by_what_is_lost(self):
+        def status(words, program="ground_truth_host", arguments=("0",), **more):
+            return self.shimmed(self.program(program), *arguments,
+                                environment={"CISTERN_REPORT": "none", "CISTERN_FAIL_ON": words, **more}).status
+        self.assertEqual(status("lost", CISTERN_SITES="all"), 23)
+        self.assertEqual(status("lost:1GiB", CISTERN_SITES="all"), 0)
+        self.assertEqual(status("lost"), 0, "samples do not judge")
+        self.assertEqual(status("any", CISTERN_SITES="all"), 0, "no GPU memory")
+        self.assertEqual(status("lost", "ground_truth_opencl"), 23)
+        rules = self.folder / "rules"
+        rules.write_text("leak:lost_*\nleak:indirect_*\nleak:cycle_*\nleak:possible_*\n")
+        known = {"CISTERN_SITES": "all", "CISTERN_SUPPRESSIONS": str(rules)}
+        self.assertEqual(status("lost", **known), 0)
+        self.assertEqual(status("possible", **known), 0)
+        rules.write_text("leak:lost_*\nleak:indirect_*\nleak:cycle_*\n")
+        self.assertEqual(status("possible", **known), 23)
+
+
+class Ends(LeaksTest):
+    LOST_AND_REACHABLE = {("lost_block", "lost"): 10, ("reachable_block", "reachable"): 5}
+
+    def found(self, reports):
+        """By the size that was asked for: beside many threads there may be no time for names."""
+        names = {1000: "lost_block", 2000: "reachable_block"}
+        found = collections.Counter()
+        for row in reports[0]["leaks"]:
+            if row["kind"] == "host" and row["block_bytes_min"] in names:
+                found[names[row["block_bytes_min"]], row["class"]] += row["blocks"]
+        return dict(found)
+
+    def test_every_end(self):
+        for way in ("return", "exit", "_exit", "quick_exit", "errx", "handler"):
+            plain = self.plain(self.program("ends_of_leaks"), way)
+            done, reports = self.with_report(self.program("ends_of_leaks"), way, expected_status=3)
+            self.assertEqual(done.all(), plain.all(), way)
+            self.assertEqual(self.found(reports), self.LOST_AND_REACHABLE, way)
+
+    def test_nobody_sees_the_copy(self):
+        plain = self.plain(self.program("ends_of_leaks"), "forked")
+        self.assertEqual(plain.out, "waited for the child: 1, one more: 1\nsignals: 1\n")
+        done, reports = self.with_report(self.program("ends_of_leaks"), "forked")
+        self.assertEqual(done.all(), plain.all())
+        self.assertEqual(len(reports), 2)
+        for report in reports:
+            self.assertEqual(self.found([report])["lost_block", "lost"], 10)
+
+    def test_beside_other_threads(self):
+        """They are left alone, so what is in their registers is not known."""
+        for way in (["beside"], ["threads", "1"], ["threads", "64"], ["allocating"]):
+            plain = self.plain(self.program("ends_of_leaks"), *way)
+            done, reports = self.with_report(self.program("ends_of_leaks"), *way, expected_status=3)
+            self.assertEqual(done.all(), plain.all(), way)
+            self.assertGreater(reports[0]["judging"]["unseen_threads"], 0)
+            self.assertEqual(self.found(reports),
+                             {("lost_block", "possibly lost"): 10, ("reachable_block", "reachable"): 5}, way)
+
+    def test_memory_that_was_never_touched_costs_nothing(self):
+        before = time.monotonic()
+        done, reports = self.with_report(self.program("ends_of_leaks"), "sparse", expected_status=3)
+        self.assertLess(time.monotonic() - before, 20)
+        self.assertEqual(self.found(reports), self.LOST_AND_REACHABLE)
+
+
+if __name__ == "__main__":
+    host_tests.main()

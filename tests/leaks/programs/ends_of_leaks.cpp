@@ -1,0 +1,113 @@
+// Loses 10 blocks of 1000 bytes and keeps 5, then ends as argv[1] says:
+//   return, exit, _exit, quick_exit, errx, abort
+//   handler    exit in a signal handler
+//   forked     a child ends so; the parent waits for any child, and counts SIGCHLD
+//   beside     another thread sleeps in poll, and prints what that returned
+//   threads N  N threads that start and end others
+//   sparse     20 GiB mapped and hardly touched
+//   allocating a thread allocates and frees all the time
+#include <err.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+void* kept[5];
+
+[[gnu::noinline]] void* lost_block() { return std::malloc(1000); }
+[[gnu::noinline]] void* reachable_block() { return std::malloc(2000); }
+
+[[gnu::noinline]] void allocate() {
+  for (void*& one : kept) one = reachable_block();
+  for (int i = 0; i < 10; ++i) {
+    void* volatile lost = lost_block();
+    if (!lost) std::abort();
+    lost = nullptr;
+  }
+}
+[[gnu::noinline]] void wipe_stack() {
+  volatile char frames[16 * 1024];
+  for (volatile char& one : frames) one = 0;
+}
+
+volatile sig_atomic_t children_ended = 0;
+
+[[noreturn]] void forked() {
+  signal(SIGCHLD, [](int) { children_ended = children_ended + 1; });
+  const pid_t child = fork();
+  if (child == 0) std::exit(0);
+  pid_t ended;
+  while ((ended = wait(nullptr)) == -1 && errno == EINTR) {
+  }
+  std::printf("waited for the child: %d, one more: %d\n", ended == child, wait(nullptr) == -1 && errno == ECHILD);
+  std::printf("signals: %d\n", static_cast<int>(children_ended));
+  std::exit(0);
+}
+
+}  // namespace
+
+int main(int, char** arguments) {
+  const std::string way = arguments[1];
+  allocate();
+  wipe_stack();
+  if (way == "exit") std::exit(3);
+  if (way == "_exit") _exit(3);
+  if (way == "quick_exit") std::quick_exit(3);
+  if (way == "errx") errx(3, "so it ends");
+  if (way == "abort") std::abort();
+  if (way == "handler") {
+    signal(SIGUSR1, [](int) { std::exit(3); });
+    raise(SIGUSR1);
+  }
+  if (way == "forked") forked();
+  if (way == "beside") {
+    std::thread([] {
+      pollfd none{-1, 0, 0};
+      const int answer = poll(&none, 1, -1);
+      std::printf("poll returned %d\n", answer);
+      _exit(9);
+    }).detach();
+    usleep(100'000);
+    std::exit(3);
+  }
+  if (way == "threads") {
+    static std::atomic<bool> over{false};
+    for (int i = 0; i < std::atoi(arguments[2]); ++i)
+      std::thread([] {
+        while (!over) std::thread([] { std::free(std::malloc(100)); }).join();
+      }).detach();
+    usleep(50'000);
+    std::exit(3);
+  }
+  if (way == "sparse") {
+    const std::size_t bytes = std::size_t{20} << 30;
+    auto* memory = static_cast<char*>(
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    for (std::size_t at = 0; at < bytes; at += std::size_t{1} << 28) memory[at] = 1;
+    std::exit(3);
+  }
+  if (way == "allocating") {
+    std::thread([] {
+      std::vector<void*> own(1000);
+      for (std::size_t i = 0;; ++i) {
+        std::free(own[i % own.size()]);
+        own[i % own.size()] = std::malloc(i * 7 % 3000);
+      }
+    }).detach();
+    usleep(50'000);
+    std::exit(3);
+  }
+  return 3;
+}
