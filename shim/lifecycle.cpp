@@ -86,22 +86,6 @@ void let_others_end() {
   for (int i = 0; i < kTicksOfRest; ++i) system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kTick), 0);
 }
 
-[[gnu::always_inline]] inline const void* stack_pointer() {
-  const void* at;
-#if defined(__x86_64__)
-  asm volatile("mov %%rsp, %0" : "=r"(at));
-#elif defined(__aarch64__)
-  asm volatile("mov %0, sp" : "=r"(at));
-#endif
-  return at;
-}
-
-// The frame that asks, with what its callers have in registers: below it no frame of theirs lies.
-[[gnu::always_inline]] inline const void* stack_in_use() {
-  __builtin_unwind_init();
-  return stack_pointer();
-}
-
 // Silent processes are left without a new descriptor. Live memory is judged before any destructor runs.
 void begin_exit(const void* stack) {
   let_others_end();

@@ -21,6 +21,7 @@
 
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
+#include "shim/core/judging.hpp"
 #include "shim/lifecycle.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/lookup.hpp"
@@ -113,6 +114,7 @@ bool interrupted_the_linker(const void* context) {
 }
 
 constinit std::atomic<const Watched*> reported_signal{nullptr};
+constinit std::atomic<const void*> interrupted_stack{nullptr};
 
 // The timer's signal is to come through: it finds that there is nothing to do, or that time is up.
 void let_watched_signals_in() {
@@ -125,14 +127,17 @@ void let_watched_signals_in() {
   const Watched& signal = *reported_signal.load();
   let_watched_signals_in();
   hold_standard_error();
+  if (will_report()) judge_at_end(interrupted_stack.load());
   process_ended({signal.name, {}});
   while (phase() != Phase::written && coarse_now_ns() < die_at_ns.load()) sleep_a_tick();  // by another thread
   die_of(signal.number);
 }
 
 // The program's may be small, or one that it set aside for handlers.
-[[noreturn]] void report_on_own_stack(const Watched& signal) {
+// What the program had in registers lies in `context`, at the end of what it uses of its stack.
+[[noreturn]] void report_on_own_stack(const Watched& signal, const void* context) {
   reported_signal = &signal;
+  interrupted_stack = context;
   void* const stack =
       mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (stack == MAP_FAILED && may_report_here()) report_and_die();
@@ -171,7 +176,8 @@ void on_signal(int number, siginfo_t* info, void* context) {
   if (now >= die_at || phase() == Phase::written) die_of(number);
   // A report that has begun may be this thread's, below this handler.
   if (phase() != Phase::reported) {
-    if (may_report_on_a_large_stack() && !interrupted_the_linker(context)) report_on_own_stack(*watched_signal(number));
+    if (may_report_on_a_large_stack() && !interrupted_the_linker(context))
+      report_on_own_stack(*watched_signal(number), context);
     if (!can_wait) die_of(number);
   }
   errno = error;

@@ -5,6 +5,7 @@
 
 #include "cistern/cistern.h"
 #include "shim/core/core.hpp"
+#include "shim/core/judging.hpp"
 #include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/next.hpp"
 #include "shim/host/hooks/hooks.hpp"
@@ -62,6 +63,8 @@ int cistern_report(const char* path, cistern_format format) {
   const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0) return errno;
   StringSink text;
+  const JudgementHeld held;
+  judge_now(stack_in_use());
   (format == CISTERN_JSON ? render_json : render_text)(take_snapshot("call"), text);
   const int error = write_whole(file, text.text());
   return close(file) && !error ? errno : error;

@@ -66,7 +66,7 @@ void after_fork_in_child() {
   if (outermost()) {
     for (std::size_t i = part_count(); i-- > 0;) under_lock ? part_at(i).in_child_under_lock() : part_at(i).in_child();
     begin_anew_in_child();
-    judge_anew_in_child();
+    judging_after_fork_in_child();
   }
   forks = forks - 1;
 }

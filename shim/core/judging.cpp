@@ -10,11 +10,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <cstring>
+#include <new>
 #include <string_view>
 
+#include "pool/base/lock.hpp"
 #include "pool/base/path.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/process/kind.hpp"
@@ -518,7 +519,6 @@ class MemoryOfBoth {
     target_count_ = targets.size();
   }
   explicit operator bool() const { return memory_; }
-  void drop() { munmap(memory_, bytes_); }
 
   Findings& findings() { return *reinterpret_cast<Findings*>(memory_); }
   std::span<Target> targets() { return {reinterpret_cast<Target*>(memory_ + targets_at_), target_count_}; }
@@ -534,15 +534,21 @@ class MemoryOfBoth {
   std::size_t bytes_ = 0, picture_bytes_, marks_, targets_at_, picture_at_, marks_at_, target_count_ = 0;
 };
 
-constinit std::atomic<bool> judged_at_end{false};
+constinit Lock judgement_lock;
+constinit bool judged_at_end = false;
+constinit Range earlier{};  // memory of the last judgement
 
-}  // namespace
+void drop_earlier() {
+  set_judgement({});
+  if (earlier.first) munmap(reinterpret_cast<void*>(earlier.first), earlier.end - earlier.first);
+  earlier = {};
+}
 
 [[gnu::cold]] void judge_live_memory(const void* stack_in_use) {
   const std::uint64_t limit_ns = options().leak_check;
-  Judgement judgement;
-  set_judgement(judgement);
+  drop_earlier();
   if (!limit_ns) return;
+  Judgement judgement;
   if (system_calls_are_filtered()) {
     judgement.why_not = reason_of(CopyEnd::filtered);
     return set_judgement(judgement);
@@ -555,6 +561,7 @@ constinit std::atomic<bool> judged_at_end{false};
   MemoryOfBoth both(memory.targets());
   judgement.why_not = "the system gave no memory for it";
   if (both) {
+    earlier = both.range();
     OtherThreads threads;
     threads.read();
     Plan plan{stack_in_use,
@@ -570,31 +577,42 @@ constinit std::atomic<bool> judged_at_end{false};
               both.range()};
     const CopyEnd end = work_in_copy({judge_in_copy, &plan, limit_ns, kOwnBytes});
     const Findings& findings = both.findings();
-    judgement.why_not = end == CopyEnd::done ? "the process has too many mappings" : reason_of(end);
-    if (end == CopyEnd::done && findings.is_complete) {
-      judgement.is_known = true;
-      judgement.why_not = nullptr;
-      judgement.unseen_threads = threads.count - std::min(threads.count, findings.drivers_threads);
-      judgement.unreadable_bytes = findings.unreadable_bytes;
-      judgement.bytes_read = findings.bytes_read;
-      judgement.memory_bytes = findings.heap.numbers() + both.picture_bytes() + leaks::Judge::scratch_bytes();
-      judgement.targets = both.targets();
-      judgement.heap = &findings.heap;
-      judgement.marks = both.marks();
-    } else {
-      both.drop();
-    }
+    judgement.is_known = end == CopyEnd::done && findings.is_complete;
+    judgement.why_not = judgement.is_known     ? nullptr
+                        : end == CopyEnd::done ? "the process has too many mappings"
+                                               : reason_of(end);
+    judgement.unseen_threads = threads.count - std::min(threads.count, findings.drivers_threads);
+    judgement.unreadable_bytes = findings.unreadable_bytes;
+    judgement.bytes_read = findings.bytes_read;
+    judgement.memory_bytes = findings.heap.numbers() + both.picture_bytes() + leaks::Judge::scratch_bytes();
+    judgement.targets = both.targets();
+    judgement.heap = &findings.heap;
+    judgement.marks = both.marks();
   }
   judgement.took_ns = nanoseconds_since_start() - began_ns;
   set_judgement(judgement);
 }
 
+}  // namespace
+
+JudgementHeld::JudgementHeld() { judgement_lock.lock(); }
+JudgementHeld::~JudgementHeld() { judgement_lock.unlock(); }
+
 void judge_at_end(const void* stack_in_use) {
-  if (!judged_at_end.exchange(true)) judge_live_memory(stack_in_use);
+  const JudgementHeld held;
+  if (!judged_at_end) judge_live_memory(stack_in_use);
+  judged_at_end = true;
 }
 
-void judge_anew_in_child() {
+void judge_now(const void* stack_in_use) {
+  if (!judged_at_end) judge_live_memory(stack_in_use);
+}
+
+// Another thread may have held it.
+void judging_after_fork_in_child() {
+  new (&judgement_lock) Lock;
   judged_at_end = false;
+  earlier = {};
   set_judgement({});
 }
 

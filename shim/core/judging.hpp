@@ -1,15 +1,37 @@
 // Judges live memory: a copy of the process is taken (process/memory_copy.hpp), and in it pointers are followed from
 // its mappings (stats/leaks/judge.hpp). What was found is asked for by process/standings.hpp.
 #pragma once
-#include <cstdint>
 
 namespace cistern {
 
-// What of the calling thread's stack is in use begins there; below it dead frames lie.
-void judge_live_memory(const void* stack_in_use);
+// What was found holds still while one lives. Others wait.
+class JudgementHeld {
+ public:
+  JudgementHeld();
+  ~JudgementHeld();
+  JudgementHeld(const JudgementHeld&) = delete;
+  JudgementHeld& operator=(const JudgementHeld&) = delete;
+};
 
-// For the end of the process: done once, as early as somebody asks.
+// For the end of the process, done once, as early as somebody asks. What of the calling thread's stack is in use begins
+// at `stack_in_use`; below it dead frames lie.
 void judge_at_end(const void* stack_in_use);
-void judge_anew_in_child();
+// For a report while the program runs; the judgement held. What the end found stays.
+void judge_now(const void* stack_in_use);
+
+// What the parent found is not the child's.
+void judging_after_fork_in_child();
+
+// The frame that asks, with what its callers have in registers.
+[[gnu::always_inline]] inline const void* stack_in_use() {
+  __builtin_unwind_init();
+  const void* at;
+#if defined(__x86_64__)
+  asm volatile("mov %%rsp, %0" : "=r"(at));
+#elif defined(__aarch64__)
+  asm volatile("mov %0, sp" : "=r"(at));
+#endif
+  return at;
+}
 
 }  // namespace cistern

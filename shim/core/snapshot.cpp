@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "shim/core/core.hpp"
+#include "shim/core/judging.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/log.hpp"
@@ -128,6 +129,7 @@ Snapshot take_snapshot(const char* moment) {
 }
 
 int report_end(ProcessEnd end) {
+  const JudgementHeld held;
   Snapshot snapshot = take_snapshot(end.moment);
   int status = end.status.value_or(0);
   if (end.status && (status & 0xff) == 0 && fails(snapshot)) {

@@ -13,8 +13,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 
 #include "pool/base/system_call.hpp"
+#include "shim/process/environment.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/small_file.hpp"
 #include "shim/process/system_filter.hpp"
@@ -95,6 +97,12 @@ bool has_room(std::uint64_t bytes) {
     }
   }
   return true;
+}
+
+// Valgrind ends a process that clones itself in this way.
+bool runs_in_valgrind() {
+  const char* const preloaded = environment_variable("LD_PRELOAD");
+  return preloaded && strstr(preloaded, "/vgpreload_");
 }
 
 // --- The child
@@ -189,6 +197,7 @@ void close_file(int& file) {
 const char* reason_of(CopyEnd end) {
   constexpr const char* kReasons[] = {"",
                                       "the process has a filter of system calls",
+                                      "the process runs in Valgrind",
                                       "no time for it",
                                       "no room for it in the control group",
                                       "the system allowed no copy of the process",
@@ -198,6 +207,7 @@ const char* reason_of(CopyEnd end) {
 
 [[gnu::cold]] CopyEnd work_in_copy(const CopyWork& work) {
   if (system_calls_are_filtered()) return CopyEnd::filtered;
+  if (runs_in_valgrind()) return CopyEnd::emulated;
   deadline_ns = now_ns() + work.limit_ns;
   const std::uint64_t tables = page_table_bytes();
   if (tables / kMiB * kNanosecondsPerTableMiB > work.limit_ns / 2) return CopyEnd::no_time;

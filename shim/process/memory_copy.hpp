@@ -22,7 +22,7 @@ struct CopyWork {
   std::size_t memory_bytes;  // that it may take
 };
 
-enum class CopyEnd { done, filtered, no_time, no_room, refused, crashed };
+enum class CopyEnd { done, filtered, emulated, no_time, no_room, refused, crashed };
 const char* reason_of(CopyEnd end);  // for all but `done`: "no time"
 
 CopyEnd work_in_copy(const CopyWork& work);

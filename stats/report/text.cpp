@@ -150,6 +150,7 @@ void write_suppressions(const Snapshot& snapshot, Sink& sink) {
     String& list = rule.sites ? rules : unused;
     if (!list.empty()) list += ", ";
     list += printable(rule.rule, kPathBytesShown);
+    if (rule.built_in) list += " (built in)";
   }
   const String gpu = suppressed_of(snapshot.leaks), host = suppressed_of(snapshot.host_sites);
   if (!gpu.empty()) sink.print("SUPPRESSED  GPU memory: {}\n", gpu);
@@ -271,7 +272,8 @@ void write_kind(const KindFigures& kind, double wall_s, bool peak_is_bound, Sink
   sink.print("              in all: {}", human_bytes(*kind.allocated_bytes));
   if (wall_s >= 1 && static_cast<double>(kind.allocations) >= wall_s)
     sink.print(", {} allocs/s", grouped(static_cast<std::uint64_t>(static_cast<double>(kind.allocations) / wall_s)));
-  if (kind.temporary.value_or(0)) sink.print(", {} freed right away", grouped(*kind.temporary));
+  // The last block of a program is freed by the next call too.
+  if (kind.temporary.value_or(0) > 1) sink.print(", {} freed right away", grouped(*kind.temporary));
   sink.write("\n");
 }
 

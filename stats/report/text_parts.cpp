@@ -39,6 +39,14 @@ std::size_t frames_to_main(const Vector<FrameFigures>& frames) {
   return telling;
 }
 
+// The first that lies in main's module: however deep in libraries, there the user's own code begins. `telling`: none.
+std::size_t first_of_program(const Vector<FrameFigures>& frames, std::size_t telling) {
+  if (!telling || frames[telling - 1].function != "main") return telling;
+  for (std::size_t i = 0; i < telling; ++i)
+    if (frames[i].module == frames[telling - 1].module) return i;
+  return telling;
+}
+
 }  // namespace
 
 String seconds(double value) { return decimal(value, value < 10 ? 2 : 1) + " s"; }
@@ -62,7 +70,14 @@ void write_frames(const Vector<FrameFigures>& frames, std::size_t frames_max, Si
   std::size_t width = 12;
   for (std::size_t i = 0; i < shown; ++i) width = std::max(width, std::min<std::size_t>(frames[i].function.size(), 40));
   for (std::size_t i = 0; i < shown; ++i) write_frame(frames[i], static_cast<int>(width), sink);
-  if (shown < telling && frames_max == kFramesFull) sink.print("     ... {} more\n", telling - shown);
+  const auto leave_out = [&](std::size_t count) {
+    if (count && frames_max == kFramesFull) sink.print("     ... {} more\n", count);
+  };
+  const std::size_t of_program = first_of_program(frames, telling);
+  if (of_program < shown || of_program == telling) return leave_out(telling - shown);
+  leave_out(of_program - shown);
+  write_frame(frames[of_program], static_cast<int>(width), sink);
+  leave_out(telling - of_program - 1);
 }
 
 }  // namespace cistern

@@ -40,7 +40,7 @@ class LeaksTest(HostTest):
 
 
 class GroundTruth(LeaksTest):
-    def check(self, program, threads, *arguments, kinds, environment=None):
+    def check(self, program, threads, *arguments, kinds, environment=None, stale_words=0):
         done, reports = self.with_report(self.program(program), str(threads), *arguments, environment=environment or {})
         self.assertEqual(len(reports), 1)
         report, = reports
@@ -60,8 +60,13 @@ class GroundTruth(LeaksTest):
         for name in {name for name, word in found if word == "held only by the driver"}:
             found[name, "lost"] += found.pop((name, "held only by the driver"))  # which has a table of what it made
         self.assertEqual(found.pop(("indirect_in_lost_struct", "lost"), 0), structs if "host" in kinds else 0)
-        self.assertEqual({row: blocks for row, blocks in (found - expected).items()},
-                         {row: blocks for row, blocks in (expected - found).items()}, (program, threads, arguments))
+        wrong = found - expected
+        # Memory that is used again and not cleared may still hold a word of its last owner's.
+        if stale_words:
+            for row in [row for row in wrong if row[1] == "reachable" and wrong[row] == 1][:stale_words]:
+                del wrong[row]
+        self.assertEqual(dict(wrong), {}, (expected - found, program, threads, arguments))
+        self.assertEqual(sum(found.values()), sum(expected.values()))
         return report
 
     def test_host_memory(self):
@@ -81,7 +86,7 @@ class GroundTruth(LeaksTest):
         for kind, name in (("device", "device:0"), ("pinned", "pinned"), ("managed", "managed"), ("async", "async:0")):
             for threads in (0, 8):
                 self.check("ground_truth_cuda", threads, kind, kinds={name, "pinned", "device:0"},
-                           environment={"LD_LIBRARY_PATH": os.environ["SIMULATOR"]})
+                           environment={"LD_LIBRARY_PATH": os.environ["SIMULATOR"]}, stale_words=int(threads > 1))
 
     def test_what_samples_stand_for(self):
         """Totals by class are exact without sites too."""

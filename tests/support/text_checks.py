@@ -125,7 +125,8 @@ def complaints(report, text):
                 f"site{'s' * (len(known) != 1)}")
         if (line in text.splitlines()) != bool(known):
             yield f"wrongly said, or not said: {line}"
-    used = ", ".join(rule["rule"] for rule in report["suppressions"] if rule["sites"])
+    used = ", ".join(rule["rule"] + (" (built in)" if rule["built_in"] else "")
+                     for rule in report["suppressions"] if rule["sites"])
     if used and f"      by {used}" not in text.splitlines():
         yield f"not said: by {used}"
     unused = [rule["rule"] for rule in report["suppressions"] if not rule["sites"]]
@@ -143,7 +144,7 @@ def of_uses(report, name, kind, text):
     if "allocated_bytes" in kind:
         wall = report["cistern"]["wall_s"]
         rate = f", {int(kind['allocations'] / wall):,} allocs/s" if wall >= 1 else ""
-        freed = f", {kind['temporary']:,} freed right away" if kind.get("temporary") else ""
+        freed = f", {kind['temporary']:,} freed right away" if kind.get("temporary", 0) > 1 else ""
         line = f"              in all: {human(kind['allocated_bytes'])}{rate}{freed}"
         if line not in lines:
             yield f"{name}: not said: {line}"

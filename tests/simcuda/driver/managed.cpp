@@ -41,8 +41,11 @@ extern "C" CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t bytes, unsign
   std::shared_ptr<void> on_device;
   if (settings.managed_on_device && !(on_device = OwnMemory::take(lock, *context->device, bytes)))
     return CUDA_ERROR_OUT_OF_MEMORY;
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* const mapped =
+      mmap(nullptr, kManagedGuard + bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* const memory = static_cast<char*>(mapped) + kManagedGuard;
+  mprotect(mapped, kManagedGuard, PROT_NONE);
   driver().allocations.insert({.begin = to_address(memory),
                                .bytes = bytes,
                                .kind = MemoryKind::kManaged,

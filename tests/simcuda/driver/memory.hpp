@@ -5,6 +5,9 @@
 
 namespace simcuda {
 
+// The driver has addresses of its own for managed memory: no other mapping ends where it begins.
+constexpr size_t kManagedGuard = 4096;
+
 // Gives the storage of an allocation back that is not in the table any more: poison, unmap or unpin.
 void release_storage(Locked& lock, const Allocation& allocation);
 

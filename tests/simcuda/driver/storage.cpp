@@ -17,7 +17,7 @@ void release_storage(Locked& lock, const Allocation& allocation) {
       give_to_pool(lock, allocation);
       break;
     case MemoryKind::kManaged:
-      munmap(reinterpret_cast<void*>(allocation.begin), allocation.bytes);
+      munmap(reinterpret_cast<void*>(allocation.begin - kManagedGuard), kManagedGuard + allocation.bytes);
       break;
     // Registered memory is the program's; imported and mapped memory is let go by its owner's destructor.
     case MemoryKind::kRegistered:
