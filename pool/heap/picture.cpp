@@ -57,26 +57,26 @@ unsigned Picture::blocks_of(const Entry& entry) {
   return true;
 }
 
-__attribute__((no_sanitize("thread"))) bool Picture::read(const Entry& entry, std::uint32_t first_slice, unsigned index,
-                                                          PictureBlock& block) const {
-  const Page& page = *page_at(region_begin() + first_slice);
-  const std::uintptr_t memory = first_ + (std::uintptr_t{first_slice} << kSliceShift);
+__attribute__((no_sanitize("thread"))) bool Picture::read(const Place& place, PictureBlock& block) const {
+  const Entry& entry = entries_[place.first_slice];
+  const Page& page = *page_at(region_begin() + place.first_slice);
+  const std::uintptr_t memory = first_ + (std::uintptr_t{place.first_slice} << kSliceShift);
   if (page.state != entry.state) return false;
-  block.number = entry.first_number + index;
+  block.number = place.number;
   block.requested_bytes = 0;
   if (entry.state == PageState::large) {
     block.first = memory;
-    block.bytes = std::min<std::size_t>(page.bytes, (slices_ - first_slice) * kSliceBytes);
+    block.bytes = std::min<std::size_t>(page.bytes, (slices_ - place.first_slice) * kSliceBytes);
     block.requested_bytes = block.bytes - std::min<std::size_t>(page.slack, block.bytes);
     block.live = true;
     return true;
   }
-  if (page.size_class != entry.size_class || index >= page.carved) return false;
+  if (page.size_class != entry.size_class || place.index >= page.carved) return false;
   const std::size_t cell = kBytesOfClass.of[entry.size_class];
-  block.first = memory + index * cell;
+  block.first = memory + place.index * cell;
   block.bytes = cell;
   if (entry.state == PageState::sampled) {
-    read_sampled(page, index, block.bytes, block.requested_bytes, block.live);
+    read_sampled(page, place.index, block.bytes, block.requested_bytes, block.live);
   } else {
     block.live = __atomic_load_n(&reinterpret_cast<const Block*>(block.first)->mark, __ATOMIC_RELAXED) != free_mark;
   }
@@ -84,15 +84,8 @@ __attribute__((no_sanitize("thread"))) bool Picture::read(const Entry& entry, st
 }
 
 bool Picture::find(std::uintptr_t address, PictureBlock& block) const {
-  if (address - first_ >= bytes_) return false;
-  const auto slice = static_cast<std::uint32_t>((address - first_) >> kSliceShift);
-  const Entry& entry = entries_[slice];
-  if (entry.state == PageState::none) return false;
-  const std::uint32_t first_slice = slice - entry.to_first;
-  if (entry.state == PageState::large) return read(entry, first_slice, 0, block) && address < block.first + block.bytes;
-  const std::uint64_t offset = address - first_ - (std::uint64_t{first_slice} << kSliceShift);
-  const auto index = static_cast<unsigned>(offset / kBytesOfClass.of[entry.size_class]);
-  return index < page_capacity(entry.size_class) && read(entry, first_slice, index, block);
+  Place place;
+  return locate(address, place) && read(place, block) && address - block.first < block.bytes;
 }
 
 }  // namespace cistern::host_pool

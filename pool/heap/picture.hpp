@@ -29,7 +29,29 @@ class Picture {
   std::uintptr_t bytes() const { return bytes_; }
   std::uint32_t numbers() const { return numbers_; }  // of blocks, live or free: less than this
 
-  // False: in no block, of which one may be free. An address that the pool does not have is in none.
+  // Where an address lies: found from the table alone, which stays in the cache.
+  struct Place {
+    std::uint32_t first_slice, index, number;
+  };
+  // False: in no block that could be. An address that the pool does not have is in none.
+  bool locate(std::uintptr_t address, Place& place) const {
+    if (address - first_ >= bytes_) return false;
+    const auto slice = static_cast<std::uint32_t>((address - first_) >> kSliceShift);
+    const Entry& entry = entries_[slice];
+    if (entry.state == PageState::none) return false;
+    place.first_slice = slice - entry.to_first;
+    place.index = 0;
+    place.number = entry.first_number;
+    if (entry.state == PageState::large) return true;
+    const auto offset =
+        static_cast<std::uint32_t>(address - first_ - (std::uint64_t{place.first_slice} << kSliceShift));
+    place.index = offset / static_cast<std::uint32_t>(kBytesOfClass.of[entry.size_class]);
+    place.number += place.index;
+    return place.index < page_capacity(entry.size_class);
+  }
+  // The block there, live or free; false: it was never made, or the place holds something else by now.
+  bool read(const Place& place, PictureBlock& block) const;
+  // Both; false also behind the end of a large block.
   bool find(std::uintptr_t address, PictureBlock& block) const;
   template <class Visit>
   void for_each(Visit visit) const {
@@ -37,7 +59,7 @@ class Picture {
     for (std::uint32_t slice = 0; slice < slices_; ++slice)
       if (const Entry& entry = entries_[slice]; entry.is_first)
         for (unsigned i = 0; i < blocks_of(entry); ++i)
-          if (read(entry, slice, i, block)) visit(block);
+          if (read({slice, i, entry.first_number + i}, block)) visit(block);
   }
 
  private:
@@ -50,7 +72,6 @@ class Picture {
   };
 
   static unsigned blocks_of(const Entry& entry);
-  bool read(const Entry& entry, std::uint32_t first_slice, unsigned index, PictureBlock& block) const;
 
   Entry* entries_ = nullptr;
   std::uint32_t slices_ = 0, numbers_ = 0;

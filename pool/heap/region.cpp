@@ -578,15 +578,20 @@ RegionFigures region_figures() {
                         .peak_in_use_bytes = peak_in_use * kSliceBytes,
                         .peak_at_ns = peak_at_ns,
                         .largest_free_bytes = 0,
+                        .largest_dirty_bytes = 0,
                         .grown = times_grown,
                         .given_back = times_given_back,
                         .fresh = spans_fresh,
                         .peak_reserved_bytes = peak_reserved * kSliceBytes};
-  for (const Bins& own : bins)
+  const auto largest_in = [](const Bins& own) {
+    std::uint64_t slices = 0;
     for (unsigned bin = own.next_used(0); bin < kBins; bin = own.next_used(bin + 1))
       for (Slice at = own.first[bin]; at; at = page_at(at)->next)
-        figures.largest_free_bytes =
-            std::max(figures.largest_free_bytes, page_at(at)->slices * std::uint64_t{kSliceBytes});
+        slices = std::max<std::uint64_t>(slices, page_at(at)->slices);
+    return slices * kSliceBytes;
+  };
+  figures.largest_dirty_bytes = largest_in(bins[kDirty]);
+  figures.largest_free_bytes = std::max(figures.largest_dirty_bytes, largest_in(bins[kClean]));
   return figures;
 }
 

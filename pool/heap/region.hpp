@@ -54,7 +54,7 @@ bool extend_span(Slice end, std::uint32_t more);
 struct RegionFigures {
   std::uint64_t mapped_bytes, in_use_bytes, dirty_bytes, peak_in_use_bytes;
   std::uint64_t peak_at_ns;  // as System::now_ns
-  std::uint64_t largest_free_bytes;
+  std::uint64_t largest_free_bytes, largest_dirty_bytes;
   std::uint64_t grown, given_back;    // calls
   std::uint64_t fresh;                // spans taken that the system had to back, in part at least
   std::uint64_t peak_reserved_bytes;  // in use and dirty

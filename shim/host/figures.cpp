@@ -58,12 +58,17 @@ KindFigures figures() {
 std::optional<FragmentationFigures> fragmentation(std::optional<double> requested_ratio) {
   if (!pool_serves() || counting_is_off()) return std::nullopt;
   const host_pool::RegionFigures region = host_pool::region_figures();
-  const std::uint64_t live = host_pool::account().live_bytes(), reserved = region.in_use_bytes + region.dirty_bytes;
+  const host_pool::Account account = host_pool::account();
+  const std::uint64_t live = account.live_bytes(), reserved = region.in_use_bytes + region.dirty_bytes;
   if (!live || reserved < live) return std::nullopt;
   FragmentationFigures figures{"host", reserved, live, std::nullopt, reserved - live, 0};
   if (requested_ratio)
     figures.requested_bytes = static_cast<std::uint64_t>(*requested_ratio * static_cast<double>(live));
-  figures.largest_free_bytes = std::min(region.largest_free_bytes, figures.free_bytes);
+  figures.largest_free_bytes = region.largest_dirty_bytes;
+  for (unsigned id = 0; id < host_pool::kClasses; ++id)
+    if (account.classes[id].free_blocks)
+      figures.largest_free_bytes = std::max<std::uint64_t>(figures.largest_free_bytes, host_pool::class_bytes(id));
+  figures.largest_free_bytes = std::min(figures.largest_free_bytes, figures.free_bytes);
   figures.splits = true;
   figures.reserved_peak_bytes = std::max(region.peak_reserved_bytes, reserved);
   return figures;

@@ -8,7 +8,7 @@ namespace {
 
 using host_pool::PictureBlock;
 
-constexpr std::size_t kWord = sizeof(std::uintptr_t), kPending = std::size_t{1} << 16;
+constexpr std::size_t kWord = sizeof(std::uintptr_t), kPending = std::size_t{1} << 16, kCandidates = 32;
 constexpr std::size_t kBytesBetweenLooks = std::size_t{1} << 20;
 
 // Above the standing.
@@ -32,7 +32,14 @@ void stand(std::uint8_t& mark, Standing standing) {
 }  // namespace
 
 struct Judge::Scratch {
-  std::uintptr_t pending[kPending];  // begins of blocks and targets whose words are to be looked at
+  struct {
+    std::uintptr_t first, end;
+  } pending[kPending];  // blocks and targets whose words are to be looked at
+  // Words that lead into the heap: what they lead to is asked for and looked at some words later, when it is there.
+  struct Candidate {
+    std::uintptr_t word, at, begin, end;
+  } candidates[kCandidates];
+  std::size_t candidates_put, candidates_taken;
   std::uint8_t parts[kParts / 8];
   std::size_t pending_count;
   bool some_wait;
@@ -98,15 +105,16 @@ bool Judge::read(std::uintptr_t first, std::uintptr_t end) {
     const std::uintptr_t until = std::min<std::uintptr_t>(end, first + kBytesBetweenLooks);
     bytes_read_ += until - first;
     for (; first < until; first += kWord) look_at(first, begin, end);
-    // What was found is followed at once: so it is read while it is in the cache, and little waits.
-    if (bytes_read_ % (kBytesBetweenLooks * 4) < kBytesBetweenLooks && is_over_()) return false;
+    if (bytes_read_ < next_look_) continue;
+    next_look_ = bytes_read_ + kBytesBetweenLooks;
+    if (is_over_()) return false;
   }
   return true;
 }
 
 void Judge::look_at(std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end) {
   const std::uintptr_t word = word_at(at);
-  if (word - heap_first_ < heap_bytes_ && !is_end_of_vector(at, begin, end)) found_in_heap(word);
+  if (word - heap_first_ < heap_bytes_) put_candidate(word, at, begin, end);
   const std::size_t part = part_of(word);
   if (scratch_.parts[part / 8] >> part % 8 & 1) [[unlikely]]
     found_target(word);
@@ -141,18 +149,37 @@ void Judge::found_target(std::uintptr_t word) {
     if (target.standing != Standing::none && !only_drivers && !was_head) continue;
     const bool is_new = target.standing == Standing::none;
     target.standing = pass_;
-    if (is_new && target.is_readable) push(target.first);
+    if (is_new && target.is_readable) push(target.first, target.first + target.bytes);
   }
 }
 
-void Judge::found_in_heap(std::uintptr_t word) {
-  PictureBlock block;
-  if (!world_.heap->find(word, block) || !block.live) return;
-  std::uint8_t& mark = marks_[block.number];
+void Judge::put_candidate(std::uintptr_t word, std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end) {
+  host_pool::Picture::Place place;
+  if (!world_.heap->locate(word, place)) return;
+  __builtin_prefetch(&marks_[place.number], 1);
+  __builtin_prefetch(reinterpret_cast<const void*>(word));
+  if (scratch_.candidates_put - scratch_.candidates_taken == kCandidates) take_candidate();
+  scratch_.candidates[scratch_.candidates_put++ % kCandidates] = {word, at, begin, end};
+}
+
+void Judge::take_candidate() {
+  const auto [word, at, begin, end] = scratch_.candidates[scratch_.candidates_taken++ % kCandidates];
+  found_in_heap(word, at, begin, end);
+}
+
+// Most pointers lead to what was found before: that is seen without a look at the block.
+void Judge::found_in_heap(std::uintptr_t word, std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end) {
+  host_pool::Picture::Place place;
+  if (!world_.heap->locate(word, place)) return;
+  std::uint8_t& mark = marks_[place.number];
   const Standing known = standing_of(mark);
-  if (known != Standing::none) {
-    if (pass_ == Standing::indirectly_lost && known == Standing::lost && block.first != head_)
-      stand(mark, Standing::indirectly_lost);
+  const bool may_be_head = pass_ == Standing::indirectly_lost && known == Standing::lost;
+  if (known != Standing::none && !may_be_head) return;
+  PictureBlock block;
+  if (!world_.heap->read(place, block) || !block.live || word - block.first >= block.bytes) return;
+  if (word == block.first && is_end_of_vector(at, begin, end)) return;
+  if (may_be_head) {
+    if (block.first != head_) stand(mark, Standing::indirectly_lost);
     return;
   }
   if (pass_ == Standing::reachable && word != block.first && !leads_to_begin(block, word)) {
@@ -168,7 +195,7 @@ void Judge::reach(const PictureBlock& block, std::uint8_t& mark) {
     mark |= kHandedOut;
     return;
   }
-  push(block.first);
+  push(block.first, block.first + block.bytes);
 }
 
 bool Judge::is_drivers(const PictureBlock& block) const {
@@ -213,32 +240,31 @@ bool Judge::is_constant(std::uintptr_t word) const {
   return behind != world_.constants.begin() && word < std::prev(behind)->end;
 }
 
-void Judge::push(std::uintptr_t address) {
-  if (scratch_.pending_count < kPending) {
-    scratch_.pending[scratch_.pending_count++] = address;
-    return;
+// Targets that can be read are few, and always find room.
+void Judge::push(std::uintptr_t first, std::uintptr_t end) {
+  constexpr std::size_t kForTargets = 1024;
+  host_pool::Picture::Place place;
+  const bool is_block = world_.heap->locate(first, place);
+  if (scratch_.pending_count < kPending - (is_block ? kForTargets : 0)) {
+    scratch_.pending[scratch_.pending_count++] = {first, end};
+  } else if (is_block) {
+    marks_[place.number] |= kWaits;
+    scratch_.some_wait = true;
   }
-  PictureBlock block;
-  if (world_.heap->find(address, block)) marks_[block.number] |= kWaits;
-  scratch_.some_wait = true;
 }
 
-// Readable targets are few: one that found no room is found again by its standing.
-bool Judge::follow() {
-  const auto follow_pending = [this] {
+bool Judge::follow_pending() {
+  for (;;) {
     while (scratch_.pending_count) {
-      const std::uintptr_t address = scratch_.pending[--scratch_.pending_count];
-      PictureBlock block;
-      if (world_.heap->find(address, block) && block.first == address) {
-        if (!scan_block(address, address + block.bytes)) return false;
-        continue;
-      }
-      const auto target = std::lower_bound(world_.targets.begin(), world_.targets.end(), address,
-                                           [](const Target& one, std::uintptr_t at) { return one.first < at; });
-      if (target != world_.targets.end() && !scan_block(address, address + target->bytes)) return false;
+      const auto [first, end] = scratch_.pending[--scratch_.pending_count];
+      if (!scan_block(first, end)) return false;
     }
-    return true;
-  };
+    if (scratch_.candidates_taken == scratch_.candidates_put) return true;
+    while (scratch_.candidates_taken != scratch_.candidates_put) take_candidate();
+  }
+}
+
+bool Judge::follow() {
   if (!follow_pending()) return false;
   while (scratch_.some_wait) {
     scratch_.some_wait = false;

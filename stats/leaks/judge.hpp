@@ -10,7 +10,7 @@
 // What a driver handed out (a context, a queue, a kernel: blocks of its own that the program has by their address) is
 // not looked into before the third: through its tables it leads to everything.
 //
-// Memory: a byte for each block and 512 KiB. Pointers are aligned words; of those that are hidden (compressed, tagged
+// Memory: a byte for each block and 1 MiB. Pointers are aligned words; of those that are hidden (compressed, tagged
 // in their upper bits, on a disk) nothing is known.
 //
 // Room: which live memory can still be reached.
@@ -80,14 +80,17 @@ class Judge {
   bool read(std::uintptr_t first, std::uintptr_t end);
   void look_at(std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end);
   bool is_end_of_vector(std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end) const;
-  void found_in_heap(std::uintptr_t word);
+  void put_candidate(std::uintptr_t word, std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end);
+  void take_candidate();
+  void found_in_heap(std::uintptr_t word, std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end);
   void found_target(std::uintptr_t word);
   bool leads_to_begin(const host_pool::PictureBlock& block, std::uintptr_t word) const;
   bool is_constant(std::uintptr_t word) const;
   bool is_drivers(const host_pool::PictureBlock& block) const;
   void reach(const host_pool::PictureBlock& block, std::uint8_t& mark);
-  void push(std::uintptr_t address);
+  void push(std::uintptr_t first, std::uintptr_t end);
   bool follow();
+  bool follow_pending();
   bool follow_interior();
   bool open_what_drivers_handed_out();
   bool judge_the_rest();
@@ -99,7 +102,7 @@ class Judge {
   Standing pass_ = Standing::reachable;
   std::uintptr_t head_ = 0;  // of the fourth pass: what is followed
   std::uintptr_t heap_first_, heap_bytes_;
-  std::uint64_t bytes_read_ = 0;
+  std::uint64_t bytes_read_ = 0, next_look_ = 0;
 };
 
 // Of a mark as run() leaves it.

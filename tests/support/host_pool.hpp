@@ -152,7 +152,7 @@ inline std::uint64_t page_bytes_now() {
 inline std::string region_fault() {
   using namespace host_pool;
   const RegionFigures figures = region_figures();
-  std::uint64_t free_slices[2] = {}, largest = 0;
+  std::uint64_t free_slices[2] = {}, largest = 0, largest_dirty = 0;
   const Page* before = nullptr;  // the free span that ends right before `at`
   const auto at_slice = [](Slice at, const char* what) {
     return std::string(what) + " at slice " + std::to_string(at);
@@ -180,6 +180,7 @@ inline std::string region_fault() {
       if (page_at(at + i)->state != PageState::none) return at_slice(at + i, "a state inside a free span");
     free_slices[page->sort != 0] += slices;
     if (slices > largest) largest = slices;
+    if (page->sort != 0 && slices > largest_dirty) largest_dirty = slices;
     before = page;
     at += slices;
   }
@@ -187,6 +188,7 @@ inline std::string region_fault() {
   if (figures.mapped_bytes != figures.in_use_bytes + (free_slices[0] + free_slices[1]) * kSliceBytes)
     return "mapped_bytes does not fit the spans";
   if (figures.largest_free_bytes != largest * kSliceBytes) return "largest_free_bytes does not fit the spans";
+  if (figures.largest_dirty_bytes != largest_dirty * kSliceBytes) return "largest_dirty_bytes does not fit the spans";
   if (figures.peak_in_use_bytes < figures.in_use_bytes) return "a peak below what is in use";
   return {};
 }
