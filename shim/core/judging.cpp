@@ -185,8 +185,9 @@ void look_at_pages(std::uintptr_t first, std::uintptr_t end, Residency residency
     return;
   }
   if (!read_pagemap(parent_pagemap(), first, theirs, count)) return;
-  const bool own_known = read_pagemap(own_pagemap, first, ours, count);
-  for (std::size_t i = 0; i < count; ++i) window->is_there[i] = theirs[i] & kSomething;
+  bool any = false;
+  for (std::size_t i = 0; i < count; ++i) any |= window->is_there[i] = theirs[i] & kSomething;
+  const bool own_known = any && read_pagemap(own_pagemap, first, ours, count);
   const auto is_missing = [&](std::size_t i) {
     return own_known && (theirs[i] & kSomething) && !(theirs[i] & kOfFile) && !(ours[i] & kSomething);
   };

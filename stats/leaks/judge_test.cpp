@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-#include "pool/heap/blocks.hpp"
+#include "tests/support/host_pool.hpp"
 #include "tests/support/random.hpp"
 
 namespace cistern::leaks {
@@ -24,12 +24,12 @@ bool never_over() { return false; }
 class JudgeTest : public testing::Test {
  protected:
   ~JudgeTest() override {
-    for (void* block : blocks_) host_pool::deallocate(block);
+    for (void* block : blocks_) test::put(block);
   }
 
   // Zero, so that nothing leads anywhere by chance.
   std::uintptr_t* block(std::size_t bytes = 64) {
-    void* const made = host_pool::allocate(bytes);
+    void* const made = test::get(bytes);
     std::memset(made, 0, host_pool::usable_bytes(made));
     blocks_.push_back(made);
     return static_cast<std::uintptr_t*>(made);
@@ -267,7 +267,7 @@ TEST_F(JudgeTest, FreedBlocksLeadNowhere) {
   std::uintptr_t *freed = block(), *behind = block();
   root(freed);
   freed[3] = address(behind);
-  host_pool::deallocate(freed);
+  test::put(freed);
   std::erase(blocks_, static_cast<void*>(freed));
   ASSERT_TRUE(judge());
   EXPECT_EQ(of(behind), Standing::lost);
@@ -314,7 +314,7 @@ TEST_F(JudgeTest, HoldsAgainstAModel) {
   std::mt19937 random(seed);
   for (int round = 0; round < 60; ++round) {
     roots_ = {0};
-    for (void* one : blocks_) host_pool::deallocate(one);
+    for (void* one : blocks_) test::put(one);
     blocks_.clear();
     const std::size_t count = 1 + random() % 300;
     std::vector<std::uintptr_t*> nodes;

@@ -18,6 +18,8 @@ class Report(unittest.TestCase):
     def run_with(self, folder, **options):
         clean = {name: value for name, value in os.environ.items() if not name.startswith("CISTERN_")}
         settings = {f"CISTERN_{name}": value for name, value in options.items()}
+        # A sanitizer would speak of what the program leaves behind.
+        settings["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
         return subprocess.run([PROGRAM], env=clean | settings, cwd=folder, capture_output=True, text=True, timeout=120)
 
     def test_in_a_file(self):
