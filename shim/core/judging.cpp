@@ -18,6 +18,7 @@
 #include "pool/base/lock.hpp"
 #include "pool/base/path.hpp"
 #include "pool/base/system_call.hpp"
+#include "shim/process/held_threads.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/memory_copy.hpp"
 #include "shim/process/memory_map.hpp"
@@ -148,7 +149,8 @@ struct Plan {
   std::span<std::uint8_t> marks;
   void* picture_table;
   std::size_t picture_bytes;
-  Range both;  // all of the memory of both
+  Range both;         // all of the memory of both
+  HeldThreads* held;  // of the parent
 };
 
 // --- Residency: of memory that was never touched there may be any amount
@@ -535,6 +537,13 @@ class MemoryOfBoth {
   std::size_t bytes_ = 0, picture_bytes_, marks_, targets_at_, picture_at_, marks_at_, target_count_ = 0;
 };
 
+void hold_threads(void* context) {
+  const Plan& plan = *static_cast<const Plan*>(context);
+  if (options().leak_threads == "hold")
+    plan.held->hold({plan.threads->ids, std::min<std::size_t>(plan.threads->count, kStacksMax)});
+}
+void let_threads_go(void* context) { static_cast<const Plan*>(context)->held->let_go(); }
+
 constinit Lock judgement_lock;
 constinit bool judged_at_end = false;
 constinit Range earlier{};  // memory of the last judgement
@@ -565,6 +574,7 @@ void drop_earlier() {
     earlier = both.range();
     OtherThreads threads;
     threads.read();
+    HeldThreads held;
     Plan plan{stack_in_use,
               static_cast<int>(system_call(SYS_gettid)),
               &threads,
@@ -575,14 +585,16 @@ void drop_earlier() {
               both.marks(),
               both.picture_table(),
               both.picture_bytes(),
-              both.range()};
-    const CopyEnd end = work_in_copy({judge_in_copy, &plan, limit_ns, kOwnBytes});
+              both.range(),
+              &held};
+    const CopyEnd end = work_in_copy({judge_in_copy, &plan, limit_ns, kOwnBytes, hold_threads, let_threads_go});
     const Findings& findings = both.findings();
     judgement.is_known = end == CopyEnd::done && findings.is_complete;
     judgement.why_not = judgement.is_known     ? nullptr
                         : end == CopyEnd::done ? "the process has too many mappings"
                                                : reason_of(end);
-    judgement.unseen_threads = threads.count - std::min(threads.count, findings.drivers_threads);
+    judgement.unseen_threads =
+        threads.count - std::min(threads.count, std::max(findings.drivers_threads, held.count()));
     judgement.unreadable_bytes = findings.unreadable_bytes;
     judgement.bytes_read = findings.bytes_read;
     judgement.memory_bytes = findings.heap.numbers() + both.picture_bytes() + leaks::Judge::scratch_bytes();

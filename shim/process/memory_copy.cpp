@@ -177,9 +177,11 @@ CopyEnd clone_and_wait(const CopyWork& work) {
   // No handler of the program's runs in the child, nor does one see it from this thread.
   std::uint64_t all = ~std::uint64_t{0}, before = 0;
   system_call(SYS_rt_sigprocmask, SIG_SETMASK, word(&all), word(&before), 8);
+  work.before_copy(work.context);
   const long child = system_call(SYS_clone, CLONE_FILES | CLONE_UNTRACED, 0);
   if (child == 0) live_as_child(work, set_action);
   system_call(SYS_rt_sigprocmask, SIG_SETMASK, word(&before), 0, 8);
+  work.after_copy(work.context);
   return child > 0 ? wait_for_child(child) : CopyEnd::refused;
 }
 

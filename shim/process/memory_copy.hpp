@@ -20,6 +20,9 @@ struct CopyWork {
   void* context;
   std::uint64_t limit_ns;    // for all of it, from the call on
   std::size_t memory_bytes;  // that it may take
+  // In the parent: the copy is made in between, and nothing else.
+  void (*before_copy)(void* context);
+  void (*after_copy)(void* context);
 };
 
 enum class CopyEnd { done, filtered, emulated, no_time, no_room, refused, crashed };

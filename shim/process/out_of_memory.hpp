@@ -31,7 +31,6 @@ class Holdings {
   Map<SiteId, Holding> by_site_;
 };
 
-
 // "; host: 1.2 GiB; opencl: 3.0 MiB": kinds other than `own` that have any.
 void print_other_kinds(Sink& line, const Kind& own);
 

@@ -192,6 +192,18 @@ class Ends(LeaksTest):
             self.assertEqual(self.found(reports),
                              {("lost_block", "possibly lost"): 10, ("reachable_block", "reachable"): 5}, way)
 
+    def test_threads_that_are_held(self):
+        for way in (["threads", "8"], ["allocating"], ["registers"]):
+            done, reports = self.with_report(self.program("ends_of_leaks"), *way, expected_status=3,
+                                             environment={"CISTERN_LEAK_THREADS": "hold"})
+            self.assertEqual((done.out, done.err), ("", ""))
+            if reports[0]["judging"]["unseen_threads"] == 0:  # none began or ended meanwhile
+                self.assertEqual(self.found(reports), self.LOST_AND_REACHABLE, way)
+            self.assertIn(reports[0]["judging"]["unseen_threads"], range(0, 12))
+        self.assertEqual(reports[0]["judging"]["unseen_threads"], 0)
+        _, reports = self.with_report(self.program("ends_of_leaks"), "registers", expected_status=3)
+        self.assertEqual(self.found(reports)["reachable_block", "reachable"], 4, "one is in a register only")
+
     def test_memory_that_was_never_touched_costs_nothing(self):
         before = time.monotonic()
         done, reports = self.with_report(self.program("ends_of_leaks"), "sparse", expected_status=3)

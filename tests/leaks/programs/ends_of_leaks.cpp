@@ -5,6 +5,7 @@
 //   beside     another thread sleeps in poll, and prints what that returned
 //   threads N  N threads that start and end others
 //   sparse     20 GiB mapped and hardly touched
+//   registers  a thread runs that has one of what is kept in a register only
 //   allocating a thread allocates and frees all the time
 #include <err.h>
 #include <poll.h>
@@ -96,6 +97,20 @@ int main(int, char** arguments) {
     auto* memory = static_cast<char*>(
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     for (std::size_t at = 0; at < bytes; at += std::size_t{1} << 28) memory[at] = 1;
+    std::exit(3);
+  }
+  if (way == "registers") {
+    std::thread([] {
+      void* const only_here = kept[0];
+      kept[0] = nullptr;
+#if defined(__x86_64__)
+      asm volatile("movq %0, %%r15\n1:\tpause\n\tjmp 1b" : : "r"(only_here) : "r15");
+#elif defined(__aarch64__)
+      asm volatile("mov x28, %0\n1:\tb 1b" : : "r"(only_here) : "x28");
+#endif
+    }).detach();
+    usleep(100'000);
+    wipe_stack();
     std::exit(3);
   }
   if (way == "allocating") {
