@@ -11,8 +11,10 @@
 // lifecycle_signals.hpp.)
 #include "shim/lifecycle.hpp"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -65,6 +67,57 @@ bool on_small_signal_stack() {
   return sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_ONSTACK) && stack.ss_size < kEnough;
 }
 
+// Files are opened and read at the end, which is where a thread would be cancelled that is asked to end.
+class Uncancelled {
+ public:
+  Uncancelled() : set_(reinterpret_cast<SetState>(next_definition("pthread_setcancelstate"))) {
+    if (set_) set_(PTHREAD_CANCEL_DISABLE, &before_);
+  }
+  ~Uncancelled() {
+    if (set_) set_(before_, nullptr);
+  }
+  Uncancelled(const Uncancelled&) = delete;
+  Uncancelled& operator=(const Uncancelled&) = delete;
+
+ private:
+  using SetState = int (*)(int, int*);
+  const SetState set_;
+  int before_ = 0;
+};
+
+void call_on_stack(void* top, void (*function)(void*), void* argument) {
+#if defined(__x86_64__)
+  asm volatile("movq %%rsp, %%rbx\n\tmovq %1, %%rsp\n\tcall *%2\n\tmovq %%rbx, %%rsp"
+               : "+D"(argument)
+               : "r"(top), "r"(function)
+               : "rax", "rbx", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4",
+                 "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "memory",
+                 "cc");
+#elif defined(__aarch64__)
+  register void* x0 asm("x0") = argument;
+  asm volatile("mov x19, sp\n\tmov sp, %1\n\tblr %2\n\tmov sp, x19"
+               : "+r"(x0)
+               : "r"(top), "r"(function)
+               : "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16",
+                 "x17", "x18", "x19", "x30", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v16", "v17", "v18", "v19",
+                 "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31", "memory", "cc");
+#endif
+}
+
+// Stacks of other threads than the first may be of any size.
+template <class Work>
+void with_large_stack(Work work) {
+  constexpr std::size_t kBytes = std::size_t{2} << 20;
+  void* const stack = system_call(SYS_gettid) == getpid()
+                          ? MAP_FAILED
+                          : mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  if (stack == MAP_FAILED) return work();
+  call_on_stack(
+      static_cast<char*>(stack) + kBytes, [](void* asked) { (*static_cast<Work*>(asked))(); }, &work);
+  munmap(stack, kBytes);
+}
+
 // Asked first: a process that has nothing to say makes no system call at its end, which a filter might not allow.
 bool has_something_to_say() {
   if (switched_off()) return false;
@@ -81,7 +134,8 @@ void let_others_end() {
   constexpr timespec kTick{0, 1'000'000};
   constexpr int kTicksOfRest = 200;  // from the report to the end of the process
   wait_for_end_by_signal();
-  if (!another_thread_reports()) return;
+  // A child that was forked when our handlers were gone already has nobody to wait for.
+  if (!another_thread_reports() || !in_own_process()) return;
   while (phase() == Phase::reported) system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kTick), 0);
   for (int i = 0; i < kTicksOfRest; ++i) system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kTick), 0);
 }
@@ -92,20 +146,22 @@ void begin_exit(const void* stack) {
   complain_in_silence();
   if (!has_something_to_say()) return gpu_used() ? exit_begins() : void();
   if (!may_report_here()) return;
+  const Uncancelled uncancelled;
   hold_standard_error();
   exit_begins();
-  if (will_report()) judge_at_end(stack);
+  if (will_report()) with_large_stack([stack] { judge_at_end(stack); });
 }
 
 void begin_exit_from_layer() { begin_exit(stack_in_use()); }
 
 // `status`: what the process ends with, where that can be changed. Returns what it is to end with.
 int end_process(const char* moment, std::optional<int> status) {
-  if (has_something_to_say() && may_report_here()) {
-    if (will_report()) judge_at_end(stack_in_use());
-    return process_ended({moment, status});
-  }
-  return status.value_or(0);
+  if (!has_something_to_say() || !may_report_here()) return status.value_or(0);
+  const Uncancelled uncancelled;
+  const void* const stack = stack_in_use();
+  int ends_with = 0;
+  with_large_stack([&] { ends_with = process_ended({moment, status, stack}); });
+  return ends_with;
 }
 
 // --- Fork. The C library calls handlers before a fork in the reverse of the order in which they were registered, and

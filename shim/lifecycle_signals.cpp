@@ -21,7 +21,6 @@
 
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
-#include "shim/core/judging.hpp"
 #include "shim/lifecycle.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/lookup.hpp"
@@ -127,8 +126,7 @@ void let_watched_signals_in() {
   const Watched& signal = *reported_signal.load();
   let_watched_signals_in();
   hold_standard_error();
-  if (will_report()) judge_at_end(interrupted_stack.load());
-  process_ended({signal.name, {}});
+  process_ended({signal.name, {}, interrupted_stack.load()});
   while (phase() != Phase::written && coarse_now_ns() < die_at_ns.load()) sleep_a_tick();  // by another thread
   die_of(signal.number);
 }

@@ -19,7 +19,7 @@ constinit pid_t started_in = 0;
 
 // A child that was forked without our handlers has its parent's figures.
 void at_exit() {
-  if (getpid() == started_in) process_ended({"exit", {}});
+  if (getpid() == started_in) process_ended({"exit", {}, nullptr});
 }
 
 [[gnu::constructor]] void start() {

@@ -203,8 +203,11 @@ void* allocate(std::size_t bytes) {
   return block ? block : allocate_slowly(bytes);
 }
 
+// Where every block has a site, none is filled to its end: a pointer just behind what the program has, such as the end
+// of a std::vector, leads to no other block (stats/leaks/).
 void* allocate_slowly(std::size_t bytes) {
-  return bytes > kSmallMax ? memory_of(allocate_large(bytes)) : allocate_small(bytes, class_of(bytes));
+  if (bytes > kSmallMax) return memory_of(allocate_large(bytes));
+  return allocate_small(bytes, class_of(bytes + (samples_every_block() && bytes < kSmallMax)));
 }
 
 void* allocate_zeroed(std::size_t bytes) {

@@ -286,11 +286,23 @@ TEST(HostSamples, KeepTheSizeThatWasAskedForLast) {
   });
 }
 
+// A pointer just behind what was asked for leads to no other block.
+TEST(HostSamples, FillNoBlockToItsEnd) {
+  in_child([] {
+    start(1);
+    for (const std::size_t bytes : {std::size_t{16}, std::size_t{128}, std::size_t{1024}, std::size_t{4096}}) {
+      void* const block = get(bytes);
+      EXPECT_GT(usable_bytes(block), bytes);
+      EXPECT_EQ(put(block), Freed::yes);
+    }
+  });
+}
+
 // Pages fill up one after another, and all but the last go back.
 TEST(HostSamples, ReleaseTheirPages) {
   in_child([] {
     start(1);
-    for (const std::size_t bytes : {std::size_t{16}, std::size_t{1024}, kSmallMax}) {
+    for (const std::size_t bytes : {std::size_t{15}, std::size_t{1000}, kSmallMax}) {
       const unsigned id = class_of(bytes);
       const std::size_t before = sampled_pages(), in_use = region_figures().in_use_bytes;
       std::vector<void*> blocks(page_capacity(id) * 5);

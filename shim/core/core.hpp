@@ -13,6 +13,7 @@ namespace cistern {
 struct ProcessEnd {
   const char* moment;
   std::optional<int> status;
+  const void* stack_in_use;  // see judging.hpp; null: live memory is not judged, unless it was before
 };
 int process_ended(ProcessEnd end);
 

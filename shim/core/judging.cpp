@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -75,7 +76,12 @@ struct OtherThreads {
   int ids[kStacksMax];
   unsigned stack_count = 0, count = 0;
 
-  bool knows(int id) const { return count > kStacksMax || std::find(ids, ids + count, id) != ids + count; }
+  // In another namespace's /proc they have other numbers.
+  bool are_numbered = false;
+
+  bool knows(int id) const {
+    return !are_numbered || count > kStacksMax || std::find(ids, ids + count, id) != ids + count;
+  }
 
   void read() {
     const int folder = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -89,10 +95,12 @@ struct OtherThreads {
         std::uint16_t length;
         memcpy(&length, entries + at + 16, sizeof length);
         const std::string_view name = entries + at + 19;
+        are_numbered |= name == own;
         if (name[0] != '.' && name != own) add(name);
         at += length;
       }
     close(folder);
+    if (!are_numbered && count) --count;
   }
 
  private:
@@ -134,6 +142,7 @@ struct OtherThreads {
 struct Findings {
   host_pool::Picture heap;
   bool is_complete = false;  // there was room for all
+  bool cannot_read = false;  // what is mapped
   unsigned drivers_threads = 0;
   std::uint64_t unreadable_bytes = 0, bytes_read = 0, scratch_bytes = 0;
 };
@@ -141,6 +150,7 @@ struct Findings {
 struct Plan {
   const void* stack_in_use;
   int own_id;  // of this thread
+  bool on_alternate_stack;
   const OtherThreads* threads;
   std::span<const std::uintptr_t> handed_out;
   std::span<const Target> unused;
@@ -276,6 +286,7 @@ class Roots {
   std::span<const Root> all() const { return roots_.all(); }
   std::span<const Constants> constants() const { return constants_.all(); }
   unsigned drivers_threads() const { return drivers_threads_; }
+  bool cannot_read() const { return cannot_read_; }
   bool is_short() const {
     return roots_.is_short() || constants_.is_short() || code_.is_short() || ours_.is_short() || mapped_.is_short();
   }
@@ -292,9 +303,13 @@ class Roots {
 
   // What lies without a name behind a module's last mapping is its uninitialised data, as far as its headers say.
   void read_mappings() {
-    MappingReader reader(open_in_copy("/proc/self/maps"));
-    std::uintptr_t driver_end = 0;
+    const int file = open_in_copy("/proc/self/maps");
+    if (file < 0) cannot_read_ = true;
+    MappingReader reader(file);
+    std::uintptr_t driver_end = 0, guard_end = 0;
     while (auto mapping = reader.next()) {
+      is_after_guard_ = mapping->first == guard_end;
+      guard_end = mapping->is_readable || mapping->is_writable ? 0 : mapping->end;
       mapped_.push({mapping->first, mapping->end});
       if (is_driver_file(mapping->path)) {
         driver_end = std::max({driver_end, mapping->end, end_of_module(*mapping)});
@@ -334,19 +349,26 @@ class Roots {
     std::uintptr_t first = mapping.first;
     const std::uintptr_t stack = address_of(plan_.stack_in_use), thread = address_of(__builtin_thread_pointer());
     const auto holds = [&](std::uintptr_t address) { return address - mapping.first < mapping.end - mapping.first; };
-    // A mapping that is a stack and nothing else: that of the main thread, or one that the C library made.
-    if (holds(stack) && (mapping.path == "[stack]" || holds(thread))) first = stack;
-    if (mapping.path.empty() && !mapping.is_shared) first = std::max(first, end_of_old_stack(mapping));
+    // A mapping that is a stack and nothing else: that of the main thread, or one that the C library made, with a
+    // guard.
+    const bool own_stack = mapping.path == "[stack]" || (is_after_guard_ && holds(thread));
+    if (holds(stack) && own_stack && !plan_.on_alternate_stack) first = stack;
+    if (mapping.path.empty() && !mapping.is_shared && is_after_guard_)
+      if (const std::uintptr_t descriptor = old_descriptor(mapping)) {
+        add(descriptor, descriptor + kDescriptorHead, of_driver, Residency::of_pages);
+        first = descriptor + kDescriptorBytes;
+      }
     add(first, mapping.end, of_driver, mapping.is_shared ? Residency::of_file : Residency::of_pages);
   }
 
   // The C library keeps stacks of threads that have ended for others, with what was thread-local: as its debuggers'
   // interface has it, a thread's descriptor is at the upper end, points to itself twice, and has the thread's number.
-  // Where this thread's own does not look so, none is believed. The descriptor itself is a root: it has what the next
-  // thread will use.
-  std::uintptr_t end_of_old_stack([[maybe_unused]] const Mapping& mapping) const {
+  // Where this thread's own does not look so, none is believed. The descriptor's head has what the next thread will
+  // use; what is behind it the last one left. 0: no such stack.
+  static constexpr std::uintptr_t kDescriptorHead = 704, kDescriptorBytes = 2304;
+  std::uintptr_t old_descriptor([[maybe_unused]] const Mapping& mapping) const {
 #if defined(__x86_64__)
-    constexpr std::uintptr_t kNumberAt = 720, kDescriptorBytes = 2304, kAlignment = 64, kLookedAt = 64 * 1024;
+    constexpr std::uintptr_t kNumberAt = 720, kAlignment = 64, kLookedAt = 64 * 1024;
     const auto word_at = [](std::uintptr_t at) { return *reinterpret_cast<const std::uintptr_t*>(at); };
     const auto number_at = [](std::uintptr_t at) { return *reinterpret_cast<const int*>(at + kNumberAt); };
     const std::uintptr_t own = address_of(__builtin_thread_pointer());
@@ -453,6 +475,7 @@ class Roots {
   Fixed<CodeRange> code_{kMappingsMax};
   Fixed<Range> ours_{kOursMax}, mapped_{kMappingsMax}, of_driver_{kMappingsMax};
   unsigned drivers_threads_ = 0;
+  bool cannot_read_ = false, is_after_guard_ = false;
 };
 
 // --- In the child
@@ -482,7 +505,8 @@ bool judge_in_copy(void* context) {
   if (!window || !scratch) return true;
   Roots roots(plan);
   roots.read();
-  if (roots.is_short()) return true;
+  findings.cannot_read = roots.cannot_read() || own_pagemap < 0;
+  if (roots.is_short() || findings.cannot_read) return true;
   std::uintptr_t words[kDriverWordsMax];
   const leaks::World world{
       &findings.heap,    plan.targets, roots.all(), plan.handed_out, driver_words(plan, roots, words),
@@ -537,6 +561,11 @@ class MemoryOfBoth {
   std::size_t bytes_ = 0, picture_bytes_, marks_, targets_at_, picture_at_, marks_at_, target_count_ = 0;
 };
 
+bool is_on_alternate_stack() {
+  stack_t stack;
+  return sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_ONSTACK);
+}
+
 void hold_threads(void* context) {
   const Plan& plan = *static_cast<const Plan*>(context);
   if (options().leak_threads == "hold")
@@ -577,6 +606,7 @@ void drop_earlier() {
     HeldThreads held;
     Plan plan{stack_in_use,
               static_cast<int>(system_call(SYS_gettid)),
+              is_on_alternate_stack(),
               &threads,
               memory.handed_out(),
               memory.unused(),
@@ -591,7 +621,8 @@ void drop_earlier() {
     const Findings& findings = both.findings();
     judgement.is_known = end == CopyEnd::done && findings.is_complete;
     judgement.why_not = judgement.is_known     ? nullptr
-                        : end == CopyEnd::done ? "the process has too many mappings"
+                        : end == CopyEnd::done ? findings.cannot_read ? "no file descriptor was left for it"
+                                                                      : "the process has too many mappings"
                                                : reason_of(end);
     judgement.unseen_threads =
         threads.count - std::min(threads.count, std::max(findings.drivers_threads, held.count()));

@@ -129,6 +129,7 @@ Snapshot take_snapshot(const char* moment) {
 }
 
 int report_end(ProcessEnd end) {
+  if (end.stack_in_use) judge_at_end(end.stack_in_use);
   const JudgementHeld held;
   Snapshot snapshot = take_snapshot(end.moment);
   int status = end.status.value_or(0);

@@ -13,7 +13,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <string_view>
 
 #include "pool/base/system_call.hpp"
 #include "shim/process/environment.hpp"
@@ -56,7 +58,7 @@ constinit std::uint64_t deadline_ns = 0;
 constinit int pagemap = -1, maps = -1;
 constinit char* own_memory = nullptr;
 constinit std::size_t own_memory_bytes = 0, own_bytes = 0;  // own_bytes: not taken yet
-constinit std::uint64_t unreadable = 0;
+constinit std::uint64_t unreadable = 0, may_fetch_bytes = 0;
 
 void wait_while(std::uint32_t state, const timespec& at_most) {
   system_call(SYS_futex, word(&shared->state), FUTEX_WAIT, state, word(&at_most));
@@ -70,15 +72,13 @@ void tell(std::uint32_t state) {
 
 // Measured: 86 ms for 4 GiB in small pages, whose tables are 8 MiB. Memory that is not resident has none.
 constexpr std::uint64_t kNanosecondsPerTableMiB = 11 * kMillisecond;
-// What the child itself takes, and the pages that the program writes meanwhile.
+// What the child itself takes.
 constexpr std::uint64_t kRoomBytes = 64 * kMiB;
 
-std::uint64_t page_table_bytes() {
-  return SmallFile<4096>("/proc/self/status").number_after("VmPTE:").value_or(0) * 1024;
-}
-
-// Of the control group, as far as it has a limit; by both versions of their files.
-bool has_room(std::uint64_t bytes) {
+// What there is for the copy: what the control group, by both versions of its files, and the machine have left.
+std::uint64_t room_bytes() {
+  std::uint64_t room = SmallFile<4096>("/proc/meminfo").number_after("MemAvailable:").value_or(~std::uint64_t{0} >> 10)
+                       << 10;
   const SmallFile<1024> groups("/proc/self/cgroup");
   constexpr struct {
     const char *root, *line, *most, *used;
@@ -93,10 +93,36 @@ bool has_room(std::uint64_t bytes) {
       most.add(way.most);
       used.add(way.used);
       const auto limit = SmallFile<32>(most.text()).number(), taken = SmallFile<32>(used.text()).number();
-      if (limit && taken) return *limit >= *taken && *limit - *taken >= bytes;
+      if (limit && taken) room = std::min(room, *limit > *taken ? *limit - *taken : 0);
     }
   }
-  return true;
+  return room;
+}
+
+// A filter of system calls that this process set itself, in whatever way. Those that its parent has too, as in a
+// container, let programs make processes.
+bool has_own_filter(const SmallFile<4096>& status) {
+  if (!status.number_after("\nSeccomp:").value_or(0)) return false;
+  const std::uint64_t parent = status.number_after("\nPPid:").value_or(0);
+  if (!parent) return false;  // the first process of a container
+  char digits[24];
+  FilePath path("/proc/");
+  path.add({digits, static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, parent).ptr - digits)});
+  path.add("/status");
+  const auto filters = [](const SmallFile<4096>& of) { return of.number_after("\nSeccomp_filters:"); };
+  const auto own = filters(status), of_parent = filters(SmallFile<4096>(path.text()));
+  return !own || !of_parent || *own > *of_parent;
+}
+
+// The child would be the first process of another namespace, which ends with it.
+bool children_are_elsewhere() {
+  const auto link = [](const char* path, char(&text)[64]) {
+    const long bytes = system_call(SYS_readlinkat, word(AT_FDCWD), word(path), word(text), sizeof text);
+    return bytes > 0 && bytes < static_cast<long>(sizeof text) ? std::string_view(text, static_cast<std::size_t>(bytes))
+                                                               : std::string_view();
+  };
+  char own[64], of_children[64];
+  return link("/proc/self/ns/pid", own) != link("/proc/self/ns/pid_for_children", of_children);
 }
 
 // Valgrind ends a process that clones itself in this way.
@@ -174,15 +200,16 @@ CopyEnd clone_and_wait(const CopyWork& work) {
   using SetAction = int (*)(int, const struct sigaction*, struct sigaction*);
   const auto set_action = reinterpret_cast<SetAction>(next_definition("sigaction"));
   if (!set_action) return CopyEnd::refused;
-  // No handler of the program's runs in the child, nor does one see it from this thread.
+  // No handler of the program's runs in the child, nor does one in this thread end the process before the child.
   std::uint64_t all = ~std::uint64_t{0}, before = 0;
   system_call(SYS_rt_sigprocmask, SIG_SETMASK, word(&all), word(&before), 8);
   work.before_copy(work.context);
   const long child = system_call(SYS_clone, CLONE_FILES | CLONE_UNTRACED, 0);
   if (child == 0) live_as_child(work, set_action);
-  system_call(SYS_rt_sigprocmask, SIG_SETMASK, word(&before), 0, 8);
   work.after_copy(work.context);
-  return child > 0 ? wait_for_child(child) : CopyEnd::refused;
+  const CopyEnd end = child > 0 ? wait_for_child(child) : CopyEnd::refused;
+  system_call(SYS_rt_sigprocmask, SIG_SETMASK, word(&before), 0, 8);
+  return end;
 }
 
 int open_to_read(const char* path) {
@@ -200,6 +227,7 @@ const char* reason_of(CopyEnd end) {
   constexpr const char* kReasons[] = {"",
                                       "the process has a filter of system calls",
                                       "the process runs in Valgrind",
+                                      "its children live in another namespace",
                                       "no time for it",
                                       "no room for it in the control group",
                                       "the system allowed no copy of the process",
@@ -211,14 +239,22 @@ const char* reason_of(CopyEnd end) {
   if (system_calls_are_filtered()) return CopyEnd::filtered;
   if (runs_in_valgrind()) return CopyEnd::emulated;
   deadline_ns = now_ns() + work.limit_ns;
-  const std::uint64_t tables = page_table_bytes();
+  const SmallFile<4096> status("/proc/self/status");
+  if (has_own_filter(status)) return CopyEnd::filtered;
+  if (children_are_elsewhere()) return CopyEnd::elsewhere;
+  const std::uint64_t tables = status.number_after("VmPTE:").value_or(0) * 1024;
   if (tables / kMiB * kNanosecondsPerTableMiB > work.limit_ns / 2) return CopyEnd::no_time;
-  if (!has_room(2 * tables + kRoomBytes)) return CopyEnd::no_room;
+  // Other threads write meanwhile: each page of theirs is copied then.
+  const bool alone = status.number_after("\nThreads:").value_or(0) == 1;
+  const std::uint64_t written = alone ? 0 : status.number_after("RssAnon:").value_or(0) * 1024;
+  const std::uint64_t needed = 2 * tables + written + kRoomBytes, room = room_bytes();
+  if (room < needed) return CopyEnd::no_room;
   void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return CopyEnd::refused;
   shared = new (memory) Shared;
   shared->pipe[0] = shared->pipe[1] = -1;
   unreadable = 0;
+  may_fetch_bytes = (room - needed) / 2;
   pagemap = open_to_read("/proc/self/pagemap");
   maps = open_to_read("/proc/self/maps");
   void* const own =
@@ -261,13 +297,21 @@ int parent_maps() { return maps; }
 
 void fetch_from_parent(std::uintptr_t first, std::size_t bytes) {
   constexpr timespec kTick{0, 20'000'000};
+  if (bytes > may_fetch_bytes) {
+    unreadable += bytes;
+    return;
+  }
+  may_fetch_bytes -= bytes;
   while (bytes) {
     const std::size_t part = std::min(bytes, kFetchBytes);
     shared->asked_first = first;
     shared->asked_bytes = part;
     tell(kAsking);
     std::uint32_t state;
-    while ((state = shared->state.load(std::memory_order_acquire)) == kAsking) wait_while(state, kTick);
+    while ((state = shared->state.load(std::memory_order_acquire)) == kAsking) {
+      if (copy_time_is_over()) system_call(SYS_exit_group, 1);  // nobody answers any more
+      wait_while(state, kTick);
+    }
     const long told = shared->answered_bytes;
     if (told > 0) system_call(SYS_read, word(shared->pipe[0]), first, static_cast<std::uintptr_t>(told));
     // What is behind a page that cannot be read may be readable again.

@@ -36,9 +36,7 @@ struct Judge::Scratch {
     std::uintptr_t first, end;
   } pending[kPending];  // blocks and targets whose words are to be looked at
   // Words that lead into the heap: what they lead to is asked for and looked at some words later, when it is there.
-  struct Candidate {
-    std::uintptr_t word, at, begin, end;
-  } candidates[kCandidates];
+  std::uintptr_t candidates[kCandidates];
   std::size_t candidates_put, candidates_taken;
   std::uint8_t parts[kParts / 8];
   std::size_t pending_count;
@@ -100,11 +98,10 @@ bool Judge::scan_block(std::uintptr_t first, std::uintptr_t end) {
 bool Judge::read(std::uintptr_t first, std::uintptr_t end) {
   first = (first + kWord - 1) & ~(kWord - 1);
   end &= ~(kWord - 1);
-  const std::uintptr_t begin = first;
   while (first < end) {
     const std::uintptr_t until = std::min<std::uintptr_t>(end, first + kBytesBetweenLooks);
     bytes_read_ += until - first;
-    for (; first < until; first += kWord) look_at(first, begin, end);
+    for (; first < until; first += kWord) look_at(word_at(first));
     if (bytes_read_ < next_look_) continue;
     next_look_ = bytes_read_ + kBytesBetweenLooks;
     if (is_over_()) return false;
@@ -112,26 +109,11 @@ bool Judge::read(std::uintptr_t first, std::uintptr_t end) {
   return true;
 }
 
-void Judge::look_at(std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end) {
-  const std::uintptr_t word = word_at(at);
-  if (word - heap_first_ < heap_bytes_) put_candidate(word, at, begin, end);
+void Judge::look_at(std::uintptr_t word) {
+  if (word - heap_first_ < heap_bytes_) put_candidate(word);
   const std::size_t part = part_of(word);
   if (scratch_.parts[part / 8] >> part % 8 & 1) [[unlikely]]
     found_target(word);
-}
-
-// Begin, end and capacity of a std::vector that fills its block: where the next block begins, these lead to it by
-// chance. Of the three words `at` is the last one, or the second of a vector that is full.
-bool Judge::is_end_of_vector(std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end) const {
-  const std::uintptr_t word = word_at(at);
-  std::uintptr_t vector = 0;
-  if (at - begin >= 2 * kWord && word_at(at - kWord) <= word) vector = at - 2 * kWord;
-  if (at - begin >= kWord && end - at > kWord && word_at(at + kWord) == word) vector = at - kWord;
-  if (!vector) return false;
-  const std::uintptr_t elements = word_at(vector);
-  PictureBlock block;
-  return elements < word && elements <= word_at(vector + kWord) && world_.heap->find(elements, block) &&
-         block.first == elements && block.first + block.bytes == word;
 }
 
 void Judge::found_target(std::uintptr_t word) {
@@ -153,22 +135,19 @@ void Judge::found_target(std::uintptr_t word) {
   }
 }
 
-void Judge::put_candidate(std::uintptr_t word, std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end) {
+void Judge::put_candidate(std::uintptr_t word) {
   host_pool::Picture::Place place;
   if (!world_.heap->locate(word, place)) return;
   __builtin_prefetch(&marks_[place.number], 1);
   __builtin_prefetch(reinterpret_cast<const void*>(word));
   if (scratch_.candidates_put - scratch_.candidates_taken == kCandidates) take_candidate();
-  scratch_.candidates[scratch_.candidates_put++ % kCandidates] = {word, at, begin, end};
+  scratch_.candidates[scratch_.candidates_put++ % kCandidates] = word;
 }
 
-void Judge::take_candidate() {
-  const auto [word, at, begin, end] = scratch_.candidates[scratch_.candidates_taken++ % kCandidates];
-  found_in_heap(word, at, begin, end);
-}
+void Judge::take_candidate() { found_in_heap(scratch_.candidates[scratch_.candidates_taken++ % kCandidates]); }
 
 // Most pointers lead to what was found before: that is seen without a look at the block.
-void Judge::found_in_heap(std::uintptr_t word, std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end) {
+void Judge::found_in_heap(std::uintptr_t word) {
   host_pool::Picture::Place place;
   if (!world_.heap->locate(word, place)) return;
   std::uint8_t& mark = marks_[place.number];
@@ -177,7 +156,6 @@ void Judge::found_in_heap(std::uintptr_t word, std::uintptr_t at, std::uintptr_t
   if (known != Standing::none && !may_be_head) return;
   PictureBlock block;
   if (!world_.heap->read(place, block) || !block.live || word - block.first >= block.bytes) return;
-  if (word == block.first && is_end_of_vector(at, begin, end)) return;
   if (may_be_head) {
     if (block.first != head_) stand(mark, Standing::indirectly_lost);
     return;

@@ -78,11 +78,10 @@ class Judge {
   bool scan(std::uintptr_t first, std::uintptr_t end, Residency residency);
   bool scan_block(std::uintptr_t first, std::uintptr_t end);
   bool read(std::uintptr_t first, std::uintptr_t end);
-  void look_at(std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end);
-  bool is_end_of_vector(std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end) const;
-  void put_candidate(std::uintptr_t word, std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end);
+  void look_at(std::uintptr_t word);
+  void put_candidate(std::uintptr_t word);
   void take_candidate();
-  void found_in_heap(std::uintptr_t word, std::uintptr_t at, std::uintptr_t begin, std::uintptr_t end);
+  void found_in_heap(std::uintptr_t word);
   void found_target(std::uintptr_t word);
   bool leads_to_begin(const host_pool::PictureBlock& block, std::uintptr_t word) const;
   bool is_constant(std::uintptr_t word) const;

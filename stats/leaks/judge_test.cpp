@@ -153,23 +153,6 @@ TEST_F(JudgeTest, APointerJustBehindABlockLeadsToTheNext) {
   EXPECT_EQ(of(next), Standing::reachable);
 }
 
-TEST_F(JudgeTest, TheEndOfAVectorLeadsNotToTheNextBlock) {
-  std::uintptr_t *filled = block(64), *next = block(64), *half = block(112), *behind_half = block(112),
-                 *first = block(80), *second = block(80);
-  if (filled + 8 != next || half + 14 != behind_half || first + 10 != second) GTEST_SKIP() << "they are not neighbours";
-  root(filled), root(next), root(next);           // full: its end is its capacity
-  root(half), root(half + 3), root(behind_half);  // not full
-  root(first), root(second);                      // two pointers, no vector
-  root(0xffff), root(0xffff);
-  ASSERT_TRUE(judge());
-  EXPECT_EQ(of(filled), Standing::reachable);
-  EXPECT_EQ(of(next), Standing::lost);
-  EXPECT_EQ(of(half), Standing::reachable);
-  EXPECT_EQ(of(behind_half), Standing::lost);
-  EXPECT_EQ(of(first), Standing::reachable);
-  EXPECT_EQ(of(second), Standing::reachable);
-}
-
 // What programs have that know the begin from it.
 TEST_F(JudgeTest, PointersBehindKnownHeadersLeadToTheBegin) {
   static constexpr std::uintptr_t kTables[] = {0, 0};
