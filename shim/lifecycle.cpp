@@ -113,8 +113,10 @@ void with_large_stack(Work work) {
                           : mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (stack == MAP_FAILED) return work();
+  note_own_stack(stack, kBytes);
   call_on_stack(
       static_cast<char*>(stack) + kBytes, [](void* asked) { (*static_cast<Work*>(asked))(); }, &work);
+  note_own_stack(nullptr, 0);
   munmap(stack, kBytes);
 }
 

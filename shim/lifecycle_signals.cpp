@@ -21,6 +21,7 @@
 
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
+#include "shim/core/judging.hpp"
 #include "shim/lifecycle.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/lookup.hpp"
@@ -140,6 +141,7 @@ void let_watched_signals_in() {
       mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (stack == MAP_FAILED && may_report_here()) report_and_die();
   if (stack == MAP_FAILED) die_of(signal.number);
+  note_own_stack(stack, kStackBytes);
   char* const top = static_cast<char*>(stack) + kStackBytes;
 #if defined(__x86_64__)
   asm volatile("movq %0, %%rsp\n\txorl %%ebp, %%ebp\n\tcall *%1" : : "r"(top), "r"(report_and_die) : "memory");

@@ -18,7 +18,7 @@ namespace cistern::host_pool {
 namespace {
 
 constinit std::uint64_t allocations_before[kClasses + 1] = {}, large_bytes_before = 0;  // when forked
-constinit std::uint64_t moves_before = 0, inherited_blocks = 0;
+constinit std::uint64_t moves_before = 0, inherited_blocks = 0, temporary_before = 0;
 
 }  // namespace
 
@@ -137,6 +137,7 @@ Account account_ever() {
   }
   sum.large_allocations = large_allocations_ever();
   sum.large_allocated_bytes = large_allocated_bytes_ever();
+  sum.temporary_blocks = temporary_blocks_ever();
   sum.moves += moves_without_heap_ever();
   for (unsigned one = 0; one < kClasses; ++one) {
     ClassAccount& own = sum.classes[one];
@@ -157,6 +158,7 @@ Account account() {
   for (unsigned one = 0; one < kClasses; ++one) sum.classes[one].allocations -= allocations_before[one];
   sum.large_allocations -= allocations_before[kClasses];
   sum.large_allocated_bytes -= large_bytes_before;
+  sum.temporary_blocks -= temporary_before;
   sum.moves -= moves_before;
   sum.inherited_blocks = inherited_blocks;
   return sum;
@@ -172,6 +174,7 @@ void restart_account() {
   for (unsigned one = 0; one < kClasses; ++one) allocations_before[one] = now.classes[one].allocations;
   allocations_before[kClasses] = now.large_allocations;
   large_bytes_before = now.large_allocated_bytes;
+  temporary_before = now.temporary_blocks;
   moves_before = now.moves;
   inherited_blocks = now.live_blocks();
 }

@@ -19,6 +19,7 @@ struct Account {
   ClassAccount classes[kClasses];
   std::uint64_t large_blocks = 0, large_bytes = 0, large_allocations = 0;
   std::uint64_t large_allocated_bytes = 0;
+  std::uint64_t temporary_blocks = 0;  // where every block has a site: freed by the next call of their thread
   std::uint64_t moves = 0;             // of `allocations` of the classes, those that moved a block
   std::uint64_t inherited_blocks = 0;  // that lived when this process was forked
   std::uint64_t live_blocks() const;

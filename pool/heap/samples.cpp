@@ -25,7 +25,7 @@ constexpr unsigned kShards = 8;
 struct alignas(64) Shard {
   SpinLock lock;
   Slice partial[kClasses] = {};
-  std::uint64_t handed_out[kClasses] = {}, live[kClasses] = {};
+  std::uint64_t handed_out[kClasses] = {}, live[kClasses] = {}, temporary = 0;
 };
 
 constinit Shard shards[kShards];
@@ -63,6 +63,10 @@ class LockedPage {
   Shard& shard_;
   bool is_locked_, is_sampled_;
 };
+
+// The last block that this thread was given, if it made no call since. Its complement: who looks for pointers to live
+// memory must find the program's alone.
+[[gnu::tls_model("initial-exec")]] constinit thread_local std::uintptr_t last_made = 0;
 
 std::size_t table_bytes(unsigned id) { return page_capacity(id) * sizeof(Record); }
 
@@ -173,6 +177,7 @@ void* allocate_sampled(std::size_t bytes, unsigned id) {
   const std::size_t index = (address_of(block) - address_of(page_memory(page))) / class_bytes(cell);
   page->records[index] = {sample, id + 1};
   block->mark = 0;
+  last_made = ~address_of(block);
   return block;
 }
 
@@ -203,6 +208,8 @@ bool free_or_set_aside(Page& page, std::size_t offset) {
   --shard.live[record.live_class - 1];
   record.live_class = 0;
   auto* const block = reinterpret_cast<Block*>(page_memory(&page) + offset);
+  shard.temporary += ~address_of(block) == last_made;
+  last_made = 0;
   block->next = page.free_blocks;
   page.free_blocks = block;
   const unsigned handed_out = page.handed_out() - 1;
@@ -262,6 +269,7 @@ void capture_large(Page& page) {
 }  // namespace
 
 void sample_large(Page& page, std::size_t bytes) {
+  last_made = 0;
   page.site = page.born_ms = 0;
   if (!sample_interval_bytes) return;
   Heap* heap = this_heap();
@@ -342,6 +350,12 @@ __attribute__((no_sanitize("thread"))) void read_sampled(const Page& page, unsig
   if (!live) return;
   bytes = class_bytes(std::min<unsigned>(record.live_class, kClasses) - 1);
   requested_bytes = record.requested_bytes;
+}
+
+std::uint64_t temporary_blocks_ever() {
+  std::uint64_t sum = 0;
+  for (const Shard& shard : shards) sum += shard.temporary;
+  return sum;
 }
 
 std::uint64_t sampled_allocations(unsigned id) {

@@ -27,6 +27,9 @@ void start_sampling(const SamplePolicy& policy);
 inline constinit std::uint64_t sample_interval_bytes = 0;  // 0: none are taken
 inline bool samples_every_block() { return sample_interval_bytes == 1; }
 
+// Where every block has a site: blocks that were freed by the next call of their thread, ever.
+std::uint64_t temporary_blocks_ever();
+
 // Bytes to the next sample.
 std::int64_t draw_distance(std::uint64_t& random);
 

@@ -286,6 +286,22 @@ TEST(HostSamples, KeepTheSizeThatWasAskedForLast) {
   });
 }
 
+TEST(HostSamples, KnowWhatTheNextCallFreed) {
+  in_child([] {
+    start(1);
+    const std::uint64_t before = account().temporary_blocks;
+    void* const kept = get(100);
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(put(get(50)), Freed::yes);
+    EXPECT_EQ(account().temporary_blocks - before, 10u);
+    void* const first = get(50);
+    void* const second = get(50);
+    EXPECT_EQ(put(first), Freed::yes);
+    EXPECT_EQ(put(second), Freed::yes) << "not the next call any more";
+    EXPECT_EQ(put(kept), Freed::yes);
+    EXPECT_EQ(account().temporary_blocks - before, 10u);
+  });
+}
+
 // A pointer just behind what was asked for leads to no other block.
 TEST(HostSamples, FillNoBlockToItsEnd) {
   in_child([] {

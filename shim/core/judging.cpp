@@ -161,6 +161,7 @@ struct Plan {
   std::size_t picture_bytes;
   Range both;         // all of the memory of both
   HeldThreads* held;  // of the parent
+  Range own_stack;
 };
 
 // --- Residency: of memory that was never touched there may be any amount
@@ -264,6 +265,7 @@ class Roots {
     };
     visit_internal_memory(add_ours, this);
     ours_.push(plan.both);
+    ours_.push(plan.own_stack);
     ours_.push({memory_of_copy().first, memory_of_copy().end});
     // Not roots: they are followed where something leads to them.
     for (const std::span<const Target> all : {std::span<const Target>(plan.targets), plan.unused})
@@ -576,6 +578,7 @@ void let_threads_go(void* context) { static_cast<const Plan*>(context)->held->le
 constinit Lock judgement_lock;
 constinit bool judged_at_end = false;
 constinit Range earlier{};  // memory of the last judgement
+constinit Range own_stack{};
 
 void drop_earlier() {
   set_judgement({});
@@ -616,7 +619,8 @@ void drop_earlier() {
               both.picture_table(),
               both.picture_bytes(),
               both.range(),
-              &held};
+              &held,
+              own_stack};
     const CopyEnd end = work_in_copy({judge_in_copy, &plan, limit_ns, kOwnBytes, hold_threads, let_threads_go});
     const Findings& findings = both.findings();
     judgement.is_known = end == CopyEnd::done && findings.is_complete;
@@ -650,6 +654,10 @@ void judge_at_end(const void* stack_in_use) {
 
 void judge_now(const void* stack_in_use) {
   if (!judged_at_end) judge_live_memory(stack_in_use);
+}
+
+void note_own_stack(const void* first, std::size_t bytes) {
+  own_stack = {address_of(first), address_of(first) + bytes};
 }
 
 // Another thread may have held it.

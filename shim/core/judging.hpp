@@ -1,6 +1,7 @@
 // Judges live memory: a copy of the process is taken (process/memory_copy.hpp), and in it pointers are followed from
 // its mappings (stats/leaks/judge.hpp). What was found is asked for by process/standings.hpp.
 #pragma once
+#include <cstddef>
 
 namespace cistern {
 
@@ -18,6 +19,9 @@ class JudgementHeld {
 void judge_at_end(const void* stack_in_use);
 // For a report while the program runs; the judgement held. What the end found stays.
 void judge_now(const void* stack_in_use);
+
+// A stack of our own that the report runs on: what lies there is none of the program's.
+void note_own_stack(const void* first, std::size_t bytes);
 
 // What the parent found is not the child's.
 void judging_after_fork_in_child();

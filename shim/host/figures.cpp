@@ -4,6 +4,7 @@
 #include "cistern/cistern.h"
 #include "pool/heap/account.hpp"
 #include "pool/heap/region.hpp"
+#include "pool/heap/samples.hpp"
 #include "pool/heap/threads.hpp"
 #include "shim/host/counters.hpp"
 #include "shim/host/native.hpp"
@@ -35,6 +36,7 @@ KindFigures figures() {
   const std::uint64_t allocations = account.allocations(), live_blocks = account.live_blocks();
   figures.allocations += allocations;
   *figures.allocated_bytes += account.allocated_bytes();
+  if (host_pool::samples_every_block()) figures.temporary = account.temporary_blocks;
   figures.frees += account.inherited_blocks + allocations - live_blocks;
   figures.live_blocks += live_blocks;
   figures.live_bytes += account.live_bytes();
