@@ -8,11 +8,12 @@ namespace {
 
 constinit Judgement current{};
 
-// What is not in sight of anybody may be in a register, or in what could not be read.
+// What is found nowhere may be in a register, or in what could not be read.
 Standing allow_for_unseen(Standing found) {
   if (!is_lost(found)) return found;
   if (current.unreadable_bytes) return Standing::unclassified;
-  return current.unseen_threads ? Standing::possibly_lost : found;
+  const bool is_nowhere = found != Standing::held_by_driver;
+  return is_nowhere && current.unseen_threads ? Standing::possibly_lost : found;
 }
 
 }  // namespace

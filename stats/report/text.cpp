@@ -174,17 +174,24 @@ String host_standings(const Snapshot& snapshot) {
   return text;
 }
 
+// Of GPU kinds or of host memory, whether it has a site or not.
+bool has_any(const Snapshot& snapshot, Standing standing) {
+  return snapshot.host_standings[static_cast<std::size_t>(standing)].blocks ||
+         std::any_of(snapshot.leaks.begin(), snapshot.leaks.end(),
+                     [&](const LeakFigures& leak) { return leak.leak_class == name_of(standing); });
+}
+
 // What keeps the classes from being certain.
 void write_limits_of_judging(const Snapshot& snapshot, Sink& sink) {
   if (!snapshot.judging) return;
   const JudgingFigures& judging = *snapshot.judging;
   if (judging.why_not) {
     sink.print("         what of it the program can still reach is not known: {}\n", judging.why_not);
-  } else if (judging.unreadable_bytes) {
+  } else if (judging.unreadable_bytes && has_any(snapshot, Standing::unclassified)) {
     sink.print("         {} could not be read: what nothing else leads to is unclassified\n",
                human_bytes(judging.unreadable_bytes));
-  } else if (judging.unseen_threads) {
-    sink.print("         {} at work, whose registers are not seen: what nothing else leads to is possibly lost\n",
+  } else if (judging.unseen_threads && has_any(snapshot, Standing::possibly_lost)) {
+    sink.print("         {} there, whose registers are not seen: what nothing else leads to is possibly lost\n",
                counted(judging.unseen_threads, "other thread") + (judging.unseen_threads == 1 ? " was" : " were"));
   }
 }
@@ -216,8 +223,9 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
   if (const String standings = host_standings(snapshot); host_alive && !standings.empty()) {
     sink.print("         host memory {}: {}\n", running ? "live" : "alive at exit", standings);
   } else if (host_alive) {
-    sink.print("         host memory: {} in {} {}: not judged\n", human_bytes(host->live_bytes),
-               counted(host->live_blocks, "block"), running ? "live" : "alive at exit");
+    sink.print("         host memory: {} in {} {}: not judged{}\n", human_bytes(host->live_bytes),
+               counted(host->live_blocks, "block"), running ? "live" : "alive at exit",
+               judged && !host->pooled_kind ? ", for another allocator serves it" : "");
   }
   write_limits_of_judging(snapshot, sink);
   if (std::string_view(snapshot.moment) == "_exit") sink.write("         ended by _exit: destructors had not run\n");

@@ -10,6 +10,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "host"))
 import host_tests  # noqa: E402
 from host_tests import ARGUMENTS, HostTest  # noqa: E402
+from report_rows import gpu_rows  # noqa: E402
 
 CLASSES = {"lost": "lost", "indirect": "indirectly lost", "possible": "possibly lost", "reachable": "reachable"}
 WORDS = re.compile(r"(?:\w+::|\(anonymous namespace\)::)*((lost|indirect|possible|reachable|cycle|freed)_\w+)")
@@ -122,6 +123,17 @@ class Words(LeaksTest):
                                r"10 blocks, 9\.8 KiB reachable, never freed at 10 sites ")
         self.assertRegex(text, r" 1  opencl  .*  (indirectly lost|lost|held only by the driver)  first")
         self.assertRegex(text, r"\n         host memory alive at exit: .* lost, .* reachable\n")
+
+    def test_a_sleeping_thread_makes_nothing_of_the_drivers_uncertain(self):
+        def classes(*arguments):
+            _, reports = self.reported(self.program("ground_truth_opencl"), *arguments)
+            return reports[0]["host_classes"], {row["class"] for row in gpu_rows(reports[0])}
+        alone, beside = classes("0"), classes("0", "sleeping")
+        held = "held only by the driver"
+        self.assertGreater(alone[0][held]["bytes"], 1 << 20)
+        self.assertAlmostEqual(beside[0][held]["blocks"], alone[0][held]["blocks"], delta=20)
+        self.assertIn("possibly lost", beside[1])
+        self.assertNotIn("possibly lost", alone[1])
 
     def test_it_can_be_switched_off(self):
         report = self.folder / "off"

@@ -1,4 +1,4 @@
-// OpenCL buffers; argv[1] threads. See ground_truth.hpp.
+// OpenCL buffers; argv[1] threads; argv[2] given: a thread sleeps to the end. See ground_truth.hpp.
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 
@@ -16,7 +16,7 @@ cl_context context;
 
 }  // namespace
 
-int main(int, char** arguments) {
+int main(int count, char** arguments) {
   cl_platform_id platform;
   cl_device_id device;
   if (clGetPlatformIDs(1, &platform, nullptr) || clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr))
@@ -25,6 +25,7 @@ int main(int, char** arguments) {
   cl_command_queue queue = clCreateCommandQueue(context, device, 0, nullptr);
   if (!context || !queue) return 1;
   truth::run(std::atoi(arguments[1]), make);
+  if (count > 2) std::thread([] { pause(); }).detach();
   truth::wipe_stack();
   truth::end(make);
 }
