@@ -101,6 +101,9 @@ def cost(given, folder):
             report.unlink()
             runs["Cistern, not judged"].append(seconds_of([program, *load], CISTERN_LEAK_CHECK="0", **ours))
             report.unlink()
+            runs["Cistern, all sites"].append(
+                seconds_of([program, *load], CISTERN_LEAK_CHECK="1min", CISTERN_SITES="all", **ours))
+            report.unlink()
             runs["LeakSanitizer"].append(seconds_of([leak_program, *load]))
             runs["LeakSanitizer, not asked"].append(seconds_of([leak_program, *load], LSAN_OPTIONS="detect_leaks=0"))
             runs["plain"].append(seconds_of([program, *load]))
@@ -110,6 +113,7 @@ def cost(given, folder):
         print(f"{given.mebibytes} MiB, {words}: " + ", ".join(f"{name} {value:.2f} s" for name, value in least.items()))
         print(f"  judging: Cistern {own:.2f} s ({read / 2**30 / own:.2f} GiB/s), LeakSanitizer {theirs:.2f} s; "
               f"to plain: Cistern {least['Cistern'] / least['plain']:.2f}x, "
+              f"with all sites {least['Cistern, all sites'] / least['plain']:.2f}x, "
               f"LeakSanitizer {least['LeakSanitizer'] / least['plain']:.2f}x")
 
 

@@ -370,7 +370,7 @@ class Roots {
   static constexpr std::uintptr_t kDescriptorHead = 704, kDescriptorBytes = 2304;
   std::uintptr_t old_descriptor([[maybe_unused]] const Mapping& mapping) const {
 #if defined(__x86_64__)
-    constexpr std::uintptr_t kNumberAt = 720, kAlignment = 64, kLookedAt = 64 * 1024;
+    constexpr std::uintptr_t kNumberAt = 720, kAlignment = 64, kLookedAt = std::uintptr_t{64} * 1024;
     const auto word_at = [](std::uintptr_t at) { return *reinterpret_cast<const std::uintptr_t*>(at); };
     const auto number_at = [](std::uintptr_t at) { return *reinterpret_cast<const int*>(at + kNumberAt); };
     const std::uintptr_t own = address_of(__builtin_thread_pointer());
@@ -446,7 +446,7 @@ class Roots {
   // The stack of a thread that runs a driver's code: the first code that its upper end knows, but that of the runtime,
   // is the driver's.
   void note_driver_stack(const Root& root) {
-    constexpr std::uintptr_t kLookedAt = 64 * 1024;
+    constexpr std::uintptr_t kLookedAt = std::uintptr_t{64} * 1024;
     for (unsigned i = 0; i < plan_.threads->stack_count; ++i) {
       const std::uintptr_t stack = plan_.threads->stacks[i];
       if (stack - root.first >= root.end - root.first || root.of_driver) continue;

@@ -91,7 +91,7 @@ bool Judge::scan(std::uintptr_t first, std::uintptr_t end, Residency residency) 
 
 // Small blocks were touched when they were made.
 bool Judge::scan_block(std::uintptr_t first, std::uintptr_t end) {
-  constexpr std::uintptr_t kAsked = 256 * 1024;
+  constexpr std::uintptr_t kAsked = std::uintptr_t{256} * 1024;
   return end - first < kAsked ? read(first, end) : scan(first, end, Residency::of_pages);
 }
 
