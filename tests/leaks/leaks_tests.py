@@ -142,6 +142,12 @@ class Words(LeaksTest):
         self.assertIn("blocks alive at exit: not judged\n", report.read_text())
         self.assertNotIn("lost", report.read_text())
 
+    def test_what_cannot_be_done_in_time_is_not_begun(self):
+        script = "kept = bytearray(b'x') * (300 << 20)"  # at 4 GiB/s, which nothing reaches, 73 ms
+        _, reports = self.reported(sys.executable, "-c", script, environment={"CISTERN_LEAK_CHECK": "50ms"})
+        self.assertEqual(reports[0]["judging"]["why_not"], "no time for it")
+        self.assertLess(reports[0]["judging"]["seconds"], 0.04)
+
     def test_without_time_nothing_is_claimed(self):
         done, reports = self.with_report(self.program("ends_of_leaks"), "return", expected_status=3,
                                          environment={"CISTERN_LEAK_CHECK": "1ms"})
