@@ -88,13 +88,21 @@ std::uint64_t room_bytes() {
   for (const auto& way : kWays) {
     // A container sees its own group as the root.
     for (const bool own : {true, false}) {
-      FilePath most(way.root), used(way.root);
-      if (own && !(most.add_rest_of_line(groups.text(), way.line) && used.add_rest_of_line(groups.text(), way.line)))
+      FilePath most(way.root), used(way.root), parts(way.root);
+      if (own && !(most.add_rest_of_line(groups.text(), way.line) && used.add_rest_of_line(groups.text(), way.line) &&
+                   parts.add_rest_of_line(groups.text(), way.line)))
         continue;
       most.add(way.most);
       used.add(way.used);
+      parts.add("/memory.stat");
       const auto limit = SmallFile<32>(most.text()).number(), taken = SmallFile<32>(used.text()).number();
-      if (limit && taken) room = std::min(room, *limit > *taken ? *limit - *taken : 0);
+      if (!limit || !taken) continue;
+      // What was read of files goes when there is need.
+      const SmallFile<8192> stat(parts.text());
+      const std::uint64_t cached =
+          stat.number_after("\ninactive_file").value_or(0) + stat.number_after("\nactive_file").value_or(0);
+      const std::uint64_t held = *taken - std::min(*taken, cached);
+      room = std::min(room, *limit > held ? *limit - held : 0);
     }
   }
   return room;
