@@ -65,6 +65,7 @@ class Fixed {
 
 struct Range {
   std::uintptr_t first, end;
+  bool holds(std::uintptr_t address) const { return address - first < end - first; }
 };
 
 // --- Threads, looked at before the copy is taken
@@ -231,20 +232,24 @@ bool next_resident(std::uintptr_t first, std::uintptr_t end, Residency residency
 
 // --- Mappings
 
-bool is_driver_file(std::string_view path) {
-  constexpr std::string_view kBegins[] = {"libcuda.so",   "libnvidia-", "libOpenCL.so",        "libpocl",
-                                          "libamdocl",    "libigdrcl",  "libintelocl",         "libMesaOpenCL",
-                                          "libRusticlOp", "libmali",    "libnvidia-opencl.so", "libhsa-runtime"};
+template <std::size_t count>
+bool is_named(std::string_view path, const std::string_view (&begins)[count]) {
   const std::string_view name = basename_of(path);
-  return std::any_of(std::begin(kBegins), std::end(kBegins), [&](auto begin) { return name.starts_with(begin); });
+  return std::any_of(begins, begins + count, [&](std::string_view begin) { return name.starts_with(begin); });
+}
+
+bool is_driver_file(std::string_view path) {
+  constexpr std::string_view kBegins[] = {"libcuda.so",   "libnvidia-", "libOpenCL.so",  "libpocl",
+                                          "libamdocl",    "libigdrcl",  "libintelocl",   "libMesaOpenCL",
+                                          "libRusticlOp", "libmali",    "libhsa-runtime"};
+  return is_named(path, kBegins);
 }
 
 // Through which threads of anybody start.
 bool is_runtime_file(std::string_view path) {
   constexpr std::string_view kBegins[] = {"libc.so",   "libc-",       "libpthread", "ld-linux", "libstdc++.so",
                                           "libc++.so", "libcistern.", "libgcc_s",   "libgomp"};
-  const std::string_view name = basename_of(path);
-  return std::any_of(std::begin(kBegins), std::end(kBegins), [&](auto begin) { return name.starts_with(begin); });
+  return is_named(path, kBegins);
 }
 
 bool is_device(std::string_view path) {
@@ -294,8 +299,7 @@ class Roots {
   }
   bool is_of_driver(std::uintptr_t address) const {
     const auto all = of_driver_.all();
-    return std::any_of(all.begin(), all.end(),
-                       [&](const Range& one) { return address - one.first < one.end - one.first; });
+    return std::any_of(all.begin(), all.end(), [&](const Range& one) { return one.holds(address); });
   }
 
  private:
@@ -350,11 +354,11 @@ class Roots {
     if (!mapping.is_readable || is_special || is_device(mapping.path) || (is_file && !mapping.is_writable)) return;
     std::uintptr_t first = mapping.first;
     const std::uintptr_t stack = address_of(plan_.stack_in_use), thread = address_of(__builtin_thread_pointer());
-    const auto holds = [&](std::uintptr_t address) { return address - mapping.first < mapping.end - mapping.first; };
+    const Range whole{mapping.first, mapping.end};
     // A mapping that is a stack and nothing else: that of the main thread, or one that the C library made, with a
     // guard.
-    const bool own_stack = mapping.path == "[stack]" || (is_after_guard_ && holds(thread));
-    if (holds(stack) && own_stack && !plan_.on_alternate_stack) first = stack;
+    const bool own_stack = mapping.path == "[stack]" || (is_after_guard_ && whole.holds(thread));
+    if (whole.holds(stack) && own_stack && !plan_.on_alternate_stack) first = stack;
     if (mapping.path.empty() && !mapping.is_shared && is_after_guard_)
       if (const std::uintptr_t descriptor = old_descriptor(mapping)) {
         add(descriptor, descriptor + kDescriptorHead, of_driver, Residency::of_pages);
@@ -449,7 +453,7 @@ class Roots {
     constexpr std::uintptr_t kLookedAt = std::uintptr_t{64} * 1024;
     for (unsigned i = 0; i < plan_.threads->stack_count; ++i) {
       const std::uintptr_t stack = plan_.threads->stacks[i];
-      if (stack - root.first >= root.end - root.first || root.of_driver) continue;
+      if (!Range{root.first, root.end}.holds(stack) || root.of_driver) continue;
       for (std::uintptr_t at = root.end - 8; at >= stack && root.end - at < kLookedAt; at -= 8) {
         const CodeRange* const code = code_at(*reinterpret_cast<const std::uintptr_t*>(at));
         if (!code || code->of_runtime) continue;

@@ -36,17 +36,12 @@ Standing standing_of_target(std::uintptr_t first) {
   return at != current.targets.end() && at->first == first ? allow_for_unseen(at->standing) : Standing::unclassified;
 }
 
-Standing standing_of_host_block(std::uint32_t number) {
-  if (!current.is_known) return current.why_not ? Standing::unclassified : Standing::none;
-  const Standing found = leaks::standing_of(current.marks[number]);
-  return found == Standing::none ? Standing::unclassified : allow_for_unseen(found);
-}
-
 Standing standing_of_host_block(const void* block) {
-  host_pool::PictureBlock found;
   if (!current.is_known) return current.why_not ? Standing::unclassified : Standing::none;
-  return current.heap->find(reinterpret_cast<std::uintptr_t>(block), found) ? standing_of_host_block(found.number)
-                                                                            : Standing::unclassified;
+  host_pool::PictureBlock there;  // as its page was: one that holds other blocks by now has none of these
+  if (!current.heap->find(reinterpret_cast<std::uintptr_t>(block), there)) return Standing::unclassified;
+  const Standing found = leaks::standing_of(current.marks[there.number]);
+  return found == Standing::none ? Standing::unclassified : allow_for_unseen(found);
 }
 
 }  // namespace cistern

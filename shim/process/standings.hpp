@@ -58,7 +58,5 @@ inline Standing standing_of_target(const void* handle) {
 }
 // Of the live host block there.
 Standing standing_of_host_block(const void* block);
-// As above, by the number that the picture gave the block.
-Standing standing_of_host_block(std::uint32_t number);
 
 }  // namespace cistern

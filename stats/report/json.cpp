@@ -205,6 +205,14 @@ void write_leak(Json& json, const LeakFigures& leak) {
   json.close('}');
 }
 
+void write_blocks_and_bytes(Json& json, std::string_view key, const BlocksAndBytes& some) {
+  json.key(key);
+  json.open('{');
+  json.count("blocks", some.blocks);
+  json.count("bytes", some.bytes);
+  json.close('}');
+}
+
 // By class; absent where the pool does not serve the host's memory.
 void write_host_standings(Json& json, const Snapshot& snapshot) {
   const auto any = [](const BlocksAndBytes& some) { return some.blocks != 0; };
@@ -212,12 +220,8 @@ void write_host_standings(Json& json, const Snapshot& snapshot) {
   json.key("host_classes");
   json.open('{');
   for (std::size_t i = 0; i < kStandings; ++i) {
-    if (!any(snapshot.host_standings[i])) continue;
-    json.key(name_of(static_cast<Standing>(i)));
-    json.open('{');
-    json.count("blocks", snapshot.host_standings[i].blocks);
-    json.count("bytes", snapshot.host_standings[i].bytes);
-    json.close('}');
+    const BlocksAndBytes& some = snapshot.host_standings[i];
+    if (any(some)) write_blocks_and_bytes(json, name_of(static_cast<Standing>(i)), some);
   }
   json.close('}');
 }
@@ -446,13 +450,7 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
   write_list(json, "leaks", leaks, write_leak);
   write_host_standings(json, snapshot);
   if (snapshot.judging) write_judging(json, *snapshot.judging);
-  if (snapshot.host_without_site) {
-    json.key("host_without_site");
-    json.open('{');
-    json.count("blocks", snapshot.host_without_site->blocks);
-    json.count("bytes", snapshot.host_without_site->bytes);
-    json.close('}');
-  }
+  if (snapshot.host_without_site) write_blocks_and_bytes(json, "host_without_site", *snapshot.host_without_site);
   write_list(json, "at_peak", snapshot.at_peak, write_using_site);
   write_list(json, "in_loops", snapshot.in_loops, write_using_site);
   write_list(json, "suppressions", snapshot.suppressions, write_suppression);
