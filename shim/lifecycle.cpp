@@ -171,8 +171,8 @@ int end_process(const char* moment, std::optional<int> status) {
 void in_forked_child() {
   process_id.store(system_calls_are_filtered() ? kUnknown : getpid(), std::memory_order_relaxed);
   note_forked();
-  watch_signals_in_child();
   after_fork_in_child();
+  watch_signals_in_child();
 }
 
 RegisterAtfork real_register_atfork() { return reinterpret_cast<RegisterAtfork>(next_symbol("__register_atfork")); }

@@ -23,6 +23,7 @@
 #include "shim/core/core.hpp"
 #include "shim/core/judging.hpp"
 #include "shim/lifecycle.hpp"
+#include "shim/lifecycle_requests.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
@@ -48,7 +49,10 @@ struct Watched {
   const char* name;
   KernelEntry entry;  // the program's
 };
-constinit Watched watched[] = {{SIGHUP, "SIGHUP", {}}, {SIGINT, "SIGINT", {}}, {SIGTERM, "SIGTERM", {}}};
+// The last one only asks for a report, where an option names it; 0: none.
+constinit Watched watched[] = {
+    {SIGHUP, "SIGHUP", {}}, {SIGINT, "SIGINT", {}}, {SIGTERM, "SIGTERM", {}}, {0, "a request", {}}};
+constinit int& request_signal = watched[3].number;
 
 constexpr std::uint64_t kPatienceNs = 2'000'000'000;
 constexpr std::uint64_t kGiveUpNs = 100'000'000;  // where nobody has begun to report
@@ -61,7 +65,7 @@ constinit std::atomic<int> death_signal{0};
 
 Watched* watched_signal(int number) {
   for (Watched& signal : watched)
-    if (signal.number == number && real_sigaction) return &signal;
+    if (number && signal.number == number && real_sigaction) return &signal;
   return nullptr;
 }
 
@@ -119,7 +123,8 @@ constinit std::atomic<const void*> interrupted_stack{nullptr};
 // The timer's signal is to come through: it finds that there is nothing to do, or that time is up.
 void let_watched_signals_in() {
   std::uint64_t set = 0;
-  for (const Watched& signal : watched) set |= std::uint64_t{1} << (signal.number - 1);
+  for (const Watched& signal : watched)
+    if (signal.number) set |= std::uint64_t{1} << (signal.number - 1);
   system_call(SYS_rt_sigprocmask, SIG_UNBLOCK, word(&set), 0, sizeof set);
 }
 
@@ -162,6 +167,7 @@ bool is_first_process(int number) {
 
 void on_signal(int number, siginfo_t* info, void* context) {
   const int error = errno;
+  if (number == request_signal) return request_report();
   if (is_first_process(number)) return;
   if (!in_own_process()) die_of(number);
   const std::uint64_t now = coarse_now_ns();
@@ -185,7 +191,7 @@ void on_signal(int number, siginfo_t* info, void* context) {
 
 void watch(Watched& signal) {
   KernelEntry of_program;
-  if (!exchange_entry(signal.number, nullptr, &of_program) || of_program.handler != SIG_DFL) return;
+  if (!signal.number || !exchange_entry(signal.number, nullptr, &of_program) || of_program.handler != SIG_DFL) return;
   signal.entry = of_program;
   struct sigaction entry;
   entry.sa_sigaction = on_signal;
@@ -203,17 +209,23 @@ bool is_ours(const void* handler) { return handler == reinterpret_cast<const voi
 void watch_signals() {
   if (getpid() == 1) return;
   prepare_log();
+  const String& asked = options().report_signal;
+  const int request = asked == "USR1" ? SIGUSR1 : asked == "USR2" ? SIGUSR2 : asked == "QUIT" ? SIGQUIT : 0;
+  if (request && await_requests()) request_signal = request;
   real_sigaction = reinterpret_cast<SignalAction>(next_definition("sigaction"));
   if (!real_sigaction) return;
   for (Watched& signal : watched) watch(signal);
 }
 
-void watch_signals_in_child() { die_at_ns.store(0, std::memory_order_relaxed); }
+void watch_signals_in_child() {
+  die_at_ns.store(0, std::memory_order_relaxed);
+  if (request_signal) await_requests();
+}
 
 void leave_signals() {
   for (Watched& signal : watched) {
     KernelEntry entry;
-    if (real_sigaction && exchange_entry(signal.number, nullptr, &entry) &&
+    if (signal.number && real_sigaction && exchange_entry(signal.number, nullptr, &entry) &&
         is_ours(reinterpret_cast<const void*>(entry.handler)))
       exchange_entry(signal.number, &signal.entry, nullptr);
   }

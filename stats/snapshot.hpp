@@ -289,7 +289,7 @@ struct Snapshot {
   std::optional<int> rank, ranks;
   String command;
   double wall_s;
-  const char* moment;      // when it was taken: "exit", "_exit", "call", or the signal that ended the process
+  const char* moment;      // "exit", "_exit", "call", "request", or the signal that ended the process
   String sites;            // e.g. "gpu:all,host:off"
   String host_sites_mode;  // "512KiB": a sample of one block in so many bytes; "all"; "off"
   Vector<KindFigures> kinds;

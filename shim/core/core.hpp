@@ -26,6 +26,8 @@ void stand_aside();
 
 // Everything that a report may show, now (snapshot.cpp).
 Snapshot take_snapshot(const char* moment);
+// Of a process that goes on, to where its reports go.
+void report_now();
 // As process_ended.
 int report_end(ProcessEnd end);
 

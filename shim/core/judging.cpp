@@ -70,6 +70,8 @@ struct Range {
 
 // --- Threads, looked at before the copy is taken
 
+constinit std::atomic<int> own_thread{0};
+
 // Where the other threads' stacks are, as far as they wait in the system; how many there are. One that runs is asked
 // again a few times: a driver's threads mostly wait.
 struct OtherThreads {
@@ -110,8 +112,11 @@ struct OtherThreads {
     return {own_, static_cast<std::size_t>(end - own_)};
   }
   void add(std::string_view name) {
+    int id = 0;
+    std::from_chars(name.data(), name.data() + name.size(), id);
+    if (id == own_thread.load(std::memory_order_relaxed)) return;
     if (count++ >= kStacksMax) return;
-    std::from_chars(name.data(), name.data() + name.size(), ids[count - 1]);
+    ids[count - 1] = id;
     FilePath path("/proc/self/task/");
     path.add(name);
     path.add("/syscall");
@@ -659,6 +664,8 @@ void judge_at_end(const void* stack_in_use) {
 void judge_now(const void* stack_in_use) {
   if (!judged_at_end) judge_live_memory(stack_in_use);
 }
+
+void note_own_thread(int id) { own_thread.store(id, std::memory_order_relaxed); }
 
 void note_own_stack(const void* first, std::size_t bytes) {
   own_stack = {address_of(first), address_of(first) + bytes};

@@ -23,6 +23,9 @@ void judge_now(const void* stack_in_use);
 // A stack of our own that the report runs on: what lies there is none of the program's.
 void note_own_stack(const void* first, std::size_t bytes);
 
+// A thread of our own that waits: the program has nothing in its registers.
+void note_own_thread(int id);
+
 // What the parent found is not the child's.
 void judging_after_fork_in_child();
 

@@ -128,6 +128,13 @@ Snapshot take_snapshot(const char* moment) {
   return snapshot;
 }
 
+void report_now() {
+  const Uncounted uncounted;
+  const JudgementHeld held;
+  judge_now(stack_in_use());
+  write_report(take_snapshot("request"));
+}
+
 int report_end(ProcessEnd end) {
   if (end.stack_in_use) judge_at_end(end.stack_in_use);
   const JudgementHeld held;

@@ -120,6 +120,7 @@ void write_blind_spots(const Snapshot& snapshot, Sink& sink) {
 String occasion(const Snapshot& snapshot) {
   const std::string_view moment = snapshot.moment;
   if (moment == "call") return "asked for by the program, which is still running";
+  if (moment == "request") return "asked for by a signal; the program is still running";
   if (!snapshot.ended_by_itself())
     return "ended by " + String(moment) + (snapshot.leaks.empty() ? "" : ": what it would have freed is not known");
   if (!snapshot.exit_code) return "exit code unchanged";

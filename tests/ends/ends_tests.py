@@ -46,6 +46,80 @@ class EndTest(HostTest):
         return json.loads(report.read_text())
 
 
+class Requests(EndTest):
+    def started(self, way, **options):
+        process = subprocess.Popen([self.program("signalled"), way], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env=self.settings(self.shim_settings(REPORT_FORMAT="json", **options)))
+        process.stdout.readline()
+        return process
+
+    def wait_for_report(self, path):
+        """Complete: it is written in one piece, but a reader may come between."""
+        for _ in range(1000):
+            time.sleep(0.02)
+            if path.exists() and path.read_text().endswith("}\n"):
+                return json.loads(path.read_text())
+        self.fail(f"no report at {path}")
+
+    def test_a_signal_asks_for_reports_of_a_process_that_goes_on(self):
+        for way in ("pause", "churn", "load", "churn_beside"):
+            with self.subTest(way=way):
+                path = self.folder / f"request-{way}.json"
+                process = self.started(way, REPORT=path, REPORT_SIGNAL="USR1")
+                process.send_signal(signal.SIGUSR1)
+                first = self.wait_for_report(path)
+                process.send_signal(signal.SIGUSR1)
+                second = self.wait_for_report(path.with_name(f"{path.stem}.{process.pid}.json"))
+                self.assertIsNone(process.poll())
+                process.send_signal(signal.SIGTERM)
+                process.communicate(timeout=60)
+                self.assertEqual(process.returncode, -signal.SIGTERM)
+                last = self.wait_for_report(path.with_name(f"{path.stem}.{process.pid}-2.json"))
+                self.assertEqual([r["cistern"]["moment"] for r in (first, second, last)],
+                                 ["request", "request", "SIGTERM"])
+                # The thread that waits for requests is none of the program's.
+                threads = 1 + 4 * (way == "churn_beside")
+                for report in (first, second):
+                    self.assertGreaterEqual(report["kinds"]["host"]["live_bytes"], 3 << 20)
+                    self.assertEqual(report["judging"]["unseen_threads"], threads)
+                self.assertEqual(last["judging"]["unseen_threads"], threads - 1)
+
+    def test_the_program_has_the_signal_where_it_wants_it(self):
+        """Its own handler is called, and it reads the table as it left it."""
+        code = ("import os, signal\n"
+                "print(signal.getsignal(signal.SIGUSR1))\n"
+                "old = signal.signal(signal.SIGUSR1, lambda *_: print('mine'))\n"
+                "os.kill(os.getpid(), signal.SIGUSR1)\n"
+                "print(old, signal.signal(signal.SIGUSR1, signal.SIG_IGN) is not None)\n"
+                "os.kill(os.getpid(), signal.SIGUSR1)\n")
+        path = self.folder / "own_handler.json"
+        results = [subprocess.run(["/usr/bin/python3", "-c", code], env=self.settings(environment), text=True,
+                                  capture_output=True, check=True, timeout=60)
+                   for environment in (None, self.shim_settings(REPORT=path, REPORT_SIGNAL="USR1",
+                                                                REPORT_FORMAT="json"))]
+        self.assertEqual(results[0].stdout, results[1].stdout)
+        self.assertIn("mine", results[0].stdout)
+        self.assertEqual(json.loads(path.read_text())["cistern"]["moment"], "exit")
+
+    def test_a_forked_child_answers_too(self):
+        code = ("import os, signal, sys, time\n"
+                "child = os.fork()\n"
+                "if child == 0:\n"
+                "    time.sleep(60)\n"
+                "print(child, flush=True)\n"
+                "sys.exit(-os.waitpid(child, 0)[1])\n")
+        path = self.folder / "forked-%p.json"
+        with subprocess.Popen(["/usr/bin/python3", "-c", code], stdout=subprocess.PIPE, text=True,
+                              env=self.settings(self.shim_settings(REPORT=path, REPORT_SIGNAL="QUIT",
+                                                                   REPORT_FORMAT="json"))) as process:
+            child = int(process.stdout.readline())
+            os.kill(child, signal.SIGQUIT)
+            report = self.wait_for_report(self.folder / f"forked-{child}.json")
+            os.kill(child, signal.SIGTERM)
+            self.assertEqual(process.wait(timeout=60), 256 - signal.SIGTERM)
+        self.assertEqual((report["cistern"]["pid"], report["cistern"]["moment"]), (child, "request"))
+
+
 class Signals(EndTest):
     def test_each_signal_leaves_a_report_and_ends_the_process(self):
         for number in SIGNALS:

@@ -1,0 +1,12 @@
+// Reports of a running process that a signal asks for (CISTERN_REPORT_SIGNAL). The handler only wakes a thread, which
+// was started because the option asks for it: the program goes on, so nothing may hang that it needs.
+#pragma once
+
+namespace cistern {
+
+// Starts the thread. False: there is none.
+bool await_requests();
+// Safe in a signal handler.
+void request_report();
+
+}  // namespace cistern
