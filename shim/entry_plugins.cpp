@@ -13,12 +13,12 @@
 #include <atomic>
 #include <cstdint>
 
+#include "pool/base/symbol_table.hpp"
 #include "shim/host/native.hpp"
 #include "shim/host/serving.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
-#include "shim/process/symbol_table.hpp"
 #include "shim/process/system_filter.hpp"
 
 namespace {

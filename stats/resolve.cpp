@@ -21,9 +21,16 @@ void find_owners(Vector<LeakFigures>& leaks) {
   for (LeakFigures& leak : leaks) {
     if (!leak.site) continue;
     SiteOwner owner = site_owner(leak.site);
-    leak.owner = std::move(owner.module);
+    leak.owner = std::move(owner.name);
     leak.owned_by_program = owner.is_program;
   }
+}
+
+bool is_python(const FrameFigures& frame) { return frame.python; }
+
+void fold_native_frames(Vector<FrameFigures>& frames) {
+  const bool any = std::any_of(frames.begin(), frames.end(), is_python);
+  for (FrameFigures& frame : frames) frame.folded = any && !frame.python;
 }
 
 void cut_frames(Vector<FrameFigures>& frames) {
@@ -88,14 +95,17 @@ void sort_worst_first(Vector<LeakFigures>& leaks) {
   });
 }
 
-void resolve(Snapshot& snapshot, unsigned budget_ms) {
+void resolve(Snapshot& snapshot, unsigned budget_ms, bool fold_native) {
   for_each_stack(snapshot, [](SiteId site, Vector<FrameFigures>& frames, bool) {
     if (site) frames = site_frames(site);
   });
   find_owners(snapshot.leaks);
   find_owners(snapshot.host_sites);
   symbolise(snapshot, budget_ms);
-  for_each_stack(snapshot, [](SiteId, Vector<FrameFigures>& frames, bool) { cut_frames(frames); });
+  for_each_stack(snapshot, [fold_native](SiteId, Vector<FrameFigures>& frames, bool) {
+    cut_frames(frames);
+    if (fold_native) fold_native_frames(frames);
+  });
   merge_equal(snapshot.leaks);
   merge_equal(snapshot.host_sites);
 }
@@ -105,6 +115,8 @@ Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms) {
   one[0].frames = site_frames(site);
   symbolise(one, budget_ms);
   cut_frames(one[0].frames);
+  if (std::any_of(one[0].frames.begin(), one[0].frames.end(), is_python))
+    std::erase_if(one[0].frames, [](const FrameFigures& frame) { return !frame.python; });
   return std::move(one[0].frames);
 }
 

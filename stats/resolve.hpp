@@ -8,11 +8,11 @@ namespace cistern {
 
 // Every stack that the snapshot has the site of: frames, without those of the runtime that was called, and the owner.
 // After `budget_ms` the remaining frames keep module and offset. Rows of leaks that a reader could not tell apart
-// become one.
-void resolve(Snapshot& snapshot, unsigned budget_ms);
+// become one. `fold_native`: the text report shows Python code first.
+void resolve(Snapshot& snapshot, unsigned budget_ms, bool fold_native);
 
 void sort_worst_first(Vector<LeakFigures>& leaks);
-// One site's frames, in the same way.
+// One site's frames, in the same way; only those of Python code where there are any.
 Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms);
 
 }  // namespace cistern

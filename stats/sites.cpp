@@ -1,6 +1,7 @@
 // See sites.hpp. Sites live in a hash table of immutable entries that is read without a lock and never shrinks.
 #include "stats/sites.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -9,6 +10,9 @@
 #include "pool/base/lock.hpp"
 #include "pool/base/path.hpp"
 #include "stats/counters.hpp"
+#include "stats/format.hpp"
+#include "stats/python/frames.hpp"
+#include "stats/scripts.hpp"
 #include "stats/symbols.hpp"
 #include "stats/unwind/modules.hpp"
 #include "stats/unwind/unwinder.hpp"
@@ -19,6 +23,7 @@ namespace {
 constexpr int kDepthMax = 32;
 constexpr int kOwnFramesMax = 8;  // frames of ours below the caller's, so that dropping them leaves the full depth
 constexpr int kRawMax = kDepthMax + kOwnFramesMax;
+constexpr int kPythonMax = 40;
 constexpr int kWitnessesMax = 8;
 constexpr std::size_t kBuckets = 1 << 12;  // few pages in a process with few sites; chains past thousands of stacks
 constexpr unsigned kTimedEvery = 64, kTimedMin = 4;  // a mean of fewer says nothing
@@ -30,18 +35,21 @@ struct Site {
   SiteId id;
   std::uint8_t count;  // frames as captured
   std::uint8_t first;  // the first of them that is not ours
+  std::uint8_t python_count;
+  bool is_cut_off;  // further out there is more
   std::uint8_t witness_count;
   std::uint8_t witnesses[kWitnessesMax];  // one frame of each module that could have been unloaded
 
-  // `count` return addresses, then their modules: null in generated code.
+  // `count` return addresses, then their modules: null in generated code; then the Python frames.
   void** addresses() { return reinterpret_cast<void**>(this + 1); }
   void* const* addresses() const { return reinterpret_cast<void* const*>(this + 1); }
   const Module** modules() { return static_cast<const Module**>(static_cast<void*>(addresses() + count)); }
   const Module* const* modules() const {
     return static_cast<const Module* const*>(static_cast<const void*>(addresses() + count));
   }
-  static std::size_t bytes(int count) {
-    return sizeof(Site) + static_cast<std::size_t>(count) * (sizeof(void*) + sizeof(const Module*));
+  python::Frame* python() { return static_cast<python::Frame*>(static_cast<void*>(modules() + count)); }
+  const python::Frame* python() const {
+    return static_cast<const python::Frame*>(static_cast<const void*>(modules() + count));
   }
 };
 
@@ -49,7 +57,15 @@ struct Stack {
   const char* api;
   void* const* addresses;
   int count;
+  bool is_cut_off;
+  const python::Frame* python;
+  int python_count;
   std::uint64_t hash;
+
+  std::size_t site_bytes() const {
+    return sizeof(Site) + static_cast<std::size_t>(count) * (sizeof(void*) + sizeof(const Module*)) +
+           static_cast<std::size_t>(python_count) * sizeof(python::Frame);
+  }
 };
 
 constinit std::atomic<Site*> buckets[kBuckets] = {};
@@ -59,10 +75,11 @@ constinit Counter captures_timed{0}, captures_timed_ns{0}, captures_failed{0};
 thread_local constinit unsigned captures_of_thread = 0;
 
 // Each frame has a factor of its own, so that none waits for another.
-std::uint64_t hash_of(const char* api, void* const* addresses, int count) {
-  std::uint64_t sum = reinterpret_cast<std::uintptr_t>(api), factor = 0x9E3779B97F4A7C15;
-  for (int i = 0; i < count; ++i, factor += 0x3C6EF372FE94F82A)
-    sum += reinterpret_cast<std::uintptr_t>(addresses[i]) * factor;
+std::uint64_t hash_of(const Stack& stack) {
+  std::uint64_t sum = reinterpret_cast<std::uintptr_t>(stack.api), factor = 0x9E3779B97F4A7C15;
+  for (int i = 0; i < stack.count; ++i, factor += 0x3C6EF372FE94F82A)
+    sum += reinterpret_cast<std::uintptr_t>(stack.addresses[i]) * factor;
+  for (int i = 0; i < stack.python_count; ++i, factor += 0x3C6EF372FE94F82A) sum += stack.python[i].word() * factor;
   sum = (sum ^ sum >> 32) * 0x9E3779B97F4A7C15;
   return sum ^ sum >> 29;
 }
@@ -71,11 +88,14 @@ std::uint64_t hash_of(const char* api, void* const* addresses, int count) {
 std::uintptr_t call_address(const void* return_address) { return reinterpret_cast<std::uintptr_t>(return_address) - 1; }
 
 bool same_stack(const Site& site, const Stack& stack) {
-  if (site.hash != stack.hash || site.api != stack.api || site.count != stack.count) return false;
+  if (site.hash != stack.hash || site.api != stack.api || site.count != stack.count ||
+      site.python_count != stack.python_count)
+    return false;
   std::uintptr_t difference = 0;  // all at once: they hardly ever differ here
   for (int i = 0; i < stack.count; ++i)
     difference |=
         reinterpret_cast<std::uintptr_t>(site.addresses()[i]) ^ reinterpret_cast<std::uintptr_t>(stack.addresses[i]);
+  for (int i = 0; i < stack.python_count; ++i) difference |= site.python()[i].word() ^ stack.python[i].word();
   if (difference) return false;
   // The same addresses in another plugin, loaded where one was unloaded, are another site.
   for (int i = 0; i < site.witness_count; ++i) {
@@ -110,14 +130,17 @@ void choose_witnesses(Site& site) {
 
 // Null: a thread forks.
 Site* make_site(const Stack& stack) {
-  auto* site = new (internal_allocate(Site::bytes(stack.count))) Site{};
+  auto* site = new (internal_allocate(stack.site_bytes())) Site{};
   site->hash = stack.hash;
   site->api = stack.api;
   site->count = static_cast<std::uint8_t>(stack.count);
+  site->is_cut_off = stack.is_cut_off;
+  site->python_count = static_cast<std::uint8_t>(stack.python_count);
+  std::copy_n(stack.python, stack.python_count, site->python());
   for (int i = 0; i < stack.count; ++i) {
     site->addresses()[i] = stack.addresses[i];
     if (!module_at(call_address(stack.addresses[i]), site->modules()[i])) {
-      internal_deallocate(site, Site::bytes(stack.count));
+      internal_deallocate(site, stack.site_bytes());
       return nullptr;
     }
   }
@@ -133,7 +156,7 @@ SiteId insert(const Stack& stack) {
   const LockedUnlessForking hold(sites_lock);
   const Site* other = hold ? find(stack) : nullptr;
   if (!hold || other) {
-    internal_deallocate(site, Site::bytes(stack.count));
+    internal_deallocate(site, stack.site_bytes());
     return other ? other->id : 0;
   }
   if (!sites_by_id) sites_by_id = new (internal_allocate(sizeof(Vector<Site*>))) Vector<Site*>;
@@ -143,6 +166,27 @@ SiteId insert(const Stack& stack) {
   site->next = bucket.load(std::memory_order_relaxed);
   bucket.store(site, std::memory_order_release);
   return site->id;
+}
+
+const Site* find_stack(Stack& stack) {
+  stack.hash = hash_of(stack);
+  return find(stack);
+}
+
+bool know_modules(const Stack& stack) {
+  const Module* module;
+  for (int i = 0; i < stack.count; ++i)
+    if (!module_at(call_address(stack.addresses[i]), module)) return false;
+  return true;
+}
+
+// In a process that has an interpreter.
+[[gnu::noinline]] SiteId capture_python(Stack& stack) {
+  python::Frame frames[kPythonMax];
+  stack.python = frames;
+  stack.python_count = python::read_frames(stack.addresses, stack.count, stack.is_cut_off, frames, kPythonMax);
+  const Site* const site = find_stack(stack);
+  return site ? site->id : insert(stack);
 }
 
 [[gnu::always_inline]] inline SiteId capture(const char* api, const void* caller) {
@@ -156,10 +200,13 @@ SiteId insert(const Stack& stack) {
   int first = 0;
   while (first < count && addresses[first] != caller) ++first;
   if (first == count) first = 0;
-  Stack stack{api, addresses + first, count - first, 0};
-  stack.hash = hash_of(api, stack.addresses, stack.count);
-  if (const Site* site = find(stack)) [[likely]]
+  Stack stack{api, addresses + first, count - first, count == kRawMax, nullptr, 0, 0};
+  if (python::interpreter_count.load(std::memory_order_relaxed)) return capture_python(stack);
+  if (const Site* site = find_stack(stack)) [[likely]]
     return site->id;
+  // Its modules become known first: one may be an interpreter.
+  if (!know_modules(stack)) return 0;
+  if (python::interpreter_count.load(std::memory_order_relaxed)) return capture_python(stack);
   return insert(stack);
 }
 
@@ -191,17 +238,65 @@ void prepare_sites(LookUp look_up) {
   errno = saved_errno;
 }
 
+namespace {
+
+FrameFigures python_frame(const python::Place& place) {
+  FrameFigures figures{};
+  figures.function = place.function();
+  figures.file = place.file();
+  figures.line = place.line;
+  figures.python = true;
+  return figures;
+}
+
+// The Python frames of a site, run by run: each call of an interpreter's function runs one.
+class PythonRuns {
+ public:
+  explicit PythonRuns(const Site& site) : frame_(site.python()), end_(frame_ + site.python_count) {
+    for (const python::Frame* frame = frame_; frame != end_; ++frame) runs_ += frame->ends_run() || frame + 1 == end_;
+  }
+  int left() const { return runs_; }
+  void add_next(Vector<FrameFigures>& frames) {
+    for (bool ends = false; frame_ != end_ && !ends; ++frame_) {
+      ends = frame_->ends_run();
+      if (frame_->place()) frames.push_back(python_frame(*frame_->place()));
+    }
+    --runs_;
+  }
+
+ private:
+  const python::Frame *frame_, *end_;
+  int runs_ = 0;
+};
+
+int evaluations(const Site& site) {
+  int count = 0;
+  for (int i = site.first; i < site.count; ++i) count += python::is_evaluation(call_address(site.addresses()[i]));
+  return count;
+}
+
+}  // namespace
+
 Vector<FrameFigures> site_frames(SiteId id) {
   Vector<FrameFigures> frames;
   const Site* site = site_of(id);
   if (!site) return frames;
+  PythonRuns runs(*site);
+  // Where the interpreter's function cannot be told on the whole stack (it is in parts), the innermost run comes first.
+  int unplaced = site->is_cut_off ? 0 : runs.left() - evaluations(*site);
   const Module* checked = nullptr;
   bool loaded = false;
   for (int i = site->first; i < site->count && i < site->first + kDepthMax; ++i) {
     const Module* const module = site->modules()[i];
     if (is_wrapper(module)) continue;
+    const std::uintptr_t address = call_address(site->addresses()[i]);
+    for (; unplaced > 0 && python::is_interpreter(address); --unplaced) runs.add_next(frames);
+    if (runs.left() > 0 && python::is_evaluation(address)) {
+      runs.add_next(frames);
+      continue;
+    }
     FrameFigures figures{};
-    figures.address = call_address(site->addresses()[i]);
+    figures.address = address;
     if (module) {
       if (module != checked) loaded = is_loaded(*module);
       checked = module;
@@ -212,19 +307,38 @@ Vector<FrameFigures> site_frames(SiteId id) {
     }
     frames.push_back(figures);
   }
+  while (runs.left() > 0) runs.add_next(frames);
   return frames;
 }
 
 namespace {
 // What a script made is its program's, whichever library of the interpreter did it.
 bool is_interpreter(std::string_view module) { return module.starts_with("python") || module.starts_with("libpython"); }
+
+// The line of the script itself, rather than of the modules that it uses.
+const python::Place* line_of_script(const Site& site) {
+  const python::Place* innermost = nullptr;
+  for (int i = 0; i < site.python_count; ++i) {
+    const python::Place* const place = site.python()[i].place();
+    if (!place) continue;
+    if (!is_installed(place->file())) return place;
+    if (!innermost) innermost = place;
+  }
+  return innermost;
+}
 }  // namespace
 
 SiteOwner site_owner(SiteId id) {
   const Site* site = site_of(id);
+  if (!site) return {{}, false};
+  if (const python::Place* const place = line_of_script(*site)) {
+    String line(basename_of(place->file()));
+    if (place->line) line += ":" + decimal(place->line, 0);
+    return {std::move(line), true};
+  }
   const Module* owner = nullptr;
   bool interpreted = false;
-  for (int i = site ? site->first : 0; site && i < site->count; ++i) {
+  for (int i = site->first; i < site->count; ++i) {
     const Module* const module = site->modules()[i];
     if (!module) continue;  // generated code acts for the module that runs it
     if (!owner) owner = module;
@@ -260,11 +374,13 @@ SiteStatistics site_statistics() {
 void sites_before_fork() {
   sites_lock.lock_for_fork();
   modules_before_fork();
+  python::frames_before_fork();
   unwinder_before_fork();
 }
 
 void sites_after_fork() {
   unwinder_after_fork();
+  python::frames_after_fork();
   modules_after_fork();
   sites_lock.unlock_after_fork();
 }

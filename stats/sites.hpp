@@ -23,10 +23,10 @@ void prepare_sites(LookUp look_up);
 
 // The site's frames with module, offset and build id but without names; leaf first. Takes the dynamic linker's lock.
 Vector<FrameFigures> site_frames(SiteId site);
-// The module that made the intercepted call: basename of its path (empty where unknown), and whether it is the main
-// executable, or runs as a part of a script: a Python interpreter is among the callers.
+// Who made the intercepted call: a script's line ("train.py:42"), else a module, by the basename of its path (empty
+// where unknown); and whether that is the program: the main executable, or what it runs as a part of a script.
 struct SiteOwner {
-  String module;
+  String name;
   bool is_program;
 };
 SiteOwner site_owner(SiteId site);

@@ -110,9 +110,9 @@ TEST_F(Sites, CutDeepStacksAtTheOuterEnd) {
 TEST_F(Sites, BelongToTheProgramThatCalled) {
   const SiteOwner owner = site_owner(sites_test::capture_here());
   const std::string program = program_path();
-  EXPECT_EQ(owner.module, String(program.substr(program.rfind('/') + 1)));
+  EXPECT_EQ(owner.name, String(program.substr(program.rfind('/') + 1)));
   EXPECT_TRUE(owner.is_program);
-  EXPECT_TRUE(site_owner(0).module.empty());
+  EXPECT_TRUE(site_owner(0).name.empty());
   EXPECT_FALSE(site_owner(0).is_program);
 }
 

@@ -4,7 +4,7 @@
 // is quick; stacks are found later (resolve.hpp).
 //
 // Room: what is counted and called by name: figures, call sites, symbols.
-// May include: pool/base, pool, stats/unwind.
+// May include: pool/base, pool, stats/unwind, stats/python.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -66,6 +66,8 @@ struct FrameFigures {
   String file;            // empty where unknown
   unsigned line;          // 0 where unknown
   bool inlined;           // an inline frame: same address as the next one
+  bool python;            // of Python code: function, file and line
+  bool folded;            // of native code on a stack of Python code: only counted where room is short
 };
 
 // A call site, by what it did with the memory of one kind.
@@ -101,8 +103,8 @@ struct LeakFigures {
   double first_s, last_s;                          // when the first and last of them were allocated
   const char* api;                                 // the call that made them: "clCreateBuffer"
   std::uint32_t site = 0;                          // 0: sites are off. What follows is found by resolve()
-  String owner;                                    // basename of the module that made the call
-  bool owned_by_program;                           // the module is the main executable
+  String owner;                                    // "train.py:42", or the basename of the module that made the call
+  bool owned_by_program;                           // a script, or the main executable
   Vector<FrameFigures> frames;                     // leaf first
   struct Sizes {
     std::uint64_t least, most;

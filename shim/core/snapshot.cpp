@@ -123,7 +123,7 @@ Snapshot collect(const char* moment) {
 Snapshot take_snapshot(const char* moment) {
   Uncounted uncounted;
   Snapshot snapshot = collect(moment);
-  resolve(snapshot, kSymbolBudgetMs);
+  resolve(snapshot, kSymbolBudgetMs, options().frames == "python");
   suppress(snapshot);
   return snapshot;
 }

@@ -7,9 +7,9 @@
 #include <atomic>
 
 #include "pool/base/lock.hpp"
+#include "pool/base/symbol_table.hpp"
 #include "shim/host/owner.hpp"
 #include "shim/process/lookup.hpp"
-#include "shim/process/symbol_table.hpp"
 
 namespace cistern::host {
 namespace {

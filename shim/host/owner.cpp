@@ -6,9 +6,9 @@
 
 #include <initializer_list>
 
+#include "pool/base/symbol_table.hpp"
 #include "pool/heap/blocks.hpp"
 #include "shim/process/lookup.hpp"
-#include "shim/process/symbol_table.hpp"
 
 namespace cistern::host {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <atomic>
 
-#include "shim/process/symbol_table.hpp"
+#include "pool/base/symbol_table.hpp"
 #include "shim/process/uncounted.hpp"
 
 constinit cistern::Dlsym cistern_real_dlsym = nullptr;

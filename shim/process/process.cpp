@@ -11,6 +11,7 @@
 #include "shim/process/environment.hpp"
 #include "shim/process/log.hpp"
 #include "stats/counters.hpp"
+#include "stats/python/frames.hpp"
 
 namespace cistern {
 namespace {
@@ -27,6 +28,7 @@ const Options& make_options() {
   auto* made = new (internal_allocate(sizeof(Options)))
       Options(read_options(environment_variable, early_environment(), [](std::string_view line) { warn_later(line); }));
   const Options* none = nullptr;
+  if (made->frames == "native") python::switch_off();
   // Two threads may both have read the environment; the first one's options stand.
   return the_options.compare_exchange_strong(none, made) ? *made : *none;
 }

@@ -1,7 +1,7 @@
 // What every part of the process side asks about this process: its options, and how far its life has come.
 //
 // Room: what every part of the process side needs, and no kind of memory.
-// May include: pool/base, pool/heap, pool/staging, stats, stats/leaks, stats/report.
+// May include: pool/base, pool/heap, pool/staging, stats, stats/leaks, stats/python, stats/report.
 #pragma once
 #include "shim/process/options.hpp"
 

@@ -1,5 +1,5 @@
 // Names looked up in loaded objects' own tables, compared with what dlsym finds there.
-#include "shim/process/symbol_table.hpp"
+#include "pool/base/symbol_table.hpp"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -164,11 +164,12 @@ void write_frame(Json& json, const FrameFigures& frame) {
   if (!frame.module.empty()) {
     json.field("module", frame.module);
     json.count("offset", frame.offset);
-  } else {
+  } else if (!frame.python) {
     json.count("address", frame.address);
   }
   if (!frame.build_id.empty()) json.field("build_id", frame.build_id);
   if (frame.inlined) json.flag("inlined", true);
+  if (frame.python) json.flag("python", true);
   json.close('}');
 }
 
@@ -190,7 +191,7 @@ void write_leak(Json& json, const LeakFigures& leak) {
   if (leak.kept_parent_bytes) json.count("kept_parent_bytes", *leak.kept_parent_bytes);
   if (leak.api) json.field("api", leak.api);
   if (!leak.owner.empty()) {
-    json.field("module", leak.owner);
+    json.field("owner", leak.owner);
     json.flag("program", leak.owned_by_program);
   }
   if (leak.block_bytes) {

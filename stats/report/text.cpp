@@ -342,7 +342,9 @@ Vector<const LeakFigures*> unsuppressed(const Vector<LeakFigures>& all) {
 
 void write_how_to_suppress(const LeakFigures& leak, Sink& sink) {
   if (leak.frames.empty()) return;
-  const FrameFigures& frame = leak.frames.front();
+  const auto shown =
+      std::find_if(leak.frames.begin(), leak.frames.end(), [](const FrameFigures& f) { return !f.folded; });
+  const FrameFigures& frame = shown == leak.frames.end() ? leak.frames.front() : *shown;
   const std::string_view name = !frame.function.empty() ? std::string_view(frame.function) : basename_of(frame.module);
   if (!name.empty())
     sink.print("     (known and accepted: CISTERN_SUPPRESSIONS=FILE, with lines such as leak:{})\n",

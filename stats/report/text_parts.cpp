@@ -5,6 +5,7 @@
 
 #include "pool/base/path.hpp"
 #include "stats/format.hpp"
+#include "stats/scripts.hpp"
 
 namespace cistern {
 namespace {
@@ -21,7 +22,7 @@ String place_in_module(const FrameFigures& frame) {
 void write_frame(const FrameFigures& frame, int width, Sink& sink) {
   if (frame.function.empty() && frame.file.empty()) return sink.print("     {}\n", place_in_module(frame));
   String place = place_in_module(frame);
-  if (!frame.file.empty()) place = printable(frame.file, kPathBytesShown);
+  if (!frame.file.empty()) place = printable(frame.python ? short_file(frame.file) : frame.file, kPathBytesShown);
   if (!frame.file.empty() && frame.line) place += ":" + decimal(frame.line, 0);
   const String function = frame.function.empty() ? String("?") : printable(frame.function, kPathBytesShown);
   sink.print("     {:<{}}  {}{}\n", function, width, place, frame.inlined ? "  (inlined)" : "");
@@ -30,7 +31,7 @@ void write_frame(const FrameFigures& frame, int width, Sink& sink) {
 // The frames behind main, or behind a thread's function, are the C library's and say nothing.
 std::size_t frames_to_main(const Vector<FrameFigures>& frames) {
   for (std::size_t i = 0; i < frames.size(); ++i)
-    if (frames[i].function == "main") return i + 1;
+    if (frames[i].function == "main" && !frames[i].python) return i + 1;
   const auto is_start = [](const FrameFigures& frame) {
     return frame.function.empty() && basename_of(frame.module).starts_with("libc.so.");
   };
@@ -39,12 +40,41 @@ std::size_t frames_to_main(const Vector<FrameFigures>& frames) {
   return telling;
 }
 
-// The first that lies in main's module: however deep in libraries, there the user's own code begins. `telling`: none.
-std::size_t first_of_program(const Vector<FrameFigures>& frames, std::size_t telling) {
-  if (!telling || frames[telling - 1].function != "main") return telling;
-  for (std::size_t i = 0; i < telling; ++i)
-    if (frames[i].module == frames[telling - 1].module) return i;
-  return telling;
+// The first that lies in main's module, or is a script's: however deep in libraries, there the user's own code begins.
+// Past the end: none.
+std::size_t first_of_program(const Vector<FrameFigures>& frames) {
+  if (frames.empty()) return 0;
+  const FrameFigures& last = frames.back();
+  std::size_t first = 0;
+  if (std::any_of(frames.begin(), frames.end(), [](const FrameFigures& frame) { return frame.python; })) {
+    while (first < frames.size() && !(frames[first].python && !is_installed(frames[first].file))) ++first;
+    return first;
+  }
+  if (last.function != "main") return frames.size();
+  while (frames[first].module != last.module) ++first;
+  return first;
+}
+
+// One line for all native code, which names what Python called.
+void write_folded(const Vector<FrameFigures>& frames, Sink& sink) {
+  const auto count =
+      std::count_if(frames.begin(), frames.end(), [](const FrameFigures& frame) { return frame.folded; });
+  if (!count || !frames.front().folded) return;
+  const FrameFigures& innermost = frames.front();
+  sink.print("     through {}{}\n", place_in_module(innermost),
+             count > 1 ? " and " + counted(static_cast<std::uint64_t>(count - 1), "native frame") : String());
+}
+
+// Of the machinery of import, which Python leaves out of tracebacks as well.
+bool is_importing(const FrameFigures& frame) { return frame.python && frame.file.starts_with("<frozen importlib."); }
+
+Vector<FrameFigures> unfolded(const Vector<FrameFigures>& frames) {
+  Vector<FrameFigures> shown;
+  const bool any_else = std::any_of(frames.begin(), frames.end(),
+                                    [](const FrameFigures& frame) { return frame.python && !is_importing(frame); });
+  for (const FrameFigures& frame : frames)
+    if (!frame.folded && !(any_else && is_importing(frame))) shown.push_back(frame);
+  return shown;
 }
 
 }  // namespace
@@ -64,20 +94,25 @@ String hit_rate(std::uint64_t hits, std::uint64_t allocations) {
   return decimal(100 * static_cast<double>(std::min(hits, allocations)) / static_cast<double>(allocations), 1);
 }
 
-void write_frames(const Vector<FrameFigures>& frames, std::size_t frames_max, Sink& sink) {
-  const std::size_t telling = frames_to_main(frames);
-  const std::size_t shown = std::min(telling, frames_max);
+void write_frames(const Vector<FrameFigures>& all, std::size_t frames_max, Sink& sink) {
+  Vector<FrameFigures> frames = unfolded(all);
+  frames.resize(frames_to_main(frames));
+  const std::size_t shown = std::min(frames.size(), frames_max);
   std::size_t width = 12;
   for (std::size_t i = 0; i < shown; ++i) width = std::max(width, std::min<std::size_t>(frames[i].function.size(), 40));
   for (std::size_t i = 0; i < shown; ++i) write_frame(frames[i], static_cast<int>(width), sink);
   const auto leave_out = [&](std::size_t count) {
     if (count && frames_max == kFramesFull) sink.print("     ... {} more\n", count);
   };
-  const std::size_t of_program = first_of_program(frames, telling);
-  if (of_program < shown || of_program == telling) return leave_out(telling - shown);
-  leave_out(of_program - shown);
-  write_frame(frames[of_program], static_cast<int>(width), sink);
-  leave_out(telling - of_program - 1);
+  const std::size_t of_program = first_of_program(frames);
+  if (of_program < shown || of_program == frames.size()) {
+    leave_out(frames.size() - shown);
+  } else {
+    leave_out(of_program - shown);
+    write_frame(frames[of_program], static_cast<int>(width), sink);
+    leave_out(frames.size() - of_program - 1);
+  }
+  write_folded(all, sink);
 }
 
 }  // namespace cistern

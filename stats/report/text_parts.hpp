@@ -21,7 +21,7 @@ String blocks_and_bytes(std::uint64_t blocks, std::uint64_t bytes);
 // "97.0", of a hundred; "-" where nothing was asked for.
 String hit_rate(std::uint64_t hits, std::uint64_t allocations);
 
-// One line a frame, leaf first, not further out than main.
-void write_frames(const Vector<FrameFigures>& frames, std::size_t frames_max, Sink& sink);
+// One line a frame, leaf first, not further out than main; one line for all that are folded.
+void write_frames(const Vector<FrameFigures>& all, std::size_t frames_max, Sink& sink);
 
 }  // namespace cistern

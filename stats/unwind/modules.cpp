@@ -9,6 +9,7 @@
 
 #include "pool/base/lock.hpp"
 #include "pool/base/path.hpp"
+#include "stats/python/interpreter.hpp"
 #include "stats/unwind/build_id.hpp"
 
 namespace cistern {
@@ -82,6 +83,7 @@ bool module_at(std::uintptr_t address, const Module*& module) {
   if (!module) {
     known_modules = new (internal_allocate(sizeof(Node))) Node{describe(found), known_modules};
     module = &known_modules->module;
+    python::look_for_interpreter(*found.dlfo_link_map, module->start, module->end);
   }
   return true;
 }

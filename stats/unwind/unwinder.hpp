@@ -7,7 +7,7 @@
 // would have libunwind take the dynamic linker's lock and allocate.
 //
 // Room: stacks of the calling code, by tables that are read once.
-// May include: pool/base.
+// May include: pool/base, stats/python.
 #pragma once
 
 namespace cistern {

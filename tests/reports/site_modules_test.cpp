@@ -46,7 +46,7 @@ TEST_F(SiteModules, LeaveOutCisternsOwn) {
   const auto frames = probe_frames(site);
   ASSERT_FALSE(frames.empty());
   EXPECT_EQ(module_name(frames[0]), "cistern_site_modules_test");
-  EXPECT_EQ(probe_owner(site).module, "cistern_site_modules_test");
+  EXPECT_EQ(probe_owner(site).name, "cistern_site_modules_test");
   EXPECT_TRUE(probe_owner(site).is_program);
 }
 
@@ -71,7 +71,7 @@ TEST_F(SiteModules, BelongToTheLibraryThatCalled) {
   ASSERT_NE(alpha, nullptr);
   const unsigned site = alpha(probe_capture);
   keep_frame = keep_frame + 1;
-  EXPECT_EQ(probe_owner(site).module, "libplugin_alpha.so");
+  EXPECT_EQ(probe_owner(site).name, "libplugin_alpha.so");
   EXPECT_FALSE(probe_owner(site).is_program);
   const unsigned further_in = alpha(call_of_the_program);
   keep_frame = keep_frame + 1;

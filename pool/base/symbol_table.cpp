@@ -1,6 +1,6 @@
 // See symbol_table.hpp. The layout of DT_GNU_HASH: a header of four words, a Bloom filter that knows most names that
 // are not there, the first symbol of each bucket, and one word a symbol: its hash, whose lowest bit ends the bucket.
-#include "shim/process/symbol_table.hpp"
+#include "pool/base/symbol_table.hpp"
 
 #include <algorithm>
 

@@ -1,0 +1,40 @@
+// The Python interpreters of this process, recognised when a stack shows one's module first: by the symbols that it
+// exports, wherever it was loaded, by whatever name, however late.
+#pragma once
+#include <link.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "stats/python/layout.hpp"
+
+namespace cistern::python {
+
+struct Interpreter {
+  std::uintptr_t start, end;            // its module
+  std::uintptr_t eval_start, eval_end;  // the function that runs Python code
+  const link_map* module;
+  const void* code_type;
+  unsigned version;      // as Py_Version: 0x030b02f0
+  const Layout* layout;  // null: its frames cannot be read
+  const char* why_not;   // then
+
+  // Functions of it that neither allocate nor lock.
+  const char* (*own_state)();      // of this thread, with the GIL or without
+  const char* (*current_state)();  // of the thread that has the GIL; null from 3.12 on, where own_state is right always
+  int (*is_finalizing)();
+  const void* (*first)();                  // interpreter state
+  const void* (*next)(const void* state);  // null: there is one
+
+  bool holds(std::uintptr_t address) const { return address - start < end - start; }
+  bool evaluates(std::uintptr_t address) const { return address - eval_start < eval_end - eval_start; }
+};
+
+inline constexpr unsigned kInterpretersMax = 4;
+inline constinit Interpreter interpreters[kInterpretersMax] = {};
+inline constinit std::atomic<unsigned> interpreter_count{0};
+
+// `module` lies from `start` to `end` and is new: noted if it is an interpreter. One thread at a time.
+void look_for_interpreter(const link_map& module, std::uintptr_t start, std::uintptr_t end);
+
+}  // namespace cistern::python
