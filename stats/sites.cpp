@@ -374,13 +374,13 @@ SiteStatistics site_statistics() {
 void sites_before_fork() {
   sites_lock.lock_for_fork();
   modules_before_fork();
-  python::frames_before_fork();
+  python::places_before_fork();
   unwinder_before_fork();
 }
 
 void sites_after_fork() {
   unwinder_after_fork();
-  python::frames_after_fork();
+  python::places_after_fork();
   modules_after_fork();
   sites_lock.unlock_after_fork();
 }

@@ -1,27 +1,13 @@
 // The calling thread's Python frames. Read by offsets, from the thread's own state: nothing of Python's is called that
-// allocates or locks, so it may happen inside malloc. A frame is kept as its place: function, file and line, which are
-// copied when they are seen first, because code objects go away, and others take their addresses.
+// allocates or locks, so it may happen inside malloc.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
-#include "pool/base/internal_memory.hpp"
 #include "stats/python/interpreter.hpp"
+#include "stats/python/places.hpp"
 
 namespace cistern::python {
-
-struct Code;
-
-// An instruction of a function. Never given back.
-struct Place {
-  Place* next;
-  const Code* code;
-  std::uintptr_t instruction;  // its address; in old versions its number
-  unsigned line;               // 0: unknown
-
-  const String& function() const;
-  const String& file() const;
-};
 
 // A captured frame, or what is left of one that cannot be shown: where a run of them ends.
 class Frame {
@@ -49,11 +35,5 @@ bool is_interpreter(std::uintptr_t address);
 
 // Off: there are no Python frames.
 void switch_off();
-
-// Frames that are not shown: too many places were seen.
-std::uint64_t frames_dropped();
-
-void frames_before_fork();
-void frames_after_fork();
 
 }  // namespace cistern::python

@@ -165,7 +165,8 @@ class Frames(PythonTest):
                                      [[name, "<string>", 3], ["two", "<string>", 5], ["<module>", "<string>", 6]])
 
     def test_only_native_frames_where_so_asked(self):
-        _, report = self.run_python("/usr/bin/python3", "-c", "import os; kept = bytearray(1000000); os._exit(0)", FRAMES="native")
+        code = "import os; kept = bytearray(1000000); os._exit(0)"
+        _, report = self.run_python("/usr/bin/python3", "-c", code, FRAMES="native")
         frames = self.numbered(report, slack=1)[0]["frames"]
         self.assertFalse(any(f.get("python") for f in frames))
         self.assertTrue(any("python" in f.get("module", "") for f in frames))

@@ -1,0 +1,123 @@
+// Places of Python code: an instruction of a function, with its name, file and line. These are copied when they are
+// seen first: code objects go away, and others take their addresses. Found by the addresses of code and instruction, in
+// a hash table of immutable entries that is read without a lock and never shrinks; what is found counts only if it is
+// the same code still. The part that every frame of every walk needs is in line here.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "pool/base/internal_memory.hpp"
+#include "stats/python/layout.hpp"
+
+namespace cistern::python {
+
+template <class T>
+T read(const char* object, std::size_t offset) {
+  T value;
+  std::memcpy(&value, object + offset, sizeof value);
+  return value;
+}
+inline const char* read_pointer(const char* object, std::size_t offset) { return read<const char*>(object, offset); }
+
+// Of every object, of strings and of tables of bytes.
+inline constexpr std::size_t kType = 8, kLength = 16, kHash = 24, kStringState = 32;
+inline constexpr auto kNoHash = static_cast<std::uint64_t>(-1);
+inline constexpr std::uint32_t kForm =
+    0x7c;  // of a string's state: bytes of a character, whether compact, whether ASCII
+
+// A string or a table of bytes that a code object has, and what it said: its bytes lie behind the Code.
+struct Part {
+  const char* object;
+  std::uint64_t length;  // of characters
+  std::uint64_t hash;    // of a string, once Python has asked for it
+  std::uint32_t form;    // how they are kept; 0: a table
+  std::uint32_t offset;  // where, in the object
+  std::uint64_t bytes;
+};
+
+// What a code object was when it was seen. Another one at the same address differs in one of these.
+struct Code {
+  Code* next;
+  const char* object;
+  int first_line;
+  unsigned version;  // its own number, where code objects have one: then the parts' bytes are not compared
+  Part name, file, table;
+  String function_text, file_text;
+
+  const char* bytes() const { return reinterpret_cast<const char*>(this + 1); }
+};
+
+// Never given back.
+struct Place {
+  Place* next;
+  const Code* code;
+  std::uintptr_t instruction;  // its address; in old versions its number
+  unsigned line;               // 0: unknown
+
+  const String& function() const { return code->function_text; }
+  const String& file() const { return code->file_text; }
+};
+
+struct Instruction {
+  const char* code;
+  std::uintptr_t at;
+};
+
+inline constexpr unsigned kBucketBits = 13;
+inline constinit std::atomic<Place*> buckets[1 << kBucketBits] = {};
+
+inline std::uint64_t hash_of(const char* object, std::uintptr_t of_object) {
+  return (reinterpret_cast<std::uintptr_t>(object) + of_object * 31) * 0x9E3779B97F4A7C15;
+}
+inline std::atomic<Place*>& bucket_of(const Instruction& instruction) {
+  return buckets[hash_of(instruction.code, instruction.at) >> (64 - kBucketBits)];
+}
+
+// In line: what is compared has some ten bytes.
+[[gnu::always_inline]] inline bool equal(const char* one, const char* other, std::size_t bytes) {
+  using Word = std::uint64_t;
+  if (bytes < sizeof(Word)) return std::memcmp(one, other, bytes) == 0;
+  Word difference = 0;
+  for (std::size_t at = 0; at + sizeof(Word) < bytes; at += sizeof(Word))
+    difference |= read<Word>(one, at) ^ read<Word>(other, at);
+  const std::size_t last = bytes - sizeof(Word);
+  return !(difference | (read<Word>(one, last) ^ read<Word>(other, last)));
+}
+
+// Names have their hash, for they are interned: 64 bits that no two texts share.
+[[gnu::always_inline]] inline bool is_still(const Part& part, const char* bytes) {
+  if (part.hash != kNoHash && part.hash == read<std::uint64_t>(part.object, kHash)) return true;
+  return read<std::uint64_t>(part.object, kLength) == part.length &&
+         (!part.form || (read<std::uint32_t>(part.object, kStringState) & kForm) == part.form) &&
+         equal(part.object + part.offset, bytes, part.bytes);
+}
+
+[[gnu::always_inline]] inline bool is_same(const Layout& layout, const Code& code, const char* object) {
+  if (code.object != object || code.name.object != read_pointer(object, layout.code_name) ||
+      code.file.object != read_pointer(object, layout.code_file) ||
+      code.table.object != read_pointer(object, layout.code_table) ||
+      code.first_line != read<int>(object, layout.code_first_line))
+    return false;
+  if (layout.code_version && code.version) return code.version == read<unsigned>(object, layout.code_version);
+  // All of these may have been freed, and made again at the same places: what they say has to be the same.
+  const char* const bytes = code.bytes();
+  return is_still(code.name, bytes) && is_still(code.file, bytes + code.name.bytes) &&
+         is_still(code.table, bytes + code.name.bytes + code.file.bytes);
+}
+
+[[gnu::always_inline]] inline Place* find_place(const Layout& layout, const Instruction& instruction) {
+  Place* place = bucket_of(instruction).load(std::memory_order_acquire);
+  while (place && !(place->instruction == instruction.at && is_same(layout, *place->code, instruction.code)))
+    place = place->next;
+  return place;
+}
+
+// One that was not there. Takes a lock of ours. Null: too many are known, or a thread forks.
+Place* insert_place(const Layout& layout, const Instruction& instruction);
+
+void places_before_fork();
+void places_after_fork();
+
+}  // namespace cistern::python
