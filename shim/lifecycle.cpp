@@ -150,6 +150,7 @@ void begin_exit(const void* stack) {
   if (!may_report_here()) return;
   const Uncancelled uncancelled;
   hold_standard_error();
+  if (will_report()) let_kinds_look_back();
   exit_begins();
   if (will_report()) with_large_stack([stack] { judge_at_end(stack); });
 }

@@ -45,16 +45,29 @@ bool raise_peak(Counter& peak, std::uint64_t value) {
   return false;
 }
 
-void KindCounters::block_born(const CountedBlock& block, bool pool_hit) {
+void KindCounters::note_reserved(std::uint64_t reserved_bytes, std::uint64_t live_now) {
+  if (reserved_bytes < live_now || reserved_bytes - live_now <= worst_.reserved_bytes - worst_.live_bytes) return;
+  worst_ = {static_cast<double>(coarse_nanoseconds_since_start()) / 1e9, reserved_bytes, live_now};
+}
+
+std::optional<WorstMoment> KindCounters::worst_moment() const {
+  return worst_.reserved_bytes ? std::optional(worst_) : std::nullopt;
+}
+
+void KindCounters::block_born(const CountedBlock& block, bool pool_hit, std::uint64_t reserved_bytes) {
   Locked hold(lock);
+  // Nothing is reserved in vain but by frees, so it is most right before an allocation.
+  if (pool_hit) note_reserved(reserved_bytes, read(live_bytes));
+  const SiteUse::Moment now{peaks_, coarse_nanoseconds_since_start() / 1'000'000};
   bump(allocations);
   bump(live_blocks);
   if (pool_hit) bump(pool_hits);
   last_born_ = ~reinterpret_cast<std::uintptr_t>(block.handle);
-  if (SiteUse* const use = sites_.of(block.site)) use->born(block.api, block.bytes, peaks_);
+  if (SiteUse* const use = sites_.of(block.site)) use->born(block.api, block.bytes, now);
   if (!block.bytes) return;
   bump(allocated_bytes, block.bytes);
   bump(live_bytes, block.bytes);
+  history_.note(now.ms, read(live_bytes), true);
   if (read(live_bytes) > read(peak_bytes)) {
     ++peaks_;
     peak_bytes.store(read(live_bytes), std::memory_order_relaxed);
@@ -79,9 +92,11 @@ void KindCounters::block_died(const CountedBlock& block) {
   bump(frees);
   drop(live_blocks);
   const bool was_last_born = is_last_born(block);
-  if (SiteUse* const use = sites_.of(block.site)) use->died(1, block.bytes, was_last_born, peaks_);
+  const SiteUse::Moment now{peaks_, coarse_nanoseconds_since_start() / 1'000'000};
+  if (SiteUse* const use = sites_.of(block.site)) use->died(1, block.bytes, was_last_born, now);
   if (!block.bytes) return;
   drop(live_bytes, block.bytes);
+  history_.note(now.ms, read(live_bytes), false);
   drop(classes[report_class(block.bytes)].live_blocks);
 }
 
@@ -89,7 +104,9 @@ void KindCounters::bytes_died(const CountedBlock& block) {
   Locked hold(lock);
   drop(live_bytes, block.bytes);
   drop(classes[report_class(block.bytes)].live_blocks);
-  if (SiteUse* const use = sites_.of(block.site)) use->died(0, block.bytes, false, peaks_);
+  const SiteUse::Moment now{peaks_, coarse_nanoseconds_since_start() / 1'000'000};
+  history_.note(now.ms, read(live_bytes), false);
+  if (SiteUse* const use = sites_.of(block.site)) use->died(0, block.bytes, false, now);
 }
 
 void KindCounters::block_revived(const CountedBlock& block) {
@@ -108,6 +125,8 @@ void KindCounters::reset() {
         &failed, &live_blocks, &live_bytes, &peak_bytes, &peak_at_ns, &allocated_bytes, &temporary})
     clear(*counter);
   sites_.clear();
+  history_ = {};
+  worst_ = {};
   peaks_ = 0;
   last_born_ = kNone;
   for (Counter& counter : unpooled) clear(counter);
@@ -135,6 +154,7 @@ void KindCounters::reset() {
   figures.allocated_bytes = read(allocated_bytes);
   figures.temporary = read(temporary);
   if (figures.peak_bytes) figures.peak_at_s = static_cast<double>(read(peak_at_ns)) * 1e-9;
+  figures.over_time = history_.levels(coarse_nanoseconds_since_start() / 1'000'000);
   for (int i = 0; i < static_cast<int>(Unpooled::count); ++i)
     if (const std::uint64_t count = read(unpooled[i])) figures.unpooled.push_back({kUnpooledTexts[i], count});
   for (int i = 0; i < kReportClasses; ++i)
@@ -152,12 +172,15 @@ void KindCounters::reset() {
 [[gnu::cold]] void KindCounters::add_sites(const String& kind, Snapshot& snapshot) {
   constexpr std::size_t kShown = 3;
   Vector<UsingSite> used, looping;
+  const std::uint64_t now_ms = coarse_nanoseconds_since_start() / 1'000'000;
   {
     Locked hold(lock);
     sites_.for_each([&](SiteId site, const SiteUse& use) {
       UsingSite figures = use.figures(peaks_);
       if (!figures.allocations) return;
       figures.site = site;
+      snapshot.site_trends.push_back(
+          {kind, site, figures.api, use.history().trend(now_ms), use.history().levels(now_ms)});
       if (figures.allocates_in_a_loop()) looping.push_back(figures);
       if (figures.peak_bytes) used.push_back(std::move(figures));
     });

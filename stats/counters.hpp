@@ -51,7 +51,8 @@ struct KindCounters {
 
   // One block handed to the program, or given back by it: allocations, frees, live and peak figures, those of the
   // block's class and of its site.
-  void block_born(const CountedBlock& block, bool pool_hit = false);
+  // `reserved_bytes`: with the block, what the source has given for the kind; 0: not known.
+  void block_born(const CountedBlock& block, bool pool_hit = false, std::uint64_t reserved_bytes = 0);
   void block_died(const CountedBlock& block);
   // A released block whose memory lives on in its children: it died without bytes, then bytes_died when the last is
   // gone, or block_revived when the program gets hold of it again.
@@ -64,11 +65,17 @@ struct KindCounters {
   KindFigures figures(const char* name, bool pooled_kind) const;
   // The sites that a report shows of this kind.
   void add_sites(const String& kind, Snapshot& snapshot);
+  // When most of what is reserved was not live; absent where nobody told.
+  std::optional<WorstMoment> worst_moment() const;
 
  private:
   bool is_last_born(const CountedBlock& block);
 
+  void note_reserved(std::uint64_t reserved_bytes, std::uint64_t live_bytes);
+
   SiteUses sites_;
+  History history_;
+  WorstMoment worst_{};
   std::uint64_t peaks_ = 0;  // how often there was a new peak
   // No other call was made since. Its complement: who looks for pointers to live memory must find the program's alone.
   std::uintptr_t last_born_ = kNone;

@@ -54,6 +54,11 @@ String shown(const Vector<FrameFigures>& frames) {
 void add(LeakFigures& row, const LeakFigures& more) {
   row.blocks += more.blocks, row.bytes += more.bytes;
   row.created += more.created, row.retained += more.retained, row.released += more.released;
+  if (more.trend.kind == TrendKind::growing) {
+    const bool both = row.trend.kind == TrendKind::growing;
+    row.trend = {TrendKind::growing, more.trend.bytes_per_s + (both ? row.trend.bytes_per_s : 0),
+                 both ? std::min(row.trend.since_s, more.trend.since_s) : more.trend.since_s};
+  }
   row.first_s = std::min(row.first_s, more.first_s);
   row.last_s = std::max(row.last_s, more.last_s);
   if (more.kept_parent_bytes) row.kept_parent_bytes = row.kept_parent_bytes.value_or(0) + *more.kept_parent_bytes;

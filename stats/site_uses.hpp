@@ -3,31 +3,39 @@
 //
 // At a new peak no site is visited: each notes what it had when it changes for the first time after it.
 #pragma once
-#include "pool/base/internal_memory.hpp"
+#include "stats/history.hpp"
+#include "stats/site_table.hpp"
 #include "stats/sites.hpp"
 
 namespace cistern {
 
 class SiteUse {
  public:
-  void born(const char* api, std::uint64_t bytes, std::uint64_t peaks) {
-    note_peak(peaks);
+  struct Moment {
+    std::uint64_t peaks;  // the number of the last one
+    std::uint64_t ms;     // since the start
+  };
+  void born(const char* api, std::uint64_t bytes, Moment now) {
+    note_peak(now.peaks);
     api_ = api;
     ++allocations_, ++live_blocks_;
     allocated_bytes_ += bytes;
     live_bytes_ += bytes;
+    history_.note(now.ms, live_bytes_, true);
   }
   // A block, or the bytes of one that went before.
-  void died(std::uint64_t blocks, std::uint64_t bytes, bool was_last_born, std::uint64_t peaks) {
-    note_peak(peaks);
+  void died(std::uint64_t blocks, std::uint64_t bytes, bool was_last_born, Moment now) {
+    note_peak(now.peaks);
     live_blocks_ -= blocks;
     live_bytes_ -= bytes;
     temporary_ += was_last_born;
+    history_.note(now.ms, live_bytes_, false);
   }
   void revived(std::uint64_t peaks) {
     note_peak(peaks);
     ++live_blocks_;
   }
+  const History& history() const { return history_; }
   // As a report shows it; `peaks`: the number of the last one.
   UsingSite figures(std::uint64_t peaks) const {
     const bool changed_since = peaks_seen_ == peaks;
@@ -52,24 +60,9 @@ class SiteUse {
   const char* api_;
   std::uint64_t allocations_, allocated_bytes_, temporary_, live_blocks_, live_bytes_;
   std::uint64_t peak_blocks_, peak_bytes_, peaks_seen_;
+  History history_;
 };
 
-// By site, in memory that is zero at first. Not thread-safe: what counts a kind has a lock.
-class SiteUses {
- public:
-  // Null: no site, or no memory for it.
-  SiteUse* of(SiteId site);
-  template <class Visit>
-  void for_each(Visit visit) const {
-    for (SiteId page = 0; pages_ && page < kPages; ++page)
-      for (SiteId i = 0; pages_[page] && i < kPageSites; ++i) visit(page * kPageSites + i, pages_[page][i]);
-  }
-  void clear();
-
- private:
-  static constexpr SiteId kPageSites = 128, kPages = 8192;  // a million; what is beyond is not noted
-
-  SiteUse** pages_ = nullptr;
-};
+using SiteUses = SiteTable<SiteUse>;
 
 }  // namespace cistern

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "pool/base/internal_memory.hpp"
+#include "stats/history.hpp"
 #include "stats/standing.hpp"
 
 namespace cistern {
@@ -55,6 +56,7 @@ struct KindFigures {
   // What the program asked for in live_bytes; absent where the two are the same by nature.
   std::optional<std::uint64_t> requested_bytes{};
   Vector<SizeFigures> sizes{};  // only those in use
+  Levels over_time{};           // live bytes
 };
 
 struct FrameFigures {
@@ -92,6 +94,31 @@ constexpr std::string_view kLive = "live";
 // Its context was reset or destroyed while the program still held it.
 constexpr std::string_view kWentWithContext = "never freed, went with its context";
 
+// What a call site's live memory did over time.
+struct SiteTrend {
+  String kind;
+  std::uint32_t site;
+  const char* api;
+  Trend trend;
+  Levels levels;
+};
+
+struct GrowingSite : SiteTrend {
+  Vector<FrameFigures> frames;  // leaf first; found by resolve()
+  bool suppressed = false;
+
+  double grown_bytes() const {
+    const double end_s = levels.start_s + levels.interval_s * static_cast<double>(levels.least.size());
+    return trend.bytes_per_s * std::max(0.0, end_s - trend.since_s);
+  }
+};
+
+// When most of what is reserved was not live.
+struct WorstMoment {
+  double at_s;
+  std::uint64_t reserved_bytes, live_bytes;
+};
+
 // Live blocks of one kind, one class and one site, grouped.
 struct LeakFigures {
   String kind;
@@ -112,6 +139,7 @@ struct LeakFigures {
   std::optional<Sizes> block_bytes{};          // as the program asked for them
   std::optional<std::uint64_t> bytes_error{};  // of an estimate: one standard deviation
   bool suppressed = false;                     // known and accepted: neither shown nor counted as a leak
+  Trend trend{};                               // of all that the site made, up to exit
 
   bool is_lost() const {
     return leak_class == name_of(Standing::lost) || leak_class == name_of(Standing::indirectly_lost) ||
@@ -271,6 +299,7 @@ struct FragmentationFigures {
   std::uint64_t free_bytes, largest_free_bytes;
   bool splits = false;  // cuts what it holds into blocks; else whole blocks are kept, and there are no holes
   std::optional<std::uint64_t> reserved_peak_bytes{}, live_peak_bytes{};
+  std::optional<WorstMoment> worst{};
   std::optional<double> internal_ratio() const {
     if (!requested_bytes) return std::nullopt;
     return live_bytes ? 1.0 - static_cast<double>(*requested_bytes) / static_cast<double>(live_bytes) : 0.0;
@@ -298,6 +327,8 @@ struct Snapshot {
   Vector<LeakFigures> leaks;                        // of GPU kinds, largest first
   Vector<UsingSite> at_peak;                        // who held most of each kind's peak, largest first
   Vector<UsingSite> in_loops;                       // who allocates in loops, most often first
+  Vector<SiteTrend> site_trends;                    // of all sites, while the snapshot is collected
+  Vector<GrowingSite> growing;                      // of each kind those that grow fastest
   std::optional<BlocksAndBytes> host_without_site;  // no site is known of these, or where sampled, none was drawn
   Vector<LeakFigures> host_sites;                   // live host blocks, largest first; estimated where they are samples
   Standings host_standings;                         // of all live host blocks, whether they have a site or not

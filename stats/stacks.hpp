@@ -10,6 +10,7 @@ template <class Visit>
 void for_each_stack(Snapshot& snapshot, Visit visit) {
   constexpr std::size_t kHostSitesNamed = 200, kCopySitesNamed = 50;
   for (LeakFigures& leak : snapshot.leaks) visit(leak.site, leak.frames, true);
+  for (GrowingSite& site : snapshot.growing) visit(site.site, site.frames, true);
   for (UsingSite& site : snapshot.at_peak) visit(site.site, site.frames, true);
   for (UsingSite& site : snapshot.in_loops) visit(site.site, site.frames, true);
   for (ObjectSite& site : snapshot.object_sites) visit(site.site, site.frames, true);

@@ -84,21 +84,22 @@ void Suppressions::apply(Snapshot& snapshot) const {
   Vector<SuppressionFigures>& rules = snapshot.suppressions;
   for (const String& pattern : user_) rules.push_back({"leak:" + pattern, false});
   for (const BuiltIn& rule : kBuiltIn) rules.push_back({"leak:" + String(rule.pattern), true});
-  const auto names = [this](std::size_t rule, const LeakFigures& leak) {
-    if (rule < user_.size()) return matches_any_frame(user_[rule], leak.frames);
+  const auto names = [this](std::size_t rule, const Vector<FrameFigures>& frames) {
+    if (rule < user_.size()) return matches_any_frame(user_[rule], frames);
     const BuiltIn& built_in = kBuiltIn[rule - user_.size()];
-    return built_in.is_module ? is_made_by(built_in.pattern, leak.frames)
-                              : matches_any_frame(built_in.pattern, leak.frames);
+    return built_in.is_module ? is_made_by(built_in.pattern, frames) : matches_any_frame(built_in.pattern, frames);
   };
   const auto mark = [&](LeakFigures& leak) {
     for (std::size_t i = 0; i < rules.size() && !leak.suppressed; ++i) {
-      if (!names(i, leak)) continue;
+      if (!names(i, leak.frames)) continue;
       leak.suppressed = true;
       ++rules[i].sites, rules[i].blocks += leak.blocks, rules[i].bytes += leak.bytes;
     }
   };
   for (LeakFigures& leak : snapshot.leaks) mark(leak);
   for (LeakFigures& site : snapshot.host_sites) mark(site);
+  for (GrowingSite& site : snapshot.growing)
+    for (std::size_t i = 0; i < rules.size(); ++i) site.suppressed = site.suppressed || names(i, site.frames);
   std::erase_if(rules, [](const SuppressionFigures& rule) { return rule.built_in && !rule.sites; });
 }
 

@@ -613,9 +613,12 @@ std::uint64_t trim_region(std::uint64_t keep_bytes) {
   return (before - free_slices[kDirty]) * kSliceBytes;
 }
 
-RegionHeld::RegionHeld() : locked_(!region_lock.held_here()) {
+RegionHeld::RegionHeld() : locked_(!region_lock.held_here()), held_(true) {
   if (locked_) region_lock.lock();
 }
+
+RegionHeld::RegionHeld(UnlessForking)
+    : locked_(!region_lock.held_here() && region_lock.lock_unless_forking()), held_(locked_) {}
 
 RegionHeld::~RegionHeld() {
   if (locked_) region_lock.unlock();

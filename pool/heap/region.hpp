@@ -81,12 +81,18 @@ bool move_pages(void* from, void* to, std::size_t bytes);
 class RegionHeld {
  public:
   RegionHeld();
+  // Does not wait for a thread that forks.
+  struct UnlessForking {};
+  explicit RegionHeld(UnlessForking);
   ~RegionHeld();
   RegionHeld(const RegionHeld&) = delete;
   RegionHeld& operator=(const RegionHeld&) = delete;
 
+  explicit operator bool() const { return held_; }
+
  private:
   const bool locked_;
+  const bool held_;
 };
 
 // From a slice on to the next that says what it is; `state` is what was read of its descriptor, the region held.

@@ -31,8 +31,6 @@ struct alignas(64) Shard {
 constinit Shard shards[kShards];
 constinit SamplePolicy policy = {};
 
-enum class AtFork { wait, go_on };
-
 // The lock of a page that was seen to be one of sampled blocks. Meanwhile it may have gone back, even be a heap's page:
 // what is written in it is believed only as far as it holds under the lock. While a thread forks malloc goes on without
 // the lock: what it reads of a live block holds still.
@@ -310,8 +308,10 @@ struct Found {
   unsigned page_count = 0, large_count = 0;
 };
 
-[[gnu::cold]] Slice find_samples(Slice at, Found& found) {
-  const RegionHeld held;
+// False: a thread forks.
+[[gnu::cold]] bool find_samples(Slice& at, Found& found, AtFork at_fork) {
+  const RegionHeld held = at_fork == AtFork::wait ? RegionHeld() : RegionHeld(RegionHeld::UnlessForking());
+  if (!held) return false;
   const Slice end = region_end();
   for (std::uint32_t slices; at < end && found.page_count < 64 && found.large_count < 64; at += slices) {
     const Page& page = *page_at(at);
@@ -324,23 +324,24 @@ struct Found {
       found.large[found.large_count++] = {
           page_memory(&page), page.bytes, page.bytes - page.slack, site, page.born_ms, sample_weight(page.bytes)};
   }
-  return at;
+  return true;
 }
 
 }  // namespace
 
-[[gnu::cold]] void visit_samples(Visit visit, void* context) {
+[[gnu::cold]] bool visit_samples(Visit visit, void* context, AtFork at_fork) {
   for (Slice at = region_begin(); at < region_end();) {
     Found found;
-    at = find_samples(at, found);
+    if (!find_samples(at, found, at_fork)) return false;
     for (unsigned i = 0; i < found.large_count; ++i) visit(context, found.large[i]);
     for (unsigned i = 0; i < found.page_count; ++i) {
       const Page& page = *page_at(found.pages[i]);
-      const LockedPage locked(page, AtFork::wait);
+      const LockedPage locked(page, at_fork);
+      if (!locked.is_locked()) return false;
       if (locked) visit_page(page, visit, context);
     }
   }
-  visit_samples_in_place(visit, context);
+  return visit_samples_in_place(visit, context, at_fork);
 }
 
 __attribute__((no_sanitize("thread"))) void read_sampled(const Page& page, unsigned number, std::size_t& bytes,

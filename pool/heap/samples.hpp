@@ -71,8 +71,10 @@ struct Sample {
   std::uint32_t site, born_ms;
   double weight;  // so many blocks of its size it stands for
 };
-// Live ones. `visit` must not allocate from the pool.
-void visit_samples(void (*visit)(void* context, const Sample& sample), void* context);
+enum class AtFork { wait, go_on };
+// Live ones. `visit` must not allocate from the pool. False: a thread forks, which was not to be waited for; some are
+// missing.
+bool visit_samples(void (*visit)(void* context, const Sample& sample), void* context, AtFork at_fork = AtFork::wait);
 
 // Of the block with that number in its page, for Picture; the sizes where it is live.
 void read_sampled(const Page& page, unsigned number, std::size_t& bytes, std::size_t& requested_bytes, bool& live);
@@ -88,7 +90,7 @@ struct SampleRecord {
 // False: not to be sampled.
 bool capture_sample(std::size_t bytes, SampleRecord& record);
 double sample_weight(std::size_t usable_bytes);
-void visit_samples_in_place(void (*visit)(void* context, const Sample& sample), void* context);
+bool visit_samples_in_place(void (*visit)(void* context, const Sample& sample), void* context, AtFork at_fork);
 void samples_in_place_before_fork();
 void samples_in_place_after_fork();
 

@@ -76,6 +76,16 @@ void erase(Entry& entry) {
   --entries_used;
 }
 
+void visit_entries(void (*visit)(void* context, const Sample& sample), void* context) {
+  for (std::size_t i = 0; entries && i <= entries_mask; ++i) {
+    const Entry& entry = entries[i];
+    if (!entry.block || !is_current(entry)) continue;
+    const std::size_t bytes = class_bytes(entry.size_class);
+    visit(context, {reinterpret_cast<const void*>(entry.block), bytes, entry.sample.requested_bytes, entry.sample.site,
+                    entry.sample.born_ms, sample_weight(bytes)});
+  }
+}
+
 }  // namespace
 
 void sample_in_place(Page& page, unsigned number, std::size_t bytes) {
@@ -108,15 +118,15 @@ void note_size_in_place(Page& page, unsigned number, std::size_t bytes) {
     entry_of(address_of(block_at(page, number))).sample.requested_bytes = static_cast<std::uint32_t>(bytes);
 }
 
-void visit_samples_in_place(void (*visit)(void* context, const Sample& sample), void* context) {
-  const Locked hold(entries_lock);
-  for (std::size_t i = 0; entries && i <= entries_mask; ++i) {
-    const Entry& entry = entries[i];
-    if (!entry.block || !is_current(entry)) continue;
-    const std::size_t bytes = class_bytes(entry.size_class);
-    visit(context, {reinterpret_cast<const void*>(entry.block), bytes, entry.sample.requested_bytes, entry.sample.site,
-                    entry.sample.born_ms, sample_weight(bytes)});
+bool visit_samples_in_place(void (*visit)(void* context, const Sample& sample), void* context, AtFork at_fork) {
+  if (at_fork == AtFork::wait) {
+    const Locked hold(entries_lock);
+    visit_entries(visit, context);
+    return true;
   }
+  const LockedUnlessForking hold(entries_lock);
+  if (hold) visit_entries(visit, context);
+  return static_cast<bool>(hold);
 }
 
 void samples_in_place_before_fork() { entries_lock.lock_for_fork(); }

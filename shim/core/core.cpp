@@ -23,6 +23,11 @@ void stand_aside() { aside = true; }
 
 bool will_report() { return !aside.load() && (options().report != "none" || options().fail_on); }
 
+void let_kinds_look_back() {
+  for (const Kind* kind : kinds())
+    if (kind->before_exit) kind->before_exit();
+}
+
 int process_ended(ProcessEnd end) {
   int status = end.status.value_or(0);
   if (!last_report_begins()) return status;

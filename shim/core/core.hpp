@@ -21,6 +21,9 @@ bool gpu_used();
 // A report is written at the end, or the exit code depends on one.
 bool will_report();
 
+// What kinds want to know of the run, before exit begins.
+void let_kinds_look_back();
+
 // Another copy of Cistern in this process does the work: this one says nothing at the end.
 void stand_aside();
 

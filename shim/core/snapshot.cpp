@@ -59,6 +59,27 @@ void add_judging(Snapshot& snapshot) {
     for (LeakFigures& leak : *rows) leak.leak_class = kLive;
 }
 
+// Rows of leaks have the trend of their site; those that grow fastest have a list of their own, for what grew may well
+// have been freed at the end.
+void add_trends(Snapshot& snapshot) {
+  constexpr std::size_t kGrowingShown = 5;
+  const auto of_site = [&](LeakFigures& leak) {
+    for (const SiteTrend& trend : snapshot.site_trends)
+      if (trend.site == leak.site && trend.kind == leak.kind) leak.trend = trend.trend;
+  };
+  for (LeakFigures& leak : snapshot.leaks) of_site(leak);
+  for (LeakFigures& leak : snapshot.host_sites) of_site(leak);
+  std::erase_if(snapshot.site_trends, [](const SiteTrend& site) { return site.trend.kind != TrendKind::growing; });
+  std::stable_sort(snapshot.site_trends.begin(), snapshot.site_trends.end(),
+                   [](const SiteTrend& a, const SiteTrend& b) { return a.trend.bytes_per_s > b.trend.bytes_per_s; });
+  for (SiteTrend& site : snapshot.site_trends) {
+    const auto of_kind = std::count_if(snapshot.growing.begin(), snapshot.growing.end(),
+                                       [&](const GrowingSite& other) { return other.kind == site.kind; });
+    if (static_cast<std::size_t>(of_kind) < kGrowingShown) snapshot.growing.push_back({std::move(site), {}});
+  }
+  snapshot.site_trends = {};
+}
+
 void complain_about_suppressions(std::string_view what) {
   StringSink line;
   line.print("CISTERN_SUPPRESSIONS: {}: {}", printable(options().suppressions, kPathBytesShown), what);
@@ -84,6 +105,11 @@ void suppress(Snapshot& snapshot) {
 // site: what has none cannot be suppressed.
 bool fails(const Snapshot& snapshot) {
   const FailOn& on = options().fail_on;
+  if (on.what == FailOn::growing)
+    return std::any_of(snapshot.growing.begin(), snapshot.growing.end(), [&](const GrowingSite& site) {
+      const bool counts = site.kind != "host" || snapshot.host_sites_mode == "all";
+      return counts && !site.suppressed && site.grown_bytes() >= static_cast<double>(on.bytes_min);
+    });
   const auto counts = [&on](const LeakFigures& leak) {
     if (leak.suppressed) return false;
     if (on.what == FailOn::any) return true;
@@ -112,6 +138,7 @@ Snapshot collect(const char* moment) {
   snapshot.moment = moment;
   for (const Kind* kind : kinds()) kind->add_to(snapshot);
   add_judging(snapshot);
+  add_trends(snapshot);
   sort_worst_first(snapshot.leaks);
   sort_worst_first(snapshot.host_sites);
   add_site_figures(snapshot);

@@ -108,6 +108,7 @@ void add_kinds(Vector<KindFigures>& kinds, Vector<FragmentationFigures>& fragmen
       add_blocks(*s, family, device, figures, fragments);
       const Device* const of = family == Family::device ? s->devices[device].load() : nullptr;
       fragments.live_peak_bytes = figures.peak_bytes;
+      fragments.worst = counted.worst_moment();
       if (family == Family::pinned || of)
         fragments.reserved_peak_bytes = std::max(
             fragments.reserved_bytes, read(of ? of->reserved_peak_bytes : s->source.pinned_reserved_peak_bytes));

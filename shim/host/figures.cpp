@@ -7,6 +7,7 @@
 #include "pool/heap/samples.hpp"
 #include "pool/heap/threads.hpp"
 #include "shim/host/counters.hpp"
+#include "shim/host/growth.hpp"
 #include "shim/host/native.hpp"
 #include "shim/host/placement.hpp"
 #include "shim/host/serving.hpp"
@@ -114,11 +115,13 @@ void add_to(Snapshot& snapshot) {
   if (!figures.allocations && !figures.frees && !figures.live_blocks) return;
   snapshot.estimated.push_back("kinds.host.peak_bytes");
   add_sites(figures, snapshot);
+  add_growth(snapshot);
   snapshot.kinds.push_back(std::move(figures));
 }
 
 // --- Fork: a child counts anew
 void before_fork() {
+  growth_before_fork();
   native_before_fork();
   host_pool::threads_before_fork();
 }
@@ -126,6 +129,7 @@ void before_fork() {
 void after_fork_in_parent() {
   host_pool::threads_after_fork_in_parent();
   native_after_fork();
+  growth_after_fork();
 }
 
 void after_fork_in_child() {
@@ -134,6 +138,7 @@ void after_fork_in_child() {
   host_pool::restart_region_figures();
   reset_counters();
   native_after_fork();
+  growth_after_fork_in_child();
 }
 
 constexpr KindPool kPools[] = {{CISTERN_HOST, pool_figures, trim}};
@@ -148,6 +153,7 @@ extern constexpr Kind kind = {
     .live_bytes = live_bytes,
     .fork = {before_fork, after_fork_in_parent, after_fork_in_child, after_fork_in_child},
     .copied = copied,
+    .before_exit = look_at_growth_once_more,
 };
 
 }  // namespace cistern::host

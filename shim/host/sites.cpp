@@ -11,6 +11,7 @@
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 #include "shim/host/counters.hpp"
+#include "shim/host/growth.hpp"
 #include "shim/host/serving.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
@@ -37,7 +38,11 @@ bool capture(std::uint32_t* site) {
   return true;
 }
 
-std::uint32_t now_ms() { return static_cast<std::uint32_t>(coarse_nanoseconds_since_start() / 1'000'000); }
+std::uint32_t now_ms() {
+  const auto now = static_cast<std::uint32_t>(coarse_nanoseconds_since_start() / 1'000'000);
+  look_at_growth(now);
+  return now;
+}
 
 bool every_block() { return options().sites == "all"; }
 

@@ -121,6 +121,7 @@ FragmentationFigures fragmentation() {
   figures.live_peak_bytes = read(s.counters.peak_bytes);
   figures.reserved_peak_bytes =
       std::max({figures.reserved_bytes, *figures.live_peak_bytes, read(s.reserved_peak_bytes)});
+  figures.worst = s.counters.worst_moment();
   return figures;
 }
 

@@ -40,6 +40,8 @@ struct Kind {
   void (*copied)(const void* memory, std::size_t bytes) = nullptr;
   // Live memory that is to be judged, and what else its driver gave out; null: the kind has none but the host pool's.
   void (*add_judged)(JudgedMemory& memory) = nullptr;
+  // Exit begins, and a report will be written.
+  void (*before_exit)() = nullptr;
 };
 
 // In the order of kinds.def: host memory first, which all others use.

@@ -124,14 +124,16 @@ struct text_parser {
   static std::optional<String> parse(std::string_view text, const Row&) { return String(text); }
   static String wanted(const Row&) { return "a text"; }
 };
-// What is not judged yet is no class to fail on.
 struct failing_parser {
   static std::optional<FailOn> parse(std::string_view text, const Row&) {
     constexpr struct {
       char word[9];
       FailOn::What what;
-    } kWords[] = {
-        {"off", FailOn::nothing}, {"any", FailOn::any}, {"lost", FailOn::lost}, {"possible", FailOn::possible}};
+    } kWords[] = {{"off", FailOn::nothing},
+                  {"any", FailOn::any},
+                  {"lost", FailOn::lost},
+                  {"possible", FailOn::possible},
+                  {"growing", FailOn::growing}};
     const std::size_t colon = text.find(':');
     for (const auto& [word, what] : kWords) {
       if (!same_word(text.substr(0, colon), word)) continue;

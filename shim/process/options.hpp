@@ -12,7 +12,7 @@ namespace cistern {
 
 // Which live memory makes a process fail, from how many bytes on.
 struct FailOn {
-  enum What : std::uint8_t { nothing, any, lost, possible } what = nothing;
+  enum What : std::uint8_t { nothing, any, lost, possible, growing } what = nothing;
   std::uint64_t bytes_min = 0;
   explicit operator bool() const { return what != nothing; }
 };

@@ -11,6 +11,7 @@
 #include "shim/process/environment.hpp"
 #include "shim/process/log.hpp"
 #include "stats/counters.hpp"
+#include "stats/history.hpp"
 #include "stats/python/frames.hpp"
 
 namespace cistern {
@@ -44,7 +45,9 @@ Phase phase() { return the_phase.load(std::memory_order_relaxed); }
 
 void exit_begins() {
   Phase running = Phase::running;
-  if (the_phase.compare_exchange_strong(running, Phase::exiting)) stop_copy_crew();
+  if (!the_phase.compare_exchange_strong(running, Phase::exiting)) return;
+  histories_end = true;
+  stop_copy_crew();
 }
 
 bool last_report_begins() {
@@ -66,6 +69,7 @@ bool another_thread_reports() {
 void begin_anew_in_child() {
   if (!__libc_single_threaded) beside_threads.store(true, std::memory_order_relaxed);
   the_phase = Phase::running;
+  histories_end = false;
   restart_clock();
 }
 

@@ -7,7 +7,7 @@
 namespace cistern {
 namespace {
 
-constexpr unsigned kSchema = 3;
+constexpr unsigned kSchema = 4;
 
 // One JSON document, written as it goes: knows where commas and line breaks belong.
 class Json {
@@ -50,6 +50,15 @@ class Json {
   void flag(std::string_view name, bool value) {
     key(name);
     sink_.write(value ? "true" : "false");
+  }
+  // In one line.
+  void counts(std::string_view name, const Vector<std::uint64_t>& values) {
+    key(name);
+    for (const char* before = "["; const std::uint64_t value : values) {
+      sink_.print("{}{}", before, value);
+      before = ", ";
+    }
+    sink_.write(values.empty() ? "[]" : "]");
   }
   void text(std::string_view value) { sink_.write(json_string(value)); }
 
@@ -108,6 +117,16 @@ void write_classes(Json& json, const Vector<ClassFigures>& classes) {
   json.close(']');
 }
 
+void write_levels(Json& json, const char* name, const Levels& levels) {
+  json.key(name);
+  json.open('{');
+  json.number("start_s", levels.start_s, 3);
+  json.number("interval_s", levels.interval_s, 3);
+  json.counts("least", levels.least);
+  json.counts("last", levels.last);
+  json.close('}');
+}
+
 void write_sizes(Json& json, const Vector<SizeFigures>& sizes) {
   json.key("sizes");
   json.open('[');
@@ -146,6 +165,7 @@ void write_kind(Json& json, const KindFigures& kind) {
   json.count("pooled_blocks", kind.pooled_blocks);
   json.count("pooled_bytes", kind.pooled_bytes);
   json.count("failed", kind.failed);
+  if (!kind.over_time.least.empty()) write_levels(json, "live_over_time", kind.over_time);
   json.key("unpooled");
   json.open('{');
   for (const UnpooledFigure& figure : kind.unpooled) json.count(figure.reason, figure.count);
@@ -202,6 +222,11 @@ void write_leak(Json& json, const LeakFigures& leak) {
   if (leak.suppressed) json.flag("suppressed", true);
   json.number("first_s", leak.first_s, 6);
   json.number("last_s", leak.last_s, 6);
+  if (leak.trend.kind != TrendKind::unknown) json.field("trend", name_of(leak.trend.kind));
+  if (leak.trend.kind == TrendKind::growing) {
+    json.number("bytes_per_s", leak.trend.bytes_per_s, 1);
+    json.number("since_s", leak.trend.since_s, 3);
+  }
   write_frames(json, leak.frames);
   json.close('}');
 }
@@ -241,14 +266,29 @@ void write_judging(Json& json, const JudgingFigures& judging) {
   json.close('}');
 }
 
+void write_growing(Json& json, const GrowingSite& site) {
+  json.element();
+  json.open('{');
+  json.field("kind", site.kind);
+  if (site.api) json.field("api", site.api);
+  json.number("bytes_per_s", site.trend.bytes_per_s, 1);
+  json.number("since_s", site.trend.since_s, 3);
+  if (site.suppressed) json.flag("suppressed", true);
+  write_levels(json, "live_bytes", site.levels);
+  write_frames(json, site.frames);
+  json.close('}');
+}
+
 void write_using_site(Json& json, const UsingSite& site) {
   json.element();
   json.open('{');
   json.field("kind", site.kind);
   if (site.api) json.field("api", site.api);
-  json.count("allocations", site.allocations);
-  json.count("allocated_bytes", site.allocated_bytes);
-  json.count("temporary", site.temporary);
+  if (site.allocations) {
+    json.count("allocations", site.allocations);
+    json.count("allocated_bytes", site.allocated_bytes);
+    json.count("temporary", site.temporary);
+  }
   json.count("peak_blocks", site.peak_blocks);
   json.count("peak_bytes", site.peak_bytes);
   write_frames(json, site.frames);
@@ -369,6 +409,14 @@ void write_fragmentation(Json& json, const FragmentationFigures& figures) {
   if (figures.splits) json.number("external", figures.external_ratio(), 4);
   if (figures.reserved_peak_bytes) json.count("reserved_peak_bytes", *figures.reserved_peak_bytes);
   if (const std::optional<double> ratio = figures.reserved_per_live()) json.number("reserved_per_live", *ratio, 4);
+  if (figures.worst) {
+    json.key("worst");
+    json.open('{');
+    json.number("at_s", figures.worst->at_s, 3);
+    json.count("reserved_bytes", figures.worst->reserved_bytes);
+    json.count("live_bytes", figures.worst->live_bytes);
+    json.close('}');
+  }
   json.close('}');
 }
 
@@ -454,6 +502,7 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
   if (snapshot.host_without_site) write_blocks_and_bytes(json, "host_without_site", *snapshot.host_without_site);
   write_list(json, "at_peak", snapshot.at_peak, write_using_site);
   write_list(json, "in_loops", snapshot.in_loops, write_using_site);
+  write_list(json, "growing", snapshot.growing, write_growing);
   write_list(json, "suppressions", snapshot.suppressions, write_suppression);
   json.key("fragmentation");
   json.open('{');

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kSitesShown = 10;
 constexpr std::size_t kSitesInFull = 3;  // with more sites than this, each shows fewer frames
-constexpr std::size_t kHostSitesShown = 3, kObjectSitesShown = 3, kFramesOfPeaks = 1;
+constexpr std::size_t kHostSitesShown = 3, kObjectSitesShown = 3, kGrowingShown = 3, kFramesOfPeaks = 1;
 constexpr std::size_t kCommandBytes = 100;
 
 // Blocks, bytes and sites of some leaks.
@@ -318,15 +318,21 @@ String sizes_of(const LeakFigures& leak) {
   return " for requests of " + least + (least == most ? String() : " to " + most);
 }
 
+// "1.2 MiB/s since 3.00 s"
+String growth(const Trend& trend) {
+  return human_bytes(static_cast<std::uint64_t>(trend.bytes_per_s + 0.5)) + "/s since " + seconds(trend.since_s);
+}
+
 void write_leak(const LeakFigures& leak, std::size_t rank, bool running, std::size_t frames_max, Sink& sink) {
   String bytes = leak.bytes ? human_bytes(leak.bytes) : String();
   if (leak.bytes_error) bytes += " (+- " + human_bytes(*leak.bytes_error) + ")";
   if (leak.bytes) bytes += " in ";
   // "buffer, clCreateBuffer", but not "cudaMalloc block, cudaMalloc".
   const bool named = leak.api && !std::string_view(leak.object).starts_with(leak.api);
-  sink.print("{:>2}  {}  {}{}{} ({}{}{})  {}  first {}  last {}\n", rank, leak.kind, bytes,
+  sink.print("{:>2}  {}  {}{}{} ({}{}{})  {}  first {}  last {}{}\n", rank, leak.kind, bytes,
              counted(leak.blocks, "block"), sizes_of(leak), leak.object, named ? ", " : "", named ? leak.api : "",
-             leak.leak_class, seconds(leak.first_s), seconds(leak.last_s));
+             leak.leak_class, seconds(leak.first_s), seconds(leak.last_s),
+             leak.trend.kind == TrendKind::growing ? "  growing " + growth(leak.trend) : String());
   if (by_library(leak) && leak.kind != "host" && leak.leak_class != kLive)
     sink.print("     made by a library, not the program: {}\n", printable(leak.owner, kPathBytesShown));
   write_references(leak, running, sink);
@@ -377,6 +383,19 @@ void write_host_sites(const Snapshot& snapshot, Sink& sink) {
   if (rest.blocks)
     sink.print("      and {} in {} without a site: {}\n", human_bytes(rest.bytes), counted(rest.blocks, "block"),
                all ? "made by Cistern itself, or before it was ready" : "no sample was drawn of their size and class");
+}
+
+// What may well have been freed at the end: up to then it grew.
+void write_growing(const Snapshot& snapshot, Sink& sink) {
+  std::size_t shown = 0;
+  for (const GrowingSite& site : snapshot.growing) {
+    if (site.suppressed || shown == kGrowingShown) continue;
+    if (!shown++) sink.print("GROWING BY SITE{}\n", snapshot.ended_by_itself() ? "  (until exit began)" : "");
+    sink.print("  {}  {}, by {}{}\n", site.kind, growth(site.trend),
+               human_bytes(static_cast<std::uint64_t>(site.grown_bytes())),
+               site.api ? " (" + String(site.api) + ")" : String());
+    write_frames(site.frames, kFramesShort, sink);
+  }
 }
 
 // "cudaMalloc", for a line of its own frames.
@@ -449,6 +468,7 @@ void render_text(const Snapshot& snapshot, Sink& sink) {
   write_leaks(snapshot, sink);
   write_host_sites(snapshot, sink);
   write_suppressions(snapshot, sink);
+  write_growing(snapshot, sink);
   write_peaks(snapshot, sink);
   write_loops(snapshot, sink);
   write_objects(snapshot, sink);

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kClassesShown = 6, kClassesOfTwo = 4, kClassesOfMany = 3;  // of one pool, of each of several
 constexpr std::size_t kPoolsShown = 4;
+constexpr std::uint64_t kWorstShown = std::uint64_t{1} << 20;
 constexpr std::size_t kSizesShown = 4;
 constexpr std::size_t kTransfersShown = 8, kCopySitesShown = 3;
 
@@ -192,6 +193,9 @@ void write_fragmentation(const Snapshot& snapshot, Sink& sink) {
     if (figures.live_bytes && internal) sink.print("  internal {}", percent(*internal));
     if (figures.reserved_peak_bytes) sink.print("  high-water {}", human_bytes(*figures.reserved_peak_bytes));
     if (const auto ratio = figures.reserved_per_live()) sink.print(" ({}x the live peak)", decimal(*ratio, 2));
+    if (const auto& worst = figures.worst; worst && worst->reserved_bytes >= kWorstShown + 2 * worst->live_bytes)
+      sink.print("  worst {} for {} live ({})", human_bytes(worst->reserved_bytes), human_bytes(worst->live_bytes),
+                 seconds(worst->at_s));
     if (figures.splits && figures.free_bytes)
       sink.print("  external {}  largest free block {}", percent(figures.external_ratio()),
                  human_bytes(figures.largest_free_bytes));

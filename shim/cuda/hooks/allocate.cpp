@@ -32,12 +32,16 @@ struct Wanted {
 };
 
 void account_birth(CudaState& s, Block* block, bool pool_hit) {
-  if (block->kind == BlockKind::pinned) return counters(s, Family::pinned).block_born(as_counted(*block), pool_hit);
+  if (block->kind == BlockKind::pinned) {
+    const std::uint64_t reserved = s.source.pinned_reserved_bytes.load(std::memory_order_relaxed);
+    return counters(s, Family::pinned).block_born(as_counted(*block), pool_hit, reserved);
+  }
   Device& device = *block->context->device;
   const std::uint64_t rounded = as_driver_rounds(block->requested);
   device.live_bytes.fetch_add(rounded, std::memory_order_relaxed);
   if (block->bytes != rounded) device.waste_bytes.fetch_add(block->bytes - rounded, std::memory_order_relaxed);
-  counters(s, Family::device, device.ordinal).block_born(as_counted(*block), pool_hit);
+  const std::uint64_t reserved = device.reserved_bytes.load(std::memory_order_relaxed);
+  counters(s, Family::device, device.ordinal).block_born(as_counted(*block), pool_hit, reserved);
 }
 
 void hand_out(CudaState& s, Block* block, const Wanted& wanted, bool hit) {

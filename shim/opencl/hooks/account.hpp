@@ -9,7 +9,8 @@ namespace cistern::opencl {
 // A handle that the driver has just given, or that the pool gives again.
 inline void adopt(OpenclState& s, const void* handle, MemoryRecord&& record, bool pool_hit = false) {
   record.born_ns = coarse_nanoseconds_since_start();
-  s.counters.block_born(as_counted(record, handle), pool_hit);
+  const std::uint64_t reserved = pool_hit ? read(s.counters.live_bytes) + record.bytes + s.pool.usage_bytes() : 0;
+  s.counters.block_born(as_counted(record, handle), pool_hit, reserved);
   s.memory.put(handle, std::move(record));
 }
 

@@ -1,0 +1,124 @@
+// See growth.hpp.
+#include "shim/host/growth.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "pool/base/lock.hpp"
+#include "pool/heap/samples.hpp"
+#include "stats/counters.hpp"
+#include "stats/history.hpp"
+#include "stats/site_table.hpp"
+
+namespace cistern::host {
+namespace {
+
+constexpr std::uint64_t kFirstMs = 20, kLooksPerRun = 64, kPartOfTime = 200;
+constexpr char kApi[] = "malloc";
+
+struct LiveOfSite {
+  History history;
+  double blocks, bytes;                // of the look that goes on
+  std::uint32_t newest_ms, oldest_ms;  // of those that were seen alive
+  bool seen;
+  double peak_blocks, peak_bytes;
+};
+
+constinit Lock look_lock;  // guards what follows, but for next_look_ms
+constinit SiteTable<LiveOfSite> live_of_sites;
+constinit double most_bytes = 0;
+constinit std::uint32_t last_look_ms = 0;
+constinit std::atomic<std::uint32_t> next_look_ms{kFirstMs};
+
+// A sample stands for as many blocks as were not drawn, on average.
+void add_sample(void*, const host_pool::Sample& sample) {
+  LiveOfSite* const site = live_of_sites.of(sample.site);
+  if (!site) return;
+  site->blocks += sample.weight;
+  site->bytes += sample.weight * static_cast<double>(sample.usable_bytes);
+  if (!site->seen || sample.born_ms < site->oldest_ms) site->oldest_ms = sample.born_ms;
+  site->newest_ms = std::max(site->newest_ms, sample.born_ms);
+  site->seen = true;
+}
+
+void look(std::uint32_t now_ms, host_pool::AtFork at_fork) {
+  live_of_sites.for_each([](SiteId, LiveOfSite& site) { site.blocks = site.bytes = 0; });
+  if (!host_pool::visit_samples(add_sample, nullptr, at_fork)) return;
+  double all = 0;
+  live_of_sites.for_each([&](SiteId, LiveOfSite& site) {
+    all += site.bytes;
+    if (!site.seen) return;
+    site.history.begin(site.oldest_ms);
+    site.history.note(now_ms, static_cast<std::uint64_t>(site.bytes + 0.5), site.newest_ms >= last_look_ms);
+  });
+  last_look_ms = now_ms;
+  if (all <= most_bytes) return;
+  most_bytes = all;
+  live_of_sites.for_each([](SiteId, LiveOfSite& site) {
+    site.peak_blocks = site.blocks;
+    site.peak_bytes = site.bytes;
+  });
+}
+
+std::uint32_t now_ms() { return static_cast<std::uint32_t>(coarse_nanoseconds_since_start() / 1'000'000); }
+
+[[gnu::cold]] void look_now(std::uint32_t now_ms) {
+  const LockedUnlessForking hold(look_lock);
+  if (!hold || now_ms < next_look_ms.load(std::memory_order_relaxed)) return;
+  const std::uint64_t began_ns = nanoseconds_since_start();
+  look(now_ms, host_pool::AtFork::go_on);
+  const std::uint64_t took_us = (nanoseconds_since_start() - began_ns) / 1000;
+  const std::uint64_t pause_ms = std::max({std::uint64_t{2}, now_ms / kLooksPerRun, kPartOfTime * took_us / 1000});
+  next_look_ms.store(now_ms + static_cast<std::uint32_t>(pause_ms), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void look_at_growth(std::uint32_t now_ms) {
+  if (now_ms >= next_look_ms.load(std::memory_order_relaxed) && !histories_end.load(std::memory_order_relaxed))
+      [[unlikely]]
+    look_now(now_ms);
+}
+
+[[gnu::cold]] void look_at_growth_once_more() {
+  const Locked hold(look_lock);
+  if (host_pool::sample_interval_bytes && !histories_end.load()) look(now_ms(), host_pool::AtFork::wait);
+}
+
+[[gnu::cold]] void add_growth(Snapshot& snapshot) {
+  constexpr std::size_t kShown = 3;
+  if (!host_pool::sample_interval_bytes) return;
+  look_at_growth_once_more();
+  const Locked hold(look_lock);
+  Vector<UsingSite> at_peak;
+  live_of_sites.for_each([&](SiteId site, const LiveOfSite& live) {
+    if (!live.seen) return;
+    snapshot.site_trends.push_back({"host", site, kApi, live.history.trend(now_ms()), live.history.levels(now_ms())});
+    if (live.peak_bytes < 1) return;
+    UsingSite& row = at_peak.emplace_back();
+    row.kind = "host";
+    row.api = kApi;
+    row.site = site;
+    row.peak_blocks = static_cast<std::uint64_t>(live.peak_blocks + 0.5);
+    row.peak_bytes = static_cast<std::uint64_t>(live.peak_bytes + 0.5);
+  });
+  std::sort(at_peak.begin(), at_peak.end(),
+            [](const UsingSite& a, const UsingSite& b) { return a.peak_bytes > b.peak_bytes; });
+  if (at_peak.empty()) return;
+  snapshot.estimated.push_back("at_peak.host");
+  at_peak.resize(std::min(at_peak.size(), kShown));
+  std::move(at_peak.begin(), at_peak.end(), std::back_inserter(snapshot.at_peak));
+}
+
+void growth_before_fork() { look_lock.lock_for_fork(); }
+void growth_after_fork() { look_lock.unlock_after_fork(); }
+
+void growth_after_fork_in_child() {
+  live_of_sites.clear();
+  most_bytes = 0;
+  last_look_ms = 0;
+  next_look_ms.store(kFirstMs, std::memory_order_relaxed);
+  growth_after_fork();
+}
+
+}  // namespace cistern::host

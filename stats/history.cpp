@@ -1,0 +1,143 @@
+// See history.hpp.
+#include "stats/history.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace cistern {
+
+const char* name_of(TrendKind kind) {
+  constexpr const char* kNames[] = {"unknown", "one-off", "constant", "growing"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+void History::close_intervals(std::uint64_t now_ms) {
+  while ((now_ms - start_ms_) / width_ms_ > closed_) {
+    if (closed_ == kPoints) {
+      for (std::uint32_t i = 0; i < kPoints / 2; ++i) {
+        least_[i] = std::min(least_[2 * i], least_[2 * i + 1]);
+        last_[i] = last_[2 * i + 1];
+      }
+      closed_ /= 2;
+      width_ms_ *= 2;
+      continue;
+    }
+    least_[closed_] = least_now_;
+    last_[closed_++] = last_now_;
+    least_now_ = last_now_;
+  }
+}
+
+void History::begin(std::uint64_t born_ms) {
+  if (width_ms_) return;
+  start_ms_ = last_born_ms_ = born_ms;
+  width_ms_ = 1;
+}
+
+void History::note(std::uint64_t now_ms, std::uint64_t live_bytes, bool born) {
+  if (histories_end.load(std::memory_order_relaxed)) return;
+  begin(now_ms);
+  now_ms = std::max(now_ms, start_ms_);
+  if (!last_now_ && !closed_) least_now_ = last_now_ = live_bytes;  // the first: nothing is known of before
+  close_intervals(now_ms);
+  least_now_ = std::min(least_now_, live_bytes);
+  last_now_ = live_bytes;
+  if (born) last_born_ms_ = now_ms;
+}
+
+Levels History::levels(std::uint64_t now_ms) const {
+  Levels levels{};
+  if (!width_ms_) return levels;
+  History copy = *this;
+  copy.close_intervals(std::max(now_ms, start_ms_));
+  levels.start_s = static_cast<double>(start_ms_) / 1e3;
+  levels.interval_s = copy.width_ms_ / 1e3;
+  levels.least.assign(copy.least_, copy.least_ + copy.closed_);
+  levels.last.assign(copy.last_, copy.last_ + copy.closed_);
+  levels.least.push_back(copy.least_now_);
+  levels.last.push_back(copy.last_now_);
+  return levels;
+}
+
+Trend History::trend(std::uint64_t now_ms) const {
+  constexpr std::uint64_t kShortestMs = 100, kPartOfOneOff = 16;
+  if (!width_ms_ || now_ms < start_ms_ + kShortestMs) return {};
+  if (last_born_ms_ - start_ms_ <= (now_ms - start_ms_) / kPartOfOneOff) return {TrendKind::one_off};
+  return trend_of(levels(now_ms));
+}
+
+namespace {
+
+struct Line {
+  double slope, fit;  // fit: the part of the variance that it explains
+};
+
+Line line_through(const Vector<double>& levels) {
+  const auto count = static_cast<double>(levels.size());
+  double mean = 0;
+  for (const double level : levels) mean += level / count;
+  double x_x = 0, x_y = 0, y_y = 0;
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    const double x = static_cast<double>(i) - (count - 1) / 2, y = levels[i] - mean;
+    x_x += x * x, x_y += x * y, y_y += y * y;
+  }
+  return {x_y / x_x, y_y > 0 ? x_y * x_y / (x_x * y_y) : 0};
+}
+
+// The floors: what was never given back later. They only rise.
+Vector<double> floors_of(const Vector<double>& least) {
+  Vector<double> floors = least;
+  for (std::size_t i = floors.size() - 1; i-- > 0;) floors[i] = std::min(floors[i], floors[i + 1]);
+  return floors;
+}
+
+// Where the growth begins that goes on to the end; nothing where it does not. It goes on while no pause is more than
+// about twice as long as its pauses mostly are.
+std::optional<std::size_t> begin_of_growth(const Vector<double>& floors) {
+  constexpr std::size_t kRisesMin = 3;
+  Vector<std::size_t> rises, gaps;
+  for (std::size_t i = 1; i < floors.size(); ++i)
+    if (floors[i] > floors[i - 1]) rises.push_back(i);
+  if (rises.size() < kRisesMin) return {};
+  for (std::size_t i = 1; i < rises.size(); ++i) gaps.push_back(rises[i] - rises[i - 1]);
+  Vector<std::size_t> sorted = gaps;
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t longest = 2 * sorted[sorted.size() / 2] + 1;
+  if (floors.size() - 1 - rises.back() > longest) return {};
+  std::size_t first = rises.size() - 1;
+  while (first > 0 && gaps[first - 1] <= longest) --first;
+  if (rises.size() - first < kRisesMin) return {};
+  return rises[first] - 1;
+}
+
+}  // namespace
+
+Trend trend_of(const Levels& levels) {
+  constexpr std::size_t kLevelsMin = 8;
+  constexpr double kGrowthMin = 0.02, kFitMin = 0.88, kNothing = 0.05;  // of the level; of the variance
+  if (levels.least.size() < kLevelsMin) return {};
+  Vector<double> least(levels.least.begin(), levels.least.end());
+  // What falls at last, and only then, is the end of the program; when all is gone that may take its time.
+  const double top = *std::max_element(least.begin(), least.end());
+  while (least.size() > kLevelsMin && least.back() < kNothing * top) least.pop_back();
+  for (std::size_t last = 2; last > 0; --last) {
+    const auto end = least.end() - static_cast<std::ptrdiff_t>(last);
+    if (std::all_of(end, least.end(), [end](double level) { return level < *(end - 1); }))
+      least.erase(end, least.end());
+  }
+  const Vector<double> floors = floors_of(least);
+  const std::optional<std::size_t> begin = begin_of_growth(floors);
+  if (!begin || least.size() - *begin < std::max<std::size_t>(least.size() / 3, 5)) return {TrendKind::constant};
+  const auto part = [](const Vector<double>& of, std::size_t first, std::size_t end) {
+    return Vector<double>(of.begin() + static_cast<std::ptrdiff_t>(first),
+                          of.begin() + static_cast<std::ptrdiff_t>(end));
+  };
+  const bool is_straight = line_through(part(least, *begin, least.size())).fit >= kFitMin;
+  if (!is_straight || floors.back() - floors[*begin] < kGrowthMin * floors.back()) return {TrendKind::constant};
+  // From the first rise to the last: steps are whole then.
+  const auto last = static_cast<std::size_t>(std::find(floors.begin(), floors.end(), floors.back()) - floors.begin());
+  return {TrendKind::growing, line_through(part(floors, *begin + 1, last + 1)).slope / levels.interval_s,
+          levels.start_s + static_cast<double>(*begin) * levels.interval_s};
+}
+
+}  // namespace cistern

@@ -1,0 +1,57 @@
+// What was live over time, of one call site or one kind, in a few points however long it takes: the least and the last
+// of each interval. When all intervals are used, each two become one. What a report says of it: a trend.
+//
+// Memory that is zero is an empty history. Not thread-safe.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "pool/base/internal_memory.hpp"
+
+namespace cistern {
+
+// Since exit began nothing is noted: what a program frees at its end says nothing of its run. 0: it has not.
+inline constinit std::atomic<bool> histories_end{false};
+
+enum class TrendKind : std::uint8_t { unknown, one_off, constant, growing };
+
+struct Trend {
+  TrendKind kind = TrendKind::unknown;
+  double bytes_per_s = 0, since_s = 0;  // of growth
+};
+const char* name_of(TrendKind kind);
+
+// Levels at equal distances.
+struct Levels {
+  double start_s, interval_s;
+  Vector<std::uint64_t> least, last;  // of each interval
+};
+
+class History {
+ public:
+  // The first block is older than what is noted first.
+  void begin(std::uint64_t born_ms);
+  // The level from now on. `born`: a block was allocated.
+  void note(std::uint64_t now_ms, std::uint64_t live_bytes, bool born);
+  // Up to now, the interval that has not ended included. Empty: nothing was noted.
+  Levels levels(std::uint64_t now_ms) const;
+  Trend trend(std::uint64_t now_ms) const;
+
+ private:
+  static constexpr std::uint32_t kPoints = 32;
+
+  void close_intervals(std::uint64_t now_ms);
+
+  std::uint64_t start_ms_ = 0, last_born_ms_ = 0;
+  std::uint32_t width_ms_ = 0;  // 0: empty
+  std::uint32_t closed_ = 0;
+  std::uint64_t least_now_ = 0, last_now_ = 0;
+  std::uint64_t least_[kPoints] = {}, last_[kPoints] = {};
+};
+
+// Of levels: pure, for what a History noted and for tests.
+Trend trend_of(const Levels& levels);
+
+}  // namespace cistern
