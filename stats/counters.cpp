@@ -67,7 +67,7 @@ void KindCounters::block_born(const CountedBlock& block, bool pool_hit, std::uin
   if (!block.bytes) return;
   bump(allocated_bytes, block.bytes);
   bump(live_bytes, block.bytes);
-  history_.note(now.ms, read(live_bytes), true);
+  history_.note(now.ms, read(live_bytes), now.ms);
   if (read(live_bytes) > read(peak_bytes)) {
     ++peaks_;
     peak_bytes.store(read(live_bytes), std::memory_order_relaxed);
@@ -96,7 +96,7 @@ void KindCounters::block_died(const CountedBlock& block) {
   if (SiteUse* const use = sites_.of(block.site)) use->died(1, block.bytes, was_last_born, now);
   if (!block.bytes) return;
   drop(live_bytes, block.bytes);
-  history_.note(now.ms, read(live_bytes), false);
+  history_.note(now.ms, read(live_bytes), 0);
   drop(classes[report_class(block.bytes)].live_blocks);
 }
 
@@ -105,7 +105,7 @@ void KindCounters::bytes_died(const CountedBlock& block) {
   drop(live_bytes, block.bytes);
   drop(classes[report_class(block.bytes)].live_blocks);
   const SiteUse::Moment now{peaks_, coarse_nanoseconds_since_start() / 1'000'000};
-  history_.note(now.ms, read(live_bytes), false);
+  history_.note(now.ms, read(live_bytes), 0);
   if (SiteUse* const use = sites_.of(block.site)) use->died(0, block.bytes, false, now);
 }
 

@@ -34,7 +34,7 @@ void History::begin(std::uint64_t born_ms) {
   width_ms_ = 1;
 }
 
-void History::note(std::uint64_t now_ms, std::uint64_t live_bytes, bool born) {
+void History::note(std::uint64_t now_ms, std::uint64_t live_bytes, std::uint64_t newest_ms) {
   if (histories_end.load(std::memory_order_relaxed)) return;
   begin(now_ms);
   now_ms = std::max(now_ms, start_ms_);
@@ -42,7 +42,7 @@ void History::note(std::uint64_t now_ms, std::uint64_t live_bytes, bool born) {
   close_intervals(now_ms);
   least_now_ = std::min(least_now_, live_bytes);
   last_now_ = live_bytes;
-  if (born) last_born_ms_ = now_ms;
+  last_born_ms_ = std::max(last_born_ms_, newest_ms);
 }
 
 Levels History::levels(std::uint64_t now_ms) const {

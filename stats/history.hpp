@@ -33,8 +33,8 @@ class History {
  public:
   // The first block is older than what is noted first.
   void begin(std::uint64_t born_ms);
-  // The level from now on. `born`: a block was allocated.
-  void note(std::uint64_t now_ms, std::uint64_t live_bytes, bool born);
+  // The level from now on. `newest_ms`: when the newest block was allocated; 0: as before.
+  void note(std::uint64_t now_ms, std::uint64_t live_bytes, std::uint64_t newest_ms);
   // Up to now, the interval that has not ended included. Empty: nothing was noted.
   Levels levels(std::uint64_t now_ms) const;
   Trend trend(std::uint64_t now_ms) const;

@@ -16,7 +16,7 @@ constexpr std::uint64_t kMiB = 1 << 20;
 History run_of(std::uint64_t ms, const std::function<double(double)>& level, std::uint64_t from_ms = 50) {
   History history;
   for (std::uint64_t t = 0; t < ms; ++t)
-    history.note(from_ms + t, static_cast<std::uint64_t>(level(static_cast<double>(t) / 1e3)), true);
+    history.note(from_ms + t, static_cast<std::uint64_t>(level(static_cast<double>(t) / 1e3)), from_ms + t);
   return history;
 }
 
@@ -107,9 +107,9 @@ INSTANTIATE_TEST_SUITE_P(Lengths, History_, testing::Values(600, 4'000, 100'000,
 
 TEST(History, WhatWasAllocatedAtTheStartIsAOneOff) {
   History history;
-  for (std::uint64_t t = 0; t < 10; ++t) history.note(100 + t, (t + 1) * kMiB, true);
+  for (std::uint64_t t = 0; t < 10; ++t) history.note(100 + t, (t + 1) * kMiB, 100 + t);
   EXPECT_EQ(history.trend(5000).kind, TrendKind::one_off);
-  history.note(4000, 11 * kMiB, true);
+  history.note(4000, 11 * kMiB, 4000);
   EXPECT_EQ(history.trend(5000).kind, TrendKind::constant);
 }
 
@@ -120,10 +120,10 @@ TEST(History, AShortRunHasNoTrend) {
 
 TEST(History, LevelsAreTheLeastAndTheLastOfEachInterval) {
   History history;
-  history.note(10, 5, true);
-  history.note(10, 3, false);
-  history.note(11, 8, true);
-  history.note(14, 2, false);
+  history.note(10, 5, 10);
+  history.note(10, 3, 0);
+  history.note(11, 8, 11);
+  history.note(14, 2, 0);
   const Levels levels = history.levels(15);
   EXPECT_EQ(levels.interval_s, 0.001);
   EXPECT_EQ(levels.start_s, 0.010);
@@ -133,7 +133,7 @@ TEST(History, LevelsAreTheLeastAndTheLastOfEachInterval) {
 
 TEST(History, AnHourIsKeptInAsFewPoints) {
   History history;
-  for (std::uint64_t t = 0; t < 3'600'000; t += 7) history.note(t, t, true);
+  for (std::uint64_t t = 0; t < 3'600'000; t += 7) history.note(t, t, t);
   const Levels levels = history.levels(3'600'000);
   EXPECT_LE(levels.least.size(), 33u);
   EXPECT_GE(levels.least.size(), 16u);

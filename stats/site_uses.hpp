@@ -21,7 +21,7 @@ class SiteUse {
     ++allocations_, ++live_blocks_;
     allocated_bytes_ += bytes;
     live_bytes_ += bytes;
-    history_.note(now.ms, live_bytes_, true);
+    history_.note(now.ms, live_bytes_, now.ms);
   }
   // A block, or the bytes of one that went before.
   void died(std::uint64_t blocks, std::uint64_t bytes, bool was_last_born, Moment now) {
@@ -29,7 +29,7 @@ class SiteUse {
     live_blocks_ -= blocks;
     live_bytes_ -= bytes;
     temporary_ += was_last_born;
-    history_.note(now.ms, live_bytes_, false);
+    history_.note(now.ms, live_bytes_, 0);
   }
   void revived(std::uint64_t peaks) {
     note_peak(peaks);

@@ -26,6 +26,9 @@ constexpr int kRawMax = kDepthMax + kOwnFramesMax;
 constexpr int kPythonMax = 40;
 constexpr int kWitnessesMax = 8;
 constexpr std::size_t kBuckets = 1 << 12;  // few pages in a process with few sites; chains past thousands of stacks
+// Of a program that recurses at random no stack is like another: after so many only their inner parts are told apart.
+constexpr std::size_t kWholeSitesMax = 1 << 16, kSitesMax = kWholeSitesMax + kWholeSitesMax / 2;
+constexpr int kInnerNative = 6, kInnerPython = 3;
 constexpr unsigned kTimedEvery = 64, kTimedMin = 4;  // a mean of fewer says nothing
 
 struct Site {
@@ -57,7 +60,7 @@ struct Stack {
   const char* api;
   void* const* addresses;
   int count;
-  bool is_cut_off;
+  bool is_cut_off, by_rows;
   const python::Frame* python;
   int python_count;
   std::uint64_t hash;
@@ -69,7 +72,8 @@ struct Stack {
 };
 
 constinit std::atomic<Site*> buckets[kBuckets] = {};
-constinit Lock sites_lock;                       // guards insertion and sites_by_id
+constinit Lock sites_lock;  // guards insertion and sites_by_id
+constinit std::atomic<std::size_t> sites_known{0};
 constinit Vector<Site*>* sites_by_id = nullptr;  // made at the first insertion, never destroyed: reports come late
 constinit Counter captures_timed{0}, captures_timed_ns{0}, captures_failed{0};
 thread_local constinit unsigned captures_of_thread = 0;
@@ -162,6 +166,7 @@ SiteId insert(const Stack& stack) {
   if (!sites_by_id) sites_by_id = new (internal_allocate(sizeof(Vector<Site*>))) Vector<Site*>;
   sites_by_id->push_back(site);
   site->id = static_cast<SiteId>(sites_by_id->size());
+  sites_known.store(sites_by_id->size(), std::memory_order_relaxed);
   std::atomic<Site*>& bucket = buckets[stack.hash % kBuckets];
   site->next = bucket.load(std::memory_order_relaxed);
   bucket.store(site, std::memory_order_release);
@@ -171,6 +176,20 @@ SiteId insert(const Stack& stack) {
 const Site* find_stack(Stack& stack) {
   stack.hash = hash_of(stack);
   return find(stack);
+}
+
+// One that was not found.
+[[gnu::noinline]] SiteId insert_bounded(Stack& stack) {
+  const std::size_t known = sites_known.load(std::memory_order_relaxed);
+  if (known < kWholeSitesMax) [[likely]]
+    return insert(stack);
+  stack.count = std::min(stack.count, kOwnFramesMax + kInnerNative);
+  stack.python_count = std::min(stack.python_count, kInnerPython);
+  stack.is_cut_off = true;
+  if (const Site* const site = find_stack(stack)) return site->id;
+  if (known < kSitesMax) return insert(stack);
+  add(captures_failed);
+  return 0;
 }
 
 bool know_modules(const Stack& stack) {
@@ -184,14 +203,17 @@ bool know_modules(const Stack& stack) {
 [[gnu::noinline]] SiteId capture_python(Stack& stack) {
   python::Frame frames[kPythonMax];
   stack.python = frames;
-  stack.python_count = python::read_frames(stack.addresses, stack.count, stack.is_cut_off, frames, kPythonMax);
+  // What a signal interrupted may have been about to link a frame.
+  if (stack.by_rows || !passes_signal(stack.addresses, stack.count))
+    stack.python_count = python::read_frames(stack.addresses, stack.count, stack.is_cut_off, frames, kPythonMax);
   const Site* const site = find_stack(stack);
-  return site ? site->id : insert(stack);
+  return site ? site->id : insert_bounded(stack);
 }
 
 [[gnu::always_inline]] inline SiteId capture(const char* api, const void* caller) {
   void* addresses[kRawMax];
-  const int count = unwind_stack(addresses, kRawMax);
+  bool by_rows;
+  const int count = unwind_stack(addresses, kRawMax, &by_rows);
   if (count <= 0) {
     add(captures_failed);
     return 0;
@@ -200,14 +222,14 @@ bool know_modules(const Stack& stack) {
   int first = 0;
   while (first < count && addresses[first] != caller) ++first;
   if (first == count) first = 0;
-  Stack stack{api, addresses + first, count - first, count == kRawMax, nullptr, 0, 0};
+  Stack stack{api, addresses + first, count - first, count == kRawMax, by_rows, nullptr, 0, 0};
   if (python::interpreter_count.load(std::memory_order_relaxed)) return capture_python(stack);
   if (const Site* site = find_stack(stack)) [[likely]]
     return site->id;
   // Its modules become known first: one may be an interpreter.
   if (!know_modules(stack)) return 0;
   if (python::interpreter_count.load(std::memory_order_relaxed)) return capture_python(stack);
-  return insert(stack);
+  return insert_bounded(stack);
 }
 
 const Site* site_of(SiteId id) {
@@ -240,11 +262,11 @@ void prepare_sites(LookUp look_up) {
 
 namespace {
 
-FrameFigures python_frame(const python::Place& place) {
+FrameFigures python_frame(const python::Line& line) {
   FrameFigures figures{};
-  figures.function = place.function();
-  figures.file = place.file();
-  figures.line = place.line;
+  figures.function = line.function;
+  figures.file = line.file;
+  figures.line = line.number;
   figures.python = true;
   return figures;
 }
@@ -259,7 +281,7 @@ class PythonRuns {
   void add_next(Vector<FrameFigures>& frames) {
     for (bool ends = false; frame_ != end_ && !ends; ++frame_) {
       ends = frame_->ends_run();
-      if (frame_->place()) frames.push_back(python_frame(*frame_->place()));
+      if (frame_->line()) frames.push_back(python_frame(*frame_->line()));
     }
     --runs_;
   }
@@ -316,13 +338,13 @@ namespace {
 bool is_interpreter(std::string_view module) { return module.starts_with("python") || module.starts_with("libpython"); }
 
 // The line of the script itself, rather than of the modules that it uses.
-const python::Place* line_of_script(const Site& site) {
-  const python::Place* innermost = nullptr;
+const python::Line* line_of_script(const Site& site) {
+  const python::Line* innermost = nullptr;
   for (int i = 0; i < site.python_count; ++i) {
-    const python::Place* const place = site.python()[i].place();
-    if (!place) continue;
-    if (!is_installed(place->file())) return place;
-    if (!innermost) innermost = place;
+    const python::Line* const line = site.python()[i].line();
+    if (!line) continue;
+    if (!is_installed(line->file)) return line;
+    if (!innermost) innermost = line;
   }
   return innermost;
 }
@@ -331,10 +353,10 @@ const python::Place* line_of_script(const Site& site) {
 SiteOwner site_owner(SiteId id) {
   const Site* site = site_of(id);
   if (!site) return {{}, false};
-  if (const python::Place* const place = line_of_script(*site)) {
-    String line(basename_of(place->file()));
-    if (place->line) line += ":" + decimal(place->line, 0);
-    return {std::move(line), true};
+  if (const python::Line* const line = line_of_script(*site)) {
+    String owner(basename_of(line->file));
+    if (line->number) owner += ":" + decimal(line->number, 0);
+    return {std::move(owner), true};
   }
   const Module* owner = nullptr;
   bool interpreted = false;

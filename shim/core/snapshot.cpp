@@ -70,8 +70,10 @@ void add_trends(Snapshot& snapshot) {
   for (LeakFigures& leak : snapshot.leaks) of_site(leak);
   for (LeakFigures& leak : snapshot.host_sites) of_site(leak);
   std::erase_if(snapshot.site_trends, [](const SiteTrend& site) { return site.trend.kind != TrendKind::growing; });
-  std::stable_sort(snapshot.site_trends.begin(), snapshot.site_trends.end(),
-                   [](const SiteTrend& a, const SiteTrend& b) { return a.trend.bytes_per_s > b.trend.bytes_per_s; });
+  std::sort(snapshot.site_trends.begin(), snapshot.site_trends.end(), [](const SiteTrend& a, const SiteTrend& b) {
+    if (a.trend.bytes_per_s != b.trend.bytes_per_s) return a.trend.bytes_per_s > b.trend.bytes_per_s;
+    return a.site < b.site;
+  });
   for (SiteTrend& site : snapshot.site_trends) {
     const auto of_kind = std::count_if(snapshot.growing.begin(), snapshot.growing.end(),
                                        [&](const GrowingSite& other) { return other.kind == site.kind; });

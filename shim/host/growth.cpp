@@ -27,7 +27,6 @@ struct LiveOfSite {
 constinit Lock look_lock;  // guards what follows, but for next_look_ms
 constinit SiteTable<LiveOfSite> live_of_sites;
 constinit double most_bytes = 0;
-constinit std::uint32_t last_look_ms = 0;
 constinit std::atomic<std::uint32_t> next_look_ms{kFirstMs};
 
 // A sample stands for as many blocks as were not drawn, on average.
@@ -49,9 +48,8 @@ void look(std::uint32_t now_ms, host_pool::AtFork at_fork) {
     all += site.bytes;
     if (!site.seen) return;
     site.history.begin(site.oldest_ms);
-    site.history.note(now_ms, static_cast<std::uint64_t>(site.bytes + 0.5), site.newest_ms >= last_look_ms);
+    site.history.note(now_ms, static_cast<std::uint64_t>(site.bytes + 0.5), site.newest_ms);
   });
-  last_look_ms = now_ms;
   if (all <= most_bytes) return;
   most_bytes = all;
   live_of_sites.for_each([](SiteId, LiveOfSite& site) {
@@ -116,7 +114,6 @@ void growth_after_fork() { look_lock.unlock_after_fork(); }
 void growth_after_fork_in_child() {
   live_of_sites.clear();
   most_bytes = 0;
-  last_look_ms = 0;
   next_look_ms.store(kFirstMs, std::memory_order_relaxed);
   growth_after_fork();
 }

@@ -145,7 +145,7 @@ struct failing_parser {
     return {};
   }
   static String wanted(const Row&) {
-    return "any, lost or possible, or one of them with :SIZE (growing is not judged)";
+    return "any, lost, possible or growing, or one of them with :SIZE";
   }
 };
 struct choice_parser {

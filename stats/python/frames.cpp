@@ -9,6 +9,8 @@
 #include <iterator>
 #include <utility>
 
+#include "pool/base/system_call.hpp"
+
 namespace cistern::python {
 namespace {
 
@@ -26,18 +28,48 @@ const char* state_of_thread(const Layout& layout, const Interpreter& interpreter
   if (!own || !is_of_this_thread(own)) return nullptr;
   if (!interpreter.current_state) return own;
   const char* const current = interpreter.current_state();
-  if (current == own || !interpreter.next(interpreter.first())) return own;
+  if (current == own) return own;
+  const void* const first = interpreter.first();
+  if (!first) return nullptr;
+  if (!interpreter.next(first)) return own;
   return current && is_of_this_thread(current) ? current : nullptr;
 }
 
 const char* innermost_frame(const Layout& layout, const Interpreter& interpreter) {
-  // Then states of threads are freed that other threads still have.
-  if (interpreter.is_finalizing()) return nullptr;
   const char* const state = state_of_thread(layout, interpreter);
   if (!state) return nullptr;
   const char* const frame = read_pointer(state, layout.state_frame);
   return layout.frame_in_holder < 0 ? frame : read_pointer(frame, static_cast<std::size_t>(layout.frame_in_holder));
 }
+
+// While an interpreter ends it frees states and frames of threads that still run. Whoever sees that first waits for
+// those that began to look before it did: most often that is the thread which is to free them.
+class Walking {
+ public:
+  explicit Walking(const Interpreter& interpreter) {
+    walkers.fetch_add(1, std::memory_order_seq_cst);
+    may_ = !interpreter.is_finalizing();
+  }
+  ~Walking() {
+    walkers.fetch_sub(1, std::memory_order_release);
+    if (!may_) wait_for_others();
+  }
+  Walking(const Walking&) = delete;
+  Walking& operator=(const Walking&) = delete;
+  explicit operator bool() const { return may_; }
+
+ private:
+  static void wait_for_others() {
+    constexpr timespec kTick{0, 100'000};
+    constexpr int kTicksMax = 2000;
+    static constinit std::atomic<bool> waited{false};
+    if (waited.exchange(true)) return;
+    for (int i = 0; i < kTicksMax && walkers.load(std::memory_order_acquire); ++i)
+      system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kTick), 0);
+  }
+
+  bool may_;
+};
 
 // Null: the frame is none that runs Python code, or has not begun to.
 [[gnu::always_inline]] inline const char* code_of(const Layout& layout, const char* frame, const void* code_type) {
@@ -67,21 +99,21 @@ int read_from(const Interpreter& interpreter, Frame* frames, int frames_max) {
         read<std::uint8_t>(frame, layout.frame_owner) >= layout.owner_caller) {
       // Its run may be empty, and it may end the frame before it.
       if (count && !frames[count - 1].ends_run())
-        frames[count - 1] = Frame(frames[count - 1].place(), true);
+        frames[count - 1] = Frame(frames[count - 1].line(), true);
       else
         frames[count++] = Frame(nullptr, true);
     } else {
       const char* const code = code_of(layout, frame, interpreter.code_type);
-      const Place* place = nullptr;
+      const Line* line = nullptr;
       if (code) [[likely]] {
         const Instruction instruction{code, instruction_of(layout, frame)};
-        place = find_place(layout, instruction);
-        if (!place) [[unlikely]]
-          place = insert_place(layout, instruction);
+        line = find_line(layout, instruction);
+        if (!line) [[unlikely]]
+          line = insert_line(layout, instruction);
       }
       const bool ends_run = layout.run_end == RunEnd::every_frame || (layout.run_end == RunEnd::flagged_frame &&
                                                                       read<std::uint8_t>(frame, layout.frame_is_entry));
-      if (place || ends_run) frames[count++] = Frame(place, ends_run);
+      if (line || ends_run) frames[count++] = Frame(line, ends_run);
     }
     frame = read_pointer(frame, layout.frame_previous);
   }
@@ -114,6 +146,8 @@ int read_frames(void* const* addresses, int count, bool cut_off, Frame* frames, 
     };
     if (!cut_off && !std::any_of(addresses, addresses + count, lies_in_it)) continue;
     if (!is_still_there(interpreter)) continue;
+    const Walking walking(interpreter);
+    if (!walking) continue;
     const auto walk = kWalks[interpreter.layout - kLayouts];
     if (const int read = walk(interpreter, frames, frames_max)) return read;
   }

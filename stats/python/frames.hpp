@@ -13,9 +13,9 @@ namespace cistern::python {
 class Frame {
  public:
   Frame() = default;
-  Frame(const Place* place, bool ends_run) : word_(reinterpret_cast<std::uintptr_t>(place) | ends_run) {}
+  Frame(const Line* line, bool ends_run) : word_(reinterpret_cast<std::uintptr_t>(line) | ends_run) {}
   // Null: not to be shown.
-  const Place* place() const { return reinterpret_cast<const Place*>(word_ & ~std::uintptr_t{1}); }
+  const Line* line() const { return reinterpret_cast<const Line*>(word_ & ~std::uintptr_t{1}); }
   // The interpreter's function, called once, runs all frames up to and including this one.
   bool ends_run() const { return word_ & 1; }
   std::uintptr_t word() const { return word_; }
@@ -25,7 +25,7 @@ class Frame {
 };
 
 // Those of this thread, innermost first, where its native stack `addresses` shows an interpreter or is `cut_off` before
-// it could. Takes a lock of ours only for a place that was not seen before. Returns how many there are.
+// it could. Takes a lock of ours only for a line that was not seen before. Returns how many there are.
 int read_frames(void* const* addresses, int count, bool cut_off, Frame* frames, int frames_max);
 
 // Whether `address`, of a call on a stack, lies in an interpreter's function that runs Python code.

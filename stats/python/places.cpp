@@ -2,6 +2,7 @@
 #include "stats/python/places.hpp"
 
 #include <new>
+#include <utility>
 
 #include "pool/base/lock.hpp"
 #include "stats/python/lines.hpp"
@@ -9,14 +10,16 @@
 namespace cistern::python {
 namespace {
 
-constexpr unsigned kCodeBits = 11;
-constexpr std::size_t kPlacesMax = 1 << 18, kNameBytesMax = 4096;
-constexpr std::size_t kCodeBytesMax = std::size_t{64} << 20;  // of all copied names and tables
+constexpr unsigned kLineBits = 11;
+constexpr std::size_t kNameBytesMax = 4096;
+constexpr std::size_t kPlacesBytesMax = std::size_t{32} << 20, kLinesBytesMax = std::size_t{32} << 20;
 constexpr std::size_t kBytesData = 32;
 
-constinit Lock places_lock;  // guards insertion and what follows
-constinit Code* codes[1 << kCodeBits] = {};
-constinit std::size_t places_count = 0, code_bytes = 0;
+constinit Lock places_lock;  // guards all writing, and what follows
+constinit Place* retired = nullptr;
+constinit Line* lines[1 << kLineBits] = {};
+constinit Line* line_too_many = nullptr;
+constinit std::size_t places_bytes = 0, lines_bytes = 0;
 
 Part string_part(const Layout& layout, const char* string) {
   const std::uint32_t form = read<std::uint32_t>(string, kStringState) & kForm;
@@ -65,54 +68,107 @@ String utf8_of(const Part& text) {
   return copy.empty() ? "?" : copy;
 }
 
-const Code* note_code(const Layout& layout, const char* object) {
-  Code*& bucket = codes[hash_of(object, 0) >> (64 - kCodeBits)];
-  for (const Code* code = bucket; code; code = code->next)
-    if (is_same(layout, *code, object)) return code;
-  const Part name = string_part(layout, read_pointer(object, layout.code_name)),
-             file = string_part(layout, read_pointer(object, layout.code_file)),
-             table = table_part(read_pointer(object, layout.code_table));
-  const std::size_t bytes = sizeof(Code) + name.bytes + file.bytes + table.bytes;
-  if (code_bytes + bytes > kCodeBytesMax) return nullptr;
-  auto* const code = new (internal_allocate(bytes)) Code{};
-  *code = {bucket,        object,       read<int>(object, layout.code_first_line), 0, name, file, table,
-           utf8_of(name), utf8_of(file)};
-  if (layout.code_version) code->version = read<unsigned>(object, layout.code_version);
-  char* copy = reinterpret_cast<char*>(code + 1);
-  for (const Part& part : {name, file, table}) {
-    std::memcpy(copy, part.object + part.offset, part.bytes);
-    copy += part.bytes;
-  }
-  code_bytes += bytes + code->function_text.size() + code->file_text.size();
-  bucket = code;
-  return code;
+// --- Lines
+std::uint64_t hash_of(const String& function, const String& file, unsigned number) {
+  std::uint64_t hash = number;
+  for (const String* text : {&function, &file})
+    for (const char byte : *text) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001B3;
+  return hash * 0x9E3779B97F4A7C15;
 }
 
-// In bytes, from the code's first instruction.
-std::size_t offset_of(const Layout& layout, const Instruction& instruction) {
+// Code that is generated, with other names every time, does not end.
+const Line* line_of_too_many() {
+  if (!line_too_many)
+    line_too_many = new (internal_allocate(sizeof(Line))) Line{nullptr, "?", "(more Python code than is kept)", 0};
+  return line_too_many;
+}
+
+const Line* intern(String&& function, String&& file, unsigned number) {
+  Line*& bucket = lines[hash_of(function, file, number) >> (64 - kLineBits)];
+  for (const Line* line = bucket; line; line = line->next)
+    if (line->number == number && line->function == function && line->file == file) return line;
+  if (lines_bytes > kLinesBytesMax) return line_of_too_many();
+  lines_bytes += sizeof(Line) + function.capacity() + file.capacity();
+  bucket = new (internal_allocate(sizeof(Line))) Line{bucket, std::move(function), std::move(file), number};
+  return bucket;
+}
+
+// --- Places
+// Those that the code object's predecessors left in the bucket.
+void retire_others(const Instruction& instruction) {
+  std::atomic<Place*>* link = &bucket_of(instruction);
+  while (Place* const place = link->load(std::memory_order_relaxed)) {
+    if (place->object != instruction.code || place->instruction != instruction.at) {
+      link = &place->next;
+      continue;
+    }
+    link->store(place->next.load(std::memory_order_relaxed), std::memory_order_release);
+    // Who stands on it goes on from there.
+    place->next_retired = retired;
+    retired = place;
+  }
+}
+
+// This thread walks, but has no place in its hands.
+void free_retired() {
+  if (!retired) return;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (walkers.load(std::memory_order_seq_cst) != 1) return;
+  while (Place* const place = retired) {
+    retired = place->next_retired;
+    places_bytes -= place->size;
+    internal_deallocate(place, place->size);
+  }
+}
+
+unsigned line_of(const Layout& layout, const Instruction& instruction, const CodeLines& of_code) {
   if (!layout.instruction_is_index())
-    return instruction.at - reinterpret_cast<std::uintptr_t>(instruction.code + layout.code_start);
+    return line_at(of_code, instruction.at - reinterpret_cast<std::uintptr_t>(instruction.code + layout.code_start));
   const auto index = static_cast<std::int32_t>(instruction.at);
-  if (index < 0) return 0;
-  return static_cast<std::size_t>(index) * (layout.lines == LineTable::pairs_of_ranges ? 2 : 1);
+  // Not begun: the function's first line, not that of its first instruction.
+  if (index < 0) return static_cast<unsigned>(of_code.first_line);
+  return line_at(of_code, static_cast<std::size_t>(index) * (layout.lines == LineTable::pairs_of_ranges ? 2 : 1));
 }
 
 }  // namespace
 
-[[gnu::cold]] Place* insert_place(const Layout& layout, const Instruction& instruction) {
+[[gnu::cold]] const Line* insert_line(const Layout& layout, const Instruction& instruction) {
   const LockedUnlessForking hold(places_lock);
   if (!hold) return nullptr;
-  if (Place* const other = find_place(layout, instruction)) return other;
-  const Code* const code = places_count < kPlacesMax ? note_code(layout, instruction.code) : nullptr;
-  if (!code) return nullptr;
-  const CodeLines lines{layout.lines, reinterpret_cast<const std::uint8_t*>(code->table.object + kBytesData),
-                        code->table.bytes, code->first_line};
+  if (const Line* const other = find_line(layout, instruction)) return other;
+  const char* const object = instruction.code;
+  const Part name = string_part(layout, read_pointer(object, layout.code_name)),
+             file = string_part(layout, read_pointer(object, layout.code_file)),
+             table = table_part(read_pointer(object, layout.code_table));
+  const CodeLines of_code{layout.lines, reinterpret_cast<const std::uint8_t*>(table.object + kBytesData), table.bytes,
+                          read<int>(object, layout.code_first_line)};
+  const Line* const line = intern(utf8_of(name), utf8_of(file), line_of(layout, instruction, of_code));
+  retire_others(instruction);
+  free_retired();
+  const unsigned version = layout.code_version ? read<unsigned>(object, layout.code_version) : 0;
+  const std::size_t bytes = sizeof(Place) + (version ? 0 : name.bytes + file.bytes + table.bytes);
+  if (places_bytes + bytes > kPlacesBytesMax) return line;
   std::atomic<Place*>& bucket = bucket_of(instruction);
-  auto* const place = new (internal_allocate(sizeof(Place))) Place{
-      bucket.load(std::memory_order_relaxed), code, instruction.at, line_at(lines, offset_of(layout, instruction))};
+  auto* const place = new (internal_allocate(bytes)) Place{bucket.load(std::memory_order_relaxed),
+                                                           nullptr,
+                                                           object,
+                                                           instruction.at,
+                                                           of_code.first_line,
+                                                           version,
+                                                           name,
+                                                           file,
+                                                           table,
+                                                           line,
+                                                           bytes};
+  char* copy = reinterpret_cast<char*>(place + 1);
+  for (const Part& part : {name, file, table}) {
+    if (version) break;
+    std::memcpy(copy, part.object + part.offset, part.bytes);
+    copy += part.bytes;
+  }
+  places_bytes += bytes;
   bucket.store(place, std::memory_order_release);
-  ++places_count;
-  return place;
+  return line;
 }
 
 void places_before_fork() { places_lock.lock_for_fork(); }

@@ -37,27 +37,27 @@ struct Part {
   std::uint64_t bytes;
 };
 
-// What a code object was when it was seen. Another one at the same address differs in one of these.
-struct Code {
-  Code* next;
-  const char* object;
-  int first_line;
-  unsigned version;  // its own number, where code objects have one: then the parts' bytes are not compared
-  Part name, file, table;
-  String function_text, file_text;
-
-  const char* bytes() const { return reinterpret_cast<const char*>(this + 1); }
+// What is shown of a frame. Each is there once, and never given back: call sites refer to it.
+struct Line {
+  Line* next;
+  String function, file;
+  unsigned number;  // 0: unknown
 };
 
-// Never given back.
+// An instruction of a code object as it was when it was seen. Another object at the same address differs in one of
+// these.
 struct Place {
-  Place* next;
-  const Code* code;
+  std::atomic<Place*> next;
+  Place* next_retired;
+  const char* object;
   std::uintptr_t instruction;  // its address; in old versions its number
-  unsigned line;               // 0: unknown
+  int first_line;
+  unsigned version;  // the object's own number, where it has one: then the parts' bytes are neither kept nor compared
+  Part name, file, table;
+  const Line* line;
+  std::size_t size;  // with what lies behind it
 
-  const String& function() const { return code->function_text; }
-  const String& file() const { return code->file_text; }
+  const char* bytes() const { return reinterpret_cast<const char*>(this + 1); }
 };
 
 struct Instruction {
@@ -94,28 +94,31 @@ inline std::atomic<Place*>& bucket_of(const Instruction& instruction) {
          equal(part.object + part.offset, bytes, part.bytes);
 }
 
-[[gnu::always_inline]] inline bool is_same(const Layout& layout, const Code& code, const char* object) {
-  if (code.object != object || code.name.object != read_pointer(object, layout.code_name) ||
-      code.file.object != read_pointer(object, layout.code_file) ||
-      code.table.object != read_pointer(object, layout.code_table) ||
-      code.first_line != read<int>(object, layout.code_first_line))
+[[gnu::always_inline]] inline bool is_same(const Layout& layout, const Place& place, const char* object) {
+  if (place.object != object || place.name.object != read_pointer(object, layout.code_name) ||
+      place.file.object != read_pointer(object, layout.code_file) ||
+      place.table.object != read_pointer(object, layout.code_table) ||
+      place.first_line != read<int>(object, layout.code_first_line))
     return false;
-  if (layout.code_version && code.version) return code.version == read<unsigned>(object, layout.code_version);
+  if (layout.code_version && place.version) return place.version == read<unsigned>(object, layout.code_version);
   // All of these may have been freed, and made again at the same places: what they say has to be the same.
-  const char* const bytes = code.bytes();
-  return is_still(code.name, bytes) && is_still(code.file, bytes + code.name.bytes) &&
-         is_still(code.table, bytes + code.name.bytes + code.file.bytes);
+  const char* const bytes = place.bytes();
+  return is_still(place.name, bytes) && is_still(place.file, bytes + place.name.bytes) &&
+         is_still(place.table, bytes + place.name.bytes + place.file.bytes);
 }
 
-[[gnu::always_inline]] inline Place* find_place(const Layout& layout, const Instruction& instruction) {
-  Place* place = bucket_of(instruction).load(std::memory_order_acquire);
-  while (place && !(place->instruction == instruction.at && is_same(layout, *place->code, instruction.code)))
-    place = place->next;
-  return place;
+[[gnu::always_inline]] inline const Line* find_line(const Layout& layout, const Instruction& instruction) {
+  const Place* place = bucket_of(instruction).load(std::memory_order_acquire);
+  while (place && !(place->instruction == instruction.at && is_same(layout, *place, instruction.code)))
+    place = place->next.load(std::memory_order_acquire);
+  return place ? place->line : nullptr;
 }
 
-// One that was not there. Takes a lock of ours. Null: too many are known, or a thread forks.
-Place* insert_place(const Layout& layout, const Instruction& instruction);
+// Of one that was not there. Takes a lock of ours. Null: a thread forks.
+const Line* insert_line(const Layout& layout, const Instruction& instruction);
+
+// How many threads look at Python's frames or at places.
+inline constinit std::atomic<unsigned> walkers{0};
 
 void places_before_fork();
 void places_after_fork();

@@ -5,11 +5,13 @@
 #include "stats/unwind/unwinder.hpp"
 
 #include <dlfcn.h>
+#include <sys/auxv.h>
 #include <unwind.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 
 #if defined(__x86_64__)
 #include "stats/unwind/cache.hpp"
@@ -65,26 +67,53 @@ Row row_of_frame(const Frame*& last, Rows* table, std::uintptr_t address, std::u
 
 constexpr std::uintptr_t kStackBytesMax = std::uintptr_t{1} << 30;
 
-// One frame outwards, unless it is the last: then false.
+// Nobody's code: generated, which no unwinder has tables of, or no code at all.
+bool lies_in_module(std::uintptr_t address) {
+  dl_find_object found;
+  return _dl_find_object(reinterpret_cast<void*>(address - 1), &found) == 0;
+}
+
+// Where this thread's stack ends at most. A thread's descriptor lies at the end of the stack that it was given, what
+// the kernel gave the program at the end of the first thread's.
+std::uintptr_t end_of_stack(std::uintptr_t frame) {
+  static constinit std::atomic<std::uintptr_t> end_of_first{0};
+  const auto thread = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+  if (thread - frame < kStackBytesMax) return thread;
+  std::uintptr_t end = end_of_first.load(std::memory_order_relaxed);
+  if (!end) end_of_first.store(end = getauxval(AT_RANDOM), std::memory_order_relaxed);
+  return end - frame < kStackBytesMax ? end : frame + kStackBytesMax;
+}
+
+// What is left of a stack: frames lie further out than the last, and within it. Coroutines that share one stack leave
+// words on it that are no frames of theirs, so nothing is read that was not looked at.
 struct Registers {
   std::uintptr_t cfa, rbp;
+  const std::uintptr_t end;
+
+  // One frame outwards. False: there is none, or none that can be.
   bool leave(Row row) {
+    const std::uintptr_t inner = cfa;
     switch (row.shape()) {
       case Shape::from_rbp:
         cfa = rbp;
         [[fallthrough]];
       case Shape::from_rsp:
         cfa += row.cfa_offset();
+        if (!lies_outside(inner)) return false;
         if (!row.rbp_kept()) rbp = word_at(cfa + row.rbp_offset());
         return true;
       case Shape::at_rbp:
+        if (rbp + row.cfa_offset() - inner >= end - inner || rbp % 8) return false;
         cfa = word_at(rbp + row.cfa_offset());
         rbp = word_at(rbp + row.rbp_offset());
-        return true;
+        return lies_outside(inner);
       default:
         return false;
     }
   }
+
+ private:
+  bool lies_outside(std::uintptr_t inner) const { return cfa > inner && cfa <= end && cfa % 8 == 0; }
 };
 
 }  // namespace
@@ -92,7 +121,7 @@ struct Registers {
 [[gnu::noinline]] int unwind_stack_by_rows(void** frames, int frames_max) {
   // This function keeps a frame pointer, so the caller's registers are known.
   const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  Registers registers{frame + 16, word_at(frame)};
+  Registers registers{frame + 16, word_at(frame), end_of_stack(frame)};
   std::uintptr_t address = word_at(frame + 8);
   Rows* const table = unwind::rows.load(std::memory_order_acquire);
   Memory* const memory = enter_memory();
@@ -114,13 +143,11 @@ struct Registers {
     }
     if (memory) *noted++ = {address, registers.cfa, row};
     *frames++ = reinterpret_cast<void*>(address);
-    const std::uintptr_t inner_cfa = registers.cfa;
     if (!registers.leave(row)) {
-      known = row.shape() == Shape::outermost;
+      // Where the tables are wrong, or the stack is, the walk ends here, with what it has.
+      known = row.shape() != Shape::none || !lies_in_module(address);
       break;
     }
-    // Stacks grow downwards: where the tables are wrong the walk ends here, with what it has.
-    if (registers.cfa <= inner_cfa || registers.cfa - frame > kStackBytesMax || registers.cfa % 8) break;
     address = word_at(registers.cfa - 8);
   }
   if (memory) leave_memory(*memory, noted);
@@ -164,9 +191,24 @@ int unwind_stack_with_libgcc(void** frames, int frames_max) {
   return walk.count;
 }
 
-int unwind_stack(void** frames, int frames_max) {
+int unwind_stack(void** frames, int frames_max, bool* by_rows) {
   const int count = unwind_stack_by_rows(frames, frames_max);
+  if (by_rows) *by_rows = count >= 0;
   return count >= 0 ? count : other_unwinder.load(std::memory_order_acquire)(frames, frames_max);
+}
+
+// By the code that a handler returns to, which is the same everywhere. Where rows alone were enough there is none.
+bool passes_signal(void* const* frames, int count) {
+#if defined(__x86_64__)
+  constexpr char kReturn[] = "\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05";  // mov $SYS_rt_sigreturn, %rax; syscall
+#elif defined(__aarch64__)
+  constexpr char kReturn[] = "\x68\x11\x80\xd2\x01\x00\x00\xd4";  // mov x8, #SYS_rt_sigreturn; svc #0
+#endif
+  return std::any_of(frames, frames + count, [&](const void* address) {
+    dl_find_object found;
+    return _dl_find_object(const_cast<void*>(address), &found) == 0 &&
+           std::memcmp(address, kReturn, sizeof kReturn - 1) == 0;
+  });
 }
 
 void unwinder_after_fork_in_child() {

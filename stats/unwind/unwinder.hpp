@@ -14,7 +14,11 @@ namespace cistern {
 
 // Fills `frames`, innermost first, and returns how many there are; the first ones lie in the unwinder itself.
 // Takes a lock of ours only for a return address that was not seen before; allocates nothing but such rows.
-int unwind_stack(void** frames, int frames_max);
+// `by_rows`: whether its own walk came through.
+int unwind_stack(void** frames, int frames_max, bool* by_rows = nullptr);
+
+// Whether a handler of signals is on the stack that unwind_stack has just filled `frames` with.
+bool passes_signal(void* const* frames, int count);
 
 // The walk goes no further out than this function, which calls main: before that comes what starts every program. Its
 // tables would be memory that the program does not touch otherwise. Null: there is none.

@@ -511,6 +511,41 @@ TEST_F(UnwinderRows, AllocateNothingOfTheProgram) {
   EXPECT_GT(count, 3);
 }
 
+// Coroutines that share one stack leave words of each other where their frames were.
+[[gnu::noinline]] OPTIMIZED("no-omit-frame-pointer") int count_behind_garbage(std::uintptr_t rbp,
+                                                                              std::uintptr_t address) {
+  auto* const frame = static_cast<volatile std::uintptr_t*>(__builtin_frame_address(0));
+  const std::uintptr_t own[] = {frame[0], frame[1]};
+  if (rbp) frame[0] = rbp;
+  if (address) frame[1] = address;
+  void* frames[kFramesMax];
+  const int count = unwind_stack(frames, kFramesMax);
+  frame[0] = own[0];
+  frame[1] = own[1];
+  keep_frame = keep_frame + 1;
+  return count;
+}
+
+// Its frame is found by rbp only.
+[[gnu::noinline]] OPTIMIZED("no-omit-frame-pointer") int with_alloca(std::uintptr_t rbp, std::uintptr_t address) {
+  volatile char* const room = static_cast<char*>(alloca(static_cast<std::size_t>(100 + keep_frame % 2)));
+  room[0] = 1;
+  const int count = count_behind_garbage(rbp, address);
+  return count + room[0] - 1;
+}
+
+TEST_F(UnwinderRows, SurviveWordsThatAreNoFrames) {
+  if (!HAS_ROWS || HAS_SANITIZER) GTEST_SKIP() << "it is the walk by rows that is tried, on a stack that is broken";
+  const int whole = with_alloca(0, 0);
+  EXPECT_GT(whole, 3);
+  const std::uintptr_t here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  for (const std::uintptr_t rbp : {std::uintptr_t{0x20}, std::uintptr_t{8}, here + 1, here - (std::uintptr_t{1} << 20),
+                                   here + (std::uintptr_t{1} << 28), ~std::uintptr_t{0} - 15, std::uintptr_t{1} << 46})
+    EXPECT_LE(with_alloca(rbp, 0), whole) << std::hex << rbp;
+  for (const std::uintptr_t address : {std::uintptr_t{1}, here, std::uintptr_t{0x123456789}, ~std::uintptr_t{0}})
+    EXPECT_LE(with_alloca(0, address), whole) << std::hex << address;
+}
+
 TEST_F(UnwinderRows, StopWhereTheCallerSays) {
   void* all[kFramesMax];
   const int count = unwind_stack(all, kFramesMax);

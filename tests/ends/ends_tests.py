@@ -342,12 +342,12 @@ class Codes(EndTest):
         self.assertEqual((plain, ours, err), (0, 23, ""))
 
     def test_classes_that_do_not_exist_are_refused(self):
-        for word in ("growing", "growing:1MiB", "lost:", "any:x", "anything", "all", "off:1"):
+        for word in ("growing:", "grown", "lost:", "any:x", "anything", "all", "off:1"):
             with self.subTest(word=word):
                 plain, ours, err = self.ended("return", 0, 4096, FAIL_ON=word)
                 self.assertEqual((plain, ours), (0, 0))
-                self.assertIn(f"cistern: CISTERN_FAIL_ON: '{word}' is not any, lost or possible, or one of them with "
-                              ":SIZE (growing is not judged); using off\n", err)
+                self.assertIn(f"cistern: CISTERN_FAIL_ON: '{word}' is not any, lost, possible or growing, or one of them "
+                              "with :SIZE; using off\n", err)
 
     def test_in_json(self):
         report = self.folder / "report.json"

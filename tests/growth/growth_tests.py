@@ -1,5 +1,5 @@
-"""What grows: programs that grow linearly, in steps, up to a bound, at first only, late, not at all: each named rightly,
-with the rate that the program has."""
+"""What grows: programs that grow linearly, in steps, up to a bound, at first only, late, not at all: each named
+rightly, with the rate that the program has."""
 import os
 import pathlib
 import sys

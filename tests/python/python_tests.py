@@ -81,6 +81,49 @@ class PythonTest(unittest.TestCase):
         return report.read_text()
 
 
+class Ends(PythonTest):
+    """Programs that must end as they do without us."""
+
+    def same(self, python, code, **options):
+        plain = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=120)
+        out, report = self.run_python(python, "-c", code, status=plain.returncode, **options)
+        self.assertEqual(out, plain.stdout)
+        return report
+
+    def test_handlers_of_signals_allocate_where_frames_are_made(self):
+        code = (f"import ctypes\nctypes.CDLL({str(self.library)!r}).interrupt_every(100)\n"
+                "def f(n):\n    return n and f(n - 1)\n"
+                "def g(n):\n    return sum(x for x in range(n))\n"
+                "print(sum(f(20) or g(20) for _ in range(60000)))\n")
+        self.on_each_interpreter(lambda python, _: self.same(python, code))
+
+    def test_threads_that_allocate_while_the_interpreter_ends(self):
+        code = (f"import ctypes, threading, time\nlibrary = ctypes.CDLL({str(self.library)!r})\n"
+                "def f(n):\n    f(n - 1) if n else library.allocate_for_ever()\n"
+                "for i in range(30):\n    threading.Thread(target=f, args=(200,), daemon=True).start()\n"
+                "time.sleep(0.05)\nprint('end')\n")
+        for _ in range(3):
+            self.on_each_interpreter(lambda python, _: self.same(python, code))
+
+    def test_code_that_is_made_again_and_again_takes_no_room(self):
+        code = "for i in range(100000): eval('bytearray(1000)')"
+        self.on_each_interpreter(
+            lambda python, _: self.assertLess(self.same(python, code)["self"]["tables_bytes"], 12 << 20))
+
+    def test_stacks_without_end_take_bounded_room(self):
+        """Only the inner parts of further ones are told apart."""
+        code = ("import random\nrandom.seed(1)\n"
+                "def a(n): b(n - 1) if random.random() < 0.5 else c(n - 1)\n"
+                "def b(n): c(n - 1) if n > 0 else bytearray(600)\n"
+                "def c(n):\n    if n <= 0: bytearray(700)\n    else: (a if random.random() < 0.5 else b)(n - 1)\n"
+                "for i in range(150000): a(30)\n")
+        report = self.same("/usr/bin/python3", code)
+        self.assertLess(report["self"]["tables_bytes"], 128 << 20)
+        self.assertGreater(report["sites"]["count"], 1 << 16)
+        self.assertLess(report["sites"]["count"], 100000)
+        self.assertEqual(report["self"]["dropped_events"], 0)
+
+
 class Frames(PythonTest):
     def test_frames_are_those_that_python_sees(self):
         first = random.randrange(1 << 30)

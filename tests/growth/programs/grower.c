@@ -1,5 +1,6 @@
-/* grower KIND SHAPE MILLISECONDS: keeps as much memory alive as the shape says, for so long; prints the shape's rate in
-   bytes a second, and for which part of the time it was held up at most. What is kept is freed at the end where SHAPE ends in "-freed". */
+/* grower KIND SHAPE MILLISECONDS: keeps as much memory alive as the shape says, for so long; prints the shape's rate
+   in bytes a second, and for which part of the time it was held up at most. What is kept is freed at the end where
+   SHAPE ends in "-freed". */
 #define _GNU_SOURCE
 #ifdef WITH_CUDA
 #include <cuda_runtime_api.h>

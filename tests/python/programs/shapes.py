@@ -116,6 +116,9 @@ SHAPES = {
     "star": "def shape(next_one):\n    f = lambda *a, **k: k['n']()\n    return f(*[1, 2], **{'n': next_one})\n",
     "import_time": "import types\ndef shape(next_one):\n    m = types.ModuleType('made')\n    m.f = next_one\n"
                    "    exec(compile('f()\\n', 'made_module.py', 'exec'), m.__dict__)\n",
+    "traced": "import sys\ndef shape(next_one):\n    def tracer(frame, event, argument):\n"
+              "        sys.settrace(None)\n        next_one()\n    def inner():\n        x = 1\n"
+              "    sys.settrace(tracer)\n    inner()\n    sys.settrace(None)\n",
     "slots": "class Seq:\n    def __len__(self):\n        return 1\n    def __getitem__(self, i):\n        if i:\n"
              "            raise IndexError\n        return self.f()\ndef shape(next_one):\n    s = Seq()\n"
              "    s.f = next_one\n"
