@@ -1,16 +1,20 @@
-// Frameworks that keep device memory for reuse inside themselves, recognised by the files they have loaded.
+// Frameworks that keep device memory for reuse inside themselves, recognised by the files they have loaded, and what
+// makes each show its tensors one by one.
 #pragma once
 #include <string_view>
 
-#include "pool/base/internal_memory.hpp"
+#include "stats/snapshot.hpp"
 
 namespace cistern {
 
 // "PyTorch" for the path of a file that only PyTorch's CUDA part loads; null for every other file.
 const char* framework_of_file(std::string_view path);
 
+// What is known of the one of that name; an empty name: nothing.
+FrameworkFigures framework_named(std::string_view name);
+
 // Those in this process, each once, in the order in which they were loaded. Takes the dynamic linker's lock: for
-// reports only, with no lock held.
-Vector<const char*> loaded_frameworks();
+// reports only, with no lock held. `environment_variable`: whether a framework's switch is on.
+Vector<FrameworkFigures> loaded_frameworks(const char* (*environment_variable)(const char* name));
 
 }  // namespace cistern

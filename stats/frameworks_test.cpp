@@ -21,6 +21,8 @@ TEST(Frameworks, AreRecognisedByTheirCudaPart) {
   EXPECT_EQ(framework_in_package("jax_plugins/xla_cuda12/xla_cuda_plugin.so"), "JAX");
   EXPECT_EQ(framework_in_package("jax_cuda12_pjrt/xla_cuda_plugin.so"), "JAX");
   EXPECT_EQ(framework_of_file("/usr/local/lib/librmm.so"), std::string("RMM"));
+  EXPECT_EQ(framework_of_file("/usr/lib/x86_64-linux-gnu/libopencv_core.so.406"), std::string("OpenCV"));
+  EXPECT_EQ(framework_in_package("cv2/cv2.abi3.so"), "OpenCV");
 }
 
 TEST(Frameworks, AreNotSeenInOtherFiles) {
@@ -32,7 +34,15 @@ TEST(Frameworks, AreNotSeenInOtherFiles) {
   EXPECT_EQ(framework_of_file(""), nullptr);
 }
 
-TEST(Frameworks, AreNotInThisTest) { EXPECT_TRUE(loaded_frameworks().empty()); }
+TEST(Frameworks, EachHasASwitch) {
+  for (const char* name : {"PyTorch", "CuPy", "TensorFlow", "JAX", "RMM", "OpenCV"})
+    EXPECT_NE(framework_named(name).how, nullptr) << name;
+  EXPECT_TRUE(framework_named("Blender").name.empty());
+}
+
+TEST(Frameworks, AreNotInThisTest) {
+  EXPECT_TRUE(loaded_frameworks([](const char*) -> const char* { return nullptr; }).empty());
+}
 
 }  // namespace
 }  // namespace cistern

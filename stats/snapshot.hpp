@@ -244,6 +244,13 @@ struct StagingFigures {
   Vector<StagingRange> ranges;
 };
 
+struct FrameworkFigures {
+  std::string_view name;  // "PyTorch"
+  const char* how;        // its tensors are shown one by one: "PYTORCH_NO_CUDA_MEMORY_CACHING=1"
+  const char* when;       // it caches: " (on Intel's, by default)"
+  bool is_switched;       // that is on
+};
+
 // A device's memory as the driver last told it while it was alive.
 struct DeviceMemoryFigures {
   int device;
@@ -344,7 +351,7 @@ struct Snapshot {
   Vector<StagingFigures> staging;
   std::uint64_t staging_bytes;  // pinned memory that copies go through
   Vector<DeviceMemoryFigures> device_memory;
-  Vector<const char*> frameworks;  // "PyTorch", "CuPy", ...: recognised, and known to cache inside themselves
+  Vector<FrameworkFigures> frameworks;  // recognised, and known to cache inside themselves
   std::uint64_t escaped;           // allocating runtime calls that never came to the driver hook
   std::optional<double> capture_mean_ns;
   std::uint64_t sites_count, tables_bytes, dropped_events;

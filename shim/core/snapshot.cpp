@@ -15,6 +15,7 @@
 #include "shim/process/uncounted.hpp"
 #include "stats/counters.hpp"
 #include "stats/format.hpp"
+#include "stats/frameworks.hpp"
 #include "stats/resolve.hpp"
 #include "stats/sink.hpp"
 #include "stats/sites.hpp"
@@ -152,6 +153,7 @@ Snapshot collect(const char* moment) {
 Snapshot take_snapshot(const char* moment) {
   Uncounted uncounted;
   Snapshot snapshot = collect(moment);
+  if (snapshot.used_gpu_memory()) snapshot.frameworks = loaded_frameworks(environment_variable);
   resolve(snapshot, kSymbolBudgetMs, options().frames == "python");
   suppress(snapshot);
   return snapshot;

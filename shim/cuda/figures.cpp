@@ -9,7 +9,6 @@
 #include "shim/process/kind.hpp"
 #include "shim/process/standings.hpp"
 #include "stats/format.hpp"
-#include "stats/frameworks.hpp"
 #include "stats/leak_rows.hpp"
 
 namespace cistern::cuda {
@@ -187,7 +186,6 @@ void add_devices(Snapshot& snapshot) {
                                       not_others - std::min(own, not_others), own,
                                       static_cast<double>(device->sampled_at_ns.load()) * kNanosecond});
   }
-  snapshot.frameworks = loaded_frameworks();
 }
 
 // Over all devices; the largest block that is kept.

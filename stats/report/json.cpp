@@ -519,7 +519,9 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
     write_list(json, "staging", snapshot.staging, write_staging);
   }
   write_list(json, "device_memory", snapshot.device_memory, write_device_memory);
-  write_texts(json, "frameworks", snapshot.frameworks);
+  Vector<std::string_view> frameworks;
+  for (const FrameworkFigures& framework : snapshot.frameworks) frameworks.push_back(framework.name);
+  write_texts(json, "frameworks", frameworks);
   write_sites(json, snapshot);
   write_self(json, snapshot);
   write_texts(json, "estimated", snapshot.estimated);

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "stats/frameworks.hpp"
 #include "stats/snapshot.hpp"
 
 namespace cistern::examples {
@@ -362,7 +363,7 @@ inline Snapshot cuda_snapshot() {
   snapshot.fragmentation.push_back({"pinned", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 350 * kMiB});
   snapshot.transfers = transfers();
   snapshot.copy_sites.push_back(tiny_copies("cuda", 250'000, true));
-  snapshot.frameworks.push_back("PyTorch");
+  snapshot.frameworks.push_back(framework_named("PyTorch"));
   snapshot.sites_count = 9;
   return snapshot;
 }
@@ -382,8 +383,49 @@ inline Snapshot many_devices_snapshot() {
   }
   snapshot.transfers = transfers();
   snapshot.transfers.insert(snapshot.transfers.end(), snapshot.transfers.begin(), snapshot.transfers.end());
-  for (const char* name : {"PyTorch", "CuPy", "RMM"}) snapshot.frameworks.push_back(name);
+  for (const char* name : {"PyTorch", "CuPy", "RMM"}) snapshot.frameworks.push_back(framework_named(name));
   snapshot.escaped = 2;
+  return snapshot;
+}
+
+inline FrameFigures python_frame(const char* function, const char* file, unsigned line) {
+  FrameFigures figures{};
+  figures.function = function;
+  figures.file = file;
+  figures.line = line;
+  figures.python = true;
+  return figures;
+}
+
+// Python code on every stack, as resolve() leaves it; some of it grows.
+inline Snapshot python_snapshot() {
+  Snapshot snapshot = empty_snapshot();
+  KindFigures opencl = opencl_figures(5, 56 * kMiB);
+  opencl.over_time = {0.5, 1, {0, 8 * kMiB, 16 * kMiB}, {8 * kMiB, 16 * kMiB, 24 * kMiB}};
+  snapshot.kinds.push_back(opencl);
+  LeakFigures row = leak("", 2, 32 * kMiB);
+  row.owner = "train.py:42";
+  row.frames = {frame("", "", 0, "/venv/lib/python3.12/site-packages/pyopencl/_cl.cpython-312-x86_64-linux-gnu.so"),
+                frame("cfunction_call", "", 0, "/usr/bin/python3.12"),
+                python_frame("Linear.forward", "/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py", 125),
+                python_frame("_call_with_frames_removed", "<frozen importlib._bootstrap>", 241),
+                python_frame("train_step", "train.py", 42),
+                python_frame("main", "train.py", 80),
+                python_frame("<module>", "train.py", 99),
+                frame("Py_BytesMain", "", 0, "/usr/bin/python3.12")};
+  for (FrameFigures& one : row.frames) one.folded = !one.python;
+  row.trend = {TrendKind::growing, 1.5 * kMiB, 2.5};
+  snapshot.leaks.push_back(row);
+  GrowingSite growing{{"opencl", 1, "clCreateBuffer", row.trend, opencl.over_time}, row.frames};
+  snapshot.growing.push_back(growing);
+  growing.suppressed = true;
+  snapshot.growing.push_back(growing);
+  for (FrameFigures& one : row.frames) one.folded = false;
+  row.trend = {TrendKind::one_off};
+  snapshot.leaks.push_back(row);
+  FragmentationFigures fragments{"opencl", 64 * kMiB, 56 * kMiB, 56 * kMiB, 8 * kMiB, 8 * kMiB};
+  fragments.worst = {3.25, 512 * kMiB, 24 * kMiB};
+  snapshot.fragmentation.push_back(fragments);
   return snapshot;
 }
 

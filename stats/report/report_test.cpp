@@ -36,6 +36,7 @@ constexpr Case kCases[] = {
     {"cuda_on_many_devices", many_devices_snapshot},
     {"ended_by_a_signal", [] { return at_moment(leaking_snapshot(), "SIGTERM"); }},
     {"judged", judged_snapshot},
+    {"python", python_snapshot},
     {"unjudged", unjudged_snapshot},
     {"suppressed", suppressed_snapshot},
     {"while_running", [] { return at_moment(leaking_snapshot(), "call"); }},

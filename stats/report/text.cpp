@@ -91,25 +91,17 @@ struct Side {
   }
 };
 
-// "PyTorch and CuPy"
-String joined(const Vector<const char*>& names) {
-  String text;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i) text += i + 1 == names.size() ? " and " : ", ";
-    text += names[i];
-  }
-  return text;
-}
-
 // What the figures below do not show.
 void write_blind_spots(const Snapshot& snapshot, Sink& sink) {
-  const Vector<const char*>& frameworks = snapshot.frameworks;
-  if (frameworks.size() == 1) {
-    sink.print("         {} caches device memory inside itself: ", frameworks[0]);
-    sink.write("what it holds for reuse is live here; its own tensors are not seen\n");
-  } else if (!frameworks.empty()) {
-    sink.print("         {} cache device memory inside themselves: ", joined(frameworks));
-    sink.write("what they hold for reuse is live here; their own tensors are not seen\n");
+  for (const FrameworkFigures& framework : snapshot.frameworks) {
+    if (framework.is_switched) {
+      sink.print("         {}'s own cache is off ({}): each of its tensors is seen\n", framework.name, framework.how);
+      continue;
+    }
+    sink.print(
+        "         {} caches device memory inside itself{}: what it keeps is live here, its tensors are not seen; ",
+        framework.name, framework.when);
+    sink.print("{} shows each, for a call each\n", framework.how);
   }
   if (snapshot.escaped)
     sink.print("         missing here: the memory of {} that the driver hook did not see\n",

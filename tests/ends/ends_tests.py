@@ -346,8 +346,8 @@ class Codes(EndTest):
             with self.subTest(word=word):
                 plain, ours, err = self.ended("return", 0, 4096, FAIL_ON=word)
                 self.assertEqual((plain, ours), (0, 0))
-                self.assertIn(f"cistern: CISTERN_FAIL_ON: '{word}' is not any, lost, possible or growing, or one of them "
-                              "with :SIZE; using off\n", err)
+                self.assertIn(f"cistern: CISTERN_FAIL_ON: '{word}' is not any, lost, possible or growing, or one of "
+                              "them with :SIZE; using off\n", err)
 
     def test_in_json(self):
         report = self.folder / "report.json"
