@@ -393,6 +393,17 @@ SiteStatistics site_statistics() {
   return statistics;
 }
 
+Vector<PythonFigures> pythons_seen() {
+  Vector<PythonFigures> pythons;
+  const unsigned known = python::interpreter_count.load(std::memory_order_acquire);
+  for (unsigned i = 0; i < known; ++i) {
+    const python::Interpreter& interpreter = python::interpreters[i];
+    const unsigned version = interpreter.version;
+    pythons.push_back({version >> 24, version >> 16 & 255, version >> 8 & 255, interpreter.why_not});
+  }
+  return pythons;
+}
+
 void sites_before_fork() {
   sites_lock.lock_for_fork();
   modules_before_fork();

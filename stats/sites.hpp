@@ -41,6 +41,9 @@ struct SiteStatistics {
 };
 SiteStatistics site_statistics();
 
+// Those that a stack has shown.
+Vector<PythonFigures> pythons_seen();
+
 // The locks of sites, modules and symbols.
 void sites_before_fork();
 void sites_after_fork();

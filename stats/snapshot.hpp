@@ -251,6 +251,12 @@ struct FrameworkFigures {
   bool is_switched;       // that is on
 };
 
+// A Python interpreter of this process.
+struct PythonFigures {
+  unsigned major, minor, micro;
+  const char* why_not;  // why its frames are not known; null: they are
+};
+
 // A device's memory as the driver last told it while it was alive.
 struct DeviceMemoryFigures {
   int device;
@@ -351,8 +357,9 @@ struct Snapshot {
   Vector<StagingFigures> staging;
   std::uint64_t staging_bytes;  // pinned memory that copies go through
   Vector<DeviceMemoryFigures> device_memory;
+  Vector<PythonFigures> pythons;
   Vector<FrameworkFigures> frameworks;  // recognised, and known to cache inside themselves
-  std::uint64_t escaped;           // allocating runtime calls that never came to the driver hook
+  std::uint64_t escaped;                // allocating runtime calls that never came to the driver hook
   std::optional<double> capture_mean_ns;
   std::uint64_t sites_count, tables_bytes, dropped_events;
   Vector<String> estimated;  // JSON paths of figures that are estimates: "kinds.host.peak_bytes"

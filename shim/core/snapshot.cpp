@@ -46,6 +46,7 @@ void add_site_figures(Snapshot& snapshot) {
   snapshot.capture_mean_ns = sites.capture_mean_ns;
   if (sites.capture_mean_ns) snapshot.estimated.push_back("self.capture_mean_ns");
   snapshot.dropped_events = sites.dropped;
+  snapshot.pythons = pythons_seen();
   snapshot.tables_bytes = internal_mapped_bytes();
 }
 

@@ -462,6 +462,15 @@ void write_sites(Json& json, const Snapshot& snapshot) {
   json.close('}');
 }
 
+void write_python(Json& json, const PythonFigures& python) {
+  json.element();
+  json.open('{');
+  json.field("version", decimal(python.major, 0) + "." + decimal(python.minor, 0) + "." + decimal(python.micro, 0));
+  json.flag("frames", !python.why_not);
+  if (python.why_not) json.field("why_not", python.why_not);
+  json.close('}');
+}
+
 void write_self(Json& json, const Snapshot& snapshot) {
   json.key("self");
   json.open('{');
@@ -519,6 +528,7 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
     write_list(json, "staging", snapshot.staging, write_staging);
   }
   write_list(json, "device_memory", snapshot.device_memory, write_device_memory);
+  write_list(json, "pythons", snapshot.pythons, write_python);
   Vector<std::string_view> frameworks;
   for (const FrameworkFigures& framework : snapshot.frameworks) frameworks.push_back(framework.name);
   write_texts(json, "frameworks", frameworks);

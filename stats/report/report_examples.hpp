@@ -400,7 +400,7 @@ inline FrameFigures python_frame(const char* function, const char* file, unsigne
 // Python code on every stack, as resolve() leaves it; some of it grows.
 inline Snapshot python_snapshot() {
   Snapshot snapshot = empty_snapshot();
-  KindFigures opencl = opencl_figures(5, 56 * kMiB);
+  KindFigures opencl = opencl_figures(4, 64 * kMiB);
   opencl.over_time = {0.5, 1, {0, 8 * kMiB, 16 * kMiB}, {8 * kMiB, 16 * kMiB, 24 * kMiB}};
   snapshot.kinds.push_back(opencl);
   LeakFigures row = leak("", 2, 32 * kMiB);
@@ -423,8 +423,10 @@ inline Snapshot python_snapshot() {
   for (FrameFigures& one : row.frames) one.folded = false;
   row.trend = {TrendKind::one_off};
   snapshot.leaks.push_back(row);
-  FragmentationFigures fragments{"opencl", 64 * kMiB, 56 * kMiB, 56 * kMiB, 8 * kMiB, 8 * kMiB};
+  FragmentationFigures fragments{"opencl", 72 * kMiB, 64 * kMiB, 64 * kMiB, 8 * kMiB, 8 * kMiB};
+  fragments.reserved_peak_bytes = 600 * kMiB;
   fragments.worst = {3.25, 512 * kMiB, 24 * kMiB};
+  snapshot.pythons = {{3, 12, 1, nullptr}, {3, 6, 15, "its version is not known"}};
   snapshot.fragmentation.push_back(fragments);
   return snapshot;
 }

@@ -442,6 +442,9 @@ void write_self(const Snapshot& snapshot, Sink& sink) {
   if (snapshot.staging_bytes) sink.print(", pinned chunks {}", human_bytes(snapshot.staging_bytes));
   if (snapshot.dropped_events) sink.print(", {} dropped", counted(snapshot.dropped_events, "event"));
   sink.write("\n");
+  for (const PythonFigures& python : snapshot.pythons)
+    if (python.why_not)
+      sink.print("PYTHON {}.{}.{}  native frames only: {}\n", python.major, python.minor, python.micro, python.why_not);
   if (snapshot.estimated.empty()) return;
   String paths;
   for (const String& path : snapshot.estimated) {

@@ -79,6 +79,11 @@ def of_fragments(fragments):
     external = 1 - fragments["largest_free_bytes"] / free if free else 0
     if "external" in fragments:
         yield "external is 1 - largest / free", math.isclose(fragments["external"], external, abs_tol=CLOSE), True
+    if "worst" in fragments:
+        worst = fragments["worst"]
+        yield "what is live was reserved, at the worst", worst["live_bytes"] <= worst["reserved_bytes"], False
+        most = fragments.get("reserved_peak_bytes", worst["reserved_bytes"])
+        yield "no more was reserved at the worst than ever", worst["reserved_bytes"] <= most, False
     if "reserved_peak_bytes" in fragments:
         yield "no more is reserved than ever", fragments["reserved_bytes"] <= fragments["reserved_peak_bytes"], False
     if "requested_bytes" in fragments:

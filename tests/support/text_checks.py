@@ -58,6 +58,11 @@ def line_of_fragments(name, row):
         line += f"  high-water {human(row['reserved_peak_bytes'])}"
     if "reserved_per_live" in row:
         line += f" ({rounded(decimal.Decimal(str(row['reserved_per_live'])), 2)}x the live peak)"
+    worst = row.get("worst")
+    if worst and worst["reserved_bytes"] >= (1 << 20) + 2 * worst["live_bytes"]:
+        at = decimal.Decimal(str(worst["at_s"]))
+        line += (f"  worst {human(worst['reserved_bytes'])} for {human(worst['live_bytes'])} live "
+                 f"({rounded(at, 2 if at < 10 else 1)} s)")
     if row["free_bytes"] and "external" in row:
         line += (f"  external {percent_of(row['free_bytes'] - row['largest_free_bytes'], row['free_bytes'])} %"
                  f"  largest free block {human(row['largest_free_bytes'])}")
