@@ -13,9 +13,9 @@ class SiteTable {
   // Null: no site, or no memory for it.
   T* of(SiteId site) {
     if (!site || site >= kPageSites * kPages) return nullptr;
-    if (!pages_ && !(pages_ = static_cast<T**>(zeroed(kPages * sizeof(T*))))) return nullptr;
+    if (!pages_ && !(pages_ = static_cast<T**>(internal_try_allocate_zeroed(kPages * sizeof(T*))))) return nullptr;
     T*& page = pages_[site / kPageSites];
-    if (!page && !(page = static_cast<T*>(zeroed(kPageSites * sizeof(T))))) return nullptr;
+    if (!page && !(page = static_cast<T*>(internal_try_allocate_zeroed(kPageSites * sizeof(T))))) return nullptr;
     return &page[site % kPageSites];
   }
   // visit(SiteId, T&) for each of which there is memory, whether it was asked for or not.
@@ -31,12 +31,6 @@ class SiteTable {
 
  private:
   static constexpr SiteId kPageSites = 128, kPages = 8192;  // a million; what is beyond is not noted
-
-  static void* zeroed(std::size_t bytes) {
-    void* const memory = internal_try_allocate(bytes);
-    if (memory) memset(memory, 0, bytes);
-    return memory;
-  }
 
   T** pages_ = nullptr;
 };

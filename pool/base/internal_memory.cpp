@@ -7,6 +7,7 @@
 #include <atomic>
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 
 #include "pool/base/lock.hpp"
 
@@ -112,6 +113,12 @@ void* internal_try_allocate(std::size_t bytes) {
   void* block = chunk_next;
   chunk_next += size;
   chunk_left -= size;
+  return block;
+}
+
+void* internal_try_allocate_zeroed(std::size_t bytes) {
+  void* const block = internal_try_allocate(bytes);
+  if (block && bytes <= kLargest) std::memset(block, 0, bytes);  // larger ones are fresh from the system
   return block;
 }
 

@@ -16,6 +16,7 @@ namespace cistern {
 void* internal_allocate(std::size_t bytes);
 // The same, or null: for tables that the program can do without.
 void* internal_try_allocate(std::size_t bytes);
+void* internal_try_allocate_zeroed(std::size_t bytes);
 void internal_deallocate(void* block, std::size_t bytes);
 // What the tables cost, in bytes mapped from the system.
 std::size_t internal_mapped_bytes();

@@ -315,6 +315,13 @@ String growth(const Trend& trend) {
   return human_bytes(static_cast<std::uint64_t>(trend.bytes_per_s + 0.5)) + "/s since " + seconds(trend.since_s);
 }
 
+// Beside how much it is: whether it becomes more.
+String trend_of(const LeakFigures& leak) {
+  String text = name_of(leak.trend.kind);
+  if (leak.trend.kind == TrendKind::growing) text += " " + growth(leak.trend);
+  return text;
+}
+
 void write_leak(const LeakFigures& leak, std::size_t rank, bool running, std::size_t frames_max, Sink& sink) {
   String bytes = leak.bytes ? human_bytes(leak.bytes) : String();
   if (leak.bytes_error) bytes += " (+- " + human_bytes(*leak.bytes_error) + ")";
@@ -324,7 +331,7 @@ void write_leak(const LeakFigures& leak, std::size_t rank, bool running, std::si
   sink.print("{:>2}  {}  {}{}{} ({}{}{})  {}  first {}  last {}{}\n", rank, leak.kind, bytes,
              counted(leak.blocks, "block"), sizes_of(leak), leak.object, named ? ", " : "", named ? leak.api : "",
              leak.leak_class, seconds(leak.first_s), seconds(leak.last_s),
-             leak.trend.kind == TrendKind::growing ? "  growing " + growth(leak.trend) : String());
+             leak.trend.kind == TrendKind::unknown ? String() : "  " + trend_of(leak));
   if (by_library(leak) && leak.kind != "host" && leak.leak_class != kLive)
     sink.print("     made by a library, not the program: {}\n", printable(leak.owner, kPathBytesShown));
   write_references(leak, running, sink);

@@ -33,7 +33,8 @@ struct Wanted {
 
 void account_birth(CudaState& s, Block* block, bool pool_hit) {
   if (block->kind == BlockKind::pinned) {
-    const std::uint64_t reserved = s.source.pinned_reserved_bytes.load(std::memory_order_relaxed);
+    const std::uint64_t all = s.source.pinned_reserved_bytes.load(std::memory_order_relaxed);
+    const std::uint64_t reserved = all - std::min(all, s.source.ring_bytes.load(std::memory_order_relaxed));
     return counters(s, Family::pinned).block_born(as_counted(*block), pool_hit, reserved);
   }
   Device& device = *block->context->device;
