@@ -19,9 +19,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 SCRIPT = """
 import json, sys
 def texts(n):
-    return [str(i) * 200 for i in range(n)]
+    return [str(i) * 100 for i in range(n)]
 def rows(n):
-    return [bytearray(600 + 37 * i % 40000) for i in range(n)]
+    return [bytearray(600 + 37 * i % 3000) for i in range(n)]
 def document(n):
     return json.loads(json.dumps({str(i): list(range(40)) for i in range(n)}))
 class Model:
@@ -66,7 +66,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shim", nargs="?", default=str(ROOT / "build/release/libcistern.so"))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--turns", type=int, default=60)
+    parser.add_argument("--turns", type=int, default=2500)
     parser.add_argument("--python", default="/usr/bin/python3")
     given = parser.parse_args()
     sanitizer = subprocess.run(["g++", "-print-file-name=liblsan.so"], capture_output=True, text=True, check=True)

@@ -212,8 +212,8 @@ bool know_modules(const Stack& stack) {
 
 [[gnu::always_inline]] inline SiteId capture(const char* api, const void* caller) {
   void* addresses[kRawMax];
-  bool by_rows;
-  const int count = unwind_stack(addresses, kRawMax, &by_rows);
+  WalkEnd end;
+  const int count = unwind_stack(addresses, kRawMax, &end);
   if (count <= 0) {
     add(captures_failed);
     return 0;
@@ -222,7 +222,7 @@ bool know_modules(const Stack& stack) {
   int first = 0;
   while (first < count && addresses[first] != caller) ++first;
   if (first == count) first = 0;
-  Stack stack{api, addresses + first, count - first, count == kRawMax, by_rows, nullptr, 0, 0};
+  Stack stack{api, addresses + first, count - first, count == kRawMax || !end.is_whole, end.by_rows, nullptr, 0, 0};
   if (python::interpreter_count.load(std::memory_order_relaxed)) return capture_python(stack);
   if (const Site* site = find_stack(stack)) [[likely]]
     return site->id;
@@ -420,6 +420,7 @@ void sites_after_fork() {
 
 void sites_after_fork_in_child() {
   unwinder_after_fork_in_child();
+  python::walkers.store(0);  // they were in other threads
   sites_after_fork();
   symbols_after_fork_in_child();
 }

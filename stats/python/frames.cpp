@@ -51,7 +51,8 @@ class Walking {
     may_ = !interpreter.is_finalizing();
   }
   ~Walking() {
-    walkers.fetch_sub(1, std::memory_order_release);
+    // A fork may have come in between: the child has none.
+    if (walkers.load(std::memory_order_relaxed)) walkers.fetch_sub(1, std::memory_order_release);
     if (!may_) wait_for_others();
   }
   Walking(const Walking&) = delete;
@@ -129,9 +130,12 @@ constexpr auto kWalks = walks_of(std::make_index_sequence<std::size(kLayouts)>()
 
 // An object that was unloaded has no frame on this stack; another one may lie there by now.
 bool is_still_there(const Interpreter& interpreter) {
+  if (interpreter.is_program) return true;
   dl_find_object found;
   return _dl_find_object(reinterpret_cast<void*>(interpreter.eval_start), &found) == 0 &&
-         found.dlfo_link_map == interpreter.module;
+         reinterpret_cast<std::uintptr_t>(found.dlfo_map_start) == interpreter.start &&
+         reinterpret_cast<std::uintptr_t>(found.dlfo_map_end) == interpreter.end &&
+         found.dlfo_eh_frame == interpreter.unwind_tables;
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // See interpreter.hpp.
 #include "stats/python/interpreter.hpp"
 
+#include <sys/auxv.h>
+
 #include "pool/base/symbol_table.hpp"
 
 namespace cistern::python {
@@ -60,18 +62,21 @@ const char* why_not(const SymbolTable& symbols, Interpreter& found) {
 
 }  // namespace
 
-void look_for_interpreter(const link_map& module, std::uintptr_t start, std::uintptr_t end) {
-  const SymbolTable symbols(module);
+void look_for_interpreter(const dl_find_object& module) {
+  const link_map& map = *module.dlfo_link_map;
+  const SymbolTable symbols(map);
   const unsigned count = interpreter_count.load(std::memory_order_relaxed);
   if (!symbols.defines("_PyRuntime") || count == kInterpretersMax) return;
   Interpreter& found = interpreters[count];
   found = {};
-  found.start = start, found.end = end;
-  found.module = &module;
+  found.start = reinterpret_cast<std::uintptr_t>(module.dlfo_map_start);
+  found.end = reinterpret_cast<std::uintptr_t>(module.dlfo_map_end);
+  found.is_program = found.holds(getauxval(AT_PHDR));
+  found.unwind_tables = module.dlfo_eh_frame;
   found.code_type = symbols.address_of("PyCode_Type");
   found.version = version_of(symbols);
   symbols.for_each_definition("_PyEval_EvalFrameDefault", [&](const ElfW(Sym) & symbol) {
-    found.eval_start = module.l_addr + symbol.st_value;
+    found.eval_start = map.l_addr + symbol.st_value;
     found.eval_end = found.eval_start + symbol.st_size;
   });
   found.why_not = why_not(symbols, found);

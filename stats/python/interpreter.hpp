@@ -1,6 +1,7 @@
 // The Python interpreters of this process, recognised when a stack shows one's module first: by the symbols that it
 // exports, wherever it was loaded, by whatever name, however late.
 #pragma once
+#include <dlfcn.h>
 #include <link.h>
 
 #include <atomic>
@@ -13,7 +14,8 @@ namespace cistern::python {
 struct Interpreter {
   std::uintptr_t start, end;            // its module
   std::uintptr_t eval_start, eval_end;  // the function that runs Python code
-  const link_map* module;
+  bool is_program;                      // which stays; else:
+  const void* unwind_tables;            // by these it is told from another one at its place
   const void* code_type;
   unsigned version;      // as Py_Version: 0x030b02f0
   const Layout* layout;  // null: its frames cannot be read
@@ -30,11 +32,11 @@ struct Interpreter {
   bool evaluates(std::uintptr_t address) const { return address - eval_start < eval_end - eval_start; }
 };
 
-inline constexpr unsigned kInterpretersMax = 4;
+inline constexpr unsigned kInterpretersMax = 16;
 inline constinit Interpreter interpreters[kInterpretersMax] = {};
 inline constinit std::atomic<unsigned> interpreter_count{0};
 
-// `module` lies from `start` to `end` and is new: noted if it is an interpreter. One thread at a time.
-void look_for_interpreter(const link_map& module, std::uintptr_t start, std::uintptr_t end);
+// A module that is new: noted if it is an interpreter. One thread at a time.
+void look_for_interpreter(const dl_find_object& module);
 
 }  // namespace cistern::python

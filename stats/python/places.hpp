@@ -75,15 +75,22 @@ inline std::atomic<Place*>& bucket_of(const Instruction& instruction) {
   return buckets[hash_of(instruction.code, instruction.at) >> (64 - kBucketBits)];
 }
 
-// In line: what is compared has some ten bytes.
+// In line: what is compared has some ten bytes. The last words overlap those before.
+template <class Word>
+[[gnu::always_inline]] inline bool equal_words(const char* one, const char* other, std::size_t bytes) {
+  const auto difference_at = [=](std::size_t at) { return read<Word>(one, at) ^ read<Word>(other, at); };
+  Word difference = difference_at(bytes - sizeof(Word));
+  for (std::size_t at = 0; at + sizeof(Word) < bytes; at += sizeof(Word)) difference |= difference_at(at);
+  if constexpr (sizeof(Word) == sizeof(std::uint64_t))
+    return difference == 0;
+  else
+    return (difference[0] | difference[1]) == 0;
+}
+
 [[gnu::always_inline]] inline bool equal(const char* one, const char* other, std::size_t bytes) {
-  using Word = std::uint64_t;
-  if (bytes < sizeof(Word)) return std::memcmp(one, other, bytes) == 0;
-  Word difference = 0;
-  for (std::size_t at = 0; at + sizeof(Word) < bytes; at += sizeof(Word))
-    difference |= read<Word>(one, at) ^ read<Word>(other, at);
-  const std::size_t last = bytes - sizeof(Word);
-  return !(difference | (read<Word>(one, last) ^ read<Word>(other, last)));
+  using Two = std::uint64_t __attribute__((vector_size(16)));
+  if (bytes >= sizeof(Two)) return equal_words<Two>(one, other, bytes);
+  return bytes >= 8 ? equal_words<std::uint64_t>(one, other, bytes) : std::memcmp(one, other, bytes) == 0;
 }
 
 // Names have their hash, for they are interned: 64 bits that no two texts share.

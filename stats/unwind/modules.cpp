@@ -83,7 +83,7 @@ bool module_at(std::uintptr_t address, const Module*& module) {
   if (!module) {
     known_modules = new (internal_allocate(sizeof(Node))) Node{describe(found), known_modules};
     module = &known_modules->module;
-    python::look_for_interpreter(*found.dlfo_link_map, module->start, module->end);
+    python::look_for_interpreter(found);
   }
   return true;
 }

@@ -118,7 +118,7 @@ struct Registers {
 
 }  // namespace
 
-[[gnu::noinline]] int unwind_stack_by_rows(void** frames, int frames_max) {
+[[gnu::noinline]] int unwind_stack_by_rows(void** frames, int frames_max, WalkEnd* walk_end) {
   // This function keeps a frame pointer, so the caller's registers are known.
   const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   Registers registers{frame + 16, word_at(frame), end_of_stack(frame)};
@@ -146,6 +146,7 @@ struct Registers {
     if (!registers.leave(row)) {
       // Where the tables are wrong, or the stack is, the walk ends here, with what it has.
       known = row.shape() != Shape::none || !lies_in_module(address);
+      if (walk_end) *walk_end = {known, row.shape() == Shape::outermost};
       break;
     }
     address = word_at(registers.cfa - 8);
@@ -157,7 +158,7 @@ struct Registers {
 void unwinder_before_fork() { unwind::cache_before_fork(); }
 void unwinder_after_fork() { unwind::cache_after_fork(); }
 #else
-int unwind_stack_by_rows(void**, int) { return -1; }
+int unwind_stack_by_rows(void**, int, WalkEnd*) { return -1; }
 void unwinder_before_fork() {}
 void unwinder_after_fork() {}
 #endif
@@ -191,10 +192,12 @@ int unwind_stack_with_libgcc(void** frames, int frames_max) {
   return walk.count;
 }
 
-int unwind_stack(void** frames, int frames_max, bool* by_rows) {
-  const int count = unwind_stack_by_rows(frames, frames_max);
-  if (by_rows) *by_rows = count >= 0;
-  return count >= 0 ? count : other_unwinder.load(std::memory_order_acquire)(frames, frames_max);
+int unwind_stack(void** frames, int frames_max, WalkEnd* end) {
+  if (end) *end = {true, true};
+  const int count = unwind_stack_by_rows(frames, frames_max, end);
+  if (count >= 0) return count;
+  if (end) *end = {};
+  return other_unwinder.load(std::memory_order_acquire)(frames, frames_max);
 }
 
 // By the code that a handler returns to, which is the same everywhere. Where rows alone were enough there is none.

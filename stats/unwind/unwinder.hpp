@@ -14,8 +14,11 @@ namespace cistern {
 
 // Fills `frames`, innermost first, and returns how many there are; the first ones lie in the unwinder itself.
 // Takes a lock of ours only for a return address that was not seen before; allocates nothing but such rows.
-// `by_rows`: whether its own walk came through.
-int unwind_stack(void** frames, int frames_max, bool* by_rows = nullptr);
+struct WalkEnd {
+  bool by_rows = false;  // its own walk came through
+  bool is_whole = true;  // as far as is known: it did not end at generated code, or at what is no frame
+};
+int unwind_stack(void** frames, int frames_max, WalkEnd* end = nullptr);
 
 // Whether a handler of signals is on the stack that unwind_stack has just filled `frames` with.
 bool passes_signal(void* const* frames, int count);
@@ -31,7 +34,7 @@ void prepare_unwinder(LookUp look_up);
 
 // The others, for tests: libgcc's, and the walk alone, which returns -1 where it needs another.
 int unwind_stack_with_libgcc(void** frames, int frames_max);
-int unwind_stack_by_rows(void** frames, int frames_max);
+int unwind_stack_by_rows(void** frames, int frames_max, WalkEnd* end = nullptr);
 
 void unwinder_before_fork();
 void unwinder_after_fork();

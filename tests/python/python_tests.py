@@ -170,7 +170,7 @@ class Frames(PythonTest):
             out, report = self.run_python(python, PROGRAMS / "reuse.py")
             rows = self.numbered(report, slack=1)
             expected = json.loads(out)
-            self.assertGreater(len(expected), 2)
+            self.assertGreater(len(expected), 0)
             self.assertEqual({number: self.python_frames(rows[int(number)])[0] for number in expected}, expected)
 
         self.on_each_interpreter(check)

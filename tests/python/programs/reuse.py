@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-WANTED, TRIES = 6, 30000
+WANTED, TRIES = 6, 60000
 kept, expected, seen = [], {}, {}
 
 
