@@ -137,7 +137,7 @@ Trend trend_of(const Levels& levels) {
   // From the first rise to the last: steps are whole then.
   const auto last = static_cast<std::size_t>(std::find(floors.begin(), floors.end(), floors.back()) - floors.begin());
   return {TrendKind::growing, line_through(part(floors, *begin + 1, last + 1)).slope / levels.interval_s,
-          levels.start_s + static_cast<double>(*begin) * levels.interval_s};
+          levels.start_s + static_cast<double>(*begin) * levels.interval_s, floors.back() - floors[*begin]};
 }
 
 }  // namespace cistern

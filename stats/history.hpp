@@ -19,7 +19,7 @@ enum class TrendKind : std::uint8_t { unknown, one_off, constant, growing };
 
 struct Trend {
   TrendKind kind = TrendKind::unknown;
-  double bytes_per_s = 0, since_s = 0;  // of growth
+  double bytes_per_s = 0, since_s = 0, bytes = 0;  // of growth: how fast, since when, by how much
 };
 const char* name_of(TrendKind kind);
 

@@ -31,6 +31,7 @@ TEST_P(History_, LinearGrowthHasItsRate) {
   ASSERT_EQ(trend.kind, TrendKind::growing);
   EXPECT_NEAR(trend.bytes_per_s, 3e6, 0.05 * 3e6);
   EXPECT_LT(trend.since_s, 0.05 + GetParam() / 1e3 / 8);
+  EXPECT_NEAR(trend.bytes, 3e3 * static_cast<double>(GetParam()), 0.13 * 3e3 * static_cast<double>(GetParam()));
 }
 
 TEST_P(History_, StepsGrowAtTheirMeanRate) {

@@ -57,7 +57,8 @@ void add(LeakFigures& row, const LeakFigures& more) {
   if (more.trend.kind == TrendKind::growing) {
     const bool both = row.trend.kind == TrendKind::growing;
     row.trend = {TrendKind::growing, more.trend.bytes_per_s + (both ? row.trend.bytes_per_s : 0),
-                 both ? std::min(row.trend.since_s, more.trend.since_s) : more.trend.since_s};
+                 both ? std::min(row.trend.since_s, more.trend.since_s) : more.trend.since_s,
+                 more.trend.bytes + (both ? row.trend.bytes : 0)};
   }
   row.first_s = std::min(row.first_s, more.first_s);
   row.last_s = std::max(row.last_s, more.last_s);

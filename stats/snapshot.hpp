@@ -106,11 +106,6 @@ struct SiteTrend {
 struct GrowingSite : SiteTrend {
   Vector<FrameFigures> frames;  // leaf first; found by resolve()
   bool suppressed = false;
-
-  double grown_bytes() const {
-    const double end_s = levels.start_s + levels.interval_s * static_cast<double>(levels.least.size());
-    return trend.bytes_per_s * std::max(0.0, end_s - trend.since_s);
-  }
 };
 
 // When most of what is reserved was not live.

@@ -112,7 +112,7 @@ bool fails(const Snapshot& snapshot) {
   if (on.what == FailOn::growing)
     return std::any_of(snapshot.growing.begin(), snapshot.growing.end(), [&](const GrowingSite& site) {
       const bool counts = site.kind != "host" || snapshot.host_sites_mode == "all";
-      return counts && !site.suppressed && site.grown_bytes() >= static_cast<double>(on.bytes_min);
+      return counts && !site.suppressed && site.trend.bytes >= static_cast<double>(on.bytes_min);
     });
   const auto counts = [&on](const LeakFigures& leak) {
     if (leak.suppressed) return false;

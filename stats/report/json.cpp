@@ -273,6 +273,7 @@ void write_growing(Json& json, const GrowingSite& site) {
   if (site.api) json.field("api", site.api);
   json.number("bytes_per_s", site.trend.bytes_per_s, 1);
   json.number("since_s", site.trend.since_s, 3);
+  json.number("bytes", site.trend.bytes, 0);
   if (site.suppressed) json.flag("suppressed", true);
   write_levels(json, "live_bytes", site.levels);
   write_frames(json, site.frames);

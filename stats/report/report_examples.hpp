@@ -414,7 +414,7 @@ inline Snapshot python_snapshot() {
                 python_frame("<module>", "train.py", 99),
                 frame("Py_BytesMain", "", 0, "/usr/bin/python3.12")};
   for (FrameFigures& one : row.frames) one.folded = !one.python;
-  row.trend = {TrendKind::growing, 1.5 * kMiB, 2.5};
+  row.trend = {TrendKind::growing, 1.5 * kMiB, 2.5, 14 * kMiB};
   snapshot.leaks.push_back(row);
   GrowingSite growing{{"opencl", 1, "clCreateBuffer", row.trend, opencl.over_time}, row.frames};
   snapshot.growing.push_back(growing);

@@ -391,7 +391,7 @@ void write_growing(const Snapshot& snapshot, Sink& sink) {
     if (site.suppressed || shown == kGrowingShown) continue;
     if (!shown++) sink.print("GROWING BY SITE{}\n", snapshot.ended_by_itself() ? "  (until exit began)" : "");
     sink.print("  {}  {}, by {}{}\n", site.kind, growth(site.trend),
-               human_bytes(static_cast<std::uint64_t>(site.grown_bytes())),
+               human_bytes(static_cast<std::uint64_t>(site.trend.bytes)),
                site.api ? " (" + String(site.api) + ")" : String());
     write_frames(site.frames, kFramesShort, sink);
   }
