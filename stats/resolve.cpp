@@ -42,6 +42,7 @@ void cut_frames(Vector<FrameFigures>& frames) {
 String shown(const Vector<FrameFigures>& frames) {
   String text;
   for (const FrameFigures& frame : frames) {
+    if (frame.folded) continue;
     const bool has_line = !frame.file.empty() && frame.line;
     text += frame.function + "|" + (has_line ? frame.file : frame.module) + "|";
     text +=
@@ -51,15 +52,30 @@ String shown(const Vector<FrameFigures>& frames) {
   return text;
 }
 
+void add(UsingSite& row, const UsingSite& more) {
+  row.allocations += more.allocations, row.allocated_bytes += more.allocated_bytes;
+  row.temporary += more.temporary;
+  row.peak_blocks += more.peak_blocks, row.peak_bytes += more.peak_bytes;
+}
+
+void add(Trend& trend, const Trend& more) {
+  if (more.kind != TrendKind::growing) return;
+  if (trend.kind != TrendKind::growing) {
+    trend = more;
+    return;
+  }
+  trend.bytes_per_s += more.bytes_per_s;
+  trend.bytes += more.bytes;
+  trend.since_s = std::min(trend.since_s, more.since_s);
+}
+
+// The levels stay those of the first, which is the one that grows fastest.
+void add(GrowingSite& row, const GrowingSite& more) { add(row.trend, more.trend); }
+
 void add(LeakFigures& row, const LeakFigures& more) {
   row.blocks += more.blocks, row.bytes += more.bytes;
   row.created += more.created, row.retained += more.retained, row.released += more.released;
-  if (more.trend.kind == TrendKind::growing) {
-    const bool both = row.trend.kind == TrendKind::growing;
-    row.trend = {TrendKind::growing, more.trend.bytes_per_s + (both ? row.trend.bytes_per_s : 0),
-                 both ? std::min(row.trend.since_s, more.trend.since_s) : more.trend.since_s,
-                 more.trend.bytes + (both ? row.trend.bytes : 0)};
-  }
+  add(row.trend, more.trend);
   row.first_s = std::min(row.first_s, more.first_s);
   row.last_s = std::max(row.last_s, more.last_s);
   if (more.kept_parent_bytes) row.kept_parent_bytes = row.kept_parent_bytes.value_or(0) + *more.kept_parent_bytes;
@@ -71,25 +87,32 @@ void add(LeakFigures& row, const LeakFigures& more) {
                                                             static_cast<double>(more.bytes_error.value_or(0))));
 }
 
-// A compiler that repeats a call makes several call sites of one line: to the reader they are one.
-void merge_equal(Vector<LeakFigures>& leaks) {
+// What keeps rows apart whose stacks look alike.
+String origin(const LeakFigures& leak) {
+  return leak.kind + "|" + String(leak.leak_class) + "|" + leak.object + "|" + String(leak.api ? leak.api : "") +
+         (leak.kept_parent_bytes ? "|kept" : "");
+}
+String origin(const UsingSite& site) { return site.kind; }
+String origin(const GrowingSite& site) { return site.kind; }
+
+// A compiler that repeats a call makes several call sites of one line, and so does native code below a line of Python:
+// to the reader they are one.
+template <class Row>
+void merge_equal(Vector<Row>& rows) {
   Map<String, std::size_t, HashOfText> places;
-  Vector<LeakFigures> merged;
-  for (LeakFigures& leak : leaks) {
-    if (leak.frames.empty()) {
-      merged.push_back(std::move(leak));
+  Vector<Row> merged;
+  for (Row& row : rows) {
+    if (row.frames.empty()) {
+      merged.push_back(std::move(row));
       continue;
     }
-    String key = shown(leak.frames) + leak.kind + "|" + String(leak.leak_class) + "|" + leak.object + "|";
-    key += String(leak.api ? leak.api : "") + (leak.kept_parent_bytes ? "|kept" : "");
-    const auto [place, is_new] = places.try_emplace(std::move(key), merged.size());
+    const auto [place, is_new] = places.try_emplace(shown(row.frames) + origin(row), merged.size());
     if (is_new)
-      merged.push_back(std::move(leak));
+      merged.push_back(std::move(row));
     else
-      add(merged[place->second], leak);
+      add(merged[place->second], row);
   }
-  leaks = std::move(merged);
-  sort_worst_first(leaks);
+  rows = std::move(merged);
 }
 
 }  // namespace
@@ -112,8 +135,13 @@ void resolve(Snapshot& snapshot, unsigned budget_ms, bool fold_native) {
     cut_frames(frames);
     if (fold_native) fold_native_frames(frames);
   });
-  merge_equal(snapshot.leaks);
-  merge_equal(snapshot.host_sites);
+  for (Vector<LeakFigures>* const leaks : {&snapshot.leaks, &snapshot.host_sites}) {
+    merge_equal(*leaks);
+    sort_worst_first(*leaks);
+  }
+  merge_equal(snapshot.at_peak);
+  merge_equal(snapshot.in_loops);
+  merge_equal(snapshot.growing);
 }
 
 Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms) {

@@ -7,8 +7,8 @@
 namespace cistern {
 
 // Every stack that the snapshot has the site of: frames, without those of the runtime that was called, and the owner.
-// After `budget_ms` the remaining frames keep module and offset. Rows of leaks that a reader could not tell apart
-// become one. `fold_native`: the text report shows Python code first.
+// After `budget_ms` the remaining frames keep module and offset. Rows that a reader could not tell apart become one.
+// `fold_native`: the text report shows Python code first, and native code below it does not keep rows apart.
 void resolve(Snapshot& snapshot, unsigned budget_ms, bool fold_native);
 
 void sort_worst_first(Vector<LeakFigures>& leaks);

@@ -334,6 +334,7 @@ struct Snapshot {
   Vector<KindFigures> kinds;
   Vector<LeakFigures> leaks;                        // of GPU kinds, largest first
   Vector<UsingSite> at_peak;                        // who held most of each kind's peak, largest first
+  std::optional<std::uint64_t> host_peak_seen{};    // of host memory: the most when it was looked at; an estimate
   Vector<UsingSite> in_loops;                       // who allocates in loops, most often first
   Vector<SiteTrend> site_trends;                    // of all sites, while the snapshot is collected
   Vector<GrowingSite> growing;                      // of each kind those that grow fastest

@@ -104,6 +104,7 @@ void look_at_growth(std::uint32_t now_ms) {
             [](const UsingSite& a, const UsingSite& b) { return a.peak_bytes > b.peak_bytes; });
   if (at_peak.empty()) return;
   snapshot.estimated.push_back("at_peak.host");
+  snapshot.host_peak_seen = static_cast<std::uint64_t>(most_bytes + 0.5);
   at_peak.resize(std::min(at_peak.size(), kShown));
   std::move(at_peak.begin(), at_peak.end(), std::back_inserter(snapshot.at_peak));
 }

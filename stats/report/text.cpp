@@ -403,12 +403,16 @@ String by_call(const UsingSite& site) { return site.api ? " (" + String(site.api
 // Of kinds that had more than they have at the end; what they have then is listed above.
 void write_peaks(const Snapshot& snapshot, Sink& sink) {
   for (const KindFigures& kind : snapshot.kinds) {
-    // The host's is an estimate.
-    if (kind.peak_bytes <= kind.live_bytes + (kind.name == "host" ? kind.live_bytes / 4 : 0)) continue;
+    if (kind.peak_bytes <= kind.live_bytes) continue;
+    if (kind.name == "host" && snapshot.host_peak_seen.value_or(0) <= kind.live_bytes + kind.live_bytes / 4) continue;
     std::size_t shown = 0;
     for (const UsingSite& site : snapshot.at_peak) {
       if (site.kind != kind.name) continue;
-      if (!shown++) sink.print("PEAK BY SITE {}  of {}\n", kind.name, human_bytes(kind.peak_bytes));
+      const bool looked_at = kind.name == "host" && snapshot.host_peak_seen;
+      if (!shown++)
+        sink.print("PEAK BY SITE {}  of {}{}\n", kind.name,
+                   human_bytes(looked_at ? *snapshot.host_peak_seen : kind.peak_bytes),
+                   looked_at ? " when it was looked at" : "");
       sink.print("  {} in {}{}\n", human_bytes(site.peak_bytes), counted(site.peak_blocks, "block"), by_call(site));
       write_frames(site.frames, kFramesOfPeaks, sink);
     }
