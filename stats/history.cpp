@@ -14,7 +14,7 @@ const char* name_of(TrendKind kind) {
 void History::close_intervals(std::uint64_t now_ms) {
   while ((now_ms - start_ms_) / width_ms_ > closed_) {
     if (closed_ == kPoints) {
-      for (std::uint32_t i = 0; i < kPoints / 2; ++i) {
+      for (std::size_t i = 0; i < kPoints / 2; ++i) {
         least_[i] = std::min(least_[2 * i], least_[2 * i + 1]);
         last_[i] = last_[2 * i + 1];
       }

@@ -24,18 +24,21 @@ Trend trend_of_run(std::uint64_t ms, const std::function<double(double)>& level)
   return run_of(ms, level).trend(50 + ms);
 }
 
-class History_ : public testing::TestWithParam<std::uint64_t> {};  // length of the run in ms
+class History_ : public testing::TestWithParam<std::uint64_t> {  // length of the run in ms
+ protected:
+  static double seconds() { return static_cast<double>(GetParam()) / 1e3; }
+};
 
 TEST_P(History_, LinearGrowthHasItsRate) {
   const Trend trend = trend_of_run(GetParam(), [](double s) { return 64 * kMiB + 3e6 * s; });
   ASSERT_EQ(trend.kind, TrendKind::growing);
   EXPECT_NEAR(trend.bytes_per_s, 3e6, 0.05 * 3e6);
-  EXPECT_LT(trend.since_s, 0.05 + GetParam() / 1e3 / 8);
+  EXPECT_LT(trend.since_s, 0.05 + seconds() / 8);
   EXPECT_NEAR(trend.bytes, 3e3 * static_cast<double>(GetParam()), 0.13 * 3e3 * static_cast<double>(GetParam()));
 }
 
 TEST_P(History_, StepsGrowAtTheirMeanRate) {
-  const double length = GetParam() / 1e3, step = length / 9.3;
+  const double length = seconds(), step = length / 9.3;
   const Trend trend = trend_of_run(GetParam(), [&](double s) { return 10 * kMiB * (1 + std::floor(s / step)); });
   ASSERT_EQ(trend.kind, TrendKind::growing);
   EXPECT_NEAR(trend.bytes_per_s, 10 * kMiB / step, 0.1 * 10 * kMiB / step);
@@ -45,14 +48,14 @@ TEST_P(History_, WhatGrowsUnderAChangingLoadGrows) {
   std::mt19937 random(7);
   const Trend trend =
       trend_of_run(GetParam(), [&](double s) { return 1e6 * s + static_cast<double>(random() % (200 * kMiB)); });
-  const double noise_per_run = 2e8 / (GetParam() / 1e3);
+  const double noise_per_run = 2e8 / (seconds());
   if (noise_per_run > 1e5) return;  // more changes in a run than growth
   ASSERT_EQ(trend.kind, TrendKind::growing);
   EXPECT_NEAR(trend.bytes_per_s, 1e6, 1e5);
 }
 
 TEST_P(History_, WarmUpsAndCachesWithABoundAreConstant) {
-  const double length = GetParam() / 1e3;
+  const double length = seconds();
   for (const double part : {0.1, 0.3, 0.5, 0.7}) {
     const auto level = [&](double s) { return 5e6 * std::min(s, part * length); };
     EXPECT_EQ(trend_of_run(GetParam(), level).kind, TrendKind::constant) << part;
@@ -60,7 +63,7 @@ TEST_P(History_, WarmUpsAndCachesWithABoundAreConstant) {
 }
 
 TEST_P(History_, GrowthAfterAWarmUpHasItsBegin) {
-  const double length = GetParam() / 1e3;
+  const double length = seconds();
   const Trend trend = trend_of_run(GetParam(), [&](double s) {
     return 50e6 * std::min(s, length / 20) + (s > length / 2 ? 1e6 * (s - length / 2) : 0);
   });
@@ -89,14 +92,14 @@ TEST_P(History_, WhatChangesWithoutGrowingIsConstant) {
 }
 
 TEST_P(History_, WhatIsFreedAtTheEndHasGrown) {
-  const double length = GetParam() / 1e3;
+  const double length = seconds();
   const Trend trend = trend_of_run(GetParam(), [&](double s) { return s < 0.99 * length ? 2e6 * s : 0; });
   ASSERT_EQ(trend.kind, TrendKind::growing);
   EXPECT_NEAR(trend.bytes_per_s, 2e6, 2e5);
 }
 
 TEST_P(History_, WhatIsFreedLongBeforeTheEndHasGrown) {
-  const double length = GetParam() / 1e3;
+  const double length = seconds();
   const Trend trend = trend_of_run(GetParam(), [&](double s) { return s < 0.6 * length ? 2e6 * s : 0; });
   ASSERT_EQ(trend.kind, TrendKind::growing);
   EXPECT_NEAR(trend.bytes_per_s, 2e6, 2e5);

@@ -144,9 +144,7 @@ struct failing_parser {
     }
     return {};
   }
-  static String wanted(const Row&) {
-    return "any, lost, possible or growing, or one of them with :SIZE";
-  }
+  static String wanted(const Row&) { return "any, lost, possible or growing, or one of them with :SIZE"; }
 };
 struct choice_parser {
   static std::optional<String> parse(std::string_view text, const Row& row) {

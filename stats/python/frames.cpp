@@ -80,7 +80,7 @@ class Walking {
   if (!code || read_pointer(code, kType) != code_type) return nullptr;
   if (layout.instruction_is_index() || read<std::uint8_t>(frame, layout.frame_owner) == layout.owner_generator)
     return code;
-  const char* const first = code + layout.code_start + 2 * read<int>(code, layout.code_first_traceable);
+  const char* const first = code + layout.code_start + 2 * std::ptrdiff_t{read<int>(code, layout.code_first_traceable)};
   return read_pointer(frame, layout.frame_instruction) < first ? nullptr : code;
 }
 

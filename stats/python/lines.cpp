@@ -49,7 +49,7 @@ int by_entries(const CodeLines& lines, std::size_t offset) {
   std::size_t end = 0;
   for (std::size_t at = 0; at < lines.bytes;) {
     const unsigned form = lines.table[at] >> 3 & 15;
-    end += 2 * ((lines.table[at] & 7u) + 1);
+    end += 2 * (std::size_t{lines.table[at] & 7u} + 1);
     if (form == kLong || form == kNoColumns)
       line += signed_number(lines, at + 1);
     else if (form >= kOneLineFirst && form != kNone)
