@@ -168,7 +168,9 @@ int end_process(const char* moment, std::optional<int> status) {
 }
 
 // --- Fork. The C library calls handlers before a fork in the reverse of the order in which they were registered, and
-// after it in that order: ours, registered before all others, hold our locks for no handler of anybody else's.
+// after it in that order: ours, registered before all others, hold our locks for no handler of anybody else's. They are
+// registered for no object: the C library would take them out when exit comes to our destructors, perhaps between two
+// parts of another thread's fork.
 void in_forked_child() {
   process_id.store(system_calls_are_filtered() ? kUnknown : getpid(), std::memory_order_relaxed);
   note_forked();
@@ -181,7 +183,7 @@ RegisterAtfork real_register_atfork() { return reinterpret_cast<RegisterAtfork>(
 void register_fork_handlers() {
   static constinit std::atomic<bool> registered{false};
   if (!registered.exchange(true))
-    real_register_atfork()(before_fork, after_fork_in_parent, in_forked_child, __dso_handle);
+    real_register_atfork()(before_fork, after_fork_in_parent, in_forked_child, nullptr);
 }
 
 // The C library writes what stdio holds after our turn: where the code changes, the C library's own exit does that in

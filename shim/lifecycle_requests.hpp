@@ -6,6 +6,8 @@ namespace cistern {
 
 // Starts the thread. False: there is none.
 bool await_requests();
+// Ends it, before a filter of system calls is set, which may forbid those that it makes.
+void dismiss_requests();
 // Safe in a signal handler.
 void request_report();
 

@@ -223,6 +223,7 @@ void watch_signals_in_child() {
 }
 
 void leave_signals() {
+  if (request_signal) dismiss_requests();
   for (Watched& signal : watched) {
     KernelEntry entry;
     if (signal.number && real_sigaction && exchange_entry(signal.number, nullptr, &entry) &&
@@ -232,6 +233,7 @@ void leave_signals() {
 }
 
 void watch_signals_again() {
+  if (request_signal) await_requests();
   for (Watched& signal : watched)
     if (real_sigaction) watch(signal);
 }

@@ -51,6 +51,7 @@ void KindCounters::note_reserved(std::uint64_t reserved_bytes, std::uint64_t liv
 }
 
 std::optional<WorstMoment> KindCounters::worst_moment() const {
+  const Locked hold(lock);
   return worst_.reserved_bytes ? std::optional(worst_) : std::nullopt;
 }
 
@@ -154,7 +155,10 @@ void KindCounters::reset() {
   figures.allocated_bytes = read(allocated_bytes);
   figures.temporary = read(temporary);
   if (figures.peak_bytes) figures.peak_at_s = static_cast<double>(read(peak_at_ns)) * 1e-9;
-  figures.over_time = history_.levels(coarse_nanoseconds_since_start() / 1'000'000);
+  {
+    const Locked hold(lock);
+    figures.over_time = history_.levels(coarse_nanoseconds_since_start() / 1'000'000);
+  }
   for (int i = 0; i < static_cast<int>(Unpooled::count); ++i)
     if (const std::uint64_t count = read(unpooled[i])) figures.unpooled.push_back({kUnpooledTexts[i], count});
   for (int i = 0; i < kReportClasses; ++i)

@@ -44,7 +44,7 @@ struct KindCounters {
   Counter unpooled[static_cast<int>(Unpooled::count)]{};
 
   // Written under `lock` by the functions below: one lock costs less than six atomic additions. Readable at any time.
-  Lock lock;
+  mutable Lock lock;
   Counter allocations{0}, frees{0}, pool_hits{0}, live_blocks{0}, live_bytes{0}, peak_bytes{0}, peak_at_ns{0};
   Counter allocated_bytes{0}, temporary{0};
   ClassCounters classes[kReportClasses];

@@ -2,7 +2,7 @@
 #include "stats/history.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <numeric>
 
 namespace cistern {
 
@@ -111,6 +111,18 @@ std::optional<std::size_t> begin_of_growth(const Vector<double>& floors) {
 }
 
 }  // namespace
+
+bool rose_at_last(const Levels& levels) {
+  constexpr double kRiseMin = 1.15;
+  const auto& least = levels.least;
+  const std::size_t sixth = std::max<std::size_t>(least.size() / 6, 1);
+  if (least.size() < 2 * sixth) return false;
+  const auto sum = [&](std::size_t from_end) {
+    const auto end = least.end() - static_cast<std::ptrdiff_t>(from_end * sixth);
+    return std::accumulate(end - static_cast<std::ptrdiff_t>(sixth), end, 0.0);
+  };
+  return sum(0) > sum(1) * kRiseMin;
+}
 
 Trend trend_of(const Levels& levels) {
   constexpr std::size_t kLevelsMin = 8;

@@ -51,6 +51,10 @@ class History {
   std::uint64_t least_[kPoints] = {}, last_[kPoints] = {};
 };
 
+// Whether the last sixth lies higher than the one before: what is not growing by a line is not constant then, where
+// levels are only estimates.
+bool rose_at_last(const Levels& levels);
+
 // Of levels: pure, for what a History noted and for tests.
 Trend trend_of(const Levels& levels);
 

@@ -117,6 +117,12 @@ TEST(History, WhatWasAllocatedAtTheStartIsAOneOff) {
   EXPECT_EQ(history.trend(5000).kind, TrendKind::constant);
 }
 
+TEST(History, WhatRoseAtLastIsTold) {
+  EXPECT_TRUE(rose_at_last(run_of(4000, [](double s) { return 1e6 * s; }).levels(4050)));
+  EXPECT_FALSE(rose_at_last(run_of(4000, [](double s) { return 1e6 * std::min(s, 2.5); }).levels(4050)));
+  EXPECT_FALSE(rose_at_last(Levels{}));
+}
+
 TEST(History, AShortRunHasNoTrend) {
   EXPECT_EQ(History().trend(1000).kind, TrendKind::unknown);
   EXPECT_EQ(trend_of_run(60, [](double s) { return 1e9 * s; }).kind, TrendKind::unknown);

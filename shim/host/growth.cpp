@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "pool/base/lock.hpp"
+#include "pool/heap/account.hpp"
 #include "pool/heap/samples.hpp"
 #include "stats/counters.hpp"
 #include "stats/history.hpp"
@@ -14,6 +15,7 @@ namespace cistern::host {
 namespace {
 
 constexpr std::uint64_t kFirstMs = 20, kLooksPerRun = 64, kPartOfTime = 200;
+constexpr unsigned kLooksMin = 12;
 constexpr char kApi[] = "malloc";
 
 struct LiveOfSite {
@@ -21,12 +23,14 @@ struct LiveOfSite {
   double blocks, bytes;                // of the look that goes on
   std::uint32_t newest_ms, oldest_ms;  // of those that were seen alive
   bool seen;
+  double factor;  // 0: not known. What is live by size class, which is exact, for what samples made of it
   double peak_blocks, peak_bytes;
 };
 
 constinit Lock look_lock;  // guards what follows, but for next_look_ms
 constinit SiteTable<LiveOfSite> live_of_sites;
 constinit double most_bytes = 0;
+constinit unsigned looks = 0;
 constinit std::atomic<std::uint32_t> next_look_ms{kFirstMs};
 
 // A sample stands for as many blocks as were not drawn, on average.
@@ -43,6 +47,7 @@ void add_sample(void*, const host_pool::Sample& sample) {
 void look(std::uint32_t now_ms, host_pool::AtFork at_fork) {
   live_of_sites.for_each([](SiteId, LiveOfSite& site) { site.blocks = site.bytes = 0; });
   if (!host_pool::visit_samples(add_sample, nullptr, at_fork)) return;
+  ++looks;
   double all = 0;
   live_of_sites.for_each([&](SiteId, LiveOfSite& site) {
     all += site.bytes;
@@ -78,9 +83,56 @@ void look_at_growth(std::uint32_t now_ms) {
     look_now(now_ms);
 }
 
+namespace {
+
+// Which block of several is drawn depends a little on those before it: where sizes take turns, some are drawn too
+// often. What lives of each size class is known, and tells by how much.
+struct Correction {
+  double drawn[host_pool::kClasses] = {}, factor[host_pool::kClasses] = {};
+};
+
+unsigned class_of_sample(const host_pool::Sample& sample) {
+  const unsigned size_class = host_pool::class_of(sample.usable_bytes);
+  return sample.weight > 1 && size_class < host_pool::kClasses ? size_class : host_pool::kClasses;
+}
+
+[[gnu::cold]] void correct_samples() {
+  static constinit Correction correction;  // under the lock; too large for a stack
+  correction = {};
+  host_pool::visit_samples(
+      [](void*, const host_pool::Sample& sample) {
+        if (const unsigned id = class_of_sample(sample); id < host_pool::kClasses)
+          correction.drawn[id] += sample.weight;
+      },
+      nullptr);
+  const host_pool::Account account = host_pool::account();
+  for (unsigned id = 0; id < host_pool::kClasses; ++id) {
+    const auto live = static_cast<double>(account.classes[id].live_blocks);
+    if (correction.drawn[id] > 0) correction.factor[id] = live / correction.drawn[id];
+  }
+  live_of_sites.for_each([](SiteId, LiveOfSite& site) { site.factor = 0; });
+  host_pool::visit_samples(
+      [](void*, const host_pool::Sample& sample) {
+        LiveOfSite* const site = live_of_sites.of(sample.site);
+        if (!site || site->bytes <= 0) return;
+        const unsigned id = class_of_sample(sample);
+        const double bytes = sample.weight * static_cast<double>(sample.usable_bytes);
+        site->factor += bytes * (id < host_pool::kClasses ? correction.factor[id] : 1) / site->bytes;
+      },
+      nullptr);
+}
+
+std::uint64_t scaled(double value, const LiveOfSite& site) {
+  return static_cast<std::uint64_t>(value * (site.factor > 0 ? site.factor : 1) + 0.5);
+}
+
+}  // namespace
+
 [[gnu::cold]] void look_at_growth_once_more() {
   const Locked hold(look_lock);
-  if (host_pool::sample_interval_bytes && !histories_end.load()) look(now_ms(), host_pool::AtFork::wait);
+  if (!host_pool::sample_interval_bytes || histories_end.load()) return;
+  look(now_ms(), host_pool::AtFork::wait);
+  if (!host_pool::samples_every_block()) correct_samples();
 }
 
 [[gnu::cold]] void add_growth(Snapshot& snapshot) {
@@ -91,14 +143,20 @@ void look_at_growth(std::uint32_t now_ms) {
   Vector<UsingSite> at_peak;
   live_of_sites.for_each([&](SiteId site, const LiveOfSite& live) {
     if (!live.seen) return;
-    snapshot.site_trends.push_back({"host", site, kApi, live.history.trend(now_ms()), live.history.levels(now_ms())});
+    SiteTrend& trend = snapshot.site_trends.emplace_back("host", site, kApi, live.history.trend(now_ms()),
+                                                         live.history.levels(now_ms()));
+    for (Vector<std::uint64_t>* const levels : {&trend.levels.least, &trend.levels.last})
+      for (std::uint64_t& level : *levels) level = scaled(static_cast<double>(level), live);
+    if (live.factor > 0) trend.trend.bytes_per_s *= live.factor, trend.trend.bytes *= live.factor;
+    // Seldom looked at, it may well have changed in between.
+    if (trend.trend.kind == TrendKind::constant && (looks < kLooksMin || rose_at_last(trend.levels))) trend.trend = {};
     if (live.peak_bytes < 1) return;
     UsingSite& row = at_peak.emplace_back();
     row.kind = "host";
     row.api = kApi;
     row.site = site;
-    row.peak_blocks = static_cast<std::uint64_t>(live.peak_blocks + 0.5);
-    row.peak_bytes = static_cast<std::uint64_t>(live.peak_bytes + 0.5);
+    row.peak_blocks = scaled(live.peak_blocks, live);
+    row.peak_bytes = scaled(live.peak_bytes, live);
   });
   std::sort(at_peak.begin(), at_peak.end(),
             [](const UsingSite& a, const UsingSite& b) { return a.peak_bytes > b.peak_bytes; });
@@ -115,6 +173,7 @@ void growth_after_fork() { look_lock.unlock_after_fork(); }
 void growth_after_fork_in_child() {
   live_of_sites.clear();
   most_bytes = 0;
+  looks = 0;
   next_look_ms.store(kFirstMs, std::memory_order_relaxed);
   growth_after_fork();
 }

@@ -20,7 +20,7 @@
 namespace cistern {
 namespace {
 
-constexpr int kAttempts = 100;
+constexpr int kAttempts = 10'000;
 
 struct Opened {
   int descriptor = -1;
