@@ -182,8 +182,7 @@ RegisterAtfork real_register_atfork() { return reinterpret_cast<RegisterAtfork>(
 
 void register_fork_handlers() {
   static constinit std::atomic<bool> registered{false};
-  if (!registered.exchange(true))
-    real_register_atfork()(before_fork, after_fork_in_parent, in_forked_child, nullptr);
+  if (!registered.exchange(true)) real_register_atfork()(before_fork, after_fork_in_parent, in_forked_child, nullptr);
 }
 
 // The C library writes what stdio holds after our turn: where the code changes, the C library's own exit does that in
