@@ -59,7 +59,7 @@ void KindCounters::block_born(const CountedBlock& block, bool pool_hit, std::uin
   Locked hold(lock);
   // Nothing is reserved in vain but by frees, so it is most right before an allocation.
   if (pool_hit) note_reserved(reserved_bytes, read(live_bytes));
-  const SiteUse::Moment now{peaks_, coarse_nanoseconds_since_start() / 1'000'000};
+  const SiteUse::Moment now{peaks_, coarse_milliseconds_since_start()};
   bump(allocations);
   bump(live_blocks);
   if (pool_hit) bump(pool_hits);
@@ -93,7 +93,7 @@ void KindCounters::block_died(const CountedBlock& block) {
   bump(frees);
   drop(live_blocks);
   const bool was_last_born = is_last_born(block);
-  const SiteUse::Moment now{peaks_, coarse_nanoseconds_since_start() / 1'000'000};
+  const SiteUse::Moment now{peaks_, coarse_milliseconds_since_start()};
   if (SiteUse* const use = sites_.of(block.site)) use->died(1, block.bytes, was_last_born, now);
   if (!block.bytes) return;
   drop(live_bytes, block.bytes);
@@ -105,7 +105,7 @@ void KindCounters::bytes_died(const CountedBlock& block) {
   Locked hold(lock);
   drop(live_bytes, block.bytes);
   drop(classes[report_class(block.bytes)].live_blocks);
-  const SiteUse::Moment now{peaks_, coarse_nanoseconds_since_start() / 1'000'000};
+  const SiteUse::Moment now{peaks_, coarse_milliseconds_since_start()};
   history_.note(now.ms, read(live_bytes), 0);
   if (SiteUse* const use = sites_.of(block.site)) use->died(0, block.bytes, false, now);
 }
@@ -157,7 +157,7 @@ void KindCounters::reset() {
   if (figures.peak_bytes) figures.peak_at_s = static_cast<double>(read(peak_at_ns)) * 1e-9;
   {
     const Locked hold(lock);
-    figures.over_time = history_.levels(coarse_nanoseconds_since_start() / 1'000'000);
+    figures.over_time = history_.levels(coarse_milliseconds_since_start());
   }
   for (int i = 0; i < static_cast<int>(Unpooled::count); ++i)
     if (const std::uint64_t count = read(unpooled[i])) figures.unpooled.push_back({kUnpooledTexts[i], count});
@@ -176,15 +176,16 @@ void KindCounters::reset() {
 [[gnu::cold]] void KindCounters::add_sites(const String& kind, Snapshot& snapshot) {
   constexpr std::size_t kShown = 3;
   Vector<UsingSite> used, looping;
-  const std::uint64_t now_ms = coarse_nanoseconds_since_start() / 1'000'000;
+  const std::uint64_t now_ms = coarse_milliseconds_since_start();
   {
     Locked hold(lock);
     sites_.for_each([&](SiteId site, const SiteUse& use) {
       UsingSite figures = use.figures(peaks_);
       if (!figures.allocations) return;
       figures.site = site;
-      snapshot.site_trends.push_back(
-          {kind, site, figures.api, use.history().trend(now_ms), use.history().levels(now_ms)});
+      SiteTrend trend{kind, site, figures.api, use.history().trend(now_ms), {}};
+      if (trend.trend.kind == TrendKind::growing) trend.levels = use.history().levels(now_ms);
+      snapshot.site_trends.push_back(std::move(trend));
       if (figures.allocates_in_a_loop()) looping.push_back(figures);
       if (figures.peak_bytes) used.push_back(std::move(figures));
     });

@@ -86,6 +86,7 @@ struct KindCounters {
 std::uint64_t nanoseconds_since_start();
 // The same to a few milliseconds, for a few nanoseconds: for what is noted at every allocation.
 std::uint64_t coarse_nanoseconds_since_start();
+inline std::uint64_t coarse_milliseconds_since_start() { return coarse_nanoseconds_since_start() / 1'000'000; }
 // The same since an unspecified moment, for what only compares: it goes on over a fork.
 std::uint64_t coarse_now_ns();
 void start_clock();

@@ -65,9 +65,13 @@ void add_judging(Snapshot& snapshot) {
 // have been freed at the end.
 void add_trends(Snapshot& snapshot) {
   constexpr std::size_t kGrowingShown = 5;
+  Map<SiteId, Vector<const SiteTrend*>> by_site;  // of each one or two kinds
+  for (const SiteTrend& trend : snapshot.site_trends) by_site[trend.site].push_back(&trend);
   const auto of_site = [&](LeakFigures& leak) {
-    for (const SiteTrend& trend : snapshot.site_trends)
-      if (trend.site == leak.site && trend.kind == leak.kind) leak.trend = trend.trend;
+    const auto found = by_site.find(leak.site);
+    if (found == by_site.end()) return;
+    for (const SiteTrend* const trend : found->second)
+      if (trend->kind == leak.kind) leak.trend = trend->trend;
   };
   for (LeakFigures& leak : snapshot.leaks) of_site(leak);
   for (LeakFigures& leak : snapshot.host_sites) of_site(leak);

@@ -63,8 +63,6 @@ void look(std::uint32_t now_ms, host_pool::AtFork at_fork) {
   });
 }
 
-std::uint32_t now_ms() { return static_cast<std::uint32_t>(coarse_nanoseconds_since_start() / 1'000'000); }
-
 [[gnu::cold]] void look_now(std::uint32_t now_ms) {
   const LockedUnlessForking hold(look_lock);
   if (!hold || now_ms < next_look_ms.load(std::memory_order_relaxed)) return;
@@ -131,7 +129,7 @@ std::uint64_t scaled(double value, const LiveOfSite& site) {
 [[gnu::cold]] void look_at_growth_once_more() {
   const Locked hold(look_lock);
   if (!host_pool::sample_interval_bytes || histories_end.load()) return;
-  look(now_ms(), host_pool::AtFork::wait);
+  look(static_cast<std::uint32_t>(coarse_milliseconds_since_start()), host_pool::AtFork::wait);
   if (!host_pool::samples_every_block()) correct_samples();
 }
 
@@ -140,10 +138,11 @@ std::uint64_t scaled(double value, const LiveOfSite& site) {
   if (!host_pool::sample_interval_bytes) return;
   look_at_growth_once_more();
   const Locked hold(look_lock);
+  const std::uint64_t now_ms = coarse_milliseconds_since_start();
   Vector<UsingSite> at_peak;
   live_of_sites.for_each([&](SiteId site, const LiveOfSite& live) {
     if (!live.seen) return;
-    snapshot.site_trends.push_back({"host", site, kApi, live.history.trend(now_ms()), live.history.levels(now_ms())});
+    snapshot.site_trends.push_back({"host", site, kApi, live.history.trend(now_ms), live.history.levels(now_ms)});
     SiteTrend& trend = snapshot.site_trends.back();
     for (Vector<std::uint64_t>* const levels : {&trend.levels.least, &trend.levels.last})
       for (std::uint64_t& level : *levels) level = scaled(static_cast<double>(level), live);

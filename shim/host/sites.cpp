@@ -39,7 +39,7 @@ bool capture(std::uint32_t* site) {
 }
 
 std::uint32_t now_ms() {
-  const auto now = static_cast<std::uint32_t>(coarse_nanoseconds_since_start() / 1'000'000);
+  const auto now = static_cast<std::uint32_t>(coarse_milliseconds_since_start());
   look_at_growth(now);
   return now;
 }
