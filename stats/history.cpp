@@ -2,7 +2,7 @@
 #include "stats/history.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
 
 namespace cistern {
 
@@ -35,7 +35,7 @@ void History::begin(std::uint64_t born_ms) {
 }
 
 void History::note(std::uint64_t now_ms, std::uint64_t live_bytes, std::uint64_t newest_ms) {
-  if (histories_end.load(std::memory_order_relaxed)) return;
+  if (histories_ended_ms.load(std::memory_order_relaxed)) return;
   begin(now_ms);
   now_ms = std::max(now_ms, start_ms_);
   if (!last_now_ && !closed_) least_now_ = last_now_ = live_bytes;  // the first: nothing is known of before
@@ -45,9 +45,19 @@ void History::note(std::uint64_t now_ms, std::uint64_t live_bytes, std::uint64_t
   last_born_ms_ = std::max(last_born_ms_, newest_ms);
 }
 
+namespace {
+
+std::uint64_t or_when_they_ended(std::uint64_t now_ms) {
+  const std::uint64_t ended_ms = histories_ended_ms.load(std::memory_order_relaxed);
+  return ended_ms ? std::min(now_ms, ended_ms) : now_ms;
+}
+
+}  // namespace
+
 Levels History::levels(std::uint64_t now_ms) const {
   Levels levels{};
   if (!width_ms_) return levels;
+  now_ms = or_when_they_ended(now_ms);
   History copy = *this;
   copy.close_intervals(std::max(now_ms, start_ms_));
   levels.start_s = static_cast<double>(start_ms_) / 1e3;
@@ -61,6 +71,7 @@ Levels History::levels(std::uint64_t now_ms) const {
 
 Trend History::trend(std::uint64_t now_ms) const {
   constexpr std::uint64_t kShortestMs = 100, kPartOfOneOff = 16;
+  now_ms = or_when_they_ended(now_ms);
   if (!width_ms_ || now_ms < start_ms_ + kShortestMs) return {};
   if (last_born_ms_ - start_ms_ <= (now_ms - start_ms_) / kPartOfOneOff) return {TrendKind::one_off};
   return trend_of(levels(now_ms));
@@ -110,41 +121,52 @@ std::optional<std::size_t> begin_of_growth(const Vector<double>& floors) {
   return rises[first] - 1;
 }
 
+// Of so many levels: one in a thousand that are drawn at random has it.
+double least_fit(std::size_t levels) { return levels <= 5 ? 0.97 : levels == 6 ? 0.93 : 0.88; }
+
 }  // namespace
 
 bool rose_at_last(const Levels& levels) {
-  constexpr double kRiseMin = 1.15;
+  constexpr double kRiseMin = 1.15, kErrorsMin = 3.5;
   const auto& least = levels.least;
-  const std::size_t sixth = std::max<std::size_t>(least.size() / 6, 1);
+  const std::size_t sixth = std::max<std::size_t>(least.size() / 6, 1), begin = least.size() - 2 * sixth;
   if (least.size() < 2 * sixth) return false;
-  const auto sum = [&](std::size_t from_end) {
-    const auto end = least.end() - static_cast<std::ptrdiff_t>(from_end * sixth);
-    return std::accumulate(end - static_cast<std::ptrdiff_t>(sixth), end, 0.0);
-  };
-  return sum(0) > sum(1) * kRiseMin;
+  double before = 0, last = 0, changes = 0;  // changes: squares of those from level to level
+  for (std::size_t i = begin; i < least.size(); ++i) {
+    const auto level = static_cast<double>(least[i]);
+    (i < begin + sixth ? before : last) += level;
+    const double change = i > begin ? level - static_cast<double>(least[i - 1]) : 0;
+    changes += change * change;
+  }
+  // The standard error of a difference of two sums of as many levels, were they drawn at random: a slope adds little to
+  // it, as it is small from level to level.
+  const double variance = changes / 2 / static_cast<double>(2 * sixth - 1);
+  const double error = std::sqrt(2 * static_cast<double>(sixth) * variance);
+  return last > before * kRiseMin && last - before > kErrorsMin * error;
 }
 
 Trend trend_of(const Levels& levels) {
-  constexpr std::size_t kLevelsMin = 8;
-  constexpr double kGrowthMin = 0.02, kFitMin = 0.88, kNothing = 0.05;  // of the level; of the variance
+  constexpr std::size_t kLevelsMin = 8, kLineMin = 5;
+  constexpr double kGrowthMin = 0.02, kNothing = 0.05;  // of the level
   if (levels.least.size() < kLevelsMin) return {};
   Vector<double> least(levels.least.begin(), levels.least.end());
-  // What falls at last, and only then, is the end of the program; when all is gone that may take its time.
+  // What falls by half at last, and only then, is the end of the program; when all is gone that may take its time.
   const double top = *std::max_element(least.begin(), least.end());
   while (least.size() > kLevelsMin && least.back() < kNothing * top) least.pop_back();
   for (std::size_t last = 2; last > 0; --last) {
     const auto end = least.end() - static_cast<std::ptrdiff_t>(last);
-    if (std::all_of(end, least.end(), [end](double level) { return level < *(end - 1); }))
-      least.erase(end, least.end());
+    const auto fell = [end](double level) { return level < *(end - 1); };
+    if (least.back() < top / 2 && std::all_of(end, least.end(), fell)) least.erase(end, least.end());
   }
   const Vector<double> floors = floors_of(least);
   const std::optional<std::size_t> begin = begin_of_growth(floors);
-  if (!begin || least.size() - *begin < std::max<std::size_t>(least.size() / 3, 5)) return {TrendKind::constant};
+  if (!begin || least.size() - *begin < std::max(least.size() / 3, kLineMin)) return {TrendKind::constant};
   const auto part = [](const Vector<double>& of, std::size_t first, std::size_t end) {
     return Vector<double>(of.begin() + static_cast<std::ptrdiff_t>(first),
                           of.begin() + static_cast<std::ptrdiff_t>(end));
   };
-  const bool is_straight = line_through(part(least, *begin, least.size())).fit >= kFitMin;
+  const Vector<double> line = part(least, *begin, least.size());
+  const bool is_straight = line_through(line).fit >= least_fit(line.size());
   if (!is_straight || floors.back() - floors[*begin] < kGrowthMin * floors.back()) return {TrendKind::constant};
   // From the first rise to the last: steps are whole then.
   const auto last = static_cast<std::size_t>(std::find(floors.begin(), floors.end(), floors.back()) - floors.begin());

@@ -12,8 +12,9 @@
 
 namespace cistern {
 
-// Since exit began nothing is noted: what a program frees at its end says nothing of its run. 0: it has not.
-inline constinit std::atomic<bool> histories_end{false};
+// When exit began: nothing is noted since, and no time passes. What a program frees at its end, and how long a report
+// takes, says nothing of its run. 0: it has not.
+inline constinit std::atomic<std::uint64_t> histories_ended_ms{0};
 
 enum class TrendKind : std::uint8_t { unknown, one_off, constant, growing };
 
@@ -51,8 +52,8 @@ class History {
   std::uint64_t least_[kPoints] = {}, last_[kPoints] = {};
 };
 
-// Whether the last sixth lies higher than the one before: what is not growing by a line is not constant then, where
-// levels are only estimates.
+// Whether the last sixth lies higher than the one before, by more than its levels change anyway: what is not growing by
+// a line is not constant then, where levels are only estimates.
 bool rose_at_last(const Levels& levels);
 
 // Of levels: pure, for what a History noted and for tests.

@@ -123,6 +123,39 @@ TEST(History, WhatRoseAtLastIsTold) {
   EXPECT_FALSE(rose_at_last(Levels{}));
 }
 
+TEST(History, WhatIsDrawnAtRandomSeldomLooksLikeGrowth) {
+  // As levels of what is looked at a few times an interval.
+  constexpr unsigned kRuns = 20'000;
+  unsigned grew = 0, rose = 0;
+  std::mt19937 random(11);
+  for (unsigned run = 0; run < kRuns; ++run) {
+    Levels levels{0, 1, {}, {}};
+    for (unsigned count = 17 + run % 17; count > 0; --count) {
+      std::uint64_t least = 70;
+      for (unsigned look = 0; look <= run % 4; ++look) least = std::min<std::uint64_t>(least, 20 + random() % 50);
+      levels.least.push_back(least);
+      levels.last.push_back(least);
+    }
+    grew += trend_of(levels).kind == TrendKind::growing;
+    rose += rose_at_last(levels);
+  }
+  EXPECT_LE(grew, kRuns / 1000);
+  EXPECT_LE(rose, kRuns / 100);
+}
+
+TEST(History, NothingOfTheEndCounts) {
+  const auto level = [](double s) { return 1e6 * s; };
+  History history = run_of(2000, level);
+  EXPECT_EQ(history.trend(4000).kind, TrendKind::constant);
+  histories_ended_ms = 2050;
+  history.note(2060, 1, 2060);
+  const Trend trend = history.trend(4000);
+  const std::size_t levels = history.levels(4000).least.size();
+  histories_ended_ms = 0;
+  EXPECT_EQ(trend.kind, TrendKind::growing);
+  EXPECT_EQ(levels, history.levels(2050).least.size());
+}
+
 TEST(History, AShortRunHasNoTrend) {
   EXPECT_EQ(History().trend(1000).kind, TrendKind::unknown);
   EXPECT_EQ(trend_of_run(60, [](double s) { return 1e9 * s; }).kind, TrendKind::unknown);

@@ -14,7 +14,7 @@
 namespace cistern::host {
 namespace {
 
-constexpr std::uint64_t kFirstMs = 20, kLooksPerRun = 64, kPartOfTime = 200;
+constexpr std::uint64_t kFirstMs = 20, kLooksPerRun = 256, kPartOfTime = 200;
 constexpr unsigned kLooksMin = 12;
 constexpr char kApi[] = "malloc";
 
@@ -76,7 +76,7 @@ void look(std::uint32_t now_ms, host_pool::AtFork at_fork) {
 }  // namespace
 
 void look_at_growth(std::uint32_t now_ms) {
-  if (now_ms >= next_look_ms.load(std::memory_order_relaxed) && !histories_end.load(std::memory_order_relaxed))
+  if (now_ms >= next_look_ms.load(std::memory_order_relaxed) && !histories_ended_ms.load(std::memory_order_relaxed))
       [[unlikely]]
     look_now(now_ms);
 }
@@ -128,7 +128,7 @@ std::uint64_t scaled(double value, const LiveOfSite& site) {
 
 [[gnu::cold]] void look_at_growth_once_more() {
   const Locked hold(look_lock);
-  if (!host_pool::sample_interval_bytes || histories_end.load()) return;
+  if (!host_pool::sample_interval_bytes || histories_ended_ms.load()) return;
   look(static_cast<std::uint32_t>(coarse_milliseconds_since_start()), host_pool::AtFork::wait);
   if (!host_pool::samples_every_block()) correct_samples();
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sys/single_threaded.h>
 
+#include <algorithm>
 #include <atomic>
 #include <new>
 
@@ -46,7 +47,7 @@ Phase phase() { return the_phase.load(std::memory_order_relaxed); }
 void exit_begins() {
   Phase running = Phase::running;
   if (!the_phase.compare_exchange_strong(running, Phase::exiting)) return;
-  histories_end = true;
+  histories_ended_ms = std::max<std::uint64_t>(coarse_milliseconds_since_start(), 1);
   stop_copy_crew();
 }
 
@@ -69,7 +70,7 @@ bool another_thread_reports() {
 void begin_anew_in_child() {
   if (!__libc_single_threaded) beside_threads.store(true, std::memory_order_relaxed);
   the_phase = Phase::running;
-  histories_end = false;
+  histories_ended_ms = 0;
   restart_clock();
 }
 

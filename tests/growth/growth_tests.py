@@ -45,8 +45,11 @@ class Trends(GrowthTest):
         for program, kind, settings in self.programs():
             for shape, trend in TRENDS.items():
                 with self.subTest(kind=kind, shape=shape, settings=settings):
-                    rate, report = self.grown(program, kind, shape, **settings)
-                    row, = self.of_maker(report["leaks"], kind)
+                    for _ in range(3):  # of estimates that change, now and then nothing is said
+                        rate, report = self.grown(program, kind, shape, **settings)
+                        row, = self.of_maker(report["leaks"], kind)
+                        if "trend" in row:
+                            break
                     self.assertEqual(row["trend"], trend)
                     growing = self.of_maker(report["growing"], kind)
                     self.assertEqual(len(growing), trend == "growing")
