@@ -2,6 +2,7 @@
 #include "stats/sites.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -25,10 +26,15 @@ constexpr int kOwnFramesMax = 8;  // frames of ours below the caller's, so that 
 constexpr int kRawMax = kDepthMax + kOwnFramesMax;
 constexpr int kPythonMax = 40;
 constexpr int kWitnessesMax = 8;
-constexpr std::size_t kBuckets = 1 << 12;  // few pages in a process with few sites; chains past thousands of stacks
-// Of a program that recurses at random no stack is like another: after so many only their inner parts are told apart.
-constexpr std::size_t kWholeSitesMax = 1 << 16, kSitesMax = kWholeSitesMax + kWholeSitesMax / 2;
-constexpr int kInnerNative = 6, kInnerPython = 3;
+// Few pages in a process with few sites; those that come later have more buckets.
+constexpr std::size_t kBuckets = 1 << 12, kEarlySites = 1 << 13, kLateBuckets = 1 << 17;
+// Of a program that recurses at random, or runs the initialisers of a large library, no stack is like another: after so
+// many only their inner parts are told apart.
+struct Form {
+  std::size_t sites_max;
+  int native, python;
+};
+constexpr Form kForms[] = {{1 << 16, kRawMax, kPythonMax}, {3 << 15, 6, 3}, {1 << 17, 2, 1}};
 constexpr unsigned kTimedEvery = 64, kTimedMin = 4;  // a mean of fewer says nothing
 
 struct Site {
@@ -61,6 +67,7 @@ struct Stack {
   void* const* addresses;
   int count;
   bool is_cut_off, by_rows;
+  Calls calls;
   const python::Frame* python;
   int python_count;
   std::uint64_t hash;
@@ -71,19 +78,34 @@ struct Stack {
   }
 };
 
-constinit std::atomic<Site*> buckets[kBuckets] = {};
+constinit std::atomic<Site*> buckets[kBuckets] = {}, late_buckets[kLateBuckets] = {};
 constinit Lock sites_lock;  // guards insertion and sites_by_id
-constinit std::atomic<std::size_t> sites_known{0};
+constinit std::atomic<bool> any_late{false};
+constinit std::atomic<std::size_t> sites_known[2] = {};  // of each Calls
 constinit Vector<Site*>* sites_by_id = nullptr;  // made at the first insertion, never destroyed: reports come late
 constinit Counter captures_timed{0}, captures_timed_ns{0}, captures_failed{0};
 thread_local constinit unsigned captures_of_thread = 0;
 
+// At random: in a row, recursions that differ in a few turns would have one hash.
+constexpr auto kFactors = [] {
+  std::array<std::uint64_t, kRawMax + kPythonMax> factors{};
+  std::uint64_t state = 0;
+  for (std::uint64_t& factor : factors) {  // splitmix64
+    std::uint64_t word = state += 0x9E3779B97F4A7C15;
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9;
+    word = (word ^ word >> 27) * 0x94D049BB133111EB;
+    factor = (word ^ word >> 31) | 1;
+  }
+  return factors;
+}();
+
 // Each frame has a factor of its own, so that none waits for another.
 std::uint64_t hash_of(const Stack& stack) {
-  std::uint64_t sum = reinterpret_cast<std::uintptr_t>(stack.api), factor = 0x9E3779B97F4A7C15;
-  for (int i = 0; i < stack.count; ++i, factor += 0x3C6EF372FE94F82A)
-    sum += reinterpret_cast<std::uintptr_t>(stack.addresses[i]) * factor;
-  for (int i = 0; i < stack.python_count; ++i, factor += 0x3C6EF372FE94F82A) sum += stack.python[i].word() * factor;
+  std::uint64_t sum = reinterpret_cast<std::uintptr_t>(stack.api);
+  for (int i = 0; i < stack.count; ++i)
+    sum += reinterpret_cast<std::uintptr_t>(stack.addresses[i]) * kFactors[static_cast<unsigned>(i)];
+  for (int i = 0; i < stack.python_count; ++i)
+    sum += stack.python[i].word() * kFactors[static_cast<unsigned>(kRawMax + i)];
   sum = (sum ^ sum >> 32) * 0x9E3779B97F4A7C15;
   return sum ^ sum >> 29;
 }
@@ -109,10 +131,17 @@ bool same_stack(const Site& site, const Stack& stack) {
   return true;
 }
 
-const Site* find(const Stack& stack) {
-  const Site* site = buckets[stack.hash % kBuckets].load(std::memory_order_acquire);
+const Site* find_in(const std::atomic<Site*>& bucket, const Stack& stack) {
+  const Site* site = bucket.load(std::memory_order_acquire);
   while (site && !same_stack(*site, stack)) site = site->next;
   return site;
+}
+
+const Site* find(const Stack& stack) {
+  if (const Site* const site = find_in(buckets[stack.hash % kBuckets], stack)) [[likely]]
+    return site;
+  if (!any_late.load(std::memory_order_acquire)) return nullptr;
+  return find_in(late_buckets[stack.hash % kLateBuckets], stack);
 }
 
 // Ours, and those that only pass the call on: a site is the same whichever way the call came to us.
@@ -166,8 +195,10 @@ SiteId insert(const Stack& stack) {
   if (!sites_by_id) sites_by_id = new (internal_allocate(sizeof(Vector<Site*>))) Vector<Site*>;
   sites_by_id->push_back(site);
   site->id = static_cast<SiteId>(sites_by_id->size());
-  sites_known.store(sites_by_id->size(), std::memory_order_relaxed);
-  std::atomic<Site*>& bucket = buckets[stack.hash % kBuckets];
+  sites_known[static_cast<int>(stack.calls)].fetch_add(1, std::memory_order_relaxed);
+  const bool is_late = sites_by_id->size() > kEarlySites;
+  if (is_late) any_late.store(true, std::memory_order_release);
+  std::atomic<Site*>& bucket = is_late ? late_buckets[stack.hash % kLateBuckets] : buckets[stack.hash % kBuckets];
   site->next = bucket.load(std::memory_order_relaxed);
   bucket.store(site, std::memory_order_release);
   return site->id;
@@ -178,16 +209,27 @@ const Site* find_stack(Stack& stack) {
   return find(stack);
 }
 
+int leading_frames(const Stack& stack) {
+  int leading = 0;
+  const Module* module;
+  while (leading < stack.count && module_at(call_address(stack.addresses[leading]), module) && is_leading(module))
+    ++leading;
+  return leading;
+}
+
 // One that was not found.
 [[gnu::noinline]] SiteId insert_bounded(Stack& stack) {
-  const std::size_t known = sites_known.load(std::memory_order_relaxed);
-  if (known < kWholeSitesMax) [[likely]]
+  const std::size_t known = sites_known[static_cast<int>(stack.calls)].load(std::memory_order_relaxed);
+  if (known < kForms[0].sites_max) [[likely]]
     return insert(stack);
-  stack.count = std::min(stack.count, kOwnFramesMax + kInnerNative);
-  stack.python_count = std::min(stack.python_count, kInnerPython);
-  stack.is_cut_off = true;
-  if (const Site* const site = find_stack(stack)) return site->id;
-  if (known < kSitesMax) return insert(stack);
+  const int leading = leading_frames(stack);
+  for (const Form& form : kForms) {
+    stack.count = std::min(stack.count, leading + form.native);
+    stack.python_count = std::min(stack.python_count, form.python);
+    stack.is_cut_off = true;
+    if (const Site* const site = find_stack(stack)) return site->id;
+    if (known < form.sites_max) return insert(stack);
+  }
   add(captures_failed);
   return 0;
 }
@@ -210,7 +252,7 @@ bool know_modules(const Stack& stack) {
   return site ? site->id : insert_bounded(stack);
 }
 
-[[gnu::always_inline]] inline SiteId capture(const char* api, const void* caller) {
+[[gnu::always_inline]] inline SiteId capture(const char* api, Calls calls, const void* caller) {
   void* addresses[kRawMax];
   WalkEnd end;
   const int count = unwind_stack(addresses, kRawMax, &end);
@@ -222,7 +264,8 @@ bool know_modules(const Stack& stack) {
   int first = 0;
   while (first < count && addresses[first] != caller) ++first;
   if (first == count) first = 0;
-  Stack stack{api, addresses + first, count - first, count == kRawMax || !end.is_whole, end.by_rows, nullptr, 0, 0};
+  const bool is_cut_off = count == kRawMax || !end.is_whole;
+  Stack stack{api, addresses + first, count - first, is_cut_off, end.by_rows, calls, nullptr, 0, 0};
   if (python::interpreter_count.load(std::memory_order_relaxed)) return capture_python(stack);
   if (const Site* site = find_stack(stack)) [[likely]]
     return site->id;
@@ -239,13 +282,13 @@ const Site* site_of(SiteId id) {
 
 }  // namespace
 
-[[gnu::noinline]] SiteId capture_site(const char* api) {
+[[gnu::noinline]] SiteId capture_site(const char* api, Calls calls) {
   const int saved_errno = errno;
   const void* caller = __builtin_extract_return_addr(__builtin_return_address(0));
   // The second of a thread: the first one fills the unwinder's caches and would be the mean of a short program.
   const bool timed = captures_of_thread++ % kTimedEvery == 1;
   const std::uint64_t start = timed ? nanoseconds_since_start() : 0;
-  const SiteId site = capture(api, caller);
+  const SiteId site = capture(api, calls, caller);
   if (timed) {
     add(captures_timed_ns, nanoseconds_since_start() - start);
     add(captures_timed);
@@ -264,8 +307,8 @@ namespace {
 
 FrameFigures python_frame(const python::Line& line) {
   FrameFigures figures{};
-  figures.function = line.function;
-  figures.file = line.file;
+  figures.function = line.function->text;
+  figures.file = line.file->text;
   figures.line = line.number;
   figures.python = true;
   return figures;
@@ -343,7 +386,7 @@ const python::Line* line_of_script(const Site& site) {
   for (int i = 0; i < site.python_count; ++i) {
     const python::Line* const line = site.python()[i].line();
     if (!line) continue;
-    if (!is_installed(line->file)) return line;
+    if (!is_installed(line->file->text)) return line;
     if (!innermost) innermost = line;
   }
   return innermost;
@@ -354,7 +397,7 @@ SiteOwner site_owner(SiteId id) {
   const Site* site = site_of(id);
   if (!site) return {{}, false};
   if (const python::Line* const line = line_of_script(*site)) {
-    String owner(basename_of(line->file));
+    String owner(basename_of(line->file->text));
     if (line->number) owner += ":" + decimal(line->number, 0);
     return {std::move(owner), true};
   }

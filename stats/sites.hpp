@@ -15,7 +15,9 @@ using SiteId = std::uint32_t;
 // Captures the caller's stack. `api` is a string literal naming the intercepted call. Leading frames that only pass
 // the call on (Cistern's own module, the OpenCL loader, a shared CUDA runtime, libffi) are dropped, so that a site is
 // the same whichever way the call came. Thread-safe, takes no lock for a stack that was seen before, keeps errno.
-SiteId capture_site(const char* api);
+// A process may have any number of different stacks of frequent calls: what is kept of those leaves room for others.
+enum class Calls { some, frequent };
+SiteId capture_site(const char* api, Calls calls = Calls::some);
 
 // Loads the unwinder and warms it up (libunwind opened RTLD_LOCAL, else libgcc's): called once, before the first
 // capture and never inside malloc. `look_up`: see prepare_unwinder.

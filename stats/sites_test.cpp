@@ -41,6 +41,21 @@ thread_local volatile int keep_frame = 0;
   return site;
 }
 
+// As many stacks as `turns` has values of `bits` bits.
+[[gnu::noinline]] cistern::SiteId capture_on_a_way(unsigned turns, unsigned bits) {
+  cistern::SiteId site;
+  if (!bits) {
+    site = cistern::capture_site("malloc", cistern::Calls::frequent);
+  } else if (turns & 1) {
+    site = capture_on_a_way(turns >> 1, bits - 1);
+    keep_frame = keep_frame + 2;
+  } else {
+    site = capture_on_a_way(turns >> 1, bits - 1);
+  }
+  keep_frame = keep_frame + 1;
+  return site;
+}
+
 }  // namespace sites_test
 
 namespace cistern {
@@ -105,6 +120,20 @@ TEST_F(Sites, CutDeepStacksAtTheOuterEnd) {
   const Vector<FrameFigures> frames = site_frames(sites_test::capture_deep(100));
   EXPECT_EQ(frames.size(), 32u);
   EXPECT_EQ(frames[5].address, frames[31].address);
+}
+
+// With more stacks than are kept whole, inner parts of frequent calls' have one site, and the others' stay whole.
+TEST_F(Sites, OfFrequentCallsLeaveRoomForOthers) {
+  constexpr unsigned kBits = 18;
+  const std::uint64_t known = site_statistics().sites;
+  SiteId last = 0;
+  for (unsigned turns = 0; turns < 1u << kBits; ++turns)
+    ASSERT_NE(last = sites_test::capture_on_a_way(turns, kBits), 0);
+  EXPECT_LT(site_statistics().sites - known, 3u << 15);
+  EXPECT_EQ(site_statistics().dropped, 0u);
+  EXPECT_LT(site_frames(last).size(), 10u);
+  EXPECT_EQ(sites_test::capture_on_a_way((1u << kBits) - 1, kBits), last);
+  EXPECT_EQ(site_frames(sites_test::capture_deep(27)).size(), 32u);
 }
 
 TEST_F(Sites, BelongToTheProgramThatCalled) {

@@ -33,7 +33,7 @@ constexpr char kApi[] = "malloc";
 bool capture(std::uint32_t* site) {
   if (capturing || locks_held > 0 || uncounted_here() || system_calls_are_filtered()) return false;
   capturing = true;
-  *site = capture_site(kApi);
+  *site = capture_site(kApi, Calls::frequent);
   capturing = false;
   return true;
 }

@@ -10,14 +10,15 @@
 namespace cistern::python {
 namespace {
 
-constexpr unsigned kLineBits = 11;
+constexpr unsigned kLineBits = 14, kTextBits = 11, kCodeBits = 12;
 constexpr std::size_t kNameBytesMax = 4096;
-constexpr std::size_t kPlacesBytesMax = std::size_t{32} << 20, kLinesBytesMax = std::size_t{32} << 20;
+constexpr std::size_t kPlacesBytesMax = std::size_t{64} << 20, kLinesBytesMax = std::size_t{32} << 20;
 constexpr std::size_t kBytesData = 32;
 
 constinit Lock places_lock;  // guards all writing, and what follows
-constinit Place* retired = nullptr;
+constinit Code *codes[1 << kCodeBits] = {}, *retired = nullptr;
 constinit Line* lines[1 << kLineBits] = {};
+constinit Text* texts[1 << kTextBits] = {};
 constinit Line* line_too_many = nullptr;
 constinit std::size_t places_bytes = 0, lines_bytes = 0;
 
@@ -69,43 +70,43 @@ String utf8_of(const Part& text) {
 }
 
 // --- Lines
-std::uint64_t hash_of(const String& function, const String& file, unsigned number) {
-  std::uint64_t hash = number;
-  for (const String* text : {&function, &file})
-    for (const char byte : *text) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001B3;
-  return hash * 0x9E3779B97F4A7C15;
+const Text* intern(String&& text) {
+  std::uint64_t hash = 0;
+  for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001B3;
+  Text*& bucket = texts[hash * 0x9E3779B97F4A7C15 >> (64 - kTextBits)];
+  for (const Text* known = bucket; known; known = known->next)
+    if (known->text == text) return known;
+  lines_bytes += sizeof(Text) + text.capacity();
+  return bucket = new (internal_allocate(sizeof(Text))) Text{bucket, std::move(text)};
 }
 
 // Code that is generated, with other names every time, does not end.
 const Line* line_of_too_many() {
   if (!line_too_many)
-    line_too_many = new (internal_allocate(sizeof(Line))) Line{nullptr, "?", "(more Python code than is kept)", 0};
+    line_too_many =
+        new (internal_allocate(sizeof(Line))) Line{nullptr, intern("?"), intern("(more Python code than is kept)"), 0};
   return line_too_many;
 }
 
-const Line* intern(String&& function, String&& file, unsigned number) {
-  Line*& bucket = lines[hash_of(function, file, number) >> (64 - kLineBits)];
+const Line* line_of(const Code& code, unsigned number) {
+  if (lines_bytes > kLinesBytesMax) return line_of_too_many();
+  const Text *const function = intern(utf8_of(code.name)), *const file = intern(utf8_of(code.file));
+  const std::uintptr_t of_texts =
+      reinterpret_cast<std::uintptr_t>(function) + reinterpret_cast<std::uintptr_t>(file) * 3;
+  Line*& bucket = lines[(of_texts + number) * 0x9E3779B97F4A7C15 >> (64 - kLineBits)];
   for (const Line* line = bucket; line; line = line->next)
     if (line->number == number && line->function == function && line->file == file) return line;
-  if (lines_bytes > kLinesBytesMax) return line_of_too_many();
-  lines_bytes += sizeof(Line) + function.capacity() + file.capacity();
-  bucket = new (internal_allocate(sizeof(Line))) Line{bucket, std::move(function), std::move(file), number};
-  return bucket;
+  lines_bytes += sizeof(Line);
+  return bucket = new (internal_allocate(sizeof(Line))) Line{bucket, function, file, number};
 }
 
-// --- Places
-// Those that the code object's predecessors left in the bucket.
-void retire_others(const Instruction& instruction) {
-  std::atomic<Place*>* link = &bucket_of(instruction);
-  while (Place* const place = link->load(std::memory_order_relaxed)) {
-    if (place->object != instruction.code || place->instruction != instruction.at) {
-      link = &place->next;
-      continue;
-    }
+// --- Code
+// Who stands on one of its places goes on from there.
+void unlink_places(const Code& code) {
+  for (Place* place = code.first; place; place = place->next_of_code) {
+    std::atomic<Place*>* link = &bucket_of({code.object, place->instruction});
+    while (link->load(std::memory_order_relaxed) != place) link = &link->load(std::memory_order_relaxed)->next;
     link->store(place->next.load(std::memory_order_relaxed), std::memory_order_release);
-    // Who stands on it goes on from there.
-    place->next_retired = retired;
-    retired = place;
   }
 }
 
@@ -114,14 +115,71 @@ void free_retired() {
   if (!retired) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (walkers.load(std::memory_order_seq_cst) != 1) return;
-  while (Place* const place = retired) {
-    retired = place->next_retired;
-    places_bytes -= place->size;
-    internal_deallocate(place, place->size);
+  while (Code* const code = retired) {
+    retired = code->next;
+    while (Place* const place = code->first) {
+      code->first = place->next_of_code;
+      places_bytes -= sizeof(Place);
+      internal_deallocate(place, sizeof(Place));
+    }
+    places_bytes -= code->size;
+    internal_deallocate(code, code->size);
   }
 }
 
-unsigned line_of(const Layout& layout, const Instruction& instruction, const CodeLines& of_code) {
+void retire(Code** link) {
+  Code* const code = *link;
+  *link = code->next;
+  unlink_places(*code);
+  code->next = retired;
+  retired = code;
+}
+
+// What is known of code can be found out again.
+void retire_all() {
+  for (Code*& bucket : codes)
+    while (bucket) retire(&bucket);
+  free_retired();
+}
+
+Code* make_code(const Layout& layout, const char* object) {
+  Code seen{};
+  seen.object = object;
+  seen.first_line = read<int>(object, layout.code_first_line);
+  seen.version = layout.code_version ? read<unsigned>(object, layout.code_version) : 0;
+  seen.name = string_part(layout, read_pointer(object, layout.code_name));
+  seen.file = string_part(layout, read_pointer(object, layout.code_file));
+  seen.table = table_part(read_pointer(object, layout.code_table));
+  seen.size = sizeof(Code) + (seen.version ? 0 : seen.name.bytes + seen.file.bytes + seen.table.bytes);
+  Code* const code = new (internal_allocate(seen.size)) Code(seen);
+  char* copy = reinterpret_cast<char*>(code + 1);
+  for (const Part& part : {seen.name, seen.file, seen.table}) {
+    if (seen.version) break;
+    std::memcpy(copy, part.object + part.offset, part.bytes);
+    copy += part.bytes;
+  }
+  places_bytes += seen.size;
+  return code;
+}
+
+// What was seen of the object; what is known of another one that had its address goes.
+Code* code_of(const Layout& layout, const char* object) {
+  Code** link = &codes[hash_of(object, 0) >> (64 - kCodeBits)];
+  Code** const bucket = link;
+  while (*link && (*link)->object != object) link = &(*link)->next;
+  if (Code* const known = *link) {
+    if (is_same(layout, *known, object)) return known;
+    retire(link);
+  }
+  free_retired();
+  Code* const code = make_code(layout, object);
+  code->next = *bucket;
+  return *bucket = code;
+}
+
+unsigned number_of(const Layout& layout, const Instruction& instruction, const Code& code) {
+  const auto* const table = reinterpret_cast<const std::uint8_t*>(code.table.object + kBytesData);
+  const CodeLines of_code{layout.lines, table, code.table.bytes, code.first_line};
   if (!layout.instruction_is_index())
     return line_at(of_code, instruction.at - reinterpret_cast<std::uintptr_t>(instruction.code + layout.code_start));
   const auto index = static_cast<std::int32_t>(instruction.at);
@@ -136,37 +194,15 @@ unsigned line_of(const Layout& layout, const Instruction& instruction, const Cod
   const LockedUnlessForking hold(places_lock);
   if (!hold) return nullptr;
   if (const Line* const other = find_line(layout, instruction)) return other;
-  const char* const object = instruction.code;
-  const Part name = string_part(layout, read_pointer(object, layout.code_name)),
-             file = string_part(layout, read_pointer(object, layout.code_file)),
-             table = table_part(read_pointer(object, layout.code_table));
-  const CodeLines of_code{layout.lines, reinterpret_cast<const std::uint8_t*>(table.object + kBytesData), table.bytes,
-                          read<int>(object, layout.code_first_line)};
-  const Line* const line = intern(utf8_of(name), utf8_of(file), line_of(layout, instruction, of_code));
-  retire_others(instruction);
-  free_retired();
-  const unsigned version = layout.code_version ? read<unsigned>(object, layout.code_version) : 0;
-  const std::size_t bytes = sizeof(Place) + (version ? 0 : name.bytes + file.bytes + table.bytes);
-  if (places_bytes + bytes > kPlacesBytesMax) return line;
+  if (places_bytes > kPlacesBytesMax) retire_all();
+  if (places_bytes > 2 * kPlacesBytesMax) return line_of_too_many();  // others walk all the time
+  Code* const code = code_of(layout, instruction.code);
+  const Line* const line = line_of(*code, number_of(layout, instruction, *code));
   std::atomic<Place*>& bucket = bucket_of(instruction);
-  auto* const place = new (internal_allocate(bytes)) Place{bucket.load(std::memory_order_relaxed),
-                                                           nullptr,
-                                                           object,
-                                                           instruction.at,
-                                                           of_code.first_line,
-                                                           version,
-                                                           name,
-                                                           file,
-                                                           table,
-                                                           line,
-                                                           bytes};
-  char* copy = reinterpret_cast<char*>(place + 1);
-  for (const Part& part : {name, file, table}) {
-    if (version) break;
-    std::memcpy(copy, part.object + part.offset, part.bytes);
-    copy += part.bytes;
-  }
-  places_bytes += bytes;
+  auto* const place = new (internal_allocate(sizeof(Place)))
+      Place{bucket.load(std::memory_order_relaxed), instruction.at, code, line, code->first};
+  code->first = place;
+  places_bytes += sizeof(Place);
   bucket.store(place, std::memory_order_release);
   return line;
 }

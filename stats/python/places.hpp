@@ -37,27 +37,38 @@ struct Part {
   std::uint64_t bytes;
 };
 
-// What is shown of a frame. Each is there once, and never given back: call sites refer to it.
+// What is shown of a frame. Each is there once, and never given back: call sites refer to it. So are its texts.
+struct Text {
+  Text* next;
+  String text;
+};
 struct Line {
   Line* next;
-  String function, file;
+  const Text *function, *file;
   unsigned number;  // 0: unknown
 };
 
-// An instruction of a code object as it was when it was seen. Another object at the same address differs in one of
-// these.
-struct Place {
-  std::atomic<Place*> next;
-  Place* next_retired;
+// A code object as it was when it was seen. Another object at the same address differs in one of these.
+struct Place;
+struct Code {
+  Code* next;    // in its bucket, or retired
+  Place* first;  // of its places
   const char* object;
-  std::uintptr_t instruction;  // its address; in old versions its number
   int first_line;
   unsigned version;  // the object's own number, where it has one: then the parts' bytes are neither kept nor compared
   Part name, file, table;
-  const Line* line;
   std::size_t size;  // with what lies behind it
 
   const char* bytes() const { return reinterpret_cast<const char*>(this + 1); }
+};
+
+// An instruction of a code object.
+struct Place {
+  std::atomic<Place*> next;
+  std::uintptr_t instruction;  // its address; in old versions its number
+  const Code* code;
+  const Line* line;
+  Place* next_of_code;
 };
 
 struct Instruction {
@@ -65,7 +76,7 @@ struct Instruction {
   std::uintptr_t at;
 };
 
-inline constexpr unsigned kBucketBits = 13;
+inline constexpr unsigned kBucketBits = 15;
 inline constinit std::atomic<Place*> buckets[1 << kBucketBits] = {};
 
 inline std::uint64_t hash_of(const char* object, std::uintptr_t of_object) {
@@ -101,22 +112,22 @@ template <class Word>
          equal(part.object + part.offset, bytes, part.bytes);
 }
 
-[[gnu::always_inline]] inline bool is_same(const Layout& layout, const Place& place, const char* object) {
-  if (place.object != object || place.name.object != read_pointer(object, layout.code_name) ||
-      place.file.object != read_pointer(object, layout.code_file) ||
-      place.table.object != read_pointer(object, layout.code_table) ||
-      place.first_line != read<int>(object, layout.code_first_line))
+[[gnu::always_inline]] inline bool is_same(const Layout& layout, const Code& code, const char* object) {
+  if (code.object != object || code.name.object != read_pointer(object, layout.code_name) ||
+      code.file.object != read_pointer(object, layout.code_file) ||
+      code.table.object != read_pointer(object, layout.code_table) ||
+      code.first_line != read<int>(object, layout.code_first_line))
     return false;
-  if (layout.code_version && place.version) return place.version == read<unsigned>(object, layout.code_version);
+  if (layout.code_version && code.version) return code.version == read<unsigned>(object, layout.code_version);
   // All of these may have been freed, and made again at the same places: what they say has to be the same.
-  const char* const bytes = place.bytes();
-  return is_still(place.name, bytes) && is_still(place.file, bytes + place.name.bytes) &&
-         is_still(place.table, bytes + place.name.bytes + place.file.bytes);
+  const char* const bytes = code.bytes();
+  return is_still(code.name, bytes) && is_still(code.file, bytes + code.name.bytes) &&
+         is_still(code.table, bytes + code.name.bytes + code.file.bytes);
 }
 
 [[gnu::always_inline]] inline const Line* find_line(const Layout& layout, const Instruction& instruction) {
   const Place* place = bucket_of(instruction).load(std::memory_order_acquire);
-  while (place && !(place->instruction == instruction.at && is_same(layout, *place, instruction.code)))
+  while (place && !(place->instruction == instruction.at && is_same(layout, *place->code, instruction.code)))
     place = place->next.load(std::memory_order_acquire);
   return place ? place->line : nullptr;
 }
