@@ -1,32 +1,133 @@
-// In a program that links the library: the report at exit, where CISTERN_REPORT asks for one. Every program that links
-// the library links this; the shared object has it not (shim/lifecycle.cpp does all of it and more).
+// In a program or a library that links this one: the C interface's functions, which lead to one instance for good, and
+// the report at exit where CISTERN_REPORT asks for one. (The shared object to preload has shim/entry_library.cpp and
+// shim/lifecycle.cpp instead.)
 //
-// Registered before main, so the report comes after the program's own exit handlers and destructors, but for those of
-// libraries that it loaded at start.
+//   the first call -> libcistern.so, preloaded or loaded as a layer, if it knows this copy's functions
+//                  -> else this copy: its object stays mapped from then on, for it has memory in the program's hands
+//
+// The report is registered before main, so it comes after the program's own exit handlers and destructors, but for
+// those of libraries that it loaded at start. What lives is judged when exit handlers begin that were registered before
+// the first call: memory that a destructor frees after that is none that was lost.
+#include <dlfcn.h>
+#include <link.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <atomic>
+
 #include "shim/core/core.hpp"
+#include "shim/core/fork.hpp"
+#include "shim/core/judging.hpp"
+#include "shim/core/library.hpp"
+#include "shim/host/hooks/hooks.hpp"
 #include "shim/process/environment.hpp"
+#include "shim/process/log.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/standard_error.hpp"
 #include "stats/counters.hpp"
+#include "stats/sink.hpp"
+
+// pthread_atfork registers for an object, and goes with it.
+extern "C" int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* object) noexcept;
 
 namespace cistern {
 namespace {
 
-constinit pid_t started_in = 0;
+using library::Interface;
 
-// A child that was forked without our handlers has its parent's figures.
+constinit std::atomic<const Interface*> bound{nullptr};
+constinit std::atomic<pid_t> reports_in{0};
+
+bool reports() { return !switched_off() && options().report_requested && options().report != "none"; }
+
+// --- Which instance
+const Interface* interface_of(void* handle) {
+  using Find = const Interface* (*)();
+  const auto find = reinterpret_cast<Find>(dlsym(handle, "cistern_interface"));
+  return find ? find() : nullptr;
+}
+
+// A layer is loaded where the default scope does not look.
+const Interface* interface_of_shared_object() {
+  if (const Interface* const found = interface_of(RTLD_DEFAULT)) return found;
+  void* const handle = dlopen("libcistern.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (!handle) return nullptr;
+  const Interface* const found = interface_of(handle);
+  dlclose(handle);  // it stays all the same
+  return found;
+}
+
+bool is_understood(const Interface& other) {
+  return other.number == library::kInterface && other.bytes >= sizeof(Interface);
+}
+
+// --- This copy serves
+void keep_mapped() {
+  Dl_info here;
+  if (dladdr(&bound, &here) && here.dli_fname) dlopen(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+void in_forked_child() {
+  if (reports_in.load()) reports_in = getpid();
+  note_forked();
+  after_fork_in_child();
+}
+
+void begin_exit() {
+  if (getpid() != reports_in.load()) return;
+  let_kinds_look_back();
+  exit_begins();
+  judge_at_end(stack_in_use());
+}
+
+void serve() {
+  keep_mapped();
+  host::prepare_pool();
+  __register_atfork(before_fork, after_fork_in_parent, in_forked_child, nullptr);
+  if (reports()) atexit(begin_exit);
+}
+
+[[gnu::cold, gnu::noinline]] const Interface& bind() {
+  const Interface* const other = interface_of_shared_object();
+  const Interface* const own = &library::own_interface;
+  const Interface* chosen = other && is_understood(*other) ? other : own;
+  const Interface* none = nullptr;
+  if (!bound.compare_exchange_strong(none, chosen)) return *none;
+  if (chosen == own) serve();
+  if (other && chosen == own) {
+    StringSink line;
+    line.print("the program's copy of Cistern ({}) does not know the loaded libcistern.so ({}): each has its own pools",
+               own->library_version, other->library_version);
+    warn_line(line.text());
+  }
+  return *chosen;
+}
+
+const Interface& instance() {
+  const Interface* const chosen = bound.load(std::memory_order_acquire);
+  return chosen ? *chosen : bind();
+}
+
+// --- Start and end
+bool in_program() {
+  Dl_info here;
+  void* map = nullptr;
+  return !dladdr1(&bound, &here, &map, RTLD_DL_LINKMAP) || !*static_cast<const link_map*>(map)->l_name;
+}
+
+// Of a copy that was never called, the program's own says that there was nothing, unless another one speaks.
 void at_exit() {
-  if (getpid() == started_in) process_ended({"exit", {}, nullptr});
+  const Interface* const chosen = bound.load();
+  if (getpid() != reports_in.load()) return;
+  if (chosen ? chosen != &library::own_interface : !in_program() || interface_of_shared_object()) return;
+  process_ended({"exit", {}, nullptr});
 }
 
 [[gnu::constructor]] void start() {
   if (switched_off()) return;
   start_clock();
-  if (!options().report_requested || options().report == "none") return;
-  started_in = getpid();
+  if (!reports()) return;
+  reports_in = getpid();
   note_standard_error();
   note_start_directory(environment_variable);
   note_who_started(environment_variable);
@@ -35,3 +136,9 @@ void at_exit() {
 
 }  // namespace
 }  // namespace cistern
+
+extern "C" {
+#define LIBRARY_CALL(result, name, parameters, arguments) \
+  result cistern_##name parameters { return cistern::instance().name arguments; }
+#include "shim/symbols/library.def"
+}

@@ -13,6 +13,9 @@ target_include_directories(cistern_header_only SYSTEM INTERFACE "${PROJECT_BINAR
 target_compile_definitions(cistern_header_only INTERFACE
   FMT_HEADER_ONLY SPDLOG_FMT_EXTERNAL SPDLOG_NO_EXCEPTIONS SPDLOG_NO_THREAD_ID)
 
+# Where fmt would throw, without making the exception first.
+target_compile_options(cistern_header_only INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-DFMT_THROW(x)=__builtin_abort()>")
+
 # libbacktrace lies in GCC's own folder, in a position-independent build; its header is on GCC's own include path.
 execute_process(
   COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libbacktrace.a

@@ -1,11 +1,11 @@
-// The C API (cistern/cistern.h): thin, each function to the one of the kind that its hook calls too.
+// See library.hpp. Thin: each function to the one of the kind that its hook calls too.
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "cistern/cistern.h"
 #include "shim/core/core.hpp"
 #include "shim/core/judging.hpp"
+#include "shim/core/library.hpp"
 #include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/next.hpp"
 #include "shim/host/hooks/hooks.hpp"
@@ -15,8 +15,7 @@
 #include "shim/process/standard_error.hpp"
 #include "stats/report/report.hpp"
 
-using namespace cistern;
-
+namespace cistern::library {
 namespace {
 
 const KindPool* find_pool(int id) {
@@ -30,9 +29,9 @@ opencl::cl_context own(struct _cl_context* context) { return reinterpret_cast<op
 
 }  // namespace
 
-const char* cistern_version(void) { return CISTERN_VERSION; }
+const char* version() { return CISTERN_VERSION; }
 
-int cistern_get_statistics(cistern_kind kind, cistern_statistics* statistics) {
+int get_statistics(cistern_kind kind, cistern_statistics* statistics) {
   const KindPool* const pool = find_pool(kind);
   if (!pool || !statistics) return -1;
   std::uint64_t largest_kept = 0;
@@ -53,12 +52,12 @@ int cistern_get_statistics(cistern_kind kind, cistern_statistics* statistics) {
   return 0;
 }
 
-size_t cistern_trim(cistern_kind kind, size_t keep_bytes) {
+size_t trim(cistern_kind kind, size_t keep_bytes) {
   const KindPool* const pool = find_pool(kind);
   return pool ? pool->trim(keep_bytes) : 0;
 }
 
-int cistern_report(const char* path, cistern_format format) {
+int report(const char* path, cistern_format format) {
   if (!path || (format != CISTERN_TEXT && format != CISTERN_JSON)) return EINVAL;
   const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0) return errno;
@@ -72,7 +71,7 @@ int cistern_report(const char* path, cistern_format format) {
 
 // The functions of host memory are its hooks: the pool's fast path is in line there, and nothing in them is of an
 // interposed call alone.
-void* cistern_allocate(size_t bytes, size_t alignment) {
+void* allocate(size_t bytes, size_t alignment) {
   if (!alignment) return host::hook_malloc(bytes);
   void* block = nullptr;
   const std::size_t at_least = alignment < sizeof(void*) ? sizeof(void*) : alignment;
@@ -80,34 +79,44 @@ void* cistern_allocate(size_t bytes, size_t alignment) {
   return block;
 }
 
-void cistern_deallocate(void* block) { host::hook_free(block); }
+int deallocate(void* block) { return host::free_checked(block, "cistern_deallocate") ? 0 : EINVAL; }
 
-struct _cl_mem* cistern_opencl_allocate(struct _cl_context* context, uint64_t flags, size_t bytes, int32_t* error) {
+struct _cl_mem* opencl_allocate(struct _cl_context* context, uint64_t flags, size_t bytes, int32_t* error) {
   opencl::make_context_known(own(context));
   return reinterpret_cast<struct _cl_mem*>(opencl::create_buffer({own(context), flags, bytes}, nullptr, error));
 }
 
-int32_t cistern_opencl_deallocate(struct _cl_mem* buffer, struct _cl_command_queue* last_queue) {
+int32_t opencl_deallocate(struct _cl_mem* buffer, struct _cl_command_queue* last_queue) {
   auto* memory = reinterpret_cast<opencl::cl_mem>(buffer);
   if (last_queue) opencl::note_last_queue(memory, reinterpret_cast<opencl::cl_command_queue>(last_queue));
   return opencl::release_memory(memory);
 }
 
-void cistern_opencl_forget_context(struct _cl_context* context) {
+void opencl_forget_context(struct _cl_context* context) {
   opencl::drain_context(own(context));
   opencl::make_context_unknown(own(context));
 }
 
-int cistern_cuda_allocate(unsigned long long* pointer, size_t bytes) {
+int cuda_allocate(unsigned long long* pointer, size_t bytes) {
   return cuda::driver_found() ? cuda::allocate_device(pointer, bytes) : cuda::kNoDevice;
 }
 
-int cistern_cuda_deallocate(unsigned long long pointer) {
+int cuda_deallocate(unsigned long long pointer) {
   return cuda::driver_found() ? cuda::free_device(pointer) : cuda::kNoDevice;
 }
 
-uint64_t cistern_driver_lookups(uint64_t* substituted) {
+uint64_t driver_lookups(uint64_t* substituted) {
   const cuda::LookUps look_ups = cuda::look_ups();
   if (substituted) *substituted = look_ups.substituted;
   return look_ups.answered;
 }
+
+const Interface own_interface{
+    kInterface,
+    sizeof(Interface),
+    CISTERN_VERSION,
+#define LIBRARY_CALL(result, name, parameters, arguments) name,
+#include "shim/symbols/library.def"
+};
+
+}  // namespace cistern::library

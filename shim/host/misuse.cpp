@@ -16,6 +16,7 @@
 #include "shim/process/lookup.hpp"
 #include "shim/process/misuse.hpp"
 #include "shim/process/process.hpp"
+#include "shim/process/uncounted.hpp"
 
 namespace cistern::host {
 namespace {
@@ -36,7 +37,7 @@ class Line {
   std::size_t bytes_ = 0;
 };
 
-void add_what_it_is(Line& line, const void* pointer, const host_pool::Whereabouts& where) {
+void add_what_it_is(Line& line, const void* pointer, const host_pool::Whereabouts& where, const char* source) {
   if (where.block && where.block != pointer) {
     line.add("invalid pointer: {} bytes into the {} block of {} bytes at {}",
              static_cast<const char*>(pointer) - static_cast<const char*>(where.block), where.free ? "free" : "live",
@@ -48,15 +49,17 @@ void add_what_it_is(Line& line, const void* pointer, const host_pool::Whereabout
   } else if (where.in_pool) {
     line.add("invalid pointer: in memory that no block has: freed already, or never allocated");
   } else {
-    line.add("invalid pointer: not from malloc{}", is_mapped(pointer) ? "" : ", and there is no memory there");
+    line.add("invalid pointer: not from {}{}", source, is_mapped(pointer) ? "" : ", and there is no memory there");
   }
 }
 
 // Under a lock of ours nothing is looked up: it may be the sites'.
 void add_sites(Line& line, std::uint32_t allocated) {
   if (locks_held > 0) return;
+  const std::uint32_t here = site_of_misuse();
+  const Uncounted uncounted;
   if (allocated) line.add("; allocated at {}", describe_site(allocated).c_str());
-  if (const std::uint32_t here = site_of_misuse()) line.add("; this call at {}", describe_site(here).c_str());
+  if (here) line.add("; this call at {}", describe_site(here).c_str());
 }
 
 // Another thread may be cut off by a fork between a free and the store that forgets the pointer. In the child the C
@@ -68,19 +71,28 @@ bool is_cut_off_free(const host_pool::Whereabouts& where, const void* caller) {
   return module && (is_c_library(*module) || lies_in_library(caller, "ld-linux"));
 }
 
+void say(const char* api, const void* pointer, const host_pool::Whereabouts& where, const char* source,
+         const char* outcome) {
+  Line line;
+  line.add("{}({}): ", api, pointer);
+  add_what_it_is(line, pointer, where, source);
+  add_sites(line, where.site);
+  line.add("; {}", outcome);
+  warn_line(line.text());
+}
+
 }  // namespace
 
 void report_misuse(const char* api, const void* pointer, const void* caller) {
   const host_pool::Whereabouts where = host_pool::whereabouts(pointer);
   if (is_cut_off_free(where, caller)) return;
   const bool ends = abort_on_misuse();
-  Line line;
-  line.add("{}({}): ", api, pointer);
-  add_what_it_is(line, pointer, where);
-  add_sites(line, where.site);
-  line.add("; {}", ends ? "aborting" : "ignored");
-  warn_line(line.text());
+  say(api, pointer, where, "malloc", ends ? "aborting" : "ignored");
   if (ends) abort();
+}
+
+void say_misuse(const char* api, const void* pointer) {
+  say(api, pointer, host_pool::whereabouts(pointer), "this copy of Cistern", "ignored");
 }
 
 }  // namespace cistern::host

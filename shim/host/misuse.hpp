@@ -6,5 +6,7 @@ namespace cistern::host {
 
 // What was freed or resized and is no live block. `caller`: where the call returns to.
 void report_misuse(const char* api, const void* pointer, const void* caller);
+// The same of a call whose result says so as well: the process goes on.
+void say_misuse(const char* api, const void* pointer);
 
 }  // namespace cistern::host

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 
 #include "pool/heap/blocks.hpp"
@@ -26,11 +27,15 @@ namespace cistern::host {
 namespace {
 
 // --- Native: counted, and passed on
+// The C library gave blocks that the pool had no room for.
+constinit std::atomic<bool> pool_was_full{false};
+
 // What an allocating call returned, noted. Asked for what the pool has no room for in its window, too: the C library
 // may have it, or says why not.
 template <class... Arguments>
 void* pass_on(std::size_t wanted, void* (*function)(Arguments...), Arguments... arguments) {
   void* const block = function(arguments...);
+  if (pooled()) pool_was_full.store(true, std::memory_order_relaxed);
   if (!counting()) return block;
   if (block) {
     count_birth(native_usable(block));
@@ -131,23 +136,32 @@ namespace {
   return pass_on(bytes, native().malloc, bytes);
 }
 
+// False: it is no live block. `may_be_native`: whether one that the pool does not know is the C library's.
+template <class MayBeNative>
+bool free_any(void* block, MayBeNative may_be_native) {
+  switch (host_pool::deallocate(block)) {
+    case host_pool::Freed::yes:
+      return true;
+    case host_pool::Freed::foreign:
+      if (!may_be_native(block)) return false;
+      native_free(block);
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool native_or_not_pooled(void* block) { return !pooled() || is_native(block); }
+
+// Of the library's own calls.
+bool given_instead(void* block) {
+  return !pooled() || (pool_was_full.load(std::memory_order_relaxed) && is_native(block));
+}
+
 [[gnu::noinline]] void free_slowest(void* block) {
   InsideSlowPath inside;
   const int kept_errno = errno;
-  switch (host_pool::deallocate(block)) {
-    case host_pool::Freed::yes:
-      break;
-    case host_pool::Freed::foreign:
-      if (!pooled() || is_native(block)) {
-        native_free(block);
-        break;
-      }
-      [[fallthrough]];
-    case host_pool::Freed::invalid:
-    case host_pool::Freed::double_free:
-      report_misuse("free", block, __builtin_return_address(0));
-      break;
-  }
+  if (!free_any(block, native_or_not_pooled)) report_misuse("free", block, __builtin_return_address(0));
   errno = kept_errno;
 }
 
@@ -160,6 +174,22 @@ void* malloc_slow(std::size_t bytes) {
 
 void free_slow(void* block) {
   if (block && !host_pool::deallocate_quickly(block)) free_slowest(block);
+}
+
+bool free_checked(void* block, const char* api) {
+  if (!block || host_pool::give(block)) return true;
+  InsideSlowPath inside;
+  const int kept_errno = errno;
+  const bool freed = free_any(block, given_instead);
+  if (!freed) say_misuse(api, block);
+  errno = kept_errno;
+  return freed;
+}
+
+bool is_live_block(void* block, const char* api) {
+  const bool is_live = host_pool::usable_bytes(block) ? host_pool::is_live(block) : given_instead(block);
+  if (!is_live) say_misuse(api, block);
+  return is_live;
 }
 
 void* hook_calloc(size_t count, size_t bytes) {

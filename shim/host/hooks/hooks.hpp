@@ -20,6 +20,10 @@ namespace cistern::host {
 
 void* malloc_slow(std::size_t bytes);
 void free_slow(void* block);
+// As free and realloc, of calls whose result says what is no live block, in a line that names `api`: the process goes
+// on. Resized to no bytes, a block stays one.
+bool free_checked(void* block, const char* api);
+bool is_live_block(void* block, const char* api);
 // Whether operators new and delete are the C++ runtime's own, so that serving them is the same as letting it call
 // malloc. Otherwise they go to who replaced them.
 inline constinit std::atomic<bool> operators_served{false};

@@ -14,7 +14,9 @@
 extern "C" {
 #endif
 
+#ifndef CISTERN_API
 #define CISTERN_API __attribute__((visibility("default")))
+#endif
 
 typedef enum cistern_kind {
   CISTERN_HOST = 0,   /* malloc, new: served from a pool of its own */
@@ -54,7 +56,7 @@ CISTERN_API int cistern_report(const char* path, cistern_format format);
 /* Host memory from the pool. `alignment`: a power of two, or 0 for that of malloc. Null on failure, errno ENOMEM or
  * EINVAL. */
 CISTERN_API void* cistern_allocate(size_t bytes, size_t alignment);
-CISTERN_API void cistern_deallocate(void* block);
+CISTERN_API int cistern_deallocate(void* block);
 
 /* OpenCL buffers from the pool. The types are OpenCL's own. */
 struct _cl_context;
