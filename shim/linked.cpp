@@ -26,6 +26,7 @@
 #include "shim/process/standard_error.hpp"
 #include "stats/counters.hpp"
 #include "stats/sink.hpp"
+#include "stats/unwind/modules.hpp"
 
 // pthread_atfork registers for an object, and goes with it.
 extern "C" int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* object) noexcept;
@@ -81,6 +82,7 @@ void begin_exit() {
 }
 
 void serve() {
+  linked_into_another = true;
   keep_mapped();
   host::prepare_pool();
   __register_atfork(before_fork, after_fork_in_parent, in_forked_child, nullptr);

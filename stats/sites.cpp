@@ -264,6 +264,9 @@ bool know_modules(const Stack& stack) {
   int first = 0;
   while (first < count && addresses[first] != caller) ++first;
   if (first == count) first = 0;
+  if (const void* const of_library = CalledFrom::callers[static_cast<int>(calls)]) [[unlikely]]
+    if (void** const found = std::find(addresses + first, addresses + count, of_library); found != addresses + count)
+      first = static_cast<int>(found - addresses);
   const bool is_cut_off = count == kRawMax || !end.is_whole;
   Stack stack{api, addresses + first, count - first, is_cut_off, end.by_rows, calls, nullptr, 0, 0};
   if (python::interpreter_count.load(std::memory_order_relaxed)) return capture_python(stack);

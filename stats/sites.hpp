@@ -19,6 +19,24 @@ using SiteId = std::uint32_t;
 enum class Calls { some, frequent };
 SiteId capture_site(const char* api, Calls calls = Calls::some);
 
+// While one lives, sites of such calls in this thread begin where a function of the library's interface returns to:
+// what is further in is ours, in whatever module it lies.
+class CalledFrom {
+ public:
+  CalledFrom(const void* return_address, Calls calls) : calls_(static_cast<int>(calls)), before_(callers[calls_]) {
+    callers[calls_] = return_address;
+  }
+  ~CalledFrom() { callers[calls_] = before_; }
+  CalledFrom(const CalledFrom&) = delete;
+  CalledFrom& operator=(const CalledFrom&) = delete;
+
+  [[gnu::tls_model("initial-exec")]] static inline constinit thread_local const void* callers[2] = {};
+
+ private:
+  const int calls_;
+  const void* const before_;
+};
+
 // Loads the unwinder and warms it up (libunwind opened RTLD_LOCAL, else libgcc's): called once, before the first
 // capture and never inside malloc. `look_up`: see prepare_unwinder.
 void prepare_sites(LookUp look_up);

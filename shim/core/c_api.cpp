@@ -14,6 +14,7 @@
 #include "shim/process/kind.hpp"
 #include "shim/process/standard_error.hpp"
 #include "stats/report/report.hpp"
+#include "stats/sites.hpp"
 
 namespace cistern::library {
 namespace {
@@ -72,6 +73,7 @@ int report(const char* path, cistern_format format) {
 // The functions of host memory are its hooks: the pool's fast path is in line there, and nothing in them is of an
 // interposed call alone.
 void* allocate(size_t bytes, size_t alignment) {
+  const CalledFrom here(__builtin_return_address(0), Calls::frequent);
   if (!alignment) return host::hook_malloc(bytes);
   void* block = nullptr;
   const std::size_t at_least = alignment < sizeof(void*) ? sizeof(void*) : alignment;
@@ -79,14 +81,19 @@ void* allocate(size_t bytes, size_t alignment) {
   return block;
 }
 
-int deallocate(void* block) { return host::free_checked(block, "cistern_deallocate") ? 0 : EINVAL; }
+int deallocate(void* block) {
+  const CalledFrom here(__builtin_return_address(0), Calls::frequent);
+  return host::free_checked(block, "cistern_deallocate") ? 0 : EINVAL;
+}
 
 struct _cl_mem* opencl_allocate(struct _cl_context* context, uint64_t flags, size_t bytes, int32_t* error) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
   opencl::make_context_known(own(context));
   return reinterpret_cast<struct _cl_mem*>(opencl::create_buffer({own(context), flags, bytes}, nullptr, error));
 }
 
 int32_t opencl_deallocate(struct _cl_mem* buffer, struct _cl_command_queue* last_queue) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
   auto* memory = reinterpret_cast<opencl::cl_mem>(buffer);
   if (last_queue) opencl::note_last_queue(memory, reinterpret_cast<opencl::cl_command_queue>(last_queue));
   return opencl::release_memory(memory);
@@ -98,10 +105,12 @@ void opencl_forget_context(struct _cl_context* context) {
 }
 
 int cuda_allocate(unsigned long long* pointer, size_t bytes) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
   return cuda::driver_found() ? cuda::allocate_device(pointer, bytes) : cuda::kNoDevice;
 }
 
 int cuda_deallocate(unsigned long long pointer) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
   return cuda::driver_found() ? cuda::free_device(pointer) : cuda::kNoDevice;
 }
 

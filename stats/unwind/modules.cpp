@@ -59,8 +59,9 @@ Module describe(const dl_find_object& found) {
   module.name = found.dlfo_link_map->l_name;
   const auto inside = [&module](std::uintptr_t address) { return module.start <= address && address < module.end; };
   module.is_program = inside(getauxval(AT_PHDR));
-  module.is_own = inside(value(&known_modules));
-  module.is_permanent = module.is_program || module.is_own || inside(reinterpret_cast<std::uintptr_t>(&readlink));
+  const bool holds_us = inside(value(&known_modules));
+  module.is_own = holds_us && !linked_into_another.load(std::memory_order_relaxed);
+  module.is_permanent = module.is_program || holds_us || inside(reinterpret_cast<std::uintptr_t>(&readlink));
   module.path = module.is_program && module.name.empty() ? program_path() : module.name;
   module.build_id = hex(
       build_id_of(reinterpret_cast<const char*>(module.start), reinterpret_cast<const char*>(module.end), module.bias));

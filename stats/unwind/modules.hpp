@@ -1,11 +1,15 @@
 // Modules: the files that code addresses belong to. Noted when a stack shows them first and kept for good, because a
 // plugin may be gone, and its addresses taken by another, when the report is made.
 #pragma once
+#include <atomic>
 #include <cstdint>
 
 #include "pool/base/internal_memory.hpp"
 
 namespace cistern {
+
+// This code is a part of somebody's program or plugin, whose frames are in the same module.
+inline constinit std::atomic<bool> linked_into_another{false};
 
 struct Module {
   std::uintptr_t start, end;  // where it was mapped
@@ -14,7 +18,7 @@ struct Module {
   String path;
   String build_id;      // hex, may be empty
   bool is_program;      // the main executable
-  bool is_own;          // the object that this code is linked into
+  bool is_own;          // nothing lies in it but this code
   bool is_permanent;    // cannot be unloaded while this code runs
   bool forwards_calls;  // makes calls for somebody else: OpenCL's loader, CUDA's runtime, another Cistern, libffi
 };

@@ -99,6 +99,26 @@ class Installed(Consumers):
         self.check_programs(build)
         self.check_plugins(build)
 
+    def test_sites_begin_in_the_program_without_symbols_too(self):
+        build = self.built("stripped")
+        names = ("program_cistern", "program_shared", "libplugin_one.so")
+        done("strip", *(build / name for name in names), build / "libplugin_other.so")
+        for command, module in (((names[0],), names[0]), ((names[1],), names[1]),
+                                (("loader", build / names[2], build / "libplugin_other.so"), names[2])):
+            with self.subTest(command=command[0]):
+                _, reports = self.both_ways(build / command[0], *command[1:])
+                for way in reports:
+                    rows = [row for report in way for row in report["leaks"]
+                            if "program" in row["owner"] or "plugin" in row["owner"]]
+                    self.assertTrue(rows)
+                    for row in rows:
+                        modules = [pathlib.Path(frame["module"]).name for frame in row["frames"]]
+                        self.assertEqual(modules[0][:len(module) - 6], module[:-6])  # or the other plugin
+                        if module.startswith("program"):
+                            self.assertIn(modules.count(module), (1, 2, 3))  # leave_behind, main, _start
+                        else:
+                            self.assertEqual(modules[1], "loader")
+
     def test_what_programs_need_and_show(self):
         build = self.built("needs")
         for name in (*PROGRAMS, "libplugin_one.so"):
