@@ -322,6 +322,15 @@ struct FragmentationFigures {
   }
 };
 
+// A pool that the program made through the library's interface; what it did lies in its kind's figures as well.
+struct LibraryPoolFigures {
+  String name;
+  const char* kind;
+  bool destroyed;
+  std::uint64_t allocations, frees, failed, live_blocks, live_bytes, peak_bytes, allocated_bytes;
+  std::uint64_t bytes_max;  // 0: no limit
+};
+
 struct Snapshot {
   String version;
   int pid;
@@ -347,6 +356,7 @@ struct Snapshot {
   Vector<ObjectFigures> objects;
   Vector<ObjectSite> object_sites;  // of each type that keeps them the three with most alive
   Vector<FragmentationFigures> fragmentation;
+  Vector<LibraryPoolFigures> library_pools;  // as they were made
   Vector<TransferFigures> transfers;  // kind by kind, largest first
   Vector<CopySite> copy_sites;        // most bytes first
   Vector<WaitSite> waits;             // of each kind the three sites that wait most often

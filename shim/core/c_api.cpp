@@ -6,6 +6,7 @@
 #include "shim/core/core.hpp"
 #include "shim/core/judging.hpp"
 #include "shim/core/library.hpp"
+#include "shim/core/pools.hpp"
 #include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/next.hpp"
 #include "shim/host/hooks/hooks.hpp"
@@ -83,6 +84,7 @@ void* allocate(size_t bytes, size_t alignment) {
 
 int deallocate(void* block) {
   const CalledFrom here(__builtin_return_address(0), Calls::frequent);
+  if (refuse_block_of_pool("cistern_deallocate", block)) return EINVAL;
   return host::free_checked(block, "cistern_deallocate") ? 0 : EINVAL;
 }
 
@@ -94,6 +96,7 @@ struct _cl_mem* opencl_allocate(struct _cl_context* context, uint64_t flags, siz
 
 int32_t opencl_deallocate(struct _cl_mem* buffer, struct _cl_command_queue* last_queue) {
   const CalledFrom here(__builtin_return_address(0), Calls::some);
+  if (refuse_block_of_pool("cistern_opencl_deallocate", buffer)) return opencl::kInvalidMemObject;
   auto* memory = reinterpret_cast<opencl::cl_mem>(buffer);
   if (last_queue) opencl::note_last_queue(memory, reinterpret_cast<opencl::cl_command_queue>(last_queue));
   return opencl::release_memory(memory);
@@ -111,6 +114,7 @@ int cuda_allocate(unsigned long long* pointer, size_t bytes) {
 
 int cuda_deallocate(unsigned long long pointer) {
   const CalledFrom here(__builtin_return_address(0), Calls::some);
+  if (refuse_block_of_pool("cistern_cuda_deallocate", reinterpret_cast<void*>(pointer))) return cuda::kInvalidValue;
   return cuda::driver_found() ? cuda::free_device(pointer) : cuda::kNoDevice;
 }
 

@@ -6,6 +6,7 @@
 
 #include "shim/core/core.hpp"
 #include "shim/core/judging.hpp"
+#include "shim/core/pools.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/log.hpp"
@@ -145,6 +146,7 @@ Snapshot collect(const char* moment) {
   snapshot.wall_s = static_cast<double>(nanoseconds_since_start()) / 1e9;
   snapshot.moment = moment;
   for (const Kind* kind : kinds()) kind->add_to(snapshot);
+  library::add_pools(snapshot);
   add_judging(snapshot);
   add_trends(snapshot);
   sort_worst_first(snapshot.leaks);

@@ -445,6 +445,23 @@ void write_objects(Json& json, const Vector<ObjectFigures>& objects) {
   json.close('}');
 }
 
+void write_library_pool(Json& json, const LibraryPoolFigures& pool) {
+  json.element();
+  json.open('{');
+  json.field("name", pool.name);
+  json.field("kind", pool.kind);
+  json.flag("destroyed", pool.destroyed);
+  json.count("allocations", pool.allocations);
+  json.count("frees", pool.frees);
+  json.count("failed", pool.failed);
+  json.count("live_blocks", pool.live_blocks);
+  json.count("live_bytes", pool.live_bytes);
+  json.count("peak_bytes", pool.peak_bytes);
+  json.count("allocated_bytes", pool.allocated_bytes);
+  if (pool.bytes_max) json.count("bytes_max", pool.bytes_max);
+  json.close('}');
+}
+
 void write_object_site(Json& json, const ObjectSite& site) {
   json.element();
   json.open('{');
@@ -520,6 +537,7 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
   json.close('}');
   write_objects(json, snapshot.objects);
   write_list(json, "object_sites", snapshot.object_sites, write_object_site);
+  if (!snapshot.library_pools.empty()) write_list(json, "library_pools", snapshot.library_pools, write_library_pool);
   write_list(json, "transfers", snapshot.transfers, write_transfer);
   if (!snapshot.copy_sites.empty()) {
     write_list(json, "copy_sites", snapshot.copy_sites, write_copy_site);

@@ -480,6 +480,7 @@ void render_text(const Snapshot& snapshot, Sink& sink) {
   write_loops(snapshot, sink);
   write_objects(snapshot, sink);
   write_pools(snapshot, sink);
+  write_library_pools(snapshot, sink);
   write_sizes(snapshot, sink);
   write_fragmentation(snapshot, sink);
   write_transfers(snapshot, sink);

@@ -14,6 +14,7 @@ constexpr std::size_t kClassesShown = 6, kClassesOfTwo = 4, kClassesOfMany = 3; 
 constexpr std::size_t kPoolsShown = 4;
 constexpr std::uint64_t kWorstShown = std::uint64_t{1} << 20;
 constexpr std::size_t kSizesShown = 4;
+constexpr std::size_t kLibraryPoolsShown = 8, kPoolNameBytes = 64;
 constexpr std::size_t kTransfersShown = 8, kCopySitesShown = 3;
 
 void write_class(const ClassFigures& figures, bool with_waste, Sink& sink) {
@@ -157,6 +158,25 @@ void write_pools(const Snapshot& snapshot, Sink& sink) {
   for (const KindFigures* kind : pools) write_pool(*kind, classes_max, sink);
   if (pools_used > pools.size())
     sink.print("      (pools of the {} busiest kinds of {}; the JSON report has all)\n", pools.size(), pools_used);
+}
+
+// Those with most memory; the figures of their kinds have it too.
+void write_library_pools(const Snapshot& snapshot, Sink& sink) {
+  if (snapshot.library_pools.empty()) return;
+  Vector<const LibraryPoolFigures*> pools;
+  for (const LibraryPoolFigures& pool : snapshot.library_pools) pools.push_back(&pool);
+  keep_greatest(pools, &LibraryPoolFigures::peak_bytes, kLibraryPoolsShown);
+  sink.write("POOLS OF THE LIBRARY");
+  if (pools.size() < snapshot.library_pools.size())
+    sink.print(" ({} of {}, those with the highest peaks)", pools.size(), snapshot.library_pools.size());
+  sink.print("\n  {:<24}  {:<8}{:>24}  {:>10}  {:>10}  {:>11}  {:>6}\n", "name", "kind", "live", "peak", "limit",
+             "allocs", "failed");
+  for (const LibraryPoolFigures* pool : pools)
+    sink.print("  {:<24}  {:<8}{:>24}  {:>10}  {:>10}  {:>11}  {:>6}\n", printable(pool->name, kPoolNameBytes),
+               pool->kind,
+               pool->destroyed ? String("destroyed") : blocks_and_bytes(pool->live_blocks, pool->live_bytes),
+               human_bytes(pool->peak_bytes), pool->bytes_max ? human_bytes(pool->bytes_max) : String("-"),
+               grouped(pool->allocations), grouped(pool->failed));
 }
 
 void write_sizes(const Snapshot& snapshot, Sink& sink) {

@@ -8,6 +8,7 @@ namespace cistern {
 
 void write_device_memory(const Snapshot& snapshot, Sink& sink);
 void write_pools(const Snapshot& snapshot, Sink& sink);
+void write_library_pools(const Snapshot& snapshot, Sink& sink);
 void write_sizes(const Snapshot& snapshot, Sink& sink);
 void write_fragmentation(const Snapshot& snapshot, Sink& sink);
 void write_waits(const Snapshot& snapshot, Sink& sink);

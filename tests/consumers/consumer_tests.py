@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -130,6 +131,18 @@ class Installed(Consumers):
                 shown = done("nm", "-D", "--defined-only", build / name)
                 self.assertNotIn("cistern", shown)
                 self.assertNotRegex(shown, r" u |malloc|_Zn[wa]m|_Zd[la]Pv")
+
+
+class Page(Consumers):
+    def test_its_programs_do_what_it_says(self):
+        programs = re.findall(r"```c\n(.*?)```", (ROOT / "shim/doc/library.md").read_text(), re.DOTALL)
+        self.assertEqual(len(programs), 1)
+        source = self.folder / "snippet.c"
+        source.write_text(programs[0])
+        done("gcc", "-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I", self.prefix / "include", source,
+             self.library_folder / "libcistern-static.a", "-lm", "-o", self.folder / "snippet")
+        for way in ({}, {"LD_PRELOAD": self.shim}):
+            self.assertEqual(done(self.folder / "snippet", **way), "1 blocks, 900000 bytes, peak 900000\n")
 
 
 class Moved(Consumers):

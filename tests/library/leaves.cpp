@@ -1,4 +1,4 @@
-// A program that links the library and leaves a buffer behind.
+// A program that links the library and leaves a buffer behind, and a block in a pool of its own.
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 #include <cistern/cistern.h>
@@ -11,9 +11,27 @@ namespace {
   return buffer;
 }
 
+bool use_pools() {
+  cistern_pool_settings settings{};
+  settings.size = sizeof settings;
+  settings.name = "weights";
+  settings.bytes_max = 1 << 20;
+  cistern_pool *weights = nullptr, *scratch = nullptr;
+  if (cistern_pool_create(&settings, &weights)) return false;
+  settings.name = "scratch\n";
+  settings.bytes_max = 0;
+  if (cistern_pool_create(&settings, &scratch)) return false;
+  void *left = nullptr, *given = nullptr, *refused = nullptr;
+  const bool ok = !cistern_pool_allocate(weights, 700'000, 64, &left) &&
+                  cistern_pool_allocate(weights, 700'000, 64, &refused) == CISTERN_LIMIT &&
+                  !cistern_pool_allocate(scratch, 5000, 0, &given) && !cistern_pool_deallocate(scratch, given, nullptr);
+  return ok && !cistern_pool_destroy(scratch);
+}
+
 }  // namespace
 
 int main() {
+  if (!use_pools()) return 3;
   cl_platform_id platform;
   cl_device_id device;
   if (clGetPlatformIDs(1, &platform, nullptr) || clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr))

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import report_checks  # noqa: E402
 from report_rows import gpu_rows  # noqa: E402
 
 PROGRAM = sys.argv[1]
@@ -28,9 +29,27 @@ class Report(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
             report = json.loads((pathlib.Path(folder) / "report.json").read_text())
         self.assertEqual(report["cistern"]["moment"], "exit")
+        self.assertEqual(report_checks.complaints(report), [])
+        self.assertEqual(report["library_pools"], [
+            {"name": "weights", "kind": "host", "destroyed": False, "allocations": 1, "frees": 0, "failed": 1,
+             "live_blocks": 1, "live_bytes": 700000, "peak_bytes": 700000, "allocated_bytes": 700000,
+             "bytes_max": 1 << 20},
+            {"name": "scratch\n", "kind": "host", "destroyed": True, "allocations": 1, "frees": 1, "failed": 0,
+             "live_blocks": 0, "live_bytes": 0, "peak_bytes": 5000, "allocated_bytes": 5000}])
         leak, = gpu_rows(report)
         self.assertEqual((leak["blocks"], leak["bytes"], leak["program"]), (1, 1 << 20, True))
         self.assertEqual([frame["function"] for frame in leak["frames"][:2]], ["leave_buffer", "main"])
+
+    def test_pools_in_the_text(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.run_with(folder, REPORT="report.txt")
+            text = (pathlib.Path(folder) / "report.txt").read_text()
+        lines = text[text.index("POOLS OF THE LIBRARY"):].splitlines()[:4]
+        self.assertEqual([line.split() for line in lines[1:]], [
+            ["name", "kind", "live", "peak", "limit", "allocs", "failed"],
+            ["weights", "host", "683.6", "KiB", "in", "1", "683.6", "KiB", "1.0", "MiB", "1", "1"],
+            ["scratch?", "host", "destroyed", "4.9", "KiB", "-", "1", "0"]])
+        self.assertEqual({len(line) for line in lines[1:]}, {len(lines[1])})
 
     def test_nothing_where_nobody_asks(self):
         with tempfile.TemporaryDirectory() as folder:

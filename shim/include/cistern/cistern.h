@@ -22,8 +22,20 @@ typedef enum cistern_kind {
   CISTERN_HOST = 0,   /* malloc, new: served from a pool of its own */
   CISTERN_OPENCL = 1, /* cl_mem, SVM, USM: buffers are recycled, the rest is tracked */
   CISTERN_DEVICE = 2, /* CUDA device memory of all devices, recycled */
-  CISTERN_PINNED = 3  /* CUDA pinned host memory, recycled */
+  CISTERN_PINNED = 3, /* CUDA pinned host memory, recycled */
+  CISTERN_MANAGED = 4 /* CUDA managed memory: tracked, never recycled; in pools only */
 } cistern_kind;
+
+/* What a call of the pools' part answers. */
+typedef enum cistern_status {
+  CISTERN_OK = 0,
+  CISTERN_INVALID = 1,   /* an argument; a wrong block or pool is named in one line on stderr as well */
+  CISTERN_NO_MEMORY = 2, /* nor after all that is kept went back */
+  CISTERN_LIMIT = 3,     /* of the pool */
+  CISTERN_BUSY = 4,      /* blocks of the pool are alive */
+  CISTERN_NO_DRIVER = 5, /* no libcuda, or no OpenCL */
+  CISTERN_DRIVER = 6     /* the driver refused: cistern_native_error() */
+} cistern_status;
 
 typedef enum cistern_format { CISTERN_TEXT = 0, CISTERN_JSON = 1 } cistern_format;
 
@@ -80,6 +92,60 @@ CISTERN_API void cistern_opencl_forget_context(struct _cl_context* context);
  * deallocation waits for the work of the block's context (CISTERN_DEVICE_ORDER). A process without libcuda: 100. */
 CISTERN_API int cistern_cuda_allocate(unsigned long long* pointer, size_t bytes);
 CISTERN_API int cistern_cuda_deallocate(unsigned long long pointer);
+
+/* --- Pools: memory of one kind, with a name, a limit and figures of their own
+ *
+ * A pool is an account: what is kept for reuse is kept for all pools of its kind together. Any number of pools may
+ * exist. A handle that is no pool's any more is told from all others. */
+typedef struct cistern_pool cistern_pool;
+
+typedef struct cistern_pool_settings {
+  size_t size;      /* of this struct, as the caller knows it: sizeof(cistern_pool_settings) */
+  const char* name; /* for reports; copied, 63 bytes at most; null: "pool" */
+  cistern_kind kind;
+  struct _cl_context* context; /* OpenCL: where buffers are made */
+  uint64_t flags;              /* OpenCL: of clCreateBuffer; pinned: of cuMemHostAlloc; managed: of cuMemAllocManaged,
+                                  0: attached globally */
+  size_t bytes_max;            /* of blocks that are alive together; 0: no limit */
+  /* Called where memory or the limit ran out, with no lock held, any number of times: give something back (of this
+   * pool too) and return anything but 0, and the allocation is tried once more. Null: it fails. */
+  int (*out_of_memory)(cistern_pool* pool, size_t bytes, void* user);
+  /* Called after a block was given, and before it goes back, in the thread that asked. Null: nobody is told. */
+  void (*allocated)(cistern_pool* pool, void* block, size_t bytes, void* user);
+  void (*deallocated)(cistern_pool* pool, void* block, size_t bytes, void* user);
+  void* user;
+} cistern_pool_settings;
+
+/* Figures of one pool since it was made (in a forked child, of allocations: since the fork). */
+typedef struct cistern_pool_statistics {
+  uint64_t allocations, frees, failed; /* calls */
+  uint64_t live_blocks, live_bytes, peak_bytes;
+  uint64_t allocated_bytes; /* in all */
+  uint64_t bytes_max;       /* 0: no limit */
+} cistern_pool_statistics;
+
+/* CISTERN_INVALID: no such kind, no context with OpenCL, no size. `*pool` is null then. */
+CISTERN_API cistern_status cistern_pool_create(const cistern_pool_settings* settings, cistern_pool** pool);
+/* CISTERN_BUSY: blocks are alive; nothing has changed. */
+CISTERN_API cistern_status cistern_pool_destroy(cistern_pool* pool);
+
+/* `*block`: an address, of the device where the kind is its; with OpenCL a cl_mem; null unless CISTERN_OK. CUDA's
+ * memory is that of the current context. `alignment` in bytes: a power of two, or 0 for the kind's own; 0 with
+ * OpenCL. */
+CISTERN_API cistern_status cistern_pool_allocate(cistern_pool* pool, size_t bytes, size_t alignment, void** block);
+/* Null is no block, and nothing is done. `queue`, OpenCL: as last_queue of cistern_opencl_deallocate; else null. */
+CISTERN_API cistern_status cistern_pool_deallocate(cistern_pool* pool, void* block, void* queue);
+
+/* `bytes`: sizeof *statistics; as many are written at most. */
+CISTERN_API cistern_status cistern_pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* statistics,
+                                                       size_t bytes);
+/* visit() for each block that is alive, and stays so meanwhile; not for those that come or go meanwhile. With no lock
+ * held; anything but 0 ends it. */
+CISTERN_API cistern_status cistern_pool_visit(cistern_pool* pool, int (*visit)(void* block, size_t bytes, void* user),
+                                              void* user);
+/* The driver's own code (CUresult, or OpenCL's cl_int) of the last call of this thread that CISTERN_DRIVER or
+ * CISTERN_NO_MEMORY answered; else 0. */
+CISTERN_API int cistern_native_error(void);
 
 /* Look-ups of driver functions that were answered through cuGetProcAddress; `substituted`, unless null: how many of
  * them got a function of Cistern's. */

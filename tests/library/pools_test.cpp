@@ -1,0 +1,402 @@
+// Pools of the library: limits, figures, misuse, races and forks, over every kind. CUDA is the simulated driver.
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl.h>
+#include <cistern/cistern.h>
+#include <cuda.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/simcuda/simcuda.h"
+
+namespace {
+
+constexpr std::size_t kMiB = 1 << 20;
+
+cl_context opencl_context() {
+  static cl_context context = [] {
+    cl_platform_id platform = nullptr;
+    cl_device_id device = nullptr;
+    if (clGetPlatformIDs(1, &platform, nullptr) || clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr))
+      return cl_context{};
+    return clCreateContext(nullptr, 1, &device, nullptr, nullptr, nullptr);
+  }();
+  return context;
+}
+
+bool make_cuda_current() {
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!driver) return false;
+  const auto find = [driver]<class Function>(Function*, const char* name) {
+    return reinterpret_cast<Function*>(dlsym(driver, name));
+  };
+  auto* const initialise = find(static_cast<CUresult (*)(unsigned)>(nullptr), "cuInit");
+  auto* const retain = find(static_cast<CUresult (*)(CUcontext*, CUdevice)>(nullptr), "cuDevicePrimaryCtxRetain");
+  auto* const set_current = find(static_cast<CUresult (*)(CUcontext)>(nullptr), "cuCtxSetCurrent");
+  CUcontext context = nullptr;
+  return initialise && !initialise(0) && !retain(&context, 0) && !set_current(context);
+}
+
+void demand(cistern_status status) {
+  if (status == CISTERN_OK) return;
+  fprintf(stderr, "status %d, the driver's %d\n", status, cistern_native_error());
+  std::abort();
+}
+
+class Pools : public testing::TestWithParam<cistern_kind> {
+ protected:
+  void SetUp() override {
+    const bool is_cuda = GetParam() != CISTERN_HOST && GetParam() != CISTERN_OPENCL;
+    if (is_cuda && !make_cuda_current()) GTEST_SKIP() << "no simulated driver";
+    if (GetParam() == CISTERN_OPENCL) ASSERT_TRUE(opencl_context());
+  }
+  static cistern_pool_settings settings(const char* name, std::size_t bytes_max = 0) {
+    cistern_pool_settings of{};
+    of.size = sizeof of;
+    of.name = name;
+    of.kind = GetParam();
+    of.bytes_max = bytes_max;
+    if (GetParam() == CISTERN_OPENCL) of.context = opencl_context(), of.flags = CL_MEM_READ_WRITE;
+    return of;
+  }
+  static cistern_pool* make(const cistern_pool_settings& of) {
+    cistern_pool* pool = nullptr;
+    EXPECT_EQ(cistern_pool_create(&of, &pool), CISTERN_OK);
+    return pool;
+  }
+  static cistern_pool_statistics figures(cistern_pool* pool) {
+    cistern_pool_statistics of{};
+    EXPECT_EQ(cistern_pool_get_statistics(pool, &of, sizeof of), CISTERN_OK);
+    return of;
+  }
+  static std::string hex(const void* pointer) {
+    char text[32];
+    snprintf(text, sizeof text, "%p", pointer);
+    return text;
+  }
+  static const char* kind_name() {
+    constexpr const char* kNames[] = {"host", "opencl", "device", "pinned", "managed"};
+    return kNames[GetParam()];
+  }
+};
+
+TEST_P(Pools, CountWhatIsTheirs) {
+  cistern_pool *const one = make(settings("one")), *const other = make(settings("other"));
+  void *a = nullptr, *b = nullptr, *c = nullptr;
+  ASSERT_EQ(cistern_pool_allocate(one, kMiB, 0, &a), CISTERN_OK);
+  ASSERT_EQ(cistern_pool_allocate(one, 2 * kMiB, 0, &b), CISTERN_OK);
+  ASSERT_EQ(cistern_pool_allocate(other, 5000, 0, &c), CISTERN_OK);
+  EXPECT_EQ(cistern_pool_deallocate(one, a, nullptr), CISTERN_OK);
+  cistern_pool_statistics of = figures(one);
+  EXPECT_EQ(of.allocations, 2u);
+  EXPECT_EQ(of.frees, 1u);
+  EXPECT_EQ(of.failed, 0u);
+  EXPECT_EQ(of.live_blocks, 1u);
+  EXPECT_EQ(of.live_bytes, 2 * kMiB);
+  EXPECT_EQ(of.peak_bytes, 3 * kMiB);
+  EXPECT_EQ(of.allocated_bytes, 3 * kMiB);
+  EXPECT_EQ(figures(other).live_bytes, 5000u);
+  EXPECT_EQ(cistern_pool_destroy(one), CISTERN_BUSY);
+  std::map<void*, std::size_t> live;
+  const auto add = [](void* block, std::size_t bytes, void* user) {
+    (*static_cast<std::map<void*, std::size_t>*>(user))[block] = bytes;
+    return 0;
+  };
+  EXPECT_EQ(cistern_pool_visit(one, add, &live), CISTERN_OK);
+  EXPECT_EQ(live, (std::map<void*, std::size_t>{{b, 2 * kMiB}}));
+  EXPECT_EQ(cistern_pool_deallocate(one, b, nullptr), CISTERN_OK);
+  EXPECT_EQ(cistern_pool_deallocate(other, c, nullptr), CISTERN_OK);
+  EXPECT_EQ(cistern_pool_destroy(one), CISTERN_OK);
+  EXPECT_EQ(cistern_pool_destroy(other), CISTERN_OK);
+}
+
+TEST_P(Pools, AlignBlocks) {
+  if (GetParam() == CISTERN_OPENCL) {
+    void* block = nullptr;
+    cistern_pool* const pool = make(settings("aligned"));
+    EXPECT_EQ(cistern_pool_allocate(pool, 100, 64, &block), CISTERN_INVALID);
+    EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+    return;
+  }
+  cistern_pool* const pool = make(settings("aligned"));
+  std::vector<void*> blocks;
+  for (const std::size_t alignment : {1, 64, 256, 512, 4096, 65536, 1 << 20})
+    for (const std::size_t bytes : {1, 1000, 70000}) {
+      void* block = nullptr;
+      ASSERT_EQ(cistern_pool_allocate(pool, bytes, alignment, &block), CISTERN_OK) << alignment;
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % alignment, 0u) << alignment;
+      if (GetParam() == CISTERN_HOST || GetParam() == CISTERN_PINNED) memset(block, 0x5a, bytes);
+      blocks.push_back(block);
+    }
+  for (void* block : blocks) EXPECT_EQ(cistern_pool_deallocate(pool, block, nullptr), CISTERN_OK);
+  EXPECT_EQ(figures(pool).live_bytes, 0u);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_P(Pools, KeepTheirLimitAndAskForRoom) {
+  struct Cache {
+    void* block;
+    int asked;
+  } cache{nullptr, 0};
+  cistern_pool_settings of = settings("limited", 3 * kMiB);
+  of.user = &cache;
+  of.out_of_memory = [](cistern_pool* pool, std::size_t, void* user) {
+    auto& cached = *static_cast<Cache*>(user);
+    ++cached.asked;
+    if (!cached.block) return 0;
+    EXPECT_EQ(cistern_pool_deallocate(pool, std::exchange(cached.block, nullptr), nullptr), CISTERN_OK);
+    return 1;
+  };
+  cistern_pool* const pool = make(of);
+  void *kept = nullptr, *none = pool;
+  ASSERT_EQ(cistern_pool_allocate(pool, 2 * kMiB, 0, &cache.block), CISTERN_OK);
+  ASSERT_EQ(cistern_pool_allocate(pool, 2 * kMiB, 0, &kept), CISTERN_OK);
+  EXPECT_EQ(cache.asked, 1);
+  EXPECT_EQ(cistern_pool_allocate(pool, kMiB + 1, 0, &none), CISTERN_LIMIT);
+  EXPECT_EQ(none, nullptr);
+  EXPECT_EQ(cistern_native_error(), 0);
+  EXPECT_EQ(cache.asked, 2);
+  EXPECT_EQ(figures(pool).failed, 1u);
+  EXPECT_EQ(figures(pool).peak_bytes, 2 * kMiB);
+  EXPECT_EQ(figures(pool).bytes_max, 3 * kMiB);
+  EXPECT_EQ(cistern_pool_deallocate(pool, kept, nullptr), CISTERN_OK);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_P(Pools, TellTheProgramOfEachBlock) {
+  struct Told {
+    std::uint64_t births = 0, deaths = 0;
+  } told;
+  cistern_pool_settings of = settings("told");
+  of.user = &told;
+  of.allocated = [](cistern_pool*, void* block, std::size_t bytes, void* user) {
+    static_cast<Told*>(user)->births += block ? bytes : 0;
+  };
+  of.deallocated = [](cistern_pool*, void* block, std::size_t bytes, void* user) {
+    static_cast<Told*>(user)->deaths += block ? bytes : 0;
+  };
+  cistern_pool* const pool = make(of);
+  void* block = nullptr;
+  ASSERT_EQ(cistern_pool_allocate(pool, 300, 0, &block), CISTERN_OK);
+  EXPECT_EQ(told.births, 300u);
+  EXPECT_EQ(told.deaths, 0u);
+  EXPECT_EQ(cistern_pool_deallocate(pool, block, nullptr), CISTERN_OK);
+  EXPECT_EQ(told.deaths, 300u);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_P(Pools, AnswerMisuseWithAValueAndALine) {
+  cistern_pool *const one = make(settings("one")), *const other = make(settings("other"));
+  void *block = nullptr, *freed = nullptr;
+  ASSERT_EQ(cistern_pool_allocate(one, 1000, 0, &block), CISTERN_OK);
+  ASSERT_EQ(cistern_pool_allocate(one, 1000, 0, &freed), CISTERN_OK);
+  ASSERT_EQ(cistern_pool_deallocate(one, freed, nullptr), CISTERN_OK);
+  int local = 0;
+  const std::string deallocate = "cistern: cistern_pool_deallocate(", kind = " (" + std::string(kind_name()) + "); ";
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(cistern_pool_deallocate(other, block, nullptr), CISTERN_INVALID);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            deallocate + hex(block) + "): a live block of pool \"one\"" + kind + "refused\n");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(cistern_pool_deallocate(one, freed, nullptr), CISTERN_INVALID);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            deallocate + hex(freed) + "): no live block of pool \"one\"" + kind + "refused\n");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(cistern_pool_deallocate(one, &local, nullptr), CISTERN_INVALID);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            deallocate + hex(&local) + "): no live block of pool \"one\"" + kind + "refused\n");
+  testing::internal::CaptureStderr();
+  if (GetParam() == CISTERN_HOST) EXPECT_EQ(cistern_deallocate(block), EINVAL);
+  if (GetParam() == CISTERN_DEVICE)
+    EXPECT_EQ(cistern_cuda_deallocate(reinterpret_cast<std::uintptr_t>(block)), CUDA_ERROR_INVALID_VALUE);
+  if (GetParam() == CISTERN_OPENCL)
+    EXPECT_EQ(cistern_opencl_deallocate(static_cast<_cl_mem*>(block), nullptr), CL_INVALID_MEM_OBJECT);
+  const std::string said = testing::internal::GetCapturedStderr();
+  if (GetParam() != CISTERN_PINNED && GetParam() != CISTERN_MANAGED)
+    EXPECT_NE(said.find("): a live block of pool \"one\"" + kind + "refused\n"), std::string::npos) << said;
+  EXPECT_EQ(figures(one).live_blocks, 1u);
+  EXPECT_EQ(cistern_pool_deallocate(one, block, nullptr), CISTERN_OK);
+  EXPECT_EQ(cistern_pool_destroy(one), CISTERN_OK);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(cistern_pool_allocate(one, 1000, 0, &block), CISTERN_INVALID);
+  EXPECT_EQ(cistern_pool_destroy(one), CISTERN_INVALID);
+  EXPECT_EQ(cistern_pool_get_statistics(nullptr, nullptr, 0), CISTERN_INVALID);
+  const std::string after = "): no pool, or destroyed already; refused\n";
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "cistern: cistern_pool_allocate(" + hex(one) + after +
+                                                        "cistern: cistern_pool_destroy(" + hex(one) + after +
+                                                        "cistern: cistern_pool_get_statistics(0x0" + after);
+  EXPECT_EQ(cistern_pool_destroy(other), CISTERN_OK);
+}
+
+TEST_P(Pools, RefuseWrongArguments) {
+  cistern_pool* const pool = make(settings("arguments"));
+  void* block = pool;
+  EXPECT_EQ(cistern_pool_allocate(pool, 0, 0, &block), CISTERN_INVALID);
+  EXPECT_EQ(block, nullptr);
+  EXPECT_EQ(cistern_pool_allocate(pool, 100, 3, &block), CISTERN_INVALID);
+  EXPECT_EQ(cistern_pool_allocate(pool, SIZE_MAX - 5, 0, &block), CISTERN_INVALID);
+  EXPECT_EQ(cistern_pool_allocate(pool, 100, 0, nullptr), CISTERN_INVALID);
+  EXPECT_EQ(cistern_pool_deallocate(pool, nullptr, nullptr), CISTERN_OK);
+  EXPECT_EQ(cistern_pool_visit(pool, nullptr, nullptr), CISTERN_INVALID);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+  cistern_pool_settings of = settings("settings");
+  cistern_pool* none = pool;
+  of.size = 4;
+  EXPECT_EQ(cistern_pool_create(&of, &none), CISTERN_INVALID);
+  EXPECT_EQ(none, nullptr);
+  of = settings("settings");
+  of.kind = static_cast<cistern_kind>(17);
+  EXPECT_EQ(cistern_pool_create(&of, &none), CISTERN_INVALID);
+  EXPECT_EQ(cistern_pool_create(nullptr, &none), CISTERN_INVALID);
+}
+
+TEST_P(Pools, ThreadsShareThem) {
+  cistern_pool* const pool = make(settings("shared", 64 * kMiB));
+  void* holds = nullptr;
+  ASSERT_EQ(cistern_pool_allocate(pool, 1, 0, &holds), CISTERN_OK);
+  std::atomic<std::uint64_t> given{0};
+  std::vector<std::thread> threads;
+  for (unsigned id = 0; id < 4; ++id)
+    threads.emplace_back([&, id] {
+      if (GetParam() != CISTERN_HOST && GetParam() != CISTERN_OPENCL) make_cuda_current();
+      std::mt19937 random(id);
+      std::vector<void*> mine;
+      for (int step = 0; step < 2000; ++step) {
+        if (mine.size() < 20 && random() % 2) {
+          void* block = nullptr;
+          demand(cistern_pool_allocate(pool, 1 + random() % 100000, 0, &block));
+          mine.push_back(block);
+          ++given;
+        } else if (!mine.empty()) {
+          std::swap(mine[random() % mine.size()], mine.back());
+          demand(cistern_pool_deallocate(pool, mine.back(), nullptr));
+          mine.pop_back();
+        }
+        if (step % 500 == 0) cistern_pool_destroy(pool);  // busy
+      }
+      for (void* block : mine) demand(cistern_pool_deallocate(pool, block, nullptr));
+    });
+  for (std::thread& thread : threads) thread.join();
+  const cistern_pool_statistics of = figures(pool);
+  EXPECT_EQ(of.allocations, given + 1);
+  EXPECT_EQ(of.frees, given.load());
+  EXPECT_EQ(of.live_bytes, 1u);
+  EXPECT_EQ(cistern_pool_deallocate(pool, holds, nullptr), CISTERN_OK);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+std::string name_of_kind(const testing::TestParamInfo<cistern_kind>& kind) {
+  constexpr const char* kNames[] = {"Host", "OpenCL", "Device", "Pinned", "Managed"};
+  return kNames[kind.param];
+}
+INSTANTIATE_TEST_SUITE_P(Kinds, Pools,
+                         testing::Values(CISTERN_HOST, CISTERN_OPENCL, CISTERN_DEVICE, CISTERN_PINNED, CISTERN_MANAGED),
+                         name_of_kind);
+
+// Blocks go on in a forked child, whose counts begin anew.
+TEST(PoolsOfHostMemory, LiveInForkedChildrenBesideBusyThreads) {
+  cistern_pool_settings of{};
+  of.size = sizeof of;
+  of.kind = CISTERN_HOST;
+  cistern_pool* pool = nullptr;
+  ASSERT_EQ(cistern_pool_create(&of, &pool), CISTERN_OK);
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    while (!stop) {
+      void* block = nullptr;
+      if (cistern_pool_allocate(pool, 50, 0, &block) || cistern_pool_deallocate(pool, block, nullptr)) std::abort();
+    }
+  });
+  void* block = nullptr;
+  ASSERT_EQ(cistern_pool_allocate(pool, 100, 0, &block), CISTERN_OK);
+  for (int round = 0; round < 50; ++round) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (!child) {
+      void* another = nullptr;
+      cistern_pool_statistics seen{};
+      const bool ok = !cistern_pool_allocate(pool, 10, 0, &another) && !cistern_pool_deallocate(pool, block, nullptr) &&
+                      !cistern_pool_get_statistics(pool, &seen, sizeof seen) && seen.allocations == 1;
+      _exit(ok ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0);
+  }
+  stop = true;
+  busy.join();
+  EXPECT_EQ(cistern_pool_deallocate(pool, block, nullptr), CISTERN_OK);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST(PoolsOfDeviceMemory, PassTheDriversErrorsOn) {
+  if (!make_cuda_current()) GTEST_SKIP() << "no simulated driver";
+  cistern_pool_settings of{};
+  of.size = sizeof of;
+  of.kind = CISTERN_DEVICE;
+  int asked = 0;
+  of.user = &asked;
+  of.out_of_memory = [](cistern_pool*, std::size_t, void* user) { return ++*static_cast<int*>(user) < 3 ? 1 : 0; };
+  cistern_pool* pool = nullptr;
+  ASSERT_EQ(cistern_pool_create(&of, &pool), CISTERN_OK);
+  void* block = nullptr;
+  EXPECT_EQ(cistern_pool_allocate(pool, std::size_t{1} << 45, 0, &block), CISTERN_NO_MEMORY);
+  EXPECT_EQ(cistern_native_error(), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+// Whatever the driver refuses, the account is that of the blocks which are there, and the error is the driver's.
+TEST(PoolsOfDeviceMemory, StayRightWhenEachCallFailsInTurn) {
+  if (!make_cuda_current()) GTEST_SKIP() << "no simulated driver";
+  cistern_pool_settings of{};
+  of.size = sizeof of;
+  for (const cistern_kind kind : {CISTERN_DEVICE, CISTERN_PINNED, CISTERN_MANAGED}) {
+    of.kind = kind;
+    cistern_pool* pool = nullptr;
+    ASSERT_EQ(cistern_pool_create(&of, &pool), CISTERN_OK);
+    unsigned failed = 0;
+    for (int every = 1; every <= 40; ++every) {
+      std::vector<void*> blocks;
+      simcuda_set_value("fail_every", every);
+      for (int i = 0; i < 5; ++i) {
+        void* block = nullptr;
+        const cistern_status status = cistern_pool_allocate(pool, (i + 1 + every) * 100'000, 0, &block);
+        if (status == CISTERN_OK) {
+          blocks.push_back(block);
+          continue;
+        }
+        ++failed;
+        EXPECT_TRUE(status == CISTERN_NO_MEMORY || status == CISTERN_DRIVER) << status;
+        EXPECT_EQ(cistern_native_error(), status == CISTERN_NO_MEMORY ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
+        EXPECT_EQ(block, nullptr);
+      }
+      cistern_pool_statistics seen{};
+      cistern_pool_get_statistics(pool, &seen, sizeof seen);
+      EXPECT_EQ(seen.live_blocks, blocks.size());
+      for (void* block : blocks) {
+        if (cistern_pool_deallocate(pool, block, nullptr) == CISTERN_OK) continue;
+        ++failed;
+        EXPECT_EQ(cistern_native_error(), CUDA_ERROR_UNKNOWN);
+        simcuda_set_value("fail_every", 0);
+        EXPECT_EQ(cistern_pool_deallocate(pool, block, nullptr), CISTERN_OK) << "it is alive still";
+        simcuda_set_value("fail_every", every);
+      }
+    }
+    simcuda_set_value("fail_every", 0);
+    EXPECT_GE(failed, 5u);
+    EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+  }
+}
+
+}  // namespace
