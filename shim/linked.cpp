@@ -11,10 +11,12 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 
+#include "pool/heap/region.hpp"
 #include "shim/core/core.hpp"
 #include "shim/core/fork.hpp"
 #include "shim/core/judging.hpp"
@@ -37,6 +39,7 @@ namespace {
 using library::Interface;
 
 constinit std::atomic<const Interface*> bound{nullptr};
+constinit std::atomic<bool> claimed{false};
 constinit std::atomic<pid_t> reports_in{0};
 
 bool reports() { return !switched_off() && options().report_requested && options().report != "none"; }
@@ -84,18 +87,28 @@ void begin_exit() {
 void serve() {
   linked_into_another = true;
   keep_mapped();
+  host_pool::start_region();
   host::prepare_pool();
   __register_atfork(before_fork, after_fork_in_parent, in_forked_child, nullptr);
   if (reports()) atexit(begin_exit);
 }
 
+// What serve() makes is looked at without locks. But not for ever: the other thread may wait for the loader's lock,
+// which this one has, or be gone (a forked child, a signal handler that interrupted it); then nothing is lost but
+// samples.
+void wait_for_who_serves() {
+  constexpr timespec kTick{0, 1'000'000};
+  constexpr int kTicksMax = 1000;
+  for (int i = 0; i < kTicksMax && !bound.load(std::memory_order_acquire); ++i) nanosleep(&kTick, nullptr);
+}
+
 [[gnu::cold, gnu::noinline]] const Interface& bind() {
   const Interface* const other = interface_of_shared_object();
   const Interface* const own = &library::own_interface;
-  const Interface* chosen = other && is_understood(*other) ? other : own;
+  const Interface* const chosen = other && is_understood(*other) ? other : own;
+  if (chosen == own) claimed.exchange(true) ? wait_for_who_serves() : serve();
   const Interface* none = nullptr;
   if (!bound.compare_exchange_strong(none, chosen)) return *none;
-  if (chosen == own) serve();
   if (other && chosen == own) {
     StringSink line;
     line.print("the program's copy of Cistern ({}) does not know the loaded libcistern.so ({}): each has its own pools",

@@ -522,11 +522,12 @@ constinit System region_system = {map_memory,       reserve_memory, make_memory_
                                   give_memory_back, move_memory,    make_memory_resident};
 
 bool start_region() {
-  if (slice_limit) return true;
+  const std::atomic_ref<std::uintptr_t> limit(slice_limit);
+  if (limit.load(std::memory_order_acquire)) return true;
   const LockedUnlessForking hold(region_lock);
   if (slice_limit) return true;
   if (!hold || !place_window()) return false;
-  slice_limit = window_end;
+  limit.store(window_end, std::memory_order_release);
   return true;
 }
 

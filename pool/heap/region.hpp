@@ -96,8 +96,11 @@ class RegionHeld {
 };
 
 // From a slice on to the next that says what it is; `state` is what was read of its descriptor, the region held.
-inline std::uint32_t slices_to_next(const Page& page, PageState state, Slice end) {
-  return state == PageState::free || state == PageState::large ? std::clamp(page.slices, 1u, end - slice_of(&page)) : 1;
+// What a large block's descriptor says may be written meanwhile: any number will do.
+__attribute__((no_sanitize("thread"))) inline std::uint32_t slices_to_next(const Page& page, PageState state,
+                                                                           Slice end) {
+  const std::uint32_t slices = page.slices;
+  return state == PageState::free || state == PageState::large ? std::clamp(slices, 1u, end - slice_of(&page)) : 1;
 }
 
 // First slice of the window and the one behind the last that is mapped.

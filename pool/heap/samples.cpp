@@ -268,7 +268,8 @@ void capture_large(Page& page) {
 
 void sample_large(Page& page, std::size_t bytes) {
   last_made = 0;
-  page.site = page.born_ms = 0;
+  page.born_ms = 0;
+  std::atomic_ref(page.site).store(0, std::memory_order_relaxed);
   if (!sample_interval_bytes) return;
   Heap* heap = this_heap();
   if (!heap) heap = start_heap();
@@ -308,8 +309,8 @@ struct Found {
   unsigned page_count = 0, large_count = 0;
 };
 
-// False: a thread forks.
-[[gnu::cold]] bool find_samples(Slice& at, Found& found, AtFork at_fork) {
+// False: a thread forks. A large block may just be made: its site is known last.
+[[gnu::cold]] __attribute__((no_sanitize("thread"))) bool find_samples(Slice& at, Found& found, AtFork at_fork) {
   const RegionHeld held = at_fork == AtFork::wait ? RegionHeld() : RegionHeld(RegionHeld::UnlessForking());
   if (!held) return false;
   const Slice end = region_end();

@@ -238,7 +238,9 @@ cistern_status allocate_once(Account& account, const cistern_pool* pool, std::si
 }
 
 bool is_right(const cistern_pool_settings& settings) {
-  if (settings.kind < CISTERN_HOST || settings.kind > CISTERN_MANAGED) return false;
+  int kind = 0;  // of a program in C any number
+  memcpy(&kind, &settings.kind, sizeof kind);
+  if (kind < CISTERN_HOST || kind > CISTERN_MANAGED) return false;
   return (settings.kind == CISTERN_OPENCL) == (settings.context != nullptr);
 }
 
