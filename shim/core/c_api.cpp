@@ -71,10 +71,11 @@ int report(const char* path, cistern_format format) {
   return close(file) && !error ? errno : error;
 }
 
-// The functions of host memory are its hooks: the pool's fast path is in line there, and nothing in them is of an
-// interposed call alone.
-void* allocate(size_t bytes, size_t alignment) {
-  const CalledFrom here(__builtin_return_address(0), Calls::frequent);
+// --- Host memory: the pool's fast path in line, as in its hooks; nothing in those is of an interposed call alone
+namespace {
+
+[[gnu::noinline]] void* allocate_slowly(std::size_t bytes, std::size_t alignment, const void* caller) {
+  const CalledFrom here(caller, Calls::frequent);
   if (!alignment) return host::hook_malloc(bytes);
   void* block = nullptr;
   const std::size_t at_least = alignment < sizeof(void*) ? sizeof(void*) : alignment;
@@ -82,10 +83,26 @@ void* allocate(size_t bytes, size_t alignment) {
   return block;
 }
 
-int deallocate(void* block) {
-  const CalledFrom here(__builtin_return_address(0), Calls::frequent);
+[[gnu::noinline]] int deallocate_slowly(void* block, const void* caller) {
+  const CalledFrom here(caller, Calls::frequent);
   if (refuse_block_of_pool("cistern_deallocate", block)) return EINVAL;
   return host::free_checked(block, "cistern_deallocate") ? 0 : EINVAL;
+}
+
+}  // namespace
+
+void* allocate(size_t bytes, size_t alignment) {
+  if (!alignment) [[likely]]
+    if (void* const block = host_pool::take(bytes)) [[likely]]
+      return block;
+  return allocate_slowly(bytes, alignment, __builtin_return_address(0));
+}
+
+int deallocate(void* block) {
+  if (!any_pool.load(std::memory_order_relaxed)) [[likely]]
+    if (host_pool::give(block)) [[likely]]
+      return 0;
+  return deallocate_slowly(block, __builtin_return_address(0));
 }
 
 struct _cl_mem* opencl_allocate(struct _cl_context* context, uint64_t flags, size_t bytes, int32_t* error) {

@@ -58,7 +58,6 @@ constinit std::atomic<Account*> pages[1 << (kIndexBits - kPageBits)] = {};
 constinit Lock accounts_lock;  // for making and ending one
 constinit std::uint32_t accounts_made = 0;
 constinit Account* accounts_unused = nullptr;
-constinit std::atomic<bool> any_pool{false};
 
 constinit AddressTable<PoolBlock> blocks;
 constinit Lock unused_lock;
