@@ -38,6 +38,7 @@ constexpr cl_int kMemObjectAllocationFailure = -4;
 constexpr cl_int kOutOfResources = -5;
 constexpr cl_int kOutOfHostMemory = -6;
 constexpr cl_int kInvalidValue = -30;
+constexpr cl_int kInvalidContext = -34;
 constexpr cl_int kInvalidMemObject = -38;
 constexpr cl_int kPlatformNotFound = -1001;
 

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <bit>
+
 #include "shim/core/core.hpp"
 #include "shim/core/judging.hpp"
 #include "shim/core/library.hpp"
@@ -11,6 +13,7 @@
 #include "shim/cuda/next.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/opencl/buffers.hpp"
+#include "shim/opencl/next.hpp"
 #include "shim/opencl/state.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/standard_error.hpp"
@@ -77,6 +80,10 @@ namespace {
 [[gnu::noinline]] void* allocate_slowly(std::size_t bytes, std::size_t alignment, const void* caller) {
   const CalledFrom here(caller, Calls::frequent);
   if (!alignment) return host::hook_malloc(bytes);
+  if (!std::has_single_bit(alignment)) {
+    errno = EINVAL;
+    return nullptr;
+  }
   void* block = nullptr;
   const std::size_t at_least = alignment < sizeof(void*) ? sizeof(void*) : alignment;
   if (const int error = host::hook_posix_memalign(&block, at_least, bytes)) errno = error;
@@ -107,6 +114,10 @@ int deallocate(void* block) {
 
 struct _cl_mem* opencl_allocate(struct _cl_context* context, uint64_t flags, size_t bytes, int32_t* error) {
   const CalledFrom here(__builtin_return_address(0), Calls::some);
+  if (!opencl::next().clCreateBuffer) {
+    if (error) *error = opencl::kInvalidContext;
+    return nullptr;
+  }
   opencl::make_context_known(own(context));
   return reinterpret_cast<struct _cl_mem*>(opencl::create_buffer({own(context), flags, bytes}, nullptr, error));
 }
@@ -114,6 +125,7 @@ struct _cl_mem* opencl_allocate(struct _cl_context* context, uint64_t flags, siz
 int32_t opencl_deallocate(struct _cl_mem* buffer, struct _cl_command_queue* last_queue) {
   const CalledFrom here(__builtin_return_address(0), Calls::some);
   if (refuse_block_of_pool("cistern_opencl_deallocate", buffer)) return opencl::kInvalidMemObject;
+  if (!buffer || !opencl::next().clReleaseMemObject) return opencl::kInvalidMemObject;
   auto* memory = reinterpret_cast<opencl::cl_mem>(buffer);
   if (last_queue) opencl::note_last_queue(memory, reinterpret_cast<opencl::cl_command_queue>(last_queue));
   return opencl::release_memory(memory);

@@ -20,6 +20,7 @@
 #include "shim/cuda/next.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/opencl/buffers.hpp"
+#include "shim/opencl/next.hpp"
 #include "shim/process/log.hpp"
 #include "stats/sink.hpp"
 #include "stats/sites.hpp"
@@ -42,11 +43,14 @@ struct Account {
       allocated_bytes{0};
 };
 
-enum class BlockState : std::uint8_t { gone, live, going };
+// In two bits of a word; the others number the births of the record.
+enum BlockState : std::uint64_t { kGone, kLive, kGoing, kStateMask = 3, kBirth = 4 };
 
 struct PoolBlock {
   std::atomic<std::uintptr_t> address{0};
-  std::atomic<BlockState> state{BlockState::gone};
+  std::atomic<std::uint64_t> state{kGone};
+
+  bool is_live() const { return (state.load() & kStateMask) == kLive; }
   std::atomic<Account*> account{nullptr};
   std::atomic<std::uint64_t> bytes{0};
   std::uintptr_t base = 0;  // what the kind gave; `address` may lie behind it, to be aligned
@@ -78,7 +82,7 @@ Account* account_at(std::uint32_t index) {
 // Null, and a line: no pool, or not any more.
 Account* account_of(const char* api, const cistern_pool* pool) {
   const auto word = reinterpret_cast<std::uintptr_t>(pool);
-  if ((word & 7) == 1) {
+  if ((word & 7) == 1 && word >> 3 >> kIndexBits <= UINT32_MAX) {
     const std::uint64_t number = word >> 3;
     const auto generation = static_cast<std::uint32_t>(number >> kIndexBits);
     Account* const account = account_at(number & ((1u << kIndexBits) - 1));
@@ -113,6 +117,7 @@ cistern_status take(const cistern_pool_settings& of, std::size_t bytes, std::siz
     return *base ? CISTERN_OK : CISTERN_NO_MEMORY;
   }
   if (of.kind == CISTERN_OPENCL) {
+    if (!opencl::next().clCreateBuffer) return CISTERN_NO_DRIVER;
     opencl::cl_int error = opencl::kSuccess;
     auto* const context = reinterpret_cast<opencl::cl_context>(of.context);
     opencl::make_context_known(context);
@@ -158,16 +163,24 @@ std::size_t natural_alignment(cistern_kind kind) {
 // or we see that it goes on, and wait for what becomes of it.
 cistern_status enter(Account& account, const cistern_pool* pool, std::uint64_t bytes) {
   account.live_blocks.fetch_add(1);
-  const std::uint64_t live = account.live_bytes.fetch_add(bytes) + bytes, most = account.settings.bytes_max;
   if (account.closes.load()) {
     const Locked decided(accounts_lock);
   }
-  if (handle_of(account, account.generation.load()) != pool) return CISTERN_INVALID;
-  if (most && live > most) return CISTERN_LIMIT;
+  const std::uint64_t most = account.settings.bytes_max ? account.settings.bytes_max : UINT64_MAX;
+  std::uint64_t live = account.live_bytes.load();
+  cistern_status status = handle_of(account, account.generation.load()) == pool ? CISTERN_OK : CISTERN_INVALID;
+  do {
+    if (status == CISTERN_OK && (bytes > most || live > most - bytes)) status = CISTERN_LIMIT;
+  } while (status == CISTERN_OK && !account.live_bytes.compare_exchange_weak(live, live + bytes));
+  if (status != CISTERN_OK) account.live_blocks.fetch_sub(1);
+  return status;
+}
+
+void note_peak(Account& account) {
+  const std::uint64_t live = account.live_bytes.load();
   std::uint64_t peak = account.peak_bytes.load(std::memory_order_relaxed);
   while (live > peak && !account.peak_bytes.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
   }
-  return CISTERN_OK;
 }
 
 void leave(Account& account, std::uint64_t bytes) {
@@ -184,8 +197,26 @@ PoolBlock* new_block() {
   return block;
 }
 
+// A record may be used for another block by the time that it is looked at: what it says counts for `address` only, and
+// only while its state, births included, is what it was before. 0: it is no live block's.
+struct Seen {
+  std::uint64_t state;
+  const Account* account;
+};
+Seen see(const PoolBlock* record, std::uintptr_t address) {
+  if (!record) return {0, nullptr};
+  const std::uint64_t state = record->state.load();
+  const Account* const account = record->account.load();
+  const bool is_it = (state & kStateMask) == kLive && record->address.load() == address;
+  return is_it && record->state.load() == state ? Seen{state, account} : Seen{0, nullptr};
+}
+
+bool claim(PoolBlock& record, std::uint64_t state) {
+  return record.state.compare_exchange_strong(state, (state & ~std::uint64_t{kStateMask}) | kGoing);
+}
+
 void put_away(PoolBlock* block) {
-  block->state.store(BlockState::gone);
+  block->state.store((block->state.load() & ~std::uint64_t{kStateMask}) | kGone);
   block->address.store(0, std::memory_order_release);
   const Locked hold(unused_lock);
   block->next_unused = blocks_unused;
@@ -193,9 +224,10 @@ void put_away(PoolBlock* block) {
 }
 
 // A record that another one took the place of: the block was freed by a call that knows no pools.
-void end_stale(PoolBlock* stale) {
-  BlockState live = BlockState::live;
-  if (!stale->state.compare_exchange_strong(live, BlockState::gone)) return;  // a deallocation has it in hand
+void end_stale(PoolBlock* stale, std::uintptr_t address) {
+  const std::uint64_t state = stale->state.load();
+  // Or a deallocation has it in hand, or had.
+  if ((state & kStateMask) != kLive || stale->address.load() != address || !claim(*stale, state)) return;
   Account& account = *stale->account.load();
   account.frees.fetch_add(1, std::memory_order_relaxed);
   leave(account, stale->bytes);
@@ -208,8 +240,8 @@ void keep(Account& account, std::uintptr_t base, std::uintptr_t address, std::ui
   block->bytes = bytes;
   block->base = base;
   block->address.store(address, std::memory_order_relaxed);
-  block->state.store(BlockState::live);
-  if (PoolBlock* const stale = blocks.insert(address, block)) end_stale(stale);
+  block->state.store((block->state.load() & ~std::uint64_t{kStateMask}) + kBirth + kLive);
+  if (PoolBlock* const stale = blocks.insert(address, block)) end_stale(stale, address);
 }
 
 void say_refused(const char* api, const void* pointer, const char* what, const Account& owner) {
@@ -223,13 +255,15 @@ cistern_status allocate_once(Account& account, const cistern_pool* pool, std::si
   const bool shifts = alignment > natural_alignment(account.settings.kind);
   std::uintptr_t base = 0;
   cistern_status status = enter(account, pool, bytes);
-  if (status == CISTERN_OK) status = take(account.settings, shifts ? bytes + alignment : bytes, alignment, &base);
+  if (status != CISTERN_OK) return status;
+  status = take(account.settings, shifts ? bytes + alignment : bytes, alignment, &base);
   if (status != CISTERN_OK) {
     leave(account, bytes);
     return status;
   }
   const std::uintptr_t address = shifts ? (base + alignment - 1) & ~(alignment - 1) : base;
   keep(account, base, address, bytes);
+  note_peak(account);
   account.allocations.fetch_add(1, std::memory_order_relaxed);
   account.allocated_bytes.fetch_add(bytes, std::memory_order_relaxed);
   *result = reinterpret_cast<void*>(address);
@@ -342,12 +376,12 @@ cistern_status pool_deallocate(cistern_pool* pool, void* block, void* queue) {
   if (!block) return CISTERN_OK;
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   PoolBlock* const record = blocks.find(address);
-  BlockState live = BlockState::live;
-  if (record && record->account.load() != account && record->state.load() == BlockState::live) {
-    say_refused(kApi, block, "a live block of", *record->account.load());
+  const Seen seen = see(record, address);
+  if (seen.account && seen.account != account) {
+    say_refused(kApi, block, "a live block of", *seen.account);
     return CISTERN_INVALID;
   }
-  if (!record || !record->state.compare_exchange_strong(live, BlockState::going)) {
+  if (!seen.account || !claim(*record, seen.state)) {
     say_refused(kApi, block, "no live block of", *account);
     return CISTERN_INVALID;
   }
@@ -357,7 +391,7 @@ cistern_status pool_deallocate(cistern_pool* pool, void* block, void* queue) {
   const std::uintptr_t base = record->base;
   const cistern_status status = give(settings.kind, base, queue);
   if (status != CISTERN_OK) {
-    record->state.store(BlockState::live);
+    record->state.store(seen.state);
     return status;
   }
   blocks.erase(address, record);
@@ -386,11 +420,12 @@ cistern_status pool_visit(cistern_pool* pool, int (*visit)(void* block, size_t b
   };
   Vector<Live> live;
   blocks.for_each([&](PoolBlock& block) {
-    if (block.account.load() == account && block.state.load() == BlockState::live)
-      live.push_back({block.address.load(), block.bytes});
+    if (block.account.load() == account && block.is_live()) live.push_back({block.address.load(), block.bytes});
   });
   for (const Live& block : live)
-    if (visit(reinterpret_cast<void*>(block.address), block.bytes, user)) break;
+    if (see(blocks.find(block.address), block.address).account == account &&
+        visit(reinterpret_cast<void*>(block.address), block.bytes, user))
+      break;
   return CISTERN_OK;
 }
 
@@ -398,10 +433,10 @@ int native_error() { return native; }
 
 bool refuse_block_of_pool(const char* api, const void* block) {
   if (!any_pool.load(std::memory_order_relaxed) || !block) return false;
-  const PoolBlock* const record = blocks.find(reinterpret_cast<std::uintptr_t>(block));
-  if (!record || record->state.load() != BlockState::live) return false;
-  say_refused(api, block, "a live block of", *record->account.load());
-  return true;
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  const Account* const owner = see(blocks.find(address), address).account;
+  if (owner) say_refused(api, block, "a live block of", *owner);
+  return owner;
 }
 
 void add_pools(Snapshot& snapshot) {
@@ -429,9 +464,18 @@ void pools_after_fork_in_parent() {
 void pools_after_fork_in_child() {
   pools_after_fork_in_parent();
   for_each_account([](Account& account) {
-    for (auto* const count : {&account.allocations, &account.frees, &account.failed, &account.allocated_bytes})
+    for (auto* const count :
+         {&account.allocations, &account.frees, &account.failed, &account.allocated_bytes, &account.peak_bytes})
       *count = 0;
-    account.peak_bytes = account.live_bytes.load();
+    account.live_blocks = account.live_bytes = 0;
+    account.closes = false;
+  });
+  // What other threads had in hand when they forked is nobody's now.
+  blocks.for_each([](PoolBlock& block) {
+    if (!block.is_live()) return;
+    Account& account = *block.account.load();
+    account.live_blocks.fetch_add(1);
+    account.peak_bytes = account.live_bytes.fetch_add(block.bytes) + block.bytes;
   });
 }
 

@@ -313,6 +313,47 @@ std::string name_of_kind(const testing::TestParamInfo<cistern_kind>& kind) {
   constexpr const char* kNames[] = {"Host", "OpenCL", "Device", "Pinned", "Managed"};
   return kNames[kind.param];
 }
+// Whoever is told that his block is no live one has changed nothing: not for those either who got its memory since.
+TEST_P(Pools, LeaveOthersAloneWhenABlockIsGivenBackTwice) {
+  if (kEndsEarly && GetParam() == CISTERN_HOST) GTEST_SKIP() << kGone;
+  cistern_pool* const pool = make(settings("raced"));
+  std::atomic<void*> offered{nullptr};
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> given{0}, taken_back{0};
+  const auto enter = [] {
+    if (GetParam() != CISTERN_HOST && GetParam() != CISTERN_OPENCL) make_cuda_current();
+  };
+  testing::internal::CaptureStderr();
+  std::vector<std::thread> threads;
+  for (int id = 0; id < 2; ++id)
+    threads.emplace_back([&] {
+      enter();
+      while (!stop)
+        if (void* const block = offered.load(); block && !cistern_pool_deallocate(pool, block, nullptr)) ++taken_back;
+    });
+  for (int id = 0; id < 2; ++id)
+    threads.emplace_back([&, id] {
+      enter();
+      for (int step = 0; step < 3000; ++step) {
+        void *block = nullptr, *kept = nullptr;
+        if (cistern_pool_allocate(pool, 2000, 0, &block) || cistern_pool_allocate(pool, 2000, 0, &kept)) std::abort();
+        given += 2;
+        if (id == 0) offered = block;
+        if (!cistern_pool_deallocate(pool, block, nullptr)) ++taken_back;
+        if (!cistern_pool_deallocate(pool, kept, nullptr)) ++taken_back;
+      }
+    });
+  threads[2].join();
+  threads[3].join();
+  stop = true;
+  threads[0].join();
+  threads[1].join();
+  testing::internal::GetCapturedStderr();
+  EXPECT_EQ(given, taken_back) << "each block was given back once";
+  EXPECT_EQ(figures(pool).live_blocks, 0u);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, Pools,
                          testing::Values(CISTERN_HOST, CISTERN_OPENCL, CISTERN_DEVICE, CISTERN_PINNED, CISTERN_MANAGED),
                          name_of_kind);
@@ -341,7 +382,8 @@ TEST(PoolsOfHostMemory, LiveInForkedChildrenBesideBusyThreads) {
       void* another = nullptr;
       cistern_pool_statistics seen{};
       const bool ok = !cistern_pool_allocate(pool, 10, 0, &another) && !cistern_pool_deallocate(pool, block, nullptr) &&
-                      !cistern_pool_get_statistics(pool, &seen, sizeof seen) && seen.allocations == 1;
+                      !cistern_pool_get_statistics(pool, &seen, sizeof seen) && seen.allocations == 1 &&
+                      seen.live_blocks <= 2;
       _exit(ok ? 0 : 1);
     }
     int status = 0;

@@ -35,7 +35,7 @@ constinit std::atomic<bool> pool_was_full{false};
 template <class... Arguments>
 void* pass_on(std::size_t wanted, void* (*function)(Arguments...), Arguments... arguments) {
   void* const block = function(arguments...);
-  if (pooled()) pool_was_full.store(true, std::memory_order_relaxed);
+  if (block && pooled()) pool_was_full.store(true, std::memory_order_relaxed);
   if (!counting()) return block;
   if (block) {
     count_birth(native_usable(block));

@@ -87,6 +87,7 @@ void make_context_unknown(cl_context context) {
 void note_last_queue(cl_mem buffer, cl_command_queue queue) {
   OpenclState& s = state();
   cl_context context = s.memory.with(buffer, [](MemoryRecord* record) { return record ? record->context : nullptr; });
+  if (!context) return;  // no buffer of ours: the release says so
   std::shared_ptr<QueueClock> clock = clock_of(s, queue);
   // An unknown queue may be gone tomorrow: its clock lives for this one marker.
   if (!clock) clock = new_clock(s, queue, context, false);
