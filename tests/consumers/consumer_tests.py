@@ -50,7 +50,7 @@ class Consumers(unittest.TestCase):
         """The folder with the consumers' programs."""
         build = self.folder / name
         options.setdefault("CMAKE_PREFIX_PATH", self.prefix)
-        done(ARGUMENTS.cmake, "-S", HERE / "project", "-B", build, f"-DCMAKE_C_COMPILER={compilers[0]}",
+        done(ARGUMENTS.cmake, "-G", "Ninja", "-S", HERE / "project", "-B", build, f"-DCMAKE_C_COMPILER={compilers[0]}",
              f"-DCMAKE_CXX_COMPILER={compilers[1]}", *(f"-D{key}={value}" for key, value in options.items()))
         done(ARGUMENTS.cmake, "--build", build, "-j2")
         return build
