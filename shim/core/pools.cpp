@@ -22,6 +22,7 @@
 #include "shim/opencl/buffers.hpp"
 #include "shim/opencl/next.hpp"
 #include "shim/process/log.hpp"
+#include "stats/counters.hpp"
 #include "stats/sink.hpp"
 #include "stats/sites.hpp"
 
@@ -41,6 +42,12 @@ struct Account {
   cistern_pool_settings settings{};
   std::atomic<std::uint64_t> allocations{0}, frees{0}, failed{0}, live_blocks{0}, live_bytes{0}, peak_bytes{0},
       allocated_bytes{0};
+
+  void begin_anew() {
+    for (auto* const count : {&allocations, &frees, &failed, &live_blocks, &live_bytes, &peak_bytes, &allocated_bytes})
+      *count = 0;
+    closes = false;
+  }
 };
 
 // In two bits of a word; the others number the births of the record.
@@ -176,13 +183,6 @@ cistern_status enter(Account& account, const cistern_pool* pool, std::uint64_t b
   return status;
 }
 
-void note_peak(Account& account) {
-  const std::uint64_t live = account.live_bytes.load();
-  std::uint64_t peak = account.peak_bytes.load(std::memory_order_relaxed);
-  while (live > peak && !account.peak_bytes.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
-  }
-}
-
 void leave(Account& account, std::uint64_t bytes) {
   account.live_bytes.fetch_sub(bytes);
   account.live_blocks.fetch_sub(1);
@@ -263,7 +263,7 @@ cistern_status allocate_once(Account& account, const cistern_pool* pool, std::si
   }
   const std::uintptr_t address = shifts ? (base + alignment - 1) & ~(alignment - 1) : base;
   keep(account, base, address, bytes);
-  note_peak(account);
+  raise_peak(account.peak_bytes, account.live_bytes.load());
   account.allocations.fetch_add(1, std::memory_order_relaxed);
   account.allocated_bytes.fetch_add(bytes, std::memory_order_relaxed);
   *result = reinterpret_cast<void*>(address);
@@ -319,10 +319,7 @@ cistern_status pool_create(const cistern_pool_settings* settings, cistern_pool**
   memcpy(account->name, name, name_bytes);
   account->name[name_bytes] = '\0';
   account->settings.name = account->name;
-  for (auto* const count : {&account->allocations, &account->frees, &account->failed, &account->peak_bytes,
-                            &account->allocated_bytes, &account->live_blocks, &account->live_bytes})
-    *count = 0;
-  account->closes = false;
+  account->begin_anew();
   any_pool = true;
   *pool = handle_of(*account, account->generation.fetch_add(1) + 1);
   return CISTERN_OK;
@@ -463,13 +460,7 @@ void pools_after_fork_in_parent() {
 
 void pools_after_fork_in_child() {
   pools_after_fork_in_parent();
-  for_each_account([](Account& account) {
-    for (auto* const count :
-         {&account.allocations, &account.frees, &account.failed, &account.allocated_bytes, &account.peak_bytes})
-      *count = 0;
-    account.live_blocks = account.live_bytes = 0;
-    account.closes = false;
-  });
+  for_each_account([](Account& account) { account.begin_anew(); });
   // What other threads had in hand when they forked is nobody's now.
   blocks.for_each([](PoolBlock& block) {
     if (!block.is_live()) return;
