@@ -131,24 +131,20 @@ void complain_in_silence() {
   if (complains_in_silence() && !system_calls_are_filtered() && may_report_here()) say_deferred_lines();
 }
 
-// Two threads may end the process. Without us the first would be through by now: it is let through.
-void let_others_end() {
-  constexpr timespec kTick{0, 1'000'000};
-  constexpr int kTicksOfRest = 200;  // from the report to the end of the process
+// A child that was forked when our handlers were gone already has nobody to wait for.
+void let_others_go_first() {
   wait_for_end_by_signal();
-  // A child that was forked when our handlers were gone already has nobody to wait for.
-  if (!another_thread_reports() || !in_own_process()) return;
-  while (phase() == Phase::reported) system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kTick), 0);
-  for (int i = 0; i < kTicksOfRest; ++i) system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kTick), 0);
+  if (in_own_process()) let_others_end();
 }
 
 // Silent processes are left without a new descriptor. Live memory is judged before any destructor runs.
 void begin_exit(const void* stack) {
-  let_others_end();
+  let_others_go_first();
   complain_in_silence();
   if (!has_something_to_say()) return gpu_used() ? exit_begins() : void();
   if (!may_report_here()) return;
   const Uncancelled uncancelled;
+  const Ending ending;
   hold_standard_error();
   if (will_report()) let_kinds_look_back();
   exit_begins();
@@ -161,6 +157,7 @@ void begin_exit_from_layer() { begin_exit(stack_in_use()); }
 int end_process(const char* moment, std::optional<int> status) {
   if (!has_something_to_say() || !may_report_here()) return status.value_or(0);
   const Uncancelled uncancelled;
+  const Ending ending;
   const void* const stack = stack_in_use();
   int ends_with = 0;
   with_large_stack([&] { ends_with = process_ended({moment, status, stack}); });
@@ -235,7 +232,7 @@ int wrapped_main(int argc, char** argv, char** environment) {
 
 void wrapped_fini() {
   if (loader_fini) loader_fini();
-  let_others_end();
+  let_others_go_first();
   end_process_by("exit", "exit");
 }
 
@@ -249,7 +246,7 @@ void wrapped_fini() {
 
 // Somebody behind us may end the process in his own way: a sanitizer has a status for what it found.
 [[noreturn]] void end_at_once(const char* name, int status) {
-  let_others_end();
+  let_others_go_first();
   complain_in_silence();
   status = end_process("_exit", status);
   if (const auto next = reinterpret_cast<Exit>(next_definition(name))) next(status);

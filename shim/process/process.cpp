@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <sys/single_threaded.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
 #include <new>
 
+#include "pool/base/system_call.hpp"
 #include "shim/process/copy_crew.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/log.hpp"
@@ -21,10 +23,25 @@ namespace {
 constinit std::atomic<const Options*> the_options{nullptr};
 constinit std::atomic<Phase> the_phase{Phase::running};
 constinit std::atomic<bool> beside_threads{false};
-constinit std::atomic<const void*> reporting_thread{nullptr};
+
+// What is left of the end, beside what is ours, takes a program less than this.
+constexpr std::uint64_t kRestNs = 1'000'000'000;
+constexpr std::uintptr_t kBusy = 1;
+constinit std::atomic<std::uintptr_t> ending_thread{0};  // with kBusy, while it is at what is ours
+constinit std::atomic<std::uint64_t> last_busy_ns{0};
 
 // Something that each thread has its own of.
-const void* this_thread() { return &errno; }
+std::uintptr_t this_thread() { return reinterpret_cast<std::uintptr_t>(&errno); }
+
+bool is_another_that_ends(std::uintptr_t thread) {
+  if (!thread || (thread & ~kBusy) == this_thread()) return false;
+  return (thread & kBusy) || coarse_now_ns() - last_busy_ns.load() < kRestNs;
+}
+
+void wait_a_tick() {
+  constexpr timespec kTick{0, 1'000'000};
+  system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kTick), 0);
+}
 
 const Options& make_options() {
   auto* made = new (internal_allocate(sizeof(Options)))
@@ -54,22 +71,34 @@ void exit_begins() {
 bool last_report_begins() {
   Phase seen = the_phase.load();
   while (seen < Phase::reported)
-    if (the_phase.compare_exchange_weak(seen, Phase::reported)) {
-      reporting_thread.store(this_thread());
-      return true;
-    }
+    if (the_phase.compare_exchange_weak(seen, Phase::reported)) return true;
   return false;
 }
 
 void last_report_ends() { the_phase = Phase::written; }
 
-bool another_thread_reports() {
-  return the_phase.load() == Phase::reported && reporting_thread.load() != this_thread();
+Ending::Ending() {
+  for (std::uintptr_t seen = ending_thread.load();; seen = ending_thread.load()) {
+    if (is_another_that_ends(seen))
+      wait_a_tick();
+    else if (ending_thread.compare_exchange_strong(seen, this_thread() | kBusy))
+      return;
+  }
+}
+
+Ending::~Ending() {
+  last_busy_ns = coarse_now_ns();
+  ending_thread = this_thread();
+}
+
+void let_others_end() {
+  while (is_another_that_ends(ending_thread.load())) wait_a_tick();
 }
 
 void begin_anew_in_child() {
   if (!__libc_single_threaded) beside_threads.store(true, std::memory_order_relaxed);
   the_phase = Phase::running;
+  ending_thread = 0;
   histories_ended_ms = 0;
   restart_clock();
 }

@@ -19,8 +19,18 @@ void exit_begins();
 // True once.
 bool last_report_begins();
 void last_report_ends();
-// Between the two, in any other thread.
-bool another_thread_reports();
+
+// Two threads may end the process. Without us the first would be through by now: the C library lets both walk its list
+// of handlers, and one may read what the other gave back. So nobody ends the process while another thread is at what is
+// ours of the end, and for a moment after. The program's own part may hang: nobody waits for that longer.
+class Ending {
+ public:
+  Ending();
+  ~Ending();
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+};
+void let_others_end();
 
 // The child counts its time, and its end, from the fork.
 void begin_anew_in_child();

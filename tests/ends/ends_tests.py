@@ -285,13 +285,14 @@ class SeveralThreads(EndTest):
     def test_the_first_one_is_let_through(self):
         for way in ("beside_exit", "beside__exit", "beside_return"):
             for options in ({"FAIL_ON": "any"}, {}):
-                report = self.folder / f"{way}-{len(options)}.json"
-                environment = {f"CISTERN_{name}": value for name, value in options.items()}
-                plain = self.plain(self.program("leaker"), way, 0, 4096)
-                ours = self.shimmed(self.program("leaker"), way, 0, 4096, environment={
-                    "CISTERN_REPORT": str(report), "CISTERN_REPORT_FORMAT": "json", **environment})
-                self.assertEqual((ours.out, ours.status), (plain.out, 23 if options else 0))
-                self.assertEqual(gpu_rows(json.loads(report.read_text()))[0]["blocks"], 1)
+                with self.subTest(way=way, options=options):
+                    report = self.folder / f"{way}-{len(options)}.json"
+                    environment = {f"CISTERN_{name}": value for name, value in options.items()}
+                    plain = self.plain(self.program("leaker"), way, 0, 4096)
+                    ours = self.shimmed(self.program("leaker"), way, 0, 4096, environment={
+                        "CISTERN_REPORT": str(report), "CISTERN_REPORT_FORMAT": "json", **environment})
+                    self.assertEqual((ours.out, ours.status), (plain.out, 23 if options else 0))
+                    self.assertEqual(gpu_rows(json.loads(report.read_text()))[0]["blocks"], 1)
 
 
 class Codes(EndTest):

@@ -4,6 +4,7 @@
 #include <CL/cl.h>
 #include <err.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,20 @@ static void* read_for_ever(void* unused) {
   return unused;
 }
 
+static void** much; /* to look through when exit begins */
+
+static void have_much(void) {
+  for (int i = 0; i < 500000; ++i) {
+    void** const block = malloc(64);
+    *block = much;
+    much = block;
+  }
+}
+
+static atomic_int leaving;
+
 static void* exit_here(void* code) {
+  leaving = 1;
   exit((int)(size_t)code);
   return NULL;
 }
@@ -58,7 +72,9 @@ int main(int argc, char** argv) {
   }
   if (!strncmp(way, "beside_", 7) && strcmp(way, "beside_reader")) {
     pthread_t thread;
+    have_much();
     pthread_create(&thread, NULL, exit_here, (void*)(size_t)code);
+    while (!leaving) usleep(1000);
     usleep(30000); /* for the plain program more than enough to end */
     if (!strcmp(way, "beside_exit")) exit(7);
     if (!strcmp(way, "beside__exit")) _exit(7);
