@@ -213,6 +213,7 @@ void start_process() {
   note_start_directory(environment_variable);
   note_who_started(environment_variable);
   options();
+  options_are_in_use();
   if (has_deferred_lines() && options().report != "none") note_complaints();
   if (options().system_calls == "few") note_system_filter();
   host::prepare_pool();

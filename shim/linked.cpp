@@ -84,13 +84,20 @@ void begin_exit() {
   judge_at_end(stack_in_use());
 }
 
+// Handlers are called in the reverse of the order in which they were registered.
+void watch_end() {
+  static constinit std::atomic<bool> watched{false};
+  if (reports() && !watched.exchange(true)) atexit(begin_exit);
+}
+
 void serve() {
+  options_are_in_use();
   linked_into_another = true;
   keep_mapped();
   host_pool::start_region();
   host::prepare_pool();
   __register_atfork(before_fork, after_fork_in_parent, in_forked_child, nullptr);
-  if (reports()) atexit(begin_exit);
+  watch_end();
 }
 
 // What serve() makes is looked at without locks. But not for ever: the other thread may wait for the loader's lock,
@@ -102,10 +109,14 @@ void wait_for_who_serves() {
   for (int i = 0; i < kTicksMax && !bound.load(std::memory_order_acquire); ++i) nanosleep(&kTick, nullptr);
 }
 
+const Interface* choose(const Interface* other) {
+  return other && is_understood(*other) ? other : &library::own_interface;
+}
+
 [[gnu::cold, gnu::noinline]] const Interface& bind() {
   const Interface* const other = interface_of_shared_object();
   const Interface* const own = &library::own_interface;
-  const Interface* const chosen = other && is_understood(*other) ? other : own;
+  const Interface* const chosen = choose(other);
   if (chosen == own) claimed.exchange(true) ? wait_for_who_serves() : serve();
   const Interface* none = nullptr;
   if (!bound.compare_exchange_strong(none, chosen)) return *none;
@@ -138,21 +149,40 @@ void at_exit() {
   process_ended({"exit", {}, nullptr});
 }
 
-[[gnu::constructor]] void start() {
-  if (switched_off()) return;
-  start_clock();
-  if (!reports()) return;
-  reports_in = getpid();
-  note_standard_error();
+void watch_start() {
+  pid_t none = 0;
+  if (!reports() || !reports_in.compare_exchange_strong(none, getpid())) return;
   note_start_directory(environment_variable);
   note_who_started(environment_variable);
   atexit(at_exit);
+}
+
+[[gnu::constructor]] void start() {
+  if (switched_off()) return;
+  start_clock();
+  note_standard_error();
+  watch_start();
+}
+
+// Options are set before what is done by them: this call alone does not make this copy serve.
+cistern_status set_option_here(const char* name, const char* value) {
+  const Interface* chosen = bound.load(std::memory_order_acquire);
+  if (!chosen) chosen = choose(interface_of_shared_object());
+  if (chosen != &library::own_interface) return instance().set_option(name, value);
+  const cistern_status status = chosen->set_option(name, value);
+  if (status != CISTERN_OK) return status;
+  watch_start();
+  if (bound.load()) watch_end();
+  return status;
 }
 
 }  // namespace
 }  // namespace cistern
 
 extern "C" {
+cistern_status cistern_set_option(const char* name, const char* value) { return cistern::set_option_here(name, value); }
+
+#define LIBRARY_OPTION(result, name, parameters, arguments)
 #define LIBRARY_CALL(result, name, parameters, arguments) \
   result cistern_##name parameters { return cistern::instance().name arguments; }
 #include "shim/symbols/library.def"

@@ -56,6 +56,7 @@ std::optional<WorstMoment> KindCounters::worst_moment() const {
 }
 
 void KindCounters::block_born(const CountedBlock& block, bool pool_hit, std::uint64_t reserved_bytes) {
+  born_from_pool = pool_hit;
   Locked hold(lock);
   // Nothing is reserved in vain but by frees, so it is most right before an allocation.
   if (pool_hit) note_reserved(reserved_bytes, read(live_bytes));

@@ -38,6 +38,9 @@ struct CountedBlock {
   const void* handle = nullptr;
 };
 
+// Whether the last block of a GPU kind that this thread got had been used before.
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local bool born_from_pool = false;
+
 struct KindCounters {
   Counter driver_allocs{0}, driver_frees{0}, driver_syncs{0}, driver_queries{0};
   Counter failed{0}, pool_misses{0};

@@ -161,7 +161,7 @@ Settled BlockSource::settled(Block* block, Fence& fence) {
   while (!fence.empty()) {
     const ClockPoint& point = fence.back();
     if (point.context->alive.load(std::memory_order_relaxed)) {
-      if (point.context == block->context && !marks_own_context) {
+      if (point.context == block->context && !marks_own_context.load(std::memory_order_relaxed)) {
         if (!point.context->clock.known(point.number)) return Settled::no;
         fence.pop_back();
         continue;

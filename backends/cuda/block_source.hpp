@@ -69,7 +69,7 @@ class BlockSource {
 
   // Off where every free waits for its own context: its next wait tells, and an event on the legacy stream would put
   // the program's own streams in an order that they need not have.
-  bool marks_own_context = true;
+  std::atomic<bool> marks_own_context{true};
 
   std::atomic<std::uint64_t> pinned_reserved_bytes{0}, pinned_reserved_peak_bytes{0};  // the peak without rings
   std::atomic<std::uint64_t> ring_bytes{0};  // chunks of staged copies, which are no memory of the program's

@@ -16,6 +16,7 @@
 #include "shim/opencl/next.hpp"
 #include "shim/opencl/state.hpp"
 #include "shim/process/kind.hpp"
+#include "shim/process/process.hpp"
 #include "shim/process/standard_error.hpp"
 #include "stats/report/report.hpp"
 #include "stats/sites.hpp"
@@ -57,9 +58,26 @@ int get_statistics(cistern_kind kind, cistern_statistics* statistics) {
   return 0;
 }
 
+cistern_status set_option(const char* name, const char* value) {
+  switch (cistern::set_option(name, value)) {
+    case OptionSet::done:
+      return CISTERN_OK;
+    case OptionSet::too_late:
+      return CISTERN_TOO_LATE;
+    default:
+      return CISTERN_INVALID;
+  }
+}
+
+size_t defragment(cistern_kind kind) {
+  constexpr std::uint64_t kUnusedForNs = 1'000'000'000;
+  const KindPool* const pool = find_pool(kind);
+  return pool ? pool->trim(0, kUnusedForNs) : 0;
+}
+
 size_t trim(cistern_kind kind, size_t keep_bytes) {
   const KindPool* const pool = find_pool(kind);
-  return pool ? pool->trim(keep_bytes) : 0;
+  return pool ? pool->trim(keep_bytes, 0) : 0;
 }
 
 int report(const char* path, cistern_format format) {
@@ -110,6 +128,16 @@ int deallocate(void* block) {
     if (host_pool::give(block)) [[likely]]
       return 0;
   return deallocate_slowly(block, __builtin_return_address(0));
+}
+
+void* reallocate(void* block, size_t bytes) {
+  constexpr char kApi[] = "cistern_reallocate";
+  const CalledFrom here(__builtin_return_address(0), Calls::frequent);
+  if (!block) return host::hook_malloc(bytes);
+  if (!refuse_block_of_pool(kApi, block) && host::is_live_block(block, kApi))
+    return host::hook_realloc(block, bytes ? bytes : 1);
+  errno = EINVAL;
+  return nullptr;
 }
 
 struct _cl_mem* opencl_allocate(struct _cl_context* context, uint64_t flags, size_t bytes, int32_t* error) {

@@ -12,6 +12,7 @@
 #include "pool/base/lock.hpp"
 #include "shim/core/judging.hpp"
 #include "shim/core/pools.hpp"
+#include "shim/core/transfers.hpp"
 #include "shim/process/copy_crew.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/log.hpp"
@@ -30,16 +31,19 @@ constexpr ForkPart kLog = {log_before_fork, log_after_fork_in_parent, log_after_
 constexpr ForkPart kPools = {library::pools_before_fork, library::pools_after_fork_in_parent,
                              library::pools_after_fork_in_child, library::pools_after_fork_in_parent};
 
+constexpr ForkPart kTransfers = {library::transfers_before_fork, library::transfers_after_fork_in_parent,
+                                 library::transfers_after_fork_in_child, library::transfers_after_fork_in_parent};
+
 constexpr ForkPart kCrew = {copy_crew_before_fork, copy_crew_after_fork_in_parent, copy_crew_after_fork_in_child,
                             copy_crew_after_fork_in_child};
 
 // A part's locks may be held while those of a later one are taken: the kinds, which keep sites and use host memory, the
-// last row first; the library's pools; the copying threads; sites; host memory; what all of them use.
-std::size_t part_count() { return kinds().size() + 5; }
+// last row first; the library's transfers and pools; the copying threads; sites; host memory; what all of them use.
+std::size_t part_count() { return kinds().size() + 6; }
 const ForkPart& part_at(std::size_t i) {
   const std::size_t others = kinds().size() - 1;
   if (i < others) return kinds()[others - i]->fork;
-  const ForkPart* const rest[] = {&kPools, &kCrew, &kSites, &kinds()[0]->fork, &kTables, &kLog};
+  const ForkPart* const rest[] = {&kTransfers, &kPools, &kCrew, &kSites, &kinds()[0]->fork, &kTables, &kLog};
   return *rest[i - others];
 }
 

@@ -1,26 +1,22 @@
-// See pools.hpp. A pool's handle is a number, not an address: one that is out of use is told from all others, and
-// nothing is read through it. Accounts and blocks have records that are used again, and never given back.
+// See pools.hpp.
 //
 //   allocate   -> the limit -> the kind's own allocation (which reuses what all pools of the kind gave back) -> a
 //   record
 //                 by address; where limit or memory ran out, the program is asked to give something back, and again
 //   deallocate -> the record, claimed by one thread -> the kind's own deallocation -> the account
+// The process's own pools have no records: what they are asked is what the kind is asked.
 #include "shim/core/pools.hpp"
 
+#include <errno.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstring>
-#include <new>
 
-#include "pool/base/address_table.hpp"
-#include "shim/core/library.hpp"
-#include "shim/cuda/device_memory.hpp"
-#include "shim/cuda/hooks/hooks.hpp"
-#include "shim/cuda/next.hpp"
-#include "shim/host/hooks/hooks.hpp"
-#include "shim/opencl/buffers.hpp"
-#include "shim/opencl/next.hpp"
+#include "shim/core/answers.hpp"
+#include "shim/core/kind_memory.hpp"
+#include "shim/core/pool_blocks.hpp"
 #include "shim/process/log.hpp"
 #include "stats/counters.hpp"
 #include "stats/sink.hpp"
@@ -29,277 +25,175 @@
 namespace cistern::library {
 namespace {
 
-constexpr const char* kKindNames[] = {"host", "opencl", "device", "pinned", "managed"};
-constexpr unsigned kAttachGlobal = 1;
-
-struct Account {
-  // Odd: in use. Each use has another number.
-  std::atomic<std::uint32_t> generation{0};
-  std::atomic<bool> closes{false};
-  std::uint32_t index = 0;
-  Account* next_unused = nullptr;
-  char name[64] = {};
-  cistern_pool_settings settings{};
-  std::atomic<std::uint64_t> allocations{0}, frees{0}, failed{0}, live_blocks{0}, live_bytes{0}, peak_bytes{0},
-      allocated_bytes{0};
-
-  void begin_anew() {
-    for (auto* const count : {&allocations, &frees, &failed, &live_blocks, &live_bytes, &peak_bytes, &allocated_bytes})
-      *count = 0;
-    closes = false;
-  }
-};
-
-// In two bits of a word; the others number the births of the record.
-enum BlockState : std::uint64_t { kGone, kLive, kGoing, kStateMask = 3, kBirth = 4 };
-
-struct PoolBlock {
-  std::atomic<std::uintptr_t> address{0};
-  std::atomic<std::uint64_t> state{kGone};
-
-  bool is_live() const { return (state.load() & kStateMask) == kLive; }
-  std::atomic<Account*> account{nullptr};
-  std::atomic<std::uint64_t> bytes{0};
-  std::uintptr_t base = 0;  // what the kind gave; `address` may lie behind it, to be aligned
-  PoolBlock* next_unused = nullptr;
-};
-
-constexpr unsigned kPageBits = 10, kIndexBits = 20;
-constinit std::atomic<Account*> pages[1 << (kIndexBits - kPageBits)] = {};
-constinit Lock accounts_lock;  // for making and ending one
-constinit std::uint32_t accounts_made = 0;
-constinit Account* accounts_unused = nullptr;
-
-constinit AddressTable<PoolBlock> blocks;
-constinit Lock unused_lock;
-constinit PoolBlock* blocks_unused = nullptr;
-
-[[gnu::tls_model("initial-exec")]] constinit thread_local int native = 0;
-
-// --- Handles
-cistern_pool* handle_of(const Account& account, std::uint32_t generation) {
-  return reinterpret_cast<cistern_pool*>((std::uint64_t{generation} << kIndexBits | account.index) << 3 | 1);
+// --- Requests
+template <class Struct>
+bool read_sized(Struct& own, const Struct* given, std::size_t bytes_min) {
+  if (!given || given->size < bytes_min) return false;
+  memcpy(&own, given, std::min(given->size, sizeof own));
+  return true;
 }
 
-Account* account_at(std::uint32_t index) {
-  Account* const page = pages[index >> kPageBits].load(std::memory_order_acquire);
-  return page ? &page[index & ((1u << kPageBits) - 1)] : nullptr;
+template <class Struct>
+void write_sized(Struct* target, const Struct& own, std::size_t bytes) {
+  memcpy(target, &own, std::min(bytes, sizeof own));
 }
 
-// Null, and a line: no pool, or not any more.
-Account* account_of(const char* api, const cistern_pool* pool) {
-  const auto word = reinterpret_cast<std::uintptr_t>(pool);
-  if ((word & 7) == 1 && word >> 3 >> kIndexBits <= UINT32_MAX) {
-    const std::uint64_t number = word >> 3;
-    const auto generation = static_cast<std::uint32_t>(number >> kIndexBits);
-    Account* const account = account_at(number & ((1u << kIndexBits) - 1));
-    if (account && (generation & 1) && account->generation.load(std::memory_order_acquire) == generation)
-      return account;
-  }
-  StringSink line;
-  line.print("{}({}): no pool, or destroyed already; refused", api, static_cast<const void*>(pool));
-  warn_line(line.text());
-  return nullptr;
-}
-
-// --- The kinds
-cistern_status status_of(cuda::CUresult answer) {
-  if (answer == cuda::kSuccess) return CISTERN_OK;
-  native = answer;
-  if (answer == cuda::kOutOfMemory) return CISTERN_NO_MEMORY;
-  return answer == cuda::kNoDevice ? CISTERN_NO_DRIVER : CISTERN_DRIVER;
-}
-
-cistern_status status_of_opencl(opencl::cl_int answer) {
-  if (answer == opencl::kSuccess) return CISTERN_OK;
-  native = answer;
-  const bool memory = answer == opencl::kMemObjectAllocationFailure || answer == opencl::kOutOfResources ||
-                      answer == opencl::kOutOfHostMemory;
-  return memory ? CISTERN_NO_MEMORY : CISTERN_DRIVER;
-}
-
-cistern_status take(const cistern_pool_settings& of, std::size_t bytes, std::size_t alignment, std::uintptr_t* base) {
-  if (of.kind == CISTERN_HOST) {
-    *base = reinterpret_cast<std::uintptr_t>(library::allocate(bytes, alignment));
-    return *base ? CISTERN_OK : CISTERN_NO_MEMORY;
-  }
-  if (of.kind == CISTERN_OPENCL) {
-    if (!opencl::next().clCreateBuffer) return CISTERN_NO_DRIVER;
-    opencl::cl_int error = opencl::kSuccess;
-    auto* const context = reinterpret_cast<opencl::cl_context>(of.context);
-    opencl::make_context_known(context);
-    *base = reinterpret_cast<std::uintptr_t>(opencl::create_buffer({context, of.flags, bytes}, nullptr, &error));
-    return status_of_opencl(error);
-  }
-  if (!cuda::driver_found()) return CISTERN_NO_DRIVER;
-  const auto flags = static_cast<unsigned>(of.flags);
-  if (of.kind == CISTERN_PINNED) {
-    void* memory = nullptr;
-    const cuda::CUresult answer = cuda::hook::cuMemHostAlloc(&memory, bytes, flags);
-    *base = reinterpret_cast<std::uintptr_t>(memory);
-    return status_of(answer);
-  }
-  cuda::CUdeviceptr memory = 0;
-  const cuda::CUresult answer = of.kind == CISTERN_DEVICE
-                                    ? cuda::allocate_device(&memory, bytes)
-                                    : cuda::hook::cuMemAllocManaged(&memory, bytes, flags ? flags : kAttachGlobal);
-  *base = static_cast<std::uintptr_t>(memory);
-  return status_of(answer);
-}
-
-cistern_status give(cistern_kind kind, std::uintptr_t base, void* queue) {
-  if (kind == CISTERN_HOST)
-    return host::free_checked(reinterpret_cast<void*>(base), "cistern_pool_deallocate") ? CISTERN_OK : CISTERN_INVALID;
-  if (kind == CISTERN_OPENCL) {
-    auto* const buffer = reinterpret_cast<opencl::cl_mem>(base);
-    if (queue) opencl::note_last_queue(buffer, reinterpret_cast<opencl::cl_command_queue>(queue));
-    return status_of_opencl(opencl::release_memory(buffer));
-  }
-  return status_of(kind == CISTERN_PINNED ? cuda::hook::cuMemFreeHost(reinterpret_cast<void*>(base))
-                                          : cuda::free_device(static_cast<cuda::CUdeviceptr>(base)));
-}
-
-// What the kind's own blocks are aligned to at least; it gives other ones by itself where there is no limit.
-std::size_t natural_alignment(cistern_kind kind) {
-  constexpr std::size_t kDevice = 256, kPinned = 64;
-  return kind == CISTERN_HOST ? SIZE_MAX : kind == CISTERN_PINNED ? kPinned : kDevice;
-}
-
-// --- Accounts
-// A block that does not come to be is taken out again. The pool may be destroyed meanwhile: either that sees the block,
-// or we see that it goes on, and wait for what becomes of it.
-cistern_status enter(Account& account, const cistern_pool* pool, std::uint64_t bytes) {
-  account.live_blocks.fetch_add(1);
-  if (account.closes.load()) {
-    const Locked decided(accounts_lock);
-  }
-  const std::uint64_t most = account.settings.bytes_max ? account.settings.bytes_max : UINT64_MAX;
-  std::uint64_t live = account.live_bytes.load();
-  cistern_status status = handle_of(account, account.generation.load()) == pool ? CISTERN_OK : CISTERN_INVALID;
-  do {
-    if (status == CISTERN_OK && (bytes > most || live > most - bytes)) status = CISTERN_LIMIT;
-  } while (status == CISTERN_OK && !account.live_bytes.compare_exchange_weak(live, live + bytes));
-  if (status != CISTERN_OK) account.live_blocks.fetch_sub(1);
-  return status;
-}
-
-void leave(Account& account, std::uint64_t bytes) {
-  account.live_bytes.fetch_sub(bytes);
-  account.live_blocks.fetch_sub(1);
-}
-
-// --- Blocks
-PoolBlock* new_block() {
-  const Locked hold(unused_lock);
-  PoolBlock* const block = blocks_unused;
-  if (!block) return new (internal_allocate(sizeof(PoolBlock))) PoolBlock;
-  blocks_unused = block->next_unused;
-  return block;
-}
-
-// A record may be used for another block by the time that it is looked at: what it says counts for `address` only, and
-// only while its state, births included, is what it was before. 0: it is no live block's.
-struct Seen {
-  std::uint64_t state;
-  const Account* account;
-};
-Seen see(const PoolBlock* record, std::uintptr_t address) {
-  if (!record) return {0, nullptr};
-  const std::uint64_t state = record->state.load();
-  const Account* const account = record->account.load();
-  const bool is_it = (state & kStateMask) == kLive && record->address.load() == address;
-  return is_it && record->state.load() == state ? Seen{state, account} : Seen{0, nullptr};
-}
-
-bool claim(PoolBlock& record, std::uint64_t state) {
-  return record.state.compare_exchange_strong(state, (state & ~std::uint64_t{kStateMask}) | kGoing);
-}
-
-void put_away(PoolBlock* block) {
-  block->state.store((block->state.load() & ~std::uint64_t{kStateMask}) | kGone);
-  block->address.store(0, std::memory_order_release);
-  const Locked hold(unused_lock);
-  block->next_unused = blocks_unused;
-  blocks_unused = block;
-}
-
-// A record that another one took the place of: the block was freed by a call that knows no pools.
-void end_stale(PoolBlock* stale, std::uintptr_t address) {
-  const std::uint64_t state = stale->state.load();
-  // Or a deallocation has it in hand, or had.
-  if ((state & kStateMask) != kLive || stale->address.load() != address || !claim(*stale, state)) return;
-  Account& account = *stale->account.load();
-  account.frees.fetch_add(1, std::memory_order_relaxed);
-  leave(account, stale->bytes);
-  put_away(stale);
-}
-
-void keep(Account& account, std::uintptr_t base, std::uintptr_t address, std::uint64_t bytes) {
-  PoolBlock* const block = new_block();
-  block->account = &account;
-  block->bytes = bytes;
-  block->base = base;
-  block->address.store(address, std::memory_order_relaxed);
-  block->state.store((block->state.load() & ~std::uint64_t{kStateMask}) + kBirth + kLive);
-  if (PoolBlock* const stale = blocks.insert(address, block)) end_stale(stale, address);
-}
-
-void say_refused(const char* api, const void* pointer, const char* what, const Account& owner) {
-  StringSink line;
-  line.print("{}({}): {} pool \"{}\" ({}); refused", api, pointer, what, owner.name, kKindNames[owner.settings.kind]);
-  warn_line(line.text());
-}
-
-cistern_status allocate_once(Account& account, const cistern_pool* pool, std::size_t bytes, std::size_t alignment,
-                             void** result) {
-  const bool shifts = alignment > natural_alignment(account.settings.kind);
-  std::uintptr_t base = 0;
-  cistern_status status = enter(account, pool, bytes);
-  if (status != CISTERN_OK) return status;
-  status = take(account.settings, shifts ? bytes + alignment : bytes, alignment, &base);
-  if (status != CISTERN_OK) {
-    leave(account, bytes);
-    return status;
-  }
-  const std::uintptr_t address = shifts ? (base + alignment - 1) & ~(alignment - 1) : base;
-  keep(account, base, address, bytes);
-  raise_peak(account.peak_bytes, account.live_bytes.load());
-  account.allocations.fetch_add(1, std::memory_order_relaxed);
-  account.allocated_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  *result = reinterpret_cast<void*>(address);
-  return CISTERN_OK;
+Wanted as_settings_have_it(const cistern_pool_settings& of, std::size_t bytes, std::size_t alignment) {
+  return {of.kind, bytes, alignment, of.flags, of.where, of.device, of.node, of.context};
 }
 
 bool is_right(const cistern_pool_settings& settings) {
-  int kind = 0;  // of a program in C any number
-  memcpy(&kind, &settings.kind, sizeof kind);
-  if (kind < CISTERN_HOST || kind > CISTERN_MANAGED) return false;
-  return (settings.kind == CISTERN_OPENCL) == (settings.context != nullptr);
+  if (!name_of_kind(settings.kind) || (settings.kind == CISTERN_OPENCL) != (settings.context != nullptr)) return false;
+  return check(as_settings_have_it(settings, 1, 0)) == CISTERN_OK;
 }
 
-Account* new_account() {
-  constexpr std::uint32_t kKeptForReports = 1024;  // of destroyed pools
-  if (Account* const unused = accounts_unused; unused && accounts_made >= kKeptForReports) {
-    accounts_unused = unused->next_unused;
-    return unused;
-  }
-  if (accounts_made == 1u << kIndexBits) return nullptr;
-  std::atomic<Account*>& page = pages[accounts_made >> kPageBits];
-  if (!page.load()) {
-    auto* const made = static_cast<Account*>(internal_allocate(sizeof(Account) << kPageBits));
-    for (unsigned i = 0; i < 1u << kPageBits; ++i) new (&made[i]) Account;
-    page.store(made, std::memory_order_release);
-  }
-  Account* const account = account_at(accounts_made);
-  account->index = accounts_made++;
-  return account;
+double seconds_since(std::uint64_t born_ns) {
+  const std::uint64_t now = nanoseconds_since_start();
+  return static_cast<double>(now - std::min(now, born_ns)) / 1e9;
 }
 
-// Destroyed ones too.
-template <class Visit>
-void for_each_account(Visit visit) {
-  const Locked hold(accounts_lock);
-  for (std::uint32_t i = 0; i < accounts_made; ++i) visit(*account_at(i));
+// --- Blocks
+void say_refused(const char* api, const void* pointer, const char* what, const Account& owner) {
+  StringSink line;
+  line.print("{}({}): {} pool \"{}\" ({}); refused", api, pointer, what, owner.name, name_of_kind(owner.settings.kind));
+  warn_line(line.text());
+}
+
+cistern_status allocate_once(Account& account, const cistern_pool* pool, const Wanted& wanted, void** result) {
+  Taken taken;
+  cistern_status status = enter(account, pool, wanted.bytes);
+  if (status != CISTERN_OK) return status;
+  status = take(wanted, &taken);
+  if (status != CISTERN_OK) {
+    leave(account, wanted.bytes);
+    return status;
+  }
+  keep_block(account, taken.address, {wanted.bytes, taken.base, taken.placed_bytes, taken.device});
+  raise_peak(account.peak_bytes, account.live_bytes.load());
+  account.allocations.fetch_add(1, std::memory_order_relaxed);
+  account.allocated_bytes.fetch_add(wanted.bytes, std::memory_order_relaxed);
+  if (taken.was_kept) account.hits.fetch_add(1, std::memory_order_relaxed);
+  *result = reinterpret_cast<void*>(taken.address);
+  return CISTERN_OK;
+}
+
+// Without a record nobody knows where a block began, or whose pages it has.
+cistern_status allocate_of_process(const Wanted& wanted, void** result) {
+  Taken taken;
+  if (wanted.where) return CISTERN_INVALID;
+  const cistern_status status = take(wanted, &taken);
+  if (status != CISTERN_OK) return status;
+  if (taken.address == taken.base) {
+    *result = reinterpret_cast<void*>(taken.address);
+    return CISTERN_OK;
+  }
+  give(wanted.kind, taken, nullptr);
+  return CISTERN_INVALID;
+}
+
+cistern_status allocate_in(Account& account, cistern_pool* pool, const Wanted& wanted, void** block) {
+  if (const cistern_status status = check(wanted); status != CISTERN_OK) return status;
+  if (account.is_default) return allocate_of_process(wanted, block);
+  const cistern_pool_settings& settings = account.settings;
+  for (;;) {
+    const cistern_status status = allocate_once(account, pool, wanted, block);
+    if (status == CISTERN_OK) break;
+    const bool ran_out = status == CISTERN_NO_MEMORY || status == CISTERN_LIMIT;
+    if (!ran_out || !settings.out_of_memory || !settings.out_of_memory(pool, wanted.bytes, settings.user)) {
+      account.failed.fetch_add(1, std::memory_order_relaxed);
+      return status;
+    }
+  }
+  if (settings.allocated) settings.allocated(pool, *block, wanted.bytes, settings.user);
+  return CISTERN_OK;
+}
+
+// Null and a line: it is no live block of the pool's.
+SeenBlock block_of(const char* api, const Account& account, const void* block) {
+  SeenBlock seen = see_block(reinterpret_cast<std::uintptr_t>(block));
+  if (seen.account == &account) return seen;
+  if (seen.account)
+    say_refused(api, block, "a live block of", *seen.account);
+  else
+    say_refused(api, block, "no live block of", account);
+  return {};
+}
+
+cistern_status deallocate_in(Account& account, cistern_pool* pool, const char* api, void* block, void* queue) {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  const cistern_pool_settings& settings = account.settings;
+  if (account.is_default) {
+    if (refuse_block_of_pool(api, block)) return CISTERN_INVALID;
+    return give(settings.kind, {.base = address, .address = address}, queue);
+  }
+  const SeenBlock seen = block_of(api, account, block);
+  if (!seen.account) return CISTERN_INVALID;
+  if (!claim_block(seen)) {
+    say_refused(api, block, "no live block of", account);
+    return CISTERN_INVALID;
+  }
+  const PoolBlock& record = *seen.record;
+  const std::uint64_t bytes = record.bytes;
+  if (settings.deallocated) settings.deallocated(pool, block, bytes, settings.user);
+  const Taken taken{record.base, address, record.placed_bytes, record.device};
+  const cistern_status status = give(settings.kind, taken, queue);
+  if (status != CISTERN_OK) {
+    let_block_live(seen);
+    return status;
+  }
+  end_block(seen, address);
+  account.frees.fetch_add(1, std::memory_order_relaxed);
+  leave(account, bytes);
+  return CISTERN_OK;
+}
+
+// --- Resizing
+struct Held {
+  std::size_t bytes = 0;
+  int device = -1;
+};
+
+// Of no bytes: it is no live block.
+Held held_by(const Account& account, const char* api, const void* block) {
+  if (account.is_default) {
+    if (refuse_block_of_pool(api, block)) return {};
+    const std::size_t bytes = bytes_of(account.settings.kind, block);
+    if (!bytes) say_refused(api, block, "no live block of", account);
+    return {bytes};
+  }
+  const SeenBlock seen = block_of(api, account, block);
+  return seen.account ? Held{seen.record->bytes, seen.record->device} : Held{};
+}
+
+cistern_status resize_of_process(const char* api, void** block, std::size_t bytes) {
+  if (refuse_block_of_pool(api, *block)) return CISTERN_INVALID;
+  errno = 0;
+  void* const moved = reallocate(*block, bytes);
+  if (!moved) return errno == EINVAL ? CISTERN_INVALID : CISTERN_NO_MEMORY;
+  *block = moved;
+  return CISTERN_OK;
+}
+
+cistern_status resize(Account& account, cistern_pool* pool, const char* api, void** block, std::size_t bytes,
+                      void* queue) {
+  const Held held = held_by(account, api, *block);
+  if (!held.bytes) return CISTERN_INVALID;
+  if (held.bytes == bytes) return CISTERN_OK;
+  Wanted wanted = as_settings_have_it(account.settings, bytes, 0);
+  if (account.is_default && wanted.kind == CISTERN_OPENCL) return CISTERN_INVALID;  // of which context?
+  if (wanted.kind == CISTERN_OPENCL && !queue) return CISTERN_INVALID;
+  if (held.device >= 0) wanted.where |= CISTERN_ON_DEVICE, wanted.device = held.device;
+  void* moved = nullptr;
+  cistern_status status = allocate_in(account, pool, wanted, &moved);
+  if (status != CISTERN_OK) return status;
+  status = copy_contents(wanted.kind, moved, *block, std::min(bytes, held.bytes), held.device, queue);
+  if (status == CISTERN_OK) status = deallocate_in(account, pool, api, *block, queue);
+  if (status == CISTERN_OK) {
+    *block = moved;
+  } else {
+    deallocate_in(account, pool, api, moved, queue);
+  }
+  return status;
 }
 
 }  // namespace
@@ -307,38 +201,15 @@ void for_each_account(Visit visit) {
 cistern_status pool_create(const cistern_pool_settings* settings, cistern_pool** pool) {
   if (pool) *pool = nullptr;
   cistern_pool_settings own{};
-  if (!pool || !settings || settings->size < offsetof(cistern_pool_settings, bytes_max)) return CISTERN_INVALID;
-  memcpy(&own, settings, std::min(settings->size, sizeof own));
-  if (!is_right(own)) return CISTERN_INVALID;
-  const Locked hold(accounts_lock);
-  Account* const account = new_account();
-  if (!account) return CISTERN_NO_MEMORY;
-  account->settings = own;
-  const char* const name = own.name ? own.name : "pool";
-  const std::size_t name_bytes = strnlen(name, sizeof account->name - 1);
-  memcpy(account->name, name, name_bytes);
-  account->name[name_bytes] = '\0';
-  account->settings.name = account->name;
-  account->begin_anew();
-  any_pool = true;
-  *pool = handle_of(*account, account->generation.fetch_add(1) + 1);
-  return CISTERN_OK;
+  if (!pool || !read_sized(own, settings, offsetof(cistern_pool_settings, bytes_max)) || !is_right(own))
+    return CISTERN_INVALID;
+  *pool = new_pool(own);
+  return *pool ? CISTERN_OK : CISTERN_NO_MEMORY;
 }
 
-cistern_status pool_destroy(cistern_pool* pool) {
-  const Locked hold(accounts_lock);
-  Account* const account = account_of("cistern_pool_destroy", pool);
-  if (!account) return CISTERN_INVALID;
-  account->closes = true;
-  if (account->live_blocks.load()) {
-    account->closes = false;
-    return CISTERN_BUSY;
-  }
-  account->generation.fetch_add(1);
-  account->next_unused = accounts_unused;
-  accounts_unused = account;
-  return CISTERN_OK;
-}
+cistern_status pool_destroy(cistern_pool* pool) { return end_pool(pool); }
+
+cistern_pool* pool_default(cistern_kind kind) { return default_pool(kind); }
 
 cistern_status pool_allocate(cistern_pool* pool, size_t bytes, size_t alignment, void** block) {
   const void* const caller = __builtin_return_address(0);
@@ -346,21 +217,57 @@ cistern_status pool_allocate(cistern_pool* pool, size_t bytes, size_t alignment,
   native = 0;
   if (block) *block = nullptr;
   Account* const account = account_of("cistern_pool_allocate", pool);
-  if (!account || !block || !bytes || bytes > PTRDIFF_MAX / 2) return CISTERN_INVALID;
-  if (alignment && (!std::has_single_bit(alignment) || alignment > PTRDIFF_MAX / 4)) return CISTERN_INVALID;
-  const cistern_pool_settings& settings = account->settings;
-  if (alignment && settings.kind == CISTERN_OPENCL) return CISTERN_INVALID;
-  for (;;) {
-    const cistern_status status = allocate_once(*account, pool, bytes, alignment, block);
-    if (status == CISTERN_OK) break;
-    const bool ran_out = status == CISTERN_NO_MEMORY || status == CISTERN_LIMIT;
-    if (!ran_out || !settings.out_of_memory || !settings.out_of_memory(pool, bytes, settings.user)) {
-      account->failed.fetch_add(1, std::memory_order_relaxed);
-      return status;
-    }
+  if (!account || !block) return CISTERN_INVALID;
+  return allocate_in(*account, pool, as_settings_have_it(account->settings, bytes, alignment), block);
+}
+
+cistern_status pool_allocate_as(cistern_pool* pool, const cistern_request* request, void** block) {
+  const void* const caller = __builtin_return_address(0);
+  const CalledFrom for_host(caller, Calls::frequent), for_others(caller, Calls::some);
+  native = 0;
+  if (block) *block = nullptr;
+  Account* const account = account_of("cistern_pool_allocate_as", pool);
+  cistern_request own{};
+  if (!account || !block || !read_sized(own, request, offsetof(cistern_request, alignment))) return CISTERN_INVALID;
+  Wanted wanted = as_settings_have_it(account->settings, own.bytes, own.alignment);
+  if (own.flags) wanted.flags = own.flags;
+  if (own.where) wanted.where = own.where, wanted.device = own.device, wanted.node = own.node;
+  if (own.context && own.context != wanted.context) {
+    if (!account->is_default || wanted.kind != CISTERN_OPENCL) return CISTERN_INVALID;
+    wanted.context = own.context;
   }
-  if (settings.allocated) settings.allocated(pool, *block, bytes, settings.user);
-  return CISTERN_OK;
+  return allocate_in(*account, pool, wanted, block);
+}
+
+cistern_status pool_reallocate(cistern_pool* pool, void** block, size_t bytes, void* queue) {
+  constexpr char kApi[] = "cistern_pool_reallocate";
+  const void* const caller = __builtin_return_address(0);
+  const CalledFrom for_host(caller, Calls::frequent), for_others(caller, Calls::some);
+  native = 0;
+  Account* const account = account_of(kApi, pool);
+  if (!account || !block || !bytes) return CISTERN_INVALID;
+  if (!*block) return allocate_in(*account, pool, as_settings_have_it(account->settings, bytes, 0), block);
+  if (account->is_default && account->settings.kind == CISTERN_HOST) return resize_of_process(kApi, block, bytes);
+  return resize(*account, pool, kApi, block, bytes, queue);
+}
+
+cistern_status pool_reserve(cistern_pool* pool, size_t bytes, size_t count) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  Account* const account = account_of("cistern_pool_reserve", pool);
+  if (!account) return CISTERN_INVALID;
+  Wanted wanted = as_settings_have_it(account->settings, bytes, 0);
+  cistern_status status = check(wanted);
+  Vector<Taken> all;
+  for (std::size_t i = 0; i < count && status == CISTERN_OK; ++i) {
+    Taken taken;
+    status = take(wanted, &taken);
+    if (status != CISTERN_OK) break;
+    all.push_back(taken);
+    if (wanted.kind == CISTERN_HOST) touch_pages(reinterpret_cast<void*>(taken.base), bytes);
+  }
+  for (const Taken& taken : all) give(wanted.kind, taken, nullptr);
+  return status;
 }
 
 cistern_status pool_deallocate(cistern_pool* pool, void* block, void* queue) {
@@ -370,58 +277,82 @@ cistern_status pool_deallocate(cistern_pool* pool, void* block, void* queue) {
   native = 0;
   Account* const account = account_of(kApi, pool);
   if (!account) return CISTERN_INVALID;
-  if (!block) return CISTERN_OK;
-  const auto address = reinterpret_cast<std::uintptr_t>(block);
-  PoolBlock* const record = blocks.find(address);
-  const Seen seen = see(record, address);
-  if (seen.account && seen.account != account) {
-    say_refused(kApi, block, "a live block of", *seen.account);
-    return CISTERN_INVALID;
-  }
-  if (!seen.account || !claim(*record, seen.state)) {
-    say_refused(kApi, block, "no live block of", *account);
-    return CISTERN_INVALID;
-  }
-  const cistern_pool_settings& settings = account->settings;
-  const std::uint64_t bytes = record->bytes;
-  if (settings.deallocated) settings.deallocated(pool, block, bytes, settings.user);
-  const std::uintptr_t base = record->base;
-  const cistern_status status = give(settings.kind, base, queue);
-  if (status != CISTERN_OK) {
-    record->state.store(seen.state);
-    return status;
-  }
-  blocks.erase(address, record);
-  put_away(record);
-  account->frees.fetch_add(1, std::memory_order_relaxed);
-  leave(*account, bytes);
-  return CISTERN_OK;
+  return block ? deallocate_in(*account, pool, kApi, block, queue) : CISTERN_OK;
 }
 
 cistern_status pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* statistics, size_t bytes) {
   const Account* const account = account_of("cistern_pool_get_statistics", pool);
   if (!account || !statistics) return CISTERN_INVALID;
-  const cistern_pool_statistics all = {
-      account->allocations, account->frees,      account->failed,          account->live_blocks,
-      account->live_bytes,  account->peak_bytes, account->allocated_bytes, account->settings.bytes_max};
-  memcpy(statistics, &all, std::min(bytes, sizeof all));
+  cistern_pool_statistics all{};
+  if (account->is_default) {
+    cistern_figures of{};
+    get_figures(account->settings.kind, -1, &of, sizeof of);
+    all = {of.allocations,
+           of.frees,
+           of.failed,
+           of.live_blocks,
+           of.live_bytes,
+           of.peak_bytes,
+           of.allocated_bytes,
+           0,
+           of.pool_hits,
+           of.seconds,
+           0,
+           0};
+  } else {
+    all = {account->allocations,
+           account->frees,
+           account->failed,
+           account->live_blocks,
+           account->live_bytes,
+           account->peak_bytes,
+           account->allocated_bytes,
+           account->settings.bytes_max,
+           account->hits,
+           seconds_since(account->born_ns),
+           0,
+           0};
+  }
+  if (all.seconds > 0) {
+    all.allocations_per_second = static_cast<double>(all.allocations) / all.seconds;
+    all.bytes_per_second = static_cast<double>(all.allocated_bytes) / all.seconds;
+  }
+  write_sized(statistics, all, bytes);
   return CISTERN_OK;
 }
 
 cistern_status pool_visit(cistern_pool* pool, int (*visit)(void* block, size_t bytes, void* user), void* user) {
   const Account* const account = account_of("cistern_pool_visit", pool);
   if (!account || !visit) return CISTERN_INVALID;
+  if (account->is_default) {
+    struct Asked {
+      int (*visit)(void*, size_t, void*);
+      void* user;
+    } asked{visit, user};
+    return library::visit(
+        account->settings.kind,
+        [](const cistern_block* block, void* context) {
+          const auto& [each, user] = *static_cast<const Asked*>(context);
+          return each(block->address, block->bytes, user);
+        },
+        &asked);
+  }
   struct Live {
     std::uintptr_t address;
     std::uint64_t bytes;
   };
-  Vector<Live> live;
-  blocks.for_each([&](PoolBlock& block) {
-    if (block.account.load() == account && block.is_live()) live.push_back({block.address.load(), block.bytes});
-  });
-  for (const Live& block : live)
-    if (see(blocks.find(block.address), block.address).account == account &&
-        visit(reinterpret_cast<void*>(block.address), block.bytes, user))
+  struct Found {
+    const Account* account;
+    Vector<Live> live;
+  } found{account, {}};
+  visit_pool_blocks(
+      [](PoolBlock& block, void* context) {
+        auto& [account, live] = *static_cast<Found*>(context);
+        if (block.account.load() == account && block.is_live()) live.push_back({block.address.load(), block.bytes});
+      },
+      &found);
+  for (const Live& block : found.live)
+    if (see_block(block.address).account == account && visit(reinterpret_cast<void*>(block.address), block.bytes, user))
       break;
   return CISTERN_OK;
 }
@@ -430,44 +361,45 @@ int native_error() { return native; }
 
 bool refuse_block_of_pool(const char* api, const void* block) {
   if (!any_pool.load(std::memory_order_relaxed) || !block) return false;
-  const auto address = reinterpret_cast<std::uintptr_t>(block);
-  const Account* const owner = see(blocks.find(address), address).account;
+  const Account* const owner = see_block(reinterpret_cast<std::uintptr_t>(block)).account;
   if (owner) say_refused(api, block, "a live block of", *owner);
   return owner;
 }
 
 void add_pools(Snapshot& snapshot) {
-  for_each_account([&](const Account& account) {
-    const bool is_destroyed = !(account.generation.load() & 1);
-    snapshot.library_pools.push_back({account.name, kKindNames[account.settings.kind], is_destroyed,
-                                      account.allocations, account.frees, account.failed, account.live_blocks,
-                                      account.live_bytes, account.peak_bytes, account.allocated_bytes,
-                                      account.settings.bytes_max});
-  });
+  visit_accounts(
+      [](Account& account, void* pools) {
+        const bool is_destroyed = !(account.generation.load() & 1);
+        static_cast<Vector<LibraryPoolFigures>*>(pools)->push_back(
+            {account.name, name_of_kind(account.settings.kind), is_destroyed, account.allocations, account.frees,
+             account.failed, account.live_blocks, account.live_bytes, account.peak_bytes, account.allocated_bytes,
+             account.settings.bytes_max});
+      },
+      &snapshot.library_pools);
 }
 
 void pools_before_fork() {
-  accounts_lock.lock_for_fork();
-  blocks.before_fork();
-  unused_lock.lock_for_fork();
+  accounts_before_fork();
+  blocks_before_fork();
 }
 
 void pools_after_fork_in_parent() {
-  unused_lock.unlock_after_fork();
-  blocks.after_fork();
-  accounts_lock.unlock_after_fork();
+  blocks_after_fork();
+  accounts_after_fork();
 }
 
 void pools_after_fork_in_child() {
   pools_after_fork_in_parent();
-  for_each_account([](Account& account) { account.begin_anew(); });
+  visit_accounts([](Account& account, void*) { account.begin_anew(0); }, nullptr);
   // What other threads had in hand when they forked is nobody's now.
-  blocks.for_each([](PoolBlock& block) {
-    if (!block.is_live()) return;
-    Account& account = *block.account.load();
-    account.live_blocks.fetch_add(1);
-    account.peak_bytes = account.live_bytes.fetch_add(block.bytes) + block.bytes;
-  });
+  visit_pool_blocks(
+      [](PoolBlock& block, void*) {
+        if (!block.is_live()) return;
+        Account& account = *block.account.load();
+        account.live_blocks.fetch_add(1);
+        account.peak_bytes = account.live_bytes.fetch_add(block.bytes) + block.bytes;
+      },
+      nullptr);
 }
 
 }  // namespace cistern::library

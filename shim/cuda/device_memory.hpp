@@ -9,5 +9,14 @@ namespace cistern::cuda {
 CUresult allocate_device(CUdeviceptr* pointer, std::size_t bytes);
 // As cuMemFree (hooks/free.cpp).
 CUresult free_device(CUdeviceptr pointer);
+// Of a block from the pool: nothing waits, and it is not given again before all work of its context has ended that was
+// there. Other memory is freed as the driver frees it.
+CUresult free_device_later(CUdeviceptr pointer);
+CUresult free_pinned_later(void* pointer);
+
+struct DeviceUse {
+  std::uint64_t live_bytes, cached_bytes;
+};
+DeviceUse use_of_device(int device);
 
 }  // namespace cistern::cuda

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cistern/cistern.h"
+#include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/state.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/standings.hpp"
@@ -211,13 +212,13 @@ KindFigures total_figures(std::uint64_t* largest_kept_bytes) {
 }
 
 template <BlockKind kind>
-std::uint64_t trim(std::uint64_t keep_bytes) {
+std::uint64_t trim(std::uint64_t keep_bytes, std::uint64_t unused_for_ns) {
   CudaState* s = state_if_used();
   if (!s) return 0;
   const std::uint64_t now = coarse_now_ns();
-  const std::uint64_t of_rings = kind == BlockKind::pinned ? trim_rings(*s, 0, now) : 0;
+  const std::uint64_t of_rings = kind == BlockKind::pinned ? trim_rings(*s, unused_for_ns, now) : 0;
   TieredPool<BlockSource>& pool = pool_of(*s, kind);
-  return of_rings + pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, now);
+  return of_rings + pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = unused_for_ns}, now);
 }
 
 void add_to(Snapshot& snapshot) {
@@ -234,6 +235,18 @@ void add_to(Snapshot& snapshot) {
   add_devices(snapshot);
 }
 
+}  // namespace
+
+DeviceUse use_of_device(int device) {
+  CudaState* const s = state_if_used();
+  const Device* const of = s && device >= 0 && device < kDevicesMax ? s->devices[device].load() : nullptr;
+  if (!of) return {};
+  const std::uint64_t of_pool = read(of->live_bytes) + read(of->waste_bytes), reserved = read(of->reserved_bytes);
+  return {read(of->live_bytes) + read(of->tracked_bytes), reserved - std::min(reserved, of_pool)};
+}
+
+namespace {
+
 std::uint64_t live_bytes() {
   std::uint64_t bytes = 0;
   if (CudaState* s = state_if_used())
@@ -243,6 +256,23 @@ std::uint64_t live_bytes() {
 
 // Others than memory are known by their handle alone.
 bool is_handle(Family family) { return family == Family::array || family == Family::vmm || family == Family::host_vmm; }
+
+void visit_live(VisitLive visit, void* context) {
+  CudaState* const s = state_if_used();
+  if (!s) return;
+  s->blocks.table.for_each([&](Block& block) {
+    const std::optional<Tracked> record = read_live(block, [&] { return as_tracked(block); });
+    if (!record) return;
+    const bool is_device = block.kind == BlockKind::device;
+    visit(context, {is_device ? CISTERN_DEVICE : CISTERN_PINNED, is_device ? record->device : -1, block.address.load(),
+                    record->bytes, record->api, record->site, record->born_ns});
+  });
+  s->tracked.for_each([&](const void* handle, const Tracked& record) {
+    if (record.family != Family::managed || record.inherited) return;
+    visit(context, {CISTERN_MANAGED, -1, reinterpret_cast<std::uintptr_t>(handle), record.bytes, record.api,
+                    record.site, record.born_ns});
+  });
+}
 
 void add_judged(JudgedMemory& memory) {
   CudaState* const s = state_if_used();
@@ -281,6 +311,7 @@ extern constexpr Kind kind = {
     .live_bytes = live_bytes,
     .fork = {before_fork, after_fork_in_parent, after_fork_in_child, after_fork_in_parent},
     .add_judged = add_judged,
+    .visit_live = visit_live,
 };
 
 }  // namespace cistern::cuda

@@ -65,6 +65,13 @@ void resolve_table(DriverTable& table) {
   resolve(table.cuStreamIsCapturing, "cuStreamIsCapturing");
   resolve(table.cuEventElapsedTime, "cuEventElapsedTime");
   resolve(table.cuDeviceGetAttribute, "cuDeviceGetAttribute");
+  resolve(table.cuInit, "cuInit");
+  resolve(table.cuDeviceGetCount, "cuDeviceGetCount");
+  resolve(table.cuDeviceGet, "cuDeviceGet");
+  resolve(table.cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer");
+  resolve(table.cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess");
+  resolve(table.cuMemAdvise, "cuMemAdvise");
+  resolve(table.cuMemPrefetchAsync, "cuMemPrefetchAsync");
 }
 
 // The look-ups take the dynamic linker's lock, so ours is not held meanwhile. Threads that race here find the same.

@@ -36,6 +36,14 @@ struct DriverTable {
   RealFunction<CUresult(CUstream, int*)> cuStreamIsCapturing;
   RealFunction<CUresult(float*, CUevent, CUevent)> cuEventElapsedTime;
   RealFunction<CUresult(int*, int, CUdevice)> cuDeviceGetAttribute;
+  // Of the library's callers alone.
+  RealFunction<CUresult(unsigned)> cuInit;
+  RealFunction<CUresult(int*)> cuDeviceGetCount;
+  RealFunction<CUresult(CUdevice*, int)> cuDeviceGet;
+  RealFunction<CUresult(int*, CUdevice, CUdevice)> cuDeviceCanAccessPeer;
+  RealFunction<CUresult(CUcontext)> cuCtxDisablePeerAccess;
+  RealFunction<CUresult(CUdeviceptr, size_t, int, CUdevice)> cuMemAdvise;
+  RealFunction<CUresult(CUdeviceptr, size_t, CUdevice, CUstream)> cuMemPrefetchAsync;
 };
 
 // Null functions while no libcuda is in the process.

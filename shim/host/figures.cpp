@@ -83,7 +83,7 @@ std::uint64_t live_bytes() { return figures().live_bytes; }
 
 KindFigures pool_figures(std::uint64_t*) { return figures(); }
 
-std::uint64_t trim(std::uint64_t keep_bytes) { return host_pool::trim(keep_bytes); }
+std::uint64_t trim(std::uint64_t keep_bytes, std::uint64_t) { return host_pool::trim(keep_bytes); }
 
 BlocksAndBytes without_site(const KindFigures& all, const Vector<LeakFigures>& sites) {
   BlocksAndBytes rest{all.live_blocks, all.live_bytes};
@@ -153,6 +153,7 @@ extern constexpr Kind kind = {
     .live_bytes = live_bytes,
     .fork = {before_fork, after_fork_in_parent, after_fork_in_child, after_fork_in_child},
     .copied = copied,
+    .visit_live = visit_live,
     .before_exit = look_at_growth_once_more,
 };
 

@@ -196,6 +196,27 @@ void copied(const void* memory, std::size_t bytes) {
   system_call(SYS_madvise, first, (start + where.block_bytes - first) & ~page, MADV_HUGEPAGE);
 }
 
+int place_block(void* memory, std::size_t bytes, int node, bool huge) {
+  const std::uintptr_t at = host_pool::address_of(memory);
+  if (node >= static_cast<int>(kNodesMax)) return EINVAL;
+  if (node != kAnyNode) {
+    unsigned long nodes[kNodesMax / kWordBits] = {};
+    nodes[static_cast<unsigned>(node) / kWordBits] = 1UL << static_cast<unsigned>(node) % kWordBits;
+    const long bound = system_call(SYS_mbind, at, bytes, MPOL_PREFERRED, reinterpret_cast<std::uintptr_t>(nodes),
+                                   kNodesMax + 1, MPOL_MF_MOVE);
+    if (bound < 0) return static_cast<int>(-bound);
+  }
+  const long advised = huge ? system_call(SYS_madvise, at, bytes, MADV_HUGEPAGE) : 0;
+  if (advised < 0 && node != kAnyNode) unplace_block(memory, bytes);
+  return advised < 0 ? static_cast<int>(-advised) : 0;
+}
+
+void unplace_block(void* memory, std::size_t bytes) {
+  const auto nodes = policy.bind ? reinterpret_cast<std::uintptr_t>(policy.nodes) : 0;
+  system_call(SYS_mbind, host_pool::address_of(memory), bytes, policy.bind ? policy.mode : MPOL_DEFAULT, nodes,
+              nodes ? kNodesMax + 1 : 0, 0);
+}
+
 void prepare_placement() {
   const Options& chosen = options();
   const std::optional<Wish> wish = parse_wish(chosen.numa);

@@ -190,4 +190,18 @@ String sites_mode() {
   return live;
 }
 
+[[gnu::cold]] void visit_live(VisitLive visit, void* context) {
+  struct Asked {
+    VisitLive visit;
+    void* context;
+  } asked{visit, context};
+  host_pool::visit_samples(
+      [](void* asked, const host_pool::Sample& sample) {
+        const auto& [visit, context] = *static_cast<const Asked*>(asked);
+        visit(context, {0, -1, reinterpret_cast<std::uintptr_t>(sample.block), sample.requested_bytes, kApi,
+                        sample.site, std::uint64_t{sample.born_ms} * 1'000'000});
+      },
+      &asked);
+}
+
 }  // namespace cistern::host

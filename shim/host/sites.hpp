@@ -1,5 +1,6 @@
 // Call sites of host blocks: which blocks get one (CISTERN_SITES, CISTERN_HOST_SAMPLE), and those alive by site.
 #pragma once
+#include "shim/process/kind.hpp"
 #include "stats/sites.hpp"
 #include "stats/snapshot.hpp"
 
@@ -22,5 +23,8 @@ struct LiveSites {
   std::optional<double> requested_ratio;
 };
 LiveSites live_sites();
+
+// Those that have a site.
+void visit_live(VisitLive visit, void* context);
 
 }  // namespace cistern::host

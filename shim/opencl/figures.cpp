@@ -131,11 +131,12 @@ KindFigures pool_figures(std::uint64_t* largest_kept_bytes) {
   return figures();
 }
 
-std::uint64_t trim(std::uint64_t keep_bytes) {
+std::uint64_t trim(std::uint64_t keep_bytes, std::uint64_t unused_for_ns) {
   OpenclState* s = state_if_used();
   if (!s) return 0;
   const std::uint64_t now = coarse_now_ns();
-  return trim_rings(*s, 0, now) + s->pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, now);
+  return trim_rings(*s, unused_for_ns, now) +
+         s->pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = unused_for_ns}, now);
 }
 
 std::uint64_t live_bytes() {
@@ -153,6 +154,16 @@ void add_to(Snapshot& snapshot) {
   add_leaks(snapshot.leaks);
   s->counters.add_sites("opencl", snapshot);
   add_copies(snapshot);
+}
+
+void visit_live(VisitLive visit, void* context) {
+  OpenclState* const s = state_if_used();
+  if (!s) return;
+  s->memory.for_each([&](const void* handle, const MemoryRecord& record) {
+    if (record.state == MemoryState::live)
+      visit(context, {CISTERN_OPENCL, -1, reinterpret_cast<std::uintptr_t>(handle), record.bytes, record.api,
+                      record.site, record.born_ns});
+  });
 }
 
 void add_judged(JudgedMemory& memory) {
@@ -184,6 +195,7 @@ extern constexpr Kind kind = {
     .live_bytes = live_bytes,
     .fork = {before_fork, after_fork_in_parent, after_fork_in_child, after_fork_in_parent},
     .add_judged = add_judged,
+    .visit_live = visit_live,
 };
 
 }  // namespace cistern::opencl

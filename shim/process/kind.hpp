@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "stats/sites.hpp"
 #include "stats/snapshot.hpp"
 
 namespace cistern {
@@ -16,9 +17,21 @@ struct KindPool {
   int id;
   // Of all its parts together; the largest block that is kept.
   KindFigures (*figures)(std::uint64_t* largest_kept_bytes);
-  // Returns the bytes given back.
-  std::uint64_t (*trim)(std::uint64_t keep_bytes);
+  // Of what nobody used for so long (host: all that is free). Returns the bytes given back.
+  std::uint64_t (*trim)(std::uint64_t keep_bytes, std::uint64_t unused_for_ns);
 };
+
+// A block in the program's hands, as the library shows it.
+struct LiveBlock {
+  int pool;    // KindPool::id
+  int device;  // -1: of none
+  std::uintptr_t address;
+  std::uint64_t bytes;
+  const char* api;
+  SiteId site;
+  std::uint64_t born_ns;
+};
+using VisitLive = void (*)(void* context, const LiveBlock& block);
 
 // See core/fork.cpp. `in_child_under_lock`: in a child of a signal handler that interrupted this thread under a lock of
 // ours, and goes on with it.
@@ -40,6 +53,8 @@ struct Kind {
   void (*copied)(const void* memory, std::size_t bytes) = nullptr;
   // Live memory that is to be judged, and what else its driver gave out; null: the kind has none but the host pool's.
   void (*add_judged)(JudgedMemory& memory) = nullptr;
+  // All live blocks that have records of their own; perhaps under locks. Null: there are none.
+  void (*visit_live)(VisitLive visit, void* context) = nullptr;
   // Exit begins, and a report will be written.
   void (*before_exit)() = nullptr;
 };

@@ -159,9 +159,9 @@ struct choice_parser {
 using Complain = void (*)(std::string_view line);
 
 [[gnu::noinline, gnu::cold]] void complain_about_value(const Row& row, const char* set, String wanted(const Row&),
-                                                       Complain complain) {
+                                                       const String& outcome, Complain complain) {
   String line(row.variable);
-  line += ": '" + shown(set) + "' is not " + wanted(row) + "; using " + row.default_text;
+  line += ": '" + shown(set) + "' is not " + wanted(row) + "; " + outcome;
   complain(line);
 }
 
@@ -194,7 +194,15 @@ void read_option(Value& value, const Row& row, const Entries& entries, Getenv ge
     }
   }
   if (auto fallback = Parser::parse(row.default_text, row)) value = std::move(*fallback);
-  if (is_set) complain_about_value(row, set, Parser::wanted, complain);
+  if (is_set) complain_about_value(row, set, Parser::wanted, "using " + String(row.default_text), complain);
+}
+
+template <class Parser, class Value>
+bool change_option(Value& value, const Row& row, const char* text, Complain complain) {
+  auto parsed = Parser::parse(text, row);
+  if (parsed) value = std::move(*parsed);
+  if (!parsed) complain_about_value(row, text, Parser::wanted, "left as it is", complain);
+  return parsed.has_value();
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -238,6 +246,12 @@ std::string_view closest(std::string_view name) {
   return best;
 }
 
+String no_such_option(std::string_view name) {
+  String line = shown(name) + ": no such option";
+  const std::string_view meant = closest(name.substr(0, kShownMax));
+  return meant.empty() ? line : line + " (did you mean " + String(meant) + "?)";
+}
+
 // Names that getenv answers only: a secure environment answers none.
 void complain_about_unknown(char** environment, Getenv getenv, Complain complain) {
   for (char** entry = environment; entry && *entry; ++entry) {
@@ -245,11 +259,13 @@ void complain_about_unknown(char** environment, Getenv getenv, Complain complain
     if (!text.starts_with(kPrefix)) continue;
     const std::string_view name = text.substr(0, text.find('='));
     if (is_known(name) || !getenv(String(name).c_str())) continue;
-    String line = shown(name) + ": no such option";
-    const std::string_view meant = closest(name.substr(0, kShownMax));
-    if (!meant.empty()) line += " (did you mean " + String(meant) + "?)";
-    complain(line);
+    complain(no_such_option(name));
   }
+}
+
+bool is_exit_code(std::uint64_t code) { return code >= 1 && code <= 255; }
+String not_an_exit_code(std::uint64_t code) {
+  return decimal(static_cast<double>(code), 0) + " is not an exit code from 1 to 255; ";
 }
 
 }  // namespace
@@ -269,13 +285,30 @@ Options read_options(Getenv getenv, char** environment, Complain complain) {
 #include "shim/options.def"
   const char* report = entries.have("CISTERN_REPORT") ? getenv("CISTERN_REPORT") : nullptr;
   options.report_requested = report && *report;
-  if (options.fail_code < 1 || options.fail_code > 255) {
-    complain("CISTERN_FAIL_CODE: " + decimal(static_cast<double>(options.fail_code), 0) +
-             " is not an exit code from 1 to 255; using 23");
+  if (!is_exit_code(options.fail_code)) {
+    complain("CISTERN_FAIL_CODE: " + not_an_exit_code(options.fail_code) + "using 23");
     options.fail_code = 23;
   }
   complain_about_unknown(environment, getenv, complain);
   return options;
+}
+
+std::optional<Options> with_option(const Options& before, std::string_view name, const char* value, Complain complain) {
+  if (!is_known(name)) {
+    complain(no_such_option(name));
+    return {};
+  }
+  Options changed = before;
+  bool set = true;
+  const Row* row = kRows;
+#define OPTION(type, member, full_name, fallback, text)                                                 \
+  if (name == row->variable) set = change_option<type##_parser>(changed.member, *row, value, complain); \
+  ++row;
+#include "shim/options.def"
+  changed.report_requested |= name == "CISTERN_REPORT";
+  if (is_exit_code(changed.fail_code)) return set ? std::optional(std::move(changed)) : std::nullopt;
+  complain("CISTERN_FAIL_CODE: " + not_an_exit_code(changed.fail_code) + "left as it is");
+  return {};
 }
 
 }  // namespace cistern

@@ -37,4 +37,9 @@ std::optional<bool> parse_on_off(std::string_view text);
 // Defaults overridden by what `getenv` answers; complaints go to `complain`, one line each.
 Options read_options(Getenv getenv, char** environment, void (*complain)(std::string_view line));
 
+// The same with one option set otherwise; nothing, after one line to `complain`: there is no such option, or it has no
+// such value.
+std::optional<Options> with_option(const Options& before, std::string_view name, const char* value,
+                                   void (*complain)(std::string_view line));
+
 }  // namespace cistern

@@ -2,12 +2,16 @@
 #include "shim/process/process.hpp"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/single_threaded.h>
 #include <time.h>
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <new>
+#include <string_view>
+#include <utility>
 
 #include "pool/base/system_call.hpp"
 #include "shim/process/copy_crew.hpp"
@@ -23,6 +27,14 @@ namespace {
 constinit std::atomic<const Options*> the_options{nullptr};
 constinit std::atomic<Phase> the_phase{Phase::running};
 constinit std::atomic<bool> beside_threads{false};
+constinit std::atomic<bool> in_use{false};
+
+bool is_read_at_the_end(std::string_view name) {
+  constexpr std::string_view kNames[] = {"CISTERN_REPORT",      "CISTERN_REPORT_FORMAT", "CISTERN_FAIL_ON",
+                                         "CISTERN_FAIL_CODE",   "CISTERN_SUPPRESSIONS",  "CISTERN_LEAK_CHECK",
+                                         "CISTERN_LEAK_THREADS"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
 
 // What is left of the end, beside what is ours, takes a program less than this.
 constexpr std::uint64_t kRestNs = 1'000'000'000;
@@ -57,6 +69,21 @@ const Options& make_options() {
 const Options& options() {
   const Options* made = the_options.load(std::memory_order_acquire);
   return made ? *made : make_options();
+}
+
+void options_are_in_use() { in_use.store(true, std::memory_order_relaxed); }
+
+// Who reads the former ones goes on to: they stay.
+OptionSet set_option(const char* name, const char* value) {
+  if (!name || !value) return OptionSet::wrong;
+  const Options* before = &options();
+  for (;;) {
+    auto changed = with_option(*before, name, value, [](std::string_view line) { warn_line(line); });
+    if (!changed) return OptionSet::wrong;
+    if (!strcmp(name, "CISTERN") || (in_use.load() && !is_read_at_the_end(name))) return OptionSet::too_late;
+    const auto* const made = new (internal_allocate(sizeof(Options))) Options(std::move(*changed));
+    if (the_options.compare_exchange_strong(before, made)) return OptionSet::done;
+  }
 }
 
 Phase phase() { return the_phase.load(std::memory_order_relaxed); }

@@ -9,6 +9,10 @@ namespace cistern {
 
 // Read on first use. Not for use inside malloc.
 const Options& options();
+// Something is done by them: from now on only those can be set that are read when the process ends.
+void options_are_in_use();
+enum class OptionSet { done, wrong, too_late };  // wrong: a line says what
+OptionSet set_option(const char* name, const char* value);
 
 // reported: the report has begun; written: it has ended.
 enum class Phase : int { running, exiting, reported, written };

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include <cistern/cistern.h>
 #include "program.hpp"
-#include "shim/include/cistern/cistern.h"
 
 static int wrong = 0, failures = 0;
 

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "shim/include/cistern/cistern.h"
+#include <cistern/cistern.h>
 #include "tests/simcuda/simcuda.h"
 
 int main() {

@@ -34,8 +34,8 @@ def rows_of_the_table():
     return set(re.findall(r"ROW (\w+)", text))
 
 
-def functions_of_the_public_header():
-    text = (ROOT / "shim/include/cistern/cistern.h").read_text()
+def functions_of_the_public_headers():
+    text = "\n".join(header.read_text() for header in sorted((ROOT / "shim/include/cistern").glob("*.h")))
     text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
     return set(re.findall(r"\b(cistern_\w+)\s*\(", text))
 
@@ -61,7 +61,7 @@ class Exports(unittest.TestCase):
         self.assertIn("cuMemAlloc_v2", table)
         self.assertIn("cudaMalloc", table)
         self.assertNotIn("cuMemPrefetchAsync", table)
-        expected = table | LAYER_FUNCTIONS | functions_of_the_public_header() | {INTERFACE}
+        expected = table | LAYER_FUNCTIONS | functions_of_the_public_headers() | {INTERFACE}
         exported = {name.split("@")[0] for name in dynamic_symbols("--defined-only")}
         self.assertEqual(sorted(exported - expected), [], "exported without a row or a declaration")
         self.assertEqual(sorted(expected - exported), [], "listed or declared, but not exported")
@@ -94,7 +94,7 @@ class Archive(unittest.TestCase):
         lines = output_of(ARGUMENTS.tools + "readelf", "-sW", str(ARGUMENTS.archive)).splitlines()
         rows = [line.split() for line in lines if re.search(r" (GLOBAL|WEAK|UNIQUE) ", line)]
         defined = {row[7]: row[5] for row in rows if row[6] != "UND"}
-        self.assertEqual(sorted(defined), sorted(functions_of_the_public_header()))
+        self.assertEqual(sorted(defined), sorted(functions_of_the_public_headers()))
         self.assertEqual(set(defined.values()), {"HIDDEN"})
 
 

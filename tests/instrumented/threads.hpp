@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "shim/include/cistern/cistern.h"
+#include <cistern/cistern.h>
 
 namespace instrumented {
 

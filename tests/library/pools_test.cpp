@@ -1,9 +1,6 @@
 // Pools of the library: limits, figures, misuse, races and forks, over every kind. CUDA is the simulated driver.
-#define CL_TARGET_OPENCL_VERSION 300
-#include <CL/cl.h>
 #include <cistern/cistern.h>
 #include <cuda.h>
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,91 +14,13 @@
 #include <thread>
 #include <vector>
 
+#include "tests/library/captured.hpp"
+#include "tests/library/kinds.hpp"
 #include "tests/simcuda/simcuda.h"
 
 namespace {
 
-constexpr std::size_t kMiB = 1 << 20;
-constexpr char kGone[] = "ThreadSanitizer is gone when a thread's heap ends";
-#ifdef __SANITIZE_THREAD__
-constexpr bool kEndsEarly = true;
-#else
-constexpr bool kEndsEarly = false;
-#endif
-
-cl_context opencl_context() {
-  static cl_context context = nullptr;
-  if (context) return context;
-  cl_platform_id platform = nullptr;
-  cl_device_id device = nullptr;
-  if (clGetPlatformIDs(1, &platform, nullptr) || clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr))
-    return nullptr;
-  context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, nullptr);
-  struct GivesBack : testing::Environment {
-    void TearDown() override {
-      cistern_opencl_forget_context(context);
-      clReleaseContext(context);
-    }
-  };
-  testing::AddGlobalTestEnvironment(new GivesBack);
-  return context;
-}
-
-bool make_cuda_current() {
-  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!driver) return false;
-  const auto find = [driver]<class Function>(Function*, const char* name) {
-    return reinterpret_cast<Function*>(dlsym(driver, name));
-  };
-  auto* const initialise = find(static_cast<CUresult (*)(unsigned)>(nullptr), "cuInit");
-  auto* const retain = find(static_cast<CUresult (*)(CUcontext*, CUdevice)>(nullptr), "cuDevicePrimaryCtxRetain");
-  auto* const set_current = find(static_cast<CUresult (*)(CUcontext)>(nullptr), "cuCtxSetCurrent");
-  CUcontext context = nullptr;
-  return initialise && !initialise(0) && !retain(&context, 0) && !set_current(context);
-}
-
-void demand(cistern_status status) {
-  if (status == CISTERN_OK) return;
-  fprintf(stderr, "status %d, the driver's %d\n", status, cistern_native_error());
-  std::abort();
-}
-
-class Pools : public testing::TestWithParam<cistern_kind> {
- protected:
-  void SetUp() override {
-    const bool is_cuda = GetParam() != CISTERN_HOST && GetParam() != CISTERN_OPENCL;
-    if (is_cuda && !make_cuda_current()) GTEST_SKIP() << "no simulated driver";
-    if (GetParam() == CISTERN_OPENCL) ASSERT_TRUE(opencl_context());
-  }
-  static cistern_pool_settings settings(const char* name, std::size_t bytes_max = 0) {
-    cistern_pool_settings of{};
-    of.size = sizeof of;
-    of.name = name;
-    of.kind = GetParam();
-    of.bytes_max = bytes_max;
-    if (GetParam() == CISTERN_OPENCL) of.context = opencl_context(), of.flags = CL_MEM_READ_WRITE;
-    return of;
-  }
-  static cistern_pool* make(const cistern_pool_settings& of) {
-    cistern_pool* pool = nullptr;
-    EXPECT_EQ(cistern_pool_create(&of, &pool), CISTERN_OK);
-    return pool;
-  }
-  static cistern_pool_statistics figures(cistern_pool* pool) {
-    cistern_pool_statistics of{};
-    EXPECT_EQ(cistern_pool_get_statistics(pool, &of, sizeof of), CISTERN_OK);
-    return of;
-  }
-  static std::string hex(const void* pointer) {
-    char text[32];
-    snprintf(text, sizeof text, "%p", pointer);
-    return text;
-  }
-  static const char* kind_name() {
-    constexpr const char* kNames[] = {"host", "opencl", "device", "pinned", "managed"};
-    return kNames[GetParam()];
-  }
-};
+class Pools : public PoolTest {};
 
 TEST_P(Pools, CountWhatIsTheirs) {
   cistern_pool *const one = make(settings("one")), *const other = make(settings("other"));
@@ -216,38 +135,34 @@ TEST_P(Pools, AnswerMisuseWithAValueAndALine) {
   ASSERT_EQ(cistern_pool_deallocate(one, freed, nullptr), CISTERN_OK);
   int local = 0;
   const std::string deallocate = "cistern: cistern_pool_deallocate(", kind = " (" + std::string(kind_name()) + "); ";
-  testing::internal::CaptureStderr();
+  Captured said;
   EXPECT_EQ(cistern_pool_deallocate(other, block, nullptr), CISTERN_INVALID);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            deallocate + hex(block) + "): a live block of pool \"one\"" + kind + "refused\n");
-  testing::internal::CaptureStderr();
+  EXPECT_EQ(said.text(), deallocate + hex(block) + "): a live block of pool \"one\"" + kind + "refused\n");
+  Captured said_then;
   EXPECT_EQ(cistern_pool_deallocate(one, freed, nullptr), CISTERN_INVALID);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            deallocate + hex(freed) + "): no live block of pool \"one\"" + kind + "refused\n");
-  testing::internal::CaptureStderr();
+  EXPECT_EQ(said_then.text(), deallocate + hex(freed) + "): no live block of pool \"one\"" + kind + "refused\n");
+  Captured said_at_last;
   EXPECT_EQ(cistern_pool_deallocate(one, &local, nullptr), CISTERN_INVALID);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            deallocate + hex(&local) + "): no live block of pool \"one\"" + kind + "refused\n");
-  testing::internal::CaptureStderr();
+  EXPECT_EQ(said_at_last.text(), deallocate + hex(&local) + "): no live block of pool \"one\"" + kind + "refused\n");
+  Captured said_of_all;
   if (GetParam() == CISTERN_HOST) EXPECT_EQ(cistern_deallocate(block), EINVAL);
   if (GetParam() == CISTERN_DEVICE)
     EXPECT_EQ(cistern_cuda_deallocate(reinterpret_cast<std::uintptr_t>(block)), CUDA_ERROR_INVALID_VALUE);
   if (GetParam() == CISTERN_OPENCL)
     EXPECT_EQ(cistern_opencl_deallocate(static_cast<_cl_mem*>(block), nullptr), CL_INVALID_MEM_OBJECT);
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string refused = said_of_all.text();
   if (GetParam() != CISTERN_PINNED && GetParam() != CISTERN_MANAGED)
-    EXPECT_NE(said.find("): a live block of pool \"one\"" + kind + "refused\n"), std::string::npos) << said;
+    EXPECT_NE(refused.find("): a live block of pool \"one\"" + kind + "refused\n"), std::string::npos) << refused;
   EXPECT_EQ(figures(one).live_blocks, 1u);
   EXPECT_EQ(cistern_pool_deallocate(one, block, nullptr), CISTERN_OK);
   EXPECT_EQ(cistern_pool_destroy(one), CISTERN_OK);
-  testing::internal::CaptureStderr();
+  Captured captured5;
   EXPECT_EQ(cistern_pool_allocate(one, 1000, 0, &block), CISTERN_INVALID);
   EXPECT_EQ(cistern_pool_destroy(one), CISTERN_INVALID);
   EXPECT_EQ(cistern_pool_get_statistics(nullptr, nullptr, 0), CISTERN_INVALID);
   const std::string after = "): no pool, or destroyed already; refused\n";
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "cistern: cistern_pool_allocate(" + hex(one) + after +
-                                                        "cistern: cistern_pool_destroy(" + hex(one) + after +
-                                                        "cistern: cistern_pool_get_statistics(0x0" + after);
+  EXPECT_EQ(captured5.text(), "cistern: cistern_pool_allocate(" + hex(one) + after + "cistern: cistern_pool_destroy(" +
+                                  hex(one) + after + "cistern: cistern_pool_get_statistics(0x0" + after);
   EXPECT_EQ(cistern_pool_destroy(other), CISTERN_OK);
 }
 
@@ -309,10 +224,6 @@ TEST_P(Pools, ThreadsShareThem) {
   EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
 }
 
-std::string name_of_kind(const testing::TestParamInfo<cistern_kind>& kind) {
-  constexpr const char* kNames[] = {"Host", "OpenCL", "Device", "Pinned", "Managed"};
-  return kNames[kind.param];
-}
 // Whoever is told that his block is no live one has changed nothing: not for those either who got its memory since.
 TEST_P(Pools, LeaveOthersAloneWhenABlockIsGivenBackTwice) {
   if (kEndsEarly && GetParam() == CISTERN_HOST) GTEST_SKIP() << kGone;
@@ -323,7 +234,7 @@ TEST_P(Pools, LeaveOthersAloneWhenABlockIsGivenBackTwice) {
   const auto enter = [] {
     if (GetParam() != CISTERN_HOST && GetParam() != CISTERN_OPENCL) make_cuda_current();
   };
-  testing::internal::CaptureStderr();
+  Captured said;
   std::vector<std::thread> threads;
   for (int id = 0; id < 2; ++id)
     threads.emplace_back([&] {
@@ -348,15 +259,13 @@ TEST_P(Pools, LeaveOthersAloneWhenABlockIsGivenBackTwice) {
   stop = true;
   threads[0].join();
   threads[1].join();
-  testing::internal::GetCapturedStderr();
+  said.text();
   EXPECT_EQ(given, taken_back) << "each block was given back once";
   EXPECT_EQ(figures(pool).live_blocks, 0u);
   EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Pools,
-                         testing::Values(CISTERN_HOST, CISTERN_OPENCL, CISTERN_DEVICE, CISTERN_PINNED, CISTERN_MANAGED),
-                         name_of_kind);
+INSTANTIATE_TEST_SUITE_P(Kinds, Pools, every_kind(), name_of_kind);
 
 // Blocks go on in a forked child, whose counts begin anew.
 TEST(PoolsOfHostMemory, LiveInForkedChildrenBesideBusyThreads) {

@@ -2,7 +2,7 @@
 #pragma once
 #include <dlfcn.h>
 
-#include "shim/include/cistern/cistern.h"
+#include <cistern/cistern.h>
 
 namespace storm {
 

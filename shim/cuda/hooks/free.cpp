@@ -87,8 +87,11 @@ std::optional<Unpooled> why_not_kept(CudaState& s, const Block& block, const Con
   return {};
 }
 
+// Whether a free waits for the work of the block's context, or leaves that to who would have the block next.
+enum class Order { as_chosen, later };
+
 template <class Pass>
-CUresult free_block(CudaState& s, Block* block, const char* api, Pass pass) {
+CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pass pass) {
   Context* current = current_context(s);
   BlockState state = BlockState::live;
   if (!block->context_is_there()) return pass();
@@ -101,7 +104,8 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Pass pass) {
   }
   if (block->unpooled) return really_free(s, block, std::nullopt, pass);  // counted when it was allocated
   if (const auto reason = why_not_kept(s, *block, current)) return really_free(s, block, *reason, pass);
-  const CUresult waited = s.deferred ? kNotReady : synchronise(s, block->context, current, calls_of(s, *block));
+  const bool waits = order == Order::as_chosen && !s.deferred;
+  const CUresult waited = !waits ? kNotReady : synchronise(s, block->context, current, calls_of(s, *block));
   if (waited != kSuccess && waited != kNotReady) return really_free(s, block, Unpooled::context_poisoned, pass);
   block->freed_site = capture(s, api);
   account_death(s, block);
@@ -145,27 +149,44 @@ CUresult free_in_stream_order(CUdeviceptr pointer, CUstream stream, const char* 
   return really_free(s, block, Unpooled::stream_ordered_free, pass);
 }
 
-}  // namespace
-
-CUresult free_device(CUdeviceptr pointer) {
+CUresult free_device_in(Order order, CUdeviceptr pointer) {
   CudaState& s = state();
   const auto pass = [&] { return driver().cuMemFree_v2(pointer); };
   Block* block = pointer ? s.blocks.table.find(pointer) : nullptr;
-  if (block && block->kind == BlockKind::device) return free_block(s, block, "cuMemFree_v2", pass);
+  if (block && block->kind == BlockKind::device) return free_block(s, block, "cuMemFree_v2", order, pass);
   return free_other(s, reinterpret_cast<const void*>(pointer), "cuMemFree_v2", pass);
+}
+
+CUresult free_pinned_in(Order order, void* pointer) {
+  CudaState& s = state();
+  const auto pass = [&] { return driver().cuMemFreeHost(pointer); };
+  Block* block = pointer ? s.blocks.table.find(reinterpret_cast<std::uintptr_t>(pointer)) : nullptr;
+  if (block && block->kind == BlockKind::pinned) return free_block(s, block, "cuMemFreeHost", order, pass);
+  return free_other(s, pointer, "cuMemFreeHost", pass);
+}
+
+// Nobody may wait for a long time: markers tell when the work has ended.
+void use_markers() { state().source.marks_own_context.store(true, std::memory_order_relaxed); }
+
+}  // namespace
+
+CUresult free_device(CUdeviceptr pointer) { return free_device_in(Order::as_chosen, pointer); }
+
+CUresult free_device_later(CUdeviceptr pointer) {
+  use_markers();
+  return free_device_in(Order::later, pointer);
+}
+
+CUresult free_pinned_later(void* pointer) {
+  use_markers();
+  return free_pinned_in(Order::later, pointer);
 }
 
 namespace hook {
 
 CUresult cuMemFree_v2(CUdeviceptr pointer) { return free_device(pointer); }
 
-CUresult cuMemFreeHost(void* pointer) {
-  CudaState& s = state();
-  const auto pass = [&] { return driver().cuMemFreeHost(pointer); };
-  Block* block = pointer ? s.blocks.table.find(reinterpret_cast<std::uintptr_t>(pointer)) : nullptr;
-  if (block && block->kind == BlockKind::pinned) return free_block(s, block, "cuMemFreeHost", pass);
-  return free_other(s, pointer, "cuMemFreeHost", pass);
-}
+CUresult cuMemFreeHost(void* pointer) { return free_pinned_in(Order::as_chosen, pointer); }
 
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
   return free_in_stream_order(pointer, stream, "cuMemFreeAsync", driver().cuMemFreeAsync);

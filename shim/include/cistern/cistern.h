@@ -1,9 +1,12 @@
-/* Cistern's C interface: statistics, trim, report; allocate and deallocate. Usable from programs that link the
- * library and, through weak references or dlsym, from programs that run under the preloaded shim: there the same
- * functions speak of the same pools.
+/* Cistern's C interface: memory from the process's pools, figures, options, reports. With it come cistern/pool.h
+ * (pools of one's own), cistern/device.h (devices, copies, managed memory) and cistern/transfer.h (many copies).
+ *
+ * Usable from programs that link the library and, through weak references or dlsym, from programs that run under the
+ * preloaded shim: there the same functions speak of the same pools.
  *
  * Thread-safety: every function may be called from any thread, at any time before exit, except inside a signal handler.
- * Units: sizes are bytes. Errors: as each function says; none prints, none aborts. */
+ * Units: sizes are bytes. Errors: as each function says; none aborts. Structs that begin with their size may grow:
+ * what a caller does not know of is as if it were 0. */
 #ifndef CISTERN_CISTERN_H
 #define CISTERN_CISTERN_H
 
@@ -26,7 +29,7 @@ typedef enum cistern_kind {
   CISTERN_MANAGED = 4 /* CUDA managed memory: tracked, never recycled; in pools only */
 } cistern_kind;
 
-/* What a call of the pools' part answers. */
+/* What most calls answer. */
 typedef enum cistern_status {
   CISTERN_OK = 0,
   CISTERN_INVALID = 1,   /* an argument; a wrong block or pool is named in one line on stderr as well */
@@ -34,7 +37,8 @@ typedef enum cistern_status {
   CISTERN_LIMIT = 3,     /* of the pool */
   CISTERN_BUSY = 4,      /* blocks of the pool are alive */
   CISTERN_NO_DRIVER = 5, /* no libcuda, or no OpenCL */
-  CISTERN_DRIVER = 6     /* the driver refused: cistern_native_error() */
+  CISTERN_DRIVER = 6,    /* the driver or the system refused: cistern_native_error() */
+  CISTERN_TOO_LATE = 7   /* an option that is in use already */
 } cistern_status;
 
 typedef enum cistern_format { CISTERN_TEXT = 0, CISTERN_JSON = 1 } cistern_format;
@@ -50,6 +54,58 @@ typedef struct cistern_statistics {
   uint64_t largest_pooled_bytes;
   uint64_t failed; /* allocations that the program saw fail */
 } cistern_statistics;
+
+/* More of the same, of one kind or of one of its devices. */
+typedef struct cistern_figures {
+  double seconds; /* that they are about: since the start, or the fork */
+  uint64_t allocations, frees, failed;
+  uint64_t pool_hits, pool_misses;
+  uint64_t allocated_bytes;                        /* in all; host: 0, which does not know */
+  double allocations_per_second, bytes_per_second; /* over all that time */
+  double hit_rate;                                 /* of all allocations, 0 to 1 */
+  uint64_t live_blocks, live_bytes, peak_bytes;    /* as in cistern_statistics */
+  uint64_t reserved_bytes, reserved_peak_bytes;    /* what the pool has of the system or driver, blocks included */
+  uint64_t free_bytes, largest_free_bytes;         /* of it: kept for reuse */
+  double internal_fragmentation;                   /* of what live blocks take, the part nobody asked for, 0 to 1 */
+  double external_fragmentation;                   /* 1 - largest free / free; 0 where whole blocks are kept */
+  double reserved_per_live_at_peak;                /* reserved_peak_bytes / peak_bytes; 0: nothing was live */
+  uint64_t worst_reserved_bytes, worst_live_bytes; /* when most of what was reserved was not live */
+  double worst_at_seconds;
+} cistern_figures;
+
+/* `device`: of CISTERN_DEVICE an ordinal, else 0; -1: all together. Writes `bytes` (sizeof *figures) at most. It takes
+ * a snapshot of the whole kind: milliseconds where a million blocks live. CISTERN_INVALID: no such kind or device. A
+ * kind that was never used has figures of 0. */
+CISTERN_API cistern_status cistern_get_figures(cistern_kind kind, int device, cistern_figures* figures, size_t bytes);
+
+/* An option as by environment: "CISTERN_REPORT", and a text. All are settable until Cistern reads them, which is the
+ * first call of another function of a program that links the library, and the program's start under the preloaded
+ * shim; what is read at the end only (reports, exit codes, suppressions) until then. CISTERN_TOO_LATE: not any more.
+ * CISTERN_INVALID: no such option or value, and one line. */
+CISTERN_API cistern_status cistern_set_option(const char* name, const char* value);
+
+/* A live block. `frames`: addresses of the calls that led to it, innermost first, in this process. */
+typedef struct cistern_block {
+  size_t size; /* of this struct, as the library knows it */
+  cistern_kind kind;
+  int device;    /* -1: of none */
+  void* address; /* or a cl_mem */
+  uint64_t bytes;
+  const char* call;    /* which allocated it, as "cuMemAlloc_v2" */
+  double born_seconds; /* after the start */
+  const void* const* frames;
+  size_t frame_count; /* 0: no site is known */
+} cistern_block;
+
+/* visit() for each block of the kind that is alive: blocks that come or go meanwhile may be missing, or gone. Host
+ * blocks: those whose site is kept (CISTERN_SITES: samples, or all). With no lock held; what it is given is its own
+ * until it returns; anything but 0 ends the walk. */
+CISTERN_API cistern_status cistern_visit(cistern_kind kind, int (*visit)(const cistern_block* block, void* user),
+                                         void* user);
+
+/* Gives back what nobody has used for a second, and host memory's free pages: what stays is the cache of what is in
+ * use. Blocks are not moved: the program has their addresses. Returns the bytes given back. */
+CISTERN_API size_t cistern_defragment(cistern_kind kind);
 
 /* The version, as "1.2.3". Static. */
 CISTERN_API const char* cistern_version(void);
@@ -69,6 +125,9 @@ CISTERN_API int cistern_report(const char* path, cistern_format format);
  * EINVAL. */
 CISTERN_API void* cistern_allocate(size_t bytes, size_t alignment);
 CISTERN_API int cistern_deallocate(void* block);
+/* As realloc, but of no bytes: a block of none. Null on failure, and `block` is as it was: ENOMEM; EINVAL, and a line:
+ * no live block. */
+CISTERN_API void* cistern_reallocate(void* block, size_t bytes);
 
 /* OpenCL buffers from the pool. The types are OpenCL's own. */
 struct _cl_context;
@@ -93,58 +152,8 @@ CISTERN_API void cistern_opencl_forget_context(struct _cl_context* context);
 CISTERN_API int cistern_cuda_allocate(unsigned long long* pointer, size_t bytes);
 CISTERN_API int cistern_cuda_deallocate(unsigned long long pointer);
 
-/* --- Pools: memory of one kind, with a name, a limit and figures of their own
- *
- * A pool is an account: what is kept for reuse is kept for all pools of its kind together. Any number of pools may
- * exist. A handle that is no pool's any more is told from all others. */
-typedef struct cistern_pool cistern_pool;
-
-typedef struct cistern_pool_settings {
-  size_t size;      /* of this struct, as the caller knows it: sizeof(cistern_pool_settings) */
-  const char* name; /* for reports; copied, 63 bytes at most; null: "pool" */
-  cistern_kind kind;
-  struct _cl_context* context; /* OpenCL: where buffers are made */
-  uint64_t flags;              /* OpenCL: of clCreateBuffer; pinned: of cuMemHostAlloc; managed: of cuMemAllocManaged,
-                                  0: attached globally */
-  size_t bytes_max;            /* of blocks that are alive together; 0: no limit */
-  /* Called where memory or the limit ran out, with no lock held, any number of times: give something back (of this
-   * pool too) and return anything but 0, and the allocation is tried once more. Null: it fails. */
-  int (*out_of_memory)(cistern_pool* pool, size_t bytes, void* user);
-  /* Called after a block was given, and before it goes back, in the thread that asked. Null: nobody is told. */
-  void (*allocated)(cistern_pool* pool, void* block, size_t bytes, void* user);
-  void (*deallocated)(cistern_pool* pool, void* block, size_t bytes, void* user);
-  void* user;
-} cistern_pool_settings;
-
-/* Figures of one pool since it was made (in a forked child, of allocations: since the fork). */
-typedef struct cistern_pool_statistics {
-  uint64_t allocations, frees, failed; /* calls */
-  uint64_t live_blocks, live_bytes, peak_bytes;
-  uint64_t allocated_bytes; /* in all */
-  uint64_t bytes_max;       /* 0: no limit */
-} cistern_pool_statistics;
-
-/* CISTERN_INVALID: no such kind, no context with OpenCL, no size. `*pool` is null then. */
-CISTERN_API cistern_status cistern_pool_create(const cistern_pool_settings* settings, cistern_pool** pool);
-/* CISTERN_BUSY: blocks are alive; nothing has changed. */
-CISTERN_API cistern_status cistern_pool_destroy(cistern_pool* pool);
-
-/* `*block`: an address, of the device where the kind is its; with OpenCL a cl_mem; null unless CISTERN_OK. CUDA's
- * memory is that of the current context. `alignment` in bytes: a power of two, or 0 for the kind's own; 0 with
- * OpenCL. */
-CISTERN_API cistern_status cistern_pool_allocate(cistern_pool* pool, size_t bytes, size_t alignment, void** block);
-/* Null is no block, and nothing is done. `queue`, OpenCL: as last_queue of cistern_opencl_deallocate; else null. */
-CISTERN_API cistern_status cistern_pool_deallocate(cistern_pool* pool, void* block, void* queue);
-
-/* `bytes`: sizeof *statistics; as many are written at most. */
-CISTERN_API cistern_status cistern_pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* statistics,
-                                                       size_t bytes);
-/* visit() for each block that is alive, and stays so meanwhile; not for those that come or go meanwhile. With no lock
- * held; anything but 0 ends it. */
-CISTERN_API cistern_status cistern_pool_visit(cistern_pool* pool, int (*visit)(void* block, size_t bytes, void* user),
-                                              void* user);
-/* The driver's own code (CUresult, or OpenCL's cl_int) of the last call of this thread that CISTERN_DRIVER or
- * CISTERN_NO_MEMORY answered; else 0. */
+/* The code behind the last call of this thread that answered CISTERN_DRIVER or CISTERN_NO_MEMORY: CUresult, OpenCL's
+ * cl_int, or an errno value where the system was asked; else 0. */
 CISTERN_API int cistern_native_error(void);
 
 /* Look-ups of driver functions that were answered through cuGetProcAddress; `substituted`, unless null: how many of
@@ -154,4 +163,8 @@ CISTERN_API uint64_t cistern_driver_lookups(uint64_t* substituted);
 #ifdef __cplusplus
 }
 #endif
+
+#include <cistern/device.h>
+#include <cistern/pool.h>
+#include <cistern/transfer.h>
 #endif

@@ -1,0 +1,54 @@
+/* CUDA's devices: what memory they have, copies between them, and managed memory. For threads, units and errors see
+ * cistern.h. A device is its ordinal, as cuDeviceGet counts them; what is done on it is done in its primary context,
+ * which is made at need and kept. CISTERN_NO_DRIVER: no libcuda, or no device. */
+#ifndef CISTERN_DEVICE_H
+#define CISTERN_DEVICE_H
+
+#include <cistern/cistern.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cistern_memory_info {
+  uint64_t total_bytes;
+  uint64_t free_bytes;   /* as the driver says; what is kept for reuse is free */
+  uint64_t live_bytes;   /* of this process: what it has of the device through calls that Cistern sees */
+  uint64_t cached_bytes; /* of this process: kept for reuse */
+} cistern_memory_info;
+
+typedef enum cistern_advice { /* as CUmem_advise */
+                              CISTERN_READ_MOSTLY = 1,
+                              CISTERN_UNSET_READ_MOSTLY = 2,
+                              CISTERN_PREFERRED_LOCATION = 3,
+                              CISTERN_UNSET_PREFERRED_LOCATION = 4,
+                              CISTERN_ACCESSED_BY = 5,
+                              CISTERN_UNSET_ACCESSED_BY = 6
+} cistern_advice;
+
+#define CISTERN_CPU (-1) /* for a device, where memory of the host is meant */
+
+/* 0 where there is none. */
+CISTERN_API int cistern_device_count(void);
+
+/* Writes `bytes` (sizeof *info) at most. */
+CISTERN_API cistern_status cistern_device_memory(int device, cistern_memory_info* info, size_t bytes);
+
+/* Whether work on `device` may use memory of `peer`: `*can`, 0 or 1. */
+CISTERN_API cistern_status cistern_device_can_access(int device, int peer, int* can);
+/* Lets it, or no more. CISTERN_OK too where it is so already. */
+CISTERN_API cistern_status cistern_device_let_access(int device, int peer, int enable);
+
+/* Copies between any two of host, pinned, device and managed memory, also of two devices. `stream`: a CUstream, on
+ * which it is enqueued as cuMemcpyAsync does; null: it waits until all is there. In the current context, or where
+ * there is none in that of `device`. */
+CISTERN_API cistern_status cistern_copy(void* target, const void* source, size_t bytes, int device, void* stream);
+
+/* As cuMemAdvise and cuMemPrefetchAsync: managed memory, or part of it. `device` may be CISTERN_CPU. */
+CISTERN_API cistern_status cistern_advise(void* block, size_t bytes, cistern_advice advice, int device);
+CISTERN_API cistern_status cistern_prefetch(void* block, size_t bytes, int device, void* stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

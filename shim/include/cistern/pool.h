@@ -1,0 +1,105 @@
+/* Pools of one's own: memory of one kind, with a name, a limit and figures, which the report shows.
+ *
+ * A pool is an account: what is kept for reuse is kept for all pools of its kind together. Any number of pools may
+ * exist. A handle that is no pool's any more is told from all others. For threads, units and errors see cistern.h. */
+#ifndef CISTERN_POOL_H
+#define CISTERN_POOL_H
+
+#include <cistern/cistern.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What of a request, or of a pool's settings, counts: any of these together. */
+typedef enum cistern_where {
+  CISTERN_ANYWHERE = 0,
+  CISTERN_ON_DEVICE = 1, /* CUDA: of `device`, in its primary context; else: of the current context */
+  CISTERN_ON_NODE = 2,   /* host: preferably of NUMA node `node` */
+  CISTERN_HUGE_PAGES = 4 /* host: in transparent huge pages, where the system has them */
+} cistern_where;
+
+typedef struct cistern_pool cistern_pool;
+
+typedef struct cistern_pool_settings {
+  size_t size;      /* of this struct, as the caller knows it: sizeof(cistern_pool_settings) */
+  const char* name; /* for reports; copied, 63 bytes at most; null: "pool" */
+  cistern_kind kind;
+  struct _cl_context* context; /* OpenCL: where buffers are made */
+  uint64_t flags;              /* OpenCL: of clCreateBuffer; pinned: of cuMemHostAlloc; managed: of cuMemAllocManaged,
+                                  0: attached globally */
+  size_t bytes_max;            /* of blocks that are alive together; 0: no limit */
+  /* Called where memory or the limit ran out, with no lock held, any number of times: give something back (of this
+   * pool too) and return anything but 0, and the allocation is tried once more. Null: it fails. */
+  int (*out_of_memory)(cistern_pool* pool, size_t bytes, void* user);
+  /* Called after a block was given, and before it goes back, in the thread that asked. Null: nobody is told. */
+  void (*allocated)(cistern_pool* pool, void* block, size_t bytes, void* user);
+  void (*deallocated)(cistern_pool* pool, void* block, size_t bytes, void* user);
+  void* user;
+  unsigned where; /* cistern_where, of all blocks */
+  int device, node;
+} cistern_pool_settings;
+
+/* One block. All 0 but `size` and `bytes`: as the pool's settings have it. */
+typedef struct cistern_request {
+  size_t size; /* of this struct, as the caller knows it */
+  size_t bytes;
+  size_t alignment; /* a power of two, or 0 for the kind's own; 0 with OpenCL */
+  uint64_t flags;   /* 0: those of the pool */
+  unsigned where;   /* 0: as the pool's */
+  int device, node;
+  struct _cl_context* context; /* OpenCL, of the process's own pool: where */
+} cistern_request;
+
+/* Figures of one pool since it was made (in a forked child, of allocations: since the fork). */
+typedef struct cistern_pool_statistics {
+  uint64_t allocations, frees, failed; /* calls */
+  uint64_t live_blocks, live_bytes, peak_bytes;
+  uint64_t allocated_bytes;                        /* in all */
+  uint64_t bytes_max;                              /* 0: no limit */
+  uint64_t pool_hits;                              /* of the allocations: with memory that was kept; host: all */
+  double seconds;                                  /* since it was made, or the fork */
+  double allocations_per_second, bytes_per_second; /* over all that time */
+} cistern_pool_statistics;
+
+/* CISTERN_INVALID: no such kind, no context with OpenCL, no size; or `where` is not for the kind. `*pool` is null
+ * then. */
+CISTERN_API cistern_status cistern_pool_create(const cistern_pool_settings* settings, cistern_pool** pool);
+/* CISTERN_BUSY: blocks are alive; nothing has changed. CISTERN_INVALID too: the process's own. */
+CISTERN_API cistern_status cistern_pool_destroy(cistern_pool* pool);
+/* The process's own pool of a kind, which malloc, cistern_allocate and the like take from: its figures are the kind's,
+ * and its blocks those of all such calls, each of which any of them may free. Null: no such kind. Its blocks have no
+ * `where`, and no larger alignment than the kind's own (device: 256, pinned: 64). */
+CISTERN_API cistern_pool* cistern_pool_default(cistern_kind kind);
+
+/* `*block`: an address, of the device where the kind is its; with OpenCL a cl_mem; null unless CISTERN_OK. CUDA's
+ * memory is that of the current context. `alignment` in bytes: a power of two, or 0 for the kind's own; 0 with
+ * OpenCL. */
+CISTERN_API cistern_status cistern_pool_allocate(cistern_pool* pool, size_t bytes, size_t alignment, void** block);
+/* CISTERN_INVALID: no bytes; alignment or `where` that the kind does not have; a node or device that is not there. */
+CISTERN_API cistern_status cistern_pool_allocate_as(cistern_pool* pool, const cistern_request* request, void** block);
+/* `*block`, which may be null, with `bytes` now: what both sizes have of its contents stays; it may lie elsewhere. On
+ * failure it is as it was. Device memory, managed memory and buffers are copied where they move, and waited for;
+ * OpenCL: by `queue`, which must be one of the pool's context. Alignment and `where`: as the pool's settings have it.
+ */
+CISTERN_API cistern_status cistern_pool_reallocate(cistern_pool* pool, void** block, size_t bytes, void* queue);
+/* Has `count` blocks of `bytes` made and kept: so many allocations find their memory there, until it is trimmed. On
+ * failure what could be made is kept. The pool's limit is not asked, and its figures do not change. */
+CISTERN_API cistern_status cistern_pool_reserve(cistern_pool* pool, size_t bytes, size_t count);
+/* Null is no block, and nothing is done. `queue`, OpenCL: as last_queue of cistern_opencl_deallocate.
+ * CUDA's device and pinned memory: a CUstream of the block's context whose work, up to now, may still use the block;
+ * then nothing waits, and the block is not given again before all work of its context has ended that was there. Null:
+ * as the driver's own free, which waits. */
+CISTERN_API cistern_status cistern_pool_deallocate(cistern_pool* pool, void* block, void* queue);
+
+/* `bytes`: sizeof *statistics; as many are written at most. */
+CISTERN_API cistern_status cistern_pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* statistics,
+                                                       size_t bytes);
+/* visit() for each block that is alive, and stays so meanwhile; not for those that come or go meanwhile. With no lock
+ * held; anything but 0 ends it. */
+CISTERN_API cistern_status cistern_pool_visit(cistern_pool* pool, int (*visit)(void* block, size_t bytes, void* user),
+                                              void* user);
+#ifdef __cplusplus
+}
+#endif
+#endif
