@@ -77,9 +77,7 @@ void Account::begin_anew(std::uint64_t now_ns) {
 }
 
 const char* name_of_kind(cistern_kind kind) {
-  int number = 0;  // of a program in C any one
-  memcpy(&number, &kind, sizeof number);
-  return number >= 0 && number < static_cast<int>(std::size(kKindNames)) ? kKindNames[number] : nullptr;
+  return kind >= 0 && kind < static_cast<int>(std::size(kKindNames)) ? kKindNames[kind] : nullptr;
 }
 
 Account* account_of(const char* api, const cistern_pool* pool) {

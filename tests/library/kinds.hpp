@@ -14,6 +14,12 @@
 #include <string>
 
 inline constexpr std::size_t kMiB = 1 << 20;
+// A sanitizer's malloc serves then.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kHostPoolServes = false;
+#else
+inline constexpr bool kHostPoolServes = true;
+#endif
 inline constexpr char kGone[] = "ThreadSanitizer is gone when a thread's heap ends";
 #ifdef __SANITIZE_THREAD__
 inline constexpr bool kEndsEarly = true;

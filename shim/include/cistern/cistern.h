@@ -13,6 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What a program gives may be any number. */
+#ifdef __cplusplus
+#define CISTERN_INT : int
+#else
+#define CISTERN_INT
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -21,7 +28,7 @@ extern "C" {
 #define CISTERN_API __attribute__((visibility("default")))
 #endif
 
-typedef enum cistern_kind {
+typedef enum cistern_kind CISTERN_INT {
   CISTERN_HOST = 0,   /* malloc, new: served from a pool of its own */
   CISTERN_OPENCL = 1, /* cl_mem, SVM, USM: buffers are recycled, the rest is tracked */
   CISTERN_DEVICE = 2, /* CUDA device memory of all devices, recycled */
@@ -30,7 +37,7 @@ typedef enum cistern_kind {
 } cistern_kind;
 
 /* What most calls answer. */
-typedef enum cistern_status {
+typedef enum cistern_status CISTERN_INT {
   CISTERN_OK = 0,
   CISTERN_INVALID = 1,   /* an argument; a wrong block or pool is named in one line on stderr as well */
   CISTERN_NO_MEMORY = 2, /* nor after all that is kept went back */
@@ -41,7 +48,7 @@ typedef enum cistern_status {
   CISTERN_TOO_LATE = 7   /* an option that is in use already */
 } cistern_status;
 
-typedef enum cistern_format { CISTERN_TEXT = 0, CISTERN_JSON = 1 } cistern_format;
+typedef enum cistern_format CISTERN_INT { CISTERN_TEXT = 0, CISTERN_JSON = 1 } cistern_format;
 
 /* Figures of one kind since the process started (in a forked child: since the fork). */
 typedef struct cistern_statistics {

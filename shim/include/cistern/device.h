@@ -17,13 +17,14 @@ typedef struct cistern_memory_info {
   uint64_t cached_bytes; /* of this process: kept for reuse */
 } cistern_memory_info;
 
-typedef enum cistern_advice { /* as CUmem_advise */
-                              CISTERN_READ_MOSTLY = 1,
-                              CISTERN_UNSET_READ_MOSTLY = 2,
-                              CISTERN_PREFERRED_LOCATION = 3,
-                              CISTERN_UNSET_PREFERRED_LOCATION = 4,
-                              CISTERN_ACCESSED_BY = 5,
-                              CISTERN_UNSET_ACCESSED_BY = 6
+/* As CUmem_advise. */
+typedef enum cistern_advice CISTERN_INT {
+  CISTERN_READ_MOSTLY = 1,
+  CISTERN_UNSET_READ_MOSTLY = 2,
+  CISTERN_PREFERRED_LOCATION = 3,
+  CISTERN_UNSET_PREFERRED_LOCATION = 4,
+  CISTERN_ACCESSED_BY = 5,
+  CISTERN_UNSET_ACCESSED_BY = 6
 } cistern_advice;
 
 #define CISTERN_CPU (-1) /* for a device, where memory of the host is meant */

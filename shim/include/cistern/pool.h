@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* What of a request, or of a pool's settings, counts: any of these together. */
-typedef enum cistern_where {
+typedef enum cistern_where CISTERN_INT {
   CISTERN_ANYWHERE = 0,
   CISTERN_ON_DEVICE = 1, /* CUDA: of `device`, in its primary context; else: of the current context */
   CISTERN_ON_NODE = 2,   /* host: preferably of NUMA node `node` */
