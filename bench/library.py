@@ -2,23 +2,32 @@
 """What a pair of an allocation and a deallocation costs by the library, beside the program's own calls plain and under
 the preloaded shim, in one run.
 
-    bench/library.py BUILD_DIRECTORY [--rounds N]
+    bench/library.py BUILD_DIRECTORY [--rounds N] [--rmm DIRECTORY]
 
 CPU nanoseconds per pair: minima of the rounds of the means, and of the 99th percentile of batches of 64 pairs, by live
 blocks and threads. Host blocks have 16 to 512 bytes, device blocks so many KiB; the driver is the simulated one of the
 tests, without latency, so its own pair is what a real driver's is not: cheap. Columns: alone, the library's copy in the
-program serves; preloaded, the shim does."""
+program serves; preloaded, the shim does.
+
+RMM's pool beside it needs a directory with what PyPI has of it:
+
+    python3 -m pip install --target DIRECTORY librmm-cu13==25.10.0
+
+Later releases bring a CUDA runtime inside of their library that the simulated driver does not serve. RMM runs without
+Cistern, with the substitute of the CUDA runtime that the tests have."""
 import argparse
 import os
 import pathlib
 import subprocess
 
-LOADS = [(100, 1), (100_000, 1), (100, 2), (100, 4)]
+CUDA = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
+RMM_NEEDS = "-DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE"  # its headers say so
+LOADS = [(100, 1), (100_000, 1), (100, 2), (100_000, 2), (100, 4), (100_000, 4)]
 
 
-def run(program, build, shim, live, threads):
+def run(program, build, shim, live, threads, libraries=""):
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("CISTERN_", "LD_"))}
-    environment = kept | {"LD_LIBRARY_PATH": str(build / "tests/simcuda"), "SIMCUDA_MEMORY": str(256 << 30),
+    environment = kept | {"LD_LIBRARY_PATH": f"{build / 'tests/simcuda'}:{libraries}", "SIMCUDA_MEMORY": str(256 << 30),
                           "SIMCUDA_POISON": "0", "CISTERN_REPORT": "none"}
     if shim:
         environment["LD_PRELOAD"] = str(shim)
@@ -27,12 +36,27 @@ def run(program, build, shim, live, threads):
     return {name: (float(mean), float(late)) for name, mean, late in (line.split(",") for line in lines)}
 
 
+def build_rmm(build, rmm):
+    """The benchmark's program, linked against RMM; and where it finds its libraries."""
+    runtime = build / "tests/simcuda/13"
+    program = build / "bench/library_rmm"
+    includes = [rmm / "librmm/include", rmm / "librmm/include/rapids", rmm / "rapids_logger/include", CUDA]
+    libraries = [rmm / "librmm/lib64", rmm / "rapids_logger/lib64", runtime]
+    subprocess.run(["c++", "-std=c++20", "-O2", "-DNDEBUG", "-w", RMM_NEEDS, *(f"-isystem{path}" for path in includes),
+                    pathlib.Path(__file__).parent / "library_rmm.cpp", "-o", program,
+                    *(f"-L{path}" for path in libraries), "-lrmm", "-lrapids_logger", "-l:libcudart.so.13", "-pthread"],
+                   check=True)
+    return program, ":".join(str(path) for path in libraries)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rmm", type=pathlib.Path)
     given = parser.parse_args()
     build = given.build.resolve()
+    rmm = build_rmm(build, given.rmm.resolve()) if given.rmm else None
     for live, threads in LOADS:
         least = {}
         for _ in range(given.rounds):
@@ -40,9 +64,12 @@ def main():
                 for name, figures in run(build / "bench/library_pairs", build, shim, live, threads).items():
                     before = least.get((name, way), figures)
                     least[name, way] = tuple(map(min, before, figures))
+            if rmm:
+                for name, figures in run(rmm[0], build, None, live, threads, rmm[1]).items():
+                    least[name, "alone"] = tuple(map(min, least.get((name, "alone"), figures), figures))
         print(f"{live:,} live, {threads} threads{'':15}alone     p99   preloaded     p99")
         for name in dict.fromkeys(name for name, _ in least):
-            columns = [f"{figure:10.1f}" for way in ("alone", "preloaded") for figure in least[name, way]]
+            columns = [f"{figure:10.1f}" for way in ("alone", "preloaded") for figure in least.get((name, way), ())]
             print(f"  {name:<31}{''.join(columns)}")
 
 

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "pool/base/internal_memory.hpp"
+#include "shim/core/pool_blocks.hpp"
 #include "shim/core/pools.hpp"
 #include "shim/process/log.hpp"
 #include "stats/counters.hpp"
@@ -66,14 +67,18 @@ cistern_pool* open_pool(const cistern_pool_settings& settings, bool is_default) 
   return handle_of(*account, account->generation.fetch_add(1) + 1);
 }
 
+[[gnu::cold, gnu::noinline]] void say_no_pool(const char* api, const cistern_pool* pool) {
+  StringSink line;
+  line.print("{}({}): no pool, or destroyed already; refused", api, static_cast<const void*>(pool));
+  warn_line(line.text());
+}
+
 }  // namespace
 
 void Account::begin_anew(std::uint64_t now_ns) {
-  for (auto* const count :
-       {&allocations, &hits, &frees, &failed, &live_blocks, &live_bytes, &peak_bytes, &allocated_bytes})
-    *count = 0;
+  allocations = frees = live_blocks = allocated_bytes = 0;
+  for (auto* const count : {&live_bytes, &peak_bytes, &hits, &failed}) *count = 0;
   born_ns = now_ns;
-  closes = false;
 }
 
 const char* name_of_kind(cistern_kind kind) {
@@ -89,30 +94,50 @@ Account* account_of(const char* api, const cistern_pool* pool) {
     if (account && (generation & 1) && account->generation.load(std::memory_order_acquire) == generation)
       return account;
   }
-  StringSink line;
-  line.print("{}({}): no pool, or destroyed already; refused", api, static_cast<const void*>(pool));
-  warn_line(line.text());
+  say_no_pool(api, pool);
   return nullptr;
 }
 
-cistern_status enter(Account& account, const cistern_pool* pool, std::uint64_t bytes) {
-  account.live_blocks.fetch_add(1);
-  if (account.closes.load()) {
-    const Locked decided(accounts_lock);
+cistern_status enter(Account& account, const cistern_pool* pool, std::uint64_t bytes, PoolBlock** record) {
+  {
+    const Locked hold(account.lock);
+    if (handle_of(account, account.generation.load(std::memory_order_relaxed)) != pool) return CISTERN_INVALID;
+    const std::uint64_t most = account.settings.bytes_max ? account.settings.bytes_max : UINT64_MAX;
+    const std::uint64_t live = account.live_bytes.load(std::memory_order_relaxed);
+    if (bytes > most || live > most - bytes) return CISTERN_LIMIT;
+    account.live_bytes.store(live + bytes, std::memory_order_relaxed);
+    ++account.live_blocks;
+    ++account.allocations;
+    account.allocated_bytes += bytes;
+    *record = account.blocks_unused;
+    if (*record) account.blocks_unused = (*record)->next_unused;
   }
-  const std::uint64_t most = account.settings.bytes_max ? account.settings.bytes_max : UINT64_MAX;
-  std::uint64_t live = account.live_bytes.load();
-  cistern_status status = handle_of(account, account.generation.load()) == pool ? CISTERN_OK : CISTERN_INVALID;
-  do {
-    if (status == CISTERN_OK && (bytes > most || live > most - bytes)) status = CISTERN_LIMIT;
-  } while (status == CISTERN_OK && !account.live_bytes.compare_exchange_weak(live, live + bytes));
-  if (status != CISTERN_OK) account.live_blocks.fetch_sub(1);
-  return status;
+  if (!*record) *record = new (internal_allocate(sizeof(PoolBlock))) PoolBlock;
+  return CISTERN_OK;
 }
 
-void leave(Account& account, std::uint64_t bytes) {
-  account.live_bytes.fetch_sub(bytes);
-  account.live_blocks.fetch_sub(1);
+namespace {
+
+void put_away(Account& account, std::uint64_t bytes, PoolBlock* record) {
+  account.live_bytes.store(account.live_bytes.load(std::memory_order_relaxed) - bytes, std::memory_order_relaxed);
+  --account.live_blocks;
+  record->next_unused = account.blocks_unused;
+  account.blocks_unused = record;
+}
+
+}  // namespace
+
+void take_out(Account& account, std::uint64_t bytes, PoolBlock* record) {
+  const Locked hold(account.lock);
+  --account.allocations;
+  account.allocated_bytes -= bytes;
+  put_away(account, bytes, record);
+}
+
+void leave(Account& account, std::uint64_t bytes, PoolBlock* record) {
+  const Locked hold(account.lock);
+  ++account.frees;
+  put_away(account, bytes, record);
 }
 
 cistern_pool* new_pool(const cistern_pool_settings& settings) {
@@ -125,12 +150,11 @@ cistern_status end_pool(cistern_pool* pool) {
   const Locked hold(accounts_lock);
   Account* const account = account_of("cistern_pool_destroy", pool);
   if (!account || account->is_default) return CISTERN_INVALID;
-  account->closes = true;
-  if (account->live_blocks.load()) {
-    account->closes = false;
-    return CISTERN_BUSY;
+  {
+    const Locked inside(account->lock);
+    if (account->live_blocks) return CISTERN_BUSY;
+    account->generation.fetch_add(1);
   }
-  account->generation.fetch_add(1);
   account->next_unused = accounts_unused;
   accounts_unused = account;
   return CISTERN_OK;
@@ -156,7 +180,14 @@ void visit_accounts(void (*visit)(Account& account, void* context), void* contex
     if (Account& account = *account_at(i); !account.is_default) visit(account, context);
 }
 
-void accounts_before_fork() { accounts_lock.lock_for_fork(); }
-void accounts_after_fork() { accounts_lock.unlock_after_fork(); }
+void accounts_before_fork() {
+  accounts_lock.lock_for_fork();
+  for (std::uint32_t i = 0; i < accounts_made; ++i) account_at(i)->lock.lock_for_fork();
+}
+
+void accounts_after_fork() {
+  for (std::uint32_t i = 0; i < accounts_made; ++i) account_at(i)->lock.unlock_after_fork();
+  accounts_lock.unlock_after_fork();
+}
 
 }  // namespace cistern::library

@@ -9,18 +9,22 @@
 
 namespace cistern::library {
 
+struct PoolBlock;
+
 struct Account {
   // Odd: in use. Each use has another number.
   std::atomic<std::uint32_t> generation{0};
-  std::atomic<bool> closes{false};
   std::uint32_t index = 0;
   Account* next_unused = nullptr;
   char name[64] = {};
   cistern_pool_settings settings{};
   bool is_default = false;  // the process's own: blocks have no records, and its figures are the kind's
   std::uint64_t born_ns = 0;
-  std::atomic<std::uint64_t> allocations{0}, hits{0}, frees{0}, failed{0}, live_blocks{0}, live_bytes{0}, peak_bytes{0},
-      allocated_bytes{0};
+  std::atomic<std::uint64_t> live_bytes{0}, peak_bytes{0}, hits{0}, failed{0};
+  // Under the lock: one costs less than an atomic addition to each.
+  mutable Lock lock;
+  std::uint64_t allocations = 0, frees = 0, live_blocks = 0, allocated_bytes = 0;
+  PoolBlock* blocks_unused = nullptr;  // records
 
   void begin_anew(std::uint64_t now_ns);
 };
@@ -31,10 +35,11 @@ const char* name_of_kind(cistern_kind kind);
 // Null and a line: no pool, or not any more.
 Account* account_of(const char* api, const cistern_pool* pool);
 
-// A block that does not come to be is taken out again. The pool may be destroyed meanwhile: either that sees the block,
-// or we see that it goes on, and wait for what becomes of it.
-cistern_status enter(Account& account, const cistern_pool* pool, std::uint64_t bytes);
-void leave(Account& account, std::uint64_t bytes);
+// A block, before it is there, as long as the limit allows it and the pool is one; with a record for it.
+cistern_status enter(Account& account, const cistern_pool* pool, std::uint64_t bytes, PoolBlock** record);
+// It did not come to be; it has gone.
+void take_out(Account& account, std::uint64_t bytes, PoolBlock* record);
+void leave(Account& account, std::uint64_t bytes, PoolBlock* record);
 
 // `settings` are right; null: there are too many pools.
 cistern_pool* new_pool(const cistern_pool_settings& settings);

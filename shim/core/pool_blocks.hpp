@@ -26,7 +26,7 @@ struct BlockMade {
   std::uint64_t placed_bytes;
   int device;
 };
-void keep_block(Account& account, std::uintptr_t address, const BlockMade& made);
+void keep_block(PoolBlock* record, Account& account, std::uintptr_t address, const BlockMade& made);
 
 // Who owns the live block at an address, and its record as it was then; null: nobody does.
 struct SeenBlock {
@@ -38,7 +38,7 @@ SeenBlock see_block(std::uintptr_t address);
 
 // Of several threads one may end the block; which then does, or lets it live on.
 bool claim_block(const SeenBlock& seen);
-void end_block(const SeenBlock& seen, std::uintptr_t address);
+void end_block(const SeenBlock& seen, std::uintptr_t address);  // its record is the account's again: leave()
 void let_block_live(const SeenBlock& seen);
 
 // Under a lock: it must not call out of Cistern.

@@ -53,7 +53,8 @@ double seconds_since(std::uint64_t born_ns) {
 }
 
 // --- Blocks
-void say_refused(const char* api, const void* pointer, const char* what, const Account& owner) {
+[[gnu::cold, gnu::noinline]] void say_refused(const char* api, const void* pointer, const char* what,
+                                              const Account& owner) {
   StringSink line;
   line.print("{}({}): {} pool \"{}\" ({}); refused", api, pointer, what, owner.name, name_of_kind(owner.settings.kind));
   warn_line(line.text());
@@ -61,17 +62,16 @@ void say_refused(const char* api, const void* pointer, const char* what, const A
 
 cistern_status allocate_once(Account& account, const cistern_pool* pool, const Wanted& wanted, void** result) {
   Taken taken;
-  cistern_status status = enter(account, pool, wanted.bytes);
+  PoolBlock* record = nullptr;
+  cistern_status status = enter(account, pool, wanted.bytes, &record);
   if (status != CISTERN_OK) return status;
   status = take(wanted, &taken);
   if (status != CISTERN_OK) {
-    leave(account, wanted.bytes);
+    take_out(account, wanted.bytes, record);
     return status;
   }
-  keep_block(account, taken.address, {wanted.bytes, taken.base, taken.placed_bytes, taken.device});
-  raise_peak(account.peak_bytes, account.live_bytes.load());
-  account.allocations.fetch_add(1, std::memory_order_relaxed);
-  account.allocated_bytes.fetch_add(wanted.bytes, std::memory_order_relaxed);
+  keep_block(record, account, taken.address, {wanted.bytes, taken.base, taken.placed_bytes, taken.device});
+  raise_peak(account.peak_bytes, account.live_bytes.load(std::memory_order_relaxed));
   if (taken.was_kept) account.hits.fetch_add(1, std::memory_order_relaxed);
   *result = reinterpret_cast<void*>(taken.address);
   return CISTERN_OK;
@@ -142,8 +142,7 @@ cistern_status deallocate_in(Account& account, cistern_pool* pool, const char* a
     return status;
   }
   end_block(seen, address);
-  account.frees.fetch_add(1, std::memory_order_relaxed);
-  leave(account, bytes);
+  leave(account, bytes, seen.record);
   return CISTERN_OK;
 }
 
@@ -300,6 +299,7 @@ cistern_status pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* 
            0,
            0};
   } else {
+    const Locked hold(account->lock);
     all = {account->allocations,
            account->frees,
            account->failed,
@@ -370,6 +370,7 @@ void add_pools(Snapshot& snapshot) {
   visit_accounts(
       [](Account& account, void* pools) {
         const bool is_destroyed = !(account.generation.load() & 1);
+        const Locked hold(account.lock);
         static_cast<Vector<LibraryPoolFigures>*>(pools)->push_back(
             {account.name, name_of_kind(account.settings.kind), is_destroyed, account.allocations, account.frees,
              account.failed, account.live_blocks, account.live_bytes, account.peak_bytes, account.allocated_bytes,
@@ -396,7 +397,7 @@ void pools_after_fork_in_child() {
       [](PoolBlock& block, void*) {
         if (!block.is_live()) return;
         Account& account = *block.account.load();
-        account.live_blocks.fetch_add(1);
+        ++account.live_blocks;
         account.peak_bytes = account.live_bytes.fetch_add(block.bytes) + block.bytes;
       },
       nullptr);
