@@ -116,7 +116,17 @@ void KindCounters::block_revived(const CountedBlock& block) {
   Locked hold(lock);
   bump(live_blocks);
   drop(frees);
-  if (SiteUse* const use = sites_.of(block.site)) use->revived(peaks_);
+  if (SiteUse* const use = sites_.of(block.site)) use->revived(peaks_, 0);
+}
+
+void KindCounters::block_did_not_die(const CountedBlock& block) {
+  Locked hold(lock);
+  drop(frees);
+  bump(live_blocks);
+  if (SiteUse* const use = sites_.of(block.site)) use->revived(peaks_, block.bytes);
+  if (!block.bytes) return;
+  bump(live_bytes, block.bytes);
+  bump(classes[report_class(block.bytes)].live_blocks);
 }
 
 void KindCounters::reset() {

@@ -61,6 +61,8 @@ struct KindCounters {
   // gone, or block_revived when the program gets hold of it again.
   void bytes_died(const CountedBlock& block);
   void block_revived(const CountedBlock& block);
+  // Its driver refused to free it: block_died() is taken back.
+  void block_did_not_die(const CountedBlock& block);
   void count_unpooled(Unpooled reason) { add(unpooled[static_cast<int>(reason)]); }
   // A forked child starts clean. Only one thread exists then.
   void reset();

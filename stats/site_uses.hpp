@@ -31,9 +31,10 @@ class SiteUse {
     temporary_ += was_last_born;
     history_.note(now.ms, live_bytes_, 0);
   }
-  void revived(std::uint64_t peaks) {
+  void revived(std::uint64_t peaks, std::uint64_t bytes) {
     note_peak(peaks);
     ++live_blocks_;
+    live_bytes_ += bytes;
   }
   const History& history() const { return history_; }
   // As a report shows it; `peaks`: the number of the last one.

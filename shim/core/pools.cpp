@@ -173,6 +173,22 @@ cistern_status resize_of_process(const char* api, void** block, std::size_t byte
   return CISTERN_OK;
 }
 
+// A block that nobody was given. What the driver keeps all the same is live memory of the kind, and not the pool's.
+void take_back(Account& account, cistern_pool* pool, const char* api, void* block, void* queue) {
+  constexpr int kTries = 3;
+  const int code = native;
+  cistern_status status = CISTERN_BUSY;
+  for (int i = 0; i < kTries && status != CISTERN_OK; ++i) status = deallocate_in(account, pool, api, block, queue);
+  native = code;
+  if (status == CISTERN_OK) return;
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  if (const SeenBlock seen = see_block(address); seen.account == &account && claim_block(seen)) {
+    const std::uint64_t bytes = seen.record->bytes;
+    end_block(seen, address);
+    leave(account, bytes, seen.record);
+  }
+}
+
 cistern_status resize(Account& account, cistern_pool* pool, const char* api, void** block, std::size_t bytes,
                       void* queue) {
   const Held held = held_by(account, api, *block);
@@ -190,7 +206,7 @@ cistern_status resize(Account& account, cistern_pool* pool, const char* api, voi
   if (status == CISTERN_OK) {
     *block = moved;
   } else {
-    deallocate_in(account, pool, api, moved, queue);
+    take_back(account, pool, api, moved, queue);
   }
   return status;
 }

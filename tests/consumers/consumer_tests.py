@@ -134,15 +134,25 @@ class Installed(Consumers):
 
 
 class Page(Consumers):
-    def test_its_programs_do_what_it_says(self):
-        programs = re.findall(r"```c\n(.*?)```", (ROOT / "shim/doc/library.md").read_text(), re.DOTALL)
-        self.assertEqual(len(programs), 1)
-        source = self.folder / "snippet.c"
-        source.write_text(programs[0])
-        done("gcc", "-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I", self.prefix / "include", source,
-             self.library_folder / "libcistern-static.a", "-lm", "-o", self.folder / "snippet")
-        for way in ({}, {"LD_PRELOAD": self.shim}):
-            self.assertEqual(done(self.folder / "snippet", **way), "1 blocks, 900000 bytes, peak 900000\n")
+    def test_its_programs_say_what_stands_below_them(self):
+        page = (ROOT / "shim/doc/library.md").read_text()
+        programs = re.findall(r"```c\n(.*?)```\n```text\n(.*?)```", page, re.DOTALL)
+        self.assertEqual(len(programs), page.count("```c\n"))
+        self.assertEqual(len(programs), 3)
+        simulator = ARGUMENTS.build / "tests/simcuda"
+        for program, expected in programs:
+            driver = []
+            if "cistern_device" in program:
+                if not (simulator / "libcuda.so").exists():
+                    continue
+                driver = [f"-L{simulator}", "-Wl,--no-as-needed", "-lcuda"]
+            source = self.folder / "snippet.c"
+            source.write_text(program)
+            done("gcc", "-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I", self.prefix / "include", source,
+                 self.library_folder / "libcistern-static.a", *driver, "-lm", "-o", self.folder / "snippet")
+            for way in ({}, {"LD_PRELOAD": self.shim}):
+                said = done(self.folder / "snippet", LD_LIBRARY_PATH=simulator, CISTERN_REPORT="none", **way)
+                self.assertEqual(said, expected)
 
 
 class Moved(Consumers):

@@ -140,21 +140,43 @@ void parent_lost_child(OpenclState& s, const void* parent) {
   }
 }
 
+// The driver would not: the object is what it was.
+bool is_refused(cl_int error) { return error == kOutOfResources || error == kOutOfHostMemory; }
+
+void take_release_back(OpenclState& s, cl_mem memory) {
+  s.memory.with(memory, [](MemoryRecord* record) {
+    if (!record) return;
+    ++record->references;
+    --record->releases;
+    record->state = MemoryState::live;
+  });
+}
+
+// Its memory may live on in its children.
+CountedBlock as_counted_alone(const MemoryRecord& record, cl_mem memory) {
+  CountedBlock block = as_counted(record, memory);
+  if (record.children) block.bytes = 0;
+  return block;
+}
+
 cl_int really_release(OpenclState& s, cl_mem memory, Release& release) {
   MemoryRecord& record = release.record;
-  if (record.recyclable) s.counters.count_unpooled(release.why);
+  const bool counts = record.children || !record.inherited;
   record.uses.clear();  // markers hold the queue and its context: they go first
-  if (record.children) {
-    CountedBlock without_bytes = as_counted(record, memory);
-    without_bytes.bytes = 0;  // its memory lives on in its children
-    s.counters.block_died(without_bytes);
-  } else if (!record.inherited) {
-    s.counters.block_died(as_counted(record, memory));
-  }
+  if (counts) s.counters.block_died(as_counted_alone(record, memory));
   if (!record.children) remember_dead(s, memory);
-  add(s.counters.driver_frees);
   // The record is dead before the real release: another thread may get the same handle at once.
   const cl_int error = next().clReleaseMemObject(memory);
+  if (is_refused(error)) {
+    s.memory.with(memory, [](MemoryRecord* kept) {
+      if (kept) kept->end_unknown = true;  // what uses it was forgotten
+    });
+    take_release_back(s, memory);
+    if (counts) s.counters.block_did_not_die(as_counted_alone(record, memory));
+    return error;
+  }
+  if (record.recyclable) s.counters.count_unpooled(release.why);
+  add(s.counters.driver_frees);
   if (!record.children) parent_lost_child(s, record.parent);
   return error;
 }
@@ -179,8 +201,11 @@ cl_int release_memory(cl_mem memory) {
       return answer_unknown(memory, call);
     case Release::What::misuse:
       return answer_released(memory, call, release.record);
-    case Release::What::not_last:
-      return call.real(memory);
+    case Release::What::not_last: {
+      const cl_int error = call.real(memory);
+      if (is_refused(error)) take_release_back(s, memory);
+      return error;
+    }
     case Release::What::pool:
       note_released_site(s, memory);
       if (give_to_pool(s, memory, release)) return kSuccess;

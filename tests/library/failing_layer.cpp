@@ -1,0 +1,65 @@
+// An OpenCL layer below the library: to it, part of the driver. Of the calls that make, release and copy buffers every
+// n-th fails, as asked for by failing_layer_every().
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl_layer.h>
+#include <string.h>
+
+#include <atomic>
+
+namespace {
+
+cl_icd_dispatch below, ours;
+std::atomic<unsigned> every{0}, calls{0};
+
+bool fails() {
+  const unsigned n = every;
+  return n && ++calls % n == 0;
+}
+
+cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, size_t bytes, void* host, cl_int* error) {
+  if (!fails()) return below.clCreateBuffer(context, flags, bytes, host, error);
+  if (error) *error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+  return nullptr;
+}
+
+cl_int CL_API_CALL release(cl_mem memory) { return fails() ? CL_OUT_OF_HOST_MEMORY : below.clReleaseMemObject(memory); }
+
+cl_int CL_API_CALL copy_buffer(cl_command_queue queue, cl_mem source, cl_mem target, size_t from, size_t to,
+                               size_t bytes, cl_uint count, const cl_event* list, cl_event* event) {
+  if (fails()) return CL_OUT_OF_RESOURCES;
+  return below.clEnqueueCopyBuffer(queue, source, target, from, to, bytes, count, list, event);
+}
+
+cl_int CL_API_CALL finish(cl_command_queue queue) { return fails() ? CL_OUT_OF_RESOURCES : below.clFinish(queue); }
+
+}  // namespace
+
+extern "C" void failing_layer_every(unsigned n) {
+  calls = 0;
+  every = n;
+}
+
+extern "C" cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t bytes, void* value, size_t* bytes_ret) {
+  const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
+  const char title[] = "failing";
+  const void* answer = name == CL_LAYER_API_VERSION ? static_cast<const void*>(&version) : title;
+  const size_t size = name == CL_LAYER_API_VERSION ? sizeof version : sizeof title;
+  if (value && bytes < size) return CL_INVALID_VALUE;
+  if (value) memcpy(value, answer, size);
+  if (bytes_ret) *bytes_ret = size;
+  return CL_SUCCESS;
+}
+
+extern "C" cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch* target, cl_uint* count_ret,
+                                          const cl_icd_dispatch** layer) {
+  if (count < sizeof below / sizeof(void*)) return CL_INVALID_VALUE;
+  below = *target;
+  ours = *target;
+  ours.clCreateBuffer = create_buffer;
+  ours.clReleaseMemObject = release;
+  ours.clEnqueueCopyBuffer = copy_buffer;
+  ours.clFinish = finish;
+  *count_ret = sizeof ours / sizeof(void*);
+  *layer = &ours;
+  return CL_SUCCESS;
+}
