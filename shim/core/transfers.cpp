@@ -81,6 +81,7 @@ struct Transfer {
   Bell bell;
   Vector<Copy> waiting;
   Vector<Result> failures;
+  Vector<pthread_t> ended;  // to be joined
   bool is_held = false, ends = false;
   unsigned threads = 0, idle = 0, ending = 0;  // ending: they take no copy any more
   cistern_transfer_statistics counts{};
@@ -90,6 +91,7 @@ struct Transfer {
   void begin_anew() {
     waiting.clear();
     failures.clear();
+    ended.clear();
     is_held = ends = false;
     threads = idle = ending = 0;
     counts = {};
@@ -324,6 +326,7 @@ void* work(void* of) {
   {
     const Locked hold(transfer.lock);
     --transfer.ending;
+    transfer.ended.push_back(pthread_self());
   }
   transfer.bell.ring();
   return nullptr;
@@ -347,15 +350,24 @@ class SignalsBlocked {
 };
 
 // The functions that a call of the program's would reach; not linked to, as most processes start no thread of ours.
+void join_ended(Transfer& transfer) {
+  Vector<pthread_t> ended;
+  {
+    const Locked hold(transfer.lock);
+    ended.swap(transfer.ended);
+  }
+  if (ended.empty()) return;
+  const auto join = reinterpret_cast<decltype(&pthread_join)>(first_definition("pthread_join"));
+  for (const pthread_t thread : ended)
+    if (join) join(thread, nullptr);
+}
+
 bool begin_thread(Transfer& transfer) {
+  join_ended(transfer);
   const auto create = reinterpret_cast<decltype(&pthread_create)>(first_definition("pthread_create"));
-  const auto detach = reinterpret_cast<decltype(&pthread_detach)>(first_definition("pthread_detach"));
-  if (!create || !detach) return false;
   const SignalsBlocked blocked;
   pthread_t thread;
-  if (create(&thread, nullptr, work, &transfer)) return false;
-  detach(thread);
-  return true;
+  return create && !create(&thread, nullptr, work, &transfer);
 }
 
 unsigned threads_max(const Transfer& transfer) {
@@ -387,10 +399,11 @@ void wait_for_threads(Transfer& transfer) {
     const std::uint32_t seen = transfer.bell.seen();
     {
       const Locked hold(transfer.lock);
-      if (!transfer.threads && !transfer.ending && transfer.callers.load() == kThisCall) return;
+      if (!transfer.threads && !transfer.ending && transfer.callers.load() == kThisCall) break;
     }
     transfer.bell.wait(seen, kSecond);
   }
+  join_ended(transfer);
 }
 
 }  // namespace

@@ -14,6 +14,11 @@
 #include "tests/library/kinds.hpp"
 #include "tests/simcuda/simcuda.h"
 
+#ifdef __SANITIZE_THREAD__
+// A thread that ends may free what the C library keeps of another one, by locks that the sanitizer does not see.
+extern "C" const char* __tsan_default_suppressions() { return "race:_dl_deallocate_tls\n"; }
+#endif
+
 namespace {
 
 struct Ended {
