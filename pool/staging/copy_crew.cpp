@@ -4,14 +4,13 @@
 #include <limits.h>
 #include <linux/prctl.h>
 #include <sched.h>
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "pool/base/blocked_signals.hpp"
 #include "pool/base/system_call.hpp"
 
 namespace cistern::staging {
@@ -55,22 +54,6 @@ void wake(std::atomic<std::uint32_t>& word, int threads) {
   system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&word), FUTEX_WAKE_PRIVATE,
               static_cast<std::uintptr_t>(threads));
 }
-
-// Signals stay away from what a handler must not interrupt: it might fork, or exit.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    std::memset(&all, 0xff, sizeof all);
-    pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 }  // namespace
 
@@ -254,10 +237,7 @@ void CopyCrew::start_helpers(unsigned wanted) {
 bool CopyCrew::start_helper() {
   const auto main = [](void* crew) -> void* {
     system_call(SYS_prctl, PR_SET_NAME, reinterpret_cast<std::uintptr_t>("cistern-copy"));
-    sigset_t faults;
-    sigemptyset(&faults);
-    for (const int fault : {SIGSEGV, SIGBUS}) sigaddset(&faults, fault);
-    pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
+    let_faults_through();
     static_cast<CopyCrew*>(crew)->help();
     return nullptr;
   };

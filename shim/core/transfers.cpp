@@ -8,14 +8,15 @@
 #include "shim/core/transfers.hpp"
 
 #include <linux/futex.h>
+#include <linux/prctl.h>
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <new>
 
+#include "pool/base/blocked_signals.hpp"
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/base/system_call.hpp"
@@ -310,6 +311,8 @@ void account(Transfer& transfer, const Copy& copy, const Result& result) {
 
 void* work(void* of) {
   auto& transfer = *static_cast<Transfer*>(of);
+  system_call(SYS_prctl, PR_SET_NAME, reinterpret_cast<std::uintptr_t>("cistern-transf"));
+  let_faults_through();
   works_for = &transfer;
   {
     InContext context(transfer);
@@ -332,23 +335,6 @@ void* work(void* of) {
   return nullptr;
 }
 
-// A signal of the program's is none for a thread of ours.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
-    pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
-
 // The functions that a call of the program's would reach; not linked to, as most processes start no thread of ours.
 void join_ended(Transfer& transfer) {
   Vector<pthread_t> ended;
@@ -365,7 +351,7 @@ void join_ended(Transfer& transfer) {
 bool begin_thread(Transfer& transfer) {
   join_ended(transfer);
   const auto create = reinterpret_cast<decltype(&pthread_create)>(first_definition("pthread_create"));
-  const SignalsBlocked blocked;
+  const SignalsBlocked blocked;  // of the program's signals none is for a thread of ours
   pthread_t thread;
   return create && !create(&thread, nullptr, work, &transfer);
 }
