@@ -345,4 +345,14 @@ Whereabouts whereabouts(const void* address) {
   return where;
 }
 
+bool reserve_blocks(std::size_t bytes, std::size_t count) {
+  if (bytes <= kSmallMax) {
+    const unsigned id = class_of(bytes);
+    const std::size_t pages = (count + page_capacity(id) - 1) / page_capacity(id);
+    return reserve_spans(page_slices(id), pages) == pages;
+  }
+  const std::uint64_t slices = (bytes + kSliceBytes - 1) / kSliceBytes;
+  return slices < kLargestSlices && reserve_spans(static_cast<std::uint32_t>(slices), count) == count;
+}
+
 }  // namespace cistern::host_pool

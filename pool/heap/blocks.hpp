@@ -29,6 +29,9 @@ Freed deallocate(void* block);
 // In place or moved, contents kept; null: no memory, `block` stays as it is. `block` is live and of this pool.
 void* reallocate(void* block, std::size_t bytes);
 
+// Keeps memory for `count` blocks more than are free: false: there is not so much.
+bool reserve_blocks(std::size_t bytes, std::size_t count);
+
 // Usable bytes of a block of this pool, of which `block` is the start; 0: it lies in none.
 std::size_t usable_bytes(const void* block);
 

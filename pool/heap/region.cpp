@@ -272,7 +272,10 @@ bool give_back_some(std::uint64_t wanted) {
   return true;
 }
 
-std::uint64_t in_use_slices() { return mapped_slices - free_slices[kClean] - free_slices[kDirty]; }
+constinit std::uint64_t reserving = 0;  // slices on their way from clean to dirty
+constinit std::uint64_t dirty_min = 0;  // reserved
+
+std::uint64_t in_use_slices() { return mapped_slices - free_slices[kClean] - free_slices[kDirty] - reserving; }
 
 void keep_dirty_at_most(std::uint64_t slices) {
   if (region_system.keeps_pages) return;
@@ -306,6 +309,7 @@ void give_back_idle() {
     for (Slice at = bins[kDirty].first[bin]; at;) {
       Page& span = *page_at(at);
       at = span.next;
+      if (free_slices[kDirty] < dirty_min + span.slices) continue;
       if (now - span.dirty_since * kStampNs >= idle_limit_ns) give_back(span);
     }
   }
@@ -353,7 +357,7 @@ Span take(const Place& place, std::uint32_t slices) {
     ++spans_fresh;
     peak_reserved = std::max(peak_reserved, mapped_slices - free_slices[kClean]);
   }
-  if (free_slices[kClean] < clean) keep_dirty_at_most(dirty_max_when_growing(slices));
+  if (free_slices[kClean] < clean) keep_dirty_at_most(std::max(dirty_min, dirty_max_when_growing(slices)));
   return span;
 }
 
@@ -561,8 +565,33 @@ void release_span(Slice first, std::uint32_t slices) {
   take_back_set_aside();
   give_back_idle();
   add_free(first, slices, kDirty);
-  keep_dirty_at_most(dirty_max_when_releasing());
+  keep_dirty_at_most(std::max(dirty_min, dirty_max_when_releasing()));
   unmap_top();
+}
+
+std::size_t reserve_spans(std::uint32_t slices, std::size_t count) {
+  std::size_t made = 0;
+  for (; made < count; ++made) {
+    Place place;
+    {
+      Locked hold(region_lock);
+      // Not by giving back what is dirty, which is what there is to be more of.
+      const Page* const clean = smallest_fit(slices, kClean);
+      if (!clean && !grow(slices)) return made;
+      if (const Page* const span = clean ? clean : smallest_fit(slices, kClean))
+        place = {slice_of(span), slice_of(span)};
+      if (!place.run) return made;
+      reserving += slices;
+      carve(place, slices);
+    }
+    make_resident(place.first, slices);
+    Locked hold(region_lock);
+    reserving -= slices;
+    dirty_min += slices;
+    add_free(place.first, slices, kDirty);
+    peak_reserved = std::max(peak_reserved, mapped_slices - free_slices[kClean]);
+  }
+  return made;
 }
 
 void release_clean_span(Slice first, std::uint32_t slices) {
@@ -609,6 +638,7 @@ void restart_region_figures() {
 std::uint64_t trim_region(std::uint64_t keep_bytes) {
   Locked hold(region_lock);
   const std::uint64_t before = free_slices[kDirty];
+  dirty_min = std::min<std::uint64_t>(dirty_min, slices_in(keep_bytes));
   keep_dirty_at_most(slices_in(keep_bytes));
   unmap_top();
   return (before - free_slices[kDirty]) * kSliceBytes;

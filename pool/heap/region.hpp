@@ -66,6 +66,10 @@ void restart_region_figures();
 // Dirty spans that were not used for so long go back, looked for whenever spans are taken or released; 0: never.
 void give_back_after(std::uint64_t idle_ns);
 
+// Keeps `count` spans of so many slices more as dirty memory, until memory runs out or trim_region() takes it: made
+// resident here, and in use by nobody. How many.
+std::size_t reserve_spans(std::uint32_t slices, std::size_t count);
+
 // Gives dirty spans back to the system until `keep_bytes` are left; returns the bytes given back.
 std::uint64_t trim_region(std::uint64_t keep_bytes);
 

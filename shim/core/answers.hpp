@@ -17,6 +17,7 @@ inline cistern_status refused(int code, cistern_status status = CISTERN_DRIVER) 
 inline cistern_status status_of(cuda::CUresult answer) {
   if (answer == cuda::kSuccess) return CISTERN_OK;
   if (answer == cuda::kOutOfMemory) return refused(answer, CISTERN_NO_MEMORY);
+  if (answer == cuda::kInvalidDevice) return refused(answer, CISTERN_INVALID);
   return refused(answer, answer == cuda::kNoDevice ? CISTERN_NO_DRIVER : CISTERN_DRIVER);
 }
 

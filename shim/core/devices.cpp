@@ -115,6 +115,7 @@ cistern_status device_can_access(int device, int peer, int* can) {
 
 cistern_status device_let_access(int device, int peer, int enable) {
   native = 0;
+  if (device == peer) return device < 0 || !enable ? CISTERN_INVALID : CISTERN_OK;
   if (device < 0) return CISTERN_INVALID;
   CUcontext other = nullptr;
   if (const CUresult answer = primary_context(peer, &other); answer != cuda::kSuccess) return status_of(answer);

@@ -39,7 +39,7 @@ void add(cistern_figures& total, const KindFigures& row) {
 }
 
 struct Fragments {
-  std::uint64_t live_bytes = 0, requested_bytes = 0, live_peak_bytes = 0;
+  std::uint64_t live_bytes = 0, requested_bytes = 0;
   bool splits = false;
 };
 
@@ -50,7 +50,6 @@ void add(cistern_figures& total, Fragments& fragments, const FragmentationFigure
   total.largest_free_bytes = std::max(total.largest_free_bytes, row.largest_free_bytes);
   fragments.live_bytes += row.live_bytes;
   fragments.requested_bytes += row.requested_bytes.value_or(row.live_bytes);
-  fragments.live_peak_bytes += row.live_peak_bytes.value_or(0);
   fragments.splits |= row.splits;
   if (!row.worst ||
       row.worst->reserved_bytes - row.worst->live_bytes < total.worst_reserved_bytes - total.worst_live_bytes)
@@ -71,14 +70,15 @@ void add_ratios(cistern_figures& total, const Fragments& fragments) {
   total.internal_fragmentation = part(unasked, fragments.live_bytes);
   if (fragments.splits && total.free_bytes)
     total.external_fragmentation = 1 - part(total.largest_free_bytes, total.free_bytes);
-  total.reserved_per_live_at_peak = part(total.reserved_peak_bytes, fragments.live_peak_bytes);
+  total.reserved_per_live_at_peak = part(total.reserved_peak_bytes, total.peak_bytes);
 }
 
 }  // namespace
 
 cistern_status get_figures(cistern_kind kind, int device, cistern_figures* figures, size_t bytes) {
   if (!name_of_kind(kind) || !figures || device < kAllDevices) return CISTERN_INVALID;
-  if (kind != CISTERN_DEVICE && device > 0) return CISTERN_INVALID;
+  const bool is_there = device <= 0 || (kind == CISTERN_DEVICE && device < device_count());
+  if (!is_there) return CISTERN_INVALID;
   Snapshot snapshot{};
   {
     const Uncounted uncounted;

@@ -9,15 +9,18 @@
 #include <algorithm>
 #include <bit>
 
+#include "pool/heap/blocks.hpp"
 #include "shim/core/answers.hpp"
 #include "shim/core/devices.hpp"
 #include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/host/placement.hpp"
+#include "shim/host/serving.hpp"
 #include "shim/opencl/buffers.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
 #include "shim/opencl/next.hpp"
+#include "shim/process/memory_copy.hpp"
 #include "stats/counters.hpp"
 
 namespace cistern::library {
@@ -45,7 +48,7 @@ cistern_status take_placed(const Wanted& wanted, Taken* taken) {
   const std::size_t page = huge ? kHugePage : static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const std::size_t bytes = rounded(wanted.bytes, page);
   void* const memory = allocate(bytes, std::max(page, wanted.alignment));
-  if (!memory) return CISTERN_NO_MEMORY;
+  if (!memory) return refused(ENOMEM, CISTERN_NO_MEMORY);
   const int node = wanted.where & CISTERN_ON_NODE ? wanted.node : host::kAnyNode;
   if (const int error = host::place_block(memory, bytes, node, huge)) {
     host::free_checked(memory, "cistern_pool_allocate");
@@ -59,7 +62,7 @@ cistern_status take_placed(const Wanted& wanted, Taken* taken) {
 cistern_status take_host(const Wanted& wanted, Taken* taken) {
   if (is_placed(wanted)) return take_placed(wanted, taken);
   taken->base = reinterpret_cast<std::uintptr_t>(allocate(wanted.bytes, wanted.alignment));
-  return taken->base ? CISTERN_OK : CISTERN_NO_MEMORY;
+  return taken->base ? CISTERN_OK : refused(ENOMEM, CISTERN_NO_MEMORY);
 }
 
 cistern_status take_opencl(const Wanted& wanted, Taken* taken) {
@@ -106,7 +109,8 @@ cistern_status copy_buffer(const void* target, const void* source, std::size_t b
 }  // namespace
 
 cistern_status check(const Wanted& wanted) {
-  if (!wanted.bytes || wanted.bytes > PTRDIFF_MAX / 2) return CISTERN_INVALID;
+  if (!wanted.bytes) return CISTERN_INVALID;
+  if (wanted.bytes > PTRDIFF_MAX / 2) return CISTERN_NO_MEMORY;
   if (wanted.alignment && (!std::has_single_bit(wanted.alignment) || wanted.alignment > PTRDIFF_MAX / 4))
     return CISTERN_INVALID;
   if (wanted.kind == CISTERN_OPENCL && (wanted.alignment || !wanted.context)) return CISTERN_INVALID;
@@ -149,10 +153,36 @@ cistern_status give(cistern_kind kind, const Taken& taken, void* queue) {
   return status_of(queue && kind == CISTERN_DEVICE ? cuda::free_device_later(pointer) : cuda::free_device(pointer));
 }
 
-void touch_pages(void* memory, std::size_t bytes) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  auto* const at = static_cast<volatile char*>(memory);
-  for (std::size_t i = 0; i < bytes; i += page) at[i] = 0;
+cistern_status reserve(const Wanted& wanted, std::size_t count) {
+  if (wanted.kind == CISTERN_MANAGED || (wanted.kind == CISTERN_HOST && !host::pool_serves())) return CISTERN_INVALID;
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(wanted.bytes, count, &bytes)) return CISTERN_NO_MEMORY;
+  const bool takes_pages = wanted.kind == CISTERN_HOST || wanted.kind == CISTERN_PINNED;
+  if (takes_pages && bytes > available_bytes()) return CISTERN_NO_MEMORY;
+  if (wanted.kind == CISTERN_HOST)
+    return host_pool::reserve_blocks(wanted.bytes, count) ? CISTERN_OK : refused(ENOMEM, CISTERN_NO_MEMORY);
+  if (wanted.kind == CISTERN_OPENCL) {
+    if (!opencl::next().clCreateBuffer) return CISTERN_NO_DRIVER;
+    auto* const context = reinterpret_cast<opencl::cl_context>(wanted.context);
+    opencl::make_context_known(context);
+    return status_of_opencl(opencl::reserve_buffers({context, wanted.flags, wanted.bytes}, count));
+  }
+  if (!cuda::driver_found()) return CISTERN_NO_DRIVER;
+  const OnDevice here(wanted.where & CISTERN_ON_DEVICE ? wanted.device : kCurrentContext);
+  if (!here) return status_of(here.answer());
+  return status_of(wanted.kind == CISTERN_DEVICE
+                       ? cuda::reserve_device(wanted.bytes, count)
+                       : cuda::reserve_pinned(wanted.bytes, static_cast<unsigned>(wanted.flags), count));
+}
+
+cistern_status resize_host_block(const char* api, void** block, std::size_t bytes) {
+  const int kept_errno = errno;
+  if (!host::is_live_block(*block, api)) return CISTERN_INVALID;
+  void* const moved = host::hook_realloc(*block, bytes);
+  errno = kept_errno;
+  if (!moved) return refused(ENOMEM, CISTERN_NO_MEMORY);
+  *block = moved;
+  return CISTERN_OK;
 }
 
 std::size_t bytes_of(cistern_kind kind, const void* block) {

@@ -23,14 +23,17 @@ struct Taken {
   bool was_kept = false;  // it had been used before; not known of host memory
 };
 
-// CISTERN_INVALID: not for the kind.
+// CISTERN_INVALID: not for the kind; CISTERN_NO_MEMORY: nobody has so much.
 cistern_status check(const Wanted& wanted);
 // As it comes, or with room for alignment and whole pages (`taken.base` is what goes back then).
 cistern_status take(const Wanted& wanted, Taken* taken);
 cistern_status give(cistern_kind kind, const Taken& taken, void* queue);
 
-// Has the system give the memory of new pages now.
-void touch_pages(void* memory, std::size_t bytes);
+// Has so many blocks made and kept, beyond what is kept: none of the program's.
+cistern_status reserve(const Wanted& wanted, std::size_t count);
+
+// One of the process's own pool, as realloc.
+cistern_status resize_host_block(const char* api, void** block, std::size_t bytes);
 
 // For blocks that have no record of a pool. 0: not known.
 std::size_t bytes_of(cistern_kind kind, const void* block);

@@ -35,8 +35,10 @@ const char* name_of_kind(cistern_kind kind);
 // Null and a line: no pool, or not any more.
 Account* account_of(const char* api, const cistern_pool* pool);
 
-// A block, before it is there, as long as the limit allows it and the pool is one; with a record for it.
-cistern_status enter(Account& account, const cistern_pool* pool, std::uint64_t bytes, PoolBlock** record);
+// A block, before it is there, as long as the limit allows it and the pool is one; with a record for it. `instead_of`:
+// bytes of a block that will go when this one is there.
+cistern_status enter(Account& account, const cistern_pool* pool, std::uint64_t bytes, std::uint64_t instead_of,
+                     PoolBlock** record);
 // It did not come to be; it has gone.
 void take_out(Account& account, std::uint64_t bytes, PoolBlock* record);
 void leave(Account& account, std::uint64_t bytes, PoolBlock* record);

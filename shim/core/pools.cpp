@@ -7,12 +7,10 @@
 // The process's own pools have no records: what they are asked is what the kind is asked.
 #include "shim/core/pools.hpp"
 
-#include <errno.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 
 #include "shim/core/answers.hpp"
 #include "shim/core/kind_memory.hpp"
@@ -60,10 +58,19 @@ double seconds_since(std::uint64_t born_ns) {
   warn_line(line.text());
 }
 
-cistern_status allocate_once(Account& account, const cistern_pool* pool, const Wanted& wanted, void** result) {
+// A block that the program had found, and that only this thread may end.
+struct Claimed {
+  SeenBlock seen;
+  std::uintptr_t address;
+  std::uint64_t bytes;
+  int device;
+};
+
+cistern_status allocate_once(Account& account, const cistern_pool* pool, const Wanted& wanted, std::uint64_t instead_of,
+                             void** result) {
   Taken taken;
   PoolBlock* record = nullptr;
-  cistern_status status = enter(account, pool, wanted.bytes, &record);
+  cistern_status status = enter(account, pool, wanted.bytes, instead_of, &record);
   if (status != CISTERN_OK) return status;
   status = take(wanted, &taken);
   if (status != CISTERN_OK) {
@@ -91,12 +98,16 @@ cistern_status allocate_of_process(const Wanted& wanted, void** result) {
   return CISTERN_INVALID;
 }
 
-cistern_status allocate_in(Account& account, cistern_pool* pool, const Wanted& wanted, void** block) {
-  if (const cistern_status status = check(wanted); status != CISTERN_OK) return status;
+cistern_status allocate_in(Account& account, cistern_pool* pool, const Wanted& wanted, void** block,
+                           std::uint64_t instead_of = 0) {
+  if (const cistern_status status = check(wanted); status != CISTERN_OK) {
+    if (status == CISTERN_NO_MEMORY) account.failed.fetch_add(1, std::memory_order_relaxed);
+    return status;
+  }
   if (account.is_default) return allocate_of_process(wanted, block);
   const cistern_pool_settings& settings = account.settings;
   for (;;) {
-    const cistern_status status = allocate_once(account, pool, wanted, block);
+    const cistern_status status = allocate_once(account, pool, wanted, instead_of, block);
     if (status == CISTERN_OK) break;
     const bool ran_out = status == CISTERN_NO_MEMORY || status == CISTERN_LIMIT;
     if (!ran_out || !settings.out_of_memory || !settings.out_of_memory(pool, wanted.bytes, settings.user)) {
@@ -108,71 +119,57 @@ cistern_status allocate_in(Account& account, cistern_pool* pool, const Wanted& w
   return CISTERN_OK;
 }
 
-// Null and a line: it is no live block of the pool's.
-SeenBlock block_of(const char* api, const Account& account, const void* block) {
-  SeenBlock seen = see_block(reinterpret_cast<std::uintptr_t>(block));
-  if (seen.account == &account) return seen;
-  if (seen.account)
+// Nothing, and a line: it is no live block of the pool's.
+std::optional<Claimed> claim(const char* api, const Account& account, const void* block) {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  const SeenBlock seen = see_block(address);
+  if (seen.account && seen.account != &account) {
     say_refused(api, block, "a live block of", *seen.account);
-  else
+    return {};
+  }
+  if (!seen.account || !claim_block(seen)) {
     say_refused(api, block, "no live block of", account);
-  return {};
+    return {};
+  }
+  return Claimed{seen, address, seen.record->bytes, seen.record->device};
+}
+
+cistern_status give_claimed(Account& account, cistern_pool* pool, const Claimed& claimed, void* queue) {
+  const cistern_pool_settings& settings = account.settings;
+  const PoolBlock& record = *claimed.seen.record;
+  if (settings.deallocated)
+    settings.deallocated(pool, reinterpret_cast<void*>(claimed.address), claimed.bytes, settings.user);
+  const Taken taken{record.base, claimed.address, record.placed_bytes, record.device};
+  const cistern_status status = give(settings.kind, taken, queue);
+  if (status != CISTERN_OK) return status;
+  end_block(claimed.seen, claimed.address);
+  leave(account, claimed.bytes, claimed.seen.record);
+  return CISTERN_OK;
+}
+
+// What has no record the driver knows, or does not.
+cistern_status deallocate_of_process(const Account& account, const char* api, void* block, void* queue) {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  if (refuse_block_of_pool(api, block)) return CISTERN_INVALID;
+  const cistern_status status = give(account.settings.kind, {.base = address, .address = address}, queue);
+  const bool is_known_to_none =
+      status == CISTERN_DRIVER &&
+      (native == cuda::kInvalidValue || native == cuda::kNotInitialized || native == opencl::kInvalidMemObject);
+  if (!is_known_to_none) return status;
+  say_refused(api, block, "no live block of", account);
+  return CISTERN_INVALID;
 }
 
 cistern_status deallocate_in(Account& account, cistern_pool* pool, const char* api, void* block, void* queue) {
-  const auto address = reinterpret_cast<std::uintptr_t>(block);
-  const cistern_pool_settings& settings = account.settings;
-  if (account.is_default) {
-    if (refuse_block_of_pool(api, block)) return CISTERN_INVALID;
-    return give(settings.kind, {.base = address, .address = address}, queue);
-  }
-  const SeenBlock seen = block_of(api, account, block);
-  if (!seen.account) return CISTERN_INVALID;
-  if (!claim_block(seen)) {
-    say_refused(api, block, "no live block of", account);
-    return CISTERN_INVALID;
-  }
-  const PoolBlock& record = *seen.record;
-  const std::uint64_t bytes = record.bytes;
-  if (settings.deallocated) settings.deallocated(pool, block, bytes, settings.user);
-  const Taken taken{record.base, address, record.placed_bytes, record.device};
-  const cistern_status status = give(settings.kind, taken, queue);
-  if (status != CISTERN_OK) {
-    let_block_live(seen);
-    return status;
-  }
-  end_block(seen, address);
-  leave(account, bytes, seen.record);
-  return CISTERN_OK;
+  if (account.is_default) return deallocate_of_process(account, api, block, queue);
+  const std::optional<Claimed> claimed = claim(api, account, block);
+  if (!claimed) return CISTERN_INVALID;
+  const cistern_status status = give_claimed(account, pool, *claimed, queue);
+  if (status != CISTERN_OK) let_block_live(claimed->seen);
+  return status;
 }
 
 // --- Resizing
-struct Held {
-  std::size_t bytes = 0;
-  int device = -1;
-};
-
-// Of no bytes: it is no live block.
-Held held_by(const Account& account, const char* api, const void* block) {
-  if (account.is_default) {
-    if (refuse_block_of_pool(api, block)) return {};
-    const std::size_t bytes = bytes_of(account.settings.kind, block);
-    if (!bytes) say_refused(api, block, "no live block of", account);
-    return {bytes};
-  }
-  const SeenBlock seen = block_of(api, account, block);
-  return seen.account ? Held{seen.record->bytes, seen.record->device} : Held{};
-}
-
-cistern_status resize_of_process(const char* api, void** block, std::size_t bytes) {
-  if (refuse_block_of_pool(api, *block)) return CISTERN_INVALID;
-  errno = 0;
-  void* const moved = reallocate(*block, bytes);
-  if (!moved) return errno == EINVAL ? CISTERN_INVALID : CISTERN_NO_MEMORY;
-  *block = moved;
-  return CISTERN_OK;
-}
-
 // A block that nobody was given. What the driver keeps all the same is live memory of the kind, and not the pool's.
 void take_back(Account& account, cistern_pool* pool, const char* api, void* block, void* queue) {
   constexpr int kTries = 3;
@@ -180,34 +177,57 @@ void take_back(Account& account, cistern_pool* pool, const char* api, void* bloc
   cistern_status status = CISTERN_BUSY;
   for (int i = 0; i < kTries && status != CISTERN_OK; ++i) status = deallocate_in(account, pool, api, block, queue);
   native = code;
-  if (status == CISTERN_OK) return;
-  const auto address = reinterpret_cast<std::uintptr_t>(block);
-  if (const SeenBlock seen = see_block(address); seen.account == &account && claim_block(seen)) {
-    const std::uint64_t bytes = seen.record->bytes;
-    end_block(seen, address);
-    leave(account, bytes, seen.record);
+  if (status == CISTERN_OK || account.is_default) return;
+  if (const std::optional<Claimed> claimed = claim(api, account, block)) {
+    end_block(claimed->seen, claimed->address);
+    leave(account, claimed->bytes, claimed->seen.record);
   }
 }
 
+cistern_status resize_of_process(Account& account, cistern_pool* pool, const char* api, void** block, std::size_t bytes,
+                                 void* queue) {
+  if (refuse_block_of_pool(api, *block)) return CISTERN_INVALID;
+  const cistern_kind kind = account.settings.kind;
+  if (kind == CISTERN_HOST) return resize_host_block(api, block, bytes);
+  if (kind == CISTERN_OPENCL) return CISTERN_INVALID;  // of which context would it be?
+  const std::size_t before = bytes_of(kind, *block);
+  if (!before) say_refused(api, *block, "no live block of", account);
+  if (!before) return CISTERN_INVALID;
+  void* moved = nullptr;
+  cistern_status status = allocate_of_process(as_settings_have_it(account.settings, bytes, 0), &moved);
+  if (status != CISTERN_OK) return status;
+  status = copy_contents(kind, moved, *block, std::min(bytes, before), 0, queue);
+  if (status == CISTERN_OK) status = deallocate_of_process(account, api, *block, queue);
+  if (status == CISTERN_OK)
+    *block = moved;
+  else
+    take_back(account, pool, api, moved, queue);
+  return status;
+}
+
+// Nobody else may end the block while its contents move.
 cistern_status resize(Account& account, cistern_pool* pool, const char* api, void** block, std::size_t bytes,
                       void* queue) {
-  const Held held = held_by(account, api, *block);
-  if (!held.bytes) return CISTERN_INVALID;
-  if (held.bytes == bytes) return CISTERN_OK;
   Wanted wanted = as_settings_have_it(account.settings, bytes, 0);
-  if (account.is_default && wanted.kind == CISTERN_OPENCL) return CISTERN_INVALID;  // of which context?
   if (wanted.kind == CISTERN_OPENCL && !queue) return CISTERN_INVALID;
-  if (held.device >= 0) wanted.where |= CISTERN_ON_DEVICE, wanted.device = held.device;
+  const std::optional<Claimed> claimed = claim(api, account, *block);
+  if (!claimed) return CISTERN_INVALID;
   void* moved = nullptr;
-  cistern_status status = allocate_in(account, pool, wanted, &moved);
-  if (status != CISTERN_OK) return status;
-  status = copy_contents(wanted.kind, moved, *block, std::min(bytes, held.bytes), held.device, queue);
-  if (status == CISTERN_OK) status = deallocate_in(account, pool, api, *block, queue);
-  if (status == CISTERN_OK) {
-    *block = moved;
-  } else {
-    take_back(account, pool, api, moved, queue);
+  cistern_status status = CISTERN_OK;
+  if (claimed->bytes != bytes) {
+    if (claimed->device >= 0) wanted.where |= CISTERN_ON_DEVICE, wanted.device = claimed->device;
+    status = allocate_in(account, pool, wanted, &moved, claimed->bytes);
+    if (status == CISTERN_OK)
+      status = copy_contents(wanted.kind, moved, *block, std::min<std::uint64_t>(bytes, claimed->bytes),
+                             claimed->device, queue);
+    if (status == CISTERN_OK) status = give_claimed(account, pool, *claimed, queue);
   }
+  if (status == CISTERN_OK && moved) {
+    *block = moved;
+    return status;
+  }
+  let_block_live(claimed->seen);
+  if (moved) take_back(account, pool, api, moved, queue);
   return status;
 }
 
@@ -262,8 +282,8 @@ cistern_status pool_reallocate(cistern_pool* pool, void** block, size_t bytes, v
   Account* const account = account_of(kApi, pool);
   if (!account || !block || !bytes) return CISTERN_INVALID;
   if (!*block) return allocate_in(*account, pool, as_settings_have_it(account->settings, bytes, 0), block);
-  if (account->is_default && account->settings.kind == CISTERN_HOST) return resize_of_process(kApi, block, bytes);
-  return resize(*account, pool, kApi, block, bytes, queue);
+  const auto resized = account->is_default ? resize_of_process : resize;
+  return resized(*account, pool, kApi, block, bytes, queue);
 }
 
 cistern_status pool_reserve(cistern_pool* pool, size_t bytes, size_t count) {
@@ -271,18 +291,9 @@ cistern_status pool_reserve(cistern_pool* pool, size_t bytes, size_t count) {
   native = 0;
   Account* const account = account_of("cistern_pool_reserve", pool);
   if (!account) return CISTERN_INVALID;
-  Wanted wanted = as_settings_have_it(account->settings, bytes, 0);
-  cistern_status status = check(wanted);
-  Vector<Taken> all;
-  for (std::size_t i = 0; i < count && status == CISTERN_OK; ++i) {
-    Taken taken;
-    status = take(wanted, &taken);
-    if (status != CISTERN_OK) break;
-    all.push_back(taken);
-    if (wanted.kind == CISTERN_HOST) touch_pages(reinterpret_cast<void*>(taken.base), bytes);
-  }
-  for (const Taken& taken : all) give(wanted.kind, taken, nullptr);
-  return status;
+  const Wanted wanted = as_settings_have_it(account->settings, bytes, 0);
+  const cistern_status status = check(wanted);
+  return status == CISTERN_OK ? reserve(wanted, count) : status;
 }
 
 cistern_status pool_deallocate(cistern_pool* pool, void* block, void* queue) {

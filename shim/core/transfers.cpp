@@ -7,6 +7,7 @@
 //   if it failed -> done()
 #include "shim/core/transfers.hpp"
 
+#include <errno.h>
 #include <linux/futex.h>
 #include <linux/prctl.h>
 #include <pthread.h>
@@ -103,10 +104,15 @@ struct Transfer {
 constinit Lock transfers_lock;
 constinit Vector<Transfer*>* all_transfers = nullptr;  // in use or not
 constinit Transfer* unused = nullptr;
-constinit std::uint64_t ids = 0;
+constinit std::uint64_t ids = 0, ids_of_parents = 0;
 
 // The one whose copies this thread makes.
 [[gnu::tls_model("initial-exec")]] constinit thread_local const Transfer* works_for = nullptr;
+
+// Numbers of this copy of the library: another one counts from elsewhere.
+std::uint64_t first_id() {
+  return (reinterpret_cast<std::uintptr_t>(&ids) * 0x9E3779B97F4A7C15ull >> 24) << 20 & (~std::uint64_t{0} >> 4);
+}
 
 cistern_transfer* handle_of(std::uint64_t id) { return reinterpret_cast<cistern_transfer*>(id << 3 | 2); }
 
@@ -120,6 +126,11 @@ Transfer* find(const cistern_transfer* handle) {
       return transfer;
     }
   return nullptr;
+}
+
+bool is_of_parent(const cistern_transfer* handle) {
+  const auto word = reinterpret_cast<std::uintptr_t>(handle);
+  return (word & 7) == 2 && word >> 3 > first_id() && word >> 3 <= ids_of_parents;
 }
 
 // Around each call: the transfer is not destroyed meanwhile. Null and a line: there is none.
@@ -353,7 +364,8 @@ bool begin_thread(Transfer& transfer) {
   const auto create = reinterpret_cast<decltype(&pthread_create)>(first_definition("pthread_create"));
   const SignalsBlocked blocked;  // of the program's signals none is for a thread of ours
   pthread_t thread;
-  return create && !create(&thread, nullptr, work, &transfer);
+  native = create ? create(&thread, nullptr, work, &transfer) : ENOSYS;
+  return !native;
 }
 
 unsigned threads_max(const Transfer& transfer) {
@@ -414,12 +426,14 @@ cistern_status transfer_create(const cistern_transfer_settings* settings, cister
   transfer->context = nullptr;
   if (cuda::driver_found() && cuda::driver().cuCtxGetCurrent(&transfer->context) != cuda::kSuccess)
     transfer->context = nullptr;
+  if (!ids) ids = first_id();
   transfer->id.store(++ids);
   *handle = handle_of(ids);
   return CISTERN_OK;
 }
 
 cistern_status transfer_destroy(cistern_transfer* handle) {
+  if (is_of_parent(handle)) return CISTERN_OK;  // it did not come along
   const Called transfer("cistern_transfer_destroy", handle);
   if (!transfer) return CISTERN_INVALID;
   if (works_for == &*transfer) return CISTERN_BUSY;
@@ -479,6 +493,7 @@ cistern_status transfer_wait(cistern_transfer* handle, double seconds) {
   const Called transfer("cistern_transfer_wait", handle);
   if (!transfer) return CISTERN_INVALID;
   if (works_for == &*transfer) return CISTERN_BUSY;
+  if (seconds != seconds) return CISTERN_INVALID;  // no number
   constexpr double kForEver = 1e9;
   const std::uint64_t begin_ns = nanoseconds_since_start();
   const double most = seconds < 0 || seconds > kForEver ? kForEver : seconds;
@@ -489,7 +504,7 @@ cistern_status transfer_wait(cistern_transfer* handle, double seconds) {
       const Locked hold(transfer->lock);
       if (transfer->ends) return CISTERN_INVALID;
       if (transfer->waiting.empty() && !transfer->counts.running)
-        return transfer->failures.empty() ? CISTERN_OK : CISTERN_DRIVER;
+        return transfer->failures.empty() ? CISTERN_OK : refused(transfer->failures.front().code);
     }
     const std::uint64_t now_ns = nanoseconds_since_start();
     if (now_ns >= until_ns) return CISTERN_BUSY;
@@ -540,6 +555,7 @@ void transfers_after_fork_in_parent() {
 // Their threads are not here, nor their contexts: handles are out of use.
 void transfers_after_fork_in_child() {
   works_for = nullptr;
+  ids_of_parents = ids;
   unused = nullptr;
   if (all_transfers)
     for (Transfer* const transfer : *all_transfers) {

@@ -14,6 +14,11 @@ CUresult free_device(CUdeviceptr pointer);
 CUresult free_device_later(CUdeviceptr pointer);
 CUresult free_pinned_later(void* pointer);
 
+// Makes `count` blocks more for the pool to keep, in the current context; no block of the program's is counted. What
+// the pool does not serve is refused: kNotSupported.
+CUresult reserve_device(std::size_t bytes, std::size_t count);
+CUresult reserve_pinned(std::size_t bytes, unsigned flags, std::size_t count);
+
 struct DeviceUse {
   std::uint64_t live_bytes, cached_bytes;
 };

@@ -17,11 +17,6 @@ namespace {
 
 constexpr double kNanosecond = 1e-9;
 
-bool per_device(Family family) {
-  return family != Family::pinned && family != Family::managed && family != Family::host_vmm &&
-         family != Family::registered && family != Family::imported;
-}
-
 String kind_name(Family family, int device) {
   String name = family_name(family);
   if (per_device(family)) name += ":" + decimal(device, 0);

@@ -99,7 +99,7 @@ void state_before_fork() { state_lock.lock_for_fork(); }
 void state_after_fork() { state_lock.unlock_after_fork(); }
 
 KindCounters& counters(CudaState& s, Family family, int device) {
-  const int index = device >= 0 && device < kDevicesMax ? device : 0;
+  const int index = per_device(family) && device >= 0 && device < kDevicesMax ? device : 0;
   return *make_once(s.kinds[static_cast<int>(family)][index]);
 }
 
@@ -315,7 +315,7 @@ void track(CudaState& s, const void* handle, Tracked record) {
   record.born_ns = coarse_nanoseconds_since_start();
   record.site = capture(s, record.api);
   if (record.context) {
-    record.device = record.context->device->ordinal;
+    if (per_device(record.family)) record.device = record.context->device->ordinal;
     record.epoch = record.context->epoch.load(std::memory_order_relaxed);
   }
   counters(s, record.family, record.device).block_born(as_counted(record, handle));

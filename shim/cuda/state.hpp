@@ -21,6 +21,11 @@ namespace cistern::cuda {
 // Families of memory as reports name them; those of a device are one kind per device ("device:0").
 enum class Family : std::uint8_t { device, pinned, managed, async, array, vmm, host_vmm, registered, imported, count };
 constexpr int kDevicesMax = 64;
+// Reports have a kind of it for each device.
+constexpr bool per_device(Family family) {
+  return family != Family::pinned && family != Family::managed && family != Family::host_vmm &&
+         family != Family::registered && family != Family::imported;
+}
 // Tracked memory that is a device's.
 constexpr bool takes_device_memory(Family family) {
   return family == Family::async || family == Family::array || family == Family::vmm;

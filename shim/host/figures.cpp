@@ -63,7 +63,7 @@ std::optional<FragmentationFigures> fragmentation(std::optional<double> requeste
   const host_pool::RegionFigures region = host_pool::region_figures();
   const host_pool::Account account = host_pool::account();
   const std::uint64_t live = account.live_bytes(), reserved = region.in_use_bytes + region.dirty_bytes;
-  if (!live || reserved < live) return std::nullopt;
+  if (!reserved || reserved < live) return std::nullopt;
   FragmentationFigures figures{"host", reserved, live, std::nullopt, reserved - live, 0};
   if (requested_ratio)
     figures.requested_bytes = static_cast<std::uint64_t>(*requested_ratio * static_cast<double>(live));

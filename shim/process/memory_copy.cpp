@@ -76,8 +76,9 @@ constexpr std::uint64_t kNanosecondsPerMiB = 250'000;
 // What the child itself takes.
 constexpr std::uint64_t kRoomBytes = 64 * kMiB;
 
-// What there is for the copy: what the control group, by both versions of its files, and the machine have left.
-std::uint64_t room_bytes() {
+}  // namespace
+
+std::uint64_t available_bytes() {
   std::uint64_t room = SmallFile<4096>("/proc/meminfo").number_after("MemAvailable:").value_or(~std::uint64_t{0} >> 10)
                        << 10;
   const SmallFile<1024> groups("/proc/self/cgroup");
@@ -107,6 +108,8 @@ std::uint64_t room_bytes() {
   }
   return room;
 }
+
+namespace {
 
 // A filter of system calls that this process set itself, in whatever way. Those that its parent has too, as in a
 // container, let programs make processes.
@@ -259,7 +262,7 @@ const char* reason_of(CopyEnd end) {
   // Other threads write meanwhile: each page of theirs is copied then.
   const bool alone = status.number_after("\nThreads:").value_or(0) == 1;
   const std::uint64_t written = alone ? 0 : anonymous;
-  const std::uint64_t needed = 2 * tables + written + kRoomBytes, room = room_bytes();
+  const std::uint64_t needed = 2 * tables + written + kRoomBytes, room = available_bytes();
   if (room < needed) return CopyEnd::no_room;
   void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return CopyEnd::refused;

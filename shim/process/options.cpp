@@ -248,7 +248,8 @@ std::string_view closest(std::string_view name) {
 
 String no_such_option(std::string_view name) {
   String line = shown(name) + ": no such option";
-  const std::string_view meant = closest(name.substr(0, kShownMax));
+  const bool is_like_ours = name.starts_with(kPrefix);
+  const std::string_view meant = is_like_ours ? closest(name.substr(0, kShownMax)) : std::string_view{};
   return meant.empty() ? line : line + " (did you mean " + String(meant) + "?)";
 }
 

@@ -56,6 +56,7 @@ static_assert(ours::kMemObjectAllocationFailure == CL_MEM_OBJECT_ALLOCATION_FAIL
 static_assert(ours::kOutOfResources == CL_OUT_OF_RESOURCES && ours::kOutOfHostMemory == CL_OUT_OF_HOST_MEMORY);
 static_assert(ours::kInvalidValue == CL_INVALID_VALUE);
 static_assert(ours::kInvalidMemObject == CL_INVALID_MEM_OBJECT);
+static_assert(ours::kInvalidOperation == CL_INVALID_OPERATION);
 static_assert(ours::kPlatformNotFound == CL_PLATFORM_NOT_FOUND_KHR);
 static_assert(ours::kMemUseHostPtr == CL_MEM_USE_HOST_PTR && ours::kMemCopyHostPtr == CL_MEM_COPY_HOST_PTR);
 static_assert(ours::kContextReferenceCount == CL_CONTEXT_REFERENCE_COUNT);

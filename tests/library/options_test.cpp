@@ -24,6 +24,8 @@ TEST(Options, AreSetUntilTheyAreInUse) {
   EXPECT_EQ(said_of("CISTERN_FAIL_CODE", "256", CISTERN_INVALID),
             "cistern: CISTERN_FAIL_CODE: 256 is not an exit code from 1 to 255; left as it is\n");
   EXPECT_EQ(said_of("CISTERN_FAIL_CODE", "9", CISTERN_OK), "");
+  EXPECT_EQ(said_of("X", "all", CISTERN_INVALID), "cistern: X: no such option\n");
+  EXPECT_EQ(said_of("", "", CISTERN_INVALID), "cistern: : no such option\n");
   EXPECT_EQ(said_of(nullptr, "all", CISTERN_INVALID), "");
   EXPECT_EQ(said_of("CISTERN_SITES", nullptr, CISTERN_INVALID), "");
   EXPECT_EQ(said_of("CISTERN", "off", CISTERN_TOO_LATE), "");

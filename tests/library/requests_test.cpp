@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/library/captured.hpp"
@@ -72,6 +74,8 @@ TEST_P(Requests, ResizedBlocksKeepTheirContents) {
   EXPECT_EQ(figures(pool).live_bytes, kMiB);
   EXPECT_EQ(figures(pool).live_blocks, 1u);
   write(block, pattern(kMiB));
+  ASSERT_EQ(cistern_pool_reallocate(pool, &block, 6 * kMiB, queue_of_kind()), CISTERN_OK);
+  ASSERT_EQ(cistern_pool_reallocate(pool, &block, 5 * kMiB, queue_of_kind()), CISTERN_OK) << "both are never counted";
   ASSERT_EQ(cistern_pool_reallocate(pool, &block, 500, queue_of_kind()), CISTERN_OK);
   EXPECT_EQ(read(block, 500), pattern(500));
   void* const before = block;
@@ -137,19 +141,64 @@ TEST_P(Requests, TheProcesssOwnPoolIsTheKindItself) {
   EXPECT_EQ(cistern_pool_deallocate(other, a, nullptr), CISTERN_OK);
   EXPECT_EQ(cistern_pool_destroy(other), CISTERN_OK);
   EXPECT_EQ(figures(own).live_bytes, before.live_bytes);
+  // Nor what is nobody's.
+  Captured said_then;
+  cistern_pool_statistics none{};
+  EXPECT_EQ(cistern_pool_deallocate(own, &none, nullptr), CISTERN_INVALID);
+  EXPECT_NE(said_then.text().find(hex(&none)), std::string::npos);
+}
+
+// Of several threads one resizes the block; the others are told, and nobody reads what is gone.
+TEST_P(Requests, OneOfSeveralThreadsResizes) {
+  if (kEndsEarly && GetParam() == CISTERN_HOST) GTEST_SKIP() << kGone;
+  cistern_pool* const pool = make(settings("raced"));
+  Captured said;
+  for (int round = 0; round < 100; ++round) {
+    void* block = nullptr;
+    ASSERT_EQ(cistern_pool_allocate(pool, 100'000, 0, &block), CISTERN_OK);
+    std::atomic<int> ready{0}, resized{0};
+    std::atomic<void*> now{nullptr};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i)
+      threads.emplace_back([&] {
+        if (GetParam() != CISTERN_HOST && GetParam() != CISTERN_OPENCL) make_cuda_current();
+        void* own = block;
+        for (++ready; ready < 3;) continue;
+        if (cistern_pool_reallocate(pool, &own, 200'000, queue_of_kind()) == CISTERN_OK) ++resized, now = own;
+      });
+    for (std::thread& thread : threads) thread.join();
+    // Two may come one after the other where the new block lies where the old one was.
+    ASSERT_GE(resized, 1);
+    EXPECT_EQ(figures(pool).live_blocks, 1u);
+    ASSERT_EQ(cistern_pool_deallocate(pool, now, nullptr), CISTERN_OK);
+  }
+  said.text();
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
 }
 
 TEST_P(Requests, ReservedMemoryIsThere) {
   cistern_pool* const pool = make(settings("reserved", kMiB));
-  constexpr std::size_t kBytes = 600'000, kCount = 8;
+  constexpr std::size_t kBytes = 600'000, kCount = 200;
   cistern_trim(GetParam(), 0);
-  ASSERT_EQ(cistern_pool_reserve(pool, kBytes, kCount), CISTERN_OK);
+  cistern_figures before{}, after{}, used{};
+  cistern_get_figures(GetParam(), -1, &before, sizeof before);
+  const cistern_status status = cistern_pool_reserve(pool, kBytes, kCount);
+  const bool keeps = GetParam() == CISTERN_HOST ? kHostPoolServes : GetParam() != CISTERN_MANAGED;
+  ASSERT_EQ(status, keeps ? CISTERN_OK : CISTERN_INVALID);
+  cistern_get_figures(GetParam(), -1, &after, sizeof after);
   EXPECT_EQ(figures(pool).allocations, 0u);
+  if (GetParam() != CISTERN_HOST) EXPECT_EQ(after.allocations, before.allocations);
+  EXPECT_EQ(after.peak_bytes, before.peak_bytes) << "none is the program's";
+  if (keeps) EXPECT_GE(after.free_bytes, before.free_bytes + kBytes * kCount);
+  EXPECT_EQ(cistern_pool_reserve(pool, SIZE_MAX / 8, 9), keeps ? CISTERN_NO_MEMORY : CISTERN_INVALID);
   EXPECT_EQ(cistern_pool_reserve(pool, 0, 1), CISTERN_INVALID);
   cistern_pool* const unlimited = make(settings("unlimited"));
   std::vector<void*> blocks(kCount);
   for (void*& block : blocks) ASSERT_EQ(cistern_pool_allocate(unlimited, kBytes, 0, &block), CISTERN_OK);
   const bool recycled = GetParam() != CISTERN_HOST && GetParam() != CISTERN_MANAGED;
+  cistern_get_figures(GetParam(), -1, &used, sizeof used);
+  if (GetParam() == CISTERN_HOST && kHostPoolServes)
+    EXPECT_EQ(used.reserved_bytes, after.reserved_bytes) << "nothing had to be asked of the system";
   EXPECT_EQ(figures(unlimited).pool_hits, recycled ? kCount : 0);
   for (void* block : blocks) EXPECT_EQ(cistern_pool_deallocate(unlimited, block, nullptr), CISTERN_OK);
   cistern_trim(GetParam(), 0);

@@ -276,7 +276,8 @@ TEST_F(CudaTransfers, StayWithTheParent) {
     ASSERT_GE(child, 0);
     if (!child) {
       const bool refused = cistern_transfer_wait(transfer, -1) == CISTERN_INVALID &&
-                           cistern_transfer_add(transfer, &of, nullptr) == CISTERN_INVALID;
+                           cistern_transfer_add(transfer, &of, nullptr) == CISTERN_INVALID &&
+                           cistern_transfer_destroy(transfer) == CISTERN_OK;
       cistern_transfer* another = nullptr;
       const cistern_transfer_settings own = settings(1);
       const bool made = cistern_transfer_create(&own, &another) == CISTERN_OK &&

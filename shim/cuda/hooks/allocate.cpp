@@ -240,7 +240,23 @@ std::size_t known_pitch(const PitchKey& key) {
   return found == pitches().end() ? 0 : found->second;
 }
 
+CUresult reserve(const Wanted& wanted, std::size_t count) {
+  CudaState& s = state();
+  Context* const context = current_context(s);
+  if (why_not_pooled(s, wanted.kind, wanted.bytes, context)) return context ? kNotSupported : kInvalidContext;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto acquired = acquire_new(s, wanted, context, chunk_bytes(wanted));
+    if (!acquired.ok) return note(s, acquired.error);
+    give_to_pool(s, acquired.chunk, {});
+  }
+  return kSuccess;
+}
+
 }  // namespace
+
+CUresult reserve_device(std::size_t bytes, std::size_t count) {
+  return reserve({BlockKind::device, kDeviceTraits, bytes, ""}, count);
+}
 
 void pitch_before_fork() { pitch_lock.lock_for_fork(); }
 void pitch_after_fork() { pitch_lock.unlock_after_fork(); }
@@ -250,6 +266,10 @@ CUresult allocate_device(CUdeviceptr* pointer, std::size_t bytes) {
   CudaState& s = state();
   return allocate(s, {BlockKind::device, kDeviceTraits, bytes, api_name("cuMemAlloc_v2")}, pointer,
                   [&] { return driver().cuMemAlloc_v2(pointer, bytes); });
+}
+
+CUresult reserve_pinned(std::size_t bytes, unsigned flags, std::size_t count) {
+  return reserve({BlockKind::pinned, flags | numa_traits(), bytes, ""}, count);
 }
 
 namespace hook {

@@ -67,7 +67,7 @@ typedef struct cistern_figures {
   double seconds; /* that they are about: since the start, or the fork */
   uint64_t allocations, frees, failed;
   uint64_t pool_hits, pool_misses;
-  uint64_t allocated_bytes;                        /* in all; host: 0, which does not know */
+  uint64_t allocated_bytes;                        /* in all */
   double allocations_per_second, bytes_per_second; /* over all that time */
   double hit_rate;                                 /* of all allocations, 0 to 1 */
   uint64_t live_blocks, live_bytes, peak_bytes;    /* as in cistern_statistics */
@@ -76,7 +76,8 @@ typedef struct cistern_figures {
   double internal_fragmentation;                   /* of what live blocks take, the part nobody asked for, 0 to 1 */
   double external_fragmentation;                   /* 1 - largest free / free; 0 where whole blocks are kept */
   double reserved_per_live_at_peak;                /* reserved_peak_bytes / peak_bytes; 0: nothing was live */
-  uint64_t worst_reserved_bytes, worst_live_bytes; /* when most of what was reserved was not live */
+  /* when most of what was reserved was not live; host: 0, unknown */
+  uint64_t worst_reserved_bytes, worst_live_bytes;
   double worst_at_seconds;
 } cistern_figures;
 

@@ -1,6 +1,6 @@
 /* CUDA's devices: what memory they have, copies between them, and managed memory. For threads, units and errors see
  * cistern.h. A device is its ordinal, as cuDeviceGet counts them; what is done on it is done in its primary context,
- * which is made at need and kept. CISTERN_NO_DRIVER: no libcuda, or no device. */
+ * which is made at need and kept. CISTERN_NO_DRIVER: no libcuda, or no device. CISTERN_INVALID: no such device. */
 #ifndef CISTERN_DEVICE_H
 #define CISTERN_DEVICE_H
 
@@ -37,7 +37,7 @@ CISTERN_API cistern_status cistern_device_memory(int device, cistern_memory_info
 
 /* Whether work on `device` may use memory of `peer`: `*can`, 0 or 1. */
 CISTERN_API cistern_status cistern_device_can_access(int device, int peer, int* can);
-/* Lets it, or no more. CISTERN_OK too where it is so already. */
+/* Lets it, or no more. CISTERN_OK too where it is so already, as of a device and itself. */
 CISTERN_API cistern_status cistern_device_let_access(int device, int peer, int enable);
 
 /* Copies between any two of host, pinned, device and managed memory, also of two devices. `stream`: a CUstream, on

@@ -57,7 +57,7 @@ typedef struct cistern_pool_statistics {
   uint64_t live_blocks, live_bytes, peak_bytes;
   uint64_t allocated_bytes;                        /* in all */
   uint64_t bytes_max;                              /* 0: no limit */
-  uint64_t pool_hits;                              /* of the allocations: with memory that was kept; host: all */
+  uint64_t pool_hits;                              /* of the allocations: with memory that was kept; host: 0, unknown */
   double seconds;                                  /* since it was made, or the fork */
   double allocations_per_second, bytes_per_second; /* over all that time */
 } cistern_pool_statistics;
@@ -79,12 +79,15 @@ CISTERN_API cistern_status cistern_pool_allocate(cistern_pool* pool, size_t byte
 /* CISTERN_INVALID: no bytes; alignment or `where` that the kind does not have; a node or device that is not there. */
 CISTERN_API cistern_status cistern_pool_allocate_as(cistern_pool* pool, const cistern_request* request, void** block);
 /* `*block`, which may be null, with `bytes` now: what both sizes have of its contents stays; it may lie elsewhere. On
- * failure it is as it was. Device memory, managed memory and buffers are copied where they move, and waited for;
- * OpenCL: by `queue`, which must be one of the pool's context. Alignment and `where`: as the pool's settings have it.
+ * failure it is as it was; no bytes: CISTERN_INVALID. Device memory, managed memory and buffers are copied where they
+ * move, and waited for; OpenCL: by `queue`, which must be one of the pool's context. Alignment and `where`: as the
+ * pool's settings have it.
  */
 CISTERN_API cistern_status cistern_pool_reallocate(cistern_pool* pool, void** block, size_t bytes, void* queue);
-/* Has `count` blocks of `bytes` made and kept: so many allocations find their memory there, until it is trimmed. On
- * failure what could be made is kept. The pool's limit is not asked, and its figures do not change. */
+/* Keeps memory for `count` blocks of `bytes` more, which the kind has made or made resident now, until it is trimmed or
+ * memory runs out: so many allocations of that size find it there. It is the kind's, for all its pools; no pool's limit
+ * is asked, and nothing is counted but the calls of the driver. On failure what could be made is kept. CISTERN_INVALID:
+ * managed memory, and host memory that another allocator serves; CISTERN_DRIVER: the kind's own pool is off. */
 CISTERN_API cistern_status cistern_pool_reserve(cistern_pool* pool, size_t bytes, size_t count);
 /* Null is no block, and nothing is done. `queue`, OpenCL: as last_queue of cistern_opencl_deallocate.
  * CUDA's device and pinned memory: a CUstream of the block's context whose work, up to now, may still use the block;

@@ -19,7 +19,7 @@ struct _cl_event;
 typedef struct cistern_transfer_settings {
   size_t size;                 /* of this struct, as the caller knows it */
   unsigned copies_at_once;     /* 1 to 64; 0: 2 */
-  unsigned retries;            /* of a copy that failed, each after a pause */
+  unsigned retries;            /* of a copy that failed, each after a pause; not where arguments or context are wrong */
   unsigned pause_microseconds; /* the first; the next is twice as long, a second at most; 0: 1000 */
   int device;                  /* CUDA, where no context is current: of which device */
   /* Called after each copy, in a thread of the transfer, with no lock held. It may add copies. */

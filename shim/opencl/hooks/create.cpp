@@ -75,6 +75,24 @@ cl_mem create_buffer(const BufferSource::Request& wanted, void* host_pointer, cl
   return account_created(buffer, std::move(record), *why);
 }
 
+cl_int reserve_buffers(const BufferSource::Request& wanted, std::size_t count) {
+  OpenclState& s = state();
+  if (why_not_recycled(s, wanted, nullptr)) return kInvalidOperation;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto acquired = s.source.acquire(wanted);
+    if (!acquired.ok) return acquired.error;
+    MemoryRecord record{
+        .context = wanted.context, .flags = wanted.flags, .bytes = wanted.bytes, .api = "clCreateBuffer"};
+    const PoolKey key = pool_key(record);
+    record.recyclable = true;
+    record.references = 0;
+    record.state = MemoryState::pooled;
+    s.memory.put(acquired.chunk, std::move(record));
+    s.pool.give(key, acquired.chunk, {}, false, coarse_now_ns());
+  }
+  return kSuccess;
+}
+
 namespace hook {
 
 cl_mem clCreateBuffer(cl_context context, cl_bitfield flags, size_t size, void* host_pointer, cl_int* errcode) {
