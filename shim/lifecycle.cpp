@@ -131,10 +131,11 @@ void complain_in_silence() {
   if (complains_in_silence() && !system_calls_are_filtered() && may_report_here()) say_deferred_lines();
 }
 
-// A child that was forked when our handlers were gone already has nobody to wait for.
+// A child that was forked when our handlers were gone already has nobody to wait for. (Asked last: a filter may not
+// allow the question.)
 void let_others_go_first() {
   wait_for_end_by_signal();
-  if (in_own_process()) let_others_end();
+  if (another_thread_ends() && in_own_process()) let_others_end();
 }
 
 // Silent processes are left without a new descriptor. Live memory is judged before any destructor runs.

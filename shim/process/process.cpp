@@ -118,8 +118,10 @@ Ending::~Ending() {
   ending_thread = this_thread();
 }
 
+bool another_thread_ends() { return is_another_that_ends(ending_thread.load()); }
+
 void let_others_end() {
-  while (is_another_that_ends(ending_thread.load())) wait_a_tick();
+  while (another_thread_ends()) wait_a_tick();
 }
 
 void begin_anew_in_child() {

@@ -34,6 +34,7 @@ class Ending {
   Ending(const Ending&) = delete;
   Ending& operator=(const Ending&) = delete;
 };
+bool another_thread_ends();
 void let_others_end();
 
 // The child counts its time, and its end, from the fork.

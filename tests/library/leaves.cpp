@@ -30,7 +30,10 @@ bool use_pools() {
 
 }  // namespace
 
-int main() {
+// With arguments: options by call, name and value.
+int main(int count, char** arguments) {
+  for (int i = 1; i + 1 < count; i += 2)
+    if (cistern_set_option(arguments[i], arguments[i + 1])) return 4;
   if (!use_pools()) return 3;
   cl_platform_id platform;
   cl_device_id device;

@@ -16,12 +16,13 @@ PROGRAM = sys.argv[1]
 
 
 class Report(unittest.TestCase):
-    def run_with(self, folder, **options):
+    def run_with(self, folder, *arguments, **options):
         clean = {name: value for name, value in os.environ.items() if not name.startswith("CISTERN_")}
         settings = {f"CISTERN_{name}": value for name, value in options.items()}
         # A sanitizer would speak of what the program leaves behind.
         settings["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
-        return subprocess.run([PROGRAM], env=clean | settings, cwd=folder, capture_output=True, text=True, timeout=120)
+        return subprocess.run([PROGRAM, *arguments], env=clean | settings, cwd=folder, capture_output=True, text=True,
+                              timeout=120)
 
     def test_in_a_file(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -39,6 +40,20 @@ class Report(unittest.TestCase):
         leak, = gpu_rows(report)
         self.assertEqual((leak["blocks"], leak["bytes"], leak["program"]), (1, 1 << 20, True))
         self.assertEqual([frame["function"] for frame in leak["frames"][:2]], ["leave_buffer", "main"])
+
+    def test_options_by_call(self):
+        reports = []
+        by_call = ("CISTERN_REPORT_FORMAT", "json", "CISTERN_REPORT", "report.json")
+        for arguments, options in (((), {"REPORT": "report.json", "REPORT_FORMAT": "json"}), (by_call, {})):
+            with tempfile.TemporaryDirectory() as folder:
+                done = self.run_with(folder, *arguments, **options)
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+                reports.append(json.loads((pathlib.Path(folder) / "report.json").read_text()))
+        by_environment, called = reports
+        self.assertEqual(called["library_pools"], by_environment["library_pools"])
+        self.assertEqual([(row["blocks"], row["class"]) for row in gpu_rows(called)],
+                         [(row["blocks"], row["class"]) for row in gpu_rows(by_environment)])
+        self.assertEqual("judging" in called, "judging" in by_environment)
 
     def test_pools_in_the_text(self):
         with tempfile.TemporaryDirectory() as folder:
