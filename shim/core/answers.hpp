@@ -1,5 +1,10 @@
-// What the library's calls answer: the status, and the driver's or system's own code behind it, thread by thread.
+// What the library's calls answer: the status, and the driver's or system's own code behind it, thread by thread; and
+// structs of a size that the caller knows.
 #pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
 #include "backends/cuda/api.hpp"
 #include "backends/opencl/api.hpp"
 #include "cistern/cistern.h"
@@ -26,6 +31,19 @@ inline cistern_status status_of_opencl(opencl::cl_int answer) {
   const bool memory = answer == opencl::kMemObjectAllocationFailure || answer == opencl::kOutOfResources ||
                       answer == opencl::kOutOfHostMemory;
   return refused(answer, memory ? CISTERN_NO_MEMORY : CISTERN_DRIVER);
+}
+
+// False: it lacks what it must have.
+template <class Struct>
+bool read_sized(Struct& own, const Struct* given, std::size_t bytes_min) {
+  if (!given || given->size < bytes_min) return false;
+  memcpy(&own, given, std::min(given->size, sizeof own));
+  return true;
+}
+
+template <class Struct>
+void write_sized(Struct* target, const Struct& own, std::size_t bytes) {
+  memcpy(target, &own, std::min(bytes, sizeof own));
 }
 
 }  // namespace cistern::library

@@ -2,7 +2,6 @@
 #include "shim/core/devices.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "shim/core/answers.hpp"
 #include "shim/core/library.hpp"
@@ -22,6 +21,21 @@ using cuda::driver;
 constexpr CUresult kAccessIsThere = 704, kAccessIsNotThere = 705;
 
 constinit std::atomic<CUcontext> primaries[cuda::kDevicesMax] = {};
+
+// The driver is there, and initialised.
+CUresult prepare_driver() {
+  static constinit std::atomic<bool> ready{false};
+  if (ready.load(std::memory_order_acquire)) return cuda::kSuccess;
+  if (!cuda::driver_found() || !driver().cuInit || !driver().cuDeviceGet) return cuda::kNoDevice;
+  const CUresult answer = driver().cuInit(0);
+  if (answer == cuda::kSuccess) ready.store(true, std::memory_order_release);
+  return answer;
+}
+
+bool any_context_is_current() {
+  CUcontext context = nullptr;
+  return cuda::driver_found() && driver().cuCtxGetCurrent(&context) == cuda::kSuccess && context;
+}
 
 CUresult device_of(int ordinal, CUdevice* device) {
   if (ordinal < 0 || ordinal >= cuda::kDevicesMax) return cuda::kInvalidDevice;
@@ -56,15 +70,6 @@ cuda::CUdeviceptr address_of(const void* memory) {
 
 }  // namespace
 
-CUresult prepare_driver() {
-  static constinit std::atomic<bool> ready{false};
-  if (ready.load(std::memory_order_acquire)) return cuda::kSuccess;
-  if (!cuda::driver_found() || !driver().cuInit || !driver().cuDeviceGet) return cuda::kNoDevice;
-  const CUresult answer = driver().cuInit(0);
-  if (answer == cuda::kSuccess) ready.store(true, std::memory_order_release);
-  return answer;
-}
-
 OnDevice::OnDevice(int device) {
   if (device == kCurrentContext) return;
   CUcontext context = nullptr;
@@ -78,11 +83,6 @@ OnDevice::~OnDevice() {
   CUcontext context = nullptr;
   for (int i = 0; pushed_ && i < kTries && driver().cuCtxPopCurrent_v2(&context) != cuda::kSuccess; ++i) {
   }
-}
-
-bool any_context_is_current() {
-  CUcontext context = nullptr;
-  return cuda::driver_found() && driver().cuCtxGetCurrent(&context) == cuda::kSuccess && context;
 }
 
 int device_count() {
@@ -99,8 +99,7 @@ cistern_status device_memory(int device, cistern_memory_info* info, size_t bytes
   const CUresult answer = cuda::hook::cuMemGetInfo_v2(&free_bytes, &total_bytes);
   if (answer != cuda::kSuccess) return status_of(answer);
   const cuda::DeviceUse use = cuda::use_of_device(device);
-  const cistern_memory_info all{total_bytes, free_bytes, use.live_bytes, use.cached_bytes};
-  memcpy(info, &all, std::min(bytes, sizeof all));
+  write_sized(info, {total_bytes, free_bytes, use.live_bytes, use.cached_bytes}, bytes);
   return CISTERN_OK;
 }
 

@@ -6,9 +6,6 @@ namespace cistern::library {
 
 constexpr int kCurrentContext = -1;
 
-// The driver is there, and initialised.
-cuda::CUresult prepare_driver();
-
 // While this lives a device's primary context is current, or what was current before (kCurrentContext).
 class OnDevice {
  public:
@@ -23,7 +20,5 @@ class OnDevice {
   cuda::CUresult answer_ = cuda::kSuccess;
   bool pushed_ = false;
 };
-
-bool any_context_is_current();
 
 }  // namespace cistern::library

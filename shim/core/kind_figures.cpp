@@ -1,7 +1,7 @@
 // The library's view of a kind: its figures, and its live blocks one by one (cistern/cistern.h).
 #include <algorithm>
-#include <cstring>
 
+#include "shim/core/answers.hpp"
 #include "shim/core/judging.hpp"
 #include "shim/core/library.hpp"
 #include "shim/core/pool_accounts.hpp"
@@ -83,7 +83,8 @@ cistern_status get_figures(cistern_kind kind, int device, cistern_figures* figur
   {
     const Uncounted uncounted;
     const JudgementHeld held;
-    for (const Kind* of : kinds()) of->add_to(snapshot);
+    for (const Kind* of : kinds())
+      if ((of == kinds().front()) == (kind == CISTERN_HOST)) of->add_to(snapshot);  // the first is host memory
   }
   cistern_figures total{};
   Fragments fragments;
@@ -92,7 +93,7 @@ cistern_status get_figures(cistern_kind kind, int device, cistern_figures* figur
   for (const FragmentationFigures& row : snapshot.fragmentation)
     if (is_of(row.kind, kind, device)) add(total, fragments, row);
   add_ratios(total, fragments);
-  memcpy(figures, &total, std::min(bytes, sizeof total));
+  write_sized(figures, total, bytes);
   return CISTERN_OK;
 }
 

@@ -24,18 +24,6 @@ namespace cistern::library {
 namespace {
 
 // --- Requests
-template <class Struct>
-bool read_sized(Struct& own, const Struct* given, std::size_t bytes_min) {
-  if (!given || given->size < bytes_min) return false;
-  memcpy(&own, given, std::min(given->size, sizeof own));
-  return true;
-}
-
-template <class Struct>
-void write_sized(Struct* target, const Struct& own, std::size_t bytes) {
-  memcpy(target, &own, std::min(bytes, sizeof own));
-}
-
 Wanted as_settings_have_it(const cistern_pool_settings& of, std::size_t bytes, std::size_t alignment) {
   return {of.kind, bytes, alignment, of.flags, of.where, of.device, of.node, of.context};
 }

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <new>
 
 #include "pool/base/blocked_signals.hpp"
@@ -408,9 +407,8 @@ void wait_for_threads(Transfer& transfer) {
 
 cistern_status transfer_create(const cistern_transfer_settings* settings, cistern_transfer** handle) {
   if (handle) *handle = nullptr;
-  if (!handle || !settings || settings->size < offsetof(cistern_transfer_settings, retries)) return CISTERN_INVALID;
   cistern_transfer_settings own{};
-  memcpy(&own, settings, std::min(settings->size, sizeof own));
+  if (!handle || !read_sized(own, settings, offsetof(cistern_transfer_settings, retries))) return CISTERN_INVALID;
   if (own.copies_at_once > kThreadsMax || own.device < 0) return CISTERN_INVALID;
   const Locked hold(transfers_lock);
   if (!all_transfers) all_transfers = new (internal_allocate(sizeof(Vector<Transfer*>))) Vector<Transfer*>;
@@ -454,9 +452,8 @@ cistern_status transfer_destroy(cistern_transfer* handle) {
 cistern_status transfer_add(cistern_transfer* handle, const cistern_copy_request* request, uint64_t* number) {
   const Called transfer("cistern_transfer_add", handle);
   Copy copy{};
-  if (!transfer || !request || request->size < offsetof(cistern_copy_request, queue)) return CISTERN_INVALID;
-  memcpy(&copy.what, request, std::min(request->size, sizeof copy.what));
-  if (!is_right(copy.what)) return CISTERN_INVALID;
+  if (!transfer || !read_sized(copy.what, request, offsetof(cistern_copy_request, queue)) || !is_right(copy.what))
+    return CISTERN_INVALID;
   {
     const Locked hold(transfer->lock);
     if (transfer->ends) return CISTERN_INVALID;
@@ -536,7 +533,7 @@ cistern_status transfer_get_statistics(cistern_transfer* handle, cistern_transfe
   const std::uint64_t running_ns = all.running ? nanoseconds_since_start() - transfer->busy_since_ns : 0;
   all.seconds = static_cast<double>(transfer->busy_ns + running_ns) / 1e9;
   all.bytes_per_second = all.seconds > 0 ? static_cast<double>(all.bytes_done) / all.seconds : 0;
-  memcpy(statistics, &all, std::min(bytes, sizeof all));
+  write_sized(statistics, all, bytes);
   return CISTERN_OK;
 }
 
