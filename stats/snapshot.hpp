@@ -357,9 +357,9 @@ struct Snapshot {
   Vector<ObjectSite> object_sites;  // of each type that keeps them the three with most alive
   Vector<FragmentationFigures> fragmentation;
   Vector<LibraryPoolFigures> library_pools;  // as they were made
-  Vector<TransferFigures> transfers;  // kind by kind, largest first
-  Vector<CopySite> copy_sites;        // most bytes first
-  Vector<WaitSite> waits;             // of each kind the three sites that wait most often
+  Vector<TransferFigures> transfers;         // kind by kind, largest first
+  Vector<CopySite> copy_sites;               // most bytes first
+  Vector<WaitSite> waits;                    // of each kind the three sites that wait most often
   Vector<StagingFigures> staging;
   std::uint64_t staging_bytes;  // pinned memory that copies go through
   Vector<DeviceMemoryFigures> device_memory;

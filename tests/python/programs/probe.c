@@ -7,9 +7,7 @@
 /* Not optimised away, nor lost. */
 void* volatile kept[1 << 16];
 
-void probe(int number) {
-  kept[number] = malloc((size_t)1000000 + (size_t)number * 16);
-}
+void probe(int number) { kept[number] = malloc((size_t)1000000 + (size_t)number * 16); }
 
 /* A C frame between Python ones. */
 void call_back(void (*function)(void)) { function(); }
