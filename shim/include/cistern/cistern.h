@@ -42,10 +42,18 @@ typedef enum cistern_status CISTERN_INT {
   CISTERN_INVALID = 1,   /* an argument; a wrong block or pool is named in one line on stderr as well */
   CISTERN_NO_MEMORY = 2, /* nor after all that is kept went back */
   CISTERN_LIMIT = 3,     /* of the pool */
-  CISTERN_BUSY = 4,      /* blocks of the pool are alive */
+  CISTERN_BUSY = 4,      /* blocks of the pool are alive; somebody else uses it */
   CISTERN_NO_DRIVER = 5, /* no libcuda, or no OpenCL */
   CISTERN_DRIVER = 6,    /* the driver or the system refused: cistern_native_error() */
-  CISTERN_TOO_LATE = 7   /* an option that is in use already */
+  CISTERN_TOO_LATE = 7,  /* an option that is in use already */
+  CISTERN_EMPTY = 8,     /* nothing was written there yet */
+  CISTERN_CONFLICT = 9,  /* data would be lost: the other side is newer, or has the only data */
+  CISTERN_BOUNDS = 10,   /* beyond its end */
+  CISTERN_MISMATCH = 11, /* sizes, types or kinds that are not the same */
+  CISTERN_EXISTS = 12,   /* something of that name */
+  CISTERN_NOT_FOUND = 13,
+  CISTERN_DENIED = 14,   /* of another user, or not permitted */
+  CISTERN_TRUNCATED = 15 /* the file is shorter than it was */
 } cistern_status;
 
 typedef enum cistern_format CISTERN_INT { CISTERN_TEXT = 0, CISTERN_JSON = 1 } cistern_format;

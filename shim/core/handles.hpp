@@ -1,0 +1,145 @@
+// Handles of what the library makes for a program: numbers, not addresses. One that is out of use is told from all
+// others, and nothing is read through it. Records are used again, and never given back; each has a lock, under which
+// its calls run.
+//
+// `Record` has: `void begin_anew()`, after which nothing of its last user is left.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <new>
+
+#include "pool/base/internal_memory.hpp"
+#include "pool/base/lock.hpp"
+#include "shim/process/log.hpp"
+#include "stats/sink.hpp"
+
+namespace cistern::library {
+
+// `kTag`, 1 to 7, tells handles of one type from those of another.
+template <class Record, class Handle, unsigned kTag>
+class Handles {
+  struct Slot {
+    Record record;
+    Lock lock;
+    // Odd: in use. Each use has another number.
+    std::atomic<std::uint32_t> generation{0};
+    std::uint32_t index = 0;
+    Slot* next_unused = nullptr;
+  };
+
+ public:
+  constexpr explicit Handles(const char* what) : what_(what) {}
+
+  // A record in use, which nobody else uses meanwhile. Empty, and a line: the handle is none, or not any more.
+  class Use {
+   public:
+    Use(Handles& all, const char* api, const Handle* handle) : all_(all), slot_(all.find(handle)) {
+      if (slot_) {
+        slot_->lock.lock();
+        if (all.handle_of(*slot_) == handle) return;
+        slot_->lock.unlock();
+        slot_ = nullptr;
+      }
+      StringSink line;
+      line.print("{}({}): no {}, or destroyed already; refused", api, static_cast<const void*>(handle), all.what_);
+      warn_line(line.text());
+    }
+    ~Use() {
+      if (slot_) slot_->lock.unlock();
+    }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    explicit operator bool() const { return slot_; }
+    Record* operator->() const { return &slot_->record; }
+    Record& operator*() const { return slot_->record; }
+    // Its handle is out of use from now on.
+    void end() {
+      slot_->record.begin_anew();
+      slot_->generation.fetch_add(1);
+      slot_->lock.unlock();
+      all_.keep(slot_);
+      slot_ = nullptr;
+    }
+
+   private:
+    Handles& all_;
+    Slot* slot_;
+  };
+
+  // `fill(Record&)` before anybody can find it. Null: there are too many.
+  template <class Fill>
+  Handle* make(Fill fill) {
+    Slot* const slot = unused();
+    if (!slot) return nullptr;
+    fill(slot->record);
+    slot->generation.fetch_add(1, std::memory_order_release);
+    return handle_of(*slot);
+  }
+
+  void before_fork() { lock_.lock_for_fork(); }
+  void after_fork_in_parent() { lock_.unlock_after_fork(); }
+  // What another thread was about to change is of no use here: its handle is out of use. No lock of a record is taken
+  // before a fork, for a call may wait for a driver.
+  void after_fork_in_child() {
+    lock_.unlock_after_fork();
+    for (std::uint32_t i = 0; i < made_; ++i) {
+      Slot& slot = *at(i);
+      if (!slot.lock.held_elsewhere()) continue;
+      new (&slot.lock) Lock;
+      if (slot.generation.load() & 1) slot.generation.fetch_add(1);
+    }
+  }
+
+ private:
+  static constexpr unsigned kPageBits = 8, kIndexBits = 20;
+
+  Handle* handle_of(const Slot& slot) const {
+    const std::uint64_t generation = slot.generation.load(std::memory_order_acquire);
+    return generation & 1 ? reinterpret_cast<Handle*>((generation << kIndexBits | slot.index) << 3 | kTag) : nullptr;
+  }
+  Slot* at(std::uint32_t index) const {
+    Slot* const page = pages_[index >> kPageBits].load(std::memory_order_acquire);
+    return page ? &page[index & ((1u << kPageBits) - 1)] : nullptr;
+  }
+  Slot* find(const Handle* handle) const {
+    const auto word = reinterpret_cast<std::uintptr_t>(handle);
+    if ((word & 7) != kTag || word >> 3 >> kIndexBits > UINT32_MAX) return nullptr;
+    Slot* const slot = at(static_cast<std::uint32_t>(word >> 3) & ((1u << kIndexBits) - 1));
+    return slot && handle_of(*slot) == handle ? slot : nullptr;
+  }
+
+  Slot* unused() {
+    const Locked hold(lock_);
+    if (Slot* const slot = unused_) {
+      unused_ = slot->next_unused;
+      return slot;
+    }
+    if (made_ == 1u << kIndexBits) return nullptr;
+    std::atomic<Slot*>& page = pages_[made_ >> kPageBits];
+    if (!page.load()) {
+      auto* const slots = static_cast<Slot*>(internal_try_allocate(sizeof(Slot) << kPageBits));
+      if (!slots) return nullptr;
+      for (unsigned i = 0; i < 1u << kPageBits; ++i) new (&slots[i]) Slot;
+      page.store(slots, std::memory_order_release);
+    }
+    Slot* const slot = at(made_);
+    slot->index = made_++;
+    // Another copy of the library in the process counts from elsewhere: its handles are not taken for one's own.
+    const auto here = reinterpret_cast<std::uintptr_t>(this) * 0x9E3779B97F4A7C15ull;
+    slot->generation = static_cast<std::uint32_t>(here >> 32) & ~1u;
+    return slot;
+  }
+  void keep(Slot* slot) {
+    const Locked hold(lock_);
+    slot->next_unused = unused_;
+    unused_ = slot;
+  }
+
+  const char* const what_;
+  Lock lock_;  // for making and ending one
+  std::atomic<Slot*> pages_[1 << (kIndexBits - kPageBits)] = {};
+  std::uint32_t made_ = 0;
+  Slot* unused_ = nullptr;
+};
+
+}  // namespace cistern::library
