@@ -32,11 +32,6 @@ CUresult prepare_driver() {
   return answer;
 }
 
-bool any_context_is_current() {
-  CUcontext context = nullptr;
-  return cuda::driver_found() && driver().cuCtxGetCurrent(&context) == cuda::kSuccess && context;
-}
-
 CUresult device_of(int ordinal, CUdevice* device) {
   if (ordinal < 0 || ordinal >= cuda::kDevicesMax) return cuda::kInvalidDevice;
   const CUresult ready = prepare_driver();
@@ -83,6 +78,11 @@ OnDevice::~OnDevice() {
   CUcontext context = nullptr;
   for (int i = 0; pushed_ && i < kTries && driver().cuCtxPopCurrent_v2(&context) != cuda::kSuccess; ++i) {
   }
+}
+
+bool any_context_is_current() {
+  CUcontext context = nullptr;
+  return cuda::driver_found() && driver().cuCtxGetCurrent(&context) == cuda::kSuccess && context;
 }
 
 int device_count() {

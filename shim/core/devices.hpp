@@ -6,6 +6,9 @@ namespace cistern::library {
 
 constexpr int kCurrentContext = -1;
 
+// False too where there is no driver.
+bool any_context_is_current();
+
 // While this lives a device's primary context is current, or what was current before (kCurrentContext).
 class OnDevice {
  public:

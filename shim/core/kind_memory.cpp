@@ -185,6 +185,15 @@ cistern_status resize_host_block(const char* api, void** block, std::size_t byte
   return CISTERN_OK;
 }
 
+int device_for_free(cistern_kind kind, const void* block) {
+  if (!is_cuda(kind) || !cuda::driver_found() || any_context_is_current()) return kCurrentContext;
+  int ordinal = kCurrentContext;
+  const auto pointer = static_cast<cuda::CUdeviceptr>(reinterpret_cast<std::uintptr_t>(block));
+  const cuda::CUresult answer =
+      cuda::hook::cuPointerGetAttribute(&ordinal, cuda::kPointerDeviceOrdinal, pointer);
+  return answer == cuda::kSuccess ? ordinal : kCurrentContext;
+}
+
 std::size_t bytes_of(cistern_kind kind, const void* block) {
   std::size_t bytes = 0;
   if (kind == CISTERN_HOST) return host::hook_malloc_usable_size(const_cast<void*>(block));

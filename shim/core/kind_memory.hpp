@@ -35,7 +35,9 @@ cistern_status reserve(const Wanted& wanted, std::size_t count);
 // One of the process's own pool, as realloc.
 cistern_status resize_host_block(const char* api, void** block, std::size_t bytes);
 
-// For blocks that have no record of a pool. 0: not known.
+// For blocks that have no record of a pool: in which device's context such a one goes back, where the thread has none.
+int device_for_free(cistern_kind kind, const void* block);
+// 0: not known.
 std::size_t bytes_of(cistern_kind kind, const void* block);
 // So much of a block's contents to another one, before this returns or `give` of the first one does.
 cistern_status copy_contents(cistern_kind kind, void* target, const void* source, std::size_t bytes, int device,

@@ -75,7 +75,7 @@ cistern_status allocate_once(Account& account, const cistern_pool* pool, const W
 // Without a record nobody knows where a block began, or whose pages it has.
 cistern_status allocate_of_process(const Wanted& wanted, void** result) {
   Taken taken;
-  if (wanted.where) return CISTERN_INVALID;
+  if (wanted.where & ~CISTERN_ON_DEVICE) return CISTERN_INVALID;
   const cistern_status status = take(wanted, &taken);
   if (status != CISTERN_OK) return status;
   if (taken.address == taken.base) {
@@ -139,7 +139,9 @@ cistern_status give_claimed(Account& account, cistern_pool* pool, const Claimed&
 cistern_status deallocate_of_process(const Account& account, const char* api, void* block, void* queue) {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   if (refuse_block_of_pool(api, block)) return CISTERN_INVALID;
-  const cistern_status status = give(account.settings.kind, {.base = address, .address = address}, queue);
+  const cistern_kind kind = account.settings.kind;
+  const cistern_status status =
+      give(kind, {.base = address, .address = address, .device = device_for_free(kind, block)}, queue);
   const bool is_known_to_none =
       status == CISTERN_DRIVER &&
       (native == cuda::kInvalidValue || native == cuda::kNotInitialized || native == opencl::kInvalidMemObject);

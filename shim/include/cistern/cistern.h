@@ -1,5 +1,6 @@
 /* Cistern's C interface: memory from the process's pools, figures, options, reports. With it come cistern/pool.h
- * (pools of one's own), cistern/device.h (devices, copies, managed memory) and cistern/transfer.h (many copies).
+ * (pools of one's own), cistern/device.h (devices, copies, managed memory), cistern/transfer.h (many copies),
+ * cistern/queue.h (work in order) and cistern/unified.h (buffers that know where their data is).
  *
  * Usable from programs that link the library and, through weak references or dlsym, from programs that run under the
  * preloaded shim: there the same functions speak of the same pools.
@@ -182,5 +183,7 @@ CISTERN_API uint64_t cistern_driver_lookups(uint64_t* substituted);
 
 #include <cistern/device.h>
 #include <cistern/pool.h>
+#include <cistern/queue.h>
 #include <cistern/transfer.h>
+#include <cistern/unified.h>
 #endif

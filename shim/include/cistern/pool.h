@@ -69,7 +69,7 @@ CISTERN_API cistern_status cistern_pool_create(const cistern_pool_settings* sett
 CISTERN_API cistern_status cistern_pool_destroy(cistern_pool* pool);
 /* The process's own pool of a kind, which malloc, cistern_allocate and the like take from: its figures are the kind's,
  * and its blocks those of all such calls, each of which any of them may free. Null: no such kind. Its blocks have no
- * `where`, and no larger alignment than the kind's own (device: 256, pinned: 64). */
+ * node or huge pages, and no larger alignment than the kind's own (device: 256, pinned: 64). */
 CISTERN_API cistern_pool* cistern_pool_default(cistern_kind kind);
 
 /* `*block`: an address, of the device where the kind is its; with OpenCL a cl_mem; null unless CISTERN_OK. CUDA's

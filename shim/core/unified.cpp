@@ -1,0 +1,506 @@
+// Unified buffers (cistern/unified.h): memory on both sides made at need, copies, and in which order they come on the
+// queues that use the buffer. What has to be copied says sides.hpp.
+//
+//   host   -> [download on the queue that wrote last, waited for] -> [wait for uploads that still read]  -> address
+//   device -> the queue follows the others that matter -> [upload on it]                                 -> address
+#include "shim/core/unified.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "shim/core/answers.hpp"
+#include "shim/core/devices.hpp"
+#include "shim/core/handles.hpp"
+#include "shim/core/kind_memory.hpp"
+#include "shim/core/sides.hpp"
+#include "shim/cuda/hooks/hooks.hpp"
+#include "stats/counters.hpp"
+#include "stats/sites.hpp"
+
+namespace cistern::library {
+namespace {
+
+constexpr std::size_t kWorthPinning = 64 << 10, kWorthMeasuring = 1 << 20;
+constexpr std::uint64_t kCopiesUntilHot = 10;
+constexpr unsigned kPortable = 1;  // CU_MEMHOSTREGISTER_PORTABLE, CU_MEMHOSTALLOC_PORTABLE
+
+// Queues whose work may still use the device's side: what writes (one queue at most, for a second one follows the
+// first), and what reads.
+class DeviceUses {
+ public:
+  // Those that work on `queue` must come after.
+  template <class Visit>
+  cistern_status others(const void* queue, bool writes, Visit visit) const {
+    for (const One& use : all_)
+      if (use.queue != queue && (writes || use.wrote))
+        if (const cistern_status status = visit(use.queue); status != CISTERN_OK) return status;
+    return CISTERN_OK;
+  }
+  // It follows all that it must.
+  void add(void* queue, bool writes) {
+    if (writes) all_.clear();
+    for (const One& use : all_)
+      if (use.queue == queue) return;
+    all_.push_back({queue, writes});
+  }
+  void forget(const void* queue) {
+    std::erase_if(all_, [queue](const One& use) { return use.queue == queue; });
+  }
+  void* last_writer(void* otherwise) const {
+    for (const One& use : all_)
+      if (use.wrote) return use.queue;
+    return otherwise;
+  }
+  template <class Visit>
+  void visit(Visit visit) const {
+    for (const One& use : all_) visit(use.queue);
+  }
+  void clear() { all_.clear(); }
+
+ private:
+  struct One {
+    void* queue;
+    bool wrote;
+  };
+  Vector<One> all_;
+};
+
+struct Unified {
+  cistern_unified_settings settings{};
+  Sides sides;
+  Taken host, device;
+  char* host_address = nullptr;  // the program's own memory, or host.address
+  bool is_pinned = false, is_registered = false, tried_to_register = false;
+  bool has_writer = false;
+  DeviceUses uses;
+  Vector<void*> uploads;  // queues on which the host's side may still be read
+  cistern_unified_metrics metrics{};
+
+  void begin_anew() {
+    std::destroy_at(this);
+    std::construct_at(this);
+  }
+  bool is_opencl() const { return settings.kind == CISTERN_OPENCL; }
+  cistern_part part_of(cistern_side side, std::size_t offset) const {
+    if (side == CISTERN_HOST_SIDE) return {CISTERN_HOST, host_address, offset};
+    return {settings.kind, reinterpret_cast<void*>(device.address), offset};
+  }
+};
+
+constinit Handles<Unified, cistern_unified, 3> buffers("unified buffer");
+using Used = decltype(buffers)::Use;
+
+// --- Memory of both sides
+Wanted wanted_of(const Unified& of, cistern_kind kind) {
+  Wanted wanted{};
+  wanted.kind = kind;
+  wanted.bytes = of.settings.bytes;
+  if (kind == CISTERN_HOST) {
+    // Whole pages, for they may be pinned later.
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    const bool whole = wanted.bytes >= kWorthPinning && wanted.bytes <= PTRDIFF_MAX / 2;
+    wanted.alignment = whole ? page : 64;
+    if (whole) wanted.bytes = (wanted.bytes + page - 1) & ~(page - 1);
+  } else if (kind == CISTERN_OPENCL) {
+    wanted.context = of.settings.context;
+    wanted.flags = of.settings.flags;
+  } else if (of.settings.device != kCurrentContext) {
+    wanted.where = CISTERN_ON_DEVICE;
+    wanted.device = of.settings.device;
+  }
+  if (kind == CISTERN_PINNED) wanted.flags = kPortable;
+  return wanted;
+}
+
+cistern_status take_for(Unified& of, cistern_kind kind, Taken* taken) {
+  const Wanted wanted = wanted_of(of, kind);
+  const cistern_status status = check(wanted);
+  return status == CISTERN_OK ? take(wanted, taken) : status;
+}
+
+cistern_status have_memory(Unified& of, cistern_side side) {
+  if (side == CISTERN_DEVICE_SIDE) return of.device.address ? CISTERN_OK : take_for(of, of.settings.kind, &of.device);
+  if (of.host_address) return CISTERN_OK;
+  if (of.settings.pin == CISTERN_PIN_AT_ONCE && !of.is_opencl())
+    of.is_pinned = take_for(of, CISTERN_PINNED, &of.host) == CISTERN_OK;
+  // Without pinned memory it works too.
+  const cistern_status status = of.is_pinned ? CISTERN_OK : take_for(of, CISTERN_HOST, &of.host);
+  if (status == CISTERN_OK) of.host_address = reinterpret_cast<char*>(of.host.address);
+  return status;
+}
+
+void unregister(Unified& of) {
+  if (!of.is_registered) return;
+  const OnDevice there(of.settings.device);
+  if (there) cuda::hook::cuMemHostUnregister(of.host_address);
+  of.is_registered = of.is_pinned = of.tried_to_register = false;
+}
+
+cistern_status give_host(Unified& of) {
+  unregister(of);
+  if (!of.host.address) return CISTERN_OK;
+  const cistern_status status = give(of.is_pinned ? CISTERN_PINNED : CISTERN_HOST, of.host, nullptr);
+  if (status != CISTERN_OK) return status;
+  of.host = {};
+  of.host_address = nullptr;
+  of.is_pinned = false;
+  return CISTERN_OK;
+}
+
+cistern_status give_device(Unified& of) {
+  if (!of.device.address) return CISTERN_OK;
+  const cistern_status status = give(of.settings.kind, of.device, nullptr);
+  if (status == CISTERN_OK) of.device = {};
+  return status;
+}
+
+// Page-locked where it lies: addresses that the program has stay right. Once tried, whatever came of it.
+void pin_if_hot(Unified& of) {
+  const bool is_hot = of.metrics.copies_to_device + of.metrics.copies_to_host > kCopiesUntilHot;
+  if (!is_hot || of.tried_to_register || of.is_pinned || of.is_opencl() || of.settings.pin == CISTERN_PIN_NEVER) return;
+  if (of.settings.bytes < kWorthPinning || !of.host_address) return;
+  of.tried_to_register = true;
+  const OnDevice there(of.settings.device);
+  const auto bytes = of.host.address ? wanted_of(of, CISTERN_HOST).bytes : of.settings.bytes;
+  of.is_registered = there && cuda::hook::cuMemHostRegister_v2(of.host_address, bytes, kPortable) == cuda::kSuccess;
+  of.is_pinned = of.is_registered;
+}
+
+// --- Order
+void* queue_or_own(const Unified& of, void* queue) { return queue ? queue : of.settings.queue; }
+
+cistern_status wait_for(Unified& of, void* queue) {
+  const cistern_status status = queue_wait(of.settings.kind, of.settings.device, queue);
+  if (status != CISTERN_OK) return status;
+  of.uses.forget(queue);
+  std::erase(of.uploads, queue);
+  return CISTERN_OK;
+}
+
+// Before the host's side is written, or goes.
+cistern_status wait_for_uploads(Unified& of) {
+  while (!of.uploads.empty())
+    if (const cistern_status status = wait_for(of, of.uploads.back()); status != CISTERN_OK) return status;
+  return CISTERN_OK;
+}
+
+Vector<void*> known_queues(const Unified& of) {
+  Vector<void*> known = of.uploads;
+  of.uses.visit([&](void* queue) {
+    if (std::find(known.begin(), known.end(), queue) == known.end()) known.push_back(queue);
+  });
+  return known;
+}
+
+// All of them, whatever one answers; the first that is not right.
+cistern_status wait_for_all(Unified& of) {
+  cistern_status first = CISTERN_OK;
+  for (void* const queue : known_queues(of)) {
+    const cistern_status status = wait_for(of, queue);
+    if (first == CISTERN_OK) first = status;
+  }
+  return first;
+}
+
+cistern_status follow_others(Unified& of, void* queue, bool writes) {
+  return of.uses.others(queue, writes,
+                        [&](void* other) { return queue_follow(of.settings.kind, of.settings.device, queue, other); });
+}
+
+// --- Copies
+cistern_status enqueue(Unified& of, cistern_side to, Range part, void* queue) {
+  const cistern_part target = of.part_of(to, part.begin), source = of.part_of(other(to), part.begin);
+  const std::size_t bytes = part.end - part.begin;
+  const cistern_status status = enqueue_copy(&target, &source, bytes, of.settings.device, queue);
+  if (status != CISTERN_OK) {
+    ++of.metrics.failed_copies;
+    return status;
+  }
+  ++(to == CISTERN_HOST_SIDE ? of.metrics.copies_to_host : of.metrics.copies_to_device);
+  (to == CISTERN_HOST_SIDE ? of.metrics.bytes_to_host : of.metrics.bytes_to_device) += bytes;
+  return CISTERN_OK;
+}
+
+std::size_t bytes_in(const Ranges& parts) {
+  std::size_t bytes = 0;
+  for (const Range& part : parts) bytes += part.end - part.begin;
+  return bytes;
+}
+
+void note_measured(Unified& of, std::size_t bytes, std::uint64_t since_ns) {
+  cistern_unified_metrics& metrics = of.metrics;
+  const double seconds = static_cast<double>(nanoseconds_since_start() - since_ns) / 1e9;
+  const double bytes_before = metrics.bytes_per_second * metrics.seconds;
+  metrics.seconds += seconds;
+  if (metrics.seconds > 0) metrics.bytes_per_second = (bytes_before + static_cast<double>(bytes)) / metrics.seconds;
+}
+
+cistern_status upload(Unified& of, const Ranges& parts, void* queue) {
+  cistern_status status = CISTERN_OK;
+  for (const Range& part : parts) {
+    status = enqueue(of, CISTERN_DEVICE_SIDE, part, queue);
+    if (status != CISTERN_OK) break;
+    of.sides.given(CISTERN_DEVICE_SIDE, part);
+    // Pageable memory has been read when CUDA's call returns; of all else the queue reads it when it comes to it.
+    const bool is_read_late = queue && (of.is_opencl() || of.is_pinned || !of.host.address);
+    if (is_read_late && std::find(of.uploads.begin(), of.uploads.end(), queue) == of.uploads.end())
+      of.uploads.push_back(queue);
+  }
+  return status;
+}
+
+// Waited for. Of large ones alone the time is taken: for that the queue has to be idle before.
+cistern_status download(Unified& of, const Ranges& parts) {
+  void* const queue = of.uses.last_writer(of.settings.queue);
+  const std::size_t bytes = bytes_in(parts);
+  const bool is_measured = bytes >= kWorthMeasuring;
+  cistern_status status = is_measured ? wait_for(of, queue) : CISTERN_OK;
+  if (status != CISTERN_OK) return status;
+  const std::uint64_t since_ns = nanoseconds_since_start();
+  Ranges enqueued;
+  for (const Range& part : parts) {
+    status = enqueue(of, CISTERN_HOST_SIDE, part, queue);
+    if (status != CISTERN_OK) break;
+    enqueued.add(part);
+  }
+  const int code = native;
+  const cistern_status waited = wait_for(of, queue);
+  if (waited != CISTERN_OK) return waited;
+  for (const Range& part : enqueued) of.sides.given(CISTERN_HOST_SIDE, part);
+  if (status == CISTERN_OK && is_measured) note_measured(of, bytes, since_ns);
+  native = code;
+  return status;
+}
+
+// --- Accesses
+cistern_status range_of(const Unified& of, std::size_t offset, std::size_t bytes, Range* part) {
+  if (offset > of.settings.bytes) return CISTERN_BOUNDS;
+  const std::size_t rest = of.settings.bytes - offset;
+  if (bytes == CISTERN_TO_THE_END) bytes = rest;
+  if (bytes > rest) return CISTERN_BOUNDS;
+  if (!bytes) return CISTERN_INVALID;
+  *part = {offset, offset + bytes};
+  return CISTERN_OK;
+}
+
+bool is_access(cistern_access access) { return access >= CISTERN_READ && access <= CISTERN_OVERWRITE; }
+
+void note_access(Unified& of, bool is_hit) {
+  ++of.metrics.accesses;
+  of.metrics.hits += is_hit;
+  of.metrics.last_access_seconds = static_cast<double>(nanoseconds_since_start()) / 1e9;
+}
+
+cistern_status ready_on_host(Unified& of, cistern_access access, Range part) {
+  if (const cistern_status status = of.sides.check(access); status != CISTERN_OK) return status;
+  if (const cistern_status status = have_memory(of, CISTERN_HOST_SIDE); status != CISTERN_OK) return status;
+  const Ranges parts = of.sides.lacks(CISTERN_HOST_SIDE, access, part);
+  if (!parts.empty())
+    if (const cistern_status status = download(of, parts); status != CISTERN_OK) return status;
+  if (access != CISTERN_READ) {
+    if (const cistern_status status = wait_for_uploads(of); status != CISTERN_OK) return status;
+    of.sides.written(CISTERN_HOST_SIDE, part);
+    of.has_writer = of.settings.checked;
+  }
+  note_access(of, parts.empty());
+  pin_if_hot(of);
+  return CISTERN_OK;
+}
+
+cistern_status ready_on_device(Unified& of, cistern_access access, Range part, void* queue) {
+  if (const cistern_status status = of.sides.check(access); status != CISTERN_OK) return status;
+  if (const cistern_status status = have_memory(of, CISTERN_DEVICE_SIDE); status != CISTERN_OK) return status;
+  const Ranges parts = of.sides.lacks(CISTERN_DEVICE_SIDE, access, part);
+  const bool writes = access != CISTERN_READ || !parts.empty();
+  if (const cistern_status status = follow_others(of, queue, writes); status != CISTERN_OK) return status;
+  of.uses.add(queue, writes);
+  if (const cistern_status status = upload(of, parts, queue); status != CISTERN_OK) return status;
+  if (access != CISTERN_READ) of.sides.written(CISTERN_DEVICE_SIDE, part);
+  note_access(of, parts.empty());
+  pin_if_hot(of);
+  return CISTERN_OK;
+}
+
+bool is_right(const cistern_unified_settings& settings) {
+  if (!settings.bytes || settings.device < kCurrentContext) return false;
+  if (settings.pin < CISTERN_PIN_WHEN_HOT || settings.pin > CISTERN_PIN_NEVER) return false;
+  if (settings.kind == CISTERN_OPENCL) return settings.context && settings.queue;
+  return settings.kind == CISTERN_DEVICE;
+}
+
+}  // namespace
+
+cistern_status unified_create(const cistern_unified_settings* settings, cistern_unified** buffer) {
+  native = 0;
+  if (buffer) *buffer = nullptr;
+  cistern_unified_settings own{};
+  if (!buffer || !read_sized(own, settings, offsetof(cistern_unified_settings, context)) || !is_right(own))
+    return CISTERN_INVALID;
+  *buffer = buffers.make([&](Unified& of) {
+    of.settings = own;
+    of.host_address = static_cast<char*>(own.host);
+    of.sides = Sides(own.bytes, own.host ? CISTERN_HOST_ONLY : CISTERN_UNINITIALISED);
+  });
+  return *buffer ? CISTERN_OK : CISTERN_NO_MEMORY;
+}
+
+cistern_status unified_destroy(cistern_unified* handle) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  Used buffer(buffers, "cistern_unified_destroy", handle);
+  if (!buffer) return CISTERN_INVALID;
+  const cistern_status answers[] = {wait_for_all(*buffer), give_device(*buffer), give_host(*buffer)};
+  buffer.end();
+  for (const cistern_status status : answers)
+    if (status != CISTERN_OK) return status;
+  return CISTERN_OK;
+}
+
+cistern_status unified_host(cistern_unified* handle, size_t offset, size_t bytes, cistern_access access,
+                            void** address) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  if (address) *address = nullptr;
+  if (!address || !is_access(access)) return CISTERN_INVALID;
+  const Used buffer(buffers, "cistern_unified_host", handle);
+  if (!buffer) return CISTERN_INVALID;
+  Range part;
+  if (const cistern_status status = range_of(*buffer, offset, bytes, &part); status != CISTERN_OK) return status;
+  if (buffer->has_writer) return CISTERN_BUSY;
+  const cistern_status status = ready_on_host(*buffer, access, part);
+  if (status == CISTERN_OK) *address = buffer->host_address + offset;
+  return status;
+}
+
+cistern_status unified_end_write(cistern_unified* handle) {
+  native = 0;
+  const Used buffer(buffers, "cistern_unified_end_write", handle);
+  if (!buffer) return CISTERN_INVALID;
+  buffer->has_writer = false;
+  return CISTERN_OK;
+}
+
+cistern_status unified_device(cistern_unified* handle, size_t offset, size_t bytes, cistern_access access, void* queue,
+                              void** address) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  if (address) *address = nullptr;
+  if (!address || !is_access(access)) return CISTERN_INVALID;
+  const Used buffer(buffers, "cistern_unified_device", handle);
+  if (!buffer) return CISTERN_INVALID;
+  Range part;
+  if (const cistern_status status = range_of(*buffer, offset, bytes, &part); status != CISTERN_OK) return status;
+  if (buffer->has_writer) return CISTERN_BUSY;
+  const cistern_status status = ready_on_device(*buffer, access, part, queue_or_own(*buffer, queue));
+  const std::uintptr_t shift = buffer->is_opencl() ? 0 : offset;
+  if (status == CISTERN_OK) *address = reinterpret_cast<void*>(buffer->device.address + shift);
+  return status;
+}
+
+cistern_status unified_mark(cistern_unified* handle, cistern_side side, size_t offset, size_t bytes) {
+  native = 0;
+  if (side != CISTERN_HOST_SIDE && side != CISTERN_DEVICE_SIDE) return CISTERN_INVALID;
+  const Used buffer(buffers, "cistern_unified_mark", handle);
+  if (!buffer) return CISTERN_INVALID;
+  Range part;
+  if (const cistern_status status = range_of(*buffer, offset, bytes, &part); status != CISTERN_OK) return status;
+  return buffer->has_writer ? CISTERN_BUSY : buffer->sides.mark(side, part);
+}
+
+cistern_status unified_synchronize(cistern_unified* handle, size_t offset, size_t bytes, void* queue) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  const Used buffer(buffers, "cistern_unified_synchronize", handle);
+  if (!buffer) return CISTERN_INVALID;
+  Range part;
+  if (const cistern_status status = range_of(*buffer, offset, bytes, &part); status != CISTERN_OK) return status;
+  if (buffer->has_writer) return CISTERN_BUSY;
+  const cistern_state state = buffer->sides.state();
+  if (state == CISTERN_DEVICE_ONLY || state == CISTERN_DEVICE_DIRTY) return ready_on_host(*buffer, CISTERN_READ, part);
+  void* const on = queue_or_own(*buffer, queue);
+  if (const cistern_status status = ready_on_device(*buffer, CISTERN_READ, part, on); status != CISTERN_OK)
+    return status;
+  return wait_for(*buffer, on);
+}
+
+cistern_status unified_fill(cistern_unified* handle, const void* pattern, size_t pattern_bytes, void* queue) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  const Used buffer(buffers, "cistern_unified_fill", handle);
+  if (!buffer || !pattern || !pattern_bytes) return CISTERN_INVALID;
+  if (buffer->has_writer) return CISTERN_BUSY;
+  if (buffer->sides.state() == CISTERN_HOST_DIRTY) return CISTERN_CONFLICT;
+  if (const cistern_status status = have_memory(*buffer, CISTERN_DEVICE_SIDE); status != CISTERN_OK) return status;
+  void* const on = queue_or_own(*buffer, queue);
+  if (const cistern_status status = follow_others(*buffer, on, true); status != CISTERN_OK) return status;
+  const cistern_part all = buffer->part_of(CISTERN_DEVICE_SIDE, 0);
+  const auto& settings = buffer->settings;
+  const cistern_status status = enqueue_fill(&all, pattern, pattern_bytes, settings.bytes, settings.device, on);
+  buffer->uses.add(on, true);
+  const cistern_state state = buffer->sides.state();
+  const bool host_has_all = state == CISTERN_SYNCHRONISED || state == CISTERN_HOST_ONLY;
+  if (status == CISTERN_OK)
+    buffer->sides.become(CISTERN_DEVICE_ONLY);
+  else if (state != CISTERN_UNINITIALISED)  // of the device's side parts may be filled
+    buffer->sides.become(host_has_all ? CISTERN_HOST_ONLY : CISTERN_DEVICE_ONLY);
+  return status;
+}
+
+cistern_status unified_drop(cistern_unified* handle, cistern_side side) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  if (side != CISTERN_HOST_SIDE && side != CISTERN_DEVICE_SIDE) return CISTERN_INVALID;
+  const Used buffer(buffers, "cistern_unified_drop", handle);
+  if (!buffer) return CISTERN_INVALID;
+  if (buffer->has_writer) return CISTERN_BUSY;
+  Sides after = buffer->sides;
+  cistern_status status = after.drop(side);
+  if (status == CISTERN_OK) status = side == CISTERN_HOST_SIDE ? wait_for_uploads(*buffer) : wait_for_all(*buffer);
+  if (status == CISTERN_OK) status = side == CISTERN_HOST_SIDE ? give_host(*buffer) : give_device(*buffer);
+  if (status == CISTERN_OK) buffer->sides = after;
+  return status;
+}
+
+cistern_status unified_wait(cistern_unified* handle) {
+  native = 0;
+  const Used buffer(buffers, "cistern_unified_wait", handle);
+  return buffer ? wait_for_all(*buffer) : CISTERN_INVALID;
+}
+
+cistern_status unified_get_state(cistern_unified* handle, cistern_state* state) {
+  native = 0;
+  const Used buffer(buffers, "cistern_unified_get_state", handle);
+  if (!buffer || !state) return CISTERN_INVALID;
+  *state = buffer->sides.state();
+  return CISTERN_OK;
+}
+
+cistern_status unified_next_dirty(cistern_unified* handle, size_t* offset, size_t* bytes) {
+  native = 0;
+  const Used buffer(buffers, "cistern_unified_next_dirty", handle);
+  if (!buffer || !offset || !bytes) return CISTERN_INVALID;
+  const Range next = buffer->sides.dirty_parts().next(*offset);
+  if (next.begin == next.end) return CISTERN_EMPTY;
+  *offset = next.begin;
+  *bytes = next.end - next.begin;
+  return CISTERN_OK;
+}
+
+cistern_status unified_get_metrics(cistern_unified* handle, cistern_unified_metrics* metrics, size_t bytes) {
+  native = 0;
+  const Used buffer(buffers, "cistern_unified_get_metrics", handle);
+  if (!buffer || !metrics) return CISTERN_INVALID;
+  cistern_unified_metrics all = buffer->metrics;
+  all.hit_rate = all.accesses ? static_cast<double>(all.hits) / static_cast<double>(all.accesses) : 0;
+  all.is_pinned = buffer->is_pinned;
+  write_sized(metrics, all, bytes);
+  return CISTERN_OK;
+}
+
+void unified_before_fork() { buffers.before_fork(); }
+void unified_after_fork_in_parent() { buffers.after_fork_in_parent(); }
+void unified_after_fork_in_child() { buffers.after_fork_in_child(); }
+
+}  // namespace cistern::library
