@@ -26,43 +26,35 @@ constexpr std::size_t kWorthPinning = 64 << 10, kWorthMeasuring = 1 << 20;
 constexpr std::uint64_t kCopiesUntilHot = 10;
 constexpr unsigned kPortable = 1;  // CU_MEMHOSTREGISTER_PORTABLE, CU_MEMHOSTALLOC_PORTABLE
 
-// Queues whose work may still use the device's side: what writes (one queue at most, for a second one follows the
-// first), and what reads.
-class DeviceUses {
+// Queues whose work may still use a side.
+class QueueUses {
  public:
-  // Those that work on `queue` must come after.
-  template <class Visit>
-  cistern_status others(const void* queue, bool writes, Visit visit) const {
-    for (const One& use : all_)
-      if (use.queue != queue && (writes || use.wrote))
-        if (const cistern_status status = visit(use.queue); status != CISTERN_OK) return status;
-    return CISTERN_OK;
-  }
-  // It follows all that it must.
   void add(void* queue, bool writes) {
-    if (writes) all_.clear();
-    for (const One& use : all_)
-      if (use.queue == queue) return;
+    for (One& use : all_)
+      if (use.queue == queue) return static_cast<void>(use.writes |= writes);
     all_.push_back({queue, writes});
   }
   void forget(const void* queue) {
     std::erase_if(all_, [queue](const One& use) { return use.queue == queue; });
   }
-  void* last_writer(void* otherwise) const {
-    for (const One& use : all_)
-      if (use.wrote) return use.queue;
-    return otherwise;
-  }
-  template <class Visit>
-  void visit(Visit visit) const {
-    for (const One& use : all_) visit(use.queue);
-  }
   void clear() { all_.clear(); }
+
+  // Those that something which writes, or only reads, has to come after.
+  Vector<void*> before(bool writes) const {
+    Vector<void*> queues;
+    for (const One& use : all_)
+      if (writes || use.writes) queues.push_back(use.queue);
+    return queues;
+  }
+  void* writer(void* otherwise) const {
+    const Vector<void*> writers = before(false);
+    return writers.empty() ? otherwise : writers.front();
+  }
 
  private:
   struct One {
     void* queue;
-    bool wrote;
+    bool writes;
   };
   Vector<One> all_;
 };
@@ -74,8 +66,8 @@ struct Unified {
   char* host_address = nullptr;  // the program's own memory, or host.address
   bool is_pinned = false, is_registered = false, tried_to_register = false;
   bool has_writer = false;
-  DeviceUses uses;
-  Vector<void*> uploads;  // queues on which the host's side may still be read
+  QueueUses host_uses;    // uploads, and downloads that could not be waited for
+  QueueUses device_uses;  // one that writes at most: a second one follows it
   cistern_unified_metrics metrics{};
 
   void begin_anew() {
@@ -174,39 +166,35 @@ void* queue_or_own(const Unified& of, void* queue) { return queue ? queue : of.s
 cistern_status wait_for(Unified& of, void* queue) {
   const cistern_status status = queue_wait(of.settings.kind, of.settings.device, queue);
   if (status != CISTERN_OK) return status;
-  of.uses.forget(queue);
-  std::erase(of.uploads, queue);
+  of.host_uses.forget(queue);
+  of.device_uses.forget(queue);
   return CISTERN_OK;
 }
 
-// Before the host's side is written, or goes.
-cistern_status wait_for_uploads(Unified& of) {
-  while (!of.uploads.empty())
-    if (const cistern_status status = wait_for(of, of.uploads.back()); status != CISTERN_OK) return status;
-  return CISTERN_OK;
-}
-
-Vector<void*> known_queues(const Unified& of) {
-  Vector<void*> known = of.uploads;
-  of.uses.visit([&](void* queue) {
-    if (std::find(known.begin(), known.end(), queue) == known.end()) known.push_back(queue);
-  });
-  return known;
-}
-
-// All of them, whatever one answers; the first that is not right.
-cistern_status wait_for_all(Unified& of) {
+// All of them, whatever one answers; the first answer that is not right.
+cistern_status wait_for(Unified& of, const Vector<void*>& queues) {
   cistern_status first = CISTERN_OK;
-  for (void* const queue : known_queues(of)) {
+  for (void* const queue : queues) {
     const cistern_status status = wait_for(of, queue);
     if (first == CISTERN_OK) first = status;
   }
   return first;
 }
 
+cistern_status wait_for_all(Unified& of) {
+  const cistern_status on_host = wait_for(of, of.host_uses.before(true));
+  const cistern_status on_device = wait_for(of, of.device_uses.before(true));
+  return on_host == CISTERN_OK ? on_device : on_host;
+}
+
 cistern_status follow_others(Unified& of, void* queue, bool writes) {
-  return of.uses.others(queue, writes,
-                        [&](void* other) { return queue_follow(of.settings.kind, of.settings.device, queue, other); });
+  for (void* const other : of.device_uses.before(writes))
+    if (const cistern_status status = queue_follow(of.settings.kind, of.settings.device, queue, other);
+        status != CISTERN_OK)
+      return status;
+  if (writes) of.device_uses.clear();
+  of.device_uses.add(queue, writes);
+  return CISTERN_OK;
 }
 
 // --- Copies
@@ -245,15 +233,14 @@ cistern_status upload(Unified& of, const Ranges& parts, void* queue) {
     of.sides.given(CISTERN_DEVICE_SIDE, part);
     // Pageable memory has been read when CUDA's call returns; of all else the queue reads it when it comes to it.
     const bool is_read_late = queue && (of.is_opencl() || of.is_pinned || !of.host.address);
-    if (is_read_late && std::find(of.uploads.begin(), of.uploads.end(), queue) == of.uploads.end())
-      of.uploads.push_back(queue);
+    if (is_read_late) of.host_uses.add(queue, false);
   }
   return status;
 }
 
 // Waited for. Of large ones alone the time is taken: for that the queue has to be idle before.
 cistern_status download(Unified& of, const Ranges& parts) {
-  void* const queue = of.uses.last_writer(of.settings.queue);
+  void* const queue = of.device_uses.writer(of.settings.queue);
   const std::size_t bytes = bytes_in(parts);
   const bool is_measured = bytes >= kWorthMeasuring;
   cistern_status status = is_measured ? wait_for(of, queue) : CISTERN_OK;
@@ -266,6 +253,7 @@ cistern_status download(Unified& of, const Ranges& parts) {
     enqueued.add(part);
   }
   const int code = native;
+  of.host_uses.add(queue, true);
   const cistern_status waited = wait_for(of, queue);
   if (waited != CISTERN_OK) return waited;
   for (const Range& part : enqueued) of.sides.given(CISTERN_HOST_SIDE, part);
@@ -296,11 +284,12 @@ void note_access(Unified& of, bool is_hit) {
 cistern_status ready_on_host(Unified& of, cistern_access access, Range part) {
   if (const cistern_status status = of.sides.check(access); status != CISTERN_OK) return status;
   if (const cistern_status status = have_memory(of, CISTERN_HOST_SIDE); status != CISTERN_OK) return status;
+  const bool writes = access != CISTERN_READ;
+  if (const cistern_status status = wait_for(of, of.host_uses.before(writes)); status != CISTERN_OK) return status;
   const Ranges parts = of.sides.lacks(CISTERN_HOST_SIDE, access, part);
   if (!parts.empty())
     if (const cistern_status status = download(of, parts); status != CISTERN_OK) return status;
-  if (access != CISTERN_READ) {
-    if (const cistern_status status = wait_for_uploads(of); status != CISTERN_OK) return status;
+  if (writes) {
     of.sides.written(CISTERN_HOST_SIDE, part);
     of.has_writer = of.settings.checked;
   }
@@ -315,7 +304,6 @@ cistern_status ready_on_device(Unified& of, cistern_access access, Range part, v
   const Ranges parts = of.sides.lacks(CISTERN_DEVICE_SIDE, access, part);
   const bool writes = access != CISTERN_READ || !parts.empty();
   if (const cistern_status status = follow_others(of, queue, writes); status != CISTERN_OK) return status;
-  of.uses.add(queue, writes);
   if (const cistern_status status = upload(of, parts, queue); status != CISTERN_OK) return status;
   if (access != CISTERN_READ) of.sides.written(CISTERN_DEVICE_SIDE, part);
   note_access(of, parts.empty());
@@ -438,7 +426,6 @@ cistern_status unified_fill(cistern_unified* handle, const void* pattern, size_t
   const cistern_part all = buffer->part_of(CISTERN_DEVICE_SIDE, 0);
   const auto& settings = buffer->settings;
   const cistern_status status = enqueue_fill(&all, pattern, pattern_bytes, settings.bytes, settings.device, on);
-  buffer->uses.add(on, true);
   const cistern_state state = buffer->sides.state();
   const bool host_has_all = state == CISTERN_SYNCHRONISED || state == CISTERN_HOST_ONLY;
   if (status == CISTERN_OK)
@@ -457,7 +444,8 @@ cistern_status unified_drop(cistern_unified* handle, cistern_side side) {
   if (buffer->has_writer) return CISTERN_BUSY;
   Sides after = buffer->sides;
   cistern_status status = after.drop(side);
-  if (status == CISTERN_OK) status = side == CISTERN_HOST_SIDE ? wait_for_uploads(*buffer) : wait_for_all(*buffer);
+  if (status == CISTERN_OK)
+    status = side == CISTERN_HOST_SIDE ? wait_for(*buffer, buffer->host_uses.before(true)) : wait_for_all(*buffer);
   if (status == CISTERN_OK) status = side == CISTERN_HOST_SIDE ? give_host(*buffer) : give_device(*buffer);
   if (status == CISTERN_OK) buffer->sides = after;
   return status;

@@ -52,7 +52,7 @@ class UnifiedModel {
     if (what < 88) return synchronize(part, queue);
     if (what < 91) return fill(queue);
     if (what < 94) return drop(number_(2) ? CISTERN_HOST_SIDE : CISTERN_DEVICE_SIDE);
-    if (what < 96) return wait();
+    if (what < 96) return static_cast<void>(wait());
     if (what < 99) return wrong_parts();
     end();
     make();
@@ -314,7 +314,7 @@ class UnifiedModel {
     const cistern_access read = CISTERN_READ;
     void* address = nullptr;
     if (expected == CISTERN_OK) {
-      wait();
+      if (!wait()) return;
       const cistern_status status =
           side == CISTERN_HOST_SIDE ? cistern_unified_host(buffer_, part.begin, part.bytes, read, &address)
                                     : cistern_unified_device(buffer_, part.begin, part.bytes, read, queue, &address);
@@ -386,7 +386,7 @@ class UnifiedModel {
     only_ = true;
     settle();
   }
-  void wait() { expect(cistern_unified_wait(buffer_), CISTERN_OK, "wait"); }
+  bool wait() { return expect(cistern_unified_wait(buffer_), CISTERN_OK, "wait"); }
   void wrong_parts() {
     void* address = nullptr;
     void* const queue = world_.queues[0];

@@ -1,7 +1,7 @@
 // Unified buffers: the table of states, and random steps beside a model, with streams that run late, several threads,
 // and a driver that fails.
 //
-// CISTERN_TEST_STEPS=10000000 makes as many steps as that of each random test.
+// UNIFIED_TEST_STEPS=10000000 makes as many steps as that of each random test.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@
 namespace {
 
 std::uint64_t steps_of(std::uint64_t usually) {
-  const char* const text = getenv("CISTERN_TEST_STEPS");
+  const char* const text = getenv("UNIFIED_TEST_STEPS");
   return text ? strtoull(text, nullptr, 10) : usually;
 }
 
