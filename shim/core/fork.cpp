@@ -11,6 +11,7 @@
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
 #include "shim/core/judging.hpp"
+#include "shim/core/mapped.hpp"
 #include "shim/core/pools.hpp"
 #include "shim/core/transfers.hpp"
 #include "shim/core/unified.hpp"
@@ -38,17 +39,21 @@ constexpr ForkPart kTransfers = {library::transfers_before_fork, library::transf
 constexpr ForkPart kUnified = {library::unified_before_fork, library::unified_after_fork_in_parent,
                                library::unified_after_fork_in_child, library::unified_after_fork_in_child};
 
+constexpr ForkPart kMapped = {library::mapped_before_fork, library::mapped_after_fork_in_parent,
+                              library::mapped_after_fork_in_child, library::mapped_after_fork_in_child};
+
 constexpr ForkPart kCrew = {copy_crew_before_fork, copy_crew_after_fork_in_parent, copy_crew_after_fork_in_child,
                             copy_crew_after_fork_in_child};
 
 // A part's locks may be held while those of a later one are taken: the kinds, which keep sites and use host memory, the
-// last row first; the library's transfers, unified buffers and pools; the copying threads; sites; host memory; what all
-// of them use.
-std::size_t part_count() { return kinds().size() + 7; }
+// last row first; the library's transfers, files, unified buffers and pools; the copying threads; sites; host memory;
+// what all of them use.
+std::size_t part_count() { return kinds().size() + 8; }
 const ForkPart& part_at(std::size_t i) {
   const std::size_t others = kinds().size() - 1;
   if (i < others) return kinds()[others - i]->fork;
-  const ForkPart* const rest[] = {&kTransfers, &kUnified, &kPools, &kCrew, &kSites, &kinds()[0]->fork, &kTables, &kLog};
+  const ForkPart* const rest[] = {&kTransfers, &kMapped,          &kUnified, &kPools, &kCrew,
+                                  &kSites,     &kinds()[0]->fork, &kTables,  &kLog};
   return *rest[i - others];
 }
 

@@ -1,6 +1,7 @@
 /* Cistern's C interface: memory from the process's pools, figures, options, reports. With it come cistern/pool.h
  * (pools of one's own), cistern/device.h (devices, copies, managed memory), cistern/transfer.h (many copies),
- * cistern/queue.h (work in order) and cistern/unified.h (buffers that know where their data is).
+ * cistern/queue.h (work in order), cistern/unified.h (buffers that know where their data is) and cistern/mapped.h
+ * (files on a device).
  *
  * Usable from programs that link the library and, through weak references or dlsym, from programs that run under the
  * preloaded shim: there the same functions speak of the same pools.
@@ -56,6 +57,15 @@ typedef enum cistern_status CISTERN_INT {
   CISTERN_DENIED = 14,   /* of another user, or not permitted */
   CISTERN_TRUNCATED = 15 /* the file is shorter than it was */
 } cistern_status;
+
+#define CISTERN_CURRENT (-1) /* for a device: the context that is current */
+
+/* What is going to be done with memory. */
+typedef enum cistern_access CISTERN_INT {
+  CISTERN_READ = 0,
+  CISTERN_WRITE = 1,    /* and read */
+  CISTERN_OVERWRITE = 2 /* all of the part: what it had is of no interest */
+} cistern_access;
 
 typedef enum cistern_format CISTERN_INT { CISTERN_TEXT = 0, CISTERN_JSON = 1 } cistern_format;
 
@@ -169,8 +179,8 @@ CISTERN_API void cistern_opencl_forget_context(struct _cl_context* context);
 CISTERN_API int cistern_cuda_allocate(unsigned long long* pointer, size_t bytes);
 CISTERN_API int cistern_cuda_deallocate(unsigned long long pointer);
 
-/* The code behind the last call of this thread that answered CISTERN_DRIVER or CISTERN_NO_MEMORY: CUresult, OpenCL's
- * cl_int, or an errno value where the system was asked; else 0. */
+/* The code behind this thread's last call that answered a cistern_status but CISTERN_OK: CUresult, OpenCL's cl_int, or
+ * an errno value where the system was asked; 0 where neither was. */
 CISTERN_API int cistern_native_error(void);
 
 /* Look-ups of driver functions that were answered through cuGetProcAddress; `substituted`, unless null: how many of
@@ -182,6 +192,7 @@ CISTERN_API uint64_t cistern_driver_lookups(uint64_t* substituted);
 #endif
 
 #include <cistern/device.h>
+#include <cistern/mapped.h>
 #include <cistern/pool.h>
 #include <cistern/queue.h>
 #include <cistern/transfer.h>

@@ -13,8 +13,6 @@
 extern "C" {
 #endif
 
-#define CISTERN_CURRENT (-1) /* for a device: the context that is current */
-
 /* Where something begins: `offset` bytes into a block, which is an address or, with CISTERN_OPENCL, a cl_mem.
  * CISTERN_HOST is any memory of the host. */
 typedef struct cistern_part {

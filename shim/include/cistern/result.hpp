@@ -90,8 +90,7 @@ namespace detail {
 
 // Of a call of the C interface that has just failed.
 inline failure failed(const char* call, cistern_status status) noexcept {
-  const bool has_code = status == CISTERN_DRIVER || status == CISTERN_NO_MEMORY || status == CISTERN_DENIED;
-  return {status, call, has_code ? cistern_native_error() : 0};
+  return {status, call, cistern_native_error()};
 }
 
 }  // namespace detail

@@ -22,7 +22,7 @@
 #ifndef CISTERN_UNIFIED_H
 #define CISTERN_UNIFIED_H
 
-#include <cistern/queue.h>
+#include <cistern/cistern.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -40,12 +40,6 @@ typedef enum cistern_state CISTERN_INT {
 } cistern_state;
 
 typedef enum cistern_side CISTERN_INT { CISTERN_HOST_SIDE = 0, CISTERN_DEVICE_SIDE = 1 } cistern_side;
-
-typedef enum cistern_access CISTERN_INT {
-  CISTERN_READ = 0,
-  CISTERN_WRITE = 1,    /* and read */
-  CISTERN_OVERWRITE = 2 /* all of the part: what it had is of no interest */
-} cistern_access;
 
 /* Page-locked host memory, with CUDA: copies are faster, and with a queue do not keep the caller waiting. */
 typedef enum cistern_pin CISTERN_INT {

@@ -86,7 +86,7 @@ class unified_buffer {
     settings.host = options.host;
     unified_buffer made;
     if (const cistern_status status = cistern_unified_create(&settings, &made.handle_); status != CISTERN_OK)
-      return failure{status, kCall};
+      return detail::failed(kCall, status);
     made.count_ = count;
     made.where_ = where;
     made.checked_ = options.checked;

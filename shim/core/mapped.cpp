@@ -1,0 +1,475 @@
+// Files on a device, chunk by chunk (cistern/mapped.h).
+//
+// A slot is memory for one chunk on the device, and two lanes: queues of its own, on which its pieces go to and fro in
+// turn. A piece is page-locked memory for some of a chunk, one for each lane of all slots: while one is on its way the
+// other is read from the file.
+//
+//   acquire -> [a slot: the one unused for longest, written back] -> [fill: the file -> pieces -> lanes]
+//           -> the program's queue follows the slot's lanes
+//   release -> the slot's lanes follow the program's queue -> the next chunk is filled into another slot
+#include "shim/core/mapped.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+
+#include "shim/core/answers.hpp"
+#include "shim/core/devices.hpp"
+#include "shim/core/handles.hpp"
+#include "shim/core/kind_memory.hpp"
+#include "shim/cuda/hooks/hooks.hpp"
+#include "shim/opencl/hooks/hooks.hpp"
+#include "shim/opencl/next.hpp"
+#include "stats/sites.hpp"
+
+namespace cistern::library {
+namespace {
+
+constexpr std::size_t kChunkUsually = std::size_t{256} << 20, kPieceMax = std::size_t{4} << 20;
+constexpr unsigned kSlotsUsually = 2, kSlotsMax = 64, kLanes = 2;
+constexpr opencl::cl_uint kQueueDevice = 0x1091;  // CL_QUEUE_DEVICE
+
+// The program's errno stays what it was.
+class KeptErrno {
+ public:
+  KeptErrno() : kept_(errno) {}
+  ~KeptErrno() { errno = kept_; }
+  KeptErrno(const KeptErrno&) = delete;
+  KeptErrno& operator=(const KeptErrno&) = delete;
+
+ private:
+  const int kept_;
+};
+
+struct Slot {
+  Taken memory;
+  void* lanes[kLanes] = {};
+  std::uint64_t index = 0;  // of the chunk
+  bool has_chunk = false, is_acquired = false, is_dirty = false;
+  std::uint64_t used = 0;  // larger: later
+};
+
+struct Mapped {
+  cistern_mapped_settings settings{};
+  int file = -1;
+  Slot slots[kSlotsMax];
+  Taken pieces[kLanes];
+  void* piece_queues[kLanes] = {};  // on which a piece is under way
+  std::size_t piece_bytes = 0;
+  std::uint64_t uses = 0;
+  cistern_mapped_info info{};
+
+  void begin_anew() {
+    std::destroy_at(this);
+    std::construct_at(this);
+  }
+  bool is_opencl() const { return settings.kind == CISTERN_OPENCL; }
+  Slot* begin() { return slots; }
+  Slot* end() { return slots + settings.chunks_on_device; }
+  std::size_t bytes_of(std::uint64_t index) const {
+    return static_cast<std::size_t>(std::min(info.chunk_bytes, info.bytes - index * info.chunk_bytes));
+  }
+};
+
+constinit Handles<Mapped, cistern_mapped, 5> files("mapped file");
+using Used = decltype(files)::Use;
+
+cistern_status status_of_system(int error) {
+  if (error == ENOENT) return refused(error, CISTERN_NOT_FOUND);
+  if (error == EACCES || error == EPERM || error == EROFS) return refused(error, CISTERN_DENIED);
+  return refused(error, error == ENOMEM ? CISTERN_NO_MEMORY : CISTERN_DRIVER);
+}
+
+// --- Queues and memory of its own
+cistern_status new_lane(const Mapped& of, void** lane) {
+  if (!of.is_opencl()) {
+    const OnDevice there(of.settings.device);
+    if (!there) return status_of(there.answer());
+    cuda::CUstream stream = nullptr;
+    const cuda::CUresult answer = cuda::hook::cuStreamCreate(&stream, cuda::kStreamNonBlocking);
+    *lane = stream;
+    return status_of(answer);
+  }
+  const auto& next = opencl::next();
+  if (!next.clGetCommandQueueInfo || !next.clCreateCommandQueue) return CISTERN_NO_DRIVER;
+  opencl::cl_device_id device = nullptr;
+  opencl::cl_int error = next.clGetCommandQueueInfo(static_cast<opencl::cl_command_queue>(of.settings.queue),
+                                                    kQueueDevice, sizeof device, &device, nullptr);
+  if (error == opencl::kSuccess)
+    *lane = opencl::hook::clCreateCommandQueue(reinterpret_cast<opencl::cl_context>(of.settings.context), device, 0,
+                                               &error);
+  return status_of_opencl(error);
+}
+
+void end_lane(const Mapped& of, void* lane) {
+  if (!lane) return;
+  if (of.is_opencl()) {
+    opencl::hook::clReleaseCommandQueue(static_cast<opencl::cl_command_queue>(lane));
+    return;
+  }
+  const OnDevice there(of.settings.device);
+  if (there) cuda::hook::cuStreamDestroy_v2(static_cast<cuda::CUstream>(lane));
+}
+
+Wanted wanted_of(const Mapped& of, cistern_kind kind, std::size_t bytes) {
+  Wanted wanted{};
+  wanted.kind = kind;
+  wanted.bytes = bytes;
+  if (kind == CISTERN_OPENCL) {
+    wanted.context = of.settings.context;
+    wanted.flags = of.settings.flags;
+  } else if (kind != CISTERN_HOST && of.settings.device != kCurrentContext) {
+    wanted.where = CISTERN_ON_DEVICE;
+    wanted.device = of.settings.device;
+  }
+  return wanted;
+}
+
+cistern_kind kind_of_pieces(const Mapped& of) { return of.is_opencl() ? CISTERN_HOST : CISTERN_PINNED; }
+
+cistern_status have_pieces(Mapped& of) {
+  for (Taken& piece : of.pieces)
+    if (!piece.address)
+      if (const cistern_status status = take(wanted_of(of, kind_of_pieces(of), of.piece_bytes), &piece);
+          status != CISTERN_OK)
+        return status;
+  return CISTERN_OK;
+}
+
+cistern_status have_memory(Mapped& of, Slot& slot) {
+  for (void*& lane : slot.lanes)
+    if (!lane)
+      if (const cistern_status status = new_lane(of, &lane); status != CISTERN_OK) return status;
+  if (slot.memory.address) return CISTERN_OK;
+  const auto bytes = static_cast<std::size_t>(std::min(of.info.chunk_bytes, of.info.bytes));
+  return take(wanted_of(of, of.settings.kind, bytes), &slot.memory);
+}
+
+void give_all(Mapped& of) {
+  for (Slot& slot : of) {
+    if (slot.memory.address) give(of.settings.kind, slot.memory, nullptr);
+    for (void* const lane : slot.lanes) end_lane(of, lane);
+  }
+  for (const Taken& piece : of.pieces)
+    if (piece.address) give(kind_of_pieces(of), piece, nullptr);
+  if (of.file >= 0) close(of.file);
+}
+
+// --- The file
+cistern_status read_all(int file, char* to, std::size_t bytes, std::uint64_t offset) {
+  while (bytes) {
+    const ssize_t got = pread(file, to, bytes, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return status_of_system(errno);
+    if (got == 0) return CISTERN_TRUNCATED;
+    to += got, bytes -= static_cast<std::size_t>(got), offset += static_cast<std::uint64_t>(got);
+  }
+  return CISTERN_OK;
+}
+
+cistern_status write_all(int file, const char* from, std::size_t bytes, std::uint64_t offset) {
+  while (bytes) {
+    const ssize_t put = pwrite(file, from, bytes, static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return status_of_system(errno);
+    if (put == 0) return status_of_system(ENOSPC);
+    from += put, bytes -= static_cast<std::size_t>(put), offset += static_cast<std::uint64_t>(put);
+  }
+  return CISTERN_OK;
+}
+
+// What somebody has cut off is not written anew.
+cistern_status check_still_there(const Mapped& of, std::uint64_t bytes) {
+  struct stat now;
+  if (fstat(of.file, &now)) return status_of_system(errno);
+  return static_cast<std::uint64_t>(now.st_size) < bytes ? CISTERN_TRUNCATED : CISTERN_OK;
+}
+
+void ask_to_read_ahead(const Mapped& of, std::uint64_t index) {
+  if (index >= of.info.chunks) return;
+  posix_fadvise(of.file, static_cast<off_t>(index * of.info.chunk_bytes), static_cast<off_t>(of.bytes_of(index)),
+                POSIX_FADV_WILLNEED);
+}
+
+// --- Chunks to and fro
+char* piece_at(const Mapped& of, unsigned lane) { return reinterpret_cast<char*>(of.pieces[lane].address); }
+
+// Until the lane's piece is nobody's.
+cistern_status wait_for_piece(Mapped& of, unsigned lane) {
+  if (!of.piece_queues[lane]) return CISTERN_OK;
+  const cistern_status status = queue_wait(of.settings.kind, of.settings.device, of.piece_queues[lane]);
+  if (status == CISTERN_OK) of.piece_queues[lane] = nullptr;
+  return status;
+}
+
+cistern_status enqueue(Mapped& of, Slot& slot, unsigned lane, std::size_t offset, std::size_t bytes, bool to_device) {
+  const cistern_part on_device{of.settings.kind, reinterpret_cast<void*>(slot.memory.address), offset};
+  const cistern_part on_host{CISTERN_HOST, piece_at(of, lane), 0};
+  of.piece_queues[lane] = slot.lanes[lane];  // whatever it answers
+  return enqueue_copy(to_device ? &on_device : &on_host, to_device ? &on_host : &on_device, bytes, of.settings.device,
+                      slot.lanes[lane]);
+}
+
+cistern_status fill(Mapped& of, Slot& slot, std::uint64_t index) {
+  const std::size_t bytes = of.bytes_of(index);
+  ask_to_read_ahead(of, index + 1);
+  unsigned lane = 0;
+  for (std::size_t at = 0; at < bytes; at += of.piece_bytes, lane = (lane + 1) % kLanes) {
+    const std::size_t count = std::min(of.piece_bytes, bytes - at);
+    cistern_status status = wait_for_piece(of, lane);
+    if (status == CISTERN_OK) status = read_all(of.file, piece_at(of, lane), count, index * of.info.chunk_bytes + at);
+    if (status == CISTERN_OK) status = enqueue(of, slot, lane, at, count, true);
+    if (status != CISTERN_OK) return status;
+  }
+  ++of.info.reads;
+  of.info.bytes_read += bytes;
+  return CISTERN_OK;
+}
+
+// One piece is on its way from the device while the one before it is written.
+cistern_status write_back(Mapped& of, Slot& slot) {
+  const std::size_t bytes = of.bytes_of(slot.index);
+  const std::uint64_t begin = slot.index * of.info.chunk_bytes;
+  if (const cistern_status status = check_still_there(of, begin + bytes); status != CISTERN_OK) return status;
+  const auto piece = [&](std::size_t at) { return std::min(of.piece_bytes, bytes - at); };
+  unsigned lane = 0;
+  cistern_status status = wait_for_piece(of, lane);
+  if (status == CISTERN_OK) status = enqueue(of, slot, lane, 0, piece(0), false);
+  for (std::size_t at = 0; at < bytes && status == CISTERN_OK; at += of.piece_bytes, lane = (lane + 1) % kLanes) {
+    const std::size_t next = at + of.piece_bytes;
+    const unsigned other = (lane + 1) % kLanes;
+    if (next < bytes) status = wait_for_piece(of, other);
+    if (status == CISTERN_OK && next < bytes) status = enqueue(of, slot, other, next, piece(next), false);
+    if (status == CISTERN_OK) status = wait_for_piece(of, lane);
+    if (status == CISTERN_OK) status = write_all(of.file, piece_at(of, lane), piece(at), begin + at);
+  }
+  if (status != CISTERN_OK) return status;
+  slot.is_dirty = false;
+  --of.info.dirty_chunks;
+  ++of.info.writes;
+  of.info.bytes_written += bytes;
+  return CISTERN_OK;
+}
+
+// --- Slots
+Slot* slot_of(Mapped& of, std::uint64_t index) {
+  for (Slot& slot : of)
+    if (slot.has_chunk && slot.index == index) return &slot;
+  return nullptr;
+}
+
+// The one unused for longest, and of no chunk any more.
+cistern_status free_slot(Mapped& of, Slot** free) {
+  Slot* oldest = nullptr;
+  for (Slot& slot : of) {
+    const bool is_older = !oldest || slot.used < oldest->used;
+    if (!slot.is_acquired && is_older) oldest = &slot;
+  }
+  if (!oldest) return CISTERN_BUSY;
+  if (oldest->is_dirty)
+    if (const cistern_status status = write_back(of, *oldest); status != CISTERN_OK) return status;
+  oldest->has_chunk = false;
+  *free = oldest;
+  return CISTERN_OK;
+}
+
+cistern_status bring(Mapped& of, std::uint64_t index, cistern_access access, Slot** found) {
+  Slot* slot = nullptr;
+  cistern_status status = free_slot(of, &slot);
+  if (status == CISTERN_OK) status = have_pieces(of);
+  if (status == CISTERN_OK) status = have_memory(of, *slot);
+  if (status == CISTERN_OK && access != CISTERN_OVERWRITE) status = fill(of, *slot, index);
+  if (status != CISTERN_OK) return status;
+  slot->has_chunk = true;
+  slot->index = index;
+  slot->used = ++of.uses;
+  *found = slot;
+  return CISTERN_OK;
+}
+
+// What fails will fail again where somebody asks for the chunk.
+void read_ahead(Mapped& of, std::uint64_t index) {
+  Slot* slot = nullptr;
+  if (index < of.info.chunks && !slot_of(of, index)) bring(of, index, CISTERN_READ, &slot);
+  native = 0;
+}
+
+cistern_status write_back_all(Mapped& of) {
+  cistern_status first = CISTERN_OK;
+  int code = 0;
+  for (Slot& slot : of) {
+    if (!slot.is_dirty || slot.is_acquired) continue;
+    const cistern_status status = write_back(of, slot);
+    if (first == CISTERN_OK && status != CISTERN_OK) first = status, code = native;
+  }
+  native = code;
+  return first;
+}
+
+bool any_is_acquired(Mapped& of) {
+  return std::any_of(of.begin(), of.end(), [](const Slot& slot) { return slot.is_acquired; });
+}
+
+// --- Opening
+bool is_right(cistern_mapped_settings& own) {
+  if (!own.chunk_bytes) own.chunk_bytes = kChunkUsually;
+  if (!own.chunks_on_device) own.chunks_on_device = kSlotsUsually;
+  if (!own.path || own.chunks_on_device < 2 || own.chunks_on_device > kSlotsMax) return false;
+  if (own.device < kCurrentContext || own.chunk_bytes > PTRDIFF_MAX / 2) return false;
+  if (own.bytes > PTRDIFF_MAX || (own.bytes && !own.writable)) return false;
+  if (own.kind == CISTERN_OPENCL) return own.context && own.queue;
+  return own.kind == CISTERN_DEVICE;
+}
+
+// Not one of the three that programs take for their own.
+int away_from_standard(int file) {
+  if (file < 0 || file > STDERR_FILENO) return file;
+  const int moved = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  close(file);
+  errno = error;
+  return moved;
+}
+
+cistern_status open_file(const cistern_mapped_settings& own, int* file, std::uint64_t* bytes) {
+  const int flags = (own.writable ? O_RDWR : O_RDONLY) | (own.bytes ? O_CREAT : 0) | O_CLOEXEC | O_NONBLOCK;
+  *file = away_from_standard(open(own.path, flags, 0666));
+  if (*file < 0) return status_of_system(errno);
+  struct stat now;
+  cistern_status status = fstat(*file, &now) ? status_of_system(errno) : CISTERN_OK;
+  if (status == CISTERN_OK && !S_ISREG(now.st_mode)) status = CISTERN_INVALID;
+  *bytes = static_cast<std::uint64_t>(now.st_size);
+  if (status == CISTERN_OK && *bytes < own.bytes) {
+    status = ftruncate(*file, static_cast<off_t>(own.bytes)) ? status_of_system(errno) : CISTERN_OK;
+    *bytes = own.bytes;
+  }
+  if (status != CISTERN_OK) close(*file);
+  return status;
+}
+
+}  // namespace
+
+cistern_status mapped_open(const cistern_mapped_settings* settings, cistern_mapped** file) {
+  const KeptErrno kept;
+  native = 0;
+  if (file) *file = nullptr;
+  cistern_mapped_settings own{};
+  if (!file || !read_sized(own, settings, offsetof(cistern_mapped_settings, context)) || !is_right(own))
+    return CISTERN_INVALID;
+  int opened = -1;
+  std::uint64_t bytes = 0;
+  if (const cistern_status status = open_file(own, &opened, &bytes); status != CISTERN_OK) return status;
+  *file = files.make([&](Mapped& of) {
+    of.settings = own;
+    of.settings.path = nullptr;  // the caller's
+    of.file = opened;
+    of.info.bytes = bytes;
+    of.info.chunk_bytes = own.chunk_bytes;
+    of.info.chunks = bytes / own.chunk_bytes + (bytes % own.chunk_bytes != 0);
+    of.piece_bytes = std::min(kPieceMax, own.chunk_bytes);
+  });
+  if (*file) return CISTERN_OK;
+  close(opened);
+  return CISTERN_NO_MEMORY;
+}
+
+cistern_status mapped_close(cistern_mapped* handle) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const KeptErrno kept;
+  native = 0;
+  Used file(files, "cistern_mapped_close", handle);
+  if (!file) return CISTERN_INVALID;
+  if (any_is_acquired(*file)) return CISTERN_BUSY;
+  if (const cistern_status status = write_back_all(*file); status != CISTERN_OK) return status;
+  give_all(*file);
+  file.end();
+  return CISTERN_OK;
+}
+
+cistern_status mapped_acquire(cistern_mapped* handle, uint64_t index, cistern_access access, void* queue,
+                              void** address, size_t* bytes) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const KeptErrno kept;
+  native = 0;
+  if (address) *address = nullptr;
+  if (!address || !bytes || access < CISTERN_READ || access > CISTERN_OVERWRITE) return CISTERN_INVALID;
+  const Used file(files, "cistern_mapped_acquire", handle);
+  if (!file || (file->is_opencl() && !queue)) return CISTERN_INVALID;
+  if (index >= file->info.chunks) return CISTERN_BOUNDS;
+  if (access != CISTERN_READ && !file->settings.writable) return CISTERN_DENIED;
+  Slot* slot = slot_of(*file, index);
+  if (slot && slot->is_acquired) return CISTERN_BUSY;
+  const bool is_hit = slot != nullptr;
+  if (!slot)
+    if (const cistern_status status = bring(*file, index, access, &slot); status != CISTERN_OK) return status;
+  for (void* const lane : slot->lanes)
+    if (const cistern_status status = queue_follow(file->settings.kind, file->settings.device, queue, lane);
+        status != CISTERN_OK)
+      return status;
+  slot->is_acquired = true;
+  slot->used = ++file->uses;
+  if (access != CISTERN_READ && !slot->is_dirty) slot->is_dirty = true, ++file->info.dirty_chunks;
+  ++file->info.accesses;
+  file->info.hits += is_hit;
+  *address = reinterpret_cast<void*>(slot->memory.address);
+  *bytes = file->bytes_of(index);
+  return CISTERN_OK;
+}
+
+cistern_status mapped_release(cistern_mapped* handle, uint64_t index, void* queue) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const KeptErrno kept;
+  native = 0;
+  const Used file(files, "cistern_mapped_release", handle);
+  if (!file || (file->is_opencl() && !queue)) return CISTERN_INVALID;
+  Slot* const slot = slot_of(*file, index);
+  if (!slot || !slot->is_acquired) return CISTERN_INVALID;
+  for (void* const lane : slot->lanes)
+    if (const cistern_status status = queue_follow(file->settings.kind, file->settings.device, lane, queue);
+        status != CISTERN_OK)
+      return status;
+  slot->is_acquired = false;
+  read_ahead(*file, index + 1);
+  return CISTERN_OK;
+}
+
+cistern_status mapped_flush(cistern_mapped* handle) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const KeptErrno kept;
+  native = 0;
+  const Used file(files, "cistern_mapped_flush", handle);
+  if (!file) return CISTERN_INVALID;
+  if (const cistern_status status = write_back_all(*file); status != CISTERN_OK) return status;
+  return file->settings.writable && fdatasync(file->file) ? status_of_system(errno) : CISTERN_OK;
+}
+
+cistern_status mapped_forget(cistern_mapped* handle) {
+  native = 0;
+  const Used file(files, "cistern_mapped_forget", handle);
+  if (!file) return CISTERN_INVALID;
+  for (Slot& slot : *file) {
+    if (slot.is_acquired) continue;
+    file->info.dirty_chunks -= slot.is_dirty;
+    slot.is_dirty = slot.has_chunk = false;
+  }
+  return CISTERN_OK;
+}
+
+cistern_status mapped_get_info(cistern_mapped* handle, cistern_mapped_info* info, size_t bytes) {
+  native = 0;
+  const Used file(files, "cistern_mapped_get_info", handle);
+  if (!file || !info) return CISTERN_INVALID;
+  write_sized(info, file->info, bytes);
+  return CISTERN_OK;
+}
+
+void mapped_before_fork() { files.before_fork(); }
+void mapped_after_fork_in_parent() { files.after_fork_in_parent(); }
+void mapped_after_fork_in_child() { files.after_fork_in_child(); }
+
+}  // namespace cistern::library
