@@ -78,7 +78,8 @@ constexpr bool is_property(std::string_view name) {
 template <cistern_kind kind>
 class pool_resource {
   static constexpr bool kOnDevice = kind != CISTERN_HOST, kOnHost = kind != CISTERN_DEVICE;
-  static constexpr std::size_t kAlignment = kOnHost && kind != CISTERN_MANAGED ? alignof(std::max_align_t) : 256;
+  static constexpr bool kIsDriversOwn = kind == CISTERN_DEVICE || kind == CISTERN_MANAGED;
+  static constexpr std::size_t kAlignment = kIsDriversOwn ? 256 : alignof(std::max_align_t);
   using any_stream = detail::any_stream;
 
  public:
@@ -92,7 +93,11 @@ class pool_resource {
 
   // --- Usable at once, and unused by the device when it goes back; as cuMemFree, which waits for the context
   void* allocate(std::size_t bytes, std::size_t alignment = kAlignment) const {
-    return detail::allocate_or_throw("pool_resource::allocate", pool_, bytes, alignment);
+    constexpr char kCall[] = "pool_resource::allocate";
+    // Not by chance either, as where a block happens to lie right.
+    if (kIsDriversOwn && alignment > kAlignment && pool_ == cistern_pool_default(kind))
+      detail::raise_bad_alloc({CISTERN_INVALID, kCall});
+    return detail::allocate_or_throw(kCall, pool_, bytes, alignment);
   }
   void deallocate(void* block, std::size_t, std::size_t alignment = kAlignment) const noexcept {
     detail::deallocate(pool_, block, alignment);
