@@ -120,6 +120,20 @@ TEST(CudaMemoryResources, TakeTheProcesssOwnPoolAndAnyAlignmentThatHostsCanWrite
   managed.deallocate(shared, 1000, 256);
 }
 
+#if CCCL_VERSION >= 3001000
+TEST(CudaMemoryResources, LiveOnInHandlesThatOwnTheirs) {
+  if (!make_cuda_current()) GTEST_SKIP() << "no simulated driver";
+  cistern::pool pool = cistern::pool::make({.name = "mr", .kind = CISTERN_DEVICE}).value();
+  mr::any_resource<mr::device_accessible> owned{device_resource(pool)};
+  mr::any_resource<mr::device_accessible> copy = owned;
+  EXPECT_TRUE(owned == copy);
+  void* const block = owned.allocate_sync(100, 256);
+  EXPECT_EQ(pool.statistics().live_bytes, 100u);
+  copy.deallocate_sync(block, 100, 256);
+  EXPECT_EQ(pool.statistics().live_bytes, 0u);
+}
+#endif
+
 TEST(CudaMemoryResources, ThrowWhatSaysWhy) {
   if (!make_cuda_current()) GTEST_SKIP() << "no simulated driver";
   device_resource memory;

@@ -101,7 +101,7 @@ class object_pool {
       if (state_->settings.validate && !state_->settings.validate(*held)) continue;
       held.is_good_ = true;
       state_->count_reused();
-      return held;
+      return result<lease>(std::move(held));
     }
   }
 
