@@ -11,6 +11,7 @@
 #include <cuda/version>
 
 #include "tests/library/kinds.hpp"
+#include "tests/simcuda/simcuda.h"
 
 namespace {
 
@@ -101,6 +102,31 @@ TEST(CudaMemoryResources, ServeLibcuxxsHandles) {
   expect_served<device_resource>(CISTERN_DEVICE);
   expect_served<pinned_resource>(CISTERN_PINNED);
   expect_served<managed_resource>(CISTERN_MANAGED);
+}
+
+// With the null stream too, which as a stream of the library would mean to wait.
+TEST(CudaMemoryResources, GiveBackWithoutWaiting) {
+  if (!make_cuda_current()) GTEST_SKIP() << "no simulated driver";
+  auto* const create = reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(simcuda_function("cuStreamCreate"));
+  auto* const wait = reinterpret_cast<CUresult (*)(CUstream)>(simcuda_function("cuStreamSynchronize"));
+  CUstream busy = nullptr;
+  ASSERT_EQ(create(&busy, 0), CUDA_SUCCESS);
+  const device_resource memory;
+  for (const cuda::stream_ref stream : {cuda::stream_ref(cudaStream_t{}), cuda::stream_ref(busy)}) {
+    void* const block = memory.allocate(stream, 3 * kMiB);
+    void* const source = memory.allocate(stream, 3 * kMiB);
+    simcuda_set_value("stream_delay_us", 300'000);
+    const long long waited = simcuda_value("syncs");
+    ASSERT_EQ(cistern_copy(block, source, 3 * kMiB, 0, busy), CISTERN_OK);
+    memory.deallocate(stream, block, 3 * kMiB);
+    EXPECT_EQ(simcuda_value("syncs"), waited);
+    void* const next = memory.allocate_async(3 * kMiB, stream);
+    EXPECT_NE(next, block) << "the stream still writes there";
+    EXPECT_EQ(wait(busy), CUDA_SUCCESS);
+    simcuda_set_value("stream_delay_us", 0);
+    memory.deallocate_async(next, 3 * kMiB, stream);
+    memory.deallocate(source, 3 * kMiB);
+  }
 }
 
 TEST(CudaMemoryResources, TakeTheProcesssOwnPoolAndAnyAlignmentThatHostsCanWriteTo) {

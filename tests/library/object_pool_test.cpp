@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 #include <cistern/object_pool.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -154,6 +157,17 @@ TEST_F(ObjectPools, AreOutlivedByLeases) {
   other.give_back();
   EXPECT_EQ(alive, 0);
   EXPECT_EQ(resets, 1) << "not when the pool had gone";
+}
+
+TEST_F(ObjectPools, KeepNothingWhereTheyEndWhileOneIsReset) {
+  std::optional<object_pool<Costly>> pool;
+  pool.emplace(cistern::object_pool_settings<Costly>{.create = numbered(), .reset = [&](Costly&) {
+                                                       pool.reset();
+                                                       return true;
+                                                     }});
+  const auto held = pool->acquire().value();
+  pool->acquire().value().give_back();
+  EXPECT_EQ(alive, 1) << "the one that is held, and none that nobody could get";
 }
 
 TEST_F(ObjectPools, GiveBackWhatALeaseHadWhereAnotherIsMovedThere) {
