@@ -210,16 +210,27 @@ class Versions(Consumers):
 
 
 class Headers(Consumers):
-    def test_each_compiles_alone(self):
-        headers = sorted(self.prefix.rglob("*.h")) + sorted(self.prefix.rglob("*.hpp"))
+    def compiles(self, header, compiler, language, standard, *flags):
+        with self.subTest(header=header.name, compiler=compiler, standard=standard, flags=flags):
+            done(compiler, "-x", language, f"-std={standard}", "-pedantic-errors", "-Wall", "-Wextra", "-Werror",
+                 *flags, "-fsyntax-only", "-I", header.parent.parent, header)
+
+    def test_each_of_c_compiles_alone(self):
+        headers = sorted(self.prefix.rglob("*.h"))
         self.assertTrue(headers)
         for c, cxx in COMPILERS:
             for header in headers:
-                c_too = [(c, "c", "c11")] if header.suffix == ".h" else []
-                for compiler, language, standard in (*c_too, (cxx, "c++", "c++17"), (cxx, "c++", "c++20")):
-                    with self.subTest(header=header.name, compiler=compiler, standard=standard):
-                        done(compiler, "-x", language, f"-std={standard}", "-pedantic-errors", "-Wall", "-Wextra",
-                             "-Werror", "-fsyntax-only", "-I", header.parent.parent, header)
+                for compiler, language, standard in ((c, "c", "c11"), (cxx, "c++", "c++17"), (cxx, "c++", "c++20")):
+                    self.compiles(header, compiler, language, standard)
+
+    def test_each_of_cxx_compiles_alone_with_and_without_exceptions_and_type_information(self):
+        headers = sorted(self.prefix.rglob("*.hpp"))
+        self.assertTrue(headers)
+        for _, compiler in COMPILERS:
+            for header in headers:
+                for without in ((), ("-fno-exceptions",), ("-fno-rtti",), ("-fno-exceptions", "-fno-rtti")):
+                    self.compiles(header, compiler, "c++", "c++20", "-Wconversion", "-Wsign-conversion", "-Wshadow",
+                                  *without)
 
 
 class Subdirectory(Consumers):
