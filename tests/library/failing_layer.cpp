@@ -1,5 +1,5 @@
-// An OpenCL layer below the library: to it, part of the driver. Of the calls that make, release and copy buffers every
-// n-th fails, as asked for by failing_layer_every().
+// An OpenCL layer below the library: to it, part of the driver. Of the calls that make, release, fill, copy and order
+// buffers every n-th fails, as asked for by failing_layer_every().
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl_layer.h>
 #include <string.h>
@@ -30,6 +30,32 @@ cl_int CL_API_CALL copy_buffer(cl_command_queue queue, cl_mem source, cl_mem tar
   return below.clEnqueueCopyBuffer(queue, source, target, from, to, bytes, count, list, event);
 }
 
+cl_int CL_API_CALL write(cl_command_queue queue, cl_mem target, cl_bool blocking, size_t to, size_t bytes,
+                         const void* source, cl_uint count, const cl_event* list, cl_event* event) {
+  if (fails()) return CL_OUT_OF_RESOURCES;
+  return below.clEnqueueWriteBuffer(queue, target, blocking, to, bytes, source, count, list, event);
+}
+
+cl_int CL_API_CALL read(cl_command_queue queue, cl_mem source, cl_bool blocking, size_t from, size_t bytes,
+                        void* target, cl_uint count, const cl_event* list, cl_event* event) {
+  if (fails()) return CL_OUT_OF_RESOURCES;
+  return below.clEnqueueReadBuffer(queue, source, blocking, from, bytes, target, count, list, event);
+}
+
+cl_int CL_API_CALL fill(cl_command_queue queue, cl_mem target, const void* pattern, size_t pattern_bytes, size_t to,
+                        size_t bytes, cl_uint count, const cl_event* list, cl_event* event) {
+  if (fails()) return CL_OUT_OF_RESOURCES;
+  return below.clEnqueueFillBuffer(queue, target, pattern, pattern_bytes, to, bytes, count, list, event);
+}
+
+cl_int CL_API_CALL marker(cl_command_queue queue, cl_uint count, const cl_event* list, cl_event* event) {
+  return fails() ? CL_OUT_OF_RESOURCES : below.clEnqueueMarkerWithWaitList(queue, count, list, event);
+}
+
+cl_int CL_API_CALL barrier(cl_command_queue queue, cl_uint count, const cl_event* list, cl_event* event) {
+  return fails() ? CL_OUT_OF_RESOURCES : below.clEnqueueBarrierWithWaitList(queue, count, list, event);
+}
+
 cl_int CL_API_CALL finish(cl_command_queue queue) { return fails() ? CL_OUT_OF_RESOURCES : below.clFinish(queue); }
 
 }  // namespace
@@ -58,6 +84,11 @@ extern "C" cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch* 
   ours.clCreateBuffer = create_buffer;
   ours.clReleaseMemObject = release;
   ours.clEnqueueCopyBuffer = copy_buffer;
+  ours.clEnqueueWriteBuffer = write;
+  ours.clEnqueueReadBuffer = read;
+  ours.clEnqueueFillBuffer = fill;
+  ours.clEnqueueMarkerWithWaitList = marker;
+  ours.clEnqueueBarrierWithWaitList = barrier;
   ours.clFinish = finish;
   *count_ret = sizeof ours / sizeof(void*);
   *layer = &ours;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/library/kinds.hpp"
+#include "tests/library/unified_model.hpp"
 
 namespace {
 
@@ -72,6 +73,33 @@ TEST(Failures, OfOpenclLeaveAccountsRight) {
   EXPECT_GT(failed, 20u);
   EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
   clReleaseCommandQueue(queue);
+}
+
+TEST(Failures, OfOpenclLoseNothingOfUnifiedBuffers) {
+  ASSERT_NE(opencl_context(), nullptr);
+  const unsigned seed = std::random_device{}();
+  fprintf(stderr, "seed %u\n", seed);
+  cl_device_id device = nullptr;
+  clGetContextInfo(opencl_context(), CL_CONTEXT_DEVICES, sizeof device, &device, nullptr);
+  UnifiedWorld world;
+  world.settings.kind = CISTERN_OPENCL;
+  world.settings.context = reinterpret_cast<_cl_context*>(opencl_context());
+  for (int i = 0; i < 2; ++i)
+    world.queues.push_back(clCreateCommandQueueWithProperties(opencl_context(), device, nullptr, nullptr));
+  world.settings.queue = world.queues[0];
+  world.take_late = [](std::size_t bytes) { return malloc(bytes); };
+  world.may_fail = true;
+  world.let_fail = [](bool fails) { fail_every(fails ? 5 : 0); };
+  {
+    UnifiedModel model(world, [random = std::mt19937(seed)](std::uint32_t below) mutable {
+      return static_cast<std::uint32_t>(std::uint64_t{random()} * below >> 32);
+    });
+    for (int i = 0; i < 20'000; ++i) model.step();
+    world.let_fail(false);
+    model.check_all();
+    EXPECT_GT(model.failed(), 100u);
+  }
+  for (void* const queue : world.queues) clReleaseCommandQueue(static_cast<cl_command_queue>(queue));
 }
 
 // In a child, whose memory is limited for good.

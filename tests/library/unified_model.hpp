@@ -30,7 +30,10 @@ class UnifiedModel {
     for (Look& look : looks_) look.bytes = static_cast<unsigned char*>(world_.take_late(kBytesMax));
     make();
   }
-  ~UnifiedModel() { end(); }
+  ~UnifiedModel() {
+    end();
+    if (world_.may_fail) world_.let_fail(false);
+  }
   UnifiedModel(const UnifiedModel&) = delete;
   UnifiedModel& operator=(const UnifiedModel&) = delete;
 

@@ -33,8 +33,8 @@ class writer : public std::span<T> {
  public:
   writer(writer&& other) noexcept : std::span<T>(other), of_(std::exchange(other.of_, nullptr)) {}
   writer& operator=(writer&&) = delete;
-  ~writer() { end(); }
-  void end() noexcept {
+  ~writer() { done(); }
+  void done() noexcept {
     if (of_) cistern_unified_end_write(std::exchange(of_, nullptr));
   }
 
