@@ -32,11 +32,6 @@ CUresult prepare_driver() {
   return answer;
 }
 
-bool any_context_is_current() {
-  CUcontext context = nullptr;
-  return cuda::driver_found() && driver().cuCtxGetCurrent(&context) == cuda::kSuccess && context;
-}
-
 CUresult device_of(int ordinal, CUdevice* device) {
   if (ordinal < 0 || ordinal >= cuda::kDevicesMax) return cuda::kInvalidDevice;
   const CUresult ready = prepare_driver();
@@ -69,6 +64,11 @@ cuda::CUdeviceptr address_of(const void* memory) {
 }
 
 }  // namespace
+
+bool any_context_is_current() {
+  CUcontext context = nullptr;
+  return cuda::driver_found() && driver().cuCtxGetCurrent(&context) == cuda::kSuccess && context;
+}
 
 OnDevice::OnDevice(int device) {
   if (device == kCurrentContext) return;

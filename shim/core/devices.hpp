@@ -21,4 +21,6 @@ class OnDevice {
   bool pushed_ = false;
 };
 
+bool any_context_is_current();
+
 }  // namespace cistern::library

@@ -12,6 +12,7 @@
 #include "pool/base/lock.hpp"
 #include "shim/core/judging.hpp"
 #include "shim/core/pools.hpp"
+#include "shim/core/shared.hpp"
 #include "shim/core/transfers.hpp"
 #include "shim/process/copy_crew.hpp"
 #include "shim/process/kind.hpp"
@@ -34,16 +35,20 @@ constexpr ForkPart kPools = {library::pools_before_fork, library::pools_after_fo
 constexpr ForkPart kTransfers = {library::transfers_before_fork, library::transfers_after_fork_in_parent,
                                  library::transfers_after_fork_in_child, library::transfers_after_fork_in_parent};
 
+constexpr ForkPart kShared = {library::shared_before_fork, library::shared_after_fork_in_parent,
+                              library::shared_after_fork_in_child, library::shared_after_fork_in_parent};
+
 constexpr ForkPart kCrew = {copy_crew_before_fork, copy_crew_after_fork_in_parent, copy_crew_after_fork_in_child,
                             copy_crew_after_fork_in_child};
 
 // A part's locks may be held while those of a later one are taken: the kinds, which keep sites and use host memory, the
-// last row first; the library's transfers and pools; the copying threads; sites; host memory; what all of them use.
-std::size_t part_count() { return kinds().size() + 6; }
+// last row first; the library's shared buffers, transfers and pools; the copying threads; sites; host memory; what all
+// of them use.
+std::size_t part_count() { return kinds().size() + 7; }
 const ForkPart& part_at(std::size_t i) {
   const std::size_t others = kinds().size() - 1;
   if (i < others) return kinds()[others - i]->fork;
-  const ForkPart* const rest[] = {&kTransfers, &kPools, &kCrew, &kSites, &kinds()[0]->fork, &kTables, &kLog};
+  const ForkPart* const rest[] = {&kShared, &kTransfers, &kPools, &kCrew, &kSites, &kinds()[0]->fork, &kTables, &kLog};
   return *rest[i - others];
 }
 

@@ -1,5 +1,6 @@
 /* Cistern's C interface: memory from the process's pools, figures, options, reports. With it come cistern/pool.h
- * (pools of one's own), cistern/device.h (devices, copies, managed memory) and cistern/transfer.h (many copies).
+ * (pools of one's own), cistern/device.h (devices, copies, managed memory), cistern/transfer.h (many copies) and
+ * cistern/shared.h (memory by name, across processes).
  *
  * Usable from programs that link the library and, through weak references or dlsym, from programs that run under the
  * preloaded shim: there the same functions speak of the same pools.
@@ -168,8 +169,8 @@ CISTERN_API void cistern_opencl_forget_context(struct _cl_context* context);
 CISTERN_API int cistern_cuda_allocate(unsigned long long* pointer, size_t bytes);
 CISTERN_API int cistern_cuda_deallocate(unsigned long long pointer);
 
-/* The code behind the last call of this thread that answered CISTERN_DRIVER or CISTERN_NO_MEMORY: CUresult, OpenCL's
- * cl_int, or an errno value where the system was asked; else 0. */
+/* The code behind the last call of this thread that answered CISTERN_DRIVER, CISTERN_NO_MEMORY or CISTERN_DENIED:
+ * CUresult, OpenCL's cl_int, or an errno value where the system was asked; else 0. */
 CISTERN_API int cistern_native_error(void);
 
 /* Look-ups of driver functions that were answered through cuGetProcAddress; `substituted`, unless null: how many of
@@ -182,5 +183,6 @@ CISTERN_API uint64_t cistern_driver_lookups(uint64_t* substituted);
 
 #include <cistern/device.h>
 #include <cistern/pool.h>
+#include <cistern/shared.h>
 #include <cistern/transfer.h>
 #endif
