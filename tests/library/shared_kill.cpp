@@ -8,6 +8,8 @@
 //   kept round: the supervisor is attached, and looks at the end for all that was acknowledged.
 //   free round: nobody is attached for good; writers create the buffer where there is none, and at the end all are
 //               killed. What is left is removed by the next call with that name, or by the first call of a new process.
+//   quiet round: the same, but nobody is killed: all leave at about the same time, and nothing may be left.
+// Whoever is attached finds under the name the very memory that it has.
 #include <cistern/cistern.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -99,8 +101,23 @@ Attached attach_or_create(const std::string& name, bool may_create) {
   }
 }
 
-[[noreturn]] void write_until_killed(const std::string& name, int writer, int pipe, bool kept, unsigned seed) {
+// Through the name, as others would find it.
+bool lies_under(const std::string& name, const Buffer* buffer, const Block& block, std::uint64_t first_word) {
+  const int file = open(path_of(name).c_str(), O_RDONLY | O_CLOEXEC);
+  const auto at =
+      sysconf(_SC_PAGESIZE) + (reinterpret_cast<const char*>(&block) - reinterpret_cast<const char*>(buffer));
+  std::uint64_t found = 0;
+  const bool read = file >= 0 && pread(file, &found, sizeof found, at) == static_cast<ssize_t>(sizeof found);
+  close(file);
+  return read && found == first_word;
+}
+
+enum class Round { kept, free, quiet };
+
+[[noreturn]] void write_until_killed(const std::string& name, int writer, int pipe, Round round, unsigned seed) {
   std::mt19937 random(seed);
+  const bool kept = round == Round::kept;
+  unsigned turns = round == Round::quiet ? 1 + random() % 6 : UINT32_MAX;
   for (std::uint64_t number = 1;;) {
     const Attached attached = attach_or_create(name, !kept);
     Buffer* const buffer = memory_of(attached.shared);
@@ -111,9 +128,11 @@ Attached attach_or_create(const std::string& name, bool may_create) {
     for (unsigned i = 1 + random() % 3; i; --i, ++number) {
       write_block(buffer->blocks[writer][number % 2], number, writer);
       if (write(pipe, &number, sizeof number) != static_cast<ssize_t>(sizeof number)) fail_here("pipe", errno);
-      if (!is_block(buffer->blocks[writer][number % 2], number, writer)) fail_here("just written", 0);
+      const Block& written = buffer->blocks[writer][number % 2];
+      if (!is_block(written, number, writer)) fail_here("just written", 0);
+      if (!lies_under(name, buffer, written, word_of(number, writer, 0))) fail_here("not under its name", 0);
     }
-    const bool ends = buffer->ends.load();
+    const bool ends = buffer->ends.load() || !--turns;
     if (random() % 16 == 0) exit(0);  // attached still
     if (const cistern_status status = cistern_shared_detach(attached.shared)) fail_here("detach", status);
     if (ends) _exit(0);
@@ -128,13 +147,13 @@ struct Writer {
   std::uint64_t acknowledged = 0;
   bool was_killed = false;
 
-  void begin(const std::string& name, int number, bool kept, unsigned seed) {
+  void begin(const std::string& name, int number, Round round, unsigned seed) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) fail("pipe", errno);
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     process = fork();
     if (process < 0) fail("fork", errno);
-    if (!process) write_until_killed(name, number, ends[1], kept, seed);
+    if (!process) write_until_killed(name, number, ends[1], round, seed);
     close(ends[1]);
     pipe = ends[0];
   }
@@ -188,7 +207,7 @@ void kept_round(const std::string& name, std::mt19937& random) {
   const cistern_shared_settings of = settings_of(name);
   if (const cistern_status status = cistern_shared_attach(&of, &shared)) fail("attach to the creator's", status);
   std::array<Writer, kWriters> writers;
-  for (int i = 0; i < kWriters; ++i) writers[static_cast<unsigned>(i)].begin(name, i, true, random());
+  for (int i = 0; i < kWriters; ++i) writers[static_cast<unsigned>(i)].begin(name, i, Round::kept, random());
   const unsigned creator_dies_at = random() % kWriters;
   for (unsigned i = 0; i < kWriters; ++i) {
     usleep(random() % 800);
@@ -224,7 +243,7 @@ void let_a_new_process_clean(const char* self) {
 
 void free_round(const std::string& name, std::mt19937& random, const char* self) {
   std::array<Writer, kWriters> writers;
-  for (int i = 0; i < kWriters; ++i) writers[static_cast<unsigned>(i)].begin(name, i, false, random());
+  for (int i = 0; i < kWriters; ++i) writers[static_cast<unsigned>(i)].begin(name, i, Round::free, random());
   for (unsigned i = 0; i < kWriters; ++i) {
     usleep(random() % 800);
     if (random() % 4) writers[random() % kWriters].kill_it();
@@ -237,6 +256,12 @@ void free_round(const std::string& name, std::mt19937& random, const char* self)
   cistern_shared* shared = nullptr;
   const cistern_status found = cistern_shared_attach(&of, &shared);
   if (found != CISTERN_NOT_FOUND) fail("attached to what nobody has", found);
+}
+
+void quiet_round(const std::string& name, std::mt19937& random) {
+  std::array<Writer, kWriters> writers;
+  for (int i = 0; i < kWriters; ++i) writers[static_cast<unsigned>(i)].begin(name, i, Round::quiet, random());
+  for (Writer& writer : writers) writer.end();
 }
 
 }  // namespace
@@ -254,8 +279,10 @@ int main(int count, char** arguments) {
   fflush(stdout);
   std::mt19937 random(seed);
   for (long round = 0; round < rounds; ++round) {
-    const std::string name = "kill-" + std::to_string(getpid()) + "-" + std::to_string(round % 3);
-    round % 2 ? kept_round(name, random) : free_round(name, random, arguments[0]);
+    const std::string name = "kill-" + std::to_string(getpid()) + "-" + std::to_string(round % 2);
+    if (round % 3 == 0) free_round(name, random, arguments[0]);
+    if (round % 3 == 1) kept_round(name, random);
+    if (round % 3 == 2) quiet_round(name, random);
     if (is_there(name)) fail("left behind after round", round);
   }
   printf("%ld rounds, %lu kills, %lu blocks acknowledged, %lu leftovers: none is left\n", rounds, counts.kills,
