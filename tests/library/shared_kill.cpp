@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -52,6 +53,7 @@ bool is_block(const Block& block, std::uint64_t number, int writer) {
   return true;
 }
 
+// Children that are left end with the pipe that nobody reads any more.
 [[noreturn]] void fail(const std::string& what, long number = 0) {
   fprintf(stderr, "FAILED: %s (%ld)\n", what.c_str(), number);
   exit(1);
@@ -112,6 +114,16 @@ bool lies_under(const std::string& name, const Buffer* buffer, const Block& bloc
   return read && found == first_word;
 }
 
+// Until the clock's next whole fifth of a millisecond: of those who wait some leave at the same moment.
+void wait_for_the_others() {
+  const auto now = [] {
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 5000 + time.tv_nsec / 200'000;
+  };
+  for (const long begin = now(); now() == begin;) continue;
+}
+
 enum class Round { kept, free, quiet };
 
 [[noreturn]] void write_until_killed(const std::string& name, int writer, int pipe, Round round, unsigned seed) {
@@ -133,6 +145,7 @@ enum class Round { kept, free, quiet };
       if (!lies_under(name, buffer, written, word_of(number, writer, 0))) fail_here("not under its name", 0);
     }
     const bool ends = buffer->ends.load() || !--turns;
+    if (round == Round::quiet) wait_for_the_others();
     if (random() % 16 == 0) exit(0);  // attached still
     if (const cistern_status status = cistern_shared_detach(attached.shared)) fail_here("detach", status);
     if (ends) _exit(0);
