@@ -282,7 +282,8 @@ void quiet_round(const std::string& name, std::mt19937& random) {
 int main(int count, char** arguments) {
   if (count < 2) return 2;
   if (strcmp(arguments[1], "first-call") == 0) {
-    const cistern_shared_settings of = settings_of("nobody-has-this");
+    const std::string nobodys = "nobody-has-this";
+    const cistern_shared_settings of = settings_of(nobodys);
     cistern_shared* shared = nullptr;
     return cistern_shared_attach(&of, &shared) != CISTERN_NOT_FOUND;
   }
