@@ -413,7 +413,7 @@ TEST_F(Shared, LeftoversAreCleaned) {
 // This very program anew, as a test that does one thing (below).
 int run_anew(const char* what, const std::string& name) {
   return in_child([&] {
-    setenv("CISTERN_TEST_SHARED", name.c_str(), 1);
+    setenv("SHARED_TEST_NAME", name.c_str(), 1);
     const std::string filter = std::string("--gtest_filter=SharedAnew.") + what;
     close(STDOUT_FILENO);
     execl("/proc/self/exe", "shared", filter.c_str(), nullptr);
@@ -422,16 +422,16 @@ int run_anew(const char* what, const std::string& name) {
 }
 
 TEST(SharedAnew, FirstCall) {
-  if (!getenv("CISTERN_TEST_SHARED")) GTEST_SKIP() << "a part of other tests";
+  if (!getenv("SHARED_TEST_NAME")) GTEST_SKIP() << "a part of other tests";
   cistern_shared* shared = nullptr;
   EXPECT_EQ(attach(settings("nobody-has-this", 0), &shared), CISTERN_NOT_FOUND);
 }
 TEST(SharedAnew, EndsAttached) {
-  if (!getenv("CISTERN_TEST_SHARED")) GTEST_SKIP() << "a part of other tests";
+  if (!getenv("SHARED_TEST_NAME")) GTEST_SKIP() << "a part of other tests";
   cistern_shared* shared = nullptr;
-  EXPECT_EQ(create(settings(getenv("CISTERN_TEST_SHARED"), 10), &shared), CISTERN_OK);
+  EXPECT_EQ(create(settings(getenv("SHARED_TEST_NAME"), 10), &shared), CISTERN_OK);
   static cistern::shared_buffer<int> later;  // destroyed when all has been left already
-  const std::string name = std::string(getenv("CISTERN_TEST_SHARED")) + "-later";
+  const std::string name = std::string(getenv("SHARED_TEST_NAME")) + "-later";
   later = cistern::shared_buffer<int>::create(name.c_str(), 10).value();
   atexit([] { later.span()[9] = 1; });
 }
