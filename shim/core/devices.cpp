@@ -63,13 +63,22 @@ cuda::CUdeviceptr address_of(const void* memory) {
   return static_cast<cuda::CUdeviceptr>(reinterpret_cast<std::uintptr_t>(memory));
 }
 
+// Null too where there is no driver.
+CUcontext current_context() {
+  CUcontext context = nullptr;
+  return cuda::driver_found() && driver().cuCtxGetCurrent(&context) == cuda::kSuccess ? context : nullptr;
+}
+
 }  // namespace
+
+bool any_context_is_current() { return current_context() != nullptr; }
 
 OnDevice::OnDevice(int device) {
   if (device == kCurrentContext) return;
   CUcontext context = nullptr;
   answer_ = primary_context(device, &context);
-  if (answer_ == cuda::kSuccess) answer_ = driver().cuCtxPushCurrent_v2(context);
+  if (answer_ != cuda::kSuccess || current_context() == context) return;
+  answer_ = driver().cuCtxPushCurrent_v2(context);
   pushed_ = answer_ == cuda::kSuccess;
 }
 
@@ -78,11 +87,6 @@ OnDevice::~OnDevice() {
   CUcontext context = nullptr;
   for (int i = 0; pushed_ && i < kTries && driver().cuCtxPopCurrent_v2(&context) != cuda::kSuccess; ++i) {
   }
-}
-
-bool any_context_is_current() {
-  CUcontext context = nullptr;
-  return cuda::driver_found() && driver().cuCtxGetCurrent(&context) == cuda::kSuccess && context;
 }
 
 int device_count() {

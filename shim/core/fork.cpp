@@ -13,6 +13,7 @@
 #include "shim/core/judging.hpp"
 #include "shim/core/mapped.hpp"
 #include "shim/core/pools.hpp"
+#include "shim/core/shared.hpp"
 #include "shim/core/transfers.hpp"
 #include "shim/core/unified.hpp"
 #include "shim/process/copy_crew.hpp"
@@ -42,18 +43,21 @@ constexpr ForkPart kUnified = {library::unified_before_fork, library::unified_af
 constexpr ForkPart kMapped = {library::mapped_before_fork, library::mapped_after_fork_in_parent,
                               library::mapped_after_fork_in_child, library::mapped_after_fork_in_child};
 
+constexpr ForkPart kShared = {library::shared_before_fork, library::shared_after_fork_in_parent,
+                              library::shared_after_fork_in_child, library::shared_after_fork_in_parent};
+
 constexpr ForkPart kCrew = {copy_crew_before_fork, copy_crew_after_fork_in_parent, copy_crew_after_fork_in_child,
                             copy_crew_after_fork_in_child};
 
 // A part's locks may be held while those of a later one are taken: the kinds, which keep sites and use host memory, the
-// last row first; the library's transfers, files, unified buffers and pools; the copying threads; sites; host memory;
-// what all of them use.
-std::size_t part_count() { return kinds().size() + 8; }
+// last row first; the library's shared buffers, transfers, files, unified buffers and pools; the copying threads;
+// sites; host memory; what all of them use.
+std::size_t part_count() { return kinds().size() + 9; }
 const ForkPart& part_at(std::size_t i) {
   const std::size_t others = kinds().size() - 1;
   if (i < others) return kinds()[others - i]->fork;
-  const ForkPart* const rest[] = {&kTransfers, &kMapped,          &kUnified, &kPools, &kCrew,
-                                  &kSites,     &kinds()[0]->fork, &kTables,  &kLog};
+  const ForkPart* const rest[] = {&kShared, &kTransfers, &kMapped,          &kUnified, &kPools,
+                                  &kCrew,   &kSites,     &kinds()[0]->fork, &kTables,  &kLog};
   return *rest[i - others];
 }
 

@@ -189,8 +189,7 @@ int device_for_free(cistern_kind kind, const void* block) {
   if (!is_cuda(kind) || !cuda::driver_found() || any_context_is_current()) return kCurrentContext;
   int ordinal = kCurrentContext;
   const auto pointer = static_cast<cuda::CUdeviceptr>(reinterpret_cast<std::uintptr_t>(block));
-  const cuda::CUresult answer =
-      cuda::hook::cuPointerGetAttribute(&ordinal, cuda::kPointerDeviceOrdinal, pointer);
+  const cuda::CUresult answer = cuda::hook::cuPointerGetAttribute(&ordinal, cuda::kPointerDeviceOrdinal, pointer);
   return answer == cuda::kSuccess ? ordinal : kCurrentContext;
 }
 

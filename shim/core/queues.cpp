@@ -1,5 +1,7 @@
 // Work on streams and queues (cistern/queue.h): each call through the hook that the program's own would reach, so that
 // it is counted, and staged where that is faster.
+#include "shim/core/queues.hpp"
+
 #include <string.h>
 
 #include <algorithm>
@@ -39,7 +41,8 @@ cistern_status done(cuda::CUresult answer, void* queue) {
   return status_of(answer);
 }
 
-cistern_status copy_by_opencl(const cistern_part& target, const cistern_part& source, std::size_t bytes, void* queue) {
+cistern_status copy_by_opencl(const cistern_part& target, const cistern_part& source, std::size_t bytes, void* queue,
+                              bool read_waits = false) {
   if (!queue) return CISTERN_INVALID;
   if (!opencl_found()) return CISTERN_NO_DRIVER;
   auto* const on = opencl_queue(queue);
@@ -48,7 +51,7 @@ cistern_status copy_by_opencl(const cistern_part& target, const cistern_part& so
     return status_of_opencl(opencl::hook::clEnqueueWriteBuffer(on, buffer(target), kReturnsAtOnce, target.offset, bytes,
                                                                host_address(source), 0, nullptr, nullptr));
   if (is_host(target))
-    return status_of_opencl(opencl::hook::clEnqueueReadBuffer(on, buffer(source), kReturnsAtOnce, source.offset, bytes,
+    return status_of_opencl(opencl::hook::clEnqueueReadBuffer(on, buffer(source), read_waits, source.offset, bytes,
                                                               host_address(target), 0, nullptr, nullptr));
   return status_of_opencl(opencl::hook::clEnqueueCopyBuffer(on, buffer(source), buffer(target), source.offset,
                                                             target.offset, bytes, 0, nullptr, nullptr));
@@ -156,6 +159,15 @@ cistern_status follow_by_cuda(void* queue, void* other) {
 }
 
 }  // namespace
+
+cistern_status read_and_wait(const cistern_part& target, const cistern_part& source, std::size_t bytes, int device,
+                             void* queue) {
+  if (source.kind == CISTERN_OPENCL) return copy_by_opencl(target, source, bytes, queue, true);
+  const OnDevice there(device);
+  if (!there) return status_of(there.answer());
+  const cuda::CUresult answer = cuda::hook::cuMemcpyAsync(address(target), address(source), bytes, stream(queue));
+  return status_of(answer == cuda::kSuccess ? cuda::hook::cuStreamSynchronize(stream(queue)) : answer);
+}
 
 cistern_status enqueue_copy(const cistern_part* target, const cistern_part* source, size_t bytes, int device,
                             void* queue) {

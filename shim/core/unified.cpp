@@ -14,6 +14,7 @@
 #include "shim/core/devices.hpp"
 #include "shim/core/handles.hpp"
 #include "shim/core/kind_memory.hpp"
+#include "shim/core/queues.hpp"
 #include "shim/core/sides.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
 #include "stats/counters.hpp"
@@ -22,7 +23,7 @@
 namespace cistern::library {
 namespace {
 
-constexpr std::size_t kWorthPinning = 64 << 10, kWorthMeasuring = 1 << 20;
+constexpr std::size_t kWorthPinning = 64 << 10, kWorthMeasuring = 8 << 20;
 constexpr std::uint64_t kCopiesUntilHot = 10;
 constexpr unsigned kPortable = 1;  // CU_MEMHOSTREGISTER_PORTABLE, CU_MEMHOSTALLOC_PORTABLE
 
@@ -163,12 +164,16 @@ void pin_if_hot(Unified& of) {
 // --- Order
 void* queue_or_own(const Unified& of, void* queue) { return queue ? queue : of.settings.queue; }
 
-cistern_status wait_for(Unified& of, void* queue) {
-  const cistern_status status = queue_wait(of.settings.kind, of.settings.device, queue);
-  if (status != CISTERN_OK) return status;
+// It has done all its work.
+void forget(Unified& of, const void* queue) {
   of.host_uses.forget(queue);
   of.device_uses.forget(queue);
-  return CISTERN_OK;
+}
+
+cistern_status wait_for(Unified& of, void* queue) {
+  const cistern_status status = queue_wait(of.settings.kind, of.settings.device, queue);
+  if (status == CISTERN_OK) forget(of, queue);
+  return status;
 }
 
 // All of them, whatever one answers; the first answer that is not right.
@@ -198,17 +203,24 @@ cistern_status follow_others(Unified& of, void* queue, bool writes) {
 }
 
 // --- Copies
-cistern_status enqueue(Unified& of, cistern_side to, Range part, void* queue) {
-  const cistern_part target = of.part_of(to, part.begin), source = of.part_of(other(to), part.begin);
+void note_copy(Unified& of, cistern_side to, Range part, cistern_status status) {
   const std::size_t bytes = part.end - part.begin;
-  const cistern_status status = enqueue_copy(&target, &source, bytes, of.settings.device, queue);
   if (status != CISTERN_OK) {
     ++of.metrics.failed_copies;
-    return status;
+  } else if (to == CISTERN_HOST_SIDE) {
+    ++of.metrics.copies_to_host;
+    of.metrics.bytes_to_host += bytes;
+  } else {
+    ++of.metrics.copies_to_device;
+    of.metrics.bytes_to_device += bytes;
   }
-  ++(to == CISTERN_HOST_SIDE ? of.metrics.copies_to_host : of.metrics.copies_to_device);
-  (to == CISTERN_HOST_SIDE ? of.metrics.bytes_to_host : of.metrics.bytes_to_device) += bytes;
-  return CISTERN_OK;
+}
+
+cistern_status enqueue(Unified& of, cistern_side to, Range part, void* queue) {
+  const cistern_part target = of.part_of(to, part.begin), source = of.part_of(other(to), part.begin);
+  const cistern_status status = enqueue_copy(&target, &source, part.end - part.begin, of.settings.device, queue);
+  note_copy(of, to, part, status);
+  return status;
 }
 
 std::size_t bytes_in(const Ranges& parts) {
@@ -238,24 +250,44 @@ cistern_status upload(Unified& of, const Ranges& parts, void* queue) {
   return status;
 }
 
-// Waited for. Of large ones alone the time is taken: for that the queue has to be idle before.
+// Enqueued, the last one waited for: then all are there, and all that was enqueued on that queue is done.
+cistern_status read_parts(Unified& of, const Ranges& parts, void* queue, Ranges* enqueued, bool* waited) {
+  const Range last = *(parts.end() - 1);
+  for (const Range& part : parts) {
+    cistern_status status = CISTERN_OK;
+    if (part == last) {
+      const cistern_part target = of.part_of(CISTERN_HOST_SIDE, part.begin);
+      const cistern_part source = of.part_of(CISTERN_DEVICE_SIDE, part.begin);
+      status = read_and_wait(target, source, part.end - part.begin, of.settings.device, queue);
+      note_copy(of, CISTERN_HOST_SIDE, part, status);
+      *waited = status == CISTERN_OK;
+    } else {
+      status = enqueue(of, CISTERN_HOST_SIDE, part, queue);
+    }
+    if (status != CISTERN_OK) return status;
+    enqueued->add(part);
+  }
+  return CISTERN_OK;
+}
+
+// Of large ones alone the time is taken: for that the queue has to be idle before.
 cistern_status download(Unified& of, const Ranges& parts) {
   void* const queue = of.device_uses.writer(of.settings.queue);
   const std::size_t bytes = bytes_in(parts);
   const bool is_measured = bytes >= kWorthMeasuring;
-  cistern_status status = is_measured ? wait_for(of, queue) : CISTERN_OK;
-  if (status != CISTERN_OK) return status;
+  if (is_measured)
+    if (const cistern_status status = wait_for(of, queue); status != CISTERN_OK) return status;
   const std::uint64_t since_ns = nanoseconds_since_start();
   Ranges enqueued;
-  for (const Range& part : parts) {
-    status = enqueue(of, CISTERN_HOST_SIDE, part, queue);
-    if (status != CISTERN_OK) break;
-    enqueued.add(part);
-  }
+  bool waited = false;
+  const cistern_status status = read_parts(of, parts, queue, &enqueued, &waited);
   const int code = native;
-  of.host_uses.add(queue, true);
-  const cistern_status waited = wait_for(of, queue);
-  if (waited != CISTERN_OK) return waited;
+  if (waited) {
+    forget(of, queue);
+  } else {
+    of.host_uses.add(queue, true);
+    if (wait_for(of, queue) != CISTERN_OK) return status;
+  }
   for (const Range& part : enqueued) of.sides.given(CISTERN_HOST_SIDE, part);
   if (status == CISTERN_OK && is_measured) note_measured(of, bytes, since_ns);
   native = code;

@@ -267,12 +267,12 @@ TEST_P(UnifiedTest, PartsMoveAlone) {
 }
 
 TEST_P(UnifiedTest, LargeCopiesAreMeasured) {
-  auto made = unified_buffer<char>::make(4 << 20, place()).value();
+  auto made = unified_buffer<char>::make(8 << 20, place()).value();
   ASSERT_TRUE(made.fill(3, queue(0)));
   EXPECT_EQ(made.metrics().seconds, 0);
-  EXPECT_EQ(made.host().value()[(4 << 20) - 1], 3);
+  EXPECT_EQ(made.host().value()[(8 << 20) - 1], 3);
   EXPECT_GT(made.metrics().seconds, 0);
-  EXPECT_NEAR(made.metrics().bytes_per_second * made.metrics().seconds, 4 << 20, 1);
+  EXPECT_NEAR(made.metrics().bytes_per_second * made.metrics().seconds, 8 << 20, 1);
 }
 
 TEST_P(UnifiedTest, OneWriterAtATime) {

@@ -9,6 +9,7 @@
 #include <cistern/memory_resource.hpp>
 #include <cistern/object_pool.hpp>
 #include <cistern/pool.hpp>
+#include <cistern/shared_buffer.hpp>
 #include <cistern/unified_buffer.hpp>
 
 #endif

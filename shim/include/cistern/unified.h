@@ -70,7 +70,7 @@ typedef struct cistern_unified_metrics {
   double hit_rate;         /* 0 to 1 */
   uint64_t copies_to_device, copies_to_host, bytes_to_device, bytes_to_host;
   uint64_t failed_copies;
-  double seconds;             /* in copies that a call waited for */
+  double seconds;             /* in copies to the host of 8 MiB and more */
   double bytes_per_second;    /* of those */
   double last_access_seconds; /* after the process's start; 0: none yet */
   int is_pinned;
