@@ -134,25 +134,46 @@ class Installed(Consumers):
 
 
 class Page(Consumers):
-    def test_its_programs_say_what_stands_below_them(self):
-        page = (ROOT / "shim/doc/library.md").read_text()
-        programs = re.findall(r"```c\n(.*?)```\n```text\n(.*?)```", page, re.DOTALL)
-        self.assertEqual(len(programs), page.count("```c\n"))
-        self.assertEqual(len(programs), 3)
+    """Each program of the pages says what stands below it, alone and with the preloaded object."""
+
+    def programs(self, page, language):
+        text = (ROOT / "shim/doc" / page).read_text()
+        programs = re.findall(rf"```{language}\n(.*?)```\n```text\n(.*?)```", text, re.DOTALL)
+        self.assertEqual(len(programs), text.count(f"```{language}\n"))
+        return programs
+
+    def check(self, program, expected, *compile_it):
         simulator = ARGUMENTS.build / "tests/simcuda"
+        libraries = ["-lOpenCL"] if "<CL/" in program else []
+        if "cistern_device_count" in program:
+            if not (simulator / "libcuda.so").exists():
+                return
+            libraries += [f"-L{simulator}", "-Wl,--no-as-needed", "-lcuda"]
+        source = self.folder / "snippet"
+        source.write_text(program)
+        done(*compile_it, "-Wall", "-Wextra", "-Werror", "-DCL_TARGET_OPENCL_VERSION=120", "-I",
+             self.prefix / "include", source, "-x", "none", self.library_folder / "libcistern-static.a", *libraries,
+             "-lm", "-o", self.folder / "program")
+        for way in ({}, {"LD_PRELOAD": self.shim}):
+            said = done(self.folder / "program", LD_LIBRARY_PATH=simulator, CISTERN_REPORT="none", **way)
+            self.assertEqual(said, expected)
+
+    def test_in_c(self):
+        programs = self.programs("library.md", "c")
+        self.assertEqual(len(programs), 3)
         for program, expected in programs:
-            driver = []
-            if "cistern_device" in program:
-                if not (simulator / "libcuda.so").exists():
-                    continue
-                driver = [f"-L{simulator}", "-Wl,--no-as-needed", "-lcuda"]
-            source = self.folder / "snippet.c"
-            source.write_text(program)
-            done("gcc", "-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I", self.prefix / "include", source,
-                 self.library_folder / "libcistern-static.a", *driver, "-lm", "-o", self.folder / "snippet")
-            for way in ({}, {"LD_PRELOAD": self.shim}):
-                said = done(self.folder / "snippet", LD_LIBRARY_PATH=simulator, CISTERN_REPORT="none", **way)
-                self.assertEqual(said, expected)
+            self.check(program, expected, "gcc", "-std=c11", "-pedantic", "-x", "c")
+
+    def test_in_cxx(self):
+        programs = self.programs("cxx.md", "cpp")
+        self.assertEqual(len(programs), 8)
+        for program, expected in programs:
+            self.assertLessEqual(program.count("\n"), 40, program)
+            ways = [()] if "try {" in program else [(), ("-fno-exceptions", "-fno-rtti")]
+            for compiler in dict.fromkeys(cxx for _, cxx in COMPILERS):
+                for flags in ways:
+                    with self.subTest(compiler=compiler, flags=flags, program=program):
+                        self.check(program, expected, compiler, "-std=c++20", "-pedantic", *flags, "-x", "c++")
 
 
 class Moved(Consumers):

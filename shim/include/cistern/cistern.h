@@ -1,7 +1,7 @@
 /* Cistern's C interface: memory from the process's pools, figures, options, reports. With it come cistern/pool.h
  * (pools of one's own), cistern/device.h (devices, copies, managed memory), cistern/transfer.h (many copies),
- * cistern/queue.h (work in order), cistern/unified.h (buffers that know where their data is), cistern/mapped.h (files on
- * a device) and cistern/shared.h (memory by name, across processes). For C++ there is more: cistern/cistern.hpp.
+ * cistern/queue.h (work in order), cistern/unified.h (buffers that know where their data is), cistern/mapped.h (files
+ * on a device) and cistern/shared.h (memory by name, across processes). For C++ there is more: cistern/cistern.hpp.
  *
  * Usable from programs that link the library and, through weak references or dlsym, from programs that run under the
  * preloaded shim: there the same functions speak of the same pools.
