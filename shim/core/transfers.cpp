@@ -3,8 +3,8 @@
 // may still look at one. Handles are numbers, as those of pools.
 //
 //   add  -> the heap -> a thread, unless as many run as may
-//   work -> the copy of the highest priority -> the hook that the program's own copy would call -> again after a pause,
-//   if it failed -> done()
+//   work -> the copy of the highest priority, and small ones that continue it -> the hook that the program's own copy
+//   would call -> again after a pause, if it failed -> done()
 #include "shim/core/transfers.hpp"
 
 #include <errno.h>
@@ -277,17 +277,54 @@ Result make_with_retries(Transfer& transfer, const Copy& copy, InContext& contex
   return result;
 }
 
+// --- Small copies that lie one behind the other are made as one
+constexpr std::size_t kSmallMax = 64 << 10, kTogetherMax = 4 << 20;
+
+const void* behind(const void* begin, std::size_t bytes) { return static_cast<const char*>(begin) + bytes; }
+
+bool continues(const Copy& before, const Copy& after) {
+  const cistern_copy_request &a = before.what, &b = after.what;
+  if (a.priority != b.priority || a.bytes > kSmallMax || b.bytes > kSmallMax || a.buffer != b.buffer) return false;
+  if (!a.buffer) return behind(a.target, a.bytes) == b.target && behind(a.source, a.bytes) == b.source;
+  return a.queue == b.queue && a.to_device == b.to_device && behind(a.host, a.bytes) == b.host &&
+         a.offset + a.bytes == b.offset;
+}
+
+Copy take_first(Transfer& transfer) {
+  std::pop_heap(transfer.waiting.begin(), transfer.waiting.end());
+  const Copy first = transfer.waiting.back();
+  transfer.waiting.pop_back();
+  return first;
+}
+
+// Under the lock, with one waiting at least.
+void take_with_what_continues_it(Transfer& transfer, Vector<Copy>* copies) {
+  copies->assign(1, take_first(transfer));
+  std::size_t bytes = copies->front().what.bytes;
+  while (!transfer.waiting.empty() && continues(copies->back(), transfer.waiting.front()) &&
+         bytes + transfer.waiting.front().what.bytes <= kTogetherMax) {
+    copies->push_back(take_first(transfer));
+    bytes += copies->back().what.bytes;
+  }
+}
+
+// Addresses that follow each other may be of two blocks, which a driver does not copy as one: then each goes by itself.
+bool make_as_one(const Vector<Copy>& copies, InContext& context) {
+  Copy all = copies.front();
+  all.what.bytes = 0;
+  for (const Copy& copy : copies) all.what.bytes += copy.what.bytes;
+  return make(all, context).status == CISTERN_OK;
+}
+
 // --- A thread. What it says of itself lies under the transfer's lock.
-bool next_copy(Transfer& transfer, Copy* copy) {
+bool next_copies(Transfer& transfer, Vector<Copy>* copies) {
   const std::uint64_t idle_since_ns = nanoseconds_since_start();
   for (;;) {
     const std::uint32_t seen = transfer.bell.seen();
     {
       const Locked hold(transfer.lock);
       if (!transfer.ends && !transfer.is_held && !transfer.waiting.empty()) {
-        std::pop_heap(transfer.waiting.begin(), transfer.waiting.end());
-        *copy = transfer.waiting.back();
-        transfer.waiting.pop_back();
+        take_with_what_continues_it(transfer, copies);
         if (!transfer.counts.running++) transfer.busy_since_ns = nanoseconds_since_start();
         transfer.counts.running_at_once = std::max(transfer.counts.running_at_once, transfer.counts.running);
         return true;
@@ -309,7 +346,6 @@ bool next_copy(Transfer& transfer, Copy* copy) {
 
 void account(Transfer& transfer, const Copy& copy, const Result& result) {
   const Locked hold(transfer.lock);
-  if (!--transfer.counts.running) transfer.busy_ns += nanoseconds_since_start() - transfer.busy_since_ns;
   if (result.status == CISTERN_OK) {
     ++transfer.counts.done;
     transfer.counts.bytes_done += copy.what.bytes;
@@ -319,6 +355,20 @@ void account(Transfer& transfer, const Copy& copy, const Result& result) {
   }
 }
 
+void make_all(Transfer& transfer, const Vector<Copy>& copies, InContext& context) {
+  const std::uint64_t id = transfer.id.load();
+  const auto& settings = transfer.settings;
+  const bool as_one = copies.size() > 1 && make_as_one(copies, context);
+  for (const Copy& copy : copies) {
+    const Result result = as_one ? Result{copy.number, CISTERN_OK, 0} : make_with_retries(transfer, copy, context);
+    if (settings.done) settings.done(handle_of(id), copy.number, result.status, result.code, settings.user);
+    account(transfer, copy, result);
+  }
+  const Locked hold(transfer.lock);
+  if (as_one) transfer.counts.merged += copies.size() - 1;
+  if (!--transfer.counts.running) transfer.busy_ns += nanoseconds_since_start() - transfer.busy_since_ns;
+}
+
 void* work(void* of) {
   auto& transfer = *static_cast<Transfer*>(of);
   system_call(SYS_prctl, PR_SET_NAME, reinterpret_cast<std::uintptr_t>("cistern-transf"));
@@ -326,13 +376,9 @@ void* work(void* of) {
   works_for = &transfer;
   {
     InContext context(transfer);
-    Copy copy{};
-    const std::uint64_t id = transfer.id.load();
-    while (next_copy(transfer, &copy)) {
-      const Result result = make_with_retries(transfer, copy, context);
-      const auto& settings = transfer.settings;
-      if (settings.done) settings.done(handle_of(id), copy.number, result.status, result.code, settings.user);
-      account(transfer, copy, result);
+    Vector<Copy> copies;
+    while (next_copies(transfer, &copies)) {
+      make_all(transfer, copies, context);
       transfer.bell.ring();
     }
   }

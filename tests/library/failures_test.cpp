@@ -87,7 +87,7 @@ TEST(Failures, OfOpenclLoseNothingOfUnifiedBuffers) {
   for (int i = 0; i < 2; ++i)
     world.queues.push_back(clCreateCommandQueueWithProperties(opencl_context(), device, nullptr, nullptr));
   world.settings.queue = world.queues[0];
-  world.take_late = [](std::size_t bytes) { return malloc(bytes); };
+  world.take_late = take_plain;
   world.may_fail = true;
   world.let_fail = [](bool fails) { fail_every(fails ? 5 : 0); };
   {

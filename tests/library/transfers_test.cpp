@@ -142,6 +142,35 @@ TEST_F(CudaTransfers, BringAllThatTheyWereGiven) {
   EXPECT_EQ(simcuda_value("live_streams"), 0) << "all threads have ended";
 }
 
+// A hundred rows of one matrix go as one copy; what does not continue the one before, or is large, goes alone.
+TEST_F(CudaTransfers, MergeSmallOnesThatContinueEachOther) {
+  Told told;
+  cistern_transfer* const transfer = make(settings(1, &told));
+  constexpr std::size_t kRow = 1000, kRows = 100, kLarge = 100'000;
+  const std::vector<unsigned char> sent = pattern(kRow * kRows + 3 * kLarge, 5);
+  std::vector<unsigned char> received(sent.size());
+  auto* const there = static_cast<char*>(on_device(sent.size()));
+  ASSERT_EQ(cistern_transfer_hold(transfer, 1), CISTERN_OK);
+  const auto add = [&](std::size_t offset, std::size_t bytes) {
+    const cistern_copy_request of = copy(there + offset, sent.data() + offset, bytes);
+    ASSERT_EQ(cistern_transfer_add(transfer, &of, nullptr), CISTERN_OK);
+  };
+  for (std::size_t row = 0; row < kRows; ++row) add(row * kRow, kRow);
+  for (int i = 0; i < 3; ++i) add(kRows * kRow + static_cast<std::size_t>(i) * kLarge, kLarge);
+  const long long before = simcuda_value("pageable_bytes") + simcuda_value("pinned_bytes");
+  ASSERT_EQ(cistern_transfer_hold(transfer, 0), CISTERN_OK);
+  ASSERT_EQ(cistern_transfer_wait(transfer, 60), CISTERN_OK);
+  EXPECT_EQ(simcuda_value("pageable_bytes") + simcuda_value("pinned_bytes") - before,
+            static_cast<long long>(sent.size()));
+  EXPECT_EQ(figures(transfer).merged, kRows - 1);
+  EXPECT_EQ(figures(transfer).done, kRows + 3);
+  EXPECT_EQ(figures(transfer).bytes_done, sent.size());
+  for (std::size_t i = 0; i < told.ended.size(); ++i) EXPECT_EQ(told.ended[i].copy, i + 1);
+  demand(cistern_copy(received.data(), there, sent.size(), 0, nullptr));
+  EXPECT_EQ(sent, received);
+  EXPECT_EQ(cistern_transfer_destroy(transfer), CISTERN_OK);
+}
+
 TEST_F(CudaTransfers, BeginByPriority) {
   Told told;
   cistern_transfer* const transfer = make(settings(1, &told));
@@ -343,6 +372,43 @@ TEST(Transfers, CopyBuffersOfOpencl) {
   EXPECT_EQ(cistern_transfer_next_failed(transfer, nullptr, nullptr, &code), CISTERN_OK);
   EXPECT_EQ(code, CL_INVALID_VALUE);
   EXPECT_EQ(cistern_transfer_destroy(transfer), CISTERN_OK);
+  clReleaseMemObject(buffer);
+  clReleaseCommandQueue(queue);
+}
+
+// Where the merged copy fails each is made by itself, and only those fail which would have.
+TEST(Transfers, OfMergedOnesTheWrongOnesFailAlone) {
+  ASSERT_NE(opencl_context(), nullptr);
+  cl_device_id device = nullptr;
+  clGetContextInfo(opencl_context(), CL_CONTEXT_DEVICES, sizeof device, &device, nullptr);
+  cl_command_queue const queue = clCreateCommandQueueWithProperties(opencl_context(), device, nullptr, nullptr);
+  constexpr std::size_t kRow = 1024, kRows = 4;
+  cl_mem const buffer = clCreateBuffer(opencl_context(), CL_MEM_READ_WRITE, kRows * kRow, nullptr, nullptr);
+  for (const std::size_t rows : {kRows, 2 * kRows}) {  // the last four lie behind the buffer's end
+    cistern_transfer* const transfer = make(settings(1));
+    const std::vector<unsigned char> sent = pattern(rows * kRow, static_cast<unsigned>(rows));
+    ASSERT_EQ(cistern_transfer_hold(transfer, 1), CISTERN_OK);
+    for (std::size_t row = 0; row < rows; ++row) {
+      cistern_copy_request of{};
+      of.size = sizeof of;
+      of.bytes = kRow;
+      of.queue = reinterpret_cast<_cl_command_queue*>(queue);
+      of.buffer = reinterpret_cast<_cl_mem*>(buffer);
+      of.offset = row * kRow;
+      of.to_device = 1;
+      of.host = const_cast<unsigned char*>(&sent[row * kRow]);
+      ASSERT_EQ(cistern_transfer_add(transfer, &of, nullptr), CISTERN_OK);
+    }
+    ASSERT_EQ(cistern_transfer_hold(transfer, 0), CISTERN_OK);
+    EXPECT_EQ(cistern_transfer_wait(transfer, 60), rows == kRows ? CISTERN_OK : CISTERN_DRIVER);
+    EXPECT_EQ(figures(transfer).merged, rows == kRows ? kRows - 1 : 0u);
+    EXPECT_EQ(figures(transfer).done, kRows);
+    EXPECT_EQ(figures(transfer).failed, rows - kRows);
+    std::vector<unsigned char> received(kRows * kRow);
+    clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, received.size(), received.data(), 0, nullptr, nullptr);
+    EXPECT_TRUE(std::equal(received.begin(), received.end(), sent.begin()));
+    EXPECT_EQ(cistern_transfer_destroy(transfer), CISTERN_OK);
+  }
   clReleaseMemObject(buffer);
   clReleaseCommandQueue(queue);
 }

@@ -22,6 +22,12 @@ struct UnifiedWorld {
   std::function<void(bool)> let_fail;  // or no more
 };
 
+// Plain memory for that, which stays.
+inline void* take_plain(std::size_t bytes) {
+  static std::vector<std::vector<char>> kept;
+  return kept.emplace_back(bytes).data();
+}
+
 class UnifiedModel {
  public:
   using Number = std::function<std::uint32_t(std::uint32_t below)>;

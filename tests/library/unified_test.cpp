@@ -64,7 +64,7 @@ class UnifiedTest : public testing::TestWithParam<cistern_kind> {
     if (GetParam() == CISTERN_OPENCL) {
       of.settings.context = reinterpret_cast<_cl_context*>(opencl_context());
       of.settings.queue = queues_[0];
-      of.take_late = [](std::size_t bytes) { return malloc(bytes); };
+      of.take_late = take_plain;
     } else {
       of.queues.push_back(nullptr);
       of.take_late = [](std::size_t bytes) {

@@ -44,11 +44,12 @@ typedef struct cistern_copy_request {
 
 typedef struct cistern_transfer_statistics {
   uint64_t copies, done, failed, retried; /* retried: attempts after the first */
-  uint64_t waiting, running;
+  uint64_t waiting, running; /* merged ones run as one */
   uint64_t bytes_done;
   uint64_t running_at_once; /* the most */
   double seconds;           /* in which at least one ran */
   double bytes_per_second;
+  uint64_t merged; /* copies of 64 KiB at most that were made as one with those before them, which they continue */
 } cistern_transfer_statistics;
 
 /* In the context that is current now, or the primary one of settings->device. CISTERN_INVALID: no size, or more than 64
