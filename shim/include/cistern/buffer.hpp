@@ -1,9 +1,10 @@
 // Buffers of elements in memory of any kind, and views of them: parts that share the buffer's memory and keep it alive.
 //
 // Elements are copied as bytes. A buffer's memory goes back when the buffer and its last view are gone; then the driver
-// waits for work that may still use it (OpenCL: of the queues that were given to calls, and to used_on). Memory that
-// was wrapped stays the program's. Different views may be used by different threads at once; their elements have no
-// lock. Errors: result.hpp; nothing is changed by a call that is refused.
+// waits for work that may still use it. With OpenCL that is the work on queues that were given to calls, or to used_on:
+// they live as long as the memory. Memory that was wrapped stays the program's. Different views may be used by
+// different threads at once; their elements have no lock. Errors: result.hpp; nothing is changed by a call that is
+// refused.
 #ifndef CISTERN_BUFFER_HPP
 #define CISTERN_BUFFER_HPP
 
@@ -191,7 +192,7 @@ class view {
     return on.get() || !storage_.get() ? on.get() : storage_.get()->where().queue.get();
   }
   void note_use(stream on) const noexcept {
-    if (storage_.get()) storage_.get()->used_on(queue_for(on));
+    if (storage_.get()) storage_.get()->used_on(on.get());
   }
   // OpenCL: without a stream it was enqueued on the place's queue, and is waited for here.
   result<void> finish(const char* call, cistern_status status, stream on, void* queue) const noexcept {

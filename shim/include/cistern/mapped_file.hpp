@@ -84,7 +84,7 @@ class mapped_file {
     info_ = other.info_;
     return *this;
   }
-  // What cannot be written back then is lost: call close() where that matters.
+  // What cannot be written back then is lost: call close() where that matters. No chunk outlives its file.
   ~mapped_file() {
     if (!handle_ || cistern_mapped_close(handle_) == CISTERN_OK) return;
     cistern_mapped_forget(handle_);
