@@ -57,7 +57,7 @@ struct Slot {
 struct Mapped {
   cistern_mapped_settings settings{};
   int file = -1;
-  Slot slots[kSlotsMax];
+  Vector<Slot> slots;
   Taken pieces[kLanes];
   void* piece_queues[kLanes] = {};  // on which a piece is under way
   std::size_t piece_bytes = 0;
@@ -69,8 +69,6 @@ struct Mapped {
     std::construct_at(this);
   }
   bool is_opencl() const { return settings.kind == CISTERN_OPENCL; }
-  Slot* begin() { return slots; }
-  Slot* end() { return slots + settings.chunks_on_device; }
   std::size_t bytes_of(std::uint64_t index) const {
     return static_cast<std::size_t>(std::min(info.chunk_bytes, info.bytes - index * info.chunk_bytes));
   }
@@ -151,7 +149,7 @@ cistern_status have_memory(Mapped& of, Slot& slot) {
 }
 
 void give_all(Mapped& of) {
-  for (Slot& slot : of) {
+  for (Slot& slot : of.slots) {
     if (slot.memory.address) give(of.settings.kind, slot.memory, nullptr);
     for (void* const lane : slot.lanes) end_lane(of, lane);
   }
@@ -258,7 +256,7 @@ cistern_status write_back(Mapped& of, Slot& slot) {
 
 // --- Slots
 Slot* slot_of(Mapped& of, std::uint64_t index) {
-  for (Slot& slot : of)
+  for (Slot& slot : of.slots)
     if (slot.has_chunk && slot.index == index) return &slot;
   return nullptr;
 }
@@ -266,7 +264,7 @@ Slot* slot_of(Mapped& of, std::uint64_t index) {
 // The one unused for longest, and of no chunk any more.
 cistern_status free_slot(Mapped& of, Slot** free) {
   Slot* oldest = nullptr;
-  for (Slot& slot : of) {
+  for (Slot& slot : of.slots) {
     const bool is_older = !oldest || slot.used < oldest->used;
     if (!slot.is_acquired && is_older) oldest = &slot;
   }
@@ -302,7 +300,7 @@ void read_ahead(Mapped& of, std::uint64_t index) {
 cistern_status write_back_all(Mapped& of) {
   cistern_status first = CISTERN_OK;
   int code = 0;
-  for (Slot& slot : of) {
+  for (Slot& slot : of.slots) {
     if (!slot.is_dirty || slot.is_acquired) continue;
     const cistern_status status = write_back(of, slot);
     if (first == CISTERN_OK && status != CISTERN_OK) first = status, code = native;
@@ -312,7 +310,7 @@ cistern_status write_back_all(Mapped& of) {
 }
 
 bool any_is_acquired(Mapped& of) {
-  return std::any_of(of.begin(), of.end(), [](const Slot& slot) { return slot.is_acquired; });
+  return std::any_of(of.slots.begin(), of.slots.end(), [](const Slot& slot) { return slot.is_acquired; });
 }
 
 // --- Opening
@@ -368,6 +366,7 @@ cistern_status mapped_open(const cistern_mapped_settings* settings, cistern_mapp
     of.settings = own;
     of.settings.path = nullptr;  // the caller's
     of.file = opened;
+    of.slots.resize(own.chunks_on_device);
     of.info.bytes = bytes;
     of.info.chunk_bytes = own.chunk_bytes;
     of.info.chunks = bytes / own.chunk_bytes + (bytes % own.chunk_bytes != 0);
@@ -452,7 +451,7 @@ cistern_status mapped_forget(cistern_mapped* handle) {
   native = 0;
   const Used file(files, "cistern_mapped_forget", handle);
   if (!file) return CISTERN_INVALID;
-  for (Slot& slot : *file) {
+  for (Slot& slot : file->slots) {
     if (slot.is_acquired) continue;
     file->info.dirty_chunks -= slot.is_dirty;
     slot.is_dirty = slot.has_chunk = false;

@@ -428,6 +428,40 @@ TEST_P(UnifiedTest, TurnsWaitForTheDevice) {
   EXPECT_TRUE(turns.acquire());
 }
 
+// The same steps again and again, of whose driver calls the n-th fails, for every n.
+TEST_P(UnifiedTest, NothingIsLostWhereAnyCallFails) {
+  if (GetParam() != CISTERN_DEVICE) GTEST_SKIP() << "OpenCL's calls fail in failures_test.cpp";
+  constexpr unsigned kSteps = 60;
+  unsigned runs_that_failed = 0;
+  for (long long n = 1;; ++n) {
+    long long left = n, calls_before = 0;
+    UnifiedWorld failing = world();
+    failing.may_fail = true;
+    failing.let_fail = [&](bool fails) {
+      if (fails) {
+        calls_before = simcuda_value("calls");
+        simcuda_set_value("fail_at", std::max(left, 0LL));
+      } else {
+        if (calls_before) left -= simcuda_value("calls") - calls_before;
+        calls_before = 0;
+        simcuda_set_value("fail_at", 0);
+      }
+    };
+    UnifiedModel model(failing, numbers(5));
+    for (unsigned step = 0; step < kSteps; ++step) {
+      if (!calls_before) failing.let_fail(true);
+      model.step();
+    }
+    failing.let_fail(false);
+    model.check_all();
+    runs_that_failed += model.failed() != 0;
+    if (left > 0) break;  // there are no more calls
+    ASSERT_LT(n, 10'000);
+  }
+  EXPECT_GT(runs_that_failed, 100u);
+  cistern_trim(CISTERN_DEVICE, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, UnifiedTest, testing::Values(CISTERN_OPENCL, CISTERN_DEVICE), name_of_kind);
 
 TEST(Unified, PinsWhatIsCopiedOften) {
