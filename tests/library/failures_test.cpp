@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cistern/mapped_file.hpp>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -100,6 +102,53 @@ TEST(Failures, OfOpenclLoseNothingOfUnifiedBuffers) {
     EXPECT_GT(model.failed(), 100u);
   }
   for (void* const queue : world.queues) clReleaseCommandQueue(static_cast<cl_command_queue>(queue));
+}
+
+TEST(Failures, OfOpenclLoseNothingOfMappedFiles) {
+  ASSERT_NE(opencl_context(), nullptr);
+  constexpr std::size_t kCount = 20'000, kEach = 1000;
+  constexpr unsigned kTries = 3;
+  cl_device_id device = nullptr;
+  clGetContextInfo(opencl_context(), CL_CONTEXT_DEVICES, sizeof device, &device, nullptr);
+  cl_command_queue const queue = clCreateCommandQueueWithProperties(opencl_context(), device, nullptr, nullptr);
+  const auto where =
+      cistern::on_opencl(reinterpret_cast<_cl_context*>(opencl_context()), reinterpret_cast<_cl_command_queue*>(queue));
+  for (unsigned every = 2; every < 40; ++every) {
+    char path[] = "/tmp/cistern-failures-XXXXXX";
+    const int file_of_numbers = mkstemp(path);
+    std::vector<int> model(kCount), seen(kCount);
+    std::iota(model.begin(), model.end(), 0);
+    const auto bytes = static_cast<ssize_t>(kCount * sizeof(int));
+    ASSERT_EQ(write(file_of_numbers, model.data(), kCount * sizeof(int)), bytes);
+    cistern::mapped_options options;
+    options.chunk_bytes = kEach * sizeof(int);
+    options.writable = true;
+    auto file = cistern::mapped_file<int>::open(path, where, options).value();
+    unsigned failed = 0;
+    for (std::uint64_t i = 0; i < file.chunks(); ++i) {
+      fail_every(every);
+      auto chunk = file.acquire_mut(i);
+      fail_every(0);
+      failed += !chunk;
+      if (!chunk) continue;
+      const cistern_part first{CISTERN_OPENCL, chunk->memory_object(), 0};
+      const int value = static_cast<int>(i);
+      demand(cistern_enqueue_fill(&first, &value, sizeof value, 10 * sizeof value, 0, queue));
+      std::fill_n(model.begin() + static_cast<std::ptrdiff_t>(i * kEach), 10, value);
+      fail_every(every);
+      for (unsigned tries = 0; !chunk->release(); ++tries, ++failed)
+        if (tries == kTries) fail_every(0);
+    }
+    for (unsigned tries = 0; !file.close(); ++tries, ++failed)
+      if (tries == kTries) fail_every(0);
+    fail_every(0);
+    EXPECT_EQ(pread(file_of_numbers, seen.data(), kCount * sizeof(int), 0), bytes);
+    EXPECT_EQ(seen, model) << every;
+    if (every < 10) EXPECT_GT(failed, 0u) << every;
+    close(file_of_numbers);
+    unlink(path);
+  }
+  clReleaseCommandQueue(queue);
 }
 
 // In a child, whose memory is limited for good.
