@@ -26,7 +26,7 @@ class Sides {
 
   // What the side lacks of what this access needs. Nothing where it may not have it: see check().
   Ranges lacks(cistern_side side, cistern_access access, Range part) const {
-    const Ranges newer = newer_than(side);
+    Ranges newer = newer_than(side);
     if (access == CISTERN_WRITE) return newer;  // the other side must not be dirty any more
     return access == CISTERN_READ ? newer.within(part) : newer.without(part);
   }

@@ -44,7 +44,7 @@ typedef struct cistern_copy_request {
 
 typedef struct cistern_transfer_statistics {
   uint64_t copies, done, failed, retried; /* retried: attempts after the first */
-  uint64_t waiting, running; /* merged ones run as one */
+  uint64_t waiting, running;              /* merged ones run as one */
   uint64_t bytes_done;
   uint64_t running_at_once; /* the most */
   double seconds;           /* in which at least one ran */
