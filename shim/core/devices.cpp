@@ -63,30 +63,30 @@ cuda::CUdeviceptr address_of(const void* memory) {
   return static_cast<cuda::CUdeviceptr>(reinterpret_cast<std::uintptr_t>(memory));
 }
 
-// Null too where there is no driver.
+}  // namespace
+
 CUcontext current_context() {
   CUcontext context = nullptr;
   return cuda::driver_found() && driver().cuCtxGetCurrent(&context) == cuda::kSuccess ? context : nullptr;
 }
 
-}  // namespace
-
 bool any_context_is_current() { return current_context() != nullptr; }
 
-OnDevice::OnDevice(int device) {
-  if (device == kCurrentContext) return;
-  CUcontext context = nullptr;
-  answer_ = primary_context(device, &context);
-  if (answer_ != cuda::kSuccess || current_context() == context) return;
+InContext::InContext(CUcontext context) {
+  if (!context || current_context() == context) return;
   answer_ = driver().cuCtxPushCurrent_v2(context);
   pushed_ = answer_ == cuda::kSuccess;
 }
 
-OnDevice::~OnDevice() {
+InContext::~InContext() {
   constexpr int kTries = 3;  // the caller's own context has to be current again
   CUcontext context = nullptr;
   for (int i = 0; pushed_ && i < kTries && driver().cuCtxPopCurrent_v2(&context) != cuda::kSuccess; ++i) {
   }
+}
+
+CUresult OnDevice::find(int device) {
+  return device == kCurrentContext ? cuda::kSuccess : primary_context(device, &context_);
 }
 
 int device_count() {

@@ -25,20 +25,24 @@ class Handles {
     std::atomic<std::uint32_t> generation{0};
     std::uint32_t index = 0;
     Slot* next_unused = nullptr;
+    bool is_lost = false;  // in a forked child: another thread was about to change it
   };
 
  public:
   constexpr explicit Handles(const char* what) : what_(what) {}
 
-  // A record in use, which nobody else uses meanwhile. Empty, and a line: the handle is none, or not any more.
+  // A record in use, which nobody else uses meanwhile. Empty, and a line: the handle is none, or not any more. Empty
+  // too where it was lost in a fork.
   class Use {
    public:
     Use(Handles& all, const char* api, const Handle* handle) : all_(all), slot_(all.find(handle)) {
       if (slot_) {
         slot_->lock.lock();
-        if (all.handle_of(*slot_) == handle) return;
+        const bool is_it = all.handle_of(*slot_) == handle;
+        if (is_it && !slot_->is_lost) return;
         slot_->lock.unlock();
         slot_ = nullptr;
+        if (is_it) return;
       }
       StringSink line;
       line.print("{}({}): no {}, or destroyed already; refused", api, static_cast<const void*>(handle), all.what_);
@@ -78,15 +82,15 @@ class Handles {
 
   void before_fork() { lock_.lock_for_fork(); }
   void after_fork_in_parent() { lock_.unlock_after_fork(); }
-  // What another thread was about to change is of no use here: its handle is out of use. No lock of a record is taken
-  // before a fork, for a call may wait for a driver.
+  // What another thread was about to change is lost here. No lock of a record is taken before a fork, for a call may
+  // wait for a driver.
   void after_fork_in_child() {
     lock_.unlock_after_fork();
     for (std::uint32_t i = 0; i < made_; ++i) {
       Slot& slot = *at(i);
       if (!slot.lock.held_elsewhere()) continue;
       new (&slot.lock) Lock;
-      if (slot.generation.load() & 1) slot.generation.fetch_add(1);
+      slot.is_lost = true;
     }
   }
 

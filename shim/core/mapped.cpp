@@ -1,16 +1,18 @@
 // Files on a device, chunk by chunk (cistern/mapped.h).
 //
 // A slot is memory for one chunk on the device, and two lanes: queues of its own, on which its pieces go to and fro in
-// turn. A piece is page-locked memory for some of a chunk, one for each lane of all slots: while one is on its way the
-// other is read from the file.
+// turn, each through page-locked memory: while one is on its way the other is read from the file.
 //
 //   acquire -> [a slot: the one unused for longest, written back] -> [fill: the file -> pieces -> lanes]
 //           -> the program's queue follows the slot's lanes
-//   release -> the slot's lanes follow the program's queue -> the next chunk is filled into another slot
+//   release -> the slot's lanes follow the program's queue; the system reads the next chunk into its own cache
+// So a chunk is read while work on the one before it runs, and waits for none but that on the chunk whose slot it
+// takes.
 #include "shim/core/mapped.hpp"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,10 +20,12 @@
 #include <cstddef>
 #include <memory>
 
+#include "pool/base/ranges.hpp"
 #include "shim/core/answers.hpp"
 #include "shim/core/devices.hpp"
 #include "shim/core/handles.hpp"
 #include "shim/core/kind_memory.hpp"
+#include "shim/core/queues.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
 #include "shim/opencl/next.hpp"
@@ -46,20 +50,31 @@ class KeptErrno {
   const int kept_;
 };
 
+struct Lane {
+  void* queue = nullptr;
+  Taken piece;
+  bool is_under_way = false;  // to or from the piece
+};
+
 struct Slot {
   Taken memory;
-  void* lanes[kLanes] = {};
+  Lane lanes[kLanes];
   std::uint64_t index = 0;  // of the chunk
   bool has_chunk = false, is_acquired = false, is_dirty = false;
   std::uint64_t used = 0;  // larger: later
 };
 
+// Counted in forked children: of a parent's files no driver's part is there.
+constinit unsigned process_number = 0;
+
 struct Mapped {
   cistern_mapped_settings settings{};
+  cuda::CUcontext context = nullptr;  // CISTERN_CURRENT: the one that was current when it was opened
+  unsigned process = process_number;
   int file = -1;
+  dev_t device = 0;  // the file's: a program that closes what it does not know of may have another one there
+  ino_t inode = 0;
   Vector<Slot> slots;
-  Taken pieces[kLanes];
-  void* piece_queues[kLanes] = {};  // on which a piece is under way
   std::size_t piece_bytes = 0;
   std::uint64_t uses = 0;
   cistern_mapped_info info{};
@@ -69,6 +84,7 @@ struct Mapped {
     std::construct_at(this);
   }
   bool is_opencl() const { return settings.kind == CISTERN_OPENCL; }
+  bool is_inherited() const { return process != process_number; }
   std::size_t bytes_of(std::uint64_t index) const {
     return static_cast<std::size_t>(std::min(info.chunk_bytes, info.bytes - index * info.chunk_bytes));
   }
@@ -80,17 +96,18 @@ using Used = decltype(files)::Use;
 cistern_status status_of_system(int error) {
   if (error == ENOENT) return refused(error, CISTERN_NOT_FOUND);
   if (error == EACCES || error == EPERM || error == EROFS) return refused(error, CISTERN_DENIED);
+  if (error == EISDIR || error == ENXIO) return refused(error, CISTERN_INVALID);  // no plain file
   return refused(error, error == ENOMEM ? CISTERN_NO_MEMORY : CISTERN_DRIVER);
 }
 
 // --- Queues and memory of its own
-cistern_status new_lane(const Mapped& of, void** lane) {
+cistern_status new_queue(const Mapped& of, void** queue) {
   if (!of.is_opencl()) {
     const OnDevice there(of.settings.device);
     if (!there) return status_of(there.answer());
     cuda::CUstream stream = nullptr;
     const cuda::CUresult answer = cuda::hook::cuStreamCreate(&stream, cuda::kStreamNonBlocking);
-    *lane = stream;
+    *queue = stream;
     return status_of(answer);
   }
   const auto& next = opencl::next();
@@ -99,19 +116,19 @@ cistern_status new_lane(const Mapped& of, void** lane) {
   opencl::cl_int error = next.clGetCommandQueueInfo(static_cast<opencl::cl_command_queue>(of.settings.queue),
                                                     kQueueDevice, sizeof device, &device, nullptr);
   if (error == opencl::kSuccess)
-    *lane = opencl::hook::clCreateCommandQueue(reinterpret_cast<opencl::cl_context>(of.settings.context), device, 0,
-                                               &error);
+    *queue = opencl::hook::clCreateCommandQueue(reinterpret_cast<opencl::cl_context>(of.settings.context), device, 0,
+                                                &error);
   return status_of_opencl(error);
 }
 
-void end_lane(const Mapped& of, void* lane) {
-  if (!lane) return;
+void end_queue(const Mapped& of, void* queue) {
+  if (!queue) return;
   if (of.is_opencl()) {
-    opencl::hook::clReleaseCommandQueue(static_cast<opencl::cl_command_queue>(lane));
+    opencl::hook::clReleaseCommandQueue(static_cast<opencl::cl_command_queue>(queue));
     return;
   }
   const OnDevice there(of.settings.device);
-  if (there) cuda::hook::cuStreamDestroy_v2(static_cast<cuda::CUstream>(lane));
+  if (there) cuda::hook::cuStreamDestroy_v2(static_cast<cuda::CUstream>(queue));
 }
 
 Wanted wanted_of(const Mapped& of, cistern_kind kind, std::size_t bytes) {
@@ -130,32 +147,34 @@ Wanted wanted_of(const Mapped& of, cistern_kind kind, std::size_t bytes) {
 
 cistern_kind kind_of_pieces(const Mapped& of) { return of.is_opencl() ? CISTERN_HOST : CISTERN_PINNED; }
 
-cistern_status have_pieces(Mapped& of) {
-  for (Taken& piece : of.pieces)
-    if (!piece.address)
-      if (const cistern_status status = take(wanted_of(of, kind_of_pieces(of), of.piece_bytes), &piece);
-          status != CISTERN_OK)
-        return status;
-  return CISTERN_OK;
-}
-
 cistern_status have_memory(Mapped& of, Slot& slot) {
-  for (void*& lane : slot.lanes)
-    if (!lane)
-      if (const cistern_status status = new_lane(of, &lane); status != CISTERN_OK) return status;
+  for (Lane& lane : slot.lanes) {
+    cistern_status status = lane.queue ? CISTERN_OK : new_queue(of, &lane.queue);
+    if (status == CISTERN_OK && !lane.piece.address)
+      status = take(wanted_of(of, kind_of_pieces(of), of.piece_bytes), &lane.piece);
+    if (status != CISTERN_OK) return status;
+  }
   if (slot.memory.address) return CISTERN_OK;
   const auto bytes = static_cast<std::size_t>(std::min(of.info.chunk_bytes, of.info.bytes));
   return take(wanted_of(of, of.settings.kind, bytes), &slot.memory);
 }
 
+bool is_still_open(const Mapped& of) {
+  struct stat now;
+  return !fstat(of.file, &now) && now.st_dev == of.device && now.st_ino == of.inode;
+}
+
+// Nothing uses it any more. In a forked child all but the file is the parent's.
 void give_all(Mapped& of) {
   for (Slot& slot : of.slots) {
+    if (of.is_inherited()) break;
     if (slot.memory.address) give(of.settings.kind, slot.memory, nullptr);
-    for (void* const lane : slot.lanes) end_lane(of, lane);
+    for (const Lane& lane : slot.lanes) {
+      if (lane.piece.address) give(kind_of_pieces(of), lane.piece, nullptr);
+      end_queue(of, lane.queue);
+    }
   }
-  for (const Taken& piece : of.pieces)
-    if (piece.address) give(kind_of_pieces(of), piece, nullptr);
-  if (of.file >= 0) close(of.file);
+  if (is_still_open(of)) close(of.file);
 }
 
 // --- The file
@@ -181,47 +200,50 @@ cistern_status write_all(int file, const char* from, std::size_t bytes, std::uin
   return CISTERN_OK;
 }
 
-// What somebody has cut off is not written anew.
-cistern_status check_still_there(const Mapped& of, std::uint64_t bytes) {
+// What somebody has cut off is not written anew; and a write beyond a limit would raise a signal.
+cistern_status check_writable(const Mapped& of, std::uint64_t bytes) {
   struct stat now;
+  rlimit limit;
   if (fstat(of.file, &now)) return status_of_system(errno);
-  return static_cast<std::uint64_t>(now.st_size) < bytes ? CISTERN_TRUNCATED : CISTERN_OK;
+  if (static_cast<std::uint64_t>(now.st_size) < bytes) return CISTERN_TRUNCATED;
+  return !getrlimit(RLIMIT_FSIZE, &limit) && bytes > limit.rlim_cur ? status_of_system(EFBIG) : CISTERN_OK;
 }
 
 void ask_to_read_ahead(const Mapped& of, std::uint64_t index) {
-  if (index >= of.info.chunks) return;
+  if (index >= of.info.chunks || !is_still_open(of)) return;
   posix_fadvise(of.file, static_cast<off_t>(index * of.info.chunk_bytes), static_cast<off_t>(of.bytes_of(index)),
                 POSIX_FADV_WILLNEED);
 }
 
 // --- Chunks to and fro
-char* piece_at(const Mapped& of, unsigned lane) { return reinterpret_cast<char*>(of.pieces[lane].address); }
+char* piece_of(const Lane& lane) { return reinterpret_cast<char*>(lane.piece.address); }
 
 // Until the lane's piece is nobody's.
-cistern_status wait_for_piece(Mapped& of, unsigned lane) {
-  if (!of.piece_queues[lane]) return CISTERN_OK;
-  const cistern_status status = queue_wait(of.settings.kind, of.settings.device, of.piece_queues[lane]);
-  if (status == CISTERN_OK) of.piece_queues[lane] = nullptr;
+cistern_status wait_for(const Mapped& of, Lane& lane) {
+  if (!lane.is_under_way) return CISTERN_OK;
+  const cistern_status status = queue_wait(of.settings.kind, of.settings.device, lane.queue);
+  if (status == CISTERN_OK) lane.is_under_way = false;
   return status;
 }
 
-cistern_status enqueue(Mapped& of, Slot& slot, unsigned lane, std::size_t offset, std::size_t bytes, bool to_device) {
-  const cistern_part on_device{of.settings.kind, reinterpret_cast<void*>(slot.memory.address), offset};
-  const cistern_part on_host{CISTERN_HOST, piece_at(of, lane), 0};
-  of.piece_queues[lane] = slot.lanes[lane];  // whatever it answers
-  return enqueue_copy(to_device ? &on_device : &on_host, to_device ? &on_host : &on_device, bytes, of.settings.device,
-                      slot.lanes[lane]);
+cistern_status enqueue(const Mapped& of, const Slot& slot, Lane& lane, Range part, bool to_device) {
+  const cistern_part on_device{of.settings.kind, reinterpret_cast<void*>(slot.memory.address), part.begin};
+  const cistern_part on_host{CISTERN_HOST, piece_of(lane), 0};
+  lane.is_under_way = true;  // whatever it answers
+  return enqueue_copy(to_device ? &on_device : &on_host, to_device ? &on_host : &on_device, part.end - part.begin,
+                      of.settings.device, lane.queue);
 }
 
 cistern_status fill(Mapped& of, Slot& slot, std::uint64_t index) {
   const std::size_t bytes = of.bytes_of(index);
-  ask_to_read_ahead(of, index + 1);
-  unsigned lane = 0;
-  for (std::size_t at = 0; at < bytes; at += of.piece_bytes, lane = (lane + 1) % kLanes) {
-    const std::size_t count = std::min(of.piece_bytes, bytes - at);
-    cistern_status status = wait_for_piece(of, lane);
-    if (status == CISTERN_OK) status = read_all(of.file, piece_at(of, lane), count, index * of.info.chunk_bytes + at);
-    if (status == CISTERN_OK) status = enqueue(of, slot, lane, at, count, true);
+  const std::uint64_t begin = index * of.info.chunk_bytes;
+  unsigned turn = 0;
+  for (std::size_t at = 0; at < bytes; at += of.piece_bytes, ++turn) {
+    Lane& lane = slot.lanes[turn % kLanes];
+    const Range part{at, std::min(at + of.piece_bytes, bytes)};
+    cistern_status status = wait_for(of, lane);
+    if (status == CISTERN_OK) status = read_all(of.file, piece_of(lane), part.end - part.begin, begin + at);
+    if (status == CISTERN_OK) status = enqueue(of, slot, lane, part, true);
     if (status != CISTERN_OK) return status;
   }
   ++of.info.reads;
@@ -233,18 +255,19 @@ cistern_status fill(Mapped& of, Slot& slot, std::uint64_t index) {
 cistern_status write_back(Mapped& of, Slot& slot) {
   const std::size_t bytes = of.bytes_of(slot.index);
   const std::uint64_t begin = slot.index * of.info.chunk_bytes;
-  if (const cistern_status status = check_still_there(of, begin + bytes); status != CISTERN_OK) return status;
-  const auto piece = [&](std::size_t at) { return std::min(of.piece_bytes, bytes - at); };
-  unsigned lane = 0;
-  cistern_status status = wait_for_piece(of, lane);
-  if (status == CISTERN_OK) status = enqueue(of, slot, lane, 0, piece(0), false);
-  for (std::size_t at = 0; at < bytes && status == CISTERN_OK; at += of.piece_bytes, lane = (lane + 1) % kLanes) {
+  if (!is_still_open(of)) return status_of_system(EBADF);
+  if (const cistern_status status = check_writable(of, begin + bytes); status != CISTERN_OK) return status;
+  const auto part = [&](std::size_t at) { return Range{at, std::min(at + of.piece_bytes, bytes)}; };
+  cistern_status status = wait_for(of, slot.lanes[0]);
+  if (status == CISTERN_OK) status = enqueue(of, slot, slot.lanes[0], part(0), false);
+  unsigned turn = 0;
+  for (std::size_t at = 0; at < bytes && status == CISTERN_OK; at += of.piece_bytes, ++turn) {
+    Lane &lane = slot.lanes[turn % kLanes], &other = slot.lanes[(turn + 1) % kLanes];
     const std::size_t next = at + of.piece_bytes;
-    const unsigned other = (lane + 1) % kLanes;
-    if (next < bytes) status = wait_for_piece(of, other);
-    if (status == CISTERN_OK && next < bytes) status = enqueue(of, slot, other, next, piece(next), false);
-    if (status == CISTERN_OK) status = wait_for_piece(of, lane);
-    if (status == CISTERN_OK) status = write_all(of.file, piece_at(of, lane), piece(at), begin + at);
+    if (next < bytes) status = wait_for(of, other);
+    if (status == CISTERN_OK && next < bytes) status = enqueue(of, slot, other, part(next), false);
+    if (status == CISTERN_OK) status = wait_for(of, lane);
+    if (status == CISTERN_OK) status = write_all(of.file, piece_of(lane), part(at).end - at, begin + at);
   }
   if (status != CISTERN_OK) return status;
   slot.is_dirty = false;
@@ -276,25 +299,38 @@ cistern_status free_slot(Mapped& of, Slot** free) {
   return CISTERN_OK;
 }
 
+// A slot with the chunk's contents, which is nobody's chunk yet.
 cistern_status bring(Mapped& of, std::uint64_t index, cistern_access access, Slot** found) {
-  Slot* slot = nullptr;
-  cistern_status status = free_slot(of, &slot);
-  if (status == CISTERN_OK) status = have_pieces(of);
-  if (status == CISTERN_OK) status = have_memory(of, *slot);
-  if (status == CISTERN_OK && access != CISTERN_OVERWRITE) status = fill(of, *slot, index);
-  if (status != CISTERN_OK) return status;
-  slot->has_chunk = true;
-  slot->index = index;
-  slot->used = ++of.uses;
-  *found = slot;
+  if (!is_still_open(of)) return status_of_system(EBADF);
+  cistern_status status = free_slot(of, found);
+  if (status == CISTERN_OK) status = have_memory(of, **found);
+  if (status == CISTERN_OK && access != CISTERN_OVERWRITE) status = fill(of, **found, index);
+  return status;
+}
+
+// The program's queue after the lanes, or they after it.
+cistern_status follow(const Mapped& of, const Slot& slot, void* queue, bool lanes_follow) {
+  for (const Lane& lane : slot.lanes) {
+    void* const first = lanes_follow ? queue : lane.queue;
+    void* const then = lanes_follow ? lane.queue : queue;
+    if (const cistern_status status = queue_follow(of.settings.kind, of.settings.device, then, first);
+        status != CISTERN_OK)
+      return status;
+  }
   return CISTERN_OK;
 }
 
-// What fails will fail again where somebody asks for the chunk.
-void read_ahead(Mapped& of, std::uint64_t index) {
-  Slot* slot = nullptr;
-  if (index < of.info.chunks && !slot_of(of, index)) bring(of, index, CISTERN_READ, &slot);
-  native = 0;
+// All work on chunks, whoever's: the lanes follow it.
+cistern_status wait_for_lanes(Mapped& of) {
+  for (Slot& slot : of.slots)
+    for (Lane& lane : slot.lanes) {
+      if (!lane.queue) continue;
+      if (const cistern_status status = queue_wait(of.settings.kind, of.settings.device, lane.queue);
+          status != CISTERN_OK)
+        return status;
+      lane.is_under_way = false;
+    }
+  return CISTERN_OK;
 }
 
 cistern_status write_back_all(Mapped& of) {
@@ -309,7 +345,11 @@ cistern_status write_back_all(Mapped& of) {
   return first;
 }
 
-bool any_is_acquired(Mapped& of) {
+bool is_right(const Mapped& of, const void* queue) {
+  return of.is_opencl() ? queue != nullptr : !is_of_each_thread(of.settings.kind, queue);
+}
+
+bool any_is_acquired(const Mapped& of) {
   return std::any_of(of.slots.begin(), of.slots.end(), [](const Slot& slot) { return slot.is_acquired; });
 }
 
@@ -324,6 +364,25 @@ bool is_right(cistern_mapped_settings& own) {
   return own.kind == CISTERN_DEVICE;
 }
 
+// Made where it is to be made and is not there: `*is_new`.
+int open_or_make(const cistern_mapped_settings& own, bool* is_new) {
+  constexpr int kTries = 10;  // somebody else may make and remove it
+  const int flags = (own.writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK;
+  int file = open(own.path, flags);
+  for (int i = 0; file < 0 && errno == ENOENT && own.bytes && i < kTries; ++i) {
+    file = open(own.path, flags | O_CREAT | O_EXCL, 0666);
+    *is_new = file >= 0;
+    if (file < 0 && errno == EEXIST) file = open(own.path, flags);
+  }
+  return file;
+}
+
+cistern_status extend(int file, std::uint64_t bytes) {
+  rlimit limit;
+  if (!getrlimit(RLIMIT_FSIZE, &limit) && bytes > limit.rlim_cur) return status_of_system(EFBIG);  // no signal
+  return ftruncate(file, static_cast<off_t>(bytes)) ? status_of_system(errno) : CISTERN_OK;
+}
+
 // Not one of the three that programs take for their own.
 int away_from_standard(int file) {
   if (file < 0 || file > STDERR_FILENO) return file;
@@ -334,19 +393,19 @@ int away_from_standard(int file) {
   return moved;
 }
 
-cistern_status open_file(const cistern_mapped_settings& own, int* file, std::uint64_t* bytes) {
-  const int flags = (own.writable ? O_RDWR : O_RDONLY) | (own.bytes ? O_CREAT : 0) | O_CLOEXEC | O_NONBLOCK;
-  *file = away_from_standard(open(own.path, flags, 0666));
+cistern_status open_file(const cistern_mapped_settings& own, int* file, struct stat* seen) {
+  bool is_new = false;
+  *file = away_from_standard(open_or_make(own, &is_new));
   if (*file < 0) return status_of_system(errno);
-  struct stat now;
-  cistern_status status = fstat(*file, &now) ? status_of_system(errno) : CISTERN_OK;
-  if (status == CISTERN_OK && !S_ISREG(now.st_mode)) status = CISTERN_INVALID;
-  *bytes = static_cast<std::uint64_t>(now.st_size);
-  if (status == CISTERN_OK && *bytes < own.bytes) {
-    status = ftruncate(*file, static_cast<off_t>(own.bytes)) ? status_of_system(errno) : CISTERN_OK;
-    *bytes = own.bytes;
+  cistern_status status = fstat(*file, seen) ? status_of_system(errno) : CISTERN_OK;
+  if (status == CISTERN_OK && !S_ISREG(seen->st_mode)) status = CISTERN_INVALID;
+  if (status == CISTERN_OK && static_cast<std::uint64_t>(seen->st_size) < own.bytes) {
+    status = extend(*file, own.bytes);
+    seen->st_size = static_cast<off_t>(own.bytes);
   }
-  if (status != CISTERN_OK) close(*file);
+  if (status == CISTERN_OK) return status;
+  if (is_new) unlink(own.path);
+  close(*file);
   return status;
 }
 
@@ -359,13 +418,21 @@ cistern_status mapped_open(const cistern_mapped_settings* settings, cistern_mapp
   cistern_mapped_settings own{};
   if (!file || !read_sized(own, settings, offsetof(cistern_mapped_settings, context)) || !is_right(own))
     return CISTERN_INVALID;
+  const bool in_current = own.kind == CISTERN_DEVICE && own.device == kCurrentContext;
+  cuda::CUcontext const context = in_current ? current_context() : nullptr;
+  if (in_current && !context) return refused(cuda::kInvalidContext);
   int opened = -1;
-  std::uint64_t bytes = 0;
-  if (const cistern_status status = open_file(own, &opened, &bytes); status != CISTERN_OK) return status;
+  struct stat seen;
+  if (const cistern_status status = open_file(own, &opened, &seen); status != CISTERN_OK) return status;
+  const auto bytes = static_cast<std::uint64_t>(seen.st_size);
   *file = files.make([&](Mapped& of) {
     of.settings = own;
     of.settings.path = nullptr;  // the caller's
+    of.context = context;
+    of.process = process_number;
     of.file = opened;
+    of.device = seen.st_dev;
+    of.inode = seen.st_ino;
     of.slots.resize(own.chunks_on_device);
     of.info.bytes = bytes;
     of.info.chunk_bytes = own.chunk_bytes;
@@ -383,8 +450,13 @@ cistern_status mapped_close(cistern_mapped* handle) {
   native = 0;
   Used file(files, "cistern_mapped_close", handle);
   if (!file) return CISTERN_INVALID;
-  if (any_is_acquired(*file)) return CISTERN_BUSY;
-  if (const cistern_status status = write_back_all(*file); status != CISTERN_OK) return status;
+  const InContext there(file->is_inherited() ? nullptr : file->context);
+  if (!file->is_inherited()) {
+    if (any_is_acquired(*file)) return CISTERN_BUSY;
+    cistern_status status = write_back_all(*file);
+    if (status == CISTERN_OK) status = wait_for_lanes(*file);
+    if (status != CISTERN_OK) return status;
+  }
   give_all(*file);
   file.end();
   return CISTERN_OK;
@@ -398,19 +470,19 @@ cistern_status mapped_acquire(cistern_mapped* handle, uint64_t index, cistern_ac
   if (address) *address = nullptr;
   if (!address || !bytes || access < CISTERN_READ || access > CISTERN_OVERWRITE) return CISTERN_INVALID;
   const Used file(files, "cistern_mapped_acquire", handle);
-  if (!file || (file->is_opencl() && !queue)) return CISTERN_INVALID;
+  if (!file || !is_right(*file, queue)) return CISTERN_INVALID;
   if (index >= file->info.chunks) return CISTERN_BOUNDS;
   if (access != CISTERN_READ && !file->settings.writable) return CISTERN_DENIED;
+  if (file->is_inherited()) return CISTERN_NO_DRIVER;
+  const InContext there(file->context);
   Slot* slot = slot_of(*file, index);
   if (slot && slot->is_acquired) return CISTERN_BUSY;
   const bool is_hit = slot != nullptr;
-  if (!slot)
-    if (const cistern_status status = bring(*file, index, access, &slot); status != CISTERN_OK) return status;
-  for (void* const lane : slot->lanes)
-    if (const cistern_status status = queue_follow(file->settings.kind, file->settings.device, queue, lane);
-        status != CISTERN_OK)
-      return status;
-  slot->is_acquired = true;
+  cistern_status status = is_hit ? CISTERN_OK : bring(*file, index, access, &slot);
+  if (status == CISTERN_OK) status = follow(*file, *slot, queue, false);
+  if (status != CISTERN_OK) return status;
+  slot->has_chunk = slot->is_acquired = true;
+  slot->index = index;
   slot->used = ++file->uses;
   if (access != CISTERN_READ && !slot->is_dirty) slot->is_dirty = true, ++file->info.dirty_chunks;
   ++file->info.accesses;
@@ -425,15 +497,14 @@ cistern_status mapped_release(cistern_mapped* handle, uint64_t index, void* queu
   const KeptErrno kept;
   native = 0;
   const Used file(files, "cistern_mapped_release", handle);
-  if (!file || (file->is_opencl() && !queue)) return CISTERN_INVALID;
+  if (!file || !is_right(*file, queue)) return CISTERN_INVALID;
   Slot* const slot = slot_of(*file, index);
   if (!slot || !slot->is_acquired) return CISTERN_INVALID;
-  for (void* const lane : slot->lanes)
-    if (const cistern_status status = queue_follow(file->settings.kind, file->settings.device, lane, queue);
-        status != CISTERN_OK)
-      return status;
+  if (file->is_inherited()) return CISTERN_NO_DRIVER;
+  const InContext there(file->context);
+  if (const cistern_status status = follow(*file, *slot, queue, true); status != CISTERN_OK) return status;
   slot->is_acquired = false;
-  read_ahead(*file, index + 1);
+  ask_to_read_ahead(*file, index + 1);
   return CISTERN_OK;
 }
 
@@ -443,7 +514,10 @@ cistern_status mapped_flush(cistern_mapped* handle) {
   native = 0;
   const Used file(files, "cistern_mapped_flush", handle);
   if (!file) return CISTERN_INVALID;
+  if (file->is_inherited()) return CISTERN_NO_DRIVER;
+  const InContext there(file->context);
   if (const cistern_status status = write_back_all(*file); status != CISTERN_OK) return status;
+  if (!is_still_open(*file)) return status_of_system(EBADF);
   return file->settings.writable && fdatasync(file->file) ? status_of_system(errno) : CISTERN_OK;
 }
 
@@ -469,6 +543,9 @@ cistern_status mapped_get_info(cistern_mapped* handle, cistern_mapped_info* info
 
 void mapped_before_fork() { files.before_fork(); }
 void mapped_after_fork_in_parent() { files.after_fork_in_parent(); }
-void mapped_after_fork_in_child() { files.after_fork_in_child(); }
+void mapped_after_fork_in_child() {
+  ++process_number;
+  files.after_fork_in_child();
+}
 
 }  // namespace cistern::library

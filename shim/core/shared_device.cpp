@@ -19,22 +19,6 @@ constexpr unsigned kLetPeersIn = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 // The driver puts smaller blocks together into one of these, and shares it whole: no other memory is to be in it.
 constexpr std::uint64_t kSharedWhole = 2 << 20;
 
-// The context of the memory, whatever is current.
-class InContextOf {
- public:
-  explicit InContextOf(const SharedDeviceMemory& memory) : answer_(driver().cuCtxPushCurrent_v2(memory.context)) {}
-  ~InContextOf() {
-    cuda::CUcontext context = nullptr;
-    if (answer_ == cuda::kSuccess) driver().cuCtxPopCurrent_v2(&context);
-  }
-  InContextOf(const InContextOf&) = delete;
-  InContextOf& operator=(const InContextOf&) = delete;
-  CUresult answer() const { return answer_; }
-
- private:
-  const CUresult answer_;
-};
-
 bool driver_shares() {
   return cuda::driver_found() && driver().cuIpcGetMemHandle && driver().cuIpcOpenMemHandle_v2 &&
          driver().cuIpcCloseMemHandle && driver().cuMemGetAddressRange_v2 && driver().cuMemsetD8_v2;
@@ -74,7 +58,7 @@ cistern_status make_shared_device_memory(int device, SharedHeader& header, Share
 }
 
 cistern_status free_shared_device_memory(const SharedDeviceMemory& memory) {
-  const InContextOf there(memory);
+  const InContext there(memory.context);
   return status_of(there.answer() == cuda::kSuccess ? cuda::hook::cuMemFree_v2(memory.pointer) : there.answer());
 }
 
@@ -91,7 +75,7 @@ cistern_status open_shared_device_memory(int device, const SharedHeader& header,
 }
 
 cistern_status close_shared_device_memory(const SharedDeviceMemory& memory) {
-  const InContextOf there(memory);
+  const InContext there(memory.context);
   return status_of(there.answer() == cuda::kSuccess ? cuda::hook::cuIpcCloseMemHandle(memory.opened) : there.answer());
 }
 

@@ -182,17 +182,17 @@ class OwnStream {
 };
 
 // The transfer's context, as long as a thread works for it.
-class InContext {
+class AtWork {
  public:
-  explicit InContext(const Transfer& of) : of_(of) {}
-  ~InContext() {
+  explicit AtWork(const Transfer& of) : of_(of) {}
+  ~AtWork() {
     stream_.reset();
     primary_.reset();
     cuda::CUcontext context = nullptr;
     if (pushed_) cuda::driver().cuCtxPopCurrent_v2(&context);
   }
-  InContext(const InContext&) = delete;
-  InContext& operator=(const InContext&) = delete;
+  AtWork(const AtWork&) = delete;
+  AtWork& operator=(const AtWork&) = delete;
 
   cuda::CUresult copy(const cistern_copy_request& what) {
     if (!cuda::driver_found()) return cuda::kNoDevice;
@@ -230,7 +230,7 @@ opencl::cl_int copy_by_opencl(const cistern_copy_request& what) {
                                                             nullptr, nullptr);
 }
 
-Result make(const Copy& copy, InContext& context) {
+Result make(const Copy& copy, AtWork& context) {
   native = 0;
   const cistern_status status =
       copy.what.buffer ? status_of_opencl(copy_by_opencl(copy.what)) : status_of(context.copy(copy.what));
@@ -265,7 +265,7 @@ bool pause(Transfer& transfer, unsigned attempt) {
   return true;
 }
 
-Result make_with_retries(Transfer& transfer, const Copy& copy, InContext& context) {
+Result make_with_retries(Transfer& transfer, const Copy& copy, AtWork& context) {
   Result result = make(copy, context);
   for (unsigned i = 0; i < transfer.settings.retries && !is_final(copy, result) && pause(transfer, i); ++i) {
     {
@@ -297,19 +297,27 @@ Copy take_first(Transfer& transfer) {
   return first;
 }
 
+// One of them may read what another one writes: as one they would not.
+bool are_apart(const cistern_copy_request& first, std::size_t bytes) {
+  if (first.buffer) return true;
+  const auto target = reinterpret_cast<std::uintptr_t>(first.target);
+  const auto source = reinterpret_cast<std::uintptr_t>(first.source);
+  return target + bytes <= source || source + bytes <= target;
+}
+
 // Under the lock, with one waiting at least.
 void take_with_what_continues_it(Transfer& transfer, Vector<Copy>* copies) {
   copies->assign(1, take_first(transfer));
   std::size_t bytes = copies->front().what.bytes;
-  while (!transfer.waiting.empty() && continues(copies->back(), transfer.waiting.front()) &&
-         bytes + transfer.waiting.front().what.bytes <= kTogetherMax) {
+  while (!transfer.waiting.empty() && continues(copies->back(), transfer.waiting.front())) {
+    bytes += transfer.waiting.front().what.bytes;
+    if (bytes > kTogetherMax || !are_apart(copies->front().what, bytes)) return;
     copies->push_back(take_first(transfer));
-    bytes += copies->back().what.bytes;
   }
 }
 
 // Addresses that follow each other may be of two blocks, which a driver does not copy as one: then each goes by itself.
-bool make_as_one(const Vector<Copy>& copies, InContext& context) {
+bool make_as_one(const Vector<Copy>& copies, AtWork& context) {
   Copy all = copies.front();
   all.what.bytes = 0;
   for (const Copy& copy : copies) all.what.bytes += copy.what.bytes;
@@ -355,7 +363,7 @@ void account(Transfer& transfer, const Copy& copy, const Result& result) {
   }
 }
 
-void make_all(Transfer& transfer, const Vector<Copy>& copies, InContext& context) {
+void make_all(Transfer& transfer, const Vector<Copy>& copies, AtWork& context) {
   const std::uint64_t id = transfer.id.load();
   const auto& settings = transfer.settings;
   const bool as_one = copies.size() > 1 && make_as_one(copies, context);
@@ -375,7 +383,7 @@ void* work(void* of) {
   let_faults_through();
   works_for = &transfer;
   {
-    InContext context(transfer);
+    AtWork context(transfer);
     Vector<Copy> copies;
     while (next_copies(transfer, &copies)) {
       make_all(transfer, copies, context);

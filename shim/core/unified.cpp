@@ -60,8 +60,13 @@ class QueueUses {
   Vector<One> all_;
 };
 
+// Counted in forked children: of a parent's buffers no driver's part is there.
+constinit unsigned process_number = 0;
+
 struct Unified {
   cistern_unified_settings settings{};
+  cuda::CUcontext context = nullptr;  // CISTERN_CURRENT: the one that was current when it was made
+  unsigned process = process_number;
   Sides sides;
   Taken host, device;
   char* host_address = nullptr;  // the program's own memory, or host.address
@@ -76,6 +81,7 @@ struct Unified {
     std::construct_at(this);
   }
   bool is_opencl() const { return settings.kind == CISTERN_OPENCL; }
+  bool is_inherited() const { return process != process_number; }
   cistern_part part_of(cistern_side side, std::size_t offset) const {
     if (side == CISTERN_HOST_SIDE) return {CISTERN_HOST, host_address, offset};
     return {settings.kind, reinterpret_cast<void*>(device.address), offset};
@@ -114,9 +120,11 @@ cistern_status take_for(Unified& of, cistern_kind kind, Taken* taken) {
 }
 
 cistern_status have_memory(Unified& of, cistern_side side) {
+  // A parent's page-locked memory may be missing here.
+  if (of.is_inherited() && (side == CISTERN_DEVICE_SIDE || of.is_pinned)) return CISTERN_NO_DRIVER;
   if (side == CISTERN_DEVICE_SIDE) return of.device.address ? CISTERN_OK : take_for(of, of.settings.kind, &of.device);
   if (of.host_address) return CISTERN_OK;
-  if (of.settings.pin == CISTERN_PIN_AT_ONCE && !of.is_opencl())
+  if (of.settings.pin == CISTERN_PIN_AT_ONCE && !of.is_opencl() && !of.is_inherited())
     of.is_pinned = take_for(of, CISTERN_PINNED, &of.host) == CISTERN_OK;
   // Without pinned memory it works too.
   const cistern_status status = of.is_pinned ? CISTERN_OK : take_for(of, CISTERN_HOST, &of.host);
@@ -124,15 +132,18 @@ cistern_status have_memory(Unified& of, cistern_side side) {
   return status;
 }
 
-void unregister(Unified& of) {
-  if (!of.is_registered) return;
+cistern_status unregister(Unified& of) {
+  if (!of.is_registered) return CISTERN_OK;
   const OnDevice there(of.settings.device);
-  if (there) cuda::hook::cuMemHostUnregister(of.host_address);
+  const cuda::CUresult answer = there ? cuda::hook::cuMemHostUnregister(of.host_address) : there.answer();
+  if (answer != cuda::kSuccess) return status_of(answer);
   of.is_registered = of.is_pinned = of.tried_to_register = false;
+  return CISTERN_OK;
 }
 
 cistern_status give_host(Unified& of) {
-  unregister(of);
+  if (of.is_inherited() && of.is_pinned) return CISTERN_OK;
+  if (const cistern_status status = unregister(of); status != CISTERN_OK) return status;
   if (!of.host.address) return CISTERN_OK;
   const cistern_status status = give(of.is_pinned ? CISTERN_PINNED : CISTERN_HOST, of.host, nullptr);
   if (status != CISTERN_OK) return status;
@@ -143,7 +154,7 @@ cistern_status give_host(Unified& of) {
 }
 
 cistern_status give_device(Unified& of) {
-  if (!of.device.address) return CISTERN_OK;
+  if (!of.device.address || of.is_inherited()) return CISTERN_OK;
   const cistern_status status = give(of.settings.kind, of.device, nullptr);
   if (status == CISTERN_OK) of.device = {};
   return status;
@@ -151,6 +162,7 @@ cistern_status give_device(Unified& of) {
 
 // Page-locked where it lies: addresses that the program has stay right. Once tried, whatever came of it.
 void pin_if_hot(Unified& of) {
+  if (of.is_inherited()) return;
   const bool is_hot = of.metrics.copies_to_device + of.metrics.copies_to_host > kCopiesUntilHot;
   if (!is_hot || of.tried_to_register || of.is_pinned || of.is_opencl() || of.settings.pin == CISTERN_PIN_NEVER) return;
   if (of.settings.bytes < kWorthPinning || !of.host_address) return;
@@ -170,8 +182,15 @@ void forget(Unified& of, const void* queue) {
   of.device_uses.forget(queue);
 }
 
+// A stream that is none, or not any more: work that it had ends with its context's.
+cistern_status wait_for_context(const Unified& of) {
+  const OnDevice there(of.settings.device);
+  return status_of(there ? cuda::hook::cuCtxSynchronize() : there.answer());
+}
+
 cistern_status wait_for(Unified& of, void* queue) {
-  const cistern_status status = queue_wait(of.settings.kind, of.settings.device, queue);
+  cistern_status status = queue_wait(of.settings.kind, of.settings.device, queue);
+  if (status != CISTERN_OK && !of.is_opencl() && native == cuda::kInvalidHandle) status = wait_for_context(of);
   if (status == CISTERN_OK) forget(of, queue);
   return status;
 }
@@ -187,6 +206,7 @@ cistern_status wait_for(Unified& of, const Vector<void*>& queues) {
 }
 
 cistern_status wait_for_all(Unified& of) {
+  if (of.is_inherited()) return CISTERN_OK;
   const cistern_status on_host = wait_for(of, of.host_uses.before(true));
   const cistern_status on_device = wait_for(of, of.device_uses.before(true));
   return on_host == CISTERN_OK ? on_device : on_host;
@@ -197,9 +217,13 @@ cistern_status follow_others(Unified& of, void* queue, bool writes) {
     if (const cistern_status status = queue_follow(of.settings.kind, of.settings.device, queue, other);
         status != CISTERN_OK)
       return status;
+  return CISTERN_OK;
+}
+
+// It follows all that it must, and works with the device's side from now on.
+void note_use(Unified& of, void* queue, bool writes) {
   if (writes) of.device_uses.clear();
   of.device_uses.add(queue, writes);
-  return CISTERN_OK;
 }
 
 // --- Copies
@@ -242,6 +266,7 @@ cistern_status upload(Unified& of, const Ranges& parts, void* queue) {
   for (const Range& part : parts) {
     status = enqueue(of, CISTERN_DEVICE_SIDE, part, queue);
     if (status != CISTERN_OK) break;
+    note_use(of, queue, true);
     of.sides.given(CISTERN_DEVICE_SIDE, part);
     // Pageable memory has been read when CUDA's call returns; of all else the queue reads it when it comes to it.
     const bool is_read_late = queue && (of.is_opencl() || of.is_pinned || !of.host.address);
@@ -314,11 +339,14 @@ void note_access(Unified& of, bool is_hit) {
 }
 
 cistern_status ready_on_host(Unified& of, cistern_access access, Range part) {
+  const InContext there(of.context);
   if (const cistern_status status = of.sides.check(access); status != CISTERN_OK) return status;
   if (const cistern_status status = have_memory(of, CISTERN_HOST_SIDE); status != CISTERN_OK) return status;
   const bool writes = access != CISTERN_READ;
+  if (of.is_inherited()) of.host_uses.clear();  // of a parent's queues none is here
   if (const cistern_status status = wait_for(of, of.host_uses.before(writes)); status != CISTERN_OK) return status;
   const Ranges parts = of.sides.lacks(CISTERN_HOST_SIDE, access, part);
+  if (!parts.empty() && of.is_inherited()) return CISTERN_NO_DRIVER;
   if (!parts.empty())
     if (const cistern_status status = download(of, parts); status != CISTERN_OK) return status;
   if (writes) {
@@ -331,12 +359,15 @@ cistern_status ready_on_host(Unified& of, cistern_access access, Range part) {
 }
 
 cistern_status ready_on_device(Unified& of, cistern_access access, Range part, void* queue) {
+  const InContext there(of.context);
+  if (is_of_each_thread(of.settings.kind, queue)) return CISTERN_INVALID;
   if (const cistern_status status = of.sides.check(access); status != CISTERN_OK) return status;
   if (const cistern_status status = have_memory(of, CISTERN_DEVICE_SIDE); status != CISTERN_OK) return status;
   const Ranges parts = of.sides.lacks(CISTERN_DEVICE_SIDE, access, part);
   const bool writes = access != CISTERN_READ || !parts.empty();
   if (const cistern_status status = follow_others(of, queue, writes); status != CISTERN_OK) return status;
   if (const cistern_status status = upload(of, parts, queue); status != CISTERN_OK) return status;
+  note_use(of, queue, writes);
   if (access != CISTERN_READ) of.sides.written(CISTERN_DEVICE_SIDE, part);
   note_access(of, parts.empty());
   pin_if_hot(of);
@@ -347,7 +378,7 @@ bool is_right(const cistern_unified_settings& settings) {
   if (!settings.bytes || settings.device < kCurrentContext) return false;
   if (settings.pin < CISTERN_PIN_WHEN_HOT || settings.pin > CISTERN_PIN_NEVER) return false;
   if (settings.kind == CISTERN_OPENCL) return settings.context && settings.queue;
-  return settings.kind == CISTERN_DEVICE;
+  return settings.kind == CISTERN_DEVICE && !is_of_each_thread(settings.kind, settings.queue);
 }
 
 }  // namespace
@@ -358,8 +389,13 @@ cistern_status unified_create(const cistern_unified_settings* settings, cistern_
   cistern_unified_settings own{};
   if (!buffer || !read_sized(own, settings, offsetof(cistern_unified_settings, context)) || !is_right(own))
     return CISTERN_INVALID;
+  const bool in_current = own.kind == CISTERN_DEVICE && own.device == kCurrentContext;
+  cuda::CUcontext const context = in_current ? current_context() : nullptr;
+  if (in_current && !context) return refused(cuda::kInvalidContext);
   *buffer = buffers.make([&](Unified& of) {
     of.settings = own;
+    of.context = context;
+    of.process = process_number;
     of.host_address = static_cast<char*>(own.host);
     of.sides = Sides(own.bytes, own.host ? CISTERN_HOST_ONLY : CISTERN_UNINITIALISED);
   });
@@ -371,10 +407,15 @@ cistern_status unified_destroy(cistern_unified* handle) {
   native = 0;
   Used buffer(buffers, "cistern_unified_destroy", handle);
   if (!buffer) return CISTERN_INVALID;
-  const cistern_status answers[] = {wait_for_all(*buffer), give_device(*buffer), give_host(*buffer)};
+  const InContext there(buffer->context);
+  cistern_status status = wait_for_all(*buffer);
+  if (status == CISTERN_OK) status = give_device(*buffer);
+  if (status == CISTERN_OK) status = give_host(*buffer);
+  if (status != CISTERN_OK) {
+    if (!buffer->device.address) buffer->sides.become(CISTERN_UNINITIALISED);
+    return status;
+  }
   buffer.end();
-  for (const cistern_status status : answers)
-    if (status != CISTERN_OK) return status;
   return CISTERN_OK;
 }
 
@@ -442,6 +483,7 @@ cistern_status unified_synchronize(cistern_unified* handle, size_t offset, size_
   void* const on = queue_or_own(*buffer, queue);
   if (const cistern_status status = ready_on_device(*buffer, CISTERN_READ, part, on); status != CISTERN_OK)
     return status;
+  const InContext there(buffer->context);
   return wait_for(*buffer, on);
 }
 
@@ -452,9 +494,12 @@ cistern_status unified_fill(cistern_unified* handle, const void* pattern, size_t
   if (!buffer || !pattern || !pattern_bytes) return CISTERN_INVALID;
   if (buffer->has_writer) return CISTERN_BUSY;
   if (buffer->sides.state() == CISTERN_HOST_DIRTY) return CISTERN_CONFLICT;
-  if (const cistern_status status = have_memory(*buffer, CISTERN_DEVICE_SIDE); status != CISTERN_OK) return status;
+  const InContext there(buffer->context);
   void* const on = queue_or_own(*buffer, queue);
+  if (is_of_each_thread(buffer->settings.kind, on)) return CISTERN_INVALID;
+  if (const cistern_status status = have_memory(*buffer, CISTERN_DEVICE_SIDE); status != CISTERN_OK) return status;
   if (const cistern_status status = follow_others(*buffer, on, true); status != CISTERN_OK) return status;
+  note_use(*buffer, on, true);
   const cistern_part all = buffer->part_of(CISTERN_DEVICE_SIDE, 0);
   const auto& settings = buffer->settings;
   const cistern_status status = enqueue_fill(&all, pattern, pattern_bytes, settings.bytes, settings.device, on);
@@ -474,6 +519,7 @@ cistern_status unified_drop(cistern_unified* handle, cistern_side side) {
   const Used buffer(buffers, "cistern_unified_drop", handle);
   if (!buffer) return CISTERN_INVALID;
   if (buffer->has_writer) return CISTERN_BUSY;
+  const InContext there(buffer->context);
   Sides after = buffer->sides;
   cistern_status status = after.drop(side);
   if (status == CISTERN_OK)
@@ -486,7 +532,9 @@ cistern_status unified_drop(cistern_unified* handle, cistern_side side) {
 cistern_status unified_wait(cistern_unified* handle) {
   native = 0;
   const Used buffer(buffers, "cistern_unified_wait", handle);
-  return buffer ? wait_for_all(*buffer) : CISTERN_INVALID;
+  if (!buffer) return CISTERN_INVALID;
+  const InContext there(buffer->context);
+  return wait_for_all(*buffer);
 }
 
 cistern_status unified_get_state(cistern_unified* handle, cistern_state* state) {
@@ -521,6 +569,9 @@ cistern_status unified_get_metrics(cistern_unified* handle, cistern_unified_metr
 
 void unified_before_fork() { buffers.before_fork(); }
 void unified_after_fork_in_parent() { buffers.after_fork_in_parent(); }
-void unified_after_fork_in_child() { buffers.after_fork_in_child(); }
+void unified_after_fork_in_child() {
+  ++process_number;
+  buffers.after_fork_in_child();
+}
 
 }  // namespace cistern::library

@@ -376,6 +376,27 @@ TEST(Transfers, CopyBuffersOfOpencl) {
   clReleaseCommandQueue(queue);
 }
 
+// Each of these reads what the one before has written.
+TEST_F(CudaTransfers, OfWhichOneReadsWhatAnotherWritesAreNotMerged) {
+  cistern_transfer* const transfer = make(settings(1));
+  constexpr std::size_t kRow = 1024, kRows = 8;
+  auto* const there = static_cast<char*>(on_device(kRow * (kRows + 1)));
+  std::vector<unsigned char> rows(kRow * (kRows + 1));
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<unsigned char>(i / kRow);
+  demand(cistern_copy(there, rows.data(), rows.size(), 0, nullptr));
+  ASSERT_EQ(cistern_transfer_hold(transfer, 1), CISTERN_OK);
+  for (std::size_t row = 0; row < kRows; ++row) {
+    const cistern_copy_request of = copy(there + (row + 1) * kRow, there + row * kRow, kRow);
+    ASSERT_EQ(cistern_transfer_add(transfer, &of, nullptr), CISTERN_OK);
+  }
+  ASSERT_EQ(cistern_transfer_hold(transfer, 0), CISTERN_OK);
+  ASSERT_EQ(cistern_transfer_wait(transfer, 60), CISTERN_OK);
+  EXPECT_EQ(figures(transfer).merged, 0u);
+  demand(cistern_copy(rows.data(), there, rows.size(), 0, nullptr));
+  EXPECT_EQ(rows, std::vector<unsigned char>(rows.size(), 0));
+  EXPECT_EQ(cistern_transfer_destroy(transfer), CISTERN_OK);
+}
+
 // Where the merged copy fails each is made by itself, and only those fail which would have.
 TEST(Transfers, OfMergedOnesTheWrongOnesFailAlone) {
   ASSERT_NE(opencl_context(), nullptr);

@@ -242,6 +242,7 @@ TEST_P(UnifiedTest, PartsMoveAlone) {
   EXPECT_EQ(made.metrics().bytes_to_device, 200u);
   EXPECT_EQ(made.next_dirty().value().count, 100u);
   EXPECT_EQ(made.next_dirty(100).value().first, 150u);
+  EXPECT_EQ(made.next_dirty((SIZE_MAX >> 2) + 1).status(), CISTERN_EMPTY);
   ASSERT_TRUE(made.synchronize(queue(0)));
   EXPECT_EQ(made.metrics().bytes_to_device, 4000u);
   EXPECT_EQ(made.next_dirty().status(), CISTERN_EMPTY);
@@ -426,6 +427,102 @@ TEST_P(UnifiedTest, TurnsWaitForTheDevice) {
   EXPECT_EQ(turns.acquire().status(), CISTERN_BUSY);
   one.release();
   EXPECT_TRUE(turns.acquire());
+}
+
+// What a destroy that fails leaves can be destroyed.
+TEST_P(UnifiedTest, ADestroyThatFailsMayBeTriedAgain) {
+  if (GetParam() != CISTERN_DEVICE) GTEST_SKIP() << "OpenCL's calls fail in failures_test.cpp";
+  for (int n = 1; n < 8; ++n) {
+    cistern_unified_settings of = world().settings;
+    of.size = sizeof of;
+    of.bytes = 1 << 20;
+    cistern_unified* made = nullptr;
+    void* address = nullptr;
+    ASSERT_EQ(cistern_unified_create(&of, &made), CISTERN_OK);
+    ASSERT_EQ(cistern_unified_host(made, 0, SIZE_MAX, CISTERN_OVERWRITE, &address), CISTERN_OK);
+    ASSERT_EQ(cistern_unified_device(made, 0, SIZE_MAX, CISTERN_READ, queues_[0], &address), CISTERN_OK);
+    simcuda_set_value("fail_at", n);
+    const cistern_status first = cistern_unified_destroy(made);
+    simcuda_set_value("fail_at", 0);
+    if (n == 1) EXPECT_EQ(first, CISTERN_DRIVER);
+    if (first != CISTERN_OK) EXPECT_EQ(cistern_unified_destroy(made), CISTERN_OK) << n;
+  }
+}
+
+TEST_P(UnifiedTest, AWrongQueueChangesNothing) {
+  if (GetParam() != CISTERN_DEVICE) GTEST_SKIP() << "OpenCL's loader ends a process that gives it a wrong queue";
+  auto made = unified_buffer<int>::make(100'000, place(), {.checked = false}).value();
+  made.host_overwrite().value()[7] = 7;
+  auto* const wrong = reinterpret_cast<CUstream_st*>(std::uintptr_t{0x1234560});
+  EXPECT_EQ(made.device(wrong).status(), CISTERN_DRIVER);
+  EXPECT_EQ(made.state(), CISTERN_HOST_ONLY);
+  EXPECT_TRUE(made.device(queue(0)));
+  EXPECT_EQ(made.device(wrong).status(), CISTERN_DRIVER) << "it cannot follow the other one";
+  EXPECT_TRUE(made.wait());
+  EXPECT_EQ(made.device(wrong).status(), CISTERN_OK) << "nothing is to be copied: nobody was asked";
+  EXPECT_TRUE(made.wait()) << "work of a stream that is none ends with its context's";
+  auto* const of_each_thread = reinterpret_cast<CUstream_st*>(std::uintptr_t{2});
+  EXPECT_EQ(made.device(of_each_thread).status(), CISTERN_INVALID);
+  EXPECT_EQ(made.fill(1, of_each_thread).status(), CISTERN_INVALID);
+  EXPECT_EQ(made.host().value()[7], 7);
+}
+
+// Of the context that was current when it was made, whichever thread uses it.
+TEST_P(UnifiedTest, ThreadsWithoutAContextUseItsOwn) {
+  if (GetParam() != CISTERN_DEVICE) GTEST_SKIP() << "OpenCL has none that is current";
+  const auto live = [] {
+    cistern_statistics of{};
+    cistern_get_statistics(CISTERN_DEVICE, &of);
+    return of.live_blocks;
+  };
+  const std::uint64_t before = live();
+  auto made = unified_buffer<int>::make(1000, cistern::on_device(CISTERN_CURRENT)).value();
+  made.host_overwrite().value()[3] = 4;
+  ASSERT_TRUE(made.device_mut());
+  std::thread([&] {
+    EXPECT_EQ(unified_buffer<int>::make(1000, cistern::on_device(CISTERN_CURRENT)).status(), CISTERN_DRIVER);
+    EXPECT_EQ(made.host().value()[3], 4);
+    made = {};
+  }).join();
+  EXPECT_EQ(live(), before);
+}
+
+// A child has no driver: what it inherited it can give up, and of lost ones it says nothing.
+TEST_P(UnifiedTest, AForkedChildGivesUpWhatItInherited) {
+  std::atomic<bool> ends{false};
+  auto made = unified_buffer<int>::make(1000, place()).value();
+  made.host_overwrite().value()[5] = 6;
+  ASSERT_TRUE(made.device_mut(queue(0)));  // work that may be under way
+  auto busy = unified_buffer<int>::make(1000, place(), {.checked = false}).value();
+  std::thread uses([&] {
+    if (GetParam() == CISTERN_DEVICE) make_cuda_current();
+    while (!ends) {
+      EXPECT_TRUE(busy.host_overwrite());
+      EXPECT_TRUE(busy.device_mut(queue(1)));
+      EXPECT_TRUE(busy.host());
+    }
+  });
+  for (int i = 0; i < 30; ++i) {
+    Captured said;
+    const pid_t child = fork();
+    if (!child) {
+      alarm(20);
+      const cistern_status read = made.host().status();
+      const bool right = read == CISTERN_NO_DRIVER && made.device(queue(0)).status() == CISTERN_NO_DRIVER;
+      made = {};
+      busy = {};
+      auto fresh = unified_buffer<int>::make(1000, place()).value();
+      fresh.host_overwrite().value()[1] = 1;
+      _exit(right ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(said.text(), "");
+  }
+  ends = true;
+  uses.join();
+  EXPECT_EQ(made.host().value()[5], 6);
 }
 
 // The same steps again and again, of whose driver calls the n-th fails, for every n.

@@ -2,10 +2,12 @@
  * while work on another one runs, and written back where they were written. For threads, units and errors see
  * cistern.h; calls for one file wait for each other. For C++: cistern/mapped_file.hpp.
  *
- *   acquire(i) -> work is enqueued on the queue -> release(i): the next chunk is read meanwhile -> acquire(i + 1) ...
+ *   acquire(i) -> work is enqueued on the queue -> release(i) -> acquire(i + 1) reads while that work runs -> ...
  *
  * The file is read and written by calls, not mapped: so its errors are answers (CISTERN_DRIVER and an errno value; a
- * file that somebody made shorter: CISTERN_TRUNCATED) and no signal. */
+ * file that somebody made shorter: CISTERN_TRUNCATED) and no signal. Queues: CUstreams but CU_STREAM_PER_THREAD, or
+ * in-order cl_command_queues. In a child of fork a file can be closed, which does nothing to the parent's; all else
+ * answers CISTERN_NO_DRIVER. One that another thread was using at that moment is of no use in the child. */
 #ifndef CISTERN_MAPPED_H
 #define CISTERN_MAPPED_H
 
@@ -35,7 +37,7 @@ typedef struct cistern_mapped_info {
   uint64_t bytes, chunk_bytes, chunks; /* the last chunk may be shorter */
   uint64_t reads, bytes_read;          /* chunks read from the file */
   uint64_t writes, bytes_written;      /* chunks written back */
-  uint64_t accesses, hits;             /* hits: of chunks that were on the device already, or read ahead */
+  uint64_t accesses, hits;             /* hits: of chunks that were on the device already */
   uint64_t dirty_chunks;               /* on the device: not written back yet */
 } cistern_mapped_info;
 
@@ -47,11 +49,11 @@ CISTERN_API cistern_status cistern_mapped_close(cistern_mapped* file);
 
 /* Chunk `index` on the device, for work that is enqueued on `queue` from now on: `*address` (OpenCL: a cl_mem) and
  * `*bytes`. CISTERN_WRITE and CISTERN_OVERWRITE: it will be written back. CISTERN_BUSY: it is acquired already, or all
- * the room is; CISTERN_BOUNDS; CISTERN_DENIED: not opened for writing. What another chunk has to be written back for
- * may fail here: that chunk stays as it is. */
+ * the room is; CISTERN_BOUNDS; CISTERN_DENIED: not opened for writing. It waits for released work on the chunk whose
+ * room it takes, and writes that one back: where this fails, that chunk stays as it is. */
 CISTERN_API cistern_status cistern_mapped_acquire(cistern_mapped* file, uint64_t index, cistern_access access,
                                                   void* queue, void** address, size_t* bytes);
-/* The work is enqueued on `queue` (as acquire's, by rule). The chunk behind it is read ahead, if there is room. */
+/* The work is enqueued on `queue` (as acquire's, by rule). Nothing is waited for. */
 CISTERN_API cistern_status cistern_mapped_release(cistern_mapped* file, uint64_t index, void* queue);
 
 /* Writes back what was written and released, and has the system write it to the disk. */

@@ -3,7 +3,7 @@
 //   for (std::uint64_t i = 0; i < file.chunks(); ++i) {
 //     auto chunk = file.acquire(i, stream).value();
 //     kernel<<<..., stream>>>(chunk.data(), chunk.size());
-//   }                                                      // given back here: the next chunk is read meanwhile
+//   }                                                      // given back here: the next is read while the kernel runs
 #ifndef CISTERN_MAPPED_FILE_HPP
 #define CISTERN_MAPPED_FILE_HPP
 
@@ -97,6 +97,7 @@ class mapped_file {
     constexpr const char* kCall = "mapped_file::open";
     constexpr std::size_t kUsually = std::size_t{256} << 20;
     const std::size_t wanted = options.chunk_bytes ? options.chunk_bytes : kUsually;
+    if (options.elements > PTRDIFF_MAX / sizeof(T)) return failure{CISTERN_INVALID, kCall};
     cistern_mapped_settings settings{};
     settings.size = sizeof settings;
     settings.path = path;

@@ -16,9 +16,13 @@
  *
  * A copy that fails leaves the state as it was, less what was copied before it.
  *
- * Queues are CUstreams, or in-order cl_command_queues of the context. What a call copies is enqueued on the queue that
- * it names, after what was enqueued before on other queues of this buffer where that matters. A queue stays alive as
- * long as the buffer knows it: until cistern_unified_wait or the buffer's end. */
+ * Queues are CUstreams (but CU_STREAM_PER_THREAD, which is another one in each thread: CISTERN_INVALID), or in-order
+ * cl_command_queues of the context. What a call copies is enqueued on the queue that it names, after what was enqueued
+ * before on other queues of this buffer where that matters. A queue stays alive as long as the buffer knows it: until
+ * cistern_unified_wait or the buffer's end.
+ *
+ * A child of fork has what was on the host, unless that was page-locked; all that needs the driver is CISTERN_NO_DRIVER
+ * there. A buffer that another thread was using at that moment is of no use in the child: CISTERN_INVALID. */
 #ifndef CISTERN_UNIFIED_H
 #define CISTERN_UNIFIED_H
 
@@ -78,7 +82,8 @@ typedef struct cistern_unified_metrics {
 
 /* CISTERN_INVALID: no bytes, no such kind, no context or queue with OpenCL. No memory is taken yet. */
 CISTERN_API cistern_status cistern_unified_create(const cistern_unified_settings* settings, cistern_unified** buffer);
-/* Waits for what is known to use it. On failure nothing has changed. */
+/* Waits for what is known to use it. On failure the buffer is still there, and so is what could not be given back: it
+ * may be destroyed again. */
 CISTERN_API cistern_status cistern_unified_destroy(cistern_unified* buffer);
 
 /* `*address`: of the part, valid until the buffer's end or cistern_unified_drop; null unless CISTERN_OK. The caller may
@@ -92,8 +97,8 @@ CISTERN_API cistern_status cistern_unified_end_write(cistern_unified* buffer);
 CISTERN_API cistern_status cistern_unified_device(cistern_unified* buffer, size_t offset, size_t bytes,
                                                   cistern_access access, void* queue, void** address);
 
-/* The part is newer on that side: it was written through an address from before. CISTERN_CONFLICT while the other side
- * is newer anywhere, or has the only data; CISTERN_EMPTY. */
+/* The part is newer on that side: it was written through an address from before, by work that has ended.
+ * CISTERN_CONFLICT while the other side is newer anywhere, or has the only data; CISTERN_EMPTY. */
 CISTERN_API cistern_status cistern_unified_mark(cistern_unified* buffer, cistern_side side, size_t offset,
                                                 size_t bytes);
 /* Both sides have the part alike, and what was copied is there. */

@@ -102,6 +102,7 @@ class unified_buffer {
   }
   // The first part at or after `from` that is newer on one side; none: CISTERN_EMPTY.
   result<part> next_dirty(std::size_t from = 0) const noexcept {
+    if (from >= count_) return failure{CISTERN_EMPTY, "unified_buffer::next_dirty"};
     std::size_t offset = from * sizeof(T), bytes = 0;
     if (const auto answer =
             call("unified_buffer::next_dirty", [&] { return cistern_unified_next_dirty(handle_, &offset, &bytes); });
