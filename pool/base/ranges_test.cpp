@@ -1,3 +1,4 @@
+// A set of ranges beside a set of bits.
 #include "pool/base/ranges.hpp"
 
 #include <gtest/gtest.h>

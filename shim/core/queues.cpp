@@ -2,11 +2,13 @@
 // it is counted, and staged where that is faster.
 #include "shim/core/queues.hpp"
 
+#include <errno.h>
 #include <string.h>
 
 #include <algorithm>
 #include <bit>
 
+#include "pool/base/internal_memory.hpp"
 #include "shim/core/answers.hpp"
 #include "shim/core/devices.hpp"
 #include "shim/core/library.hpp"
@@ -79,15 +81,30 @@ cistern_status enqueue(const cistern_part& target, const cistern_part& source, s
   return status_of(cuda::hook::cuMemcpyAsync(address(target), address(source), bytes, stream(queue)));
 }
 
+cistern_status wait(cistern_kind kind, void* queue) {
+  return kind == CISTERN_OPENCL ? status_of_opencl(opencl::hook::clFinish(opencl_queue(queue)))
+                                : status_of(cuda::hook::cuStreamSynchronize(stream(queue)));
+}
+
+// The caller's pattern is his again when this returns: a copy of it is read late, and stays where nobody knows whether
+// it was.
 cistern_status fill_by_copies(const cistern_part& target, const void* pattern, std::size_t pattern_bytes,
                               std::size_t bytes, void* queue) {
-  const cistern_part source{CISTERN_HOST, const_cast<void*>(pattern), 0};
-  if (const cistern_status status = enqueue(target, source, std::min(pattern_bytes, bytes), queue);
-      status != CISTERN_OK)
-    return status;
-  return repeat(pattern_bytes, bytes, [&](std::size_t to, std::size_t count) {
-    return enqueue({target.kind, target.block, target.offset + to}, target, count, queue);
-  });
+  const std::size_t first_bytes = std::min(pattern_bytes, bytes);
+  void* const first = internal_try_allocate(first_bytes);
+  if (!first) return refused(ENOMEM, CISTERN_NO_MEMORY);
+  memcpy(first, pattern, first_bytes);
+  cistern_status status = enqueue(target, {CISTERN_HOST, first, 0}, first_bytes, queue);
+  if (status == CISTERN_OK)
+    status = repeat(first_bytes, bytes, [&](std::size_t to, std::size_t count) {
+      return enqueue({target.kind, target.block, target.offset + to}, target, count, queue);
+    });
+  const int code = native;
+  const cistern_status waited = wait(target.kind, queue);
+  if (waited != CISTERN_OK) return waited;
+  internal_deallocate(first, first_bytes);
+  native = code;
+  return status;
 }
 
 cistern_status fill_by_opencl(const cistern_part& target, const void* pattern, std::size_t pattern_bytes,
@@ -99,10 +116,7 @@ cistern_status fill_by_opencl(const cistern_part& target, const void* pattern, s
   if (std::has_single_bit(pattern_bytes) && pattern_bytes <= kPatternMax && is_whole)
     return status_of_opencl(opencl::hook::clEnqueueFillBuffer(
         opencl_queue(queue), buffer(target), pattern, pattern_bytes, target.offset, bytes, 0, nullptr, nullptr));
-  const cistern_status status = fill_by_copies(target, pattern, pattern_bytes, bytes, queue);
-  // The pattern is the caller's again.
-  const cistern_status waited = status_of_opencl(opencl::hook::clFinish(opencl_queue(queue)));
-  return status == CISTERN_OK ? waited : status;
+  return fill_by_copies(target, pattern, pattern_bytes, bytes, queue);
 }
 
 // All bytes of the pattern are the same.
@@ -127,10 +141,7 @@ cistern_status fill_by_cuda(const cistern_part& target, const void* pattern, std
     memcpy(&value, pattern, sizeof value);
     return done(cuda::hook::cuMemsetD32Async(to, value, bytes / sizeof value, stream(queue)), queue);
   }
-  const cistern_status status = fill_by_copies(target, pattern, pattern_bytes, bytes, queue);
-  // A pattern may be pinned memory, which is read late.
-  const cistern_status waited = status_of(cuda::hook::cuStreamSynchronize(stream(queue)));
-  return status == CISTERN_OK ? waited : status;
+  return fill_by_copies(target, pattern, pattern_bytes, bytes, queue);
 }
 
 cistern_status follow_by_opencl(void* queue, void* other) {

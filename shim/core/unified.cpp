@@ -261,18 +261,16 @@ void note_measured(Unified& of, std::size_t bytes, std::uint64_t since_ns) {
   if (metrics.seconds > 0) metrics.bytes_per_second = (bytes_before + static_cast<double>(bytes)) / metrics.seconds;
 }
 
+// A copy that fails may be under way all the same: it was enqueued, and could not be waited for.
 cistern_status upload(Unified& of, const Ranges& parts, void* queue) {
-  cistern_status status = CISTERN_OK;
   for (const Range& part : parts) {
-    status = enqueue(of, CISTERN_DEVICE_SIDE, part, queue);
-    if (status != CISTERN_OK) break;
-    note_use(of, queue, true);
+    const cistern_status status = enqueue(of, CISTERN_DEVICE_SIDE, part, queue);
+    // The queue reads it when it comes to it, pageable memory too where a device reaches that.
+    if (queue || status != CISTERN_OK) of.host_uses.add(queue, false);
+    if (status != CISTERN_OK) return status;
     of.sides.given(CISTERN_DEVICE_SIDE, part);
-    // Pageable memory has been read when CUDA's call returns; of all else the queue reads it when it comes to it.
-    const bool is_read_late = queue && (of.is_opencl() || of.is_pinned || !of.host.address);
-    if (is_read_late) of.host_uses.add(queue, false);
   }
-  return status;
+  return CISTERN_OK;
 }
 
 // Enqueued, the last one waited for: then all are there, and all that was enqueued on that queue is done.
@@ -366,8 +364,12 @@ cistern_status ready_on_device(Unified& of, cistern_access access, Range part, v
   const Ranges parts = of.sides.lacks(CISTERN_DEVICE_SIDE, access, part);
   const bool writes = access != CISTERN_READ || !parts.empty();
   if (const cistern_status status = follow_others(of, queue, writes); status != CISTERN_OK) return status;
-  if (const cistern_status status = upload(of, parts, queue); status != CISTERN_OK) return status;
   note_use(of, queue, writes);
+  if (const cistern_status status = upload(of, parts, queue); status != CISTERN_OK) {
+    // On a stream that is none nothing is under way; and it followed nobody.
+    if (!of.is_opencl() && native == cuda::kInvalidHandle) forget(of, queue);
+    return status;
+  }
   if (access != CISTERN_READ) of.sides.written(CISTERN_DEVICE_SIDE, part);
   note_access(of, parts.empty());
   pin_if_hot(of);

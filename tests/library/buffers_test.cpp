@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cistern/buffer.hpp>
+#include <deque>
 #include <numeric>
-#include <thread>
 #include <vector>
 
 #include "tests/library/kinds.hpp"
@@ -167,7 +167,7 @@ TEST_P(BufferTest, MovedFromHasNothing) {
 TEST_P(BufferTest, ThreadsUseViewsOfOneBuffer) {
   constexpr std::size_t kThreads = 4, kEach = 1000;
   auto made = buffer<int>::make(kThreads * kEach, place()).value();
-  std::vector<std::thread> threads;
+  std::deque<Beside> threads;
   for (std::size_t i = 0; i < kThreads; ++i)
     threads.emplace_back([part = made.slice(i * kEach, kEach).value(), i] {
       if (GetParam() != CISTERN_HOST && GetParam() != CISTERN_OPENCL) make_cuda_current();
@@ -177,13 +177,13 @@ TEST_P(BufferTest, ThreadsUseViewsOfOneBuffer) {
         const view<const int> again = part;
       }
     });
-  for (std::thread& thread : threads) thread.join();
+  for (Beside& thread : threads) thread.join();
 }
 
 TEST_P(BufferTest, IsFreedByAThreadWithoutAContext) {
   const std::uint64_t before = live();
   auto made = buffer<int>::make(1000, place()).value();
-  std::thread([gone = std::move(made)]() mutable { gone = {}; }).join();
+  Beside([gone = std::move(made)]() mutable { gone = {}; }).join();
   if (GetParam() != CISTERN_HOST) EXPECT_EQ(live(), before);
 }
 

@@ -7,11 +7,15 @@
 #include <cuda.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <semaphore>
 #include <string>
+#include <thread>
+#include <utility>
 
 inline constexpr std::size_t kMiB = 1 << 20;
 // A sanitizer's malloc serves then.
@@ -26,6 +30,33 @@ inline constexpr bool kEndsEarly = true;
 #else
 inline constexpr bool kEndsEarly = false;
 #endif
+
+// A thread; one that ThreadSanitizer looks at does not end, but waits for ever when it is done.
+class Beside {
+ public:
+  template <class Work>
+  explicit Beside(Work work)
+      : thread_([work = std::move(work), this]() mutable {
+          work();
+          done_.release();
+          while (kEndsEarly) pause();
+        }) {}
+  Beside(Beside&&) = delete;
+  ~Beside() {
+    if (thread_.joinable()) join();
+  }
+  void join() {
+    done_.acquire();
+    if (kEndsEarly)
+      thread_.detach();
+    else
+      thread_.join();
+  }
+
+ private:
+  std::binary_semaphore done_{0};
+  std::thread thread_;
+};
 
 inline cl_context opencl_context() {
   static cl_context context = nullptr;

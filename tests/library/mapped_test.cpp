@@ -408,7 +408,7 @@ TEST_P(MappedTest, ReleaseWaitsForNothing) {
     EXPECT_TRUE(second) << "read while the first one's work waits";
   }
   std::atomic<bool> is_set{false};
-  std::thread sets([&] {
+  Beside sets([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     is_set = true;
     clSetUserEventStatus(gate, CL_COMPLETE);

@@ -8,9 +8,9 @@
 
 #include <cistern/double_buffer.hpp>
 #include <cistern/unified_buffer.hpp>
+#include <deque>
 #include <mutex>
 #include <random>
-#include <thread>
 
 #include "tests/library/captured.hpp"
 #include "tests/library/kinds.hpp"
@@ -19,9 +19,15 @@
 
 namespace {
 
+#ifdef __SANITIZE_THREAD__
+constexpr bool kIsSlow = true;  // ten times
+#else
+constexpr bool kIsSlow = false;
+#endif
+
 std::uint64_t steps_of(std::uint64_t usually) {
   const char* const text = getenv("UNIFIED_TEST_STEPS");
-  return text ? strtoull(text, nullptr, 10) : usually;
+  return text ? strtoull(text, nullptr, 10) : kIsSlow ? usually / 10 : usually;
 }
 
 void* driver_function(const char* name) {
@@ -119,7 +125,7 @@ TEST_P(UnifiedTest, StepsOfTwoThreadsWithStreamsThatRunLate) {
       model.step();
     }
   };
-  std::thread one(run), other(run);
+  Beside one(run), other(run);
   one.join();
   other.join();
   simcuda_set_value("stream_delay_us", 0);
@@ -375,7 +381,7 @@ TEST_P(UnifiedTest, InAForkedChildTheHostsSideIsThere) {
 
 TEST_P(UnifiedTest, ForksBesideThreadsThatCopy) {
   std::atomic<bool> ends{false};
-  std::vector<std::thread> threads;
+  std::deque<Beside> threads;
   for (unsigned i = 0; i < 2; ++i)
     threads.emplace_back([&, i] {
       if (GetParam() == CISTERN_DEVICE) make_cuda_current();
@@ -398,7 +404,7 @@ TEST_P(UnifiedTest, ForksBesideThreadsThatCopy) {
     EXPECT_EQ(status, 0);
   }
   ends = true;
-  for (std::thread& thread : threads) thread.join();
+  for (Beside& thread : threads) thread.join();
 }
 
 // The host's side of one turn is page-locked and read late: it must not be filled anew before.
@@ -479,7 +485,7 @@ TEST_P(UnifiedTest, ThreadsWithoutAContextUseItsOwn) {
   auto made = unified_buffer<int>::make(1000, cistern::on_device(CISTERN_CURRENT)).value();
   made.host_overwrite().value()[3] = 4;
   ASSERT_TRUE(made.device_mut());
-  std::thread([&] {
+  Beside([&] {
     EXPECT_EQ(unified_buffer<int>::make(1000, cistern::on_device(CISTERN_CURRENT)).status(), CISTERN_DRIVER);
     EXPECT_EQ(made.host().value()[3], 4);
     made = {};
@@ -494,7 +500,7 @@ TEST_P(UnifiedTest, AForkedChildGivesUpWhatItInherited) {
   made.host_overwrite().value()[5] = 6;
   ASSERT_TRUE(made.device_mut(queue(0)));  // work that may be under way
   auto busy = unified_buffer<int>::make(1000, place(), {.checked = false}).value();
-  std::thread uses([&] {
+  Beside uses([&] {
     if (GetParam() == CISTERN_DEVICE) make_cuda_current();
     while (!ends) {
       EXPECT_TRUE(busy.host_overwrite());
