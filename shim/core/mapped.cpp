@@ -121,14 +121,11 @@ cistern_status new_queue(const Mapped& of, void** queue) {
   return status_of_opencl(error);
 }
 
-void end_queue(const Mapped& of, void* queue) {
-  if (!queue) return;
-  if (of.is_opencl()) {
-    opencl::hook::clReleaseCommandQueue(static_cast<opencl::cl_command_queue>(queue));
-    return;
-  }
+cistern_status end_queue(const Mapped& of, void* queue) {
+  if (of.is_opencl())
+    return status_of_opencl(opencl::hook::clReleaseCommandQueue(static_cast<opencl::cl_command_queue>(queue)));
   const OnDevice there(of.settings.device);
-  if (there) cuda::hook::cuStreamDestroy_v2(static_cast<cuda::CUstream>(queue));
+  return status_of(there ? cuda::hook::cuStreamDestroy_v2(static_cast<cuda::CUstream>(queue)) : there.answer());
 }
 
 Wanted wanted_of(const Mapped& of, cistern_kind kind, std::size_t bytes) {
@@ -164,17 +161,28 @@ bool is_still_open(const Mapped& of) {
   return !fstat(of.file, &now) && now.st_dev == of.device && now.st_ino == of.inode;
 }
 
-// Nothing uses it any more. In a forked child all but the file is the parent's.
-void give_all(Mapped& of) {
+cistern_status give_back(cistern_kind kind, Taken& memory) {
+  const cistern_status status = memory.address ? give(kind, memory, nullptr) : CISTERN_OK;
+  if (status == CISTERN_OK) memory = {};
+  return status;
+}
+
+// Nothing uses it any more. What the driver refuses to take stays, for another try.
+cistern_status give_all(Mapped& of) {
+  cistern_status first = CISTERN_OK;
+  const auto note = [&](cistern_status status) {
+    if (first == CISTERN_OK) first = status;
+    return status == CISTERN_OK;
+  };
   for (Slot& slot : of.slots) {
-    if (of.is_inherited()) break;
-    if (slot.memory.address) give(of.settings.kind, slot.memory, nullptr);
-    for (const Lane& lane : slot.lanes) {
-      if (lane.piece.address) give(kind_of_pieces(of), lane.piece, nullptr);
-      end_queue(of, lane.queue);
+    slot.has_chunk = false;
+    note(give_back(of.settings.kind, slot.memory));
+    for (Lane& lane : slot.lanes) {
+      note(give_back(kind_of_pieces(of), lane.piece));
+      if (lane.queue && note(end_queue(of, lane.queue))) lane.queue = nullptr;
     }
   }
-  if (is_still_open(of)) close(of.file);
+  return first;
 }
 
 // --- The file
@@ -455,9 +463,10 @@ cistern_status mapped_close(cistern_mapped* handle) {
     if (any_is_acquired(*file)) return CISTERN_BUSY;
     cistern_status status = write_back_all(*file);
     if (status == CISTERN_OK) status = wait_for_lanes(*file);
+    if (status == CISTERN_OK) status = give_all(*file);
     if (status != CISTERN_OK) return status;
   }
-  give_all(*file);
+  if (is_still_open(*file)) close(file->file);
   file.end();
   return CISTERN_OK;
 }
