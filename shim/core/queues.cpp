@@ -232,11 +232,11 @@ cistern_status queue_wait(cistern_kind kind, int device, void* queue) {
   if (!is_kind(kind) || kind == CISTERN_HOST) return CISTERN_INVALID;
   if (kind == CISTERN_OPENCL) {
     if (!queue) return CISTERN_INVALID;
-    return opencl_found() ? status_of_opencl(opencl::hook::clFinish(opencl_queue(queue))) : CISTERN_NO_DRIVER;
+    return opencl_found() ? wait(kind, queue) : CISTERN_NO_DRIVER;
   }
   if (!cuda::driver_found()) return CISTERN_NO_DRIVER;
   const OnDevice there(device);
-  return there ? status_of(cuda::hook::cuStreamSynchronize(stream(queue))) : status_of(there.answer());
+  return there ? wait(kind, queue) : status_of(there.answer());
 }
 
 }  // namespace cistern::library
