@@ -15,6 +15,9 @@
 
 namespace cistern::library {
 
+// Another number in a forked child: what its parent's records have of a driver is not there.
+inline constinit unsigned process_number = 0;
+
 // `kTag`, 1 to 7, tells handles of one type from those of another.
 template <class Record, class Handle, unsigned kTag>
 class Handles {
@@ -85,6 +88,7 @@ class Handles {
   // What another thread was about to change is lost here. No lock of a record is taken before a fork, for a call may
   // wait for a driver.
   void after_fork_in_child() {
+    ++process_number;
     lock_.unlock_after_fork();
     for (std::uint32_t i = 0; i < made_; ++i) {
       Slot& slot = *at(i);

@@ -64,9 +64,6 @@ struct Slot {
   std::uint64_t used = 0;  // larger: later
 };
 
-// Counted in forked children: of a parent's files no driver's part is there.
-constinit unsigned process_number = 0;
-
 struct Mapped {
   cistern_mapped_settings settings{};
   cuda::CUcontext context = nullptr;  // CISTERN_CURRENT: the one that was current when it was opened
@@ -552,9 +549,6 @@ cistern_status mapped_get_info(cistern_mapped* handle, cistern_mapped_info* info
 
 void mapped_before_fork() { files.before_fork(); }
 void mapped_after_fork_in_parent() { files.after_fork_in_parent(); }
-void mapped_after_fork_in_child() {
-  ++process_number;
-  files.after_fork_in_child();
-}
+void mapped_after_fork_in_child() { files.after_fork_in_child(); }
 
 }  // namespace cistern::library

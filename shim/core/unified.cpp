@@ -60,9 +60,6 @@ class QueueUses {
   Vector<One> all_;
 };
 
-// Counted in forked children: of a parent's buffers no driver's part is there.
-constinit unsigned process_number = 0;
-
 struct Unified {
   cistern_unified_settings settings{};
   cuda::CUcontext context = nullptr;  // CISTERN_CURRENT: the one that was current when it was made
@@ -571,9 +568,6 @@ cistern_status unified_get_metrics(cistern_unified* handle, cistern_unified_metr
 
 void unified_before_fork() { buffers.before_fork(); }
 void unified_after_fork_in_parent() { buffers.after_fork_in_parent(); }
-void unified_after_fork_in_child() {
-  ++process_number;
-  buffers.after_fork_in_child();
-}
+void unified_after_fork_in_child() { buffers.after_fork_in_child(); }
 
 }  // namespace cistern::library
