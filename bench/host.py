@@ -41,8 +41,11 @@ PEERS = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4",
 PACKAGES = {"jemalloc": "libjemalloc2", "tcmalloc": "libtcmalloc-minimal4", "mimalloc": "libmimalloc2.0"}
 SEED, TIMEOUT_S = 1, 120
 INSTRUCTION_ROUNDS, INSTRUCTION_SIZES = 20_000, (16, 64, 256, 1024, 4096, 32768)
-NANOSECOND_LOOPS = (("pair", 16, 20_000_000), ("pair", 64, 20_000_000), ("pair", 32768, 5_000_000),
-                    ("fifo", 64, 10_000_000), ("fifo", 32768, 2_000_000), ("pass", 64, 5_000_000))
+NANOSECOND_LOOPS = (("pair", 16, 20_000_000), ("pair", 64, 20_000_000), ("pair", 4096, 10_000_000),
+                    ("pair", 32768, 5_000_000), ("fifo", 64, 10_000_000), ("fifo", 1024, 10_000_000),
+                    ("fifo", 4096, 5_000_000), ("fifo", 32768, 2_000_000), ("lifo", 64, 10_000_000),
+                    ("lifo", 1024, 10_000_000), ("lifo", 4096, 5_000_000), ("lifo", 32768, 2_000_000),
+                    ("pass", 64, 5_000_000))
 STARTS_PER_ROUND = 50
 # KiB of a block, and how many are live, as far as there is memory for them.
 LARGE_KINDS = ("random", "queue", "phases", "grow")

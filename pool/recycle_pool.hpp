@@ -7,6 +7,7 @@
 //                          -> with_room(source.acquire): out of memory: release everything kept, and again
 //   take_near(key, bytes_max) -> the bin with the fewest bytes that suffice
 //   give(key, chunk, fence) -> bin, or quarantine until the fence has settled -> over the cap: release the oldest
+//   give_up(key, what) -> release the largest and oldest of the key's group and traits
 //   drain(group) -> release all of one group (a context that goes away); waits for chunks in other threads' hands
 //   take_out(group, visit) -> the same, but visit(key, chunk, waits) decides what becomes of each
 //
@@ -130,6 +131,27 @@ class RecyclePool {
     }
     end_borrowed(old, [&](const Node& node) { release(node.chunk, node.waits); });
     return bytes;
+  }
+
+  // Releases settled chunks of the key's group and traits: the fewest that make up for the bytes, but of chunks as
+  // large those that were given longest ago. release(chunk) gives one back to the source.
+  template <class Release>
+  PoolUsage give_up(const PoolKey& key, const GiveUp& what, Release release) {
+    Node *chain = nullptr, **last = &chain;
+    PoolUsage taken;
+    {
+      Locked hold(lock_);
+      while (taken.bytes < what.bytes && taken.blocks < what.chunks_max) {
+        Node* const node = best_to_give_up(key);
+        if (!node) break;
+        ++taken.blocks;
+        taken.bytes += node->key.bytes;
+        borrow(node, *last);
+        last = &node->home.next;
+      }
+    }
+    end_borrowed(chain, [&](const Node& node) { release(node.chunk); });
+    return taken;
   }
 
   // Releases every chunk of a group. On return none of them is in the hands of another thread either.
@@ -277,6 +299,7 @@ class RecyclePool {
     Links home;      // in its bin, or in the quarantine of its group
     Links age;       // among all, oldest first; or among those that are being released, by number
     std::uint64_t release_number = 0;
+    std::uint64_t given_number = 0;  // of all that were given
   };
 
   // Doubly linked through one of the two Links of a node.
@@ -360,6 +383,7 @@ class RecyclePool {
 
   // Age order holds because every chunk that arrives is the youngest; one that only settles keeps its place.
   void link_youngest(Node* node) {
+    node->given_number = ++given_;
     enter_home(node);
     by_age_.push_back(node);
     count_usage(node->key.bytes);
@@ -534,6 +558,39 @@ class RecyclePool {
     std::erase_if(bins_, [](const auto& bin) { return !bin.second.nodes; });
   }
 
+  // Of the oldest and of the largest a few are looked at: the one with the most bytes, times how many were given since.
+  Node* best_to_give_up(const PoolKey& key) {
+    Node* best = nullptr;
+    double most = 0;
+    const auto look_at = [&](Node* node) {
+      const double bytes_by_age =
+          static_cast<double>(node->key.bytes) * static_cast<double>(given_ - node->given_number + 1);
+      if (bytes_by_age <= most) return;
+      most = bytes_by_age;
+      best = node;
+    };
+    int looks = kLooksAtOldest;
+    for (Node* node = by_age_.first; node && looks > 0; node = node->age.next, --looks)
+      if (node->key.group == key.group && node->key.traits == key.traits && !node->waits && !node->looked_at)
+        look_at(node);
+    std::size_t empty = 0;
+    looks = kLooksAtLargest;
+    for (auto end = by_size_.upper_bound({key.group, key.traits, ~std::uint64_t{0}});
+         end != by_size_.begin() && looks;) {
+      const auto& [of, bin] = *--end;
+      if (of.group != key.group || of.traits != key.traits) break;
+      if (bin->chunks.first) {
+        look_at(bin->chunks.first);
+        --looks;
+      } else {
+        ++empty;
+      }
+    }
+    if (empty > kEmptyBinsMax / 16) forget_empty_bins();
+    return best;
+  }
+
+  static constexpr int kLooksAtOldest = 32, kLooksAtLargest = 8;
   static constexpr int kWaitsForLooksMax = 1000;  // others may begin looks all the time
   static constexpr int kLooksAtHead = 8;
   static constexpr int kLooksFurther = 4;
@@ -554,6 +611,7 @@ class RecyclePool {
   // Every bin, empty or not: entered and left with the bin, so that takes and gives do not touch it.
   std::map<PoolKey, Bin*, PoolKeyOrder, InternalAllocator<std::pair<const PoolKey, Bin*>>> by_size_;
   std::size_t nodes_ = 0;
+  std::uint64_t given_ = 0;  // chunks, so far
   Map<std::uintptr_t, Group> groups_;
 };
 

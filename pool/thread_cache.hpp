@@ -7,6 +7,9 @@
 // A cache belongs to one thread, but each has a lock, so that another thread can drain it at any time. When the
 // thread ends its cache stays, with what it holds, until a new thread adopts it.
 //
+// The limit of all caches is dealt out: each may hold what it was allowed and asks for more when that is used up. What
+// the others were allowed and don't use is taken back first.
+//
 // There may be any number of objects. A thread finds its cache of the first few of each type in thread-local memory, of
 // the rest among all.
 #pragma once
@@ -62,17 +65,12 @@ class ThreadCaches {
       cache = adopt();
       if (!cache) return false;
     }
-    if (bytes_.fetch_add(key.bytes, std::memory_order_relaxed) + key.bytes <= bytes_max) {
-      Locked hold(cache->lock);
-      Way* set = set_of(*cache, key);
-      for (int i = 0; i < kWays; ++i) {
-        if (set[i].full) continue;
-        set[i] = {key, chunk, now_ns, true};
-        return true;
-      }
+    Gave gave = give_to(*cache, key, chunk, now_ns, bytes_max);
+    if (gave == Gave::not_allowed && bytes() + key.bytes <= bytes_max) [[unlikely]] {
+      take_back_unused();
+      gave = give_to(*cache, key, chunk, now_ns, bytes_max);
     }
-    bytes_.fetch_sub(key.bytes, std::memory_order_relaxed);
-    return false;
+    return gave == Gave::yes;
   }
 
   // Takes out every chunk with wanted(key, given_ns) and calls visit(key, chunk, given_ns) after its cache is free.
@@ -87,12 +85,10 @@ class ThreadCaches {
           if (!way.full || !wanted(way.key, way.given_ns)) continue;
           way.full = false;
           taken[count++] = way;
+          cache->count_bytes(-way.key.bytes);
         }
       }
-      for (int i = 0; i < count; ++i) {
-        bytes_.fetch_sub(taken[i].key.bytes, std::memory_order_relaxed);
-        visit(taken[i].key, taken[i].chunk, taken[i].given_ns);
-      }
+      for (int i = 0; i < count; ++i) visit(taken[i].key, taken[i].chunk, taken[i].given_ns);
     }
   }
 
@@ -105,7 +101,12 @@ class ThreadCaches {
     }
   }
 
-  std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  std::uint64_t bytes() const {
+    std::uint64_t sum = 0;
+    for (const Cache* cache = all_.load(std::memory_order_acquire); cache; cache = cache->next)
+      sum += cache->bytes.load(std::memory_order_relaxed);
+    return sum;
+  }
 
   // Other threads are gone, perhaps in the middle of a take: whatever their caches hold is forgotten.
   void after_fork_in_child() {
@@ -115,9 +116,10 @@ class ThreadCaches {
     for (Cache* cache = all_.load(std::memory_order_relaxed); cache; cache = cache->next) {
       for (Way& way : cache->ways) way.full = false;
       new (&cache->lock) SpinLock;
+      cache->bytes = cache->allowed = 0;
       cache->owner.store(cache == own ? this_thread() : kNobody, std::memory_order_relaxed);
     }
-    bytes_ = 0;
+    allowed_ = 0;
   }
 
  private:
@@ -138,8 +140,51 @@ class ThreadCaches {
     std::atomic<std::uintptr_t> owner{this_thread()};
     unsigned number = 0;  // of the object
     Cache* next = nullptr;
+    std::atomic<std::uint64_t> bytes{0};  // in its ways; written under the lock, by `change`, which wraps for less
+    std::uint64_t allowed = 0;            // under the lock
     Way ways[kSets * kWays];
+
+    void count_bytes(std::uint64_t change) {
+      bytes.store(bytes.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
+    }
   };
+
+  enum class Gave { yes, no_place, not_allowed };
+  Gave give_to(Cache& cache, const Key& key, Chunk chunk, std::uint64_t now_ns, std::uint64_t bytes_max) {
+    Locked hold(cache.lock);
+    Way* set = set_of(cache, key);
+    for (int i = 0; i < kWays; ++i) {
+      if (set[i].full) continue;
+      const std::uint64_t bytes = cache.bytes.load(std::memory_order_relaxed) + key.bytes;
+      if ((bytes > cache.allowed || cache.allowed > bytes_max) && !allow(cache, bytes, bytes_max)) [[unlikely]]
+        return Gave::not_allowed;
+      set[i] = {key, chunk, now_ns, true};
+      cache.bytes.store(bytes, std::memory_order_relaxed);
+      return Gave::yes;
+    }
+    return Gave::no_place;
+  }
+
+  // Under the cache's lock.
+  bool allow(Cache& cache, std::uint64_t bytes, std::uint64_t bytes_max) {
+    if (bytes <= cache.allowed) return false;
+    const std::uint64_t more = bytes - cache.allowed;
+    std::uint64_t all = allowed_.load(std::memory_order_relaxed);
+    do {
+      if (all + more > bytes_max) return false;
+    } while (!allowed_.compare_exchange_weak(all, all + more, std::memory_order_relaxed));
+    cache.allowed = bytes;
+    return true;
+  }
+
+  [[gnu::noinline]] void take_back_unused() {
+    for (Cache* cache = all_.load(std::memory_order_acquire); cache; cache = cache->next) {
+      Locked hold(cache->lock);
+      const std::uint64_t unused = cache->allowed - cache->bytes.load(std::memory_order_relaxed);
+      cache->allowed -= unused;
+      allowed_.fetch_sub(unused, std::memory_order_relaxed);
+    }
+  }
 
   std::optional<Chunk> take_from(Cache& cache, const Key& key) {
     Locked hold(cache.lock);
@@ -147,7 +192,7 @@ class ThreadCaches {
     for (int i = 0; i < kWays; ++i) {
       if (!set[i].full || !(set[i].key == key)) continue;
       set[i].full = false;
-      bytes_.fetch_sub(key.bytes, std::memory_order_relaxed);
+      cache.count_bytes(-key.bytes);
       return set[i].chunk;
     }
     return std::nullopt;
@@ -214,7 +259,7 @@ class ThreadCaches {
 
   const unsigned number_ = objects_.fetch_add(1);  // never given again
   std::atomic<Cache*> all_{nullptr};
-  std::atomic<std::uint64_t> bytes_{0};
+  std::atomic<std::uint64_t> allowed_{0};  // of all caches together
   Lock register_lock_;
   pthread_key_t thread_end_{};
   bool key_made_ = false;

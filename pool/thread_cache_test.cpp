@@ -95,6 +95,25 @@ TEST(ThreadCacheTest, AllCachesTogetherKeepTheLimit) {
   });
 }
 
+// What one thread's cache held once is not lost for the others.
+TEST(ThreadCacheTest, WhatACacheWasAllowedGoesToWhoNeedsIt) {
+  Caches caches;
+  test::in_new_thread([&] {
+    EXPECT_TRUE(caches.give(key(90), 1, 1, 100));
+    EXPECT_EQ(caches.take(key(90)), 1);
+    test::in_new_thread([&] {
+      EXPECT_TRUE(caches.give(key(80), 2, 1, 100));
+      EXPECT_FALSE(caches.give(key(21), 3, 1, 100));
+    });
+    EXPECT_FALSE(caches.give(key(21), 4, 1, 100));
+    EXPECT_TRUE(caches.give(key(20), 5, 1, 100));
+    EXPECT_EQ(drained(caches), (std::vector<int>{2, 5}));
+    EXPECT_EQ(caches.bytes(), 0u);
+    EXPECT_TRUE(caches.give(key(100), 6, 1, 100));
+    EXPECT_FALSE(caches.give(key(1), 7, 1, 100));
+  });
+}
+
 TEST(ThreadCacheTest, AnotherThreadTakesOnlyByStealing) {
   Caches caches;
   test::in_new_thread([&] {

@@ -4,6 +4,7 @@
 //   take_near(key, bytes_max) -> the smallest shared chunk that is large enough
 //   nothing in either -> the caller acquires
 //   give(key, chunk) -> thread cache -> shared pool, which releases its oldest when over the cap
+//   give_up(key, what) -> the largest and oldest of the shared pool, else what thread caches have
 //   give_waiting(key, chunk, fence) -> the shared pool's quarantine
 //
 // The thread caches together hold at most a quarter of the cap, the shared tier the rest. Chunks unused for an interval
@@ -80,6 +81,26 @@ class TieredPool {
     const std::uint64_t keep_shared = what.keep_bytes > kept_by_threads ? what.keep_bytes - kept_by_threads : 0;
     const Trim of_shared{keep_shared, what.unused_for_ns, what.settled_only};
     return released + shared_.trim(of_shared, now_ns, release);
+  }
+
+  // Releases settled chunks of the key's group and traits: see RecyclePool.
+  PoolUsage give_up(const PoolKey& key, const GiveUp& what) {
+    const auto release = [this](Chunk chunk) { shared_.release(chunk, false); };
+    PoolUsage gone = shared_.give_up(key, what, release);
+    if (gone.bytes >= what.bytes || gone.blocks >= what.chunks_max || !caches_.bytes()) return gone;
+    releasing_.fetch_add(1);
+    PoolUsage wanted = gone;
+    caches_.drain(
+        [&](const PoolKey& of, std::uint64_t) {
+          if (of.group != key.group || of.traits != key.traits) return false;
+          if (wanted.bytes >= what.bytes || wanted.blocks >= what.chunks_max) return false;
+          ++wanted.blocks;
+          wanted.bytes += of.bytes;
+          return true;
+        },
+        [&](const PoolKey&, Chunk chunk, std::uint64_t) { release(chunk); });
+    releasing_.fetch_sub(1);
+    return wanted;
   }
 
   // Takes out every chunk of a group: visit(key, chunk, waits). On return none is in the hands of a trim either.

@@ -195,6 +195,80 @@ TEST_F(TieredPoolTest, TrimLeavesWhatItWasToldToKeep) {
   });
 }
 
+constexpr std::uint64_t kMiB = 1 << 20;
+
+TEST_F(TieredPoolTest, WhatIsGivenUpIsTheFewestThatMakeUpForTheBytes) {
+  test::in_new_thread([&] {
+    const Chunk small = give_new(1, key(2 * kMiB))[0], large = give_new(1, key(40 * kMiB))[0];
+    const Chunk other_group = give_new(1, key(90 * kMiB, 2))[0], other_traits = give_new(1, key(90 * kMiB, 1, 7))[0];
+    const PoolUsage gone = pool.give_up(key(0), {.bytes = 30 * kMiB, .chunks_max = 9});
+    EXPECT_EQ(gone.blocks, 1u);
+    EXPECT_EQ(gone.bytes, 40 * kMiB);
+    EXPECT_EQ(source.released_in_order, std::vector<Chunk>{large});
+    EXPECT_EQ(pool.take(key(2 * kMiB), 2), small);
+    EXPECT_EQ(pool.take(key(90 * kMiB, 2), 2), other_group);
+    EXPECT_EQ(pool.take(key(90 * kMiB, 1, 7), 2), other_traits);
+    end(3);
+  });
+}
+
+// Whichever side of the key in the order of sizes they lie.
+TEST_F(TieredPoolTest, NothingOfAnotherGroupOrOtherTraitsIsGivenUp) {
+  test::in_new_thread([&] {
+    for (const PoolKey& other :
+         {key(90 * kMiB, 4, 5), key(90 * kMiB, 6, 5), key(90 * kMiB, 5, 4), key(90 * kMiB, 5, 6)})
+      give_new(1, other);
+    const Chunk chunk = give_new(1, key(2 * kMiB, 5, 5))[0];
+    EXPECT_EQ(pool.give_up(key(0, 5, 5), {.bytes = 200 * kMiB, .chunks_max = 9}).blocks, 1u);
+    EXPECT_EQ(source.released_in_order, std::vector<Chunk>{chunk});
+    end();
+  });
+}
+
+TEST_F(TieredPoolTest, AmongAlikeTheOldestIsGivenUp) {
+  test::in_new_thread([&] {
+    const std::vector<Chunk> alike = give_new(3, key(4 * kMiB));
+    pool.give_up(key(0), {.bytes = 5 * kMiB, .chunks_max = 9});
+    EXPECT_EQ(source.released_in_order, std::vector<Chunk>(alike.begin(), alike.begin() + 2));
+    // One that is not used goes before a larger one that was used just now.
+    const Chunk used = give_new(1, key(6 * kMiB))[0];
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_EQ(pool.take(key(6 * kMiB), 2), used);
+      pool.give(key(6 * kMiB), used, 2);
+    }
+    pool.give_up(key(0), {.bytes = 1, .chunks_max = 9});
+    EXPECT_EQ(source.released_in_order.back(), alike[2]);
+    end();
+  });
+}
+
+TEST_F(TieredPoolTest, NoMoreChunksAreGivenUpThanAllowedAndNoneThatWaits) {
+  test::in_new_thread([&] {
+    give_new(5, key(4 * kMiB));
+    source.closed_gates.insert(1);
+    pool.give_waiting(key(50 * kMiB), get(key(50 * kMiB)), SlowSource::Fence{1}, 1);
+    EXPECT_EQ(pool.give_up(key(0), {.bytes = 100 * kMiB, .chunks_max = 2}).blocks, 2u);
+    EXPECT_EQ(source.releases, 2);
+    EXPECT_EQ(pool.give_up(key(0), {.bytes = 100 * kMiB, .chunks_max = 100}).bytes, 12 * kMiB);
+    EXPECT_EQ(pool.usage().bytes, 50 * kMiB);
+    source.open_gate(1);
+    end();
+  });
+}
+
+TEST_F(TieredPoolTest, ThreadCachesGiveUpLast) {
+  test::in_new_thread([&] {
+    give_new(3, key(kMiB));
+    test::in_new_thread([&] { give_new(1, key(4 * kMiB)); });
+    EXPECT_EQ(pool.give_up(key(0), {.bytes = 4 * kMiB, .chunks_max = 9}).blocks, 1u);
+    EXPECT_EQ(pool.usage().bytes, 3 * kMiB);
+    EXPECT_EQ(pool.give_up(key(0, 2), {.bytes = 4 * kMiB, .chunks_max = 9}).blocks, 0u);
+    EXPECT_EQ(pool.give_up(key(0), {.bytes = 2 * kMiB, .chunks_max = 9}).blocks, 2u);
+    EXPECT_EQ(pool.usage().bytes, kMiB);
+    end();
+  });
+}
+
 // Clocks are read before locks are taken: a chunk may be given at a later time than that of the trim that meets it.
 TEST_F(TieredPoolTest, ATrimThatComesLateSparesWhatIsYoungerThanItself) {
   test::in_new_thread([&] {

@@ -238,14 +238,19 @@ void watch_signals_again() {
     if (real_sigaction) watch(signal);
 }
 
-// Comes back only in a process that no signal has come to.
-void wait_for_end_by_signal() {
-  if (!die_at_ns.load(std::memory_order_relaxed) || !in_own_process()) return;
+namespace {
+[[gnu::cold]] void wait_for_the_signal() {
   const int number = death_signal.load();
   if (number) send_to_this_thread(number);  // which may be able to report now
   const std::uint64_t give_up_at = coarse_now_ns() + kGiveUpNs;
   while (phase() == Phase::reported ? coarse_now_ns() < die_at_ns.load() : coarse_now_ns() < give_up_at) sleep_a_tick();
   die_of(number ? number : SIGTERM);
+}
+}  // namespace
+
+// Comes back only in a process that no signal has come to.
+[[gnu::hot]] void wait_for_end_by_signal() {
+  if (die_at_ns.load(std::memory_order_relaxed) && in_own_process()) wait_for_the_signal();
 }
 
 EntryOfProgram::EntryOfProgram(int number) : number_(watched_signal(number) ? number : 0) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <new>
+#include <span>
 
 #include "pool/base/system_call.hpp"
 
@@ -16,6 +17,12 @@ constexpr const char* kUnpooledTexts[] = {
 #define UNPOOLED(name, text) text,
 #include "stats/unpooled.def"
 #undef UNPOOLED
+};
+
+constexpr const char* kWaitedTexts[] = {
+#define WAITED(name, text) text,
+#include "stats/waited.def"
+#undef WAITED
 };
 
 constinit std::atomic<std::uint64_t> clock_start{0};
@@ -30,10 +37,6 @@ std::uint64_t clock_nanoseconds(clockid_t clock) {
   return nanoseconds(now);
 }
 
-// For counters whose writers hold a lock: no read-modify-write is needed.
-void bump(Counter& counter, std::uint64_t by = 1) { counter.store(read(counter) + by, std::memory_order_relaxed); }
-void drop(Counter& counter, std::uint64_t by = 1) { counter.store(read(counter) - by, std::memory_order_relaxed); }
-
 void clear(Counter& counter) { counter.store(0, std::memory_order_relaxed); }
 
 }  // namespace
@@ -45,9 +48,9 @@ bool raise_peak(Counter& peak, std::uint64_t value) {
   return false;
 }
 
-void KindCounters::note_reserved(std::uint64_t reserved_bytes, std::uint64_t live_now) {
+void KindCounters::note_reserved(std::uint64_t reserved_bytes, std::uint64_t live_now, std::uint64_t now_ns) {
   if (reserved_bytes < live_now || reserved_bytes - live_now <= worst_.reserved_bytes - worst_.live_bytes) return;
-  worst_ = {static_cast<double>(coarse_nanoseconds_since_start()) / 1e9, reserved_bytes, live_now};
+  worst_ = {static_cast<double>(now_ns) / 1e9, reserved_bytes, live_now};
 }
 
 std::optional<WorstMoment> KindCounters::worst_moment() const {
@@ -56,11 +59,17 @@ std::optional<WorstMoment> KindCounters::worst_moment() const {
 }
 
 void KindCounters::block_born(const CountedBlock& block, bool pool_hit, std::uint64_t reserved_bytes) {
-  born_from_pool = pool_hit;
+  const std::uint64_t now_ns = coarse_nanoseconds_since_start();
   Locked hold(lock);
+  block_born_locked(block, pool_hit, reserved_bytes, now_ns);
+}
+
+void KindCounters::block_born_locked(const CountedBlock& block, bool pool_hit, std::uint64_t reserved_bytes,
+                                     std::uint64_t now_ns) {
+  born_from_pool = pool_hit;
   // Nothing is reserved in vain but by frees, so it is most right before an allocation.
-  if (pool_hit) note_reserved(reserved_bytes, read(live_bytes));
-  const SiteUse::Moment now{peaks_, coarse_milliseconds_since_start()};
+  if (pool_hit) note_reserved(reserved_bytes, read(live_bytes), now_ns);
+  const SiteUse::Moment now{peaks_, now_ns / 1'000'000};
   bump(allocations);
   bump(live_blocks);
   if (pool_hit) bump(pool_hits);
@@ -73,7 +82,7 @@ void KindCounters::block_born(const CountedBlock& block, bool pool_hit, std::uin
   if (read(live_bytes) > read(peak_bytes)) {
     ++peaks_;
     peak_bytes.store(read(live_bytes), std::memory_order_relaxed);
-    peak_at_ns.store(coarse_nanoseconds_since_start(), std::memory_order_relaxed);
+    peak_at_ns.store(now_ns, std::memory_order_relaxed);
   }
   ClassCounters& size_class = classes[report_class(block.bytes)];
   bump(size_class.allocations);
@@ -90,11 +99,16 @@ bool KindCounters::is_last_born(const CountedBlock& block) {
 }
 
 void KindCounters::block_died(const CountedBlock& block) {
+  const std::uint64_t now_ns = coarse_nanoseconds_since_start();
   Locked hold(lock);
+  block_died_locked(block, now_ns);
+}
+
+void KindCounters::block_died_locked(const CountedBlock& block, std::uint64_t now_ns) {
   bump(frees);
   drop(live_blocks);
   const bool was_last_born = is_last_born(block);
-  const SiteUse::Moment now{peaks_, coarse_milliseconds_since_start()};
+  const SiteUse::Moment now{peaks_, now_ns / 1'000'000};
   if (SiteUse* const use = sites_.of(block.site)) use->died(1, block.bytes, was_last_born, now);
   if (!block.bytes) return;
   drop(live_bytes, block.bytes);
@@ -131,7 +145,7 @@ void KindCounters::block_did_not_die(const CountedBlock& block) {
 
 void KindCounters::reset() {
   // A thread that the child does not have may have held it.
-  new (&lock) Lock;
+  new (&lock) SpinLock;
   for (Counter* counter :
        {&allocations, &frees, &pool_hits, &pool_misses, &driver_allocs, &driver_frees, &driver_syncs, &driver_queries,
         &failed, &live_blocks, &live_bytes, &peak_bytes, &peak_at_ns, &allocated_bytes, &temporary})
@@ -142,6 +156,8 @@ void KindCounters::reset() {
   peaks_ = 0;
   last_born_ = kNone;
   for (Counter& counter : unpooled) clear(counter);
+  for (Counter& counter : waited) clear(counter);
+  clear(kept_in_order);
   for (ClassCounters& counters : classes)
     for (Counter* counter : {&counters.allocations, &counters.hits, &counters.live_blocks, &counters.high_water_blocks})
       clear(*counter);
@@ -170,8 +186,13 @@ void KindCounters::reset() {
     const Locked hold(lock);
     figures.over_time = history_.levels(coarse_milliseconds_since_start());
   }
-  for (int i = 0; i < static_cast<int>(Unpooled::count); ++i)
-    if (const std::uint64_t count = read(unpooled[i])) figures.unpooled.push_back({kUnpooledTexts[i], count});
+  const auto note_reasons = [](Vector<UnpooledFigure>& of, std::span<const Counter> counters, auto& texts) {
+    for (std::size_t i = 0; i < counters.size(); ++i)
+      if (const std::uint64_t count = read(counters[i])) of.push_back({texts[i], count});
+  };
+  note_reasons(figures.unpooled, unpooled, kUnpooledTexts);
+  figures.kept_in_order = read(kept_in_order);
+  note_reasons(figures.waited, waited, kWaitedTexts);
   for (int i = 0; i < kReportClasses; ++i)
     if (const std::uint64_t used = read(classes[i].allocations))
       figures.classes.push_back({.size_class = i,
@@ -235,13 +256,14 @@ std::uint64_t nanoseconds_since_start() {
 
 std::uint64_t coarse_now_ns() { return clock_nanoseconds(CLOCK_MONOTONIC_COARSE); }
 
-std::uint64_t coarse_nanoseconds_since_start() {
+std::uint64_t coarse_nanoseconds_since_start() { return since_start(coarse_now_ns()); }
+
+std::uint64_t since_start(std::uint64_t coarse_now_ns) {
   const std::uint64_t start = clock_start.load(std::memory_order_relaxed);
   if (!start) [[unlikely]]
     return nanoseconds_since_start();
   // The coarse clock stands still between ticks, so it may lie before a start that was read precisely.
-  const std::uint64_t now = coarse_now_ns();
-  return now > start ? now - start : 0;
+  return coarse_now_ns > start ? coarse_now_ns - start : 0;
 }
 
 }  // namespace cistern

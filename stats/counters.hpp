@@ -17,11 +17,25 @@ enum class Unpooled : int {
   count
 };
 
+enum class Waited : int {
+#define WAITED(name, text) name,
+#include "stats/waited.def"
+#undef WAITED
+  count
+};
+
 using Counter = std::atomic<std::uint64_t>;
 
 inline void add(Counter& counter, std::uint64_t n = 1) { counter.fetch_add(n, std::memory_order_relaxed); }
 inline void subtract(Counter& counter, std::uint64_t n = 1) { counter.fetch_sub(n, std::memory_order_relaxed); }
 inline std::uint64_t read(const Counter& counter) { return counter.load(std::memory_order_relaxed); }
+// For counters whose writers hold a lock: no read-modify-write is needed.
+inline void bump(Counter& counter, std::uint64_t by = 1) {
+  counter.store(read(counter) + by, std::memory_order_relaxed);
+}
+inline void drop(Counter& counter, std::uint64_t by = 1) {
+  counter.store(read(counter) - by, std::memory_order_relaxed);
+}
 // Raises `peak` to `value`; true when it did.
 bool raise_peak(Counter& peak, std::uint64_t value);
 
@@ -45,9 +59,11 @@ struct KindCounters {
   Counter driver_allocs{0}, driver_frees{0}, driver_syncs{0}, driver_queries{0};
   Counter failed{0}, pool_misses{0};
   Counter unpooled[static_cast<int>(Unpooled::count)]{};
+  // Of blocks given back while commands used them: those that can be given again at once, and why the others not.
+  Counter kept_in_order{0}, waited[static_cast<int>(Waited::count)]{};
 
   // Written under `lock` by the functions below: one lock costs less than six atomic additions. Readable at any time.
-  mutable Lock lock;
+  mutable SpinLock lock;
   Counter allocations{0}, frees{0}, pool_hits{0}, live_blocks{0}, live_bytes{0}, peak_bytes{0}, peak_at_ns{0};
   Counter allocated_bytes{0}, temporary{0};
   ClassCounters classes[kReportClasses];
@@ -57,6 +73,9 @@ struct KindCounters {
   // `reserved_bytes`: with the block, what the source has given for the kind; 0: not known.
   void block_born(const CountedBlock& block, bool pool_hit = false, std::uint64_t reserved_bytes = 0);
   void block_died(const CountedBlock& block);
+  // The same for who holds the lock, because he writes figures of his own under it. `now_ns`: since the start.
+  void block_born_locked(const CountedBlock& block, bool pool_hit, std::uint64_t reserved_bytes, std::uint64_t now_ns);
+  void block_died_locked(const CountedBlock& block, std::uint64_t now_ns);
   // A released block whose memory lives on in its children: it died without bytes, then bytes_died when the last is
   // gone, or block_revived when the program gets hold of it again.
   void bytes_died(const CountedBlock& block);
@@ -64,6 +83,7 @@ struct KindCounters {
   // Its driver refused to free it: block_died() is taken back.
   void block_did_not_die(const CountedBlock& block);
   void count_unpooled(Unpooled reason) { add(unpooled[static_cast<int>(reason)]); }
+  void count_waited(Waited reason) { add(waited[static_cast<int>(reason)]); }
   // A forked child starts clean. Only one thread exists then.
   void reset();
   // All figures but the pool's own (pooled_blocks, pooled_bytes, cached blocks of the classes).
@@ -76,7 +96,7 @@ struct KindCounters {
  private:
   bool is_last_born(const CountedBlock& block);
 
-  void note_reserved(std::uint64_t reserved_bytes, std::uint64_t live_bytes);
+  void note_reserved(std::uint64_t reserved_bytes, std::uint64_t live_bytes, std::uint64_t now_ns);
 
   SiteUses sites_;
   History history_;
@@ -94,6 +114,8 @@ std::uint64_t coarse_nanoseconds_since_start();
 inline std::uint64_t coarse_milliseconds_since_start() { return coarse_nanoseconds_since_start() / 1'000'000; }
 // The same since an unspecified moment, for what only compares: it goes on over a fork.
 std::uint64_t coarse_now_ns();
+// From one to the other: who needs both reads the clock once.
+std::uint64_t since_start(std::uint64_t coarse_now_ns);
 void start_clock();
 // A forked child's time begins at the fork.
 void restart_clock();

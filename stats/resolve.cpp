@@ -82,9 +82,11 @@ void add(LeakFigures& row, const LeakFigures& more) {
   if (row.block_bytes && more.block_bytes)
     row.block_bytes = {std::min(row.block_bytes->least, more.block_bytes->least),
                        std::max(row.block_bytes->most, more.block_bytes->most)};
-  if (row.bytes_error || more.bytes_error)
-    row.bytes_error = static_cast<std::uint64_t>(std::hypot(static_cast<double>(row.bytes_error.value_or(0)),
-                                                            static_cast<double>(more.bytes_error.value_or(0))));
+  if (row.bytes_error || more.bytes_error) {
+    const auto one = static_cast<double>(row.bytes_error.value_or(0));
+    const auto other = static_cast<double>(more.bytes_error.value_or(0));
+    row.bytes_error = static_cast<std::uint64_t>(std::sqrt(one * one + other * other));
+  }
 }
 
 // What keeps rows apart whose stacks look alike.

@@ -57,6 +57,10 @@ struct KindFigures {
   std::optional<std::uint64_t> requested_bytes{};
   Vector<SizeFigures> sizes{};  // only those in use
   Levels over_time{};           // live bytes
+  // Of blocks that were given back while commands used them: how many can be given again at once, behind those
+  // commands, and how many had to wait for their end, by reason.
+  std::uint64_t kept_in_order = 0;
+  Vector<UnpooledFigure> waited{};
 };
 
 struct FrameFigures {

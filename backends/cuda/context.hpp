@@ -1,6 +1,7 @@
 // What the CUDA backends know of devices and contexts, and when they may call the driver at all.
 #pragma once
 #include "backends/cuda/context_clock.hpp"
+#include "pool/proportion.hpp"
 #include "pool/staging/ring.hpp"
 
 namespace cistern::cuda {
@@ -12,8 +13,11 @@ struct Device {
   DriverCalls calls;
   std::atomic<std::uint64_t> reserved_bytes{0};  // chunks taken from the driver, live and cached
   std::atomic<std::uint64_t> reserved_peak_bytes{0};
-  std::atomic<std::uint64_t> live_bytes{0};     // of it: what the driver would have taken for the live blocks
-  std::atomic<std::uint64_t> waste_bytes{0};    // of it: the rest of the live blocks' chunks
+  // Of it: what the driver would have taken for the live blocks, and the rest of the live blocks' chunks. Written under
+  // the lock of the kind's counters.
+  std::atomic<std::uint64_t> live_bytes{0}, waste_bytes{0};
+  Proportion proportion;  // of it to what was live
+  bool has_limits = false;
   std::atomic<std::uint64_t> tracked_bytes{0};  // taken past the pool: stream-ordered, arrays, VMM
   // The unit in which the driver takes memory, as far as it was measured.
   std::atomic<std::uint64_t> granule{512};

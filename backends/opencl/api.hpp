@@ -22,6 +22,7 @@ using cl_sampler = struct SamplerHandle*;
 using cl_command_buffer = struct CommandBufferHandle*;
 using cl_context_notify = void (*)(const char*, const void*, std::size_t, void*);
 using cl_mem_notify = void (*)(cl_mem, void*);
+using cl_event_notify = void (*)(cl_event, cl_int, void*);
 using cl_program_notify = void (*)(cl_program, void*);
 using cl_svm_notify = void (*)(cl_command_queue, cl_uint, void**, void*);
 using cl_native_function = void (*)(void*);
@@ -37,6 +38,7 @@ constexpr cl_int kSuccess = 0;
 constexpr cl_int kMemObjectAllocationFailure = -4;
 constexpr cl_int kOutOfResources = -5;
 constexpr cl_int kOutOfHostMemory = -6;
+constexpr cl_int kFailedInWaitList = -14;
 constexpr cl_int kInvalidValue = -30;
 constexpr cl_int kInvalidContext = -34;
 constexpr cl_int kInvalidMemObject = -38;
@@ -75,6 +77,9 @@ struct Functions {
   cl_int (*enqueue_marker)(cl_command_queue, cl_uint, const cl_event*, cl_event*) = nullptr;
   cl_int (*event_info)(cl_event, cl_uint, std::size_t, void*, std::size_t*) = nullptr;
   cl_int (*release_event)(cl_event) = nullptr;
+  cl_int (*wait_for_events)(cl_uint, const cl_event*) = nullptr;
+  cl_int (*flush)(cl_command_queue) = nullptr;
+  cl_int (*finish)(cl_command_queue) = nullptr;
   void* (*map_buffer)(cl_command_queue, cl_mem, cl_uint blocking, cl_bitfield, std::size_t, std::size_t, cl_uint,
                       const cl_event*, cl_event*, cl_int*) = nullptr;
   cl_int (*unmap)(cl_command_queue, cl_mem, void*, cl_uint, const cl_event*, cl_event*) = nullptr;

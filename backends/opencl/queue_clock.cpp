@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace cistern::opencl {
@@ -25,7 +26,89 @@ Settled QueueClock::settled(std::uint64_t number) {
   return answer;
 }
 
+// --- Reuse in order
+
+QueueClock::Order QueueClock::keep_in_order(std::uint64_t number) {
+  if (abandoned()) return Order::ended;
+  if (!in_order()) return Order::unordered;
+  Locked hold(lock_);
+  if (order_ended_ || closed()) return Order::ended;
+  if (foreign_now_ || !commands_.ended(foreign_up_to_)) return Order::foreign;
+  in_order_up_to_ = std::max(in_order_up_to_, number);
+  return Order::kept;
+}
+
+// From here on nothing is kept in order, so the marker that stands in front of the first of several foreign commands
+// serves them all.
+void QueueClock::begin_foreign() {
+  if (abandoned()) return;
+  {
+    Locked hold(lock_);
+    ++foreign_now_;
+  }
+  const std::uint64_t number = pending_in_order();
+  Vector<Marker> markers;
+  if (!number || !wait_to_ask(markers)) return;
+  fence(markers, number);
+  end_asking(std::move(markers));
+}
+
+void QueueClock::end_foreign(std::uint64_t number) {
+  if (abandoned()) return;
+  Locked hold(lock_);
+  foreign_up_to_ = std::max(foreign_up_to_, number);
+  if (foreign_now_) --foreign_now_;
+}
+
+void QueueClock::end_order() {
+  if (abandoned()) return;
+  Locked hold(lock_);
+  order_ended_ = true;
+}
+
+// Whoever asks meanwhile is told that nothing more has ended yet.
+void QueueClock::settle_order() {
+  const std::uint64_t number = pending_in_order();
+  Vector<Marker> markers;
+  if (!number || !wait_to_ask(markers)) return;
+  fence(markers, number);
+  const auto marker =
+      std::find_if(markers.begin(), markers.end(), [&](const Marker& one) { return one.number >= number; });
+  if (marker != markers.end()) {
+    real_.flush(queue_);
+    const cl_int error = real_.wait_for_events(1, &marker->event);
+    if (error == kSuccess || error == kFailedInWaitList) note_completed_up_to(marker->number);
+  }
+  ask(markers);
+  end_asking(std::move(markers));
+}
+
+// 0: nothing.
+std::uint64_t QueueClock::pending_in_order() {
+  if (abandoned()) return 0;
+  Locked hold(lock_);
+  return commands_.ended(in_order_up_to_) ? 0 : in_order_up_to_;
+}
+
+// Where the driver has no marker to give, what it has is waited for: until now nothing in it waits for anybody else.
+void QueueClock::fence(Vector<Marker>& markers, std::uint64_t number) {
+  if (closed()) return;
+  ask(markers);
+  if (commands_.ended(number) || (!markers.empty() && markers.back().number >= number)) return;
+  if (!add_marker(markers) && real_.finish(queue_) == kSuccess) note_completed_up_to(number);
+}
+
+bool QueueClock::foreign_pending() {
+  if (abandoned()) return false;
+  Locked hold(lock_);
+  return foreign_now_ || !commands_.ended(foreign_up_to_);
+}
+
+// --- Giving up
+
 void QueueClock::close() {
+  end_order();
+  settle_order();
   Vector<Marker> markers;
   if (!wait_to_ask(markers)) return;
   ask(markers);
@@ -34,7 +117,9 @@ void QueueClock::close() {
   end_asking({});
 }
 
+// A marker that stands in front of foreign commands cannot be made again behind them.
 void QueueClock::drop_markers() {
+  if (!closed() && foreign_pending()) settle_order();
   Vector<Marker> markers;
   if (!wait_to_ask(markers)) return;
   release(markers);

@@ -3,6 +3,13 @@
 // in-order queues blocking commands and events), else from a marker, enqueued at the first question and asked again
 // later. One marker serves all questions about commands before it. A program that frees nothing in flight never sees
 // one. When the program gives its queue up nothing of the queue is held any more: it goes when it would have gone.
+//
+// It also says whether a buffer may be given again before its commands have ended, because the queue orders those of
+// its next life behind them, and keeps what that promises:
+//   keep_in_order(number)   -> yes, for as long as this queue's commands are all that can touch the buffer
+//   settle_order()          -> something else can from here on (another queue): all that was kept so has ended then
+// That wait is for the device's own work and nothing else: nothing is kept in order while a command is in the queue
+// that may wait for the program or for another queue, and in front of such a command goes a marker (begin_foreign).
 #pragma once
 #include <atomic>
 
@@ -35,6 +42,17 @@ class QueueClock {
   // What is known without asking the driver.
   Settled known(std::uint64_t number) const;
 
+  enum class Order { kept, unordered, foreign, ended };
+  // Whether buffers may be given again whose commands, up to this one, are all in this queue.
+  Order keep_in_order(std::uint64_t number);
+  // Around commands that may wait for anything but commands before them, and around maps; `number`: of the last one.
+  void begin_foreign();
+  void end_foreign(std::uint64_t number);
+  // Nothing more is kept in order.
+  void end_order();
+  // Waits until the commands of all that was kept in order have ended, however they ended.
+  void settle_order();
+
   // The program gives the queue up: what is not known to have ended by now never will be. To be called before the real
   // release.
   void close();
@@ -60,6 +78,10 @@ class QueueClock {
   void ask(Vector<Marker>& markers);
   void release(const Vector<Marker>& markers);
   bool add_marker(Vector<Marker>& markers);
+  // Everything up to this command ends, at the latest, with a marker that is in the queue now; or has ended.
+  void fence(Vector<Marker>& markers, std::uint64_t number);
+  std::uint64_t pending_in_order();
+  bool foreign_pending();
 
   bool abandoned() const { return made_after_forks_ != forks_; }
 
@@ -73,6 +95,10 @@ class QueueClock {
   WorkNumbers commands_;
   Lock lock_;
   bool asking_ = false;
+  bool order_ended_ = false;
+  std::uint64_t in_order_up_to_ = 0;  // what was kept in order had its last command here, or before
+  unsigned foreign_now_ = 0;
+  std::uint64_t foreign_up_to_ = 0;
   std::atomic<bool> closed_{false};
   Vector<Marker> markers_;  // ascending
 };

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <vector>
 
 #include "backends/opencl/buffer_source.hpp"
 #include "pool/recycle_pool.hpp"
@@ -13,7 +14,9 @@ namespace {
 struct FakeDriver {
   std::map<std::uintptr_t, cl_int> events;  // alive, with their status
   std::uintptr_t last_event = 0;
-  int markers = 0, blocks = 0, creates = 0, releases = 0;
+  int markers = 0, blocks = 0, creates = 0, releases = 0, flushes = 0, finishes = 0;
+  std::vector<std::uintptr_t> awaited;  // events
+  cl_int wait_answer = kSuccess;
   cl_uint references = 1;
   cl_int create_error = kSuccess;
   bool marker_fails = false;
@@ -52,6 +55,16 @@ const Functions kFunctions{
           EXPECT_EQ(driver->events.erase(reinterpret_cast<std::uintptr_t>(event)), 1u);
           return kSuccess;
         },
+    .wait_for_events =
+        [](cl_uint, const cl_event* events) {
+          EXPECT_GT(driver->flushes, 0) << "nobody begins";
+          driver->awaited.push_back(reinterpret_cast<std::uintptr_t>(events[0]));
+          for (auto& [event, status] : driver->events)
+            if (event <= driver->awaited.back()) status = driver->wait_answer ? -5 : kComplete;
+          return driver->wait_answer;
+        },
+    .flush = [](cl_command_queue) { return ++driver->flushes, kSuccess; },
+    .finish = [](cl_command_queue) { return ++driver->finishes, kSuccess; },
 };
 
 class QueueClockTest : public testing::Test {
@@ -168,6 +181,102 @@ TEST_F(QueueClockTest, AForkedChildCallsNoDriver) {
   clock.reset();
   EXPECT_EQ(fake.events.size(), 1u) << "the marker is the parent's";
   EXPECT_EQ(fake.markers, 1);
+}
+
+using Order = QueueClock::Order;
+
+TEST_F(QueueClockTest, AnInOrderQueueKeepsWhatIsBehindItsOwnCommands) {
+  auto clock = new_clock();
+  EXPECT_EQ(clock->keep_in_order(clock->note_command()), Order::kept);
+  EXPECT_EQ(fake.markers, 0) << "no call of the driver";
+  clock->set_in_order(false);
+  EXPECT_EQ(clock->keep_in_order(clock->note_command()), Order::unordered);
+}
+
+TEST_F(QueueClockTest, NothingIsKeptWhileAForeignCommandIsPending) {
+  auto clock = new_clock();
+  const auto number = clock->note_command();
+  clock->begin_foreign();
+  EXPECT_EQ(clock->keep_in_order(number), Order::foreign) << "it may be in the queue already";
+  const auto foreign = clock->note_command();
+  clock->end_foreign(foreign);
+  EXPECT_EQ(clock->keep_in_order(number), Order::foreign);
+  clock->note_completed_up_to(foreign);
+  EXPECT_EQ(clock->keep_in_order(clock->note_command()), Order::kept);
+  clock->begin_foreign();
+  clock->end_foreign(0);
+  EXPECT_EQ(clock->keep_in_order(number), Order::kept) << "it was not enqueued";
+}
+
+TEST_F(QueueClockTest, WhatWasKeptIsWaitedForAndNothingBehindIt) {
+  auto clock = new_clock();
+  clock->keep_in_order(clock->note_command());
+  clock->begin_foreign();
+  EXPECT_EQ(fake.markers, 1) << "in front of the foreign command";
+  const auto foreign = clock->note_command();
+  clock->end_foreign(foreign);
+  EXPECT_EQ(clock->settled(foreign), Settled::no);
+  ASSERT_EQ(fake.markers, 2);
+  clock->settle_order();
+  EXPECT_EQ(fake.awaited, std::vector<std::uintptr_t>{1});
+  EXPECT_EQ(clock->known(foreign), Settled::no);
+  clock->settle_order();
+  EXPECT_EQ(fake.awaited.size(), 1u) << "it has ended";
+}
+
+TEST_F(QueueClockTest, AMarkerInFrontOfForeignCommandsIsWaitedForBeforeItIsDropped) {
+  auto clock = new_clock();
+  clock->keep_in_order(clock->note_command());
+  clock->drop_markers();
+  EXPECT_TRUE(fake.awaited.empty()) << "another one could be made";
+  clock->begin_foreign();
+  clock->drop_markers();
+  EXPECT_EQ(fake.awaited.size(), 1u);
+  EXPECT_TRUE(fake.events.empty());
+}
+
+TEST_F(QueueClockTest, WithoutAMarkerInFrontOfAForeignCommandTheQueueIsWaitedFor) {
+  auto clock = new_clock();
+  const auto number = clock->note_command();
+  clock->keep_in_order(number);
+  fake.marker_fails = true;
+  clock->begin_foreign();
+  EXPECT_EQ(fake.finishes, 1);
+  EXPECT_EQ(clock->known(number), Settled::yes);
+}
+
+TEST_F(QueueClockTest, ACommandThatFailedNeedNotBeOrdered) {
+  auto clock = new_clock();
+  const auto number = clock->note_command();
+  clock->keep_in_order(number);
+  fake.wait_answer = kFailedInWaitList;
+  clock->settle_order();
+  EXPECT_EQ(clock->known(number), Settled::yes);
+}
+
+TEST_F(QueueClockTest, TheEndOfOrderIsForGoodAndAClosedQueueHasOrderedAll) {
+  auto ended = new_clock(), clock = new_clock();
+  ended->end_order();
+  EXPECT_EQ(ended->keep_in_order(ended->note_command()), Order::ended);
+  const auto number = clock->note_command();
+  clock->keep_in_order(number);
+  clock->close();
+  EXPECT_EQ(fake.awaited.size(), 1u);
+  EXPECT_EQ(clock->known(number), Settled::yes);
+  EXPECT_EQ(clock->keep_in_order(number), Order::ended);
+  EXPECT_TRUE(fake.events.empty());
+}
+
+TEST_F(QueueClockTest, NothingIsOrderedInAForkedChild) {
+  auto clock = new_clock();
+  const auto number = clock->note_command();
+  clock->keep_in_order(number);
+  QueueClock::abandon_all_in_child();
+  EXPECT_EQ(clock->keep_in_order(number), Order::ended);
+  clock->begin_foreign();
+  clock->settle_order();
+  EXPECT_EQ(fake.markers, 0);
+  EXPECT_TRUE(fake.awaited.empty());
 }
 
 TEST_F(QueueClockTest, ABufferIsGivenAgainOnlyAfterEveryQueueAndTheDriverLetGo) {

@@ -1,6 +1,7 @@
 // Loops as tight as they get, for instruction counts and nanoseconds of one malloc and one free:
-//   host_micro pair|fifo|pass BYTES ROUNDS
-// pair frees what it just allocated, fifo what it allocated a thousand rounds ago, pass what another thread allocated.
+//   host_micro pair|fifo|lifo|pass BYTES ROUNDS
+// pair frees what it just allocated, fifo what it allocated a thousand rounds ago, lifo a thousand blocks once it has
+// them all, the newest first, pass what another thread allocated.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -28,6 +29,14 @@ static void fifo(size_t bytes, size_t rounds) {
       free(live[at]);
       *(live[at] = malloc(bytes)) = 1;
     }
+  }
+}
+
+static void lifo(size_t bytes, size_t rounds) {
+  static char* live[kLive];
+  for (size_t round = 0; round < rounds; round += kLive) {
+    for (size_t at = 0; at < kLive; ++at) *(live[at] = malloc(bytes)) = 1;
+    for (size_t at = kLive; at-- > 0;) free(live[at]);
   }
 }
 
@@ -73,6 +82,7 @@ int main(int count, char** arguments) {
     const size_t bytes = strtoull(arguments[2], NULL, 10), rounds = strtoull(arguments[3], NULL, 10);
     void (*loop)(size_t, size_t) = strcmp(arguments[1], "pair") == 0   ? pair
                                    : strcmp(arguments[1], "fifo") == 0 ? fifo
+                                   : strcmp(arguments[1], "lifo") == 0 ? lifo
                                    : strcmp(arguments[1], "pass") == 0 ? pass
                                                                        : NULL;
     if (loop != NULL && bytes > 0) {
@@ -80,6 +90,6 @@ int main(int count, char** arguments) {
       return 0;
     }
   }
-  fprintf(stderr, "host_micro pair|fifo|pass BYTES ROUNDS\n");
+  fprintf(stderr, "host_micro pair|fifo|lifo|pass BYTES ROUNDS\n");
   return 2;
 }

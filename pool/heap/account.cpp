@@ -1,5 +1,5 @@
-// See account.hpp. A page's live blocks are those handed out, less those that wait in a list: its thread's, the
-// remote list, batches on their way to it.
+// See account.hpp. A page of medium blocks says itself which live. Of other pages live are those handed out, less those
+// that wait in a list: its thread's, the remote list, batches on their way to it.
 //
 // Threads are at work meanwhile, and of what they change nothing is believed. Numbers are cut to what there can be. Of
 // a list only blocks of its page are followed, as many as the page can have, and each link only if its block carries
@@ -8,8 +8,10 @@
 #include "pool/heap/account.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "pool/heap/heap.hpp"
+#include "pool/heap/medium.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 #include "pool/heap/threads.hpp"
@@ -73,8 +75,12 @@ __attribute__((no_sanitize("thread"))) void add_pages(Account& sum) {
     if (state == PageState::large) {
       ++sum.large_blocks;
       sum.large_bytes += std::min<std::uint64_t>(page.bytes, slices * std::uint64_t{kSliceBytes});
-    } else if (const unsigned id = page.size_class;
-               (state == PageState::small || state == PageState::sampled) && id < kClasses) {
+    } else if (const unsigned id = page.size_class; state == PageState::medium && is_medium(id) && id < kClasses) {
+      const auto live = static_cast<unsigned>(std::popcount(live_bits(page) & medium_class(page).all));
+      sum.classes[id].page_bytes += page_slices(id) * kSliceBytes;
+      sum.classes[id].live_blocks += live;
+      sum.classes[id].free_blocks += page_capacity(id) - live;
+    } else if ((state == PageState::small || state == PageState::sampled) && id < kClasses) {
       ClassAccount& own = sum.classes[id];
       own.page_bytes += page_slices(id) * kSliceBytes;
       unsigned handed_out = std::min<unsigned>(page.handed_out(), page.carved);
@@ -112,6 +118,12 @@ __attribute__((no_sanitize("thread"))) void subtract_waiting(Account& sum) {
     const Heap* const heap = heap_at(id);
     if (!heap) continue;
     for (unsigned one = 0; one < kClasses; ++one) {
+      if (is_medium(one)) {
+        const unsigned medium = one - kFirstMedium;
+        const std::uint32_t not_given = heap->waiting[medium] + heap->room[medium];
+        sum.classes[one].allocations += heap->classes[one].handed_out - not_given;
+        continue;
+      }
       const unsigned waiting = waiting_blocks(*heap, one);
       sum.classes[one].live_blocks -= waiting;
       sum.classes[one].free_blocks += waiting;

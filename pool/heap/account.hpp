@@ -35,7 +35,7 @@ void restart_account();
 // What was found out later about the blocks that were counted then: of so many more or less it was wrong.
 void shift_account(const std::int64_t (&allocations)[kClasses], std::int64_t live_blocks);
 
-// Blocks of the class that wait in the heap's list and behind it: handed out by their page, not yet allocated.
+// Small blocks of the class that wait in the heap's list and behind it: handed out by their page, not yet allocated.
 unsigned waiting_blocks(const Heap& heap, unsigned id);
 // Those of another thread's page that wait in a batch for it: handed out by it, not live any more.
 struct WaitingBatch {

@@ -1,10 +1,11 @@
-// See blocks.hpp. Small blocks come from heaps (heap.cpp), large ones are spans of the region.
+// See blocks.hpp. Small and medium blocks come from heaps (heap.cpp, medium.cpp), large ones are spans of the region.
 //
 // A call that the fast path did not serve:
 //   allocate     list of the class is empty            -> refill
-//                1 KiB to 32 KiB                       -> the same lists, here
+//                1 KiB to 32 KiB                       -> allocate_medium
 //                more than 32 KiB                      -> allocate_large
 //   deallocate   page of another thread, or of nobody  -> free_remote
+//                1 KiB to 32 KiB                       -> free_medium
 //                large                                 -> release_span
 #include "pool/heap/blocks.hpp"
 
@@ -12,6 +13,7 @@
 #include <cstring>
 
 #include "pool/heap/heap.hpp"
+#include "pool/heap/medium.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 
@@ -22,13 +24,14 @@ constexpr std::uint64_t kLargestSlices = std::uint64_t{1} << 31;
 constexpr std::size_t kMovePagesMin = std::size_t{2} << 20;  // from here on moving pages is faster than copying
 
 // --- What an address is
-// No page: it lies neither in a page of small blocks nor in the first slice of a large one. Whole, for who calls it
+// No page: it lies neither in a page of blocks nor in the first slice of a large one. Whole, for who calls it
 // would be longer with a part of it.
 [[gnu::noinline]] Spot find(const void* address) {
   if (address_of(address) >> kSliceShift >= slice_limit) return {};
   const Spot spot = spot_of(address);
   const PageState state = spot.page->state;
-  const bool has_blocks = state == PageState::small || state == PageState::large || state == PageState::sampled;
+  const bool has_blocks = state == PageState::small || state == PageState::medium || state == PageState::large ||
+                          state == PageState::sampled;
   return has_blocks ? spot : Spot{};
 }
 
@@ -124,26 +127,29 @@ void* move_large(Page& page, std::size_t bytes) {
   return slice_memory(span.first);
 }
 
-// --- Small blocks
+// --- Small and medium blocks
 Freed free_small(Page& page, void* memory, std::size_t offset) {
   auto* const block = static_cast<Block*>(memory);
-  const unsigned number = number_of_block(page, offset);
-  switch (obstacle_to_free(page, block, number)) {
-    case Obstacle::none:
-      break;
-    case Obstacle::no_block:
-      return Freed::invalid;
-    case Obstacle::mark:
-      if (is_listed_free(page, block)) return Freed::double_free;
-      [[fallthrough]];
-    case Obstacle::site:
-      forget_in_place(page, number);
-  }
+  if (number_of_block(page, offset) == kNoBlock) return Freed::invalid;
+  if (block->mark == free_mark && is_listed_free(page, block)) return Freed::double_free;
   if (page.owner.load(std::memory_order_relaxed) != this_thread()) {
     free_remote(page, block);
-    return Freed::yes;
+  } else {
+    push_free(page, block);
   }
-  push_free(page, block);
+  return Freed::yes;
+}
+
+Freed free_medium(Page& page, void* memory, std::size_t offset) {
+  const unsigned number = medium_number(page, offset);
+  if (number >= fetched_ever(page)) return Freed::invalid;  // or none
+  if (!(live_bits(page) >> number & 1)) return Freed::double_free;
+  forget_in_place(page, number);
+  if (page.owner.load(std::memory_order_relaxed) == this_thread()) {
+    take_back(page, number, memory);
+  } else if (!free_remote_medium(page, number)) {
+    return Freed::double_free;
+  }
   return Freed::yes;
 }
 
@@ -156,19 +162,13 @@ void* take_rest(Heap& heap, unsigned id) {
 void* allocate_small(std::size_t bytes, unsigned id);
 
 void* take_sample(Heap& heap, unsigned id, std::size_t bytes) {
-  heap.until_sample = draw_distance(heap.random);
-  if (has_sampled_pages(id)) {
-    if (void* const sampled = allocate_sampled(bytes, id)) return sampled;
-    // An unwinder that allocates may have taken the rest.
-    return heap.classes[id].rest ? take_rest(heap, id) : allocate_small(bytes, id);
-  }
-  Page& page = *page_at(heap.classes[id].current);
-  void* const block = take_rest(heap, id);
-  sample_in_place(page, number_of_block(page, block), bytes);
-  return block;
+  if (void* const sampled = allocate_sampled(bytes, id)) return sampled;
+  // An unwinder that allocates may have taken the rest.
+  return heap.classes[id].rest ? take_rest(heap, id) : allocate_small(bytes, id);
 }
 
 void* allocate_small(std::size_t bytes, unsigned id) {
+  if (is_medium(id)) return allocate_medium(bytes, id);
   Heap* heap = this_heap();
   if (!heap) {
     heap = start_heap();
@@ -235,6 +235,8 @@ Freed deallocate(void* memory) {
   switch (found.page->state) {
     case PageState::small:
       return free_small(*found.page, memory, found.offset);
+    case PageState::medium:
+      return free_medium(*found.page, memory, found.offset);
     case PageState::large:
       if (found.offset) return Freed::invalid;
       free_large(*found.page);
@@ -249,7 +251,8 @@ Freed deallocate(void* memory) {
 
 std::size_t usable_bytes(const void* block) {
   const std::uintptr_t slice = address_of(block) >> kSliceShift;
-  if (slice < slice_limit && pages[slice].state == PageState::small) return kBytesOfClass.of[pages[slice].size_class];
+  if (slice < slice_limit && (pages[slice].state == PageState::small || pages[slice].state == PageState::medium))
+    return kBytesOfClass.of[pages[slice].size_class];
   const Spot found = find(block);
   if (!found.page) return 0;
   if (found.page->state == PageState::large) return found.offset ? 0 : found.page->bytes;
@@ -263,6 +266,10 @@ bool is_live(const void* memory) {
   if (!found.page) return false;
   if (found.page->state == PageState::large) return found.offset == 0;
   if (found.page->state == PageState::sampled) return live_sampled_bytes(*found.page, found.offset) != 0;
+  if (found.page->state == PageState::medium) {
+    const unsigned number = medium_number(*found.page, found.offset);
+    return number != kNoBlock && live_bits(*found.page) >> number & 1;
+  }
   const auto* const block = static_cast<const Block*>(memory);
   return number_of_block(*found.page, found.offset) != kNoBlock &&
          (block->mark != free_mark || !is_listed_free(*found.page, block));
@@ -274,9 +281,9 @@ namespace {
 void note_size(const Spot& found, std::size_t bytes) {
   Page& page = *found.page;
   if (page.state == PageState::sampled) return note_sampled_size(page, found.offset, bytes);
-  if (page.state != PageState::small) return;
-  const unsigned number = number_of_block(page, found.offset);
-  if (is_sampled_in_place(page, number)) note_size_in_place(page, number, bytes);
+  if (page.state != PageState::medium) return;
+  const unsigned number = medium_number(page, found.offset);
+  if (number != kNoBlock && is_sampled_in_place(page, number)) note_size_in_place(page, number, bytes);
 }
 
 }  // namespace
@@ -327,7 +334,7 @@ Whereabouts whereabouts(const void* address) {
   }
   const std::size_t bytes = class_bytes(found.page->size_class);
   const std::size_t index = found.offset / bytes;
-  where.free = index >= found.page->carved;
+  where.free = index >= (found.page->state == PageState::medium ? fetched_ever(*found.page) : found.page->carved);
   if (where.free) return where;
   where.block = page_memory(found.page) + index * bytes;
   where.block_bytes = bytes;
@@ -336,11 +343,14 @@ Whereabouts whereabouts(const void* address) {
     where.free = !live_bytes;
     if (live_bytes) where.block_bytes = live_bytes;  // the cell may be larger
     where.site = site_of_sampled(*found.page, index * bytes);
+  } else if (found.page->state == PageState::medium) {
+    where.free = !(live_bits(*found.page) >> index & 1);
+    where.never_given = where.free && was_never_given_medium(*found.page, where.block);
+    where.site = site_in_place(*found.page, static_cast<unsigned>(index));
   } else {
     const auto* const block = static_cast<const Block*>(where.block);
     where.free = is_listed_free(*found.page, block);
     where.never_given = where.free && was_never_given(*found.page, block);
-    if (has_few_blocks(found.page->size_class)) where.site = site_in_place(*found.page, static_cast<unsigned>(index));
   }
   return where;
 }

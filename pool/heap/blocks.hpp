@@ -10,7 +10,7 @@ namespace cistern::host_pool {
 
 // Null: no memory, or larger than the window allows. `bytes` 0 gives a block of its own.
 void* allocate(std::size_t bytes);
-// The same, where allocate_quickly (heap.hpp) had nothing.
+// The same, where allocate_quickly (medium.hpp) had nothing.
 void* allocate_slowly(std::size_t bytes);
 // The memory is zero.
 void* allocate_zeroed(std::size_t bytes);

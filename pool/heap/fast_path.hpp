@@ -10,9 +10,12 @@
 
 namespace cistern::host_pool {
 
-// Blocks that a thread may hand out, per class; all of one list lie in one page and count as handed out there.
+// Small blocks that a thread may hand out, per class; all of one list lie in one page and count as handed out there.
+// Of medium ones (medium.hpp): how many wait, how many that it frees may join them, and how many of those that wait,
+// the first ones, were never handed out.
 struct HeapLists {
-  Block* lists[kClasses] = {};
+  Block* lists[kFirstMedium] = {};
+  Relaxed<std::uint32_t> waiting[kMediumClasses] = {}, room[kMediumClasses] = {}, never_given[kMediumClasses] = {};
   std::uint8_t class_of_bytes[kDirectMax + 1] = {};
 };
 
@@ -48,8 +51,8 @@ void page_ripe(Page* page);
     page_ripe(&page);
 }
 
-// Stands apart from deallocate_quickly and obstacle_to_free (heap.hpp) to be shorter: one comparison asks for a block
-// that exists and has no site, since blocks with one lie in pages of few blocks, whose bound is 0.
+// Stands apart from free_small (blocks.cpp) to be shorter: one comparison asks for a small block that exists, since the
+// bound of pages of medium ones is 0.
 [[gnu::always_inline]] inline bool give(void* memory) {
   const std::uintptr_t slice = address_of(memory) >> kSliceShift;
   if (slice >= slice_limit) [[unlikely]]

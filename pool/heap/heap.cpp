@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "pool/heap/medium.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 
@@ -41,7 +42,7 @@ Chain carve(Page& page) {
     next = block;
   }
   page.carved = static_cast<std::uint16_t>(page.carved + count);
-  if (!has_few_blocks(page.size_class)) page.start_bound = start_bound(bytes, page.carved);
+  page.start_bound = start_bound(bytes, page.carved);
   return {next, count, true};
 }
 
@@ -61,25 +62,23 @@ Chain take_all(Page& page) {
 
 void format_page(Heap& heap, Slice first, unsigned id) {
   Page& page = *page_at(first);
-  page.free_blocks = nullptr;
-  page.until = page.beyond = 0;
-  page.carved = 0;
-  page.sited.store(0, std::memory_order_relaxed);
-  page.inverse = inverse_of(class_bytes(id));
   page.start_bound = 0;
   page.size_class = static_cast<std::uint8_t>(id);
-  page.state = PageState::small;
+  if (is_medium(id)) {
+    format_medium(page);
+    page.state = PageState::medium;
+  } else {
+    page.free_blocks = nullptr;
+    page.until = page.beyond = 0;
+    page.carved = 0;
+    page.inverse = inverse_of(class_bytes(id));
+    page.state = PageState::small;
+  }
   page.heap.store(heap.id, std::memory_order_relaxed);
   page.next = kAsleep;
   mark_later_slices(page, PageState::interior);
   link_page(heap, page);
   page.owner.store(heap.owner, std::memory_order_relaxed);
-}
-
-void mark_kept(Heap& heap, unsigned id, bool kept) {
-  const std::uint64_t bit = std::uint64_t{1} << (id % 64);
-  std::uint64_t& bits = heap.kept_empty[id / 64];
-  bits = kept ? bits | bit : bits & ~bit;
 }
 
 bool is_kept(const Heap& heap, unsigned id) { return heap.kept_empty[id / 64] >> (id % 64) & 1; }
@@ -108,14 +107,48 @@ Page* new_page(Heap& heap, unsigned id) {
     if (!span.first) return nullptr;
     first = span.first;
     // A class that filled many pages will fill this one too, as far as small blocks go: they leave no gaps.
-    if (!span.dirty_slices && ++heap.classes[id].clean_pages > kCleanPagesMin && !has_few_blocks(id))
+    if (!span.dirty_slices && ++heap.classes[id].clean_pages > kCleanPagesMin && !is_medium(id))
       make_resident(first, slices);
   }
   format_page(heap, first, id);
   return page_at(first);
 }
 
-// A page that has something to hand out becomes current; null: no memory.
+// The chain becomes the class's list, as far as the next sample allows; the rest stays behind it.
+bool deal(Heap& heap, unsigned id, Chain chain) {
+  ClassPages& pages_of_class = heap.classes[id];
+  const auto bytes = static_cast<std::int64_t>(class_bytes(id));
+  pages_of_class.rest = nullptr;
+  pages_of_class.rest_count = 0;
+  if (!pages_of_class.sample_due && chain.count * bytes <= heap.until_sample) {
+    heap.until_sample -= chain.count * bytes;
+    heap.lists[id] = chain.first;
+    return true;
+  }
+  const std::int64_t before_sample = pages_of_class.sample_due ? 0 : heap.until_sample / bytes;
+  if (!pages_of_class.sample_due) give_sample_to(heap, id);
+  if (before_sample <= 0) {
+    pages_of_class.rest = chain.first;
+    pages_of_class.rest_count = chain.count;
+    return !take_due_sample(heap, id);
+  }
+  Block* last = chain.first;
+  for (std::int64_t i = 1; i < before_sample; ++i) last = last->next;
+  pages_of_class.rest = last->next;
+  pages_of_class.rest_count = chain.count - static_cast<unsigned>(before_sample);
+  last->next = nullptr;
+  heap.lists[id] = chain.first;
+  return true;
+}
+
+}  // namespace
+
+void mark_kept(Heap& heap, unsigned id, bool kept) {
+  const std::uint64_t bit = std::uint64_t{1} << (id % 64);
+  std::uint64_t& bits = heap.kept_empty[id / 64];
+  bits = kept ? bits | bit : bits & ~bit;
+}
+
 Page* next_page(Heap& heap, unsigned id) {
   ClassPages& pages_of_class = heap.classes[id];
   if (pages_of_class.partial) {
@@ -127,35 +160,6 @@ Page* next_page(Heap& heap, unsigned id) {
   flush_batches(heap);
   return new_page(heap, id);
 }
-
-// The chain becomes the class's list, as far as the next sample allows; the rest stays behind it.
-bool deal(Heap& heap, unsigned id, Chain chain) {
-  ClassPages& pages_of_class = heap.classes[id];
-  const auto bytes = static_cast<std::int64_t>(class_bytes(id));
-  pages_of_class.rest = nullptr;
-  pages_of_class.rest_count = 0;
-  if (chain.count * bytes <= heap.until_sample) {
-    heap.until_sample -= chain.count * bytes;
-    heap.lists[id] = chain.first;
-    return true;
-  }
-  const std::int64_t before_sample = heap.until_sample / bytes;
-  if (before_sample <= 0) {
-    pages_of_class.rest = chain.first;
-    pages_of_class.rest_count = chain.count;
-    return false;
-  }
-  Block* last = chain.first;
-  for (std::int64_t i = 1; i < before_sample; ++i) last = last->next;
-  pages_of_class.rest = last->next;
-  pages_of_class.rest_count = chain.count - static_cast<unsigned>(before_sample);
-  last->next = nullptr;
-  heap.until_sample -= before_sample * bytes;
-  heap.lists[id] = chain.first;
-  return true;
-}
-
-}  // namespace
 
 void link_page(Heap& heap, Page& page) {
   page.heap_previous = 0;
@@ -181,7 +185,7 @@ void put_to_sleep(Page& page, unsigned handed_out) {
   set_handed_out(page, handed_out, static_cast<std::uint16_t>(std::min(wake_count(page), handed_out)));
 }
 
-void add_partial(Heap& heap, Page& page, unsigned handed_out) {
+void enqueue(Heap& heap, Page& page) {
   Slice& first = heap.classes[page.size_class].partial;
   if (is_kept(heap, page.size_class)) {
     Page& kept = *page_at(first);
@@ -189,7 +193,6 @@ void add_partial(Heap& heap, Page& page, unsigned handed_out) {
     retire(heap, kept);
   }
   push_page(first, page);
-  set_handed_out(page, handed_out, static_cast<std::uint16_t>(handed_out));
 }
 
 void remove_partial(Heap& heap, Page& page) {
@@ -215,23 +218,27 @@ void retire_kept_pages(Heap& heap) {
   }
 }
 
+void settle(Heap& heap, Page& page) {
+  if (page.state == PageState::medium) return settle_medium(heap, page);
+  settle(heap, page, page.handed_out());
+}
+
+void settle_empty(Heap& heap, Page& page) {
+  if (page.next != kAsleep) remove_partial(heap, page);
+  if (heap.classes[page.size_class].partial) {
+    retire(heap, page);
+  } else {
+    enqueue(heap, page);
+    mark_kept(heap, page.size_class, true);
+  }
+}
+
 void settle(Heap& heap, Page& page, unsigned handed_out) {
   const bool asleep = page.next == kAsleep;
-  if (handed_out == 0) {
-    if (!asleep) remove_partial(heap, page);
-    if (heap.classes[page.size_class].partial) {
-      retire(heap, page);
-    } else {
-      add_partial(heap, page, 0);
-      mark_kept(heap, page.size_class, true);
-    }
-  } else if (!asleep) {
-    set_handed_out(page, handed_out, static_cast<std::uint16_t>(handed_out));
-  } else if (handed_out < kCapacityOfClass.of[page.size_class]) {
-    add_partial(heap, page, handed_out);
-  } else {
-    put_to_sleep(page, handed_out);
-  }
+  if (asleep && handed_out == kCapacityOfClass.of[page.size_class]) return put_to_sleep(page, handed_out);
+  set_handed_out(page, handed_out, static_cast<std::uint16_t>(handed_out));
+  if (handed_out == 0) return settle_empty(heap, page);
+  if (asleep) enqueue(heap, page);
 }
 
 void page_ripe(Page* page) {

@@ -26,6 +26,14 @@ constexpr Slice kAsleep = ~Slice{0};  // Page::next of a sleeping page
 // Page::until of a current page: nothing is to be reported.
 constexpr std::uint16_t kQuiet = 0x8000;
 
+// A medium block that a thread may hand out. It is not live, and not among the free ones of its page.
+struct WaitingBlock {
+  std::uintptr_t block;  // complement of its address: it stays when the block has gone to the program, whose pointers
+                         // alone are to be found by who looks for what leads to live memory
+  std::uintptr_t place;  // its page's descriptor, plus its number there
+};
+constexpr unsigned kWaitingMax = 64;
+
 // Blocks of one page that this thread freed and whose owner does not know it yet.
 struct RemoteBatch {
   Slice page = 0;  // 0: none
@@ -34,15 +42,20 @@ struct RemoteBatch {
   Block* last = nullptr;
 };
 
+// Of medium classes only `partial`, `handed_out` and `sample_due` are used.
 struct ClassPages {
   Slice current = 0;
   Slice partial = 0;
   Block* rest = nullptr;  // of the current page, handed out behind the list: the list was cut at the next sample
   std::uint32_t rest_count = 0;
   std::uint32_t clean_pages = 0;  // made of memory that was not resident, ever
-  std::uint64_t handed_out = 0;   // blocks put into the list, ever
+  // Blocks put into the list, ever; medium: to those that wait, and room for more of them.
+  std::uint64_t handed_out = 0;
   // As handed_out when the list was last filled with new blocks: while it is the same, none of the list was given yet.
   std::uint64_t handed_out_when_new = 0;
+  // The block behind those that were counted towards the next sample is that sample. Drawn for this class: others, and
+  // a later thread, count towards one of their own.
+  bool sample_due = false;
 };
 
 struct Heap : HeapLists {
@@ -52,14 +65,15 @@ struct Heap : HeapLists {
   std::uintptr_t owner = 0;
   Slice pages = 0;  // all of them
   std::atomic<std::uint32_t> page_count{0};
-  std::uint64_t kept_empty[2] = {};       // bit per class: its only partial page is empty
-  std::int64_t until_sample = INT64_MAX;  // bytes to hand out before the next sample
+  std::uint64_t kept_empty[2] = {};  // bit per class: its only partial page is empty
+  std::int64_t until_sample = 0;     // bytes to hand out before the next sample; drawn when a thread gets the heap
   std::uint64_t random = 0;
   std::atomic<Slice> inbox{0};
   std::uint64_t moves = 0;      // blocks moved by reallocate, ever
   Heap* next_unused = nullptr;  // or the next heap that was started late
   ClassPages classes[kClasses];
   RemoteBatch batches[kBatches];
+  WaitingBlock waiting_blocks[kMediumClasses][kWaitingMax] = {};
 };
 
 extern constinit std::atomic<Heap*> heaps[kHeapsMax];
@@ -100,14 +114,25 @@ inline void* pop(Block*& list) {
   block->mark = 0;
   return block;
 }
-// What allocate() does as far as the thread's own blocks go: no system call, no lock. Null: ask allocate().
-inline void* allocate_quickly(std::size_t bytes) {
-  if (bytes > kSmallMax) return nullptr;
+// See allocate_quickly (medium.hpp).
+inline void* allocate_small_quickly(std::size_t bytes) {  // bytes <= kDirectMax
   HeapLists* const lists = thread_lists;
   if (lists == &kNoLists) return nullptr;
-  const unsigned id = bytes <= kDirectMax ? lists->class_of_bytes[bytes] : class_of(bytes);
+  const unsigned id = lists->class_of_bytes[bytes];
   if (!lists->lists[id] && !refill_from_current(*static_cast<Heap*>(lists), id)) return nullptr;
   return pop(lists->lists[id]);
+}
+
+// The sample that ends the distance now, or what follows, falls to the class: the distance to the next one begins, for
+// all classes. What was left of this one says nothing about them.
+inline void give_sample_to(Heap& heap, unsigned id) {
+  heap.classes[id].sample_due = true;
+  heap.until_sample = draw_distance(heap.random);
+}
+inline bool take_due_sample(Heap& heap, unsigned id) {
+  const bool due = heap.classes[id].sample_due;
+  heap.classes[id].sample_due = false;
+  return due;
 }
 
 // The number of the block that starts `offset` bytes into the page of small blocks; kNoBlock: none that exists. The
@@ -120,35 +145,26 @@ inline unsigned number_of_block(const Page& page, std::uintptr_t offset) {
 inline unsigned number_of_block(const Page& page, const void* block) {
   return number_of_block(page, address_of(block) - address_of(page_memory(&page)));
 }
-// What stands in the way of a free in a page of small blocks; `number`: of the block, as number_of_block has it.
-enum class Obstacle { none, no_block, mark, site };
-inline Obstacle obstacle_to_free(const Page& page, const Block* block, unsigned number) {
-  if (number == kNoBlock) return Obstacle::no_block;
-  if (block->mark == free_mark) return Obstacle::mark;
-  return is_sampled_in_place(page, number) ? Obstacle::site : Obstacle::none;
-}
-// What deallocate() does where there is no obstacle, with a page that is the caller's; unlike give() with pages of few
-// blocks, too. False: ask deallocate().
-[[gnu::always_inline]] inline bool deallocate_quickly(void* memory) {
-  if (address_of(memory) >> kSliceShift >= slice_limit) return false;
-  const auto [page, offset] = spot_of(memory);
-  if (page->owner.load(std::memory_order_relaxed) != this_thread()) return false;
-  auto* const block = static_cast<Block*>(memory);
-  if (obstacle_to_free(*page, block, number_of_block(*page, offset)) != Obstacle::none) return false;
-  push_free(*page, block);
-  return true;
-}
 
 void put_to_sleep(Page& page, unsigned handed_out);
-void add_partial(Heap& heap, Page& page, unsigned handed_out);
+// Into the queue of its class, out of it.
+void enqueue(Heap& heap, Page& page);
 void remove_partial(Heap& heap, Page& page);
+// The page in the queue of the class is empty, and the only one there; or no longer.
+void mark_kept(Heap& heap, unsigned id, bool kept);
 void link_page(Heap& heap, Page& page);
 void unlink_page(Heap& heap, Page& page);
+// A page with blocks to hand out, in no queue; null: no memory.
+Page* next_page(Heap& heap, unsigned id);
 // A page whose blocks are all free goes back to the region.
 void retire(Heap& heap, Page& page);
 void retire_kept_pages(Heap& heap);
+// An empty page stays when it is the only one of its queue.
+void settle_empty(Heap& heap, Page& page);
 // What a page is to its heap follows from the blocks handed out now; not for current pages.
 void settle(Heap& heap, Page& page, unsigned handed_out);
+// Of any page in no queue or in its own: the same, from what it says itself.
+void settle(Heap& heap, Page& page);
 
 // --- remote.cpp
 constexpr unsigned kCountShift = 48;  // Page::remote

@@ -75,6 +75,28 @@ TEST(HostHeapTest, BlocksOfEveryClassAreApartAndKeepTheirContents) {
   EXPECT_EQ(region_fault(), "");
 }
 
+// Who looks for what leads to live memory finds the program's pointers alone.
+TEST(HostHeapTest, KeepsNoAddressOfALiveBlock) {
+  in_new_thread([] {
+    for (const std::size_t bytes : {std::size_t{64}, std::size_t{1100}, std::size_t{4096}, std::size_t{20480}}) {
+      std::vector<void*> blocks = get_many(bytes, 100);
+      put_all(blocks);
+      blocks = get_many(bytes, 100);
+      const std::set<std::uintptr_t> live = [&] {
+        std::set<std::uintptr_t> addresses;
+        for (const void* block : blocks) addresses.insert(address_of(block));
+        return addresses;
+      }();
+      const auto* const words = reinterpret_cast<const std::uintptr_t*>(this_heap());
+      for (std::size_t i = 0; i < sizeof(Heap) / sizeof *words; ++i) {
+        const auto next = live.upper_bound(words[i]);
+        EXPECT_FALSE(next != live.begin() && words[i] - *std::prev(next) < bytes) << bytes << " bytes, word " << i;
+      }
+      put_all(blocks);
+    }
+  });
+}
+
 TEST(HostHeapTest, WhatIsFreedInAnyOrderServesAgain) {
   const unsigned seed = test::new_seed();
   SCOPED_TRACE(testing::Message() << "CISTERN_TEST_SEED=" << seed);
@@ -87,7 +109,9 @@ TEST(HostHeapTest, WhatIsFreedInAnyOrderServesAgain) {
         std::vector<void*> blocks = get_many(bytes, count);
         EXPECT_EQ(std::set<void*>(blocks.begin(), blocks.end()).size(), count);
         if (round == 0) pages_once = page_bytes_now();
-        EXPECT_EQ(page_bytes_now(), pages_once) << bytes;
+        // A page of medium blocks that has one free block only is not visited yet.
+        const std::size_t asleep = is_medium(class_of(bytes)) ? page_slices(class_of(bytes)) * kSliceBytes : 0;
+        EXPECT_LE(page_bytes_now(), pages_once + asleep) << bytes;
         if (round % 3 == 1) std::reverse(blocks.begin(), blocks.end());
         if (round % 3 == 2) std::shuffle(blocks.begin(), blocks.end(), random);
         put_all(blocks);
@@ -137,6 +161,25 @@ TEST(HostHeapTest, AFewBlocksHoldTheirPagesOnly) {
   EXPECT_EQ(live_since(before), Live{});
 }
 
+// A freed block that waits for its thread keeps its page from going.
+TEST(HostHeapTest, TrimPutsBackWhatWaitsInTheThread) {
+  test::in_child([] {
+    for (const std::size_t bytes : {std::size_t{1'500}, std::size_t{6'000}, kSmallMax}) {
+      trim(0);
+      const std::uint64_t before = region_figures().in_use_bytes;
+      std::vector<void*> blocks;
+      for (int i = 0; i < 1'000; ++i) blocks.push_back(test::get(bytes));
+      std::vector<void*> spread;
+      for (std::size_t i = 0; i < blocks.size(); i += 100) spread.push_back(blocks[i]);
+      for (std::size_t i = 0; i < blocks.size(); ++i)
+        if (i % 100) test::put(blocks[i]);
+      for (void* const block : spread) test::put(block);
+      trim(0);
+      EXPECT_LE(region_figures().in_use_bytes, before) << bytes;
+    }
+  });
+}
+
 // --- Other threads
 // Of pages of small blocks, from the 17th of a class on, and only where nothing is resident yet.
 TEST(HostHeapTest, AGrowingClassHasItsPagesMadeResident) {
@@ -155,16 +198,16 @@ TEST(HostHeapTest, AGrowingClassHasItsPagesMadeResident) {
     };
     const std::vector<void*> kept = pages_of(208, 12);
     EXPECT_EQ(made.size(), 0u);
-    std::vector<void*> blocks = pages_of(256, 400);
+    std::vector<void*> blocks = pages_of(256, 800);
     EXPECT_GE(made.size(), 100u);  // what other tests left may serve first
-    EXPECT_LE(made.size(), 400u - 16);
+    EXPECT_LE(made.size(), 800u - 16);
     for (const auto& [at, bytes] : made) {
       EXPECT_EQ(bytes, kSliceBytes);
       const Page& page = *page_at(static_cast<Slice>(address_of(at) >> kSliceShift));
       EXPECT_EQ(page.size_class, class_of(256));
     }
     put_all(blocks);
-    blocks = pages_of(256, 400);  // of memory that is resident
+    blocks = pages_of(256, 800);  // of memory that is resident
     EXPECT_EQ(made.size(), 0u);
     blocks = pages_of(8192, 40);  // larger than a system page
     EXPECT_EQ(made.size(), 0u);

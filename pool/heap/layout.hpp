@@ -36,8 +36,12 @@ constexpr unsigned kSliceShift = 16;
 constexpr std::size_t kSliceBytes = std::size_t{1} << kSliceShift;
 constexpr std::size_t kSystemPage = 4096;
 
-// A page holds blocks of one class: one slice up to blocks of 8 KiB, then at least eight blocks.
-constexpr unsigned page_slices(unsigned id) { return class_bytes(id) <= 8192 ? 1 : class_bytes(id) <= 16384 ? 2 : 4; }
+// A page holds blocks of one class. Medium blocks are those that no table gives the class of: their pages have up to
+// 63 of them, so a word of bits says which are what (medium.hpp), and of blocks larger than a system page at most 32,
+// which may each have a call site (samples.hpp).
+constexpr bool is_medium(unsigned id) { return class_bytes(id) > kDirectMax; }
+constexpr bool has_few_blocks(unsigned id) { return class_bytes(id) > kSystemPage; }
+constexpr unsigned page_slices(unsigned id) { return class_bytes(id) <= 2048 ? 1 : class_bytes(id) <= 8192 ? 2 : 4; }
 constexpr unsigned page_capacity(unsigned id) {
   return static_cast<unsigned>(page_slices(id) * kSliceBytes / class_bytes(id));
 }
@@ -55,12 +59,12 @@ inline constexpr struct CapacityOfClass {
   }
 } kCapacityOfClass;
 
-// Blocks larger than a system page are few in theirs: a bit for each says which have call sites, and the fast path
-// leaves their frees to deallocate_quickly.
-constexpr bool has_few_blocks(unsigned id) { return class_bytes(id) > kSystemPage; }
+constexpr unsigned kFirstMedium = class_of(kDirectMax + 1), kMediumClasses = kClasses - kFirstMedium;
 static_assert([] {
-  for (unsigned id = 0; id < kClasses; ++id)
-    if (has_few_blocks(id) ? page_capacity(id) > 16 : page_slices(id) != 1) return false;
+  for (unsigned id = 0; id < kClasses; ++id) {
+    if (!is_medium(id) && page_slices(id) != 1) return false;
+    if (is_medium(id) && page_capacity(id) > (has_few_blocks(id) ? 32 : 63)) return false;
+  }
   return true;
 }());
 
@@ -68,13 +72,17 @@ static_assert([] {
 template <class T>
 class Relaxed {
  public:
-  operator T() const { return value_.load(std::memory_order_relaxed); }
-  void operator=(T value) { value_.store(value, std::memory_order_relaxed); }
+  operator T() const {
+    T value;
+    __atomic_load(&value_, &value, __ATOMIC_RELAXED);
+    return value;
+  }
+  void operator=(T value) { __atomic_store(&value_, &value, __ATOMIC_RELAXED); }
   // What was written before is there for who sees the value.
-  void publish(T value) { value_.store(value, std::memory_order_release); }
+  void publish(T value) { __atomic_store(&value_, &value, __ATOMIC_RELEASE); }
 
  private:
-  std::atomic<T> value_;
+  T value_;  // no std::atomic, which has a constructor: those of Page share places
 };
 
 struct Block {
@@ -87,7 +95,8 @@ enum class PageState : std::uint8_t {
   free,      // first slice of free memory
   free_end,  // last slice of it, if it is another
   small,     // first slice of a page of small blocks
-  interior,  // a later slice of such a page
+  medium,    // of medium blocks
+  interior,  // a later slice of such a page, or of one with call sites
   large,     // first slice of a large block
   sampled,   // first slice of a page whose blocks have call sites (samples.hpp)
 };
@@ -102,20 +111,26 @@ struct Record;  // samples.cpp
 // and `inbox_next` are ever written by a thread that neither owns the page nor holds the lock that guards it.
 struct alignas(64) Page {
   union {
-    Block* free_blocks;   // small, sampled: freed by the owner, and by others as far as collected
-    std::uint64_t bytes;  // large: usable
+    Block* free_blocks;       // small, sampled: freed by the owner, and by others as far as collected
+    std::uint64_t free_bits;  // medium: the same, by number
+    std::uint64_t bytes;      // large: usable
   };
-  std::uint16_t until;            // frees by the owner until page_ripe has something to do
-  std::uint16_t beyond;           // blocks handed out = until + beyond (modulo 2^16)
-  Relaxed<std::uint16_t> carved;  // blocks that exist; the memory behind them was not touched since the page was made
-  std::atomic<std::uint16_t> sited;   // small, with few blocks: a bit for each one sampled in place (samples.hpp)
+  union {
+    struct {                          // small, sampled
+      std::uint16_t until;            // frees by the owner until page_ripe has something to do
+      std::uint16_t beyond;           // blocks handed out = until + beyond (modulo 2^16)
+      Relaxed<std::uint16_t> carved;  // blocks that exist; the memory behind was not touched since the page was made
+    };
+    Relaxed<std::uint64_t> live;  // medium: the program's, and those in `remote`
+  };
   std::atomic<std::uintptr_t> owner;  // thread pointer of the owner; 0: no thread may use the fast path
   union {
-    std::uint32_t inverse;  // small: see start_bound
-    std::uint32_t site;     // large; 0: none
+    std::uint32_t inverse;             // small: see start_bound
+    std::atomic<std::uint32_t> sited;  // medium: a bit for each block sampled in place (samples.hpp)
+    std::uint32_t site;                // large; 0: none
   };
   union {
-    std::uint32_t start_bound;  // small: see start_bound; with few blocks: 0
+    std::uint32_t start_bound;  // small: see start_bound; medium: 0
     std::uint32_t slack;        // large: usable bytes less those asked for
   };
   union {
@@ -124,34 +139,35 @@ struct alignas(64) Page {
   };
   Slice previous;
   union {
-    Slice heap_next;            // small: in the list of all pages of the heap, with heap_previous
+    Slice heap_next;            // small, medium: in the list of all pages of the heap, with heap_previous
     std::uint32_t dirty_since;  // free, dirty: see region.cpp
   };
   Slice heap_previous;
   union {
-    std::uint32_t slices;    // large, free: length
-    std::uint32_t to_first;  // interior, last of free: so many slices back
-    Slice inbox_next;        // small
+    std::uint32_t slices;       // large, free: length
+    Relaxed<Slice> to_first;    // interior, last of free: so many slices back
+    Relaxed<Slice> inbox_next;  // small, medium
   };
   union {
-    std::uint8_t size_class;  // small; sampled: of its cells
+    std::uint8_t size_class;  // small, medium; sampled: of its cells
     std::uint8_t sort;        // free: clean or dirty, see region.cpp
   };
   Relaxed<PageState> state;
   union {
-    std::atomic<std::uint16_t> heap;   // small: whose inbox hears of remote frees; 0: the orphanage
+    std::atomic<std::uint16_t> heap;   // small, medium: whose inbox hears of remote frees; 0: the orphanage
     std::atomic<std::uint16_t> shard;  // sampled: whose lock guards it
   };
   union {
-    std::atomic<std::uint64_t> remote;  // small: freed by others, count << 48 | first block; else 0
-    Record* records;                    // sampled: its side table
+    // Freed by others. Small: count << 48 | first block; medium: by number; else 0.
+    std::atomic<std::uint64_t> remote;
+    Record* records;  // sampled: its side table
   };
 
   unsigned handed_out() const { return static_cast<std::uint16_t>(until + beyond); }
 };
 static_assert(sizeof(Page) == 64);
 
-// Whether a block that exists starts `offset` bytes into a page of many blocks: with m = inverse_of(size), which is
+// Whether a block that exists starts `offset` bytes into a page of small blocks: with m = inverse_of(size), which is
 // floor(2^32 / size) + 1, and e = m * size - 2^32, which is at most size, the product offset * m modulo 2^32 is
 //   q * e             for offset = q * size,
 //   q * e + r * m     for offset = q * size + r, 0 < r < size: at least m,
@@ -183,7 +199,7 @@ struct Spot {
 };
 inline Spot spot_of(const void* address) {
   Page* const page = pages + (address_of(address) >> kSliceShift);
-  const Slice to_first = page->state == PageState::interior ? page->to_first : 0;
+  const Slice to_first = -Slice{page->state == PageState::interior} & page->to_first;
   return {page - to_first, to_first * kSliceBytes + address_of(address) % kSliceBytes};
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "pool/heap/blocks.hpp"
+#include "pool/heap/medium.hpp"
 #include "tests/support/host_pool.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/worker.hpp"
@@ -178,16 +179,14 @@ TEST(HostMisuseTest, InsideABlock) {
 
 TEST(HostMisuseTest, WhatNeverWasABlock) {
   in_new_thread([] {
-    for (const std::size_t bytes : {std::size_t{112}, std::size_t{2048}, std::size_t{24576}}) {
+    for (const std::size_t bytes : {std::size_t{112}, std::size_t{1280}, std::size_t{24576}}) {
       const unsigned id = class_of(bytes);
       std::vector<void*> blocks{get(bytes)};
-      const auto is_carved = [&] {
-        const Page* const page = page_at(this_heap()->classes[id].current);
-        return page->carved == page_capacity(page->size_class);
-      };
-      while (is_carved()) blocks.push_back(get(bytes));
-      const Page& page = *page_at(this_heap()->classes[id].current);
-      char* const never = page_memory(&page) + page.carved * class_bytes(id);
+      const auto page_of_last = [&]() -> const Page& { return *spot_of(blocks.back()).page; };
+      const auto made = [&] { return is_medium(id) ? fetched_ever(page_of_last()) : unsigned{page_of_last().carved}; };
+      while (made() == page_capacity(id)) blocks.push_back(get(bytes));
+      const Page& page = page_of_last();
+      char* const never = page_memory(&page) + made() * class_bytes(id);
       expect_refused(never, Freed::invalid);
       const Whereabouts where = whereabouts(never);
       EXPECT_TRUE(where.in_pool && where.free);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "pool/heap/medium.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 
@@ -40,7 +41,7 @@ unsigned Picture::blocks_of(const Entry& entry) {
     const PageState state = page.state;
     step = slices_to_next(page, state, end);
     Entry first{0, numbers_, state, 0, true};
-    if (state == PageState::small || state == PageState::sampled) {
+    if (state == PageState::small || state == PageState::medium || state == PageState::sampled) {
       first.size_class = page.size_class;
       if (first.size_class >= kClasses) continue;
       step = std::min<std::uint32_t>(page_slices(first.size_class), end - at);
@@ -71,12 +72,15 @@ __attribute__((no_sanitize("thread"))) bool Picture::read(const Place& place, Pi
     block.live = true;
     return true;
   }
-  if (page.size_class != entry.size_class || place.index >= page.carved) return false;
+  if (page.size_class != entry.size_class) return false;
+  if (place.index >= (entry.state == PageState::medium ? fetched_ever(page) : page.carved)) return false;
   const std::size_t cell = kBytesOfClass.of[entry.size_class];
   block.first = memory + place.index * cell;
   block.bytes = cell;
   if (entry.state == PageState::sampled) {
     read_sampled(page, place.index, block.bytes, block.requested_bytes, block.live);
+  } else if (entry.state == PageState::medium) {
+    block.live = live_bits(page) >> place.index & 1;
   } else {
     block.live = __atomic_load_n(&reinterpret_cast<const Block*>(block.first)->mark, __ATOMIC_RELAXED) != free_mark;
   }

@@ -344,7 +344,7 @@ std::uint64_t dirty_max_when_growing(std::uint32_t slices) {
   const std::uint64_t little = slices_in(512 << 10);
   if (slices <= kPageSlicesMax) return std::max(little, in_use_slices() / 16);
   const std::uint64_t peak = recent_peak();
-  return std::max(little, peak + peak / 12 - in_use_slices());
+  return std::max(little, peak + peak / 6 - in_use_slices());
 }
 // When memory comes back: the program may soon want as much again.
 std::uint64_t dirty_max_when_releasing() { return std::max(slices_in(64 * kMiB), in_use_slices() / 2); }

@@ -1,10 +1,11 @@
 // See heap.hpp: blocks freed by a thread that does not own their page.
 //
-// They are gathered in batches, one page each, and a batch costs one atomic exchange at the page. An inbox is a stack
-// of pages with a link in each; entries only ever leave it all at once, so it needs no protection against reuse.
+// Small ones are gathered in batches, one page each, and a batch costs one atomic exchange at the page; of a medium one
+// its page is told at once. An inbox is a stack of pages with a link in each; entries only ever leave it all at once,
+// so it needs no protection against reuse.
 #include <algorithm>
 
-#include "pool/heap/heap.hpp"
+#include "pool/heap/medium.hpp"
 
 namespace cistern::host_pool {
 namespace {
@@ -34,26 +35,43 @@ void send(Page& page, Block* first, Block* last, unsigned count) {
   if (!before) put_into_inbox(page);
 }
 
-// The batch is empty before its blocks go: a child forked in between must not send them again.
+// The batch is empty before its blocks go: a child forked in between must not send them again. Nothing in it leads to
+// them later, when they are the program's.
 void flush(RemoteBatch& batch) {
   if (!batch.page) return;
   const RemoteBatch sent = batch;
   batch.page = 0;
   std::atomic_signal_fence(std::memory_order_seq_cst);
+  batch.first = batch.last = nullptr;
   send(*page_at(sent.page), sent.first, sent.last, sent.count);
+}
+
+// The shorter list with the other behind it: it is followed to its end, and its blocks are in no cache.
+Block* joined(Block* shorter, unsigned count, Block* other) {
+  if (!shorter) return other;
+  Block* last = shorter;
+  while (--count > 0) last = last->next;
+  last->next = other;
+  return shorter;
 }
 
 // Only for who took the page from an inbox.
 void collect(Heap& heap, Page& page) {
+  if (page.state == PageState::medium) {
+    // Not live before they leave `remote`: whoever looks, in a child forked in between too, counts them as freed.
+    std::uint64_t freed = page.remote.load(std::memory_order_acquire);
+    do {
+      page.live = page.live & ~freed;
+    } while (!page.remote.compare_exchange_weak(freed, 0, std::memory_order_acq_rel, std::memory_order_acquire));
+    page.free_bits |= freed;
+    return settle_medium(heap, page);
+  }
   const std::uint64_t remote = page.remote.exchange(0, std::memory_order_acq_rel);
   const auto count = static_cast<unsigned>(remote >> kCountShift);
   Block* const first = first_remote(remote);
-  if (page.free_blocks) {
-    Block* last = first;
-    for (unsigned i = 1; i < count; ++i) last = last->next;
-    last->next = page.free_blocks;
-  }
-  page.free_blocks = first;
+  const unsigned own_count = page.carved - page.handed_out();
+  page.free_blocks =
+      own_count < count ? joined(page.free_blocks, own_count, first) : joined(first, count, page.free_blocks);
   const unsigned handed_out = page.handed_out() - count;
   if (heap.classes[page.size_class].current == slice_of(&page)) {
     set_handed_out(page, handed_out, kQuiet);
@@ -121,6 +139,13 @@ void free_remote(Page& page, Block* block) {
     ++batch.count;
   }
   if (batch.count >= batch_max(page)) flush(batch);
+}
+
+bool free_remote_medium(Page& page, unsigned number) {
+  const std::uint64_t before = page.remote.fetch_or(bit_of(number), std::memory_order_acq_rel);
+  if (before >> number & 1) return false;
+  if (!before) put_into_inbox(page);
+  return true;
 }
 
 void flush_batches(Heap& heap) {

@@ -50,7 +50,7 @@ void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes);
 
 // --- Blocks sampled in place; `number`: which of their page's
 inline bool is_sampled_in_place(const Page& page, unsigned number) {
-  return page.sited.load(std::memory_order_relaxed) >> number % 16 & 1;
+  return page.sited.load(std::memory_order_relaxed) >> number % 32 & 1;
 }
 void sample_in_place(Page& page, unsigned number, std::size_t bytes);
 void forget_in_place(Page& page, unsigned number);               // if it is one

@@ -5,7 +5,7 @@
 
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
-#include "pool/heap/heap.hpp"
+#include "pool/heap/medium.hpp"
 
 namespace cistern::host_pool {
 namespace {
@@ -36,8 +36,9 @@ Entry& entry_of(std::uintptr_t block) {
 // Whether its block's page still says so.
 bool is_current(const Entry& entry) {
   const auto [page, offset] = spot_of(reinterpret_cast<const void*>(entry.block));
-  const unsigned number = number_of_block(*page, offset);
-  return page->state == PageState::small && number != kNoBlock && is_sampled_in_place(*page, number);
+  if (page->state != PageState::medium) return false;
+  const unsigned number = medium_number(*page, offset);
+  return number != kNoBlock && is_sampled_in_place(*page, number);
 }
 
 // At least one entry of four stays free. False: no memory.
@@ -97,13 +98,15 @@ void sample_in_place(Page& page, unsigned number, std::size_t bytes) {
   Entry& entry = entry_of(block);
   if (!entry.block) ++entries_used;
   entry = {block, page.size_class, sample};
-  page.sited.fetch_or(static_cast<std::uint16_t>(1u << number), std::memory_order_relaxed);
+  page.sited.fetch_or(1u << number, std::memory_order_relaxed);
 }
 
 void forget_in_place(Page& page, unsigned number) {
+  if (!is_sampled_in_place(page, number)) [[likely]]
+    return;
   const LockedUnlessForking hold(entries_lock);
   if (!is_sampled_in_place(page, number)) return;
-  page.sited.fetch_and(static_cast<std::uint16_t>(~(1u << number)), std::memory_order_relaxed);
+  page.sited.fetch_and(~(1u << number), std::memory_order_relaxed);
   if (hold) erase(entry_of(address_of(block_at(page, number))));
 }
 

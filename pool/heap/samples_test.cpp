@@ -34,10 +34,12 @@ constexpr std::uint64_t kInterval = 64 * 1024;
 // --- The policy's side: the site of a thread's next block, and whether it is to have one
 thread_local std::uint32_t site_now = 1;
 thread_local bool refusing = false;
+thread_local bool captured = false;
 std::atomic<std::uint32_t> clock_now{0};
 
 bool capture(std::uint32_t* site) {
   *site = site_now;
+  captured = true;
   return !refusing;
 }
 std::uint32_t now_ms() { return clock_now.load(); }
@@ -159,6 +161,51 @@ TEST(HostSamples, StandForAllBlocks) {
       EXPECT_GE(sample.weight, 1);
       EXPECT_GE(sample.usable_bytes, sample.requested_bytes);
       EXPECT_EQ(usable_bytes(const_cast<void*>(block)), sample.usable_bytes);
+    }
+  });
+}
+
+// A class that fetches many blocks at once counts them at once; what is drawn meanwhile is no other class's.
+TEST(HostSamples, FallToRareClassesAsOftenAsTheirBytesSay) {
+  in_child([] {
+    start(kInterval);
+    struct Load {
+      std::size_t bytes;
+      int each;  // one in so many
+      double blocks = 0, estimate = 0;
+    };
+    for (Load(&loads)[2] : std::array<Load[2], 4>{
+             {{{64, 1}, {900, 50}}, {{64, 1}, {4'800, 50}}, {{2'000, 1}, {12'000, 20}}, {{32'000, 1}, {1'152, 2}}}}) {
+      for (int i = 0; i < 400'000; ++i) {
+        for (Load& load : loads) {
+          if (i % load.each) continue;
+          captured = false;
+          void* const block = get(load.bytes);
+          ++load.blocks;
+          if (captured) load.estimate += sample_weight(class_bytes(class_of(load.bytes)));
+          put(block);
+        }
+      }
+      for (const Load& load : loads) EXPECT_NEAR(load.estimate / load.blocks, 1, 0.35) << load.bytes;
+    }
+  });
+}
+
+TEST(HostSamples, AreAsManyWhereThreadsComeAndGo) {
+  in_child([] {
+    start(kInterval);
+    for (const std::size_t bytes : {std::size_t{900}, std::size_t{6'000}}) {
+      std::atomic<int> samples{0};
+      const int threads = 6'000;
+      for (int i = 0; i < threads; ++i) {
+        std::thread([&] {
+          captured = false;
+          put(get(bytes));
+          samples += captured;
+        }).join();
+      }
+      const double weight = sample_weight(class_bytes(class_of(bytes)));
+      EXPECT_NEAR(samples * weight / threads, 1, 0.4) << bytes;
     }
   });
 }
@@ -391,7 +438,7 @@ TEST(HostSamples, StayInPlaceAboveASystemPage) {
         site_now = 1 + static_cast<std::uint32_t>(random() % 50);
         clock_now = static_cast<std::uint32_t>(step);
         void* const block = get(bytes);
-        ASSERT_EQ(page_of(block).state, PageState::small);
+        ASSERT_EQ(page_of(block).state, PageState::medium);
         const Sample sample{block, class_bytes(class_of(bytes)), bytes, site_now, clock_now.load(), 1};
         ASSERT_TRUE(wanted.emplace(block, sample).second) << "handed out twice";
         test::fill(block, bytes, static_cast<std::uint64_t>(step));

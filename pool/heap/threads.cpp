@@ -16,6 +16,7 @@
 
 #include "pool/heap/account.hpp"
 #include "pool/heap/heap.hpp"
+#include "pool/heap/medium.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 
@@ -118,10 +119,9 @@ void move_page(Heap& from, Heap& to, Page& page) {
 void leave_to_orphanage(Heap& heap) {
   while (heap.pages) {
     Page& page = *page_at(heap.pages);
-    const unsigned handed_out = page.handed_out();
     if (page.next != kAsleep) remove_partial(heap, page);
     move_page(heap, orphanage, page);
-    settle(orphanage, page, handed_out);
+    settle(orphanage, page);
   }
 }
 
@@ -187,11 +187,20 @@ class FreeBlocks {
 // two steps, its lists and numbers disagree: what was counted by the numbers is put right.
 void bury(Heap& heap) {
   std::int64_t live = 0, allocations[kClasses] = {};
-  for (unsigned id = 0; id < kClasses; ++id) live += allocations[id] = waiting_blocks(heap, id);
+  for (unsigned id = 0; id < kFirstMedium; ++id) live += allocations[id] = waiting_blocks(heap, id);
+  for (unsigned medium = 0; medium < kMediumClasses; ++medium) forget_waiting(heap, medium);
   Slice next = 0;
   for (Slice at = heap.pages; at; at = next) {
     Page& page = *page_at(at);
     next = page.heap_next;
+    if (page.state == PageState::medium) {
+      free_what_is_not_live(page);
+      page.next = kAsleep;
+      link_page(orphanage, page);
+      page.heap.store(0, std::memory_order_release);
+      settle(orphanage, page);
+      continue;
+    }
     ClassPages& own = heap.classes[page.size_class];
     FreeBlocks free_blocks(page);
     if (own.current == at) {
@@ -210,9 +219,9 @@ void bury(Heap& heap) {
   }
   heap.pages = 0;
   heap.page_count.store(0, std::memory_order_relaxed);
+  for (Block*& list : heap.lists) list = nullptr;
   for (unsigned id = 0; id < kClasses; ++id) {
     const std::uint64_t handed_out = heap.classes[id].handed_out;
-    heap.lists[id] = nullptr;
     heap.classes[id] = ClassPages{};
     heap.classes[id].handed_out = handed_out;
   }
@@ -266,7 +275,8 @@ void bury_forked_away() {
 }
 
 void put_back_lists(Heap& heap) {
-  for (unsigned id = 0; id < kClasses; ++id) {
+  put_back_waiting(heap);
+  for (unsigned id = 0; id < kFirstMedium; ++id) {
     ClassPages& own = heap.classes[id];
     if (!own.current) continue;
     Page& page = *page_at(own.current);
@@ -275,6 +285,7 @@ void put_back_lists(Heap& heap) {
     put_back(page, own.rest);
     heap.lists[id] = own.rest = nullptr;
     own.rest_count = 0;
+    own.sample_due = false;
     own.current = 0;
     settle(heap, page, page.handed_out());
   }
@@ -337,12 +348,10 @@ Page* adopt(Heap& heap, unsigned id) {
     if (!parked) return nullptr;
     dissolve(*parked);
   }
-  const Slice first = orphanage.classes[id].partial;
-  Page& page = *page_at(first);
-  const unsigned handed_out = page.handed_out();
+  Page& page = *page_at(orphanage.classes[id].partial);
   remove_partial(orphanage, page);
   move_page(orphanage, heap, page);
-  set_handed_out(page, handed_out, kQuiet);
+  if (!is_medium(id)) set_handed_out(page, page.handed_out(), kQuiet);
   return &page;
 }
 
@@ -350,6 +359,7 @@ unsigned long trim(unsigned long keep_bytes) {
   if (Heap* const heap = this_heap()) {
     flush_batches(*heap);
     read_inbox(*heap);
+    put_back_waiting(*heap);  // a page with one of these cannot go
     retire_kept_pages(*heap);
   }
   {

@@ -59,7 +59,8 @@ void add_judging(Snapshot& snapshot) {
                         done.bytes_read, done.memory_bytes,   static_cast<double>(done.took_ns) / 1e9};
   if (snapshot.ended_by_itself() || done.is_known) return;
   for (Vector<LeakFigures>* rows : {&snapshot.leaks, &snapshot.host_sites})
-    for (LeakFigures& leak : *rows) leak.leak_class = kLive;
+    for (LeakFigures& leak : *rows)
+      if (leak.leak_class != kWentWithContext) leak.leak_class = kLive;
 }
 
 // Rows of leaks have the trend of their site; those that grow fastest have a list of their own, for what grew may well

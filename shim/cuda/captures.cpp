@@ -69,8 +69,8 @@ void Captures::context_gone(CUcontext context) {
 
 void Captures::mode_exchanged(int mode) { interaction_mode = mode; }
 
-bool Captures::forbid_unsafe_calls() {
-  if (!any() || interaction_mode == kCaptureModeRelaxed) return false;
+bool Captures::forbid_unsafe_calls_of_this_thread() {
+  if (interaction_mode == kCaptureModeRelaxed) return false;
   const int self = this_thread();
   Locked hold(lock_);
   return std::any_of(captures_.begin(), captures_.end(), [&](const Capture& c) {

@@ -23,7 +23,7 @@ class Captures {
   static void mode_exchanged(int mode);
 
   bool any() const { return gate_.captures.load(std::memory_order_acquire) != 0; }
-  bool forbid_unsafe_calls();
+  bool forbid_unsafe_calls() { return any() && forbid_unsafe_calls_of_this_thread(); }
 
   void before_fork() { lock_.lock_for_fork(); }
   void after_fork() { lock_.unlock_after_fork(); }
@@ -37,6 +37,7 @@ class Captures {
     int mode;
     CUcontext context;
   };
+  bool forbid_unsafe_calls_of_this_thread();
   template <class Which>
   void remove_if(Which which);
 

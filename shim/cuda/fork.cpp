@@ -104,6 +104,7 @@ void after_fork_in_child() {
       device->calls.reset();
       device->reserved_bytes = device->live_bytes = device->waste_bytes = device->tracked_bytes = 0;
       device->sampled_at_ns = 0;
+      device->proportion.after_fork_in_child();
     }
 }
 

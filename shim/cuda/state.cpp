@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "shim/process/kind.hpp"
 #include "shim/process/lookup.hpp"
@@ -15,6 +16,9 @@ namespace {
 constinit std::atomic<CudaState*> the_state{nullptr};
 alignas(CudaState) constinit unsigned char state_memory[sizeof(CudaState)] = {};
 constinit Lock state_lock;
+
+// So little is no matter on any device, and a small program's calls cost it more.
+constexpr std::uint64_t kKeptAnyway = std::uint64_t{32} << 20;
 
 constexpr const char* kFamilyNames[] = {"device", "pinned",   "managed",    "async",   "array",
                                         "vmm",    "vmm-host", "registered", "imported"};
@@ -126,6 +130,12 @@ Context* make_context_known(CudaState& s, CUcontext handle, int device, bool mad
   Device* of_device = make_once(s.devices[device]);
   Locked hold(s.contexts_lock);
   of_device->ordinal = device;
+  if (!std::exchange(of_device->has_limits, true)) {
+    const Options& chosen = options();
+    of_device->proportion.set_limits({.percent = chosen.device_pool_percent,
+                                      .window_ns = chosen.trim_interval,
+                                      .kept_bytes_min = std::max(chosen.device_pool_min, kKeptAnyway)});
+  }
   Context* context = s.contexts.find(address);
   if (!context) {
     context = new (internal_allocate(sizeof(Context))) Context(s.functions, s.gate);
@@ -362,11 +372,25 @@ BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too) {
   return fence;
 }
 
-void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence) {
-  const std::uint64_t now = coarse_now_ns();
+void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence, std::uint64_t now) {
   const PoolKey key = block->key();
   TieredPool<BlockSource>& pool = pool_of(s, block->kind);
   fence.empty() ? pool.give(key, block, now) : pool.give_waiting(key, block, std::move(fence), now);
+}
+
+void give_up_excess(CudaState& s, Context& context, std::uint64_t now_ns) {
+  Device& device = *context.device;
+  const KindCounters& counted = counters(s, Family::device, device.ordinal);
+  const GiveUp what = device.proportion.begin({.reserved_bytes = device.reserved_bytes.load(),
+                                               .live_bytes = device.live_bytes.load(),
+                                               .waste_bytes = device.waste_bytes.load(),
+                                               .allocations = read(counted.allocations),
+                                               .allocated_bytes = read(counted.allocated_bytes),
+                                               .live_blocks = read(counted.live_blocks),
+                                               .ns = now_ns});
+  if (!what.bytes) return;
+  const PoolUsage gone = s.device_pool.give_up({reinterpret_cast<std::uintptr_t>(&context), kDeviceTraits, 0}, what);
+  device.proportion.end(what, gone.blocks);
 }
 
 std::uint64_t trim_rings(CudaState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns) {
@@ -423,13 +447,19 @@ bool limit_allows(CudaState&, Device& device, std::uint64_t bytes) {
 
 // --- Pooled blocks in the program's hands
 
-void account_death(CudaState& s, Block* block) {
-  if (block->kind == BlockKind::pinned) return counters(s, Family::pinned).block_died(as_counted(*block));
+void account_death(CudaState& s, Block* block, Waited waited, std::uint64_t now_ns) {
+  const bool on_device = block->kind == BlockKind::device;
   Device& device = *block->context->device;
-  const std::uint64_t rounded = as_driver_rounds(block->requested);
-  device.live_bytes.fetch_sub(rounded, std::memory_order_relaxed);
-  if (block->bytes != rounded) device.waste_bytes.fetch_sub(block->bytes - rounded, std::memory_order_relaxed);
-  counters(s, Family::device, device.ordinal).block_died(as_counted(*block));
+  KindCounters& counted = on_device ? counters(s, Family::device, device.ordinal) : counters(s, Family::pinned);
+  const CountedBlock died = as_counted(*block);
+  Locked hold(counted.lock);
+  if (waited == Waited::yes) bump(counted.driver_syncs);
+  if (on_device) {
+    const std::uint64_t rounded = as_driver_rounds(died.bytes);
+    drop(device.live_bytes, rounded);
+    drop(device.waste_bytes, block->bytes - rounded);
+  }
+  counted.block_died_locked(died, since_start(now_ns));
 }
 
 }  // namespace cistern::cuda

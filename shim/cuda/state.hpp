@@ -192,7 +192,15 @@ inline TieredPool<BlockSource>& pool_of(CudaState& s, BlockKind kind) {
 // What a block waits for besides its own context's work that has been waited for already: pinned memory is every
 // context's, device memory another's only after peer access or a copy. `own_too`: nobody has waited.
 BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too);
-void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence);
+void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns = coarse_now_ns());
+// After a free that has waited for the context: it may wait again, as the driver's own would have. What the pool keeps
+// is brought into proportion to what was live lately.
+void give_up_excess(CudaState& s, Context& context, std::uint64_t now_ns);
+inline void keep_in_proportion(CudaState& s, Context& context, std::uint64_t now_ns) {
+  const Device& device = *context.device;
+  if (device.proportion.may_be_over(device.reserved_bytes.load(std::memory_order_relaxed), now_ns)) [[unlikely]]
+    give_up_excess(s, context, now_ns);
+}
 
 // Gives back the chunks that no copy uses; their bytes.
 std::uint64_t trim_rings(CudaState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns);
@@ -224,8 +232,10 @@ inline CountedBlock as_counted(const Tracked& record, const void* handle) {
 }
 std::uint64_t origin_key(const Tracked& record);
 
-// A pooled block that the program has given back: what hooks/allocate.cpp counted is taken out again.
-void account_death(CudaState& s, Block* block);
+// A pooled block that the program has given back: what hooks/allocate.cpp counted is taken out again. `waited`: its
+// free has waited for its context, which is counted too.
+enum class Waited { no, yes };
+void account_death(CudaState& s, Block* block, Waited waited = Waited::no, std::uint64_t now_ns = coarse_now_ns());
 
 // Bytes the driver would take for a request; what cuMemGetInfo shows of it.
 inline std::uint64_t as_driver_rounds(std::uint64_t bytes) { return (bytes + 511) & ~std::uint64_t{511}; }

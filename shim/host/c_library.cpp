@@ -69,7 +69,7 @@ bool c_library_has_a_heap() {
 
 }  // namespace
 
-void note_program_break() { first_break = address_of(sbrk(0)); }
+[[gnu::hot]] void note_program_break() { first_break = address_of(sbrk(0)); }
 
 bool is_mapped(const void* pointer) {
   if (system_calls_are_filtered()) return true;

@@ -25,6 +25,9 @@ Functions functions_below() {
           .enqueue_marker = real.clEnqueueMarkerWithWaitList,
           .event_info = real.clGetEventInfo,
           .release_event = real.clReleaseEvent,
+          .wait_for_events = real.clWaitForEvents,
+          .flush = real.clFlush,
+          .finish = real.clFinish,
           .map_buffer = real.clEnqueueMapBuffer,
           .unmap = real.clEnqueueUnmapMemObject,
           .create_queue = real.clCreateCommandQueue,
@@ -77,8 +80,9 @@ void remember_dead(OpenclState& s, const void* handle) {
 }
 
 void RecordedBuffers::release(cl_mem buffer) {
-  s_.memory.with(buffer, [](MemoryRecord* record) {
-    if (record) record->state = MemoryState::dead;
+  Vector<Use> uses;  // ends outside the lock
+  s_.memory.with(buffer, [&](MemoryRecord* record) {
+    if (record) record->state = MemoryState::dead, record->uses.swap(uses);
   });
   remember_dead(s_, buffer);
   BufferSource::release(buffer);

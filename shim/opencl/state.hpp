@@ -12,6 +12,7 @@
 #include "pool/base/range_index.hpp"
 #include "pool/recycle_pool.hpp"
 #include "shim/opencl/next.hpp"
+#include "shim/opencl/order.hpp"
 #include "shim/opencl/staging.hpp"
 #include "shim/process/round_trips.hpp"
 #include "stats/counters.hpp"
@@ -35,6 +36,7 @@ struct MemoryRecord {
   bool has_callback = false;
   bool mapped_once = false;
   bool inherited = false;        // made before a fork, seen in the child
+  bool recycled = false;         // the pool gave it: commands of a former life may be pending
   std::uint32_t references = 1;  // the program's own
   std::uint32_t children = 0;    // sub-buffers and images made from it that are not dead
   std::uint64_t retains = 0, releases = 0;
@@ -48,6 +50,7 @@ struct MemoryRecord {
   // Of recyclable buffers only: commands that may still run; and whether there were some whose end nobody will know.
   Vector<Use> uses{};
   bool end_unknown = false;
+  std::uint64_t pending_uses = 0;  // at most so often the commands of `uses`, and those before them, use it
 };
 
 inline CountedBlock as_counted(const MemoryRecord& record, const void* handle) {
@@ -63,6 +66,10 @@ struct ContextRecord {
   std::uint32_t references = 1;
   bool command_buffers = false;
   bool unseen_commands = false;  // may still run, of queues that the program gave up
+  bool all_queues_seen = false;
+  bool several_queues = false;  // at one time, at some time
+  bool calls_back = false;
+  std::uint32_t queues = 0;
   bool inherited = false;
   ContextChunks chunks{};                    // from the first copy that goes through them
   Vector<std::weak_ptr<QueueClock>> clocks;  // of queues that the program has, and older ones
@@ -151,6 +158,7 @@ struct OpenclState {
   // Extension functions that we don't know may enqueue commands, make memory objects, or set kernel arguments.
   std::atomic<std::uint64_t> reserved_peak_bytes{0};  // live, and kept for reuse
   std::atomic<bool> unknown_enqueues{false}, unknown_creators{false}, unknown_arguments{false};
+  OrderEnd order_end;
 
   // Dead records, oldest first, so that they don't pile up.
   Lock dead_lock;

@@ -11,9 +11,9 @@ constexpr std::size_t kDispatchSlots = 149;
 constexpr cl_uint kSlotFlush = 46;
 
 // Questions about an object, which are not interposed: slot, name, type of the object.
-#define CISTERN_OPENCL_QUESTIONS(each)                                                                         \
-  each(3, clGetDeviceInfo, cl_device_id) each(20, clGetMemObjectInfo, cl_mem) each(21, clGetImageInfo, cl_mem) \
-      each(42, clGetEventInfo, cl_event) each(45, clGetEventProfilingInfo, cl_event)
+#define CISTERN_OPENCL_QUESTIONS(each)                                                                       \
+  each(3, clGetDeviceInfo, cl_device_id) each(21, clGetImageInfo, cl_mem) each(42, clGetEventInfo, cl_event) \
+      each(45, clGetEventProfilingInfo, cl_event)
 
 struct Table {
 #define OPENCL_CALL(action, slot, result, name, parameters, arguments) result(*name) parameters = nullptr;

@@ -135,7 +135,7 @@ void prepare_log() {
   logger();
 }
 
-bool has_deferred_lines() { return has_deferred.load(std::memory_order_relaxed); }
+[[gnu::hot]] bool has_deferred_lines() { return has_deferred.load(std::memory_order_relaxed); }
 
 void say_deferred_lines() {
   while (has_deferred.load(std::memory_order_relaxed)) {

@@ -143,6 +143,13 @@ void write_sizes(Json& json, const Vector<SizeFigures>& sizes) {
 }
 
 // Every kind has the same keys, for readers; of one that is only counted the pool's figures are true zeros.
+void write_reasons(Json& json, const char* name, const Vector<UnpooledFigure>& reasons) {
+  json.key(name);
+  json.open('{');
+  for (const UnpooledFigure& figure : reasons) json.count(figure.reason, figure.count);
+  json.close('}');
+}
+
 void write_kind(Json& json, const KindFigures& kind) {
   json.key(kind.name);
   json.open('{');
@@ -166,10 +173,9 @@ void write_kind(Json& json, const KindFigures& kind) {
   json.count("pooled_bytes", kind.pooled_bytes);
   json.count("failed", kind.failed);
   if (!kind.over_time.least.empty()) write_levels(json, "live_over_time", kind.over_time);
-  json.key("unpooled");
-  json.open('{');
-  for (const UnpooledFigure& figure : kind.unpooled) json.count(figure.reason, figure.count);
-  json.close('}');
+  write_reasons(json, "unpooled", kind.unpooled);
+  if (kind.kept_in_order) json.count("kept_in_order", kind.kept_in_order);
+  if (!kind.waited.empty()) write_reasons(json, "waited", kind.waited);
   if (!kind.classes.empty()) write_classes(json, kind.classes);
   if (!kind.sizes.empty()) write_sizes(json, kind.sizes);
   json.close('}');

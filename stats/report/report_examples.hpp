@@ -52,6 +52,9 @@ inline KindFigures opencl_figures(std::uint64_t live_blocks = 3, std::uint64_t l
   opencl.pooled_bytes = 128 * kMiB;
   opencl.unpooled.push_back({"host pointer", 7});
   opencl.unpooled.push_back({"sub-buffer", 3});
+  opencl.kept_in_order = 600;
+  opencl.waited.push_back({"several queues", 14});
+  opencl.waited.push_back({"callbacks", 2});
   opencl.classes.push_back({0, 10, 4, 0, 2, 4096, 3});
   opencl.classes.push_back({14, 990, 956, live_blocks < 3 ? live_blocks : 3, 10, 128 * kMiB - 4096, 6});
   return opencl;
@@ -210,6 +213,8 @@ inline Snapshot clean_snapshot() {
   opencl.pooled_blocks = opencl.pooled_bytes = 0;
   opencl.failed = 1;
   opencl.unpooled.clear();
+  opencl.waited.clear();
+  opencl.kept_in_order = 0;
   opencl.classes.clear();
   snapshot.kinds.push_back(opencl);
   snapshot.dropped_events = 2;

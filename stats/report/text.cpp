@@ -245,6 +245,15 @@ String driver_calls(const KindFigures& kind) {
   return text;
 }
 
+String listed(const Vector<UnpooledFigure>& figures) {
+  String text;
+  for (const UnpooledFigure& figure : figures) {
+    if (!text.empty()) text += ", ";
+    text += String(figure.reason) + " " + grouped(figure.count);
+  }
+  return text;
+}
+
 void write_kind(const KindFigures& kind, double wall_s, bool peak_is_bound, Sink& sink) {
   const String live = blocks_and_bytes(kind.live_blocks, kind.live_bytes);
   String peak = kind.peak_bytes ? human_bytes(kind.peak_bytes) : String("-");
@@ -257,12 +266,13 @@ void write_kind(const KindFigures& kind, double wall_s, bool peak_is_bound, Sink
   }
   sink.print("  {:<10}  {:<22}  {:<22}  {:>11}  {:>12}  {:>6}  {:>6}\n", kind.name, live, peak,
              grouped(kind.allocations), driver, hits, kind.failed ? grouped(kind.failed).c_str() : "-");
-  String reasons;
-  for (const UnpooledFigure& figure : kind.unpooled) {
-    if (!reasons.empty()) reasons += ", ";
-    reasons += String(figure.reason) + " " + grouped(figure.count);
+  if (const String reasons = listed(kind.unpooled); !reasons.empty())
+    sink.print("              unpooled: {}\n", reasons);
+  if (kind.kept_in_order || !kind.waited.empty()) {
+    const String reasons = listed(kind.waited);
+    sink.print("              released under commands: {} kept in their order{}{}\n", grouped(kind.kept_in_order),
+               reasons.empty() ? "" : "; waited: ", reasons);
   }
-  if (!reasons.empty()) sink.print("              unpooled: {}\n", reasons);
   String pool = kind.pooled_kind ? driver_calls(kind) : String();
   if (!pool.empty()) pool = (kind.name == "host" ? "calls to the system: " : "driver calls: ") + pool;
   if (!pool.empty() && kind.pooled_blocks) pool += "; ";

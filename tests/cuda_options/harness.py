@@ -40,13 +40,13 @@ def start(program, arguments, variables):
                           timeout=TIME_LIMIT_S)
 
 
-def run(program, *arguments, simulator=None, **options):
-    """A run that ends well, with its JSON report."""
+def run(program, *arguments, simulator=None, status=0, **options):
+    """A run that ends well (or with that status), with its JSON report."""
     with tempfile.TemporaryDirectory() as directory:
         report = pathlib.Path(directory) / "report.json"
         options = {"REPORT": report, "REPORT_FORMAT": "json"} | options
         done = start(program, arguments, environment(options, (simulator or {}).items()))
-        if done.returncode:
+        if done.returncode != status:
             raise AssertionError(f"{program} {arguments}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         return Outcome(done, report_checks.read(report) if report.exists() else None)
 

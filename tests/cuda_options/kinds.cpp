@@ -1,15 +1,16 @@
 // Memory of every kind that the report knows, in numbers that the test knows: of each kind some are made, and the last
 // is never freed, under a function of its own.
-//   kinds all        every kind
-//   kinds share      for the first: makes device memory, prints its IPC handle in hex, and waits for the end of stdin
-//   kinds contexts   blocks that go with a destroyed context, and with a reset
-//   kinds load FILE  loads a library, then allocates once
+//   kinds all                every kind
+//   kinds share              for the first: makes device memory, prints its IPC handle in hex, waits for stdin to end
+//   kinds contexts [ended]   blocks that go with a destroyed context, and with a reset; then ends by SIGTERM
+//   kinds load FILE          loads a library, then allocates once
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -168,11 +169,12 @@ int all() {
   keep_managed();
   NEED(cudaDeviceReset());
 }
-int contexts() {
+int contexts(bool ends_by_signal) {
   NEED(cuInit(0));
   lose_with_context();
   lose_with_reset();
   NEED(cudaFree(keep_device(kMiB)));
+  if (ends_by_signal) raise(SIGTERM);
   return 0;
 }
 
@@ -188,7 +190,7 @@ int main(int argc, char** argv) {
   const char* what = argc > 1 ? argv[1] : "";
   if (!std::strcmp(what, "all")) return all();
   if (!std::strcmp(what, "share")) return share();
-  if (!std::strcmp(what, "contexts")) return contexts();
+  if (!std::strcmp(what, "contexts")) return contexts(argc == 3 && !std::strcmp(argv[2], "ended"));
   if (!std::strcmp(what, "load") && argc == 3) return load(argv[2]);
   return 2;
 }

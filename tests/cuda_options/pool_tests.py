@@ -62,6 +62,38 @@ class Cap(unittest.TestCase):
         self.assertLess(driver(outcome)[0]["pinned_allocs"], 200, "they share pages")
 
 
+class Proportion(unittest.TestCase):
+    PHASES = ["churn=device:40M:2", "driver", "churn=device:56M:2", "driver"]
+
+    def live_mib(self, *steps, **options):
+        return [figures["live_kib"] >> 10 for figures in driver(run("steps", *steps, **options))]
+
+    def test_what_is_kept_is_no_more_than_was_live_lately(self):
+        self.assertEqual(self.live_mib(*self.PHASES), [80, 112], "the old ones went for the new ones")
+
+    def test_any_proportion(self):
+        self.assertEqual(self.live_mib(*self.PHASES, DEVICE_POOL_PERCENT="0"), [80, 192])
+        self.assertEqual(self.live_mib(*self.PHASES, DEVICE_POOL_PERCENT="300"), [80, 192])
+
+    def test_phases_in_turn_keep_most_of_their_hits(self):
+        # Both phases' blocks together are more than may be kept: each that goes is made again a phase later.
+        rounds, blocks = 100, 2 + 5
+        figures = driver(run("steps", *["churn=device:40M:2", "churn=device:9M:5"] * rounds, "driver"))[0]
+        self.assertGreater(figures["frees"], 0, "some went")
+        self.assertLess(figures["allocs"], rounds * blocks * 0.15)
+
+    def test_the_minimum_stays(self):
+        self.assertEqual(self.live_mib(*self.PHASES, DEVICE_POOL_MIN="200M"), [80, 192])
+
+    def test_deferred_frees_never_wait_for_it(self):
+        outcome = run("steps", *self.PHASES, DEVICE_ORDER="deferred")
+        self.assertEqual(driver(outcome)[-1]["frees"], 0)
+
+    def test_what_is_freed_all_at_once_and_taken_again_stays(self):
+        figures = driver(run("steps", *["churn=device:60M:4"] * 20, "driver"))[0]
+        self.assertEqual((figures["allocs"], figures["frees"], figures["live_kib"] >> 10), (4, 0, 240))
+
+
 class TrimByTime(unittest.TestCase):
     def test_unused_memory_goes_back_at_the_next_call_but_for_the_minimum(self):
         outcome = run("steps", "churn=device:1M:8", "driver", "sleep", "a=device:2M", "driver", TRIM_INTERVAL="200ms",
@@ -125,6 +157,7 @@ class Order(unittest.TestCase):
 class BadValues(unittest.TestCase):
     SIZE, SWITCH = "a size such as 512MiB", "on or off"
     CASES = {"DEVICE_LIMIT": (SIZE, "0"), "DEVICE_POOL": (SWITCH, "on"), "DEVICE_POOL_MAX": (SIZE, "4GiB"),
+             "DEVICE_POOL_PERCENT": (SIZE, "115"),
              "DEVICE_POOL_MIN": (SIZE, "0"), "DEVICE_OBJECT_MIN": (SIZE, "0"), "DEVICE_OBJECT_MAX": (SIZE, "2GiB"),
              "PINNED_POOL": (SWITCH, "on"), "PINNED_POOL_MAX": (SIZE, "1GiB"), "PINNED_POOL_MIN": (SIZE, "0"),
              "PINNED_OBJECT_MAX": (SIZE, "512MiB"), "TRIM_INTERVAL": ("a time such as 300s", "300s"),

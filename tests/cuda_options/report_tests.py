@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """What the report says of CUDA memory: every kind with its counts, leaks with their sites, frameworks, silence."""
+import signal
 import unittest
 
 from harness import PROGRAMS, environment, run, start
@@ -73,6 +74,10 @@ class EndedContexts(unittest.TestCase):
                                  ("pinned", gone, 1, 3 * MIB, "keep_pinned"),
                                  ("managed", gone, 1, 4 * MIB, "keep_managed")})
         self.assertEqual([outcome.kind(kind)["live_blocks"] for kind in ("device:0", "pinned", "managed")], [0, 0, 0])
+
+    def test_a_process_that_a_signal_ends_says_the_same(self):
+        outcome = run("kinds", "contexts", "ended", status=-signal.SIGTERM)
+        self.assertEqual({leak["class"] for leak in gpu_rows(outcome.report)}, {"never freed, went with its context"})
 
     def test_the_verdict_says_so(self):
         errors = run("kinds", "contexts", REPORT="stderr", REPORT_FORMAT="text").errors

@@ -20,6 +20,7 @@ def main():
     parser.add_argument("--shim", required=True)
     parser.add_argument("--allocations-min", type=int, required=True)
     parser.add_argument("--kind", default="opencl")
+    parser.add_argument("--hits-min", type=float, default=0, help="of all allocations, those that the pool served")
     parser.add_argument("--check", help="a script that is run on the report")
     parser.add_argument("command", nargs="+")
     arguments = parser.parse_args()
@@ -34,7 +35,7 @@ def main():
         assert plain["exit code"] == 0, plain
         kind = report_checks.read(path)["kinds"][arguments.kind]
         assert kind["allocations"] >= arguments.allocations_min, kind
-        assert kind["pool_hits"] > 0, kind
+        assert kind["pool_hits"] > arguments.hits_min * kind["allocations"], kind
         print("allocations", kind["allocations"], "pool hits", kind["pool_hits"])
         if arguments.check:
             subprocess.run([sys.executable, arguments.check, str(path)], check=True)

@@ -29,6 +29,7 @@ class Expectations:
         self.leaks, self.exit, self.recycles, self.only_shimmed, self.driver_layer = 0, 0, False, False, None
         self.transfers = False
         self.stages = []
+        self.order = {}
         self.stderr, self.argument_lists = [], [[]]
         for line in source.read_text().splitlines():
             if not line.startswith("//"):
@@ -50,6 +51,10 @@ class Expectations:
             self.stages = value.split(",")
         elif name == "driver-layer":
             self.driver_layer = str(directory.parent / "layers" / "driver.so")
+        elif name == "order":
+            case, what = value.split(":")
+            self.order[case] = what.split("+")
+            self.argument_lists = [[case] for case in self.order]
         elif name == "only-shimmed":
             self.only_shimmed = True
         elif name == "stderr":
@@ -187,6 +192,14 @@ def check_staging(outcome, way, expectations):
         yield f"nothing was passed on because of {missing}: {reasons}"
 
 
+def check_order(outcome, way, expected):
+    """Complaints about what became of buffers that were released under commands."""
+    figures = outcome.reports.get(outcome.pid, {}).get("kinds", {}).get("opencl", {})
+    found = (["kept"] if figures.get("kept_in_order") else []) + sorted(figures.get("waited", {}))
+    if sorted(found) != sorted(() if "pool off" in way else expected):
+        yield f"released under commands: {found}, expected {expected}"
+
+
 def judge(command, shim, expectations):
     """Runs every way; prints what is wrong and returns how many complaints there were."""
     complaints = 0
@@ -212,6 +225,8 @@ def judge(command, shim, expectations):
         complain(name, compare(reference, outcome, name, expectations))
         complain(name, check_figures(outcome, way, expectations))
         complain(name, check_staging(outcome, way, expectations))
+        if expectations.order:
+            complain(name, check_order(outcome, way, expectations.order[command[-1]]))
         if expectations.transfers:
             complain(name, check_transfers(outcome))
         hits[name] = f"{outcome.opencl('pool_hits')} of {outcome.opencl('allocations')}"

@@ -1,7 +1,7 @@
 // The soak: threads x queues of random create, write, fill, copy, kernel, map, retain, release and user events. Every
 // buffer has an expected value for each word; commands are chained by events, so any word that differs is a buffer
 // that was given to two users, or too early. Buffers also change hands between threads. A watchdog ends a deadlock.
-// Options: --seconds N (5), --threads N (8), --queues N (4), --seed N (random).
+// Options: --seconds N (5), --threads N (8), --queues N (4, each thread's own; 0: one for all), --seed N (random).
 #include <chrono>
 #include <deque>
 #include <mutex>
@@ -80,6 +80,7 @@ class Worker {
   const Setup& cl_;
   std::mt19937 random_;
   std::vector<cl_command_queue> queues_;
+  bool one_queue_ = false;  // of all threads: gates and maps, which hold all up, are rare
   cl_program program_;
   cl_kernel add_;
   std::vector<Buffer> buffers_;
@@ -92,6 +93,11 @@ Worker::Worker(const Setup& cl, const Options& options, uint32_t seed)
     : cl_(cl), random_(seed), program_(cl.program()), add_(kernel_of(program_, "add")) {
   for (int i = 0; i < options.queues; ++i) {
     queues_.push_back(cl.make_queue(i % 2 ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0));
+  }
+  if (queues_.empty()) {
+    need(clRetainCommandQueue(cl.queue), "clRetainCommandQueue");
+    queues_.push_back(cl.queue);
+    one_queue_ = true;
   }
 }
 
@@ -121,7 +127,7 @@ std::vector<cl_event> Worker::waits(std::initializer_list<const Buffer*> buffers
   for (const Buffer* buffer : buffers) {
     if (buffer->last) events.push_back(buffer->last);
   }
-  if (pick(12) == 0) {
+  if (pick(one_queue_ ? 5000 : 12) == 0) {
     gates_.push_back(cl_.gate());
     events.push_back(gates_.back());
   }
@@ -355,6 +361,10 @@ void Worker::run() {
         retain();
         break;
       case 14:
+        if (one_queue_ && pick(500)) {
+          kernel();
+          break;
+        }
         pick(4) ? map() : give_away();
         break;
       default:

@@ -21,6 +21,7 @@ def main():
     parser.add_argument("--shim", required=True, help="instrumented libcistern.so, absolute path")
     parser.add_argument("--soak", required=True, help="instrumented soak")
     parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--queues", default="4")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         suppressions = pathlib.Path(folder) / "suppressions"
@@ -30,8 +31,8 @@ def main():
         reports.mkdir()
         environment = run_ways.environment(arguments.shim, ("layer",), reports)
         environment["TSAN_OPTIONS"] = f"suppressions={suppressions} exitcode={RACE} history_size=4"
-        done = subprocess.run([arguments.soak, "--seconds", str(arguments.seconds)], env=environment,
-                              capture_output=True, text=True, errors="replace")
+        soak = [arguments.soak, "--seconds", str(arguments.seconds), "--queues", arguments.queues]
+        done = subprocess.run(soak, env=environment, capture_output=True, text=True, errors="replace")
         found = [json.loads(path.read_text()) for path in reports.iterdir()]
     races = REPORT.findall(done.stderr)
     ours = [race for race in races if "cistern" in race]

@@ -20,10 +20,10 @@
 namespace cistern::cuda {
 namespace {
 
-// A chunk may be larger than what was asked for by an eighth, as long as a quarter of the device is free and all live
-// chunks together waste at most this part of it: a program that fills the device must not run out of memory earlier
-// than without us.
-constexpr std::uint64_t kNearDivisor = 8, kWasteDivisor = 64;
+// A device chunk may be larger than what was asked for by a quarter, a pinned one by an eighth, as long as a quarter of
+// the device is free and all live chunks together waste at most this part of it: a program that fills the device must
+// not run out of memory earlier than without us.
+constexpr std::uint64_t kNearDivisor = 4, kNearPinnedDivisor = 8, kWasteDivisor = 64;
 
 struct Wanted {
   BlockKind kind;
@@ -31,30 +31,37 @@ struct Wanted {
   const char* api;
 };
 
-void account_birth(CudaState& s, Block* block, bool pool_hit) {
+void account_birth(CudaState& s, Block* block, bool pool_hit, std::uint64_t born_ns) {
+  const CountedBlock born = as_counted(*block);
   if (block->kind == BlockKind::pinned) {
     const std::uint64_t all = s.source.pinned_reserved_bytes.load(std::memory_order_relaxed);
     const std::uint64_t reserved = all - std::min(all, s.source.ring_bytes.load(std::memory_order_relaxed));
-    return counters(s, Family::pinned).block_born(as_counted(*block), pool_hit, reserved);
+    KindCounters& counted = counters(s, Family::pinned);
+    Locked hold(counted.lock);
+    return counted.block_born_locked(born, pool_hit, reserved, born_ns);
   }
   Device& device = *block->context->device;
-  const std::uint64_t rounded = as_driver_rounds(block->requested);
-  device.live_bytes.fetch_add(rounded, std::memory_order_relaxed);
-  if (block->bytes != rounded) device.waste_bytes.fetch_add(block->bytes - rounded, std::memory_order_relaxed);
+  const std::uint64_t rounded = as_driver_rounds(born.bytes);
   const std::uint64_t reserved = device.reserved_bytes.load(std::memory_order_relaxed);
-  counters(s, Family::device, device.ordinal).block_born(as_counted(*block), pool_hit, reserved);
+  KindCounters& counted = counters(s, Family::device, device.ordinal);
+  Locked hold(counted.lock);
+  bump(device.live_bytes, rounded);
+  bump(device.waste_bytes, block->bytes - rounded);
+  device.proportion.note_live(read(device.live_bytes));
+  counted.block_born_locked(born, pool_hit, reserved, born_ns);
 }
 
-void hand_out(CudaState& s, Block* block, const Wanted& wanted, bool hit) {
+void hand_out(CudaState& s, Block* block, const Wanted& wanted, bool hit, std::uint64_t now_ns = coarse_now_ns()) {
   block->births.store(block->births.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   block->requested = wanted.bytes;
   block->api = wanted.api;
   block->site = capture(s, wanted.api);
   block->freed_site = 0;
-  block->born_ns = coarse_nanoseconds_since_start();
+  const std::uint64_t born_ns = since_start(now_ns);
+  block->born_ns = born_ns;
   block->recycled |= hit;
   block->buffer_id = 0;
-  account_birth(s, block, hit);
+  account_birth(s, block, hit, born_ns);
   block->state.store(BlockState::live, std::memory_order_release);
 }
 
@@ -80,9 +87,9 @@ std::uint64_t chunk_bytes(const Wanted& wanted) {
 
 // The largest chunk that may be given for a request.
 std::uint64_t near_bytes_max(CudaState& s, const Wanted& wanted, Context* context, std::uint64_t bytes) {
-  const std::uint64_t near = bytes + bytes / kNearDivisor;
-  if (wanted.kind == BlockKind::pinned) return near;
+  if (wanted.kind == BlockKind::pinned) return bytes + bytes / kNearPinnedDivisor;
   Device& device = *context->device;
+  const std::uint64_t near = bytes + bytes / kNearDivisor;
   const std::uint64_t limit = options().device_limit, all = device_total(s, device);
   const std::uint64_t total = limit ? std::min(limit, all) : all;
   if (taken_bytes(device) > total / 4 * 3) return bytes;
@@ -108,6 +115,7 @@ Context* limited_by(BlockKind kind, Context* context) { return kind == BlockKind
     if (acquired.ok) measurement.allocated();
     return acquired.error;
   });
+  if (acquired.ok && wanted.kind == BlockKind::device) context->device->proportion.note_new(bytes);
   return acquired;
 }
 
@@ -139,12 +147,13 @@ CUresult failed(CudaState& s, const Wanted& wanted, const Context* context, CUre
 
 CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, std::uintptr_t* address) {
   const Want want{s, wanted, context, {reinterpret_cast<std::uintptr_t>(context), wanted.traits, chunk_bytes(wanted)}};
-  const auto [got, hit] = acquire(pool_of(s, wanted.kind), want, coarse_now_ns());
+  const std::uint64_t now_ns = coarse_now_ns();
+  const auto [got, hit] = acquire(pool_of(s, wanted.kind), want, now_ns);
   if (!got.ok) [[unlikely]]
     return failed(s, wanted, context, got.error);
   if (!hit) add(counters_of(s, wanted.kind, context).pool_misses);
   *address = got.chunk->address.load(std::memory_order_relaxed);
-  hand_out(s, got.chunk, wanted, hit);
+  hand_out(s, got.chunk, wanted, hit, now_ns);
   return kSuccess;
 }
 
@@ -248,6 +257,9 @@ CUresult reserve(const Wanted& wanted, std::size_t count) {
     const auto acquired = acquire_new(s, wanted, context, chunk_bytes(wanted));
     if (!acquired.ok) return note(s, acquired.error);
     give_to_pool(s, acquired.chunk, {});
+    // Asked for, so it is kept as what was live.
+    if (wanted.kind == BlockKind::device)
+      context->device->proportion.note_live(context->device->reserved_bytes.load(std::memory_order_relaxed));
   }
   return kSuccess;
 }

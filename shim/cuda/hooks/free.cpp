@@ -12,10 +12,10 @@ namespace cistern::cuda {
 namespace {
 
 // The context's own queue of work is waited for, whichever context is current. Not while a stream captures: kNotReady.
-CUresult synchronise(CudaState& s, Context* context, const Context* current, DriverCalls& calls) {
+// Whoever calls this counts it.
+CUresult synchronise(CudaState& s, Context* context, const Context* current) {
   Through gate(s.gate);
   if (!gate) return kNotReady;
-  calls.syncs.fetch_add(1, std::memory_order_relaxed);
   const std::uint64_t number = context->clock.last();
   CUresult result = kSuccess;
   if (context == current) {
@@ -105,11 +105,18 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
   if (block->unpooled) return really_free(s, block, std::nullopt, pass);  // counted when it was allocated
   if (const auto reason = why_not_kept(s, *block, current)) return really_free(s, block, *reason, pass);
   const bool waits = order == Order::as_chosen && !s.deferred;
-  const CUresult waited = !waits ? kNotReady : synchronise(s, block->context, current, calls_of(s, *block));
-  if (waited != kSuccess && waited != kNotReady) return really_free(s, block, Unpooled::context_poisoned, pass);
+  Context* const context = block->context;
+  const CUresult waited = !waits ? kNotReady : synchronise(s, context, current);
+  if (waited != kSuccess && waited != kNotReady) {
+    calls_of(s, *block).syncs.fetch_add(1, std::memory_order_relaxed);
+    return really_free(s, block, Unpooled::context_poisoned, pass);
+  }
   block->freed_site = capture(s, api);
-  account_death(s, block);
-  give_to_pool(s, block, fence_for(s, block, waited == kNotReady));
+  const bool on_device = block->kind == BlockKind::device, has_waited = waited == kSuccess;
+  const std::uint64_t now_ns = coarse_now_ns();
+  account_death(s, block, has_waited ? Waited::yes : Waited::no, now_ns);
+  give_to_pool(s, block, fence_for(s, block, !has_waited), now_ns);
+  if (on_device && has_waited) keep_in_proportion(s, *context, now_ns);
   s.source.release_postponed();
   return kSuccess;
 }

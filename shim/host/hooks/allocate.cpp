@@ -12,7 +12,7 @@
 #include <bit>
 
 #include "pool/heap/blocks.hpp"
-#include "pool/heap/heap.hpp"
+#include "pool/heap/medium.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/threads.hpp"
 #include "shim/host/counters.hpp"
@@ -173,7 +173,7 @@ void* malloc_slow(std::size_t bytes) {
 }
 
 void free_slow(void* block) {
-  if (block && !host_pool::deallocate_quickly(block)) free_slowest(block);
+  if (!host_pool::free_medium_quickly(block) && block) free_slowest(block);
 }
 
 bool free_checked(void* block, const char* api) {

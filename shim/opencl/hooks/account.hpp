@@ -11,7 +11,15 @@ inline void adopt(OpenclState& s, const void* handle, MemoryRecord&& record, boo
   record.born_ns = coarse_nanoseconds_since_start();
   const std::uint64_t reserved = pool_hit ? read(s.counters.live_bytes) + record.bytes + s.pool.usage_bytes() : 0;
   s.counters.block_born(as_counted(record, handle), pool_hit, reserved);
-  s.memory.put(handle, std::move(record));
+  const bool put = pool_hit && s.memory.with(handle, [&](MemoryRecord* former) {
+    if (!former) return false;
+    // Pending commands of its former life are this one's too.
+    record.uses.swap(former->uses);
+    record.pending_uses = record.uses.empty() ? 0 : former->pending_uses;
+    *former = std::move(record);
+    return true;
+  });
+  if (!put) s.memory.put(handle, std::move(record));
 }
 
 // What a creating call of the driver gave (null: it failed), and why the pool did not serve it. Returns the handle.

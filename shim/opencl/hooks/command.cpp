@@ -17,6 +17,17 @@ void note_event(const cl_event* event, CommandEvent&& command) {
   s.counted.put(*event, {.type = CountedType::event, .site = capture(s, "event"), .command = std::move(command)});
 }
 
+ForeignCommand::ForeignCommand(OpenclState& s, const std::shared_ptr<QueueClock>& clock, const WaitList& wait) {
+  if (!clock) return;
+  bool foreign = wait.others;
+  for (cl_uint i = 0; wait.events && i < wait.count && !foreign; ++i)
+    foreign = s.counted.with(wait.events[i],
+                             [&](const Counted* record) { return !record || record->command.clock != clock; });
+  if (!foreign) return;
+  clock_ = clock.get();
+  clock_->begin_foreign();
+}
+
 namespace {
 
 constexpr std::size_t kUsesMax = 64;
@@ -24,15 +35,17 @@ constexpr std::size_t kUsesMax = 64;
 // The newest use of each queue stands for all before it. Those that have ended go, and those whose end will not be
 // known any more leave a mark: what a buffer knows is bounded, however many queues come and go.
 void add_use(MemoryRecord& record, const std::shared_ptr<QueueClock>& clock, std::uint64_t number) {
-  bool added = false;
+  bool added = false, pending = false;
   std::erase_if(record.uses, [&](Use& use) {
-    if (use.clock == clock) return use.number = std::max(use.number, number), added = true, false;
     const Settled known = use.clock->known(use.number);
+    pending = pending || known != Settled::yes;
+    if (use.clock == clock) return use.number = std::max(use.number, number), added = true, false;
     record.end_unknown = record.end_unknown || known == Settled::never;
     return known != Settled::no;
   });
   if (!added && record.uses.size() >= kUsesMax) record.end_unknown = true;
   if (!added && !record.end_unknown) record.uses.push_back({clock, number});
+  record.pending_uses = pending ? record.pending_uses + 1 : 1;
 }
 
 }  // namespace
@@ -77,8 +90,9 @@ void note_argument(cl_kernel kernel, cl_uint index, const void* maybe_memory) {
   });
 }
 
-// A pointer replaces the memory object that was set before.
+// A pointer replaces the memory object that was set before. Kernels may meet the program behind it.
 cl_int note_pointer_set(cl_kernel kernel, cl_uint index, cl_int error) {
+  if (error == kSuccess) end_order_everywhere(state(), Waited::shared_memory);
   if (error == kSuccess) note_argument(kernel, index, nullptr);
   return error;
 }
@@ -97,19 +111,23 @@ void note_mapped(cl_mem memory, void* mapped, std::uint64_t bytes) {
   state().host_ranges.change(reinterpret_cast<std::uintptr_t>(mapped), bytes, [](HostRange& range) { ++range.maps; });
 }
 
+// While memory is mapped commands may look at what the program does with it: foreign, until it is unmapped.
 // Mapping commands say their error through `errcode`, and map(error) through a pointer that is never null.
 // `bytes()` says how much was mapped.
 template <class Map, class Bytes>
-void* map_command(cl_command_queue queue, cl_mem memory, bool blocking, const cl_event* event, cl_int* errcode, Map map,
-                  Bytes bytes) {
+void* map_command(cl_command_queue queue, cl_mem memory, bool blocking, const WaitList& wait, const cl_event* event,
+                  cl_int* errcode, Map map, Bytes bytes) {
   void* mapped = nullptr;
   cl_int own = kSuccess;
   cl_int* error = errcode ? errcode : &own;
-  command(queue, blocking, event, std::span<const cl_mem>(&memory, 1), [&] {
+  const std::shared_ptr<QueueClock> clock = clock_of(state(), queue);
+  if (clock) clock->begin_foreign();
+  command(queue, blocking, wait, event, std::span<const cl_mem>(&memory, 1), [&] {
     mapped = map(error);
     return mapped ? kSuccess : *error;
   });
   if (mapped) note_mapped(memory, mapped, bytes());
+  if (clock && !mapped) clock->end_foreign(0);
   return mapped;
 }
 
@@ -117,10 +135,11 @@ void* map_command(cl_command_queue queue, cl_mem memory, bool blocking, const cl
 
 namespace hook {
 
-#define OPENCL_ENQUEUE(slot, name, parameters, arguments, blocking, ...)                            \
-  cl_int name parameters {                                                                          \
-    const std::initializer_list<const void*> used = {__VA_ARGS__};                                  \
-    return command(queue, blocking, event, std::span(used), [&] { return next().name arguments; }); \
+#define OPENCL_ENQUEUE(slot, name, parameters, arguments, blocking, ...)             \
+  cl_int name parameters {                                                           \
+    const std::initializer_list<const void*> used = {__VA_ARGS__};                   \
+    return command(queue, blocking, {wait_count, wait_list}, event, std::span(used), \
+                   [&] { return next().name arguments; });                           \
   }
 #include "shim/symbols/opencl.def"
 
@@ -128,7 +147,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
                               const size_t* global_size, const size_t* local_size, cl_uint wait_count,
                               const cl_event* wait_list, cl_event* event) {
   const Vector<const void*> used = kernel_memory(kernel);
-  return command(queue, false, event, std::span(used), [&] {
+  return command(queue, false, {wait_count, wait_list}, event, std::span(used), [&] {
     return next().clEnqueueNDRangeKernel(queue, kernel, dimensions, global_offset, global_size, local_size, wait_count,
                                          wait_list, event);
   });
@@ -137,7 +156,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
 cl_int clEnqueueTask(cl_command_queue queue, cl_kernel kernel, cl_uint wait_count, const cl_event* wait_list,
                      cl_event* event) {
   const Vector<const void*> used = kernel_memory(kernel);
-  return command(queue, false, event, std::span(used),
+  return command(queue, false, {wait_count, wait_list}, event, std::span(used),
                  [&] { return next().clEnqueueTask(queue, kernel, wait_count, wait_list, event); });
 }
 
@@ -145,7 +164,7 @@ cl_int clEnqueueNativeKernel(cl_command_queue queue, cl_native_function function
                              size_t arguments_size, cl_uint memory_count, const cl_mem* memory,
                              const void** memory_locations, cl_uint wait_count, const cl_event* wait_list,
                              cl_event* event) {
-  return command(queue, false, event, listed(memory, memory_count), [&] {
+  return command(queue, false, {wait_count, wait_list, true}, event, listed(memory, memory_count), [&] {
     return next().clEnqueueNativeKernel(queue, function, arguments, arguments_size, memory_count, memory,
                                         memory_locations, wait_count, wait_list, event);
   });
@@ -156,7 +175,7 @@ void* clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer, cl_uint blocking
   const auto map = [&](cl_int* error) {
     return next().clEnqueueMapBuffer(queue, buffer, blocking, flags, offset, size, wait_count, wait_list, event, error);
   };
-  return map_command(queue, buffer, blocking, event, errcode, map, [&] { return size; });
+  return map_command(queue, buffer, blocking, {wait_count, wait_list}, event, errcode, map, [&] { return size; });
 }
 
 void* clEnqueueMapImage(cl_command_queue queue, cl_mem image, cl_uint blocking, cl_bitfield flags, const size_t* origin,
@@ -166,7 +185,7 @@ void* clEnqueueMapImage(cl_command_queue queue, cl_mem image, cl_uint blocking, 
     return next().clEnqueueMapImage(queue, image, blocking, flags, origin, region, row_pitch, slice_pitch, wait_count,
                                     wait_list, event, error);
   };
-  return map_command(queue, image, blocking, event, errcode, map, [&] {
+  return map_command(queue, image, blocking, {wait_count, wait_list}, event, errcode, map, [&] {
     const std::size_t slices = slice_pitch && *slice_pitch ? *slice_pitch * (region[2] - 1) : 0;
     return slices + *row_pitch * region[1];
   });
@@ -174,37 +193,47 @@ void* clEnqueueMapImage(cl_command_queue queue, cl_mem image, cl_uint blocking, 
 
 cl_int clEnqueueUnmapMemObject(cl_command_queue queue, cl_mem memory, void* mapped, cl_uint wait_count,
                                const cl_event* wait_list, cl_event* event) {
-  const cl_int error = command(queue, false, event, std::span<const cl_mem>(&memory, 1), [&] {
+  const cl_int error = command(queue, false, {wait_count, wait_list}, event, std::span<const cl_mem>(&memory, 1), [&] {
     return next().clEnqueueUnmapMemObject(queue, memory, mapped, wait_count, wait_list, event);
   });
-  if (error == kSuccess)
-    state().host_ranges.erase_if(reinterpret_cast<std::uintptr_t>(mapped), [](HostRange& range) {
-      if (range.maps) --range.maps;
-      return !range.maps && !range.allocated;
-    });
+  if (error != kSuccess) return error;
+  if (const std::shared_ptr<QueueClock> clock = clock_of(state(), queue)) clock->end_foreign(clock->enqueued());
+  state().host_ranges.erase_if(reinterpret_cast<std::uintptr_t>(mapped), [](HostRange& range) {
+    if (range.maps) --range.maps;
+    return !range.maps && !range.allocated;
+  });
   return error;
+}
+
+cl_int clEnqueueMarker(cl_command_queue queue, cl_event* event) {
+  return command(queue, false, {}, event, std::span<const cl_mem>(),
+                 [&] { return next().clEnqueueMarker(queue, event); });
+}
+
+cl_int clEnqueueWaitForEvents(cl_command_queue queue, cl_uint wait_count, const cl_event* wait_list) {
+  return command(queue, false, {wait_count, wait_list}, nullptr, std::span<const cl_mem>(),
+                 [&] { return next().clEnqueueWaitForEvents(queue, wait_count, wait_list); });
 }
 
 cl_int clEnqueueMigrateMemObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_bitfield flags,
                                   cl_uint wait_count, const cl_event* wait_list, cl_event* event) {
-  return command(queue, false, event, listed(memory, memory_count), [&] {
+  return command(queue, false, {wait_count, wait_list}, event, listed(memory, memory_count), [&] {
     return next().clEnqueueMigrateMemObjects(queue, memory_count, memory, flags, wait_count, wait_list, event);
   });
 }
 
-cl_int clEnqueueAcquireGLObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_uint wait_count,
-                                 const cl_event* wait_list, cl_event* event) {
-  return command(queue, false, event, listed(memory, memory_count), [&] {
-    return next().clEnqueueAcquireGLObjects(queue, memory_count, memory, wait_count, wait_list, event);
-  });
-}
-
-cl_int clEnqueueReleaseGLObjects(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_uint wait_count,
-                                 const cl_event* wait_list, cl_event* event) {
-  return command(queue, false, event, listed(memory, memory_count), [&] {
-    return next().clEnqueueReleaseGLObjects(queue, memory_count, memory, wait_count, wait_list, event);
-  });
-}
+// Whoever shares the objects has commands of his own.
+#define SHARED_OBJECTS(name)                                                                                \
+  cl_int name(cl_command_queue queue, cl_uint memory_count, const cl_mem* memory, cl_uint wait_count,       \
+              const cl_event* wait_list, cl_event* event) {                                                 \
+    return command(queue, false, {wait_count, wait_list, true}, event, listed(memory, memory_count),        \
+                   [&] { return next().name(queue, memory_count, memory, wait_count, wait_list, event); }); \
+  }
+SHARED_OBJECTS(clEnqueueAcquireGLObjects)
+SHARED_OBJECTS(clEnqueueReleaseGLObjects)
+SHARED_OBJECTS(clEnqueueAcquireEGLObjectsKHR)
+SHARED_OBJECTS(clEnqueueReleaseEGLObjectsKHR)
+#undef SHARED_OBJECTS
 
 cl_int clFinish(cl_command_queue queue) {
   Transfers::waits(queue);
@@ -241,6 +270,12 @@ cl_int clSetKernelArg(cl_kernel kernel, cl_uint index, size_t size, const void* 
 
 cl_int clSetKernelArgSVMPointer(cl_kernel kernel, cl_uint index, const void* value) {
   return note_pointer_set(kernel, index, next().clSetKernelArgSVMPointer(kernel, index, value));
+}
+
+cl_int clSetKernelExecInfo(cl_kernel kernel, cl_uint name, size_t size, const void* value) {
+  const cl_int error = next().clSetKernelExecInfo(kernel, name, size, value);
+  if (error == kSuccess) end_order_everywhere(state(), Waited::shared_memory);
+  return error;
 }
 
 cl_int clSetKernelArgSVMPointerARM(cl_kernel kernel, cl_uint index, const void* value) {

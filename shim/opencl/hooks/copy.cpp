@@ -175,7 +175,8 @@ namespace hook {
     Looked looked;                                                                                      \
     const std::uint64_t begin_ns = nanoseconds_since_start();                                           \
     const auto pass = [&] { return next().name arguments; };                                            \
-    const cl_int error = command(queue, blocking, event, std::span(used), [&](QueueTurn& turn) {        \
+    const WaitList wait{wait_count, wait_list};                                                         \
+    const cl_int error = command(queue, blocking, wait, event, std::span(used), [&](QueueTurn& turn) {  \
       return copy(staged, blocking, event || wait_count, turn, looked, pass);                           \
     });                                                                                                 \
     Copied copying(#name, queue, blocking, event, error, nanoseconds_since_start() - begin_ns, looked); \

@@ -45,6 +45,7 @@ cl_mem create_recyclable(OpenclState& s, const BufferSource::Request& wanted, Me
   const cl_mem buffer = allocated.result.chunk;
   if (!allocated.hit) add(s.counters.pool_misses);
   record.recyclable = true;
+  record.recycled = allocated.hit;
   adopt(s, buffer, std::move(record), allocated.hit);
   if (!allocated.hit) raise(s.reserved_peak_bytes, read(s.counters.live_bytes) + s.pool.usage_bytes());
   return buffer;

@@ -11,11 +11,12 @@
 namespace cistern::opencl {
 namespace {
 
-cl_context note_context(cl_context context) {
+// A callback may hold the driver's threads up until the program goes on.
+cl_context note_context(cl_context context, bool calls_back) {
   if (!context) return context;
   OpenclState& s = state();
   add(s.contexts_created);
-  s.contexts.put(context, {});
+  s.contexts.put(context, {.all_queues_seen = true, .calls_back = calls_back, .clocks = {}});
   return context;
 }
 
@@ -47,6 +48,12 @@ cl_command_queue note_queue(cl_command_queue queue, cl_context context, cl_devic
                        .device = device,
                        .context = context,
                        .clock = std::move(clock)});
+  const bool first = s.contexts.with(context, [](ContextRecord* record) {
+    if (!record) return false;
+    if (++record->queues > 1) record->several_queues = true;
+    return !record->several_queues;
+  });
+  if (!first) end_order(s, context);
   return queue;
 }
 
@@ -90,7 +97,10 @@ void note_last_queue(cl_mem buffer, cl_command_queue queue) {
   if (!context) return;  // no buffer of ours: the release says so
   std::shared_ptr<QueueClock> clock = clock_of(s, queue);
   // An unknown queue may be gone tomorrow: its clock lives for this one marker.
-  if (!clock) clock = new_clock(s, queue, context, false);
+  if (!clock) {
+    end_order_everywhere(s, Waited::unknown_calls);
+    clock = new_clock(s, queue, context, false);
+  }
   const std::uint64_t number = clock->note_command();
   if (clock->settled(number) == Settled::yes) return;
   s.memory.with(buffer, [&](MemoryRecord* record) {
@@ -168,12 +178,12 @@ namespace hook {
 
 cl_context clCreateContext(const cl_context_properties* properties, cl_uint device_count, const cl_device_id* devices,
                            cl_context_notify notify, void* user_data, cl_int* errcode) {
-  return note_context(next().clCreateContext(properties, device_count, devices, notify, user_data, errcode));
+  return note_context(next().clCreateContext(properties, device_count, devices, notify, user_data, errcode), notify);
 }
 
 cl_context clCreateContextFromType(const cl_context_properties* properties, cl_bitfield device_type,
                                    cl_context_notify notify, void* user_data, cl_int* errcode) {
-  return note_context(next().clCreateContextFromType(properties, device_type, notify, user_data, errcode));
+  return note_context(next().clCreateContextFromType(properties, device_type, notify, user_data, errcode), notify);
 }
 
 // The program's last reference: what the pool holds would keep the context alive. From here on nothing of it is kept.
@@ -215,6 +225,8 @@ cl_command_queue clCreateCommandQueueWithPropertiesKHR(cl_context context, cl_de
 
 cl_int clSetCommandQueueProperty(cl_command_queue queue, cl_bitfield properties, cl_uint enable,
                                  cl_bitfield* old_properties) {
+  const cl_context context = enable && (properties & kQueueOutOfOrder) ? context_of(state(), queue) : nullptr;
+  if (context) end_order(state(), context);
   const cl_int error = next().clSetCommandQueueProperty(queue, properties, enable, old_properties);
   if (error == kSuccess && (properties & kQueueOutOfOrder))
     state().queues.with(queue, [&](Queue* record) {
@@ -230,6 +242,9 @@ cl_int clReleaseCommandQueue(cl_command_queue queue) {
   Queue last;
   if (drop_reference(s.queues, queue, last)) {
     last.clock->close();
+    s.contexts.with(last.context, [](ContextRecord* record) {
+      if (record && record->queues) --record->queues;
+    });
     if (s.unknown_enqueues.load(std::memory_order_relaxed))
       s.contexts.with(last.context, [](ContextRecord* record) {
         if (record) record->unseen_commands = true;
@@ -244,6 +259,17 @@ cl_int clGetCommandQueueInfo(cl_command_queue queue, cl_uint name, size_t value_
     if (cl_context context = context_of(state(), queue)) drain_context(context);
   }
   return next().clGetCommandQueueInfo(queue, name, value_size, value, value_size_ret);
+}
+
+// Both end what was in order first: the call that is held up may be one that was enqueued before.
+cl_int clSetEventCallback(cl_event event, cl_int status, cl_event_notify notify, void* user_data) {
+  end_order_everywhere(state(), Waited::callbacks);
+  return next().clSetEventCallback(event, status, notify, user_data);
+}
+
+cl_int clSetProgramReleaseCallback(cl_program program, cl_program_notify notify, void* user_data) {
+  end_order_everywhere(state(), Waited::callbacks);
+  return next().clSetProgramReleaseCallback(program, notify, user_data);
 }
 
 cl_kernel clCreateKernel(cl_program program, const char* name, cl_int* errcode) {
@@ -292,9 +318,12 @@ namespace {
 
 void note_unknown_function(const char* name) {
   OpenclState& s = state();
-  if (!strncmp(name, "clEnqueue", 9)) s.unknown_enqueues = true;
-  if (!strncmp(name, "clSetKernelArg", 14)) s.unknown_arguments = true;
-  if (!strncmp(name, "clCreate", 8) || !strncmp(name, "clImport", 8)) s.unknown_creators = true;
+  const bool enqueues = !strncmp(name, "clEnqueue", 9), sets = !strncmp(name, "clSetKernelArg", 14),
+             creates = !strncmp(name, "clCreate", 8) || !strncmp(name, "clImport", 8);
+  if (enqueues) s.unknown_enqueues = true;
+  if (sets) s.unknown_arguments = true;
+  if (creates) s.unknown_creators = true;
+  if (enqueues || sets || creates) end_order_everywhere(s, Waited::unknown_calls);
 }
 
 void* replace_function(void* real, const char* name, const void* platform) {

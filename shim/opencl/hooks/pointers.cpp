@@ -17,6 +17,7 @@ void note_range(const void* pointer, std::size_t bytes) {
 template <class Real, class... Rest>
 void* allocate_usm(const char* api, cl_context context, std::size_t bytes, cl_int* errcode, Rest... rest) {
   auto real = extension<Real>(api, context);
+  end_order_everywhere(state(), Waited::shared_memory);
   void* pointer =
       create_with_room({api, context, bytes}, errcode, [&](cl_int* error) { return real(context, rest..., error); });
   note_range(pointer, bytes);
@@ -48,6 +49,7 @@ namespace hook {
 
 // It does not say why it fails.
 void* clSVMAlloc(cl_context context, cl_bitfield flags, size_t size, cl_uint alignment) {
+  end_order_everywhere(state(), Waited::shared_memory);
   void* pointer = create_with_room({nullptr, context, size}, nullptr, [&](cl_int* error) {
     *error = kMemObjectAllocationFailure;
     return next().clSVMAlloc(context, flags, size, alignment);

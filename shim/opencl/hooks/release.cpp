@@ -97,6 +97,20 @@ std::optional<Unpooled> why_not_kept(OpenclState& s, cl_mem buffer, const Memory
   return std::nullopt;
 }
 
+// Behind commands, unless their queue orders the next ones.
+bool waits_for_commands(OpenclState& s, cl_mem buffer, MemoryRecord& record, cl_uint references) {
+  const bool commands = std::any_of(record.uses.begin(), record.uses.end(),
+                                    [](const Use& use) { return use.clock->known(use.number) != Settled::yes; });
+  const std::optional<Waited> why = why_it_waits(s, record, references);
+  if (why && commands) s.counters.count_waited(*why);
+  if (why) return true;
+  if (commands) add(s.counters.kept_in_order);
+  s.memory.with(buffer, [&](MemoryRecord* kept) {
+    if (kept) kept->uses.swap(record.uses);
+  });
+  return false;
+}
+
 // The program's view is that the buffer is gone. True when the pool has it now.
 bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
   MemoryRecord& record = release.record;
@@ -107,7 +121,9 @@ bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
   }
   // The driver lets go of a buffer a moment after the command's end, and somebody may hold a reference that did not
   // come through us: then it waits too.
-  const bool waits = !record.uses.empty() || s.source.reference_count(buffer) != 1;
+  const cl_uint references = s.source.reference_count(buffer);
+  bool waits = !record.uses.empty() || references != 1;
+  if (waits) waits = waits_for_commands(s, buffer, record, references);
   if (std::optional<Unpooled> why = why_not_kept(s, buffer, record, waits)) {
     release.why = *why;
     s.memory.with(buffer, [](MemoryRecord* kept) {
@@ -245,7 +261,13 @@ cl_int clRetainMemObject(cl_mem memory) {
 
 cl_int clReleaseMemObject(cl_mem memory) { return release_memory(memory); }
 
+cl_int clGetMemObjectInfo(cl_mem memory, cl_uint name, size_t value_size, void* value, size_t* value_size_ret) {
+  if (name == kMemReferenceCount) settle_order(state(), memory);
+  return next().clGetMemObjectInfo(memory, name, value_size, value, value_size_ret);
+}
+
 cl_int clSetMemObjectDestructorCallback(cl_mem memory, cl_mem_notify notify, void* user_data) {
+  end_order_everywhere(state(), Waited::callbacks);
   const cl_int error = next().clSetMemObjectDestructorCallback(memory, notify, user_data);
   if (error == kSuccess)
     state().memory.with(memory, [](MemoryRecord* record) {

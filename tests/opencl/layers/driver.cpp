@@ -3,7 +3,8 @@
 //   - with little memory (kLimit): a buffer takes its bytes when it is made with CL_MEM_ALLOC_HOST_PTR, else at its
 //     first clEnqueueWriteBuffer; images, pipes and shared virtual memory when they are made; all give them back when
 //     they are really gone;
-//   - with extension functions that set kernel arguments, one of a name that nobody knows.
+//   - with extension functions that set kernel arguments, one of a name that nobody knows;
+//   - whose kernels take their time: the next one begins when testsLetGo() says so, after testsHoldNextKernel().
 #ifndef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
 #endif
@@ -12,6 +13,7 @@
 
 #include <map>
 #include <mutex>
+#include <vector>
 
 namespace {
 
@@ -99,7 +101,50 @@ cl_int CL_API_CALL set_address(cl_kernel kernel, cl_uint index, cl_ulong value) 
   return below.clSetKernelArgSVMPointer(kernel, index, reinterpret_cast<void*>(value));
 }
 
+// --- Kernels that take their time. Nobody above sees what they wait for.
+std::mutex& hold_mutex = *new std::mutex;
+cl_event next_hold, held;
+
+cl_int CL_API_CALL hold_next_kernel(cl_context context) {
+  cl_int code = 0;
+  std::lock_guard guard(hold_mutex);
+  next_hold = below.clCreateUserEvent(context, &code);
+  return code;
+}
+cl_int CL_API_CALL let_go(cl_int status) {
+  cl_event event;
+  {
+    std::lock_guard guard(hold_mutex);
+    event = held;
+    held = nullptr;
+  }
+  const cl_int code = below.clSetUserEventStatus(event, status);
+  below.clReleaseEvent(event);
+  return code;
+}
+
+cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t* offset,
+                              const size_t* global, const size_t* local, cl_uint wait_count, const cl_event* wait_list,
+                              cl_event* event) {
+  std::vector<cl_event> all(wait_list, wait_list + wait_count);
+  {
+    std::lock_guard guard(hold_mutex);
+    if (next_hold) all.push_back(held = next_hold);
+    next_hold = nullptr;
+  }
+  return below.clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local,
+                                      static_cast<cl_uint>(all.size()), all.empty() ? nullptr : all.data(), event);
+}
+
+// PoCL has none; the queue stays what it is.
+cl_int CL_API_CALL set_queue_property(cl_command_queue, cl_command_queue_properties, cl_bool,
+                                      cl_command_queue_properties*) {
+  return CL_SUCCESS;
+}
+
 void* extension(const char* name) {
+  if (name && !strcmp(name, "testsHoldNextKernel")) return reinterpret_cast<void*>(&hold_next_kernel);
+  if (name && !strcmp(name, "testsLetGo")) return reinterpret_cast<void*>(&let_go);
   for (const char* pointer :
        {"clSetKernelArgMemPointerINTEL", "clSetKernelArgSVMPointerARM", "clSetKernelArgOfTomorrow"})
     if (name && !strcmp(name, pointer)) return reinterpret_cast<void*>(&set_pointer);
@@ -140,6 +185,8 @@ extern "C" cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch* 
   ours.clSVMAlloc = svm_alloc;
   ours.clSVMFree = svm_free;
   ours.clEnqueueWriteBuffer = write_buffer;
+  ours.clEnqueueNDRangeKernel = run_kernel;
+  ours.clSetCommandQueueProperty = reinterpret_cast<decltype(ours.clSetCommandQueueProperty)>(&set_queue_property);
   ours.clGetExtensionFunctionAddress = extension_by_name;
   ours.clGetExtensionFunctionAddressForPlatform = extension_by_platform;
   *count_ret = sizeof ours / sizeof(void*);

@@ -165,8 +165,9 @@ bool begins(const char* name, std::initializer_list<const char*> with) {
 // the loader jumps; and what ends the process in PoCL.
 bool takes_real_handles(const char* name, const Objects& objects, int slot) {
   const void* const* driver = *reinterpret_cast<const void* const* const*>(objects.context);
-  return driver[slot] && !begins(name, {"clRelease", "clRetain", "clCreateFrom", "clCreateProgramWithSource",
-                                        "clCreateEventFrom", "clEnqueueAcquireGL", "clEnqueueReleaseGL"});
+  return driver[slot] &&
+         !begins(name, {"clRelease", "clRetain", "clCreateFrom", "clCreateProgramWithSource", "clCreateEventFrom",
+                        "clEnqueueAcquireGL", "clEnqueueReleaseGL", "clEnqueueWaitForEvents"});
 }
 
 // PoCL clears as many places as the program says it has.

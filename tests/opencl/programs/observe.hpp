@@ -11,6 +11,8 @@
 //   harness: stderr=REGEX   one line that only a run under Cistern writes; lines in order, nothing else
 //   harness: only-shimmed   undefined without Cistern: not run plain; stdout is compared between the shimmed ways
 //   harness: arguments=...  command line
+//   harness: order=CASE:WHAT  run with this argument; buffers released under commands are `kept` in their order, or
+//                           wait for this reason; or both, with a +
 //   harness: driver-layer   layers/driver.cpp is part of the driver
 #pragma once
 #ifndef CL_TARGET_OPENCL_VERSION

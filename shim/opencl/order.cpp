@@ -1,0 +1,83 @@
+// See order.hpp.
+#include "shim/opencl/order.hpp"
+
+#include <sched.h>
+
+#include "shim/opencl/state.hpp"
+
+namespace cistern::opencl {
+namespace {
+
+using Clocks = Vector<std::shared_ptr<QueueClock>>;
+
+// Each in two steps: what another thread keeps in order after the first is refused, so the second waits for all.
+void end_order(const Clocks& clocks) {
+  for (const auto& clock : clocks) clock->end_order();
+  for (const auto& clock : clocks) clock->settle_order();
+}
+
+// Also of a context that the program gave up and got hold of again.
+Clocks clocks_of_queues(OpenclState& s, cl_context context) {
+  Clocks clocks;
+  s.queues.for_each([&](const void*, const Queue& queue) {
+    if (!context || queue.context == context) clocks.push_back(queue.clock);
+  });
+  return clocks;
+}
+
+std::optional<Waited> why_context_waits(OpenclState& s, cl_context context) {
+  return s.contexts.with(context, [](const ContextRecord* record) -> std::optional<Waited> {
+    if (!record || !record->all_queues_seen) return Waited::unknown_calls;
+    if (record->calls_back) return Waited::callbacks;
+    return std::nullopt;
+  });
+}
+
+}  // namespace
+
+std::optional<Waited> why_it_waits(OpenclState& s, const MemoryRecord& released, cl_uint driver_references) {
+  if (const auto why = s.order_end.why()) return why;
+  if (const auto why = why_context_waits(s, released.context)) return why;
+  const Use* last = nullptr;
+  for (const Use& use : released.uses) {
+    if (last && use.clock->known(use.number) == Settled::yes) continue;
+    if (last && last->clock->known(last->number) != Settled::yes) return Waited::several_queues;
+    last = &use;
+  }
+  // A driver holds a reference for each use, until it has let go of that command. With one more, somebody else has it.
+  if (!last || driver_references > 1 + released.pending_uses) return Waited::references;
+  switch (last->clock->keep_in_order(last->number)) {
+    case QueueClock::Order::kept:
+      return std::nullopt;
+    case QueueClock::Order::unordered:
+      return Waited::out_of_order;
+    case QueueClock::Order::foreign:
+      return Waited::foreign;
+    case QueueClock::Order::ended:
+      break;
+  }
+  return Waited::several_queues;
+}
+
+void end_order_everywhere(OpenclState& s, Waited why) {
+  if (s.order_end.set(why)) end_order(clocks_of_queues(s, nullptr));
+}
+
+void end_order(OpenclState& s, cl_context context) { end_order(clocks_of_queues(s, context)); }
+
+// The driver lets go of a buffer a moment after the command's end.
+void settle_order(OpenclState& s, cl_mem memory) {
+  constexpr int kLooks = 1000;
+  cl_context context = nullptr;
+  cl_uint references = 0;
+  s.memory.with(memory, [&](const MemoryRecord* record) {
+    if (!record || !record->recycled) return;
+    context = record->context;
+    if (record->uses.empty() && !record->children) references = record->references;
+  });
+  if (!context || s.order_end.why() || why_context_waits(s, context)) return;
+  for (const auto& clock : clocks_of(context)) clock->settle_order();
+  for (int i = 0; references && i < kLooks && s.source.reference_count(memory) > references; ++i) sched_yield();
+}
+
+}  // namespace cistern::opencl
