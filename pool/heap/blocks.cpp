@@ -47,12 +47,13 @@ std::size_t whole_system_pages(std::size_t bytes) { return (bytes + kSystemPage 
 
 constinit std::atomic<std::uint64_t> large_allocations{0}, large_allocated_bytes{0};
 
-Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Prefer prefer = Prefer::dirty) {
+Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Prefer prefer = Prefer::dirty,
+                    std::uint32_t replaced = 0) {
   if (bytes > PTRDIFF_MAX || slices_for(bytes) + slices_for(alignment) > kLargestSlices) return {};
   if (!slice_limit && !start_region()) return {};
   const auto slices = static_cast<std::uint32_t>(slices_for(bytes));
   const auto alignment_slices = static_cast<std::uint32_t>(std::max<std::size_t>(slices_for(alignment), 1));
-  const Span span = acquire_span(slices, alignment_slices, prefer);
+  const Span span = acquire_span(slices, alignment_slices, prefer, replaced);
   if (!span.first) return {};
   Page& page = *page_at(span.first);
   page.owner.store(0, std::memory_order_relaxed);
@@ -112,9 +113,9 @@ void count_move() {
 void* move_large(Page& page, std::size_t bytes) {
   if (page.bytes < kMovePagesMin || !can_move_pages()) return nullptr;
   const bool much = bytes - page.bytes >= page.bytes / 4;
-  Span span = much ? allocate_large(bytes, kSliceBytes, Prefer::dirty_only) : Span{};
+  Span span = much ? allocate_large(bytes, kSliceBytes, Prefer::dirty_only, page.slices) : Span{};
   const bool copied = span.first;
-  if (!copied) span = allocate_large(bytes, kSliceBytes, Prefer::clean);
+  if (!copied) span = allocate_large(bytes, kSliceBytes, Prefer::clean, page.slices);
   if (!span.first) return nullptr;
   if (!copied && move_pages(page_memory(&page), slice_memory(span.first), page.slices * kSliceBytes)) {
     page.state = PageState::none;

@@ -323,10 +323,11 @@ struct Peaks {
 };
 constinit Peaks recent;
 
-void note_peak() {
-  recent.now = std::max(recent.now, in_use_slices());
-  if (in_use_slices() <= peak_in_use) return;
-  peak_in_use = in_use_slices();
+void note_peak(std::uint32_t replaced) {
+  const std::uint64_t in_use = in_use_slices() - replaced;
+  recent.now = std::max(recent.now, in_use);
+  if (in_use <= peak_in_use) return;
+  peak_in_use = in_use;
   peak_at_ns = region_system.now_ns();
 }
 
@@ -339,20 +340,21 @@ std::uint64_t recent_peak() {
 }
 
 // When memory that is not resident was taken, what lies idle is to be little. Large blocks of various sizes leave gaps
-// that the next one does not fit into: with these, it is to be no more than was in use not long ago, and a little.
+// that the next one does not fit into: with these, all that is resident is to be a tenth more than was in use not long
+// ago.
 std::uint64_t dirty_max_when_growing(std::uint32_t slices) {
   const std::uint64_t little = slices_in(512 << 10);
   if (slices <= kPageSlicesMax) return std::max(little, in_use_slices() / 16);
   const std::uint64_t peak = recent_peak();
-  return std::max(little, peak + peak / 6 - in_use_slices());
+  return std::max(little, peak + peak / 10 - in_use_slices());
 }
 // When memory comes back: the program may soon want as much again.
 std::uint64_t dirty_max_when_releasing() { return std::max(slices_in(64 * kMiB), in_use_slices() / 2); }
 
-Span take(const Place& place, std::uint32_t slices) {
+Span take(const Place& place, std::uint32_t slices, std::uint32_t replaced) {
   const std::uint64_t clean = free_slices[kClean];
   const Span span = carve(place, slices);
-  note_peak();
+  note_peak(replaced);
   if (free_slices[kClean] < clean) {
     ++spans_fresh;
     peak_reserved = std::max(peak_reserved, mapped_slices - free_slices[kClean]);
@@ -535,7 +537,7 @@ bool start_region() {
   return true;
 }
 
-Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices, Prefer prefer) {
+Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices, Prefer prefer, std::uint32_t replaced) {
   const LockedUnlessForking hold(region_lock);
   if (!hold) return {};
   take_back_set_aside();
@@ -545,7 +547,7 @@ Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices, Prefer p
   const Place place = find_place(static_cast<std::uint32_t>(wanted), prefer);
   if (!place.run) return {};
   const Slice first = (place.first + alignment_slices - 1) / alignment_slices * alignment_slices;
-  return take({place.run, first}, slices);
+  return take({place.run, first}, slices, replaced);
 }
 
 bool extend_span(Slice end, std::uint32_t more) {
@@ -555,7 +557,7 @@ bool extend_span(Slice end, std::uint32_t more) {
   if (page_at(end)->state != PageState::free) return false;
   const Run run = run_around(*page_at(end));
   if (run.slices < more) return false;
-  take({end, end}, more);
+  take({end, end}, more, 0);
   return true;
 }
 

@@ -45,7 +45,9 @@ bool start_region();
 
 // What is resident already, or what may stay untouched for the most part.
 enum class Prefer { dirty, clean, dirty_only };
-Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices = 1, Prefer prefer = Prefer::dirty);
+// `replaced`: so many slices that are in use go for it, soon after.
+Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices = 1, Prefer prefer = Prefer::dirty,
+                  std::uint32_t replaced = 0);
 void release_span(Slice first, std::uint32_t slices);
 void release_clean_span(Slice first, std::uint32_t slices);  // it reads as zero
 // The slices right behind a span that is in use, if they are free: the span grew. Else 0.

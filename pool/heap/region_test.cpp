@@ -423,7 +423,7 @@ TEST(HostRegionTest, LargeBlocksFindMostOfTheirMemoryResident) {
         clock_ns += kMinuteNs;  // what other tests had in use is of no interest
         const Kept kept = replace_at_random({slices, live}, random);
         EXPECT_LT(kept.given_back, slices == 1024 && live == 2 ? 0.3 : 0.1);
-        EXPECT_LT(kept.resident_max, kept.in_use_max / 6 * 7 + (1 << 20));
+        EXPECT_LT(kept.resident_max, kept.in_use_max / 10 * 11 + (1 << 20));
         EXPECT_EQ(region_fault(), "");
       });
 }
@@ -459,6 +459,10 @@ TEST(HostRegionTest, ThePeakIsThatOfAllTimes) {
     const RegionFigures peak = region_figures();
     EXPECT_EQ(peak.peak_in_use_bytes, before.in_use_bytes + (slices + 10) * kSliceBytes);
     EXPECT_GE(peak.peak_at_ns, before.peak_at_ns);
+    // What only takes the place of another is not one more.
+    const Span instead = acquire_span(50, 1, Prefer::clean, 50);
+    EXPECT_EQ(region_figures().peak_in_use_bytes, peak.peak_in_use_bytes);
+    release_clean_span(instead.first, 50);
     release_span(span.first, slices + 10);
     EXPECT_EQ(region_figures().peak_in_use_bytes, peak.peak_in_use_bytes);
   });
