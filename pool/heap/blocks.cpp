@@ -58,7 +58,7 @@ Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Pref
   Page& page = *page_at(span.first);
   page.owner.store(0, std::memory_order_relaxed);
   page.bytes = whole_system_pages(bytes);
-  page.slack = static_cast<std::uint32_t>(page.bytes - bytes);
+  page.slack = static_cast<std::uint16_t>(page.bytes - bytes);
   page.slices = slices;
   sample_large(page, bytes);
   page.state.publish(PageState::large);
@@ -91,7 +91,7 @@ bool resize_large(Page& page, std::size_t bytes) {
   }
   const std::uint64_t bytes_before = page.bytes;
   page.bytes = whole_system_pages(bytes);
-  page.slack = static_cast<std::uint32_t>(page.bytes - bytes);
+  page.slack = static_cast<std::uint16_t>(page.bytes - bytes);
   if (page.bytes > bytes_before) large_allocated_bytes.fetch_add(page.bytes - bytes_before, std::memory_order_relaxed);
   sample_grown(page);
   return true;
@@ -162,8 +162,8 @@ void* take_rest(Heap& heap, unsigned id) {
 
 void* allocate_small(std::size_t bytes, unsigned id);
 
-void* take_sample(Heap& heap, unsigned id, std::size_t bytes) {
-  if (void* const sampled = allocate_sampled(bytes, id)) return sampled;
+void* take_sample(Heap& heap, unsigned id, std::size_t bytes, unsigned doublings) {
+  if (void* const sampled = allocate_sampled(bytes, id, doublings)) return sampled;
   // An unwinder that allocates may have taken the rest.
   return heap.classes[id].rest ? take_rest(heap, id) : allocate_small(bytes, id);
 }
@@ -177,10 +177,10 @@ void* allocate_small(std::size_t bytes, unsigned id) {
   }
   if (!heap->lists[id]) {
     if (samples_every_block())
-      if (void* const sampled = allocate_sampled(bytes, id)) return sampled;
-    bool sample_due;
+      if (void* const sampled = allocate_sampled(bytes, id, 0)) return sampled;
+    unsigned sample_due;
     if (!refill(*heap, id, sample_due)) return nullptr;
-    if (sample_due) return samples_every_block() ? take_rest(*heap, id) : take_sample(*heap, id, bytes);
+    if (sample_due) return samples_every_block() ? take_rest(*heap, id) : take_sample(*heap, id, bytes, sample_due - 1);
   }
   return pop(heap->lists[id]);
 }

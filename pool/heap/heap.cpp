@@ -114,23 +114,24 @@ Page* new_page(Heap& heap, unsigned id) {
   return page_at(first);
 }
 
-// The chain becomes the class's list, as far as the next sample allows; the rest stays behind it.
-bool deal(Heap& heap, unsigned id, Chain chain) {
+// The chain becomes the class's list, as far as the next sample allows; the rest stays behind it. Not 0: the next block
+// is a sample, as sample_due says.
+unsigned deal(Heap& heap, unsigned id, Chain chain) {
   ClassPages& pages_of_class = heap.classes[id];
   const auto bytes = static_cast<std::int64_t>(class_bytes(id));
   pages_of_class.rest = nullptr;
   pages_of_class.rest_count = 0;
-  if (!pages_of_class.sample_due && chain.count * bytes <= heap.until_sample) {
+  if (!pages_of_class.sample_due && !reach_sample(heap, chain.count * bytes)) {
     heap.until_sample -= chain.count * bytes;
     heap.lists[id] = chain.first;
-    return true;
+    return 0;
   }
   const std::int64_t before_sample = pages_of_class.sample_due ? 0 : heap.until_sample / bytes;
   if (!pages_of_class.sample_due) give_sample_to(heap, id);
   if (before_sample <= 0) {
     pages_of_class.rest = chain.first;
     pages_of_class.rest_count = chain.count;
-    return !take_due_sample(heap, id);
+    return take_due_sample(heap, id);
   }
   Block* last = chain.first;
   for (std::int64_t i = 1; i < before_sample; ++i) last = last->next;
@@ -138,7 +139,7 @@ bool deal(Heap& heap, unsigned id, Chain chain) {
   pages_of_class.rest_count = chain.count - static_cast<unsigned>(before_sample);
   last->next = nullptr;
   heap.lists[id] = chain.first;
-  return true;
+  return 0;
 }
 
 }  // namespace
@@ -251,11 +252,11 @@ void page_ripe(Page* page) {
   settle(heap, *page, handed_out);
 }
 
-bool refill(Heap& heap, unsigned id, bool& sample_due) {
+bool refill(Heap& heap, unsigned id, unsigned& sample_due) {
   ClassPages& own = heap.classes[id];
-  sample_due = false;
+  sample_due = 0;
   if (own.rest) {
-    sample_due = !deal(heap, id, {own.rest, own.rest_count});
+    sample_due = deal(heap, id, {own.rest, own.rest_count});
     return true;
   }
   while (true) {
@@ -264,7 +265,7 @@ bool refill(Heap& heap, unsigned id, bool& sample_due) {
       if (const Chain chain = take_all(page); chain.count) {
         own.handed_out += chain.count;
         if (chain.is_new) own.handed_out_when_new = own.handed_out;
-        sample_due = !deal(heap, id, chain);
+        sample_due = deal(heap, id, chain);
         return true;
       }
       own.current = 0;

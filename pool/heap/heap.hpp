@@ -54,8 +54,8 @@ struct ClassPages {
   // As handed_out when the list was last filled with new blocks: while it is the same, none of the list was given yet.
   std::uint64_t handed_out_when_new = 0;
   // The block behind those that were counted towards the next sample is that sample. Drawn for this class: others, and
-  // a later thread, count towards one of their own.
-  bool sample_due = false;
+  // a later thread, count towards one of their own. 0: none is due; else one more than the doublings of its interval.
+  std::uint8_t sample_due = 0;
 };
 
 struct Heap : HeapLists {
@@ -66,7 +66,11 @@ struct Heap : HeapLists {
   Slice pages = 0;  // all of them
   std::atomic<std::uint32_t> page_count{0};
   std::uint64_t kept_empty[2] = {};  // bit per class: its only partial page is empty
-  std::int64_t until_sample = 0;     // bytes to hand out before the next sample; drawn when a thread gets the heap
+  // Bytes to hand out before the next sample or, then `looks_again`, before the pace is looked at. Drawn when a thread
+  // gets the heap.
+  std::int64_t until_sample = 0;
+  bool looks_again = false;
+  SamplePace pace;
   std::uint64_t random = 0;
   std::atomic<Slice> inbox{0};
   std::uint64_t moves = 0;      // blocks moved by reallocate, ever
@@ -84,9 +88,9 @@ unsigned heaps_end();  // ids are below
 inline Heap* this_heap() { return thread_lists == &kNoLists ? nullptr : static_cast<Heap*>(thread_lists); }
 
 // --- heap.cpp
-// Fills the class's list with at least one block; false: no memory. `sample_due`: instead, the next block is one to
-// be sampled.
-bool refill(Heap& heap, unsigned id, bool& sample_due);
+// Fills the class's list with at least one block; false: no memory. `sample_due`, as in ClassPages: instead, the next
+// block is one to be sampled.
+bool refill(Heap& heap, unsigned id, unsigned& sample_due);
 inline void set_handed_out(Page& page, unsigned handed_out, std::uint16_t until) {
   page.until = until;
   page.beyond = static_cast<std::uint16_t>(handed_out - until);
@@ -126,13 +130,19 @@ inline void* allocate_small_quickly(std::size_t bytes) {  // bytes <= kDirectMax
 // The sample that ends the distance now, or what follows, falls to the class: the distance to the next one begins, for
 // all classes. What was left of this one says nothing about them.
 inline void give_sample_to(Heap& heap, unsigned id) {
-  heap.classes[id].sample_due = true;
-  heap.until_sample = draw_distance(heap.random);
+  heap.classes[id].sample_due = static_cast<std::uint8_t>(1 + heap.pace.doublings);
+  note_sample(heap);
 }
-inline bool take_due_sample(Heap& heap, unsigned id) {
-  const bool due = heap.classes[id].sample_due;
-  heap.classes[id].sample_due = false;
+// As sample_due.
+inline unsigned take_due_sample(Heap& heap, unsigned id) {
+  const unsigned due = heap.classes[id].sample_due;
+  heap.classes[id].sample_due = 0;
   return due;
+}
+// Whether the next sample is among so many bytes more; where it is not, they are not counted yet.
+inline bool reach_sample(Heap& heap, std::int64_t bytes) {
+  while (heap.until_sample < bytes && heap.looks_again) look_at_pace(heap);
+  return heap.until_sample < bytes;
 }
 
 // The number of the block that starts `offset` bytes into the page of small blocks; kNoBlock: none that exists. The

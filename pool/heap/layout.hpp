@@ -103,7 +103,7 @@ enum class PageState : std::uint8_t {
 
 using Slice = std::uint32_t;  // 0: none
 
-struct Record;  // samples.cpp
+struct SampleRecord;  // samples.hpp
 
 // Describes a slice: `state` says as what, and which of the members that share a place are meant. They are unions and
 // not a struct for each state: half of the members belong to several states, and a page may go from one state to
@@ -131,7 +131,10 @@ struct alignas(64) Page {
   };
   union {
     std::uint32_t start_bound;  // small: see start_bound; medium: 0
-    std::uint32_t slack;        // large: usable bytes less those asked for
+    struct {                    // large
+      std::uint16_t slack;      // usable bytes less those asked for
+      std::uint16_t doublings;  // of the interval that it was drawn at, if it has a site
+    };
   };
   union {
     Slice next;             // in a queue of pages, a bin of free spans, a list of what waits for the region
@@ -160,7 +163,7 @@ struct alignas(64) Page {
   union {
     // Freed by others. Small: count << 48 | first block; medium: by number; else 0.
     std::atomic<std::uint64_t> remote;
-    Record* records;  // sampled: its side table
+    SampleRecord* records;  // sampled: its side table
   };
 
   unsigned handed_out() const { return static_cast<std::uint16_t>(until + beyond); }

@@ -28,7 +28,7 @@ unsigned charge(Heap& heap, unsigned medium, unsigned most) {
   const unsigned id = kFirstMedium + medium;
   const auto bytes = static_cast<std::int64_t>(class_bytes(id));
   if (heap.classes[id].sample_due) return 0;
-  if (heap.until_sample < most * bytes) {
+  if (reach_sample(heap, most * bytes)) {
     most = static_cast<unsigned>(std::max<std::int64_t>(heap.until_sample / bytes, 0));
     give_sample_to(heap, id);
   } else {
@@ -38,9 +38,9 @@ unsigned charge(Heap& heap, unsigned medium, unsigned most) {
   return most;
 }
 
-// Whether the next block of the class, of which none wait, is a sample.
-bool next_is_sample(Heap& heap, unsigned id) {
-  if (!heap.classes[id].sample_due && heap.until_sample < static_cast<std::int64_t>(class_bytes(id)))
+// Whether the next block of the class, of which none wait, is a sample: as sample_due.
+unsigned next_is_sample(Heap& heap, unsigned id) {
+  if (!heap.classes[id].sample_due && reach_sample(heap, static_cast<std::int64_t>(class_bytes(id))))
     give_sample_to(heap, id);
   return take_due_sample(heap, id);
 }
@@ -83,16 +83,17 @@ void* allocate_medium(std::size_t bytes, unsigned id) {
     heap = start_heap();
     if (!heap) return nullptr;
   }
-  const bool is_sample = !heap->waiting[medium] && (samples_every_block() || next_is_sample(*heap, id));
+  const unsigned due = heap->waiting[medium] ? 0 : samples_every_block() ? 1 : next_is_sample(*heap, id);
+  const bool is_sample = due != 0;
   const bool in_place = is_sample && !has_sampled_pages(id);
   if (is_sample && !in_place)
-    if (void* const sampled = allocate_sampled(bytes, id)) return sampled;
+    if (void* const sampled = allocate_sampled(bytes, id, due - 1)) return sampled;
   // An unwinder that allocates may have filled it.
   if (!heap->waiting[medium] && !fetch(*heap, medium, is_sample)) return nullptr;
   void* const block = take_waiting(*heap, medium);
   if (in_place) {
     const auto [page, offset] = spot_of(block);
-    sample_in_place(*page, medium_number(*page, offset), bytes);
+    sample_in_place(*page, medium_number(*page, offset), bytes, due - 1);
   }
   return block;
 }
@@ -151,7 +152,7 @@ void forget_waiting(Heap& heap, unsigned medium) {
   heap.waiting[medium] = 0;
   heap.room[medium] = 0;
   heap.never_given[medium] = 0;
-  heap.classes[kFirstMedium + medium].sample_due = false;  // lies behind what is drawn for anew
+  heap.classes[kFirstMedium + medium].sample_due = 0;  // lies behind what is drawn for anew
 }
 
 // Those in `remote` come with it, live or not.

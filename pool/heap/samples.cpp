@@ -11,11 +11,6 @@
 
 namespace cistern::host_pool {
 
-// Written when the block is first handed out: those of blocks that were never carved are not even touched.
-struct Record : SampleRecord {
-  std::uint32_t live_class;  // 0: free; else one more than the class
-};
-
 namespace {
 
 constexpr unsigned kShards = 8;
@@ -66,10 +61,10 @@ class LockedPage {
 // memory must find the program's alone.
 [[gnu::tls_model("initial-exec")]] constinit thread_local std::uintptr_t last_made = 0;
 
-std::size_t table_bytes(unsigned id) { return page_capacity(id) * sizeof(Record); }
+std::size_t table_bytes(unsigned id) { return page_capacity(id) * sizeof(SampleRecord); }
 
 Page* new_page(unsigned shard, unsigned id) {
-  auto* const records = static_cast<Record*>(internal_try_allocate(table_bytes(id)));
+  auto* const records = static_cast<SampleRecord*>(internal_try_allocate(table_bytes(id)));
   if (!records) return nullptr;
   // Samples are few and spread: of a page that was never touched little will be.
   const Span span = acquire_span(page_slices(id), 1, samples_every_block() ? Prefer::dirty : Prefer::clean);
@@ -123,11 +118,11 @@ bool is_sampled_block(const Page& page, std::size_t offset) {
   sample_interval_bytes = chosen.interval_bytes;
   if (Heap* const heap = this_heap()) {
     put_back_lists(*heap);
-    heap->until_sample = draw_distance(heap->random);
+    begin_distance(*heap);
   }
 }
 
-std::int64_t draw_distance(std::uint64_t& random) {
+std::int64_t draw_distance(std::uint64_t& random, unsigned doublings) {
   if (!sample_interval_bytes) return INT64_MAX;
   if (samples_every_block()) return 0;
   random ^= random << 13;
@@ -135,29 +130,77 @@ std::int64_t draw_distance(std::uint64_t& random) {
   random ^= random << 17;
   const double uniform = (static_cast<double>(random >> 11) + 0.5) * 0x1p-53;  // in (0, 1)
   constexpr double kLongest = 0x1p62;
-  const double distance = -natural_log(uniform) * static_cast<double>(sample_interval_bytes);
+  const double distance =
+      -natural_log(uniform) * static_cast<double>(sample_interval_bytes) * static_cast<double>(1u << doublings);
   return static_cast<std::int64_t>(std::min(distance, kLongest)) + 1;
 }
 
 namespace {
-bool is_always_sampled(std::size_t bytes) { return sample_interval_bytes && bytes >= sample_interval_bytes; }
-}  // namespace
 
-double sample_weight(std::size_t bytes) {
-  if (is_always_sampled(bytes)) return 1;
-  return 1 / one_minus_exp(static_cast<double>(bytes) / static_cast<double>(sample_interval_bytes));
+// Often the clock stands still for this long.
+constexpr std::uint32_t kTickMs = 4;
+constexpr unsigned kDoublingsMax = 24;
+
+void keep_pace(SamplePace& pace) {
+  const std::uint32_t now_ms = policy.now_ms(), elapsed_ms = now_ms - pace.since_ms;
+  if (elapsed_ms < kTickMs) {
+    if (pace.samples < kTickMs * kSamplesPerMs || pace.doublings == kDoublingsMax) return;
+    ++pace.doublings;
+    pace.samples /= 2;  // as if it had been so from the start
+    return;
+  }
+  // They come nearer where twice as many would be half of what may be, and so on.
+  for (std::uint64_t few = elapsed_ms * std::uint64_t{kSamplesPerMs} / 4; pace.doublings && pace.samples <= few;
+       few /= 2)
+    --pace.doublings;
+  pace.since_ms = now_ms;
+  pace.samples = 0;
 }
 
-bool capture_sample(std::size_t bytes, SampleRecord& record) {
+// What is drawn at a distance that grew is looked at several times on the way: the thread may hand out little by then.
+std::int64_t next_distance(Heap& heap) {
+  const std::int64_t distance = draw_distance(heap.random, heap.pace.doublings);
+  const auto interval = static_cast<std::int64_t>(sample_interval_bytes);
+  const std::int64_t most = heap.pace.doublings ? std::max(interval, (interval << heap.pace.doublings) / 8) : INT64_MAX;
+  heap.looks_again = distance > most;
+  return std::min(distance, most);
+}
+
+bool is_always_sampled(std::size_t bytes) { return sample_interval_bytes && bytes >= sample_interval_bytes; }
+
+}  // namespace
+
+void begin_distance(Heap& heap) { heap.until_sample = next_distance(heap); }
+
+void note_sample(Heap& heap) {
+  ++heap.pace.samples;
+  if (policy.paced) keep_pace(heap.pace);
+  begin_distance(heap);
+}
+
+void look_at_pace(Heap& heap) {
+  keep_pace(heap.pace);
+  heap.until_sample += next_distance(heap);
+}
+
+double sample_weight(std::size_t bytes, unsigned doublings) {
+  if (is_always_sampled(bytes)) return 1;
+  const double interval = static_cast<double>(sample_interval_bytes) * static_cast<double>(1u << doublings);
+  return 1 / one_minus_exp(static_cast<double>(bytes) / interval);
+}
+
+bool capture_sample(std::size_t bytes, unsigned doublings, SampleRecord& record) {
   if (!policy.capture(&record.site)) return false;
   record.requested_bytes = static_cast<std::uint32_t>(bytes);
   record.born_ms = policy.now_ms();
+  record.doublings = static_cast<std::uint16_t>(doublings);
   return true;
 }
 
-void* allocate_sampled(std::size_t bytes, unsigned id) {
+void* allocate_sampled(std::size_t bytes, unsigned id, unsigned doublings) {
   SampleRecord sample;
-  if (!capture_sample(bytes, sample)) return nullptr;
+  if (!capture_sample(bytes, doublings, sample)) return nullptr;
+  sample.live_class = static_cast<std::uint16_t>(id + 1);
   // Samples are few: threads need not keep apart, and one page of each size is enough.
   const unsigned number = samples_every_block() ? static_cast<unsigned>(this_thread() >> 12) % kShards : 0;
   const unsigned cell = cell_class(id);
@@ -173,7 +216,7 @@ void* allocate_sampled(std::size_t bytes, unsigned id) {
   ++shard.handed_out[id];
   ++shard.live[id];
   const std::size_t index = (address_of(block) - address_of(page_memory(page))) / class_bytes(cell);
-  page->records[index] = {sample, id + 1};
+  page->records[index] = sample;
   block->mark = 0;
   last_made = ~address_of(block);
   return block;
@@ -201,7 +244,7 @@ bool free_or_set_aside(Page& page, std::size_t offset) {
     return true;
   }
   Shard& shard = locked.shard();
-  Record& record = page.records[offset / class_bytes(page.size_class)];
+  SampleRecord& record = page.records[offset / class_bytes(page.size_class)];
   if (!record.live_class) return false;
   --shard.live[record.live_class - 1];
   record.live_class = 0;
@@ -242,7 +285,7 @@ bool free_sampled(Page& page, std::size_t offset) {
 std::size_t live_sampled_bytes(const Page& page, std::size_t offset) {
   const LockedPage locked(page);
   if (!locked || !is_sampled_block(page, offset)) return 0;
-  const Record& record = page.records[offset / class_bytes(page.size_class)];
+  const SampleRecord& record = page.records[offset / class_bytes(page.size_class)];
   return record.live_class ? class_bytes(record.live_class - 1) : 0;
 }
 
@@ -258,10 +301,11 @@ void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes) {
 
 namespace {
 // What was asked for follows from the slack.
-void capture_large(Page& page) {
+void capture_large(Page& page, unsigned doublings) {
   SampleRecord sample;
-  if (!capture_sample(0, sample)) return;
+  if (!capture_sample(0, doublings, sample)) return;
   page.born_ms = sample.born_ms;
+  page.doublings = sample.doublings;
   std::atomic_ref(page.site).store(sample.site, std::memory_order_relaxed);
 }
 }  // namespace
@@ -274,16 +318,16 @@ void sample_large(Page& page, std::size_t bytes) {
   Heap* heap = this_heap();
   if (!heap) heap = start_heap();
   if (!heap) return;
-  if (!is_always_sampled(page.bytes)) {
-    heap->until_sample -= static_cast<std::int64_t>(bytes);
-    if (heap->until_sample > 0) return;
-    heap->until_sample = draw_distance(heap->random);
-  }
-  capture_large(page);
+  if (is_always_sampled(page.bytes)) return capture_large(page, 0);
+  heap->until_sample -= static_cast<std::int64_t>(bytes);
+  if (!reach_sample(*heap, 1)) return;
+  const unsigned doublings = heap->pace.doublings;
+  note_sample(*heap);
+  capture_large(page, doublings);
 }
 
 void sample_grown(Page& page) {
-  if (!page.site && is_always_sampled(page.bytes)) capture_large(page);
+  if (!page.site && is_always_sampled(page.bytes)) capture_large(page, 0);
 }
 
 namespace {
@@ -293,11 +337,11 @@ using Visit = void (*)(void* context, const Sample& sample);
 // Under the lock of its shard.
 [[gnu::cold]] void visit_page(const Page& page, Visit visit, void* context) {
   for (unsigned i = 0; i < page.carved; ++i) {
-    const Record& record = page.records[i];
+    const SampleRecord& record = page.records[i];
     if (!record.live_class) continue;
     const std::size_t bytes = class_bytes(record.live_class - 1);
     visit(context, {page_memory(&page) + i * class_bytes(page.size_class), bytes, record.requested_bytes, record.site,
-                    record.born_ms, sample_weight(bytes)});
+                    record.born_ms, sample_weight(bytes, record.doublings)});
   }
 }
 
@@ -322,8 +366,12 @@ struct Found {
     if (state != PageState::large) continue;
     const std::uint32_t site = std::atomic_ref(const_cast<Page&>(page).site).load(std::memory_order_relaxed);
     if (site)
-      found.large[found.large_count++] = {
-          page_memory(&page), page.bytes, page.bytes - page.slack, site, page.born_ms, sample_weight(page.bytes)};
+      found.large[found.large_count++] = {page_memory(&page),
+                                          page.bytes,
+                                          page.bytes - page.slack,
+                                          site,
+                                          page.born_ms,
+                                          sample_weight(page.bytes, page.doublings)};
   }
   return true;
 }
@@ -347,7 +395,7 @@ struct Found {
 
 __attribute__((no_sanitize("thread"))) void read_sampled(const Page& page, unsigned number, std::size_t& bytes,
                                                          std::size_t& requested_bytes, bool& live) {
-  const Record& record = page.records[number];
+  const SampleRecord& record = page.records[number];
   live = record.live_class != 0;
   if (!live) return;
   bytes = class_bytes(std::min<unsigned>(record.live_class, kClasses) - 1);

@@ -12,7 +12,6 @@ namespace {
 
 struct Entry {
   std::uintptr_t block;  // 0: none
-  std::uint32_t size_class;
   SampleRecord sample;
 };
 
@@ -81,23 +80,24 @@ void visit_entries(void (*visit)(void* context, const Sample& sample), void* con
   for (std::size_t i = 0; entries && i <= entries_mask; ++i) {
     const Entry& entry = entries[i];
     if (!entry.block || !is_current(entry)) continue;
-    const std::size_t bytes = class_bytes(entry.size_class);
+    const std::size_t bytes = class_bytes(entry.sample.live_class - 1u);
     visit(context, {reinterpret_cast<const void*>(entry.block), bytes, entry.sample.requested_bytes, entry.sample.site,
-                    entry.sample.born_ms, sample_weight(bytes)});
+                    entry.sample.born_ms, sample_weight(bytes, entry.sample.doublings)});
   }
 }
 
 }  // namespace
 
-void sample_in_place(Page& page, unsigned number, std::size_t bytes) {
+void sample_in_place(Page& page, unsigned number, std::size_t bytes, unsigned doublings) {
   SampleRecord sample;
-  if (!capture_sample(bytes, sample)) return;
+  if (!capture_sample(bytes, doublings, sample)) return;
+  sample.live_class = static_cast<std::uint16_t>(page.size_class + 1);
   const LockedUnlessForking hold(entries_lock);
   if (!hold || !make_room()) return;
   const std::uintptr_t block = address_of(block_at(page, number));
   Entry& entry = entry_of(block);
   if (!entry.block) ++entries_used;
-  entry = {block, page.size_class, sample};
+  entry = {block, sample};
   page.sited.fetch_or(1u << number, std::memory_order_relaxed);
 }
 

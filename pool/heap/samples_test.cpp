@@ -44,10 +44,10 @@ bool capture(std::uint32_t* site) {
 }
 std::uint32_t now_ms() { return clock_now.load(); }
 
-void start(std::uint64_t interval_bytes) {
+void start(std::uint64_t interval_bytes, bool paced = false) {
   put(get(1));
   this_heap()->random = 20261121;  // the seed of this thread's samples
-  start_sampling({interval_bytes, capture, now_ms});
+  start_sampling({interval_bytes, paced, capture, now_ms});
 }
 
 // --- Samples, by block
@@ -93,7 +93,7 @@ TEST(HostSamples, ALongestIntervalIsNoNegativeOne) {
   in_child([] {
     start(UINT64_MAX);
     std::uint64_t random = 20261121;
-    for (int i = 0; i < 1000; ++i) ASSERT_GT(draw_distance(random), std::int64_t{1} << 40);
+    for (int i = 0; i < 1000; ++i) ASSERT_GT(draw_distance(random, 0), std::int64_t{1} << 40);
   });
 }
 
@@ -108,7 +108,7 @@ TEST(HostSamples, LieAtExponentialDistances) {
       double sum = 0, squares = 0;
       int longer = 0, longer_still = 0;
       for (int i = 0; i < kCount; ++i) {
-        const std::int64_t distance = draw_distance(random);
+        const std::int64_t distance = draw_distance(random, 0);
         ASSERT_GE(distance, 1);
         const auto value = static_cast<double>(distance);
         sum += value;
@@ -129,7 +129,7 @@ TEST(HostSamples, AreNoneWithoutAnInterval) {
   in_child([] {
     start(0);
     std::uint64_t random = 1;
-    EXPECT_EQ(draw_distance(random), INT64_MAX);
+    EXPECT_EQ(draw_distance(random, 0), INT64_MAX);
     for (int i = 0; i < 10'000; ++i) get(100);
     get(1 << 20);
     EXPECT_TRUE(samples_now().empty());
@@ -182,7 +182,7 @@ TEST(HostSamples, FallToRareClassesAsOftenAsTheirBytesSay) {
           captured = false;
           void* const block = get(load.bytes);
           ++load.blocks;
-          if (captured) load.estimate += sample_weight(class_bytes(class_of(load.bytes)));
+          if (captured) load.estimate += sample_weight(class_bytes(class_of(load.bytes)), 0);
           put(block);
         }
       }
@@ -204,7 +204,7 @@ TEST(HostSamples, AreAsManyWhereThreadsComeAndGo) {
           samples += captured;
         }).join();
       }
-      const double weight = sample_weight(class_bytes(class_of(bytes)));
+      const double weight = sample_weight(class_bytes(class_of(bytes)), 0);
       EXPECT_NEAR(samples * weight / threads, 1, 0.4) << bytes;
     }
   });
@@ -235,6 +235,59 @@ TEST(HostSamples, AreAllBlocksOfTheIntervalAndMoreForThemselves) {
     }
     EXPECT_GT(grown, 0);
   });
+}
+
+// One after the other is freed at once; so many take a millisecond. What samples say of them, and how many there were.
+struct Paced {
+  double blocks = 0, estimate = 0;
+  int samples = 0;
+};
+Paced hand_out(std::size_t bytes, int per_ms, int ms) {
+  Paced paced;
+  for (int i = 0; i < ms * per_ms; ++i) {
+    if (i % per_ms == 0) ++clock_now;
+    captured = false;
+    void* const block = get(bytes);
+    ++paced.blocks;
+    if (captured) {
+      const Samples samples = samples_now();
+      paced.estimate += samples.at(block).weight;
+      ++paced.samples;
+    }
+    put(block);
+  }
+  return paced;
+}
+
+TEST(HostSamples, AreFewPerTimeHoweverMuchIsHandedOutAndStandForAllStill) {
+  for (const std::size_t bytes : {48ul, 3'000ul, 32'000ul, 40'000ul, 60'000ul}) {
+    in_child([bytes] {
+      start(kInterval, true);
+      const int ms = 200;
+      hand_out(bytes, 100'000, 8);
+      const Paced fast = hand_out(bytes, 100'000, ms);
+      EXPECT_LT(fast.samples, ms * 2 * static_cast<int>(kSamplesPerMs)) << bytes;
+      EXPECT_GT(fast.samples, ms * static_cast<int>(kSamplesPerMs) / 4) << bytes;
+      EXPECT_NEAR(fast.estimate / fast.blocks, 1, 0.12) << bytes;
+    });
+  }
+}
+
+TEST(HostSamples, ComeAtTheirIntervalAgainWhenLittleIsHandedOut) {
+  for (const std::size_t bytes : {3'000ul, 32'000ul, 40'000ul}) {
+    in_child([bytes] {
+      start(kInterval, true);
+      hand_out(bytes, 100'000, 50);
+      const auto doublings = this_heap()->pace.doublings;
+      EXPECT_GT(doublings, 5);
+      const int interval_in_blocks = static_cast<int>(kInterval / bytes + 1);
+      hand_out(bytes, 2, interval_in_blocks << doublings >> 3);  // it looks at its pace by then
+      EXPECT_EQ(this_heap()->pace.doublings, 0);
+      const Paced slow = hand_out(bytes, 2, 500 * interval_in_blocks);
+      EXPECT_NEAR(slow.samples * sample_weight(usable_bytes(get(bytes)), 0) / slow.blocks, 1, 0.15) << bytes;
+      EXPECT_NEAR(slow.estimate / slow.blocks, 1, 0.15) << bytes;
+    });
+  }
 }
 
 // Live bytes, not those ever handed out: what was freed leaves the estimate.

@@ -285,7 +285,7 @@ void put_back_lists(Heap& heap) {
     put_back(page, own.rest);
     heap.lists[id] = own.rest = nullptr;
     own.rest_count = 0;
-    own.sample_due = false;
+    own.sample_due = 0;
     own.current = 0;
     settle(heap, page, page.handed_out());
   }
@@ -317,7 +317,7 @@ Heap* start_heap() {
       late_heaps = heap;
     }
   }
-  heap->until_sample = draw_distance(heap->random);
+  begin_distance(*heap);
   thread_lists = heap;
   if (!thread_has_ended && key_made.load(std::memory_order_acquire))
     pthread_setspecific(end_key, reinterpret_cast<void*>(1));

@@ -29,19 +29,16 @@ constexpr char kApi[] = "malloc";
 
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool capturing = false;
 
+std::uint32_t now_ms() { return static_cast<std::uint32_t>(coarse_milliseconds_since_start()); }
+
 // Ours are not the program's blocks; and while this thread holds a lock of ours, the sites' may be among them.
 bool capture(std::uint32_t* site) {
   if (capturing || locks_held > 0 || uncounted_here() || system_calls_are_filtered()) return false;
   capturing = true;
   *site = capture_site(kApi, Calls::frequent);
   capturing = false;
+  look_at_growth(now_ms());
   return true;
-}
-
-std::uint32_t now_ms() {
-  const auto now = static_cast<std::uint32_t>(coarse_milliseconds_since_start());
-  look_at_growth(now);
-  return now;
 }
 
 bool every_block() { return options().sites == "all"; }
@@ -92,27 +89,28 @@ struct Group {
 };
 
 // So many blocks a sample stands for: those of its size and standing that live are counted, and its fellows are known.
+// Those drawn at a greater distance stand for more of them.
 class Weights {
  public:
   explicit Weights(const Census& census) : census_(census) {
     host_pool::visit_samples(
         [](void* weights, const host_pool::Sample& sample) {
           const auto standing = static_cast<std::size_t>(standing_of_sample(sample));
-          ++static_cast<Weights*>(weights)->samples_[size_of(sample.usable_bytes)][standing];
+          static_cast<Weights*>(weights)->drawn_[size_of(sample.usable_bytes)][standing] += sample.weight;
         },
         this);
   }
   double of(const host_pool::Sample& sample, Standing standing) const {
     if (host_pool::samples_every_block()) return 1;  // those that have no site are ours
     const unsigned size = size_of(sample.usable_bytes);
-    const auto samples = static_cast<double>(samples_[size][static_cast<std::size_t>(standing)]);
+    const double drawn = drawn_[size][static_cast<std::size_t>(standing)];
     const auto blocks = static_cast<double>(census_.blocks[size][static_cast<std::size_t>(standing)]);
-    return samples > 0 && blocks > samples ? blocks / samples : 1;
+    return drawn > 0 ? std::max(sample.weight * blocks / drawn, 1.0) : 1;
   }
 
  private:
   const Census& census_;
-  std::uint64_t samples_[kSizes][kStandings] = {};
+  double drawn_[kSizes][kStandings] = {};
 };
 
 struct Groups {
@@ -147,7 +145,9 @@ void start_sites() {
     Uncounted uncounted;
     prepare_sites(real_dlsym());
   }
-  host_pool::start_sampling({interval, capture, now_ms});
+  // Who chose a shorter interval than the usual one wants its precision, and pays for it.
+  const bool paced = interval >= std::uint64_t{512} * 1024;
+  host_pool::start_sampling({interval, paced, capture, now_ms});
 }
 
 SiteId site_of_misuse() {
