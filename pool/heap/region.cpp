@@ -348,14 +348,59 @@ std::uint64_t dirty_max_when_growing(std::uint32_t slices) {
   const std::uint64_t peak = recent_peak();
   return std::max(little, peak + peak / 10 - in_use_slices());
 }
+// What was given back as memory came back, and was wanted again within a second, is not given back the next time: some
+// programs work in phases. For this period and the next one, since they may end.
+constexpr std::uint64_t kRegretNs = 1'000'000'000;
+struct Regrets {
+  std::uint64_t now = 0, before = 0, period_end_ns = 0;
+  std::uint64_t given_back = 0, given_back_ns = 0;  // slices, lately
+};
+constinit Regrets regrets;
+
+void begin_period_of_regrets(std::uint64_t now_ns) {
+  if (now_ns < regrets.period_end_ns) return;
+  regrets.before = now_ns < regrets.period_end_ns + kPeriodNs ? regrets.now : 0;
+  regrets.now = 0;
+  regrets.period_end_ns = now_ns + kPeriodNs;
+}
+
+void note_given_back(std::uint64_t slices) {
+  const std::uint64_t now_ns = region_system.now_ns();
+  if (now_ns - regrets.given_back_ns > kRegretNs) regrets.given_back = 0;
+  regrets.given_back += slices;
+  regrets.given_back_ns = now_ns;
+}
+
+// So many slices were taken that had to be made resident.
+void note_fresh(std::uint64_t slices) {
+  if (!regrets.given_back) return;
+  const std::uint64_t now_ns = region_system.now_ns();
+  if (now_ns - regrets.given_back_ns > kRegretNs) {
+    regrets.given_back = 0;
+    return;
+  }
+  begin_period_of_regrets(now_ns);
+  const std::uint64_t regretted = std::min(slices, regrets.given_back);
+  regrets.given_back -= regretted;
+  regrets.now += regretted;
+}
+
 // When memory comes back: the program may soon want as much again.
-std::uint64_t dirty_max_when_releasing() { return std::max(slices_in(64 * kMiB), in_use_slices() / 2); }
+std::uint64_t dirty_max_when_releasing() {
+  const std::uint64_t usual = std::max(slices_in(64 * kMiB), in_use_slices() / 2);
+  if (!(regrets.now | regrets.before)) return usual;
+  begin_period_of_regrets(region_system.now_ns());
+  // Of what was wanted again a part had stayed.
+  const std::uint64_t wanted = usual + std::max(regrets.now, regrets.before);
+  return std::max(usual, std::min(wanted, recent_peak() - std::min(recent_peak(), in_use_slices())));
+}
 
 Span take(const Place& place, std::uint32_t slices, std::uint32_t replaced) {
   const std::uint64_t clean = free_slices[kClean];
   const Span span = carve(place, slices);
   note_peak(replaced);
   if (free_slices[kClean] < clean) {
+    note_fresh(clean - free_slices[kClean]);
     ++spans_fresh;
     peak_reserved = std::max(peak_reserved, mapped_slices - free_slices[kClean]);
   }
@@ -567,7 +612,11 @@ void release_span(Slice first, std::uint32_t slices) {
   take_back_set_aside();
   give_back_idle();
   add_free(first, slices, kDirty);
-  keep_dirty_at_most(std::max(dirty_min, dirty_max_when_releasing()));
+  const std::uint64_t most = std::max(dirty_min, dirty_max_when_releasing()), idle = free_slices[kDirty];
+  if (idle > most && !region_system.keeps_pages) {
+    keep_dirty_at_most(most);
+    note_given_back(idle - free_slices[kDirty]);
+  }
   unmap_top();
 }
 

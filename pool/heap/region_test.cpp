@@ -303,8 +303,18 @@ TEST(HostRegionTest, TrimKeepsWhatItIsTold) {
   });
 }
 
+// A clock of the test's own.
+constexpr std::uint64_t kMinuteNs = 60'000'000'000;
+std::uint64_t clock_ns = 0;
+void take_over_clock() {
+  clock_ns = region_system.now_ns();
+  region_system.now_ns = [] { return clock_ns; };
+}
+
 TEST(HostRegionTest, DirtyMemoryIsBounded) {
   in_child([] {
+    take_over_clock();
+    clock_ns += kMinuteNs;  // what other tests wanted again is of no interest
     std::vector<Slice> spans;
     for (int i = 0; i < 512; ++i) spans.push_back(acquire_span(16).first);  // 512 MiB, never touched
     for (const Slice first : spans) {
@@ -368,14 +378,6 @@ TEST(HostRegionTest, AskedForResidentMemoryOnlyThereMayBeNone) {
     EXPECT_EQ(acquire_span(100, 1, Prefer::dirty_only).dirty_slices, 100u);
     EXPECT_EQ(region_fault(), "");
   });
-}
-
-// A clock of the test's own.
-constexpr std::uint64_t kMinuteNs = 60'000'000'000;
-std::uint64_t clock_ns = 0;
-void take_over_clock() {
-  clock_ns = region_system.now_ns();
-  region_system.now_ns = [] { return clock_ns; };
 }
 
 struct Traffic {
@@ -447,6 +449,27 @@ TEST(HostRegionTest, WhatWasInUseLongAgoIsNotKept) {
       EXPECT_EQ(region_figures().dirty_bytes > in_use / 10 + (1 << 20), !long_ago);
       EXPECT_EQ(region_fault(), "");
     }
+  });
+}
+
+TEST(HostRegionTest, WhatWasSoonWantedAgainStaysTheNextTime) {
+  in_child([] {
+    intercept_system();
+    take_over_clock();
+    const auto given_back_after = [](std::uint64_t pause_ns) {
+      clock_ns += pause_ns;
+      const Slice all = acquire_span(5'000).first;
+      bytes_given_back = 0;
+      release_span(all, 5'000);
+      return bytes_given_back >> 20;
+    };
+    constexpr std::uint64_t kSecondNs = 1'000'000'000;
+    EXPECT_GT(given_back_after(kMinuteNs), 200u);
+    EXPECT_GT(given_back_after(2 * kSecondNs), 200u);  // not that soon
+    EXPECT_EQ(given_back_after(kSecondNs / 2), 0u);
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(given_back_after(3 * kSecondNs), 0u);
+    EXPECT_GT(given_back_after(kMinuteNs), 200u);
+    EXPECT_EQ(region_fault(), "");
   });
 }
 
