@@ -74,6 +74,18 @@ bool fetch(Heap& heap, unsigned medium, bool first_is_sample) {
   return true;
 }
 
+// Where those that wait are all that comes before a sample: the block is the next one, and the last one, which may
+// never have been touched, goes back to its page.
+void go_before_the_others(Heap& heap, unsigned medium, const WaitingBlock& block) {
+  WaitingBlock* const first = heap.waiting_blocks[medium];
+  WaitingBlock* const end = first + heap.waiting[medium];
+  const WaitingBlock last = *first;  // the newest are behind
+  std::copy(first + 1, end, first);
+  end[-1] = block;
+  if (heap.never_given[medium]) heap.never_given[medium] = heap.never_given[medium] - 1;
+  put_into_page(page_of(last), last.place % 64);
+}
+
 }  // namespace
 
 void* allocate_medium(std::size_t bytes, unsigned id) {
@@ -105,6 +117,7 @@ void make_room(Page& page, unsigned number, void* block) {
   if (Heap* const heap = this_heap(); heap && waiting < own.waiting_max) {
     heap->room[medium] = charge(*heap, medium, std::min<unsigned>(own.waiting_max - waiting, own.step));
     if (add_waiting(page, medium, number, block)) return;
+    if (waiting) return go_before_the_others(*heap, medium, waiting_block(page, number, block));
   }
   put_into_page(page, number);
 }
