@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "shim/process/environment.hpp"
@@ -32,10 +33,30 @@ constinit std::atomic<unsigned> next_shard{0};
 enum Decision : int { kUndecided, kOn, kOff };
 constinit std::atomic<int> decision{kUndecided};
 
+// The first threads have a shard each, for good; all others share the last one.
+unsigned take_shard() {
+  constexpr unsigned kLast = kShards - 1;
+  if (next_shard.load(std::memory_order_relaxed) >= kLast) return kLast;
+  return std::min(next_shard.fetch_add(1, std::memory_order_relaxed), kLast);
+}
+
 Shard& own_shard() {
   if (shard_of_thread == 0) [[unlikely]]
-    shard_of_thread = 1 + next_shard.fetch_add(1, std::memory_order_relaxed) % kShards;
+    shard_of_thread = 1 + take_shard();
   return shards[shard_of_thread - 1];
+}
+
+// In a shard that only this thread writes: one instruction, which a signal's handler that counts too cannot part, but
+// not a locked one, which costs more than the allocation.
+template <class Number>
+void add_to(const Shard& shard, std::atomic<Number>& counter, Number n) {
+#if defined(__x86_64__)
+  if (&shard != &shards[kShards - 1]) [[likely]] {
+    asm("addq %1, %0" : "+m"(counter) : "er"(n) : "cc");
+    return;
+  }
+#endif
+  counter.fetch_add(n, std::memory_order_relaxed);
 }
 
 int decide() {
@@ -55,7 +76,8 @@ void settle(std::int64_t bytes) {
 }
 
 void move_bytes(Shard& shard, std::int64_t bytes) {
-  const std::int64_t unsettled = shard.unsettled_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  add_to(shard, shard.unsettled_bytes, bytes);
+  const std::int64_t unsettled = shard.unsettled_bytes.load(std::memory_order_relaxed);
   if (unsettled >= kSettleBytes || unsettled <= -kSettleBytes) [[unlikely]]
     settle(shard.unsettled_bytes.exchange(0, std::memory_order_relaxed));
 }
@@ -94,20 +116,20 @@ void count_nothing() { decision.store(kOff, std::memory_order_relaxed); }
 
 void count_birth(std::size_t usable_bytes) {
   Shard& shard = own_shard();
-  add(shard.births);
-  add(shard.born_bytes, usable_bytes);
+  add_to(shard, shard.births, std::uint64_t{1});
+  add_to(shard, shard.born_bytes, std::uint64_t{usable_bytes});
   move_bytes(shard, static_cast<std::int64_t>(usable_bytes));
 }
 
 void count_death(std::size_t usable_bytes) {
   Shard& shard = own_shard();
-  add(shard.deaths);
+  add_to(shard, shard.deaths, std::uint64_t{1});
   move_bytes(shard, -static_cast<std::int64_t>(usable_bytes));
 }
 
 void count_resize(std::size_t usable_before, std::size_t usable_after) {
   Shard& shard = own_shard();
-  if (usable_after > usable_before) add(shard.born_bytes, usable_after - usable_before);
+  if (usable_after > usable_before) add_to(shard, shard.born_bytes, std::uint64_t{usable_after - usable_before});
   move_bytes(shard, static_cast<std::int64_t>(usable_after) - static_cast<std::int64_t>(usable_before));
 }
 

@@ -1,4 +1,5 @@
-// Counters of host memory that the pool does not serve: shards, one cache line each, so that threads do not meet.
+// Counters of host memory that the pool does not serve: shards, one cache line each, so that threads do not meet. The
+// first threads have one of their own; a thread that comes later shares the last one.
 //
 // Bytes are malloc_usable_size of the blocks. Counts and live bytes are exact once no thread is inside a call. The peak
 // is an estimate: a shard settles its bytes into the common total only when they moved by kSettleBytes, so the
