@@ -316,27 +316,32 @@ void give_back_idle() {
 }
 
 // --- How much dirty memory is kept
-// The most that was in use in this period and the one before: what a program wanted not long ago it may want again.
+// Of this period and the one before.
 constexpr std::uint64_t kPeriodNs = 10'000'000'000;
-struct Peaks {
+struct Lately {
   std::uint64_t now = 0, before = 0, period_end_ns = 0;
+
+  void begin_period(std::uint64_t now_ns, std::uint64_t at_first) {
+    if (now_ns < period_end_ns) return;
+    before = now_ns < period_end_ns + kPeriodNs ? now : at_first;
+    now = at_first;
+    period_end_ns = now_ns + kPeriodNs;
+  }
+  std::uint64_t most() const { return std::max(now, before); }
 };
-constinit Peaks recent;
+constinit Lately in_use_lately;  // the most: what a program wanted not long ago it may want again
 
 void note_peak(std::uint32_t replaced) {
   const std::uint64_t in_use = in_use_slices() - replaced;
-  recent.now = std::max(recent.now, in_use);
+  in_use_lately.now = std::max(in_use_lately.now, in_use);
   if (in_use <= peak_in_use) return;
   peak_in_use = in_use;
   peak_at_ns = region_system.now_ns();
 }
 
 std::uint64_t recent_peak() {
-  if (const std::uint64_t now = region_system.now_ns(); now >= recent.period_end_ns) {
-    const bool one_period_later = now < recent.period_end_ns + kPeriodNs;
-    recent = {in_use_slices(), one_period_later ? recent.now : in_use_slices(), now + kPeriodNs};
-  }
-  return std::max(recent.now, recent.before);
+  in_use_lately.begin_period(region_system.now_ns(), in_use_slices());
+  return in_use_lately.most();
 }
 
 // When memory that is not resident was taken, what lies idle is to be little. Large blocks of various sizes leave gaps
@@ -349,50 +354,40 @@ std::uint64_t dirty_max_when_growing(std::uint32_t slices) {
   return std::max(little, peak + peak / 10 - in_use_slices());
 }
 // What was given back as memory came back, and was wanted again within a second, is not given back the next time: some
-// programs work in phases. For this period and the next one, since they may end.
+// programs work in phases. For a period or two, since they may end.
 constexpr std::uint64_t kRegretNs = 1'000'000'000;
-struct Regrets {
-  std::uint64_t now = 0, before = 0, period_end_ns = 0;
-  std::uint64_t given_back = 0, given_back_ns = 0;  // slices, lately
-};
-constinit Regrets regrets;
+constinit Lately regretted;  // slices
+constinit std::uint64_t last_given_back = 0, given_back_ns = 0;
 
-void begin_period_of_regrets(std::uint64_t now_ns) {
-  if (now_ns < regrets.period_end_ns) return;
-  regrets.before = now_ns < regrets.period_end_ns + kPeriodNs ? regrets.now : 0;
-  regrets.now = 0;
-  regrets.period_end_ns = now_ns + kPeriodNs;
+std::uint64_t given_back_within_a_second(std::uint64_t now_ns) {
+  return now_ns - given_back_ns > kRegretNs ? 0 : last_given_back;
 }
 
 void note_given_back(std::uint64_t slices) {
   const std::uint64_t now_ns = region_system.now_ns();
-  if (now_ns - regrets.given_back_ns > kRegretNs) regrets.given_back = 0;
-  regrets.given_back += slices;
-  regrets.given_back_ns = now_ns;
+  last_given_back = given_back_within_a_second(now_ns) + slices;
+  given_back_ns = now_ns;
 }
 
 // So many slices were taken that had to be made resident.
 void note_fresh(std::uint64_t slices) {
-  if (!regrets.given_back) return;
+  if (!last_given_back) return;
   const std::uint64_t now_ns = region_system.now_ns();
-  if (now_ns - regrets.given_back_ns > kRegretNs) {
-    regrets.given_back = 0;
-    return;
-  }
-  begin_period_of_regrets(now_ns);
-  const std::uint64_t regretted = std::min(slices, regrets.given_back);
-  regrets.given_back -= regretted;
-  regrets.now += regretted;
+  last_given_back = given_back_within_a_second(now_ns);
+  const std::uint64_t wanted_again = std::min(slices, last_given_back);
+  if (!wanted_again) return;
+  last_given_back -= wanted_again;
+  regretted.begin_period(now_ns, 0);
+  regretted.now += wanted_again;
 }
 
 // When memory comes back: the program may soon want as much again.
 std::uint64_t dirty_max_when_releasing() {
-  const std::uint64_t usual = std::max(slices_in(64 * kMiB), in_use_slices() / 2);
-  if (!(regrets.now | regrets.before)) return usual;
-  begin_period_of_regrets(region_system.now_ns());
-  // Of what was wanted again a part had stayed.
-  const std::uint64_t wanted = usual + std::max(regrets.now, regrets.before);
-  return std::max(usual, std::min(wanted, recent_peak() - std::min(recent_peak(), in_use_slices())));
+  const std::uint64_t in_use = in_use_slices(), usual = std::max(slices_in(64 * kMiB), in_use / 2);
+  if (!regretted.most()) return usual;
+  regretted.begin_period(region_system.now_ns(), 0);
+  const std::uint64_t peak = recent_peak(), idle_at_peak = peak - std::min(peak, in_use);
+  return std::max(usual, std::min(usual + regretted.most(), idle_at_peak));  // of what was wanted a part had stayed
 }
 
 Span take(const Place& place, std::uint32_t slices, std::uint32_t replaced) {
@@ -612,11 +607,9 @@ void release_span(Slice first, std::uint32_t slices) {
   take_back_set_aside();
   give_back_idle();
   add_free(first, slices, kDirty);
-  const std::uint64_t most = std::max(dirty_min, dirty_max_when_releasing()), idle = free_slices[kDirty];
-  if (idle > most && !region_system.keeps_pages) {
-    keep_dirty_at_most(most);
-    note_given_back(idle - free_slices[kDirty]);
-  }
+  const std::uint64_t idle = free_slices[kDirty];
+  keep_dirty_at_most(std::max(dirty_min, dirty_max_when_releasing()));
+  if (free_slices[kDirty] < idle) note_given_back(idle - free_slices[kDirty]);
   unmap_top();
 }
 

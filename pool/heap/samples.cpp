@@ -122,6 +122,12 @@ bool is_sampled_block(const Page& page, std::size_t offset) {
   }
 }
 
+namespace {
+double interval_after(unsigned doublings) {
+  return static_cast<double>(sample_interval_bytes) * static_cast<double>(1u << doublings);
+}
+}  // namespace
+
 std::int64_t draw_distance(std::uint64_t& random, unsigned doublings) {
   if (!sample_interval_bytes) return INT64_MAX;
   if (samples_every_block()) return 0;
@@ -130,8 +136,7 @@ std::int64_t draw_distance(std::uint64_t& random, unsigned doublings) {
   random ^= random << 17;
   const double uniform = (static_cast<double>(random >> 11) + 0.5) * 0x1p-53;  // in (0, 1)
   constexpr double kLongest = 0x1p62;
-  const double distance =
-      -natural_log(uniform) * static_cast<double>(sample_interval_bytes) * static_cast<double>(1u << doublings);
+  const double distance = -natural_log(uniform) * interval_after(doublings);
   return static_cast<std::int64_t>(std::min(distance, kLongest)) + 1;
 }
 
@@ -185,8 +190,7 @@ void look_at_pace(Heap& heap) {
 
 double sample_weight(std::size_t bytes, unsigned doublings) {
   if (is_always_sampled(bytes)) return 1;
-  const double interval = static_cast<double>(sample_interval_bytes) * static_cast<double>(1u << doublings);
-  return 1 / one_minus_exp(static_cast<double>(bytes) / interval);
+  return 1 / one_minus_exp(static_cast<double>(bytes) / interval_after(doublings));
 }
 
 bool capture_sample(std::size_t bytes, unsigned doublings, SampleRecord& record) {

@@ -536,7 +536,6 @@ TEST(HostSamples, StayInPlaceAboveASystemPage) {
   });
 }
 
-// Pages of cells are few and hardly used: what is resident already is left to others.
 // Blocks that wait to be handed out before a sample are not all handed out for it.
 TEST(HostSamples, LeaveAlmostAllBlocksOfAPageUntouched) {
   in_child([] {
@@ -553,6 +552,7 @@ TEST(HostSamples, LeaveAlmostAllBlocksOfAPageUntouched) {
   });
 }
 
+// Pages of cells are few and hardly used: what is resident already is left to others.
 TEST(HostSamples, TakeUntouchedMemory) {
   in_child([] {
     start(kShort);

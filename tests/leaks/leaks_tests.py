@@ -139,10 +139,10 @@ class Words(LeaksTest):
     def test_it_can_be_switched_off(self):
         report = self.folder / "off"
         self.shimmed(self.program("ends_of_leaks"), "return",
-                     environment={"CISTERN_REPORT": str(report), "CISTERN_LEAK_CHECK": "0"})
+                     environment={"CISTERN_REPORT": str(report), "CISTERN_LEAK_CHECK": "0",
+                                  "CISTERN_HOST_SAMPLE": "0"})  # functions are named for what they lose
         self.assertIn("blocks alive at exit: not judged\n", report.read_text())
-        # But the program's functions are named for what they lose, and now and then one of them is a sample's site.
-        self.assertNotRegex(report.read_text(), r"\blost\b")
+        self.assertNotIn("lost", report.read_text())
 
     def test_what_cannot_be_done_in_time_is_not_begun(self):
         # At 4 GiB/s, which nothing reaches, 73 ms.
