@@ -95,7 +95,6 @@ int main(int count, char** arguments) {
   memset(text, 'x', kLineBytes);
   text[kLineBytes - 1] = '\n';
   for (int i = 0; i < kLines; ++i) fwrite(text, 1, kLineBytes, lines);
-  free(text);
   void* (*const actors[])(void*) = {read_lines, flush_all, ask_names, load, allocate, set_locale};
   pthread_t threads[6], watcher;
   pthread_create(&watcher, NULL, watch, NULL);
@@ -114,6 +113,7 @@ int main(int count, char** arguments) {
   }
   stop = 1;
   for (int i = 0; i < 6; ++i) pthread_join(threads[i], NULL);
+  free(text);  // until here: longer than the interval of samples, it is in every child's report
   printf("%d children failed\n", failed);
   return failed != 0;
 }
