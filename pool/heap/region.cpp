@@ -345,18 +345,20 @@ std::uint64_t recent_peak() {
 }
 
 // When memory that is not resident was taken, what lies idle is to be little. Large blocks of various sizes leave gaps
-// that the next one does not fit into: with these, all that is resident is to be a tenth more than was in use not long
-// ago.
-std::uint64_t dirty_max_when_growing(std::uint32_t slices) {
+// that the next one does not fit into, and a page of samples is not resident by choice: with these, all that is
+// resident is to be a tenth more than was in use not long ago.
+std::uint64_t dirty_max_when_growing(std::uint32_t slices, Prefer prefer) {
   const std::uint64_t little = slices_in(512 << 10);
-  if (slices <= kPageSlicesMax) return std::max(little, in_use_slices() / 16);
+  if (slices <= kPageSlicesMax && prefer != Prefer::clean) return std::max(little, in_use_slices() / 16);
   const std::uint64_t peak = recent_peak();
   return std::max(little, peak + peak / 10 - in_use_slices());
 }
+
 // What was given back as memory came back, and was wanted again within a second, is not given back the next time: some
 // programs work in phases. For a period or two, since they may end.
 constexpr std::uint64_t kRegretNs = 1'000'000'000;
-constinit Lately regretted;  // slices
+constinit Lately regretted;                              // slices
+constinit std::atomic<std::uint64_t> regrets_end_ns{0};  // 0: there are none
 constinit std::uint64_t last_given_back = 0, given_back_ns = 0;
 
 std::uint64_t given_back_within_a_second(std::uint64_t now_ns) {
@@ -379,6 +381,7 @@ void note_fresh(std::uint64_t slices) {
   last_given_back -= wanted_again;
   regretted.begin_period(now_ns, 0);
   regretted.now += wanted_again;
+  regrets_end_ns.store(regretted.period_end_ns + kPeriodNs, std::memory_order_relaxed);
 }
 
 // When memory comes back: the program may soon want as much again.
@@ -390,7 +393,7 @@ std::uint64_t dirty_max_when_releasing() {
   return std::max(usual, std::min(usual + regretted.most(), idle_at_peak));  // of what was wanted a part had stayed
 }
 
-Span take(const Place& place, std::uint32_t slices, std::uint32_t replaced) {
+Span take(const Place& place, std::uint32_t slices, Prefer prefer, std::uint32_t replaced) {
   const std::uint64_t clean = free_slices[kClean];
   const Span span = carve(place, slices);
   note_peak(replaced);
@@ -399,7 +402,7 @@ Span take(const Place& place, std::uint32_t slices, std::uint32_t replaced) {
     ++spans_fresh;
     peak_reserved = std::max(peak_reserved, mapped_slices - free_slices[kClean]);
   }
-  if (free_slices[kClean] < clean) keep_dirty_at_most(std::max(dirty_min, dirty_max_when_growing(slices)));
+  if (free_slices[kClean] < clean) keep_dirty_at_most(std::max(dirty_min, dirty_max_when_growing(slices, prefer)));
   return span;
 }
 
@@ -587,7 +590,7 @@ Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices, Prefer p
   const Place place = find_place(static_cast<std::uint32_t>(wanted), prefer);
   if (!place.run) return {};
   const Slice first = (place.first + alignment_slices - 1) / alignment_slices * alignment_slices;
-  return take({place.run, first}, slices, replaced);
+  return take({place.run, first}, slices, prefer, replaced);
 }
 
 bool extend_span(Slice end, std::uint32_t more) {
@@ -597,7 +600,7 @@ bool extend_span(Slice end, std::uint32_t more) {
   if (page_at(end)->state != PageState::free) return false;
   const Run run = run_around(*page_at(end));
   if (run.slices < more) return false;
-  take({end, end}, more, 0);
+  take({end, end}, more, Prefer::dirty, 0);
   return true;
 }
 
@@ -611,6 +614,15 @@ void release_span(Slice first, std::uint32_t slices) {
   keep_dirty_at_most(std::max(dirty_min, dirty_max_when_releasing()));
   if (free_slices[kDirty] < idle) note_given_back(idle - free_slices[kDirty]);
   unmap_top();
+}
+
+void end_regrets() {
+  const std::uint64_t end_ns = regrets_end_ns.load(std::memory_order_relaxed);
+  if (!end_ns || region_system.now_ns() < end_ns) return;
+  const LockedUnlessForking hold(region_lock);
+  if (!hold || regrets_end_ns.load(std::memory_order_relaxed) != end_ns) return;
+  regrets_end_ns.store(0, std::memory_order_relaxed);
+  keep_dirty_at_most(std::max(dirty_min, dirty_max_when_releasing()));
 }
 
 std::size_t reserve_spans(std::uint32_t slices, std::size_t count) {

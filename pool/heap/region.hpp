@@ -49,6 +49,9 @@ enum class Prefer { dirty, clean, dirty_only };
 Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices = 1, Prefer prefer = Prefer::dirty,
                   std::uint32_t replaced = 0);
 void release_span(Slice first, std::uint32_t slices);
+// What is kept because a program wanted it again goes back when that is long ago: to be called now and then, also where
+// no spans are taken or released.
+void end_regrets();
 void release_clean_span(Slice first, std::uint32_t slices);  // it reads as zero
 // The slices right behind a span that is in use, if they are free: the span grew. Else 0.
 bool extend_span(Slice end, std::uint32_t more);

@@ -181,6 +181,7 @@ void note_sample(Heap& heap) {
   ++heap.pace.samples;
   if (policy.paced) keep_pace(heap.pace);
   begin_distance(heap);
+  end_regrets();
 }
 
 void look_at_pace(Heap& heap) {
