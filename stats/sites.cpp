@@ -82,7 +82,10 @@ constinit std::atomic<Site*> buckets[kBuckets] = {}, late_buckets[kLateBuckets] 
 constinit Lock sites_lock;  // guards insertion and sites_by_id
 constinit std::atomic<bool> any_late{false};
 constinit std::atomic<std::size_t> sites_known[2] = {};  // of each Calls
-constinit Vector<Site*>* sites_by_id = nullptr;  // made at the first insertion, never destroyed: reports come late
+// In pieces, each of which may not be had: where the process is out of memory there is a site less, no end of it.
+constexpr std::size_t kPieceSites = 1 << 10, kPieces = 2 * kForms[2].sites_max / kPieceSites + 1;
+constinit Site** sites_by_id[kPieces] = {};
+constinit std::size_t site_count = 0;
 constinit Counter captures_timed{0}, captures_timed_ns{0}, captures_failed{0};
 thread_local constinit unsigned captures_of_thread = 0;
 
@@ -161,9 +164,11 @@ void choose_witnesses(Site& site) {
   }
 }
 
-// Null: a thread forks.
+// Null: a thread forks, or there is no memory.
 Site* make_site(const Stack& stack) {
-  auto* site = new (internal_allocate(stack.site_bytes())) Site{};
+  void* const room = internal_try_allocate(stack.site_bytes());
+  if (!room) return nullptr;
+  auto* const site = new (room) Site{};
   site->hash = stack.hash;
   site->api = stack.api;
   site->count = static_cast<std::uint8_t>(stack.count);
@@ -183,20 +188,33 @@ Site* make_site(const Stack& stack) {
   return site;
 }
 
+// False: no memory, or no number left. Threads that come at once to the last site of kForms make a few more than it
+// says.
+bool add_by_id(Site* site) {
+  if (site_count == kPieces * kPieceSites) return false;
+  Site**& piece = sites_by_id[site_count / kPieceSites];
+  if (!piece) piece = static_cast<Site**>(internal_try_allocate(kPieceSites * sizeof(Site*)));
+  if (!piece) return false;
+  piece[site_count % kPieceSites] = site;
+  site->id = static_cast<SiteId>(++site_count);
+  return true;
+}
+
 SiteId insert(const Stack& stack) {
   Site* site = make_site(stack);  // before the lock: it asks the dynamic linker
-  if (!site) return 0;
+  if (!site) {
+    add(captures_failed);
+    return 0;
+  }
   const LockedUnlessForking hold(sites_lock);
   const Site* other = hold ? find(stack) : nullptr;
-  if (!hold || other) {
+  if (!hold || other || !add_by_id(site)) {
+    if (!other) add(captures_failed);
     internal_deallocate(site, stack.site_bytes());
     return other ? other->id : 0;
   }
-  if (!sites_by_id) sites_by_id = new (internal_allocate(sizeof(Vector<Site*>))) Vector<Site*>;
-  sites_by_id->push_back(site);
-  site->id = static_cast<SiteId>(sites_by_id->size());
   sites_known[static_cast<int>(stack.calls)].fetch_add(1, std::memory_order_relaxed);
-  const bool is_late = sites_by_id->size() > kEarlySites;
+  const bool is_late = site_count > kEarlySites;
   if (is_late) any_late.store(true, std::memory_order_release);
   std::atomic<Site*>& bucket = is_late ? late_buckets[stack.hash % kLateBuckets] : buckets[stack.hash % kBuckets];
   site->next = bucket.load(std::memory_order_relaxed);
@@ -280,7 +298,7 @@ bool know_modules(const Stack& stack) {
 
 const Site* site_of(SiteId id) {
   Locked hold(sites_lock);
-  return sites_by_id && id && id <= sites_by_id->size() ? (*sites_by_id)[id - 1] : nullptr;
+  return id && id <= site_count ? sites_by_id[(id - 1) / kPieceSites][(id - 1) % kPieceSites] : nullptr;
 }
 
 }  // namespace
@@ -431,7 +449,7 @@ SiteStatistics site_statistics() {
   SiteStatistics statistics{};
   {
     Locked hold(sites_lock);
-    statistics.sites = sites_by_id ? sites_by_id->size() : 0;
+    statistics.sites = site_count;
   }
   if (const std::uint64_t timed = read(captures_timed); timed >= kTimedMin)
     statistics.capture_mean_ns = static_cast<double>(read(captures_timed_ns)) / static_cast<double>(timed);

@@ -82,7 +82,9 @@ bool module_at(std::uintptr_t address, const Module*& module) {
   for (const Node* node = known_modules; node && !module; node = node->next)
     if (matches(node->module, found)) module = &node->module;
   if (!module) {
-    known_modules = new (internal_allocate(sizeof(Node))) Node{describe(found), known_modules};
+    void* const room = internal_try_allocate(sizeof(Node));
+    if (!room) return false;
+    known_modules = new (room) Node{describe(found), known_modules};
     module = &known_modules->module;
     python::look_for_interpreter(found);
   }
