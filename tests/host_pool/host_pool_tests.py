@@ -332,6 +332,9 @@ class Limits(PoolTest):
                 with self.subTest(mib=mib, work=work):
                     self.holds("limits", "data", mib, work)
 
+    def test_call_sites_without_memory_for_them(self):
+        self.holds("sites_without_memory")
+
 
 class Misuse(PoolTest):
     """Ended by SIGABRT after one line that names the pointer. The program prints it before it misuses it."""
