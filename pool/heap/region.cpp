@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace cistern::host_pool {
 namespace {
@@ -520,6 +521,15 @@ std::uint64_t physical_bytes() {
   return sysinfo(&info) == 0 ? std::uint64_t{info.totalram} * info.mem_unit : 16 * kGiB;
 }
 
+struct Limits {
+  std::uint64_t address_space, data, physical;
+};
+constinit std::optional<Limits> known_limits;
+
+Limits limits() {
+  return known_limits ? *known_limits : Limits{limit_of(RLIMIT_AS), limit_of(RLIMIT_DATA), physical_bytes()};
+}
+
 struct Window {
   std::uint64_t begin, end;
 };
@@ -546,13 +556,13 @@ std::uint64_t random_word() {
 bool place_window() {
   const std::uint64_t random = random_word();
   free_mark = static_cast<std::uintptr_t>(random | 1);
-  const std::uint64_t limit = limit_of(RLIMIT_AS);
-  if (limit != kNoLimit || limit_of(RLIMIT_DATA) != kNoLimit) region_system.unmap = unmap_memory;
+  const auto [limit, data_limit, physical] = limits();
+  if (limit != kNoLimit || data_limit != kNoLimit) region_system.unmap = unmap_memory;
   const auto somewhere = [&](std::uint64_t begin, std::uint64_t within, std::uint64_t bytes) {
     const std::uint64_t at = begin + (random >> 20) % (within / kMiB) * kMiB;
     return Window{at, at + bytes};
   };
-  const Window large = somewhere(64 * kGiB, 16 * kGiB, 2 * physical_bytes() + 32 * kGiB);
+  const Window large = somewhere(64 * kGiB, 16 * kGiB, 2 * physical + 32 * kGiB);
   const Window medium = somewhere(8 * kGiB, 2 * kGiB, 22 * kGiB), small = somewhere(1 * kGiB, kGiB, 2 * kGiB);
   const auto descriptors = [](const Window& window) { return window.end / 1024; };
   return (descriptors(large) <= limit / 64 && place(large)) || (descriptors(medium) <= limit / 64 && place(medium)) ||
@@ -569,6 +579,8 @@ std::uint64_t coarse_clock_ns() {
 
 constinit System region_system = {map_memory,       reserve_memory, make_memory_writable,
                                   give_memory_back, move_memory,    make_memory_resident};
+
+void look_at_limits() { known_limits = limits(); }
 
 bool start_region() {
   const std::atomic_ref<std::uintptr_t> limit(slice_limit);

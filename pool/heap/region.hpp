@@ -40,6 +40,9 @@ struct Span {
   std::uint32_t dirty_slices = 0;
 };
 
+// What the system limits memory to. Called at the start, since the first block may be wanted under a filter of system
+// calls; else start_region() asks. Beside no other thread.
+void look_at_limits();
 // Reserves the descriptors; false: no window is to be had (a tight address space limit). Idempotent.
 bool start_region();
 

@@ -309,8 +309,9 @@ class Filters(HostTest):
     def test_a_filter_that_only_malloc_passes(self):
         for way in ("prctl", "syscall"):
             for end in ("exit", "_exit", "return"):
-                done = self.same(self.program("filtered"), way, end)
-                self.assertEqual(done.all(), ("filtered\n", "", 0), (way, end))
+                for more in ((), ("first",)):
+                    done = self.same(self.program("filtered"), way, end, *more)
+                    self.assertEqual(done.all(), ("filtered\n", "", 0), (way, end, more))
 
     @unittest.skipUnless(os.uname().machine == "x86_64", "written for x86-64")
     def test_one_that_nobody_sees(self):

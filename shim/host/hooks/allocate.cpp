@@ -111,6 +111,7 @@ void prepare_pool() {
   say_who_serves();
   if (pooled()) {
     note_program_break();
+    host_pool::look_at_limits();
     host_pool::prepare_thread_ends();
     start_sites();
     host_pool::give_back_after(options().trim_interval);
