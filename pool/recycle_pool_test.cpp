@@ -440,12 +440,13 @@ TEST(RecyclePoolFailures, EveryAcquireFailingInTurnLeaksNothing) {
 
 // Threads take and give at random against a model: no chunk is ever in two hands, none behind a closed gate is given,
 // none is lost.
-TEST(RecyclePoolModel, ThreadsNeverShareAChunk) {
+template <class L>
+void threads_never_share_a_chunk() {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   FakeSource source;
   source.closed_gates = {1};
-  Pool pool(source);
+  RecyclePool<FakeSource, L> pool(source);
   pool.set_limits({.bytes_max = 20'000, .bytes_min = 0, .interval_ns = 500});
   std::mutex mutex;
   std::map<FakeSource::Chunk, int> owner;
@@ -498,6 +499,27 @@ TEST(RecyclePoolModel, ThreadsNeverShareAChunk) {
   EXPECT_EQ(pool.waiting_bytes(), 0u);
   EXPECT_EQ(source.out(), 0u);
   EXPECT_EQ(source.wrong_releases, 0);
+}
+
+TEST(RecyclePoolModel, ThreadsNeverShareAChunk) { threads_never_share_a_chunk<Lock>(); }
+
+TEST(RecyclePoolModel, NorUnderASpinLock) { threads_never_share_a_chunk<SpinLock>(); }
+
+TEST(RecyclePoolUnderASpinLock, ChildOfAForkForgetsAndGoesOn) {
+  FakeSource source;
+  RecyclePool<FakeSource, SpinLock> pool(source);
+  pool.set_limits(kRoomy);
+  pool.give(key(60), pool.allocate(key(60), {60}, 1).result.chunk, {}, false, 1);
+  pool.before_fork();
+  pool.after_fork_in_parent();
+  EXPECT_EQ(pool.usage().blocks, 1u);
+  pool.before_fork();
+  pool.after_fork_in_child();
+  EXPECT_EQ(pool.usage().blocks, 0u);
+  EXPECT_EQ(source.releases, 0);
+  const auto chunk = pool.allocate(key(60), {60}, 1).result.chunk;
+  pool.give(key(60), chunk, {}, false, 1);
+  EXPECT_EQ(pool.take(key(60), 1), chunk);
 }
 
 }  // namespace

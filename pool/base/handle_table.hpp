@@ -1,5 +1,6 @@
 // Records found by handle or address: a hash table in shards, each under its own lock. Records are only touched
-// inside with() and for_each(), under the shard's lock; the callbacks must not call out of Cistern.
+// inside with() and for_each(), under the shard's lock; the callbacks must not call out of Cistern. A table that is met
+// at every allocation may have spin locks, which cost one locked instruction, not two.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -9,7 +10,7 @@
 
 namespace cistern {
 
-template <class Record>
+template <class Record, class L = Lock>
 class HandleTable {
  public:
   // Calls use(record) with the handle's record, or with null; returns what it returns.
@@ -57,7 +58,7 @@ class HandleTable {
 
  private:
   struct alignas(64) Shard {
-    Lock lock;
+    L lock;
     Map<const void*, Record> records;
   };
   static constexpr std::size_t kShards = 32;
