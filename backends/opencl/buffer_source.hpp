@@ -53,14 +53,20 @@ class BufferSource {
 
   // Of any memory object; 0 when the driver does not say.
   cl_uint reference_count(cl_mem memory) { return info<cl_uint>(memory, kMemReferenceCount); }
+  // The caller counts the query.
+  cl_uint uncounted_reference_count(cl_mem memory) { return ask<cl_uint>(memory, kMemReferenceCount); }
   cl_uint map_count(cl_mem memory) { return info<cl_uint>(memory, kMemMapCount); }
   std::size_t bytes(cl_mem memory) { return info<std::size_t>(memory, kMemSize); }
 
  private:
   template <class Value>
   Value info(cl_mem memory, cl_uint name) {
-    Value value = 0;
     calls_.queries.fetch_add(1, std::memory_order_relaxed);
+    return ask<Value>(memory, name);
+  }
+  template <class Value>
+  Value ask(cl_mem memory, cl_uint name) {
+    Value value = 0;
     return real_.memory_info(memory, name, sizeof value, &value, nullptr) == kSuccess ? value : 0;
   }
 

@@ -65,6 +65,7 @@ void after_fork_in_child() {
     for_each_table(*s, [&](auto& table) {
       if constexpr (requires { table.for_each(inherit); }) table.for_each(inherit);
     });
+    s->context_traits.changed();
     // Another thread may have been in the midst of a ring: it stays where it is.
     s->contexts.for_each([](const void*, ContextRecord& record) { new (&record.chunks) ContextChunks; });
     forget_figures(*s);

@@ -26,11 +26,10 @@ Clocks clocks_of_queues(OpenclState& s, cl_context context) {
 }
 
 std::optional<Waited> why_context_waits(OpenclState& s, cl_context context) {
-  return s.contexts.with(context, [](const ContextRecord* record) -> std::optional<Waited> {
-    if (!record || !record->all_queues_seen) return Waited::unknown_calls;
-    if (record->calls_back) return Waited::callbacks;
-    return std::nullopt;
-  });
+  const ContextTraits traits = traits_of(s, context);
+  if (!traits.all_queues_seen) return Waited::unknown_calls;
+  if (traits.calls_back) return Waited::callbacks;
+  return std::nullopt;
 }
 
 }  // namespace

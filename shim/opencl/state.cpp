@@ -98,6 +98,20 @@ Vector<std::shared_ptr<QueueClock>> clocks_of(cl_context context) {
   return clocks;
 }
 
+ContextTraits traits_of(OpenclState& s, cl_context context) {
+  return s.context_traits.of(context, [&](const void* handle) {
+    return s.contexts.with(handle, [](const ContextRecord* record) -> ContextTraits {
+      if (!record) return {};
+      return {true,
+              record->command_buffers,
+              record->unseen_commands,
+              record->inherited,
+              record->all_queues_seen,
+              record->calls_back};
+    });
+  });
+}
+
 std::shared_ptr<QueueClock> clock_of(OpenclState& s, cl_command_queue queue) {
   return s.queues.with(queue, [](Queue* record) { return record ? record->clock : nullptr; });
 }

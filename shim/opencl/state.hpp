@@ -9,6 +9,7 @@
 
 #include "backends/opencl/buffer_source.hpp"
 #include "pool/base/handle_table.hpp"
+#include "pool/base/last_answer.hpp"
 #include "pool/base/range_index.hpp"
 #include "pool/recycle_pool.hpp"
 #include "shim/opencl/next.hpp"
@@ -61,6 +62,14 @@ inline CountedBlock as_counted(const MemoryRecord& record, const void* handle) {
 inline PoolKey pool_key(const MemoryRecord& buffer) {
   return {reinterpret_cast<std::uintptr_t>(buffer.context), buffer.flags, buffer.bytes};
 }
+
+// Of a context, what every buffer's create and release ask: threads remember it (traits_of). Whoever changes one of
+// these, or adds or removes a record, says so: context_traits.changed().
+struct ContextTraits {
+  bool known = false;
+  bool command_buffers = false, unseen_commands = false, inherited = false;
+  bool all_queues_seen = false, calls_back = false;
+};
 
 struct ContextRecord {
   std::uint32_t references = 1;
@@ -140,10 +149,12 @@ struct OpenclState {
   DriverCalls calls;
   KindCounters counters;
   RecordedBuffers source;
-  RecyclePool<RecordedBuffers> pool;
+  // Every hit meets these two, and the counters: spin locks.
+  RecyclePool<RecordedBuffers, SpinLock> pool;
+  HandleTable<MemoryRecord, SpinLock> memory;  // cl_mem, and SVM and USM pointers
 
-  HandleTable<MemoryRecord> memory;  // cl_mem, and SVM and USM pointers
   HandleTable<ContextRecord> contexts;
+  LastAnswer<ContextTraits> context_traits;
   HandleTable<Queue> queues;
   HandleTable<Kernel> kernels;
   HandleTable<Counted> counted;
@@ -188,6 +199,7 @@ void drain_context(cl_context context);
 void drain_context(cl_context context, const Vector<std::shared_ptr<QueueClock>>& clocks);
 
 Vector<std::shared_ptr<QueueClock>> clocks_of(cl_context context);
+ContextTraits traits_of(OpenclState& s, cl_context context);
 // Of a queue that we never saw: null.
 std::shared_ptr<QueueClock> clock_of(OpenclState& s, cl_command_queue queue);
 cl_context context_of(OpenclState& s, cl_command_queue queue);

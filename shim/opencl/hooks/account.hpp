@@ -7,10 +7,14 @@
 namespace cistern::opencl {
 
 // A handle that the driver has just given, or that the pool gives again.
-inline void adopt(OpenclState& s, const void* handle, MemoryRecord&& record, bool pool_hit = false) {
-  record.born_ns = coarse_nanoseconds_since_start();
+inline void adopt(OpenclState& s, const void* handle, MemoryRecord&& record, bool pool_hit = false,
+                  std::uint64_t now_ns = coarse_now_ns()) {
+  record.born_ns = since_start(now_ns);
   const std::uint64_t reserved = pool_hit ? read(s.counters.live_bytes) + record.bytes + s.pool.usage_bytes() : 0;
-  s.counters.block_born(as_counted(record, handle), pool_hit, reserved);
+  {
+    Locked hold(s.counters.lock);
+    s.counters.block_born_locked(as_counted(record, handle), pool_hit, reserved, record.born_ns);
+  }
   const bool put = pool_hit && s.memory.with(handle, [&](MemoryRecord* former) {
     if (!former) return false;
     // Pending commands of its former life are this one's too.

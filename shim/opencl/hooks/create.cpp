@@ -20,21 +20,17 @@ std::optional<Unpooled> why_not_recycled(OpenclState& s, const BufferSource::Req
   if (wanted.bytes < chosen.opencl_object_min) return Unpooled::too_small;
   if (wanted.bytes > chosen.opencl_object_max) return Unpooled::too_large;
   if (phase() != Phase::running) return Unpooled::exiting;
-  std::optional<Unpooled> why;
-  s.contexts.with(wanted.context, [&](const ContextRecord* record) {
-    if (!record)
-      why = Unpooled::unknown_context;
-    else if (record->inherited)
-      why = Unpooled::inherited;
-    else if (record->command_buffers)
-      why = Unpooled::command_buffer;
-  });
-  return why;
+  const ContextTraits context = traits_of(s, wanted.context);
+  if (!context.known) return Unpooled::unknown_context;
+  if (context.inherited) return Unpooled::inherited;
+  if (context.command_buffers) return Unpooled::command_buffer;
+  return std::nullopt;
 }
 
 cl_mem create_recyclable(OpenclState& s, const BufferSource::Request& wanted, MemoryRecord&& record, cl_int* errcode) {
   record.site = capture(s, record.api);
-  const auto allocated = s.pool.allocate(pool_key(record), wanted, coarse_now_ns());
+  const std::uint64_t now_ns = coarse_now_ns();
+  const auto allocated = s.pool.allocate(pool_key(record), wanted, now_ns);
   if (errcode) *errcode = allocated.result.error;
   if (!allocated.result.ok) {
     add(s.counters.failed);
@@ -46,7 +42,7 @@ cl_mem create_recyclable(OpenclState& s, const BufferSource::Request& wanted, Me
   if (!allocated.hit) add(s.counters.pool_misses);
   record.recyclable = true;
   record.recycled = allocated.hit;
-  adopt(s, buffer, std::move(record), allocated.hit);
+  adopt(s, buffer, std::move(record), allocated.hit, allocated.hit ? now_ns : coarse_now_ns());
   if (!allocated.hit) raise(s.reserved_peak_bytes, read(s.counters.live_bytes) + s.pool.usage_bytes());
   return buffer;
 }

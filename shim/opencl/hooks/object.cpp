@@ -17,6 +17,7 @@ cl_context note_context(cl_context context, bool calls_back) {
   OpenclState& s = state();
   add(s.contexts_created);
   s.contexts.put(context, {.all_queues_seen = true, .calls_back = calls_back, .clocks = {}});
+  s.context_traits.changed();
   return context;
 }
 
@@ -83,12 +84,16 @@ Handle note_created(CountedType type, Handle handle) {
 void make_context_known(cl_context context) {
   OpenclState& s = state();
   const bool known = s.contexts.with(context, [](ContextRecord* record) { return record != nullptr; });
-  if (context && !known) s.contexts.put(context, {.references = 0, .clocks = {}});
+  if (!context || known) return;
+  s.contexts.put(context, {.references = 0, .clocks = {}});
+  s.context_traits.changed();
 }
 
 void make_context_unknown(cl_context context) {
+  OpenclState& s = state();
   ContextRecord forgotten;
-  state().contexts.take_if(context, forgotten, [](const ContextRecord& record) { return record.references == 0; });
+  s.contexts.take_if(context, forgotten, [](const ContextRecord& record) { return record.references == 0; });
+  s.context_traits.changed();
 }
 
 void note_last_queue(cl_mem buffer, cl_command_queue queue) {
@@ -192,6 +197,7 @@ cl_int clReleaseContext(cl_context context) {
   const Vector<std::shared_ptr<QueueClock>> clocks = clocks_of(context);
   ContextRecord last;
   if (drop_reference(s.contexts, context, last)) {
+    s.context_traits.changed();
     drain_context(context, clocks);
     give_back_chunks(s, context, last.chunks);
   }
@@ -245,10 +251,12 @@ cl_int clReleaseCommandQueue(cl_command_queue queue) {
     s.contexts.with(last.context, [](ContextRecord* record) {
       if (record && record->queues) --record->queues;
     });
-    if (s.unknown_enqueues.load(std::memory_order_relaxed))
+    if (s.unknown_enqueues.load(std::memory_order_relaxed)) {
       s.contexts.with(last.context, [](ContextRecord* record) {
         if (record) record->unseen_commands = true;
       });
+      s.context_traits.changed();
+    }
   }
   return next().clReleaseCommandQueue(queue);
 }
@@ -309,6 +317,7 @@ cl_command_buffer clCreateCommandBufferKHR(cl_uint queue_count, const cl_command
       if (record) record->command_buffers = true;
     });
   }
+  s.context_traits.changed();
   return real(queue_count, queues, properties, errcode);
 }
 

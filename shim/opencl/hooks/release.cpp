@@ -41,16 +41,11 @@ std::optional<Unpooled> why_not_pooled(OpenclState& s, const MemoryRecord& recor
   if (record.inherited) return Unpooled::inherited;
   if (phase() != Phase::running) return Unpooled::exiting;
   if (end_unknown(record)) return Unpooled::end_unknown;
-  std::optional<Unpooled> why;
-  s.contexts.with(record.context, [&](const ContextRecord* context) {
-    if (!context)
-      why = Unpooled::context_released;
-    else if (context->command_buffers)
-      why = Unpooled::command_buffer;
-    else if (context->unseen_commands)
-      why = Unpooled::end_unknown;
-  });
-  return why;
+  const ContextTraits context = traits_of(s, record.context);
+  if (!context.known) return Unpooled::context_released;
+  if (context.command_buffers) return Unpooled::command_buffer;
+  if (context.unseen_commands) return Unpooled::end_unknown;
+  return std::nullopt;
 }
 
 // Decides under the record's lock what the release is; the last one changes the record's state. (A context's record is
@@ -111,6 +106,14 @@ bool waits_for_commands(OpenclState& s, cl_mem buffer, MemoryRecord& record, cl_
   return false;
 }
 
+// With the query about it that was not counted yet.
+void count_death(OpenclState& s, const CountedBlock& block, std::uint64_t now_ns) {
+  const std::uint64_t died_ns = since_start(now_ns);
+  Locked hold(s.counters.lock);
+  bump(s.counters.driver_queries);
+  s.counters.block_died_locked(block, died_ns);
+}
+
 // The program's view is that the buffer is gone. True when the pool has it now.
 bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
   MemoryRecord& record = release.record;
@@ -121,18 +124,20 @@ bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
   }
   // The driver lets go of a buffer a moment after the command's end, and somebody may hold a reference that did not
   // come through us: then it waits too.
-  const cl_uint references = s.source.reference_count(buffer);
+  const cl_uint references = s.source.uncounted_reference_count(buffer);
   bool waits = !record.uses.empty() || references != 1;
   if (waits) waits = waits_for_commands(s, buffer, record, references);
   if (std::optional<Unpooled> why = why_not_kept(s, buffer, record, waits)) {
     release.why = *why;
+    add(s.calls.queries);
     s.memory.with(buffer, [](MemoryRecord* kept) {
       if (kept) kept->state = MemoryState::dead;
     });
     return false;
   }
-  s.counters.block_died(as_counted(record, buffer));
-  s.pool.give(pool_key(record), buffer, std::move(record.uses), waits, coarse_now_ns());
+  const std::uint64_t now_ns = coarse_now_ns();
+  count_death(s, as_counted(record, buffer), now_ns);
+  s.pool.give(pool_key(record), buffer, std::move(record.uses), waits, now_ns);
   return true;
 }
 
