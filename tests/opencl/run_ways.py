@@ -27,7 +27,7 @@ class Expectations:
 
     def __init__(self, source, directory):
         self.leaks, self.exit, self.recycles, self.only_shimmed, self.driver_layer = 0, 0, False, False, None
-        self.transfers = False
+        self.transfers = self.recycles_nothing = False
         self.stages = []
         self.order = {}
         self.stderr, self.argument_lists = [], [[]]
@@ -45,6 +45,8 @@ class Expectations:
             self.exit = int(value)
         elif name == "recycles":
             self.recycles = True
+        elif name == "recycles-nothing":
+            self.recycles_nothing = True
         elif name == "transfers":
             self.transfers = True
         elif name == "stages":
@@ -137,6 +139,8 @@ def check_figures(outcome, way, expectations):
         "the driver freed no more than it gave": figures["driver_frees"] <= figures["driver_allocs"],
         "the peak is not below the live bytes": figures["peak_bytes"] >= figures["live_bytes"],
     }
+    if expectations.recycles_nothing:
+        rules["the pool served nothing"] = figures["pool_hits"] == 0
     if "pool off" in way:
         rules["a pool that is off serves nothing"] = figures["pool_hits"] == 0
     elif expectations.recycles:

@@ -1,5 +1,6 @@
 // Command buffers keep what they recorded: the program releases its buffers after recording, others are made and
-// written meanwhile, and the recording is executed twice.
+// written meanwhile, and the recording is executed twice. Nothing of a context that has one is recycled.
+// harness: recycles-nothing
 #include "observe.hpp"
 
 constexpr size_t kBytes = 4096;
