@@ -115,7 +115,7 @@ void add_to(Snapshot& snapshot) {
   if (!figures.allocations && !figures.frees && !figures.live_blocks) return;
   snapshot.estimated.push_back("kinds.host.peak_bytes");
   add_sites(figures, snapshot);
-  add_growth(snapshot);
+  add_growth(figures.peak_bytes, snapshot);
   snapshot.kinds.push_back(std::move(figures));
 }
 

@@ -133,12 +133,15 @@ std::uint64_t scaled(double value, const LiveOfSite& site) {
   if (!host_pool::samples_every_block()) correct_samples();
 }
 
-[[gnu::cold]] void add_growth(Snapshot& snapshot) {
+[[gnu::cold]] void add_growth(std::uint64_t peak_bytes_max, Snapshot& snapshot) {
   constexpr std::size_t kShown = 3;
   if (!host_pool::sample_interval_bytes) return;
   look_at_growth_once_more();
   const Locked hold(look_lock);
   const std::uint64_t now_ms = coarse_milliseconds_since_start();
+  // What samples stood for may be more than there was.
+  const double peak_bytes = std::min(most_bytes, static_cast<double>(peak_bytes_max));
+  const double of_estimate = most_bytes > 0 ? peak_bytes / most_bytes : 1;
   Vector<UsingSite> at_peak;
   live_of_sites.for_each([&](SiteId site, const LiveOfSite& live) {
     if (!live.seen) return;
@@ -154,14 +157,14 @@ std::uint64_t scaled(double value, const LiveOfSite& site) {
     row.kind = "host";
     row.api = kApi;
     row.site = site;
-    row.peak_blocks = scaled(live.peak_blocks, live);
-    row.peak_bytes = scaled(live.peak_bytes, live);
+    row.peak_blocks = std::max<std::uint64_t>(scaled(live.peak_blocks * of_estimate, live), 1);
+    row.peak_bytes = std::min(scaled(live.peak_bytes * of_estimate, live), peak_bytes_max);
   });
   std::sort(at_peak.begin(), at_peak.end(),
             [](const UsingSite& a, const UsingSite& b) { return a.peak_bytes > b.peak_bytes; });
   if (at_peak.empty()) return;
   snapshot.estimated.push_back("at_peak.host");
-  snapshot.host_peak_seen = static_cast<std::uint64_t>(most_bytes + 0.5);
+  snapshot.host_peak_seen = static_cast<std::uint64_t>(peak_bytes + 0.5);
   at_peak.resize(std::min(at_peak.size(), kShown));
   std::move(at_peak.begin(), at_peak.end(), std::back_inserter(snapshot.at_peak));
 }

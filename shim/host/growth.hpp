@@ -13,8 +13,8 @@ void look_at_growth(std::uint32_t now_ms);
 // When exit begins.
 void look_at_growth_once_more();
 
-// Trends, and who held most when most was live.
-void add_growth(Snapshot& snapshot);
+// Trends, and who held most when most was live: at most so much, by what is known.
+void add_growth(std::uint64_t peak_bytes_max, Snapshot& snapshot);
 
 void growth_before_fork();
 void growth_after_fork();

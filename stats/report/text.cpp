@@ -383,7 +383,9 @@ void write_host_sites(const Snapshot& snapshot, Sink& sink) {
   const Vector<const LeakFigures*> sites = unsuppressed(snapshot.host_sites);
   const bool all = snapshot.sites.ends_with("host:all");
   const BlocksAndBytes rest = snapshot.host_without_site.value_or(BlocksAndBytes{0, 0});
-  if (sites.empty() && !(all && rest.blocks)) return;
+  // Where samples were not drawn of any, a little is what every program has.
+  constexpr std::uint64_t kLittle = 1 << 20;
+  if (sites.empty() && !(rest.blocks && (all || rest.bytes > kLittle))) return;
   const std::size_t shown = std::min(sites.size(), all ? kSitesShown : kHostSitesShown);
   sink.print("HOST MEMORY ALIVE BY SITE (top {} of {}{})\n", shown, sites.size(),
              all ? "" : "; smaller blocks are estimated from samples, CISTERN_SITES=all: exact");
