@@ -469,6 +469,25 @@ TEST(HostRegionTest, WhatWasSoonWantedAgainStaysTheNextTime) {
     EXPECT_EQ(given_back_after(kSecondNs / 2), 0u);
     for (int i = 0; i < 5; ++i) EXPECT_EQ(given_back_after(3 * kSecondNs), 0u);
     EXPECT_GT(given_back_after(kMinuteNs), 200u);
+    // Where no span is taken or released any more it goes, too.
+    EXPECT_EQ(given_back_after(kSecondNs / 2), 0u);
+    end_regrets();
+    EXPECT_EQ(bytes_given_back, 0u);
+    clock_ns += kMinuteNs;
+    end_regrets();
+    EXPECT_GT(bytes_given_back >> 20, 200u);
+    EXPECT_EQ(region_fault(), "");
+  });
+}
+
+TEST(HostRegionTest, WhatIsNotResidentByChoiceLeavesTheRestAlone) {
+  in_child([] {
+    intercept_system();
+    take_over_clock();
+    release_span(acquire_span(900).first, 900);
+    bytes_given_back = 0;
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(acquire_span(1, 1, Prefer::clean).dirty_slices, 0u);
+    EXPECT_EQ(bytes_given_back, 0u);
     EXPECT_EQ(region_fault(), "");
   });
 }

@@ -146,6 +146,17 @@ TEST(ReportLeaks, NameTheCallOnce) {
   EXPECT_NE(text.find("1 block (pool block, cudaMallocAsync)  never freed"), std::string::npos) << text;
 }
 
+// No sample was drawn of any: a little is what every program has.
+TEST(ReportLeaks, OfHostMemoryWithoutAnySiteAreNamedFromAMegabyteOn) {
+  Snapshot snapshot = cuda_snapshot();
+  snapshot.host_sites.clear();
+  snapshot.host_without_site = BlocksAndBytes{7, 1 << 20};
+  EXPECT_EQ(rendered(render_text, snapshot).find("HOST MEMORY ALIVE"), std::string::npos);
+  snapshot.host_without_site = BlocksAndBytes{7, 2 << 20};
+  EXPECT_NE(rendered(render_text, snapshot).find("and 2.0 MiB in 7 blocks without a site: no sample was drawn"),
+            std::string::npos);
+}
+
 TEST(ReportTransfers, NameTheSiteWithMostPageableBytes) {
   Snapshot snapshot = cuda_snapshot();
   TransferFigures asynchronous = transfer("device to host", true, true, 5000 * kMiB);
