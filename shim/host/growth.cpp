@@ -139,9 +139,6 @@ std::uint64_t scaled(double value, const LiveOfSite& site) {
   look_at_growth_once_more();
   const Locked hold(look_lock);
   const std::uint64_t now_ms = coarse_milliseconds_since_start();
-  // What samples stood for may be more than there was.
-  const double peak_bytes = std::min(most_bytes, static_cast<double>(peak_bytes_max));
-  const double of_estimate = most_bytes > 0 ? peak_bytes / most_bytes : 1;
   Vector<UsingSite> at_peak;
   live_of_sites.for_each([&](SiteId site, const LiveOfSite& live) {
     if (!live.seen) return;
@@ -157,14 +154,15 @@ std::uint64_t scaled(double value, const LiveOfSite& site) {
     row.kind = "host";
     row.api = kApi;
     row.site = site;
-    row.peak_blocks = std::max<std::uint64_t>(scaled(live.peak_blocks * of_estimate, live), 1);
-    row.peak_bytes = std::min(scaled(live.peak_bytes * of_estimate, live), peak_bytes_max);
+    row.peak_blocks = scaled(live.peak_blocks, live);
+    row.peak_bytes = std::min(scaled(live.peak_bytes, live), peak_bytes_max);
   });
   std::sort(at_peak.begin(), at_peak.end(),
             [](const UsingSite& a, const UsingSite& b) { return a.peak_bytes > b.peak_bytes; });
   if (at_peak.empty()) return;
   snapshot.estimated.push_back("at_peak.host");
-  snapshot.host_peak_seen = static_cast<std::uint64_t>(peak_bytes + 0.5);
+  // What samples stand for may be more than there was.
+  snapshot.host_peak_seen = std::min(static_cast<std::uint64_t>(most_bytes + 0.5), peak_bytes_max);
   at_peak.resize(std::min(at_peak.size(), kShown));
   std::move(at_peak.begin(), at_peak.end(), std::back_inserter(snapshot.at_peak));
 }

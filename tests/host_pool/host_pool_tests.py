@@ -291,6 +291,15 @@ class Sites(PoolTest):
         self.assertIn("leaks.host", report["estimated"])
         self.assertEqual(report["sites"]["mode"], "gpu:all,host:64KiB")
 
+    def test_estimates_are_no_more_than_what_is_known(self):
+        path = self.folder / "churn"
+        for _ in range(5):
+            self.shimmed(self.program("churn"), environment={"CISTERN_REPORT": str(path)})
+            lines = path.read_text().splitlines()
+            path.unlink()
+            self.assertEqual([line for line in lines if line.startswith("PEAK BY SITE host")], [])
+            self.assertEqual(sum(line.startswith("HOST MEMORY ALIVE BY SITE") for line in lines), 1)
+
     def test_without_there_are_none(self):
         for environment in ({"CISTERN_HOST_SAMPLE": "0"}, {"CISTERN_HOST_POOL": "off"}):
             report = self.report("gpu", 1000, **environment)

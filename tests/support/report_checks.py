@@ -152,6 +152,9 @@ def of_report(report, inherited):
     yield from of_devices(report)
     for name, objects in report["objects"].items():
         yield f"{name}: no more are alive than were created", objects["alive"] <= objects["created"], False
+    for site in report["at_peak"]:
+        kind = report["kinds"].get(site["kind"])
+        yield "no site held more than the peak", not kind or site["peak_bytes"] <= kind["peak_bytes"], False
     for path in report["estimated"]:
         yield f"there is a figure {path}", has_path(report, path), True
 
