@@ -3,7 +3,8 @@
 
   workloads     the classic loads of allocators, written anew in bench/host; CPU time and peak memory
   large         blocks of 256 KiB to 128 MiB, 2 to 200 live, replaced in several ways; CPU time and peak memory
-  real          python, perl, sqlite3, cc1plus and redis-server on loopback; CPU time and peak memory
+  real          python, perl, sqlite3, cc1plus, numpy, node, git, ffmpeg, and redis-server and postgres on loopback;
+                CPU time and peak memory
   instructions  of one malloc and one free in a tight loop, counted by callgrind
   nanoseconds   of the same loops, CPU time of all threads
   startup       what /bin/true takes more than under glibc
@@ -87,6 +88,20 @@ class Job:
         return used
 
 
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def wait_until(answers, what):
+    for _ in range(200):
+        if answers():
+            return
+        time.sleep(0.05)
+    raise Failed(f"{what} does not answer")
+
+
 class RedisJob:
     """The server is measured, from its start until it was told to shut down; redis-benchmark runs plain."""
     name = "redis"
@@ -95,9 +110,7 @@ class RedisJob:
         self.libc, self.folder = libc, folder
 
     def run(self, measure, allocator):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         server = ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--appendonly", "no",
                   "--dir", str(self.folder), "--daemonize", "no"]
         # Debian's server is linked with jemalloc: what is preloaded last but before it is glibc.
@@ -106,18 +119,50 @@ class RedisJob:
 
     def drive(self, port):
         client = ["redis-cli", "-p", str(port)]
-        for _ in range(200):
-            if subprocess.run([*client, "PING"], capture_output=True).stdout.strip() == b"PONG":
-                break
-            time.sleep(0.05)
-        else:
-            raise Failed("the server does not answer")
+        wait_until(lambda: subprocess.run([*client, "PING"], capture_output=True).stdout.strip() == b"PONG", "redis")
         for load in REDIS_LOADS:
             command = ["redis-benchmark", "-p", str(port), "-q", "-P", "16", "-c", "10", "-r", "30000", *load]
             done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S)
             if done.returncode != 0:
                 raise Failed(f"redis-benchmark {' '.join(load)} ended with {done.returncode}")
         subprocess.run([*client, "SHUTDOWN", "NOSAVE"], capture_output=True, timeout=TIMEOUT_S)
+
+
+class PostgresJob:
+    """The server and its processes are measured, one database for all runs; pgbench, with a seed, runs plain."""
+    name = "postgres"
+
+    def __init__(self, programs, folder):
+        self.programs, self.data = programs, folder / "postgres"
+        # The server refuses to be root: then it is whoever its package made.
+        self.user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
+        if self.user:
+            self.data.mkdir()
+            shutil.chown(self.data, "postgres")
+            folder.chmod(0o755)
+        self.do([programs / "initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "--no-sync"])
+
+    def do(self, command):
+        done = subprocess.run([*self.user, *map(str, command)], capture_output=True, text=True, timeout=TIMEOUT_S)
+        if done.returncode != 0:
+            raise Failed(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+
+    def run(self, measure, allocator):
+        port = free_port()
+        server = [*self.user, self.programs / "postgres", "-D", self.data, "-h", "127.0.0.1", "-p", port, "-k", "",
+                  "-c", "fsync=off", "-c", "shared_buffers=16MB", "-c", "autovacuum=off", "-c", "max_wal_size=2GB"]
+        return measure.run(server, allocator, {}, meanwhile=lambda: self.drive(port))[0]
+
+    def drive(self, port):
+        where = ["-h", "127.0.0.1", "-p", port, "-U", "postgres"]
+        wait_until(lambda: subprocess.run([str(word) for word in (self.programs / "pg_isready", *where)],
+                                          capture_output=True).returncode == 0, "postgres")
+        try:
+            load = [self.programs / "pgbench", *where, "-n"]
+            self.do([*load, "-i", "-q", "-s", 1, "postgres"])
+            self.do([*load, "--random-seed=1", "-c", 2, "-t", 1500, "postgres"])
+        finally:
+            self.do([self.programs / "pg_ctl", "stop", "-D", self.data, "-m", "fast"])
 
 
 class Measure:
@@ -261,9 +306,10 @@ def large_jobs(build):
 
 def real_jobs(folder, libc):
     """Those whose programs are installed; what is missing is said."""
-    preprocessed, assembly = folder / "real.ii", folder / "real.s"
+    preprocessed, assembly, repository = folder / "real.ii", folder / "real.s", folder / "repository"
     compiler = subprocess.run(["g++", "-print-prog-name=cc1plus"], capture_output=True, text=True).stdout.strip()
     subprocess.run(["g++", "-std=c++20", "-E", SOURCES / "real_cc1plus.cpp", "-o", preprocessed], check=True)
+    subprocess.run(["git", "clone", "-q", "--bare", "--single-branch", SOURCES.parent.parent, repository], check=True)
     jobs = [
         Job("python", ["/usr/bin/python3", SOURCES / "real_python.py"],
             {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}),
@@ -271,6 +317,14 @@ def real_jobs(folder, libc):
         Job("sqlite3", ["sqlite3", "-batch", ":memory:", f".read {SOURCES / 'real_sqlite.sql'}"]),
         Job("cc1plus", [compiler, "-quiet", "-fpreprocessed", "-std=c++20", "-O1", preprocessed, "-o", assembly],
             output=assembly),
+        Job("numpy", ["/usr/bin/python3", SOURCES / "real_numpy.py"]),
+        Job("node", ["node", SOURCES / "real_node.js"]),
+        # All of this repository's history, packed anew.
+        Job("git", ["git", "-C", repository, "-c", "pack.threads=1", "pack-objects", "--all", "--no-reuse-delta",
+                    "--no-reuse-object", "--window=8", "--stdout", "-q"]),
+        Job("ffmpeg", ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=640x360:rate=25:duration=16",
+                       "-f", "lavfi", "-i", "sine=duration=16", "-c:v", "mpeg4", "-c:a", "aac", "-threads", "1",
+                       "-bitexact", "-f", "md5", "-"]),
     ]
     for job in [job for job in jobs if not shutil.which(job.command[0])]:
         print(f"left out: {job.name}, which is not installed")
@@ -279,6 +333,11 @@ def real_jobs(folder, libc):
         jobs.append(RedisJob(libc, folder))
     else:
         print("left out: redis, which is not installed (packages redis-server, redis-tools)")
+    postgres = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/pgbench"))
+    if postgres and shutil.which("setpriv"):
+        jobs.append(PostgresJob(postgres[-1].parent, folder))
+    else:
+        print("left out: postgres, which is not installed (package postgresql)")
     return jobs
 
 
