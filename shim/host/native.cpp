@@ -80,7 +80,7 @@ void find_functions() {
 }
 
 bool is_part_of_c_library(const link_map& module) {
-  for (const char* name : {"libc.so.", "libm.so.", "ld-linux"})
+  for (const char* name : {"libc.so.", "libm.so.", "ld-linux", "libdl.so.", "libpthread.so."})
     if (lies_in_library(module.l_ld, name)) return true;
   return false;
 }
