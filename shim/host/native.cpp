@@ -9,6 +9,7 @@
 #include "pool/base/lock.hpp"
 #include "pool/base/symbol_table.hpp"
 #include "shim/host/owner.hpp"
+#include "shim/process/find_object.hpp"
 #include "shim/process/lookup.hpp"
 
 namespace cistern::host {
@@ -117,6 +118,10 @@ void begin_c_library_malloc() {
 }
 
 }  // namespace
+
+void prepare_native() {
+  if (!c_library_finds_objects()) begin_c_library_malloc();
+}
 
 void native_before_fork() {
   begin_c_library_malloc();

@@ -18,7 +18,12 @@
 #include "pool/base/symbol_table.hpp"
 #include "shim/process/process.hpp"
 
+extern "C" [[gnu::weak]] decltype(_dl_find_object) __real__dl_find_object;  // see newer_c_library.cpp
+
 namespace cistern {
+
+bool c_library_finds_objects() { return __real__dl_find_object != nullptr; }
+
 namespace {
 
 struct Object {

@@ -19,4 +19,7 @@ namespace cistern {
 // 0 and `found` filled in, or -1.
 int find_object(const void* address, dl_find_object& found);
 
+// The C library has the function: it is 2.35 or newer.
+bool c_library_finds_objects();
+
 }  // namespace cistern
