@@ -9,6 +9,7 @@
 #include "pool/base/lock.hpp"
 #include "pool/base/symbol_table.hpp"
 #include "shim/host/owner.hpp"
+#include "shim/process/find_object.hpp"
 #include "shim/process/lookup.hpp"
 
 namespace cistern::host {
@@ -80,7 +81,7 @@ void find_functions() {
 }
 
 bool is_part_of_c_library(const link_map& module) {
-  for (const char* name : {"libc.so.", "libm.so.", "ld-linux"})
+  for (const char* name : {"libc.so.", "libm.so.", "ld-linux", "libdl.so.", "libpthread.so."})
     if (lies_in_library(module.l_ld, name)) return true;
   return false;
 }
@@ -117,6 +118,10 @@ void begin_c_library_malloc() {
 }
 
 }  // namespace
+
+void prepare_native() {
+  if (!c_library_finds_objects()) begin_c_library_malloc();
+}
 
 void native_before_fork() {
   begin_c_library_malloc();

@@ -30,6 +30,9 @@ struct Native {
 #include "shim/symbols/host.def"
 };
 
+// Old C libraries take the loader's big lock to begin their malloc. Within a fork, whose list of handlers they keep
+// locked, that would wait for a dlclose that waits for this list: so it is begun at once.
+void prepare_native();
 void native_before_fork();
 void native_after_fork();
 

@@ -109,6 +109,7 @@ bool goes_on(Function* next, const void* block = nullptr) {
 
 void prepare_pool() {
   say_who_serves();
+  prepare_native();
   if (pooled()) {
     note_program_break();
     host_pool::look_at_limits();
