@@ -309,6 +309,8 @@ cistern_status pool_allocate_on(cistern_pool* pool, size_t bytes, int device, vo
   Account* const account = account_of("cistern_pool_allocate_on", pool);
   if (!account || !block || account->settings.kind != CISTERN_DEVICE) return CISTERN_INVALID;
   Wanted wanted = as_settings_have_it(account->settings, bytes, 0);
+  // The runtime's own first call would make the first device's context current.
+  if (device == kCurrentContext && !wanted.where && !any_context_is_current()) device = 0;
   if (device != kCurrentContext) wanted.where |= CISTERN_ON_DEVICE, wanted.device = device;
   wanted.order = {true, stream};
   return allocate_in(*account, pool, wanted, block);

@@ -17,14 +17,15 @@ extern "C" {
 /* --- Device memory in the order of a stream */
 
 /* Work on `stream` may use the block at once; other streams' may when they follow it. `pool`: one of CISTERN_DEVICE.
- * `device`: its ordinal, or CISTERN_CURRENT. A block that went back on the same stream is given first: nothing waits,
- * for what is enqueued now runs behind what used it. `*block` is null unless CISTERN_OK. */
+ * `device`: its ordinal, or CISTERN_CURRENT, which is the first one where no context is current. A block that went back
+ * on the same stream is given first: nothing waits, for what is enqueued now runs behind what used it. `*block` is null
+ * unless CISTERN_OK. */
 CISTERN_API cistern_status cistern_pool_allocate_on(cistern_pool* pool, size_t bytes, int device, void* stream,
                                                     void** block);
-/* Work on `stream`, up to now, may still use the block, and work on no other stream: nothing waits. It is given again
- * on this stream, or on any when it is taken for another stream's only after that work has ended. Streams that were
- * made where Cistern could not see it (by a program that links the library instead of preloading it) are waited for, as
- * cuMemFree does, except the default stream. Null is no block. */
+/* Work on `stream`, up to now, may still use the block, and work on no other stream. Nothing waits: it is given again
+ * to who asks on this stream, and to others only when no more memory can be had otherwise, after that work has ended.
+ * Streams that were made where Cistern could not see it (by a program that links the library instead of preloading it)
+ * are waited for, as cuMemFree does, but for the default stream. Null is no block. */
 CISTERN_API cistern_status cistern_pool_deallocate_on(cistern_pool* pool, void* block, void* stream);
 /* Work on this stream uses the block too: it is given again only after all work of its context that was there when it
  * went back. CISTERN_INVALID: no live block of device memory begins there. */

@@ -86,6 +86,14 @@ def library():
     return _loaded
 
 
+def load_driver():
+    """Cistern uses the driver that is loaded, and loads none itself."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        pass  # the call that needs it says so
+
+
 def check(status, what):
     """Nothing where a call answered CISTERN_OK."""
     if status == OK:

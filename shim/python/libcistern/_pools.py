@@ -2,8 +2,8 @@
 import ctypes
 import os
 
-from libcistern._library import (CURRENT, CisternError, Figures, MemoryInfo, PoolSettings, PoolStatistics, Statistics, check,
-                                 kind_number, library)
+from libcistern._library import (CURRENT, CisternError, Figures, MemoryInfo, PoolSettings, PoolStatistics, Statistics,
+                                 check, kind_number, library, load_driver)
 
 
 def version():
@@ -32,6 +32,7 @@ def figures(kind="device", device=None):
 def memory_info(device=0):
     """Of one device: total_bytes, free_bytes (what is kept for reuse is free), and of this process live_bytes and
     cached_bytes."""
+    load_driver()
     found = MemoryInfo()
     check(library().cistern_device_memory(device, found, ctypes.sizeof(found)), f"memory of device {device}")
     return found
@@ -60,6 +61,7 @@ class Pool:
     """Memory of one kind with a name, a limit and figures of its own, which reports show. Usable from any thread."""
 
     def __init__(self, kind="device", name="pool", bytes_max=0):
+        load_driver()
         settings = PoolSettings(size=ctypes.sizeof(PoolSettings), name=name.encode(), kind=kind_number(kind),
                                 bytes_max=bytes_max)
         handle = ctypes.c_void_p()

@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 
 from libcistern import _frameworks
-from libcistern._library import CisternError, library
+from libcistern._library import CisternError, library, load_driver
 
 VERSION = (1, 22)
 NAME = b"mem_handler"
@@ -56,6 +56,7 @@ def _handler_of(pool):
 def _try_out(pool):
     """CisternError before any array is made where there is no driver."""
     ours = library()
+    load_driver()
     allocate, free = ours.cistern_numpy_malloc, ours.cistern_numpy_free
     allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t]
     free.restype, free.argtypes = None, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
