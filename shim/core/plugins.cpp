@@ -12,6 +12,7 @@
 #include "shim/core/answers.hpp"
 #include "shim/core/devices.hpp"
 #include "shim/core/library.hpp"
+#include "shim/core/pool_blocks.hpp"
 #include "shim/cuda/device_memory.hpp"
 #include "shim/process/lookup.hpp"
 #include "stats/format.hpp"
@@ -76,7 +77,8 @@ void describe(const Refused& refused, char* text, std::size_t room) {
 int device_for_pinned() { return any_context_is_current() ? kCurrentContext : 0; }
 
 cistern_pool* pinned_pool(void* chosen) {
-  return chosen ? static_cast<cistern_pool*>(chosen) : pool_default(CISTERN_PINNED);
+  static constinit std::atomic<cistern_pool*> pool{nullptr};
+  return chosen ? static_cast<cistern_pool*>(chosen) : pool_named(pool, "numpy", CISTERN_PINNED);
 }
 
 // Whether this copy is the preloaded one, and not linked or loaded later: the streams of all are known then.
@@ -141,10 +143,14 @@ void numpy_free(void* pool, void* block, size_t) {
   if (block) pool_deallocate(pinned_pool(pool), block, queue_for_free());
 }
 
+// Not as pool_reallocate: this thread may have no context, and the block's may be gone.
 void* numpy_realloc(void* pool, void* block, size_t bytes) {
-  if (!block) return numpy_malloc(pool, bytes);
-  const bool done = pool_reallocate(pinned_pool(pool), &block, bytes ? bytes : 1, queue_for_free()) == CISTERN_OK;
-  return done ? block : nullptr;
+  void* const moved = numpy_malloc(pool, bytes);
+  if (!moved || !block) return moved;
+  const SeenBlock before = see_block(reinterpret_cast<std::uintptr_t>(block));
+  if (before.record) memcpy(moved, block, std::min<std::uint64_t>(bytes, before.record->bytes));
+  numpy_free(pool, block, 0);
+  return moved;
 }
 
 // --- Where memory came from

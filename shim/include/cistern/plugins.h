@@ -45,7 +45,7 @@ CISTERN_API cistern_pool* cistern_torch_pool(void);
 
 /* --- NumPy: the functions of a PyDataMem_Handler */
 
-/* Pinned memory of a pool of CISTERN_PINNED, `pool` being the handler's ctx; null: the process's own. A block that goes
+/* Pinned memory of a pool of CISTERN_PINNED, `pool` being the handler's ctx; null: one named "numpy". A block that goes
  * back is given again only after all work that was there. Null on failure, as malloc. Blocks of no bytes are blocks. */
 CISTERN_API void* cistern_numpy_malloc(void* pool, size_t bytes);
 CISTERN_API void* cistern_numpy_calloc(void* pool, size_t count, size_t bytes);

@@ -83,6 +83,8 @@ def library():
             except OSError as error:
                 raise CisternError(f"{path} cannot be loaded: {error}") from None
         _loaded = _declare(found)
+        if not is_preloaded() and "CISTERN_REPORT" not in os.environ:
+            _loaded.cistern_set_option(b"CISTERN_REPORT", b"none")  # nobody asked for a report of this process
     return _loaded
 
 

@@ -71,7 +71,8 @@ def _try_out(pool):
 
 @contextlib.contextmanager
 def pinned(pool=None):
-    """`pool`: a libcistern.Pool("pinned"), to have figures or a limit of its own; None: the process's."""
+    """`pool`: a libcistern.Pool("pinned"), to have figures or a limit of its own; None: one
+    named "numpy"."""
     set_handler = _set_handler()
     _try_out(pool)
     before = set_handler(_handler_of(pool))
