@@ -4,7 +4,7 @@ interface of libcistern.so (ctypes).
     python -m libcistern run -- python train.py      under the preloaded library, with a report at exit
     libcistern.statistics("device")                  figures; report(), trim(), defragment()
     with libcistern.leaks() as found: ...            what a block of code leaked, with its lines
-    libcistern.torch.use()                           allocators: torch, rmm, cupy, numba; pinned() for NumPy
+    libcistern.torch.use()                           allocators: torch, rmm, cupy, cuda_core, numba; pinned() for NumPy
 
 What cannot be done here raises CisternError, whose text says why. Thread-safe, but for set-up calls (use()).
 """
@@ -16,7 +16,7 @@ from libcistern._pools import Pool, defragment, figures, memory_info, report, st
 
 __all__ = ["CisternError", "Leak", "Line", "NotPreloadedError", "Pool", "defragment", "figures", "is_preloaded",
            "leaks", "library_path", "memory_info", "pinned", "report", "statistics", "trim", "version"]
-_FRAMEWORKS = ("torch", "rmm", "cupy", "numba", "numpy")
+_FRAMEWORKS = ("torch", "rmm", "cupy", "cuda_core", "numba", "numpy")
 
 
 def pinned(pool=None):

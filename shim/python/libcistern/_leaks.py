@@ -4,9 +4,11 @@ use."""
 import contextlib
 import ctypes
 import gc
+import itertools
+import os
 import sys
 
-from libcistern._library import KINDS, VISIT_BLOCK, VISIT_FRAME, kind_number, library, need_preloaded
+from libcistern._library import HERE, KINDS, VISIT_BLOCK, VISIT_FRAME, kind_number, library, need_preloaded
 
 GPU_KINDS = ("device", "pinned", "managed", "opencl")
 
@@ -59,6 +61,7 @@ def live_blocks(kind):
 
 
 def stack_of(site):
+    """The calls, innermost first, without those of this package."""
     lines = []
 
     def visit(frame, _):
@@ -68,7 +71,7 @@ def stack_of(site):
         return 0
     if site:
         library().cistern_visit_frames(site, VISIT_FRAME(visit), None)
-    return lines
+    return list(itertools.dropwhile(lambda line: line.file and line.file.startswith(f"{HERE}{os.sep}"), lines))
 
 
 def empty_caches():
