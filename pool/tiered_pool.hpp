@@ -85,7 +85,11 @@ class TieredPool {
 
   // Releases settled chunks of the key's group and traits: see RecyclePool.
   PoolUsage give_up(const PoolKey& key, const GiveUp& what) {
-    const auto release = [this](Chunk chunk) { shared_.release(chunk, false); };
+    return give_up(key, what, [this](Chunk chunk) { shared_.release(chunk, false); });
+  }
+  // release(chunk) gives one back to the source, or to the pool under another key.
+  template <class Release>
+  PoolUsage give_up(const PoolKey& key, const GiveUp& what, Release release) {
     PoolUsage gone = shared_.give_up(key, what, release);
     if (gone.bytes >= what.bytes || gone.blocks >= what.chunks_max || !caches_.bytes()) return gone;
     releasing_.fetch_add(1);

@@ -42,6 +42,8 @@ struct Block {
   std::uint64_t bytes = 0;   // of the chunk
   std::uint64_t traits = 0;  // pinned: how it was allocated
   Slab* slab = nullptr;
+  // Since it was handed out, work on further streams was said to use it: none; known streams; one that is not known.
+  std::atomic<std::uint8_t> further_streams{0};
   std::atomic<bool> in_ring{false};         // a chunk of staged copies: neither the program's nor kept for it
   bool unsettled = false;                   // released while commands may still use it
   bool recycled = false;                    // given to the program more than once

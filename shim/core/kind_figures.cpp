@@ -128,6 +128,7 @@ cistern_status visit(cistern_kind kind, int (*visit)(const cistern_block* block,
     shown.born_seconds = static_cast<double>(block.born_ns) / 1e9;
     shown.frames = of_site->second.data();
     shown.frame_count = of_site->second.size();
+    shown.site = block.site;
     if (visit(&shown, user)) break;
   }
   return CISTERN_OK;

@@ -89,9 +89,13 @@ cistern_status take_cuda(const Wanted& wanted, std::size_t bytes, Taken* taken) 
     return status_of(answer);
   }
   cuda::CUdeviceptr memory = 0;
-  const cuda::CUresult answer = wanted.kind == CISTERN_DEVICE
-                                    ? cuda::allocate_device(&memory, bytes)
-                                    : cuda::hook::cuMemAllocManaged(&memory, bytes, flags ? flags : kAttachGlobal);
+  const auto allocate = [&] {
+    if (wanted.kind == CISTERN_MANAGED)
+      return cuda::hook::cuMemAllocManaged(&memory, bytes, flags ? flags : kAttachGlobal);
+    if (!wanted.order.of_stream) return cuda::allocate_device(&memory, bytes);
+    return cuda::allocate_device_on(static_cast<cuda::CUstream>(wanted.order.stream), &memory, bytes);
+  };
+  const cuda::CUresult answer = allocate();
   taken->base = static_cast<std::uintptr_t>(memory);
   return status_of(answer);
 }
@@ -134,7 +138,7 @@ cistern_status take(const Wanted& wanted, Taken* taken) {
   return status;
 }
 
-cistern_status give(cistern_kind kind, const Taken& taken, void* queue) {
+cistern_status give(cistern_kind kind, const Taken& taken, void* queue, InOrder order) {
   auto* const memory = reinterpret_cast<void*>(taken.base);
   if (kind == CISTERN_HOST) {
     if (taken.placed_bytes) host::unplace_block(memory, taken.placed_bytes);
@@ -150,6 +154,7 @@ cistern_status give(cistern_kind kind, const Taken& taken, void* queue) {
   if (kind == CISTERN_PINNED)
     return status_of(queue ? cuda::free_pinned_later(memory) : cuda::hook::cuMemFreeHost(memory));
   const auto pointer = static_cast<cuda::CUdeviceptr>(taken.base);
+  if (order.of_stream) return status_of(cuda::free_device_on(static_cast<cuda::CUstream>(order.stream), pointer));
   return status_of(queue && kind == CISTERN_DEVICE ? cuda::free_device_later(pointer) : cuda::free_device(pointer));
 }
 

@@ -5,6 +5,12 @@
 
 namespace cistern::library {
 
+// Device memory in the order of a stream (cistern/plugins.h), null being the default one.
+struct InOrder {
+  bool of_stream = false;
+  void* stream = nullptr;
+};
+
 // A block as it was asked for: what a request leaves open has been filled in.
 struct Wanted {
   cistern_kind kind;
@@ -13,6 +19,7 @@ struct Wanted {
   unsigned where;
   int device, node;
   struct _cl_context* context;
+  InOrder order = {};
 };
 
 // What the kind gave. `placed_bytes`: whole pages of it that lie where they were wanted.
@@ -27,7 +34,7 @@ struct Taken {
 cistern_status check(const Wanted& wanted);
 // As it comes, or with room for alignment and whole pages (`taken.base` is what goes back then).
 cistern_status take(const Wanted& wanted, Taken* taken);
-cistern_status give(cistern_kind kind, const Taken& taken, void* queue);
+cistern_status give(cistern_kind kind, const Taken& taken, void* queue, InOrder order = {});
 
 // Has so many blocks made and kept, beyond what is kept: none of the program's.
 cistern_status reserve(const Wanted& wanted, std::size_t count);

@@ -13,8 +13,10 @@
 #include <optional>
 
 #include "shim/core/answers.hpp"
+#include "shim/core/devices.hpp"
 #include "shim/core/kind_memory.hpp"
 #include "shim/core/pool_blocks.hpp"
+#include "shim/cuda/device_memory.hpp"
 #include "shim/process/log.hpp"
 #include "stats/counters.hpp"
 #include "stats/sink.hpp"
@@ -122,13 +124,14 @@ std::optional<Claimed> claim(const char* api, const Account& account, const void
   return Claimed{seen, address, seen.record->bytes, seen.record->device};
 }
 
-cistern_status give_claimed(Account& account, cistern_pool* pool, const Claimed& claimed, void* queue) {
+cistern_status give_claimed(Account& account, cistern_pool* pool, const Claimed& claimed, void* queue,
+                            InOrder order = {}) {
   const cistern_pool_settings& settings = account.settings;
   const PoolBlock& record = *claimed.seen.record;
   if (settings.deallocated)
     settings.deallocated(pool, reinterpret_cast<void*>(claimed.address), claimed.bytes, settings.user);
   const Taken taken{record.base, claimed.address, record.placed_bytes, record.device};
-  const cistern_status status = give(settings.kind, taken, queue);
+  const cistern_status status = give(settings.kind, taken, queue, order);
   if (status != CISTERN_OK) return status;
   end_block(claimed.seen, claimed.address);
   leave(account, claimed.bytes, claimed.seen.record);
@@ -136,12 +139,13 @@ cistern_status give_claimed(Account& account, cistern_pool* pool, const Claimed&
 }
 
 // What has no record the driver knows, or does not.
-cistern_status deallocate_of_process(const Account& account, const char* api, void* block, void* queue) {
+cistern_status deallocate_of_process(const Account& account, const char* api, void* block, void* queue,
+                                     InOrder order = {}) {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   if (refuse_block_of_pool(api, block)) return CISTERN_INVALID;
   const cistern_kind kind = account.settings.kind;
   const cistern_status status =
-      give(kind, {.base = address, .address = address, .device = device_for_free(kind, block)}, queue);
+      give(kind, {.base = address, .address = address, .device = device_for_free(kind, block)}, queue, order);
   const bool is_known_to_none =
       status == CISTERN_DRIVER &&
       (native == cuda::kInvalidValue || native == cuda::kNotInitialized || native == opencl::kInvalidMemObject);
@@ -150,11 +154,12 @@ cistern_status deallocate_of_process(const Account& account, const char* api, vo
   return CISTERN_INVALID;
 }
 
-cistern_status deallocate_in(Account& account, cistern_pool* pool, const char* api, void* block, void* queue) {
-  if (account.is_default) return deallocate_of_process(account, api, block, queue);
+cistern_status deallocate_in(Account& account, cistern_pool* pool, const char* api, void* block, void* queue,
+                             InOrder order = {}) {
+  if (account.is_default) return deallocate_of_process(account, api, block, queue, order);
   const std::optional<Claimed> claimed = claim(api, account, block);
   if (!claimed) return CISTERN_INVALID;
-  const cistern_status status = give_claimed(account, pool, *claimed, queue);
+  const cistern_status status = give_claimed(account, pool, *claimed, queue, order);
   if (status != CISTERN_OK) let_block_live(claimed->seen);
   return status;
 }
@@ -294,6 +299,36 @@ cistern_status pool_deallocate(cistern_pool* pool, void* block, void* queue) {
   Account* const account = account_of(kApi, pool);
   if (!account) return CISTERN_INVALID;
   return block ? deallocate_in(*account, pool, kApi, block, queue) : CISTERN_OK;
+}
+
+// --- In the order of a stream
+cistern_status pool_allocate_on(cistern_pool* pool, size_t bytes, int device, void* stream, void** block) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  if (block) *block = nullptr;
+  Account* const account = account_of("cistern_pool_allocate_on", pool);
+  if (!account || !block || account->settings.kind != CISTERN_DEVICE) return CISTERN_INVALID;
+  Wanted wanted = as_settings_have_it(account->settings, bytes, 0);
+  // The runtime's own first call would make the first device's context current.
+  if (device == kCurrentContext && !wanted.where && !any_context_is_current()) device = 0;
+  if (device != kCurrentContext) wanted.where |= CISTERN_ON_DEVICE, wanted.device = device;
+  wanted.order = {true, stream};
+  return allocate_in(*account, pool, wanted, block);
+}
+
+cistern_status pool_deallocate_on(cistern_pool* pool, void* block, void* stream) {
+  constexpr char kApi[] = "cistern_pool_deallocate_on";
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  Account* const account = account_of(kApi, pool);
+  if (!account || account->settings.kind != CISTERN_DEVICE) return CISTERN_INVALID;
+  return block ? deallocate_in(*account, pool, kApi, block, nullptr, {true, stream}) : CISTERN_OK;
+}
+
+cistern_status block_used_on(void* block, void* stream) {
+  const auto pointer = static_cast<cuda::CUdeviceptr>(reinterpret_cast<std::uintptr_t>(block));
+  if (!cuda::driver_found()) return CISTERN_NO_DRIVER;
+  return cuda::note_further_stream(pointer, static_cast<cuda::CUstream>(stream)) ? CISTERN_OK : CISTERN_INVALID;
 }
 
 cistern_status pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* statistics, size_t bytes) {

@@ -217,7 +217,10 @@ ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context
   context_->ending.store(true);
   context_->wait_until_left();
   empty_ring();
-  const auto keep = [this](const PoolKey&, Block* block, bool waits) { (waits ? kept_ : settled_).push_back(block); };
+  // What is kept under another key than its own may have work on the stream that the key is of.
+  const auto keep = [this](const PoolKey& key, Block* block, bool waits) {
+    (waits || key != block->key() ? kept_ : settled_).push_back(block);
+  };
   const auto group = reinterpret_cast<std::uintptr_t>(context_);
   s_.device_pool.take_out(group, keep);
   s_.pinned_pool.take_out(group, keep);

@@ -49,6 +49,7 @@ struct Tracked {
 struct StreamRecord {
   Context* context = nullptr;
   bool non_blocking = false;
+  std::uint64_t number = 0;  // of all streams that were made: a handle may come again
 };
 // What is no memory, but is the driver's to keep until the program gives it back.
 enum class ObjectType : std::uint8_t { stream, event, module, library, graph, count };
@@ -87,6 +88,7 @@ struct CudaState {
   std::atomic<bool> shared_between_contexts{false};  // work of one context may use device memory of another
   HandleTable<Tracked> tracked;
   HandleTable<StreamRecord> streams;
+  std::atomic<std::uint64_t> streams_made{0};
   HandleTable<GreenRecord> green_devices;
   HandleTable<ObjectRecord> objects;
   Counter objects_created[static_cast<int>(ObjectType::count)]{};

@@ -12,6 +12,7 @@
 #include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/hooks/pooled.hpp"
+#include "shim/cuda/hooks/stream_order.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/format.hpp"
@@ -29,6 +30,7 @@ struct Wanted {
   BlockKind kind;
   std::uint64_t traits, bytes;
   const char* api;
+  std::optional<CUstream> on = {};  // whose work alone will use it, as far as is known
 };
 
 void account_birth(CudaState& s, Block* block, bool pool_hit, std::uint64_t born_ns) {
@@ -61,6 +63,7 @@ void hand_out(CudaState& s, Block* block, const Wanted& wanted, bool hit, std::u
   block->born_ns = born_ns;
   block->recycled |= hit;
   block->buffer_id = 0;
+  block->further_streams.store(0, std::memory_order_relaxed);
   account_birth(s, block, hit, born_ns);
   block->state.store(BlockState::live, std::memory_order_release);
 }
@@ -145,9 +148,27 @@ CUresult failed(CudaState& s, const Wanted& wanted, const Context* context, CUre
   return answer;
 }
 
+// Of what went back on the stream; null: nothing that will do. Not for a capture, whose graph would use it again later.
+Block* take_in_order(CudaState& s, const Want& want, CUstream stream, std::uint64_t now_ns) {
+  const std::uint64_t traits = s.captures.any() ? 0 : stream_traits(s, want.context, stream);
+  if (!traits) return nullptr;
+  const PoolKey key{want.key.group, traits, want.key.bytes};
+  for (;;) {
+    auto chunk = s.device_pool.take(key, now_ns);
+    if (!chunk) chunk = s.device_pool.take_near(key, want.bytes_max());
+    if (!chunk || want.is_there(*chunk)) return chunk.value_or(nullptr);
+  }
+}
+
 CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, std::uintptr_t* address) {
   const Want want{s, wanted, context, {reinterpret_cast<std::uintptr_t>(context), wanted.traits, chunk_bytes(wanted)}};
   const std::uint64_t now_ns = coarse_now_ns();
+  if (wanted.on)
+    if (Block* const block = take_in_order(s, want, *wanted.on, now_ns)) {
+      *address = block->address.load(std::memory_order_relaxed);
+      hand_out(s, block, wanted, true, now_ns);
+      return kSuccess;
+    }
   const auto [got, hit] = acquire(pool_of(s, wanted.kind), want, now_ns);
   if (!got.ok) [[unlikely]]
     return failed(s, wanted, context, got.error);
@@ -278,6 +299,17 @@ CUresult allocate_device(CUdeviceptr* pointer, std::size_t bytes) {
   CudaState& s = state();
   return allocate(s, {BlockKind::device, kDeviceTraits, bytes, api_name("cuMemAlloc_v2")}, pointer,
                   [&] { return driver().cuMemAlloc_v2(pointer, bytes); });
+}
+
+// A graph has the addresses of what was allocated while its stream captured: that is never given again.
+CUresult allocate_device_on(CUstream stream, CUdeviceptr* pointer, std::size_t bytes) {
+  if (!pointer || !bytes) return driver().cuMemAlloc_v2(pointer, bytes);
+  CudaState& s = state();
+  const CUresult answer = allocate(s, {BlockKind::device, kDeviceTraits, bytes, api_name("cuMemAlloc_v2"), stream},
+                                   pointer, [&] { return driver().cuMemAlloc_v2(pointer, bytes); });
+  if (answer == kSuccess && s.captures.any() && s.captures.capturing(stream, false))
+    if (Block* const block = s.blocks.table.find(*pointer)) block->marked.store(true, std::memory_order_relaxed);
+  return answer;
 }
 
 CUresult reserve_pinned(std::size_t bytes, unsigned flags, std::size_t count) {

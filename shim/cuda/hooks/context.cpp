@@ -1,5 +1,6 @@
 // Contexts, streams and captures: what memory lives and dies with, and when work has ended.
 #include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/hooks/stream_order.hpp"
 #include "shim/cuda/room.hpp"
 
 namespace cistern::cuda {
@@ -60,7 +61,7 @@ CUresult stream_created(const char* name, Pass pass, CUstream* stream, unsigned 
   if (answer != kSuccess) return note(s, answer);
   if (Context* context = current_context(s)) {
     context->clock.stream_created(*stream, flags & kStreamNonBlocking);
-    s.streams.put(*stream, {context, (flags & kStreamNonBlocking) != 0});
+    s.streams.put(*stream, {context, (flags & kStreamNonBlocking) != 0, s.streams_made.fetch_add(1) + 1});
   }
   note_object(s, ObjectType::stream, *stream, name);
   return answer;
@@ -77,7 +78,10 @@ CUresult destroy_stream(CUstream stream, Pass pass) {
     record.context->clock.stream_ends(stream, record.context->device->calls);
   }
   const CUresult answer = end_object(stream, pass);
-  if (answer == kSuccess) return s.captures.stream_gone(stream), answer;
+  if (answer == kSuccess) {
+    if (there) end_stream_order(s, *record.context, record.number);
+    return s.captures.stream_gone(stream), answer;
+  }
   if (there) {
     record.context->clock.stream_created(stream, record.non_blocking);
     s.streams.put(stream, record);

@@ -6,6 +6,7 @@
 #include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/hooks/pooled.hpp"
+#include "shim/cuda/hooks/stream_order.hpp"
 #include "shim/process/misuse.hpp"
 
 namespace cistern::cuda {
@@ -87,8 +88,22 @@ std::optional<Unpooled> why_not_kept(CudaState& s, const Block& block, const Con
   return {};
 }
 
-// Whether a free waits for the work of the block's context, or leaves that to who would have the block next.
-enum class Order { as_chosen, later };
+// Whether a free waits for the work of the block's context, or leaves that to who would have the block next; with
+// `traits`, those of a stream, who asks on that stream need not wait.
+struct Order {
+  enum When { as_chosen, later, now } when;
+  std::uint64_t traits = 0;
+};
+
+// Without a call of the driver's: what waits for nothing goes to the stream's own.
+void keep_in_order(CudaState& s, Block* block, std::uint64_t traits, std::uint64_t now_ns) {
+  if (!s.captures.any())
+    if (BlockSource::Fence of_others = fence_for(s, block, false); of_others.empty()) {
+      const PoolKey own = block->key();
+      return s.device_pool.give({own.group, traits, own.bytes}, block, now_ns);
+    }
+  give_to_pool(s, block, fence_for(s, block, true), now_ns);
+}
 
 template <class Pass>
 CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pass pass) {
@@ -103,8 +118,9 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
     });
   }
   if (block->unpooled) return really_free(s, block, std::nullopt, pass);  // counted when it was allocated
-  if (const auto reason = why_not_kept(s, *block, current)) return really_free(s, block, *reason, pass);
-  const bool waits = order == Order::as_chosen && !s.deferred;
+  if (const auto reason = why_not_kept(s, *block, current))
+    if (*reason != Unpooled::capturing || !order.traits) return really_free(s, block, *reason, pass);
+  const bool waits = order.when == Order::now || (order.when == Order::as_chosen && !s.deferred);
   Context* const context = block->context;
   const CUresult waited = !waits ? kNotReady : synchronise(s, context, current);
   if (waited != kSuccess && waited != kNotReady) {
@@ -115,7 +131,10 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
   const bool on_device = block->kind == BlockKind::device, has_waited = waited == kSuccess;
   const std::uint64_t now_ns = coarse_now_ns();
   account_death(s, block, has_waited ? Waited::yes : Waited::no, now_ns);
-  give_to_pool(s, block, fence_for(s, block, !has_waited), now_ns);
+  if (order.traits)
+    keep_in_order(s, block, order.traits, now_ns);
+  else
+    give_to_pool(s, block, fence_for(s, block, !has_waited), now_ns);
   if (on_device && has_waited) keep_in_proportion(s, *context, now_ns);
   s.source.release_postponed();
   return kSuccess;
@@ -177,23 +196,35 @@ void use_markers() { state().source.marks_own_context.store(true, std::memory_or
 
 }  // namespace
 
-CUresult free_device(CUdeviceptr pointer) { return free_device_in(Order::as_chosen, pointer); }
+CUresult free_device(CUdeviceptr pointer) { return free_device_in({Order::as_chosen}, pointer); }
 
 CUresult free_device_later(CUdeviceptr pointer) {
   use_markers();
-  return free_device_in(Order::later, pointer);
+  return free_device_in({Order::later}, pointer);
 }
 
 CUresult free_pinned_later(void* pointer) {
   use_markers();
-  return free_pinned_in(Order::later, pointer);
+  return free_pinned_in({Order::later}, pointer);
+}
+
+// Work that nobody saw begin has to be waited for; other streams' work that is known waits with the context's.
+CUresult free_device_on(CUstream stream, CUdeviceptr pointer) {
+  CudaState& s = state();
+  Block* const block = pointer ? s.blocks.table.find(pointer) : nullptr;
+  if (!block || block->kind != BlockKind::device) return free_device(pointer);
+  const std::uint64_t traits = stream_traits(s, block->context, stream);
+  const std::uint8_t further = block->further_streams.load();
+  if (!traits || further > 1) return free_device_in({Order::now}, pointer);
+  use_markers();
+  return free_device_in({Order::later, further ? 0 : traits}, pointer);
 }
 
 namespace hook {
 
 CUresult cuMemFree_v2(CUdeviceptr pointer) { return free_device(pointer); }
 
-CUresult cuMemFreeHost(void* pointer) { return free_pinned_in(Order::as_chosen, pointer); }
+CUresult cuMemFreeHost(void* pointer) { return free_pinned_in({Order::as_chosen}, pointer); }
 
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
   return free_in_stream_order(pointer, stream, "cuMemFreeAsync", driver().cuMemFreeAsync);

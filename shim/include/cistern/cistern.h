@@ -1,7 +1,8 @@
 /* Cistern's C interface: memory from the process's pools, figures, options, reports. With it come cistern/pool.h
  * (pools of one's own), cistern/device.h (devices, copies, managed memory), cistern/transfer.h (many copies),
  * cistern/queue.h (work in order), cistern/unified.h (buffers that know where their data is), cistern/mapped.h (files
- * on a device) and cistern/shared.h (memory by name, across processes). For C++ there is more: cistern/cistern.hpp.
+ * on a device), cistern/shared.h (memory by name, across processes) and cistern/plugins.h (allocators of frameworks).
+ * For C++ there is more: cistern/cistern.hpp.
  *
  * Usable from programs that link the library and, through weak references or dlsym, from programs that run under the
  * preloaded shim: there the same functions speak of the same pools.
@@ -122,6 +123,7 @@ typedef struct cistern_block {
   double born_seconds; /* after the start */
   const void* const* frames;
   size_t frame_count; /* 0: no site is known */
+  uint32_t site;      /* its number, for cistern_visit_frames; 0: none is known */
 } cistern_block;
 
 /* visit() for each block of the kind that is alive: blocks that come or go meanwhile may be missing, or gone. Host
@@ -193,6 +195,7 @@ CISTERN_API uint64_t cistern_driver_lookups(uint64_t* substituted);
 
 #include <cistern/device.h>
 #include <cistern/mapped.h>
+#include <cistern/plugins.h>
 #include <cistern/pool.h>
 #include <cistern/queue.h>
 #include <cistern/shared.h>

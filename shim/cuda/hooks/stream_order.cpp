@@ -1,0 +1,58 @@
+// See stream_order.hpp.
+#include "shim/cuda/hooks/stream_order.hpp"
+
+#include "shim/cuda/device_memory.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+constexpr int kNumberShift = 34;  // above all traits of memory
+constexpr std::uint64_t kNumbersMax = std::uint64_t{1} << (64 - kNumberShift);
+static_assert(kDeviceTraits < std::uint64_t{1} << kNumberShift);
+
+bool is_default(CUstream stream) { return !stream || stream == legacy_stream(); }
+
+// The default stream has the first number, which none that was made has: they begin at 1.
+std::uint64_t traits_of(std::uint64_t stream_number) {
+  const std::uint64_t number = stream_number + 1;
+  return number < kNumbersMax ? kDeviceTraits | number << kNumberShift : 0;
+}
+
+}  // namespace
+
+std::uint64_t stream_traits(CudaState& s, const Context* context, CUstream stream) {
+  if (is_default(stream)) return traits_of(0);
+  std::uint64_t traits = 0;
+  s.streams.with(stream, [&](const StreamRecord* record) {
+    if (record && record->context == context) traits = traits_of(record->number);
+  });
+  return traits;
+}
+
+void end_stream_order(CudaState& s, Context& context, std::uint64_t stream_number) {
+  const std::uint64_t traits = traits_of(stream_number);
+  if (!traits || !context.alive.load()) return;
+  const GiveUp everything{.bytes = ~std::uint64_t{0}, .chunks_max = ~std::uint64_t{0}};
+  s.device_pool.give_up({reinterpret_cast<std::uintptr_t>(&context), traits, 0}, everything,
+                        [&](Block* block) { give_to_pool(s, block, fence_for(s, block, true)); });
+}
+
+bool is_known_stream(CUstream stream) {
+  if (is_default(stream)) return true;
+  bool known = false;
+  state().streams.with(stream, [&](const StreamRecord* record) { known = record != nullptr; });
+  return known;
+}
+
+bool note_further_stream(CUdeviceptr pointer, CUstream stream) {
+  CudaState& s = state();
+  Block* const block = pointer ? s.blocks.table.find(pointer) : nullptr;
+  if (!block || block->kind != BlockKind::device || block->state.load() != BlockState::live) return false;
+  std::uint8_t before = block->further_streams.load();
+  const std::uint8_t now = is_known_stream(stream) ? 1 : 2;
+  while (before < now && !block->further_streams.compare_exchange_weak(before, now)) {
+  }
+  return true;
+}
+
+}  // namespace cistern::cuda

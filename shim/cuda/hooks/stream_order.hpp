@@ -1,0 +1,19 @@
+// Device memory in the order of a stream: what went back on it is kept under a key of that stream, and given again,
+// with nothing to wait for, to who asks on the same stream. What a stream's key does not have comes from what all
+// share.
+//
+// A key needs a name of the stream that no other one has, ever: a handle comes again once its stream was destroyed. So
+// only the default stream and streams that were seen when they were made have one; memory that goes back on any other
+// waits for its context.
+#pragma once
+#include "shim/cuda/state.hpp"
+
+namespace cistern::cuda {
+
+// The traits of what is kept for this stream of the context; 0: it has no name, or is another context's.
+std::uint64_t stream_traits(CudaState& s, const Context* context, CUstream stream);
+
+// The stream is gone: what is kept for it is everybody's, behind the work that it left.
+void end_stream_order(CudaState& s, Context& context, std::uint64_t stream_number);
+
+}  // namespace cistern::cuda

@@ -1,0 +1,108 @@
+"""python -m libcistern run [OPTION...] -- PROGRAM [ARGUMENT...]   the program, under the preloaded library
+python -m libcistern path                                        where libcistern.so is
+python -m libcistern doctor -- PROGRAM [ARGUMENT...]             why its memory would not be seen
+
+Options of run, each for an environment variable:
+  --report PATH           CISTERN_REPORT: stderr, none or a path (%p pid, %h host, %r rank)
+  --report-format FORMAT  CISTERN_REPORT_FORMAT: text or json
+  --sites WHICH           CISTERN_SITES: all, off, or a rate
+  --fail-on CLASS         CISTERN_FAIL_ON: any, lost, possible, growing
+  --suppressions FILE     CISTERN_SUPPRESSIONS
+  --set NAME=VALUE        CISTERN_NAME
+"""
+import os
+import sys
+
+from libcistern._library import CisternError, library_path
+
+OPTIONS = {"--report": "REPORT", "--report-format": "REPORT_FORMAT", "--sites": "SITES", "--fail-on": "FAIL_ON",
+           "--suppressions": "SUPPRESSIONS"}
+USAGE, NOT_FOUND, NOT_EXECUTABLE = 2, 127, 126
+
+
+class UsageError(Exception):
+    pass
+
+
+def settings_and_command(arguments):
+    """Environment variables, and what follows `--` or the last option."""
+    settings = {}
+    rest = list(arguments)
+    while rest and rest[0].startswith("--"):
+        name, given, value = rest.pop(0).partition("=")
+        if name == "--":
+            break
+        if name != "--set" and name not in OPTIONS:
+            raise UsageError(f"no option: {name}")
+        if not given:
+            if not rest or rest[0] == "--":
+                raise UsageError(f"{name} needs a value")
+            value = rest.pop(0)
+        if name == "--set":
+            name, is_set, value = value.partition("=")
+            if not is_set:
+                raise UsageError(f"--set needs NAME=VALUE, not {name!r}")
+            settings["CISTERN_" + name.upper().replace("-", "_")] = value
+        else:
+            settings["CISTERN_" + OPTIONS[name]] = value
+    if not rest:
+        raise UsageError("no program")
+    return settings, rest
+
+
+def preload_list(path, before):
+    """Ours stands first; what else is preloaded stays."""
+    others = [other for other in before.replace(" ", ":").split(":") if other and other != path]
+    return ":".join([path, *others])
+
+
+def execute(program, arguments, environment):
+    try:
+        os.execvpe(program, arguments, environment)
+    except FileNotFoundError:
+        print(f"libcistern: {program}: not found", file=sys.stderr)
+        return NOT_FOUND
+    except OSError as error:
+        print(f"libcistern: {program}: {error.strerror}", file=sys.stderr)
+        return NOT_EXECUTABLE
+
+
+def run(arguments):
+    settings, command = settings_and_command(arguments)
+    path = library_path()
+    if " " in path or ":" in path:
+        raise CisternError(f"{path}: LD_PRELOAD takes no path with a space or a colon in it")
+    environment = dict(os.environ, **settings)
+    environment["LD_PRELOAD"] = preload_list(path, environment.get("LD_PRELOAD", ""))
+    return execute(command[0], command, environment)
+
+
+def doctor(arguments):
+    _, command = settings_and_command(arguments)
+    path = library_path()
+    return execute(path, [path, "--doctor", "--", *command], os.environ)
+
+
+def main(arguments):
+    try:
+        if arguments[:1] == ["run"]:
+            return run(arguments[1:])
+        if arguments[:1] == ["doctor"]:
+            return doctor(arguments[1:])
+        if arguments == ["path"]:
+            print(library_path())
+            return 0
+        if arguments in (["--help"], ["-h"]):
+            print(__doc__, end="")
+            return 0
+        raise UsageError(f"no command: {' '.join(arguments)}" if arguments else "no command")
+    except UsageError as error:
+        print(f"libcistern: {error}\n\n{__doc__}", end="", file=sys.stderr)
+        return USAGE
+    except CisternError as error:
+        print(f"libcistern: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,216 @@
+"""The shared object: where it is, and its C interface (cistern/cistern.h, pool.h, plugins.h) by ctypes.
+
+It is, in this order: the preloaded one, the file that LIBCISTERN_LIBRARY names, the one beside this file. Loaded at the
+first call that needs it, never at import.
+"""
+import ctypes
+import os
+import pathlib
+
+HERE = pathlib.Path(__file__).resolve().parent
+VARIABLE = "LIBCISTERN_LIBRARY"
+KINDS = ("host", "opencl", "device", "pinned", "managed")  # cistern_kind
+STATUS = ("ok", "invalid argument", "out of memory", "the limit of the pool", "blocks are alive", "no driver",
+          "the driver refused", "too late", "empty", "conflict", "out of bounds", "mismatch", "exists already",
+          "not found", "denied", "truncated")  # cistern_status
+OK, NO_MEMORY, LIMIT, NO_DRIVER = 0, 2, 3, 5
+CURRENT = -1
+
+
+class CisternError(RuntimeError):
+    """What Cistern refused, or cannot do here; the text says why."""
+
+
+class NotPreloadedError(CisternError):
+    """Only what a process does under the preloaded library is seen."""
+
+
+def library_path():
+    """The absolute path of libcistern.so. CisternError: there is none."""
+    if is_preloaded():
+        return _path_of_preloaded()
+    named = os.environ.get(VARIABLE)
+    path = pathlib.Path(named) if named else HERE / "libcistern.so"
+    if path.is_file():
+        return str(path.resolve())
+    if named:
+        raise CisternError(f"{VARIABLE}={named}: there is no such file")
+    raise CisternError(f"libcistern.so is not beside this package ({HERE}): set {VARIABLE} to its path, or preload it")
+
+
+def is_preloaded():
+    """Whether this process runs under the preloaded libcistern.so (or is linked with the library)."""
+    return hasattr(_process(), "cistern_version")
+
+
+def need_preloaded(what):
+    if not is_preloaded():
+        raise NotPreloadedError(f"{what} needs Cistern to be preloaded: python -m libcistern run -- python ...")
+
+
+_loaded = _own_process = None
+
+
+def _process():
+    global _own_process
+    if _own_process is None:
+        _own_process = ctypes.CDLL(None)
+    return _own_process
+
+
+class _DlInfo(ctypes.Structure):
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p),
+                ("address", ctypes.c_void_p)]
+
+
+def _path_of_preloaded():
+    info = _DlInfo()
+    address = ctypes.cast(_process().cistern_version, ctypes.c_void_p)
+    _process().dladdr(address, ctypes.byref(info))
+    return os.path.realpath(os.fsdecode(info.file))
+
+
+def library():
+    """The loaded library, its functions with their types."""
+    global _loaded
+    if _loaded is None:
+        if is_preloaded():
+            found = _process()
+        else:
+            path = library_path()
+            try:
+                found = ctypes.CDLL(path)
+            except OSError as error:
+                raise CisternError(f"{path} cannot be loaded: {error}") from None
+        _loaded = _declare(found)
+        if not is_preloaded() and "CISTERN_REPORT" not in os.environ:
+            _loaded.cistern_set_option(b"CISTERN_REPORT", b"none")  # nobody asked for a report of this process
+    return _loaded
+
+
+def load_driver():
+    """Cistern uses the driver that is loaded, and loads none itself."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        pass  # the call that needs it says so
+
+
+def check(status, what):
+    """Nothing where a call answered CISTERN_OK."""
+    if status == OK:
+        return
+    code = library().cistern_native_error()
+    name = STATUS[status] if 0 <= status < len(STATUS) else f"status {status}"
+    text = f"{what}: {name}" + (f" (native error {code})" if code else "")
+    if status in (NO_MEMORY, LIMIT):
+        raise MemoryError(text)
+    raise CisternError(text)
+
+
+def kind_number(kind):
+    """Of "device" or 2."""
+    if kind in KINDS:
+        return KINDS.index(kind)
+    if isinstance(kind, int) and 0 <= kind < len(KINDS):
+        return kind
+    raise ValueError(f"no kind of memory: {kind!r} (there are {', '.join(KINDS)})")
+
+
+# --- Structs, as the headers have them
+def _fields(kind, names):
+    return [(name, kind) for name in names.split()]
+
+
+_U64, _DOUBLE, _SIZE, _INT, _P = ctypes.c_uint64, ctypes.c_double, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p
+
+
+class Figured(ctypes.Structure):
+    """A struct of numbers, which shows them."""
+
+    def as_dict(self):
+        return {name: getattr(self, name) for name, _ in self._fields_}
+
+    def __repr__(self):
+        return f"{type(self).__name__}({', '.join(f'{k}={v}' for k, v in self.as_dict().items())})"
+
+
+class Statistics(Figured):
+    _fields_ = _fields(_U64, "allocations frees pool_hits pool_misses driver_allocs driver_frees live_blocks "
+                             "live_bytes peak_bytes pooled_blocks pooled_bytes largest_pooled_bytes failed")
+
+
+class Figures(Figured):
+    _fields_ = ([("seconds", _DOUBLE)] +
+                _fields(_U64, "allocations frees failed pool_hits pool_misses allocated_bytes") +
+                _fields(_DOUBLE, "allocations_per_second bytes_per_second hit_rate") +
+                _fields(_U64, "live_blocks live_bytes peak_bytes reserved_bytes reserved_peak_bytes free_bytes "
+                              "largest_free_bytes") +
+                _fields(_DOUBLE, "internal_fragmentation external_fragmentation reserved_per_live_at_peak") +
+                _fields(_U64, "worst_reserved_bytes worst_live_bytes") + [("worst_at_seconds", _DOUBLE)])
+
+
+class MemoryInfo(Figured):
+    _fields_ = _fields(_U64, "total_bytes free_bytes live_bytes cached_bytes")
+
+
+class PoolStatistics(Figured):
+    _fields_ = (_fields(_U64, "allocations frees failed live_blocks live_bytes peak_bytes allocated_bytes bytes_max "
+                              "pool_hits") + _fields(_DOUBLE, "seconds allocations_per_second bytes_per_second"))
+
+
+class PoolSettings(ctypes.Structure):
+    _fields_ = [("size", _SIZE), ("name", ctypes.c_char_p), ("kind", _INT), ("context", _P), ("flags", _U64),
+                ("bytes_max", _SIZE), ("out_of_memory", _P), ("allocated", _P), ("deallocated", _P), ("user", _P),
+                ("where", ctypes.c_uint), ("device", _INT), ("node", _INT)]
+
+
+class Block(ctypes.Structure):
+    _fields_ = [("size", _SIZE), ("kind", _INT), ("device", _INT), ("address", _P), ("bytes", _U64),
+                ("call", ctypes.c_char_p), ("born_seconds", _DOUBLE), ("frames", _P), ("frame_count", _SIZE),
+                ("site", ctypes.c_uint32)]
+
+
+class Frame(ctypes.Structure):
+    _fields_ = [("size", _SIZE), ("function", ctypes.c_char_p), ("file", ctypes.c_char_p), ("line", ctypes.c_uint),
+                ("module", ctypes.c_char_p), ("is_python", _INT)]
+
+
+VISIT_BLOCK = ctypes.CFUNCTYPE(_INT, ctypes.POINTER(Block), _P)
+VISIT_FRAME = ctypes.CFUNCTYPE(_INT, ctypes.POINTER(Frame), _P)
+VISIT_POOL = ctypes.CFUNCTYPE(_INT, _P, _SIZE, _P)
+
+_PROTOTYPES = {  # name: (result, arguments)
+    "version": (ctypes.c_char_p, []),
+    "get_statistics": (_INT, [_INT, ctypes.POINTER(Statistics)]),
+    "get_figures": (_INT, [_INT, _INT, ctypes.POINTER(Figures), _SIZE]),
+    "trim": (_SIZE, [_INT, _SIZE]),
+    "defragment": (_SIZE, [_INT]),
+    "report": (_INT, [ctypes.c_char_p, _INT]),
+    "set_option": (_INT, [ctypes.c_char_p, ctypes.c_char_p]),
+    "native_error": (_INT, []),
+    "visit": (_INT, [_INT, VISIT_BLOCK, _P]),
+    "visit_frames": (_INT, [ctypes.c_uint32, VISIT_FRAME, _P]),
+    "device_count": (_INT, []),
+    "device_memory": (_INT, [_INT, ctypes.POINTER(MemoryInfo), _SIZE]),
+    "pool_create": (_INT, [ctypes.POINTER(PoolSettings), ctypes.POINTER(_P)]),
+    "pool_destroy": (_INT, [_P]),
+    "pool_default": (_P, [_INT]),
+    "pool_get_statistics": (_INT, [_P, ctypes.POINTER(PoolStatistics), _SIZE]),
+    "pool_visit": (_INT, [_P, VISIT_POOL, _P]),
+    "pool_allocate": (_INT, [_P, _SIZE, _SIZE, ctypes.POINTER(_P)]),
+    "pool_deallocate": (_INT, [_P, _P, _P]),
+    "pool_allocate_on": (_INT, [_P, _SIZE, _INT, _P, ctypes.POINTER(_P)]),
+    "pool_deallocate_on": (_INT, [_P, _P, _P]),
+    "torch_pool": (_P, []),
+}
+
+
+def _declare(found):
+    try:
+        for name, (result, arguments) in _PROTOTYPES.items():
+            function = getattr(found, "cistern_" + name)
+            function.restype, function.argtypes = result, arguments
+    except AttributeError as error:
+        raise CisternError(f"the loaded Cistern is older than this package: {error}") from None
+    return found

@@ -1,0 +1,96 @@
+"""Figures of the process's memory and of pools of one's own."""
+import ctypes
+import os
+
+from libcistern._library import (CURRENT, CisternError, Figures, MemoryInfo, PoolSettings, PoolStatistics, Statistics,
+                                 check, kind_number, library, load_driver)
+
+
+def version():
+    """Of the library, as "1.2.3"."""
+    return library().cistern_version().decode()
+
+
+def statistics(kind="device"):
+    """Counts of one kind ("host", "opencl", "device", "pinned", "managed") since the process started; bytes."""
+    found = Statistics()
+    if library().cistern_get_statistics(kind_number(kind), found):
+        raise CisternError(f"no statistics of {kind}")
+    return found
+
+
+def figures(kind="device", device=None):
+    """More of the same, with what the pool has reserved and how it is fragmented; `device`: one of them only. Takes
+    milliseconds where a million blocks live."""
+    found = Figures()
+    status = library().cistern_get_figures(kind_number(kind), -1 if device is None else device, found,
+                                           ctypes.sizeof(found))
+    check(status, f"figures of {kind}")
+    return found
+
+
+def memory_info(device=0):
+    """Of one device: total_bytes, free_bytes (what is kept for reuse is free), and of this process live_bytes and
+    cached_bytes."""
+    load_driver()
+    found = MemoryInfo()
+    check(library().cistern_device_memory(device, found, ctypes.sizeof(found)), f"memory of device {device}")
+    return found
+
+
+def trim(kind="device", keep_bytes=0):
+    """Gives back what the pool keeps for reuse, until `keep_bytes` are left. The bytes given back."""
+    return library().cistern_trim(kind_number(kind), keep_bytes)
+
+
+def defragment(kind="device"):
+    """Gives back what nobody has used for a second. The bytes given back."""
+    return library().cistern_defragment(kind_number(kind))
+
+
+def report(path, format="text"):
+    """Writes a report of this moment, as "text" or "json". OSError: an existing file is not overwritten."""
+    if format not in ("text", "json"):
+        raise ValueError(f"no format: {format!r} (there are text, json)")
+    error = library().cistern_report(os.fsencode(path), int(format == "json"))
+    if error:
+        raise OSError(error, os.strerror(error), os.fspath(path))
+
+
+class Pool:
+    """Memory of one kind with a name, a limit and figures of its own, which reports show. Usable from any thread."""
+
+    def __init__(self, kind="device", name="pool", bytes_max=0):
+        load_driver()
+        settings = PoolSettings(size=ctypes.sizeof(PoolSettings), name=name.encode(), kind=kind_number(kind),
+                                bytes_max=bytes_max)
+        handle = ctypes.c_void_p()
+        check(library().cistern_pool_create(settings, handle), f"pool {name}")
+        self.handle = handle.value
+        self.name = name
+
+    def statistics(self):
+        return pool_statistics(self.handle)
+
+    def allocate(self, nbytes, stream=0, device=CURRENT):
+        """The address of device memory for work on `stream` (an integer). MemoryError; CisternError: no driver."""
+        block = ctypes.c_void_p()
+        status = library().cistern_pool_allocate_on(self.handle, nbytes, device, stream, block)
+        check(status, f"{nbytes} bytes of pool {self.name}")
+        return block.value
+
+    def deallocate(self, address, stream=0):
+        """`stream`: whose work, up to now, may still use it."""
+        check(library().cistern_pool_deallocate_on(self.handle, address, stream), f"block of pool {self.name}")
+
+    def close(self):
+        """CisternError: blocks are alive; nothing has changed."""
+        if self.handle:
+            check(library().cistern_pool_destroy(self.handle), f"pool {self.name}")
+            self.handle = None
+
+
+def pool_statistics(handle):
+    found = PoolStatistics()
+    check(library().cistern_pool_get_statistics(handle, found, ctypes.sizeof(found)), "statistics of a pool")
+    return found

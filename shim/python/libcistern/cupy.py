@@ -1,0 +1,38 @@
+"""Cistern's pools as CuPy's allocator of device memory.
+
+    import libcistern
+    libcistern.cupy.use()
+
+In the order of CuPy's current stream, as its own pool: a block goes back on the stream that was current when it was
+allocated.
+"""
+from libcistern import _frameworks
+from libcistern._pools import Pool
+
+
+def allocator(pool=None):
+    """A cupy.cuda.PythonFunctionAllocator; `pool`: a libcistern.Pool of device memory, or None for a new one."""
+    cupy = _frameworks.need("cupy", "libcistern.cupy")
+    pool = pool or Pool("device", "cupy")
+    streams = {}
+
+    def allocate(nbytes, device):
+        stream = cupy.cuda.get_current_stream().ptr
+        try:
+            address = pool.allocate(nbytes, stream, device)
+        except MemoryError:
+            raise cupy.cuda.memory.OutOfMemoryError(nbytes, pool.statistics().live_bytes) from None
+        streams[address] = stream
+        return address
+
+    def deallocate(address, device):
+        pool.deallocate(address, streams.pop(address, 0))
+    made = cupy.cuda.PythonFunctionAllocator(allocate, deallocate)
+    return made
+
+
+def use(pool=None):
+    """CuPy's device memory from now on."""
+    made = allocator(pool)
+    _frameworks.need("cupy", "libcistern.cupy").cuda.set_allocator(made.malloc)
+    return made

@@ -1,0 +1,107 @@
+"""Cistern's pools as PyTorch's CUDA allocator.
+
+    import libcistern
+    libcistern.torch.use()                # before the first tensor on a GPU
+    libcistern.torch.statistics()         # torch.cuda.memory_stats() has none with an allocator of one's own
+    libcistern.torch.snapshot("mem.pickle")   # for https://pytorch.org/memory_viz
+
+Blocks are given again in the order of their stream, as torch's own allocator does; what was used on another stream
+(Tensor.record_stream) only after that work has ended. Without the preloaded library frees on streams other than the
+default one wait, for nobody sees those streams end.
+
+A CUDA graph must not allocate while it is captured (torch then raises). pool() gives a torch.cuda.MemPool instead:
+torch's own allocator, with graphs and statistics, over large blocks of ours.
+"""
+import ctypes
+import pickle
+
+from libcistern import _frameworks
+from libcistern._leaks import live_blocks, stack_of
+from libcistern._library import VISIT_POOL, library, library_path
+from libcistern._pools import figures, pool_statistics
+
+ROUNDING = 512  # of the driver
+_used = None
+
+
+def _torch():
+    return _frameworks.need("torch", "libcistern.torch")
+
+
+def allocator():
+    """A new torch.cuda.memory.CUDAPluggableAllocator over the pool "torch"."""
+    torch = _torch()
+    library()
+    made = torch.cuda.memory.CUDAPluggableAllocator(library_path(), "cistern_torch_alloc", "cistern_torch_free")
+    record_stream = ctypes.cast(library().cistern_torch_record_stream, ctypes.c_void_p).value
+    made.allocator().set_record_stream_fn(record_stream)
+    return made
+
+
+def use():
+    """All of torch's CUDA memory from now on. RuntimeError, torch's own: it has allocated already."""
+    global _used
+    made = allocator()
+    _torch().cuda.memory.change_current_allocator(made)
+    _used = made
+    return made
+
+
+def pool():
+    """A torch.cuda.MemPool, for `with torch.cuda.use_mem_pool(pool):`, whose segments are blocks of ours."""
+    made = allocator()
+    mem_pool = _torch().cuda.MemPool(made.allocator())
+    mem_pool.cistern_allocator = made  # which must live as long
+    return mem_pool
+
+
+def statistics():
+    """What the pool "torch" gave, by names that torch.cuda.memory_stats() has for it, of all devices together: counts
+    and bytes, current, peak, allocated and freed in all. reserved_bytes: what Cistern has of the driver, for all."""
+    of = pool_statistics(library().cistern_torch_pool())
+    device = figures("device")
+    return {
+        "allocation.all.current": of.live_blocks,
+        "allocation.all.allocated": of.allocations,
+        "allocation.all.freed": of.frees,
+        "allocated_bytes.all.current": of.live_bytes,
+        "allocated_bytes.all.peak": of.peak_bytes,
+        "allocated_bytes.all.allocated": of.allocated_bytes,
+        "allocated_bytes.all.freed": of.allocated_bytes - of.live_bytes,
+        "reserved_bytes.all.current": device.reserved_bytes,
+        "reserved_bytes.all.peak": device.reserved_peak_bytes,
+        "num_ooms": of.failed,
+        "pool_hits": of.pool_hits,
+    }
+
+
+def snapshot(path=None):
+    """The live blocks of the pool "torch", with their Python lines, in the form of torch.cuda.memory._snapshot(): each
+    block is a segment. `path`: pickled there, as the viewer reads it. There is no trace of what came before."""
+    of_pool = {}
+
+    def visit(block, size, _):
+        of_pool[block] = size
+        return 0
+    library().cistern_pool_visit(library().cistern_torch_pool(), VISIT_POOL(visit), None)
+    stacks, segments = {}, []
+    for address, size, _, _, site, device in live_blocks("device"):
+        if address not in of_pool:
+            continue
+        if site not in stacks:
+            stacks[site] = [{"name": line.function or "??", "filename": line.file or "??", "line": line.line}
+                            for line in stack_of(site)]
+        taken = -(-size // ROUNDING) * ROUNDING
+        segments.append({
+            "device": max(device, 0), "address": address, "stream": 0, "segment_type": "large",
+            "segment_pool_id": (0, 0), "is_expandable": False, "total_size": taken, "allocated_size": taken,
+            "active_size": taken, "requested_size": size, "frames": stacks[site],
+            "blocks": [{"address": address, "size": taken, "requested_size": size, "state": "active_allocated",
+                        "frames": stacks[site]}]})
+    segments.sort(key=lambda segment: segment["address"])
+    made = {"segments": segments, "device_traces": [[] for _ in range(max(library().cistern_device_count(), 1))],
+            "allocator_settings": {"backend": "cistern"}, "external_annotations": []}
+    if path is not None:
+        with open(path, "wb") as file:
+            pickle.dump(made, file)
+    return made

@@ -1,0 +1,303 @@
+"""The Python package, with the system's NumPy and pytest, on the simulated driver: every program in programs/ asserts
+for itself; here is what takes a process of its own to see. The page's snippets run too (shim/doc/plugins.md)."""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE))
+from snippets import snippets_of  # noqa: E402
+
+ARGUMENTS = None
+TIME_LIMIT_S = 120
+
+
+class PackageTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def environment(self, preload=True, driver=True, **more):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("CISTERN_", "PYTHON", "LD_"))}
+        clean |= {"PYTHONPATH": f"{ROOT / 'shim/python'}:{HERE / 'programs'}", "PYTHONDONTWRITEBYTECODE": "1",
+                  "LIBCISTERN_LIBRARY": str(ARGUMENTS.shim)}
+        if driver:
+            clean["LD_LIBRARY_PATH"] = str(ARGUMENTS.driver)
+        if preload:
+            clean |= {"LD_PRELOAD": str(ARGUMENTS.shim), "CISTERN_REPORT": "none"}
+        return clean | more
+
+    def execute(self, *command, status=0, **options):
+        done = subprocess.run([str(part) for part in command], env=self.environment(**options), text=True,
+                              capture_output=True, timeout=TIME_LIMIT_S, cwd=self.folder)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done
+
+    def python(self, *arguments, **options):
+        return self.execute(sys.executable, *arguments, **options)
+
+    def program(self, name, *arguments, **options):
+        done = self.python(HERE / "programs" / name, *arguments, **options)
+        return done.stdout.splitlines()
+
+
+class Programs(PackageTest):
+    """The functions of a program that are cases."""
+
+    def cases(self, name, cases, **options):
+        for case in cases:
+            with self.subTest(case=case):
+                self.assertEqual(self.program(name, case, **options), ["done"])
+
+    def test_device_memory_in_the_order_of_a_stream(self):
+        self.cases("streams.py", ("same_stream_at_once", "a_larger_one_does", "another_stream_waits",
+                                  "further_streams_are_waited_for", "a_handle_that_comes_again_is_another_stream",
+                                  "memory_that_ran_out_is_given_to_others", "one_that_captures", "threads"))
+
+    def test_what_is_no_block_is_refused(self):
+        done = self.python(HERE / "programs/streams.py", "wrong_ones")
+        self.assertIn('no live block of pool "torch"', done.stderr)
+
+    def test_streams_that_nobody_saw_are_waited_for(self):
+        self.cases("streams.py", ("frees_of_unseen_streams_wait",), preload=False)
+
+    def test_arrays_in_pinned_memory(self):
+        self.cases("pinned.py", ("inside_and_outside", "zeros_of_used_memory", "nested_and_after_an_error",
+                                 "as_numpys_context", "freed_by_another_thread", "beyond_a_limit", "a_copy_under_way"))
+
+    def test_pinned_arrays_without_the_preloaded_library(self):
+        done = self.python(HERE / "programs/pinned.py", "nested_and_after_an_error", preload=False)
+        self.assertEqual((done.stdout, done.stderr), ("done\n", ""))
+
+    def test_leaks_name_their_lines(self):
+        self.cases("leaking.py", ("names_the_line", "in_a_loop_one_site", "nothing", "after_an_error",
+                                  "garbage_is_no_leak", "pinned_too"))
+
+    def test_figures_are_the_drivers(self):
+        version = re.search(r"project\(cistern VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+        self.assertEqual(self.program("figures.py", self.folder), [version])
+
+
+class CommandLine(PackageTest):
+    def cistern(self, *arguments, **options):
+        return self.python("-m", "libcistern", *arguments, preload=False, **options)
+
+    def test_a_program_runs_under_the_library_in_front_of_others(self):
+        show = "import os; print(*(os.environ[n] for n in ('LD_PRELOAD', 'CISTERN_SITES', 'CISTERN_TRIM_INTERVAL')))"
+        done = self.cistern("run", "--sites", "all", "--report=none", "--set", "trim-interval=5s", "--", sys.executable,
+                            "-c", show, LD_PRELOAD="libm.so.6")
+        self.assertEqual(done.stdout.split(), [f"{ARGUMENTS.shim}:libm.so.6", "all", "5s"])
+        self.assertEqual(done.stderr, "")
+
+    def test_twice_is_once(self):
+        done = self.cistern("run", "--", sys.executable, "-m", "libcistern", "run", "--", sys.executable, "-c",
+                            "import os; print(os.environ['LD_PRELOAD'])", CISTERN_REPORT="none")
+        self.assertEqual(done.stdout.strip(), str(ARGUMENTS.shim))
+
+    def test_the_report_is_that_of_the_program(self):
+        self.cistern("run", "--report", self.folder / "report", "--", sys.executable, "-c",
+                     "import driver; driver.begin(); driver.allocate(12345)")
+        self.assertIn("12.1 KiB in 1 block", (self.folder / "report").read_text())
+
+    def test_the_exit_code_is_the_programs(self):
+        self.cistern("run", "--", sys.executable, "-c", "import sys; sys.exit(7)", status=7)
+
+    def test_path(self):
+        self.assertEqual(self.cistern("path").stdout, f"{ARGUMENTS.shim}\n")
+        self.assertEqual(self.python("-m", "libcistern", "path", LIBCISTERN_LIBRARY="/nonexistent").stdout,
+                         f"{ARGUMENTS.shim}\n", "the preloaded one comes first")
+
+    def test_doctor_is_the_librarys(self):
+        library = self.folder / "library"
+        library.write_text("#!/bin/sh\necho \"$@\"\n")
+        library.chmod(0o755)
+        done = self.cistern("doctor", "--", "prog", "--its", "arguments", LIBCISTERN_LIBRARY=str(library))
+        self.assertEqual(done.stdout, "--doctor -- prog --its arguments\n")
+
+    def test_what_is_wrong_is_said_in_one_line(self):
+        for arguments, status, text in (
+                (["run", "--", "/nonexistent/prog"], 127, "libcistern: /nonexistent/prog: not found\n"),
+                (["run", "--", self.folder], 126, "Permission denied\n"),
+                (["run", "--loud", "--", "true"], 2, "no option: --loud\n"),
+                (["run", "--report", "--", "true"], 2, "--report needs a value\n"),
+                (["run", "--set", "SITES", "--", "true"], 2, "--set needs NAME=VALUE, not 'SITES'\n"),
+                (["run"], 2, "no program\n"), ([], 2, "no command\n"), (["walk"], 2, "no command: walk\n")):
+            with self.subTest(arguments=arguments):
+                done = self.cistern(*arguments, status=status)
+                self.assertTrue(done.stderr.splitlines(keepends=True)[0].endswith(text), done.stderr)
+                self.assertNotIn("Traceback", done.stderr)
+        done = self.cistern("path", status=1, LIBCISTERN_LIBRARY="/nonexistent/libcistern.so")
+        self.assertEqual(done.stderr,
+                         "libcistern: LIBCISTERN_LIBRARY=/nonexistent/libcistern.so: there is no such file\n")
+
+
+class BadInput(PackageTest):
+    def says(self, code, text, **options):
+        """Exactly one exception of ours."""
+        done = self.python("-c", f"import libcistern\ntry:\n    {code}\nexcept libcistern.CisternError as error:\n"
+                                 "    print(type(error).__name__, error)", **options)
+        self.assertIn(text, done.stdout)
+        self.assertEqual(done.stderr, "")
+
+    def test_not_preloaded(self):
+        self.says("libcistern.leaks().__enter__()", "NotPreloadedError leaks() needs Cistern to be preloaded",
+                  preload=False)
+
+    def test_no_library(self):
+        self.says("libcistern.statistics()", "there is no such file", preload=False, LIBCISTERN_LIBRARY="/nonexistent")
+        unset = {"LIBCISTERN_LIBRARY": ""}
+        self.says("libcistern.statistics()", "libcistern.so is not beside this package", preload=False, **unset)
+
+    def test_what_is_no_library(self):
+        (self.folder / "text").write_text("text")
+        self.says("libcistern.version()", "cannot be loaded", preload=False,
+                  LIBCISTERN_LIBRARY=str(self.folder / "text"))
+
+    def test_no_framework(self):
+        for name, use in (("torch", "torch.use()"), ("rmm", "rmm.use()"), ("cupy", "cupy.use()"), ("numba", "numba")):
+            (self.folder / f"{name}.py").write_text("raise ImportError('not here')")
+            path = f"{self.folder}:{ROOT / 'shim/python'}"
+            self.says(f"libcistern.{use}", f"libcistern.{name} needs {name}, which cannot be imported: not here",
+                      PYTHONPATH=path)
+
+    def test_no_driver(self):
+        self.says("libcistern.pinned().__enter__()", "no CUDA driver or no device", driver=False)
+        self.says("libcistern.Pool().allocate(100)", "no driver", driver=False)
+        self.says("libcistern.pinned().__enter__()", "no CUDA driver or no device", SIMCUDA_DEVICES="0")
+
+
+class OtherPythons(PackageTest):
+    def test_it_runs_on_every_one_at_hand(self):
+        sys.path.insert(0, str(ROOT / "tests/python"))
+        from python_tests import SERVED, interpreters
+        code = ("import driver, libcistern\ndriver.begin()\nwith libcistern.leaks() as found:\n"
+                "    driver.allocate(100)\nprint(found[0].bytes, found[0].stack[-1].line, libcistern.__version__[0])")
+        for python, version in interpreters().items():
+            if version[1] in SERVED:
+                with self.subTest(python=str(python)):
+                    self.assertEqual(self.execute(python, "-c", code).stdout, "100 4 0\n")
+
+
+SUITE = """
+import driver
+import pytest
+
+driver.begin()
+
+
+@pytest.fixture
+def buffer():
+    made = driver.allocate(100)
+    yield made
+    driver.free(made)
+
+
+@pytest.fixture(scope="module")
+def of_the_module():
+    return driver.allocate(100)
+
+
+def test_clean(buffer):
+    driver.free(driver.allocate(100))
+
+
+def test_of_the_module(of_the_module):
+    pass
+
+
+def forget():
+    driver.allocate(4096)  # leaks
+
+
+def test_leaks(buffer):
+    forget()
+
+
+def test_fails_by_itself():
+    driver.allocate(100)
+    assert not "fails"
+
+
+def test_gives_to_its_fixture(handed):
+    handed.append(driver.allocate(100))
+
+
+@pytest.fixture
+def handed():
+    held = []
+    yield held
+    for block in held:
+        driver.free(block)
+
+
+@pytest.mark.cistern_may_leak
+def test_may():
+    driver.allocate(100)
+"""
+
+
+class Pytest(PackageTest):
+    def pytest(self, *arguments, suite=SUITE, **options):
+        (self.folder / "test_suite.py").write_text(suite)
+        return self.python("-m", "pytest", "-p", "no:cacheprovider", "-p", "libcistern.pytest_plugin", "-q", *arguments,
+                           **options)
+
+    def test_a_test_that_leaks_fails_and_its_line_is_named(self):
+        done = self.pytest("--cistern", "-rf", status=1)
+        line = SUITE.splitlines().index("    driver.allocate(4096)  # leaks") + 1
+        leak = f"test_suite.py:{line}: leaked 4096 bytes of device memory in 1 block (cuMemAlloc_v2)"
+        self.assertIn(leak, done.stdout)
+        self.assertIn(f"    test_leaks ({self.folder / 'test_suite.py'}:{line + 4})", done.stdout)
+        failed = re.findall(r"^FAILED test_suite.py::(\w+)", done.stdout, re.M)
+        self.assertEqual(failed, ["test_leaks", "test_fails_by_itself"], done.stdout)
+        self.assertIn("2 failed, 4 passed", done.stdout)
+
+    def test_nothing_happens_unasked(self):
+        self.assertIn("1 failed, 5 passed", self.pytest(status=1).stdout)
+        self.assertIn("1 failed, 5 passed", self.pytest(status=1, preload=False).stdout)
+
+    def test_not_preloaded_is_a_usage_error_of_one_line(self):
+        done = self.pytest("--cistern", status=4, preload=False)
+        self.assertEqual(done.stderr.strip(), "ERROR: --cistern needs Cistern to be preloaded: "
+                                              "python -m libcistern run -- python ...")
+
+
+class Page(PackageTest):
+    """The snippets of shim/doc/plugins.md that take no framework but NumPy and pytest."""
+
+    def test_snippets(self):
+        ran = 0
+        for snippet in snippets_of(ROOT / "shim/doc/plugins.md"):
+            if snippet.uses & {"torch", "rmm", "cupy", "numba"}:
+                continue
+            with self.subTest(line=snippet.line):
+                ran += 1
+                if snippet.language == "python":
+                    self.python("-c", snippet.text)
+                elif snippet.language == "c":
+                    (self.folder / "snippet.c").write_text(snippet.text)
+                    self.execute("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-c", "-I", ROOT / "shim/include",
+                                 "snippet.c", preload=False)
+                else:
+                    (self.folder / "test_nothing.py").write_text("def test_nothing():\n    pass\n")
+                    (self.folder / "pytest.ini").write_text("[pytest]\naddopts = -p libcistern.pytest_plugin\n")
+                    path = f"{self.folder}:{os.environ['PATH']}"
+                    if not (self.folder / "python").exists():
+                        (self.folder / "python").symlink_to(sys.executable)
+                    self.execute("sh", "-e", "-c", snippet.text, preload=False, PATH=path)
+        self.assertGreater(ran, 5)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--shim", type=pathlib.Path, required=True)
+    parser.add_argument("--driver", type=pathlib.Path, required=True, help="folder of the simulated libcuda.so.1")
+    ARGUMENTS, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
