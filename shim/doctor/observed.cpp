@@ -12,6 +12,7 @@
 
 #include "pool/base/path.hpp"
 #include "pool/base/system_call.hpp"
+#include "shim/doctor/elf_file.hpp"
 #include "shim/doctor/environment.hpp"
 
 namespace cistern::doctor {
@@ -85,10 +86,17 @@ struct Scopes {
   int programs = 0, with_preload = 0;
   Vector<String> bound_to_themselves;
 };
+
+bool is_symbolic(const String& library) {
+  const MappedFile contents(library);
+  return ElfFile(contents.bytes()).is_symbolic();
+}
+
 Scopes read_scopes(const String& text) {
-  constexpr std::string_view kBegin = "Initial object scopes", kLibrary = "object=", kScope = " scope 0: ";
+  constexpr std::string_view kBegin = "Initial object scopes", kLibrary = "object=", kScope = " scope ";
   Scopes scopes;
   String program, library;
+  char deciding = '0';  // the scope that tells: the first, or behind what -Bsymbolic puts before it
   bool is_first = false;
   for_each_part(text, "\n", [&](std::string_view line) {
     line.remove_prefix(std::min(line.find('\t') + 1, line.size()));
@@ -97,12 +105,17 @@ Scopes read_scopes(const String& text) {
     } else if (line.starts_with(kLibrary)) {
       const std::size_t end = line.rfind(" [0]");
       library = end == line.npos ? "" : line.substr(kLibrary.size(), end - kLibrary.size());
+      deciding = '0';
       if (is_first) program = library;
-    } else if (line.starts_with(kScope)) {
-      const String names(line.substr(kScope.size()));
+    } else if (line.starts_with(kScope) && line.size() > kScope.size() + 3 && line[kScope.size()] == deciding) {
+      const String names(line.substr(kScope.size() + 3));
       if (is_first) ++scopes.programs;
       if (is_first && names.find(kObject) != names.npos) ++scopes.with_preload;
       is_first = false;
+      if (deciding == '0' && names == library && is_symbolic(library)) {
+        deciding = '1';
+        return;
+      }
       auto& found = scopes.bound_to_themselves;
       if (!library.empty() && !(names + " ").starts_with(program + " ") &&
           std::find(found.begin(), found.end(), library) == found.end())

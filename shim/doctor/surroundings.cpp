@@ -89,11 +89,15 @@ bool examine_options(const Environment& environment, Findings& findings) {
   asked = &environment;
   told = &findings;
   const Options options = read_options(ask, entries.data(), [](std::string_view line) { told->note(String(line)); });
-  if (!options.cistern) findings.problem("CISTERN=off leaves every call as it is: unset it");
+  // Asked before there are options (switched_off), so it is none of those that were read.
+  const std::string_view on = environment.get("CISTERN");
+  const bool is_off = parse_on_off(on) == false;
+  if (!on.empty() && !parse_on_off(on)) findings.note("CISTERN: '" + String(on) + "' is not on or off; using on");
+  if (is_off) findings.problem("CISTERN=off leaves every call as it is: unset it");
   if (!options.host) findings.note("CISTERN_HOST=off: host memory is not counted");
   if (!options.host_pool) findings.note("CISTERN_HOST_POOL=off: host memory is counted, not pooled");
   if (options.report == "none") findings.note("CISTERN_REPORT=none: nothing will be said");
-  return options.cistern;
+  return !is_off;
 }
 
 void examine_drivers(const String& file, const Environment& environment, Findings& findings) {
