@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -91,7 +92,11 @@ String absolute(const String& path) {
   return String(folder).append("/").append(rest);
 }
 
-String own_path() { return link_target("/proc/self/exe"); }
+String own_path() {
+  const String path = link_target("/proc/self/exe");
+  const auto* const executed = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  return path.empty() && executed ? absolute(executed) : path;  // no /proc
+}
 
 bool is_mounted(const String& path, Mounted how) {
   struct statfs file_system;
