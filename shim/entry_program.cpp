@@ -1,10 +1,17 @@
-// The library run as a program: says what it is, how it is used, and which options there are. The dynamic linker has
-// done its part, but nobody prepared the C library for a program: only system calls are made here.
+// The library run as a program: says what it is, how it is used, which options there are, and (--doctor) why the memory
+// of a program is not caught. The dynamic linker has done its part, but nobody prepared the C library for a program,
+// and its malloc would be ours: only system calls are made here, and memory is the library's own. So it needs no second
+// program beside it, says the same in every container, and costs a process that preloads the library nothing but
+// addresses: all of it lies behind what is ever touched, without a name or a pointer for the loader to look at.
 #include <unistd.h>
 
 #include <string_view>
 
-#include "pool/base/system_call.hpp"
+#include "shim/doctor/doctor.hpp"
+#include "shim/doctor/system.hpp"
+#include "shim/process/environment.hpp"
+
+extern "C" void* __libc_stack_end;
 
 #ifdef __aarch64__
 #define CISTERN_LOADER "/lib/ld-linux-aarch64.so.1"
@@ -14,31 +21,69 @@
 #define CISTERN_ENTRY gnu::force_align_arg_pointer,
 #endif
 
-// What makes a program of a library, beside its entry point (-e).
-extern "C" [[gnu::used, gnu::section(".interp")]] const char cistern_loader[] = CISTERN_LOADER;
+// What makes a program of a library, beside its entry point (-e): without it the kernel would start it all the same,
+// but nothing would be relocated. Retained: nobody refers to it, and the linker drops what is not used.
+extern "C" [[gnu::used, gnu::retain, gnu::section(".interp")]] const char cistern_loader[] = CISTERN_LOADER;
 
 namespace cistern {
 namespace {
 
-void say(std::string_view text) {
-  while (!text.empty()) {
-    const long written =
-        system_call(SYS_write, STDOUT_FILENO, reinterpret_cast<std::uintptr_t>(text.data()), text.size());
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
+using doctor::say;
+using doctor::say_error;
+
+enum ExitCode : std::uint8_t { kDone = 0, kUsage = 2 };
+
+void say_usage() {
+  say("cistern " CISTERN_VERSION
+      ": serves the memory of programs that are not changed, and reports on it\n"
+      "usage: LD_PRELOAD=/path/to/libcistern.so [OPTION=VALUE]... PROGRAM [ARGUMENT]...\n"
+      "       libcistern.so --doctor [--run] -- PROGRAM [ARGUMENT]...\n"
+      "           why its memory is, or is not, caught; with --run it is run, and looked at\n"
+      "       libcistern.so --version | --help\n"
+      "options, by environment variables (their defaults):\n");
+#define OPTION(type, member, name, fallback, text) say("  " #name " (" fallback ")\n      " text "\n");
+#include "shim/options.def"
+}
+
+int wrong_usage(std::string_view what, std::string_view argument = {}) {
+  String line("libcistern.so: ");
+  line.append(what).append(argument).append("; --help says more\n");
+  say_error(line);
+  return kUsage;
+}
+
+int answer_doctor(char** arguments) {
+  bool run = false;
+  for (; *arguments && **arguments == '-'; ++arguments) {
+    const std::string_view flag = *arguments;
+    if (flag == "--") {
+      ++arguments;
+      break;
+    }
+    if (flag != "--run") return wrong_usage("--doctor has no option ", flag);
+    run = true;
   }
+  if (!*arguments) return wrong_usage("--doctor needs a program");
+  return doctor::examine({arguments, early_environment(), run});
+}
+
+int answer(char** arguments) {
+  const std::string_view flag = *arguments ? *arguments : "--help";
+  if (flag == "--doctor") return answer_doctor(arguments + 1);
+  if (flag != "--help" && flag != "--version") return wrong_usage("no such option: ", flag);
+  if (*arguments && arguments[1]) return wrong_usage(flag, " stands alone");
+  if (flag == "--version")
+    say("cistern " CISTERN_VERSION "\n");
+  else
+    say_usage();
+  return kDone;
 }
 
 }  // namespace
 }  // namespace cistern
 
 extern "C"[[ CISTERN_ENTRY noreturn, gnu::used, gnu::visibility("hidden") ]] void cistern_program() {
-  using cistern::say;
-  say("cistern " CISTERN_VERSION
-      ": serves the memory of programs that are not changed, and reports on it\n"
-      "usage: LD_PRELOAD=/path/to/libcistern.so [OPTION=VALUE]... PROGRAM [ARGUMENT]...\n"
-      "options, by environment variables (their defaults):\n");
-#define OPTION(type, member, name, fallback, text) say("  " #name " (" fallback ")\n      " text "\n");
-#include "shim/options.def"
-  for (;;) cistern::system_call(SYS_exit_group, 0);
+  // The number of arguments, the program's name, the others, a null.
+  char** const arguments = static_cast<char**>(__libc_stack_end) + 2;
+  cistern::doctor::end(cistern::answer(arguments));
 }

@@ -124,7 +124,8 @@ void with_large_stack(Work work) {
 bool has_something_to_say() {
   if (switched_off()) return false;
   const bool filtered = system_calls_are_filtered();
-  return gpu_used() ? options().report_requested || !filtered : options().report_requested && !filtered;
+  if (gpu_used()) return options().report_requested || !filtered;
+  return options().report_requested && !filtered && !launches_ranks();
 }
 
 void complain_in_silence() {

@@ -24,6 +24,7 @@
 #include "shim/core/judging.hpp"
 #include "shim/lifecycle.hpp"
 #include "shim/lifecycle_requests.hpp"
+#include "shim/process/environment.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
@@ -55,6 +56,8 @@ constinit Watched watched[] = {
 constinit int& request_signal = watched[3].number;
 
 constexpr std::uint64_t kPatienceNs = 2'000'000'000;
+// Less than the second after which Open MPI kills those that are left.
+constexpr std::uint64_t kLetOthersReportNs = 950'000'000;
 constexpr std::uint64_t kGiveUpNs = 100'000'000;  // where nobody has begun to report
 constexpr long kTickNs = 5'000'000;
 constexpr std::size_t kStackBytes = std::size_t{2} << 20;
@@ -120,6 +123,12 @@ bool interrupted_the_linker(const void* context) {
 constinit std::atomic<const Watched*> reported_signal{nullptr};
 constinit std::atomic<const void*> interrupted_stack{nullptr};
 
+// The first rank that dies takes the others along, so none does before all had time for their reports.
+constinit std::atomic<bool> beside_other_ranks{false};
+bool lets_others_report(std::uint64_t now) {
+  return beside_other_ranks.load() && now + kPatienceNs < die_at_ns.load() + kLetOthersReportNs;
+}
+
 // The timer's signal is to come through: it finds that there is nothing to do, or that time is up.
 void let_watched_signals_in() {
   std::uint64_t set = 0;
@@ -132,8 +141,10 @@ void let_watched_signals_in() {
   const Watched& signal = *reported_signal.load();
   let_watched_signals_in();
   hold_standard_error();
+  beside_other_ranks = dies_with_other_ranks(environment_variable);
   process_ended({signal.name, {}, interrupted_stack.load()});
   while (phase() != Phase::written && coarse_now_ns() < die_at_ns.load()) sleep_a_tick();  // by another thread
+  while (lets_others_report(coarse_now_ns())) sleep_a_tick();
   die_of(signal.number);
 }
 
@@ -179,9 +190,9 @@ void on_signal(int number, siginfo_t* info, void* context) {
     can_wait = !sent_by_itself && start_ticking(number);
     die_at = now + kPatienceNs;
   }
-  if (now >= die_at || phase() == Phase::written) die_of(number);
-  // A report that has begun may be this thread's, below this handler.
-  if (phase() != Phase::reported) {
+  if (now >= die_at || (phase() == Phase::written && !lets_others_report(now))) die_of(number);
+  // A report that has begun may be this thread's, below this handler; and so may one that has ended.
+  if (phase() < Phase::reported) {
     if (may_report_on_a_large_stack() && !interrupted_the_linker(context))
       report_on_own_stack(*watched_signal(number), context);
     if (!can_wait) die_of(number);

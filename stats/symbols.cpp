@@ -4,6 +4,8 @@
 #include <backtrace.h>
 #include <cxxabi.h>
 #include <link.h>
+#include <sys/auxv.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -73,6 +75,13 @@ Vector<Module> modules_now() {
 // Without names module and offset remain, so errors need no words.
 void ignore_error(void*, const char*, int) {}
 
+// As it was started; empty where /proc leads to it, which still does when the file has got another name.
+String program_without_proc() {
+  char first;
+  const auto* const executed = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  return executed && readlink("/proc/self/exe", &first, 1) < 0 ? executed : "";
+}
+
 backtrace_state* state_of(const Module& module, const String& build_id) {
   if (!states) states = new (internal_allocate(sizeof(Vector<State>))) Vector<State>;
   for (const State& made : *states)
@@ -80,11 +89,12 @@ backtrace_state* state_of(const Module& module, const String& build_id) {
       return made.state;
   State made{module, nullptr};
   made.module.build_id = build_id;
-  // The name stays in use; for the program's own there is none, and libbacktrace finds it.
+  // The name stays in use; for the program's own there is none, and libbacktrace finds it in /proc.
+  const String name = module.path.empty() ? program_without_proc() : module.path;
   char* path = nullptr;
-  if (!module.path.empty()) {
-    path = static_cast<char*>(internal_allocate(module.path.size() + 1));
-    std::memcpy(path, module.path.c_str(), module.path.size() + 1);
+  if (!name.empty()) {
+    path = static_cast<char*>(internal_allocate(name.size() + 1));
+    std::memcpy(path, name.c_str(), name.size() + 1);
   }
   made.state = backtrace_create_state(path, /*threaded=*/1, ignore_error, nullptr);
   states->push_back(made);

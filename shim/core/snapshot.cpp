@@ -35,6 +35,9 @@ constexpr std::size_t kCommandBytesMax = 4096, kSuppressionsBytesMax = std::size
 String command_line() {
   String command;
   read_file("/proc/self/cmdline", kCommandBytesMax, command);
+  if (command.empty())  // no /proc
+    for (char** argument = start_arguments(); argument && *argument && command.size() < kCommandBytesMax; ++argument)
+      command.append(*argument, strlen(*argument) + 1);
   std::replace(command.begin(), command.end(), '\0', ' ');
   while (!command.empty() && command.back() == ' ') command.pop_back();
   return command;

@@ -27,6 +27,10 @@ constexpr RankVariables kLaunchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORL
                                         {"PMIX_RANK", nullptr},
                                         {"SLURM_PROCID", "SLURM_NTASKS"}};
 
+// Cut to what the kernel keeps of a name.
+constexpr char kLaunchingPrograms[][16] = {"mpirun", "mpiexec", "orterun",         "orted", "prterun",
+                                           "prte",   "prted",   "hydra_pmi_proxy", "srun",  "slurmstepd"};
+
 constinit char* start_directory = nullptr;
 constinit bool by_user = true, shared_path = true, complains = false;
 
@@ -47,6 +51,12 @@ String environment_of(pid_t process, int* error = nullptr) {
   const int failed = read_file(path, SIZE_MAX, all);
   if (error) *error = failed;
   return all;
+}
+
+bool proc_is_of_own_namespace() {
+  char number_shown[16] = "", number_here[16] = "";
+  *std::to_chars(number_here, std::end(number_here) - 1, getpid()).ptr = '\0';
+  return readlink("/proc/self", number_shown, sizeof number_shown - 1) > 0 && !strcmp(number_shown, number_here);
 }
 
 // `entry`: "NAME=value"
@@ -88,6 +98,13 @@ const char* environment_variable(const char* name) {
   return nullptr;
 }
 
+[[gnu::cold]] char** start_arguments() {
+  if (!__libc_stack_end) return nullptr;
+  char** const arguments = static_cast<char**>(__libc_stack_end) + 1;
+  const auto count = *static_cast<const long*>(__libc_stack_end);
+  return count >= 0 && !arguments[count] ? arguments : nullptr;
+}
+
 // What the process was started with: the number of arguments, those, a null, the environment.
 char** early_environment() {
   if (environ || !__libc_stack_end) return environ;
@@ -107,6 +124,18 @@ Ranks read_ranks(Getenv getenv) {
     if (rank) return {rank, launcher.ranks ? number(getenv(launcher.ranks)) : std::nullopt};
   }
   return {};
+}
+
+[[gnu::cold]] bool dies_with_other_ranks(Getenv getenv) {
+  return number(getenv("OMPI_COMM_WORLD_SIZE")).value_or(1) > 1;
+}
+
+// With what tells several of them on one system apart: mpirun.openmpi, mpiexec.hydra.
+[[gnu::cold]] bool launches_ranks() {
+  String name;
+  read_file("/proc/self/comm", sizeof kLaunchingPrograms[0], name);
+  name.resize(std::min(name.find_first_of(".\n"), name.size()));
+  return std::find(std::begin(kLaunchingPrograms), std::end(kLaunchingPrograms), name) != std::end(kLaunchingPrograms);
 }
 
 [[gnu::cold]] String host_name() {
@@ -135,8 +164,10 @@ void note_who_started(Getenv getenv) {
   if (path.empty() || path == "none" || path == "stderr" || shared_path) return;
   int error = 0;
   const String parent = environment_of(getppid(), &error);
-  // One whose parent is another user's was not started by hand.
+  // One whose parent is another user's was not started by hand; but in a container /proc may be that of the outside,
+  // where its parent's number is somebody else's.
   by_user = error != EACCES && error != EPERM;
+  if (!by_user) by_user = !proc_is_of_own_namespace();
   if (by_user)
     by_user = !has_entry(parent, "CISTERN_REPORT", report) || !has_entry(parent, "LD_PRELOAD", getenv("LD_PRELOAD"));
 }

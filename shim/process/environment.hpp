@@ -11,6 +11,8 @@ namespace cistern {
 
 // The variable, as secure_getenv: set-user-ID programs see none.
 const char* environment_variable(const char* name);
+// The process's arguments as it was started with them, ended by a null; null: not to be had.
+char** start_arguments();
 // The environment, from the loader's first malloc on, when the C library has none yet; null: not to be had.
 char** early_environment();
 
@@ -29,6 +31,11 @@ struct Ranks {
 };
 // From the variables of Open MPI, PMI (MPICH, Intel MPI), PMIx and Slurm, in this order.
 Ranks read_ranks(Getenv getenv);
+// One of several ranks that Open MPI started. When it ends a job it sends SIGTERM to all ranks, and SIGKILL as soon as
+// the first of them has died.
+bool dies_with_other_ranks(Getenv getenv);
+// This program starts the ranks of a parallel job and does none of their work: mpirun and its kin, by their names.
+bool launches_ranks();
 
 String host_name();
 

@@ -242,6 +242,7 @@ const char* reason_of(CopyEnd end) {
                                       "its children live in another namespace",
                                       "no time for it",
                                       "no room for it in the control group",
+                                      "there is no /proc here that shows its memory",
                                       "the system allowed no copy of the process",
                                       "the copy of the process was ended"};
   return kReasons[static_cast<int>(end)];
@@ -276,8 +277,8 @@ const char* reason_of(CopyEnd end) {
       mmap(nullptr, work.memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   own_memory = static_cast<char*>(own);
   own_memory_bytes = own_bytes = work.memory_bytes;
-  const bool ready = pagemap >= 0 && maps >= 0 && own != MAP_FAILED;
-  const CopyEnd end = ready ? clone_and_wait(work) : CopyEnd::refused;
+  CopyEnd end = own == MAP_FAILED ? CopyEnd::refused : CopyEnd::unseen;
+  if (pagemap >= 0 && maps >= 0 && own != MAP_FAILED) end = clone_and_wait(work);
   if (own != MAP_FAILED) munmap(own, work.memory_bytes);
   close_file(pagemap);
   close_file(maps);

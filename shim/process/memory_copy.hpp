@@ -25,7 +25,7 @@ struct CopyWork {
   void (*after_copy)(void* context);
 };
 
-enum class CopyEnd { done, filtered, emulated, elsewhere, no_time, no_room, refused, crashed };
+enum class CopyEnd { done, filtered, emulated, elsewhere, no_time, no_room, unseen, refused, crashed };
 const char* reason_of(CopyEnd end);  // for all but `done`: "no time"
 
 CopyEnd work_in_copy(const CopyWork& work);

@@ -1,0 +1,258 @@
+// See observed.hpp. Three witnesses, none of which holds the program up or traces it: each process that has the preload
+// leaves a report, the loader writes whom each library's calls go to (LD_DEBUG=scopes: RTLD_DEEPBIND is seen there),
+// and /proc is looked at now and then for processes that have neither.
+#include "shim/doctor/observed.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <algorithm>
+
+#include "pool/base/path.hpp"
+#include "pool/base/system_call.hpp"
+#include "shim/doctor/elf_file.hpp"
+#include "shim/doctor/environment.hpp"
+
+namespace cistern::doctor {
+namespace {
+
+constexpr std::string_view kObject = "libcistern.so";
+constexpr int kNamedMax = 8;
+constexpr long kFirstWaitNs = 2'000'000, kLongestWaitNs = 100'000'000;
+// A process that has just begun to run a program has nothing loaded yet.
+constexpr int kLooksMin = 3;
+
+std::uintptr_t word(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+struct Seen {
+  long process;
+  String program;
+  bool preloaded, asked_for;  // by its environment
+  int looks_without;
+};
+
+class Watch {
+ public:
+  void look(long process) {
+    const String of_process = "/proc/" + number(process);
+    const String maps = text_of(of_process + "/maps");
+    if (maps.empty()) return;  // it has ended
+    char target[4096];
+    const long bytes = system_call(SYS_readlinkat, static_cast<std::uintptr_t>(AT_FDCWD),
+                                   word((of_process + "/exe").c_str()), word(target), sizeof target);
+    const String program(target, bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+    const bool preloaded = maps.find(kObject) != maps.npos;
+    Seen& seen = entry(process);
+    if (seen.program != program) seen = {process, program, false, false, 0};
+    seen.preloaded = preloaded;
+    seen.looks_without += preloaded ? 0 : 1;
+    seen.asked_for = text_of(of_process + "/environ").find("LD_PRELOAD=") != String::npos;
+    for (const String& thread : names_in(of_process + "/task"))
+      if (thread[0] != '.')
+        for_each_part(text_of(of_process + "/task/" + thread + "/children"), " ", [&](std::string_view child) {
+          long number = 0;
+          for (const char digit : child) number = number * 10 + (digit - '0');
+          look(number);
+        });
+  }
+  const Vector<Seen>& all() const { return all_; }
+
+ private:
+  Seen& entry(long process) {
+    for (Seen& seen : all_)
+      if (seen.process == process) return seen;
+    return all_.emplace_back(Seen{process, {}, false, false, 0});
+  }
+  Vector<Seen> all_;
+};
+
+// Its status, as of wait.
+int watch_to_its_end(long child, Watch& watch) {
+  int status = 0;
+  for (long wait_ns = kFirstWaitNs;; wait_ns = std::min(wait_ns + wait_ns / 4, kLongestWaitNs)) {
+    const long ended = system_call(SYS_wait4, static_cast<std::uintptr_t>(child), word(&status), WNOHANG, 0);
+    if (ended != 0 && ended != -EINTR) return status;
+    watch.look(child);
+    const timespec pause{0, wait_ns};
+    system_call(SYS_nanosleep, word(&pause), 0);
+  }
+}
+
+// What the loader wrote of one process: a block for each program that it executed, then what each library that was
+// opened binds to.
+struct Scopes {
+  int programs = 0, with_preload = 0;
+  Vector<String> bound_to_themselves;
+};
+
+bool is_symbolic(const String& library) {
+  const MappedFile contents(library);
+  return ElfFile(contents.bytes()).is_symbolic();
+}
+
+Scopes read_scopes(const String& text) {
+  constexpr std::string_view kBegin = "Initial object scopes", kLibrary = "object=", kScope = " scope ";
+  Scopes scopes;
+  String program, library;
+  char deciding = '0';  // the scope that tells: the first, or behind what -Bsymbolic puts before it
+  bool is_first = false;
+  for_each_part(text, "\n", [&](std::string_view line) {
+    line.remove_prefix(std::min(line.find('\t') + 1, line.size()));
+    if (line == kBegin) {
+      is_first = true;
+    } else if (line.starts_with(kLibrary)) {
+      const std::size_t end = line.rfind(" [0]");
+      library = end == line.npos ? "" : line.substr(kLibrary.size(), end - kLibrary.size());
+      deciding = '0';
+      if (is_first) program = library;
+    } else if (line.starts_with(kScope) && line.size() > kScope.size() + 3 && line[kScope.size()] == deciding) {
+      const String names(line.substr(kScope.size() + 3));
+      if (is_first) ++scopes.programs;
+      if (is_first && names.find(kObject) != names.npos) ++scopes.with_preload;
+      is_first = false;
+      if (deciding == '0' && names == library && is_symbolic(library)) {
+        deciding = '1';
+        return;
+      }
+      auto& found = scopes.bound_to_themselves;
+      if (!library.empty() && !(names + " ").starts_with(program + " ") &&
+          std::find(found.begin(), found.end(), library) == found.end())
+        found.push_back(library);
+    }
+  });
+  return scopes;
+}
+
+// "host 12, opencl 3", as the report tells it.
+String allocations_in(std::string_view report) {
+  constexpr std::string_view kKinds = "\n  \"kinds\": {", kCount = "      \"allocations\": ";
+  String text, kind;
+  const std::size_t begin = report.find(kKinds);
+  if (begin == report.npos) return {};
+  bool inside = true;
+  for_each_part(report.substr(begin + kKinds.size()), "\n", [&](std::string_view line) {
+    inside = inside && !line.starts_with("  }");
+    if (inside && line.starts_with("    \"")) kind = line.substr(5, line.find('"', 5) - 5);
+    if (inside && line.starts_with(kCount)) {
+      const std::string_view count = line.substr(kCount.size());
+      text += (text.empty() ? "" : ", ") + kind + " " + String(count.substr(0, count.find(',')));
+    }
+  });
+  return text;
+}
+
+String command_in(std::string_view report) {
+  constexpr std::string_view kCommand = "\"command\": \"";
+  const std::size_t begin = report.find(kCommand);
+  if (begin == report.npos) return {};
+  const std::string_view rest = report.substr(begin + kCommand.size(), 80);
+  return String(rest.substr(0, std::min(rest.find("\",\n"), rest.find('\n'))));
+}
+
+// A folder for what the witnesses write, gone with this.
+class Folder {
+ public:
+  explicit Folder(std::string_view parent)
+      : path_(String(parent) + "/cistern-doctor-" + number(system_call(SYS_getpid))),
+        error_(static_cast<int>(-system_call(SYS_mkdirat, kHere, word(path_.c_str()), 0700))) {}
+  ~Folder() {
+    if (error_ != 0) return;
+    for (const String& name : names_in(path_)) system_call(SYS_unlinkat, kHere, word((path_ + "/" + name).c_str()), 0);
+    system_call(SYS_unlinkat, kHere, word(path_.c_str()), AT_REMOVEDIR);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  int error() const { return error_; }
+  const String& path() const { return path_; }
+  String text(const String& name) const { return text_of(path_ + "/" + name); }
+
+ private:
+  static constexpr auto kHere = static_cast<std::uintptr_t>(AT_FDCWD);
+  String path_;
+  int error_;
+};
+
+void tell_library_bound_to_itself(const String& library, Findings& findings) {
+  constexpr char kGpu[][12] = {"libcuda", "libcudart", "libOpenCL"};
+  for (const char* name : kGpu)
+    if (basename_of(library).starts_with(name)) {
+      findings.problem(library +
+                       " was opened with RTLD_DEEPBIND: its calls go past Cistern; set CISTERN_DEEPBIND=clear");
+      return;
+    }
+  findings.note(library +
+                " was opened with RTLD_DEEPBIND: if it looks GPU functions up itself, set "
+                "CISTERN_DEEPBIND=clear");
+}
+
+void tell_of_started(long child, int status, const Folder& folder, Findings& findings) {
+  const String report = folder.text(number(child) + ".json");
+  const Scopes scopes = read_scopes(folder.text("ld." + number(child)));
+  const String name = "process " + number(child);
+  for (const String& library : scopes.bound_to_themselves) tell_library_bound_to_itself(library, findings);
+  if (!report.empty()) {
+    findings.ok(name + " (" + command_in(report) +
+                ") had the preload to its end; allocations: " + allocations_in(report));
+  } else if (WIFSIGNALED(status)) {
+    findings.note(name + " was ended by signal " + number(WTERMSIG(status)) + ", which leaves no report");
+    if (!scopes.with_preload) findings.problem(name + " did not have the preload");
+  } else if (scopes.with_preload) {
+    findings.problem(name +
+                     " began with the preload and ended without: it executed another program with an environment "
+                     "of its own, or filters system calls");
+  } else {
+    findings.problem(name + " did not have the preload");
+  }
+}
+
+void tell_of_others(long child, const Folder& folder, const Watch& watch, Findings& findings) {
+  int named = 0, more = 0;
+  for (const String& file : names_in(folder.path())) {
+    if (!file.ends_with(".json") || file == number(child) + ".json") continue;
+    const String report = folder.text(file);
+    if (++named > kNamedMax)
+      ++more;
+    else
+      findings.ok("process " + file.substr(0, file.find('.')) + " (" + command_in(report) +
+                  ") had the preload too; allocations: " + allocations_in(report));
+  }
+  if (more) findings.ok(number(more) + " further processes had the preload");
+  for (const Seen& seen : watch.all()) {
+    const String process = number(seen.process);
+    if (seen.preloaded || seen.looks_without < kLooksMin || seen.program.empty()) continue;
+    if (!folder.text(process + ".json").empty()) continue;
+    findings.problem("process " + process + " (" + seen.program + ") ran without the preload, " +
+                     (seen.asked_for ? "although LD_PRELOAD was in its environment"
+                                     : "because LD_PRELOAD was not in its environment"));
+  }
+}
+
+}  // namespace
+
+void observe(const Start& start, Findings& findings) {
+  Environment environment(nullptr);
+  for (const String& entry : start.environment) environment.set(entry);
+  const Folder folder(environment.has("TMPDIR") ? environment.get("TMPDIR") : "/tmp");
+  if (folder.error() != 0) {
+    findings.problem("not run: " + folder.path() + " cannot be made: " + error_text(folder.error()));
+    return;
+  }
+  environment.set("CISTERN_REPORT=" + folder.path() + "/%p.json");
+  environment.set("CISTERN_REPORT_FORMAT=json");
+  environment.set("LD_DEBUG=scopes");
+  environment.set("LD_DEBUG_OUTPUT=" + folder.path() + "/ld");
+  const long child = start_child({start.file, start.arguments, environment.entries()});
+  if (child < 0) {
+    findings.problem("not run: " + error_text(static_cast<int>(-child)));
+    return;
+  }
+  Watch watch;
+  const int status = watch_to_its_end(child, watch);
+  if (WIFEXITED(status)) findings.note("it ran, and ended with exit code " + number(WEXITSTATUS(status)));
+  tell_of_started(child, status, folder, findings);
+  tell_of_others(child, folder, watch, findings);
+}
+
+}  // namespace cistern::doctor

@@ -1,0 +1,11 @@
+// Runs the program under the preload and says what became of it and of its children.
+#pragma once
+#include "shim/doctor/findings.hpp"
+#include "shim/doctor/system.hpp"
+
+namespace cistern::doctor {
+
+// `start.environment` has the preload, or the layer, that is asked about. The program has our standard streams.
+void observe(const Start& start, Findings& findings);
+
+}  // namespace cistern::doctor

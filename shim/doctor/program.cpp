@@ -1,0 +1,190 @@
+// See program.hpp.
+#include "shim/doctor/program.hpp"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "pool/base/path.hpp"
+#include "pool/base/system_call.hpp"
+#include "shim/doctor/elf_file.hpp"
+
+namespace cistern::doctor {
+namespace {
+
+constexpr int kStepsMax = 8;  // the kernel gives up after five scripts
+
+// As execvp does; empty: there is none, and `error` says why.
+String find_in_path(const String& name, const Environment& environment, int& error) {
+  error = ENOENT;
+  if (name.find('/') != name.npos) {
+    error = may_execute(name);
+    return error == ENOENT || error == ENOTDIR ? String() : name;
+  }
+  String found;
+  const std::string_view path = environment.has("PATH") ? environment.get("PATH") : "/usr/bin:/bin";
+  for_each_part(path, ":", [&](std::string_view folder) {
+    struct stat status;
+    const String candidate = String(folder) + "/" + name;
+    if (!found.empty() || status_of(candidate, status) != 0 || S_ISDIR(status.st_mode)) return;
+    error = may_execute(candidate);
+    if (error == 0) found = candidate;
+  });
+  return found;
+}
+
+// The rest of a script's first line: the interpreter and, in one piece, its argument.
+struct Interpreter {
+  String path, argument;
+};
+std::optional<Interpreter> interpreter_of(std::string_view text) {
+  if (!text.starts_with("#!")) return {};
+  std::string_view line = text.substr(2, text.find('\n') - 2);
+  const auto trimmed = [](std::string_view part) {
+    const std::size_t first = part.find_first_not_of(" \t"), last = part.find_last_not_of(" \t\r");
+    return first == part.npos ? std::string_view() : part.substr(first, last - first + 1);
+  };
+  line = trimmed(line);
+  const std::size_t end = line.find_first_of(" \t");
+  const std::string_view argument = end == line.npos ? std::string_view() : trimmed(line.substr(end));
+  return Interpreter{String(line.substr(0, end)), String(argument)};
+}
+
+bool is_assignment(const String& text) {
+  const std::size_t equals = text.find('=');
+  return equals != text.npos && equals != 0;
+}
+
+// What `env` does before it runs a program: its options and assignments are taken off the front.
+Vector<String> after_env(const Vector<String>& command, Environment& environment) {
+  Vector<String> rest(command.begin() + 1, command.end());
+  const auto take = [&rest] {
+    const String first = rest.front();
+    rest.erase(rest.begin());
+    return first;
+  };
+  while (!rest.empty() && rest.front().starts_with('-')) {
+    const String option = take();
+    if (option == "--") break;
+    if (option == "-" || option == "-i" || option == "--ignore-environment") environment.clear();
+    if ((option == "-u" || option == "-C") && !rest.empty()) {
+      const String value = take();
+      if (option == "-u") environment.unset(value);
+    }
+    if (option.starts_with("--unset=")) environment.unset(std::string_view(option).substr(8));
+    if (option.starts_with("-S") || option.starts_with("--split-string=")) {
+      const String words = option == "-S" && !rest.empty() ? take() : option.substr(option[1] == 'S' ? 2 : 15);
+      Vector<String> split;
+      for_each_part(words, " \t", [&](std::string_view word) { split.emplace_back(word); });
+      rest.insert(rest.begin(), split.begin(), split.end());
+    }
+  }
+  while (!rest.empty() && is_assignment(rest.front())) environment.set(take());
+  return rest;
+}
+
+bool is_someone_elses(const struct stat& status) {
+  const auto user = system_call(SYS_getuid), group = system_call(SYS_getgid);
+  const bool sets_user = (status.st_mode & S_ISUID) && static_cast<long>(status.st_uid) != user;
+  const bool sets_group =
+      (status.st_mode & S_ISGID) && (status.st_mode & S_IXGRP) && static_cast<long>(status.st_gid) != group;
+  return sets_user || sets_group;
+}
+
+// In such a program the loader takes nothing from LD_PRELOAD that has a slash, and only set-user-ID libraries of the
+// system's folders otherwise. As root nothing is gained, so nothing is secured.
+bool is_secured(const String& file, Findings& findings) {
+  struct stat status;
+  if (status_of(file, status) != 0 || is_mounted(file, Mounted::without_set_user_id)) return false;
+  constexpr const char kInstead[] =
+      ": the loader ignores LD_PRELOAD there; run a copy without it, or run it as that user";
+  if (is_someone_elses(status)) {
+    findings.problem(file + " is set-user-ID or set-group-ID (user " + number(status.st_uid) + ", group " +
+                     number(status.st_gid) + ")" + kInstead);
+    return true;
+  }
+  if (system_call(SYS_getuid) == 0 || !has_file_capabilities(file)) return false;
+  findings.problem(file + " has file capabilities" + kInstead);
+  return true;
+}
+
+}  // namespace
+
+Followed follow(char** command, const Environment& environment, Findings& findings) {
+  Followed followed{{}, {}, environment};
+  Vector<String> words;
+  for (; *command; ++command) words.emplace_back(*command);
+  followed.start = {words[0], words, environment.entries()};
+  for (int step = 0; step < kStepsMax; ++step) {
+    int error = 0;
+    const String file = find_in_path(words[0], followed.environment, error);
+    if (step == 0 && !file.empty()) followed.start.file = file;
+    if (file.empty() || error != 0) {
+      findings.problem(words[0] + " cannot be run: " + error_text(error));
+      return followed;
+    }
+    const MappedFile contents(file);
+    if (contents.error() != 0 && contents.error() != EACCES) {
+      findings.problem(file + " cannot be run: " + error_text(contents.error()));
+      return followed;
+    }
+    if (const auto interpreter = interpreter_of(contents.bytes().substr(0, 4096))) {
+      findings.note(file + " is a script of " + interpreter->path + ": that is what runs");
+      words[0] = file;
+      if (!interpreter->argument.empty()) words.insert(words.begin(), interpreter->argument);
+      words.insert(words.begin(), interpreter->path);
+    } else if (basename_of(file) == "env") {
+      words = after_env(words, followed.environment);
+      if (words.empty()) {
+        followed.file = file;
+        return followed;
+      }
+    } else {
+      followed.file = file;
+      return followed;
+    }
+  }
+  findings.problem(words[0] + " cannot be run: too many scripts in a row");
+  return followed;
+}
+
+bool can_be_preloaded_into(const String& file, Findings& findings) {
+  const MappedFile contents(file);
+  if (contents.error() == EACCES) {
+    if (is_secured(file, findings)) return false;
+    findings.note(file + " may be run but not read: what it is linked with is not seen");
+    return false;
+  }
+  const ElfFile program(contents.bytes());
+  if (!program.is_elf()) {
+    findings.problem(file + " is neither a program nor a script with a first line #!");
+    return false;
+  }
+  if (!program.is_for_this_machine()) {
+    const String bits = program.has_64_bits() ? ", 64 bits" : ", 32 bits";
+    findings.problem(file + " is for " + machine_name(program.machine()) + bits + ": this libcistern.so is for " +
+                     machine_name(this_machine()) + ", 64 bits, and can be loaded there only");
+    return false;
+  }
+  const String loader(program.loader());
+  if (loader.empty()) {
+    findings.problem(file +
+                     " is statically linked: nothing can be preloaded; link it dynamically, or link the library "
+                     "(cistern/cistern.h) into it");
+    return false;
+  }
+  if (loader.find("ld-musl") != loader.npos) {
+    findings.problem(file + " runs with the C library musl (" + loader + "): libcistern.so needs glibc");
+    return false;
+  }
+  if (!exists(loader)) {
+    findings.problem(file + " cannot be run: its loader " + loader + " does not exist here");
+    return false;
+  }
+  if (is_secured(file, findings)) return false;
+  findings.ok(file + " is dynamically linked, for " + machine_name(program.machine()) + ", with " + loader);
+  return true;
+}
+
+}  // namespace cistern::doctor

@@ -1,0 +1,160 @@
+// See surroundings.hpp.
+#include "shim/doctor/surroundings.hpp"
+
+#include <sys/resource.h>
+
+#include <charconv>
+
+#include "pool/base/path.hpp"
+#include "pool/base/system_call.hpp"
+#include "shim/doctor/elf_file.hpp"
+#include "shim/doctor/loading.hpp"
+#include "shim/doctor/system.hpp"
+#include "shim/process/options.hpp"
+#include "stats/format.hpp"
+
+namespace cistern::doctor {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kSmallAddressSpace = 1024 * kMiB, kPoolNeeds = 32 * kMiB;
+
+// What read_options asks, which takes functions and no context.
+constinit const Environment* asked = nullptr;
+constinit Findings* told = nullptr;
+
+const char* ask(const char* name) {
+  const std::string_view value = asked->get(name);
+  return value.empty() ? nullptr : value.data();
+}
+
+std::string_view first_line(const String& text) {
+  std::string_view line = std::string_view(text).substr(0, text.find('\n'));
+  while (!line.empty() && (line.back() == ' ' || line.back() == '\r' || line.back() == '\t')) line.remove_suffix(1);
+  return line;
+}
+
+// The libraries that the loader of OpenCL will try: those that files *.icd name, as OCL_ICD_VENDORS or the system has
+// them.
+Vector<String> opencl_drivers(const Environment& environment) {
+  Vector<String> drivers;
+  const std::string_view chosen =
+      environment.has("OCL_ICD_VENDORS") ? environment.get("OCL_ICD_VENDORS") : environment.get("OPENCL_VENDOR_PATH");
+  const String folder(chosen.empty() ? "/etc/OpenCL/vendors" : chosen);
+  if (folder.ends_with(".icd")) {
+    drivers.emplace_back(first_line(text_of(folder, 4096)));
+    return drivers;
+  }
+  for (const String& name : names_in(folder))
+    if (name.ends_with(".icd")) drivers.emplace_back(first_line(text_of(folder + "/" + name, 4096)));
+  std::erase_if(drivers, [](const String& driver) { return driver.empty(); });
+  return drivers;
+}
+
+// Where the program's loader finds the library.
+String found_by(const String& file, const Environment& environment, const String& library) {
+  return library.find('/') != library.npos ? (exists(library) ? library : String())
+                                           : ask_loader(file, environment, library).path_of(basename_of(library));
+}
+
+void examine_opencl(const String& file, const Environment& environment, Findings& findings) {
+  const String loader = found_by(file, environment, "libOpenCL.so.1");
+  if (loader.empty()) {
+    findings.note("OpenCL: libOpenCL.so.1 is not found");
+    return;
+  }
+  String there, missing;
+  for (const String& driver : opencl_drivers(environment)) {
+    String& list = found_by(file, environment, driver).empty() ? missing : there;
+    list += (list.empty() ? "" : ", ") + driver;
+  }
+  if (!missing.empty()) findings.note("OpenCL: a driver is registered that is not found: " + missing);
+  if (there.empty())
+    findings.note("OpenCL: " + loader + ", but no driver is registered (/etc/OpenCL/vendors)");
+  else
+    findings.ok("OpenCL: " + loader + ", drivers: " + there);
+}
+
+bool knows_layers(const String& opencl_loader) {
+  const MappedFile contents(opencl_loader);
+  return ElfFile(contents.bytes()).mentions("OPENCL_LAYERS");
+}
+
+}  // namespace
+
+bool examine_options(const Environment& environment, Findings& findings) {
+  Vector<char*> entries;
+  for (const String& entry : environment.entries()) entries.push_back(const_cast<char*>(entry.c_str()));
+  entries.push_back(nullptr);
+  asked = &environment;
+  told = &findings;
+  const Options options = read_options(ask, entries.data(), [](std::string_view line) { told->note(String(line)); });
+  // Asked before there are options (switched_off), so it is none of those that were read.
+  const std::string_view on = environment.get("CISTERN");
+  const bool is_off = parse_on_off(on) == false;
+  if (!on.empty() && !parse_on_off(on)) findings.note("CISTERN: '" + String(on) + "' is not on or off; using on");
+  if (is_off) findings.problem("CISTERN=off leaves every call as it is: unset it");
+  if (!options.host) findings.note("CISTERN_HOST=off: host memory is not counted");
+  if (!options.host_pool) findings.note("CISTERN_HOST_POOL=off: host memory is counted, not pooled");
+  if (options.report == "none") findings.note("CISTERN_REPORT=none: nothing will be said");
+  return !is_off;
+}
+
+void examine_drivers(const String& file, const Environment& environment, Findings& findings) {
+  const String cuda = found_by(file, environment, "libcuda.so.1");
+  if (cuda.empty())
+    findings.note("CUDA: no driver: libcuda.so.1 is not found");
+  else
+    findings.ok("CUDA: " + cuda);
+  examine_opencl(file, environment, findings);
+}
+
+Layer examine_layers(const String& file, const Environment& environment, bool alone, Findings& findings) {
+  String ours, missing;
+  for_each_part(environment.get("OPENCL_LAYERS"), ":", [&](std::string_view part) {
+    const String layer(part);
+    if (layer.find("cistern") == layer.npos && what_is(layer) == Cistern::no) return;
+    ours = layer;
+    if (layer.find('/') != layer.npos && !exists(layer)) missing = layer;
+  });
+  if (ours.empty()) return Layer::not_asked;
+  const auto ignored = [&](const String& why) {
+    const String text = "OPENCL_LAYERS is ignored: " + why;
+    alone ? findings.problem(text) : findings.note(text);
+    return Layer::ignored;
+  };
+  if (!missing.empty()) return ignored(missing + " does not exist");
+  const String loader = found_by(file, environment, "libOpenCL.so.1");
+  if (loader.empty()) return ignored("libOpenCL.so.1 is not found");
+  if (!knows_layers(loader)) return ignored(loader + " knows no layers (ocl-icd does from 2.3 on): preload instead");
+  if (what_is(ours) != Cistern::to_preload) return ignored(ours + " is not libcistern.so");
+  if (!ours.starts_with('/'))
+    findings.note("OPENCL_LAYERS: " + ours +
+                  " is a relative path: children that change their directory are not caught; "
+                  "use " +
+                  absolute(ours));
+  findings.ok("OPENCL_LAYERS: " + loader + " loads " + ours);
+  return Layer::loaded;
+}
+
+void examine_limits(const Environment& environment, Findings& findings) {
+  rlimit limit{};
+  system_call(SYS_prlimit64, 0, RLIMIT_AS, 0, reinterpret_cast<std::uintptr_t>(&limit));
+  if (limit.rlim_cur < kPoolNeeds)
+    findings.note("ulimit -v " + number(static_cast<std::int64_t>(limit.rlim_cur / 1024)) +
+                  ": too little for the host pool, which needs 32 MiB of addresses");
+  else if (limit.rlim_cur < kSmallAddressSpace)
+    findings.note("ulimit -v " + number(static_cast<std::int64_t>(limit.rlim_cur / 1024)) +
+                  ": what the pools keep counts in it; CISTERN_OPENCL_POOL_MAX bounds the largest part");
+  if (text_of("/proc/sys/vm/overcommit_memory", 16).starts_with('2'))
+    findings.note(
+        "vm.overcommit_memory is 2: where memory is short, the copy in which leaks are judged may be refused");
+  const String status = text_of("/proc/self/status");
+  if (status.empty()) findings.note("there is no /proc here: leaks are not judged, and a report has no command line");
+  if (status.find("\nSeccomp:\t2") != status.npos && environment.get("CISTERN_SYSTEM_CALLS") != "few")
+    findings.note(
+        "a filter of system calls is inherited (seccomp): if the program dies of SIGSYS, set "
+        "CISTERN_SYSTEM_CALLS=few");
+}
+
+}  // namespace cistern::doctor

@@ -1,0 +1,295 @@
+"""Programs in containers and under the launchers of parallel jobs: one report for each process that has memory to tell
+of, none lost, under its rank, whichever way it ends; and launchers themselves say nothing."""
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "support"))
+import report_checks  # noqa: E402
+
+ARGUMENTS = argparse.Namespace()
+RANKS = 4
+TIME_LIMIT_S = 100
+
+
+class Launchers(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.folder.chmod(0o777)
+        # PoCL keeps its kernels, and hwloc what it knows, somewhere; not in this user's home.
+        self.clean = {name: value for name, value in os.environ.items()
+                      if not name.startswith(("CISTERN", "LD_", "OMPI_", "PMI", "SLURM_"))}
+
+    def preloaded(self, report, **options):
+        return {"LD_PRELOAD": str(ARGUMENTS.shim), "CISTERN_REPORT": report, "CISTERN_REPORT_FORMAT": "json", **options}
+
+    def start(self, *command, **environment):
+        return subprocess.Popen([str(word) for word in command], env=self.clean | environment, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def ended(self, process, code=0):
+        try:
+            stdout, stderr = process.communicate(timeout=TIME_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            stdout, stderr = process.communicate()
+            self.fail(f"killed after {TIME_LIMIT_S} s: {stdout}\n{stderr}")
+        if code is not None:
+            self.assertEqual(process.returncode, code, stdout + stderr)
+        return stdout, stderr
+
+    def reports(self):
+        return {path.name: report_checks.read(path) for path in self.folder.glob("*.json")}
+
+    def check_ranks(self, moments, ranks=RANKS):
+        """One report for each rank, with what that rank leaked."""
+        reports = self.reports()
+        self.assertEqual(sorted(reports), [f"rank{rank}.json" for rank in range(ranks)])
+        for rank in range(ranks):
+            head, kinds = reports[f"rank{rank}.json"]["cistern"], reports[f"rank{rank}.json"]["kinds"]
+            self.assertEqual((head["rank"], head["ranks"], kinds["opencl"]["live_blocks"]), (rank, ranks, rank + 1))
+            self.assertIn(head["moment"], moments)
+        return reports
+
+    def lines(self, text):
+        return sorted(line for line in text.splitlines() if line.startswith(("rank", "cistern")))
+
+
+class Containers(Launchers):
+    @classmethod
+    def setUpClass(cls):
+        tried = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "mount", "-t",
+                                "tmpfs", "none", "/mnt"], capture_output=True, text=True)
+        if tried.returncode != 0:
+            raise unittest.SkipTest(f"no namespaces can be made here: {tried.stderr.strip()}")
+
+    def check_one_report(self, stdout, stderr, proc=True, name="report.json"):
+        self.assertEqual((stdout, stderr), ("rank 0 of 1\n", ""))
+        reports = self.reports()
+        self.assertEqual(list(reports), [name])
+        report = reports[name]
+        self.assertEqual(report["cistern"]["command"], str(ARGUMENTS.task))
+        rows = [row for row in report["leaks"] if row["kind"] == "opencl"]
+        self.assertEqual([(row["blocks"], row["frames"][0]["function"]) for row in rows], [(1, "leak")])
+        self.assertEqual(rows[0]["class"], "lost" if proc else "unclassified")
+        self.assertEqual(report["judging"].get("why_not"),
+                         None if proc else "there is no /proc here that shows its memory")
+
+    def options(self):
+        return self.preloaded(f"{self.folder}/report.json")
+
+    def in_bubblewrap(self, *options):
+        if not shutil.which("bwrap"):
+            self.skipTest("no bubblewrap")
+        set_inside = [word for name, value in self.options().items() for word in ("--setenv", name, value)]
+        process = self.start("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--bind", self.folder, self.folder,
+                             "--unshare-all", *options, *set_inside, ARGUMENTS.task)
+        return self.ended(process)
+
+    def test_bubblewrap(self):
+        self.check_one_report(*self.in_bubblewrap("--proc", "/proc"))
+
+    def test_bubblewrap_as_the_first_process(self):
+        self.check_one_report(*self.in_bubblewrap("--proc", "/proc", "--as-pid-1"))
+
+    def test_bubblewrap_with_the_outer_proc(self):
+        """There its parent's number is another process's."""
+        self.check_one_report(*self.in_bubblewrap())
+
+    def test_bubblewrap_without_proc(self):
+        self.check_one_report(*self.in_bubblewrap("--tmpfs", "/proc"), proc=False)
+
+    def in_namespaces(self, script, *options, **environment):
+        """`script` in namespaces of its own; $TASK there is the program with its options, and $FOLDER."""
+        task = " ".join(["env", *(f"{name}={value}" for name, value in self.options().items()), str(ARGUMENTS.task)])
+        process = self.start("unshare", "--mount", "--pid", "--fork", *options, "sh", "-ec", script, TASK=task,
+                             FOLDER=str(self.folder), **environment)
+        return self.ended(process)
+
+    def test_chroot(self):
+        root = self.folder / "root"
+        root.mkdir()
+        self.check_one_report(*self.in_namespaces(
+            f"mount --rbind / {root} && mount -t proc proc {root}/proc && chroot {root} $TASK", "--user",
+            "--map-root-user"))
+
+    def test_chroot_without_proc(self):
+        root = self.folder / "root"
+        root.mkdir()
+        self.check_one_report(*self.in_namespaces(
+            f"mount --rbind / {root} && mount -t tmpfs none {root}/proc && exec chroot {root} $TASK", "--user",
+            "--map-root-user"), proc=False)
+
+    def rootless(self, then):
+        """As podman lays a rootless container out: the user is root inside, the root read-only with a writable volume,
+        parts of /proc hidden, /tmp and /run fresh."""
+        root = self.folder / "root"
+        root.mkdir()
+        return self.in_namespaces(f"""
+mount --rbind / {root}
+mount -o remount,bind,ro {root}
+mount --bind $FOLDER {root}$FOLDER
+mount -t proc proc {root}/proc
+for hidden in kcore keys timer_list; do
+  [ ! -e {root}/proc/$hidden ] || mount --bind /dev/null {root}/proc/$hidden
+done
+mount -t tmpfs none {root}/run
+{then.format(root=root)}""", "--user", "--map-root-user", "--uts", "--ipc")
+
+    def test_rootless(self):
+        self.check_one_report(*self.rootless("exec chroot {root} $TASK"))
+
+    def test_rootless_with_children(self):
+        """The container's first process is a shell without the preload."""
+        self.check_one_report(*self.rootless("chroot {root} sh -c \"$TASK; true\""))
+
+    def test_rootless_where_the_report_cannot_be_written(self):
+        stdout, stderr = self.rootless("mount --bind {root}/usr {root}$FOLDER; exec chroot {root} $TASK")
+        self.assertEqual(stdout, "rank 0 of 1\n")
+        self.assertRegex(stderr, rf"^cistern: cannot write the report to {self.folder}/report\.json: Read-only file "
+                         r"system; it follows here\n\{\n")
+
+    def test_a_user_that_is_not_root(self):
+        self.check_one_report(*self.in_namespaces("$TASK", "--user", "--map-user=1234", "--map-group=1234",
+                                                  "--mount-proc"))
+
+
+class Slurm(Launchers):
+    def srun(self, *arguments, ranks=RANKS, environment=None, report=None):
+        if environment is None:
+            environment = self.preloaded(report or f"{self.folder}/rank%r.json")
+        return self.start(HERE / "srun", "-n", ranks, *arguments, **environment)
+
+    def test_one_report_for_each_task(self):
+        stdout, stderr = self.ended(self.srun(ARGUMENTS.task))
+        self.assertEqual((self.lines(stdout), stderr), ([f"rank {rank} of 4" for rank in range(RANKS)], ""))
+        self.check_ranks({"exit"})
+
+    def test_the_preload_for_the_tasks_only(self):
+        exported = ",".join(["ALL", *(f"{name}={value}" for name, value in
+                                      self.preloaded(f"{self.folder}/rank%r.json").items())])
+        self.ended(self.srun("--export", exported, ARGUMENTS.task, environment={}))
+        self.check_ranks({"exit"})
+
+    def test_the_time_limit(self):
+        _, stderr = self.ended(self.srun("--time", 3, ARGUMENTS.task, "wait", -1), code=signal.SIGTERM)
+        self.assertEqual(stderr, "")
+        self.check_ranks({"SIGTERM"})
+
+    def test_one_path_for_all(self):
+        """Nobody's report is lost: whoever comes later puts its process id into the name."""
+        self.ended(self.srun(ARGUMENTS.task, report=f"{self.folder}/report.json"))
+        reports = self.reports()
+        tasks = [report for report in reports.values() if report["cistern"]["command"] == str(ARGUMENTS.task)]
+        self.assertEqual(sorted(report["cistern"]["rank"] for report in tasks), list(range(RANKS)))
+
+    def test_the_ranks_of_other_launchers(self):
+        for name, size in (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"),
+                           ("PMIX_RANK", None)):
+            with self.subTest(name=name):
+                self.ended(self.start(ARGUMENTS.task, **self.preloaded(f"{self.folder}/%r.json"),
+                                      **{name: "3"}, **({size: "7"} if size else {})))
+                report = self.reports()["3.json"]
+                self.assertEqual((report["cistern"]["rank"], report["cistern"].get("ranks")), (3, 7 if size else None))
+                (self.folder / "3.json").unlink()
+
+
+class Mpi(Launchers):
+    def mpirun(self, *arguments, **environment):
+        more = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                "OMPI_MCA_btl": "self,vader,tcp", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+        # A loaded machine may not manage four reports in the second that Open MPI leaves by default.
+        return self.start(ARGUMENTS.mpirun, "--mca", "odls_base_sigkill_timeout", 5, "--oversubscribe", "-n", RANKS,
+                          *arguments,
+                          **(more | (environment or self.preloaded(f"{self.folder}/rank%r.json"))))
+
+    def said_by_us(self, stderr):
+        return [line for line in stderr.splitlines() if "cistern" in line.lower()]
+
+    def wait_for(self, process, words):
+        """Lines of its output until one that has them."""
+        for line in process.stdout:
+            if words in line:
+                return
+
+    def test_one_report_for_each_rank(self):
+        stdout, stderr = self.ended(self.mpirun(ARGUMENTS.mpi_task))
+        self.assertEqual((self.lines(stdout), stderr), ([f"rank {rank} of 4" for rank in range(RANKS)], ""))
+        self.check_ranks({"exit"})
+
+    def test_the_preload_for_the_ranks_only(self):
+        passed = [word for name, value in self.preloaded(f"{self.folder}/rank%r.json").items()
+                  for word in ("-x", f"{name}={value}")]
+        self.ended(self.mpirun(*passed, ARGUMENTS.mpi_task, CISTERN=""))
+        self.check_ranks({"exit"})
+
+    def test_without_an_option_each_rank_reports_on_stderr_and_nobody_else(self):
+        _, stderr = self.ended(self.mpirun(ARGUMENTS.mpi_task, LD_PRELOAD=str(ARGUMENTS.shim)))
+        heads = re.findall(r"^cistern .* rank (\d)/4\b", stderr, re.MULTILINE)
+        self.assertEqual(sorted(heads), [str(rank) for rank in range(RANKS)])
+        self.assertEqual(stderr.count("VERDICT"), RANKS)
+
+    def test_a_job_without_gpu_memory_is_silent(self):
+        self.assertEqual(self.ended(self.mpirun("true", LD_PRELOAD=str(ARGUMENTS.shim))), ("", ""))
+
+    def test_abort(self):
+        """Open MPI kills all others as soon as the first rank has died."""
+        _, stderr = self.ended(self.mpirun(ARGUMENTS.mpi_task, "abort", 2), code=7)
+        self.assertEqual(self.said_by_us(stderr), [])
+        reports = self.check_ranks({"_exit", "SIGTERM"})
+        self.assertEqual(reports["rank2.json"]["cistern"]["moment"], "_exit")
+
+    def test_a_rank_does_not_die_before_the_others_had_their_time(self):
+        process = self.start(ARGUMENTS.task, "wait", -1, **self.preloaded(f"{self.folder}/rank%r.json"),
+                             OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
+        self.wait_for(process, "rank 0 waits")
+        began = time.monotonic()
+        os.kill(process.pid, signal.SIGTERM)
+        self.ended(process, code=-signal.SIGTERM)
+        self.assertGreater(time.monotonic() - began, 0.9)
+        self.assertEqual(self.reports()["rank0.json"]["cistern"]["moment"], "SIGTERM")
+
+    def test_a_rank_that_is_ended(self):
+        process = self.mpirun(ARGUMENTS.mpi_task, "wait", 1)
+        self.wait_for(process, "rank 1 waits")
+        rank = subprocess.run(["pgrep", "-P", str(process.pid), "-f", str(ARGUMENTS.mpi_task)], capture_output=True,
+                              text=True, check=True).stdout.split()
+        for child in rank:
+            environment = pathlib.Path(f"/proc/{child}/environ").read_text()
+            if "\0OMPI_COMM_WORLD_RANK=1\0" in environment:
+                os.kill(int(child), signal.SIGTERM)
+        _, stderr = self.ended(process, code=None)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertEqual(self.said_by_us(stderr), [])
+        reports = self.check_ranks({"SIGTERM", "exit"})
+        self.assertEqual(reports["rank1.json"]["cistern"]["moment"], "SIGTERM")
+
+    def test_mpirun_is_ended(self):
+        process = self.mpirun(ARGUMENTS.mpi_task, "wait", 3)
+        self.wait_for(process, "rank 3 waits")
+        time.sleep(0.5)
+        os.kill(process.pid, signal.SIGTERM)
+        _, stderr = self.ended(process, code=None)
+        self.assertEqual(self.said_by_us(stderr), [])
+        self.check_ranks({"SIGTERM", "exit"})
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for name in ("shim", "task", "mpi-task", "mpirun"):
+        parser.add_argument(f"--{name}", type=pathlib.Path)
+    ARGUMENTS, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
