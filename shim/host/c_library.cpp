@@ -62,9 +62,13 @@ bool looks_like_a_block(std::uintptr_t address) {
 }
 
 bool c_library_has_a_heap() {
-  if (!native().mallinfo2) return true;
-  const struct mallinfo2 heap = native().mallinfo2();
-  return heap.arena + heap.hblkhd > 0;
+  if (native().mallinfo2) {
+    const struct mallinfo2 heap = native().mallinfo2();
+    return heap.arena + heap.hblkhd > 0;
+  }
+  if (!native().mallinfo) return true;
+  const struct mallinfo heap = native().mallinfo();  // before 2.33; sizes of 2 GiB and more wrap
+  return heap.arena || heap.hblkhd;
 }
 
 }  // namespace

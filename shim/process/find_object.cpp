@@ -123,10 +123,7 @@ struct Walk {
     return true;
   }
 
-  bool is_at(const dl_phdr_info& info) const {
-    return map->l_addr == info.dlpi_addr &&
-           (map->l_name == info.dlpi_name || !std::strcmp(map->l_name, info.dlpi_name));
-  }
+  bool is_at(const dl_phdr_info& info) const { return map->l_addr == info.dlpi_addr && map->l_name == info.dlpi_name; }
 
   // 1: enough.
   int visit(const dl_phdr_info& info) {
@@ -145,9 +142,20 @@ struct Walk {
   }
 };
 
+// The C library's own function, read from its table: a sanitizer's stands before it, and cannot be called while that
+// one starts, which allocates.
+using Iterate = decltype(&dl_iterate_phdr);
+Iterate iterate() {
+  static constinit std::atomic<Iterate> known{nullptr};
+  Iterate function = known.load(std::memory_order_relaxed);
+  for (const link_map* map = _r_debug.r_map; map && !function; map = map->l_next)
+    if (is_c_library(*map)) function = reinterpret_cast<Iterate>(SymbolTable(*map).address_of("dl_iterate_phdr"));
+  known.store(function, std::memory_order_relaxed);
+  return function ? function : &dl_iterate_phdr;
+}
+
 void walk(Walk& walk) {
-  dl_iterate_phdr([](dl_phdr_info* info, std::size_t, void* data) { return static_cast<Walk*>(data)->visit(*info); },
-                  &walk);
+  iterate()([](dl_phdr_info* info, std::size_t, void* data) { return static_cast<Walk*>(data)->visit(*info); }, &walk);
   if (walk.taken) others.taken.store(false, std::memory_order_release);
 }
 

@@ -9,7 +9,9 @@
 #include <atomic>
 
 #include "pool/base/symbol_table.hpp"
+#include "shim/process/find_object.hpp"
 #include "shim/process/uncounted.hpp"
+#include "shim/process/without_libdl.hpp"
 
 constinit cistern::Dlsym cistern_real_dlsym = nullptr;
 constinit cistern::Dlopen cistern_real_dlopen = nullptr;
@@ -56,6 +58,12 @@ int compare_library(dl_phdr_info* info, std::size_t, void* data) {
   return search->found;
 }
 
+// Opened late by a program that is linked with the other parts of an old C library, we have these not behind us.
+[[gnu::cold]] void* find_in_other_part(const char* name) {
+  void* const found = find_in_late_library("libdl.so", name);
+  return found ? found : find_in_late_library("libpthread.so", name);
+}
+
 }  // namespace
 
 // By version: an unversioned export such as ours never answers dlvsym. Every thread that races here finds the same.
@@ -68,6 +76,10 @@ Dlsym real_dlsym() {
       known.store(reinterpret_cast<Dlsym>(found), std::memory_order_relaxed);
       return reinterpret_cast<Dlsym>(found);
     }
+  }
+  if (void* found = find_in_late_library("libdl.so", "dlsym")) {
+    known.store(reinterpret_cast<Dlsym>(found), std::memory_order_relaxed);
+    return reinterpret_cast<Dlsym>(found);
   }
   die_without_dlsym();
 }
@@ -86,7 +98,7 @@ void* next_symbol(const char* name) {
   Uncounted uncounted;  // a failing look-up allocates its message
   void* found = real_dlsym()(RTLD_NEXT, name);
   if (!found) forget_failed_look_up();
-  return found;
+  return found || c_library_finds_objects() ? found : find_in_other_part(name);
 }
 
 void* real_symbol(const char* name, const char* library_soname, Loading loading) {

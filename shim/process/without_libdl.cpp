@@ -51,8 +51,8 @@ void* find_in_late_library(const char* library, const char* name) {
   return search.found;
 }
 
-// Called by a jump from our dlsym it must leave by one: the real function looks at who called.
-[[gnu::cold, gnu::optimize("O2")]] void* look_up_without_libdl(void* handle, const char* name) {
+// Called by a jump from our dlsym it leaves by one, as optimised code does: the real function looks at who called.
+[[gnu::cold]] void* look_up_without_libdl(void* handle, const char* name) {
   if (const auto late = late_function<Dlsym>("dlsym")) return late(handle, name);
   if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
     if (void* const found = handle == RTLD_NEXT ? next_definition(name) : first_definition(name)) return found;
@@ -63,7 +63,7 @@ void* find_in_late_library(const char* library, const char* name) {
   return own ? own(handle, name) : nullptr;
 }
 
-[[gnu::cold, gnu::optimize("O2")]] void* open_without_libdl(const char* file, int mode) {
+[[gnu::cold]] void* open_without_libdl(const char* file, int mode) {
   if (const auto late = late_function<Dlopen>("dlopen")) return late(file, mode);
   const auto own = own_function<Dlopen>("__libc_dlopen_mode");
   return own && file ? own(file, mode | kByTheCLibrary) : nullptr;
