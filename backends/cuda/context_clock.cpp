@@ -112,6 +112,12 @@ void ContextClock::stream_ends(CUstream stream, DriverCalls& calls) {
   end_asking();
 }
 
+void ContextClock::note_work(CUstream stream, DriverCalls& calls) {
+  begin_asking();
+  if (!leave_behind(stream, calls)) lost_.store(now());
+  end_asking();
+}
+
 // False: whether the stream's work has ended can't be told.
 bool ContextClock::leave_behind(CUstream stream, DriverCalls& calls) {
   Through gate(gate_);

@@ -43,6 +43,9 @@ class ContextClock {
   // Before the real destroy, with the stream's context current.
   void stream_ends(CUstream stream, DriverCalls& calls);
 
+  // Work of a stream that nobody saw begin: the next marker includes what is enqueued there by now.
+  void note_work(CUstream stream, DriverCalls& calls);
+
   // The context is gone, and its work, events and streams with it.
   void forget();
   // In a forked child: another thread may have been in here.

@@ -151,11 +151,12 @@ cistern_status give(cistern_kind kind, const Taken& taken, void* queue, InOrder 
   }
   if (!cuda::driver_found()) return CISTERN_NO_DRIVER;
   const OnDevice here(taken.device);
+  auto* const on = static_cast<cuda::CUstream>(queue);
   if (kind == CISTERN_PINNED)
-    return status_of(queue ? cuda::free_pinned_later(memory) : cuda::hook::cuMemFreeHost(memory));
+    return status_of(queue ? cuda::free_pinned_later(memory, on) : cuda::hook::cuMemFreeHost(memory));
   const auto pointer = static_cast<cuda::CUdeviceptr>(taken.base);
   if (order.of_stream) return status_of(cuda::free_device_on(static_cast<cuda::CUstream>(order.stream), pointer));
-  return status_of(queue && kind == CISTERN_DEVICE ? cuda::free_device_later(pointer) : cuda::free_device(pointer));
+  return status_of(queue && kind == CISTERN_DEVICE ? cuda::free_device_later(pointer, on) : cuda::free_device(pointer));
 }
 
 cistern_status reserve(const Wanted& wanted, std::size_t count) {

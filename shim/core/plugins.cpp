@@ -12,6 +12,7 @@
 #include "shim/core/answers.hpp"
 #include "shim/core/devices.hpp"
 #include "shim/core/library.hpp"
+#include "shim/core/plugins.hpp"
 #include "shim/core/pool_blocks.hpp"
 #include "shim/cuda/device_memory.hpp"
 #include "shim/process/lookup.hpp"
@@ -106,6 +107,7 @@ cistern_pool* torch_pool() {
 
 void* torch_alloc(ssize_t size, int device, void* stream) {
   if (size <= 0) return nullptr;
+  torch_allocates_here.store(true, std::memory_order_relaxed);
   void* block = nullptr;
   const cistern_status status = pool_allocate_on(torch_pool(), static_cast<std::size_t>(size), device, stream, &block);
   return status == CISTERN_OK ? block : fail_in_torch({status, static_cast<std::size_t>(size), device});

@@ -6,6 +6,7 @@
 
 #include "shim/core/core.hpp"
 #include "shim/core/judging.hpp"
+#include "shim/core/plugins.hpp"
 #include "shim/core/pools.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/kind.hpp"
@@ -165,6 +166,8 @@ Snapshot take_snapshot(const char* moment) {
   Uncounted uncounted;
   Snapshot snapshot = collect(moment);
   if (snapshot.used_gpu_memory()) snapshot.frameworks = loaded_frameworks(environment_variable);
+  for (FrameworkFigures& framework : snapshot.frameworks)
+    framework.is_switched |= framework.name == std::string_view("PyTorch") && library::torch_allocates_here.load();
   resolve(snapshot, kSymbolBudgetMs, options().frames == "python");
   suppress(snapshot);
   return snapshot;

@@ -10,9 +10,9 @@ CUresult allocate_device(CUdeviceptr* pointer, std::size_t bytes);
 // As cuMemFree (hooks/free.cpp).
 CUresult free_device(CUdeviceptr pointer);
 // Of a block from the pool: nothing waits, and it is not given again before all work of its context has ended that was
-// there. Other memory is freed as the driver frees it.
-CUresult free_device_later(CUdeviceptr pointer);
-CUresult free_pinned_later(void* pointer);
+// there: on `stream`, and on all whose begin was seen. Other memory is freed as the driver frees it.
+CUresult free_device_later(CUdeviceptr pointer, CUstream stream);
+CUresult free_pinned_later(void* pointer, CUstream stream);
 
 // In the order of a stream (hooks/stream_order.hpp): as the others, but what went back on a stream may come again for
 // one who asks on the same stream, whose work is then behind that of the block before. `stream`: of the current
@@ -22,8 +22,6 @@ CUresult free_device_on(CUstream stream, CUdeviceptr pointer);
 // The block that begins there has work on this stream too: it goes back behind all work of its context. False: no
 // block.
 bool note_further_stream(CUdeviceptr pointer, CUstream stream);
-// Whether the process's calls that make and end this stream are seen here.
-bool is_known_stream(CUstream stream);
 
 // Makes `count` blocks more for the pool to keep, in the current context; no block of the program's is counted. What
 // the pool does not serve is refused: kNotSupported.

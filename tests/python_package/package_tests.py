@@ -65,8 +65,8 @@ class Programs(PackageTest):
         done = self.python(HERE / "programs/streams.py", "wrong_ones")
         self.assertIn('no live block of pool "torch"', done.stderr)
 
-    def test_streams_that_nobody_saw_are_waited_for(self):
-        self.cases("streams.py", ("frees_of_unseen_streams_wait",), preload=False)
+    def test_what_streams_use_that_nobody_saw(self):
+        self.cases("streams.py", ("unseen_streams",), preload=False)
 
     def test_arrays_in_pinned_memory(self):
         self.cases("pinned.py", ("inside_and_outside", "zeros_of_used_memory", "nested_and_after_an_error",

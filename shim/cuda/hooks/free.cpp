@@ -192,31 +192,35 @@ CUresult free_pinned_in(Order order, void* pointer) {
 }
 
 // Nobody may wait for a long time: markers tell when the work has ended.
-void use_markers() { state().source.marks_own_context.store(true, std::memory_order_relaxed); }
+void use_markers(std::uintptr_t address, CUstream stream) {
+  CudaState& s = state();
+  s.source.marks_own_context.store(true, std::memory_order_relaxed);
+  if (const Block* const block = s.blocks.table.find(address)) note_unseen_work(s, *block, stream);
+}
 
 }  // namespace
 
 CUresult free_device(CUdeviceptr pointer) { return free_device_in({Order::as_chosen}, pointer); }
 
-CUresult free_device_later(CUdeviceptr pointer) {
-  use_markers();
+CUresult free_device_later(CUdeviceptr pointer, CUstream stream) {
+  use_markers(pointer, stream);
   return free_device_in({Order::later}, pointer);
 }
 
-CUresult free_pinned_later(void* pointer) {
-  use_markers();
+CUresult free_pinned_later(void* pointer, CUstream stream) {
+  use_markers(reinterpret_cast<std::uintptr_t>(pointer), stream);
   return free_pinned_in({Order::later}, pointer);
 }
 
-// Work that nobody saw begin has to be waited for; other streams' work that is known waits with the context's.
+// Further streams' work is waited for with the context's; by the caller, where one of them is known by no name.
 CUresult free_device_on(CUstream stream, CUdeviceptr pointer) {
   CudaState& s = state();
   Block* const block = pointer ? s.blocks.table.find(pointer) : nullptr;
   if (!block || block->kind != BlockKind::device) return free_device(pointer);
   const std::uint64_t traits = stream_traits(s, block->context, stream);
   const std::uint8_t further = block->further_streams.load();
-  if (!traits || further > 1) return free_device_in({Order::now}, pointer);
-  use_markers();
+  if (further > 1) return free_device_in({Order::now}, pointer);
+  use_markers(pointer, stream);
   return free_device_in({Order::later, further ? 0 : traits}, pointer);
 }
 

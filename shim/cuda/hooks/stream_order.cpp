@@ -18,6 +18,11 @@ std::uint64_t traits_of(std::uint64_t stream_number) {
   return number < kNumbersMax ? kDeviceTraits | number << kNumberShift : 0;
 }
 
+// Whether a marker of the block's context comes after this stream's work.
+bool is_known(CudaState& s, const Block& block, CUstream stream) {
+  return stream == per_thread_stream() || stream_traits(s, block.context, stream);
+}
+
 }  // namespace
 
 std::uint64_t stream_traits(CudaState& s, const Context* context, CUstream stream) {
@@ -37,11 +42,11 @@ void end_stream_order(CudaState& s, Context& context, std::uint64_t stream_numbe
                         [&](Block* block) { give_to_pool(s, block, fence_for(s, block, true)); });
 }
 
-bool is_known_stream(CUstream stream) {
-  if (is_default(stream)) return true;
-  bool known = false;
-  state().streams.with(stream, [&](const StreamRecord* record) { known = record != nullptr; });
-  return known;
+void note_unseen_work(CudaState& s, const Block& block, CUstream stream) {
+  if (!block.context_is_there() || is_known(s, block, stream)) return;
+  Inside inside(*block.context);
+  Entered entered(s.functions, block.context->handle());
+  block.context->clock.note_work(stream, block.context->device->calls);
 }
 
 bool note_further_stream(CUdeviceptr pointer, CUstream stream) {
@@ -49,7 +54,7 @@ bool note_further_stream(CUdeviceptr pointer, CUstream stream) {
   Block* const block = pointer ? s.blocks.table.find(pointer) : nullptr;
   if (!block || block->kind != BlockKind::device || block->state.load() != BlockState::live) return false;
   std::uint8_t before = block->further_streams.load();
-  const std::uint8_t now = is_known_stream(stream) ? 1 : 2;
+  const std::uint8_t now = is_known(s, *block, stream) ? 1 : 2;
   while (before < now && !block->further_streams.compare_exchange_weak(before, now)) {
   }
   return true;

@@ -3,8 +3,7 @@
 // share.
 //
 // A key needs a name of the stream that no other one has, ever: a handle comes again once its stream was destroyed. So
-// only the default stream and streams that were seen when they were made have one; memory that goes back on any other
-// waits for its context.
+// only the default stream and streams that were seen when they were made have one.
 #pragma once
 #include "shim/cuda/state.hpp"
 
@@ -12,6 +11,10 @@ namespace cistern::cuda {
 
 // The traits of what is kept for this stream of the context; 0: it has no name, or is another context's.
 std::uint64_t stream_traits(CudaState& s, const Context* context, CUstream stream);
+
+// The work of streams that were not seen when they were made (in a program that links the library) has to be asked for
+// while the caller names them: an event each. Before a block goes back behind the work of its context.
+void note_unseen_work(CudaState& s, const Block& block, CUstream stream);
 
 // The stream is gone: what is kept for it is everybody's, behind the work that it left.
 void end_stream_order(CudaState& s, Context& context, std::uint64_t stream_number);

@@ -24,11 +24,12 @@ CISTERN_API cistern_status cistern_pool_allocate_on(cistern_pool* pool, size_t b
                                                     void** block);
 /* Work on `stream`, up to now, may still use the block, and work on no other stream. Nothing waits: it is given again
  * to who asks on this stream, and to others only when no more memory can be had otherwise, after that work has ended.
- * Streams that were made where Cistern could not see it (by a program that links the library instead of preloading it)
- * are waited for, as cuMemFree does, but for the default stream. Null is no block. */
+ * Where Cistern could not see the stream begin (in a program that links the library instead of preloading it), such a
+ * block is given to nobody before that work has ended, at the price of an event. Null is no block. */
 CISTERN_API cistern_status cistern_pool_deallocate_on(cistern_pool* pool, void* block, void* stream);
 /* Work on this stream uses the block too: it is given again only after all work of its context that was there when it
- * went back. CISTERN_INVALID: no live block of device memory begins there. */
+ * went back, which waits where Cistern could not see this stream begin. CISTERN_INVALID: no live block of device memory
+ * begins there. */
 CISTERN_API cistern_status cistern_block_used_on(void* block, void* stream);
 
 /* --- PyTorch: torch.cuda.memory.CUDAPluggableAllocator(path, "cistern_torch_alloc", "cistern_torch_free") */

@@ -91,8 +91,9 @@ CISTERN_API cistern_status cistern_pool_reallocate(cistern_pool* pool, void** bl
 CISTERN_API cistern_status cistern_pool_reserve(cistern_pool* pool, size_t bytes, size_t count);
 /* Null is no block, and nothing is done. `queue`, OpenCL: as last_queue of cistern_opencl_deallocate.
  * CUDA's device and pinned memory: a CUstream of the block's context whose work, up to now, may still use the block;
- * then nothing waits, and the block is not given again before all work of its context has ended that was there. Null:
- * as the driver's own free, which waits. */
+ * then nothing waits, and the block is not given again before all work of its context has ended that was there: on
+ * `queue`, and on all streams that Cistern saw begin (the default ones; under the preloaded shim every one). Null: as
+ * the driver's own free, which waits. */
 CISTERN_API cistern_status cistern_pool_deallocate(cistern_pool* pool, void* block, void* queue);
 
 /* `bytes`: sizeof *statistics; as many are written at most. */

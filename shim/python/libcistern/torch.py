@@ -6,8 +6,8 @@
     libcistern.torch.snapshot("mem.pickle")   # for https://pytorch.org/memory_viz
 
 Blocks are given again in the order of their stream, as torch's own allocator does; what was used on another stream
-(Tensor.record_stream) only after that work has ended. Without the preloaded library frees on streams other than the
-default one wait, for nobody sees those streams end.
+(Tensor.record_stream) only after that work has ended. Without the preloaded library, blocks of streams other than the
+default one are given again only when their work has ended, and those with record_stream wait for it.
 
 A CUDA graph must not allocate while it is captured (torch then raises). pool() gives a torch.cuda.MemPool instead:
 torch's own allocator, with graphs and statistics, over large blocks of ours.

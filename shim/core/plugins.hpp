@@ -1,0 +1,10 @@
+// What reports know of the allocators of frameworks (cistern/plugins.h).
+#pragma once
+#include <atomic>
+
+namespace cistern::library {
+
+// PyTorch has taken memory from a pool of ours: what it gives back comes here, and not into a cache of its own.
+inline constinit std::atomic<bool> torch_allocates_here{false};
+
+}  // namespace cistern::library
