@@ -49,13 +49,17 @@ class Watch {
     seen.preloaded = preloaded;
     seen.looks_without += preloaded ? 0 : 1;
     seen.asked_for = text_of(of_process + "/environ").find("LD_PRELOAD=") != String::npos;
-    for (const String& thread : names_in(of_process + "/task"))
-      if (thread[0] != '.')
-        for_each_part(text_of(of_process + "/task/" + thread + "/children"), " ", [&](std::string_view child) {
-          long number = 0;
-          for (const char digit : child) number = number * 10 + (digit - '0');
-          look(number);
-        });
+    const String tasks = of_process + "/task/";
+    for (const String& thread : names_in(tasks)) {
+      if (thread[0] == '.') continue;
+      String children = tasks;
+      children.append(thread).append("/children");
+      for_each_part(text_of(children), " ", [this](std::string_view child) {
+        long number = 0;
+        for (const char digit : child) number = number * 10 + (digit - '0');
+        look(number);
+      });
+    }
   }
   const Vector<Seen>& all() const { return all_; }
 

@@ -60,7 +60,7 @@ bool is_assignment(const String& text) {
 Vector<String> after_env(const Vector<String>& command, Environment& environment) {
   Vector<String> rest(command.begin() + 1, command.end());
   const auto take = [&rest] {
-    const String first = rest.front();
+    String first = rest.front();
     rest.erase(rest.begin());
     return first;
   };

@@ -45,8 +45,11 @@ Vector<String> opencl_drivers(const Environment& environment) {
     drivers.emplace_back(first_line(text_of(folder, 4096)));
     return drivers;
   }
-  for (const String& name : names_in(folder))
-    if (name.ends_with(".icd")) drivers.emplace_back(first_line(text_of(folder + "/" + name, 4096)));
+  for (const String& name : names_in(folder)) {
+    String path = folder;
+    path.append("/").append(name);
+    if (name.ends_with(".icd")) drivers.emplace_back(first_line(text_of(path, 4096)));
+  }
   std::erase_if(drivers, [](const String& driver) { return driver.empty(); });
   return drivers;
 }
