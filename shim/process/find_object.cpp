@@ -22,7 +22,7 @@ extern "C" [[gnu::weak]] decltype(_dl_find_object) __real__dl_find_object;  // s
 
 namespace cistern {
 
-bool c_library_finds_objects() { return __real__dl_find_object != nullptr; }
+[[gnu::hot]] bool c_library_finds_objects() { return __real__dl_find_object != nullptr; }
 
 namespace {
 
