@@ -7,7 +7,7 @@ __attribute__((visibility("hidden"))) const char __wrap___libc_single_threaded =
 __attribute__((weak)) extern const char __real___libc_single_threaded;
 
 typedef void Place(void);
-static Place* choose(void) {
+__attribute__((used)) static Place* choose(void) {
   const char* const real = &__real___libc_single_threaded;
   return (Place*)(real ? real : &__wrap___libc_single_threaded);
 }
