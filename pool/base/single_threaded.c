@@ -7,7 +7,8 @@ __attribute__((visibility("hidden"))) const char __wrap___libc_single_threaded =
 __attribute__((weak)) extern const char __real___libc_single_threaded;
 
 typedef void Place(void);
-__attribute__((hot)) static Place* choose(void) {
+// Called before a sanitizer could be.
+__attribute__((used, hot, no_sanitize("thread", "address"))) static Place* choose(void) {
   const char* const real = &__real___libc_single_threaded;
   return (Place*)(real ? real : &__wrap___libc_single_threaded);
 }

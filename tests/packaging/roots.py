@@ -56,7 +56,9 @@ def make(name, packages, architecture=None, kept_as=None):
         script = ["/usr/share/debootstrap/scripts/gutsy"]
     if architecture:
         options += ["--foreign", f"--arch={architecture}"]
-    it = subprocess.run(["debootstrap", *options, name, place, mirror, *script], capture_output=True, text=True)
+    # What it mounts goes when it ends, however that is.
+    it = subprocess.run(["unshare", "-m", "debootstrap", *options, name, place, mirror, *script], capture_output=True,
+                        text=True)
     if it.returncode != 0:
         raise Unavailable(f"debootstrap {name}: {(it.stdout + it.stderr).strip().splitlines()[-1]}")
     shutil.copy("/etc/resolv.conf", place / "etc/resolv.conf")
