@@ -54,28 +54,40 @@ Vector<String> opencl_drivers(const Environment& environment) {
   return drivers;
 }
 
-// Where the program's loader finds the library.
-String found_by(const String& file, const Environment& environment, const String& library) {
-  return library.find('/') != library.npos ? (exists(library) ? library : String())
-                                           : ask_loader(file, environment, library).path_of(basename_of(library));
+// What the program's loader makes of a library's name: where it lies, or why it cannot be had, in the loader's words.
+struct Found {
+  String path, why_not;
+};
+Found found_by(const String& file, const Environment& environment, const String& library) {
+  constexpr std::string_view kReason = "cannot be preloaded (";
+  const Loaded loaded = ask_loader(file, environment, library);
+  Found found{loaded.path_of(basename_of(library)), "not found"};
+  for (const String& complaint : loaded.complaints) {
+    const std::size_t reason = complaint.find(kReason), end = complaint.rfind(')');
+    if (complaint.find(library) == String::npos || reason == String::npos || end == String::npos) continue;
+    found.why_not = complaint.substr(reason + kReason.size(), end - reason - kReason.size());
+  }
+  return found;
 }
 
 void examine_opencl(const String& file, const Environment& environment, Findings& findings) {
-  const String loader = found_by(file, environment, "libOpenCL.so.1");
-  if (loader.empty()) {
-    findings.note("OpenCL: libOpenCL.so.1 is not found");
+  const Found loader = found_by(file, environment, "libOpenCL.so.1");
+  if (loader.path.empty()) {
+    findings.note("OpenCL: libOpenCL.so.1: " + loader.why_not);
     return;
   }
-  String there, missing;
+  String there;
   for (const String& driver : opencl_drivers(environment)) {
-    String& list = found_by(file, environment, driver).empty() ? missing : there;
-    list += (list.empty() ? "" : ", ") + driver;
+    const Found found = found_by(file, environment, driver);
+    if (found.path.empty())
+      findings.note("OpenCL: a registered driver cannot be loaded: " + driver + ": " + found.why_not);
+    else
+      there += (there.empty() ? "" : ", ") + driver;
   }
-  if (!missing.empty()) findings.note("OpenCL: a driver is registered that is not found: " + missing);
   if (there.empty())
-    findings.note("OpenCL: " + loader + ", but no driver is registered (/etc/OpenCL/vendors)");
+    findings.note("OpenCL: " + loader.path + ", but no driver for it (/etc/OpenCL/vendors)");
   else
-    findings.ok("OpenCL: " + loader + ", drivers: " + there);
+    findings.ok("OpenCL: " + loader.path + ", drivers: " + there);
 }
 
 bool knows_layers(const String& opencl_loader) {
@@ -104,11 +116,11 @@ bool examine_options(const Environment& environment, Findings& findings) {
 }
 
 void examine_drivers(const String& file, const Environment& environment, Findings& findings) {
-  const String cuda = found_by(file, environment, "libcuda.so.1");
-  if (cuda.empty())
-    findings.note("CUDA: no driver: libcuda.so.1 is not found");
+  const Found cuda = found_by(file, environment, "libcuda.so.1");
+  if (cuda.path.empty())
+    findings.note("CUDA: no driver: libcuda.so.1: " + cuda.why_not);
   else
-    findings.ok("CUDA: " + cuda);
+    findings.ok("CUDA: " + cuda.path);
   examine_opencl(file, environment, findings);
 }
 
@@ -127,8 +139,9 @@ Layer examine_layers(const String& file, const Environment& environment, bool al
     return Layer::ignored;
   };
   if (!missing.empty()) return ignored(missing + " does not exist");
-  const String loader = found_by(file, environment, "libOpenCL.so.1");
-  if (loader.empty()) return ignored("libOpenCL.so.1 is not found");
+  const Found found = found_by(file, environment, "libOpenCL.so.1");
+  const String& loader = found.path;
+  if (loader.empty()) return ignored("libOpenCL.so.1: " + found.why_not);
   if (!knows_layers(loader)) return ignored(loader + " knows no layers (ocl-icd does from 2.3 on): preload instead");
   if (what_is(ours) != Cistern::to_preload) return ignored(ours + " is not libcistern.so");
   if (!ours.starts_with('/'))

@@ -2,6 +2,7 @@
 #include "shim/process/environment.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 
 #include <map>
 #include <string>
@@ -17,6 +18,27 @@ const char* answer(const char* name) {
 Ranks ranks_of(std::map<std::string, std::string> set) {
   variables = std::move(set);
   return read_ranks(answer);
+}
+
+TEST(Ranks, OnlySeveralOfOpenMpiDieTogether) {
+  const auto together = [](std::map<std::string, std::string> set) {
+    variables = std::move(set);
+    return dies_with_other_ranks(answer);
+  };
+  EXPECT_TRUE(together({{"OMPI_COMM_WORLD_SIZE", "2"}}));
+  EXPECT_FALSE(together({{"OMPI_COMM_WORLD_SIZE", "1"}}));
+  EXPECT_FALSE(together({{"OMPI_COMM_WORLD_SIZE", "many"}}));
+  EXPECT_FALSE(together({{"SLURM_NTASKS", "4"}, {"PMI_SIZE", "4"}}));
+}
+
+TEST(Ranks, TheirLauncherIsKnownByItsName) {
+  char own[16] = "";
+  ASSERT_EQ(prctl(PR_GET_NAME, own), 0);
+  const auto launches_as = [](const char* name) { return prctl(PR_SET_NAME, name) == 0 && launches_ranks(); };
+  for (const char* name : {"mpirun", "mpirun.openmpi", "mpiexec.hydra", "orted", "srun", "hydra_pmi_proxy"})
+    EXPECT_TRUE(launches_as(name)) << name;
+  for (const char* name : {"", "mpi", "mpirunner", "srun_job", "python3"}) EXPECT_FALSE(launches_as(name)) << name;
+  prctl(PR_SET_NAME, own);
 }
 
 TEST(Ranks, OfEachLauncher) {

@@ -318,6 +318,8 @@ class Allocators(Doctor):
 
 
 class OpenCl(Doctor):
+    HAS_DRIVER = r"^ok       CUDA: /\S+/libcuda\.so\.1$"  # this machine, one of its own
+
     def opencl(self, *command, code=0, **environment):
         lines, found = doctor(*(command or (program("plain"),)), of_machine=True, environment=environment)
         self.assertEqual(found, code)
@@ -328,12 +330,20 @@ class OpenCl(Doctor):
         (self.folder / "two.icd").write_text("/no/such/driver.so")
         (self.folder / "readme.txt").write_text("nothing")
         lines = self.opencl(LD_PRELOAD=shim(), OCL_ICD_VENDORS=str(self.folder))
-        self.assertEqual(lines[1], "note     OpenCL: a driver is registered that is not found: /no/such/driver.so")
+        self.assertEqual(lines[1], "note     OpenCL: a registered driver cannot be loaded: "
+                         "/no/such/driver.so: cannot open shared object file")
         self.assertRegex(lines[2], r"^ok       OpenCL: /\S+/libOpenCL\.so\.1, drivers: libm\.so\.6$")
         lines = self.opencl(LD_PRELOAD=shim(), OCL_ICD_VENDORS=str(self.folder / "empty"))
-        self.assertRegex(lines[1], r"^note     OpenCL: /\S+/libOpenCL\.so\.1, but no driver is registered \(")
+        self.assertRegex(lines[1], r"^note     OpenCL: /\S+/libOpenCL\.so\.1, but no driver for it \(")
+
+    def test_what_cannot_be_loaded_is_not_said_to_be_missing(self):
+        self.changed("libcuda.so.1", (4, b"\x01"))  # 32 bits
+        self.assertRegex(self.opencl(LD_PRELOAD=shim(), LD_LIBRARY_PATH=str(self.folder))[0],
+                         r"^note     CUDA: no driver: libcuda\.so\.1: wrong ELF class: ELFCLASS32$|" + self.HAS_DRIVER)
 
     def test_cuda(self):
+        self.assertRegex(self.opencl(LD_PRELOAD=shim())[0], r"^note     CUDA: no driver: libcuda\.so\.1: cannot open "
+                         r"shared object file$|" + self.HAS_DRIVER)
         self.assertIn(f"ok       CUDA: {ARGUMENTS.cuda}/libcuda.so.1",
                       self.opencl(LD_PRELOAD=shim(), LD_LIBRARY_PATH=str(ARGUMENTS.cuda)))
 
