@@ -53,7 +53,7 @@ int examine(const Question& question) {
     examine_drivers(followed.file, followed.environment, findings);
   }
   examine_limits(followed.environment, findings);
-  if (question.run && is_on) observe(followed.start, findings);
+  if (question.run && is_on) observe(followed.start, layer_alone ? Way::layer : Way::preload, findings);
   return findings.problems() ? 1 : 0;
 }
 

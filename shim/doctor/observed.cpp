@@ -14,6 +14,7 @@
 #include "pool/base/system_call.hpp"
 #include "shim/doctor/elf_file.hpp"
 #include "shim/doctor/environment.hpp"
+#include "shim/process/environment.hpp"
 
 namespace cistern::doctor {
 namespace {
@@ -191,27 +192,35 @@ void tell_library_bound_to_itself(const String& library, Findings& findings) {
                 "CISTERN_DEEPBIND=clear");
 }
 
-void tell_of_started(long child, int status, const Folder& folder, Findings& findings) {
+void tell_why_there_is_no_report(const String& name, int status, bool had_preload, Way way, Findings& findings) {
+  if (WIFSIGNALED(status))
+    findings.note(name + " was ended by signal " + number(WTERMSIG(status)) + ", which leaves no report");
+  if (way == Way::layer)
+    findings.note(name + " left no report: it made no OpenCL memory, or was not asked for layers");
+  else if (!had_preload)
+    findings.problem(name + " did not have the preload");
+  else if (!WIFSIGNALED(status))
+    findings.problem(name +
+                     " began with the preload and ended without: it executed another program with an environment "
+                     "of its own, or filters system calls");
+}
+
+void tell_of_started(long child, const Start& start, int status, Way way, const Folder& folder, Findings& findings) {
   const String report = folder.text(number(child) + ".json");
   const Scopes scopes = read_scopes(folder.text("ld." + number(child)));
   const String name = "process " + number(child);
   for (const String& library : scopes.bound_to_themselves) tell_library_bound_to_itself(library, findings);
-  if (!report.empty()) {
-    findings.ok(name + " (" + command_in(report) +
-                ") had the preload to its end; allocations: " + allocations_in(report));
-  } else if (WIFSIGNALED(status)) {
-    findings.note(name + " was ended by signal " + number(WTERMSIG(status)) + ", which leaves no report");
-    if (!scopes.with_preload) findings.problem(name + " did not have the preload");
-  } else if (scopes.with_preload) {
-    findings.problem(name +
-                     " began with the preload and ended without: it executed another program with an environment "
-                     "of its own, or filters system calls");
-  } else {
-    findings.problem(name + " did not have the preload");
-  }
+  if (!report.empty())
+    findings.ok(name + " (" + command_in(report) + ") had the " + (way == Way::layer ? "layer" : "preload") +
+                " to its end; allocations: " + allocations_in(report));
+  else if (scopes.with_preload && launches_ranks(basename_of(start.file)))
+    findings.note(name + " had the preload; as a launcher of other processes it leaves no report");
+  else
+    tell_why_there_is_no_report(name, status, scopes.with_preload, way, findings);
 }
 
-void tell_of_others(long child, const Folder& folder, const Watch& watch, Findings& findings) {
+void tell_of_others(long child, Way way, const Folder& folder, const Watch& watch, Findings& findings) {
+  const String what = way == Way::layer ? "layer" : "preload";
   int named = 0, more = 0;
   for (const String& file : names_in(folder.path())) {
     if (!file.ends_with(".json") || file == number(child) + ".json") continue;
@@ -219,10 +228,11 @@ void tell_of_others(long child, const Folder& folder, const Watch& watch, Findin
     if (++named > kNamedMax)
       ++more;
     else
-      findings.ok("process " + file.substr(0, file.find('.')) + " (" + command_in(report) +
-                  ") had the preload too; allocations: " + allocations_in(report));
+      findings.ok("process " + file.substr(0, file.find('.')) + " (" + command_in(report) + ") had the " + what +
+                  " too; allocations: " + allocations_in(report));
   }
-  if (more) findings.ok(number(more) + " further processes had the preload");
+  if (more) findings.ok(number(more) + " further processes had the " + what);
+  if (way == Way::layer) return;
   for (const Seen& seen : watch.all()) {
     const String process = number(seen.process);
     if (seen.preloaded || seen.looks_without < kLooksMin || seen.program.empty()) continue;
@@ -235,7 +245,7 @@ void tell_of_others(long child, const Folder& folder, const Watch& watch, Findin
 
 }  // namespace
 
-void observe(const Start& start, Findings& findings) {
+void observe(const Start& start, Way way, Findings& findings) {
   Environment environment(nullptr);
   for (const String& entry : start.environment) environment.set(entry);
   const Folder folder(environment.has("TMPDIR") ? environment.get("TMPDIR") : "/tmp");
@@ -255,8 +265,8 @@ void observe(const Start& start, Findings& findings) {
   Watch watch;
   const int status = watch_to_its_end(child, watch);
   if (WIFEXITED(status)) findings.note("it ran, and ended with exit code " + number(WEXITSTATUS(status)));
-  tell_of_started(child, status, folder, findings);
-  tell_of_others(child, folder, watch, findings);
+  tell_of_started(child, start, status, way, folder, findings);
+  tell_of_others(child, way, folder, watch, findings);
 }
 
 }  // namespace cistern::doctor

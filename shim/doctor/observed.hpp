@@ -6,6 +6,7 @@
 namespace cistern::doctor {
 
 // `start.environment` has the preload, or the layer, that is asked about. The program has our standard streams.
-void observe(const Start& start, Findings& findings);
+enum class Way : std::uint8_t { preload, layer };
+void observe(const Start& start, Way way, Findings& findings);
 
 }  // namespace cistern::doctor

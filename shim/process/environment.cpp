@@ -131,11 +131,16 @@ Ranks read_ranks(Getenv getenv) {
 }
 
 // With what tells several of them on one system apart: mpirun.openmpi, mpiexec.hydra.
+[[gnu::cold]] bool launches_ranks(std::string_view program) {
+  program = program.substr(0, program.find_first_of(".\n"));
+  return std::find(std::begin(kLaunchingPrograms), std::end(kLaunchingPrograms), program) !=
+         std::end(kLaunchingPrograms);
+}
+
 [[gnu::cold]] bool launches_ranks() {
   String name;
   read_file("/proc/self/comm", sizeof kLaunchingPrograms[0], name);
-  name.resize(std::min(name.find_first_of(".\n"), name.size()));
-  return std::find(std::begin(kLaunchingPrograms), std::end(kLaunchingPrograms), name) != std::end(kLaunchingPrograms);
+  return launches_ranks(name);
 }
 
 [[gnu::cold]] String host_name() {

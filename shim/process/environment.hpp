@@ -36,6 +36,7 @@ Ranks read_ranks(Getenv getenv);
 bool dies_with_other_ranks(Getenv getenv);
 // This program starts the ranks of a parallel job and does none of their work: mpirun and its kin, by their names.
 bool launches_ranks();
+bool launches_ranks(std::string_view program);
 
 String host_name();
 

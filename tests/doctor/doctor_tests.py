@@ -451,6 +451,25 @@ class Run(Doctor):
         lines, code = self.run_it("sh", "-c", "kill -KILL $$")
         self.assertEqual((lines, code), (["note     process PID was ended by signal 9, which leaves no report"], 0))
 
+    def test_a_launcher_leaves_no_report(self):
+        launcher = self.folder / "mpirun.page"
+        launcher.symlink_to(shutil.which("sh"))
+        lines, code = self.run_it(launcher, "-c", f"{program('plain')}; true")
+        self.assertEqual((lines[1], code), ("note     process PID had the preload; as a launcher of other processes it "
+                                            "leaves no report", 0))
+        self.assertRegex(lines[2], rf"^ok       process PID \({program('plain')}\) had the preload too; ")
+
+    def test_the_layer(self):
+        def run_it(name):
+            quiet = ("sh", "-c", f"exec {name} >/dev/null")
+            lines, code = doctor(*quiet, flags=("--run",), environment={"OPENCL_LAYERS": shim()})
+            self.assertEqual((lines[-2], code), ("note     it ran, and ended with exit code 0", 0))
+            return lines[-1]
+        self.assertRegex(run_it(ARGUMENTS.app), rf"^ok       process PID \({ARGUMENTS.app}\) had the layer to its end; "
+                         r"allocations: .*opencl \d+$")
+        self.assertEqual(run_it(program("plain")), "note     process PID left no report: it made no OpenCL memory, or "
+                         "was not asked for layers")
+
     def test_its_streams_are_the_programs(self):
         done = subprocess.run([shim(), "--doctor", "--run", "--", "cat"], input="hello\n", capture_output=True,
                               text=True, timeout=60)
@@ -459,7 +478,7 @@ class Run(Doctor):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    for name in ("shim", "linked", "programs", "cuda"):
+    for name in ("shim", "linked", "programs", "cuda", "app"):
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
     ARGUMENTS, rest = parser.parse_known_args()
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
