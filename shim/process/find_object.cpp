@@ -18,6 +18,7 @@
 #include "pool/base/symbol_table.hpp"
 #include "shim/process/process.hpp"
 
+#pragma weak _DYNAMIC  // a program that is linked statically has none
 extern "C" [[gnu::weak]] decltype(_dl_find_object) __real__dl_find_object;  // see newer_c_library.cpp
 
 namespace cistern {
