@@ -3,7 +3,14 @@
 # old C library: what scripts/packaging/c-library has fetched, where it has. Else this machine's is linked with, and the
 # binary runs where that or a newer one is. (Under a sanitizer, which nobody is given, all is as this machine has it.)
 set(fetched_c_library "${PROJECT_SOURCE_DIR}/build/c-library/${CMAKE_SYSTEM_PROCESSOR}")
-if(NOT EXISTS "${fetched_c_library}/complete" OR CISTERN_SANITIZE)
+# With headers of glibc 2.38 and newer the C compiler calls functions that are newer than the sources know (strtoul as
+# C23 has it), and the compiler's own archives do.
+execute_process(
+  COMMAND "${CMAKE_CXX_COMPILER}" -E -dM -include features.h -x c++ /dev/null
+  OUTPUT_VARIABLE c_library_macros COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCH "__GLIBC_MINOR__ ([0-9]+)" found "${c_library_macros}")
+set(c_library_minor "${CMAKE_MATCH_1}")
+if(NOT EXISTS "${fetched_c_library}/complete" OR CISTERN_SANITIZE OR c_library_minor GREATER 37)
   set(fetched_c_library "")
 endif()
 if("${CISTERN_C_LIBRARY}" STREQUAL "" OR (CISTERN_C_LIBRARY AND NOT IS_DIRECTORY "${CISTERN_C_LIBRARY}"))

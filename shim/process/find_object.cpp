@@ -18,6 +18,7 @@
 #include "pool/base/symbol_table.hpp"
 #include "shim/process/process.hpp"
 
+#pragma weak _DYNAMIC  // a program that is linked statically has none
 extern "C" [[gnu::weak]] decltype(_dl_find_object) __real__dl_find_object;  // see newer_c_library.cpp
 
 namespace cistern {
@@ -37,7 +38,7 @@ std::uintptr_t value(const void* pointer) { return reinterpret_cast<std::uintptr
 
 std::uintptr_t start_of_page(std::uintptr_t address) { return address & -getauxval(AT_PAGESZ); }
 
-Object describe(const link_map& map, const ElfW(Phdr) * headers, unsigned count) {
+[[gnu::no_sanitize("thread")]] Object describe(const link_map& map, const ElfW(Phdr) * headers, unsigned count) {
   Object object{UINTPTR_MAX, 0, &map, nullptr};
   for (const ElfW(Phdr)* header = headers; header != headers + count; ++header) {
     const std::uintptr_t start = map.l_addr + header->p_vaddr;
@@ -123,10 +124,13 @@ struct Walk {
     return true;
   }
 
-  bool is_at(const dl_phdr_info& info) const { return map->l_addr == info.dlpi_addr && map->l_name == info.dlpi_name; }
+  // What both read the loader writes under its lock, which ThreadSanitizer does not see.
+  [[gnu::no_sanitize("thread")]] bool is_at(const dl_phdr_info& info) const {
+    return map->l_addr == info.dlpi_addr && map->l_name == info.dlpi_name;
+  }
 
   // 1: enough.
-  int visit(const dl_phdr_info& info) {
+  [[gnu::no_sanitize("thread")]] int visit(const dl_phdr_info& info) {
     if (!begun && !begin(info)) return 1;
     while (map && !is_at(info)) map = map->l_next;
     if (!map) return 1;

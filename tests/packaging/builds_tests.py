@@ -36,11 +36,12 @@ def build(tree, architecture, out):
 class Builds(unittest.TestCase):
     def check(self, architecture):
         with tempfile.TemporaryDirectory() as scratch:
-            sums = []
             # Paths of other lengths: what depends on them shows.
-            for name in ("one", "another-folder/of-the-second"):
-                tree = pathlib.Path(scratch) / name
+            trees = [pathlib.Path(scratch) / name for name in ("one", "another-folder/of-the-second")]
+            for tree in trees:
                 copy_of_tree(tree)
+            sums = []
+            for tree in trees:
                 sums.append(build(tree, architecture, tree / "out"))
                 shutil.rmtree(PACKAGES / architecture, ignore_errors=True)
                 shutil.copytree(tree / "out", PACKAGES / architecture)

@@ -15,7 +15,8 @@ import tempfile
 import unittest
 import zipfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 C_LIBRARY_MAX = (2, 28)
 MAY_BE_NEEDED = re.compile(r"libc\.so\.6|libm\.so\.6|ld-linux[-\w]*\.so\.\d")
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -133,6 +134,15 @@ class Contents(Packages):
             self.assertEqual([file for file in wanted if file not in files[name]], [])
             self.assertRegex(done("dpkg-deb", "-f", path, "Depends").stdout, r"libc6 \(>= 2\.28\)")
         self.assertEqual(files["cistern"] & files["libcistern-dev"], set())
+
+    def test_programs_link_with_it_also_wholly_statically(self):
+        done("dpkg-deb", "-x", self.one("libcistern-dev_*.deb"), self.folder / "root")
+        libraries = self.folder / "root/usr/lib"
+        for way in ([libraries / "libcistern-shared.so", f"-Wl,-rpath,{libraries}"],
+                    [libraries / "libcistern-static.a", "-lm"], [libraries / "libcistern-static.a", "-lm", "-static"]):
+            program = self.folder / "consumer"
+            done("cc", "-I", self.folder / "root/usr/include", HERE / "programs/consumer.c", *way, "-o", program)
+            self.assertEqual(done(program).stdout, f"consumed {version()}\n")
 
     def test_the_tarball_has_one_folder(self):
         with tarfile.open(self.one("*.tar.gz")) as archive:
