@@ -88,10 +88,12 @@ std::optional<Unpooled> why_not_kept(CudaState& s, const Block& block, const Con
   return {};
 }
 
-// Whether a free waits for the work of the block's context, or leaves that to who would have the block next; with
-// `traits`, those of a stream, who asks on that stream need not wait.
+// Whether a free waits for the work of the block's context, or leaves that to who would have the block next.
+// `of_stream`: the program says which stream uses it, and may do so while that one captures: no call of the driver's is
+// made then. `traits`, those of the stream: who asks on it need not wait.
 struct Order {
   enum When { as_chosen, later, now } when;
+  bool of_stream = false;
   std::uint64_t traits = 0;
 };
 
@@ -119,7 +121,8 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
   }
   if (block->unpooled) return really_free(s, block, std::nullopt, pass);  // counted when it was allocated
   if (const auto reason = why_not_kept(s, *block, current))
-    if (*reason != Unpooled::capturing || !order.traits) return really_free(s, block, *reason, pass);
+    if (*reason != Unpooled::capturing || !order.of_stream || block->marked.load(std::memory_order_relaxed))
+      return really_free(s, block, *reason, pass);
   const bool waits = order.when == Order::now || (order.when == Order::as_chosen && !s.deferred);
   Context* const context = block->context;
   const CUresult waited = !waits ? kNotReady : synchronise(s, context, current);
@@ -209,7 +212,7 @@ CUresult free_device_later(CUdeviceptr pointer, CUstream stream) {
 
 CUresult free_pinned_later(void* pointer, CUstream stream) {
   use_markers(reinterpret_cast<std::uintptr_t>(pointer), stream);
-  return free_pinned_in({Order::later}, pointer);
+  return free_pinned_in({Order::later, true}, pointer);
 }
 
 // Further streams' work is waited for with the context's; by the caller, where one of them is known by no name.
@@ -221,7 +224,7 @@ CUresult free_device_on(CUstream stream, CUdeviceptr pointer) {
   const std::uint8_t further = block->further_streams.load();
   if (further > 1) return free_device_in({Order::now}, pointer);
   use_markers(pointer, stream);
-  return free_device_in({Order::later, further ? 0 : traits}, pointer);
+  return free_device_in({Order::later, true, further ? 0 : traits}, pointer);
 }
 
 namespace hook {

@@ -99,7 +99,12 @@ def one_that_captures():
     free(made, on)
     driver.call("cuStreamEndCapture", ctypes.c_void_p(on), ctypes.byref(graph))
     assert driver.simulated("invalidated_captures") == 0
+    kept, also = alloc(on), alloc(on)
+    ours.cistern_torch_record_stream(also, driver.stream())
     driver.call("cuStreamBeginCapture_v2", ctypes.c_void_p(on), driver.GLOBAL)
+    free(kept, on)
+    free(also, on)
+    assert driver.simulated("invalidated_captures") == 0, "no call was made"
     assert not alloc(on), "as cuMemAlloc, which such a capture forbids"
     driver.cuda.cuStreamEndCapture(ctypes.c_void_p(on), ctypes.byref(graph))
 
