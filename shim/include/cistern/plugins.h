@@ -7,12 +7,14 @@
 #ifndef CISTERN_PLUGINS_H
 #define CISTERN_PLUGINS_H
 
-#include <cistern/pool.h>
+#include <cistern/cistern.h>
 #include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct cistern_pool; /* as in cistern/pool.h, which may include this before it has it */
 
 /* --- Device memory in the order of a stream */
 
@@ -20,13 +22,13 @@ extern "C" {
  * `device`: its ordinal, or CISTERN_CURRENT, which is the first one where no context is current. A block that went back
  * on the same stream is given first: nothing waits, for what is enqueued now runs behind what used it. `*block` is null
  * unless CISTERN_OK. */
-CISTERN_API cistern_status cistern_pool_allocate_on(cistern_pool* pool, size_t bytes, int device, void* stream,
+CISTERN_API cistern_status cistern_pool_allocate_on(struct cistern_pool* pool, size_t bytes, int device, void* stream,
                                                     void** block);
 /* Work on `stream`, up to now, may still use the block, and work on no other stream. Nothing waits: it is given again
  * to who asks on this stream, and to others only when no more memory can be had otherwise, after that work has ended.
  * Where Cistern could not see the stream begin (in a program that links the library instead of preloading it), such a
  * block is given to nobody before that work has ended, at the price of an event. Null is no block. */
-CISTERN_API cistern_status cistern_pool_deallocate_on(cistern_pool* pool, void* block, void* stream);
+CISTERN_API cistern_status cistern_pool_deallocate_on(struct cistern_pool* pool, void* block, void* stream);
 /* Work on this stream uses the block too: it is given again only after all work of its context that was there when it
  * went back, which waits where Cistern could not see this stream begin. CISTERN_INVALID: no live block of device memory
  * begins there. */
@@ -42,7 +44,7 @@ CISTERN_API void cistern_torch_free(void* block, ssize_t size, int device, void*
 /* As Tensor.record_stream: for set_record_stream_fn. */
 CISTERN_API void cistern_torch_record_stream(void* block, void* stream);
 /* That pool; made at the first call. Null: there are too many pools. */
-CISTERN_API cistern_pool* cistern_torch_pool(void);
+CISTERN_API struct cistern_pool* cistern_torch_pool(void);
 
 /* --- NumPy: the functions of a PyDataMem_Handler */
 
