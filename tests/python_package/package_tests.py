@@ -68,13 +68,19 @@ class Programs(PackageTest):
     def test_what_streams_use_that_nobody_saw(self):
         self.cases("streams.py", ("unseen_streams",), preload=False)
 
+    PINNED = ("inside_and_outside", "zeros_of_used_memory", "nested_and_after_an_error", "as_numpys_context",
+              "freed_by_another_thread", "beyond_a_limit", "a_copy_under_way", "a_copy_on_a_blocking_stream",
+              "a_copy_from_a_pool_of_ones_own", "outlives_all_modules")
+
     def test_arrays_in_pinned_memory(self):
-        self.cases("pinned.py", ("inside_and_outside", "zeros_of_used_memory", "nested_and_after_an_error",
-                                 "as_numpys_context", "freed_by_another_thread", "beyond_a_limit", "a_copy_under_way"))
+        self.cases("pinned.py", self.PINNED)
 
     def test_pinned_arrays_without_the_preloaded_library(self):
-        done = self.python(HERE / "programs/pinned.py", "nested_and_after_an_error", preload=False)
-        self.assertEqual((done.stdout, done.stderr), ("done\n", ""))
+        self.cases("pinned.py", self.PINNED, preload=False)
+
+    def test_pinned_arrays_at_exit_where_freed_memory_is_used_again_at_once(self):
+        for preload in (True, False):
+            self.cases("pinned.py", ("outlives_all_modules",), preload=preload, PYTHONMALLOC="malloc")
 
     def test_leaks_name_their_lines(self):
         self.cases("leaking.py", ("names_the_line", "in_a_loop_one_site", "nothing", "after_an_error",

@@ -23,7 +23,7 @@ class _Handler(ctypes.Structure):  # PyDataMem_Handler
         (name, ctypes.c_void_p) for name in ("malloc", "calloc", "realloc", "free")]
 
 
-_kept = {}  # handlers by their pool: arrays refer to them, so they stay
+_kept = {}  # capsules by the pool of their handler
 
 
 def _set_handler():
@@ -46,11 +46,13 @@ def _handler_of(pool):
         ours = library()
         handler = _Handler(name=b"cistern_pinned", version=1, ctx=key)
         for name in ("malloc", "calloc", "realloc", "free"):
+        # Arrays refer to it, and some outlive all modules at exit: it is never freed.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(handler))
             setattr(handler, name, ctypes.cast(getattr(ours, "cistern_numpy_" + name), ctypes.c_void_p).value)
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        _kept[key] = (handler, new(ctypes.addressof(handler), NAME, None), pool)
-    return _kept[key][1]
+        _kept[key] = new(ctypes.addressof(handler), NAME, None)
+    return _kept[key]
 
 
 def _try_out(pool):
