@@ -256,14 +256,33 @@ class Pytest(PackageTest):
                            **options)
 
     def test_a_test_that_leaks_fails_and_its_line_is_named(self):
-        done = self.pytest("--cistern", "-rf", status=1)
+        done = self.pytest("--cistern", "-rfE", status=1)
         line = SUITE.splitlines().index("    driver.allocate(4096)  # leaks") + 1
         leak = f"test_suite.py:{line}: leaked 4096 bytes of device memory in 1 block (cuMemAlloc_v2)"
         self.assertIn(leak, done.stdout)
         self.assertIn(f"    test_leaks ({self.folder / 'test_suite.py'}:{line + 4})", done.stdout)
         failed = re.findall(r"^FAILED test_suite.py::(\w+)", done.stdout, re.M)
-        self.assertEqual(failed, ["test_leaks", "test_fails_by_itself"], done.stdout)
-        self.assertIn("2 failed, 4 passed", done.stdout)
+        self.assertEqual(failed, ["test_fails_by_itself"], done.stdout)
+        self.assertIn(f"ERROR test_suite.py::test_leaks - {self.folder}", done.stdout)
+        self.assertIn("1 failed, 5 passed, 1 error", done.stdout)
+
+    def test_what_fails_skips_or_is_expected_to_is_as_ever(self):
+        done = self.pytest("--cistern", "-rA", status=1, suite=OUTCOMES)
+        self.assertIn("1 failed, 2 passed, 1 skipped, 1 xfailed, 1 xpassed, 3 errors", done.stdout)
+        errors = re.findall(r"^ERROR test_suite.py::([\w\[\]]+)", done.stdout, re.M)
+        self.assertEqual(errors, ["test_setup_fails", "test_each[2]", "test_xpasses"], done.stdout)
+
+    def test_fixtures_of_a_module_end_where_the_first_failure_stops(self):
+        done = self.pytest("--cistern", "-x", "-s", status=1, suite=STOPPED)
+        self.assertIn("the module's is gone", done.stdout)
+        self.assertIn("1 passed, 1 error", done.stdout)
+
+    def test_others_run_the_tests_as_they_like(self):
+        """As plug-ins do that run a test again."""
+        (self.folder / "conftest.py").write_text(AGAIN)
+        done = self.pytest("--cistern", status=0, suite=FLAKY)
+        self.assertIn("again: test_flaky\nagain: test_leaks_once\n", done.stderr)
+        self.assertIn("2 passed", done.stdout)
 
     def test_nothing_happens_unasked(self):
         self.assertIn("1 failed, 5 passed", self.pytest(status=1).stdout)
@@ -307,3 +326,105 @@ if __name__ == "__main__":
     parser.add_argument("--driver", type=pathlib.Path, required=True, help="folder of the simulated libcuda.so.1")
     ARGUMENTS, rest = parser.parse_known_args()
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+OUTCOMES = """
+import driver
+import pytest
+
+driver.begin()
+
+
+@pytest.fixture
+def broken():
+    driver.allocate(100)
+    assert not "set up"
+
+
+def test_setup_fails(broken):
+    pass
+
+
+@pytest.mark.parametrize("number", (1, 2))
+def test_each(number):
+    if number == 2:
+        driver.allocate(100)
+
+
+def test_skips():
+    driver.allocate(100)
+    pytest.skip("later")
+
+
+@pytest.mark.xfail
+def test_xfails():
+    driver.allocate(100)
+    assert not "known"
+
+
+@pytest.mark.xfail
+def test_xpasses():
+    driver.allocate(100)
+
+
+@pytest.mark.xfail(strict=True)
+def test_strict():
+    driver.allocate(100)
+"""
+
+STOPPED = """
+import driver
+import pytest
+
+driver.begin()
+
+
+@pytest.fixture(scope="module")
+def of_the_module():
+    yield
+    print("the module's is gone")
+
+
+def test_leaks(of_the_module):
+    driver.allocate(100)
+
+
+def test_other(of_the_module):
+    pass
+"""
+
+FLAKY = """
+import driver
+
+driver.begin()
+runs = []
+
+
+def test_flaky():
+    runs.append(1)
+    assert len(runs) > 1
+
+
+def test_leaks_once():
+    runs.append(1)
+    if len(runs) == 3:
+        driver.allocate(100)
+"""
+
+AGAIN = """
+import sys
+
+from _pytest.runner import runtestprotocol
+
+
+def pytest_runtest_protocol(item, nextitem):
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    if any(report.failed for report in reports):
+        print("again:", item.name, file=sys.__stderr__)
+        item._initrequest()
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+"""
+
