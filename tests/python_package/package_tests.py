@@ -80,7 +80,8 @@ class Programs(PackageTest):
 
     def test_pinned_arrays_at_exit_where_freed_memory_is_used_again_at_once(self):
         for preload in (True, False):
-            self.cases("pinned.py", ("outlives_all_modules",), preload=preload, PYTHONMALLOC="malloc")
+            self.cases("pinned.py", ("outlives_all_modules", "is_kept_by_a_module"), preload=preload,
+                       PYTHONMALLOC="malloc")
 
     def test_leaks_name_their_lines(self):
         self.cases("leaking.py", ("names_the_line", "in_a_loop_one_site", "nothing", "after_an_error",

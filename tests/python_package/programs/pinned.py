@@ -131,7 +131,11 @@ def outlives_all_modules():
             self.others = [b"x" * (120 + i % 100) for i in range(20000)]
     with libcistern.pinned():
         sys.kept = Keeper(numpy.ones(1000))
-        sys.kept_too = (lambda array: lambda: array)(numpy.ones(1000))
+
+
+def is_kept_by_a_module():
+    with libcistern.pinned():
+        sys.kept = numpy.ones(1000)
 
 
 if sys.argv[1] != "inside_and_outside":
