@@ -55,7 +55,6 @@ using StartMain = int (*)(Main, int, char**, Action init, Action fini, Action rt
 
 constexpr pid_t kUnknown = -1;
 constinit std::atomic<pid_t> process_id{0};  // 0: not started; of this process, not of a vfork child
-constinit std::atomic<bool> preloaded{false};
 constinit Main program_main = nullptr;
 constinit Action loader_fini = nullptr;
 constinit std::atomic<Exit> real_exit{nullptr};

@@ -76,6 +76,7 @@ void add_ratios(cistern_figures& total, const Fragments& fragments) {
 }  // namespace
 
 cistern_status get_figures(cistern_kind kind, int device, cistern_figures* figures, size_t bytes) {
+  native = 0;
   if (!name_of_kind(kind) || !figures || device < kAllDevices) return CISTERN_INVALID;
   const bool is_there = device <= 0 || (kind == CISTERN_DEVICE && device < device_count());
   if (!is_there) return CISTERN_INVALID;

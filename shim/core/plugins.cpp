@@ -3,7 +3,6 @@
 // PyTorch has no way to be told that there is no memory: it uses the null pointer. What it does have is an exported
 // function that throws one of its errors (c10::detail::torchCheckFail), which passes through here. So nothing may be
 // left to be undone when it is called.
-#include <dlfcn.h>
 #include <string.h>
 
 #include <algorithm>
@@ -15,7 +14,9 @@
 #include "shim/core/plugins.hpp"
 #include "shim/core/pool_blocks.hpp"
 #include "shim/cuda/device_memory.hpp"
+#include "shim/process/environment.hpp"
 #include "shim/process/lookup.hpp"
+#include "shim/process/process.hpp"
 #include "stats/format.hpp"
 #include "stats/resolve.hpp"
 #include "stats/sink.hpp"
@@ -82,16 +83,8 @@ cistern_pool* pinned_pool(void* chosen) {
   return chosen ? static_cast<cistern_pool*>(chosen) : pool_named(pool, "numpy", CISTERN_PINNED);
 }
 
-// Whether this copy is the preloaded one, and not linked or loaded later: the streams of all are known then.
-bool sees_all_streams() {
-  static constinit std::atomic<int> known{-1};
-  int sees = known.load(std::memory_order_relaxed);
-  if (sees < 0) {
-    const auto find = reinterpret_cast<const Interface* (*)()>(real_dlsym()(RTLD_DEFAULT, "cistern_interface"));
-    known.store(sees = find && find() == &own_interface);
-  }
-  return sees;
-}
+// Of a copy that was linked or loaded later, nobody tells the streams of the program's.
+bool sees_all_streams() { return preloaded.load(std::memory_order_relaxed) && !switched_off(); }
 
 // Work of any stream may use an array. Where all are known, a free leaves it to the next owner to wait for them; else
 // it waits itself.

@@ -229,6 +229,7 @@ cistern_status resize(Account& account, cistern_pool* pool, const char* api, voi
 }  // namespace
 
 cistern_status pool_create(const cistern_pool_settings* settings, cistern_pool** pool) {
+  native = 0;
   if (pool) *pool = nullptr;
   cistern_pool_settings own{};
   if (!pool || !read_sized(own, settings, offsetof(cistern_pool_settings, bytes_max)) || !is_right(own))
@@ -237,7 +238,10 @@ cistern_status pool_create(const cistern_pool_settings* settings, cistern_pool**
   return *pool ? CISTERN_OK : CISTERN_NO_MEMORY;
 }
 
-cistern_status pool_destroy(cistern_pool* pool) { return end_pool(pool); }
+cistern_status pool_destroy(cistern_pool* pool) {
+  native = 0;
+  return end_pool(pool);
+}
 
 cistern_pool* pool_default(cistern_kind kind) { return default_pool(kind); }
 
@@ -332,6 +336,7 @@ cistern_status block_used_on(void* block, void* stream) {
 }
 
 cistern_status pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* statistics, size_t bytes) {
+  native = 0;
   const Account* const account = account_of("cistern_pool_get_statistics", pool);
   if (!account || !statistics) return CISTERN_INVALID;
   cistern_pool_statistics all{};
@@ -374,6 +379,7 @@ cistern_status pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* 
 }
 
 cistern_status pool_visit(cistern_pool* pool, int (*visit)(void* block, size_t bytes, void* user), void* user) {
+  native = 0;
   const Account* const account = account_of("cistern_pool_visit", pool);
   if (!account || !visit) return CISTERN_INVALID;
   if (account->is_default) {

@@ -3,6 +3,8 @@
 // Room: what every part of the process side needs, and no kind of memory.
 // May include: pool/base, pool/heap, pool/staging, stats, stats/leaks, stats/python, stats/report.
 #pragma once
+#include <atomic>
+
 #include "shim/process/options.hpp"
 
 namespace cistern {
@@ -13,6 +15,10 @@ const Options& options();
 void options_are_in_use();
 enum class OptionSet { done, wrong, too_late };  // wrong: a line says what
 OptionSet set_option(const char* name, const char* value);
+
+// The program started in our __libc_start_main: what it calls is ours from then on. A copy that is linked or loaded
+// later sees only what is asked of it. (Set even where CISTERN=off.)
+inline constinit std::atomic<bool> preloaded{false};
 
 // reported: the report has begun; written: it has ended.
 enum class Phase : int { running, exiting, reported, written };

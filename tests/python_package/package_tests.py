@@ -68,13 +68,20 @@ class Programs(PackageTest):
     def test_what_streams_use_that_nobody_saw(self):
         self.cases("streams.py", ("unseen_streams",), preload=False)
 
+    PINNED = ("inside_and_outside", "zeros_of_used_memory", "nested_and_after_an_error", "as_numpys_context",
+              "freed_by_another_thread", "beyond_a_limit", "a_copy_under_way", "a_copy_on_a_blocking_stream",
+              "a_copy_from_a_pool_of_ones_own", "outlives_all_modules")
+
     def test_arrays_in_pinned_memory(self):
-        self.cases("pinned.py", ("inside_and_outside", "zeros_of_used_memory", "nested_and_after_an_error",
-                                 "as_numpys_context", "freed_by_another_thread", "beyond_a_limit", "a_copy_under_way"))
+        self.cases("pinned.py", self.PINNED)
 
     def test_pinned_arrays_without_the_preloaded_library(self):
-        done = self.python(HERE / "programs/pinned.py", "nested_and_after_an_error", preload=False)
-        self.assertEqual((done.stdout, done.stderr), ("done\n", ""))
+        self.cases("pinned.py", self.PINNED, preload=False)
+
+    def test_pinned_arrays_at_exit_where_freed_memory_is_used_again_at_once(self):
+        for preload in (True, False):
+            self.cases("pinned.py", ("outlives_all_modules", "is_kept_by_a_module"), preload=preload,
+                       PYTHONMALLOC="malloc")
 
     def test_leaks_name_their_lines(self):
         self.cases("leaking.py", ("names_the_line", "in_a_loop_one_site", "nothing", "after_an_error",
@@ -116,10 +123,26 @@ class CommandLine(PackageTest):
 
     def test_doctor_is_the_librarys(self):
         library = self.folder / "library"
-        library.write_text("#!/bin/sh\necho \"$@\"\n")
+        library.write_text("#!/bin/sh\necho \"$@\"  # cistern_sees_program\n")
         library.chmod(0o755)
         done = self.cistern("doctor", "--", "prog", "--its", "arguments", LIBCISTERN_LIBRARY=str(library))
         self.assertEqual(done.stdout, "--doctor -- prog --its arguments\n")
+
+    def test_a_script_without_an_interpreter_is_the_shells(self):
+        script = self.folder / "script"
+        script.write_text("echo $0 $1 $CISTERN_SITES\n")
+        script.chmod(0o755)
+        done = self.cistern("run", "--report=none", "--sites=all", "--", "./script", "a  b")
+        self.assertEqual(done.stdout, "./script a b all\n")
+        done = self.cistern("run", "--report=none", "--", "script", PATH=f"{self.folder}:{os.environ['PATH']}")
+        self.assertEqual(done.stdout, f"{script}\n")
+
+    def test_the_library_to_link_is_not_preloaded(self):
+        text = (f"libcistern: {ARGUMENTS.library.resolve()} is not the libcistern.so to preload, "
+                "or an older one than this package\n")
+        for command in "run", "doctor":
+            done = self.cistern(command, "--", "true", status=1, LIBCISTERN_LIBRARY=str(ARGUMENTS.library))
+            self.assertEqual(done.stderr, text)
 
     def test_what_is_wrong_is_said_in_one_line(self):
         for arguments, status, text in (
@@ -128,6 +151,8 @@ class CommandLine(PackageTest):
                 (["run", "--loud", "--", "true"], 2, "no option: --loud\n"),
                 (["run", "--report", "--", "true"], 2, "--report needs a value\n"),
                 (["run", "--set", "SITES", "--", "true"], 2, "--set needs NAME=VALUE, not 'SITES'\n"),
+                (["doctor", "--report", "x", "--", "true"], 2, "doctor takes no options: --report\n"),
+                (["doctor", "--set=SITES=all", "true"], 2, "doctor takes no options: --set=SITES=all\n"),
                 (["run"], 2, "no program\n"), ([], 2, "no command\n"), (["walk"], 2, "no command: walk\n")):
             with self.subTest(arguments=arguments):
                 done = self.cistern(*arguments, status=status)
@@ -149,6 +174,63 @@ class BadInput(PackageTest):
     def test_not_preloaded(self):
         self.says("libcistern.leaks().__enter__()", "NotPreloadedError leaks() needs Cistern to be preloaded",
                   preload=False)
+
+    def test_what_sees_nothing_says_so(self):
+        """Else nothing would ever leak."""
+        off = {"CISTERN": "off"}
+        linked = {"LD_PRELOAD": str(ARGUMENTS.library), "LIBCISTERN_LIBRARY": str(ARGUMENTS.library)}
+        (self.folder / "test_leaks.py").write_text("import driver\ndriver.begin()\ndef test(): driver.allocate(9)\n")
+        for surroundings in off, linked:
+            with self.subTest(**surroundings):
+                self.says("libcistern.leaks().__enter__()",
+                          "NotPreloadedError leaks() needs Cistern to see the program", **surroundings)
+                self.assertEqual(self.python("-c", "import libcistern; print(libcistern.is_preloaded())",
+                                             **surroundings).stdout, "False\n")
+                done = self.python("-m", "pytest", "-p", "no:cacheprovider", "-p", "libcistern.pytest_plugin",
+                                   "--cistern", "test_leaks.py", status=4, **surroundings)
+                self.assertIn("--cistern needs Cistern to see the program", done.stderr)
+
+    def test_loaded_for_all_is_not_preloaded(self):
+        code = (f"import ctypes\nctypes.CDLL({str(ARGUMENTS.shim)!r}, ctypes.RTLD_GLOBAL)\n"
+                "import libcistern\nprint(libcistern.is_preloaded())")
+        self.assertEqual(self.python("-c", code, preload=False).stdout, "False\n")
+
+    def test_kinds(self):
+        code = ("import driver, libcistern\ndriver.begin()\n"
+                "for kinds in ('device', 2, [2], ('pinned', 'device', 2), (k for k in ('pinned', 'device'))):\n"
+                "    with libcistern.leaks(kinds) as found:\n        driver.allocate(100)\n"
+                "    print(*(f'{leak.kind} {leak.bytes}' for leak in found))\n"
+                "try:\n    libcistern.leaks('gpu').__enter__()\nexcept ValueError as error:\n    print(error)\n")
+        self.assertEqual(self.python("-c", code).stdout.splitlines(), 5 * ["device 100"] +
+                         ["no kind of memory: 'gpu' (there are host, opencl, device, pinned, managed)"])
+
+    def test_what_is_no_pool_of_pinned_memory(self):
+        self.says("libcistern.pinned(libcistern.Pool('device', 'big')).__enter__()",
+                  "CisternError pinned() takes a pool of pinned memory, and big is one of device memory")
+        self.says("libcistern.pinned('x').__enter__()",
+                  "CisternError pinned() takes a libcistern.Pool of pinned memory or None, not 'x'")
+        self.says("pool = libcistern.Pool('pinned', 'gone'); pool.close(); libcistern.pinned(pool).__enter__()",
+                  "CisternError pinned(): the pool gone is closed")
+
+    def test_null_bytes(self):
+        for call in ("report('a\\0b')", "Pool('device', 'a\\0b')"):
+            done = self.python("-c", f"import libcistern\ntry:\n    libcistern.{call}\nexcept ValueError as error:\n"
+                                     "    print(error)")
+            self.assertIn("without null bytes is needed, not b'a\\x00b'", done.stdout)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_the_drivers_code_is_that_of_the_call(self):
+        code = ("import libcistern\n"
+                "for call in (lambda: libcistern.Pool().allocate(100), lambda: libcistern.figures('device', 99),\n"
+                "             lambda: libcistern.Pool('device', bytes_max=100).allocate(200, device=0),\n"
+                "             lambda: libcistern._pools.pool_statistics(None)):\n"
+                "    try:\n        libcistern.memory_info(0)\n    except libcistern.CisternError:\n        pass\n"
+                "    print(libcistern._library.library().cistern_native_error(), end=' ')\n"
+                "    try:\n        call()\n    except (libcistern.CisternError, MemoryError) as error:\n"
+                "        print(error)\n")
+        self.assertEqual(self.python("-c", code, SIMCUDA_DEVICES="0").stdout.splitlines(), [
+            "100 100 bytes of pool pool: no driver (native error 100)", "100 figures of device: invalid argument",
+            "100 200 bytes of pool pool: the limit of the pool", "100 statistics of a pool: invalid argument"])
 
     def test_no_library(self):
         self.says("libcistern.statistics()", "there is no such file", preload=False, LIBCISTERN_LIBRARY="/nonexistent")
@@ -242,6 +324,108 @@ def test_may():
     driver.allocate(100)
 """
 
+OUTCOMES = """
+import driver
+import pytest
+
+driver.begin()
+
+
+@pytest.fixture
+def broken():
+    driver.allocate(100)
+    assert not "set up"
+
+
+def test_setup_fails(broken):
+    pass
+
+
+@pytest.mark.parametrize("number", (1, 2))
+def test_each(number):
+    if number == 2:
+        driver.allocate(100)
+
+
+def test_skips():
+    driver.allocate(100)
+    pytest.skip("later")
+
+
+@pytest.mark.xfail
+def test_xfails():
+    driver.allocate(100)
+    assert not "known"
+
+
+@pytest.mark.xfail
+def test_xpasses():
+    driver.allocate(100)
+
+
+@pytest.mark.xfail(strict=True)
+def test_strict():
+    driver.allocate(100)
+"""
+
+STOPPED = """
+import driver
+import pytest
+
+driver.begin()
+
+
+@pytest.fixture(scope="module")
+def of_the_module():
+    yield
+    print("the module's is gone")
+
+
+def test_leaks(of_the_module):
+    driver.allocate(100)
+
+
+def test_other(of_the_module):
+    pass
+"""
+
+FLAKY = """
+import driver
+
+driver.begin()
+runs = []
+
+
+def test_flaky():
+    runs.append(1)
+    assert len(runs) > 1
+
+
+def test_leaks_once():
+    runs.append(1)
+    if len(runs) == 3:
+        driver.allocate(100)
+"""
+
+AGAIN = """
+import sys
+
+from _pytest.runner import runtestprotocol
+
+
+def pytest_runtest_protocol(item, nextitem):
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    if any(report.failed for report in reports):
+        print("again:", item.name, file=sys.__stderr__)
+        item._initrequest()
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+"""
+
 
 class Pytest(PackageTest):
     def pytest(self, *arguments, suite=SUITE, **options):
@@ -250,14 +434,33 @@ class Pytest(PackageTest):
                            **options)
 
     def test_a_test_that_leaks_fails_and_its_line_is_named(self):
-        done = self.pytest("--cistern", "-rf", status=1)
+        done = self.pytest("--cistern", "-rfE", status=1)
         line = SUITE.splitlines().index("    driver.allocate(4096)  # leaks") + 1
         leak = f"test_suite.py:{line}: leaked 4096 bytes of device memory in 1 block (cuMemAlloc_v2)"
         self.assertIn(leak, done.stdout)
         self.assertIn(f"    test_leaks ({self.folder / 'test_suite.py'}:{line + 4})", done.stdout)
         failed = re.findall(r"^FAILED test_suite.py::(\w+)", done.stdout, re.M)
-        self.assertEqual(failed, ["test_leaks", "test_fails_by_itself"], done.stdout)
-        self.assertIn("2 failed, 4 passed", done.stdout)
+        self.assertEqual(failed, ["test_fails_by_itself"], done.stdout)
+        self.assertIn(f"ERROR test_suite.py::test_leaks - {self.folder}", done.stdout)
+        self.assertIn("1 failed, 5 passed, 1 error", done.stdout)
+
+    def test_what_fails_skips_or_is_expected_to_is_as_ever(self):
+        done = self.pytest("--cistern", "-rA", status=1, suite=OUTCOMES)
+        self.assertIn("1 failed, 2 passed, 1 skipped, 1 xfailed, 1 xpassed, 3 errors", done.stdout)
+        errors = re.findall(r"^ERROR test_suite.py::([\w\[\]]+)", done.stdout, re.M)
+        self.assertEqual(errors, ["test_setup_fails", "test_each[2]", "test_xpasses"], done.stdout)
+
+    def test_fixtures_of_a_module_end_where_the_first_failure_stops(self):
+        done = self.pytest("--cistern", "-x", "-s", status=1, suite=STOPPED)
+        self.assertIn("the module's is gone", done.stdout)
+        self.assertIn("1 passed, 1 error", done.stdout)
+
+    def test_others_run_the_tests_as_they_like(self):
+        """As plug-ins do that run a test again."""
+        (self.folder / "conftest.py").write_text(AGAIN)
+        done = self.pytest("--cistern", status=0, suite=FLAKY)
+        self.assertIn("again: test_flaky\nagain: test_leaks_once\n", done.stderr)
+        self.assertIn("2 passed", done.stdout)
 
     def test_nothing_happens_unasked(self):
         self.assertIn("1 failed, 5 passed", self.pytest(status=1).stdout)
@@ -298,6 +501,7 @@ class Page(PackageTest):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--shim", type=pathlib.Path, required=True)
+    parser.add_argument("--library", type=pathlib.Path, required=True, help="the one to link")
     parser.add_argument("--driver", type=pathlib.Path, required=True, help="folder of the simulated libcuda.so.1")
     ARGUMENTS, rest = parser.parse_known_args()
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)

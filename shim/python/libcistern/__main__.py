@@ -10,10 +10,12 @@ Options of run, each for an environment variable:
   --suppressions FILE     CISTERN_SUPPRESSIONS
   --set NAME=VALUE        CISTERN_NAME
 """
+import errno
 import os
+import shutil
 import sys
 
-from libcistern._library import CisternError, library_path
+from libcistern._library import CisternError, library_path, path_to_preload
 
 OPTIONS = {"--report": "REPORT", "--report-format": "REPORT_FORMAT", "--sites": "SITES", "--fail-on": "FAIL_ON",
            "--suppressions": "SUPPRESSIONS"}
@@ -57,8 +59,17 @@ def preload_list(path, before):
 
 
 def execute(program, arguments, environment):
+    """As env does: a script without `#!` is the shell's."""
+    found = program if os.sep in program else shutil.which(program)
     try:
-        os.execvpe(program, arguments, environment)
+        if not found:
+            raise FileNotFoundError
+        try:
+            os.execve(found, arguments, environment)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            os.execve("/bin/sh", ["/bin/sh", found, *arguments[1:]], environment)
     except FileNotFoundError:
         print(f"libcistern: {program}: not found", file=sys.stderr)
         return NOT_FOUND
@@ -69,7 +80,7 @@ def execute(program, arguments, environment):
 
 def run(arguments):
     settings, command = settings_and_command(arguments)
-    path = library_path()
+    path = path_to_preload()
     if " " in path or ":" in path:
         raise CisternError(f"{path}: LD_PRELOAD takes no path with a space or a colon in it")
     environment = dict(os.environ, **settings)
@@ -78,8 +89,10 @@ def run(arguments):
 
 
 def doctor(arguments):
-    _, command = settings_and_command(arguments)
-    path = library_path()
+    settings, command = settings_and_command(arguments)
+    if settings:
+        raise UsageError(f"doctor takes no options: {arguments[0]}")
+    path = path_to_preload()
     return execute(path, [path, "--doctor", "--", *command], os.environ)
 
 

@@ -8,7 +8,7 @@ import itertools
 import os
 import sys
 
-from libcistern._library import HERE, KINDS, VISIT_BLOCK, VISIT_FRAME, kind_number, library, need_preloaded
+from libcistern._library import HERE, VISIT_BLOCK, VISIT_FRAME, kind_number, kinds_of, library, need_preloaded
 
 GPU_KINDS = ("device", "pinned", "managed", "opencl")
 
@@ -107,11 +107,9 @@ def leaks_since(before, kinds, among=None):
 
 @contextlib.contextmanager
 def leaks(kinds=GPU_KINDS):
-    """with leaks() as found: ...   fills the list `found` when the block ends: a Leak for each site. Other threads'
-    blocks count too. NotPreloadedError: nothing is seen without the preloaded library."""
-    for kind in kinds:
-        if kind not in KINDS:
-            kind_number(kind)
+    """with leaks() as found: ...   fills the list `found` when the block ends: a Leak for each site. `kinds`: one, or
+    several. Other threads' blocks count too. NotPreloadedError: nothing is seen without the preloaded library."""
+    kinds = kinds_of(kinds)
     need_preloaded("leaks()")
     empty_caches()
     before = seen(kinds)

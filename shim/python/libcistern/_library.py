@@ -1,7 +1,7 @@
 """The shared object: where it is, and its C interface (cistern/cistern.h, pool.h, plugins.h) by ctypes.
 
-It is, in this order: the preloaded one, the file that LIBCISTERN_LIBRARY names, the one beside this file. Loaded at the
-first call that needs it, never at import.
+It is, in this order: the preloaded or linked one, the file that LIBCISTERN_LIBRARY names, the one beside this file.
+Loaded at the first call that needs it, never at import.
 """
 import ctypes
 import os
@@ -9,6 +9,7 @@ import pathlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 VARIABLE = "LIBCISTERN_LIBRARY"
+ONLY_TO_PRELOAD = "cistern_sees_program"  # the library to link has no such function
 KINDS = ("host", "opencl", "device", "pinned", "managed")  # cistern_kind
 STATUS = ("ok", "invalid argument", "out of memory", "the limit of the pool", "blocks are alive", "no driver",
           "the driver refused", "too late", "empty", "conflict", "out of bounds", "mismatch", "exists already",
@@ -27,8 +28,8 @@ class NotPreloadedError(CisternError):
 
 def library_path():
     """The absolute path of libcistern.so. CisternError: there is none."""
-    if is_preloaded():
-        return _path_of_preloaded()
+    if _is_in_process():
+        return _path_in_process()
     named = os.environ.get(VARIABLE)
     path = pathlib.Path(named) if named else HERE / "libcistern.so"
     if path.is_file():
@@ -39,13 +40,33 @@ def library_path():
 
 
 def is_preloaded():
-    """Whether this process runs under the preloaded libcistern.so (or is linked with the library)."""
-    return hasattr(_process(), "cistern_version")
+    """Whether this process runs under the preloaded libcistern.so, and not switched off (CISTERN=off): what it
+    allocates is seen."""
+    asked = getattr(_process(), ONLY_TO_PRELOAD, None)
+    return asked is not None and bool(asked())
 
 
 def need_preloaded(what):
-    if not is_preloaded():
-        raise NotPreloadedError(f"{what} needs Cistern to be preloaded: python -m libcistern run -- python ...")
+    if is_preloaded():
+        return
+    if _is_in_process():
+        raise NotPreloadedError(f"{what} needs Cistern to see the program, but here it is switched off (CISTERN=off), "
+                                "linked only, or older than this package")
+    raise NotPreloadedError(f"{what} needs Cistern to be preloaded: python -m libcistern run -- python ...")
+
+
+def _is_in_process():
+    """Preloaded, on or off, or linked."""
+    return hasattr(_process(), "cistern_version")
+
+
+def path_to_preload():
+    """As library_path(). CisternError: it is the library to link, or something else."""
+    path = library_path()
+    with open(path, "rb") as file:
+        if ONLY_TO_PRELOAD.encode() not in file.read():
+            raise CisternError(f"{path} is not the libcistern.so to preload, or an older one than this package")
+    return path
 
 
 _loaded = _own_process = None
@@ -63,7 +84,7 @@ class _DlInfo(ctypes.Structure):
                 ("address", ctypes.c_void_p)]
 
 
-def _path_of_preloaded():
+def _path_in_process():
     info = _DlInfo()
     address = ctypes.cast(_process().cistern_version, ctypes.c_void_p)
     _process().dladdr(address, ctypes.byref(info))
@@ -74,7 +95,7 @@ def library():
     """The loaded library, its functions with their types."""
     global _loaded
     if _loaded is None:
-        if is_preloaded():
+        if _is_in_process():
             found = _process()
         else:
             path = library_path()
@@ -83,7 +104,7 @@ def library():
             except OSError as error:
                 raise CisternError(f"{path} cannot be loaded: {error}") from None
         _loaded = _declare(found)
-        if not is_preloaded() and "CISTERN_REPORT" not in os.environ:
+        if not _is_in_process() and "CISTERN_REPORT" not in os.environ:
             _loaded.cistern_set_option(b"CISTERN_REPORT", b"none")  # nobody asked for a report of this process
     return _loaded
 
@@ -115,6 +136,19 @@ def kind_number(kind):
     if isinstance(kind, int) and 0 <= kind < len(KINDS):
         return kind
     raise ValueError(f"no kind of memory: {kind!r} (there are {', '.join(KINDS)})")
+
+
+def c_string(text, what):
+    """ctypes would pass what stands before a null byte, and nothing else."""
+    if b"\0" in text:
+        raise ValueError(f"{what} without null bytes is needed, not {text!r}")
+    return text
+
+
+def kinds_of(kinds):
+    """Names, of one kind or of several, each once."""
+    several = (kinds,) if isinstance(kinds, (str, int)) else kinds
+    return tuple(dict.fromkeys(KINDS[kind_number(kind)] for kind in several))
 
 
 # --- Structs, as the headers have them

@@ -3,7 +3,7 @@ import ctypes
 import os
 
 from libcistern._library import (CURRENT, CisternError, Figures, MemoryInfo, PoolSettings, PoolStatistics, Statistics,
-                                 check, kind_number, library, load_driver)
+                                 c_string, check, kind_number, kinds_of, library, load_driver)
 
 
 def version():
@@ -52,7 +52,7 @@ def report(path, format="text"):
     """Writes a report of this moment, as "text" or "json". OSError: an existing file is not overwritten."""
     if format not in ("text", "json"):
         raise ValueError(f"no format: {format!r} (there are text, json)")
-    error = library().cistern_report(os.fsencode(path), int(format == "json"))
+    error = library().cistern_report(c_string(os.fsencode(path), "a path"), int(format == "json"))
     if error:
         raise OSError(error, os.strerror(error), os.fspath(path))
 
@@ -62,12 +62,12 @@ class Pool:
 
     def __init__(self, kind="device", name="pool", bytes_max=0):
         load_driver()
-        settings = PoolSettings(size=ctypes.sizeof(PoolSettings), name=name.encode(), kind=kind_number(kind),
-                                bytes_max=bytes_max)
+        settings = PoolSettings(size=ctypes.sizeof(PoolSettings), name=c_string(name.encode(), "a name"),
+                                kind=kind_number(kind), bytes_max=bytes_max)
         handle = ctypes.c_void_p()
         check(library().cistern_pool_create(settings, handle), f"pool {name}")
         self.handle = handle.value
-        self.name = name
+        self.name, self.kind = name, kinds_of(kind)[0]
 
     def statistics(self):
         return pool_statistics(self.handle)

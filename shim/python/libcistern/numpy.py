@@ -12,6 +12,7 @@ import ctypes
 
 from libcistern import _frameworks
 from libcistern._library import CisternError, library, load_driver
+from libcistern._pools import Pool
 
 VERSION = (1, 22)
 NAME = b"mem_handler"
@@ -23,7 +24,7 @@ class _Handler(ctypes.Structure):  # PyDataMem_Handler
         (name, ctypes.c_void_p) for name in ("malloc", "calloc", "realloc", "free")]
 
 
-_kept = {}  # handlers by their pool: arrays refer to them, so they stay
+_kept = {}  # capsules by the pool of their handler
 
 
 def _set_handler():
@@ -41,16 +42,18 @@ def _set_handler():
 
 
 def _handler_of(pool):
-    key = pool.handle if pool else None
+    key = pool.handle if pool is not None else None
     if key not in _kept:
         ours = library()
         handler = _Handler(name=b"cistern_pinned", version=1, ctx=key)
+        # Arrays refer to it, and some outlive all modules at exit: it is never freed.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(handler))
         for name in ("malloc", "calloc", "realloc", "free"):
             setattr(handler, name, ctypes.cast(getattr(ours, "cistern_numpy_" + name), ctypes.c_void_p).value)
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        _kept[key] = (handler, new(ctypes.addressof(handler), NAME, None), pool)
-    return _kept[key][1]
+        _kept[key] = new(ctypes.addressof(handler), NAME, None)
+    return _kept[key]
 
 
 def _try_out(pool):
@@ -62,17 +65,29 @@ def _try_out(pool):
     free.restype, free.argtypes = None, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
     if ours.cistern_device_count() == 0:
         raise CisternError("pinned(): no CUDA driver or no device")
-    handle = pool.handle if pool else None
+    handle = pool.handle if pool is not None else None
     block = allocate(handle, 1)
     if not block:
         raise CisternError(f"pinned(): no pinned memory (CUresult {ours.cistern_native_error()})")
     free(handle, block, 1)
 
 
+def _check(pool):
+    if pool is None:
+        return
+    if not isinstance(pool, Pool):
+        raise CisternError(f"pinned() takes a libcistern.Pool of pinned memory or None, not {pool!r}")
+    if pool.kind != "pinned":
+        raise CisternError(f"pinned() takes a pool of pinned memory, and {pool.name} is one of {pool.kind} memory")
+    if not pool.handle:
+        raise CisternError(f"pinned(): the pool {pool.name} is closed")
+
+
 @contextlib.contextmanager
 def pinned(pool=None):
     """`pool`: a libcistern.Pool("pinned"), to have figures or a limit of its own; None: one
-    named "numpy"."""
+    named "numpy". CisternError: no driver, no NumPy that can do it, no open pool of pinned memory."""
+    _check(pool)
     set_handler = _set_handler()
     _try_out(pool)
     before = set_handler(_handler_of(pool))

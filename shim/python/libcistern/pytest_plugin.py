@@ -3,11 +3,14 @@
     python -m libcistern run -- python -m pytest --cistern
 
 Looked at are blocks that were allocated while the test itself ran and are alive when its fixtures are gone: what
-fixtures allocate is theirs. Memory that a framework keeps for reuse is given back first. A test marked
-`cistern_may_leak` is left alone. Other threads' blocks count as the test's.
+fixtures allocate is theirs. So the failure is one of the test's teardown: an error in pytest's words. Memory that a
+framework keeps for reuse is given back first. A test marked `cistern_may_leak` is left alone. Other threads' blocks
+count as the test's.
+
+Only wrappers around hooks: who runs the test, and how often, is other plug-ins' matter.
 """
 import pytest
-from _pytest.runner import runtestprotocol
+from _pytest._code.code import ReprFileLocation, TerminalRepr
 
 from libcistern import _leaks, _library
 
@@ -44,31 +47,41 @@ class Watch:
         _leaks.empty_caches()
         setattr(item, KEY, _leaks.seen(_leaks.GPU_KINDS) - before)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item, nextitem):
-        """As pytest's own, but that reports wait until the test's fixtures are gone."""
-        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        reports = runtestprotocol(item, log=False, nextitem=nextitem)
-        self.judge(item, reports)
-        for report in reports:
-            item.ihook.pytest_runtest_logreport(report=report)
-        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-        return True
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, item, call):
+        """Outermost: a test that xfail turns into a failure is one."""
+        outcome = yield
+        report = outcome.get_result()
+        if call.when == "call" and report.outcome != "passed":
+            item.__dict__.pop(KEY, None)
+        elif call.when == "teardown":
+            self.judge(item, report)
 
-    def judge(self, item, reports):
+    def judge(self, item, report):
         born = item.__dict__.pop(KEY, None)
-        call = next((report for report in reports if report.when == "call"), None)
-        if not born or call is None or call.outcome != "passed" or item.get_closest_marker(MARK):
+        if not born or report.outcome != "passed" or item.get_closest_marker(MARK):
             return
         _leaks.empty_caches()
         leaks = _leaks.leaks_since(frozenset(), _leaks.GPU_KINDS, among=born)
         if leaks:
-            call.outcome = "failed"
-            call.longrepr = describe(leaks, str(item.path if hasattr(item, "path") else item.fspath))
+            report.outcome = "failed"
+            report.longrepr = Leaked(leaks, str(item.path if hasattr(item, "path") else item.fspath))
+
+
+class Leaked(TerminalRepr):
+    """What pytest shows; its summary has the first line."""
+
+    def __init__(self, leaks, file):
+        self.text = describe(leaks, file)
+        where = leaks[0].where(file)
+        place = (where.file, where.line) if where else (file, 0)
+        self.reprcrash = ReprFileLocation(*place, self.text.splitlines()[0])
+
+    def toterminal(self, tw):
+        tw.line(self.text)
 
 
 def describe(leaks, file):
-    """The first line is what a summary shows."""
     lines = []
     for leak in leaks:
         where = leak.where(file)

@@ -35,9 +35,9 @@ def free(pointer):
     call("cuMemFree_v2", number(pointer))
 
 
-def stream():
+def stream(flags=NON_BLOCKING):
     made = ctypes.c_void_p()
-    call("cuStreamCreate", ctypes.byref(made), NON_BLOCKING)
+    call("cuStreamCreate", ctypes.byref(made), flags)
     return made.value
 
 
@@ -66,6 +66,12 @@ class Gate:
 
     def open(self):
         self.value.value = 1
+
+    def open_later(self, microseconds):
+        """By the driver alone: it needs no thread of Python's."""
+        other, usleep = ctypes.c_void_p(stream()), ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p)
+        call("cuLaunchHostFunc", other, usleep, ctypes.c_void_p(microseconds))
+        call("cuStreamWriteValue32_v2", other, number(self.word.value), ctypes.c_uint32(1), 0)
 
 
 def is_pinned(address):

@@ -1,6 +1,7 @@
 """NumPy arrays in pinned memory. argv[1]: the case."""
 import contextlib
 import contextvars
+import ctypes
 import gc
 import sys
 import threading
@@ -90,22 +91,51 @@ def beyond_a_limit():
     raise AssertionError("more than the limit")
 
 
-def a_copy_under_way():
-    """Memory that a copy still reads is not given again."""
-    import ctypes
-    on, gate, target = driver.stream(), driver.Gate(), driver.allocate(100000)
-    with libcistern.pinned():
+def copy_under_way(flags, pool=None):
+    """Memory that a copy still reads is not given again. Where the streams are not seen the free waits for them."""
+    on, gate, target = driver.stream(flags), driver.Gate(), driver.allocate(100000)
+    with libcistern.pinned(pool):
         first = numpy.full(100000, 1, dtype=numpy.uint8)
         gate.hold(on)
         driver.call("cuMemcpyHtoDAsync_v2", driver.number(target), ctypes.c_void_p(first.ctypes.data),
                     ctypes.c_size_t(100000), ctypes.c_void_p(on))
+        gate.open_later(300_000)
         del first
+        assert libcistern.is_preloaded() != driver.is_idle(on), "waits just where it must"
         second = numpy.full(100000, 2, dtype=numpy.uint8)
-    gate.open()
     driver.synchronise()
     back = numpy.empty(100000, dtype=numpy.uint8)
     driver.call("cuMemcpyDtoH_v2", ctypes.c_void_p(back.ctypes.data), driver.number(target), ctypes.c_size_t(100000))
     assert (back == 1).all() and (second == 2).all()
+
+
+def a_copy_under_way():
+    copy_under_way(driver.NON_BLOCKING)
+
+
+def a_copy_on_a_blocking_stream():
+    copy_under_way(0)
+
+
+def a_copy_from_a_pool_of_ones_own():
+    copy_under_way(driver.NON_BLOCKING, libcistern.Pool("pinned", "own"))
+
+
+def outlives_all_modules():
+    """At exit the memory of what modules held is used again before these go."""
+    class Keeper:
+        def __init__(self, array):
+            self.array = array
+
+        def __del__(self):
+            self.others = [b"x" * (120 + i % 100) for i in range(20000)]
+    with libcistern.pinned():
+        sys.kept = Keeper(numpy.ones(1000))
+
+
+def is_kept_by_a_module():
+    with libcistern.pinned():
+        sys.kept = numpy.ones(1000)
 
 
 if sys.argv[1] != "inside_and_outside":
