@@ -123,6 +123,14 @@ class Program(Doctor):
         self.check([self.linked(program("plain")), self.preloaded], "doctor_plain", code=0,
                    environment={"PATH": f"/nowhere:{ARGUMENTS.programs}"})
 
+    def test_a_loader_that_lists_nothing(self):
+        path, loader = self.changed("program", (self.loader.encode(), b"./ld\0")), self.folder / "ld"
+        for script, end in (("", "lists nothing for it"), ("kill -SEGV $$", "is ended by signal 11")):
+            loader.write_text(f"#!/bin/sh\n{script}\n")
+            loader.chmod(0o755)
+            self.check([f"ok       {path} is dynamically linked, for {MACHINE}, with ./ld",
+                        f"problem  {path} cannot be run: its loader {end}"], path, code=1, cwd=self.folder)
+
     def test_none(self):
         self.check(["problem  no-such-program cannot be run: No such file or directory"], "no-such-program", code=1)
         self.check([f"problem  {self.folder} cannot be run: Is a directory"], self.folder, code=1)
