@@ -15,6 +15,18 @@ namespace {
 
 constexpr int kStepsMax = 8;  // the kernel gives up after five scripts
 
+// The parts of PATH as execvp takes them: an empty one is the current directory.
+template <class Visit>
+void for_each_folder(const Environment& environment, Visit visit) {
+  std::string_view path = environment.is_set("PATH") ? environment.get("PATH") : "/usr/bin:/bin";
+  for (;;) {
+    const std::size_t end = path.find(':');
+    visit(end == 0 || path.empty() ? "." : path.substr(0, end));
+    if (end == path.npos) return;
+    path.remove_prefix(end + 1);
+  }
+}
+
 // As execvp does; empty: there is none, and `error` says why.
 String find_in_path(const String& name, const Environment& environment, int& error) {
   error = ENOENT;
@@ -23,8 +35,7 @@ String find_in_path(const String& name, const Environment& environment, int& err
     return error == ENOENT || error == ENOTDIR ? String() : name;
   }
   String found;
-  const std::string_view path = environment.has("PATH") ? environment.get("PATH") : "/usr/bin:/bin";
-  for_each_part(path, ":", [&](std::string_view folder) {
+  for_each_folder(environment, [&](std::string_view folder) {
     struct stat status;
     const String candidate = String(folder) + "/" + name;
     if (!found.empty() || status_of(candidate, status) != 0 || S_ISDIR(status.st_mode)) return;
@@ -130,6 +141,10 @@ Followed follow(char** command, const Environment& environment, Findings& findin
       return followed;
     }
     if (const auto interpreter = interpreter_of(contents.bytes().substr(0, 4096))) {
+      if (interpreter->path.empty()) {
+        findings.problem(file + " cannot be run: its first line names no interpreter");
+        return followed;
+      }
       findings.note(file + " is a script of " + interpreter->path + ": that is what runs");
       words[0] = file;
       if (!interpreter->argument.empty()) words.insert(words.begin(), interpreter->argument);
