@@ -206,6 +206,27 @@ class Program(Doctor):
             script.chmod(0o755)
             self.check([f"problem  {script} cannot be run: its first line names no interpreter"], script, code=1)
 
+    def check_env(self, options, lines):
+        script = self.folder / "script"
+        script.write_text(f"#!/usr/bin/env {options}\n")
+        script.chmod(0o755)
+        with self.subTest(options=options):
+            self.check([f"note     {script} is a script of /usr/bin/env: that is what runs", *lines, self.preloaded],
+                       script, code=0, environment={"PATH": f"{ARGUMENTS.programs}:/usr/bin", "PLAIN": "pla"})
+
+    def test_envs_options_are_followed(self):
+        for options in ("-vS doctor_plain -u", "-S A='x  y' B=\"it's\" doctor_plain", "-S --chdir /tmp doctor_plain",
+                        "-S -C/ -u A --unset B --debug doctor_plain -i", "-S -- doctor_plain",
+                        "-S A=${HOME}'$#' doctor_${PLAIN}in # ${", "-S ${NOTHING} doctor_plain",
+                        f"-iS LD_PRELOAD={shim()} PATH={ARGUMENTS.programs} doctor_plain"):
+            self.check_env(options, [self.linked(program("plain"))])
+
+    def test_where_envs_options_are_not_followed_that_is_said(self):
+        for options in ("-S A=${HOME doctor_plain", "-S A=$HOME doctor_plain", r"-S A=a\_b doctor_plain",
+                        "-S A='x doctor_plain", "-S --new-option x doctor_plain", "-S -C /tmp ./doctor_plain"):
+            self.check_env(options, ["note     what /usr/bin/env runs is not looked at: its options are not followed "
+                                     "here", self.linked("/usr/bin/env")])
+
     def test_env_that_takes_the_preload_away(self):
         away = f"problem  env takes LD_PRELOAD away: set it behind env's options, as env -i LD_PRELOAD={shim()}"
         for options in (("-i",), ("-",), ("-u", "LD_PRELOAD"), ("--unset=LD_PRELOAD", "A=1")):
