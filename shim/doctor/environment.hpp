@@ -1,5 +1,6 @@
 // The environment that a program will have, as far as the doctor can follow it.
 #pragma once
+#include <algorithm>
 #include <string_view>
 
 #include "pool/base/internal_memory.hpp"
@@ -18,6 +19,9 @@ class Environment {
     return {};
   }
   bool has(std::string_view name) const { return !get(name).empty(); }
+  bool is_set(std::string_view name) const {
+    return std::any_of(entries_.begin(), entries_.end(), [name](const String& entry) { return is(entry, name); });
+  }
   void unset(std::string_view name) {
     std::erase_if(entries_, [name](const String& entry) { return is(entry, name); });
   }

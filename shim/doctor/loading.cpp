@@ -2,6 +2,7 @@
 #include "shim/doctor/loading.hpp"
 
 #include <errno.h>
+#include <sys/wait.h>
 
 #include "pool/base/path.hpp"
 #include "shim/doctor/elf_file.hpp"
@@ -106,6 +107,7 @@ Loaded ask_loader(const String& file, const Environment& environment, const Stri
   if (!preloads.empty()) asked.set("LD_PRELOAD=" + preloads);
   asked.unset("LD_DEBUG");
   const Ended ended = output_of({loader, {loader, "--list", file}, asked.entries()});
+  loaded.status = ended.status;
   for_each_part(ended.output, "\n", [&](std::string_view line) { read_line(line, loaded); });
   return loaded;
 }
@@ -150,7 +152,12 @@ String examine_preload_list(const Environment& environment, Findings& findings) 
 
 void examine_loading(const String& file, const String& cistern, const Environment& environment, Findings& findings) {
   const Loaded loaded = ask_loader(file, environment);
+  if (WIFSIGNALED(loaded.status)) {
+    findings.problem(file + " cannot be run: its loader is ended by signal " + number(WTERMSIG(loaded.status)));
+    return;
+  }
   if (loaded.libraries.empty()) {
+    if (loaded.complaints.empty()) findings.problem(file + " cannot be run: its loader lists nothing for it");
     for (const String& complaint : loaded.complaints) findings.problem("the loader says: " + complaint);
     return;
   }

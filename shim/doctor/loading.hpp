@@ -15,6 +15,7 @@ struct Loaded {
   };
   Vector<Library> libraries;
   Vector<String> complaints;
+  int status = 0;                               // how the loader ended, as of wait; -1: it could not be started
   String path_of(std::string_view name) const;  // empty: not found
 };
 // `preloads`: in place of LD_PRELOAD; empty: as it is.

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "pool/base/path.hpp"
@@ -15,6 +17,18 @@ namespace {
 
 constexpr int kStepsMax = 8;  // the kernel gives up after five scripts
 
+// The parts of PATH as execvp takes them: an empty one is the current directory.
+template <class Visit>
+void for_each_folder(const Environment& environment, Visit visit) {
+  std::string_view path = environment.is_set("PATH") ? environment.get("PATH") : "/usr/bin:/bin";
+  for (;;) {
+    const std::size_t end = path.find(':');
+    visit(end == 0 || path.empty() ? "." : path.substr(0, end));
+    if (end == path.npos) return;
+    path.remove_prefix(end + 1);
+  }
+}
+
 // As execvp does; empty: there is none, and `error` says why.
 String find_in_path(const String& name, const Environment& environment, int& error) {
   error = ENOENT;
@@ -23,8 +37,7 @@ String find_in_path(const String& name, const Environment& environment, int& err
     return error == ENOENT || error == ENOTDIR ? String() : name;
   }
   String found;
-  const std::string_view path = environment.has("PATH") ? environment.get("PATH") : "/usr/bin:/bin";
-  for_each_part(path, ":", [&](std::string_view folder) {
+  for_each_folder(environment, [&](std::string_view folder) {
     struct stat status;
     const String candidate = String(folder) + "/" + name;
     if (!found.empty() || status_of(candidate, status) != 0 || S_ISDIR(status.st_mode)) return;
@@ -56,33 +69,124 @@ bool is_assignment(const String& text) {
   return equals != text.npos && equals != 0;
 }
 
-// What `env` does before it runs a program: its options and assignments are taken off the front.
-Vector<String> after_env(const Vector<String>& command, Environment& environment) {
-  Vector<String> rest(command.begin() + 1, command.end());
-  const auto take = [&rest] {
-    String first = rest.front();
-    rest.erase(rest.begin());
-    return first;
-  };
-  while (!rest.empty() && rest.front().starts_with('-')) {
-    const String option = take();
-    if (option == "--") break;
-    if (option == "-" || option == "-i" || option == "--ignore-environment") environment.clear();
-    if ((option == "-u" || option == "-C") && !rest.empty()) {
-      const String value = take();
-      if (option == "-u") environment.unset(value);
+// The text of env's -S as its words; nothing: there are escapes in it, or a quote or the name of a variable is open.
+std::optional<Vector<String>> split_as_env(std::string_view text, const Environment& environment) {
+  constexpr std::string_view kBlank = " \t\n\v\f\r";
+  Vector<String> words;
+  char quote = '\0';
+  bool in_word = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\\') return {};
+    if (c == '#' && !in_word) break;
+    if (!quote && kBlank.find(c) != kBlank.npos) {
+      in_word = false;
+      continue;
     }
-    if (option.starts_with("--unset=")) environment.unset(std::string_view(option).substr(8));
-    if (option.starts_with("-S") || option.starts_with("--split-string=")) {
-      const String words = option == "-S" && !rest.empty() ? take() : option.substr(option[1] == 'S' ? 2 : 15);
-      Vector<String> split;
-      for_each_part(words, " \t", [&](std::string_view word) { split.emplace_back(word); });
-      rest.insert(rest.begin(), split.begin(), split.end());
+    if (c == '$' && quote != '\'') {
+      const std::size_t end = text.find('}', i);
+      if (text.substr(i + 1, 1) != "{" || end == text.npos) return {};
+      const String name(text.substr(i + 2, end - i - 2));
+      i = end;
+      if (!in_word && !environment.is_set(name)) continue;  // no word of its own
+      if (!in_word) words.emplace_back();
+      in_word = true;
+      words.back() += environment.get(name);
+      continue;
     }
+    if (!in_word) words.emplace_back();
+    in_word = true;
+    if (c == quote)
+      quote = '\0';
+    else if (!quote && (c == '\'' || c == '"'))
+      quote = c;
+    else
+      words.back() += c;
   }
-  while (!rest.empty() && is_assignment(rest.front())) environment.set(take());
-  return rest;
+  if (quote) return {};
+  return words;
 }
+
+// Takes env's options off the front, as getopt does: several in one word, a value in the same word or in the next.
+class EnvOptions {
+ public:
+  EnvOptions(Vector<String>& words, Environment& environment)
+      : words_(words), environment_(environment), before_(environment) {}
+
+  // False: what they do is not known, or not followed.
+  bool follow() {
+    while (!words_.empty() && words_.front().starts_with('-')) {
+      const String word = take();
+      if (word == "-") environment_.clear();
+      if (word == "-" || word == "--") break;
+      if (!(word[1] == '-' ? follow_long(word) : follow_short(word))) return false;
+    }
+    // A path that is relative, of the program or in PATH, would be of the new directory.
+    while (!words_.empty() && is_assignment(words_.front())) environment_.set(take());
+    return !changes_directory_ || words_.empty() || words_.front().starts_with('/') ||
+           (words_.front().find('/') == String::npos && all_of_path_is_absolute());
+  }
+
+ private:
+  String take() {
+    String first = words_.front();
+    words_.erase(words_.begin());
+    return first;
+  }
+
+  bool follow_short(const String& word) {
+    for (std::size_t i = 1; i < word.size(); ++i) {
+      if (word[i] == 'v') continue;
+      if (word[i] == 'i') {
+        environment_.clear();
+        continue;
+      }
+      if (word[i] != 'u' && word[i] != 'C' && word[i] != 'S') return false;
+      if (i + 1 < word.size()) return follow_value(word[i], word.substr(i + 1));
+      return !words_.empty() && follow_value(word[i], take());
+    }
+    return true;
+  }
+
+  bool follow_long(const String& word) {
+    struct Long {
+      std::string_view name;
+      char letter;  // of those with a value
+    };
+    constexpr Long kWithValue[] = {{"--unset", 'u'}, {"--chdir", 'C'}, {"--split-string", 'S'}};
+    constexpr std::string_view kSignals[] = {"--default-signal", "--ignore-signal", "--block-signal"};
+    const std::size_t equals = word.find('=');
+    const std::string_view name = std::string_view(word).substr(0, equals);
+    for (const Long& option : kWithValue) {
+      if (name != option.name) continue;
+      if (equals != word.npos) return follow_value(option.letter, word.substr(equals + 1));
+      return !words_.empty() && follow_value(option.letter, take());
+    }
+    if (word == "--ignore-environment") environment_.clear();
+    return word == "--ignore-environment" || word == "--debug" || word == "--list-signal-handling" ||
+           std::find(std::begin(kSignals), std::end(kSignals), name) != std::end(kSignals);
+  }
+
+  bool follow_value(char option, const String& value) {
+    changes_directory_ |= option == 'C';
+    if (option == 'u') environment_.unset(value);
+    if (option != 'S') return true;
+    const auto split = split_as_env(value, before_);
+    if (split) words_.insert(words_.begin(), split->begin(), split->end());
+    return split.has_value();
+  }
+
+  bool all_of_path_is_absolute() const {
+    bool all = true;
+    for_each_folder(environment_, [&](std::string_view folder) { all &= folder.starts_with('/'); });
+    return all;
+  }
+
+  Vector<String>& words_;
+  Environment& environment_;
+  const Environment before_;
+  bool changes_directory_ = false;
+};
 
 bool is_someone_elses(const struct stat& status) {
   const auto user = system_call(SYS_getuid), group = system_call(SYS_getgid);
@@ -130,16 +234,25 @@ Followed follow(char** command, const Environment& environment, Findings& findin
       return followed;
     }
     if (const auto interpreter = interpreter_of(contents.bytes().substr(0, 4096))) {
+      if (interpreter->path.empty()) {
+        findings.problem(file + " cannot be run: its first line names no interpreter");
+        return followed;
+      }
       findings.note(file + " is a script of " + interpreter->path + ": that is what runs");
       words[0] = file;
       if (!interpreter->argument.empty()) words.insert(words.begin(), interpreter->argument);
       words.insert(words.begin(), interpreter->path);
     } else if (basename_of(file) == "env") {
-      words = after_env(words, followed.environment);
-      if (words.empty()) {
+      Vector<String> rest(words.begin() + 1, words.end());
+      Environment after = followed.environment;
+      const bool is_known = EnvOptions(rest, after).follow();
+      if (!is_known) findings.note("what " + file + " runs is not looked at: its options are not followed here");
+      if (!is_known || rest.empty()) {
         followed.file = file;
         return followed;
       }
+      words = rest;
+      followed.environment = after;
     } else {
       followed.file = file;
       return followed;

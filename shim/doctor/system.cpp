@@ -15,6 +15,7 @@
 
 #include "pool/base/system_call.hpp"
 #include "shim/process/environment.hpp"
+#include "shim/process/memory_map.hpp"
 #include "stats/format.hpp"
 
 namespace cistern::doctor {
@@ -47,6 +48,18 @@ String link_target(const char* path) {
   char target[PATH_MAX];
   const long bytes = system_call(SYS_readlinkat, kHere, word(path), word(target), sizeof target);
   return bytes > 0 ? String(target, static_cast<std::size_t>(bytes)) : String();
+}
+
+// Of the file that is mapped at `address`; empty: not to be had.
+String path_of_mapping(std::uintptr_t address) {
+  const long file = system_call(SYS_openat, kHere, word("/proc/self/maps"), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return {};
+  String path;
+  MappingReader maps(static_cast<int>(file));
+  while (const auto mapping = maps.next())
+    if (address >= mapping->first && address < mapping->end) path = mapping->path;
+  system_call(SYS_close, static_cast<std::uintptr_t>(file));
+  return path;
 }
 
 }  // namespace
@@ -93,6 +106,12 @@ String absolute(const String& path) {
 }
 
 String own_path() {
+  // Where the loader was run, with us as its program, /proc/self/exe is the loader.
+  if (getauxval(AT_BASE) == 0) {
+    const String mapped = path_of_mapping(reinterpret_cast<std::uintptr_t>(&own_path));
+    char** const arguments = start_arguments();
+    return mapped.empty() && arguments && *arguments ? absolute(*arguments) : mapped;
+  }
   const String path = link_target("/proc/self/exe");
   const auto* const executed = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
   return path.empty() && executed ? absolute(executed) : path;  // no /proc

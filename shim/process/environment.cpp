@@ -42,16 +42,26 @@ std::optional<int> number(const char* text) {
   return value;
 }
 
-// As they were when the process began, each ended by a zero byte; empty: not to be had.
-String environment_of(pid_t process, int* error = nullptr) {
+// Whose variables say the rank; null: nobody's.
+const RankVariables* launcher_of(Getenv getenv) {
+  for (const RankVariables& launcher : kLaunchers)
+    if (number(getenv(launcher.rank))) return &launcher;
+  return nullptr;
+}
+
+// A file of the folder that /proc has for it; empty: not to be had.
+String text_about(pid_t process, const char* file, int* error = nullptr) {
   char path[32];
   *std::to_chars(std::copy_n("/proc/", 6, path), std::end(path), process).ptr = '\0';
-  strcat(path, "/environ");
+  strcat(strcat(path, "/"), file);
   String all;
   const int failed = read_file(path, SIZE_MAX, all);
   if (error) *error = failed;
   return all;
 }
+
+// As they were when the process began, each ended by a zero byte; empty: not to be had.
+String environment_of(pid_t process, int* error = nullptr) { return text_about(process, "environ", error); }
 
 bool proc_is_of_own_namespace() {
   char number_shown[16] = "", number_here[16] = "";
@@ -119,11 +129,9 @@ bool ask_switched_off() {
 }
 
 Ranks read_ranks(Getenv getenv) {
-  for (const RankVariables& launcher : kLaunchers) {
-    const std::optional<int> rank = number(getenv(launcher.rank));
-    if (rank) return {rank, launcher.ranks ? number(getenv(launcher.ranks)) : std::nullopt};
-  }
-  return {};
+  const RankVariables* const launcher = launcher_of(getenv);
+  if (!launcher) return {};
+  return {number(getenv(launcher->rank)), launcher->ranks ? number(getenv(launcher->ranks)) : std::nullopt};
 }
 
 [[gnu::cold]] bool dies_with_other_ranks(Getenv getenv) {
@@ -165,10 +173,15 @@ void note_start_directory(Getenv getenv) {
 void note_who_started(Getenv getenv) {
   const char* const report = getenv("CISTERN_REPORT");
   const std::string_view path = report ? report : "";
-  shared_path = path.find("%p") != path.npos || path.find("%r") != path.npos;
+  shared_path = path.find("%p") != path.npos;
   if (path.empty() || path == "none" || path == "stderr" || shared_path) return;
+  // Launchers have the ranks' path and preload too, and where they are ranks themselves even a rank.
+  const bool of_ranks = path.find("%r") != path.npos;
+  if (of_ranks && launches_ranks(text_about(getppid(), "comm"))) return;
   int error = 0;
   const String parent = environment_of(getppid(), &error);
+  const RankVariables* const launcher = of_ranks ? launcher_of(getenv) : nullptr;
+  if (launcher && !has_entry(parent, launcher->rank, getenv(launcher->rank))) return;
   // One whose parent is another user's was not started by hand; but in a container /proc may be that of the outside,
   // where its parent's number is somebody else's.
   by_user = error != EACCES && error != EPERM;

@@ -47,8 +47,8 @@ int read_file(const char* path, std::size_t bytes_max, String& text);
 // Noted at the start, and only when one is asked for; a forked child has its parent's.
 void note_start_directory(Getenv getenv);
 // A report's path belongs to the process that the user started: not to one that was forked, or started by a process
-// with the same report path and the same libraries preloaded. Noted at the start, and only when such a path is asked
-// for; a path with %p or %r is everybody's.
+// with the same report path and the same libraries preloaded. One with %r belongs to the first process of the rank.
+// Noted at the start, and only when such a path is asked for; a path with %p is everybody's.
 void note_who_started(Getenv getenv);
 void note_forked();
 bool started_by_user();

@@ -28,12 +28,13 @@ def program(name):
     return str(ARGUMENTS.programs / f"doctor_{name}")
 
 
-def doctor(*command, flags=(), environment=None, of_machine=False, **options):
+def doctor(*command, flags=(), environment=None, of_machine=False, loader=(), **options):
     """Its lines, with the numbers of processes as PID, and its exit code."""
     clean = {name: value for name, value in os.environ.items()
              if not name.startswith(("CISTERN", "LD_", "OPENCL_", "OCL_", "ASAN_"))}
-    done = subprocess.run([shim(), "--doctor", *flags, "--", *map(str, command)], env=clean | (environment or {}),
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=100, **options)
+    words = [*loader, shim(), "--doctor", *flags, "--", *map(str, command)]
+    done = subprocess.run(words, env=clean | (environment or {}), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, timeout=100, **options)
     assert done.stderr == "", done.stderr
     lines = re.sub(r"process \d+", "process PID", done.stdout).splitlines()
     assert all(re.match(r"(ok {7}|note {5}|problem {2})\S", line) for line in lines), lines
@@ -123,6 +124,24 @@ class Program(Doctor):
         self.check([self.linked(program("plain")), self.preloaded], "doctor_plain", code=0,
                    environment={"PATH": f"/nowhere:{ARGUMENTS.programs}"})
 
+    def test_an_empty_part_of_path_is_the_current_directory(self):
+        for path in ("", ":/nowhere", "/nowhere:", "/nowhere::/nowhere"):
+            self.check([self.linked("./doctor_plain"), self.preloaded], "doctor_plain", code=0, cwd=ARGUMENTS.programs,
+                       environment={"PATH": path})
+
+    def test_run_by_the_loader_it_knows_its_own_path(self):
+        lines, _ = doctor(program("plain"), loader=[self.loader])
+        self.assertEqual(lines, [f"note     LD_PRELOAD is not set: looked at as with LD_PRELOAD={shim()}",
+                                 self.linked(program("plain")), self.preloaded])
+
+    def test_a_loader_that_lists_nothing(self):
+        path, loader = self.changed("program", (self.loader.encode(), b"./ld\0")), self.folder / "ld"
+        for script, end in (("", "lists nothing for it"), ("kill -SEGV $$", "is ended by signal 11")):
+            loader.write_text(f"#!/bin/sh\n{script}\n")
+            loader.chmod(0o755)
+            self.check([f"ok       {path} is dynamically linked, for {MACHINE}, with ./ld",
+                        f"problem  {path} cannot be run: its loader {end}"], path, code=1, cwd=self.folder)
+
     def test_none(self):
         self.check(["problem  no-such-program cannot be run: No such file or directory"], "no-such-program", code=1)
         self.check([f"problem  {self.folder} cannot be run: Is a directory"], self.folder, code=1)
@@ -179,6 +198,34 @@ class Program(Doctor):
         script.write_text(f"#!{script}\n")
         lines, code = doctor(script, environment={"LD_PRELOAD": shim()})
         self.assertEqual((lines[-1], code), (f"problem  {script} cannot be run: too many scripts in a row", 1))
+
+    def test_a_script_without_an_interpreter(self):
+        script = self.folder / "script"
+        for line in ("#!", "#! \t", "#!\r\n"):
+            script.write_text(line)
+            script.chmod(0o755)
+            self.check([f"problem  {script} cannot be run: its first line names no interpreter"], script, code=1)
+
+    def check_env(self, options, lines):
+        script = self.folder / "script"
+        script.write_text(f"#!/usr/bin/env {options}\n")
+        script.chmod(0o755)
+        with self.subTest(options=options):
+            self.check([f"note     {script} is a script of /usr/bin/env: that is what runs", *lines, self.preloaded],
+                       script, code=0, environment={"PATH": f"{ARGUMENTS.programs}:/usr/bin", "PLAIN": "pla"})
+
+    def test_envs_options_are_followed(self):
+        for options in ("-vS doctor_plain -u", "-S A='x  y' B=\"it's\" doctor_plain", "-S --chdir /tmp doctor_plain",
+                        "-S -C/ -u A --unset B --debug doctor_plain -i", "-S -- doctor_plain",
+                        "-S A=${HOME}'$#' doctor_${PLAIN}in # ${", "-S ${NOTHING} doctor_plain",
+                        f"-iS LD_PRELOAD={shim()} PATH={ARGUMENTS.programs} doctor_plain"):
+            self.check_env(options, [self.linked(program("plain"))])
+
+    def test_where_envs_options_are_not_followed_that_is_said(self):
+        for options in ("-S A=${HOME doctor_plain", "-S A=$HOME doctor_plain", r"-S A=a\_b doctor_plain",
+                        "-S A='x doctor_plain", "-S --new-option x doctor_plain", "-S -C /tmp ./doctor_plain"):
+            self.check_env(options, ["note     what /usr/bin/env runs is not looked at: its options are not followed "
+                                     "here", self.linked("/usr/bin/env")])
 
     def test_env_that_takes_the_preload_away(self):
         away = f"problem  env takes LD_PRELOAD away: set it behind env's options, as env -i LD_PRELOAD={shim()}"

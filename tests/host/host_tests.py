@@ -446,6 +446,35 @@ class ReportPaths(HostTest):
             pid = re.fullmatch(r"run\.(\d+)\.txt", name)[1]
             self.assertIn(f"pid {pid}", (self.folder / name).read_text().splitlines()[0])
 
+    def check_rank_and_children(self, name, children, *command, **environment):
+        """The rank's first process has the name; others add their pid, and nobody says a word."""
+        self.assertEqual(self.run_with(self.folder / "rank-%r.txt", *command, **environment), "")
+        self.assertEqual(sum(bool(re.fullmatch(rf"{name}\.\d+\.txt", other)) for other in self.names()), children)
+        self.assertEqual(len(self.names()), children + 1)
+        self.assertIn(f"  {' '.join(command)}", (self.folder / f"{name}.txt").read_text().splitlines()[0])
+        for path in self.folder.iterdir():
+            path.unlink()
+
+    def test_a_path_with_the_rank_is_that_of_its_first_process(self):
+        script = ("/bin/sh", "-c", "/bin/true; /bin/sh -c 'exec /bin/true' & wait; (exit 0); exit 0")
+        for variable in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"):
+            self.check_rank_and_children("rank-2", 3, *script, **{variable: "2"})
+        self.check_rank_and_children("rank-0", 3, *script)
+
+    def test_what_a_launcher_starts_is_the_first_process_of_its_rank(self):
+        """By whatever it is known: the launcher has no rank, or another one, or the name of a launcher."""
+        launcher = self.folder / "bin" / "mpirun"
+        launcher.parent.mkdir()
+        launcher.symlink_to("/bin/sh")
+        for number, (shell, settings, environment) in enumerate((
+                ("/bin/sh", "PMI_RANK=3", {}), ("/bin/sh", "PMI_RANK=3", {"PMI_RANK": "1"}),
+                ("/bin/sh", "PMI_RANK=3", {"SLURM_PROCID": "0"}), (launcher, "PMI_RANK=3", {"PMI_RANK": "3"}))):
+            reports = self.folder / str(number)
+            reports.mkdir()
+            self.assertEqual(self.run_with(reports / "rank-%r.txt", shell, "-c", f"{settings} /bin/true; exit 0",
+                                           **environment), "")
+            self.assertIn("  /bin/true  pid ", (reports / "rank-3.txt").read_text().splitlines()[0])
+
     def test_a_path_with_the_pid_is_everybodys(self):
         self.assertEqual(self.run_with(self.folder / "%p", "/bin/sh", "-c", "/bin/true; exit 0"), "")
         self.assertEqual(len(self.names()), 2)

@@ -194,6 +194,14 @@ class Sanitizers(OwnerTest):
             else:
                 self.assertNotEqual(plain.status, 0)
                 self.assertGreater(len(self.findings(plain.err)), 0, plain.err)
+        if sanitizer != "thread":
+            self.check_what_the_loader_allocates(program)
+
+    def check_what_the_loader_allocates(self, program):
+        """It is pardoned by who called malloc: nobody of ours may stand between."""
+        for options in ({}, {"CISTERN": "off"}):
+            done = self.same(program, "cancels", environment={**self.SETTINGS, **options})
+            self.assertEqual(done.all(), ("cancels\n", "", 0), (program, options))
 
     def check_all(self, compiler, sanitizer, *ways):
         programs = [program for flags in ways if (program := self.build(compiler, sanitizer, *flags))]

@@ -217,7 +217,9 @@ class Mpi(Launchers):
                           **(more | (environment or self.preloaded(f"{self.folder}/rank%r.json"))))
 
     def said_by_us(self, stderr):
-        return [line for line in stderr.splitlines() if "cistern" in line.lower()]
+        """Without the frames that mpirun shows when it crashes in its own end, as it now and then does without us."""
+        return [line for line in stderr.splitlines()
+                if "cistern" in line.lower() and not re.match(r"\[[^]]+:\d+\] \[ *\d+\] ", line)]
 
     def wait_for(self, process, words):
         """Lines of its output until one that has them."""

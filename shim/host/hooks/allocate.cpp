@@ -20,11 +20,20 @@
 #include "shim/host/misuse.hpp"
 #include "shim/host/out_of_memory.hpp"
 #include "shim/host/sites.hpp"
+#include "shim/process/environment.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/uncounted.hpp"
 
 namespace cistern::host {
 namespace {
+
+// --- Passed by: nothing of ours is done, and nothing stands between. What serves is the last thing called, by a jump
+// that leaves no frame of ours behind: LeakSanitizer pardons what the loader allocates by who called malloc, and
+// debuggers of memory name the caller. So no object with an end may live across such a call.
+bool passes_by() {
+  const Serving now = serving();
+  return now == Serving::aside || (now == Serving::native && switched_off());
+}
 
 // --- Native: counted, and passed on
 // The C library gave blocks that the pool had no room for.
@@ -44,6 +53,14 @@ void* pass_on(std::size_t wanted, void* (*function)(Arguments...), Arguments... 
     note_out_of_memory(wanted);
   }
   return block;
+}
+
+// Where the pool does not serve. A call of this, too, is to be the last.
+template <class... Arguments>
+[[gnu::noinline]] void* leave_to(std::size_t wanted, void* (*function)(Arguments...), Arguments... arguments) {
+  if (passes_by()) return function(arguments...);
+  InsideSlowPath inside;
+  return pass_on(wanted, function, arguments...);
 }
 
 // A block that lives on, moved or not, is neither born nor dead: only its bytes change. realloc(p, 0) is a free where
@@ -127,8 +144,8 @@ bool inside_allocator() { return slow_depth > 0 || uncounted_here(); }
 namespace {
 
 [[gnu::noinline]] void* malloc_slowest(std::size_t bytes) {
+  if (!pooled()) return leave_to(bytes, native().malloc, bytes);
   InsideSlowPath inside;
-  if (!pooled()) return pass_on(bytes, native().malloc, bytes);
   if (too_large(bytes)) return no_memory();
   const int kept_errno = errno;
   if (void* const block = host_pool::allocate_slowly(bytes)) {
@@ -200,9 +217,9 @@ void* hook_calloc(size_t count, size_t bytes) {
     if (void* const block = host_pool::take(total)) [[likely]]
       return memset(block, 0, total);
   }
-  InsideSlowPath inside;
   const bool overflows = __builtin_mul_overflow(count, bytes, &total);
-  if (!pooled()) return pass_on(overflows ? 0 : total, native().calloc, count, bytes);
+  if (!pooled()) return leave_to(overflows ? 0 : total, native().calloc, count, bytes);
+  InsideSlowPath inside;
   if (overflows || too_large(total)) return no_memory();
   const int kept_errno = errno;
   if (void* const block = host_pool::allocate_zeroed(total)) {
@@ -215,6 +232,7 @@ void* hook_calloc(size_t count, size_t bytes) {
 void* hook_realloc(void* block, size_t bytes) {
   if (!block) return hook_malloc(bytes);
   const std::size_t usable = host_pool::usable_bytes(block);
+  if (!usable && passes_by()) return native().realloc(block, bytes);
   InsideSlowPath inside;
   if (!usable) {
     if (!pooled() || is_native(block)) return native_realloc(block, bytes);
@@ -253,8 +271,8 @@ void* hook_reallocarray(void* block, size_t count, size_t bytes) {
 
 // --- Aligned
 void* hook_memalign(size_t alignment, size_t bytes) {
+  if (!pooled()) return leave_to(bytes, native().memalign, alignment, bytes);
   InsideSlowPath inside;
-  if (!pooled()) return pass_on(bytes, native().memalign, alignment, bytes);
   // As the C library: rounded up to a power of two, as far as there is one.
   if (alignment > SIZE_MAX / 2 + 1) {
     errno = EINVAL;
@@ -264,10 +282,7 @@ void* hook_memalign(size_t alignment, size_t bytes) {
 }
 
 void* hook_aligned_alloc(size_t alignment, size_t bytes) {
-  if (!pooled()) {
-    InsideSlowPath inside;
-    return pass_on(bytes, native().aligned_alloc, alignment, bytes);
-  }
+  if (!pooled()) return leave_to(bytes, native().aligned_alloc, alignment, bytes);
   if (!std::has_single_bit(alignment) && c_library_refuses_odd_alignments()) {
     errno = EINVAL;
     return nullptr;
@@ -277,8 +292,10 @@ void* hook_aligned_alloc(size_t alignment, size_t bytes) {
 
 // The result is the error; as the C library's, it sets errno only where there is no memory.
 int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
+  const bool served = pooled();
+  if (!served && passes_by()) return native().posix_memalign(block, alignment, bytes);
   InsideSlowPath inside;
-  if (!pooled()) {
+  if (!served) {
     const int result = native().posix_memalign(block, alignment, bytes);
     if (!counting()) return result;
     if (result == 0) count_birth(native_usable(*block));
@@ -296,15 +313,15 @@ int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
 }
 
 void* hook_valloc(size_t bytes) {
+  if (!pooled()) return leave_to(bytes, native().valloc, bytes);
   InsideSlowPath inside;
-  if (!pooled()) return pass_on(bytes, native().valloc, bytes);
   return aligned(system_page(), bytes);
 }
 
 void* hook_pvalloc(size_t bytes) {
-  InsideSlowPath inside;
   // Not every allocator has it: the block may be one whose size it can't tell.
-  if (!pooled()) return native_is_c_library() ? pass_on(bytes, native().pvalloc, bytes) : native().pvalloc(bytes);
+  if (!pooled()) return native_is_c_library() ? leave_to(bytes, native().pvalloc, bytes) : native().pvalloc(bytes);
+  InsideSlowPath inside;
   const std::size_t page = system_page();
   std::size_t whole;
   if (__builtin_add_overflow(bytes, page - 1, &whole)) return no_memory();

@@ -1,5 +1,5 @@
-// To be built with a sanitizer, or run under a debugger of memory. argv: works, leaks, reads_freed, races,
-// races_and_ends (by _exit).
+// To be built with a sanitizer, or run under a debugger of memory. argv: works, cancels (for which the C library opens
+// the unwinder: the loader allocates), leaks, reads_freed, races, races_and_ends (by _exit).
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +23,18 @@ static void* count(void* unused) {
   return unused;
 }
 
+static void* wait(void* unused) {
+  for (;;) pause();
+  return unused;
+}
+
+static void cancel(void) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, wait, NULL);
+  pthread_cancel(thread);
+  pthread_join(thread, NULL);
+}
+
 static void in_threads(void* (*run)(void*)) {
   pthread_t threads[3];
   for (int i = 0; i < 3; ++i) pthread_create(&threads[i], NULL, run, NULL);
@@ -38,6 +50,7 @@ int main(int words, char** arguments) {
   free(block);
   if (strcmp(what, "frees_twice") == 0) free(block);
   if (strcmp(what, "reads_freed") == 0 && block[3] == 9) printf("nine\n");
+  if (strcmp(what, "cancels") == 0) cancel();
   if (strncmp(what, "races", 5) == 0) in_threads(count);
   printf("%s\n", what);
   fflush(stdout);
