@@ -178,6 +178,9 @@ class Wheel(Packages):
         done(python, "-m", "pip", "install", "--no-index", "--disable-pip-version-check", self.one("*.whl"))
         path = done(python, "-c", "import libcistern; print(libcistern.library_path())").stdout.strip()
         self.assertTrue(pathlib.Path(path).is_relative_to(environment.resolve()), path)
+        self.assertEqual(done(environment / "bin/cistern", "path").stdout, path + "\n")
+        self.assertEqual(done(python, "-c", "import importlib.metadata as m; print([p.value for p in m.entry_points("
+                              "group='pytest11') if p.name == 'cistern'])").stdout, "['libcistern.pytest_plugin']\n")
         it = done(python, "-c", "print(6 * 7)", LD_PRELOAD=path, CISTERN_REPORT="stderr")
         self.assertEqual(it.stdout, "42\n")
         self.assertRegex(it.stderr, rf"^cistern {re.escape(version())} ")

@@ -5,7 +5,7 @@ python -m libcistern doctor -- PROGRAM [ARGUMENT...]             why its memory 
 Options of run, each for an environment variable:
   --report PATH           CISTERN_REPORT: stderr, none or a path (%p pid, %h host, %r rank)
   --report-format FORMAT  CISTERN_REPORT_FORMAT: text or json
-  --sites WHICH           CISTERN_SITES: all, off, or a rate
+  --sites WHICH           CISTERN_SITES: gpu, all or off
   --fail-on CLASS         CISTERN_FAIL_ON: any, lost, possible, growing
   --suppressions FILE     CISTERN_SUPPRESSIONS
   --set NAME=VALUE        CISTERN_NAME
@@ -96,7 +96,9 @@ def doctor(arguments):
     return execute(path, [path, "--doctor", "--", *command], os.environ)
 
 
-def main(arguments):
+def main(arguments=None):
+    """Of the command `cistern` too, which passes nothing."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
         if arguments[:1] == ["run"]:
             return run(arguments[1:])
@@ -118,4 +120,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
