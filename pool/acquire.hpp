@@ -7,6 +7,7 @@
 #pragma once
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "pool/source.hpp"
@@ -55,18 +56,24 @@ struct Allocated {
   bool hit;
 };
 
+// Of what the pool keeps, if anything will do.
 template <class Pool, class Want>
-Allocated<typename Pool::Answer> acquire(Pool& pool, Want&& want, std::uint64_t now_ns) {
-  static_assert(WantOf<Want, Pool>);
+std::optional<typename Pool::Chunk> take_kept(Pool& pool, Want&& want, std::uint64_t now_ns) {
   for (;;) {
     auto chunk = pool.take(want.key, now_ns);
     if (!chunk) [[unlikely]]
       if (const std::uint64_t bytes_max = want.bytes_max(); bytes_max > want.key.bytes)
         chunk = pool.take_near(want.key, bytes_max);
-    if (!chunk) break;
-    if (want.is_there(*chunk)) [[likely]]
-      return {{*chunk, {}, true}, true};
+    if (!chunk || want.is_there(*chunk)) [[likely]]
+      return chunk;
   }
+}
+
+template <class Pool, class Want>
+Allocated<typename Pool::Answer> acquire(Pool& pool, Want&& want, std::uint64_t now_ns) {
+  static_assert(WantOf<Want, Pool>);
+  if (const auto chunk = take_kept(pool, want, now_ns)) [[likely]]
+    return {{*chunk, {}, true}, true};
   return {want.acquire(), false};
 }
 

@@ -149,15 +149,9 @@ CUresult failed(CudaState& s, const Wanted& wanted, const Context* context, CUre
 }
 
 // Of what went back on the stream; null: nothing that will do. Not for a capture, whose graph would use it again later.
-Block* take_in_order(CudaState& s, const Want& want, CUstream stream, std::uint64_t now_ns) {
-  const std::uint64_t traits = s.captures.any() ? 0 : stream_traits(s, want.context, stream);
-  if (!traits) return nullptr;
-  const PoolKey key{want.key.group, traits, want.key.bytes};
-  for (;;) {
-    auto chunk = s.device_pool.take(key, now_ns);
-    if (!chunk) chunk = s.device_pool.take_near(key, want.bytes_max());
-    if (!chunk || want.is_there(*chunk)) return chunk.value_or(nullptr);
-  }
+Block* take_in_order(CudaState& s, Want want, CUstream stream, std::uint64_t now_ns) {
+  want.key.traits = s.captures.any() ? 0 : stream_traits(s, want.context, stream);
+  return want.key.traits ? take_kept(s.device_pool, want, now_ns).value_or(nullptr) : nullptr;
 }
 
 CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, std::uintptr_t* address) {
