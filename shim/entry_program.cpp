@@ -11,8 +11,6 @@
 #include "shim/doctor/system.hpp"
 #include "shim/process/environment.hpp"
 
-extern "C" void* __libc_stack_end;
-
 #ifdef __aarch64__
 #define CISTERN_LOADER "/lib/ld-linux-aarch64.so.1"
 #define CISTERN_ENTRY
@@ -83,7 +81,6 @@ int answer(char** arguments) {
 }  // namespace cistern
 
 extern "C"[[ CISTERN_ENTRY noreturn, gnu::used, gnu::visibility("hidden") ]] void cistern_program() {
-  // The number of arguments, the program's name, the others, a null.
-  char** const arguments = static_cast<char**>(__libc_stack_end) + 2;
-  cistern::doctor::end(cistern::answer(arguments));
+  char** const arguments = cistern::start_arguments();  // behind the program's name, which may be missing
+  cistern::doctor::end(cistern::answer(*arguments ? arguments + 1 : arguments));
 }

@@ -108,19 +108,20 @@ const char* environment_variable(const char* name) {
   return nullptr;
 }
 
-[[gnu::cold]] char** start_arguments() {
+// What the process was started with: the number of arguments, those, a null, the environment.
+char** start_arguments() {
   if (!__libc_stack_end) return nullptr;
   char** const arguments = static_cast<char**>(__libc_stack_end) + 1;
   const auto count = *static_cast<const long*>(__libc_stack_end);
   return count >= 0 && !arguments[count] ? arguments : nullptr;
 }
 
-// What the process was started with: the number of arguments, those, a null, the environment.
 char** early_environment() {
-  if (environ || !__libc_stack_end) return environ;
-  char** const arguments = static_cast<char**>(__libc_stack_end) + 1;
-  const auto count = *static_cast<const long*>(__libc_stack_end);
-  return count >= 0 && !arguments[count] ? arguments + count + 1 : nullptr;
+  if (environ) return environ;
+  char** end = start_arguments();
+  if (!end) return nullptr;
+  while (*end) ++end;
+  return end + 1;
 }
 
 bool ask_switched_off() {
