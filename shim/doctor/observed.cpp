@@ -40,10 +40,7 @@ class Watch {
     const String of_process = "/proc/" + number(process);
     const String maps = text_of(of_process + "/maps");
     if (maps.empty()) return;  // it has ended
-    char target[4096];
-    const long bytes = system_call(SYS_readlinkat, static_cast<std::uintptr_t>(AT_FDCWD),
-                                   word((of_process + "/exe").c_str()), word(target), sizeof target);
-    const String program(target, bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+    const String program = link_target(of_process + "/exe");
     const bool preloaded = maps.find(kObject) != maps.npos;
     Seen& seen = entry(process);
     if (seen.program != program) seen = {process, program, false, false, 0};

@@ -44,12 +44,6 @@ void write_to(int stream, std::string_view text) {
   }
 }
 
-String link_target(const char* path) {
-  char target[PATH_MAX];
-  const long bytes = system_call(SYS_readlinkat, kHere, word(path), word(target), sizeof target);
-  return bytes > 0 ? String(target, static_cast<std::size_t>(bytes)) : String();
-}
-
 // Of the file that is mapped at `address`; empty: not to be had.
 String path_of_mapping(std::uintptr_t address) {
   const long file = system_call(SYS_openat, kHere, word("/proc/self/maps"), O_RDONLY | O_CLOEXEC);
@@ -93,6 +87,12 @@ String text_of(const String& path, std::size_t bytes_max) {
   String text;
   read_file(path.c_str(), bytes_max, text);
   return text;
+}
+
+String link_target(const String& path) {
+  char target[PATH_MAX];
+  const long bytes = system_call(SYS_readlinkat, kHere, word(path.c_str()), word(target), sizeof target);
+  return bytes > 0 ? String(target, static_cast<std::size_t>(bytes)) : String();
 }
 
 String absolute(const String& path) {

@@ -22,6 +22,8 @@ int may_execute(const String& path);
 bool exists(const String& path);
 // Its first bytes; empty where it cannot be read.
 String text_of(const String& path, std::size_t bytes_max = SIZE_MAX);
+// Where a symbolic link leads; empty: it is none.
+String link_target(const String& path);
 // A name of no file, an empty text: of the current directory.
 String absolute(const String& path);
 String own_path();
