@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -197,6 +198,28 @@ bool read_pagemap(int file, std::uintptr_t first, std::uint64_t* entries, std::s
                      first / kSystemPage * sizeof *entries) == bytes;
 }
 
+// PAGEMAP_SCAN of Linux 6.7, which has to be asked for without its header: the first run of pages that are there.
+struct PageScan {
+  struct Found {
+    std::uint64_t first, end, kinds;
+  };
+  static constexpr std::uint64_t kPresent = 1 << 3, kSwapped = 1 << 4;
+  std::uint64_t bytes = sizeof(PageScan), flags = 0, first, end, end_of_walk = 0;
+  Found* found;
+  std::uint64_t found_max = 1, pages_max = 1, inverted = 0, all_of = 0, any_of = kPresent | kSwapped;
+  std::uint64_t told = kPresent | kSwapped;
+};
+
+// Behind what the parent never touched, which may be terabytes: the kernel passes by it without a look at each page.
+// `first`, where it does not know how.
+std::uintptr_t first_touched(std::uintptr_t first, std::uintptr_t end) {
+  PageScan::Found found;
+  PageScan scan{.first = first, .end = end, .found = &found};
+  const long count = system_call(SYS_ioctl, static_cast<std::uintptr_t>(parent_pagemap()), _IOWR('f', 16, PageScan),
+                                 address_of(&scan));
+  return count < 0 ? first : count == 0 ? end : found.first;
+}
+
 // What the parent has there and the child has not is fetched.
 void look_at_pages(std::uintptr_t first, std::uintptr_t end, Residency residency) {
   const std::size_t count = std::min<std::size_t>((end - first + kSystemPage - 1) / kSystemPage, kPagesLookedAt);
@@ -229,7 +252,10 @@ void look_at_pages(std::uintptr_t first, std::uintptr_t end, Residency residency
 bool next_resident(std::uintptr_t first, std::uintptr_t end, Residency residency, std::uintptr_t& there,
                    std::uintptr_t& there_end) {
   for (std::uintptr_t at = first & ~(kSystemPage - 1); at < end; at = window->end) {
-    if (at < window->first || at >= window->end || residency != window->residency) look_at_pages(at, end, residency);
+    if (at < window->first || at >= window->end || residency != window->residency) {
+      if (residency == Residency::of_pages && (at = first_touched(at, end)) >= end) return false;
+      look_at_pages(at, end, residency);
+    }
     std::size_t i = (at - window->first) / kSystemPage;
     const std::size_t count = (window->end - window->first) / kSystemPage;
     while (i < count && !window->is_there[i]) ++i;

@@ -4,7 +4,7 @@
 //   forked     a child ends so; the parent waits for any child, and counts SIGCHLD
 //   beside     another thread sleeps in poll, and prints what that returned
 //   threads N  N threads that start and end others
-//   sparse     20 GiB mapped and hardly touched
+//   sparse N   N GiB mapped and hardly touched
 //   registers  a thread runs that has one of what is kept in a register only
 //   allocating a thread allocates and frees all the time
 #include <err.h>
@@ -93,10 +93,10 @@ int main(int, char** arguments) {
     std::exit(3);
   }
   if (way == "sparse") {
-    const std::size_t bytes = std::size_t{20} << 30;
+    const std::size_t bytes = std::stoull(arguments[2]) << 30;
     auto* memory = static_cast<char*>(
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    for (std::size_t at = 0; at < bytes; at += std::size_t{1} << 28) memory[at] = 1;
+    for (std::size_t at = 0; at < bytes; at += bytes / 80) memory[at] = 1;
     std::exit(3);
   }
   if (way == "registers") {
