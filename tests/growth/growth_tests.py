@@ -45,7 +45,7 @@ class Trends(GrowthTest):
         for program, kind, settings in self.programs():
             for shape, trend in TRENDS.items():
                 with self.subTest(kind=kind, shape=shape, settings=settings):
-                    for _ in range(3):  # of estimates that change, now and then nothing is said
+                    for _ in range(5):  # of estimates that change, now and then nothing is said
                         rate, report = self.grown(program, kind, shape, **settings)
                         row, = self.of_maker(report["leaks"], kind)
                         if "trend" in row:

@@ -186,6 +186,8 @@ class Wheel(Packages):
         self.assertRegex(it.stderr, rf"^cistern {re.escape(version())} ")
         self.assertIn("VERDICT", it.stderr)
         self.assertIn(f"cistern {version()}", done(path).stdout)
+        done(python, "-m", "pip", "uninstall", "--yes", "--disable-pip-version-check", "libcistern")
+        self.assertEqual([*environment.rglob("*cistern*")], [])
 
 
 if __name__ == "__main__":

@@ -67,9 +67,18 @@ class System:
                 flags = self.done("pkg-config", "--cflags", "--libs", package).stdout.split()
                 self.done("gcc", "-o", "/tmp/consumer", "/programs/consumer.c", *flags)
                 self.assertEqual(self.done("/tmp/consumer").stdout, f"consumed {version()}\n")
+            # Another version may come while a program runs, which keeps what it has mapped.
+            self.done("sh", "-c", f"env LD_PRELOAD={PRELOAD} CISTERN_REPORT=/tmp/running python3 -c "
+                                  "'import time; open(\"/tmp/started\", \"w\"); time.sleep(5)' & program=$!\n"
+                                  "until [ -e /tmp/started ]; do sleep .1; done; rm /tmp/started\n"
+                                  f"dpkg -i {self.package('cistern_*.deb')} && wait $program")
+            running = self.root / "tmp/running"
+            self.assertIn("VERDICT", running.read_text())
+            running.unlink()
         finally:
-            self.done("dpkg", "-r", "cistern", "libcistern-dev")
-        self.assertFalse((self.root / PRELOAD.lstrip("/")).exists())
+            self.done("dpkg", "-P", "cistern", "libcistern-dev")
+        left = self.done("find", "/usr", "/etc", "/var/lib/dpkg", "-name", "*cistern*").stdout
+        self.assertEqual(left, "")
 
     def test_the_tarball(self):
         shutil.rmtree(self.root / "opt/unpacked", ignore_errors=True)
