@@ -182,6 +182,10 @@ struct Plan {
 
 constexpr std::size_t kPagesLookedAt = 4096;
 constexpr std::uint64_t kSomething = std::uint64_t{3} << 62, kOfFile = std::uint64_t{1} << 61;  // present or swapped
+// A page that nobody may touch, in the midst of a mapping that may be read (MADV_GUARD_INSTALL): stacks have some. Says
+// so since Linux 6.15; it counts as swapped.
+constexpr std::uint64_t kGuard = std::uint64_t{1} << 58;
+constexpr bool has_contents(std::uint64_t entry) { return (entry & kSomething) && !(entry & kGuard); }
 struct PageWindow {
   std::uintptr_t first, end;
   Residency residency;
@@ -235,10 +239,10 @@ void look_at_pages(std::uintptr_t first, std::uintptr_t end, Residency residency
   }
   if (!read_pagemap(parent_pagemap(), first, theirs, count)) return;
   bool any = false;
-  for (std::size_t i = 0; i < count; ++i) any |= window->is_there[i] = theirs[i] & kSomething;
+  for (std::size_t i = 0; i < count; ++i) any |= window->is_there[i] = has_contents(theirs[i]);
   const bool own_known = any && read_pagemap(own_pagemap, first, ours, count);
   const auto is_missing = [&](std::size_t i) {
-    return own_known && (theirs[i] & kSomething) && !(theirs[i] & kOfFile) && !(ours[i] & kSomething);
+    return own_known && has_contents(theirs[i]) && !(theirs[i] & kOfFile) && !(ours[i] & kSomething);
   };
   for (std::size_t i = 0; i < count; ++i) {
     std::size_t behind = i;

@@ -36,6 +36,10 @@ def judged(report, kinds):
     return found
 
 
+def kernel_is(*least):
+    return tuple(map(int, re.findall(r"\d+", platform.release())[:2])) >= least
+
+
 class LeaksTest(HostTest):
     def with_report(self, *command, **more):
         # However busy the machine is.
@@ -229,12 +233,18 @@ class Ends(LeaksTest):
 
     def test_memory_that_was_never_touched_costs_nothing(self):
         # Before Linux 6.7 each page takes some nanoseconds.
-        knows_scan = tuple(map(int, re.findall(r"\d+", platform.release())[:2])) >= (6, 7)
-        for gib in [20, *[16 << 10] * knows_scan]:
+        for gib in [20, *[16 << 10] * kernel_is(6, 7)]:
             before = time.monotonic()
             done, reports = self.with_report(self.program("ends_of_leaks"), "sparse", str(gib), expected_status=3)
             self.assertLess(time.monotonic() - before, 20)
             self.assertEqual(self.found(reports), self.LOST_AND_REACHABLE)
+
+    def test_a_guard_inside_a_mapping_is_not_read(self):
+        if not kernel_is(6, 15):
+            self.skipTest("the kernel does not say which pages are guards before Linux 6.15")
+        _, reports = self.with_report(self.program("ends_of_leaks"), "guarded", expected_status=3)
+        self.assertEqual(reports[0]["judging"]["unreadable_bytes"], 0)
+        self.assertEqual(self.found(reports), self.LOST_AND_REACHABLE)
 
 
 if __name__ == "__main__":

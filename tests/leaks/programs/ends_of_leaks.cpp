@@ -5,6 +5,7 @@
 //   beside     another thread sleeps in poll, and prints what that returned
 //   threads N  N threads that start and end others
 //   sparse N   N GiB mapped and hardly touched
+//   guarded    a page in the midst of a mapping may not be touched
 //   registers  a thread runs that has one of what is kept in a register only
 //   allocating a thread allocates and frees all the time
 #include <err.h>
@@ -97,6 +98,15 @@ int main(int, char** arguments) {
     auto* memory = static_cast<char*>(
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     for (std::size_t at = 0; at < bytes; at += bytes / 80) memory[at] = 1;
+    std::exit(3);
+  }
+  if (way == "guarded") {
+    constexpr std::size_t kPage = 4096, kBytes = 16 * kPage;
+    constexpr int kInstallGuard = 102;
+    auto* memory =
+        static_cast<char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    std::memset(memory, 1, kBytes);
+    if (madvise(memory + 4 * kPage, kPage, kInstallGuard) != 0) std::abort();
     std::exit(3);
   }
   if (way == "registers") {
