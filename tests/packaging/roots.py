@@ -13,6 +13,7 @@ DEBIAN, UBUNTU = "http://deb.debian.org/debian", "http://archive.ubuntu.com/ubun
 SYSTEMS = {
     "bullseye": ("2.31", DEBIAN, None),
     "bookworm": ("2.36", DEBIAN, None),
+    "trixie": ("2.41", DEBIAN, None),
     "bionic": ("2.27", UBUNTU, "fc6f245afe3b6b664bd2209327dc6ad2ae873b381d3809edd708fcdf5377c598"),
     "focal": ("2.31", UBUNTU, "b9bd2f365e20c6f6628377839a020e4ade7b204acd42569e0da49b414026de40"),
     "jammy": ("2.35", UBUNTU, "6883c1cb0fcfeefc2ad2e99746fcbb28cf8b2df66ce49904765d883dbf94a1ca"),

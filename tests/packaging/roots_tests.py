@@ -107,6 +107,10 @@ class Bookworm(System, unittest.TestCase):
     name = "bookworm"
 
 
+class Trixie(System, unittest.TestCase):
+    name = "trixie"
+
+
 class Focal(System, unittest.TestCase):
     name = "focal"
 
