@@ -202,26 +202,32 @@ bool read_pagemap(int file, std::uintptr_t first, std::uint64_t* entries, std::s
                      first / kSystemPage * sizeof *entries) == bytes;
 }
 
-// PAGEMAP_SCAN of Linux 6.7, which has to be asked for without its header: the first run of pages that are there.
+// PAGEMAP_SCAN of Linux 6.7, which has to be asked for without its header.
 struct PageScan {
   struct Found {
     std::uint64_t first, end, kinds;
   };
-  static constexpr std::uint64_t kPresent = 1 << 3, kSwapped = 1 << 4;
+  static constexpr std::uint64_t kPresent = 1 << 3, kSwapped = 1 << 4, kGuard = 1 << 8;  // the last since 6.16
   std::uint64_t bytes = sizeof(PageScan), flags = 0, first, end, end_of_walk = 0;
   Found* found;
-  std::uint64_t found_max = 1, pages_max = 1, inverted = 0, all_of = 0, any_of = kPresent | kSwapped;
-  std::uint64_t told = kPresent | kSwapped;
+  std::uint64_t found_max = 1, pages_max, inverted = 0, all_of = 0, any_of, told = any_of;
 };
 
-// Behind what the parent never touched, which may be terabytes: the kernel passes by it without a look at each page.
-// `first`, where it does not know how.
-std::uintptr_t first_touched(std::uintptr_t first, std::uintptr_t end) {
-  PageScan::Found found;
-  PageScan scan{.first = first, .end = end, .found = &found};
+// The parent's first run of pages of these kinds, as far as the most that are asked for; none: it begins at `end`.
+// False: the kernel does not know how.
+bool find_pages(std::uintptr_t first, std::uintptr_t end, std::uint64_t kinds, std::uint64_t pages_max,
+                PageScan::Found& found) {
+  PageScan scan{.first = first, .end = end, .found = &found, .pages_max = pages_max, .any_of = kinds};
   const long count = system_call(SYS_ioctl, static_cast<std::uintptr_t>(parent_pagemap()), _IOWR('f', 16, PageScan),
                                  address_of(&scan));
-  return count < 0 ? first : count == 0 ? end : found.first;
+  if (count <= 0) found = {end, end, 0};
+  return count >= 0;
+}
+
+// Behind what was never touched, which may be terabytes: the kernel passes by it without a look at each page.
+std::uintptr_t first_touched(std::uintptr_t first, std::uintptr_t end) {
+  PageScan::Found found;
+  return find_pages(first, end, PageScan::kPresent | PageScan::kSwapped, 1, found) ? found.first : first;
 }
 
 // What the parent has there and the child has not is fetched.
@@ -370,7 +376,20 @@ class Roots {
         data.end = mapping->first = until;
         note(data, true);
       }
-      if (mapping->first < mapping->end) note(*mapping, false);
+      if (mapping->first < mapping->end) note_between_guards(*mapping);
+    }
+  }
+
+  // Stacks that lie beside each other are one mapping where their guards are inside it, as the C library's are since
+  // 2.42.
+  void note_between_guards(Mapping mapping) {
+    const std::uintptr_t end = mapping.end;
+    PageScan::Found guard{end, end, 0};
+    for (; mapping.first < end; mapping.first = guard.end, is_after_guard_ = true) {
+      if (mapping.path.empty() && !mapping.is_shared && mapping.is_readable)
+        find_pages(mapping.first, end, PageScan::kGuard, 0, guard);
+      mapping.end = guard.first;
+      if (mapping.first < mapping.end) note(mapping, false);
     }
   }
 

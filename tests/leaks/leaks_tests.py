@@ -246,6 +246,12 @@ class Ends(LeaksTest):
         self.assertEqual(reports[0]["judging"]["unreadable_bytes"], 0)
         self.assertEqual(self.found(reports), self.LOST_AND_REACHABLE)
 
+    def test_stacks_of_ended_threads_beside_each_other(self):
+        if not kernel_is(6, 16):
+            self.skipTest("the kernel does not find guards before Linux 6.16")
+        _, reports = self.with_report(self.program("ends_of_leaks"), "stacks", expected_status=3)
+        self.assertEqual(self.found(reports), {**self.LOST_AND_REACHABLE, ("lost_block", "lost"): 14})
+
 
 if __name__ == "__main__":
     host_tests.main()

@@ -6,10 +6,12 @@
 //   threads N  N threads that start and end others
 //   sparse N   N GiB mapped and hardly touched
 //   guarded    a page in the midst of a mapping may not be touched
+//   stacks     threads whose stacks lie beside each other in one mapping, with guards inside it, have lost 4 more
 //   registers  a thread runs that has one of what is kept in a register only
 //   allocating a thread allocates and frees all the time
 #include <err.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -45,6 +47,32 @@ void* kept[5];
 }
 
 volatile sig_atomic_t children_ended = 0;
+
+[[gnu::noinline]] void* lose_one(void*) {
+  void* volatile lost[100] = {};
+  lost[50] = lost_block();
+  return lost[50] ? nullptr : lost[50];
+}
+
+// As the C library's have been since 2.42.
+void lose_on_stacks() {
+  constexpr std::size_t kThreads = 4, kBytes = 256 * 1024, kPage = 4096;
+  constexpr int kInstallGuard = 102;
+  auto* const stacks = static_cast<char*>(
+      mmap(nullptr, kThreads * kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0));
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    char* const guard = stacks + i * kBytes;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_t thread;
+    if (madvise(guard, kPage, kInstallGuard) != 0 ||
+        pthread_attr_setstack(&attributes, guard + kPage, kBytes - kPage) != 0 ||
+        pthread_create(&thread, &attributes, lose_one, nullptr) != 0)
+      std::abort();
+    pthread_join(thread, nullptr);
+    pthread_attr_destroy(&attributes);
+  }
+}
 
 [[noreturn]] void forked() {
   signal(SIGCHLD, [](int) { children_ended = children_ended + 1; });
@@ -98,6 +126,10 @@ int main(int, char** arguments) {
     auto* memory = static_cast<char*>(
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     for (std::size_t at = 0; at < bytes; at += bytes / 80) memory[at] = 1;
+    std::exit(3);
+  }
+  if (way == "stacks") {
+    lose_on_stacks();
     std::exit(3);
   }
   if (way == "guarded") {
