@@ -22,10 +22,8 @@ struct Held {
 std::atomic<Held*> places[kPlaces];
 std::atomic<void*> recent[64];  // addresses of blocks, freed meanwhile or not
 
-void* unreadable_page() {
-  static void* const page = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return page;
-}
+// There before threads are: a child of a thread that forks beside a first use would wait for it.
+void* const unreadable_page = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 uintptr_t misleading_word(Random& random, const void* own) {
   const auto near = reinterpret_cast<uintptr_t>(random.below(3) ? recent[random.below(64)].load() : own);
@@ -41,7 +39,7 @@ uintptr_t misleading_word(Random& random, const void* own) {
     case 4:
       return reinterpret_cast<uintptr_t>(own);  // a list that never ends
     case 5:
-      return reinterpret_cast<uintptr_t>(unreadable_page()) + 8 * random.below(512);
+      return reinterpret_cast<uintptr_t>(unreadable_page) + 8 * random.below(512);
     case 6:
       return random.next();
     case 7:
