@@ -54,10 +54,15 @@ volatile sig_atomic_t children_ended = 0;
   return lost[50] ? nullptr : lost[50];
 }
 
+constexpr std::size_t kPage = 4096;
+void install_guard(char* page) {
+  constexpr int kInstallGuard = 102;  // MADV_GUARD_INSTALL of Linux 6.13
+  if (madvise(page, kPage, kInstallGuard) != 0) std::abort();
+}
+
 // As the C library's have been since 2.42.
 void lose_on_stacks() {
-  constexpr std::size_t kThreads = 4, kBytes = 256 * 1024, kPage = 4096;
-  constexpr int kInstallGuard = 102;
+  constexpr std::size_t kThreads = 4, kBytes = 256 * 1024;
   auto* const stacks = static_cast<char*>(
       mmap(nullptr, kThreads * kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0));
   for (std::size_t i = 0; i < kThreads; ++i) {
@@ -65,8 +70,8 @@ void lose_on_stacks() {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_t thread;
-    if (madvise(guard, kPage, kInstallGuard) != 0 ||
-        pthread_attr_setstack(&attributes, guard + kPage, kBytes - kPage) != 0 ||
+    install_guard(guard);
+    if (pthread_attr_setstack(&attributes, guard + kPage, kBytes - kPage) != 0 ||
         pthread_create(&thread, &attributes, lose_one, nullptr) != 0)
       std::abort();
     pthread_join(thread, nullptr);
@@ -133,12 +138,11 @@ int main(int, char** arguments) {
     std::exit(3);
   }
   if (way == "guarded") {
-    constexpr std::size_t kPage = 4096, kBytes = 16 * kPage;
-    constexpr int kInstallGuard = 102;
+    constexpr std::size_t kBytes = 16 * kPage;
     auto* memory =
         static_cast<char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     std::memset(memory, 1, kBytes);
-    if (madvise(memory + 4 * kPage, kPage, kInstallGuard) != 0) std::abort();
+    install_guard(memory + 4 * kPage);
     std::exit(3);
   }
   if (way == "registers") {
