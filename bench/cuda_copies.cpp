@@ -3,9 +3,12 @@
 // under the shim in turn; one JSON object per line. Each figure is of the best of its copies; those in which Cistern
 // finds out which way is faster come before them.
 //
-//   cuda_copies [--warm-up=COPIES] [--in-place] [BYTES]...
+//   cuda_copies [--warm-up=COPIES] [--mapped] [--in-place] [BYTES]...
 //
+// --mapped: pageable memory that the program maps itself is measured too: malloc's is Cistern's where it is preloaded.
 // --in-place: pageable memory that is page-locked for each copy, and unlocked after it, is measured too.
+#include <sys/mman.h>
+
 #include <barrier>
 #include <cstring>
 #include <string>
@@ -20,11 +23,11 @@ namespace {
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr int kRounds = 5;
 int warm_up = 24;
-bool in_place = false;
+bool mapped = false, in_place = false;
 constexpr double kNanosecond = 1e-9;
 
-enum class Memory { pinned, pageable, pinned_in_place };
-constexpr const char* kNames[] = {"pinned", "pageable", "pinned in place"};
+enum class Memory { pinned, pageable, mapped, pinned_in_place };
+constexpr const char* kNames[] = {"pinned", "pageable", "mapped", "pinned in place"};
 
 struct Way {
   bool to_device;
@@ -42,6 +45,8 @@ class Copier {
     MUST(cuMemAlloc(&device_, way.bytes));
     if (way.memory == Memory::pinned)
       MUST(cuMemHostAlloc(&host_, way.bytes, 0));
+    else if (way.memory == Memory::mapped)
+      host_ = mmap(nullptr, way.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     else
       host_ = std::malloc(way.bytes);
     std::memset(host_, 7, way.bytes);
@@ -49,6 +54,8 @@ class Copier {
   ~Copier() {
     if (way_.memory == Memory::pinned)
       MUST(cuMemFreeHost(host_));
+    else if (way_.memory == Memory::mapped)
+      munmap(host_, way_.bytes);
     else
       std::free(host_);
     MUST(cuMemFree(device_));
@@ -102,8 +109,8 @@ double best_rate(const Way& way) {
 void measure(std::size_t bytes) {
   for (const unsigned streams : {1u, 4u})
     for (const bool to_device : {true, false})
-      for (const Memory memory : {Memory::pinned, Memory::pageable, Memory::pinned_in_place}) {
-        if (memory == Memory::pinned_in_place && !in_place) continue;
+      for (const Memory memory : {Memory::pinned, Memory::pageable, Memory::mapped, Memory::pinned_in_place}) {
+        if ((memory == Memory::mapped && !mapped) || (memory == Memory::pinned_in_place && !in_place)) continue;
         const Way way{to_device, memory, streams, bytes};
         std::printf("{\"bytes\": %zu, \"direction\": \"%s\", \"memory\": \"%s\", \"streams\": %u, \"rate\": %.0f}\n",
                     bytes, to_device ? "host to device" : "device to host", kNames[static_cast<int>(memory)], streams,
@@ -121,6 +128,8 @@ int main(int argc, char** argv) {
     const std::string argument = argv[i];
     if (argument.starts_with("--warm-up="))
       bench::warm_up = std::atoi(argument.c_str() + argument.find('=') + 1);
+    else if (argument == "--mapped")
+      bench::mapped = true;
     else if (argument == "--in-place")
       bench::in_place = true;
     else

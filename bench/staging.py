@@ -16,6 +16,7 @@ import pathlib
 import subprocess
 
 MIB = 1 << 20
+MEMORIES = ("pageable", "mapped")
 WAYS = {"plain": None, "off": "off", "on": "on", "auto": "auto"}
 LINK = {"SIMCUDA_LINK_TO_DEVICE_MBPS": "1500", "SIMCUDA_LINK_TO_HOST_MBPS": "1500"}
 MACHINES = {
@@ -33,8 +34,8 @@ def run(build, real, machine, staging, sizes):
         values["LD_LIBRARY_PATH"] = str(build / "tests" / "simcuda")
     if staging:
         values.update(LD_PRELOAD=str(build / "libcistern.so"), CISTERN_STAGING=staging, CISTERN_REPORT="none")
-    lines = subprocess.run([build / "bench" / "cuda_copies", *map(str, sizes)], env=values, check=True, text=True,
-                           stdout=subprocess.PIPE).stdout.splitlines()
+    lines = subprocess.run([build / "bench" / "cuda_copies", "--mapped", *map(str, sizes)], env=values, check=True,
+                           text=True, stdout=subprocess.PIPE).stdout.splitlines()
     return [json.loads(line) for line in lines]
 
 
@@ -53,15 +54,18 @@ def main():
         for _ in range(arguments.rounds):
             for way, staging in WAYS.items():
                 for row in run(build, arguments.real, machine, staging, sizes):
-                    key = (row["bytes"], row["direction"], row["streams"])
-                    column = "pinned" if row["memory"] == "pinned" else way
-                    best[key, column] = max(best[key, column], row["rate"])
+                    pinned = row["memory"] == "pinned"
+                    for memory in MEMORIES if pinned else (row["memory"],):
+                        key = (row["bytes"], row["direction"], row["streams"], memory)
+                        column = "pinned" if pinned else way
+                        best[key, column] = max(best[key, column], row["rate"])
         text.append(f"{name}; 10^6 bytes a second, best of {arguments.rounds} rounds")
         columns = ["pinned", *WAYS]
-        text.append(f"{'MiB':>5}  {'direction':<14}  {'streams':>7}  " + "  ".join(f"{c:>8}" for c in columns))
+        text.append(f"{'MiB':>5}  {'direction':<14}  {'streams':>7}  {'memory':<8}  " +
+                    "  ".join(f"{c:>8}" for c in columns))
         for key in sorted({key for key, _ in best}):
-            bytes_, direction, streams = key
-            text.append(f"{bytes_ // MIB:>5}  {direction:<14}  {streams:>7}  " +
+            bytes_, direction, streams, memory = key
+            text.append(f"{bytes_ // MIB:>5}  {direction:<14}  {streams:>7}  {memory:<8}  " +
                         "  ".join(f"{best[key, column] / 1e6:>8.0f}" for column in columns))
         text.append("")
     print("\n".join(text))

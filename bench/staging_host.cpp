@@ -1,6 +1,7 @@
 // How fast the host's side of a staged copy is: from pageable memory that no cache holds into a ring of chunks, as of
 // pinned memory, and back. One thread with memcpy, one with streaming stores, then the crew with 0..n helpers and
-// either kind of store, and with the kind that it measures itself. Prints tables: staging_host [SECONDS_PER_CELL].
+// either kind of store, with the kind that it measures itself, and by the kernel (pool/staging/guarded_copy.hpp).
+// Prints tables: staging_host [SECONDS_PER_CELL].
 #include <sched.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -112,6 +113,13 @@ int main(int count, char** arguments) {
       add(threads + ", cached", helpers, Stores::cached);
       add(threads + ", streaming", helpers, Stores::streaming);
       measured = &add(threads + ", measured", helpers, std::nullopt);
+      CopyCrew& guarded = *crews.back();
+      ways.push_back(
+          {threads + ", by the kernel", [&guarded, direction](char* to, const char* from, std::size_t bytes) {
+             guarded.copy({to}, {from}, {bytes}, direction,
+                          direction == Direction::to_device ? cistern::staging::Guarded::source
+                                                            : cistern::staging::Guarded::target);
+           }});
     }
     std::printf("\n%-24s", direction == Direction::to_device ? "to a device: into a ring" : "to the host: from a ring");
     for (const std::size_t chunk : chunks)

@@ -20,7 +20,7 @@ struct Trim {
 
 // Until so much has gone, in at most so many chunks.
 struct GiveUp {
-  std::uint64_t bytes = 0, chunks_max = 0;
+  std::uint64_t bytes = 0, chunks_max = ~std::uint64_t{0};
 };
 
 // Clocks are read before locks are taken: a chunk may have been given later than `now_ns`, and has no age then.

@@ -1,17 +1,21 @@
 // Keeps what is taken from a source in proportion to what was live lately: a cache of mixed sizes would else grow to
 // its cap, though the program never had so much at once.
 //
-//   note_live(bytes), note_new(bytes) -> the most that was live lately, and the largest chunk that had to be made
-//   may_be_over(reserved, now)        -> on the way of every free: two loads
-//   begin(now) -> how many bytes should go, of at most so many chunks -> the caller gives them up -> end()
+//   note_live(bytes)              -> the most that was live lately
+//   note_there, note_gone, note_new, note_back -> which sizes there are, had to be made, and were asked for again
+//   may_be_over(reserved, now)    -> on the way of every free: two loads
+//   keeps(bytes, now)             -> whether what comes back is kept at all
+//   may_stay_beside(bytes, now)   -> what may be kept while a chunk is made; where giving back waits for nothing
+//   begin(now) -> how many bytes should go -> the caller gives them up -> end()
 //
-// A chunk that has to be made comes on top before anything goes: what is kept leaves room for the largest of late.
-// Each chunk that goes may have to be made again, so that few go for each allocation, and as many more as blocks were
-// live: a program whose phases need different sizes in turn keeps most hits, and has more kept instead. Lately: within
-// the last one or two windows, each as long as was said or until many times what was live has been allocated. What is
-// given back and taken again within such a time, even all at once, is never over.
+// Chunks that have to be made come on top before anything goes. So what is kept leaves room for the most that there was
+// of a size that had to be made lately and of which there is none. Sizes that fit beside each other stay. Chunks of a
+// size that was never asked for again have helped nobody yet: few are kept at all.
+// Lately: within the last one or two windows, each as long as was said or until many times what was live has been
+// allocated.
 #pragma once
 #include <algorithm>
+#include <bit>
 
 #include "pool/base/work_numbers.hpp"
 #include "pool/limits.hpp"
@@ -26,11 +30,11 @@ class Proportion {
     std::uint64_t kept_bytes_min = 0;  // so much is kept in any case
   };
   struct Now {
-    std::uint64_t reserved_bytes;
-    std::uint64_t live_bytes, waste_bytes;  // of it: what the program asked for, and the rest of the chunks for that
-    std::uint64_t allocations, allocated_bytes;  // so far
-    std::uint64_t live_blocks;
-    std::uint64_t ns;
+    std::uint64_t reserved_bytes = 0;
+    // Of it: what the program has or commands still use, and the rest of the chunks for that.
+    std::uint64_t live_bytes = 0, waste_bytes = 0;
+    std::uint64_t allocated_bytes = 0;  // so far
+    std::uint64_t ns = 0;
   };
 
   Proportion() = default;
@@ -43,59 +47,92 @@ class Proportion {
     most_bytes_ = limits.percent ? limits.kept_bytes_min : kAnything;
   }
 
+  std::uint64_t most_live() const { return live_.most(); }
   void note_live(std::uint64_t bytes) { raise(live_.latest, bytes); }
-  void note_new(std::uint64_t bytes) { raise(made_.latest, bytes); }
+  void note_new(std::uint64_t bytes) {
+    const std::size_t its_class = class_of(bytes);
+    Seen& seen = seen_[its_class];
+    if (seen.load(std::memory_order_relaxed) != kNever) seen.store(kAskedAgain, std::memory_order_relaxed);
+    raise(largest_[its_class], bytes);
+    made_in_[its_class].store(window_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+
+  // Whether a size like this was asked for again after it had come back.
+  bool asked_again(std::uint64_t bytes) const {
+    return seen_[class_of(bytes)].load(std::memory_order_relaxed) == kAskedAgain;
+  }
+  // A chunk was taken from the source, or went back to it.
+  void note_there(std::uint64_t bytes) {
+    const std::size_t its_class = class_of(bytes);
+    raise(most_there_[its_class], there_[its_class].fetch_add(1, std::memory_order_relaxed) + 1);
+  }
+  void note_gone(std::uint64_t bytes) { there_[class_of(bytes)].fetch_sub(1, std::memory_order_relaxed); }
+
+  // A chunk came back. `used_again`: it had come back before.
+  void note_back(std::uint64_t bytes, bool used_again) {
+    Seen& seen = seen_[class_of(bytes)];
+    if (seen.load(std::memory_order_relaxed) != kAskedAgain)
+      seen.store(used_again ? kAskedAgain : kCameBack, std::memory_order_relaxed);
+  }
+  // Whether a chunk that came back is kept: of a size that was never asked for again, only if all that is kept with it
+  // is no more than what may be reserved above the most that was live.
+  bool keeps(std::uint64_t bytes, const Now& now) {
+    if (!limits_.percent || asked_again(bytes)) return true;
+    turn_windows(now);
+    const std::uint64_t live = live_.most(), in_all = live / 100 * limits_.percent;
+    const std::uint64_t used = now.live_bytes + now.waste_bytes;
+    const std::uint64_t kept = now.reserved_bytes - std::min(now.reserved_bytes, used);
+    return kept <= std::max(in_all - std::min(in_all, live), limits_.kept_bytes_min);
+  }
 
   bool may_be_over(std::uint64_t reserved_bytes, std::uint64_t now_ns) const {
     return reserved_bytes > most_bytes_.load(std::memory_order_relaxed) ||
            now_ns > ends_ns_.load(std::memory_order_relaxed);
   }
 
-  // What the calling thread should give up; nothing where others have been told already.
-  GiveUp begin(const Now& now) {
-    if (!limits_.percent) return {};
+  // How much of what is kept may stay when a chunk of so many bytes is made; and how much of it if it is of sizes that
+  // were never asked for again.
+  struct Stays {
+    std::uint64_t in_all, never_asked_again;
+  };
+  Stays may_stay_beside(std::uint64_t bytes, const Now& now) {
+    if (!limits_.percent) return {kAnything, kAnything};
     turn_windows(now);
-    earn(more_than_known(allocations_, now.allocations) +
-         more_than_known(most_blocks_, now.live_blocks) * kAllocationsForEach);
+    const std::uint64_t live = now.live_bytes + bytes, most = std::max(live_.most(), live);
+    const std::uint64_t in_all = most / 100 * limits_.percent;
+    return {std::max(in_all - std::min(in_all, live), limits_.kept_bytes_min),
+            std::max(most - live, limits_.kept_bytes_min / 4)};
+  }
+
+  // How many bytes the calling thread should give up; nothing where others have been told already.
+  std::uint64_t begin(const Now& now) {
+    if (!limits_.percent) return 0;
+    turn_windows(now);
     const std::uint64_t most = most_reserved();
     most_bytes_.store(std::max(most, limits_.kept_bytes_min), std::memory_order_relaxed);
     const std::uint64_t goal = std::max(most, now.live_bytes + now.waste_bytes + limits_.kept_bytes_min);
-    GiveUp what;
-    std::uint64_t going = going_bytes_.load();
+    std::uint64_t going = going_bytes_.load(), bytes = 0;
     do {
-      if (now.reserved_bytes <= goal + going) return {};
-      what.bytes = now.reserved_bytes - goal - going;
-    } while (!going_bytes_.compare_exchange_weak(going, going + what.bytes));
-    std::uint64_t earned = earned_.load();
-    do what.chunks_max = std::min(earned / kAllocationsForEach, kChunksAtOnceMax);
-    while (!earned_.compare_exchange_weak(earned, earned - what.chunks_max * kAllocationsForEach));
-    if (what.chunks_max) return what;
-    going_bytes_.fetch_sub(what.bytes);
-    return {};
+      if (now.reserved_bytes <= goal + going) return 0;
+      bytes = now.reserved_bytes - goal - going;
+    } while (!going_bytes_.compare_exchange_weak(going, going + bytes));
+    return bytes;
   }
-  // After a begin() that said something: so many chunks went.
-  void end(const GiveUp& what, std::uint64_t chunks) {
-    going_bytes_.fetch_sub(what.bytes);
-    earned_.fetch_add((what.chunks_max - chunks) * kAllocationsForEach);
-  }
+  // After a begin() that said something.
+  void end(std::uint64_t bytes) { going_bytes_.fetch_sub(bytes); }
 
   // A forked child has nothing yet, and of the parent's threads only one.
   void after_fork_in_child() {
+    for (std::size_t of = 0; of < kClasses; ++of) seen_[of] = kNever, largest_[of] = there_[of] = most_there_[of] = 0;
     live_.clear();
-    made_.clear();
     set_limits(limits_);
-    earned_ = kEarnedAtFirst;
-    going_bytes_ = allocations_ = most_blocks_ = ends_bytes_ = 0;
+    going_bytes_ = ends_bytes_ = 0;
     turning_ = false;
   }
 
-  static constexpr std::uint64_t kAllocationsForEach = 12, kChunksAtOnceMax = 4, kLivesInWindow = 16;
+  static constexpr std::uint64_t kLivesInWindow = 16;
 
  private:
-  // The first are few, and one for each block of the most that were live: a small program whose phases need different
-  // sizes makes hardly more calls, and what fills a large one's memory may be replaced once.
-  static constexpr std::uint64_t kEarnedAtFirst = 16 * kAllocationsForEach, kEarnedMax = 256 * kAllocationsForEach;
-
   // The most of this window and the one before.
   struct Recent {
     std::atomic<std::uint64_t> latest{0}, before{0};
@@ -109,6 +146,15 @@ class Proportion {
     void clear() { latest = before = 0; }
   };
 
+  // Sizes between two powers of two are of eight classes.
+  using Seen = std::atomic<std::uint8_t>;
+  static constexpr std::size_t kClasses = 512;
+  static constexpr std::uint8_t kNever = 0, kCameBack = 1, kAskedAgain = 2;
+  static std::size_t class_of(std::uint64_t bytes) {
+    const auto power = static_cast<unsigned>(std::bit_width(bytes | 8)) - 1;
+    return (power << 3) + (bytes >> (power - 3) & 7);
+  }
+
   void turn_windows(const Now& now) {
     const std::uint64_t ends_ns = ends_ns_.load(std::memory_order_relaxed);
     if (now.ns <= ends_ns && now.allocated_bytes <= ends_bytes_.load(std::memory_order_relaxed)) return;
@@ -116,7 +162,7 @@ class Proportion {
     const bool both = ends_ns && elapsed_ns(ends_ns, now.ns) > limits_.window_ns;  // nobody looked for a whole one
     if (ends_ns) {
       live_.turn(now.live_bytes, both);
-      made_.turn(0, both);
+      window_.fetch_add(both ? 2 : 1, std::memory_order_relaxed);
     }
     const bool ends = limits_.window_ns && limits_.window_ns < kAnything - now.ns;
     ends_ns_ = ends ? now.ns + limits_.window_ns : kAnything;
@@ -124,33 +170,36 @@ class Proportion {
     turning_.store(false, std::memory_order_release);
   }
 
-  // `now` may be older than what another thread said.
-  static std::uint64_t more_than_known(std::atomic<std::uint64_t>& known, std::uint64_t now) {
-    std::uint64_t before = known.load(std::memory_order_relaxed);
-    return now > before && known.compare_exchange_strong(before, now) ? now - before : 0;
+  // The most bytes of a size that had to be made lately, and of which there is none now: they will have to be again.
+  std::uint64_t most_to_be_made() const {
+    const std::uint32_t window = window_.load(std::memory_order_relaxed);
+    std::uint64_t most = 0;
+    for (std::size_t of = 0; of < kClasses; ++of) {
+      const std::uint64_t largest = largest_[of].load(std::memory_order_relaxed);
+      if (!largest || there_[of].load(std::memory_order_relaxed)) continue;
+      if (window - made_in_[of].load(std::memory_order_relaxed) > 1) continue;
+      most = std::max(most, largest * most_there_[of].load(std::memory_order_relaxed));
+    }
+    return most;
   }
-
-  void earn(std::uint64_t allocations) {
-    if (const std::uint64_t earned = earned_.load(); allocations && earned < kEarnedMax)
-      earned_.fetch_add(std::min(allocations, kEarnedMax - earned));
-  }
-
   std::uint64_t most_reserved() const {
-    const std::uint64_t live = live_.most(), in_all = live / 100 * limits_.percent, made = made_.most();
-    return std::max(live, in_all > made ? in_all - made : 0);
+    const std::uint64_t in_all = live_.most() / 100 * limits_.percent, made = most_to_be_made();
+    return in_all > made ? in_all - made : 0;
   }
 
   static constexpr std::uint64_t kAnything = ~std::uint64_t{0};
 
   Limits limits_;
-  Recent live_, made_;
-  std::atomic<std::uint64_t> most_bytes_{kAnything};   // below, begin() says nothing; as it was found last
-  std::atomic<std::uint64_t> going_bytes_{0};          // by those who were told
-  std::atomic<std::uint64_t> earned_{kEarnedAtFirst};  // allocations
-  std::atomic<std::uint64_t> allocations_{0};          // up to which they are earned
-  std::atomic<std::uint64_t> most_blocks_{0};          // for which they are earned
-  std::atomic<std::uint64_t> ends_ns_{kAnything};      // of the window; 0: the first is to begin
-  std::atomic<std::uint64_t> ends_bytes_{0};           // of the window, as of all that is allocated
+  Seen seen_[kClasses]{};
+  std::atomic<std::uint64_t> largest_[kClasses]{};                         // that was made
+  std::atomic<std::uint32_t> made_in_[kClasses]{};                         // the window in which one was, last
+  std::atomic<std::uint64_t> there_[kClasses]{}, most_there_[kClasses]{};  // live and kept
+  std::atomic<std::uint32_t> window_{1};
+  Recent live_;
+  std::atomic<std::uint64_t> most_bytes_{kAnything};  // below, begin() says nothing; as it was found last
+  std::atomic<std::uint64_t> going_bytes_{0};         // by those who were told
+  std::atomic<std::uint64_t> ends_ns_{kAnything};     // of the window; 0: the first is to begin
+  std::atomic<std::uint64_t> ends_bytes_{0};          // of the window, as of all that is allocated
   std::atomic<bool> turning_{false};
 };
 

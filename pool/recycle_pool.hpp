@@ -7,6 +7,7 @@
 //                          -> with_room(source.acquire): out of memory: release everything kept, and again
 //   take_near(key, bytes_max) -> the bin with the fewest bytes that suffice
 //   give(key, chunk, fence) -> bin, or quarantine until the fence has settled -> over the cap: release the oldest
+//   settle(group) -> all of a group's quarantine that has settled
 //   give_up(key, what) -> release the largest and oldest of the key's group and traits
 //   drain(group) -> release all of one group (a context that goes away); waits for chunks in other threads' hands
 //   take_out(group, visit) -> the same, but visit(key, chunk, waits) decides what becomes of each
@@ -17,6 +18,7 @@
 #pragma once
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <optional>
@@ -110,6 +112,12 @@ class RecyclePool {
     if (waits) advance(key.group);
   }
 
+  // Every quarantined chunk of the group that has settled moves to its bin, as far as the source can tell at once.
+  void settle(std::uintptr_t group) {
+    while (waiting_bytes() && advance(group)) {
+    }
+  }
+
   // Releases the oldest until `keep_bytes` are left, but none used within `unused_for_ns`. Returns the bytes released.
   std::uint64_t trim(const Trim& what, std::uint64_t now_ns) {
     return trim(what, now_ns, [this](Chunk chunk, bool unsettled) { release(chunk, unsettled); });
@@ -117,6 +125,16 @@ class RecyclePool {
   // release(chunk, unsettled) gives one back to the source.
   template <class Release>
   std::uint64_t trim(const Trim& what, std::uint64_t now_ns, Release release) {
+    return trim(what, now_ns, release, [](const PoolKey&) { return true; });
+  }
+  // Of those with goes(key).
+  template <class Goes>
+  std::uint64_t trim_those(const Trim& what, std::uint64_t now_ns, Goes goes) {
+    return trim(
+        what, now_ns, [this](Chunk chunk, bool unsettled) { release(chunk, unsettled); }, goes);
+  }
+  template <class Release, class Goes>
+  std::uint64_t trim(const Trim& what, std::uint64_t now_ns, Release release, Goes goes) {
     Node* old = nullptr;
     std::uint64_t bytes = 0;
     {
@@ -124,7 +142,7 @@ class RecyclePool {
       for (Node *node = by_age_.first, *next; node; node = next) {
         next = node->age.next;
         if (usage_bytes() <= what.keep_bytes || elapsed_ns(node->given_ns, now_ns) < what.unused_for_ns) break;
-        if (node->looked_at || (what.settled_only && node->waits)) continue;
+        if (node->looked_at || (what.settled_only && node->waits) || !goes(node->key)) continue;
         bytes += node->key.bytes;
         borrow(node, old);
       }
@@ -134,8 +152,8 @@ class RecyclePool {
     return bytes;
   }
 
-  // Releases settled chunks of the key's group and traits: the fewest that make up for the bytes, but of chunks as
-  // large those that were given longest ago. release(chunk) gives one back to the source.
+  // Releases settled chunks of the key's group and traits that make up for the bytes: few, none much larger than what
+  // is wanted if others do, and those that were given longest ago. release(chunk) gives one back to the source.
   template <class Release>
   PoolUsage give_up(const PoolKey& key, const GiveUp& what, Release release) {
     Node *chain = nullptr, **last = &chain;
@@ -143,7 +161,7 @@ class RecyclePool {
     {
       Locked hold(lock_);
       while (taken.bytes < what.bytes && taken.blocks < what.chunks_max) {
-        Node* const node = best_to_give_up(key);
+        Node* const node = best_to_give_up(key, what.bytes - taken.bytes);
         if (!node) break;
         ++taken.blocks;
         taken.bytes += node->key.bytes;
@@ -219,11 +237,20 @@ class RecyclePool {
   // Bytes of chunks whose fence has not settled, as far as is known.
   std::uint64_t waiting_bytes() const { return waiting_bytes_.load(std::memory_order_relaxed); }
 
-  // Calls visit(bytes) for every chunk that is kept.
+  // Calls visit(chunk) for each of them, under the lock.
+  template <class Visit>
+  void for_each_waiting(Visit visit) const {
+    if (!waiting_bytes()) return;
+    Locked hold(lock_);
+    for (const Node* node = by_age_.first; node; node = node->age.next)
+      if (node->waits) visit(node->chunk);
+  }
+
+  // Calls visit(key) for every chunk that is kept.
   template <class Visit>
   void for_each(Visit visit) const {
     Locked hold(lock_);
-    for (Node* node = by_age_.first; node; node = node->age.next) visit(node->key.bytes);
+    for (Node* node = by_age_.first; node; node = node->age.next) visit(node->key);
   }
 
   void before_fork() { lock_.lock_for_fork(); }
@@ -365,8 +392,9 @@ class RecyclePool {
   }
 
   // Written under the lock, so no read-modify-write is needed; `change` wraps for less.
-  void count_waiting(std::uint64_t change) {
+  void count_waiting(const Node* node, std::uint64_t change) {
     waiting_bytes_.store(waiting_bytes() + change, std::memory_order_relaxed);
+    if constexpr (requires { source_.note_waiting(node->chunk, change); }) source_.note_waiting(node->chunk, change);
   }
 
   void count_usage(std::uint64_t change) { usage_bytes_.store(usage_bytes() + change, std::memory_order_relaxed); }
@@ -375,11 +403,11 @@ class RecyclePool {
     Group& group = *node->bin->group;
     if (group.further == node) group.further = node->home.next;
     home_of(node).remove(node);
-    if (node->waits) count_waiting(-node->key.bytes);
+    if (node->waits) count_waiting(node, -node->key.bytes);
   }
   void enter_home(Node* node) {
     home_of(node).push_back(node);
-    if (node->waits) count_waiting(node->key.bytes);
+    if (node->waits) count_waiting(node, node->key.bytes);
   }
 
   // Age order holds because every chunk that arrives is the youngest; one that only settles keeps its place.
@@ -559,21 +587,30 @@ class RecyclePool {
     std::erase_if(bins_, [](const auto& bin) { return !bin.second.nodes; });
   }
 
-  // Of the oldest and of the largest a few are looked at: the one with the most bytes, times how many were given since.
-  Node* best_to_give_up(const PoolKey& key) {
+  // Of the oldest, of the largest, and of those that just suffice a few are looked at: the one with the most bytes,
+  // times how many were given since. What is larger than wanted is worth the less: it costs as much as it has bytes.
+  Node* best_to_give_up(const PoolKey& key, std::uint64_t wanted) {
     Node* best = nullptr;
     double most = 0;
     const auto look_at = [&](Node* node) {
-      const double bytes_by_age =
-          static_cast<double>(node->key.bytes) * static_cast<double>(given_ - node->given_number + 1);
-      if (bytes_by_age <= most) return;
-      most = bytes_by_age;
+      const auto bytes = static_cast<double>(node->key.bytes), of_use = static_cast<double>(wanted);
+      const double worth = std::min(bytes, of_use * (of_use / bytes));
+      const double worth_by_age = worth * static_cast<double>(given_ - node->given_number + 1);
+      if (worth_by_age <= most) return;
+      most = worth_by_age;
       best = node;
     };
     int looks = kLooksAtOldest;
     for (Node* node = by_age_.first; node && looks > 0; node = node->age.next, --looks)
       if (node->key.group == key.group && node->key.traits == key.traits && !node->waits && !node->looked_at)
         look_at(node);
+    looks = kLooksAtFitting;
+    for (auto at = by_size_.lower_bound({key.group, key.traits, wanted}); at != by_size_.end() && looks;
+         ++at, --looks) {
+      const auto& [of, bin] = *at;
+      if (of.group != key.group || of.traits != key.traits) break;
+      if (bin->chunks.first) look_at(bin->chunks.first);
+    }
     std::size_t empty = 0;
     looks = kLooksAtLargest;
     for (auto end = by_size_.upper_bound({key.group, key.traits, ~std::uint64_t{0}});
@@ -591,7 +628,7 @@ class RecyclePool {
     return best;
   }
 
-  static constexpr int kLooksAtOldest = 32, kLooksAtLargest = 8;
+  static constexpr int kLooksAtOldest = 32, kLooksAtLargest = 8, kLooksAtFitting = 8;
   static constexpr int kWaitsForLooksMax = 1000;  // others may begin looks all the time
   static constexpr int kLooksAtHead = 8;
   static constexpr int kLooksFurther = 4;

@@ -137,6 +137,26 @@ TEST_F(RecyclePoolTest, QuarantineHoldsUntilTheFenceSettled) {
   EXPECT_EQ(pool.waiting_bytes(), 0u);
 }
 
+TEST_F(RecyclePoolTest, WhatSettlesMovesToItsBinWhenThatIsAskedFor) {
+  source.closed_gates = {7, 8};
+  Vector<FakeSource::Chunk> chunks;
+  for (int i = 0; i < 50; ++i) chunks.push_back(get(key(64)));
+  auto later = get(key(32));
+  for (auto chunk : chunks) give_behind(7, key(64), chunk);
+  give_behind(8, key(32), later);
+  pool.settle(1);
+  EXPECT_EQ(pool.waiting_bytes(), 50 * 64u + 32u);
+  source.open_gate(7);
+  pool.settle(2);
+  EXPECT_EQ(pool.waiting_bytes(), 50 * 64u + 32u) << "of another group";
+  pool.settle(1);
+  Vector<FakeSource::Chunk> waiting;
+  pool.for_each_waiting([&](FakeSource::Chunk chunk) { waiting.push_back(chunk); });
+  EXPECT_EQ(waiting, Vector<FakeSource::Chunk>{later});
+  EXPECT_EQ(pool.trim({.keep_bytes = 0, .unused_for_ns = 0, .settled_only = true}, 3), 50 * 64u);
+  pool.drain(1);
+}
+
 TEST_F(RecyclePoolTest, OneClosedGateDoesNotHideOthers) {
   source.closed_gates = {1, 2};
   for (int i = 0; i < 20; ++i) give_behind(1, key(64), get(key(64)));

@@ -23,7 +23,8 @@ struct Acquired {
 // Chunk: a small value (handle or pointer). Request: everything that makes a chunk. Fence: what must end before a
 // chunk may be seen again; default-constructed: nothing. All calls are thread-safe, and none is made under a pool's
 // lock. A source whose release() does not wait for commands has release_unsettled(chunk) too, for chunks whose fence
-// has not settled.
+// has not settled. One that wants to know how much waits has note_waiting(chunk, change of bytes), which only counts:
+// it is called under the pool's lock.
 template <class S>
 concept Source = requires(S& source, const typename S::Request& request, typename S::Chunk chunk,
                           typename S::Fence& fence, typename S::Error error) {

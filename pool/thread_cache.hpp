@@ -34,7 +34,7 @@ class ThreadCaches {
   // Drained, and used by no thread any more. A thread may be ending at this moment with a cache of ours: the caches'
   // memory is not given back, but kept for the next object.
   ~ThreadCaches() {
-    if (key_made_) pthread_key_delete(thread_end_);
+    if (key_.load() == EndKey::made) pthread_key_delete(thread_end_);
     Locked hold(spare_lock_);
     for (Cache *cache = all_.load(), *next; cache; cache = next) {
       next = cache->next;
@@ -120,6 +120,7 @@ class ThreadCaches {
       cache->owner.store(cache == own ? this_thread() : kNobody, std::memory_order_relaxed);
     }
     allowed_ = 0;
+    if (key_.load() == EndKey::being_made) key_ = EndKey::none;
   }
 
  private:
@@ -149,6 +150,7 @@ class ThreadCaches {
     }
   };
 
+  enum class EndKey : unsigned char { none, being_made, made };
   enum class Gave { yes, no_place, not_allowed };
   Gave give_to(Cache& cache, const Key& key, Chunk chunk, std::uint64_t now_ns, std::uint64_t bytes_max) {
     Locked hold(cache.lock);
@@ -220,25 +222,43 @@ class ThreadCaches {
     return cache.owner.compare_exchange_strong(nobody, this_thread(), std::memory_order_acquire);
   }
 
+  // The C library is called without a lock.
   [[gnu::noinline]] Cache* adopt() {
-    Locked hold(register_lock_);
-    if (!key_made_) {
-      if (pthread_key_create(&thread_end_, thread_ends) != 0) return nullptr;
-      key_made_ = true;
-    }
-    Cache* cache = all_.load(std::memory_order_relaxed);
-    while (cache && !becomes_ours(*cache)) cache = cache->next;
-    if (!cache) {
-      cache = new_cache();
-      cache->number = number_;
-      cache->next = all_.load(std::memory_order_relaxed);
-      all_.store(cache, std::memory_order_release);
-    }
+    if (!make_key()) return nullptr;
+    Cache* const cache = own_cache();
+    assert_no_lock_held();
     if (pthread_setspecific(thread_end_, cache) != 0) {
       cache->owner.store(kNobody, std::memory_order_release);
       return nullptr;
     }
     if (number_ < kQuick) quick_[number_] = cache;
+    return cache;
+  }
+
+  // False: it could not be made, or is being made at this moment: then this thread has no cache yet.
+  bool make_key() {
+    EndKey key = key_.load(std::memory_order_acquire);
+    if (key == EndKey::made) return true;
+    if (key != EndKey::none || !key_.compare_exchange_strong(key, EndKey::being_made)) return key == EndKey::made;
+    assert_no_lock_held();
+    const bool made = pthread_key_create(&thread_end_, thread_ends) == 0;
+    key_.store(made ? EndKey::made : EndKey::none, std::memory_order_release);
+    return made;
+  }
+
+  // A signal handler may come for one while this thread is about to note its own: it gets the same.
+  Cache* own_cache() {
+    Locked hold(register_lock_);
+    Cache* cache = all_.load(std::memory_order_relaxed);
+    while (cache && cache->owner.load(std::memory_order_relaxed) != this_thread()) cache = cache->next;
+    if (cache) return cache;
+    cache = all_.load(std::memory_order_relaxed);
+    while (cache && !becomes_ours(*cache)) cache = cache->next;
+    if (cache) return cache;
+    cache = new_cache();
+    cache->number = number_;
+    cache->next = all_.load(std::memory_order_relaxed);
+    all_.store(cache, std::memory_order_release);
     return cache;
   }
 
@@ -262,7 +282,7 @@ class ThreadCaches {
   std::atomic<std::uint64_t> allowed_{0};  // of all caches together
   Lock register_lock_;
   pthread_key_t thread_end_{};
-  bool key_made_ = false;
+  std::atomic<EndKey> key_{EndKey::none};
 };
 
 }  // namespace cistern

@@ -132,10 +132,15 @@ class TieredPool {
     });
     return usage;
   }
-  // Calls visit(bytes) for every chunk that is kept.
+  void settle(std::uintptr_t group) { shared_.settle(group); }
+  template <class Visit>
+  void for_each_waiting(Visit visit) const {
+    shared_.for_each_waiting(visit);
+  }
+  // Calls visit(key) for every chunk that is kept.
   template <class Visit>
   void for_each(Visit visit) {
-    caches_.for_each([&](const PoolKey& key) { visit(key.bytes); });
+    caches_.for_each(visit);
     shared_.for_each(visit);
   }
 

@@ -65,7 +65,7 @@ TEST_F(TieredPoolTest, WhatTheThreadCacheRefusesLiesInTheSharedTier) {
     EXPECT_EQ(pool.usage().bytes, 10u * 4096);
     EXPECT_EQ(pool.usage().largest_bytes, 4096u);
     std::uint64_t listed = 0;
-    pool.for_each([&](std::uint64_t bytes) { listed += bytes; });
+    pool.for_each([&](const PoolKey& key) { listed += key.bytes; });
     EXPECT_EQ(listed, 10u * 4096);
     std::set<Chunk> taken;
     for (int i = 0; i < 10; ++i) taken.insert(pool.take(key(4096), 2).value_or(0));
@@ -209,6 +209,19 @@ TEST_F(TieredPoolTest, WhatIsGivenUpIsTheFewestThatMakeUpForTheBytes) {
     EXPECT_EQ(pool.take(key(90 * kMiB, 2), 2), other_group);
     EXPECT_EQ(pool.take(key(90 * kMiB, 1, 7), 2), other_traits);
     end(3);
+  });
+}
+
+TEST_F(TieredPoolTest, ALittleIsNotMadeUpForByALargeOne) {
+  test::in_new_thread([&] {
+    const Chunk large = give_new(1, key(100 * kMiB))[0], fitting = give_new(1, key(4 * kMiB))[0];
+    for (int i = 0; i < 5; ++i) {
+      ASSERT_EQ(pool.take(key(100 * kMiB), 2), large);
+      pool.give(key(100 * kMiB), large, 2);
+    }
+    pool.give_up(key(0), {.bytes = 3 * kMiB, .chunks_max = 9});
+    EXPECT_EQ(source.released_in_order, std::vector<Chunk>{fitting});
+    end();
   });
 }
 

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "pool/base/symbol_table.hpp"
 #include "shim/core/core.hpp"
 #include "shim/lifecycle.hpp"
 #include "shim/opencl/next.hpp"
@@ -17,6 +18,12 @@ constexpr cl_uint kVersion100 = 100;
 constexpr char kName[] = "cistern";
 
 using InitLayer = cl_int (*)(cl_uint, const void* const*, cl_uint*, const void* const**);
+
+// Any library that the program started with may have such a function.
+bool is_of_cistern(const void* function) {
+  const link_map* const module = cistern::module_of(function);
+  return module && cistern::SymbolTable(*module).defines("cistern_interface");
+}
 
 cl_int answer(const void* from, size_t bytes, size_t value_size, void* value, size_t* value_size_ret) {
   if (value && value_size < bytes) return kInvalidValue;
@@ -37,7 +44,7 @@ extern "C" [[gnu::visibility("default")]] cl_int clInitLayer(cl_uint slot_count,
                                                              cl_uint* slot_count_ret, const void* const** layer) {
   // Another file of ours may be preloaded: then that one counts, and this copy stays silent.
   auto first = reinterpret_cast<InitLayer>(cistern::real_dlsym()(RTLD_DEFAULT, "clInitLayer"));
-  if (first && first != &clInitLayer) {
+  if (first && first != &clInitLayer && is_of_cistern(reinterpret_cast<const void*>(first))) {
     cistern::stand_aside();
     return first(slot_count, target, slot_count_ret, layer);
   }

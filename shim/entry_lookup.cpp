@@ -11,6 +11,7 @@
 #include <atomic>
 
 #include "shim/cuda/runtime.hpp"
+#include "shim/cuda/unknown.hpp"
 #include "shim/entry_plugins.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/lookup.hpp"
@@ -98,6 +99,7 @@ DlsymDecision cistern_dlsym_replacement(void* handle, const char* name, const vo
   const cistern::Dlsym real = cistern::real_dlsym();  // also what the assembly jumps to
   const Export* row = find_export(name);
   if (!row) [[likely]] {
+    cistern::cuda::note_asked(name);
     if (handle != RTLD_DEFAULT) before_look_up(name);
     return {nullptr, handle};
   }

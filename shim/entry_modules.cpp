@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "pool/base/lock.hpp"
 #include "shim/host/c_library.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
@@ -51,6 +52,7 @@ extern "C" {
 int __real_dl_iterate_phdr(Visit visit, void* data);
 
 [[gnu::visibility("hidden")]] int __wrap_dl_iterate_phdr(Visit visit, void* data) {
+  cistern::assert_no_lock_held();
   return cistern::forked_beside_threads() ? visit_unlocked(visit, data) : __real_dl_iterate_phdr(visit, data);
 }
 }

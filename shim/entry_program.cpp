@@ -7,6 +7,7 @@
 
 #include <string_view>
 
+#include "pool/base/process_start.hpp"
 #include "shim/doctor/doctor.hpp"
 #include "shim/doctor/system.hpp"
 #include "shim/process/environment.hpp"

@@ -3,7 +3,8 @@
 // Preloaded: exit begins in our exit, or when main returns to our wrapper around it; the end is our rtld_fini, which
 // the C library calls after every exit handler and which first runs the loader's, that is, every destructor. Ends
 // without those (_exit, _Exit, quick_exit) report at once. errx and the C library's own exits reach the end only.
-// As a layer: the end is our destructor, because nothing of ours stands behind the other libraries' destructors.
+// As a layer: exit begins when the C library comes to our handler, and the end is another, registered by our
+// destructor: the C library calls it when all destructors are done. Of _exit and its like we hear nothing.
 //
 // Nobody reports from where a report could hang or lie: a vfork child (the parent's memory), a signal handler that
 // interrupted this thread in malloc or under one of our locks, a handler on a small alternate stack. Such an end stays
@@ -31,6 +32,7 @@
 #include "shim/process/environment.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/lookup.hpp"
+#include "shim/process/output.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/standard_error.hpp"
 #include "shim/process/system_filter.hpp"
@@ -58,6 +60,7 @@ constinit std::atomic<pid_t> process_id{0};  // 0: not started; of this process,
 constinit Main program_main = nullptr;
 constinit Action loader_fini = nullptr;
 constinit std::atomic<Exit> real_exit{nullptr};
+constinit std::atomic<bool> layer_watches{false};
 
 // A report symbolises: it needs some hundred KiB of stack.
 bool on_small_signal_stack() {
@@ -114,7 +117,8 @@ void with_large_stack(Work work) {
   if (stack == MAP_FAILED) return work();
   note_own_stack(stack, kBytes);
   call_on_stack(
-      static_cast<char*>(stack) + kBytes, [](void* asked) { (*static_cast<Work*>(asked))(); }, &work);
+      static_cast<char*>(stack) + kBytes - kZerosAboveOwnStack, [](void* asked) { (*static_cast<Work*>(asked))(); },
+      &work);
   note_own_stack(nullptr, 0);
   munmap(stack, kBytes);
 }
@@ -147,12 +151,11 @@ void begin_exit(const void* stack) {
   const Uncancelled uncancelled;
   const Ending ending;
   hold_standard_error();
+  hold_report_descriptor();
   if (will_report()) let_kinds_look_back();
   exit_begins();
   if (will_report()) with_large_stack([stack] { judge_at_end(stack); });
 }
-
-void begin_exit_from_layer() { begin_exit(stack_in_use()); }
 
 // `status`: what the process ends with, where that can be changed. Returns what it is to end with.
 int end_process(const char* moment, std::optional<int> status) {
@@ -202,6 +205,19 @@ void watch_exit_status() {
   if (const auto on_exit = reinterpret_cast<OnExit>(next_definition("on_exit"))) on_exit(note_exit_status, nullptr);
 }
 
+// As a layer: handlers that are registered behind this one are done, those before it come next.
+void begin_exit_from_layer(int status, void*) {
+  note_exit_status(status, nullptr);
+  begin_exit(stack_in_use());
+}
+
+// As a layer: other libraries' destructors still come after ours, then what was registered meanwhile, which is this,
+// and then what stdio holds is written. `status`: a handler may have called exit again, with another.
+void end_process_from_layer(int status, void*) {
+  note_exit_status(status, nullptr);
+  end_process_by("exit", "exit");
+}
+
 void call_at_quick_exit(void*) { end_process_by("_exit", "_exit"); }
 
 // At the first chance: our constructor, or the start of main. Options are read here because programs change their
@@ -222,6 +238,7 @@ void start_process() {
   host::prepare_operators();
   register_fork_handlers();
   __cxa_at_quick_exit(call_at_quick_exit, __dso_handle);
+  if (options().report_requested) note_report_destination();
 }
 
 int wrapped_main(int argc, char** argv, char** environment) {
@@ -242,6 +259,7 @@ void wrapped_fini() {
 
 [[gnu::destructor]] void destructed() {
   if (preloaded.load(std::memory_order_relaxed)) return;
+  if (layer_watches.load(std::memory_order_relaxed) && on_exit(end_process_from_layer, nullptr) == 0) return;
   begin_exit(stack_in_use());
   end_process("exit", {});
 }
@@ -257,16 +275,22 @@ void wrapped_fini() {
 
 }  // namespace
 
-bool in_own_process() { return getpid() == process_id.load(std::memory_order_relaxed); }
+bool in_own_process() { return this_process() == process_id.load(std::memory_order_relaxed); }
 
-bool may_report_on_a_large_stack() { return in_own_process() && locks_held == 0 && !host::inside_allocator(); }
+bool in_child_unprepared() {
+  const pid_t own = process_id.load(std::memory_order_relaxed);
+  return own > 0 && !system_calls_are_filtered() && this_process() != own;
+}
+
+bool may_report_on_a_large_stack() {
+  return in_own_process() && locks_held == 0 && !judgement_is_held_here() && !host::inside_allocator();
+}
 
 bool may_report_here() { return may_report_on_a_large_stack() && !on_small_signal_stack(); }
 
 void watch_exit_from_layer() {
-  static constinit std::atomic<bool> watched{false};
-  if (preloaded.load(std::memory_order_relaxed) || switched_off() || watched.exchange(true)) return;
-  atexit(begin_exit_from_layer);
+  if (preloaded.load(std::memory_order_relaxed) || switched_off() || layer_watches.exchange(true)) return;
+  on_exit(begin_exit_from_layer, nullptr);
 }
 
 }  // namespace cistern

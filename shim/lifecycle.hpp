@@ -1,5 +1,8 @@
 // The ends of a process as the rest of the shim sees them.
 #pragma once
+#include <sys/types.h>
+
+#include "pool/base/system_call.hpp"
 
 namespace cistern {
 
@@ -7,8 +10,15 @@ namespace cistern {
 // an exit handler does. Without effect when preloaded. Idempotent.
 void watch_exit_from_layer();
 
+// By the system call: a handler that interrupted a section which a lock of ours guards calls nobody else's function.
+inline pid_t this_process() { return static_cast<pid_t>(system_call(SYS_getpid)); }
+
 // False in a child of vfork, which has the parent's memory.
 bool in_own_process();
+
+// In a child of vfork, or of a fork by a system call of the program's own: what is noted may be the parent's, and a
+// lock may be held for ever, by a thread of the parent. Under a filter of system calls it can't be asked: false.
+bool in_child_unprepared();
 
 // Neither in malloc nor under a lock of ours, nor in a child of vfork: where a signal handler asks, this thread may not
 // go on before it has returned.

@@ -11,9 +11,11 @@
 #include <atomic>
 #include <string_view>
 
+#include "pool/base/file_status.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
 #include "shim/core/judging.hpp"
+#include "shim/lifecycle.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/small_file.hpp"
@@ -48,7 +50,7 @@ bool is_last_thread() {
   if (name_end == text.npos || text.substr(name_end).substr(0, 3) != ") Z") return false;
   struct stat tasks;
   constexpr nlink_t kNoTask = 2;
-  return stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink <= kNoTask + 2;
+  return !status_of_file("/proc/self/task", tasks) && tasks.st_nlink <= kNoTask + 2;
 }
 
 // Requests that come while one is answered are one.
@@ -88,7 +90,7 @@ void dismiss_requests() {
 }
 
 void request_report() {
-  asked.store(getpid());
+  asked.store(this_process());
   futex(FUTEX_WAKE, 1);
 }
 

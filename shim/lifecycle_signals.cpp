@@ -25,7 +25,6 @@
 #include "shim/lifecycle.hpp"
 #include "shim/lifecycle_requests.hpp"
 #include "shim/process/environment.hpp"
-#include "shim/process/log.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/standard_error.hpp"
@@ -84,7 +83,7 @@ bool exchange_entry(int number, const KernelEntry* entry, KernelEntry* old) {
   const std::uint64_t set = std::uint64_t{1} << (number - 1);
   exchange_entry(number, &by_default, nullptr);
   system_call(SYS_rt_sigprocmask, SIG_UNBLOCK, word(&set), 0, sizeof set);
-  system_call(SYS_kill, word(getpid()), word(number));
+  system_call(SYS_kill, word(this_process()), word(number));
   for (;;) system_call(SYS_exit_group, word(128 + number));
 }
 
@@ -94,7 +93,7 @@ void sleep_a_tick() {
 }
 
 void send_to_this_thread(int number) {
-  system_call(SYS_tgkill, word(getpid()), static_cast<std::uintptr_t>(system_call(SYS_gettid)), word(number));
+  system_call(SYS_tgkill, word(this_process()), static_cast<std::uintptr_t>(system_call(SYS_gettid)), word(number));
 }
 
 // To any thread that takes it: this one may end, or hang.
@@ -158,7 +157,7 @@ void let_watched_signals_in() {
   if (stack == MAP_FAILED && may_report_here()) report_and_die();
   if (stack == MAP_FAILED) die_of(signal.number);
   note_own_stack(stack, kStackBytes);
-  char* const top = static_cast<char*>(stack) + kStackBytes;
+  char* const top = static_cast<char*>(stack) + kStackBytes - kZerosAboveOwnStack;
 #if defined(__x86_64__)
   asm volatile("movq %0, %%rsp\n\txorl %%ebp, %%ebp\n\tcall *%1" : : "r"(top), "r"(report_and_die) : "memory");
 #elif defined(__aarch64__)
@@ -171,7 +170,7 @@ void let_watched_signals_in() {
 
 // By default the first process of a namespace gets no signals. It may have become that by a fork that we did not see.
 bool is_first_process(int number) {
-  if (getpid() != 1) return false;
+  if (this_process() != 1) return false;
   exchange_entry(number, &watched_signal(number)->entry, nullptr);
   return true;
 }
@@ -186,7 +185,7 @@ void on_signal(int number, siginfo_t* info, void* context) {
   bool can_wait = true;
   if (die_at_ns.compare_exchange_strong(die_at, now + kPatienceNs)) {
     death_signal.store(number);
-    const bool sent_by_itself = info->si_code == SI_TKILL && info->si_pid == getpid();
+    const bool sent_by_itself = info->si_code == SI_TKILL && info->si_pid == this_process();
     can_wait = !sent_by_itself && start_ticking(number);
     die_at = now + kPatienceNs;
   }
@@ -218,8 +217,7 @@ bool is_ours(const void* handler) { return handler == reinterpret_cast<const voi
 
 // The first process of a container gets no signal that it has no handler for.
 void watch_signals() {
-  if (getpid() == 1) return;
-  prepare_log();
+  if (this_process() == 1) return;
   const String& asked = options().report_signal;
   const int request = asked == "USR1" ? SIGUSR1 : asked == "USR2" ? SIGUSR2 : asked == "QUIT" ? SIGQUIT : 0;
   if (request && await_requests()) request_signal = request;

@@ -1,14 +1,11 @@
 // See counters.hpp.
 #include "stats/counters.hpp"
 
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <new>
 #include <span>
 
-#include "pool/base/system_call.hpp"
+#include "pool/base/clock.hpp"
 
 namespace cistern {
 namespace {
@@ -27,16 +24,6 @@ constexpr const char* kWaitedTexts[] = {
 
 constinit std::atomic<std::uint64_t> clock_start{0};
 
-std::uint64_t nanoseconds(const timespec& time) {
-  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
-}
-
-std::uint64_t clock_nanoseconds(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return nanoseconds(now);
-}
-
 void clear(Counter& counter) { counter.store(0, std::memory_order_relaxed); }
 
 }  // namespace
@@ -48,14 +35,35 @@ bool raise_peak(Counter& peak, std::uint64_t value) {
   return false;
 }
 
+namespace {
+// `bytes` wraps for less.
+void change_part(PartCounters& part, int blocks, std::uint64_t bytes) {
+  bump(part.live_blocks, static_cast<std::uint64_t>(blocks));
+  bump(part.live_bytes, bytes);
+}
+
+void born_in_part(PartCounters& part, std::uint64_t bytes, std::uint64_t now_ns) {
+  bump(part.allocations);
+  change_part(part, 1, bytes);
+  if (read(part.live_bytes) <= read(part.peak_bytes)) return;
+  part.peak_bytes.store(read(part.live_bytes), std::memory_order_relaxed);
+  part.peak_at_ns.store(now_ns, std::memory_order_relaxed);
+}
+}  // namespace
+
 void KindCounters::note_reserved(std::uint64_t reserved_bytes, std::uint64_t live_now, std::uint64_t now_ns) {
   if (reserved_bytes < live_now || reserved_bytes - live_now <= worst_.reserved_bytes - worst_.live_bytes) return;
   worst_ = {static_cast<double>(now_ns) / 1e9, reserved_bytes, live_now};
 }
 
-std::optional<WorstMoment> KindCounters::worst_moment() const {
+std::optional<WorstMoment> KindCounters::worst_moment(const Reserved& reserved) {
+  const std::uint64_t now_ns = nanoseconds_since_start();
   const Locked hold(lock);
-  return worst_.reserved_bytes ? std::optional(worst_) : std::nullopt;
+  note_reserved(reserved.now_bytes, read(live_bytes), now_ns);
+  if (!worst_.reserved_bytes) return std::nullopt;
+  WorstMoment worst = worst_;
+  worst.reserved_bytes = std::max(worst.live_bytes, std::min(worst.reserved_bytes, reserved.peak_bytes));
+  return worst;
 }
 
 void KindCounters::block_born(const CountedBlock& block, bool pool_hit, std::uint64_t reserved_bytes) {
@@ -67,12 +75,13 @@ void KindCounters::block_born(const CountedBlock& block, bool pool_hit, std::uin
 void KindCounters::block_born_locked(const CountedBlock& block, bool pool_hit, std::uint64_t reserved_bytes,
                                      std::uint64_t now_ns) {
   born_from_pool = pool_hit;
-  // Nothing is reserved in vain but by frees, so it is most right before an allocation.
+  // What was made for the pool alone.
   if (pool_hit) note_reserved(reserved_bytes, read(live_bytes), now_ns);
   const SiteUse::Moment now{peaks_, now_ns / 1'000'000};
   bump(allocations);
   bump(live_blocks);
   if (pool_hit) bump(pool_hits);
+  if (block.part) born_in_part(*block.part, block.bytes, now_ns);
   last_born_ = ~reinterpret_cast<std::uintptr_t>(block.handle);
   if (SiteUse* const use = sites_.of(block.site)) use->born(block.api, block.bytes, now);
   if (!block.bytes) return;
@@ -104,14 +113,17 @@ void KindCounters::block_died(const CountedBlock& block) {
   block_died_locked(block, now_ns);
 }
 
-void KindCounters::block_died_locked(const CountedBlock& block, std::uint64_t now_ns) {
+// Most is reserved in vain right after a free.
+void KindCounters::block_died_locked(const CountedBlock& block, std::uint64_t now_ns, std::uint64_t reserved_bytes) {
   bump(frees);
   drop(live_blocks);
+  if (block.part) change_part(*block.part, -1, 0 - block.bytes);
   const bool was_last_born = is_last_born(block);
   const SiteUse::Moment now{peaks_, now_ns / 1'000'000};
   if (SiteUse* const use = sites_.of(block.site)) use->died(1, block.bytes, was_last_born, now);
   if (!block.bytes) return;
   drop(live_bytes, block.bytes);
+  note_reserved(reserved_bytes, read(live_bytes), now_ns);
   history_.note(now.ms, read(live_bytes), 0);
   drop(classes[report_class(block.bytes)].live_blocks);
 }
@@ -119,6 +131,7 @@ void KindCounters::block_died_locked(const CountedBlock& block, std::uint64_t no
 void KindCounters::bytes_died(const CountedBlock& block) {
   Locked hold(lock);
   drop(live_bytes, block.bytes);
+  if (block.part) change_part(*block.part, 0, 0 - block.bytes);
   drop(classes[report_class(block.bytes)].live_blocks);
   const SiteUse::Moment now{peaks_, coarse_milliseconds_since_start()};
   history_.note(now.ms, read(live_bytes), 0);
@@ -130,6 +143,7 @@ void KindCounters::block_revived(const CountedBlock& block) {
   Locked hold(lock);
   bump(live_blocks);
   drop(frees);
+  if (block.part) change_part(*block.part, 1, 0);
   if (SiteUse* const use = sites_.of(block.site)) use->revived(peaks_, 0);
 }
 
@@ -137,6 +151,7 @@ void KindCounters::block_did_not_die(const CountedBlock& block) {
   Locked hold(lock);
   drop(frees);
   bump(live_blocks);
+  if (block.part) change_part(*block.part, 1, block.bytes);
   if (SiteUse* const use = sites_.of(block.site)) use->revived(peaks_, block.bytes);
   if (!block.bytes) return;
   bump(live_bytes, block.bytes);
@@ -235,15 +250,12 @@ void KindCounters::reset() {
   add_most(snapshot.in_loops, looping, &UsingSite::allocations);
 }
 
-// By a system call: the C library's function lies in a part of it that small processes never touch otherwise.
 void start_clock() {
-  timespec now{};
-  system_call(SYS_clock_gettime, CLOCK_MONOTONIC, reinterpret_cast<std::uintptr_t>(&now));
   std::uint64_t unset = 0;
-  clock_start.compare_exchange_strong(unset, nanoseconds(now), std::memory_order_relaxed);
+  clock_start.compare_exchange_strong(unset, monotonic_ns(), std::memory_order_relaxed);
 }
 
-void restart_clock() { clock_start.store(clock_nanoseconds(CLOCK_MONOTONIC), std::memory_order_relaxed); }
+void restart_clock() { clock_start.store(monotonic_ns(), std::memory_order_relaxed); }
 
 std::uint64_t nanoseconds_since_start() {
   const std::uint64_t start = clock_start.load(std::memory_order_relaxed);
@@ -251,10 +263,10 @@ std::uint64_t nanoseconds_since_start() {
     start_clock();
     return nanoseconds_since_start();
   }
-  return clock_nanoseconds(CLOCK_MONOTONIC) - start;
+  return monotonic_ns() - start;
 }
 
-std::uint64_t coarse_now_ns() { return clock_nanoseconds(CLOCK_MONOTONIC_COARSE); }
+std::uint64_t coarse_now_ns() { return coarse_monotonic_ns(); }
 
 std::uint64_t coarse_nanoseconds_since_start() { return since_start(coarse_now_ns()); }
 

@@ -43,6 +43,11 @@ struct ClassCounters {
   Counter allocations{0}, hits{0}, live_blocks{0}, high_water_blocks{0};
 };
 
+// A part of a kind's memory, as that of one device: counted with the kind's own, under its lock.
+struct PartCounters {
+  Counter allocations{0}, live_blocks{0}, live_bytes{0}, peak_bytes{0}, peak_at_ns{0};
+};
+
 // A block as it is counted. `bytes`: 0 for blocks without memory of their own, which have no class. `handle`: only
 // compared.
 struct CountedBlock {
@@ -50,6 +55,12 @@ struct CountedBlock {
   const char* api = nullptr;
   SiteId site = 0;
   const void* handle = nullptr;
+  PartCounters* part = nullptr;
+};
+
+// What a kind's source has given. A sum over blocks, made while other threads move them, may count one of them twice.
+struct Reserved {
+  std::uint64_t now_bytes, peak_bytes;
 };
 
 // Whether the last block of a GPU kind that this thread got had been used before.
@@ -70,12 +81,12 @@ struct KindCounters {
 
   // One block handed to the program, or given back by it: allocations, frees, live and peak figures, those of the
   // block's class and of its site.
-  // `reserved_bytes`: with the block, what the source has given for the kind; 0: not known.
+  // `reserved_bytes`: with the block, what the source has given for the kind; 0: not known, or it takes the block back.
   void block_born(const CountedBlock& block, bool pool_hit = false, std::uint64_t reserved_bytes = 0);
   void block_died(const CountedBlock& block);
   // The same for who holds the lock, because he writes figures of his own under it. `now_ns`: since the start.
   void block_born_locked(const CountedBlock& block, bool pool_hit, std::uint64_t reserved_bytes, std::uint64_t now_ns);
-  void block_died_locked(const CountedBlock& block, std::uint64_t now_ns);
+  void block_died_locked(const CountedBlock& block, std::uint64_t now_ns, std::uint64_t reserved_bytes = 0);
   // A released block whose memory lives on in its children: it died without bytes, then bytes_died when the last is
   // gone, or block_revived when the program gets hold of it again.
   void bytes_died(const CountedBlock& block);
@@ -90,8 +101,8 @@ struct KindCounters {
   KindFigures figures(const char* name, bool pooled_kind) const;
   // The sites that a report shows of this kind.
   void add_sites(const String& kind, Snapshot& snapshot);
-  // When most of what is reserved was not live; absent where nobody told.
-  std::optional<WorstMoment> worst_moment() const;
+  // When most of what is reserved was not live; perhaps now. Absent where nobody told. Never above the peak.
+  std::optional<WorstMoment> worst_moment(const Reserved& reserved);
 
  private:
   bool is_last_born(const CountedBlock& block);

@@ -83,6 +83,29 @@ TEST(KindCounters, UnusedFiguresDoNotExist) {
   EXPECT_EQ(figures.unpooled[0].count, 2u);
 }
 
+TEST(KindCounters, TheWorstMomentIsAfterAFreeWhateverComesNext) {
+  KindCounters counters;
+  counters.block_born({100});
+  EXPECT_FALSE(counters.worst_moment({0, 500}));
+  counters.block_born({50});
+  counters.block_died_locked({100}, 3'000'000'000, 160);
+  counters.block_died_locked({50}, 4'000'000'000);  // its memory went back
+  const auto worst = counters.worst_moment({0, 500});
+  ASSERT_TRUE(worst);
+  EXPECT_EQ(worst->reserved_bytes, 160u);
+  EXPECT_EQ(worst->live_bytes, 50u);
+  EXPECT_EQ(worst->at_s, 3.0);
+  EXPECT_EQ(counters.worst_moment({500, 500})->reserved_bytes, 500u) << "now";
+}
+
+TEST(KindCounters, TheWorstMomentIsNoMoreThanThePeak) {
+  KindCounters counters;
+  counters.block_born({100});
+  ASSERT_TRUE(counters.worst_moment({180, 180})) << "another thread's block was counted twice";
+  EXPECT_EQ(counters.worst_moment({120, 150})->reserved_bytes, 150u);
+  EXPECT_EQ(counters.worst_moment({120, 90})->reserved_bytes, 100u) << "what was live was reserved";
+}
+
 TEST(KindCounters, ResetLeavesNothing) {
   KindCounters counters;
   counters.block_born({5 * kMiB});
@@ -227,6 +250,32 @@ TEST(KindCounters, AForkedChildsSitesBeginAnew) {
   EXPECT_TRUE(sites_of(counters).at_peak.empty());
   counters.block_born({7, "a", 1});
   EXPECT_EQ(sites_of(counters).at_peak[0].peak_bytes, 7u);
+}
+
+TEST(KindCounters, CountThePartsOfAKindApart) {
+  KindCounters counters;
+  PartCounters one, other;
+  const CountedBlock first{100, "x", 0, nullptr, &one}, second{50, "x", 0, nullptr, &other}, none{7, "x", 0, nullptr};
+  counters.lock.lock();
+  counters.block_born_locked(first, false, 0, 0);  // at the very start
+  counters.lock.unlock();
+  for (const CountedBlock& block : {second, second, none}) counters.block_born(block);
+  counters.block_died(second);
+  counters.block_died(none);
+  EXPECT_EQ(read(one.peak_bytes), 100u);
+  EXPECT_EQ(read(one.live_bytes), 100u);
+  EXPECT_EQ(read(other.allocations), 2u);
+  EXPECT_EQ(read(other.live_blocks), 1u);
+  EXPECT_EQ(read(other.live_bytes), 50u);
+  EXPECT_EQ(read(other.peak_bytes), 100u);
+  counters.block_died({0, "x", 0, nullptr, &one});  // its memory lives on in a child
+  counters.bytes_died(first);
+  EXPECT_EQ(read(one.live_blocks), 0u);
+  EXPECT_EQ(read(one.live_bytes), 0u);
+  counters.block_died(second);
+  counters.block_did_not_die(second);
+  EXPECT_EQ(read(other.live_blocks), 1u);
+  EXPECT_EQ(read(other.live_bytes), 50u);
 }
 
 }  // namespace

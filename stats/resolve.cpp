@@ -117,11 +117,17 @@ void merge_equal(Vector<Row>& rows) {
   rows = std::move(merged);
 }
 
+// Of what is lost, that stands last to which a driver's memory still leads.
+int place_of(const LeakFigures& leak) {
+  if (const int rank = leak.rank()) return rank + 1;
+  return leak.leak_class == name_of(Standing::held_by_driver) ? 1 : 0;
+}
+
 }  // namespace
 
 void sort_worst_first(Vector<LeakFigures>& leaks) {
   std::sort(leaks.begin(), leaks.end(), [](const LeakFigures& a, const LeakFigures& b) {
-    if (a.rank() != b.rank()) return a.rank() < b.rank();
+    if (place_of(a) != place_of(b)) return place_of(a) < place_of(b);
     return a.bytes != b.bytes ? a.bytes > b.bytes : a.blocks > b.blocks;
   });
 }

@@ -1,6 +1,8 @@
 // See sites.hpp. Sites live in a hash table of immutable entries that is read without a lock and never shrinks.
 #include "stats/sites.hpp"
 
+#include <elf.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -10,6 +12,7 @@
 
 #include "pool/base/lock.hpp"
 #include "pool/base/path.hpp"
+#include "pool/base/process_start.hpp"
 #include "stats/counters.hpp"
 #include "stats/format.hpp"
 #include "stats/python/frames.hpp"
@@ -66,7 +69,7 @@ struct Stack {
   const char* api;
   void* const* addresses;
   int count;
-  bool is_cut_off, by_rows;
+  bool is_cut_off, calls_only;
   Calls calls;
   const python::Frame* python;
   int python_count;
@@ -78,9 +81,10 @@ struct Stack {
   }
 };
 
-constinit std::atomic<Site*> buckets[kBuckets] = {}, late_buckets[kLateBuckets] = {};
-constinit Lock sites_lock;  // guards insertion and sites_by_id
-constinit std::atomic<bool> any_late{false};
+using Bucket = std::atomic<Site*>;
+constinit Bucket buckets[kBuckets] = {};
+constinit std::atomic<Bucket*> late_buckets{nullptr};    // made with the first late site
+constinit Lock sites_lock;                               // guards insertion and sites_by_id
 constinit std::atomic<std::size_t> sites_known[2] = {};  // of each Calls
 // In pieces, each of which may not be had: where the process is out of memory there is a site less, no end of it.
 constexpr std::size_t kPieceSites = 1 << 10, kPieces = 2 * kForms[2].sites_max / kPieceSites + 1;
@@ -116,7 +120,7 @@ std::uint64_t hash_of(const Stack& stack) {
 // A return address may be the first of the next function: the call before it never is.
 std::uintptr_t call_address(const void* return_address) { return reinterpret_cast<std::uintptr_t>(return_address) - 1; }
 
-bool same_stack(const Site& site, const Stack& stack) {
+bool same_addresses(const Site& site, const Stack& stack) {
   if (site.hash != stack.hash || site.api != stack.api || site.count != stack.count ||
       site.python_count != stack.python_count)
     return false;
@@ -125,8 +129,12 @@ bool same_stack(const Site& site, const Stack& stack) {
     difference |=
         reinterpret_cast<std::uintptr_t>(site.addresses()[i]) ^ reinterpret_cast<std::uintptr_t>(stack.addresses[i]);
   for (int i = 0; i < stack.python_count; ++i) difference |= site.python()[i].word() ^ stack.python[i].word();
-  if (difference) return false;
-  // The same addresses in another plugin, loaded where one was unloaded, are another site.
+  return !difference;
+}
+
+// The same addresses in another plugin, loaded where one was unloaded, are another site.
+bool same_stack(const Site& site, const Stack& stack) {
+  if (!same_addresses(site, stack)) return false;
   for (int i = 0; i < site.witness_count; ++i) {
     const int frame = site.witnesses[i];
     if (!lies_in(*site.modules()[frame], call_address(site.addresses()[frame]))) return false;
@@ -134,17 +142,31 @@ bool same_stack(const Site& site, const Stack& stack) {
   return true;
 }
 
-const Site* find_in(const std::atomic<Site*>& bucket, const Stack& stack) {
+template <class Same>
+[[gnu::always_inline]] inline const Site* find_in(const std::atomic<Site*>& bucket, Same same) {
   const Site* site = bucket.load(std::memory_order_acquire);
-  while (site && !same_stack(*site, stack)) site = site->next;
+  while (site && !same(*site)) site = site->next;
   return site;
 }
 
-const Site* find(const Stack& stack) {
-  if (const Site* const site = find_in(buckets[stack.hash % kBuckets], stack)) [[likely]]
+template <class Same>
+[[gnu::always_inline]] inline const Site* find(std::uint64_t hash, Same same) {
+  if (const Site* const site = find_in(buckets[hash % kBuckets], same)) [[likely]]
     return site;
-  if (!any_late.load(std::memory_order_acquire)) return nullptr;
-  return find_in(late_buckets[stack.hash % kLateBuckets], stack);
+  const Bucket* const late = late_buckets.load(std::memory_order_acquire);
+  return late ? find_in(late[hash % kLateBuckets], same) : nullptr;
+}
+
+const Site* find(const Stack& stack) {
+  return find(stack.hash, [&](const Site& site) { return same_stack(site, stack); });
+}
+
+// Under the lock: the linker was asked when `made` was, and is not asked again.
+const Site* find_like(const Site& made, const Stack& stack) {
+  return find(stack.hash, [&](const Site& site) {
+    const auto same_module = [&](std::uint8_t frame) { return site.modules()[frame] == made.modules()[frame]; };
+    return same_addresses(site, stack) && std::all_of(site.witnesses, site.witnesses + site.witness_count, same_module);
+  });
 }
 
 // Ours, and those that only pass the call on: a site is the same whichever way the call came to us.
@@ -200,6 +222,14 @@ bool add_by_id(Site* site) {
   return true;
 }
 
+// Under the lock. Null: no memory.
+Bucket* late_buckets_made() {
+  if (Bucket* const made = late_buckets.load(std::memory_order_relaxed)) return made;
+  auto* const made = static_cast<Bucket*>(internal_try_allocate_zeroed(kLateBuckets * sizeof(Bucket)));
+  late_buckets.store(made, std::memory_order_release);
+  return made;
+}
+
 SiteId insert(const Stack& stack) {
   Site* site = make_site(stack);  // before the lock: it asks the dynamic linker
   if (!site) {
@@ -207,16 +237,15 @@ SiteId insert(const Stack& stack) {
     return 0;
   }
   const LockedUnlessForking hold(sites_lock);
-  const Site* other = hold ? find(stack) : nullptr;
+  const Site* other = hold ? find_like(*site, stack) : nullptr;
   if (!hold || other || !add_by_id(site)) {
     if (!other) add(captures_failed);
     internal_deallocate(site, stack.site_bytes());
     return other ? other->id : 0;
   }
   sites_known[static_cast<int>(stack.calls)].fetch_add(1, std::memory_order_relaxed);
-  const bool is_late = site_count > kEarlySites;
-  if (is_late) any_late.store(true, std::memory_order_release);
-  std::atomic<Site*>& bucket = is_late ? late_buckets[stack.hash % kLateBuckets] : buckets[stack.hash % kBuckets];
+  Bucket* const late = site_count > kEarlySites ? late_buckets_made() : nullptr;
+  Bucket& bucket = late ? late[stack.hash % kLateBuckets] : buckets[stack.hash % kBuckets];
   site->next = bucket.load(std::memory_order_relaxed);
   bucket.store(site, std::memory_order_release);
   return site->id;
@@ -264,7 +293,7 @@ bool know_modules(const Stack& stack) {
   python::Frame frames[kPythonMax];
   stack.python = frames;
   // What a signal interrupted may have been about to link a frame.
-  if (stack.by_rows || !passes_signal(stack.addresses, stack.count))
+  if (stack.calls_only || !passes_signal(stack.addresses, stack.count))
     stack.python_count = python::read_frames(stack.addresses, stack.count, stack.is_cut_off, frames, kPythonMax);
   const Site* const site = find_stack(stack);
   return site ? site->id : insert_bounded(stack);
@@ -286,7 +315,7 @@ bool know_modules(const Stack& stack) {
     if (void** const found = std::find(addresses + first, addresses + count, of_library); found != addresses + count)
       first = static_cast<int>(found - addresses);
   const bool is_cut_off = count == kRawMax || !end.is_whole;
-  Stack stack{api, addresses + first, count - first, is_cut_off, end.by_rows, calls, nullptr, 0, 0};
+  Stack stack{api, addresses + first, count - first, is_cut_off, end.calls_only, calls, nullptr, 0, 0};
   if (python::interpreter_count.load(std::memory_order_relaxed)) return capture_python(stack);
   if (const Site* site = find_stack(stack)) [[likely]]
     return site->id;
@@ -316,12 +345,6 @@ const Site* site_of(SiteId id) {
   }
   errno = saved_errno;
   return site;
-}
-
-void prepare_sites(LookUp look_up) {
-  const int saved_errno = errno;
-  prepare_unwinder(look_up);
-  errno = saved_errno;
 }
 
 namespace {
@@ -361,6 +384,22 @@ int evaluations(const Site& site) {
   return count;
 }
 
+bool is_c_library(const Module* module) {
+  return module && basename_of(std::string_view(module->path)).starts_with("libc.so.");
+}
+
+// Behind the last frame of the program: the C library's start of it is not shown, nor its entry point, which that
+// returns to. (Where a wrapper of ours calls main, the walk ended there.)
+int end_of_program(const Site& site) {
+  constexpr std::uintptr_t kEntryBytesMax = 64;
+  if (site.count == 0) return 0;
+  const std::uintptr_t outermost = call_address(site.addresses()[site.count - 1]);
+  if (outermost - start_value(AT_ENTRY) >= kEntryBytesMax) return site.count;
+  int end = site.count - 1;
+  while (end > site.first && is_c_library(site.modules()[end - 1])) --end;
+  return end > site.first ? end : site.count;
+}
+
 }  // namespace
 
 Vector<FrameFigures> site_frames(SiteId id) {
@@ -372,7 +411,8 @@ Vector<FrameFigures> site_frames(SiteId id) {
   int unplaced = site->is_cut_off ? 0 : runs.left() - evaluations(*site);
   const Module* checked = nullptr;
   bool loaded = false;
-  for (int i = site->first; i < site->count && i < site->first + kDepthMax; ++i) {
+  const int end = std::min(end_of_program(*site), site->first + kDepthMax);
+  for (int i = site->first; i < end; ++i) {
     const Module* const module = site->modules()[i];
     if (is_wrapper(module)) continue;
     const std::uintptr_t address = call_address(site->addresses()[i]);
@@ -387,7 +427,7 @@ Vector<FrameFigures> site_frames(SiteId id) {
       if (module != checked) loaded = is_loaded(*module);
       checked = module;
       figures.offset = figures.address - module->bias;
-      if (!loaded) figures.address = 0;
+      if (!loaded) figures.address = 0, figures.closed = module;
       figures.module = module->path;
       figures.build_id = module->build_id;
     }
@@ -400,6 +440,11 @@ Vector<FrameFigures> site_frames(SiteId id) {
 namespace {
 // What a script made is its program's, whichever library of the interpreter did it.
 bool is_interpreter(std::string_view module) { return module.starts_with("python") || module.starts_with("libpython"); }
+
+// Runs constructors, threads and main.
+bool is_system(std::string_view module) {
+  return module.starts_with("libc.so") || module.starts_with("ld-linux") || module.starts_with("libpthread");
+}
 
 // The line of the script itself, rather than of the modules that it uses.
 const python::Line* line_of_script(const Site& site) {
@@ -427,7 +472,8 @@ SiteOwner site_owner(SiteId id) {
   for (int i = site->first; i < site->count; ++i) {
     const Module* const module = site->modules()[i];
     if (!module) continue;  // generated code acts for the module that runs it
-    if (!owner) owner = module;
+    // Who may pass calls on is the caller himself where nobody but the system stands behind him.
+    if (!owner || (owner->may_forward && !module->may_forward && !is_system(basename_of(module->path)))) owner = module;
     interpreted |= is_interpreter(basename_of(module->path));
   }
   if (!owner) return {{}, false};
@@ -468,14 +514,18 @@ Vector<PythonFigures> pythons_seen() {
   return pythons;
 }
 
+void sites_use_few_system_calls() { modules_look_at_files.store(false, std::memory_order_relaxed); }
+
 void sites_before_fork() {
   sites_lock.lock_for_fork();
   modules_before_fork();
   python::places_before_fork();
   unwinder_before_fork();
+  symbols_before_fork();
 }
 
 void sites_after_fork() {
+  symbols_after_fork();
   unwinder_after_fork();
   python::places_after_fork();
   modules_after_fork();
@@ -483,10 +533,9 @@ void sites_after_fork() {
 }
 
 void sites_after_fork_in_child() {
-  unwinder_after_fork_in_child();
   python::walkers.store(0);  // they were in other threads
-  sites_after_fork();
   symbols_after_fork_in_child();
+  sites_after_fork();
 }
 
 }  // namespace cistern

@@ -37,10 +37,6 @@ class CalledFrom {
   const void* const before_;
 };
 
-// Loads the unwinder and warms it up (libunwind opened RTLD_LOCAL, else libgcc's): called once, before the first
-// capture and never inside malloc. `look_up`: see prepare_unwinder.
-void prepare_sites(LookUp look_up);
-
 // The site's frames with module, offset and build id but without names; leaf first. Takes the dynamic linker's lock.
 Vector<FrameFigures> site_frames(SiteId site);
 // Who made the intercepted call: a script's line ("train.py:42"), else a module, by the basename of its path (empty
@@ -63,6 +59,9 @@ SiteStatistics site_statistics();
 
 // Those that a stack has shown.
 Vector<PythonFigures> pythons_seen();
+
+// From now on captures make no system call but for memory.
+void sites_use_few_system_calls();
 
 // The locks of sites, modules and symbols.
 void sites_before_fork();

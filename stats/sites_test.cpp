@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <thread>
@@ -61,10 +62,7 @@ thread_local volatile int keep_frame = 0;
 namespace cistern {
 namespace {
 
-class Sites : public testing::Test {
- protected:
-  static void SetUpTestSuite() { prepare_sites(dlsym); }
-};
+class Sites : public testing::Test {};
 
 std::string program_path() {
   char path[4096];
@@ -149,9 +147,6 @@ TEST_F(Sites, KeepErrno) {
   errno = 4711;
   sites_test::capture_deep(7);
   EXPECT_EQ(errno, 4711);
-  errno = 4712;
-  prepare_sites(dlsym);
-  EXPECT_EQ(errno, 4712);
 }
 
 TEST_F(Sites, AreTheSameForAllThreads) {
@@ -217,8 +212,27 @@ TEST(Modules, KnowWhatTheyAre) {
   EXPECT_EQ(none, nullptr);
 }
 
+// A library without a build id is told by its file, which is not looked at under a filter of system calls.
+TEST(Modules, AreLookedAtAsFilesOnlyWhereThatIsAllowed) {
+  for (const bool allowed : {false, true}) {
+    modules_look_at_files = allowed;
+    const std::string path = std::string(PLUGIN_WITHOUT_ID) + (allowed ? "" : "-copy");
+    if (!allowed)
+      std::filesystem::copy_file(PLUGIN_WITHOUT_ID, path, std::filesystem::copy_options::overwrite_existing);
+    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library, nullptr) << dlerror();
+    const Module* module;
+    ASSERT_TRUE(module_at(reinterpret_cast<std::uintptr_t>(dlsym(library, "plugin_alpha")), module));
+    ASSERT_NE(module, nullptr);
+    EXPECT_TRUE(module->build_id.empty());
+    EXPECT_EQ(module->file != FileIdentity{}, allowed);
+    EXPECT_EQ(has_file_still(*module), allowed);
+    dlclose(library);
+    if (!allowed) std::filesystem::remove(path);
+  }
+}
+
 TEST(Unwinder, SeesTheSameStackThroughBothLibraries) {
-  prepare_unwinder(dlsym);
   std::vector<void*> stacks[2];
   for (int i = 0; i < 2; ++i) {
     void* frames[64];

@@ -41,9 +41,15 @@ struct SizeFigures {
   std::uint64_t free_blocks;  // in its pages, those never used among them
 };
 
+// Memory that a device's driver holds for graphs, as it last told.
+struct GraphMemoryFigures {
+  std::uint64_t used_bytes, used_peak_bytes, reserved_bytes, reserved_peak_bytes;
+  double sampled_at_s;
+};
+
 struct KindFigures {
-  // "host", "opencl", "pinned", "managed", "registered", "external"; by device "device:0", "async:0", "array:0",
-  // "vmm:0"
+  // "host", "opencl", "pinned", "managed", "registered", "external"; by device "device:0", "async:0", "graph:0",
+  // "array:0", "vmm:0"
   String name;
   std::uint64_t allocations, frees, pool_hits, pool_misses, driver_allocs, driver_frees, driver_syncs, driver_queries;
   std::uint64_t live_blocks, live_bytes, peak_bytes, pooled_blocks, pooled_bytes, failed;
@@ -61,7 +67,10 @@ struct KindFigures {
   // commands, and how many had to wait for their end, by reason.
   std::uint64_t kept_in_order = 0;
   Vector<UnpooledFigure> waited{};
+  std::optional<GraphMemoryFigures> graph_memory{};  // of graph:N
 };
+
+struct Module;  // stats/unwind/modules.hpp
 
 struct FrameFigures {
   std::uint64_t address;  // of the call, in this process; 0 where the module was unloaded and only the offset is left
@@ -74,6 +83,7 @@ struct FrameFigures {
   bool inlined;           // an inline frame: same address as the next one
   bool python;            // of Python code: function, file and line
   bool folded;            // of native code on a stack of Python code: only counted where room is short
+  const Module* closed;   // what it lay in, where that was unloaded
 };
 
 // A call site, by what it did with the memory of one kind.
@@ -241,6 +251,7 @@ struct StagingFigures {
   std::uint64_t passed_on_bytes;
   Vector<UnpooledFigure> passed_on;  // by reason
   Vector<StagingRange> ranges;
+  bool asked_for = false;  // CISTERN_STAGING=on
 };
 
 struct FrameworkFigures {
@@ -248,6 +259,13 @@ struct FrameworkFigures {
   const char* how;        // its tensors are shown one by one: "PYTORCH_NO_CUDA_MEMORY_CACHING=1"
   const char* when;       // it caches: " (on Intel's, by default)"
   bool is_switched;       // that is on
+};
+
+// Functions of a driver that the program asked for by name and that this version does not know. What they do to memory
+// is in no figure.
+struct UnknownFunctions {
+  Vector<String> names;      // as they were first asked for
+  std::uint64_t others = 0;  // look-ups of further ones
 };
 
 // A Python interpreter of this process.
@@ -267,6 +285,25 @@ struct DeviceMemoryFigures {
     const std::uint64_t known = free_bytes + ours_bytes;
     return total_bytes > known ? total_bytes - known : 0;
   }
+};
+
+// Memory by the devices that contexts were made of, where that is known (OpenCL): a context of several has its memory
+// on any of them.
+struct ContextDevice {
+  String name;
+  std::uint64_t total_bytes;  // 0: it does not say
+};
+struct ContextMemory {
+  std::uint64_t number;  // of all contexts, by when they were made; from 1
+  std::uint64_t live_blocks, live_bytes, pooled_blocks, pooled_bytes;
+};
+struct ContextFigures {
+  const char* kind;  // "opencl"
+  Vector<ContextDevice> devices;
+  std::uint64_t contexts_created, contexts_alive;
+  std::uint64_t allocations, live_blocks, live_bytes, peak_bytes, pooled_blocks, pooled_bytes;
+  std::optional<double> peak_at_s{};
+  Vector<ContextMemory> contexts{};  // those with memory now, most first
 };
 
 // Objects of one type that one call site made and nobody gave back.
@@ -367,9 +404,11 @@ struct Snapshot {
   Vector<StagingFigures> staging;
   std::uint64_t staging_bytes;  // pinned memory that copies go through
   Vector<DeviceMemoryFigures> device_memory;
+  Vector<ContextFigures> contexts;
   Vector<PythonFigures> pythons;
   Vector<FrameworkFigures> frameworks;  // recognised, and known to cache inside themselves
-  std::uint64_t escaped;                // allocating runtime calls that never came to the driver hook
+  UnknownFunctions unknown_functions;
+  std::uint64_t escaped;  // allocating runtime calls that never came to the driver hook
   std::optional<double> capture_mean_ns;
   std::uint64_t sites_count, tables_bytes, dropped_events;
   Vector<String> estimated;  // JSON paths of figures that are estimates: "kinds.host.peak_bytes"

@@ -3,19 +3,28 @@
 
 #include <backtrace.h>
 #include <cxxabi.h>
+#include <elf.h>
+#include <fcntl.h>
 #include <link.h>
-#include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "pool/base/lock.hpp"
 #include "pool/base/path.hpp"
+#include "pool/base/private_descriptor.hpp"
+#include "pool/base/process_start.hpp"
+#include "pool/base/system_call.hpp"
 #include "stats/counters.hpp"
+#include "stats/shared_names.hpp"
 #include "stats/stacks.hpp"
+#include "stats/unwind/modules.hpp"
 
 namespace cistern {
 namespace {
@@ -27,24 +36,65 @@ struct Resolved {
   bool qualified = false;  // the last function's name came from a mangled one
 };
 
-constinit Lock symbols_lock;
-
 // A libbacktrace state reads the debug information of all modules that it is shown, at its first question: each is
 // shown one module, and made when a frame of that module is to be named. States cannot be freed; one is good for as
-// long as its module lies where it lay.
-struct Module {
+// long as its module lies where it lay. One that was unloaded is shown as if it lay at 0, where its addresses are those
+// of the file. Reading takes long, and calls the C library and the dynamic linker: no lock is held, and two threads
+// that come to a module at once have a state each.
+struct ShownModule {
   std::uintptr_t base;  // what its addresses are relative to
   std::uintptr_t begin, end;
   String path;  // empty: the program
   String build_id;
+  const Module* closed;
 };
 
 struct State {
-  Module module;
+  ShownModule module;
   backtrace_state* state;
+  State* next;
 };
-constinit Vector<State>* states = nullptr;  // under symbols_lock, as the next
-constinit const Module* shown_module = nullptr;
+constinit std::atomic<State*> states{nullptr};
+
+// Which module each thread that resolves is shown. A signal handler may be one more, on the same thread.
+struct Showing {
+  const std::uintptr_t thread = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+  const ShownModule* module = nullptr;
+  Showing* next = nullptr;
+};
+constinit Lock symbols_lock;
+constinit Showing* showing = nullptr;  // the latest first; under the lock
+
+class Shown {
+ public:
+  Shown() {
+    const Locked hold(symbols_lock);
+    one_.next = showing;
+    showing = &one_;
+  }
+  ~Shown() {
+    const Locked hold(symbols_lock);
+    for (Showing** link = &showing; *link; link = &(*link)->next)
+      if (*link == &one_) {
+        *link = one_.next;
+        return;
+      }
+  }
+  Shown(const Shown&) = delete;
+  Shown& operator=(const Shown&) = delete;
+  void set(const ShownModule* module) { one_.module = module; }
+
+ private:
+  Showing one_;
+};
+
+const ShownModule* shown_here() {
+  const auto self = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+  const Locked hold(symbols_lock);
+  const Showing* one = showing;
+  while (one && one->thread != self) one = one->next;
+  return one ? one->module : nullptr;
+}
 
 std::uintptr_t end_of(const dl_phdr_info& info) {
   std::uintptr_t end = info.dlpi_addr;
@@ -61,11 +111,12 @@ std::uintptr_t begin_of(const dl_phdr_info& info) {
   return begin;
 }
 
-Vector<Module> modules_now() {
-  Vector<Module> modules;
+Vector<ShownModule> modules_now() {
+  Vector<ShownModule> modules;
   const auto add = [](dl_phdr_info* info, std::size_t, void* result) {
     const char* const path = info->dlpi_name ? info->dlpi_name : "";
-    static_cast<Vector<Module>*>(result)->push_back({info->dlpi_addr, begin_of(*info), end_of(*info), path, {}});
+    static_cast<Vector<ShownModule>*>(result)->push_back(
+        {info->dlpi_addr, begin_of(*info), end_of(*info), path, {}, nullptr});
     return 0;
   };
   dl_iterate_phdr(add, &modules);
@@ -78,17 +129,17 @@ void ignore_error(void*, const char*, int) {}
 // As it was started; empty where /proc leads to it, which still does when the file has got another name.
 String program_without_proc() {
   char first;
-  const auto* const executed = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  const auto* const executed = reinterpret_cast<const char*>(start_value(AT_EXECFN));
   return executed && readlink("/proc/self/exe", &first, 1) < 0 ? executed : "";
 }
 
-backtrace_state* state_of(const Module& module, const String& build_id) {
-  if (!states) states = new (internal_allocate(sizeof(Vector<State>))) Vector<State>;
-  for (const State& made : *states)
-    if (made.module.base == module.base && made.module.path == module.path && made.module.build_id == build_id)
-      return made.state;
-  State made{module, nullptr};
-  made.module.build_id = build_id;
+backtrace_state* state_of(const ShownModule& module, const String& build_id) {
+  for (const State* made = states.load(std::memory_order_acquire); made; made = made->next)
+    if (made->module.base == module.base && made->module.path == module.path && made->module.build_id == build_id &&
+        made->module.closed == module.closed)
+      return made->state;
+  auto* const made = new (internal_allocate(sizeof(State))) State{module, nullptr, nullptr};
+  made->module.build_id = build_id;
   // The name stays in use; for the program's own there is none, and libbacktrace finds it in /proc.
   const String name = module.path.empty() ? program_without_proc() : module.path;
   char* path = nullptr;
@@ -96,9 +147,11 @@ backtrace_state* state_of(const Module& module, const String& build_id) {
     path = static_cast<char*>(internal_allocate(name.size() + 1));
     std::memcpy(path, name.c_str(), name.size() + 1);
   }
-  made.state = backtrace_create_state(path, /*threaded=*/1, ignore_error, nullptr);
-  states->push_back(made);
-  return made.state;
+  made->state = backtrace_create_state(path, /*threaded=*/1, ignore_error, nullptr);
+  made->next = states.load(std::memory_order_relaxed);
+  while (!states.compare_exchange_weak(made->next, made, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+  return made->state;
 }
 
 bool is_mangled(std::string_view symbol) { return symbol.starts_with("_Z"); }
@@ -153,6 +206,27 @@ Resolved resolve(backtrace_state* state, std::uint64_t address) {
   return resolved;
 }
 
+Resolved from_relative(const Vector<NamedFrame>& frames) {
+  Resolved resolved;
+  for (const NamedFrame& frame : frames) {
+    add_frame(resolved);
+    resolved.frames.back().function = frame.function;
+    resolved.frames.back().file = frame.file;
+    resolved.frames.back().line = frame.line;
+    resolved.ours.back() = frame.is_ours;
+  }
+  return resolved;
+}
+
+Vector<NamedFrame> for_relatives(const Resolved& resolved) {
+  Vector<NamedFrame> frames;
+  for (std::size_t i = 0; i < resolved.frames.size(); ++i) {
+    const FrameFigures& frame = resolved.frames[i];
+    frames.push_back({frame.function, frame.file, frame.line, resolved.ours[i]});
+  }
+  return frames;
+}
+
 // Replaces frame by frame; what was not resolved in time stays as it is. Frames are resolved once per report.
 class Symboliser {
  public:
@@ -165,7 +239,7 @@ class Symboliser {
     const std::size_t telling = bare.size() - frames_before_main(bare);
     for (const FrameFigures& frame : bare) {
       const bool named_at_all = static_cast<std::size_t>(&frame - bare.data()) < telling;
-      const Resolved* resolved = frame.address && named_at_all ? find(frame) : nullptr;
+      const Resolved* resolved = !named_at_all ? nullptr : frame.closed ? find_in_closed(frame) : find(frame);
       if (!resolved || resolved->frames.empty()) {
         leading = false;
         named.push_back(frame);
@@ -199,20 +273,52 @@ class Symboliser {
 
   const Resolved* find(const FrameFigures& frame) {
     const std::uint64_t address = frame.address;
+    if (!address) return nullptr;
     if (const auto known = resolved_.find(address); known != resolved_.end()) return &known->second;
-    if (nanoseconds_since_start() >= deadline_ns_) return nullptr;
     if (modules_.empty()) modules_ = modules_now();
     const auto module = std::find_if(modules_.begin(), modules_.end(),
-                                     [&](const Module& m) { return m.begin <= address && address < m.end; });
+                                     [&](const ShownModule& m) { return m.begin <= address && address < m.end; });
     if (module == modules_.end()) return nullptr;
+    const NameKey key{address, hash_of_module(module->base, module->path, frame.build_id)};
+    if (const auto frames = shared_names(key)) return &resolved_.emplace(address, from_relative(*frames)).first->second;
+    if (nanoseconds_since_start() >= deadline_ns_) return nullptr;
     backtrace_state* const state = state_of(*module, frame.build_id);
     if (!state) return nullptr;
-    shown_module = &*module;
-    return &resolved_.emplace(address, resolve(state, address)).first->second;
+    shown_.set(&*module);
+    const Resolved& resolved = resolved_.emplace(address, resolve(state, address)).first->second;
+    share_names(key, for_relatives(resolved));
+    return &resolved;
   }
 
+  // From the file, if it is still the one that was loaded.
+  const Resolved* find_in_closed(const FrameFigures& frame) {
+    auto file = std::find_if(closed_.begin(), closed_.end(),
+                             [&](const ClosedFile& one) { return one.shown.closed == frame.closed; });
+    if (file == closed_.end()) {
+      if (nanoseconds_since_start() >= deadline_ns_) return nullptr;
+      file = closed_.insert(
+          closed_.end(),
+          {{0, 0, 0, frame.closed->path, frame.build_id, frame.closed}, has_file_still(*frame.closed), {}});
+    }
+    if (!file->is_same) return nullptr;
+    if (const auto known = file->resolved.find(frame.offset); known != file->resolved.end()) return &known->second;
+    if (nanoseconds_since_start() >= deadline_ns_) return nullptr;
+    backtrace_state* const state = state_of(file->shown, frame.build_id);
+    if (!state) return nullptr;
+    shown_.set(&file->shown);
+    return &file->resolved.emplace(frame.offset, resolve(state, frame.offset)).first->second;
+  }
+
+  struct ClosedFile {
+    ShownModule shown;
+    bool is_same;
+    Map<std::uint64_t, Resolved> resolved;
+  };
+
   std::uint64_t deadline_ns_;
-  Vector<Module> modules_;
+  Shown shown_;
+  Vector<ShownModule> modules_;
+  Vector<ClosedFile> closed_;
   Map<std::uint64_t, Resolved> resolved_;
 };
 
@@ -246,15 +352,49 @@ extern "C" int cistern_visit_shown_module(int (*visit)(dl_phdr_info*, std::size_
   struct Visitor {
     decltype(visit) function;
     void* data;
-  } visitor{visit, data};
+    const ShownModule* shown;
+  } visitor{visit, data, shown_here()};
+  if (visitor.shown && visitor.shown->closed) {
+    dl_phdr_info info{};
+    info.dlpi_name = visitor.shown->path.c_str();
+    return visit(&info, sizeof info, data);
+  }
   return dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t size, void* state) {
         const auto& to = *static_cast<const Visitor*>(state);
-        const bool is_shown = shown_module && info->dlpi_addr == shown_module->base &&
-                              shown_module->path == (info->dlpi_name ? info->dlpi_name : "");
+        const bool is_shown =
+            to.shown && info->dlpi_addr == to.shown->base && to.shown->path == (info->dlpi_name ? info->dlpi_name : "");
         return is_shown ? to.function(info, size, to.data) : 0;
       },
       &visitor);
+}
+
+namespace {
+int answer_or_errno(long answer) {
+  if (answer < 0) errno = static_cast<int>(-answer);
+  return answer < 0 ? -1 : 0;
+}
+}  // namespace
+
+// What it calls instead of open: the files that it reads are open for a while.
+extern "C" int cistern_open_shown_file(const char* path, int flags, ...) {
+  const long file = system_call(SYS_openat, static_cast<std::uintptr_t>(AT_FDCWD),
+                                reinterpret_cast<std::uintptr_t>(path), static_cast<std::uintptr_t>(flags | O_CLOEXEC));
+  if (file < 0) errno = static_cast<int>(-file);
+  return keep_apart(file);
+}
+
+// What it calls instead of lstat and fstat: at the end of a process an interposer of those (libfaketime) may have ended
+// itself already, and aborts when it is called.
+extern "C" int cistern_status_of_shown_link(const char* path, struct stat* status) {
+  return answer_or_errno(system_call(SYS_newfstatat, static_cast<std::uintptr_t>(AT_FDCWD),
+                                     reinterpret_cast<std::uintptr_t>(path), reinterpret_cast<std::uintptr_t>(status),
+                                     AT_SYMLINK_NOFOLLOW));
+}
+
+extern "C" int cistern_status_of_shown_file(int file, struct stat* status) {
+  return answer_or_errno(
+      system_call(SYS_fstat, static_cast<std::uintptr_t>(file), reinterpret_cast<std::uintptr_t>(status)));
 }
 
 String short_function_name(std::string_view demangled) {
@@ -273,23 +413,33 @@ String short_function_name(std::string_view demangled) {
 }
 
 void symbolise(Vector<LeakFigures>& leaks, unsigned budget_ms) {
-  Locked hold(symbols_lock);
+  assert_no_lock_held();
   Symboliser symboliser(budget_ms);
   for (LeakFigures& leak : leaks) leak.frames = symboliser.frames(leak.frames);
 }
 
 void symbolise(Snapshot& snapshot, unsigned budget_ms) {
-  Locked hold(symbols_lock);
+  assert_no_lock_held();
   Symboliser symboliser(budget_ms);
   for_each_stack(snapshot, [&](std::uint32_t, Vector<FrameFigures>& frames, bool is_named) {
     if (is_named) frames = symboliser.frames(frames);
   });
 }
 
+void symbols_before_fork() { symbols_lock.lock_for_fork(); }
+void symbols_after_fork() { symbols_lock.unlock_after_fork(); }
+
+// What another thread was about to resolve is cut off, in the midst of a state perhaps.
 void symbols_after_fork_in_child() {
-  if (!symbols_lock.held_elsewhere()) return;
-  new (&symbols_lock) Lock;
-  states = nullptr;
+  const auto self = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+  for (Showing** link = &showing; *link;) {
+    if ((*link)->thread == self) {
+      link = &(*link)->next;
+    } else {
+      *link = (*link)->next;
+      states.store(nullptr);
+    }
+  }
 }
 
 }  // namespace cistern

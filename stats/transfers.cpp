@@ -33,7 +33,8 @@ constexpr double kEighthRoots[] = {1.0443, 1.1388, 1.2419, 1.3543, 1.4768, 1.610
 }  // namespace
 
 const char* direction_name(CopyDirection direction) {
-  constexpr const char* kNames[] = {"host to device", "device to host", "device to device", "host to host", "unknown"};
+  constexpr const char* kNames[] = {"host to device", "device to host", "device to device",
+                                    "host to host",   "fill",           "unknown"};
   return kNames[static_cast<int>(direction)];
 }
 

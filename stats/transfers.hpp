@@ -14,6 +14,7 @@ enum class CopyDirection : std::uint8_t {
   device_to_host,
   device_to_device,
   host_to_host,
+  fill,
   unknown,
   count
 };

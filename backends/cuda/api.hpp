@@ -27,7 +27,9 @@ using CUexternalMemory = struct ExternalMemoryHandle*;
 using CUmodule = struct ModuleHandle*;
 using CUlibrary = struct LibraryHandle*;
 using CUkernel = struct KernelHandle*;
+
 using CUhostFn = void (*)(void*);
+using CUstreamCallback = void (*)(CUstream, CUresult, void*);
 
 // The runtime's handles are the driver's.
 using cudaStream_t = CUstream;
@@ -61,6 +63,7 @@ constexpr CUresult kInvalidAddressSpace = 717;
 constexpr CUresult kInvalidProgramCounter = 718;
 constexpr CUresult kLaunchFailed = 719;
 constexpr CUresult kTensorMemoryLeak = 721;
+constexpr CUresult kNotPermitted = 800;
 constexpr CUresult kNotSupported = 801;
 constexpr CUresult kMpsClientTerminated = 810;
 constexpr CUresult kStreamCaptureUnsupported = 900;
@@ -141,6 +144,10 @@ constexpr int kCaptureModeGlobal = 0;
 constexpr int kCaptureModeThreadLocal = 1;
 constexpr int kCaptureModeRelaxed = 2;
 constexpr int kCaptureStatusNone = 0;
+constexpr int kCaptureStatusActive = 1;
+constexpr int kNodeRunsHostFunction = 3;  // CUgraphNodeType
+constexpr int kNodeAllocates = 10;
+constexpr int kNodeFrees = 11;
 constexpr int kMemoryHost = 1;  // CUmemorytype
 constexpr int kMemoryDevice = 2;
 constexpr int kMemoryArray = 3;
@@ -151,6 +158,9 @@ constexpr int kLocationHostNuma = 3;
 constexpr int kLocationHostNumaCurrent = 4;
 constexpr int kOperandPointer = 1;  // CUmemcpy3DOperandType
 constexpr int kOperandArray = 2;
+constexpr int kSourceInStreamOrder = 1;  // CUmemcpySrcAccessOrder
+constexpr int kSourceDuringCall = 2;
+constexpr int kSourceAnyTime = 3;
 constexpr int kCopyHostToHost = 0;  // cudaMemcpyKind
 constexpr int kCopyHostToDevice = 1;
 constexpr int kCopyDeviceToHost = 2;
@@ -226,6 +236,12 @@ struct CUmemLocation {
   int type, id;
 };
 
+struct CUmemcpyAttributes {
+  int source_access_order;
+  CUmemLocation source_hint, target_hint;
+  unsigned flags;
+};
+
 struct CUlaunchConfig {
   unsigned grid[3], block[3], shared_bytes;
   CUstream stream;
@@ -270,6 +286,30 @@ struct CUmemPoolProps {
   std::size_t bytes_max;
   unsigned short usage;
   unsigned char reserved[54];
+};
+
+struct CUDA_MEM_ALLOC_NODE_PARAMS {
+  CUmemPoolProps pool;
+  const void* access;
+  std::size_t access_count, bytes;
+  CUdeviceptr address;
+};
+
+struct CUDA_HOST_NODE_PARAMS {
+  CUhostFn function;
+  void* argument;
+};
+
+struct CUgraphNodeParams {
+  int type;
+  int reserved[3];
+  union {
+    long long padding[29];
+    CUDA_HOST_NODE_PARAMS host;  // and more
+    CUDA_MEM_ALLOC_NODE_PARAMS allocation;
+    CUdeviceptr freed;
+  };
+  long long reserved_too;
 };
 
 struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC {

@@ -48,8 +48,12 @@ CUresult BlockSource::driver_free(Context* context, BlockKind kind, std::uintptr
 }
 
 void BlockSource::count_reserved(const Context* context, BlockKind kind, std::uint64_t bytes) {
+  share_of({kind, context, 0}).proportion.note_there(bytes);
   const std::uint64_t now = reserved_by(context, kind).fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  if (kind == BlockKind::device) return raise(context->device->reserved_peak_bytes, now);
+  if (kind == BlockKind::device) {
+    reserved_on_devices.rise(bytes);
+    return raise(context->device->reserved_peak_bytes, now);
+  }
   const std::uint64_t of_rings = ring_bytes.load(std::memory_order_relaxed);
   raise(pinned_reserved_peak_bytes, now > of_rings ? now - of_rings : 0);
 }
@@ -82,24 +86,25 @@ void BlockSource::release(Block* block) {
   any_postponed_.store(true, std::memory_order_relaxed);
 }
 
-void BlockSource::release_while_capturing(Block* block) {
+void BlockSource::release_while_capturing(Block* block, bool unsettled) {
+  block->unsettled |= unsettled;
   block->context_is_there() ? really_release(block) : forget(block);
 }
 
-void BlockSource::release_postponed_while_capturing() {
+void BlockSource::release_postponed_while_capturing(bool unsettled_too) {
   for (;;) {
     Block* block;
     {
       Locked hold(lock_);
-      const auto idle =
-          std::find_if(postponed_.begin(), postponed_.end(), [](const Block* waiting) { return !waiting->unsettled; });
-      if (idle == postponed_.end()) return;
-      block = *idle;
-      postponed_.erase(idle);
+      const auto found = std::find_if(postponed_.begin(), postponed_.end(),
+                                      [&](const Block* waiting) { return unsettled_too || !waiting->unsettled; });
+      if (found == postponed_.end()) return;
+      block = *found;
+      postponed_.erase(found);
       block->context->own_calls.fetch_add(1);
     }
     Context* context = block->context;
-    release_while_capturing(block);
+    release_while_capturing(block, false);
     context->own_calls.fetch_sub(1);
   }
 }
@@ -144,7 +149,7 @@ void BlockSource::really_release(Block* block) {
   const std::uintptr_t address = block->address.load(std::memory_order_relaxed);
   const std::uint64_t bytes = block->bytes;
   blocks_.forget(block);
-  reserved_by(context, kind).fetch_sub(bytes, std::memory_order_relaxed);
+  count_given_back(context, kind, bytes);
   if (driver_free(context, kind, address) != kSuccess) failed_frees.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -153,7 +158,7 @@ void BlockSource::forget(Block* block) {
     Locked hold(lock_);
     std::erase(postponed_, block);
   }
-  if (!block->slab) reserved_by(block->context, block->kind).fetch_sub(block->bytes, std::memory_order_relaxed);
+  if (!block->slab) count_given_back(block->context, block->kind, block->bytes);
   blocks_.forget(block);
 }
 
@@ -226,7 +231,7 @@ void BlockSource::release_piece(Block* block) {
 
 void BlockSource::forget_slab(const Slab& slab) {
   blocks_.ranges.erase_if(slab.first, [&](const RangeContent& of) { return of.owner == &slab; });
-  pinned_reserved_bytes.fetch_sub(slab.bytes, std::memory_order_relaxed);
+  count_given_back(nullptr, BlockKind::pinned, slab.bytes);
 }
 
 // Blocks of these slabs that the program still holds keep pointing to them.
@@ -241,6 +246,8 @@ void BlockSource::after_fork_in_child() {
   postponed_.clear();
   any_postponed_ = false;
   pinned_reserved_bytes = pinned_reserved_peak_bytes = ring_bytes = 0;
+  pinned_share.after_fork_in_child();
+  reserved_on_devices.reset();
   pinned_calls.reset();
 }
 

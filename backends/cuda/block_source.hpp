@@ -44,14 +44,26 @@ class BlockSource {
     release(block);
   }
   Settled settled(Block* block, Fence& fence);
+  void note_waiting(const Block* block, std::uint64_t change) {
+    share_of(block->sort()).waiting_bytes.fetch_add(change, std::memory_order_relaxed);
+  }
   static bool out_of_memory(CUresult error) { return error == kOutOfMemory; }
 
-  // While a stream captures, one that nothing waits for may go back all the same: by the calling thread, whose mode is
-  // relaxed meanwhile. [assumed] That this disturbs no capture, in whatever mode; scripts/gpu-check asks.
-  void release_while_capturing(Block* block);
+  // While a stream captures a block may go back all the same, by a thread whose own call takes memory: its mode is
+  // relaxed meanwhile, and one that commands may still use is waited for, as the program's own free would have waited.
+  // [assumed] That this disturbs no capture, in whatever mode; scripts/gpu-check asks.
+  void release_while_capturing(Block* block, bool unsettled);
 
   void release_postponed();
-  void release_postponed_while_capturing();
+  void release_postponed_while_capturing(bool unsettled_too);
+  // Calls visit(block) for each of those that commands may still use, under the lock.
+  template <class Visit>
+  void for_each_unsettled_postponed(Visit visit) {
+    if (!any_postponed_.load(std::memory_order_relaxed)) return;
+    Locked hold(lock_);
+    for (Block* block : postponed_)
+      if (block->unsettled) visit(block);
+  }
   // Those of a context that ends.
   void take_out_postponed(const Context* context, Vector<Block*>& out);
   // The block's context is gone: what is known of it is forgotten, without a driver call.
@@ -63,7 +75,7 @@ class BlockSource {
   Block* adopt(const Request& request, std::uintptr_t address);
   // What the driver gave back since adopt() or acquire(): the program's own call freed a whole block.
   void freed_by_program(Block* block) {
-    reserved_by(block->context, block->kind).fetch_sub(block->bytes);
+    count_given_back(block->context, block->kind, block->bytes);
     frees_done.fetch_add(1);
   }
 
@@ -72,6 +84,11 @@ class BlockSource {
   std::atomic<bool> marks_own_context{true};
 
   std::atomic<std::uint64_t> pinned_reserved_bytes{0}, pinned_reserved_peak_bytes{0};  // the peak without rings
+  Share pinned_share;
+  Share& share_of(const Sort& sort) {
+    return sort.kind == BlockKind::device ? sort.context->device->share : pinned_share;
+  }
+  Level reserved_on_devices;                 // of all of them, at one time
   std::atomic<std::uint64_t> ring_bytes{0};  // chunks of staged copies, which are no memory of the program's
   DriverCalls pinned_calls;
   std::atomic<std::uint64_t> failed_frees{0};
@@ -90,6 +107,11 @@ class BlockSource {
     return kind == BlockKind::device ? context->device->reserved_bytes : pinned_reserved_bytes;
   }
   void count_reserved(const Context* context, BlockKind kind, std::uint64_t bytes);
+  void count_given_back(const Context* context, BlockKind kind, std::uint64_t bytes) {
+    share_of({kind, context, 0}).proportion.note_gone(bytes);
+    reserved_by(context, kind).fetch_sub(bytes, std::memory_order_relaxed);
+    if (kind == BlockKind::device) reserved_on_devices.fall(bytes);
+  }
   CUresult driver_allocate(const Request& request, std::uintptr_t* address);
   CUresult driver_free(Context* context, BlockKind kind, std::uintptr_t address);
   void really_release(Block* block);

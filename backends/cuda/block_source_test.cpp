@@ -339,17 +339,20 @@ TEST_F(BlockSourceTest, WhileTheGateIsShutReleasesArePostponed) {
 TEST_F(BlockSourceTest, WhileCapturingWhatIsIdleGoesBackWhenThatIsAskedFor) {
   Block *idle = device_block(), *later = device_block(), *unsettled = device_block();
   gate.captures = 1;
-  source.release_while_capturing(idle);
+  source.release_while_capturing(idle, false);
   EXPECT_EQ(driver.live_allocations(), 2u);
   EXPECT_EQ(source.frees_done, 1u);
   source.release(later);
   source.release_unsettled(unsettled);
   EXPECT_EQ(driver.live_allocations(), 2u) << "postponed";
-  source.release_postponed_while_capturing();
+  source.release_postponed_while_capturing(false);
   EXPECT_EQ(driver.live_allocations(), 1u) << "its free would have to wait";
   EXPECT_EQ(source.frees_done, 2u);
+  std::uint64_t waiting = 0;
+  source.for_each_unsettled_postponed([&](const Block* block) { waiting += block->bytes; });
+  EXPECT_EQ(waiting, unsettled->bytes);
+  source.release_postponed_while_capturing(true);
   gate.captures = 0;
-  source.release_postponed();
   expect_nothing_left();
 }
 

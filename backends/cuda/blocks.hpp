@@ -31,6 +31,13 @@ class Published {
   std::atomic<T> value_;
 };
 
+// What one pool keeps together: see PoolKey.
+struct Sort {
+  BlockKind kind;
+  const Context* context;
+  std::uint64_t traits;
+};
+
 struct Block {
   std::atomic<std::uintptr_t> address{0};
   std::atomic<BlockState> state{BlockState::gone};
@@ -57,6 +64,7 @@ struct Block {
   Published<std::uint64_t> born_ns = 0;
   Block* next_unused = nullptr;
 
+  Sort sort() const { return {kind, context, traits}; }
   PoolKey key() const { return {reinterpret_cast<std::uintptr_t>(context), traits, bytes}; }
   bool context_is_there() const {
     return context->alive.load(std::memory_order_relaxed) && context->epoch.load(std::memory_order_relaxed) == epoch;

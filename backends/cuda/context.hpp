@@ -6,6 +6,36 @@
 
 namespace cistern::cuda {
 
+// How much there is of something, and the most that there was.
+class Level {
+ public:
+  void rise(std::uint64_t by) { raise(peak_, now_.fetch_add(by, std::memory_order_relaxed) + by); }
+  void fall(std::uint64_t by) { now_.fetch_sub(by, std::memory_order_relaxed); }
+  std::uint64_t peak() const { return peak_.load(std::memory_order_relaxed); }
+  void reset() { now_ = peak_ = 0; }
+
+ private:
+  std::atomic<std::uint64_t> now_{0}, peak_{0};
+};
+
+// What the program has of one device's memory, or of pinned memory, and what may be kept beside it.
+struct Share {
+  // What the driver would have taken for the live blocks, and the rest of their chunks. Written under the lock of the
+  // kind's counters.
+  std::atomic<std::uint64_t> live_bytes{0}, waste_bytes{0};
+  std::atomic<std::uint64_t> waiting_bytes{0};  // given back, but commands may still use it
+  Proportion proportion;                        // of what is reserved to what was live
+
+  // In the program's hands, or not to be had yet.
+  std::uint64_t used_bytes() const {
+    return live_bytes.load(std::memory_order_relaxed) + waiting_bytes.load(std::memory_order_relaxed);
+  }
+  void after_fork_in_child() {
+    live_bytes = waste_bytes = waiting_bytes = 0;
+    proportion.after_fork_in_child();
+  }
+};
+
 // One per device, made on first sight, never freed.
 struct Device {
   int ordinal = 0;
@@ -13,10 +43,7 @@ struct Device {
   DriverCalls calls;
   std::atomic<std::uint64_t> reserved_bytes{0};  // chunks taken from the driver, live and cached
   std::atomic<std::uint64_t> reserved_peak_bytes{0};
-  // Of it: what the driver would have taken for the live blocks, and the rest of the live blocks' chunks. Written under
-  // the lock of the kind's counters.
-  std::atomic<std::uint64_t> live_bytes{0}, waste_bytes{0};
-  Proportion proportion;  // of it to what was live
+  Share share;
   bool has_limits = false;
   std::atomic<std::uint64_t> tracked_bytes{0};  // taken past the pool: stream-ordered, arrays, VMM
   // The unit in which the driver takes memory, as far as it was measured.
@@ -87,7 +114,7 @@ class Entered {
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const Functions& real) : real_(real) {
-    if (real_.exchange_capture_mode) changed_ = real_.exchange_capture_mode(&mode_) == kSuccess;
+    changed_ = real_.exchange_capture_mode(&mode_) == kSuccess;
   }
   ~RelaxedCapture() {
     if (changed_) real_.exchange_capture_mode(&mode_);

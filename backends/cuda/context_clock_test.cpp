@@ -111,7 +111,7 @@ TEST_F(ContextClockTest, AnotherContextIsCurrentAgainAfterwards) {
 }
 
 TEST_F(ContextClockTest, ADriverWithoutCaptureModes) {
-  functions.exchange_capture_mode = nullptr;
+  functions.exchange_capture_mode = [](int*) { return kNotFound; };
   ContextClock old(functions, gate);
   const auto number = old.now();
   old.synchronised(number);

@@ -6,45 +6,52 @@
 #include <atomic>
 
 #include "backends/cuda/api.hpp"
+#include "pool/base/foreign.hpp"
 
 namespace cistern::cuda {
 
+// What a driver lacks answers kNotFound.
 struct Functions {
-  CUresult (*memory_allocate)(CUdeviceptr*, std::size_t) = nullptr;
-  CUresult (*memory_free)(CUdeviceptr) = nullptr;
-  CUresult (*host_allocate)(void**, std::size_t, unsigned) = nullptr;  // cuMemHostAlloc
-  CUresult (*host_allocate_plain)(void**, std::size_t) = nullptr;      // cuMemAllocHost
-  CUresult (*host_free)(void*) = nullptr;
-  CUresult (*context_current)(CUcontext*) = nullptr;
-  CUresult (*context_push)(CUcontext) = nullptr;
-  CUresult (*context_pop)(CUcontext*) = nullptr;
-  CUresult (*context_synchronize)() = nullptr;
-  CUresult (*event_create)(CUevent*, unsigned) = nullptr;
-  CUresult (*event_record)(CUevent, CUstream) = nullptr;
-  CUresult (*event_query)(CUevent) = nullptr;
-  CUresult (*event_elapsed)(float*, CUevent, CUevent) = nullptr;
-  CUresult (*event_destroy)(CUevent) = nullptr;
-  CUresult (*stream_query)(CUstream) = nullptr;
-  CUresult (*stream_synchronize)(CUstream) = nullptr;
-  CUresult (*copy_to_device)(CUdeviceptr, const void*, std::size_t, CUstream) = nullptr;  // cuMemcpyHtoDAsync
-  CUresult (*copy_to_host)(void*, CUdeviceptr, std::size_t, CUstream) = nullptr;
-  CUresult (*copy_shape)(const CUDA_MEMCPY3D*, CUstream) = nullptr;  // cuMemcpy3DAsync
-  CUresult (*pointer_attribute)(void*, int, CUdeviceptr) = nullptr;
-  CUresult (*address_range)(CUdeviceptr*, std::size_t*, CUdeviceptr) = nullptr;
-  CUresult (*device_attribute)(int*, int, CUdevice) = nullptr;
-  CUresult (*exchange_capture_mode)(int*) = nullptr;  // null in drivers before 10.1
+  Foreign<CUresult(CUdeviceptr*, std::size_t)> memory_allocate{};
+  Foreign<CUresult(CUdeviceptr)> memory_free{};
+  Foreign<CUresult(void**, std::size_t, unsigned)> host_allocate{};  // cuMemHostAlloc
+  Foreign<CUresult(void**, std::size_t)> host_allocate_plain{};      // cuMemAllocHost
+  Foreign<CUresult(void*)> host_free{};
+  Foreign<CUresult(CUcontext*)> context_current{};
+  Foreign<CUresult(CUcontext)> context_push{};
+  Foreign<CUresult(CUcontext*)> context_pop{};
+  Foreign<CUresult()> context_synchronize{};
+  Foreign<CUresult(CUevent*, unsigned)> event_create{};
+  Foreign<CUresult(CUevent, CUstream)> event_record{};
+  Foreign<CUresult(CUevent)> event_query{};
+  Foreign<CUresult(float*, CUevent, CUevent)> event_elapsed{};
+  Foreign<CUresult(CUevent)> event_destroy{};
+  Foreign<CUresult(CUstream)> stream_query{};
+  Foreign<CUresult(CUstream)> stream_synchronize{};
+  Foreign<CUresult(CUdeviceptr, const void*, std::size_t, CUstream)> copy_to_device{};  // cuMemcpyHtoDAsync
+  Foreign<CUresult(void*, CUdeviceptr, std::size_t, CUstream)> copy_to_host{};
+  Foreign<CUresult(const CUDA_MEMCPY3D*, CUstream)> copy_shape{};  // cuMemcpy3DAsync
+  Foreign<CUresult(void*, int, CUdeviceptr)> pointer_attribute{};
+  Foreign<CUresult(CUdeviceptr*, std::size_t*, CUdeviceptr)> address_range{};
+  Foreign<CUresult(int*, int, CUdevice)> device_attribute{};
+  Foreign<CUresult(int*)> exchange_capture_mode{};
 };
+
+// This thread runs a function of the program's for a stream or a graph, in which no call of CUDA may be made.
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local bool in_host_function = false;
 
 // Calls of our own are made only while no stream captures (many calls would invalidate the capture, whatever its mode)
 // and the process is neither exiting nor a forked child of one that used CUDA. A capture begins when those that are
-// under way have returned. One exception: when a call of the program's own is out of memory during a capture, idle
-// blocks go back (BlockSource::release_while_capturing).
+// under way have returned. One exception: when a call of the program's own is out of memory during a capture, blocks
+// go back (BlockSource::release_while_capturing).
 struct Gate {
   std::atomic<int> captures{0};
   std::atomic<int> inside{0};
   mutable std::atomic<int> waiting{0};  // for it to empty: others stay out, else it might never be empty
   std::atomic<bool> closed{false};
-  bool open() const { return captures.load() == 0 && waiting.load() == 0 && !closed.load(std::memory_order_relaxed); }
+  bool open() const {
+    return captures.load() == 0 && waiting.load() == 0 && !closed.load(std::memory_order_relaxed) && !in_host_function;
+  }
   // Not for ever: a call of our own may wait for work that waits for the thread that calls this.
   void wait_until_empty() const {
     waiting.fetch_add(1);

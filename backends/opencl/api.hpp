@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "pool/base/foreign.hpp"
+
 namespace cistern::opencl {
 
 using cl_int = std::int32_t;
@@ -50,9 +52,15 @@ constexpr cl_bitfield kMemAllocHostPtr = 1 << 4;
 constexpr cl_bitfield kMemCopyHostPtr = 1 << 5;
 
 constexpr cl_bitfield kMapReadWrite = 3;
+constexpr cl_bitfield kMapWrite = 1 << 1;
+constexpr cl_bitfield kMapWriteInvalidate = 1 << 2;
 
+constexpr cl_bitfield kDeviceTypeCpu = 1 << 1;
+
+constexpr cl_uint kDeviceType = 0x1000;
 constexpr cl_uint kDeviceMaxMemAllocSize = 0x1010;
 constexpr cl_uint kDeviceGlobalMemSize = 0x101F;
+constexpr cl_uint kDeviceName = 0x102B;
 constexpr cl_uint kDeviceHostUnifiedMemory = 0x1035;
 constexpr cl_uint kContextReferenceCount = 0x1080;
 constexpr cl_uint kContextDevices = 0x1081;
@@ -71,20 +79,21 @@ constexpr cl_int kComplete = 0;
 
 // The real functions that the backends call.
 struct Functions {
-  cl_mem (*create_buffer)(cl_context, cl_bitfield, std::size_t, void*, cl_int*) = nullptr;
-  cl_int (*release_memory)(cl_mem) = nullptr;
-  cl_int (*memory_info)(cl_mem, cl_uint, std::size_t, void*, std::size_t*) = nullptr;
-  cl_int (*enqueue_marker)(cl_command_queue, cl_uint, const cl_event*, cl_event*) = nullptr;
-  cl_int (*event_info)(cl_event, cl_uint, std::size_t, void*, std::size_t*) = nullptr;
-  cl_int (*release_event)(cl_event) = nullptr;
-  cl_int (*wait_for_events)(cl_uint, const cl_event*) = nullptr;
-  cl_int (*flush)(cl_command_queue) = nullptr;
-  cl_int (*finish)(cl_command_queue) = nullptr;
-  void* (*map_buffer)(cl_command_queue, cl_mem, cl_uint blocking, cl_bitfield, std::size_t, std::size_t, cl_uint,
-                      const cl_event*, cl_event*, cl_int*) = nullptr;
-  cl_int (*unmap)(cl_command_queue, cl_mem, void*, cl_uint, const cl_event*, cl_event*) = nullptr;
-  cl_command_queue (*create_queue)(cl_context, cl_device_id, cl_bitfield, cl_int*) = nullptr;
-  cl_int (*release_queue)(cl_command_queue) = nullptr;
+  Foreign<cl_mem(cl_context, cl_bitfield, std::size_t, void*, cl_int*)> create_buffer{};
+  Foreign<cl_int(cl_mem)> release_memory{};
+  Foreign<cl_int(cl_mem, cl_uint, std::size_t, void*, std::size_t*)> memory_info{};
+  Foreign<cl_int(cl_command_queue, cl_uint, const cl_event*, cl_event*)> enqueue_marker{};
+  Foreign<cl_int(cl_event, cl_uint, std::size_t, void*, std::size_t*)> event_info{};
+  Foreign<cl_int(cl_event)> release_event{};
+  Foreign<cl_int(cl_uint, const cl_event*)> wait_for_events{};
+  Foreign<cl_int(cl_command_queue)> flush{};
+  Foreign<cl_int(cl_command_queue)> finish{};
+  Foreign<void*(cl_command_queue, cl_mem, cl_uint blocking, cl_bitfield, std::size_t, std::size_t, cl_uint,
+                const cl_event*, cl_event*, cl_int*)>
+      map_buffer{};
+  Foreign<cl_int(cl_command_queue, cl_mem, void*, cl_uint, const cl_event*, cl_event*)> unmap{};
+  Foreign<cl_command_queue(cl_context, cl_device_id, cl_bitfield, cl_int*)> create_queue{};
+  Foreign<cl_int(cl_command_queue)> release_queue{};
 };
 
 }  // namespace cistern::opencl

@@ -1,6 +1,7 @@
 // Records found by handle or address: a hash table in shards, each under its own lock. Records are only touched
-// inside with() and for_each(), under the shard's lock; the callbacks must not call out of Cistern. A table that is met
-// at every allocation may have spin locks, which cost one locked instruction, not two.
+// inside with() and for_each(), under the shard's lock; the callbacks must not call out of Cistern. Nor does a record
+// end there, whose members may call a driver. A table that is met at every allocation may have spin locks, which cost
+// one locked instruction, not two.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -26,18 +27,22 @@ class HandleTable {
   void put(const void* handle, Record record) {
     Shard& shard = shard_of(handle);
     Locked hold(shard.lock);
-    shard.records.insert_or_assign(handle, std::move(record));
+    const auto [place, is_new] = shard.records.try_emplace(handle, std::move(record));
+    if (!is_new) std::swap(place->second, record);
   }
 
   // Takes the record out when when(record) says so, and moves it to `out`. False: not there, or not wanted.
   template <class When>
   bool take_if(const void* handle, Record& out, When when) {
     Shard& shard = shard_of(handle);
-    Locked hold(shard.lock);
-    auto found = shard.records.find(handle);
-    if (found == shard.records.end() || !when(found->second)) return false;
-    out = std::move(found->second);
-    shard.records.erase(found);
+    typename Map<const void*, Record>::node_type taken;
+    {
+      Locked hold(shard.lock);
+      auto found = shard.records.find(handle);
+      if (found == shard.records.end() || !when(found->second)) return false;
+      taken = shard.records.extract(found);
+    }
+    out = std::move(taken.mapped());
     return true;
   }
 

@@ -8,8 +8,10 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "pool/base/lock.hpp"
+#include "pool/base/system_call.hpp"
 
 namespace cistern {
 namespace {
@@ -27,6 +29,9 @@ constinit Lock arena_lock;
 constinit FreeBlock* free_lists[kClasses] = {};
 constinit char* chunk_next = nullptr;
 constinit std::size_t chunk_left = 0;  // no end: that may be where memory of the program begins
+// Kept for when the system refuses memory: the program learns of that by a call of its own, and may go on. Mapped with
+// the second chunk: few processes need one.
+constinit void* spare_chunk = nullptr;
 constinit std::atomic<std::size_t> mapped_bytes{0};
 
 [[noreturn]] void die_without_memory() {
@@ -47,10 +52,13 @@ struct Mapped {
 };
 constinit Mapped all_mapped = {};
 
+// By system calls: the lock is held, and those who watch the program's mappings have no use for these.
 void* map_anonymous(std::size_t bytes) {
-  void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return pages == MAP_FAILED ? nullptr : pages;
+  const long pages = system_call(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                                 static_cast<std::uintptr_t>(-1), 0);
+  return pages < 0 && pages >= -4095 ? nullptr : reinterpret_cast<void*>(pages);
 }
+void unmap(void* pages, std::size_t bytes) { system_call(SYS_munmap, reinterpret_cast<std::uintptr_t>(pages), bytes); }
 
 // Both under the lock.
 void note_mapped(const void* pages, std::size_t bytes) {
@@ -105,8 +113,11 @@ void* internal_try_allocate(std::size_t bytes) {
   }
   if (chunk_left < size) {
     // The rest of the old chunk is at most one block of the largest class: given up, not tracked.
+    const bool is_first = !chunk_next;
     void* chunk = map_pages(kChunk, true);
+    if (!chunk) chunk = std::exchange(spare_chunk, nullptr);
     if (!chunk) return nullptr;
+    if (!is_first && !spare_chunk) spare_chunk = map_pages(kChunk, true);
     chunk_next = static_cast<char*>(chunk);
     chunk_left = kChunk;
   }
@@ -127,7 +138,7 @@ void internal_deallocate(void* block, std::size_t bytes) {
   const LockedUnlessForking hold(arena_lock);
   if (bytes > kLargest) {
     if (hold) forget_mapped(block);
-    munmap(block, page_rounded(bytes));
+    unmap(block, page_rounded(bytes));
     mapped_bytes.fetch_sub(page_rounded(bytes), std::memory_order_relaxed);
     return;
   }

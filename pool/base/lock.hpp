@@ -7,21 +7,39 @@
 // signal handler may fork that interrupted this very thread in a critical section: the lock stays with the code that
 // was interrupted, which goes on in the child as it does in the parent.
 //
+// While a thread holds a lock it calls nothing that another library may define, the C library's functions among them:
+// an interposer may allocate, which comes back here, or wait for a lock of its own, which another thread may hold that
+// waits for ours. Where foreign code has to run in what one thread does alone, that is under a LongLock.
+//
 // Room: locks, memory of our own, tables; what works before any constructor has run.
 // May include: nothing of ours.
 #pragma once
 #include <linux/futex.h>
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <climits>
 #include <cstdint>
 
+#include "pool/base/clock.hpp"
 #include "pool/base/system_call.hpp"
 
 namespace cistern {
 
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local int locks_held = 0;
+
+// Stands in front of calls of foreign code. The locks of a fork do not count: other libraries' handlers run under them,
+// by design (shim/core/fork.cpp).
+#ifdef NDEBUG
+inline void count_locks_of_fork(int) {}
+inline void assert_no_lock_held() {}
+#else
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local int locks_of_fork = 0;
+inline void count_locks_of_fork(int change) { locks_of_fork = locks_of_fork + change; }
+inline void assert_no_lock_held() { assert(locks_held == locks_of_fork); }
+#endif
 
 // What both locks below are: the holder's thread pointer, which is a multiple of 16, and flags.
 class LockWord {
@@ -31,6 +49,7 @@ class LockWord {
   LockWord& operator=(const LockWord&) = delete;
 
   bool held_here() const { return is_of_this_thread(seen()); }
+  bool is_held_for_fork() const { return held_here() && seen() & kForking; }
   bool held_elsewhere() const { return seen() != kFree && !held_here(); }
 
  protected:
@@ -57,6 +76,11 @@ class LockWord {
                 static_cast<std::uint32_t>(word), reinterpret_cast<std::uintptr_t>(at_most));
   }
 
+  [[gnu::noinline]] void wake(int threads) {
+    system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&word_), FUTEX_WAKE_PRIVATE,
+                static_cast<std::uintptr_t>(threads));
+  }
+
   std::atomic<std::uintptr_t> word_{kFree};
 };
 
@@ -76,6 +100,13 @@ class Lock : public LockWord {
     locks_held = locks_held - 1;
     return false;
   }
+  // False: somebody holds it, perhaps a thread that this process does not have.
+  bool try_lock() {
+    locks_held = locks_held + 1;
+    if (take_free()) return true;
+    locks_held = locks_held - 1;
+    return false;
+  }
   void unlock() {
     if (word_.exchange(kFree, std::memory_order_release) & kContended) [[unlikely]]
       wake(1);
@@ -86,12 +117,14 @@ class Lock : public LockWord {
   void lock_for_fork() {
     if (held_here()) return;
     lock();
+    count_locks_of_fork(1);
     word_.store(of_this_thread() | kForking | kContended, std::memory_order_relaxed);
     wake(INT_MAX);
   }
   // In the parent and in the child. What lock_for_fork did not take is left alone.
   void unlock_after_fork() {
     if (!give_back_after_fork(kForking | kContended)) return;
+    count_locks_of_fork(-1);
     wake(1);
     locks_held = locks_held - 1;
   }
@@ -112,11 +145,6 @@ class Lock : public LockWord {
         sleep_while(word | kContended, nullptr);
       }
     }
-  }
-
-  [[gnu::noinline]] void wake(int threads) {
-    system_call(SYS_futex, reinterpret_cast<std::uintptr_t>(&word_), FUTEX_WAKE_PRIVATE,
-                static_cast<std::uintptr_t>(threads));
   }
 };
 
@@ -143,10 +171,13 @@ class SpinLock : public LockWord {
   void lock_for_fork() {
     if (held_here()) return;
     lock();
+    count_locks_of_fork(1);
     word_.store(of_this_thread() | kForking, std::memory_order_relaxed);
   }
   void unlock_after_fork() {
-    if (give_back_after_fork(kForking)) locks_held = locks_held - 1;
+    if (!give_back_after_fork(kForking)) return;
+    count_locks_of_fork(-1);
+    locks_held = locks_held - 1;
   }
 
  private:
@@ -155,6 +186,45 @@ class SpinLock : public LockWord {
     static constexpr timespec kShort{0, 50'000};
     const std::uintptr_t word = seen();
     if (looks >= kLooks && word != kFree) sleep_while(word, &kShort);
+  }
+};
+
+// For what one thread does for long, foreign code in it: a report, a copy of a buffer. Only entry points for it wait
+// here, and never malloc, free or a hook of a driver's function; whoever has it holds no lock in the sense of the
+// above. Foreign code that comes back on the same thread is told so, and another thread may be told how long to wait:
+// it may hold a lock that the foreign code needs.
+class LongLock : public LockWord {
+ public:
+  // False: this thread has it already, or another one had it all that time.
+  bool lock_within(std::uint64_t nanoseconds) {
+    assert_no_lock_held();
+    return !held_here() && (take_free() || wait(nanoseconds));
+  }
+  bool lock() { return lock_within(UINT64_MAX); }
+  void unlock() {
+    if (word_.exchange(kFree, std::memory_order_release) & kContended) [[unlikely]]
+      wake(1);
+  }
+
+ private:
+  [[gnu::noinline]] bool wait(std::uint64_t at_most_ns) {
+    constexpr std::uint64_t kSecond = 1'000'000'000;
+    const std::uint64_t begin_ns = monotonic_ns();
+    for (;;) {
+      std::uintptr_t word = seen();
+      if (word == kFree) {
+        if (word_.compare_exchange_weak(word, of_this_thread() | kContended, std::memory_order_acquire,
+                                        std::memory_order_relaxed))
+          return true;
+        continue;
+      }
+      const std::uint64_t waited_ns = monotonic_ns() - begin_ns;
+      if (waited_ns >= at_most_ns) return false;
+      const std::uint64_t left_ns = std::min(at_most_ns - waited_ns, kSecond);
+      const timespec at_most{static_cast<time_t>(left_ns / kSecond), static_cast<long>(left_ns % kSecond)};
+      if (word & kContended || word_.compare_exchange_weak(word, word | kContended, std::memory_order_relaxed))
+        sleep_while(word | kContended, &at_most);
+    }
   }
 };
 

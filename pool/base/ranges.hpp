@@ -64,9 +64,9 @@ class Ranges {
 
   // The first numbers at or after `from`. Empty: there are none.
   Range next(std::size_t from) const {
-    for (const Range& one : ranges_)
-      if (one.end > from) return {std::max(one.begin, from), one.end};
-    return {};
+    const auto one =
+        std::partition_point(ranges_.begin(), ranges_.end(), [&](const Range& at) { return at.end <= from; });
+    return one == ranges_.end() ? Range{} : Range{std::max(one->begin, from), one->end};
   }
 
  private:

@@ -113,39 +113,58 @@ __attribute__((no_sanitize("thread"))) WaitingBatch waiting_blocks(const RemoteB
 namespace {
 
 // Blocks in lists and batches count as handed out in their pages; those of lists were not allocated yet.
-__attribute__((no_sanitize("thread"))) void subtract_waiting(Account& sum) {
+__attribute__((no_sanitize("thread"))) void add_heap(Account& sum, const Heap& heap) {
+  for (unsigned one = 0; one < kClasses; ++one) {
+    if (is_medium(one)) {
+      const unsigned medium = one - kFirstMedium;
+      const std::uint32_t not_given = heap.waiting[medium] + heap.room[medium];
+      sum.classes[one].allocations += heap.classes[one].handed_out - not_given;
+      continue;
+    }
+    const unsigned waiting = waiting_blocks(heap, one);
+    sum.classes[one].live_blocks -= waiting;
+    sum.classes[one].free_blocks += waiting;
+    sum.classes[one].allocations += heap.classes[one].handed_out - waiting;
+  }
+  sum.moves += heap.moves;
+  for (const RemoteBatch& batch : heap.batches) {
+    const WaitingBatch waiting = waiting_blocks(batch);
+    sum.classes[waiting.size_class].live_blocks -= waiting.blocks;
+    sum.classes[waiting.size_class].free_blocks += waiting.blocks;
+  }
+}
+
+// Of a heap whose thread a fork left behind: what it handed out, it did before. Only what is not live counts, and that
+// was not live at the fork either.
+void add_what_is_not_live(Account& sum, const Heap& heap) {
+  Account own;
+  add_heap(own, heap);
+  for (unsigned one = 0; one < kClasses; ++one) {
+    sum.classes[one].live_blocks += own.classes[one].live_blocks;
+    sum.classes[one].free_blocks += own.classes[one].free_blocks;
+  }
+  sum.inherited_blocks += own.live_blocks();  // fewer: the number wraps
+}
+
+void add_heaps(Account& sum, bool with_forked_away) {
   for (unsigned id = 1; id < heaps_end(); ++id) {
     const Heap* const heap = heap_at(id);
     if (!heap) continue;
-    for (unsigned one = 0; one < kClasses; ++one) {
-      if (is_medium(one)) {
-        const unsigned medium = one - kFirstMedium;
-        const std::uint32_t not_given = heap->waiting[medium] + heap->room[medium];
-        sum.classes[one].allocations += heap->classes[one].handed_out - not_given;
-        continue;
-      }
-      const unsigned waiting = waiting_blocks(*heap, one);
-      sum.classes[one].live_blocks -= waiting;
-      sum.classes[one].free_blocks += waiting;
-      sum.classes[one].allocations += heap->classes[one].handed_out - waiting;
-    }
-    sum.moves += heap->moves;
-    for (const RemoteBatch& batch : heap->batches) {
-      const WaitingBatch waiting = waiting_blocks(batch);
-      sum.classes[waiting.size_class].live_blocks -= waiting.blocks;
-      sum.classes[waiting.size_class].free_blocks += waiting.blocks;
-    }
+    if (!heap->forked_away)
+      add_heap(sum, *heap);
+    else if (with_forked_away)
+      add_what_is_not_live(sum, *heap);
   }
 }
 
 // As account(), in this process and those it was forked from.
-Account account_ever() {
+Account account_ever(bool with_forked_away) {
   Account sum;
-  if (!slice_limit) return sum;
+  if (!there_is_a_window()) return sum;
   {
     const RegionHeld held;
     add_pages(sum);
-    subtract_waiting(sum);
+    add_heaps(sum, with_forked_away);
   }
   sum.large_allocations = large_allocations_ever();
   sum.large_allocated_bytes = large_allocated_bytes_ever();
@@ -166,13 +185,13 @@ Account account_ever() {
 
 Account account() {
   bury_forked_away();
-  Account sum = account_ever();
+  Account sum = account_ever(true);
   for (unsigned one = 0; one < kClasses; ++one) sum.classes[one].allocations -= allocations_before[one];
   sum.large_allocations -= allocations_before[kClasses];
   sum.large_allocated_bytes -= large_bytes_before;
   sum.temporary_blocks -= temporary_before;
   sum.moves -= moves_before;
-  sum.inherited_blocks = inherited_blocks;
+  sum.inherited_blocks += inherited_blocks;
   return sum;
 }
 
@@ -181,8 +200,18 @@ void shift_account(const std::int64_t (&allocations)[kClasses], std::int64_t liv
   inherited_blocks += static_cast<std::uint64_t>(live_blocks);
 }
 
+void count_forked_away(const Heap& heap) {
+  Account own;
+  add_heap(own, heap);
+  for (unsigned one = 0; one < kClasses; ++one) allocations_before[one] += own.classes[one].allocations;
+  moves_before += own.moves;
+  inherited_blocks += own.live_blocks();  // fewer: the number wraps
+}
+
+// Heaps whose threads the fork left behind stay as they are until they are buried: a child that only calls exec does
+// not go through their lists.
 void restart_account() {
-  const Account now = account_ever();
+  const Account now = account_ever(false);
   for (unsigned one = 0; one < kClasses; ++one) allocations_before[one] = now.classes[one].allocations;
   allocations_before[kClasses] = now.large_allocations;
   large_bytes_before = now.large_allocated_bytes;

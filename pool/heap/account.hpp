@@ -30,8 +30,10 @@ struct Account {
 
 Account account();
 
-// Allocations are counted from here on: in a forked child.
+// Allocations are counted from here on: in a forked child. What heaps had whose threads it has not is counted when they
+// are buried, as it was at the fork; `heap` is about to be.
 void restart_account();
+void count_forked_away(const Heap& heap);
 // What was found out later about the blocks that were counted then: of so many more or less it was wrong.
 void shift_account(const std::int64_t (&allocations)[kClasses], std::int64_t live_blocks);
 

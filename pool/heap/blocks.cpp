@@ -6,12 +6,13 @@
 //                more than 32 KiB                      -> allocate_large
 //   deallocate   page of another thread, or of nobody  -> free_remote
 //                1 KiB to 32 KiB                       -> free_medium
-//                large                                 -> release_span
+//                large                                 -> release_span, release_registered_span
 #include "pool/heap/blocks.hpp"
 
 #include <algorithm>
 #include <cstring>
 
+#include "pool/base/registered_memory.hpp"
 #include "pool/heap/heap.hpp"
 #include "pool/heap/medium.hpp"
 #include "pool/heap/region.hpp"
@@ -27,7 +28,7 @@ constexpr std::size_t kMovePagesMin = std::size_t{2} << 20;  // from here on mov
 // No page: it lies neither in a page of blocks nor in the first slice of a large one. Whole, for who calls it
 // would be longer with a part of it.
 [[gnu::noinline]] Spot find(const void* address) {
-  if (address_of(address) >> kSliceShift >= slice_limit) return {};
+  if (!is_described(slice_number(address))) return {};
   const Spot spot = spot_of(address);
   const PageState state = spot.page->state;
   const bool has_blocks = state == PageState::small || state == PageState::medium || state == PageState::large ||
@@ -36,7 +37,7 @@ constexpr std::size_t kMovePagesMin = std::size_t{2} << 20;  // from here on mov
 }
 
 bool in_window(const void* address) {
-  const std::uintptr_t slice = address_of(address) >> kSliceShift;
+  const std::uintptr_t slice = slice_number(address);
   return slice >= region_begin() && slice < region_end();
 }
 
@@ -50,7 +51,7 @@ constinit std::atomic<std::uint64_t> large_allocations{0}, large_allocated_bytes
 Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Prefer prefer = Prefer::dirty,
                     std::uint32_t replaced = 0) {
   if (bytes > PTRDIFF_MAX || slices_for(bytes) + slices_for(alignment) > kLargestSlices) return {};
-  if (!slice_limit && !start_region()) return {};
+  if (!there_is_a_window() && !start_region()) return {};
   const auto slices = static_cast<std::uint32_t>(slices_for(bytes));
   const auto alignment_slices = static_cast<std::uint32_t>(std::max<std::size_t>(slices_for(alignment), 1));
   const Span span = acquire_span(slices, alignment_slices, prefer, replaced);
@@ -60,6 +61,7 @@ Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Pref
   page.bytes = whole_system_pages(bytes);
   page.slack = static_cast<std::uint16_t>(page.bytes - bytes);
   page.slices = slices;
+  page.is_short = shorten_span(span.first, slices, page.bytes);
   sample_large(page, bytes);
   page.state.publish(PageState::large);
   large_allocations.fetch_add(1, std::memory_order_relaxed);
@@ -67,25 +69,46 @@ Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Pref
   return span;
 }
 
-// Null: no memory. Slice 0 is never given.
-void* memory_of(const Span& span) { return slice_memory(span.first); }
+// Null: no memory.
+void* memory_of(const Span& span) { return span.first ? slice_memory(span.first) : nullptr; }
+
+Registered registered_in(Slice first, std::uint32_t slices) {
+  return cistern::registered_in(slice_memory(first), slices * kSliceBytes);
+}
+
+void release(Slice first, std::uint32_t slices) {
+  if (const Registered found = registered_in(first, slices)) return release_registered_span(first, slices, found);
+  release_span(first, slices);
+}
 
 void free_large(Page& page) {
   page.state = PageState::none;
-  release_span(slice_of(&page), page.slices);
+  const Slice first = slice_of(&page);
+  if (!page.is_short) return release(first, page.slices);
+  if (registered_in(first, page.slices).locked) forget_locked(page_memory(&page), page.slices * kSliceBytes);
+  release_short_span(first, page.slices);
 }
 
-// In place: slices given back, or taken from behind.
+// In place: slices given back, or taken from behind. Not where some are registered: whoever did that hears that a block
+// grew by its pages' move, or by their end.
 bool resize_large(Page& page, std::size_t bytes) {
   const std::size_t wanted = slices_for(bytes);
   const Slice first = slice_of(&page);
+  if (page.is_short) {
+    if (bytes <= page.bytes && wanted == page.slices) {
+      page.slack = static_cast<std::uint16_t>(page.bytes - bytes);
+      return true;
+    }
+    if (!make_span_whole(first, page.slices, page.bytes)) return false;
+    page.is_short = false;
+  }
   if (wanted < page.slices) {
     const auto kept = static_cast<std::uint32_t>(wanted);
     const std::uint32_t dropped = page.slices - kept;
     page.slices = kept;
-    release_span(first + kept, dropped);
+    release(first + kept, dropped);
   } else if (wanted > page.slices) {
-    if (wanted > kLargestSlices) return false;
+    if (wanted > kLargestSlices || registered_in(first, page.slices).registered) return false;
     if (!extend_span(first + page.slices, static_cast<std::uint32_t>(wanted - page.slices))) return false;
     page.slices = static_cast<std::uint32_t>(wanted);
   }
@@ -111,7 +134,7 @@ void count_move() {
 // Of a block that grows and cannot where it lies. Its pages move, as a whole, so that what they leave reads as zero;
 // but if it grows by much, resident memory that has room for all of it saves more than copying costs.
 void* move_large(Page& page, std::size_t bytes) {
-  if (page.bytes < kMovePagesMin || !can_move_pages()) return nullptr;
+  if (page.bytes < kMovePagesMin || !can_move_pages() || !may_be_moved(page_memory(&page), page.bytes)) return nullptr;
   const bool much = bytes - page.bytes >= page.bytes / 4;
   Span span = much ? allocate_large(bytes, kSliceBytes, Prefer::dirty_only, page.slices) : Span{};
   const bool copied = span.first;
@@ -207,15 +230,23 @@ void* allocate(std::size_t bytes) {
 // Where every block has a site, none is filled to its end: a pointer just behind what the program has, such as the end
 // of a std::vector, leads to no other block (stats/leaks/).
 void* allocate_slowly(std::size_t bytes) {
-  if (bytes > kSmallMax) return memory_of(allocate_large(bytes));
-  return allocate_small(bytes, class_of(bytes + (samples_every_block() && bytes < kSmallMax)));
+  void* const block = bytes > kSmallMax
+                          ? memory_of(allocate_large(bytes))
+                          : allocate_small(bytes, class_of(bytes + (samples_every_block() && bytes < kSmallMax)));
+  do_chosen_work();
+  return block;
 }
 
 void* allocate_zeroed(std::size_t bytes) {
   if (bytes > kSmallMax) {
     const Span span = allocate_large(bytes);
-    if (span.dirty_slices) std::memset(slice_memory(span.dirty_first), 0, span.dirty_slices * kSliceBytes);
-    return memory_of(span);
+    do_chosen_work();
+    if (!span.first) return nullptr;
+    char* const memory = slice_memory(span.first);
+    char* const dirty = span.dirty_slices ? slice_memory(span.dirty_first) : memory + bytes;
+    if (dirty < memory + bytes)
+      std::memset(dirty, 0, std::min<std::size_t>(span.dirty_slices * kSliceBytes, memory + bytes - dirty));
+    return memory;
   }
   void* const block = allocate(bytes);
   if (block) std::memset(block, 0, bytes);
@@ -224,13 +255,17 @@ void* allocate_zeroed(std::size_t bytes) {
 
 void* allocate_aligned(std::size_t alignment, std::size_t bytes) {
   if (alignment <= kGranule) return allocate(bytes);
-  const unsigned id = aligned_class(alignment, bytes);
-  if (id < kClasses) return allocate_small(bytes, id);
   if (bytes > PTRDIFF_MAX || alignment > PTRDIFF_MAX) return nullptr;
-  return memory_of(allocate_large(std::max<std::size_t>(bytes, 1), alignment));
+  const unsigned id = aligned_class(alignment, bytes);
+  void* const block =
+      id < kClasses ? allocate_small(bytes, id) : memory_of(allocate_large(std::max<std::size_t>(bytes, 1), alignment));
+  do_chosen_work();
+  return block;
 }
 
-Freed deallocate(void* memory) {
+namespace {
+
+Freed free_block(void* memory) {
   const Spot found = find(memory);
   if (!found.page) return in_window(memory) ? Freed::invalid : Freed::foreign;
   switch (found.page->state) {
@@ -250,9 +285,17 @@ Freed deallocate(void* memory) {
   }
 }
 
+}  // namespace
+
+Freed deallocate(void* memory) {
+  const Freed freed = free_block(memory);
+  do_chosen_work();
+  return freed;
+}
+
 std::size_t usable_bytes(const void* block) {
-  const std::uintptr_t slice = address_of(block) >> kSliceShift;
-  if (slice < slice_limit && (pages[slice].state == PageState::small || pages[slice].state == PageState::medium))
+  const std::uintptr_t slice = slice_number(block);
+  if (is_described(slice) && (pages[slice].state == PageState::small || pages[slice].state == PageState::medium))
     return kBytesOfClass.of[pages[slice].size_class];
   const Spot found = find(block);
   if (!found.page) return 0;
@@ -294,8 +337,14 @@ void* reallocate(void* memory, std::size_t bytes) {
   const std::size_t usable = usable_bytes(memory);
   // A block of the program's, so it is found: NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage)
   if (found.page->state == PageState::large && bytes > kSmallMax) {
-    if (bytes <= PTRDIFF_MAX && resize_large(*found.page, bytes)) return memory;
-    if (void* const moved = move_large(*found.page, bytes)) return moved;
+    if (bytes <= PTRDIFF_MAX && resize_large(*found.page, bytes)) {
+      do_chosen_work();
+      return memory;
+    }
+    if (void* const moved = move_large(*found.page, bytes)) {
+      do_chosen_work();
+      return moved;
+    }
   } else if (bytes <= usable && (bytes >= usable / 2 || usable <= 64)) {
     note_size(found, bytes);
     return memory;
@@ -315,7 +364,7 @@ Whereabouts whereabouts(const void* address) {
   if (!found.page) {
     // Perhaps inside a large block: only its first slice says so.
     if (!where.in_pool) return where;
-    const auto slice = static_cast<Slice>(address_of(address) >> kSliceShift);
+    const auto slice = static_cast<Slice>(slice_number(address));
     for (Slice at = slice; at >= region_begin(); --at) {
       Page* const page = page_at(at);
       if (page->state == PageState::none) continue;

@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
 
+#include "pool/base/registered_memory.hpp"
 #include "tests/support/child.hpp"
 #include "tests/support/host_pool.hpp"
 #include "tests/support/random.hpp"
@@ -204,7 +206,7 @@ void intercept_moves(int refuse) {
 // Grows a block from `from` to `to` bytes where it cannot grow in place.
 void grow_moving(std::size_t from, std::size_t to) {
   void* const block = get(from);
-  const Slice end = static_cast<Slice>((address_of(block) + from + kSliceBytes - 1) >> kSliceShift);
+  const Slice end = static_cast<Slice>(slice_number(static_cast<char*>(block) + from + kSliceBytes - 1));
   const bool blocked = extend_span(end, 1);
   test::fill(block, from, from + to);
   void* const grown = reallocate(block, to);
@@ -238,6 +240,130 @@ TEST(HostBlocksTest, LargeBlocksMoveTheirPages) {
   });
 }
 
+// --- Blocks with memory that the program registered or locked
+struct GivenBack {
+  const void* at;
+  std::size_t bytes;
+};
+std::vector<GivenBack> given_back;
+std::vector<GivenBack> mapped_anew;
+
+void watch_pages() {
+  real_system = region_system;
+  given_back.clear();
+  mapped_anew.clear();
+  region_system.give_back = [](void* at, std::size_t bytes) {
+    given_back.push_back({at, bytes});
+    real_system.give_back(at, bytes);
+  };
+  region_system.renew = [](void* at, std::size_t bytes) {
+    mapped_anew.push_back({at, bytes});
+    return real_system.renew(at, bytes);
+  };
+}
+
+bool is_zero(const void* memory, std::size_t bytes) {
+  const auto* const from = static_cast<const char*>(memory);
+  return std::all_of(from, from + bytes, [](char byte) { return byte == 0; });
+}
+
+TEST(HostBlocksTest, ARegisteredBlockLosesItsPagesBeforeItIsFree) {
+  test::in_child([] {
+    watch_pages();
+    void* const block = get(5 * kMiB);
+    test::fill(block, 5 * kMiB, 1);
+    note_registered(static_cast<char*>(block) + kMiB, 100);
+    const std::uint64_t dirty = region_figures().dirty_bytes;
+    EXPECT_EQ(put(block), Freed::yes);
+    ASSERT_EQ(given_back.size(), 1u);
+    EXPECT_EQ(given_back[0].at, block);
+    EXPECT_EQ(given_back[0].bytes, 5 * kMiB);
+    EXPECT_EQ(region_figures().dirty_bytes, dirty);
+    void* const again = allocate_zeroed(5 * kMiB);
+    EXPECT_TRUE(is_zero(again, 5 * kMiB));
+    EXPECT_EQ(put(again), Freed::yes);
+    forget_registered(static_cast<char*>(block) + kMiB, 100);
+    given_back.clear();
+    void* const other = get(5 * kMiB);
+    EXPECT_EQ(put(other), Freed::yes);
+    EXPECT_TRUE(given_back.empty()) << "nothing is registered";
+    EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
+TEST(HostBlocksTest, ARegisteredBlockIsNotResizedUnheard) {
+  test::in_child([] {
+    watch_pages();
+    trim_region(0);
+    void* const block = get(4 * kMiB);
+    test::fill(block, 4 * kMiB, 3);
+    note_registered(block, 4 * kMiB);
+    given_back.clear();
+    EXPECT_EQ(reallocate(block, kMiB), block);
+    ASSERT_EQ(given_back.size(), 1u);
+    EXPECT_EQ(given_back[0].at, static_cast<char*>(block) + kMiB);
+    EXPECT_EQ(given_back[0].bytes, 3 * kMiB);
+    given_back.clear();
+    void* const grown = reallocate(block, 2 * kMiB);  // there is room behind it
+    EXPECT_NE(grown, block);
+    EXPECT_TRUE(test::is_filled(grown, kMiB, 3));
+    ASSERT_EQ(given_back.size(), 1u);
+    EXPECT_EQ(given_back[0].at, block);
+    EXPECT_EQ(put(grown), Freed::yes);
+    EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
+TEST(HostBlocksTest, LockedPagesDoNotMove) {
+  test::in_child([] {
+    intercept_moves(0);
+    trim_region(0);
+    void* const block = get(3 * kMiB);
+    note_locked(block, 1);
+    test::fill(block, 3 * kMiB, 5);
+    const Slice end = static_cast<Slice>(slice_number(static_cast<char*>(block) + 3 * kMiB));
+    const bool blocked = extend_span(end, 1);
+    void* const grown = reallocate(block, 9 * kMiB);
+    EXPECT_NE(grown, block);
+    EXPECT_EQ(moves, 0);
+    EXPECT_TRUE(test::is_filled(grown, 3 * kMiB, 5));
+    EXPECT_FALSE(registered_in(block, 9 * kMiB)) << "the lock ended with the block";
+    EXPECT_EQ(put(grown), Freed::yes);
+    if (blocked) release_span(end, 1);
+    EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
+TEST(HostBlocksTest, WithFewSystemCallsARegisteredBlockIsMappedAnew) {
+  test::in_child([] {
+    use_few_system_calls();
+    watch_pages();
+    void* const block = get(2 * kMiB);
+    std::memset(block, 1, 2 * kMiB);
+    note_registered(block, kMiB);
+    mapped_anew.clear();
+    EXPECT_EQ(put(block), Freed::yes);
+    EXPECT_TRUE(given_back.empty());
+    ASSERT_EQ(mapped_anew.size(), 1u);
+    EXPECT_EQ(mapped_anew[0].at, block);
+    EXPECT_TRUE(is_zero(block, 2 * kMiB));
+    EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
+TEST(HostBlocksTest, RegisteredHugePagesStay) {
+  test::in_child([] {
+    watch_pages();
+    void* const block = get(2 * kMiB);
+    note_registered(block, kMiB);
+    region_system.unit_bytes = 2 * kMiB;
+    region_system.keeps_pages = true;
+    EXPECT_EQ(put(block), Freed::yes);
+    EXPECT_TRUE(given_back.empty() && mapped_anew.empty());
+    EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
 // Pages that moved are mappings of their own: blocks that lie across several are moved as well, or copied.
 TEST(HostBlocksTest, BlocksAcrossMappingsThatMovedKeepTheirContents) {
   test::in_child([] {
@@ -259,7 +385,7 @@ TEST(HostBlocksTest, ABlockThatGrowsByMuchIsCopiedIntoResidentMemory) {
       trim_region(0);
       void* const resident = get(9 * kMiB);
       void* const block = get(7 * kMiB);
-      const Slice end = static_cast<Slice>((address_of(block) + 7 * kMiB) >> kSliceShift);
+      const Slice end = static_cast<Slice>(slice_number(static_cast<char*>(block) + 7 * kMiB));
       extend_span(end, 1);
       test::fill(block, 7 * kMiB, 1);
       EXPECT_EQ(put(resident), Freed::yes);
@@ -297,7 +423,7 @@ TEST(HostBlocksTest, ZeroedMemoryThatIsNotResidentStaysSo) {
   test::in_child([] {
     trim_region(0);
     void* const whole = get(30 * kMiB);
-    const Slice first = static_cast<Slice>(address_of(whole) >> kSliceShift);
+    const Slice first = static_cast<Slice>(slice_number(whole));
     EXPECT_EQ(reallocate(whole, 10 * kMiB), whole);
     trim_region(0);
     std::memset(whole, 3, 10 * kMiB);

@@ -43,8 +43,8 @@ void intercept_system(int at, bool all_behind) {
     }
     return real_system.map(memory, bytes);
   };
-  region_system.make_writable = [](void* memory, std::size_t bytes) {
-    return !fails() && real_system.make_writable(memory, bytes);
+  region_system.describe = [](void* memory, std::size_t bytes) {
+    return !fails() && real_system.describe(memory, bytes);
   };
   region_system.move = [](void* from, void* to, std::size_t bytes) {
     return !fails() && real_system.move(from, to, bytes);

@@ -54,8 +54,8 @@ void page_ripe(Page* page);
 // Stands apart from free_small (blocks.cpp) to be shorter: one comparison asks for a small block that exists, since the
 // bound of pages of medium ones is 0.
 [[gnu::always_inline]] inline bool give(void* memory) {
-  const std::uintptr_t slice = address_of(memory) >> kSliceShift;
-  if (slice >= slice_limit) [[unlikely]]
+  const std::uintptr_t slice = slice_number(memory);
+  if (!is_described(slice)) [[unlikely]]
     return false;
   Page* const page = pages + slice;
   if (page->owner.load(std::memory_order_relaxed) != this_thread()) [[unlikely]]

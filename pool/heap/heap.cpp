@@ -250,6 +250,7 @@ void page_ripe(Page* page) {
     return;
   }
   settle(heap, *page, handed_out);
+  do_chosen_work();
 }
 
 bool refill(Heap& heap, unsigned id, unsigned& sample_due) {
@@ -274,6 +275,10 @@ bool refill(Heap& heap, unsigned id, unsigned& sample_due) {
     if (!own.partial && heap.inbox.load(std::memory_order_relaxed)) read_inbox(heap);
     Page* const page = next_page(heap, id);
     if (!page) return false;
+    if (own.current) {  // what the system was asked by came back to malloc, which has a page by now
+      settle(heap, *page);
+      return heap.lists[id] || refill(heap, id, sample_due);
+    }
     own.current = slice_of(page);
     set_handed_out(*page, page->handed_out(), kQuiet);
   }

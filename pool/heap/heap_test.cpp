@@ -205,7 +205,7 @@ TEST(HostHeapTest, AGrowingClassHasItsPagesMadeResident) {
     EXPECT_LE(made.size(), 800u - 16);
     for (const auto& [at, bytes] : made) {
       EXPECT_EQ(bytes, kSliceBytes);
-      const Page& page = *page_at(static_cast<Slice>(address_of(at) >> kSliceShift));
+      const Page& page = *page_at(static_cast<Slice>(slice_number(at)));
       EXPECT_EQ(page.size_class, class_of(256));
     }
     put_all(blocks);

@@ -1,9 +1,10 @@
 // Layout of the host pool: size classes, slices, and the page descriptors that serve as page map.
 //
-// The pool's memory lies in one window of low addresses, cut into slices of 64 KiB. Descriptor i describes slice
-// i of that window, so a pointer's page is found without a search, and a pointer that is not ours finds a descriptor
-// without an owner (or lies past the window). Nothing of this is in the program's memory: a free block holds only the
-// link to the next one and a mark, both worthless once it is handed out.
+// The pool's memory lies in one window of addresses, cut into slices of 64 KiB. Descriptor i describes slice i of that
+// window, so a pointer's page is found without a search, and a pointer that is not ours lies outside of the slices that
+// have descriptors, or finds one without an owner. Descriptors are made as the window is used. Nothing of this is in
+// the program's memory: a free block holds only the link to the next one and a mark, both worthless once it is handed
+// out.
 #pragma once
 #include <atomic>
 #include <bit>
@@ -91,7 +92,8 @@ struct Block {
 };
 
 enum class PageState : std::uint8_t {
-  none,      // not the first slice of anything: foreign, beyond the top, inside a large block
+  none,      // not the first slice of anything: beyond the top, inside a large block
+  absent,    // first slice of what is not to be had: foreign, unmapped, or on its way (region.cpp)
   free,      // first slice of free memory
   free_end,  // last slice of it, if it is another
   small,     // first slice of a page of small blocks
@@ -133,7 +135,8 @@ struct alignas(64) Page {
     std::uint32_t start_bound;  // small: see start_bound; medium: 0
     struct {                    // large
       std::uint16_t slack;      // usable bytes less those asked for
-      std::uint16_t doublings;  // of the interval that it was drawn at, if it has a site
+      std::uint8_t doublings;   // of the interval that it was drawn at, if it has a site
+      bool is_short;            // what lies behind the usable bytes is unmapped
     };
   };
   union {
@@ -147,13 +150,13 @@ struct alignas(64) Page {
   };
   Slice heap_previous;
   union {
-    std::uint32_t slices;       // large, free: length
+    std::uint32_t slices;       // large, free, absent: length
     Relaxed<Slice> to_first;    // interior, last of free: so many slices back
     Relaxed<Slice> inbox_next;  // small, medium
   };
   union {
     std::uint8_t size_class;  // small, medium; sampled: of its cells
-    std::uint8_t sort;        // free: clean or dirty, see region.cpp
+    std::uint8_t sort;        // free: clean or dirty, absent: what is done; see region.cpp
   };
   Relaxed<PageState> state;
   union {
@@ -184,24 +187,34 @@ constexpr std::uint32_t start_bound(std::size_t size, unsigned carved) {
 }
 
 // --- The window
-inline constinit Page* pages = nullptr;           // descriptor of slice 0
+inline constinit std::uintptr_t window_base = 0;  // address of slice 0, which nothing lies in
+inline constinit Page* pages = nullptr;           // its descriptor
 inline constinit std::uintptr_t slice_limit = 0;  // descriptors up to here can be read
 inline constinit std::uintptr_t free_mark = 0;    // secret
 
 inline std::uintptr_t address_of(const void* block) { return reinterpret_cast<std::uintptr_t>(block); }
-inline char* slice_memory(std::uintptr_t slice) { return reinterpret_cast<char*>(slice << kSliceShift); }
+// Not described: the address lies in none.
+inline std::uintptr_t slice_number(const void* address) { return (address_of(address) - window_base) >> kSliceShift; }
+// The limit grows beside its readers; whoever has a block of ours has seen it above the block's slice. No atomic load,
+// which compilers do not fold into the comparison.
+__attribute__((no_sanitize("thread"))) inline bool is_described(std::uintptr_t slice) { return slice < slice_limit; }
+inline bool there_is_a_window() { return is_described(0); }
+inline bool is_in_window(const void* address) { return is_described(slice_number(address)); }
+inline char* slice_memory(std::uintptr_t slice) {
+  return reinterpret_cast<char*>(window_base + (slice << kSliceShift));
+}
 inline Slice slice_of(const Page* page) { return static_cast<Slice>(page - pages); }
 inline char* page_memory(const Page* page) { return slice_memory(slice_of(page)); }
 inline Page* page_at(Slice slice) { return pages + slice; }
 
-// Where an address below slice_limit lies: how far behind the first byte of its page of blocks, or of its slice where
-// that is in none.
+// Where an address in a described slice lies: how far behind the first byte of its page of blocks, or of its
+// slice where that is in none.
 struct Spot {
   Page* page = nullptr;
   std::size_t offset = 0;
 };
 inline Spot spot_of(const void* address) {
-  Page* const page = pages + (address_of(address) >> kSliceShift);
+  Page* const page = pages + slice_number(address);
   const Slice to_first = -Slice{page->state == PageState::interior} & page->to_first;
   return {page - to_first, to_first * kSliceBytes + address_of(address) % kSliceBytes};
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
 
 namespace cistern::host_pool {
@@ -52,10 +53,17 @@ bool fetch(Heap& heap, unsigned medium, bool first_is_sample) {
   if (!heap.classes[id].partial && heap.inbox.load(std::memory_order_relaxed)) read_inbox(heap);
   Page* const page = next_page(heap, id);
   if (!page) return false;
+  if (heap.waiting[medium]) {  // what the system was asked by came back to malloc, which has filled it
+    settle_medium(heap, *page);
+    return true;
+  }
   const auto there = static_cast<unsigned>(std::popcount(page->free_bits));
-  const unsigned samples = first_is_sample ? 1 : 0;
-  heap.classes[id].handed_out += samples;
-  const unsigned count = samples + charge(heap, medium, std::min<unsigned>(there, kMedium.of[medium].step) - samples);
+  unsigned uncharged = first_is_sample ? 1 : 0;
+  const unsigned charged = charge(heap, medium, std::min<unsigned>(there, kMedium.of[medium].step) - uncharged);
+  // What came back to malloc may have used up the way to the next sample: the first block is handed out all the same.
+  if (!charged) uncharged = 1;
+  heap.classes[id].handed_out += uncharged;
+  const unsigned count = uncharged + charged;
   std::uint64_t fetched = lowest(page->free_bits, count);
   page->free_bits &= ~fetched;
   if (page->free_bits) enqueue(heap, *page);
@@ -117,9 +125,13 @@ void make_room(Page& page, unsigned number, void* block) {
   if (Heap* const heap = this_heap(); heap && waiting < own.waiting_max) {
     heap->room[medium] = charge(*heap, medium, std::min<unsigned>(own.waiting_max - waiting, own.step));
     if (add_waiting(page, medium, number, block)) return;
-    if (waiting) return go_before_the_others(*heap, medium, waiting_block(page, number, block));
+    if (waiting) {
+      go_before_the_others(*heap, medium, waiting_block(page, number, block));
+      return do_chosen_work();
+    }
   }
   put_into_page(page, number);
+  do_chosen_work();
 }
 
 void take_back(Page& page, unsigned number, void* block) {

@@ -125,7 +125,7 @@ void make_room(Page& page, unsigned number, void* block);
 
 // False: ask deallocate().
 [[gnu::always_inline]] inline bool free_medium_quickly(void* memory) {
-  if (address_of(memory) >> kSliceShift >= slice_limit) return false;
+  if (!is_described(slice_number(memory))) return false;
   const auto [page, offset] = spot_of(memory);
   if (page->state != PageState::medium || page->owner.load(std::memory_order_relaxed) != this_thread()) return false;
   const unsigned medium = page->size_class - kFirstMedium;

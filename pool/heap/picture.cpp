@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kSlicesToGrow = 256;
 
-std::uint32_t slices_in_use() { return slice_limit ? region_end() - region_begin() : 0; }
+std::uint32_t slices_in_use() { return there_is_a_window() ? region_end() - region_begin() : 0; }
 
 }  // namespace
 
@@ -31,7 +31,7 @@ unsigned Picture::blocks_of(const Entry& entry) {
   slices_ = slices_in_use();
   numbers_ = 0;
   if (slices_ * sizeof(Entry) > bytes) return false;
-  first_ = std::uintptr_t{region_begin()} << kSliceShift;
+  first_ = address_of(slice_memory(region_begin()));
   bytes_ = std::uintptr_t{slices_} << kSliceShift;
   std::memset(table, 0, slices_ * sizeof(Entry));
   const Slice begin = region_begin(), end = begin + slices_;

@@ -53,13 +53,13 @@ class Picture {
   bool read(const Place& place, PictureBlock& block) const;
   // Both; false also behind the end of a large block.
   bool find(std::uintptr_t address, PictureBlock& block) const;
+  // Behind the first block of a page that was never made none was.
   template <class Visit>
   void for_each(Visit visit) const {
     PictureBlock block;
     for (std::uint32_t slice = 0; slice < slices_; ++slice)
       if (const Entry& entry = entries_[slice]; entry.is_first)
-        for (unsigned i = 0; i < blocks_of(entry); ++i)
-          if (read({slice, i, entry.first_number + i}, block)) visit(block);
+        for (unsigned i = 0; i < blocks_of(entry) && read({slice, i, entry.first_number + i}, block); ++i) visit(block);
   }
 
  private:

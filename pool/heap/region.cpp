@@ -2,63 +2,19 @@
 #include "pool/heap/region.hpp"
 
 #include <errno.h>
-#include <sys/auxv.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/sysinfo.h>
+#include <linux/futex.h>
 #include <time.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
+
+#include "pool/base/system_call.hpp"
+#include "pool/heap/fast_path.hpp"
 
 namespace cistern::host_pool {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20, kGiB = std::uint64_t{1} << 30;
-
-// --- System calls
-bool map_memory(void* at, std::size_t bytes) {
-  void* mapped = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  if (mapped == at) return true;
-  if (mapped != MAP_FAILED) {  // a kernel that does not know the flag
-    munmap(mapped, bytes);
-    errno = EEXIST;
-  }
-  return false;
-}
-
-void* reserve_memory(std::size_t bytes) {
-  void* reserved = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return reserved == MAP_FAILED ? nullptr : reserved;
-}
-
-// Not by mprotect: a filter of system calls may allow just what the C library's malloc asks for.
-bool make_memory_writable(void* at, std::size_t bytes) {
-  return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at;
-}
-
-// Locked memory cannot be given back: then it is wiped, so that it reads as zero all the same.
-void give_memory_back(void* at, std::size_t bytes) {
-  if (madvise(at, bytes, MADV_DONTNEED) != 0) std::memset(at, 0, bytes);
-}
-
-// Before the kernel looks whether it can move the source it may unmap the destination, so that is made good. Where
-// a filter refuses both calls nothing was unmapped.
-bool move_memory(void* from, void* to, std::size_t bytes) {
-  if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to) return true;
-  make_memory_writable(to, bytes);
-  return false;
-}
-
-bool unmap_memory(void* at, std::size_t bytes) { return munmap(at, bytes) == 0; }
-
-void make_memory_resident(void* at, std::size_t bytes) {
-#ifndef MADV_POPULATE_WRITE  // Linux 5.14
-#define MADV_POPULATE_WRITE 23
-#endif
-  madvise(at, bytes, MADV_POPULATE_WRITE);
-}
 
 // --- Bins of free spans: exact up to 32 slices, then four per doubling
 constexpr unsigned kExactBins = 32;
@@ -99,14 +55,16 @@ enum Sort : std::uint8_t { kClean, kDirty };
 
 constinit Lock region_lock;
 constinit Bins bins[2];
-constinit Slice window_begin = 0, window_top = 0, window_end = 0;
-constinit Slice last_gap = 0;               // see skip
-constinit std::uintptr_t writable_end = 0;  // descriptors below can be written
+constexpr Slice kWindowBegin = 1;
+constinit Slice window_top = kWindowBegin, window_end = kWindowBegin;
+constinit bool addresses_are_scarce = false;
+constinit std::uint64_t limit_slices = 0;            // where they are
+constinit std::atomic<bool> memory_is_tight{false};  // they are, and a good part of them is in use
 constinit std::uint64_t mapped_slices = 0, free_slices[2] = {}, peak_in_use = 0, times_grown = 0, times_given_back = 0;
 constinit std::uint64_t spans_fresh = 0, peak_reserved = 0;
 constinit std::uint64_t peak_at_ns = 0;
 constinit std::uint64_t idle_limit_ns = 0, next_look_ns = 0;
-constinit ChunkAdvice chunk_advice = nullptr;
+constinit ChunkAdvice chunk_advice = nullptr;  // atomic
 
 std::uint64_t slices_in(std::uint64_t bytes) { return bytes >> kSliceShift; }
 
@@ -239,14 +197,142 @@ Span carve(const Place& place, std::uint32_t slices) {
   return taken;
 }
 
-// --- Giving back
-void give_back(Page& span) {
+// --- Work for the system. Nothing foreign is called under the lock: who holds it chooses what is to be done, as spans
+// that are no longer free, and the next thread that holds no lock of ours does it (do_chosen_work). A span being worked
+// on names the thread. Where that one has to end its work while another forks, it leaves word, for the next one that
+// has the lock. A forked child takes over what threads were at that it does not have.
+enum Work : std::uint8_t { kGiveBack, kUnmap, kMap, kNone };  // Page::sort of an absent span
+
+constexpr std::uintptr_t kDone = 1, kRefused = 2;  // Page::owner of a span whose work has ended
+
+constinit Slice chosen_spans = 0, spans_in_work = 0;
+constinit Slice holes = 0;  // unmapped, and free to be mapped again
+constinit std::atomic<bool> work_is_left{false}, word_is_left{false};
+constinit std::uint64_t away_slices = 0;  // mapped, and chosen or worked on
+
+void set_absent(Slice first, std::uint32_t slices, Work work) {
+  Page& span = *page_at(first);
+  span.slices = slices;
+  span.sort = work;
+  span.state = PageState::absent;
+}
+
+// Of a free span, which it no longer is.
+void choose(Page& span, Work work) {
   const std::uint32_t slices = span.slices;
   unlink(&span);
-  region_system.give_back(page_memory(&span), slices * kSliceBytes);
-  ++times_given_back;
-  add_free(slice_of(&span), slices, kClean);
+  set_absent(slice_of(&span), slices, work);
+  push_page(chosen_spans, span);
+  away_slices += slices;
+  work_is_left.store(true, std::memory_order_relaxed);
 }
+
+// Addresses that nothing of ours is at any more: one with their neighbours; at the top they are taken back.
+void add_hole(Slice first, std::uint32_t slices) {
+  for (Slice at = holes, next; at; at = next) {
+    Page& hole = *page_at(at);
+    next = hole.next;
+    if (at + hole.slices != first && first + slices != at) continue;
+    remove_page(holes, hole);
+    hole.state = PageState::none;
+    first = std::min(first, at);
+    slices += hole.slices;
+  }
+  if (first + slices == window_top) {
+    window_top = first;
+  } else {
+    set_absent(first, slices, kNone);
+    push_page(holes, *page_at(first));
+  }
+}
+
+void end_work(Page& span, bool done) {
+  remove_page(spans_in_work, span);
+  const Slice first = slice_of(&span);
+  const std::uint32_t slices = span.slices;
+  const auto work = static_cast<Work>(span.sort);
+  span.state = PageState::none;
+  span.owner.store(0, std::memory_order_relaxed);
+  if (work == kMap) {
+    if (!done) return add_hole(first, slices);
+    mapped_slices += slices;
+    ++times_grown;
+    if (addresses_are_scarce && mapped_slices > limit_slices / 8)
+      memory_is_tight.store(true, std::memory_order_relaxed);
+    return add_free(first, slices, kClean);
+  }
+  away_slices -= slices;
+  if (!done) return add_free(first, slices, kDirty);
+  ++times_given_back;
+  if (work == kGiveBack) return add_free(first, slices, kClean);
+  mapped_slices -= slices;
+  add_hole(first, slices);
+}
+
+void read_words_left() {
+  if (!word_is_left.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  word_is_left.store(false, std::memory_order_relaxed);
+  for (Slice at = spans_in_work, next; at; at = next) {
+    Page& span = *page_at(at);
+    next = span.next;
+    const std::uintptr_t owner = span.owner.load(std::memory_order_acquire);
+    if (owner == kDone || owner == kRefused) end_work(span, owner == kDone);
+  }
+}
+
+// By the thread whose work it was; without the lock. False: another thread forks, and the span is to be had later.
+bool end_work_unlocked(Page& span, bool done) {
+  const LockedUnlessForking hold(region_lock);
+  if (hold) {
+    end_work(span, done);
+  } else {
+    span.owner.store(done ? kDone : kRefused, std::memory_order_release);
+    word_is_left.store(true, std::memory_order_release);
+  }
+  return static_cast<bool>(hold);
+}
+
+void begin_work(Page& span) {
+  push_page(spans_in_work, span);
+  span.owner.store(this_thread(), std::memory_order_relaxed);
+}
+
+Page* begin_chosen_work() {
+  const LockedUnlessForking hold(region_lock);
+  if (!hold) return nullptr;
+  if (!chosen_spans) {
+    work_is_left.store(false, std::memory_order_relaxed);
+    return nullptr;
+  }
+  Page& span = *page_at(chosen_spans);
+  remove_page(chosen_spans, span);
+  begin_work(span);
+  return &span;
+}
+
+bool do_work(const Page& span) {
+  const CallingSystem calling;
+  const std::size_t bytes = span.slices * kSliceBytes;
+  if (span.sort == kUnmap) return region_system.unmap(page_memory(&span), bytes);
+  region_system.give_back(page_memory(&span), bytes);
+  return true;
+}
+
+// In a child: what other threads of the parent were at. Whether it was done is not known, so it is taken for what is
+// true in any case.
+void take_over_work() {
+  for (Slice at = spans_in_work, next; at; at = next) {
+    Page& span = *page_at(at);
+    next = span.next;
+    const std::uintptr_t owner = span.owner.load(std::memory_order_relaxed);
+    if (owner == this_thread() || owner == kDone || owner == kRefused) continue;
+    end_work(span, span.sort == kUnmap);
+  }
+}
+
+// --- Giving back
+void give_back(Page& span) { choose(span, kGiveBack); }
 
 // Which dirty span is the least worth: of those that pages of blocks cannot use up, the smallest; else the largest.
 // kBins: there is none.
@@ -276,7 +362,9 @@ bool give_back_some(std::uint64_t wanted) {
 constinit std::uint64_t reserving = 0;  // slices on their way from clean to dirty
 constinit std::uint64_t dirty_min = 0;  // reserved
 
-std::uint64_t in_use_slices() { return mapped_slices - free_slices[kClean] - free_slices[kDirty] - reserving; }
+std::uint64_t in_use_slices() {
+  return mapped_slices - free_slices[kClean] - free_slices[kDirty] - reserving - away_slices;
+}
 
 void keep_dirty_at_most(std::uint64_t slices) {
   if (region_system.keeps_pages) return;
@@ -284,21 +372,18 @@ void keep_dirty_at_most(std::uint64_t slices) {
   }
 }
 
-// As the C library shortens its heap, and only where addresses are scarce: mapping memory anew costs time.
-void unmap_top() {
-  if (!region_system.unmap || region_system.unit_bytes != kSliceBytes) return;
-  const Page* const last = free_span_before(window_top);
-  if (!last) return;
-  const Run run = run_around(*last);
+// Where addresses are scarce what is free is to be little, as with the C library, which unmaps large blocks and
+// shortens its heap. The largest spans go first.
+void give_addresses_back() {
+  if (!addresses_are_scarce || region_system.unit_bytes != kSliceBytes) return;
   const std::uint64_t kept = std::max(slices_in(kMiB), in_use_slices() / 16);
-  if (run.slices < 4 * kept) return;
-  const Slice first = run.first + static_cast<Slice>(kept);
-  const std::uint32_t slices = window_top - first;
-  carve({run.first, first}, slices);
-  if (!region_system.unmap(slice_memory(first), slices * kSliceBytes)) return add_free(first, slices, kDirty);
-  window_top = first;
-  mapped_slices -= slices;
-  ++times_given_back;
+  const auto free = [] { return free_slices[kClean] + free_slices[kDirty]; };
+  if (free() < 4 * kept) return;
+  while (free() > kept) {
+    const unsigned clean = bins[kClean].last_used_below(kBins), dirty = bins[kDirty].last_used_below(kBins);
+    const Sort sort = clean == kBins || (dirty != kBins && dirty >= clean) ? kDirty : kClean;
+    choose(*page_at(bins[sort].first[sort == kDirty ? dirty : clean]), kUnmap);
+  }
 }
 
 void give_back_idle() {
@@ -408,68 +493,164 @@ Span take(const Place& place, std::uint32_t slices, Prefer prefer, std::uint32_t
 }
 
 // --- Growing
-// Descriptors are made writable for 64 MiB of memory at a time.
-bool prepare_descriptors(std::uintptr_t end) {
-  if (end <= writable_end) return true;
-  constexpr std::uintptr_t kStep = 1024;
-  const std::uintptr_t from = writable_end & ~(kStep - 1);
-  const std::uintptr_t to = std::min<std::uintptr_t>((end + kStep - 1) & ~(kStep - 1), window_end);
-  if (!region_system.make_writable(pages + from, (to - from) * sizeof(Page))) return false;
-  writable_end = to;
+// Descriptors are made for 64 MiB of memory at a time. Where somebody else's mapping is in their way the window ends.
+constexpr std::uintptr_t kDescribedAtOnce = 1024;
+
+bool describe(std::uint64_t end) {
+  if (end <= slice_limit) return true;
+  const std::uintptr_t from = slice_limit;
+  const std::uintptr_t to =
+      std::min<std::uintptr_t>((end + kDescribedAtOnce - 1) & ~(kDescribedAtOnce - 1), window_end);
+  if (!region_system.describe(pages + from, (to - from) * sizeof(Page))) return false;
+  std::atomic_ref(slice_limit).store(to, std::memory_order_release);
   return true;
 }
 
-// Slices at the top that are not ours: somebody else's mapping is there. The descriptor of the first one has the length
-// and leads to the gap before.
+// Slices at the top that are not ours: somebody else's mapping is there, or a unit begins behind.
 void skip(std::uint32_t slices) {
-  Page* const gap = page_at(window_top);
-  gap->slices = slices;
-  gap->next = last_gap;
-  last_gap = window_top;
+  set_absent(window_top, slices, kNone);
   window_top += slices;
 }
 
-// Where somebody else's mapping is in the way the window is continued behind it.
-bool map_at_top(std::uint32_t slices) {
+// At the top, for a new chunk: in units, as far as there is room for it. Null: there is none.
+Page* claim_top(std::uint32_t slices) {
+  const std::uint64_t unit = slices_in(region_system.unit_bytes), below = window_base >> kSliceShift;
+  const std::uint64_t aligned_top = (below + window_top + unit - 1) / unit * unit - below;
+  if (aligned_top + slices > window_end || !describe(aligned_top + slices)) return nullptr;
+  if (aligned_top > window_top) skip(static_cast<std::uint32_t>(aligned_top - window_top));
+  set_absent(window_top, slices, kMap);
+  Page* const claimed = page_at(window_top);
+  window_top += slices;
+  return claimed;
+}
+
+Page* claim_hole(std::uint32_t slices) {
+  int looks = 64;
+  for (Slice at = holes; at && looks > 0; at = page_at(at)->next, --looks) {
+    Page& hole = *page_at(at);
+    if (hole.slices < slices) continue;
+    remove_page(holes, hole);
+    if (hole.slices > slices) add_hole(at + slices, hole.slices - slices);
+    set_absent(at, slices, kMap);
+    return &hole;
+  }
+  return nullptr;
+}
+
+// What lies where somebody else's mapping is in the way is not ours; at the top no more of it than the step.
+void give_up(Page& claimed, std::uint32_t step) {
+  remove_page(spans_in_work, claimed);
+  claimed.owner.store(0, std::memory_order_relaxed);
+  claimed.sort = kNone;
+  if (slice_of(&claimed) + claimed.slices != window_top) return;
+  window_top = slice_of(&claimed);
+  claimed.state = PageState::none;
+  if (window_end - window_top > step && describe(window_top + std::uint64_t{step} + 1)) skip(step);
+}
+
+enum class Mapped { yes, no, foreign_in_the_way };
+
+Mapped map_chunk(const Page& chunk) {
+  const CallingSystem calling;
+  const std::size_t bytes = chunk.slices * kSliceBytes;
+  if (!region_system.map(page_memory(&chunk), bytes)) return errno == EEXIST ? Mapped::foreign_in_the_way : Mapped::no;
+  if (const ChunkAdvice advice = std::atomic_ref(chunk_advice).load(std::memory_order_relaxed))
+    advice(page_memory(&chunk), bytes);
+  return Mapped::yes;
+}
+
+// So many slices more. Where somebody else's mapping is in the way the window is continued behind it.
+bool grow_by(std::uint32_t slices) {
   constexpr int kTries = 64;
   std::uint32_t step = 1024;
-  for (int tries = 0; tries < kTries && window_top + std::uint64_t{slices} <= window_end; ++tries) {
-    if (!prepare_descriptors(window_top + std::uint64_t{slices})) return false;
-    if (region_system.map(slice_memory(window_top), slices * kSliceBytes)) return true;
-    if (errno != EEXIST) return false;
-    if (window_end - window_top <= step) return false;
-    skip(step);
+  for (int tries = 0; tries < kTries; ++tries) {
+    Page* chunk;
+    {
+      const LockedUnlessForking hold(region_lock);
+      if (!hold) return false;
+      chunk = claim_hole(slices);
+      if (!chunk) chunk = claim_top(slices);
+      if (!chunk) return false;
+      begin_work(*chunk);
+    }
+    const Mapped mapped = map_chunk(*chunk);
+    if (mapped != Mapped::foreign_in_the_way)
+      return end_work_unlocked(*chunk, mapped == Mapped::yes) && mapped == Mapped::yes;
+    const LockedUnlessForking hold(region_lock);
+    if (!hold) {
+      chunk->owner.store(kRefused, std::memory_order_release);
+      word_is_left.store(true, std::memory_order_release);
+      return false;
+    }
+    give_up(*chunk, step);
     step = std::min(step * 2, std::uint32_t{1} << 18);
   }
   return false;
 }
 
-// The first slice below the top is never one of ours after a skip: its descriptor has no state.
+// By a chunk that has room for so many slices, or just by these. Without the lock.
 bool grow(std::uint32_t slices) {
-  const std::uint64_t unit = slices_in(region_system.unit_bytes);
-  const auto in_units = [&](std::uint64_t number) { return (number + unit - 1) / unit * unit; };
-  const std::uint64_t aligned_top = std::min<std::uint64_t>(in_units(window_top), window_end);
-  if (aligned_top > window_top) {
-    if (!prepare_descriptors(aligned_top)) return false;
-    skip(static_cast<std::uint32_t>(aligned_top - window_top));
+  if (CallingSystem::is_under_way()) return false;
+  std::uint64_t rounded;
+  {
+    const LockedUnlessForking hold(region_lock);
+    if (!hold) return false;
+    const std::uint64_t unit = slices_in(region_system.unit_bytes);
+    const auto in_units = [&](std::uint64_t number) { return (number + unit - 1) / unit * unit; };
+    const std::uint64_t chunk = in_units(std::clamp(in_use_slices() / 16, slices_in(4 * kMiB), slices_in(256 * kMiB)));
+    rounded = std::max<std::uint64_t>(slices, (slices + chunk - 1) / chunk * chunk);
   }
-  const std::uint64_t chunk = in_units(std::clamp(in_use_slices() / 16, slices_in(4 * kMiB), slices_in(256 * kMiB)));
-  const auto rounded = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>((slices + chunk - 1) / chunk * chunk, window_end - window_top));
-  std::uint32_t mapped = std::max(rounded, slices);
-  if (!map_at_top(mapped)) {
-    if (mapped == slices || !map_at_top(mapped = slices)) return false;
+  if (rounded <= window_end && grow_by(static_cast<std::uint32_t>(rounded))) return true;
+  return rounded != slices && grow_by(slices);
+}
+
+// --- Where the system refuses
+void sleep_shortly() {
+  static constexpr timespec kShort{0, 50'000};
+  static constinit std::uint32_t nobody_wakes = 0;
+  system_call(SYS_futex, address_of(&nobody_wakes), FUTEX_WAIT_PRIVATE, 0, address_of(&kShort));
+}
+
+void note_limit(std::uint64_t bytes) {
+  addresses_are_scarce = bytes != kNoLimit;
+  limit_slices = slices_in(bytes);
+}
+
+// All that is free is chosen: to be unmapped where addresses are scarce, which may show only now; else what is dirty,
+// so that neighbours become one. False: there is nothing.
+bool choose_all() {
+  note_limit(region_system.limit_bytes());
+  memory_is_tight.store(addresses_are_scarce, std::memory_order_relaxed);
+  const std::uint64_t before = away_slices;
+  const bool unmap = addresses_are_scarce && region_system.unit_bytes == kSliceBytes;
+  for (const Sort sort : {kClean, kDirty}) {
+    if (!unmap && (sort == kClean || region_system.keeps_pages)) continue;
+    for (unsigned bin = bins[sort].next_used(0); bin < kBins; bin = bins[sort].next_used(bin))
+      choose(*page_at(bins[sort].first[bin]), unmap ? kUnmap : kGiveBack);
   }
-  if (chunk_advice) chunk_advice(slice_memory(window_top), mapped * kSliceBytes);
-  const Slice first = window_top;
-  window_top += mapped;
-  mapped_slices += mapped;
-  ++times_grown;
-  add_free(first, mapped, kClean);
+  return away_slices > before;
+}
+
+// After a refusal, without the lock: whether it is worth to try once more. What other threads are giving back is waited
+// for, but not long: they may wait for this one.
+bool make_room(unsigned tries) {
+  constexpr unsigned kTries = 100;
+  if (locks_held > 0 || CallingSystem::is_under_way() || tries > kTries) return false;
+  {
+    const LockedUnlessForking hold(region_lock);
+    if (!hold) return false;
+    read_words_left();
+    if (!choose_all() && !spans_in_work) return false;
+  }
+  if (work_is_left.load(std::memory_order_relaxed)) {
+    do_chosen_work();
+  } else {
+    sleep_shortly();
+  }
   return true;
 }
 
-// For at least `slices`; none: no memory.
+// For at least `slices`; none: the region has to grow.
 Place find_place(std::uint32_t slices, Prefer prefer) {
   const auto of_span = [](const Page* span) { return Place{slice_of(span), slice_of(span)}; };
   const Sort first_choice = prefer == Prefer::clean ? kClean : kDirty;
@@ -480,10 +661,22 @@ Place find_place(std::uint32_t slices, Prefer prefer) {
   } else if (slices > kPageSlicesMax) {
     if (const Place place = mostly_dirty_place(slices); place.run) return place;
   }
-  if (const Page* span = smallest_fit(slices, kClean)) return of_span(span);
-  if (!grow(slices)) keep_dirty_at_most(0);  // neighbours become one
   const Page* const span = smallest_fit(slices, kClean);
   return span ? of_span(span) : Place{};
+}
+
+constinit std::optional<Machine> machine;
+constinit std::atomic<bool> limits_are_new{false};
+
+void read_new_limits() {
+  if (!limits_are_new.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  limits_are_new.store(false, std::memory_order_relaxed);
+  const std::uint64_t bytes = region_system.limit_bytes();
+  if (machine) machine->limit_bytes = bytes;  // there may be no window yet
+  note_limit(bytes);
+  memory_is_tight.store(addresses_are_scarce && mapped_slices > limit_slices / 8, std::memory_order_relaxed);
+  give_addresses_back();
 }
 
 // --- Spans released while a thread forks: they wait in a stack, linked through their descriptors, for the next thread
@@ -499,6 +692,8 @@ void set_aside(Slice first, std::uint32_t slices) {
 }
 
 void take_back_set_aside() {
+  read_words_left();
+  read_new_limits();
   if (!set_aside_first.load(std::memory_order_relaxed)) [[likely]]
     return;
   for (Slice at = set_aside_first.exchange(0, std::memory_order_acquire); at;) {
@@ -509,100 +704,84 @@ void take_back_set_aside() {
   }
 }
 
-constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
-
-std::uint64_t limit_of(decltype(RLIMIT_AS) resource) {
-  rlimit limit;
-  return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : kNoLimit;
-}
-
-std::uint64_t physical_bytes() {
-  struct sysinfo info;
-  return sysinfo(&info) == 0 ? std::uint64_t{info.totalram} * info.mem_unit : 16 * kGiB;
-}
-
-struct Limits {
-  std::uint64_t address_space, data, physical;
-};
-constinit std::optional<Limits> known_limits;
-
-Limits limits() {
-  return known_limits ? *known_limits : Limits{limit_of(RLIMIT_AS), limit_of(RLIMIT_DATA), physical_bytes()};
-}
-
-struct Window {
-  std::uint64_t begin, end;
-};
-
-// The descriptors of everything below the window's end are reserved: 1/1024 of its address. Under a limit of the
-// address space the window is low and small.
-bool place(const Window& window) {
-  const std::uintptr_t slices = slices_in(window.end);
-  void* const reserved = region_system.reserve(slices * sizeof(Page));
-  if (!reserved) return false;
-  pages = static_cast<Page*>(reserved);
-  window_begin = window_top = static_cast<Slice>(slices_in(window.begin));
+// The descriptors lie below the memory, so that they grow towards it.
+bool place(std::uint64_t begin, std::uint64_t bytes) {
+  constexpr std::uint64_t kSlicesMax = std::uint64_t{1} << 29;  // 32 TiB
+  const std::uint64_t slices = kWindowBegin + std::min(slices_in(bytes), kSlicesMax);
+  const std::uintptr_t base = begin - kWindowBegin * kSliceBytes;
+  auto* const descriptors = reinterpret_cast<Page*>((base - slices * sizeof(Page)) & ~(kSliceBytes - 1));
+  if (!region_system.describe(descriptors, kDescribedAtOnce * sizeof(Page))) return false;
+  pages = descriptors;
+  window_base = base;
   window_end = static_cast<Slice>(slices);
-  writable_end = window_begin;
   return true;
 }
 
-std::uint64_t random_word() {
-  std::uint64_t words[2] = {0x9e3779b97f4a7c15, 0x2545f4914f6cdd1d};
-  if (const auto* given = reinterpret_cast<const char*>(getauxval(AT_RANDOM))) std::memcpy(words, given, sizeof words);
-  return (words[0] ^ (words[1] >> 7)) * 0x9e3779b97f4a7c15;
-}
-
-bool place_window() {
-  const std::uint64_t random = random_word();
-  free_mark = static_cast<std::uintptr_t>(random | 1);
-  const auto [limit, data_limit, physical] = limits();
-  if (limit != kNoLimit || data_limit != kNoLimit) region_system.unmap = unmap_memory;
+bool place_window(const Machine& found) {
+  free_mark = static_cast<std::uintptr_t>(found.random | 1);
+  note_limit(found.limit_bytes);
   const auto somewhere = [&](std::uint64_t begin, std::uint64_t within, std::uint64_t bytes) {
-    const std::uint64_t at = begin + (random >> 20) % (within / kMiB) * kMiB;
-    return Window{at, at + bytes};
+    return place(begin + (found.random >> 20) % (within / kMiB) * kMiB, bytes);
   };
-  const Window large = somewhere(64 * kGiB, 16 * kGiB, 2 * physical + 32 * kGiB);
-  const Window medium = somewhere(8 * kGiB, 2 * kGiB, 22 * kGiB), small = somewhere(1 * kGiB, kGiB, 2 * kGiB);
-  const auto descriptors = [](const Window& window) { return window.end / 1024; };
-  return (descriptors(large) <= limit / 64 && place(large)) || (descriptors(medium) <= limit / 64 && place(medium)) ||
-         (descriptors(small) <= limit / 8 && place(small));
+  return somewhere(64 * kGiB, 16 * kGiB, 2 * found.physical_bytes + 32 * kGiB) ||
+         somewhere(16 * kGiB, 8 * kGiB, 22 * kGiB) || somewhere(1 * kGiB, kGiB, 2 * kGiB);
 }
 
 }  // namespace
 
-std::uint64_t coarse_clock_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+// Here, and not in system.cpp, it lies where alignment leaves room.
+constinit thread_local std::uint32_t CallingSystem::called_from = 0;
+
+void do_chosen_work_slowly() {
+  if (locks_held > 0 || CallingSystem::is_under_way()) return;
+  while (Page* const span = begin_chosen_work())
+    if (!end_work_unlocked(*span, do_work(*span))) return;
 }
 
-constinit System region_system = {map_memory,       reserve_memory, make_memory_writable,
-                                  give_memory_back, move_memory,    make_memory_resident};
+bool there_is_chosen_work() { return work_is_left.load(std::memory_order_relaxed); }
 
-void look_at_limits() { known_limits = limits(); }
+void note_new_limits() { limits_are_new.store(true, std::memory_order_relaxed); }
+
+void limits_changed() {
+  note_new_limits();
+  if (!region_lock.try_lock()) return;
+  read_new_limits();
+  region_lock.unlock();
+  do_chosen_work();
+}
+
+void look_at_limits() { machine = look_at_machine(); }
 
 bool start_region() {
-  const std::atomic_ref<std::uintptr_t> limit(slice_limit);
-  if (limit.load(std::memory_order_acquire)) return true;
+  if (std::atomic_ref(slice_limit).load(std::memory_order_acquire)) return true;
+  if (CallingSystem::is_under_way()) return false;
+  const Machine found = machine ? *machine : look_at_machine();
   const LockedUnlessForking hold(region_lock);
   if (slice_limit) return true;
-  if (!hold || !place_window()) return false;
-  limit.store(window_end, std::memory_order_release);
+  if (!hold || !place_window(found)) return false;
+  std::atomic_ref(slice_limit).store(kDescribedAtOnce, std::memory_order_release);
   return true;
 }
 
 Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices, Prefer prefer, std::uint32_t replaced) {
-  const LockedUnlessForking hold(region_lock);
-  if (!hold) return {};
-  take_back_set_aside();
-  give_back_idle();
   const std::uint64_t wanted = std::uint64_t{slices} + alignment_slices - 1;
-  if (wanted > window_end - window_begin) return {};
-  const Place place = find_place(static_cast<std::uint32_t>(wanted), prefer);
-  if (!place.run) return {};
-  const Slice first = (place.first + alignment_slices - 1) / alignment_slices * alignment_slices;
-  return take({place.run, first}, slices, prefer, replaced);
+  if (wanted > window_end - kWindowBegin) return {};
+  const std::uintptr_t below = window_base >> kSliceShift;
+  for (unsigned refusals = 0;;) {
+    {
+      const LockedUnlessForking hold(region_lock);
+      if (!hold) return {};
+      take_back_set_aside();
+      give_back_idle();
+      if (const Place place = find_place(static_cast<std::uint32_t>(wanted), prefer); place.run) {
+        const std::uintptr_t first =
+            (below + place.first + alignment_slices - 1) / alignment_slices * alignment_slices - below;
+        return take({place.run, static_cast<Slice>(first)}, slices, prefer, replaced);
+      }
+    }
+    if (prefer == Prefer::dirty_only) return {};
+    if (!grow(static_cast<std::uint32_t>(wanted)) && !make_room(refusals++)) return {};
+  }
 }
 
 bool extend_span(Slice end, std::uint32_t more) {
@@ -625,7 +804,7 @@ void release_span(Slice first, std::uint32_t slices) {
   const std::uint64_t idle = free_slices[kDirty];
   keep_dirty_at_most(std::max(dirty_min, dirty_max_when_releasing()));
   if (free_slices[kDirty] < idle) note_given_back(idle - free_slices[kDirty]);
-  unmap_top();
+  give_addresses_back();
 }
 
 void end_regrets() {
@@ -639,18 +818,20 @@ void end_regrets() {
 
 std::size_t reserve_spans(std::uint32_t slices, std::size_t count) {
   std::size_t made = 0;
-  for (; made < count; ++made) {
+  while (made < count) {
     Place place;
     {
       Locked hold(region_lock);
       // Not by giving back what is dirty, which is what there is to be more of.
-      const Page* const clean = smallest_fit(slices, kClean);
-      if (!clean && !grow(slices)) return made;
-      if (const Page* const span = clean ? clean : smallest_fit(slices, kClean))
+      if (const Page* const span = smallest_fit(slices, kClean)) {
         place = {slice_of(span), slice_of(span)};
-      if (!place.run) return made;
-      reserving += slices;
-      carve(place, slices);
+        reserving += slices;
+        carve(place, slices);
+      }
+    }
+    if (!place.run) {
+      if (!grow(slices)) return made;
+      continue;
     }
     make_resident(place.first, slices);
     Locked hold(region_lock);
@@ -658,6 +839,7 @@ std::size_t reserve_spans(std::uint32_t slices, std::size_t count) {
     dirty_min += slices;
     add_free(place.first, slices, kDirty);
     peak_reserved = std::max(peak_reserved, mapped_slices - free_slices[kClean]);
+    ++made;
   }
   return made;
 }
@@ -666,6 +848,73 @@ void release_clean_span(Slice first, std::uint32_t slices) {
   const LockedUnlessForking hold(region_lock);
   if (!hold) return set_aside(first, slices);
   add_free(first, slices, kClean);
+  give_addresses_back();
+}
+
+// Where a filter of system calls is set, the only call left is the one by which the C library's malloc maps memory.
+// Huge pages stay, as they do in any case.
+void release_registered_span(Slice first, std::uint32_t slices, const Registered& found) {
+  if (region_system.unit_bytes != kSliceBytes) return release_span(first, slices);
+  char* const memory = slice_memory(first);
+  const std::size_t bytes = slices * kSliceBytes;
+  if (found.locked) forget_locked(memory, bytes);
+  bool is_clean = true;
+  {
+    const CallingSystem calling;
+    if (region_system.keeps_pages) {
+      is_clean = region_system.renew(memory, bytes);
+    } else {
+      if (found.locked) system_call(SYS_munlock, address_of(memory), bytes);
+      region_system.give_back(memory, bytes);
+    }
+  }
+  if (is_clean) return release_clean_span(first, slices);
+  release_span(first, slices);
+}
+
+// --- Short spans
+namespace {
+constexpr std::size_t kWorthACall = 16 << 10;
+constexpr unsigned kShortMax = 32 << 10;  // each may be a mapping of its own; a process may have 65,530 of these
+constinit std::atomic<unsigned> short_spans{0};
+}  // namespace
+
+bool shorten_span(Slice first, std::uint32_t slices, std::size_t bytes) {
+  const std::size_t rest = slices * kSliceBytes - bytes;
+  if (!memory_is_tight.load(std::memory_order_relaxed) || rest < kWorthACall || locks_held > 0 ||
+      region_system.unit_bytes != kSliceBytes || CallingSystem::is_under_way())
+    return false;
+  if (short_spans.fetch_add(1, std::memory_order_relaxed) < kShortMax) {
+    const CallingSystem calling;
+    if (region_system.unmap(slice_memory(first) + bytes, rest)) return true;
+  }
+  short_spans.fetch_sub(1, std::memory_order_relaxed);
+  return false;
+}
+
+bool make_span_whole(Slice first, std::uint32_t slices, std::size_t bytes) {
+  const CallingSystem calling;
+  if (!region_system.map(slice_memory(first) + bytes, slices * kSliceBytes - bytes)) return false;
+  short_spans.fetch_sub(1, std::memory_order_relaxed);
+  return true;
+}
+
+// While another thread forks the span can't be said to be unmapped, so it has to be mapped again.
+void release_short_span(Slice first, std::uint32_t slices) {
+  short_spans.fetch_sub(1, std::memory_order_relaxed);
+  {
+    const CallingSystem calling;
+    if (!region_system.unmap(slice_memory(first), slices * kSliceBytes)) return;
+  }
+  {
+    const LockedUnlessForking hold(region_lock);
+    if (hold) {
+      mapped_slices -= slices;
+      return add_hole(first, slices);
+    }
+  }
+  const CallingSystem calling;
+  if (region_system.map(slice_memory(first), slices * kSliceBytes)) set_aside(first, slices);
 }
 
 RegionFigures region_figures() {
@@ -704,12 +953,17 @@ void restart_region_figures() {
 }
 
 std::uint64_t trim_region(std::uint64_t keep_bytes) {
-  Locked hold(region_lock);
-  const std::uint64_t before = free_slices[kDirty];
-  dirty_min = std::min<std::uint64_t>(dirty_min, slices_in(keep_bytes));
-  keep_dirty_at_most(slices_in(keep_bytes));
-  unmap_top();
-  return (before - free_slices[kDirty]) * kSliceBytes;
+  std::uint64_t given;
+  {
+    Locked hold(region_lock);
+    const std::uint64_t before = free_slices[kDirty];
+    dirty_min = std::min<std::uint64_t>(dirty_min, slices_in(keep_bytes));
+    keep_dirty_at_most(slices_in(keep_bytes));
+    give_addresses_back();
+    given = before - free_slices[kDirty];
+  }
+  do_chosen_work();
+  return given * kSliceBytes;
 }
 
 RegionHeld::RegionHeld() : locked_(!region_lock.held_here()), held_(true) {
@@ -723,22 +977,47 @@ RegionHeld::~RegionHeld() {
   if (locked_) region_lock.unlock();
 }
 
-Slice region_begin() { return window_begin; }
-Slice region_end() { return window_top; }
+Slice region_begin() { return kWindowBegin; }
+// The top moves beside who reads it without the lock, to look whether a page can be one.
+__attribute__((no_sanitize("thread"))) Slice region_end() { return window_top; }
 
-void advise_chunks(ChunkAdvice advice) {
-  Locked hold(region_lock);
-  chunk_advice = advice;
-  if (!advice) return;
-  const auto advise = [&](Slice begin, Slice end) {
-    if (begin < end) advice(slice_memory(begin), (end - begin) * kSliceBytes);
+namespace {
+
+struct Stretch {
+  Slice first = 0, end = 0;
+};
+
+// The next one that is mapped, from `at` on.
+Stretch next_mapped(Slice at) {
+  const RegionHeld held;
+  const auto is_absent = [](Slice slice) {
+    return page_at(slice)->state == PageState::absent &&
+           (page_at(slice)->sort == kMap || page_at(slice)->sort == kNone);
   };
-  Slice end = window_top;
-  for (Slice gap = last_gap; gap; end = gap, gap = page_at(gap)->next) advise(gap + page_at(gap)->slices, end);
-  advise(window_begin, end);
+  const auto behind = [](Slice slice) {
+    return slice + slices_to_next(*page_at(slice), page_at(slice)->state, window_top);
+  };
+  while (at < window_top && is_absent(at)) at = behind(at);
+  Stretch found{at, at};
+  while (found.end < window_top && !is_absent(found.end)) found.end = behind(found.end);
+  return found;
+}
+
+}  // namespace
+
+// What goes while it is advised is advised in vain.
+void advise_chunks(ChunkAdvice advice) {
+  std::atomic_ref(chunk_advice).store(advice, std::memory_order_relaxed);
+  if (!advice || !there_is_a_window()) return;
+  for (Stretch some = next_mapped(kWindowBegin); some.first < some.end; some = next_mapped(some.end)) {
+    const CallingSystem calling;
+    advice(slice_memory(some.first), (some.end - some.first) * kSliceBytes);
+  }
 }
 
 void make_resident(Slice first, std::uint32_t slices) {
+  if (CallingSystem::is_under_way()) return;
+  const CallingSystem calling;
   region_system.make_resident(slice_memory(first), slices * kSliceBytes);
 }
 
@@ -746,7 +1025,9 @@ void make_resident(Slice first, std::uint32_t slices) {
 bool can_move_pages() { return !chunk_advice && !region_system.keeps_pages; }
 
 bool move_pages(void* from, void* to, std::size_t bytes) {
-  return can_move_pages() && region_system.move(from, to, bytes);
+  if (!can_move_pages() || CallingSystem::is_under_way()) return false;
+  const CallingSystem calling;
+  return region_system.move(from, to, bytes);
 }
 
 void replace_system(const System& system) {
@@ -758,6 +1039,7 @@ void use_few_system_calls() {
   const RegionHeld held;
   chunk_advice = nullptr;
   region_system.make_resident = [](void*, std::size_t) {};
+  region_system.limit_bytes = [] { return kNoLimit; };
   region_system.keeps_pages = true;
 }
 
@@ -765,6 +1047,7 @@ void region_before_fork() { region_lock.lock_for_fork(); }
 void region_after_fork() { region_lock.unlock_after_fork(); }
 void region_after_fork_in_child() {
   set_aside_first.store(0, std::memory_order_relaxed);
+  if (region_lock.is_held_for_fork()) take_over_work();  // else a handler forked that interrupted who holds it
   region_after_fork();
 }
 

@@ -1,37 +1,19 @@
 // The region: the window of addresses that all memory of the host pool lies in, and its free spans of slices.
 //
-// Grows upwards chunk by chunk. Where the process has a limit of its address space, what is free at the top is
-// unmapped; else nothing is. A free span is clean (never touched, or given back to the system: it reads as zero) or
-// dirty (resident). Neighbours of one sort are one span. Dirty spans are mostly used first; how many bytes of them are
-// kept is bounded, the rest is given back, the largest first. One lock guards everything here.
+// Grows upwards chunk by chunk. Where the process has a limit of its address space, what is free is unmapped but for a
+// little; else nothing is. A free span is clean (never touched, or given back to the system: it reads as zero) or dirty
+// (resident). Neighbours of one sort are one span. Dirty spans are mostly used first; how many bytes of them are kept
+// is bounded, the rest is given back, the largest first. One lock guards everything here, and is never held while the
+// system is asked: see do_chosen_work().
 #pragma once
 #include <algorithm>
 
 #include "pool/base/lock.hpp"
+#include "pool/base/registered_memory.hpp"
 #include "pool/heap/layout.hpp"
+#include "pool/heap/system.hpp"
 
 namespace cistern::host_pool {
-
-std::uint64_t coarse_clock_ns();
-
-// The system calls behind the region, replaced by tests that make them fail.
-struct System {
-  // At exactly this address, or false.
-  bool (*map)(void* at, std::size_t bytes);
-  void* (*reserve)(std::size_t bytes);  // readable, reads as zero; null: not to be had
-  bool (*make_writable)(void* at, std::size_t bytes);
-  void (*give_back)(void* at, std::size_t bytes);  // the pages read as zero afterwards
-  // mremap; both stay mapped, and `from` reads as zero. False: only `to` may have lost its content.
-  bool (*move)(void* from, void* to, std::size_t bytes);
-  void (*make_resident)(void* at, std::size_t bytes);  // or not: it is but faster than one page fault after another
-  // For huge pages: chunks are multiples of this, in place and length, and nothing is ever given back or moved.
-  std::size_t unit_bytes = kSliceBytes;
-  bool keeps_pages = false;
-  std::uint64_t (*now_ns)() = coarse_clock_ns;
-  // Null: addresses cost nothing, and memory stays mapped. False: it is mapped still.
-  bool (*unmap)(void* at, std::size_t bytes) = nullptr;
-};
-extern constinit System region_system;
 
 struct Span {
   Slice first = 0;  // 0: no memory
@@ -40,11 +22,27 @@ struct Span {
   std::uint32_t dirty_slices = 0;
 };
 
-// What the system limits memory to. Called at the start, since the first block may be wanted under a filter of system
-// calls; else start_region() asks. Beside no other thread.
+// Called at the start, since the first block may be wanted under a filter of system calls; else start_region() looks.
+// Beside no other thread.
 void look_at_limits();
-// Reserves the descriptors; false: no window is to be had (a tight address space limit). Idempotent.
+// Finds a place for the window; false: there is none. Idempotent.
 bool start_region();
+
+// The process has another limit of its memory. Waits for nobody, since a limit may be set in a signal handler, and in a
+// child that a system call forked while a thread held the region: then whoever has the region next looks.
+void limits_changed();
+// The same, and nothing is looked at here: a child of vfork has its parent's region, but limits of its own.
+void note_new_limits();
+
+// Spans that go back to the system are only chosen by the calls below. They go where the calling code holds no lock of
+// ours and whatever it was about is whole, since what it calls may come back to malloc: every way into the pool that
+// can lead here ends with this.
+void do_chosen_work_slowly();
+bool there_is_chosen_work();
+inline void do_chosen_work() {
+  if (there_is_chosen_work()) [[unlikely]]
+    do_chosen_work_slowly();
+}
 
 // What is resident already, or what may stay untouched for the most part.
 enum class Prefer { dirty, clean, dirty_only };
@@ -56,6 +54,13 @@ void release_span(Slice first, std::uint32_t slices);
 // no spans are taken or released.
 void end_regrets();
 void release_clean_span(Slice first, std::uint32_t slices);  // it reads as zero
+// Of memory that is registered or locked: the pages go back to the system, and the locks end, before it is free.
+void release_registered_span(Slice first, std::uint32_t slices, const Registered& found);
+// Where a limit of the process comes near: the pages behind the first `bytes` of a span in use are unmapped, if that is
+// worth it. Such a span is released as short, or made whole again before anything else is done with it.
+bool shorten_span(Slice first, std::uint32_t slices, std::size_t bytes);
+bool make_span_whole(Slice first, std::uint32_t slices, std::size_t bytes);
+void release_short_span(Slice first, std::uint32_t slices);
 // The slices right behind a span that is in use, if they are free: the span grew. Else 0.
 bool extend_span(Slice end, std::uint32_t more);
 
@@ -112,7 +117,8 @@ class RegionHeld {
 __attribute__((no_sanitize("thread"))) inline std::uint32_t slices_to_next(const Page& page, PageState state,
                                                                            Slice end) {
   const std::uint32_t slices = page.slices;
-  return state == PageState::free || state == PageState::large ? std::clamp(slices, 1u, end - slice_of(&page)) : 1;
+  const bool is_long = state == PageState::free || state == PageState::large || state == PageState::absent;
+  return is_long ? std::clamp(slices, 1u, end - slice_of(&page)) : 1;
 }
 
 // First slice of the window and the one behind the last that is mapped.

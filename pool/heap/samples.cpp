@@ -63,16 +63,17 @@ class LockedPage {
 
 std::size_t table_bytes(unsigned id) { return page_capacity(id) * sizeof(SampleRecord); }
 
-Page* new_page(unsigned shard, unsigned id) {
+// Without a lock: the region may have to grow. Samples are few and spread: of a page that was never touched little will
+// be.
+Slice memory_for_page(unsigned id) {
+  return acquire_span(page_slices(id), 1, samples_every_block() ? Prefer::dirty : Prefer::clean).first;
+}
+
+// Null: no memory for what describes it.
+Page* new_page(unsigned shard, unsigned id, Slice first) {
   auto* const records = static_cast<SampleRecord*>(internal_try_allocate(table_bytes(id)));
   if (!records) return nullptr;
-  // Samples are few and spread: of a page that was never touched little will be.
-  const Span span = acquire_span(page_slices(id), 1, samples_every_block() ? Prefer::dirty : Prefer::clean);
-  if (!span.first) {
-    internal_deallocate(records, table_bytes(id));
-    return nullptr;
-  }
-  Page& page = *page_at(span.first);
+  Page& page = *page_at(first);
   page.free_blocks = nullptr;
   page.carved = 0;
   page.size_class = static_cast<std::uint8_t>(id);
@@ -202,6 +203,35 @@ bool capture_sample(std::size_t bytes, unsigned doublings, SampleRecord& record)
   return true;
 }
 
+namespace {
+
+// Under the shard's lock: a page with a free block, made of `spare` where there is none. Null: there is no such memory.
+Page* page_with_room(unsigned shard, unsigned cell, Slice& spare) {
+  if (const Slice partial = shards[shard].partial[cell]) return page_at(partial);
+  Page* const made = spare ? new_page(shard, cell, spare) : nullptr;
+  if (made) spare = 0;
+  return made;
+}
+
+// The same, for a block.
+void* take_sampled(unsigned number, unsigned cell, const SampleRecord& sample, Slice& spare) {
+  Page* const page = page_with_room(number, cell, spare);
+  if (!page) return nullptr;
+  Shard& shard = shards[number];
+  Block* const block = take_block(*page);
+  const unsigned handed_out = page->handed_out() + 1;
+  set_handed_out(*page, handed_out, 0);
+  if (handed_out == kCapacityOfClass.of[cell]) remove_page(shard.partial[cell], *page);
+  ++shard.handed_out[sample.live_class - 1];
+  ++shard.live[sample.live_class - 1];
+  page->records[(address_of(block) - address_of(page_memory(page))) / class_bytes(cell)] = sample;
+  block->mark = 0;
+  last_made = ~address_of(block);
+  return block;
+}
+
+}  // namespace
+
 void* allocate_sampled(std::size_t bytes, unsigned id, unsigned doublings) {
   SampleRecord sample;
   if (!capture_sample(bytes, doublings, sample)) return nullptr;
@@ -209,22 +239,19 @@ void* allocate_sampled(std::size_t bytes, unsigned id, unsigned doublings) {
   // Samples are few: threads need not keep apart, and one page of each size is enough.
   const unsigned number = samples_every_block() ? static_cast<unsigned>(this_thread() >> 12) % kShards : 0;
   const unsigned cell = cell_class(id);
-  Shard& shard = shards[number];
-  const LockedUnlessForking hold(shard.lock);
-  if (!hold) return nullptr;
-  Page* const page = shard.partial[cell] ? page_at(shard.partial[cell]) : new_page(number, cell);
-  if (!page) return nullptr;
-  Block* const block = take_block(*page);
-  const unsigned handed_out = page->handed_out() + 1;
-  set_handed_out(*page, handed_out, 0);
-  if (handed_out == kCapacityOfClass.of[cell]) remove_page(shard.partial[cell], *page);
-  ++shard.handed_out[id];
-  ++shard.live[id];
-  const std::size_t index = (address_of(block) - address_of(page_memory(page))) / class_bytes(cell);
-  page->records[index] = sample;
-  block->mark = 0;
-  last_made = ~address_of(block);
-  return block;
+  Slice spare = 0;
+  while (true) {
+    void* block;
+    {
+      const LockedUnlessForking hold(shards[number].lock);
+      block = hold ? take_sampled(number, cell, sample, spare) : nullptr;
+      if (!hold && !spare) return nullptr;
+    }
+    if (spare) release_span(spare, page_slices(cell));  // somebody else's page had room, or there is no memory
+    if (block || spare) return block;
+    spare = memory_for_page(cell);
+    if (!spare) return nullptr;
+  }
 }
 
 namespace {
@@ -310,7 +337,7 @@ void capture_large(Page& page, unsigned doublings) {
   SampleRecord sample;
   if (!capture_sample(0, doublings, sample)) return;
   page.born_ms = sample.born_ms;
-  page.doublings = sample.doublings;
+  page.doublings = static_cast<std::uint8_t>(sample.doublings);
   std::atomic_ref(page.site).store(sample.site, std::memory_order_relaxed);
 }
 }  // namespace
@@ -352,9 +379,11 @@ using Visit = void (*)(void* context, const Sample& sample);
 
 // Pages of sampled blocks from `at` on, and samples among the large blocks on the way. The region is held meanwhile, so
 // that no page becomes something else, and so no page's lock may be taken: that is done by the caller, page by page.
+// Growth is looked at inside malloc, where the stack may be small: so these are few.
 struct Found {
-  Slice pages[64];
-  Sample large[64];
+  static constexpr unsigned kPagesMax = 32, kLargeMax = 16;
+  Slice pages[kPagesMax];
+  Sample large[kLargeMax];
   unsigned page_count = 0, large_count = 0;
 };
 
@@ -363,7 +392,8 @@ struct Found {
   const RegionHeld held = at_fork == AtFork::wait ? RegionHeld() : RegionHeld(RegionHeld::UnlessForking());
   if (!held) return false;
   const Slice end = region_end();
-  for (std::uint32_t slices; at < end && found.page_count < 64 && found.large_count < 64; at += slices) {
+  for (std::uint32_t slices; at < end && found.page_count < Found::kPagesMax && found.large_count < Found::kLargeMax;
+       at += slices) {
     const Page& page = *page_at(at);
     const PageState state = page.state;
     slices = slices_to_next(page, state, end);

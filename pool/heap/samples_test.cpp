@@ -596,7 +596,7 @@ TEST(HostSamples, SeeMisuse) {
 TEST(HostSamples, ArePagesNoLongerWhenTheirStateSaysSo) {
   test::in_child([] {
     void* const block = get(64);
-    Page& page = *page_at(address_of(block) >> kSliceShift);
+    Page& page = *page_at(static_cast<Slice>(slice_number(block)));
     page.heap = 0xfff1;
     EXPECT_EQ(live_sampled_bytes(page, 0), 0u);
     EXPECT_FALSE(free_sampled(page, 0));

@@ -14,6 +14,7 @@
 #include <bitset>
 #include <new>
 
+#include "pool/base/system_call.hpp"
 #include "pool/heap/account.hpp"
 #include "pool/heap/heap.hpp"
 #include "pool/heap/medium.hpp"
@@ -44,9 +45,10 @@ Heap* new_heap() {
   }
   const unsigned id = heap_ids.load(std::memory_order_relaxed);
   if (id == kHeapsMax) return nullptr;
-  void* const memory = mmap(nullptr, sizeof(Heap), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return nullptr;
-  auto* const heap = new (memory) Heap;
+  const long memory = system_call(SYS_mmap, 0, sizeof(Heap), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                                  static_cast<std::uintptr_t>(-1), 0);
+  if (memory < 0) return nullptr;
+  auto* const heap = new (reinterpret_cast<void*>(memory)) Heap;
   heap->id = static_cast<std::uint16_t>(id);
   heap->random = free_mark * (2 * id + 1);
   for (unsigned bytes = 0; bytes <= kDirectMax; ++bytes)
@@ -248,7 +250,10 @@ constinit std::atomic<bool> burials_due{false};
 void bury_all() {
   if (!burials_due.load(std::memory_order_relaxed)) return;
   for (unsigned id = 1; id < heaps_end(); ++id)
-    if (Heap* const heap = heap_at(id); heap && heap->forked_away) bury(*heap);
+    if (Heap* const heap = heap_at(id); heap && heap->forked_away) {
+      count_forked_away(*heap);
+      bury(*heap);
+    }
   tidy_orphanage();
   burials_due.store(false, std::memory_order_relaxed);
 }
@@ -270,8 +275,11 @@ void end_round(void* value) {
 void bury_forked_away() {
   if (!burials_due.load(std::memory_order_relaxed) || locks_held > 0) [[likely]]
     return;
-  const LockedUnlessForking hold(heaps_lock);
-  if (hold) bury_all();
+  {
+    const LockedUnlessForking hold(heaps_lock);
+    if (hold) bury_all();
+  }
+  do_chosen_work();
 }
 
 void put_back_lists(Heap& heap) {
@@ -331,9 +339,12 @@ void end_heap() {
   flush_batches(*heap);
   read_inbox(*heap);
   retire_kept_pages(*heap);
-  Locked hold(heaps_lock);
-  park(*heap);
-  if (parked_count.load(std::memory_order_relaxed) > kParkedMax) dissolve(*unpark());
+  {
+    Locked hold(heaps_lock);
+    park(*heap);
+    if (parked_count.load(std::memory_order_relaxed) > kParkedMax) dissolve(*unpark());
+  }
+  do_chosen_work();
 }
 
 Page* adopt(Heap& heap, unsigned id) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "pool/staging/guarded_copy.hpp"
 #include "pool/staging/streaming_copy.hpp"
 
 namespace cistern::staging {
@@ -27,8 +28,9 @@ struct ConstSide {
 class Pieces {
  public:
   constexpr Pieces() = default;
-  Pieces(const Side& to, const ConstSide& from, const Box& box, std::size_t bytes_each)
-      : to_(to), from_(from), box_(box) {
+  Pieces(const Side& to, const ConstSide& from, const Box& box, std::size_t bytes_each,
+         Guarded guarded = Guarded::neither)
+      : to_(to), from_(from), box_(box), guarded_(guarded) {
     join_rows();
     join_rows();
     rows_ = box_.rows * box_.slices;
@@ -43,14 +45,14 @@ class Pieces {
   std::size_t bytes() const { return box_.row_bytes * rows_; }
   // Without a gap on either side.
   std::size_t longest_run_bytes() const { return box_.row_bytes; }
+  Guarded guarded() const { return guarded_; }
 
-  void copy(std::size_t piece, Stores stores) const {
+  // False: the guarded side is not all there.
+  bool copy(std::size_t piece, Stores stores) const {
     if (parts_of_row_ > 1) return copy_part(piece / parts_of_row_, piece % parts_of_row_ * part_bytes_, stores);
-    copy_rows(piece * rows_each_, std::min(rows_each_, rows_ - piece * rows_each_), stores);
+    return copy_rows(piece * rows_each_, std::min(rows_each_, rows_ - piece * rows_each_), stores);
   }
-  void copy_all(Stores stores) const {
-    if (bytes() != 0) copy_rows(0, rows_, stores);
-  }
+  bool copy_all(Stores stores) const { return bytes() == 0 || copy_rows(0, rows_, stores); }
 
  private:
   // Rows without gaps on both sides are one, and the slices are rows.
@@ -61,24 +63,33 @@ class Pieces {
     from_.row_pitch = from_.slice_pitch;
   }
 
-  void copy_part(std::size_t row, std::size_t at, Stores stores) const {
-    const std::size_t slice = row / box_.rows, in_slice = row % box_.rows;
-    streaming_copy(to_.base + slice * to_.slice_pitch + in_slice * to_.row_pitch + at,
-                   from_.base + slice * from_.slice_pitch + in_slice * from_.row_pitch + at,
-                   std::min(part_bytes_, box_.row_bytes - at), stores);
+  // Rows of one slice.
+  bool copy_run(std::size_t slice, std::size_t row, std::size_t rows, std::size_t at, std::size_t row_bytes,
+                Stores stores) const {
+    char* const to = to_.base + slice * to_.slice_pitch + row * to_.row_pitch + at;
+    const char* const from = from_.base + slice * from_.slice_pitch + row * from_.row_pitch + at;
+    if (guarded_ != Guarded::neither)
+      return guarded_copy({to, from, to_.row_pitch, from_.row_pitch, row_bytes, rows}, guarded_);
+    for (std::size_t i = 0; i < rows; ++i)
+      streaming_copy(to + i * to_.row_pitch, from + i * from_.row_pitch, row_bytes, stores);
+    return true;
   }
-  void copy_rows(std::size_t first, std::size_t count, Stores stores) const {
+  bool copy_part(std::size_t row, std::size_t at, Stores stores) const {
+    return copy_run(row / box_.rows, row % box_.rows, 1, at, std::min(part_bytes_, box_.row_bytes - at), stores);
+  }
+  bool copy_rows(std::size_t first, std::size_t count, Stores stores) const {
     std::size_t slice = first / box_.rows, row = first % box_.rows;
-    for (; count != 0; --count) {
-      streaming_copy(to_.base + slice * to_.slice_pitch + row * to_.row_pitch,
-                     from_.base + slice * from_.slice_pitch + row * from_.row_pitch, box_.row_bytes, stores);
-      if (++row == box_.rows) row = 0, ++slice;
+    for (std::size_t rows; count != 0; count -= rows, row = 0, ++slice) {
+      rows = std::min(count, box_.rows - row);
+      if (!copy_run(slice, row, rows, 0, box_.row_bytes, stores)) return false;
     }
+    return true;
   }
 
   Side to_{};
   ConstSide from_{};
   Box box_{0};
+  Guarded guarded_ = Guarded::neither;
   std::size_t rows_ = 0, count_ = 0;
   std::size_t part_bytes_ = 0, parts_of_row_ = 0, rows_each_ = 0;
 };

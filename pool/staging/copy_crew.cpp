@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "pool/base/blocked_signals.hpp"
+#include "pool/base/clock.hpp"
 #include "pool/base/system_call.hpp"
 
 namespace cistern::staging {
@@ -21,12 +22,6 @@ constexpr int kPausesOfALook = 32;
 constexpr std::size_t kStackBytes = 128 << 10;
 constexpr std::size_t kStreamedRunBytesMin = 4096;
 constexpr unsigned kPercentForCachedToHost = 10;
-
-std::uint64_t now_nanoseconds() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 void pause() {
 #if defined(__x86_64__)
@@ -39,11 +34,11 @@ void pause() {
 // For a short while; true: it came.
 template <class Condition>
 bool spin_until(Condition condition) {
-  const std::uint64_t end = now_nanoseconds() + kSpinNanoseconds;
+  const std::uint64_t end = monotonic_ns() + kSpinNanoseconds;
   do {
     for (int i = 0; i < kPausesOfALook; ++i, pause())
       if (condition()) return true;
-  } while (now_nanoseconds() < end);
+  } while (monotonic_ns() < end);
   return false;
 }
 
@@ -58,31 +53,35 @@ void wake(std::atomic<std::uint32_t>& word, int threads) {
 }  // namespace
 
 // --- The caller's part
-void CopyCrew::copy(const Side& to, const ConstSide& from, const Box& box, Direction direction) {
-  const Pieces pieces(to, from, box, settings_.piece_bytes);
+bool CopyCrew::copy(const Side& to, const ConstSide& from, const Box& box, Direction direction, Guarded guarded) {
+  const Pieces pieces(to, from, box, settings_.piece_bytes, guarded);
   if (pieces.bytes() >= settings_.alone_below_bytes && pieces.count() > 1) return copy_large(pieces, direction);
-  pieces.copy_all(settings_.stores.value_or(Stores::cached));
+  return pieces.copy_all(settings_.stores.value_or(Stores::cached));
 }
 
-void CopyCrew::copy_large(const Pieces& pieces, Direction direction) {
+bool CopyCrew::copy_large(const Pieces& pieces, Direction direction) {
   // A signal handler copies that interrupted this thread in the midst of what follows.
   if (lock_.held_here()) return pieces.copy_all(Stores::cached);
   const Begun begun = begin(pieces, direction);
-  const std::uint64_t start = now_nanoseconds();
+  const std::uint64_t start = monotonic_ns();
+  bool copied = true;
   if (!begun.job) {
-    pieces.copy_all(begun.run.stores);
+    copied = pieces.copy_all(begun.run.stores);
   } else {
     post(static_cast<int>(begun.helpers_wanted));
     if (begun.helpers_missing) start_helpers(begun.helpers_wanted);
     copy_pieces(*begun.job, pieces, begun.run.stores);
     // In a child, and what helpers were about to copy nobody has copied.
-    if (!finish(*begun.job, begun.ticket)) return pieces.copy_all(Stores::cached);
+    const Finished finished = finish(*begun.job, begun.ticket);
+    if (finished == Finished::not_ours) return pieces.copy_all(Stores::cached);
+    copied = finished == Finished::copied;
   }
-  if (!begun.run.counts) return;
-  const std::uint64_t took = now_nanoseconds() - start;
+  if (!begun.run.counts) return copied;
+  const std::uint64_t took = monotonic_ns() - start;
   Locked hold(lock_);
   choices_[static_cast<int>(direction)].took(begun.run, pieces.bytes(), took,
                                              direction == Direction::to_host ? kPercentForCachedToHost : 0);
+  return copied;
 }
 
 CopyCrew::Begun CopyCrew::begin(const Pieces& pieces, Direction direction) {
@@ -90,7 +89,9 @@ CopyCrew::Begun CopyCrew::begin(const Pieces& pieces, Direction direction) {
   const unsigned cpus = mask.cpus();
   Begun begun;
   Locked hold(lock_);
-  if (settings_.stores)
+  if (pieces.guarded() != Guarded::neither)
+    begun.run = {Stores::cached, false};  // the kernel's
+  else if (settings_.stores)
     begun.run = {*settings_.stores, false};
   else if (pieces.longest_run_bytes() >= kStreamedRunBytesMin)
     begun.run = choices_[static_cast<int>(direction)].next();
@@ -106,6 +107,7 @@ CopyCrew::Begun CopyCrew::begin(const Pieces& pieces, Direction direction) {
   job->stores = begun.run.stores;
   job->helpers_max = begun.helpers_wanted;
   job->next.store(0, std::memory_order_relaxed);
+  job->failed.store(false, std::memory_order_relaxed);
   begun.job = job;
   begun.ticket = ++last_ticket_;
   job->ticket.store(begun.ticket, std::memory_order_relaxed);
@@ -125,15 +127,19 @@ void CopyCrew::post(int helpers) {
   if (sleepers_.load() != 0) wake(posted_, helpers);
 }
 
+void CopyCrew::copy_piece(Job& job, const Pieces& pieces, std::size_t piece, Stores stores) {
+  if (!job.failed.load(std::memory_order_relaxed) && !pieces.copy(piece, stores))
+    job.failed.store(true, std::memory_order_relaxed);
+}
+
 // Claimed, a piece is copied. A helper may stop between two: the caller is still there.
 void CopyCrew::copy_pieces(Job& job, const Pieces& pieces, Stores stores) {
   for (std::size_t piece; (piece = job.next.fetch_add(1, std::memory_order_relaxed)) < pieces.count();)
-    pieces.copy(piece, stores);
+    copy_piece(job, pieces, piece, stores);
 }
 
-// All pieces are claimed, so no helper joins any more but one that found some under the lock. False: the job is not
-// this thread's any more.
-bool CopyCrew::finish(Job& job, std::uint64_t ticket) {
+// All pieces are claimed, so no helper joins any more but one that found some under the lock.
+CopyCrew::Finished CopyCrew::finish(Job& job, std::uint64_t ticket) {
   const auto done = [&] { return job.helpers.load(std::memory_order_acquire) == 0 || job.ticket != ticket; };
   while (true) {
     if (!done() && !spin_until(done)) {
@@ -143,10 +149,10 @@ bool CopyCrew::finish(Job& job, std::uint64_t ticket) {
       job.owner_sleeps.store(false);
     }
     Locked hold(lock_);
-    if (job.ticket != ticket) return false;
+    if (job.ticket != ticket) return Finished::not_ours;
     if (job.helpers.load(std::memory_order_acquire) != 0) continue;
     job.ticket = 0;
-    return true;
+    return job.failed.load(std::memory_order_relaxed) ? Finished::failed : Finished::copied;
   }
 }
 
@@ -169,7 +175,7 @@ void CopyCrew::help() {
     const std::size_t count = job->pieces.count();
     for (std::size_t piece; !stopping_.load(std::memory_order_relaxed) &&
                             (piece = job->next.fetch_add(1, std::memory_order_relaxed)) < count;)
-      job->pieces.copy(piece, job->stores);
+      copy_piece(*job, job->pieces, piece, job->stores);
     leave(*job);
     has_just_worked = true;
   }

@@ -1,7 +1,7 @@
 // Copies by the thread that asks for them and a few helpers: one core copies at a fraction of what a link to a device
 // takes. The pieces of a copy are claimed one by one by whoever is there, so nobody waits for a helper that has not
 // begun, and without helpers (one CPU, no threads to be had, after stop, in a forked child) the caller does it all. A
-// copy always completes.
+// copy always completes, unless its program's side is guarded (guarded_copy.hpp) and is not all there.
 //
 //   copy(to, from, box, direction) -> small: the caller alone
 //     -> begin: a job, if there are helpers or may be -> pieces, claimed -> finish: those that helpers still copy
@@ -53,8 +53,10 @@ class CopyCrew {
   // Before the first copy.
   void configure(const Settings& settings) { settings_ = settings; }
 
-  // Returns when every byte is copied; any thread, any number at once. The two sides do not overlap.
-  void copy(const Side& to, const ConstSide& from, const Box& box, Direction direction);
+  // Returns when every byte is copied, or, false, when some of the guarded side was not there; any thread, any number
+  // at once. The two sides do not overlap.
+  bool copy(const Side& to, const ConstSide& from, const Box& box, Direction direction,
+            Guarded guarded = Guarded::neither);
 
   // When exit begins: the helpers end. For good, in a child that is forked later, too.
   void stop();
@@ -75,6 +77,7 @@ class CopyCrew {
     std::atomic<std::size_t> next{0};  // piece to claim
     std::atomic<std::uint32_t> helpers{0};
     std::atomic<bool> owner_sleeps{false};
+    std::atomic<bool> failed{false};  // a piece: the others need not be copied
     unsigned helpers_max = 0;
     Stores stores = Stores::cached;
     Pieces pieces;
@@ -90,11 +93,13 @@ class CopyCrew {
   static constexpr std::size_t kJobs = 8;
   static constexpr unsigned kCopiesAfterARefusal = 256;
 
-  void copy_large(const Pieces& pieces, Direction direction);
+  bool copy_large(const Pieces& pieces, Direction direction);
   Begun begin(const Pieces& pieces, Direction direction);
   bool moves_to(const CpuMask& mask);
+  static void copy_piece(Job& job, const Pieces& pieces, std::size_t piece, Stores stores);
   void copy_pieces(Job& job, const Pieces& pieces, Stores stores);
-  bool finish(Job& job, std::uint64_t ticket);
+  enum class Finished { copied, failed, not_ours };
+  Finished finish(Job& job, std::uint64_t ticket);
   void post(int helpers);
 
   void start_helpers(unsigned wanted);

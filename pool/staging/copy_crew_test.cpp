@@ -194,6 +194,45 @@ TEST_P(CopyCrewOfHelpers, MoreCallersThanJobs) {
 
 INSTANTIATE_TEST_SUITE_P(Helpers, CopyCrewOfHelpers, testing::Values(0, 1, 2, 3));
 
+// By the kernel too a box of rows that lie apart arrives as it is.
+TEST(CopyCrew, CopiesGuardedRows) {
+  constexpr std::size_t kPitch = 96, kRow = 40, kRows = 150, kSlices = 3, kSlicePitch = kPitch * kRows + 64;
+  const std::vector<char> from = pattern(kSlicePitch * kSlices, 5);
+  for (const Guarded which : {Guarded::source, Guarded::target}) {
+    Crew crew(many(0));
+    std::vector<char> to(kSlicePitch * kSlices, kGuard), expected = to;
+    for (std::size_t slice = 0; slice < kSlices; ++slice)
+      for (std::size_t row = 0; row < kRows; ++row)
+        std::memcpy(expected.data() + slice * kSlicePitch + row * kPitch,
+                    from.data() + slice * kSlicePitch + row * kPitch, kRow);
+    ASSERT_TRUE(crew.copy({to.data(), kPitch, kSlicePitch}, {from.data(), kPitch, kSlicePitch}, {kRow, kRows, kSlices},
+                          Direction::to_device, which));
+    EXPECT_TRUE(to == expected);
+  }
+}
+
+// A page of the program's side is not there: the answer says so, with and without helpers, and nobody faults.
+TEST(CopyCrew, SaysThatAGuardedSideIsGone) {
+  const auto page = static_cast<std::size_t>(getpagesize());
+  auto* const programs =
+      static_cast<char*>(mmap(nullptr, kLarge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  std::vector<char> ours = pattern(kLarge, 3);
+  for (const unsigned helpers : {0u, 3u}) {
+    Crew crew(many(helpers));
+    for (int round = 0; round < kRounds; ++round) {
+      ASSERT_TRUE(crew.copy({programs}, {ours.data()}, {kLarge}, Direction::to_host, Guarded::target));
+      ASSERT_EQ(std::memcmp(programs, ours.data(), kLarge), 0);
+      ASSERT_TRUE(crew.copy({ours.data()}, {programs}, {kLarge}, Direction::to_device, Guarded::source));
+      char* const gone = programs + static_cast<std::size_t>(round) * 7 % (kLarge / page) * page;
+      mprotect(gone, page, round % 2 ? PROT_NONE : PROT_READ);
+      EXPECT_FALSE(crew.copy({programs}, {ours.data()}, {kLarge}, Direction::to_host, Guarded::target));
+      EXPECT_EQ(crew.copy({ours.data()}, {programs}, {kLarge}, Direction::to_device, Guarded::source), round % 2 == 0);
+      mprotect(gone, page, PROT_READ | PROT_WRITE);
+    }
+  }
+  munmap(programs, kLarge);
+}
+
 TEST(CopyCrew, SmallCopiesAndEmptyOnesNeedNoHelpers) {
   Crew crew({.helpers_share_cpus = true, .threads = kThreads});
   std::vector<char> memory(512 << 10), source = pattern(memory.size() - 1, 1);

@@ -123,7 +123,10 @@ Outcome copy_to_device(Ring& ring, Device& device, Lane& lane, const Side& sourc
     if (!lane.may_touch(piece.of(source), piece.box)) return rest(Rest::untouchable);
     Chunk* const chunk = chunk_to_device(ring, device, mine, waits, coming_through);
     if (!chunk) return rest(lane.interrupted() ? Rest::interrupted : Rest::no_chunk);
-    lane.copy(packed(chunk->memory, piece.box), piece.of(source), piece.box);
+    if (!lane.copy(packed(chunk->memory, piece.box), piece.of(source), piece.box)) {
+      ring.give(chunk);
+      return rest(Rest::untouchable);
+    }
     if (!send(ring, device, lane, mine, chunk, piece)) return rest(Rest::failed);
     outcome.staged_bytes += piece.box.bytes();
   }
@@ -152,8 +155,13 @@ Outcome copy_to_host(Ring& ring, Device& device, Lane& lane, const Side& target,
     }
     const Piece piece = behind.next(shrinking(behind.left()));
     Chunk* const chunk = mine.pop();
-    lane.copy(piece.of(target), packed(chunk->memory, piece.box), piece.box);
+    const bool copied = lane.copy(piece.of(target), packed(chunk->memory, piece.box), piece.box);
     ring.give(chunk);
+    if (!copied) {
+      behind.back_to(piece);
+      why = Rest::untouchable;
+      break;
+    }
     outcome.staged_bytes += piece.box.bytes();
   }
   pass_on_rest(lane, behind, outcome, why);

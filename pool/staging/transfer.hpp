@@ -4,9 +4,9 @@
 //                  when the call returns.
 //   to the host    pieces are enqueued ahead, and copied out of their chunks in order, each when its mark has passed
 //
-// Where a chunk is not to be had, the memory may not be touched, or somebody else needs the way, the rest of the copy
-// is the lane's own, on the same stream and in its place. A call waits for chunks of its own only, and one that may not
-// wait for the device does so only while its own earlier pieces are coming through.
+// Where a chunk is not to be had, the memory may not be touched or goes meanwhile, or somebody else needs the way, the
+// rest of the copy is the lane's own, on the same stream and in its place. A call waits for chunks of its own only, and
+// one that may not wait for the device does so only while its own earlier pieces are coming through.
 #pragma once
 #include "pool/staging/cutter.hpp"
 #include "pool/staging/ring.hpp"
@@ -28,8 +28,8 @@ class Lane {
   virtual bool may_touch(const Side& side, const Box& box) = 0;
   // Somebody needs us to be done: the rest is the lane's.
   virtual bool interrupted() = 0;
-  // By the processor.
-  virtual void copy(const Side& to, const Side& from, const Box& box) = 0;
+  // By the processor. False: some of the host's part is not there any more.
+  virtual bool copy(const Side& to, const Side& from, const Box& box) = 0;
   // Between two looks at a mark.
   virtual void pause(unsigned looks) = 0;
 

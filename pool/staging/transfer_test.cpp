@@ -105,9 +105,11 @@ class FakeLane final : public Lane {
   }
   bool may_touch(const Side&, const Box&) override { return pieces_until_untouchable-- != 0; }
   bool interrupted() override { return looks_until_interrupted-- == 0; }
-  void copy(const Side& to, const Side& from, const Box& box) override {
+  bool copy(const Side& to, const Side& from, const Box& box) override {
+    if (copies_until_gone-- == 0) return false;
     copied_bytes += box.bytes();
     move(to, from, box);
+    return true;
   }
   void pause(unsigned) override {
     ++pauses;
@@ -115,7 +117,7 @@ class FakeLane final : public Lane {
   }
 
   int calls_until_failure = 0;
-  int pieces_until_untouchable = -1, looks_until_interrupted = -1;
+  int pieces_until_untouchable = -1, copies_until_gone = -1, looks_until_interrupted = -1;
   Error native_error = Error::none;
   std::size_t passed_on_bytes = 0, copied_bytes = 0, pauses = 0;
 
@@ -310,6 +312,7 @@ TEST_F(Transfers, StoppedAtAnyStepArriveAllTheSame) {
   const std::function<void(FakeLane&, int)> stops[] = {
       [](FakeLane& lane, int step) { lane.calls_until_failure = step + 1; },
       [](FakeLane& lane, int step) { lane.pieces_until_untouchable = step; },
+      [](FakeLane& lane, int step) { lane.copies_until_gone = step; },
       [](FakeLane& lane, int step) { lane.looks_until_interrupted = step; },
       [this](FakeLane&, int step) { device.looks_until_failure = step + 1; }};
   for (const auto& stop : stops) {
@@ -340,6 +343,23 @@ TEST_F(Transfers, ThatFailNativelyHaveTheDriversError) {
   };
   EXPECT_EQ(there(host, array, Waits::yes, streams[0], fail).error, Error{719});
   EXPECT_EQ(back(host, array, streams[0], fail).error, Error{719});
+}
+
+TEST_F(Transfers, OfMemoryThatIsGoneHaveTheDriversError) {
+  Held host({4 * kChunkBytes}), array(host.box);
+  const auto fail = [](FakeLane& lane) {
+    lane.copies_until_gone = 2;
+    lane.native_error = Error{1};
+  };
+  for (const Outcome& outcome :
+       {there(host, array, Waits::yes, streams[0], fail), back(host, array, streams[0], fail)}) {
+    EXPECT_EQ(outcome.error, Error{1});
+    EXPECT_EQ(outcome.rest, Rest::untouchable);
+  }
+  ring.trim(device);
+  streams[0].run(~0u);
+  ring.trim(device);
+  EXPECT_EQ(device.made, 0u) << "a chunk is lost";
 }
 
 TEST(Ring, ForgetsChunksThatComeBackLater) {

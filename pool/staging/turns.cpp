@@ -7,20 +7,13 @@
 #include <algorithm>
 #include <climits>
 
+#include "pool/base/clock.hpp"
 #include "pool/base/system_call.hpp"
 
 namespace cistern::staging {
 namespace {
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
-
-std::uint64_t now_ns(clockid_t clock = CLOCK_MONOTONIC) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * kSecond + static_cast<std::uint64_t>(now.tv_nsec);
-}
-
-std::uint64_t coarse_now_ns() { return now_ns(CLOCK_MONOTONIC_COARSE); }
 
 // A launch takes a few microseconds.
 void pause(unsigned looks) {
@@ -49,7 +42,7 @@ void Turns::Slot::note_use(const void* of_context) {
     thread.store(self, std::memory_order_relaxed);
   }
   context.store(of_context, std::memory_order_relaxed);
-  used_ns.store(coarse_now_ns(), std::memory_order_relaxed);
+  used_ns.store(coarse_monotonic_ns(), std::memory_order_relaxed);
 }
 
 std::uint64_t Turns::Slot::used_by_others_ns() const {
@@ -73,11 +66,11 @@ Turns::LongTurn* Turns::in_the_way_of(const Place& place) {
 // Who waits is not under way. Once it is counted again it looks again: a long turn begins before it counts. And it
 // waits until it has seen that there is none: no other begins before.
 void Turns::wait(Slot& slot, const Place& place) {
-  const std::uint64_t begin_ns = now_ns();
+  const std::uint64_t begin_ns = monotonic_ns();
   slot.waiting.fetch_add(1);
   while (true) {
     const unsigned ended = ended_.load();
-    const std::uint64_t waited_ns = now_ns() - begin_ns;
+    const std::uint64_t waited_ns = monotonic_ns() - begin_ns;
     {
       Locked hold(lock_);
       LongTurn* other = in_the_way_of(place);
@@ -95,7 +88,7 @@ void Turns::wait(Slot& slot, const Place& place) {
 }
 
 bool Turns::in_use(const Place& place) {
-  const std::uint64_t now = coarse_now_ns();
+  const std::uint64_t now = coarse_monotonic_ns();
   return !each_slot(place, [&](const Slot& slot) {
     if (slot.waiting.load()) return false;
     if (slot.context.load(std::memory_order_relaxed) != place.context) return true;
@@ -106,11 +99,11 @@ bool Turns::in_use(const Place& place) {
 
 // It is enough to see each number of calls at none once: who comes later sees the long turn.
 bool Turns::drained(const Place& place) {
-  const std::uint64_t begin_ns = now_ns();
+  const std::uint64_t begin_ns = monotonic_ns();
   unsigned looks = 0;
   return each_slot(place, [&](const Slot& slot) {
     for (; slot.calls.load() > 0; pause(++looks))
-      if (now_ns() - begin_ns > kDrainNs) return false;
+      if (monotonic_ns() - begin_ns > kDrainNs) return false;
     return true;
   });
 }

@@ -113,6 +113,7 @@ class Turn {
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
+  bool is_long() const { return number_ != 0; }
   // From now on it is a long one. False: others use the stream, and it is a short one still.
   bool lengthen(const Place& place);
   // A short one again.

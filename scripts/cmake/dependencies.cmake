@@ -23,11 +23,13 @@ execute_process(
 if(NOT IS_ABSOLUTE "${CISTERN_BACKTRACE_ARCHIVE}")
   message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no libbacktrace.a; use g++ (package libgcc-<version>-dev)")
 endif()
-# It would read the debug information of every loaded module; stats/symbols.cpp shows it one at a time.
+# It would read the debug information of every loaded module; stats/symbols.cpp shows it one at a time, opens
+# files and looks at them.
 set(backtrace_archive "${PROJECT_BINARY_DIR}/libcistern_backtrace.a")
 execute_process(
-  COMMAND "${CMAKE_OBJCOPY}" --redefine-sym dl_iterate_phdr=cistern_visit_shown_module "${CISTERN_BACKTRACE_ARCHIVE}"
-          "${backtrace_archive}"
+  COMMAND "${CMAKE_OBJCOPY}" --redefine-sym dl_iterate_phdr=cistern_visit_shown_module
+          --redefine-sym open=cistern_open_shown_file --redefine-sym lstat=cistern_status_of_shown_link
+          --redefine-sym fstat=cistern_status_of_shown_file "${CISTERN_BACKTRACE_ARCHIVE}" "${backtrace_archive}"
   COMMAND_ERROR_IS_FATAL ANY)
 add_library(cistern_backtrace INTERFACE)
 target_link_libraries(cistern_backtrace INTERFACE "${backtrace_archive}")

@@ -18,6 +18,7 @@
 #include "shim/process/kind.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/standard_error.hpp"
+#include "shim/process/uncounted.hpp"
 #include "stats/report/report.hpp"
 #include "stats/sites.hpp"
 
@@ -85,8 +86,9 @@ int report(const char* path, cistern_format format) {
   const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0) return errno;
   StringSink text;
-  const JudgementHeld held;
-  judge_now(stack_in_use());
+  const Uncounted uncounted;
+  JudgementHeld held;
+  held.judge_now(stack_in_use());
   (format == CISTERN_JSON ? render_json : render_text)(take_snapshot("call"), text);
   const int error = write_whole(file, text.text());
   return close(file) && !error ? errno : error;

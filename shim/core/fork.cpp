@@ -10,6 +10,8 @@
 
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
+#include "pool/base/registered_memory.hpp"
+#include "shim/core/core.hpp"
 #include "shim/core/judging.hpp"
 #include "shim/core/mapped.hpp"
 #include "shim/core/pools.hpp"
@@ -20,7 +22,9 @@
 #include "shim/process/kind.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/process.hpp"
+#include "shim/process/system_filter.hpp"
 #include "stats/counters.hpp"
+#include "stats/shared_names.hpp"
 #include "stats/sites.hpp"
 
 namespace cistern {
@@ -29,6 +33,8 @@ namespace {
 constexpr ForkPart kSites = {sites_before_fork, sites_after_fork, sites_after_fork_in_child, sites_after_fork_in_child};
 constexpr ForkPart kTables = {internal_memory_before_fork, internal_memory_after_fork, internal_memory_after_fork,
                               internal_memory_after_fork};
+constexpr ForkPart kRegistered = {registered_memory_before_fork, registered_memory_after_fork,
+                                  registered_memory_after_fork_in_child, registered_memory_after_fork};
 constexpr ForkPart kLog = {log_before_fork, log_after_fork_in_parent, log_after_fork_in_child, log_after_fork_in_child};
 
 constexpr ForkPart kPools = {library::pools_before_fork, library::pools_after_fork_in_parent,
@@ -51,13 +57,13 @@ constexpr ForkPart kCrew = {copy_crew_before_fork, copy_crew_after_fork_in_paren
 
 // A part's locks may be held while those of a later one are taken: the kinds, which keep sites and use host memory, the
 // last row first; the library's shared buffers, transfers, files, unified buffers and pools; the copying threads;
-// sites; host memory; what all of them use.
-std::size_t part_count() { return kinds().size() + 9; }
+// sites; host memory; what the program registered and locked; what all of them use.
+std::size_t part_count() { return kinds().size() + 10; }
 const ForkPart& part_at(std::size_t i) {
   const std::size_t others = kinds().size() - 1;
   if (i < others) return kinds()[others - i]->fork;
-  const ForkPart* const rest[] = {&kShared, &kTransfers, &kMapped,          &kUnified, &kPools,
-                                  &kCrew,   &kSites,     &kinds()[0]->fork, &kTables,  &kLog};
+  const ForkPart* const rest[] = {&kShared, &kTransfers,       &kMapped,     &kUnified, &kPools, &kCrew,
+                                  &kSites,  &kinds()[0]->fork, &kRegistered, &kTables,  &kLog};
   return *rest[i - others];
 }
 
@@ -75,6 +81,8 @@ void before_fork() {
   if (!outermost()) return;
   under_lock = locks_held > 0;
   for (std::size_t i = 0; i < part_count(); ++i) part_at(i).before();
+  if (options().report_requested && will_report() && !system_calls_are_filtered())
+    prepare_shared_names();  // by one thread: the others wait for its locks
 }
 
 void after_fork_in_parent() {

@@ -1,6 +1,6 @@
 // Handles of what the library makes for a program: numbers, not addresses. One that is out of use is told from all
 // others, and nothing is read through it. Records are used again, and never given back; each has a lock, under which
-// its calls run.
+// its calls run: a long one, for they call drivers.
 //
 // `Record` has: `void begin_anew()`, after which nothing of its last user is left.
 #pragma once
@@ -23,7 +23,7 @@ template <class Record, class Handle, unsigned kTag>
 class Handles {
   struct Slot {
     Record record;
-    Lock lock;
+    LongLock lock;
     // Odd: in use. Each use has another number.
     std::atomic<std::uint32_t> generation{0};
     std::uint32_t index = 0;
@@ -34,21 +34,28 @@ class Handles {
  public:
   constexpr explicit Handles(const char* what) : what_(what) {}
 
-  // A record in use, which nobody else uses meanwhile. Empty, and a line: the handle is none, or not any more. Empty
-  // too where it was lost in a fork.
+  // A record in use, which nobody else uses meanwhile. Empty, and a line: the handle is none, or not any more, or this
+  // thread uses it already, from where the driver called back. Empty too where it was lost in a fork.
   class Use {
    public:
     Use(Handles& all, const char* api, const Handle* handle) : all_(all), slot_(all.find(handle)) {
-      if (slot_) {
-        slot_->lock.lock();
+      const bool is_used_here = slot_ && !slot_->lock.lock();
+      if (slot_ && !is_used_here) {
         const bool is_it = all.handle_of(*slot_) == handle;
         if (is_it && !slot_->is_lost) return;
         slot_->lock.unlock();
-        slot_ = nullptr;
-        if (is_it) return;
+        if (is_it) {
+          slot_ = nullptr;
+          return;
+        }
       }
+      slot_ = nullptr;
       StringSink line;
-      line.print("{}({}): no {}, or destroyed already; refused", api, static_cast<const void*>(handle), all.what_);
+      line.print("{}({}): ", api, static_cast<const void*>(handle));
+      if (is_used_here)
+        line.print("another call of this thread uses the {}; refused", all.what_);
+      else
+        line.print("no {}, or destroyed already; refused", all.what_);
       warn_line(line.text());
     }
     ~Use() {
@@ -93,7 +100,7 @@ class Handles {
     for (std::uint32_t i = 0; i < made_; ++i) {
       Slot& slot = *at(i);
       if (!slot.lock.held_elsewhere()) continue;
-      new (&slot.lock) Lock;
+      new (&slot.lock) LongLock;
       slot.is_lost = true;
     }
   }

@@ -20,6 +20,7 @@
 #include "pool/base/lock.hpp"
 #include "pool/base/path.hpp"
 #include "pool/base/system_call.hpp"
+#include "shim/core/core.hpp"
 #include "shim/process/held_threads.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/memory_copy.hpp"
@@ -29,6 +30,7 @@
 #include "shim/process/standings.hpp"
 #include "shim/process/system_filter.hpp"
 #include "stats/counters.hpp"
+#include "stats/shared_names.hpp"
 
 namespace cistern {
 namespace {
@@ -80,9 +82,11 @@ struct Range {
 
 constinit std::atomic<int> own_thread{0};
 
-// Where the other threads' stacks are, as far as they wait in the system; how many there are. One that runs is asked
-// again a few times: a driver's threads mostly wait.
+// Where the other threads' stacks are, as far as they wait in the system; how many there are. Where a driver is at
+// work, one that runs is asked again a few times: a driver's threads mostly wait.
 struct OtherThreads {
+  explicit OtherThreads(bool beside_driver) : tries_(beside_driver ? 20 : 0) {}
+
   std::uintptr_t stacks[kStacksMax];
   int ids[kStacksMax];
   unsigned stack_count = 0, count = 0;
@@ -147,7 +151,7 @@ struct OtherThreads {
     return stack;
   }
 
-  int tries_ = 20;  // of all threads together
+  int tries_;  // of all threads together
   char own_[24];
 };
 
@@ -317,6 +321,7 @@ class Roots {
       static_cast<Roots*>(roots)->ours_.push({first, first + bytes});
     };
     visit_internal_memory(add_ours, this);
+    if (const SharedNamesPlace names = shared_names_place(); names.bytes) add_ours(this, names.first, names.bytes);
     ours_.push(plan.both);
     ours_.push(plan.own_stack);
     ours_.push({memory_of_copy().first, memory_of_copy().end});
@@ -640,7 +645,8 @@ void hold_threads(void* context) {
 }
 void let_threads_go(void* context) { static_cast<const Plan*>(context)->held->let_go(); }
 
-constinit Lock judgement_lock;
+constexpr std::uint64_t kPatienceNs = 10'000'000'000;  // beyond what judging may take
+constinit LongLock judgement_lock;
 constinit bool judged_at_end = false;
 constinit Range earlier{};  // memory of the last judgement
 constinit Range own_stack{};
@@ -669,7 +675,7 @@ void drop_earlier() {
   judgement.why_not = "the system gave no memory for it";
   if (both) {
     earlier = both.range();
-    OtherThreads threads;
+    OtherThreads threads(gpu_used());
     threads.read();
     HeldThreads held;
     Plan plan{stack_in_use,
@@ -708,18 +714,26 @@ void drop_earlier() {
 
 }  // namespace
 
-JudgementHeld::JudgementHeld() { judgement_lock.lock(); }
-JudgementHeld::~JudgementHeld() { judgement_lock.unlock(); }
+JudgementHeld::JudgementHeld() : is_ours_(judgement_lock.lock_within(options().leak_check + kPatienceNs)) {
+  if (is_ours_) set_judging_thread(__builtin_thread_pointer());
+}
+JudgementHeld::~JudgementHeld() {
+  if (!is_ours_) return;
+  set_judging_thread(nullptr);
+  judgement_lock.unlock();
+}
+
+void JudgementHeld::judge_now(const void* stack_in_use) {
+  if (is_ours_ && !judged_at_end) judge_live_memory(stack_in_use);
+}
 
 void judge_at_end(const void* stack_in_use) {
-  const JudgementHeld held;
-  if (!judged_at_end) judge_live_memory(stack_in_use);
-  judged_at_end = true;
+  JudgementHeld held;
+  held.judge_now(stack_in_use);
+  if (held.is_ours_) judged_at_end = true;
 }
 
-void judge_now(const void* stack_in_use) {
-  if (!judged_at_end) judge_live_memory(stack_in_use);
-}
+bool judgement_is_held_here() { return judgement_lock.held_here(); }
 
 void note_own_thread(int id) { own_thread.store(id, std::memory_order_relaxed); }
 
@@ -729,7 +743,10 @@ void note_own_stack(const void* first, std::size_t bytes) {
 
 // Another thread may have held it.
 void judging_after_fork_in_child() {
-  new (&judgement_lock) Lock;
+  if (judgement_lock.held_elsewhere()) {
+    new (&judgement_lock) LongLock;
+    set_judging_thread(nullptr);
+  }
   judged_at_end = false;
   earlier = {};
   set_judgement({});

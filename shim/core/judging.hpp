@@ -5,23 +5,34 @@
 
 namespace cistern {
 
-// What was found holds still while one lives. Others wait.
+// What was found holds still while one lives. Other threads wait, but not for ever: a report asks the dynamic linker,
+// whose lock may be held by a thread that waits here. Whoever has waited too long does without a judgement, and so does
+// a report that foreign code asks for in the midst of this thread's.
 class JudgementHeld {
  public:
   JudgementHeld();
   ~JudgementHeld();
   JudgementHeld(const JudgementHeld&) = delete;
   JudgementHeld& operator=(const JudgementHeld&) = delete;
+  // For a report while the program runs. What of the calling thread's stack is in use begins at `stack_in_use`; below
+  // it dead frames lie. What the end found stays.
+  void judge_now(const void* stack_in_use);
+
+ private:
+  friend void judge_at_end(const void* stack_in_use);
+  const bool is_ours_;
 };
 
-// For the end of the process, done once, as early as somebody asks. What of the calling thread's stack is in use begins
-// at `stack_in_use`; below it dead frames lie.
+// For the end of the process, done once, as early as somebody asks.
 void judge_at_end(const void* stack_in_use);
-// For a report while the program runs; the judgement held. What the end found stays.
-void judge_now(const void* stack_in_use);
+// This thread is in the midst of a report.
+bool judgement_is_held_here();
 
 // A stack of our own that the report runs on: what lies there is none of the program's.
 void note_own_stack(const void* first, std::size_t bytes);
+// Whoever walks such a stack takes the frame of the code that changed to it for a part of it: so many zeros lie above
+// what is used, and end the walk.
+constexpr std::size_t kZerosAboveOwnStack = 4096;
 
 // A thread of our own that waits: the program has nothing in its registers.
 void note_own_thread(int id);

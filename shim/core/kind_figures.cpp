@@ -35,7 +35,7 @@ void add(cistern_figures& total, const KindFigures& row) {
   total.allocated_bytes += row.allocated_bytes.value_or(0);
   total.live_blocks += row.live_blocks;
   total.live_bytes += row.live_bytes;
-  total.peak_bytes += row.peak_bytes;
+  total.peak_bytes = std::max(total.peak_bytes, row.peak_bytes);
 }
 
 struct Fragments {
@@ -45,7 +45,7 @@ struct Fragments {
 
 void add(cistern_figures& total, Fragments& fragments, const FragmentationFigures& row) {
   total.reserved_bytes += row.reserved_bytes;
-  total.reserved_peak_bytes += row.reserved_peak_bytes.value_or(row.reserved_bytes);
+  total.reserved_peak_bytes = std::max(total.reserved_peak_bytes, row.reserved_peak_bytes.value_or(row.reserved_bytes));
   total.free_bytes += row.free_bytes;
   total.largest_free_bytes = std::max(total.largest_free_bytes, row.largest_free_bytes);
   fragments.live_bytes += row.live_bytes;
@@ -57,6 +57,17 @@ void add(cistern_figures& total, Fragments& fragments, const FragmentationFigure
   total.worst_reserved_bytes = row.worst->reserved_bytes;
   total.worst_live_bytes = row.worst->live_bytes;
   total.worst_at_seconds = row.worst->at_s;
+}
+
+// Peaks of devices lie at different times: their sum is none.
+void add_joint_peaks(cistern_figures& total, cistern_kind kind) {
+  for (const Kind* of : kinds())
+    for (const KindPool& pool : of->pools)
+      if (pool.id == kind && pool.reserved_peak_bytes) {
+        std::uint64_t largest_kept = 0;
+        total.peak_bytes = pool.figures(&largest_kept).peak_bytes;
+        total.reserved_peak_bytes = std::max(total.reserved_bytes, pool.reserved_peak_bytes());
+      }
 }
 
 void add_ratios(cistern_figures& total, const Fragments& fragments) {
@@ -93,6 +104,7 @@ cistern_status get_figures(cistern_kind kind, int device, cistern_figures* figur
     if (is_of(row.name, kind, device)) add(total, row);
   for (const FragmentationFigures& row : snapshot.fragmentation)
     if (is_of(row.kind, kind, device)) add(total, fragments, row);
+  if (device == kAllDevices) add_joint_peaks(total, kind);
   add_ratios(total, fragments);
   write_sized(figures, total, bytes);
   return CISTERN_OK;

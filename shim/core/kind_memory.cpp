@@ -20,7 +20,7 @@
 #include "shim/opencl/buffers.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
 #include "shim/opencl/next.hpp"
-#include "shim/process/memory_copy.hpp"
+#include "shim/process/headroom.hpp"
 #include "stats/counters.hpp"
 
 namespace cistern::library {
@@ -107,7 +107,7 @@ cistern_status copy_buffer(const void* target, const void* source, std::size_t b
   if (!on) return CISTERN_INVALID;
   const opencl::cl_int error =
       opencl::hook::clEnqueueCopyBuffer(on, buffer_at(source), buffer_at(target), 0, 0, bytes, 0, nullptr, nullptr);
-  return status_of_opencl(error == opencl::kSuccess ? opencl::next().clFinish(on) : error);
+  return status_of_opencl(error == opencl::kSuccess ? opencl::next().clFinish.own(on) : error);
 }
 
 }  // namespace
@@ -203,8 +203,9 @@ std::size_t bytes_of(cistern_kind kind, const void* block) {
   std::size_t bytes = 0;
   if (kind == CISTERN_HOST) return host::hook_malloc_usable_size(const_cast<void*>(block));
   if (kind == CISTERN_OPENCL) {
-    const auto ask = opencl::next().clGetMemObjectInfo;
-    return ask && ask(buffer_at(block), kMemorySize, sizeof bytes, &bytes, nullptr) == opencl::kSuccess ? bytes : 0;
+    const opencl::cl_int answer =
+        opencl::next().clGetMemObjectInfo.own(buffer_at(block), kMemorySize, sizeof bytes, &bytes, nullptr);
+    return answer == opencl::kSuccess ? bytes : 0;
   }
   cuda::CUdeviceptr base = 0;
   const auto pointer = static_cast<cuda::CUdeviceptr>(reinterpret_cast<std::uintptr_t>(block));

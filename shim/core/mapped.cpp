@@ -108,10 +108,10 @@ cistern_status new_queue(const Mapped& of, void** queue) {
     return status_of(answer);
   }
   const auto& next = opencl::next();
-  if (!next.clGetCommandQueueInfo || !next.clCreateCommandQueue) return CISTERN_NO_DRIVER;
+  if (!next.clCreateCommandQueue) return CISTERN_NO_DRIVER;
   opencl::cl_device_id device = nullptr;
-  opencl::cl_int error = next.clGetCommandQueueInfo(static_cast<opencl::cl_command_queue>(of.settings.queue),
-                                                    kQueueDevice, sizeof device, &device, nullptr);
+  opencl::cl_int error = next.clGetCommandQueueInfo.own(static_cast<opencl::cl_command_queue>(of.settings.queue),
+                                                        kQueueDevice, sizeof device, &device, nullptr);
   if (error == opencl::kSuccess)
     *queue = opencl::hook::clCreateCommandQueue(reinterpret_cast<opencl::cl_context>(of.settings.context), device, 0,
                                                 &error);

@@ -151,11 +151,13 @@ cistern_pool* new_pool(const cistern_pool_settings& settings) {
 }
 
 cistern_status end_pool(cistern_pool* pool) {
-  const Locked hold(accounts_lock);
   Account* const account = account_of("cistern_pool_destroy", pool);
   if (!account || account->is_default) return CISTERN_INVALID;
+  const Locked hold(accounts_lock);
   {
     const Locked inside(account->lock);
+    // Another thread may have destroyed it meanwhile.
+    if (handle_of(*account, account->generation.load(std::memory_order_relaxed)) != pool) return CISTERN_INVALID;
     if (account->live_blocks) return CISTERN_BUSY;
     account->generation.fetch_add(1);
   }

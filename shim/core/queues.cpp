@@ -110,7 +110,7 @@ cistern_status fill_by_copies(const cistern_part& target, const void* pattern, s
 cistern_status fill_by_opencl(const cistern_part& target, const void* pattern, std::size_t pattern_bytes,
                               std::size_t bytes, void* queue) {
   if (!queue) return CISTERN_INVALID;
-  if (!opencl_found() || !opencl::next().clEnqueueFillBuffer) return CISTERN_NO_DRIVER;
+  if (!opencl_found() || !opencl::next().clEnqueueFillBuffer.is_there_for(queue)) return CISTERN_NO_DRIVER;
   constexpr std::size_t kPatternMax = 128;
   const bool is_whole = bytes % pattern_bytes == 0 && target.offset % pattern_bytes == 0;
   if (std::has_single_bit(pattern_bytes) && pattern_bytes <= kPatternMax && is_whole)
@@ -147,12 +147,13 @@ cistern_status fill_by_cuda(const cistern_part& target, const void* pattern, std
 cistern_status follow_by_opencl(void* queue, void* other) {
   if (!queue || !other) return CISTERN_INVALID;
   if (!opencl_found()) return CISTERN_NO_DRIVER;
-  if (!opencl::next().clEnqueueMarkerWithWaitList || !opencl::next().clEnqueueBarrierWithWaitList)
+  if (!opencl::next().clEnqueueMarkerWithWaitList.is_there_for(other) ||
+      !opencl::next().clEnqueueBarrierWithWaitList.is_there_for(queue))
     return CISTERN_NO_DRIVER;
   opencl::cl_event reached = nullptr;
   opencl::cl_int answer = opencl::hook::clEnqueueMarkerWithWaitList(opencl_queue(other), 0, nullptr, &reached);
   if (answer != opencl::kSuccess) return status_of_opencl(answer);
-  answer = opencl::next().clFlush(opencl_queue(other));
+  answer = opencl::next().clFlush.own(opencl_queue(other));
   if (answer == opencl::kSuccess)
     answer = opencl::hook::clEnqueueBarrierWithWaitList(opencl_queue(queue), 1, &reached, nullptr);
   opencl::hook::clReleaseEvent(reached);

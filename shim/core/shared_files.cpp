@@ -238,7 +238,8 @@ void leave_all_at_exit() {
 
 // Opened and listed in one: a child of a fork must not keep one that is not listed.
 long open_listed(const char* path, int flags, std::uint64_t* id) {
-  static constinit bool leaves_at_exit = false;
+  static constinit std::atomic<bool> leaves_at_exit{false};
+  if (!leaves_at_exit.exchange(true)) atexit(leave_all_at_exit);
   const Locked hold(files_lock);
   if (!listed) listed = new (internal_allocate(sizeof(Vector<Listed>))) Vector<Listed>;
   const long file = open_file(path, flags, 0600);
@@ -247,7 +248,6 @@ long open_listed(const char* path, int flags, std::uint64_t* id) {
   look_at(static_cast<int>(file), seen);
   *id = ++ids;
   listed->push_back({*id, static_cast<int>(file), this_process(), false, seen.st_dev, seen.st_ino, nullptr, {}});
-  if (!std::exchange(leaves_at_exit, true)) atexit(leave_all_at_exit);
   return file;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "pool/base/process_start.hpp"
 #include "shim/core/core.hpp"
 #include "shim/core/judging.hpp"
 #include "shim/core/plugins.hpp"
@@ -175,8 +176,8 @@ Snapshot take_snapshot(const char* moment) {
 
 void report_now() {
   const Uncounted uncounted;
-  const JudgementHeld held;
-  judge_now(stack_in_use());
+  JudgementHeld held;
+  held.judge_now(stack_in_use());
   write_report(take_snapshot("request"));
 }
 

@@ -391,9 +391,10 @@ void* work(void* of) {
     }
   }
   {
+    const pthread_t self = pthread_self();
     const Locked hold(transfer.lock);
     --transfer.ending;
-    transfer.ended.push_back(pthread_self());
+    transfer.ended.push_back(self);
   }
   transfer.bell.ring();
   return nullptr;
@@ -464,6 +465,8 @@ cistern_status transfer_create(const cistern_transfer_settings* settings, cister
   cistern_transfer_settings own{};
   if (!handle || !read_sized(own, settings, offsetof(cistern_transfer_settings, retries))) return CISTERN_INVALID;
   if (own.copies_at_once > kThreadsMax || own.device < 0) return CISTERN_INVALID;
+  cuda::CUcontext context = nullptr;
+  if (cuda::driver_found() && cuda::driver().cuCtxGetCurrent(&context) != cuda::kSuccess) context = nullptr;
   const Locked hold(transfers_lock);
   if (!all_transfers) all_transfers = new (internal_allocate(sizeof(Vector<Transfer*>))) Vector<Transfer*>;
   Transfer* transfer = unused;
@@ -475,9 +478,7 @@ cistern_status transfer_create(const cistern_transfer_settings* settings, cister
   }
   transfer->begin_anew();
   transfer->settings = own;
-  transfer->context = nullptr;
-  if (cuda::driver_found() && cuda::driver().cuCtxGetCurrent(&transfer->context) != cuda::kSuccess)
-    transfer->context = nullptr;
+  transfer->context = context;
   if (!ids) ids = first_id();
   transfer->id.store(++ids);
   *handle = handle_of(ids);

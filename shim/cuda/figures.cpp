@@ -7,6 +7,7 @@
 #include "cistern/cistern.h"
 #include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/state.hpp"
+#include "shim/cuda/unknown.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/standings.hpp"
 #include "stats/format.hpp"
@@ -98,15 +99,17 @@ void add_kinds(Vector<KindFigures>& kinds, Vector<FragmentationFigures>& fragmen
     const bool pooled = family == Family::device || family == Family::pinned;
     KindFigures figures = counted.figures(kind_name(family, device).c_str(), pooled);
     if (!figures.allocations && !figures.failed && !figures.live_blocks) return;
+    if (family == Family::graph) figures.graph_memory = s->graph_memory.figures(device);
     if (pooled) {
       FragmentationFigures fragments{figures.name, 0, 0, 0, 0, 0};
       add_blocks(*s, family, device, figures, fragments);
       const Device* const of = family == Family::device ? s->devices[device].load() : nullptr;
       fragments.live_peak_bytes = figures.peak_bytes;
-      fragments.worst = counted.worst_moment();
-      if (family == Family::pinned || of)
+      if (family == Family::pinned || of) {
         fragments.reserved_peak_bytes = std::max(
             fragments.reserved_bytes, read(of ? of->reserved_peak_bytes : s->source.pinned_reserved_peak_bytes));
+        fragments.worst = counted.worst_moment({fragments.reserved_bytes, *fragments.reserved_peak_bytes});
+      }
       fragmentation.push_back(fragments);
       if (family == Family::pinned) add_driver_calls(figures, s->source.pinned_calls);
       if (of) add_driver_calls(figures, of->calls);
@@ -198,12 +201,19 @@ KindFigures total_figures(std::uint64_t* largest_kept_bytes) {
     for (auto member :
          {&KindFigures::allocations, &KindFigures::frees, &KindFigures::pool_hits, &KindFigures::pool_misses,
           &KindFigures::driver_allocs, &KindFigures::driver_frees, &KindFigures::live_blocks, &KindFigures::live_bytes,
-          &KindFigures::peak_bytes, &KindFigures::pooled_blocks, &KindFigures::pooled_bytes, &KindFigures::failed})
+          &KindFigures::pooled_blocks, &KindFigures::pooled_bytes, &KindFigures::failed})
       total.*member += figures.*member;
+    if (!device) total.peak_bytes = figures.peak_bytes;
   }
+  if (CudaState* const s = state_if_used(); s && device) total.peak_bytes = s->live_on_devices.peak();
   for (const FragmentationFigures& fragments : fragmentation)
     if (wanted(fragments.kind)) *largest_kept_bytes = std::max(*largest_kept_bytes, fragments.largest_free_bytes);
   return total;
+}
+
+std::uint64_t reserved_peak_on_devices() {
+  CudaState* const s = state_if_used();
+  return s ? s->source.reserved_on_devices.peak() : 0;
 }
 
 template <BlockKind kind>
@@ -219,6 +229,7 @@ std::uint64_t trim(std::uint64_t keep_bytes, std::uint64_t unused_for_ns) {
 void add_to(Snapshot& snapshot) {
   add_objects(snapshot);
   if (!used()) return;
+  add_unknown_functions(snapshot);
   add_kinds(snapshot.kinds, snapshot.fragmentation);
   add_leaks(snapshot.leaks);
   for_each_kind(state(), [&](Family family, int device, KindCounters& counted) {
@@ -236,8 +247,9 @@ DeviceUse use_of_device(int device) {
   CudaState* const s = state_if_used();
   const Device* const of = s && device >= 0 && device < kDevicesMax ? s->devices[device].load() : nullptr;
   if (!of) return {};
-  const std::uint64_t of_pool = read(of->live_bytes) + read(of->waste_bytes), reserved = read(of->reserved_bytes);
-  return {read(of->live_bytes) + read(of->tracked_bytes), reserved - std::min(reserved, of_pool)};
+  const std::uint64_t of_pool = read(of->share.live_bytes) + read(of->share.waste_bytes),
+                      reserved = read(of->reserved_bytes);
+  return {read(of->share.live_bytes) + read(of->tracked_bytes), reserved - std::min(reserved, of_pool)};
 }
 
 namespace {
@@ -292,7 +304,7 @@ void add_judged(JudgedMemory& memory) {
 }
 
 constexpr KindPool kPools[] = {
-    {CISTERN_DEVICE, total_figures<BlockKind::device>, trim<BlockKind::device>},
+    {CISTERN_DEVICE, total_figures<BlockKind::device>, trim<BlockKind::device>, reserved_peak_on_devices},
     {CISTERN_PINNED, total_figures<BlockKind::pinned>, trim<BlockKind::pinned>},
 };
 

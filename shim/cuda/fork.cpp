@@ -2,13 +2,17 @@
 // made is inherited, never freed by us; the child's own calls get the driver's own answers.
 #include "shim/cuda/fork.hpp"
 
+#include "shim/cuda/host_functions.hpp"
 #include "shim/cuda/state.hpp"
+#include "shim/cuda/unknown.hpp"
 
 namespace cistern::cuda {
 
 void before_fork() {
   state_before_fork();
   driver_before_fork();
+  unknown_before_fork();
+  host_functions_before_fork();
   runtime_before_fork();
   pitch_before_fork();
   CudaState* s = state_if_used();
@@ -21,6 +25,7 @@ void before_fork() {
   s->objects.before_fork();
   s->streams.before_fork();
   s->green_devices.before_fork();
+  s->graph_memory.before_fork();
   s->tracked.before_fork();
   s->blocks.before_fork();
   s->contexts.before_fork();
@@ -40,6 +45,7 @@ void unlock_tables(CudaState& s) {
   s.contexts.after_fork();
   s.blocks.after_fork();
   s.tracked.after_fork();
+  s.graph_memory.after_fork();
   s.green_devices.after_fork();
   s.streams.after_fork();
   s.objects.after_fork();
@@ -48,6 +54,8 @@ void unlock_tables(CudaState& s) {
 void unlock_files() {
   pitch_after_fork();
   runtime_after_fork();
+  host_functions_after_fork();
+  unknown_after_fork();
   driver_after_fork();
   state_after_fork();
 }
@@ -90,21 +98,23 @@ void after_fork_in_child() {
   s->blocks.table.clear();
   s->blocks.ranges.clear();
   s->tracked.for_each([](const void*, Tracked& record) { record.inherited = true; });
+  s->graph_memory.forget_in_child();
   s->objects.for_each([](const void*, ObjectRecord& record) { record.inherited = true; });
   for (Counter& created : s->objects_created) created = 0;
   s->transfers.clear();
   s->waits.clear();
   s->went_with_context.clear();
   s->escaped = 0;
+  s->live_on_devices.reset();
   for (auto& by_device : s->kinds)
     for (auto& place : by_device)
       if (KindCounters* counted = place.load(std::memory_order_acquire)) counted->reset();
   for (auto& place : s->devices)
     if (Device* device = place.load()) {
       device->calls.reset();
-      device->reserved_bytes = device->live_bytes = device->waste_bytes = device->tracked_bytes = 0;
+      device->reserved_bytes = device->reserved_peak_bytes = device->tracked_bytes = 0;
       device->sampled_at_ns = 0;
-      device->proportion.after_fork_in_child();
+      device->share.after_fork_in_child();
     }
 }
 

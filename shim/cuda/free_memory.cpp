@@ -1,4 +1,5 @@
-// What a device has free: what the driver says, and what it would say had it got back what the pool keeps. A driver
+// What a device has free: what the driver says, and what it would say had it got back what the pool keeps, as far as
+// that can go back at once: not what commands may still use, and not what live blocks waste of their chunks. A driver
 // takes memory in units that it does not tell (512 bytes, or pages of up to 2 MiB that small blocks may share). So the
 // first allocations are measured; then the pages that only cached blocks lie in are what would come free.
 #include <algorithm>
@@ -41,30 +42,47 @@ std::uint64_t count_pages(Vector<Pages>& ranges) {
   return count;
 }
 
+template <class Visit>
+void for_each_waiting(CudaState& s, const Device& device, Visit visit) {
+  const auto of_device = [&](const Block* block) {
+    if (block->kind == BlockKind::device && block->context->device == &device) visit(*block);
+  };
+  s.device_pool.for_each_waiting(of_device);
+  s.source.for_each_unsettled_postponed(of_device);
+}
+
+// In the program's hands, or not to be had at once.
+std::uint64_t used_bytes(CudaState& s, const Device& device) {
+  std::uint64_t bytes = device.share.live_bytes.load(std::memory_order_relaxed) +
+                        device.share.waste_bytes.load(std::memory_order_relaxed);
+  for_each_waiting(s, device, [&](const Block& block) { bytes += block.bytes; });
+  return bytes;
+}
+
 // Blocks come and go meanwhile: the answer is of about now, as the driver's own.
 std::uint64_t kept_in_pages(CudaState& s, const Device& device, std::uint64_t granule) {
-  Vector<Pages> held, live;
-  const auto pages = [granule](std::uint64_t address, std::uint64_t bytes) {
-    return Pages{address / granule, (address + bytes + granule - 1) / granule};
+  Vector<Pages> held, used;
+  const auto pages = [granule](const Block& block) {
+    const std::uintptr_t address = block.address.load();
+    return Pages{address / granule, (address + block.bytes + granule - 1) / granule};
   };
   s.blocks.table.for_each([&](Block& block) {
     if (block.kind != BlockKind::device || block.state.load() == BlockState::gone || !block.context_is_there()) return;
     if (block.context->device != &device) return;
-    const std::uintptr_t address = block.address.load();
-    held.push_back(pages(address, block.bytes));
-    if (const auto bytes = read_live(block, [&] { return std::uint64_t{block.requested}; }))
-      live.push_back(pages(address, *bytes));
+    held.push_back(pages(block));
+    if (block.state.load() == BlockState::live) used.push_back(held.back());
   });
-  const std::uint64_t all = count_pages(held), used = count_pages(live);
-  return all > used ? (all - used) * granule : 0;
+  for_each_waiting(s, device, [&](const Block& block) { used.push_back(pages(block)); });
+  const std::uint64_t all = count_pages(held), not_to_be_had = count_pages(used);
+  return all > not_to_be_had ? (all - not_to_be_had) * granule : 0;
 }
 
 std::uint64_t kept_bytes(CudaState& s, const Device& device) {
   const std::uint64_t granule = device.granule.load(std::memory_order_relaxed);
   if (granule != kGranuleMin) return kept_in_pages(s, device, granule);
-  const std::uint64_t live = device.live_bytes.load(std::memory_order_relaxed);
+  const std::uint64_t used = used_bytes(s, device);
   const std::uint64_t reserved = device.reserved_bytes.load(std::memory_order_relaxed);
-  return reserved > live ? reserved - live : 0;
+  return reserved > used ? reserved - used : 0;
 }
 
 }  // namespace
@@ -80,7 +98,7 @@ GranuleMeasurement::GranuleMeasurement(CudaState& s, Device& device, std::uint64
 bool GranuleMeasurement::ask(std::size_t* free_bytes) {
   std::size_t total_bytes = 0;
   device_.calls.queries.fetch_add(1, std::memory_order_relaxed);
-  return driver().cuMemGetInfo_v2 && driver().cuMemGetInfo_v2(free_bytes, &total_bytes) == kSuccess;
+  return driver().cuMemGetInfo_v2(free_bytes, &total_bytes) == kSuccess;
 }
 
 // Of no worth when another allocation came in between. A unit that one more allocation confirms is believed.
@@ -100,7 +118,7 @@ void sample_device_memory(CudaState& s, Device& device) {
   constexpr std::uint64_t kEvery = 1'000'000'000;
   const std::uint64_t now = coarse_nanoseconds_since_start() + 1;
   std::uint64_t last = device.sampled_at_ns.load(std::memory_order_relaxed);
-  if ((last && now - last < kEvery) || !s.gate.open() || !driver().cuMemGetInfo_v2) return;
+  if ((last && now - last < kEvery) || !s.gate.open()) return;
   if (!device.sampled_at_ns.compare_exchange_strong(last, now)) return;
   std::size_t free_bytes = 0, total_bytes = 0;
   device.calls.queries.fetch_add(1, std::memory_order_relaxed);
@@ -111,8 +129,9 @@ void sample_device_memory(CudaState& s, Device& device) {
 }
 
 CUresult hook::cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
-  const CUresult answer = driver().cuMemGetInfo_v2(free_bytes, total_bytes);
   CudaState& s = state();
+  settle_pools(s);
+  const CUresult answer = driver().cuMemGetInfo_v2(free_bytes, total_bytes);
   if (answer != kSuccess) return note(s, answer);
   Context* context = current_context(s);
   if (!context) return answer;
@@ -121,7 +140,7 @@ CUresult hook::cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   // The driver's figure is a moment older than ours: a chunk taken and kept in between is counted in both.
   if (free_bytes && total_bytes && *free_bytes > *total_bytes) *free_bytes = *total_bytes;
   if (const std::uint64_t limit = options().device_limit) {
-    const std::uint64_t used = device.live_bytes.load() + device.tracked_bytes.load();
+    const std::uint64_t used = used_bytes(s, device) + device.tracked_bytes.load();
     const std::uint64_t left = limit > used ? limit - used : 0;
     if (free_bytes && *free_bytes > left) *free_bytes = left;
     if (total_bytes && *total_bytes > limit) *total_bytes = limit;

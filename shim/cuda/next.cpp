@@ -8,6 +8,7 @@
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/unknown.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/uncounted.hpp"
 
@@ -63,6 +64,8 @@ void resolve_table(DriverTable& table) {
   resolve(table.cuCtxGetDevice, "cuCtxGetDevice");
   resolve(table.cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState");
   resolve(table.cuStreamIsCapturing, "cuStreamIsCapturing");
+  resolve(table.cuStreamGetCaptureInfo_v2, "cuStreamGetCaptureInfo_v2");
+  resolve(table.cuDeviceGetGraphMemAttribute, "cuDeviceGetGraphMemAttribute");
   resolve(table.cuEventElapsedTime, "cuEventElapsedTime");
   resolve(table.cuDeviceGetAttribute, "cuDeviceGetAttribute");
   resolve(table.cuInit, "cuInit");
@@ -70,8 +73,6 @@ void resolve_table(DriverTable& table) {
   resolve(table.cuDeviceGet, "cuDeviceGet");
   resolve(table.cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer");
   resolve(table.cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess");
-  resolve(table.cuMemAdvise, "cuMemAdvise");
-  resolve(table.cuMemPrefetchAsync, "cuMemPrefetchAsync");
 }
 
 // The look-ups take the dynamic linker's lock, so ours is not held meanwhile. Threads that race here find the same.
@@ -117,10 +118,11 @@ void substitute(const char* name, void** function, int version, std::uint64_t fl
   answered.fetch_add(1, std::memory_order_relaxed);
   if (!name || !function || !*function || !driver_found()) return;
   const Row* row = find_row(name, version, flags);
-  if (!row) return;
+  if (!row) return note_answered(name, 0);
   if (row->version != version) {
     void* of_row = nullptr;
-    if (again(name, &of_row, row->version, flags) != kSuccess || of_row != *function) return;
+    if (again(name, &of_row, row->version, flags) != kSuccess || of_row != *function)
+      return note_answered(name, version);
   }
   row->keep(*function);
   *function = row->hook;

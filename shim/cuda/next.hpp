@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "backends/cuda/api.hpp"
+#include "pool/base/foreign.hpp"
 
 namespace cistern::cuda {
 
@@ -16,7 +17,11 @@ template <class Result, class... Arguments>
 class RealFunction<Result(Arguments...)> {
  public:
   using Pointer = Result (*)(Arguments...);
-  Result operator()(Arguments... arguments) const { return get()(arguments...); }
+  // What the driver lacks answers as the driver does for a name that it does not know.
+  Result operator()(Arguments... arguments) const {
+    const Pointer real = get();
+    return real ? Foreign<Result(Arguments...)>(real)(arguments...) : kNotFound;
+  }
   Pointer get() const { return function_.load(std::memory_order_relaxed); }
   explicit operator bool() const { return get() != nullptr; }
   void set(void* function) { function_.store(reinterpret_cast<Pointer>(function), std::memory_order_relaxed); }
@@ -34,6 +39,8 @@ struct DriverTable {
   RealFunction<CUresult(CUdevice*)> cuCtxGetDevice;
   RealFunction<CUresult(CUdevice, unsigned*, int*)> cuDevicePrimaryCtxGetState;
   RealFunction<CUresult(CUstream, int*)> cuStreamIsCapturing;
+  RealFunction<CUresult(CUstream, int*, std::uint64_t*, CUgraph*, void*, void*)> cuStreamGetCaptureInfo_v2;
+  RealFunction<CUresult(CUdevice, int, void*)> cuDeviceGetGraphMemAttribute;
   RealFunction<CUresult(float*, CUevent, CUevent)> cuEventElapsedTime;
   RealFunction<CUresult(int*, int, CUdevice)> cuDeviceGetAttribute;
   // Of the library's callers alone.
@@ -42,8 +49,6 @@ struct DriverTable {
   RealFunction<CUresult(CUdevice*, int)> cuDeviceGet;
   RealFunction<CUresult(int*, CUdevice, CUdevice)> cuDeviceCanAccessPeer;
   RealFunction<CUresult(CUcontext)> cuCtxDisablePeerAccess;
-  RealFunction<CUresult(CUdeviceptr, size_t, int, CUdevice)> cuMemAdvise;
-  RealFunction<CUresult(CUdeviceptr, size_t, CUdevice, CUstream)> cuMemPrefetchAsync;
 };
 
 // Null functions while no libcuda is in the process.

@@ -44,7 +44,7 @@ Device* device_of(CudaState& s, int ordinal) {
 // Free, of the device of the current context: the driver's word, which may not be asked for during a capture.
 bool ask_free(CudaState& s, Device& device, std::size_t* free_bytes, std::size_t* total_bytes) {
   const Context* const context = current_context(s);
-  if (!context || context->device != &device || !s.gate.open() || !driver().cuMemGetInfo_v2) return false;
+  if (!context || context->device != &device || !s.gate.open()) return false;
   device.calls.queries.fetch_add(1, std::memory_order_relaxed);
   return driver().cuMemGetInfo_v2(free_bytes, total_bytes) == kSuccess;
 }
@@ -78,6 +78,7 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int ordi
     line.print("; device {}: {} live", ordinal, human_bytes(live(s, Family::device, ordinal)));
     if (const std::uint64_t async = live(s, Family::async, ordinal))
       line.print(", {} stream-ordered", human_bytes(async));
+    if (const std::uint64_t graph = live(s, Family::graph, ordinal)) line.print(", {} of graphs", human_bytes(graph));
     if (const std::uint64_t vmm = live(s, Family::vmm, ordinal)) line.print(", {} mapped", human_bytes(vmm));
   }
   if (device) print_refusal(line, s, *device, bytes);
@@ -89,7 +90,9 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int ordi
     line.print("; cached: {}, largest block {}", human_bytes(usage.bytes), human_bytes(usage.largest_bytes));
   holdings(s, device).print(line);
   print_this_call(line, capture(s, api));
-  warn_line(line.text());
+  StringSink alike;
+  alike.print("{}: out of {} memory", api, family_name(family));
+  warn_line(line.text(), alike.text());
 }
 
 }  // namespace cistern::cuda

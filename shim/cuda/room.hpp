@@ -45,6 +45,13 @@ template <class T>
 OutputBytes array(T* first, std::size_t count) {
   return {first, count * sizeof(T)};
 }
+// An executable graph, and what it is made of.
+struct ExecutableOf {
+  CUgraphExec* place;
+  CUgraph graph;
+  explicit operator bool() const { return place != nullptr; }
+};
+inline Output<CUgraphExec> output(const ExecutableOf& executable) { return output(executable.place); }
 inline OutputBytes output(OutputBytes&& bytes) { return std::move(bytes); }
 
 template <class Pass, class... Outputs>

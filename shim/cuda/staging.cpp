@@ -147,9 +147,9 @@ bool is_within_a_block(CudaState& s, const HostCopy& what) {
   CUdeviceptr base = 0;
   std::size_t bytes = 0;
   int type = 0, managed = 1;
-  return s.functions.address_range && s.functions.pointer_attribute(&type, kPointerMemoryType, first) == kSuccess &&
-         type == kMemoryDevice && s.functions.pointer_attribute(&managed, kPointerIsManaged, first) == kSuccess &&
-         !managed && s.functions.address_range(&base, &bytes, first) == kSuccess && span <= base + bytes - first;
+  return s.functions.pointer_attribute(&type, kPointerMemoryType, first) == kSuccess && type == kMemoryDevice &&
+         s.functions.pointer_attribute(&managed, kPointerIsManaged, first) == kSuccess && !managed &&
+         s.functions.address_range(&base, &bytes, first) == kSuccess && span <= base + bytes - first;
 }
 
 }  // namespace
@@ -159,8 +159,8 @@ bool Staging::reads_host_page_tables(CudaState& s, Device& device) {
   if (!known.load(std::memory_order_relaxed)) {
     int reads = 0, integrated = 0;
     const auto ask = s.functions.device_attribute;
-    if (!ask || ask(&reads, kReadsHostPageTables, device.ordinal) != kSuccess) reads = 0;
-    if (!ask || ask(&integrated, kIntegrated, device.ordinal) != kSuccess) integrated = 0;
+    if (ask(&reads, kReadsHostPageTables, device.ordinal) != kSuccess) reads = 0;
+    if (ask(&integrated, kIntegrated, device.ordinal) != kSuccess) integrated = 0;
     known.store(reads || integrated ? 2 : 1, std::memory_order_relaxed);
   }
   return known.load(std::memory_order_relaxed) == 2;
@@ -171,7 +171,8 @@ std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, Con
   if (!what.pageable) return Unstaged::not_pageable;
   if (mode_ == StagingMode::off) return Unstaged::off;
   if (!staging::range_of(what.box.bytes())) return Unstaged::small;
-  if (!what.stageable) return Unstaged::shape;
+  if (s.missing.for_staging) return Unstaged::missing_function;
+  if (what.unfit) return what.unfit;
   if (s.gate.closed.load(std::memory_order_relaxed) || phase() != Phase::running) return Unstaged::exiting;
   if (s.captures.any()) return Unstaged::capturing;
   if (system_calls_are_filtered()) return Unstaged::filtered;
@@ -193,18 +194,25 @@ std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, Con
   return std::nullopt;
 }
 
-Staging::Plan Staging::begin(CudaState& s, const HostCopy& what) {
+// Without a way: it is passed on.
+Staging::Plan Staging::choose(CudaState& s, const HostCopy& what) {
   Plan plan;
   const std::uint64_t bytes = what.box.bytes();
-  Rings rings{s};
-  if (mode_ != StagingMode::off) interval_.trim(rings, coarse_now_ns());
   if (mode_ != StagingMode::off && staging::range_of(bytes)) plan.context = current_context(s);
   plan.of = &ways_.of(plan.context ? plan.context->device->ordinal : 0, what.to_device);
   if (const auto reason = why_not(s, what, plan.context)) {
     plan.of->count(*reason, bytes);
     plan.of = nullptr;
-    return plan;
   }
+  return plan;
+}
+
+Staging::Plan Staging::begin(CudaState& s, const HostCopy& what) {
+  Rings rings{s};
+  if (mode_ != StagingMode::off) interval_.trim(rings, coarse_now_ns());
+  Plan plan = choose(s, what);
+  if (!plan.of) return plan;
+  const std::uint64_t bytes = what.box.bytes();
   plan.begin_ns = nanoseconds_since_start();
   if (mode_ == StagingMode::on) {
     plan.way = staging::Way::staged;
@@ -301,6 +309,7 @@ void Staging::drop_trial(CudaState& s, Plan& plan) {
 // as the pieces need: nothing may be ahead of those that could wait for one of them.
 std::optional<Unstaged> Staging::begin_pieces(CudaState& s, const HostCopy& what, StreamTurn& turn) {
   if ((what.waits || !what.to_device) && synchronize(s, what.stream) != kSuccess) return Unstaged::failed;
+  if (turn.is_long()) return std::nullopt;
   if (!turn.lengthen()) return Unstaged::stream_in_use;
   if (turns_.alone() || is_idle(s, what.stream)) return std::nullopt;
   turn.shorten();

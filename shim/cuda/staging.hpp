@@ -24,7 +24,7 @@ struct HostCopy {
   bool pageable = true;
   CUdeviceptr device = 0;                    // linear, or
   const CUDA_MEMCPY3D* described = nullptr;  // both sides, as the program described them
-  bool stageable = true;                     // no: of a shape that is passed on
+  std::optional<Unstaged> unfit{};           // why it is passed on whatever the state of things
 };
 
 class Staging {
@@ -41,6 +41,9 @@ class Staging {
     end(s, what, plan, answer);
     return answer;
   }
+
+  // Of a batch: whether it is left to the driver with the rest of the batch, which is counted.
+  bool leaves(CudaState& s, const HostCopy& what) { return !choose(s, what).of; }
 
   StagedWays& ways() { return ways_; }
   // Where nothing is staged, nobody needs one.
@@ -71,6 +74,7 @@ class Staging {
     std::uint64_t bytes, blocked_ns;
   };
 
+  Plan choose(CudaState& s, const HostCopy& what);
   Plan begin(CudaState& s, const HostCopy& what);
   std::optional<Unstaged> begin_pieces(CudaState& s, const HostCopy& what, StreamTurn& turn);
   std::optional<CUresult> stage(CudaState& s, const HostCopy& what, StreamTurn& turn, Plan& plan);

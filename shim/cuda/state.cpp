@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "pool/base/registered_memory.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
@@ -20,45 +21,55 @@ constinit Lock state_lock;
 // So little is no matter on any device, and a small program's calls cost it more.
 constexpr std::uint64_t kKeptAnyway = std::uint64_t{32} << 20;
 
-constexpr const char* kFamilyNames[] = {"device", "pinned",   "managed",    "async",   "array",
-                                        "vmm",    "vmm-host", "registered", "imported"};
-
-Functions functions_below() {
-  DriverTable& real = driver();
-  return {.memory_allocate = real.cuMemAlloc_v2.get(),
-          .memory_free = real.cuMemFree_v2.get(),
-          .host_allocate = real.cuMemHostAlloc.get(),
-          .host_allocate_plain = real.cuMemAllocHost_v2.get(),
-          .host_free = real.cuMemFreeHost.get(),
-          .context_current = real.cuCtxGetCurrent.get(),
-          .context_push = real.cuCtxPushCurrent_v2.get(),
-          .context_pop = real.cuCtxPopCurrent_v2.get(),
-          .context_synchronize = real.cuCtxSynchronize.get(),
-          .event_create = real.cuEventCreate.get(),
-          .event_record = real.cuEventRecord.get(),
-          .event_query = real.cuEventQuery.get(),
-          .event_elapsed = real.cuEventElapsedTime.get(),
-          .event_destroy = real.cuEventDestroy_v2.get(),
-          .stream_query = real.cuStreamQuery.get(),
-          .stream_synchronize = real.cuStreamSynchronize.get(),
-          .copy_to_device = real.cuMemcpyHtoDAsync_v2.get(),
-          .copy_to_host = real.cuMemcpyDtoHAsync_v2.get(),
-          .copy_shape = real.cuMemcpy3DAsync_v2.get(),
-          .pointer_attribute = real.cuPointerGetAttribute.get(),
-          .address_range = real.cuMemGetAddressRange_v2.get(),
-          .device_attribute = real.cuDeviceGetAttribute.get(),
-          .exchange_capture_mode = real.cuThreadExchangeStreamCaptureMode.get()};
+Proportion::Limits kept_beside(std::uint64_t percent, std::uint64_t bytes_min) {
+  return {.percent = percent, .window_ns = options().trim_interval, .kept_bytes_min = std::max(bytes_min, kKeptAnyway)};
 }
+
+constexpr const char* kFamilyNames[] = {"device", "pinned", "managed",  "async",      "graph",
+                                        "array",  "vmm",    "vmm-host", "registered", "imported"};
+
+// Through the table, which answers for what the driver lacks.
+#define CISTERN_REAL(name) \
+  [](auto... arguments) { return in_host_function ? kNotPermitted : driver().name(arguments...); }
+Functions functions_below() {
+  return {.memory_allocate = CISTERN_REAL(cuMemAlloc_v2),
+          .memory_free = CISTERN_REAL(cuMemFree_v2),
+          .host_allocate = CISTERN_REAL(cuMemHostAlloc),
+          .host_allocate_plain = CISTERN_REAL(cuMemAllocHost_v2),
+          .host_free = CISTERN_REAL(cuMemFreeHost),
+          .context_current = CISTERN_REAL(cuCtxGetCurrent),
+          .context_push = CISTERN_REAL(cuCtxPushCurrent_v2),
+          .context_pop = CISTERN_REAL(cuCtxPopCurrent_v2),
+          .context_synchronize = CISTERN_REAL(cuCtxSynchronize),
+          .event_create = CISTERN_REAL(cuEventCreate),
+          .event_record = CISTERN_REAL(cuEventRecord),
+          .event_query = CISTERN_REAL(cuEventQuery),
+          .event_elapsed = CISTERN_REAL(cuEventElapsedTime),
+          .event_destroy = CISTERN_REAL(cuEventDestroy_v2),
+          .stream_query = CISTERN_REAL(cuStreamQuery),
+          .stream_synchronize = CISTERN_REAL(cuStreamSynchronize),
+          .copy_to_device = CISTERN_REAL(cuMemcpyHtoDAsync_v2),
+          .copy_to_host = CISTERN_REAL(cuMemcpyDtoHAsync_v2),
+          .copy_shape = CISTERN_REAL(cuMemcpy3DAsync_v2),
+          .pointer_attribute = CISTERN_REAL(cuPointerGetAttribute),
+          .address_range = CISTERN_REAL(cuMemGetAddressRange_v2),
+          .device_attribute = CISTERN_REAL(cuDeviceGetAttribute),
+          .exchange_capture_mode = CISTERN_REAL(cuThreadExchangeStreamCaptureMode)};
+}
+#undef CISTERN_REAL
 
 CudaState& make_state() {
   Uncounted uncounted;
-  driver();
-  if (options().sites != "off") prepare_sites(real_dlsym());
-  Locked hold(state_lock);
-  if (CudaState* made = the_state.load(std::memory_order_acquire)) return *made;
-  auto* made = new (state_memory) CudaState;
-  the_state.store(made, std::memory_order_release);
-  gpu_state_made.store(true, std::memory_order_release);
+  const Missing missing = missing_functions();  // the driver is looked for before our lock is taken
+  CudaState* made = nullptr;
+  {
+    Locked hold(state_lock);
+    if (CudaState* const others = the_state.load(std::memory_order_acquire)) return *others;
+    made = new (state_memory) CudaState(functions_below(), missing);
+    the_state.store(made, std::memory_order_release);
+    gpu_state_made.store(true, std::memory_order_release);
+  }
+  say_missing(missing);
   return *made;
 }
 
@@ -75,20 +86,22 @@ T* make_once(std::atomic<T*>& place) {
 
 }  // namespace
 
-CudaState::CudaState()
-    : functions(functions_below()),
+CudaState::CudaState(const Functions& below, const Missing& missing)
+    : functions(below),
+      missing(missing),
       source(functions, gate, blocks),
       device_pool(source),
       pinned_pool(source),
       captures(gate),
       sites_on(options().sites != "off"),
-      deferred(options().device_order == "deferred") {
+      deferred(options().device_order == "deferred" && !missing.for_order) {
   const Options& chosen = options();
   source.marks_own_context = deferred;
   device_pool.set_limits(
       {.bytes_max = chosen.device_pool_max, .bytes_min = chosen.device_pool_min, .interval_ns = chosen.trim_interval});
   pinned_pool.set_limits(
       {.bytes_max = chosen.pinned_pool_max, .bytes_min = chosen.pinned_pool_min, .interval_ns = chosen.trim_interval});
+  source.pinned_share.proportion.set_limits(kept_beside(chosen.pinned_pool_percent, chosen.pinned_pool_min));
   staging.set_limits({.interval_ns = chosen.trim_interval});
 }
 
@@ -132,9 +145,7 @@ Context* make_context_known(CudaState& s, CUcontext handle, int device, bool mad
   of_device->ordinal = device;
   if (!std::exchange(of_device->has_limits, true)) {
     const Options& chosen = options();
-    of_device->proportion.set_limits({.percent = chosen.device_pool_percent,
-                                      .window_ns = chosen.trim_interval,
-                                      .kept_bytes_min = std::max(chosen.device_pool_min, kKeptAnyway)});
+    of_device->share.proportion.set_limits(kept_beside(chosen.device_pool_percent, chosen.device_pool_min));
   }
   Context* context = s.contexts.find(address);
   if (!context) {
@@ -155,7 +166,8 @@ Context* make_context_known(CudaState& s, CUcontext handle, int device, bool mad
 
 Context* current_context(CudaState& s) {
   CUcontext handle = nullptr;
-  if (!driver().cuCtxGetCurrent || driver().cuCtxGetCurrent(&handle) != kSuccess || !handle) return nullptr;
+  if (in_host_function) return nullptr;
+  if (driver().cuCtxGetCurrent(&handle) != kSuccess || !handle) return nullptr;
   if (Context* context = known_context(s, handle)) [[likely]]
     return context;
   CUdevice device = -1;
@@ -199,6 +211,19 @@ std::uint64_t origin_key(const Tracked& record) {
 namespace {
 RangeKind range_kind(Family family) { return family == Family::managed ? RangeKind::managed : RangeKind::registered; }
 bool has_range(Family family) { return family == Family::managed || family == Family::registered; }
+
+// Found by any address inside; what is registered also by whoever frees it.
+void note_range(CudaState& s, const void* handle, const Tracked& record) {
+  if (!has_range(record.family)) return;
+  s.blocks.ranges.insert(reinterpret_cast<std::uintptr_t>(handle), record.bytes, {range_kind(record.family)});
+  if (record.family == Family::registered) note_registered(handle, record.bytes);
+}
+
+void forget_range(CudaState& s, const void* handle, const Tracked& record) {
+  if (!has_range(record.family)) return;
+  s.blocks.ranges.erase(reinterpret_cast<std::uintptr_t>(handle));
+  if (record.family == Family::registered) forget_registered(handle, record.bytes);
+}
 
 void note_went_with_context(CudaState& s, const Tracked& record) {
   Locked hold(s.went_lock);
@@ -296,7 +321,7 @@ void ContextEnd::end_programs_memory() {
     Tracked record;
     const auto of_old = [&](const Tracked& found) { return found.context == context_ && found.epoch != epoch; };
     if (!s_.tracked.take_if(handle, record, of_old)) continue;
-    if (has_range(record.family)) s_.blocks.ranges.erase(reinterpret_cast<std::uintptr_t>(handle));
+    forget_range(s_, handle, record);
     forget_tracked(s_, handle, record);
     if (!record.inherited) note_went_with_context(s_, record);
   }
@@ -325,8 +350,12 @@ void note_object(CudaState& s, ObjectType type, const void* handle, const char* 
 // --- Memory that is only tracked
 
 void track(CudaState& s, const void* handle, Tracked record) {
-  record.born_ns = coarse_nanoseconds_since_start();
   record.site = capture(s, record.api);
+  track_again(s, handle, record);
+}
+
+void track_again(CudaState& s, const void* handle, Tracked record) {
+  record.born_ns = coarse_nanoseconds_since_start();
   if (record.context) {
     if (per_device(record.family)) record.device = record.context->device->ordinal;
     record.epoch = record.context->epoch.load(std::memory_order_relaxed);
@@ -334,8 +363,7 @@ void track(CudaState& s, const void* handle, Tracked record) {
   counters(s, record.family, record.device).block_born(as_counted(record, handle));
   if (takes_device_memory(record.family))
     if (Device* device = s.devices[record.device].load()) device->tracked_bytes.fetch_add(record.bytes);
-  if (has_range(record.family))
-    s.blocks.ranges.insert(reinterpret_cast<std::uintptr_t>(handle), record.bytes, {range_kind(record.family)});
+  note_range(s, handle, record);
   // A record that is there already is of a context that is going at this moment: its memory is no more.
   Tracked stale;
   if (s.tracked.take_if(handle, stale, [](const Tracked&) { return true; })) forget_tracked(s, handle, stale);
@@ -344,7 +372,7 @@ void track(CudaState& s, const void* handle, Tracked record) {
 
 bool take_tracked(CudaState& s, const void* handle, Tracked& out) {
   if (!s.tracked.take_if(handle, out, [](const Tracked&) { return true; })) return false;
-  if (has_range(out.family)) s.blocks.ranges.erase(reinterpret_cast<std::uintptr_t>(handle));
+  forget_range(s, handle, out);
   return true;
 }
 
@@ -356,8 +384,7 @@ void forget_tracked(CudaState& s, const void* handle, const Tracked& record) {
 }
 
 void restore_tracked(CudaState& s, const void* handle, const Tracked& record) {
-  if (has_range(record.family))
-    s.blocks.ranges.insert(reinterpret_cast<std::uintptr_t>(handle), record.bytes, {range_kind(record.family)});
+  note_range(s, handle, record);
   s.tracked.put(handle, record);
 }
 
@@ -381,19 +408,44 @@ void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence, std::u
   fence.empty() ? pool.give(key, block, now) : pool.give_waiting(key, block, std::move(fence), now);
 }
 
-void give_up_excess(CudaState& s, Context& context, std::uint64_t now_ns) {
-  Device& device = *context.device;
-  const KindCounters& counted = counters(s, Family::device, device.ordinal);
-  const GiveUp what = device.proportion.begin({.reserved_bytes = device.reserved_bytes.load(),
-                                               .live_bytes = device.live_bytes.load(),
-                                               .waste_bytes = device.waste_bytes.load(),
-                                               .allocations = read(counted.allocations),
-                                               .allocated_bytes = read(counted.allocated_bytes),
-                                               .live_blocks = read(counted.live_blocks),
-                                               .ns = now_ns});
-  if (!what.bytes) return;
-  const PoolUsage gone = s.device_pool.give_up({reinterpret_cast<std::uintptr_t>(&context), kDeviceTraits, 0}, what);
-  device.proportion.end(what, gone.blocks);
+namespace {
+
+Proportion::Now standing(CudaState& s, const Sort& sort, std::uint64_t now_ns) {
+  const Share& share = s.source.share_of(sort);
+  const KindCounters& counted = counters_of(s, sort.kind, sort.context);
+  return {.reserved_bytes = reserved_bytes_with(s, sort),
+          .live_bytes = share.used_bytes(),
+          .waste_bytes = share.waste_bytes.load(std::memory_order_relaxed),
+          .allocated_bytes = read(counted.allocated_bytes),
+          .ns = now_ns};
+}
+
+}  // namespace
+
+bool keeps(CudaState& s, const Block& freed, std::uint64_t now_ns) {
+  if (freed.slab) return true;  // nothing of a slab can go alone
+  Proportion& proportion = s.source.share_of(freed.sort()).proportion;
+  proportion.note_back(freed.bytes, freed.recycled);
+  return proportion.asked_again(freed.bytes) || proportion.keeps(freed.bytes, standing(s, freed.sort(), now_ns));
+}
+
+void give_up_excess(CudaState& s, const Sort& sort, std::uint64_t now_ns) {
+  Proportion& proportion = s.source.share_of(sort).proportion;
+  const std::uint64_t bytes = proportion.begin(standing(s, sort, now_ns));
+  if (!bytes) return;
+  const PoolKey of_sort{reinterpret_cast<std::uintptr_t>(sort.context), sort.traits, 0};
+  pool_of(s, sort.kind).give_up(of_sort, {.bytes = bytes});
+  proportion.end(bytes);
+}
+
+void settle_pools(CudaState& s) {
+  if (!s.gate.open()) return;
+  Vector<std::uintptr_t> groups;  // nothing is called under the lock of the contexts
+  for_each_context(s, [&](Context& context) { groups.push_back(reinterpret_cast<std::uintptr_t>(&context)); });
+  for (const std::uintptr_t group : groups) {
+    s.device_pool.settle(group);
+    s.pinned_pool.settle(group);
+  }
 }
 
 std::uint64_t trim_rings(CudaState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns) {
@@ -424,20 +476,26 @@ std::uint64_t trim_all(CudaState& s) {
 
 namespace {
 
+// First what nothing waits for. The rest is waited for as the program's own free would have been.
 std::uint64_t trim_while_capturing(CudaState& s) {
-  if (!s.functions.exchange_capture_mode) return 0;
-  const Trim idle{.keep_bytes = 0, .unused_for_ns = 0, .settled_only = true};
-  const auto release = [&](Block* block, bool) { s.source.release_while_capturing(block); };
-  const std::uint64_t now = coarse_now_ns();
-  s.source.release_postponed_while_capturing();
-  return s.device_pool.trim(idle, now, release) + s.pinned_pool.trim(idle, now, release);
+  if (!driver().cuThreadExchangeStreamCaptureMode) return 0;
+  const auto release = [&](Block* block, bool unsettled) { s.source.release_while_capturing(block, unsettled); };
+  const std::uint64_t now = coarse_now_ns(), freed = s.source.frees_done.load();
+  std::uint64_t bytes = 0;
+  for (const bool settled_only : {true, false}) {
+    const Trim all{.keep_bytes = 0, .unused_for_ns = 0, .settled_only = settled_only};
+    s.source.release_postponed_while_capturing(!settled_only);
+    bytes = s.device_pool.trim(all, now, release) + s.pinned_pool.trim(all, now, release);
+    if (bytes || s.source.frees_done.load() != freed) break;
+  }
+  return bytes;
 }
 
 }  // namespace
 
 // Or, none kept: waits for what other threads are giving back at this moment.
 std::uint64_t trim_for_program(CudaState& s) {
-  if (s.gate.closed.load() || phase() != Phase::running) return 0;
+  if (s.gate.closed.load() || phase() != Phase::running || in_host_function) return 0;
   s.source.release_postponed();
   if (const std::uint64_t bytes = s.gate.open() ? trim_all(s) : trim_while_capturing(s)) return bytes;
   return s.device_pool.wait_for_releases() || s.pinned_pool.wait_for_releases();
@@ -450,19 +508,24 @@ bool limit_allows(CudaState&, Device& device, std::uint64_t bytes) {
 
 // --- Pooled blocks in the program's hands
 
-void account_death(CudaState& s, Block* block, Waited waited, std::uint64_t now_ns) {
-  const bool on_device = block->kind == BlockKind::device;
-  Device& device = *block->context->device;
-  KindCounters& counted = on_device ? counters(s, Family::device, device.ordinal) : counters(s, Family::pinned);
+std::uint64_t reserved_bytes_with(const CudaState& s, const Sort& sort) {
+  if (sort.kind == BlockKind::device) return sort.context->device->reserved_bytes.load(std::memory_order_relaxed);
+  const std::uint64_t all = s.source.pinned_reserved_bytes.load(std::memory_order_relaxed);
+  return all - std::min(all, s.source.ring_bytes.load(std::memory_order_relaxed));
+}
+
+void account_death(CudaState& s, Block* block, const Death& death) {
+  Share& share = s.source.share_of(block->sort());
+  KindCounters& counted = counters_of(s, block->kind, block->context);
   const CountedBlock died = as_counted(*block);
+  const std::uint64_t reserved = death.kept ? reserved_bytes_with(s, block->sort()) : 0;
   Locked hold(counted.lock);
-  if (waited == Waited::yes) bump(counted.driver_syncs);
-  if (on_device) {
-    const std::uint64_t rounded = as_driver_rounds(died.bytes);
-    drop(device.live_bytes, rounded);
-    drop(device.waste_bytes, block->bytes - rounded);
-  }
-  counted.block_died_locked(died, since_start(now_ns));
+  if (death.waited) bump(counted.driver_syncs);
+  if (block->kind == BlockKind::device) s.live_on_devices.fall(died.bytes);
+  const std::uint64_t rounded = as_driver_rounds(died.bytes);
+  drop(share.live_bytes, rounded);
+  drop(share.waste_bytes, block->bytes - rounded);
+  counted.block_died_locked(died, since_start(death.now_ns), reserved);
 }
 
 }  // namespace cistern::cuda

@@ -7,6 +7,8 @@
 #include "backends/cuda/staging_chunks.hpp"
 #include "pool/base/handle_table.hpp"
 #include "shim/cuda/captures.hpp"
+#include "shim/cuda/graph_memory.hpp"
+#include "shim/cuda/missing.hpp"
 #include "shim/cuda/next.hpp"
 #include "shim/cuda/staging.hpp"
 #include "shim/process/options.hpp"
@@ -17,34 +19,6 @@
 #include "stats/waits.hpp"
 
 namespace cistern::cuda {
-
-// Families of memory as reports name them; those of a device are one kind per device ("device:0").
-enum class Family : std::uint8_t { device, pinned, managed, async, array, vmm, host_vmm, registered, imported, count };
-constexpr int kDevicesMax = 64;
-// Reports have a kind of it for each device.
-constexpr bool per_device(Family family) {
-  return family != Family::pinned && family != Family::managed && family != Family::host_vmm &&
-         family != Family::registered && family != Family::imported;
-}
-// Tracked memory that is a device's.
-constexpr bool takes_device_memory(Family family) {
-  return family == Family::async || family == Family::array || family == Family::vmm;
-}
-
-// Memory that is not pooled, by pointer or handle.
-struct Tracked {
-  Family family = Family::device;
-  bool inherited = false;
-  int device = 0;
-  Context* context = nullptr;  // it lives and dies with this one; null: with none
-  std::uint32_t epoch = 0;
-  std::uint64_t bytes = 0;
-  const char* api = "";
-  const char* object = "";
-  SiteId site = 0;
-  std::uint64_t born_ns = 0;
-  std::uint32_t references = 1;  // VMM handles
-};
 
 struct StreamRecord {
   Context* context = nullptr;
@@ -73,9 +47,10 @@ struct WentWithContext {
 };
 
 struct CudaState {
-  CudaState();
+  CudaState(const Functions& below, const Missing& missing);
 
   Functions functions;  // the pools' way down
+  const Missing missing;
   Gate gate;
   Blocks blocks;
   BlockSource source;
@@ -87,11 +62,13 @@ struct CudaState {
   std::atomic<int> contexts_alive{0};
   std::atomic<bool> shared_between_contexts{false};  // work of one context may use device memory of another
   HandleTable<Tracked> tracked;
+  GraphMemory graph_memory;
   HandleTable<StreamRecord> streams;
   std::atomic<std::uint64_t> streams_made{0};
   HandleTable<GreenRecord> green_devices;
   HandleTable<ObjectRecord> objects;
   Counter objects_created[static_cast<int>(ObjectType::count)]{};
+  Level live_on_devices;  // what the program asked for, of blocks on all devices at one time
   Lock went_lock;
   Map<std::uint64_t, WentWithContext> went_with_context;
   Transfers transfers;
@@ -113,6 +90,10 @@ CudaState& state();
 CudaState* state_if_used();
 
 KindCounters& counters(CudaState& s, Family family, int device = 0);
+inline KindCounters& counters_of(CudaState& s, BlockKind kind, const Context* context) {
+  if (kind == BlockKind::pinned) return counters(s, Family::pinned);
+  return counters(s, Family::device, context ? context->device->ordinal : 0);
+}
 const char* family_name(Family family);
 
 // The context that is current on this thread, as the driver says; null: none. Known contexts only differ by handle, so
@@ -145,6 +126,8 @@ SiteId capture(const CudaState& s, const char* api);
 
 // Accounts memory that only is tracked.
 void track(CudaState& s, const void* handle, Tracked record);
+// The same memory of the same call site, once more.
+void track_again(CudaState& s, const void* handle, Tracked record);
 // Takes the record out before the real free; `forget` accounts it when that succeeded, `restore` puts it back.
 bool take_tracked(CudaState& s, const void* handle, Tracked& out);
 void forget_tracked(CudaState& s, const void* handle, const Tracked& record);
@@ -187,6 +170,9 @@ class ContextEnd {
   Vector<Block*> kept_, settled_;
 };
 
+// What the driver has given for blocks of this kind: staged copies' chunks are no memory of the program's.
+std::uint64_t reserved_bytes_with(const CudaState& s, const Sort& sort);
+
 inline TieredPool<BlockSource>& pool_of(CudaState& s, BlockKind kind) {
   return kind == BlockKind::device ? s.device_pool : s.pinned_pool;
 }
@@ -195,20 +181,24 @@ inline TieredPool<BlockSource>& pool_of(CudaState& s, BlockKind kind) {
 // context's, device memory another's only after peer access or a copy. `own_too`: nobody has waited.
 BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too);
 void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns = coarse_now_ns());
-// After a free that has waited for the context: it may wait again, as the driver's own would have. What the pool keeps
-// is brought into proportion to what was live lately.
-void give_up_excess(CudaState& s, Context& context, std::uint64_t now_ns);
-inline void keep_in_proportion(CudaState& s, Context& context, std::uint64_t now_ns) {
-  const Device& device = *context.device;
-  if (device.proportion.may_be_over(device.reserved_bytes.load(std::memory_order_relaxed), now_ns)) [[unlikely]]
-    give_up_excess(s, context, now_ns);
+// After a free of the program's own: it may wait, as the driver's would have. What the pool keeps of that memory is
+// brought into proportion to what was live lately.
+void give_up_excess(CudaState& s, const Sort& sort, std::uint64_t now_ns);
+inline void keep_in_proportion(CudaState& s, const Sort& sort, std::uint64_t now_ns) {
+  if (s.source.share_of(sort).proportion.may_be_over(reserved_bytes_with(s, sort), now_ns)) [[unlikely]]
+    give_up_excess(s, sort, now_ns);
 }
+// Whether a block that comes back is kept at all: see Proportion.
+bool keeps(CudaState& s, const Block& freed, std::uint64_t now_ns);
+
+// What the pools keep and has settled by now can be had again, also while a stream captures and nobody may ask.
+void settle_pools(CudaState& s);
 
 // Gives back the chunks that no copy uses; their bytes.
 std::uint64_t trim_rings(CudaState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns);
 // Releases everything that the pools keep and that has settled. Returns the bytes given back.
 std::uint64_t trim_all(CudaState& s);
-// For a call that ran out of memory: gives back what the pools keep, while a stream captures only what is idle. The
+// For a call that ran out of memory: gives back what the pools keep, while a stream captures first what is idle. The
 // bytes that came free; at least 1 after waiting for other threads that give back.
 std::uint64_t trim_for_program(CudaState& s);
 
@@ -234,10 +224,13 @@ inline CountedBlock as_counted(const Tracked& record, const void* handle) {
 }
 std::uint64_t origin_key(const Tracked& record);
 
-// A pooled block that the program has given back: what hooks/allocate.cpp counted is taken out again. `waited`: its
-// free has waited for its context, which is counted too.
-enum class Waited { no, yes };
-void account_death(CudaState& s, Block* block, Waited waited = Waited::no, std::uint64_t now_ns = coarse_now_ns());
+// A pooled block that the program has given back: what hooks/allocate.cpp counted is taken out again.
+struct Death {
+  bool kept = false;    // by the pool
+  bool waited = false;  // its free has waited for its context, which is counted too
+  std::uint64_t now_ns = coarse_now_ns();
+};
+void account_death(CudaState& s, Block* block, const Death& death = {});
 
 // Bytes the driver would take for a request; what cuMemGetInfo shows of it.
 inline std::uint64_t as_driver_rounds(std::uint64_t bytes) { return (bytes + 511) & ~std::uint64_t{511}; }

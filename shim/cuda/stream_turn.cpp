@@ -22,7 +22,7 @@ const void* place_key(CUstream stream, Zero zero) {
 StreamTurn::StreamTurn(CudaState& s, CUstream stream, Zero zero)
     : s_(s), stream_(stream), key_(place_key(stream, zero)) {
   staging::Turns* const turns = s.staging.turns();
-  if (!turns || !s.functions.context_current) return;
+  if (!turns) return;
   s.functions.context_current(&context_);
   turn_.emplace(*turns, context_, key_, [&] { return place(); });
 }

@@ -17,6 +17,8 @@ const void* stream_key(CUstream stream, Zero zero);
 class StreamTurn {
  public:
   StreamTurn(CudaState& s, CUstream stream, Zero zero);
+  // Between the pieces of a copy, or of a batch of them.
+  bool is_long() const { return turn_ && turn_->is_long(); }
   // Before the pieces of a copy; false: others use the stream.
   bool lengthen() { return turn_ && turn_->lengthen(place()); }
   void shorten() {

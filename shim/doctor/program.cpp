@@ -213,6 +213,15 @@ bool is_secured(const String& file, Findings& findings) {
   return true;
 }
 
+// What a program that runs with it finds of glibc: nothing, where the loader is another C library's. musl's is known by
+// its name where it does not exist here; any that is no ELF file of this machine is left to be asked.
+bool is_of_another_c_library(const String& loader) {
+  if (basename_of(loader).starts_with("ld-musl")) return true;
+  const MappedFile contents(loader);
+  const ElfFile file(contents.bytes());
+  return file.is_for_this_machine() && file.newest_defined().empty();
+}
+
 }  // namespace
 
 Followed follow(char** command, const Environment& environment, Findings& findings) {
@@ -287,8 +296,10 @@ bool can_be_preloaded_into(const String& file, Findings& findings) {
                      "(cistern/cistern.h) into it");
     return false;
   }
-  if (loader.find("ld-musl") != loader.npos) {
-    findings.problem(file + " runs with the C library musl (" + loader + "): libcistern.so needs glibc");
+  if (is_of_another_c_library(loader)) {
+    const bool is_musl = loader.find("musl") != loader.npos;
+    findings.problem(file + " runs with " + (is_musl ? "the C library musl" : "another C library than glibc") + " (" +
+                     loader + "): libcistern.so needs glibc, and with LD_PRELOAD set that program may not start (127)");
     return false;
   }
   if (!exists(loader)) {

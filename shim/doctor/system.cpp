@@ -2,17 +2,18 @@
 // be one more name for the loader to look up in every process.
 #include "shim/doctor/system.hpp"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <csignal>
 
+#include "pool/base/process_start.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/memory_map.hpp"
@@ -107,13 +108,13 @@ String absolute(const String& path) {
 
 String own_path() {
   // Where the loader was run, with us as its program, /proc/self/exe is the loader.
-  if (getauxval(AT_BASE) == 0) {
+  if (start_value(AT_BASE) == 0) {
     const String mapped = path_of_mapping(reinterpret_cast<std::uintptr_t>(&own_path));
     char** const arguments = start_arguments();
     return mapped.empty() && arguments && *arguments ? absolute(*arguments) : mapped;
   }
   const String path = link_target("/proc/self/exe");
-  const auto* const executed = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  const auto* const executed = reinterpret_cast<const char*>(start_value(AT_EXECFN));
   return path.empty() && executed ? absolute(executed) : path;  // no /proc
 }
 

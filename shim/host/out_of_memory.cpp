@@ -1,4 +1,5 @@
-// See out_of_memory.hpp. There is no memory for this line either: all is read and written in a few KiB of the stack.
+// See out_of_memory.hpp. There is no memory for this line either, nor room on the stack, which may be a small one: as
+// one thread says it once, all is read and written in memory that is kept for it.
 #include "shim/host/out_of_memory.hpp"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <atomic>
 #include <charconv>
 #include <cstdint>
+#include <new>
 #include <optional>
 #include <string_view>
 
@@ -24,6 +26,8 @@
 
 namespace cistern::host {
 namespace {
+
+alignas(16) constinit char scratch[4096] = {};
 
 constexpr std::string_view kUnits[] = {" B", " KiB", " MiB", " GiB", " TiB"};
 
@@ -52,7 +56,7 @@ class Line {
   std::string_view text() const { return {text_, bytes_}; }
 
  private:
-  char text_[600];
+  char text_[600] = {};
   std::size_t bytes_ = 0;
 };
 
@@ -83,7 +87,7 @@ bool add_limit(Line& line, int resource, const char* name, std::uint64_t used, s
 
 bool add_overcommit(Line& line, std::uint64_t wanted) {
   if (SmallFile<16>("/proc/sys/vm/overcommit_memory").number() == 2) {
-    const SmallFile<4096> memory("/proc/meminfo");
+    const auto& memory = *new (scratch) SmallFile<sizeof scratch>("/proc/meminfo");
     const auto limit = memory.number_after("CommitLimit:"), committed = memory.number_after("Committed_AS:");
     if (limit && committed && *committed * 1024 + wanted > *limit * 1024) {
       line.add("refused by vm.overcommit_memory=2: ");
@@ -108,9 +112,8 @@ std::uint64_t count_mappings() {
   const int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (file == -1) return 0;
   std::uint64_t lines = 0;
-  char part[4096];
-  for (ssize_t bytes; (bytes = read(file, part, sizeof part)) > 0;)
-    lines += static_cast<std::uint64_t>(std::count(part, part + bytes, '\n'));
+  for (ssize_t bytes; (bytes = read(file, scratch, sizeof scratch)) > 0;)
+    lines += static_cast<std::uint64_t>(std::count(scratch, scratch + bytes, '\n'));
   close(file);
   return lines;
 }
@@ -126,8 +129,10 @@ bool add_mappings(Line& line) {
 
 // It ends processes rather than refuse anything, but is what there is to have.
 void add_control_group(Line& line) {
-  FilePath path("/sys/fs/cgroup");
-  path.add_rest_of_line(SmallFile<512>("/proc/self/cgroup").text(), "0::");
+  const auto& groups = *new (scratch) SmallFile<512>("/proc/self/cgroup");
+  auto& path = *new (scratch + sizeof groups) FilePath("/sys/fs/cgroup");
+  static_assert(sizeof groups + sizeof path <= sizeof scratch && sizeof groups % alignof(FilePath) == 0);
+  path.add_rest_of_line(groups.text(), "0::");
   path.add("/memory.max");
   auto most = SmallFile<32>(path.text()).number();
   if (!most) most = SmallFile<32>("/sys/fs/cgroup/memory.max").number();
@@ -147,7 +152,7 @@ bool may_speak() {
   static constinit std::atomic<bool> said{false};
   if (!bytes || bytes > PTRDIFF_MAX || !may_speak() || said.exchange(true)) return;
   const int error = errno;
-  Line line;
+  static constinit Line line;
   line.add("cistern: malloc of ");
   line.add_bytes(bytes);
   line.add(": out of memory; ");

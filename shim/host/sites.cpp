@@ -1,6 +1,5 @@
 // See sites.hpp. A capture happens inside malloc: it must not allocate from the pool again, wait for a lock that
-// this thread holds, or open a library. What the unwinder's own walk cannot do is left to libunwind only where every
-// block's site is asked for, and that is opened at the start; samples are few, so libgcc's unwinder does.
+// this thread holds, or open a library; and as malloc may be called on a stack of 4 KiB, it does with 2.
 #include "shim/host/sites.hpp"
 
 #include <algorithm>
@@ -141,10 +140,6 @@ struct Groups {
 void start_sites() {
   const std::uint64_t interval = interval_bytes();
   if (!interval) return;
-  if (every_block()) {
-    Uncounted uncounted;
-    prepare_sites(real_dlsym());
-  }
   // Who chose a shorter interval than the usual one wants its precision, and pays for it.
   const bool paced = interval >= std::uint64_t{512} * 1024;
   host_pool::start_sampling({interval, paced, capture, now_ms});

@@ -26,9 +26,9 @@ KindFigures figures() {
   const PoolUsage usage = s.pool.usage();
   figures.pooled_blocks = usage.blocks;
   figures.pooled_bytes = usage.bytes;
-  s.pool.for_each([&](std::uint64_t bytes) {
+  s.pool.for_each([&](const PoolKey& key) {
     for (ClassFigures& c : figures.classes)
-      if (c.size_class == report_class(bytes)) ++c.cached_blocks, c.cached_bytes += bytes;
+      if (c.size_class == report_class(key.bytes)) ++c.cached_blocks, c.cached_bytes += key.bytes;
   });
   return figures;
 }
@@ -103,6 +103,71 @@ void add_objects(Snapshot& snapshot) {
   }
 }
 
+// What each context has now. One that the program gave up may still have memory.
+struct ContextHolds {
+  const DeviceGroup* group = nullptr;
+  bool is_alive = false;
+  ContextMemory memory{};
+};
+using Holds = Map<const void*, ContextHolds>;
+
+Holds holds_of_contexts(OpenclState& s) {
+  Holds holds;
+  s.contexts.for_each([&](const void* context, const ContextRecord& record) {
+    if (!record.inherited) holds[context] = {record.group, record.references != 0, {record.number, 0, 0, 0, 0}};
+  });
+  const auto add_to = [&](const void* context, std::uint64_t ContextMemory::*blocks,
+                          std::uint64_t ContextMemory::*bytes, bool counts, std::uint64_t more) {
+    const auto found = holds.find(context);
+    if (found == holds.end()) return;
+    found->second.memory.*blocks += counts;
+    found->second.memory.*bytes += more;
+  };
+  s.memory.for_each([&](const void*, const MemoryRecord& record) {
+    const bool is_live = record.state == MemoryState::live;
+    if (!record.inherited && (is_live || record.state == MemoryState::orphan))
+      add_to(record.context, &ContextMemory::live_blocks, &ContextMemory::live_bytes, is_live, record.bytes);
+  });
+  s.pool.for_each([&](const PoolKey& key) {
+    add_to(reinterpret_cast<const void*>(key.group), &ContextMemory::pooled_blocks, &ContextMemory::pooled_bytes, true,
+           key.bytes);
+  });
+  return holds;
+}
+
+void add_contexts(Snapshot& snapshot) {
+  OpenclState& s = state();
+  const Holds holds = holds_of_contexts(s);
+  for (const DeviceGroup* group : s.devices.groups()) {
+    const PartCounters& counters = group->counters;
+    ContextFigures figures{.kind = "opencl",
+                           .devices = {},
+                           .contexts_created = read(group->contexts_created),
+                           .contexts_alive = 0,
+                           .allocations = read(counters.allocations),
+                           .live_blocks = read(counters.live_blocks),
+                           .live_bytes = read(counters.live_bytes),
+                           .peak_bytes = read(counters.peak_bytes),
+                           .pooled_blocks = 0,
+                           .pooled_bytes = 0};
+    if (!figures.contexts_created && !figures.allocations) continue;
+    for (const DeviceFacts& device : group->devices) figures.devices.push_back({device.name, device.memory_bytes});
+    if (figures.peak_bytes) figures.peak_at_s = static_cast<double>(read(counters.peak_at_ns)) / 1e9;
+    for (const auto& [context, held] : holds) {
+      if (held.group != group) continue;
+      figures.contexts_alive += held.is_alive;
+      figures.pooled_blocks += held.memory.pooled_blocks;
+      figures.pooled_bytes += held.memory.pooled_bytes;
+      if (held.memory.live_blocks || held.memory.pooled_blocks) figures.contexts.push_back(held.memory);
+    }
+    std::sort(figures.contexts.begin(), figures.contexts.end(), [](const ContextMemory& a, const ContextMemory& b) {
+      const std::uint64_t of_a = a.live_bytes + a.pooled_bytes, of_b = b.live_bytes + b.pooled_bytes;
+      return of_a != of_b ? of_a > of_b : a.number < b.number;
+    });
+    snapshot.contexts.push_back(std::move(figures));
+  }
+}
+
 void add_copies(Snapshot& snapshot) {
   OpenclState& s = state();
   s.transfers.add_to(snapshot, "opencl");
@@ -121,7 +186,7 @@ FragmentationFigures fragmentation() {
   figures.live_peak_bytes = read(s.counters.peak_bytes);
   figures.reserved_peak_bytes =
       std::max({figures.reserved_bytes, *figures.live_peak_bytes, read(s.reserved_peak_bytes)});
-  figures.worst = s.counters.worst_moment();
+  figures.worst = s.counters.worst_moment({figures.reserved_bytes, *figures.reserved_peak_bytes});
   return figures;
 }
 
@@ -153,6 +218,7 @@ void add_to(Snapshot& snapshot) {
   snapshot.fragmentation.push_back(fragmentation());
   add_leaks(snapshot.leaks);
   s->counters.add_sites("opencl", snapshot);
+  add_contexts(snapshot);
   add_copies(snapshot);
 }
 

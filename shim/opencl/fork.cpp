@@ -18,6 +18,8 @@ void for_each_table(OpenclState& s, Do each) {
   each(s.transfers);
   each(s.waits);
   each(s.staging);
+  each(s.devices);
+  each(s.first_uses);
 }
 
 void unlock_tables(OpenclState& s) {
@@ -31,6 +33,10 @@ void forget_figures(OpenclState& s) {
   s.transfers.clear();
   s.waits.clear();
   s.staging.forget_in_child();
+  s.first_uses.forget_in_child();
+  s.devices.forget_figures_in_child();
+  s.headroom.forget();
+  s.proportion.after_fork_in_child();
   s.contexts_created = s.queues_created = s.kernels_created = 0;
   for (Counter& created : s.counted_created) created = 0;
 }
@@ -64,6 +70,10 @@ void after_fork_in_child() {
     const auto inherit = [](const void*, auto& record) { record.inherited = true; };
     for_each_table(*s, [&](auto& table) {
       if constexpr (requires { table.for_each(inherit); }) table.for_each(inherit);
+    });
+    s->memory.for_each([](const void*, MemoryRecord& record) {
+      record.first_use = FirstUse::none;
+      record.part = nullptr;
     });
     s->context_traits.changed();
     // Another thread may have been in the midst of a ring: it stays where it is.

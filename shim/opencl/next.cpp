@@ -2,13 +2,14 @@
 #include "shim/opencl/next.hpp"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
+#include "pool/base/process_start.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/lookup.hpp"
@@ -24,6 +25,7 @@ constinit Table loader_table;
 constinit std::atomic<bool> loader_resolved{false};
 constinit Table layer_table;
 constinit std::atomic<bool> layer_loaded{false};
+constinit std::atomic<bool> objects_have_tables{false};
 constinit const void* layer_slots[kDispatchSlots] = {};
 
 // OPENCL_LAYERS as it stands in environ: [first, last) had no terminator before the loader cut it.
@@ -59,7 +61,7 @@ String loader_name() {
 
 template <class Function>
 void resolve(Function& member, const char* name, const String& library) {
-  member = reinterpret_cast<Function>(real_symbol(name, library.c_str()));
+  member = reinterpret_cast<typename Function::Pointer>(real_symbol(name, library.c_str()));
 }
 
 // The loader reads OPENCL_LAYERS on its first call. If that call were one of ours, its first half would run in the
@@ -82,6 +84,7 @@ void resolve_loader() {
 #define CISTERN_RESOLVE(slot, name, type) resolve(found.name, #name, library);
   CISTERN_OPENCL_QUESTIONS(CISTERN_RESOLVE)
   resolve(found.clFlush, "clFlush", library);
+  resolve(found.clGetPlatformIDs, "clGetPlatformIDs", library);
   // A program that calls before it loads the ICD loader may load it later.
   if (!found.clCreateBuffer) return;
   {
@@ -99,8 +102,8 @@ const void* dispatch_word(const void* object) { return object ? *static_cast<con
 // back, between the AT_RANDOM bytes and the AT_EXECFN string. One that the program set itself is left alone.
 void note_layers_variable() {
   char* value = getenv("OPENCL_LAYERS");
-  char* block_first = reinterpret_cast<char*>(getauxval(AT_RANDOM));
-  char* after = reinterpret_cast<char*>(getauxval(AT_EXECFN));
+  char* block_first = reinterpret_cast<char*>(start_value(AT_RANDOM));
+  char* after = reinterpret_cast<char*>(start_value(AT_EXECFN));
   if (!value || value < block_first || value > after) return;
   for (char** variable = environ; *variable; ++variable)
     if (*variable > value && *variable < after) after = *variable;
@@ -121,6 +124,29 @@ const Table& loader() {
   return loader_table;
 }
 
+bool driver_has(cl_uint slot, const void* object) {
+  if (!object || !objects_have_tables.load(std::memory_order_relaxed)) return true;
+  return static_cast<const void* const*>(dispatch_word(object))[slot] != nullptr;
+}
+
+// cl_khr_icd: objects begin with the address of their driver's table.
+void learn_whether_objects_have_tables() {
+  if (objects_have_tables.load(std::memory_order_relaxed)) return;
+  Uncounted uncounted;
+  constexpr cl_uint kExtensions = 0x0904, kPlatformsMax = 64;
+  cl_platform_id platforms[kPlatformsMax];
+  cl_uint count = 0;
+  if (next().clGetPlatformIDs.own(kPlatformsMax, platforms, &count) != kSuccess || count > kPlatformsMax) return;
+  for (cl_uint i = 0; i < count; ++i) {
+    std::size_t bytes = 0;
+    if (next().clGetPlatformInfo.own(platforms[i], kExtensions, 0, nullptr, &bytes) != kSuccess) return;
+    String names(bytes, '\0');
+    if (next().clGetPlatformInfo.own(platforms[i], kExtensions, bytes, names.data(), nullptr) != kSuccess) return;
+    if (names.find("cl_khr_icd") == String::npos) return;
+  }
+  objects_have_tables.store(count != 0, std::memory_order_relaxed);
+}
+
 bool layer_active() { return layer_loaded.load(std::memory_order_acquire); }
 
 const Table& next() { return layer_active() ? layer_table : loader(); }
@@ -135,16 +161,24 @@ cl_int init_layer(cl_uint slot_count, const void* const* target, cl_uint* slot_c
   const cl_uint count = slot_count < kDispatchSlots ? slot_count : kDispatchSlots;
   for (cl_uint slot = 0; slot < count; ++slot) layer_slots[slot] = target[slot];
   const auto target_of = [&](cl_uint slot) { return slot < count ? target[slot] : nullptr; };
-#define OPENCL_CALL(action, slot, result, name, parameters, arguments)                                 \
-  layer_table.name = reinterpret_cast<decltype(layer_table.name)>(const_cast<void*>(target_of(slot))); \
+#define OPENCL_CALL(action, slot, result, name, parameters, arguments)                                          \
+  layer_table.name = reinterpret_cast<decltype(layer_table.name)::Pointer>(const_cast<void*>(target_of(slot))); \
   if (layer_table.name) layer_slots[slot] = reinterpret_cast<const void*>(&hook::name);
 #include "shim/symbols/opencl.def"
 #define CISTERN_TAKE(slot, name, type) \
-  layer_table.name = reinterpret_cast<decltype(layer_table.name)>(const_cast<void*>(target_of(slot)));
+  layer_table.name = reinterpret_cast<decltype(layer_table.name)::Pointer>(const_cast<void*>(target_of(slot)));
   CISTERN_OPENCL_QUESTIONS(CISTERN_TAKE)
-  layer_table.clFlush = reinterpret_cast<decltype(layer_table.clFlush)>(const_cast<void*>(target_of(kSlotFlush)));
+  layer_table.clGetPlatformIDs =
+      reinterpret_cast<decltype(layer_table.clGetPlatformIDs)::Pointer>(const_cast<void*>(target_of(kSlotPlatforms)));
+  layer_table.clFlush =
+      reinterpret_cast<decltype(layer_table.clFlush)::Pointer>(const_cast<void*>(target_of(kSlotFlush)));
   // The program may close the loader again, but its functions are called for as long as buffers are kept.
-  keep_loaded(reinterpret_cast<const void*>(layer_table.clGetMemObjectInfo));
+  for (cl_uint slot = 0; slot < count; ++slot)
+    if (target[slot]) {
+      keep_loaded(target[slot]);
+      break;
+    }
+  objects_have_tables.store(true, std::memory_order_relaxed);  // the loader goes by them
   note_layers_variable();
   layer_loaded.store(true, std::memory_order_release);
   *slot_count_ret = count;

@@ -13,6 +13,8 @@ namespace cistern::opencl {
 // The ICD loader's own functions, as a program without the shim would call them. Members are null while no loader
 // is in the process.
 const Table& loader();
+// Asks the platforms once; until then, and where one of them does not say so, no object's table is looked into.
+void learn_whether_objects_have_tables();
 // Whether calls come through the layer; asked by the exports.
 bool layer_active();
 // What the hooks forward to: the layer's target, else the loader.

@@ -2,7 +2,9 @@
 #include "shim/opencl/order.hpp"
 
 #include <sched.h>
+#include <time.h>
 
+#include "pool/base/system_call.hpp"
 #include "shim/opencl/state.hpp"
 
 namespace cistern::opencl {
@@ -64,19 +66,35 @@ void end_order_everywhere(OpenclState& s, Waited why) {
 
 void end_order(OpenclState& s, cl_context context) { end_order(clocks_of_queues(s, context)); }
 
-// The driver lets go of a buffer a moment after the command's end.
+// The driver lets go of a buffer a moment after the command's end; on a busy machine its thread has to get its turn
+// first. What this life's commands and children hold is the program's to see. Others who hold the buffer do so for
+// longer, and are waited for once.
 void settle_order(OpenclState& s, cl_mem memory) {
-  constexpr int kLooks = 1000;
+  constexpr int kYields = 50;
+  constexpr std::uint64_t kPatience = 200'000'000;
+  constexpr timespec kPause{0, 50'000};
   cl_context context = nullptr;
-  cl_uint references = 0;
+  std::uint64_t references = 0;
   s.memory.with(memory, [&](const MemoryRecord* record) {
-    if (!record || !record->recycled) return;
+    if (!record || !record->recycled || record->others_have_it) return;
     context = record->context;
-    if (record->uses.empty() && !record->children) references = record->references;
+    references = std::uint64_t{record->references} + record->children + record->uses_now;
   });
-  if (!context || s.order_end.why() || why_context_waits(s, context)) return;
-  for (const auto& clock : clocks_of(context)) clock->settle_order();
-  for (int i = 0; references && i < kLooks && s.source.reference_count(memory) > references; ++i) sched_yield();
+  if (!context) return;
+  if (!s.order_end.why() && !why_context_waits(s, context))
+    for (const auto& clock : clocks_of(context)) clock->settle_order();
+  const std::uint64_t begun_ns = nanoseconds_since_start();
+  for (int looks = 0; s.source.reference_count(memory) > references; ++looks) {
+    if (looks < kYields)
+      sched_yield();
+    else
+      system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kPause));
+    if (nanoseconds_since_start() - begun_ns < kPatience) continue;
+    s.memory.with(memory, [](MemoryRecord* record) {
+      if (record) record->others_have_it = true;
+    });
+    return;
+  }
 }
 
 }  // namespace cistern::opencl

@@ -33,16 +33,15 @@ const char* name_of(cl_int error) {
 
 std::uint64_t ask(cl_device_id device, cl_uint name) {
   std::uint64_t value = 0;
-  const auto real = next().clGetDeviceInfo;
-  return real && real(device, name, sizeof value, &value, nullptr) == kSuccess ? value : 0;
+  return next().clGetDeviceInfo.own(device, name, sizeof value, &value, nullptr) == kSuccess ? value : 0;
 }
 
 void print_devices(Sink& line, const Asked& asked) {
   cl_device_id devices[kDevicesShown] = {};
   std::size_t bytes = 0;
-  const auto real = next().clGetContextInfo;
-  if (!real || real(asked.context, kContextDevices, 0, nullptr, &bytes) != kSuccess || bytes > sizeof devices ||
-      real(asked.context, kContextDevices, bytes, devices, nullptr) != kSuccess)
+  const auto& ask_context = next().clGetContextInfo;
+  if (ask_context.own(asked.context, kContextDevices, 0, nullptr, &bytes) != kSuccess || bytes > sizeof devices ||
+      ask_context.own(asked.context, kContextDevices, bytes, devices, nullptr) != kSuccess)
     return;
   const int count = static_cast<int>(bytes / sizeof devices[0]);
   for (int i = 0; i < count; ++i) {
@@ -71,7 +70,9 @@ void report_out_of_memory(OpenclState& s, const Asked& asked, cl_int error) {
     line.print("; cached: {}, largest block {}", human_bytes(usage.bytes), human_bytes(usage.largest_bytes));
   holdings(s).print(line);
   print_this_call(line, capture(s, asked.api));
-  warn_line(line.text());
+  StringSink alike;
+  alike.print("{}: out of memory ({})", asked.api, name_of(error));
+  warn_line(line.text(), alike.text());
 }
 
 }  // namespace cistern::opencl

@@ -7,6 +7,7 @@
 
 #include "backends/opencl/staging_chunks.hpp"
 #include "pool/base/system_call.hpp"
+#include "shim/opencl/missing.hpp"
 #include "shim/opencl/state.hpp"
 #include "shim/process/host_lane.hpp"
 #include "shim/process/process.hpp"
@@ -30,7 +31,7 @@ class OpenclLane final : public HostLane {
     const staging::Side packed{chunk, piece.box.row_bytes, piece.box.row_bytes * piece.box.rows};
     const cl_int error = copy_piece(piece, packed, false, &event_);
     if (error != kSuccess) return staging::Error{error};
-    next().clFlush(what_.queue);
+    next().clFlush.own(what_.queue);
     enqueued_ = true;
     return staging::Error::none;
   }
@@ -49,19 +50,20 @@ class OpenclLane final : public HostLane {
     const std::size_t at = what_.offset + piece.slice * what_.slice_pitch + piece.row * what_.row_pitch + piece.byte;
     const Table& real = next();
     if (piece.box.rows * piece.box.slices == 1)
-      return what_.to_device ? real.clEnqueueWriteBuffer(what_.queue, what_.buffer, blocking, at, piece.box.row_bytes,
-                                                         host.base, 0, nullptr, event)
-                             : real.clEnqueueReadBuffer(what_.queue, what_.buffer, blocking, at, piece.box.row_bytes,
-                                                        host.base, 0, nullptr, event);
+      return what_.to_device ? real.clEnqueueWriteBuffer.own(what_.queue, what_.buffer, blocking, at,
+                                                             piece.box.row_bytes, host.base, 0, nullptr, event)
+                             : real.clEnqueueReadBuffer.own(what_.queue, what_.buffer, blocking, at,
+                                                            piece.box.row_bytes, host.base, 0, nullptr, event);
     // The offset as an origin, which the pitches have to fit.
     const std::size_t slice = what_.slice_pitch, row = what_.row_pitch;
     const std::size_t origin[3] = {at % slice % row, at % slice / row, at / slice}, none[3] = {},
                       region[3] = {piece.box.row_bytes, piece.box.rows, piece.box.slices};
     return what_.to_device
-               ? real.clEnqueueWriteBufferRect(what_.queue, what_.buffer, blocking, origin, none, region, row, slice,
-                                               host.row_pitch, host.slice_pitch, host.base, 0, nullptr, event)
-               : real.clEnqueueReadBufferRect(what_.queue, what_.buffer, blocking, origin, none, region, row, slice,
-                                              host.row_pitch, host.slice_pitch, host.base, 0, nullptr, event);
+               ? real.clEnqueueWriteBufferRect.own(what_.queue, what_.buffer, blocking, origin, none, region, row,
+                                                   slice, host.row_pitch, host.slice_pitch, host.base, 0, nullptr,
+                                                   event)
+               : real.clEnqueueReadBufferRect.own(what_.queue, what_.buffer, blocking, origin, none, region, row, slice,
+                                                  host.row_pitch, host.slice_pitch, host.base, 0, nullptr, event);
   }
 
   const HostCopy& what_;
@@ -105,11 +107,12 @@ ContextChunks chunks_of(OpenclState& s, cl_context context, cl_device_id device)
   if (!found.ring) found.ring = std::allocate_shared<staging::Ring>(InternalAllocator<staging::Ring>());
   found.queue = std::allocate_shared<OwnQueue>(InternalAllocator<OwnQueue>(), s.functions, context, device);
   if (!found.queue->get()) return {};
-  // Another thread may have been faster.
+  // Another thread may have been faster: then what was made here ends, but not under the lock.
+  const ContextChunks made = found;
   s.contexts.with(context, [&](ContextRecord* record) {
     if (!record) return;
-    if (!record->chunks.ring) record->chunks.ring = found.ring;
-    if (!record->chunks.queue) record->chunks.queue = found.queue;
+    if (!record->chunks.ring) record->chunks.ring = made.ring;
+    if (!record->chunks.queue) record->chunks.queue = made.queue;
     found = record->chunks;
   });
   return found;
@@ -126,7 +129,7 @@ void sleep_a_little() {
 bool has_ended(const Functions& real, cl_command_queue queue) {
   cl_event event = nullptr;
   if (real.enqueue_marker(queue, 0, nullptr, &event) != kSuccess) return false;
-  next().clFlush(queue);
+  next().clFlush.own(queue);
   cl_int status = kComplete + 1;
   for (int i = 0; status > kComplete && i < kPatience; ++i) {
     if (i) sleep_a_little();
@@ -165,8 +168,8 @@ bool Staging::shares_host_memory(int device) {
   std::atomic<signed char>& known = shares_memory_[device];
   if (!known.load(std::memory_order_relaxed)) {
     cl_uint shares = 0;
-    const auto ask = next().clGetDeviceInfo;
-    if (!ask || ask(devices_[device], kDeviceHostUnifiedMemory, sizeof shares, &shares, nullptr) != kSuccess)
+    if (next().clGetDeviceInfo.own(devices_[device], kDeviceHostUnifiedMemory, sizeof shares, &shares, nullptr) !=
+        kSuccess)
       shares = 0;
     known.store(shares ? 2 : 1, std::memory_order_relaxed);
   }
@@ -186,6 +189,7 @@ std::optional<Unstaged> Staging::why_not(OpenclState& s, const HostCopy& what, c
   if (s.host_ranges.find(first) || s.host_ranges.find(last)) return Unstaged::not_pageable;
   // What there is to gain on such a device nobody knows; with "on" it is tried.
   if (mode_ == StagingMode::automatic && shares_host_memory(place.device)) return Unstaged::host_page_tables;
+  if (lacks_function_for_staging(what.queue)) return Unstaged::missing_function;
   if (!what.stageable || !fits(s, what)) return Unstaged::shape;
   return std::nullopt;
 }
@@ -210,7 +214,7 @@ Staging::Plan Staging::begin(OpenclState& s, const HostCopy& what) {
     const auto choice = plan.of->calibration.choose(bytes, nanoseconds_since_start());
     plan.way = choice.way;
     // What comes before it in its queue is none of its time.
-    plan.trial = choice.trial && was_touched(what.host, what.box) && next().clFinish(what.queue) == kSuccess;
+    plan.trial = choice.trial && was_touched(what.host, what.box) && next().clFinish.own(what.queue) == kSuccess;
     if (plan.way == staging::Way::native) plan.of->count(choice.trial ? Unstaged::trial : Unstaged::native_wins, bytes);
   }
   plan.begin_ns = nanoseconds_since_start();
@@ -221,7 +225,7 @@ Staging::Plan Staging::begin(OpenclState& s, const HostCopy& what) {
 // need: nothing may be ahead of those that could wait for one of them.
 std::optional<Unstaged> Staging::begin_pieces(OpenclState& s, const HostCopy& what, QueueTurn& turn) {
   if (s.unknown_enqueues.load(std::memory_order_relaxed)) return Unstaged::stream_in_use;
-  if (next().clFinish(what.queue) != kSuccess) return Unstaged::failed;
+  if (next().clFinish.own(what.queue) != kSuccess) return Unstaged::failed;
   if (!turn.lengthen()) return Unstaged::stream_in_use;
   if (turns_.alone() || has_ended(s.functions, what.queue)) return std::nullopt;
   turn.shorten();

@@ -1,6 +1,7 @@
 // See state.hpp.
 #include "shim/opencl/state.hpp"
 
+#include <algorithm>
 #include <new>
 
 #include "shim/process/kind.hpp"
@@ -12,35 +13,37 @@ namespace cistern::opencl {
 namespace {
 
 constexpr std::size_t kDeadRecordsMax = 4096;
+constexpr std::uint64_t kKeptAnyway = std::uint64_t{32} << 20;
 
 constinit std::atomic<OpenclState*> the_state{nullptr};
 alignas(OpenclState) constinit unsigned char state_memory[sizeof(OpenclState)] = {};
 constinit Lock state_lock;
 
+#define CISTERN_REAL(name) [](auto... arguments) { return next().name.own(arguments...); }
 Functions functions_below() {
-  const Table& real = next();
-  return {.create_buffer = real.clCreateBuffer,
-          .release_memory = real.clReleaseMemObject,
-          .memory_info = real.clGetMemObjectInfo,
-          .enqueue_marker = real.clEnqueueMarkerWithWaitList,
-          .event_info = real.clGetEventInfo,
-          .release_event = real.clReleaseEvent,
-          .wait_for_events = real.clWaitForEvents,
-          .flush = real.clFlush,
-          .finish = real.clFinish,
-          .map_buffer = real.clEnqueueMapBuffer,
-          .unmap = real.clEnqueueUnmapMemObject,
-          .create_queue = real.clCreateCommandQueue,
-          .release_queue = real.clReleaseCommandQueue};
+  return {.create_buffer = CISTERN_REAL(clCreateBuffer),
+          .release_memory = CISTERN_REAL(clReleaseMemObject),
+          .memory_info = CISTERN_REAL(clGetMemObjectInfo),
+          .enqueue_marker = CISTERN_REAL(clEnqueueMarkerWithWaitList),
+          .event_info = CISTERN_REAL(clGetEventInfo),
+          .release_event = CISTERN_REAL(clReleaseEvent),
+          .wait_for_events = CISTERN_REAL(clWaitForEvents),
+          .flush = CISTERN_REAL(clFlush),
+          .finish = CISTERN_REAL(clFinish),
+          .map_buffer = CISTERN_REAL(clEnqueueMapBuffer),
+          .unmap = CISTERN_REAL(clEnqueueUnmapMemObject),
+          .create_queue = CISTERN_REAL(clCreateCommandQueue),
+          .release_queue = CISTERN_REAL(clReleaseCommandQueue)};
 }
+#undef CISTERN_REAL
 
 OpenclState& make_state() {
   Uncounted uncounted;
-  next();  // finds the loader; like the unwinder's loading, not under our lock
-  if (options().sites != "off") prepare_sites(real_dlsym());
+  next();  // the loader is looked for before our lock is taken
+  learn_whether_objects_have_tables();
   Locked hold(state_lock);
   if (OpenclState* made = the_state.load(std::memory_order_acquire)) return *made;
-  auto* made = new (state_memory) OpenclState;
+  auto* made = new (state_memory) OpenclState(functions_below());
   restore_layers_variable();
   the_state.store(made, std::memory_order_release);
   gpu_state_made.store(true, std::memory_order_release);
@@ -49,11 +52,14 @@ OpenclState& make_state() {
 
 }  // namespace
 
-OpenclState::OpenclState()
-    : functions(functions_below()), source(*this, functions, calls), pool(source), sites_on(options().sites != "off") {
+OpenclState::OpenclState(const Functions& below)
+    : functions(below), source(*this, functions, calls), pool(source), sites_on(options().sites != "off") {
   const Options& chosen = options();
   pool.set_limits(
       {.bytes_max = chosen.opencl_pool_max, .bytes_min = chosen.opencl_pool_min, .interval_ns = chosen.trim_interval});
+  proportion.set_limits({.percent = chosen.opencl_pool_percent,
+                         .window_ns = chosen.trim_interval,
+                         .kept_bytes_min = std::max(chosen.opencl_pool_min, kKeptAnyway)});
   staging.set_limits({.interval_ns = chosen.trim_interval});
 }
 
@@ -107,7 +113,8 @@ ContextTraits traits_of(OpenclState& s, cl_context context) {
               record->unseen_commands,
               record->inherited,
               record->all_queues_seen,
-              record->calls_back};
+              record->calls_back,
+              record->in_host_memory};
     });
   });
 }

@@ -11,10 +11,14 @@
 #include "pool/base/handle_table.hpp"
 #include "pool/base/last_answer.hpp"
 #include "pool/base/range_index.hpp"
+#include "pool/proportion.hpp"
 #include "pool/recycle_pool.hpp"
+#include "shim/opencl/devices.hpp"
+#include "shim/opencl/first_use.hpp"
 #include "shim/opencl/next.hpp"
 #include "shim/opencl/order.hpp"
 #include "shim/opencl/staging.hpp"
+#include "shim/process/headroom.hpp"
 #include "shim/process/round_trips.hpp"
 #include "stats/counters.hpp"
 #include "stats/sites.hpp"
@@ -36,8 +40,10 @@ struct MemoryRecord {
   bool recyclable = false;  // made by clCreateBuffer, no host pointer
   bool has_callback = false;
   bool mapped_once = false;
-  bool inherited = false;        // made before a fork, seen in the child
-  bool recycled = false;         // the pool gave it: commands of a former life may be pending
+  bool inherited = false;       // made before a fork, seen in the child
+  bool recycled = false;        // the pool gave it: commands of a former life may be pending
+  bool others_have_it = false;  // references that did not come through us, seen when its count was asked for
+  FirstUse first_use = FirstUse::none;
   std::uint32_t references = 1;  // the program's own
   std::uint32_t children = 0;    // sub-buffers and images made from it that are not dead
   std::uint64_t retains = 0, releases = 0;
@@ -47,15 +53,17 @@ struct MemoryRecord {
   const void* parent = nullptr;
   const char* api = "";
   SiteId site = 0, released_site = 0;
+  PartCounters* part = nullptr;  // of its context's devices
   std::uint64_t born_ns = 0;
   // Of recyclable buffers only: commands that may still run; and whether there were some whose end nobody will know.
   Vector<Use> uses{};
   bool end_unknown = false;
+  std::uint64_t uses_now = 0;      // of this life, pending or not
   std::uint64_t pending_uses = 0;  // at most so often the commands of `uses`, and those before them, use it
 };
 
 inline CountedBlock as_counted(const MemoryRecord& record, const void* handle) {
-  return {record.bytes, record.api, record.site, handle};
+  return {record.bytes, record.api, record.site, handle, record.part};
 }
 
 // What the pool may give it for again.
@@ -69,6 +77,7 @@ struct ContextTraits {
   bool known = false;
   bool command_buffers = false, unseen_commands = false, inherited = false;
   bool all_queues_seen = false, calls_back = false;
+  bool in_host_memory = false;
 };
 
 struct ContextRecord {
@@ -80,6 +89,9 @@ struct ContextRecord {
   bool calls_back = false;
   std::uint32_t queues = 0;
   bool inherited = false;
+  bool in_host_memory = true;  // the objects of a device of it, as far as is known
+  std::uint64_t number = 0;    // of all contexts that the program made; 0: it did not make it here
+  DeviceGroup* group = nullptr;
   ContextChunks chunks{};                    // from the first copy that goes through them
   Vector<std::weak_ptr<QueueClock>> clocks;  // of queues that the program has, and older ones
   std::size_t clocks_max = 16;               // when those are thrown out
@@ -114,8 +126,10 @@ struct TimedCopy {
 
 // Memory of the host that is none of the program's pageable memory.
 struct HostRange {
-  bool allocated = false;  // SVM, USM
-  unsigned maps = 0;       // of memory objects
+  bool allocated = false;           // SVM, USM
+  unsigned maps = 0;                // of memory objects
+  unsigned writes = 0;              // of them, and of its own: those whose unmap takes back what the program wrote
+  std::uint64_t written_bytes = 0;  // by the last of those
 };
 
 enum class CountedType : std::uint8_t { program, event, sampler, count };
@@ -143,7 +157,7 @@ class RecordedBuffers : public BufferSource {
 static_assert(Source<RecordedBuffers>);
 
 struct OpenclState {
-  OpenclState();
+  explicit OpenclState(const Functions& below);
 
   Functions functions;  // the pool's and the clocks' way down
   DriverCalls calls;
@@ -170,6 +184,10 @@ struct OpenclState {
   std::atomic<std::uint64_t> reserved_peak_bytes{0};  // live, and kept for reuse
   std::atomic<bool> unknown_enqueues{false}, unknown_creators{false}, unknown_arguments{false};
   OrderEnd order_end;
+  Devices devices;
+  FirstUses first_uses;
+  Headroom headroom;
+  Proportion proportion;  // of what is kept to what was live
 
   // Dead records, oldest first, so that they don't pile up.
   Lock dead_lock;
@@ -177,6 +195,18 @@ struct OpenclState {
 
   const bool sites_on;
 };
+
+// Of a record that becomes, or is no longer, the program's; under its lock, or before anybody else has it.
+inline void expect_first_use(OpenclState& s, MemoryRecord& record) {
+  if (record.first_use != FirstUse::open) return;
+  record.first_use = FirstUse::expected;
+  s.first_uses.expect(record.bytes);
+}
+inline void expect_no_first_use(OpenclState& s, MemoryRecord& record) {
+  if (record.first_use != FirstUse::expected) return;
+  record.first_use = FirstUse::open;
+  s.first_uses.expect_no_more(record.bytes);
+}
 
 // Made on first use, never torn down: objects are released by the program's last destructors too.
 OpenclState& state();

@@ -32,7 +32,7 @@ bool find(Function& function, const char* name) {
   return function != nullptr;
 }
 
-bool find_functions() {
+bool find_functions(Functions& functions) {
   return find(functions.create, "pthread_create") && find(functions.join, "pthread_join") &&
          find(functions.attr_init, "pthread_attr_init") &&
          find(functions.attr_setstacksize, "pthread_attr_setstacksize") &&
@@ -51,13 +51,17 @@ int create(pthread_t* thread, std::size_t stack_bytes, void* (*main)(void*), voi
 
 int join(pthread_t thread, void** result) { return functions.join(thread, result); }
 
+// The linker is asked, and perhaps the environment, before the lock is taken.
 void configure() {
-  Locked hold(configure_lock);
-  if (configured.load(std::memory_order_relaxed)) return;
+  Functions found{};
+  const bool has_threads = find_functions(found);
   const std::uint64_t most = staging::CopyCrew::kHelpersMost;
   staging::CopyCrew::Settings settings;
   settings.helpers_max = static_cast<unsigned>(std::min(options().staging_threads, most));
-  if (find_functions()) settings.threads = {create, join};
+  if (has_threads) settings.threads = {create, join};
+  Locked hold(configure_lock);
+  if (configured.load(std::memory_order_relaxed)) return;
+  functions = found;
   the_crew.configure(settings);
   configured.store(true, std::memory_order_release);
 }

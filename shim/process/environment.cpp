@@ -1,19 +1,21 @@
 // See environment.hpp.
 #include "shim/process/environment.hpp"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <iterator>
 
-extern "C" void* __libc_stack_end;
+#include "pool/base/file_status.hpp"
+#include "pool/base/process_start.hpp"
 
 namespace cistern {
 namespace {
@@ -49,6 +51,11 @@ const RankVariables* launcher_of(Getenv getenv) {
   return nullptr;
 }
 
+String decimal(int number) {
+  char digits[16];
+  return {digits, std::to_chars(digits, std::end(digits), number).ptr};
+}
+
 // A file of the folder that /proc has for it; empty: not to be had.
 String text_about(pid_t process, const char* file, int* error = nullptr) {
   char path[32];
@@ -62,6 +69,16 @@ String text_about(pid_t process, const char* file, int* error = nullptr) {
 
 // As they were when the process began, each ended by a zero byte; empty: not to be had.
 String environment_of(pid_t process, int* error = nullptr) { return text_about(process, "environ", error); }
+
+// 0: not to be had. The name before it may hold anything but ends with the last parenthesis.
+pid_t parent_of(pid_t process) {
+  const String all = text_about(process, "stat");
+  const std::size_t name_end = all.rfind(") ");
+  if (name_end == all.npos || name_end + 4 > all.size()) return 0;
+  pid_t parent = 0;
+  std::from_chars(all.data() + name_end + 4, all.data() + all.size(), parent);
+  return parent;
+}
 
 bool proc_is_of_own_namespace() {
   char number_shown[16] = "", number_here[16] = "";
@@ -98,31 +115,15 @@ bool has_entry(std::string_view entries, std::string_view name, const char* valu
   return error;
 }
 
-// Not secure_getenv: the same, but in a part of the C library that few programs touch.
 const char* environment_variable(const char* name) {
-  if (getauxval(AT_SECURE)) return nullptr;
-  if (environ) return getenv(name);
+  if (start_value(AT_SECURE)) return nullptr;
   const std::size_t length = strlen(name);
   for (char** entry = early_environment(); entry && *entry; ++entry)
     if (!strncmp(*entry, name, length) && (*entry)[length] == '=') return *entry + length + 1;
   return nullptr;
 }
 
-// What the process was started with: the number of arguments, those, a null, the environment.
-char** start_arguments() {
-  if (!__libc_stack_end) return nullptr;
-  char** const arguments = static_cast<char**>(__libc_stack_end) + 1;
-  const auto count = *static_cast<const long*>(__libc_stack_end);
-  return count >= 0 && !arguments[count] ? arguments : nullptr;
-}
-
-char** early_environment() {
-  if (environ) return environ;
-  char** end = start_arguments();
-  if (!end) return nullptr;
-  while (*end) ++end;
-  return end + 1;
-}
+char** early_environment() { return environ ? environ : start_environment(); }
 
 bool ask_switched_off() {
   const char* value = environment_variable("CISTERN");
@@ -209,6 +210,18 @@ void note_forked() {
 }
 
 bool started_by_user() { return by_user; }
+
+[[gnu::cold]] bool starters_have_the_same(int descriptor) {
+  struct stat here, there;
+  if (status_of_file(descriptor, here)) return false;
+  const char* const report = environment_variable("CISTERN_REPORT");
+  for (pid_t starter = getppid(); starter > 0; starter = parent_of(starter)) {
+    if (!has_entry(environment_of(starter), "CISTERN_REPORT", report)) return true;
+    const String path = "/proc/" + decimal(starter) + "/fd/" + decimal(descriptor);
+    if (status_of_file(path.c_str(), there) || here.st_dev != there.st_dev || here.st_ino != there.st_ino) return false;
+  }
+  return false;
+}
 
 [[gnu::cold]] String from_start_directory(const String& path) {
   if (path.starts_with('/') || !start_directory || start_directory[0] != '/') return path;

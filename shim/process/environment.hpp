@@ -11,8 +11,6 @@ namespace cistern {
 
 // The variable, as secure_getenv: set-user-ID programs see none.
 const char* environment_variable(const char* name);
-// The process's arguments as it was started with them, ended by a null; null: not to be had.
-char** start_arguments();
 // The environment, from the loader's first malloc on, when the C library has none yet; null: not to be had.
 char** early_environment();
 
@@ -52,6 +50,9 @@ void note_start_directory(Getenv getenv);
 void note_who_started(Getenv getenv);
 void note_forked();
 bool started_by_user();
+// What a process that others of ours started has behind a descriptor may be anything: a pipe to one of them, a data
+// file. It is what the user named where all of them have the same, up to the one that the user started.
+bool starters_have_the_same(int descriptor);
 
 // Some options were not understood: a process that has nothing else to say says so too, where its parent, by its own
 // environment, had others. Noted at the start, and only then.

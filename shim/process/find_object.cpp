@@ -6,7 +6,6 @@
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "pool/base/process_start.hpp"
 #include "pool/base/symbol_table.hpp"
 #include "shim/process/process.hpp"
 
@@ -36,7 +36,7 @@ struct Object {
 
 std::uintptr_t value(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
-std::uintptr_t start_of_page(std::uintptr_t address) { return address & -getauxval(AT_PAGESZ); }
+std::uintptr_t start_of_page(std::uintptr_t address) { return address & -start_value(AT_PAGESZ); }
 
 [[gnu::no_sanitize("thread")]] Object describe(const link_map& map, const ElfW(Phdr) * headers, unsigned count) {
   Object object{UINTPTR_MAX, 0, &map, nullptr};
@@ -194,8 +194,8 @@ bool is_mapped(std::uintptr_t address) {
 // An object is mapped from its own address on, its headers first; but for a program that is bound to its place.
 bool describe_unlocked(const link_map& map, Object& object) {
   if (&map == _r_debug.r_map) {
-    object = describe(map, reinterpret_cast<const ElfW(Phdr)*>(getauxval(AT_PHDR)),
-                      static_cast<unsigned>(getauxval(AT_PHNUM)));
+    object = describe(map, reinterpret_cast<const ElfW(Phdr)*>(start_value(AT_PHDR)),
+                      static_cast<unsigned>(start_value(AT_PHNUM)));
     return true;
   }
   if (!is_mapped(map.l_addr)) return false;

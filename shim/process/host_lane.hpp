@@ -9,13 +9,15 @@ class HostLane : public staging::Lane {
   explicit HostLane(bool to_device) : to_device_(to_device) {}
 
   bool may_touch(const staging::Side& side, const staging::Box& box) final;
-  void copy(const staging::Side& to, const staging::Side& from, const staging::Box& box) final;
+  bool copy(const staging::Side& to, const staging::Side& from, const staging::Box& box) final;
   void pause(unsigned looks) final;
 
  protected:
   ~HostLane() = default;
 
  private:
+  staging::Guarded guarded(const staging::Side& programs, const staging::Box& box) const;
+
   const bool to_device_;
 };
 

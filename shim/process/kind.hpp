@@ -15,10 +15,12 @@ class JudgedMemory;
 // A pool that the C API names (cistern_kind in cistern.h).
 struct KindPool {
   int id;
-  // Of all its parts together; the largest block that is kept.
+  // Of all its parts together, the peak at one time; the largest block that is kept.
   KindFigures (*figures)(std::uint64_t* largest_kept_bytes);
   // Of what nobody used for so long (host: all that is free). Returns the bytes given back.
   std::uint64_t (*trim)(std::uint64_t keep_bytes, std::uint64_t unused_for_ns);
+  // Most that its parts had of the driver at one time. Null: it has one part.
+  std::uint64_t (*reserved_peak_bytes)() = nullptr;
 };
 
 // A block in the program's hands, as the library shows it.

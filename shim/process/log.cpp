@@ -1,17 +1,17 @@
 // See log.hpp. Everything under the lock is fixed-size: no allocation, so the lock is a leaf.
 #include "shim/process/log.hpp"
 
-#include <spdlog/logger.h>
 #include <spdlog/sinks/sink.h>
 #include <string.h>
 
 #include <atomic>
 #include <memory>
-#include <new>
 
+#include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
 #include "shim/process/standard_error.hpp"
 #include "shim/process/uncounted.hpp"
+#include "stats/sink.hpp"
 
 namespace cistern {
 namespace {
@@ -38,7 +38,6 @@ struct LineKind {
 };
 
 constinit Lock log_lock;
-constinit Lock build_lock;  // of the logger
 constinit Line deferred[kDeferredMax] = {};
 constinit int deferred_count = 0;
 constinit std::atomic<bool> has_deferred{false};
@@ -64,8 +63,8 @@ std::uint64_t hash_without_numbers(std::string_view text) {
   return hash;
 }
 
-LineKind& kind_of(std::string_view text) {
-  const std::uint64_t hash = hash_without_numbers(text);
+LineKind& kind_of(std::string_view text, std::string_view alike) {
+  const std::uint64_t hash = hash_without_numbers(alike.empty() ? text : alike);
   for (int i = 0; i < kind_count; ++i)
     if (kinds[i].hash == hash) return kinds[i];
   if (kind_count == kKindsMax) return kinds[kKindsMax - 1];
@@ -75,52 +74,40 @@ LineKind& kind_of(std::string_view text) {
   return kind;
 }
 
-bool within_limit(std::string_view text) {
+bool within_limit(std::string_view text, std::string_view alike) {
   const LockedUnlessForking hold(log_lock);
-  return !hold || ++kind_of(text).count <= kSaidOfOneKind;
+  return !hold || ++kind_of(text, alike).count <= kSaidOfOneKind;
 }
 
-// One line, one write: lines of several threads and processes do not mix.
+// One line, one write: lines of several threads and processes do not mix. There is no spdlog::logger before it: that
+// one allocates by `new`, and the line may say that there is no memory.
 class DescriptorSink final : public spdlog::sinks::sink {
  public:
   void log(const spdlog::details::log_msg& message) override {
     const int descriptor = standard_error();
     if (descriptor == -1) return;
-    spdlog::memory_buf_t line;
-    spdlog::details::fmt_helper::append_string_view("cistern: ", line);
+    String line("cistern: ");
     for (char c : message.payload) line.push_back(static_cast<unsigned char>(c) < ' ' ? ' ' : c);
     line.push_back('\n');
-    write_whole(descriptor, {line.data(), line.size()});
+    write_whole(descriptor, line);
   }
   void flush() override {}
   void set_pattern(const std::string&) override {}
   void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
 };
 
-// Built on first use and never destroyed: lines come after the last destructor too.
-spdlog::logger& logger() {
-  alignas(spdlog::logger) static constinit char storage[sizeof(spdlog::logger)] = {};
-  static constinit std::atomic<bool> built{false};
-  if (!built.load(std::memory_order_acquire)) {
-    Locked hold(build_lock);
-    if (!built.load(std::memory_order_relaxed)) {
-      new (storage) spdlog::logger("cistern", std::make_shared<DescriptorSink>());
-      built.store(true, std::memory_order_release);
-    }
-  }
-  return *std::launder(reinterpret_cast<spdlog::logger*>(storage));
-}
-
 void say(std::string_view text) {
+  assert_no_lock_held();
   Uncounted uncounted;
-  logger().log(spdlog::level::warn, spdlog::string_view_t(text.data(), text.size()));
+  const spdlog::string_view_t line(text.data(), text.size());
+  DescriptorSink().log(spdlog::details::log_msg("cistern", spdlog::level::warn, line));
 }
 
 }  // namespace
 
-void warn_line(std::string_view text) {
+void warn_line(std::string_view text, std::string_view alike) {
   say_deferred_lines();
-  if (within_limit(text)) say(text);
+  if (within_limit(text, alike)) say(text);
 }
 
 void warn_later(std::string_view text) {
@@ -128,11 +115,6 @@ void warn_later(std::string_view text) {
   if (!hold || deferred_count == kDeferredMax) return;
   deferred[deferred_count++].assign(text);
   has_deferred.store(true, std::memory_order_relaxed);
-}
-
-void prepare_log() {
-  Uncounted uncounted;
-  logger();
 }
 
 [[gnu::hot]] bool has_deferred_lines() { return has_deferred.load(std::memory_order_relaxed); }
@@ -167,18 +149,14 @@ void say_limited_lines() {
       kinds[i].count = kSaidOfOneKind;
       first = kinds[i].first;
     }
-    say(fmt::format("{} more like: {}", more, fmt::string_view(first.text, first.length)));
+    StringSink line;
+    line.print("{} more like: {}", more, first.view());
+    say(line.text());
   }
 }
 
-void log_before_fork() {
-  build_lock.lock_for_fork();
-  log_lock.lock_for_fork();
-}
-void log_after_fork_in_parent() {
-  log_lock.unlock_after_fork();
-  build_lock.unlock_after_fork();
-}
+void log_before_fork() { log_lock.lock_for_fork(); }
+void log_after_fork_in_parent() { log_lock.unlock_after_fork(); }
 void log_after_fork_in_child() {
   for (LineKind& kind : kinds) kind.count = 0;
   log_after_fork_in_parent();

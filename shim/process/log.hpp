@@ -6,12 +6,11 @@
 namespace cistern {
 
 // Said at once: something went wrong now (misuse, an unwritable report). Of lines that differ only in their numbers
-// the first ten are said; the others are counted.
-void warn_line(std::string_view text);
+// the first ten are said; the others are counted. `alike`: what is compared instead, for lines that say more at one
+// time than at another.
+void warn_line(std::string_view text, std::string_view alike = {});
 // Said when the process first has something to say (a report or a warning), so that silent processes stay silent.
 void warn_later(std::string_view text);
-// So that a line in a signal handler does not need the program's operator new, at least not for the logger itself.
-void prepare_log();
 void say_deferred_lines();
 bool has_deferred_lines();
 // How many more lines there would have been; said with the report.

@@ -75,6 +75,14 @@ TEST(Log, TheSameMisuseIsSaidTenTimes) {
   EXPECT_EQ(said_by([] { say_limited_lines(); }), "");
 }
 
+TEST(Log, LinesThatAreAlikeByNameAreSaidTenTimes) {
+  const std::string said = said_by([] {
+    for (int i = 0; i < 25; ++i) warn_line("of " + std::string(static_cast<std::size_t>(i), 'x'), "out of memory");
+  });
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 10);
+  EXPECT_EQ(said_by([] { say_limited_lines(); }), "cistern: 15 more like: of \n");
+}
+
 TEST(Log, ManyKindsStayWithinTheTable) {
   const std::string said = said_by([] {
     for (int i = 0; i < 500; ++i) warn_line("kind " + std::string(static_cast<std::size_t>(i), 'x'));

@@ -8,6 +8,7 @@
 
 #include <atomic>
 
+#include "pool/base/lock.hpp"
 #include "pool/base/symbol_table.hpp"
 #include "shim/process/find_object.hpp"
 #include "shim/process/uncounted.hpp"
@@ -29,6 +30,13 @@ constexpr const char* kDlsymVersions[] = {"GLIBC_2.2.5", "GLIBC_2.34"};
   constexpr char kLine[] = "cistern: the C library has no dlsym\n";
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, kLine, sizeof kLine - 1);
   abort();
+}
+
+// Read from its own table; null where an old C library has it in another part.
+Dlsym dlsym_of_c_library() {
+  for (const link_map* module = _r_debug.r_map; module; module = module->l_next)
+    if (is_c_library(*module)) return reinterpret_cast<Dlsym>(SymbolTable(*module).address_of("dlsym"));
+  return nullptr;
 }
 
 // Takes back the message of a look-up of ours that failed: the next one that succeeds drops it. Asking dlerror for it
@@ -68,9 +76,12 @@ int compare_library(dl_phdr_info* info, std::size_t, void* data) {
 
 // By version: an unversioned export such as ours never answers dlvsym. Every thread that races here finds the same.
 Dlsym real_dlsym() {
+  assert_no_lock_held();
   std::atomic_ref<Dlsym> known(cistern_real_dlsym);
   if (Dlsym found = known.load(std::memory_order_relaxed)) [[likely]]
     return found;
+  // Whoever stands before dlvsym may ask dlsym for the real one while we ask him.
+  known.store(dlsym_of_c_library(), std::memory_order_relaxed);
   for (const char* version : kDlsymVersions) {
     if (void* found = dlvsym(RTLD_NEXT, "dlsym", version)) {
       known.store(reinterpret_cast<Dlsym>(found), std::memory_order_relaxed);
@@ -85,6 +96,7 @@ Dlsym real_dlsym() {
 }
 
 Dlopen real_dlopen() {
+  assert_no_lock_held();
   std::atomic_ref<Dlopen> known(cistern_real_dlopen);
   Dlopen found = known.load(std::memory_order_relaxed);
   if (!found) {
@@ -189,7 +201,14 @@ void* definition(const char* name, const link_map* from) {
 }
 }  // namespace
 
-void* next_definition(const char* name) { return definition(name, own_module()->l_next); }
+void* next_definition(const char* name) {
+  const link_map* const next = own_module()->l_next;
+  if (void* const found = definition(name, next)) return found;
+  // Opened late, as a layer of OpenCL is, we stand behind all that the process started with, and interpose nothing.
+  const link_map* before = own_module()->l_prev;
+  while (before && !is_c_library(*before)) before = before->l_prev;
+  return before ? definition(name, main_module()) : nullptr;
+}
 void* first_definition(const char* name) { return definition(name, main_module()); }
 
 bool lies_in_library(const void* address, std::string_view file_prefix) {

@@ -22,7 +22,7 @@ void* next_symbol(const char* name);
 
 // The same, of any version, of those that the process started with, read from their own tables: takes no lock,
 // allocates nothing, calls nothing. Debuggers of memory export old versions, to which programs are linked; dlsym passes
-// over them.
+// over them. Where we were opened later than those: what a call of `name` reaches.
 void* next_definition(const char* name);
 
 // The same from the program on: what a call of `name` reaches, which is not one of those we export.

@@ -17,8 +17,11 @@
 #include <cstring>
 #include <string_view>
 
+#include "pool/base/clock.hpp"
+#include "pool/base/private_descriptor.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/process/environment.hpp"
+#include "shim/process/headroom.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/small_file.hpp"
 #include "shim/process/system_filter.hpp"
@@ -33,12 +36,6 @@ constexpr std::size_t kFetchBytes = std::size_t{64} * 1024;  // a pipe holds so 
 
 std::uintptr_t word(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 std::uintptr_t word(long number) { return static_cast<std::uintptr_t>(number); }
-
-std::uint64_t now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 enum State : std::uint32_t { kWorking, kAsking, kAnswered, kDone, kOver };
 
@@ -75,41 +72,6 @@ constexpr std::uint64_t kNanosecondsPerTableMiB = 11 * kMillisecond;
 constexpr std::uint64_t kNanosecondsPerMiB = 250'000;
 // What the child itself takes.
 constexpr std::uint64_t kRoomBytes = 64 * kMiB;
-
-}  // namespace
-
-std::uint64_t available_bytes() {
-  std::uint64_t room = SmallFile<4096>("/proc/meminfo").number_after("MemAvailable:").value_or(~std::uint64_t{0} >> 10)
-                       << 10;
-  const SmallFile<1024> groups("/proc/self/cgroup");
-  constexpr struct {
-    const char *root, *line, *most, *used;
-  } kWays[] = {{"/sys/fs/cgroup", "0::", "/memory.max", "/memory.current"},
-               {"/sys/fs/cgroup/memory", ":memory:", "/memory.limit_in_bytes", "/memory.usage_in_bytes"}};
-  for (const auto& way : kWays) {
-    // A container sees its own group as the root.
-    for (const bool own : {true, false}) {
-      FilePath most(way.root), used(way.root), parts(way.root);
-      if (own && !(most.add_rest_of_line(groups.text(), way.line) && used.add_rest_of_line(groups.text(), way.line) &&
-                   parts.add_rest_of_line(groups.text(), way.line)))
-        continue;
-      most.add(way.most);
-      used.add(way.used);
-      parts.add("/memory.stat");
-      const auto limit = SmallFile<32>(most.text()).number(), taken = SmallFile<32>(used.text()).number();
-      if (!limit || !taken) continue;
-      // What was read of files goes when there is need.
-      const SmallFile<8192> stat(parts.text());
-      const std::uint64_t cached =
-          stat.number_after("\ninactive_file").value_or(0) + stat.number_after("\nactive_file").value_or(0);
-      const std::uint64_t held = *taken - std::min(*taken, cached);
-      room = std::min(room, *limit > held ? *limit - held : 0);
-    }
-  }
-  return room;
-}
-
-namespace {
 
 // A filter of system calls that this process set itself, in whatever way. Those that its parent has too, as in a
 // container, let programs make processes.
@@ -176,7 +138,8 @@ void answer_fault(int, siginfo_t* fault, void*) {
 // The system reads for us, and where there is nothing it says so: another thread may unmap it meanwhile. Into a pipe:
 // a file may be of no more than so many bytes.
 void answer_child() {
-  if (shared->pipe[0] < 0) system_call(SYS_pipe2, word(shared->pipe), O_CLOEXEC | O_NONBLOCK);
+  if (shared->pipe[0] < 0 && system_call(SYS_pipe2, word(shared->pipe), O_CLOEXEC | O_NONBLOCK) == 0)
+    for (int& end : shared->pipe) end = keep_apart(end);
   shared->answered_bytes = system_call(SYS_write, word(shared->pipe[1]), shared->asked_first, shared->asked_bytes);
   tell(kAnswered);
 }
@@ -198,7 +161,7 @@ CopyEnd wait_for_child(long child) {
       // It may have ended between the two looks.
       if (shared->state.load(std::memory_order_acquire) == kDone) return CopyEnd::done;
       return CopyEnd::crashed;
-    } else if (now_ns() > deadline_ns) {
+    } else if (monotonic_ns() > deadline_ns) {
       system_call(SYS_kill, word(child), SIGKILL);
       reap(0);
       return CopyEnd::no_time;
@@ -225,7 +188,7 @@ CopyEnd clone_and_wait(const CopyWork& work) {
 }
 
 int open_to_read(const char* path) {
-  return static_cast<int>(system_call(SYS_openat, word(AT_FDCWD), word(path), O_RDONLY | O_CLOEXEC));
+  return keep_apart(system_call(SYS_openat, word(AT_FDCWD), word(path), O_RDONLY | O_CLOEXEC));
 }
 
 void close_file(int& file) {
@@ -251,7 +214,7 @@ const char* reason_of(CopyEnd end) {
 [[gnu::cold]] CopyEnd work_in_copy(const CopyWork& work) {
   if (system_calls_are_filtered()) return CopyEnd::filtered;
   if (runs_in_valgrind()) return CopyEnd::emulated;
-  deadline_ns = now_ns() + work.limit_ns;
+  deadline_ns = monotonic_ns() + work.limit_ns;
   const SmallFile<4096> status("/proc/self/status");
   if (has_own_filter(status)) return CopyEnd::filtered;
   if (children_are_elsewhere()) return CopyEnd::elsewhere;
@@ -288,7 +251,7 @@ const char* reason_of(CopyEnd end) {
   return end;
 }
 
-bool copy_time_is_over() { return now_ns() > deadline_ns; }
+bool copy_time_is_over() { return monotonic_ns() > deadline_ns; }
 
 std::uint64_t unreadable_bytes() { return unreadable; }
 

@@ -30,9 +30,6 @@ const char* reason_of(CopyEnd end);  // for all but `done`: "no time"
 
 CopyEnd work_in_copy(const CopyWork& work);
 
-// What the control group, by both versions of its files, and the machine have left.
-std::uint64_t available_bytes();
-
 // --- For `work`
 bool copy_time_is_over();
 std::uint64_t unreadable_bytes();

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <atomic>
+
 #include "pool/base/path.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/uncounted.hpp"
@@ -16,9 +18,36 @@ namespace {
 
 constexpr unsigned kSymbolBudgetMs = 500;
 
+// Places of use that were named already: a loop that goes on after the error is one place. When there is no room for
+// more, the log's own limit on like lines is left.
+bool is_new_place(const char* api, const LifeSites& sites) {
+  constexpr std::size_t kPlaces = 64;
+  static constinit std::atomic<std::uint64_t> places[kPlaces] = {};
+  const std::uint64_t use = sites.used ? sites.used : reinterpret_cast<std::uintptr_t>(api);
+  const std::uint64_t place = use << 32 ^ use >> 32 ^ sites.freed ^ 1;
+  for (std::atomic<std::uint64_t>& known : places) {
+    std::uint64_t seen = known.load(std::memory_order_relaxed);
+    if (seen == place) return false;
+    if (!seen && known.compare_exchange_strong(seen, place)) return true;
+    if (seen == place) return false;
+  }
+  return true;
+}
+
 void append_sites(Sink& line, SiteId created, SiteId released) {
   if (created) line.print(", created at {}", describe_site(created));
   if (released) line.print(", released at {}", describe_site(released));
+}
+
+void report_freed(const char* api, std::uintptr_t pointer, const char* kind, const LifeSites& sites) {
+  Uncounted uncounted;
+  StringSink line;
+  line.print("{}({}): {} block already freed", api, reinterpret_cast<void*>(pointer), kind);
+  if (sites.allocated) line.print("; allocated at {}", describe_site(sites.allocated));
+  if (sites.freed) line.print(", freed at {}", describe_site(sites.freed));
+  if (sites.used) line.print(", used at {}", describe_site(sites.used));
+  line.print("; CUDA_ERROR_INVALID_VALUE returned");
+  warn_line(line.text());
 }
 
 }  // namespace
@@ -40,6 +69,7 @@ void report_released_handle(const char* api, const void* handle, const char* kin
 }
 
 void report_use_after_release(const void* handle, SiteId created, SiteId released) {
+  if (!is_new_place("a command", {created, released, 0})) return;
   Uncounted uncounted;
   StringSink line;
   line.print("a command uses buffer {} after its last release", handle);
@@ -48,12 +78,21 @@ void report_use_after_release(const void* handle, SiteId created, SiteId release
 }
 
 void report_double_free(const char* api, std::uintptr_t pointer, const char* kind, SiteId allocated, SiteId freed) {
+  report_freed(api, pointer, kind, {allocated, freed, 0});
+}
+
+void report_use_of_freed(const char* api, std::uintptr_t pointer, const LifeSites& sites) {
+  if (is_new_place(api, sites)) report_freed(api, pointer, "device", sites);
+}
+
+void report_use_of_released(const char* api, const void* handle, const LifeSites& sites) {
+  if (!is_new_place(api, sites)) return;
   Uncounted uncounted;
   StringSink line;
-  line.print("{}({}): {} block already freed", api, reinterpret_cast<void*>(pointer), kind);
-  if (allocated) line.print("; allocated at {}", describe_site(allocated));
-  if (freed) line.print(", freed at {}", describe_site(freed));
-  line.print("; CUDA_ERROR_INVALID_VALUE returned");
+  line.print("{}({}): buffer already released", api, handle);
+  append_sites(line, sites.allocated, sites.freed);
+  if (sites.used) line.print(", used at {}", describe_site(sites.used));
+  line.print("; CL_INVALID_MEM_OBJECT returned");
   warn_line(line.text());
 }
 

@@ -8,12 +8,21 @@ namespace cistern {
 void report_unknown_handle(const char* api, const void* handle);
 // "cistern: clReleaseMemObject(0x...): buffer already released; created at f (file:1), released at g (file:2); ..."
 void report_released_handle(const char* api, const void* handle, const char* kind, SiteId created, SiteId released);
-// "cistern: clEnqueueWriteBuffer(0x...): buffer used after its last release; ..."
+// Of a kernel's argument, passed on; once for each place of release: "cistern: a command uses buffer 0x... after its
+// last release, created at f (file:1), ..."
 void report_use_after_release(const void* handle, SiteId created, SiteId released);
 
 // "cistern: cudaFree(0x...): device block already freed; allocated at f (file:1), freed at g (file:2);
 // CUDA_ERROR_INVALID_VALUE returned"
 void report_double_free(const char* api, std::uintptr_t pointer, const char* kind, SiteId allocated, SiteId freed);
+struct LifeSites {
+  SiteId allocated, freed, used;
+};
+// Once for each place of use: "cistern: cudaMemcpy(0x...): device block already freed; allocated at f (file:1), freed
+// at g (file:2), used at h (file:3); CUDA_ERROR_INVALID_VALUE returned"
+void report_use_of_freed(const char* api, std::uintptr_t pointer, const LifeSites& sites);
+// The same of a buffer: "cistern: clEnqueueWriteBuffer(0x...): buffer already released, created at f (file:1), ..."
+void report_use_of_released(const char* api, const void* handle, const LifeSites& sites);
 // "cistern: cudaFree(0x...): not the start of an allocation that is known here; ..."
 void report_unknown_pointer(const char* api, std::uintptr_t pointer);
 

@@ -39,9 +39,9 @@ struct Truth {
 constexpr Truth kTruths[] = {{"on", true},   {"1", true},  {"true", true},   {"yes", true},
                              {"off", false}, {"0", false}, {"false", false}, {"no", false}};
 
-constexpr std::uint64_t kKiB = 1024, kMiB = kKiB * 1024, kGiB = kMiB * 1024;
-constexpr Unit kByteUnits[] = {{"", 1},     {"B", 1},      {"K", kKiB}, {"KiB", kKiB},
-                               {"M", kMiB}, {"MiB", kMiB}, {"G", kGiB}, {"GiB", kGiB}};
+constexpr std::uint64_t kKiB = 1024, kMiB = kKiB * 1024, kGiB = kMiB * 1024, kTiB = kGiB * 1024;
+constexpr Unit kByteUnits[] = {{"", 1},       {"B", 1},    {"K", kKiB},   {"KiB", kKiB}, {"M", kMiB},
+                               {"MiB", kMiB}, {"G", kGiB}, {"GiB", kGiB}, {"T", kTiB},   {"TiB", kTiB}};
 constexpr std::uint64_t kMillisecond = 1'000'000, kSecond = 1000 * kMillisecond;
 constexpr Unit kTimeUnits[] = {{"", kSecond}, {"ms", kMillisecond}, {"s", kSecond}, {"min", 60 * kSecond}};
 

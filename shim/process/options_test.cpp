@@ -48,7 +48,7 @@ TEST(Options, DefaultsAreThoseOfTheTable) {
   EXPECT_EQ(options.report_format, "text");
   EXPECT_EQ(options.sites, "gpu");
   EXPECT_TRUE(options.opencl_pool);
-  EXPECT_EQ(options.opencl_pool_max, 1ull << 30);
+  EXPECT_EQ(options.opencl_pool_max, 1ull << 40);
   EXPECT_EQ(options.opencl_object_max, 512ull << 20);
   EXPECT_EQ(options.trim_interval, 300'000'000'000ull);
   EXPECT_TRUE(options.host);
@@ -74,6 +74,8 @@ TEST(Options, ValuesOfEachType) {
                                                       {"3M", 3 << 20},
                                                       {"5GiB", 5ull << 30},
                                                       {"5G", 5ull << 30},
+                                                      {"1TiB", 1ull << 40},
+                                                      {"2t", 2ull << 40},
                                                       {"18446744073709551615", ~0ull},
                                                       {"17179869183GiB", 17179869183ull << 30}};
   for (const auto& [text, bytes] : sizes)
@@ -89,8 +91,8 @@ TEST(Options, ABadValueKeepsTheDefaultAndSaysSo) {
   EXPECT_TRUE(read({{"CISTERN_OPENCL_POOL", "maybe"}}).opencl_pool);
   EXPECT_EQ(complaints, Lines{"CISTERN_OPENCL_POOL: 'maybe' is not on or off; using on"});
   for (const char* text : {"-1", "1.5GiB", "GiB", "1 GiB", "1TB", "0x10", "18446744073709551616", "17179869184GiB"}) {
-    EXPECT_EQ(read({{"CISTERN_OPENCL_POOL_MAX", text}}).opencl_pool_max, 1ull << 30);
-    EXPECT_EQ(complaints, Lines{"CISTERN_OPENCL_POOL_MAX: '"s + text + "' is not a size such as 512MiB; using 1GiB"});
+    EXPECT_EQ(read({{"CISTERN_OPENCL_POOL_MAX", text}}).opencl_pool_max, 1ull << 40);
+    EXPECT_EQ(complaints, Lines{"CISTERN_OPENCL_POOL_MAX: '"s + text + "' is not a size such as 512MiB; using 1TiB"});
   }
   EXPECT_EQ(lines_for("CISTERN_TRIM_INTERVAL", "3h"),
             Lines{"CISTERN_TRIM_INTERVAL: '3h' is not a time such as 300s; using 300s"});

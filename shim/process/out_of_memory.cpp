@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "shim/process/headroom.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/misuse.hpp"
+#include "stats/counters.hpp"
 #include "stats/format.hpp"
 #include "stats/resolve.hpp"
 
@@ -13,6 +15,13 @@ namespace {
 
 constexpr std::size_t kSitesShown = 3, kSitesDescribed = 12, kWrappersMax = 8;
 constexpr unsigned kSymbolBudgetMs = 500;
+
+// Debug information takes some times its file's size, for good: it is read where that is little of what there is. Else
+// what is out may be the host's memory, which the program's next call needs.
+unsigned symbol_budget_ms() {
+  constexpr std::uint64_t kPlentyBytes = std::uint64_t{256} << 20;
+  return Headroom().bytes({.now_ns = coarse_now_ns()}) >= kPlentyBytes ? kSymbolBudgetMs : 0;
+}
 
 struct Holder {
   String place;
@@ -50,7 +59,8 @@ void Holdings::print(Sink& line) const {
   std::sort(sites.begin(), sites.end(), [](const Holding& a, const Holding& b) { return a.bytes > b.bytes; });
   if (sites.size() > kSitesDescribed) sites.resize(kSitesDescribed);
   Vector<Vector<FrameFigures>> stacks;
-  for (const Holding& site : sites) stacks.push_back(resolved_frames(site.site, kSymbolBudgetMs));
+  const unsigned budget_ms = symbol_budget_ms();
+  for (const Holding& site : sites) stacks.push_back(resolved_frames(site.site, budget_ms));
   Vector<Holder> holders = holders_at(sites, stacks, 0);
   for (std::size_t depth = 1; depth <= kWrappersMax && holders.size() == 1 && sites.size() > 1; ++depth) {
     Vector<Holder> above = holders_at(sites, stacks, depth);
@@ -63,7 +73,9 @@ void Holdings::print(Sink& line) const {
 }
 
 void print_this_call(Sink& line, SiteId site) {
-  if (site) line.print("; this call at {}", describe_site(site));
+  if (!site) return;
+  const Vector<FrameFigures> frames = resolved_frames(site, symbol_budget_ms());
+  if (!frames.empty()) line.print("; this call at {}", describe_frame(frames.front()));
 }
 
 }  // namespace cistern

@@ -1,18 +1,25 @@
 // See output.hpp. An existing file is never written to, whoever made it: other processes of the same program
-// have the same CISTERN_REPORT, and put their pid into the name. Pipes and devices are not files: they are written to
-// as they are.
+// have the same CISTERN_REPORT, and put their pid into the name. Pipes, devices, sockets and the process's own
+// descriptors are no such files: they are written to as they are.
 #include "shim/process/output.hpp"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <charconv>
+
+#include "pool/base/file_status.hpp"
+#include "pool/base/system_call.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/standard_error.hpp"
+#include "shim/process/system_filter.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/format.hpp"
 #include "stats/report/report.hpp"
@@ -28,20 +35,96 @@ struct Opened {
   String path;
 };
 
-int open_new(const String& path) {
-  return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0666);
+// --- What was noted at the start
+// The place for it is there in any case, so that a signal handler can write.
+alignas(InheritedFile) constinit char named_place[sizeof(InheritedFile)] = {};
+constinit InheritedFile* named = nullptr;  // CISTERN_REPORT names this descriptor
+constinit bool could_be_made = false;      // the report, by this process as it was
+constinit uid_t made_by = 0;
+constinit bool refusal_said = false;
+
+std::uintptr_t word(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+int may_access(const String& path, int how) {
+  const long answer = system_call(SYS_faccessat, static_cast<std::uintptr_t>(AT_FDCWD), word(path.c_str()),
+                                  static_cast<std::uintptr_t>(how));
+  return answer < 0 ? static_cast<int>(-answer) : 0;
 }
 
-// -1 where `path` is a file, a link or anything else that a report could destroy.
-int open_pipe_or_device(const String& path) {
+// What a process has open is appended to, as its own descriptors are.
+bool is_written_to_as_it_is(const String& path, const struct stat& file) {
+  if (S_ISREG(file.st_mode)) return path.starts_with("/proc/") && path.find("/fd/") != path.npos;
+  return S_ISCHR(file.st_mode) || S_ISFIFO(file.st_mode) || S_ISSOCK(file.st_mode);
+}
+
+// Why no report can be made there, or 0: errno. A folder that is missing may come.
+int refusal_of(const String& path) {
   struct stat file;
-  if (lstat(path.c_str(), &file) != 0 || !(S_ISCHR(file.st_mode) || S_ISFIFO(file.st_mode))) return -1;
-  return open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY);
+  const int failure = status_of_link(path.c_str(), file);
+  if (failure && failure != ENOENT) return failure;
+  if (!failure && !status_of_file(path.c_str(), file)) {
+    if (S_ISBLK(file.st_mode)) return EOPNOTSUPP;
+    if (is_written_to_as_it_is(path, file)) return may_access(path, W_OK);
+  }
+  const std::size_t slash = path.rfind('/');
+  const String folder = slash == path.npos ? String(".") : path.substr(0, slash + 1);
+  const int refused = may_access(folder, W_OK | X_OK);
+  return refused == ENOENT ? 0 : refused;
+}
+
+// --- Where it goes
+int failed_with(int failure) {
+  errno = failure;
+  return -1;
+}
+
+// As the status of files is asked: by the system's own call.
+int open_with(const String& path, int how) {
+  const long answer = system_call(SYS_openat, static_cast<std::uintptr_t>(AT_FDCWD), word(path.c_str()),
+                                  static_cast<std::uintptr_t>(how | O_WRONLY | O_CLOEXEC | O_NOCTTY), 0666);
+  return answer < 0 ? failed_with(static_cast<int>(-answer)) : static_cast<int>(answer);
+}
+
+int open_new(const String& path) { return open_with(path, O_CREAT | O_EXCL | O_NOFOLLOW); }
+
+// A stream, or else one datagram, if the report fits into one.
+int open_socket(const String& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return failed_with(ENAMETOOLONG);
+  memcpy(address.sun_path, path.c_str(), path.size());
+  long failure = -EPROTOTYPE;
+  for (const int type : {SOCK_STREAM, SOCK_DGRAM}) {
+    if (failure != -EPROTOTYPE) break;
+    const long made =
+        system_call(SYS_socket, AF_UNIX, static_cast<std::uintptr_t>(type | SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (made < 0) return failed_with(static_cast<int>(-made));
+    failure = system_call(SYS_connect, static_cast<std::uintptr_t>(made), word(&address), sizeof address);
+    if (failure == 0) return static_cast<int>(made);
+    close(static_cast<int>(made));
+  }
+  return failed_with(static_cast<int>(-failure));
+}
+
+// Through links, too, which lead to no file that a report could destroy: what was opened is looked at again. ENOENT:
+// there is nothing of the kind; ENXIO: it is a pipe that nobody reads.
+int open_as_it_is(const String& path) {
+  struct stat file;
+  if (status_of_file(path.c_str(), file)) return failed_with(ENOENT);
+  if (S_ISSOCK(file.st_mode)) return open_socket(path);
+  if (S_ISBLK(file.st_mode)) return failed_with(EOPNOTSUPP);  // a disk
+  if (!is_written_to_as_it_is(path, file)) return failed_with(ENOENT);
+  const int descriptor = open_with(path, O_APPEND | O_NONBLOCK);
+  if (descriptor == -1 && errno == ENXIO && !S_ISFIFO(file.st_mode)) return failed_with(ENODEV);
+  if (descriptor == -1 || (!status_of_file(descriptor, file) && is_written_to_as_it_is(path, file))) return descriptor;
+  close(descriptor);
+  return failed_with(ENOENT);
 }
 
 const char* what_exists_at(const String& path) {
   struct stat file;
-  return lstat(path.c_str(), &file) == 0 && S_ISLNK(file.st_mode) ? "is a symbolic link" : "exists";
+  if (status_of_link(path.c_str(), file)) return "exists";
+  return S_ISLNK(file.st_mode) ? "is a symbolic link" : S_ISFIFO(file.st_mode) ? "has no reader" : "exists";
 }
 
 // The process that the user started says where else its report went; of others nobody asks.
@@ -60,18 +143,15 @@ Opened open_beside(const String& path, int pid) {
   return {-1, EEXIST, path};
 }
 
+// A pipe that nobody reads is like a file that exists.
 Opened open_report(const String& path, int pid) {
-  if (!started_by_user()) {
-    const int device = open_pipe_or_device(path);
-    return device == -1 ? open_beside(path, pid) : Opened{device, 0, path};
-  }
-  int descriptor = open_new(path);
-  if (descriptor == -1 && errno == EEXIST) {
-    descriptor = open_pipe_or_device(path);
-    if (descriptor == -1) return open_beside(path, pid);
-  }
-  if (descriptor == -1) return {-1, errno, path};
-  return {descriptor, 0, path};
+  const int as_it_is = open_as_it_is(path);
+  if (as_it_is != -1) return {as_it_is, 0, path};
+  if (errno != ENOENT && errno != ENXIO) return {-1, errno, path};
+  if (!started_by_user() || errno == ENXIO) return open_beside(path, pid);
+  const int descriptor = open_new(path);
+  if (descriptor == -1 && errno == EEXIST) return open_beside(path, pid);
+  return {descriptor, descriptor == -1 ? errno : 0, path};
 }
 
 void write_to_standard_error(std::string_view text) {
@@ -79,22 +159,49 @@ void write_to_standard_error(std::string_view text) {
   if (descriptor != -1) write_whole(descriptor, text);
 }
 
-// What cannot be stored where it was asked for is shown, so that nothing is lost; but not that of a process on the way,
-// which the user did not start and which used no GPU memory: it may have given up the right to write there.
-void write_to_file(const String& pattern, int pid, bool worth_showing, std::string_view text) {
+String report_path(const String& pattern, int pid) {
   const String host = host_name();
-  const String path =
-      from_start_directory(expand_report_path(pattern, {pid, host, read_ranks(environment_variable).rank}));
-  Opened report = open_report(path, pid);
+  return from_start_directory(expand_report_path(pattern, {pid, host, read_ranks(environment_variable).rank}));
+}
+
+void say_not_written(const String& path, int failure, const char* what_now) {
+  char reason[128];
+  warn_line("cannot write the report to " + path + ": " + strerror_r(failure, reason, sizeof reason) + "; " + what_now);
+}
+
+// What cannot be stored where it was asked for is shown, so that nothing is lost; but not that of a process on the way,
+// which the user did not start and which used no GPU memory, nor that of one that gave up the right to write there.
+void write_to_file(const String& pattern, int pid, bool worth_showing, std::string_view text) {
+  Opened report = open_report(report_path(pattern, pid), pid);
   if (report.descriptor != -1) {
     report.failure = write_whole(report.descriptor, text);
     if (close(report.descriptor) != 0 && report.failure == 0) report.failure = errno;
   }
   if (report.failure == 0) return;
-  char reason[128];
-  warn_line("cannot write the report to " + report.path + ": " + strerror_r(report.failure, reason, sizeof reason) +
-            (worth_showing ? "; it follows here" : "; no GPU memory was used"));
-  if (worth_showing) write_to_standard_error(text);
+  const bool gave_up = report.descriptor == -1 && could_be_made && (geteuid() != made_by || refusal_of(report.path));
+  if (gave_up) return say_not_written(report.path, report.failure, "this process has given up the right to");
+  if (!worth_showing) return say_not_written(report.path, report.failure, "no GPU memory was used");
+  if (!refusal_said) say_not_written(report.path, report.failure, "it follows here");
+  write_to_standard_error(text);
+}
+
+void write_to_descriptor(InheritedFile& file, const String& pattern, bool worth_showing, std::string_view text) {
+  const int descriptor = file.descriptor();
+  const int failure = descriptor == -1 ? EBADF : write_whole(descriptor, text);
+  if (failure == 0 || !worth_showing) return;
+  say_not_written(pattern, failure, "it follows here");
+  write_to_standard_error(text);
+}
+
+// One that is set later, by a call, is noted when it is needed.
+InheritedFile* named_descriptor(const String& pattern) {
+  const int number = descriptor_named_by(pattern);
+  if (named && named->number() == number) return named;
+  return number == -1 ? nullptr : named = new (named_place) InheritedFile(number);
+}
+
+bool goes_to_standard_error(const String& pattern) {
+  return pattern.empty() || pattern == "stderr" || descriptor_named_by(pattern) == STDERR_FILENO;
 }
 
 }  // namespace
@@ -131,6 +238,45 @@ String path_with_pid(std::string_view path, int pid, int attempt) {
   return result += path.substr(end);
 }
 
+int descriptor_named_by(std::string_view path) {
+  if (path == "/dev/stdin") return STDIN_FILENO;
+  if (path == "/dev/stdout") return STDOUT_FILENO;
+  if (path == "/dev/stderr") return STDERR_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"}) {
+    if (!path.starts_with(folder)) continue;
+    int number = -1;
+    const char* const end = path.data() + path.size();
+    const auto read = std::from_chars(path.data() + folder.size(), end, number);
+    if (read.ec == std::errc() && read.ptr == end && number >= 0) return number;
+  }
+  return -1;
+}
+
+void note_report_destination() {
+  const String& pattern = options().report;
+  if (pattern == "none" || goes_to_standard_error(pattern)) return;
+  Uncounted uncounted;
+  if (InheritedFile* const file = named_descriptor(pattern)) {
+    if (started_by_user() || starters_have_the_same(file->number()))
+      file->note();
+    else
+      file->leave_alone();
+    return;
+  }
+  if (system_calls_are_filtered() || launches_ranks()) return;
+  const String path = report_path(pattern, getpid());
+  const int refused = refusal_of(path);
+  could_be_made = !refused;
+  made_by = geteuid();
+  if (!refused || !started_by_user()) return;
+  refusal_said = true;
+  say_not_written(path, refused, "it will follow here");
+}
+
+void hold_report_descriptor() {
+  if (named) named->hold();
+}
+
 void write_report(const Snapshot& snapshot) {
   const Options& chosen = options();
   if (chosen.report == "none") return;
@@ -143,10 +289,13 @@ void write_report(const Snapshot& snapshot) {
     render_text(snapshot, report);
   }
   say_limited_lines();
-  if (chosen.report.empty() || chosen.report == "stderr" || chosen.report == "/dev/stderr") {
+  const bool worth_showing = snapshot.used_gpu_memory() || started_by_user();
+  if (goes_to_standard_error(chosen.report)) {
     write_to_standard_error(report.text());
+  } else if (InheritedFile* const file = named_descriptor(chosen.report)) {
+    write_to_descriptor(*file, chosen.report, worth_showing, report.text());
   } else {
-    write_to_file(chosen.report, snapshot.pid, snapshot.used_gpu_memory() || started_by_user(), report.text());
+    write_to_file(chosen.report, snapshot.pid, worth_showing, report.text());
   }
 }
 

@@ -8,6 +8,12 @@ namespace cistern {
 
 struct Snapshot;
 
+// At the start of a process that is asked for a report in a file. Whether that can be made is asked now, while somebody
+// looks; nothing is made or kept open. A descriptor that is named instead is noted. Nothing where it is not asked for.
+void note_report_destination();
+// As hold_standard_error(), of a descriptor that is named.
+void hold_report_descriptor();
+
 // Renders in the configured format to where CISTERN_REPORT says.
 void write_report(const Snapshot& snapshot);
 
@@ -18,6 +24,9 @@ struct PathValues {
 };
 // %p, %h, %r and %% replaced; other uses of % stay as they are.
 String expand_report_path(std::string_view pattern, const PathValues& values);
+
+// The descriptor of this process that the path is a name of: /dev/stdout, /dev/fd/3, /proc/self/fd/3. Else -1.
+int descriptor_named_by(std::string_view path);
 
 // "run.json" -> "run.1234.json", "run" -> "run.1234"; the n-th try for n > 1: "run.1234-2.json".
 String path_with_pid(std::string_view path, int pid, int attempt);

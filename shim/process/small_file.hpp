@@ -46,11 +46,7 @@ class SmallFile {
 class FilePath {
  public:
   explicit FilePath(std::string_view text) { add(text); }
-  void add(std::string_view text) {
-    const std::size_t bytes = std::min(text.size(), sizeof text_ - 1 - bytes_);
-    memcpy(text_ + bytes_, text.data(), bytes);
-    bytes_ += bytes;
-  }
+  void add(std::string_view text) { bytes_ += text.copy(text_ + bytes_, sizeof text_ - 1 - bytes_); }
   // What follows `marker` in its line of `text`; false: no line has it.
   bool add_rest_of_line(const char* text, const char* marker) {
     const char* const at = strstr(text, marker);

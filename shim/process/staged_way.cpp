@@ -18,6 +18,7 @@ constexpr const char* kNames[] = {"off",
                                   "unknown-context",
                                   "exiting",
                                   "filtered",
+                                  "source-order",
                                   "events",
                                   "stream-in-use",
                                   "native-wins",
@@ -25,6 +26,7 @@ constexpr const char* kNames[] = {"off",
                                   "untouchable",
                                   "no-chunk",
                                   "interrupted",
+                                  "missing-function",
                                   "failed"};
 static_assert(std::size(kNames) == static_cast<std::size_t>(Unstaged::count));
 
@@ -53,7 +55,7 @@ Unstaged unstaged_of(staging::Rest rest) {
     case staging::Rest::no_chunk:
       return Unstaged::no_chunk;
     case staging::Rest::untouchable:
-      return Unstaged::untouchable;
+      return staging::guarded_copies_are_allowed() ? Unstaged::untouchable : Unstaged::filtered;
     case staging::Rest::interrupted:
       return Unstaged::interrupted;
     default:
@@ -69,7 +71,8 @@ void StagedWay::add_to(Snapshot& snapshot, const char* kind, int device, bool to
                          staged_bytes_.load(),
                          passed_on_bytes_.load(),
                          {},
-                         {}};
+                         {},
+                         staging_mode() == StagingMode::on};
   for (int reason = 0; reason < static_cast<int>(Unstaged::count); ++reason)
     if (const std::uint64_t copies = unstaged_[reason].load()) figures.passed_on.push_back({kNames[reason], copies});
   for (unsigned number = 0; number < staging::kRanges; ++number)

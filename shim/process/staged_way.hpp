@@ -22,7 +22,8 @@ enum class Unstaged : std::uint8_t {
   host_page_tables,  // the device reads the host's memory as it is: there is nothing to stage
   unknown_context,   // none, one that ends or is broken, a stream of another or an unknown one; a queue out of order
   exiting,           // the process ends, or is a child of one that used the driver
-  filtered,          // the program set a filter of system calls
+  filtered,          // the program set a filter of system calls, or one that it has refuses copies by the kernel
+  source_order,      // its source is to be read in the order of the stream, or the call may not wait (attributes)
   events,            // it waits for events or has one (OpenCL)
   stream_in_use,     // by other threads, now or a moment ago: in pieces the copy would be no one command to them
   native_wins,       // measured
@@ -30,6 +31,7 @@ enum class Unstaged : std::uint8_t {
   untouchable,       // not mapped, or not for this kind of access
   no_chunk,          // all are under way, or there is no pinned memory
   interrupted,       // in its midst: a capture begins or the context ends
+  missing_function,  // the driver lacks one that staging needs
   failed,            // a call of our own failed
   count
 };

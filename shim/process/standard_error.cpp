@@ -11,38 +11,26 @@
 
 #include <atomic>
 
+#include "pool/base/private_descriptor.hpp"
 #include "pool/base/system_call.hpp"
 
 namespace cistern {
 namespace {
 
-// Above what programs expect their own descriptors to be; the lower one is for small descriptor limits.
-constexpr int kPrivateDescriptors[] = {240, 20};
 constexpr int kFullPipeMs = 2000;
 
-enum Noted : int { kNotNoted, kClosed, kOpen };
-constinit std::atomic<int> noted{kNotNoted};
-constinit dev_t noted_device = 0;
-constinit ino_t noted_inode = 0;
-constinit std::atomic<int> held{-1};
+constinit InheritedFile file_on_2(STDERR_FILENO);
 
 // Every process asks at its start. The C library's fstat is fstatat with an empty path, in a part of its constants that
 // a small program does not touch otherwise: 64 KiB of its memory.
-bool file_behind_2(struct stat& file) {
-  return system_call(SYS_fstat, STDERR_FILENO, reinterpret_cast<std::uintptr_t>(&file)) == 0;
+bool file_behind(int number, struct stat& file) {
+  return system_call(SYS_fstat, static_cast<std::uintptr_t>(number), reinterpret_cast<std::uintptr_t>(&file)) == 0;
 }
 
 bool is_log_like(const struct stat& file) {
   if (S_ISCHR(file.st_mode)) return true;
   const int flags = fcntl(STDERR_FILENO, F_GETFL);
   return flags != -1 && (flags & O_APPEND);
-}
-
-bool may_write_to_2() {
-  note_standard_error();
-  struct stat file = {};
-  if (noted.load(std::memory_order_acquire) != kOpen || !file_behind_2(file)) return false;
-  return (file.st_dev == noted_device && file.st_ino == noted_inode) || is_log_like(file);
 }
 
 // Blocks the signals that a failing write raises, and takes back what this thread got of them.
@@ -79,35 +67,46 @@ bool wait_until_writable(int descriptor) {
 
 }  // namespace
 
-void note_standard_error() {
-  if (noted.load(std::memory_order_acquire) != kNotNoted) return;
+void InheritedFile::note() {
+  if (noted_.load(std::memory_order_acquire) != kNotNoted) return;
   struct stat file = {};
-  const bool open = file_behind_2(file);
+  const bool open = file_behind(number_, file);
   if (open) {
-    noted_device = file.st_dev;
-    noted_inode = file.st_ino;
+    device_ = file.st_dev;
+    inode_ = file.st_ino;
   }
-  noted.store(open ? kOpen : kClosed, std::memory_order_release);
+  noted_.store(open ? kOpen : kClosed, std::memory_order_release);
 }
 
-void hold_standard_error() {
-  if (held.load(std::memory_order_relaxed) != -1 || !may_write_to_2()) return;
+bool InheritedFile::may_be_written() {
+  note();
+  struct stat file = {};
+  if (noted_.load(std::memory_order_acquire) != kOpen || !file_behind(number_, file)) return false;
+  return (file.st_dev == device_ && file.st_ino == inode_) || (number_ == STDERR_FILENO && is_log_like(file));
+}
+
+void InheritedFile::hold() {
+  if (held_.load(std::memory_order_relaxed) != -1 || !may_be_written()) return;
   for (int lowest : kPrivateDescriptors) {
-    const int copy = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, lowest);
+    const int copy = fcntl(number_, F_DUPFD_CLOEXEC, lowest);
     if (copy == -1) continue;
     int none = -1;
-    if (!held.compare_exchange_strong(none, copy)) close(copy);
+    if (!held_.compare_exchange_strong(none, copy)) close(copy);
     return;
   }
 }
 
-int standard_error() {
+int InheritedFile::descriptor() {
   const int kept_errno = errno;
-  const int copy = held.load(std::memory_order_relaxed);
-  const int descriptor = copy != -1 ? copy : may_write_to_2() ? STDERR_FILENO : -1;
+  const int copy = held_.load(std::memory_order_relaxed);
+  const int descriptor = copy != -1 ? copy : may_be_written() ? number_ : -1;
   errno = kept_errno;
   return descriptor;
 }
+
+void note_standard_error() { file_on_2.note(); }
+void hold_standard_error() { file_on_2.hold(); }
+int standard_error() { return file_on_2.descriptor(); }
 
 int write_whole(int descriptor, std::string_view text) {
   const int kept_errno = errno;

@@ -1,15 +1,27 @@
-// See standings.hpp. Set by the thread that ends the process, or under the lock of a report that is asked for.
+// See standings.hpp. Set by the thread that holds the judgement (core/judging.hpp), which alone sees it.
 #include "shim/process/standings.hpp"
 
 #include <algorithm>
+#include <atomic>
 
 namespace cistern {
 namespace {
 
 constinit Judgement current{};
+constinit std::atomic<const void*> judging_thread{nullptr};
+constinit const Judgement kOfAnother = [] {
+  Judgement none{};
+  none.why_not = "another report was being written";
+  return none;
+}();
+
+const Judgement& judgement_of_thread() {
+  const bool is_ours = judging_thread.load(std::memory_order_relaxed) == __builtin_thread_pointer();
+  return is_ours ? current : kOfAnother;
+}
 
 // What is found nowhere may be in a register, or in what could not be read.
-Standing allow_for_unseen(Standing found) {
+Standing allow_for_unseen(const Judgement& current, Standing found) {
   if (!is_lost(found)) return found;
   if (current.unreadable_bytes) return Standing::unclassified;
   const bool is_nowhere = found != Standing::held_by_driver;
@@ -26,22 +38,26 @@ void JudgedMemory::sort() {
 }
 
 void set_judgement(const Judgement& judgement) { current = judgement; }
-const Judgement& judgement() { return current; }
+const Judgement& judgement() { return judgement_of_thread(); }
+void set_judging_thread(const void* thread) { judging_thread.store(thread, std::memory_order_relaxed); }
 
 Standing standing_of_target(std::uintptr_t first) {
+  const Judgement& current = judgement_of_thread();
   if (!current.is_known) return current.why_not ? Standing::unclassified : Standing::none;
   const auto at =
       std::lower_bound(current.targets.begin(), current.targets.end(), first,
                        [](const leaks::Target& one, std::uintptr_t address) { return one.first < address; });
-  return at != current.targets.end() && at->first == first ? allow_for_unseen(at->standing) : Standing::unclassified;
+  return at != current.targets.end() && at->first == first ? allow_for_unseen(current, at->standing)
+                                                           : Standing::unclassified;
 }
 
 Standing standing_of_host_block(const void* block) {
+  const Judgement& current = judgement_of_thread();
   if (!current.is_known) return current.why_not ? Standing::unclassified : Standing::none;
   host_pool::PictureBlock there;  // as its page was: one that holds other blocks by now has none of these
   if (!current.heap->find(reinterpret_cast<std::uintptr_t>(block), there)) return Standing::unclassified;
   const Standing found = leaks::standing_of(current.marks[there.number]);
-  return found == Standing::none ? Standing::unclassified : allow_for_unseen(found);
+  return found == Standing::none ? Standing::unclassified : allow_for_unseen(current, found);
 }
 
 }  // namespace cistern

@@ -48,6 +48,8 @@ struct Judgement {
   std::span<const std::uint8_t> marks;
 };
 
+// To other threads than this one there is no judgement: it may be made anew meanwhile.
+void set_judging_thread(const void* thread);
 void set_judgement(const Judgement& judgement);
 const Judgement& judgement();
 

@@ -1,4 +1,4 @@
-// Our own blocks: while an Uncounted lives on this thread (dlopen, spdlog, libunwind), blocks get no call site, and
+// Our own blocks: while an Uncounted lives on this thread (dlopen, spdlog), blocks get no call site, and
 // those of the C library are not counted. Blocks of the pool are live blocks like others: they are few.
 #pragma once
 #include <errno.h>

@@ -1,8 +1,9 @@
 // See interpreter.hpp.
 #include "stats/python/interpreter.hpp"
 
-#include <sys/auxv.h>
+#include <elf.h>
 
+#include "pool/base/process_start.hpp"
 #include "pool/base/symbol_table.hpp"
 
 namespace cistern::python {
@@ -62,16 +63,14 @@ const char* why_not(const SymbolTable& symbols, Interpreter& found) {
 
 }  // namespace
 
-void look_for_interpreter(const dl_find_object& module) {
+std::optional<Interpreter> interpreter_in(const dl_find_object& module) {
   const link_map& map = *module.dlfo_link_map;
   const SymbolTable symbols(map);
-  const unsigned count = interpreter_count.load(std::memory_order_relaxed);
-  if (!symbols.defines("_PyRuntime") || count == kInterpretersMax) return;
-  Interpreter& found = interpreters[count];
-  found = {};
+  if (!symbols.defines("_PyRuntime")) return std::nullopt;
+  Interpreter found{};
   found.start = reinterpret_cast<std::uintptr_t>(module.dlfo_map_start);
   found.end = reinterpret_cast<std::uintptr_t>(module.dlfo_map_end);
-  found.is_program = found.holds(getauxval(AT_PHDR));
+  found.is_program = found.holds(start_value(AT_PHDR));
   found.unwind_tables = module.dlfo_eh_frame;
   found.code_type = symbols.address_of("PyCode_Type");
   found.version = version_of(symbols);
@@ -81,6 +80,13 @@ void look_for_interpreter(const dl_find_object& module) {
   });
   found.why_not = why_not(symbols, found);
   if (found.why_not) found.layout = nullptr;
+  return found;
+}
+
+void note_interpreter(const Interpreter& found) {
+  const unsigned count = interpreter_count.load(std::memory_order_relaxed);
+  if (count == kInterpretersMax) return;
+  interpreters[count] = found;
   interpreter_count.store(count + 1, std::memory_order_release);
 }
 

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "stats/python/layout.hpp"
 
@@ -36,7 +37,9 @@ inline constexpr unsigned kInterpretersMax = 16;
 inline constinit Interpreter interpreters[kInterpretersMax] = {};
 inline constinit std::atomic<unsigned> interpreter_count{0};
 
-// A module that is new: noted if it is an interpreter. One thread at a time.
-void look_for_interpreter(const dl_find_object& module);
+// Nothing: the module is no interpreter. It is asked for its version, so no lock is held.
+std::optional<Interpreter> interpreter_in(const dl_find_object& module);
+// One thread at a time.
+void note_interpreter(const Interpreter& found);
 
 }  // namespace cistern::python

@@ -150,6 +150,17 @@ void write_reasons(Json& json, const char* name, const Vector<UnpooledFigure>& r
   json.close('}');
 }
 
+void write_graph_memory(Json& json, const GraphMemoryFigures& of) {
+  json.key("graph_memory");
+  json.open('{');
+  json.count("used_bytes", of.used_bytes);
+  json.count("used_peak_bytes", of.used_peak_bytes);
+  json.count("reserved_bytes", of.reserved_bytes);
+  json.count("reserved_peak_bytes", of.reserved_peak_bytes);
+  json.number("sampled_at_s", of.sampled_at_s, 6);
+  json.close('}');
+}
+
 void write_kind(Json& json, const KindFigures& kind) {
   json.key(kind.name);
   json.open('{');
@@ -176,6 +187,7 @@ void write_kind(Json& json, const KindFigures& kind) {
   write_reasons(json, "unpooled", kind.unpooled);
   if (kind.kept_in_order) json.count("kept_in_order", kind.kept_in_order);
   if (!kind.waited.empty()) write_reasons(json, "waited", kind.waited);
+  if (kind.graph_memory) write_graph_memory(json, *kind.graph_memory);
   if (!kind.classes.empty()) write_classes(json, kind.classes);
   if (!kind.sizes.empty()) write_sizes(json, kind.sizes);
   json.close('}');
@@ -404,6 +416,43 @@ void write_device_memory(Json& json, const DeviceMemoryFigures& memory) {
   json.close('}');
 }
 
+void write_context_memory(Json& json, const ContextMemory& memory) {
+  json.element();
+  json.open('{');
+  if (memory.number) json.count("context", memory.number);
+  json.count("live_blocks", memory.live_blocks);
+  json.count("live_bytes", memory.live_bytes);
+  json.count("pooled_blocks", memory.pooled_blocks);
+  json.count("pooled_bytes", memory.pooled_bytes);
+  json.close('}');
+}
+
+void write_context_device(Json& json, const ContextDevice& device) {
+  json.element();
+  json.open('{');
+  if (!device.name.empty()) json.field("name", device.name);
+  if (device.total_bytes) json.count("total_bytes", device.total_bytes);
+  json.close('}');
+}
+
+void write_contexts(Json& json, const ContextFigures& figures) {
+  json.element();
+  json.open('{');
+  json.field("kind", figures.kind);
+  write_list(json, "devices", figures.devices, write_context_device);
+  json.count("created", figures.contexts_created);
+  json.count("alive", figures.contexts_alive);
+  json.count("allocations", figures.allocations);
+  json.count("live_blocks", figures.live_blocks);
+  json.count("live_bytes", figures.live_bytes);
+  json.count("peak_bytes", figures.peak_bytes);
+  if (figures.peak_at_s) json.number("peak_at_s", *figures.peak_at_s, 6);
+  json.count("pooled_blocks", figures.pooled_blocks);
+  json.count("pooled_bytes", figures.pooled_bytes);
+  write_list(json, "contexts", figures.contexts, write_context_memory);
+  json.close('}');
+}
+
 void write_fragmentation(Json& json, const FragmentationFigures& figures) {
   json.key(figures.kind);
   json.open('{');
@@ -495,17 +544,6 @@ void write_python(Json& json, const PythonFigures& python) {
   json.close('}');
 }
 
-void write_self(Json& json, const Snapshot& snapshot) {
-  json.key("self");
-  json.open('{');
-  if (snapshot.capture_mean_ns) json.number("capture_mean_ns", *snapshot.capture_mean_ns, 1);
-  json.count("tables_bytes", snapshot.tables_bytes);
-  json.count("dropped_events", snapshot.dropped_events);
-  if (snapshot.staging_bytes) json.count("staging_bytes", snapshot.staging_bytes);
-  if (snapshot.escaped) json.count("escaped_calls", snapshot.escaped);
-  json.close('}');
-}
-
 template <class Text>
 void write_texts(Json& json, std::string_view key, const Vector<Text>& texts) {
   json.key(key);
@@ -515,6 +553,25 @@ void write_texts(Json& json, std::string_view key, const Vector<Text>& texts) {
     json.text(text);
   }
   json.close(']');
+}
+
+void write_unknown_functions(Json& json, const UnknownFunctions& unknown) {
+  json.key("unknown_functions");
+  json.open('{');
+  write_texts(json, "names", unknown.names);
+  if (unknown.others) json.count("other_look_ups", unknown.others);
+  json.close('}');
+}
+
+void write_self(Json& json, const Snapshot& snapshot) {
+  json.key("self");
+  json.open('{');
+  if (snapshot.capture_mean_ns) json.number("capture_mean_ns", *snapshot.capture_mean_ns, 1);
+  json.count("tables_bytes", snapshot.tables_bytes);
+  json.count("dropped_events", snapshot.dropped_events);
+  if (snapshot.staging_bytes) json.count("staging_bytes", snapshot.staging_bytes);
+  if (snapshot.escaped) json.count("escaped_calls", snapshot.escaped);
+  json.close('}');
 }
 
 }  // namespace
@@ -553,10 +610,12 @@ void render_json(const Snapshot& snapshot, Sink& sink) {
     write_list(json, "staging", snapshot.staging, write_staging);
   }
   write_list(json, "device_memory", snapshot.device_memory, write_device_memory);
+  if (!snapshot.contexts.empty()) write_list(json, "contexts", snapshot.contexts, write_contexts);
   write_list(json, "pythons", snapshot.pythons, write_python);
   Vector<std::string_view> frameworks;
   for (const FrameworkFigures& framework : snapshot.frameworks) frameworks.push_back(framework.name);
   write_texts(json, "frameworks", frameworks);
+  if (!snapshot.unknown_functions.names.empty()) write_unknown_functions(json, snapshot.unknown_functions);
   write_sites(json, snapshot);
   write_self(json, snapshot);
   write_texts(json, "estimated", snapshot.estimated);

@@ -116,6 +116,30 @@ inline Snapshot leaking_snapshot() {
   snapshot.objects.push_back({"kernels", 9, 0});
   snapshot.fragmentation.push_back(
       {"opencl", 184 * kMiB, 56 * kMiB, 56 * kMiB, 128 * kMiB, 64 * kMiB, false, 192 * kMiB, 96 * kMiB});
+  snapshot.contexts.push_back({"opencl",
+                               {{"NVIDIA H100", 81'559 * kMiB}},
+                               3,
+                               2,
+                               900,
+                               4,
+                               50 * kMiB,
+                               90 * kMiB,
+                               10,
+                               100 * kMiB,
+                               10.25,
+                               {{1, 4, 50 * kMiB, 6, 60 * kMiB}, {3, 0, 0, 4, 40 * kMiB}}});
+  snapshot.contexts.push_back({"opencl",
+                               {{"pthread", 24'105 * kMiB}, {"", 0}},
+                               1,
+                               1,
+                               100,
+                               1,
+                               6 * kMiB,
+                               6 * kMiB,
+                               2,
+                               28 * kMiB,
+                               11.5,
+                               {{2, 1, 6 * kMiB, 2, 28 * kMiB}}});
   snapshot.capture_mean_ns = 183.4;
   snapshot.sites_count = 12;
   snapshot.estimated.push_back("self.capture_mean_ns");
@@ -390,6 +414,15 @@ inline Snapshot many_devices_snapshot() {
   snapshot.transfers.insert(snapshot.transfers.end(), snapshot.transfers.begin(), snapshot.transfers.end());
   for (const char* name : {"PyTorch", "CuPy", "RMM"}) snapshot.frameworks.push_back(framework_named(name));
   snapshot.escaped = 2;
+  return snapshot;
+}
+
+// A program of a later toolkit than is known, with graphs that allocate.
+inline Snapshot newer_toolkit_snapshot() {
+  Snapshot snapshot = empty_snapshot();
+  snapshot.kinds.push_back(counted_figures("graph:0", 6, 0));
+  snapshot.kinds.back().graph_memory = {2 * kMiB, 6 * kMiB, 4 * kMiB, 8 * kMiB, 9.25};
+  snapshot.unknown_functions = {{"cuMemInvent", "cuMemAlloc of CUDA 14.0", "cuThird", "cuFourth", "cuFifth"}, 7};
   return snapshot;
 }
 

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "stats/report/report_examples.hpp"
+#include "stats/resolve.hpp"
 
 namespace cistern {
 namespace {
@@ -34,6 +35,7 @@ constexpr Case kCases[] = {
     {"ended_by__exit", [] { return at_moment(leaking_snapshot(), "_exit"); }},
     {"cuda", cuda_snapshot},
     {"cuda_on_many_devices", many_devices_snapshot},
+    {"newer_toolkit", newer_toolkit_snapshot},
     {"ended_by_a_signal", [] { return at_moment(leaking_snapshot(), "SIGTERM"); }},
     {"judged", judged_snapshot},
     {"python", python_snapshot},
@@ -165,6 +167,32 @@ TEST(ReportTransfers, NameTheSiteWithMostPageableBytes) {
   snapshot.transfers.push_back(asynchronous);
   const std::string text = rendered(render_text, snapshot);
   EXPECT_NE(text.find("worst pageable site: 3.9 GiB device to host (cudaMemcpyAsync)\n"), std::string::npos) << text;
+}
+
+TEST(ReportStaging, ThatWasAskedForAndDidNothingSaysWhy) {
+  Snapshot snapshot = empty_snapshot();
+  snapshot.staging.push_back({"cuda", 0, "host to device", 0, 0, 4096, {{"small", 3}}, {}});
+  EXPECT_EQ(rendered(render_text, snapshot).find("STAGING"), std::string::npos);
+  snapshot.staging.back().asked_for = true;
+  const std::string text = rendered(render_text, snapshot);
+  EXPECT_NE(text.find("0 B in 0 copies through pinned chunks; passed on: small 3\n"), std::string::npos) << text;
+}
+
+TEST(ReportLeaks, WhatADriverStillHoldsStandsBehindWhatIsLost) {
+  Vector<LeakFigures> leaks;
+  for (const auto& [standing, bytes] : {std::pair{Standing::possibly_lost, 9 * kMiB},
+                                        {Standing::reachable, 8 * kMiB},
+                                        {Standing::held_by_driver, 5 * kMiB},
+                                        {Standing::held_by_driver, 6 * kMiB},
+                                        {Standing::indirectly_lost, 2 * kMiB},
+                                        {Standing::lost, 1 * kMiB}}) {
+    leaks.push_back(leak("make_one", 1, bytes));
+    leaks.back().leak_class = name_of(standing);
+  }
+  sort_worst_first(leaks);
+  Vector<std::uint64_t> order;
+  for (const LeakFigures& one : leaks) order.push_back(one.bytes / kMiB);
+  EXPECT_EQ(order, (Vector<std::uint64_t>{2, 1, 6, 5, 9, 8}));
 }
 
 TEST(ReportTransfers, OfTwoKindsAreTwoTables) {

@@ -91,6 +91,18 @@ struct Side {
   }
 };
 
+// "unknown to this version: cuFirst, cuSecond, 3 more"
+void write_unknown_functions(const UnknownFunctions& unknown, Sink& sink) {
+  constexpr std::size_t kShown = 4;
+  const std::size_t shown = std::min(unknown.names.size(), kShown);
+  if (!shown) return;
+  sink.print("         unknown to this version: ");
+  for (std::size_t i = 0; i < shown; ++i) sink.print("{}{}", i ? ", " : "", printable(unknown.names[i]));
+  if (const std::size_t more = unknown.names.size() - shown)
+    sink.print(", {}{} more", unknown.others ? "at least " : "", grouped(more));
+  sink.print(": what they do to memory is not seen\n");
+}
+
 // What the figures below do not show.
 void write_blind_spots(const Snapshot& snapshot, Sink& sink) {
   for (const FrameworkFigures& framework : snapshot.frameworks) {
@@ -103,6 +115,7 @@ void write_blind_spots(const Snapshot& snapshot, Sink& sink) {
         framework.name, framework.when);
     sink.print("{} shows each, for a call each\n", framework.how);
   }
+  write_unknown_functions(snapshot.unknown_functions, sink);
   if (snapshot.escaped)
     sink.print("         missing here: the memory of {} that the driver hook did not see\n",
                counted(snapshot.escaped, "CUDA call"));
@@ -279,6 +292,10 @@ void write_kind(const KindFigures& kind, double wall_s, bool peak_is_bound, Sink
   if (kind.pooled_blocks)
     pool += "pool-cached (not a leak): " + blocks_and_bytes(kind.pooled_blocks, kind.pooled_bytes);
   if (!pool.empty()) sink.print("              {}\n", pool);
+  if (const auto& of = kind.graph_memory)
+    sink.print("              the driver's for graphs: {} used, at most {}; {} reserved, at most {} (at {})\n",
+               human_bytes(of->used_bytes), human_bytes(of->used_peak_bytes), human_bytes(of->reserved_bytes),
+               human_bytes(of->reserved_peak_bytes), seconds(of->sampled_at_s));
   if (!kind.allocated_bytes) return;
   sink.print("              in all: {}", human_bytes(*kind.allocated_bytes));
   if (wall_s >= 1 && static_cast<double>(kind.allocations) >= wall_s)
@@ -357,8 +374,13 @@ Vector<const LeakFigures*> unsuppressed(const Vector<LeakFigures>& all) {
 
 void write_how_to_suppress(const LeakFigures& leak, Sink& sink) {
   if (leak.frames.empty()) return;
-  const auto shown =
-      std::find_if(leak.frames.begin(), leak.frames.end(), [](const FrameFigures& f) { return !f.folded; });
+  // What only passed the call on names all calls.
+  const auto of_owner = std::find_if(leak.frames.begin(), leak.frames.end(), [&](const FrameFigures& f) {
+    return !f.folded && basename_of(f.module) == leak.owner;
+  });
+  const auto shown = of_owner != leak.frames.end() ? of_owner
+                                                   : std::find_if(leak.frames.begin(), leak.frames.end(),
+                                                                  [](const FrameFigures& f) { return !f.folded; });
   const FrameFigures& frame = shown == leak.frames.end() ? leak.frames.front() : *shown;
   const std::string_view name = !frame.function.empty() ? std::string_view(frame.function) : basename_of(frame.module);
   if (!name.empty())
@@ -484,6 +506,7 @@ void render_text(const Snapshot& snapshot, Sink& sink) {
   write_verdict(snapshot, sink);
   write_kinds(snapshot, sink);
   write_device_memory(snapshot, sink);
+  write_contexts(snapshot, sink);
   write_leaks(snapshot, sink);
   write_host_sites(snapshot, sink);
   write_suppressions(snapshot, sink);

@@ -14,6 +14,7 @@ constexpr std::size_t kClassesShown = 6, kClassesOfTwo = 4, kClassesOfMany = 3; 
 constexpr std::size_t kPoolsShown = 4;
 constexpr std::uint64_t kWorstShown = std::uint64_t{1} << 20;
 constexpr std::size_t kSizesShown = 4;
+constexpr std::size_t kDeviceGroupsShown = 8, kContextsShown = 3;
 constexpr std::size_t kLibraryPoolsShown = 8, kPoolNameBytes = 64;
 constexpr std::size_t kTransfersShown = 8, kCopySitesShown = 3;
 
@@ -139,7 +140,52 @@ void write_staging_range(const StagingRange& range, Sink& sink) {
              rate(range.native_rate), rate(range.staged_blocked_rate), rate(range.native_blocked_rate));
 }
 
+String names_of(const Vector<ContextDevice>& devices) {
+  String names;
+  for (const ContextDevice& device : devices) {
+    if (!names.empty()) names += ", ";
+    names += device.name.empty() ? String("a device without a name") : printable(device.name, kPathBytesShown);
+    if (device.total_bytes) names += " of " + human_bytes(device.total_bytes);
+  }
+  return names;
+}
+
+// "context 2: 1.0 MiB in 1, 2.0 MiB in 3 cached"; of one alone the line above tells.
+void write_contexts_apart(const ContextFigures& figures, Sink& sink) {
+  if (figures.contexts.size() < 2) return;
+  String text;
+  for (std::size_t i = 0; i < figures.contexts.size() && i < kContextsShown; ++i) {
+    const ContextMemory& one = figures.contexts[i];
+    if (i) text += "; ";
+    text += one.number ? "context " + grouped(one.number) + ": " : String("a context: ");
+    if (one.live_blocks) text += blocks_and_bytes(one.live_blocks, one.live_bytes);
+    if (one.live_blocks && one.pooled_blocks) text += ", ";
+    if (one.pooled_blocks) text += blocks_and_bytes(one.pooled_blocks, one.pooled_bytes) + " cached";
+  }
+  if (figures.contexts.size() > kContextsShown) text += "; ...";
+  sink.print("      {}\n", text);
+}
+
+void write_contexts_of(const ContextFigures& figures, Sink& sink) {
+  sink.print("  {} on {}: {} live, peak {}", figures.kind, names_of(figures.devices),
+             figures.live_blocks ? blocks_and_bytes(figures.live_blocks, figures.live_bytes) : String("nothing"),
+             human_bytes(figures.peak_bytes));
+  if (figures.peak_at_s) sink.print(" ({})", seconds(*figures.peak_at_s));
+  if (figures.pooled_blocks)
+    sink.print(", pool-cached {}", blocks_and_bytes(figures.pooled_blocks, figures.pooled_bytes));
+  sink.print("; {} of {} alive\n", grouped(figures.contexts_alive), counted(figures.contexts_created, "context"));
+  write_contexts_apart(figures, sink);
+}
+
 }  // namespace
+
+void write_contexts(const Snapshot& snapshot, Sink& sink) {
+  std::size_t shown = 0;
+  for (const ContextFigures& figures : snapshot.contexts)
+    if (figures.allocations && ++shown <= kDeviceGroupsShown) write_contexts_of(figures, sink);
+  if (shown > kDeviceGroupsShown)
+    sink.print("  (the first {} of {} sets of devices; the JSON report has all)\n", kDeviceGroupsShown, shown);
+}
 
 void write_device_memory(const Snapshot& snapshot, Sink& sink) {
   for (const DeviceMemoryFigures& memory : snapshot.device_memory)
@@ -258,7 +304,7 @@ void write_staging(const Snapshot& snapshot, Sink& sink) {
   for (const StagingFigures& figures : snapshot.staging) {
     const bool tried = std::any_of(figures.ranges.begin(), figures.ranges.end(),
                                    [](const StagingRange& range) { return range.staged_rate.has_value(); });
-    if (!figures.staged_copies && !tried) continue;
+    if (!figures.staged_copies && !tried && !figures.asked_for) continue;
     String reasons;
     for (const UnpooledFigure& reason : figures.passed_on)
       reasons += String(reasons.empty() ? "; passed on: " : ", ") + reason.reason + " " + grouped(reason.count);

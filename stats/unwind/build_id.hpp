@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <link.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -24,9 +25,9 @@ inline std::string_view build_id_among(const char* note, const char* end, std::s
   return {};
 }
 
-// Of the file that is mapped from `start`, where its header is; nothing beyond `end` is looked at. `bias`: address in
-// the process minus address in the file.
-inline std::string_view build_id_of(const char* start, const char* end, std::uintptr_t bias) {
+// Of the file that is mapped from `start`, where its header is; nothing beyond `end` is looked at. As the dynamic
+// linker maps it: `bias` is address in the process minus address in the file; or as one piece: null.
+inline std::string_view build_id_of(const char* start, const char* end, const std::uintptr_t* bias) {
   const auto size = static_cast<std::size_t>(end - start);
   ElfW(Ehdr) header;
   if (size < sizeof header) return {};
@@ -36,9 +37,10 @@ inline std::string_view build_id_of(const char* start, const char* end, std::uin
   for (int i = 0; i < header.e_phnum; ++i) {
     ElfW(Phdr) segment;
     std::memcpy(&segment, start + header.e_phoff + static_cast<std::size_t>(i) * sizeof segment, sizeof segment);
-    const auto* const notes = reinterpret_cast<const char*>(bias + segment.p_vaddr);
-    if (segment.p_type != PT_NOTE || notes < start || notes + segment.p_memsz > end) continue;
-    const std::string_view id = build_id_among(notes, notes + segment.p_memsz, segment.p_align == 8 ? 8 : 4);
+    const auto* const notes = bias ? reinterpret_cast<const char*>(*bias + segment.p_vaddr) : start + segment.p_offset;
+    if (segment.p_type != PT_NOTE || notes < start || notes > end) continue;
+    const auto bytes = std::min<std::size_t>(segment.p_filesz, static_cast<std::size_t>(end - notes));
+    const std::string_view id = build_id_among(notes, notes + bytes, segment.p_align == 8 ? 8 : 4);
     if (!id.empty()) return id;
   }
   return {};

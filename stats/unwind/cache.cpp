@@ -2,7 +2,6 @@
 // apart by their place and their build id.
 #include "stats/unwind/cache.hpp"
 
-#if defined(__x86_64__)
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -72,7 +71,7 @@ constinit Unloadable unloadable[kUnloadableMax] = {};  // by number, from 1; one
 constinit unsigned unloadable_count = 1;
 
 bool find_module(std::uintptr_t address, dl_find_object& found) {
-  return _dl_find_object(reinterpret_cast<void*>(address), &found) == 0 && found.dlfo_eh_frame;
+  return _dl_find_object(reinterpret_cast<void*>(address), &found) == 0;
 }
 
 std::uint64_t id_at(const char* at) {
@@ -87,7 +86,7 @@ bool describe(const dl_find_object& found, Unloadable& module) {
   module.start = static_cast<const char*>(found.dlfo_map_start);
   module.end = static_cast<const char*>(found.dlfo_map_end);
   const std::string_view id =
-      build_id_of(module.start, std::min(module.start + kPage, module.end), found.dlfo_link_map->l_addr);
+      build_id_of(module.start, std::min(module.start + kPage, module.end), &found.dlfo_link_map->l_addr);
   if (id.size() < sizeof module.id) return false;
   module.id_at = id.data();
   module.id = id_at(module.id_at);
@@ -137,4 +136,3 @@ void cache_before_fork() { rows_lock.lock_for_fork(); }
 void cache_after_fork() { rows_lock.unlock_after_fork(); }
 
 }  // namespace cistern::unwind
-#endif

@@ -2,7 +2,6 @@
 // the address, and the state there becomes a row; whatever is not known here gives none. Locks and allocates nothing.
 #include "stats/unwind/rows.hpp"
 
-#if defined(__x86_64__)
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -11,6 +10,13 @@
 
 namespace cistern::unwind {
 namespace {
+
+// As the tables number them.
+#if defined(__x86_64__)
+constexpr unsigned kRbp = 6, kRsp = 7, kReturnAddress = 16;
+#else
+constexpr unsigned kRbp = 29, kRsp = 31, kReturnAddress = 30;
+#endif
 
 struct Reader {
   const std::uint8_t* at;
@@ -75,7 +81,7 @@ bool read_shared(const std::uint8_t* at, Function& function, unsigned& encoding)
   function.code_unit = reader.unsigned_leb();
   function.data_unit = reader.signed_leb();
   const std::uint64_t return_column = version == 1 ? reader.take<std::uint8_t>() : reader.unsigned_leb();
-  if ((version != 1 && version != 3) || return_column != 16 || *letters++ != 'z') return false;
+  if ((version != 1 && version != 3) || return_column != kReturnAddress || *letters++ != 'z') return false;
   const std::uint64_t augmentation_bytes = reader.unsigned_leb();
   function.shared_program = reader.at + augmentation_bytes;
   encoding = 0;
@@ -88,43 +94,43 @@ bool read_shared(const std::uint8_t* at, Function& function, unsigned& encoding)
       const unsigned pointer_bytes = encoded_bytes(reader.take<std::uint8_t>());
       if (!pointer_bytes) return false;
       reader.at += pointer_bytes;
-    } else {
-      return false;  // 'S': the frame of a signal; others are not known here
+    } else if (*letters != 'B') {  // which key signs return addresses
+      return false;                // 'S': the frame of a signal; others are not known here
     }
   }
   return true;
 }
 
-bool find_function(const std::uint8_t* table, std::uintptr_t address, Function& function, std::uintptr_t& start) {
+enum class Entry { found, none, unknown };
+
+Entry find_function(const std::uint8_t* table, std::uintptr_t address, Function& function, std::uintptr_t& start) {
   const auto& head = *reinterpret_cast<const TableHead*>(table);
-  if (std::memcmp(head.encodings, kTableEncodings, sizeof kTableEncodings) != 0 || !head.count) return false;
+  if (std::memcmp(head.encodings, kTableEncodings, sizeof kTableEncodings) != 0 || !head.count) return Entry::unknown;
   const auto* const entries = reinterpret_cast<const TableEntry*>(&head + 1);
   const auto offset = static_cast<std::int64_t>(address - reinterpret_cast<std::uintptr_t>(table));
   const auto* const above =
       std::upper_bound(entries, entries + head.count, offset,
                        [](std::int64_t wanted, const TableEntry& entry) { return wanted < entry.function; });
-  if (above == entries) return false;
+  if (above == entries) return Entry::none;
   start = reinterpret_cast<std::uintptr_t>(table) + static_cast<std::intptr_t>(above[-1].function);
   Reader reader{table + above[-1].entry};
   const auto bytes = reader.take<std::uint32_t>();
-  if (bytes == 0 || bytes == 0xffffffff) return false;
+  if (bytes == 0 || bytes == 0xffffffff) return Entry::unknown;
   function.end = reader.at + bytes;
   const std::uint8_t* const to_shared = reader.at;
   unsigned encoding;
-  if (!read_shared(to_shared - reader.take<std::int32_t>(), function, encoding)) return false;
+  if (!read_shared(to_shared - reader.take<std::int32_t>(), function, encoding)) return Entry::unknown;
   const unsigned pointer_bytes = encoded_bytes(encoding);
-  if (pointer_bytes < 4) return false;
+  if (pointer_bytes < 4) return Entry::unknown;
   reader.at += pointer_bytes;
   const std::uint64_t length = pointer_bytes == 4 ? reader.take<std::uint32_t>() : reader.take<std::uint64_t>();
-  if (address - start >= length) return false;
+  if (address - start >= length) return Entry::none;
   const std::uint64_t augmentation_bytes = reader.unsigned_leb();
   function.program = reader.at + augmentation_bytes;
-  return true;
+  return Entry::found;
 }
 
 // --- The program of a function's entry, run up to an address
-constexpr unsigned kRbp = 6, kRsp = 7, kReturnAddress = 16;
-
 enum class Saved : std::uint8_t { not_saved, from_cfa, from_rbp, undefined, otherwise };
 struct Rule {
   Saved saved = Saved::not_saved;
@@ -176,6 +182,7 @@ enum Code : unsigned {
   kValueOffset,
   kValueOffsetSigned,
   kValueExpression,
+  kSignReturnAddress = 0x2d,
   kArgumentsSize = 0x2e,
 };
 
@@ -189,7 +196,10 @@ bool read_instruction(Reader& reader, Instruction& instruction) {
     return true;
   }
   instruction.code = byte;
-  const char* operand = byte == kArgumentsSize ? "u" : byte < std::size(kOperands) ? kOperands[byte] : "-";
+  const char* operand = byte < std::size(kOperands)  ? kOperands[byte]
+                        : byte == kArgumentsSize     ? "u"
+                        : byte == kSignReturnAddress ? ""
+                                                     : "-";
   for (bool is_first = true; *operand; ++operand, is_first = false) {
     std::uint64_t value = 0;
     switch (*operand) {
@@ -318,7 +328,7 @@ class Program {
             read_rbp_expression(instruction.block, static_cast<std::int64_t>(first), true, state.cfa_offset);
         return true;
       default:
-        return instruction.code == kNop || instruction.code == kArgumentsSize;
+        return instruction.code == kNop || instruction.code == kArgumentsSize || instruction.code == kSignReturnAddress;
     }
   }
 
@@ -329,8 +339,9 @@ class Program {
   unsigned depth_ = 0;
 };
 
+#if defined(__x86_64__)
 Row row_of(const Registers& state) {
-  if (state.return_address.saved == Saved::undefined) return Row::make(Shape::outermost, 0, 0);
+  if (state.return_address.saved == Saved::undefined) return Row::make(Shape::outermost);
   const bool right_below_cfa = state.return_address.saved == Saved::from_cfa && state.return_address.offset == -8;
   if (!state.cfa_known || !right_below_cfa || state.cfa_offset != static_cast<std::int32_t>(state.cfa_offset))
     return {};
@@ -344,17 +355,38 @@ Row row_of(const Registers& state) {
   const bool kept = state.rbp.saved == Saved::not_saved || state.rbp.saved == Saved::undefined;
   return kept ? Row::make(shape, state.cfa_offset, 0) : Row{};
 }
+#else
+Row row_of(const Registers& state) {
+  if (state.return_address.saved == Saved::undefined) return Row::make(Shape::outermost);
+  const bool is_told = state.cfa_known && !state.cfa_at && (state.cfa_register == kRsp || state.cfa_register == kRbp);
+  if (!is_told || state.cfa_offset < 0 || state.cfa_offset % 8 || state.cfa_offset / 8 > Row::kCfaWordsMax) return {};
+  // From the register that the CFA is told from; below the CFA.
+  const auto words_of = [&state](const Rule& rule, std::int64_t& words) {
+    const std::int64_t offset = state.cfa_offset + rule.offset;
+    words = offset / 8;
+    return rule.saved == Saved::from_cfa && rule.offset < 0 && offset >= 0 && offset % 8 == 0 &&
+           words <= Row::kSavedWordsMax;
+  };
+  std::int64_t rbp_words, return_words;
+  if (!words_of(state.return_address, return_words)) return {};
+  const Shape shape = state.cfa_register == kRsp ? Shape::from_rsp : Shape::from_rbp;
+  if (words_of(state.rbp, rbp_words)) return Row::make(shape, state.cfa_offset / 8, rbp_words + 1, return_words);
+  const bool kept = state.rbp.saved == Saved::not_saved || state.rbp.saved == Saved::undefined;
+  return kept ? Row::make(shape, state.cfa_offset / 8, 0, return_words) : Row{};
+}
+#endif
 
 }  // namespace
 
 Row read_row(const void* tables, std::uintptr_t address) {
+  if (!tables) return Row::make(Shape::no_entry);
   Function function;
   std::uintptr_t start;
   Registers state;
-  if (!find_function(static_cast<const std::uint8_t*>(tables), address, function, start)) return {};
-  if (start == reinterpret_cast<std::uintptr_t>(outermost_function)) return Row::make(Shape::outermost, 0, 0);
+  const Entry entry = find_function(static_cast<const std::uint8_t*>(tables), address, function, start);
+  if (entry != Entry::found) return entry == Entry::none ? Row::make(Shape::no_entry) : Row{};
+  if (start == reinterpret_cast<std::uintptr_t>(outermost_function)) return Row::make(Shape::outermost);
   return Program(function, start, address).run(state) ? row_of(state) : Row{};
 }
 
 }  // namespace cistern::unwind
-#endif

@@ -5,7 +5,8 @@
 #include "stats/unwind/unwinder.hpp"
 
 #include <dlfcn.h>
-#include <sys/auxv.h>
+#include <elf.h>
+#include <ucontext.h>
 #include <unwind.h>
 
 #include <algorithm>
@@ -13,14 +14,26 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__x86_64__)
+#include "pool/base/lock.hpp"
+#include "pool/base/process_start.hpp"
 #include "stats/unwind/cache.hpp"
-#endif
 
 namespace cistern {
-
-#if defined(__x86_64__)
 namespace {
+
+// By the code that a signal's handler returns to, which is the same everywhere.
+bool returns_from_handler(std::uintptr_t address) {
+#if defined(__x86_64__)
+  constexpr char kReturn[] = "\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05";  // mov $SYS_rt_sigreturn, %rax; syscall
+#elif defined(__aarch64__)
+  constexpr char kReturn[] = "\x68\x11\x80\xd2\x01\x00\x00\xd4";  // mov x8, #SYS_rt_sigreturn; svc #0
+#endif
+  const auto* const code = reinterpret_cast<const char*>(address);
+  dl_find_object found;
+  return _dl_find_object(const_cast<char*>(code), &found) == 0 &&
+         static_cast<const char*>(found.dlfo_map_end) - code >= static_cast<std::ptrdiff_t>(sizeof kReturn) &&
+         std::memcmp(code, kReturn, sizeof kReturn - 1) == 0;
+}
 
 using unwind::Row, unwind::Rows, unwind::Shape;
 
@@ -80,7 +93,7 @@ std::uintptr_t end_of_stack(std::uintptr_t frame) {
   const auto thread = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
   if (thread - frame < kStackBytesMax) return thread;
   std::uintptr_t end = end_of_first.load(std::memory_order_relaxed);
-  if (!end) end_of_first.store(end = getauxval(AT_RANDOM), std::memory_order_relaxed);
+  if (!end) end_of_first.store(end = start_value(AT_RANDOM), std::memory_order_relaxed);
   return end - frame < kStackBytesMax ? end : frame + kStackBytesMax;
 }
 
@@ -88,7 +101,11 @@ std::uintptr_t end_of_stack(std::uintptr_t frame) {
 // words on it that are no frames of theirs, so nothing is read that was not looked at.
 struct Registers {
   std::uintptr_t cfa, rbp;
-  const std::uintptr_t end;
+  std::uintptr_t end;
+
+#if defined(__x86_64__)
+  // Where the frame that was left returns to.
+  std::uintptr_t return_address() const { return word_at(cfa - 8); }
 
   // One frame outwards. False: there is none, or none that can be.
   bool leave(Row row) {
@@ -112,23 +129,79 @@ struct Registers {
     }
   }
 
+  // Out of a signal's handler, which returns to what the kernel put down for it: `pc` becomes the instruction that the
+  // signal interrupted, with its registers. Often they are those of another stack.
+  bool leave_handler(std::uintptr_t& pc) {
+    if (cfa % 8 || end - cfa < sizeof(ucontext_t)) return false;
+    const greg_t* const saved = reinterpret_cast<const ucontext_t*>(cfa)->uc_mcontext.gregs;
+    pc = static_cast<std::uintptr_t>(saved[REG_RIP]);
+    rbp = static_cast<std::uintptr_t>(saved[REG_RBP]);
+    cfa = static_cast<std::uintptr_t>(saved[REG_RSP]);
+    end = end_of_stack(cfa);
+    return cfa && cfa % 8 == 0;
+  }
+#else
+  std::uintptr_t returns_to = 0;
+
+  std::uintptr_t return_address() const { return returns_to; }
+
+  bool leave(Row row) {
+    const std::uintptr_t inner = cfa, base = row.shape() == Shape::from_rbp ? rbp : cfa;
+    if (row.shape() != Shape::from_rsp && row.shape() != Shape::from_rbp) return false;
+    if (base - inner > end - inner || base % 8 || row.cfa_offset() > end - base) return false;
+    cfa = base + row.cfa_offset();
+    if (!lies_outside(inner)) return false;
+    returns_to = without_signature(word_at(base + row.return_offset()));
+    if (!row.rbp_kept()) rbp = word_at(base + row.rbp_offset());
+    return true;
+  }
+
+  // A leaf that a signal interrupts has its return address in a register, which rows know nothing of.
+  bool leave_handler(std::uintptr_t&) { return false; }
+
+  // A return address may be signed, in bits that addresses do not have.
+  static std::uintptr_t without_signature(std::uintptr_t address) {
+    register std::uintptr_t x30 asm("x30") = address;
+    asm("hint #7" : "+r"(x30));  // xpaclri
+    return x30;
+  }
+#endif
+
  private:
   bool lies_outside(std::uintptr_t inner) const { return cfa > inner && cfa <= end && cfa % 8 == 0; }
 };
+
+// The frame that a signal interrupted, into `frame`; then the walk goes on with its caller. Its row is that of an
+// instruction, so it is asked for as if a call had returned behind that.
+enum class Passed { yes, ends_there, unknown };
+[[gnu::noinline, gnu::cold]] Passed pass_handler(Registers& registers, Rows* table, void** frame) {
+  std::uintptr_t pc;
+  if (!registers.leave_handler(pc)) return Passed::unknown;
+  *frame = reinterpret_cast<void*>(pc);
+  Row row = unwind::find_row(table, pc + 1);
+  if (row.module()) row = unwind::up_to_date(row, pc + 1);
+  if (registers.leave(row)) return Passed::yes;
+  return row.shape() != Shape::none || !lies_in_module(pc + 1) ? Passed::ends_there : Passed::unknown;
+}
 
 }  // namespace
 
 [[gnu::noinline]] int unwind_stack_by_rows(void** frames, int frames_max, WalkEnd* walk_end) {
   // This function keeps a frame pointer, so the caller's registers are known.
   const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+#if defined(__x86_64__)
   Registers registers{frame + 16, word_at(frame), end_of_stack(frame)};
   std::uintptr_t address = word_at(frame + 8);
+#else
+  Registers registers{reinterpret_cast<std::uintptr_t>(__builtin_dwarf_cfa()), word_at(frame), end_of_stack(frame)};
+  std::uintptr_t address = Registers::without_signature(word_at(frame + 8));
+#endif
   Rows* const table = unwind::rows.load(std::memory_order_acquire);
   Memory* const memory = enter_memory();
   const Frame* last = memory ? memory->walks[memory->latest] : &kNothing;
   Frame* noted = memory ? memory->walks[memory->latest ^ 1] : nullptr;
   unsigned checked = 0;
-  bool known = true;
+  bool known = true, calls_only = true;
   void** const begin = frames;
   for (void** const end = frames + std::min(frames_max, kFramesMax); frames != end && address;) {
     Row row = last->row;
@@ -146,27 +219,34 @@ struct Registers {
     if (!registers.leave(row)) {
       // Where the tables are wrong, or the stack is, the walk ends here, with what it has.
       known = row.shape() != Shape::none || !lies_in_module(address);
-      if (walk_end) *walk_end = {known, row.shape() == Shape::outermost};
+      const bool whole = row.shape() == Shape::outermost;
+      if (!whole && frames != end && returns_from_handler(address)) {
+        calls_only = false;
+        Registers outer = registers;  // a copy, so that the walk's own stay in the processor's
+        const Passed passed = pass_handler(outer, table, frames);
+        registers = outer;
+        frames += passed != Passed::unknown;
+        known = passed != Passed::unknown;
+        if (passed == Passed::yes) {
+          address = registers.return_address();
+          continue;
+        }
+      }
+      if (walk_end) walk_end->is_whole = whole;
       break;
     }
-    address = word_at(registers.cfa - 8);
+    address = registers.return_address();
   }
   if (memory) leave_memory(*memory, noted);
+  if (walk_end) walk_end->calls_only = known && calls_only;
   return known ? static_cast<int>(frames - begin) : -1;
 }
 
 void unwinder_before_fork() { unwind::cache_before_fork(); }
 void unwinder_after_fork() { unwind::cache_after_fork(); }
-#else
-int unwind_stack_by_rows(void**, int, WalkEnd*) { return -1; }
-void unwinder_before_fork() {}
-void unwinder_after_fork() {}
-#endif
 
 // --- The others
 namespace {
-
-using Unwinder = int (*)(void** frames, int frames_max);
 
 struct Walk {
   void** frames;
@@ -181,9 +261,6 @@ _Unwind_Reason_Code note_frame(_Unwind_Context* context, void* argument) {
   return _URC_NO_REASON;
 }
 
-constinit std::atomic<Unwinder> other_unwinder{unwind_stack_with_libgcc};
-constinit std::atomic<bool> libgcc_for_good{false};
-
 }  // namespace
 
 int unwind_stack_with_libgcc(void** frames, int frames_max) {
@@ -197,41 +274,14 @@ int unwind_stack(void** frames, int frames_max, WalkEnd* end) {
   const int count = unwind_stack_by_rows(frames, frames_max, end);
   if (count >= 0) return count;
   if (end) *end = {};
-  return other_unwinder.load(std::memory_order_acquire)(frames, frames_max);
+  assert_no_lock_held();
+  return unwind_stack_with_libgcc(frames, frames_max);
 }
 
-// By the code that a handler returns to, which is the same everywhere. Where rows alone were enough there is none.
 bool passes_signal(void* const* frames, int count) {
-#if defined(__x86_64__)
-  constexpr char kReturn[] = "\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05";  // mov $SYS_rt_sigreturn, %rax; syscall
-#elif defined(__aarch64__)
-  constexpr char kReturn[] = "\x68\x11\x80\xd2\x01\x00\x00\xd4";  // mov x8, #SYS_rt_sigreturn; svc #0
-#endif
-  return std::any_of(frames, frames + count, [&](const void* address) {
-    dl_find_object found;
-    return _dl_find_object(const_cast<void*>(address), &found) == 0 &&
-           std::memcmp(address, kReturn, sizeof kReturn - 1) == 0;
+  return std::any_of(frames, frames + count, [](const void* address) {
+    return returns_from_handler(reinterpret_cast<std::uintptr_t>(address));
   });
-}
-
-void unwinder_after_fork_in_child() {
-  unwinder_after_fork();
-  libgcc_for_good.store(true);
-  other_unwinder.store(unwind_stack_with_libgcc, std::memory_order_release);
-}
-
-void prepare_unwinder(LookUp look_up) {
-  if (other_unwinder.load(std::memory_order_relaxed) != unwind_stack_with_libgcc || libgcc_for_good.load()) return;
-  // libunwind locks a mutex when a thread ends, behind ThreadSanitizer's own end of the thread: that would crash.
-  if (look_up(RTLD_DEFAULT, "__tsan_init")) return;
-  // Local: it exports an exception unwinder of its own, which must not reach the program.
-  const auto open = reinterpret_cast<void* (*)(const char*, int)>(look_up(RTLD_NEXT, "dlopen"));
-  void* library = open ? open("libunwind.so.8", RTLD_LAZY | RTLD_LOCAL) : nullptr;
-  if (!library) return;
-  const auto fast = reinterpret_cast<Unwinder>(look_up(library, "unw_backtrace"));
-  void* frames[8];
-  // Its first call fills caches; it must see this function and its caller at least.
-  if (fast && fast(frames, 8) > 1) other_unwinder.store(fast, std::memory_order_release);
 }
 
 }  // namespace cistern

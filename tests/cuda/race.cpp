@@ -2,8 +2,8 @@
 // each command on it expects and replaces, in the order of its stream; blocks change streams by events and owners by a
 // queue. A write that arrives late in a block of somebody else, or a read that finds a block of somebody else, is seen
 // by the next command on it. The driver must poison what it frees and run its streams late (SIMCUDA_STREAM_DELAY_US).
-// Options: --steps N (200000, of all threads), --threads N (4), --streams N (4), --seed N (random), --captures N (1 in
-// N steps, 60; 0: none), --ordered 0 (no stream-ordered allocation or free).
+// Options: --steps N (200000, of all threads), --threads N (4), --streams N (4), --seed N (random; CISTERN_TEST_SEED),
+// --captures N (1 in N steps, 60; 0: none), --ordered 0 (no stream-ordered allocation or free).
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -11,30 +11,14 @@
 #include <random>
 #include <thread>
 
-#include "program.hpp"
+#include "random_program.hpp"
 
 struct Options {
-  unsigned long steps = 200000, threads = 4, streams = 4, seed = std::random_device{}(), captures = 60, ordered = 1;
+  unsigned long steps = 200000, threads = 4, streams = 4, captures = 60, ordered = 1;
 };
 
-static std::atomic<unsigned long> steps_done{0}, checks{0}, frees_pending{0}, captures{0}, handed_over{0};
+static std::atomic<unsigned long> checks{0}, frees_pending{0}, captures{0}, handed_over{0};
 static std::atomic<bool> finished{false};
-static unsigned long run_seed = 0;
-
-[[noreturn, gnu::format(printf, 1, 2)]] static void fail(const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  fprintf(stderr, "race: seed %lu, step %lu: ", run_seed, steps_done.load());
-  vfprintf(stderr, format, arguments);
-  fputc('\n', stderr);
-  va_end(arguments);
-  _exit(1);
-}
-#define CHECK(call)                                                                            \
-  do {                                                                                         \
-    const cudaError_t code = call;                                                             \
-    if (code != cudaSuccess) fail("line %d: %s: %s", __LINE__, #call, cudaGetErrorName(code)); \
-  } while (0)
 
 // What a kernel found wrong; in memory that the device and the host see.
 struct Verdict {
@@ -358,7 +342,7 @@ static Options parse(int argc, char** argv) {
     const char* name;
     unsigned long* value;
   } names[] = {{"--steps", &options.steps}, {"--threads", &options.threads},   {"--streams", &options.streams},
-               {"--seed", &options.seed},   {"--captures", &options.captures}, {"--ordered", &options.ordered}};
+               {"--seed", &run_seed},       {"--captures", &options.captures}, {"--ordered", &options.ordered}};
   for (int i = 1; i + 1 < argc; i += 2) {
     bool known = false;
     for (const auto& one : names) {
@@ -373,8 +357,7 @@ static Options parse(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
-  run_seed = options.seed;
-  say("seed %lu, %lu steps, %lu threads x %lu streams", options.seed, options.steps, options.threads, options.streams);
+  say("seed %lu, %lu steps, %lu threads x %lu streams", run_seed, options.steps, options.threads, options.streams);
   void* shared = nullptr;
   CHECK(cudaHostAlloc(&shared, sizeof(Verdict), cudaHostAllocMapped | cudaHostAllocPortable));
   verdict = new (shared) Verdict{};
@@ -387,7 +370,7 @@ int main(int argc, char** argv) {
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<std::thread> threads;
   for (unsigned long i = 0; i < options.threads; ++i) {
-    workers.push_back(std::make_unique<Worker>(streams, options, options.seed + 1000003 * i));
+    workers.push_back(std::make_unique<Worker>(streams, options, run_seed + 1000003 * i));
     threads.emplace_back([worker = workers.back().get()] { worker->run(); });
   }
   for (std::thread& thread : threads) thread.join();

@@ -37,6 +37,7 @@ class Expectations:
         self.exit, self.dropped = 0, {}
         self.figures, self.simulator_only = True, False
         self.stages, self.passes_on = False, []
+        self.unknown = []
         self.environment, self.argument_lists = {}, []
         for line in source.read_text().splitlines():
             if not line.startswith(("//", "#")):
@@ -63,6 +64,8 @@ class Expectations:
             self.stages = value == "both"
         elif name == "passes-on":
             self.passes_on = value.split(",")
+        elif name == "unknown":
+            self.unknown = value.split(",")
         elif name == "figures":
             self.figures = value != "off"
         elif name == "simulator-only":
@@ -169,9 +172,17 @@ def check_figures(outcome, way, expectations):
         if kind == "device" and not figures["failed"]:  # a retry after a trim is a driver call too
             rules["allocations are hits and driver allocations"] = (
                 figures["allocations"] == figures["pool_hits"] + figures["driver_allocs"])
+        if kind == "graph" and count:
+            rules["the driver was asked for its memory of graphs"] = all(
+                0 < figures.get("graph_memory", {}).get("used_peak_bytes", 0)
+                <= figures["graph_memory"]["reserved_peak_bytes"]
+                for name, figures in outcome.report()["kinds"].items() if name.startswith("graph:"))
         for rule, holds in rules.items():
             if not holds:
                 yield f"{kind}: not true: {rule}; figures {figures}"
+    unknown = outcome.report().get("unknown_functions", {}).get("names", [])
+    if unknown != expectations.unknown:
+        yield f"functions unknown to this version: {unknown}, expected {expectations.unknown}"
     yield from check_leaks(outcome.report(), expectations)
 
 

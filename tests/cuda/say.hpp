@@ -14,6 +14,7 @@
 //   harness: figures=off               no report, or one whose counts have no meaning
 //   harness: dropped=device:2          blocks that went with their context, never freed
 //   harness: stages=both               asked to, copies of both directions go through pinned chunks
+//   harness: unknown=a,b               functions of the driver, asked for by name, that the report must say are unknown
 //   harness: passes-on=REASON          then too, some copy was left to the driver for that reason
 //   harness: per-thread                built also for per-thread default streams
 //   harness: nvcc                      built also with nvcc, where there is one
@@ -42,14 +43,14 @@
 
 // Successful calls that made memory, by the kind that the report has for it.
 struct Made {
-  std::atomic<int> device{0}, pinned{0}, managed{0}, async{0}, array{0}, vmm{0}, registered{0}, external{0};
+  std::atomic<int> device{0}, pinned{0}, managed{0}, async{0}, graph{0}, array{0}, vmm{0}, registered{0}, external{0};
 };
 inline Made made;
 
 inline void say_made() {
-  say("made: device %d, pinned %d, managed %d, async %d, array %d, vmm %d, registered %d, external %d",
-      made.device.load(), made.pinned.load(), made.managed.load(), made.async.load(), made.array.load(),
-      made.vmm.load(), made.registered.load(), made.external.load());
+  say("made: device %d, pinned %d, managed %d, async %d, graph %d, array %d, vmm %d, registered %d, external %d",
+      made.device.load(), made.pinned.load(), made.managed.load(), made.async.load(), made.graph.load(),
+      made.array.load(), made.vmm.load(), made.registered.load(), made.external.load());
 }
 
 // The last line of every program: the harness compares it with the report's allocations.

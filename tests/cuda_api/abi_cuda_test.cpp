@@ -94,6 +94,8 @@ SAME_TYPE(CUmipmappedArray)
 SAME_TYPE(CUmemoryPool)
 SAME_TYPE(CUexternalMemory)
 SAME_TYPE(CUhostFn)
+SAME_TYPE(CUstreamCallback)
+SAME_TYPE(CUDA_HOST_NODE_PARAMS)
 SAME_TYPE(CUpointer_attribute)
 SAME_TYPE(cudaStream_t)
 SAME_TYPE(cudaArray_t)
@@ -104,10 +106,13 @@ SAME_TYPE(CUDA_ARRAY3D_DESCRIPTOR)
 SAME_TYPE(CUDA_MEMCPY2D)
 SAME_TYPE(CUDA_MEMCPY3D)
 SAME_TYPE(CUDA_MEMCPY3D_BATCH_OP)
+SAME_TYPE(CUmemcpyAttributes)
 SAME_TYPE(CUlaunchConfig)
 SAME_TYPE(CUmemLocation)
 SAME_TYPE(CUmemAllocationProp)
 SAME_TYPE(CUmemPoolProps)
+SAME_TYPE(CUDA_MEM_ALLOC_NODE_PARAMS)
+SAME_TYPE(CUgraphNodeParams)
 SAME_TYPE(CUDA_EXTERNAL_MEMORY_HANDLE_DESC)
 SAME_TYPE(CUipcMemHandle)
 SAME_TYPE(cudaPitchedPtr)
@@ -125,6 +130,17 @@ static_assert(alignof(ours::CUipcMemHandle) == alignof(::CUipcMemHandle));
   static_assert(offsetof(ours::type, our_field) == offsetof(::type, their_field) && \
                     sizeof(ours::type{}.our_field) == sizeof(::type{}.their_field), \
                 #type "." #our_field);
+SAME_FIELD(CUmemcpyAttributes, source_access_order, srcAccessOrder)
+SAME_FIELD(CUDA_MEM_ALLOC_NODE_PARAMS, pool, poolProps)
+SAME_FIELD(CUDA_MEM_ALLOC_NODE_PARAMS, bytes, bytesize)
+SAME_FIELD(CUDA_MEM_ALLOC_NODE_PARAMS, address, dptr)
+SAME_FIELD(CUgraphNodeParams, type, type)
+SAME_SUBFIELD(CUgraphNodeParams, allocation.bytes, alloc.bytesize)
+SAME_SUBFIELD(CUgraphNodeParams, freed, free.dptr)
+SAME_SUBFIELD(CUgraphNodeParams, host.function, host.fn)
+SAME_SUBFIELD(CUgraphNodeParams, host.argument, host.userData)
+SAME_FIELD(CUDA_HOST_NODE_PARAMS, function, fn)
+SAME_FIELD(CUDA_HOST_NODE_PARAMS, argument, userData)
 SAME_FIELD(CUDA_ARRAY_DESCRIPTOR, width, Width)
 SAME_FIELD(CUDA_ARRAY_DESCRIPTOR, height, Height)
 SAME_FIELD(CUDA_ARRAY_DESCRIPTOR, format, Format)
@@ -170,49 +186,66 @@ SAME_SUBFIELD(CUDA_MEMCPY3D, target.height, dstHeight)
 SAME_FIELD(CUDA_MEMCPY3D, width_bytes, WidthInBytes)
 SAME_FIELD(CUDA_MEMCPY3D, height, Height)
 SAME_FIELD(CUDA_MEMCPY3D, depth, Depth)
-SAME_FIELD(CUlaunchConfig, stream, hStream)
-SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.type, src.type)
-SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.pointer.address, src.op.ptr.ptr)
-SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.pointer.row_length, src.op.ptr.rowLength)
-SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.pointer.layer_height, src.op.ptr.layerHeight)
-SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.pointer.hint, src.op.ptr.locHint)
-SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.array.array, src.op.array.array)
-SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.array.z, src.op.array.offset.z)
-SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, target.type, dst.type)
-SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, width, extent.width)
-SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, depth, extent.depth)
-SAME_FIELD(CUDA_MEMCPY3D_BATCH_OP, source_access_order, srcAccessOrder)
-SAME_FIELD(CUDA_MEMCPY3D_BATCH_OP, flags, flags)
-SAME_FIELD(CUmemLocation, type, type)
-SAME_FIELD(CUmemLocation, id, id)
-SAME_FIELD(CUmemAllocationProp, type, type)
-SAME_FIELD(CUmemAllocationProp, handle_types, requestedHandleTypes)
-SAME_FIELD(CUmemAllocationProp, location, location)
-SAME_FIELD(CUmemAllocationProp, windows_metadata, win32HandleMetaData)
-SAME_SUBFIELD(CUmemAllocationProp, compression_type, allocFlags.compressionType)
-SAME_SUBFIELD(CUmemAllocationProp, rdma_capable, allocFlags.gpuDirectRDMACapable)
-SAME_SUBFIELD(CUmemAllocationProp, usage, allocFlags.usage)
-SAME_FIELD(CUmemPoolProps, type, allocType)
-SAME_FIELD(CUmemPoolProps, handle_types, handleTypes)
-SAME_FIELD(CUmemPoolProps, location, location)
-SAME_FIELD(CUmemPoolProps, bytes_max, maxSize)
-SAME_FIELD(CUmemPoolProps, usage, usage)
-SAME_FIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, type, type)
-SAME_SUBFIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, descriptor, handle.fd)
-SAME_SUBFIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, windows.name, handle.win32.name)
-SAME_FIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, bytes, size)
-SAME_FIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, flags, flags)
-SAME_FIELD(cudaPitchedPtr, pointer, ptr)
-SAME_FIELD(cudaPitchedPtr, pitch, pitch)
-SAME_FIELD(cudaPitchedPtr, width_bytes, xsize)
-SAME_FIELD(cudaPitchedPtr, height, ysize)
-SAME_FIELD(cudaExtent, width, width)
-SAME_FIELD(cudaExtent, depth, depth)
-SAME_FIELD(cudaChannelFormatDesc, w, w)
-SAME_FIELD(cudaChannelFormatDesc, kind, f)
+// A copy between contexts is described alike.
+static_assert(sizeof(ours::CUDA_MEMCPY3D) == sizeof(::CUDA_MEMCPY3D_PEER));
+#define SAME_AS_PEER(field) \
+  static_assert(offsetof(::CUDA_MEMCPY3D, field) == offsetof(::CUDA_MEMCPY3D_PEER, field), #field);
+SAME_AS_PEER(srcXInBytes)
+SAME_AS_PEER(srcY)
+SAME_AS_PEER(srcZ) SAME_AS_PEER(srcMemoryType) SAME_AS_PEER(srcDevice) SAME_AS_PEER(srcPitch) SAME_AS_PEER(srcHeight)
+    SAME_AS_PEER(dstXInBytes) SAME_AS_PEER(dstY) SAME_AS_PEER(dstZ) SAME_AS_PEER(dstMemoryType) SAME_AS_PEER(dstDevice)
+        SAME_AS_PEER(dstPitch) SAME_AS_PEER(dstHeight) SAME_AS_PEER(WidthInBytes) SAME_AS_PEER(Height) SAME_AS_PEER(
+            Depth) SAME_FIELD(CUlaunchConfig, stream, hStream) SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.type,
+                                                                             src.type)
+            SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.pointer.address,
+                          src.op.ptr.ptr) SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.pointer.row_length,
+                                                        src.op.ptr.rowLength) SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP,
+                                                                                            source.pointer.layer_height,
+                                                                                            src.op.ptr.layerHeight)
+                SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.pointer.hint,
+                              src.op.ptr.locHint) SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.array.array,
+                                                                src.op.array.array)
+                    SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.array.z, src.op.array.offset.z) SAME_SUBFIELD(
+                        CUDA_MEMCPY3D_BATCH_OP,
+                        target.type, dst.type) SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, width, extent.width)
+                        SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, depth, extent.depth) SAME_FIELD(
+                            CUDA_MEMCPY3D_BATCH_OP,
+                            source_access_order, srcAccessOrder) SAME_FIELD(CUDA_MEMCPY3D_BATCH_OP, flags,
+                                                                            flags) SAME_FIELD(CUmemLocation, type, type)
+                            SAME_FIELD(CUmemLocation, id, id) SAME_FIELD(CUmemAllocationProp, type, type) SAME_FIELD(
+                                CUmemAllocationProp,
+                                handle_types, requestedHandleTypes) SAME_FIELD(CUmemAllocationProp, location, location)
+                                SAME_FIELD(CUmemAllocationProp, windows_metadata, win32HandleMetaData) SAME_SUBFIELD(
+                                    CUmemAllocationProp, compression_type, allocFlags.compressionType)
+                                    SAME_SUBFIELD(CUmemAllocationProp, rdma_capable, allocFlags.gpuDirectRDMACapable)
+                                        SAME_SUBFIELD(CUmemAllocationProp, usage, allocFlags.usage) SAME_FIELD(
+                                            CUmemPoolProps,
+                                            type, allocType) SAME_FIELD(CUmemPoolProps, handle_types, handleTypes)
+                                            SAME_FIELD(CUmemPoolProps, location,
+                                                       location) SAME_FIELD(CUmemPoolProps, bytes_max, maxSize)
+                                                SAME_FIELD(CUmemPoolProps, usage, usage)
+                                                    SAME_FIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, type,
+                                                               type) SAME_SUBFIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
+                                                                                   descriptor, handle.fd)
+                                                        SAME_SUBFIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, windows.name,
+                                                                      handle.win32.name)
+                                                            SAME_FIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, bytes, size)
+                                                                SAME_FIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, flags,
+                                                                           flags) SAME_FIELD(cudaPitchedPtr, pointer,
+                                                                                             ptr)
+                                                                    SAME_FIELD(cudaPitchedPtr, pitch, pitch)
+                                                                        SAME_FIELD(cudaPitchedPtr, width_bytes,
+                                                                                   xsize) SAME_FIELD(cudaPitchedPtr,
+                                                                                                     height, ysize)
+                                                                            SAME_FIELD(cudaExtent, width,
+                                                                                       width) SAME_FIELD(cudaExtent,
+                                                                                                         depth, depth)
+                                                                                SAME_FIELD(cudaChannelFormatDesc, w, w)
+                                                                                    SAME_FIELD(cudaChannelFormatDesc,
+                                                                                               kind, f)
 
-// --- Constants
-static_assert(ours::kSuccess == CUDA_SUCCESS && ours::kInvalidValue == CUDA_ERROR_INVALID_VALUE);
+    // --- Constants
+    static_assert(ours::kSuccess == CUDA_SUCCESS && ours::kInvalidValue == CUDA_ERROR_INVALID_VALUE);
 static_assert(ours::kSuccess == cudaSuccess && ours::kInvalidValue == cudaErrorInvalidValue);
 static_assert(ours::kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY && ours::kOutOfMemory == cudaErrorMemoryAllocation);
 static_assert(ours::kNotInitialized == CUDA_ERROR_NOT_INITIALIZED && ours::kDeinitialized == CUDA_ERROR_DEINITIALIZED);
@@ -232,6 +265,7 @@ static_assert(ours::kInvalidAddressSpace == CUDA_ERROR_INVALID_ADDRESS_SPACE);
 static_assert(ours::kInvalidProgramCounter == CUDA_ERROR_INVALID_PC && ours::kLaunchFailed == CUDA_ERROR_LAUNCH_FAILED);
 static_assert(ours::kTensorMemoryLeak == CUDA_ERROR_TENSOR_MEMORY_LEAK);
 static_assert(ours::kMpsClientTerminated == CUDA_ERROR_MPS_CLIENT_TERMINATED);
+static_assert(ours::kNotPermitted == CUDA_ERROR_NOT_PERMITTED);
 static_assert(ours::kNotSupported == CUDA_ERROR_NOT_SUPPORTED && ours::kExternalDevice == CUDA_ERROR_EXTERNAL_DEVICE);
 static_assert(ours::kStreamCaptureUnsupported == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 static_assert(ours::kStreamCaptureInvalidated == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -278,12 +312,18 @@ static_assert(ours::kCaptureModeGlobal == CU_STREAM_CAPTURE_MODE_GLOBAL);
 static_assert(ours::kCaptureModeThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 static_assert(ours::kCaptureModeRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(ours::kCaptureStatusNone == CU_STREAM_CAPTURE_STATUS_NONE);
+static_assert(ours::kCaptureStatusActive == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+static_assert(ours::kNodeRunsHostFunction == CU_GRAPH_NODE_TYPE_HOST);
+static_assert(ours::kNodeAllocates == CU_GRAPH_NODE_TYPE_MEM_ALLOC && ours::kNodeFrees == CU_GRAPH_NODE_TYPE_MEM_FREE);
 static_assert(ours::kMemoryHost == CU_MEMORYTYPE_HOST && ours::kMemoryDevice == CU_MEMORYTYPE_DEVICE);
 static_assert(ours::kMemoryArray == CU_MEMORYTYPE_ARRAY && ours::kMemoryUnified == CU_MEMORYTYPE_UNIFIED);
 static_assert(ours::kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE && ours::kLocationHost == CU_MEM_LOCATION_TYPE_HOST);
 static_assert(ours::kLocationHostNuma == CU_MEM_LOCATION_TYPE_HOST_NUMA);
 static_assert(ours::kLocationHostNumaCurrent == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT);
 static_assert(ours::kOperandPointer == CU_MEMCPY_OPERAND_TYPE_POINTER);
+static_assert(ours::kSourceInStreamOrder == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
+static_assert(ours::kSourceDuringCall == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL);
+static_assert(ours::kSourceAnyTime == CU_MEMCPY_SRC_ACCESS_ORDER_ANY);
 static_assert(ours::kOperandArray == CU_MEMCPY_OPERAND_TYPE_ARRAY);
 static_assert(ours::kCopyHostToHost == cudaMemcpyHostToHost && ours::kCopyHostToDevice == cudaMemcpyHostToDevice);
 static_assert(ours::kCopyDeviceToHost == cudaMemcpyDeviceToHost && ours::kCopyDefault == cudaMemcpyDefault);

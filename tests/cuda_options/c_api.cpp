@@ -77,6 +77,39 @@ void reports(const char* path) {
   check(!cuMemFree(live), "freed");
 }
 
+cistern_figures figures_of(int device) {
+  cistern_figures figures{};
+  check(SHIM(cistern_get_figures)(CISTERN_DEVICE, device, &figures, sizeof figures) == CISTERN_OK, "figures");
+  return figures;
+}
+
+CUdeviceptr block_on(int device, size_t bytes) {
+  CUcontext context = nullptr;
+  CUdeviceptr block = 0;
+  check(!cuDevicePrimaryCtxRetain(&context, device) && !cuCtxSetCurrent(context), "a context");
+  check(!cuMemAlloc(&block, bytes), "a block");
+  return block;
+}
+
+// What devices held one after the other was never held together.
+void peaks_of_devices() {
+  SHIM(cistern_trim)(CISTERN_DEVICE, 0);
+  for (int device = 0; device < 2; ++device) {
+    check(!cuMemFree(block_on(device, 8 * kBytes)), "freed");
+    const cistern_figures figures = figures_of(device);
+    check(figures.peak_bytes == 8 * kBytes, "the device's own peak");
+    check(figures.worst_reserved_bytes == 8 * kBytes && figures.worst_live_bytes == 0, "all in vain after the free");
+    SHIM(cistern_trim)(CISTERN_DEVICE, 0);
+  }
+  check(statistics(CISTERN_DEVICE).peak_bytes == 8 * kBytes, "the peak of all devices");
+  check(figures_of(-1).peak_bytes == 8 * kBytes, "the same in the figures");
+  check(figures_of(-1).reserved_peak_bytes == 8 * kBytes, "what the pool had of the driver");
+  const CUdeviceptr first = block_on(0, 6 * kBytes), second = block_on(1, 6 * kBytes);
+  check(figures_of(-1).peak_bytes == 12 * kBytes, "what both hold at one time is added up");
+  check(figures_of(-1).reserved_peak_bytes == 12 * kBytes, "and reserve");
+  check(!cuMemFree(first) && !cuMemFree(second), "freed");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -87,6 +120,7 @@ int main(int argc, char** argv) {
   pinned_memory();
   other_kinds();
   reports(argv[1]);
+  peaks_of_devices();
   std::printf(failures ? "%d failures\n" : "all right\n", failures);
   return failures != 0;
 }

@@ -54,16 +54,16 @@ class DeviceLimit(unittest.TestCase):
 
     def test_kept_memory_that_is_a_little_larger_does_not_use_it_up(self):
         fill = [f"b{number}=device:8M" for number in range(8)]
-        outcome = run("steps", "churn=device:9M:7", *fill, "info", DEVICE_LIMIT="64M")
-        self.assertEqual(codes(outcome), [0] * 9)
+        outcome = run("steps", *["churn=device:9M:7"] * 3, *fill, "info", DEVICE_LIMIT="64M")
+        self.assertEqual(codes(outcome), [0] * 11)
         self.assertEqual(outcome.lines[-1], info(0))
 
-    def test_memory_that_waits_for_the_device_makes_way_too(self):
+    def test_memory_that_waits_for_the_device_is_not_free_yet_but_makes_way_too(self):
         for kind in ("device", "async", "vmm"):
             with self.subTest(kind):
                 outcome = run("steps", "a=device:64M", "work=a", "free=a", "info", f"b={kind}:48M", "info",
                               DEVICE_LIMIT="64M", DEVICE_ORDER="deferred", simulator={"STREAM_DELAY_US": 20000})
-                self.assertEqual(outcome.lines[3:], [info(KIB["64M"]), f"b={kind}:48M: 0", info(KIB["16M"])])
+                self.assertEqual(outcome.lines[3:], [info(0), f"b={kind}:48M: 0", info(KIB["16M"])])
 
     def test_every_kind_counts_against_it(self):
         outcome = run("steps", "a=device:16M", "b=async:16M", "c=vmm:16M", "info", "d=device:17M", "e=async:17M",
@@ -126,8 +126,8 @@ class OutOfMemory(unittest.TestCase):
 
     def test_kept_memory_that_is_a_little_larger_does_not_use_it_up(self):
         fill = [f"b{number}=device:8M" for number in range(8)]
-        outcome = self.both("churn=device:9M:7", *fill, "info")
-        self.assertEqual(codes(outcome), [0] * 9)
+        outcome = self.both(*["churn=device:9M:7"] * 3, *fill, "info")
+        self.assertEqual(codes(outcome), [0] * 11)
         self.assertEqual(outcome.lines[-1], info(0))
 
     def test_kept_memory_of_one_device_does_not_help_another(self):
@@ -156,6 +156,14 @@ class OutOfMemory(unittest.TestCase):
                                     "free=a", "info", simulator={"OVERHEAD": 16 << 20})
                 self.assertEqual(codes(outcome), [0] * len(codes(outcome)), "nor is the capture invalidated")
 
+    def test_memory_freed_under_work_makes_way_while_a_stream_captures(self):
+        for order in ("strict", "deferred"):
+            for steps in (["free=a", "capture=relaxed"], ["capture=relaxed", "free=a"]):
+                with self.subTest(order=order, steps=steps):
+                    outcome = self.both("a=device:48M", "work=a", *steps, "b=device:40M", "captured", "info",
+                                        simulator={"STREAM_DELAY_US": 20000}, DEVICE_ORDER=order)
+                    self.assertEqual(codes(outcome), [0] * len(codes(outcome)))
+
     def test_a_capture_that_forbids_the_call_is_invalidated_as_without_us(self):
         outcome = self.both("churn=device:48M:1", "capture=global", "a=device:40M", "captured")
         self.assertEqual([code != 0 for code in codes(outcome)], [False, False, True, True])
@@ -165,8 +173,24 @@ class OutOfMemory(unittest.TestCase):
         for granule in (512, 4096, 64 << 10, 2 << 20):
             with self.subTest(granule):
                 self.both("info", "churn=device:1M:1", "info", "churn=device:512K:3", "info", *sizes, "info",
-                          "a=device:3000K", "info", "b=device:2900K", "free=a", "c=device:2800K", "info", "free=b",
-                          "info", "free=c", "info", "d=device:60M", "info", simulator={"GRANULE": granule})
+                          "a=device:3000K", "info", "b=device:2900K", "free=a", "info", "c=device:3000K", "info",
+                          "free=b", "info", "free=c", "info", "d=device:60M", "info", simulator={"GRANULE": granule})
+
+    def test_what_a_block_wastes_of_its_chunk_is_not_free(self):
+        """A block of 2,800 KiB in a chunk of 3,000 KiB: the rest cannot be had."""
+        steps = ["a=device:3000K", "free=a", "c=device:2800K", "info", "all=device:62536K", "free=c", "info"]
+        outcome = run("steps", *steps, simulator={"MEMORY": 64 << 20})
+        self.assertEqual(outcome.lines, ["a=device:3000K: 0", "free=a: 0", "c=device:2800K: 0", info(62536),
+                                         "all=device:62536K: 0", "free=c: 0", info(3000)])
+
+    def test_many_requests_that_fail_say_ten_lines(self):
+        steps = [step for number in range(40)
+                 for step in (f"a=device:{number * 997 + 1}K", f"b=device:{65 + number}M", "free=a")]
+        outcome = self.both(*steps)
+        self.assertEqual(codes(outcome).count(OUT_OF_MEMORY), 40)
+        lines = outcome.errors.splitlines()
+        self.assertEqual(sum("out of memory" in line for line in lines if " more like: " not in line), 10)
+        self.assertTrue(any(line.startswith("cistern: 30 more like: cudaMalloc of 65.0 MiB") for line in lines), lines)
 
     def test_the_line_comes_for_blocks_that_are_not_pooled_too(self):
         outcome = self.both("a=device:1M", "b=device:100M", DEVICE_OBJECT_MAX="8M")

@@ -1,5 +1,8 @@
 // One misuse per run, named by the argument. Prints what each wrong call answered.
+#include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -99,6 +102,49 @@ void after_reset() {
   NEED(cudaDeviceReset());
   SHOW(cudaFree(device));
 }
+// The same place again and again, and another one.
+[[gnu::noinline]] void use(char* block) {
+  static char host[64];
+  for (int i = 0; i < 3; ++i) SHOW(cudaMemcpy(block, host, sizeof host, cudaMemcpyHostToDevice));
+}
+void used_after_free() {
+  char* device = make_device();
+  release_device(device);
+  use(device);
+  cudaPointerAttributes attributes{};
+  SHOW(cudaPointerGetAttributes(&attributes, device));
+  std::printf("type %d\n", static_cast<int>(attributes.type));
+}
+void used_in_child() {
+  char* device = make_device();
+  release_device(device);
+  const pid_t child = fork();
+  if (!child) {
+    char byte = 0;
+    _exit(cudaMemcpy(device, &byte, 1, cudaMemcpyHostToDevice) == cudaSuccess);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  std::printf("in the child: %d\n", status);
+}
+// Where a call takes any address, the driver may take a stale one for the host's.
+void used_as_any_memory() {
+  char *device = make_device(), *other = make_device();
+  release_device(device);
+  static char host[64];
+  SHOW(cudaMemcpy(device, host, sizeof host, cudaMemcpyDefault));
+  SHOW(cudaMemcpy(host, device, sizeof host, cudaMemcpyDefault));
+  SHOW(cudaMemcpy(other, device, sizeof host, cudaMemcpyHostToDevice));
+  cudaStream_t stream = nullptr;
+  NEED(cudaStreamCreate(&stream));
+  CUmemcpyAttributes attributes{};
+  attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  size_t first = 0, sizes[] = {64, 64};
+  const auto address = [](char* block) { return reinterpret_cast<CUdeviceptr>(block); };
+  CUdeviceptr to[] = {address(other), address(other)}, from[] = {address(other) + 64, address(device)};
+  std::printf("batch: %d\n", cuMemcpyBatchAsync(to, from, sizes, 2, &attributes, &first, 1, stream));
+  std::printf("without sources: %d\n", cuMemcpyBatchAsync(to, nullptr, sizes, 2, &attributes, &first, 1, stream));
+}
 [[gnu::noinline]] void fill_device() {
   make_device();
   make_device();
@@ -134,6 +180,9 @@ constexpr Case kCases[] = {{"device_twice", device_twice},
                            {"small_pinned_in_order", small_pinned_in_order},
                            {"managed_twice", managed_twice},
                            {"after_reset", after_reset},
+                           {"used_after_free", used_after_free},
+                           {"used_in_child", used_in_child},
+                           {"used_as_any_memory", used_as_any_memory},
                            {"fill_device", fill_device}};
 
 }  // namespace

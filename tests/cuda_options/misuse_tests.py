@@ -63,6 +63,27 @@ class Misuse(unittest.TestCase):
     def test_freed_after_a_reset(self):
         self.unknown("after_reset", "cudaFree")
 
+    def test_a_copy_to_a_freed_block(self):
+        """One line, however often the place is passed."""
+        self.says("used_after_free", rf"cistern: cudaMemcpy\({ADDRESS}\): device block already freed; allocated at "
+                  rf"make_device{SITE}, freed at release_device{SITE}, used at use{SITE}; "
+                  r"CUDA_ERROR_INVALID_VALUE returned")
+
+    def test_a_copy_to_a_freed_block_in_a_forked_child(self):
+        outcome = run("misuse", "used_in_child", REPORT="none")
+        self.assertEqual(outcome.lines, run_plain("misuse", "used_in_child").lines)
+
+    def test_a_freed_block_where_any_memory_may_stand(self):
+        outcome = run("misuse", "used_as_any_memory", REPORT="none")
+        self.assertEqual([line.split(": ")[1].split(",")[0] for line in outcome.lines],
+                         ["cudaErrorInvalidValue"] * 3 + ["1", "1"])
+        self.assertEqual(outcome.errors.count("device block already freed"), 4, outcome.errors)
+
+    def test_a_copy_to_a_freed_block_without_sites(self):
+        outcome = run("misuse", "used_after_free", REPORT="none", SITES="off")
+        say_once(self, outcome.errors, rf"cistern: cudaMemcpy\({ADDRESS}\): device block already freed; "
+                 r"CUDA_ERROR_INVALID_VALUE returned")
+
     def test_lines_without_sites(self):
         outcome = run("misuse", "device_twice", REPORT="none", SITES="off")
         say_once(self, outcome.errors, rf"cistern: cudaFree\({ADDRESS}\): device block already freed; "

@@ -26,6 +26,12 @@ class Staging(unittest.TestCase):
         self.assertGreater(report["self"]["staging_bytes"], 0)
         self.assertGreater(there["passed_on"]["small"], 0)
 
+    def test_on_that_stages_nothing_says_why(self):
+        for staging, says in (("on", True), ("auto", False)):
+            text = run("steps", "copy=4K", STAGING=staging, REPORT="stderr", REPORT_FORMAT="text").errors
+            line = r"STAGING cuda device 0 .* to device  0 B in 0 copies through pinned chunks; passed on: small \d\n"
+            (self.assertRegex if says else self.assertNotRegex)(text, line)
+
     def test_the_transfer_table_is_the_same_either_way(self):
         def table(staging):
             return [(row["direction"], row.get("pageable"), row["asynchronous"], row["count"], row["bytes"])

@@ -163,9 +163,15 @@ class Program(Doctor):
         self.check([f"problem  {small} is for i386, 32 bits{there}"], small, code=1)
 
     def test_other_c_libraries(self):
+        may_not_start = "libcistern.so needs glibc, and with LD_PRELOAD set that program may not start (127)"
         musl = self.changed("musl", (self.loader.encode() + b"\0", b"/lib/ld-musl-x.so.1\0"))
-        self.check([f"problem  {musl} runs with the C library musl (/lib/ld-musl-x.so.1): libcistern.so needs glibc"],
+        self.check([f"problem  {musl} runs with the C library musl (/lib/ld-musl-x.so.1): {may_not_start}"],
                    musl, code=1)
+        # Any program without glibc's versions of symbols: the plugin defines none.
+        shutil.copy(program("plugin") + ".so", self.folder / "ld")
+        other = self.changed("other", (self.loader.encode() + b"\0", b"./ld\0"))
+        self.check([f"problem  {other} runs with another C library than glibc (./ld): {may_not_start}"], other, code=1,
+                   cwd=self.folder)
         gone = self.changed("gone", (self.loader.encode() + b"\0", b"/lib/ld-none.so.1\0"))
         self.check([f"problem  {gone} cannot be run: its loader /lib/ld-none.so.1 does not exist here"], gone, code=1)
 
@@ -418,7 +424,7 @@ class Surroundings(Doctor):
                     "problem  CISTERN=off leaves every call as it is: unset it"], program("plain"), code=1,
                    environment={"CISTERN": "off"})
         self.check([self.linked(program("plain")), self.preloaded,
-                    "note     CISTERN_OPENCL_POOL_MAX: 'plenty' is not a size such as 512MiB; using 1GiB",
+                    "note     CISTERN_OPENCL_POOL_MAX: 'plenty' is not a size such as 512MiB; using 1TiB",
                     "note     CISTERN_REPROT: no such option (did you mean CISTERN_REPORT?)",
                     "note     CISTERN: 'of' is not on or off; using on",
                     "note     CISTERN_HOST_POOL=off: host memory is counted, not pooled",

@@ -295,6 +295,49 @@ class SeveralThreads(EndTest):
                     self.assertEqual(gpu_rows(json.loads(report.read_text()))[0]["blocks"], 1)
 
 
+class Families(EndTest):
+    """Processes that fork from several threads: each child reports, and what one has looked up the others know."""
+
+    def rows(self, report, function):
+        found = []
+        for row in report["leaks"]:
+            frames = [(frame.get("function"), frame.get("file"), frame.get("line")) for frame in row["frames"]]
+            if frames and frames[0][0] == function:
+                found.append((row["class"], row["blocks"], frames))
+        return found
+
+    def test_children_of_many_threads_report_what_they_lost(self):
+        threads, children = 6, 6
+        command = self.program("family"), threads, children
+        done, reports = self.reported(*command, environment={"CISTERN_SITES": "all"})
+        self.assertEqual((done.out, done.err), (self.plain(*command).out, ""))
+        self.assertEqual(len(reports), 1 + threads * children)
+        lost = [self.rows(report, "lose_some") for report in reports]
+        lost = [rows for rows in lost if rows]
+        self.assertEqual(len(lost), threads * children * 2 // 3)
+        frames = {tuple(row[2]) for rows in lost for row in rows}
+        self.assertEqual(len(frames), 1, frames)
+        self.assertEqual({sum(row[1] for row in rows) for rows in lost}, {8})
+
+    def test_a_child_has_the_names_that_its_sibling_found(self):
+        """The library's file is gone when the second one asks."""
+        library = self.folder / "losing_library.so"
+        library.write_bytes(pathlib.Path(self.program("liblosing_library.so")).read_bytes())
+        done, reports = self.reported(self.program("family"), "library", library, environment={"CISTERN_SITES": "all"})
+        self.assertEqual(done.out, "wrong 0\n")
+        named = [row for report in reports for row in self.rows(report, "lose_in_library")]
+        self.assertEqual(len(named), 2)
+        self.assertEqual(named[0], named[1])
+        self.assertEqual(pathlib.Path(named[0][2][0][1]).name, "losing_library.c")
+
+    def test_a_process_with_a_filter_maps_nothing_for_its_children(self):
+        plain = self.plain(self.program("family"), "filtered")
+        ours = self.shimmed(self.program("family"), "filtered", environment={
+            "CISTERN_REPORT": str(self.folder / "filtered-%p"), "CISTERN_SITES": "all"})
+        self.assertEqual(plain.all(), ("wrong 0\n", "", 0))
+        self.assertEqual(ours.all(), plain.all())
+
+
 class Codes(EndTest):
     def ended(self, *arguments, **options):
         environment = {f"CISTERN_{name}": str(value) for name, value in options.items()}

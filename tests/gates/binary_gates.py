@@ -12,8 +12,9 @@ LAYER_FUNCTIONS = {"clGetLayerInfo", "clInitLayer"}
 INTERFACE = {"cistern_interface", "cistern_sees_program"}
 # Not libm, which a small process would not load else: its look-ups at load time touch 300 KiB.
 MAY_BE_NEEDED = re.compile(r"libc\.so\.6|ld-linux[-\w]*\.so\.\d")
-# Measured: as an OpenCL layer the object is opened by dlopen, where glibc's reserve takes 1,600 bytes and not 2,048.
-TLS_BYTES_MAX = 1600
+# As an OpenCL layer the object is opened by dlopen, where glibc 2.36 has 1,712 bytes for all that come late: six copies
+# fit, as the pages on preloading and on the library say.
+TLS_BYTES_MAX = 256
 ARGUMENTS = argparse.Namespace()
 
 # Every exported row of the table, one name a line, whatever else the table holds.
@@ -62,7 +63,7 @@ class Exports(unittest.TestCase):
         self.assertIn("clCreateBuffer", table)
         self.assertIn("cuMemAlloc_v2", table)
         self.assertIn("cudaMalloc", table)
-        self.assertNotIn("cuMemPrefetchAsync", table)
+        self.assertNotIn("cuMemRangeGetAttribute", table)
         expected = table | LAYER_FUNCTIONS | functions_of_the_public_headers() | INTERFACE
         exported = {name.split("@")[0] for name in dynamic_symbols("--defined-only")}
         self.assertEqual(sorted(exported - expected), [], "exported without a row or a declaration")

@@ -20,7 +20,8 @@ RULE = re.compile(r"^// Room: .+\n(?:// .+\n)*?// May include: ((?:.|\n//  )+?)\
 ROOMS_WITHOUT_RULE = {"shim/include/cistern": (), "shim/symbols": ()}
 # The room that makes code of a table's rows; all.def is for the entry points.
 TABLES = {"shim/options.def": "shim/process", "shim/kinds.def": "shim/core", "shim/symbols/host.def": "shim/host",
-          "shim/symbols/opencl.def": "shim/opencl", "shim/symbols/cuda.def": "shim/cuda"}
+          "shim/symbols/opencl.def": "shim/opencl", "shim/symbols/cuda.def": "shim/cuda",
+          "shim/symbols/cuda_known.def": "shim/cuda"}
 # Declarations of our own stand in for these (backends/): one binary serves every version of them.
 FOREIGN = re.compile(r"^(CL/|cuda|nv)")
 
@@ -74,7 +75,7 @@ def wrong_includes(root):
     return wrong
 
 
-LOCK = re.compile(r"^[^/\n]*\b(?:Spin)?Lock (\w+)(?:\{\})?;", re.MULTILINE)
+LOCK = re.compile(r"^[^/\n]*\b(?:Spin|Long)?Lock (\w+)(?:\{\})?;", re.MULTILINE)
 
 
 # A clock of the parent is never asked in the child.
@@ -93,7 +94,7 @@ def forgotten_locks(root):
             where = [t for other, t in texts.items() if public or other.with_suffix("") == path.with_suffix("")]
             taken = all(any(re.search(rf"\b{name}\.{call}\(\)", t) for t in where)
                         for call in ("lock_for_fork", "unlock_after_fork"))
-            if not taken and not any(f"new (&{name}) Lock" in t for t in where):
+            if not taken and not any(re.search(rf"new \(&(?:\w+\.)?{name}\) (?:Spin|Long)?Lock", t) for t in where):
                 forgotten.add(f"{path}: {name}")
     return sorted(forgotten - LOCKS_LEFT_BEHIND)
 

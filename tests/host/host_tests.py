@@ -279,6 +279,14 @@ class Forks(HostTest):
 
     def test_beside_handlers_that_allocate(self):
         self.assertEqual(self.same(self.program("atfork_user")).all(), ("0 children failed\n", "", 0))
+        # Before us and behind us in the order of loading, so that its handlers are registered behind ours and before
+        # them: those run while the thread that forks has all locks of ours, which is by design.
+        library = self.program("libatfork_library.so")
+        for preload in ((library, ARGUMENTS.shim), (ARGUMENTS.shim, library)):
+            for sites in ("gpu", "all"):
+                settings = {"CISTERN_SITES": sites, "CISTERN_REPORT": str(self.folder / f"at-{sites}-%p.txt")}
+                done = Run([self.program("atfork_user")], settings, preload)
+                self.assertEqual(done.all(), ("0 children failed\n", "", 0), (preload, sites))
 
     def test_misuse_in_a_child_is_the_programs_or_a_threads_that_was_cut_off(self):
         self.assertEqual(self.shimmed(self.program("free_again_in_child"), "C").all(), ("status 0\n", "", 0))
@@ -408,6 +416,27 @@ class StandardError(HostTest):
         self.assertIn("VERDICT", done.err)
 
 
+class Descriptors(HostTest):
+    """The program's files have the numbers that they have without us, and nobody else uses them."""
+
+    def holds_with(self, **environment):
+        self.same(self.program("descriptors"), environment=environment)
+
+    def test_as_it_is(self):
+        self.holds_with()
+
+    def test_with_sites_of_all_blocks(self):
+        self.holds_with(CISTERN_SITES="all")
+
+    def test_with_samples_of_most_blocks(self):
+        self.holds_with(CISTERN_HOST_SAMPLE="4KiB")
+
+    def test_with_a_report(self):
+        for number, environment in enumerate(({}, {"CISTERN_SITES": "all"}, {"CISTERN_FAIL_ON": "growing"},
+                                              {"CISTERN_REPORT_SIGNAL": "USR2"}, {"CISTERN_NUMA": "interleave"})):
+            self.holds_with(CISTERN_REPORT=str(self.folder / f"{number}-%p.txt"), **environment)
+
+
 class ReportPaths(HostTest):
     def run_with(self, pattern, *command, **environment):
         done = self.shimmed(*(command or ("/bin/true",)), environment={"CISTERN_REPORT": str(pattern), **environment})
@@ -525,6 +554,131 @@ class ReportPaths(HostTest):
         self.assertTrue(os.read(reader, 65536).startswith(b"cistern "))
         self.assertEqual(self.names(), ["pipe"])
 
+    def test_a_pipe_that_nobody_reads(self):
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        self.assertRegex(self.run_with(pipe), rf"^cistern: {pipe} has no reader; the report is in {pipe}\.\d+\n$")
+        self.assertEqual(len(self.names()), 2)
+
+    def test_a_link_to_a_device_is_followed(self):
+        link = self.folder / "link"
+        link.symlink_to("/dev/null")
+        self.assertEqual(self.run_with(link), "")
+        self.assertEqual(self.names(), ["link"])
+
+    def test_sockets_are_written_to(self):
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            with socket.socket(socket.AF_UNIX, kind) as end:
+                path = self.folder / f"socket-{kind}"
+                end.bind(str(path))
+                if kind == socket.SOCK_STREAM:
+                    end.listen()
+                self.assertEqual(self.run_with(path), "")
+                reader = end.accept()[0] if kind == socket.SOCK_STREAM else end
+                self.assertTrue(reader.recv(65536).startswith(b"cistern "))
+                reader.close()
+        done = self.shimmed("/bin/true", environment={"CISTERN_REPORT": str(path)})
+        self.assertIn(f"cannot write the report to {path}: Connection refused; it follows here\n", done.err)
+        self.assertEqual(self.names(), ["socket-1", "socket-2"])
+
+    def test_a_disk_is_left_alone(self):
+        disk = next(iter(pathlib.Path("/sys/block").iterdir()), None)
+        if not disk or not (pathlib.Path("/dev") / disk.name).is_block_device():
+            self.skipTest("there is none")
+        lines = self.run_with(f"/dev/{disk.name}").splitlines()
+        self.assertEqual(lines[0], f"cistern: cannot write the report to /dev/{disk.name}: Operation not supported; "
+                                   "it will follow here")
+        self.assertTrue(lines[1].startswith("cistern "), lines[1])
+
+    def test_descriptors_of_the_process_are_appended_to(self):
+        self.addCleanup(self.assertEqual, list(pathlib.Path("/dev").glob("std*.*")), [])
+        for path in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/proc/thread-self/fd/1"):
+            done = self.shimmed("/bin/echo", "one", environment={"CISTERN_REPORT": path})
+            self.assertTrue(done.out.startswith("one\ncistern "), done.out)
+            self.assertEqual((done.err, done.status), ("", 0))
+            with open(self.folder / "file", "w+b") as file:
+                file.write(b"before\n")
+                file.flush()
+                self.shimmed("/bin/echo", "one", environment={"CISTERN_REPORT": path}, stdout=file)
+                file.seek(0)
+                self.assertTrue(file.read().startswith(b"before\none\ncistern "))
+        for path in ("/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"):
+            self.assertTrue(self.run_with(path).startswith("cistern "))
+        here, there = socket.socketpair()
+        with here, there:
+            self.assertEqual(self.shimmed("/bin/true", environment={"CISTERN_REPORT": f"/dev/fd/{there.fileno()}"},
+                                          pass_fds=[there.fileno()]).all(), ("", "", 0))
+            self.assertTrue(here.recv(65536).startswith(b"cistern "))
+
+    def test_a_descriptor_of_another_process_is_appended_to(self):
+        with open(self.folder / "file", "w+b") as file:
+            file.write(b"before\n")
+            file.flush()
+            self.assertEqual(self.run_with(f"/proc/{os.getpid()}/fd/{file.fileno()}"), "")
+            file.seek(0)
+            self.assertTrue(file.read().startswith(b"before\ncistern "))
+
+    def test_a_descriptor_that_is_none_or_another_file(self):
+        lines = self.run_with("/dev/fd/77")
+        self.assertTrue(lines.startswith(
+            "cistern: cannot write the report to /dev/fd/77: Bad file descriptor; it follows here\ncistern "), lines)
+        data = self.folder / "data"
+        script = f"exec >{data}; echo mine; exit 3"
+        done = self.shimmed("/bin/sh", "-c", script, environment={"CISTERN_REPORT": "/dev/stdout"})
+        self.assertEqual((data.read_text(), done.out, done.status), ("mine\n", "", 3))
+        self.assertIn("cannot write the report to /dev/stdout: Bad file descriptor; it follows here", done.err)
+
+    def test_what_programs_read_of_their_children_has_no_report(self):
+        script = "echo [$(/bin/echo one)] $(seq 3 | /usr/bin/wc -l); /bin/true"
+        done = self.shimmed("/bin/sh", "-c", script, environment={"CISTERN_REPORT": "/dev/stdout"})
+        self.assertTrue(done.out.startswith("[one] 3\ncistern "), done.out)
+        self.assertEqual(done.out.count("VERDICT"), 2, "those that write to the same file have one each")
+        self.assertEqual((done.err, done.status), ("", 0))
+
+    def test_descriptors_have_the_programs_numbers(self):
+        command = ("/usr/bin/python3", "-c", "import os; print(os.open('/dev/null', os.O_RDONLY), flush=True)")
+        plain = self.plain(*command).out
+        for path in (self.folder / "report", "/dev/stdout", self.folder / "missing" / "report"):
+            done = self.shimmed(*command, environment={"CISTERN_REPORT": str(path), "CISTERN_SITES": "off"})
+            self.assertTrue(done.out.startswith(plain), done.out)
+
+    def test_nothing_is_made_before_there_is_a_report(self):
+        done = self.shimmed("/bin/sh", "-c", "kill -9 $$", environment={"CISTERN_REPORT": str(self.folder / "report")})
+        self.assertEqual((done.status, self.names()), (-signal.SIGKILL, []))
+
+    def test_a_folder_that_the_program_makes(self):
+        path = self.folder / "made" / "report"
+        self.assertEqual(self.run_with(path, "/bin/mkdir", path.parent), "")
+        self.assertTrue(path.exists())
+
+    def test_a_folder_that_may_not_be_written_is_said_at_the_start(self):
+        """One that was started by a user, and not by root as another one."""
+        if os.geteuid():
+            self.skipTest("needs root")
+        path = self.folder / "report"
+        os.chmod(self.folder, 0o755)
+        started = f"LD_PRELOAD={ARGUMENTS.shim} CISTERN_REPORT={path} /bin/sh -c 'echo running >&2'; true"
+        done = self.plain("/bin/sh", "-c", started, user=65534)
+        lines = done.err.splitlines()
+        self.assertEqual(lines[:2], [f"cistern: cannot write the report to {path}: Permission denied; "
+                                     "it will follow here", "running"])
+        self.assertTrue(lines[2].startswith("cistern "), lines[2])
+        self.assertEqual(done.err.count("cannot write"), 1)
+
+    def test_a_server_that_gives_up_its_rights_says_one_line(self):
+        if os.geteuid():
+            self.skipTest("needs root")
+        path = self.folder / "report"
+        for give_up, reason in (("os.setresuid(65534, 65534, 65534)", "Permission denied"),
+                                ("os.chroot('/var/empty'); os.setresuid(65534, 65534, 65534)", ".*")):
+            if "chroot" in give_up and not pathlib.Path("/var/empty").is_dir():
+                give_up = give_up.replace("/var/empty", "/proc")
+            done = self.shimmed("/usr/bin/python3", "-c", f"import os; {give_up}",
+                                environment={"CISTERN_REPORT": str(path)})
+            self.assertRegex(done.err, rf"\Acistern: cannot write the report to {path}: {reason}; "
+                                       r"this process has given up the right to\n\Z")
+            self.assertEqual((done.out, done.status, self.names()), ("", 0, []))
+
     def test_relative_paths_start_where_the_process_did(self):
         done = self.shimmed(self.program("wanderer"), environment={"CISTERN_REPORT": "here.txt"}, cwd=self.folder)
         self.assertEqual(done.all(), ("", "", 0))
@@ -550,8 +704,8 @@ class OptionLines(HostTest):
     def test_bad_values_and_names(self):
         cases = {
             ("CISTERN_OPENCL_POOL", "maybe"): "'maybe' is not on or off; using on",
-            ("CISTERN_OPENCL_POOL_MAX", "-1"): "'-1' is not a size such as 512MiB; using 1GiB",
-            ("CISTERN_OPENCL_POOL_MAX", "99999999999GiB"): "'99999999999GiB' is not a size such as 512MiB; using 1GiB",
+            ("CISTERN_OPENCL_POOL_MAX", "-1"): "'-1' is not a size such as 512MiB; using 1TiB",
+            ("CISTERN_OPENCL_POOL_MAX", "99999999999GiB"): "'99999999999GiB' is not a size such as 512MiB; using 1TiB",
             ("CISTERN_TRIM_INTERVAL", "soon"): "'soon' is not a time such as 300s; using 300s",
             ("CISTERN_REPORT_FORMAT", "xml"): "'xml' is not text or json; using text",
             ("CISTERN_POOOL", "1"): "no such option (did you mean CISTERN_OPENCL_POOL?)",

@@ -175,6 +175,17 @@ class Processes(PoolTest):
         self.assertEqual((plain.status, shimmed.err, shimmed.status), (0, "", 0))
         self.assertLess(int(shimmed.out), int(plain.out) + 32 * 1024)
 
+    def test_a_lock_ends_with_its_block(self):
+        for options in ({}, {"CISTERN_SITES": "all"}, {"CISTERN_SYSTEM_CALLS": "few"}):
+            with self.subTest(**options):
+                done = self.shimmed(self.program("memory_locks"), environment=options)
+                if done.out == "not permitted\n":
+                    self.skipTest("mlock is not permitted here")
+                steps = ("the first pages", "pages in the middle", "on fault", "unlocked before", "shrunk", "grown",
+                         "in a child", "all unlocked")
+                self.assertEqual(done.out.splitlines(), [f"{step}: 0" for step in steps] + ["refused: -1 1"])
+                self.assertEqual((done.err, done.status), ("", 0))
+
 
 class NativeBlocks(PoolTest):
     """Blocks of the C library's own heap that the program frees."""
@@ -223,6 +234,38 @@ class LargeBlocks(PoolTest):
                 for figure, most, own in (("faults", 1.25, 1000), ("peak_kib", 1.1, 2048)):
                     self.assertLess(sum(one[figure] for one in shimmed),
                                     sum(one[figure] for one in plain) * most + own * len(seeds), figure)
+
+
+class SmallStacks(PoolTest):
+    """malloc is called on coroutines and in handlers of signals with 4 KiB: no way through it takes more than 3."""
+
+    def holds_with(self, **environment):
+        self.assertEqual(self.holds("small_stacks", environment=environment), "small stacks: ok\n")
+
+    def test_samples_are_taken(self):
+        self.holds_with()
+        self.holds_with(CISTERN_HOST_SAMPLE="64KiB")
+
+    def test_every_block_has_a_site(self):
+        self.holds_with(CISTERN_SITES="all")
+
+    def test_no_block_has_a_site(self):
+        self.holds_with(CISTERN_SITES="off")
+
+    def test_the_pool_does_not_serve(self):
+        self.holds_with(CISTERN_HOST_POOL="off")
+
+    def test_free_memory_goes_back_at_once(self):
+        self.holds_with(CISTERN_TRIM_INTERVAL="0")
+
+    def test_a_report_is_asked_for(self):
+        """Then want of memory is said, in a line that is put together on that stack."""
+        self.require_cistern()
+        for sites in "gpu", "all":
+            done = self.shimmed(self.program("small_stacks"), environment={
+                "CISTERN_REPORT": str(self.folder / f"{sites}-%p.json"), "CISTERN_SITES": sites})
+            self.assertEqual((done.out, done.status), ("small stacks: ok\n", 0), done.err)
+            self.assertIn("out of memory", done.err)
 
 
 class Sites(PoolTest):
@@ -340,6 +383,11 @@ class Limits(PoolTest):
             for work in ("run", "run_in_thread"):
                 with self.subTest(mib=mib, work=work):
                     self.holds("limits", "data", mib, work)
+
+    def test_are_set_where_nothing_may_be_waited_for(self):
+        for where in (("handler", "limit"), ("handler", "lock"), ("child", "limit"), ("child", "lock"), ("vfork",)):
+            with self.subTest(where=where):
+                self.holds("limits_anywhere", *where)
 
     def test_call_sites_without_memory_for_them(self):
         self.holds("sites_without_memory")

@@ -160,7 +160,7 @@ mount -t tmpfs none {root}/run
         stdout, stderr = self.rootless("mount --bind {root}/usr {root}$FOLDER; exec chroot {root} $TASK")
         self.assertEqual(stdout, "rank 0 of 1\n")
         self.assertRegex(stderr, rf"^cistern: cannot write the report to {self.folder}/report\.json: Read-only file "
-                         r"system; it follows here\n\{\n")
+                         r"system; it will follow here\n\{\n")
 
     def test_a_user_that_is_not_root(self):
         self.check_one_report(*self.in_namespaces("$TASK", "--user", "--map-user=1234", "--map-group=1234",

@@ -34,6 +34,8 @@ struct Shape<Result (*)(Parameters...)> {
   static constexpr std::array<std::size_t, 1 + sizeof...(Parameters)> value = {
       2 * size_of<Result> + std::is_pointer_v<Result>, (2 * size_of<Parameters> + std::is_pointer_v<Parameters>)...};
 };
+template <class Signature, cistern::opencl::cl_uint slot>
+struct Shape<cistern::opencl::RealFunction<Signature, slot>> : Shape<Signature*> {};
 
 namespace ours = cistern::opencl;
 
@@ -45,6 +47,7 @@ namespace ours = cistern::opencl;
 #define QUESTION(slot, name, type) SAME_FUNCTION(slot, name)
 CISTERN_OPENCL_QUESTIONS(QUESTION)
 SAME_FUNCTION(ours::kSlotFlush, clFlush)
+SAME_FUNCTION(ours::kSlotPlatforms, clGetPlatformIDs)
 
 static_assert(sizeof(cl_icd_dispatch) == ours::kDispatchSlots * sizeof(void*));
 

@@ -2,9 +2,10 @@
 // buffers every n-th fails, as asked for by failing_layer_every().
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl_layer.h>
-#include <string.h>
 
 #include <atomic>
+
+#include "tests/support/layer_info.hpp"
 
 namespace {
 
@@ -66,14 +67,7 @@ extern "C" void failing_layer_every(unsigned n) {
 }
 
 extern "C" cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t bytes, void* value, size_t* bytes_ret) {
-  const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
-  const char title[] = "failing";
-  const void* answer = name == CL_LAYER_API_VERSION ? static_cast<const void*>(&version) : title;
-  const size_t size = name == CL_LAYER_API_VERSION ? sizeof version : sizeof title;
-  if (value && bytes < size) return CL_INVALID_VALUE;
-  if (value) memcpy(value, answer, size);
-  if (bytes_ret) *bytes_ret = size;
-  return CL_SUCCESS;
+  return cistern::test::layer_info("failing", name, bytes, value, bytes_ret);
 }
 
 extern "C" cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch* target, cl_uint* count_ret,

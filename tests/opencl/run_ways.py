@@ -27,7 +27,7 @@ class Expectations:
 
     def __init__(self, source, directory):
         self.leaks, self.exit, self.recycles, self.only_shimmed, self.driver_layer = 0, 0, False, False, None
-        self.transfers = self.recycles_nothing = False
+        self.transfers = self.recycles_nothing = self.only_pooled = False
         self.stages = []
         self.order = {}
         self.stderr, self.argument_lists = [], [[]]
@@ -59,10 +59,13 @@ class Expectations:
             self.argument_lists = [[case] for case in self.order]
         elif name == "only-shimmed":
             self.only_shimmed = True
+        elif name == "only-pooled":
+            self.only_shimmed = self.only_pooled = True
         elif name == "stderr":
             self.stderr.append(value)
         elif name == "arguments":
-            self.argument_lists = [value.replace("{directory}", str(directory)).split()]
+            arguments = value.replace("{directory}", str(directory)).split()
+            self.argument_lists = [*filter(None, self.argument_lists), arguments]
         elif name == "seeds":
             self.argument_lists = [[str(seed)] for seed in range(1, int(value) + 1)]
         else:
@@ -224,6 +227,8 @@ def judge(command, shim, expectations):
     for name, way in WAYS.items():
         if not shim:
             break
+        if expectations.only_pooled and "pool off" in way:
+            continue
         outcome = run(command, shim, way, driver_layer)
         reference = reference or outcome
         complain(name, compare(reference, outcome, name, expectations))

@@ -60,6 +60,13 @@ class PoolOptions(unittest.TestCase):
         self.assertEqual(lines[2], "1002: kept 2003 in 2, largest 1002")
         self.assertEqual(report["kinds"]["opencl"]["pool_hits"], 0, "the oldest was 1000")
 
+    def test_kept_buffers_go_before_others_are_made(self):
+        sizes = [40 << 20, 50 << 20]
+        lines, _, _ = run(*sizes)
+        self.assertEqual(lines[1], f"{sizes[1]}: kept {sizes[1]} in 1, largest {sizes[1]}")
+        lines, _, _ = run(*sizes, OPENCL_POOL_PERCENT="0")
+        self.assertEqual(lines[1], f"{sizes[1]}: kept {sum(sizes)} in 2, largest {sizes[1]}")
+
     def test_unused_memory_goes_back_after_the_interval_but_for_the_minimum(self):
         lines, _, _ = run(1000, 1001, 1002, "sleep", 64, TRIM_INTERVAL="100ms", OPENCL_POOL_MIN="1500")
         self.assertEqual(lines[2], "1002: kept 3003 in 3, largest 1002")

@@ -4,6 +4,7 @@ import argparse
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,8 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(ROOT / "shim/python")]
+from libcistern import _loader  # noqa: E402
 from snippets import snippets_of  # noqa: E402
 
 ARGUMENTS = None
@@ -136,6 +138,41 @@ class CommandLine(PackageTest):
         self.assertEqual(done.stdout, "./script a b all\n")
         done = self.cistern("run", "--report=none", "--", "script", PATH=f"{self.folder}:{os.environ['PATH']}")
         self.assertEqual(done.stdout, f"{script}\n")
+
+    def test_a_program_of_another_c_library_gets_no_preload(self):
+        shutil.copy(ARGUMENTS.loader, self.folder / "ld")
+        contents = pathlib.Path("/bin/true").read_bytes()
+        name = re.search(rb"/[-\w./]*ld-linux[-\w.]*\0", contents)[0]
+        program = self.folder / "program"
+        program.write_bytes(contents.replace(name, b"./ld".ljust(len(name), b"\0"), 1))
+        program.chmod(0o755)
+        script, by_name = self.folder / "script", self.folder / "by_name"
+        script.write_text(f"#!{program}\n")
+        by_name.write_text("#!/usr/bin/env program\n")
+        for path in (script, by_name):
+            path.chmod(0o755)
+        self.assertEqual(self.execute(program, status=5, LD_PRELOAD=str(ARGUMENTS.shim)).stdout, str(ARGUMENTS.shim))
+        for command in ("./program", "program", "./script", "./by_name"):
+            for before, after in ((None, "nothing"), (str(ARGUMENTS.shim), "nothing"), ("libm.so.6", "libm.so.6")):
+                with self.subTest(command=command, before=before):
+                    more = {"LD_PRELOAD": before} if before == "libm.so.6" else {}
+                    done = self.python("-m", "libcistern", "run", "--", command, status=5, CISTERN_REPORT="none",
+                                       preload=before == str(ARGUMENTS.shim),
+                                       PATH=f"{self.folder}:{os.environ['PATH']}", **more)
+                    self.assertEqual(done.stdout, after)
+                    self.assertEqual(done.stderr, f"libcistern: {command} runs with ./ld, which is not glibc's: it "
+                                                  "gets no preload\n")
+
+    def test_whatever_lies_in_a_file_it_is_run(self):
+        contents = bytearray(pathlib.Path("/bin/true").read_bytes()[:1024])
+        path = self.folder / "damaged"
+        for offset in range(0, 120, 3):
+            damaged = contents[:offset] + b"\xff" * 8 + contents[offset + 8:]
+            path.write_bytes(damaged[:1024 - 7 * offset])
+            self.assertIsNone(_loader.foreign_loader(str(path)))
+        for text in (b"", b"#!", b"#!\n", b"#!/nonexistent\n", b"#!" + str(path).encode() + b"\n", b"\x7fELF"):
+            path.write_bytes(text)
+            self.assertIsNone(_loader.foreign_loader(str(path)))
 
     def test_the_library_to_link_is_not_preloaded(self):
         text = (f"libcistern: {ARGUMENTS.library.resolve()} is not the libcistern.so to preload, "
@@ -503,5 +540,6 @@ if __name__ == "__main__":
     parser.add_argument("--shim", type=pathlib.Path, required=True)
     parser.add_argument("--library", type=pathlib.Path, required=True, help="the one to link")
     parser.add_argument("--driver", type=pathlib.Path, required=True, help="folder of the simulated libcuda.so.1")
+    parser.add_argument("--loader", type=pathlib.Path, required=True, help="one that is not glibc's")
     ARGUMENTS, rest = parser.parse_known_args()
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)

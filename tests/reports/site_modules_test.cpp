@@ -1,7 +1,10 @@
 // Sites whose stacks cross libraries: the one that Cistern is in, OpenCL's loader, and plugins that come and go.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "tests/reports/site_probe.hpp"
@@ -32,13 +35,17 @@ class Library {
   void* handle_;
 };
 
-class SiteModules : public testing::Test {
- protected:
-  static void SetUpTestSuite() { probe_prepare(); }
-};
+class SiteModules : public testing::Test {};
 
 std::string module_name(const cistern::FrameFigures& frame) {
   return std::string(frame.module.substr(frame.module.rfind('/') + 1));
+}
+
+cistern::Vector<cistern::FrameFigures> named_frames(unsigned site) {
+  cistern::Vector<cistern::LeakFigures> leaks(1);
+  leaks[0].frames = probe_frames(site);
+  probe_symbolise(leaks);
+  return leaks[0].frames;
 }
 
 TEST_F(SiteModules, LeaveOutCisternsOwn) {
@@ -103,18 +110,96 @@ TEST_F(SiteModules, TellAPluginFromItsSuccessorAtTheSameAddress) {
     EXPECT_EQ(visits[0].site, visits[2].site);
   }
   for (const Visit& visit : visits) {
-    cistern::Vector<cistern::LeakFigures> leaks(1);
-    leaks[0].frames = probe_frames(visit.site);
-    probe_symbolise(leaks);
-    const cistern::FrameFigures& leaf = leaks[0].frames.at(0);
+    const auto frames = named_frames(visit.site);
+    const cistern::FrameFigures& leaf = frames.at(0);
     EXPECT_EQ(module_name(leaf), "lib" + std::string(visit.function) + ".so");
     EXPECT_EQ(leaf.address, 0u);
     EXPECT_NE(leaf.offset, 0u);
     EXPECT_FALSE(leaf.build_id.empty());
-    EXPECT_EQ(leaf.function, "");
-    EXPECT_NE(leaks[0].frames.at(1).address, 0u);
+    EXPECT_EQ(leaf.function, visit.function);
+    EXPECT_TRUE(leaf.file.ends_with("plugin.cpp")) << leaf.file;
+    EXPECT_NE(leaf.line, 0u);
+    EXPECT_NE(frames.at(1).address, 0u);
   }
   if (visits[0].address != visits[1].address) GTEST_SKIP() << "the plugins were loaded at different addresses";
+}
+
+// --- A plugin that is gone is named from its file, which may be another one by then
+class Copies : public SiteModules {
+ protected:
+  void SetUp() override {
+    char folder[] = "/tmp/cistern-plugins-XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path path() const { return folder_ / "libcopied.so"; }
+  // A new file, as builds and packages make them.
+  void copy(const char* from) {
+    std::filesystem::remove(path());
+    std::filesystem::copy_file(from, path());
+  }
+  unsigned visit(const char* name, const char* function) {
+    Library plugin(name);
+    const Plugin address = plugin.function(function);
+    if (!address) return 0;
+    const unsigned site = address(probe_capture);
+    const auto frames = named_frames(site);
+    EXPECT_EQ(frames.at(0).function, function);  // while it is there
+    return site;
+  }
+  void expect_named(unsigned site, const char* function) {
+    const auto frames = named_frames(site);
+    EXPECT_EQ(frames.at(0).function, function);
+    EXPECT_EQ(module_name(frames.at(0)), "libcopied.so");
+    EXPECT_NE(frames.at(0).offset, 0u);
+    EXPECT_EQ(frames.at(0).address, 0u);
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+TEST_F(Copies, AreNotNamedFromAnotherFile) {
+  copy(PLUGIN_ALPHA);
+  const unsigned alpha = visit(path().c_str(), "plugin_alpha");
+  expect_named(alpha, "plugin_alpha");
+  copy(PLUGIN_LARGE);
+  expect_named(alpha, "");
+  std::filesystem::remove(path());
+  expect_named(alpha, "");
+  std::ofstream(path()).put('x');
+  expect_named(alpha, "");
+  copy(PLUGIN_ALPHA);  // the same again
+  expect_named(alpha, "plugin_alpha");
+}
+
+TEST_F(Copies, WithoutABuildIdAreNamedFromTheFileThatWasLoaded) {
+  copy(PLUGIN_WITHOUT_ID);
+  const unsigned site = visit(path().c_str(), "plugin_alpha");
+  EXPECT_EQ(named_frames(site).at(0).build_id, "");
+  expect_named(site, "plugin_alpha");
+  copy(PLUGIN_WITHOUT_ID);
+  expect_named(site, "");
+}
+
+TEST_F(Copies, ThatWereBuiltAnewAreOtherSites) {
+  copy(PLUGIN_ALPHA);
+  const unsigned alpha = visit(path().c_str(), "plugin_alpha");
+  copy(PLUGIN_BRAVO);
+  const unsigned bravo = visit(path().c_str(), "plugin_bravo");
+  EXPECT_NE(alpha, bravo);
+  expect_named(alpha, "");
+  expect_named(bravo, "plugin_bravo");
+}
+
+TEST_F(Copies, AreFoundFromAnotherDirectory) {
+  copy(PLUGIN_ALPHA);
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(path().parent_path());
+  const unsigned alpha = visit("./libcopied.so", "plugin_alpha");
+  std::filesystem::current_path(before);
+  expect_named(alpha, "plugin_alpha");
 }
 
 // The unwinder remembers frame layouts by address: a plugin with another layout there must be unwound as well.

@@ -1,8 +1,6 @@
 // A library that has Cistern inside, as libcistern.so does: its own frames are no part of a site.
 #include "tests/reports/site_probe.hpp"
 
-#include <dlfcn.h>
-
 namespace {
 
 volatile int keep_frame = 0;
@@ -21,7 +19,6 @@ unsigned probe_capture() {
   return site;
 }
 
-void probe_prepare() { cistern::prepare_sites(dlsym); }
 cistern::Vector<cistern::FrameFigures> probe_frames(unsigned site) { return cistern::site_frames(site); }
 cistern::SiteOwner probe_owner(unsigned site) { return cistern::site_owner(site); }
 void probe_symbolise(cistern::Vector<cistern::LeakFigures>& leaks) { cistern::symbolise(leaks, 60000); }

@@ -6,7 +6,6 @@
 #define PROBE [[gnu::visibility("default"), gnu::noinline]]
 
 PROBE unsigned probe_capture();
-PROBE void probe_prepare();
 PROBE cistern::Vector<cistern::FrameFigures> probe_frames(unsigned site);
 PROBE cistern::SiteOwner probe_owner(unsigned site);
 PROBE void probe_symbolise(cistern::Vector<cistern::LeakFigures>& leaks);

@@ -216,6 +216,35 @@ TEST_F(Driver, MemoryNodesLiveAsLongAsTheirGraph) {
   EXPECT_EQ(before, free_bytes());
 }
 
+TEST_F(Driver, WhatNoNodeFreesOutlivesItsGraphOnceLaunched) {
+  const size_t before = free_bytes();
+  for (const bool launched : {false, true}) {
+    CUgraph graph = nullptr;
+    CUgraphNode node = nullptr;
+    CUgraphExec executable = nullptr;
+    CUDA_MEM_ALLOC_NODE_PARAMS memory{};
+    memory.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    memory.bytesize = 4096;
+    ASSERT_CU(cuGraphCreate(&graph, 0));
+    ASSERT_CU(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &memory));
+    ASSERT_CU(cuGraphInstantiate(&executable, graph, 0));
+    if (launched) {
+      ASSERT_CU(cuGraphLaunch(executable, nullptr));
+    }
+    ASSERT_CU(cuCtxSynchronize());
+    ASSERT_CU(cuGraphExecDestroy(executable));
+    ASSERT_CU(cuGraphDestroy(graph));
+    cuuint64_t used = 0;
+    ASSERT_CU(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
+    EXPECT_EQ(launched ? 4096U : 0U, used);
+    EXPECT_EQ(launched ? before - 4096 : before, free_bytes());
+    if (launched) {
+      ASSERT_CU(cuMemFree(memory.dptr));
+    }
+    EXPECT_EQ(before, free_bytes());
+  }
+}
+
 TEST_F(Driver, GraphsBuiltNodeByNode) {
   const CUdeviceptr memory = allocate(8);
   CUgraph graph = nullptr;

@@ -119,7 +119,7 @@ def environment_of(arguments, chosen, folder):
         kept["LD_LIBRARY_PATH"] = ":".join([arguments.simulator, kept.get("LD_LIBRARY_PATH", "")]).rstrip(":")
         kept["SIMCUDA_MEMORY"] = str(256 << 20)
     if not arguments.plain:
-        kept.update(chosen, LD_PRELOAD=arguments.shim)
+        kept.update(chosen, LD_PRELOAD=":".join([*arguments.in_front.split(":"), arguments.shim]).strip(":"))
         kept["CISTERN_REPORT"] = chosen["CISTERN_REPORT"].replace("%", f"{folder}/end-%p")
     return kept
 
@@ -182,6 +182,7 @@ def run_round(arguments, seed):
     programs = pathlib.Path(arguments.programs)
     storm = [str(programs / "storm"), "--seconds", str(arguments.round_seconds), "--hang-seconds",
              str(arguments.hang_seconds), "--stay"]
+    storm += ["--others"] if arguments.in_front else []
     storm += ["--actors", arguments.actors] if arguments.actors else []
     storm += ["--end", arguments.end] if arguments.end else []
     # Where children report, each takes its time.
@@ -193,6 +194,7 @@ def run_round(arguments, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shim", help="absolute path of libcistern.so")
+    parser.add_argument("--in-front", default="", help="libraries to preload before it, as in LD_PRELOAD")
     parser.add_argument("--programs", required=True, help="the folder of storm and its plug-in")
     parser.add_argument("--simulator", help="folders of the simulated driver and its runtime, as in LD_LIBRARY_PATH")
     parser.add_argument("--plain", action="store_true", help="without Cistern")

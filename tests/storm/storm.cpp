@@ -5,6 +5,7 @@
 //   --end WAY        exit, _exit, busy-exit, busy-_exit, thread-exit (by the seed)
 //   --hang-seconds N a turn that takes longer is a hang (60)
 //   --folder PATH    where files are written (/tmp)
+//   --others         libraries in front of Cistern allocate too: figures are not exact
 //   --stay           after a failure, a crash or a hang wait for a debugger
 #include "tests/storm/storm.hpp"
 
@@ -31,6 +32,7 @@ struct Options {
   uint64_t seed = 1;
   std::string actors, end, folder = "/tmp", programs;
   bool stay = false;
+  bool others = false;
 } options;
 
 Actor actors[kActorsMost];
@@ -189,6 +191,10 @@ void read_options(int count, char** arguments) {
       options.stay = true;
       continue;
     }
+    if (name == "--others") {
+      options.others = true;
+      continue;
+    }
     if (++i == count) fail("%s: no value", name.c_str());
     const char* const value = arguments[i];
     if (name == "--seconds")
@@ -214,6 +220,7 @@ Registered::Registered(const Actor& actor) {
   if (actors_count < kActorsMost) actors[actors_count++] = actor;
 }
 
+bool others_allocate() { return options.others; }
 const char* scratch_folder() { return options.folder.c_str(); }
 const char* programs_folder() { return options.programs.c_str(); }
 

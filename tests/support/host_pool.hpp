@@ -52,26 +52,27 @@ inline int windows_to_refuse() {
   return wanted ? std::atoi(wanted) : 0;
 }
 
+inline bool map_over(void* at, std::size_t bytes) {
+  return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == at;
+}
+
 inline PoolStart start_host_pool() {
   using namespace host_pool;
   static System real;
   static int refusals;
   PoolStart start;
   real = region_system;
-  region_system.reserve = [](std::size_t) -> void* { return nullptr; };
+  region_system.describe = [](void*, std::size_t) { return false; };
   start.refused_region = !start_region();
   start.refused_small = !allocate(100);
   start.refused_large = !allocate(100'000);
   start.foreign_before = deallocate(&start) == Freed::foreign && !is_live(&start) && !whereabouts(&start).in_pool;
   refusals = windows_to_refuse();
-  region_system.reserve = [](std::size_t bytes) { return refusals-- > 0 ? nullptr : real.reserve(bytes); };
-  if (CISTERN_TEST_ASAN)
-    region_system.map = [](void* at, std::size_t bytes) {
-      return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) ==
-             at;
-    };
+  static const auto describe = CISTERN_TEST_ASAN ? map_over : real.describe;
+  region_system.describe = [](void* at, std::size_t bytes) { return refusals-- <= 0 && describe(at, bytes); };
+  if (CISTERN_TEST_ASAN) region_system.map = map_over;
   if (!start_region()) std::abort();
-  region_system.reserve = real.reserve;
+  region_system.describe = describe;
   if (!CISTERN_TEST_TSAN) prepare_thread_ends();
   pthread_atfork(threads_before_fork, threads_after_fork_in_parent, threads_after_fork_in_child);
   return start;
@@ -116,7 +117,7 @@ inline void count(Live& live, std::size_t key, std::int64_t more) {
 // `more`: 1 for one that was made, -1 for one that goes. Large blocks may be small, when they are much aligned.
 inline void count_block(Live& live, const void* block, int more) {
   const std::size_t usable = host_pool::usable_bytes(block);
-  if (host_pool::page_at(host_pool::address_of(block) >> host_pool::kSliceShift)->state !=
+  if (host_pool::page_at(static_cast<host_pool::Slice>(host_pool::slice_number(block)))->state !=
       host_pool::PageState::large) {
     count(live, usable, more);
   } else {
@@ -151,6 +152,7 @@ inline std::uint64_t page_bytes_now() {
 // --- The region's descriptors; empty: they fit together and to the figures
 inline std::string region_fault() {
   using namespace host_pool;
+  do_chosen_work();
   const RegionFigures figures = region_figures();
   std::uint64_t free_slices[2] = {}, largest = 0, largest_dirty = 0;
   const Page* before = nullptr;  // the free span that ends right before `at`

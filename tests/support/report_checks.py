@@ -35,6 +35,11 @@ def of_kind(name, kind, inherited):
     yield "allocations are frees and live blocks", made <= ended if inherited else made == ended, False
     yield "no bytes without a block", kind["live_blocks"] > 0 or kind["live_bytes"] == 0, False
     yield "cached blocks have bytes", (kind["pooled_blocks"] > 0) == (kind["pooled_bytes"] > 0), False
+    if "graph_memory" in kind:
+        of = kind["graph_memory"]
+        yield "graphs use no more than is reserved for them", of["used_bytes"] <= of["reserved_bytes"], False
+        for what in ("used", "reserved"):
+            yield f"no more is {what} for graphs than ever", of[f"{what}_bytes"] <= of[f"{what}_peak_bytes"], False
     if "requested_bytes" in kind:
         yield "no more was asked for than is held", kind["requested_bytes"] <= kind["live_bytes"], False
     if kind["pooled"]:
@@ -132,6 +137,22 @@ def of_devices(report):
         yield f"device {memory['device']}: the driver owns the rest", memory["driver_owned_bytes"] == max(rest, 0), True
 
 
+def of_contexts(report):
+    """Contexts that the driver did not describe are in the kind's figures alone."""
+    contexts = report.get("contexts", [])
+    for name, kind in report["kinds"].items():
+        parts = [part for part in contexts if part["kind"] == name]
+        for key in ("allocations", "live_blocks", "live_bytes", "pooled_blocks", "pooled_bytes"):
+            if parts:
+                yield f"{name}: contexts have no more {key}", sum(part[key] for part in parts) <= kind[key], False
+    for number, part in enumerate(contexts):
+        yield f"contexts {number}: the peak holds the live bytes", part["peak_bytes"] >= part["live_bytes"], False
+        yield f"contexts {number}: no more are alive than made", part["alive"] <= part["created"], False
+        for key in ("live_blocks", "live_bytes", "pooled_blocks", "pooled_bytes"):
+            apart = sum(one[key] for one in part["contexts"])
+            yield f"contexts {number}: those apart have no more {key}", apart <= part[key], False
+
+
 def has_path(report, path):
     """`path` names figures by their keys, and keys may have dots in them."""
     if not path:
@@ -150,6 +171,7 @@ def of_report(report, inherited):
         yield from ((f"{name}: {rule}", holds, always) for rule, holds, always in of_fragments(fragments))
     yield from of_leaks(report)
     yield from of_devices(report)
+    yield from of_contexts(report)
     for name, objects in report["objects"].items():
         yield f"{name}: no more are alive than were created", objects["alive"] <= objects["created"], False
     for site in report["at_peak"]:

@@ -109,6 +109,12 @@ def complaints(report, text):
         if kind["pooled"]:
             yield from of_pool(name, kind, text)
         yield from of_uses(report, name, kind, text)
+        if "graph_memory" in kind:
+            of = {key: human(count) for key, count in kind["graph_memory"].items() if key.endswith("_bytes")}
+            said = (f"              the driver's for graphs: {of['used_bytes']} used, at most {of['used_peak_bytes']}; "
+                    f"{of['reserved_bytes']} reserved, at most {of['reserved_peak_bytes']} (at ")
+            if said not in text:
+                yield f"{name}: not said: {said}"
         sizes = [row_of_size(row) for row in kind.get("sizes", [])]
         for line in section(text, f"SIZES {name}")[1:]:
             if columns_of(line) not in sizes:
@@ -137,6 +143,13 @@ def complaints(report, text):
     unused = [rule["rule"] for rule in report["suppressions"] if not rule["sites"]]
     if unused and f"SUPPRESSIONS UNUSED  {', '.join(unused)}" not in text.splitlines():
         yield f"not said to be unused: {unused}"
+    unknown = report.get("unknown_functions", {"names": []})["names"]
+    shown, more = unknown[:4], len(unknown) - 4
+    least = "at least " * ("other_look_ups" in report.get("unknown_functions", {}))
+    said = ", ".join(shown + [f"{least}{more} more"] * (more > 0))
+    said = f"         unknown to this version: {said}: what they do to memory is not seen"
+    if unknown and said not in text.splitlines():
+        yield f"not said: {said}"
     fragments = [line_of_fragments(name, row) for name, row in report["fragmentation"].items()]
     for line in re.findall(r"^FRAGMENTATION .*$", text, re.M):
         if line not in fragments:

@@ -35,21 +35,15 @@ struct Wanted {
 
 void account_birth(CudaState& s, Block* block, bool pool_hit, std::uint64_t born_ns) {
   const CountedBlock born = as_counted(*block);
-  if (block->kind == BlockKind::pinned) {
-    const std::uint64_t all = s.source.pinned_reserved_bytes.load(std::memory_order_relaxed);
-    const std::uint64_t reserved = all - std::min(all, s.source.ring_bytes.load(std::memory_order_relaxed));
-    KindCounters& counted = counters(s, Family::pinned);
-    Locked hold(counted.lock);
-    return counted.block_born_locked(born, pool_hit, reserved, born_ns);
-  }
-  Device& device = *block->context->device;
+  const std::uint64_t reserved = reserved_bytes_with(s, block->sort());
+  Share& share = s.source.share_of(block->sort());
   const std::uint64_t rounded = as_driver_rounds(born.bytes);
-  const std::uint64_t reserved = device.reserved_bytes.load(std::memory_order_relaxed);
-  KindCounters& counted = counters(s, Family::device, device.ordinal);
+  KindCounters& counted = counters_of(s, block->kind, block->context);
   Locked hold(counted.lock);
-  bump(device.live_bytes, rounded);
-  bump(device.waste_bytes, block->bytes - rounded);
-  device.proportion.note_live(read(device.live_bytes));
+  if (block->kind == BlockKind::device) s.live_on_devices.rise(born.bytes);
+  bump(share.live_bytes, rounded);
+  bump(share.waste_bytes, block->bytes - rounded);
+  share.proportion.note_live(read(share.live_bytes));
   counted.block_born_locked(born, pool_hit, reserved, born_ns);
 }
 
@@ -96,7 +90,8 @@ std::uint64_t near_bytes_max(CudaState& s, const Wanted& wanted, Context* contex
   const std::uint64_t limit = options().device_limit, all = device_total(s, device);
   const std::uint64_t total = limit ? std::min(limit, all) : all;
   if (taken_bytes(device) > total / 4 * 3) return bytes;
-  const std::uint64_t waste = device.waste_bytes.load(std::memory_order_relaxed), waste_max = total / kWasteDivisor;
+  const std::uint64_t waste = device.share.waste_bytes.load(std::memory_order_relaxed),
+                      waste_max = total / kWasteDivisor;
   return waste >= waste_max ? bytes : std::min(near, bytes + (waste_max - waste));
 }
 
@@ -118,7 +113,7 @@ Context* limited_by(BlockKind kind, Context* context) { return kind == BlockKind
     if (acquired.ok) measurement.allocated();
     return acquired.error;
   });
-  if (acquired.ok && wanted.kind == BlockKind::device) context->device->proportion.note_new(bytes);
+  if (acquired.ok) s.source.share_of(acquired.chunk->sort()).proportion.note_new(bytes);
   return acquired;
 }
 
@@ -271,10 +266,11 @@ CUresult reserve(const Wanted& wanted, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const auto acquired = acquire_new(s, wanted, context, chunk_bytes(wanted));
     if (!acquired.ok) return note(s, acquired.error);
+    const Sort sort = acquired.chunk->sort();
+    Proportion& proportion = s.source.share_of(sort).proportion;
+    proportion.note_back(acquired.chunk->bytes, true);  // asked for, so it is kept as what was live
     give_to_pool(s, acquired.chunk, {});
-    // Asked for, so it is kept as what was live.
-    if (wanted.kind == BlockKind::device)
-      context->device->proportion.note_live(context->device->reserved_bytes.load(std::memory_order_relaxed));
+    proportion.note_live(reserved_bytes_with(s, sort));
   }
   return kSuccess;
 }

@@ -1,7 +1,8 @@
-// Launches and synchronisations: passed on; launches not between the pieces of a copy. An error that breaks the context
-// is noted.
+// Launches, memsets, prefetches, advice and synchronisations: passed on; work not between the pieces of a copy. A
+// memset, prefetch or advice that names a block which the program has freed is refused (kept.hpp). An error that breaks
+// the context is noted.
 #include "shim/cuda/hooks/hooks.hpp"
-#include "shim/cuda/state.hpp"
+#include "shim/cuda/hooks/kept.hpp"
 #include "shim/cuda/stream_turn.hpp"
 
 namespace cistern::cuda {
@@ -34,6 +35,14 @@ namespace hook {
     Transfers::last_was_no_copy();                                           \
     return observe(driver().name arguments);                                 \
   }
+#define CUDA_USE(base, version, stream, name, parameters, arguments, on, ...) \
+  CUresult name parameters {                                                  \
+    if (refuses(state(), #name, __VA_ARGS__)) [[unlikely]]                    \
+      return kInvalidValue;                                                   \
+    const StreamTurn turn(state(), on, Zero::stream);                         \
+    Transfers::last_was_no_copy();                                            \
+    return observe(driver().name arguments);                                  \
+  }
 #define CUDA_MARK(base, version, stream, name, parameters, arguments, mark, on) \
   CUresult name parameters {                                                    \
     const StreamTurn turn(state(), on, Zero::stream);                           \
@@ -41,6 +50,15 @@ namespace hook {
     return observe(driver().name arguments);                                    \
   }
 #include "shim/symbols/cuda.def"
+
+CUresult cuMemAdvise(CUdeviceptr pointer, size_t bytes, int advice, CUdevice device) {
+  if (refuses(state(), "cuMemAdvise", pointer, bytes)) return kInvalidValue;
+  return observe(driver().cuMemAdvise(pointer, bytes, advice, device));
+}
+CUresult cuMemAdvise_v2(CUdeviceptr pointer, size_t bytes, int advice, CUmemLocation location) {
+  if (refuses(state(), "cuMemAdvise_v2", pointer, bytes)) return kInvalidValue;
+  return observe(driver().cuMemAdvise_v2(pointer, bytes, advice, location));
+}
 
 }  // namespace hook
 }  // namespace cistern::cuda

@@ -32,8 +32,8 @@ Context* primary_context(CudaState& s, CUdevice device) {
 bool still_active(CUdevice device) {
   unsigned flags = 0;
   int active = 0;
-  return driver().cuDevicePrimaryCtxGetState &&
-         driver().cuDevicePrimaryCtxGetState(device, &flags, &active) == kSuccess && active;
+  if (in_host_function) return true;
+  return driver().cuDevicePrimaryCtxGetState(device, &flags, &active) == kSuccess && active;
 }
 
 template <class Pass>
@@ -93,6 +93,7 @@ CUresult destroy_stream(CUstream stream, Pass pass) {
 template <class Pass>
 CUresult begin_capture(CUstream stream, bool per_thread, int mode, Pass pass) {
   CudaState& s = state();
+  settle_pools(s);
   Context* context = current_context(s);
   s.captures.begun(stream, per_thread, mode, context ? context->handle() : nullptr);
   const CUresult answer = note(s, pass());
@@ -100,14 +101,17 @@ CUresult begin_capture(CUstream stream, bool per_thread, int mode, Pass pass) {
   return answer;
 }
 
+// `graph`: where the program gets what was captured; null: it does not.
 template <class Pass>
-CUresult end_capture(CUstream stream, bool per_thread, Pass pass) {
+CUresult end_capture(CUstream stream, bool per_thread, CUgraph* graph, Pass pass) {
   CudaState& s = state();
   const CUresult answer = note(s, pass());
   int status = kCaptureStatusNone;
-  if (answer != kSuccess && answer != kStreamCaptureInvalidated && driver().cuStreamIsCapturing)
+  if (answer != kSuccess && answer != kStreamCaptureInvalidated && !in_host_function)
     driver().cuStreamIsCapturing(!stream && per_thread ? per_thread_stream() : stream, &status);
-  if (status == kCaptureStatusNone) s.captures.ended(stream, per_thread);
+  if (status != kCaptureStatusNone) return answer;
+  s.captures.ended(stream, per_thread);
+  s.graph_memory.capture_ended(s, answer == kSuccess && graph ? *graph : nullptr);
   return answer;
 }
 
@@ -253,23 +257,36 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
   return destroy_stream(stream, [&] { return driver().cuStreamDestroy_v2(stream); });
 }
 
-#define CAPTURE_HOOKS(suffix, per_thread)                                                                       \
-  CUresult cuStreamBeginCapture##suffix(CUstream stream) {                                                      \
-    return begin_capture(stream, per_thread, kCaptureModeGlobal,                                                \
-                         [&] { return driver().cuStreamBeginCapture##suffix(stream); });                        \
-  }                                                                                                             \
-  CUresult cuStreamBeginCapture_v2##suffix(CUstream stream, int mode) {                                         \
-    return begin_capture(stream, per_thread, mode,                                                              \
-                         [&] { return driver().cuStreamBeginCapture_v2##suffix(stream, mode); });               \
-  }                                                                                                             \
-  CUresult cuStreamBeginCaptureToGraph##suffix(CUstream stream, CUgraph graph, const CUgraphNode* dependencies, \
-                                               const void* edges, size_t count, int mode) {                     \
-    return begin_capture(stream, per_thread, mode, [&] {                                                        \
-      return driver().cuStreamBeginCaptureToGraph##suffix(stream, graph, dependencies, edges, count, mode);     \
-    });                                                                                                         \
-  }                                                                                                             \
-  CUresult cuStreamEndCapture##suffix(CUstream stream, CUgraph* graph) {                                        \
-    return end_capture(stream, per_thread, [&] { return driver().cuStreamEndCapture##suffix(stream, graph); }); \
+#define CAPTURE_HOOKS(suffix, per_thread)                                                                              \
+  CUresult cuStreamBeginCapture##suffix(CUstream stream) {                                                             \
+    return begin_capture(stream, per_thread, kCaptureModeGlobal,                                                       \
+                         [&] { return driver().cuStreamBeginCapture##suffix(stream); });                               \
+  }                                                                                                                    \
+  CUresult cuStreamBeginCapture_v2##suffix(CUstream stream, int mode) {                                                \
+    return begin_capture(stream, per_thread, mode,                                                                     \
+                         [&] { return driver().cuStreamBeginCapture_v2##suffix(stream, mode); });                      \
+  }                                                                                                                    \
+  CUresult cuStreamBeginCaptureToGraph##suffix(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,        \
+                                               const void* edges, size_t count, int mode) {                            \
+    return begin_capture(stream, per_thread, mode, [&] {                                                               \
+      return driver().cuStreamBeginCaptureToGraph##suffix(stream, graph, dependencies, edges, count, mode);            \
+    });                                                                                                                \
+  }                                                                                                                    \
+  CUresult cuStreamBeginRecaptureToGraph##suffix(CUstream stream, int mode, CUgraph graph, void* callback,             \
+                                                 void* user_data) {                                                    \
+    return begin_capture(stream, per_thread, mode, [&] {                                                               \
+      return driver().cuStreamBeginRecaptureToGraph##suffix(stream, mode, graph, callback, user_data);                 \
+    });                                                                                                                \
+  }                                                                                                                    \
+  CUresult cuStreamBeginCaptureToCig##suffix(CUstream stream, void* parameters) {                                      \
+    return begin_capture(stream, per_thread, kCaptureModeGlobal,                                                       \
+                         [&] { return driver().cuStreamBeginCaptureToCig##suffix(stream, parameters); });              \
+  }                                                                                                                    \
+  CUresult cuStreamEndCaptureToCig##suffix(CUstream stream) {                                                          \
+    return end_capture(stream, per_thread, nullptr, [&] { return driver().cuStreamEndCaptureToCig##suffix(stream); }); \
+  }                                                                                                                    \
+  CUresult cuStreamEndCapture##suffix(CUstream stream, CUgraph* graph) {                                               \
+    return end_capture(stream, per_thread, graph, [&] { return driver().cuStreamEndCapture##suffix(stream, graph); }); \
   }
 CAPTURE_HOOKS(, false)
 CAPTURE_HOOKS(_ptsz, true)

@@ -1,8 +1,11 @@
 // Copies: counted, with direction, kind of host memory and call site, and passed on, but for those between pageable
-// host memory and a device that go through pinned chunks (staging.hpp). An error that breaks the context is noted.
+// host memory and a device that go through pinned chunks (staging.hpp). One that names a block which the program has
+// freed is refused (kept.hpp). An error that breaks the context is noted.
 #include <algorithm>
+#include <functional>
 
 #include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/hooks/kept.hpp"
 #include "shim/cuda/state.hpp"
 #include "shim/cuda/stream_turn.hpp"
 #include "shim/process/kind.hpp"
@@ -25,14 +28,11 @@ struct On {
 Place place_of(CudaState& s, std::uintptr_t address) {
   if (const auto range = s.blocks.ranges.find(address))
     return range->value.kind == RangeKind::device ? Place::device : Place::pinned;
+  if (!driver().cuPointerGetAttribute || in_host_function) return Place::unknown;
   int type = 0;
   counters(s, Family::device).driver_queries.fetch_add(1, std::memory_order_relaxed);
   if (driver().cuPointerGetAttribute(&type, kPointerMemoryType, address) != kSuccess) return Place::pageable;
   return type == kMemoryHost ? Place::pinned : Place::device;
-}
-
-Place place_of_host(CudaState& s, const void* host) {
-  return s.blocks.ranges.find(reinterpret_cast<std::uintptr_t>(host)) ? Place::pinned : Place::pageable;
 }
 
 CUDA_MEMCPY3D::Side in_space(const CUDA_MEMCPY2D::Side& side) {
@@ -61,31 +61,99 @@ bool is_plain(const CUDA_MEMCPY3D::Side& side, const CUDA_MEMCPY3D& copy) {
          !__builtin_mul_overflow(bytes, side.z + copy.depth, &bytes) && bytes < PTRDIFF_MAX;
 }
 
+// A batch of copies, by the program's own arguments: another batch can take their place in its call.
+struct Batch {
+  CUdeviceptr *&targets, *&sources;
+  std::size_t*& sizes;
+  std::size_t& count;
+  CUmemcpyAttributes*& attributes;
+  std::size_t*& first_copies;  // that each of the attributes is of
+  std::size_t& attribute_count;
+  std::size_t* failed;  // where the program wants to know which copy could not be made
+
+  bool has_attributes() const {
+    return attributes && first_copies && attribute_count && attribute_count <= count && !first_copies[0] &&
+           std::adjacent_find(first_copies, first_copies + attribute_count, std::greater_equal<>()) ==
+               first_copies + attribute_count;
+  }
+  const CUmemcpyAttributes& attributes_of(std::size_t index) const {
+    return attributes[std::upper_bound(first_copies, first_copies + attribute_count, index) - first_copies - 1];
+  }
+};
+
+// Some copies of the batch, in the place of the whole for as long as this lives.
+class PartOfBatch {
+ public:
+  PartOfBatch(Batch& whole, const Vector<std::size_t>& indices)
+      : whole_(whole), arguments_{whole.targets,    whole.sources,      whole.sizes,          whole.count,
+                                  whole.attributes, whole.first_copies, whole.attribute_count} {
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      targets_.push_back(whole.targets[indices[i]]);
+      sources_.push_back(whole.sources[indices[i]]);
+      sizes_.push_back(whole.sizes[indices[i]]);
+      attributes_.push_back(whole.attributes_of(indices[i]));
+      first_copies_.push_back(i);
+    }
+    pass({targets_.data(), sources_.data(), sizes_.data(), indices.size(), attributes_.data(), first_copies_.data(),
+          indices.size()});
+  }
+  ~PartOfBatch() { pass(arguments_); }
+  PartOfBatch(const PartOfBatch&) = delete;
+  PartOfBatch& operator=(const PartOfBatch&) = delete;
+
+ private:
+  struct Arguments {
+    CUdeviceptr *targets, *sources;
+    std::size_t *sizes, count;
+    CUmemcpyAttributes* attributes;
+    std::size_t *first_copies, attribute_count;
+  };
+  void pass(const Arguments& arguments) {
+    whole_.targets = arguments.targets;
+    whole_.sources = arguments.sources;
+    whole_.sizes = arguments.sizes;
+    whole_.count = arguments.count;
+    whole_.attributes = arguments.attributes;
+    whole_.first_copies = arguments.first_copies;
+    whole_.attribute_count = arguments.attribute_count;
+  }
+
+  Batch& whole_;
+  const Arguments arguments_;  // the program's
+  Vector<CUdeviceptr> targets_, sources_;
+  Vector<std::size_t> sizes_, first_copies_;
+  Vector<CUmemcpyAttributes> attributes_;
+};
+
 // One call that copies: described first, then run.
 class Copying {
  public:
   Copying(const char* api, Zero zero) : api_(api), zero_(zero) {}
 
   void to_device(CUdeviceptr target, const void* source, std::uint64_t bytes, On on) {
-    const Place from = place_of_host(s_, source);
+    use(target, bytes);
+    const Place from = place_of_host(source, bytes);
     note(Place::device, from, bytes, on);
     if (from != Place::device) linear(true, source, target, bytes, on).pageable = from == Place::pageable;
   }
   void to_host(const void* target, CUdeviceptr source, std::uint64_t bytes, On on) {
-    const Place to = place_of_host(s_, target);
+    use(source, bytes);
+    const Place to = place_of_host(target, bytes);
     note(to, Place::device, bytes, on);
     if (to != Place::device) linear(false, target, source, bytes, on).pageable = to == Place::pageable;
   }
   // An array by an offset in bytes: passed on.
   void to_array(const void* source, std::uint64_t bytes, On on) {
-    note(Place::device, place_of_host(s_, source), bytes, on);
-    linear(true, source, 0, bytes, on).stageable = false;
+    note(Place::device, place_of_host(source, bytes), bytes, on);
+    linear(true, source, 0, bytes, on).unfit = Unstaged::shape;
   }
   void from_array(const void* target, std::uint64_t bytes, On on) {
-    note(place_of_host(s_, target), Place::device, bytes, on);
-    linear(false, target, 0, bytes, on).stageable = false;
+    note(place_of_host(target, bytes), Place::device, bytes, on);
+    linear(false, target, 0, bytes, on).unfit = Unstaged::shape;
   }
   void either(CUdeviceptr target, CUdeviceptr source, std::uint64_t bytes, On on) {
+    use(target, bytes);
+    use(source, bytes);
     const Place to = place_of(s_, target), from = place_of(s_, source);
     note(to, from, bytes, on);
     if (to == Place::device && from != Place::device)
@@ -93,7 +161,17 @@ class Copying {
     if (to != Place::device && from == Place::device)
       linear(false, reinterpret_cast<const void*>(target), source, bytes, on).pageable = to == Place::pageable;
   }
-  void between_devices(std::uint64_t bytes, On on) { note(Place::device, Place::device, bytes, on); }
+  void between_devices(CUdeviceptr target, CUdeviceptr source, std::uint64_t bytes, On on) {
+    use(target, bytes);
+    use(source, bytes);
+    note(Place::device, Place::device, bytes, on);
+  }
+  void described_across_contexts(const CUDA_MEMCPY3D* copy, On on) {
+    across_contexts(on);
+    if (!copy) return;
+    shape_ = *copy;
+    use_sides();
+  }
   void across_contexts(On on) {
     on_ = on;
     if (s_.contexts_alive.load(std::memory_order_relaxed) > 1) s_.shared_between_contexts.store(true);
@@ -112,18 +190,37 @@ class Copying {
     shape_ = *copy;
     described(on);
   }
-  void batch(const CUdeviceptr* targets, const CUdeviceptr* sources, const std::size_t* sizes, std::size_t count,
-             On on) {
-    for (std::size_t i = 0; i < count; ++i) note(place_of(s_, targets[i]), place_of(s_, sources[i]), sizes[i], on);
+  void with_attributes(CUdeviceptr target, CUdeviceptr source, std::uint64_t bytes,
+                       const CUmemcpyAttributes* attributes, On on) {
+    either(target, source, bytes, on);
+    if (staged_ && (!attributes || forbids_staging(*attributes, *staged_))) staged_->unfit = Unstaged::source_order;
+  }
+  void batch(const Batch& all, On on) {
+    on_ = on;
+    if (!all.targets || !all.sources || !all.sizes) return;
+    const bool has_attributes = all.has_attributes();
+    for (std::size_t i = 0; i < all.count; ++i) {
+      use(all.targets[i], all.sizes[i], all.failed, i);
+      use(all.sources[i], all.sizes[i], all.failed, i);
+    }
+    if (refused_) return;
+    batch_.emplace(all);
+    for (std::size_t i = 0; i < all.count; ++i) add_of_batch(i, has_attributes ? &all.attributes_of(i) : nullptr, on);
+    staged_.reset();
   }
   // Extents are in elements, whose size only the arrays know: bytes are counted between pointers.
-  void batch_3d(const CUDA_MEMCPY3D_BATCH_OP* copies, std::size_t count, On on) {
+  void batch_3d(const CUDA_MEMCPY3D_BATCH_OP* copies, std::size_t count, On on, std::size_t* failed = nullptr) {
     on_ = on;
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; copies && i < count; ++i) {
       const CUDA_MEMCPY3D_BATCH_OP& copy = copies[i];
-      if (copy.source.type == kOperandPointer && copy.target.type == kOperandPointer)
-        note(place_of(s_, copy.target.pointer.address), place_of(s_, copy.source.pointer.address),
-             copy.width * copy.height * copy.depth, on);
+      for (const auto* side : {&copy.target, &copy.source})
+        if (side->type == kOperandPointer) use(side->pointer.address, copy.width * copy.height * copy.depth, failed, i);
+      if (copy.source.type != kOperandPointer || copy.target.type != kOperandPointer || refused_) continue;
+      either(copy.target.pointer.address, copy.source.pointer.address, copy.width * copy.height * copy.depth, on);
+      if (!staged_) continue;
+      staged_->unfit = Unstaged::shape;
+      s_.staging.leaves(s_, *staged_);
+      staged_.reset();
     }
   }
 
@@ -132,7 +229,10 @@ class Copying {
   CUresult run(Pass pass) {
     const std::uint64_t begin_ns = nanoseconds_since_start();
     const CUresult answer = [&] {
+      if (refused_) [[unlikely]]
+        return kInvalidValue;
       StreamTurn turn(s_, on_.stream, zero_);
+      if (batch_ && !of_batch_.empty()) return run_batch(turn, pass);
       return staged_ ? s_.staging.copy(s_, *staged_, turn, pass) : pass();
     }();
     account(answer, nanoseconds_since_start() - begin_ns);
@@ -144,15 +244,77 @@ class Copying {
   struct Noted {
     std::uint64_t count, bytes;
   };
+  struct OfBatch {
+    std::size_t index;
+    HostCopy copy;
+  };
 
-  Place place_of_side(const CUDA_MEMCPY3D::Side& side) {
-    if (side.memory_type == kMemoryHost) return place_of_host(s_, side.host);
+  // Attributes are about the source: the target is written in the order of the stream in any case. Pageable memory of
+  // the host can be read now, unless the order of the stream counts there too; and what goes to it waits for the
+  // device, which only a call that is done with its source when it returns may do.
+  static bool forbids_staging(const CUmemcpyAttributes& attributes, const HostCopy& copy) {
+    const int order = attributes.source_access_order;
+    return order != kSourceDuringCall && (order != kSourceAnyTime || !copy.to_device);
+  }
+
+  // Copies of a batch have no order among themselves: those that may be staged are made one by one, the others by one
+  // call of the program's.
+  void add_of_batch(std::size_t index, const CUmemcpyAttributes* attributes, On on) {
+    staged_.reset();
+    with_attributes(batch_->targets[index], batch_->sources[index], batch_->sizes[index], attributes, on);
+    if (staged_ && stream_of(on) == legacy_stream()) staged_->unfit = Unstaged::unknown_context;  // it is refused there
+    if (staged_ && !s_.staging.leaves(s_, *staged_)) of_batch_.push_back({index, *staged_});
+  }
+  template <class Pass>
+  CUresult run_batch(StreamTurn& turn, Pass pass) {
+    Vector<std::size_t> rest;
+    for (std::size_t i = 0, next = 0; i < batch_->count; ++i)
+      next < of_batch_.size() && of_batch_[next].index == i ? static_cast<void>(++next) : rest.push_back(i);
+    for (const OfBatch& one : of_batch_) {
+      const PartOfBatch part(*batch_, {one.index});
+      const CUresult answer = s_.staging.copy(s_, one.copy, turn, pass);
+      if (answer == kSuccess) continue;
+      if (batch_->failed) *batch_->failed = one.index;
+      return answer;
+    }
+    if (rest.empty()) return kSuccess;
+    const PartOfBatch part(*batch_, rest);
+    const CUresult answer = pass();
+    if (answer != kSuccess && batch_->failed && *batch_->failed < rest.size()) *batch_->failed = rest[*batch_->failed];
+    return answer;
+  }
+
+  // The copy uses device memory there.
+  void use(CUdeviceptr first, std::uint64_t bytes, std::size_t* failed = nullptr, std::size_t index = 0) {
+    if (refused_ || !refuses(s_, api_, first, bytes)) [[likely]]
+      return;
+    refused_ = true;
+    if (failed) *failed = index;
+  }
+  void use_sides() {
+    const std::uint64_t bytes = shape_.width_bytes * shape_.height * shape_.depth;
+    for (const CUDA_MEMCPY3D::Side* side : {&shape_.target, &shape_.source})
+      if (side->memory_type == kMemoryDevice || side->memory_type == kMemoryUnified)
+        use(side->device + (side->z * side->height + side->y) * side->pitch + side->x_bytes, bytes);
+  }
+
+  // Drivers take a device's address there too.
+  Place place_of_host(const void* host, std::uint64_t bytes) {
+    const auto address = reinterpret_cast<std::uintptr_t>(host);
+    const auto range = s_.blocks.ranges.find(address);
+    if (!range) return Place::pageable;
+    if (range->value.kind == RangeKind::device) use(address, bytes);
+    return Place::pinned;
+  }
+  Place place_of_side(const CUDA_MEMCPY3D::Side& side, std::uint64_t bytes) {
+    if (side.memory_type == kMemoryHost) return place_of_host(side.host, bytes);
     return side.memory_type == kMemoryUnified ? place_of(s_, side.device) : Place::device;
   }
 
   void described(On on) {
-    const Place to = place_of_side(shape_.target), from = place_of_side(shape_.source);
+    use_sides();
     const std::uint64_t bytes = shape_.width_bytes * shape_.height * shape_.depth;
+    const Place to = place_of_side(shape_.target, bytes), from = place_of_side(shape_.source, bytes);
     note(to, from, bytes, on);
     const bool to_device = to == Place::device;
     if (!bytes || to_device == (from == Place::device)) return;
@@ -160,16 +322,17 @@ class Copying {
     const std::size_t pitch = host.pitch, slice_pitch = host.pitch * host.height;
     const std::uintptr_t base =
         host.memory_type == kMemoryHost ? reinterpret_cast<std::uintptr_t>(host.host) : host.device;
-    staged_.emplace(
-        HostCopy{.to_device = to_device,
-                 .waits = on.waits,
-                 .stream = stream_of(on),
-                 .host = {reinterpret_cast<char*>(base + host.z * slice_pitch + host.y * pitch + host.x_bytes), pitch,
-                          slice_pitch},
-                 .box = {shape_.width_bytes, shape_.height, shape_.depth},
-                 .pageable = (to_device ? from : to) == Place::pageable,
-                 .described = &shape_,
-                 .stageable = is_plain(shape_.source, shape_) && is_plain(shape_.target, shape_)});
+    staged_.emplace(HostCopy{
+        .to_device = to_device,
+        .waits = on.waits,
+        .stream = stream_of(on),
+        .host = {reinterpret_cast<char*>(base + host.z * slice_pitch + host.y * pitch + host.x_bytes), pitch,
+                 slice_pitch},
+        .box = {shape_.width_bytes, shape_.height, shape_.depth},
+        .pageable = (to_device ? from : to) == Place::pageable,
+        .described = &shape_,
+        .unfit = is_plain(shape_.source, shape_) && is_plain(shape_.target, shape_) ? std::nullopt
+                                                                                    : std::optional(Unstaged::shape)});
   }
 
   HostCopy& linear(bool to_device, const void* host, CUdeviceptr device, std::uint64_t bytes, On on) {
@@ -229,7 +392,7 @@ class Copying {
     }
     if (bits % CopySite::kCopyAlignment) s_.transfers.add_unaligned(key);
     if (copy.pageable) note_copied(copy.host.base, copy.box.bytes());
-    if (!copy.pageable || copy.described || !copy.stageable) return;
+    if (!copy.pageable || copy.described || copy.unfit) return;
     if (copy.to_device) return s_.round_trips.sent({copy.device, 0}, copy.host.base, copy.box.bytes());
     if (const auto same = s_.round_trips.returned({copy.device, 0}, copy.host.base, copy.box.bytes()))
       s_.transfers.add_return(key, *same);
@@ -240,9 +403,12 @@ class Copying {
   const char* const api_;
   const Zero zero_;
   On on_ = CUstream{};
+  bool refused_ = false;
   Noted noted_[static_cast<int>(CopyDirection::count)][2]{};
   CUDA_MEMCPY3D shape_{};
   std::optional<HostCopy> staged_;
+  std::optional<Batch> batch_;
+  Vector<OfBatch> of_batch_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/hooks/pooled.hpp"
 #include "shim/cuda/hooks/stream_order.hpp"
+#include "shim/cuda/stream_turn.hpp"
 #include "shim/process/misuse.hpp"
 
 namespace cistern::cuda {
@@ -30,6 +31,8 @@ CUresult synchronise(CudaState& s, Context* context, const Context* current) {
   return result;
 }
 
+constexpr std::uint64_t kWaitingAnyway = std::uint64_t{32} << 20, kMuchKept = std::uint64_t{4} << 30;
+
 DriverCalls& calls_of(CudaState& s, const Block& block) {
   return block.kind == BlockKind::device ? block.context->device->calls : s.source.pinned_calls;
 }
@@ -44,7 +47,7 @@ CUresult free_piece(CudaState& s, Block* piece, Unpooled reason) {
     return answer;
   }
   counters(s, Family::pinned).count_unpooled(reason);
-  account_death(s, piece);
+  account_death(s, piece, {.kept = answer != kDeinitialized});
   if (answer == kDeinitialized) return answer;
   give_to_pool(s, piece, fence_for(s, piece, true));
   s.source.release_postponed();
@@ -107,6 +110,22 @@ void keep_in_order(CudaState& s, Block* block, std::uint64_t traits, std::uint64
   give_to_pool(s, block, fence_for(s, block, true), now_ns);
 }
 
+// In deferred order the program may run far ahead of the device: what waits is to be no more than was live lately.
+bool too_much_waits(CudaState& s, const Block& freed) {
+  const Share& share = s.source.share_of(freed.sort());
+  const std::uint64_t most = std::max(share.proportion.most_live(), kWaitingAnyway);
+  const auto is_over = [&] { return share.waiting_bytes.load(std::memory_order_relaxed) + freed.bytes > most; };
+  if (!is_over()) return false;
+  pool_of(s, freed.kind).settle(reinterpret_cast<std::uintptr_t>(freed.context));
+  return is_over();
+}
+
+bool much_is_kept(CudaState& s, const Block& freed) {
+  const std::uint64_t reserved = reserved_bytes_with(s, freed.sort());
+  const std::uint64_t used = s.source.share_of(freed.sort()).used_bytes();
+  return reserved > used && reserved - used > kMuchKept;
+}
+
 template <class Pass>
 CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pass pass) {
   Context* current = current_context(s);
@@ -123,7 +142,8 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
   if (const auto reason = why_not_kept(s, *block, current))
     if (*reason != Unpooled::capturing || !order.of_stream || block->marked.load(std::memory_order_relaxed))
       return really_free(s, block, *reason, pass);
-  const bool waits = order.when == Order::now || (order.when == Order::as_chosen && !s.deferred);
+  const bool as_chosen = order.when == Order::as_chosen;
+  const bool waits = order.when == Order::now || (as_chosen && (!s.deferred || too_much_waits(s, *block)));
   Context* const context = block->context;
   const CUresult waited = !waits ? kNotReady : synchronise(s, context, current);
   if (waited != kSuccess && waited != kNotReady) {
@@ -131,14 +151,20 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
     return really_free(s, block, Unpooled::context_poisoned, pass);
   }
   block->freed_site = capture(s, api);
-  const bool on_device = block->kind == BlockKind::device, has_waited = waited == kSuccess;
+  // A free of the driver's waits. In deferred order that is seldom done, and where the program would not expect it only
+  // when very much is kept; never while a stream captures.
+  const bool has_waited = waited == kSuccess;
+  const bool may_wait = has_waited || (!waits && s.gate.open() && (as_chosen || much_is_kept(s, *block)));
+  const Sort sort = block->sort();
   const std::uint64_t now_ns = coarse_now_ns();
-  account_death(s, block, has_waited ? Waited::yes : Waited::no, now_ns);
-  if (order.traits)
+  account_death(s, block, {.kept = true, .waited = has_waited, .now_ns = now_ns});
+  if (has_waited && !keeps(s, *block, now_ns))
+    s.source.release(block);
+  else if (order.traits)
     keep_in_order(s, block, order.traits, now_ns);
   else
     give_to_pool(s, block, fence_for(s, block, !has_waited), now_ns);
-  if (on_device && has_waited) keep_in_proportion(s, *context, now_ns);
+  if (may_wait) keep_in_proportion(s, sort, now_ns);
   s.source.release_postponed();
   return kSuccess;
 }
@@ -163,11 +189,18 @@ CUresult free_other(CudaState& s, const void* pointer, const char* api, Pass pas
   return answer;
 }
 
-// A block may be freed in stream order too: it leaves the pool's hands for good.
+// A block may be freed in stream order too: it leaves the pool's hands for good. On a stream that captures, memory of a
+// graph's node gets a free node.
 template <class Free>
-CUresult free_in_stream_order(CUdeviceptr pointer, CUstream stream, const char* api, const Free& real) {
+CUresult free_in_stream_order(CUdeviceptr pointer, CUstream stream, Zero zero, const char* api, const Free& real) {
   CudaState& s = state();
   const auto pass = [&] { return real(pointer, stream); };
+  if (pointer && s.graph_memory.has(pointer))
+    if (const CUgraph graph = captured_graph(s, stream, zero == Zero::per_thread)) {
+      const CUresult answer = note(s, pass());
+      if (answer == kSuccess) s.graph_memory.frees(s, graph, pointer);
+      return answer;
+    }
   Block* const block = pointer ? s.blocks.table.find(pointer) : nullptr;
   if (!block || block->kind != BlockKind::device || !block->context_is_there())
     return free_other(s, reinterpret_cast<const void*>(pointer), api, pass);
@@ -234,11 +267,11 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) { return free_device(pointer); }
 CUresult cuMemFreeHost(void* pointer) { return free_pinned_in({Order::as_chosen}, pointer); }
 
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
-  return free_in_stream_order(pointer, stream, "cuMemFreeAsync", driver().cuMemFreeAsync);
+  return free_in_stream_order(pointer, stream, Zero::legacy, "cuMemFreeAsync", driver().cuMemFreeAsync);
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
-  return free_in_stream_order(pointer, stream, "cuMemFreeAsync_ptsz", driver().cuMemFreeAsync_ptsz);
+  return free_in_stream_order(pointer, stream, Zero::per_thread, "cuMemFreeAsync_ptsz", driver().cuMemFreeAsync_ptsz);
 }
 
 }  // namespace hook

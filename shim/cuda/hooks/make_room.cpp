@@ -14,10 +14,15 @@ CUresult observe(CUresult answer) {
   return answer;
 }
 
-// One row's outputs: pointers, and array(first, count) of several. An object among them is one more that is alive.
+// One row's outputs: pointers, array(first, count) of several, and ExecutableOf. An object among them is one more that
+// is alive.
 void made(const char*, ...) {}
 void made(const char* name, CUevent* event) { note_object(state(), ObjectType::event, *event, name); }
-void made(const char* name, CUgraphExec* graph) { note_object(state(), ObjectType::graph, *graph, name); }
+void made(const char* name, const ExecutableOf& made) {
+  CudaState& s = state();
+  note_object(s, ObjectType::graph, *made.place, name);
+  s.graph_memory.instantiated(*made.place, made.graph);
+}
 void made(const char* name, CUlibrary* library) { note_object(state(), ObjectType::library, *library, name); }
 void made(const char* name, CUmodule* module) {
   if (std::string_view(name).starts_with("cuModuleLoad")) note_object(state(), ObjectType::module, *module, name);
@@ -55,9 +60,6 @@ CUresult cuModuleUnload(CUmodule module) {
 }
 CUresult cuLibraryUnload(CUlibrary library) {
   return end_object(library, [&] { return driver().cuLibraryUnload(library); });
-}
-CUresult cuGraphExecDestroy(CUgraphExec graph) {
-  return end_object(graph, [&] { return driver().cuGraphExecDestroy(graph); });
 }
 
 }  // namespace hook

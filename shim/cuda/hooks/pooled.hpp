@@ -9,11 +9,6 @@ namespace cistern::cuda {
 
 constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 46;
 
-inline KindCounters& counters_of(CudaState& s, BlockKind kind, const Context* context) {
-  if (kind == BlockKind::pinned) return counters(s, Family::pinned);
-  return counters(s, Family::device, context ? context->device->ordinal : 0);
-}
-
 inline std::optional<Unpooled> why_size_not_pooled(BlockKind kind, std::uint64_t bytes) {
   const Options& chosen = options();
   if (kind == BlockKind::device) {
@@ -30,6 +25,7 @@ inline std::optional<Unpooled> why_size_not_pooled(BlockKind kind, std::uint64_t
 // What both allocations and frees ask first. A capture that forbids the call must be invalidated by it, as without us.
 inline std::optional<Unpooled> why_not_pooled(CudaState& s, BlockKind kind, std::uint64_t bytes,
                                               const Context* current) {
+  if (s.missing.for_pools) return Unpooled::missing_function;
   if (!current) return Unpooled::no_context;
   if (phase() != Phase::running) return Unpooled::exiting;
   if (current->poisoned.load(std::memory_order_relaxed)) return Unpooled::context_poisoned;

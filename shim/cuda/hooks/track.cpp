@@ -2,47 +2,44 @@
 #include <algorithm>
 
 #include "shim/cuda/hooks/hooks.hpp"
-#include "shim/cuda/room.hpp"
+#include "shim/cuda/hooks/tracked.hpp"
+#include "shim/cuda/stream_turn.hpp"
 
 namespace cistern::cuda {
-namespace {
 
-struct Kind {
-  Family family;
-  const char* object;
-  const char* api;
-};
-
-const void* as_handle(CUdeviceptr pointer) { return reinterpret_cast<const void*>(pointer); }
-
-// Accounts what a call gave, or that it failed.
-CUresult born(CUresult answer, const Kind& kind, const void* handle, std::uint64_t bytes) {
+CUresult born(CUresult answer, const MadeBy& by, const void* handle, std::uint64_t bytes) {
   CudaState& s = state();
-  const char* api = api_name(kind.api);
+  const char* api = api_name(by.api);
   Context* context = current_context(s);
   if (answer != kSuccess) {
     if (answer == kOutOfMemory) {
       const int device = context ? context->device->ordinal : 0;
-      add(counters(s, kind.family, device).failed);
-      report_out_of_memory(s, api, kind.family, device, bytes);
+      add(counters(s, by.family, device).failed);
+      report_out_of_memory(s, api, by.family, device, bytes);
     }
     return note(s, answer);
   }
   if (!handle) return answer;
   Tracked record;
-  record.family = kind.family;
+  record.family = by.family;
   record.context = context;
   record.bytes = bytes;
   record.api = api;
-  record.object = kind.object;
+  record.object = by.object;
+  if (by.device >= 0 && (!context || context->device->ordinal != by.device)) {
+    record.context = nullptr;
+    record.device = by.device;
+  }
   track(s, handle, record);
   return answer;
 }
 
+namespace {
+
 // The size of another process's block, which only the driver knows; 0 where it may not be asked.
 std::uint64_t imported_bytes(CUresult answer, const CUdeviceptr* pointer) {
   std::size_t bytes = 0;
-  if (answer != kSuccess || !state().gate.open() || !driver().cuMemGetAddressRange_v2) return 0;
+  if (answer != kSuccess || !state().gate.open()) return 0;
   CUdeviceptr base = 0;
   return driver().cuMemGetAddressRange_v2(&base, &bytes, *pointer) == kSuccess ? bytes : 0;
 }
@@ -65,12 +62,18 @@ CUresult with_room(std::uint64_t bytes, Pass pass) {
   return cuda::with_room(s, current_context(s), bytes, pass);
 }
 
-// `rest`: what follows pointer and size in the driver's function.
-template <class Allocate, class... Rest>
-CUresult born_in_stream_order(CUdeviceptr* pointer, std::uint64_t bytes, const char* api, const Allocate& real,
-                              Rest... rest) {
-  const CUresult answer = with_room(bytes, [&] { return real(pointer, bytes, rest...); });
-  return born(answer, {Family::async, "block", api}, answer == kSuccess ? as_handle(*pointer) : nullptr, bytes);
+// On a stream that captures it is an allocation node of a graph.
+template <class Pass>
+CUresult born_in_stream_order(CUdeviceptr* pointer, std::uint64_t bytes, CUstream stream, Zero zero, const char* api,
+                              Pass pass) {
+  const CUresult answer = with_room(bytes, pass);
+  if (answer != kSuccess) return born(answer, {Family::async, "block", api}, nullptr, bytes);
+  CudaState& s = state();
+  const CUgraph graph = captured_graph(s, stream, zero == Zero::per_thread);
+  if (!graph) return born(answer, {Family::async, "block", api}, as_handle(*pointer), bytes);
+  born(answer, {Family::graph, "allocation node", api}, as_handle(*pointer), bytes);
+  s.graph_memory.allocates(s, graph, *pointer, true);
+  return answer;
 }
 
 std::uint64_t array_bytes(std::size_t width, std::size_t height, std::size_t depth, int format, unsigned channels) {
@@ -89,7 +92,7 @@ std::uint64_t mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR& level0, unsigned level
   return bytes;
 }
 
-Kind kind_of(const CUmemAllocationProp* properties, const char* api) {
+MadeBy made_by(const CUmemAllocationProp* properties, const char* api) {
   return {properties->location.type == kLocationDevice ? Family::vmm : Family::host_vmm, "physical memory", api};
 }
 
@@ -121,18 +124,20 @@ CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t bytes, unsigned flags) {
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t bytes, CUstream stream) {
-  return born_in_stream_order(pointer, bytes, "cuMemAllocAsync", driver().cuMemAllocAsync, stream);
+  return born_in_stream_order(pointer, bytes, stream, Zero::legacy, "cuMemAllocAsync",
+                              [&] { return driver().cuMemAllocAsync(pointer, bytes, stream); });
 }
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr* pointer, size_t bytes, CUstream stream) {
-  return born_in_stream_order(pointer, bytes, "cuMemAllocAsync", driver().cuMemAllocAsync_ptsz, stream);
+  return born_in_stream_order(pointer, bytes, stream, Zero::per_thread, "cuMemAllocAsync",
+                              [&] { return driver().cuMemAllocAsync_ptsz(pointer, bytes, stream); });
 }
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* pointer, size_t bytes, CUmemoryPool pool, CUstream stream) {
-  return born_in_stream_order(pointer, bytes, "cuMemAllocFromPoolAsync", driver().cuMemAllocFromPoolAsync, pool,
-                              stream);
+  return born_in_stream_order(pointer, bytes, stream, Zero::legacy, "cuMemAllocFromPoolAsync",
+                              [&] { return driver().cuMemAllocFromPoolAsync(pointer, bytes, pool, stream); });
 }
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* pointer, size_t bytes, CUmemoryPool pool, CUstream stream) {
-  return born_in_stream_order(pointer, bytes, "cuMemAllocFromPoolAsync", driver().cuMemAllocFromPoolAsync_ptsz, pool,
-                              stream);
+  return born_in_stream_order(pointer, bytes, stream, Zero::per_thread, "cuMemAllocFromPoolAsync",
+                              [&] { return driver().cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream); });
 }
 
 // Blocks of a destroyed pool stay valid until they are freed.
@@ -188,7 +193,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
   const auto pass = [&] { return driver().cuMemCreate(handle, bytes, properties, flags); };
   const CUresult answer = on_device ? with_room(bytes, pass) : pass();
   if (!properties) return answer;
-  return born(answer, kind_of(properties, "cuMemCreate"), answer == kSuccess ? as_handle(*handle) : nullptr, bytes);
+  return born(answer, made_by(properties, "cuMemCreate"), answer == kSuccess ? as_handle(*handle) : nullptr, bytes);
 }
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   if (reference_dropped(state(), as_handle(handle))) return driver().cuMemRelease(handle);

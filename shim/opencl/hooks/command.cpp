@@ -5,7 +5,9 @@
 #include <span>
 
 #include "shim/opencl/hooks/command.hpp"
+#include "shim/opencl/hooks/copied.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
+#include "shim/opencl/hooks/misuse.hpp"
 #include "shim/process/misuse.hpp"
 
 namespace cistern::opencl {
@@ -34,14 +36,17 @@ constexpr std::size_t kUsesMax = 64;
 
 // The newest use of each queue stands for all before it. Those that have ended go, and those whose end will not be
 // known any more leave a mark: what a buffer knows is bounded, however many queues come and go.
-void add_use(MemoryRecord& record, const std::shared_ptr<QueueClock>& clock, std::uint64_t number) {
+// `ended`: what goes, whose clock may end with it, which releases its markers: not under the record's lock.
+void add_use(MemoryRecord& record, const std::shared_ptr<QueueClock>& clock, std::uint64_t number, Vector<Use>& ended) {
   bool added = false, pending = false;
   std::erase_if(record.uses, [&](Use& use) {
     const Settled known = use.clock->known(use.number);
     pending = pending || known != Settled::yes;
     if (use.clock == clock) return use.number = std::max(use.number, number), added = true, false;
     record.end_unknown = record.end_unknown || known == Settled::never;
-    return known != Settled::no;
+    if (known == Settled::no) return false;
+    ended.push_back(std::move(use));
+    return true;
   });
   if (!added && record.uses.size() >= kUsesMax) record.end_unknown = true;
   if (!added && !record.end_unknown) record.uses.push_back({clock, number});
@@ -55,21 +60,42 @@ void note_use(OpenclState& s, const void* memory, const std::shared_ptr<QueueClo
     const void* parent = nullptr;
     SiteId created = 0, released = 0;
     bool after_release = false;
+    std::uint64_t taken_first = 0;
+    Vector<Use> ended;
     s.memory.with(memory, [&](MemoryRecord* record) {
       if (!record) return;
       parent = record->parent;
+      if (record->first_use == FirstUse::expected) taken_first = record->bytes;
+      record->first_use = FirstUse::none;
       // An argument that an unknown function has replaced looks the same.
       if (record->state == MemoryState::pooled && !s.unknown_arguments.load(std::memory_order_relaxed)) {
         after_release = true;
         created = record->site, released = record->released_site;
       }
       if (!record->recyclable) return;
+      ++record->uses_now;
       if (clock)
-        add_use(*record, clock, number);
+        add_use(*record, clock, number, ended);
       else
         record->end_unknown = true;
     });
+    if (taken_first) s.first_uses.begun(clock, number, taken_first);
     if (after_release) report_use_after_release(memory, created, released);
+    memory = parent;
+  }
+}
+
+void note_first_use(OpenclState& s, const void* memory) {
+  while (memory) {
+    const void* parent = nullptr;
+    std::uint64_t taken = 0;
+    s.memory.with(memory, [&](MemoryRecord* record) {
+      if (!record) return;
+      parent = record->parent;
+      if (record->first_use == FirstUse::expected) taken = record->bytes;
+      record->first_use = FirstUse::none;
+    });
+    s.first_uses.expect_no_more(taken);
     memory = parent;
   }
 }
@@ -104,29 +130,57 @@ cl_int set_by_extension(const char* api, cl_kernel kernel, cl_uint index, Pointe
 
 std::span<const cl_mem> listed(const cl_mem* memory, cl_uint count) { return {memory, memory ? count : 0}; }
 
-void note_mapped(cl_mem memory, void* mapped, std::uint64_t bytes) {
+bool is_written(cl_bitfield map_flags) { return map_flags & (kMapWrite | kMapWriteInvalidate); }
+
+void note_mapped(cl_mem memory, cl_bitfield flags, void* mapped, std::uint64_t bytes) {
   state().memory.with(memory, [](MemoryRecord* record) {
     if (record) record->mapped_once = true;
   });
-  state().host_ranges.change(reinterpret_cast<std::uintptr_t>(mapped), bytes, [](HostRange& range) { ++range.maps; });
+  state().host_ranges.change(reinterpret_cast<std::uintptr_t>(mapped), bytes, [&](HostRange& range) {
+    ++range.maps;
+    if (is_written(flags)) ++range.writes, range.written_bytes = bytes;
+  });
+}
+
+// Bytes that an unmap takes back: 0 where it was mapped to be read.
+std::uint64_t take_written(const void* mapped) {
+  std::uint64_t bytes = 0;
+  state().host_ranges.erase_if(reinterpret_cast<std::uintptr_t>(mapped), [&](HostRange& range) {
+    if (range.writes) --range.writes, bytes = range.written_bytes;
+    return false;
+  });
+  return bytes;
 }
 
 // While memory is mapped commands may look at what the program does with it: foreign, until it is unmapped.
 // Mapping commands say their error through `errcode`, and map(error) through a pointer that is never null.
 // `bytes()` says how much was mapped.
+struct MapCall {
+  const char* api;
+  cl_mem memory;
+  bool blocking;
+  cl_bitfield flags;
+};
 template <class Map, class Bytes>
-void* map_command(cl_command_queue queue, cl_mem memory, bool blocking, const WaitList& wait, const cl_event* event,
+void* map_command(cl_command_queue queue, const MapCall& call, const WaitList& wait, const cl_event* event,
                   cl_int* errcode, Map map, Bytes bytes) {
+  const std::uint64_t begin_ns = nanoseconds_since_start();
   void* mapped = nullptr;
   cl_int own = kSuccess;
   cl_int* error = errcode ? errcode : &own;
+  if (const cl_int refused = refuse_kept(call.api, queue, {call.memory})) [[unlikely]]
+    return *error = refused, nullptr;
   const std::shared_ptr<QueueClock> clock = clock_of(state(), queue);
   if (clock) clock->begin_foreign();
-  command(queue, blocking, wait, event, std::span<const cl_mem>(&memory, 1), [&] {
+  command(queue, call.blocking, wait, event, std::span<const cl_mem>(&call.memory, 1), [&] {
     mapped = map(error);
     return mapped ? kSuccess : *error;
   });
-  if (mapped) note_mapped(memory, mapped, bytes());
+  const std::uint64_t mapped_bytes = mapped ? bytes() : 0;
+  if (mapped) note_mapped(call.memory, call.flags, mapped, mapped_bytes);
+  Copied copying(call.api, queue, call.blocking, event, mapped ? kSuccess : *error,
+                 nanoseconds_since_start() - begin_ns, {});
+  copying.map(call.flags, mapped_bytes);
   if (clock && !mapped) clock->end_foreign(0);
   return mapped;
 }
@@ -138,6 +192,8 @@ namespace hook {
 #define OPENCL_ENQUEUE(slot, name, parameters, arguments, blocking, ...)             \
   cl_int name parameters {                                                           \
     const std::initializer_list<const void*> used = {__VA_ARGS__};                   \
+    if (const cl_int refused = refuse_kept(#name, queue, used)) [[unlikely]]         \
+      return refused;                                                                \
     return command(queue, blocking, {wait_count, wait_list}, event, std::span(used), \
                    [&] { return next().name arguments; });                           \
   }
@@ -175,7 +231,8 @@ void* clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer, cl_uint blocking
   const auto map = [&](cl_int* error) {
     return next().clEnqueueMapBuffer(queue, buffer, blocking, flags, offset, size, wait_count, wait_list, event, error);
   };
-  return map_command(queue, buffer, blocking, {wait_count, wait_list}, event, errcode, map, [&] { return size; });
+  return map_command(queue, {"clEnqueueMapBuffer", buffer, blocking != 0, flags}, {wait_count, wait_list}, event,
+                     errcode, map, [&] { return size; });
 }
 
 void* clEnqueueMapImage(cl_command_queue queue, cl_mem image, cl_uint blocking, cl_bitfield flags, const size_t* origin,
@@ -185,7 +242,8 @@ void* clEnqueueMapImage(cl_command_queue queue, cl_mem image, cl_uint blocking, 
     return next().clEnqueueMapImage(queue, image, blocking, flags, origin, region, row_pitch, slice_pitch, wait_count,
                                     wait_list, event, error);
   };
-  return map_command(queue, image, blocking, {wait_count, wait_list}, event, errcode, map, [&] {
+  const MapCall call{"clEnqueueMapImage", image, blocking != 0, flags};
+  return map_command(queue, call, {wait_count, wait_list}, event, errcode, map, [&] {
     const std::size_t slices = slice_pitch && *slice_pitch ? *slice_pitch * (region[2] - 1) : 0;
     return slices + *row_pitch * region[1];
   });
@@ -193,9 +251,11 @@ void* clEnqueueMapImage(cl_command_queue queue, cl_mem image, cl_uint blocking, 
 
 cl_int clEnqueueUnmapMemObject(cl_command_queue queue, cl_mem memory, void* mapped, cl_uint wait_count,
                                const cl_event* wait_list, cl_event* event) {
+  const std::uint64_t written = take_written(mapped);
   const cl_int error = command(queue, false, {wait_count, wait_list}, event, std::span<const cl_mem>(&memory, 1), [&] {
     return next().clEnqueueUnmapMemObject(queue, memory, mapped, wait_count, wait_list, event);
   });
+  if (written) Copied("clEnqueueUnmapMemObject", queue, false, event, error, 0, {}).unmap(written);
   if (error != kSuccess) return error;
   if (const std::shared_ptr<QueueClock> clock = clock_of(state(), queue)) clock->end_foreign(clock->enqueued());
   state().host_ranges.erase_if(reinterpret_cast<std::uintptr_t>(mapped), [](HostRange& range) {

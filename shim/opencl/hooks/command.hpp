@@ -11,6 +11,9 @@ namespace cistern::opencl {
 // A sub-buffer's or image's use is its parent's use. Without a clock: a queue that we never saw.
 void note_use(OpenclState& s, const void* memory, const std::shared_ptr<QueueClock>& clock, std::uint64_t number);
 
+// Of a command that has ended.
+void note_first_use(OpenclState& s, const void* memory);
+
 // What a command waits for, besides the commands before it.
 struct WaitList {
   cl_uint count = 0;
@@ -66,6 +69,8 @@ cl_int command(cl_command_queue queue, bool blocking, const WaitList& wait, cons
     for (const void* used : memory) note_use(s, used, clock, number);
   }
   // Numbers are given after the enqueue: only when none was given meanwhile is this command the next after `before`.
+  if (blocking && s.first_uses.bytes())
+    for (const void* used : memory) note_first_use(s, used);
   note_event(event, {clock, number == before + 1 ? number : before});
   return error;
 }

@@ -1,81 +1,14 @@
 // OpenCL commands that copy: counted, with direction, kind of host memory and call site, and passed on, but for those
-// between pageable host memory and a buffer that go through pinned chunks (staging.hpp). Reads and writes of mapped
-// memory are no calls, and so no copies here.
+// between pageable host memory and a buffer that go through pinned chunks (staging.hpp), and those that name a released
+// buffer, which are refused (misuse.hpp).
 #include "shim/opencl/hooks/command.hpp"
+#include "shim/opencl/hooks/copied.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
+#include "shim/opencl/hooks/misuse.hpp"
 #include "shim/process/kind.hpp"
 
 namespace cistern::opencl {
 namespace {
-
-// What was seen of a copy between the host's memory and a buffer.
-struct Looked {
-  bool unaligned = false;
-  std::optional<bool> unchanged{};  // since it was sent, where that was looked at
-};
-
-// One call that copies, described after the driver has looked at its arguments: those of a call that failed may be
-// anything.
-class Copied {
- public:
-  Copied(const char* api, cl_command_queue queue, bool blocking, const cl_event* event, cl_int error,
-         std::uint64_t took_ns, const Looked& looked)
-      : api_(api),
-        queue_(queue),
-        blocking_(blocking),
-        event_(event),
-        error_(error),
-        took_ns_(took_ns),
-        looked_(looked) {}
-
-  void to_device(const void* host, std::uint64_t bytes) { add(CopyDirection::host_to_device, pageable(host), bytes); }
-  void to_host(const void* host, std::uint64_t bytes) { add(CopyDirection::device_to_host, pageable(host), bytes); }
-  void between_devices(std::uint64_t bytes) { add(CopyDirection::device_to_device, false, bytes); }
-  // Shared virtual memory counts as the device's.
-  void either(const void* target, const void* source, std::uint64_t bytes) {
-    const bool to_host = pageable(target), from_host = pageable(source);
-    add(to_host ? (from_host ? CopyDirection::host_to_host : CopyDirection::device_to_host)
-                : (from_host ? CopyDirection::host_to_device : CopyDirection::device_to_device),
-        to_host || from_host, bytes);
-  }
-
-  std::uint64_t volume(const std::size_t* region) const {
-    return error_ == kSuccess ? std::uint64_t{region[0]} * region[1] * region[2] : 0;
-  }
-  std::uint64_t volume(const std::size_t* region, cl_mem image) const {
-    std::size_t element = 0;
-    if (error_ == kSuccess) next().clGetImageInfo(image, kImageElementSize, sizeof element, &element, nullptr);
-    return element ? volume(region) * element : 0;
-  }
-
- private:
-  bool pageable(const void* host) const { return !s_.host_ranges.find(reinterpret_cast<std::uintptr_t>(host)); }
-
-  void add(CopyDirection direction, bool pageable, std::uint64_t bytes) {
-    const TransferKey key{direction, pageable, !blocking_, capture(s_, api_), api_};
-    if (error_ != kSuccess) return s_.transfers.add_failed(key, 1);
-    s_.transfers.add(key, 1, bytes);
-    if (looked_.unaligned) s_.transfers.add_unaligned(key);
-    if (looked_.unchanged) s_.transfers.add_return(key, *looked_.unchanged);
-    if (blocking_) return s_.transfers.add_time(key, 1, bytes, took_ns_);
-    s_.transfers.last_was(key, queue_);
-    if (event_) Transfers::marks(*event_, queue_);
-    const bool profiled = s_.queues.with(queue_, [](const Queue* record) { return record && record->profiled; });
-    if (!profiled || !event_ || !*event_) return;
-    s_.counted.with(*event_, [&](Counted* record) {
-      if (record) record->copy = {key, bytes};
-    });
-  }
-
-  OpenclState& s_ = state();
-  const char* const api_;
-  const cl_command_queue queue_;
-  const bool blocking_;
-  const cl_event* const event_;
-  const cl_int error_;
-  const std::uint64_t took_ns_;
-  const Looked looked_;
-};
 
 // --- What goes through chunks, if anything
 std::optional<HostCopy> none() { return std::nullopt; }
@@ -172,6 +105,8 @@ namespace hook {
 #define OPENCL_COPY(slot, name, parameters, arguments, blocking, copied, staged, ...)                   \
   cl_int name parameters {                                                                              \
     const std::initializer_list<const void*> used = {__VA_ARGS__};                                      \
+    if (const cl_int refused = refuse_kept(#name, queue, used)) [[unlikely]]                            \
+      return refused;                                                                                   \
     Looked looked;                                                                                      \
     const std::uint64_t begin_ns = nanoseconds_since_start();                                           \
     const auto pass = [&] { return next().name arguments; };                                            \

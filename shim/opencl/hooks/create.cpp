@@ -6,8 +6,10 @@
 // Handles are the driver's own, so every query about a buffer is answered by the driver.
 #include "shim/opencl/buffers.hpp"
 #include "shim/opencl/hooks/account.hpp"
+#include "shim/opencl/hooks/copied.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
 #include "shim/opencl/hooks/room.hpp"
+#include "shim/opencl/missing.hpp"
 
 namespace cistern::opencl {
 namespace {
@@ -24,13 +26,33 @@ std::optional<Unpooled> why_not_recycled(OpenclState& s, const BufferSource::Req
   if (!context.known) return Unpooled::unknown_context;
   if (context.inherited) return Unpooled::inherited;
   if (context.command_buffers) return Unpooled::command_buffer;
+  if (lacks_function_for_pool(wanted.context)) return Unpooled::missing_function;
   return std::nullopt;
+}
+
+// None that will do is kept, so a new one is made, beside what is kept for other sizes.
+void make_room_beside(OpenclState& s, std::uint64_t bytes, std::uint64_t now_ns) {
+  const Proportion::Stays stays = s.proportion.may_stay_beside(
+      bytes,
+      {.live_bytes = read(s.counters.live_bytes), .allocated_bytes = read(s.counters.allocated_bytes), .ns = now_ns});
+  Trim what{.keep_bytes = stays.never_asked_again, .unused_for_ns = 0, .settled_only = true};
+  if (s.pool.usage_bytes() > what.keep_bytes)
+    s.pool.trim_those(what, now_ns, [&](const PoolKey& key) { return !s.proportion.asked_again(key.bytes); });
+  what.keep_bytes = stays.in_all;
+  if (s.pool.usage_bytes() > what.keep_bytes) s.pool.trim(what, now_ns);
 }
 
 cl_mem create_recyclable(OpenclState& s, const BufferSource::Request& wanted, MemoryRecord&& record, cl_int* errcode) {
   record.site = capture(s, record.api);
   const std::uint64_t now_ns = coarse_now_ns();
-  const auto allocated = s.pool.allocate(pool_key(record), wanted, now_ns);
+  const PoolKey key = pool_key(record);
+  Allocated<decltype(s.pool)::Answer> allocated{{}, true};
+  if (const std::optional<cl_mem> kept = s.pool.take(key, now_ns)) {
+    allocated.result = {*kept, kSuccess, true};
+  } else {
+    make_room_beside(s, wanted.bytes, now_ns);
+    allocated = s.pool.allocate(key, wanted, now_ns);
+  }
   if (errcode) *errcode = allocated.result.error;
   if (!allocated.result.ok) {
     add(s.counters.failed);
@@ -39,7 +61,10 @@ cl_mem create_recyclable(OpenclState& s, const BufferSource::Request& wanted, Me
     return nullptr;
   }
   const cl_mem buffer = allocated.result.chunk;
-  if (!allocated.hit) add(s.counters.pool_misses);
+  if (!allocated.hit) {
+    add(s.counters.pool_misses);
+    s.proportion.note_new(wanted.bytes);
+  }
   record.recyclable = true;
   record.recycled = allocated.hit;
   adopt(s, buffer, std::move(record), allocated.hit, allocated.hit ? now_ns : coarse_now_ns());
@@ -51,9 +76,11 @@ cl_mem create_recyclable(OpenclState& s, const BufferSource::Request& wanted, Me
 cl_mem create_with_properties(decltype(&hook::clCreateBufferWithProperties) real, const char* api, cl_context context,
                               const cl_bitfield* properties, cl_bitfield flags, std::size_t bytes, void* host_pointer,
                               cl_int* errcode) {
+  const InitialCopy copy(state(), api, flags, host_pointer);
   const cl_mem buffer = create_with_room({api, context, bytes}, errcode, [&](cl_int* error) {
     return real(context, properties, flags, bytes, host_pointer, error);
   });
+  copy.count(buffer != nullptr, bytes);
   return account_created(buffer, {.context = context, .flags = flags, .bytes = bytes, .api = api},
                          Unpooled::properties);
 }
@@ -66,9 +93,11 @@ cl_mem create_buffer(const BufferSource::Request& wanted, void* host_pointer, cl
   const std::optional<Unpooled> why = why_not_recycled(s, wanted, host_pointer);
   if (!why) [[likely]]
     return create_recyclable(s, wanted, std::move(record), errcode);
+  const InitialCopy copy(s, record.api, wanted.flags, host_pointer);
   const cl_mem buffer = create_with_room({record.api, wanted.context, wanted.bytes}, errcode, [&](cl_int* error) {
     return next().clCreateBuffer(wanted.context, wanted.flags, wanted.bytes, host_pointer, error);
   });
+  copy.count(buffer != nullptr, wanted.bytes);
   return account_created(buffer, std::move(record), *why);
 }
 
@@ -84,7 +113,10 @@ cl_int reserve_buffers(const BufferSource::Request& wanted, std::size_t count) {
     record.recyclable = true;
     record.references = 0;
     record.state = MemoryState::pooled;
+    record.first_use = first_use_of(s, wanted.context, wanted.flags, wanted.bytes);
+    record.part = part_of(s, wanted.context);
     s.memory.put(acquired.chunk, std::move(record));
+    s.proportion.note_back(wanted.bytes, true);  // asked for
     s.pool.give(key, acquired.chunk, {}, false, coarse_now_ns());
   }
   return kSuccess;

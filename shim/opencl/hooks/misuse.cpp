@@ -46,4 +46,23 @@ cl_int refuse_released(cl_mem memory, const char* api, const MemoryRecord& recor
   return kInvalidMemObject;
 }
 
+cl_int refuse_kept(const char* api, cl_command_queue queue, std::span<const void* const> memory) {
+  if (!queue) return kSuccess;
+  OpenclState& s = state();
+  for (const void* const used : memory) {
+    LifeSites sites{};
+    const bool kept = s.memory.with(used, [&](const MemoryRecord* record) {
+      if (!record || record->state != MemoryState::pooled) return false;
+      sites = {record->site, record->released_site, 0};
+      return true;
+    });
+    if (!kept) [[likely]]
+      continue;
+    sites.used = capture(s, api);
+    report_use_of_released(api, used, sites);
+    return kInvalidMemObject;
+  }
+  return kSuccess;
+}
+
 }  // namespace cistern::opencl

@@ -15,16 +15,24 @@ namespace {
 cl_context note_context(cl_context context, bool calls_back) {
   if (!context) return context;
   OpenclState& s = state();
-  add(s.contexts_created);
-  s.contexts.put(context, {.all_queues_seen = true, .calls_back = calls_back, .clocks = {}});
+  const std::uint64_t number = s.contexts_created.fetch_add(1, std::memory_order_relaxed) + 1;
+  DeviceGroup* const group = s.devices.of(context);
+  if (group) add(group->contexts_created);
+  s.contexts.put(context, {.all_queues_seen = true,
+                           .calls_back = calls_back,
+                           .in_host_memory = !group || group->uses_host_memory(),
+                           .number = number,
+                           .group = group,
+                           .clocks = {}});
   s.context_traits.changed();
   return context;
 }
 
-// In steps that double, so that a queue costs the same however many there are.
-void forget_closed(ContextRecord& context) {
-  std::erase_if(context.clocks, [](const auto& known) {
-    const std::shared_ptr<QueueClock> clock = known.lock();
+// In steps that double, so that a queue costs the same however many there are. `seen`: each clock lives until there is
+// no lock, for this may be the last one that has it.
+void forget_closed(ContextRecord& context, Vector<std::shared_ptr<QueueClock>>& seen) {
+  std::erase_if(context.clocks, [&](const auto& known) {
+    const std::shared_ptr<QueueClock>& clock = seen.emplace_back(known.lock());
     return !clock || clock->closed();
   });
   context.clocks_max = std::max<std::size_t>(16, 2 * context.clocks.size());
@@ -32,9 +40,10 @@ void forget_closed(ContextRecord& context) {
 
 std::shared_ptr<QueueClock> new_clock(OpenclState& s, cl_command_queue queue, cl_context context, bool in_order) {
   auto clock = std::allocate_shared<QueueClock>(InternalAllocator<QueueClock>(), s.functions, s.calls, queue, in_order);
+  Vector<std::shared_ptr<QueueClock>> seen;
   s.contexts.with(context, [&](ContextRecord* record) {
     if (!record) return;
-    if (record->clocks.size() >= record->clocks_max) forget_closed(*record);
+    if (record->clocks.size() >= record->clocks_max) forget_closed(*record, seen);
     record->clocks.push_back(clock);
   });
   return clock;
@@ -85,7 +94,9 @@ void make_context_known(cl_context context) {
   OpenclState& s = state();
   const bool known = s.contexts.with(context, [](ContextRecord* record) { return record != nullptr; });
   if (!context || known) return;
-  s.contexts.put(context, {.references = 0, .clocks = {}});
+  DeviceGroup* const group = s.devices.of(context);
+  s.contexts.put(
+      context, {.references = 0, .in_host_memory = !group || group->uses_host_memory(), .group = group, .clocks = {}});
   s.context_traits.changed();
 }
 
@@ -152,8 +163,8 @@ void note_end(const void* handle, const Counted& last) {
   if (!last.copy || last.inherited) return;
   const auto event = static_cast<cl_event>(const_cast<void*>(handle));
   std::uint64_t start = 0, end = 0;
-  if (next().clGetEventProfilingInfo(event, kProfilingStart, sizeof start, &start, nullptr) != kSuccess ||
-      next().clGetEventProfilingInfo(event, kProfilingEnd, sizeof end, &end, nullptr) != kSuccess || end <= start)
+  if (next().clGetEventProfilingInfo.own(event, kProfilingStart, sizeof start, &start, nullptr) != kSuccess ||
+      next().clGetEventProfilingInfo.own(event, kProfilingEnd, sizeof end, &end, nullptr) != kSuccess || end <= start)
     return;
   state().transfers.add_time(last.copy->key, 1, last.copy->bytes, end - start);
 }

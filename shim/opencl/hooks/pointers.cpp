@@ -25,22 +25,37 @@ void* allocate_usm(const char* api, cl_context context, std::size_t bytes, cl_in
                          Unpooled::usm);
 }
 
-void account_freed(const void* pointer) {
+// Taken out before the real call: another thread may get the same address at once.
+std::optional<MemoryRecord> take_record(const void* pointer) {
   OpenclState& s = state();
   MemoryRecord freed;
   const auto is_pointer = [](const MemoryRecord& record) {
     return record.kind == MemoryKind::svm || record.kind == MemoryKind::usm;
   };
-  if (!pointer || !s.memory.take_if(pointer, freed, is_pointer)) return;
+  if (!pointer || !s.memory.take_if(pointer, freed, is_pointer)) return std::nullopt;
   s.host_ranges.erase(reinterpret_cast<std::uintptr_t>(pointer));
+  return freed;
+}
+
+void account_freed(const void* pointer, const MemoryRecord& freed) {
+  OpenclState& s = state();
   add(s.counters.driver_frees);
   if (!freed.inherited) s.counters.block_died(as_counted(freed, pointer));
 }
+void account_freed(const void* pointer) {
+  if (const auto freed = take_record(pointer)) account_freed(pointer, *freed);
+}
 
+// What the driver refuses to free is alive.
 template <class Real>
 cl_int free_usm(const char* api, cl_context context, void* pointer) {
-  account_freed(pointer);
-  return extension<Real>(api, context)(context, pointer);
+  std::optional<MemoryRecord> record = take_record(pointer);
+  const cl_int error = extension<Real>(api, context)(context, pointer);
+  if (!record) return error;
+  if (error == kSuccess) return account_freed(pointer, *record), error;
+  note_range(pointer, record->bytes);
+  state().memory.put(pointer, std::move(*record));
+  return error;
 }
 
 }  // namespace

@@ -68,6 +68,7 @@ Release decide_release(OpenclState& s, cl_mem memory) {
     if (!record->references) return;  // an orphan: whoever releases it got it from the driver
     record->references = 0;
     ++record->releases;
+    if (!record->children) expect_no_first_use(s, *record);
     const std::optional<Unpooled> why = record->recyclable ? why_not_pooled(s, *record) : Unpooled::pool_off;
     release.what = why ? Release::What::really : Release::What::pool;
     release.why = why.value_or(Unpooled::pool_off);
@@ -111,7 +112,7 @@ void count_death(OpenclState& s, const CountedBlock& block, std::uint64_t now_ns
   const std::uint64_t died_ns = since_start(now_ns);
   Locked hold(s.counters.lock);
   bump(s.counters.driver_queries);
-  s.counters.block_died_locked(block, died_ns);
+  s.counters.block_died_locked(block, died_ns, read(s.counters.live_bytes) + s.pool.usage_bytes());
 }
 
 // The program's view is that the buffer is gone. True when the pool has it now.
@@ -137,7 +138,9 @@ bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
   }
   const std::uint64_t now_ns = coarse_now_ns();
   count_death(s, as_counted(record, buffer), now_ns);
+  s.proportion.note_back(record.bytes, record.recycled);
   s.pool.give(pool_key(record), buffer, std::move(record.uses), waits, now_ns);
+  keep_headroom(s, record.context);
   return true;
 }
 
@@ -150,6 +153,7 @@ void parent_lost_child(OpenclState& s, const void* parent) {
     s.memory.with(parent, [&](MemoryRecord* record) {
       if (!record || !record->children || --record->children || record->state != MemoryState::orphan) return;
       record->state = MemoryState::dead;
+      expect_no_first_use(s, *record);
       uses.swap(record->uses);
       ended = true;
       grandparent = record->parent;
@@ -165,11 +169,12 @@ void parent_lost_child(OpenclState& s, const void* parent) {
 bool is_refused(cl_int error) { return error == kOutOfResources || error == kOutOfHostMemory; }
 
 void take_release_back(OpenclState& s, cl_mem memory) {
-  s.memory.with(memory, [](MemoryRecord* record) {
+  s.memory.with(memory, [&](MemoryRecord* record) {
     if (!record) return;
     ++record->references;
     --record->releases;
     record->state = MemoryState::live;
+    expect_first_use(s, *record);
   });
 }
 

@@ -16,6 +16,7 @@ import shutil
 import sys
 
 from libcistern._library import CisternError, library_path, path_to_preload
+from libcistern._loader import foreign_loader
 
 OPTIONS = {"--report": "REPORT", "--report-format": "REPORT_FORMAT", "--sites": "SITES", "--fail-on": "FAIL_ON",
            "--suppressions": "SUPPRESSIONS"}
@@ -52,15 +53,19 @@ def settings_and_command(arguments):
     return settings, rest
 
 
-def preload_list(path, before):
-    """Ours stands first; what else is preloaded stays."""
+def preload_list(path, before, ours=True):
+    """Ours stands first, or not at all; what else is preloaded stays."""
     others = [other for other in before.replace(" ", ":").split(":") if other and other != path]
-    return ":".join([path, *others])
+    return ":".join([path, *others] if ours else others)
+
+
+def file_of(program):
+    return program if os.sep in program else shutil.which(program)
 
 
 def execute(program, arguments, environment):
     """As env does: a script without `#!` is the shell's."""
-    found = program if os.sep in program else shutil.which(program)
+    found = file_of(program)
     try:
         if not found:
             raise FileNotFoundError
@@ -84,7 +89,14 @@ def run(arguments):
     if " " in path or ":" in path:
         raise CisternError(f"{path}: LD_PRELOAD takes no path with a space or a colon in it")
     environment = dict(os.environ, **settings)
-    environment["LD_PRELOAD"] = preload_list(path, environment.get("LD_PRELOAD", ""))
+    loader = foreign_loader(file_of(command[0]))
+    if loader:
+        print(f"libcistern: {command[0]} runs with {loader}, which is not glibc's: it gets no preload",
+              file=sys.stderr, flush=True)
+    preloads = preload_list(path, environment.get("LD_PRELOAD", ""), loader is None)
+    environment.pop("LD_PRELOAD", None)
+    if preloads:
+        environment["LD_PRELOAD"] = preloads
     return execute(command[0], command, environment)
 
 

@@ -99,9 +99,15 @@ const std::vector<Call>& calls() {
          return driver().cuMemAllocAsync(&pointer, 4096, on.idle);
        },
        Call::kAllowed},
-      // What Cistern does with idle blocks when a program's own call is out of memory during a capture.
+      // What Cistern does with blocks when a program's own call is out of memory during a capture: idle ones, then all.
       {"cuMemFree_under_relaxed",
        [](Subjects& on) { return under_relaxed([&] { return driver().cuMemFree(on.block); }); }, Call::kAllowed},
+      {"cuMemFree_of_used_under_relaxed",
+       [](Subjects& on) {
+         driver().cuMemcpyHtoDAsync(on.block, &on.word, sizeof on.word, on.idle);
+         return under_relaxed([&] { return driver().cuMemFree(on.block); });
+       },
+       Call::kAllowed},
       {"cuMemFreeHost_under_relaxed",
        [](Subjects& on) { return under_relaxed([&] { return driver().cuMemFreeHost(on.host_block); }); },
        Call::kAllowed},

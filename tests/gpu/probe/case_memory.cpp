@@ -49,6 +49,25 @@ void run_frees() {
   answer("free.after_its_context_was_destroyed", freed(of_own));
 }
 
+// What Cistern answers for a freed block that it keeps.
+void run_uses_of_freed_blocks() {
+  open_device();
+  const CUdeviceptr block = allocate(size_t{4} << 20), neighbour = allocate(size_t{4} << 20);
+  const CUstream stream = create_stream();
+  int word = 0;
+  PROBE_MUST(driver().cuMemFree(block));
+  for (const bool inside : {false, true}) {
+    const CUdeviceptr at = block + (inside ? 4096 : 0);
+    const std::string where = inside ? "inside_of_freed" : "freed";
+    answer("use.cuMemcpyHtoD_to_" + where, name_of(driver().cuMemcpyHtoD(at, &word, sizeof word)));
+    answer("use.cuMemcpyDtoH_from_" + where, name_of(driver().cuMemcpyDtoH(&word, at, sizeof word)));
+    answer("use.cuMemcpyHtoDAsync_to_" + where, name_of(driver().cuMemcpyHtoDAsync(at, &word, sizeof word, stream)));
+    answer("use.cuMemsetD32_of_" + where, name_of(driver().cuMemsetD32(at, 0, 1)));
+  }
+  answer("use.no_bytes_of_freed", name_of(driver().cuMemcpyHtoD(block, &word, 0)));
+  answer("use.the_context_lives_on", name_of(driver().cuMemsetD32(neighbour, 0, 1)));
+}
+
 void run_sizes() {
   open_device();
   CUdeviceptr pointer = 1;
@@ -165,6 +184,20 @@ const Registration frees_case({"frees",
                                 {"allocate.without_a_context", "invalid_context"},
                                 {"free.after_its_context_was_destroyed", "invalid_value"}},
                                run_frees});
+const Registration uses_case({"uses_of_freed_blocks",
+                              "copies and memsets of freed blocks",
+                              20,
+                              {{"use.cuMemcpyHtoD_to_freed", "invalid_value"},
+                               {"use.cuMemcpyDtoH_from_freed", "invalid_value"},
+                               {"use.cuMemcpyHtoDAsync_to_freed", "invalid_value"},
+                               {"use.cuMemsetD32_of_freed", "invalid_value"},
+                               {"use.cuMemcpyHtoD_to_inside_of_freed", "invalid_value"},
+                               {"use.cuMemcpyDtoH_from_inside_of_freed", "invalid_value"},
+                               {"use.cuMemcpyHtoDAsync_to_inside_of_freed", "invalid_value"},
+                               {"use.cuMemsetD32_of_inside_of_freed", "invalid_value"},
+                               {"use.no_bytes_of_freed", "ok"},
+                               {"use.the_context_lives_on", "ok"}},
+                              run_uses_of_freed_blocks});
 const Registration sizes_case({"sizes",
                                "zero, huge and odd sizes",
                                20,

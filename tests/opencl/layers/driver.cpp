@@ -4,16 +4,20 @@
 //     first clEnqueueWriteBuffer; images, pipes and shared virtual memory when they are made; all give them back when
 //     they are really gone;
 //   - with extension functions that set kernel arguments, one of a name that nobody knows;
+//   - with unified shared memory of the host, which is freed in its own context only;
 //   - whose kernels take their time: the next one begins when testsLetGo() says so, after testsHoldNextKernel().
 #ifndef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
 #endif
 #include <CL/cl_layer.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <map>
 #include <mutex>
 #include <vector>
+
+#include "tests/support/layer_info.hpp"
 
 namespace {
 
@@ -136,6 +140,29 @@ cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
                                       static_cast<cl_uint>(all.size()), all.empty() ? nullptr : all.data(), event);
 }
 
+// --- Unified shared memory, by its context
+std::mutex& shared_mutex = *new std::mutex;
+std::map<void*, cl_context>& shared_memory = *new std::map<void*, cl_context>;
+
+void* CL_API_CALL allocate_shared(cl_context context, const cl_bitfield*, size_t bytes, cl_uint, cl_int* errcode) {
+  void* const made = context && bytes ? malloc(bytes) : nullptr;
+  if (errcode) *errcode = made ? CL_SUCCESS : !context ? CL_INVALID_CONTEXT : CL_INVALID_BUFFER_SIZE;
+  if (!made) return nullptr;
+  std::lock_guard guard(shared_mutex);
+  shared_memory[made] = context;
+  return made;
+}
+cl_int CL_API_CALL free_shared(cl_context context, void* pointer) {
+  {
+    std::lock_guard guard(shared_mutex);
+    const auto found = shared_memory.find(pointer);
+    if (found == shared_memory.end() || found->second != context) return CL_INVALID_VALUE;
+    shared_memory.erase(found);
+  }
+  free(pointer);
+  return CL_SUCCESS;
+}
+
 // PoCL has none; the queue stays what it is.
 cl_int CL_API_CALL set_queue_property(cl_command_queue, cl_command_queue_properties, cl_bool,
                                       cl_command_queue_properties*) {
@@ -148,6 +175,8 @@ void* extension(const char* name) {
   for (const char* pointer :
        {"clSetKernelArgMemPointerINTEL", "clSetKernelArgSVMPointerARM", "clSetKernelArgOfTomorrow"})
     if (name && !strcmp(name, pointer)) return reinterpret_cast<void*>(&set_pointer);
+  if (name && !strcmp(name, "clHostMemAllocINTEL")) return reinterpret_cast<void*>(&allocate_shared);
+  if (name && !strcmp(name, "clMemFreeINTEL")) return reinterpret_cast<void*>(&free_shared);
   if (name && !strcmp(name, "clSetKernelArgDevicePointerEXT")) return reinterpret_cast<void*>(&set_address);
   return nullptr;
 }
@@ -163,14 +192,7 @@ void* CL_API_CALL extension_by_platform(cl_platform_id platform, const char* nam
 }  // namespace
 
 extern "C" cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t bytes, void* value, size_t* bytes_ret) {
-  const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
-  const char title[] = "tests";
-  const void* answer = name == CL_LAYER_API_VERSION ? static_cast<const void*>(&version) : title;
-  const size_t size = name == CL_LAYER_API_VERSION ? sizeof version : sizeof title;
-  if (value && bytes < size) return CL_INVALID_VALUE;
-  if (value) memcpy(value, answer, size);
-  if (bytes_ret) *bytes_ret = size;
-  return CL_SUCCESS;
+  return cistern::test::layer_info("tests", name, bytes, value, bytes_ret);
 }
 
 extern "C" cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch* target, cl_uint* count_ret,

@@ -168,6 +168,57 @@ void shared(const Setup& cl) {
   clSVMFree(cl.context, other);
 }
 
+// Maps and their unmaps: for reading, for writing, for writing anew; fills; objects made of the host's bytes. And what
+// the driver refuses of each.
+void without_copy_commands(const Setup& cl) {
+  std::vector<unsigned char> source = pattern(9);
+  cl_int code = 0;
+  const cl_mem one =
+      counted(clCreateBuffer(cl.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, kBytes, source.data(), &code));
+  need(code, "a buffer of the host's bytes");
+  const cl_image_format format{CL_RGBA, CL_UNSIGNED_INT8};
+  cl_image_desc description{};
+  description.image_type = CL_MEM_OBJECT_IMAGE2D;
+  description.image_width = 64;
+  description.image_height = 32;
+  const cl_mem image = counted(
+      clCreateImage(cl.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, &format, &description, source.data(), &code));
+  need(code, "an image of the host's bytes");
+  say("no bytes at all: %s", clCreateBuffer(cl.context, CL_MEM_COPY_HOST_PTR, 0, source.data(), &code) ? "made" : "no");
+
+  const auto map = [&](cl_map_flags flags, size_t offset, size_t bytes) {
+    return clEnqueueMapBuffer(cl.queue, one, CL_TRUE, flags, offset, bytes, 0, nullptr, nullptr, &code);
+  };
+  void* mapped = map(CL_MAP_READ, 0, kBytes);
+  arrived("mapped to be read", static_cast<unsigned char*>(mapped), source);
+  need(clEnqueueUnmapMemObject(cl.queue, one, mapped, 0, nullptr, nullptr), "unmap");
+  mapped = map(CL_MAP_WRITE_INVALIDATE_REGION, 0, 1000);
+  memcpy(mapped, source.data() + 1, 1000);
+  need(clEnqueueUnmapMemObject(cl.queue, one, mapped, 0, nullptr, nullptr), "unmap");
+  say("mapped past the end: %s", map(CL_MAP_READ, kBytes - 1, 2) ? "mapped" : "no");
+  say("mapped anew past the end: %s", map(CL_MAP_WRITE_INVALIDATE_REGION, kBytes - 1, 2) ? "mapped" : "no");
+  const size_t origin[3] = {}, region[3] = {64, 32, 1};
+  size_t row = 0;
+  mapped = clEnqueueMapImage(cl.queue, image, CL_TRUE, CL_MAP_READ, origin, region, &row, nullptr, 0, nullptr, nullptr,
+                             &code);
+  arrived("mapped image", static_cast<unsigned char*>(mapped), source, 64 * 4 * 32);
+  need(clEnqueueUnmapMemObject(cl.queue, image, mapped, 0, nullptr, nullptr), "unmap");
+
+  const cl_uint word = 7, color[4] = {1, 2, 3, 4};
+  need(clEnqueueFillBuffer(cl.queue, one, &word, sizeof word, 0, 4000, 0, nullptr, nullptr), "fill");
+  need(clEnqueueFillImage(cl.queue, image, color, origin, region, 0, nullptr, nullptr), "fill");
+  say("filled past the end: %d",
+      clEnqueueFillBuffer(cl.queue, one, &word, sizeof word, kBytes, 4, 0, nullptr, nullptr));
+  void* const shared = counted(clSVMAlloc(cl.context, CL_MEM_READ_WRITE, kBytes, 0));
+  need(clEnqueueSVMMemFill(cl.queue, shared, &word, sizeof word, 2000, 0, nullptr, nullptr), "fill");
+  need(clEnqueueSVMMap(cl.queue, CL_TRUE, CL_MAP_READ, shared, 500, 0, nullptr, nullptr), "map");
+  need(clEnqueueSVMUnmap(cl.queue, shared, 0, nullptr, nullptr), "unmap");
+  need(clFinish(cl.queue), "clFinish");
+  clSVMFree(cl.context, shared);
+  clReleaseMemObject(image);
+  clReleaseMemObject(one);
+}
+
 }  // namespace
 
 int main() {
@@ -177,17 +228,22 @@ int main() {
   images(cl);
   asynchronous(cl);
   shared(cl);
+  without_copy_commands(cl);
   tiny(cl);
   one_by_one(cl);
   cl.release();
   // Buffers, rect, image, shared: those that wait are timed.
-  const size_t back_and_forth = size_t{3} << 20, written = 2 * kBytes + 800 + 16000 + 16000 + back_and_forth;
+  const size_t image = 64 * 4 * 32, made = kBytes + image;
+  const size_t back_and_forth = size_t{3} << 20, written = 2 * kBytes + 800 + 16000 + 16000 + back_and_forth + made;
   const size_t read = 2 * kBytes + 800 + 16000 + back_and_forth;
-  say("copied: host to device, pageable, waits, 1007, %zu, 1, %zu", written, written);
+  say("copied: host to device, pageable, waits, 1009, %zu, 2, %zu", written, written);
   say("tiny copies: host to device, clEnqueueWriteBuffer, 1000, 16000, tiny");
   say("copied: device to host, pageable, waits, 7, %zu, 1, %zu", read, read);
-  say("copied: host to device, pinned, waits, 2, %zu, 0, %zu", 2 * kBytes, 2 * kBytes);
-  say("copied: device to host, pinned, waits, 2, %zu, 0, %zu", kBytes - 100 + 3000, kBytes - 100 + 3000);
+  say("copied: host to device, pinned, waits, 2, %zu, 1, %zu", 2 * kBytes, 2 * kBytes);
+  const size_t shown = 4 * kBytes + image + 500, to_mapped = kBytes - 100 + 3000 + shown;
+  say("copied: device to host, pinned, waits, 8, %zu, 1, %zu", to_mapped, to_mapped);
+  say("copied: host to device, pinned, goes on, 4, %zu, 0, 0", 3 * kBytes + 1000);
+  say("copied: fill, -, goes on, 3, %zu, 1, 0", 4000 + image + 2000);
   say("copied: host to device, pageable, goes on, 4, %zu, 0, %zu", 2 * kBytes + 3000, kBytes);
   say("copied: device to host, pageable, goes on, 22, %zu, 0, %zu", 2 * kBytes + 2000, kBytes);
   say("waited for one by one: one_by_one, clEnqueueReadBuffer, 20");

@@ -10,7 +10,8 @@
 //   harness: exit=N         exit code (0 when absent)
 //   harness: stderr=REGEX   one line that only a run under Cistern writes; lines in order, nothing else
 //   harness: only-shimmed   undefined without Cistern: not run plain; stdout is compared between the shimmed ways
-//   harness: arguments=...  command line
+//   harness: only-pooled    undefined without its pool: run neither plain nor with the pool off
+//   harness: arguments=...  command line; of several lines each is run
 //   harness: order=CASE:WHAT  run with this argument; buffers released under commands are `kept` in their order, or
 //                           wait for this reason; or both, with a +
 //   harness: driver-layer   layers/driver.cpp is part of the driver

@@ -19,6 +19,7 @@ void count_live(const Allocation& allocation, long long one) {
       break;
     case MemoryKind::kPinned:
       counters.live_pinned += one;
+      counters.live_pinned_bytes += one * static_cast<long long>(allocation.bytes);
       break;
     default:
       break;

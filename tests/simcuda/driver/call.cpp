@@ -76,7 +76,7 @@ CUresult early_answer(unsigned kind) {
   spend_latency(kind);
   if (const CUresult answer = injected_failure(kind)) return answer;
   // [documented] A host function must not call CUDA: cuLaunchHostFunc.
-  if (this_thread().in_host_function) return CUDA_ERROR_NOT_PERMITTED;
+  if (this_thread().in_host_function) return ++counters.calls_in_host_functions, CUDA_ERROR_NOT_PERMITTED;
   if (const CUresult answer = sticky_error(kind)) return answer;
   return capture_answer(kind);
 }

@@ -201,6 +201,30 @@ extern "C" CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode
 }
 SIMCUDA_PER_THREAD_STREAM(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
 
+// Of later toolkits than the headers. A capture of either kind goes like any other; what differs is where its graph
+// goes. [assumed] One that ends in a Cig has the mode of an ordinary begin.
+extern "C" CUresult cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void*,
+                                                  void*) {
+  SIMCUDA_CALL(kOrdinary);
+  return graph ? begin(stream, mode) : CUDA_ERROR_INVALID_VALUE;
+}
+SIMCUDA_PER_THREAD_STREAM(cuStreamBeginRecaptureToGraph, _ptsz,
+                          (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void* callback, void* data),
+                          (stream, mode, graph, callback, data))
+
+extern "C" CUresult cuStreamBeginCaptureToCig(CUstream stream, void* parameters) {
+  SIMCUDA_CALL(kOrdinary);
+  return parameters ? begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) : CUDA_ERROR_INVALID_VALUE;
+}
+SIMCUDA_PER_THREAD_STREAM(cuStreamBeginCaptureToCig, _ptsz, (CUstream stream, void* parameters), (stream, parameters))
+
+extern "C" CUresult cuStreamEndCaptureToCig(CUstream stream) {
+  SIMCUDA_CALL(kOrdinary);
+  CUgraph graph = nullptr;
+  return end(stream, &graph);
+}
+SIMCUDA_PER_THREAD_STREAM(cuStreamEndCaptureToCig, _ptsz, (CUstream stream), (stream))
+
 extern "C" CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   SIMCUDA_CALL(kOrdinary);
   return end(stream, graph);

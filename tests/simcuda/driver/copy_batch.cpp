@@ -31,15 +31,21 @@ bool make_side(Locked& lock, uintptr_t address, size_t bytes, Side& side) {
 }
 
 // [documented] With CU_MEMCPY_SRC_ACCESS_ORDER_STREAM a pageable source too is read in stream order, after the call;
-// otherwise as by cuMemcpyAsync.
-CUresult copy_one(Locked& lock, const StreamPointer& stream, const Batch& batch, size_t index) {
-  const size_t bytes = batch.bytes[index];
+// with DURING_API_CALL not later than the call, as by cuMemcpyAsync. [assumed] With ANY as late as with STREAM.
+CUresult copy_one(Locked& lock, const StreamPointer& stream, uintptr_t to, uintptr_t from, size_t bytes,
+                  const CUmemcpyAttributes& attributes) {
   ShapedCopy what{{}, {}, {.row_bytes = bytes}};
-  if (!bytes || !make_side(lock, batch.to[index], bytes, what.to) ||
-      !make_side(lock, batch.from[index], bytes, what.from))
+  if (!bytes || !make_side(lock, to, bytes, what.to) || !make_side(lock, from, bytes, what.from))
     return CUDA_ERROR_INVALID_VALUE;
-  const bool in_order = attributes_of(batch, index).srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
-  return copy(lock, stream, what, in_order ? CopyCall::kInStreamOrder : CopyCall::kAsynchronous);
+  switch (attributes.srcAccessOrder) {
+    case CU_MEMCPY_SRC_ACCESS_ORDER_STREAM:
+    case CU_MEMCPY_SRC_ACCESS_ORDER_ANY:
+      return copy(lock, stream, what, CopyCall::kInStreamOrder);
+    case CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL:
+      return copy(lock, stream, what, CopyCall::kAsynchronous);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
 }
 
 // [assumed] The copies run one after another; what comes before one that fails is done.
@@ -55,7 +61,8 @@ CUresult copy_all(const Batch& batch, size_t* failed, CUstream stream_handle) {
   if (!stream) return result;
   if (stream->kind == StreamKind::kLegacy) return CUDA_ERROR_INVALID_VALUE;
   for (size_t index = 0; index < batch.count; ++index) {
-    result = copy_one(lock, stream, batch, index);
+    result =
+        copy_one(lock, stream, batch.to[index], batch.from[index], batch.bytes[index], attributes_of(batch, index));
     if (result == CUDA_SUCCESS) continue;
     if (failed) *failed = index;
     return result;
@@ -89,4 +96,19 @@ SIMCUDA_PER_THREAD_STREAM(cuMemcpyBatchAsync_v2, _ptsz,
                            CUmemcpyAttributes* attributes, size_t* first_copies, size_t attribute_count,
                            CUstream stream),
                           (to, from, bytes, count, attributes, first_copies, attribute_count, stream))
+
+// Of a later toolkit than the headers.
+extern "C" CUresult cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                                CUmemcpyAttributes* attributes, CUstream stream_handle) {
+  SIMCUDA_CALL(kOrdinary);
+  if (!attributes) return CUDA_ERROR_INVALID_VALUE;
+  Locked lock = lock_driver();
+  CUresult result;
+  const StreamPointer stream = find_stream(lock, stream_handle, result);
+  return stream ? copy_one(lock, stream, to, from, bytes, *attributes) : result;
+}
+SIMCUDA_PER_THREAD_STREAM(cuMemcpyWithAttributesAsync, _ptsz,
+                          (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUmemcpyAttributes* attributes,
+                           CUstream stream),
+                          (to, from, bytes, attributes, stream))
 #endif

@@ -24,7 +24,8 @@ struct Device {
   int ordinal = 0;
   size_t bytes = 0;
   size_t granule = kGranule;
-  size_t used = 0;  // sum of allocations, each rounded to the granule
+  size_t used = 0;                               // sum of allocations, each rounded to the granule
+  size_t graph_bytes = 0, graph_bytes_peak = 0;  // of it: memory of graphs
   AddressWindow window;
   Link link;
   Context* primary = nullptr;

@@ -5,6 +5,7 @@
 
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
+#include "tests/simcuda/driver/graph_memory.hpp"
 #include "tests/simcuda/driver/graph_table.hpp"
 #include "tests/simcuda/driver/own_memory.hpp"
 
@@ -66,6 +67,7 @@ CUresult launch(CUgraphExec handle, CUstream stream_handle) {
   if (!stream) return result;
   const auto found = executables().find(handle);
   if (found == executables().end()) return CUDA_ERROR_INVALID_VALUE;
+  graph_launched(lock, *found->second->keeps);
   const auto run = [executable = found->second] {
     for (const Task& task : executable->tasks)
       if (!task.context || task.context->sticky == CUDA_SUCCESS) task.work();

@@ -2,7 +2,9 @@
 // keeps it as a node.
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <unordered_set>
 #include <vector>
 
@@ -30,7 +32,8 @@ struct Graph {
   ~Graph();
   std::vector<std::unique_ptr<GraphNode>> nodes;  // each after those that it depends on, unless edges were added later
   std::vector<std::shared_ptr<Graph>> children;
-  std::vector<std::shared_ptr<void>> owned;  // memory of its memory nodes
+  std::map<uintptr_t, std::shared_ptr<void>> owned;  // memory of its allocation nodes
+  std::set<uintptr_t> freed;                         // by its free nodes
 
   GraphNode* add(Task task, std::vector<GraphNode*> after);
 };

@@ -56,6 +56,49 @@ CUresult add_kernel(const NewNode& place, const void* function_handle, void** ar
   return add(lock, place, launch_task(*function, arguments, context));
 }
 
+CUresult add_allocation(const NewNode& place, const CUmemPoolProps& where, size_t bytes, CUdeviceptr* pointer) {
+  if (where.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  Locked lock = lock_driver();
+  CUresult ignored;
+  const auto graph = find_graph(lock, place.graph);
+  Device* device = find_device(where.location.id);
+  if (!graph || !device || !bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult failed = make_graph_memory(lock, *graph, *device, current_context(ignored), bytes, pointer))
+    return failed;
+  return add(lock, place, Task{CU_GRAPH_NODE_TYPE_MEM_ALLOC, [] {}});
+}
+
+CUresult add_free(const NewNode& place, CUdeviceptr pointer) {
+  Locked lock = lock_driver();
+  const Allocation* allocation = driver().allocations.find_exact(to_address(pointer));
+  const auto graph = find_graph(lock, place.graph);
+  if (!graph || !allocation || allocation->kind != MemoryKind::kGraph) return CUDA_ERROR_INVALID_VALUE;
+  return add(lock, place, free_task(*graph, *allocation));
+}
+
+CUresult add_host_function(const NewNode& place, CUhostFn function, void* argument) {
+  if (!function) return CUDA_ERROR_INVALID_VALUE;
+  Locked lock = lock_driver();
+  return add(lock, place, host_task(function, argument));
+}
+
+#if CUDA_VERSION >= 12020
+// Nodes of other types have functions of their own here.
+CUresult add_any(const NewNode& place, CUgraphNodeParams* node) {
+  if (!node) return CUDA_ERROR_INVALID_VALUE;
+  switch (node->type) {
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      return add_allocation(place, node->alloc.poolProps, node->alloc.bytesize, &node->alloc.dptr);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return add_free(place, node->free.dptr);
+    case CU_GRAPH_NODE_TYPE_HOST:
+      return add_host_function(place, node->host.fn, node->host.userData);
+    default:
+      return refuse("cuGraphAddNode of this type");
+  }
+}
+#endif
+
 // Fills the caller's array, or says how many there are.
 CUresult give_nodes(const std::vector<GraphNode*>& nodes, CUgraphNode* array, size_t* count) {
   if (!count) return CUDA_ERROR_INVALID_VALUE;
@@ -117,9 +160,43 @@ extern "C" CUresult cuGraphAddMemsetNode(CUgraphNode* node, CUgraph graph, const
 extern "C" CUresult cuGraphAddHostNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
                                        const CUDA_HOST_NODE_PARAMS* host) {
   SIMCUDA_CALL(kContextless);
-  if (!host || !host->fn) return CUDA_ERROR_INVALID_VALUE;
+  if (!host) return CUDA_ERROR_INVALID_VALUE;
+  return add_host_function({node, graph, after, count}, host->fn, host->userData);
+}
+
+extern "C" CUresult cuGraphHostNodeGetParams(CUgraphNode handle, CUDA_HOST_NODE_PARAMS* host) {
+  SIMCUDA_CALL(kContextless);
   Locked lock = lock_driver();
-  return add(lock, {node, graph, after, count}, host_task(host->fn, host->userData));
+  const GraphNode* node = find_node(lock, handle);
+  if (!host || !node || node->task.type != CU_GRAPH_NODE_TYPE_HOST) return CUDA_ERROR_INVALID_VALUE;
+  *host = *static_cast<const CUDA_HOST_NODE_PARAMS*>(node->task.parameters.get());
+  return CUDA_SUCCESS;
+}
+
+#if CUDA_VERSION >= 12020
+// Of a later toolkit than the headers. Of nodes of other types only the type is told here.
+extern "C" CUresult cuGraphNodeGetParams(CUgraphNode handle, CUgraphNodeParams* parameters) {
+  SIMCUDA_CALL(kContextless);
+  Locked lock = lock_driver();
+  const GraphNode* node = find_node(lock, handle);
+  if (!node || !parameters) return CUDA_ERROR_INVALID_VALUE;
+  *parameters = {};
+  parameters->type = node->task.type;
+  if (node->task.type != CU_GRAPH_NODE_TYPE_HOST) return CUDA_SUCCESS;
+  const auto* const host = static_cast<const CUDA_HOST_NODE_PARAMS*>(node->task.parameters.get());
+  parameters->host.fn = host->fn;
+  parameters->host.userData = host->userData;
+  return CUDA_SUCCESS;
+}
+#endif
+
+extern "C" CUresult cuGraphHostNodeSetParams(CUgraphNode handle, const CUDA_HOST_NODE_PARAMS* host) {
+  SIMCUDA_CALL(kContextless);
+  Locked lock = lock_driver();
+  GraphNode* node = find_node(lock, handle);
+  if (!host || !host->fn || !node || node->task.type != CU_GRAPH_NODE_TYPE_HOST) return CUDA_ERROR_INVALID_VALUE;
+  node->task = host_task(host->fn, host->userData);
+  return CUDA_SUCCESS;
 }
 
 // [documented] The child is copied: later changes of it do not show.
@@ -137,29 +214,40 @@ extern "C" CUresult cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, c
                                                  }});
 }
 
-extern "C" CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph_handle, const CUgraphNode* after,
-                                           size_t count, CUDA_MEM_ALLOC_NODE_PARAMS* wanted) {
+extern "C" CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
+                                           CUDA_MEM_ALLOC_NODE_PARAMS* wanted) {
   SIMCUDA_CALL(kContextless | kAllocates);
-  if (!wanted || wanted->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-  Locked lock = lock_driver();
-  CUresult ignored;
-  const auto graph = find_graph(lock, graph_handle);
-  Device* device = find_device(wanted->poolProps.location.id);
-  if (!graph || !device || !wanted->bytesize) return CUDA_ERROR_INVALID_VALUE;
-  auto memory = make_graph_memory(lock, *device, current_context(ignored), wanted->bytesize, &wanted->dptr);
-  if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
-  graph->owned.push_back(std::move(memory));
-  return add(lock, {node, graph_handle, after, count}, Task{CU_GRAPH_NODE_TYPE_MEM_ALLOC, [] {}});
+  if (!wanted) return CUDA_ERROR_INVALID_VALUE;
+  return add_allocation({node, graph, after, count}, wanted->poolProps, wanted->bytesize, &wanted->dptr);
 }
 
 extern "C" CUresult cuGraphAddMemFreeNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
                                           CUdeviceptr pointer) {
   SIMCUDA_CALL(kContextless);
-  Locked lock = lock_driver();
-  const Allocation* allocation = driver().allocations.find_exact(to_address(pointer));
-  if (!allocation || allocation->kind != MemoryKind::kGraph) return CUDA_ERROR_INVALID_VALUE;
-  return add(lock, {node, graph, after, count}, free_task(*allocation));
+  return add_free({node, graph, after, count}, pointer);
 }
+
+#if CUDA_VERSION >= 12030
+extern "C" CUresult cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
+                                   CUgraphNodeParams* parameters) {
+  SIMCUDA_CALL(kContextless);
+  return add_any({node, graph, after, count}, parameters);
+}
+
+// [assumed] No edge has data.
+extern "C" CUresult cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+                                      const CUgraphEdgeData*, size_t count, CUgraphNodeParams* parameters) {
+  SIMCUDA_CALL(kContextless);
+  return add_any({node, graph, after, count}, parameters);
+}
+
+// Of a later toolkit than the headers.
+extern "C" CUresult cuGraphAddNode_v3(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+                                      const CUgraphEdgeData*, size_t count, CUgraphNodeParams* parameters) {
+  SIMCUDA_CALL(kContextless);
+  return add_any({node, graph, after, count}, parameters);
+}
+#endif
 
 extern "C" CUresult cuGraphGetNodes(CUgraph graph_handle, CUgraphNode* array, size_t* count) {
   SIMCUDA_CALL(kContextless);

@@ -7,27 +7,45 @@
 namespace simcuda {
 
 Task host_task(CUhostFn function, void* argument) {
-  return {CU_GRAPH_NODE_TYPE_HOST, [function, argument] {
-            this_thread().in_host_function = true;
-            function(argument);
-            this_thread().in_host_function = false;
-          }};
+  const auto run = [function, argument] {
+    this_thread().in_host_function = true;
+    function(argument);
+    this_thread().in_host_function = false;
+  };
+  return {CU_GRAPH_NODE_TYPE_HOST, run,
+          std::make_shared<CUDA_HOST_NODE_PARAMS>(CUDA_HOST_NODE_PARAMS{function, argument})};
 }
 
-}  // namespace simcuda
+namespace {
 
-using namespace simcuda;
-
-extern "C" CUresult cuLaunchHostFunc(CUstream stream_handle, CUhostFn function, void* argument) {
-  SIMCUDA_CALL(kOrdinary);
+CUresult launch(CUstream stream_handle, CUhostFn function, void* argument) {
   if (!function) return CUDA_ERROR_INVALID_VALUE;
   Locked lock = lock_driver();
   CUresult result;
   const StreamPointer stream = find_stream(lock, stream_handle, result);
   return stream ? enqueue(lock, stream, host_task(function, argument)) : result;
 }
+
+}  // namespace
+}  // namespace simcuda
+
+using namespace simcuda;
+
+extern "C" CUresult cuLaunchHostFunc(CUstream stream_handle, CUhostFn function, void* argument) {
+  SIMCUDA_CALL(kOrdinary);
+  return launch(stream_handle, function, argument);
+}
 SIMCUDA_PER_THREAD_STREAM(cuLaunchHostFunc, _ptsz, (CUstream stream, CUhostFn function, void* argument),
                           (stream, function, argument))
+
+// Of a later toolkit than the headers. [assumed] Its mode changes nothing here.
+extern "C" CUresult cuLaunchHostFunc_v2(CUstream stream_handle, CUhostFn function, void* argument, unsigned) {
+  SIMCUDA_CALL(kOrdinary);
+  return launch(stream_handle, function, argument);
+}
+SIMCUDA_PER_THREAD_STREAM(cuLaunchHostFunc_v2, _ptsz,
+                          (CUstream stream, CUhostFn function, void* argument, unsigned mode),
+                          (stream, function, argument, mode))
 
 // [documented] A callback gets the stream's state and is called after an error too; it cannot be captured.
 extern "C" CUresult cuStreamAddCallback(CUstream stream_handle, CUstreamCallback callback, void* argument,

@@ -2,6 +2,7 @@
 #include "tests/simcuda/driver/memory.hpp"
 
 #include "tests/simcuda/driver/call.hpp"
+#include "tests/simcuda/driver/graph_memory.hpp"
 #include "tests/simcuda/driver/pool.hpp"
 #include "tests/simcuda/driver/settings.hpp"
 
@@ -64,8 +65,8 @@ CUresult free_memory(CUdeviceptr pointer) {
   if (!found || found->buffer_id != identity) return CUDA_ERROR_INVALID_VALUE;
   const Allocation allocation = *found;
   ++counters.frees;
-  // [assumed] Memory of a graph stays with the graph: the next launch gives it again.
-  if (allocation.kind == MemoryKind::kGraph) return CUDA_SUCCESS;
+  // [assumed] Memory of a graph that is there stays with it: the next launch gives it again.
+  if (allocation.kind == MemoryKind::kGraph) return graph_memory_freed(lock, begin), CUDA_SUCCESS;
   driver().allocations.erase(begin);
   release_storage(lock, allocation);
   return current->sticky;

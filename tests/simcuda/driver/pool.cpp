@@ -115,7 +115,7 @@ CUresult free_async(CUdeviceptr pointer, CUstream stream_handle) {
     case MemoryKind::kManaged:
       return free_other(lock, allocation, stream);
     case MemoryKind::kGraph:
-      return CUDA_SUCCESS;
+      return graph_memory_freed(lock, allocation.begin), CUDA_SUCCESS;
     default:
       --counters.frees;
       return CUDA_ERROR_INVALID_VALUE;

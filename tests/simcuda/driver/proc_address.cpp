@@ -30,10 +30,13 @@ struct Answer {
   CUdriverProcAddressQueryResult status;
 };
 
+// Some entry points are of later toolkits than the headers, and of none.
+constexpr int kNewestVersion = 14000;
+
 Answer query(const char* base, void** function, int version, cuuint64_t flags) {
   // [assumed] The empty name, which the runtime asks for first, is a name that is not found.
   // [documented] A version newer than the driver's own is an invalid value.
-  if (!base || !function || flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM || version > CUDA_VERSION)
+  if (!base || !function || flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM || version > kNewestVersion)
     return {CUDA_ERROR_INVALID_VALUE, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND};
   bool name_known = false;
   const bool per_thread = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;

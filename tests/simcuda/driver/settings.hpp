@@ -40,10 +40,12 @@ namespace simcuda {
   COUNTER(pinned_frees, "frees of those")                                                            \
   COUNTER(pageable_bytes, "bytes moved between a device and pageable host memory")                   \
   COUNTER(pinned_bytes, "bytes moved between a device and pinned or registered host memory")         \
+  COUNTER(calls_in_host_functions, "those of them that were made in a host function, and refused")   \
   COUNTER(syncs, "calls that waited or would have waited: context, stream and event synchronise")    \
   COUNTER(live_allocations, "device, managed and pool allocations that are alive")                   \
   COUNTER(live_bytes, "their bytes, as asked for")                                                   \
   COUNTER(live_pinned, "pinned host allocations that are alive")                                     \
+  COUNTER(live_pinned_bytes, "their bytes")                                                          \
   COUNTER(live_streams, "streams made by cuStreamCreate that are alive")                             \
   COUNTER(live_events, "events that are alive")                                                      \
   COUNTER(invalidated_captures, "stream captures that an unsafe call has invalidated")

@@ -24,7 +24,6 @@ Table find_functions() {
 
 State& make_state() {
   Uncounted uncounted;
-  if (options().sites != "off") prepare_sites(real_dlsym());
   Locked hold(state_lock);
   if (State* made = the_state.load(std::memory_order_acquire)) return *made;
   auto* made = new (state_memory) State;

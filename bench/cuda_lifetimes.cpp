@@ -1,0 +1,149 @@
+// Replays lifetimes of buffers on device memory, or on pinned: at each step the blocks that end there are freed, then
+// those that begin there are allocated; a memset on a stream uses each new one.
+//
+//   cuda_lifetimes FILE.csv PASSES device|pinned
+//
+// FILE has a line `id,lower,upper,size` for each buffer (half-open lifetime in steps, bytes), after a heading. Says, as
+// one JSON object, the most that was live, with and without what the stream still used, the most that the driver had
+// given at once, and the driver's calls.
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/cuda_bench.hpp"
+
+namespace {
+
+struct Event {
+  long step;
+  bool begins;  // those that end come first
+  std::size_t buffer;
+};
+
+struct Trace {
+  std::vector<std::size_t> bytes;
+  std::vector<Event> events;
+};
+
+Trace read_trace(const char* path) {
+  Trace trace;
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  while (std::getline(file, line)) {
+    std::replace(line.begin(), line.end(), ',', ' ');
+    std::istringstream fields(line);
+    std::string id;
+    long lower = 0, upper = 0;
+    std::size_t bytes = 0;
+    if (!(fields >> id >> lower >> upper >> bytes)) bench::must(CUDA_ERROR_INVALID_VALUE, path);
+    if (!bytes) continue;
+    trace.events.push_back({lower, true, trace.bytes.size()});
+    trace.events.push_back({upper, false, trace.bytes.size()});
+    trace.bytes.push_back(bytes);
+  }
+  std::stable_sort(trace.events.begin(), trace.events.end(), [](const Event& a, const Event& b) {
+    return a.step != b.step ? a.step < b.step : a.begins < b.begins;
+  });
+  return trace;
+}
+
+// The simulated driver counts what it has given; a real one's free memory tells.
+std::uint64_t given_bytes(bool pinned) {
+  return static_cast<std::uint64_t>(std::max(simcuda_value(pinned ? "live_pinned_bytes" : "live_bytes"), 0LL));
+}
+
+struct Calls {
+  explicit Calls(bool pinned)
+      : allocations(simcuda_value(pinned ? "pinned_allocs" : "allocs")),
+        frees(simcuda_value(pinned ? "pinned_frees" : "frees")) {}
+  long long allocations, frees;
+};
+
+// What the program has freed and the stream may still use: a free in deferred order waits for nothing.
+class InUse {
+ public:
+  explicit InUse(CUstream stream) : stream_(stream) {}
+  void add(std::size_t bytes) {
+    CUevent event = nullptr;
+    if (spare_.empty()) {
+      MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    } else {
+      event = spare_.back();
+      spare_.pop_back();
+    }
+    MUST(cuEventRecord(event, stream_));
+    freed_.push_back({event, bytes});
+    bytes_ += bytes;
+  }
+  std::uint64_t bytes() {
+    while (!freed_.empty() && cuEventQuery(freed_.front().event) == CUDA_SUCCESS) {
+      bytes_ -= freed_.front().bytes;
+      spare_.push_back(freed_.front().event);
+      freed_.pop_front();
+    }
+    return bytes_;
+  }
+
+ private:
+  struct Freed {
+    CUevent event;
+    std::size_t bytes;
+  };
+  const CUstream stream_;
+  std::deque<Freed> freed_;
+  std::vector<CUevent> spare_;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 4) return 2;
+  const Trace trace = read_trace(arguments[1]);
+  const int passes = std::atoi(arguments[2]);
+  const bool pinned = std::strcmp(arguments[3], "pinned") == 0;
+  MUST(cuCtxSetCurrent(bench::primary_context()));
+  CUstream stream = nullptr;
+  MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const std::uint64_t given_before = given_bytes(pinned);
+  const Calls before(pinned);
+
+  std::vector<CUdeviceptr> addresses(trace.bytes.size());
+  InUse in_use(stream);
+  std::uint64_t live = 0, live_peak = 0, used_peak = 0, given_peak = 0;
+  const auto begin = bench::Clock::now();
+  for (int pass = 0; pass < passes; ++pass) {
+    for (const Event& event : trace.events) {
+      CUdeviceptr& address = addresses[event.buffer];
+      const std::size_t bytes = trace.bytes[event.buffer];
+      if (event.begins) {
+        if (pinned)
+          MUST(cuMemAllocHost(reinterpret_cast<void**>(&address), bytes));
+        else
+          MUST(cuMemAlloc(&address, bytes));
+        MUST(cuMemsetD8Async(address, 1, std::min<std::size_t>(bytes, 64), stream));
+        live += bytes;
+        live_peak = std::max(live_peak, live);
+        used_peak = std::max(used_peak, live + in_use.bytes());
+        given_peak = std::max(given_peak, given_bytes(pinned) - given_before);
+      } else {
+        MUST(pinned ? cuMemFreeHost(reinterpret_cast<void*>(address)) : cuMemFree(address));
+        live -= bytes;
+        in_use.add(bytes);
+      }
+    }
+  }
+  const double ns = bench::nanoseconds(bench::Clock::now() - begin);
+  const Calls after(pinned);
+  std::printf(
+      "{\"allocations\": %zu, \"live_peak_bytes\": %llu, \"used_peak_bytes\": %llu, \"given_peak_bytes\": %llu, "
+      "\"driver_allocations\": %lld, \"driver_frees\": %lld, \"ns\": %.0f}\n",
+      trace.bytes.size() * static_cast<std::size_t>(passes), static_cast<unsigned long long>(live_peak),
+      static_cast<unsigned long long>(used_peak), static_cast<unsigned long long>(given_peak),
+      after.allocations - before.allocations, after.frees - before.frees, ns);
+}

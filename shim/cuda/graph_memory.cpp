@@ -1,0 +1,181 @@
+// See graph_memory.hpp.
+#include "shim/cuda/graph_memory.hpp"
+
+#include <bit>
+#include <utility>
+
+#include "shim/cuda/state.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+// CUgraphMem_attribute
+constexpr int kUsedBytes = 0, kUsedPeakBytes = 1, kReservedBytes = 2, kReservedPeakBytes = 3;
+constexpr std::uint64_t kSampleEveryNs = 100'000'000;
+
+const void* as_handle(CUdeviceptr address) { return reinterpret_cast<const void*>(address); }
+
+void forget(CudaState& s, CUdeviceptr address) {
+  Tracked gone;
+  if (take_tracked(s, as_handle(address), gone)) forget_tracked(s, as_handle(address), gone);
+}
+
+}  // namespace
+
+void GraphMemory::allocates(CudaState& s, CUgraph graph, CUdeviceptr address, bool captured) {
+  Node node{graph, {}};
+  node.captured = captured;
+  const bool tracked = s.tracked.with(as_handle(address), [&](const Tracked* record) {
+    if (record) node.memory = *record;
+    return record != nullptr;
+  });
+  if (!tracked) return;
+  {
+    Locked hold(lock_);
+    nodes_.insert_or_assign(address, node);
+  }
+  devices_in_use_.fetch_or(std::uint64_t{1} << node.memory.device, std::memory_order_relaxed);
+}
+
+// A node of another graph frees it when that one is launched.
+void GraphMemory::frees(CudaState& s, CUgraph graph, CUdeviceptr address) {
+  if (!devices_in_use_.load(std::memory_order_relaxed)) return;
+  {
+    Locked hold(lock_);
+    const auto node = nodes_.find(address);
+    if (node == nodes_.end() || node->second.graph != graph) return freed_[graph].push_back(address);
+    node->second.freed_inside = true;
+  }
+  forget(s, address);
+}
+
+void GraphMemory::capture_ended(CudaState& s, CUgraph graph) {
+  if (!devices_in_use_.load(std::memory_order_relaxed)) return;
+  Vector<CUdeviceptr> gone;
+  {
+    Locked hold(lock_);
+    for (auto& [address, node] : nodes_)
+      if (graph ? node.graph == graph : node.captured && !s.captures.any()) {
+        node.captured = false;
+        if (!graph) gone.push_back(address);
+      }
+    for (const CUdeviceptr address : gone) nodes_.erase(address);
+  }
+  for (const CUdeviceptr address : gone) forget(s, address);
+}
+
+bool GraphMemory::has(CUdeviceptr address) {
+  if (!devices_in_use_.load(std::memory_order_relaxed)) return false;
+  Locked hold(lock_);
+  return nodes_.contains(address);
+}
+
+void GraphMemory::instantiated(CUgraphExec executable, CUgraph graph) {
+  if (!devices_in_use_.load(std::memory_order_relaxed)) return;
+  Executable made;
+  Locked hold(lock_);
+  for (const auto& [address, node] : nodes_)
+    if (node.graph == graph && !node.freed_inside) made.left.push_back({address, node.memory});
+  if (const auto freed = freed_.find(graph); freed != freed_.end()) made.freed = freed->second;
+  executables_.erase(executable);
+  if (!made.left.empty() || !made.freed.empty()) executables_.emplace(executable, std::move(made));
+}
+
+void GraphMemory::launched(CudaState& s, CUgraphExec executable) {
+  if (!devices_in_use_.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  Executable what;
+  {
+    Locked hold(lock_);
+    const auto found = executables_.find(executable);
+    if (found != executables_.end()) what = found->second;
+    for (const Allocation& left : what.left)
+      if (const auto node = nodes_.find(left.address); node != nodes_.end()) node->second.launched = true;
+  }
+  for (const CUdeviceptr address : what.freed) forget(s, address);
+  for (const Allocation& left : what.left) {
+    const void* const handle = as_handle(left.address);
+    if (!s.tracked.with(handle, [](const Tracked* record) { return record != nullptr; }))
+      track_again(s, handle, left.memory);
+  }
+  sample_all(s);
+}
+
+void GraphMemory::ended(CUgraphExec executable) {
+  if (!devices_in_use_.load(std::memory_order_relaxed)) return;
+  Locked hold(lock_);
+  executables_.erase(executable);
+}
+
+void GraphMemory::ended(CudaState& s, CUgraph graph) {
+  if (!devices_in_use_.load(std::memory_order_relaxed)) return;
+  Vector<CUdeviceptr> never_launched;
+  {
+    Locked hold(lock_);
+    std::erase_if(nodes_, [&](const auto& entry) {
+      const auto& [address, node] = entry;
+      if (node.graph != graph) return false;
+      if (!node.launched && !node.freed_inside) never_launched.push_back(address);
+      return true;
+    });
+    freed_.erase(graph);
+  }
+  for (const CUdeviceptr address : never_launched) forget(s, address);
+}
+
+void GraphMemory::sample_all(CudaState& s) {
+  const std::uint64_t now = coarse_nanoseconds_since_start();
+  for (std::uint64_t left = devices_in_use_.load(std::memory_order_relaxed); left; left &= left - 1) {
+    const int device = std::countr_zero(left);
+    const std::uint64_t last = devices_[device].asked_at_ns.load(std::memory_order_relaxed);
+    if (!last || now - last >= kSampleEveryNs) sample(s, device);
+  }
+}
+
+void GraphMemory::sample(CudaState& s, int device) {
+  if (device < 0 || device >= kDevicesMax) return;
+  const Through gate(s.gate);
+  if (!gate) return;
+  std::uint64_t used = 0, used_peak = 0, reserved = 0, reserved_peak = 0;
+  for (const auto& [attribute, value] : {std::pair{kUsedBytes, &used},
+                                         {kUsedPeakBytes, &used_peak},
+                                         {kReservedBytes, &reserved},
+                                         {kReservedPeakBytes, &reserved_peak}})
+    if (driver().cuDeviceGetGraphMemAttribute(device, attribute, value) != kSuccess) return;
+  OfDevice& of = devices_[device];
+  of.asked_at_ns.store(coarse_nanoseconds_since_start() + 1, std::memory_order_relaxed);
+  of.used_bytes.store(used, std::memory_order_relaxed);
+  of.reserved_bytes.store(reserved, std::memory_order_relaxed);
+  raise_peak(of.used_peak_bytes, used_peak);  // the program may have set the driver's back
+  raise_peak(of.reserved_peak_bytes, reserved_peak);
+}
+
+std::optional<GraphMemoryFigures> GraphMemory::figures(int device) const {
+  const OfDevice& of = devices_[device];
+  const std::uint64_t at_ns = read(of.asked_at_ns);
+  if (!at_ns) return std::nullopt;
+  return GraphMemoryFigures{read(of.used_bytes), read(of.used_peak_bytes), read(of.reserved_bytes),
+                            read(of.reserved_peak_bytes), static_cast<double>(at_ns) * 1e-9};
+}
+
+void GraphMemory::forget_in_child() {
+  nodes_.clear();
+  freed_.clear();
+  executables_.clear();
+  for (OfDevice& of : devices_)
+    of.asked_at_ns = of.used_bytes = of.used_peak_bytes = of.reserved_bytes = of.reserved_peak_bytes = 0;
+}
+
+// Asked of the legacy stream, which does not capture, while one captures that waits for it, the driver has an error.
+CUgraph captured_graph(CudaState& s, CUstream stream, bool per_thread) {
+  if (!s.captures.any() || in_host_function) return nullptr;
+  if (stream == legacy_stream() || (!stream && !per_thread)) return nullptr;
+  int status = kCaptureStatusNone;
+  std::uint64_t id = 0;
+  CUgraph graph = nullptr;
+  const CUresult answer =
+      driver().cuStreamGetCaptureInfo_v2(stream ? stream : per_thread_stream(), &status, &id, &graph, nullptr, nullptr);
+  return answer == kSuccess && status == kCaptureStatusActive ? graph : nullptr;
+}
+
+}  // namespace cistern::cuda

@@ -1,0 +1,72 @@
+// Memory of graphs. An allocation node has its address from the moment that it is made, and counts as an allocation
+// from then on, until the same graph has a free node for it. Where it has none, a launch makes the memory, and it is
+// there until somebody frees it, though the graph is gone by then; the next launch makes it anew [CUDA programming
+// guide, graph memory nodes]. What the driver holds for graphs it says itself.
+#pragma once
+#include "shim/cuda/tracked.hpp"
+#include "stats/snapshot.hpp"
+
+namespace cistern::cuda {
+
+struct CudaState;
+
+class GraphMemory {
+ public:
+  // A node of the graph allocates, which track() has accounted already, or frees. `captured`: a capture made it.
+  void allocates(CudaState& s, CUgraph graph, CUdeviceptr address, bool captured);
+  void frees(CudaState& s, CUgraph graph, CUdeviceptr address);
+  // The capture that made nodes of the graph has ended; null: without one, and what it captured is no node of any.
+  // Which that is, is known where no other stream captures.
+  void capture_ended(CudaState& s, CUgraph graph);
+  // Whether a node that is there allocates it.
+  bool has(CUdeviceptr address);
+
+  void instantiated(CUgraphExec executable, CUgraph graph);
+  void launched(CudaState& s, CUgraphExec executable);
+  void ended(CUgraphExec executable);
+  void ended(CudaState& s, CUgraph graph);
+
+  // Asks the driver what it holds for graphs; not while a stream captures.
+  void sample(CudaState& s, int device);
+  std::optional<GraphMemoryFigures> figures(int device) const;
+
+  void before_fork() { lock_.lock_for_fork(); }
+  void after_fork() { lock_.unlock_after_fork(); }
+  void forget_in_child();
+
+ private:
+  struct Node {
+    CUgraph graph;
+    Tracked memory;
+    bool freed_inside = false;  // by a node of the same graph
+    bool launched = false;
+    bool captured = false;  // by a capture that goes on
+  };
+  struct Allocation {
+    CUdeviceptr address;
+    Tracked memory;
+  };
+  // What a launch leaves behind, and what it takes away that was there before.
+  struct Executable {
+    Vector<Allocation> left;
+    Vector<CUdeviceptr> freed;
+  };
+  struct OfDevice {
+    std::atomic<std::uint64_t> asked_at_ns{0}, used_bytes{0}, used_peak_bytes{0}, reserved_bytes{0},
+        reserved_peak_bytes{0};
+  };
+  void sample_all(CudaState& s);
+
+  Lock lock_;
+  Map<CUdeviceptr, Node> nodes_;                  // of graphs that are there
+  Map<CUgraph, Vector<CUdeviceptr>> freed_;       // by their nodes, what other graphs allocate
+  Map<CUgraphExec, Executable> executables_;      // those that leave or free something
+  std::atomic<std::uint64_t> devices_in_use_{0};  // a bit for each that ever had a node
+  OfDevice devices_[kDevicesMax];
+};
+
+// The graph that a call on this stream has become a node of; null: it is none. `per_thread`: the stream 0 is the
+// thread's own. While a stream captures the driver is asked, which captures allow.
+CUgraph captured_graph(CudaState& s, CUstream stream, bool per_thread);
+
+}  // namespace cistern::cuda

@@ -1,0 +1,19 @@
+// What hooks of calls that make memory which is not pooled have in common.
+#pragma once
+#include "shim/cuda/room.hpp"
+
+namespace cistern::cuda {
+
+struct MadeBy {
+  Family family;
+  const char* object;
+  const char* api;
+  int device = -1;  // of the memory; else that of the current context
+};
+
+inline const void* as_handle(CUdeviceptr pointer) { return reinterpret_cast<const void*>(pointer); }
+
+// Accounts what a call gave, or that it failed.
+CUresult born(CUresult answer, const MadeBy& by, const void* handle, std::uint64_t bytes);
+
+}  // namespace cistern::cuda

@@ -1,0 +1,88 @@
+// See host_functions.hpp.
+#include "shim/cuda/host_functions.hpp"
+
+#include <new>
+
+#include "pool/base/internal_memory.hpp"
+#include "pool/base/lock.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+class InHostFunction {
+ public:
+  InHostFunction() { in_host_function = true; }
+  ~InHostFunction() { in_host_function = false; }
+  InHostFunction(const InHostFunction&) = delete;
+  InHostFunction& operator=(const InHostFunction&) = delete;
+};
+
+template <class Function>
+Function* remember(const Function& function) {
+  return new (internal_allocate(sizeof(Function))) Function(function);
+}
+template <class Function>
+Function forget(void* remembered) {
+  const Function function = *static_cast<Function*>(remembered);
+  internal_deallocate(remembered, sizeof(Function));
+  return function;
+}
+
+void run_and_forget(void* remembered) {
+  const auto host = forget<CUDA_HOST_NODE_PARAMS>(remembered);
+  const InHostFunction here;
+  host.function(host.argument);
+}
+void call_back_and_forget(CUstream stream, CUresult status, void* remembered) {
+  const auto callback = forget<StreamCallback>(remembered);
+  const InHostFunction here;
+  callback.function(stream, status, callback.argument);
+}
+void run(void* kept) {
+  const auto host = *static_cast<CUDA_HOST_NODE_PARAMS*>(kept);
+  const InHostFunction here;
+  host.function(host.argument);
+}
+
+// By argument, of which there are more. Never torn down: graphs may run to the end of the process.
+using Kept = Map<void*, Vector<CUDA_HOST_NODE_PARAMS*>>;
+constinit Lock kept_lock;
+constinit Kept* kept = nullptr;
+
+}  // namespace
+
+CUDA_HOST_NODE_PARAMS run_once(const CUDA_HOST_NODE_PARAMS& host) {
+  if (!host.function) return host;
+  return {run_and_forget, remember(host)};
+}
+void dropped(const CUDA_HOST_NODE_PARAMS& run_once) {
+  if (run_once.function == run_and_forget) forget<CUDA_HOST_NODE_PARAMS>(run_once.argument);
+}
+
+StreamCallback run_once(const StreamCallback& callback) {
+  if (!callback.function) return callback;
+  return {call_back_and_forget, remember(callback)};
+}
+void dropped(const StreamCallback& run_once) {
+  if (run_once.function == call_back_and_forget) forget<StreamCallback>(run_once.argument);
+}
+
+CUDA_HOST_NODE_PARAMS run_by_graph(const CUDA_HOST_NODE_PARAMS& host) {
+  if (!host.function) return host;
+  Locked hold(kept_lock);
+  if (!kept) kept = new (internal_allocate(sizeof(Kept))) Kept;
+  Vector<CUDA_HOST_NODE_PARAMS*>& of_argument = (*kept)[host.argument];
+  for (CUDA_HOST_NODE_PARAMS* const known : of_argument)
+    if (known->function == host.function) return {run, known};
+  of_argument.push_back(remember(host));
+  return {run, of_argument.back()};
+}
+
+CUDA_HOST_NODE_PARAMS as_passed(const CUDA_HOST_NODE_PARAMS& of_node) {
+  return of_node.function == run ? *static_cast<CUDA_HOST_NODE_PARAMS*>(of_node.argument) : of_node;
+}
+
+void host_functions_before_fork() { kept_lock.lock_for_fork(); }
+void host_functions_after_fork() { kept_lock.unlock_after_fork(); }
+
+}  // namespace cistern::cuda

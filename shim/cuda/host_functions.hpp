@@ -1,0 +1,29 @@
+// Functions of the program's that streams and graphs run. No call of CUDA may be made in them, and which of those the
+// driver refuses is not said [CUDA driver API, cuLaunchHostFunc]. So ours calls them, and it is known that this thread
+// is in one: calls of our own are refused there (in_host_function), and the program's get what the driver answers.
+#pragma once
+#include "backends/cuda/functions.hpp"
+
+namespace cistern::cuda {
+
+struct CudaState;
+
+// For a stream, which runs it once; `dropped` where the call failed.
+CUDA_HOST_NODE_PARAMS run_once(const CUDA_HOST_NODE_PARAMS& host);
+void dropped(const CUDA_HOST_NODE_PARAMS& run_once);
+struct StreamCallback {
+  CUstreamCallback function;
+  void* argument;
+};
+StreamCallback run_once(const StreamCallback& callback);
+void dropped(const StreamCallback& run_once);
+
+// For a node of a graph, which may run it any time: kept for good, the same function and argument once.
+CUDA_HOST_NODE_PARAMS run_by_graph(const CUDA_HOST_NODE_PARAMS& host);
+// What the program passed, by what a node has.
+CUDA_HOST_NODE_PARAMS as_passed(const CUDA_HOST_NODE_PARAMS& of_node);
+
+void host_functions_before_fork();
+void host_functions_after_fork();
+
+}  // namespace cistern::cuda

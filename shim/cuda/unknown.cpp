@@ -1,0 +1,88 @@
+// See unknown.hpp.
+#include "shim/cuda/unknown.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <iterator>
+#include <new>
+
+#include "pool/base/lock.hpp"
+#include "shim/process/lookup.hpp"
+#include "shim/process/uncounted.hpp"
+#include "stats/format.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+constexpr std::size_t kNamesMax = 32;
+
+constexpr const char* kKnown[] = {
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) #base, #name,
+#define CUDA_PASS(name) #name,
+#define CUDA_KNOWN(name) #name,
+#include "shim/symbols/cuda.def"
+#include "shim/symbols/cuda_known.def"
+};
+using Known = std::array<std::string_view, std::size(kKnown)>;
+constinit std::atomic<const Known*> sorted_names{nullptr};
+
+// Sorted at first use: threads that race here do the same, and one keeps it.
+const Known& known_names() {
+  const Known* known = sorted_names.load(std::memory_order_acquire);
+  if (known) [[likely]]
+    return *known;
+  auto* const made = new (internal_allocate(sizeof(Known))) Known;
+  std::copy(std::begin(kKnown), std::end(kKnown), made->begin());
+  std::sort(made->begin(), made->end());
+  if (sorted_names.compare_exchange_strong(known, made)) return *made;
+  internal_deallocate(made, sizeof(Known));
+  return *known;
+}
+
+// Never torn down: programs look functions up to their end.
+constinit Lock names_lock;
+constinit UnknownFunctions* unknown = nullptr;
+
+void note(const String& name) {
+  Locked hold(names_lock);
+  if (!unknown) unknown = new (internal_allocate(sizeof(UnknownFunctions))) UnknownFunctions;
+  Vector<String>& names = unknown->names;
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  names.size() < kNamesMax ? names.push_back(name) : static_cast<void>(++unknown->others);
+}
+
+// Libraries over the driver have lower case there: cudaMalloc, cublasCreate.
+bool looks_like_the_drivers(const char* name) {
+  return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+}  // namespace
+
+bool is_known_function(std::string_view name) {
+  const Known& known = known_names();
+  return std::binary_search(known.begin(), known.end(), name);
+}
+
+void note_answered(const char* name, int version) {
+  if (version) return note(String(name) + " of CUDA " + decimal(version / 1000.0, 1));
+  if (!is_known_function(name)) note(name);
+}
+
+void note_asked(const char* name) {
+  if (!looks_like_the_drivers(name) || is_known_function(name)) [[likely]]
+    return;
+  const Uncounted uncounted;
+  const LoadedLibrary driver("libcuda.so.1");
+  if (driver && driver.find(name)) note(name);
+}
+
+void add_unknown_functions(Snapshot& snapshot) {
+  Locked hold(names_lock);
+  if (unknown) snapshot.unknown_functions = *unknown;
+}
+
+void unknown_before_fork() { names_lock.lock_for_fork(); }
+void unknown_after_fork() { names_lock.unlock_after_fork(); }
+
+}  // namespace cistern::cuda
