@@ -18,11 +18,6 @@ struct Trim {
   bool settled_only = false;  // what waits for commands stays
 };
 
-// Until so much has gone, in at most so many chunks.
-struct GiveUp {
-  std::uint64_t bytes = 0, chunks_max = ~std::uint64_t{0};
-};
-
 // Clocks are read before locks are taken: a chunk may have been given later than `now_ns`, and has no age then.
 constexpr std::uint64_t elapsed_ns(std::uint64_t since_ns, std::uint64_t now_ns) {
   return since_ns > now_ns ? 0 : now_ns - since_ns;

@@ -8,7 +8,7 @@
 //   take_near(key, bytes_max) -> the bin with the fewest bytes that suffice
 //   give(key, chunk, fence) -> bin, or quarantine until the fence has settled -> over the cap: release the oldest
 //   settle(group) -> all of a group's quarantine that has settled
-//   give_up(key, what) -> release the largest and oldest of the key's group and traits
+//   give_up(key, bytes) -> release the largest and oldest of the key's group and traits
 //   drain(group) -> release all of one group (a context that goes away); waits for chunks in other threads' hands
 //   take_out(group, visit) -> the same, but visit(key, chunk, waits) decides what becomes of each
 //
@@ -155,13 +155,13 @@ class RecyclePool {
   // Releases settled chunks of the key's group and traits that make up for the bytes: few, none much larger than what
   // is wanted if others do, and those that were given longest ago. release(chunk) gives one back to the source.
   template <class Release>
-  PoolUsage give_up(const PoolKey& key, const GiveUp& what, Release release) {
+  PoolUsage give_up(const PoolKey& key, std::uint64_t bytes, Release release) {
     Node *chain = nullptr, **last = &chain;
     PoolUsage taken;
     {
       Locked hold(lock_);
-      while (taken.bytes < what.bytes && taken.blocks < what.chunks_max) {
-        Node* const node = best_to_give_up(key, what.bytes - taken.bytes);
+      while (taken.bytes < bytes) {
+        Node* const node = best_to_give_up(key, bytes - taken.bytes);
         if (!node) break;
         ++taken.blocks;
         taken.bytes += node->key.bytes;

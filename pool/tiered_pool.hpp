@@ -4,7 +4,7 @@
 //   take_near(key, bytes_max) -> the smallest shared chunk that is large enough
 //   nothing in either -> the caller acquires
 //   give(key, chunk) -> thread cache -> shared pool, which releases its oldest when over the cap
-//   give_up(key, what) -> the largest and oldest of the shared pool, else what thread caches have
+//   give_up(key, bytes) -> the largest and oldest of the shared pool, else what thread caches have
 //   give_waiting(key, chunk, fence) -> the shared pool's quarantine
 //
 // The thread caches together hold at most a quarter of the cap, the shared tier the rest. Chunks unused for an interval
@@ -84,20 +84,20 @@ class TieredPool {
   }
 
   // Releases settled chunks of the key's group and traits: see RecyclePool.
-  PoolUsage give_up(const PoolKey& key, const GiveUp& what) {
-    return give_up(key, what, [this](Chunk chunk) { shared_.release(chunk, false); });
+  PoolUsage give_up(const PoolKey& key, std::uint64_t bytes) {
+    return give_up(key, bytes, [this](Chunk chunk) { shared_.release(chunk, false); });
   }
   // release(chunk) gives one back to the source, or to the pool under another key.
   template <class Release>
-  PoolUsage give_up(const PoolKey& key, const GiveUp& what, Release release) {
-    PoolUsage gone = shared_.give_up(key, what, release);
-    if (gone.bytes >= what.bytes || gone.blocks >= what.chunks_max || !caches_.bytes()) return gone;
+  PoolUsage give_up(const PoolKey& key, std::uint64_t bytes, Release release) {
+    PoolUsage gone = shared_.give_up(key, bytes, release);
+    if (gone.bytes >= bytes || !caches_.bytes()) return gone;
     releasing_.fetch_add(1);
     PoolUsage wanted = gone;
     caches_.drain(
         [&](const PoolKey& of, std::uint64_t) {
           if (of.group != key.group || of.traits != key.traits) return false;
-          if (wanted.bytes >= what.bytes || wanted.blocks >= what.chunks_max) return false;
+          if (wanted.bytes >= bytes) return false;
           ++wanted.blocks;
           wanted.bytes += of.bytes;
           return true;

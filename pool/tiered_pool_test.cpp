@@ -201,7 +201,7 @@ TEST_F(TieredPoolTest, WhatIsGivenUpIsTheFewestThatMakeUpForTheBytes) {
   test::in_new_thread([&] {
     const Chunk small = give_new(1, key(2 * kMiB))[0], large = give_new(1, key(40 * kMiB))[0];
     const Chunk other_group = give_new(1, key(90 * kMiB, 2))[0], other_traits = give_new(1, key(90 * kMiB, 1, 7))[0];
-    const PoolUsage gone = pool.give_up(key(0), {.bytes = 30 * kMiB, .chunks_max = 9});
+    const PoolUsage gone = pool.give_up(key(0), 30 * kMiB);
     EXPECT_EQ(gone.blocks, 1u);
     EXPECT_EQ(gone.bytes, 40 * kMiB);
     EXPECT_EQ(source.released_in_order, std::vector<Chunk>{large});
@@ -219,7 +219,7 @@ TEST_F(TieredPoolTest, ALittleIsNotMadeUpForByALargeOne) {
       ASSERT_EQ(pool.take(key(100 * kMiB), 2), large);
       pool.give(key(100 * kMiB), large, 2);
     }
-    pool.give_up(key(0), {.bytes = 3 * kMiB, .chunks_max = 9});
+    pool.give_up(key(0), 3 * kMiB);
     EXPECT_EQ(source.released_in_order, std::vector<Chunk>{fitting});
     end();
   });
@@ -232,7 +232,7 @@ TEST_F(TieredPoolTest, NothingOfAnotherGroupOrOtherTraitsIsGivenUp) {
          {key(90 * kMiB, 4, 5), key(90 * kMiB, 6, 5), key(90 * kMiB, 5, 4), key(90 * kMiB, 5, 6)})
       give_new(1, other);
     const Chunk chunk = give_new(1, key(2 * kMiB, 5, 5))[0];
-    EXPECT_EQ(pool.give_up(key(0, 5, 5), {.bytes = 200 * kMiB, .chunks_max = 9}).blocks, 1u);
+    EXPECT_EQ(pool.give_up(key(0, 5, 5), 200 * kMiB).blocks, 1u);
     EXPECT_EQ(source.released_in_order, std::vector<Chunk>{chunk});
     end();
   });
@@ -241,7 +241,7 @@ TEST_F(TieredPoolTest, NothingOfAnotherGroupOrOtherTraitsIsGivenUp) {
 TEST_F(TieredPoolTest, AmongAlikeTheOldestIsGivenUp) {
   test::in_new_thread([&] {
     const std::vector<Chunk> alike = give_new(3, key(4 * kMiB));
-    pool.give_up(key(0), {.bytes = 5 * kMiB, .chunks_max = 9});
+    pool.give_up(key(0), 5 * kMiB);
     EXPECT_EQ(source.released_in_order, std::vector<Chunk>(alike.begin(), alike.begin() + 2));
     // One that is not used goes before a larger one that was used just now.
     const Chunk used = give_new(1, key(6 * kMiB))[0];
@@ -249,20 +249,19 @@ TEST_F(TieredPoolTest, AmongAlikeTheOldestIsGivenUp) {
       ASSERT_EQ(pool.take(key(6 * kMiB), 2), used);
       pool.give(key(6 * kMiB), used, 2);
     }
-    pool.give_up(key(0), {.bytes = 1, .chunks_max = 9});
+    pool.give_up(key(0), 1);
     EXPECT_EQ(source.released_in_order.back(), alike[2]);
     end();
   });
 }
 
-TEST_F(TieredPoolTest, NoMoreChunksAreGivenUpThanAllowedAndNoneThatWaits) {
+TEST_F(TieredPoolTest, NoneThatWaitsIsGivenUp) {
   test::in_new_thread([&] {
     give_new(5, key(4 * kMiB));
     source.closed_gates.insert(1);
     pool.give_waiting(key(50 * kMiB), get(key(50 * kMiB)), SlowSource::Fence{1}, 1);
-    EXPECT_EQ(pool.give_up(key(0), {.bytes = 100 * kMiB, .chunks_max = 2}).blocks, 2u);
-    EXPECT_EQ(source.releases, 2);
-    EXPECT_EQ(pool.give_up(key(0), {.bytes = 100 * kMiB, .chunks_max = 100}).bytes, 12 * kMiB);
+    EXPECT_EQ(pool.give_up(key(0), 100 * kMiB).bytes, 20 * kMiB);
+    EXPECT_EQ(source.releases, 5);
     EXPECT_EQ(pool.usage().bytes, 50 * kMiB);
     source.open_gate(1);
     end();
@@ -273,10 +272,10 @@ TEST_F(TieredPoolTest, ThreadCachesGiveUpLast) {
   test::in_new_thread([&] {
     give_new(3, key(kMiB));
     test::in_new_thread([&] { give_new(1, key(4 * kMiB)); });
-    EXPECT_EQ(pool.give_up(key(0), {.bytes = 4 * kMiB, .chunks_max = 9}).blocks, 1u);
+    EXPECT_EQ(pool.give_up(key(0), 4 * kMiB).blocks, 1u);
     EXPECT_EQ(pool.usage().bytes, 3 * kMiB);
-    EXPECT_EQ(pool.give_up(key(0, 2), {.bytes = 4 * kMiB, .chunks_max = 9}).blocks, 0u);
-    EXPECT_EQ(pool.give_up(key(0), {.bytes = 2 * kMiB, .chunks_max = 9}).blocks, 2u);
+    EXPECT_EQ(pool.give_up(key(0, 2), 4 * kMiB).blocks, 0u);
+    EXPECT_EQ(pool.give_up(key(0), 2 * kMiB).blocks, 2u);
     EXPECT_EQ(pool.usage().bytes, kMiB);
     end();
   });

@@ -263,9 +263,9 @@ TEST(HostSamples, AreFewPerTimeHoweverMuchIsHandedOutAndStandForAllStill) {
   for (const std::size_t bytes : {48ul, 3'000ul, 32'000ul, 40'000ul, 60'000ul}) {
     in_child([bytes] {
       start(kInterval, true);
-      const int ms = 200;
-      hand_out(bytes, 100'000, 8);
-      const Paced fast = hand_out(bytes, 100'000, ms);
+      const int ms = 60, per_ms = bytes < 1000 ? 100'000 : 20'000;
+      hand_out(bytes, per_ms, 8);
+      const Paced fast = hand_out(bytes, per_ms, ms);
       EXPECT_LT(fast.samples, ms * 2 * static_cast<int>(kSamplesPerMs)) << bytes;
       EXPECT_GT(fast.samples, ms * static_cast<int>(kSamplesPerMs) / 4) << bytes;
       EXPECT_NEAR(fast.estimate / fast.blocks, 1, 0.12) << bytes;

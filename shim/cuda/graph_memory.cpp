@@ -13,8 +13,6 @@ namespace {
 constexpr int kUsedBytes = 0, kUsedPeakBytes = 1, kReservedBytes = 2, kReservedPeakBytes = 3;
 constexpr std::uint64_t kSampleEveryNs = 100'000'000;
 
-const void* as_handle(CUdeviceptr address) { return reinterpret_cast<const void*>(address); }
-
 void forget(CudaState& s, CUdeviceptr address) {
   Tracked gone;
   if (take_tracked(s, as_handle(address), gone)) forget_tracked(s, as_handle(address), gone);

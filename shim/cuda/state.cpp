@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "pool/base/registered_memory.hpp"
+#include "shim/process/kept.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
@@ -17,13 +18,6 @@ namespace {
 constinit std::atomic<CudaState*> the_state{nullptr};
 alignas(CudaState) constinit unsigned char state_memory[sizeof(CudaState)] = {};
 constinit Lock state_lock;
-
-// So little is no matter on any device, and a small program's calls cost it more.
-constexpr std::uint64_t kKeptAnyway = std::uint64_t{32} << 20;
-
-Proportion::Limits kept_beside(std::uint64_t percent, std::uint64_t bytes_min) {
-  return {.percent = percent, .window_ns = options().trim_interval, .kept_bytes_min = std::max(bytes_min, kKeptAnyway)};
-}
 
 constexpr const char* kFamilyNames[] = {"device", "pinned", "managed",  "async",      "graph",
                                         "array",  "vmm",    "vmm-host", "registered", "imported"};
@@ -434,7 +428,7 @@ void give_up_excess(CudaState& s, const Sort& sort, std::uint64_t now_ns) {
   const std::uint64_t bytes = proportion.begin(standing(s, sort, now_ns));
   if (!bytes) return;
   const PoolKey of_sort{reinterpret_cast<std::uintptr_t>(sort.context), sort.traits, 0};
-  pool_of(s, sort.kind).give_up(of_sort, {.bytes = bytes});
+  pool_of(s, sort.kind).give_up(of_sort, bytes);
   proportion.end(bytes);
 }
 

@@ -30,6 +30,8 @@ constexpr bool takes_device_memory(Family family) {
   return family == Family::async || family == Family::graph || family == Family::array || family == Family::vmm;
 }
 
+inline const void* as_handle(CUdeviceptr pointer) { return reinterpret_cast<const void*>(pointer); }
+
 struct Tracked {
   Family family = Family::device;
   bool inherited = false;

@@ -14,7 +14,9 @@
 namespace cistern::host {
 namespace {
 
-constexpr std::uint64_t kFirstMs = 20, kLooksPerRun = 256, kPartOfTime = 200;
+// Looks take a 200th of the time at most; the first, without which nothing is said of a site that grew early and
+// stays, a 20th.
+constexpr std::uint64_t kFirstMs = 20, kLooksPerRun = 256, kPartOfTime = 200, kPartOfTimeAtFirst = 20;
 constexpr unsigned kLooksMin = 12;
 constexpr char kApi[] = "malloc";
 
@@ -69,7 +71,8 @@ void look(std::uint32_t now_ms, host_pool::AtFork at_fork) {
   const std::uint64_t began_ns = nanoseconds_since_start();
   look(now_ms, host_pool::AtFork::go_on);
   const std::uint64_t took_us = (nanoseconds_since_start() - began_ns) / 1000;
-  const std::uint64_t pause_ms = std::max({std::uint64_t{2}, now_ms / kLooksPerRun, kPartOfTime * took_us / 1000});
+  const std::uint64_t part = looks < kLooksMin ? kPartOfTimeAtFirst : kPartOfTime;
+  const std::uint64_t pause_ms = std::max({std::uint64_t{2}, now_ms / kLooksPerRun, part * took_us / 1000});
   next_look_ms.store(now_ms + static_cast<std::uint32_t>(pause_ms), std::memory_order_relaxed);
 }
 

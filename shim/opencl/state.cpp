@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "shim/process/kept.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
@@ -13,7 +14,6 @@ namespace cistern::opencl {
 namespace {
 
 constexpr std::size_t kDeadRecordsMax = 4096;
-constexpr std::uint64_t kKeptAnyway = std::uint64_t{32} << 20;
 
 constinit std::atomic<OpenclState*> the_state{nullptr};
 alignas(OpenclState) constinit unsigned char state_memory[sizeof(OpenclState)] = {};
@@ -57,9 +57,7 @@ OpenclState::OpenclState(const Functions& below)
   const Options& chosen = options();
   pool.set_limits(
       {.bytes_max = chosen.opencl_pool_max, .bytes_min = chosen.opencl_pool_min, .interval_ns = chosen.trim_interval});
-  proportion.set_limits({.percent = chosen.opencl_pool_percent,
-                         .window_ns = chosen.trim_interval,
-                         .kept_bytes_min = std::max(chosen.opencl_pool_min, kKeptAnyway)});
+  proportion.set_limits(kept_beside(chosen.opencl_pool_percent, chosen.opencl_pool_min));
   staging.set_limits({.interval_ns = chosen.trim_interval});
 }
 

@@ -37,8 +37,8 @@ std::uint64_t stream_traits(CudaState& s, const Context* context, CUstream strea
 void end_stream_order(CudaState& s, Context& context, std::uint64_t stream_number) {
   const std::uint64_t traits = traits_of(stream_number);
   if (!traits || !context.alive.load()) return;
-  const GiveUp everything{.bytes = ~std::uint64_t{0}};
-  s.device_pool.give_up({reinterpret_cast<std::uintptr_t>(&context), traits, 0}, everything,
+  constexpr std::uint64_t kEverything = ~std::uint64_t{0};
+  s.device_pool.give_up({reinterpret_cast<std::uintptr_t>(&context), traits, 0}, kEverything,
                         [&](Block* block) { give_to_pool(s, block, fence_for(s, block, true)); });
 }
 

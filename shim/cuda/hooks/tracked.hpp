@@ -11,8 +11,6 @@ struct MadeBy {
   int device = -1;  // of the memory; else that of the current context
 };
 
-inline const void* as_handle(CUdeviceptr pointer) { return reinterpret_cast<const void*>(pointer); }
-
 // Accounts what a call gave, or that it failed.
 CUresult born(CUresult answer, const MadeBy& by, const void* handle, std::uint64_t bytes);
 
