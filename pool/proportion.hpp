@@ -29,6 +29,12 @@ class Proportion {
     std::uint64_t window_ns = 0;       // 0: what was live ever counts
     std::uint64_t kept_bytes_min = 0;  // so much is kept in any case
   };
+  // So little is no matter on any device, and a small program's calls cost it more.
+  static constexpr std::uint64_t kKeptAnyway = std::uint64_t{32} << 20;
+  // For memory of a device; `bytes_min`: as its pool's option says.
+  static Limits limits(std::uint64_t percent, std::uint64_t window_ns, std::uint64_t bytes_min) {
+    return {.percent = percent, .window_ns = window_ns, .kept_bytes_min = std::max(bytes_min, kKeptAnyway)};
+  }
   struct Now {
     std::uint64_t reserved_bytes = 0;
     // Of it: what the program has or commands still use, and the rest of the chunks for that.

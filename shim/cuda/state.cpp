@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "pool/base/registered_memory.hpp"
-#include "shim/process/kept.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
@@ -95,7 +94,8 @@ CudaState::CudaState(const Functions& below, const Missing& missing)
       {.bytes_max = chosen.device_pool_max, .bytes_min = chosen.device_pool_min, .interval_ns = chosen.trim_interval});
   pinned_pool.set_limits(
       {.bytes_max = chosen.pinned_pool_max, .bytes_min = chosen.pinned_pool_min, .interval_ns = chosen.trim_interval});
-  source.pinned_share.proportion.set_limits(kept_beside(chosen.pinned_pool_percent, chosen.pinned_pool_min));
+  source.pinned_share.proportion.set_limits(
+      Proportion::limits(chosen.pinned_pool_percent, chosen.trim_interval, chosen.pinned_pool_min));
   staging.set_limits({.interval_ns = chosen.trim_interval});
 }
 
@@ -139,7 +139,8 @@ Context* make_context_known(CudaState& s, CUcontext handle, int device, bool mad
   of_device->ordinal = device;
   if (!std::exchange(of_device->has_limits, true)) {
     const Options& chosen = options();
-    of_device->share.proportion.set_limits(kept_beside(chosen.device_pool_percent, chosen.device_pool_min));
+    of_device->share.proportion.set_limits(
+        Proportion::limits(chosen.device_pool_percent, chosen.trim_interval, chosen.device_pool_min));
   }
   Context* context = s.contexts.find(address);
   if (!context) {

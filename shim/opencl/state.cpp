@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <new>
 
-#include "shim/process/kept.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
@@ -57,7 +56,7 @@ OpenclState::OpenclState(const Functions& below)
   const Options& chosen = options();
   pool.set_limits(
       {.bytes_max = chosen.opencl_pool_max, .bytes_min = chosen.opencl_pool_min, .interval_ns = chosen.trim_interval});
-  proportion.set_limits(kept_beside(chosen.opencl_pool_percent, chosen.opencl_pool_min));
+  proportion.set_limits(Proportion::limits(chosen.opencl_pool_percent, chosen.trim_interval, chosen.opencl_pool_min));
   staging.set_limits({.interval_ns = chosen.trim_interval});
 }
 

@@ -8,7 +8,6 @@
 #include "shim/cuda/hooks/pooled.hpp"
 #include "shim/cuda/hooks/stream_order.hpp"
 #include "shim/cuda/stream_turn.hpp"
-#include "shim/process/kept.hpp"
 #include "shim/process/misuse.hpp"
 
 namespace cistern::cuda {
@@ -114,7 +113,7 @@ void keep_in_order(CudaState& s, Block* block, std::uint64_t traits, std::uint64
 // In deferred order the program may run far ahead of the device: what waits is to be no more than was live lately.
 bool too_much_waits(CudaState& s, const Block& freed) {
   const Share& share = s.source.share_of(freed.sort());
-  const std::uint64_t most = std::max(share.proportion.most_live(), kKeptAnyway);
+  const std::uint64_t most = std::max(share.proportion.most_live(), Proportion::kKeptAnyway);
   const auto is_over = [&] { return share.waiting_bytes.load(std::memory_order_relaxed) + freed.bytes > most; };
   if (!is_over()) return false;
   pool_of(s, freed.kind).settle(reinterpret_cast<std::uintptr_t>(freed.context));
