@@ -631,8 +631,8 @@ bool choose_all() {
   return away_slices > before;
 }
 
-// After a refusal, without the lock: whether it is worth to try once more. What other threads are giving back is waited
-// for, but not long: they may wait for this one.
+// After a refusal, without the lock: whether it is worth to try once more. What was chosen before counts, whoever did
+// that. What other threads are giving back is waited for, but not long: they may wait for this one.
 bool make_room(unsigned tries) {
   constexpr unsigned kTries = 100;
   if (locks_held > 0 || CallingSystem::is_under_way() || tries > kTries) return false;
@@ -640,7 +640,7 @@ bool make_room(unsigned tries) {
     const LockedUnlessForking hold(region_lock);
     if (!hold) return false;
     read_words_left();
-    if (!choose_all() && !spans_in_work) return false;
+    if (!choose_all() && !chosen_spans && !spans_in_work) return false;
   }
   if (work_is_left.load(std::memory_order_relaxed)) {
     do_chosen_work();
@@ -772,12 +772,14 @@ Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices, Prefer p
       const LockedUnlessForking hold(region_lock);
       if (!hold) return {};
       take_back_set_aside();
-      give_back_idle();
+      Span taken;
       if (const Place place = find_place(static_cast<std::uint32_t>(wanted), prefer); place.run) {
         const std::uintptr_t first =
             (below + place.first + alignment_slices - 1) / alignment_slices * alignment_slices - below;
-        return take({place.run, static_cast<Slice>(first)}, slices, prefer, replaced);
+        taken = take({place.run, static_cast<Slice>(first)}, slices, prefer, replaced);
       }
+      give_back_idle();  // not before: what has been idle for long may be what is wanted
+      if (taken.first) return taken;
     }
     if (prefer == Prefer::dirty_only) return {};
     if (!grow(static_cast<std::uint32_t>(wanted)) && !make_room(refusals++)) return {};

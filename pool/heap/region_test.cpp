@@ -568,6 +568,27 @@ TEST(HostRegionTest, WithoutMemoryNothingChangesAndLaterItWorks) {
   });
 }
 
+// The system has no more memory, and what is wanted has lain idle for so long that it was about to go back.
+TEST(HostRegionTest, WhatWasIdleForLongIsToBeHadWhereTheSystemRefuses) {
+  for (const Prefer prefer : {Prefer::dirty, Prefer::clean})
+    in_child([prefer] {
+      constexpr std::uint64_t kSecondNs = 1'000'000'000;
+      take_over_clock();
+      trim_region(0);
+      // Larger than what else is free, and of both sorts, so that a clean one of this size has to be made of it.
+      const std::uint32_t slices = more_than_is_free() + 400;
+      const TwoSorts span{acquire_now(slices).first, slices - 100, 100, true};
+      give_back_after(kSecondNs);
+      span.release();
+      intercept_system();
+      map_error = ENOMEM;
+      failing_maps = 1 << 30;
+      clock_ns += 2 * kSecondNs;
+      EXPECT_TRUE(acquire_now(slices, 1, prefer).first);
+      EXPECT_EQ(region_fault(), "");
+    });
+}
+
 TEST(HostRegionTest, WhereAChunkIsTooMuchTheBareSpanIsTried) {
   in_child([] {
     intercept_system();
