@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "pool/base/registered_memory.hpp"
 #include "pool/base/system_call.hpp"
 #include "pool/heap/fast_path.hpp"
 
@@ -201,7 +202,14 @@ Span carve(const Place& place, std::uint32_t slices) {
 // that are no longer free, and the next thread that holds no lock of ours does it (do_chosen_work). A span being worked
 // on names the thread. Where that one has to end its work while another forks, it leaves word, for the next one that
 // has the lock. A forked child takes over what threads were at that it does not have.
-enum Work : std::uint8_t { kGiveBack, kUnmap, kMap, kNone };  // Page::sort of an absent span
+enum Work : std::uint8_t {  // Page::sort of an absent span
+  kGiveBack,
+  kRelease,  // of registered or locked memory: its pages go, and the locks end
+  kUnmap,
+  kUnmapShort,  // the same, but only the first Page::bytes are mapped
+  kMap,
+  kNone,
+};
 
 constexpr std::uintptr_t kDone = 1, kRefused = 2;  // Page::owner of a span whose work has ended
 
@@ -217,14 +225,19 @@ void set_absent(Slice first, std::uint32_t slices, Work work) {
   span.state = PageState::absent;
 }
 
+// Of a span that was in use.
+void choose_used(Slice first, std::uint32_t slices, Work work) {
+  set_absent(first, slices, work);
+  push_page(chosen_spans, *page_at(first));
+  away_slices += slices;
+  work_is_left.store(true, std::memory_order_relaxed);
+}
+
 // Of a free span, which it no longer is.
 void choose(Page& span, Work work) {
   const std::uint32_t slices = span.slices;
   unlink(&span);
-  set_absent(slice_of(&span), slices, work);
-  push_page(chosen_spans, span);
-  away_slices += slices;
-  work_is_left.store(true, std::memory_order_relaxed);
+  choose_used(slice_of(&span), slices, work);
 }
 
 // Addresses that nothing of ours is at any more: one with their neighbours; at the top they are taken back.
@@ -264,7 +277,7 @@ void end_work(Page& span, bool done) {
   away_slices -= slices;
   if (!done) return add_free(first, slices, kDirty);
   ++times_given_back;
-  if (work == kGiveBack) return add_free(first, slices, kClean);
+  if (work == kGiveBack || work == kRelease) return add_free(first, slices, kClean);
   mapped_slices -= slices;
   add_hole(first, slices);
 }
@@ -298,24 +311,55 @@ void begin_work(Page& span) {
   span.owner.store(this_thread(), std::memory_order_relaxed);
 }
 
+bool needs_refused_calls(const Page& span) { return span.sort == kGiveBack || span.sort == kUnmap; }
+
 Page* begin_chosen_work() {
   const LockedUnlessForking hold(region_lock);
   if (!hold) return nullptr;
-  if (!chosen_spans) {
-    work_is_left.store(false, std::memory_order_relaxed);
-    return nullptr;
+  while (chosen_spans) {
+    Page& span = *page_at(chosen_spans);
+    remove_page(chosen_spans, span);
+    begin_work(span);
+    if (!region_system.keeps_pages || !needs_refused_calls(span)) return &span;
+    end_work(span, false);  // chosen before use_few_system_calls()
   }
-  Page& span = *page_at(chosen_spans);
-  remove_page(chosen_spans, span);
-  begin_work(span);
-  return &span;
+  work_is_left.store(false, std::memory_order_relaxed);
+  return nullptr;
 }
 
+bool map_advised(char* memory, std::size_t bytes) {
+  if (!region_system.map(memory, bytes)) return false;
+  if (const ChunkAdvice advice = std::atomic_ref(chunk_advice).load(std::memory_order_relaxed)) advice(memory, bytes);
+  return true;
+}
+
+// Where a filter of system calls is set, the only call left is the one by which the C library's malloc maps memory.
+bool release_pages(char* memory, std::size_t bytes) {
+  const Registered found = registered_in(memory, bytes);
+  if (!found) return false;  // it was a fork that kept `free` from asking
+  if (found.locked) forget_locked(memory, bytes);
+  if (region_system.keeps_pages) return region_system.renew(memory, bytes);
+  if (found.locked) system_call(SYS_munlock, address_of(memory), bytes);
+  region_system.give_back(memory, bytes);
+  return true;
+}
+
+// What lies behind `mapped` may be somebody else's mapping by now. Where the span is not to be had whole again either,
+// it becomes a hole with pages in it, which the next one who maps memory there finds taken.
+bool unmap_short(char* memory, std::size_t mapped, std::size_t bytes) {
+  if (!region_system.keeps_pages && region_system.unmap(memory, mapped)) return true;
+  return !map_advised(memory + mapped, bytes - mapped);
+}
+
+// False: the span stays mapped, and may not read as zero.
 bool do_work(const Page& span) {
   const CallingSystem calling;
+  char* const memory = page_memory(&span);
   const std::size_t bytes = span.slices * kSliceBytes;
-  if (span.sort == kUnmap) return region_system.unmap(page_memory(&span), bytes);
-  region_system.give_back(page_memory(&span), bytes);
+  if (span.sort == kRelease) return release_pages(memory, bytes);
+  if (span.sort == kUnmap) return region_system.unmap(memory, bytes);
+  if (span.sort == kUnmapShort) return unmap_short(memory, span.bytes, bytes);
+  region_system.give_back(memory, bytes);
   return true;
 }
 
@@ -327,7 +371,7 @@ void take_over_work() {
     next = span.next;
     const std::uintptr_t owner = span.owner.load(std::memory_order_relaxed);
     if (owner == this_thread() || owner == kDone || owner == kRefused) continue;
-    end_work(span, span.sort == kUnmap);
+    end_work(span, span.sort == kUnmap || span.sort == kUnmapShort);
   }
 }
 
@@ -552,11 +596,8 @@ enum class Mapped { yes, no, foreign_in_the_way };
 
 Mapped map_chunk(const Page& chunk) {
   const CallingSystem calling;
-  const std::size_t bytes = chunk.slices * kSliceBytes;
-  if (!region_system.map(page_memory(&chunk), bytes)) return errno == EEXIST ? Mapped::foreign_in_the_way : Mapped::no;
-  if (const ChunkAdvice advice = std::atomic_ref(chunk_advice).load(std::memory_order_relaxed))
-    advice(page_memory(&chunk), bytes);
-  return Mapped::yes;
+  if (map_advised(page_memory(&chunk), chunk.slices * kSliceBytes)) return Mapped::yes;
+  return errno == EEXIST ? Mapped::foreign_in_the_way : Mapped::no;
 }
 
 // So many slices more. Where somebody else's mapping is in the way the window is continued behind it.
@@ -683,9 +724,11 @@ void read_new_limits() {
 // that has the lock. A child forgets them: it may have been cut off with a part of the stack.
 constinit std::atomic<Slice> set_aside_first{0};
 
-void set_aside(Slice first, std::uint32_t slices) {
+// `work`: what is to be done with the span before it is free; kNone: nothing.
+void set_aside(Slice first, std::uint32_t slices, Work work = kNone) {
   Page& span = *page_at(first);
   span.slices = slices;
+  span.sort = work;
   Slice head = set_aside_first.load(std::memory_order_relaxed);
   do span.next = head;
   while (!set_aside_first.compare_exchange_weak(head, first, std::memory_order_release, std::memory_order_relaxed));
@@ -699,7 +742,11 @@ void take_back_set_aside() {
   for (Slice at = set_aside_first.exchange(0, std::memory_order_acquire); at;) {
     const Page& span = *page_at(at);
     const Slice next = span.next;
-    add_free(at, span.slices, kDirty);
+    if (span.sort == kNone) {
+      add_free(at, span.slices, kDirty);
+    } else {
+      choose_used(at, span.slices, static_cast<Work>(span.sort));
+    }
     at = next;
   }
 }
@@ -719,7 +766,7 @@ bool place(std::uint64_t begin, std::uint64_t bytes) {
 
 bool place_window(const Machine& found) {
   free_mark = static_cast<std::uintptr_t>(found.random | 1);
-  note_limit(found.limit_bytes);
+  note_limit(region_system.keeps_pages ? kNoLimit : found.limit_bytes);
   const auto somewhere = [&](std::uint64_t begin, std::uint64_t within, std::uint64_t bytes) {
     return place(begin + (found.random >> 20) % (within / kMiB) * kMiB, bytes);
   };
@@ -734,8 +781,10 @@ constinit thread_local std::uint32_t CallingSystem::called_from = 0;
 
 void do_chosen_work_slowly() {
   if (locks_held > 0 || CallingSystem::is_under_way()) return;
+  const int saved_errno = errno;  // `free` comes here
   while (Page* const span = begin_chosen_work())
-    if (!end_work_unlocked(*span, do_work(*span))) return;
+    if (!end_work_unlocked(*span, do_work(*span))) break;
+  errno = saved_errno;
 }
 
 bool there_is_chosen_work() { return work_is_left.load(std::memory_order_relaxed); }
@@ -853,25 +902,19 @@ void release_clean_span(Slice first, std::uint32_t slices) {
   give_addresses_back();
 }
 
-// Where a filter of system calls is set, the only call left is the one by which the C library's malloc maps memory.
+namespace {
+void release_for_work(Slice first, std::uint32_t slices, Work work) {
+  const LockedUnlessForking hold(region_lock);
+  if (!hold) return set_aside(first, slices, work);
+  take_back_set_aside();
+  choose_used(first, slices, work);
+}
+}  // namespace
+
 // Huge pages stay, as they do in any case.
-void release_registered_span(Slice first, std::uint32_t slices, const Registered& found) {
+void release_registered_span(Slice first, std::uint32_t slices) {
   if (region_system.unit_bytes != kSliceBytes) return release_span(first, slices);
-  char* const memory = slice_memory(first);
-  const std::size_t bytes = slices * kSliceBytes;
-  if (found.locked) forget_locked(memory, bytes);
-  bool is_clean = true;
-  {
-    const CallingSystem calling;
-    if (region_system.keeps_pages) {
-      is_clean = region_system.renew(memory, bytes);
-    } else {
-      if (found.locked) system_call(SYS_munlock, address_of(memory), bytes);
-      region_system.give_back(memory, bytes);
-    }
-  }
-  if (is_clean) return release_clean_span(first, slices);
-  release_span(first, slices);
+  release_for_work(first, slices, kRelease);
 }
 
 // --- Short spans
@@ -895,28 +938,16 @@ bool shorten_span(Slice first, std::uint32_t slices, std::size_t bytes) {
 }
 
 bool make_span_whole(Slice first, std::uint32_t slices, std::size_t bytes) {
+  if (locks_held > 0 || CallingSystem::is_under_way()) return false;
   const CallingSystem calling;
-  if (!region_system.map(slice_memory(first) + bytes, slices * kSliceBytes - bytes)) return false;
+  if (!map_advised(slice_memory(first) + bytes, slices * kSliceBytes - bytes)) return false;
   short_spans.fetch_sub(1, std::memory_order_relaxed);
   return true;
 }
 
-// While another thread forks the span can't be said to be unmapped, so it has to be mapped again.
 void release_short_span(Slice first, std::uint32_t slices) {
   short_spans.fetch_sub(1, std::memory_order_relaxed);
-  {
-    const CallingSystem calling;
-    if (!region_system.unmap(slice_memory(first), slices * kSliceBytes)) return;
-  }
-  {
-    const LockedUnlessForking hold(region_lock);
-    if (hold) {
-      mapped_slices -= slices;
-      return add_hole(first, slices);
-    }
-  }
-  const CallingSystem calling;
-  if (region_system.map(slice_memory(first), slices * kSliceBytes)) set_aside(first, slices);
+  release_for_work(first, slices, kUnmapShort);
 }
 
 RegionFigures region_figures() {
@@ -1043,6 +1074,9 @@ void use_few_system_calls() {
   region_system.make_resident = [](void*, std::size_t) {};
   region_system.limit_bytes = [] { return kNoLimit; };
   region_system.keeps_pages = true;
+  note_limit(kNoLimit);
+  memory_is_tight.store(false, std::memory_order_relaxed);
+  note_new_limits();  // who holds the region may have been interrupted here with the old ones
 }
 
 void region_before_fork() { region_lock.lock_for_fork(); }
