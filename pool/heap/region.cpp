@@ -285,7 +285,7 @@ void end_work(Page& span, bool done) {
 void read_words_left() {
   if (!word_is_left.load(std::memory_order_relaxed)) [[likely]]
     return;
-  word_is_left.store(false, std::memory_order_relaxed);
+  word_is_left.exchange(false, std::memory_order_acquire);  // whose word it was has its owner written before
   for (Slice at = spans_in_work, next; at; at = next) {
     Page& span = *page_at(at);
     next = span.next;
@@ -461,27 +461,33 @@ struct Lately {
 };
 constinit Lately in_use_lately;  // the most: what a program wanted not long ago it may want again
 
+std::uint64_t in_use_without(std::uint32_t replaced) {
+  const std::uint64_t in_use = in_use_slices();
+  return in_use - std::min<std::uint64_t>(in_use, replaced);
+}
+
 void note_peak(std::uint32_t replaced) {
-  const std::uint64_t in_use = in_use_slices() - replaced;
+  const std::uint64_t in_use = in_use_without(replaced);
   in_use_lately.now = std::max(in_use_lately.now, in_use);
   if (in_use <= peak_in_use) return;
   peak_in_use = in_use;
   peak_at_ns = region_system.now_ns();
 }
 
-std::uint64_t recent_peak() {
-  in_use_lately.begin_period(region_system.now_ns(), in_use_slices());
+std::uint64_t recent_peak(std::uint64_t in_use) {
+  in_use_lately.begin_period(region_system.now_ns(), in_use);
   return in_use_lately.most();
 }
 
 // When memory that is not resident was taken, what lies idle is to be little. Large blocks of various sizes leave gaps
 // that the next one does not fit into, and a page of samples is not resident by choice: with these, all that is
 // resident is to be a tenth more than was in use not long ago.
-std::uint64_t dirty_max_when_growing(std::uint32_t slices, Prefer prefer) {
+std::uint64_t dirty_max_when_growing(std::uint32_t slices, Prefer prefer, std::uint32_t replaced) {
   const std::uint64_t little = slices_in(512 << 10);
   if (slices <= kPageSlicesMax && prefer != Prefer::clean) return std::max(little, in_use_slices() / 16);
-  const std::uint64_t peak = recent_peak();
-  return std::max(little, peak + peak / 10 - in_use_slices());
+  const std::uint64_t in_use = in_use_without(replaced), peak = recent_peak(in_use);
+  const std::uint64_t resident = std::max(peak + peak / 10, in_use);
+  return std::max(little, resident - in_use);
 }
 
 // What was given back as memory came back, and was wanted again within a second, is not given back the next time: some
@@ -519,7 +525,7 @@ std::uint64_t dirty_max_when_releasing() {
   const std::uint64_t in_use = in_use_slices(), usual = std::max(slices_in(64 * kMiB), in_use / 2);
   if (!regretted.most()) return usual;
   regretted.begin_period(region_system.now_ns(), 0);
-  const std::uint64_t peak = recent_peak(), idle_at_peak = peak - std::min(peak, in_use);
+  const std::uint64_t peak = recent_peak(in_use), idle_at_peak = peak - std::min(peak, in_use);
   return std::max(usual, std::min(usual + regretted.most(), idle_at_peak));  // of what was wanted a part had stayed
 }
 
@@ -532,7 +538,8 @@ Span take(const Place& place, std::uint32_t slices, Prefer prefer, std::uint32_t
     ++spans_fresh;
     peak_reserved = std::max(peak_reserved, mapped_slices - free_slices[kClean]);
   }
-  if (free_slices[kClean] < clean) keep_dirty_at_most(std::max(dirty_min, dirty_max_when_growing(slices, prefer)));
+  if (free_slices[kClean] < clean)
+    keep_dirty_at_most(std::max(dirty_min, dirty_max_when_growing(slices, prefer, replaced)));
   return span;
 }
 

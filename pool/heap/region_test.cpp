@@ -475,6 +475,26 @@ TEST(HostRegionTest, WhatWasInUseLongAgoIsNotKept) {
   });
 }
 
+// While a block moves both of its places are in use: that is no reason to keep all that is dirty.
+TEST(HostRegionTest, WhatIsReplacedKeepsNoDirtyMemory) {
+  in_child([] {
+    intercept_system();
+    take_over_clock();
+    trim_region(0);
+    const auto slices = static_cast<std::uint32_t>(region_figures().in_use_bytes / kSliceBytes) + 5000;
+    const Slice replaced = acquire_now(slices).first;
+    const Slice dirty = acquire_now(2001).first;
+    ASSERT_TRUE(replaced && dirty);
+    release_now(dirty, 2000);  // the last slice stays in use
+    ASSERT_GE(region_figures().dirty_bytes, 2000 * kSliceBytes);
+    clock_ns += kMinuteNs;
+    ASSERT_TRUE(acquire_now(slices + 100, 1, Prefer::clean, slices).first);
+    EXPECT_LT(region_figures().dirty_bytes, std::uint64_t{slices + slices} / 8 * kSliceBytes);
+    release_now(replaced, slices);
+    EXPECT_EQ(region_fault(), "");
+  });
+}
+
 TEST(HostRegionTest, WhatWasSoonWantedAgainStaysTheNextTime) {
   in_child([] {
     intercept_system();
