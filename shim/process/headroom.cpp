@@ -115,6 +115,7 @@ std::uint64_t Headroom::rest(std::uint64_t known, std::uint64_t taken_then, std:
 std::uint64_t Headroom::bytes(const Question& asked) {
   const auto [taken_bytes, now_ns, at_once] = asked;
   const bool may_look = !system_calls_are_filtered();
+  if (!may_look && !looked_.load(std::memory_order_relaxed)) return kUnknown;
   std::uint64_t addressable = 0, available = 0;
   const bool due = may_look && now_ns >= look_again_ns_.load(std::memory_order_relaxed);
   const unsigned limits = limits_set_.load(std::memory_order_relaxed);
@@ -136,6 +137,7 @@ std::uint64_t Headroom::bytes(const Question& asked) {
     taken_at_look_.store(taken_bytes, std::memory_order_relaxed);
     look_again_ns_.store(now_ns + std::clamp(available / kBytesPerNanosecondMost, kLookAgainMin, kLookAgainMax),
                          std::memory_order_relaxed);
+    looked_.store(true, std::memory_order_relaxed);
   } else {
     available =
         rest(available_.load(std::memory_order_relaxed), taken_at_look_.load(std::memory_order_relaxed), taken_bytes);
