@@ -552,6 +552,24 @@ TEST(HostReentry, WithFewSystemCallsNothingIsUnmappedAnyMore) {
   });
 }
 
+// A block of 25 pages has two slices, and the end of the second one is not there.
+TEST(HostReentry, FiguresLeaveOutWhatIsUnmappedOfShortBlocks) {
+  in_child([] {
+    limit_to_a_mebibyte();
+    get(100'000);
+    const RegionFigures before = region_figures();
+    std::vector<void*> blocks;
+    for (int i = 0; i < 40; ++i) blocks.push_back(get(102'400));
+    const RegionFigures with = region_figures();
+    EXPECT_EQ(with.in_use_bytes - before.in_use_bytes, 40u * 102'400);
+    EXPECT_LE(with.peak_in_use_bytes, std::max(before.peak_in_use_bytes, with.in_use_bytes + kSliceBytes));
+    EXPECT_EQ(test::region_fault(), "");
+    for (void* const block : blocks) EXPECT_EQ(put(block), Freed::yes);
+    EXPECT_EQ(region_figures().in_use_bytes, before.in_use_bytes);
+    EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
 // NUMA policies and huge pages are asked for page by page: what is mapped anew has none.
 TEST(HostReentry, AdviceReachesWhatIsMappedAgain) {
   in_child([] {

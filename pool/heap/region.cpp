@@ -61,11 +61,15 @@ constinit Slice window_top = kWindowBegin, window_end = kWindowBegin;
 constinit bool addresses_are_scarce = false;
 constinit std::uint64_t limit_slices = 0;            // where they are
 constinit std::atomic<bool> memory_is_tight{false};  // they are, and a good part of them is in use
-constinit std::uint64_t mapped_slices = 0, free_slices[2] = {}, peak_in_use = 0, times_grown = 0, times_given_back = 0;
+constinit std::uint64_t mapped_slices = 0, free_slices[2] = {}, peak_in_use_bytes = 0, times_grown = 0,
+                        times_given_back = 0;
 constinit std::uint64_t spans_fresh = 0, peak_reserved = 0;
 constinit std::uint64_t peak_at_ns = 0;
 constinit std::uint64_t idle_limit_ns = 0, next_look_ns = 0;
 constinit ChunkAdvice chunk_advice = nullptr;  // atomic
+
+constinit std::atomic<unsigned> short_spans{0};
+constinit std::atomic<std::uint64_t> short_bytes{0};  // what of these is not mapped; their slices count as in use
 
 std::uint64_t slices_in(std::uint64_t bytes) { return bytes >> kSliceShift; }
 
@@ -461,6 +465,12 @@ struct Lately {
 };
 constinit Lately in_use_lately;  // the most: what a program wanted not long ago it may want again
 
+// What of so many slices in use is mapped.
+std::uint64_t mapped_of(std::uint64_t slices) {
+  const std::uint64_t bytes = slices * kSliceBytes;
+  return bytes - std::min(bytes, short_bytes.load(std::memory_order_relaxed));
+}
+
 std::uint64_t in_use_without(std::uint32_t replaced) {
   const std::uint64_t in_use = in_use_slices();
   return in_use - std::min<std::uint64_t>(in_use, replaced);
@@ -469,8 +479,9 @@ std::uint64_t in_use_without(std::uint32_t replaced) {
 void note_peak(std::uint32_t replaced) {
   const std::uint64_t in_use = in_use_without(replaced);
   in_use_lately.now = std::max(in_use_lately.now, in_use);
-  if (in_use <= peak_in_use) return;
-  peak_in_use = in_use;
+  const std::uint64_t bytes = mapped_of(in_use);
+  if (bytes <= peak_in_use_bytes) return;
+  peak_in_use_bytes = bytes;
   peak_at_ns = region_system.now_ns();
 }
 
@@ -928,7 +939,11 @@ void release_registered_span(Slice first, std::uint32_t slices) {
 namespace {
 constexpr std::size_t kWorthACall = 16 << 10;
 constexpr unsigned kShortMax = 32 << 10;  // each may be a mapping of its own; a process may have 65,530 of these
-constinit std::atomic<unsigned> short_spans{0};
+
+void forget_short(std::uint64_t unmapped_bytes) {
+  short_spans.fetch_sub(1, std::memory_order_relaxed);
+  short_bytes.fetch_sub(unmapped_bytes, std::memory_order_relaxed);
+}
 }  // namespace
 
 bool shorten_span(Slice first, std::uint32_t slices, std::size_t bytes) {
@@ -938,7 +953,10 @@ bool shorten_span(Slice first, std::uint32_t slices, std::size_t bytes) {
     return false;
   if (short_spans.fetch_add(1, std::memory_order_relaxed) < kShortMax) {
     const CallingSystem calling;
-    if (region_system.unmap(slice_memory(first) + bytes, rest)) return true;
+    if (region_system.unmap(slice_memory(first) + bytes, rest)) {
+      short_bytes.fetch_add(rest, std::memory_order_relaxed);
+      return true;
+    }
   }
   short_spans.fetch_sub(1, std::memory_order_relaxed);
   return false;
@@ -946,23 +964,29 @@ bool shorten_span(Slice first, std::uint32_t slices, std::size_t bytes) {
 
 bool make_span_whole(Slice first, std::uint32_t slices, std::size_t bytes) {
   if (locks_held > 0 || CallingSystem::is_under_way()) return false;
-  const CallingSystem calling;
-  if (!map_advised(slice_memory(first) + bytes, slices * kSliceBytes - bytes)) return false;
-  short_spans.fetch_sub(1, std::memory_order_relaxed);
+  const std::size_t rest = slices * kSliceBytes - bytes;
+  {
+    const CallingSystem calling;
+    if (!map_advised(slice_memory(first) + bytes, rest)) return false;
+  }
+  forget_short(rest);
+  const LockedUnlessForking hold(region_lock);
+  if (hold) note_peak(0);
   return true;
 }
 
 void release_short_span(Slice first, std::uint32_t slices) {
-  short_spans.fetch_sub(1, std::memory_order_relaxed);
+  forget_short(slices * kSliceBytes - page_at(first)->bytes);
   release_for_work(first, slices, kUnmapShort);
 }
 
 RegionFigures region_figures() {
   const RegionHeld held;
-  RegionFigures figures{.mapped_bytes = mapped_slices * kSliceBytes,
-                        .in_use_bytes = in_use_slices() * kSliceBytes,
+  const std::uint64_t in_use = in_use_slices(), in_use_bytes = mapped_of(in_use);
+  RegionFigures figures{.mapped_bytes = (mapped_slices - in_use) * kSliceBytes + in_use_bytes,
+                        .in_use_bytes = in_use_bytes,
                         .dirty_bytes = free_slices[kDirty] * kSliceBytes,
-                        .peak_in_use_bytes = peak_in_use * kSliceBytes,
+                        .peak_in_use_bytes = peak_in_use_bytes,
                         .peak_at_ns = peak_at_ns,
                         .largest_free_bytes = 0,
                         .largest_dirty_bytes = 0,

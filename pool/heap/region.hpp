@@ -64,6 +64,7 @@ void release_short_span(Slice first, std::uint32_t slices);
 // The slices right behind a span that is in use, if they are free: the span grew. Else 0.
 bool extend_span(Slice end, std::uint32_t more);
 
+// Without what is unmapped of short spans.
 struct RegionFigures {
   std::uint64_t mapped_bytes, in_use_bytes, dirty_bytes, peak_in_use_bytes;
   std::uint64_t peak_at_ns;  // as System::now_ns
