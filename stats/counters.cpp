@@ -251,6 +251,7 @@ void KindCounters::reset() {
 }
 
 void start_clock() {
+  find_clock();
   std::uint64_t unset = 0;
   clock_start.compare_exchange_strong(unset, monotonic_ns(), std::memory_order_relaxed);
 }

@@ -1,7 +1,6 @@
 // See internal_memory.hpp.
 #include "pool/base/internal_memory.hpp"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,7 +10,7 @@
 #include <utility>
 
 #include "pool/base/lock.hpp"
-#include "pool/base/system_call.hpp"
+#include "pool/base/own_mapping.hpp"
 
 namespace cistern {
 namespace {
@@ -52,14 +51,6 @@ struct Mapped {
 };
 constinit Mapped all_mapped = {};
 
-// By system calls: the lock is held, and those who watch the program's mappings have no use for these.
-void* map_anonymous(std::size_t bytes) {
-  const long pages = system_call(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                                 static_cast<std::uintptr_t>(-1), 0);
-  return pages < 0 && pages >= -4095 ? nullptr : reinterpret_cast<void*>(pages);
-}
-void unmap(void* pages, std::size_t bytes) { system_call(SYS_munmap, reinterpret_cast<std::uintptr_t>(pages), bytes); }
-
 // Both under the lock.
 void note_mapped(const void* pages, std::size_t bytes) {
   for (Mapped* some = &all_mapped; some; some = some->next) {
@@ -68,7 +59,7 @@ void note_mapped(const void* pages, std::size_t bytes) {
       entry = {reinterpret_cast<std::uintptr_t>(pages), bytes};
       return;
     }
-    if (!some->next) some->next = static_cast<Mapped*>(map_anonymous(sizeof(Mapped)));
+    if (!some->next) some->next = static_cast<Mapped*>(map_own_memory(sizeof(Mapped)));
   }
 }
 
@@ -80,7 +71,7 @@ void forget_mapped(const void* pages) {
 
 // Under the lock, but while a thread forks.
 void* map_pages(std::size_t bytes, bool locked) {
-  void* const pages = map_anonymous(bytes);
+  void* const pages = map_own_memory(bytes);
   if (!pages) return nullptr;
   mapped_bytes.fetch_add(bytes, std::memory_order_relaxed);
   if (locked) note_mapped(pages, bytes);
@@ -138,7 +129,7 @@ void internal_deallocate(void* block, std::size_t bytes) {
   const LockedUnlessForking hold(arena_lock);
   if (bytes > kLargest) {
     if (hold) forget_mapped(block);
-    unmap(block, page_rounded(bytes));
+    unmap_own_memory(block, page_rounded(bytes));
     mapped_bytes.fetch_sub(page_rounded(bytes), std::memory_order_relaxed);
     return;
   }

@@ -23,6 +23,13 @@ const ElfW(auxv_t) * find_vector() {
 
 constinit std::atomic<const ElfW(auxv_t)*> vector{nullptr};
 
+const ElfW(auxv_t) * known_vector() {
+  if (const auto* known = vector.load(std::memory_order_relaxed)) return known;
+  const auto* const found = find_vector();
+  if (found) vector.store(found, std::memory_order_relaxed);
+  return found;
+}
+
 }  // namespace
 
 char** start_arguments() {
@@ -40,15 +47,13 @@ char** start_environment() {
 }
 
 unsigned long start_value(unsigned long type) {
-  const auto* entry = vector.load(std::memory_order_relaxed);
-  if (!entry) {
-    entry = find_vector();
-    if (!entry) return 0;
-    vector.store(entry, std::memory_order_relaxed);
-  }
+  const auto* entry = known_vector();
+  if (!entry) return 0;
   for (; entry->a_type != AT_NULL; ++entry)
     if (entry->a_type == type) return entry->a_un.a_val;
   return 0;
 }
+
+bool started_with_more_rights() { return !known_vector() || start_value(AT_SECURE); }
 
 }  // namespace cistern

@@ -10,5 +10,8 @@ char** start_arguments();
 char** start_environment();
 // An entry of the auxiliary vector, as getauxval; 0: there is none. `type` is below 4096.
 unsigned long start_value(unsigned long type);
+// Whether the process has rights that whoever set its environment may not have (set-user-ID and the like): then it is
+// not told what to do by that. Where the vector is not to be had it is taken to be so.
+bool started_with_more_rights();
 
 }  // namespace cistern

@@ -21,6 +21,7 @@ void expect_what_the_kernel_says() {
     EXPECT_EQ(start_value(entry[0]), entry[1]) << "type " << entry[0];
   EXPECT_GT(found, 8);
   EXPECT_EQ(start_value(4000), 0);
+  EXPECT_FALSE(started_with_more_rights());
 }
 
 TEST(ProcessStartTest, ValuesAreThoseOfTheKernel) { expect_what_the_kernel_says(); }

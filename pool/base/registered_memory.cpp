@@ -29,14 +29,20 @@ Range pages_of(const void* memory, std::size_t bytes) {
   return {begin & ~kPageMask, (begin + bytes + kPageMask) & ~kPageMask};
 }
 
+// Under the lock.
+template <class Change>
+void change_held(Change change_sets) {
+  if (!sets) sets = new (internal_allocate(sizeof(Sets))) Sets;
+  change_sets(*sets);
+  registered_memory::any.store(!sets->registered.empty() || !sets->locked.empty(), std::memory_order_relaxed);
+}
+
 // Not in a signal handler that interrupted this thread in here: a range is missed then, or stays.
 template <class Change>
 void change(Change change_sets) {
   if (sets_lock.held_here()) return;
   Locked hold(sets_lock);
-  if (!sets) sets = new (internal_allocate(sizeof(Sets))) Sets;
-  change_sets(*sets);
-  registered_memory::any.store(!sets->registered.empty() || !sets->locked.empty(), std::memory_order_relaxed);
+  change_held(change_sets);
 }
 
 bool overlaps(const Ranges& ranges, const Range& range) {
@@ -60,7 +66,9 @@ void note_locked(const void* memory, std::size_t bytes) {
 
 void forget_locked(const void* memory, std::size_t bytes) {
   if (!registered_memory::any.load(std::memory_order_relaxed)) return;
-  change([&](Sets& all) { all.locked.remove(pages_of(memory, bytes)); });
+  if (sets_lock.held_here()) return;
+  const LockedUnlessForking hold(sets_lock);
+  if (hold) change_held([&](Sets& all) { all.locked.remove(pages_of(memory, bytes)); });
 }
 
 void note_all_locked(bool future) {

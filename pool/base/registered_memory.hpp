@@ -13,6 +13,7 @@ void forget_registered(const void* memory, std::size_t bytes);
 
 // Whole system pages, as mlock and munlock take them.
 void note_locked(const void* memory, std::size_t bytes);
+// `free` calls it, so it does not wait for a thread that forks: the range stays noted then.
 void forget_locked(const void* memory, std::size_t bytes);
 // All memory of the process; `future`: whatever it maps later, too. Then freed memory stays locked, as the next block's
 // would be.

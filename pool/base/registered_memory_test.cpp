@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <thread>
 
 #include "tests/support/child.hpp"
 
@@ -75,6 +76,19 @@ TEST(RegisteredMemoryTest, AllMemoryMayBeLocked) {
     forget_all_locked();
     EXPECT_FALSE(registered_in(at(8), kPage));
     EXPECT_TRUE(may_be_moved(at(8), kPage));
+  });
+}
+
+// A thread that frees may hold a lock of the C library that the forking one waits for.
+TEST(RegisteredMemoryTest, ALockIsForgottenWithoutWaitingForAFork) {
+  test::in_child([] {
+    note_locked(at(4), kPage);
+    registered_memory_before_fork();
+    std::thread([] { forget_locked(at(4), kPage); }).join();
+    registered_memory_after_fork();
+    EXPECT_TRUE(registered_in(at(4), kPage).locked) << "nobody could forget it";
+    forget_locked(at(4), kPage);
+    EXPECT_FALSE(registered_memory::any);
   });
 }
 

@@ -77,7 +77,7 @@ Registered registered_in(Slice first, std::uint32_t slices) {
 }
 
 void release(Slice first, std::uint32_t slices) {
-  if (const Registered found = registered_in(first, slices)) return release_registered_span(first, slices, found);
+  if (registered_in(first, slices)) return release_registered_span(first, slices);
   release_span(first, slices);
 }
 

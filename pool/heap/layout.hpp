@@ -115,7 +115,7 @@ struct alignas(64) Page {
   union {
     Block* free_blocks;       // small, sampled: freed by the owner, and by others as far as collected
     std::uint64_t free_bits;  // medium: the same, by number
-    std::uint64_t bytes;      // large: usable
+    std::uint64_t bytes;      // large: usable; absent: see region.cpp
   };
   union {
     struct {                          // small, sampled

@@ -1,11 +1,13 @@
 // What the pool asks of the system may be another library's function, which allocates, frees, waits for a lock of its
 // own, or forks: no lock of ours is held there, the calling thread's malloc serves on, and a forked child has a whole
 // pool.
+#include <errno.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -13,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "pool/base/registered_memory.hpp"
 #include "pool/heap/heap.hpp"
 #include "pool/heap/samples.hpp"
 #include "tests/support/child.hpp"
@@ -357,7 +360,66 @@ TEST(HostReentry, AForkInTheMiddleOfACallByTheSameThread) {
     });
 }
 
+// --- Registered and locked memory
+// As a hook of a registration cache that frees what it kept for the memory that leaves.
+TEST(HostReentry, ARegisteredBlockFreedInTheMiddleLosesItsPagesLater) {
+  in_child([] {
+    static std::vector<void*> kept;
+    static int depth, deepest;
+    static bool left;
+    depth = deepest = 0;
+    left = false;
+    stand_before_the_system();
+    kept = {get(100'000), get(200'000)};
+    std::memset(kept[0], 1, 100'000);
+    std::memset(kept[1], 1, 200'000);
+    note_registered(kept[0], 100);
+    note_locked(kept[1], 100);
+    in_the_middle = [] {
+      deepest = std::max(deepest, ++depth);
+      while (!kept.empty()) {
+        void* const goes = kept.back();
+        kept.pop_back();
+        ASSERT_EQ(put(goes), Freed::yes);
+        left = true;
+      }
+      --depth;
+    };
+    const std::vector<void*> blocks = kept;
+    void* const large = get(std::size_t{4} << 20);
+    std::memset(large, 1, std::size_t{4} << 20);
+    ASSERT_EQ(put(large), Freed::yes);
+    trim(0);
+    EXPECT_TRUE(left);
+    EXPECT_EQ(deepest, 1) << "a call of the system in a call of the system";
+    EXPECT_FALSE(there_is_chosen_work());
+    EXPECT_EQ(*static_cast<char*>(blocks[0]), 0);
+    EXPECT_EQ(*static_cast<char*>(blocks[1]), 0);
+    EXPECT_FALSE(registered_in(blocks[1], 100).locked);
+    EXPECT_EQ(calls_with_a_lock, 0);
+    EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
+TEST(HostReentry, WorkForTheSystemKeepsErrno) {
+  in_child([] {
+    stand_before_the_system();
+    in_the_middle = [] { errno = EINVAL; };
+    void* const block = get(std::size_t{80} << 20);
+    errno = 7;
+    note_registered(block, 100);
+    ASSERT_EQ(put(block), Freed::yes);
+    EXPECT_GT(calls, 1);
+    EXPECT_EQ(errno, 7);
+  });
+}
+
 // --- A limit of the process comes near
+void limit_to_a_mebibyte() {
+  region_system.limit_bytes = [] { return std::uint64_t{1} << 20; };  // all that is mapped is too much
+  limits_changed();
+}
+
 TEST(HostReentry, ShortBlocksGrowShrinkMoveAndComeBack) {
   const unsigned seed = test::new_seed();
   SCOPED_TRACE(testing::Message() << "CISTERN_TEST_SEED=" << seed);
@@ -369,8 +431,7 @@ TEST(HostReentry, ShortBlocksGrowShrinkMoveAndComeBack) {
       ++unmapped;
       return real_system.unmap(at, bytes);
     };
-    region_system.limit_bytes = [] { return std::uint64_t{1} << 20; };  // all that is mapped is too much
-    limits_changed();
+    limit_to_a_mebibyte();
     void* const first = get(100'000);  // the region may have to grow first
     void* const block = get(100'000);
     unsigned char resident;
@@ -391,6 +452,138 @@ TEST(HostReentry, ShortBlocksGrowShrinkMoveAndComeBack) {
     traffic_of_threads(seed);
     EXPECT_GT(unmapped, 100);
     EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
+char* end_of(void* block) { return static_cast<char*>(block) + usable_bytes(block); }
+
+TEST(HostReentry, ShortBlocksMakeNoCallInTheMiddleOfAnother) {
+  in_child([] {
+    static std::vector<void*> kept;
+    static int depth, deepest;
+    depth = deepest = 0;
+    stand_before_the_system();
+    limit_to_a_mebibyte();
+    for (int i = 0; i < 4; ++i) kept.push_back(get(100'000));
+    in_the_middle = [] {
+      deepest = std::max(deepest, ++depth);
+      if (!kept.empty()) {
+        void* const goes = kept.back();
+        kept.pop_back();
+        void* const grown = reallocate(goes, 110'000);  // into what is unmapped, or somewhere else
+        ASSERT_EQ(put(grown ? grown : goes), Freed::yes);
+      }
+      --depth;
+    };
+    trim(0);
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(put(get(100'000)), Freed::yes);
+    EXPECT_TRUE(kept.empty());
+    EXPECT_EQ(deepest, 1);
+    EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
+// What lies behind a short block is free for anybody's mapping.
+TEST(HostReentry, WhatOthersMappedBehindAShortBlockStays) {
+  if (CISTERN_TEST_ASAN) GTEST_SKIP() << "there the window's memory is mapped over whatever lies there";
+  in_child([] {
+    limit_to_a_mebibyte();
+    get(100'000);  // the region may have to grow first
+    void* const block = get(100'000);
+    char* const behind = end_of(block);
+    ASSERT_EQ(mmap(behind, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
+              behind);
+    std::memset(behind, 42, 4096);
+    EXPECT_EQ(put(block), Freed::yes);
+    for (int i = 0; i < 50; ++i) test::fill(get(100'000), 100'000, 1);
+    for (int i = 0; i < 4096; ++i) ASSERT_EQ(behind[i], 42);
+    EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
+TEST(HostReentry, AShortBlockFreedWhileAThreadForksIsUnmappedLater) {
+  in_child([] {
+    limit_to_a_mebibyte();
+    get(100'000);
+    void* const block = get(100'000);
+    region_before_fork();
+    std::thread([block] { EXPECT_EQ(put(block), Freed::yes); }).join();
+    region_after_fork();
+    EXPECT_EQ(put(get(100'000)), Freed::yes);
+    unsigned char resident;
+    EXPECT_EQ(mincore(block, 4096, &resident), -1);
+    EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
+// A filter of system calls comes: memory is mapped, and no other call is made, whatever was chosen before.
+TEST(HostReentry, WithFewSystemCallsNothingIsUnmappedAnyMore) {
+  in_child([] {
+    static int refused;
+    refused = 0;
+    real_system = region_system;
+    region_system.unmap = [](void* at, std::size_t bytes) {
+      ++refused;
+      return real_system.unmap(at, bytes);
+    };
+    region_system.give_back = [](void* at, std::size_t bytes) {
+      ++refused;
+      real_system.give_back(at, bytes);
+    };
+    limit_to_a_mebibyte();
+    get(100'000);
+    std::vector<void*> blocks;
+    for (int i = 0; i < 20; ++i) blocks.push_back(get(100'000));
+    EXPECT_GT(refused, 20);
+    release_span(acquire_span(5000).first, 5000);
+    EXPECT_TRUE(there_is_chosen_work());
+    refused = 0;
+    use_few_system_calls();
+    for (void* const block : blocks) EXPECT_EQ(put(block), Freed::yes);
+    EXPECT_FALSE(there_is_chosen_work());
+    for (void*& block : blocks) {
+      block = get(100'000);
+      test::fill(block, usable_bytes(block), 1);
+    }
+    for (void* const block : blocks) EXPECT_EQ(put(block), Freed::yes);
+    trim(0);
+    EXPECT_EQ(refused, 0);
+    EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
+// A block of 25 pages has two slices, and the end of the second one is not there.
+TEST(HostReentry, FiguresLeaveOutWhatIsUnmappedOfShortBlocks) {
+  in_child([] {
+    limit_to_a_mebibyte();
+    get(100'000);
+    const RegionFigures before = region_figures();
+    std::vector<void*> blocks;
+    for (int i = 0; i < 40; ++i) blocks.push_back(get(102'400));
+    const RegionFigures with = region_figures();
+    EXPECT_EQ(with.in_use_bytes - before.in_use_bytes, 40u * 102'400);
+    EXPECT_LE(with.peak_in_use_bytes, std::max(before.peak_in_use_bytes, with.in_use_bytes + kSliceBytes));
+    EXPECT_EQ(test::region_fault(), "");
+    for (void* const block : blocks) EXPECT_EQ(put(block), Freed::yes);
+    EXPECT_EQ(region_figures().in_use_bytes, before.in_use_bytes);
+    EXPECT_EQ(test::region_fault(), "");
+  });
+}
+
+// NUMA policies and huge pages are asked for page by page: what is mapped anew has none.
+TEST(HostReentry, AdviceReachesWhatIsMappedAgain) {
+  in_child([] {
+    static std::vector<std::pair<void*, std::size_t>> advised;
+    limit_to_a_mebibyte();
+    get(100'000);
+    void* const block = get(100'000);
+    char* const end = end_of(block);
+    advise_chunks([](void* memory, std::size_t bytes) { advised.emplace_back(memory, bytes); });
+    advised.clear();
+    EXPECT_EQ(reallocate(block, 130'000), block);
+    ASSERT_EQ(advised.size(), 1u);
+    EXPECT_EQ(advised[0].first, end);
+    EXPECT_EQ(static_cast<char*>(advised[0].first) + advised[0].second, static_cast<char*>(block) + 2 * kSliceBytes);
   });
 }
 

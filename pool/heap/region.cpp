@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "pool/base/registered_memory.hpp"
 #include "pool/base/system_call.hpp"
 #include "pool/heap/fast_path.hpp"
 
@@ -60,11 +61,15 @@ constinit Slice window_top = kWindowBegin, window_end = kWindowBegin;
 constinit bool addresses_are_scarce = false;
 constinit std::uint64_t limit_slices = 0;            // where they are
 constinit std::atomic<bool> memory_is_tight{false};  // they are, and a good part of them is in use
-constinit std::uint64_t mapped_slices = 0, free_slices[2] = {}, peak_in_use = 0, times_grown = 0, times_given_back = 0;
+constinit std::uint64_t mapped_slices = 0, free_slices[2] = {}, peak_in_use_bytes = 0, times_grown = 0,
+                        times_given_back = 0;
 constinit std::uint64_t spans_fresh = 0, peak_reserved = 0;
 constinit std::uint64_t peak_at_ns = 0;
 constinit std::uint64_t idle_limit_ns = 0, next_look_ns = 0;
 constinit ChunkAdvice chunk_advice = nullptr;  // atomic
+
+constinit std::atomic<unsigned> short_spans{0};
+constinit std::atomic<std::uint64_t> short_bytes{0};  // what of these is not mapped; their slices count as in use
 
 std::uint64_t slices_in(std::uint64_t bytes) { return bytes >> kSliceShift; }
 
@@ -201,7 +206,14 @@ Span carve(const Place& place, std::uint32_t slices) {
 // that are no longer free, and the next thread that holds no lock of ours does it (do_chosen_work). A span being worked
 // on names the thread. Where that one has to end its work while another forks, it leaves word, for the next one that
 // has the lock. A forked child takes over what threads were at that it does not have.
-enum Work : std::uint8_t { kGiveBack, kUnmap, kMap, kNone };  // Page::sort of an absent span
+enum Work : std::uint8_t {  // Page::sort of an absent span
+  kGiveBack,
+  kRelease,  // of registered or locked memory: its pages go, and the locks end
+  kUnmap,
+  kUnmapShort,  // the same, but only the first Page::bytes are mapped
+  kMap,
+  kNone,
+};
 
 constexpr std::uintptr_t kDone = 1, kRefused = 2;  // Page::owner of a span whose work has ended
 
@@ -217,14 +229,19 @@ void set_absent(Slice first, std::uint32_t slices, Work work) {
   span.state = PageState::absent;
 }
 
+// Of a span that was in use.
+void choose_used(Slice first, std::uint32_t slices, Work work) {
+  set_absent(first, slices, work);
+  push_page(chosen_spans, *page_at(first));
+  away_slices += slices;
+  work_is_left.store(true, std::memory_order_relaxed);
+}
+
 // Of a free span, which it no longer is.
 void choose(Page& span, Work work) {
   const std::uint32_t slices = span.slices;
   unlink(&span);
-  set_absent(slice_of(&span), slices, work);
-  push_page(chosen_spans, span);
-  away_slices += slices;
-  work_is_left.store(true, std::memory_order_relaxed);
+  choose_used(slice_of(&span), slices, work);
 }
 
 // Addresses that nothing of ours is at any more: one with their neighbours; at the top they are taken back.
@@ -264,7 +281,7 @@ void end_work(Page& span, bool done) {
   away_slices -= slices;
   if (!done) return add_free(first, slices, kDirty);
   ++times_given_back;
-  if (work == kGiveBack) return add_free(first, slices, kClean);
+  if (work == kGiveBack || work == kRelease) return add_free(first, slices, kClean);
   mapped_slices -= slices;
   add_hole(first, slices);
 }
@@ -272,7 +289,7 @@ void end_work(Page& span, bool done) {
 void read_words_left() {
   if (!word_is_left.load(std::memory_order_relaxed)) [[likely]]
     return;
-  word_is_left.store(false, std::memory_order_relaxed);
+  word_is_left.exchange(false, std::memory_order_acquire);  // whose word it was has its owner written before
   for (Slice at = spans_in_work, next; at; at = next) {
     Page& span = *page_at(at);
     next = span.next;
@@ -298,24 +315,55 @@ void begin_work(Page& span) {
   span.owner.store(this_thread(), std::memory_order_relaxed);
 }
 
+bool needs_refused_calls(const Page& span) { return span.sort == kGiveBack || span.sort == kUnmap; }
+
 Page* begin_chosen_work() {
   const LockedUnlessForking hold(region_lock);
   if (!hold) return nullptr;
-  if (!chosen_spans) {
-    work_is_left.store(false, std::memory_order_relaxed);
-    return nullptr;
+  while (chosen_spans) {
+    Page& span = *page_at(chosen_spans);
+    remove_page(chosen_spans, span);
+    begin_work(span);
+    if (!region_system.keeps_pages || !needs_refused_calls(span)) return &span;
+    end_work(span, false);  // chosen before use_few_system_calls()
   }
-  Page& span = *page_at(chosen_spans);
-  remove_page(chosen_spans, span);
-  begin_work(span);
-  return &span;
+  work_is_left.store(false, std::memory_order_relaxed);
+  return nullptr;
 }
 
+bool map_advised(char* memory, std::size_t bytes) {
+  if (!region_system.map(memory, bytes)) return false;
+  if (const ChunkAdvice advice = std::atomic_ref(chunk_advice).load(std::memory_order_relaxed)) advice(memory, bytes);
+  return true;
+}
+
+// Where a filter of system calls is set, the only call left is the one by which the C library's malloc maps memory.
+bool release_pages(char* memory, std::size_t bytes) {
+  const Registered found = registered_in(memory, bytes);
+  if (!found) return false;  // it was a fork that kept `free` from asking
+  if (found.locked) forget_locked(memory, bytes);
+  if (region_system.keeps_pages) return region_system.renew(memory, bytes);
+  if (found.locked) system_call(SYS_munlock, address_of(memory), bytes);
+  region_system.give_back(memory, bytes);
+  return true;
+}
+
+// What lies behind `mapped` may be somebody else's mapping by now. Where the span is not to be had whole again either,
+// it becomes a hole with pages in it, which the next one who maps memory there finds taken.
+bool unmap_short(char* memory, std::size_t mapped, std::size_t bytes) {
+  if (!region_system.keeps_pages && region_system.unmap(memory, mapped)) return true;
+  return !map_advised(memory + mapped, bytes - mapped);
+}
+
+// False: the span stays mapped, and may not read as zero.
 bool do_work(const Page& span) {
   const CallingSystem calling;
+  char* const memory = page_memory(&span);
   const std::size_t bytes = span.slices * kSliceBytes;
-  if (span.sort == kUnmap) return region_system.unmap(page_memory(&span), bytes);
-  region_system.give_back(page_memory(&span), bytes);
+  if (span.sort == kRelease) return release_pages(memory, bytes);
+  if (span.sort == kUnmap) return region_system.unmap(memory, bytes);
+  if (span.sort == kUnmapShort) return unmap_short(memory, span.bytes, bytes);
+  region_system.give_back(memory, bytes);
   return true;
 }
 
@@ -327,7 +375,7 @@ void take_over_work() {
     next = span.next;
     const std::uintptr_t owner = span.owner.load(std::memory_order_relaxed);
     if (owner == this_thread() || owner == kDone || owner == kRefused) continue;
-    end_work(span, span.sort == kUnmap);
+    end_work(span, span.sort == kUnmap || span.sort == kUnmapShort);
   }
 }
 
@@ -417,27 +465,40 @@ struct Lately {
 };
 constinit Lately in_use_lately;  // the most: what a program wanted not long ago it may want again
 
+// What of so many slices in use is mapped.
+std::uint64_t mapped_of(std::uint64_t slices) {
+  const std::uint64_t bytes = slices * kSliceBytes;
+  return bytes - std::min(bytes, short_bytes.load(std::memory_order_relaxed));
+}
+
+std::uint64_t in_use_without(std::uint32_t replaced) {
+  const std::uint64_t in_use = in_use_slices();
+  return in_use - std::min<std::uint64_t>(in_use, replaced);
+}
+
 void note_peak(std::uint32_t replaced) {
-  const std::uint64_t in_use = in_use_slices() - replaced;
+  const std::uint64_t in_use = in_use_without(replaced);
   in_use_lately.now = std::max(in_use_lately.now, in_use);
-  if (in_use <= peak_in_use) return;
-  peak_in_use = in_use;
+  const std::uint64_t bytes = mapped_of(in_use);
+  if (bytes <= peak_in_use_bytes) return;
+  peak_in_use_bytes = bytes;
   peak_at_ns = region_system.now_ns();
 }
 
-std::uint64_t recent_peak() {
-  in_use_lately.begin_period(region_system.now_ns(), in_use_slices());
+std::uint64_t recent_peak(std::uint64_t in_use) {
+  in_use_lately.begin_period(region_system.now_ns(), in_use);
   return in_use_lately.most();
 }
 
 // When memory that is not resident was taken, what lies idle is to be little. Large blocks of various sizes leave gaps
 // that the next one does not fit into, and a page of samples is not resident by choice: with these, all that is
 // resident is to be a tenth more than was in use not long ago.
-std::uint64_t dirty_max_when_growing(std::uint32_t slices, Prefer prefer) {
+std::uint64_t dirty_max_when_growing(std::uint32_t slices, Prefer prefer, std::uint32_t replaced) {
   const std::uint64_t little = slices_in(512 << 10);
   if (slices <= kPageSlicesMax && prefer != Prefer::clean) return std::max(little, in_use_slices() / 16);
-  const std::uint64_t peak = recent_peak();
-  return std::max(little, peak + peak / 10 - in_use_slices());
+  const std::uint64_t in_use = in_use_without(replaced), peak = recent_peak(in_use);
+  const std::uint64_t resident = std::max(peak + peak / 10, in_use);
+  return std::max(little, resident - in_use);
 }
 
 // What was given back as memory came back, and was wanted again within a second, is not given back the next time: some
@@ -475,7 +536,7 @@ std::uint64_t dirty_max_when_releasing() {
   const std::uint64_t in_use = in_use_slices(), usual = std::max(slices_in(64 * kMiB), in_use / 2);
   if (!regretted.most()) return usual;
   regretted.begin_period(region_system.now_ns(), 0);
-  const std::uint64_t peak = recent_peak(), idle_at_peak = peak - std::min(peak, in_use);
+  const std::uint64_t peak = recent_peak(in_use), idle_at_peak = peak - std::min(peak, in_use);
   return std::max(usual, std::min(usual + regretted.most(), idle_at_peak));  // of what was wanted a part had stayed
 }
 
@@ -488,7 +549,8 @@ Span take(const Place& place, std::uint32_t slices, Prefer prefer, std::uint32_t
     ++spans_fresh;
     peak_reserved = std::max(peak_reserved, mapped_slices - free_slices[kClean]);
   }
-  if (free_slices[kClean] < clean) keep_dirty_at_most(std::max(dirty_min, dirty_max_when_growing(slices, prefer)));
+  if (free_slices[kClean] < clean)
+    keep_dirty_at_most(std::max(dirty_min, dirty_max_when_growing(slices, prefer, replaced)));
   return span;
 }
 
@@ -552,11 +614,8 @@ enum class Mapped { yes, no, foreign_in_the_way };
 
 Mapped map_chunk(const Page& chunk) {
   const CallingSystem calling;
-  const std::size_t bytes = chunk.slices * kSliceBytes;
-  if (!region_system.map(page_memory(&chunk), bytes)) return errno == EEXIST ? Mapped::foreign_in_the_way : Mapped::no;
-  if (const ChunkAdvice advice = std::atomic_ref(chunk_advice).load(std::memory_order_relaxed))
-    advice(page_memory(&chunk), bytes);
-  return Mapped::yes;
+  if (map_advised(page_memory(&chunk), chunk.slices * kSliceBytes)) return Mapped::yes;
+  return errno == EEXIST ? Mapped::foreign_in_the_way : Mapped::no;
 }
 
 // So many slices more. Where somebody else's mapping is in the way the window is continued behind it.
@@ -631,8 +690,8 @@ bool choose_all() {
   return away_slices > before;
 }
 
-// After a refusal, without the lock: whether it is worth to try once more. What other threads are giving back is waited
-// for, but not long: they may wait for this one.
+// After a refusal, without the lock: whether it is worth to try once more. What was chosen before counts, whoever did
+// that. What other threads are giving back is waited for, but not long: they may wait for this one.
 bool make_room(unsigned tries) {
   constexpr unsigned kTries = 100;
   if (locks_held > 0 || CallingSystem::is_under_way() || tries > kTries) return false;
@@ -640,7 +699,7 @@ bool make_room(unsigned tries) {
     const LockedUnlessForking hold(region_lock);
     if (!hold) return false;
     read_words_left();
-    if (!choose_all() && !spans_in_work) return false;
+    if (!choose_all() && !chosen_spans && !spans_in_work) return false;
   }
   if (work_is_left.load(std::memory_order_relaxed)) {
     do_chosen_work();
@@ -683,9 +742,11 @@ void read_new_limits() {
 // that has the lock. A child forgets them: it may have been cut off with a part of the stack.
 constinit std::atomic<Slice> set_aside_first{0};
 
-void set_aside(Slice first, std::uint32_t slices) {
+// `work`: what is to be done with the span before it is free; kNone: nothing.
+void set_aside(Slice first, std::uint32_t slices, Work work = kNone) {
   Page& span = *page_at(first);
   span.slices = slices;
+  span.sort = work;
   Slice head = set_aside_first.load(std::memory_order_relaxed);
   do span.next = head;
   while (!set_aside_first.compare_exchange_weak(head, first, std::memory_order_release, std::memory_order_relaxed));
@@ -699,7 +760,11 @@ void take_back_set_aside() {
   for (Slice at = set_aside_first.exchange(0, std::memory_order_acquire); at;) {
     const Page& span = *page_at(at);
     const Slice next = span.next;
-    add_free(at, span.slices, kDirty);
+    if (span.sort == kNone) {
+      add_free(at, span.slices, kDirty);
+    } else {
+      choose_used(at, span.slices, static_cast<Work>(span.sort));
+    }
     at = next;
   }
 }
@@ -719,7 +784,7 @@ bool place(std::uint64_t begin, std::uint64_t bytes) {
 
 bool place_window(const Machine& found) {
   free_mark = static_cast<std::uintptr_t>(found.random | 1);
-  note_limit(found.limit_bytes);
+  note_limit(region_system.keeps_pages ? kNoLimit : found.limit_bytes);
   const auto somewhere = [&](std::uint64_t begin, std::uint64_t within, std::uint64_t bytes) {
     return place(begin + (found.random >> 20) % (within / kMiB) * kMiB, bytes);
   };
@@ -734,8 +799,10 @@ constinit thread_local std::uint32_t CallingSystem::called_from = 0;
 
 void do_chosen_work_slowly() {
   if (locks_held > 0 || CallingSystem::is_under_way()) return;
+  const int saved_errno = errno;  // `free` comes here
   while (Page* const span = begin_chosen_work())
-    if (!end_work_unlocked(*span, do_work(*span))) return;
+    if (!end_work_unlocked(*span, do_work(*span))) break;
+  errno = saved_errno;
 }
 
 bool there_is_chosen_work() { return work_is_left.load(std::memory_order_relaxed); }
@@ -772,12 +839,14 @@ Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices, Prefer p
       const LockedUnlessForking hold(region_lock);
       if (!hold) return {};
       take_back_set_aside();
-      give_back_idle();
+      Span taken;
       if (const Place place = find_place(static_cast<std::uint32_t>(wanted), prefer); place.run) {
         const std::uintptr_t first =
             (below + place.first + alignment_slices - 1) / alignment_slices * alignment_slices - below;
-        return take({place.run, static_cast<Slice>(first)}, slices, prefer, replaced);
+        taken = take({place.run, static_cast<Slice>(first)}, slices, prefer, replaced);
       }
+      give_back_idle();  // not before: what has been idle for long may be what is wanted
+      if (taken.first) return taken;
     }
     if (prefer == Prefer::dirty_only) return {};
     if (!grow(static_cast<std::uint32_t>(wanted)) && !make_room(refusals++)) return {};
@@ -851,32 +920,30 @@ void release_clean_span(Slice first, std::uint32_t slices) {
   give_addresses_back();
 }
 
-// Where a filter of system calls is set, the only call left is the one by which the C library's malloc maps memory.
+namespace {
+void release_for_work(Slice first, std::uint32_t slices, Work work) {
+  const LockedUnlessForking hold(region_lock);
+  if (!hold) return set_aside(first, slices, work);
+  take_back_set_aside();
+  choose_used(first, slices, work);
+}
+}  // namespace
+
 // Huge pages stay, as they do in any case.
-void release_registered_span(Slice first, std::uint32_t slices, const Registered& found) {
+void release_registered_span(Slice first, std::uint32_t slices) {
   if (region_system.unit_bytes != kSliceBytes) return release_span(first, slices);
-  char* const memory = slice_memory(first);
-  const std::size_t bytes = slices * kSliceBytes;
-  if (found.locked) forget_locked(memory, bytes);
-  bool is_clean = true;
-  {
-    const CallingSystem calling;
-    if (region_system.keeps_pages) {
-      is_clean = region_system.renew(memory, bytes);
-    } else {
-      if (found.locked) system_call(SYS_munlock, address_of(memory), bytes);
-      region_system.give_back(memory, bytes);
-    }
-  }
-  if (is_clean) return release_clean_span(first, slices);
-  release_span(first, slices);
+  release_for_work(first, slices, kRelease);
 }
 
 // --- Short spans
 namespace {
 constexpr std::size_t kWorthACall = 16 << 10;
 constexpr unsigned kShortMax = 32 << 10;  // each may be a mapping of its own; a process may have 65,530 of these
-constinit std::atomic<unsigned> short_spans{0};
+
+void forget_short(std::uint64_t unmapped_bytes) {
+  short_spans.fetch_sub(1, std::memory_order_relaxed);
+  short_bytes.fetch_sub(unmapped_bytes, std::memory_order_relaxed);
+}
 }  // namespace
 
 bool shorten_span(Slice first, std::uint32_t slices, std::size_t bytes) {
@@ -886,43 +953,40 @@ bool shorten_span(Slice first, std::uint32_t slices, std::size_t bytes) {
     return false;
   if (short_spans.fetch_add(1, std::memory_order_relaxed) < kShortMax) {
     const CallingSystem calling;
-    if (region_system.unmap(slice_memory(first) + bytes, rest)) return true;
+    if (region_system.unmap(slice_memory(first) + bytes, rest)) {
+      short_bytes.fetch_add(rest, std::memory_order_relaxed);
+      return true;
+    }
   }
   short_spans.fetch_sub(1, std::memory_order_relaxed);
   return false;
 }
 
 bool make_span_whole(Slice first, std::uint32_t slices, std::size_t bytes) {
-  const CallingSystem calling;
-  if (!region_system.map(slice_memory(first) + bytes, slices * kSliceBytes - bytes)) return false;
-  short_spans.fetch_sub(1, std::memory_order_relaxed);
+  if (locks_held > 0 || CallingSystem::is_under_way()) return false;
+  const std::size_t rest = slices * kSliceBytes - bytes;
+  {
+    const CallingSystem calling;
+    if (!map_advised(slice_memory(first) + bytes, rest)) return false;
+  }
+  forget_short(rest);
+  const LockedUnlessForking hold(region_lock);
+  if (hold) note_peak(0);
   return true;
 }
 
-// While another thread forks the span can't be said to be unmapped, so it has to be mapped again.
 void release_short_span(Slice first, std::uint32_t slices) {
-  short_spans.fetch_sub(1, std::memory_order_relaxed);
-  {
-    const CallingSystem calling;
-    if (!region_system.unmap(slice_memory(first), slices * kSliceBytes)) return;
-  }
-  {
-    const LockedUnlessForking hold(region_lock);
-    if (hold) {
-      mapped_slices -= slices;
-      return add_hole(first, slices);
-    }
-  }
-  const CallingSystem calling;
-  if (region_system.map(slice_memory(first), slices * kSliceBytes)) set_aside(first, slices);
+  forget_short(slices * kSliceBytes - page_at(first)->bytes);
+  release_for_work(first, slices, kUnmapShort);
 }
 
 RegionFigures region_figures() {
   const RegionHeld held;
-  RegionFigures figures{.mapped_bytes = mapped_slices * kSliceBytes,
-                        .in_use_bytes = in_use_slices() * kSliceBytes,
+  const std::uint64_t in_use = in_use_slices(), in_use_bytes = mapped_of(in_use);
+  RegionFigures figures{.mapped_bytes = (mapped_slices - in_use) * kSliceBytes + in_use_bytes,
+                        .in_use_bytes = in_use_bytes,
                         .dirty_bytes = free_slices[kDirty] * kSliceBytes,
-                        .peak_in_use_bytes = peak_in_use * kSliceBytes,
+                        .peak_in_use_bytes = peak_in_use_bytes,
                         .peak_at_ns = peak_at_ns,
                         .largest_free_bytes = 0,
                         .largest_dirty_bytes = 0,
@@ -1041,6 +1105,9 @@ void use_few_system_calls() {
   region_system.make_resident = [](void*, std::size_t) {};
   region_system.limit_bytes = [] { return kNoLimit; };
   region_system.keeps_pages = true;
+  note_limit(kNoLimit);
+  memory_is_tight.store(false, std::memory_order_relaxed);
+  note_new_limits();  // who holds the region may have been interrupted here with the old ones
 }
 
 void region_before_fork() { region_lock.lock_for_fork(); }

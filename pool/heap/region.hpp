@@ -9,7 +9,6 @@
 #include <algorithm>
 
 #include "pool/base/lock.hpp"
-#include "pool/base/registered_memory.hpp"
 #include "pool/heap/layout.hpp"
 #include "pool/heap/system.hpp"
 
@@ -54,16 +53,18 @@ void release_span(Slice first, std::uint32_t slices);
 // no spans are taken or released.
 void end_regrets();
 void release_clean_span(Slice first, std::uint32_t slices);  // it reads as zero
-// Of memory that is registered or locked: the pages go back to the system, and the locks end, before it is free.
-void release_registered_span(Slice first, std::uint32_t slices, const Registered& found);
+// Of memory that may be registered or locked: the pages go back to the system, and the locks end, before it is free.
+void release_registered_span(Slice first, std::uint32_t slices);
 // Where a limit of the process comes near: the pages behind the first `bytes` of a span in use are unmapped, if that is
-// worth it. Such a span is released as short, or made whole again before anything else is done with it.
+// worth it. Such a span is released as short, its Page::bytes saying how much of it is mapped, or made whole again
+// before anything else is done with it.
 bool shorten_span(Slice first, std::uint32_t slices, std::size_t bytes);
 bool make_span_whole(Slice first, std::uint32_t slices, std::size_t bytes);
 void release_short_span(Slice first, std::uint32_t slices);
 // The slices right behind a span that is in use, if they are free: the span grew. Else 0.
 bool extend_span(Slice end, std::uint32_t more);
 
+// Without what is unmapped of short spans.
 struct RegionFigures {
   std::uint64_t mapped_bytes, in_use_bytes, dirty_bytes, peak_in_use_bytes;
   std::uint64_t peak_at_ns;  // as System::now_ns
@@ -131,7 +132,7 @@ void advise_chunks(ChunkAdvice advice);
 // From the next chunk on.
 void replace_system(const System& system);
 // From now on the system is asked for no more than the C library's malloc asks for: memory is mapped, and that is all.
-// Nothing is given back.
+// Nothing is given back or unmapped, not even what was chosen before.
 void use_few_system_calls();
 
 void region_before_fork();

@@ -475,6 +475,26 @@ TEST(HostRegionTest, WhatWasInUseLongAgoIsNotKept) {
   });
 }
 
+// While a block moves both of its places are in use: that is no reason to keep all that is dirty.
+TEST(HostRegionTest, WhatIsReplacedKeepsNoDirtyMemory) {
+  in_child([] {
+    intercept_system();
+    take_over_clock();
+    trim_region(0);
+    const auto slices = static_cast<std::uint32_t>(region_figures().in_use_bytes / kSliceBytes) + 5000;
+    const Slice replaced = acquire_now(slices).first;
+    const Slice dirty = acquire_now(2001).first;
+    ASSERT_TRUE(replaced && dirty);
+    release_now(dirty, 2000);  // the last slice stays in use
+    ASSERT_GE(region_figures().dirty_bytes, 2000 * kSliceBytes);
+    clock_ns += kMinuteNs;
+    ASSERT_TRUE(acquire_now(slices + 100, 1, Prefer::clean, slices).first);
+    EXPECT_LT(region_figures().dirty_bytes, std::uint64_t{slices + slices} / 8 * kSliceBytes);
+    release_now(replaced, slices);
+    EXPECT_EQ(region_fault(), "");
+  });
+}
+
 TEST(HostRegionTest, WhatWasSoonWantedAgainStaysTheNextTime) {
   in_child([] {
     intercept_system();
@@ -566,6 +586,27 @@ TEST(HostRegionTest, WithoutMemoryNothingChangesAndLaterItWorks) {
     EXPECT_EQ(region_figures().grown, before.grown + 1);
     EXPECT_EQ(region_fault(), "");
   });
+}
+
+// The system has no more memory, and what is wanted has lain idle for so long that it was about to go back.
+TEST(HostRegionTest, WhatWasIdleForLongIsToBeHadWhereTheSystemRefuses) {
+  for (const Prefer prefer : {Prefer::dirty, Prefer::clean})
+    in_child([prefer] {
+      constexpr std::uint64_t kSecondNs = 1'000'000'000;
+      take_over_clock();
+      trim_region(0);
+      // Larger than what else is free, and of both sorts, so that a clean one of this size has to be made of it.
+      const std::uint32_t slices = more_than_is_free() + 400;
+      const TwoSorts span{acquire_now(slices).first, slices - 100, 100, true};
+      give_back_after(kSecondNs);
+      span.release();
+      intercept_system();
+      map_error = ENOMEM;
+      failing_maps = 1 << 30;
+      clock_ns += 2 * kSecondNs;
+      EXPECT_TRUE(acquire_now(slices, 1, prefer).first);
+      EXPECT_EQ(region_fault(), "");
+    });
 }
 
 TEST(HostRegionTest, WhereAChunkIsTooMuchTheBareSpanIsTried) {

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "pool/base/own_mapping.hpp"
+#include "pool/base/process_limit.hpp"
 #include "pool/base/process_start.hpp"
 #include "pool/base/system_call.hpp"
 
@@ -31,13 +33,9 @@ bool map_memory(void* at, std::size_t bytes) {
 }
 
 bool map_descriptors(void* at, std::size_t bytes) {
-  const long mapped =
-      system_call(SYS_mmap, address_of(at), bytes, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, static_cast<std::uintptr_t>(-1), 0);
-  if (static_cast<std::uintptr_t>(mapped) == address_of(at)) return true;
-  const bool is_error = mapped < 0 && mapped >= -4095;
-  if (!is_error) system_call(SYS_munmap, static_cast<std::uintptr_t>(mapped), bytes);
-  return false;
+  void* const mapped = map_own_memory(bytes, at, MAP_FIXED_NOREPLACE);
+  if (mapped && mapped != at) unmap_own_memory(mapped, bytes);
+  return mapped == at;
 }
 
 // Locked memory cannot be given back: then it is wiped, so that it reads as zero all the same.
@@ -68,14 +66,7 @@ bool move_memory(void* from, void* to, std::size_t bytes) {
 
 void make_memory_resident(void* at, std::size_t bytes) { madvise(at, bytes, MADV_POPULATE_WRITE); }
 
-std::uint64_t limit_of(decltype(RLIMIT_AS) resource) {
-  rlimit limit;
-  const long answer =
-      system_call(SYS_prlimit64, 0, static_cast<std::uintptr_t>(resource), 0, reinterpret_cast<std::uintptr_t>(&limit));
-  return answer == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : kNoLimit;
-}
-
-std::uint64_t limit_bytes() { return std::min(limit_of(RLIMIT_AS), limit_of(RLIMIT_DATA)); }
+std::uint64_t limit_bytes() { return std::min(limit_of_process(RLIMIT_AS), limit_of_process(RLIMIT_DATA)); }
 
 std::uint64_t physical_bytes() {
   struct sysinfo info;

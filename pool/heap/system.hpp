@@ -12,11 +12,10 @@
 
 #include "pool/base/clock.hpp"
 #include "pool/base/lock.hpp"
+#include "pool/base/process_limit.hpp"
 #include "pool/heap/layout.hpp"
 
 namespace cistern::host_pool {
-
-constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
 
 // Replaced by tests that make calls fail.
 struct System {

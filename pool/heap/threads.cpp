@@ -9,12 +9,11 @@
 
 #include <limits.h>
 #include <pthread.h>
-#include <sys/mman.h>
 
 #include <bitset>
 #include <new>
 
-#include "pool/base/system_call.hpp"
+#include "pool/base/own_mapping.hpp"
 #include "pool/heap/account.hpp"
 #include "pool/heap/heap.hpp"
 #include "pool/heap/medium.hpp"
@@ -45,10 +44,9 @@ Heap* new_heap() {
   }
   const unsigned id = heap_ids.load(std::memory_order_relaxed);
   if (id == kHeapsMax) return nullptr;
-  const long memory = system_call(SYS_mmap, 0, sizeof(Heap), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                                  static_cast<std::uintptr_t>(-1), 0);
-  if (memory < 0) return nullptr;
-  auto* const heap = new (reinterpret_cast<void*>(memory)) Heap;
+  void* const memory = map_own_memory(sizeof(Heap));
+  if (!memory) return nullptr;
+  auto* const heap = new (memory) Heap;
   heap->id = static_cast<std::uint16_t>(id);
   heap->random = free_mark * (2 * id + 1);
   for (unsigned bytes = 0; bytes <= kDirectMax; ++bytes)

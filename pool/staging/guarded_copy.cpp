@@ -1,14 +1,13 @@
 // See guarded_copy.hpp.
 #include "pool/staging/guarded_copy.hpp"
 
-#include <sys/uio.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <span>
 
-#include "pool/base/system_call.hpp"
+#include "pool/base/own_memory.hpp"
 
 namespace cistern::staging {
 namespace {
@@ -21,13 +20,11 @@ constexpr std::size_t kRowsOfACall = 64, kShortRowBytes = std::size_t{1} << 20;
 // What memory alone answers. All else, of a filter of system calls or of a kernel without the call, comes each time.
 bool is_answer_of_memory(long answer) { return answer >= 0 || answer == -EFAULT || answer == -ENOMEM; }
 
-// Bytes copied. The process is its own other process; in a child of vfork, too, the memory is what it calls its own.
+// Bytes copied.
 long copy(const iovec* to, const iovec* from, std::size_t rows, Guarded which) {
   const bool reads = which == Guarded::source;
-  const auto self = static_cast<std::uintptr_t>(system_call(SYS_getpid));
-  const long copied = system_call(reads ? SYS_process_vm_readv : SYS_process_vm_writev, self,
-                                  reinterpret_cast<std::uintptr_t>(reads ? to : from), rows,
-                                  reinterpret_cast<std::uintptr_t>(reads ? from : to), rows, 0);
+  const std::span here(reads ? to : from, rows), there(reads ? from : to, rows);
+  const long copied = copy_own_memory(reads ? SYS_process_vm_readv : SYS_process_vm_writev, here, there);
   if (!is_answer_of_memory(copied)) refused.store(true, std::memory_order_relaxed);
   return copied;
 }

@@ -27,6 +27,8 @@ class Devices {
  public:
   // Of a context that was just made. Null: the driver does not say, or there are too many.
   DeviceGroup* of(cl_context context);
+  // Asked of the driver once, without a lock.
+  DeviceFacts facts_of(cl_device_id device);
   Vector<DeviceGroup*> groups() {
     Locked hold(lock_);
     return groups_;
@@ -37,7 +39,6 @@ class Devices {
   void forget_figures_in_child();
 
  private:
-  DeviceFacts facts_of(cl_device_id device);
   Vector<DeviceFacts> all_of(cl_context context);
 
   Lock lock_;

@@ -164,15 +164,10 @@ int Staging::number_of(cl_device_id device) {
   return kDevices - 1;
 }
 
-bool Staging::shares_host_memory(int device) {
+bool Staging::shares_host_memory(OpenclState& s, int device) {
   std::atomic<signed char>& known = shares_memory_[device];
-  if (!known.load(std::memory_order_relaxed)) {
-    cl_uint shares = 0;
-    if (next().clGetDeviceInfo.own(devices_[device], kDeviceHostUnifiedMemory, sizeof shares, &shares, nullptr) !=
-        kSuccess)
-      shares = 0;
-    known.store(shares ? 2 : 1, std::memory_order_relaxed);
-  }
+  if (!known.load(std::memory_order_relaxed))
+    known.store(s.devices.facts_of(devices_[device]).in_host_memory ? 2 : 1, std::memory_order_relaxed);
   return known.load(std::memory_order_relaxed) == 2;
 }
 
@@ -188,7 +183,7 @@ std::optional<Unstaged> Staging::why_not(OpenclState& s, const HostCopy& what, c
   const std::uintptr_t last = first + staging::span_bytes(what.host, what.box) - 1;
   if (s.host_ranges.find(first) || s.host_ranges.find(last)) return Unstaged::not_pageable;
   // What there is to gain on such a device nobody knows; with "on" it is tried.
-  if (mode_ == StagingMode::automatic && shares_host_memory(place.device)) return Unstaged::host_page_tables;
+  if (mode_ == StagingMode::automatic && shares_host_memory(s, place.device)) return Unstaged::host_page_tables;
   if (lacks_function_for_staging(what.queue)) return Unstaged::missing_function;
   if (!what.stageable || !fits(s, what)) return Unstaged::shape;
   return std::nullopt;

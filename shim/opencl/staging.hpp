@@ -102,7 +102,7 @@ class Staging {
 
   Place place_of(OpenclState& s, cl_command_queue queue);
   int number_of(cl_device_id device);
-  bool shares_host_memory(int device);
+  bool shares_host_memory(OpenclState& s, int device);
   std::optional<Unstaged> why_not(OpenclState& s, const HostCopy& what, const Place& place);
   Plan begin(OpenclState& s, const HostCopy& what);
   std::optional<Unstaged> begin_pieces(OpenclState& s, const HostCopy& what, QueueTurn& turn);

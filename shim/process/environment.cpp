@@ -1,7 +1,6 @@
 // See environment.hpp.
 #include "shim/process/environment.hpp"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -116,7 +115,7 @@ bool has_entry(std::string_view entries, std::string_view name, const char* valu
 }
 
 const char* environment_variable(const char* name) {
-  if (start_value(AT_SECURE)) return nullptr;
+  if (started_with_more_rights()) return nullptr;
   const std::size_t length = strlen(name);
   for (char** entry = early_environment(); entry && *entry; ++entry)
     if (!strncmp(*entry, name, length) && (*entry)[length] == '=') return *entry + length + 1;

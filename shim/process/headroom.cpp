@@ -2,21 +2,20 @@
 #include "shim/process/headroom.hpp"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <limits>
 #include <string_view>
 
-#include "pool/base/system_call.hpp"
+#include "pool/base/process_limit.hpp"
 #include "shim/process/small_file.hpp"
 #include "shim/process/system_filter.hpp"
 
 namespace cistern {
 namespace {
 
-constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 // Nobody fills memory faster.
 constexpr std::uint64_t kBytesPerNanosecondMost = 16;
 constexpr std::uint64_t kLookAgainMin = 2'000'000, kLookAgainMax = 250'000'000;
@@ -26,24 +25,17 @@ std::uint64_t left_of(std::uint64_t limit, std::uint64_t used) { return limit > 
 // Programs that commit no more than there is are refused by what all of them have asked for.
 std::uint64_t machine_bytes() {
   const SmallFile<4096> memory("/proc/meminfo");
-  std::uint64_t left = kUnlimited;
+  std::uint64_t left = kNoLimit;
   if (const auto available = memory.number_after("MemAvailable:")) left = *available << 10;
   if (SmallFile<16>("/proc/sys/vm/overcommit_memory").number() != 2) return left;
   const auto limit = memory.number_after("CommitLimit:"), committed = memory.number_after("Committed_AS:");
   return limit && committed ? std::min(left, left_of(*limit, *committed) << 10) : left;
 }
 
-std::uint64_t limit_of(int resource) {
-  rlimit64 limit{};
-  const long answer =
-      system_call(SYS_prlimit64, 0, static_cast<std::uintptr_t>(resource), 0, reinterpret_cast<std::uintptr_t>(&limit));
-  return answer == 0 && limit.rlim_cur != RLIM64_INFINITY ? limit.rlim_cur : kUnlimited;
-}
-
 // Of /proc/self/statm: the whole address space is its first number, data its sixth.
 std::uint64_t addressable_bytes() {
-  const std::uint64_t of_all = limit_of(RLIMIT_AS), of_data = limit_of(RLIMIT_DATA);
-  if (of_all == kUnlimited && of_data == kUnlimited) return kUnlimited;
+  const std::uint64_t of_all = limit_of_process(RLIMIT_AS), of_data = limit_of_process(RLIMIT_DATA);
+  if (of_all == kNoLimit && of_data == kNoLimit) return kNoLimit;
   const SmallFile<128> sizes("/proc/self/statm");
   std::uint64_t pages[6] = {};
   const char* at = sizes.text();
@@ -80,7 +72,7 @@ std::uint64_t left_in_group(const char* root, const GroupFiles& files, std::stri
   };
   const auto limit = SmallFile<32>(file(files.most).text()).number();
   const auto taken = limit ? SmallFile<32>(file(files.used).text()).number() : std::nullopt;
-  if (!limit || !taken) return kUnlimited;
+  if (!limit || !taken) return kNoLimit;
   // What was read of files goes when there is need.
   const SmallFile<8192> parts(file("/memory.stat").text());
   const std::uint64_t cached =
@@ -94,7 +86,7 @@ std::uint64_t left_in_groups(const char* root) {
   FilePath list(root);
   list.add("/proc/self/cgroup");
   const SmallFile<4096> groups(list.text());
-  std::uint64_t room = kUnlimited;
+  std::uint64_t room = kNoLimit;
   for (const GroupFiles& files : kGroupFiles) {
     // A group has the limits of those above it; the topmost is all that a container sees of its own.
     for (std::string_view group = rest_of_line(groups.text(), files.line);; group = group.substr(0, group.rfind('/'))) {
@@ -108,19 +100,20 @@ std::uint64_t left_in_groups(const char* root) {
 std::uint64_t available_bytes() { return std::min(machine_bytes(), left_in_groups("")); }
 
 std::uint64_t Headroom::rest(std::uint64_t known, std::uint64_t taken_then, std::uint64_t taken_now) {
-  if (known == kUnlimited) return known;
+  if (known == kNoLimit) return known;
   return taken_now > taken_then ? left_of(known, taken_now - taken_then) : known;
 }
 
 std::uint64_t Headroom::bytes(const Question& asked) {
   const auto [taken_bytes, now_ns, at_once] = asked;
   const bool may_look = !system_calls_are_filtered();
+  if (!may_look && !looked_.load(std::memory_order_relaxed)) return kUnknown;
   std::uint64_t addressable = 0, available = 0;
   const bool due = may_look && now_ns >= look_again_ns_.load(std::memory_order_relaxed);
   const unsigned limits = limits_set_.load(std::memory_order_relaxed);
   addressable = addressable_.load(std::memory_order_relaxed);
   const bool moves =
-      addressable != kUnlimited && (at_once || now_ns != limits_looked_ns_.load(std::memory_order_relaxed));
+      addressable != kNoLimit && (at_once || now_ns != limits_looked_ns_.load(std::memory_order_relaxed));
   if (due || (may_look && (moves || limits != limits_seen_.load(std::memory_order_relaxed)))) {
     limits_seen_.store(limits, std::memory_order_relaxed);
     limits_looked_ns_.store(now_ns, std::memory_order_relaxed);
@@ -136,6 +129,7 @@ std::uint64_t Headroom::bytes(const Question& asked) {
     taken_at_look_.store(taken_bytes, std::memory_order_relaxed);
     look_again_ns_.store(now_ns + std::clamp(available / kBytesPerNanosecondMost, kLookAgainMin, kLookAgainMax),
                          std::memory_order_relaxed);
+    looked_.store(true, std::memory_order_relaxed);
   } else {
     available =
         rest(available_.load(std::memory_order_relaxed), taken_at_look_.load(std::memory_order_relaxed), taken_bytes);

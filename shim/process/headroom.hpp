@@ -14,9 +14,12 @@ std::uint64_t left_in_groups(const char* root);
 // The headroom as somebody sees it who takes memory now and then: looked up where what was known may not hold any more.
 // Address space goes in one call, so where it is limited it is looked at each time; memory that is written to takes
 // time, so the less there is left the sooner it is looked at again. Where a filter of system calls was set nothing is
-// looked at: what was known goes on, less what the asker took.
+// looked at: what was known goes on, less what the asker took; where nothing was known yet it is kUnknown.
 class Headroom {
  public:
+  // A little, whatever the asker has: who keeps no more than that is not what ends a process that could start a driver.
+  static constexpr std::uint64_t kUnknown = std::uint64_t{128} << 20;
+
   struct Question {
     std::uint64_t taken_bytes = 0;  // what the asker has of the memory by now
     std::uint64_t now_ns = 0;       // of the coarse clock
@@ -37,6 +40,7 @@ class Headroom {
   // `known` less what was taken since.
   static std::uint64_t rest(std::uint64_t known, std::uint64_t taken_then, std::uint64_t taken_now);
 
+  std::atomic<bool> looked_{false};  // ever
   std::atomic<std::uint64_t> look_again_ns_{0}, limits_looked_ns_{0};
   std::atomic<unsigned> limits_seen_{0};
   std::atomic<std::uint64_t> available_{0}, taken_at_look_{0};      // of groups and machine; 0 until the first look

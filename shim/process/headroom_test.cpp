@@ -186,11 +186,12 @@ TEST(Headroom, UnderAFilterIsWhatWasKnownLessWhatTheAskerTook) {
   });
 }
 
-TEST(Headroom, NothingIsKnownWhereAFilterWasThereFirst) {
+TEST(Headroom, IsALittleWhereAFilterWasThereFirst) {
   test::in_child([] {
     system_filter::set = true;
     Headroom headroom;
-    EXPECT_EQ(headroom.bytes({0, kSecond}), 0u);
+    EXPECT_EQ(headroom.bytes({0, kSecond}), Headroom::kUnknown);
+    EXPECT_EQ(headroom.bytes({900 * kMiB, 9 * kSecond}), Headroom::kUnknown);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "pool/base/path.hpp"
@@ -24,7 +25,7 @@ bool is_new_place(const char* api, const LifeSites& sites) {
   constexpr std::size_t kPlaces = 64;
   static constinit std::atomic<std::uint64_t> places[kPlaces] = {};
   const std::uint64_t use = sites.used ? sites.used : reinterpret_cast<std::uintptr_t>(api);
-  const std::uint64_t place = use << 32 ^ use >> 32 ^ sites.freed ^ 1;
+  const std::uint64_t place = std::max<std::uint64_t>(use << 32 ^ use >> 32 ^ sites.freed, 1);  // 0: room for one
   for (std::atomic<std::uint64_t>& known : places) {
     std::uint64_t seen = known.load(std::memory_order_relaxed);
     if (seen == place) return false;

@@ -1,10 +1,7 @@
 // See round_trips.hpp.
 #include "shim/process/round_trips.hpp"
 
-#include <sys/uio.h>
-#include <unistd.h>
-
-#include "pool/base/system_call.hpp"
+#include "pool/base/own_memory.hpp"
 #include "shim/process/system_filter.hpp"
 
 namespace cistern {
@@ -31,9 +28,7 @@ std::optional<std::uint64_t> sampled_hash(const void* memory, std::size_t bytes)
   const auto* const base = static_cast<const char*>(memory);
   for (std::size_t i = 0; i < kPlaces; ++i)
     there[i] = {const_cast<char*>(base + (bytes - sizeof words[0]) / (kPlaces - 1) * i), sizeof words[0]};
-  const long read =
-      system_call(SYS_process_vm_readv, static_cast<std::uintptr_t>(getpid()), reinterpret_cast<std::uintptr_t>(&here),
-                  1, reinterpret_cast<std::uintptr_t>(there), kPlaces, 0);
+  const long read = copy_own_memory(SYS_process_vm_readv, {&here, 1}, there);
   if (read != static_cast<long>(sizeof words)) return std::nullopt;
   std::uint64_t hash = 0;
   for (const auto& place : words)

@@ -11,8 +11,8 @@
 
 #include <atomic>
 
+#include "pool/base/file_status.hpp"
 #include "pool/base/private_descriptor.hpp"
-#include "pool/base/system_call.hpp"
 
 namespace cistern {
 namespace {
@@ -20,12 +20,6 @@ namespace {
 constexpr int kFullPipeMs = 2000;
 
 constinit InheritedFile file_on_2(STDERR_FILENO);
-
-// Every process asks at its start. The C library's fstat is fstatat with an empty path, in a part of its constants that
-// a small program does not touch otherwise: 64 KiB of its memory.
-bool file_behind(int number, struct stat& file) {
-  return system_call(SYS_fstat, static_cast<std::uintptr_t>(number), reinterpret_cast<std::uintptr_t>(&file)) == 0;
-}
 
 bool is_log_like(const struct stat& file) {
   if (S_ISCHR(file.st_mode)) return true;
@@ -70,7 +64,7 @@ bool wait_until_writable(int descriptor) {
 void InheritedFile::note() {
   if (noted_.load(std::memory_order_acquire) != kNotNoted) return;
   struct stat file = {};
-  const bool open = file_behind(number_, file);
+  const bool open = status_of_file(number_, file) == 0;
   if (open) {
     device_ = file.st_dev;
     inode_ = file.st_ino;
@@ -81,7 +75,7 @@ void InheritedFile::note() {
 bool InheritedFile::may_be_written() {
   note();
   struct stat file = {};
-  if (noted_.load(std::memory_order_acquire) != kOpen || !file_behind(number_, file)) return false;
+  if (noted_.load(std::memory_order_acquire) != kOpen || status_of_file(number_, file) != 0) return false;
   return (file.st_dev == device_ && file.st_ino == inode_) || (number_ == STDERR_FILENO && is_log_like(file));
 }
 

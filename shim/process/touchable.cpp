@@ -3,12 +3,11 @@
 
 #include <errno.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 
-#include "pool/base/system_call.hpp"
+#include "pool/base/own_memory.hpp"
 
 namespace cistern {
 namespace {
@@ -37,9 +36,7 @@ bool can_read_each_page(const PageRange& pages) {
     for (; count < kAtOnce && at < pages.bytes; ++count, at += system_page())
       each[count] = {reinterpret_cast<void*>(pages.first + at), 1};
     here.iov_len = count;
-    const long answer =
-        system_call(SYS_process_vm_readv, static_cast<std::uintptr_t>(getpid()),
-                    reinterpret_cast<std::uintptr_t>(&here), 1, reinterpret_cast<std::uintptr_t>(each), count, 0);
+    const long answer = copy_own_memory(SYS_process_vm_readv, {&here, 1}, {each, count});
     if (answer != static_cast<long>(count)) return false;
   }
   return true;

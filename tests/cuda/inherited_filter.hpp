@@ -1,5 +1,5 @@
-// What the programs share that copy under a filter of system calls which they have from their start, as in a container
-// or a service: one for the kernel's copies between processes.
+// What the programs share that run under a filter of system calls which they have from their start, as in a container
+// or a service.
 #pragma once
 #include <errno.h>
 #include <linux/filter.h>
@@ -12,18 +12,24 @@
 #include "program.hpp"
 #include "staging.hpp"
 
-// The program from its start, with the argument "copies".
-[[noreturn]] inline void start_again_under_filter(char** arguments, unsigned action) {
+struct FilteredCalls {
+  unsigned one, other;
+};
+constexpr FilteredCalls kCopiesOfKernel = {SYS_process_vm_readv, SYS_process_vm_writev};
+
+// The program from its start, with the argument "again".
+[[noreturn]] inline void start_again_under_filter(char** arguments, unsigned action,
+                                                  const FilteredCalls& calls = kCopiesOfKernel) {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, calls.one, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, calls.other, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, action),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   const sock_fprog filter = {sizeof program / sizeof *program, program};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) _exit(91);
-  execl("/proc/self/exe", arguments[0], "copies", nullptr);
+  execl("/proc/self/exe", arguments[0], "again", nullptr);
   _exit(92);
 }
 

@@ -25,7 +25,9 @@ inline void adopt(OpenclState& s, const void* handle, MemoryRecord&& record, boo
   }
   s.proportion.note_live(read(s.counters.live_bytes));
   const cl_context context = record.context;
-  if (!pool_hit) record.first_use = first_use_of(s, context, record.flags, record.bytes);
+  // Memory known by a pointer is no argument of a command: nobody would see its first use.
+  const bool is_seen_by_commands = record.kind != MemoryKind::svm && record.kind != MemoryKind::usm;
+  if (!pool_hit && is_seen_by_commands) record.first_use = first_use_of(s, context, record.flags, record.bytes);
   const bool put = pool_hit && s.memory.with(handle, [&](MemoryRecord* former) {
     if (!former) return false;
     // Pending commands of its former life are this one's too.

@@ -152,6 +152,14 @@ std::uint64_t take_written(const void* mapped) {
   return bytes;
 }
 
+// The driver refused the unmap: the next one takes them back.
+void leave_written(const void* mapped) {
+  state().host_ranges.erase_if(reinterpret_cast<std::uintptr_t>(mapped), [](HostRange& range) {
+    ++range.writes;
+    return false;
+  });
+}
+
 // While memory is mapped commands may look at what the program does with it: foreign, until it is unmapped.
 // Mapping commands say their error through `errcode`, and map(error) through a pointer that is never null.
 // `bytes()` says how much was mapped.
@@ -256,7 +264,10 @@ cl_int clEnqueueUnmapMemObject(cl_command_queue queue, cl_mem memory, void* mapp
     return next().clEnqueueUnmapMemObject(queue, memory, mapped, wait_count, wait_list, event);
   });
   if (written) Copied("clEnqueueUnmapMemObject", queue, false, event, error, 0, {}).unmap(written);
-  if (error != kSuccess) return error;
+  if (error != kSuccess) {
+    if (written) leave_written(mapped);
+    return error;
+  }
   if (const std::shared_ptr<QueueClock> clock = clock_of(state(), queue)) clock->end_foreign(clock->enqueued());
   state().host_ranges.erase_if(reinterpret_cast<std::uintptr_t>(mapped), [](HostRange& range) {
     if (range.maps) --range.maps;

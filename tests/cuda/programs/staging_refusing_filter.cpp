@@ -9,7 +9,7 @@
 
 int main(int count, char** arguments) {
   if (count != 2) return 90;
-  if (!strcmp(arguments[1], "copies")) return copies();
+  if (!strcmp(arguments[1], "again")) return copies();
   const unsigned error = !strcmp(arguments[1], "EPERM") ? EPERM : !strcmp(arguments[1], "ENOSYS") ? ENOSYS : EACCES;
   start_again_under_filter(arguments, SECCOMP_RET_ERRNO | error);
 }

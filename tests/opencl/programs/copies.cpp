@@ -194,6 +194,7 @@ void without_copy_commands(const Setup& cl) {
   need(clEnqueueUnmapMemObject(cl.queue, one, mapped, 0, nullptr, nullptr), "unmap");
   mapped = map(CL_MAP_WRITE_INVALIDATE_REGION, 0, 1000);
   memcpy(mapped, source.data() + 1, 1000);
+  say("unmapped after no event: %d", clEnqueueUnmapMemObject(cl.queue, one, mapped, 1, nullptr, nullptr));
   need(clEnqueueUnmapMemObject(cl.queue, one, mapped, 0, nullptr, nullptr), "unmap");
   say("mapped past the end: %s", map(CL_MAP_READ, kBytes - 1, 2) ? "mapped" : "no");
   say("mapped anew past the end: %s", map(CL_MAP_WRITE_INVALIDATE_REGION, kBytes - 1, 2) ? "mapped" : "no");
@@ -242,7 +243,7 @@ int main() {
   say("copied: host to device, pinned, waits, 2, %zu, 1, %zu", 2 * kBytes, 2 * kBytes);
   const size_t shown = 4 * kBytes + image + 500, to_mapped = kBytes - 100 + 3000 + shown;
   say("copied: device to host, pinned, waits, 8, %zu, 1, %zu", to_mapped, to_mapped);
-  say("copied: host to device, pinned, goes on, 4, %zu, 0, 0", 3 * kBytes + 1000);
+  say("copied: host to device, pinned, goes on, 4, %zu, 1, 0", 3 * kBytes + 1000);
   say("copied: fill, -, goes on, 3, %zu, 1, 0", 4000 + image + 2000);
   say("copied: host to device, pageable, goes on, 4, %zu, 0, %zu", 2 * kBytes + 3000, kBytes);
   say("copied: device to host, pageable, goes on, 22, %zu, 0, %zu", 2 * kBytes + 2000, kBytes);

@@ -1,5 +1,6 @@
 // Shared virtual memory: allocation, use by kernels and copies, both frees, the callback of clEnqueueSVMFree,
-// and frees while commands are pending.
+// and frees while commands are pending. Much of it in turn leaves the pool room for buffers.
+// harness: recycles
 #include "observe.hpp"
 
 constexpr size_t kBytes = 4096;
@@ -16,6 +17,21 @@ static uint32_t* allocate(const Setup& cl, cl_svm_mem_flags flags) {
   auto* pointer = static_cast<uint32_t*>(counted(clSVMAlloc(cl.context, flags, kBytes, 0)));
   say("allocate 0x%llx: %s", static_cast<unsigned long long>(flags), pointer ? "made" : "null");
   return pointer;
+}
+
+static void much_in_turn(const Setup& cl) {
+  int made = 0;
+  for (int i = 0; i < 200; ++i) {
+    void* const pointer = counted(clSVMAlloc(cl.context, CL_MEM_READ_WRITE, size_t{512} << 20, 0));
+    made += pointer != nullptr;
+    clSVMFree(cl.context, pointer);
+  }
+  say("much: %d", made);
+  for (int i = 0; i < 5; ++i) {
+    cl_mem buffer = cl.buffer(kBytes);
+    put(cl.queue, buffer, kBytes, 1);
+    clReleaseMemObject(buffer);
+  }
 }
 
 int main() {
@@ -81,6 +97,7 @@ int main() {
   }
   say("zero bytes: %s", counted(clSVMAlloc(cl.context, CL_MEM_READ_WRITE, 0, 0)) ? "made" : "null");
   say("alignment 3: %s", counted(clSVMAlloc(cl.context, CL_MEM_READ_WRITE, 64, 3)) ? "made" : "null");
+  much_in_turn(cl);
   clReleaseKernel(add);
   clReleaseProgram(program);
   cl.release();
