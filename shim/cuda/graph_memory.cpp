@@ -164,16 +164,26 @@ void GraphMemory::forget_in_child() {
     of.asked_at_ns = of.used_bytes = of.used_peak_bytes = of.reserved_bytes = of.reserved_peak_bytes = 0;
 }
 
-// Asked of the legacy stream, which does not capture, while one captures that waits for it, the driver has an error.
+namespace {
+// Asked of it while a stream captures that waits for it, the driver has an error.
+bool is_legacy(CUstream stream, bool per_thread) { return stream == legacy_stream() || (!stream && !per_thread); }
+CUstream by_name(CUstream stream) { return stream ? stream : per_thread_stream(); }
+}  // namespace
+
 CUgraph captured_graph(CudaState& s, CUstream stream, bool per_thread) {
-  if (!s.captures.any() || in_host_function) return nullptr;
-  if (stream == legacy_stream() || (!stream && !per_thread)) return nullptr;
+  if (!s.captures.any() || in_host_function || is_legacy(stream, per_thread)) return nullptr;
   int status = kCaptureStatusNone;
   std::uint64_t id = 0;
   CUgraph graph = nullptr;
-  const CUresult answer =
-      driver().cuStreamGetCaptureInfo_v2(stream ? stream : per_thread_stream(), &status, &id, &graph, nullptr, nullptr);
+  const CUresult answer = driver().cuStreamGetCaptureInfo_v2(by_name(stream), &status, &id, &graph, nullptr, nullptr);
   return answer == kSuccess && status == kCaptureStatusActive ? graph : nullptr;
+}
+
+bool may_be_captured(CudaState& s, CUstream stream, bool per_thread) {
+  if (!s.captures.any() || is_legacy(stream, per_thread)) return false;
+  int status = kCaptureStatusNone;
+  if (in_host_function || driver().cuStreamIsCapturing(by_name(stream), &status) != kSuccess) return true;
+  return status != kCaptureStatusNone;
 }
 
 }  // namespace cistern::cuda

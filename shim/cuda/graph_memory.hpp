@@ -65,8 +65,11 @@ class GraphMemory {
   OfDevice devices_[kDevicesMax];
 };
 
-// The graph that a call on this stream has become a node of; null: it is none. `per_thread`: the stream 0 is the
-// thread's own. While a stream captures the driver is asked, which captures allow.
+// The graph that a call on this stream has become a node of; null: it is none, or which one cannot be told (drivers
+// before CUDA 11.3, which have no memory of graphs). `per_thread`: the stream 0 is the thread's own. While a stream
+// captures the driver is asked, which captures allow.
 CUgraph captured_graph(CudaState& s, CUstream stream, bool per_thread);
+// Whether a call on this stream may become a node of a graph: no only where that is known.
+bool may_be_captured(CudaState& s, CUstream stream, bool per_thread);
 
 }  // namespace cistern::cuda
