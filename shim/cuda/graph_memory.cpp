@@ -62,12 +62,6 @@ void GraphMemory::capture_ended(CudaState& s, CUgraph graph) {
   for (const CUdeviceptr address : gone) forget(s, address);
 }
 
-bool GraphMemory::has(CUdeviceptr address) {
-  if (!devices_in_use_.load(std::memory_order_relaxed)) return false;
-  Locked hold(lock_);
-  return nodes_.contains(address);
-}
-
 void GraphMemory::instantiated(CUgraphExec executable, CUgraph graph) {
   if (!devices_in_use_.load(std::memory_order_relaxed)) return;
   Executable made;
@@ -93,8 +87,7 @@ void GraphMemory::launched(CudaState& s, CUgraphExec executable) {
   for (const CUdeviceptr address : what.freed) forget(s, address);
   for (const Allocation& left : what.left) {
     const void* const handle = as_handle(left.address);
-    if (!s.tracked.with(handle, [](const Tracked* record) { return record != nullptr; }))
-      track_again(s, handle, left.memory);
+    if (!is_tracked(s, handle)) track_again(s, handle, left.memory);
   }
   sample_all(s);
 }

@@ -18,8 +18,6 @@ class GraphMemory {
   // The capture that made nodes of the graph has ended; null: without one, and what it captured is no node of any.
   // Which that is, is known where no other stream captures.
   void capture_ended(CudaState& s, CUgraph graph);
-  // Whether a node that is there allocates it.
-  bool has(CUdeviceptr address);
 
   void instantiated(CUgraphExec executable, CUgraph graph);
   void launched(CudaState& s, CUgraphExec executable);

@@ -128,6 +128,9 @@ SiteId capture(const CudaState& s, const char* api);
 void track(CudaState& s, const void* handle, Tracked record);
 // The same memory of the same call site, once more.
 void track_again(CudaState& s, const void* handle, Tracked record);
+inline bool is_tracked(CudaState& s, const void* handle) {
+  return s.tracked.with(handle, [](const Tracked* record) { return record != nullptr; });
+}
 // Takes the record out before the real free; `forget` accounts it when that succeeded, `restore` puts it back.
 bool take_tracked(CudaState& s, const void* handle, Tracked& out);
 void forget_tracked(CudaState& s, const void* handle, const Tracked& record);

@@ -189,21 +189,28 @@ CUresult free_other(CudaState& s, const void* pointer, const char* api, Pass pas
   return answer;
 }
 
-// A block may be freed in stream order too: it leaves the pool's hands for good. On a stream that captures, memory of a
-// graph's node gets a free node.
+// On a stream that captures memory of a graph gets a free node, which frees it when its graph is launched. Whose it is
+// need not be known by then: its own graph may be gone.
+template <class Pass>
+CUresult add_free_node(CudaState& s, CUgraph graph, CUdeviceptr pointer, const char* api, Pass pass) {
+  const CUresult answer = note(s, pass());
+  if (answer == kSuccess)
+    s.graph_memory.frees(s, graph, pointer);
+  else if (answer == kInvalidValue && pointer && !is_tracked(s, as_handle(pointer)) && phase() == Phase::running)
+    report_refused(s, as_handle(pointer), api);
+  return answer;
+}
+
+// A block may be freed in stream order too: it leaves the pool's hands for good.
 template <class Free>
 CUresult free_in_stream_order(CUdeviceptr pointer, CUstream stream, Zero zero, const char* api, const Free& real) {
   CudaState& s = state();
   const auto pass = [&] { return real(pointer, stream); };
-  if (pointer && s.graph_memory.has(pointer))
-    if (const CUgraph graph = captured_graph(s, stream, zero == Zero::per_thread)) {
-      const CUresult answer = note(s, pass());
-      if (answer == kSuccess) s.graph_memory.frees(s, graph, pointer);
-      return answer;
-    }
   Block* const block = pointer ? s.blocks.table.find(pointer) : nullptr;
-  if (!block || block->kind != BlockKind::device || !block->context_is_there())
-    return free_other(s, reinterpret_cast<const void*>(pointer), api, pass);
+  if (!block || block->kind != BlockKind::device || !block->context_is_there()) {
+    const CUgraph graph = captured_graph(s, stream, zero == Zero::per_thread);
+    return graph ? add_free_node(s, graph, pointer, api, pass) : free_other(s, as_handle(pointer), api, pass);
+  }
   BlockState live = BlockState::live;
   if (!block->state.compare_exchange_strong(live, BlockState::cached))
     return freed_already(block, api,

@@ -179,6 +179,29 @@ void captured_in_vain(CUstream stream) {
   NEED(cuStreamDestroy(other));
 }
 
+// By a capture that comes after the graph is gone, whose launches go on making it. The capture itself frees nothing.
+void freed_by_a_capture_after_its_graph(CUstream stream) {
+  const CUgraph graph = new_graph();
+  CUgraphNode node = nullptr;
+  const CUdeviceptr block = add_allocation(graph, &node);
+  const CUgraphExec executable = executable_of(graph);
+  launch(executable, stream);
+  NEED(cuGraphDestroy(graph));
+  CUgraph freeing = nullptr;
+  NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  SHOW(cuMemFreeAsync(block, stream));
+  NEED(cuStreamEndCapture(stream, &freeing));
+  const CUgraphExec executable_of_free = executable_of(freeing);
+  for (int round = 0; round < 2; ++round) {
+    launch(executable_of_free, stream);
+    ++made.graph;
+    launch(executable, stream);
+  }
+  launch(executable_of_free, stream);
+  NEED(cuGraphExecDestroy(executable));
+  end(freeing, executable_of_free);
+}
+
 // On another stream than those that capture it is stream-ordered memory as ever.
 void beside_a_capture(CUstream stream) {
   CUstream other = nullptr;
@@ -214,6 +237,7 @@ int main() {
   never_launched();
   captured_and_freed(stream);
   captured_on_a_joined_stream(stream);
+  freed_by_a_capture_after_its_graph(stream);
   beside_a_capture(stream);
   left_behind(stream);
   captured_and_left(stream);
