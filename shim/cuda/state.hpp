@@ -96,6 +96,12 @@ inline KindCounters& counters_of(CudaState& s, BlockKind kind, const Context* co
 }
 const char* family_name(Family family);
 
+// Null: none that is known.
+inline Device* known_device(const CudaState& s, int ordinal) {
+  return ordinal >= 0 && ordinal < kDevicesMax ? s.devices[ordinal].load() : nullptr;
+}
+inline Device* device_of(const Context* context) { return context ? context->device : nullptr; }
+
 // The context that is current on this thread, as the driver says; null: none. Known contexts only differ by handle, so
 // a new one is made known here. Null too when its device cannot be told.
 Context* current_context(CudaState& s);
@@ -258,11 +264,11 @@ class Room {
   CudaState& s_;
 };
 
-// A call that takes device memory of the context (null: none is known, or pinned memory): within the limit, and what
-// the pools keep makes way for it.
+// A call that takes memory of the device (null: none that is known, or pinned memory): within the limit, and what the
+// pools keep makes way for it.
 template <class Pass>
-CUresult with_room(CudaState& s, Context* context, std::uint64_t bytes, Pass pass) {
-  const auto limited = [&] { return context && !limit_allows(s, *context->device, bytes); };
+CUresult with_room(CudaState& s, Device* device, std::uint64_t bytes, Pass pass) {
+  const auto limited = [&] { return device && !limit_allows(s, *device, bytes); };
   return cistern::with_room(Room(s), [&] { return limited() ? kOutOfMemory : pass(); });
 }
 

@@ -12,12 +12,12 @@ namespace {
 // On a device: what is elsewhere is no kind of a device's memory.
 template <class Pass>
 CUresult add_allocation(CUgraph graph, CUDA_MEM_ALLOC_NODE_PARAMS* node, const char* api, Pass pass) {
-  if (!node || node->pool.location.type != kLocationDevice) return pass();
-  const int device = node->pool.location.id;
-  if (device < 0 || device >= kDevicesMax) return pass();
   CudaState& s = state();
+  if (!node || node->pool.location.type != kLocationDevice) return note(s, pass());
+  const int device = node->pool.location.id;
+  if (device < 0 || device >= kDevicesMax) return note(s, pass());
   const std::uint64_t bytes = node->bytes;
-  const CUresult answer = with_room(s, current_context(s), bytes, pass);
+  const CUresult answer = with_room(s, known_device(s, device), bytes, pass);
   const CUdeviceptr address = answer == kSuccess ? node->address : 0;
   born(answer, {Family::graph, "allocation node", api, device}, as_handle(address), bytes);
   if (address) s.graph_memory.allocates(s, graph, address, false);
@@ -35,7 +35,7 @@ CUresult add_free(CUgraph graph, CUdeviceptr address, Pass pass) {
 // `pass` takes what the driver gets of the program's parameters.
 template <class Pass>
 CUresult with_host_function(const CUDA_HOST_NODE_PARAMS* host, Pass pass) {
-  if (!host) return pass(host);
+  if (!host) return note(state(), pass(host));
   const CUDA_HOST_NODE_PARAMS ours = run_by_graph(*host);
   return note(state(), pass(&ours));
 }
