@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shim/cuda/state.hpp"
+#include "shim/process/process.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -47,17 +48,23 @@ void GraphMemory::frees(CudaState& s, CUgraph graph, CUdeviceptr address) {
   forget(s, address);
 }
 
-void GraphMemory::capture_ended(CudaState& s, CUgraph graph) {
+void GraphMemory::captured(CUgraph graph) {
+  if (!devices_in_use_.load(std::memory_order_relaxed)) return;
+  Locked hold(lock_);
+  for (auto& [address, node] : nodes_)
+    if (node.graph == graph) node.captured = false;
+}
+
+void GraphMemory::forget_captured_in_vain(CudaState& s) {
   if (!devices_in_use_.load(std::memory_order_relaxed)) return;
   Vector<CUdeviceptr> gone;
   {
     Locked hold(lock_);
-    for (auto& [address, node] : nodes_)
-      if (graph ? node.graph == graph : node.captured && !s.captures.any()) {
-        node.captured = false;
-        if (!graph) gone.push_back(address);
-      }
-    for (const CUdeviceptr address : gone) nodes_.erase(address);
+    if (s.captures.any()) return;  // a capture is one before it has nodes
+    std::erase_if(nodes_, [&](const auto& entry) {
+      if (entry.second.captured) gone.push_back(entry.first);
+      return entry.second.captured;
+    });
   }
   for (const CUdeviceptr address : gone) forget(s, address);
 }
@@ -92,26 +99,53 @@ void GraphMemory::launched(CudaState& s, CUgraphExec executable) {
   sample_all(s);
 }
 
-void GraphMemory::ended(CUgraphExec executable) {
-  if (!devices_in_use_.load(std::memory_order_relaxed)) return;
+GraphMemory::Executable GraphMemory::take(CUgraphExec executable) {
+  Executable taken;
+  if (!devices_in_use_.load(std::memory_order_relaxed)) return taken;
   Locked hold(lock_);
-  executables_.erase(executable);
+  if (const auto found = executables_.find(executable); found != executables_.end()) {
+    taken = std::move(found->second);
+    executables_.erase(found);
+  }
+  return taken;
 }
 
-void GraphMemory::ended(CudaState& s, CUgraph graph) {
-  if (!devices_in_use_.load(std::memory_order_relaxed)) return;
-  Vector<CUdeviceptr> never_launched;
+void GraphMemory::put_back(CUgraphExec executable, Executable&& taken) {
+  if (taken.left.empty() && taken.freed.empty()) return;
+  Locked hold(lock_);
+  executables_.emplace(executable, std::move(taken));
+}
+
+GraphMemory::Graph GraphMemory::take(CudaState& s, CUgraph graph) {
+  Graph taken;
+  if (!devices_in_use_.load(std::memory_order_relaxed)) return taken;
   {
     Locked hold(lock_);
     std::erase_if(nodes_, [&](const auto& entry) {
-      const auto& [address, node] = entry;
-      if (node.graph != graph) return false;
-      if (!node.launched && !node.freed_inside) never_launched.push_back(address);
-      return true;
+      if (entry.second.graph == graph) taken.nodes.push_back(entry);
+      return entry.second.graph == graph;
     });
-    freed_.erase(graph);
+    if (const auto freed = freed_.find(graph); freed != freed_.end()) {
+      taken.freed = std::move(freed->second);
+      freed_.erase(freed);
+    }
   }
-  for (const CUdeviceptr address : never_launched) forget(s, address);
+  for (const auto& [address, node] : taken.nodes)
+    if (Tracked memory; !node.launched && !node.freed_inside && take_tracked(s, as_handle(address), memory))
+      taken.never_launched.push_back({address, memory});
+  return taken;
+}
+
+void GraphMemory::put_back(CudaState& s, CUgraph graph, Graph&& taken) {
+  for (const Allocation& one : taken.never_launched) restore_tracked(s, as_handle(one.address), one.memory);
+  if (taken.nodes.empty() && taken.freed.empty()) return;
+  Locked hold(lock_);
+  nodes_.insert(taken.nodes.begin(), taken.nodes.end());
+  if (!taken.freed.empty()) freed_.emplace(graph, std::move(taken.freed));
+}
+
+void GraphMemory::gone(CudaState& s, const Graph& taken) {
+  for (const Allocation& one : taken.never_launched) forget_tracked(s, as_handle(one.address), one.memory);
 }
 
 void GraphMemory::sample_all(CudaState& s) {
@@ -124,7 +158,7 @@ void GraphMemory::sample_all(CudaState& s) {
 }
 
 void GraphMemory::sample(CudaState& s, int device) {
-  if (device < 0 || device >= kDevicesMax) return;
+  if (device < 0 || device >= kDevicesMax || phase() != Phase::running) return;
   const Through gate(s.gate);
   if (!gate) return;
   std::uint64_t used = 0, used_peak = 0, reserved = 0, reserved_peak = 0;

@@ -1,6 +1,8 @@
 // Graphs, as far as their nodes make and free memory (graph_memory.hpp) or run functions of the program's
 // (host_functions.hpp): nodes that are added and changed, graphs that are launched and end. Nodes that stream captures
 // add are in track.cpp, free.cpp and host_function.cpp, instantiations in make_room.cpp.
+#include <utility>
+
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/hooks/tracked.hpp"
 #include "shim/cuda/host_functions.hpp"
@@ -144,15 +146,20 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec graph, CUstream stream) {
   return launch(graph, stream, Zero::per_thread, [&] { return driver().cuGraphLaunch_ptsz(graph, stream); });
 }
 
-// Before the call: the handle may come again.
 CUresult cuGraphExecDestroy(CUgraphExec graph) {
-  state().graph_memory.ended(graph);
-  return end_object(graph, [&] { return driver().cuGraphExecDestroy(graph); });
+  GraphMemory& memory = state().graph_memory;
+  GraphMemory::Executable taken = memory.take(graph);
+  const CUresult answer = end_object(graph, [&] { return driver().cuGraphExecDestroy(graph); });
+  if (answer != kSuccess && answer != kDeinitialized) memory.put_back(graph, std::move(taken));
+  return answer;
 }
 CUresult cuGraphDestroy(CUgraph graph) {
   CudaState& s = state();
-  s.graph_memory.ended(s, graph);
-  return note(s, driver().cuGraphDestroy(graph));
+  GraphMemory::Graph taken = s.graph_memory.take(s, graph);
+  const CUresult answer = note(s, driver().cuGraphDestroy(graph));
+  answer == kSuccess || answer == kDeinitialized ? GraphMemory::gone(s, taken)
+                                                 : s.graph_memory.put_back(s, graph, std::move(taken));
+  return answer;
 }
 
 // The driver's high-water marks can be set back.
