@@ -89,6 +89,7 @@ CudaState::CudaState(const Functions& below, const Missing& missing)
       sites_on(options().sites != "off"),
       deferred(options().device_order == "deferred" && !missing.for_order) {
   const Options& chosen = options();
+  gate.exiting = [] { return phase() != Phase::running; };
   source.marks_own_context = deferred;
   device_pool.set_limits(
       {.bytes_max = chosen.device_pool_max, .bytes_min = chosen.device_pool_min, .interval_ns = chosen.trim_interval});
@@ -251,7 +252,7 @@ ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context
 // Its chunks go with the rest of what the pool keeps. No call is made of a context that a capture is of.
 void ContextEnd::empty_ring() {
   Through gate(s_.gate);
-  if (!gate || phase() != Phase::running) return;
+  if (!gate) return;
   RelaxedCapture relaxed(s_.functions);
   Entered entered(s_.functions, context_->handle());
   StagingChunks chunks(s_.functions, s_.source, s_.pinned_pool, *context_, coarse_now_ns());
