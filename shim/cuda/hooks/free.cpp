@@ -116,7 +116,7 @@ bool too_much_waits(CudaState& s, const Block& freed) {
   const std::uint64_t most = std::max(share.proportion.most_live(), Proportion::kKeptAnyway);
   const auto is_over = [&] { return share.waiting_bytes.load(std::memory_order_relaxed) + freed.bytes > most; };
   if (!is_over()) return false;
-  pool_of(s, freed.kind).settle(reinterpret_cast<std::uintptr_t>(freed.context));
+  settle_pools(s);  // it may be another context's, which nobody asks
   return is_over();
 }
 
