@@ -9,10 +9,9 @@
 //   begin(now) -> how many bytes should go -> the caller gives them up -> end()
 //
 // Chunks that have to be made come on top before anything goes. So what is kept leaves room for the most that there was
-// lately of a size that had to be made lately, and of which there is none. Sizes that fit beside each other stay. Chunks
-// of a size that was never asked for again have helped nobody yet: few are kept at all.
-// Lately: within the last one or two windows, each as long as was said or until many times what was live has been
-// allocated.
+// lately of a size that had to be made lately, and of which there is none. Sizes that fit beside each other stay.
+// Chunks of a size that was never asked for again have helped nobody yet: few are kept at all. Lately: within the last
+// one or two windows, each as long as was said or until many times what was live has been allocated.
 #pragma once
 #include <algorithm>
 #include <bit>

@@ -422,16 +422,26 @@ bool keeps(CudaState& s, const Block& freed, std::uint64_t now_ns) {
   if (freed.slab) return true;  // nothing of a slab can go alone
   Proportion& proportion = s.source.share_of(freed.sort()).proportion;
   proportion.note_back(freed.bytes, freed.recycled);
-  return proportion.asked_again(freed.bytes) || proportion.keeps(freed.bytes, standing(s, freed.sort(), now_ns));
+  if (proportion.asked_again(freed.bytes)) return true;
+  Proportion::Now now = standing(s, freed.sort(), now_ns);
+  const std::uint64_t rounded = as_driver_rounds(freed.requested);
+  now.live_bytes -= std::min(now.live_bytes, rounded);
+  now.waste_bytes -= std::min(now.waste_bytes, freed.bytes - rounded);
+  return proportion.keeps(freed.bytes, now);
 }
 
+// Whatever it is kept under: a stream, another context of the device, other flags.
 void give_up_excess(CudaState& s, const Sort& sort, std::uint64_t now_ns) {
-  Proportion& proportion = s.source.share_of(sort).proportion;
-  const std::uint64_t bytes = proportion.begin(standing(s, sort, now_ns));
+  Share& share = s.source.share_of(sort);
+  const std::uint64_t bytes = share.proportion.begin(standing(s, sort, now_ns));
   if (!bytes) return;
-  const PoolKey of_sort{reinterpret_cast<std::uintptr_t>(sort.context), sort.traits, 0};
-  pool_of(s, sort.kind).give_up(of_sort, bytes);
-  proportion.end(bytes);
+  pool_of(s, sort.kind)
+      .give_up_those(
+          [&](const PoolKey& key) {
+            return &s.source.share_of({sort.kind, reinterpret_cast<const Context*>(key.group), key.traits}) == &share;
+          },
+          bytes);
+  share.proportion.end(bytes);
 }
 
 void settle_pools(CudaState& s) {

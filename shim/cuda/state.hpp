@@ -197,7 +197,7 @@ inline void keep_in_proportion(CudaState& s, const Sort& sort, std::uint64_t now
   if (s.source.share_of(sort).proportion.may_be_over(reserved_bytes_with(s, sort), now_ns)) [[unlikely]]
     give_up_excess(s, sort, now_ns);
 }
-// Whether a block that comes back is kept at all: see Proportion.
+// Whether a block that comes back, and counts as live yet, is kept at all: see Proportion.
 bool keeps(CudaState& s, const Block& freed, std::uint64_t now_ns);
 
 // What the pools keep and has settled by now can be had again, also while a stream captures and nobody may ask.

@@ -157,8 +157,9 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
   const bool may_wait = has_waited || (!waits && s.gate.open() && (as_chosen || much_is_kept(s, *block)));
   const Sort sort = block->sort();
   const std::uint64_t now_ns = coarse_now_ns();
-  account_death(s, block, {.kept = true, .waited = has_waited, .now_ns = now_ns});
-  if (has_waited && !keeps(s, *block, now_ns))
+  const bool stays = !has_waited || keeps(s, *block, now_ns);
+  account_death(s, block, {.kept = stays, .waited = has_waited, .now_ns = now_ns});
+  if (!stays)
     s.source.release(block);
   else if (order.traits)
     keep_in_order(s, block, order.traits, now_ns);
