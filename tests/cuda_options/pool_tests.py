@@ -97,7 +97,8 @@ class Proportion(unittest.TestCase):
         self.assertEqual(worst["live_bytes"], worst["reserved_bytes"])
 
     def test_what_another_context_keeps_goes_too(self):
-        figures = driver(run("steps", *["churn=pinned:40M:2"] * 3, "device=1", *["churn=pinned:56M:2"] * 8, "driver"))[0]
+        steps = [*["churn=pinned:40M:2"] * 3, "device=1", *["churn=pinned:56M:2"] * 8, "driver"]
+        figures = driver(run("steps", *steps))[0]
         self.assertEqual((figures["pinned_live"], figures["pinned_allocs"]), (2, 8), "two rounds of each miss")
 
     def test_frees_wait_for_nothing_that_lies_in_an_idle_context(self):

@@ -34,19 +34,26 @@ CUresult add_free(CUgraph graph, CUdeviceptr address, Pass pass) {
   return answer;
 }
 
+template <class Pass>
+CUresult pass_ours(const CUDA_HOST_NODE_PARAMS& ours, Pass pass) {
+  const CUresult answer = note(state(), pass());
+  if (answer != kSuccess) dropped(ours);
+  return answer;
+}
 // `pass` takes what the driver gets of the program's parameters.
 template <class Pass>
 CUresult with_host_function(const CUDA_HOST_NODE_PARAMS* host, Pass pass) {
   if (!host) return note(state(), pass(host));
   const CUDA_HOST_NODE_PARAMS ours = run_by_graph(*host);
-  return note(state(), pass(&ours));
+  return pass_ours(ours, [&] { return pass(&ours); });
 }
 template <class Pass>
 CUresult with_host_function(CUgraphNodeParams* node, Pass pass) {
   if (!node || node->type != kNodeRunsHostFunction) return note(state(), pass(node));
-  CUgraphNodeParams ours = *node;
-  ours.host = run_by_graph(node->host);
-  return note(state(), pass(&ours));
+  const CUDA_HOST_NODE_PARAMS ours = run_by_graph(node->host);
+  CUgraphNodeParams with_ours = *node;
+  with_ours.host = ours;
+  return pass_ours(ours, [&] { return pass(&with_ours); });
 }
 
 template <class Pass>
