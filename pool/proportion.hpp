@@ -9,10 +9,9 @@
 //   begin(now) -> how many bytes should go -> the caller gives them up -> end()
 //
 // Chunks that have to be made come on top before anything goes. So what is kept leaves room for the most that there was
-// of a size that had to be made lately and of which there is none. Sizes that fit beside each other stay. Chunks of a
-// size that was never asked for again have helped nobody yet: few are kept at all.
-// Lately: within the last one or two windows, each as long as was said or until many times what was live has been
-// allocated.
+// lately of a size that had to be made lately, and of which there is none. Sizes that fit beside each other stay.
+// Chunks of a size that was never asked for again have helped nobody yet: few are kept at all. Lately: within the last
+// one or two windows, each as long as was said or until many times what was live has been allocated.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -70,7 +69,7 @@ class Proportion {
   // A chunk was taken from the source, or went back to it.
   void note_there(std::uint64_t bytes) {
     const std::size_t its_class = class_of(bytes);
-    raise(most_there_[its_class], there_[its_class].fetch_add(1, std::memory_order_relaxed) + 1);
+    raise(most_there_[its_class].latest, there_[its_class].fetch_add(1, std::memory_order_relaxed) + 1);
   }
   void note_gone(std::uint64_t bytes) { there_[class_of(bytes)].fetch_sub(1, std::memory_order_relaxed); }
 
@@ -129,7 +128,11 @@ class Proportion {
 
   // A forked child has nothing yet, and of the parent's threads only one.
   void after_fork_in_child() {
-    for (std::size_t of = 0; of < kClasses; ++of) seen_[of] = kNever, largest_[of] = there_[of] = most_there_[of] = 0;
+    for (std::size_t of = 0; of < kClasses; ++of) {
+      seen_[of] = kNever;
+      largest_[of] = there_[of] = 0;
+      most_there_[of].clear();
+    }
     live_.clear();
     set_limits(limits_);
     going_bytes_ = ends_bytes_ = 0;
@@ -168,6 +171,8 @@ class Proportion {
     const bool both = ends_ns && elapsed_ns(ends_ns, now.ns) > limits_.window_ns;  // nobody looked for a whole one
     if (ends_ns) {
       live_.turn(now.live_bytes, both);
+      for (std::size_t of = 0; of < kClasses; ++of)
+        most_there_[of].turn(there_[of].load(std::memory_order_relaxed), both);
       window_.fetch_add(both ? 2 : 1, std::memory_order_relaxed);
     }
     const bool ends = limits_.window_ns && limits_.window_ns < kAnything - now.ns;
@@ -184,7 +189,7 @@ class Proportion {
       const std::uint64_t largest = largest_[of].load(std::memory_order_relaxed);
       if (!largest || there_[of].load(std::memory_order_relaxed)) continue;
       if (window - made_in_[of].load(std::memory_order_relaxed) > 1) continue;
-      most = std::max(most, largest * most_there_[of].load(std::memory_order_relaxed));
+      most = std::max(most, largest * most_there_[of].most());
     }
     return most;
   }
@@ -197,9 +202,10 @@ class Proportion {
 
   Limits limits_;
   Seen seen_[kClasses]{};
-  std::atomic<std::uint64_t> largest_[kClasses]{};                         // that was made
-  std::atomic<std::uint32_t> made_in_[kClasses]{};                         // the window in which one was, last
-  std::atomic<std::uint64_t> there_[kClasses]{}, most_there_[kClasses]{};  // live and kept
+  std::atomic<std::uint64_t> largest_[kClasses]{};  // that was made
+  std::atomic<std::uint32_t> made_in_[kClasses]{};  // the window in which one was, last
+  std::atomic<std::uint64_t> there_[kClasses]{};    // live and kept
+  Recent most_there_[kClasses];
   std::atomic<std::uint32_t> window_{1};
   Recent live_;
   std::atomic<std::uint64_t> most_bytes_{kAnything};  // below, begin() says nothing; as it was found last

@@ -83,6 +83,21 @@ TEST_F(ProportionTest, RoomForWhatWasMadeLongAgoIsForgotten) {
   }
 }
 
+TEST_F(ProportionTest, RoomIsForAsManyOfASizeAsThereWereLately) {
+  proportion.note_live(10'000);
+  EXPECT_EQ(excess(12'000, 10'000), 0u);
+  make(100, 30);
+  give_up(100, 29);
+  for (const std::uint64_t expected : {3000u, 3000u, 100u}) {
+    give_up(100);
+    EXPECT_EQ(excess(12'000, 0), expected);
+    make(100);
+    now_ns += 101;
+    proportion.note_live(10'000);
+    EXPECT_EQ(excess(12'000, 10'000), 0u);
+  }
+}
+
 TEST_F(ProportionTest, OfSizesThatWereNeverAskedForAgainFewAreKept) {
   proportion.note_live(1000);
   proportion.note_back(500, false);

@@ -8,7 +8,9 @@
 //   take_near(key, bytes_max) -> the bin with the fewest bytes that suffice
 //   give(key, chunk, fence) -> bin, or quarantine until the fence has settled -> over the cap: release the oldest
 //   settle(group) -> all of a group's quarantine that has settled
+//   trim_those(what, now, goes) -> release the oldest of those whose key goes
 //   give_up(key, bytes) -> release the largest and oldest of the key's group and traits
+//   give_up_those(goes, bytes) -> the same, of every group and traits whose key goes
 //   drain(group) -> release all of one group (a context that goes away); waits for chunks in other threads' hands
 //   take_out(group, visit) -> the same, but visit(key, chunk, waits) decides what becomes of each
 //
@@ -156,21 +158,22 @@ class RecyclePool {
   // is wanted if others do, and those that were given longest ago. release(chunk) gives one back to the source.
   template <class Release>
   PoolUsage give_up(const PoolKey& key, std::uint64_t bytes, Release release) {
-    Node *chain = nullptr, **last = &chain;
-    PoolUsage taken;
-    {
-      Locked hold(lock_);
-      while (taken.bytes < bytes) {
-        Node* const node = best_to_give_up(key, bytes - taken.bytes);
-        if (!node) break;
-        ++taken.blocks;
-        taken.bytes += node->key.bytes;
-        borrow(node, *last);
-        last = &node->home.next;
+    return give_up_best(bytes, release, [&](Choice& choice) {
+      look_at_oldest(choice, [&](const PoolKey& of) { return is_like(of, key); });
+      look_at_sizes(choice, key);
+    });
+  }
+  // Of all with goes(key), which is called under the lock and looks at group and traits only.
+  template <class Goes, class Release>
+  PoolUsage give_up_those(Goes goes, std::uint64_t bytes, Release release) {
+    return give_up_best(bytes, release, [&](Choice& choice) {
+      look_at_oldest(choice, goes);
+      for (auto at = by_size_.begin(); at != by_size_.end();) {
+        const PoolKey key = at->first;
+        if (goes(key)) look_at_sizes(choice, key);
+        at = by_size_.upper_bound({key.group, key.traits, ~std::uint64_t{0}});
       }
-    }
-    end_borrowed(chain, [&](const Node& node) { release(node.chunk); });
-    return taken;
+    });
   }
 
   // Releases every chunk of a group. On return none of them is in the hands of another thread either.
@@ -587,45 +590,72 @@ class RecyclePool {
     std::erase_if(bins_, [](const auto& bin) { return !bin.second.nodes; });
   }
 
-  // Of the oldest, of the largest, and of those that just suffice a few are looked at: the one with the most bytes,
-  // times how many were given since. What is larger than wanted is worth the less: it costs as much as it has bytes.
-  Node* best_to_give_up(const PoolKey& key, std::uint64_t wanted) {
+  static bool is_like(const PoolKey& a, const PoolKey& b) { return a.group == b.group && a.traits == b.traits; }
+
+  // Of the oldest, and for each group and traits of the largest and of those that just suffice, a few are looked at:
+  // the one with the most bytes, times how many were given since. What is larger than wanted is worth the less: it
+  // costs as much as it has bytes.
+  struct Choice {
+    std::uint64_t wanted, given;
     Node* best = nullptr;
     double most = 0;
-    const auto look_at = [&](Node* node) {
+    std::size_t empty_bins = 0;
+    void look_at(Node* node) {
       const auto bytes = static_cast<double>(node->key.bytes), of_use = static_cast<double>(wanted);
       const double worth = std::min(bytes, of_use * (of_use / bytes));
-      const double worth_by_age = worth * static_cast<double>(given_ - node->given_number + 1);
+      const double worth_by_age = worth * static_cast<double>(given - node->given_number + 1);
       if (worth_by_age <= most) return;
       most = worth_by_age;
       best = node;
-    };
+    }
+  };
+  template <class Goes>
+  void look_at_oldest(Choice& choice, Goes goes) {
     int looks = kLooksAtOldest;
     for (Node* node = by_age_.first; node && looks > 0; node = node->age.next, --looks)
-      if (node->key.group == key.group && node->key.traits == key.traits && !node->waits && !node->looked_at)
-        look_at(node);
-    looks = kLooksAtFitting;
-    for (auto at = by_size_.lower_bound({key.group, key.traits, wanted}); at != by_size_.end() && looks;
+      if (!node->waits && !node->looked_at && goes(node->key)) choice.look_at(node);
+  }
+  void look_at_sizes(Choice& choice, const PoolKey& key) {
+    int looks = kLooksAtFitting;
+    for (auto at = by_size_.lower_bound({key.group, key.traits, choice.wanted}); at != by_size_.end() && looks;
          ++at, --looks) {
       const auto& [of, bin] = *at;
-      if (of.group != key.group || of.traits != key.traits) break;
-      if (bin->chunks.first) look_at(bin->chunks.first);
+      if (!is_like(of, key)) break;
+      if (bin->chunks.first) choice.look_at(bin->chunks.first);
     }
-    std::size_t empty = 0;
     looks = kLooksAtLargest;
     for (auto end = by_size_.upper_bound({key.group, key.traits, ~std::uint64_t{0}});
          end != by_size_.begin() && looks;) {
       const auto& [of, bin] = *--end;
-      if (of.group != key.group || of.traits != key.traits) break;
+      if (!is_like(of, key)) break;
       if (bin->chunks.first) {
-        look_at(bin->chunks.first);
+        choice.look_at(bin->chunks.first);
         --looks;
       } else {
-        ++empty;
+        ++choice.empty_bins;
       }
     }
-    if (empty > kEmptyBinsMax / 16) forget_empty_bins();
-    return best;
+  }
+  // look(choice) looks at those that may go.
+  template <class Release, class Look>
+  PoolUsage give_up_best(std::uint64_t bytes, Release release, Look look) {
+    Node *chain = nullptr, **last = &chain;
+    PoolUsage taken;
+    {
+      Locked hold(lock_);
+      while (taken.bytes < bytes) {
+        Choice choice{bytes - taken.bytes, given_};
+        look(choice);
+        if (choice.empty_bins > kEmptyBinsMax / 16) forget_empty_bins();
+        if (!choice.best) break;
+        ++taken.blocks;
+        taken.bytes += choice.best->key.bytes;
+        borrow(choice.best, *last);
+        last = &choice.best->home.next;
+      }
+    }
+    end_borrowed(chain, [&](const Node& node) { release(node.chunk); });
+    return taken;
   }
 
   static constexpr int kLooksAtOldest = 32, kLooksAtLargest = 8, kLooksAtFitting = 8;

@@ -4,7 +4,8 @@
 //   take_near(key, bytes_max) -> the smallest shared chunk that is large enough
 //   nothing in either -> the caller acquires
 //   give(key, chunk) -> thread cache -> shared pool, which releases its oldest when over the cap
-//   give_up(key, bytes) -> the largest and oldest of the shared pool, else what thread caches have
+//   give_up(key, bytes), give_up_those(goes, bytes) -> the largest and oldest of the shared pool, else what thread
+//   caches have
 //   give_waiting(key, chunk, fence) -> the shared pool's quarantine
 //
 // The thread caches together hold at most a quarter of the cap, the shared tier the rest. Chunks unused for an interval
@@ -83,28 +84,21 @@ class TieredPool {
     return released + shared_.trim(of_shared, now_ns, release);
   }
 
-  // Releases settled chunks of the key's group and traits: see RecyclePool.
+  // Releases settled chunks of the key's group and traits: see RecyclePool. release(chunk) gives one back to the
+  // source, or to the pool under another key.
+  template <class Release>
+  PoolUsage give_up(const PoolKey& key, std::uint64_t bytes, Release release) {
+    const auto like = [&](const PoolKey& of) { return of.group == key.group && of.traits == key.traits; };
+    return give_up_of_threads(like, bytes, release, shared_.give_up(key, bytes, release));
+  }
   PoolUsage give_up(const PoolKey& key, std::uint64_t bytes) {
     return give_up(key, bytes, [this](Chunk chunk) { shared_.release(chunk, false); });
   }
-  // release(chunk) gives one back to the source, or to the pool under another key.
-  template <class Release>
-  PoolUsage give_up(const PoolKey& key, std::uint64_t bytes, Release release) {
-    PoolUsage gone = shared_.give_up(key, bytes, release);
-    if (gone.bytes >= bytes || !caches_.bytes()) return gone;
-    releasing_.fetch_add(1);
-    PoolUsage wanted = gone;
-    caches_.drain(
-        [&](const PoolKey& of, std::uint64_t) {
-          if (of.group != key.group || of.traits != key.traits) return false;
-          if (wanted.bytes >= bytes) return false;
-          ++wanted.blocks;
-          wanted.bytes += of.bytes;
-          return true;
-        },
-        [&](const PoolKey&, Chunk chunk, std::uint64_t) { release(chunk); });
-    releasing_.fetch_sub(1);
-    return wanted;
+  // Of all with goes(key), by group and traits.
+  template <class Goes>
+  PoolUsage give_up_those(Goes goes, std::uint64_t bytes) {
+    const auto release = [this](Chunk chunk) { shared_.release(chunk, false); };
+    return give_up_of_threads(goes, bytes, release, shared_.give_up_those(goes, bytes, release));
   }
 
   // Takes out every chunk of a group: visit(key, chunk, waits). On return none is in the hands of a trim either.
@@ -156,6 +150,23 @@ class TieredPool {
   static constexpr std::uint64_t kThreadChunkBytesMax = std::uint64_t{1} << 20;
 
   std::uint64_t usage_bytes() const { return caches_.bytes() + shared_.usage_bytes(); }
+
+  // What is missing after `gone`, from the thread caches.
+  template <class Goes, class Release>
+  PoolUsage give_up_of_threads(Goes goes, std::uint64_t bytes, Release release, PoolUsage gone) {
+    if (gone.bytes >= bytes || !caches_.bytes()) return gone;
+    releasing_.fetch_add(1);
+    caches_.drain(
+        [&](const PoolKey& of, std::uint64_t) {
+          if (gone.bytes >= bytes || !goes(of)) return false;
+          ++gone.blocks;
+          gone.bytes += of.bytes;
+          return true;
+        },
+        [&](const PoolKey&, Chunk chunk, std::uint64_t) { release(chunk); });
+    releasing_.fetch_sub(1);
+    return gone;
+  }
 
   S& source_;
   RecyclePool<S> shared_;

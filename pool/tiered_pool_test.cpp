@@ -238,6 +238,24 @@ TEST_F(TieredPoolTest, NothingOfAnotherGroupOrOtherTraitsIsGivenUp) {
   });
 }
 
+// Groups and traits on either side of each other; in thread caches too.
+TEST_F(TieredPoolTest, OfEveryGroupAndTraitsThatGoesTheBestAreGivenUp) {
+  test::in_new_thread([&] {
+    const Chunk largest = give_new(1, key(40 * kMiB, 4, 7))[0], stays = give_new(1, key(90 * kMiB, 5, 5))[0];
+    const Chunk old = give_new(1, key(4 * kMiB, 6, 1))[0], cached = give_new(1, key(kMiB, 4, 9))[0];
+    give_new(1, key(3 * kMiB, 6, 2));
+    const auto goes = [](const PoolKey& of) { return of.group != 5; };
+    EXPECT_EQ(pool.give_up_those(goes, 30 * kMiB).bytes, 40 * kMiB);
+    EXPECT_EQ(source.released_in_order, std::vector<Chunk>{largest});
+    EXPECT_EQ(pool.give_up_those(goes, 3 * kMiB + 1).blocks, 1u);
+    EXPECT_EQ(source.released_in_order.back(), old);
+    EXPECT_EQ(pool.give_up_those(goes, 200 * kMiB).bytes, 4 * kMiB);
+    EXPECT_EQ(source.released_in_order.back(), cached);
+    EXPECT_EQ(pool.take(key(90 * kMiB, 5, 5), 2), stays);
+    end(1);
+  });
+}
+
 TEST_F(TieredPoolTest, AmongAlikeTheOldestIsGivenUp) {
   test::in_new_thread([&] {
     const std::vector<Chunk> alike = give_new(3, key(4 * kMiB));

@@ -171,7 +171,13 @@ Settled BlockSource::settled(Block* block, Fence& fence) {
         fence.pop_back();
         continue;
       }
+      // Who ends a context says so before he waits for those inside, and says that it is gone before that it has ended.
       Inside inside(*point.context);
+      if (point.context->ending.load()) return Settled::no;
+      if (!point.context->alive.load()) {
+        fence.pop_back();
+        continue;
+      }
       const Settled answer =
           point.context->clock.settled(point.context->handle(), point.number, block->context->device->calls);
       if (answer != Settled::yes) return answer;

@@ -500,6 +500,21 @@ TEST_F(BlockSourceTest, AFenceWaitsForEveryContextThatIsThere) {
   source.release(block);
 }
 
+TEST_F(BlockSourceTest, NothingIsAskedInAContextThatIsBeingEnded) {
+  Block* block = device_block();
+  BlockSource::Fence fence;
+  fence.push_back({&b, b.clock.now()});
+  b.ending = true;
+  const int calls = driver.all_calls();
+  EXPECT_EQ(source.settled(block, fence), Settled::no);
+  EXPECT_EQ(driver.all_calls(), calls);
+  EXPECT_EQ(b.own_calls, 0);
+  b.ending = false;
+  EXPECT_EQ(source.settled(block, fence), Settled::yes) << "it lives on";
+  EXPECT_GT(driver.all_calls(), calls);
+  source.release(block);
+}
+
 TEST_F(BlockSourceTest, AFenceThatCannotBeAskedSettlesNever) {
   Block* block = device_block();
   BlockSource::Fence fence;

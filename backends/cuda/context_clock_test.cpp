@@ -234,7 +234,8 @@ TEST_F(ContextClockTest, AStreamWaitsWithGoingForAMarkerThatIsBeingSet) {
 TEST_F(ContextClockTest, AShutGateMakesNoCall) {
   driver.enqueue(blocking);
   const auto number = clock.now();
-  for (auto shut : {+[](Gate& g) { g.captures = 1; }, +[](Gate& g) { g.captures = 0, g.closed = true; }}) {
+  for (auto shut : {+[](Gate& g) { g.captures = 1; }, +[](Gate& g) { g.captures = 0, g.closed = true; },
+                    +[](Gate& g) { g.closed = false, g.exiting = [] { return true; }; }}) {
     shut(gate);
     EXPECT_EQ(settled(number), Settled::no);
     clock.synchronised(number - 1);

@@ -47,10 +47,12 @@ struct Functions {
 struct Gate {
   std::atomic<int> captures{0};
   std::atomic<int> inside{0};
-  mutable std::atomic<int> waiting{0};  // for it to empty: others stay out, else it might never be empty
-  std::atomic<bool> closed{false};
+  mutable std::atomic<int> waiting{0};       // for it to empty: others stay out, else it might never be empty
+  std::atomic<bool> closed{false};           // in such a child
+  bool (*exiting)() = [] { return false; };  // whoever composes says how that is told
   bool open() const {
-    return captures.load() == 0 && waiting.load() == 0 && !closed.load(std::memory_order_relaxed) && !in_host_function;
+    return captures.load() == 0 && waiting.load() == 0 && !closed.load(std::memory_order_relaxed) &&
+           !in_host_function && !exiting();
   }
   // Not for ever: a call of our own may wait for work that waits for the thread that calls this.
   void wait_until_empty() const {

@@ -47,25 +47,25 @@ void GraphMemory::frees(CudaState& s, CUgraph graph, CUdeviceptr address) {
   forget(s, address);
 }
 
-void GraphMemory::capture_ended(CudaState& s, CUgraph graph) {
+void GraphMemory::captured(CUgraph graph) {
+  if (!devices_in_use_.load(std::memory_order_relaxed)) return;
+  Locked hold(lock_);
+  for (auto& [address, node] : nodes_)
+    if (node.graph == graph) node.captured = false;
+}
+
+void GraphMemory::forget_captured_in_vain(CudaState& s) {
   if (!devices_in_use_.load(std::memory_order_relaxed)) return;
   Vector<CUdeviceptr> gone;
   {
     Locked hold(lock_);
-    for (auto& [address, node] : nodes_)
-      if (graph ? node.graph == graph : node.captured && !s.captures.any()) {
-        node.captured = false;
-        if (!graph) gone.push_back(address);
-      }
-    for (const CUdeviceptr address : gone) nodes_.erase(address);
+    if (s.captures.any()) return;  // a capture is one before it has nodes
+    std::erase_if(nodes_, [&](const auto& entry) {
+      if (entry.second.captured) gone.push_back(entry.first);
+      return entry.second.captured;
+    });
   }
   for (const CUdeviceptr address : gone) forget(s, address);
-}
-
-bool GraphMemory::has(CUdeviceptr address) {
-  if (!devices_in_use_.load(std::memory_order_relaxed)) return false;
-  Locked hold(lock_);
-  return nodes_.contains(address);
 }
 
 void GraphMemory::instantiated(CUgraphExec executable, CUgraph graph) {
@@ -93,32 +93,58 @@ void GraphMemory::launched(CudaState& s, CUgraphExec executable) {
   for (const CUdeviceptr address : what.freed) forget(s, address);
   for (const Allocation& left : what.left) {
     const void* const handle = as_handle(left.address);
-    if (!s.tracked.with(handle, [](const Tracked* record) { return record != nullptr; }))
-      track_again(s, handle, left.memory);
+    if (!is_tracked(s, handle)) track_again(s, handle, left.memory);
   }
   sample_all(s);
 }
 
-void GraphMemory::ended(CUgraphExec executable) {
-  if (!devices_in_use_.load(std::memory_order_relaxed)) return;
+GraphMemory::Executable GraphMemory::take(CUgraphExec executable) {
+  Executable taken;
+  if (!devices_in_use_.load(std::memory_order_relaxed)) return taken;
   Locked hold(lock_);
-  executables_.erase(executable);
+  if (const auto found = executables_.find(executable); found != executables_.end()) {
+    taken = std::move(found->second);
+    executables_.erase(found);
+  }
+  return taken;
 }
 
-void GraphMemory::ended(CudaState& s, CUgraph graph) {
-  if (!devices_in_use_.load(std::memory_order_relaxed)) return;
-  Vector<CUdeviceptr> never_launched;
+void GraphMemory::put_back(CUgraphExec executable, Executable&& taken) {
+  if (taken.left.empty() && taken.freed.empty()) return;
+  Locked hold(lock_);
+  executables_.emplace(executable, std::move(taken));
+}
+
+GraphMemory::Graph GraphMemory::take(CudaState& s, CUgraph graph) {
+  Graph taken;
+  if (!devices_in_use_.load(std::memory_order_relaxed)) return taken;
   {
     Locked hold(lock_);
     std::erase_if(nodes_, [&](const auto& entry) {
-      const auto& [address, node] = entry;
-      if (node.graph != graph) return false;
-      if (!node.launched && !node.freed_inside) never_launched.push_back(address);
-      return true;
+      if (entry.second.graph == graph) taken.nodes.push_back(entry);
+      return entry.second.graph == graph;
     });
-    freed_.erase(graph);
+    if (const auto freed = freed_.find(graph); freed != freed_.end()) {
+      taken.freed = std::move(freed->second);
+      freed_.erase(freed);
+    }
   }
-  for (const CUdeviceptr address : never_launched) forget(s, address);
+  for (const auto& [address, node] : taken.nodes)
+    if (Tracked memory; !node.launched && !node.freed_inside && take_tracked(s, as_handle(address), memory))
+      taken.never_launched.push_back({address, memory});
+  return taken;
+}
+
+void GraphMemory::put_back(CudaState& s, CUgraph graph, Graph&& taken) {
+  for (const Allocation& one : taken.never_launched) restore_tracked(s, as_handle(one.address), one.memory);
+  if (taken.nodes.empty() && taken.freed.empty()) return;
+  Locked hold(lock_);
+  nodes_.insert(taken.nodes.begin(), taken.nodes.end());
+  if (!taken.freed.empty()) freed_.emplace(graph, std::move(taken.freed));
+}
+
+void GraphMemory::gone(CudaState& s, const Graph& taken) {
+  for (const Allocation& one : taken.never_launched) forget_tracked(s, as_handle(one.address), one.memory);
 }
 
 void GraphMemory::sample_all(CudaState& s) {
@@ -164,16 +190,26 @@ void GraphMemory::forget_in_child() {
     of.asked_at_ns = of.used_bytes = of.used_peak_bytes = of.reserved_bytes = of.reserved_peak_bytes = 0;
 }
 
-// Asked of the legacy stream, which does not capture, while one captures that waits for it, the driver has an error.
+namespace {
+// Asked of it while a stream captures that waits for it, the driver has an error.
+bool is_legacy(CUstream stream, bool per_thread) { return stream == legacy_stream() || (!stream && !per_thread); }
+CUstream by_name(CUstream stream) { return stream ? stream : per_thread_stream(); }
+}  // namespace
+
 CUgraph captured_graph(CudaState& s, CUstream stream, bool per_thread) {
-  if (!s.captures.any() || in_host_function) return nullptr;
-  if (stream == legacy_stream() || (!stream && !per_thread)) return nullptr;
+  if (!s.captures.any() || in_host_function || is_legacy(stream, per_thread)) return nullptr;
   int status = kCaptureStatusNone;
   std::uint64_t id = 0;
   CUgraph graph = nullptr;
-  const CUresult answer =
-      driver().cuStreamGetCaptureInfo_v2(stream ? stream : per_thread_stream(), &status, &id, &graph, nullptr, nullptr);
+  const CUresult answer = driver().cuStreamGetCaptureInfo_v2(by_name(stream), &status, &id, &graph, nullptr, nullptr);
   return answer == kSuccess && status == kCaptureStatusActive ? graph : nullptr;
+}
+
+bool may_be_captured(CudaState& s, CUstream stream, bool per_thread) {
+  if (!s.captures.any() || is_legacy(stream, per_thread)) return false;
+  int status = kCaptureStatusNone;
+  if (in_host_function || driver().cuStreamIsCapturing(by_name(stream), &status) != kSuccess) return true;
+  return status != kCaptureStatusNone;
 }
 
 }  // namespace cistern::cuda

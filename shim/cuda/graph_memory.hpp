@@ -3,6 +3,8 @@
 // there until somebody frees it, though the graph is gone by then; the next launch makes it anew [CUDA programming
 // guide, graph memory nodes]. What the driver holds for graphs it says itself.
 #pragma once
+#include <utility>
+
 #include "shim/cuda/tracked.hpp"
 #include "stats/snapshot.hpp"
 
@@ -11,20 +13,48 @@ namespace cistern::cuda {
 struct CudaState;
 
 class GraphMemory {
+  struct Allocation {
+    CUdeviceptr address;
+    Tracked memory;
+  };
+  struct Node {
+    CUgraph graph;
+    Tracked memory;
+    bool freed_inside = false;  // by a node of the same graph
+    bool launched = false;
+    bool captured = false;  // by a capture that goes on
+  };
+
  public:
   // A node of the graph allocates, which track() has accounted already, or frees. `captured`: a capture made it.
   void allocates(CudaState& s, CUgraph graph, CUdeviceptr address, bool captured);
   void frees(CudaState& s, CUgraph graph, CUdeviceptr address);
-  // The capture that made nodes of the graph has ended; null: without one, and what it captured is no node of any.
-  // Which that is, is known where no other stream captures.
-  void capture_ended(CudaState& s, CUgraph graph);
-  // Whether a node that is there allocates it.
-  bool has(CUdeviceptr address);
+  // A capture has ended well, and counts as one still. What is left over when no stream captures any more was captured
+  // in vain, and is no node of any graph.
+  void captured(CUgraph graph);
+  void forget_captured_in_vain(CudaState& s);
 
   void instantiated(CUgraphExec executable, CUgraph graph);
   void launched(CudaState& s, CUgraphExec executable);
-  void ended(CUgraphExec executable);
-  void ended(CudaState& s, CUgraph graph);
+
+  // What a launch leaves behind, and what it takes away that was there before.
+  struct Executable {
+    Vector<Allocation> left;
+    Vector<CUdeviceptr> freed;
+  };
+  // What is known of a graph.
+  struct Graph {
+    Vector<std::pair<CUdeviceptr, Node>> nodes;
+    Vector<CUdeviceptr> freed;
+    Vector<Allocation> never_launched;
+  };
+  // Around the driver's call that ends one: its handle, and addresses, may come again at once. What the driver refused
+  // to end is put back; what a graph had that was never launched is accounted as gone.
+  Executable take(CUgraphExec executable);
+  void put_back(CUgraphExec executable, Executable&& taken);
+  Graph take(CudaState& s, CUgraph graph);
+  void put_back(CudaState& s, CUgraph graph, Graph&& taken);
+  static void gone(CudaState& s, const Graph& taken);
 
   // Asks the driver what it holds for graphs; not while a stream captures.
   void sample(CudaState& s, int device);
@@ -35,22 +65,6 @@ class GraphMemory {
   void forget_in_child();
 
  private:
-  struct Node {
-    CUgraph graph;
-    Tracked memory;
-    bool freed_inside = false;  // by a node of the same graph
-    bool launched = false;
-    bool captured = false;  // by a capture that goes on
-  };
-  struct Allocation {
-    CUdeviceptr address;
-    Tracked memory;
-  };
-  // What a launch leaves behind, and what it takes away that was there before.
-  struct Executable {
-    Vector<Allocation> left;
-    Vector<CUdeviceptr> freed;
-  };
   struct OfDevice {
     std::atomic<std::uint64_t> asked_at_ns{0}, used_bytes{0}, used_peak_bytes{0}, reserved_bytes{0},
         reserved_peak_bytes{0};
@@ -65,8 +79,11 @@ class GraphMemory {
   OfDevice devices_[kDevicesMax];
 };
 
-// The graph that a call on this stream has become a node of; null: it is none. `per_thread`: the stream 0 is the
-// thread's own. While a stream captures the driver is asked, which captures allow.
+// The graph that a call on this stream has become a node of; null: it is none, or which one cannot be told (drivers
+// before CUDA 11.3, which have no memory of graphs). `per_thread`: the stream 0 is the thread's own. While a stream
+// captures the driver is asked, which captures allow.
 CUgraph captured_graph(CudaState& s, CUstream stream, bool per_thread);
+// Whether a call on this stream may become a node of a graph: no only where that is known.
+bool may_be_captured(CudaState& s, CUstream stream, bool per_thread);
 
 }  // namespace cistern::cuda

@@ -1,7 +1,11 @@
 // See host_functions.hpp.
 #include "shim/cuda/host_functions.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <new>
+#include <unordered_map>
+#include <utility>
 
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
@@ -39,13 +43,24 @@ void call_back_and_forget(CUstream stream, CUresult status, void* remembered) {
   callback.function(stream, status, callback.argument);
 }
 void run(void* kept) {
-  const auto host = *static_cast<CUDA_HOST_NODE_PARAMS*>(kept);
+  const auto host = *static_cast<const CUDA_HOST_NODE_PARAMS*>(kept);
   const InHostFunction here;
   host.function(host.argument);
 }
 
-// By argument, of which there are more. Never torn down: graphs may run to the end of the process.
-using Kept = Map<void*, Vector<CUDA_HOST_NODE_PARAMS*>>;
+struct SameHost {
+  std::size_t operator()(const CUDA_HOST_NODE_PARAMS& host) const {
+    const auto argument = reinterpret_cast<std::uintptr_t>(host.argument) * 0x9E3779B97F4A7C15ull;
+    return argument ^ argument >> 29 ^ reinterpret_cast<std::uintptr_t>(host.function);
+  }
+  bool operator()(const CUDA_HOST_NODE_PARAMS& a, const CUDA_HOST_NODE_PARAMS& b) const {
+    return a.function == b.function && a.argument == b.argument;
+  }
+};
+// With how many calls that succeeded, or are under way, put each into a graph. Never torn down: graphs may run to the
+// end of the process.
+using Kept = std::unordered_map<CUDA_HOST_NODE_PARAMS, std::uint64_t, SameHost, SameHost,
+                                InternalAllocator<std::pair<const CUDA_HOST_NODE_PARAMS, std::uint64_t>>>;
 constinit Lock kept_lock;
 constinit Kept* kept = nullptr;
 
@@ -55,8 +70,12 @@ CUDA_HOST_NODE_PARAMS run_once(const CUDA_HOST_NODE_PARAMS& host) {
   if (!host.function) return host;
   return {run_and_forget, remember(host)};
 }
-void dropped(const CUDA_HOST_NODE_PARAMS& run_once) {
-  if (run_once.function == run_and_forget) forget<CUDA_HOST_NODE_PARAMS>(run_once.argument);
+void dropped(const CUDA_HOST_NODE_PARAMS& ours) {
+  if (ours.function == run_and_forget) forget<CUDA_HOST_NODE_PARAMS>(ours.argument);
+  if (ours.function != run) return;
+  Locked hold(kept_lock);
+  const auto found = kept->find(*static_cast<const CUDA_HOST_NODE_PARAMS*>(ours.argument));
+  if (!--found->second) kept->erase(found);
 }
 
 StreamCallback run_once(const StreamCallback& callback) {
@@ -71,15 +90,17 @@ CUDA_HOST_NODE_PARAMS run_by_graph(const CUDA_HOST_NODE_PARAMS& host) {
   if (!host.function) return host;
   Locked hold(kept_lock);
   if (!kept) kept = new (internal_allocate(sizeof(Kept))) Kept;
-  Vector<CUDA_HOST_NODE_PARAMS*>& of_argument = (*kept)[host.argument];
-  for (CUDA_HOST_NODE_PARAMS* const known : of_argument)
-    if (known->function == host.function) return {run, known};
-  of_argument.push_back(remember(host));
-  return {run, of_argument.back()};
+  auto found = kept->find(host);
+  if (found == kept->end()) {
+    if (kept->size() >= kKeptForGraphsMax) return host;
+    found = kept->emplace(host, 0).first;
+  }
+  ++found->second;
+  return {run, const_cast<CUDA_HOST_NODE_PARAMS*>(&found->first)};
 }
 
 CUDA_HOST_NODE_PARAMS as_passed(const CUDA_HOST_NODE_PARAMS& of_node) {
-  return of_node.function == run ? *static_cast<CUDA_HOST_NODE_PARAMS*>(of_node.argument) : of_node;
+  return of_node.function == run ? *static_cast<const CUDA_HOST_NODE_PARAMS*>(of_node.argument) : of_node;
 }
 
 void host_functions_before_fork() { kept_lock.lock_for_fork(); }

@@ -8,9 +8,8 @@ namespace cistern::cuda {
 
 struct CudaState;
 
-// For a stream, which runs it once; `dropped` where the call failed.
+// For a stream, which runs it once.
 CUDA_HOST_NODE_PARAMS run_once(const CUDA_HOST_NODE_PARAMS& host);
-void dropped(const CUDA_HOST_NODE_PARAMS& run_once);
 struct StreamCallback {
   CUstreamCallback function;
   void* argument;
@@ -18,8 +17,13 @@ struct StreamCallback {
 StreamCallback run_once(const StreamCallback& callback);
 void dropped(const StreamCallback& run_once);
 
-// For a node of a graph, which may run it any time: kept for good, the same function and argument once.
+// For a node of a graph, which may run it any time, and copies of which nobody sees: kept for good, the same function
+// and argument once. A program that has ever new arguments gets so many kept; further functions are called directly,
+// and it is not known that a thread is in one.
+constexpr std::size_t kKeptForGraphsMax = std::size_t{1} << 16;
 CUDA_HOST_NODE_PARAMS run_by_graph(const CUDA_HOST_NODE_PARAMS& host);
+// The call that was to take it failed.
+void dropped(const CUDA_HOST_NODE_PARAMS& ours);
 // What the program passed, by what a node has.
 CUDA_HOST_NODE_PARAMS as_passed(const CUDA_HOST_NODE_PARAMS& of_node);
 

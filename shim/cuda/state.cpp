@@ -89,6 +89,7 @@ CudaState::CudaState(const Functions& below, const Missing& missing)
       sites_on(options().sites != "off"),
       deferred(options().device_order == "deferred" && !missing.for_order) {
   const Options& chosen = options();
+  gate.exiting = [] { return phase() != Phase::running; };
   source.marks_own_context = deferred;
   device_pool.set_limits(
       {.bytes_max = chosen.device_pool_max, .bytes_min = chosen.device_pool_min, .interval_ns = chosen.trim_interval});
@@ -251,7 +252,7 @@ ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context
 // Its chunks go with the rest of what the pool keeps. No call is made of a context that a capture is of.
 void ContextEnd::empty_ring() {
   Through gate(s_.gate);
-  if (!gate || phase() != Phase::running) return;
+  if (!gate) return;
   RelaxedCapture relaxed(s_.functions);
   Entered entered(s_.functions, context_->handle());
   StagingChunks chunks(s_.functions, s_.source, s_.pinned_pool, *context_, coarse_now_ns());
@@ -421,16 +422,26 @@ bool keeps(CudaState& s, const Block& freed, std::uint64_t now_ns) {
   if (freed.slab) return true;  // nothing of a slab can go alone
   Proportion& proportion = s.source.share_of(freed.sort()).proportion;
   proportion.note_back(freed.bytes, freed.recycled);
-  return proportion.asked_again(freed.bytes) || proportion.keeps(freed.bytes, standing(s, freed.sort(), now_ns));
+  if (proportion.asked_again(freed.bytes)) return true;
+  Proportion::Now now = standing(s, freed.sort(), now_ns);
+  const std::uint64_t rounded = as_driver_rounds(freed.requested);
+  now.live_bytes -= std::min(now.live_bytes, rounded);
+  now.waste_bytes -= std::min(now.waste_bytes, freed.bytes - rounded);
+  return proportion.keeps(freed.bytes, now);
 }
 
+// Whatever it is kept under: a stream, another context of the device, other flags.
 void give_up_excess(CudaState& s, const Sort& sort, std::uint64_t now_ns) {
-  Proportion& proportion = s.source.share_of(sort).proportion;
-  const std::uint64_t bytes = proportion.begin(standing(s, sort, now_ns));
+  Share& share = s.source.share_of(sort);
+  const std::uint64_t bytes = share.proportion.begin(standing(s, sort, now_ns));
   if (!bytes) return;
-  const PoolKey of_sort{reinterpret_cast<std::uintptr_t>(sort.context), sort.traits, 0};
-  pool_of(s, sort.kind).give_up(of_sort, bytes);
-  proportion.end(bytes);
+  pool_of(s, sort.kind)
+      .give_up_those(
+          [&](const PoolKey& key) {
+            return &s.source.share_of({sort.kind, reinterpret_cast<const Context*>(key.group), key.traits}) == &share;
+          },
+          bytes);
+  share.proportion.end(bytes);
 }
 
 void settle_pools(CudaState& s) {

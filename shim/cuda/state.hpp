@@ -96,6 +96,12 @@ inline KindCounters& counters_of(CudaState& s, BlockKind kind, const Context* co
 }
 const char* family_name(Family family);
 
+// Null: none that is known.
+inline Device* known_device(const CudaState& s, int ordinal) {
+  return ordinal >= 0 && ordinal < kDevicesMax ? s.devices[ordinal].load() : nullptr;
+}
+inline Device* device_of(const Context* context) { return context ? context->device : nullptr; }
+
 // The context that is current on this thread, as the driver says; null: none. Known contexts only differ by handle, so
 // a new one is made known here. Null too when its device cannot be told.
 Context* current_context(CudaState& s);
@@ -128,6 +134,9 @@ SiteId capture(const CudaState& s, const char* api);
 void track(CudaState& s, const void* handle, Tracked record);
 // The same memory of the same call site, once more.
 void track_again(CudaState& s, const void* handle, Tracked record);
+inline bool is_tracked(CudaState& s, const void* handle) {
+  return s.tracked.with(handle, [](const Tracked* record) { return record != nullptr; });
+}
 // Takes the record out before the real free; `forget` accounts it when that succeeded, `restore` puts it back.
 bool take_tracked(CudaState& s, const void* handle, Tracked& out);
 void forget_tracked(CudaState& s, const void* handle, const Tracked& record);
@@ -188,7 +197,7 @@ inline void keep_in_proportion(CudaState& s, const Sort& sort, std::uint64_t now
   if (s.source.share_of(sort).proportion.may_be_over(reserved_bytes_with(s, sort), now_ns)) [[unlikely]]
     give_up_excess(s, sort, now_ns);
 }
-// Whether a block that comes back is kept at all: see Proportion.
+// Whether a block that comes back, and counts as live yet, is kept at all: see Proportion.
 bool keeps(CudaState& s, const Block& freed, std::uint64_t now_ns);
 
 // What the pools keep and has settled by now can be had again, also while a stream captures and nobody may ask.
@@ -255,11 +264,11 @@ class Room {
   CudaState& s_;
 };
 
-// A call that takes device memory of the context (null: none is known, or pinned memory): within the limit, and what
-// the pools keep makes way for it.
+// A call that takes memory of the device (null: none that is known, or pinned memory): within the limit, and what the
+// pools keep makes way for it.
 template <class Pass>
-CUresult with_room(CudaState& s, Context* context, std::uint64_t bytes, Pass pass) {
-  const auto limited = [&] { return context && !limit_allows(s, *context->device, bytes); };
+CUresult with_room(CudaState& s, Device* device, std::uint64_t bytes, Pass pass) {
+  const auto limited = [&] { return device && !limit_allows(s, *device, bytes); };
   return cistern::with_room(Room(s), [&] { return limited() ? kOutOfMemory : pass(); });
 }
 

@@ -10,7 +10,7 @@
 #include "pool/base/lock.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/uncounted.hpp"
-#include "stats/format.hpp"
+#include "stats/sink.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -65,7 +65,11 @@ bool is_known_function(std::string_view name) {
 }
 
 void note_answered(const char* name, int version) {
-  if (version) return note(String(name) + " of CUDA " + decimal(version / 1000.0, 1));
+  if (version) {
+    StringSink text;
+    text.print("{} of CUDA {}.{}", name, version / 1000, version % 1000 / 10);
+    return note(text.text());
+  }
   if (!is_known_function(name)) note(name);
 }
 

@@ -1,8 +1,9 @@
 // Asks little of the driver: a few functions of it, none of which missing_functions.py takes out. Memory taken and
-// given back, and copies that may be staged, by two threads at once.
+// given back, and copies that may be staged, by two threads at once; and a function that a graph runs more than once.
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -49,6 +50,24 @@ void work(CUcontext context) {
   NEED(cuStreamDestroy(stream));
 }
 
+std::atomic<int> runs{0};
+void count(void*) { ++runs; }
+
+void run_by_a_graph() {
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  NEED(cuLaunchHostFunc(stream, count, nullptr));
+  NEED(cuStreamEndCapture(stream, &graph));
+  NEED(cuGraphInstantiate(&executable, graph, 0));
+  for (int round = 0; round < 3; ++round) NEED(cuGraphLaunch(executable, stream));
+  NEED(cuStreamDestroy(stream));
+  for (int wait = 0; wait < 10000 && runs != 3; ++wait) usleep(1000);  // to wait for the stream is one function more
+  if (runs != 3) need(CUDA_ERROR_UNKNOWN, "runs");
+}
+
 }  // namespace
 
 int main() {
@@ -60,6 +79,7 @@ int main() {
   std::thread other(work, context);
   work(context);
   other.join();
+  run_by_a_graph();
   if (failed) return 1;
   puts("all is as it should be");
   return 0;

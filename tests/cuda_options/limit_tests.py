@@ -89,6 +89,14 @@ class DeviceLimit(unittest.TestCase):
         self.assertEqual(outcome.lines, ["a=device:64M: 0", "device=1: 0", info(KIB["64M"]), "b=device:64M: 0", info(0),
                                          f"c=device:1: {OUT_OF_MEMORY}", "device=0: 0", "free=a: 0", info(KIB["64M"])])
 
+    def test_memory_of_another_device_than_the_current_one_is_that_devices(self):
+        for kind in ("vmm1", "node1"):
+            outcome = run("steps", "device=1", "info", "device=0", "a=device:64M", f"b={kind}:64M", f"c={kind}:1M",
+                          "device=1", "info", DEVICE_LIMIT="64M")
+            self.assertEqual(codes(outcome), [0, 0, 0, 0, OUT_OF_MEMORY, 0])
+            self.assertEqual(outcome.lines[-1], info(0))
+            self.assertRegex(outcome.errors, r"out of memory; device 1: ")
+
     def test_out_of_memory_names_who_holds_it(self):
         outcome = run("steps", "a=device:32M", "b=async:16M", "c=vmm:16M", "p=pinned:1M", "d=device:1M",
                       DEVICE_LIMIT="64M")

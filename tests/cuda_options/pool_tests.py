@@ -91,6 +91,21 @@ class Proportion(unittest.TestCase):
             self.assertEqual(driver(run("steps", *phases, "driver"))[0][left], 0, kind)
         self.assertEqual(self.live_mib("churn=device:7M:4", "driver"), [28], "32 MiB are")
 
+    def test_what_is_not_kept_was_never_reserved_in_vain(self):
+        outcome = run("steps", "churn=device:100M:1")
+        worst = outcome.report["fragmentation"]["device:0"].get("worst", {"reserved_bytes": 0, "live_bytes": 0})
+        self.assertEqual(worst["live_bytes"], worst["reserved_bytes"])
+
+    def test_what_another_context_keeps_goes_too(self):
+        steps = [*["churn=pinned:40M:2"] * 3, "device=1", *["churn=pinned:56M:2"] * 8, "driver"]
+        figures = driver(run("steps", *steps))[0]
+        self.assertEqual((figures["pinned_live"], figures["pinned_allocs"]), (2, 8), "two rounds of each miss")
+
+    def test_frees_wait_for_nothing_that_lies_in_an_idle_context(self):
+        outcome = run("steps", "d=device:4K", "a=pinned:40M", "work=d", "free=a", "device=1", "sleep",
+                      *["churn=pinned:40M:1"] * 5, DEVICE_ORDER="deferred", simulator={"STREAM_DELAY_US": 50000})
+        self.assertEqual(outcome.kind("pinned")["driver_syncs"], 0)
+
     def test_sizes_that_fit_beside_each_other_are_hits(self):
         rounds = 200
         for kind in ("device", "pinned"):

@@ -1,6 +1,7 @@
 // A CUDA program that does what its arguments say, and prints each step with its answer:
-//   NAME=KIND:BYTES  allocates (device, pitched, pinned, async, managed, array, vmm); BYTES may end
-//                    in K or M, and are multiples of 4 KiB where there are rows
+//   NAME=KIND:BYTES  allocates (device, pitched, pinned, async, managed, array, vmm; vmm1 and node1,
+//                    physical memory and a graph's node, of device 1 whichever is current); BYTES may end in K or M,
+//                    and are multiples of 4 KiB where there are rows
 //   NAME=KIND        makes what takes memory besides (module, library, graph, limit)
 //   free=NAME        frees it
 //   churn=KIND:BYTES:COUNT  allocates COUNT blocks, then frees them all
@@ -40,9 +41,7 @@ size_t bytes_of(const std::string& text) {
 }
 
 // The runtime's and the driver's codes have the same numbers.
-int create_physical(void** pointer, size_t bytes) {
-  int device = 0;
-  cudaGetDevice(&device);
+int create_physical(void** pointer, size_t bytes, int device) {
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -51,6 +50,25 @@ int create_physical(void** pointer, size_t bytes) {
   const int code = cuMemCreate(&handle, bytes, &properties, 0);
   *pointer = reinterpret_cast<void*>(handle);
   return code;
+}
+
+int add_node(void** pointer, size_t bytes, int device) {
+  static CUgraph graph = nullptr;
+  if (!graph) cuGraphCreate(&graph, 0);
+  CUDA_MEM_ALLOC_NODE_PARAMS wanted{};
+  wanted.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  wanted.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  wanted.bytesize = bytes;
+  CUgraphNode node = nullptr;
+  const int code = cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &wanted);
+  *pointer = reinterpret_cast<void*>(wanted.dptr);
+  return code;
+}
+
+int current_device() {
+  int device = 0;
+  cudaGetDevice(&device);
+  return device;
 }
 
 constexpr size_t kRowBytes = 4096;
@@ -90,7 +108,9 @@ int allocate(const std::string& kind, size_t bytes, void** pointer) {
   if (kind == "async") return cudaMallocAsync(pointer, bytes, nullptr);
   if (kind == "pitched") return allocate_pitched(pointer, bytes);
   if (kind == "array") return allocate_array(pointer, bytes);
-  if (kind == "vmm") return create_physical(pointer, bytes);
+  if (kind == "vmm") return create_physical(pointer, bytes, current_device());
+  if (kind == "vmm1") return create_physical(pointer, bytes, 1);
+  if (kind == "node1") return add_node(pointer, bytes, 1);
   return make(kind, pointer);
 }
 
@@ -103,7 +123,7 @@ int release(const Block& block) {
   if (block.kind == "pinned") return cudaFreeHost(block.pointer);
   if (block.kind == "async") return cudaFreeAsync(block.pointer, nullptr);
   if (block.kind == "array") return cudaFreeArray(static_cast<cudaArray_t>(block.pointer));
-  if (block.kind == "vmm") return cuMemRelease(reinterpret_cast<CUmemGenericAllocationHandle>(block.pointer));
+  if (block.kind.starts_with("vmm")) return cuMemRelease(reinterpret_cast<CUmemGenericAllocationHandle>(block.pointer));
   return cudaFree(block.pointer);
 }
 

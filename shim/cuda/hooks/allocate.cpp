@@ -96,7 +96,9 @@ std::uint64_t near_bytes_max(CudaState& s, const Wanted& wanted, Context* contex
 }
 
 // Whose limit a request has to keep: pinned memory is no device's.
-Context* limited_by(BlockKind kind, Context* context) { return kind == BlockKind::device ? context : nullptr; }
+Device* limited_by(BlockKind kind, Context* context) {
+  return kind == BlockKind::device ? device_of(context) : nullptr;
+}
 
 [[gnu::noinline]] Acquired<Block*, CUresult> acquire_new(CudaState& s, const Wanted& wanted, Context* context,
                                                          std::uint64_t bytes) {

@@ -110,8 +110,9 @@ CUresult end_capture(CUstream stream, bool per_thread, CUgraph* graph, Pass pass
   if (answer != kSuccess && answer != kStreamCaptureInvalidated && !in_host_function)
     driver().cuStreamIsCapturing(!stream && per_thread ? per_thread_stream() : stream, &status);
   if (status != kCaptureStatusNone) return answer;
+  if (answer == kSuccess && graph) s.graph_memory.captured(*graph);
   s.captures.ended(stream, per_thread);
-  s.graph_memory.capture_ended(s, answer == kSuccess && graph ? *graph : nullptr);
+  s.graph_memory.forget_captured_in_vain(s);
   return answer;
 }
 

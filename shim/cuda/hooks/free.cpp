@@ -116,7 +116,7 @@ bool too_much_waits(CudaState& s, const Block& freed) {
   const std::uint64_t most = std::max(share.proportion.most_live(), Proportion::kKeptAnyway);
   const auto is_over = [&] { return share.waiting_bytes.load(std::memory_order_relaxed) + freed.bytes > most; };
   if (!is_over()) return false;
-  pool_of(s, freed.kind).settle(reinterpret_cast<std::uintptr_t>(freed.context));
+  settle_pools(s);  // it may be another context's, which nobody asks
   return is_over();
 }
 
@@ -157,8 +157,9 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
   const bool may_wait = has_waited || (!waits && s.gate.open() && (as_chosen || much_is_kept(s, *block)));
   const Sort sort = block->sort();
   const std::uint64_t now_ns = coarse_now_ns();
-  account_death(s, block, {.kept = true, .waited = has_waited, .now_ns = now_ns});
-  if (has_waited && !keeps(s, *block, now_ns))
+  const bool stays = !has_waited || keeps(s, *block, now_ns);
+  account_death(s, block, {.kept = stays, .waited = has_waited, .now_ns = now_ns});
+  if (!stays)
     s.source.release(block);
   else if (order.traits)
     keep_in_order(s, block, order.traits, now_ns);
@@ -189,21 +190,28 @@ CUresult free_other(CudaState& s, const void* pointer, const char* api, Pass pas
   return answer;
 }
 
-// A block may be freed in stream order too: it leaves the pool's hands for good. On a stream that captures, memory of a
-// graph's node gets a free node.
+// On a stream that captures memory of a graph gets a free node, which frees it when its graph is launched. Whose it is
+// need not be known by then: its own graph may be gone.
+template <class Pass>
+CUresult add_free_node(CudaState& s, CUgraph graph, CUdeviceptr pointer, const char* api, Pass pass) {
+  const CUresult answer = note(s, pass());
+  if (answer == kSuccess)
+    s.graph_memory.frees(s, graph, pointer);
+  else if (answer == kInvalidValue && pointer && !is_tracked(s, as_handle(pointer)) && phase() == Phase::running)
+    report_refused(s, as_handle(pointer), api);
+  return answer;
+}
+
+// A block may be freed in stream order too: it leaves the pool's hands for good.
 template <class Free>
 CUresult free_in_stream_order(CUdeviceptr pointer, CUstream stream, Zero zero, const char* api, const Free& real) {
   CudaState& s = state();
   const auto pass = [&] { return real(pointer, stream); };
-  if (pointer && s.graph_memory.has(pointer))
-    if (const CUgraph graph = captured_graph(s, stream, zero == Zero::per_thread)) {
-      const CUresult answer = note(s, pass());
-      if (answer == kSuccess) s.graph_memory.frees(s, graph, pointer);
-      return answer;
-    }
   Block* const block = pointer ? s.blocks.table.find(pointer) : nullptr;
-  if (!block || block->kind != BlockKind::device || !block->context_is_there())
-    return free_other(s, reinterpret_cast<const void*>(pointer), api, pass);
+  if (!block || block->kind != BlockKind::device || !block->context_is_there()) {
+    const CUgraph graph = captured_graph(s, stream, zero == Zero::per_thread);
+    return graph ? add_free_node(s, graph, pointer, api, pass) : free_other(s, as_handle(pointer), api, pass);
+  }
   BlockState live = BlockState::live;
   if (!block->state.compare_exchange_strong(live, BlockState::cached))
     return freed_already(block, api,

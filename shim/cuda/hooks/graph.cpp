@@ -1,6 +1,8 @@
 // Graphs, as far as their nodes make and free memory (graph_memory.hpp) or run functions of the program's
 // (host_functions.hpp): nodes that are added and changed, graphs that are launched and end. Nodes that stream captures
 // add are in track.cpp, free.cpp and host_function.cpp, instantiations in make_room.cpp.
+#include <utility>
+
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/hooks/tracked.hpp"
 #include "shim/cuda/host_functions.hpp"
@@ -12,12 +14,12 @@ namespace {
 // On a device: what is elsewhere is no kind of a device's memory.
 template <class Pass>
 CUresult add_allocation(CUgraph graph, CUDA_MEM_ALLOC_NODE_PARAMS* node, const char* api, Pass pass) {
-  if (!node || node->pool.location.type != kLocationDevice) return pass();
-  const int device = node->pool.location.id;
-  if (device < 0 || device >= kDevicesMax) return pass();
   CudaState& s = state();
+  if (!node || node->pool.location.type != kLocationDevice) return note(s, pass());
+  const int device = node->pool.location.id;
+  if (device < 0 || device >= kDevicesMax) return note(s, pass());
   const std::uint64_t bytes = node->bytes;
-  const CUresult answer = with_room(s, current_context(s), bytes, pass);
+  const CUresult answer = with_room(s, known_device(s, device), bytes, pass);
   const CUdeviceptr address = answer == kSuccess ? node->address : 0;
   born(answer, {Family::graph, "allocation node", api, device}, as_handle(address), bytes);
   if (address) s.graph_memory.allocates(s, graph, address, false);
@@ -32,19 +34,26 @@ CUresult add_free(CUgraph graph, CUdeviceptr address, Pass pass) {
   return answer;
 }
 
+template <class Pass>
+CUresult pass_ours(const CUDA_HOST_NODE_PARAMS& ours, Pass pass) {
+  const CUresult answer = note(state(), pass());
+  if (answer != kSuccess) dropped(ours);
+  return answer;
+}
 // `pass` takes what the driver gets of the program's parameters.
 template <class Pass>
 CUresult with_host_function(const CUDA_HOST_NODE_PARAMS* host, Pass pass) {
-  if (!host) return pass(host);
+  if (!host) return note(state(), pass(host));
   const CUDA_HOST_NODE_PARAMS ours = run_by_graph(*host);
-  return note(state(), pass(&ours));
+  return pass_ours(ours, [&] { return pass(&ours); });
 }
 template <class Pass>
 CUresult with_host_function(CUgraphNodeParams* node, Pass pass) {
   if (!node || node->type != kNodeRunsHostFunction) return note(state(), pass(node));
-  CUgraphNodeParams ours = *node;
-  ours.host = run_by_graph(node->host);
-  return note(state(), pass(&ours));
+  const CUDA_HOST_NODE_PARAMS ours = run_by_graph(node->host);
+  CUgraphNodeParams with_ours = *node;
+  with_ours.host = ours;
+  return pass_ours(ours, [&] { return pass(&with_ours); });
 }
 
 template <class Pass>
@@ -144,15 +153,20 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec graph, CUstream stream) {
   return launch(graph, stream, Zero::per_thread, [&] { return driver().cuGraphLaunch_ptsz(graph, stream); });
 }
 
-// Before the call: the handle may come again.
 CUresult cuGraphExecDestroy(CUgraphExec graph) {
-  state().graph_memory.ended(graph);
-  return end_object(graph, [&] { return driver().cuGraphExecDestroy(graph); });
+  GraphMemory& memory = state().graph_memory;
+  GraphMemory::Executable taken = memory.take(graph);
+  const CUresult answer = end_object(graph, [&] { return driver().cuGraphExecDestroy(graph); });
+  if (answer != kSuccess && answer != kDeinitialized) memory.put_back(graph, std::move(taken));
+  return answer;
 }
 CUresult cuGraphDestroy(CUgraph graph) {
   CudaState& s = state();
-  s.graph_memory.ended(s, graph);
-  return note(s, driver().cuGraphDestroy(graph));
+  GraphMemory::Graph taken = s.graph_memory.take(s, graph);
+  const CUresult answer = note(s, driver().cuGraphDestroy(graph));
+  answer == kSuccess || answer == kDeinitialized ? GraphMemory::gone(s, taken)
+                                                 : s.graph_memory.put_back(s, graph, std::move(taken));
+  return answer;
 }
 
 // The driver's high-water marks can be set back.

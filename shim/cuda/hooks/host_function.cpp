@@ -21,7 +21,8 @@ CUresult put_on_stream(CUstream stream, Zero zero, const Host& host, Pass pass) 
 
 template <class Pass>
 CUresult launch(CUstream stream, Zero zero, const CUDA_HOST_NODE_PARAMS& host, Pass pass) {
-  const bool of_graph = captured_graph(state(), stream, zero == Zero::per_thread);
+  // What a graph may run again must not be forgotten after its first run.
+  const bool of_graph = may_be_captured(state(), stream, zero == Zero::per_thread);
   return put_on_stream(stream, zero, of_graph ? run_by_graph(host) : run_once(host), pass);
 }
 

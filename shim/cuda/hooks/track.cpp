@@ -13,7 +13,8 @@ CUresult born(CUresult answer, const MadeBy& by, const void* handle, std::uint64
   Context* context = current_context(s);
   if (answer != kSuccess) {
     if (answer == kOutOfMemory) {
-      const int device = context ? context->device->ordinal : 0;
+      const int of_context = context ? context->device->ordinal : 0;
+      const int device = by.device >= 0 ? by.device : of_context;
       add(counters(s, by.family, device).failed);
       report_out_of_memory(s, api, by.family, device, bytes);
     }
@@ -59,7 +60,7 @@ CUresult died(const void* handle, Pass pass) {
 template <class Pass>
 CUresult with_room(std::uint64_t bytes, Pass pass) {
   CudaState& s = state();
-  return cuda::with_room(s, current_context(s), bytes, pass);
+  return cuda::with_room(s, device_of(current_context(s)), bytes, pass);
 }
 
 // On a stream that captures it is an allocation node of a graph.
@@ -93,7 +94,9 @@ std::uint64_t mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR& level0, unsigned level
 }
 
 MadeBy made_by(const CUmemAllocationProp* properties, const char* api) {
-  return {properties->location.type == kLocationDevice ? Family::vmm : Family::host_vmm, "physical memory", api};
+  const auto& location = properties->location;
+  if (location.type != kLocationDevice) return {Family::host_vmm, "physical memory", api};
+  return {Family::vmm, "physical memory", api, location.id < kDevicesMax ? location.id : -1};
 }
 
 // A handle that another owner of the same memory gets: one record, several references.
@@ -189,10 +192,12 @@ CUresult cuMemHostUnregister(void* pointer) {
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* properties,
                      unsigned long long flags) {
-  const bool on_device = properties && properties->location.type == kLocationDevice;
+  CudaState& s = state();
   const auto pass = [&] { return driver().cuMemCreate(handle, bytes, properties, flags); };
-  const CUresult answer = on_device ? with_room(bytes, pass) : pass();
-  if (!properties) return answer;
+  if (!properties) return note(s, pass());
+  const bool on_device = properties->location.type == kLocationDevice;
+  const CUresult answer =
+      on_device ? cuda::with_room(s, known_device(s, properties->location.id), bytes, pass) : pass();
   return born(answer, made_by(properties, "cuMemCreate"), answer == kSuccess ? as_handle(*handle) : nullptr, bytes);
 }
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {

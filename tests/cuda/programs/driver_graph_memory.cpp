@@ -159,12 +159,13 @@ void captured_on_a_joined_stream(CUstream stream) {
   NEED(cuStreamDestroy(other));
 }
 
-// What was captured is no graph when the capture fails.
-void captured_in_vain(CUstream stream) {
+// What was captured is no graph when the capture fails, whether another one that goes on meanwhile ends well or not.
+void captured_in_vain(CUstream stream, CUstream beside) {
   CUstream other = nullptr;
   CUevent forked = nullptr;
   NEED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
   NEED(cuEventCreate(&forked, CU_EVENT_DISABLE_TIMING));
+  if (beside) NEED(cuStreamBeginCapture(beside, CU_STREAM_CAPTURE_MODE_GLOBAL));
   NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
   CUdeviceptr block = 0;
   NEED(cuMemAllocAsync(&block, kBytes, stream));
@@ -175,8 +176,62 @@ void captured_in_vain(CUstream stream) {
   CUgraph graph = nullptr;
   SHOW(cuStreamEndCapture(stream, &graph));
   say("a graph: %s", yes_no(graph != nullptr));
+  if (beside) {
+    NEED(cuStreamEndCapture(beside, &graph));
+    NEED(cuGraphDestroy(graph));
+  }
   NEED(cuEventDestroy(forked));
   NEED(cuStreamDestroy(other));
+}
+
+// By a capture that comes after the graph is gone, whose launches go on making it. The capture itself frees nothing.
+void freed_by_a_capture_after_its_graph(CUstream stream) {
+  const CUgraph graph = new_graph();
+  CUgraphNode node = nullptr;
+  const CUdeviceptr block = add_allocation(graph, &node);
+  const CUgraphExec executable = executable_of(graph);
+  launch(executable, stream);
+  NEED(cuGraphDestroy(graph));
+  CUgraph freeing = nullptr;
+  NEED(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  SHOW(cuMemFreeAsync(block, stream));
+  NEED(cuStreamEndCapture(stream, &freeing));
+  const CUgraphExec executable_of_free = executable_of(freeing);
+  for (int round = 0; round < 2; ++round) {
+    launch(executable_of_free, stream);
+    ++made.graph;
+    launch(executable, stream);
+  }
+  launch(executable_of_free, stream);
+  NEED(cuGraphExecDestroy(executable));
+  end(freeing, executable_of_free);
+}
+
+// A destroy that is refused ends nothing.
+struct Ends {
+  CUgraph graph;
+  CUgraphExec executable;
+  CUresult answers[2];
+};
+void try_to_end(void* argument) {
+  Ends& ends = *static_cast<Ends*>(argument);
+  ends.answers[0] = cuGraphDestroy(ends.graph);
+  ends.answers[1] = cuGraphExecDestroy(ends.executable);
+}
+void refused_to_end(CUstream stream) {
+  const CUgraph graph = new_graph();
+  CUgraphNode node = nullptr;
+  const CUdeviceptr block = add_allocation(graph, &node);
+  Ends ends{graph, executable_of(graph), {}};
+  NEED(cuLaunchHostFunc(stream, try_to_end, &ends));
+  NEED(cuStreamSynchronize(stream));
+  for (const CUresult answer : ends.answers) say("ending it: %d", answer);
+  launch(ends.executable, stream);
+  SHOW(cuMemFree(block));
+  ++made.graph;
+  launch(ends.executable, stream);
+  SHOW(cuMemFree(block));
+  end(graph, ends.executable);
 }
 
 // On another stream than those that capture it is stream-ordered memory as ever.
@@ -214,10 +269,15 @@ int main() {
   never_launched();
   captured_and_freed(stream);
   captured_on_a_joined_stream(stream);
+  freed_by_a_capture_after_its_graph(stream);
+  refused_to_end(stream);
   beside_a_capture(stream);
   left_behind(stream);
   captured_and_left(stream);
-  captured_in_vain(stream);  // nothing after it may come to its address
+  CUstream beside = nullptr;
+  NEED(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
+  for (const CUstream goes_on : {CUstream{}, beside}) captured_in_vain(stream, goes_on);  // no address may come again
+  NEED(cuStreamDestroy(beside));
   show_attributes();
   NEED(cuStreamDestroy(stream));
   return finish();
