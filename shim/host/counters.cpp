@@ -28,7 +28,7 @@ constinit Signed inherited_blocks{0};  // live when this process was forked
 constinit Counter peak{0}, peak_at_ns{0};
 
 constinit std::atomic<unsigned> next_shard{0};
-[[gnu::tls_model("initial-exec")]] constinit thread_local unsigned shard_of_thread = 0;  // 1 + index; 0: none yet
+[[gnu::tls_model("initial-exec")]] constinit thread_local std::uint8_t shard_of_thread = 0;  // 1 + index; 0: none
 
 enum Decision : int { kUndecided, kOn, kOff };
 constinit std::atomic<int> decision{kUndecided};
@@ -42,7 +42,7 @@ unsigned take_shard() {
 
 Shard& own_shard() {
   if (shard_of_thread == 0) [[unlikely]]
-    shard_of_thread = 1 + take_shard();
+    shard_of_thread = static_cast<std::uint8_t>(1 + take_shard());
   return shards[shard_of_thread - 1];
 }
 

@@ -94,6 +94,17 @@ class Allocators(OwnerTest):
                           environment={"CISTERN_REPORT": "stderr"})
         self.check_says_so(done, "libjemalloc.so.2")
 
+    def test_every_block_of_new_is_counted_once(self):
+        for name in ("", "libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.?"):
+            path = name and self.require(name)
+            for pool in ("on", "off"):
+                with self.subTest(name=name, pool=pool):
+                    few, many = (self.host(self.program("operators"), blocks, preload=[path] if path else [],
+                                           environment={"CISTERN_HOST_POOL": pool}) for blocks in ("100", "1100"))
+                    self.assertEqual([many[figure] - few[figure] for figure in ("allocations", "frees", "live_blocks")],
+                                     [5000, 2500, 2500])
+                    self.assertGreaterEqual(many["live_bytes"] - few["live_bytes"], 500 * (4 * 100 + 20 * 100))
+
     def test_real_programs(self):
         for name in ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.?"):
             path = self.require(name)

@@ -39,6 +39,11 @@ bool passes_by() {
 // The C library gave blocks that the pool had no room for.
 constinit std::atomic<bool> pool_was_full{false};
 
+void count_made(void* block) {
+  if (in_operator == kMaking) in_operator = 0;
+  count_birth(native_usable(block));
+}
+
 // What an allocating call returned, noted. Asked for what the pool has no room for in its window, too: the C library
 // may have it, or says why not.
 template <class... Arguments>
@@ -47,7 +52,7 @@ void* pass_on(std::size_t wanted, void* (*function)(Arguments...), Arguments... 
   if (block && pooled()) pool_was_full.store(true, std::memory_order_relaxed);
   if (!counting()) return block;
   if (block) {
-    count_birth(native_usable(block));
+    count_made(block);
   } else if (errno == ENOMEM) {
     count_failure();
     note_out_of_memory(wanted);
@@ -82,7 +87,7 @@ void* native_realloc(void* block, std::size_t bytes) {
 
 // Counted before the block is gone: another thread may get the same one at once.
 void native_free(void* block) {
-  if (counting()) count_death(native_usable(block));
+  if (counting() && giving_back(block) != in_operator) count_death(native_usable(block));
   native().free(block);
 }
 
@@ -298,7 +303,7 @@ int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
   if (!served) {
     const int result = native().posix_memalign(block, alignment, bytes);
     if (!counting()) return result;
-    if (result == 0) count_birth(native_usable(*block));
+    if (result == 0) count_made(*block);
     if (result == ENOMEM) {
       count_failure();
       note_out_of_memory(bytes);

@@ -1,11 +1,14 @@
 // See hooks.hpp: operators new and delete. They are the C++ runtime's where they were replaced or fail: those call the
 // malloc family, so the program's new_handler runs and its bad_alloc is thrown, through our frames, as without us. So
 // nothing here may be noexcept, and no scope guard may be open around an operator.
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "shim/host/counters.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/host/hooks/slow_path.hpp"
+#include "shim/process/find_object.hpp"
 #include "shim/process/lookup.hpp"
 
 namespace cistern::host {
@@ -15,6 +18,33 @@ namespace {
   constexpr char kLine[] = "cistern: operator new failed and no C++ runtime was found to say so\n";
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, kLine, sizeof kLine - 1);
   abort();
+}
+
+// Where another allocator serves, and brings operators of its own: they may call malloc and free by name, and are
+// counted then as others are, or not.
+constinit bool operators_counted = false;
+
+bool in_one_object(const void* a, const void* b) {
+  dl_find_object of_a{}, of_b{};
+  return a && b && find_object(a, of_a) == 0 && find_object(b, of_b) == 0 && of_a.dlfo_map_start == of_b.dlfo_map_start;
+}
+
+template <class... Arguments>
+void* new_counted(void* (*others)(Arguments...), Arguments... arguments) {
+  in_operator = kMaking;
+  void* const block = others(arguments...);
+  if (block && in_operator == kMaking && counting()) count_birth(native_usable(block));
+  in_operator = 0;
+  return block;
+}
+
+template <class... Arguments>
+void delete_counted(void (*others)(void*, Arguments...), void* block, Arguments... arguments) {
+  const InOperator before = in_operator;
+  if (counting() && giving_back(block) != before) count_death(native_usable(block));
+  in_operator = giving_back(block);
+  others(block, arguments...);
+  in_operator = before;
 }
 
 struct NewRequest {
@@ -29,6 +59,7 @@ template <class... Arguments>
 void* slow_new(void* (*runtime)(Arguments...), NewRequest request, Arguments... arguments) {
   if (!request.alignment && operators_served.load(std::memory_order_relaxed))
     if (void* const block = hook_malloc(request.bytes)) return block;
+  if (runtime && operators_counted) return new_counted(runtime, arguments...);
   if (runtime) [[likely]]
     return runtime(arguments...);
   const std::size_t bytes = request.bytes ? request.bytes : 1;
@@ -43,6 +74,7 @@ void* slow_new(void* (*runtime)(Arguments...), NewRequest request, Arguments... 
 template <class... Arguments>
 void slow_delete(void (*runtime)(void*, Arguments...), void* block, Arguments... arguments) {
   if (operators_served.load(std::memory_order_relaxed)) return free_slow(block);
+  if (runtime && operators_counted && block) return delete_counted(runtime, block, arguments...);
   if (runtime) [[likely]]
     return runtime(block, arguments...);
   hook_free(block);
@@ -67,6 +99,8 @@ bool operators_are_the_runtimes() {
 
 void prepare_operators() {
   operators_served.store(pooled() && operators_are_the_runtimes(), std::memory_order_relaxed);
+  operators_counted = !pooled() && in_one_object(reinterpret_cast<const void*>(native_operators()._Znwm),
+                                                 reinterpret_cast<const void*>(native().malloc));
 }
 
 #define LIST(...) __VA_ARGS__

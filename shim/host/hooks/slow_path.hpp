@@ -1,5 +1,7 @@
 // What the hooks have in common where the fast path does not do.
 #pragma once
+#include <cstdint>
+
 #include "shim/host/c_library.hpp"
 #include "shim/host/native.hpp"
 #include "shim/host/serving.hpp"
@@ -7,6 +9,15 @@
 namespace cistern::host {
 
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local int slow_depth = 0;
+
+// The operators of another allocator may call malloc and free by name, or not. What one is at: giving back a block,
+// which was counted; or making one, until that was counted. (Half an address: thread-local storage is scarce.)
+using InOperator = std::uint32_t;
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local InOperator in_operator = 0;
+inline constexpr InOperator kMaking = 1;
+inline InOperator giving_back(const void* block) {
+  return static_cast<InOperator>(reinterpret_cast<std::uintptr_t>(block) >> 3) << 1;
+}
 
 class InsideSlowPath {
  public:
