@@ -16,7 +16,7 @@ using InOperator = std::uint32_t;
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local InOperator in_operator = 0;
 inline constexpr InOperator kMaking = 1;
 inline InOperator giving_back(const void* block) {
-  return static_cast<InOperator>(reinterpret_cast<std::uintptr_t>(block) >> 3) << 1;
+  return static_cast<InOperator>(reinterpret_cast<std::uintptr_t>(block) >> 3) << 2 | 2;
 }
 
 class InsideSlowPath {
