@@ -16,7 +16,7 @@ class Foreign<Result(Arguments...)> {
   constexpr Foreign() = default;
   // A function, a lambda without a closure, or none.
   template <class Function>
-    requires std::is_convertible_v<Function, Pointer>
+  requires std::is_convertible_v<Function, Pointer>
   constexpr Foreign(Function function) : function_(function) {}
   Result operator()(Arguments... arguments) const {
     assert_no_lock_held();

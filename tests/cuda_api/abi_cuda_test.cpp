@@ -192,60 +192,64 @@ static_assert(sizeof(ours::CUDA_MEMCPY3D) == sizeof(::CUDA_MEMCPY3D_PEER));
   static_assert(offsetof(::CUDA_MEMCPY3D, field) == offsetof(::CUDA_MEMCPY3D_PEER, field), #field);
 SAME_AS_PEER(srcXInBytes)
 SAME_AS_PEER(srcY)
-SAME_AS_PEER(srcZ) SAME_AS_PEER(srcMemoryType) SAME_AS_PEER(srcDevice) SAME_AS_PEER(srcPitch) SAME_AS_PEER(srcHeight)
-    SAME_AS_PEER(dstXInBytes) SAME_AS_PEER(dstY) SAME_AS_PEER(dstZ) SAME_AS_PEER(dstMemoryType) SAME_AS_PEER(dstDevice)
-        SAME_AS_PEER(dstPitch) SAME_AS_PEER(dstHeight) SAME_AS_PEER(WidthInBytes) SAME_AS_PEER(Height) SAME_AS_PEER(
-            Depth) SAME_FIELD(CUlaunchConfig, stream, hStream) SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.type,
-                                                                             src.type)
-            SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.pointer.address,
-                          src.op.ptr.ptr) SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.pointer.row_length,
-                                                        src.op.ptr.rowLength) SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP,
-                                                                                            source.pointer.layer_height,
-                                                                                            src.op.ptr.layerHeight)
-                SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.pointer.hint,
-                              src.op.ptr.locHint) SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.array.array,
-                                                                src.op.array.array)
-                    SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.array.z, src.op.array.offset.z) SAME_SUBFIELD(
-                        CUDA_MEMCPY3D_BATCH_OP,
-                        target.type, dst.type) SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, width, extent.width)
-                        SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, depth, extent.depth) SAME_FIELD(
-                            CUDA_MEMCPY3D_BATCH_OP,
-                            source_access_order, srcAccessOrder) SAME_FIELD(CUDA_MEMCPY3D_BATCH_OP, flags,
-                                                                            flags) SAME_FIELD(CUmemLocation, type, type)
-                            SAME_FIELD(CUmemLocation, id, id) SAME_FIELD(CUmemAllocationProp, type, type) SAME_FIELD(
-                                CUmemAllocationProp,
-                                handle_types, requestedHandleTypes) SAME_FIELD(CUmemAllocationProp, location, location)
-                                SAME_FIELD(CUmemAllocationProp, windows_metadata, win32HandleMetaData) SAME_SUBFIELD(
-                                    CUmemAllocationProp, compression_type, allocFlags.compressionType)
-                                    SAME_SUBFIELD(CUmemAllocationProp, rdma_capable, allocFlags.gpuDirectRDMACapable)
-                                        SAME_SUBFIELD(CUmemAllocationProp, usage, allocFlags.usage) SAME_FIELD(
-                                            CUmemPoolProps,
-                                            type, allocType) SAME_FIELD(CUmemPoolProps, handle_types, handleTypes)
-                                            SAME_FIELD(CUmemPoolProps, location,
-                                                       location) SAME_FIELD(CUmemPoolProps, bytes_max, maxSize)
-                                                SAME_FIELD(CUmemPoolProps, usage, usage)
-                                                    SAME_FIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, type,
-                                                               type) SAME_SUBFIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
-                                                                                   descriptor, handle.fd)
-                                                        SAME_SUBFIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, windows.name,
-                                                                      handle.win32.name)
-                                                            SAME_FIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, bytes, size)
-                                                                SAME_FIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, flags,
-                                                                           flags) SAME_FIELD(cudaPitchedPtr, pointer,
-                                                                                             ptr)
-                                                                    SAME_FIELD(cudaPitchedPtr, pitch, pitch)
-                                                                        SAME_FIELD(cudaPitchedPtr, width_bytes,
-                                                                                   xsize) SAME_FIELD(cudaPitchedPtr,
-                                                                                                     height, ysize)
-                                                                            SAME_FIELD(cudaExtent, width,
-                                                                                       width) SAME_FIELD(cudaExtent,
-                                                                                                         depth, depth)
-                                                                                SAME_FIELD(cudaChannelFormatDesc, w, w)
-                                                                                    SAME_FIELD(cudaChannelFormatDesc,
-                                                                                               kind, f)
+SAME_AS_PEER(srcZ)
+SAME_AS_PEER(srcMemoryType)
+SAME_AS_PEER(srcDevice)
+SAME_AS_PEER(srcPitch)
+SAME_AS_PEER(srcHeight)
+SAME_AS_PEER(dstXInBytes)
+SAME_AS_PEER(dstY)
+SAME_AS_PEER(dstZ)
+SAME_AS_PEER(dstMemoryType)
+SAME_AS_PEER(dstDevice)
+SAME_AS_PEER(dstPitch)
+SAME_AS_PEER(dstHeight)
+SAME_AS_PEER(WidthInBytes)
+SAME_AS_PEER(Height)
+SAME_AS_PEER(Depth)
+SAME_FIELD(CUlaunchConfig, stream, hStream)
+SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.type, src.type)
+SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.pointer.address, src.op.ptr.ptr)
+SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.pointer.row_length, src.op.ptr.rowLength)
+SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.pointer.layer_height, src.op.ptr.layerHeight)
+SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.pointer.hint, src.op.ptr.locHint)
+SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.array.array, src.op.array.array)
+SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, source.array.z, src.op.array.offset.z)
+SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, target.type, dst.type)
+SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, width, extent.width)
+SAME_SUBFIELD(CUDA_MEMCPY3D_BATCH_OP, depth, extent.depth)
+SAME_FIELD(CUDA_MEMCPY3D_BATCH_OP, source_access_order, srcAccessOrder)
+SAME_FIELD(CUDA_MEMCPY3D_BATCH_OP, flags, flags)
+SAME_FIELD(CUmemLocation, type, type)
+SAME_FIELD(CUmemLocation, id, id)
+SAME_FIELD(CUmemAllocationProp, type, type)
+SAME_FIELD(CUmemAllocationProp, handle_types, requestedHandleTypes)
+SAME_FIELD(CUmemAllocationProp, location, location)
+SAME_FIELD(CUmemAllocationProp, windows_metadata, win32HandleMetaData)
+SAME_SUBFIELD(CUmemAllocationProp, compression_type, allocFlags.compressionType)
+SAME_SUBFIELD(CUmemAllocationProp, rdma_capable, allocFlags.gpuDirectRDMACapable)
+SAME_SUBFIELD(CUmemAllocationProp, usage, allocFlags.usage)
+SAME_FIELD(CUmemPoolProps, type, allocType)
+SAME_FIELD(CUmemPoolProps, handle_types, handleTypes)
+SAME_FIELD(CUmemPoolProps, location, location)
+SAME_FIELD(CUmemPoolProps, bytes_max, maxSize)
+SAME_FIELD(CUmemPoolProps, usage, usage)
+SAME_FIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, type, type)
+SAME_SUBFIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, descriptor, handle.fd)
+SAME_SUBFIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, windows.name, handle.win32.name)
+SAME_FIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, bytes, size)
+SAME_FIELD(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, flags, flags)
+SAME_FIELD(cudaPitchedPtr, pointer, ptr)
+SAME_FIELD(cudaPitchedPtr, pitch, pitch)
+SAME_FIELD(cudaPitchedPtr, width_bytes, xsize)
+SAME_FIELD(cudaPitchedPtr, height, ysize)
+SAME_FIELD(cudaExtent, width, width)
+SAME_FIELD(cudaExtent, depth, depth)
+SAME_FIELD(cudaChannelFormatDesc, w, w)
+SAME_FIELD(cudaChannelFormatDesc, kind, f)
 
-    // --- Constants
-    static_assert(ours::kSuccess == CUDA_SUCCESS && ours::kInvalidValue == CUDA_ERROR_INVALID_VALUE);
+// --- Constants
+static_assert(ours::kSuccess == CUDA_SUCCESS && ours::kInvalidValue == CUDA_ERROR_INVALID_VALUE);
 static_assert(ours::kSuccess == cudaSuccess && ours::kInvalidValue == cudaErrorInvalidValue);
 static_assert(ours::kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY && ours::kOutOfMemory == cudaErrorMemoryAllocation);
 static_assert(ours::kNotInitialized == CUDA_ERROR_NOT_INITIALIZED && ours::kDeinitialized == CUDA_ERROR_DEINITIALIZED);
