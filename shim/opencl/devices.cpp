@@ -50,7 +50,7 @@ DeviceFacts Devices::facts_of(cl_device_id device) {
     Locked hold(lock_);
     if (const auto known = find(); known != known_.end()) return *known;
   }
-  const DeviceFacts facts = ask_for_facts(device);
+  DeviceFacts facts = ask_for_facts(device);
   Locked hold(lock_);
   if (known_.size() < kKnownMax && find() == known_.end()) known_.push_back(facts);
   return facts;
