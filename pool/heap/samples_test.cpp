@@ -277,7 +277,7 @@ TEST(HostSamples, ComeAtTheirIntervalAgainWhenLittleIsHandedOut) {
   for (const std::size_t bytes : {3'000ul, 32'000ul, 40'000ul}) {
     in_child([bytes] {
       start(kInterval, true);
-      hand_out(bytes, 100'000, 50);
+      hand_out(bytes, 100'000, 10);
       const auto doublings = this_heap()->pace.doublings;
       EXPECT_GT(doublings, 5);
       const int interval_in_blocks = static_cast<int>(kInterval / bytes + 1);
