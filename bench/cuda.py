@@ -3,9 +3,8 @@
 
   pairs   a free and an allocation of the same size, by size, live blocks, threads, call sites and order of frees
   calls   calls that the shim only observes
-  mixed   lognormal sizes, cross-thread frees: hits, calls of the driver saved, what the pool keeps. Fails when the
-          hits after the warm-up, the calls saved, what is reserved for what is live at most or the bound of what is
-          kept are not as promised
+  mixed   lognormal sizes, cross-thread frees: hits, calls of the driver saved, what the pool keeps. Fails when what is
+          reserved for what is live at most or the bound of what is kept is not as promised
 
     bench/cuda.py BUILD_DIRECTORY [--real] [--rounds N] [--milliseconds N] [--steps N] [--seed N] [--out FILE]
 
@@ -43,9 +42,9 @@ DRIVERS = {
 }
 ASSUMED_TEXT = """Assumed, not measured: an allocation and a free of device memory cost 100 us each, pinning 250 us per
 MiB on top, waiting for an idle context 5 us, every call 0.2 us. The waits are spent on the caller's core."""
-# Mixed sizes, with caps on what is kept: the default, and one that is much too small for the program.
-CAPS = {"default cap": 4 << 30, "small cap": 256 << 20}
-HITS_MIN, SAVED_MIN, RATIO_MAX = 0.90, 0.90, 1.3
+# Mixed sizes, with caps on what is kept: one that nothing reaches, and one that is much too small for the program.
+CAPS = {"large cap": 4 << 30, "small cap": 256 << 20}
+RATIO_MAX = 1.3
 THREADS = 4
 
 
@@ -128,16 +127,11 @@ def run_mixed(bench, driver, way, cap, seed, steps):
     return {"way": way, "cap": cap, "seed": seed, **result}
 
 
-def judge(run, plain):
-    """What is wrong with a run under the shim. Hits, saved calls and what is reserved are promised with the default
-    cap, strict order."""
+def judge(run):
+    """What is wrong with a run under the shim. What is reserved is promised with the large cap, strict order; hits are
+    not, as memory wins where both cannot be had."""
     wrong = []
-    saved = 1 - run["driver_calls"] / plain["driver_calls"]
-    if run["cap"] == CAPS["default cap"] and run["way"].startswith("strict"):
-        if run["hits"] < HITS_MIN:
-            wrong.append(f"hits {run['hits']:.4f}, less than {HITS_MIN}")
-        if saved < SAVED_MIN:
-            wrong.append(f"saved {saved:.4f} of the driver's allocations and frees, less than {SAVED_MIN}")
+    if run["cap"] == CAPS["large cap"] and run["way"].startswith("strict"):
         if run["ratio"] > RATIO_MAX:
             wrong.append(f"reserved {run['ratio']:.3f} of the most that was live, more than {RATIO_MAX}")
     if run["most_kept_bytes"] > run["cap"]:
@@ -159,7 +153,7 @@ def measure_mixed(bench, driver_name, driver, rounds, seed, steps):
             for way in ("strict, sites on", "deferred, sites on"):
                 run = run_mixed(bench, driver, way, cap, seed + number, steps)
                 runs.append({"driver": driver_name, "saved": 1 - run["driver_calls"] / plain["driver_calls"], **run})
-                wrong += judge(run, plain)
+                wrong += judge(run)
     return runs, wrong
 
 
