@@ -17,7 +17,7 @@
 #include <mutex>
 #include <vector>
 
-#include "tests/support/layer_info.hpp"
+#include "tests/support/layer.hpp"
 
 namespace {
 
@@ -197,9 +197,7 @@ extern "C" cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t bytes, v
 
 extern "C" cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch* target, cl_uint* count_ret,
                                           const cl_icd_dispatch** layer) {
-  if (count < sizeof below / sizeof(void*)) return CL_INVALID_VALUE;
-  below = *target;
-  ours = *target;
+  if (!cistern::test::begin_layer(count, target, count_ret, layer, below, ours)) return CL_INVALID_VALUE;
   ours.clCreateBuffer = create_buffer;
   ours.clCreateBufferWithProperties = create_buffer_with_properties;
   ours.clCreateImage = create_image;
@@ -211,7 +209,5 @@ extern "C" cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch* 
   ours.clSetCommandQueueProperty = reinterpret_cast<decltype(ours.clSetCommandQueueProperty)>(&set_queue_property);
   ours.clGetExtensionFunctionAddress = extension_by_name;
   ours.clGetExtensionFunctionAddressForPlatform = extension_by_platform;
-  *count_ret = sizeof ours / sizeof(void*);
-  *layer = &ours;
   return CL_SUCCESS;
 }

@@ -6,7 +6,7 @@
 #include <CL/cl_layer.h>
 #include <dlfcn.h>
 
-#include "tests/support/layer_info.hpp"
+#include "tests/support/layer.hpp"
 
 namespace {
 
@@ -38,11 +38,7 @@ extern "C" cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t bytes, v
 
 extern "C" cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch* target, cl_uint* count_ret,
                                           const cl_icd_dispatch** layer) {
-  if (count < sizeof below / sizeof(void*)) return CL_INVALID_VALUE;
-  below = *target;
-  ours = *target;
+  if (!cistern::test::begin_layer(count, target, count_ret, layer, below, ours)) return CL_INVALID_VALUE;
   ours.clCreateBuffer = create_buffer;
-  *count_ret = sizeof ours / sizeof(void*);
-  *layer = &ours;
   return CL_SUCCESS;
 }
