@@ -10,6 +10,7 @@ using host_pool::PictureBlock;
 
 constexpr std::size_t kWord = sizeof(std::uintptr_t), kPending = std::size_t{1} << 16, kCandidates = 32;
 constexpr std::size_t kBytesBetweenLooks = std::size_t{1} << 20;
+constexpr std::uint64_t kLookedAtClosely = std::uint64_t{128} << 20;
 
 // Above the standing.
 constexpr std::uint8_t kHandedOut = 8;  // found, but a driver's: not looked into before the third pass
@@ -58,7 +59,7 @@ bool Judge::run() {
   pass_ = Standing::reachable;
   if (!scan_roots(false)) return false;
   pass_ = Standing::possibly_lost;
-  if (!follow_interior()) return false;
+  if (!follow_interior() || !look_closely()) return false;
   pass_ = Standing::held_by_driver;
   if (!scan_roots(true) || !open_what_drivers_handed_out()) return false;
   return judge_the_rest();
@@ -73,6 +74,11 @@ void Judge::prepare() {
       scratch_.parts[bit / 8] = static_cast<std::uint8_t>(scratch_.parts[bit / 8] | 1 << bit % 8);
     }
   }
+}
+
+bool Judge::has_part(std::uintptr_t word) const {
+  const std::size_t part = part_of(word);
+  return scratch_.parts[part / 8] >> part % 8 & 1;
 }
 
 bool Judge::scan_roots(bool of_driver) {
@@ -98,10 +104,16 @@ bool Judge::scan_block(std::uintptr_t first, std::uintptr_t end) {
 bool Judge::read(std::uintptr_t first, std::uintptr_t end) {
   first = (first + kWord - 1) & ~(kWord - 1);
   end &= ~(kWord - 1);
+  const std::uintptr_t begin = first;
   while (first < end) {
     const std::uintptr_t until = std::min<std::uintptr_t>(end, first + kBytesBetweenLooks);
     bytes_read_ += until - first;
-    for (; first < until; first += kWord) look_at(word_at(first));
+    for (; first < until; first += kWord) {
+      const std::uintptr_t word = word_at(first);
+      look_at(word);
+      if (word == world_.integers.type) [[unlikely]]
+        look_for_integer(first, begin, end);
+    }
     if (bytes_read_ < next_look_) continue;
     next_look_ = bytes_read_ + kBytesBetweenLooks;
     if (is_over_()) return false;
@@ -111,9 +123,12 @@ bool Judge::read(std::uintptr_t first, std::uintptr_t end) {
 
 void Judge::look_at(std::uintptr_t word) {
   if (word - heap_first_ < heap_bytes_) put_candidate(word);
-  const std::size_t part = part_of(word);
-  if (scratch_.parts[part / 8] >> part % 8 & 1) [[unlikely]]
+  if (has_part(word)) [[unlikely]]
     found_target(word);
+}
+
+void Judge::look_for_integer(std::uintptr_t at, std::uintptr_t first, std::uintptr_t end) {
+  if (const std::uintptr_t value = world_.integers.value_at(at, first, end)) look_at(value);
 }
 
 void Judge::found_target(std::uintptr_t word) {
@@ -267,6 +282,69 @@ bool Judge::follow_interior() {
     in_time = follow();
   });
   return in_time;
+}
+
+// Structures may be packed, and some keep but the end of what they have. Eight times as many words as there are aligned
+// ones, so only where that takes little time. Of what is found here all else is followed as ever.
+bool Judge::look_closely() {
+  if (bytes_read_ > kLookedAtClosely) return true;
+  bool in_time = true;
+  for (const Root& root : world_.roots)
+    if (!root.of_driver) in_time = in_time && scan_closely(root.first, root.end, root.residency);
+  world_.heap->for_each([&](const PictureBlock& block) {
+    const std::uint8_t mark = marks_[block.number];
+    if (in_time && block.live && standing_of(mark) != Standing::none && !(mark & kHandedOut))
+      in_time = scan_closely(block.first, block.first + block.bytes, Residency::of_pages);
+  });
+  for (const Target& target : world_.targets)
+    if (in_time && target.is_readable && target.standing != Standing::none)
+      in_time = scan_closely(target.first, target.first + target.bytes, Residency::of_pages);
+  return in_time && follow();
+}
+
+bool Judge::scan_closely(std::uintptr_t first, std::uintptr_t end, Residency residency) {
+  for (std::uintptr_t there = first, there_end = end; first < end; first = there_end) {
+    if (world_.next_resident && !world_.next_resident(first, end, residency, there, there_end)) break;
+    read_closely(there, there_end);
+    if (is_over_()) return false;
+  }
+  return true;
+}
+
+void Judge::read_closely(std::uintptr_t first, std::uintptr_t end) {
+  constexpr unsigned kByteBits = 8;
+  first = (first + kWord - 1) & ~(kWord - 1);
+  for (std::uintptr_t word = first + kWord <= end ? word_at(first) : 0; first + 2 * kWord <= end; first += kWord) {
+    const std::uintptr_t next = word_at(first + kWord);
+    look_closely_at(word);
+    if (word | next)
+      for (unsigned shift = kByteBits; shift < kWord * kByteBits; shift += kByteBits)
+        look_closely_at(word >> shift | next << (kWord * kByteBits - shift));
+    word = next;
+  }
+}
+
+// An address just behind a block is the next one's, where there is one.
+void Judge::look_closely_at(std::uintptr_t word) {
+  if (word - heap_first_ <= heap_bytes_) {
+    PictureBlock block;
+    const bool is_inside = world_.heap->find(word, block) && block.live;
+    const bool is_begin = is_inside && word == block.first;
+    const bool is_end = !is_inside && world_.heap->find(word - 1, block) && block.live;
+    if ((is_begin || is_end) && standing_of(marks_[block.number]) == Standing::none)
+      reach(block, marks_[block.number]);
+  }
+  if (has_part(word)) found_target(word);
+  if (has_part(word - 1)) found_end_of_target(word);
+}
+
+void Judge::found_end_of_target(std::uintptr_t word) {
+  const auto behind = std::lower_bound(world_.targets.begin(), world_.targets.end(), word,
+                                       [](const Target& one, std::uintptr_t address) { return one.first < address; });
+  const bool is_begin = behind != world_.targets.end() && behind->first == word;
+  if (is_begin || behind == world_.targets.begin()) return;
+  const Target& target = *std::prev(behind);
+  if (target.bytes > 1 && target.first + target.bytes == word) found_target(word - 1);
 }
 
 bool Judge::open_what_drivers_handed_out() {
