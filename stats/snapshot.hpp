@@ -326,6 +326,7 @@ struct JudgingFigures {
   unsigned unseen_threads;
   std::uint64_t unreadable_bytes, bytes_read, memory_bytes;
   double seconds;
+  double threads_stopped_s = 0;  // 0: none was
 };
 
 // Handles that are not memory, by type.

@@ -27,9 +27,9 @@
 #include "shim/process/held_threads.hpp"
 #include "shim/process/kernel_words.hpp"
 #include "shim/process/kind.hpp"
-#include "shim/process/memory_copy.hpp"
 #include "shim/process/live_stack.hpp"
 #include "shim/process/lookup.hpp"
+#include "shim/process/memory_copy.hpp"
 #include "shim/process/memory_map.hpp"
 #include "shim/process/other_threads.hpp"
 #include "shim/process/process.hpp"
@@ -56,7 +56,8 @@ using leaks::Target;
 constexpr std::uintptr_t kSystemPage = 4096;
 // Most that are looked at; with more nothing is judged.
 constexpr std::size_t kRootsMax = std::size_t{1} << 17, kMappingsMax = std::size_t{1} << 16;
-constexpr std::size_t kOursMax = std::size_t{1} << 15, kDriverWordsMax = 64, kWordsMax = std::size_t{1} << 18;
+constexpr std::size_t kOursMax = std::size_t{1} << 15, kDriverWordsMax = 64, kWordsMax = std::size_t{1} << 18,
+                      kStacksMax = std::size_t{1} << 15;
 
 std::uintptr_t address_of(const void* place) { return reinterpret_cast<std::uintptr_t>(place); }
 
@@ -109,7 +110,7 @@ struct Plan {
   std::span<std::uint8_t> marks;
   void* picture_table;
   std::size_t picture_bytes;
-  Range both;  // all of the memory of both
+  Range both;         // all of the memory of both
   HeldThreads* held;  // of the parent
   Range own_stack;
   leaks::PythonIntegers integers;
@@ -287,11 +288,12 @@ class Roots {
 
   std::span<const Root> all() const { return roots_.all(); }
   std::span<const Constants> constants() const { return constants_.all(); }
+  std::span<const std::uintptr_t> stacks_in_heap() const { return stacks_.all(); }
   unsigned unseen_threads() const { return unseen_threads_; }
   bool cannot_read() const { return cannot_read_; }
   bool is_short() const {
     return roots_.is_short() || constants_.is_short() || code_.is_short() || ours_.is_short() || mapped_.is_short() ||
-           of_driver_.is_short() || words_.is_short();
+           of_driver_.is_short() || words_.is_short() || stacks_.is_short();
   }
   bool is_of_driver(std::uintptr_t address) const {
     const auto all = of_driver_.all();
@@ -392,8 +394,8 @@ class Roots {
     const auto in_use = [&mapping](std::uintptr_t stack, std::uintptr_t below) {
       return std::max(mapping.first, (stack - below) & ~std::uintptr_t{7});
     };
-    const bool judges_here = of_first_thread ? plan_.own_id == plan_.process_id
-                                             : mapping.holds(address_of(__builtin_thread_pointer()));
+    const bool judges_here =
+        of_first_thread ? plan_.own_id == plan_.process_id : mapping.holds(address_of(__builtin_thread_pointer()));
     if (judges_here) {
       const std::uintptr_t stack = address_of(plan_.stack_in_use);
       return mapping.holds(stack) && !plan_.on_alternate_stack ? in_use(stack, 0) : mapping.first;
@@ -530,18 +532,29 @@ class Roots {
       const bool of_driver = runs_driver(thread);
       if (!thread.is_complete && !of_driver) ++unseen_threads_;
       if (thread.is_complete)
-        roots_.push({address_of(thread.words), address_of(thread.words + thread.word_count), of_driver,
-                     Residency::of_judge});
-      note_stack_in_heap(thread.stack, thread.is_complete ? thread.stack - kBelowStackPointer : 0);
-      if (thread.is_complete) note_stack_in_heap(thread.thread_pointer, 0);
+        roots_.push(
+            {address_of(thread.words), address_of(thread.words + thread.word_count), of_driver, Residency::of_judge});
+      const std::uintptr_t begin = thread.is_complete
+                                       ? note_stack_in_heap(thread.stack, thread.stack - kBelowStackPointer)
+                                       : note_stack_in_heap(thread.stack, 0);
+      if (!thread.is_complete || begin_of_block(thread.thread_pointer) == begin) continue;
+      note_stack_in_heap(thread.thread_pointer, interrupted_stack(thread.stack, end_of_mapping(thread.stack)));
     }
     unseen_threads_ += plan_.threads->left_out();
   }
-  void note_stack_in_heap(std::uintptr_t inside, std::uintptr_t from) {
+  std::uintptr_t begin_of_block(std::uintptr_t inside) const {
     host_pool::PictureBlock block;
-    if (!inside || !plan_.findings->heap.find(inside, block) || !block.live) return;
-    words_.push(block.first);
-    roots_.push({std::max(block.first, from), block.first + block.bytes, false, Residency::of_pages});
+    return inside && plan_.findings->heap.find(inside, block) && block.live ? block.first : 0;
+  }
+  // In use from there on, where that is inside it. Returns its begin; 0: it is in no block.
+  std::uintptr_t note_stack_in_heap(std::uintptr_t inside, std::uintptr_t from) {
+    host_pool::PictureBlock block;
+    if (!inside || !plan_.findings->heap.find(inside, block) || !block.live) return 0;
+    const std::uintptr_t end = block.first + block.bytes;
+    stacks_.push(block.first);
+    roots_.push(
+        {from > block.first && from < end ? from & ~std::uintptr_t{7} : block.first, end, false, Residency::of_pages});
+    return block.first;
   }
 
   // What the kernel alone has; alternate stacks of threads that still live.
@@ -579,7 +592,7 @@ class Roots {
   Fixed<Constants> constants_{kMappingsMax};
   Fixed<CodeRange> code_{kMappingsMax};
   Fixed<Range> ours_{kOursMax}, mapped_{kMappingsMax}, of_driver_{kMappingsMax};
-  Fixed<std::uintptr_t> words_{kWordsMax};
+  Fixed<std::uintptr_t> words_{kWordsMax}, stacks_{kStacksMax};
   unsigned unseen_threads_ = 0;
   bool cannot_read_ = false, is_after_guard_ = false;
 };
@@ -615,8 +628,8 @@ bool judge_in_copy(void* context) {
   if (roots.is_short() || findings.cannot_read) return true;
   std::uintptr_t words[kDriverWordsMax];
   const leaks::World world{
-      &findings.heap,    plan.targets, roots.all(), plan.handed_out, driver_words(plan, roots, words),
-      roots.constants(), next_resident, plan.integers};
+      &findings.heap,    plan.targets,  roots.all(),   plan.handed_out,       driver_words(plan, roots, words),
+      roots.constants(), next_resident, plan.integers, roots.stacks_in_heap()};
   leaks::Judge judge(world, plan.marks.data(), scratch, copy_time_is_over);
   const bool in_time = judge.run();
   findings.unseen_threads = roots.unseen_threads();
@@ -630,14 +643,15 @@ bool judge_in_copy(void* context) {
 std::size_t own_bytes() {
   constexpr std::size_t kTables = kRootsMax * sizeof(Root) + kOursMax * sizeof(Range) +
                                   kMappingsMax * (sizeof(Constants) + sizeof(CodeRange) + 2 * sizeof(Range)) +
-                                  kWordsMax * sizeof(std::uintptr_t) + sizeof(PageWindow);
+                                  (kWordsMax + kStacksMax) * sizeof(std::uintptr_t) + sizeof(PageWindow);
   constexpr std::size_t kRoundedParts = 16;
   return kTables + leaks::Judge::scratch_bytes() + kRoundedParts * kSystemPage;
 }
 
 // --- In the parent
 
-// Findings, targets, the picture's table, marks and the table of threads, one behind the other; marks are as many as there may be blocks.
+// Findings, targets, the picture's table, marks and the table of threads, one behind the other; marks are as many as
+// there may be blocks.
 class MemoryOfBoth {
  public:
   explicit MemoryOfBoth(const Vector<Target>& targets) {
@@ -673,7 +687,7 @@ class MemoryOfBoth {
 
   char* memory_ = nullptr;
   std::size_t bytes_ = 0, picture_bytes_, marks_, targets_at_, picture_at_, marks_at_, threads_at_, threads_bytes_,
-                                  target_count_ = 0;
+              target_count_ = 0;
 };
 
 bool is_on_alternate_stack() {
@@ -693,8 +707,8 @@ void let_threads_go(void* context) {
   plan.held->let_go();
 }
 
-// When a Python program comes to its exit, the interpreter has freed its objects. What they had was in use until then, so
-// freed ones count as long as their memory was not used again.
+// When a Python program comes to its exit, the interpreter has freed its objects. What they had was in use until then,
+// so freed ones count as long as their memory was not used again.
 leaks::PythonIntegers python_integers() {
   const link_map* const python = first_module_with("PyLong_Type", main_module());
   if (!python) return {};
@@ -767,6 +781,7 @@ void drop_earlier() {
                                                                       : "the process has too many mappings"
                                                : reason_of(end);
     judgement.unseen_threads = findings.unseen_threads;
+    judgement.stopped_ns = threads.stopped_ns();
     judgement.unreadable_bytes = findings.unreadable_bytes;
     judgement.bytes_read = findings.bytes_read;
     judgement.memory_bytes = findings.heap.numbers() + both.picture_bytes() + leaks::Judge::scratch_bytes();

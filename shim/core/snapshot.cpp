@@ -60,8 +60,13 @@ void add_site_figures(Snapshot& snapshot) {
 void add_judging(Snapshot& snapshot) {
   const Judgement& done = judgement();
   if (done.is_known || done.why_not)
-    snapshot.judging = {done.why_not,    done.unseen_threads, done.unreadable_bytes,
-                        done.bytes_read, done.memory_bytes,   static_cast<double>(done.took_ns) / 1e9};
+    snapshot.judging = {done.why_not,
+                        done.unseen_threads,
+                        done.unreadable_bytes,
+                        done.bytes_read,
+                        done.memory_bytes,
+                        static_cast<double>(done.took_ns) / 1e9,
+                        static_cast<double>(done.stopped_ns) / 1e9};
   if (snapshot.ended_by_itself() || done.is_known) return;
   for (Vector<LeakFigures>* rows : {&snapshot.leaks, &snapshot.host_sites})
     for (LeakFigures& leak : *rows)

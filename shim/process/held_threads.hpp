@@ -1,6 +1,7 @@
 // Other threads that could not be stopped (other_threads.hpp), each held for a moment where it is, in a signal handler:
-// so what it has in registers lies on its stack. A call of the system that a thread waits in may return EINTR for it, which is why nobody is held unless that
-// is asked for. A thread that blocks the signal, or does not answer in time, is not held.
+// so what it has in registers lies on its stack. A call of the system that a thread waits in may return EINTR for it,
+// which is why nobody is held unless that is asked for. A thread that blocks the signal, or does not answer in time, is
+// not held.
 #pragma once
 namespace cistern {
 

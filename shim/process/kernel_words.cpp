@@ -49,7 +49,8 @@ void visit_lines_of(const char* folder, const char* name, Visit visit) {
 }  // namespace
 
 void visit_words_of_kernel(int timers, void (*visit)(void*, std::uintptr_t), void* context) {
-  const long folder = system_call(SYS_openat, word(AT_FDCWD), word("/proc/self/fd"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const long folder =
+      system_call(SYS_openat, word(AT_FDCWD), word("/proc/self/fd"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   alignas(8) char entries[4096];
   long bytes;
   while (folder >= 0 && (bytes = system_call(SYS_getdents64, word(folder), word(entries), sizeof entries)) > 0)

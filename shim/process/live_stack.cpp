@@ -37,7 +37,8 @@ std::uintptr_t interrupted_stack([[maybe_unused]] std::uintptr_t stack, [[maybe_
   constexpr std::uintptr_t kLookedAt = std::uintptr_t{64} * 1024;
   const std::uintptr_t returns_to = restorer();
   stack_end = std::min(stack_end, stack + kLookedAt);
-  for (std::uintptr_t at = stack & ~std::uintptr_t{7}; returns_to && at + 8 + sizeof(ucontext_t) <= stack_end; at += 8) {
+  for (std::uintptr_t at = stack & ~std::uintptr_t{7}; returns_to && at + 8 + sizeof(ucontext_t) <= stack_end;
+       at += 8) {
     if (*reinterpret_cast<const std::uintptr_t*>(at) != returns_to) continue;
     const auto* const context = reinterpret_cast<const ucontext_t*>(at + 8);
     return static_cast<std::uintptr_t>(context->uc_mcontext.gregs[REG_RSP]);
@@ -49,7 +50,7 @@ std::uintptr_t interrupted_stack([[maybe_unused]] std::uintptr_t stack, [[maybe_
 bool is_behind_call(std::uintptr_t address) {
 #if defined(__x86_64__)
   const auto* const behind = reinterpret_cast<const unsigned char*>(address);
-  if (behind[-5] == 0xE8) return true;  // call rel32
+  if (behind[-5] == 0xE8) return true;      // call rel32
   for (const int length : {2, 3, 4, 6, 7})  // call *r/m: FF /2
     if (behind[-length] == 0xFF && (behind[1 - length] >> 3 & 7) == 2) return true;
   return false;

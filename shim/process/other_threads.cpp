@@ -34,7 +34,7 @@ namespace {
 
 constexpr std::uint64_t kMillisecond = 1'000'000;
 // Threads that are stopped wait for the slowest one.
-constexpr std::uint64_t kStopNs = 50 * kMillisecond, kPatienceNs = 500 * kMillisecond;
+constexpr std::uint64_t kStopNs = 200 * kMillisecond, kPatienceNs = 500 * kMillisecond;
 constexpr std::size_t kStackBytes = std::size_t{64} * 1024, kTextMax = 256;
 
 std::uintptr_t word(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
@@ -86,8 +86,8 @@ std::uint64_t mask_in(std::string_view status, std::string_view name) {
 bool has_handler_ahead(int folder, int id, int signal) {
   char text[4096];
   const std::string_view status = read_of_thread(folder, id, "/status", text);
-  std::uint64_t signals = (mask_in(status, "\nSigPnd:\t") | mask_in(status, "\nShdPnd:\t")) &
-                          ~mask_in(status, "\nSigBlk:\t");
+  std::uint64_t signals =
+      (mask_in(status, "\nSigPnd:\t") | mask_in(status, "\nShdPnd:\t")) & ~mask_in(status, "\nSigBlk:\t");
   if (signal) signals |= std::uint64_t{1} << (signal - 1);
   return signals & mask_in(status, "\nSigCgt:\t");
 }
@@ -198,6 +198,7 @@ struct OtherThreads::Table {
   int folder = -1;  // of this process's threads
   int own_id = 0, own_thread = 0;
   long process = 0;
+  std::uint64_t began_ns = 0, ended_ns = 0;
   std::size_t room = 0, count = 0;
   unsigned left_out = 0;
   bool are_numbered = false;
@@ -264,7 +265,8 @@ void OtherThreads::Table::stop_all() {
   if (system_call(SYS_getppid) != process) return;
   await(kMayBegin);
   constexpr int kRounds = 16, kLooksAtBusy = 8;
-  const std::uint64_t until_ns = monotonic_ns() + kStopNs;
+  began_ns = monotonic_ns();
+  const std::uint64_t until_ns = began_ns + kStopNs;
   for (int round = 0; round < kRounds && monotonic_ns() < until_ns; ++round) {
     const std::size_t known = count;
     list();
@@ -277,8 +279,13 @@ void OtherThreads::Table::stop_all() {
   }
   tell(kStopped);
   await(kMayEnd);
-  for (const OtherThread& thread : all())
-    if (thread.progress == Progress::stopped) trace(PTRACE_DETACH, thread.id, 0, word(thread.signal));
+  bool any = false;
+  for (const OtherThread& thread : all()) {
+    if (thread.progress != Progress::stopped) continue;
+    trace(PTRACE_DETACH, thread.id, 0, word(thread.signal));
+    any = true;
+  }
+  if (any) ended_ns = monotonic_ns();
 }
 
 // False: it may be asked again, in a moment.
@@ -296,17 +303,15 @@ bool OtherThreads::Table::ask_to_stop(OtherThread& thread) {
 }
 
 void OtherThreads::Table::await_stops(std::uint64_t until_ns) {
-  for (bool some_run = true; some_run && monotonic_ns() < until_ns;) {
-    some_run = false;
-    for (OtherThread& thread : all()) {
-      if (thread.progress != Progress::asked) continue;
-      int status = 0;
-      const long answer = system_call(SYS_wait4, word(thread.id), word(&status), word(__WALL | WNOHANG), 0);
-      if (answer == thread.id) note_stop(thread, status);
-      if (answer < 0) thread.id = 0, thread.progress = Progress::none;
-      some_run |= answer == 0;
-    }
-    if (some_run) sleep_for(20'000);
+  const auto is_asked = [](const OtherThread& thread) { return thread.progress == Progress::asked; };
+  auto left = std::count_if(threads, threads + count, is_asked);
+  while (left > 0) {
+    int status = 0;
+    const long id = system_call(SYS_wait4, word(-1), word(&status), word(__WALL | WNOHANG), 0);
+    if (id < 0 || (id == 0 && monotonic_ns() > until_ns)) return;
+    if (id == 0) sleep_for(20'000);
+    for (OtherThread& thread : all())
+      if (thread.id == id && is_asked(thread)) note_stop(thread, status), --left;
   }
 }
 
@@ -342,6 +347,7 @@ OtherThreads::~OtherThreads() {
 }
 
 std::span<OtherThread> OtherThreads::all() const { return table_.all(); }
+std::uint64_t OtherThreads::stopped_ns() const { return table_.ended_ns ? table_.ended_ns - table_.began_ns : 0; }
 unsigned OtherThreads::left_out() const { return table_.left_out; }
 
 bool OtherThreads::knows(int id) const {
@@ -371,8 +377,8 @@ void OtherThreads::stop() {
   names_tracer_ = tracer_has_to_be_named();
   table_.process = system_call(SYS_getpid);
   const std::uintptr_t shared = may_share_memory() ? CLONE_VM | CLONE_FS : 0;
-  helper_ = clone_onto(shared | CLONE_FILES | CLONE_UNTRACED, static_cast<char*>(stack) + kStackBytes, Table::run,
-                       &table_);
+  helper_ =
+      clone_onto(shared | CLONE_FILES | CLONE_UNTRACED, static_cast<char*>(stack) + kStackBytes, Table::run, &table_);
   if (helper_ <= 0) return;
   if (names_tracer_) system_call(SYS_prctl, PR_SET_PTRACER, word(helper_));
   table_.tell(Table::kMayBegin);

@@ -22,11 +22,11 @@ enum class Progress : std::uint8_t { none, asked, refused, stopped };
 struct OtherThread {
   static constexpr std::size_t kWords = 448;
 
-  int id;                        // 0: ended
-  int signal;                    // that it was about to get
-  Progress progress;             // of stopping it
-  bool is_complete;              // all its registers are in `words`
-  std::uintptr_t stack;          // pointer; 0: not known
+  int id;                         // 0: ended
+  int signal;                     // that it was about to get
+  Progress progress;              // of stopping it
+  bool is_complete;               // all its registers are in `words`
+  std::uintptr_t stack;           // pointer; 0: not known
   std::uintptr_t thread_pointer;  // 0: not known
   std::size_t word_count;
   std::uintptr_t words[kWords];
@@ -50,6 +50,8 @@ class OtherThreads {
   void let_go();
 
   std::span<OtherThread> all() const;
+  // From the first one's stop until all went on; 0: none was stopped.
+  std::uint64_t stopped_ns() const;
   // Whether this is the number of one of them; where nobody knows: yes.
   bool knows(int id) const;
   // How many there was no room for.

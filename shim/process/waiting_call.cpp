@@ -1,5 +1,5 @@
-// See waiting_call.hpp. Measured on Linux 6.18 for each call of the list: what a thread that is stopped in it has as its
-// answer. Those with EINTR (1) begin again when other_threads.cpp says so, which it can on x86-64 only.
+// See waiting_call.hpp. Measured on Linux 6.18 for each call of the list: what a thread that is stopped in it has as
+// its answer. Those with EINTR (1) begin again when other_threads.cpp says so, which it can on x86-64 only.
 #include "shim/process/waiting_call.hpp"
 
 #include <fcntl.h>
@@ -26,10 +26,10 @@ constexpr bool kBeginsAgain = false;
 // The kernel restarts them, with what is left of their time.
 constexpr long kRestarted[] = {
 #if defined(__x86_64__)
-    SYS_poll, SYS_select, SYS_pause,
+    SYS_poll,  SYS_select, SYS_pause,
 #endif
-    SYS_futex, SYS_ppoll, SYS_pselect6, SYS_nanosleep, SYS_clock_nanosleep, SYS_rt_sigsuspend, SYS_restart_syscall,
-    SYS_wait4, SYS_waitid, SYS_flock, SYS_msgrcv, SYS_msgsnd, SYS_mq_timedreceive, SYS_mq_timedsend};
+    SYS_futex, SYS_ppoll,  SYS_pselect6, SYS_nanosleep, SYS_clock_nanosleep, SYS_rt_sigsuspend,   SYS_restart_syscall,
+    SYS_wait4, SYS_waitid, SYS_flock,    SYS_msgrcv,    SYS_msgsnd,          SYS_mq_timedreceive, SYS_mq_timedsend};
 
 // EINTR.
 constexpr long kBegunAgain[] = {
@@ -65,9 +65,9 @@ bool reads_at_once(int file) {
   if (S_ISCHR(status.st_mode)) return is_plain_terminal(file);
   char path[48] = "/proc/self/fd/", target[48];
   *std::to_chars(path + 14, std::end(path) - 1, file).ptr = '\0';
-  const long bytes = system_call(SYS_readlinkat, static_cast<std::uintptr_t>(AT_FDCWD),
-                                 reinterpret_cast<std::uintptr_t>(path), reinterpret_cast<std::uintptr_t>(target),
-                                 sizeof target);
+  const long bytes =
+      system_call(SYS_readlinkat, static_cast<std::uintptr_t>(AT_FDCWD), reinterpret_cast<std::uintptr_t>(path),
+                  reinterpret_cast<std::uintptr_t>(target), sizeof target);
   if (bytes <= 0) return false;
   const std::string_view name(target, static_cast<std::size_t>(bytes));
   constexpr std::string_view kEvents[] = {"anon_inode:[eventfd]", "anon_inode:[timerfd]", "anon_inode:[signalfd]",

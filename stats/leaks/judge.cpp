@@ -16,6 +16,7 @@ constexpr std::uint64_t kLookedAtClosely = std::uint64_t{128} << 20;
 constexpr std::uint8_t kHandedOut = 8;  // found, but a driver's: not looked into before the third pass
 constexpr std::uint8_t kInterior = 16;  // so far, only pointers into its midst
 constexpr std::uint8_t kWaits = 32;     // to be followed, but there was no room to note it
+constexpr std::uint8_t kInUse = 64;     // what is to be looked at of it is a root
 
 // Which parts of the address space hold targets: most words are none, and few are looked up for nothing.
 constexpr unsigned kPartShift = 21;
@@ -66,6 +67,12 @@ bool Judge::run() {
 }
 
 void Judge::prepare() {
+  for (const std::uintptr_t address : world_.in_use) {
+    PictureBlock block;
+    if (!world_.heap->find(address, block)) continue;
+    stand(marks_[block.number], Standing::reachable);
+    marks_[block.number] |= kInUse;
+  }
   for (const Target& target : world_.targets) {
     const std::uintptr_t last = (target.first + std::max<std::uint64_t>(target.bytes, 1) - 1) >> kPartShift;
     std::size_t left = kParts;
@@ -293,7 +300,7 @@ bool Judge::look_closely() {
     if (!root.of_driver) in_time = in_time && scan_closely(root.first, root.end, root.residency);
   world_.heap->for_each([&](const PictureBlock& block) {
     const std::uint8_t mark = marks_[block.number];
-    if (in_time && block.live && standing_of(mark) != Standing::none && !(mark & kHandedOut))
+    if (in_time && block.live && standing_of(mark) != Standing::none && !(mark & (kHandedOut | kInUse)))
       in_time = scan_closely(block.first, block.first + block.bytes, Residency::of_pages);
   });
   for (const Target& target : world_.targets)
@@ -324,15 +331,12 @@ void Judge::read_closely(std::uintptr_t first, std::uintptr_t end) {
   }
 }
 
-// An address just behind a block is the next one's, where there is one.
+// An address just behind a block is the next one's, where one ever was: its owner may have left it somewhere.
 void Judge::look_closely_at(std::uintptr_t word) {
   if (word - heap_first_ <= heap_bytes_) {
     PictureBlock block;
-    const bool is_inside = world_.heap->find(word, block) && block.live;
-    const bool is_begin = is_inside && word == block.first;
-    const bool is_end = !is_inside && world_.heap->find(word - 1, block) && block.live;
-    if ((is_begin || is_end) && standing_of(marks_[block.number]) == Standing::none)
-      reach(block, marks_[block.number]);
+    const bool is_begin_or_end = world_.heap->find(word, block) ? block.first == word : world_.heap->find(word - 1, block);
+    if (is_begin_or_end && block.live && standing_of(marks_[block.number]) == Standing::none) reach(block, marks_[block.number]);
   }
   if (has_part(word)) found_target(word);
   if (has_part(word - 1)) found_end_of_target(word);

@@ -60,6 +60,7 @@ struct World {
   std::span<const Constants> constants;          // sorted
   NextResident next_resident;                    // null: all is there
   PythonIntegers integers = {};
+  std::span<const std::uintptr_t> in_use = {};  // blocks of which only what is a root is looked at: stacks
 };
 
 class Judge {

@@ -7,9 +7,9 @@
 namespace cistern::leaks {
 
 struct PythonIntegers {
-  std::uintptr_t type = 0;         // address of PyLong_Type; 0: there is no Python
-  bool has_tag = false;            // since 3.12 the number of digits lies above three bits of others
-  bool only_live = false;          // by the count in the word before the type, which builds without the GIL do not have
+  std::uintptr_t type = 0;  // address of PyLong_Type; 0: there is no Python
+  bool has_tag = false;     // since 3.12 the number of digits lies above three bits of others
+  bool only_live = false;   // by the count in the word before the type, which builds without the GIL do not have
 
   // What the object has whose type is at `at`, in memory up to `end`; 0: none of two digits, which addresses are of, or
   // one that was freed.

@@ -277,6 +277,7 @@ void write_judging(Json& json, const JudgingFigures& judging) {
   json.number("seconds", judging.seconds, 6);
   if (!judging.why_not) {
     json.count("unseen_threads", judging.unseen_threads);
+    if (judging.threads_stopped_s > 0) json.number("threads_stopped_seconds", judging.threads_stopped_s, 6);
     json.count("unreadable_bytes", judging.unreadable_bytes);
     json.count("bytes_read", judging.bytes_read);
     json.count("memory_bytes", judging.memory_bytes);

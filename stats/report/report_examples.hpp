@@ -170,7 +170,7 @@ inline Snapshot judged_snapshot() {
   snapshot.host_sites.push_back(lost);
   snapshot.host_without_site = {20, 2000};
   snapshot.estimated.push_back("leaks.host");
-  snapshot.judging = {nullptr, 2, 0, 64 * kMiB, kMiB, 0.03125};
+  snapshot.judging = {nullptr, 2, 0, 64 * kMiB, kMiB, 0.03125, 0.0009765625};
   return snapshot;
 }
 
