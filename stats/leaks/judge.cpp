@@ -129,6 +129,7 @@ bool Judge::read(std::uintptr_t first, std::uintptr_t end) {
 }
 
 void Judge::look_at(std::uintptr_t word) {
+  if (!word) return;
   if (word - heap_first_ < heap_bytes_) put_candidate(word);
   if (has_part(word)) [[unlikely]]
     found_target(word);
@@ -162,7 +163,7 @@ void Judge::put_candidate(std::uintptr_t word) {
   if (!world_.heap->locate(word, place)) return;
   __builtin_prefetch(&marks_[place.number], 1);
   __builtin_prefetch(reinterpret_cast<const void*>(word));
-  if (scratch_.candidates_put - scratch_.candidates_taken == kCandidates) take_candidate();
+  while (scratch_.candidates_put - scratch_.candidates_taken == kCandidates) take_candidate();
   scratch_.candidates[scratch_.candidates_put++ % kCandidates] = word;
 }
 
@@ -240,9 +241,18 @@ bool Judge::is_constant(std::uintptr_t word) const {
   return behind != world_.constants.begin() && word < std::prev(behind)->end;
 }
 
-// Targets that can be read are few, and always find room.
+// Of a table of many blocks half are looked at when there is no more room, before the rest of the table is: what they
+// lead to may wait for a walk through all blocks. Targets that can be read are few, and always find room.
 void Judge::push(std::uintptr_t first, std::uintptr_t end) {
   constexpr std::size_t kForTargets = 1024;
+  if (scratch_.pending_count == kPending - kForTargets && !makes_room_) {
+    makes_room_ = true;
+    while (scratch_.pending_count > kPending / 2) {
+      const auto [waiting, waiting_end] = scratch_.pending[--scratch_.pending_count];
+      if (!scan_block(waiting, waiting_end)) break;
+    }
+    makes_room_ = false;
+  }
   host_pool::Picture::Place place;
   const bool is_block = world_.heap->locate(first, place);
   if (scratch_.pending_count < kPending - (is_block ? kForTargets : 0)) {
@@ -269,9 +279,10 @@ bool Judge::follow() {
   while (scratch_.some_wait) {
     scratch_.some_wait = false;
     bool in_time = true;
-    world_.heap->for_each([&](const PictureBlock& block) {
+    const auto waits = [this](std::uint32_t number) { return marks_[number] & kWaits; };
+    world_.heap->for_each_of(waits, [&](const PictureBlock& block) {
       std::uint8_t& mark = marks_[block.number];
-      if (!(mark & kWaits) || !in_time) return;
+      if (!in_time) return;
       mark = static_cast<std::uint8_t>(mark & ~kWaits);
       in_time = scan_block(block.first, block.first + block.bytes) && follow_pending();
     });
@@ -282,10 +293,12 @@ bool Judge::follow() {
 
 bool Judge::follow_interior() {
   bool in_time = true;
-  world_.heap->for_each([&](const PictureBlock& block) {
-    std::uint8_t& mark = marks_[block.number];
-    if (!in_time || !(mark & kInterior) || standing_of(mark) != Standing::none) return;
-    reach(block, mark);
+  const auto by_midst = [this](std::uint32_t number) {
+    return (marks_[number] & kInterior) && standing_of(marks_[number]) == Standing::none;
+  };
+  world_.heap->for_each_of(by_midst, [&](const PictureBlock& block) {
+    if (!in_time) return;
+    reach(block, marks_[block.number]);
     in_time = follow();
   });
   return in_time;
@@ -298,10 +311,11 @@ bool Judge::look_closely() {
   bool in_time = true;
   for (const Root& root : world_.roots)
     if (!root.of_driver) in_time = in_time && scan_closely(root.first, root.end, root.residency);
-  world_.heap->for_each([&](const PictureBlock& block) {
-    const std::uint8_t mark = marks_[block.number];
-    if (in_time && block.live && standing_of(mark) != Standing::none && !(mark & (kHandedOut | kInUse)))
-      in_time = scan_closely(block.first, block.first + block.bytes, Residency::of_pages);
+  const auto is_reached = [this](std::uint32_t number) {
+    return standing_of(marks_[number]) != Standing::none && !(marks_[number] & (kHandedOut | kInUse));
+  };
+  world_.heap->for_each_of(is_reached, [&](const PictureBlock& block) {
+    if (in_time && block.live) in_time = scan_closely(block.first, block.first + block.bytes, Residency::of_pages);
   });
   for (const Target& target : world_.targets)
     if (in_time && target.is_readable && target.standing != Standing::none)
@@ -335,8 +349,10 @@ void Judge::read_closely(std::uintptr_t first, std::uintptr_t end) {
 void Judge::look_closely_at(std::uintptr_t word) {
   if (word - heap_first_ <= heap_bytes_) {
     PictureBlock block;
-    const bool is_begin_or_end = world_.heap->find(word, block) ? block.first == word : world_.heap->find(word - 1, block);
-    if (is_begin_or_end && block.live && standing_of(marks_[block.number]) == Standing::none) reach(block, marks_[block.number]);
+    const bool is_begin_or_end =
+        world_.heap->find(word, block) ? block.first == word : world_.heap->find(word - 1, block);
+    if (is_begin_or_end && block.live && standing_of(marks_[block.number]) == Standing::none)
+      reach(block, marks_[block.number]);
   }
   if (has_part(word)) found_target(word);
   if (has_part(word - 1)) found_end_of_target(word);
@@ -359,9 +375,9 @@ bool Judge::open_what_drivers_handed_out() {
     if (standing_of(mark) == Standing::none) reach(block, mark);
   }
   bool in_time = follow();
-  world_.heap->for_each([&](const PictureBlock& block) {
-    if (!in_time || !(marks_[block.number] & kHandedOut)) return;
-    in_time = scan_block(block.first, block.first + block.bytes) && follow();
+  const auto is_handed_out = [this](std::uint32_t number) { return marks_[number] & kHandedOut; };
+  world_.heap->for_each_of(is_handed_out, [&](const PictureBlock& block) {
+    in_time = in_time && scan_block(block.first, block.first + block.bytes) && follow();
   });
   return in_time;
 }
@@ -373,10 +389,10 @@ bool Judge::judge_the_rest() {
     pass_ = Standing::indirectly_lost;
     in_time = scan_block(first, first + bytes) && follow();
   };
-  world_.heap->for_each([&](const PictureBlock& block) {
-    std::uint8_t& mark = marks_[block.number];
-    if (!in_time || !block.live || standing_of(mark) != Standing::none) return;
-    stand(mark, Standing::lost);
+  const auto is_left = [this](std::uint32_t number) { return standing_of(marks_[number]) == Standing::none; };
+  world_.heap->for_each_of(is_left, [&](const PictureBlock& block) {
+    if (!in_time || !block.live) return;
+    stand(marks_[block.number], Standing::lost);
     follow_head(block.first, block.bytes);
   });
   for (Target& target : world_.targets) {

@@ -113,6 +113,7 @@ class Judge {
   std::uintptr_t head_ = 0;  // of the fourth pass: what is followed
   std::uintptr_t heap_first_, heap_bytes_;
   std::uint64_t bytes_read_ = 0, next_look_ = 0;
+  bool makes_room_ = false;
 };
 
 // Of a mark as run() leaves it.
