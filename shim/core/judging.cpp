@@ -368,13 +368,13 @@ class Roots {
     std::uintptr_t first = mapping.first;
     // A mapping that is a stack and nothing else: that of the first thread, or one that the C library made, with a
     // guard.
-    if (mapping.path == "[stack]" || (is_anonymous && is_after_guard_))
-      first = begin_of_use({mapping.first, mapping.end}, mapping.path == "[stack]");
-    if (is_anonymous && is_after_guard_ && first == mapping.first)
-      if (const std::uintptr_t descriptor = old_descriptor(mapping)) {
-        add(descriptor, descriptor + kDescriptorHead, of_driver, Residency::of_pages);
-        first = descriptor + kDescriptorBytes;
-      }
+    if (mapping.path == "[stack]") first = begin_of_use({mapping.first, mapping.end}, plan_.process_id);
+    if (is_anonymous && is_after_guard_) {
+      const Descriptor descriptor = descriptor_in(mapping);
+      const bool is_old = descriptor.at && !is_of_thread(descriptor);
+      if (is_old) add(descriptor.at, descriptor.at + kDescriptorHead, of_driver, Residency::of_pages);
+      first = is_old ? descriptor.at + kDescriptorBytes : begin_of_use({mapping.first, mapping.end}, descriptor.id);
+    }
     add(first, mapping.end, of_driver, mapping.is_shared ? Residency::of_file : Residency::of_pages);
   }
 
@@ -389,23 +389,24 @@ class Roots {
     return system_call(SYS_mprotect, mapping.first, mapping.end - mapping.first, PROT_READ) == 0;
   }
 
-  // Where what is in use of a stack begins; at the mapping's begin where that is not known.
-  std::uintptr_t begin_of_use(const Range& mapping, bool of_first_thread) const {
+  // Where what is in use of a stack begins; at the mapping's begin where that is not known. `id`: the number of its
+  // thread, as far as the mapping itself tells it.
+  std::uintptr_t begin_of_use(const Range& mapping, int id) const {
     const auto in_use = [&mapping](std::uintptr_t stack, std::uintptr_t below) {
       return std::max(mapping.first, (stack - below) & ~std::uintptr_t{7});
     };
-    const bool judges_here =
-        of_first_thread ? plan_.own_id == plan_.process_id : mapping.holds(address_of(__builtin_thread_pointer()));
-    if (judges_here) {
+    const bool of_first_thread = id == plan_.process_id;
+    if (id == plan_.own_id || mapping.holds(address_of(__builtin_thread_pointer()))) {
       const std::uintptr_t stack = address_of(plan_.stack_in_use);
       return mapping.holds(stack) && !plan_.on_alternate_stack ? in_use(stack, 0) : mapping.first;
     }
     bool first_thread_lives = false;
     for (const OtherThread& thread : plan_.threads->all()) {
       if (!thread.id) continue;
-      const bool is_first = thread.id == plan_.process_id;
-      first_thread_lives |= is_first;
-      if (!thread.is_complete || (of_first_thread ? !is_first : !mapping.holds(thread.thread_pointer))) continue;
+      first_thread_lives |= thread.id == plan_.process_id;
+      const bool is_it =
+          thread.id == id || (thread.is_complete && !of_first_thread && mapping.holds(thread.thread_pointer));
+      if (!is_it || (!thread.is_complete && !thread.is_steady)) continue;
       if (mapping.holds(thread.stack)) return in_use(thread.stack, kBelowStackPointer);
       const std::uintptr_t interrupted = interrupted_stack(thread.stack, end_of_mapping(thread.stack));
       return mapping.holds(interrupted) ? in_use(interrupted, kBelowStackPointer) : mapping.first;
@@ -424,26 +425,31 @@ class Roots {
     return 0;
   }
 
-  // The C library keeps stacks of threads that have ended for others, with what was thread-local: as its debuggers'
-  // interface has it, a thread's descriptor is at the upper end, points to itself twice, and has the thread's number.
-  // Where this thread's own does not look so, none is believed. The descriptor's head has what the next thread will
-  // use; what is behind it the last one left. 0: no such stack.
+  // As the debuggers' interface of the C library has it, a thread's descriptor is at the upper end of its stack, points
+  // to itself twice, and has the thread's number. Where this thread's own does not look so, none is believed. The C
+  // library keeps stacks of threads that have ended for others, with what was thread-local: the descriptor's head has
+  // what the next thread will use; what is behind it the last one left.
   static constexpr std::uintptr_t kDescriptorHead = 704, kDescriptorBytes = 2304;
-  std::uintptr_t old_descriptor([[maybe_unused]] const Mapping& mapping) const {
+  struct Descriptor {
+    std::uintptr_t at = 0;
+    int id = 0;
+  };
+  Descriptor descriptor_in([[maybe_unused]] const Mapping& mapping) const {
 #if defined(__x86_64__)
     constexpr std::uintptr_t kNumberAt = 720, kAlignment = 64, kLookedAt = std::uintptr_t{64} * 1024;
     const auto word_at = [](std::uintptr_t at) { return *reinterpret_cast<const std::uintptr_t*>(at); };
     const auto number_at = [](std::uintptr_t at) { return *reinterpret_cast<const int*>(at + kNumberAt); };
-    const std::uintptr_t own = address_of(__builtin_thread_pointer());
-    if (number_at(own) != plan_.own_id || mapping.end - mapping.first < kDescriptorBytes) return 0;
+    if (number_at(address_of(__builtin_thread_pointer())) != plan_.own_id) return {};
+    if (mapping.end - mapping.first < kDescriptorBytes) return {};
     std::uintptr_t at = (mapping.end - kDescriptorBytes) & ~(kAlignment - 1);
-    for (; at >= mapping.first && mapping.end - at < kLookedAt; at -= kAlignment) {
-      if (word_at(at) != at || word_at(at + 16) != at) continue;
-      const int id = number_at(at);
-      return at == own || id == plan_.own_id || (id > 0 && plan_.threads->knows(id)) ? 0 : at;
-    }
+    for (; at >= mapping.first && mapping.end - at < kLookedAt; at -= kAlignment)
+      if (word_at(at) == at && word_at(at + 16) == at) return {at, number_at(at)};
 #endif
-    return 0;
+    return {};
+  }
+  bool is_of_thread(const Descriptor& descriptor) const {
+    return descriptor.at == address_of(__builtin_thread_pointer()) || descriptor.id == plan_.own_id ||
+           (descriptor.id > 0 && plan_.threads->knows(descriptor.id));
   }
 
   // Without what is ours.
@@ -622,6 +628,7 @@ bool judge_in_copy(void* context) {
   window = static_cast<PageWindow*>(take_in_copy(sizeof(PageWindow)));
   void* const scratch = take_in_copy(leaks::Judge::scratch_bytes());
   if (!window || !scratch) return true;
+  plan.threads->await_second_look();
   Roots roots(plan);
   roots.read();
   findings.cannot_read = roots.cannot_read() || own_pagemap < 0;
@@ -705,6 +712,7 @@ void let_threads_go(void* context) {
   const Plan& plan = *static_cast<const Plan*>(context);
   plan.threads->let_go();
   plan.held->let_go();
+  plan.threads->look_again();
 }
 
 // When a Python program comes to its exit, the interpreter has freed its objects. What they had was in use until then,
@@ -722,6 +730,15 @@ leaks::PythonIntegers python_integers() {
 }
 
 constexpr std::uint64_t kPatienceNs = 10'000'000'000;  // beyond what judging may take
+// Nobody is kept waiting for what cannot be done in time: of small blocks no more than one in so many nanoseconds was
+// ever looked at.
+bool blocks_are_too_many(std::uint64_t limit_ns) {
+  constexpr std::uint64_t kNsForBlock = 40, kLookedAtBytes = std::uint64_t{256} << 20;
+  const Kind& host = *kinds().front();
+  if (!host.live_bytes || host.live_bytes() < kLookedAtBytes || host.pools.empty()) return false;
+  return host.pools.front().figures(nullptr).live_blocks * kNsForBlock > limit_ns;
+}
+
 constinit LongLock judgement_lock;
 constinit bool judged_at_end = false;
 constinit Range earlier{};  // memory of the last judgement
@@ -740,6 +757,10 @@ void drop_earlier() {
   Judgement judgement;
   if (kSanitized || system_calls_are_filtered()) {
     judgement.why_not = kSanitized ? "this copy of Cistern has a sanitizer" : reason_of(CopyEnd::filtered);
+    return set_judgement(judgement);
+  }
+  if (blocks_are_too_many(limit_ns)) {
+    judgement.why_not = reason_of(CopyEnd::no_time);
     return set_judgement(judgement);
   }
   const std::uint64_t began_ns = nanoseconds_since_start();

@@ -21,6 +21,7 @@
 #include <atomic>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <new>
 
 #include "pool/base/clock.hpp"
@@ -62,6 +63,20 @@ std::string_view read_of_thread(int folder, int id, std::string_view file, char 
 WaitingCall call_of(int folder, int id) {
   char text[kTextMax];
   return parse_waiting_call(read_of_thread(folder, id, "/syscall", text));
+}
+
+// Arguments are registers too. The number tells the call from another one.
+void note_call(OtherThread& thread, const WaitingCall& call) {
+  thread.stack = call.stack;
+  thread.word_count = call.stack ? std::size(call.arguments) : 0;
+  std::copy(std::begin(call.arguments), std::end(call.arguments), thread.words);
+  thread.words[thread.word_count] = word(call.number);
+}
+
+bool is_where_it_was(const OtherThread& thread, const WaitingCall& call) {
+  return call.stack && call.number != WaitingCall::kRuns && thread.stack == call.stack && thread.word_count &&
+         thread.words[thread.word_count] == word(call.number) &&
+         std::equal(std::begin(call.arguments), std::end(call.arguments), thread.words);
 }
 
 // The first thread may have ended before the others: so it stays on the list.
@@ -202,6 +217,7 @@ struct OtherThreads::Table {
   std::size_t room = 0, count = 0;
   unsigned left_out = 0;
   bool are_numbered = false;
+  std::atomic<bool> looked_again{false};
   OtherThread threads[];
 
   std::span<OtherThread> all() { return {threads, count}; }
@@ -291,7 +307,7 @@ void OtherThreads::Table::stop_all() {
 // False: it may be asked again, in a moment.
 bool OtherThreads::Table::ask_to_stop(OtherThread& thread) {
   const WaitingCall call = call_of(folder, thread.id);
-  thread.stack = call.stack;
+  note_call(thread, call);
   if (!call.is_known && has_ended(folder, thread.id)) {
     thread.id = 0;
     return true;
@@ -364,7 +380,11 @@ void OtherThreads::look(int own_thread, int tries) {
   table_.list();
   if (!table_.are_numbered && table_.count) --table_.count;  // one of them is this one
   for (OtherThread& thread : all()) {
-    while (!(thread.stack = call_of(table_.folder, thread.id).stack) && tries > 0) --tries, sleep_for(500'000);
+    note_call(thread, call_of(table_.folder, thread.id));
+    for (; !thread.stack && tries > 0; --tries) {
+      sleep_for(500'000);
+      note_call(thread, call_of(table_.folder, thread.id));
+    }
     if (!thread.stack && has_ended(table_.folder, thread.id)) thread.id = 0;
   }
 }
@@ -388,6 +408,16 @@ void OtherThreads::stop() {
     if (monotonic_ns() > until_ns || helper_has_ended()) return let_go();
   }
   for (OtherThread& thread : all()) thread.is_complete &= thread.progress == Progress::stopped;
+}
+
+void OtherThreads::look_again() {
+  for (OtherThread& thread : all())
+    if (thread.id && !thread.is_complete) thread.is_steady = is_where_it_was(thread, call_of(table_.folder, thread.id));
+  table_.looked_again.store(true, std::memory_order_release);
+}
+
+void OtherThreads::await_second_look() const {
+  for (int tries = 5000; tries > 0 && !table_.looked_again.load(std::memory_order_acquire); --tries) sleep_for(20'000);
 }
 
 bool OtherThreads::helper_has_ended() {

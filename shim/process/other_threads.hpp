@@ -26,6 +26,7 @@ struct OtherThread {
   int signal;                     // that it was about to get
   Progress progress;              // of stopping it
   bool is_complete;               // all its registers are in `words`
+  bool is_steady;                 // not stopped, but it waited in one and the same call while the copy was made
   std::uintptr_t stack;           // pointer; 0: not known
   std::uintptr_t thread_pointer;  // 0: not known
   std::size_t word_count;
@@ -48,6 +49,10 @@ class OtherThreads {
   // Behind look(): all that may be, until let_go().
   void stop();
   void let_go();
+
+  // When the copy is made: which of those that were not stopped wait where they did. The copy awaits the answer.
+  void look_again();
+  void await_second_look() const;
 
   std::span<OtherThread> all() const;
   // From the first one's stop until all went on; 0: none was stopped.

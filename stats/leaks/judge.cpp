@@ -358,13 +358,14 @@ void Judge::look_closely_at(std::uintptr_t word) {
   if (has_part(word - 1)) found_end_of_target(word);
 }
 
+// Behind memory that the processor can read any mapping of the program may begin.
 void Judge::found_end_of_target(std::uintptr_t word) {
   const auto behind = std::lower_bound(world_.targets.begin(), world_.targets.end(), word,
                                        [](const Target& one, std::uintptr_t address) { return one.first < address; });
   const bool is_begin = behind != world_.targets.end() && behind->first == word;
   if (is_begin || behind == world_.targets.begin()) return;
   const Target& target = *std::prev(behind);
-  if (target.bytes > 1 && target.first + target.bytes == word) found_target(word - 1);
+  if (target.bytes > 1 && !target.is_readable && target.first + target.bytes == word) found_target(word - 1);
 }
 
 bool Judge::open_what_drivers_handed_out() {
