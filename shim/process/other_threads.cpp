@@ -308,7 +308,7 @@ void OtherThreads::Table::stop_all() {
 bool OtherThreads::Table::ask_to_stop(OtherThread& thread) {
   const WaitingCall call = call_of(folder, thread.id);
   note_call(thread, call);
-  if (!call.is_known && has_ended(folder, thread.id)) {
+  if (call.is_kernels() || (!call.is_known && has_ended(folder, thread.id))) {
     thread.id = 0;
     return true;
   }
@@ -380,12 +380,13 @@ void OtherThreads::look(int own_thread, int tries) {
   table_.list();
   if (!table_.are_numbered && table_.count) --table_.count;  // one of them is this one
   for (OtherThread& thread : all()) {
-    note_call(thread, call_of(table_.folder, thread.id));
-    for (; !thread.stack && tries > 0; --tries) {
+    WaitingCall call = call_of(table_.folder, thread.id);
+    for (; !call.stack && !call.is_kernels() && tries > 0; --tries) {
       sleep_for(500'000);
-      note_call(thread, call_of(table_.folder, thread.id));
+      call = call_of(table_.folder, thread.id);
     }
-    if (!thread.stack && has_ended(table_.folder, thread.id)) thread.id = 0;
+    note_call(thread, call);
+    if (call.is_kernels() || (!call.is_known && has_ended(table_.folder, thread.id))) thread.id = 0;
   }
 }
 

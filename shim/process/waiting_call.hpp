@@ -12,6 +12,9 @@ struct WaitingCall {
   long number = kRuns;
   std::uintptr_t arguments[6] = {};
   std::uintptr_t stack = 0;  // 0: not told
+
+  // A thread of the kernel's own that shares the process's memory, as io_uring has: in no program's code ever.
+  bool is_kernels() const { return is_known && number != kRuns && !stack; }
 };
 
 // "running", "-1 SP PC" or "NUMBER A0 A1 A2 A3 A4 A5 SP PC".

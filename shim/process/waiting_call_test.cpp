@@ -36,6 +36,12 @@ TEST(WaitingCall, LinesAreRead) {
   EXPECT_TRUE(parse_waiting_call("running\n").is_known);
 }
 
+TEST(WaitingCall, ThreadsOfTheKernelHaveNoStack) {
+  EXPECT_TRUE(parse_waiting_call("425 0x8 0x7fff7882a670 0x0 0x0 0x0 0x0 0x0 0x0\n").is_kernels());
+  EXPECT_FALSE(parse_waiting_call("running\n").is_kernels());
+  EXPECT_FALSE(parse_waiting_call(line_of(SYS_futex)).is_kernels());
+}
+
 TEST(WaitingCall, WhatIsNoSuchLineSaysNothing) {
   for (const char* line : {"", "\n", "7", "7 0x1", "walking", "7 0x1 0x2 0x3 0x4 0x5 0x6 0x7", "-1 0x7ffd1000",
                            "7 0x1 0x2 0x3 0x4 0x5 0x6 0x7 0x8 0x9", "7 0x1 0x2 0x3 zero 0x5 0x6 0x7 0x8"}) {
