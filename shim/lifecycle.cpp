@@ -66,7 +66,8 @@ constinit std::atomic<bool> layer_watches{false};
 bool on_small_signal_stack() {
   constexpr std::size_t kEnough = std::size_t{512} * 1024;
   stack_t stack;
-  return sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_ONSTACK) && stack.ss_size < kEnough;
+  return system_call(SYS_sigaltstack, 0, reinterpret_cast<std::uintptr_t>(&stack)) == 0 &&
+         (stack.ss_flags & SS_ONSTACK) && stack.ss_size < kEnough;
 }
 
 // Files are opened and read at the end, which is where a thread would be cancelled that is asked to end.

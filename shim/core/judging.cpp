@@ -699,7 +699,8 @@ class MemoryOfBoth {
 
 bool is_on_alternate_stack() {
   stack_t stack;
-  return sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_ONSTACK);
+  return system_call(SYS_sigaltstack, 0, reinterpret_cast<std::uintptr_t>(&stack)) == 0 &&
+         (stack.ss_flags & SS_ONSTACK);
 }
 
 void hold_threads(void* context) {
