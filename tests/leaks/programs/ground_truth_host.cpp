@@ -94,7 +94,7 @@ struct Node {
   MADE(1);
 }
 // What nobody can ask for.
-[[gnu::noinline]] void lost_in_pipe() {
+[[gnu::noinline]] void hidden_in_pipe() {
   int ends[2];
   void* block = make();
   if (pipe(ends) != 0 || write(ends[1], &block, sizeof block) != sizeof block) std::abort();
@@ -149,7 +149,7 @@ int main(int, char** arguments) {
   reachable_second_base();
   reachable_by_epoll();
   reachable_by_timer();
-  lost_in_pipe();
+  hidden_in_pipe();
   reachable_in_closed_page();
   possible_in_packed();
   possible_interior();
