@@ -25,6 +25,7 @@
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
 #include "shim/core/fork.hpp"
+#include "shim/core/gate.hpp"
 #include "shim/core/judging.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/host/placement.hpp"
@@ -128,7 +129,7 @@ bool has_something_to_say() {
   if (switched_off()) return false;
   const bool filtered = system_calls_are_filtered();
   if (gpu_used()) return options().report_requested || !filtered;
-  return options().report_requested && !filtered && !launches_ranks();
+  return (options().report_requested || options().gate_judges_host()) && !filtered && !launches_ranks();
 }
 
 void complain_in_silence() {
@@ -159,7 +160,9 @@ void begin_exit(const void* stack) {
 
 // `status`: what the process ends with, where that can be changed. Returns what it is to end with.
 int end_process(const char* moment, std::optional<int> status) {
-  if (!has_something_to_say() || !may_report_here()) return status.value_or(0);
+  const auto unseen = [status](bool is_ours) { return is_ours ? keep_gate_unseen(status) : status.value_or(0); };
+  if (!has_something_to_say()) return unseen(system_calls_are_filtered() && !switched_off());
+  if (!may_report_here()) return unseen(in_own_process());
   const Uncancelled uncancelled;
   const Ending ending;
   const void* const stack = stack_in_use();
@@ -201,7 +204,7 @@ void end_process_by(const char* exit_function, const char* moment) {
 // errx and the like end the process without our exit.
 void watch_exit_status() {
   using OnExit = int (*)(void (*)(int, void*), void*);
-  if (!options().fail_on) return;
+  if (!options().has_gate()) return;
   if (const auto on_exit = reinterpret_cast<OnExit>(next_definition("on_exit"))) on_exit(note_exit_status, nullptr);
 }
 

@@ -341,6 +341,22 @@ struct SuppressionFigures {
   std::uint64_t sites = 0, blocks = 0, bytes = 0;
 };
 
+// What the gate (CISTERN_FAIL_ON) came to, of a process that would have ended with 0.
+enum class Outcome : std::uint8_t {
+  passed,
+  failed,
+  undecided,     // nobody can say whether live memory is what the gate counts
+  misconfigured  // nobody knows what the gate was to be
+};
+constexpr const char* name_of(Outcome outcome) {
+  constexpr const char* kNames[] = {"passed", "failed", "undecided", "misconfigured"};
+  return kNames[static_cast<int>(outcome)];
+}
+struct GateFigures {
+  Outcome outcome;
+  String reason{};  // of the last two
+};
+
 struct FragmentationFigures {
   String kind;
   std::uint64_t reserved_bytes, live_bytes;
@@ -393,6 +409,8 @@ struct Snapshot {
   Standings host_standings;                         // of all live host blocks, whether they have a site or not
   std::optional<JudgingFigures> judging;
   Vector<SuppressionFigures> suppressions;  // the user's, and those of the built-in list that did something
+  String suppressions_fault{};              // what of the user's could not be read; empty: nothing
+  std::optional<GateFigures> gate;          // absent: there is none, or the process fails by itself
   std::optional<int> exit_code;             // what the process ends with instead of its own 0
   Vector<ObjectFigures> objects;
   Vector<ObjectSite> object_sites;  // of each type that keeps them the three with most alive

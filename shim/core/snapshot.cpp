@@ -6,6 +6,7 @@
 
 #include "pool/base/process_start.hpp"
 #include "shim/core/core.hpp"
+#include "shim/core/gate.hpp"
 #include "shim/core/judging.hpp"
 #include "shim/core/plugins.hpp"
 #include "shim/core/pools.hpp"
@@ -95,49 +96,33 @@ void add_trends(Snapshot& snapshot) {
   snapshot.site_trends = {};
 }
 
-void complain_about_suppressions(std::string_view what) {
+String about_suppressions(std::string_view what) {
   StringSink line;
   line.print("CISTERN_SUPPRESSIONS: {}: {}", printable(options().suppressions, kPathBytesShown), what);
-  warn_line(line.text());
+  return line.text();
 }
 
+// A file that is not what the user meant may suppress less, or more.
 void suppress(Snapshot& snapshot) {
   Suppressions suppressions;
+  const auto complain = [&snapshot](std::string_view what) {
+    String line = about_suppressions(what);
+    warn_line(line);
+    if (snapshot.suppressions_fault.empty()) snapshot.suppressions_fault = std::move(line);
+  };
   if (const String& path = options().suppressions; !path.empty()) {
     String file;
     if (const int error = read_file(from_start_directory(path).c_str(), kSuppressionsBytesMax, file)) {
       char reason[128];
-      complain_about_suppressions(strerror_r(error, reason, sizeof reason));
+      complain(strerror_r(error, reason, sizeof reason));
     }
-    suppressions.read(file, [](unsigned line) {
-      complain_about_suppressions("line " + decimal(line, 0) + " is not of the form leak:PATTERN");
-    });
+    suppressions.read(file);
+    for (const unsigned line : suppressions.lines_that_are_no_rule())
+      complain("line " + decimal(line, 0) + " is not of the form leak:PATTERN");
+    for (const String& pattern : suppressions.patterns_of_anything())
+      warn_line(about_suppressions("leak:" + printable(pattern, kPathBytesShown) + " suppresses everything"));
   }
   suppressions.apply(snapshot);
-}
-
-// `any`: by GPU memory, which nobody leaves to the system. Lost memory of the host counts where every block has its
-// site: what has none cannot be suppressed.
-bool fails(const Snapshot& snapshot) {
-  const FailOn& on = options().fail_on;
-  if (on.what == FailOn::growing)
-    return std::any_of(snapshot.growing.begin(), snapshot.growing.end(), [&](const GrowingSite& site) {
-      const bool counts = site.kind != "host" || snapshot.host_sites_mode == "all";
-      return counts && !site.suppressed && site.trend.bytes >= static_cast<double>(on.bytes_min);
-    });
-  const auto counts = [&on](const LeakFigures& leak) {
-    if (leak.suppressed) return false;
-    if (on.what == FailOn::any) return true;
-    return leak.rank() <= (on.what == FailOn::possible ? 1 : 0);
-  };
-  std::uint64_t bytes = 0, blocks = 0;
-  const auto add = [&](const Vector<LeakFigures>& leaks) {
-    for (const LeakFigures& leak : leaks)
-      if (counts(leak)) blocks += leak.blocks, bytes += leak.bytes;
-  };
-  if (on) add(snapshot.leaks);
-  if (on && on.what != FailOn::any && snapshot.host_sites_mode == "all") add(snapshot.host_sites);
-  return blocks && bytes >= on.bytes_min;
 }
 
 // Quick, and beside threads at work: no symbols are looked for, no lock of the dynamic linker is taken.
@@ -181,16 +166,14 @@ void report_now() {
   write_report(take_snapshot("request"));
 }
 
+// A process that was only judged for the gate, of its host memory, says nothing where that is kept.
 int report_end(ProcessEnd end) {
   if (end.stack_in_use) judge_at_end(end.stack_in_use);
   const JudgementHeld held;
   Snapshot snapshot = take_snapshot(end.moment);
-  int status = end.status.value_or(0);
-  if (end.status && (status & 0xff) == 0 && fails(snapshot)) {
-    status = static_cast<int>(options().fail_code);
-    snapshot.exit_code = status;
-  }
-  write_report(snapshot);
+  const int status = keep_gate(snapshot, end.status);
+  say_gate(snapshot);
+  if (gpu_used() || options().report_requested || status != end.status.value_or(0)) write_report(snapshot);
   return status;
 }
 

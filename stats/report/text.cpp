@@ -129,7 +129,18 @@ String occasion(const Snapshot& snapshot) {
   if (!snapshot.ended_by_itself())
     return "ended by " + String(moment) + (snapshot.leaks.empty() ? "" : ": what it would have freed is not known");
   if (!snapshot.exit_code) return "exit code unchanged";
-  return "exit code " + decimal(*snapshot.exit_code, 0) + " instead of 0, by CISTERN_FAIL_ON";
+  const bool is_undecided = snapshot.gate && snapshot.gate->outcome == Outcome::undecided;
+  return "exit code " + decimal(*snapshot.exit_code, 0) + " instead of 0, by " +
+         (is_undecided ? "CISTERN_UNDECIDED_CODE" : "CISTERN_FAIL_ON");
+}
+
+// What the gate could not do, before what it was to be done by.
+String doubts(const Snapshot& snapshot) {
+  if (!snapshot.gate) return {};
+  const GateFigures& gate = *snapshot.gate;
+  if (gate.outcome == Outcome::undecided) return "could not decide (" + gate.reason + "): ";
+  if (gate.outcome == Outcome::misconfigured) return "misconfigured (" + printable(gate.reason) + "): ";
+  return {};
 }
 
 // "42 blocks, 32.0 MiB (+- 2.0 MiB) at 3 sites"; empty: none. Samples are drawn apart from each other: the squares of
@@ -222,7 +233,7 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
              !libraries.possible.blocks && !program.unjudged.blocks && !libraries.unjudged.blocks) {
     verdict = "nothing lost; " + verdict;
   }
-  sink.print("{}  {}      ({})\n", running ? "LIVE   " : "VERDICT", verdict, occasion(snapshot));
+  sink.print("{}  {}{}      ({})\n", running ? "LIVE   " : "VERDICT", doubts(snapshot), verdict, occasion(snapshot));
   const auto host = std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(),
                                  [](const KindFigures& kind) { return kind.name == "host"; });
   const bool host_alive = host != snapshot.kinds.end() && host->live_blocks;
