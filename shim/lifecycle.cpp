@@ -31,6 +31,7 @@
 #include "shim/host/placement.hpp"
 #include "shim/lifecycle_signals.hpp"
 #include "shim/process/environment.hpp"
+#include "shim/process/family.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/output.hpp"
@@ -132,6 +133,8 @@ bool has_something_to_say() {
   return (options().report_requested || options().gate_judges_host()) && !filtered && !launches_ranks();
 }
 
+bool others_failed() { return verdicts_of_others().worst() != Outcome::passed; }
+
 void complain_in_silence() {
   if (complains_in_silence() && !system_calls_are_filtered() && may_report_here()) say_deferred_lines();
 }
@@ -147,6 +150,7 @@ void let_others_go_first() {
 void begin_exit(const void* stack) {
   let_others_go_first();
   complain_in_silence();
+  if (others_failed() && !system_calls_are_filtered() && may_report_here()) hold_standard_error();
   if (!has_something_to_say()) return gpu_used() ? exit_begins() : void();
   if (!may_report_here()) return;
   const Uncancelled uncancelled;
@@ -160,9 +164,12 @@ void begin_exit(const void* stack) {
 
 // `status`: what the process ends with, where that can be changed. Returns what it is to end with.
 int end_process(const char* moment, std::optional<int> status) {
-  const auto unseen = [status](bool is_ours) { return is_ours ? keep_gate_unseen(status) : status.value_or(0); };
-  if (!has_something_to_say()) return unseen(system_calls_are_filtered() && !switched_off());
-  if (!may_report_here()) return unseen(in_own_process());
+  if (switched_off()) return status.value_or(0);
+  if (!has_something_to_say()) {
+    if (system_calls_are_filtered()) return keep_gate_unseen(status);
+    return others_failed() && may_report_here() ? keep_gate_of_others(status) : status.value_or(0);
+  }
+  if (!may_report_here()) return in_own_process() ? keep_gate_unseen(status) : status.value_or(0);
   const Uncancelled uncancelled;
   const Ending ending;
   const void* const stack = stack_in_use();
@@ -178,6 +185,7 @@ int end_process(const char* moment, std::optional<int> status) {
 void in_forked_child() {
   process_id.store(system_calls_are_filtered() ? kUnknown : getpid(), std::memory_order_relaxed);
   note_forked();
+  family_after_fork_in_child();
   after_fork_in_child();
   watch_signals_in_child();
 }
@@ -236,6 +244,7 @@ void start_process() {
   options_are_in_use();
   if (has_deferred_lines() && options().report != "none") note_complaints();
   if (options().system_calls == "few") note_system_filter();
+  if (options().has_gate() && options().fail_children && !system_calls_are_filtered()) join_family(options());
   host::prepare_pool();
   host::prepare_placement();
   host::prepare_operators();

@@ -4,10 +4,12 @@
 #include <algorithm>
 
 #include "shim/core/core.hpp"
+#include "shim/process/family.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/process.hpp"
 #include "stats/format.hpp"
+#include "stats/report/report.hpp"
 
 namespace cistern {
 namespace {
@@ -36,8 +38,15 @@ bool counts(const LeakFigures& leak, FailOn::What what) {
   return what == FailOn::any || leak.rank() <= (what == FailOn::possible ? 1 : 0);
 }
 
+// Host memory that another allocator serves; null: there is none.
+const KindFigures* unjudged_host(const Snapshot& snapshot) {
+  const auto host = std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(),
+                                 [](const KindFigures& kind) { return kind.name == "host" && !kind.pooled_kind; });
+  return host == snapshot.kinds.end() ? nullptr : &*host;
+}
+
 // Lost memory of the host counts where every block has its site: what has none cannot be suppressed.
-Counted counted(const Snapshot& snapshot, FailOn::What what) {
+Counted counted(const Snapshot& snapshot, FailOn::What what, bool judges_host) {
   Counted sum;
   const auto add = [&](const Vector<LeakFigures>& leaks) {
     for (const LeakFigures& leak : leaks) {
@@ -49,7 +58,10 @@ Counted counted(const Snapshot& snapshot, FailOn::What what) {
     }
   };
   add(snapshot.leaks);
-  if (what != FailOn::any && snapshot.host_sites_mode == "all") add(snapshot.host_sites);
+  if (what == FailOn::any) return sum;
+  if (snapshot.host_sites_mode == "all") add(snapshot.host_sites);
+  if (const KindFigures* const host = unjudged_host(snapshot); host && judges_host)
+    sum.unsure_blocks += host->live_blocks, sum.unsure_bytes += host->live_bytes;
   return sum;
 }
 
@@ -70,7 +82,7 @@ String why_undecided(const Snapshot& snapshot, const Options& options) {
     return cistern::counted(judging.unseen_threads, "other thread") +
            (judging.unseen_threads == 1 ? " was there, whose registers are" : " were there, whose registers are") +
            " not seen";
-  return "some memory was made after exit had begun, or by another allocator";
+  return unjudged_host(snapshot) ? "another allocator serves host memory" : "some memory was made after exit had begun";
 }
 
 }  // namespace
@@ -86,7 +98,7 @@ GateFigures gate_of(const Snapshot& snapshot, const Options& options) {
       if (grows(snapshot, *bytes_min)) return {Outcome::failed};
       continue;
     }
-    const Counted sum = counted(snapshot, what);
+    const Counted sum = counted(snapshot, what, options.gate_judges_host());
     if (sum.blocks && sum.bytes >= *bytes_min) return {Outcome::failed};
     is_unsure |= sum.unsure_blocks && sum.bytes + sum.unsure_bytes >= *bytes_min;
   }
@@ -106,12 +118,26 @@ bool is_content(std::optional<int> status) { return status && (*status & 0xff) =
 }  // namespace
 
 int keep_gate(Snapshot& snapshot, std::optional<int> status) {
-  const bool is_judged = snapshot.used_gpu_memory() || options().gate_judges_host();
-  if (!options().has_gate() || !is_content(status) || !is_judged) return status.value_or(0);
-  snapshot.gate = gate_of(snapshot, options());
-  const int code = code_of(snapshot.gate->outcome);
+  if (!options().has_gate() || !is_content(status)) return status.value_or(0);
+  snapshot.family = verdicts_of_others();
+  int code = code_of(snapshot.family.worst());
+  if (snapshot.used_gpu_memory() || options().gate_judges_host()) {
+    snapshot.gate = gate_of(snapshot, options());
+    count_in_family(snapshot.gate->outcome);
+    if (const int own = code_of(snapshot.gate->outcome)) code = own;
+  }
   if (!code) return *status;
   snapshot.exit_code = code;
+  return code;
+}
+
+int keep_gate_of_others(std::optional<int> status) {
+  const FamilyFigures others = verdicts_of_others();
+  const int code = is_content(status) ? code_of(others.worst()) : 0;
+  if (!code) return status.value_or(0);
+  if (options().report != "none")
+    warn_line("CISTERN_FAIL_ON: " + sentence_of(others) + "; exit code " + decimal(code, 0) +
+              " instead of 0 (CISTERN_FAIL_CHILDREN)");
   return code;
 }
 
@@ -133,13 +159,16 @@ int keep_gate_unseen(std::optional<int> status) {
     for (const Kind* kind : kinds().subspan(1)) live_bytes += kind->live_bytes();
   const bool judges_host = options().gate_judges_host();
   if (judges_host) live_bytes += kinds().front()->live_bytes();
-  const bool is_judged = judges_host || gpu_used();
-  if (!options().gate_fault.empty()) return is_judged ? code_of(Outcome::misconfigured) : *status;
   const auto& asked = options().fail_on.bytes_min;
   const bool may_fail = std::any_of(asked.begin(), asked.end(), [live_bytes](const auto& bytes_min) {
     return bytes_min && live_bytes && live_bytes >= *bytes_min;
   });
-  const int code = may_fail ? code_of(Outcome::undecided) : 0;
+  const bool is_judged = judges_host || gpu_used();
+  const Outcome outcome = !options().gate_fault.empty() ? Outcome::misconfigured
+                          : may_fail                    ? Outcome::undecided
+                                                        : Outcome::passed;
+  if (is_judged) count_in_family(outcome);
+  const int own = is_judged ? code_of(outcome) : 0, code = own ? own : code_of(verdicts_of_others().worst());
   return code ? code : *status;
 }
 

@@ -14,6 +14,8 @@ GateFigures gate_of(const Snapshot& snapshot, const Options& options);
 // `status`: what the process ends with by itself, where that can be changed. Notes in the snapshot what the gate came
 // to. Returns what the process is to end with.
 int keep_gate(Snapshot& snapshot, std::optional<int> status);
+// Of a process that has no memory to judge, for those that came of it.
+int keep_gate_of_others(std::optional<int> status);
 // On stderr, what no report says loudly enough.
 void say_gate(const Snapshot& snapshot);
 

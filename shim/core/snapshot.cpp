@@ -69,10 +69,23 @@ void add_judging(Snapshot& snapshot) {
       if (leak.leak_class != kWentWithContext) leak.leak_class = kLive;
 }
 
+// What a site has more than before, others may have given up: then nothing grows.
+void drop_what_only_moved(Snapshot& snapshot) {
+  for (SiteTrend& site : snapshot.site_trends) {
+    if (site.trend.kind != TrendKind::growing) continue;
+    const auto of = std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(),
+                                 [&](const KindFigures& kind) { return kind.name == site.kind; });
+    if (site.kind != "host" && of == snapshot.kinds.end()) continue;
+    if (!rose_beside(site.kind == "host" ? snapshot.host_over_time : of->over_time, site.trend))
+      site.trend = {TrendKind::constant};
+  }
+}
+
 // Rows of leaks have the trend of their site; those that grow fastest have a list of their own, for what grew may well
-// have been freed at the end.
+// have been freed at the end. It is long: those that come first may all be suppressed.
 void add_trends(Snapshot& snapshot) {
-  constexpr std::size_t kGrowingShown = 5;
+  constexpr std::size_t kGrowingKept = 50;
+  drop_what_only_moved(snapshot);
   Map<SiteId, Vector<const SiteTrend*>> by_site;  // of each one or two kinds
   for (const SiteTrend& trend : snapshot.site_trends) by_site[trend.site].push_back(&trend);
   const auto of_site = [&](LeakFigures& leak) {
@@ -91,7 +104,7 @@ void add_trends(Snapshot& snapshot) {
   for (SiteTrend& site : snapshot.site_trends) {
     const auto of_kind = std::count_if(snapshot.growing.begin(), snapshot.growing.end(),
                                        [&](const GrowingSite& other) { return other.kind == site.kind; });
-    if (static_cast<std::size_t>(of_kind) < kGrowingShown) snapshot.growing.push_back({std::move(site), {}});
+    if (static_cast<std::size_t>(of_kind) < kGrowingKept) snapshot.growing.push_back({std::move(site), {}});
   }
   snapshot.site_trends = {};
 }

@@ -142,10 +142,8 @@ struct failing_parser {
     constexpr struct {
       char word[9];
       FailOn::What what;
-    } kWords[] = {{"any", FailOn::any},
-                  {"lost", FailOn::lost},
-                  {"possible", FailOn::possible},
-                  {"growing", FailOn::growing}};
+    } kWords[] = {
+        {"any", FailOn::any}, {"lost", FailOn::lost}, {"possible", FailOn::possible}, {"growing", FailOn::growing}};
     const std::size_t colon = text.find(':');
     for (const auto& [word, what] : kWords) {
       if (!same_word(text.substr(0, colon), word)) continue;
@@ -175,16 +173,16 @@ using Complain = void (*)(std::string_view line);
 
 // --- The gate: CISTERN_FAIL_ON and what it depends on
 constexpr char kFailOn[] = "CISTERN_FAIL_ON";
-constexpr char kGateNames[][24] = {"CISTERN_FAIL_ON",      "CISTERN_FAIL_CODE",    "CISTERN_UNDECIDED_CODE",
-                                   "CISTERN_LEAK_CHECK",   "CISTERN_LEAK_THREADS", "CISTERN_SUPPRESSIONS",
-                                   "CISTERN_SITES",        "CISTERN_HOST"};
+constexpr char kGateNames[][24] = {"CISTERN_FAIL_ON",       "CISTERN_FAIL_CODE",  "CISTERN_UNDECIDED_CODE",
+                                   "CISTERN_FAIL_CHILDREN", "CISTERN_LEAK_CHECK", "CISTERN_LEAK_THREADS",
+                                   "CISTERN_SUPPRESSIONS",  "CISTERN_SITES",      "CISTERN_HOST"};
 
 // A wrong value of `variable`, or a name that is nearly that, leaves open what was to fail. Those that only matter
 // beside a gate are no reason to shut one that nobody asked for.
 bool shuts_gate(const Options& options, std::string_view variable) {
   if (variable == kFailOn) return true;
-  return options.has_gate() && std::any_of(std::begin(kGateNames), std::end(kGateNames),
-                                           [&](const char* name) { return variable == name; });
+  return options.has_gate() &&
+         std::any_of(std::begin(kGateNames), std::end(kGateNames), [&](const char* name) { return variable == name; });
 }
 
 // One that shuts the gate says what comes of that instead of what is done now.

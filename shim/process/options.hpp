@@ -17,7 +17,9 @@ namespace cistern {
 struct FailOn {
   enum What : std::uint8_t { any, lost, possible, growing, count };
   std::array<std::optional<std::uint64_t>, count> bytes_min{};
-  explicit operator bool() const { return std::any_of(bytes_min.begin(), bytes_min.end(), [](auto& of) { return !!of; }); }
+  explicit operator bool() const {
+    return std::any_of(bytes_min.begin(), bytes_min.end(), [](auto& of) { return !!of; });
+  }
   // `any` means what nobody leaves to the system: GPU memory.
   bool counts_host() const { return bytes_min[lost] || bytes_min[possible] || bytes_min[growing]; }
 };
@@ -37,9 +39,7 @@ struct Options {
 
   bool has_gate() const { return fail_on || !gate_fault.empty(); }
   // Of a process that used no GPU memory, too.
-  bool gate_judges_host() const {
-    return sites == "all" && host && (fail_on.counts_host() || !gate_fault.empty());
-  }
+  bool gate_judges_host() const { return sites == "all" && host && (fail_on.counts_host() || !gate_fault.empty()); }
 };
 
 using Getenv = const char* (*)(const char* name);

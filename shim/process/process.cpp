@@ -31,9 +31,9 @@ constinit std::atomic<bool> beside_threads{false};
 constinit std::atomic<bool> in_use{false};
 
 bool is_read_at_the_end(std::string_view name) {
-  constexpr std::string_view kNames[] = {"CISTERN_REPORT",       "CISTERN_REPORT_FORMAT",  "CISTERN_FAIL_ON",
-                                         "CISTERN_FAIL_CODE",    "CISTERN_UNDECIDED_CODE", "CISTERN_SUPPRESSIONS",
-                                         "CISTERN_LEAK_CHECK",   "CISTERN_LEAK_THREADS"};
+  constexpr std::string_view kNames[] = {"CISTERN_REPORT",     "CISTERN_REPORT_FORMAT",  "CISTERN_FAIL_ON",
+                                         "CISTERN_FAIL_CODE",  "CISTERN_UNDECIDED_CODE", "CISTERN_SUPPRESSIONS",
+                                         "CISTERN_LEAK_CHECK", "CISTERN_LEAK_THREADS"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 

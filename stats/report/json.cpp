@@ -100,6 +100,13 @@ void write_process(Json& json, const Snapshot& snapshot) {
     if (!snapshot.gate->reason.empty()) json.field("reason", snapshot.gate->reason);
     json.close('}');
   }
+  if (snapshot.family.judged()) {
+    json.key("children");
+    json.open('{');
+    for (const Outcome outcome : {Outcome::passed, Outcome::failed, Outcome::undecided, Outcome::misconfigured})
+      json.count(name_of(outcome), snapshot.family.of(outcome));
+    json.close('}');
+  }
   json.close('}');
 }
 
