@@ -1,11 +1,12 @@
 // See family.hpp.
 #include "shim/process/family.hpp"
 
-#include <errno.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -69,16 +70,9 @@ FilePath path_of(pid_t process, std::string_view rest) {
   return path;
 }
 
-// In a container /proc may be that of the outside, where its numbers are those of others.
-bool proc_is_of_own_namespace() {
-  char shown[16];
-  const ssize_t bytes = readlink("/proc/self", shown, sizeof shown);
-  return bytes > 0 && std::string_view(shown, static_cast<std::size_t>(bytes)) == Digits(getpid());
-}
-
 // 0: not to be had. The name before it may hold anything but ends with the last parenthesis.
-pid_t parent_of(pid_t process) {
-  const SmallFile<512> file(path_of(process, "/stat").text());
+pid_t parent_in(const char* stat_file) {
+  const SmallFile<512> file(stat_file);
   const std::string_view all = file.text();
   const std::size_t name_end = all.rfind(") ");
   pid_t parent = 0;
@@ -92,32 +86,53 @@ Verdicts* map(int file) {
   return mapped > 0 || mapped < -4095 ? reinterpret_cast<Verdicts*>(mapped) : nullptr;
 }
 
-// Its file, mapped, where that is of the same gate.
-Verdicts* family_of(pid_t process, std::uint32_t gate) {
-  for (const int lowest : kPrivateDescriptors)
-    for (int number = lowest; number < lowest + kDescriptorsSearched; ++number) {
-      FilePath path = path_of(process, "/fd/");
-      path.add(Digits(number));
-      char link[64];
-      const ssize_t bytes = readlink(path.text(), link, sizeof link);
-      if (bytes < 0 && errno == EACCES) return nullptr;
-      if (bytes < 0 || std::string_view(link, static_cast<std::size_t>(bytes)) != kLinkText) continue;
-      const int file = open(path.text(), O_RDWR | O_CLOEXEC);
-      if (file < 0) return nullptr;
-      Verdicts* const found = map(file);
-      close_it(file);
-      if (found && found->gate == gate) return found;
-      if (found) munmap(found, kFileBytes);
-      return nullptr;
-    }
+// Its file, mapped, where that is the file of a family of the same gate.
+Verdicts* mapped_from(const FilePath& descriptor, std::uint32_t gate) {
+  char link[64];
+  const ssize_t bytes = readlink(descriptor.text(), link, sizeof link);
+  if (bytes < 0 || std::string_view(link, static_cast<std::size_t>(bytes)) != kLinkText) return nullptr;
+  const int file = open(descriptor.text(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return nullptr;
+  Verdicts* const found = map(file);
+  close_it(file);
+  if (!found || found->gate == gate) return found;
+  munmap(found, kFileBytes);
   return nullptr;
 }
 
+bool may_be_private(std::string_view name) {
+  int number = -1;
+  std::from_chars(name.data(), name.data() + name.size(), number);
+  return std::any_of(std::begin(kPrivateDescriptors), std::end(kPrivateDescriptors),
+                     [number](int lowest) { return number >= lowest && number < lowest + kDescriptorsSearched; });
+}
+
+Verdicts* family_of(pid_t process, std::uint32_t gate) {
+  const int folder = open(path_of(process, "/fd").text(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return nullptr;
+  Verdicts* found = nullptr;
+  alignas(8) char entries[2048];
+  long bytes;
+  while (!found && (bytes = system_call(SYS_getdents64, word(folder), word(entries), sizeof entries)) > 0)
+    for (long at = 0; at < bytes && !found;) {
+      const auto* const entry = reinterpret_cast<const struct dirent64*>(entries + at);
+      at += entry->d_reclen;
+      if (!may_be_private(entry->d_name)) continue;
+      FilePath path = path_of(process, "/fd/");
+      path.add(entry->d_name);
+      found = mapped_from(path, gate);
+    }
+  close_it(folder);
+  return found;
+}
+
+// By the numbers that /proc has, from our own on: in a container it may be that of the outside.
 Verdicts* family_of_parents(std::uint32_t gate) {
-  if (!proc_is_of_own_namespace()) return nullptr;
-  pid_t process = getppid();
-  for (int generation = 0; process > 0 && generation < kGenerationsMax; ++generation, process = parent_of(process))
+  pid_t process = parent_in("/proc/self/stat");
+  for (int generation = 0; process > 0 && generation < kGenerationsMax; ++generation) {
     if (Verdicts* const found = family_of(process, gate)) return found;
+    process = parent_in(path_of(process, "/stat").text());
+  }
   return nullptr;
 }
 
