@@ -1,7 +1,7 @@
-/* leaky HOW [HOW...]: each word is one step. Memory: "lose" (a buffer of 4 KiB that nothing leads to), "keep" (one that
-   a variable leads to), "use" (one that is freed), "lose-host" (64 KiB of malloc). Circumstances: "thread", "filter"
-   (of system calls: a write is fatal), "small-stack" (the end comes in a signal handler on
-   one), "fork" and "double-fork" (the rest is the child's).
+/* leaky HOW [HOW...]: each word is one step. Memory: "lose" (a buffer of 4 KiB that nothing leads to), "lose-much" (of
+   16 MiB), "keep" (one that a variable leads to), "use" (one that is freed), "lose-host" (64 KiB of malloc).
+   Circumstances: "thread", "filter" (of system calls: a write is fatal), "small-stack" (the end comes in a signal handler
+   on one), "fork" and "double-fork" (the rest is the child's).
    Ends: "return" by default, "exit", "_exit", "quick_exit", "abort", "kill", "exec" (/bin/true), "code3". */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 300
@@ -29,10 +29,12 @@ static void start(void) {
   context = clCreateContext(NULL, 1, &device, NULL, NULL, NULL);
 }
 
-__attribute__((noinline)) static cl_mem make(void) {
+__attribute__((noinline)) static cl_mem make_bytes(size_t bytes) {
   start();
-  return clCreateBuffer(context, 0, 4096, NULL, NULL);
+  return clCreateBuffer(context, 0, bytes, NULL, NULL);
 }
+
+static cl_mem make(void) { return make_bytes(4096); }
 
 __attribute__((noinline)) static void lose_in_host(void) {
   static void* volatile block;
@@ -81,6 +83,7 @@ static void leave_rest_to_child(void) {
 
 static int step(const char* how) {
   if (!strcmp(how, "lose")) make(), wipe_stack();
+  if (!strcmp(how, "lose-much")) make_bytes(16 << 20), wipe_stack();
   if (!strcmp(how, "keep")) kept = make();
   if (!strcmp(how, "use")) clReleaseMemObject(make());
   if (!strcmp(how, "lose-host")) lose_in_host(), wipe_stack();
