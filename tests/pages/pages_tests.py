@@ -161,6 +161,21 @@ class Ci(Pages):
         self.run_page("ci.md", at_least=6)
 
 
+class Gates(unittest.TestCase):
+    """Whatever value of CISTERN_FAIL_ON a page shows means something, and fails for 16 MiB that are lost."""
+
+    def test_every_value_that_is_shown(self):
+        texts = [path.read_text() for path in [*PAGES.iterdir(), ROOT / "README.md"]]
+        values = {value for text in texts for value in re.findall(r"CISTERN_FAIL_ON(?:=|: )([a-zA-Z0-9:,]+)", text)}
+        self.assertGreaterEqual(values, {"any", "lost", "lost:10MiB,growing:100MiB", "growing:100MiB"})
+        for value in sorted(values - {"off"}):
+            with self.subTest(value):
+                done = subprocess.run([ARGUMENTS.leaky, "lose-much"], capture_output=True, text=True, env=os.environ | {
+                    "LD_PRELOAD": str(ARGUMENTS.shim), "CISTERN_FAIL_ON": value})
+                self.assertEqual(done.returncode, 0 if value.startswith("growing") else 23, done.stderr)
+                self.assertNotIn("misconfigured", done.stderr)
+
+
 class Mpi(Pages):
     # What Open MPI says of a job, and what the ranks print.
     preamble = r"(?:.*\n)*?"

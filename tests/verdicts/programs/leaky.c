@@ -1,7 +1,7 @@
 /* leaky HOW [HOW...]: each word is one step. Memory: "lose" (a buffer of 4 KiB that nothing leads to), "lose-much" (of
    16 MiB), "keep" (one that a variable leads to), "use" (one that is freed), "lose-host" (64 KiB of malloc).
-   Circumstances: "thread", "filter" (of system calls: a write is fatal), "small-stack" (the end comes in a signal handler
-   on one), "fork" and "double-fork" (the rest is the child's).
+   Circumstances: "thread", "filter" (of system calls: a write is fatal), "small-stack" (the end comes in a signal
+   handler on one), "fork" and "double-fork" (the rest is the child's).
    Ends: "return" by default, "exit", "_exit", "quick_exit", "abort", "kill", "exec" (/bin/true), "code3". */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 300
