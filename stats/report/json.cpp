@@ -93,6 +93,20 @@ void write_process(Json& json, const Snapshot& snapshot) {
   json.number("wall_s", snapshot.wall_s, 6);
   json.field("moment", snapshot.moment);
   if (snapshot.exit_code) json.count("exit_code", static_cast<std::uint64_t>(*snapshot.exit_code));
+  if (snapshot.gate) {
+    json.key("gate");
+    json.open('{');
+    json.field("outcome", name_of(snapshot.gate->outcome));
+    if (!snapshot.gate->reason.empty()) json.field("reason", snapshot.gate->reason);
+    json.close('}');
+  }
+  if (snapshot.family.judged()) {
+    json.key("children");
+    json.open('{');
+    for (const Outcome outcome : {Outcome::passed, Outcome::failed, Outcome::undecided, Outcome::misconfigured})
+      json.count(name_of(outcome), snapshot.family.of(outcome));
+    json.close('}');
+  }
   json.close('}');
 }
 
