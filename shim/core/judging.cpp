@@ -565,8 +565,10 @@ class Roots {
 
   // What the kernel alone has; alternate stacks of threads that still live.
   void note_words_of_kernel() {
+    // Many programs give epoll a file's number.
     const auto push = [](void* roots, std::uintptr_t word) {
-      if (word) static_cast<Roots*>(roots)->words_.push(word);
+      constexpr std::uintptr_t kLowestAddress = 65536;
+      if (word >= kLowestAddress) static_cast<Roots*>(roots)->words_.push(word);
     };
     visit_words_of_kernel(parent_timers(), push, this);
     visit_alternate_stacks(
@@ -752,7 +754,7 @@ void drop_earlier() {
 }
 
 [[gnu::cold]] void judge_live_memory(const void* stack_in_use, bool at_end) {
-  const std::uint64_t limit_ns = options().leak_check;
+  const std::uint64_t limit_ns = options().judging_limit();
   drop_earlier();
   if (!limit_ns) return;
   Judgement judgement;
@@ -817,7 +819,7 @@ void drop_earlier() {
 
 }  // namespace
 
-JudgementHeld::JudgementHeld() : is_ours_(judgement_lock.lock_within(options().leak_check + kPatienceNs)) {
+JudgementHeld::JudgementHeld() : is_ours_(judgement_lock.lock_within(options().judging_limit() + kPatienceNs)) {
   if (is_ours_) set_judging_thread(__builtin_thread_pointer());
 }
 JudgementHeld::~JudgementHeld() {

@@ -351,8 +351,12 @@ Options read_options(Getenv getenv, char** environment, Complain complain) {
 #define OPTION(type, name, variable, default_text, help) \
   read_option<type##_parser>(options.name, *row++, entries, getenv, options, complain);
 #include "shim/options.def"
-  const char* report = entries.have("CISTERN_REPORT") ? getenv("CISTERN_REPORT") : nullptr;
-  options.report_requested = report && *report;
+  const auto is_set = [&](const char* name) {
+    const char* const value = entries.have(name) ? getenv(name) : nullptr;
+    return value && *value;
+  };
+  options.report_requested = is_set("CISTERN_REPORT");
+  options.leak_check_is_set = is_set("CISTERN_LEAK_CHECK");
   for (const Code& code : kCodes) {
     if (is_exit_code(code, options)) continue;
     complain_about(options, code.variable, not_a_code(code.variable, options.*code.value, code.least),
@@ -376,6 +380,7 @@ std::optional<Options> with_option(const Options& before, std::string_view name,
   ++row;
 #include "shim/options.def"
   changed.report_requested |= name == "CISTERN_REPORT";
+  changed.leak_check_is_set |= name == "CISTERN_LEAK_CHECK";
   for (const Code& code : kCodes) {
     if (is_exit_code(code, changed)) continue;
     complain(not_a_code(code.variable, changed.*code.value, code.least) + "; left as it is");

@@ -21,6 +21,7 @@ struct FailOn {
     return std::any_of(bytes_min.begin(), bytes_min.end(), [](auto& of) { return !!of; });
   }
   // `any` means what nobody leaves to the system: GPU memory.
+  bool needs_judgement() const { return bytes_min[lost] || bytes_min[possible]; }
   bool counts_host() const { return bytes_min[lost] || bytes_min[possible] || bytes_min[growing]; }
 };
 
@@ -33,9 +34,16 @@ struct Options {
   using failing = FailOn;
 #define OPTION(type, name, variable, default_text, help) type name{};
 #include "shim/options.def"
-  bool report_requested = false;  // CISTERN_REPORT was set by the user
+  bool report_requested = false;   // CISTERN_REPORT was set by the user
+  bool leak_check_is_set = false;  // so was CISTERN_LEAK_CHECK
   // A gate was asked for, and why nobody knows which; empty: that is known. What it would judge fails then.
   String gate_fault;
+
+  // Most nanoseconds for it. A gate that needs the judgement waits for it longer than a report may.
+  std::uint64_t judging_limit() const {
+    constexpr std::uint64_t kForGate = 60'000'000'000;
+    return fail_on.needs_judgement() && !leak_check_is_set ? kForGate : leak_check;
+  }
 
   bool has_gate() const { return fail_on || !gate_fault.empty(); }
   // Of a process that used no GPU memory, too.
