@@ -167,7 +167,9 @@ int end_process(const char* moment, std::optional<int> status) {
   if (switched_off()) return status.value_or(0);
   if (!has_something_to_say()) {
     if (system_calls_are_filtered()) return keep_gate_unseen(status);
-    return others_failed() && may_report_here() ? keep_gate_of_others(status) : status.value_or(0);
+    if (!others_failed() || !may_report_here()) return status.value_or(0);
+    const Uncancelled uncancelled;
+    return keep_gate_of_others(status);
   }
   if (!may_report_here()) return in_own_process() ? keep_gate_unseen(status) : status.value_or(0);
   const Uncancelled uncancelled;
