@@ -23,9 +23,7 @@ constexpr std::uint64_t kSmallAddressSpace = 1024 * kMiB, kPoolNeeds = 32 * kMiB
 constinit const Environment* asked = nullptr;
 constinit Findings* told = nullptr;
 
-const char* ask(const char* name) {
-  return asked->is_set(name) ? asked->get(name).data() : nullptr;
-}
+const char* ask(const char* name) { return asked->get(name).data(); }  // null: not set
 
 std::string_view first_line(const String& text) {
   std::string_view line = std::string_view(text).substr(0, text.find('\n'));

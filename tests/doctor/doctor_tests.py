@@ -435,8 +435,8 @@ class Surroundings(Doctor):
     def test_a_gate_that_is_shut(self):
         for value in ("anny", ""):
             self.check([self.linked(program("plain")), self.preloaded,
-                        f"note     CISTERN_FAIL_ON: '{value}' is not off, or any, lost, possible, growing, each with or "
-                        "without :SIZE, with commas between; so processes that used GPU memory fail",
+                        f"note     CISTERN_FAIL_ON: '{value}' is not off, or any, lost, possible, growing, each with "
+                        "or without :SIZE, with commas between; so processes that used GPU memory fail",
                         "problem  what CISTERN_FAIL_ON is to fail for is not clear: see above"], program("plain"),
                        code=1, environment={"CISTERN_FAIL_ON": value})
 
