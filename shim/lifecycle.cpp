@@ -133,7 +133,7 @@ bool has_something_to_say() {
   return (options().report_requested || options().gate_judges_host()) && !filtered && !launches_ranks();
 }
 
-bool others_failed() { return verdicts_of_others().worst() != Outcome::passed; }
+bool others_failed() { return is_head_of_family && verdicts_of_others().worst() != Outcome::passed; }
 
 void complain_in_silence() {
   if (complains_in_silence() && !system_calls_are_filtered() && may_report_here()) say_deferred_lines();
