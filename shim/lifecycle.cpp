@@ -134,7 +134,7 @@ bool has_something_to_say() {
   return (options().report_requested || options().gate_judges_host()) && !filtered && !launches_ranks();
 }
 
-bool others_failed() { return verdicts_of_others().worst() != Outcome::passed; }
+bool others_failed() { return is_head_of_family && verdicts_of_others().worst() != Outcome::passed; }
 
 void complain_in_silence() {
   if (complains_in_silence() && !system_calls_are_filtered() && may_report_here()) say_deferred_lines();
@@ -168,7 +168,9 @@ int end_process(const char* moment, std::optional<int> status) {
   if (switched_off()) return status.value_or(0);
   if (!has_something_to_say()) {
     if (system_calls_are_filtered()) return keep_gate_unseen(status);
-    return others_failed() && may_report_here() ? keep_gate_of_others(status) : status.value_or(0);
+    if (!others_failed() || !may_report_here()) return status.value_or(0);
+    const Uncancelled uncancelled;
+    return keep_gate_of_others(status);
   }
   if (!may_report_here()) return in_own_process() ? keep_gate_unseen(status) : status.value_or(0);
   const Uncancelled uncancelled;

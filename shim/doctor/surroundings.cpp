@@ -23,10 +23,7 @@ constexpr std::uint64_t kSmallAddressSpace = 1024 * kMiB, kPoolNeeds = 32 * kMiB
 constinit const Environment* asked = nullptr;
 constinit Findings* told = nullptr;
 
-const char* ask(const char* name) {
-  const std::string_view value = asked->get(name);
-  return value.empty() ? nullptr : value.data();
-}
+const char* ask(const char* name) { return asked->get(name).data(); }  // null: not set
 
 std::string_view first_line(const String& text) {
   std::string_view line = std::string_view(text).substr(0, text.find('\n'));
@@ -109,6 +106,7 @@ bool examine_options(const Environment& environment, Findings& findings) {
   const bool is_off = parse_on_off(on) == false;
   if (!on.empty() && !parse_on_off(on)) findings.note("CISTERN: '" + String(on) + "' is not on or off; using on");
   if (is_off) findings.problem("CISTERN=off leaves every call as it is: unset it");
+  if (!options.gate_fault.empty()) findings.problem("what CISTERN_FAIL_ON is to fail for is not clear: see above");
   if (!options.host) findings.note("CISTERN_HOST=off: host memory is not counted");
   if (!options.host_pool) findings.note("CISTERN_HOST_POOL=off: host memory is counted, not pooled");
   if (options.report == "none") findings.note("CISTERN_REPORT=none: nothing will be said");

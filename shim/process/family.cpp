@@ -2,6 +2,7 @@
 #include "shim/process/family.hpp"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -35,7 +36,6 @@ struct Verdicts {
 static_assert(sizeof(Verdicts) <= kFileBytes && std::atomic<std::uint32_t>::is_always_lock_free);
 
 constinit Verdicts* verdicts = nullptr;
-constinit bool is_head = false;
 
 // FNV-1a
 std::uint32_t gate_number(const Options& options) {
@@ -138,8 +138,10 @@ Verdicts* family_of_parents(std::uint32_t gate) {
 
 // A descriptor that would be in the program's way is closed: then only forked children are of the family.
 Verdicts* found_family(std::uint32_t gate) {
-  constexpr std::uintptr_t kCloseOnExec = 1;  // MFD_CLOEXEC
-  const int file = keep_apart(system_call(SYS_memfd_create, word(kFileName), kCloseOnExec));
+  constexpr std::uintptr_t kCloseOnExec = 1, kNeverExecuted = 8;  // MFD_CLOEXEC, MFD_NOEXEC_SEAL
+  long made_file = system_call(SYS_memfd_create, word(kFileName), kCloseOnExec | kNeverExecuted);
+  if (made_file == -EINVAL) made_file = system_call(SYS_memfd_create, word(kFileName), kCloseOnExec);  // before 6.3
+  const int file = keep_apart(made_file);
   if (file < 0) return nullptr;
   Verdicts* const made = system_call(SYS_ftruncate, word(file), kFileBytes) == 0 ? map(file) : nullptr;
   if (made) made->gate = gate;
@@ -155,18 +157,16 @@ void join_family(const Options& options) {
   verdicts = family_of_parents(gate);
   if (verdicts) return;
   verdicts = found_family(gate);
-  is_head = verdicts;
+  is_head_of_family = verdicts;
 }
 
-void family_after_fork_in_child() { is_head = false; }
-
 void count_in_family(Outcome outcome) {
-  if (verdicts && !is_head) verdicts->counts[static_cast<std::size_t>(outcome)].fetch_add(1);
+  if (verdicts && !is_head_of_family) verdicts->counts[static_cast<std::size_t>(outcome)].fetch_add(1);
 }
 
 FamilyFigures verdicts_of_others() {
   FamilyFigures figures;
-  if (!is_head) return figures;
+  if (!is_head_of_family) return figures;
   for (std::size_t i = 0; i < kOutcomes; ++i) figures.counts[i] = verdicts->counts[i].load();
   return figures;
 }

@@ -13,10 +13,12 @@
 
 namespace cistern {
 
+// Asked at the end of every process: most have no gate, and never look at what lies in family.cpp.
+inline constinit bool is_head_of_family = false;
+
 // At the start of a process with a gate.
 void join_family(const Options& options);
-// A forked child is no head.
-void family_after_fork_in_child();
+inline void family_after_fork_in_child() { is_head_of_family = false; }
 // For who is not the head.
 void count_in_family(Outcome outcome);
 // Of all others, for the head; else nothing. Makes no system call.

@@ -432,6 +432,14 @@ class Surroundings(Doctor):
                    environment={"CISTERN_OPENCL_POOL_MAX": "plenty", "CISTERN_REPROT": "x", "CISTERN_HOST_POOL": "off",
                                 "CISTERN_REPORT": "none", "CISTERN": "of"})
 
+    def test_a_gate_that_is_shut(self):
+        for value in ("anny", ""):
+            self.check([self.linked(program("plain")), self.preloaded,
+                        f"note     CISTERN_FAIL_ON: '{value}' is not off, or any, lost, possible, growing, each with "
+                        "or without :SIZE, with commas between; so processes that used GPU memory fail",
+                        "problem  what CISTERN_FAIL_ON is to fail for is not clear: see above"], program("plain"),
+                       code=1, environment={"CISTERN_FAIL_ON": value})
+
     def test_a_small_address_space(self):
         said = ["note     ulimit -v 409600: what the pools keep counts in it; CISTERN_OPENCL_POOL_MAX bounds the "
                 "largest part"]

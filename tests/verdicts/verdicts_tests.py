@@ -94,6 +94,7 @@ LAUNCHERS = [
     ("a pipe", ["sh", "-c", "LEAKY lose | cat"], FAILS),
     ("in the background", ["sh", "-c", "LEAKY lose & wait"], FAILS),
     ("of two the first", ["sh", "-c", "LEAKY lose; LEAKY use"], FAILS),
+    ("another program in the place of the first", ["sh", "-c", "LEAKY lose; exec LEAKY use"], 0),
     ("by exec", ["sh", "-c", "exec LEAKY lose"], FAILS),
     ("env", ["env", "A=b", "LEAKY", "lose"], FAILS),
     ("timeout", ["timeout", "60", "LEAKY", "lose"], FAILS),
