@@ -34,6 +34,7 @@
 #include "shim/process/lookup.hpp"
 #include "shim/process/output.hpp"
 #include "shim/process/process.hpp"
+#include "shim/process/run.hpp"
 #include "shim/process/standard_error.hpp"
 #include "shim/process/system_filter.hpp"
 #include "stats/counters.hpp"
@@ -152,6 +153,7 @@ void begin_exit(const void* stack) {
   const Ending ending;
   hold_standard_error();
   hold_report_descriptor();
+  note_what_was_launched();
   if (will_report()) let_kinds_look_back();
   exit_begins();
   if (will_report()) with_large_stack([stack] { judge_at_end(stack); });
@@ -162,6 +164,7 @@ int end_process(const char* moment, std::optional<int> status) {
   if (!has_something_to_say() || !may_report_here()) return status.value_or(0);
   const Uncancelled uncancelled;
   const Ending ending;
+  note_what_was_launched();
   const void* const stack = stack_in_use();
   int ends_with = 0;
   with_large_stack([&] { ends_with = process_ended({moment, status, stack}); });

@@ -1,0 +1,79 @@
+// See other_processes.hpp.
+#include "shim/process/other_processes.hpp"
+
+#include <elf.h>
+#include <limits.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+
+#include "pool/base/path.hpp"
+#include "pool/base/process_start.hpp"
+#include "pool/base/system_call.hpp"
+#include "shim/process/environment.hpp"
+
+namespace cistern {
+namespace {
+
+constexpr std::int64_t kSecondNs = 1'000'000'000;
+
+void name_folder(pid_t process, const char* file, char (&path)[32]) {
+  *std::to_chars(std::copy_n("/proc/", 6, path), std::end(path), process).ptr = '\0';
+  strcat(strcat(path, "/"), file);
+}
+
+// Fields of its line of state, counted as proc(5) counts: the third is the first behind the name, which may hold
+// anything but ends with the last parenthesis.
+std::int64_t field_of_state(pid_t process, int number) {
+  const String all = text_about(process, "stat");
+  std::size_t at = all.rfind(") ");
+  for (int field = 2; field < number && at != all.npos; ++field) at = all.find(' ', at + 1);
+  std::int64_t value = 0;
+  if (at != all.npos) std::from_chars(all.data() + at + 1, all.data() + all.size(), value);
+  return value;
+}
+
+// The kernel's: a library may show the program another time.
+std::int64_t now_ns(clockid_t clock) {
+  timespec now{};
+  system_call(SYS_clock_gettime, static_cast<std::uintptr_t>(clock), reinterpret_cast<std::uintptr_t>(&now));
+  return now.tv_sec * kSecondNs + now.tv_nsec;
+}
+
+}  // namespace
+
+[[gnu::cold]] String text_about(pid_t process, const char* file, int* error) {
+  char path[32];
+  name_folder(process, file, path);
+  String all;
+  const int failed = read_file(path, SIZE_MAX, all);
+  if (error) *error = failed;
+  return all;
+}
+
+[[gnu::cold]] String environment_of(pid_t process, int* error) { return text_about(process, "environ", error); }
+
+[[gnu::cold]] ProgramNames program_of(pid_t process) {
+  char path[32], file[PATH_MAX] = "";
+  name_folder(process, "exe", path);
+  const ssize_t bytes = readlink(path, file, sizeof file);
+  ProgramNames names{String(basename_of({file, static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))})),
+                     text_about(process, "comm")};
+  if (!names.process.empty() && names.process.back() == '\n') names.process.pop_back();
+  return names;
+}
+
+[[gnu::cold]] pid_t parent_of(pid_t process) { return static_cast<pid_t>(field_of_state(process, 4)); }
+
+[[gnu::cold]] std::int64_t started_at_ns(pid_t process) {
+  const std::int64_t ticks_a_second = static_cast<std::int64_t>(start_value(AT_CLKTCK));
+  const std::int64_t ticks = field_of_state(process, 22);
+  if (ticks <= 0 || ticks_a_second <= 0) return 0;
+  return now_ns(CLOCK_REALTIME) - now_ns(CLOCK_BOOTTIME) + ticks * (kSecondNs / ticks_a_second);
+}
+
+}  // namespace cistern
