@@ -151,6 +151,7 @@ int end_process(const char* moment, std::optional<int> status) {
   const void* const stack = stack_in_use();
   int ends_with = 0;
   with_large_stack([&] { ends_with = process_ended({moment, status, stack}); });
+  let_other_ranks_report();
   return ends_with;
 }
 

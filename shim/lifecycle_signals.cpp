@@ -328,6 +328,12 @@ namespace {
   if (die_at_ns.load(std::memory_order_relaxed) && in_own_process()) wait_for_the_signal();
 }
 
+void let_other_ranks_report() {
+  if (!die_at_ns.load(std::memory_order_relaxed) || !dies_with_other_ranks(environment_variable)) return;
+  beside_other_ranks = true;
+  while (lets_others_report(coarse_now_ns())) sleep_a_tick();
+}
+
 EntryOfProgram::EntryOfProgram(int number) : number_(watched_signal(number) ? number : 0) {
   if (!number_) return;
   wait_for_end_by_signal();

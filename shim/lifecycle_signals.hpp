@@ -18,6 +18,8 @@ void watch_signals_again();
 // For a thread that would end the process in its own way although a signal has come that the process is to die of: it
 // does so here.
 void wait_for_end_by_signal();
+// For a rank that a signal came to when it was about to end by itself: see lets_others_report.
+void let_other_ranks_report();
 
 // While one lives, the C library's functions find the signal's entry as the program left it. Safe in signal handlers
 // and in children of vfork; keeps errno.

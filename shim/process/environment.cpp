@@ -70,18 +70,6 @@ bool has_entry(std::string_view entries, String entry) {
   return at != entries.npos && (at == 0 || entries[at - 1] == '\0');
 }
 
-// The value that the variable has there, or nothing.
-std::string_view entry_of(std::string_view entries, std::string_view name) {
-  for (std::size_t at = 0; at < entries.size();) {
-    const std::size_t end = std::min(entries.find('\0', at), entries.size());
-    const std::string_view entry = entries.substr(at, end - at);
-    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=')
-      return entry.substr(name.size() + 1);
-    at = end + 1;
-  }
-  return {};
-}
-
 bool has_entry(std::string_view entries, std::string_view name, const char* value) {
   return has_entry(entries, String(name) + "=" + (value ? value : ""));
 }
@@ -91,7 +79,7 @@ bool brings_cistern(std::string_view environment, Getenv getenv) {
   for (const char* variable : {"LD_PRELOAD", "OPENCL_LAYERS"}) {
     const char* const here = getenv(variable);
     if (!here || !lists_cistern(here)) continue;
-    const std::string_view there = entry_of(environment, variable);
+    const std::string_view there = value_in(environment, variable);
     return lists_cistern(there) || there == here;
   }
   return false;

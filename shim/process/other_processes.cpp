@@ -1,7 +1,9 @@
 // See other_processes.hpp.
 #include "shim/process/other_processes.hpp"
 
+#include <dirent.h>
 #include <elf.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 #include <time.h>
@@ -56,6 +58,41 @@ std::int64_t now_ns(clockid_t clock) {
 }
 
 [[gnu::cold]] String environment_of(pid_t process, int* error) { return text_about(process, "environ", error); }
+
+[[gnu::cold]] std::string_view value_in(std::string_view environment, std::string_view name) {
+  for (std::size_t at = 0; at < environment.size();) {
+    const std::size_t end = std::min(environment.find('\0', at), environment.size());
+    const std::string_view entry = environment.substr(at, end - at);
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=')
+      return entry.substr(name.size() + 1);
+    at = end + 1;
+  }
+  return {};
+}
+
+// Those of each of its threads.
+[[gnu::cold]] String children_of(pid_t process) {
+  char path[32];
+  name_folder(process, "task", path);
+  String children;
+  const long folder = system_call(SYS_openat, static_cast<std::uintptr_t>(AT_FDCWD),
+                                  reinterpret_cast<std::uintptr_t>(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return children;
+  alignas(8) char entries[2048];
+  for (;;) {
+    const long bytes = system_call(SYS_getdents64, static_cast<std::uintptr_t>(folder),
+                                   reinterpret_cast<std::uintptr_t>(entries), sizeof entries);
+    if (bytes <= 0) break;
+    for (const char* at = entries; at < entries + bytes;) {
+      const auto* const entry = reinterpret_cast<const dirent64*>(at);
+      at += entry->d_reclen;
+      if (entry->d_name[0] == '.') continue;
+      read_file((String(path) + "/" + entry->d_name + "/children").c_str(), SIZE_MAX, children);
+    }
+  }
+  system_call(SYS_close, static_cast<std::uintptr_t>(folder));
+  return children;
+}
 
 [[gnu::cold]] ProgramNames program_of(pid_t process) {
   char path[32], file[PATH_MAX] = "";

@@ -19,6 +19,10 @@ struct ProgramNames {
 };
 ProgramNames program_of(pid_t process);
 
+// The value that the variable has in such an environment, or nothing.
+std::string_view value_in(std::string_view environment, std::string_view name);
+// Numbers, each followed by a space.
+String children_of(pid_t process);
 // 0: not to be had.
 pid_t parent_of(pid_t process);
 // By the system's clock, to a hundredth of a second, rounded down; programs that it became by exec do not count.

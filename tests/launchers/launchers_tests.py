@@ -349,6 +349,20 @@ class Mpi(Launchers):
     def test_a_job_without_gpu_memory_is_silent(self):
         self.assertEqual(self.ended(self.mpirun("true", LD_PRELOAD=str(ARGUMENTS.shim))), ("", ""))
 
+    def test_codes_that_leaks_decide_cost_no_report_and_no_output(self):
+        """Open MPI kills all others as soon as a rank ends with a code, of which one has it, or all."""
+        for fails_on in ("any", "any:200KiB"):
+            for _ in range(2):
+                stdout, stderr = self.ended(self.mpirun(ARGUMENTS.mpi_task, **self.preloaded(
+                    f"{self.folder}/rank%r.json", CISTERN_FAIL_ON=fails_on)), code=23)
+                self.assertEqual(self.lines(stdout), [f"rank {rank} of 4" for rank in range(RANKS)])
+                self.assertEqual(self.said_by_us(stderr), [])
+                reports = self.check_ranks({"exit"})
+                failed = [rank for rank in range(RANKS) if "exit_code" in reports[f"rank{rank}.json"]["cistern"]]
+                self.assertEqual(failed, [3] if ":" in fails_on else [0, 1, 2, 3])
+                for path in self.folder.glob("*"):
+                    path.unlink()
+
     def test_abort(self):
         """Open MPI kills all others as soon as the first rank has died."""
         _, stderr = self.ended(self.mpirun(ARGUMENTS.mpi_task, "abort", 2), code=7)
