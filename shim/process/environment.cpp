@@ -168,7 +168,7 @@ void note_who_started(Getenv getenv) {
   int error = 0;
   // One whose parent is another user's was not started by hand; but in a container /proc may be that of the outside,
   // where its parent's number is somebody else's.
-  by_user = shared_path || !is_of_same_run(getppid(), getenv, &error);
+  by_user = shared_path || !is_of_same_run(parent_of(getpid()), getenv, &error);
   if (error == EACCES || error == EPERM) by_user = !proc_is_of_own_namespace();
   note_run(getenv);
 }

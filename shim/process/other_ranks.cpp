@@ -33,7 +33,8 @@ struct Rank {
   pid_t first = 0, launcher = 0;
 };
 Rank this_rank() {
-  for (pid_t process = getpid(), starter = getppid(); starter > 0; process = starter, starter = parent_of(starter))
+  for (pid_t process = getpid(), starter = parent_of(process); starter > 0;
+       process = starter, starter = parent_of(starter))
     if (launches_ranks(text_about(starter, "comm"))) return {process, starter};
   return {};
 }

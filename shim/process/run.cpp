@@ -83,7 +83,7 @@ pid_t first_of_batch(pid_t process) {
   launches_others = launcher_kind(getpid()).launches;
   main_of_run = true;
   pid_t first = getpid();
-  for (pid_t starter = getppid(); starter > 0 && is_of_same_run(starter, getenv); starter = parent_of(starter)) {
+  for (pid_t starter = parent_of(first); starter > 0 && is_of_same_run(starter, getenv); starter = parent_of(starter)) {
     const LauncherKind kind = launcher_kind(starter);
     main_of_run = main_of_run && kind.launches;
     in_batch = in_batch || kind.in_batches;
