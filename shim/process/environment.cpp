@@ -183,7 +183,8 @@ void note_who_started(Getenv getenv) {
   const String environment = environment_of(starter, error);
   const RankVariables* const launcher = of_ranks ? launcher_of(getenv) : nullptr;
   if (launcher && !has_entry(environment, launcher->rank, getenv(launcher->rank))) return false;
-  return has_entry(environment, "CISTERN_REPORT", report) && brings_cistern(environment, getenv);
+  return has_entry(environment, "CISTERN_REPORT", report) && brings_cistern(environment, getenv) &&
+         !reads_commands(program_of(starter).file, text_about(starter, "cmdline"));
 }
 
 // Its parent would have said what it complains about.

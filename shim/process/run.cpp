@@ -17,6 +17,7 @@
 namespace cistern {
 namespace {
 
+constexpr std::string_view kShells[] = {"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox"};
 // Cut to what the kernel keeps of a process's name.
 constexpr std::string_view kLaunchers[] = {
     "sh",       "bash",     "dash",      "zsh",         "ksh",       "fish",
@@ -65,6 +66,19 @@ pid_t first_of_batch(pid_t process) {
 [[gnu::cold]] LauncherKind launcher_kind(std::string_view program) {
   const bool in_batches = has(kBatchLaunchers, program) || launches_ranks(program);
   return {in_batches || has(kLaunchers, program), in_batches};
+}
+
+[[gnu::cold]] bool reads_commands(std::string_view program, std::string_view arguments) {
+  if (!has(kShells, program)) return false;
+  arguments.remove_prefix(std::min(arguments.find('\0'), arguments.size()));
+  while (arguments.size() > 1) {
+    arguments.remove_prefix(1);
+    const std::string_view argument = arguments.substr(0, arguments.find('\0'));
+    const bool is_long = argument.starts_with("--");
+    if (!argument.starts_with('-') || (!is_long && argument.find('c') != argument.npos)) return false;
+    arguments.remove_prefix(argument.size());
+  }
+  return true;
 }
 
 [[gnu::cold]] bool lists_cistern(std::string_view libraries) {

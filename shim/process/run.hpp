@@ -16,6 +16,10 @@ struct LauncherKind {
 };
 LauncherKind launcher_kind(std::string_view program);
 
+// A shell that was given no script and no command reads what the user types: each of his commands is a run.
+// `arguments`: each ended by a zero byte.
+bool reads_commands(std::string_view program, std::string_view arguments);
+
 // Cistern itself is among the libraries that the variable's value lists.
 bool lists_cistern(std::string_view libraries);
 

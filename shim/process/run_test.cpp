@@ -19,6 +19,15 @@ TEST(Runs, SomeLaunchersStartTheSameAgainAndAgain) {
   for (const char* name : {"sh", "timeout", "python3"}) EXPECT_FALSE(launcher_kind(name).in_batches) << name;
 }
 
+TEST(Runs, AShellWithoutAScriptReadsCommands) {
+  using namespace std::string_view_literals;
+  for (const auto arguments : {"-bash\0"sv, "bash\0"sv, "bash\0--login\0-i\0"sv, ""sv})
+    EXPECT_TRUE(reads_commands("bash", arguments)) << arguments;
+  for (const auto arguments : {"sh\0-c\0date\0"sv, "sh\0-ec\0date\0"sv, "sh\0script\0"sv, "sh\0-e\0script\0"sv})
+    EXPECT_FALSE(reads_commands("dash", arguments)) << arguments;
+  EXPECT_FALSE(reads_commands("python3", "python3\0"sv));
+}
+
 TEST(Runs, CisternIsFoundAmongOtherLibraries) {
   for (const char* list : {"/a/libcistern.so", "libcistern.so.1", "/b/libfaketime.so.1:/a/libcistern.so",
                            "/a/libcistern.so /b/libfakeroot.so", ":/a/libcistern.so:"})

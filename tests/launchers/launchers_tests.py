@@ -136,6 +136,15 @@ class Runs(Launchers):
         heads, stderr = self.run_all("timeout", "60", ARGUMENTS.task)
         self.assertEqual((sorted(heads)[-1], len(heads), stderr), ("x.json", 3, ""))
 
+    def test_each_command_that_a_shell_is_given_by_hand_is_a_run(self):
+        shell = subprocess.Popen(["sh"], env=self.clean | self.preloaded(f"{self.folder}/x.json"), text=True,
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        _, stderr = shell.communicate(f"{ARGUMENTS.task}\ntimeout 60 {ARGUMENTS.task}\n", timeout=TIME_LIMIT_S)
+        heads = {name: report["cistern"] for name, report in self.reports().items() if name.endswith(".old.json")}
+        self.assertEqual([head["command"] for head in heads.values()], [str(ARGUMENTS.task)])
+        self.assertIn("x.json is of an earlier run: it is in ", stderr)
+        self.assertTrue(json.loads((self.folder / "x.json").read_text())["cistern"]["gpu_memory_used"])
+
     def test_a_report_that_an_argument_names_is_there_to_be_read(self):
         first, _ = self.run_all(ARGUMENTS.task)
         heads, stderr = self.run_all("cat", self.folder / "x.json")
