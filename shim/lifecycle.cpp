@@ -30,12 +30,15 @@
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/host/placement.hpp"
 #include "shim/lifecycle_signals.hpp"
+#include "shim/lifecycle_stack.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/family.hpp"
+#include "shim/process/kind.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/output.hpp"
 #include "shim/process/process.hpp"
+#include "shim/process/run.hpp"
 #include "shim/process/standard_error.hpp"
 #include "shim/process/system_filter.hpp"
 #include "stats/counters.hpp"
@@ -90,25 +93,6 @@ class Uncancelled {
   int before_ = 0;
 };
 
-void call_on_stack(void* top, void (*function)(void*), void* argument) {
-#if defined(__x86_64__)
-  asm volatile("movq %%rsp, %%rbx\n\tmovq %1, %%rsp\n\tcall *%2\n\tmovq %%rbx, %%rsp"
-               : "+D"(argument)
-               : "r"(top), "r"(function)
-               : "rax", "rbx", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4",
-                 "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "memory",
-                 "cc");
-#elif defined(__aarch64__)
-  register void* x0 asm("x0") = argument;
-  asm volatile("mov x19, sp\n\tmov sp, %1\n\tblr %2\n\tmov sp, x19"
-               : "+r"(x0)
-               : "r"(top), "r"(function)
-               : "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16",
-                 "x17", "x18", "x19", "x30", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v16", "v17", "v18", "v19",
-                 "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31", "memory", "cc");
-#endif
-}
-
 // Stacks of other threads than the first may be of any size.
 template <class Work>
 void with_large_stack(Work work) {
@@ -158,6 +142,7 @@ void begin_exit(const void* stack) {
   const Ending ending;
   hold_standard_error();
   hold_report_descriptor();
+  note_what_was_launched();
   if (will_report()) let_kinds_look_back();
   exit_begins();
   if (will_report()) with_large_stack([stack] { judge_at_end(stack); });
@@ -175,9 +160,11 @@ int end_process(const char* moment, std::optional<int> status) {
   if (!may_report_here()) return in_own_process() ? keep_gate_unseen(status) : status.value_or(0);
   const Uncancelled uncancelled;
   const Ending ending;
+  note_what_was_launched();
   const void* const stack = stack_in_use();
   int ends_with = 0;
   with_large_stack([&] { ends_with = process_ended({moment, status, stack}); });
+  let_other_ranks_report();
   return ends_with;
 }
 
@@ -322,7 +309,10 @@ extern "C" {
   loader_fini = rtld_fini;
   const auto real = reinterpret_cast<StartMain>(next_symbol("__libc_start_main"));
   if (switched_off()) return real(main, argc, argv, init, fini, rtld_fini, stack_end);
-  if (options().report_requested && options().report != "none" && !system_calls_are_filtered()) watch_signals();
+  if (options().report != "none") {
+    gpu_state_hook.store(watch_ends_by_signal, std::memory_order_relaxed);
+    if (options().report_requested && !system_calls_are_filtered()) watch_signals();
+  }
   real_exit.store(reinterpret_cast<Exit>(next_symbol("exit")), std::memory_order_relaxed);
   outermost_function = reinterpret_cast<const void*>(wrapped_main);
   return real(wrapped_main, argc, argv, init, fini, wrapped_fini, stack_end);

@@ -4,8 +4,12 @@
 //
 // Where the signal interrupted this thread in malloc, under one of our locks or in the dynamic linker, the handler
 // returns, and the kernel's timer sends the signal once more: by then the thread has left, or another one is asked. The
-// same timer ends a process whose report hangs. What a thread sends to itself it has to die of at once, with a report
-// or without: it would go on. So it has where it ends the process meanwhile, or changes what the signal does.
+// same timer ends a process whose report hangs. What a thread sends to itself, as abort does, it has to die of at once,
+// with a report or without: it would go on. So it has where it ends the process meanwhile, or changes what the signal
+// does.
+//
+// SIGABRT leaves a core dump: the handler returns and the signal comes again, with its default action, so that the dump
+// shows the stack that it would show without us.
 #include "shim/lifecycle_signals.hpp"
 
 #include <errno.h>
@@ -24,6 +28,7 @@
 #include "shim/core/judging.hpp"
 #include "shim/lifecycle.hpp"
 #include "shim/lifecycle_requests.hpp"
+#include "shim/lifecycle_stack.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
@@ -50,24 +55,30 @@ struct Watched {
   KernelEntry entry;  // the program's
 };
 // The last one only asks for a report, where an option names it; 0: none.
-constinit Watched watched[] = {
-    {SIGHUP, "SIGHUP", {}}, {SIGINT, "SIGINT", {}}, {SIGTERM, "SIGTERM", {}}, {0, "a request", {}}};
-constinit int& request_signal = watched[3].number;
+constinit Watched watched[] = {{SIGHUP, "SIGHUP", {}},
+                               {SIGINT, "SIGINT", {}},
+                               {SIGTERM, "SIGTERM", {}},
+                               {SIGABRT, "SIGABRT", {}},
+                               {0, "a request", {}}};
+constinit int& request_signal = watched[4].number;
 
-constexpr std::uint64_t kPatienceNs = 2'000'000'000;
+constexpr std::uint64_t kSecondNs = 1'000'000'000, kPatienceNs = 2 * kSecondNs;
 // Less than the second after which Open MPI kills those that are left.
 constexpr std::uint64_t kLetOthersReportNs = 950'000'000;
+// So long after the first signal another one of the user's is his impatience: programs that end others may send two at
+// once.
+constexpr std::uint64_t kTwiceNs = 300'000'000;
 constexpr std::uint64_t kGiveUpNs = 100'000'000;  // where nobody has begun to report
 constexpr long kTickNs = 5'000'000;
 constexpr std::size_t kStackBytes = std::size_t{2} << 20;
 
-constinit SignalAction real_sigaction = nullptr;    // null: signals are not watched
-constinit std::atomic<std::uint64_t> die_at_ns{0};  // 0: no signal has come
+constinit std::atomic<SignalAction> real_sigaction{nullptr};  // null: signals are not watched
+constinit std::atomic<std::uint64_t> die_at_ns{0};            // 0: no signal has come
 constinit std::atomic<int> death_signal{0};
 
 Watched* watched_signal(int number) {
   for (Watched& signal : watched)
-    if (number && signal.number == number && real_sigaction) return &signal;
+    if (number && signal.number == number && real_sigaction.load()) return &signal;
   return nullptr;
 }
 
@@ -97,15 +108,42 @@ void send_to_this_thread(int number) {
 }
 
 // To any thread that takes it: this one may end, or hang.
-bool start_ticking(int number) {
+constinit int timer = -1;
+bool start_ticking(int number, std::uint64_t first_ns) {
   if (system_calls_are_filtered()) return false;
   sigevent event{};
   event.sigev_notify = SIGEV_SIGNAL;
   event.sigev_signo = number;
-  int timer = 0;
-  const itimerspec ticks{{0, kTickNs}, {0, kTickNs}};
+  const itimerspec ticks{{0, kTickNs},
+                         {static_cast<time_t>(first_ns / kSecondNs), static_cast<long>(first_ns % kSecondNs)}};
   return system_call(SYS_timer_create, CLOCK_MONOTONIC, word(&event), word(&timer)) == 0 &&
          system_call(SYS_timer_settime, word(timer), 0, word(&ticks), 0) == 0;
+}
+
+void stop_ticking() {
+  if (timer != -1) system_call(SYS_timer_delete, word(timer));
+  timer = -1;
+}
+
+void change_mask(int how, std::uint64_t set) { system_call(SYS_rt_sigprocmask, word(how), word(&set), 0, sizeof set); }
+
+// When the handler has returned.
+void die_where_it_came(int number, siginfo_t& info) {
+  const KernelEntry by_default{};
+  stop_ticking();
+  change_mask(SIG_BLOCK, std::uint64_t{1} << (number - 1));
+  exchange_entry(number, &by_default, nullptr);
+  if (system_call(SYS_rt_tgsigqueueinfo, word(this_process()), static_cast<std::uintptr_t>(system_call(SYS_gettid)),
+                  word(number), word(&info)) < 0)
+    die_of(number);
+}
+
+// Where several came, by the first one.
+void end_by(int number, siginfo_t& info) {
+  const int first = in_own_process() ? death_signal.load() : 0;
+  if (first && first != number) die_of(first);
+  if (number != SIGABRT) die_of(number);
+  die_where_it_came(number, info);
 }
 
 // Its list of modules may be in pieces.
@@ -119,9 +157,6 @@ bool interrupted_the_linker(const void* context) {
   return module_of(reinterpret_cast<const void*>(at)) == module_of(reinterpret_cast<const void*>(_r_debug.r_ldbase));
 }
 
-constinit std::atomic<const Watched*> reported_signal{nullptr};
-constinit std::atomic<const void*> interrupted_stack{nullptr};
-
 // The first rank that dies takes the others along, so none does before all had time for their reports.
 constinit std::atomic<bool> beside_other_ranks{false};
 bool lets_others_report(std::uint64_t now) {
@@ -133,39 +168,48 @@ void let_watched_signals_in() {
   std::uint64_t set = 0;
   for (const Watched& signal : watched)
     if (signal.number) set |= std::uint64_t{1} << (signal.number - 1);
-  system_call(SYS_rt_sigprocmask, SIG_UNBLOCK, word(&set), 0, sizeof set);
+  change_mask(SIG_UNBLOCK, set);
 }
 
-[[noreturn]] void report_and_die() {
-  const Watched& signal = *reported_signal.load();
+void wait_for_the_report() {  // another thread's
+  while (phase() != Phase::written && coarse_now_ns() < die_at_ns.load()) sleep_a_tick();
+}
+
+// The other half is for the report, which shows what is live even where there is too much to judge it in time.
+void judge_in_half_the_time() {
+  static_assert(kPatienceNs == 2 * kSecondNs);
+  if (options().leak_check > kPatienceNs / 2) set_option("CISTERN_LEAK_CHECK", "1s");
+}
+
+struct Interrupted {
+  const Watched* signal;
+  const void* stack;
+};
+void report(void* interrupted) {
+  const auto [signal, stack] = *static_cast<const Interrupted*>(interrupted);
   let_watched_signals_in();
   hold_standard_error();
-  beside_other_ranks = dies_with_other_ranks(environment_variable);
-  process_ended({signal.name, {}, interrupted_stack.load()});
-  while (phase() != Phase::written && coarse_now_ns() < die_at_ns.load()) sleep_a_tick();  // by another thread
+  judge_in_half_the_time();
+  beside_other_ranks = signal->number != SIGABRT && dies_with_other_ranks(environment_variable);
+  process_ended({signal->name, {}, stack});
+  wait_for_the_report();
   while (lets_others_report(coarse_now_ns())) sleep_a_tick();
-  die_of(signal.number);
 }
 
 // The program's may be small, or one that it set aside for handlers.
 // What the program had in registers lies in `context`, at the end of what it uses of its stack.
-[[noreturn]] void report_on_own_stack(const Watched& signal, const void* context) {
-  reported_signal = &signal;
-  interrupted_stack = context;
+void report_on_own_stack(const Watched& signal, const void* context) {
+  Interrupted interrupted{&signal, context};
   void* const stack =
       mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (stack == MAP_FAILED && may_report_here()) report_and_die();
-  if (stack == MAP_FAILED) die_of(signal.number);
+  if (stack == MAP_FAILED) {
+    if (may_report_here()) report(&interrupted);
+    return;
+  }
   note_own_stack(stack, kStackBytes);
-  char* const top = static_cast<char*>(stack) + kStackBytes - kZerosAboveOwnStack;
-#if defined(__x86_64__)
-  asm volatile("movq %0, %%rsp\n\txorl %%ebp, %%ebp\n\tcall *%1" : : "r"(top), "r"(report_and_die) : "memory");
-#elif defined(__aarch64__)
-  asm volatile("mov sp, %0\n\tmov x29, xzr\n\tblr %1" : : "r"(top), "r"(report_and_die) : "memory", "x30");
-#else
-#error "stacks are changed on x86-64 and aarch64"
-#endif
-  __builtin_unreachable();
+  call_on_stack(static_cast<char*>(stack) + kStackBytes - kZerosAboveOwnStack, report, &interrupted);
+  note_own_stack(nullptr, 0);
+  munmap(stack, kStackBytes);
 }
 
 // By default the first process of a namespace gets no signals. It may have become that by a fork that we did not see.
@@ -175,40 +219,53 @@ bool is_first_process(int number) {
   return true;
 }
 
+bool is_to_report() { return options().report_requested || gpu_used(); }
+
+// Whether the process is to end by the signal now, with a report or without.
+bool is_at_the_end(int number, const siginfo_t& info, const void* context) {
+  if (!in_own_process() || !is_to_report()) return true;
+  const std::uint64_t now = coarse_now_ns();
+  const bool by_itself = info.si_code == SI_TKILL && info.si_pid == this_process();
+  std::uint64_t die_at = 0;
+  bool can_wait = true;
+  if (die_at_ns.compare_exchange_strong(die_at, now + kPatienceNs)) {
+    die_at = now + kPatienceNs;
+    death_signal.store(number);
+    can_wait = start_ticking(number, by_itself ? kPatienceNs : kTickNs) && !by_itself;
+  } else if (info.si_code != SI_TIMER && !by_itself && now + kPatienceNs >= die_at + kTwiceNs) {
+    return true;
+  }
+  if (now >= die_at || (phase() == Phase::written && !lets_others_report(now))) return true;
+  // A report that has begun may be this thread's, below this handler; and so may one that has ended.
+  if (phase() >= Phase::reported) {
+    if (by_itself && !judgement_is_held_here()) wait_for_the_report();
+    return by_itself;
+  }
+  const bool can_report = may_report_on_a_large_stack() && !interrupted_the_linker(context);
+  if (can_report) report_on_own_stack(*watched_signal(number), context);
+  return can_report || !can_wait;
+}
+
 void on_signal(int number, siginfo_t* info, void* context) {
   const int error = errno;
   if (number == request_signal) return request_report();
   if (is_first_process(number)) return;
-  if (!in_own_process()) die_of(number);
-  const std::uint64_t now = coarse_now_ns();
-  std::uint64_t die_at = 0;
-  bool can_wait = true;
-  if (die_at_ns.compare_exchange_strong(die_at, now + kPatienceNs)) {
-    death_signal.store(number);
-    const bool sent_by_itself = info->si_code == SI_TKILL && info->si_pid == this_process();
-    can_wait = !sent_by_itself && start_ticking(number);
-    die_at = now + kPatienceNs;
-  }
-  if (now >= die_at || (phase() == Phase::written && !lets_others_report(now))) die_of(number);
-  // A report that has begun may be this thread's, below this handler; and so may one that has ended.
-  if (phase() < Phase::reported) {
-    if (may_report_on_a_large_stack() && !interrupted_the_linker(context))
-      report_on_own_stack(*watched_signal(number), context);
-    if (!can_wait) die_of(number);
-  }
+  if (is_at_the_end(number, *info, context)) end_by(number, *info);
   errno = error;
 }
 
+// What the program sets meanwhile, in another thread, stays.
 void watch(Watched& signal) {
   KernelEntry of_program;
   if (!signal.number || !exchange_entry(signal.number, nullptr, &of_program) || of_program.handler != SIG_DFL) return;
   signal.entry = of_program;
-  struct sigaction entry;
+  struct sigaction entry, found;
   entry.sa_sigaction = on_signal;
   entry.sa_flags = SA_SIGINFO | SA_RESTART;
   sigfillset(&entry.sa_mask);
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) sigdelset(&entry.sa_mask, fault);
-  real_sigaction(signal.number, &entry, nullptr);
+  const SignalAction change = real_sigaction.load();
+  if (change(signal.number, &entry, &found) == 0 && found.sa_handler != SIG_DFL) change(signal.number, &found, nullptr);
 }
 
 bool is_ours(const void* handler) { return handler == reinterpret_cast<const void*>(on_signal); }
@@ -221,13 +278,22 @@ void watch_signals() {
   const String& asked = options().report_signal;
   const int request = asked == "USR1" ? SIGUSR1 : asked == "USR2" ? SIGUSR2 : asked == "QUIT" ? SIGQUIT : 0;
   if (request && await_requests()) request_signal = request;
+  watch_ends_by_signal();
+}
+
+void watch_ends_by_signal() {
+  if (real_sigaction.load() || system_calls_are_filtered() || !in_own_process() || this_process() == 1) return;
+  const int error = errno;
   real_sigaction = reinterpret_cast<SignalAction>(next_definition("sigaction"));
-  if (!real_sigaction) return;
-  for (Watched& signal : watched) watch(signal);
+  if (real_sigaction.load())
+    for (Watched& signal : watched) watch(signal);
+  errno = error;
 }
 
 void watch_signals_in_child() {
   die_at_ns.store(0, std::memory_order_relaxed);
+  death_signal.store(0, std::memory_order_relaxed);
+  timer = -1;
   if (request_signal) await_requests();
 }
 
@@ -235,7 +301,7 @@ void leave_signals() {
   if (request_signal) dismiss_requests();
   for (Watched& signal : watched) {
     KernelEntry entry;
-    if (signal.number && real_sigaction && exchange_entry(signal.number, nullptr, &entry) &&
+    if (signal.number && real_sigaction.load() && exchange_entry(signal.number, nullptr, &entry) &&
         is_ours(reinterpret_cast<const void*>(entry.handler)))
       exchange_entry(signal.number, &signal.entry, nullptr);
   }
@@ -244,7 +310,7 @@ void leave_signals() {
 void watch_signals_again() {
   if (request_signal) await_requests();
   for (Watched& signal : watched)
-    if (real_sigaction) watch(signal);
+    if (real_sigaction.load()) watch(signal);
 }
 
 namespace {
@@ -260,6 +326,12 @@ namespace {
 // Comes back only in a process that no signal has come to.
 [[gnu::hot]] void wait_for_end_by_signal() {
   if (die_at_ns.load(std::memory_order_relaxed) && in_own_process()) wait_for_the_signal();
+}
+
+void let_other_ranks_report() {
+  if (!die_at_ns.load(std::memory_order_relaxed) || !dies_with_other_ranks(environment_variable)) return;
+  beside_other_ranks = true;
+  while (lets_others_report(coarse_now_ns())) sleep_a_tick();
 }
 
 EntryOfProgram::EntryOfProgram(int number) : number_(watched_signal(number) ? number : 0) {

@@ -1,13 +1,16 @@
-// Where CISTERN_REPORT is set, SIGHUP, SIGINT and SIGTERM with their default action write the report first; then the
-// process dies by the signal, after two seconds at the latest. The program's own handlers and its ignored signals stay
-// as they are, and what it reads of its signal table shows nothing of ours.
+// A process that is to report does so when SIGHUP, SIGINT, SIGTERM or SIGABRT ends it by its default action; then it
+// dies by the signal, after two seconds at the latest. It is to report where CISTERN_REPORT is set, or once it used GPU
+// memory. The program's own handlers and its ignored signals stay as they are, and what it reads of its signal table
+// shows nothing of ours.
 #pragma once
 #include <signal.h>
 
 namespace cistern {
 
-// At the start, and only for a process that a report is asked of.
+// At the start, and only for a process that a report is asked of. Requests are watched for, too.
 void watch_signals();
+// Later, by the first thread that uses a GPU. Idempotent.
+void watch_ends_by_signal();
 void watch_signals_in_child();
 // Before a filter of system calls is set, which may forbid those that we would make: signals are the program's again.
 void leave_signals();
@@ -15,6 +18,8 @@ void watch_signals_again();
 // For a thread that would end the process in its own way although a signal has come that the process is to die of: it
 // does so here.
 void wait_for_end_by_signal();
+// For a rank that a signal came to when it was about to end by itself: see lets_others_report.
+void let_other_ranks_report();
 
 // While one lives, the C library's functions find the signal's entry as the program left it. Safe in signal handlers
 // and in children of vfork; keeps errno.

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "shim/process/kind.hpp"
+#include "shim/process/other_ranks.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/uncounted.hpp"
 
@@ -34,7 +35,7 @@ int process_ended(ProcessEnd end) {
   Uncounted uncounted;
   if (will_report()) status = report_end(end);
   last_report_ends(status);
-  return status;
+  return code_beside_other_ranks(end.status.value_or(0), status);
 }
 
 }  // namespace cistern

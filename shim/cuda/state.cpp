@@ -62,6 +62,7 @@ CudaState& make_state() {
     the_state.store(made, std::memory_order_release);
     gpu_state_made.store(true, std::memory_order_release);
   }
+  call_gpu_state_hook();
   say_missing(missing);
   return *made;
 }

@@ -40,12 +40,16 @@ OpenclState& make_state() {
   Uncounted uncounted;
   next();  // the loader is looked for before our lock is taken
   learn_whether_objects_have_tables();
-  Locked hold(state_lock);
-  if (OpenclState* made = the_state.load(std::memory_order_acquire)) return *made;
-  auto* made = new (state_memory) OpenclState(functions_below());
-  restore_layers_variable();
-  the_state.store(made, std::memory_order_release);
-  gpu_state_made.store(true, std::memory_order_release);
+  OpenclState* made = nullptr;
+  {
+    Locked hold(state_lock);
+    if (OpenclState* const others = the_state.load(std::memory_order_acquire)) return *others;
+    made = new (state_memory) OpenclState(functions_below());
+    restore_layers_variable();
+    the_state.store(made, std::memory_order_release);
+    gpu_state_made.store(true, std::memory_order_release);
+  }
+  call_gpu_state_hook();
   return *made;
 }
 

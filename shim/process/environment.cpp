@@ -15,6 +15,8 @@
 
 #include "pool/base/file_status.hpp"
 #include "pool/base/process_start.hpp"
+#include "shim/process/other_processes.hpp"
+#include "shim/process/run.hpp"
 
 namespace cistern {
 namespace {
@@ -55,30 +57,6 @@ String decimal(int number) {
   return {digits, std::to_chars(digits, std::end(digits), number).ptr};
 }
 
-// A file of the folder that /proc has for it; empty: not to be had.
-String text_about(pid_t process, const char* file, int* error = nullptr) {
-  char path[32];
-  *std::to_chars(std::copy_n("/proc/", 6, path), std::end(path), process).ptr = '\0';
-  strcat(strcat(path, "/"), file);
-  String all;
-  const int failed = read_file(path, SIZE_MAX, all);
-  if (error) *error = failed;
-  return all;
-}
-
-// As they were when the process began, each ended by a zero byte; empty: not to be had.
-String environment_of(pid_t process, int* error = nullptr) { return text_about(process, "environ", error); }
-
-// 0: not to be had. The name before it may hold anything but ends with the last parenthesis.
-pid_t parent_of(pid_t process) {
-  const String all = text_about(process, "stat");
-  const std::size_t name_end = all.rfind(") ");
-  if (name_end == all.npos || name_end + 4 > all.size()) return 0;
-  pid_t parent = 0;
-  std::from_chars(all.data() + name_end + 4, all.data() + all.size(), parent);
-  return parent;
-}
-
 bool proc_is_of_own_namespace() {
   char number_shown[16] = "", number_here[16] = "";
   *std::to_chars(number_here, std::end(number_here) - 1, getpid()).ptr = '\0';
@@ -94,6 +72,17 @@ bool has_entry(std::string_view entries, String entry) {
 
 bool has_entry(std::string_view entries, std::string_view name, const char* value) {
   return has_entry(entries, String(name) + "=" + (value ? value : ""));
+}
+
+// Launchers add libraries of their own: faketime, fakeroot.
+bool brings_cistern(std::string_view environment, Getenv getenv) {
+  for (const char* variable : {"LD_PRELOAD", "OPENCL_LAYERS"}) {
+    const char* const here = getenv(variable);
+    if (!here || !lists_cistern(here)) continue;
+    const std::string_view there = value_in(environment, variable);
+    return lists_cistern(there) || there == here;
+  }
+  return false;
 }
 
 }  // namespace
@@ -175,20 +164,27 @@ void note_who_started(Getenv getenv) {
   const char* const report = getenv("CISTERN_REPORT");
   const std::string_view path = report ? report : "";
   shared_path = path.find("%p") != path.npos;
-  if (path.empty() || path == "none" || path == "stderr" || shared_path) return;
-  // Launchers have the ranks' path and preload too, and where they are ranks themselves even a rank.
-  const bool of_ranks = path.find("%r") != path.npos;
-  if (of_ranks && launches_ranks(text_about(getppid(), "comm"))) return;
+  if (path.empty() || path == "none" || path == "stderr") return;
   int error = 0;
-  const String parent = environment_of(getppid(), &error);
-  const RankVariables* const launcher = of_ranks ? launcher_of(getenv) : nullptr;
-  if (launcher && !has_entry(parent, launcher->rank, getenv(launcher->rank))) return;
   // One whose parent is another user's was not started by hand; but in a container /proc may be that of the outside,
   // where its parent's number is somebody else's.
-  by_user = error != EACCES && error != EPERM;
-  if (!by_user) by_user = !proc_is_of_own_namespace();
-  if (by_user)
-    by_user = !has_entry(parent, "CISTERN_REPORT", report) || !has_entry(parent, "LD_PRELOAD", getenv("LD_PRELOAD"));
+  by_user = shared_path || !is_of_same_run(parent_of(getpid()), getenv, &error);
+  if (error == EACCES || error == EPERM) by_user = !proc_is_of_own_namespace();
+  note_run(getenv);
+}
+
+[[gnu::cold]] bool is_of_same_run(pid_t starter, Getenv getenv, int* error) {
+  const char* const report = getenv("CISTERN_REPORT");
+  const std::string_view path = report ? report : "";
+  if (path.find("%p") != path.npos) return false;
+  // Launchers have the ranks' path and preload too, and where they are ranks themselves even a rank.
+  const bool of_ranks = path.find("%r") != path.npos;
+  if (of_ranks && launches_ranks(text_about(starter, "comm"))) return false;
+  const String environment = environment_of(starter, error);
+  const RankVariables* const launcher = of_ranks ? launcher_of(getenv) : nullptr;
+  if (launcher && !has_entry(environment, launcher->rank, getenv(launcher->rank))) return false;
+  return has_entry(environment, "CISTERN_REPORT", report) && brings_cistern(environment, getenv) &&
+         !reads_commands(program_of(starter).file, text_about(starter, "cmdline"));
 }
 
 // Its parent would have said what it complains about.
@@ -205,6 +201,7 @@ bool complains_in_silence() { return complains; }
 
 void note_forked() {
   by_user = shared_path;
+  note_forked_from_run();
   complains = false;
 }
 

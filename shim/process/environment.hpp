@@ -1,6 +1,8 @@
 // What a report says about the process's surroundings: the rank that a launcher gave it, the host it runs on,
 // the directory it was started in.
 #pragma once
+#include <sys/types.h>
+
 #include <atomic>
 #include <optional>
 
@@ -44,12 +46,15 @@ int read_file(const char* path, std::size_t bytes_max, String& text);
 // Relative paths are taken from the directory that the process was started in, because programs change theirs.
 // Noted at the start, and only when one is asked for; a forked child has its parent's.
 void note_start_directory(Getenv getenv);
-// A report's path belongs to the process that the user started: not to one that was forked, or started by a process
-// with the same report path and the same libraries preloaded. One with %r belongs to the first process of the rank.
-// Noted at the start, and only when such a path is asked for; a path with %p is everybody's.
+// The process that the user started was not forked, nor started by a process with the same report path that brings
+// Cistern too; one with %r in its path is the first process of its rank. Noted at the start, and only when a path is
+// asked for; a path with %p is everybody's.
 void note_who_started(Getenv getenv);
 void note_forked();
 bool started_by_user();
+// Whether the process has the report path of this one, and has Cistern as this one has it. `error`: why that is not
+// known.
+bool is_of_same_run(pid_t starter, Getenv getenv, int* error = nullptr);
 // What a process that others of ours started has behind a descriptor may be anything: a pipe to one of them, a data
 // file. It is what the user named where all of them have the same, up to the one that the user started.
 bool starters_have_the_same(int descriptor);

@@ -75,5 +75,10 @@ inline void note_copied(const void* memory, std::size_t bytes) {
 // Set by whoever makes the state of a kind other than host memory. Most processes have none, and then their code is not
 // even looked at.
 inline constinit std::atomic<bool> gpu_state_made{false};
+// Called behind that, under no lock. Null: nobody waits for it.
+inline constinit std::atomic<void (*)()> gpu_state_hook{nullptr};
+inline void call_gpu_state_hook() {
+  if (const auto hook = gpu_state_hook.load(std::memory_order_relaxed)) hook();
+}
 
 }  // namespace cistern

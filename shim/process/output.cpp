@@ -1,6 +1,5 @@
-// See output.hpp. An existing file is never written to, whoever made it: other processes of the same program
-// have the same CISTERN_REPORT, and put their pid into the name. Pipes, devices, sockets and the process's own
-// descriptors are no such files: they are written to as they are.
+// See output.hpp. Files are report_file.hpp's. Pipes, devices, sockets and the process's own descriptors are written to
+// as they are.
 #include "shim/process/output.hpp"
 
 #include <errno.h>
@@ -18,6 +17,7 @@
 #include "shim/process/environment.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/process.hpp"
+#include "shim/process/report_file.hpp"
 #include "shim/process/standard_error.hpp"
 #include "shim/process/system_filter.hpp"
 #include "shim/process/uncounted.hpp"
@@ -26,14 +26,6 @@
 
 namespace cistern {
 namespace {
-
-constexpr int kAttempts = 10'000;
-
-struct Opened {
-  int descriptor = -1;
-  int failure = 0;  // errno when there is no descriptor
-  String path;
-};
 
 // --- What was noted at the start
 // The place for it is there in any case, so that a signal handler can write.
@@ -85,8 +77,6 @@ int open_with(const String& path, int how) {
   return answer < 0 ? failed_with(static_cast<int>(-answer)) : static_cast<int>(answer);
 }
 
-int open_new(const String& path) { return open_with(path, O_CREAT | O_EXCL | O_NOFOLLOW); }
-
 // A stream, or else one datagram, if the report fits into one.
 int open_socket(const String& path) {
   sockaddr_un address = {};
@@ -121,37 +111,14 @@ int open_as_it_is(const String& path) {
   return failed_with(ENOENT);
 }
 
-const char* what_exists_at(const String& path) {
-  struct stat file;
-  if (status_of_link(path.c_str(), file)) return "exists";
-  return S_ISLNK(file.st_mode) ? "is a symbolic link" : S_ISFIFO(file.st_mode) ? "has no reader" : "exists";
-}
-
-// The process that the user started says where else its report went; of others nobody asks.
-Opened open_beside(const String& path, int pid) {
-  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
-    String free_path = path_with_pid(path, pid, attempt);
-    const int descriptor = open_new(free_path);
-    if (descriptor == -1 && errno == EEXIST) continue;
-    if (descriptor == -1) return {-1, errno, std::move(free_path)};
-    if (!started_by_user()) return {descriptor, 0, std::move(free_path)};
-    String line = path;
-    line.append(" ").append(what_exists_at(path)).append("; the report is in ").append(free_path);
-    warn_line(line);
-    return {descriptor, 0, std::move(free_path)};
-  }
-  return {-1, EEXIST, path};
-}
-
 // A pipe that nobody reads is like a file that exists.
-Opened open_report(const String& path, int pid) {
+ReportFile deliver(const String& path, Reporter reporter, std::string_view text) {
   const int as_it_is = open_as_it_is(path);
-  if (as_it_is != -1) return {as_it_is, 0, path};
-  if (errno != ENOENT && errno != ENXIO) return {-1, errno, path};
-  if (!started_by_user() || errno == ENXIO) return open_beside(path, pid);
-  const int descriptor = open_new(path);
-  if (descriptor == -1 && errno == EEXIST) return open_beside(path, pid);
-  return {descriptor, descriptor == -1 ? errno : 0, path};
+  if (as_it_is == -1 && errno != ENOENT && errno != ENXIO) return {errno, path};
+  if (as_it_is == -1) return write_report_file(path, reporter, text);
+  int failure = write_whole(as_it_is, text);
+  if (close(as_it_is) != 0 && !failure) failure = errno;
+  return {failure, path};
 }
 
 void write_to_standard_error(std::string_view text) {
@@ -171,14 +138,10 @@ void say_not_written(const String& path, int failure, const char* what_now) {
 
 // What cannot be stored where it was asked for is shown, so that nothing is lost; but not that of a process on the way,
 // which the user did not start and which used no GPU memory, nor that of one that gave up the right to write there.
-void write_to_file(const String& pattern, int pid, bool worth_showing, std::string_view text) {
-  Opened report = open_report(report_path(pattern, pid), pid);
-  if (report.descriptor != -1) {
-    report.failure = write_whole(report.descriptor, text);
-    if (close(report.descriptor) != 0 && report.failure == 0) report.failure = errno;
-  }
+void write_to_file(const String& pattern, Reporter reporter, bool worth_showing, std::string_view text) {
+  const ReportFile report = deliver(report_path(pattern, reporter.pid), reporter, text);
   if (report.failure == 0) return;
-  const bool gave_up = report.descriptor == -1 && could_be_made && (geteuid() != made_by || refusal_of(report.path));
+  const bool gave_up = could_be_made && (geteuid() != made_by || refusal_of(report.path));
   if (gave_up) return say_not_written(report.path, report.failure, "this process has given up the right to");
   if (!worth_showing) return say_not_written(report.path, report.failure, "no GPU memory was used");
   if (!refusal_said) say_not_written(report.path, report.failure, "it follows here");
@@ -227,17 +190,6 @@ String expand_report_path(std::string_view pattern, const PathValues& values) {
   return path;
 }
 
-String path_with_pid(std::string_view path, int pid, int attempt) {
-  const std::size_t slash = path.rfind('/');
-  const std::size_t name = slash == path.npos ? 0 : slash + 1;
-  const std::size_t dot = path.rfind('.');
-  const std::size_t end = dot == path.npos || dot <= name ? path.size() : dot;
-  String result(path.substr(0, end));
-  result += "." + decimal(pid, 0);
-  if (attempt > 1) result += "-" + decimal(attempt, 0);
-  return result += path.substr(end);
-}
-
 int descriptor_named_by(std::string_view path) {
   if (path == "/dev/stdin") return STDIN_FILENO;
   if (path == "/dev/stdout") return STDOUT_FILENO;
@@ -268,6 +220,7 @@ void note_report_destination() {
   const int refused = refusal_of(path);
   could_be_made = !refused;
   made_by = geteuid();
+  if (!refused) set_earlier_report_aside(path);
   if (!refused || !started_by_user()) return;
   refusal_said = true;
   say_not_written(path, refused, "it will follow here");
@@ -295,7 +248,7 @@ void write_report(const Snapshot& snapshot) {
   } else if (InheritedFile* const file = named_descriptor(chosen.report)) {
     write_to_descriptor(*file, chosen.report, worth_showing, report.text());
   } else {
-    write_to_file(chosen.report, snapshot.pid, worth_showing, report.text());
+    write_to_file(chosen.report, {snapshot.pid, snapshot.used_gpu_memory()}, worth_showing, report.text());
   }
 }
 

@@ -28,7 +28,4 @@ String expand_report_path(std::string_view pattern, const PathValues& values);
 // The descriptor of this process that the path is a name of: /dev/stdout, /dev/fd/3, /proc/self/fd/3. Else -1.
 int descriptor_named_by(std::string_view path);
 
-// "run.json" -> "run.1234.json", "run" -> "run.1234"; the n-th try for n > 1: "run.1234-2.json".
-String path_with_pid(std::string_view path, int pid, int attempt);
-
 }  // namespace cistern

@@ -17,15 +17,6 @@ TEST(ReportPath, PartsAreReplaced) {
   EXPECT_EQ(expand_report_path("%r", {1, "h", {}}), "0");
 }
 
-TEST(ReportPath, ThePidGoesBeforeTheExtension) {
-  EXPECT_EQ(path_with_pid("/a/run.json", 12, 1), "/a/run.12.json");
-  EXPECT_EQ(path_with_pid("/a/run.json", 12, 2), "/a/run.12-2.json");
-  EXPECT_EQ(path_with_pid("/a.b/run", 12, 1), "/a.b/run.12");
-  EXPECT_EQ(path_with_pid("/a/.hidden", 12, 1), "/a/.hidden.12");
-  EXPECT_EQ(path_with_pid("run", 12, 1), "run.12");
-  EXPECT_EQ(path_with_pid("run.tar.gz", 12, 3), "run.tar.12-3.gz");
-}
-
 TEST(ReportPath, AbsolutePathsStay) { EXPECT_EQ(from_start_directory("/a/b"), "/a/b"); }
 
 TEST(ReportPath, RelativePathsAreBelowTheStart) {

@@ -87,6 +87,7 @@ void write_process(Json& json, const Snapshot& snapshot) {
   json.field("version", snapshot.version);
   json.count("schema", kSchema);
   json.count("pid", static_cast<std::uint64_t>(snapshot.pid));
+  json.flag("gpu_memory_used", snapshot.used_gpu_memory());
   if (snapshot.rank) json.count("rank", static_cast<std::uint64_t>(*snapshot.rank));
   if (snapshot.ranks) json.count("ranks", static_cast<std::uint64_t>(*snapshot.ranks));
   json.field("command", snapshot.command);

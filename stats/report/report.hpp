@@ -8,6 +8,9 @@
 
 namespace cistern {
 
+// The verdict on a process that used none: head.hpp reads it back.
+inline constexpr char kNoGpuMemory[] = "no GPU memory was used";
+
 void render_text(const Snapshot& snapshot, Sink& sink);
 void render_json(const Snapshot& snapshot, Sink& sink);
 // "child processes: 3 judged, 1 failed, 0 undecided, 0 misconfigured"

@@ -247,7 +247,7 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
     if (!program.blocks()) verdict += running ? "; nothing of the program's own" : "; nothing by the program itself";
   }
   if (verdict.empty()) {
-    verdict = !snapshot.used_gpu_memory() ? "no GPU memory was used"
+    verdict = !snapshot.used_gpu_memory() ? kNoGpuMemory
               : running                   ? "nothing live on the GPU"
                                           : "nothing leaked on the GPU";
   } else if (judged && !program.lost.blocks && !libraries.lost.blocks && !program.possible.blocks &&

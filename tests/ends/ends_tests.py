@@ -3,6 +3,8 @@ import json
 import os
 import pathlib
 import re
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -260,6 +262,117 @@ class Signals(EndTest):
             done = subprocess.run([sys.executable, "-c", script, *map(str, command)], timeout=60,
                                   env=self.settings(environment), capture_output=True, text=True)
             self.assertEqual((done.stdout, done.stderr), ("5\n", ""))
+
+
+    def test_a_user_of_gpu_memory_reports_without_being_asked(self):
+        """By timeout, which sends the signal twice; a process that used none says nothing."""
+        for way, reports in (("wait", 1), ("cpu_wait", 0)):
+            plain = self.plain("timeout", "0.5", self.program("aborting"), way)
+            ours = self.shimmed("timeout", "0.5", self.program("aborting"), way)
+            self.assertEqual((ours.out, ours.status), (plain.out, 124))
+            self.assertEqual(len(re.findall(r"^LIVE  .* \(ended by SIGTERM", ours.err, re.M)), reports, ours.err)
+            self.assertEqual(bool(ours.err), bool(reports))
+        silent = {"CISTERN_REPORT": "none"}
+        self.assertEqual(self.shimmed("timeout", "0.5", self.program("aborting"), "wait", environment=silent).err, "")
+
+    def test_a_second_signal_does_not_wait_for_a_report_that_hangs(self):
+        """The process dies of the first one."""
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        try:
+            while os.write(write, bytes(65536)):
+                pass
+        except BlockingIOError:
+            os.set_blocking(write, True)
+        process = subprocess.Popen([self.program("aborting"), "wait"], stdout=subprocess.PIPE, stderr=write,
+                                   env=self.settings(self.shim_settings()))
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        second = time.monotonic()
+        self.assertEqual(process.wait(timeout=60), -signal.SIGTERM)
+        self.assertLess(time.monotonic() - second, 1)
+        process.stdout.close()
+        os.close(read)
+        os.close(write)
+
+
+class Aborts(EndTest):
+    """abort, and what ends in it: as plain, but with a report where GPU memory was used."""
+
+    def aborted(self, way, **options):
+        """The reports' first lines after the heads; what else is said, and the end, are the plain program's."""
+        plain = self.plain(self.program("aborting"), way)
+        ours = self.shimmed(self.program("aborting"), way,
+                            environment={f"CISTERN_{name}": value for name, value in options.items()})
+        self.assertEqual((ours.out, ours.status), (plain.out, plain.status))
+        self.assertTrue(ours.err.startswith(plain.err))
+        return re.findall(r"^(?:LIVE   |VERDICT)  .*$", ours.err, re.M), ours.err[len(plain.err):]
+
+    def test_each_leaves_a_report(self):
+        for way in ("abort", "assert", "throw", "thread", "two_threads", "blocked", "raising_handler", "shown",
+                    "at_exit", "beside_churn"):
+            with self.subTest(way=way):
+                verdicts, _ = self.aborted(way)
+                self.assertEqual(len(verdicts), 1)
+                self.assertRegex(verdicts[0], r"^LIVE     1 block, 4\.0 KiB (possibly )?lost at 1 site      "
+                                              r"\(ended by SIGABRT: what it would have freed is not known\)$")
+
+    def test_nothing_is_said_without_gpu_memory(self):
+        for way in ("cpu_abort", "cpu_assert", "cpu_throw", "cpu_thread"):
+            self.assertEqual(self.aborted(way), ([], ""))
+
+    def test_nothing_is_said_where_the_program_has_a_handler_or_ignores_it(self):
+        for way in ("own_handler", "ignored"):
+            self.assertEqual(self.aborted(way), ([], ""))
+
+    def test_nothing_is_said_without_a_report(self):
+        self.assertEqual(self.aborted("abort", REPORT="none"), ([], ""))
+
+    def test_a_wrong_free_ends_at_once(self):
+        status = self.shimmed(self.program("aborting"), "freed_twice").status
+        self.assertEqual(status, -signal.SIGABRT)
+
+    def test_children(self):
+        """One that used no GPU memory itself has nothing to say, and its parent goes on."""
+        for way, reports in (("forked", 0), ("forked_user", 1), ("vforked", 0), ("spawned", 0)):
+            with self.subTest(way=way):
+                verdicts, _ = self.aborted(way)
+                self.assertEqual([line.split()[0] for line in verdicts], ["LIVE"] * reports + ["VERDICT"])
+
+    def test_from_outside_in_malloc(self):
+        for _ in range(10):
+            report = self.folder / "abort.json"
+            process = subprocess.Popen([self.program("aborting"), "churn"], stdout=subprocess.PIPE,
+                                       env=self.settings(self.shim_settings(REPORT=report, REPORT_FORMAT="json")))
+            process.stdout.readline()
+            time.sleep(0.02)
+            process.send_signal(signal.SIGABRT)
+            process.communicate(timeout=60)
+            self.assertEqual(process.returncode, -signal.SIGABRT)
+            self.assertEqual(json.loads(report.read_text())["cistern"]["moment"], "SIGABRT")
+            report.unlink()
+
+    def test_the_core_dump_is_as_without_it(self):
+        pattern = pathlib.Path("/proc/sys/kernel/core_pattern").read_text().strip()
+        if not shutil.which("gdb") or pattern.startswith(("|", "/")):
+            self.skipTest(f"needs gdb, and core dumps in the current folder, not {pattern}")
+        resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
+        stacks = []
+        for run in (self.plain, self.shimmed):
+            folder = self.folder / run.__name__
+            folder.mkdir()
+            self.assertEqual(run(self.program("aborting"), "throw", environment={"WITH_CORE": "1"}, cwd=folder).status,
+                             -signal.SIGABRT)
+            cores = list(folder.iterdir())
+            if not cores:
+                self.skipTest("no core dump is to be had")
+            shown = subprocess.run(["gdb", "-batch", "-ex", "bt", "-ex", "p $_siginfo.si_code",
+                                    self.program("aborting"), cores[0]], capture_output=True, text=True).stdout
+            stacks.append(re.sub("0x[0-9a-f]+", "", "\n".join(re.findall(r"^(?:#|\$).*", shown, re.M))))
+        self.assertEqual(stacks[0], stacks[1])
+        self.assertIn("main", stacks[0])
 
 
 class SignalTables(EndTest):

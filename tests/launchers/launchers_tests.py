@@ -1,6 +1,7 @@
 """Programs in containers and under the launchers of parallel jobs: one report for each process that has memory to tell
 of, none lost, under its rank, whichever way it ends; and launchers themselves say nothing."""
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -66,6 +67,116 @@ class Launchers(unittest.TestCase):
 
     def lines(self, text):
         return sorted(line for line in text.splitlines() if line.startswith(("rank", "cistern")))
+
+
+class Runs(Launchers):
+    """One path for all that a command starts: who has it, and what becomes of the report of an earlier run."""
+
+    def run_all(self, *command, **environment):
+        """By file name the head of each report, and what was said."""
+        process = self.start(*command, **self.preloaded(f"{self.folder}/x.json"), **environment)
+        _, stderr = self.ended(process, code=None)
+        return {path.name: json.loads(path.read_text())["cistern"] for path in self.folder.glob("*.json")}, stderr
+
+    def check_names(self, heads, used_gpu_memory):
+        """Of those that count the first has the path; all others are numbered."""
+        first = min(head["pid"] for head in heads.values() if head["gpu_memory_used"] == used_gpu_memory)
+        self.assertEqual({name: head["pid"] for name, head in heads.items()},
+                         {"x.json" if head["pid"] == first else f"x.{head['pid']}.json": head["pid"]
+                          for head in heads.values()})
+
+    def test_launchers_leave_the_path_to_the_application(self):
+        task, script, makefile = str(ARGUMENTS.task), self.folder / "script", self.folder / "Makefile"
+        script.write_text(f"#!/bin/sh\n{task}\ntrue\n")
+        script.chmod(0o755)
+        makefile.write_text(f"all:\n\t{task}; true\n")
+        for launcher in (("timeout", "60"), ("sh", "-c", '"$0"; true'), ("nice", "setsid", "-w", "timeout", "60"),
+                         ("faketime", "-f", "+1d"), ("fakeroot",), ("unshare", "--fork"), ("stdbuf", "-oL"), (script,),
+                         ("bash", "-c", 'date; "$0"; date'), ("make", "-f", makefile),
+                         ("python3", "-Sc", "import subprocess, sys; subprocess.run(sys.argv[1:])"),
+                         ("sh", "-c", 'echo | xargs "$0"; true')):
+            if not shutil.which(launcher[0]):
+                continue
+            with self.subTest(launcher=launcher):
+                heads, stderr = self.run_all(*launcher, *([] if launcher[0] in (script, "make") else [task]))
+                self.assertEqual(stderr, "")
+                self.assertEqual(heads["x.json"]["command"].split()[0], task)
+                self.assertTrue(heads["x.json"]["gpu_memory_used"])
+                for name in heads:
+                    (self.folder / name).unlink()
+
+    def test_the_path_without_gpu_memory(self):
+        """It is not that of what the program started."""
+        heads, _ = self.run_all("timeout", "60", sys.executable, "-Sc", "import os; os.system('date')")
+        self.assertEqual(heads["x.json"]["command"].split()[0], sys.executable)
+
+    def test_the_first_of_many_at_once(self):
+        for number, (commands, used) in enumerate((('"$0" & date & "$0" & date & "$0" & date &', True),
+                                                   ("date & date & date & date &", False))):
+            heads, stderr = self.run_all("sh", "-c", commands + " wait; exit 0", str(ARGUMENTS.task))
+            self.assertEqual((stderr, len(heads)), ("", 7 - 2 * number))
+            shell = next(name for name, head in heads.items() if head["command"].startswith("sh "))
+            del heads[shell]
+            self.check_names(heads, used)
+            for path in self.folder.glob("*.json"):
+                path.unlink()
+
+    def test_a_user_of_gpu_memory_comes_after_one_of_none(self):
+        heads, stderr = self.run_all("sh", "-c", '/bin/date; "$0"; "$0"; exit 0', str(ARGUMENTS.task))
+        self.assertEqual((stderr, len(heads)), ("", 4))
+        self.check_names(heads, True)
+
+    def test_an_earlier_report_is_set_aside_even_by_a_run_that_is_killed(self):
+        first, _ = self.run_all(ARGUMENTS.task)
+        aside = f"x.{first['x.json']['pid']}.old.json"
+        heads, stderr = self.run_all("sh", "-c", "kill -9 $$")
+        path = self.folder / "x.json"
+        self.assertEqual((list(heads), stderr),
+                         ([aside], f"cistern: {path} is of an earlier run: it is in {self.folder / aside} now\n"))
+        heads, stderr = self.run_all("timeout", "60", ARGUMENTS.task)
+        self.assertEqual((sorted(heads)[-1], len(heads), stderr), ("x.json", 3, ""))
+
+    def test_each_command_that_a_shell_is_given_by_hand_is_a_run(self):
+        shell = subprocess.Popen(["sh"], env=self.clean | self.preloaded(f"{self.folder}/x.json"), text=True,
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        _, stderr = shell.communicate(f"{ARGUMENTS.task}\ntimeout 60 {ARGUMENTS.task}\n", timeout=TIME_LIMIT_S)
+        heads = {name: report["cistern"] for name, report in self.reports().items() if name.endswith(".old.json")}
+        self.assertEqual([head["command"] for head in heads.values()], [str(ARGUMENTS.task)])
+        self.assertIn("x.json is of an earlier run: it is in ", stderr)
+        self.assertTrue(json.loads((self.folder / "x.json").read_text())["cistern"]["gpu_memory_used"])
+
+    def test_a_report_that_an_argument_names_is_there_to_be_read(self):
+        first, _ = self.run_all(ARGUMENTS.task)
+        heads, stderr = self.run_all("cat", self.folder / "x.json")
+        self.assertEqual(heads["x.json"], first["x.json"])
+        self.assertRegex(stderr, rf"^cistern: .*/x\.json exists; the report is in {self.folder}/x\.\d+\.json\n$")
+
+    def test_what_is_no_report_stays(self):
+        path = self.folder / "x.json"
+        for text in ("mine", '{"cistern": "mine"}\n'):
+            path.write_text(text)
+            process = self.start("timeout", "60", ARGUMENTS.task, **self.preloaded(str(path)))
+            stderr = self.ended(process)[1]
+            self.assertEqual(path.read_text(), text)
+            self.assertRegex(stderr, rf"^cistern: {path} exists; the report is in {self.folder}/x\.\d+\.json\n$")
+
+    def test_a_report_of_several_names_stays(self):
+        first, _ = self.run_all(ARGUMENTS.task)
+        os.link(self.folder / "x.json", self.folder / "kept")
+        heads, stderr = self.run_all(ARGUMENTS.task)
+        self.assertEqual(heads["x.json"], first["x.json"])
+        self.assertIn("x.json exists; the report is in ", stderr)
+
+    def test_an_empty_file_becomes_the_report_for_whom_it_was_made(self):
+        path = self.folder / "x.json"
+        path.touch(0o600)
+        heads, stderr = self.run_all("timeout", "60", ARGUMENTS.task)
+        self.assertEqual((heads["x.json"]["command"], stderr), (str(ARGUMENTS.task), ""))
+        self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+
+    def test_nothing_else_is_left_in_the_folder(self):
+        self.run_all("timeout", "60", ARGUMENTS.task)
+        self.assertEqual([path.name for path in self.folder.iterdir() if not path.name.endswith(".json")], [])
 
 
 class Containers(Launchers):
@@ -246,6 +357,20 @@ class Mpi(Launchers):
 
     def test_a_job_without_gpu_memory_is_silent(self):
         self.assertEqual(self.ended(self.mpirun("true", LD_PRELOAD=str(ARGUMENTS.shim))), ("", ""))
+
+    def test_codes_that_leaks_decide_cost_no_report_and_no_output(self):
+        """Open MPI kills all others as soon as a rank ends with a code, of which one has it, or all."""
+        for fails_on in ("any", "any:200KiB"):
+            for _ in range(2):
+                stdout, stderr = self.ended(self.mpirun(ARGUMENTS.mpi_task, **self.preloaded(
+                    f"{self.folder}/rank%r.json", CISTERN_FAIL_ON=fails_on)), code=23)
+                self.assertEqual(self.lines(stdout), [f"rank {rank} of 4" for rank in range(RANKS)])
+                self.assertEqual(self.said_by_us(stderr), [])
+                reports = self.check_ranks({"exit"})
+                failed = [rank for rank in range(RANKS) if "exit_code" in reports[f"rank{rank}.json"]["cistern"]]
+                self.assertEqual(failed, [3] if ":" in fails_on else [0, 1, 2, 3])
+                for path in self.folder.glob("*"):
+                    path.unlink()
 
     def test_abort(self):
         """Open MPI kills all others as soon as the first rank has died."""

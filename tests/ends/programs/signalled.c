@@ -179,7 +179,8 @@ int main(int argc, char** argv) {
   memset(kept, 1, 3 << 20);
   pthread_t thread;
   if (!strcmp(way, "tables")) {
-    change_tables(SIGHUP), change_tables(SIGINT), change_tables(SIGTERM), show("other", SIGUSR2);
+    change_tables(SIGHUP), change_tables(SIGINT), change_tables(SIGTERM), change_tables(SIGABRT);
+    show("other", SIGUSR2);
     return 0;
   }
   if (!strcmp(way, "handler")) signal(SIGTERM, own_handler), signal(SIGINT, own_handler), signal(SIGHUP, own_handler);

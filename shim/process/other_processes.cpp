@@ -1,0 +1,118 @@
+// See other_processes.hpp.
+#include "shim/process/other_processes.hpp"
+
+#include <dirent.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+
+#include "pool/base/path.hpp"
+#include "pool/base/process_start.hpp"
+#include "pool/base/system_call.hpp"
+#include "shim/process/environment.hpp"
+
+namespace cistern {
+namespace {
+
+constexpr std::int64_t kSecondNs = 1'000'000'000;
+
+// This process has another number where /proc is that of an outer namespace, and there its starters' are found by it.
+void name_folder(pid_t process, const char* file, char (&path)[32]) {
+  *std::to_chars(std::copy_n("/proc/", 6, path), std::end(path), process).ptr = '\0';
+  if (process == getpid()) strcpy(path, "/proc/self");
+  strcat(strcat(path, "/"), file);
+}
+
+// Fields of its line of state, counted as proc(5) counts: the third is the first behind the name, which may hold
+// anything but ends with the last parenthesis.
+std::int64_t field_of_state(pid_t process, int number) {
+  const String all = text_about(process, "stat");
+  std::size_t at = all.rfind(") ");
+  for (int field = 2; field < number && at != all.npos; ++field) at = all.find(' ', at + 1);
+  std::int64_t value = 0;
+  if (at != all.npos) std::from_chars(all.data() + at + 1, all.data() + all.size(), value);
+  return value;
+}
+
+// The kernel's: a library may show the program another time.
+std::int64_t now_ns(clockid_t clock) {
+  timespec now{};
+  system_call(SYS_clock_gettime, static_cast<std::uintptr_t>(clock), reinterpret_cast<std::uintptr_t>(&now));
+  return now.tv_sec * kSecondNs + now.tv_nsec;
+}
+
+}  // namespace
+
+[[gnu::cold]] String text_about(pid_t process, const char* file, int* error) {
+  char path[32];
+  name_folder(process, file, path);
+  String all;
+  const int failed = read_file(path, SIZE_MAX, all);
+  if (error) *error = failed;
+  return all;
+}
+
+[[gnu::cold]] String environment_of(pid_t process, int* error) { return text_about(process, "environ", error); }
+
+[[gnu::cold]] std::string_view value_in(std::string_view environment, std::string_view name) {
+  for (std::size_t at = 0; at < environment.size();) {
+    const std::size_t end = std::min(environment.find('\0', at), environment.size());
+    const std::string_view entry = environment.substr(at, end - at);
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=')
+      return entry.substr(name.size() + 1);
+    at = end + 1;
+  }
+  return {};
+}
+
+// Those of each of its threads.
+[[gnu::cold]] String children_of(pid_t process) {
+  char path[32];
+  name_folder(process, "task", path);
+  String children;
+  const long folder = system_call(SYS_openat, static_cast<std::uintptr_t>(AT_FDCWD),
+                                  reinterpret_cast<std::uintptr_t>(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return children;
+  alignas(8) char entries[2048];
+  for (;;) {
+    const long bytes = system_call(SYS_getdents64, static_cast<std::uintptr_t>(folder),
+                                   reinterpret_cast<std::uintptr_t>(entries), sizeof entries);
+    if (bytes <= 0) break;
+    for (const char* at = entries; at < entries + bytes;) {
+      const auto* const entry = reinterpret_cast<const dirent64*>(at);
+      at += entry->d_reclen;
+      if (entry->d_name[0] == '.') continue;
+      read_file((String(path) + "/" + entry->d_name + "/children").c_str(), SIZE_MAX, children);
+    }
+  }
+  system_call(SYS_close, static_cast<std::uintptr_t>(folder));
+  return children;
+}
+
+[[gnu::cold]] ProgramNames program_of(pid_t process) {
+  char path[32], file[PATH_MAX] = "";
+  name_folder(process, "exe", path);
+  const ssize_t bytes = readlink(path, file, sizeof file);
+  ProgramNames names{String(basename_of({file, static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))})),
+                     text_about(process, "comm")};
+  if (!names.process.empty() && names.process.back() == '\n') names.process.pop_back();
+  return names;
+}
+
+[[gnu::cold]] pid_t parent_of(pid_t process) { return static_cast<pid_t>(field_of_state(process, 4)); }
+
+[[gnu::cold]] std::int64_t started_at_ns(pid_t process) {
+  const std::int64_t ticks_a_second = static_cast<std::int64_t>(start_value(AT_CLKTCK));
+  const std::int64_t ticks = field_of_state(process, 22);
+  if (ticks <= 0 || ticks_a_second <= 0) return 0;
+  return now_ns(CLOCK_REALTIME) - now_ns(CLOCK_BOOTTIME) + ticks * (kSecondNs / ticks_a_second);
+}
+
+}  // namespace cistern

@@ -1,0 +1,31 @@
+// What /proc says of other processes: those that started this one. Nothing is to be had where there is no /proc, where
+// it is that of another namespace, or where they are another user's.
+#pragma once
+#include <sys/types.h>
+
+#include <cstdint>
+
+#include "pool/base/internal_memory.hpp"
+
+namespace cistern {
+
+// A file of the folder that /proc has for it; empty: not to be had.
+String text_about(pid_t process, const char* file, int* error = nullptr);
+// As it was when its program began, each entry ended by a zero byte.
+String environment_of(pid_t process, int* error = nullptr);
+// The names under which its program is known: the file's, and the one that the process has, which is a script's own.
+struct ProgramNames {
+  String file, process;
+};
+ProgramNames program_of(pid_t process);
+
+// The value that the variable has in such an environment, or nothing.
+std::string_view value_in(std::string_view environment, std::string_view name);
+// Numbers, each followed by a space.
+String children_of(pid_t process);
+// 0: not to be had.
+pid_t parent_of(pid_t process);
+// By the system's clock, to a hundredth of a second, rounded down; programs that it became by exec do not count.
+std::int64_t started_at_ns(pid_t process);
+
+}  // namespace cistern

@@ -1,0 +1,13 @@
+// A rank of a parallel job that is to end with a code that Cistern chose. Open MPI ends a job as soon as one of its
+// ranks ends with another code than 0, and kills those that are still at their reports, or about to write what stdio
+// holds. So such a rank waits until the others of this machine are through, and of several such ranks the first one
+// ends the job with the code, as the last one to go; the others go with the code that they have by themselves.
+#pragma once
+
+namespace cistern {
+
+// After the report. `own`: what the process ends with by itself; `chosen`: what it is to end with. Returns what it is
+// to end with now.
+int code_beside_other_ranks(int own, int chosen);
+
+}  // namespace cistern

@@ -1,0 +1,248 @@
+// See report_file.hpp. All by the system's own calls, as the status of files is asked.
+#include "shim/process/report_file.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "pool/base/file_status.hpp"
+#include "pool/base/path.hpp"
+#include "pool/base/process_start.hpp"
+#include "pool/base/system_call.hpp"
+#include "shim/process/environment.hpp"
+#include "shim/process/log.hpp"
+#include "shim/process/run.hpp"
+#include "shim/process/standard_error.hpp"
+#include "stats/format.hpp"
+#include "stats/report/head.hpp"
+
+namespace cistern {
+namespace {
+
+constexpr int kAttempts = 10'000;
+constexpr int kLockAttempts = 50;  // of 2 ms
+constexpr std::uintptr_t kHere = static_cast<std::uintptr_t>(AT_FDCWD);
+
+std::uintptr_t word(const String& path) { return reinterpret_cast<std::uintptr_t>(path.c_str()); }
+
+int failure_of(long answer) { return answer < 0 ? static_cast<int>(-answer) : 0; }
+
+int open_file(const String& path, int how, int mode = 0) {
+  return static_cast<int>(system_call(SYS_openat, kHere, word(path),
+                                      static_cast<std::uintptr_t>(how | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW),
+                                      static_cast<std::uintptr_t>(mode)));
+}
+
+void remove_file(const String& path) { system_call(SYS_unlinkat, kHere, word(path), 0); }
+
+// 0, or errno: EEXIST where there is something. Not every file system has the call's flag; those that lack it have
+// links.
+int rename_to_free(const String& from, const String& to) {
+  const int failure = failure_of(system_call(SYS_renameat2, kHere, word(from), kHere, word(to), RENAME_NOREPLACE));
+  if (failure != EINVAL && failure != ENOSYS) return failure;
+  const int linked = failure_of(system_call(SYS_linkat, kHere, word(from), kHere, word(to), 0));
+  if (!linked) remove_file(from);
+  return linked;
+}
+
+int rename_over(const String& from, const String& to) {
+  return failure_of(system_call(SYS_renameat2, kHere, word(from), kHere, word(to), 0));
+}
+
+bool is_regular_file(const String& path) {
+  struct stat file;
+  return !status_of_link(path.c_str(), file) && S_ISREG(file.st_mode);
+}
+
+// What lies at the path. While this lives, nobody else of ours moves it if it is ours to move: empty or a report, a
+// regular file of this user's that has no other name.
+class Found {
+ public:
+  explicit Found(const String& path) : file_(is_regular_file(path) ? open_file(path, O_RDONLY | O_NONBLOCK) : -EEXIST) {
+    if (file_ < 0 || !locked()) return;
+    is_gone_ = !is_still_at(path);
+    if (is_gone_ || status_.st_nlink != 1 || status_.st_uid != geteuid()) return;
+    char begin[kReportHeadBytes];
+    const long bytes = system_call(SYS_pread64, descriptor(), reinterpret_cast<std::uintptr_t>(begin), sizeof begin, 0);
+    if (bytes < 0) return;
+    is_empty_ = bytes == 0;
+    head_ = read_report_head({begin, static_cast<std::size_t>(bytes)});
+  }
+  ~Found() {
+    if (file_ >= 0) system_call(SYS_close, descriptor());
+  }
+  Found(const Found&) = delete;
+  Found& operator=(const Found&) = delete;
+
+  // Since it was looked for.
+  bool is_gone() const { return is_gone_ || file_ == -ENOENT; }
+  bool is_empty() const { return is_empty_; }
+  const std::optional<ReportHead>& head() const { return head_; }
+  const struct stat& status() const { return status_; }
+
+ private:
+  std::uintptr_t descriptor() const { return static_cast<std::uintptr_t>(file_); }
+
+  bool locked() const {
+    const timespec tick{0, 2'000'000};
+    for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
+      const int failure = failure_of(system_call(SYS_flock, descriptor(), LOCK_EX | LOCK_NB));
+      if (failure != EWOULDBLOCK && failure != EINTR) return !failure;
+      system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&tick), 0);
+    }
+    return false;
+  }
+  bool is_still_at(const String& path) {
+    struct stat there;
+    return !status_of_file(file_, status_) && !status_of_link(path.c_str(), there) && S_ISREG(there.st_mode) &&
+           there.st_dev == status_.st_dev && there.st_ino == status_.st_ino;
+  }
+
+  const int file_;
+  struct stat status_ = {};
+  bool is_gone_ = false, is_empty_ = false;
+  std::optional<ReportHead> head_;
+};
+
+using Name = String (*)(std::string_view path, int pid, int attempt);
+
+// Where it went, and 0 or errno.
+ReportFile move_to_free(const String& from, const String& path, Name name, int pid) {
+  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
+    String free_path = name(path, pid, attempt);
+    const int failure = rename_to_free(from, free_path);
+    if (failure != EEXIST) return {failure, std::move(free_path)};
+  }
+  return {EEXIST, path};
+}
+
+// Written whole under a name that nobody reads.
+ReportFile write_apart(const String& path, int pid, std::string_view text) {
+  const std::size_t slash = path.rfind('/');
+  const String folder = slash == path.npos ? String() : path.substr(0, slash + 1);
+  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
+    String apart = folder + path_with_pid(".cistern.part", pid, attempt);
+    const int file = open_file(apart, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    if (file == -EEXIST) continue;
+    if (file < 0) return {-file, path};
+    int failure = write_whole(file, text);
+    const int closed = failure_of(system_call(SYS_close, static_cast<std::uintptr_t>(file)));
+    if (!failure) failure = closed;
+    if (failure) remove_file(apart);
+    return {failure, failure ? path : std::move(apart)};
+  }
+  return {EEXIST, path};
+}
+
+// Who started first goes first, but nobody who used GPU memory gives way to one that used none.
+bool goes_before(const Reporter& reporter, const ReportHead& other) {
+  if (reporter.used_gpu_memory != other.used_gpu_memory) return reporter.used_gpu_memory;
+  return reporter.pid < other.pid;
+}
+
+enum class Taken { yes, no, free };
+struct Try {
+  Taken taken;
+  bool beside_own_run;  // no: what stays there is of this run
+};
+
+// `report` comes to lie at the path where what lies there gives way.
+Try try_to_take(const String& report, const String& path, const Reporter& reporter) {
+  const Found found(path);
+  if (found.is_gone()) return {Taken::free, false};
+  if (found.is_empty()) {
+    system_call(SYS_fchmodat, kHere, word(report), found.status().st_mode & 0777);
+    return {rename_over(report, path) ? Taken::no : Taken::yes, false};
+  }
+  if (!found.head()) return {Taken::no, false};
+  const bool is_earlier = is_from_before_run(found.status(), found.head()->pid);
+  if (is_earlier ? !reporter.used_gpu_memory : !goes_before(reporter, *found.head())) return {Taken::no, !is_earlier};
+  const Name name = is_earlier ? path_of_earlier : path_with_pid;
+  return {move_to_free(path, path, name, found.head()->pid).failure ? Taken::no : Taken::free, false};
+}
+
+// Others may come in between: they lay theirs there, which is looked at again.
+Try take_the_path(const String& report, const String& path, const Reporter& reporter) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const Try tried = try_to_take(report, path, reporter);
+    if (tried.taken != Taken::free) return tried;
+    const int failure = rename_to_free(report, path);
+    if (failure != EEXIST) return {failure ? Taken::no : Taken::yes, false};
+  }
+  return {Taken::no, false};
+}
+
+const char* what_exists_at(const String& path) {
+  struct stat file;
+  if (status_of_link(path.c_str(), file)) return "exists";
+  return S_ISLNK(file.st_mode) ? "is a symbolic link" : S_ISFIFO(file.st_mode) ? "has no reader" : "exists";
+}
+
+void say_where(const String& path, const String& beside) {
+  String line = path;
+  line.append(" ").append(what_exists_at(path)).append("; the report is in ").append(beside);
+  warn_line(line);
+}
+
+bool an_argument_names(const String& path) {
+  const std::string_view name = basename_of(path);
+  char** argument = start_arguments();
+  while (argument && *argument)
+    if (std::string_view(*argument++).find(name) != std::string_view::npos) return true;
+  return false;
+}
+
+String insert_before_ending(std::string_view path, std::string_view more) {
+  const std::size_t slash = path.rfind('/');
+  const std::size_t name = slash == path.npos ? 0 : slash + 1;
+  const std::size_t dot = path.rfind('.');
+  const std::size_t end = dot == path.npos || dot <= name ? path.size() : dot;
+  return String(path.substr(0, end)).append(more).append(path.substr(end));
+}
+
+String pid_and_attempt(int pid, int attempt) {
+  String text = "." + decimal(pid, 0);
+  return attempt > 1 ? text + "-" + decimal(attempt, 0) : text;
+}
+
+}  // namespace
+
+String path_with_pid(std::string_view path, int pid, int attempt) {
+  return insert_before_ending(path, pid_and_attempt(pid, attempt));
+}
+
+String path_of_earlier(std::string_view path, int pid, int attempt) {
+  return insert_before_ending(path, pid_and_attempt(pid, attempt) + ".old");
+}
+
+// From the second step on the report is there, whoever is killed.
+ReportFile write_report_file(const String& path, Reporter reporter, std::string_view text) {
+  const ReportFile apart = write_apart(path, reporter.pid, text);
+  if (apart.failure) return apart;
+  const bool wants_path = reporter.used_gpu_memory || is_main_of_run();
+  ReportFile placed{wants_path ? rename_to_free(apart.path, path) : EEXIST, path};
+  if (placed.failure == EEXIST) placed = move_to_free(apart.path, path, path_with_pid, reporter.pid);
+  if (placed.failure) remove_file(apart.path);
+  if (placed.failure || !wants_path || placed.path == path) return placed;
+  const Try tried = take_the_path(placed.path, path, reporter);
+  if (tried.taken == Taken::yes) return {0, path};
+  if (!tried.beside_own_run && speaks_for_run()) say_where(path, placed.path);
+  return placed;
+}
+
+void set_earlier_report_aside(const String& path) {
+  if (!is_main_of_run() || !is_regular_file(path) || an_argument_names(path)) return;
+  const Found found(path);
+  if (!found.head() || !is_from_before_run(found.status(), found.head()->pid)) return;
+  const ReportFile moved = move_to_free(path, path, path_of_earlier, found.head()->pid);
+  if (!moved.failure) warn_line(path + " is of an earlier run: it is in " + moved.path + " now");
+}
+
+}  // namespace cistern

@@ -1,0 +1,31 @@
+// Reports in files. A report appears whole, under the path that was asked for or with the process id in it, and no file
+// is destroyed. Of a run's processes that used GPU memory the one that started first has the path; where none did, the
+// first one that the user started, or that his launchers did (run.hpp).
+//
+// What lies at the path is changed only by who holds the lock (flock) of that file, and has looked again since.
+#pragma once
+#include "pool/base/internal_memory.hpp"
+
+namespace cistern {
+
+struct ReportFile {
+  int failure;  // errno where there is no report in a file
+  String path;
+};
+struct Reporter {
+  int pid;
+  bool used_gpu_memory;
+};
+ReportFile write_report_file(const String& path, Reporter reporter, std::string_view text);
+
+// At the start: a report of an earlier run is not taken for one of this run, however this run ends. It is renamed to
+// the process id of who wrote it, and a line says so. It stays where an argument of this program names it, which then
+// is there to read it.
+void set_earlier_report_aside(const String& path);
+
+// "run.json" -> "run.1234.json", "run" -> "run.1234"; the n-th try for n > 1: "run.1234-2.json".
+String path_with_pid(std::string_view path, int pid, int attempt);
+// Of an earlier run: "run.1234.old.json"
+String path_of_earlier(std::string_view path, int pid, int attempt);
+
+}  // namespace cistern
