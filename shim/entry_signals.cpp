@@ -1,9 +1,10 @@
-// The exported functions of the C library that read or change what a signal does.
+// The exported functions of the C library that read or change what a signal does, and where its handler runs.
 #include <signal.h>
 
 #include <atomic>
 
 #include "shim/lifecycle_signals.hpp"
+#include "shim/process/alternate_stacks.hpp"
 #include "shim/process/lookup.hpp"
 
 namespace {
@@ -59,3 +60,10 @@ SIGNAL_CALL(Handler, __sysv_signal, (int number, Handler handler), number, handl
 SIGNAL_CALL(Handler, sigset, (int number, Handler handler), number, handler)
 SIGNAL_CALL(int, sigignore, (int number), number)
 SIGNAL_CALL(int, siginterrupt, (int number, int interrupt), number, interrupt)
+
+extern "C" [[gnu::visibility("default")]] int sigaltstack(const stack_t* stack, stack_t* old) noexcept {
+  static constinit Real<int(const stack_t*, stack_t*)> real("sigaltstack");
+  const int answer = real.get()(stack, old);
+  if (answer == 0 && stack) cistern::note_alternate_stack(stack->ss_flags & SS_DISABLE ? nullptr : stack->ss_sp);
+  return answer;
+}

@@ -1,5 +1,5 @@
 // The exported prctl, and what the exported syscall (entry_syscall.S) leaves to a function: they see when the process
-// sets a filter of system calls. The call itself is passed on as it is.
+// sets a filter of system calls, and whom it lets trace it. The call itself is passed on as it is.
 #include <linux/seccomp.h>
 #include <sys/syscall.h>
 
@@ -9,6 +9,7 @@
 #include "shim/lifecycle_signals.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/lookup.hpp"
+#include "shim/process/other_threads.hpp"
 #include "shim/process/system_filter.hpp"
 
 // Where entry_syscall.S jumps to; null before the first start.
@@ -23,7 +24,8 @@ using Word = unsigned long;
 using Prctl = int (*)(int, Word, Word, Word, Word);
 using Syscall = long (*)(long, Word, Word, Word, Word, Word, Word);
 
-constexpr int kSetSeccomp = 22;  // PR_SET_SECCOMP; its header declares prctl otherwise than it is defined here
+// PR_SET_SECCOMP, PR_SET_PTRACER: their header declares prctl otherwise than it is defined here.
+constexpr int kSetSeccomp = 22, kSetTracer = 0x59616d61;
 
 // A child of vfork shares its parent's memory, but not the parent's filters. Asked before the call: afterwards the
 // question itself might be filtered.
@@ -68,12 +70,16 @@ extern "C" {
   Prctl real = known.load(std::memory_order_relaxed);
   if (!real) known.store(real = reinterpret_cast<Prctl>(next_symbol("prctl")), std::memory_order_relaxed);
   const Watched watched(option == kSetSeccomp);
-  return watched.made(real(option, first, second, third, fourth));
+  const int answer = watched.made(real(option, first, second, third, fourth));
+  if (option == kSetTracer && answer == 0) cistern::note_permitted_tracer(first);
+  return answer;
 }
 
 [[gnu::visibility("hidden")]] long cistern_syscall(long number, Word first, Word second, Word third, Word fourth,
                                                    Word fifth, Word sixth) {
   const Watched watched(sets_filter(number, first));
-  return watched.made(real_syscall()(number, first, second, third, fourth, fifth, sixth));
+  const long answer = watched.made(real_syscall()(number, first, second, third, fourth, fifth, sixth));
+  if (number == SYS_prctl && first == kSetTracer && answer == 0) cistern::note_permitted_tracer(second);
+  return answer;
 }
 }

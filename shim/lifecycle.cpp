@@ -25,15 +25,18 @@
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
 #include "shim/core/fork.hpp"
+#include "shim/core/gate.hpp"
 #include "shim/core/judging.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/host/placement.hpp"
 #include "shim/lifecycle_signals.hpp"
 #include "shim/lifecycle_stack.hpp"
 #include "shim/process/environment.hpp"
+#include "shim/process/family.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/lookup.hpp"
+#include "shim/process/other_ranks.hpp"
 #include "shim/process/output.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/run.hpp"
@@ -69,7 +72,8 @@ constinit std::atomic<bool> layer_watches{false};
 bool on_small_signal_stack() {
   constexpr std::size_t kEnough = std::size_t{512} * 1024;
   stack_t stack;
-  return sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_ONSTACK) && stack.ss_size < kEnough;
+  return system_call(SYS_sigaltstack, 0, reinterpret_cast<std::uintptr_t>(&stack)) == 0 &&
+         (stack.ss_flags & SS_ONSTACK) && stack.ss_size < kEnough;
 }
 
 // Files are opened and read at the end, which is where a thread would be cancelled that is asked to end.
@@ -112,8 +116,10 @@ bool has_something_to_say() {
   if (switched_off()) return false;
   const bool filtered = system_calls_are_filtered();
   if (gpu_used()) return options().report_requested || !filtered;
-  return options().report_requested && !filtered && !launches_ranks();
+  return (options().report_requested || options().gate_judges_host()) && !filtered && !launches_ranks();
 }
+
+bool others_failed() { return verdicts_of_others().worst() != Outcome::passed; }
 
 void complain_in_silence() {
   if (complains_in_silence() && !system_calls_are_filtered() && may_report_here()) say_deferred_lines();
@@ -130,6 +136,7 @@ void let_others_go_first() {
 void begin_exit(const void* stack) {
   let_others_go_first();
   complain_in_silence();
+  if (others_failed() && !system_calls_are_filtered() && may_report_here()) hold_standard_error();
   if (!has_something_to_say()) return gpu_used() ? exit_begins() : void();
   if (!may_report_here()) return;
   const Uncancelled uncancelled;
@@ -144,7 +151,13 @@ void begin_exit(const void* stack) {
 
 // `status`: what the process ends with, where that can be changed. Returns what it is to end with.
 int end_process(const char* moment, std::optional<int> status) {
-  if (!has_something_to_say() || !may_report_here()) return status.value_or(0);
+  if (switched_off()) return status.value_or(0);
+  if (!has_something_to_say()) {
+    if (system_calls_are_filtered()) return keep_gate_unseen(status);
+    if (!others_failed() || !may_report_here()) return status.value_or(0);
+    return code_beside_other_ranks(status.value_or(0), keep_gate_of_others(status));
+  }
+  if (!may_report_here()) return in_own_process() ? keep_gate_unseen(status) : status.value_or(0);
   const Uncancelled uncancelled;
   const Ending ending;
   note_what_was_launched();
@@ -162,6 +175,7 @@ int end_process(const char* moment, std::optional<int> status) {
 void in_forked_child() {
   process_id.store(system_calls_are_filtered() ? kUnknown : getpid(), std::memory_order_relaxed);
   note_forked();
+  family_after_fork_in_child();
   after_fork_in_child();
   watch_signals_in_child();
 }
@@ -188,7 +202,7 @@ void end_process_by(const char* exit_function, const char* moment) {
 // errx and the like end the process without our exit.
 void watch_exit_status() {
   using OnExit = int (*)(void (*)(int, void*), void*);
-  if (!options().fail_on) return;
+  if (!options().has_gate()) return;
   if (const auto on_exit = reinterpret_cast<OnExit>(next_definition("on_exit"))) on_exit(note_exit_status, nullptr);
 }
 
@@ -220,6 +234,7 @@ void start_process() {
   options_are_in_use();
   if (has_deferred_lines() && options().report != "none") note_complaints();
   if (options().system_calls == "few") note_system_filter();
+  if (options().has_gate() && options().fail_children && !system_calls_are_filtered()) join_family(options());
   host::prepare_pool();
   host::prepare_placement();
   host::prepare_operators();

@@ -59,4 +59,7 @@ bool rose_at_last(const Levels& levels);
 // Of levels: pure, for what a History noted and for tests.
 Trend trend_of(const Levels& levels);
 
+// Whether all memory of a kind rose while one call site's grew, by half as much at least; else memory only moved there.
+bool rose_beside(const Levels& all, const Trend& growth);
+
 }  // namespace cistern

@@ -107,7 +107,7 @@ TEST_P(History_, WhatIsFreedLongBeforeTheEndHasGrown) {
   EXPECT_EQ(trend_of_run(GetParam(), bounded).kind, TrendKind::constant);
 }
 
-INSTANTIATE_TEST_SUITE_P(Lengths, History_, testing::Values(600, 4'000, 100'000, 777'777));
+INSTANTIATE_TEST_SUITE_P(Lengths, History_, testing::Values(1'200, 4'000, 100'000, 777'777));
 
 TEST(History, WhatWasAllocatedAtTheStartIsAOneOff) {
   History history;
@@ -121,6 +121,23 @@ TEST(History, WhatRoseAtLastIsTold) {
   EXPECT_TRUE(rose_at_last(run_of(4000, [](double s) { return 1e6 * s; }).levels(4050)));
   EXPECT_FALSE(rose_at_last(run_of(4000, [](double s) { return 1e6 * std::min(s, 2.5); }).levels(4050)));
   EXPECT_FALSE(rose_at_last(Levels{}));
+}
+
+TEST(History, WhatOnlyMovedDidNotRiseBesideIt) {
+  // Eight blocks, replaced at another place one by one.
+  const auto moved = [](double s) { return 6e6 * std::min(std::floor(s / 0.25), 8.0); };
+  const Trend growth = trend_of_run(2000, moved);
+  ASSERT_EQ(growth.kind, TrendKind::growing);
+  const auto beside = [&growth](const std::function<double(double)>& all) {
+    return rose_beside(run_of(2000, all).levels(2050), growth);
+  };
+  EXPECT_FALSE(beside([](double) { return 48e6; }));
+  EXPECT_FALSE(beside([&](double s) { return 48e6 - moved(s); }));
+  EXPECT_FALSE(beside([&](double s) { return 48e6 + moved(s) / 5; }));
+  EXPECT_TRUE(beside(moved));
+  EXPECT_TRUE(beside([&](double s) { return 480e6 + moved(s); }));
+  EXPECT_TRUE(beside([&](double s) { return s < 1.98 ? 480e6 + moved(s) : 0; }));
+  EXPECT_FALSE(rose_beside(Levels{}, growth));
 }
 
 TEST(History, WhatIsDrawnAtRandomSeldomLooksLikeGrowth) {
@@ -158,7 +175,7 @@ TEST(History, NothingOfTheEndCounts) {
 
 TEST(History, AShortRunHasNoTrend) {
   EXPECT_EQ(History().trend(1000).kind, TrendKind::unknown);
-  EXPECT_EQ(trend_of_run(60, [](double s) { return 1e9 * s; }).kind, TrendKind::unknown);
+  EXPECT_EQ(trend_of_run(999, [](double s) { return 1e9 * s; }).kind, TrendKind::unknown);
 }
 
 TEST(History, LevelsAreTheLeastAndTheLastOfEachInterval) {

@@ -326,6 +326,7 @@ struct JudgingFigures {
   unsigned unseen_threads;
   std::uint64_t unreadable_bytes, bytes_read, memory_bytes;
   double seconds;
+  double threads_stopped_s = 0;  // 0: none was
 };
 
 // Handles that are not memory, by type.
@@ -339,6 +340,37 @@ struct SuppressionFigures {
   String rule;  // "leak:PATTERN"
   bool built_in;
   std::uint64_t sites = 0, blocks = 0, bytes = 0;
+};
+
+// What the gate (CISTERN_FAIL_ON) came to, of a process that would have ended with 0.
+enum class Outcome : std::uint8_t {
+  passed,
+  failed,
+  undecided,     // nobody can say whether live memory is what the gate counts
+  misconfigured  // nobody knows what the gate was to be
+};
+constexpr std::size_t kOutcomes = 4;
+constexpr const char* name_of(Outcome outcome) {
+  constexpr const char* kNames[] = {"passed", "failed", "undecided", "misconfigured"};
+  return kNames[static_cast<int>(outcome)];
+}
+struct GateFigures {
+  Outcome outcome;
+  String reason{};  // of the last two
+};
+// What it came to in the processes that come of this one, and ended before it.
+struct FamilyFigures {
+  std::array<std::uint32_t, kOutcomes> counts{};
+
+  std::uint32_t of(Outcome outcome) const { return counts[static_cast<std::size_t>(outcome)]; }
+  std::uint32_t judged() const {
+    return of(Outcome::passed) + of(Outcome::failed) + of(Outcome::undecided) + of(Outcome::misconfigured);
+  }
+  Outcome worst() const {
+    if (of(Outcome::failed)) return Outcome::failed;
+    if (of(Outcome::misconfigured)) return Outcome::misconfigured;
+    return of(Outcome::undecided) ? Outcome::undecided : Outcome::passed;
+  }
 };
 
 struct FragmentationFigures {
@@ -385,6 +417,7 @@ struct Snapshot {
   Vector<LeakFigures> leaks;                        // of GPU kinds, largest first
   Vector<UsingSite> at_peak;                        // who held most of each kind's peak, largest first
   std::optional<std::uint64_t> host_peak_seen{};    // of host memory: the most when it was looked at; an estimate
+  Levels host_over_time{};                          // as its site_trends have it
   Vector<UsingSite> in_loops;                       // who allocates in loops, most often first
   Vector<SiteTrend> site_trends;                    // of all sites, while the snapshot is collected
   Vector<GrowingSite> growing;                      // of each kind those that grow fastest
@@ -393,6 +426,9 @@ struct Snapshot {
   Standings host_standings;                         // of all live host blocks, whether they have a site or not
   std::optional<JudgingFigures> judging;
   Vector<SuppressionFigures> suppressions;  // the user's, and those of the built-in list that did something
+  String suppressions_fault{};              // what of the user's could not be read; empty: nothing
+  std::optional<GateFigures> gate;          // absent: there is none, or the process fails by itself
+  FamilyFigures family{};                   // none judged: there were no others, or they count into another's
   std::optional<int> exit_code;             // what the process ends with instead of its own 0
   Vector<ObjectFigures> objects;
   Vector<ObjectSite> object_sites;  // of each type that keeps them the three with most alive

@@ -65,7 +65,7 @@ bool pattern_matches(std::string_view pattern, std::string_view text) {
   }
 }
 
-void Suppressions::read(std::string_view file, void (*complain)(unsigned line)) {
+void Suppressions::read(std::string_view file) {
   constexpr std::string_view kLeak = "leak:";
   for (unsigned number = 1; !file.empty(); ++number) {
     const std::size_t end = std::min(file.find('\n'), file.size());
@@ -75,9 +75,17 @@ void Suppressions::read(std::string_view file, void (*complain)(unsigned line)) 
     if (line.starts_with(kLeak) && line.size() > kLeak.size()) {
       user_.push_back(String(trimmed(line.substr(kLeak.size()))));
     } else {
-      complain(number);
+      no_rules_.push_back(number);
     }
   }
+}
+
+Vector<String> Suppressions::patterns_of_anything() const {
+  constexpr std::string_view kUnheardOf = "\x01";
+  Vector<String> patterns;
+  for (const String& pattern : user_)
+    if (pattern_matches(pattern, kUnheardOf)) patterns.push_back(pattern);
+  return patterns;
 }
 
 void Suppressions::apply(Snapshot& snapshot) const {

@@ -12,14 +12,18 @@ bool pattern_matches(std::string_view pattern, std::string_view text);
 
 class Suppressions {
  public:
-  // Empty lines and those that begin with '#' say nothing. `complain` gets the number of a line that is no rule.
-  void read(std::string_view file, void (*complain)(unsigned line));
+  // Empty lines and those that begin with '#' say nothing.
+  void read(std::string_view file);
+  const Vector<unsigned>& lines_that_are_no_rule() const { return no_rules_; }
+  // "*" and the like: whoever has one suppresses what is not known yet, too.
+  Vector<String> patterns_of_anything() const;
   // Marks leaks and host sites by the first rule that names a function, source file or module of their stack, and adds
   // up what each rule did. Built-in ones that did nothing are left out.
   void apply(Snapshot& snapshot) const;
 
  private:
   Vector<String> user_;
+  Vector<unsigned> no_rules_;
 };
 
 }  // namespace cistern

@@ -42,23 +42,26 @@ TEST(SuppressionPattern, Stars) {
   EXPECT_FALSE(pattern_matches("^w*s", "load_weights"));
 }
 
-std::vector<unsigned> complained;
-
 Suppressions rules(std::string_view file) {
-  complained.clear();
   Suppressions suppressions;
-  suppressions.read(file, [](unsigned line) { complained.push_back(line); });
+  suppressions.read(file);
   return suppressions;
 }
 
 TEST(SuppressionFile, RulesCommentsAndWhatIsNeither) {
   Snapshot snapshot{};
-  rules("# leak:no\n\n \tleak: a b \r\nleak:\nrace:x\nleak:c").apply(snapshot);
+  const Suppressions read = rules("# leak:no\n\n \tleak: a b \r\nleak:\nrace:x\nleak:c");
+  read.apply(snapshot);
   ASSERT_EQ(snapshot.suppressions.size(), 2u);
   EXPECT_EQ(snapshot.suppressions[0].rule, "leak:a b");
   EXPECT_EQ(snapshot.suppressions[1].rule, "leak:c");
   EXPECT_FALSE(snapshot.suppressions[1].built_in);
-  EXPECT_EQ(complained, (std::vector<unsigned>{4, 5}));
+  EXPECT_EQ(read.lines_that_are_no_rule(), (Vector<unsigned>{4, 5}));
+}
+
+TEST(SuppressionFile, PatternsOfAnythingAreToldApart) {
+  const Suppressions read = rules("leak:*\nleak:load*\nleak:^*$\nleak:**\nleak:^\nleak:main");
+  EXPECT_EQ(read.patterns_of_anything(), (Vector<String>{"*", "^*$", "**", "^"}));
 }
 
 FrameFigures frame_of(const char* module, const char* function, const char* file = "") {

@@ -56,10 +56,20 @@ class Picture {
   // Behind the first block of a page that was never made none was.
   template <class Visit>
   void for_each(Visit visit) const {
+    for_each_of([](std::uint32_t) { return true; }, visit);
+  }
+  // Of the numbers that are wanted: of the others not even the page is looked at.
+  template <class Wanted, class Visit>
+  void for_each_of(Wanted wanted, Visit visit) const {
     PictureBlock block;
     for (std::uint32_t slice = 0; slice < slices_; ++slice)
       if (const Entry& entry = entries_[slice]; entry.is_first)
-        for (unsigned i = 0; i < blocks_of(entry) && read({slice, i, entry.first_number + i}, block); ++i) visit(block);
+        for (unsigned i = 0; i < blocks_of(entry); ++i) {
+          const std::uint32_t number = entry.first_number + i;
+          if (!wanted(number)) continue;
+          if (!read({slice, i, number}, block)) break;
+          visit(block);
+        }
   }
 
  private:

@@ -22,7 +22,7 @@ bool gpu_used() {
 
 void stand_aside() { aside = true; }
 
-bool will_report() { return !aside.load() && (options().report != "none" || options().fail_on); }
+bool will_report() { return !aside.load() && (options().report != "none" || options().has_gate()); }
 
 void let_kinds_look_back() {
   for (const Kind* kind : kinds())
@@ -31,11 +31,13 @@ void let_kinds_look_back() {
 
 int process_ended(ProcessEnd end) {
   int status = end.status.value_or(0);
-  if (!last_report_begins()) return status;
+  if (!last_report_begins()) return status ? status : status_of_last_report();
   Uncounted uncounted;
   if (will_report()) status = report_end(end);
-  last_report_ends();
-  return code_beside_other_ranks(end.status.value_or(0), status);
+  last_report_ends(status);
+  const int beside_others = code_beside_other_ranks(end.status.value_or(0), status);
+  if (beside_others != status) last_report_ends(beside_others);
+  return beside_others;
 }
 
 }  // namespace cistern

@@ -19,14 +19,20 @@
 
 #include "pool/base/lock.hpp"
 #include "pool/base/path.hpp"
+#include "pool/base/process_start.hpp"
+#include "pool/base/symbol_table.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
+#include "shim/process/alternate_stacks.hpp"
 #include "shim/process/held_threads.hpp"
+#include "shim/process/kernel_words.hpp"
 #include "shim/process/kind.hpp"
+#include "shim/process/live_stack.hpp"
+#include "shim/process/lookup.hpp"
 #include "shim/process/memory_copy.hpp"
 #include "shim/process/memory_map.hpp"
+#include "shim/process/other_threads.hpp"
 #include "shim/process/process.hpp"
-#include "shim/process/small_file.hpp"
 #include "shim/process/standings.hpp"
 #include "shim/process/system_filter.hpp"
 #include "stats/counters.hpp"
@@ -50,7 +56,8 @@ using leaks::Target;
 constexpr std::uintptr_t kSystemPage = 4096;
 // Most that are looked at; with more nothing is judged.
 constexpr std::size_t kRootsMax = std::size_t{1} << 17, kMappingsMax = std::size_t{1} << 16;
-constexpr std::size_t kOursMax = std::size_t{1} << 15, kStacksMax = 1024, kDriverWordsMax = 64;
+constexpr std::size_t kOursMax = std::size_t{1} << 15, kDriverWordsMax = 64, kWordsMax = std::size_t{1} << 18,
+                      kStacksMax = std::size_t{1} << 15;
 
 std::uintptr_t address_of(const void* place) { return reinterpret_cast<std::uintptr_t>(place); }
 
@@ -78,82 +85,7 @@ struct Range {
   bool holds(std::uintptr_t address) const { return address - first < end - first; }
 };
 
-// --- Threads, looked at before the copy is taken
-
 constinit std::atomic<int> own_thread{0};
-
-// Where the other threads' stacks are, as far as they wait in the system; how many there are. Where a driver is at
-// work, one that runs is asked again a few times: a driver's threads mostly wait.
-struct OtherThreads {
-  explicit OtherThreads(bool beside_driver) : tries_(beside_driver ? 20 : 0) {}
-
-  std::uintptr_t stacks[kStacksMax];
-  int ids[kStacksMax];
-  unsigned stack_count = 0, count = 0;
-
-  // In another namespace's /proc they have other numbers.
-  bool are_numbered = false;
-
-  bool knows(int id) const {
-    return !are_numbered || count > kStacksMax || std::find(ids, ids + count, id) != ids + count;
-  }
-
-  void read() {
-    const int folder = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0) return;
-    const std::string_view own = number_of(static_cast<long>(system_call(SYS_gettid)));
-    alignas(8) char entries[4096];
-    long bytes;
-    while ((bytes = system_call(SYS_getdents64, static_cast<std::uintptr_t>(folder), address_of(entries),
-                                sizeof entries)) > 0)
-      for (long at = 0; at < bytes;) {
-        std::uint16_t length;
-        memcpy(&length, entries + at + 16, sizeof length);
-        const std::string_view name = entries + at + 19;
-        are_numbered |= name == own;
-        if (name[0] != '.' && name != own) add(name);
-        at += length;
-      }
-    close(folder);
-    if (!are_numbered && count) --count;
-  }
-
- private:
-  std::string_view number_of(long number) {
-    const auto end = std::to_chars(own_, own_ + sizeof own_, number).ptr;
-    return {own_, static_cast<std::size_t>(end - own_)};
-  }
-  void add(std::string_view name) {
-    int id = 0;
-    std::from_chars(name.data(), name.data() + name.size(), id);
-    if (id == own_thread.load(std::memory_order_relaxed)) return;
-    if (count++ >= kStacksMax) return;
-    ids[count - 1] = id;
-    FilePath path("/proc/self/task/");
-    path.add(name);
-    path.add("/syscall");
-    std::uintptr_t stack = read_stack(path.text());
-    for (; !stack && tries_ > 0; --tries_) {
-      constexpr timespec kTick{0, 500'000};
-      system_call(SYS_nanosleep, address_of(&kTick), 0);
-      stack = read_stack(path.text());
-    }
-    if (stack) stacks[stack_count++] = stack;
-  }
-  // "7 0x.. 0x.. .. SP PC"; 0: "running".
-  static std::uintptr_t read_stack(const char* path) {
-    const SmallFile<256> file(path);
-    std::string_view text = file.text();
-    text = text.substr(0, text.rfind(' '));
-    text = text.substr(text.rfind(' ') + 1);
-    std::uintptr_t stack = 0;
-    if (text.starts_with("0x")) std::from_chars(text.data() + 2, text.data() + text.size(), stack, 16);
-    return stack;
-  }
-
-  int tries_;  // of all threads together
-  char own_[24];
-};
 
 // --- What the child needs and what it tells, in memory of both processes
 
@@ -161,15 +93,16 @@ struct Findings {
   host_pool::Picture heap;
   bool is_complete = false;  // there was room for all
   bool cannot_read = false;  // what is mapped
-  unsigned drivers_threads = 0;
+  unsigned unseen_threads = 0;
   std::uint64_t unreadable_bytes = 0, bytes_read = 0, scratch_bytes = 0;
 };
 
 struct Plan {
   const void* stack_in_use;
-  int own_id;  // of this thread
-  bool on_alternate_stack;
-  const OtherThreads* threads;
+  int own_id;      // of this thread
+  int process_id;  // of the first one
+  bool on_alternate_stack, may_stop;
+  OtherThreads* threads;
   std::span<const std::uintptr_t> handed_out;
   std::span<const Target> unused;
   Findings* findings;
@@ -180,6 +113,7 @@ struct Plan {
   Range both;         // all of the memory of both
   HeldThreads* held;  // of the parent
   Range own_stack;
+  leaks::PythonIntegers integers;
 };
 
 // --- Residency: of memory that was never touched there may be any amount
@@ -265,6 +199,11 @@ void look_at_pages(std::uintptr_t first, std::uintptr_t end, Residency residency
 
 bool next_resident(std::uintptr_t first, std::uintptr_t end, Residency residency, std::uintptr_t& there,
                    std::uintptr_t& there_end) {
+  if (residency == Residency::of_judge) {
+    there = first;
+    there_end = end;
+    return there < end;
+  }
   for (std::uintptr_t at = first & ~(kSystemPage - 1); at < end; at = window->end) {
     if (at < window->first || at >= window->end || residency != window->residency) {
       if (residency == Residency::of_pages && (at = first_touched(at, end)) >= end) return false;
@@ -309,6 +248,9 @@ bool is_device(std::string_view path) {
          !path.starts_with("/dev/hugepages");
 }
 
+// No instruction of a call is longer.
+constexpr std::uintptr_t kLongestCall = 8;
+
 struct CodeRange {
   std::uintptr_t first, end;
   bool of_driver, of_runtime;
@@ -338,17 +280,20 @@ class Roots {
     sort_ours();
     read_mappings();
     restore_what_is_missing();
-    for (const Root& root : roots_) note_driver_stack(root);
+    note_threads();
+    note_words_of_kernel();
     for (const Target& target : plan_.targets)
       if (target.is_readable) make_readable(target.first, target.first + target.bytes);
   }
 
   std::span<const Root> all() const { return roots_.all(); }
   std::span<const Constants> constants() const { return constants_.all(); }
-  unsigned drivers_threads() const { return drivers_threads_; }
+  std::span<const std::uintptr_t> stacks_in_heap() const { return stacks_.all(); }
+  unsigned unseen_threads() const { return unseen_threads_; }
   bool cannot_read() const { return cannot_read_; }
   bool is_short() const {
-    return roots_.is_short() || constants_.is_short() || code_.is_short() || ours_.is_short() || mapped_.is_short();
+    return roots_.is_short() || constants_.is_short() || code_.is_short() || ours_.is_short() || mapped_.is_short() ||
+           of_driver_.is_short() || words_.is_short() || stacks_.is_short();
   }
   bool is_of_driver(std::uintptr_t address) const {
     const auto all = of_driver_.all();
@@ -417,42 +362,94 @@ class Roots {
     if (mapping.is_executable) code_.push({mapping.first, mapping.end, of_driver, is_runtime_file(mapping.path)});
     if (is_file && mapping.is_readable && !mapping.is_writable) constants_.push({mapping.first, mapping.end});
     const bool is_special = mapping.path.starts_with("[v");  // [vvar], [vdso], [vsyscall]
-    if (!mapping.is_readable || is_special || is_device(mapping.path) || (is_file && !mapping.is_writable)) return;
+    if (is_special || is_device(mapping.path) || (is_file && !mapping.is_writable)) return;
+    if (!mapping.is_readable && !make_what_is_there_readable(mapping)) return;
+    const bool is_anonymous = mapping.path.empty() && !mapping.is_shared;
     std::uintptr_t first = mapping.first;
-    const std::uintptr_t stack = address_of(plan_.stack_in_use), thread = address_of(__builtin_thread_pointer());
-    const Range whole{mapping.first, mapping.end};
-    // A mapping that is a stack and nothing else: that of the main thread, or one that the C library made, with a
+    // A mapping that is a stack and nothing else: that of the first thread, or one that the C library made, with a
     // guard.
-    const bool own_stack = mapping.path == "[stack]" || (is_after_guard_ && whole.holds(thread));
-    if (whole.holds(stack) && own_stack && !plan_.on_alternate_stack) first = stack;
-    if (mapping.path.empty() && !mapping.is_shared && is_after_guard_)
-      if (const std::uintptr_t descriptor = old_descriptor(mapping)) {
-        add(descriptor, descriptor + kDescriptorHead, of_driver, Residency::of_pages);
-        first = descriptor + kDescriptorBytes;
-      }
+    if (mapping.path == "[stack]") first = begin_of_use({mapping.first, mapping.end}, plan_.process_id);
+    if (is_anonymous && is_after_guard_) {
+      const Descriptor descriptor = descriptor_in(mapping);
+      const bool is_old = descriptor.at && !is_of_thread(descriptor);
+      if (is_old) add(descriptor.at, descriptor.at + kDescriptorHead, of_driver, Residency::of_pages);
+      first = is_old ? descriptor.at + kDescriptorBytes : begin_of_use({mapping.first, mapping.end}, descriptor.id);
+    }
     add(first, mapping.end, of_driver, mapping.is_shared ? Residency::of_file : Residency::of_pages);
   }
 
-  // The C library keeps stacks of threads that have ended for others, with what was thread-local: as its debuggers'
-  // interface has it, a thread's descriptor is at the upper end, points to itself twice, and has the thread's number.
-  // Where this thread's own does not look so, none is believed. The descriptor's head has what the next thread will
-  // use; what is behind it the last one left. 0: no such stack.
+  // Memory that the program has closed for a while. Before Linux 6.7 (which finds what is there at once) not where so
+  // much is reserved that a look at its pages would take too long.
+  static bool make_what_is_there_readable(const Mapping& mapping) {
+    constexpr std::uintptr_t kLookedAt = std::uintptr_t{1} << 30;
+    PageScan::Found found;
+    if (mapping.is_shared || !mapping.path.empty()) return false;
+    const bool is_found = find_pages(mapping.first, mapping.end, PageScan::kPresent | PageScan::kSwapped, 1, found);
+    if (is_found ? found.first >= mapping.end : mapping.end - mapping.first > kLookedAt) return false;
+    return system_call(SYS_mprotect, mapping.first, mapping.end - mapping.first, PROT_READ) == 0;
+  }
+
+  // Where what is in use of a stack begins; at the mapping's begin where that is not known. `id`: the number of its
+  // thread, as far as the mapping itself tells it.
+  std::uintptr_t begin_of_use(const Range& mapping, int id) const {
+    const auto in_use = [&mapping](std::uintptr_t stack, std::uintptr_t below) {
+      return std::max(mapping.first, (stack - below) & ~std::uintptr_t{7});
+    };
+    const bool of_first_thread = id == plan_.process_id;
+    if (id == plan_.own_id || mapping.holds(address_of(__builtin_thread_pointer()))) {
+      const std::uintptr_t stack = address_of(plan_.stack_in_use);
+      return mapping.holds(stack) && !plan_.on_alternate_stack ? in_use(stack, 0) : mapping.first;
+    }
+    bool first_thread_lives = false;
+    for (const OtherThread& thread : plan_.threads->all()) {
+      if (!thread.id) continue;
+      first_thread_lives |= thread.id == plan_.process_id;
+      const bool is_it =
+          thread.id == id || (thread.is_complete && !of_first_thread && mapping.holds(thread.thread_pointer));
+      if (!is_it || (!thread.is_complete && !thread.is_steady)) continue;
+      if (mapping.holds(thread.stack)) return in_use(thread.stack, kBelowStackPointer);
+      const std::uintptr_t interrupted = interrupted_stack(thread.stack, end_of_mapping(thread.stack));
+      return mapping.holds(interrupted) ? in_use(interrupted, kBelowStackPointer) : mapping.first;
+    }
+    // Its thread has ended; arguments and environment are still the program's.
+    const std::uintptr_t arguments = address_of(start_arguments());
+    if (of_first_thread && !first_thread_lives && !plan_.threads->left_out() && mapping.holds(arguments))
+      return arguments;
+    return mapping.first;
+  }
+
+  // Of mapped memory as far as it was listed; 0: of none.
+  std::uintptr_t end_of_mapping(std::uintptr_t address) const {
+    for (const Range& one : mapped_.all())
+      if (one.holds(address)) return one.end;
+    return 0;
+  }
+
+  // As the debuggers' interface of the C library has it, a thread's descriptor is at the upper end of its stack, points
+  // to itself twice, and has the thread's number. Where this thread's own does not look so, none is believed. The C
+  // library keeps stacks of threads that have ended for others, with what was thread-local: the descriptor's head has
+  // what the next thread will use; what is behind it the last one left.
   static constexpr std::uintptr_t kDescriptorHead = 704, kDescriptorBytes = 2304;
-  std::uintptr_t old_descriptor([[maybe_unused]] const Mapping& mapping) const {
+  struct Descriptor {
+    std::uintptr_t at = 0;
+    int id = 0;
+  };
+  Descriptor descriptor_in([[maybe_unused]] const Mapping& mapping) const {
 #if defined(__x86_64__)
     constexpr std::uintptr_t kNumberAt = 720, kAlignment = 64, kLookedAt = std::uintptr_t{64} * 1024;
     const auto word_at = [](std::uintptr_t at) { return *reinterpret_cast<const std::uintptr_t*>(at); };
     const auto number_at = [](std::uintptr_t at) { return *reinterpret_cast<const int*>(at + kNumberAt); };
-    const std::uintptr_t own = address_of(__builtin_thread_pointer());
-    if (number_at(own) != plan_.own_id || mapping.end - mapping.first < kDescriptorBytes) return 0;
+    if (number_at(address_of(__builtin_thread_pointer())) != plan_.own_id) return {};
+    if (mapping.end - mapping.first < kDescriptorBytes) return {};
     std::uintptr_t at = (mapping.end - kDescriptorBytes) & ~(kAlignment - 1);
-    for (; at >= mapping.first && mapping.end - at < kLookedAt; at -= kAlignment) {
-      if (word_at(at) != at || word_at(at + 16) != at) continue;
-      const int id = number_at(at);
-      return at == own || id == plan_.own_id || (id > 0 && plan_.threads->knows(id)) ? 0 : at;
-    }
+    for (; at >= mapping.first && mapping.end - at < kLookedAt; at -= kAlignment)
+      if (word_at(at) == at && word_at(at + 16) == at) return {at, number_at(at)};
 #endif
-    return 0;
+    return {};
+  }
+  bool is_of_thread(const Descriptor& descriptor) const {
+    return descriptor.at == address_of(__builtin_thread_pointer()) || descriptor.id == plan_.own_id ||
+           (descriptor.id > 0 && plan_.threads->knows(descriptor.id));
   }
 
   // Without what is ours.
@@ -513,24 +510,81 @@ class Roots {
                   });
   }
 
-  // The stack of a thread that runs a driver's code: the first code that its upper end knows, but that of the runtime,
-  // is the driver's.
-  void note_driver_stack(const Root& root) {
-    constexpr std::uintptr_t kLookedAt = std::uintptr_t{64} * 1024;
-    for (unsigned i = 0; i < plan_.threads->stack_count; ++i) {
-      const std::uintptr_t stack = plan_.threads->stacks[i];
-      if (!Range{root.first, root.end}.holds(stack) || root.of_driver) continue;
-      for (std::uintptr_t at = root.end - 8; at >= stack && root.end - at < kLookedAt; at -= 8) {
-        const CodeRange* const code = code_at(*reinterpret_cast<const std::uintptr_t*>(at));
-        if (!code || code->of_runtime) continue;
-        if (code->of_driver) {
-          ++drivers_threads_;
-          const_cast<Root&>(root).of_driver = true;
-        }
-        break;
-      }
-      return;
+  // Threads that run a driver's code: the first code that somebody returns to from the upper end of the stack on, but
+  // that of the runtime, is the driver's. What they have is the driver's.
+  bool runs_driver(const OtherThread& thread) {
+    constexpr std::uintptr_t kLookedAt = std::uintptr_t{256} * 1024;
+    const auto root = std::find_if(roots_.begin(), roots_.end(), [&](const Root& one) {
+      return Range{one.first, one.end}.holds(thread.stack);
+    });
+    if (!thread.stack || root == roots_.end()) return false;
+    const bool has_descriptor = thread.is_complete && Range{root->first, root->end}.holds(thread.thread_pointer);
+    const std::uintptr_t upper = (has_descriptor ? thread.thread_pointer : root->end) & ~std::uintptr_t{7};
+    for (std::uintptr_t at = upper - 8; at >= thread.stack && upper - at < kLookedAt; at -= 8) {
+      const std::uintptr_t word = *reinterpret_cast<const std::uintptr_t*>(at);
+      const CodeRange* const code = code_at(word);
+      if (!code || code->of_runtime || word - code->first < kLongestCall || !is_behind_call(word)) continue;
+      if (code->of_driver) root->of_driver = true;
+      return code->of_driver;
     }
+    return false;
+  }
+
+  // Their registers, and stacks that lie in blocks of the host pool: coroutines' and such that programs made. Those
+  // blocks are in use whoever has a pointer to them.
+  void note_threads() {
+    for (OtherThread& thread : plan_.threads->all()) {
+      if (!thread.id) continue;
+      const bool of_driver = runs_driver(thread);
+      if (!thread.is_complete && !of_driver) ++unseen_threads_;
+      if (thread.is_complete)
+        roots_.push(
+            {address_of(thread.words), address_of(thread.words + thread.word_count), of_driver, Residency::of_judge});
+      const std::uintptr_t begin = thread.is_complete
+                                       ? note_stack_in_heap(thread.stack, thread.stack - kBelowStackPointer)
+                                       : note_stack_in_heap(thread.stack, 0);
+      if (!thread.is_complete || begin_of_block(thread.thread_pointer) == begin) continue;
+      note_stack_in_heap(thread.thread_pointer, interrupted_stack(thread.stack, end_of_mapping(thread.stack)));
+    }
+    unseen_threads_ += plan_.threads->left_out();
+  }
+  std::uintptr_t begin_of_block(std::uintptr_t inside) const {
+    host_pool::PictureBlock block;
+    return inside && plan_.findings->heap.find(inside, block) && block.live ? block.first : 0;
+  }
+  // In use from there on, where that is inside it. Returns its begin; 0: it is in no block.
+  std::uintptr_t note_stack_in_heap(std::uintptr_t inside, std::uintptr_t from) {
+    host_pool::PictureBlock block;
+    if (!inside || !plan_.findings->heap.find(inside, block) || !block.live) return 0;
+    const std::uintptr_t end = block.first + block.bytes;
+    stacks_.push(block.first);
+    roots_.push(
+        {from > block.first && from < end ? from & ~std::uintptr_t{7} : block.first, end, false, Residency::of_pages});
+    return block.first;
+  }
+
+  // What the kernel alone has; alternate stacks of threads that still live.
+  void note_words_of_kernel() {
+    // Many programs give epoll a file's number.
+    const auto push = [](void* roots, std::uintptr_t word) {
+      constexpr std::uintptr_t kLowestAddress = 65536;
+      if (word >= kLowestAddress) static_cast<Roots*>(roots)->words_.push(word);
+    };
+    visit_words_of_kernel(parent_timers(), push, this);
+    visit_alternate_stacks(
+        [](void* roots, std::uintptr_t thread, std::uintptr_t stack) {
+          auto* const own = static_cast<Roots*>(roots);
+          if (own->may_live(thread)) own->words_.push(stack);
+        },
+        this);
+    roots_.push({address_of(words_.begin()), address_of(words_.end()), false, Residency::of_judge});
+  }
+  bool may_live(std::uintptr_t thread_pointer) const {
+    const auto all = plan_.threads->all();
+    return thread_pointer == address_of(__builtin_thread_pointer()) || plan_.threads->left_out() ||
+           std::any_of(all.begin(), all.end(), [=](const OtherThread& thread) {
+             return thread.id && (!thread.is_complete || thread.thread_pointer == thread_pointer);
+           });
   }
 
   const CodeRange* code_at(std::uintptr_t address) const {
@@ -546,7 +600,8 @@ class Roots {
   Fixed<Constants> constants_{kMappingsMax};
   Fixed<CodeRange> code_{kMappingsMax};
   Fixed<Range> ours_{kOursMax}, mapped_{kMappingsMax}, of_driver_{kMappingsMax};
-  unsigned drivers_threads_ = 0;
+  Fixed<std::uintptr_t> words_{kWordsMax}, stacks_{kStacksMax};
+  unsigned unseen_threads_ = 0;
   bool cannot_read_ = false, is_after_guard_ = false;
 };
 
@@ -575,17 +630,18 @@ bool judge_in_copy(void* context) {
   window = static_cast<PageWindow*>(take_in_copy(sizeof(PageWindow)));
   void* const scratch = take_in_copy(leaks::Judge::scratch_bytes());
   if (!window || !scratch) return true;
+  plan.threads->await_second_look();
   Roots roots(plan);
   roots.read();
   findings.cannot_read = roots.cannot_read() || own_pagemap < 0;
   if (roots.is_short() || findings.cannot_read) return true;
   std::uintptr_t words[kDriverWordsMax];
   const leaks::World world{
-      &findings.heap,    plan.targets, roots.all(), plan.handed_out, driver_words(plan, roots, words),
-      roots.constants(), next_resident};
+      &findings.heap,    plan.targets,  roots.all(),   plan.handed_out,       driver_words(plan, roots, words),
+      roots.constants(), next_resident, plan.integers, roots.stacks_in_heap()};
   leaks::Judge judge(world, plan.marks.data(), scratch, copy_time_is_over);
   const bool in_time = judge.run();
-  findings.drivers_threads = roots.drivers_threads();
+  findings.unseen_threads = roots.unseen_threads();
   findings.unreadable_bytes = unreadable_bytes();
   findings.bytes_read = judge.bytes_read();
   findings.is_complete = in_time;
@@ -593,13 +649,18 @@ bool judge_in_copy(void* context) {
 }
 
 // Of address space; of what the child does not touch there is none.
-constexpr std::size_t kOwnBytes = kRootsMax * sizeof(Root) +
+std::size_t own_bytes() {
+  constexpr std::size_t kTables = kRootsMax * sizeof(Root) + kOursMax * sizeof(Range) +
                                   kMappingsMax * (sizeof(Constants) + sizeof(CodeRange) + 2 * sizeof(Range)) +
-                                  kOursMax * sizeof(Range) + sizeof(PageWindow) + (std::size_t{1} << 20);
+                                  (kWordsMax + kStacksMax) * sizeof(std::uintptr_t) + sizeof(PageWindow);
+  constexpr std::size_t kRoundedParts = 16;
+  return kTables + leaks::Judge::scratch_bytes() + kRoundedParts * kSystemPage;
+}
 
 // --- In the parent
 
-// Findings, targets, the picture's table and marks, one behind the other; marks are as many as there may be blocks.
+// Findings, targets, the picture's table, marks and the table of threads, one behind the other; marks are as many as
+// there may be blocks.
 class MemoryOfBoth {
  public:
   explicit MemoryOfBoth(const Vector<Target>& targets) {
@@ -608,7 +669,9 @@ class MemoryOfBoth {
     targets_at_ = rounded(sizeof(Findings));
     picture_at_ = targets_at_ + rounded(targets.size() * sizeof(Target));
     marks_at_ = picture_at_ + rounded(picture_bytes_);
-    bytes_ = marks_at_ + rounded(marks_);
+    threads_at_ = marks_at_ + rounded(marks_);
+    threads_bytes_ = OtherThreads::table_bytes();
+    bytes_ = threads_at_ + rounded(threads_bytes_);
     void* const memory =
         mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return;
@@ -624,28 +687,61 @@ class MemoryOfBoth {
   std::span<std::uint8_t> marks() { return {reinterpret_cast<std::uint8_t*>(memory_ + marks_at_), marks_}; }
   void* picture_table() { return memory_ + picture_at_; }
   std::size_t picture_bytes() const { return picture_bytes_; }
+  void* threads_table() { return memory_ + threads_at_; }
+  std::size_t threads_bytes() const { return threads_bytes_; }
   Range range() const { return {address_of(memory_), address_of(memory_) + bytes_}; }
 
  private:
   static std::size_t rounded(std::size_t bytes) { return (bytes + kSystemPage - 1) & ~(kSystemPage - 1); }
 
   char* memory_ = nullptr;
-  std::size_t bytes_ = 0, picture_bytes_, marks_, targets_at_, picture_at_, marks_at_, target_count_ = 0;
+  std::size_t bytes_ = 0, picture_bytes_, marks_, targets_at_, picture_at_, marks_at_, threads_at_, threads_bytes_,
+              target_count_ = 0;
 };
 
 bool is_on_alternate_stack() {
   stack_t stack;
-  return sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_ONSTACK);
+  return system_call(SYS_sigaltstack, 0, reinterpret_cast<std::uintptr_t>(&stack)) == 0 &&
+         (stack.ss_flags & SS_ONSTACK);
 }
 
 void hold_threads(void* context) {
   const Plan& plan = *static_cast<const Plan*>(context);
-  if (options().leak_threads == "hold")
-    plan.held->hold({plan.threads->ids, std::min<std::size_t>(plan.threads->count, kStacksMax)});
+  if (!plan.may_stop || options().leak_threads == "unseen") return;
+  plan.threads->stop();
+  if (options().leak_threads == "hold") plan.held->hold(*plan.threads);
 }
-void let_threads_go(void* context) { static_cast<const Plan*>(context)->held->let_go(); }
+void let_threads_go(void* context) {
+  const Plan& plan = *static_cast<const Plan*>(context);
+  plan.threads->let_go();
+  plan.held->let_go();
+  plan.threads->look_again();
+}
+
+// When a Python program comes to its exit, the interpreter has freed its objects. What they had was in use until then,
+// so freed ones count as long as their memory was not used again.
+leaks::PythonIntegers python_integers() {
+  const link_map* const python = first_module_with("PyLong_Type", main_module());
+  if (!python) return {};
+  const SymbolTable symbols(*python);
+  constexpr std::uint32_t kWithTag = 0x030C'0000;
+  const auto* const version = static_cast<const std::uint32_t*>(symbols.address_of("Py_Version"));
+  const bool has_gil = !symbols.defines("_Py_MergeZeroLocalRefcount");
+  const auto is_running = reinterpret_cast<int (*)()>(symbols.address_of("Py_IsInitialized"));
+  return {address_of(symbols.address_of("PyLong_Type")), version && *version >= kWithTag,
+          has_gil && is_running && is_running()};
+}
 
 constexpr std::uint64_t kPatienceNs = 10'000'000'000;  // beyond what judging may take
+// Nobody is kept waiting for what cannot be done in time: of small blocks no more than one in so many nanoseconds was
+// ever looked at.
+bool blocks_are_too_many(std::uint64_t limit_ns) {
+  constexpr std::uint64_t kNsForBlock = 40, kLookedAtBytes = std::uint64_t{256} << 20;
+  const Kind& host = *kinds().front();
+  if (!host.live_bytes || host.live_bytes() < kLookedAtBytes || host.pools.empty()) return false;
+  return host.pools.front().figures(nullptr).live_blocks * kNsForBlock > limit_ns;
+}
+
 constinit LongLock judgement_lock;
 constinit bool judged_at_end = false;
 constinit Range earlier{};  // memory of the last judgement
@@ -657,13 +753,17 @@ void drop_earlier() {
   earlier = {};
 }
 
-[[gnu::cold]] void judge_live_memory(const void* stack_in_use) {
-  const std::uint64_t limit_ns = options().leak_check;
+[[gnu::cold]] void judge_live_memory(const void* stack_in_use, bool at_end) {
+  const std::uint64_t limit_ns = options().judging_limit();
   drop_earlier();
   if (!limit_ns) return;
   Judgement judgement;
   if (kSanitized || system_calls_are_filtered()) {
     judgement.why_not = kSanitized ? "this copy of Cistern has a sanitizer" : reason_of(CopyEnd::filtered);
+    return set_judgement(judgement);
+  }
+  if (blocks_are_too_many(limit_ns)) {
+    judgement.why_not = reason_of(CopyEnd::no_time);
     return set_judgement(judgement);
   }
   const std::uint64_t began_ns = nanoseconds_since_start();
@@ -675,12 +775,16 @@ void drop_earlier() {
   judgement.why_not = "the system gave no memory for it";
   if (both) {
     earlier = both.range();
-    OtherThreads threads(gpu_used());
-    threads.read();
+    OtherThreads threads(both.threads_table(), both.threads_bytes());
+    // A driver's threads mostly wait.
+    constexpr int kTries = 20;
+    threads.look(own_thread.load(std::memory_order_relaxed), !at_end && gpu_used() ? kTries : 0);
     HeldThreads held;
     Plan plan{stack_in_use,
               static_cast<int>(system_call(SYS_gettid)),
+              static_cast<int>(system_call(SYS_getpid)),
               is_on_alternate_stack(),
+              at_end,
               &threads,
               memory.handed_out(),
               memory.unused(),
@@ -691,16 +795,17 @@ void drop_earlier() {
               both.picture_bytes(),
               both.range(),
               &held,
-              own_stack};
-    const CopyEnd end = work_in_copy({judge_in_copy, &plan, limit_ns, kOwnBytes, hold_threads, let_threads_go});
+              own_stack,
+              python_integers()};
+    const CopyEnd end = work_in_copy({judge_in_copy, &plan, limit_ns, own_bytes(), hold_threads, let_threads_go});
     const Findings& findings = both.findings();
     judgement.is_known = end == CopyEnd::done && findings.is_complete;
     judgement.why_not = judgement.is_known     ? nullptr
                         : end == CopyEnd::done ? findings.cannot_read ? "no file descriptor was left for it"
                                                                       : "the process has too many mappings"
                                                : reason_of(end);
-    judgement.unseen_threads =
-        threads.count - std::min(threads.count, std::max(findings.drivers_threads, held.count()));
+    judgement.unseen_threads = findings.unseen_threads;
+    judgement.stopped_ns = threads.stopped_ns();
     judgement.unreadable_bytes = findings.unreadable_bytes;
     judgement.bytes_read = findings.bytes_read;
     judgement.memory_bytes = findings.heap.numbers() + both.picture_bytes() + leaks::Judge::scratch_bytes();
@@ -714,7 +819,7 @@ void drop_earlier() {
 
 }  // namespace
 
-JudgementHeld::JudgementHeld() : is_ours_(judgement_lock.lock_within(options().leak_check + kPatienceNs)) {
+JudgementHeld::JudgementHeld() : is_ours_(judgement_lock.lock_within(options().judging_limit() + kPatienceNs)) {
   if (is_ours_) set_judging_thread(__builtin_thread_pointer());
 }
 JudgementHeld::~JudgementHeld() {
@@ -724,13 +829,14 @@ JudgementHeld::~JudgementHeld() {
 }
 
 void JudgementHeld::judge_now(const void* stack_in_use) {
-  if (is_ours_ && !judged_at_end) judge_live_memory(stack_in_use);
+  if (is_ours_ && !judged_at_end) judge_live_memory(stack_in_use, false);
 }
 
 void judge_at_end(const void* stack_in_use) {
-  JudgementHeld held;
-  held.judge_now(stack_in_use);
-  if (held.is_ours_) judged_at_end = true;
+  const JudgementHeld held;
+  if (!held.is_ours_ || judged_at_end) return;
+  judge_live_memory(stack_in_use, true);
+  judged_at_end = true;
 }
 
 bool judgement_is_held_here() { return judgement_lock.held_here(); }

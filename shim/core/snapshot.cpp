@@ -6,6 +6,7 @@
 
 #include "pool/base/process_start.hpp"
 #include "shim/core/core.hpp"
+#include "shim/core/gate.hpp"
 #include "shim/core/judging.hpp"
 #include "shim/core/plugins.hpp"
 #include "shim/core/pools.hpp"
@@ -60,18 +61,36 @@ void add_site_figures(Snapshot& snapshot) {
 void add_judging(Snapshot& snapshot) {
   const Judgement& done = judgement();
   if (done.is_known || done.why_not)
-    snapshot.judging = {done.why_not,    done.unseen_threads, done.unreadable_bytes,
-                        done.bytes_read, done.memory_bytes,   static_cast<double>(done.took_ns) / 1e9};
+    snapshot.judging = {done.why_not,
+                        done.unseen_threads,
+                        done.unreadable_bytes,
+                        done.bytes_read,
+                        done.memory_bytes,
+                        static_cast<double>(done.took_ns) / 1e9,
+                        static_cast<double>(done.stopped_ns) / 1e9};
   if (snapshot.ended_by_itself() || done.is_known) return;
   for (Vector<LeakFigures>* rows : {&snapshot.leaks, &snapshot.host_sites})
     for (LeakFigures& leak : *rows)
       if (leak.leak_class != kWentWithContext) leak.leak_class = kLive;
 }
 
+// What a site has more than before, others may have given up: then nothing grows.
+void drop_what_only_moved(Snapshot& snapshot) {
+  for (SiteTrend& site : snapshot.site_trends) {
+    if (site.trend.kind != TrendKind::growing) continue;
+    const auto of = std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(),
+                                 [&](const KindFigures& kind) { return kind.name == site.kind; });
+    if (site.kind != "host" && of == snapshot.kinds.end()) continue;
+    if (!rose_beside(site.kind == "host" ? snapshot.host_over_time : of->over_time, site.trend))
+      site.trend = {TrendKind::constant};
+  }
+}
+
 // Rows of leaks have the trend of their site; those that grow fastest have a list of their own, for what grew may well
-// have been freed at the end.
+// have been freed at the end. It is long: those that come first may all be suppressed.
 void add_trends(Snapshot& snapshot) {
-  constexpr std::size_t kGrowingShown = 5;
+  constexpr std::size_t kGrowingKept = 50;
+  drop_what_only_moved(snapshot);
   Map<SiteId, Vector<const SiteTrend*>> by_site;  // of each one or two kinds
   for (const SiteTrend& trend : snapshot.site_trends) by_site[trend.site].push_back(&trend);
   const auto of_site = [&](LeakFigures& leak) {
@@ -90,54 +109,38 @@ void add_trends(Snapshot& snapshot) {
   for (SiteTrend& site : snapshot.site_trends) {
     const auto of_kind = std::count_if(snapshot.growing.begin(), snapshot.growing.end(),
                                        [&](const GrowingSite& other) { return other.kind == site.kind; });
-    if (static_cast<std::size_t>(of_kind) < kGrowingShown) snapshot.growing.push_back({std::move(site), {}});
+    if (static_cast<std::size_t>(of_kind) < kGrowingKept) snapshot.growing.push_back({std::move(site), {}});
   }
   snapshot.site_trends = {};
 }
 
-void complain_about_suppressions(std::string_view what) {
+String about_suppressions(std::string_view what) {
   StringSink line;
   line.print("CISTERN_SUPPRESSIONS: {}: {}", printable(options().suppressions, kPathBytesShown), what);
-  warn_line(line.text());
+  return line.text();
 }
 
+// A file that is not what the user meant may suppress less, or more.
 void suppress(Snapshot& snapshot) {
   Suppressions suppressions;
+  const auto complain = [&snapshot](std::string_view what) {
+    String line = about_suppressions(what);
+    warn_line(line);
+    if (snapshot.suppressions_fault.empty()) snapshot.suppressions_fault = std::move(line);
+  };
   if (const String& path = options().suppressions; !path.empty()) {
     String file;
     if (const int error = read_file(from_start_directory(path).c_str(), kSuppressionsBytesMax, file)) {
       char reason[128];
-      complain_about_suppressions(strerror_r(error, reason, sizeof reason));
+      complain(strerror_r(error, reason, sizeof reason));
     }
-    suppressions.read(file, [](unsigned line) {
-      complain_about_suppressions("line " + decimal(line, 0) + " is not of the form leak:PATTERN");
-    });
+    suppressions.read(file);
+    for (const unsigned line : suppressions.lines_that_are_no_rule())
+      complain("line " + decimal(line, 0) + " is not of the form leak:PATTERN");
+    for (const String& pattern : suppressions.patterns_of_anything())
+      warn_line(about_suppressions("leak:" + printable(pattern, kPathBytesShown) + " suppresses everything"));
   }
   suppressions.apply(snapshot);
-}
-
-// `any`: by GPU memory, which nobody leaves to the system. Lost memory of the host counts where every block has its
-// site: what has none cannot be suppressed.
-bool fails(const Snapshot& snapshot) {
-  const FailOn& on = options().fail_on;
-  if (on.what == FailOn::growing)
-    return std::any_of(snapshot.growing.begin(), snapshot.growing.end(), [&](const GrowingSite& site) {
-      const bool counts = site.kind != "host" || snapshot.host_sites_mode == "all";
-      return counts && !site.suppressed && site.trend.bytes >= static_cast<double>(on.bytes_min);
-    });
-  const auto counts = [&on](const LeakFigures& leak) {
-    if (leak.suppressed) return false;
-    if (on.what == FailOn::any) return true;
-    return leak.rank() <= (on.what == FailOn::possible ? 1 : 0);
-  };
-  std::uint64_t bytes = 0, blocks = 0;
-  const auto add = [&](const Vector<LeakFigures>& leaks) {
-    for (const LeakFigures& leak : leaks)
-      if (counts(leak)) blocks += leak.blocks, bytes += leak.bytes;
-  };
-  if (on) add(snapshot.leaks);
-  if (on && on.what != FailOn::any && snapshot.host_sites_mode == "all") add(snapshot.host_sites);
-  return blocks && bytes >= on.bytes_min;
 }
 
 // Quick, and beside threads at work: no symbols are looked for, no lock of the dynamic linker is taken.
@@ -181,16 +184,14 @@ void report_now() {
   write_report(take_snapshot("request"));
 }
 
+// A process that was only judged for the gate, of its host memory, says nothing where that is kept.
 int report_end(ProcessEnd end) {
   if (end.stack_in_use) judge_at_end(end.stack_in_use);
   const JudgementHeld held;
   Snapshot snapshot = take_snapshot(end.moment);
-  int status = end.status.value_or(0);
-  if (end.status && (status & 0xff) == 0 && fails(snapshot)) {
-    status = static_cast<int>(options().fail_code);
-    snapshot.exit_code = status;
-  }
-  write_report(snapshot);
+  const int status = keep_gate(snapshot, end.status);
+  say_gate(snapshot);
+  if (gpu_used() || options().report_requested || status != end.status.value_or(0)) write_report(snapshot);
   return status;
 }
 

@@ -31,6 +31,7 @@ struct LiveOfSite {
 
 constinit Lock look_lock;  // guards what follows, but for next_look_ms
 constinit SiteTable<LiveOfSite> live_of_sites;
+constinit History all_sites;
 constinit double most_bytes = 0;
 constinit unsigned looks = 0;
 constinit std::atomic<std::uint32_t> next_look_ms{kFirstMs};
@@ -57,6 +58,7 @@ void look(std::uint32_t now_ms, host_pool::AtFork at_fork) {
     site.history.begin(site.oldest_ms);
     site.history.note(now_ms, static_cast<std::uint64_t>(site.bytes + 0.5), site.newest_ms);
   });
+  all_sites.note(now_ms, static_cast<std::uint64_t>(all + 0.5), now_ms);
   if (all <= most_bytes) return;
   most_bytes = all;
   live_of_sites.for_each([](SiteId, LiveOfSite& site) {
@@ -142,6 +144,7 @@ std::uint64_t scaled(double value, const LiveOfSite& site) {
   look_at_growth_once_more();
   const Locked hold(look_lock);
   const std::uint64_t now_ms = coarse_milliseconds_since_start();
+  snapshot.host_over_time = all_sites.levels(now_ms);
   Vector<UsingSite> at_peak;
   live_of_sites.for_each([&](SiteId site, const LiveOfSite& live) {
     if (!live.seen) return;
@@ -175,6 +178,7 @@ void growth_after_fork() { look_lock.unlock_after_fork(); }
 
 void growth_after_fork_in_child() {
   live_of_sites.clear();
+  all_sites = {};
   most_bytes = 0;
   looks = 0;
   next_look_ms.store(kFirstMs, std::memory_order_relaxed);

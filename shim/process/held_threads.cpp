@@ -12,9 +12,11 @@
 #include <climits>
 #include <cstdint>
 #include <iterator>
+#include <span>
 
 #include "pool/base/system_call.hpp"
 #include "shim/process/lookup.hpp"
+#include "shim/process/other_threads.hpp"
 #include "shim/process/small_file.hpp"
 
 namespace cistern {
@@ -27,11 +29,19 @@ constexpr int kTicksToAnswer = 500;  // 100 ms
 
 constinit std::atomic<std::uint32_t> holding{0};  // 1: who is in the handler stays there
 constinit std::atomic<unsigned> arrived{0}, left{0};
+constinit std::span<OtherThread> asked{};
 
 std::uintptr_t word(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
 void stay(int) {
   const int error = errno;
+  const auto id = static_cast<int>(system_call(SYS_gettid));
+  for (OtherThread& thread : asked)
+    if (thread.id == id) {
+      thread.stack = word(__builtin_frame_address(0));
+      thread.thread_pointer = word(__builtin_thread_pointer());
+      thread.is_complete = true;
+    }
   arrived.fetch_add(1);
   while (holding.load()) system_call(SYS_futex, word(&holding), FUTEX_WAIT_PRIVATE, 1, 0);
   left.fetch_add(1);
@@ -65,7 +75,7 @@ int unused_signal(SetAction set_action) {
 
 }  // namespace
 
-void HeldThreads::hold(std::span<const int> ids) {
+void HeldThreads::hold(OtherThreads& threads) {
   const SetAction set_action = real_sigaction();
   const int signal = set_action ? unused_signal(set_action) : 0;
   if (!signal) return;
@@ -76,13 +86,15 @@ void HeldThreads::hold(std::span<const int> ids) {
   if (set_action(signal, &entry, nullptr) != 0) return;
   signal_ = signal;
   arrived = left = 0;
+  asked = threads.all();
   holding = 1;
-  for (const int id : ids)
-    if (!blocks(id, signal) && system_call(SYS_tgkill, static_cast<std::uintptr_t>(getpid()),
-                                           static_cast<std::uintptr_t>(id), static_cast<std::uintptr_t>(signal)) == 0)
-      ++count_;
+  const auto send = [signal](int id) {
+    return system_call(SYS_tgkill, static_cast<std::uintptr_t>(getpid()), static_cast<std::uintptr_t>(id),
+                       static_cast<std::uintptr_t>(signal)) == 0;
+  };
+  for (const OtherThread& thread : asked)
+    if (thread.id && !thread.is_complete && !blocks(thread.id, signal) && send(thread.id)) ++count_;
   for (int i = 0; i < kTicksToAnswer && arrived.load() < count_; ++i) system_call(SYS_nanosleep, word(&kTick), 0);
-  count_ = arrived.load();
 }
 
 // The handler stays: without it a signal that comes late would end the process, which is about to end anyway.

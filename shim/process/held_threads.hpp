@@ -1,10 +1,11 @@
-// Other threads, each held for a moment where it is, in a signal handler: so what it has in registers lies on its
-// stack. A call of the system that a thread waits in may return EINTR for it, which is why nobody is held unless that
-// is asked for. A thread that blocks the signal, or does not answer in time, is not held.
+// Other threads that could not be stopped (other_threads.hpp), each held for a moment where it is, in a signal handler:
+// so what it has in registers lies on its stack. A call of the system that a thread waits in may return EINTR for it,
+// which is why nobody is held unless that is asked for. A thread that blocks the signal, or does not answer in time, is
+// not held.
 #pragma once
-#include <span>
-
 namespace cistern {
+
+class OtherThreads;
 
 class HeldThreads {
  public:
@@ -13,8 +14,8 @@ class HeldThreads {
   HeldThreads(const HeldThreads&) = delete;
   HeldThreads& operator=(const HeldThreads&) = delete;
 
-  void hold(std::span<const int> ids);
-  unsigned count() const { return count_; }
+  // Those that are not known completely; the others then are.
+  void hold(OtherThreads& threads);
   void let_go();
 
  private:

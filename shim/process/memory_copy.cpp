@@ -52,7 +52,7 @@ struct Shared {
 
 constinit Shared* shared = nullptr;
 constinit std::uint64_t deadline_ns = 0;
-constinit int pagemap = -1, maps = -1;
+constinit int pagemap = -1, maps = -1, timers = -1;
 constinit char* own_memory = nullptr;
 constinit std::size_t own_memory_bytes = 0, own_bytes = 0;  // own_bytes: not taken yet
 constinit std::uint64_t unreadable = 0, may_fetch_bytes = 0;
@@ -236,6 +236,7 @@ const char* reason_of(CopyEnd end) {
   may_fetch_bytes = (room - needed) / 2;
   pagemap = open_to_read("/proc/self/pagemap");
   maps = open_to_read("/proc/self/maps");
+  timers = open_to_read("/proc/self/timers");
   void* const own =
       mmap(nullptr, work.memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   own_memory = static_cast<char*>(own);
@@ -245,6 +246,7 @@ const char* reason_of(CopyEnd end) {
   if (own != MAP_FAILED) munmap(own, work.memory_bytes);
   close_file(pagemap);
   close_file(maps);
+  close_file(timers);
   for (int& end : shared->pipe) close_file(end);
   for (unsigned i = 0; i < shared->opened_count; ++i) close_file(shared->opened[i]);
   munmap(memory, sizeof(Shared));
@@ -273,6 +275,7 @@ int open_in_copy(const char* path) {
 
 int parent_pagemap() { return pagemap; }
 int parent_maps() { return maps; }
+int parent_timers() { return timers; }
 
 void fetch_from_parent(std::uintptr_t first, std::size_t bytes) {
   constexpr timespec kTick{0, 20'000'000};

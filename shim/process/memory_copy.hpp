@@ -48,6 +48,8 @@ int open_in_copy(const char* path);
 int parent_pagemap();
 // As `parent_pagemap`: /proc/self/maps of the parent.
 int parent_maps();
+// As `parent_pagemap`: /proc/self/timers of the parent.
+int parent_timers();
 // Reads what the child's own page does not have, as of MADV_WIPEONFORK.
 void fetch_from_parent(std::uintptr_t first, std::size_t bytes);
 

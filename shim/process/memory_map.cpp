@@ -38,7 +38,7 @@ std::optional<Mapping> parse_mapping(std::string_view line) {
   return Mapping{*first, *end, rights[0] == 'r', rights[1] == 'w', rights[2] == 'x', rights[3] == 's', line};
 }
 
-std::optional<std::string_view> MappingReader::next_line() {
+std::optional<std::string_view> LineReader::next() {
   for (;;) {
     const auto* const at = static_cast<const char*>(memchr(text_ + begin_, '\n', end_ - begin_));
     if (at) {
@@ -58,7 +58,7 @@ std::optional<std::string_view> MappingReader::next_line() {
 }
 
 std::optional<Mapping> MappingReader::next() {
-  while (const auto line = next_line())
+  while (const auto line = lines_.next())
     if (const auto mapping = parse_mapping(*line)) return mapping;
   return std::nullopt;
 }

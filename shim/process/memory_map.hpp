@@ -1,4 +1,4 @@
-// Lines of /proc/PID/maps, one after another, read without an allocation.
+// Lines of files of /proc, and those of /proc/PID/maps, one after another, read without an allocation.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,19 +15,26 @@ struct Mapping {
 
 std::optional<Mapping> parse_mapping(std::string_view line);
 
-// Of an open file, which is read from where it stands.
+// Of an open file, which is read from where it stands. A line is good until the next one. Nothing: the end.
+class LineReader {
+ public:
+  explicit LineReader(int file) : file_(file) {}
+  std::optional<std::string_view> next();
+
+ private:
+  const int file_;
+  std::size_t begin_ = 0, end_ = 0;
+  char text_[8192];
+};
+
 class MappingReader {
  public:
-  explicit MappingReader(int file) : file_(file) {}
+  explicit MappingReader(int file) : lines_(file) {}
   // The path of one is good until the next. Nothing: the end. A line that is no mapping is passed over.
   std::optional<Mapping> next();
 
  private:
-  std::optional<std::string_view> next_line();
-
-  const int file_;
-  std::size_t begin_ = 0, end_ = 0;
-  char text_[8192];
+  LineReader lines_;
 };
 
 }  // namespace cistern

@@ -6,6 +6,7 @@
 #include "shim/process/options.hpp"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "stats/format.hpp"
@@ -126,25 +127,37 @@ struct text_parser {
 };
 struct failing_parser {
   static std::optional<FailOn> parse(std::string_view text, const Row&) {
+    constexpr char kOff[] = "off";
+    FailOn on;
+    if (same_word(text, kOff)) return on;
+    while (true) {
+      const std::size_t comma = text.find(',');
+      if (!add(on, text.substr(0, comma))) return {};
+      if (comma == text.npos) return on;
+      text.remove_prefix(comma + 1);
+    }
+  }
+  // "lost", "lost:1MiB"; each once.
+  static bool add(FailOn& on, std::string_view text) {
     constexpr struct {
       char word[9];
       FailOn::What what;
-    } kWords[] = {{"off", FailOn::nothing},
-                  {"any", FailOn::any},
-                  {"lost", FailOn::lost},
-                  {"possible", FailOn::possible},
-                  {"growing", FailOn::growing}};
+    } kWords[] = {
+        {"any", FailOn::any}, {"lost", FailOn::lost}, {"possible", FailOn::possible}, {"growing", FailOn::growing}};
     const std::size_t colon = text.find(':');
     for (const auto& [word, what] : kWords) {
       if (!same_word(text.substr(0, colon), word)) continue;
-      if (colon == text.npos) return FailOn{what};
-      const auto bytes = parse_amount(text.substr(colon + 1), kByteUnits);
-      if (!bytes || what == FailOn::nothing) return {};
-      return FailOn{what, *bytes};
+      const std::optional<std::uint64_t> bytes =
+          colon == text.npos ? 0 : parse_amount(text.substr(colon + 1), kByteUnits);
+      if (!bytes || on.bytes_min[what]) return false;
+      on.bytes_min[what] = bytes;
+      return true;
     }
-    return {};
+    return false;
   }
-  static String wanted(const Row&) { return "any, lost, possible or growing, or one of them with :SIZE"; }
+  static String wanted(const Row&) {
+    return "off, or any, lost, possible, growing, each with or without :SIZE, with commas between";
+  }
 };
 struct choice_parser {
   static std::optional<String> parse(std::string_view text, const Row& row) {
@@ -158,11 +171,32 @@ struct choice_parser {
 
 using Complain = void (*)(std::string_view line);
 
-[[gnu::noinline, gnu::cold]] void complain_about_value(const Row& row, const char* set, String wanted(const Row&),
-                                                       const String& outcome, Complain complain) {
-  String line(row.variable);
-  line += ": '" + shown(set) + "' is not " + wanted(row) + "; " + outcome;
-  complain(line);
+// --- The gate: CISTERN_FAIL_ON and what it depends on
+constexpr char kFailOn[] = "CISTERN_FAIL_ON";
+constexpr char kGateNames[][24] = {"CISTERN_FAIL_ON",       "CISTERN_FAIL_CODE",  "CISTERN_UNDECIDED_CODE",
+                                   "CISTERN_FAIL_CHILDREN", "CISTERN_LEAK_CHECK", "CISTERN_LEAK_THREADS",
+                                   "CISTERN_SUPPRESSIONS",  "CISTERN_SITES",      "CISTERN_HOST"};
+
+// A wrong value of `variable`, or a name that is nearly that, leaves open what was to fail. Those that only matter
+// beside a gate are no reason to shut one that nobody asked for.
+bool shuts_gate(const Options& options, std::string_view variable) {
+  if (variable == kFailOn) return true;
+  return options.has_gate() &&
+         std::any_of(std::begin(kGateNames), std::end(kGateNames), [&](const char* name) { return variable == name; });
+}
+
+// One that shuts the gate says what comes of that instead of what is done now.
+[[gnu::noinline, gnu::cold]] void complain_about(Options& options, std::string_view variable, String line,
+                                                 std::string_view what_now, Complain complain) {
+  if (shuts_gate(options, variable)) {
+    if (options.gate_fault.empty()) options.gate_fault = line;
+    what_now = "; so processes that used GPU memory fail";
+  }
+  complain(line.append(what_now));
+}
+
+String wrong_value(const Row& row, const char* set, String wanted(const Row&)) {
+  return String(row.variable) + ": '" + shown(set) + "' is not " + wanted(row);
 }
 
 // The entries that may be options: mostly few or none, and getenv would look through all others once for each row.
@@ -182,11 +216,13 @@ class Entries {
   Vector<const char*> entries_;
 };
 
-// The value set by the user, else the default. An empty variable counts as unset.
+// The value set by the user, else the default. An empty variable counts as unset, but for that of a gate: what was to
+// be put in its place is missing.
 template <class Parser, class Value>
-void read_option(Value& value, const Row& row, const Entries& entries, Getenv getenv, Complain complain) {
+void read_option(Value& value, const Row& row, const Entries& entries, Getenv getenv, Options& options,
+                 Complain complain) {
   const char* set = entries.have(row.variable) ? getenv(row.variable) : nullptr;
-  const bool is_set = set && *set;
+  const bool is_set = set && (*set || std::is_same_v<Value, FailOn>);
   if (is_set) {
     if (auto parsed = Parser::parse(set, row)) {
       value = std::move(*parsed);
@@ -194,17 +230,20 @@ void read_option(Value& value, const Row& row, const Entries& entries, Getenv ge
     }
   }
   if (auto fallback = Parser::parse(row.default_text, row)) value = std::move(*fallback);
-  if (is_set) complain_about_value(row, set, Parser::wanted, "using " + String(row.default_text), complain);
+  if (is_set)
+    complain_about(options, row.variable, wrong_value(row, set, Parser::wanted), "; using " + String(row.default_text),
+                   complain);
 }
 
 template <class Parser, class Value>
 bool change_option(Value& value, const Row& row, const char* text, Complain complain) {
   auto parsed = Parser::parse(text, row);
   if (parsed) value = std::move(*parsed);
-  if (!parsed) complain_about_value(row, text, Parser::wanted, "left as it is", complain);
+  if (!parsed) complain(wrong_value(row, text, Parser::wanted) + "; left as it is");
   return parsed.has_value();
 }
 
+// Upper and lower case are the same.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   Vector<std::size_t> costs(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) costs[j] = j;
@@ -212,7 +251,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     std::size_t diagonal = costs[0];
     costs[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+      const std::size_t replaced = diagonal + (lower(a[i - 1]) != lower(b[j - 1]));
       diagonal = costs[j];
       costs[j] = std::min({replaced, costs[j] + 1, costs[j - 1] + 1});
     }
@@ -226,7 +265,7 @@ bool is_known(std::string_view name) {
 
 // The option that the user may have meant: one whose own part (after CISTERN_, or its last words) is close.
 std::string_view closest(std::string_view name) {
-  constexpr std::size_t kFar = 4;
+  constexpr std::size_t kFar = 4, kTellingMin = 3;  // "ON" alone says nothing
   const std::string_view own = name.substr(kPrefix.size());
   std::string_view best;
   std::size_t best_distance = kFar;
@@ -234,7 +273,8 @@ std::string_view closest(std::string_view name) {
     std::string_view candidate = row.variable + kPrefix.size();
     while (true) {
       const std::size_t distance = edit_distance(own, candidate);
-      if (distance < best_distance && distance * 3 <= own.size() && distance < candidate.size()) {
+      const bool is_telling = candidate.size() >= kTellingMin && distance < candidate.size();
+      if (distance < best_distance && distance * 3 <= own.size() && is_telling) {
         best = row.variable;
         best_distance = distance;
       }
@@ -246,27 +286,54 @@ std::string_view closest(std::string_view name) {
   return best;
 }
 
-String no_such_option(std::string_view name) {
+// Whatever else is meant to make a process fail; the edge of a name may be wrong as well.
+std::string_view meant_by(std::string_view name) {
+  constexpr std::size_t kFar = 4, kLength = sizeof kFailOn - 1;
+  constexpr char kFail[] = "FAIL";
+  if (name.starts_with(kPrefix)) {
+    const std::string_view meant = closest(name.substr(0, kShownMax));
+    return meant.empty() && same_word(name.substr(kPrefix.size(), sizeof kFail - 1), kFail) ? kFailOn : meant;
+  }
+  const bool is_about_as_long = name.size() + kFar > kLength && name.size() < kLength + kFar;
+  return is_about_as_long && lower(name[0]) == 'c' && edit_distance(name, kFailOn) < kFar ? kFailOn
+                                                                                          : std::string_view{};
+}
+
+String no_such_option(std::string_view name, std::string_view meant) {
   String line = shown(name) + ": no such option";
-  const bool is_like_ours = name.starts_with(kPrefix);
-  const std::string_view meant = is_like_ours ? closest(name.substr(0, kShownMax)) : std::string_view{};
   return meant.empty() ? line : line + " (did you mean " + String(meant) + "?)";
 }
 
 // Names that getenv answers only: a secure environment answers none.
-void complain_about_unknown(char** environment, Getenv getenv, Complain complain) {
+void complain_about_unknown(char** environment, Getenv getenv, Options& options, Complain complain) {
   for (char** entry = environment; entry && *entry; ++entry) {
     const std::string_view text = *entry;
-    if (!text.starts_with(kPrefix)) continue;
+    const bool is_like_ours = text.starts_with(kPrefix);
+    if (!is_like_ours && (text.empty() || lower(text.front()) != 'c')) continue;
     const std::string_view name = text.substr(0, text.find('='));
-    if (is_known(name) || !getenv(String(name).c_str())) continue;
-    complain(no_such_option(name));
+    if (is_known(name)) continue;
+    const std::string_view meant = meant_by(name);
+    if ((meant.empty() && !is_like_ours) || !getenv(String(name).c_str())) continue;
+    complain_about(options, meant, no_such_option(name, meant), {}, complain);
   }
 }
 
-bool is_exit_code(std::uint64_t code) { return code >= 1 && code <= 255; }
-String not_an_exit_code(std::uint64_t code) {
-  return decimal(static_cast<double>(code), 0) + " is not an exit code from 1 to 255; ";
+// `least`: of an exit code.
+String not_a_code(const char* variable, std::uint64_t code, int least) {
+  return String(variable) + ": " + decimal(static_cast<double>(code), 0) + " is not an exit code from " +
+         decimal(least, 0) + " to 255";
+}
+
+struct Code {
+  const char* variable;
+  std::uint64_t Options::*value;
+  int least;
+  std::uint64_t otherwise;
+};
+constexpr Code kCodes[] = {{"CISTERN_FAIL_CODE", &Options::fail_code, 1, 23},
+                           {"CISTERN_UNDECIDED_CODE", &Options::undecided_code, 0, 24}};
+bool is_exit_code(const Code& code, const Options& options) {
+  return options.*code.value >= static_cast<std::uint64_t>(code.least) && options.*code.value <= 255;
 }
 
 }  // namespace
@@ -282,21 +349,27 @@ Options read_options(Getenv getenv, char** environment, Complain complain) {
   const Entries entries(environment);
   const Row* row = kRows;
 #define OPTION(type, name, variable, default_text, help) \
-  read_option<type##_parser>(options.name, *row++, entries, getenv, complain);
+  read_option<type##_parser>(options.name, *row++, entries, getenv, options, complain);
 #include "shim/options.def"
-  const char* report = entries.have("CISTERN_REPORT") ? getenv("CISTERN_REPORT") : nullptr;
-  options.report_requested = report && *report;
-  if (!is_exit_code(options.fail_code)) {
-    complain("CISTERN_FAIL_CODE: " + not_an_exit_code(options.fail_code) + "using 23");
-    options.fail_code = 23;
+  const auto is_set = [&](const char* name) {
+    const char* const value = entries.have(name) ? getenv(name) : nullptr;
+    return value && *value;
+  };
+  options.report_requested = is_set("CISTERN_REPORT");
+  options.leak_check_is_set = is_set("CISTERN_LEAK_CHECK");
+  for (const Code& code : kCodes) {
+    if (is_exit_code(code, options)) continue;
+    complain_about(options, code.variable, not_a_code(code.variable, options.*code.value, code.least),
+                   "; using " + decimal(static_cast<double>(code.otherwise), 0), complain);
+    options.*code.value = code.otherwise;
   }
-  complain_about_unknown(environment, getenv, complain);
+  complain_about_unknown(environment, getenv, options, complain);
   return options;
 }
 
 std::optional<Options> with_option(const Options& before, std::string_view name, const char* value, Complain complain) {
   if (!is_known(name)) {
-    complain(no_such_option(name));
+    complain(no_such_option(name, meant_by(name)));
     return {};
   }
   Options changed = before;
@@ -307,9 +380,13 @@ std::optional<Options> with_option(const Options& before, std::string_view name,
   ++row;
 #include "shim/options.def"
   changed.report_requested |= name == "CISTERN_REPORT";
-  if (is_exit_code(changed.fail_code)) return set ? std::optional(std::move(changed)) : std::nullopt;
-  complain("CISTERN_FAIL_CODE: " + not_an_exit_code(changed.fail_code) + "left as it is");
-  return {};
+  changed.leak_check_is_set |= name == "CISTERN_LEAK_CHECK";
+  for (const Code& code : kCodes) {
+    if (is_exit_code(code, changed)) continue;
+    complain(not_a_code(code.variable, changed.*code.value, code.least) + "; left as it is");
+    return {};
+  }
+  return set ? std::optional(std::move(changed)) : std::nullopt;
 }
 
 }  // namespace cistern

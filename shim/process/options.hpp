@@ -1,7 +1,10 @@
 // Options from the environment: one row each in shim/options.def. Read once, in no set-user-ID program. A bad value
 // keeps the default and leaves one line, said when the process first has something to say; so does an unknown CISTERN_*
-// name.
+// name. Where that leaves open what the gate (CISTERN_FAIL_ON) was to be, the gate is shut: a job that says FAIL_ON=any
+// wrongly would otherwise pass for ever.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -10,11 +13,16 @@
 
 namespace cistern {
 
-// Which live memory makes a process fail, from how many bytes on.
+// The gate: which live memory makes a process fail, each from how many bytes on. One of them is enough.
 struct FailOn {
-  enum What : std::uint8_t { nothing, any, lost, possible, growing } what = nothing;
-  std::uint64_t bytes_min = 0;
-  explicit operator bool() const { return what != nothing; }
+  enum What : std::uint8_t { any, lost, possible, growing, count };
+  std::array<std::optional<std::uint64_t>, count> bytes_min{};
+  explicit operator bool() const {
+    return std::any_of(bytes_min.begin(), bytes_min.end(), [](auto& of) { return !!of; });
+  }
+  // `any` means what nobody leaves to the system: GPU memory.
+  bool needs_judgement() const { return bytes_min[lost] || bytes_min[possible]; }
+  bool counts_host() const { return bytes_min[lost] || bytes_min[possible] || bytes_min[growing]; }
 };
 
 struct Options {
@@ -26,7 +34,20 @@ struct Options {
   using failing = FailOn;
 #define OPTION(type, name, variable, default_text, help) type name{};
 #include "shim/options.def"
-  bool report_requested = false;  // CISTERN_REPORT was set by the user
+  bool report_requested = false;   // CISTERN_REPORT was set by the user
+  bool leak_check_is_set = false;  // so was CISTERN_LEAK_CHECK
+  // A gate was asked for, and why nobody knows which; empty: that is known. What it would judge fails then.
+  String gate_fault;
+
+  // Most nanoseconds for it. A gate that needs the judgement waits for it longer than a report may.
+  std::uint64_t judging_limit() const {
+    constexpr std::uint64_t kForGate = 60'000'000'000;
+    return fail_on.needs_judgement() && !leak_check_is_set ? kForGate : leak_check;
+  }
+
+  bool has_gate() const { return fail_on || !gate_fault.empty(); }
+  // Of a process that used no GPU memory, too.
+  bool gate_judges_host() const { return sites == "all" && host && (fail_on.counts_host() || !gate_fault.empty()); }
 };
 
 using Getenv = const char* (*)(const char* name);

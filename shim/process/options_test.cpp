@@ -110,6 +110,78 @@ TEST(Options, AnEmptyVariableIsUnset) {
   EXPECT_EQ(complaints, Lines{});
 }
 
+using Sizes = decltype(FailOn::bytes_min);
+
+TEST(Gate, OneOfSeveralIsEnoughEachFromItsSize) {
+  EXPECT_EQ(read({{"CISTERN_FAIL_ON", "any"}}).fail_on.bytes_min, (Sizes{0}));
+  EXPECT_EQ(read({{"CISTERN_FAIL_ON", "Lost:1MiB,GROWING:2k,any"}}).fail_on.bytes_min,
+            (Sizes{0, 1 << 20, std::nullopt, 2048}));
+  EXPECT_FALSE(read({{"CISTERN_FAIL_ON", "off"}}).has_gate());
+  EXPECT_FALSE(read({}).has_gate());
+  EXPECT_EQ(complaints, Lines{});
+}
+
+TEST(Gate, AWrongValueShutsIt) {
+  constexpr const char* kLine =
+      "' is not off, or any, lost, possible, growing, each with or without :SIZE, with commas between";
+  for (const char* text :
+       {"",          " ",       "any ",    " any",       "all",      "true",      "1",    "0",
+        "any:",      "any:1XB", "any:-1",  "any:1.5MiB", "any;lost", "any,",      ",any", "any,,lost",
+        "any, lost", "any,any", "any,off", "lost:1 MiB", "\"any\"",  "lost=1MiB", "grows"}) {
+    const Options options = read({{"CISTERN_FAIL_ON", text}});
+    EXPECT_EQ(options.gate_fault, ("CISTERN_FAIL_ON: '"s + text + kLine).c_str());
+    EXPECT_EQ(complaints, Lines{"CISTERN_FAIL_ON: '"s + text + kLine + "; so processes that used GPU memory fail"});
+  }
+}
+
+TEST(Gate, ANameThatIsNearlyItsOwnShutsIt) {
+  for (const char* name : {"CISTERN_FAILON", "CISTERN_FAIL", "CISTERN_FAIL_ONN", "CISTERN_FAIL_ON ", "CISTERN_FAIL_IF",
+                           "CISTERN_FAIL_ON_LEAK", "CISTERN_fail_on", "cistern_fail_on", "CISTERNFAIL_ON",
+                           "CISTRN_FAIL_ON", "CISTERN.FAIL.ON"}) {
+    EXPECT_TRUE(read({{name, "any"}}).has_gate()) << name;
+    EXPECT_EQ(
+        complaints,
+        Lines{name + ": no such option (did you mean CISTERN_FAIL_ON?); so processes that used GPU "s + "memory fail"});
+  }
+  for (const char* name : {"CISTERN_ON", "CISTERN_SUPPRESSION", "CISTERN_SITE", "CUDA_FAIL_ON", "CONTINUE_FAIL_ON"})
+    EXPECT_FALSE(read({{name, "any"}}).has_gate()) << name;
+}
+
+TEST(Gate, WhatItDependsOnShutsItBesideIt) {
+  const std::vector<std::pair<std::string, std::string>> wrong = {{"CISTERN_FAIL_CODE", "300"},
+                                                                  {"CISTERN_FAIL_CODE", "0"},
+                                                                  {"CISTERN_FAIL_CODE", "one"},
+                                                                  {"CISTERN_UNDECIDED_CODE", "256"},
+                                                                  {"CISTERN_FAIL_CHILDREN", "maybe"},
+                                                                  {"CISTERN_LEAK_CHECK", "10sec"},
+                                                                  {"CISTERN_LEAK_THREADS", "held"},
+                                                                  {"CISTERN_SITES", "every"},
+                                                                  {"CISTERN_HOST", "2"},
+                                                                  {"CISTERN_SUPPRESSION", "file"},
+                                                                  {"CISTERN_SITE", "all"},
+                                                                  {"CISTERN_LEAKCHECK", "1s"}};
+  for (const auto& [name, value] : wrong) {
+    EXPECT_EQ(read({{name, value}}).gate_fault, "") << name;
+    EXPECT_EQ(complaints.size(), 1u) << name;
+    EXPECT_NE(read({{name, value}, {"CISTERN_FAIL_ON", "any"}}).gate_fault, "") << name << value;
+    EXPECT_EQ(complaints.size(), 1u) << name;
+    EXPECT_EQ(read({{name, value}, {"CISTERN_FAIL_ON", "off"}}).gate_fault, "") << name;
+  }
+  EXPECT_EQ(read({{"CISTERN_REPORT_FORMAT", "xml"}, {"CISTERN_FAIL_ON", "any"}}).gate_fault, "");
+  EXPECT_EQ(read({{"CISTERN_FAIL_CODE", "300"}, {"CISTERN_FAIL_ON", "any"}}).fail_code, 23u);
+  EXPECT_EQ(read({{"CISTERN_UNDECIDED_CODE", "0"}, {"CISTERN_FAIL_ON", "any"}}).undecided_code, 0u);
+  EXPECT_EQ(complaints, Lines{});
+}
+
+TEST(Gate, HostMemoryIsJudgedWhereEveryBlockHasItsSite) {
+  EXPECT_FALSE(read({{"CISTERN_FAIL_ON", "lost"}}).gate_judges_host());
+  EXPECT_FALSE(read({{"CISTERN_FAIL_ON", "any"}, {"CISTERN_SITES", "all"}}).gate_judges_host());
+  EXPECT_FALSE(
+      read({{"CISTERN_FAIL_ON", "lost"}, {"CISTERN_SITES", "all"}, {"CISTERN_HOST", "off"}}).gate_judges_host());
+  for (const char* value : {"lost", "possible:1MiB", "any,growing", "nonsense"})
+    EXPECT_TRUE(read({{"CISTERN_FAIL_ON", value}, {"CISTERN_SITES", "all"}}).gate_judges_host()) << value;
+}
+
 TEST(Options, UnknownNames) {
   EXPECT_EQ(lines_for("CISTERN_POOOL", "1"),
             Lines{"CISTERN_POOOL: no such option (did you mean CISTERN_OPENCL_POOL?)"});

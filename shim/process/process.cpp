@@ -26,13 +26,14 @@ namespace {
 
 constinit std::atomic<const Options*> the_options{nullptr};
 constinit std::atomic<Phase> the_phase{Phase::running};
+constinit std::atomic<int> status_reported{0};
 constinit std::atomic<bool> beside_threads{false};
 constinit std::atomic<bool> in_use{false};
 
 bool is_read_at_the_end(std::string_view name) {
-  constexpr std::string_view kNames[] = {"CISTERN_REPORT",      "CISTERN_REPORT_FORMAT", "CISTERN_FAIL_ON",
-                                         "CISTERN_FAIL_CODE",   "CISTERN_SUPPRESSIONS",  "CISTERN_LEAK_CHECK",
-                                         "CISTERN_LEAK_THREADS"};
+  constexpr std::string_view kNames[] = {"CISTERN_REPORT",     "CISTERN_REPORT_FORMAT",  "CISTERN_FAIL_ON",
+                                         "CISTERN_FAIL_CODE",  "CISTERN_UNDECIDED_CODE", "CISTERN_SUPPRESSIONS",
+                                         "CISTERN_LEAK_CHECK", "CISTERN_LEAK_THREADS"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
@@ -102,7 +103,12 @@ bool last_report_begins() {
   return false;
 }
 
-void last_report_ends() { the_phase = Phase::written; }
+void last_report_ends(int status) {
+  status_reported = status;
+  the_phase = Phase::written;
+}
+
+int status_of_last_report() { return status_reported; }
 
 Ending::Ending() {
   for (std::uintptr_t seen = ending_thread.load();; seen = ending_thread.load()) {
@@ -127,6 +133,7 @@ void let_others_end() {
 void begin_anew_in_child() {
   if (!__libc_single_threaded) beside_threads.store(true, std::memory_order_relaxed);
   the_phase = Phase::running;
+  status_reported = 0;
   ending_thread = 0;
   histories_ended_ms = 0;
   restart_clock();

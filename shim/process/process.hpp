@@ -28,7 +28,9 @@ Phase phase();
 void exit_begins();
 // True once.
 bool last_report_begins();
-void last_report_ends();
+// `status`: what the process is to end with, whichever thread of it ends first.
+void last_report_ends(int status);
+int status_of_last_report();
 
 // Two threads may end the process. Without us the first would be through by now: the C library lets both walk its list
 // of handlers, and one may read what the other gave back. So nobody ends the process while another thread is at what is

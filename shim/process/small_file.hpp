@@ -1,7 +1,7 @@
-// Small files of /proc and /sys, read without an allocation: for who may not allocate, or has no memory left.
+// Small files of /proc and /sys, read without an allocation, and by the system's own calls: for who may not allocate,
+// has no memory left, or has stopped the threads that may hold a lock of whoever stands before open.
 #pragma once
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -10,6 +10,8 @@
 #include <optional>
 #include <string_view>
 
+#include "pool/base/system_call.hpp"
+
 namespace cistern {
 
 // The first bytes of a file, ended by a zero byte; empty where there is none.
@@ -17,11 +19,12 @@ template <std::size_t size>
 class SmallFile {
  public:
   explicit SmallFile(const char* path) {
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file == -1) return;
-    const ssize_t bytes = read(file, text_, size - 1);
-    text_[std::max<ssize_t>(bytes, 0)] = '\0';
-    close(file);
+    const auto word = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
+    const long file = system_call(SYS_openat, static_cast<std::uintptr_t>(AT_FDCWD), word(path), O_RDONLY | O_CLOEXEC);
+    if (file < 0) return;
+    const long bytes = system_call(SYS_read, static_cast<std::uintptr_t>(file), word(text_), size - 1);
+    text_[std::max(bytes, 0L)] = '\0';
+    system_call(SYS_close, static_cast<std::uintptr_t>(file));
   }
   const char* text() const { return text_; }
   std::optional<std::uint64_t> number() const { return number_at(text_); }

@@ -20,12 +20,13 @@ const Judgement& judgement_of_thread() {
   return is_ours ? current : kOfAnother;
 }
 
-// What is found nowhere may be in a register, or in what could not be read.
-Standing allow_for_unseen(const Judgement& current, Standing found) {
+// What is found nowhere in the program's memory may be in a register, or in what could not be read. `is_drivers`: what
+// only a driver holds is its own.
+Standing allow_for_unseen(const Judgement& current, Standing found, bool is_drivers) {
   if (!is_lost(found)) return found;
   if (current.unreadable_bytes) return Standing::unclassified;
-  const bool is_nowhere = found != Standing::held_by_driver;
-  return is_nowhere && current.unseen_threads ? Standing::possibly_lost : found;
+  const bool is_certain = is_drivers && found == Standing::held_by_driver;
+  return current.unseen_threads && !is_certain ? Standing::possibly_lost : found;
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ Standing standing_of_target(std::uintptr_t first) {
   const auto at =
       std::lower_bound(current.targets.begin(), current.targets.end(), first,
                        [](const leaks::Target& one, std::uintptr_t address) { return one.first < address; });
-  return at != current.targets.end() && at->first == first ? allow_for_unseen(current, at->standing)
+  return at != current.targets.end() && at->first == first ? allow_for_unseen(current, at->standing, false)
                                                            : Standing::unclassified;
 }
 
@@ -57,7 +58,7 @@ Standing standing_of_host_block(const void* block) {
   host_pool::PictureBlock there;  // as its page was: one that holds other blocks by now has none of these
   if (!current.heap->find(reinterpret_cast<std::uintptr_t>(block), there)) return Standing::unclassified;
   const Standing found = leaks::standing_of(current.marks[there.number]);
-  return found == Standing::none ? Standing::unclassified : allow_for_unseen(current, found);
+  return found == Standing::none ? Standing::unclassified : allow_for_unseen(current, found, true);
 }
 
 }  // namespace cistern

@@ -42,6 +42,7 @@ struct Judgement {
   unsigned unseen_threads = 0;    // whose registers may hold what else is lost
   std::uint64_t unreadable_bytes = 0;
   std::uint64_t bytes_read = 0, took_ns = 0;
+  std::uint64_t stopped_ns = 0;    // other threads
   std::uint64_t memory_bytes = 0;  // of the tables
   std::span<const leaks::Target> targets;
   const host_pool::Picture* heap = nullptr;

@@ -10,11 +10,13 @@ using host_pool::PictureBlock;
 
 constexpr std::size_t kWord = sizeof(std::uintptr_t), kPending = std::size_t{1} << 16, kCandidates = 32;
 constexpr std::size_t kBytesBetweenLooks = std::size_t{1} << 20;
+constexpr std::uint64_t kLookedAtClosely = std::uint64_t{128} << 20;
 
 // Above the standing.
 constexpr std::uint8_t kHandedOut = 8;  // found, but a driver's: not looked into before the third pass
 constexpr std::uint8_t kInterior = 16;  // so far, only pointers into its midst
 constexpr std::uint8_t kWaits = 32;     // to be followed, but there was no room to note it
+constexpr std::uint8_t kInUse = 64;     // what is to be looked at of it is a root
 
 // Which parts of the address space hold targets: most words are none, and few are looked up for nothing.
 constexpr unsigned kPartShift = 21;
@@ -58,13 +60,19 @@ bool Judge::run() {
   pass_ = Standing::reachable;
   if (!scan_roots(false)) return false;
   pass_ = Standing::possibly_lost;
-  if (!follow_interior()) return false;
+  if (!follow_interior() || !look_closely()) return false;
   pass_ = Standing::held_by_driver;
   if (!scan_roots(true) || !open_what_drivers_handed_out()) return false;
   return judge_the_rest();
 }
 
 void Judge::prepare() {
+  for (const std::uintptr_t address : world_.in_use) {
+    PictureBlock block;
+    if (!world_.heap->find(address, block)) continue;
+    stand(marks_[block.number], Standing::reachable);
+    marks_[block.number] |= kInUse;
+  }
   for (const Target& target : world_.targets) {
     const std::uintptr_t last = (target.first + std::max<std::uint64_t>(target.bytes, 1) - 1) >> kPartShift;
     std::size_t left = kParts;
@@ -73,6 +81,11 @@ void Judge::prepare() {
       scratch_.parts[bit / 8] = static_cast<std::uint8_t>(scratch_.parts[bit / 8] | 1 << bit % 8);
     }
   }
+}
+
+bool Judge::has_part(std::uintptr_t word) const {
+  const std::size_t part = part_of(word);
+  return scratch_.parts[part / 8] >> part % 8 & 1;
 }
 
 bool Judge::scan_roots(bool of_driver) {
@@ -98,10 +111,16 @@ bool Judge::scan_block(std::uintptr_t first, std::uintptr_t end) {
 bool Judge::read(std::uintptr_t first, std::uintptr_t end) {
   first = (first + kWord - 1) & ~(kWord - 1);
   end &= ~(kWord - 1);
+  const std::uintptr_t begin = first;
   while (first < end) {
     const std::uintptr_t until = std::min<std::uintptr_t>(end, first + kBytesBetweenLooks);
     bytes_read_ += until - first;
-    for (; first < until; first += kWord) look_at(word_at(first));
+    for (; first < until; first += kWord) {
+      const std::uintptr_t word = word_at(first);
+      look_at(word);
+      if (word == world_.integers.type) [[unlikely]]
+        look_for_integer(first, begin, end);
+    }
     if (bytes_read_ < next_look_) continue;
     next_look_ = bytes_read_ + kBytesBetweenLooks;
     if (is_over_()) return false;
@@ -110,10 +129,14 @@ bool Judge::read(std::uintptr_t first, std::uintptr_t end) {
 }
 
 void Judge::look_at(std::uintptr_t word) {
+  if (!word) return;
   if (word - heap_first_ < heap_bytes_) put_candidate(word);
-  const std::size_t part = part_of(word);
-  if (scratch_.parts[part / 8] >> part % 8 & 1) [[unlikely]]
+  if (has_part(word)) [[unlikely]]
     found_target(word);
+}
+
+void Judge::look_for_integer(std::uintptr_t at, std::uintptr_t first, std::uintptr_t end) {
+  if (const std::uintptr_t value = world_.integers.value_at(at, first, end)) look_at(value);
 }
 
 void Judge::found_target(std::uintptr_t word) {
@@ -140,7 +163,7 @@ void Judge::put_candidate(std::uintptr_t word) {
   if (!world_.heap->locate(word, place)) return;
   __builtin_prefetch(&marks_[place.number], 1);
   __builtin_prefetch(reinterpret_cast<const void*>(word));
-  if (scratch_.candidates_put - scratch_.candidates_taken == kCandidates) take_candidate();
+  while (scratch_.candidates_put - scratch_.candidates_taken == kCandidates) take_candidate();
   scratch_.candidates[scratch_.candidates_put++ % kCandidates] = word;
 }
 
@@ -218,9 +241,18 @@ bool Judge::is_constant(std::uintptr_t word) const {
   return behind != world_.constants.begin() && word < std::prev(behind)->end;
 }
 
-// Targets that can be read are few, and always find room.
+// Of a table of many blocks half are looked at when there is no more room, before the rest of the table is: what they
+// lead to may wait for a walk through all blocks. Targets that can be read are few, and always find room.
 void Judge::push(std::uintptr_t first, std::uintptr_t end) {
   constexpr std::size_t kForTargets = 1024;
+  if (scratch_.pending_count == kPending - kForTargets && !makes_room_) {
+    makes_room_ = true;
+    while (scratch_.pending_count > kPending / 2) {
+      const auto [waiting, waiting_end] = scratch_.pending[--scratch_.pending_count];
+      if (!scan_block(waiting, waiting_end)) break;
+    }
+    makes_room_ = false;
+  }
   host_pool::Picture::Place place;
   const bool is_block = world_.heap->locate(first, place);
   if (scratch_.pending_count < kPending - (is_block ? kForTargets : 0)) {
@@ -247,9 +279,10 @@ bool Judge::follow() {
   while (scratch_.some_wait) {
     scratch_.some_wait = false;
     bool in_time = true;
-    world_.heap->for_each([&](const PictureBlock& block) {
+    const auto waits = [this](std::uint32_t number) { return marks_[number] & kWaits; };
+    world_.heap->for_each_of(waits, [&](const PictureBlock& block) {
       std::uint8_t& mark = marks_[block.number];
-      if (!(mark & kWaits) || !in_time) return;
+      if (!in_time) return;
       mark = static_cast<std::uint8_t>(mark & ~kWaits);
       in_time = scan_block(block.first, block.first + block.bytes) && follow_pending();
     });
@@ -260,13 +293,79 @@ bool Judge::follow() {
 
 bool Judge::follow_interior() {
   bool in_time = true;
-  world_.heap->for_each([&](const PictureBlock& block) {
-    std::uint8_t& mark = marks_[block.number];
-    if (!in_time || !(mark & kInterior) || standing_of(mark) != Standing::none) return;
-    reach(block, mark);
+  const auto by_midst = [this](std::uint32_t number) {
+    return (marks_[number] & kInterior) && standing_of(marks_[number]) == Standing::none;
+  };
+  world_.heap->for_each_of(by_midst, [&](const PictureBlock& block) {
+    if (!in_time) return;
+    reach(block, marks_[block.number]);
     in_time = follow();
   });
   return in_time;
+}
+
+// Structures may be packed, and some keep but the end of what they have. Eight times as many words as there are aligned
+// ones, so only where that takes little time. Of what is found here all else is followed as ever.
+bool Judge::look_closely() {
+  if (bytes_read_ > kLookedAtClosely) return true;
+  bool in_time = true;
+  for (const Root& root : world_.roots)
+    if (!root.of_driver) in_time = in_time && scan_closely(root.first, root.end, root.residency);
+  const auto is_reached = [this](std::uint32_t number) {
+    return standing_of(marks_[number]) != Standing::none && !(marks_[number] & (kHandedOut | kInUse));
+  };
+  world_.heap->for_each_of(is_reached, [&](const PictureBlock& block) {
+    if (in_time && block.live) in_time = scan_closely(block.first, block.first + block.bytes, Residency::of_pages);
+  });
+  for (const Target& target : world_.targets)
+    if (in_time && target.is_readable && target.standing != Standing::none)
+      in_time = scan_closely(target.first, target.first + target.bytes, Residency::of_pages);
+  return in_time && follow();
+}
+
+bool Judge::scan_closely(std::uintptr_t first, std::uintptr_t end, Residency residency) {
+  for (std::uintptr_t there = first, there_end = end; first < end; first = there_end) {
+    if (world_.next_resident && !world_.next_resident(first, end, residency, there, there_end)) break;
+    read_closely(there, there_end);
+    if (is_over_()) return false;
+  }
+  return true;
+}
+
+void Judge::read_closely(std::uintptr_t first, std::uintptr_t end) {
+  constexpr unsigned kByteBits = 8;
+  first = (first + kWord - 1) & ~(kWord - 1);
+  for (std::uintptr_t word = first + kWord <= end ? word_at(first) : 0; first + 2 * kWord <= end; first += kWord) {
+    const std::uintptr_t next = word_at(first + kWord);
+    look_closely_at(word);
+    if (word | next)
+      for (unsigned shift = kByteBits; shift < kWord * kByteBits; shift += kByteBits)
+        look_closely_at(word >> shift | next << (kWord * kByteBits - shift));
+    word = next;
+  }
+}
+
+// An address just behind a block is the next one's, where one ever was: its owner may have left it somewhere.
+void Judge::look_closely_at(std::uintptr_t word) {
+  if (word - heap_first_ <= heap_bytes_) {
+    PictureBlock block;
+    const bool is_begin_or_end =
+        world_.heap->find(word, block) ? block.first == word : world_.heap->find(word - 1, block);
+    if (is_begin_or_end && block.live && standing_of(marks_[block.number]) == Standing::none)
+      reach(block, marks_[block.number]);
+  }
+  if (has_part(word)) found_target(word);
+  if (has_part(word - 1)) found_end_of_target(word);
+}
+
+// Behind memory that the processor can read any mapping of the program may begin.
+void Judge::found_end_of_target(std::uintptr_t word) {
+  const auto behind = std::lower_bound(world_.targets.begin(), world_.targets.end(), word,
+                                       [](const Target& one, std::uintptr_t address) { return one.first < address; });
+  const bool is_begin = behind != world_.targets.end() && behind->first == word;
+  if (is_begin || behind == world_.targets.begin()) return;
+  const Target& target = *std::prev(behind);
+  if (target.bytes > 1 && !target.is_readable && target.first + target.bytes == word) found_target(word - 1);
 }
 
 bool Judge::open_what_drivers_handed_out() {
@@ -277,9 +376,9 @@ bool Judge::open_what_drivers_handed_out() {
     if (standing_of(mark) == Standing::none) reach(block, mark);
   }
   bool in_time = follow();
-  world_.heap->for_each([&](const PictureBlock& block) {
-    if (!in_time || !(marks_[block.number] & kHandedOut)) return;
-    in_time = scan_block(block.first, block.first + block.bytes) && follow();
+  const auto is_handed_out = [this](std::uint32_t number) { return marks_[number] & kHandedOut; };
+  world_.heap->for_each_of(is_handed_out, [&](const PictureBlock& block) {
+    in_time = in_time && scan_block(block.first, block.first + block.bytes) && follow();
   });
   return in_time;
 }
@@ -291,10 +390,10 @@ bool Judge::judge_the_rest() {
     pass_ = Standing::indirectly_lost;
     in_time = scan_block(first, first + bytes) && follow();
   };
-  world_.heap->for_each([&](const PictureBlock& block) {
-    std::uint8_t& mark = marks_[block.number];
-    if (!in_time || !block.live || standing_of(mark) != Standing::none) return;
-    stand(mark, Standing::lost);
+  const auto is_left = [this](std::uint32_t number) { return standing_of(marks_[number]) == Standing::none; };
+  world_.heap->for_each_of(is_left, [&](const PictureBlock& block) {
+    if (!in_time || !block.live) return;
+    stand(marks_[block.number], Standing::lost);
     follow_head(block.first, block.bytes);
   });
   for (Target& target : world_.targets) {

@@ -4,14 +4,15 @@
 //
 // In passes, each finding what those before it did not:
 //   1 from the program's roots, by pointers to the begins of blocks               reachable
-//   2 from there, pointers into the midst of blocks too                           possibly lost
+//   2 from there, pointers into the midst of blocks too; then words that are not
+//     aligned, and addresses just behind a block that no block begins at          possibly lost
 //   3 from drivers' memory, and through what drivers handed out                   held only by the driver
 //   4 from each block that is left, in the order of addresses                     lost, or indirectly lost
 // What a driver handed out (a context, a queue, a kernel: blocks of its own that the program has by their address) is
 // not looked into before the third: through its tables it leads to everything.
 //
-// Memory: a byte for each block and 1 MiB. Pointers are aligned words; of those that are hidden (compressed, tagged
-// in their upper bits, on a disk) nothing is known.
+// Memory: a byte for each block and 1 MiB. Of pointers that are hidden (compressed, tagged in their upper bits, on a
+// disk) nothing is known.
 //
 // Room: which live memory can still be reached.
 // May include: pool/base, pool/heap, stats.
@@ -19,6 +20,7 @@
 #include <span>
 
 #include "pool/heap/picture.hpp"
+#include "stats/leaks/python_integers.hpp"
 #include "stats/standing.hpp"
 
 namespace cistern::leaks {
@@ -31,8 +33,8 @@ struct Target {
   Standing standing = Standing::none;
 };
 
-// How to ask which pages hold anything.
-enum class Residency : std::uint8_t { of_pages, of_file };
+// How to ask which pages hold anything; of the judge's own memory all do.
+enum class Residency : std::uint8_t { of_pages, of_file, of_judge };
 
 struct Root {
   std::uintptr_t first, end;
@@ -57,6 +59,8 @@ struct World {
   std::span<const std::uintptr_t> driver_words;  // what objects of drivers begin with
   std::span<const Constants> constants;          // sorted
   NextResident next_resident;                    // null: all is there
+  PythonIntegers integers = {};
+  std::span<const std::uintptr_t> in_use = {};  // blocks of which only what is a root is looked at: stacks
 };
 
 class Judge {
@@ -74,11 +78,18 @@ class Judge {
   struct Scratch;
 
   void prepare();
+  bool has_part(std::uintptr_t word) const;
   bool scan_roots(bool of_driver);
   bool scan(std::uintptr_t first, std::uintptr_t end, Residency residency);
   bool scan_block(std::uintptr_t first, std::uintptr_t end);
   bool read(std::uintptr_t first, std::uintptr_t end);
   void look_at(std::uintptr_t word);
+  void look_for_integer(std::uintptr_t at, std::uintptr_t first, std::uintptr_t end);
+  bool look_closely();
+  bool scan_closely(std::uintptr_t first, std::uintptr_t end, Residency residency);
+  void read_closely(std::uintptr_t first, std::uintptr_t end);
+  void look_closely_at(std::uintptr_t word);
+  void found_end_of_target(std::uintptr_t word);
   void put_candidate(std::uintptr_t word);
   void take_candidate();
   void found_in_heap(std::uintptr_t word);
@@ -102,6 +113,7 @@ class Judge {
   std::uintptr_t head_ = 0;  // of the fourth pass: what is followed
   std::uintptr_t heap_first_, heap_bytes_;
   std::uint64_t bytes_read_ = 0, next_look_ = 0;
+  bool makes_room_ = false;
 };
 
 // Of a mark as run() leaves it.

@@ -53,7 +53,7 @@ class JudgeTest : public testing::Test {
       return Root{address(words.data()), address(words.data() + words.size()), of_driver, Residency::of_pages};
     };
     const Root roots[] = {of(roots_, false), of(driver_roots_, true)};
-    const World world{&picture_, targets_, roots, handed_out_, driver_words_, constants_, nullptr};
+    const World world{&picture_, targets_, roots, handed_out_, driver_words_, constants_, nullptr, integers_, in_use_};
     Judge judge(world, marks_.data(), scratch.data(), is_over);
     return judge.run();
   }
@@ -74,6 +74,8 @@ class JudgeTest : public testing::Test {
   std::vector<std::uintptr_t> roots_{0}, driver_roots_{0}, handed_out_, driver_words_;
   std::vector<Target> targets_;
   std::vector<Constants> constants_;
+  PythonIntegers integers_;
+  std::vector<std::uintptr_t> in_use_;
   Picture picture_;
   std::vector<char> table_;
   std::vector<std::uint8_t> marks_;
@@ -247,6 +249,80 @@ TEST_F(JudgeTest, DriversRootsComeLast) {
   EXPECT_EQ(of(both), Standing::reachable);
   EXPECT_EQ(of(drivers), Standing::held_by_driver);
   EXPECT_EQ(of(behind), Standing::held_by_driver);
+}
+
+// Packed structures; what only keeps the end.
+TEST_F(JudgeTest, OddAddressesAndEndsAreLookedAtLast) {
+  std::uintptr_t *packed = block(400), *behind = block(), *both = block(), *not_begin = block(400);
+  constexpr std::uintptr_t kBegin = 0x7f12'0000'0000, kBytes = 4096;
+  target(kBegin, kBytes);               // by its end
+  target(kBegin + kBytes * 2, kBytes);  // its end is the next one's begin
+  target(kBegin + kBytes * 3, kBytes);
+  target(kBegin + kBytes * 8, kBytes);  // by an address at an odd place
+  std::memset(packed, 0xff, 16);
+  packed[3] = address(behind);
+  char bytes[64] = {};
+  const std::uintptr_t odd[] = {address(packed), kBegin + kBytes * 8 + 100, address(not_begin) + 16};
+  for (int i = 0; i < 3; ++i) std::memcpy(bytes + 3 + 9 * i, &odd[i], sizeof odd[i]);
+  for (int i = 0; i < 8; ++i) {
+    std::uintptr_t word;
+    std::memcpy(&word, bytes + 8 * i, sizeof word);
+    root(word);
+  }
+  root(kBegin + kBytes);
+  root(kBegin + kBytes * 3);
+  root(both);
+  ASSERT_TRUE(judge());
+  EXPECT_EQ(of(packed), Standing::possibly_lost);
+  EXPECT_EQ(of(behind), Standing::possibly_lost);
+  EXPECT_EQ(of(both), Standing::reachable);
+  EXPECT_EQ(of(not_begin), Standing::lost) << "into the midst, at an odd place: rather chance";
+  EXPECT_EQ(of(kBegin), Standing::possibly_lost);
+  EXPECT_EQ(of(kBegin + kBytes * 2), Standing::lost);
+  EXPECT_EQ(of(kBegin + kBytes * 3), Standing::reachable);
+  EXPECT_EQ(of(kBegin + kBytes * 8), Standing::possibly_lost);
+}
+
+// An object: references, type, size or tag, digits.
+TEST_F(JudgeTest, IntegersOfPythonHoldWhatTheyAre) {
+  constexpr std::uintptr_t kType = 0x7f33'0000'1000, kOther = 0x7f33'0000'2000;
+  const auto integer = [&](std::uintptr_t references, std::uintptr_t type, std::uintptr_t size, const void* value) {
+    for (const std::uintptr_t word : {references, type, size, std::uintptr_t{0}}) root(word);
+    constexpr std::uintptr_t kDigit = (1 << 30) - 1;
+    roots_.back() = (address(value) & kDigit) | (address(value) >> 30 & kDigit) << 32;
+  };
+  for (const bool has_tag : {false, true}) {
+    roots_ = {0};
+    const std::uintptr_t two_digits = has_tag ? 2 << 3 : 2, three = has_tag ? 3 << 3 : 3;
+    const std::uintptr_t negative = has_tag ? 2 << 3 | 2 : std::uintptr_t{0} - 2;
+    std::uintptr_t *held = block(), *freed = block(), *last = block(), *larger = block(), *minus = block(),
+                   *other = block();
+    integer(1, kType, two_digits, held);
+    integer(address(held) & ~std::uintptr_t{0xffff'ffff}, kType, two_digits, last);  // a list of free ones
+    integer(0x7f33'0000'3000, kType, two_digits, freed);
+    integer(1, kType, three, larger);
+    integer(1, kType, negative, minus);
+    integer(1, kOther, two_digits, other);
+    integers_ = {kType, has_tag, true};
+    ASSERT_TRUE(judge());
+    EXPECT_EQ(of(held), Standing::reachable);
+    for (const auto* one : {freed, last, larger, minus, other}) EXPECT_EQ(of(one), Standing::lost);
+    integers_.only_live = false;
+    ASSERT_TRUE(judge());
+    EXPECT_EQ(of(freed), Standing::reachable) << "the interpreter is gone";
+  }
+}
+
+TEST_F(JudgeTest, OfAStackInABlockOnlyWhatIsARootCounts) {
+  std::uintptr_t *stack = block(4096), *live = block(), *dead = block();
+  stack[10] = address(dead);
+  root(stack);
+  root(live);  // as the part that is in use would have it
+  in_use_ = {address(stack) + 2048};
+  ASSERT_TRUE(judge());
+  EXPECT_EQ(of(stack), Standing::reachable);
+  EXPECT_EQ(of(live), Standing::reachable);
+  EXPECT_EQ(of(dead), Standing::lost);
 }
 
 TEST_F(JudgeTest, FreedBlocksLeadNowhere) {

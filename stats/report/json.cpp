@@ -94,6 +94,20 @@ void write_process(Json& json, const Snapshot& snapshot) {
   json.number("wall_s", snapshot.wall_s, 6);
   json.field("moment", snapshot.moment);
   if (snapshot.exit_code) json.count("exit_code", static_cast<std::uint64_t>(*snapshot.exit_code));
+  if (snapshot.gate) {
+    json.key("gate");
+    json.open('{');
+    json.field("outcome", name_of(snapshot.gate->outcome));
+    if (!snapshot.gate->reason.empty()) json.field("reason", snapshot.gate->reason);
+    json.close('}');
+  }
+  if (snapshot.family.judged()) {
+    json.key("children");
+    json.open('{');
+    for (const Outcome outcome : {Outcome::passed, Outcome::failed, Outcome::undecided, Outcome::misconfigured})
+      json.count(name_of(outcome), snapshot.family.of(outcome));
+    json.close('}');
+  }
   json.close('}');
 }
 
@@ -278,6 +292,7 @@ void write_judging(Json& json, const JudgingFigures& judging) {
   json.number("seconds", judging.seconds, 6);
   if (!judging.why_not) {
     json.count("unseen_threads", judging.unseen_threads);
+    if (judging.threads_stopped_s > 0) json.number("threads_stopped_seconds", judging.threads_stopped_s, 6);
     json.count("unreadable_bytes", judging.unreadable_bytes);
     json.count("bytes_read", judging.bytes_read);
     json.count("memory_bytes", judging.memory_bytes);

@@ -13,5 +13,7 @@ inline constexpr char kNoGpuMemory[] = "no GPU memory was used";
 
 void render_text(const Snapshot& snapshot, Sink& sink);
 void render_json(const Snapshot& snapshot, Sink& sink);
+// "child processes: 3 judged, 1 failed, 0 undecided, 0 misconfigured"
+String sentence_of(const FamilyFigures& family);
 
 }  // namespace cistern

@@ -170,7 +170,7 @@ inline Snapshot judged_snapshot() {
   snapshot.host_sites.push_back(lost);
   snapshot.host_without_site = {20, 2000};
   snapshot.estimated.push_back("leaks.host");
-  snapshot.judging = {nullptr, 2, 0, 64 * kMiB, kMiB, 0.03125};
+  snapshot.judging = {nullptr, 2, 0, 64 * kMiB, kMiB, 0.03125, 0.0009765625};
   return snapshot;
 }
 
@@ -508,7 +508,18 @@ inline Snapshot suppressed_snapshot() {
   of_driver.suppressed = true;
   of_driver.bytes_error = 512;
   snapshot.host_sites.push_back(std::move(of_driver));
+  snapshot.gate = {Outcome::failed};
   snapshot.exit_code = 23;
+  return snapshot;
+}
+
+// A thread was there that nobody saw, and so it went in one of three children.
+inline Snapshot undecided_snapshot() {
+  Snapshot snapshot = judged_snapshot();
+  snapshot.judging->unseen_threads = 1;
+  snapshot.gate = {Outcome::undecided, "1 other thread was there, whose registers are not seen"};
+  snapshot.family.counts = {1, 0, 1, 1};
+  snapshot.exit_code = 24;
   return snapshot;
 }
 

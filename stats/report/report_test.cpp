@@ -41,6 +41,7 @@ constexpr Case kCases[] = {
     {"python", python_snapshot},
     {"unjudged", unjudged_snapshot},
     {"suppressed", suppressed_snapshot},
+    {"undecided", undecided_snapshot},
     {"while_running", [] { return at_moment(leaking_snapshot(), "call"); }},
 };
 

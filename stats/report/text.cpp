@@ -129,7 +129,39 @@ String occasion(const Snapshot& snapshot) {
   if (!snapshot.ended_by_itself())
     return "ended by " + String(moment) + (snapshot.leaks.empty() ? "" : ": what it would have freed is not known");
   if (!snapshot.exit_code) return "exit code unchanged";
-  return "exit code " + decimal(*snapshot.exit_code, 0) + " instead of 0, by CISTERN_FAIL_ON";
+  const bool is_of_others = !snapshot.gate || snapshot.gate->outcome == Outcome::passed;
+  const bool is_undecided = !is_of_others && snapshot.gate->outcome == Outcome::undecided;
+  return "exit code " + decimal(*snapshot.exit_code, 0) + " instead of 0, by " +
+         (is_of_others   ? "CISTERN_FAIL_CHILDREN"
+          : is_undecided ? "CISTERN_UNDECIDED_CODE"
+                         : "CISTERN_FAIL_ON");
+}
+
+// "; GROWING by 58.0 MiB at 1 site (device:0)": freed at the end or not.
+String growth_of(const Snapshot& snapshot) {
+  std::uint64_t sites = 0;
+  double bytes = 0;
+  Vector<String> kinds;
+  String names;
+  for (const GrowingSite& site : snapshot.growing) {
+    if (site.suppressed) continue;
+    ++sites, bytes += site.trend.bytes;
+    if (std::find(kinds.begin(), kinds.end(), site.kind) != kinds.end()) continue;
+    names += (kinds.empty() ? "" : ", ") + site.kind;
+    kinds.push_back(site.kind);
+  }
+  if (!sites) return {};
+  return "; GROWING by " + human_bytes(static_cast<std::uint64_t>(bytes)) + " at " + counted(sites, "site") + " (" +
+         names + ")";
+}
+
+// What the gate could not do, before what it was to be done by.
+String doubts(const Snapshot& snapshot) {
+  if (!snapshot.gate) return {};
+  const GateFigures& gate = *snapshot.gate;
+  if (gate.outcome == Outcome::undecided) return "could not decide (" + gate.reason + "): ";
+  if (gate.outcome == Outcome::misconfigured) return "misconfigured (" + printable(gate.reason) + "): ";
+  return {};
 }
 
 // "42 blocks, 32.0 MiB (+- 2.0 MiB) at 3 sites"; empty: none. Samples are drawn apart from each other: the squares of
@@ -222,7 +254,8 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
              !libraries.possible.blocks && !program.unjudged.blocks && !libraries.unjudged.blocks) {
     verdict = "nothing lost; " + verdict;
   }
-  sink.print("{}  {}      ({})\n", running ? "LIVE   " : "VERDICT", verdict, occasion(snapshot));
+  verdict += growth_of(snapshot);
+  sink.print("{}  {}{}      ({})\n", running ? "LIVE   " : "VERDICT", doubts(snapshot), verdict, occasion(snapshot));
   const auto host = std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(),
                                  [](const KindFigures& kind) { return kind.name == "host"; });
   const bool host_alive = host != snapshot.kinds.end() && host->live_blocks;
@@ -234,6 +267,7 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
                judged && !host->pooled_kind ? ", for another allocator serves it" : "");
   }
   write_limits_of_judging(snapshot, sink);
+  if (snapshot.family.judged()) sink.print("         {}\n", sentence_of(snapshot.family));
   if (std::string_view(snapshot.moment) == "_exit") sink.write("         ended by _exit: destructors had not run\n");
   if (const std::uint64_t without_site = program.without_site() + libraries.without_site()) {
     const bool off = snapshot.sites.find("gpu:all") == String::npos;
@@ -500,6 +534,13 @@ void write_self(const Snapshot& snapshot, Sink& sink) {
 }
 
 }  // namespace
+
+String sentence_of(const FamilyFigures& family) {
+  String text = "child processes: " + grouped(family.judged()) + " judged";
+  for (const Outcome outcome : {Outcome::failed, Outcome::undecided, Outcome::misconfigured})
+    text += ", " + decimal(family.of(outcome), 0) + " " + name_of(outcome);
+  return text;
+}
 
 void render_text(const Snapshot& snapshot, Sink& sink) {
   write_header(snapshot, sink);

@@ -68,6 +68,12 @@ class Trends(GrowthTest):
                 self.assertAlmostEqual(row["bytes_per_s"], rate, delta=0.1 * rate)
                 self.assertLessEqual(len(row["live_bytes"]["least"]), 33)
 
+    def test_what_only_moves_to_another_site_does_not_grow(self):
+        for program, kind, settings in self.programs():
+            with self.subTest(kind=kind, settings=settings):
+                _, report = self.grown(program, kind, "moved", **settings)
+                self.assertEqual([row for row in report["growing"] if row["kind"].startswith(kind)], [])
+
     def test_who_held_the_peak(self):
         for program, kind, settings in self.programs():
             with self.subTest(kind=kind, settings=settings):
@@ -86,6 +92,7 @@ class Words(GrowthTest):
                                r"     make_on_device ")
         text = self.text_of("grower", "opencl", "linear")
         self.assertRegex(text, r" 1  opencl .*  growing 1[5-8]\.\d MiB/s since ")
+        self.assertRegex(text, r"VERDICT  .*; GROWING by 2[0-9]\.\d MiB at 1 site \(opencl\)      \(exit")
         self.assertNotIn("GROWING", self.text_of("grower", "opencl", "bounded"))
 
     def text_of(self, *command):
@@ -96,7 +103,9 @@ class Words(GrowthTest):
 
     def test_the_exit_code_may_depend_on_it(self):
         for shape, fail_on, code in (("linear-freed", "growing", 23), ("linear-freed", "growing:10MiB", 23),
-                                     ("linear-freed", "growing:1GiB", 0), ("bounded", "growing", 0)):
+                                     ("linear-freed", "growing:1GiB", 0), ("bounded", "growing", 0),
+                                     ("linear-freed", "any,growing", 23), ("linear-freed", "any", 0),
+                                     ("bounded", "any,growing:1GiB", 23), ("moved", "growing", 0)):
             with self.subTest(shape=shape, fail_on=fail_on):
                 done = self.shimmed(self.program("grower"), "opencl", shape, str(LENGTH_MS),
                                     environment={"CISTERN_FAIL_ON": fail_on, "CISTERN_REPORT": "none"})

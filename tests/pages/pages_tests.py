@@ -4,6 +4,7 @@ A snippet is a block ```sh; the block without a language that follows it is what
 stands for any lines, dots in a line for anything, and numbers for others of their kind. Blocks ```yaml and ```cmake are
 run by what they are for. Programs of the pages (./app) are the tests' own."""
 import argparse
+import contextlib
 import os
 import pathlib
 import pty
@@ -110,17 +111,36 @@ class Pages(unittest.TestCase):
 
     def run_sh(self, text, shown):
         self.check(text, shown)
+        if "CISTERN_FAIL_ON" in text:
+            self.check_gate(text)
+
+    def check_gate(self, script):
+        """With a leak that no example counts on, the gate says so: by the code that the script shows, or ends with."""
+        with self.app_that("lose-much"):
+            got, code = self.on_terminal(script)
+        self.assertTrue(code == 23 or "exit code 23" in got, got)
+
+    @contextlib.contextmanager
+    def app_that(self, word):
+        """./app loses 16 MiB, or frees what it uses."""
+        app, kept = self.folder / "app", self.folder / ".app"
+        app.rename(kept)
+        app.write_text(f"#!/bin/sh\nexec {ARGUMENTS.leaky} {word}\n")
+        app.chmod(0o755)
+        yield
+        kept.rename(app)
 
     def run_yaml(self, text, _):
         """The steps of a workflow, in its environment, each by a shell as the runner has it."""
         environment = dict(re.findall(r"^      (\w+): (.+)$", text, re.MULTILINE))
-        steps = re.findall(r"^      - run: (?:\|\n((?:          .*\n)+)|(.*)\n)", text, re.MULTILINE)
+        steps = re.findall(r"^      - run: (.*)\n", text, re.MULTILINE)
         self.assertTrue(environment and steps)
-        for block, line in steps:
+        for word, expected in (("use", 0), ("lose", 23), ("fork lose", 23)):
             shutil.rmtree(self.folder / "reports", ignore_errors=True)
-            got, code = self.on_terminal(block or line, **environment)
-            self.assertEqual(code, 0, got)
-        self.assertRegex(got, r"(?m)^reports/\d+\.json$")
+            with self.subTest(word), self.app_that(word):
+                ended = [self.on_terminal(step, **environment) for step in steps]
+                self.assertEqual([code for _, code in ended if code], [expected] if expected else [], ended)
+                self.assertRegex(ended[-1][0], r"(?m)^reports/\d+\.json")
 
     def run_cmake(self, text, _):
         (self.folder / "CMakeLists.txt").write_text(
@@ -139,6 +159,21 @@ class Preload(Pages):
 class Ci(Pages):
     def test_the_page(self):
         self.run_page("ci.md", at_least=6)
+
+
+class Gates(unittest.TestCase):
+    """Whatever value of CISTERN_FAIL_ON a page shows means something, and fails for 16 MiB that are lost."""
+
+    def test_every_value_that_is_shown(self):
+        texts = [path.read_text() for path in [*PAGES.iterdir(), ROOT / "README.md"]]
+        values = {value for text in texts for value in re.findall(r"CISTERN_FAIL_ON(?:=|: )([a-zA-Z0-9:,]+)", text)}
+        self.assertGreaterEqual(values, {"any", "lost", "lost:10MiB,growing:100MiB", "growing:100MiB"})
+        for value in sorted(values - {"off"}):
+            with self.subTest(value):
+                done = subprocess.run([ARGUMENTS.leaky, "lose-much"], capture_output=True, text=True, env=os.environ | {
+                    "LD_PRELOAD": str(ARGUMENTS.shim), "CISTERN_FAIL_ON": value})
+                self.assertEqual(done.returncode, 0 if value.startswith("growing") else 23, done.stderr)
+                self.assertNotIn("misconfigured", done.stderr)
 
 
 class Mpi(Pages):
@@ -199,7 +234,7 @@ class Manual(unittest.TestCase):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    for name in ("shim", "app", "task", "mpi-task", "build"):
+    for name in ("shim", "app", "leaky", "task", "mpi-task", "build"):
         parser.add_argument(f"--{name}", type=pathlib.Path)
     parser.add_argument("--cmake")
     ARGUMENTS, rest = parser.parse_known_args()

@@ -55,6 +55,12 @@ __attribute__((noinline)) static void* make(int on_host, size_t bytes) {
 
 static void unmake(int on_host, void* block) { on_host ? free(block) : unmake_on_device(block); }
 
+/* At another place than they were made. */
+__attribute__((noinline)) static void replace(int on_host, size_t bytes, unsigned index) {
+  unmake(on_host, blocks[index]);
+  blocks[index] = on_host ? malloc(bytes) : make_on_device(bytes);
+}
+
 /* In blocks, at a moment from 0 to 1. */
 static double level(const char* shape, double at, unsigned turn) {
   const double blocks_at_end = 400;
@@ -65,6 +71,7 @@ static double level(const char* shape, double at, unsigned turn) {
   if (!strncmp(shape, "late", 4)) return 100 + (at > 0.5 ? blocks_at_end * (at - 0.5) : 0);
   if (!strncmp(shape, "busy", 4)) return 20 + (turn * 7919) % 50;
   if (!strncmp(shape, "once", 4)) return 50;
+  if (!strncmp(shape, "moved", 5)) return blocks_at_end;
   abort();
 }
 
@@ -78,10 +85,13 @@ int main(int argument_count, char** arguments) {
   if (!on_host) start();
   const double began = now();
   double at, before = began, longest = 0;
+  unsigned replaced = 0;
   for (unsigned turn = 0; (at = (now() - began) / length) < 1; ++turn) {
     const unsigned wanted = (unsigned)level(shape, at, turn);
     while (count < wanted) blocks[count++] = make(on_host, bytes);
     while (count > wanted) unmake(on_host, blocks[--count]);
+    for (; !strncmp(shape, "moved", 5) && replaced < (unsigned)(at * wanted); ++replaced)
+      replace(on_host, bytes, replaced);
     usleep(2000);
     longest = fmax(longest, now() - before);
     before = now();

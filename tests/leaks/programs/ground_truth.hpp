@@ -1,6 +1,7 @@
 // Memory in every place that can hold the pointer to it, made by functions whose names say what it is to be judged:
-// lost_*, indirect_*, possible_*, reachable_*, driver_*; cycle_* are half lost, half indirectly lost; freed_* are freed
-// by a destructor that runs late. What each made is printed: its name, blocks.
+// lost_*, indirect_*, possible_*, reachable_*; hidden_* are in use where nobody can look, and judged lost; cycle_* are
+// half lost, half indirectly lost; freed_* are freed by a destructor that runs late. What each made is printed: its
+// name, blocks.
 #pragma once
 #include <sys/mman.h>
 #include <unistd.h>
@@ -84,7 +85,7 @@ CASE(indirect_in_lost_struct) {
   MADE(2);
   ::truth::count("lost_struct");
 }
-CASE(lost_with_upper_tag) {
+CASE(hidden_by_upper_tag) {
   place([&] {
     for (void* volatile& place : in_global)
       if (!place) {
@@ -135,7 +136,7 @@ CASE(lost_with_its_thread) {
 
 inline void every_case(void* (*make)()) {
   for (const auto one :
-       {lost_plain, indirect_in_lost_struct, lost_with_upper_tag, reachable_global, reachable_vector, reachable_map,
+       {lost_plain, indirect_in_lost_struct, hidden_by_upper_tag, reachable_global, reachable_vector, reachable_map,
         reachable_arena, reachable_shared, reachable_not_forked, reachable_wiped_on_fork})
     one(make);
 }

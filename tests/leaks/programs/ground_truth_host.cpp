@@ -1,4 +1,9 @@
 // Host memory; argv[1] threads. See ground_truth.hpp.
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+
 #include "ground_truth.hpp"
 
 using namespace truth;
@@ -69,6 +74,51 @@ struct Node {
   tagged = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(make()) | 1);
   MADE(1);
 }
+// Only the kernel has the pointer.
+[[gnu::noinline]] void reachable_by_epoll() {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = make();
+  epoll_ctl(epoll_create1(0), EPOLL_CTL_ADD, eventfd(0, 0), &event);
+  event.data.ptr = nullptr;
+  MADE(1);
+}
+[[gnu::noinline]] void reachable_by_timer() {
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGUSR2;
+  event.sigev_value.sival_ptr = make();
+  timer_t timer;
+  timer_create(CLOCK_MONOTONIC, &event, &timer);
+  event.sigev_value.sival_ptr = nullptr;
+  MADE(1);
+}
+// What nobody can ask for.
+[[gnu::noinline]] void hidden_in_pipe() {
+  int ends[2];
+  void* block = make();
+  if (pipe(ends) != 0 || write(ends[1], &block, sizeof block) != sizeof block) std::abort();
+  block = nullptr;
+  asm volatile("" : "+m"(block));
+  MADE(1);
+}
+[[gnu::noinline]] void reachable_in_closed_page() {
+  constexpr std::size_t kPage = 4096;
+  auto** const page =
+      static_cast<void**>(mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  page[5] = make();
+  mprotect(page, kPage, PROT_NONE);
+  MADE(1);
+}
+struct [[gnu::packed]] Packed {
+  char tag;
+  void* pointer;
+};
+volatile Packed packed;
+[[gnu::noinline]] void possible_in_packed() {
+  packed.pointer = make();
+  MADE(1);
+}
 [[gnu::noinline]] void cycle_of_two() {
   auto* volatile one = new Node{};
   one->other = new Node{one, {}};
@@ -97,6 +147,11 @@ int main(int, char** arguments) {
   reachable_text();
   reachable_array();
   reachable_second_base();
+  reachable_by_epoll();
+  reachable_by_timer();
+  hidden_in_pipe();
+  reachable_in_closed_page();
+  possible_in_packed();
   possible_interior();
   possible_tagged();
   cycle_of_two();

@@ -1,0 +1,175 @@
+// See gate.hpp.
+#include "shim/core/gate.hpp"
+
+#include <algorithm>
+
+#include "shim/core/core.hpp"
+#include "shim/process/family.hpp"
+#include "shim/process/kind.hpp"
+#include "shim/process/log.hpp"
+#include "shim/process/process.hpp"
+#include "stats/format.hpp"
+#include "stats/report/report.hpp"
+
+namespace cistern {
+namespace {
+
+// What counts for sure, and what may count for all that is known.
+struct Counted {
+  std::uint64_t blocks = 0, bytes = 0, unsure_blocks = 0, unsure_bytes = 0;
+};
+
+bool is_of(const LeakFigures& leak, Standing standing) { return leak.leak_class == name_of(standing); }
+
+bool was_judged(const Snapshot& snapshot) { return snapshot.judging && !snapshot.judging->why_not; }
+
+// Of what a complete judgement does not know, GPU memory was made after exit began, and host memory is the C library's
+// at its end, or another allocator's, which nobody judges.
+bool may_be_lost(const Snapshot& snapshot, const LeakFigures& leak, FailOn::What what) {
+  const bool of_host = leak.kind == "host";
+  if (is_of(leak, Standing::none)) return true;
+  if (is_of(leak, Standing::unclassified))
+    return !of_host || !was_judged(snapshot) || snapshot.judging->unreadable_bytes > 0;
+  return what == FailOn::lost && is_of(leak, Standing::possibly_lost) && snapshot.judging &&
+         snapshot.judging->unseen_threads > 0;
+}
+
+bool counts(const LeakFigures& leak, FailOn::What what) {
+  return what == FailOn::any || leak.rank() <= (what == FailOn::possible ? 1 : 0);
+}
+
+// Host memory that another allocator serves; null: there is none.
+const KindFigures* unjudged_host(const Snapshot& snapshot) {
+  const auto host = std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(),
+                                 [](const KindFigures& kind) { return kind.name == "host" && !kind.pooled_kind; });
+  return host == snapshot.kinds.end() ? nullptr : &*host;
+}
+
+// Lost memory of the host counts where every block has its site: what has none cannot be suppressed.
+Counted counted(const Snapshot& snapshot, FailOn::What what, bool judges_host) {
+  Counted sum;
+  const auto add = [&](const Vector<LeakFigures>& leaks) {
+    for (const LeakFigures& leak : leaks) {
+      if (leak.suppressed) continue;
+      if (counts(leak, what))
+        sum.blocks += leak.blocks, sum.bytes += leak.bytes;
+      else if (may_be_lost(snapshot, leak, what))
+        sum.unsure_blocks += leak.blocks, sum.unsure_bytes += leak.bytes;
+    }
+  };
+  add(snapshot.leaks);
+  if (what == FailOn::any) return sum;
+  if (snapshot.host_sites_mode == "all") add(snapshot.host_sites);
+  if (const KindFigures* const host = unjudged_host(snapshot); host && judges_host)
+    sum.unsure_blocks += host->live_blocks, sum.unsure_bytes += host->live_bytes;
+  return sum;
+}
+
+bool grows(const Snapshot& snapshot, std::uint64_t bytes_min) {
+  return std::any_of(snapshot.growing.begin(), snapshot.growing.end(), [&](const GrowingSite& site) {
+    const bool counts = site.kind != "host" || snapshot.host_sites_mode == "all";
+    return counts && !site.suppressed && site.trend.bytes >= static_cast<double>(bytes_min);
+  });
+}
+
+String why_undecided(const Snapshot& snapshot, const Options& options) {
+  if (!snapshot.judging)
+    return options.leak_check ? "live memory was not judged" : "CISTERN_LEAK_CHECK=0: live memory was not judged";
+  const JudgingFigures& judging = *snapshot.judging;
+  if (judging.why_not) return String("live memory was not judged: ") + judging.why_not;
+  if (judging.unreadable_bytes) return human_bytes(judging.unreadable_bytes) + " of memory could not be read";
+  if (judging.unseen_threads)
+    return cistern::counted(judging.unseen_threads, "other thread") +
+           (judging.unseen_threads == 1 ? " was there, whose registers are" : " were there, whose registers are") +
+           " not seen";
+  return unjudged_host(snapshot) ? "another allocator serves host memory" : "some memory was made after exit had begun";
+}
+
+}  // namespace
+
+GateFigures gate_of(const Snapshot& snapshot, const Options& options) {
+  if (!options.gate_fault.empty()) return {Outcome::misconfigured, options.gate_fault};
+  if (!snapshot.suppressions_fault.empty()) return {Outcome::misconfigured, snapshot.suppressions_fault};
+  bool is_unsure = false;
+  for (const FailOn::What what : {FailOn::any, FailOn::lost, FailOn::possible, FailOn::growing}) {
+    const std::optional<std::uint64_t> bytes_min = options.fail_on.bytes_min[what];
+    if (!bytes_min) continue;
+    if (what == FailOn::growing) {
+      if (grows(snapshot, *bytes_min)) return {Outcome::failed};
+      continue;
+    }
+    const Counted sum = counted(snapshot, what, options.gate_judges_host());
+    if (sum.blocks && sum.bytes >= *bytes_min) return {Outcome::failed};
+    is_unsure |= sum.unsure_blocks && sum.bytes + sum.unsure_bytes >= *bytes_min;
+  }
+  if (is_unsure) return {Outcome::undecided, why_undecided(snapshot, options)};
+  return {Outcome::passed};
+}
+
+namespace {
+
+int code_of(Outcome outcome) {
+  if (outcome == Outcome::passed) return 0;
+  return static_cast<int>(outcome == Outcome::undecided ? options().undecided_code : options().fail_code);
+}
+
+bool is_content(std::optional<int> status) { return status && (*status & 0xff) == 0; }
+
+}  // namespace
+
+int keep_gate(Snapshot& snapshot, std::optional<int> status) {
+  if (!options().has_gate() || !is_content(status)) return status.value_or(0);
+  snapshot.family = verdicts_of_others();
+  int code = code_of(snapshot.family.worst());
+  if (snapshot.used_gpu_memory() || options().gate_judges_host()) {
+    snapshot.gate = gate_of(snapshot, options());
+    count_in_family(snapshot.gate->outcome);
+    if (const int own = code_of(snapshot.gate->outcome)) code = own;
+  }
+  if (!code) return *status;
+  snapshot.exit_code = code;
+  return code;
+}
+
+int keep_gate_of_others(std::optional<int> status) {
+  const FamilyFigures others = verdicts_of_others();
+  const int code = is_content(status) ? code_of(others.worst()) : 0;
+  if (!code) return status.value_or(0);
+  if (options().report != "none")
+    warn_line("CISTERN_FAIL_ON: " + sentence_of(others) + "; exit code " + decimal(code, 0) +
+              " instead of 0 (CISTERN_FAIL_CHILDREN)");
+  return code;
+}
+
+// The line that a gate is shut for is one of the deferred, or was said.
+void say_gate(const Snapshot& snapshot) {
+  if (!snapshot.gate) return;
+  const GateFigures& gate = *snapshot.gate;
+  if (gate.outcome == Outcome::misconfigured) say_deferred_lines();
+  if (gate.outcome != Outcome::undecided) return;
+  String line = "CISTERN_FAIL_ON: could not decide: " + gate.reason + "; exit code ";
+  line += snapshot.exit_code ? decimal(*snapshot.exit_code, 0) + " instead of 0" : String("unchanged");
+  warn_line(line + " (CISTERN_UNDECIDED_CODE)");
+}
+
+int keep_gate_unseen(std::optional<int> status) {
+  if (!options().has_gate() || !is_content(status)) return status.value_or(0);
+  std::uint64_t live_bytes = 0;
+  if (gpu_used())
+    for (const Kind* kind : kinds().subspan(1)) live_bytes += kind->live_bytes();
+  const bool judges_host = options().gate_judges_host();
+  if (judges_host) live_bytes += kinds().front()->live_bytes();
+  const auto& asked = options().fail_on.bytes_min;
+  const bool may_fail = std::any_of(asked.begin(), asked.end(), [live_bytes](const auto& bytes_min) {
+    return bytes_min && live_bytes && live_bytes >= *bytes_min;
+  });
+  const bool is_judged = judges_host || gpu_used();
+  const Outcome outcome = !options().gate_fault.empty() ? Outcome::misconfigured
+                          : may_fail                    ? Outcome::undecided
+                                                        : Outcome::passed;
+  if (is_judged) count_in_family(outcome);
+  const int own = is_judged ? code_of(outcome) : 0, code = own ? own : code_of(verdicts_of_others().worst());
+  return code ? code : *status;
+}
+
+}  // namespace cistern

@@ -1,0 +1,174 @@
+// See family.hpp.
+#include "shim/process/family.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <iterator>
+#include <string_view>
+
+#include "pool/base/private_descriptor.hpp"
+#include "shim/process/small_file.hpp"
+#include "shim/process/uncounted.hpp"
+
+namespace cistern {
+namespace {
+
+constexpr char kFileName[] = "cistern-verdicts";
+constexpr std::string_view kLinkText = "/memfd:cistern-verdicts (deleted)";
+constexpr std::size_t kFileBytes = 4096;
+constexpr int kGenerationsMax = 64;
+// Of keep_apart(), which takes the next one where one is taken.
+constexpr int kDescriptorsSearched = 16;
+
+// What all processes of a family have mapped. Of another version of Cistern it is not theirs.
+struct Verdicts {
+  std::uint32_t gate;  // which one: its options, as a hash
+  std::array<std::atomic<std::uint32_t>, kOutcomes> counts;
+};
+static_assert(sizeof(Verdicts) <= kFileBytes && std::atomic<std::uint32_t>::is_always_lock_free);
+
+constinit Verdicts* verdicts = nullptr;
+constinit bool is_head = false;
+
+// FNV-1a
+std::uint32_t gate_number(const Options& options) {
+  std::uint32_t hash = 2166136261u;
+  const auto mix = [&hash](std::uint64_t value) {
+    for (int i = 0; i < 8; ++i, value >>= 8) hash = (hash ^ static_cast<std::uint8_t>(value)) * 16777619u;
+  };
+  mix(sizeof(Verdicts));
+  for (const auto& bytes_min : options.fail_on.bytes_min) mix(bytes_min ? *bytes_min + 1 : 0);
+  for (const char letter : options.gate_fault) mix(static_cast<std::uint8_t>(letter));
+  return hash;
+}
+
+std::uintptr_t word(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+std::uintptr_t word(int number) { return static_cast<std::uintptr_t>(number); }
+void close_it(int file) { system_call(SYS_close, word(file)); }
+
+class Digits {
+ public:
+  explicit Digits(int number) : end_(std::to_chars(text_, std::end(text_), number).ptr) {}
+  operator std::string_view() const { return {text_, static_cast<std::size_t>(end_ - text_)}; }
+
+ private:
+  char text_[16];
+  const char* const end_;
+};
+
+FilePath path_of(pid_t process, std::string_view rest) {
+  FilePath path("/proc/");
+  path.add(Digits(process));
+  path.add(rest);
+  return path;
+}
+
+// 0: not to be had. The name before it may hold anything but ends with the last parenthesis.
+pid_t parent_in(const char* stat_file) {
+  const SmallFile<512> file(stat_file);
+  const std::string_view all = file.text();
+  const std::size_t name_end = all.rfind(") ");
+  pid_t parent = 0;
+  if (name_end != all.npos && name_end + 4 < all.size())
+    std::from_chars(all.data() + name_end + 4, all.data() + all.size(), parent);
+  return parent;
+}
+
+Verdicts* map(int file) {
+  const long mapped = system_call(SYS_mmap, 0, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, word(file), 0);
+  return mapped > 0 || mapped < -4095 ? reinterpret_cast<Verdicts*>(mapped) : nullptr;
+}
+
+// Its file, mapped, where that is the file of a family of the same gate.
+Verdicts* mapped_from(const FilePath& descriptor, std::uint32_t gate) {
+  char link[64];
+  const ssize_t bytes = readlink(descriptor.text(), link, sizeof link);
+  if (bytes < 0 || std::string_view(link, static_cast<std::size_t>(bytes)) != kLinkText) return nullptr;
+  const int file = open(descriptor.text(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return nullptr;
+  Verdicts* const found = map(file);
+  close_it(file);
+  if (!found || found->gate == gate) return found;
+  munmap(found, kFileBytes);
+  return nullptr;
+}
+
+bool may_be_private(std::string_view name) {
+  int number = -1;
+  std::from_chars(name.data(), name.data() + name.size(), number);
+  return std::any_of(std::begin(kPrivateDescriptors), std::end(kPrivateDescriptors),
+                     [number](int lowest) { return number >= lowest && number < lowest + kDescriptorsSearched; });
+}
+
+Verdicts* family_of(pid_t process, std::uint32_t gate) {
+  const int folder = open(path_of(process, "/fd").text(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return nullptr;
+  Verdicts* found = nullptr;
+  alignas(8) char entries[2048];
+  long bytes;
+  while (!found && (bytes = system_call(SYS_getdents64, word(folder), word(entries), sizeof entries)) > 0)
+    for (long at = 0; at < bytes && !found;) {
+      const auto* const entry = reinterpret_cast<const struct dirent64*>(entries + at);
+      at += entry->d_reclen;
+      if (!may_be_private(entry->d_name)) continue;
+      FilePath path = path_of(process, "/fd/");
+      path.add(entry->d_name);
+      found = mapped_from(path, gate);
+    }
+  close_it(folder);
+  return found;
+}
+
+// By the numbers that /proc has, from our own on: in a container it may be that of the outside.
+Verdicts* family_of_parents(std::uint32_t gate) {
+  pid_t process = parent_in("/proc/self/stat");
+  for (int generation = 0; process > 0 && generation < kGenerationsMax; ++generation) {
+    if (Verdicts* const found = family_of(process, gate)) return found;
+    process = parent_in(path_of(process, "/stat").text());
+  }
+  return nullptr;
+}
+
+// A descriptor that would be in the program's way is closed: then only forked children are of the family.
+Verdicts* found_family(std::uint32_t gate) {
+  constexpr std::uintptr_t kCloseOnExec = 1;  // MFD_CLOEXEC
+  const int file = keep_apart(system_call(SYS_memfd_create, word(kFileName), kCloseOnExec));
+  if (file < 0) return nullptr;
+  Verdicts* const made = system_call(SYS_ftruncate, word(file), kFileBytes) == 0 ? map(file) : nullptr;
+  if (made) made->gate = gate;
+  if (!made || file < *std::prev(std::end(kPrivateDescriptors))) close_it(file);
+  return made;
+}
+
+}  // namespace
+
+void join_family(const Options& options) {
+  const Uncounted uncounted;
+  const std::uint32_t gate = gate_number(options);
+  verdicts = family_of_parents(gate);
+  if (verdicts) return;
+  verdicts = found_family(gate);
+  is_head = verdicts;
+}
+
+void family_after_fork_in_child() { is_head = false; }
+
+void count_in_family(Outcome outcome) {
+  if (verdicts && !is_head) verdicts->counts[static_cast<std::size_t>(outcome)].fetch_add(1);
+}
+
+FamilyFigures verdicts_of_others() {
+  FamilyFigures figures;
+  if (!is_head) return figures;
+  for (std::size_t i = 0; i < kOutcomes; ++i) figures.counts[i] = verdicts->counts[i].load();
+  return figures;
+}
+
+}  // namespace cistern

@@ -1,0 +1,25 @@
+// The verdicts of the processes that come of one: what multiprocessing, a shell or make starts may leak while the
+// process that the user started is content. That one is the head of the family: the first with this gate
+// (CISTERN_FAIL_ON) on the way up from a process to its parents. It counts the verdicts of those below it that end
+// before it does.
+//
+// The counts lie in an unnamed file of the head, mapped by all: forked children have the mapping, and a process that
+// was executed finds the file among the descriptors of its parents. Nothing is left behind, whoever is killed. Where
+// /proc or another user does not let us look, or the parents are gone already (daemons), a process is the head of a
+// family of its own.
+#pragma once
+#include "shim/process/options.hpp"
+#include "stats/snapshot.hpp"
+
+namespace cistern {
+
+// At the start of a process with a gate.
+void join_family(const Options& options);
+// A forked child is no head.
+void family_after_fork_in_child();
+// For who is not the head.
+void count_in_family(Outcome outcome);
+// Of all others, for the head; else nothing. Makes no system call.
+FamilyFigures verdicts_of_others();
+
+}  // namespace cistern

@@ -1,0 +1,112 @@
+/* leaky HOW [HOW...]: each word is one step. Memory: "lose" (a buffer of 4 KiB that nothing leads to), "lose-much" (of
+   16 MiB), "keep" (one that a variable leads to), "use" (one that is freed), "lose-host" (64 KiB of malloc).
+   Circumstances: "thread", "filter" (of system calls: a write is fatal), "small-stack" (the end comes in a signal
+   handler on one), "fork" and "double-fork" (the rest is the child's).
+   Ends: "return" by default, "exit", "_exit", "quick_exit", "abort", "kill", "exec" (/bin/true), "code3". */
+#define _GNU_SOURCE
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static cl_context context;
+static cl_mem volatile kept;
+
+static void start(void) {
+  cl_platform_id platform;
+  cl_device_id device;
+  if (context) return;
+  if (clGetPlatformIDs(1, &platform, NULL) || clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL)) _exit(2);
+  context = clCreateContext(NULL, 1, &device, NULL, NULL, NULL);
+}
+
+__attribute__((noinline)) static cl_mem make_bytes(size_t bytes) {
+  start();
+  return clCreateBuffer(context, 0, bytes, NULL, NULL);
+}
+
+static cl_mem make(void) { return make_bytes(4096); }
+
+__attribute__((noinline)) static void lose_in_host(void) {
+  static void* volatile block;
+  block = malloc(65536);
+  if (block) block = NULL;
+}
+
+/* Words of its stack may look like pointers to what was lost. */
+__attribute__((noinline)) static void wipe_stack(void) {
+  volatile char wiped[16384];
+  for (size_t i = 0; i < sizeof wiped; ++i) wiped[i] = 0;
+}
+
+static void* wait_for_ever(void* unused) {
+  for (;;) pause();
+  return unused;
+}
+
+static void filter(void) {
+  struct sock_filter rules[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 0, 1),
+                                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+                                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) _exit(2);
+}
+
+static void end_here(int number) { _exit(number == SIGUSR1 ? 0 : 2); }
+
+static void end_on_small_stack(void) {
+  static char memory[65536];
+  const stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory};
+  struct sigaction action = {.sa_handler = end_here, .sa_flags = SA_ONSTACK};
+  sigaltstack(&stack, NULL);
+  sigaction(SIGUSR1, &action, NULL);
+  raise(SIGUSR1);
+}
+
+/* The parent is content whatever becomes of the child. */
+static void leave_rest_to_child(void) {
+  const pid_t child = fork();
+  if (!child) return;
+  waitpid(child, NULL, 0);
+  exit(0);
+}
+
+static int step(const char* how) {
+  if (!strcmp(how, "lose")) make(), wipe_stack();
+  if (!strcmp(how, "lose-much")) make_bytes(16 << 20), wipe_stack();
+  if (!strcmp(how, "keep")) kept = make();
+  if (!strcmp(how, "use")) clReleaseMemObject(make());
+  if (!strcmp(how, "lose-host")) lose_in_host(), wipe_stack();
+  if (!strcmp(how, "thread")) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, wait_for_ever, NULL);
+    usleep(20000);
+  }
+  if (!strcmp(how, "filter")) filter();
+  if (!strcmp(how, "small-stack")) end_on_small_stack();
+  if (!strcmp(how, "fork")) leave_rest_to_child();
+  if (!strcmp(how, "double-fork")) leave_rest_to_child(), leave_rest_to_child();
+  if (!strcmp(how, "exit")) exit(0);
+  if (!strcmp(how, "_exit")) _exit(0);
+  if (!strcmp(how, "quick_exit")) quick_exit(0);
+  if (!strcmp(how, "abort")) abort();
+  if (!strcmp(how, "kill")) raise(SIGKILL);
+  if (!strcmp(how, "exec")) execl("/bin/true", "true", (char*)NULL);
+  return !strcmp(how, "code3") ? 3 : 0;
+}
+
+int main(int count, char** arguments) {
+  int code = 0;
+  for (int i = 1; i < count; ++i) code = step(arguments[i]);
+  return code;
+}
