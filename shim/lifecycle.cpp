@@ -36,6 +36,7 @@
 #include "shim/process/kind.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/lookup.hpp"
+#include "shim/process/other_ranks.hpp"
 #include "shim/process/output.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/run.hpp"
@@ -155,7 +156,7 @@ int end_process(const char* moment, std::optional<int> status) {
     if (system_calls_are_filtered()) return keep_gate_unseen(status);
     if (!others_failed() || !may_report_here()) return status.value_or(0);
     const Uncancelled uncancelled;
-    return keep_gate_of_others(status);
+    return code_beside_other_ranks(status.value_or(0), keep_gate_of_others(status));
   }
   if (!may_report_here()) return in_own_process() ? keep_gate_unseen(status) : status.value_or(0);
   const Uncancelled uncancelled;

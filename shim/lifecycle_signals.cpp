@@ -178,7 +178,7 @@ void wait_for_the_report() {  // another thread's
 // The other half is for the report, which shows what is live even where there is too much to judge it in time.
 void judge_in_half_the_time() {
   static_assert(kPatienceNs == 2 * kSecondNs);
-  if (options().leak_check > kPatienceNs / 2) set_option("CISTERN_LEAK_CHECK", "1s");
+  if (options().judging_limit() > kPatienceNs / 2) set_option("CISTERN_LEAK_CHECK", "1s");
 }
 
 struct Interrupted {

@@ -35,7 +35,9 @@ int process_ended(ProcessEnd end) {
   Uncounted uncounted;
   if (will_report()) status = report_end(end);
   last_report_ends(status);
-  return code_beside_other_ranks(end.status.value_or(0), status);
+  const int beside_others = code_beside_other_ranks(end.status.value_or(0), status);
+  if (beside_others != status) last_report_ends(beside_others);
+  return beside_others;
 }
 
 }  // namespace cistern
