@@ -148,6 +148,7 @@ struct LeakFigures {
   std::optional<Sizes> block_bytes{};          // as the program asked for them
   std::optional<std::uint64_t> bytes_error{};  // of an estimate: one standard deviation
   bool suppressed = false;                     // known and accepted: neither shown nor counted as a leak
+  std::size_t rule = 0;                        // of the snapshot's suppressions, the one that names it
   Trend trend{};                               // of all that the site made, up to exit
 
   bool is_lost() const {

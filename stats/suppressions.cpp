@@ -80,7 +80,7 @@ void Suppressions::read(std::string_view file, void (*complain)(unsigned line)) 
   }
 }
 
-void Suppressions::apply(Snapshot& snapshot) const {
+void Suppressions::mark(Snapshot& snapshot) const {
   Vector<SuppressionFigures>& rules = snapshot.suppressions;
   for (const String& pattern : user_) rules.push_back({"leak:" + pattern, false});
   for (const BuiltIn& rule : kBuiltIn) rules.push_back({"leak:" + String(rule.pattern), true});
@@ -90,16 +90,21 @@ void Suppressions::apply(Snapshot& snapshot) const {
     return built_in.is_module ? is_made_by(built_in.pattern, frames) : matches_any_frame(built_in.pattern, frames);
   };
   const auto mark = [&](LeakFigures& leak) {
-    for (std::size_t i = 0; i < rules.size() && !leak.suppressed; ++i) {
-      if (!names(i, leak.frames)) continue;
-      leak.suppressed = true;
-      ++rules[i].sites, rules[i].blocks += leak.blocks, rules[i].bytes += leak.bytes;
-    }
+    for (std::size_t i = 0; i < rules.size() && !leak.suppressed; ++i)
+      if (names(i, leak.frames)) leak.suppressed = true, leak.rule = i;
   };
   for (LeakFigures& leak : snapshot.leaks) mark(leak);
   for (LeakFigures& site : snapshot.host_sites) mark(site);
   for (GrowingSite& site : snapshot.growing)
     for (std::size_t i = 0; i < rules.size(); ++i) site.suppressed = site.suppressed || names(i, site.frames);
+}
+
+void count_suppressed(Snapshot& snapshot) {
+  Vector<SuppressionFigures>& rules = snapshot.suppressions;
+  for (const Vector<LeakFigures>* const leaks : {&snapshot.leaks, &snapshot.host_sites})
+    for (const LeakFigures& leak : *leaks)
+      if (leak.suppressed)
+        ++rules[leak.rule].sites, rules[leak.rule].blocks += leak.blocks, rules[leak.rule].bytes += leak.bytes;
   std::erase_if(rules, [](const SuppressionFigures& rule) { return rule.built_in && !rule.sites; });
 }
 

@@ -14,12 +14,15 @@ class Suppressions {
  public:
   // Empty lines and those that begin with '#' say nothing. `complain` gets the number of a line that is no rule.
   void read(std::string_view file, void (*complain)(unsigned line));
-  // Marks leaks and host sites by the first rule that names a function, source file or module of their stack, and adds
-  // up what each rule did. Built-in ones that did nothing are left out.
-  void apply(Snapshot& snapshot) const;
+  // Lists the rules, and marks leaks and host sites by the first one that names a function, source file or module of
+  // their stack.
+  void mark(Snapshot& snapshot) const;
 
  private:
   Vector<String> user_;
 };
+
+// Adds up what each rule did, row by row as they are listed. Built-in ones that did nothing are left out.
+void count_suppressed(Snapshot& snapshot);
 
 }  // namespace cistern

@@ -19,6 +19,7 @@
 #include "stats/counters.hpp"
 #include "stats/format.hpp"
 #include "stats/frameworks.hpp"
+#include "stats/listed_rows.hpp"
 #include "stats/resolve.hpp"
 #include "stats/sink.hpp"
 #include "stats/sites.hpp"
@@ -101,7 +102,8 @@ void complain_about_suppressions(std::string_view what) {
   warn_line(line.text());
 }
 
-void suppress(Snapshot& snapshot) {
+// Rows become one when each of them is known to be suppressed or not.
+void suppress_and_merge(Snapshot& snapshot) {
   Suppressions suppressions;
   if (const String& path = options().suppressions; !path.empty()) {
     String file;
@@ -113,7 +115,9 @@ void suppress(Snapshot& snapshot) {
       complain_about_suppressions("line " + decimal(line, 0) + " is not of the form leak:PATTERN");
     });
   }
-  suppressions.apply(snapshot);
+  suppressions.mark(snapshot);
+  merge_alike(snapshot);
+  count_suppressed(snapshot);
 }
 
 // `any`: by GPU memory, which nobody leaves to the system. Lost memory of the host counts where every block has its
@@ -170,7 +174,7 @@ Snapshot take_snapshot(const char* moment) {
   for (FrameworkFigures& framework : snapshot.frameworks)
     framework.is_switched |= framework.name == std::string_view("PyTorch") && library::torch_allocates_here.load();
   resolve(snapshot, kSymbolBudgetMs, options().frames == "python");
-  suppress(snapshot);
+  suppress_and_merge(snapshot);
   return snapshot;
 }
 
