@@ -82,6 +82,7 @@ struct FrameFigures {
   unsigned line;          // 0 where unknown
   bool inlined;           // an inline frame: same address as the next one
   bool python;            // of Python code: function, file and line
+  bool rust;              // the function is one of Rust
   bool folded;            // of native code on a stack of Python code: only counted where room is short
   const Module* closed;   // what it lay in, where that was unloaded
 };
