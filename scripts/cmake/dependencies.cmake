@@ -42,7 +42,7 @@ if(NOT IS_ABSOLUTE "${iberty_archive}")
                 "${CMAKE_LIBRARY_ARCHITECTURE}/libiberty.a")
 endif()
 if(NOT EXISTS "${iberty_archive}")
-  message(FATAL_ERROR "there is no libiberty.a for ${CMAKE_CXX_COMPILER}: scripts/setup gets it (package libiberty-dev)")
+  message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no libiberty.a: scripts/setup gets it (package libiberty-dev)")
 endif()
 execute_process(
   COMMAND "${CMAKE_AR}" x "${iberty_archive}" rust-demangle.o

@@ -390,8 +390,8 @@ Vector<Entry> merged(Vector<Entry> entries, std::size_t frames_max) {
     add(entry.leak, more.leak);
     entry.stacks += more.stacks;
   });
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Entry& one, const Entry& other) { return is_worse(one.leak, other.leak); });
+  std::sort(all.begin(), all.end(),
+            [](const Entry& one, const Entry& other) { return is_worse(one.leak, other.leak); });
   return all;
 }
 
