@@ -10,16 +10,32 @@
 // Room: stacks of the calling code, by tables that are read once.
 // May include: pool/base, stats/python.
 #pragma once
+#include <cstdint>
 
 namespace cistern {
 
-// Fills `frames`, innermost first, and returns how many there are; the first ones lie in the unwinder itself.
+// Where a walk begins: at the call of the function that asks walk_start(), which keeps a frame pointer for that.
+struct WalkStart {
+  std::uintptr_t address, cfa, rbp;
+};
+[[gnu::always_inline]] inline WalkStart walk_start() {
+  const auto* const frame = static_cast<const std::uintptr_t*>(__builtin_frame_address(0));
+  const auto address = reinterpret_cast<std::uintptr_t>(__builtin_extract_return_addr(__builtin_return_address(0)));
+#if defined(__x86_64__)
+  return {address, reinterpret_cast<std::uintptr_t>(frame + 2), *frame};
+#else
+  return {address, reinterpret_cast<std::uintptr_t>(__builtin_dwarf_cfa()), *frame};
+#endif
+}
+
+// Fills `frames`, innermost first, and returns how many there are. Where this code is a library of its own, its frames
+// are left out as long as no other has come.
 // Takes a lock of ours only for a return address that was not seen before; allocates nothing but such rows.
 struct WalkEnd {
   bool calls_only = false;  // it is certain that no handler of signals is on this stack
   bool is_whole = true;     // as far as is known: it did not end at generated code, or at what is no frame
 };
-int unwind_stack(void** frames, int frames_max, WalkEnd* end = nullptr);
+int unwind_stack(const WalkStart& start, void** frames, int frames_max, WalkEnd* end = nullptr);
 
 // Whether a handler of signals is on the stack that unwind_stack has just filled `frames` with.
 bool passes_signal(void* const* frames, int count);
@@ -30,7 +46,7 @@ inline constinit const void* outermost_function = nullptr;
 
 // The others, for tests: libgcc's, and the walk alone, which returns -1 where it needs another.
 int unwind_stack_with_libgcc(void** frames, int frames_max);
-int unwind_stack_by_rows(void** frames, int frames_max, WalkEnd* end = nullptr);
+int unwind_stack_by_rows(const WalkStart& start, void** frames, int frames_max, WalkEnd* end = nullptr);
 
 void unwinder_before_fork();
 void unwinder_after_fork();

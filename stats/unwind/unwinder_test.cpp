@@ -88,10 +88,10 @@ std::string written(const Stack& stack) {
   int count = unwind_stack_with_libgcc(frames, kFramesMax);
   const Stack wanted = behind(frames, count, start);
   EXPECT_GE(wanted.size(), 3u);
-  count = unwind_stack(frames, kFramesMax);
+  count = unwind_stack(walk_start(), frames, kFramesMax);
   const Stack seen = behind(frames, count, start);
   EXPECT_EQ(seen, wanted) << "seen:" << written(seen) << "\nwanted:" << written(wanted);
-  const int by_rows = unwind_stack_by_rows(frames, kFramesMax);
+  const int by_rows = unwind_stack_by_rows(walk_start(), frames, kFramesMax);
   if (by_rows >= 0) {
     const Stack again = behind(frames, by_rows, start);
     EXPECT_EQ(again, wanted) << "by rows:" << written(again) << "\nwanted:" << written(wanted);
@@ -305,7 +305,7 @@ TEST_F(UnwinderRows, SeeTheStacksOfThreads) {
     return result + 1;
   }
   void* frames[kFramesMax];
-  const int count = unwind_stack(frames, kFramesMax);
+  const int count = unwind_stack(walk_start(), frames, kFramesMax);
   stack = behind(frames, count, __builtin_extract_return_addr(__builtin_return_address(0)));
   return count;
 }
@@ -341,10 +341,10 @@ struct InHandler {
 [[gnu::noinline]] void collect_in_handler(int) {
   in_handler.start = __builtin_extract_return_addr(__builtin_return_address(0));
   in_handler.counts[0] = unwind_stack_with_libgcc(in_handler.frames[0], kFramesMax);
-  in_handler.counts[1] = unwind_stack(in_handler.frames[1], kFramesMax, &in_handler.end);
+  in_handler.counts[1] = unwind_stack(walk_start(), in_handler.frames[1], kFramesMax, &in_handler.end);
   in_handler.passes_signal = passes_signal(in_handler.frames[1], in_handler.counts[1]);
   void* frames[kFramesMax];
-  in_handler.by_rows = unwind_stack_by_rows(frames, kFramesMax);
+  in_handler.by_rows = unwind_stack_by_rows(walk_start(), frames, kFramesMax);
 }
 // Two signals on the stack.
 void raise_in_handler(int signal) {
@@ -458,11 +458,12 @@ struct {
 } without_entry;
 TEST_F(UnwinderRows, EndAtCodeThatHasNoEntry) {
   cistern_test_call_without_entry([] {
-    without_entry.rows_count = unwind_stack_by_rows(without_entry.by_rows, kFramesMax, &without_entry.end);
+    without_entry.rows_count =
+        unwind_stack_by_rows(walk_start(), without_entry.by_rows, kFramesMax, &without_entry.end);
     return without_entry.libgcc_count = unwind_stack_with_libgcc(without_entry.by_libgcc, kFramesMax);
   });
   ASSERT_GT(without_entry.libgcc_count, 2);
-  ASSERT_EQ(without_entry.rows_count, without_entry.libgcc_count - 1);  // which shows itself
+  ASSERT_EQ(without_entry.rows_count, without_entry.libgcc_count - 2);  // which shows itself and its caller
   EXPECT_EQ(without_entry.by_rows[without_entry.rows_count - 1],
             without_entry.by_libgcc[without_entry.libgcc_count - 1]);
   EXPECT_FALSE(without_entry.end.is_whole);
@@ -556,7 +557,7 @@ struct PluginWalk {
   int rows_count, libgcc_count;
 } plugin_walk;
 [[gnu::noinline]] unsigned walk_in_plugin() {
-  plugin_walk.rows_count = unwind_stack_by_rows(plugin_walk.by_rows, kFramesMax);
+  plugin_walk.rows_count = unwind_stack_by_rows(walk_start(), plugin_walk.by_rows, kFramesMax);
   plugin_walk.libgcc_count = unwind_stack_with_libgcc(plugin_walk.by_libgcc, kFramesMax);
   plugin_walk.call = __builtin_extract_return_addr(__builtin_return_address(0));
   plugin_walk.stack = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
@@ -600,7 +601,7 @@ TEST_F(UnwinderRows, AllocateNothingOfTheProgram) {
   if (HAS_SANITIZER) GTEST_SKIP() << "malloc is not the C library's";
   void* frames[kFramesMax];
   const std::size_t before = mallinfo2().uordblks;
-  const int count = unwind_stack_by_rows(frames, kFramesMax);
+  const int count = unwind_stack_by_rows(walk_start(), frames, kFramesMax);
   EXPECT_EQ(mallinfo2().uordblks, before);
   EXPECT_GT(count, 3);
 }
@@ -614,7 +615,7 @@ TEST_F(UnwinderRows, AllocateNothingOfTheProgram) {
   if (rbp) frame[0] = rbp;
   if (address) frame[1] = address;
   void* frames[kFramesMax];
-  const int count = unwind_stack(frames, kFramesMax);
+  const int count = unwind_stack(walk_start(), frames, kFramesMax);
   frame[0] = own[0];
   frame[1] = own[1];
   keep_frame = keep_frame + 1;
@@ -644,11 +645,11 @@ TEST_F(UnwinderRows, SurviveWordsThatAreNoFrames) {
 
 TEST_F(UnwinderRows, StopWhereTheCallerSays) {
   void* all[kFramesMax];
-  const int count = unwind_stack(all, kFramesMax);
+  const int count = unwind_stack(walk_start(), all, kFramesMax);
   ASSERT_GT(count, 4);
   for (int limit = 0; limit < 4; ++limit) {
     void* frames[8] = {};
-    EXPECT_EQ(unwind_stack(frames, limit), limit);
+    EXPECT_EQ(unwind_stack(walk_start(), frames, limit), limit);
     EXPECT_EQ(frames[limit], nullptr);
   }
 }
