@@ -299,7 +299,11 @@ bool know_modules(const Stack& stack) {
 [[gnu::always_inline]] inline SiteId capture(const char* api, Calls calls, const WalkStart& start) {
   void* addresses[kRawMax];
   WalkEnd end;
-  const int count = unwind_stack(start, addresses, kRawMax, &end);
+  NamedStack named{api};
+  const bool may_have_name = stacks_have_names && !python::interpreter_count.load(std::memory_order_relaxed) &&
+                             !CalledFrom::callers[static_cast<int>(calls)];  // else a site is more than a stack
+  const int count = unwind_stack(start, addresses, kRawMax, &end, may_have_name ? &named : nullptr);
+  if (named.name) return named.name;
   if (count <= 0) {
     add(captures_failed);
     return 0;
@@ -311,8 +315,10 @@ bool know_modules(const Stack& stack) {
   const bool is_cut_off = count == kRawMax || !end.is_whole;
   Stack stack{api, addresses + first, count - first, is_cut_off, end.calls_only, calls, nullptr, 0, 0};
   if (python::interpreter_count.load(std::memory_order_relaxed)) return capture_python(stack);
-  if (const Site* site = find_stack(stack)) [[likely]]
+  if (const Site* site = find_stack(stack)) [[likely]] {
+    if (may_have_name) name_stack(named, site->id);
     return site->id;
+  }
   // Its modules become known first: one may be an interpreter.
   if (!know_modules(stack)) return 0;
   if (python::interpreter_count.load(std::memory_order_relaxed)) return capture_python(stack);

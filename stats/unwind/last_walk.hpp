@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "stats/unwind/rows.hpp"
+#include "stats/unwind/stack_names.hpp"
 
 namespace cistern::unwind {
 
@@ -30,30 +31,29 @@ struct OwnFrame {
   std::uintptr_t rbp_offset;  // where the caller's rbp was saved, by this frame or one further in; 0: it is rbp still
 };
 
-constexpr unsigned kPlaces = 3;
-
-// Of the words that leaving `frame` reads the places, in order; how many. `cfa`: of that frame itself.
-inline unsigned places_read(const Frame& frame, std::uintptr_t cfa, bool rbp_matters,
-                            std::uintptr_t (&places)[kPlaces]) {
-  unsigned count = 0;
+// Calls `read(place)` for each word that leaving `frame` reads, the last one first. `cfa`: of that frame itself.
+constexpr unsigned kWordsOfFrame = 3;
+template <class Read>
+[[gnu::always_inline]] inline void words_read_backwards(const Frame& frame, std::uintptr_t cfa, bool rbp_matters,
+                                                        Read read) {
   const Row row = frame.row;
 #if defined(__x86_64__)
   const bool at_rbp = row.shape() == Shape::at_rbp;
-  if (at_rbp) places[count++] = frame.rbp + row.cfa_offset();
-  if (rbp_matters && (at_rbp || !row.rbp_kept())) places[count++] = (at_rbp ? frame.rbp : cfa) + row.rbp_offset();
-  places[count++] = cfa - 8;
+  read(cfa - 8);
+  if (rbp_matters && (at_rbp || !row.rbp_kept())) read((at_rbp ? frame.rbp : cfa) + row.rbp_offset());
+  if (at_rbp) read(frame.rbp + row.cfa_offset());
 #else
+  (void)cfa;
   const std::uintptr_t base = row.shape() == Shape::from_rbp ? frame.rbp : frame.cfa;
-  places[count++] = base + row.return_offset();
-  if (rbp_matters && !row.rbp_kept()) places[count++] = base + row.rbp_offset();
+  if (rbp_matters && !row.rbp_kept()) read(base + row.rbp_offset());
+  read(base + row.return_offset());
 #endif
-  return count;
 }
 
 // The frames stand at the end of their tables, the outermost last: they keep their places when inner ones change.
 class LastWalk {
  public:
-  static constexpr unsigned kFrames = 48;
+  static constexpr unsigned kFrames = 64;
 
   bool enter() { return !busy_.exchange(true, std::memory_order_acquire); }
   void leave() { busy_.store(false, std::memory_order_release); }
@@ -99,6 +99,11 @@ class LastWalk {
   // Those noted are in front of what stands from `at` on; at the end of the tables they are a whole walk, which came to
   // the outermost frame or not.
   void remember(unsigned at, bool came_to_end);
+  // Of the whole walk that is remembered, once there is a table of names; kNone: it is not remembered, or not for good.
+  StackNames::Number number() const { return count_ ? entries_[first()].number : StackNames::kNone; }
+  void forget() { count_ = 0; }
+
+  StackNames* names = nullptr;
 
  private:
   static constexpr unsigned kWords = 2 * kFrames, kOwnFrames = 12;
@@ -108,6 +113,7 @@ class LastWalk {
     std::uint8_t words;  // from there on, those that the walk reads behind this frame
     bool needs_rbp;      // rbp here decides on frames further out
     bool ends_well;      // all that it comes to is for good: the code stays loaded, and the end is the outermost frame
+    StackNames::Number number;  // of the stack from there on
   };
   struct Word {
     std::uintptr_t place, value;
@@ -138,7 +144,9 @@ inline void LastWalk::remember(unsigned at, bool came_to_end) {
 
 inline void LastWalk::put_outermost(unsigned at, const Frame& frame, bool came_to_end) {
   addresses_[at] = frame.address;
-  entries_[at] = {frame.cfa, frame.rbp, frame.row, kWords, false, came_to_end && !frame.row.module()};
+  const bool ends_well = came_to_end && !frame.row.module();
+  const StackNames::Number number = names && ends_well ? names->of_outermost(frame.address) : StackNames::kNone;
+  entries_[at] = {frame.cfa, frame.rbp, frame.row, kWords, false, ends_well, number};
 }
 
 inline void LastWalk::put(unsigned at, const Frame& frame) {
@@ -149,14 +157,16 @@ inline void LastWalk::put(unsigned at, const Frame& frame) {
   entry.rbp = frame.rbp;
   entry.row = frame.row;
   entry.ends_well = false;
-  if (!outer.ends_well || outer.words < kPlaces || frame.row.module()) return;
-  std::uintptr_t places[kPlaces];
+  entry.number = StackNames::kNone;
+  if (!outer.ends_well || outer.words < kWordsOfFrame || frame.row.module()) return;
   unsigned words = outer.words;
-  for (unsigned count = places_read(frame, outer.cfa, outer.needs_rbp, places); count-- > 0;)
-    words_[--words] = {places[count], word_at(places[count])};
+  words_read_backwards(frame, outer.cfa, outer.needs_rbp, [&](std::uintptr_t place) {
+    words_[--words] = {place, word_at(place)};
+  });
   entry.words = static_cast<std::uint8_t>(words);
   entry.needs_rbp = frame.row.shape() != Shape::from_rsp || (outer.needs_rbp && frame.row.rbp_kept());
   entry.ends_well = true;
+  if (names) entry.number = names->of(frame.address, outer.number);
 }
 
 }  // namespace cistern::unwind

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/base/process_start.hpp"
 #include "stats/unwind/cache.hpp"
@@ -188,59 +189,72 @@ namespace {
   return is_known;
 }
 
-[[gnu::always_inline]] inline bool leave_own_code(Registers& registers, std::uintptr_t& address, Rows* table,
-                                                  const WalkStart& start, LastWalk* memory) {
-  unsigned way = 0;
-  if (Registers::kNotesOwnFrames && memory && (way = memory->own_in_common(address, start.cfa))) {
-    const unwind::OwnFrame& left = memory->own(way - 1);
-    registers.cfa = start.cfa + left.cfa_offset;
-    if (left.rbp_offset) registers.rbp = word_at(start.cfa + left.rbp_offset);
-    address = registers.return_address();
-    if (memory->address(memory->first()) == address) return true;
-  }
-  return find_way_out(registers, address, table, way, start, Registers::kNotesOwnFrames ? memory : nullptr);
+// By the way that the last walk took, as far as this one takes it; then a frame of another's is to be expected.
+[[gnu::always_inline]] inline unsigned follow_way_out(Registers& registers, std::uintptr_t& address,
+                                                      const WalkStart& start, const LastWalk& last) {
+  const unsigned way = Registers::kNotesOwnFrames ? last.own_in_common(address, start.cfa) : 0;
+  if (!way) return 0;
+  const unwind::OwnFrame& left = last.own(way - 1);
+  registers.cfa = start.cfa + left.cfa_offset;
+  if (left.rbp_offset) registers.rbp = word_at(start.cfa + left.rbp_offset);
+  address = registers.return_address();
+  return way;
+}
+
+// Of the walk that is remembered.
+[[gnu::always_inline]] inline bool find_name(LastWalk& memory, NamedStack& stack) {
+  const unwind::StackNames::Number number = memory.number();
+  if (!number) return false;
+  stack.number = number;
+  stack.generation = memory.names->generation();
+  return (stack.name = memory.names->name(number, stack.tag)) != 0;
 }
 
 }  // namespace
 
-[[gnu::noinline]] int unwind_stack_by_rows(const WalkStart& start, void** frames, int frames_max, WalkEnd* walk_end) {
+[[gnu::noinline]] int unwind_stack_by_rows(const WalkStart& start, void** frames, int frames_max, WalkEnd* walk_end,
+                                           NamedStack* named) {
   Registers registers{start.cfa, start.rbp, end_of_stack(start.cfa)};
   std::uintptr_t address = start.address;
   Rows* const table = unwind::rows.load(std::memory_order_acquire);
   LastWalk* const memory = enter_memory();
   const LastWalk& last = memory ? *memory : kNothing;
-  bool known = leave_own_code(registers, address, table, start, memory), calls_only = true, whole = false;
+  bool known = true, calls_only = true, whole = false;
+  const unsigned way = follow_way_out(registers, address, start, last);
   unsigned at = last.first();          // of the last walk's frames, where this one's are looked for
   unsigned differs = 0;                // where a look at what that one read came to
   unsigned again = LastWalk::kFrames;  // from there on this walk ends as that one did
   unsigned checked = 0;
   if (memory) memory->note_none();
-  void** const begin = frames;
-  for (void** const end = frames + std::min(frames_max, kFramesMax); known && frames != end && address;) {
+  void **const begin = frames, **const end = frames + std::min(frames_max, kFramesMax);
+  // A stack has its name to its very end, further than there is room for frames.
+  for (auto left = named ? std::ptrdiff_t{LastWalk::kFrames} : end - frames; known && left > 0 && address; --left) {
     if (last.address(at) != address)
       while (last.address(at) && last.cfa(at) < registers.cfa) ++at;
     Row row;
     if (last.address(at) == address) [[likely]] {
       if (last.cfa(at) == registers.cfa && last.holds_from(at, registers.rbp, registers.end, differs)) {
         again = at;
-        const auto left = std::min<std::ptrdiff_t>(LastWalk::kFrames - at, end - frames);
-        std::memcpy(frames, last.addresses(at), static_cast<std::size_t>(left) * sizeof *frames);
-        frames += left;
         break;
       }
       row = last.row(at++);
     } else {
       row = unwind::find_row(table, address);
+      if (row.is_own() && frames == begin) [[unlikely]] {
+        known = find_way_out(registers, address, table, way, start, Registers::kNotesOwnFrames ? memory : nullptr);
+        continue;
+      }
     }
     if (row.module() && row.module() != checked) [[unlikely]] {
       row = unwind::up_to_date(row, address);
       checked = row.module();
     }
     if (memory) memory->note({address, registers.cfa, registers.rbp, row});
-    *frames++ = reinterpret_cast<void*>(address);
+    const bool has_room = frames != end;
+    if (has_room) *frames++ = reinterpret_cast<void*>(address);
     if (!registers.leave(row)) {
       // Where the tables are wrong, or the stack is, the walk ends here, with what it has.
-      known = row.shape() != Shape::none || !lies_in_module(address);
+      known = !has_room || row.shape() != Shape::none || !lies_in_module(address);
       whole = row.shape() == Shape::outermost;
       if (!whole && frames != end && returns_from_handler(address)) {
         calls_only = false;
@@ -260,11 +274,32 @@ namespace {
     address = registers.return_address();
   }
   if (memory) {
-    if (known && calls_only) memory->remember(again, whole);
+    if (known && calls_only) {
+      memory->remember(again, whole);
+      if (named && find_name(*memory, *named)) again = LastWalk::kFrames;
+    }
+    if (again != LastWalk::kFrames) {
+      const auto left = std::min<std::ptrdiff_t>(LastWalk::kFrames - again, end - frames);
+      std::memcpy(frames, last.addresses(again), static_cast<std::size_t>(left) * sizeof *frames);
+      frames += left;
+    }
     memory->leave();
   }
   if (walk_end) walk_end->calls_only = known && calls_only;
   return known ? static_cast<int>(frames - begin) : -1;
+}
+
+[[gnu::noinline]] void name_stack(const NamedStack& stack, std::uint32_t name) {
+  LastWalk* const memory = enter_memory();
+  if (!memory) return;
+  unwind::StackNames*& names = memory->names;
+  if (!names || names->is_full()) {
+    if (names) names->begin_anew();
+    if (!names) names = static_cast<unwind::StackNames*>(internal_try_allocate_zeroed(sizeof *names));
+    memory->forget();  // what is remembered has other numbers
+  }
+  if (names && stack.number && stack.generation == names->generation()) names->set_name(stack.number, stack.tag, name);
+  memory->leave();
 }
 
 void unwinder_before_fork() { unwind::cache_before_fork(); }
@@ -294,9 +329,9 @@ int unwind_stack_with_libgcc(void** frames, int frames_max) {
   return walk.count;
 }
 
-int unwind_stack(const WalkStart& start, void** frames, int frames_max, WalkEnd* end) {
+int unwind_stack(const WalkStart& start, void** frames, int frames_max, WalkEnd* end, NamedStack* named) {
   if (end) *end = {true, true};
-  int count = unwind_stack_by_rows(start, frames, frames_max, end);
+  int count = unwind_stack_by_rows(start, frames, frames_max, end, named);
   if (count >= 0) return count;
   if (end) *end = {};
   assert_no_lock_held();

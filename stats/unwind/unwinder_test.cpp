@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -45,7 +46,7 @@ using Unwinder = int (*)(void** frames, int frames_max);
 
 // What a test's calls share: the leaf compares, and counts what it compared.
 struct Comparison {
-  unsigned stacks = 0, by_rows = 0;
+  unsigned stacks = 0, by_rows = 0, by_name = 0;
   std::size_t deepest = 0;
 };
 Comparison compared;
@@ -82,6 +83,22 @@ std::string written(const Stack& stack) {
   return text;
 }
 
+// A stack that has a name has that of this very stack, however many are like it.
+void compare_names(const WalkStart& from, const Stack& wanted) {
+  static std::map<Stack, std::uint32_t> names;
+  void* frames[kFramesMax];
+  NamedStack named{&names};
+  const int count = unwind_stack(from, frames, kFramesMax, nullptr, &named);
+  const auto [place, is_new] = names.try_emplace(wanted, names.size() + 1);
+  if (named.name) {
+    EXPECT_EQ(named.name, place->second) << written(wanted);
+    ++compared.by_name;
+  } else {
+    EXPECT_EQ(behind(frames, count, frames[0]), wanted);
+    name_stack(named, place->second);
+  }
+}
+
 [[gnu::noinline]] int compare_here() {
   const void* const start = __builtin_extract_return_addr(__builtin_return_address(0));
   void* frames[kFramesMax];
@@ -101,6 +118,7 @@ std::string written(const Stack& stack) {
     const Stack others = behind(frames, count, start);
     EXPECT_EQ(others, wanted) << "libunwind:" << written(others) << "\nwanted:" << written(wanted);
   }
+  compare_names(walk_start(), wanted);
   ++compared.stacks;
   compared.by_rows += by_rows >= 0;
   compared.deepest = std::max(compared.deepest, wanted.size());
@@ -292,6 +310,50 @@ TEST_F(UnwinderRows, SeeWhatTheOthersSeeInRandomCallTrees) {
   }
 }
 
+TEST_F(UnwinderRows, KnowStacksByNames) {
+  for (int round = 0; round < 3; ++round) call_trees(20261126, 50);
+  if (!HAS_SANITIZER) {
+    EXPECT_GT(compared.by_name, 20u);  // most are too deep for names
+  }
+}
+
+// More than the table has room for: it begins anew, and what was numbered before names nothing.
+[[gnu::noinline]] int turns(unsigned bits, int depth, unsigned* named_now) {
+  if (depth == 0) {
+    static int tag;
+    void* frames[kFramesMax];
+    NamedStack named{&tag};
+    unwind_stack(walk_start(), frames, kFramesMax, nullptr, &named);
+    if (named.name) {
+      ++*named_now;
+      return static_cast<int>(named.name);
+    }
+    name_stack(named, *named_now + 1);
+    return 0;
+  }
+  if (bits & 1) {
+    const int name = turns(bits >> 1, depth - 1, named_now);
+    keep_frame = keep_frame + 1;
+    return name;
+  }
+  const int name = turns(bits >> 1, depth - 1, named_now);
+  keep_frame = keep_frame + 2;
+  return name;
+}
+TEST_F(UnwinderRows, ForgetNamesWhenThereAreTooMany) {
+  constexpr int kDepth = 13;
+  for (int round = 0; round < 2; ++round)
+    for (unsigned bits = 0; bits < 1u << kDepth; ++bits) {
+      unsigned stack_number = bits;
+      turns(bits, kDepth, &stack_number);  // named "bits + 1", if it has no name
+      unsigned again = bits;
+      const int name = turns(bits, kDepth, &again);
+      if (name) {
+        ASSERT_EQ(name, static_cast<int>(bits + 1));
+      }
+    }
+}
+
 TEST_F(UnwinderRows, SeeTheStacksOfThreads) {
   for (unsigned i = 0; i < 4; ++i) std::thread([&] { call_trees(i, 20); }).join();
   EXPECT_GT(compared.stacks, 40u);
@@ -309,6 +371,21 @@ TEST_F(UnwinderRows, SeeTheStacksOfThreads) {
   stack = behind(frames, count, __builtin_extract_return_addr(__builtin_return_address(0)));
   return count;
 }
+// All threads come to a depth by the same calls.
+[[gnu::noinline]] bool is_named_wrongly(int depth, int left) {
+  if (left) {
+    const bool result = is_named_wrongly(depth, left - 1);
+    keep_frame = keep_frame + 1;
+    return result;
+  }
+  static int tag;
+  void* frames[kFramesMax];
+  NamedStack named{&tag};
+  unwind_stack(walk_start(), frames, kFramesMax, nullptr, &named);
+  if (named.name) return named.name != static_cast<unsigned>(depth) + 1;
+  name_stack(named, static_cast<unsigned>(depth) + 1);
+  return false;
+}
 TEST_F(UnwinderRows, ServeThreadsAtOnce) {
   std::vector<std::thread> threads;
   std::vector<unsigned> wrong(40);
@@ -322,7 +399,7 @@ TEST_F(UnwinderRows, ServeThreadsAtOnce) {
           if (round == 0) first[static_cast<std::size_t>(depth)] = stack;
           const Stack& expected = first[static_cast<std::size_t>(depth)];
           const bool grows = depth == 0 || expected.size() == first[0].size() + static_cast<std::size_t>(depth);
-          wrong[number] += stack != expected || !grows;
+          wrong[number] += stack != expected || !grows || is_named_wrongly(depth, depth);
         }
     });
   for (std::thread& thread : threads) thread.join();
