@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <new>
 
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
@@ -44,15 +45,28 @@ using unwind::word_at;
 constexpr int kFramesMax = 64;
 constexpr unsigned kMemories = 32;
 
-// By thread; several threads may share one.
-constinit LastWalk memories[kMemories] = {};
+// By thread; several threads may share one. Not in our data, which whoever judges leaks looks through: words of stacks
+// lead to the program's blocks.
+constinit std::atomic<LastWalk*> memories[kMemories] = {};
 constinit LastWalk kNothing = {};
 
-// Null: it is in use.
+[[gnu::noinline]] LastWalk* make_memory(std::atomic<LastWalk*>& place) {
+  void* const room = internal_try_allocate_zeroed(sizeof(LastWalk));
+  if (!room) return nullptr;
+  auto* const made = new (room) LastWalk;
+  LastWalk* other = nullptr;
+  if (place.compare_exchange_strong(other, made, std::memory_order_acq_rel)) return made;
+  internal_deallocate(room, sizeof(LastWalk));
+  return other;
+}
+
+// Null: it is in use, or there is no memory.
 LastWalk* enter_memory() {
   const auto thread = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
-  LastWalk& memory = memories[(thread >> 12) % kMemories];
-  return memory.enter() ? &memory : nullptr;
+  std::atomic<LastWalk*>& place = memories[(thread >> 12) % kMemories];
+  LastWalk* memory = place.load(std::memory_order_acquire);
+  if (!memory) memory = make_memory(place);
+  return memory && memory->enter() ? memory : nullptr;
 }
 
 constexpr std::uintptr_t kStackBytesMax = std::uintptr_t{1} << 30;

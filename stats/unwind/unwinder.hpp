@@ -30,7 +30,8 @@ struct WalkStart {
 
 // Fills `frames`, innermost first, and returns how many there are. Where this code is a library of its own, its frames
 // are left out as long as no other has come.
-// Takes a lock of ours only for a return address that was not seen before; allocates nothing but such rows.
+// Takes a lock of ours only for a return address that was not seen before; allocates nothing but rows of such, and what
+// it remembers of a thread's last walk.
 struct WalkEnd {
   bool calls_only = false;  // it is certain that no handler of signals is on this stack
   bool is_whole = true;     // as far as is known: it did not end at generated code, or at what is no frame
