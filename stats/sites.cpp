@@ -440,6 +440,10 @@ namespace {
 // What a script made is its program's, whichever library of the interpreter did it.
 bool is_interpreter(std::string_view module) { return module.starts_with("python") || module.starts_with("libpython"); }
 
+bool acts_for_others(const Module& module) {
+  return module.may_forward || allocates_for_callers(basename_of(std::string_view(module.path)));
+}
+
 // Runs constructors, threads and main.
 bool is_system(std::string_view module) {
   return module.starts_with("libc.so") || module.starts_with("ld-linux") || module.starts_with("libpthread");
@@ -471,8 +475,9 @@ SiteOwner site_owner(SiteId id) {
   for (int i = site->first; i < site->count; ++i) {
     const Module* const module = site->modules()[i];
     if (!module) continue;  // generated code acts for the module that runs it
-    // Who may pass calls on is the caller himself where nobody but the system stands behind him.
-    if (!owner || (owner->may_forward && !module->may_forward && !is_system(basename_of(module->path)))) owner = module;
+    // Who acts for others is the caller himself where nobody but the system stands behind him.
+    if (!owner || (acts_for_others(*owner) && !acts_for_others(*module) && !is_system(basename_of(module->path))))
+      owner = module;
     interpreted |= is_interpreter(basename_of(module->path));
   }
   if (!owner) return {{}, false};

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "pool/base/path.hpp"
+#include "stats/unwind/modules.hpp"
 
 namespace cistern {
 namespace {
@@ -32,11 +33,11 @@ bool matches_any_frame(std::string_view pattern, const Vector<FrameFigures>& fra
   });
 }
 
-// The first behind the C and C++ libraries, which allocate for whoever calls them.
+// The first behind those that allocate for whoever calls them.
 bool is_made_by(std::string_view module, const Vector<FrameFigures>& frames) {
   for (const FrameFigures& frame : frames) {
     const std::string_view name = basename_of(frame.module);
-    if (name.starts_with("libc.so.") || name.starts_with("libstdc++.so.")) continue;
+    if (allocates_for_callers(name)) continue;
     return name.starts_with(module);
   }
   return false;

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "pool/base/path.hpp"
 #include "stats/listed_rows.hpp"
 #include "stats/report/report_examples.hpp"
 
@@ -193,6 +194,15 @@ TEST(ReportLeaks, WhatADriverStillHoldsStandsBehindWhatIsLost) {
   Vector<std::uint64_t> order;
   for (const LeakFigures& one : leaks) order.push_back(one.bytes / kMiB);
   EXPECT_EQ(order, (Vector<std::uint64_t>{2, 1, 6, 5, 9, 8}));
+}
+
+TEST(ReportLeaks, AreSuppressedByWhoCalledTheWrapper) {
+  Snapshot snapshot = leaking_snapshot();
+  snapshot.leaks = {leak("xmalloc", 1, kMiB)};
+  snapshot.leaks[0].frames.insert(snapshot.leaks[0].frames.begin() + 1, frame("load_names", "src/w.cpp", 50));
+  snapshot.leaks[0].owner = basename_of(snapshot.leaks[0].frames[0].module);
+  const std::string text = rendered(render_text, snapshot);
+  EXPECT_NE(text.find("with lines such as leak:load_names)"), std::string::npos) << text;
 }
 
 // Four callers of one function far out: the text shows three frames of so many leaks, and JSON all.

@@ -395,11 +395,19 @@ Vector<Entry> merged(Vector<Entry> entries, std::size_t frames_max) {
   return all;
 }
 
+// A rule that named one of these would name all calls.
+bool is_called_by_all(std::string_view function) {
+  constexpr std::string_view kNames[] = {"operator new", "xmalloc", "xcalloc",  "xrealloc",
+                                         "xstrdup",      "xzalloc", "xstrndup", "xmemdup"};
+  return std::any_of(std::begin(kNames), std::end(kNames),
+                     [function](std::string_view name) { return function.starts_with(name); });
+}
+
 void write_how_to_suppress(const LeakFigures& leak, Sink& sink) {
   if (leak.frames.empty()) return;
   // What only passed the call on names all calls.
   const auto of_owner = std::find_if(leak.frames.begin(), leak.frames.end(), [&](const FrameFigures& f) {
-    return !f.folded && basename_of(f.module) == leak.owner;
+    return !f.folded && basename_of(f.module) == leak.owner && !is_called_by_all(f.function);
   });
   const auto shown = of_owner != leak.frames.end() ? of_owner
                                                    : std::find_if(leak.frames.begin(), leak.frames.end(),
