@@ -33,7 +33,7 @@ BUILDS = {"frame pointers": "sites_load_fp", "no frame pointers": "sites_load_no
 LEAK_BUILD = "sites_load_lsan"
 OURS = {"ours": {}, "CISTERN_HOST=off": {"CISTERN_HOST": "off"}, "SITES=off": {"CISTERN_SITES": "off"},
         "SITES=all": {"CISTERN_SITES": "all"}}
-ALL_GOALS = {"frame pointers": 4.0, "no frame pointers": 6.0}
+ALL_GOALS = {"frame pointers": 3.5, "no frame pointers": 3.5}
 ACCOUNTING_GOAL, SEED, COUNTED_PART = 0.01, 1, 10
 
 

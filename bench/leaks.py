@@ -125,7 +125,8 @@ def truth(given, folder):
             show(f"host memory, {words}, {threads} threads", made, table, TOOLS, falses)
     simulator = ":".join(str(given.build / "tests" / "simcuda" / part) for part in ("", "13"))
     for words, kind, reported in (("opencl", None, {"opencl"}), ("cuda", "device", {"device:0"}),
-                                  ("cuda", "pinned", {"pinned", "device:0"}), ("cuda", "managed", {"managed", "device:0"})):
+                                  ("cuda", "pinned", {"pinned", "device:0"}),
+                                  ("cuda", "managed", {"managed", "device:0"})):
         program = given.build / "tests" / "leaks" / "programs" / f"ground_truth_{words}"
         for threads in given.threads:
             table = Table()

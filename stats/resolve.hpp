@@ -7,11 +7,10 @@
 namespace cistern {
 
 // Every stack that the snapshot has the site of: frames, without those of the runtime that was called, and the owner.
-// After `budget_ms` the remaining frames keep module and offset. Rows that a reader could not tell apart become one.
-// `fold_native`: the text report shows Python code first, and native code below it does not keep rows apart.
+// After `budget_ms` the remaining frames keep module and offset.
+// `fold_native`: reports show Python code first, and native code below it does not keep rows apart.
 void resolve(Snapshot& snapshot, unsigned budget_ms, bool fold_native);
 
-void sort_worst_first(Vector<LeakFigures>& leaks);
 // One site's frames, in the same way; only those of Python code where there are any.
 Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms);
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "pool/base/path.hpp"
+#include "stats/rust_names.hpp"
 
 namespace cistern {
 namespace {
@@ -95,6 +96,7 @@ constexpr std::string_view kCallWrappers[] = {"std::__invoke",
 
 bool is_call_wrapper(const FrameFigures& frame) {
   const std::string_view function = frame.function;
+  if (frame.rust) return is_rust_call_wrapper(function);
   if (function == "execute_native_thread_routine") return true;
   return std::any_of(std::begin(kCallWrappers), std::end(kCallWrappers),
                      [&](std::string_view name) { return function.starts_with(name); });
@@ -105,6 +107,7 @@ bool is_call_wrapper(const FrameFigures& frame) {
 void cut_call_wrappers(Vector<FrameFigures>& frames) {
   if (frames.empty()) return;
   const auto is_library = [](const FrameFigures& frame) {
+    if (frame.rust) return is_of_rust_library(frame.function) && !is_call_wrapper(frame);
     return frame.function.starts_with("std::") || frame.function.starts_with("__gnu_cxx::");
   };
   const auto first_of_program = std::find_if_not(frames.begin(), frames.end(), is_library);

@@ -11,7 +11,7 @@ namespace cistern {
 // frames, and none behind the first that is certainly the program's, whatever the functions there are called.
 void cut_runtime_frames(Vector<FrameFigures>& frames);
 
-// Drops the C++ library's frames between a function and what calls it through std::thread, std::async, std::function
+// Drops the frames of the C++ library, and of Rust's, between a function and what calls it through a thread, a closure
 // or std::invoke; never the first frame. And of those that it takes from an allocation to its caller, all but the last.
 void cut_call_wrappers(Vector<FrameFigures>& frames);
 

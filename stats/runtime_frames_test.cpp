@@ -12,6 +12,7 @@ struct Named {
   const char* function;
   const char* module = "/opt/app/train";
   const char* file = "";
+  bool rust = false;
 };
 
 constexpr const char* kSharedRuntime = "/usr/local/cuda/lib64/libcudart.so.13";
@@ -26,6 +27,7 @@ std::string left_of(std::initializer_list<Named> stack) {
     frame.function = named.function;
     frame.module = named.module;
     frame.file = named.file;
+    frame.rust = named.rust;
     frames.push_back(frame);
   }
   cut_runtime_frames(frames);
@@ -54,6 +56,20 @@ TEST(CallWrappers, GoButTheFirstFrame) {
             "load_weights start_thread");
   EXPECT_EQ(left_of({{"std::function<void ()>::operator()"}, kMain}), "std::function<void ()>::operator() main");
   EXPECT_EQ(left_of({kLoad, {"std::vector<int>::resize"}, kMain}), "load_weights std::vector<int>::resize main");
+}
+
+// A namespace of C++ may be called alloc.
+TEST(CallWrappers, OfRustGoAsThoseOfCppDo) {
+  const auto rust = [](const char* function) { return Named{function, "/opt/app/train", "", true}; };
+  EXPECT_EQ(left_of({rust("alloc::alloc::alloc"), rust("<alloc::raw_vec::RawVec<u8>>::with_capacity_in"),
+                     rust("alloc::vec::from_elem::<u8>"), rust("names::load"), rust("names::main::{closure#0}"),
+                     rust("std::sys::backtrace::__rust_begin_short_backtrace::<fn(), ()>"),
+                     rust("std::rt::lang_start::<()>"), kMain}),
+            "alloc::vec::from_elem::<u8> names::load names::main::{closure#0} main");
+  EXPECT_EQ(left_of({rust("alloc::alloc::alloc"), rust("std::sys::init"), rust("std::rt::init"), kMain}),
+            "std::sys::init main");
+  EXPECT_EQ(left_of({{"alloc::make"}, {"alloc::pool"}, {"core::run"}, kMain}),
+            "alloc::make alloc::pool core::run main");
 }
 
 TEST(RuntimeFrames, OfAStaticRuntimeGo) {

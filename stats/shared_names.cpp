@@ -37,7 +37,7 @@ struct Record {
 struct RecordFrame {
   std::uint32_t line;
   std::uint16_t function_bytes, file_bytes;
-  bool is_ours;
+  bool is_ours, is_rust;
 };
 
 constinit std::atomic<Table*> the_table{nullptr};
@@ -94,6 +94,7 @@ std::optional<Vector<NamedFrame>> read_record(const Table& table, std::uint32_t 
       return {};
     frame.line = head.line;
     frame.is_ours = head.is_ours;
+    frame.is_rust = head.is_rust;
     frames.push_back(std::move(frame));
   }
   return frames;
@@ -140,7 +141,7 @@ void share_names(const NameKey& key, const Vector<NamedFrame>& frames) {
   write(&record, sizeof record);
   for (const NamedFrame& frame : frames) {
     const RecordFrame head{frame.line, static_cast<std::uint16_t>(frame.function.size()),
-                           static_cast<std::uint16_t>(frame.file.size()), frame.is_ours};
+                           static_cast<std::uint16_t>(frame.file.size()), frame.is_ours, frame.is_rust};
     write(&head, sizeof head);
     write(frame.function.data(), frame.function.size());
     write(frame.file.data(), frame.file.size());

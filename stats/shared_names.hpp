@@ -13,7 +13,7 @@ namespace cistern {
 struct NamedFrame {
   String function, file;  // may be empty
   unsigned line;
-  bool is_ours;
+  bool is_ours, is_rust;
 };
 
 // Which address of what: modules of two processes may lie at the same place.

@@ -10,7 +10,7 @@
 namespace cistern {
 namespace {
 
-const Vector<NamedFrame> kInlined = {{"inner", "a.c", 3, false}, {"outer", "", 0, true}};
+const Vector<NamedFrame> kInlined = {{"inner", "a.c", 3, false, true}, {"outer", "", 0, true, false}};
 
 void expect_equal(const std::optional<Vector<NamedFrame>>& seen, const Vector<NamedFrame>& expected) {
   ASSERT_TRUE(seen);
@@ -60,14 +60,14 @@ TEST(SharedNames, BelongToTheirModule) {
 TEST(SharedNames, TooLongOnesAreNotShared) {
   prepare_shared_names();
   const NameKey key{0x7000, 1};
-  share_names(key, {{String(100'000, 'x'), "", 1, false}});
+  share_names(key, {{String(100'000, 'x'), "", 1, false, false}});
   EXPECT_FALSE(shared_names(key));
 }
 
 // Many more than there is room for: the first stay.
 TEST(SharedNames, AFullTableTakesNoMore) {
   prepare_shared_names();
-  const Vector<NamedFrame> long_name = {{String(1000, 'x'), "file.c", 7, false}};
+  const Vector<NamedFrame> long_name = {{String(1000, 'x'), "file.c", 7, false, false}};
   for (std::uint64_t i = 0; i < 5000; ++i) share_names({i, 2}, long_name);
   unsigned known = 0;
   for (std::uint64_t i = 0; i < 5000; ++i)

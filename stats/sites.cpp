@@ -25,7 +25,7 @@ namespace cistern {
 namespace {
 
 constexpr int kDepthMax = 32;
-constexpr int kOwnFramesMax = 8;  // frames of ours below the caller's, so that dropping them leaves the full depth
+constexpr int kOwnFramesMax = 8;  // of who passes calls on, so that dropping them leaves the full depth
 constexpr int kRawMax = kDepthMax + kOwnFramesMax;
 constexpr int kPythonMax = 40;
 constexpr int kWitnessesMax = 8;
@@ -124,12 +124,9 @@ bool same_addresses(const Site& site, const Stack& stack) {
   if (site.hash != stack.hash || site.api != stack.api || site.count != stack.count ||
       site.python_count != stack.python_count)
     return false;
-  std::uintptr_t difference = 0;  // all at once: they hardly ever differ here
-  for (int i = 0; i < stack.count; ++i)
-    difference |=
-        reinterpret_cast<std::uintptr_t>(site.addresses()[i]) ^ reinterpret_cast<std::uintptr_t>(stack.addresses[i]);
-  for (int i = 0; i < stack.python_count; ++i) difference |= site.python()[i].word() ^ stack.python[i].word();
-  return !difference;
+  return !std::memcmp(site.addresses(), stack.addresses, static_cast<std::size_t>(stack.count) * sizeof(void*)) &&
+         std::equal(site.python(), site.python() + site.python_count, stack.python,
+                    [](const python::Frame& one, const python::Frame& other) { return one.word() == other.word(); });
 }
 
 // The same addresses in another plugin, loaded where one was unloaded, are another site.
@@ -299,26 +296,29 @@ bool know_modules(const Stack& stack) {
   return site ? site->id : insert_bounded(stack);
 }
 
-[[gnu::always_inline]] inline SiteId capture(const char* api, Calls calls, const void* caller) {
+[[gnu::always_inline]] inline SiteId capture(const char* api, Calls calls, const WalkStart& start) {
   void* addresses[kRawMax];
   WalkEnd end;
-  const int count = unwind_stack(addresses, kRawMax, &end);
+  NamedStack named{api};
+  const bool may_have_name = stacks_have_names && !python::interpreter_count.load(std::memory_order_relaxed) &&
+                             !CalledFrom::callers[static_cast<int>(calls)];  // else a site is more than a stack
+  const int count = unwind_stack(start, addresses, kRawMax, &end, may_have_name ? &named : nullptr);
+  if (named.name) return named.name;
   if (count <= 0) {
     add(captures_failed);
     return 0;
   }
-  // Start at the caller of capture_site: what is below is the unwinder and this file.
   int first = 0;
-  while (first < count && addresses[first] != caller) ++first;
-  if (first == count) first = 0;
   if (const void* const of_library = CalledFrom::callers[static_cast<int>(calls)]) [[unlikely]]
-    if (void** const found = std::find(addresses + first, addresses + count, of_library); found != addresses + count)
+    if (void** const found = std::find(addresses, addresses + count, of_library); found != addresses + count)
       first = static_cast<int>(found - addresses);
   const bool is_cut_off = count == kRawMax || !end.is_whole;
   Stack stack{api, addresses + first, count - first, is_cut_off, end.calls_only, calls, nullptr, 0, 0};
   if (python::interpreter_count.load(std::memory_order_relaxed)) return capture_python(stack);
-  if (const Site* site = find_stack(stack)) [[likely]]
+  if (const Site* site = find_stack(stack)) [[likely]] {
+    if (may_have_name) name_stack(named, site->id);
     return site->id;
+  }
   // Its modules become known first: one may be an interpreter.
   if (!know_modules(stack)) return 0;
   if (python::interpreter_count.load(std::memory_order_relaxed)) return capture_python(stack);
@@ -334,11 +334,10 @@ const Site* site_of(SiteId id) {
 
 [[gnu::noinline]] SiteId capture_site(const char* api, Calls calls) {
   const int saved_errno = errno;
-  const void* caller = __builtin_extract_return_addr(__builtin_return_address(0));
   // The second of a thread: the first one fills the unwinder's caches and would be the mean of a short program.
   const bool timed = captures_of_thread++ % kTimedEvery == 1;
   const std::uint64_t start = timed ? nanoseconds_since_start() : 0;
-  const SiteId site = capture(api, calls, caller);
+  const SiteId site = capture(api, calls, walk_start());
   if (timed) {
     add(captures_timed_ns, nanoseconds_since_start() - start);
     add(captures_timed);
@@ -441,6 +440,10 @@ namespace {
 // What a script made is its program's, whichever library of the interpreter did it.
 bool is_interpreter(std::string_view module) { return module.starts_with("python") || module.starts_with("libpython"); }
 
+bool acts_for_others(const Module& module) {
+  return module.may_forward || allocates_for_callers(basename_of(std::string_view(module.path)));
+}
+
 // Runs constructors, threads and main.
 bool is_system(std::string_view module) {
   return module.starts_with("libc.so") || module.starts_with("ld-linux") || module.starts_with("libpthread");
@@ -472,8 +475,9 @@ SiteOwner site_owner(SiteId id) {
   for (int i = site->first; i < site->count; ++i) {
     const Module* const module = site->modules()[i];
     if (!module) continue;  // generated code acts for the module that runs it
-    // Who may pass calls on is the caller himself where nobody but the system stands behind him.
-    if (!owner || (owner->may_forward && !module->may_forward && !is_system(basename_of(module->path)))) owner = module;
+    // Who acts for others is the caller himself where nobody but the system stands behind him.
+    if (!owner || (acts_for_others(*owner) && !acts_for_others(*module) && !is_system(basename_of(module->path))))
+      owner = module;
     interpreted |= is_interpreter(basename_of(module->path));
   }
   if (!owner) return {{}, false};

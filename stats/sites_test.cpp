@@ -236,7 +236,7 @@ TEST(Unwinder, SeesTheSameStackThroughBothLibraries) {
   std::vector<void*> stacks[2];
   for (int i = 0; i < 2; ++i) {
     void* frames[64];
-    const int count = i ? unwind_stack(frames, 64) : unwind_stack_with_libgcc(frames, 64);
+    const int count = i ? unwind_stack(walk_start(), frames, 64) : unwind_stack_with_libgcc(frames, 64);
     stacks[i].assign(frames, frames + std::max(count, 0));
   }
   ASSERT_GE(stacks[0].size(), 3u);
@@ -246,7 +246,7 @@ TEST(Unwinder, SeesTheSameStackThroughBothLibraries) {
   for (void* frame : stacks[0]) common += std::count(stacks[1].begin(), stacks[1].end(), frame) != 0;
   EXPECT_GE(common + 4, std::max(stacks[0].size(), stacks[1].size()));
   void* frames[2];
-  EXPECT_LE(unwind_stack(frames, 2), 2);
+  EXPECT_LE(unwind_stack(walk_start(), frames, 2), 2);
 }
 
 }  // namespace

@@ -82,6 +82,7 @@ struct FrameFigures {
   unsigned line;          // 0 where unknown
   bool inlined;           // an inline frame: same address as the next one
   bool python;            // of Python code: function, file and line
+  bool rust;              // the function is one of Rust
   bool folded;            // of native code on a stack of Python code: only counted where room is short
   const Module* closed;   // what it lay in, where that was unloaded
 };
@@ -148,6 +149,7 @@ struct LeakFigures {
   std::optional<Sizes> block_bytes{};          // as the program asked for them
   std::optional<std::uint64_t> bytes_error{};  // of an estimate: one standard deviation
   bool suppressed = false;                     // known and accepted: neither shown nor counted as a leak
+  std::size_t rule = 0;                        // of the snapshot's suppressions, the one that names it
   Trend trend{};                               // of all that the site made, up to exit
 
   bool is_lost() const {

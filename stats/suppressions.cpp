@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "pool/base/path.hpp"
+#include "stats/unwind/modules.hpp"
 
 namespace cistern {
 namespace {
@@ -32,11 +33,11 @@ bool matches_any_frame(std::string_view pattern, const Vector<FrameFigures>& fra
   });
 }
 
-// The first behind the C and C++ libraries, which allocate for whoever calls them.
+// The first behind those that allocate for whoever calls them.
 bool is_made_by(std::string_view module, const Vector<FrameFigures>& frames) {
   for (const FrameFigures& frame : frames) {
     const std::string_view name = basename_of(frame.module);
-    if (name.starts_with("libc.so.") || name.starts_with("libstdc++.so.")) continue;
+    if (allocates_for_callers(name)) continue;
     return name.starts_with(module);
   }
   return false;
@@ -88,7 +89,7 @@ Vector<String> Suppressions::patterns_of_anything() const {
   return patterns;
 }
 
-void Suppressions::apply(Snapshot& snapshot) const {
+void Suppressions::mark(Snapshot& snapshot) const {
   Vector<SuppressionFigures>& rules = snapshot.suppressions;
   for (const String& pattern : user_) rules.push_back({"leak:" + pattern, false});
   for (const BuiltIn& rule : kBuiltIn) rules.push_back({"leak:" + String(rule.pattern), true});
@@ -98,16 +99,21 @@ void Suppressions::apply(Snapshot& snapshot) const {
     return built_in.is_module ? is_made_by(built_in.pattern, frames) : matches_any_frame(built_in.pattern, frames);
   };
   const auto mark = [&](LeakFigures& leak) {
-    for (std::size_t i = 0; i < rules.size() && !leak.suppressed; ++i) {
-      if (!names(i, leak.frames)) continue;
-      leak.suppressed = true;
-      ++rules[i].sites, rules[i].blocks += leak.blocks, rules[i].bytes += leak.bytes;
-    }
+    for (std::size_t i = 0; i < rules.size() && !leak.suppressed; ++i)
+      if (names(i, leak.frames)) leak.suppressed = true, leak.rule = i;
   };
   for (LeakFigures& leak : snapshot.leaks) mark(leak);
   for (LeakFigures& site : snapshot.host_sites) mark(site);
   for (GrowingSite& site : snapshot.growing)
     for (std::size_t i = 0; i < rules.size(); ++i) site.suppressed = site.suppressed || names(i, site.frames);
+}
+
+void count_suppressed(Snapshot& snapshot) {
+  Vector<SuppressionFigures>& rules = snapshot.suppressions;
+  for (const Vector<LeakFigures>* const leaks : {&snapshot.leaks, &snapshot.host_sites})
+    for (const LeakFigures& leak : *leaks)
+      if (leak.suppressed)
+        ++rules[leak.rule].sites, rules[leak.rule].blocks += leak.blocks, rules[leak.rule].bytes += leak.bytes;
   std::erase_if(rules, [](const SuppressionFigures& rule) { return rule.built_in && !rule.sites; });
 }
 

@@ -17,13 +17,16 @@ class Suppressions {
   const Vector<unsigned>& lines_that_are_no_rule() const { return no_rules_; }
   // "*" and the like: whoever has one suppresses what is not known yet, too.
   Vector<String> patterns_of_anything() const;
-  // Marks leaks and host sites by the first rule that names a function, source file or module of their stack, and adds
-  // up what each rule did. Built-in ones that did nothing are left out.
-  void apply(Snapshot& snapshot) const;
+  // Lists the rules, and marks leaks and host sites by the first one that names a function, source file or module of
+  // their stack.
+  void mark(Snapshot& snapshot) const;
 
  private:
   Vector<String> user_;
   Vector<unsigned> no_rules_;
 };
+
+// Adds up what each rule did, row by row as they are listed. Built-in ones that did nothing are left out.
+void count_suppressed(Snapshot& snapshot);
 
 }  // namespace cistern

@@ -22,6 +22,7 @@
 #include "pool/base/process_start.hpp"
 #include "pool/base/system_call.hpp"
 #include "stats/counters.hpp"
+#include "stats/rust_names.hpp"
 #include "stats/shared_names.hpp"
 #include "stats/stacks.hpp"
 #include "stats/unwind/modules.hpp"
@@ -154,7 +155,7 @@ backtrace_state* state_of(const ShownModule& module, const String& build_id) {
   return made->state;
 }
 
-bool is_mangled(std::string_view symbol) { return symbol.starts_with("_Z"); }
+bool is_mangled(std::string_view symbol) { return symbol.starts_with("_Z") || symbol.starts_with("_R"); }
 
 bool is_ours(std::string_view symbol) {
   for (const std::string_view prefix : {"_ZN7cistern", "_ZNK7cistern", "_ZZN7cistern", "cistern_"})
@@ -168,12 +169,20 @@ void add_frame(Resolved& resolved) {
   resolved.qualified = false;
 }
 
+String in_words(const char* symbol) {
+  int status = 0;
+  char* demangled = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
+  String name = demangled ? short_function_name(demangled) : symbol;
+  std::free(demangled);
+  return name;
+}
+
 void set_function(Resolved& resolved, const char* symbol) {
   FrameFigures& frame = resolved.frames.back();
-  int status = 0;
-  char* demangled = is_mangled(symbol) ? abi::__cxa_demangle(symbol, nullptr, nullptr, &status) : nullptr;
-  frame.function = demangled ? short_function_name(demangled) : symbol;
-  std::free(demangled);
+  // First: in the form before today's, Rust's names are such of C++ too, with a hash behind.
+  frame.function = is_mangled(symbol) ? rust_name(symbol) : symbol;
+  frame.rust = is_mangled(symbol) ? !frame.function.empty() : is_of_rust_runtime(symbol);
+  if (frame.function.empty()) frame.function = in_words(symbol);
   resolved.qualified = is_mangled(symbol);
   resolved.ours.back() = is_ours(symbol);
 }
@@ -213,6 +222,7 @@ Resolved from_relative(const Vector<NamedFrame>& frames) {
     resolved.frames.back().function = frame.function;
     resolved.frames.back().file = frame.file;
     resolved.frames.back().line = frame.line;
+    resolved.frames.back().rust = frame.is_rust;
     resolved.ours.back() = frame.is_ours;
   }
   return resolved;
@@ -222,7 +232,7 @@ Vector<NamedFrame> for_relatives(const Resolved& resolved) {
   Vector<NamedFrame> frames;
   for (std::size_t i = 0; i < resolved.frames.size(); ++i) {
     const FrameFigures& frame = resolved.frames[i];
-    frames.push_back({frame.function, frame.file, frame.line, resolved.ours[i]});
+    frames.push_back({frame.function, frame.file, frame.line, resolved.ours[i], frame.rust});
   }
   return frames;
 }
@@ -267,6 +277,7 @@ class Symboliser {
     frame.function = names.function;
     frame.file = names.file;
     frame.line = names.line;
+    frame.rust = names.rust;
     frame.inlined = inlined;
     return frame;
   }

@@ -40,6 +40,14 @@ namespace {
 }  // namespace
 cistern::SiteId call_hidden() { return hidden(); }
 
+// As rustc names a function "leak_box" of a crate "names".
+[[gnu::noinline]] cistern::SiteId rust() asm("_RNvCs4T4zK9Otvt5_5names8leak_box");
+cistern::SiteId rust() {
+  const cistern::SiteId site = cistern::capture_site("clCreateBuffer");
+  keep_frame = keep_frame + 3;
+  return site;
+}
+
 }  // namespace symbols_test
 
 namespace cistern {
@@ -102,6 +110,14 @@ TEST(Symbols, QualifyFunctionsThatOnlyTheirFileSees) {
   const Vector<FrameFigures> frames = named_frames(symbols_test::call_hidden());
   ASSERT_FALSE(frames.empty());
   EXPECT_EQ(frames[0].function, "symbols_test::hidden");
+}
+
+TEST(Symbols, NameFunctionsOfRust) {
+  const Vector<FrameFigures> frames = named_frames(symbols_test::rust());
+  ASSERT_FALSE(frames.empty());
+  EXPECT_EQ(frames[0].function, "names::leak_box");
+  EXPECT_TRUE(frames[0].rust);
+  EXPECT_FALSE(named_frames(symbols_test::plain())[0].rust);
 }
 
 TEST(Symbols, ShowInlinedCalls) {

@@ -1,4 +1,4 @@
-# What the library is made with: spdlog and fmt as headers only, and GCC's own libbacktrace.
+# What the library is made with: spdlog and fmt as headers only, GCC's own libbacktrace, and libiberty for Rust's names.
 
 # The headers are reached through a folder of links and not through their system folder, so that a cross compiler
 # sees them without seeing the build machine's C library.
@@ -30,6 +30,29 @@ execute_process(
   COMMAND "${CMAKE_OBJCOPY}" --redefine-sym dl_iterate_phdr=cistern_visit_shown_module
           --redefine-sym open=cistern_open_shown_file --redefine-sym lstat=cistern_status_of_shown_link
           --redefine-sym fstat=cistern_status_of_shown_file "${CISTERN_BACKTRACE_ARCHIVE}" "${backtrace_archive}"
+  COMMAND_ERROR_IS_FATAL ANY)
+# Of libiberty one file, beside it: no other library puts both of Rust's manglings into words, is there for C, and asks
+# for no memory. (Its licence lets that file be linked into anything; its table of characters has other terms, and
+# stats/rust_names.cpp has one.) No cross compiler brings it: scripts/packaging/c-library does.
+execute_process(
+  COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libiberty.a
+  OUTPUT_VARIABLE iberty_archive OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(NOT IS_ABSOLUTE "${iberty_archive}")
+  string(CONCAT iberty_archive "${PROJECT_SOURCE_DIR}/build/c-library/${CMAKE_SYSTEM_PROCESSOR}/usr/lib/"
+                "${CMAKE_LIBRARY_ARCHITECTURE}/libiberty.a")
+endif()
+if(NOT EXISTS "${iberty_archive}")
+  message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no libiberty.a: scripts/setup gets it (package libiberty-dev)")
+endif()
+execute_process(
+  COMMAND "${CMAKE_AR}" x "${iberty_archive}" rust-demangle.o
+  WORKING_DIRECTORY "${PROJECT_BINARY_DIR}" COMMAND_ERROR_IS_FATAL ANY)
+execute_process(
+  COMMAND "${CMAKE_OBJCOPY}" --redefine-sym _sch_istable=cistern_kinds_of_characters
+          "${PROJECT_BINARY_DIR}/rust-demangle.o"
+  COMMAND_ERROR_IS_FATAL ANY)
+execute_process(
+  COMMAND "${CMAKE_AR}" rs "${backtrace_archive}" "${PROJECT_BINARY_DIR}/rust-demangle.o"
   COMMAND_ERROR_IS_FATAL ANY)
 add_library(cistern_backtrace INTERFACE)
 target_link_libraries(cistern_backtrace INTERFACE "${backtrace_archive}")

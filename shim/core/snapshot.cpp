@@ -20,6 +20,7 @@
 #include "stats/counters.hpp"
 #include "stats/format.hpp"
 #include "stats/frameworks.hpp"
+#include "stats/listed_rows.hpp"
 #include "stats/resolve.hpp"
 #include "stats/sink.hpp"
 #include "stats/sites.hpp"
@@ -120,8 +121,9 @@ String about_suppressions(std::string_view what) {
   return line.text();
 }
 
-// A file that is not what the user meant may suppress less, or more.
-void suppress(Snapshot& snapshot) {
+// A file that is not what the user meant may suppress less, or more. Rows become one when each of them is known to be
+// suppressed or not.
+void suppress_and_merge(Snapshot& snapshot) {
   Suppressions suppressions;
   const auto complain = [&snapshot](std::string_view what) {
     String line = about_suppressions(what);
@@ -140,7 +142,9 @@ void suppress(Snapshot& snapshot) {
     for (const String& pattern : suppressions.patterns_of_anything())
       warn_line(about_suppressions("leak:" + printable(pattern, kPathBytesShown) + " suppresses everything"));
   }
-  suppressions.apply(snapshot);
+  suppressions.mark(snapshot);
+  merge_alike(snapshot);
+  count_suppressed(snapshot);
 }
 
 // Quick, and beside threads at work: no symbols are looked for, no lock of the dynamic linker is taken.
@@ -173,7 +177,7 @@ Snapshot take_snapshot(const char* moment) {
   for (FrameworkFigures& framework : snapshot.frameworks)
     framework.is_switched |= framework.name == std::string_view("PyTorch") && library::torch_allocates_here.load();
   resolve(snapshot, kSymbolBudgetMs, options().frames == "python");
-  suppress(snapshot);
+  suppress_and_merge(snapshot);
   return snapshot;
 }
 

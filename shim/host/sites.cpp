@@ -142,6 +142,7 @@ void start_sites() {
   if (!interval) return;
   // Who chose a shorter interval than the usual one wants its precision, and pays for it.
   const bool paced = interval >= std::uint64_t{512} * 1024;
+  stacks_have_names = interval == 1;
   host_pool::start_sampling({interval, paced, capture, now_ms});
 }
 

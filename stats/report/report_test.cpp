@@ -10,8 +10,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "pool/base/path.hpp"
+#include "stats/listed_rows.hpp"
 #include "stats/report/report_examples.hpp"
-#include "stats/resolve.hpp"
 
 namespace cistern {
 namespace {
@@ -194,6 +195,41 @@ TEST(ReportLeaks, WhatADriverStillHoldsStandsBehindWhatIsLost) {
   Vector<std::uint64_t> order;
   for (const LeakFigures& one : leaks) order.push_back(one.bytes / kMiB);
   EXPECT_EQ(order, (Vector<std::uint64_t>{2, 1, 6, 5, 9, 8}));
+}
+
+TEST(ReportLeaks, AreSuppressedByWhoCalledTheWrapper) {
+  Snapshot snapshot = leaking_snapshot();
+  snapshot.leaks = {leak("xmalloc", 1, kMiB)};
+  snapshot.leaks[0].frames.insert(snapshot.leaks[0].frames.begin() + 1, frame("load_names", "src/w.cpp", 50));
+  snapshot.leaks[0].owner = basename_of(snapshot.leaks[0].frames[0].module);
+  const std::string text = rendered(render_text, snapshot);
+  EXPECT_NE(text.find("with lines such as leak:load_names)"), std::string::npos) << text;
+}
+
+// Four callers of one function far out: the text shows three frames of so many leaks, and JSON all.
+TEST(ReportLeaks, ThatLookAlikeAreOneEntryOfTheText) {
+  Snapshot snapshot = leaking_snapshot();
+  snapshot.leaks.clear();
+  for (const unsigned caller : {1, 2, 3, 4}) {
+    LeakFigures one = leak("make_one", 1, caller * kMiB);
+    one.frames.insert(one.frames.begin() + 1, 2, frame("pass_on", "src/w.cpp", 50));
+    one.frames.insert(one.frames.begin() + 3, frame("caller", "src/callers.cpp", caller));
+    one.first_s = caller;
+    snapshot.leaks.push_back(one);
+  }
+  snapshot.leaks.push_back(leak("other", 1, 7 * kMiB));
+  snapshot.leaks.push_back(leak("another", 1, 6 * kMiB));
+  snapshot.leaks.push_back(leak("a_third", 1, 5 * kMiB));
+  merge_alike(snapshot);
+  EXPECT_EQ(snapshot.leaks.size(), 7u);
+  const std::string text = rendered(render_text, snapshot);
+  EXPECT_NE(
+      text.find(" 1  opencl  10.0 MiB in 4 blocks (buffer, clCreateBuffer)  never freed  first 1.00 s  last 11.8 s\n"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("src/w.cpp:50\n     ... 4 stacks, which differ in what is not shown\n 2  opencl  7.0 MiB"),
+            std::string::npos)
+      << text;
 }
 
 TEST(ReportTransfers, OfTwoKindsAreTwoTables) {

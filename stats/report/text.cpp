@@ -4,6 +4,7 @@
 
 #include "pool/base/path.hpp"
 #include "stats/format.hpp"
+#include "stats/listed_rows.hpp"
 #include "stats/report/report.hpp"
 #include "stats/report/text_parts.hpp"
 #include "stats/report/text_tables.hpp"
@@ -383,7 +384,14 @@ String trend_of(const LeakFigures& leak) {
   return text;
 }
 
-void write_leak(const LeakFigures& leak, std::size_t rank, bool running, std::size_t frames_max, Sink& sink) {
+// An entry of a list: rows whose frames differ further out than it shows them.
+struct Entry {
+  LeakFigures leak;
+  std::size_t stacks = 1;
+};
+
+void write_leak(const Entry& entry, std::size_t rank, bool running, std::size_t frames_max, Sink& sink) {
+  const LeakFigures& leak = entry.leak;
   String bytes = leak.bytes ? human_bytes(leak.bytes) : String();
   if (leak.bytes_error) bytes += " (+- " + human_bytes(*leak.bytes_error) + ")";
   if (leak.bytes) bytes += " in ";
@@ -396,21 +404,44 @@ void write_leak(const LeakFigures& leak, std::size_t rank, bool running, std::si
   if (by_library(leak) && leak.kind != "host" && leak.leak_class != kLive)
     sink.print("     made by a library, not the program: {}\n", printable(leak.owner, kPathBytesShown));
   write_references(leak, running, sink);
-  write_frames(leak.frames, frames_max, sink);
+  write_frames(leak.frames, frames_max, sink, entry.stacks);
 }
 
-Vector<const LeakFigures*> unsuppressed(const Vector<LeakFigures>& all) {
-  Vector<const LeakFigures*> leaks;
+Vector<Entry> unsuppressed(const Vector<LeakFigures>& all) {
+  Vector<Entry> entries;
   for (const LeakFigures& leak : all)
-    if (!leak.suppressed) leaks.push_back(&leak);
-  return leaks;
+    if (!leak.suppressed) entries.push_back({leak});
+  return entries;
+}
+
+Vector<Entry> merged(Vector<Entry> entries, std::size_t frames_max) {
+  const auto key = [&](const Entry& entry) {
+    const LeakFigures& leak = entry.leak;
+    return origin(leak) + "|" + (by_library(leak) ? leak.owner : String()) + "|" +
+           shown_frames(leak.frames, frames_max);
+  };
+  Vector<Entry> all = merged_by(std::move(entries), key, [](Entry& entry, const Entry& more) {
+    add(entry.leak, more.leak);
+    entry.stacks += more.stacks;
+  });
+  std::sort(all.begin(), all.end(),
+            [](const Entry& one, const Entry& other) { return is_worse(one.leak, other.leak); });
+  return all;
+}
+
+// A rule that named one of these would name all calls.
+bool is_called_by_all(std::string_view function) {
+  constexpr std::string_view kNames[] = {"operator new", "xmalloc", "xcalloc",  "xrealloc",
+                                         "xstrdup",      "xzalloc", "xstrndup", "xmemdup"};
+  return std::any_of(std::begin(kNames), std::end(kNames),
+                     [function](std::string_view name) { return function.starts_with(name); });
 }
 
 void write_how_to_suppress(const LeakFigures& leak, Sink& sink) {
   if (leak.frames.empty()) return;
   // What only passed the call on names all calls.
   const auto of_owner = std::find_if(leak.frames.begin(), leak.frames.end(), [&](const FrameFigures& f) {
-    return !f.folded && basename_of(f.module) == leak.owner;
+    return !f.folded && basename_of(f.module) == leak.owner && !is_called_by_all(f.function);
   });
   const auto shown = of_owner != leak.frames.end() ? of_owner
                                                    : std::find_if(leak.frames.begin(), leak.frames.end(),
@@ -423,21 +454,23 @@ void write_how_to_suppress(const LeakFigures& leak, Sink& sink) {
 }
 
 void write_leaks(const Snapshot& snapshot, Sink& sink) {
-  const Vector<const LeakFigures*> leaks = unsuppressed(snapshot.leaks);
+  Vector<Entry> leaks = merged(unsuppressed(snapshot.leaks), kFramesFull);
   if (leaks.empty()) return;
+  const std::size_t frames_max = leaks.size() <= kSitesInFull ? kFramesFull : kFramesShort;
+  if (frames_max != kFramesFull) leaks = merged(std::move(leaks), frames_max);
   sink.write(snapshot.ended_by_itself() ? "LEAKS BY SITE" : "LIVE BY SITE");
   if (leaks.size() > kSitesShown) sink.print(" (top {} of {})", kSitesShown, leaks.size());
   sink.write("\n");
-  const std::size_t frames_max = leaks.size() <= kSitesInFull ? kFramesFull : kFramesShort;
   for (std::size_t i = 0; i < leaks.size() && i < kSitesShown; ++i)
-    write_leak(*leaks[i], i + 1, !snapshot.ended_by_itself(), frames_max, sink);
-  if (snapshot.ended_by_itself()) write_how_to_suppress(*leaks.front(), sink);
+    write_leak(leaks[i], i + 1, !snapshot.ended_by_itself(), frames_max, sink);
+  if (snapshot.ended_by_itself()) write_how_to_suppress(leaks.front().leak, sink);
 }
 
 // Most programs leave host memory to the system: so it stands apart.
 void write_host_sites(const Snapshot& snapshot, Sink& sink) {
-  const Vector<const LeakFigures*> sites = unsuppressed(snapshot.host_sites);
   const bool all = snapshot.sites.ends_with("host:all");
+  const std::size_t frames_max = all ? kFramesFull : kFramesShort;
+  const Vector<Entry> sites = merged(unsuppressed(snapshot.host_sites), frames_max);
   const BlocksAndBytes rest = snapshot.host_without_site.value_or(BlocksAndBytes{0, 0});
   // Where samples were not drawn of any, a little is what every program has.
   constexpr std::uint64_t kLittle = 1 << 20;
@@ -445,8 +478,7 @@ void write_host_sites(const Snapshot& snapshot, Sink& sink) {
   const std::size_t shown = std::min(sites.size(), all ? kSitesShown : kHostSitesShown);
   sink.print("HOST MEMORY ALIVE BY SITE (top {} of {}{})\n", shown, sites.size(),
              all ? "" : "; smaller blocks are estimated from samples, CISTERN_SITES=all: exact");
-  for (std::size_t i = 0; i < shown; ++i)
-    write_leak(*sites[i], i + 1, !snapshot.ended_by_itself(), all ? kFramesFull : kFramesShort, sink);
+  for (std::size_t i = 0; i < shown; ++i) write_leak(sites[i], i + 1, !snapshot.ended_by_itself(), frames_max, sink);
   if (rest.blocks)
     sink.print("      and {} in {} without a site: {}\n", human_bytes(rest.bytes), counted(rest.blocks, "block"),
                all ? "made by Cistern itself, or before it was ready" : "no sample was drawn of their size and class");

@@ -77,6 +77,24 @@ Vector<FrameFigures> unfolded(const Vector<FrameFigures>& frames) {
   return shown;
 }
 
+// What is shown of a stack: its inner frames, and further out the first of the program, where that is not among them.
+struct Excerpt {
+  Vector<FrameFigures> inner, of_program;
+  std::size_t between = 0, behind = 0;  // frames that are left out
+
+  Excerpt(const Vector<FrameFigures>& all, std::size_t frames_max) : inner(unfolded(all)) {
+    inner.resize(frames_to_main(inner));
+    const std::size_t count = inner.size(), shown = std::min(count, frames_max), first = first_of_program(inner);
+    behind = count - shown;
+    if (first >= shown && first != count) {
+      of_program.push_back(inner[first]);
+      between = first - shown;
+      behind = count - first - 1;
+    }
+    inner.resize(shown);
+  }
+};
+
 }  // namespace
 
 String seconds(double value) { return decimal(value, value < 10 ? 2 : 1) + " s"; }
@@ -94,24 +112,28 @@ String hit_rate(std::uint64_t hits, std::uint64_t allocations) {
   return decimal(100 * static_cast<double>(std::min(hits, allocations)) / static_cast<double>(allocations), 1);
 }
 
-void write_frames(const Vector<FrameFigures>& all, std::size_t frames_max, Sink& sink) {
-  Vector<FrameFigures> frames = unfolded(all);
-  frames.resize(frames_to_main(frames));
-  const std::size_t shown = std::min(frames.size(), frames_max);
+String shown_frames(const Vector<FrameFigures>& all, std::size_t frames_max) {
+  const Excerpt excerpt(all, frames_max);
+  StringSink text;
+  for (const FrameFigures& frame : excerpt.inner) write_frame(frame, 0, text);
+  for (const FrameFigures& frame : excerpt.of_program) write_frame(frame, 0, text);
+  write_folded(all, text);
+  return text.text();
+}
+
+void write_frames(const Vector<FrameFigures>& all, std::size_t frames_max, Sink& sink, std::size_t stacks) {
+  const Excerpt excerpt(all, frames_max);
   std::size_t width = 12;
-  for (std::size_t i = 0; i < shown; ++i) width = std::max(width, std::min<std::size_t>(frames[i].function.size(), 40));
-  for (std::size_t i = 0; i < shown; ++i) write_frame(frames[i], static_cast<int>(width), sink);
+  for (const FrameFigures& frame : excerpt.inner)
+    width = std::max(width, std::min<std::size_t>(frame.function.size(), 40));
+  for (const FrameFigures& frame : excerpt.inner) write_frame(frame, static_cast<int>(width), sink);
   const auto leave_out = [&](std::size_t count) {
-    if (count && frames_max == kFramesFull) sink.print("     ... {} more\n", count);
+    if (count && frames_max == kFramesFull && stacks == 1) sink.print("     ... {} more\n", count);
   };
-  const std::size_t of_program = first_of_program(frames);
-  if (of_program < shown || of_program == frames.size()) {
-    leave_out(frames.size() - shown);
-  } else {
-    leave_out(of_program - shown);
-    write_frame(frames[of_program], static_cast<int>(width), sink);
-    leave_out(frames.size() - of_program - 1);
-  }
+  leave_out(excerpt.between);
+  for (const FrameFigures& frame : excerpt.of_program) write_frame(frame, static_cast<int>(width), sink);
+  leave_out(excerpt.behind);
+  if (stacks > 1) sink.print("     ... {}, which differ in what is not shown\n", counted(stacks, "stack"));
   write_folded(all, sink);
 }
 

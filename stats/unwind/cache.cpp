@@ -123,6 +123,8 @@ Row learn(std::uintptr_t address) {
     Unloadable description;
     const unsigned number = describe(found, description) ? number_of(description) : 0;
     row = number ? row.of_module(number) : Row{};  // nobody would notice when it is gone
+  } else if (module->is_own && !module->is_program) {
+    row = row.of_own();
   }
   insert(address, row);
   return row;

@@ -8,7 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <optional>
 
@@ -158,6 +160,12 @@ bool note(Node* made, const dl_find_object& found, const std::optional<python::I
 }
 
 }  // namespace
+
+bool allocates_for_callers(std::string_view name) {
+  constexpr std::string_view kPrefixes[] = {"libc.so.", "libstdc++.so.", "libc++.so.", "libglib-2.0.so."};
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
 
 bool module_at(std::uintptr_t address, const Module*& module) {
   module = nullptr;

@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 
 #include "pool/base/internal_memory.hpp"
 
@@ -37,6 +38,9 @@ struct Module {
   bool forwards_calls;  // makes calls for somebody else: OpenCL's loader, CUDA's runtime, another Cistern, libffi
   bool may_forward;     // the same, as far as its functions tell: a layer of OpenCL, what interposes calls for memory
 };
+
+// Whether a module so named allocates for whoever calls it: the C and C++ libraries, and GLib.
+bool allocates_for_callers(std::string_view name);
 
 // The module at a code address, null where there is none (generated code). Takes a lock of its own and no lock of the
 // dynamic linker; the code must be unable to be unloaded meanwhile, as it is while it has a frame on this stack.

@@ -16,8 +16,8 @@ enum class Shape : std::uint8_t {
   no_entry,   // the tables have no entry for this code: no unwinder that reads them goes on
 };
 
-// Lowest bits first: where the CFA is, and where the caller's registers were saved; 8 bits for the shape; 16 for the
-// number that cache.cpp gave a module that may be unloaded, 0 if it stays.
+// Lowest bits first: where the CFA is, and where the caller's registers were saved; 7 bits for the shape; one for code
+// of ours; 16 for the number that cache.cpp gave a module that may be unloaded, 0 if it stays.
 struct Row {
   std::uint64_t bits = 0;
 
@@ -48,11 +48,14 @@ struct Row {
   std::uintptr_t rbp_offset() const { return (bits >> 32 & 0xff) * 8 - 8; }
 #endif
   Row of_module(std::uint64_t number) const { return {bits | number << 48}; }
+  Row of_own() const { return {bits | kOwn}; }
   bool rbp_kept() const { return (bits >> 32 & 0xff) == 0; }
-  Shape shape() const { return static_cast<Shape>(bits >> 40 & 0xff); }
+  Shape shape() const { return static_cast<Shape>(bits >> 40 & 0x7f); }
+  bool is_own() const { return bits & kOwn; }
   unsigned module() const { return static_cast<unsigned>(bits >> 48); }
-  // Of a module that stays, and with the CFA at a distance from a register or unknown.
-  bool is_plain() const { return bits >> 40 <= static_cast<unsigned>(Shape::from_rbp); }
+
+ private:
+  static constexpr std::uint64_t kOwn = std::uint64_t{1} << 47;
 };
 
 // The row of the code at `address`, from the tables (PT_GNU_EH_FRAME) of the module that it lies in; null: it has none.

@@ -13,10 +13,13 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <new>
 
+#include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/base/process_start.hpp"
 #include "stats/unwind/cache.hpp"
+#include "stats/unwind/last_walk.hpp"
 
 namespace cistern {
 namespace {
@@ -35,47 +38,35 @@ bool returns_from_handler(std::uintptr_t address) {
          std::memcmp(code, kReturn, sizeof kReturn - 1) == 0;
 }
 
-using unwind::Row, unwind::Rows, unwind::Shape;
+using unwind::LastWalk, unwind::Row, unwind::Rows, unwind::Shape;
 
-std::uintptr_t word_at(std::uintptr_t address) { return *reinterpret_cast<const std::uintptr_t*>(address); }
-
-// --- The walk
-// Looking a row up by the address just read is a chain of loads; most of a stack was there at the thread's last walk
-// already. So the rows of that are tried first: a row whose address is the one that was read is the right one.
-struct Frame {
-  std::uintptr_t address, cfa;  // the CFA of the frame below, as where to look for this one
-  Row row;
-};
+using unwind::word_at;
 
 constexpr int kFramesMax = 64;
 constexpr unsigned kMemories = 32;
 
-struct alignas(64) Memory {
-  std::atomic<bool> busy;  // in use by a thread, or by what a signal interrupted: then nothing is remembered
-  std::uint8_t latest;
-  Frame walks[2][kFramesMax + 1];  // an address of 0 ends one
-};
+// By thread; several threads may share one. Not in our data, which whoever judges leaks looks through: words of stacks
+// lead to the program's blocks.
+constinit std::atomic<LastWalk*> memories[kMemories] = {};
+constinit LastWalk kNothing = {};
 
-constinit Memory memories[kMemories] = {};
-constinit const Frame kNothing = {};
+[[gnu::noinline]] LastWalk* make_memory(std::atomic<LastWalk*>& place) {
+  void* const room = internal_try_allocate_zeroed(sizeof(LastWalk));
+  if (!room) return nullptr;
+  auto* const made = new (room) LastWalk;
+  LastWalk* other = nullptr;
+  if (place.compare_exchange_strong(other, made, std::memory_order_acq_rel)) return made;
+  internal_deallocate(room, sizeof(LastWalk));
+  return other;
+}
 
-Memory* enter_memory() {
+// Null: it is in use, or there is no memory.
+LastWalk* enter_memory() {
   const auto thread = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
-  Memory& memory = memories[(thread >> 12) % kMemories];
-  return memory.busy.exchange(true, std::memory_order_acquire) ? nullptr : &memory;
-}
-
-void leave_memory(Memory& memory, Frame* end) {
-  end->address = 0;
-  memory.latest ^= 1;
-  memory.busy.store(false, std::memory_order_release);
-}
-
-// The row at `last` or behind it, when it is that of `address`; frames further out have a higher CFA.
-Row row_of_frame(const Frame*& last, Rows* table, std::uintptr_t address, std::uintptr_t cfa) {
-  if (last->address != address)
-    while (last->address && last->cfa < cfa) ++last;
-  return last->address == address ? last++->row : unwind::find_row(table, address);
+  std::atomic<LastWalk*>& place = memories[(thread >> 12) % kMemories];
+  LastWalk* memory = place.load(std::memory_order_acquire);
+  if (!memory) memory = make_memory(place);
+  return memory && memory->enter() ? memory : nullptr;
 }
 
 constexpr std::uintptr_t kStackBytesMax = std::uintptr_t{1} << 30;
@@ -104,6 +95,8 @@ struct Registers {
   std::uintptr_t end;
 
 #if defined(__x86_64__)
+  static constexpr bool kNotesOwnFrames = true;
+
   // Where the frame that was left returns to.
   std::uintptr_t return_address() const { return word_at(cfa - 8); }
 
@@ -141,6 +134,8 @@ struct Registers {
     return cfa && cfa % 8 == 0;
   }
 #else
+  static constexpr bool kNotesOwnFrames = false;                  // whose return addresses lie anywhere
+
   std::uintptr_t returns_to = 0;
 
   std::uintptr_t return_address() const { return returns_to; }
@@ -186,40 +181,95 @@ enum class Passed { yes, ends_there, unknown };
 
 }  // namespace
 
-[[gnu::noinline]] int unwind_stack_by_rows(void** frames, int frames_max, WalkEnd* walk_end) {
-  // This function keeps a frame pointer, so the caller's registers are known.
-  const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-#if defined(__x86_64__)
-  Registers registers{frame + 16, word_at(frame), end_of_stack(frame)};
-  std::uintptr_t address = word_at(frame + 8);
-#else
-  Registers registers{reinterpret_cast<std::uintptr_t>(__builtin_dwarf_cfa()), word_at(frame), end_of_stack(frame)};
-  std::uintptr_t address = Registers::without_signature(word_at(frame + 8));
-#endif
+namespace {
+
+// Out of our own code by a way that the last walk did not take, from its frame `way` on. False: a frame cannot be left.
+[[gnu::noinline]] bool find_way_out(Registers& registers, std::uintptr_t& address, Rows* table, unsigned way,
+                                    const WalkStart& start, LastWalk* memory) {
+  std::uintptr_t rbp_offset = memory && way ? memory->own(way - 1).rbp_offset : 0;
+  bool is_known = true;
+  for (Row row; address && (row = unwind::find_row(table, address)).is_own();) {
+    const std::uintptr_t own = address;
+    if (row.shape() != Shape::from_rsp && memory) {
+      memory->end_own(way);
+      memory = nullptr;
+    }
+    if (!(is_known = registers.leave(row))) break;
+    address = registers.return_address();
+    if (!row.rbp_kept()) rbp_offset = registers.cfa + row.rbp_offset() - start.cfa;
+    if (memory) memory->note_own(way++, {own, registers.cfa - start.cfa, rbp_offset});
+  }
+  if (memory) memory->end_own(way);
+  return is_known;
+}
+
+// By the way that the last walk took, as far as this one takes it; then a frame of another's is to be expected.
+[[gnu::always_inline]] inline unsigned follow_way_out(Registers& registers, std::uintptr_t& address,
+                                                      const WalkStart& start, const LastWalk& last) {
+  const unsigned way = Registers::kNotesOwnFrames ? last.own_in_common(address, start.cfa) : 0;
+  if (!way) return 0;
+  const unwind::OwnFrame& left = last.own(way - 1);
+  registers.cfa = start.cfa + left.cfa_offset;
+  if (left.rbp_offset) registers.rbp = word_at(start.cfa + left.rbp_offset);
+  address = registers.return_address();
+  return way;
+}
+
+// Of the walk that is remembered.
+[[gnu::always_inline]] inline bool find_name(LastWalk& memory, NamedStack& stack) {
+  const unwind::StackNames::Number number = memory.number();
+  if (!number) return false;
+  stack.number = number;
+  stack.generation = memory.names->generation();
+  return (stack.name = memory.names->name(number, stack.tag)) != 0;
+}
+
+}  // namespace
+
+[[gnu::noinline]] int unwind_stack_by_rows(const WalkStart& start, void** frames, int frames_max, WalkEnd* walk_end,
+                                           NamedStack* named) {
+  Registers registers{start.cfa, start.rbp, end_of_stack(start.cfa)};
+  std::uintptr_t address = start.address;
   Rows* const table = unwind::rows.load(std::memory_order_acquire);
-  Memory* const memory = enter_memory();
-  const Frame* last = memory ? memory->walks[memory->latest] : &kNothing;
-  Frame* noted = memory ? memory->walks[memory->latest ^ 1] : nullptr;
+  LastWalk* const memory = enter_memory();
+  const LastWalk& last = memory ? *memory : kNothing;
+  bool known = true, calls_only = true, whole = false;
+  const unsigned way = follow_way_out(registers, address, start, last);
+  unsigned at = last.first();          // of the last walk's frames, where this one's are looked for
+  unsigned differs = 0;                // where a look at what that one read came to
+  unsigned again = LastWalk::kFrames;  // from there on this walk ends as that one did
   unsigned checked = 0;
-  bool known = true, calls_only = true;
-  void** const begin = frames;
-  for (void** const end = frames + std::min(frames_max, kFramesMax); frames != end && address;) {
-    Row row = last->row;
-    if (last->address == address && row.is_plain()) [[likely]] {
-      ++last;
+  if (memory) memory->note_none();
+  void **const begin = frames, **const end = frames + std::min(frames_max, kFramesMax);
+  // A stack has its name to its very end, further than there is room for frames.
+  for (auto left = named ? std::ptrdiff_t{LastWalk::kFrames} : end - frames; known && left > 0 && address; --left) {
+    if (last.address(at) != address)
+      while (last.address(at) && last.cfa(at) < registers.cfa) ++at;
+    Row row;
+    if (last.address(at) == address) [[likely]] {
+      if (last.cfa(at) == registers.cfa && last.holds_from(at, registers.rbp, registers.end, differs)) {
+        again = at;
+        break;
+      }
+      row = last.row(at++);
     } else {
-      row = row_of_frame(last, table, address, registers.cfa);
-      if (row.module() && row.module() != checked) {
-        row = unwind::up_to_date(row, address);
-        checked = row.module();
+      row = unwind::find_row(table, address);
+      if (row.is_own() && frames == begin) [[unlikely]] {
+        known = find_way_out(registers, address, table, way, start, Registers::kNotesOwnFrames ? memory : nullptr);
+        continue;
       }
     }
-    if (memory) *noted++ = {address, registers.cfa, row};
-    *frames++ = reinterpret_cast<void*>(address);
+    if (row.module() && row.module() != checked) [[unlikely]] {
+      row = unwind::up_to_date(row, address);
+      checked = row.module();
+    }
+    if (memory) memory->note({address, registers.cfa, registers.rbp, row});
+    const bool has_room = frames != end;
+    if (has_room) *frames++ = reinterpret_cast<void*>(address);
     if (!registers.leave(row)) {
       // Where the tables are wrong, or the stack is, the walk ends here, with what it has.
-      known = row.shape() != Shape::none || !lies_in_module(address);
-      const bool whole = row.shape() == Shape::outermost;
+      known = !has_room || row.shape() != Shape::none || !lies_in_module(address);
+      whole = row.shape() == Shape::outermost;
       if (!whole && frames != end && returns_from_handler(address)) {
         calls_only = false;
         Registers outer = registers;  // a copy, so that the walk's own stay in the processor's
@@ -237,9 +287,33 @@ enum class Passed { yes, ends_there, unknown };
     }
     address = registers.return_address();
   }
-  if (memory) leave_memory(*memory, noted);
+  if (memory) {
+    if (known && calls_only) {
+      memory->remember(again, whole);
+      if (named && find_name(*memory, *named)) again = LastWalk::kFrames;
+    }
+    if (again != LastWalk::kFrames) {
+      const auto left = std::min<std::ptrdiff_t>(LastWalk::kFrames - again, end - frames);
+      std::memcpy(frames, last.addresses(again), static_cast<std::size_t>(left) * sizeof *frames);
+      frames += left;
+    }
+    memory->leave();
+  }
   if (walk_end) walk_end->calls_only = known && calls_only;
   return known ? static_cast<int>(frames - begin) : -1;
+}
+
+[[gnu::noinline]] void name_stack(const NamedStack& stack, std::uint32_t name) {
+  LastWalk* const memory = enter_memory();
+  if (!memory) return;
+  unwind::StackNames*& names = memory->names;
+  if (!names || names->is_full()) {
+    if (names) names->begin_anew();
+    if (!names) names = static_cast<unwind::StackNames*>(internal_try_allocate_zeroed(sizeof *names));
+    memory->forget();  // what is remembered has other numbers
+  }
+  if (names && stack.number && stack.generation == names->generation()) names->set_name(stack.number, stack.tag, name);
+  memory->leave();
 }
 
 void unwinder_before_fork() { unwind::cache_before_fork(); }
@@ -269,13 +343,15 @@ int unwind_stack_with_libgcc(void** frames, int frames_max) {
   return walk.count;
 }
 
-int unwind_stack(void** frames, int frames_max, WalkEnd* end) {
+int unwind_stack(const WalkStart& start, void** frames, int frames_max, WalkEnd* end, NamedStack* named) {
   if (end) *end = {true, true};
-  const int count = unwind_stack_by_rows(frames, frames_max, end);
+  int count = unwind_stack_by_rows(start, frames, frames_max, end, named);
   if (count >= 0) return count;
   if (end) *end = {};
   assert_no_lock_held();
-  return unwind_stack_with_libgcc(frames, frames_max);
+  count = unwind_stack_with_libgcc(frames, frames_max);
+  void** const first = std::find(frames, frames + count, reinterpret_cast<void*>(start.address));
+  return first == frames + count ? count : static_cast<int>(std::move(first, frames + count, frames) - frames);
 }
 
 bool passes_signal(void* const* frames, int count) {

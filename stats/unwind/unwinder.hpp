@@ -10,16 +10,44 @@
 // Room: stacks of the calling code, by tables that are read once.
 // May include: pool/base, stats/python.
 #pragma once
+#include <cstdint>
 
 namespace cistern {
 
-// Fills `frames`, innermost first, and returns how many there are; the first ones lie in the unwinder itself.
-// Takes a lock of ours only for a return address that was not seen before; allocates nothing but such rows.
+// Where a walk begins: at the call of the function that asks walk_start(), which keeps a frame pointer for that.
+struct WalkStart {
+  std::uintptr_t address, cfa, rbp;
+};
+[[gnu::always_inline]] inline WalkStart walk_start() {
+  const auto* const frame = static_cast<const std::uintptr_t*>(__builtin_frame_address(0));
+  const auto address = reinterpret_cast<std::uintptr_t>(__builtin_extract_return_addr(__builtin_return_address(0)));
+#if defined(__x86_64__)
+  return {address, reinterpret_cast<std::uintptr_t>(frame + 2), *frame};
+#else
+  return {address, reinterpret_cast<std::uintptr_t>(__builtin_dwarf_cfa()), *frame};
+#endif
+}
+
+// Fills `frames`, innermost first, and returns how many there are. Where this code is a library of its own, its frames
+// are left out as long as no other has come.
+// Takes a lock of ours only for a return address that was not seen before; allocates nothing but rows of such, and what
+// it remembers of a thread's last walk.
 struct WalkEnd {
   bool calls_only = false;  // it is certain that no handler of signals is on this stack
   bool is_whole = true;     // as far as is known: it did not end at generated code, or at what is no frame
 };
-int unwind_stack(void** frames, int frames_max, WalkEnd* end = nullptr);
+// A stack that was given a name may be asked for that: then no frames are filled in.
+struct NamedStack {
+  const void* tag;                           // keeps names apart
+  std::uint32_t name = 0;                    // 0: it has none
+  std::uint32_t number = 0, generation = 0;  // for name_stack; 0: it can be given none
+};
+int unwind_stack(const WalkStart& start, void** frames, int frames_max, WalkEnd* end = nullptr,
+                 NamedStack* named = nullptr);
+// The stack that unwind_stack was asked for just now.
+void name_stack(const NamedStack& stack, std::uint32_t name);
+// Whether that is worth its memory. While the process has one thread.
+inline constinit bool stacks_have_names = false;
 
 // Whether a handler of signals is on the stack that unwind_stack has just filled `frames` with.
 bool passes_signal(void* const* frames, int count);
@@ -30,7 +58,8 @@ inline constinit const void* outermost_function = nullptr;
 
 // The others, for tests: libgcc's, and the walk alone, which returns -1 where it needs another.
 int unwind_stack_with_libgcc(void** frames, int frames_max);
-int unwind_stack_by_rows(void** frames, int frames_max, WalkEnd* end = nullptr);
+int unwind_stack_by_rows(const WalkStart& start, void** frames, int frames_max, WalkEnd* end = nullptr,
+                         NamedStack* named = nullptr);
 
 void unwinder_before_fork();
 void unwinder_after_fork();

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -45,7 +46,7 @@ using Unwinder = int (*)(void** frames, int frames_max);
 
 // What a test's calls share: the leaf compares, and counts what it compared.
 struct Comparison {
-  unsigned stacks = 0, by_rows = 0;
+  unsigned stacks = 0, by_rows = 0, by_name = 0;
   std::size_t deepest = 0;
 };
 Comparison compared;
@@ -82,16 +83,32 @@ std::string written(const Stack& stack) {
   return text;
 }
 
+// A stack that has a name has that of this very stack, however many are like it.
+void compare_names(const WalkStart& from, const Stack& wanted) {
+  static std::map<Stack, std::uint32_t> names;
+  void* frames[kFramesMax];
+  NamedStack named{&names};
+  const int count = unwind_stack(from, frames, kFramesMax, nullptr, &named);
+  const auto [place, is_new] = names.try_emplace(wanted, names.size() + 1);
+  if (named.name) {
+    EXPECT_EQ(named.name, place->second) << written(wanted);
+    ++compared.by_name;
+  } else {
+    EXPECT_EQ(behind(frames, count, frames[0]), wanted);
+    name_stack(named, place->second);
+  }
+}
+
 [[gnu::noinline]] int compare_here() {
   const void* const start = __builtin_extract_return_addr(__builtin_return_address(0));
   void* frames[kFramesMax];
   int count = unwind_stack_with_libgcc(frames, kFramesMax);
   const Stack wanted = behind(frames, count, start);
   EXPECT_GE(wanted.size(), 3u);
-  count = unwind_stack(frames, kFramesMax);
+  count = unwind_stack(walk_start(), frames, kFramesMax);
   const Stack seen = behind(frames, count, start);
   EXPECT_EQ(seen, wanted) << "seen:" << written(seen) << "\nwanted:" << written(wanted);
-  const int by_rows = unwind_stack_by_rows(frames, kFramesMax);
+  const int by_rows = unwind_stack_by_rows(walk_start(), frames, kFramesMax);
   if (by_rows >= 0) {
     const Stack again = behind(frames, by_rows, start);
     EXPECT_EQ(again, wanted) << "by rows:" << written(again) << "\nwanted:" << written(wanted);
@@ -101,6 +118,7 @@ std::string written(const Stack& stack) {
     const Stack others = behind(frames, count, start);
     EXPECT_EQ(others, wanted) << "libunwind:" << written(others) << "\nwanted:" << written(wanted);
   }
+  compare_names(walk_start(), wanted);
   ++compared.stacks;
   compared.by_rows += by_rows >= 0;
   compared.deepest = std::max(compared.deepest, wanted.size());
@@ -292,6 +310,50 @@ TEST_F(UnwinderRows, SeeWhatTheOthersSeeInRandomCallTrees) {
   }
 }
 
+TEST_F(UnwinderRows, KnowStacksByNames) {
+  for (int round = 0; round < 3; ++round) call_trees(20261126, 50);
+  if (!HAS_SANITIZER) {
+    EXPECT_GT(compared.by_name, 20u);  // most are too deep for names
+  }
+}
+
+// More than the table has room for: it begins anew, and what was numbered before names nothing.
+[[gnu::noinline]] int turns(unsigned bits, int depth, unsigned* named_now) {
+  if (depth == 0) {
+    static int tag;
+    void* frames[kFramesMax];
+    NamedStack named{&tag};
+    unwind_stack(walk_start(), frames, kFramesMax, nullptr, &named);
+    if (named.name) {
+      ++*named_now;
+      return static_cast<int>(named.name);
+    }
+    name_stack(named, *named_now + 1);
+    return 0;
+  }
+  if (bits & 1) {
+    const int name = turns(bits >> 1, depth - 1, named_now);
+    keep_frame = keep_frame + 1;
+    return name;
+  }
+  const int name = turns(bits >> 1, depth - 1, named_now);
+  keep_frame = keep_frame + 2;
+  return name;
+}
+TEST_F(UnwinderRows, ForgetNamesWhenThereAreTooMany) {
+  constexpr int kDepth = 13;
+  for (int round = 0; round < 2; ++round)
+    for (unsigned bits = 0; bits < 1u << kDepth; ++bits) {
+      unsigned stack_number = bits;
+      turns(bits, kDepth, &stack_number);  // named "bits + 1", if it has no name
+      unsigned again = bits;
+      const int name = turns(bits, kDepth, &again);
+      if (name) {
+        ASSERT_EQ(name, static_cast<int>(bits + 1));
+      }
+    }
+}
+
 TEST_F(UnwinderRows, SeeTheStacksOfThreads) {
   for (unsigned i = 0; i < 4; ++i) std::thread([&] { call_trees(i, 20); }).join();
   EXPECT_GT(compared.stacks, 40u);
@@ -305,9 +367,24 @@ TEST_F(UnwinderRows, SeeTheStacksOfThreads) {
     return result + 1;
   }
   void* frames[kFramesMax];
-  const int count = unwind_stack(frames, kFramesMax);
+  const int count = unwind_stack(walk_start(), frames, kFramesMax);
   stack = behind(frames, count, __builtin_extract_return_addr(__builtin_return_address(0)));
   return count;
+}
+// All threads come to a depth by the same calls.
+[[gnu::noinline]] bool is_named_wrongly(int depth, int left) {
+  if (left) {
+    const bool result = is_named_wrongly(depth, left - 1);
+    keep_frame = keep_frame + 1;
+    return result;
+  }
+  static int tag;
+  void* frames[kFramesMax];
+  NamedStack named{&tag};
+  unwind_stack(walk_start(), frames, kFramesMax, nullptr, &named);
+  if (named.name) return named.name != static_cast<unsigned>(depth) + 1;
+  name_stack(named, static_cast<unsigned>(depth) + 1);
+  return false;
 }
 TEST_F(UnwinderRows, ServeThreadsAtOnce) {
   std::vector<std::thread> threads;
@@ -322,7 +399,7 @@ TEST_F(UnwinderRows, ServeThreadsAtOnce) {
           if (round == 0) first[static_cast<std::size_t>(depth)] = stack;
           const Stack& expected = first[static_cast<std::size_t>(depth)];
           const bool grows = depth == 0 || expected.size() == first[0].size() + static_cast<std::size_t>(depth);
-          wrong[number] += stack != expected || !grows;
+          wrong[number] += stack != expected || !grows || is_named_wrongly(depth, depth);
         }
     });
   for (std::thread& thread : threads) thread.join();
@@ -341,10 +418,10 @@ struct InHandler {
 [[gnu::noinline]] void collect_in_handler(int) {
   in_handler.start = __builtin_extract_return_addr(__builtin_return_address(0));
   in_handler.counts[0] = unwind_stack_with_libgcc(in_handler.frames[0], kFramesMax);
-  in_handler.counts[1] = unwind_stack(in_handler.frames[1], kFramesMax, &in_handler.end);
+  in_handler.counts[1] = unwind_stack(walk_start(), in_handler.frames[1], kFramesMax, &in_handler.end);
   in_handler.passes_signal = passes_signal(in_handler.frames[1], in_handler.counts[1]);
   void* frames[kFramesMax];
-  in_handler.by_rows = unwind_stack_by_rows(frames, kFramesMax);
+  in_handler.by_rows = unwind_stack_by_rows(walk_start(), frames, kFramesMax);
 }
 // Two signals on the stack.
 void raise_in_handler(int signal) {
@@ -458,11 +535,12 @@ struct {
 } without_entry;
 TEST_F(UnwinderRows, EndAtCodeThatHasNoEntry) {
   cistern_test_call_without_entry([] {
-    without_entry.rows_count = unwind_stack_by_rows(without_entry.by_rows, kFramesMax, &without_entry.end);
+    without_entry.rows_count =
+        unwind_stack_by_rows(walk_start(), without_entry.by_rows, kFramesMax, &without_entry.end);
     return without_entry.libgcc_count = unwind_stack_with_libgcc(without_entry.by_libgcc, kFramesMax);
   });
   ASSERT_GT(without_entry.libgcc_count, 2);
-  ASSERT_EQ(without_entry.rows_count, without_entry.libgcc_count - 1);  // which shows itself
+  ASSERT_EQ(without_entry.rows_count, without_entry.libgcc_count - 2);  // which shows itself and its caller
   EXPECT_EQ(without_entry.by_rows[without_entry.rows_count - 1],
             without_entry.by_libgcc[without_entry.libgcc_count - 1]);
   EXPECT_FALSE(without_entry.end.is_whole);
@@ -556,7 +634,7 @@ struct PluginWalk {
   int rows_count, libgcc_count;
 } plugin_walk;
 [[gnu::noinline]] unsigned walk_in_plugin() {
-  plugin_walk.rows_count = unwind_stack_by_rows(plugin_walk.by_rows, kFramesMax);
+  plugin_walk.rows_count = unwind_stack_by_rows(walk_start(), plugin_walk.by_rows, kFramesMax);
   plugin_walk.libgcc_count = unwind_stack_with_libgcc(plugin_walk.by_libgcc, kFramesMax);
   plugin_walk.call = __builtin_extract_return_addr(__builtin_return_address(0));
   plugin_walk.stack = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
@@ -600,7 +678,7 @@ TEST_F(UnwinderRows, AllocateNothingOfTheProgram) {
   if (HAS_SANITIZER) GTEST_SKIP() << "malloc is not the C library's";
   void* frames[kFramesMax];
   const std::size_t before = mallinfo2().uordblks;
-  const int count = unwind_stack_by_rows(frames, kFramesMax);
+  const int count = unwind_stack_by_rows(walk_start(), frames, kFramesMax);
   EXPECT_EQ(mallinfo2().uordblks, before);
   EXPECT_GT(count, 3);
 }
@@ -614,7 +692,7 @@ TEST_F(UnwinderRows, AllocateNothingOfTheProgram) {
   if (rbp) frame[0] = rbp;
   if (address) frame[1] = address;
   void* frames[kFramesMax];
-  const int count = unwind_stack(frames, kFramesMax);
+  const int count = unwind_stack(walk_start(), frames, kFramesMax);
   frame[0] = own[0];
   frame[1] = own[1];
   keep_frame = keep_frame + 1;
@@ -644,11 +722,11 @@ TEST_F(UnwinderRows, SurviveWordsThatAreNoFrames) {
 
 TEST_F(UnwinderRows, StopWhereTheCallerSays) {
   void* all[kFramesMax];
-  const int count = unwind_stack(all, kFramesMax);
+  const int count = unwind_stack(walk_start(), all, kFramesMax);
   ASSERT_GT(count, 4);
   for (int limit = 0; limit < 4; ++limit) {
     void* frames[8] = {};
-    EXPECT_EQ(unwind_stack(frames, limit), limit);
+    EXPECT_EQ(unwind_stack(walk_start(), frames, limit), limit);
     EXPECT_EQ(frames[limit], nullptr);
   }
 }

@@ -13,7 +13,8 @@ import host_tests  # noqa: E402
 from host_tests import ARGUMENTS, HostTest  # noqa: E402
 from report_rows import gpu_rows  # noqa: E402
 
-CLASSES = {"lost": "lost", "hidden": "lost", "indirect": "indirectly lost", "possible": "possibly lost", "reachable": "reachable"}
+CLASSES = {"lost": "lost", "hidden": "lost",
+           "indirect": "indirectly lost", "possible": "possibly lost", "reachable": "reachable"}
 WORDS = re.compile(r"(?:\w+::|\(anonymous namespace\)::)*((lost|hidden|indirect|possible|reachable|cycle|freed)_\w+)")
 
 
@@ -294,6 +295,37 @@ class Ends(LeaksTest):
             self.skipTest("the kernel does not find guards before Linux 6.16")
         _, reports = self.with_report(self.program("ends_of_leaks"), "stacks", expected_status=3)
         self.assertEqual(self.found(reports), {**self.LOST_AND_REACHABLE, ("lost_block", "lost"): 14})
+
+
+class Lines(LeaksTest):
+    """Functions and lines, by debug information of several forms."""
+
+    def stacks(self, program):
+        """By size of the block: function and the word that its line has in the source."""
+        source = (pathlib.Path(__file__).parent / "programs/lines.cpp").read_text().splitlines()
+        marks = {number: line.rpartition("// ")[2] for number, line in enumerate(source, 1) if "// " in line}
+        _, (report,) = self.with_report(self.program(program))
+        return {row["block_bytes_max"]: [(frame.get("function"), marks.get(frame.get("line")))
+                                         for frame in row["frames"] if frame.get("file", "").endswith("lines.cpp")]
+                for row in report["leaks"] if row["kind"] == "host"}
+
+    def test_calls_that_were_inlined(self):
+        for form in ("g", "g1", "gz"):
+            for version in (4, 5):
+                with self.subTest(form=form, version=version):
+                    stacks = self.stacks(f"lines_{form}_{version}")
+                    self.assertEqual(stacks[700_000], [("inner", "inner"), ("middle", "middle"), ("Deep::go", "go"),
+                                                       ("outer", "outer"), ("main", "main")])
+                    self.assertEqual(stacks[800_000][:2], [("inner", "inner"), ("names::leak_box", "of_rust")])
+
+    def test_without_what_lies_beside_the_program(self):
+        """What was inlined is told by the files beside it only: each line is right, the functions are those called."""
+        for version in (4, 5):
+            with self.subTest(version=version):
+                stacks = self.stacks(f"lines_gsplit-dwarf_{version}")
+                self.assertEqual(stacks[700_000],
+                                 [("Deep::go", "inner"), ("outer", "outer"), ("main", "main")])
+                self.assertEqual(stacks[800_000][:1], [("names::leak_box", "inner")])
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ import wheels  # noqa: E402
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGES = roots.ROOT / "build" / "packages"
 TESTED = ["python3", "perl", "g++", "ninja-build", "pkg-config", "git", "binutils", "file", "sqlite3", "gdb",
-          "valgrind", "libspdlog-dev", "libfmt-dev", "libgtest-dev", "libgmock-dev", "ocl-icd-opencl-dev",
-          "opencl-headers", "pocl-opencl-icd", "python3-pyopencl", "python3-numpy", "python3-jsonschema", "libunwind8",
-          "libnuma1"]
+          "valgrind", "libspdlog-dev", "libfmt-dev", "libiberty-dev", "libgtest-dev", "libgmock-dev",
+          "ocl-icd-opencl-dev", "opencl-headers", "pocl-opencl-icd", "python3-pyopencl", "python3-numpy",
+          "python3-jsonschema", "libunwind8", "libnuma1"]
 # Debian 11's is too old.
 CMAKE = ("59/e8/096984b89133681533650b9078c5ed1c5c9b534e869b5487f22d4de1935c/cmake-3.31.6-py3-none-"
          "manylinux_2_17_x86_64.manylinux2014_x86_64.whl",

@@ -1,6 +1,7 @@
 // Sites whose stacks cross libraries: the one that Cistern is in, OpenCL's loader, and plugins that come and go.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include <filesystem>
@@ -83,6 +84,24 @@ TEST_F(SiteModules, BelongToTheLibraryThatCalled) {
   const unsigned further_in = alpha(call_of_the_program);
   keep_frame = keep_frame + 1;
   EXPECT_TRUE(probe_owner(further_in).is_program);
+}
+
+// GLib allocates for whoever calls it, unless nobody does: on a thread of its own. Its frames stay.
+TEST_F(SiteModules, BelongToWhoCalledALibraryThatAllocatesForOthers) {
+  Library glib(GLIB);
+  const Plugin allocate = glib.function("allocating_call");
+  ASSERT_NE(allocate, nullptr);
+  const unsigned site = allocate(probe_capture);
+  keep_frame = keep_frame + 1;
+  EXPECT_EQ(module_name(probe_frames(site)[0]), "libglib-2.0.so.0");
+  EXPECT_EQ(probe_owner(site).name, "cistern_site_modules_test");
+  EXPECT_TRUE(probe_owner(site).is_program);
+  pthread_t thread;
+  const auto start = reinterpret_cast<void* (*)(void*)>(reinterpret_cast<void (*)()>(allocate));
+  ASSERT_EQ(pthread_create(&thread, nullptr, start, reinterpret_cast<void*>(probe_capture)), 0);
+  void* alone;
+  pthread_join(thread, &alone);
+  EXPECT_EQ(probe_owner(static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(alone))).name, "libglib-2.0.so.0");
 }
 
 // What one plugin's stack says after it is gone, and another one with the same code lies at its addresses.
