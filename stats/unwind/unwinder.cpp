@@ -256,6 +256,7 @@ namespace {
       row = unwind::find_row(table, address);
       if (row.is_own() && frames == begin) [[unlikely]] {
         known = find_way_out(registers, address, table, way, start, Registers::kNotesOwnFrames ? memory : nullptr);
+        ++left;  // no frame: who finds the room filled knows that there are more
         continue;
       }
     }
