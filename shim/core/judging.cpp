@@ -733,6 +733,17 @@ leaks::PythonIntegers python_integers() {
 }
 
 constexpr std::uint64_t kPatienceNs = 10'000'000'000;  // beyond what judging may take
+// The times of blocks are coarse: of those that were born before this all have an earlier one.
+std::uint64_t next_coarse_moment() {
+  constexpr timespec kTick{0, 500'000};
+  constexpr int kTicks = 40;  // the clock advances every 1 to 10 ms
+  const std::uint64_t now_ns = coarse_nanoseconds_since_start();
+  if (!gpu_used()) return now_ns;
+  for (int i = 0; i < kTicks && coarse_nanoseconds_since_start() == now_ns; ++i)
+    system_call(SYS_nanosleep, address_of(&kTick), 0);
+  return coarse_nanoseconds_since_start();
+}
+
 // Nobody is kept waiting for what cannot be done in time: of small blocks no more than one in so many nanoseconds was
 // ever looked at.
 bool blocks_are_too_many(std::uint64_t limit_ns) {
@@ -767,6 +778,7 @@ void drop_earlier() {
     return set_judgement(judgement);
   }
   const std::uint64_t began_ns = nanoseconds_since_start();
+  judgement.listed_ns = next_coarse_moment();
   JudgedMemory memory;
   for (const Kind* kind : kinds())
     if (kind->add_judged) kind->add_judged(memory);

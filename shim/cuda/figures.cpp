@@ -80,7 +80,7 @@ LeakFigures& add_leak(LeakRows& rows, const Tracked& of, const LiveBlocks& live,
 }
 
 void add_standing_leak(LeakRows& rows, const Tracked& of, std::uintptr_t address) {
-  const Standing standing = standing_of_target(address);
+  const Standing standing = standing_of_target(address, of.born_ns);
   add_leak(rows, of, live_blocks(of), static_cast<std::uint64_t>(standing)).leak_class = name_of(standing);
 }
 

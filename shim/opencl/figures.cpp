@@ -70,7 +70,7 @@ void add_leaks(Vector<LeakFigures>& leaks) {
     if (kept && !parents_named.emplace(record.parent, true).second) kept = 0;
     const LiveBlocks one{kind_name(record.kind), record.api,     record.site,
                          record.bytes + kept,    record.born_ns, record.born_ns};
-    const Standing standing = standing_of_target(block.handle);
+    const Standing standing = standing_of_target(block.handle, record.born_ns);
     const std::uint64_t apart = static_cast<std::uint64_t>(standing) * 2 + (kept != 0);
     LeakFigures& row = rows.add(one, apart, [] { return "opencl"; });
     row.leak_class = name_of(standing);

@@ -42,9 +42,10 @@ void set_judgement(const Judgement& judgement) { current = judgement; }
 const Judgement& judgement() { return judgement_of_thread(); }
 void set_judging_thread(const void* thread) { judging_thread.store(thread, std::memory_order_relaxed); }
 
-Standing standing_of_target(std::uintptr_t first) {
+Standing standing_of_target(std::uintptr_t first, std::uint64_t born_ns) {
   const Judgement& current = judgement_of_thread();
   if (!current.is_known) return current.why_not ? Standing::unclassified : Standing::none;
+  if (born_ns >= current.listed_ns) return Standing::unclassified;
   const auto at =
       std::lower_bound(current.targets.begin(), current.targets.end(), first,
                        [](const leaks::Target& one, std::uintptr_t address) { return one.first < address; });

@@ -43,6 +43,7 @@ struct Judgement {
   std::uint64_t unreadable_bytes = 0;
   std::uint64_t bytes_read = 0, took_ns = 0;
   std::uint64_t stopped_ns = 0;    // other threads
+  std::uint64_t listed_ns = 0;     // when targets were, by the coarse clock: all that were born before it advanced
   std::uint64_t memory_bytes = 0;  // of the tables
   std::span<const leaks::Target> targets;
   const host_pool::Picture* heap = nullptr;
@@ -54,10 +55,11 @@ void set_judging_thread(const void* thread);
 void set_judgement(const Judgement& judgement);
 const Judgement& judgement();
 
-// Of the target that begins there; none: nobody looked, or it was made later.
-Standing standing_of_target(std::uintptr_t first);
-inline Standing standing_of_target(const void* handle) {
-  return standing_of_target(reinterpret_cast<std::uintptr_t>(handle));
+// Of the target that begins there and was allocated then; none: nobody looked. What was made since they were listed may
+// have the address of one that was.
+Standing standing_of_target(std::uintptr_t first, std::uint64_t born_ns);
+inline Standing standing_of_target(const void* handle, std::uint64_t born_ns) {
+  return standing_of_target(reinterpret_cast<std::uintptr_t>(handle), born_ns);
 }
 // Of the live host block there.
 Standing standing_of_host_block(const void* block);
