@@ -46,12 +46,6 @@ Read function_of_kernel(std::uintptr_t header_at) {
   return placed && object.l_ld ? reinterpret_cast<Read>(SymbolTable(object).address_of(kName)) : nullptr;
 }
 
-std::uint64_t nanoseconds(clockid_t clock) {
-  timespec now{};
-  read_clock.load(std::memory_order_relaxed)(clock, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
-}
-
 }  // namespace
 
 [[gnu::hot]] void find_clock() {
@@ -61,7 +55,12 @@ std::uint64_t nanoseconds(clockid_t clock) {
     read_clock.store(found, std::memory_order_relaxed);
 }
 
-std::uint64_t monotonic_ns() { return nanoseconds(CLOCK_MONOTONIC); }
-std::uint64_t coarse_monotonic_ns() { return nanoseconds(CLOCK_MONOTONIC_COARSE); }
+std::uint64_t clock_ns(int clock) {
+  timespec now{};
+  read_clock.load(std::memory_order_relaxed)(clock, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+std::uint64_t monotonic_ns() { return clock_ns(CLOCK_MONOTONIC); }
+std::uint64_t coarse_monotonic_ns() { return clock_ns(CLOCK_MONOTONIC_COARSE); }
 
 }  // namespace cistern

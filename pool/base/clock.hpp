@@ -10,6 +10,8 @@ namespace cistern {
 // system call.
 void find_clock();
 
+// Of any that the system has, by its number.
+std::uint64_t clock_ns(int clock);
 std::uint64_t monotonic_ns();
 // As of the last tick of the system, every 1 to 4 ms: cheaper.
 std::uint64_t coarse_monotonic_ns();

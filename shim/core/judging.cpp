@@ -273,6 +273,8 @@ class Roots {
         if (target.is_readable) ours_.push({target.first, target.first + target.bytes});
     const host_pool::Picture& heap = plan.findings->heap;
     if (heap.bytes()) ours_.push({heap.first(), heap.first() + heap.bytes()});
+    for (const OtherThread& thread : plan.threads->all())
+      if (const Range dead = dead_part_of(thread); dead.first < dead.end) ours_.push(dead);
   }
 
   // All that the child has; then, what of the parent's it has not.
@@ -364,18 +366,15 @@ class Roots {
     const bool is_special = mapping.path.starts_with("[v");  // [vvar], [vdso], [vsyscall]
     if (is_special || is_device(mapping.path) || (is_file && !mapping.is_writable)) return;
     if (!mapping.is_readable && !make_what_is_there_readable(mapping)) return;
-    const bool is_anonymous = mapping.path.empty() && !mapping.is_shared;
-    std::uintptr_t first = mapping.first;
-    // A mapping that is a stack and nothing else: that of the first thread, or one that the C library made, with a
-    // guard.
-    if (mapping.path == "[stack]") first = begin_of_use({mapping.first, mapping.end}, plan_.process_id);
-    if (is_anonymous && is_after_guard_) {
-      const Descriptor descriptor = descriptor_in(mapping);
-      const bool is_old = descriptor.at && !is_of_thread(descriptor);
-      if (is_old) add(descriptor.at, descriptor.at + kDescriptorHead, of_driver, Residency::of_pages);
-      first = is_old ? descriptor.at + kDescriptorBytes : begin_of_use({mapping.first, mapping.end}, descriptor.id);
+    const Residency residency = mapping.is_shared ? Residency::of_file : Residency::of_pages;
+    Range dead{mapping.first, mapping.first};
+    if (mapping.path == "[stack]") dead.end = begin_of_use_of_first_thread({mapping.first, mapping.end});
+    if (mapping.path.empty() && !mapping.is_shared && is_after_guard_) {
+      dead = dead_part_of(mapping);
+      add_what_ended_left(mapping, of_driver);
     }
-    add(first, mapping.end, of_driver, mapping.is_shared ? Residency::of_file : Residency::of_pages);
+    add(mapping.first, dead.first, of_driver, residency);
+    add(dead.end, mapping.end, of_driver, residency);
   }
 
   // Memory that the program has closed for a while. Before Linux 6.7 (which finds what is there at once) not where so
@@ -389,67 +388,132 @@ class Roots {
     return system_call(SYS_mprotect, mapping.first, mapping.end - mapping.first, PROT_READ) == 0;
   }
 
-  // Where what is in use of a stack begins; at the mapping's begin where that is not known. `id`: the number of its
-  // thread, as far as the mapping itself tells it.
-  std::uintptr_t begin_of_use(const Range& mapping, int id) const {
-    const auto in_use = [&mapping](std::uintptr_t stack, std::uintptr_t below) {
-      return std::max(mapping.first, (stack - below) & ~std::uintptr_t{7});
-    };
-    const bool of_first_thread = id == plan_.process_id;
-    if (id == plan_.own_id || mapping.holds(address_of(__builtin_thread_pointer()))) {
-      const std::uintptr_t stack = address_of(plan_.stack_in_use);
-      return mapping.holds(stack) && !plan_.on_alternate_stack ? in_use(stack, 0) : mapping.first;
-    }
-    bool first_thread_lives = false;
-    for (const OtherThread& thread : plan_.threads->all()) {
-      if (!thread.id) continue;
-      first_thread_lives |= thread.id == plan_.process_id;
-      const bool is_it =
-          thread.id == id || (thread.is_complete && !of_first_thread && mapping.holds(thread.thread_pointer));
-      if (!is_it || (!thread.is_complete && !thread.is_steady)) continue;
-      if (mapping.holds(thread.stack)) return in_use(thread.stack, kBelowStackPointer);
-      const std::uintptr_t interrupted = interrupted_stack(thread.stack, end_of_mapping(thread.stack));
-      return mapping.holds(interrupted) ? in_use(interrupted, kBelowStackPointer) : mapping.first;
-    }
-    // Its thread has ended; arguments and environment are still the program's.
-    const std::uintptr_t arguments = address_of(start_arguments());
-    if (of_first_thread && !first_thread_lives && !plan_.threads->left_out() && mapping.holds(arguments))
-      return arguments;
-    return mapping.first;
-  }
-
-  // Of mapped memory as far as it was listed; 0: of none.
-  std::uintptr_t end_of_mapping(std::uintptr_t address) const {
-    for (const Range& one : mapped_.all())
-      if (one.holds(address)) return one.end;
-    return 0;
-  }
+  // --- Stacks. What lies below a stack pointer are frames that are over. Only what is known to be one thread's stack
+  // is passed over: the system lists stacks and other memory beside each other as one mapping.
 
   // As the debuggers' interface of the C library has it, a thread's descriptor is at the upper end of its stack, points
-  // to itself twice, and has the thread's number. Where this thread's own does not look so, none is believed. The C
-  // library keeps stacks of threads that have ended for others, with what was thread-local: the descriptor's head has
-  // what the next thread will use; what is behind it the last one left.
-  static constexpr std::uintptr_t kDescriptorHead = 704, kDescriptorBytes = 2304;
+  // to itself twice, and has the thread's number; and where the stack begins and its size, beside each other. Where
+  // this thread's own does not look so, none is believed.
+  static constexpr std::uintptr_t kDescriptorBytes = 2304;
   struct Descriptor {
     std::uintptr_t at = 0;
     int id = 0;
+    Range stack{};  // empty: not known
   };
-  Descriptor descriptor_in([[maybe_unused]] const Mapping& mapping) const {
+  Descriptor descriptor_at([[maybe_unused]] std::uintptr_t at) const {
 #if defined(__x86_64__)
-    constexpr std::uintptr_t kNumberAt = 720, kAlignment = 64, kLookedAt = std::uintptr_t{64} * 1024;
-    const auto word_at = [](std::uintptr_t at) { return *reinterpret_cast<const std::uintptr_t*>(at); };
-    const auto number_at = [](std::uintptr_t at) { return *reinterpret_cast<const int*>(at + kNumberAt); };
+    constexpr std::uintptr_t kNumberAt = 720, kLeastBytes = 16384, kMostBytes = std::uintptr_t{1} << 34;
+    constexpr std::uintptr_t kLowest = 65536;
+    const auto word_at = [](std::uintptr_t place) { return *reinterpret_cast<const std::uintptr_t*>(place); };
+    const auto number_at = [](std::uintptr_t place) { return *reinterpret_cast<const int*>(place + kNumberAt); };
     if (number_at(address_of(__builtin_thread_pointer())) != plan_.own_id) return {};
-    if (mapping.end - mapping.first < kDescriptorBytes) return {};
-    std::uintptr_t at = (mapping.end - kDescriptorBytes) & ~(kAlignment - 1);
-    for (; at >= mapping.first && mapping.end - at < kLookedAt; at -= kAlignment)
-      if (word_at(at) == at && word_at(at + 16) == at) return {at, number_at(at)};
+    if (word_at(at) != at || word_at(at + 16) != at) return {};
+    for (std::uintptr_t place = at; place < at + kDescriptorBytes - 8; place += 8) {
+      const std::uintptr_t first = word_at(place), bytes = word_at(place + 8);
+      if (bytes < kLeastBytes || bytes > kMostBytes || first < kLowest || first >= at || at - first >= bytes) continue;
+      if (first + bytes - at <= kDescriptorBytes + kSystemPage) return {at, number_at(at), {first, first + bytes}};
+    }
 #endif
     return {};
   }
+
+  // The last of a mapping.
+  Descriptor descriptor_in(const Mapping& mapping) const {
+    constexpr std::uintptr_t kAlignment = 64, kLookedAt = std::uintptr_t{64} * 1024;
+    if (mapping.end - mapping.first < kDescriptorBytes) return {};
+    std::uintptr_t at = (mapping.end - kDescriptorBytes) & ~(kAlignment - 1);
+    for (; at >= mapping.first && mapping.end - at < kLookedAt; at -= kAlignment)
+      if (*reinterpret_cast<const std::uintptr_t*>(at) == at)
+        if (const Descriptor found = descriptor_at(at); found.at) return found;
+    return {};
+  }
+
   bool is_of_thread(const Descriptor& descriptor) const {
     return descriptor.at == address_of(__builtin_thread_pointer()) || descriptor.id == plan_.own_id ||
            (descriptor.id > 0 && plan_.threads->knows(descriptor.id));
+  }
+
+  static std::uintptr_t in_use_from(std::uintptr_t stack, std::uintptr_t below) {
+    return (stack - below) & ~std::uintptr_t{7};
+  }
+
+  // Of a thread that was seen whole: of its own stack, as its descriptor says. Empty: nothing is known.
+  Range dead_part_of(const OtherThread& thread) const {
+    if (!thread.is_complete || !thread.thread_pointer || thread.id == plan_.process_id) return {};
+    const Range stack = descriptor_at(thread.thread_pointer).stack;
+    if (stack.holds(thread.stack)) return {stack.first, in_use_from(thread.stack, kBelowStackPointer)};
+    const std::uintptr_t interrupted = interrupted_by_handler(thread);
+    if (stack.holds(interrupted)) return {stack.first, in_use_from(interrupted, kBelowStackPointer)};
+    return {};
+  }
+
+  // That it runs a handler on; empty: none.
+  static Range alternate_stack_of(const OtherThread& thread) {
+    struct {
+      const OtherThread& thread;
+      Range found;
+    } asked{thread, {}};
+    visit_alternate_stacks(
+        [](void* context, std::uintptr_t owner, std::uintptr_t first, std::uintptr_t bytes) {
+          auto& of = *static_cast<decltype(asked)*>(context);
+          const Range stack{first, first + bytes};
+          if (of.thread.is_complete && owner == of.thread.thread_pointer && stack.holds(of.thread.stack))
+            of.found = stack;
+        },
+        &asked);
+    return asked.found;
+  }
+  // The stack pointer of what the handler interrupted; 0: there is none.
+  static std::uintptr_t interrupted_by_handler(const OtherThread& thread) {
+    const Range stack = alternate_stack_of(thread);
+    return stack.first < stack.end ? interrupted_stack(thread.stack, stack.end) : 0;
+  }
+
+  // Of threads that are not seen whole, and of those that have ended, whose stacks the C library keeps for others, with
+  // what was thread-local.
+  Range dead_part_of(const Mapping& mapping) const {
+    const Range nothing{mapping.first, mapping.first};
+    const Descriptor descriptor = descriptor_in(mapping);
+    const auto inside = [&](std::uintptr_t end) {
+      const std::uintptr_t first = std::max(mapping.first, descriptor.stack.first);
+      return first < end ? Range{first, end} : nothing;
+    };
+    if (!descriptor.at) return nothing;
+    if (!is_of_thread(descriptor)) return inside(std::min(descriptor.stack.end, mapping.end));
+    if (descriptor.at == address_of(__builtin_thread_pointer()) && !plan_.on_alternate_stack &&
+        descriptor.stack.holds(address_of(plan_.stack_in_use)))
+      return inside(in_use_from(address_of(plan_.stack_in_use), 0));
+    for (const OtherThread& thread : plan_.threads->all())
+      if (thread.id == descriptor.id && thread.is_steady && descriptor.stack.holds(thread.stack))
+        return inside(in_use_from(thread.stack, kBelowStackPointer));
+    return nothing;
+  }
+
+  // Of the descriptor of a thread that has ended: its head has what the next thread will use, and what it returned may
+  // still be asked for.
+  void add_what_ended_left(const Mapping& mapping, bool of_driver) {
+    constexpr std::uintptr_t kHead = 704, kReturned = 1568, kReturnedEnd = 1592;
+    const Descriptor descriptor = descriptor_in(mapping);
+    if (!descriptor.at || is_of_thread(descriptor)) return;
+    add(descriptor.at, descriptor.at + kHead, of_driver, Residency::of_pages);
+    add(descriptor.at + kReturned, descriptor.at + kReturnedEnd, of_driver, Residency::of_pages);
+  }
+
+  // At the mapping's begin where that is not known.
+  std::uintptr_t begin_of_use_of_first_thread(const Range& mapping) const {
+    if (plan_.own_id == plan_.process_id) {
+      const std::uintptr_t stack = address_of(plan_.stack_in_use);
+      return mapping.holds(stack) && !plan_.on_alternate_stack ? in_use_from(stack, 0) : mapping.first;
+    }
+    for (const OtherThread& thread : plan_.threads->all()) {
+      if (thread.id != plan_.process_id) continue;
+      if (!thread.is_complete && !thread.is_steady) return mapping.first;
+      const std::uintptr_t stack = mapping.holds(thread.stack) ? thread.stack : interrupted_by_handler(thread);
+      return mapping.holds(stack) ? std::max(mapping.first, in_use_from(stack, kBelowStackPointer)) : mapping.first;
+    }
+    // It has ended; arguments and environment are still the program's.
+    const std::uintptr_t arguments = address_of(start_arguments());
+    return !plan_.threads->left_out() && mapping.holds(arguments) ? arguments : mapping.first;
   }
 
   // Without what is ours.
@@ -524,10 +588,19 @@ class Roots {
       const std::uintptr_t word = *reinterpret_cast<const std::uintptr_t*>(at);
       const CodeRange* const code = code_at(word);
       if (!code || code->of_runtime || word - code->first < kLongestCall || !is_behind_call(word)) continue;
-      if (code->of_driver) root->of_driver = true;
+      if (code->of_driver) give_to_driver(*root, has_descriptor ? descriptor_at(thread.thread_pointer).stack : Range{});
       return code->of_driver;
     }
     return false;
+  }
+
+  // Of a mapping that has more than the stack, the rest is the program's.
+  void give_to_driver(Root& root, const Range& stack) {
+    const bool is_known = stack.first < stack.end;
+    if (is_known && root.first < stack.first) roots_.push({root.first, stack.first, false, root.residency});
+    if (is_known && stack.end < root.end) roots_.push({stack.end, root.end, false, root.residency});
+    if (is_known) root = {std::max(root.first, stack.first), std::min(root.end, stack.end), true, root.residency};
+    root.of_driver = true;
   }
 
   // Their registers, and stacks that lie in blocks of the host pool: coroutines' and such that programs made. Those
@@ -537,14 +610,15 @@ class Roots {
       if (!thread.id) continue;
       const bool of_driver = runs_driver(thread);
       if (!thread.is_complete && !of_driver) ++unseen_threads_;
-      if (thread.is_complete)
+      if (thread.word_count)
         roots_.push(
             {address_of(thread.words), address_of(thread.words + thread.word_count), of_driver, Residency::of_judge});
-      const std::uintptr_t begin = thread.is_complete
-                                       ? note_stack_in_heap(thread.stack, thread.stack - kBelowStackPointer)
-                                       : note_stack_in_heap(thread.stack, 0);
-      if (!thread.is_complete || begin_of_block(thread.thread_pointer) == begin) continue;
-      note_stack_in_heap(thread.thread_pointer, interrupted_stack(thread.stack, end_of_mapping(thread.stack)));
+      const Range dead = dead_part_of(thread), alternate = alternate_stack_of(thread);
+      const bool is_alternate = alternate.first < alternate.end;
+      const std::uintptr_t begin = note_stack_in_heap(
+          thread.stack, is_alternate ? Range{alternate.first, in_use_from(thread.stack, kBelowStackPointer)} : dead);
+      if (thread.is_complete && begin_of_block(thread.thread_pointer) != begin)
+        note_stack_in_heap(thread.thread_pointer, dead);
     }
     unseen_threads_ += plan_.threads->left_out();
   }
@@ -552,14 +626,15 @@ class Roots {
     host_pool::PictureBlock block;
     return inside && plan_.findings->heap.find(inside, block) && block.live ? block.first : 0;
   }
-  // In use from there on, where that is inside it. Returns its begin; 0: it is in no block.
-  std::uintptr_t note_stack_in_heap(std::uintptr_t inside, std::uintptr_t from) {
+  // Returns its block's begin; 0: it is in none.
+  std::uintptr_t note_stack_in_heap(std::uintptr_t inside, const Range& dead) {
     host_pool::PictureBlock block;
     if (!inside || !plan_.findings->heap.find(inside, block) || !block.live) return 0;
     const std::uintptr_t end = block.first + block.bytes;
+    const bool has_dead = dead.first < dead.end && dead.first >= block.first && dead.end <= end;
     stacks_.push(block.first);
-    roots_.push(
-        {from > block.first && from < end ? from & ~std::uintptr_t{7} : block.first, end, false, Residency::of_pages});
+    if (has_dead) roots_.push({block.first, dead.first, false, Residency::of_pages});
+    roots_.push({has_dead ? dead.end : block.first, end, false, Residency::of_pages});
     return block.first;
   }
 
@@ -572,7 +647,7 @@ class Roots {
     };
     visit_words_of_kernel(parent_timers(), push, this);
     visit_alternate_stacks(
-        [](void* roots, std::uintptr_t thread, std::uintptr_t stack) {
+        [](void* roots, std::uintptr_t thread, std::uintptr_t stack, std::uintptr_t) {
           auto* const own = static_cast<Roots*>(roots);
           if (own->may_live(thread)) own->words_.push(stack);
         },
@@ -721,7 +796,8 @@ void let_threads_go(void* context) {
 // When a Python program comes to its exit, the interpreter has freed its objects. What they had was in use until then,
 // so freed ones count as long as their memory was not used again.
 leaks::PythonIntegers python_integers() {
-  const link_map* const python = first_module_with("PyLong_Type", main_module());
+  const link_map* python = main_module();
+  while (python && !SymbolTable(*python).defines("PyLong_Type")) python = python->l_next;
   if (!python) return {};
   const SymbolTable symbols(*python);
   constexpr std::uint32_t kWithTag = 0x030C'0000;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kPlaces = 1024;
 struct Place {
-  std::atomic<std::uintptr_t> thread, stack;
+  std::atomic<std::uintptr_t> thread, stack, bytes;
 };
 constinit Place places[kPlaces] = {};
 
@@ -20,22 +20,23 @@ std::size_t place_of(std::uintptr_t thread) {
 
 }  // namespace
 
-void note_alternate_stack(const void* stack) {
+void note_alternate_stack(const void* stack, std::size_t bytes) {
   const auto thread = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
   for (std::size_t i = 0, at = place_of(thread); i < kPlaces; ++i, at = (at + 1) % kPlaces) {
     std::uintptr_t owner = places[at].thread.load(std::memory_order_relaxed);
     if (!owner && !stack) return;
     if (!owner && places[at].thread.compare_exchange_strong(owner, thread)) owner = thread;
     if (owner != thread) continue;
+    places[at].bytes.store(bytes, std::memory_order_relaxed);
     places[at].stack.store(reinterpret_cast<std::uintptr_t>(stack), std::memory_order_relaxed);
     return;
   }
 }
 
-void visit_alternate_stacks(void (*visit)(void*, std::uintptr_t, std::uintptr_t), void* context) {
+void visit_alternate_stacks(VisitAlternateStack visit, void* context) {
   for (const Place& place : places)
     if (const std::uintptr_t stack = place.stack.load(std::memory_order_relaxed))
-      visit(context, place.thread.load(std::memory_order_relaxed), stack);
+      visit(context, place.thread.load(std::memory_order_relaxed), stack, place.bytes.load(std::memory_order_relaxed));
 }
 
 }  // namespace cistern

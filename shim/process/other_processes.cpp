@@ -13,6 +13,7 @@
 #include <charconv>
 #include <iterator>
 
+#include "pool/base/clock.hpp"
 #include "pool/base/path.hpp"
 #include "pool/base/process_start.hpp"
 #include "pool/base/system_call.hpp"
@@ -42,11 +43,7 @@ std::int64_t field_of_state(pid_t process, int number) {
 }
 
 // The kernel's: a library may show the program another time.
-std::int64_t now_ns(clockid_t clock) {
-  timespec now{};
-  system_call(SYS_clock_gettime, static_cast<std::uintptr_t>(clock), reinterpret_cast<std::uintptr_t>(&now));
-  return now.tv_sec * kSecondNs + now.tv_nsec;
-}
+std::int64_t now_ns(clockid_t clock) { return static_cast<std::int64_t>(clock_ns(clock)); }
 
 }  // namespace
 

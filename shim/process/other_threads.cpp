@@ -35,7 +35,12 @@ namespace {
 
 constexpr std::uint64_t kMillisecond = 1'000'000;
 // Threads that are stopped wait for the slowest one.
-constexpr std::uint64_t kStopNs = 200 * kMillisecond, kPatienceNs = 500 * kMillisecond;
+constexpr std::uint64_t kStopNs = 200 * kMillisecond, kPatienceNs = 1000 * kMillisecond;
+// The copy may hang on one that is stopped (userfaultfd tells a thread of forks), so nobody is stopped for longer.
+constexpr std::uint64_t kLongestNs = 3000 * kMillisecond;
+// No more are asked than will stop in time: who stops later has to be met.
+constexpr std::size_t kAskedAtOnce = 64;
+constexpr std::size_t kPlacesForThread = 2;
 constexpr std::size_t kStackBytes = std::size_t{64} * 1024, kTextMax = 256;
 
 std::uintptr_t word(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
@@ -48,15 +53,17 @@ void sleep_for(long nanoseconds) {
 
 // "ID/syscall" and its like, below the folder of this process's threads.
 template <std::size_t size>
-std::string_view read_of_thread(int folder, int id, std::string_view file, char (&text)[size]) {
+std::string_view read_of_thread(int folder, int id, std::string_view file, char (&text)[size], long* error = nullptr) {
   char path[32];
   char* end = std::to_chars(path, path + 12, id).ptr;
   end += file.copy(end, 16);
   *end = '\0';
   const long opened = system_call(SYS_openat, word(folder), word(path), O_RDONLY | O_CLOEXEC);
+  if (error) *error = opened;
   if (opened < 0) return {};
   const long bytes = system_call(SYS_read, word(opened), word(text), size);
   system_call(SYS_close, word(opened));
+  if (error) *error = bytes;
   return {text, static_cast<std::size_t>(std::max(bytes, 0L))};
 }
 
@@ -82,9 +89,24 @@ bool is_where_it_was(const OtherThread& thread, const WaitingCall& call) {
 // The first thread may have ended before the others: so it stays on the list.
 bool has_ended(int folder, int id) {
   char text[kTextMax];
-  const std::string_view status = read_of_thread(folder, id, "/stat", text);
+  long error = 0;
+  const std::string_view status = read_of_thread(folder, id, "/stat", text, &error);
   const std::size_t name_end = status.rfind(") ");
-  return name_end == status.npos || (name_end + 2 < status.size() && strchr("ZX", status[name_end + 2]));
+  if (name_end == status.npos) return error == -ENOENT || error == -ESRCH;
+  return name_end + 2 < status.size() && strchr("ZX", status[name_end + 2]);
+}
+
+// In the thread's own namespace, whose numbers /proc may not have: the last of "NSpid:  4711  12".
+bool is_numbered_here(int folder, int id, int number) {
+  char text[4096];
+  std::string_view status = read_of_thread(folder, id, "/status", text);
+  const std::size_t at = status.find("\nNSpid:");
+  if (at == status.npos) return false;
+  status = status.substr(at + 1, status.find('\n', at + 1) - at - 1);
+  status = status.substr(status.find_last_of(" \t") + 1);
+  int last = 0;
+  std::from_chars(status.data(), status.data() + status.size(), last);
+  return last == number;
 }
 
 std::uint64_t mask_in(std::string_view status, std::string_view name) {
@@ -122,7 +144,7 @@ void begin_again([[maybe_unused]] OtherThread& thread, [[maybe_unused]] int fold
   user_regs_struct general;
   memcpy(&general, thread.words, sizeof general);
   constexpr int kCallBytes = 2;
-  if (static_cast<long>(general.orig_rax) < 0 || static_cast<long>(general.rax) != -EINTR) return;
+  if (!may_begin_again(static_cast<long>(general.orig_rax)) || static_cast<long>(general.rax) != -EINTR) return;
   if (has_handler_ahead(folder, thread.id, thread.signal)) return;
   general.rax = general.orig_rax;
   general.rip -= kCallBytes;
@@ -131,7 +153,8 @@ void begin_again([[maybe_unused]] OtherThread& thread, [[maybe_unused]] int fold
 #endif
 }
 
-void read_registers(OtherThread& thread) {
+// Whether all are known.
+bool read_registers(OtherThread& thread) {
 #if defined(__x86_64__)
   user_regs_struct general{};
   const long bytes = get_registers(thread.id, NT_PRSTATUS, &general, sizeof general);
@@ -145,13 +168,13 @@ void read_registers(OtherThread& thread) {
   get_registers(thread.id, NT_ARM_TLS, &thread.thread_pointer, sizeof thread.thread_pointer);
   constexpr unsigned kVectors = NT_PRFPREG;
 #endif
-  if (bytes != static_cast<long>(sizeof general)) return;
+  if (bytes != static_cast<long>(sizeof general)) return false;
   memcpy(thread.words, &general, sizeof general);
   char* const vectors = reinterpret_cast<char*>(thread.words) + sizeof general;
   const long more = get_registers(thread.id, kVectors, vectors, sizeof thread.words - sizeof general);
-  if (more <= 0) return;
+  if (more <= 0) return false;
   thread.word_count = (sizeof general + static_cast<std::size_t>(more)) / sizeof thread.words[0];
-  thread.is_complete = true;
+  return true;
 }
 
 // `work` runs on the other stack, in the new process only.
@@ -217,10 +240,15 @@ struct OtherThreads::Table {
   std::size_t room = 0, count = 0;
   unsigned left_out = 0;
   bool are_numbered = false;
-  std::atomic<bool> looked_again{false};
-  OtherThread threads[];
+  std::atomic<bool> looked_again{false}, gave_up{false};
+  std::size_t asked = 0;
 
   std::span<OtherThread> all() { return {threads, count}; }
+  std::size_t place_count = 0;
+  std::uint32_t* places();
+  OtherThread* find(int id);
+  void note_place(std::size_t at);
+  void drop_ended();
   void add(int id);
   void list();
 
@@ -236,19 +264,55 @@ struct OtherThreads::Table {
   // In the helper.
   static void run(void* table) { static_cast<Table*>(table)->stop_all(); }
   void stop_all();
-  void await(Step wanted);
+  // False: not within so long.
+  bool await(Step wanted, std::uint64_t most_ns);
   bool ask_to_stop(OtherThread& thread);
-  void await_stops(std::uint64_t until_ns);
+  // Until no more than `left` are asked.
+  void await_stops(std::size_t left, std::uint64_t until_ns);
   void note_stop(OtherThread& thread, int status);
+
+  OtherThread threads[];
 };
 
+// Behind the threads lie their places by their numbers.
+std::uint32_t* OtherThreads::Table::places() { return reinterpret_cast<std::uint32_t*>(threads + room); }
+
+OtherThread* OtherThreads::Table::find(int id) {
+  for (std::size_t i = static_cast<std::size_t>(id) % place_count;; i = (i + 1) % place_count) {
+    const std::uint32_t at = places()[i];
+    if (!at) return nullptr;
+    if (threads[at - 1].number == id) return &threads[at - 1];
+  }
+}
+
+void OtherThreads::Table::note_place(std::size_t at) {
+  std::size_t i = static_cast<std::size_t>(threads[at].number) % place_count;
+  while (places()[i]) i = (i + 1) % place_count;
+  places()[i] = static_cast<std::uint32_t>(at + 1);
+}
+
+// Threads that start others and end come and go while the rest is stopped.
+void OtherThreads::Table::drop_ended() {
+  std::fill_n(places(), place_count, 0);
+  std::size_t kept = 0;
+  for (std::size_t at = 0; at < count; ++at) {
+    if (!threads[at].id) continue;
+    if (kept != at) threads[kept] = threads[at];
+    note_place(kept++);
+  }
+  std::fill(threads + kept, threads + count, OtherThread{});
+  count = kept;
+}
+
 void OtherThreads::Table::add(int id) {
-  if (id == own_thread || id == own_id) return;
-  if (std::any_of(threads, threads + count, [id](const OtherThread& thread) { return thread.id == id; })) return;
-  if (count == room)
+  if (id == own_thread || id == own_id || find(id)) return;
+  if (count == room) drop_ended();
+  if (count == room) {
     ++left_out;
-  else
-    threads[count++].id = id;
+    return;
+  }
+  threads[count].id = threads[count].number = id;
+  note_place(count++);
 }
 
 // Adds those that are new.
@@ -272,36 +336,50 @@ void OtherThreads::Table::list() {
 
 // --- The helper
 
-void OtherThreads::Table::await(Step wanted) {
-  for (std::uint32_t seen; (seen = step.load(std::memory_order_acquire)) < wanted;) wait_a_little(seen);
+bool OtherThreads::Table::await(Step wanted, std::uint64_t most_ns) {
+  const std::uint64_t until_ns = monotonic_ns() + most_ns;
+  for (std::uint32_t seen; (seen = step.load(std::memory_order_acquire)) < wanted;) {
+    if (monotonic_ns() > until_ns) return false;
+    wait_a_little(seen);
+  }
+  return true;
 }
 
 void OtherThreads::Table::stop_all() {
   system_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
   if (system_call(SYS_getppid) != process) return;
-  await(kMayBegin);
+  if (!await(kMayBegin, kLongestNs)) return;
   constexpr int kRounds = 16, kLooksAtBusy = 8;
   began_ns = monotonic_ns();
   const std::uint64_t until_ns = began_ns + kStopNs;
   for (int round = 0; round < kRounds && monotonic_ns() < until_ns; ++round) {
+    drop_ended();
     const std::size_t known = count;
     list();
     bool some_are_busy = false;
-    for (OtherThread& thread : all())
-      if (thread.id && thread.progress == Progress::none) some_are_busy |= !ask_to_stop(thread);
-    await_stops(until_ns);
+    for (OtherThread& thread : all()) {
+      if (!thread.id || thread.progress != Progress::none || monotonic_ns() > until_ns) continue;
+      some_are_busy |= !ask_to_stop(thread);
+      if (asked >= kAskedAtOnce) await_stops(kAskedAtOnce / 2, until_ns);
+    }
+    await_stops(0, until_ns);
     if (count == known && (!some_are_busy || round >= kLooksAtBusy)) break;
     if (some_are_busy) sleep_for(100'000);
   }
   tell(kStopped);
-  await(kMayEnd);
+  gave_up.store(!await(kMayEnd, kLongestNs), std::memory_order_release);
   bool any = false;
-  for (const OtherThread& thread : all()) {
+  for (OtherThread& thread : all()) {
     if (thread.progress != Progress::stopped) continue;
     trace(PTRACE_DETACH, thread.id, 0, word(thread.signal));
+    thread.progress = Progress::let_go;
     any = true;
   }
   if (any) ended_ns = monotonic_ns();
+  // Whoever was asked in vain stops at last: he is let go as the others.
+  await_stops(0, monotonic_ns() + kLongestNs);
+  for (const OtherThread& thread : all())
+    if (thread.progress == Progress::stopped) trace(PTRACE_DETACH, thread.id, 0, word(thread.signal));
 }
 
 // False: it may be asked again, in a moment.
@@ -313,21 +391,22 @@ bool OtherThreads::Table::ask_to_stop(OtherThread& thread) {
     return true;
   }
   if (!answers_as_before(call)) return false;
-  const bool asked = trace(PTRACE_SEIZE, thread.id) == 0 && trace(PTRACE_INTERRUPT, thread.id) == 0;
-  thread.progress = asked ? Progress::asked : Progress::refused;
+  const bool is_asked = trace(PTRACE_SEIZE, thread.id) == 0 && trace(PTRACE_INTERRUPT, thread.id) == 0;
+  thread.progress = is_asked ? Progress::asked : Progress::refused;
+  asked += is_asked;
   return true;
 }
 
-void OtherThreads::Table::await_stops(std::uint64_t until_ns) {
-  const auto is_asked = [](const OtherThread& thread) { return thread.progress == Progress::asked; };
-  auto left = std::count_if(threads, threads + count, is_asked);
-  while (left > 0) {
+void OtherThreads::Table::await_stops(std::size_t left, std::uint64_t until_ns) {
+  while (asked > left) {
     int status = 0;
     const long id = system_call(SYS_wait4, word(-1), word(&status), word(__WALL | WNOHANG), 0);
     if (id < 0 || (id == 0 && monotonic_ns() > until_ns)) return;
     if (id == 0) sleep_for(20'000);
-    for (OtherThread& thread : all())
-      if (thread.id == id && is_asked(thread)) note_stop(thread, status), --left;
+    OtherThread* const thread = id ? find(static_cast<int>(id)) : nullptr;
+    if (!thread || thread->progress != Progress::asked) continue;
+    --asked;
+    note_stop(*thread, status);
   }
 }
 
@@ -340,7 +419,8 @@ void OtherThreads::Table::note_stop(OtherThread& thread, int status) {
   const bool by_helper = status >> 16 != 0;
   thread.progress = Progress::stopped;
   thread.signal = by_helper ? 0 : WSTOPSIG(status);
-  read_registers(thread);
+  const bool are_known = read_registers(thread);
+  thread.is_complete = are_known && step.load(std::memory_order_relaxed) < kStopped;  // later there is the copy
   begin_again(thread, folder);
 }
 
@@ -350,11 +430,13 @@ std::size_t OtherThreads::table_bytes() {
   constexpr std::size_t kMore = 64, kMost = 16384;
   const SmallFile<4096> status("/proc/self/status");
   const std::size_t threads = std::min<std::size_t>(status.number_after("\nThreads:").value_or(1), kMost);
-  return sizeof(Table) + (threads + threads / 4 + kMore) * sizeof(OtherThread);
+  return sizeof(Table) +
+         (threads + threads / 4 + kMore) * (sizeof(OtherThread) + kPlacesForThread * sizeof(std::uint32_t));
 }
 
 OtherThreads::OtherThreads(void* table, std::size_t bytes) : table_(*new (table) Table) {
-  table_.room = (bytes - sizeof(Table)) / sizeof(OtherThread);
+  table_.room = (bytes - sizeof(Table)) / (sizeof(OtherThread) + kPlacesForThread * sizeof(std::uint32_t));
+  table_.place_count = table_.room * kPlacesForThread;
 }
 
 OtherThreads::~OtherThreads() {
@@ -367,8 +449,8 @@ std::uint64_t OtherThreads::stopped_ns() const { return table_.ended_ns ? table_
 unsigned OtherThreads::left_out() const { return table_.left_out; }
 
 bool OtherThreads::knows(int id) const {
-  const auto is_it = [id](const OtherThread& thread) { return thread.id == id; };
-  return !table_.are_numbered || table_.left_out || std::any_of(all().begin(), all().end(), is_it);
+  const OtherThread* const thread = table_.find(id);
+  return !table_.are_numbered || table_.left_out || (thread && thread->id);
 }
 
 void OtherThreads::look(int own_thread, int tries) {
@@ -378,8 +460,11 @@ void OtherThreads::look(int own_thread, int tries) {
       keep_apart(system_call(SYS_openat, word(AT_FDCWD), word("/proc/self/task"), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (table_.folder < 0) return;
   table_.list();
-  if (!table_.are_numbered && table_.count) --table_.count;  // one of them is this one
+  if (!table_.are_numbered)
+    for (OtherThread& thread : all())
+      if (is_numbered_here(table_.folder, thread.id, table_.own_id)) thread.id = 0;
   for (OtherThread& thread : all()) {
+    if (!thread.id) continue;
     WaitingCall call = call_of(table_.folder, thread.id);
     for (; !call.stack && !call.is_kernels() && tries > 0; --tries) {
       sleep_for(500'000);
@@ -397,7 +482,7 @@ void OtherThreads::stop() {
   helper_stack_ = stack;
   names_tracer_ = tracer_has_to_be_named();
   table_.process = system_call(SYS_getpid);
-  const std::uintptr_t shared = may_share_memory() ? CLONE_VM | CLONE_FS : 0;
+  const std::uintptr_t shared = may_share_memory() ? CLONE_VM : 0;
   helper_ =
       clone_onto(shared | CLONE_FILES | CLONE_UNTRACED, static_cast<char*>(stack) + kStackBytes, Table::run, &table_);
   if (helper_ <= 0) return;
@@ -418,7 +503,8 @@ void OtherThreads::look_again() {
 }
 
 void OtherThreads::await_second_look() const {
-  for (int tries = 5000; tries > 0 && !table_.looked_again.load(std::memory_order_acquire); --tries) sleep_for(20'000);
+  for (int tries = 50'000; tries > 0 && !table_.looked_again.load(std::memory_order_acquire); --tries)
+    sleep_for(20'000);
 }
 
 bool OtherThreads::helper_has_ended() {
@@ -431,13 +517,18 @@ bool OtherThreads::helper_has_ended() {
 
 // Without an answer nothing is known of the others' registers.
 void OtherThreads::let_go() {
-  const bool in_vain = table_.step.load(std::memory_order_acquire) < Table::kStopped;
+  const bool in_vain =
+      table_.step.load(std::memory_order_acquire) < Table::kStopped || table_.gave_up.load(std::memory_order_acquire);
   table_.tell(Table::kMayEnd);
-  const std::uint64_t until_ns = monotonic_ns() + kPatienceNs;
+  const std::uint64_t until_ns = monotonic_ns() + kLongestNs + kPatienceNs;
+  bool is_killed = false;
   while (helper_ > 0 && !helper_has_ended()) {
-    if (in_vain || monotonic_ns() > until_ns) system_call(SYS_kill, word(helper_), SIGKILL);
+    if ((in_vain || monotonic_ns() > until_ns) && !is_killed)
+      is_killed = system_call(SYS_kill, word(helper_), SIGKILL) == 0;
+    if (monotonic_ns() > until_ns + kPatienceNs) break;  // it hangs in the kernel
     sleep_for(20'000);
   }
+  helper_ = 0;
   if (in_vain)
     for (OtherThread& thread : all()) thread.is_complete = false;
   if (names_tracer_) system_call(SYS_prctl, PR_SET_PTRACER, permitted_tracer.load(std::memory_order_relaxed));

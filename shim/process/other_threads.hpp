@@ -17,12 +17,13 @@
 
 namespace cistern {
 
-enum class Progress : std::uint8_t { none, asked, refused, stopped };
+enum class Progress : std::uint8_t { none, asked, refused, stopped, let_go };
 
 struct OtherThread {
   static constexpr std::size_t kWords = 448;
 
   int id;                         // 0: ended
+  int number;                     // what `id` was at first
   int signal;                     // that it was about to get
   Progress progress;              // of stopping it
   bool is_complete;               // all its registers are in `words`

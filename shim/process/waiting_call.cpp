@@ -36,7 +36,7 @@ constexpr long kBegunAgain[] = {
 #if defined(__x86_64__)
     SYS_epoll_wait,
 #endif
-    SYS_epoll_pwait, SYS_rt_sigtimedwait, SYS_semop, SYS_semtimedop, SYS_io_getevents, SYS_accept, SYS_accept4};
+    SYS_epoll_pwait, SYS_rt_sigtimedwait, SYS_semop, SYS_semtimedop, SYS_accept, SYS_accept4};
 
 template <std::size_t count>
 bool has(const long (&numbers)[count], long number) {
@@ -56,13 +56,20 @@ bool is_plain_terminal(int file) {
   return (state.local & ICANON) || state.characters[VMIN] <= 1;
 }
 
+// With SO_RCVLOWAT it may have a part of what it waits for.
+bool receives_at_once(int file) {
+  int least = 0, bytes = sizeof least;
+  const long answer = system_call(SYS_getsockopt, static_cast<std::uintptr_t>(file), SOL_SOCKET, SO_RCVLOWAT,
+                                  reinterpret_cast<std::uintptr_t>(&least), reinterpret_cast<std::uintptr_t>(&bytes));
+  return kBeginsAgain && answer == 0 && least <= 1;
+}
+
 // Reading waits only while it has nothing yet.
 bool reads_at_once(int file) {
   struct stat status;
   if (status_of_file(file, status)) return false;
   if (S_ISFIFO(status.st_mode)) return true;
-  if (S_ISSOCK(status.st_mode)) return kBeginsAgain;
-  if (S_ISCHR(status.st_mode)) return is_plain_terminal(file);
+  if (S_ISSOCK(status.st_mode)) return receives_at_once(file);
   char path[48] = "/proc/self/fd/", target[48];
   *std::to_chars(path + 14, std::end(path) - 1, file).ptr = '\0';
   const long bytes =
@@ -70,6 +77,7 @@ bool reads_at_once(int file) {
                   reinterpret_cast<std::uintptr_t>(target), sizeof target);
   if (bytes <= 0) return false;
   const std::string_view name(target, static_cast<std::size_t>(bytes));
+  if (name.starts_with("/dev/pts/") || name.starts_with("/dev/tty")) return is_plain_terminal(file);
   constexpr std::string_view kEvents[] = {"anon_inode:[eventfd]", "anon_inode:[timerfd]", "anon_inode:[signalfd]",
                                           "anon_inode:inotify", "anon_inode:[inotify]"};
   return std::find(std::begin(kEvents), std::end(kEvents), name) != std::end(kEvents);
@@ -104,6 +112,13 @@ WaitingCall parse_waiting_call(std::string_view line) {
   return call;
 }
 
+// Sockets with a time-out answer so, and what reads them.
+bool may_begin_again(long number) {
+  constexpr long kByArguments[] = {SYS_read,    SYS_readv,          SYS_recvfrom,
+                                   SYS_recvmsg, SYS_io_uring_enter, SYS_io_getevents};
+  return has(kBegunAgain, number) || has(kByArguments, number);
+}
+
 bool answers_as_before(const WaitingCall& call) {
   if (!call.is_known) return false;
   if (call.number == WaitingCall::kRuns || has(kRestarted, call.number)) return true;
@@ -114,11 +129,13 @@ bool answers_as_before(const WaitingCall& call) {
     case SYS_readv:
       return reads_at_once(file);
     case SYS_recvfrom:
-      return kBeginsAgain && !asks_for_all(3);
+      return !asks_for_all(3) && receives_at_once(file);
     case SYS_recvmsg:
-      return kBeginsAgain && !asks_for_all(2);
+      return !asks_for_all(2) && receives_at_once(file);
     case SYS_io_uring_enter:
-      return kBeginsAgain && call.arguments[1] == 0;  // else the answer is what was submitted
+      return kBeginsAgain && call.arguments[1] == 0 && call.arguments[2] <= 1;  // else a part may have been done
+    case SYS_io_getevents:
+      return kBeginsAgain && call.arguments[1] <= 1;
     default:
       return kBeginsAgain && has(kBegunAgain, call.number);
   }

@@ -20,6 +20,9 @@ struct WaitingCall {
 // "running", "-1 SP PC" or "NUMBER A0 A1 A2 A3 A4 A5 SP PC".
 WaitingCall parse_waiting_call(std::string_view line);
 
+// A call that a stop lets answer EINTR, and that has done nothing then.
+bool may_begin_again(long number);
+
 // Whether its answer stays what it would have been: the call has done nothing yet, and begins anew afterwards. The
 // calling process has the same open files.
 bool answers_as_before(const WaitingCall& call);

@@ -64,6 +64,8 @@ TEST(WaitingCall, CallsThatMayHaveDoneAPartMayNot) {
   EXPECT_FALSE(may_be_stopped(line_of(SYS_recvfrom, 3, 0, 100, MSG_WAITALL)));
   EXPECT_FALSE(may_be_stopped(line_of(SYS_recvmsg, 3, 0, MSG_WAITALL)));
   EXPECT_FALSE(may_be_stopped(line_of(SYS_io_uring_enter, 3, 2)));
+  EXPECT_FALSE(may_be_stopped(line_of(SYS_io_uring_enter, 3, 0, 2)));
+  EXPECT_FALSE(may_be_stopped(line_of(SYS_io_getevents, 3, 2)));
 }
 
 // On other processors than x86-64 those that would answer EINTR are left alone.
@@ -75,8 +77,15 @@ TEST(WaitingCall, CallsThatWouldAnswerEintrWhereTheyCanBeMadeOnceMore) {
 #endif
   for (const long number : {SYS_epoll_pwait, SYS_rt_sigtimedwait, SYS_semtimedop, SYS_io_getevents, SYS_accept4})
     EXPECT_EQ(may_be_stopped(line_of(number)), kMay) << number;
-  EXPECT_EQ(may_be_stopped(line_of(SYS_recvfrom, 3, 0, 100, 0)), kMay);
-  EXPECT_EQ(may_be_stopped(line_of(SYS_io_uring_enter, 3, 0)), kMay);
+  EXPECT_EQ(may_be_stopped(line_of(SYS_io_uring_enter, 3, 0, 1)), kMay);
+  EXPECT_EQ(may_be_stopped(line_of(SYS_io_getevents, 3, 1)), kMay);
+  int sockets[2], least = 10;
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
+  const auto receives = line_of(SYS_recvfrom, static_cast<std::uintptr_t>(sockets[0]), 0, 100, 0);
+  EXPECT_EQ(may_be_stopped(receives), kMay);
+  setsockopt(sockets[0], SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
+  EXPECT_FALSE(may_be_stopped(receives)) << "some of so many bytes may be there";
+  for (const int one : sockets) close(one);
 }
 
 TEST(WaitingCall, ReadingGoesByWhatIsRead) {

@@ -11,7 +11,7 @@ struct PythonIntegers {
   bool has_tag = false;     // since 3.12 the number of digits lies above three bits of others
   bool only_live = false;   // by the count in the word before the type, which builds without the GIL do not have
 
-  // What the object has whose type is at `at`, in memory up to `end`; 0: none of two digits, which addresses are of, or
+  // What the object has whose type is at `at`, in memory up to `end`; 0: none of one or two digits, which addresses are of, or
   // one that was freed.
   std::uintptr_t value_at(std::uintptr_t at, std::uintptr_t first, std::uintptr_t end) const {
     constexpr std::uintptr_t kWord = sizeof(std::uintptr_t), kDigitBits = 30;
@@ -21,10 +21,11 @@ struct PythonIntegers {
     const std::uintptr_t references = only_live ? word_at(at - kWord) : 1;
     if (!(references & 0xffff'ffff) || (references >> 32 & 0xffff)) return 0;
     const std::uintptr_t size = word_at(at + kWord), sign_and_flags = has_tag ? size & 7 : 0;
-    if ((has_tag ? size >> 3 : size) != 2 || (sign_and_flags & 3)) return 0;
+    const std::uintptr_t count = has_tag ? size >> 3 : size;
+    if ((count != 1 && count != 2) || (sign_and_flags & 3)) return 0;
     std::uint32_t digits[2];
     memcpy(digits, reinterpret_cast<const void*>(at + 2 * kWord), sizeof digits);
-    return digits[0] | std::uintptr_t{digits[1]} << kDigitBits;
+    return digits[0] | (count == 2 ? std::uintptr_t{digits[1]} << kDigitBits : 0);
   }
 };
 
