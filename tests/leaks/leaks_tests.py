@@ -244,6 +244,15 @@ class Ends(LeaksTest):
             self.assertEqual(reports[0]["judging"]["unseen_threads"], 0, way)
             self.assertEqual(self.found(reports), self.LOST_AND_REACHABLE, way)
 
+    def test_only_what_is_known_to_be_a_stack_is_passed_over(self):
+        for way in ("merged", "merged_ended", "slots", "in_front", "returned", "stale_frame"):
+            _, reports = self.with_report(self.program("stack_places"), way)
+            classes = collections.Counter()
+            for row in reports[0]["leaks"]:
+                if row["kind"] == "host" and row["block_bytes_min"] == 100_000:
+                    classes[row["class"]] += row["blocks"]
+            self.assertEqual(classes, {"reachable": 4 if way == "slots" else 1}, way)
+
     def test_calls_that_threads_wait_in_answer_as_ever(self):
         plain = self.plain(self.program("waiting_calls"))
         done, reports = self.with_report(self.program("waiting_calls"))
