@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,7 +46,8 @@ std::uint32_t gate_number(const Options& options) {
   };
   mix(sizeof(Verdicts));
   for (const auto& bytes_min : options.fail_on.bytes_min) mix(bytes_min ? *bytes_min + 1 : 0);
-  for (const char letter : options.gate_fault) mix(static_cast<std::uint8_t>(letter));
+  if (!options.fail_on)
+    for (const char letter : options.gate_fault) mix(static_cast<std::uint8_t>(letter));
   return hash;
 }
 
@@ -81,8 +83,10 @@ pid_t parent_in(const char* stat_file) {
   return parent;
 }
 
+// -1: of no file, for this process and what it forks.
 Verdicts* map(int file) {
-  const long mapped = system_call(SYS_mmap, 0, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, word(file), 0);
+  const int how = file < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
+  const long mapped = system_call(SYS_mmap, 0, kFileBytes, PROT_READ | PROT_WRITE, word(how), word(file), 0);
   return mapped > 0 || mapped < -4095 ? reinterpret_cast<Verdicts*>(mapped) : nullptr;
 }
 
@@ -136,16 +140,31 @@ Verdicts* family_of_parents(std::uint32_t gate) {
   return nullptr;
 }
 
-// A descriptor that would be in the program's way is closed: then only forked children are of the family.
-Verdicts* found_family(std::uint32_t gate) {
+// A longer file than the process may write would raise SIGXFSZ.
+bool may_make_file() {
+  rlimit limit{};
+  return system_call(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, word(&limit)) == 0 && limit.rlim_cur >= kFileBytes;
+}
+
+// -1: none is to be had.
+int make_file() {
   constexpr std::uintptr_t kCloseOnExec = 1, kNeverExecuted = 8;  // MFD_CLOEXEC, MFD_NOEXEC_SEAL
-  long made_file = system_call(SYS_memfd_create, word(kFileName), kCloseOnExec | kNeverExecuted);
-  if (made_file == -EINVAL) made_file = system_call(SYS_memfd_create, word(kFileName), kCloseOnExec);  // before 6.3
-  const int file = keep_apart(made_file);
-  if (file < 0) return nullptr;
-  Verdicts* const made = system_call(SYS_ftruncate, word(file), kFileBytes) == 0 ? map(file) : nullptr;
+  if (!may_make_file()) return -1;
+  long made = system_call(SYS_memfd_create, word(kFileName), kCloseOnExec | kNeverExecuted);
+  if (made == -EINVAL) made = system_call(SYS_memfd_create, word(kFileName), kCloseOnExec);  // before 6.3
+  const int file = keep_apart(made);
+  if (file < 0 || system_call(SYS_ftruncate, word(file), kFileBytes) == 0) return file;
+  close_it(file);
+  return -1;
+}
+
+// A descriptor that would be in the program's way is closed: then, as without a file, only forked children are of the
+// family.
+Verdicts* found_family(std::uint32_t gate) {
+  const int file = make_file();
+  Verdicts* const made = map(file);
   if (made) made->gate = gate;
-  if (!made || file < *std::prev(std::end(kPrivateDescriptors))) close_it(file);
+  if (file >= 0 && (!made || file < *std::prev(std::end(kPrivateDescriptors)))) close_it(file);
   return made;
 }
 
