@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -26,8 +25,6 @@ constexpr char kFileName[] = "cistern-verdicts";
 constexpr std::string_view kLinkText = "/memfd:cistern-verdicts (deleted)";
 constexpr std::size_t kFileBytes = 4096;
 constexpr int kGenerationsMax = 64;
-// Of keep_apart(), which takes the next one where one is taken.
-constexpr int kDescriptorsSearched = 16;
 
 // What all processes of a family have mapped. Of another version of Cistern it is not theirs.
 struct Verdicts {
@@ -104,29 +101,48 @@ Verdicts* mapped_from(const FilePath& descriptor, std::uint32_t gate) {
   return nullptr;
 }
 
-bool may_be_private(std::string_view name) {
-  int number = -1;
-  std::from_chars(name.data(), name.data() + name.size(), number);
-  return std::any_of(std::begin(kPrivateDescriptors), std::end(kPrivateDescriptors),
-                     [number](int lowest) { return number >= lowest && number < lowest + kDescriptorsSearched; });
-}
-
-Verdicts* family_of(pid_t process, std::uint32_t gate) {
-  const int folder = open(path_of(process, "/fd").text(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return nullptr;
-  Verdicts* found = nullptr;
+// Calls `visit` with every name in the folder until it returns true. False: there is no name.
+template <class Visit>
+bool visit_names(const FilePath& folder_path, Visit visit) {
+  const int folder = open(folder_path.text(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return false;
+  bool any = false, done = false;
   alignas(8) char entries[2048];
   long bytes;
-  while (!found && (bytes = system_call(SYS_getdents64, word(folder), word(entries), sizeof entries)) > 0)
-    for (long at = 0; at < bytes && !found;) {
+  while (!done && (bytes = system_call(SYS_getdents64, word(folder), word(entries), sizeof entries)) > 0)
+    for (long at = 0; at < bytes && !done;) {
       const auto* const entry = reinterpret_cast<const struct dirent64*>(entries + at);
       at += entry->d_reclen;
-      if (!may_be_private(entry->d_name)) continue;
-      FilePath path = path_of(process, "/fd/");
-      path.add(entry->d_name);
-      found = mapped_from(path, gate);
+      if (entry->d_name[0] == '.') continue;
+      any = true;
+      done = visit(std::string_view(entry->d_name));
     }
   close_it(folder);
+  return any;
+}
+
+// Among the descriptors that the folder names. False: it names none.
+bool look_in(const FilePath& folder, std::uint32_t gate, Verdicts*& found) {
+  return visit_names(folder, [&](std::string_view name) {
+    FilePath path = folder;
+    path.add("/");
+    path.add(name);
+    return (found = mapped_from(path, gate)) != nullptr;
+  });
+}
+
+// A main thread that ended before the others has no descriptors any more; theirs are the process's.
+Verdicts* family_of(pid_t process, std::uint32_t gate) {
+  Verdicts* found = nullptr;
+  if (look_in(path_of(process, "/fd"), gate, found)) return found;
+  const FilePath threads = path_of(process, "/task");
+  visit_names(threads, [&](std::string_view thread) {
+    FilePath folder = threads;
+    folder.add("/");
+    folder.add(thread);
+    folder.add("/fd");
+    return look_in(folder, gate, found);
+  });
   return found;
 }
 
