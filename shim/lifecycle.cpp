@@ -133,13 +133,19 @@ void let_others_go_first() {
   if (another_thread_ends() && in_own_process()) let_others_end();
 }
 
-// The thread that the C library's last handler, which is ours, was called in. The list is empty then: any other
-// thread's exit ends the process at once, without the report.
+// The thread that the C library's last handler, which is ours, was called in. Any other thread's exit would find the
+// list empty then, and end the process at once, without the report: our exit waits, and for who ends the process in the
+// C library's own way (errx) a handler is left in the list that does.
 constinit std::atomic<const void*> last_handler_thread{nullptr};
 
 void let_last_handler_end() {
   const void* const thread = last_handler_thread.load();
   if (thread && thread != __builtin_thread_pointer() && has_something_to_say() && in_own_process()) give_way();
+}
+
+void begin_last_handler() {
+  last_handler_thread = __builtin_thread_pointer();
+  if (has_something_to_say()) on_exit([](int, void*) { let_last_handler_end(); }, nullptr);
 }
 
 // Before the C library's list of quick_exit is one handler shorter for this thread: who finds it empty ends the
@@ -297,7 +303,7 @@ int wrapped_main(int argc, char** argv, char** environment) {
 }
 
 void wrapped_fini() {
-  last_handler_thread = __builtin_thread_pointer();
+  begin_last_handler();
   if (loader_fini) loader_fini();
   let_others_go_first();
   end_process_by("exit", "exit");
