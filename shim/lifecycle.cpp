@@ -27,6 +27,7 @@
 #include "shim/core/fork.hpp"
 #include "shim/core/gate.hpp"
 #include "shim/core/judging.hpp"
+#include "shim/core/suppressions_file.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/host/placement.hpp"
 #include "shim/lifecycle_signals.hpp"
@@ -132,6 +133,28 @@ void let_others_go_first() {
   if (another_thread_ends() && in_own_process()) let_others_end();
 }
 
+// The thread that the C library's last handler, which is ours, was called in. Any other thread's exit would find the
+// list empty then, and end the process at once, without the report: our exit waits, and for who ends the process in the
+// C library's own way (errx) a handler is left in the list that does.
+constinit std::atomic<const void*> last_handler_thread{nullptr};
+
+void let_last_handler_end() {
+  const void* const thread = last_handler_thread.load();
+  if (thread && thread != __builtin_thread_pointer() && has_something_to_say() && in_own_process()) give_way();
+}
+
+void begin_last_handler() {
+  last_handler_thread = __builtin_thread_pointer();
+  if (has_something_to_say()) on_exit([](int, void*) { let_last_handler_end(); }, nullptr);
+}
+
+// Before the C library's list of quick_exit is one handler shorter for this thread: who finds it empty ends the
+// process.
+void begin_quick_exit() {
+  let_others_go_first();
+  if (has_something_to_say() && may_report_here()) const Ending ending;
+}
+
 // Silent processes are left without a new descriptor. Live memory is judged before any destructor runs.
 void begin_exit(const void* stack) {
   let_others_go_first();
@@ -154,7 +177,8 @@ int end_process(const char* moment, std::optional<int> status) {
   if (switched_off()) return status.value_or(0);
   if (!has_something_to_say()) {
     if (system_calls_are_filtered()) return keep_gate_unseen(status);
-    if (!others_failed() || !may_report_here()) return status.value_or(0);
+    if (!others_failed()) return status.value_or(0);
+    if (!may_report_here()) return in_own_process() ? keep_gate_unseen(status) : status.value_or(0);
     const Uncancelled uncancelled;
     return code_beside_other_ranks(status.value_or(0), keep_gate_of_others(status));
   }
@@ -175,6 +199,7 @@ int end_process(const char* moment, std::optional<int> status) {
 // parts of another thread's fork.
 void in_forked_child() {
   process_id.store(system_calls_are_filtered() ? kUnknown : getpid(), std::memory_order_relaxed);
+  last_handler_thread.store(nullptr, std::memory_order_relaxed);
   note_forked();
   family_after_fork_in_child();
   after_fork_in_child();
@@ -188,16 +213,35 @@ void register_fork_handlers() {
   if (!registered.exchange(true)) real_register_atfork()(before_fork, after_fork_in_parent, in_forked_child, nullptr);
 }
 
+// What each thread that ends the process ends it with: which of them comes to the end nobody knows before.
+struct ExitStatus {
+  std::atomic<const void*> thread{nullptr};
+  std::atomic<int> status{0};
+};
+constinit ExitStatus exit_statuses[8];
+
+void note_exit_status(int status, void*) {
+  const void* const self = __builtin_thread_pointer();
+  for (ExitStatus& of : exit_statuses) {
+    const void* thread = nullptr;
+    if (!of.thread.compare_exchange_strong(thread, self) && thread != self) continue;
+    return of.status.store(status, std::memory_order_relaxed);
+  }
+}
+
+// Nothing: nobody knows it.
+std::optional<int> exit_status() {
+  for (const ExitStatus& of : exit_statuses)
+    if (of.thread.load() == __builtin_thread_pointer()) return of.status.load(std::memory_order_relaxed);
+  return {};
+}
+
 // The C library writes what stdio holds after our turn: where the code changes, the C library's own exit does that in
 // our turn, and what other handlers there are it calls as well.
-constinit std::atomic<int> exit_status{0};
-
-void note_exit_status(int status, void*) { exit_status.store(status, std::memory_order_relaxed); }
-
 void end_process_by(const char* exit_function, const char* moment) {
-  const int status = exit_status.load(std::memory_order_relaxed);
+  const std::optional<int> status = exit_status();
   const int changed = end_process(moment, status);
-  if (changed != status) reinterpret_cast<Exit>(next_definition(exit_function))(changed);
+  if (status && changed != *status) reinterpret_cast<Exit>(next_definition(exit_function))(changed);
 }
 
 // errx and the like end the process without our exit.
@@ -220,7 +264,11 @@ void end_process_from_layer(int status, void*) {
   end_process_by("exit", "exit");
 }
 
-void call_at_quick_exit(void*) { end_process_by("_exit", "_exit"); }
+// As a layer nobody saw the status.
+void call_at_quick_exit(void*) {
+  if (!preloaded.load(std::memory_order_relaxed)) return void(end_process("_exit", {}));
+  end_process_by("_exit", "_exit");
+}
 
 // At the first chance: our constructor, or the start of main. Options are read here because programs change their
 // environment later.
@@ -236,6 +284,7 @@ void start_process() {
   if (has_deferred_lines() && options().report != "none") note_complaints();
   if (options().system_calls == "few") note_system_filter();
   if (options().has_gate() && options().fail_children && !system_calls_are_filtered()) join_family(options());
+  if (options().has_gate() && !system_calls_are_filtered()) note_suppressions();
   host::prepare_pool();
   host::prepare_placement();
   host::prepare_operators();
@@ -249,10 +298,12 @@ int wrapped_main(int argc, char** argv, char** environment) {
   const int status = program_main(argc, argv, environment);
   note_exit_status(status, nullptr);
   begin_exit(stack_in_use());
+  let_last_handler_end();
   return status;
 }
 
 void wrapped_fini() {
+  begin_last_handler();
   if (loader_fini) loader_fini();
   let_others_go_first();
   end_process_by("exit", "exit");
@@ -329,6 +380,7 @@ extern "C" {
 [[gnu::visibility("default"), gnu::noreturn]] void exit(int status) {
   note_exit_status(status, nullptr);
   begin_exit(stack_in_use());
+  let_last_handler_end();
   Exit real = real_exit.load(std::memory_order_relaxed);
   if (!real) real = reinterpret_cast<Exit>(next_symbol("exit"));
   real(status);
@@ -337,6 +389,7 @@ extern "C" {
 
 [[gnu::visibility("default"), gnu::noreturn]] void quick_exit(int status) noexcept {
   note_exit_status(status, nullptr);
+  begin_quick_exit();
   reinterpret_cast<Exit>(next_definition("quick_exit"))(status);
   __builtin_unreachable();
 }

@@ -98,6 +98,7 @@ void serve() {
   host::prepare_pool();
   __register_atfork(before_fork, after_fork_in_parent, in_forked_child, nullptr);
   watch_end();
+  if (options().has_gate()) warn_line("CISTERN_FAIL_ON: a program that is linked with Cistern keeps its exit code");
 }
 
 // What serve() makes is looked at without locks. But not for ever: the other thread may wait for the loader's lock,

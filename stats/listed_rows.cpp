@@ -82,7 +82,7 @@ void add(LeakFigures& row, const LeakFigures& more) {
 
 String origin(const LeakFigures& leak) {
   return leak.kind + "|" + String(leak.leak_class) + "|" + leak.object + "|" + String(leak.api ? leak.api : "") +
-         (leak.kept_parent_bytes ? "|kept" : "") +
+         (leak.kept_parent_bytes ? "|kept" : "") + (leak.inherited ? "|inherited" : "") +
          (leak.suppressed ? "|rule " + decimal(static_cast<double>(leak.rule), 0) : String());
 }
 

@@ -150,6 +150,7 @@ struct LeakFigures {
   std::optional<std::uint64_t> bytes_error{};  // of an estimate: one standard deviation
   bool suppressed = false;                     // known and accepted: neither shown nor counted as a leak
   std::size_t rule = 0;                        // of the snapshot's suppressions, the one that names it
+  bool inherited = false;                      // host: was there before this process was forked
   Trend trend{};                               // of all that the site made, up to exit
 
   bool is_lost() const {

@@ -147,6 +147,7 @@ struct alignas(64) Page {
   union {
     Slice heap_next;            // small, medium: in the list of all pages of the heap, with heap_previous
     std::uint32_t dirty_since;  // free, dirty: see region.cpp
+    std::uint8_t forks;         // large, if it has a site: see SampleRecord
   };
   Slice heap_previous;
   union {

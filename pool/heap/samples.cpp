@@ -199,7 +199,8 @@ bool capture_sample(std::size_t bytes, unsigned doublings, SampleRecord& record)
   if (!policy.capture(&record.site)) return false;
   record.requested_bytes = static_cast<std::uint32_t>(bytes);
   record.born_ms = policy.now_ms();
-  record.doublings = static_cast<std::uint16_t>(doublings);
+  record.doublings = static_cast<std::uint8_t>(doublings);
+  record.forks = forks_so_far;
   return true;
 }
 
@@ -337,7 +338,8 @@ void capture_large(Page& page, unsigned doublings) {
   SampleRecord sample;
   if (!capture_sample(0, doublings, sample)) return;
   page.born_ms = sample.born_ms;
-  page.doublings = static_cast<std::uint8_t>(sample.doublings);
+  page.doublings = sample.doublings;
+  page.forks = sample.forks;
   std::atomic_ref(page.site).store(sample.site, std::memory_order_relaxed);
 }
 }  // namespace
@@ -373,7 +375,7 @@ using Visit = void (*)(void* context, const Sample& sample);
     if (!record.live_class) continue;
     const std::size_t bytes = class_bytes(record.live_class - 1);
     visit(context, {page_memory(&page) + i * class_bytes(page.size_class), bytes, record.requested_bytes, record.site,
-                    record.born_ms, sample_weight(bytes, record.doublings)});
+                    record.born_ms, sample_weight(bytes, record.doublings), record.forks != forks_so_far});
   }
 }
 
@@ -406,7 +408,8 @@ struct Found {
                                           page.bytes - page.slack,
                                           site,
                                           page.born_ms,
-                                          sample_weight(page.bytes, page.doublings)};
+                                          sample_weight(page.bytes, page.doublings),
+                                          page.forks != forks_so_far};
   }
   return true;
 }
@@ -467,6 +470,7 @@ void samples_after_fork() {
 
 void samples_after_fork_in_child() {
   set_aside_first.store(nullptr, std::memory_order_relaxed);
+  ++forks_so_far;
   samples_after_fork();
 }
 

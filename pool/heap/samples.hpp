@@ -88,7 +88,8 @@ struct Sample {
   const void* block;
   std::size_t usable_bytes, requested_bytes;
   std::uint32_t site, born_ms;
-  double weight;  // so many blocks of its size it stands for
+  double weight;           // so many blocks of its size it stands for
+  bool inherited = false;  // made before this process was forked
 };
 enum class AtFork { wait, go_on };
 // Live ones. `visit` must not allocate from the pool. False: a thread forks, which was not to be waited for; some are
@@ -107,9 +108,11 @@ std::uint64_t live_sampled_blocks(unsigned size_class);
 // touched.
 struct SampleRecord {
   std::uint32_t site, requested_bytes, born_ms;
-  std::uint16_t doublings;
+  std::uint8_t doublings;
+  std::uint8_t forks;        // of the process that made it, since the first one
   std::uint16_t live_class;  // one more than the block's; 0: it is free
 };
+inline constinit std::uint8_t forks_so_far = 0;  // of this process, modulo 256
 // All but the class; false: not to be sampled.
 bool capture_sample(std::size_t bytes, unsigned doublings, SampleRecord& record);
 double sample_weight(std::size_t usable_bytes, unsigned doublings);

@@ -81,8 +81,9 @@ void visit_entries(void (*visit)(void* context, const Sample& sample), void* con
     const Entry& entry = entries[i];
     if (!entry.block || !is_current(entry)) continue;
     const std::size_t bytes = class_bytes(entry.sample.live_class - 1u);
-    visit(context, {reinterpret_cast<const void*>(entry.block), bytes, entry.sample.requested_bytes, entry.sample.site,
-                    entry.sample.born_ms, sample_weight(bytes, entry.sample.doublings)});
+    visit(context,
+          {reinterpret_cast<const void*>(entry.block), bytes, entry.sample.requested_bytes, entry.sample.site,
+           entry.sample.born_ms, sample_weight(bytes, entry.sample.doublings), entry.sample.forks != forks_so_far});
   }
 }
 

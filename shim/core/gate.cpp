@@ -2,6 +2,7 @@
 #include "shim/core/gate.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "shim/core/core.hpp"
 #include "shim/process/family.hpp"
@@ -14,6 +15,8 @@
 namespace cistern {
 namespace {
 
+constexpr std::uint64_t kUnknownBytes = std::uint64_t{1} << 62;
+
 // What counts for sure, and what may count for all that is known.
 struct Counted {
   std::uint64_t blocks = 0, bytes = 0, unsure_blocks = 0, unsure_bytes = 0;
@@ -23,13 +26,10 @@ bool is_of(const LeakFigures& leak, Standing standing) { return leak.leak_class 
 
 bool was_judged(const Snapshot& snapshot) { return snapshot.judging && !snapshot.judging->why_not; }
 
-// Of what a complete judgement does not know, GPU memory was made after exit began, and host memory is the C library's
-// at its end, or another allocator's, which nobody judges.
+// What a complete judgement does not know was made after it: by threads that go on, or by the C library at its end.
 bool may_be_lost(const Snapshot& snapshot, const LeakFigures& leak, FailOn::What what) {
-  const bool of_host = leak.kind == "host";
   if (is_of(leak, Standing::none)) return true;
-  if (is_of(leak, Standing::unclassified))
-    return !of_host || !was_judged(snapshot) || snapshot.judging->unreadable_bytes > 0;
+  if (is_of(leak, Standing::unclassified)) return !was_judged(snapshot) || snapshot.judging->unreadable_bytes > 0;
   return what == FailOn::lost && is_of(leak, Standing::possibly_lost) && snapshot.judging &&
          snapshot.judging->unseen_threads > 0;
 }
@@ -38,19 +38,25 @@ bool counts(const LeakFigures& leak, FailOn::What what) {
   return what == FailOn::any || leak.rank() <= (what == FailOn::possible ? 1 : 0);
 }
 
-// Host memory that another allocator serves; null: there is none.
-const KindFigures* unjudged_host(const Snapshot& snapshot) {
+// Host memory is to be judged, but another allocator serves it.
+bool host_is_unjudged(const Snapshot& snapshot, const Options& options) {
+  return options.gate_judges_host() && snapshot.host_sites_mode != "all";
+}
+
+// Null: nobody saw any, as where the program brings an allocator of its own.
+const KindFigures* host_of(const Snapshot& snapshot) {
   const auto host = std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(),
-                                 [](const KindFigures& kind) { return kind.name == "host" && !kind.pooled_kind; });
+                                 [](const KindFigures& kind) { return kind.name == "host"; });
   return host == snapshot.kinds.end() ? nullptr : &*host;
 }
 
+// Of what a process inherited by a fork, its threads and what they held may be gone: that is judged in its parent.
 // Lost memory of the host counts where every block has its site: what has none cannot be suppressed.
-Counted counted(const Snapshot& snapshot, FailOn::What what, bool judges_host) {
+Counted counted(const Snapshot& snapshot, FailOn::What what, const Options& options) {
   Counted sum;
   const auto add = [&](const Vector<LeakFigures>& leaks) {
     for (const LeakFigures& leak : leaks) {
-      if (leak.suppressed) continue;
+      if (leak.suppressed || leak.inherited) continue;
       if (counts(leak, what))
         sum.blocks += leak.blocks, sum.bytes += leak.bytes;
       else if (may_be_lost(snapshot, leak, what))
@@ -60,8 +66,10 @@ Counted counted(const Snapshot& snapshot, FailOn::What what, bool judges_host) {
   add(snapshot.leaks);
   if (what == FailOn::any) return sum;
   if (snapshot.host_sites_mode == "all") add(snapshot.host_sites);
-  if (const KindFigures* const host = unjudged_host(snapshot); host && judges_host)
-    sum.unsure_blocks += host->live_blocks, sum.unsure_bytes += host->live_bytes;
+  if (!host_is_unjudged(snapshot, options)) return sum;
+  const KindFigures* const host = host_of(snapshot);
+  sum.unsure_blocks += host ? host->live_blocks : 1;
+  sum.unsure_bytes += host ? host->live_bytes : kUnknownBytes;
   return sum;
 }
 
@@ -70,6 +78,19 @@ bool grows(const Snapshot& snapshot, std::uint64_t bytes_min) {
     const bool counts = site.kind != "host" || snapshot.host_sites_mode == "all";
     return counts && !site.suppressed && site.trend.bytes >= static_cast<double>(bytes_min);
   });
+}
+
+// Whether memory of a kind whose call sites are not known may have grown by as much at one of them.
+bool may_grow(const Snapshot& snapshot, const Options& options, std::uint64_t bytes_min) {
+  const bool no_host_sites = host_is_unjudged(snapshot, options), no_sites = options.sites == "off";
+  if (no_host_sites && !host_of(snapshot)) return true;
+  return std::any_of(snapshot.kinds.begin(), snapshot.kinds.end(), [&](const KindFigures& kind) {
+    return (kind.name == "host" ? no_host_sites : no_sites) && kind.allocations && kind.peak_bytes >= bytes_min;
+  });
+}
+
+const char* why_growth_is_unknown(const Options& options) {
+  return options.sites == "off" ? "CISTERN_SITES=off: no call site is known" : "another allocator serves host memory";
 }
 
 String why_undecided(const Snapshot& snapshot, const Options& options) {
@@ -82,7 +103,7 @@ String why_undecided(const Snapshot& snapshot, const Options& options) {
     return cistern::counted(judging.unseen_threads, "other thread") +
            (judging.unseen_threads == 1 ? " was there, whose registers are" : " were there, whose registers are") +
            " not seen";
-  return unjudged_host(snapshot) ? "another allocator serves host memory" : "some memory was made after exit had begun";
+  return "another allocator serves host memory";
 }
 
 }  // namespace
@@ -90,19 +111,20 @@ String why_undecided(const Snapshot& snapshot, const Options& options) {
 GateFigures gate_of(const Snapshot& snapshot, const Options& options) {
   if (!options.gate_fault.empty()) return {Outcome::misconfigured, options.gate_fault};
   if (!snapshot.suppressions_fault.empty()) return {Outcome::misconfigured, snapshot.suppressions_fault};
-  bool is_unsure = false;
+  String unsure;  // why
   for (const FailOn::What what : {FailOn::any, FailOn::lost, FailOn::possible, FailOn::growing}) {
     const std::optional<std::uint64_t> bytes_min = options.fail_on.bytes_min[what];
     if (!bytes_min) continue;
     if (what == FailOn::growing) {
       if (grows(snapshot, *bytes_min)) return {Outcome::failed};
+      if (unsure.empty() && may_grow(snapshot, options, *bytes_min)) unsure = why_growth_is_unknown(options);
       continue;
     }
-    const Counted sum = counted(snapshot, what, options.gate_judges_host());
+    const Counted sum = counted(snapshot, what, options);
     if (sum.blocks && sum.bytes >= *bytes_min) return {Outcome::failed};
-    is_unsure |= sum.unsure_blocks && sum.bytes + sum.unsure_bytes >= *bytes_min;
+    if (sum.unsure_blocks && sum.bytes + sum.unsure_bytes >= *bytes_min) unsure = why_undecided(snapshot, options);
   }
-  if (is_unsure) return {Outcome::undecided, why_undecided(snapshot, options)};
+  if (!unsure.empty()) return {Outcome::undecided, std::move(unsure)};
   return {Outcome::passed};
 }
 

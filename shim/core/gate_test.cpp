@@ -95,7 +95,8 @@ TEST(Gate, UnseenThreadsMayHoldWhatLooksLost) {
 }
 
 TEST(Gate, SureAndUnsureBytesAddUpToTheSize) {
-  Snapshot snapshot = judged({kLost, kUnclassified});
+  Snapshot snapshot = judged({kLost, kPossible});
+  snapshot.judging->unseen_threads = 1;
   EXPECT_EQ(outcome(snapshot, gate(FailOn::lost, 16 * kKiB)), Outcome::undecided);
   EXPECT_EQ(outcome(snapshot, gate(FailOn::lost, 16 * kKiB + 1)), Outcome::passed);
 }
@@ -108,7 +109,9 @@ TEST(Gate, HostMemoryCountsWithAllSites) {
   snapshot.host_sites_mode = "all";
   EXPECT_EQ(outcome(snapshot, gate(FailOn::lost)), Outcome::failed);
   EXPECT_EQ(outcome(snapshot, gate(FailOn::any)), Outcome::passed);
-  // What the C library allocates while the process ends.
+  snapshot.host_sites[0].inherited = true;
+  EXPECT_EQ(outcome(snapshot, gate(FailOn::lost)), Outcome::passed);
+  // What is made after the judgement: by the C library while the process ends, or by threads that go on.
   snapshot.host_sites = {leak("host", name_of(Standing::unclassified), kKiB)};
   EXPECT_EQ(outcome(snapshot, gate(FailOn::lost)), Outcome::passed);
   snapshot.judging->unreadable_bytes = kKiB;
@@ -122,6 +125,45 @@ TEST(Gate, HostMemoryOfAnotherAllocatorIsUndecided) {
   host.live_blocks = 1, host.live_bytes = kKiB;
   snapshot.kinds = {host};
   Options options = gate(FailOn::lost);
+  EXPECT_EQ(outcome(snapshot, options), Outcome::passed);
+  options.sites = "all";
+  EXPECT_EQ(gate_of(snapshot, options).reason, "another allocator serves host memory");
+}
+
+TEST(Gate, WhatIsMadeAfterACompleteJudgementDoesNotCount) {
+  Snapshot snapshot = judged({kUnclassified});
+  EXPECT_EQ(outcome(snapshot, gate(FailOn::lost)), Outcome::passed);
+  EXPECT_EQ(outcome(snapshot, gate(FailOn::possible)), Outcome::passed);
+  EXPECT_EQ(outcome(snapshot, gate(FailOn::any)), Outcome::failed);
+  snapshot.judging->unreadable_bytes = kKiB;
+  EXPECT_EQ(outcome(snapshot, gate(FailOn::lost)), Outcome::undecided);
+}
+
+TEST(Gate, HostMemoryThatNobodySawIsUndecided) {
+  Options options = gate(FailOn::lost, 1024 * kKiB);
+  options.sites = "all";
+  Snapshot snapshot = judged({});
+  EXPECT_EQ(gate_of(snapshot, options).reason, "another allocator serves host memory");
+  snapshot.host_sites_mode = "all";
+  EXPECT_EQ(outcome(snapshot, options), Outcome::passed);
+}
+
+TEST(Gate, GrowthWithoutCallSitesIsUndecided) {
+  KindFigures buffers{};
+  buffers.name = "opencl";
+  buffers.allocations = 1, buffers.peak_bytes = kKiB;
+  Snapshot snapshot = judged({});
+  snapshot.kinds = {buffers};
+  Options options = gate(FailOn::growing, kKiB);
+  EXPECT_EQ(outcome(snapshot, options), Outcome::passed);
+  options.sites = "off";
+  EXPECT_EQ(gate_of(snapshot, options).reason, "CISTERN_SITES=off: no call site is known");
+  options.fail_on.bytes_min[FailOn::growing] = kKiB + 1;
+  EXPECT_EQ(outcome(snapshot, options), Outcome::passed);
+  KindFigures host{};
+  host.name = "host";
+  host.allocations = 1, host.peak_bytes = 2 * kKiB;
+  snapshot.kinds = {host};
   EXPECT_EQ(outcome(snapshot, options), Outcome::passed);
   options.sites = "all";
   EXPECT_EQ(gate_of(snapshot, options).reason, "another allocator serves host memory");

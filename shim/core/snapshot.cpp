@@ -10,6 +10,7 @@
 #include "shim/core/judging.hpp"
 #include "shim/core/plugins.hpp"
 #include "shim/core/pools.hpp"
+#include "shim/core/suppressions_file.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/log.hpp"
@@ -34,7 +35,7 @@ namespace cistern {
 namespace {
 
 constexpr unsigned kSymbolBudgetMs = 3000;
-constexpr std::size_t kCommandBytesMax = 4096, kSuppressionsBytesMax = std::size_t{1} << 20, kPathBytesShown = 200;
+constexpr std::size_t kCommandBytesMax = 4096, kPathBytesShown = 200;
 
 String command_line() {
   String command;
@@ -88,9 +89,10 @@ void drop_what_only_moved(Snapshot& snapshot) {
 }
 
 // Rows of leaks have the trend of their site; those that grow fastest have a list of their own, for what grew may well
-// have been freed at the end. It is long: those that come first may all be suppressed.
+// have been freed at the end. It is long: those that come first may all be suppressed; and whole for a gate, which asks
+// for one that grew by so many bytes, however fast.
 void add_trends(Snapshot& snapshot) {
-  constexpr std::size_t kGrowingKept = 50;
+  const std::size_t kept_max = options().fail_on.bytes_min[FailOn::growing] ? SIZE_MAX : 50;
   drop_what_only_moved(snapshot);
   Map<SiteId, Vector<const SiteTrend*>> by_site;  // of each one or two kinds
   for (const SiteTrend& trend : snapshot.site_trends) by_site[trend.site].push_back(&trend);
@@ -110,7 +112,7 @@ void add_trends(Snapshot& snapshot) {
   for (SiteTrend& site : snapshot.site_trends) {
     const auto of_kind = std::count_if(snapshot.growing.begin(), snapshot.growing.end(),
                                        [&](const GrowingSite& other) { return other.kind == site.kind; });
-    if (static_cast<std::size_t>(of_kind) < kGrowingKept) snapshot.growing.push_back({std::move(site), {}});
+    if (static_cast<std::size_t>(of_kind) < kept_max) snapshot.growing.push_back({std::move(site), {}});
   }
   snapshot.site_trends = {};
 }
@@ -130,18 +132,13 @@ void suppress_and_merge(Snapshot& snapshot) {
     warn_line(line);
     if (snapshot.suppressions_fault.empty()) snapshot.suppressions_fault = std::move(line);
   };
-  if (const String& path = options().suppressions; !path.empty()) {
-    String file;
-    if (const int error = read_file(from_start_directory(path).c_str(), kSuppressionsBytesMax, file)) {
-      char reason[128];
-      complain(strerror_r(error, reason, sizeof reason));
-    }
-    suppressions.read(file);
-    for (const unsigned line : suppressions.lines_that_are_no_rule())
-      complain("line " + decimal(line, 0) + " is not of the form leak:PATTERN");
-    for (const String& pattern : suppressions.patterns_of_anything())
-      warn_line(about_suppressions("leak:" + printable(pattern, kPathBytesShown) + " suppresses everything"));
-  }
+  const SuppressionsFile file = suppressions_file();
+  if (!file.fault.empty()) complain(file.fault);
+  suppressions.read(file.text);
+  for (const unsigned line : suppressions.lines_that_are_no_rule())
+    complain("line " + decimal(line, 0) + " is not of the form leak:PATTERN");
+  for (const String& pattern : suppressions.patterns_of_anything())
+    warn_line(about_suppressions("leak:" + printable(pattern, kPathBytesShown) + " suppresses everything"));
   suppressions.mark(snapshot);
   merge_alike(snapshot);
   count_suppressed(snapshot);

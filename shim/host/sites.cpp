@@ -112,17 +112,22 @@ class Weights {
   double drawn_[kSizes][kStandings] = {};
 };
 
+// The site, whether its blocks were there before this process was forked, and their standing.
+std::uint64_t key_of(const host_pool::Sample& sample, Standing standing) {
+  return std::uint64_t{sample.site} << 9 | std::uint64_t{sample.inherited} << 8 | static_cast<std::uint8_t>(standing);
+}
+
 struct Groups {
   explicit Groups(const Census& census) : weights(census) {}
   Weights weights;
-  Map<std::uint64_t, Group> by_site;  // and standing
+  Map<std::uint64_t, Group> by_site;  // by key_of
   double usable_bytes = 0, requested_bytes = 0;
 };
 
 [[gnu::cold]] void add_sample(void* context, const host_pool::Sample& sample) {
   auto& groups = *static_cast<Groups*>(context);
   const Standing standing = standing_of_sample(sample);
-  Group& group = groups.by_site[std::uint64_t{sample.site} << 8 | static_cast<std::uint8_t>(standing)];
+  Group& group = groups.by_site[key_of(sample, standing)];
   const double weight = groups.weights.of(sample, standing), usable = static_cast<double>(sample.usable_bytes);
   group.blocks += weight;
   group.bytes += weight * usable;
@@ -172,8 +177,9 @@ String sites_mode() {
   host_pool::visit_samples(add_sample, &groups);
   if (groups.usable_bytes > 0) live.requested_ratio = groups.requested_bytes / groups.usable_bytes;
   for (const auto& [key, group] : groups.by_site) {
-    LeakFigures figures = leak_at(static_cast<SiteId>(key >> 8), "host", "block", kApi);
+    LeakFigures figures = leak_at(static_cast<SiteId>(key >> 9), "host", "block", kApi);
     figures.leak_class = name_of(static_cast<Standing>(key & 0xff));
+    figures.inherited = key >> 8 & 1;
     figures.blocks = static_cast<std::uint64_t>(group.blocks + 0.5);
     figures.bytes = static_cast<std::uint64_t>(group.bytes + 0.5);
     figures.block_bytes = {group.least_bytes, group.most_bytes};

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -25,8 +25,6 @@ constexpr char kFileName[] = "cistern-verdicts";
 constexpr std::string_view kLinkText = "/memfd:cistern-verdicts (deleted)";
 constexpr std::size_t kFileBytes = 4096;
 constexpr int kGenerationsMax = 64;
-// Of keep_apart(), which takes the next one where one is taken.
-constexpr int kDescriptorsSearched = 16;
 
 // What all processes of a family have mapped. Of another version of Cistern it is not theirs.
 struct Verdicts {
@@ -45,7 +43,8 @@ std::uint32_t gate_number(const Options& options) {
   };
   mix(sizeof(Verdicts));
   for (const auto& bytes_min : options.fail_on.bytes_min) mix(bytes_min ? *bytes_min + 1 : 0);
-  for (const char letter : options.gate_fault) mix(static_cast<std::uint8_t>(letter));
+  if (!options.fail_on)
+    for (const char letter : options.gate_fault) mix(static_cast<std::uint8_t>(letter));
   return hash;
 }
 
@@ -81,8 +80,10 @@ pid_t parent_in(const char* stat_file) {
   return parent;
 }
 
+// -1: of no file, for this process and what it forks.
 Verdicts* map(int file) {
-  const long mapped = system_call(SYS_mmap, 0, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, word(file), 0);
+  const int how = file < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
+  const long mapped = system_call(SYS_mmap, 0, kFileBytes, PROT_READ | PROT_WRITE, word(how), word(file), 0);
   return mapped > 0 || mapped < -4095 ? reinterpret_cast<Verdicts*>(mapped) : nullptr;
 }
 
@@ -100,29 +101,48 @@ Verdicts* mapped_from(const FilePath& descriptor, std::uint32_t gate) {
   return nullptr;
 }
 
-bool may_be_private(std::string_view name) {
-  int number = -1;
-  std::from_chars(name.data(), name.data() + name.size(), number);
-  return std::any_of(std::begin(kPrivateDescriptors), std::end(kPrivateDescriptors),
-                     [number](int lowest) { return number >= lowest && number < lowest + kDescriptorsSearched; });
-}
-
-Verdicts* family_of(pid_t process, std::uint32_t gate) {
-  const int folder = open(path_of(process, "/fd").text(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return nullptr;
-  Verdicts* found = nullptr;
+// Calls `visit` with every name in the folder until it returns true. False: there is no name.
+template <class Visit>
+bool visit_names(const FilePath& folder_path, Visit visit) {
+  const int folder = open(folder_path.text(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return false;
+  bool any = false, done = false;
   alignas(8) char entries[2048];
   long bytes;
-  while (!found && (bytes = system_call(SYS_getdents64, word(folder), word(entries), sizeof entries)) > 0)
-    for (long at = 0; at < bytes && !found;) {
+  while (!done && (bytes = system_call(SYS_getdents64, word(folder), word(entries), sizeof entries)) > 0)
+    for (long at = 0; at < bytes && !done;) {
       const auto* const entry = reinterpret_cast<const struct dirent64*>(entries + at);
       at += entry->d_reclen;
-      if (!may_be_private(entry->d_name)) continue;
-      FilePath path = path_of(process, "/fd/");
-      path.add(entry->d_name);
-      found = mapped_from(path, gate);
+      if (entry->d_name[0] == '.') continue;
+      any = true;
+      done = visit(std::string_view(entry->d_name));
     }
   close_it(folder);
+  return any;
+}
+
+// Among the descriptors that the folder names. False: it names none.
+bool look_in(const FilePath& folder, std::uint32_t gate, Verdicts*& found) {
+  return visit_names(folder, [&](std::string_view name) {
+    FilePath path = folder;
+    path.add("/");
+    path.add(name);
+    return (found = mapped_from(path, gate)) != nullptr;
+  });
+}
+
+// A main thread that ended before the others has no descriptors any more; theirs are the process's.
+Verdicts* family_of(pid_t process, std::uint32_t gate) {
+  Verdicts* found = nullptr;
+  if (look_in(path_of(process, "/fd"), gate, found)) return found;
+  const FilePath threads = path_of(process, "/task");
+  visit_names(threads, [&](std::string_view thread) {
+    FilePath folder = threads;
+    folder.add("/");
+    folder.add(thread);
+    folder.add("/fd");
+    return look_in(folder, gate, found);
+  });
   return found;
 }
 
@@ -136,16 +156,31 @@ Verdicts* family_of_parents(std::uint32_t gate) {
   return nullptr;
 }
 
-// A descriptor that would be in the program's way is closed: then only forked children are of the family.
-Verdicts* found_family(std::uint32_t gate) {
+// A longer file than the process may write would raise SIGXFSZ.
+bool may_make_file() {
+  rlimit limit{};
+  return system_call(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, word(&limit)) == 0 && limit.rlim_cur >= kFileBytes;
+}
+
+// -1: none is to be had.
+int make_file() {
   constexpr std::uintptr_t kCloseOnExec = 1, kNeverExecuted = 8;  // MFD_CLOEXEC, MFD_NOEXEC_SEAL
-  long made_file = system_call(SYS_memfd_create, word(kFileName), kCloseOnExec | kNeverExecuted);
-  if (made_file == -EINVAL) made_file = system_call(SYS_memfd_create, word(kFileName), kCloseOnExec);  // before 6.3
-  const int file = keep_apart(made_file);
-  if (file < 0) return nullptr;
-  Verdicts* const made = system_call(SYS_ftruncate, word(file), kFileBytes) == 0 ? map(file) : nullptr;
+  if (!may_make_file()) return -1;
+  long made = system_call(SYS_memfd_create, word(kFileName), kCloseOnExec | kNeverExecuted);
+  if (made == -EINVAL) made = system_call(SYS_memfd_create, word(kFileName), kCloseOnExec);  // before 6.3
+  const int file = keep_apart(made);
+  if (file < 0 || system_call(SYS_ftruncate, word(file), kFileBytes) == 0) return file;
+  close_it(file);
+  return -1;
+}
+
+// A descriptor that would be in the program's way is closed: then, as without a file, only forked children are of the
+// family.
+Verdicts* found_family(std::uint32_t gate) {
+  const int file = make_file();
+  Verdicts* const made = map(file);
   if (made) made->gate = gate;
-  if (!made || file < *std::prev(std::end(kPrivateDescriptors))) close_it(file);
+  if (file >= 0 && (!made || file < *std::prev(std::end(kPrivateDescriptors)))) close_it(file);
   return made;
 }
 

@@ -286,17 +286,40 @@ std::string_view closest(std::string_view name) {
   return best;
 }
 
-// Whatever else is meant to make a process fail; the edge of a name may be wrong as well.
-std::string_view meant_by(std::string_view name) {
-  constexpr std::size_t kFar = 4, kLength = sizeof kFailOn - 1;
+constexpr std::size_t kSlips = 2;
+
+// CISTERN_FAIL, CISTERN_FAIL_IF: whatever it is called, it is meant to make a process fail.
+bool speaks_of_failing(std::string_view own) {
   constexpr char kFail[] = "FAIL";
-  if (name.starts_with(kPrefix)) {
-    const std::string_view meant = closest(name.substr(0, kShownMax));
-    return meant.empty() && same_word(name.substr(kPrefix.size(), sizeof kFail - 1), kFail) ? kFailOn : meant;
-  }
-  const bool is_about_as_long = name.size() + kFar > kLength && name.size() < kLength + kFar;
-  return is_about_as_long && lower(name[0]) == 'c' && edit_distance(name, kFailOn) < kFar ? kFailOn
-                                                                                          : std::string_view{};
+  constexpr std::size_t kLength = sizeof kFail - 1;
+  return same_word(own.substr(0, kLength), kFail) && (own.size() == kLength || own[kLength] == '_');
+}
+
+// The edge of the name is wrong: CISTRN_FAIL_ON.
+bool is_nearly_fail_on(std::string_view name) {
+  constexpr std::string_view kEdge = kPrefix.substr(0, kPrefix.size() - 1);
+  const std::string_view what = kFailOn + kPrefix.size();
+  if (name.size() <= what.size() || name.size() > sizeof kFailOn + kSlips) return false;
+  std::string_view edge = name.substr(0, name.size() - what.size());
+  const std::size_t slips = edit_distance(name.substr(edge.size()), what);
+  if (edge.back() == '_' || edge.back() == '.' || edge.back() == '-') edge.remove_suffix(1);
+  return slips + edit_distance(edge, kEdge) <= kSlips;
+}
+
+std::string_view meant_by(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return is_nearly_fail_on(name) ? kFailOn : std::string_view{};
+  const std::string_view meant = closest(name.substr(0, kShownMax));
+  return meant.empty() && speaks_of_failing(name.substr(kPrefix.size())) ? kFailOn : meant;
+}
+
+// Whether the name can hardly be anything else than the option that it is like: others may have names that begin as
+// ours do.
+bool stands_for(std::string_view name, std::string_view meant) {
+  constexpr std::size_t kTellingMin = 5;
+  if (meant.empty() || !name.starts_with(kPrefix)) return !meant.empty();
+  const std::string_view own = name.substr(kPrefix.size(), kShownMax), option = meant.substr(kPrefix.size());
+  return (meant == kFailOn && speaks_of_failing(own)) ||
+         (option.size() >= kTellingMin && edit_distance(own, option) <= kSlips);
 }
 
 String no_such_option(std::string_view name, std::string_view meant) {
@@ -314,7 +337,8 @@ void complain_about_unknown(char** environment, Getenv getenv, Options& options,
     if (is_known(name)) continue;
     const std::string_view meant = meant_by(name);
     if ((meant.empty() && !is_like_ours) || !getenv(String(name).c_str())) continue;
-    complain_about(options, meant, no_such_option(name, meant), {}, complain);
+    const std::string_view variable = stands_for(name, meant) ? meant : std::string_view{};
+    complain_about(options, variable, no_such_option(name, meant), {}, complain);
   }
 }
 

@@ -143,8 +143,14 @@ TEST(Gate, ANameThatIsNearlyItsOwnShutsIt) {
         complaints,
         Lines{name + ": no such option (did you mean CISTERN_FAIL_ON?); so processes that used GPU "s + "memory fail"});
   }
-  for (const char* name : {"CISTERN_ON", "CISTERN_SUPPRESSION", "CISTERN_SITE", "CUDA_FAIL_ON", "CONTINUE_FAIL_ON"})
+  for (const char* name : {"CISTERN_ON", "CISTERN_SUPPRESSION", "CISTERN_SITE", "CUDA_FAIL_ON", "CONTINUE_FAIL_ON",
+                           "CI_TEST_FAIL_ON", "CLUSTER_FAIL_ON", "CISTERN_FAILOVER"})
     EXPECT_FALSE(read({{name, "any"}}).has_gate()) << name;
+}
+
+TEST(Gate, NamesThatAreOnlyALittleLikeThoseItDependsOnLeaveItOpen) {
+  for (const char* name : {"CISTERN_CHECKS", "CISTERN_POST", "CISTERN_CODE", "CI_TEST_FAIL_ON"})
+    EXPECT_EQ(read({{name, "1"}, {"CISTERN_FAIL_ON", "any"}}).gate_fault, "") << name;
 }
 
 TEST(Gate, WhatItDependsOnShutsItBesideIt) {

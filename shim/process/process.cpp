@@ -130,6 +130,13 @@ void let_others_end() {
   while (another_thread_ends()) wait_a_tick();
 }
 
+void give_way() {
+  std::uintptr_t own = this_thread();
+  ending_thread.compare_exchange_strong(own, 0);
+  const std::uint64_t until_ns = coarse_now_ns() + kRestNs;
+  while (another_thread_ends() || coarse_now_ns() < until_ns) wait_a_tick();
+}
+
 void begin_anew_in_child() {
   if (!__libc_single_threaded) beside_threads.store(true, std::memory_order_relaxed);
   the_phase = Phase::running;

@@ -44,6 +44,9 @@ class Ending {
 };
 bool another_thread_ends();
 void let_others_end();
+// To a thread that is on its way to what is ours of the end, although this one came first; for no longer than such a
+// moment, where that thread is held up on the way.
+void give_way();
 
 // The child counts its time, and its end, from the fork.
 void begin_anew_in_child();

@@ -253,6 +253,7 @@ void write_leak(Json& json, const LeakFigures& leak) {
   }
   if (leak.bytes_error) json.count("bytes_error", *leak.bytes_error);
   if (leak.suppressed) json.flag("suppressed", true);
+  if (leak.inherited) json.flag("inherited", true);
   json.number("first_s", leak.first_s, 6);
   json.number("last_s", leak.last_s, 6);
   if (leak.trend.kind != TrendKind::unknown) json.field("trend", name_of(leak.trend.kind));

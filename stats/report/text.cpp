@@ -184,8 +184,11 @@ String suppressed_of(const Vector<LeakFigures>& leaks) {
 
 // What is known and accepted: beside the leaks, not among them.
 void write_suppressions(const Snapshot& snapshot, Sink& sink) {
+  constexpr std::size_t kUnusedShown = 10;
   String rules, unused;
+  std::size_t unused_count = 0;
   for (const SuppressionFigures& rule : snapshot.suppressions) {
+    if (!rule.sites && ++unused_count > kUnusedShown) continue;
     String& list = rule.sites ? rules : unused;
     if (!list.empty()) list += ", ";
     list += printable(rule.rule, kPathBytesShown);
@@ -195,6 +198,8 @@ void write_suppressions(const Snapshot& snapshot, Sink& sink) {
   if (!gpu.empty()) sink.print("SUPPRESSED  GPU memory: {}\n", gpu);
   if (!host.empty()) sink.print("SUPPRESSED  host memory: {}\n", host);
   if (!rules.empty()) sink.print("      by {}\n", rules);
+  if (unused_count > kUnusedShown)
+    unused += " and " + counted(static_cast<std::uint64_t>(unused_count - kUnusedShown), "other");
   if (!unused.empty()) sink.print("SUPPRESSIONS UNUSED  {}\n", unused);
 }
 

@@ -141,7 +141,9 @@ def complaints(report, text):
     if used and f"      by {used}" not in text.splitlines():
         yield f"not said: by {used}"
     unused = [rule["rule"] for rule in report["suppressions"] if not rule["sites"]]
-    if unused and f"SUPPRESSIONS UNUSED  {', '.join(unused)}" not in text.splitlines():
+    more = len(unused) - 10
+    listed = ", ".join(unused[:10]) + f" and {more:,} other{'s' * (more != 1)}" * (more > 0)
+    if unused and f"SUPPRESSIONS UNUSED  {listed}" not in text.splitlines():
         yield f"not said to be unused: {unused}"
     unknown = report.get("unknown_functions", {"names": []})["names"]
     shown, more = unknown[:4], len(unknown) - 4

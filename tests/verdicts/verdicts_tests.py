@@ -36,9 +36,15 @@ OPTIONS = [
     ("suppressions below a file", "use", {"FAIL_ON": "any", "SUPPRESSIONS": "/dev/null/rules"}, FAILS),
     ("suppressions with a line that is no rule", "use", {"FAIL_ON": "any", "SUPPRESSIONS": "no_rules"}, FAILS),
     ("suppressions of everything, which is said", "lose", {"FAIL_ON": "any", "SUPPRESSIONS": "all_rules"}, 0),
+    ("suppressions that are a pipe", "use", {"FAIL_ON": "any", "SUPPRESSIONS": "pipe"}, FAILS),
+    ("suppressions that are too long", "use", {"FAIL_ON": "any", "SUPPRESSIONS": "long_rules"}, FAILS),
+    ("suppressions that could not be read at the end", "lose no-descriptors",
+     {"FAIL_ON": "any", "SUPPRESSIONS": "all_rules"}, 0),
     ("suppressions by a wrong name", "use", {"FAIL_ON": "any", "SUPPRESSION": "all_rules"}, FAILS),
     ("sites of a wrong value", "use", {"FAIL_ON": "lost", "SITES": "al"}, FAILS),
     ("sites that are off", "lose", {"FAIL_ON": "lost", "SITES": "off"}, FAILS),
+    ("growth without call sites", "use", {"FAIL_ON": "growing", "SITES": "off"}, UNDECIDED),
+    ("a name that is hardly like one of ours", "use", {"FAIL_ON": "any", "CHECKS": "1", "POST": "1"}, 0),
     ("a time that is none", "use", {"FAIL_ON": "lost", "LEAK_CHECK": "soon"}, FAILS),
     ("a wrong value beside no gate", "lose", {"FAIL_CODE": "256", "SITES": "al"}, 0),
     ("no gate", "lose", {"FAIL_ON": "off"}, 0),
@@ -59,6 +65,11 @@ JUDGING = [
     ("host memory", "lose-host", {"FAIL_ON": "lost", "SITES": "all"}, FAILS),
     ("host memory that another allocator serves", "lose-host",
      {"FAIL_ON": "lost", "SITES": "all", "HOST_POOL": "off"}, UNDECIDED),
+    ("host memory that a forked child inherits and drops", "hold-host fork drop-host",
+     {"FAIL_ON": "lost", "SITES": "all"}, 0),
+    ("host memory of a forked child's own", "hold-host fork drop-host lose-host",
+     {"FAIL_ON": "lost", "SITES": "all"}, FAILS),
+    ("threads that go on making buffers", "churn", {"FAIL_ON": "lost"}, 0),
     ("a filter of system calls", "lose filter", {"FAIL_ON": "lost"}, UNDECIDED),
     ("a filter of system calls, and nothing is there", "use filter", {"FAIL_ON": "any"}, 0),
     ("a filter, and a value that is none", "use filter", {"FAIL_ON": "anny"}, FAILS),
@@ -72,6 +83,10 @@ ENDS = [
     ("quick_exit", "lose quick_exit", {}, FAILS),
     ("in a signal handler on a small stack", "lose small-stack", {}, UNDECIDED),
     ("with a code of its own", "lose code3", {}, 3),
+    ("quick_exit in two threads", "lose two-quick_exits", {}, FAILS),
+    ("errx in a thread beside the return of main", "lose beside-errx", {}, FAILS),
+    ("exit in a thread after the return of main", "lose beside-exit1", {}, FAILS),
+    ("of a parent on a small stack, for its child", "child-loses small-stack", {}, FAILS),
     ("by abort", "lose abort", {}, -6),
     ("killed", "lose kill", {}, -9),
     ("another program takes its place", "lose exec", {}, 0),
@@ -110,6 +125,12 @@ LAUNCHERS = [
     ("multiprocessing", ["python3", "pool.py", "fork"], FAILS),
     ("multiprocessing, spawned", ["python3", "pool.py", "spawn"], FAILS),
     ("multiprocessing's server", ["python3", "pool.py", "forkserver"], FAILS),
+    ("descriptors where its own would be",
+     ["bash", "-c", "for n in {240..259}; do eval \"exec $n</dev/null\"; done; exec sh -c 'LEAKY lose; true'"], FAILS),
+    ("a thread whose main thread is gone", ["env", "COMMAND=LEAKY lose; true", "LEAKY", "main-gone"], FAILS),
+    ("a limit of file sizes", ["bash", "-c", "ulimit -f 1; true; LEAKY use"], 0),
+    ("a limit of file sizes, and a forked child", ["bash", "-c", "ulimit -f 1; LEAKY fork lose; true"], FAILS),
+    ("a child that has an option wrong", ["bash", "-c", "CISTERN_FAIL_CODE=300 LEAKY use; true"], FAILS),
     ("another gate of the child's own", ["sh", "-c", "CISTERN_FAIL_ON=any,growing LEAKY lose; true"], 0),
     ("a child without the preload", ["sh", "-c", "LD_PRELOAD= LEAKY lose; true"], 0),
     ("a namespace of processes", ["unshare", "-fp", "sh", "-c", "LEAKY lose; true"], FAILS),
@@ -129,9 +150,11 @@ class VerdictTest(HostTest):
     def setUp(self):
         super().setUp()
         self.leaky = str(self.program("leaky"))
-        for name, text in (("no_rules", "leak\n"), ("all_rules", "leak:*\n"), ("pool.py", POOL),
+        for name, text in (("no_rules", "leak\n"), ("all_rules", "leak:*\n"),
+                           ("long_rules", "leak:nobody\n" * 90000), ("pool.py", POOL),
                            ("makefile", "all: a b\na:\n\tLEAKY lose\nb:\n\tLEAKY use\n")):
             (self.folder / name).write_text(text.replace("LEAKY", self.leaky))
+        os.mkfifo(self.folder / "pipe")
 
     def ended(self, command, options):
         environment = {f"CISTERN_{name}" if name else "CISTERN": value for name, value in options.items()}
@@ -185,7 +208,7 @@ class Table(VerdictTest):
     def test_as_a_layer(self):
         for words, options, code in (("lose", {}, FAILS), ("use", {}, 0), ("use", {"FAIL_ON": "anny"}, FAILS),
                                      ("lose", {"FAIL_ON": "lost", "LEAK_CHECK": "0"}, UNDECIDED),
-                                     ("use fork lose", {}, FAILS), ("lose _exit", {}, 0)):
+                                     ("use fork lose", {}, FAILS), ("lose _exit", {}, 0), ("lose quick_exit3", {}, 3)):
             with self.subTest(words=words, options=options):
                 settings = {f"CISTERN_{name}": value for name, value in ({"FAIL_ON": "any"} | options).items()}
                 done = self.plain(self.leaky, *words.split(), environment=settings | {

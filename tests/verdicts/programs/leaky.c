@@ -1,11 +1,17 @@
 /* leaky HOW [HOW...]: each word is one step. Memory: "lose" (a buffer of 4 KiB that nothing leads to), "lose-much" (of
-   16 MiB), "keep" (one that a variable leads to), "use" (one that is freed), "lose-host" (64 KiB of malloc).
-   Circumstances: "thread", "filter" (of system calls: a write is fatal), "small-stack" (the end comes in a signal
-   handler on one), "fork" and "double-fork" (the rest is the child's).
-   Ends: "return" by default, "exit", "_exit", "quick_exit", "abort", "kill", "exec" (/bin/true), "code3". */
+   16 MiB), "keep" (one that a variable leads to), "use" (one that is freed), "lose-host" (64 KiB of malloc),
+   "hold-host" (what variables lead to) and "drop-host" (they no longer do). Circumstances: "thread", "churn" (threads
+   that make and free for ever), "filter" (of system calls: a write is fatal), "no-descriptors" (none is free),
+   "small-stack" (the end comes in a signal handler on one), "fork" and "double-fork" (the rest is the child's),
+   "child-loses" (as "lose", in a child that ends before). Ends: "return" by default, "exit", "_exit", "quick_exit",
+   "abort", "kill", "exec" (/bin/true), "code3", "quick_exit3". Beside another thread: "two-quick_exits", "beside-errx",
+   "beside-exit1" (which comes when main has returned), "main-gone" (the thread starts $COMMAND in a shell, and ends the
+   process). */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
+#include <err.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -14,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,6 +49,12 @@ __attribute__((noinline)) static void lose_in_host(void) {
   if (block) block = NULL;
 }
 
+static void* volatile held[3];
+static void hold_in_host(void) {
+  static const size_t kBytes[] = {3000, 100 << 10, 4 << 20};
+  for (int i = 0; i < 3; ++i) held[i] = malloc(kBytes[i]);
+}
+
 /* Words of its stack may look like pointers to what was lost. */
 __attribute__((noinline)) static void wipe_stack(void) {
   volatile char wiped[16384];
@@ -51,6 +64,51 @@ __attribute__((noinline)) static void wipe_stack(void) {
 static void* wait_for_ever(void* unused) {
   for (;;) pause();
   return unused;
+}
+
+static void start_thread(void* (*run)(void*)) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, run, NULL);
+}
+
+static void* make_for_ever(void* unused) {
+  for (;;) clReleaseMemObject(make());
+  return unused;
+}
+
+static void* end_quickly(void* unused) {
+  quick_exit(0);
+  return unused;
+}
+
+static void* end_by_errx(void* unused) {
+  usleep(20000);
+  errx(0, "the end");
+  return unused;
+}
+
+static volatile int main_has_returned;
+static void let_other_thread_end(void) {
+  main_has_returned = 1;
+  usleep(300000);
+}
+static void* end_by_exit1(void* unused) {
+  while (!main_has_returned) usleep(1000);
+  exit(1);
+  return unused;
+}
+
+static void* start_command(void* unused) {
+  usleep(50000);
+  exit(system(getenv("COMMAND")) != 0);
+  return unused;
+}
+
+static void take_all_descriptors(void) {
+  const struct rlimit few = {64, 64};
+  setrlimit(RLIMIT_NOFILE, &few);
+  while (open("/dev/null", O_RDONLY) >= 0) {
+  }
 }
 
 static void filter(void) {
@@ -81,24 +139,40 @@ static void leave_rest_to_child(void) {
   exit(0);
 }
 
+static void lose_in_child(void) {
+  const pid_t child = fork();
+  if (child) {
+    waitpid(child, NULL, 0);
+    return;
+  }
+  make(), wipe_stack();
+  exit(0);
+}
+
 static int step(const char* how) {
   if (!strcmp(how, "lose")) make(), wipe_stack();
   if (!strcmp(how, "lose-much")) make_bytes(16 << 20), wipe_stack();
   if (!strcmp(how, "keep")) kept = make();
   if (!strcmp(how, "use")) clReleaseMemObject(make());
   if (!strcmp(how, "lose-host")) lose_in_host(), wipe_stack();
-  if (!strcmp(how, "thread")) {
-    pthread_t thread;
-    pthread_create(&thread, NULL, wait_for_ever, NULL);
-    usleep(20000);
-  }
+  if (!strcmp(how, "hold-host")) hold_in_host();
+  if (!strcmp(how, "drop-host")) held[0] = held[1] = held[2] = NULL, wipe_stack();
+  if (!strcmp(how, "thread")) start_thread(wait_for_ever), usleep(20000);
+  if (!strcmp(how, "churn")) start(), start_thread(make_for_ever), start_thread(make_for_ever), usleep(20000);
+  if (!strcmp(how, "no-descriptors")) take_all_descriptors();
   if (!strcmp(how, "filter")) filter();
   if (!strcmp(how, "small-stack")) end_on_small_stack();
   if (!strcmp(how, "fork")) leave_rest_to_child();
   if (!strcmp(how, "double-fork")) leave_rest_to_child(), leave_rest_to_child();
+  if (!strcmp(how, "child-loses")) lose_in_child();
+  if (!strcmp(how, "two-quick_exits")) start_thread(end_quickly), quick_exit(0);
+  if (!strcmp(how, "beside-errx")) start_thread(end_by_errx);
+  if (!strcmp(how, "beside-exit1")) atexit(let_other_thread_end), start_thread(end_by_exit1);
+  if (!strcmp(how, "main-gone")) start_thread(start_command), pthread_exit(NULL);
   if (!strcmp(how, "exit")) exit(0);
   if (!strcmp(how, "_exit")) _exit(0);
   if (!strcmp(how, "quick_exit")) quick_exit(0);
+  if (!strcmp(how, "quick_exit3")) quick_exit(3);
   if (!strcmp(how, "abort")) abort();
   if (!strcmp(how, "kill")) raise(SIGKILL);
   if (!strcmp(how, "exec")) execl("/bin/true", "true", (char*)NULL);
