@@ -167,12 +167,15 @@ class Runs(Launchers):
         self.assertEqual(heads["x.json"], first["x.json"])
         self.assertIn("x.json exists; the report is in ", stderr)
 
-    def test_an_empty_file_becomes_the_report_for_whom_it_was_made(self):
+    def test_an_empty_file_stays_for_it_may_be_written_to(self):
+        """By the program, whose output is there, and by who reads its output."""
         path = self.folder / "x.json"
-        path.touch(0o600)
-        heads, stderr = self.run_all("timeout", "60", ARGUMENTS.task)
-        self.assertEqual((heads["x.json"]["command"], stderr), (str(ARGUMENTS.task), ""))
-        self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+        with open(path, "w") as output:
+            process = self.start("timeout", "60", ARGUMENTS.task, **self.preloaded(str(path)))
+            stderr = self.ended(process)[1]
+            output.write("mine")
+        self.assertEqual(path.read_text(), "mine")
+        self.assertRegex(stderr, rf"^cistern: {path} exists; the report is in {self.folder}/x\.\d+\.json\n$")
 
     def test_nothing_else_is_left_in_the_folder(self):
         self.run_all("timeout", "60", ARGUMENTS.task)
