@@ -53,10 +53,10 @@ LauncherKind launcher_kind(pid_t process) {
 // What launches in batches may not have Cistern itself, and what it starts is one run all the same.
 pid_t first_of_batch(pid_t process) {
   pid_t first = process;
-  for (pid_t starter = parent_of(process); starter > 1; starter = parent_of(starter)) {
-    const LauncherKind kind = launcher_kind(starter);
+  for (Starters starter(process); starter && *starter > 1; ++starter) {
+    const LauncherKind kind = launcher_kind(*starter);
     if (!kind.launches) break;
-    if (kind.in_batches) first = starter;
+    if (kind.in_batches) first = *starter;
   }
   return first;
 }
@@ -94,17 +94,18 @@ pid_t first_of_batch(pid_t process) {
   noted = true;
   const char* const path = getenv("CISTERN_REPORT");
   own_path = path && std::string_view(path).find("%p") != std::string_view::npos;
-  launches_others = launcher_kind(getpid()).launches;
+  launches_others = launcher_kind(kThisProcess).launches;
   main_of_run = true;
-  pid_t first = getpid();
-  for (pid_t starter = parent_of(first); starter > 0 && is_of_same_run(starter, getenv); starter = parent_of(starter)) {
-    const LauncherKind kind = launcher_kind(starter);
+  pid_t first = kThisProcess;
+  for (Starters starter(first); starter && is_of_same_run(*starter, getenv); ++starter) {
+    const LauncherKind kind = launcher_kind(*starter);
     main_of_run = main_of_run && kind.launches;
     in_batch = in_batch || kind.in_batches;
-    first = starter;
+    first = *starter;
   }
-  run_began_by = own_path ? first : first_of_batch(first);
-  run_began_ns = started_at_ns(run_began_by);
+  if (!own_path) first = first_of_batch(first);
+  run_began_by = first == kThisProcess ? getpid() : first;
+  run_began_ns = started_at_ns(first);
 }
 
 [[gnu::cold]] void note_forked_from_run() { main_of_run = false; }

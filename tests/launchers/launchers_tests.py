@@ -226,6 +226,15 @@ class Containers(Launchers):
     def test_bubblewrap_without_proc(self):
         self.check_one_report(*self.in_bubblewrap("--tmpfs", "/proc"), proc=False)
 
+    def test_a_starter_with_the_number_that_the_process_has_in_its_namespace(self):
+        """The outer /proc shows it, and it is no ancestor of itself: both that and the process are number 1."""
+        options = " ".join(f"{name}={value}" for name, value in self.options().items())
+        stdout, stderr = self.in_namespaces(
+            f"export {options}; exec timeout -s KILL 60 unshare --pid --fork timeout 60 {ARGUMENTS.task}", "--user",
+            "--map-root-user", "--mount-proc")
+        self.assertEqual((stdout, stderr), ("rank 0 of 1\n", ""))
+        self.assertTrue(self.reports()["report.json"]["cistern"]["gpu_memory_used"])
+
     def in_namespaces(self, script, *options, **environment):
         """`script` in namespaces of its own; $TASK there is the program with its options, and $FOLDER."""
         task = " ".join(["env", *(f"{name}={value}" for name, value in self.options().items()), str(ARGUMENTS.task)])
