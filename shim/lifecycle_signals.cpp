@@ -127,8 +127,8 @@ void stop_ticking() {
 
 void change_mask(int how, std::uint64_t set) { system_call(SYS_rt_sigprocmask, word(how), word(&set), 0, sizeof set); }
 
-// When the handler has returned.
-void die_where_it_came(int number, siginfo_t& info) {
+// When the handler has returned: to what the program let in only while it waited (ppoll, sigsuspend), too.
+void die_where_it_came(int number, siginfo_t& info, ucontext_t& context) {
   const KernelEntry by_default{};
   stop_ticking();
   change_mask(SIG_BLOCK, std::uint64_t{1} << (number - 1));
@@ -136,14 +136,15 @@ void die_where_it_came(int number, siginfo_t& info) {
   if (system_call(SYS_rt_tgsigqueueinfo, word(this_process()), static_cast<std::uintptr_t>(system_call(SYS_gettid)),
                   word(number), word(&info)) < 0)
     die_of(number);
+  sigdelset(&context.uc_sigmask, number);
 }
 
 // Where several came, by the first one.
-void end_by(int number, siginfo_t& info) {
+void end_by(int number, siginfo_t& info, ucontext_t& context) {
   const int first = in_own_process() ? death_signal.load() : 0;
   if (first && first != number) die_of(first);
   if (number != SIGABRT) die_of(number);
-  die_where_it_came(number, info);
+  die_where_it_came(number, info, context);
 }
 
 // Its list of modules may be in pieces.
@@ -250,7 +251,7 @@ void on_signal(int number, siginfo_t* info, void* context) {
   const int error = errno;
   if (number == request_signal) return request_report();
   if (is_first_process(number)) return;
-  if (is_at_the_end(number, *info, context)) end_by(number, *info);
+  if (is_at_the_end(number, *info, context)) end_by(number, *info, *static_cast<ucontext_t*>(context));
   errno = error;
 }
 

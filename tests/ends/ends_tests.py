@@ -311,8 +311,8 @@ class Aborts(EndTest):
         return re.findall(r"^(?:LIVE   |VERDICT)  .*$", ours.err, re.M), ours.err[len(plain.err):]
 
     def test_each_leaves_a_report(self):
-        for way in ("abort", "assert", "throw", "thread", "two_threads", "blocked", "raising_handler", "shown",
-                    "at_exit", "beside_churn"):
+        for way in ("abort", "assert", "throw", "thread", "two_threads", "blocked", "let_in_by_ppoll",
+                    "raising_handler", "shown", "at_exit", "beside_churn"):
             with self.subTest(way=way):
                 verdicts, _ = self.aborted(way)
                 self.assertEqual(len(verdicts), 1)
