@@ -301,10 +301,10 @@ class Signals(EndTest):
 class Aborts(EndTest):
     """abort, and what ends in it: as plain, but with a report where GPU memory was used."""
 
-    def aborted(self, way, **options):
+    def aborted(self, way, *rest, **options):
         """The reports' first lines after the heads; what else is said, and the end, are the plain program's."""
-        plain = self.plain(self.program("aborting"), way)
-        ours = self.shimmed(self.program("aborting"), way,
+        plain = self.plain(self.program("aborting"), way, *rest)
+        ours = self.shimmed(self.program("aborting"), way, *rest,
                             environment={f"CISTERN_{name}": value for name, value in options.items()})
         self.assertEqual((ours.out, ours.status), (plain.out, plain.status))
         self.assertTrue(ours.err.startswith(plain.err))
@@ -326,6 +326,11 @@ class Aborts(EndTest):
     def test_nothing_is_said_where_the_program_has_a_handler_or_ignores_it(self):
         for way in ("own_handler", "ignored"):
             self.assertEqual(self.aborted(way), ([], ""))
+
+    def test_a_handler_on_a_small_stack_has_all_of_it(self):
+        """Two frames of the kernel, ours and what the handler uses may be more than there is."""
+        for handlers_own_bytes in (16, 1000, 2000, 3000, 4000):
+            self.assertEqual(self.aborted("fault", handlers_own_bytes), ([], ""))
 
     def test_nothing_is_said_without_a_report(self):
         self.assertEqual(self.aborted("abort", REPORT="none"), ([], ""))
