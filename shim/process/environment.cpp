@@ -178,7 +178,7 @@ void note_who_started(Getenv getenv) {
   const RankVariables* const launcher = of_ranks ? launcher_of(getenv) : nullptr;
   if (launcher && !has_entry(environment, launcher->rank, getenv(launcher->rank))) return false;
   return has_entry(environment, "CISTERN_REPORT", report) && brings_cistern(environment, getenv) &&
-         !reads_commands(program_of(starter).file, text_about(starter, "cmdline"));
+         !begins_runs(program_of(starter).file, text_about(starter, "cmdline"));
 }
 
 // Its parent would have said what it complains about.

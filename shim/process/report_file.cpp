@@ -152,9 +152,10 @@ Try try_to_free(const String& path, const Reporter& reporter) {
   const Found found(path);
   if (found.is_gone()) return {Taken::free, false};
   if (!found.head()) return {Taken::no, false};
-  const bool is_earlier = is_from_before_run(found.status(), found.head()->pid);
-  if (is_earlier ? !reporter.used_gpu_memory : !goes_before(reporter, *found.head())) return {Taken::no, !is_earlier};
-  const Name name = is_earlier ? path_of_earlier : path_with_pid;
+  const std::optional<bool> is_earlier = is_from_before_run(found.status(), found.head()->pid);
+  const bool gives_way = is_earlier == true ? reporter.used_gpu_memory : goes_before(reporter, *found.head());
+  if (!gives_way) return {Taken::no, is_earlier == false};
+  const Name name = is_earlier == true ? path_of_earlier : path_with_pid;
   return {move_to_free(path, path, name, found.head()->pid).failure ? Taken::no : Taken::free, false};
 }
 
@@ -230,7 +231,7 @@ ReportFile write_report_file(const String& path, Reporter reporter, std::string_
 void set_earlier_report_aside(const String& path) {
   if (!is_main_of_run() || !is_regular_file(path) || an_argument_names(path)) return;
   const Found found(path);
-  if (!found.head() || !is_from_before_run(found.status(), found.head()->pid)) return;
+  if (!found.head() || is_from_before_run(found.status(), found.head()->pid) != true) return;
   const ReportFile moved = move_to_free(path, path, path_of_earlier, found.head()->pid);
   if (!moved.failure) warn_line(path + " is of an earlier run: it is in " + moved.path + " now");
 }
