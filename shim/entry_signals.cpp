@@ -64,6 +64,9 @@ SIGNAL_CALL(int, siginterrupt, (int number, int interrupt), number, interrupt)
 extern "C" [[gnu::visibility("default")]] int sigaltstack(const stack_t* stack, stack_t* old) noexcept {
   static constinit Real<int(const stack_t*, stack_t*)> real("sigaltstack");
   const int answer = real.get()(stack, old);
-  if (answer == 0 && stack) cistern::note_alternate_stack(stack->ss_flags & SS_DISABLE ? nullptr : stack->ss_sp, stack->ss_size);
+  if (answer != 0 || !stack) return answer;
+  const bool is_off = stack->ss_flags & SS_DISABLE;
+  if (!is_off) cistern::note_stack_for_handlers(stack->ss_size);
+  cistern::note_alternate_stack(is_off ? nullptr : stack->ss_sp, stack->ss_size);
   return answer;
 }

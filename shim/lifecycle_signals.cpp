@@ -12,6 +12,7 @@
 // shows the stack that it would show without us.
 #include "shim/lifecycle_signals.hpp"
 
+#include <elf.h>
 #include <errno.h>
 #include <link.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 #include <atomic>
 #include <iterator>
 
+#include "pool/base/process_start.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
 #include "shim/core/judging.hpp"
@@ -71,7 +73,9 @@ constexpr std::uint64_t kTwiceNs = 300'000'000;
 constexpr std::uint64_t kGiveUpNs = 100'000'000;  // where nobody has begun to report
 constexpr long kTickNs = 5'000'000;
 constexpr std::size_t kStackBytes = std::size_t{2} << 20;
+constexpr std::size_t kOfHandlersBytes = std::size_t{16} << 10;
 
+constinit std::atomic<bool> handlers_have_little_stack{false};
 constinit std::atomic<SignalAction> real_sigaction{nullptr};  // null: signals are not watched
 constinit std::atomic<std::uint64_t> die_at_ns{0};            // 0: no signal has come
 constinit std::atomic<int> death_signal{0};
@@ -127,8 +131,8 @@ void stop_ticking() {
 
 void change_mask(int how, std::uint64_t set) { system_call(SYS_rt_sigprocmask, word(how), word(&set), 0, sizeof set); }
 
-// When the handler has returned.
-void die_where_it_came(int number, siginfo_t& info) {
+// When the handler has returned: to what the program let in only while it waited (ppoll, sigsuspend), too.
+void die_where_it_came(int number, siginfo_t& info, ucontext_t& context) {
   const KernelEntry by_default{};
   stop_ticking();
   change_mask(SIG_BLOCK, std::uint64_t{1} << (number - 1));
@@ -136,14 +140,15 @@ void die_where_it_came(int number, siginfo_t& info) {
   if (system_call(SYS_rt_tgsigqueueinfo, word(this_process()), static_cast<std::uintptr_t>(system_call(SYS_gettid)),
                   word(number), word(&info)) < 0)
     die_of(number);
+  sigdelset(&context.uc_sigmask, number);
 }
 
 // Where several came, by the first one.
-void end_by(int number, siginfo_t& info) {
+void end_by(int number, siginfo_t& info, ucontext_t& context) {
   const int first = in_own_process() ? death_signal.load() : 0;
   if (first && first != number) die_of(first);
   if (number != SIGABRT) die_of(number);
-  die_where_it_came(number, info);
+  die_where_it_came(number, info, context);
 }
 
 // Its list of modules may be in pieces.
@@ -250,14 +255,15 @@ void on_signal(int number, siginfo_t* info, void* context) {
   const int error = errno;
   if (number == request_signal) return request_report();
   if (is_first_process(number)) return;
-  if (is_at_the_end(number, *info, context)) end_by(number, *info);
+  if (is_at_the_end(number, *info, context)) end_by(number, *info, *static_cast<ucontext_t*>(context));
   errno = error;
 }
 
 // What the program sets meanwhile, in another thread, stays.
 void watch(Watched& signal) {
   KernelEntry of_program;
-  if (!signal.number || !exchange_entry(signal.number, nullptr, &of_program) || of_program.handler != SIG_DFL) return;
+  if (!signal.number || (signal.number == SIGABRT && handlers_have_little_stack.load())) return;
+  if (!exchange_entry(signal.number, nullptr, &of_program) || of_program.handler != SIG_DFL) return;
   signal.entry = of_program;
   struct sigaction entry, found;
   entry.sa_sigaction = on_signal;
@@ -269,6 +275,13 @@ void watch(Watched& signal) {
 }
 
 bool is_ours(const void* handler) { return handler == reinterpret_cast<const void*>(on_signal); }
+
+void leave(const Watched& signal) {
+  KernelEntry entry;
+  if (signal.number && real_sigaction.load() && exchange_entry(signal.number, nullptr, &entry) &&
+      is_ours(reinterpret_cast<const void*>(entry.handler)))
+    exchange_entry(signal.number, &signal.entry, nullptr);
+}
 
 }  // namespace
 
@@ -299,12 +312,14 @@ void watch_signals_in_child() {
 
 void leave_signals() {
   if (request_signal) dismiss_requests();
-  for (Watched& signal : watched) {
-    KernelEntry entry;
-    if (signal.number && real_sigaction.load() && exchange_entry(signal.number, nullptr, &entry) &&
-        is_ours(reinterpret_cast<const void*>(entry.handler)))
-      exchange_entry(signal.number, &signal.entry, nullptr);
-  }
+  for (Watched& signal : watched) leave(signal);
+}
+
+// The kernel lays two frames there.
+void note_stack_for_handlers(std::size_t bytes) {
+  if (bytes >= 2 * start_value(AT_MINSIGSTKSZ) + kOfHandlersBytes || !in_own_process()) return;
+  if (handlers_have_little_stack.exchange(true)) return;
+  if (Watched* const signal = watched_signal(SIGABRT)) leave(*signal);
 }
 
 void watch_signals_again() {

@@ -5,6 +5,8 @@
 #pragma once
 #include <signal.h>
 
+#include <cstddef>
+
 namespace cistern {
 
 // At the start, and only for a process that a report is asked of. Requests are watched for, too.
@@ -15,6 +17,10 @@ void watch_signals_in_child();
 // Before a filter of system calls is set, which may forbid those that we would make: signals are the program's again.
 void leave_signals();
 void watch_signals_again();
+// A thread has set such a stack aside for its handlers. Where it is small, SIGABRT is the program's from now on: the
+// program's handler for a fault may call abort there, and no room may be left for another handler. Safe in signal
+// handlers; keeps errno.
+void note_stack_for_handlers(std::size_t bytes);
 // For a thread that would end the process in its own way although a signal has come that the process is to die of: it
 // does so here.
 void wait_for_end_by_signal();

@@ -57,12 +57,6 @@ String decimal(int number) {
   return {digits, std::to_chars(digits, std::end(digits), number).ptr};
 }
 
-bool proc_is_of_own_namespace() {
-  char number_shown[16] = "", number_here[16] = "";
-  *std::to_chars(number_here, std::end(number_here) - 1, getpid()).ptr = '\0';
-  return readlink("/proc/self", number_shown, sizeof number_shown - 1) > 0 && !strcmp(number_shown, number_here);
-}
-
 // `entry`: "NAME=value"
 bool has_entry(std::string_view entries, String entry) {
   entry.push_back('\0');
@@ -168,8 +162,8 @@ void note_who_started(Getenv getenv) {
   int error = 0;
   // One whose parent is another user's was not started by hand; but in a container /proc may be that of the outside,
   // where its parent's number is somebody else's.
-  by_user = shared_path || !is_of_same_run(parent_of(getpid()), getenv, &error);
-  if (error == EACCES || error == EPERM) by_user = !proc_is_of_own_namespace();
+  by_user = shared_path || !is_of_same_run(parent_of(kThisProcess), getenv, &error);
+  if (error == EACCES || error == EPERM) by_user = own_number_in_proc() != getpid();
   note_run(getenv);
 }
 
@@ -184,12 +178,12 @@ void note_who_started(Getenv getenv) {
   const RankVariables* const launcher = of_ranks ? launcher_of(getenv) : nullptr;
   if (launcher && !has_entry(environment, launcher->rank, getenv(launcher->rank))) return false;
   return has_entry(environment, "CISTERN_REPORT", report) && brings_cistern(environment, getenv) &&
-         !reads_commands(program_of(starter).file, text_about(starter, "cmdline"));
+         !begins_runs(program_of(starter).file, text_about(starter, "cmdline"));
 }
 
 // Its parent would have said what it complains about.
 [[gnu::cold]] void note_complaints() {
-  const String parent = environment_of(getppid());
+  const String parent = environment_of(parent_of(kThisProcess));
   complains = false;
   for (char** entry = early_environment(); entry && *entry && !complains; ++entry) {
     const std::string_view text = *entry;
@@ -211,12 +205,12 @@ bool started_by_user() { return by_user; }
   struct stat here, there;
   if (status_of_file(descriptor, here)) return false;
   const char* const report = environment_variable("CISTERN_REPORT");
-  for (pid_t starter = getppid(); starter > 0; starter = parent_of(starter)) {
-    if (!has_entry(environment_of(starter), "CISTERN_REPORT", report)) return true;
-    const String path = "/proc/" + decimal(starter) + "/fd/" + decimal(descriptor);
+  for (Starters starter(kThisProcess); starter; ++starter) {
+    if (!has_entry(environment_of(*starter), "CISTERN_REPORT", report)) return true;
+    const String path = "/proc/" + decimal(*starter) + "/fd/" + decimal(descriptor);
     if (status_of_file(path.c_str(), there) || here.st_dev != there.st_dev || here.st_ino != there.st_ino) return false;
   }
-  return false;
+  return true;
 }
 
 [[gnu::cold]] String from_start_directory(const String& path) {

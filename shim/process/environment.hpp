@@ -48,7 +48,7 @@ int read_file(const char* path, std::size_t bytes_max, String& text);
 void note_start_directory(Getenv getenv);
 // The process that the user started was not forked, nor started by a process with the same report path that brings
 // Cistern too; one with %r in its path is the first process of its rank. Noted at the start, and only when a path is
-// asked for; a path with %p is everybody's.
+// asked for, or when a call sets one; a path with %p is everybody's.
 void note_who_started(Getenv getenv);
 void note_forked();
 bool started_by_user();

@@ -24,10 +24,12 @@ namespace {
 
 constexpr std::int64_t kSecondNs = 1'000'000'000;
 
-// This process has another number where /proc is that of an outer namespace, and there its starters' are found by it.
 void name_folder(pid_t process, const char* file, char (&path)[32]) {
-  *std::to_chars(std::copy_n("/proc/", 6, path), std::end(path), process).ptr = '\0';
-  if (process == getpid()) strcpy(path, "/proc/self");
+  char* const end = std::copy_n("/proc/", 6, path);
+  if (process == kThisProcess)
+    strcpy(end, "self");
+  else
+    *std::to_chars(end, std::end(path), process).ptr = '\0';
   strcat(strcat(path, "/"), file);
 }
 
@@ -46,6 +48,14 @@ std::int64_t field_of_state(pid_t process, int number) {
 std::int64_t now_ns(clockid_t clock) { return static_cast<std::int64_t>(clock_ns(clock)); }
 
 }  // namespace
+
+[[gnu::cold]] pid_t own_number_in_proc() {
+  char number[16];
+  const ssize_t bytes = readlink("/proc/self", number, sizeof number);
+  pid_t process = 0;
+  if (bytes > 0) std::from_chars(number, number + bytes, process);
+  return process;
+}
 
 [[gnu::cold]] String text_about(pid_t process, const char* file, int* error) {
   char path[32];

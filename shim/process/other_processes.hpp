@@ -9,6 +9,12 @@
 
 namespace cistern {
 
+// Processes are named by the numbers that /proc has, and this one by this: where /proc is that of an outer namespace,
+// its number there is another, and the one that it knows is somebody else's.
+constexpr pid_t kThisProcess = -1;
+// 0: not to be had.
+pid_t own_number_in_proc();
+
 // A file of the folder that /proc has for it; empty: not to be had.
 String text_about(pid_t process, const char* file, int* error = nullptr);
 // As it was when its program began, each entry ended by a zero byte.
@@ -25,6 +31,23 @@ std::string_view value_in(std::string_view environment, std::string_view name);
 String children_of(pid_t process);
 // 0: not to be had.
 pid_t parent_of(pid_t process);
+// Who started the process, who started that one, and so on: as far as /proc shows them, and no endless way whatever it
+// shows.
+class Starters {
+ public:
+  explicit Starters(pid_t process) : at_(parent_of(process)) {}
+  explicit operator bool() const { return at_ > 0 && left_ > 0; }
+  pid_t operator*() const { return at_; }
+  void operator++() {
+    at_ = parent_of(at_);
+    --left_;
+  }
+
+ private:
+  pid_t at_;
+  int left_ = 64;
+};
+
 // By the system's clock, to a hundredth of a second, rounded down; programs that it became by exec do not count.
 std::int64_t started_at_ns(pid_t process);
 

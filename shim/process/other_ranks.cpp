@@ -33,9 +33,11 @@ struct Rank {
   pid_t first = 0, launcher = 0;
 };
 Rank this_rank() {
-  for (pid_t process = getpid(), starter = parent_of(process); starter > 0;
-       process = starter, starter = parent_of(starter))
-    if (launches_ranks(text_about(starter, "comm"))) return {process, starter};
+  pid_t process = own_number_in_proc();
+  for (Starters starter(kThisProcess); starter; ++starter) {
+    if (launches_ranks(text_about(*starter, "comm"))) return {process, *starter};
+    process = *starter;
+  }
   return {};
 }
 

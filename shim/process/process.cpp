@@ -17,6 +17,8 @@
 #include "shim/process/copy_crew.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/log.hpp"
+#include "shim/process/system_filter.hpp"
+#include "shim/process/uncounted.hpp"
 #include "stats/counters.hpp"
 #include "stats/history.hpp"
 #include "stats/python/frames.hpp"
@@ -65,6 +67,15 @@ const Options& make_options() {
   return the_options.compare_exchange_strong(none, made) ? *made : *none;
 }
 
+// As at the start for one that the environment has.
+void note_path_set_by_a_call() {
+  if (system_calls_are_filtered()) return;
+  const Uncounted uncounted;
+  note_who_started([](const char* name) {
+    return strcmp(name, "CISTERN_REPORT") ? environment_variable(name) : options().report.c_str();
+  });
+}
+
 }  // namespace
 
 const Options& options() {
@@ -83,7 +94,9 @@ OptionSet set_option(const char* name, const char* value) {
     if (!changed) return OptionSet::wrong;
     if (!strcmp(name, "CISTERN") || (in_use.load() && !is_read_at_the_end(name))) return OptionSet::too_late;
     const auto* const made = new (internal_allocate(sizeof(Options))) Options(std::move(*changed));
-    if (the_options.compare_exchange_strong(before, made)) return OptionSet::done;
+    if (!the_options.compare_exchange_strong(before, made)) continue;
+    if (!strcmp(name, "CISTERN_REPORT")) note_path_set_by_a_call();
+    return OptionSet::done;
   }
 }
 

@@ -52,17 +52,13 @@ int rename_to_free(const String& from, const String& to) {
   return linked;
 }
 
-int rename_over(const String& from, const String& to) {
-  return failure_of(system_call(SYS_renameat2, kHere, word(from), kHere, word(to), 0));
-}
-
 bool is_regular_file(const String& path) {
   struct stat file;
   return !status_of_link(path.c_str(), file) && S_ISREG(file.st_mode);
 }
 
-// What lies at the path. While this lives, nobody else of ours moves it if it is ours to move: empty or a report, a
-// regular file of this user's that has no other name.
+// What lies at the path. While this lives, nobody else of ours moves it if it is ours to move: a report, in a regular
+// file of this user's that has no other name. An empty file may be one that somebody has begun to write.
 class Found {
  public:
   explicit Found(const String& path) : file_(is_regular_file(path) ? open_file(path, O_RDONLY | O_NONBLOCK) : -EEXIST) {
@@ -72,7 +68,6 @@ class Found {
     char begin[kReportHeadBytes];
     const long bytes = system_call(SYS_pread64, descriptor(), reinterpret_cast<std::uintptr_t>(begin), sizeof begin, 0);
     if (bytes < 0) return;
-    is_empty_ = bytes == 0;
     head_ = read_report_head({begin, static_cast<std::size_t>(bytes)});
   }
   ~Found() {
@@ -83,7 +78,6 @@ class Found {
 
   // Since it was looked for.
   bool is_gone() const { return is_gone_ || file_ == -ENOENT; }
-  bool is_empty() const { return is_empty_; }
   const std::optional<ReportHead>& head() const { return head_; }
   const struct stat& status() const { return status_; }
 
@@ -107,7 +101,7 @@ class Found {
 
   const int file_;
   struct stat status_ = {};
-  bool is_gone_ = false, is_empty_ = false;
+  bool is_gone_ = false;
   std::optional<ReportHead> head_;
 };
 
@@ -153,25 +147,22 @@ struct Try {
   bool beside_own_run;  // no: what stays there is of this run
 };
 
-// `report` comes to lie at the path where what lies there gives way.
-Try try_to_take(const String& report, const String& path, const Reporter& reporter) {
+// What lies at the path is moved where it gives way.
+Try try_to_free(const String& path, const Reporter& reporter) {
   const Found found(path);
   if (found.is_gone()) return {Taken::free, false};
-  if (found.is_empty()) {
-    system_call(SYS_fchmodat, kHere, word(report), found.status().st_mode & 0777);
-    return {rename_over(report, path) ? Taken::no : Taken::yes, false};
-  }
   if (!found.head()) return {Taken::no, false};
-  const bool is_earlier = is_from_before_run(found.status(), found.head()->pid);
-  if (is_earlier ? !reporter.used_gpu_memory : !goes_before(reporter, *found.head())) return {Taken::no, !is_earlier};
-  const Name name = is_earlier ? path_of_earlier : path_with_pid;
+  const std::optional<bool> is_earlier = is_from_before_run(found.status(), found.head()->pid);
+  const bool gives_way = is_earlier == true ? reporter.used_gpu_memory : goes_before(reporter, *found.head());
+  if (!gives_way) return {Taken::no, is_earlier == false};
+  const Name name = is_earlier == true ? path_of_earlier : path_with_pid;
   return {move_to_free(path, path, name, found.head()->pid).failure ? Taken::no : Taken::free, false};
 }
 
 // Others may come in between: they lay theirs there, which is looked at again.
 Try take_the_path(const String& report, const String& path, const Reporter& reporter) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const Try tried = try_to_take(report, path, reporter);
+    const Try tried = try_to_free(path, reporter);
     if (tried.taken != Taken::free) return tried;
     const int failure = rename_to_free(report, path);
     if (failure != EEXIST) return {failure ? Taken::no : Taken::yes, false};
@@ -240,7 +231,7 @@ ReportFile write_report_file(const String& path, Reporter reporter, std::string_
 void set_earlier_report_aside(const String& path) {
   if (!is_main_of_run() || !is_regular_file(path) || an_argument_names(path)) return;
   const Found found(path);
-  if (!found.head() || !is_from_before_run(found.status(), found.head()->pid)) return;
+  if (!found.head() || is_from_before_run(found.status(), found.head()->pid) != true) return;
   const ReportFile moved = move_to_free(path, path, path_of_earlier, found.head()->pid);
   if (!moved.failure) warn_line(path + " is of an earlier run: it is in " + moved.path + " now");
 }

@@ -27,9 +27,12 @@ constexpr std::string_view kLaunchers[] = {
     "chroot",   "flock",    "script",    "runuser",     "sudo",      "su",
     "strace",   "ltrace",   "gdb",       "perf",        "xvfb-run",  "dbus-run-sessio",
     "bwrap",    "tini",     "dumb-init", "docker-init", "catatonit", "systemd-run",
-    "unbuffer", "nsys",     "ncu",       "coreutils",   "choom",     "catchsegv"};
-constexpr std::string_view kBatchLaunchers[] = {"xargs", "make", "gmake", "ninja",     "ctest", "parallel",
-                                                "watch", "just", "cmake", "hyperfine", "find",  "entr"};
+    "unbuffer", "nsys",     "ncu",       "coreutils",   "choom",     "catchsegv",
+    "entr",     "watch",    "hyperfine"};
+constexpr std::string_view kBatchLaunchers[] = {"xargs",    "make", "gmake", "ninja", "ctest",
+                                                "parallel", "just", "cmake", "find"};
+constexpr std::string_view kStartAnew[] = {"entr", "watch", "hyperfine"};
+constexpr std::string_view kShellOptionsOfFiles[] = {"--rcfile", "--init-file"};
 
 // The clock of process starts and that of files are both coarser than it takes to start a program.
 constexpr std::int64_t kClocksDifferNs = 15'000'000;
@@ -44,6 +47,13 @@ bool has(const std::string_view (&names)[count], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
+// Takes it off.
+std::string_view next_of(std::string_view& arguments) {
+  const std::string_view next = arguments.substr(0, arguments.find('\0'));
+  arguments.remove_prefix(std::min(next.size() + 1, arguments.size()));
+  return next;
+}
+
 LauncherKind launcher_kind(pid_t process) {
   const ProgramNames names = program_of(process);
   const LauncherKind by_file = launcher_kind(names.file), by_name = launcher_kind(names.process);
@@ -53,10 +63,10 @@ LauncherKind launcher_kind(pid_t process) {
 // What launches in batches may not have Cistern itself, and what it starts is one run all the same.
 pid_t first_of_batch(pid_t process) {
   pid_t first = process;
-  for (pid_t starter = parent_of(process); starter > 1; starter = parent_of(starter)) {
-    const LauncherKind kind = launcher_kind(starter);
-    if (!kind.launches) break;
-    if (kind.in_batches) first = starter;
+  for (Starters starter(process); starter && *starter > 1; ++starter) {
+    const LauncherKind kind = launcher_kind(*starter);
+    if (!kind.launches || begins_runs(program_of(*starter).file, text_about(*starter, "cmdline"))) break;
+    if (kind.in_batches) first = *starter;
   }
   return first;
 }
@@ -68,15 +78,17 @@ pid_t first_of_batch(pid_t process) {
   return {in_batches || has(kLaunchers, program), in_batches};
 }
 
-[[gnu::cold]] bool reads_commands(std::string_view program, std::string_view arguments) {
+[[gnu::cold]] bool begins_runs(std::string_view program, std::string_view arguments) {
+  if (has(kStartAnew, program)) return true;
   if (!has(kShells, program)) return false;
-  arguments.remove_prefix(std::min(arguments.find('\0'), arguments.size()));
-  while (arguments.size() > 1) {
-    arguments.remove_prefix(1);
-    const std::string_view argument = arguments.substr(0, arguments.find('\0'));
-    const bool is_long = argument.starts_with("--");
-    if (!argument.starts_with('-') || (!is_long && argument.find('c') != argument.npos)) return false;
-    arguments.remove_prefix(argument.size());
+  next_of(arguments);  // its name
+  while (!arguments.empty()) {
+    const std::string_view option = next_of(arguments);
+    const bool is_long = option.starts_with("--");
+    if (!option.starts_with('-') && !option.starts_with('+')) return false;
+    if (!is_long && option.find('c') != option.npos) return false;
+    const bool has_value = is_long ? has(kShellOptionsOfFiles, option) : option.find_first_of("oO") != option.npos;
+    if (has_value) next_of(arguments);
   }
   return true;
 }
@@ -94,17 +106,19 @@ pid_t first_of_batch(pid_t process) {
   noted = true;
   const char* const path = getenv("CISTERN_REPORT");
   own_path = path && std::string_view(path).find("%p") != std::string_view::npos;
-  launches_others = launcher_kind(getpid()).launches;
+  launches_others = launcher_kind(kThisProcess).launches;
   main_of_run = true;
-  pid_t first = getpid();
-  for (pid_t starter = parent_of(first); starter > 0 && is_of_same_run(starter, getenv); starter = parent_of(starter)) {
-    const LauncherKind kind = launcher_kind(starter);
+  in_batch = false;
+  pid_t first = kThisProcess;
+  for (Starters starter(first); starter && is_of_same_run(*starter, getenv); ++starter) {
+    const LauncherKind kind = launcher_kind(*starter);
     main_of_run = main_of_run && kind.launches;
     in_batch = in_batch || kind.in_batches;
-    first = starter;
+    first = *starter;
   }
-  run_began_by = own_path ? first : first_of_batch(first);
-  run_began_ns = started_at_ns(run_began_by);
+  if (!own_path) first = first_of_batch(first);
+  run_began_by = first == kThisProcess ? getpid() : first;
+  run_began_ns = started_at_ns(first);
 }
 
 [[gnu::cold]] void note_forked_from_run() { main_of_run = false; }
@@ -122,8 +136,8 @@ pid_t first_of_batch(pid_t process) {
 
 [[gnu::cold]] bool speaks_for_run() { return started_by_user() || (is_main_of_run() && !in_batch); }
 
-[[gnu::cold]] bool is_from_before_run(const struct stat& file, pid_t writer) {
-  if (!noted || !run_began_ns) return false;
+[[gnu::cold]] std::optional<bool> is_from_before_run(const struct stat& file, pid_t writer) {
+  if (!noted || !run_began_ns) return {};
   const std::int64_t written_ns = file.st_mtim.tv_sec * std::int64_t{1'000'000'000} + file.st_mtim.tv_nsec;
   if (written_ns < run_began_ns - kClocksDifferNs) return true;
   return written_ns < run_began_ns + kClocksDifferNs && writer < run_began_by;

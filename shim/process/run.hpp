@@ -3,6 +3,7 @@
 #pragma once
 #include <sys/stat.h>
 
+#include <optional>
 #include <string_view>
 
 #include "shim/process/options.hpp"
@@ -16,14 +17,14 @@ struct LauncherKind {
 };
 LauncherKind launcher_kind(std::string_view program);
 
-// A shell that was given no script and no command reads what the user types: each of his commands is a run.
-// `arguments`: each ended by a zero byte.
-bool reads_commands(std::string_view program, std::string_view arguments);
+// Each of its children is a run of its own: of a shell that was given no script and no command, but reads what the user
+// types, and of programs that start a command anew (entr, watch, hyperfine). `arguments`: each ended by a zero byte.
+bool begins_runs(std::string_view program, std::string_view arguments);
 
 // Cistern itself is among the libraries that the variable's value lists.
 bool lists_cistern(std::string_view libraries);
 
-// Noted at the start, where a report goes to a file that the whole run has.
+// Noted at the start, where a report goes to a file that the whole run has, or when a call sets the path.
 void note_run(Getenv getenv);
 void note_forked_from_run();
 // At the end, before live memory is judged: a launcher that has started others leaves them the path.
@@ -34,7 +35,8 @@ void note_what_was_launched();
 bool is_main_of_run();
 // It says where else the report went: of others nobody asks.
 bool speaks_for_run();
-// A file where the report is to go is from before the run. `writer`: the process that wrote it.
-bool is_from_before_run(const struct stat& file, pid_t writer);
+// A file where the report is to go is from before the run; none: it is not known when that began. `writer`: the process
+// that wrote it.
+std::optional<bool> is_from_before_run(const struct stat& file, pid_t writer);
 
 }  // namespace cistern

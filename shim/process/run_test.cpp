@@ -21,11 +21,24 @@ TEST(Runs, SomeLaunchersStartTheSameAgainAndAgain) {
 
 TEST(Runs, AShellWithoutAScriptReadsCommands) {
   using namespace std::string_view_literals;
-  for (const auto arguments : {"-bash\0"sv, "bash\0"sv, "bash\0--login\0-i\0"sv, ""sv})
-    EXPECT_TRUE(reads_commands("bash", arguments)) << arguments;
-  for (const auto arguments : {"sh\0-c\0date\0"sv, "sh\0-ec\0date\0"sv, "sh\0script\0"sv, "sh\0-e\0script\0"sv})
-    EXPECT_FALSE(reads_commands("dash", arguments)) << arguments;
-  EXPECT_FALSE(reads_commands("python3", "python3\0"sv));
+  for (const auto arguments :
+       {"-bash\0"sv, "bash\0"sv, "bash\0--login\0-i\0"sv, "bash\0--rcfile\0file\0"sv, "bash\0--init-file\0file\0-i\0"sv,
+        "bash\0-o\0vi\0"sv, "bash\0-eo\0pipefail\0"sv, "bash\0-O\0extglob\0"sv, "bash\0+o\0vi\0+x\0"sv, ""sv})
+    EXPECT_TRUE(begins_runs("bash", arguments)) << arguments;
+  for (const auto arguments :
+       {"sh\0-c\0date\0"sv, "sh\0-ec\0date\0"sv, "sh\0script\0"sv, "sh\0-e\0script\0"sv, "sh\0-o\0pipefail\0script\0"sv,
+        "bash\0--rcfile\0file\0script\0"sv, "bash\0-eo\0pipefail\0-c\0date\0"sv, "bash\0--posix\0script\0"sv})
+    EXPECT_FALSE(begins_runs("dash", arguments)) << arguments;
+  EXPECT_FALSE(begins_runs("python3", "python3\0"sv));
+}
+
+TEST(Runs, WhatStartsACommandAnewBeginsARunEachTime) {
+  using namespace std::string_view_literals;
+  for (const auto program : {"entr", "watch", "hyperfine"}) {
+    EXPECT_TRUE(begins_runs(program, "entr\0./app\0"sv)) << program;
+    EXPECT_FALSE(launcher_kind(program).in_batches) << program;
+  }
+  EXPECT_FALSE(begins_runs("make", "make\0"sv));
 }
 
 TEST(Runs, CisternIsFoundAmongOtherLibraries) {

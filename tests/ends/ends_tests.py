@@ -301,18 +301,18 @@ class Signals(EndTest):
 class Aborts(EndTest):
     """abort, and what ends in it: as plain, but with a report where GPU memory was used."""
 
-    def aborted(self, way, **options):
+    def aborted(self, way, *rest, **options):
         """The reports' first lines after the heads; what else is said, and the end, are the plain program's."""
-        plain = self.plain(self.program("aborting"), way)
-        ours = self.shimmed(self.program("aborting"), way,
+        plain = self.plain(self.program("aborting"), way, *rest)
+        ours = self.shimmed(self.program("aborting"), way, *rest,
                             environment={f"CISTERN_{name}": value for name, value in options.items()})
         self.assertEqual((ours.out, ours.status), (plain.out, plain.status))
         self.assertTrue(ours.err.startswith(plain.err))
         return re.findall(r"^(?:LIVE   |VERDICT)  .*$", ours.err, re.M), ours.err[len(plain.err):]
 
     def test_each_leaves_a_report(self):
-        for way in ("abort", "assert", "throw", "thread", "two_threads", "blocked", "raising_handler", "shown",
-                    "at_exit", "beside_churn"):
+        for way in ("abort", "assert", "throw", "thread", "two_threads", "blocked", "let_in_by_ppoll",
+                    "raising_handler", "shown", "at_exit", "beside_churn"):
             with self.subTest(way=way):
                 verdicts, _ = self.aborted(way)
                 self.assertEqual(len(verdicts), 1)
@@ -326,6 +326,11 @@ class Aborts(EndTest):
     def test_nothing_is_said_where_the_program_has_a_handler_or_ignores_it(self):
         for way in ("own_handler", "ignored"):
             self.assertEqual(self.aborted(way), ([], ""))
+
+    def test_a_handler_on_a_small_stack_has_all_of_it(self):
+        """Two frames of the kernel, ours and what the handler uses may be more than there is."""
+        for handlers_own_bytes in (16, 1000, 2000, 3000, 4000):
+            self.assertEqual(self.aborted("fault", handlers_own_bytes), ([], ""))
 
     def test_nothing_is_said_without_a_report(self):
         self.assertEqual(self.aborted("abort", REPORT="none"), ([], ""))

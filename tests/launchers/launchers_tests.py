@@ -137,13 +137,43 @@ class Runs(Launchers):
         self.assertEqual((sorted(heads)[-1], len(heads), stderr), ("x.json", 3, ""))
 
     def test_each_command_that_a_shell_is_given_by_hand_is_a_run(self):
-        shell = subprocess.Popen(["sh"], env=self.clean | self.preloaded(f"{self.folder}/x.json"), text=True,
-                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        _, stderr = shell.communicate(f"{ARGUMENTS.task}\ntimeout 60 {ARGUMENTS.task}\n", timeout=TIME_LIMIT_S)
-        heads = {name: report["cistern"] for name, report in self.reports().items() if name.endswith(".old.json")}
-        self.assertEqual([head["command"] for head in heads.values()], [str(ARGUMENTS.task)])
-        self.assertIn("x.json is of an earlier run: it is in ", stderr)
-        self.assertTrue(json.loads((self.folder / "x.json").read_text())["cistern"]["gpu_memory_used"])
+        """Also where it is a launcher of many that started the shell, as make does for "make shell"."""
+        makefile = self.folder / "Makefile"
+        makefile.write_text("all:\n\t@bash --rcfile /dev/null -o vi\n")
+        for command in (("sh",), ("bash", "--rcfile", "/dev/null", "-o", "vi"), ("make", "-f", makefile)):
+            with self.subTest(command=command):
+                shell = subprocess.Popen(command, env=self.clean | self.preloaded(f"{self.folder}/x.json"), text=True,
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                _, stderr = shell.communicate(f"{ARGUMENTS.task}\ntimeout 60 {ARGUMENTS.task}\n", timeout=TIME_LIMIT_S)
+                heads = {name: report["cistern"] for name, report in self.reports().items()}
+                old = [head["command"] for name, head in heads.items() if name.endswith(".old.json")]
+                self.assertEqual(old, [str(ARGUMENTS.task)])
+                self.assertIn("x.json is of an earlier run: it is in ", stderr)
+                self.assertTrue(heads["x.json"]["gpu_memory_used"])
+            for path in self.folder.glob("*.json"):
+                path.unlink()
+
+    @unittest.skipUnless(shutil.which("watch"), "no watch (procps)")
+    def test_each_time_that_watch_starts_a_command_is_a_run(self):
+        script = self.folder / "script"
+        script.write_text(f"#!/bin/sh\n[ ! -e {self.folder}/second ] || kill -INT $PPID\n"
+                          f"[ ! -e {self.folder}/first ] || touch {self.folder}/second\ntouch {self.folder}/first\n"
+                          f"exec {ARGUMENTS.task}\n")
+        script.chmod(0o755)
+        process = self.start("watch", "-n", "0.1", "-x", script, **self.preloaded(f"{self.folder}/x.json"),
+                             TERM="vt100")
+        self.ended(process, code=None)
+        old = [report for name, report in self.reports().items() if name.endswith(".old.json")]
+        self.assertGreaterEqual(len(old), 1)
+
+    def test_a_path_that_a_call_sets_is_that_of_the_process(self):
+        path = self.folder / "x.json"
+        call = f"ctypes.CDLL(None).cistern_set_option(b'CISTERN_REPORT', b'{path}')"
+        for said in ("", rf"cistern: {path} exists; the report is in {self.folder}/x\.\d+\.json\n"):
+            process = self.start(sys.executable, "-Sc", f"import ctypes; {call}", LD_PRELOAD=str(ARGUMENTS.shim),
+                                 CISTERN_REPORT_FORMAT="json")
+            self.assertRegex(self.ended(process)[1], f"^{said}$")
+            self.assertTrue(path.exists())
 
     def test_a_report_that_an_argument_names_is_there_to_be_read(self):
         first, _ = self.run_all(ARGUMENTS.task)
@@ -167,12 +197,15 @@ class Runs(Launchers):
         self.assertEqual(heads["x.json"], first["x.json"])
         self.assertIn("x.json exists; the report is in ", stderr)
 
-    def test_an_empty_file_becomes_the_report_for_whom_it_was_made(self):
+    def test_an_empty_file_stays_for_it_may_be_written_to(self):
+        """By the program, whose output is there, and by who reads its output."""
         path = self.folder / "x.json"
-        path.touch(0o600)
-        heads, stderr = self.run_all("timeout", "60", ARGUMENTS.task)
-        self.assertEqual((heads["x.json"]["command"], stderr), (str(ARGUMENTS.task), ""))
-        self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+        with open(path, "w") as output:
+            process = self.start("timeout", "60", ARGUMENTS.task, **self.preloaded(str(path)))
+            stderr = self.ended(process)[1]
+            output.write("mine")
+        self.assertEqual(path.read_text(), "mine")
+        self.assertRegex(stderr, rf"^cistern: {path} exists; the report is in {self.folder}/x\.\d+\.json\n$")
 
     def test_nothing_else_is_left_in_the_folder(self):
         self.run_all("timeout", "60", ARGUMENTS.task)
@@ -222,6 +255,22 @@ class Containers(Launchers):
 
     def test_bubblewrap_without_proc(self):
         self.check_one_report(*self.in_bubblewrap("--tmpfs", "/proc"), proc=False)
+
+    def test_an_earlier_report_without_proc(self):
+        """It is not known to be one, so a line says where the new one is."""
+        stdout, stderr = self.in_namespaces("mount -t tmpfs none /proc; $TASK; $TASK", "--user", "--map-root-user")
+        self.assertEqual(stdout, "rank 0 of 1\n" * 2)
+        self.assertRegex(stderr, rf"^cistern: {self.folder}/report\.json exists; the report is in "
+                                 rf"{self.folder}/report\.\d+\.json\n$")
+
+    def test_a_starter_with_the_number_that_the_process_has_in_its_namespace(self):
+        """The outer /proc shows it, and it is no ancestor of itself: both that and the process are number 1."""
+        options = " ".join(f"{name}={value}" for name, value in self.options().items())
+        stdout, stderr = self.in_namespaces(
+            f"export {options}; exec timeout -s KILL 60 unshare --pid --fork timeout 60 {ARGUMENTS.task}", "--user",
+            "--map-root-user", "--mount-proc")
+        self.assertEqual((stdout, stderr), ("rank 0 of 1\n", ""))
+        self.assertTrue(self.reports()["report.json"]["cistern"]["gpu_memory_used"])
 
     def in_namespaces(self, script, *options, **environment):
         """`script` in namespaces of its own; $TASK there is the program with its options, and $FOLDER."""

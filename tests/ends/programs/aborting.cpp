@@ -1,7 +1,8 @@
-/* aborting WAY: holds an OpenCL buffer, or none where WAY begins with "cpu_", and ends by abort, in one of many ways,
-   or waits for a signal. */
+/* aborting WAY [BYTES]: holds an OpenCL buffer, or none where WAY begins with "cpu_", and ends by abort, in one of many
+   ways, or waits for a signal. */
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -53,6 +54,26 @@ void say_end_of(pid_t child) {
   fflush(stdout);
 }
 
+int handlers_own_bytes;
+__attribute__((noinline)) void use_stack_and_abort(int) {
+  auto* const used = static_cast<volatile char*>(__builtin_alloca(static_cast<size_t>(handlers_own_bytes)));
+  for (int i = 0; i < handlers_own_bytes; ++i) used[i] = 1;
+  abort();
+}
+
+// Of 8 KiB, as Rust's are.
+void fault_beside_a_small_stack(int bytes) {
+  handlers_own_bytes = bytes;
+  alignas(64) static char stack[8192];
+  stack_t small{};
+  small.ss_sp = stack, small.ss_size = sizeof stack;
+  sigaltstack(&small, nullptr);
+  struct sigaction entry {};
+  entry.sa_handler = use_stack_and_abort, entry.sa_flags = SA_ONSTACK;
+  sigaction(SIGSEGV, &entry, nullptr);
+  raise(SIGSEGV);
+}
+
 void abort_at_exit() { abort(); }
 
 }  // namespace
@@ -75,6 +96,7 @@ int main(int, char** argv) {
     sigfillset(&set);
     sigprocmask(SIG_BLOCK, &set, nullptr);
   }
+  if (way == "fault") fault_beside_a_small_stack(atoi(argv[2]));
   if (way == "ignored") signal(SIGABRT, SIG_IGN);
   if (way == "own_handler") signal(SIGABRT, say_and_return);
   if (way == "raising_handler") signal(SIGABRT, say_and_raise);
@@ -111,6 +133,15 @@ int main(int, char** argv) {
         },
         nullptr);
     usleep(10000);
+  }
+  if (way == "let_in_by_ppoll") {
+    sigset_t set, none_blocked;
+    sigemptyset(&none_blocked), sigemptyset(&set), sigaddset(&set, SIGABRT);
+    sigprocmask(SIG_BLOCK, &set, nullptr);
+    raise(SIGABRT);
+    ppoll(nullptr, 0, nullptr, &none_blocked);
+    say("alive\n");
+    return 0;
   }
   if (way == "wait") {
     say("ready\n");
