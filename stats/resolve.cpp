@@ -26,11 +26,6 @@ void fold_native_frames(Vector<FrameFigures>& frames) {
   for (FrameFigures& frame : frames) frame.folded = any && !frame.python;
 }
 
-void cut_frames(Vector<FrameFigures>& frames) {
-  cut_runtime_frames(frames);
-  cut_call_wrappers(frames);
-}
-
 }  // namespace
 
 void resolve(Snapshot& snapshot, unsigned budget_ms, bool fold_native) {
@@ -41,16 +36,21 @@ void resolve(Snapshot& snapshot, unsigned budget_ms, bool fold_native) {
   find_owners(snapshot.host_sites);
   symbolise(snapshot, budget_ms);
   for_each_stack(snapshot, [fold_native](SiteId, Vector<FrameFigures>& frames, bool) {
-    cut_frames(frames);
+    cut_runtime_frames(frames);
     if (fold_native) fold_native_frames(frames);
   });
+}
+
+void cut_call_wrappers(Snapshot& snapshot) {
+  for_each_stack(snapshot, [](SiteId, Vector<FrameFigures>& frames, bool) { cut_call_wrappers(frames); });
 }
 
 Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms) {
   Vector<LeakFigures> one(1);
   one[0].frames = site_frames(site);
   symbolise(one, budget_ms);
-  cut_frames(one[0].frames);
+  cut_runtime_frames(one[0].frames);
+  cut_call_wrappers(one[0].frames);
   if (std::any_of(one[0].frames.begin(), one[0].frames.end(), is_python))
     std::erase_if(one[0].frames, [](const FrameFigures& frame) { return !frame.python; });
   return std::move(one[0].frames);

@@ -11,7 +11,10 @@ namespace cistern {
 // `fold_native`: reports show Python code first, and native code below it does not keep rows apart.
 void resolve(Snapshot& snapshot, unsigned budget_ms, bool fold_native);
 
-// One site's frames, in the same way; only those of Python code where there are any.
+// Of every stack, when all that asks for its functions has: rules of suppressions may name those that go.
+void cut_call_wrappers(Snapshot& snapshot);
+
+// One site's frames, in the same way and without call wrappers; only those of Python code where there are any.
 Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms);
 
 }  // namespace cistern

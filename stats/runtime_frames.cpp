@@ -102,12 +102,31 @@ bool is_call_wrapper(const FrameFigures& frame) {
                      [&](std::string_view name) { return function.starts_with(name); });
 }
 
+bool is_named_as_of_rust_library(const FrameFigures& frame) {
+  return frame.rust && is_of_rust_library(frame.function) && !is_call_wrapper(frame);
+}
+
+// Rust's sources lie in folders as /rustc/<commit>/library/core/src, those of one crate among them in a project's.
+bool is_of_rust_sources(std::string_view file) {
+  return file.find("/library/") != file.npos || file.find("/hashbrown") != file.npos;
+}
+
+// A user's crate may be called core or alloc, too. The file tells it; without one, a stack on which all crates are
+// called so may be that of a user's.
+bool are_rust_names_of_library(const Vector<FrameFigures>& frames) {
+  return std::any_of(frames.begin(), frames.end(), [](const FrameFigures& frame) {
+    return frame.rust && !is_named_as_of_rust_library(frame) && !is_call_wrapper(frame);
+  });
+}
+
 }  // namespace
 
 void cut_call_wrappers(Vector<FrameFigures>& frames) {
   if (frames.empty()) return;
-  const auto is_library = [](const FrameFigures& frame) {
-    if (frame.rust) return is_of_rust_library(frame.function) && !is_call_wrapper(frame);
+  const bool name_tells = are_rust_names_of_library(frames);
+  const auto is_library = [name_tells](const FrameFigures& frame) {
+    if (frame.rust)
+      return is_named_as_of_rust_library(frame) && (frame.file.empty() ? name_tells : is_of_rust_sources(frame.file));
     return frame.function.starts_with("std::") || frame.function.starts_with("__gnu_cxx::");
   };
   const auto first_of_program = std::find_if_not(frames.begin(), frames.end(), is_library);

@@ -66,10 +66,23 @@ TEST(CallWrappers, OfRustGoAsThoseOfCppDo) {
                      rust("std::sys::backtrace::__rust_begin_short_backtrace::<fn(), ()>"),
                      rust("std::rt::lang_start::<()>"), kMain}),
             "alloc::vec::from_elem::<u8> names::load names::main::{closure#0} main");
-  EXPECT_EQ(left_of({rust("alloc::alloc::alloc"), rust("std::sys::init"), rust("std::rt::init"), kMain}),
-            "std::sys::init main");
   EXPECT_EQ(left_of({{"alloc::make"}, {"alloc::pool"}, {"core::run"}, kMain}),
             "alloc::make alloc::pool core::run main");
+}
+
+TEST(CallWrappers, OfRustAreToldFromAUsersCrateByTheirFiles) {
+  const auto rust = [](const char* function, const char* file = "") {
+    return Named{function, "/opt/app/train", file, true};
+  };
+  constexpr const char* kSources = "/rustc/0123/library/alloc/src/alloc.rs";
+  constexpr const char* kCrate = "/home/user/app/core/src/cache.rs";
+  EXPECT_EQ(left_of({rust("alloc::alloc::alloc", kSources), rust("std::sys::init", kSources), kMain}),
+            "std::sys::init main");
+  EXPECT_EQ(left_of({rust("alloc::alloc::alloc", kSources), rust("alloc::vec::from_elem", kSources),
+                     rust("core::cache::fill", kCrate), rust("core::run", kCrate), rust("app::main", kCrate), kMain}),
+            "alloc::vec::from_elem core::cache::fill core::run app::main main");
+  EXPECT_EQ(left_of({rust("core::cache::fill"), rust("core::load"), rust("core::run"), rust("std::rt::init"), kMain}),
+            "core::cache::fill core::load core::run main");
 }
 
 TEST(RuntimeFrames, OfAStaticRuntimeGo) {

@@ -5,6 +5,8 @@
 #include <array>
 #include <iterator>
 
+#include "stats/demangled.hpp"
+
 // What libiberty's rust-demangle.c takes from its safe-ctype.c: bits of the kinds that it asks for, the values those of
 // safe-ctype.h.
 extern "C" const std::array<unsigned short, 256> cistern_kinds_of_characters;
@@ -24,7 +26,6 @@ extern "C" int rust_demangle_callback(const char* mangled, int options,
 namespace cistern {
 namespace {
 
-// References inside of a name let a few bytes stand for any length.
 constexpr std::size_t kNameBytesMax = 4096;
 
 constexpr std::string_view kLibraryCrates[] = {"std", "core", "alloc", "__rustc", "hashbrown"};
@@ -81,13 +82,10 @@ bool is_in_library(std::string_view path) {
 }  // namespace
 
 String rust_name(const char* symbol) {
-  String name;
-  const auto print = [](const char* text, std::size_t bytes, void* data) {
-    auto& to = *static_cast<String*>(data);
-    to.append(text, std::min(bytes, kNameBytesMax - std::min(to.size(), kNameBytesMax)));
+  const auto demangle = [](const char* mangled, TakeText take, void* data) {
+    return rust_demangle_callback(mangled, 0, take, data) != 0;
   };
-  if (!rust_demangle_callback(symbol, 0, print, &name)) name.clear();
-  return name;
+  return demangled(symbol, demangle, kNameBytesMax);
 }
 
 bool is_of_rust_runtime(std::string_view symbol) {

@@ -27,12 +27,23 @@ TEST(RustNames, OfOthersAreNone) {
     EXPECT_EQ(rust_name(symbol), "") << symbol;
 }
 
-// Each tuple refers to the one before it twice: 80 bytes stand for ten thousand.
-TEST(RustNames, AreOfNoEndlessLength) {
+// Each tuple refers to the one before it twice: in full the name would be gigabytes long.
+TEST(RustNames, AreOfNoEndlessLengthAndTakeNoEndlessTime) {
   std::string symbol = "_RIC1aTjjE";
-  for (const char before : {'3', '7', 'f', 'n', 'v', 'D', 'L', 'T'})
-    symbol += std::string("TB") + before + "_B" + before + "_E";
-  EXPECT_EQ(rust_name((symbol + "E").c_str()).size(), 4096u);
+  const auto number = [](std::size_t value) {  // in base 62, as references are
+    constexpr char kDigits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    std::string text(1, kDigits[value % 62]);
+    while (value /= 62) text.insert(0, 1, kDigits[(value) % 62]);
+    return text;
+  };
+  for (std::size_t before = 4; symbol.size() < 300;) {
+    const std::size_t here = symbol.size() - 2;
+    symbol += "TB" + number(before - 1) + "_B" + number(before - 1) + "_E";
+    before = here;
+  }
+  const String name = rust_name((symbol + "E").c_str());
+  EXPECT_EQ(name.size(), 4096u);
+  EXPECT_TRUE(name.starts_with("a::<(usize, usize), ((usize, usize), (usize, usize)), ")) << name;
 }
 
 TEST(RustLibrary, IsWhatNoTypeAndNoTraitOfAUserHas) {

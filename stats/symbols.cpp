@@ -2,7 +2,6 @@
 #include "stats/symbols.hpp"
 
 #include <backtrace.h>
-#include <cxxabi.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
@@ -22,10 +21,15 @@
 #include "pool/base/process_start.hpp"
 #include "pool/base/system_call.hpp"
 #include "stats/counters.hpp"
+#include "stats/demangled.hpp"
 #include "stats/rust_names.hpp"
 #include "stats/shared_names.hpp"
 #include "stats/stacks.hpp"
 #include "stats/unwind/modules.hpp"
+
+// What __cxa_demangle of the C++ library is made of. Its shared object does not show it.
+extern "C" int __gcclibcxx_demangle_callback(const char* mangled,
+                                             void (*take)(const char* text, std::size_t bytes, void* data), void* data);
 
 namespace cistern {
 namespace {
@@ -169,12 +173,27 @@ void add_frame(Resolved& resolved) {
   resolved.qualified = false;
 }
 
+// With the parameters, which go; so it is more than is shown.
+constexpr std::size_t kCppNameBytesMax = 1 << 15;
+
+// Where the first bracket stands that is open still at the end.
+std::size_t open_bracket(std::string_view name) {
+  std::size_t first = 0;
+  int depth = 0;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if ((name[i] == '(' || name[i] == '<') && depth++ == 0) first = i;
+    if (depth && (name[i] == ')' || name[i] == '>')) --depth;
+  }
+  return depth ? first : name.size();
+}
+
 String in_words(const char* symbol) {
-  int status = 0;
-  char* demangled = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
-  String name = demangled ? short_function_name(demangled) : symbol;
-  std::free(demangled);
-  return name;
+  const auto demangle = [](const char* mangled, TakeText take, void* data) {
+    return __gcclibcxx_demangle_callback(mangled, take, data) == 0;
+  };
+  String name = demangled(symbol, demangle, kCppNameBytesMax);
+  if (name.size() == kCppNameBytesMax) name.resize(open_bracket(name));
+  return name.empty() ? symbol : short_function_name(name);
 }
 
 void set_function(Resolved& resolved, const char* symbol) {

@@ -41,6 +41,18 @@ namespace {
 cistern::SiteId call_hidden() { return hidden(); }
 
 // As rustc names a function "leak_box" of a crate "names".
+// Each pair is of two of the one before it.
+[[gnu::noinline]] cistern::SiteId heavy() asm(
+    "_Z5heavySt4pairIiiES_IS0_S0_ES_IS1_S1_ES_IS2_S2_ES_IS3_S3_ES_IS4_S4_ES_IS5_S5_ES_IS6_S6_ES_IS7_S7_ES"
+    "_IS8_S8_ES_IS9_S9_ES_ISA_SA_ES_ISB_SB_ES_ISC_SC_ES_ISD_SD_ES_ISE_SE_ES_ISF_SF_ES_ISG_SG_ES_ISH_SH_ES"
+    "_ISI_SI_ES_ISJ_SJ_ES_ISK_SK_ES_ISL_SL_ES_ISM_SM_ES_ISN_SN_ES_ISO_SO_ES_ISP_SP_ES_ISQ_SQ_ES_ISR_SR_ES"
+    "_ISS_SS_ES_IST_ST_E");
+cistern::SiteId heavy() {
+  const cistern::SiteId site = cistern::capture_site("clCreateBuffer");
+  keep_frame = keep_frame + 4;
+  return site;
+}
+
 [[gnu::noinline]] cistern::SiteId rust() asm("_RNvCs4T4zK9Otvt5_5names8leak_box");
 cistern::SiteId rust() {
   const cistern::SiteId site = cistern::capture_site("clCreateBuffer");
@@ -118,6 +130,12 @@ TEST(Symbols, NameFunctionsOfRust) {
   EXPECT_EQ(frames[0].function, "names::leak_box");
   EXPECT_TRUE(frames[0].rust);
   EXPECT_FALSE(named_frames(symbols_test::plain())[0].rust);
+}
+
+TEST(Symbols, OfNoEndlessLengthTakeNoEndlessTime) {
+  const Vector<FrameFigures> frames = named_frames(symbols_test::heavy());
+  ASSERT_FALSE(frames.empty());
+  EXPECT_EQ(frames[0].function, "heavy");
 }
 
 TEST(Symbols, ShowInlinedCalls) {

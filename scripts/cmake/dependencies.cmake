@@ -42,7 +42,11 @@ if(NOT IS_ABSOLUTE "${iberty_archive}")
                 "${CMAKE_LIBRARY_ARCHITECTURE}/libiberty.a")
 endif()
 if(NOT EXISTS "${iberty_archive}")
-  message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no libiberty.a: scripts/setup gets it (package libiberty-dev)")
+  set(brought_by "scripts/setup gets it (package libiberty-dev)")
+  if(CMAKE_CROSSCOMPILING)
+    set(brought_by "scripts/packaging/c-library fetches it to build/c-library/${CMAKE_SYSTEM_PROCESSOR} (network)")
+  endif()
+  message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no libiberty.a: ${brought_by}")
 endif()
 execute_process(
   COMMAND "${CMAKE_AR}" x "${iberty_archive}" rust-demangle.o
@@ -51,8 +55,17 @@ execute_process(
   COMMAND "${CMAKE_OBJCOPY}" --redefine-sym _sch_istable=cistern_kinds_of_characters
           "${PROJECT_BINARY_DIR}/rust-demangle.o"
   COMMAND_ERROR_IS_FATAL ANY)
+# Of the C++ library one file too: the demangler that hands its text over in pieces is in the static archive only, and
+# tests are linked with the shared one.
+execute_process(
+  COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libstdc++.a
+  OUTPUT_VARIABLE cxx_archive OUTPUT_STRIP_TRAILING_WHITESPACE)
+execute_process(
+  COMMAND "${CMAKE_AR}" x "${cxx_archive}" cp-demangle.o
+  WORKING_DIRECTORY "${PROJECT_BINARY_DIR}" COMMAND_ERROR_IS_FATAL ANY)
 execute_process(
   COMMAND "${CMAKE_AR}" rs "${backtrace_archive}" "${PROJECT_BINARY_DIR}/rust-demangle.o"
+          "${PROJECT_BINARY_DIR}/cp-demangle.o"
   COMMAND_ERROR_IS_FATAL ANY)
 add_library(cistern_backtrace INTERFACE)
 target_link_libraries(cistern_backtrace INTERFACE "${backtrace_archive}")

@@ -140,6 +140,7 @@ void suppress_and_merge(Snapshot& snapshot) {
   for (const String& pattern : suppressions.patterns_of_anything())
     warn_line(about_suppressions("leak:" + printable(pattern, kPathBytesShown) + " suppresses everything"));
   suppressions.mark(snapshot);
+  cut_call_wrappers(snapshot);
   merge_alike(snapshot);
   count_suppressed(snapshot);
 }

@@ -351,6 +351,7 @@ int unwind_stack(const WalkStart& start, void** frames, int frames_max, WalkEnd*
   if (end) *end = {};
   assert_no_lock_held();
   count = unwind_stack_with_libgcc(frames, frames_max);
+  if (end) end->is_whole = count < frames_max;  // its own frames, which go now, took room
   void** const first = std::find(frames, frames + count, reinterpret_cast<void*>(start.address));
   return first == frames + count ? count : static_cast<int>(std::move(first, frames + count, frames) - frames);
 }

@@ -545,6 +545,43 @@ TEST_F(UnwinderRows, EndAtCodeThatHasNoEntry) {
             without_entry.by_libgcc[without_entry.libgcc_count - 1]);
   EXPECT_FALSE(without_entry.end.is_whole);
 }
+
+// --- Code whose frame no row describes: libgcc walks, and its own frames take of the room
+extern "C" int cistern_test_call_by_rbx(int (*function)());
+asm(R"(
+  .text
+  .type cistern_test_call_by_rbx, @function
+cistern_test_call_by_rbx:
+  .cfi_startproc
+  pushq %rbx
+  .cfi_def_cfa_offset 16
+  .cfi_offset %rbx, -16
+  movq %rsp, %rbx
+  .cfi_def_cfa_register %rbx
+  call *%rdi
+  popq %rbx
+  .cfi_def_cfa %rsp, 8
+  ret
+  .cfi_endproc
+  .size cistern_test_call_by_rbx, . - cistern_test_call_by_rbx
+)");
+struct {
+  int by_rows, count, limited_count;
+  WalkEnd end, limited_end;
+} by_rbx;
+TEST_F(UnwinderRows, ByLibgccAreNotWholeWhereItsOwnFramesTookTheRoom) {
+  cistern_test_call_by_rbx([] {
+    void* frames[kFramesMax];
+    by_rbx.by_rows = unwind_stack_by_rows(walk_start(), frames, kFramesMax);
+    by_rbx.count = unwind_stack(walk_start(), frames, kFramesMax, &by_rbx.end);
+    by_rbx.limited_count = unwind_stack(walk_start(), frames, by_rbx.count, &by_rbx.limited_end);
+    return 0;
+  });
+  ASSERT_EQ(by_rbx.by_rows, -1);
+  EXPECT_TRUE(by_rbx.end.is_whole);
+  EXPECT_LT(by_rbx.limited_count, by_rbx.count);
+  EXPECT_FALSE(by_rbx.limited_end.is_whole);
+}
 #endif
 
 // --- A stack that is not the thread's

@@ -327,6 +327,15 @@ class Lines(LeaksTest):
                                                        ("outer", "outer"), ("main", "main")])
                     self.assertEqual(stacks[800_000][:2], [("inner", "inner"), ("names::leak_box", "of_rust")])
 
+    def test_rules_name_functions_that_reports_leave_out(self):
+        rules = self.folder / "rules"
+        rules.write_text("leak:^std::thread::spawn$\n")
+        _, (report,) = self.with_report(self.program("lines_g_5"), environment={"CISTERN_SUPPRESSIONS": str(rules)})
+        rows = {row["block_bytes_max"]: row for row in report["leaks"] if row["kind"] == "host"}
+        self.assertNotIn("std::thread::spawn", [frame.get("function") for frame in rows[800_000]["frames"]])
+        self.assertTrue(rows[800_000].get("suppressed"))
+        self.assertFalse(rows[700_000].get("suppressed"))
+
     def test_without_what_lies_beside_the_program(self):
         """What was inlined is told by the files beside it only: each line is right, the functions are those called."""
         for version in (4, 5):

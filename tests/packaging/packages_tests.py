@@ -135,6 +135,23 @@ class Contents(Packages):
             self.assertRegex(done("dpkg-deb", "-f", path, "Depends").stdout, r"libc6 \(>= 2\.28\)")
         self.assertEqual(files["cistern"] & files["libcistern-dev"], set())
 
+    def test_all_hold_the_terms_of_what_is_linked_in(self):
+        notices = (ROOT / "THIRD-PARTY").read_text()
+        for part in ("rust-demangle.c", "cp-demangle.c", "libbacktrace", "fmt", "spdlog", "libstdc++"):
+            self.assertRegex(notices, rf"(?m)^-+\n{re.escape(part)}[ :]")
+        with zipfile.ZipFile(self.one("*.whl")) as wheel:
+            info = f"libcistern-{version()}.dist-info/"
+            self.assertEqual(wheel.read(info + "THIRD-PARTY").decode(), notices)
+            self.assertIn("\nLicense-File: THIRD-PARTY\n", wheel.read(info + "METADATA").decode())
+        with tarfile.open(self.one("*.tar.gz")) as archive:
+            name = f"cistern-{version()}-linux-{ARGUMENTS.arch}/share/doc/cistern/THIRD-PARTY"
+            self.assertEqual(archive.extractfile(name).read().decode(), notices)
+        for name in ("cistern", "libcistern-dev"):
+            root = self.folder / f"terms-{name}"
+            done("dpkg-deb", "-x", self.one(f"{name}_*.deb"), root)
+            text = (root / "usr/share/doc" / name / "copyright").read_text()
+            self.assertTrue(text.startswith("MIT License") and text.endswith(notices), name)
+
     def test_programs_link_with_it_also_wholly_statically(self):
         done("dpkg-deb", "-x", self.one("libcistern-dev_*.deb"), self.folder / "root")
         libraries = self.folder / "root/usr/lib"

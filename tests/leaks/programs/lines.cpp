@@ -1,5 +1,6 @@
 // Loses two blocks: one at the end of a chain of calls of which the inner ones are inlined, whose lines a test reads
-// here, and one by a function that is called as one of Rust's is. Built with debug information of several forms.
+// here, and one by a function that is called as one of Rust's is, by another such. Built with debug information of
+// several forms.
 #include <cstdlib>
 
 [[gnu::always_inline]] static inline void* inner(std::size_t bytes) {
@@ -35,8 +36,15 @@ void of_rust(std::size_t bytes) {
   latest = nullptr;
 }
 
+// A function that reports leave out where it is only one of those that lead to the program's.
+[[gnu::noinline]] void in_thread() asm("_ZN3std6thread5spawn17h0123456789abcdefE");
+void in_thread() {
+  of_rust(800'000);
+  asm volatile("");
+}
+
 int main() {
   outer();  // main
-  of_rust(800'000);
+  in_thread();
   return 0;
 }
