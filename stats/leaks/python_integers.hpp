@@ -9,10 +9,11 @@ namespace cistern::leaks {
 struct PythonIntegers {
   std::uintptr_t type = 0;  // address of PyLong_Type; 0: there is no Python
   bool has_tag = false;     // since 3.12 the number of digits lies above three bits of others
-  bool only_live = false;   // by the count in the word before the type, which builds without the GIL do not have
+  // Those of freed objects are none: by the count in the word before the type, which builds without the GIL have not.
+  bool only_live = false;
 
-  // What the object has whose type is at `at`, in memory up to `end`; 0: none of one or two digits, which addresses are of, or
-  // one that was freed.
+  // What the object has whose type is at `at`, in memory up to `end`; 0: none of one or two digits, which addresses are
+  // of, or one that was freed.
   std::uintptr_t value_at(std::uintptr_t at, std::uintptr_t first, std::uintptr_t end) const {
     constexpr std::uintptr_t kWord = sizeof(std::uintptr_t), kDigitBits = 30;
     if (end - at < 3 * kWord || (only_live && at - first < kWord)) return 0;
