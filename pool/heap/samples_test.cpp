@@ -322,6 +322,25 @@ TEST(HostSamples, AreMissingWhereCapturingIsRefused) {
   });
 }
 
+TEST(HostSamples, OfBlocksFromBeforeAForkAreInherited) {
+  in_child([] {
+    start(64);
+    const auto get_each = [] {  // in a page of its own, in place, large
+      std::vector<void*> blocks;
+      for (const std::size_t bytes : {3000, 20'000, 1 << 20}) blocks.push_back(get(bytes));
+      return blocks;
+    };
+    const std::vector<void*> old = get_each();
+    for (void* const block : old) EXPECT_FALSE(samples_now().at(block).inherited);
+    samples_before_fork();
+    samples_after_fork_in_child();
+    const std::vector<void*> young = get_each();
+    const Samples seen = samples_now();
+    for (void* const block : old) EXPECT_TRUE(seen.at(block).inherited);
+    for (void* const block : young) EXPECT_FALSE(seen.at(block).inherited);
+  });
+}
+
 // --- Every block
 TEST(HostSamples, AreExactWhenEveryBlockIsOne) {
   in_child([] {

@@ -477,7 +477,7 @@ inline Snapshot host_pool_snapshot() {
   host.sizes = {
       {16, 1000, 10, 246}, {64, 500000, 300, 724}, {112, 700000, 20, 565}, {1280, 33000, 200, 55}, {32768, 567, 37, 3}};
   snapshot.kinds.push_back(std::move(host));
-  for (const char* function : {"read_rows", "make_index", "load", "rarely"}) {
+  for (const char* function : {"read_rows", "rarely", "load", "make_index"}) {
     LeakFigures site = leak(function, 1200, 3 * kMiB / 4);
     site.kind = "host";
     site.leak_class = kLive;
@@ -485,6 +485,7 @@ inline Snapshot host_pool_snapshot() {
     site.block_bytes = {64, 4096};
     site.bytes_error = 90 * 1024;
     site.api = "malloc";
+    site.inherited = std::string_view(function) == "rarely";
     snapshot.host_sites.push_back(std::move(site));
   }
   snapshot.fragmentation.push_back(

@@ -206,6 +206,14 @@ TEST(ReportLeaks, AreSuppressedByWhoCalledTheWrapper) {
   EXPECT_NE(text.find("with lines such as leak:load_names)"), std::string::npos) << text;
 }
 
+TEST(ReportSuppressions, OfThoseThatDidNothingAFewAreNamed) {
+  Snapshot snapshot = leaking_snapshot();
+  for (int i = 0; i < 12; ++i)
+    snapshot.suppressions.push_back({String("leak:nobody_") + std::to_string(i).c_str(), false});
+  const std::string text = rendered(render_text, snapshot);
+  EXPECT_NE(text.find(", leak:nobody_9 and 2 others\n"), std::string::npos) << text;
+}
+
 // Four callers of one function far out: the text shows three frames of so many leaks, and JSON all.
 TEST(ReportLeaks, ThatLookAlikeAreOneEntryOfTheText) {
   Snapshot snapshot = leaking_snapshot();

@@ -402,10 +402,10 @@ void write_leak(const Entry& entry, std::size_t rank, bool running, std::size_t 
   if (leak.bytes) bytes += " in ";
   // "buffer, clCreateBuffer", but not "cudaMalloc block, cudaMalloc".
   const bool named = leak.api && !std::string_view(leak.object).starts_with(leak.api);
-  sink.print("{:>2}  {}  {}{}{} ({}{}{})  {}  first {}  last {}{}\n", rank, leak.kind, bytes,
+  sink.print("{:>2}  {}  {}{}{} ({}{}{})  {}{}  first {}  last {}{}\n", rank, leak.kind, bytes,
              counted(leak.blocks, "block"), sizes_of(leak), leak.object, named ? ", " : "", named ? leak.api : "",
-             leak.leak_class, seconds(leak.first_s), seconds(leak.last_s),
-             leak.trend.kind == TrendKind::unknown ? String() : "  " + trend_of(leak));
+             leak.leak_class, leak.inherited ? ", from before the fork" : "", seconds(leak.first_s),
+             seconds(leak.last_s), leak.trend.kind == TrendKind::unknown ? String() : "  " + trend_of(leak));
   if (by_library(leak) && leak.kind != "host" && leak.leak_class != kLive)
     sink.print("     made by a library, not the program: {}\n", printable(leak.owner, kPathBytesShown));
   write_references(leak, running, sink);

@@ -72,5 +72,12 @@ class Report(unittest.TestCase):
                 done = self.run_with(folder, **options)
                 self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
+    def test_a_gate_is_not_kept_and_that_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.run_with(folder, FAIL_ON="any", REPORT="none")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertEqual(done.stderr, "cistern: CISTERN_FAIL_ON: a program that is linked with Cistern keeps its exit "
+                                      "code\n")
+
 
 unittest.main(argv=["report_tests.py"], verbosity=2)
