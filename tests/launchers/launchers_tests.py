@@ -421,6 +421,13 @@ class Mpi(Launchers):
                 for path in self.folder.glob("*"):
                     path.unlink()
 
+    def test_what_a_rank_starts_has_its_code_and_does_not_wait(self):
+        """The launcher does not see its end, but the rank itself may go by it."""
+        script = f"{ARGUMENTS.task}; echo code $?; exit 0"
+        stdout, _ = self.ended(self.mpirun("sh", "-c", script, **self.preloaded(
+            "none", CISTERN_FAIL_ON="any", CISTERN_FAIL_CHILDREN="off")))
+        self.assertEqual(stdout.count("code 23\n"), RANKS, stdout)
+
     def test_abort(self):
         """Open MPI kills all others as soon as the first rank has died."""
         _, stderr = self.ended(self.mpirun(ARGUMENTS.mpi_task, "abort", 2), code=7)
