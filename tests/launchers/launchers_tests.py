@@ -1,6 +1,7 @@
 """Programs in containers and under the launchers of parallel jobs: one report for each process that has memory to tell
 of, none lost, under its rank, whichever way it ends; and launchers themselves say nothing."""
 import argparse
+import errno
 import json
 import os
 import pathlib
@@ -135,6 +136,21 @@ class Runs(Launchers):
                          ([aside], f"cistern: {path} is of an earlier run: it is in {self.folder / aside} now\n"))
         heads, stderr = self.run_all("timeout", "60", ARGUMENTS.task)
         self.assertEqual((sorted(heads)[-1], len(heads), stderr), ("x.json", 3, ""))
+
+    def test_file_systems_that_lack_flags_links_and_locks(self):
+        for link, lock in ((0, 0), (errno.EPERM, errno.EBADF), (errno.ENOSYS, errno.ENOLCK),
+                           (errno.EOPNOTSUPP, errno.EOPNOTSUPP), (errno.EPERM, errno.ENOSYS)):
+            with self.subTest(link=link, lock=lock):
+                command = ARGUMENTS.file_system, link, lock, ARGUMENTS.task
+                first, stderr = self.run_all(*command)
+                self.assertEqual((list(first), stderr), (["x.json"], ""))
+                aside = f"x.{first['x.json']['pid']}.old.json"
+                heads, stderr = self.run_all(*command)
+                self.assertEqual((sorted(heads), heads[aside]), (sorted((aside, "x.json")), first["x.json"]))
+                self.assertIn("x.json is of an earlier run: it is in ", stderr)
+                self.assertEqual(len(list(self.folder.iterdir())), 2)
+            for path in self.folder.iterdir():
+                path.unlink()
 
     def test_each_command_that_a_shell_is_given_by_hand_is_a_run(self):
         """Also where it is a launcher of many that started the shell, as make does for "make shell"."""
@@ -472,7 +488,7 @@ class Mpi(Launchers):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    for name in ("shim", "task", "mpi-task", "mpirun"):
+    for name in ("shim", "task", "file-system", "mpi-task", "mpirun"):
         parser.add_argument(f"--{name}", type=pathlib.Path)
     ARGUMENTS, rest = parser.parse_known_args()
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
