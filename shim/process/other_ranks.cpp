@@ -28,17 +28,10 @@ namespace {
 constexpr int kLooksMax = 1000;
 constexpr timespec kBetweenLooks{0, 10'000'000};
 
-// The rank's first process, and who started it; 0: not to be had.
-struct Rank {
-  pid_t first = 0, launcher = 0;
-};
-Rank this_rank() {
-  pid_t process = own_number_in_proc();
-  for (Starters starter(kThisProcess); starter; ++starter) {
-    if (launches_ranks(text_about(*starter, "comm"))) return {process, *starter};
-    process = *starter;
-  }
-  return {};
+// 0: this process is no rank. What a rank starts is none: the launcher does not see its end.
+pid_t launcher_of_this_rank() {
+  const pid_t starter = parent_of(kThisProcess);
+  return starter > 0 && launches_ranks(text_about(starter, "comm")) ? starter : 0;
 }
 
 // Of this pid namespace: a network may be shared by several.
@@ -89,17 +82,17 @@ struct Others {
   bool are_gone = true, are_through = true;  // through: gone, or waiting
   bool one_goes_before = false;              // waiting, and started earlier
 };
-Others look_at(const Rank& own, const String& children) {
+Others look_at(pid_t own, const String& children) {
   Others others;
   for (const char *at = children.data(), *const end = at + children.size(); at < end;) {
     pid_t process = 0;
     const auto read = std::from_chars(at, end, process);
     at = read.ptr + 1;
-    if (read.ec != std::errc() || process == own.first || !is_rank(process)) continue;
+    if (read.ec != std::errc() || process == own || !is_rank(process)) continue;
     const bool is_waiting = waits(process);
     others.are_gone = false;
     others.are_through = others.are_through && is_waiting;
-    others.one_goes_before = others.one_goes_before || (is_waiting && process < own.first);
+    others.one_goes_before = others.one_goes_before || (is_waiting && process < own);
   }
   return others;
 }
@@ -108,12 +101,12 @@ Others look_at(const Rank& own, const String& children) {
 
 [[gnu::cold]] int code_beside_other_ranks(int own, int chosen) {
   if (own == chosen || !dies_with_other_ranks(environment_variable)) return chosen;
-  const Rank rank = this_rank();
+  const pid_t launcher = launcher_of_this_rank(), rank = own_number_in_proc();
   Socket socket;
-  if (!rank.first || !socket.is_named(Address(rank.first))) return chosen;
+  if (!launcher || !socket.is_named(Address(rank))) return chosen;
   Others others;
   for (int look = 0; look < kLooksMax; ++look) {
-    others = look_at(rank, children_of(rank.launcher));
+    others = look_at(rank, children_of(launcher));
     if (others.are_gone || (others.are_through && others.one_goes_before)) break;
     system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&kBetweenLooks), 0);
   }

@@ -42,27 +42,52 @@ int open_file(const String& path, int how, int mode = 0) {
 
 void remove_file(const String& path) { system_call(SYS_unlinkat, kHere, word(path), 0); }
 
-// 0, or errno: EEXIST where there is something. Not every file system has the call's flag; those that lack it have
-// links.
-int rename_to_free(const String& from, const String& to) {
-  const int failure = failure_of(system_call(SYS_renameat2, kHere, word(from), kHere, word(to), RENAME_NOREPLACE));
-  if (failure != EINVAL && failure != ENOSYS) return failure;
-  const int linked = failure_of(system_call(SYS_linkat, kHere, word(from), kHere, word(to), 0));
-  if (!linked) remove_file(from);
-  return linked;
+int rename_file(const String& from, const String& to, unsigned flags) {
+  return failure_of(system_call(SYS_renameat2, kHere, word(from), kHere, word(to), flags));
 }
 
-bool is_regular_file(const String& path) {
+// 0, or errno: EEXIST where there is something.
+using Rename = int (*)(const String& from, const String& to);
+
+// Where the file system lacks the call's flag, over an empty file that it has made itself. Whatever has come to lie at
+// `from` meanwhile is moved, too, and not lost.
+int rename_to_free(const String& from, const String& to) {
+  const int unsupported = rename_file(from, to, RENAME_NOREPLACE);
+  if (unsupported != EINVAL && unsupported != ENOSYS) return unsupported;
+  const int made = open_file(to, O_WRONLY | O_CREAT | O_EXCL, 0666);
+  if (made < 0) return -made;
+  system_call(SYS_close, static_cast<std::uintptr_t>(made));
+  const int failure = rename_file(from, to, 0);
+  if (failure) remove_file(to);
+  return failure;
+}
+
+// The same for a file that nobody else touches. It is never seen empty where there are links.
+int rename_own_to_free(const String& from, const String& to) {
+  const int unsupported = rename_file(from, to, RENAME_NOREPLACE);
+  if (unsupported != EINVAL && unsupported != ENOSYS) return unsupported;
+  const int failure = failure_of(system_call(SYS_linkat, kHere, word(from), kHere, word(to), 0));
+  if (!failure) remove_file(from);
+  return failure && failure != EEXIST ? rename_to_free(from, to) : failure;
+}
+
+int open_regular_file(const String& path) {
   struct stat file;
-  return !status_of_link(path.c_str(), file) && S_ISREG(file.st_mode);
+  const int failure = status_of_link(path.c_str(), file);
+  if (failure) return -failure;
+  return S_ISREG(file.st_mode) ? open_file(path, O_RDONLY | O_NONBLOCK) : -EEXIST;
+}
+
+bool has_no_locks(int failure) {
+  return failure == EBADF || failure == ENOLCK || failure == EOPNOTSUPP || failure == ENOSYS;
 }
 
 // What lies at the path. While this lives, nobody else of ours moves it if it is ours to move: a report, in a regular
 // file of this user's that has no other name. An empty file may be one that somebody has begun to write.
 class Found {
  public:
-  explicit Found(const String& path) : file_(is_regular_file(path) ? open_file(path, O_RDONLY | O_NONBLOCK) : -EEXIST) {
-    if (file_ < 0 || !locked()) return;
+  explicit Found(const String& path) : file_(open_regular_file(path)) {
+    if (file_ < 0 || !is_locked(path)) return;
     is_gone_ = !is_still_at(path);
     if (is_gone_ || status_.st_nlink != 1 || status_.st_uid != geteuid()) return;
     char begin[kReportHeadBytes];
@@ -84,14 +109,27 @@ class Found {
  private:
   std::uintptr_t descriptor() const { return static_cast<std::uintptr_t>(file_); }
 
-  bool locked() const {
+  int lock() const {
     const timespec tick{0, 2'000'000};
+    int failure = EWOULDBLOCK;
     for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
-      const int failure = failure_of(system_call(SYS_flock, descriptor(), LOCK_EX | LOCK_NB));
-      if (failure != EWOULDBLOCK && failure != EINTR) return !failure;
+      failure = failure_of(system_call(SYS_flock, descriptor(), LOCK_EX | LOCK_NB));
+      if (failure != EWOULDBLOCK && failure != EINTR) break;
       system_call(SYS_nanosleep, reinterpret_cast<std::uintptr_t>(&tick), 0);
     }
-    return false;
+    return failure;
+  }
+  // NFS locks only what is open for writing. On a file system without locks two may come to move the file: no report is
+  // lost by that.
+  bool is_locked(const String& path) {
+    int failure = lock();
+    const int writable = failure == EBADF ? open_file(path, O_RDWR | O_NONBLOCK) : -1;
+    if (writable >= 0) {
+      system_call(SYS_close, descriptor());
+      file_ = writable;
+      failure = lock();
+    }
+    return !failure || has_no_locks(failure);
   }
   bool is_still_at(const String& path) {
     struct stat there;
@@ -99,7 +137,7 @@ class Found {
            there.st_dev == status_.st_dev && there.st_ino == status_.st_ino;
   }
 
-  const int file_;
+  int file_;
   struct stat status_ = {};
   bool is_gone_ = false;
   std::optional<ReportHead> head_;
@@ -108,10 +146,10 @@ class Found {
 using Name = String (*)(std::string_view path, int pid, int attempt);
 
 // Where it went, and 0 or errno.
-ReportFile move_to_free(const String& from, const String& path, Name name, int pid) {
+ReportFile move_to_free(Rename rename, const String& from, const String& path, Name name, int pid) {
   for (int attempt = 1; attempt <= kAttempts; ++attempt) {
     String free_path = name(path, pid, attempt);
-    const int failure = rename_to_free(from, free_path);
+    const int failure = rename(from, free_path);
     if (failure != EEXIST) return {failure, std::move(free_path)};
   }
   return {EEXIST, path};
@@ -156,7 +194,7 @@ Try try_to_free(const String& path, const Reporter& reporter) {
   const bool gives_way = is_earlier == true ? reporter.used_gpu_memory : goes_before(reporter, *found.head());
   if (!gives_way) return {Taken::no, is_earlier == false};
   const Name name = is_earlier == true ? path_of_earlier : path_with_pid;
-  return {move_to_free(path, path, name, found.head()->pid).failure ? Taken::no : Taken::free, false};
+  return {move_to_free(rename_to_free, path, path, name, found.head()->pid).failure ? Taken::no : Taken::free, false};
 }
 
 // Others may come in between: they lay theirs there, which is looked at again.
@@ -164,7 +202,7 @@ Try take_the_path(const String& report, const String& path, const Reporter& repo
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const Try tried = try_to_free(path, reporter);
     if (tried.taken != Taken::free) return tried;
-    const int failure = rename_to_free(report, path);
+    const int failure = rename_own_to_free(report, path);
     if (failure != EEXIST) return {failure ? Taken::no : Taken::yes, false};
   }
   return {Taken::no, false};
@@ -218,8 +256,9 @@ ReportFile write_report_file(const String& path, Reporter reporter, std::string_
   const ReportFile apart = write_apart(path, reporter.pid, text);
   if (apart.failure) return apart;
   const bool wants_path = reporter.used_gpu_memory || is_main_of_run();
-  ReportFile placed{wants_path ? rename_to_free(apart.path, path) : EEXIST, path};
-  if (placed.failure == EEXIST) placed = move_to_free(apart.path, path, path_with_pid, reporter.pid);
+  ReportFile placed{wants_path ? rename_own_to_free(apart.path, path) : EEXIST, path};
+  if (placed.failure == EEXIST)
+    placed = move_to_free(rename_own_to_free, apart.path, path, path_with_pid, reporter.pid);
   if (placed.failure) remove_file(apart.path);
   if (placed.failure || !wants_path || placed.path == path) return placed;
   const Try tried = take_the_path(placed.path, path, reporter);
@@ -229,10 +268,10 @@ ReportFile write_report_file(const String& path, Reporter reporter, std::string_
 }
 
 void set_earlier_report_aside(const String& path) {
-  if (!is_main_of_run() || !is_regular_file(path) || an_argument_names(path)) return;
+  if (!is_main_of_run() || an_argument_names(path)) return;
   const Found found(path);
   if (!found.head() || is_from_before_run(found.status(), found.head()->pid) != true) return;
-  const ReportFile moved = move_to_free(path, path, path_of_earlier, found.head()->pid);
+  const ReportFile moved = move_to_free(rename_to_free, path, path, path_of_earlier, found.head()->pid);
   if (!moved.failure) warn_line(path + " is of an earlier run: it is in " + moved.path + " now");
 }
 

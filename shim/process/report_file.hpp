@@ -2,7 +2,8 @@
 // is destroyed. Of a run's processes that used GPU memory the one that started first has the path; where none did, the
 // first one that the user started, or that his launchers did (run.hpp).
 //
-// What lies at the path is changed only by who holds the lock (flock) of that file, and has looked again since.
+// What lies at the path is changed only by who holds the lock (flock) of that file, where there are locks, and has
+// looked again since.
 #pragma once
 #include "pool/base/internal_memory.hpp"
 

@@ -1,6 +1,7 @@
 """Programs in containers and under the launchers of parallel jobs: one report for each process that has memory to tell
 of, none lost, under its rank, whichever way it ends; and launchers themselves say nothing."""
 import argparse
+import errno
 import json
 import os
 import pathlib
@@ -135,6 +136,21 @@ class Runs(Launchers):
                          ([aside], f"cistern: {path} is of an earlier run: it is in {self.folder / aside} now\n"))
         heads, stderr = self.run_all("timeout", "60", ARGUMENTS.task)
         self.assertEqual((sorted(heads)[-1], len(heads), stderr), ("x.json", 3, ""))
+
+    def test_file_systems_that_lack_flags_links_and_locks(self):
+        for link, lock in ((0, 0), (errno.EPERM, errno.EBADF), (errno.ENOSYS, errno.ENOLCK),
+                           (errno.EOPNOTSUPP, errno.EOPNOTSUPP), (errno.EPERM, errno.ENOSYS)):
+            with self.subTest(link=link, lock=lock):
+                command = ARGUMENTS.file_system, link, lock, ARGUMENTS.task
+                first, stderr = self.run_all(*command)
+                self.assertEqual((list(first), stderr), (["x.json"], ""))
+                aside = f"x.{first['x.json']['pid']}.old.json"
+                heads, stderr = self.run_all(*command)
+                self.assertEqual((sorted(heads), heads[aside]), (sorted((aside, "x.json")), first["x.json"]))
+                self.assertIn("x.json is of an earlier run: it is in ", stderr)
+                self.assertEqual(len(list(self.folder.iterdir())), 2)
+            for path in self.folder.iterdir():
+                path.unlink()
 
     def test_each_command_that_a_shell_is_given_by_hand_is_a_run(self):
         """Also where it is a launcher of many that started the shell, as make does for "make shell"."""
@@ -421,6 +437,13 @@ class Mpi(Launchers):
                 for path in self.folder.glob("*"):
                     path.unlink()
 
+    def test_what_a_rank_starts_has_its_code_and_does_not_wait(self):
+        """The launcher does not see its end, but the rank itself may go by it."""
+        script = f"{ARGUMENTS.task}; echo code $?; exit 0"
+        stdout, _ = self.ended(self.mpirun("sh", "-c", script, **self.preloaded(
+            "none", CISTERN_FAIL_ON="any", CISTERN_FAIL_CHILDREN="off")))
+        self.assertEqual(stdout.count("code 23\n"), RANKS, stdout)
+
     def test_abort(self):
         """Open MPI kills all others as soon as the first rank has died."""
         _, stderr = self.ended(self.mpirun(ARGUMENTS.mpi_task, "abort", 2), code=7)
@@ -465,7 +488,7 @@ class Mpi(Launchers):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    for name in ("shim", "task", "mpi-task", "mpirun"):
+    for name in ("shim", "task", "file-system", "mpi-task", "mpirun"):
         parser.add_argument(f"--{name}", type=pathlib.Path)
     ARGUMENTS, rest = parser.parse_known_args()
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
