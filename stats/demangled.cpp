@@ -2,6 +2,7 @@
 #include "stats/demangled.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace cistern {
 namespace {
@@ -9,6 +10,7 @@ namespace {
 struct Name {
   String text;
   std::size_t bytes_max;
+  bool is_one;
   void* full[5];  // the way out of the demangler: the compiler's own, since a program may have replaced longjmp
 };
 
@@ -18,17 +20,20 @@ struct Name {
   if (name.text.size() == name.bytes_max) __builtin_longjmp(name.full, 1);
 }
 
-// A function of its own: nothing of the caller's is in registers that the way out would leave changed.
-[[gnu::noinline]] bool fill(Name& name, const char* symbol, Demangler demangler) {
-  if (__builtin_setjmp(name.full)) return true;
-  return demangler(symbol, take, &name);
+// A function of its own: nothing of the caller's is in registers that the way out would leave changed. What it stores
+// behind the call keeps its frame, which the way out leads to: Clang would leave it by a jump to the demangler.
+[[gnu::noinline]] void fill(Name& name, const char* symbol, Demangler demangler) {
+  name.is_one = true;
+  if (__builtin_setjmp(name.full)) return;
+  name.is_one = demangler(symbol, take, &name);
 }
 
 }  // namespace
 
 String demangled(const char* symbol, Demangler demangler, std::size_t bytes_max) {
-  Name name{{}, bytes_max, {}};
-  if (!fill(name, symbol, demangler)) name.text.clear();
+  Name name{{}, bytes_max, false, {}};
+  fill(name, symbol, demangler);
+  if (!name.is_one) name.text.clear();
   return std::move(name.text);
 }
 

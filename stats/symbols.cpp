@@ -187,7 +187,18 @@ std::size_t open_bracket(std::string_view name) {
   return depth ? first : name.size();
 }
 
+// Each conversion to a type that is a parameter may double the time that the demangler needs to read the symbol, before
+// it hands over anything. Behind a digit the letters begin an identifier: OpenCV's namespace is one.
+bool has_too_many_conversions(std::string_view symbol) {
+  constexpr unsigned kConversionsMax = 16;
+  unsigned count = 0;
+  for (std::size_t at = 0; (at = symbol.find("cv", at + 1)) != symbol.npos;)
+    count += symbol[at - 1] < '0' || symbol[at - 1] > '9';
+  return count > kConversionsMax;
+}
+
 String in_words(const char* symbol) {
+  if (has_too_many_conversions(symbol)) return symbol;
   const auto demangle = [](const char* mangled, TakeText take, void* data) {
     return __gcclibcxx_demangle_callback(mangled, take, data) == 0;
   };

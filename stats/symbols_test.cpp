@@ -53,6 +53,17 @@ cistern::SiteId heavy() {
   return site;
 }
 
+// 40 conversions, each of a type that has the next one among its arguments.
+[[gnu::noinline]] cistern::SiteId nested() asm(
+    "_ZN1acvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_I"
+    "cvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_IcvT_I"
+    "iEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEv");
+cistern::SiteId nested() {
+  const cistern::SiteId site = cistern::capture_site("clCreateBuffer");
+  keep_frame = keep_frame + 5;
+  return site;
+}
+
 [[gnu::noinline]] cistern::SiteId rust() asm("_RNvCs4T4zK9Otvt5_5names8leak_box");
 cistern::SiteId rust() {
   const cistern::SiteId site = cistern::capture_site("clCreateBuffer");
@@ -136,6 +147,12 @@ TEST(Symbols, OfNoEndlessLengthTakeNoEndlessTime) {
   const Vector<FrameFigures> frames = named_frames(symbols_test::heavy());
   ASSERT_FALSE(frames.empty());
   EXPECT_EQ(frames[0].function, "heavy");
+}
+
+TEST(Symbols, ThatTakeLongToReadStayAsTheyAre) {
+  const Vector<FrameFigures> frames = named_frames(symbols_test::nested());
+  ASSERT_FALSE(frames.empty());
+  EXPECT_TRUE(frames[0].function.starts_with("_ZN1acvT_IcvT_I")) << frames[0].function;
 }
 
 TEST(Symbols, ShowInlinedCalls) {
