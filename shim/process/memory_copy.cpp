@@ -96,7 +96,7 @@ bool children_are_elsewhere() {
                                                                : std::string_view();
   };
   char own[64], of_children[64];
-  return link("/proc/self/ns/pid", own) != link("/proc/self/ns/pid_for_children", of_children);
+  return link("/proc/thread-self/ns/pid", own) != link("/proc/thread-self/ns/pid_for_children", of_children);
 }
 
 // Valgrind ends a process that clones itself in this way.
@@ -215,7 +215,7 @@ const char* reason_of(CopyEnd end) {
   if (system_calls_are_filtered()) return CopyEnd::filtered;
   if (runs_in_valgrind()) return CopyEnd::emulated;
   deadline_ns = monotonic_ns() + work.limit_ns;
-  const SmallFile<4096> status("/proc/self/status");
+  const SmallFile<4096> status("/proc/thread-self/status");
   if (has_own_filter(status)) return CopyEnd::filtered;
   if (children_are_elsewhere()) return CopyEnd::elsewhere;
   const std::uint64_t tables = status.number_after("VmPTE:").value_or(0) * 1024;
@@ -234,8 +234,8 @@ const char* reason_of(CopyEnd end) {
   shared->pipe[0] = shared->pipe[1] = -1;
   unreadable = 0;
   may_fetch_bytes = (room - needed) / 2;
-  pagemap = open_to_read("/proc/self/pagemap");
-  maps = open_to_read("/proc/self/maps");
+  pagemap = open_to_read("/proc/thread-self/pagemap");
+  maps = open_to_read("/proc/thread-self/maps");
   timers = open_to_read("/proc/self/timers");
   void* const own =
       mmap(nullptr, work.memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
