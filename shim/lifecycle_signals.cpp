@@ -315,9 +315,10 @@ void leave_signals() {
   for (Watched& signal : watched) leave(signal);
 }
 
-// The kernel lays two frames there.
+// The kernel lays two frames there. Under a filter SIGABRT is the program's anyway, and no call of ours is made.
 void note_stack_for_handlers(std::size_t bytes) {
-  if (bytes >= 2 * start_value(AT_MINSIGSTKSZ) + kOfHandlersBytes || !in_own_process()) return;
+  if (bytes >= 2 * start_value(AT_MINSIGSTKSZ) + kOfHandlersBytes) return;
+  if (system_calls_are_filtered() || !in_own_process()) return;
   if (handlers_have_little_stack.exchange(true)) return;
   if (Watched* const signal = watched_signal(SIGABRT)) leave(*signal);
 }
