@@ -36,6 +36,7 @@
 #include "shim/process/standings.hpp"
 #include "shim/process/system_filter.hpp"
 #include "stats/counters.hpp"
+#include "stats/python/interpreter.hpp"
 #include "stats/shared_names.hpp"
 
 namespace cistern {
@@ -796,11 +797,16 @@ void let_threads_go(void* context) {
 // When a Python program comes to its exit, the interpreter has freed its objects. What they had was in use until then,
 // so freed ones count as long as their memory was not used again.
 leaks::PythonIntegers python_integers() {
-  const link_map* python = main_module();
-  while (python && !SymbolTable(*python).defines("PyLong_Type")) python = python->l_next;
-  if (!python) return {};
-  const SymbolTable symbols(*python);
   constexpr std::uint32_t kWithTag = 0x030C'0000;
+  const link_map* const python = first_module_with("PyLong_Type", main_module());
+  if (!python) {
+    // One that was loaded later, which a stack has shown. It may be gone by now, so nothing of it is called.
+    const unsigned count = python::interpreter_count.load(std::memory_order_acquire);
+    if (!count) return {};
+    const python::Interpreter& loaded = python::interpreters[count - 1];
+    return {address_of(loaded.integer_type), loaded.version >= kWithTag, false};
+  }
+  const SymbolTable symbols(*python);
   const auto* const version = static_cast<const std::uint32_t*>(symbols.address_of("Py_Version"));
   const bool has_gil = !symbols.defines("_Py_MergeZeroLocalRefcount");
   const auto is_running = reinterpret_cast<int (*)()>(symbols.address_of("Py_IsInitialized"));

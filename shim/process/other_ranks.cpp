@@ -42,7 +42,7 @@ struct Address {
   explicit Address(pid_t rank) {
     struct stat space {};
     status_of_file("/proc/self/ns/pid", space);
-    const String text = "cistern-rank-" + decimal(static_cast<std::int64_t>(space.st_ino), 0) + "-" + decimal(rank, 0);
+    const String text = "cistern-rank-" + decimal(static_cast<double>(space.st_ino), 0) + "-" + decimal(rank, 0);
     name.sun_family = AF_UNIX;
     std::copy(text.begin(), text.end(), name.sun_path + 1);
     bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());

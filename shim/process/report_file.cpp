@@ -168,7 +168,7 @@ ReportFile write_apart(const String& path, int pid, std::string_view text) {
     const int closed = failure_of(system_call(SYS_close, static_cast<std::uintptr_t>(file)));
     if (!failure) failure = closed;
     if (failure) remove_file(apart);
-    return {failure, failure ? path : std::move(apart)};
+    return {failure, failure ? path : apart};
   }
   return {EEXIST, path};
 }
@@ -253,7 +253,7 @@ String path_of_earlier(std::string_view path, int pid, int attempt) {
 
 // From the second step on the report is there, whoever is killed.
 ReportFile write_report_file(const String& path, Reporter reporter, std::string_view text) {
-  const ReportFile apart = write_apart(path, reporter.pid, text);
+  ReportFile apart = write_apart(path, reporter.pid, text);
   if (apart.failure) return apart;
   const bool wants_path = reporter.used_gpu_memory || is_main_of_run();
   ReportFile placed{wants_path ? rename_own_to_free(apart.path, path) : EEXIST, path};

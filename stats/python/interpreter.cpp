@@ -73,6 +73,7 @@ std::optional<Interpreter> interpreter_in(const dl_find_object& module) {
   found.is_program = found.holds(start_value(AT_PHDR));
   found.unwind_tables = module.dlfo_eh_frame;
   found.code_type = symbols.address_of("PyCode_Type");
+  found.integer_type = symbols.address_of("PyLong_Type");
   found.version = version_of(symbols);
   symbols.for_each_definition("_PyEval_EvalFrameDefault", [&](const ElfW(Sym) & symbol) {
     found.eval_start = map.l_addr + symbol.st_value;

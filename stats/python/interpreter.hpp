@@ -18,6 +18,7 @@ struct Interpreter {
   bool is_program;                      // which stays; else:
   const void* unwind_tables;            // by these it is told from another one at its place
   const void* code_type;
+  const void* integer_type;
   unsigned version;      // as Py_Version: 0x030b02f0
   const Layout* layout;  // null: its frames cannot be read
   const char* why_not;   // then
