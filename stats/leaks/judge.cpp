@@ -10,7 +10,7 @@ using host_pool::PictureBlock;
 
 constexpr std::size_t kWord = sizeof(std::uintptr_t), kPending = std::size_t{1} << 16, kCandidates = 32;
 constexpr std::size_t kBytesBetweenLooks = std::size_t{1} << 20;
-constexpr std::uint64_t kLookedAtClosely = std::uint64_t{128} << 20;
+constexpr std::uint64_t kLookedAtClosely = std::uint64_t{16} << 20;
 
 // Above the standing.
 constexpr std::uint8_t kHandedOut = 8;  // found, but a driver's: not looked into before the third pass
