@@ -371,8 +371,9 @@ class Roots {
     Range dead{mapping.first, mapping.first};
     if (mapping.path == "[stack]") dead.end = begin_of_use_of_first_thread({mapping.first, mapping.end});
     if (mapping.path.empty() && !mapping.is_shared && is_after_guard_) {
-      dead = dead_part_of(mapping);
-      add_what_ended_left(mapping, of_driver);
+      const Descriptor descriptor = descriptor_in(mapping);
+      dead = dead_part_of(mapping, descriptor);
+      add_what_ended_left(descriptor, of_driver);
     }
     add(mapping.first, dead.first, of_driver, residency);
     add(dead.end, mapping.end, of_driver, residency);
@@ -472,9 +473,8 @@ class Roots {
 
   // Of threads that are not seen whole, and of those that have ended, whose stacks the C library keeps for others, with
   // what was thread-local.
-  Range dead_part_of(const Mapping& mapping) const {
+  Range dead_part_of(const Mapping& mapping, const Descriptor& descriptor) const {
     const Range nothing{mapping.first, mapping.first};
-    const Descriptor descriptor = descriptor_in(mapping);
     const auto inside = [&](std::uintptr_t end) {
       const std::uintptr_t first = std::max(mapping.first, descriptor.stack.first);
       return first < end ? Range{first, end} : nothing;
@@ -492,9 +492,8 @@ class Roots {
 
   // Of the descriptor of a thread that has ended: its head has what the next thread will use, and what it returned may
   // still be asked for.
-  void add_what_ended_left(const Mapping& mapping, bool of_driver) {
+  void add_what_ended_left(const Descriptor& descriptor, bool of_driver) {
     constexpr std::uintptr_t kHead = 704, kReturned = 1568, kReturnedEnd = 1592;
-    const Descriptor descriptor = descriptor_in(mapping);
     if (!descriptor.at || is_of_thread(descriptor)) return;
     add(descriptor.at, descriptor.at + kHead, of_driver, Residency::of_pages);
     add(descriptor.at + kReturned, descriptor.at + kReturnedEnd, of_driver, Residency::of_pages);

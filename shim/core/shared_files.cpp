@@ -43,6 +43,7 @@
 #include <new>
 
 #include "pool/base/blocked_signals.hpp"
+#include "pool/base/folder.hpp"
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/base/system_call.hpp"
@@ -436,19 +437,6 @@ void* SharedFile::owned_here() const {
   return nullptr;
 }
 
-namespace {
-
-// As the kernel has them.
-struct FolderEntry {
-  std::uint64_t inode;
-  std::int64_t next;
-  unsigned short bytes;
-  unsigned char type;
-  char name[1];
-};
-
-}  // namespace
-
 bool SharedFile::remove_leftover(const SharedName& name) {
   SharedHeader header;
   bool is_whole = false;
@@ -461,16 +449,14 @@ std::size_t clean_shared_files() {
   constexpr std::size_t kPrefixBytes = sizeof "cistern-" - 1;
   std::size_t removed = 0;
   const long folder = open_file(kFolder, O_RDONLY | O_DIRECTORY);
-  alignas(FolderEntry) char entries[4096];
-  for (long bytes; folder >= 0 && (bytes = call(SYS_getdents64, folder, entries, sizeof entries)) > 0;)
-    for (long at = 0; at < bytes; at += reinterpret_cast<const FolderEntry*>(entries + at)->bytes) {
-      const char* const file_name = reinterpret_cast<const FolderEntry*>(entries + at)->name;
-      const char* const given =
-          strncmp(file_name, "cistern-", kPrefixBytes) ? nullptr : strchr(file_name + kPrefixBytes, '-');
-      SharedName name;
-      if (!given || !make_shared_name(name, given + 1, own_user())) continue;
-      if (strcmp(name.path + sizeof kFolder, file_name) == 0) removed += SharedFile::remove_leftover(name);
-    }
+  visit_names(folder, [&removed](const char* file_name) {
+    const char* const given =
+        strncmp(file_name, "cistern-", kPrefixBytes) ? nullptr : strchr(file_name + kPrefixBytes, '-');
+    SharedName name;
+    if (given && make_shared_name(name, given + 1, own_user()) && !strcmp(name.path + sizeof kFolder, file_name))
+      removed += SharedFile::remove_leftover(name);
+    return false;
+  });
   if (folder >= 0) call(SYS_close, folder);
   native = 0;
   return removed;

@@ -49,7 +49,6 @@ class Watch {
     seen.asked_for = text_of(of_process + "/environ").find("LD_PRELOAD=") != String::npos;
     const String tasks = of_process + "/task/";
     for (const String& thread : names_in(tasks)) {
-      if (thread[0] == '.') continue;
       String children = tasks;
       children.append(thread).append("/children");
       for_each_part(text_of(children), " ", [this](std::string_view child) {

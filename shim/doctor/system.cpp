@@ -13,6 +13,7 @@
 
 #include <csignal>
 
+#include "pool/base/folder.hpp"
 #include "pool/base/process_start.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/process/environment.hpp"
@@ -134,16 +135,10 @@ Vector<String> names_in(const String& folder) {
   Vector<String> names;
   const long file = system_call(SYS_openat, kHere, word(folder.c_str()), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (file < 0) return names;
-  alignas(8) char entries[4096];
-  for (long bytes;
-       (bytes = system_call(SYS_getdents64, static_cast<std::uintptr_t>(file), word(entries), sizeof entries)) > 0;) {
-    for (long at = 0; at < bytes;) {
-      unsigned short length;  // of the entry; its name begins three bytes later
-      memcpy(&length, entries + at + 16, sizeof length);
-      names.emplace_back(entries + at + 19);
-      at += length;
-    }
-  }
+  visit_names(file, [&names](const char* name) {
+    names.emplace_back(name);
+    return false;
+  });
   system_call(SYS_close, static_cast<std::uintptr_t>(file));
   return names;
 }

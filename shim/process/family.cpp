@@ -1,7 +1,6 @@
 // See family.hpp.
 #include "shim/process/family.hpp"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -14,6 +13,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "pool/base/folder.hpp"
 #include "pool/base/private_descriptor.hpp"
 #include "shim/process/small_file.hpp"
 #include "shim/process/uncounted.hpp"
@@ -103,27 +103,21 @@ Verdicts* mapped_from(const FilePath& descriptor, std::uint32_t gate) {
 
 // Calls `visit` with every name in the folder until it returns true. False: there is no name.
 template <class Visit>
-bool visit_names(const FilePath& folder_path, Visit visit) {
+bool visit_names_in(const FilePath& folder_path, Visit visit) {
   const int folder = open(folder_path.text(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return false;
-  bool any = false, done = false;
-  alignas(8) char entries[2048];
-  long bytes;
-  while (!done && (bytes = system_call(SYS_getdents64, word(folder), word(entries), sizeof entries)) > 0)
-    for (long at = 0; at < bytes && !done;) {
-      const auto* const entry = reinterpret_cast<const struct dirent64*>(entries + at);
-      at += entry->d_reclen;
-      if (entry->d_name[0] == '.') continue;
-      any = true;
-      done = visit(std::string_view(entry->d_name));
-    }
+  bool any = false;
+  visit_names(folder, [&](const char* name) {
+    any = true;
+    return visit(std::string_view(name));
+  });
   close_it(folder);
   return any;
 }
 
 // Among the descriptors that the folder names. False: it names none.
 bool look_in(const FilePath& folder, std::uint32_t gate, Verdicts*& found) {
-  return visit_names(folder, [&](std::string_view name) {
+  return visit_names_in(folder, [&](std::string_view name) {
     FilePath path = folder;
     path.add("/");
     path.add(name);
@@ -136,7 +130,7 @@ Verdicts* family_of(pid_t process, std::uint32_t gate) {
   Verdicts* found = nullptr;
   if (look_in(path_of(process, "/fd"), gate, found)) return found;
   const FilePath threads = path_of(process, "/task");
-  visit_names(threads, [&](std::string_view thread) {
+  visit_names_in(threads, [&](std::string_view thread) {
     FilePath folder = threads;
     folder.add("/");
     folder.add(thread);

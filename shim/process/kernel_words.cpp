@@ -5,9 +5,9 @@
 
 #include <charconv>
 #include <cstddef>
-#include <cstring>
 #include <string_view>
 
+#include "pool/base/folder.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/process/memory_map.hpp"
 
@@ -51,18 +51,12 @@ void visit_lines_of(const char* folder, const char* name, Visit visit) {
 void visit_words_of_kernel(int timers, void (*visit)(void*, std::uintptr_t), void* context) {
   const long folder =
       system_call(SYS_openat, word(AT_FDCWD), word("/proc/self/fd"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  alignas(8) char entries[4096];
-  long bytes;
-  while (folder >= 0 && (bytes = system_call(SYS_getdents64, word(folder), word(entries), sizeof entries)) > 0)
-    for (long at = 0; at < bytes;) {
-      std::uint16_t length;
-      memcpy(&length, entries + at + 16, sizeof length);
-      const char* const name = entries + at + 19;
-      if (is_epoll(static_cast<int>(folder), name))
-        visit_lines_of("/proc/self/fdinfo/", name,
-                       [&](std::string_view line) { visit(context, number_after(line, "data:")); });
-      at += length;
-    }
+  visit_names(folder, [&](const char* name) {
+    if (is_epoll(static_cast<int>(folder), name))
+      visit_lines_of("/proc/self/fdinfo/", name,
+                     [&](std::string_view line) { visit(context, number_after(line, "data:")); });
+    return false;
+  });
   if (folder >= 0) system_call(SYS_close, word(folder));
   if (timers < 0) return;
   LineReader lines(timers);

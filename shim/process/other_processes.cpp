@@ -1,7 +1,6 @@
 // See other_processes.hpp.
 #include "shim/process/other_processes.hpp"
 
-#include <dirent.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,6 +13,7 @@
 #include <iterator>
 
 #include "pool/base/clock.hpp"
+#include "pool/base/folder.hpp"
 #include "pool/base/path.hpp"
 #include "pool/base/process_start.hpp"
 #include "pool/base/system_call.hpp"
@@ -87,18 +87,10 @@ std::int64_t now_ns(clockid_t clock) { return static_cast<std::int64_t>(clock_ns
   const long folder = system_call(SYS_openat, static_cast<std::uintptr_t>(AT_FDCWD),
                                   reinterpret_cast<std::uintptr_t>(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return children;
-  alignas(8) char entries[2048];
-  for (;;) {
-    const long bytes = system_call(SYS_getdents64, static_cast<std::uintptr_t>(folder),
-                                   reinterpret_cast<std::uintptr_t>(entries), sizeof entries);
-    if (bytes <= 0) break;
-    for (const char* at = entries; at < entries + bytes;) {
-      const auto* const entry = reinterpret_cast<const dirent64*>(at);
-      at += entry->d_reclen;
-      if (entry->d_name[0] == '.') continue;
-      read_file((String(path) + "/" + entry->d_name + "/children").c_str(), SIZE_MAX, children);
-    }
-  }
+  visit_names(folder, [&](const char* thread) {
+    read_file((String(path) + "/" + thread + "/children").c_str(), SIZE_MAX, children);
+    return false;
+  });
   system_call(SYS_close, static_cast<std::uintptr_t>(folder));
   return children;
 }

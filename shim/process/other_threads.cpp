@@ -25,6 +25,7 @@
 #include <new>
 
 #include "pool/base/clock.hpp"
+#include "pool/base/folder.hpp"
 #include "pool/base/private_descriptor.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/process/small_file.hpp"
@@ -319,19 +320,13 @@ void OtherThreads::Table::add(int id) {
 void OtherThreads::Table::list() {
   system_call(SYS_lseek, word(folder), 0, SEEK_SET);
   left_out = 0;
-  alignas(8) char entries[4096];
-  long bytes;
-  while ((bytes = system_call(SYS_getdents64, word(folder), word(entries), sizeof entries)) > 0)
-    for (long at = 0; at < bytes;) {
-      std::uint16_t length;
-      memcpy(&length, entries + at + 16, sizeof length);
-      const char* const name = entries + at + 19;
-      int id = 0;
-      std::from_chars(name, name + strlen(name), id);
-      are_numbered |= id == own_id;
-      if (id > 0) add(id);
-      at += length;
-    }
+  visit_names(folder, [this](const char* name) {
+    int id = 0;
+    std::from_chars(name, name + strlen(name), id);
+    are_numbered |= id == own_id;
+    if (id > 0) add(id);
+    return false;
+  });
 }
 
 // --- The helper

@@ -1,5 +1,5 @@
 // See waiting_call.hpp. Measured on Linux 6.18 for each call of the list: what a thread that is stopped in it has as
-// its answer. Those with EINTR (1) begin again when other_threads.cpp says so, which it can on x86-64 only.
+// its answer. Those with EINTR begin again when other_threads.cpp says so, which it can on x86-64 only.
 #include "shim/process/waiting_call.hpp"
 
 #include <fcntl.h>

@@ -18,6 +18,18 @@ from report_rows import gpu_rows  # noqa: E402
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
+def full_pipe():
+    """Its ends; who writes to it waits."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    try:
+        while os.write(write, bytes(65536)):
+            pass
+    except BlockingIOError:
+        os.set_blocking(write, True)
+    return read, write
+
+
 class EndTest(HostTest):
     def settings(self, environment):
         clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("CISTERN_")}
@@ -226,13 +238,7 @@ class Signals(EndTest):
 
     def test_a_report_that_cannot_be_written_keeps_nobody_alive(self):
         """A pipe that nobody reads is full at once: after two seconds the process dies all the same."""
-        read, write = os.pipe()
-        os.set_blocking(write, False)
-        try:
-            while os.write(write, bytes(65536)):
-                pass
-        except BlockingIOError:
-            os.set_blocking(write, True)
+        read, write = full_pipe()
         process = subprocess.Popen([self.program("signalled"), "pause"], stdout=subprocess.PIPE, stderr=write,
                                    env=self.settings(self.shim_settings(REPORT="stderr")))
         process.stdout.readline()
@@ -277,13 +283,7 @@ class Signals(EndTest):
 
     def test_a_second_signal_does_not_wait_for_a_report_that_hangs(self):
         """The process dies of the first one."""
-        read, write = os.pipe()
-        os.set_blocking(write, False)
-        try:
-            while os.write(write, bytes(65536)):
-                pass
-        except BlockingIOError:
-            os.set_blocking(write, True)
+        read, write = full_pipe()
         process = subprocess.Popen([self.program("aborting"), "wait"], stdout=subprocess.PIPE, stderr=write,
                                    env=self.settings(self.shim_settings()))
         process.stdout.readline()
