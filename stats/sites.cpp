@@ -300,7 +300,8 @@ bool know_modules(const Stack& stack) {
   void* addresses[kRawMax];
   WalkEnd end;
   NamedStack named{api};
-  const bool may_have_name = stacks_have_names && !python::interpreter_count.load(std::memory_order_relaxed) &&
+  const bool may_have_name = stacks_have_names.load(std::memory_order_relaxed) &&
+                             !python::interpreter_count.load(std::memory_order_relaxed) &&
                              !CalledFrom::callers[static_cast<int>(calls)];  // else a site is more than a stack
   const int count = unwind_stack(start, addresses, kRawMax, &end, may_have_name ? &named : nullptr);
   if (named.name) return named.name;
@@ -444,9 +445,12 @@ bool acts_for_others(const Module& module) {
   return module.may_forward || allocates_for_callers(basename_of(std::string_view(module.path)));
 }
 
-// Runs constructors, threads and main.
+// Runs constructors, threads and main. A sanitizer's runtime starts threads in the C library's place.
 bool is_system(std::string_view module) {
-  return module.starts_with("libc.so") || module.starts_with("ld-linux") || module.starts_with("libpthread");
+  constexpr std::string_view kPrefixes[] = {"libc.so",    "ld-linux",   "libpthread", "libasan.so",
+                                            "liblsan.so", "libtsan.so", "libubsan.so"};
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [module](std::string_view prefix) { return module.starts_with(prefix); });
 }
 
 // The line of the script itself, rather than of the modules that it uses.

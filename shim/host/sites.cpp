@@ -147,7 +147,7 @@ void start_sites() {
   if (!interval) return;
   // Who chose a shorter interval than the usual one wants its precision, and pays for it.
   const bool paced = interval >= std::uint64_t{512} * 1024;
-  stacks_have_names = interval == 1;
+  stacks_have_names.store(interval == 1, std::memory_order_relaxed);
   host_pool::start_sampling({interval, paced, capture, now_ms});
 }
 

@@ -10,6 +10,7 @@
 // Room: stacks of the calling code, by tables that are read once.
 // May include: pool/base, stats/python.
 #pragma once
+#include <atomic>
 #include <cstdint>
 
 namespace cistern {
@@ -46,8 +47,8 @@ int unwind_stack(const WalkStart& start, void** frames, int frames_max, WalkEnd*
                  NamedStack* named = nullptr);
 // The stack that unwind_stack was asked for just now.
 void name_stack(const NamedStack& stack, std::uint32_t name);
-// Whether that is worth its memory. While the process has one thread.
-inline constinit bool stacks_have_names = false;
+// Whether that is worth its memory.
+inline constinit std::atomic<bool> stacks_have_names{false};
 
 // Whether a handler of signals is on the stack that unwind_stack has just filled `frames` with.
 bool passes_signal(void* const* frames, int count);
