@@ -6,6 +6,7 @@
 #include "pool/base/symbol_table.hpp"
 #include "shim/core/core.hpp"
 #include "shim/lifecycle.hpp"
+#include "shim/opencl/hooks/layer.hpp"
 #include "shim/opencl/next.hpp"
 #include "shim/process/lookup.hpp"
 

@@ -1,5 +1,5 @@
 // The C interface as libcistern.so exports it, and its table, for copies that are linked into programs.
-#include "shim/core/library.hpp"
+#include "shim/library/library.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/process.hpp"
 

@@ -3,8 +3,8 @@
 
 #include <atomic>
 
+#include "shim/judged_copy/alternate_stacks.hpp"
 #include "shim/lifecycle_signals.hpp"
-#include "shim/process/alternate_stacks.hpp"
 #include "shim/process/lookup.hpp"
 
 namespace {

@@ -5,11 +5,11 @@
 
 #include <atomic>
 
+#include "shim/judged_copy/other_threads.hpp"
 #include "shim/lifecycle.hpp"
 #include "shim/lifecycle_signals.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/lookup.hpp"
-#include "shim/process/other_threads.hpp"
 #include "shim/process/system_filter.hpp"
 
 // Where entry_syscall.S jumps to; null before the first start.

@@ -14,7 +14,7 @@
 #include "pool/base/file_status.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/core/core.hpp"
-#include "shim/core/judging.hpp"
+#include "shim/judging/judging.hpp"
 #include "shim/lifecycle.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"

@@ -7,17 +7,15 @@
 #include "shim/process/other_ranks.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/uncounted.hpp"
+#include "shim/staging/copy_crew.hpp"
 
 namespace cistern {
 namespace {
 constinit std::atomic<bool> aside{false};
 }  // namespace
 
-bool gpu_used() {
-  if (!gpu_state_made.load(std::memory_order_acquire)) return false;
-  bool used = false;
-  for (const Kind* kind : kinds().subspan(1)) used |= kind->used();
-  return used;
+void exit_begins() {
+  if (enter_exit()) stop_copy_crew();
 }
 
 void stand_aside() { aside = true; }

@@ -17,7 +17,8 @@ struct ProcessEnd {
 };
 int process_ended(ProcessEnd end);
 
-bool gpu_used();
+// The program called exit or returned from main; no destructor has run. Idempotent.
+void exit_begins();
 // A report is written at the end, or the exit code depends on one.
 bool will_report();
 

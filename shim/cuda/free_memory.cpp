@@ -4,9 +4,7 @@
 // first allocations are measured; then the pages that only cached blocks lie in are what would come free.
 #include <algorithm>
 
-#include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/state.hpp"
-#include "shim/process/process.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -51,14 +49,6 @@ void for_each_waiting(CudaState& s, const Device& device, Visit visit) {
   s.source.for_each_unsettled_postponed(of_device);
 }
 
-// In the program's hands, or not to be had at once.
-std::uint64_t used_bytes(CudaState& s, const Device& device) {
-  std::uint64_t bytes = device.share.live_bytes.load(std::memory_order_relaxed) +
-                        device.share.waste_bytes.load(std::memory_order_relaxed);
-  for_each_waiting(s, device, [&](const Block& block) { bytes += block.bytes; });
-  return bytes;
-}
-
 // Blocks come and go meanwhile: the answer is of about now, as the driver's own.
 std::uint64_t kept_in_pages(CudaState& s, const Device& device, std::uint64_t granule) {
   Vector<Pages> held, used;
@@ -77,6 +67,15 @@ std::uint64_t kept_in_pages(CudaState& s, const Device& device, std::uint64_t gr
   return all > not_to_be_had ? (all - not_to_be_had) * granule : 0;
 }
 
+}  // namespace
+
+std::uint64_t used_bytes(CudaState& s, const Device& device) {
+  std::uint64_t bytes = device.share.live_bytes.load(std::memory_order_relaxed) +
+                        device.share.waste_bytes.load(std::memory_order_relaxed);
+  for_each_waiting(s, device, [&](const Block& block) { bytes += block.bytes; });
+  return bytes;
+}
+
 std::uint64_t kept_bytes(CudaState& s, const Device& device) {
   const std::uint64_t granule = device.granule.load(std::memory_order_relaxed);
   if (granule != kGranuleMin) return kept_in_pages(s, device, granule);
@@ -84,8 +83,6 @@ std::uint64_t kept_bytes(CudaState& s, const Device& device) {
   const std::uint64_t reserved = device.reserved_bytes.load(std::memory_order_relaxed);
   return reserved > used ? reserved - used : 0;
 }
-
-}  // namespace
 
 GranuleMeasurement::GranuleMeasurement(CudaState& s, Device& device, std::uint64_t bytes)
     : s_(s), device_(device), bytes_(bytes) {
@@ -126,26 +123,6 @@ void sample_device_memory(CudaState& s, Device& device) {
   device.total_bytes.store(total_bytes, std::memory_order_relaxed);
   device.sampled_free_bytes.store(free_bytes, std::memory_order_relaxed);
   device.sampled_own_bytes.store(device.reserved_bytes.load() + device.tracked_bytes.load());
-}
-
-CUresult hook::cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
-  CudaState& s = state();
-  settle_pools(s);
-  const CUresult answer = driver().cuMemGetInfo_v2(free_bytes, total_bytes);
-  if (answer != kSuccess) return note(s, answer);
-  Context* context = current_context(s);
-  if (!context) return answer;
-  Device& device = *context->device;
-  if (free_bytes) *free_bytes += kept_bytes(s, device);
-  // The driver's figure is a moment older than ours: a chunk taken and kept in between is counted in both.
-  if (free_bytes && total_bytes && *free_bytes > *total_bytes) *free_bytes = *total_bytes;
-  if (const std::uint64_t limit = options().device_limit) {
-    const std::uint64_t used = used_bytes(s, device) + device.tracked_bytes.load();
-    const std::uint64_t left = limit > used ? limit - used : 0;
-    if (free_bytes && *free_bytes > left) *free_bytes = left;
-    if (total_bytes && *total_bytes > limit) *total_bytes = limit;
-  }
-  return answer;
 }
 
 }  // namespace cistern::cuda

@@ -55,17 +55,7 @@ struct DriverTable {
 DriverTable& driver();
 bool driver_found();
 
-// After a real cuGetProcAddress answered `*function` for (name, version, flags): ours takes its place where a row of
-// symbols/cuda.def stands for that very function. `again` asks the driver for another version.
-void substitute(const char* name, void** function, int version, std::uint64_t flags,
-                CUresult (*again)(const char*, void**, int, std::uint64_t));
-
 void driver_before_fork();
 void driver_after_fork();
-
-struct LookUps {
-  std::uint64_t answered, substituted;
-};
-LookUps look_ups();
 
 }  // namespace cistern::cuda

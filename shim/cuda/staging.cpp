@@ -6,10 +6,10 @@
 
 #include "shim/cuda/state.hpp"
 #include "shim/cuda/stream_turn.hpp"
-#include "shim/process/host_lane.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/system_filter.hpp"
-#include "shim/process/touchable.hpp"
+#include "shim/staging/host_lane.hpp"
+#include "shim/staging/touchable.hpp"
 #include "stats/counters.hpp"
 
 namespace cistern::cuda {

@@ -7,7 +7,7 @@
 #include "pool/limits.hpp"
 #include "pool/staging/transfer.hpp"
 #include "pool/staging/turns.hpp"
-#include "shim/process/staged_way.hpp"
+#include "shim/staging/staged_way.hpp"
 
 namespace cistern::cuda {
 

@@ -1,8 +1,8 @@
 // What Cistern knows of a process's CUDA memory: contexts, pooled blocks, tracked allocations, counters.
 //
 // Room: CUDA: what is known of its memory, contexts and streams.
-// May include: pool/base, pool, pool/staging, stats, stats/unwind, backends/cuda, shim/process,
-//   shim/include/cistern, shim/cuda/hooks.
+// May include: pool/base, pool, pool/staging, stats, stats/unwind, backends/cuda, shim/process, shim/staging,
+//   shim/include/cistern.
 #pragma once
 #include "backends/cuda/staging_chunks.hpp"
 #include "pool/base/handle_table.hpp"
@@ -12,7 +12,7 @@
 #include "shim/cuda/next.hpp"
 #include "shim/cuda/staging.hpp"
 #include "shim/process/options.hpp"
-#include "shim/process/round_trips.hpp"
+#include "shim/staging/round_trips.hpp"
 #include "stats/counters.hpp"
 #include "stats/sites.hpp"
 #include "stats/transfers.hpp"
@@ -287,6 +287,11 @@ class GranuleMeasurement {
   std::size_t free_before_ = 0;
   bool measures_ = false;
 };
+
+// What the program has in its hands of the device, or cannot get back at once.
+std::uint64_t used_bytes(CudaState& s, const Device& device);
+// What the driver would have free besides, had it got back what the pool keeps, as far as that can go back at once.
+std::uint64_t kept_bytes(CudaState& s, const Device& device);
 
 // Samples total, free and ours while the driver is alive; at most every second, on slow paths. A context of the device
 // is current.

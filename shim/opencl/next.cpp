@@ -9,8 +9,6 @@
 
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
-#include "pool/base/process_start.hpp"
-#include "shim/opencl/hooks/hooks.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/uncounted.hpp"
@@ -26,12 +24,6 @@ constinit std::atomic<bool> loader_resolved{false};
 constinit Table layer_table;
 constinit std::atomic<bool> layer_loaded{false};
 constinit std::atomic<bool> objects_have_tables{false};
-constinit const void* layer_slots[kDispatchSlots] = {};
-
-// OPENCL_LAYERS as it stands in environ: [first, last) had no terminator before the loader cut it.
-constinit char* layers_first = nullptr;
-constinit char* layers_last = nullptr;
-
 struct ExtensionFunction {
   const char* name;
   const void* dispatch_word;
@@ -41,16 +33,6 @@ constinit Lock extension_lock;
 constexpr int kExtensionsMax = 64;
 constinit ExtensionFunction extensions[kExtensionsMax] = {};
 constinit int extension_count = 0;
-
-struct Row {
-  const char* name;
-  void* hook;
-};
-const Row kRows[] = {
-#define OPENCL_CALL(action, slot, result, name, parameters, arguments) {#name, reinterpret_cast<void*>(&hook::name)},
-#define OPENCL_EXTENSION(action, result, name, parameters, arguments) {#name, reinterpret_cast<void*>(&hook::name)},
-#include "shim/symbols/opencl.def"
-};
 
 // The loader by its usual name, else one that a package brought along under a name of its own.
 String loader_name() {
@@ -98,24 +80,6 @@ void resolve_loader() {
 
 const void* dispatch_word(const void* object) { return object ? *static_cast<const void* const*>(object) : nullptr; }
 
-// How long the variable was before the loader cut it: the variables that the process was started with stand back to
-// back, between the AT_RANDOM bytes and the AT_EXECFN string. One that the program set itself is left alone.
-void note_layers_variable() {
-  char* value = getenv("OPENCL_LAYERS");
-  char* block_first = reinterpret_cast<char*>(start_value(AT_RANDOM));
-  char* after = reinterpret_cast<char*>(start_value(AT_EXECFN));
-  if (!value || value < block_first || value > after) return;
-  for (char** variable = environ; *variable; ++variable)
-    if (*variable > value && *variable < after) after = *variable;
-  layers_first = value;
-  layers_last = after - 1;
-}
-
-void keep_loaded(const void* function) {
-  Dl_info info;
-  if (dladdr(function, &info) && info.dli_fname) real_dlopen()(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-}
-
 }  // namespace
 
 const Table& loader() {
@@ -149,49 +113,13 @@ void learn_whether_objects_have_tables() {
 
 bool layer_active() { return layer_loaded.load(std::memory_order_acquire); }
 
-const Table& next() { return layer_active() ? layer_table : loader(); }
-
-cl_int init_layer(cl_uint slot_count, const void* const* target, cl_uint* slot_count_ret, const void* const** layer) {
-  if (!target || !slot_count_ret || !layer) return kInvalidValue;
-  if (switched_off()) {
-    *slot_count_ret = slot_count;
-    *layer = target;
-    return kSuccess;
-  }
-  const cl_uint count = slot_count < kDispatchSlots ? slot_count : kDispatchSlots;
-  for (cl_uint slot = 0; slot < count; ++slot) layer_slots[slot] = target[slot];
-  const auto target_of = [&](cl_uint slot) { return slot < count ? target[slot] : nullptr; };
-#define OPENCL_CALL(action, slot, result, name, parameters, arguments)                                          \
-  layer_table.name = reinterpret_cast<decltype(layer_table.name)::Pointer>(const_cast<void*>(target_of(slot))); \
-  if (layer_table.name) layer_slots[slot] = reinterpret_cast<const void*>(&hook::name);
-#include "shim/symbols/opencl.def"
-#define CISTERN_TAKE(slot, name, type) \
-  layer_table.name = reinterpret_cast<decltype(layer_table.name)::Pointer>(const_cast<void*>(target_of(slot)));
-  CISTERN_OPENCL_QUESTIONS(CISTERN_TAKE)
-  layer_table.clGetPlatformIDs =
-      reinterpret_cast<decltype(layer_table.clGetPlatformIDs)::Pointer>(const_cast<void*>(target_of(kSlotPlatforms)));
-  layer_table.clFlush =
-      reinterpret_cast<decltype(layer_table.clFlush)::Pointer>(const_cast<void*>(target_of(kSlotFlush)));
-  // The program may close the loader again, but its functions are called for as long as buffers are kept.
-  for (cl_uint slot = 0; slot < count; ++slot)
-    if (target[slot]) {
-      keep_loaded(target[slot]);
-      break;
-    }
+void layer_is_loaded(const Table& below) {
+  layer_table = below;
   objects_have_tables.store(true, std::memory_order_relaxed);  // the loader goes by them
-  note_layers_variable();
   layer_loaded.store(true, std::memory_order_release);
-  *slot_count_ret = count;
-  *layer = layer_slots;
-  return kSuccess;
 }
 
-void restore_layers_variable() {
-  if (!layers_first) return;
-  for (char* at = layers_first; at < layers_last; ++at)
-    if (*at == '\0') *at = ':';
-  layers_first = nullptr;
-}
+const Table& next() { return layer_active() ? layer_table : loader(); }
 
 bool remember_extension(const char* name, const void* platform, void* function) {
   const void* word = dispatch_word(platform);
@@ -226,12 +154,6 @@ void next_before_fork() {
 void next_after_fork() {
   extension_lock.unlock_after_fork();
   resolve_lock.unlock_after_fork();
-}
-
-void* hook_for(const char* name, const char** own_name) {
-  for (const Row& row : kRows)
-    if (!strcmp(row.name, name)) return *own_name = row.name, row.hook;
-  return nullptr;
 }
 
 }  // namespace cistern::opencl

@@ -17,13 +17,10 @@ const Table& loader();
 void learn_whether_objects_have_tables();
 // Whether calls come through the layer; asked by the exports.
 bool layer_active();
+// From now on they do; `below`: what the loader has under the layer.
+void layer_is_loaded(const Table& below);
 // What the hooks forward to: the layer's target, else the loader.
 const Table& next();
-
-// The layer interface's clInitLayer (ocl-icd >= 2.3 and the Khronos loader).
-cl_int init_layer(cl_uint slot_count, const void* const* target, cl_uint* slot_count_ret, const void* const** layer);
-// ocl-icd cuts the OPENCL_LAYERS variable at its colons, in environ: puts them back for the children of the program.
-void restore_layers_variable();
 
 // Real extension functions, remembered as the program finds them. They belong to one platform, which is recognised
 // by the dispatch word that every ICD object starts with. False: there are too many.
@@ -36,8 +33,5 @@ Function extension(const char* name, const void* object_of_platform) {
 
 void next_before_fork();
 void next_after_fork();
-
-// The hook for a name of symbols/opencl.def, and the name as a literal; or null.
-void* hook_for(const char* name, const char** own_name);
 
 }  // namespace cistern::opencl

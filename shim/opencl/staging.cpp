@@ -9,10 +9,10 @@
 #include "pool/base/system_call.hpp"
 #include "shim/opencl/missing.hpp"
 #include "shim/opencl/state.hpp"
-#include "shim/process/host_lane.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/system_filter.hpp"
-#include "shim/process/touchable.hpp"
+#include "shim/staging/host_lane.hpp"
+#include "shim/staging/touchable.hpp"
 
 namespace cistern::opencl {
 namespace {

@@ -7,7 +7,7 @@
 #include "backends/opencl/api.hpp"
 #include "pool/limits.hpp"
 #include "pool/staging/turns.hpp"
-#include "shim/process/staged_way.hpp"
+#include "shim/staging/staged_way.hpp"
 
 namespace cistern::opencl {
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "shim/opencl/layers_variable.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"

@@ -1,8 +1,8 @@
 // What Cistern knows of a process's OpenCL objects: records by handle, the buffer pool, the counters.
 //
 // Room: OpenCL: what is known of its objects.
-// May include: pool/base, pool, pool/staging, stats, backends/opencl, shim/process, shim/include/cistern,
-//   shim/opencl/hooks.
+// May include: pool/base, pool, pool/staging, stats, backends/opencl, shim/process, shim/staging,
+//   shim/include/cistern.
 #pragma once
 #include <memory>
 #include <optional>
@@ -19,7 +19,7 @@
 #include "shim/opencl/order.hpp"
 #include "shim/opencl/staging.hpp"
 #include "shim/process/headroom.hpp"
-#include "shim/process/round_trips.hpp"
+#include "shim/staging/round_trips.hpp"
 #include "stats/counters.hpp"
 #include "stats/sites.hpp"
 #include "stats/transfers.hpp"

@@ -75,6 +75,13 @@ inline void note_copied(const void* memory, std::size_t bytes) {
 // Set by whoever makes the state of a kind other than host memory. Most processes have none, and then their code is not
 // even looked at.
 inline constinit std::atomic<bool> gpu_state_made{false};
+// The process asked for memory of another kind than host memory.
+inline bool gpu_used() {
+  if (!gpu_state_made.load(std::memory_order_acquire)) return false;
+  bool used = false;
+  for (const Kind* kind : kinds().subspan(1)) used |= kind->used();
+  return used;
+}
 // Called behind that, under no lock. Null: nobody waits for it.
 inline constinit std::atomic<void (*)()> gpu_state_hook{nullptr};
 inline void call_gpu_state_hook() {

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "pool/base/system_call.hpp"
-#include "shim/process/copy_crew.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/system_filter.hpp"
@@ -102,11 +101,11 @@ OptionSet set_option(const char* name, const char* value) {
 
 Phase phase() { return the_phase.load(std::memory_order_relaxed); }
 
-void exit_begins() {
+bool enter_exit() {
   Phase running = Phase::running;
-  if (!the_phase.compare_exchange_strong(running, Phase::exiting)) return;
+  if (!the_phase.compare_exchange_strong(running, Phase::exiting)) return false;
   histories_ended_ms = std::max<std::uint64_t>(coarse_milliseconds_since_start(), 1);
-  stop_copy_crew();
+  return true;
 }
 
 bool last_report_begins() {

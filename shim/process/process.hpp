@@ -24,8 +24,8 @@ inline constinit std::atomic<bool> preloaded{false};
 enum class Phase : int { running, exiting, reported, written };
 
 Phase phase();
-// The program called exit or returned from main; no destructor has run. Idempotent.
-void exit_begins();
+// For exit_begins (core/core.hpp). True once.
+bool enter_exit();
 // True once.
 bool last_report_begins();
 // `status`: what the process is to end with, whichever thread of it ends first.

@@ -1,4 +1,4 @@
-// See standings.hpp. Set by the thread that holds the judgement (core/judging.hpp), which alone sees it.
+// See standings.hpp. Set by the thread that holds the judgement (judging/judging.hpp), which alone sees it.
 #include "shim/process/standings.hpp"
 
 #include <algorithm>

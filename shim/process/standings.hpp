@@ -1,4 +1,4 @@
-// What live memory is to the program, as it was last judged (core/judging.hpp); kinds ask for their rows.
+// What live memory is to the program, as it was last judged (judging/judging.hpp); kinds ask for their rows.
 #pragma once
 #include <array>
 #include <span>

@@ -21,7 +21,7 @@ ROOMS_WITHOUT_RULE = {"shim/include/cistern": (), "shim/symbols": ()}
 # The room that makes code of a table's rows; all.def is for the entry points.
 TABLES = {"shim/options.def": "shim/process", "shim/kinds.def": "shim/core", "shim/symbols/host.def": "shim/host",
           "shim/symbols/opencl.def": "shim/opencl", "shim/symbols/cuda.def": "shim/cuda",
-          "shim/symbols/cuda_known.def": "shim/cuda"}
+          "shim/symbols/cuda_known.def": "shim/cuda", "shim/symbols/library.def": "shim/library"}
 # Declarations of our own stand in for these (backends/): one binary serves every version of them.
 FOREIGN = re.compile(r"^(CL/|cuda|nv)")
 

@@ -1,11 +1,11 @@
 // What is done to each driver call: one function per CUDA_DRIVER row of symbols/cuda.def, in allocate.cpp and free.cpp
 // (device and pinned memory), track.cpp (all other memory), graph.cpp (graphs and their nodes), query.cpp (answers that
-// show what the pool holds), cuda/free_memory.cpp (cuMemGetInfo), context.cpp (contexts, streams, captures),
+// show what the pool holds; look-ups), context.cpp (contexts, streams, captures),
 // make_room.cpp (what takes device memory besides), command.cpp (launches), host_function.cpp (functions that streams
 // run) and copy.cpp (copies).
 //
 // Room: CUDA: one function per call.
-// May include: stats, backends/cuda, shim/process, shim/cuda.
+// May include: pool/base, stats, backends/cuda, shim/process, shim/staging, shim/cuda.
 #pragma once
 #include "backends/cuda/api.hpp"
 

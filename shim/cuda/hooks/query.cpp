@@ -1,6 +1,7 @@
 // Answers in which a program could see the pool: corrected to what they would be without it. Questions about a block
 // that the program gave back, or about what lies behind its end, get the answer for memory that nobody allocated.
 #include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/hooks/substitute.hpp"
 #include "shim/cuda/state.hpp"
 #include "shim/process/process.hpp"
 
@@ -149,6 +150,26 @@ CUresult cuMemHostGetFlags(unsigned* flags, void* pointer) {
   const Found found = find_block(address);
   if (found.whose == Whose::pool) return driver().cuMemHostGetFlags(flags, unallocated_address());
   return driver().cuMemHostGetFlags(flags, reinterpret_cast<void*>(address - offset_in_slab(found, address)));
+}
+
+CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+  CudaState& s = state();
+  settle_pools(s);
+  const CUresult answer = driver().cuMemGetInfo_v2(free_bytes, total_bytes);
+  if (answer != kSuccess) return note(s, answer);
+  Context* context = current_context(s);
+  if (!context) return answer;
+  Device& device = *context->device;
+  if (free_bytes) *free_bytes += kept_bytes(s, device);
+  // The driver's figure is a moment older than ours: a chunk taken and kept in between is counted in both.
+  if (free_bytes && total_bytes && *free_bytes > *total_bytes) *free_bytes = *total_bytes;
+  if (const std::uint64_t limit = options().device_limit) {
+    const std::uint64_t used = used_bytes(s, device) + device.tracked_bytes.load();
+    const std::uint64_t left = limit > used ? limit - used : 0;
+    if (free_bytes && *free_bytes > left) *free_bytes = left;
+    if (total_bytes && *total_bytes > limit) *total_bytes = limit;
+  }
+  return answer;
 }
 
 // --- Look-ups, hooked through themselves

@@ -3,7 +3,7 @@
 // commands), copy.cpp (commands that copy) and object.cpp (contexts, queues, the rest).
 //
 // Room: OpenCL: one function per call.
-// May include: pool, backends/opencl, shim/process, shim/opencl.
+// May include: pool, backends/opencl, shim/process, shim/staging, shim/opencl.
 #pragma once
 #include "backends/opencl/api.hpp"
 

@@ -6,6 +6,7 @@
 
 #include "shim/opencl/buffers.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
+#include "shim/opencl/hooks/layer.hpp"
 #include "shim/opencl/state.hpp"
 
 namespace cistern::opencl {

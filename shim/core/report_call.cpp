@@ -1,0 +1,29 @@
+// cistern_report: the whole process in a file that the program names (cistern/cistern.h). Here and not in the library's
+// room, since a report shows every kind.
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "shim/core/core.hpp"
+#include "shim/judging/judging.hpp"
+#include "shim/library/library.hpp"
+#include "shim/process/standard_error.hpp"
+#include "shim/process/uncounted.hpp"
+#include "stats/report/report.hpp"
+
+namespace cistern::library {
+
+int report(const char* path, cistern_format format) {
+  if (!path || (format != CISTERN_TEXT && format != CISTERN_JSON)) return EINVAL;
+  const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (file < 0) return errno;
+  StringSink text;
+  const Uncounted uncounted;
+  JudgementHeld held;
+  held.judge_now(stack_in_use());
+  (format == CISTERN_JSON ? render_json : render_text)(take_snapshot("call"), text);
+  const int error = write_whole(file, text.text());
+  return close(file) && !error ? errno : error;
+}
+
+}  // namespace cistern::library

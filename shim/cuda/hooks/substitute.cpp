@@ -1,0 +1,96 @@
+// See substitute.hpp.
+#include "shim/cuda/hooks/substitute.hpp"
+
+#include <string.h>
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <span>
+
+#include "pool/base/internal_memory.hpp"
+#include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/next.hpp"
+#include "shim/cuda/unknown.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+constexpr std::uint64_t kPerThreadStream = 2;
+
+constinit std::atomic<std::uint64_t> answered{0}, substituted{0};
+
+enum class Stream : std::uint8_t { any, legacy, per_thread };
+
+struct Row {
+  const char* base;
+  int version;
+  Stream stream;
+  void* hook;
+  void (*keep)(void* real);
+};
+
+constexpr int kRowCount = 0
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) +1
+#include "shim/symbols/cuda.def"
+    ;
+constinit std::atomic<const Row*> the_rows{nullptr};
+
+// Sorted by name; equal names by version. Made by the first who asks: most processes never do.
+std::span<const Row> rows() {
+  if (const Row* const made = the_rows.load(std::memory_order_acquire)) return {made, kRowCount};
+  auto* const made = static_cast<Row*>(internal_allocate(kRowCount * sizeof(Row)));
+  int i = 0;
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments)              \
+  new (&made[i++]) Row{#base, version, Stream::stream, reinterpret_cast<void*>(&hook::name), \
+                       [](void* real) { driver().name.set(real); }};
+#include "shim/symbols/cuda.def"
+  std::sort(made, made + kRowCount, [](const Row& a, const Row& b) {
+    const int order = strcmp(a.base, b.base);
+    return order ? order < 0 : a.version < b.version;
+  });
+  const Row* others = nullptr;
+  if (the_rows.compare_exchange_strong(others, made)) return {made, kRowCount};
+  internal_deallocate(made, kRowCount * sizeof(Row));
+  return {others, kRowCount};
+}
+
+bool serves(const Row& row, std::uint64_t flags) {
+  if (row.stream == Stream::any) return true;
+  return (row.stream == Stream::per_thread) == ((flags & kPerThreadStream) != 0);
+}
+
+// The row with the greatest version that is not above the one asked for.
+const Row* find_row(const char* name, int version, std::uint64_t flags) {
+  const std::span<const Row> all = rows();
+  auto row = std::lower_bound(all.begin(), all.end(), name,
+                              [](const Row& a, const char* wanted) { return strcmp(a.base, wanted) < 0; });
+  const Row* best = nullptr;
+  for (; row != all.end() && !strcmp(row->base, name); ++row)
+    if (row->version <= version && serves(*row, flags)) best = &*row;
+  return best;
+}
+
+}  // namespace
+
+// Asked for a version between two rows, or beyond the last that is known here, the driver says itself whether it means
+// the row's function: asked for the row's own version it answers the same pointer.
+void substitute(const char* name, void** function, int version, std::uint64_t flags,
+                CUresult (*again)(const char*, void**, int, std::uint64_t)) {
+  answered.fetch_add(1, std::memory_order_relaxed);
+  if (!name || !function || !*function || !driver_found()) return;
+  const Row* row = find_row(name, version, flags);
+  if (!row) return note_answered(name, 0);
+  if (row->version != version) {
+    void* of_row = nullptr;
+    if (again(name, &of_row, row->version, flags) != kSuccess || of_row != *function)
+      return note_answered(name, version);
+  }
+  row->keep(*function);
+  *function = row->hook;
+  substituted.fetch_add(1, std::memory_order_relaxed);
+}
+
+LookUps look_ups() { return {answered.load(std::memory_order_relaxed), substituted.load(std::memory_order_relaxed)}; }
+
+}  // namespace cistern::cuda

@@ -1,0 +1,166 @@
+// See devices.hpp, and cistern/device.h.
+#include "shim/library/devices.hpp"
+
+#include <algorithm>
+
+#include "shim/cuda/device_memory.hpp"
+#include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/state.hpp"
+#include "shim/library/answers.hpp"
+#include "shim/library/library.hpp"
+#include "stats/sites.hpp"
+
+namespace cistern::library {
+namespace {
+
+using cuda::CUcontext;
+using cuda::CUdevice;
+using cuda::CUresult;
+using cuda::driver;
+
+constexpr CUresult kAccessIsThere = 704, kAccessIsNotThere = 705;
+
+constinit std::atomic<CUcontext> primaries[cuda::kDevicesMax] = {};
+
+// The driver is there, and initialised.
+CUresult prepare_driver() {
+  static constinit std::atomic<bool> ready{false};
+  if (ready.load(std::memory_order_acquire)) return cuda::kSuccess;
+  if (!cuda::driver_found() || !driver().cuInit || !driver().cuDeviceGet) return cuda::kNoDevice;
+  const CUresult answer = driver().cuInit(0);
+  if (answer == cuda::kSuccess) ready.store(true, std::memory_order_release);
+  return answer;
+}
+
+CUresult device_of(int ordinal, CUdevice* device) {
+  if (ordinal < 0 || ordinal >= cuda::kDevicesMax) return cuda::kInvalidDevice;
+  const CUresult ready = prepare_driver();
+  return ready == cuda::kSuccess ? driver().cuDeviceGet(device, ordinal) : ready;
+}
+
+// Kept for the process once it was retained. The program may have reset it, and its end: then it is retained anew.
+CUresult primary_context(int ordinal, CUcontext* context) {
+  CUdevice device = 0;
+  if (const CUresult answer = device_of(ordinal, &device); answer != cuda::kSuccess) return answer;
+  unsigned flags = 0;
+  int active = 0;
+  *context = primaries[ordinal].load(std::memory_order_acquire);
+  if (*context && driver().cuDevicePrimaryCtxGetState(device, &flags, &active) == cuda::kSuccess && active)
+    return cuda::kSuccess;
+  const CUresult answer = cuda::hook::cuDevicePrimaryCtxRetain(context, device);
+  if (answer == cuda::kSuccess) primaries[ordinal].store(*context, std::memory_order_release);
+  return answer;
+}
+
+// Managed memory's places: an ordinal, or the host's.
+CUresult place_of(int ordinal, CUdevice* place) {
+  if (ordinal != CISTERN_CPU) return device_of(ordinal, place);
+  *place = CISTERN_CPU;  // as CU_DEVICE_CPU
+  return prepare_driver();
+}
+
+cuda::CUdeviceptr address_of(const void* memory) {
+  return static_cast<cuda::CUdeviceptr>(reinterpret_cast<std::uintptr_t>(memory));
+}
+
+}  // namespace
+
+CUcontext current_context() {
+  CUcontext context = nullptr;
+  return cuda::driver_found() && driver().cuCtxGetCurrent(&context) == cuda::kSuccess ? context : nullptr;
+}
+
+bool any_context_is_current() { return current_context() != nullptr; }
+
+InContext::InContext(CUcontext context) {
+  if (!context || current_context() == context) return;
+  answer_ = driver().cuCtxPushCurrent_v2(context);
+  pushed_ = answer_ == cuda::kSuccess;
+}
+
+InContext::~InContext() {
+  constexpr int kTries = 3;  // the caller's own context has to be current again
+  CUcontext context = nullptr;
+  for (int i = 0; pushed_ && i < kTries && driver().cuCtxPopCurrent_v2(&context) != cuda::kSuccess; ++i) {
+  }
+}
+
+CUresult OnDevice::find(int device) {
+  return device == kCurrentContext ? cuda::kSuccess : primary_context(device, &context_);
+}
+
+int device_count() {
+  int count = 0;
+  return prepare_driver() == cuda::kSuccess && driver().cuDeviceGetCount(&count) == cuda::kSuccess ? count : 0;
+}
+
+cistern_status device_memory(int device, cistern_memory_info* info, size_t bytes) {
+  native = 0;
+  if (!info || device < 0) return CISTERN_INVALID;
+  const OnDevice here(device);
+  if (!here) return status_of(here.answer());
+  std::size_t free_bytes = 0, total_bytes = 0;
+  const CUresult answer = cuda::hook::cuMemGetInfo_v2(&free_bytes, &total_bytes);
+  if (answer != cuda::kSuccess) return status_of(answer);
+  const cuda::DeviceUse use = cuda::use_of_device(device);
+  write_sized(info, {total_bytes, free_bytes, use.live_bytes, use.cached_bytes}, bytes);
+  return CISTERN_OK;
+}
+
+cistern_status device_can_access(int device, int peer, int* can) {
+  native = 0;
+  if (!can) return CISTERN_INVALID;
+  CUdevice one = 0, other = 0;
+  if (const CUresult answer = device_of(device, &one); answer != cuda::kSuccess) return status_of(answer);
+  if (const CUresult answer = device_of(peer, &other); answer != cuda::kSuccess) return status_of(answer);
+  return status_of(driver().cuDeviceCanAccessPeer(can, one, other));
+}
+
+cistern_status device_let_access(int device, int peer, int enable) {
+  native = 0;
+  if (device == peer) return device < 0 || !enable ? CISTERN_INVALID : CISTERN_OK;
+  if (device < 0) return CISTERN_INVALID;
+  CUcontext other = nullptr;
+  if (const CUresult answer = primary_context(peer, &other); answer != cuda::kSuccess) return status_of(answer);
+  const OnDevice here(device);
+  if (!here) return status_of(here.answer());
+  const CUresult answer = enable ? cuda::hook::cuCtxEnablePeerAccess(other, 0) : driver().cuCtxDisablePeerAccess(other);
+  return answer == (enable ? kAccessIsThere : kAccessIsNotThere) ? CISTERN_OK : status_of(answer);
+}
+
+cistern_status copy(void* target, const void* source, size_t bytes, int device, void* stream) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  if (!bytes) return CISTERN_OK;
+  if (!target || !source) return CISTERN_INVALID;
+  const OnDevice there(any_context_is_current() ? kCurrentContext : device);
+  if (!there) return status_of(there.answer());
+  if (!cuda::driver_found()) return CISTERN_NO_DRIVER;
+  const cuda::CUdeviceptr to = address_of(target), from = address_of(source);
+  if (stream) return status_of(cuda::hook::cuMemcpyAsync(to, from, bytes, static_cast<cuda::CUstream>(stream)));
+  const CUresult answer = cuda::hook::cuMemcpy(to, from, bytes);
+  // Between two places on devices the driver's own call may come back early.
+  return status_of(answer == cuda::kSuccess ? driver().cuStreamSynchronize(nullptr) : answer);
+}
+
+cistern_status advise(void* block, size_t bytes, cistern_advice advice, int device) {
+  native = 0;
+  CUdevice place = 0;
+  if (!block || !bytes || device < CISTERN_CPU) return CISTERN_INVALID;
+  if (const CUresult answer = place_of(device, &place); answer != cuda::kSuccess) return status_of(answer);
+  const OnDevice here(any_context_is_current() ? kCurrentContext : std::max(device, 0));
+  return status_of(here ? driver().cuMemAdvise(address_of(block), bytes, advice, place) : here.answer());
+}
+
+cistern_status prefetch(void* block, size_t bytes, int device, void* stream) {
+  native = 0;
+  CUdevice place = 0;
+  if (!block || !bytes || device < CISTERN_CPU) return CISTERN_INVALID;
+  if (const CUresult answer = place_of(device, &place); answer != cuda::kSuccess) return status_of(answer);
+  const OnDevice here(any_context_is_current() ? kCurrentContext : std::max(device, 0));
+  return status_of(
+      here ? driver().cuMemPrefetchAsync(address_of(block), bytes, place, static_cast<cuda::CUstream>(stream))
+           : here.answer());
+}
+
+}  // namespace cistern::library

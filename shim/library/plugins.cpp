@@ -1,0 +1,168 @@
+// The allocators of frameworks (cistern/plugins.h), over pools as anybody makes them, and where their memory came from.
+//
+// PyTorch has no way to be told that there is no memory: it uses the null pointer. What it does have is an exported
+// function that throws one of its errors (c10::detail::torchCheckFail), which passes through here. So nothing may be
+// left to be undone when it is called.
+#include <string.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "shim/cuda/device_memory.hpp"
+#include "shim/library/answers.hpp"
+#include "shim/library/devices.hpp"
+#include "shim/library/library.hpp"
+#include "shim/library/plugins.hpp"
+#include "shim/library/pool_blocks.hpp"
+#include "shim/process/environment.hpp"
+#include "shim/process/lookup.hpp"
+#include "shim/process/process.hpp"
+#include "stats/format.hpp"
+#include "stats/resolve.hpp"
+#include "stats/sink.hpp"
+
+namespace cistern::library {
+namespace {
+
+constexpr unsigned kSymbolBudgetMs = 1000;
+
+// Which thread makes it first is the one whose pool stays.
+cistern_pool* pool_named(std::atomic<cistern_pool*>& place, const char* name, cistern_kind kind) {
+  cistern_pool* known = place.load(std::memory_order_acquire);
+  if (known) [[likely]]
+    return known;
+  cistern_pool_settings settings{};
+  settings.size = sizeof settings;
+  settings.name = name;
+  settings.kind = kind;
+  cistern_pool* made = nullptr;
+  if (pool_create(&settings, &made) != CISTERN_OK) return nullptr;
+  if (place.compare_exchange_strong(known, made)) return made;
+  pool_destroy(made);
+  return known;
+}
+
+using TorchFails = void (*)(const char* function, const char* file, unsigned line, const char* text);
+
+TorchFails torch_fails() {
+  const LoadedLibrary torch("libc10.so");
+  return torch ? reinterpret_cast<TorchFails>(torch.find("_ZN3c106detail14torchCheckFailEPKcS2_jS2_")) : nullptr;
+}
+
+struct Refused {
+  cistern_status status;
+  std::size_t bytes;
+  int device;
+};
+
+void describe(const Refused& refused, char* text, std::size_t room) {
+  StringSink line;
+  const char* const why = refused.status == CISTERN_NO_MEMORY   ? "CUDA out of memory"
+                          : refused.status == CISTERN_LIMIT     ? "CUDA out of memory: the limit of the pool"
+                          : refused.status == CISTERN_NO_DRIVER ? "no CUDA driver"
+                                                                : "the CUDA driver refused";
+  line.print("Cistern: {}: tried to allocate {} on device {}", why, human_bytes(refused.bytes), refused.device);
+  if (native) line.print(" (CUresult {})", native);
+  const std::size_t bytes = std::min(line.text().size(), room - 1);
+  memcpy(text, line.text().data(), bytes);
+  text[bytes] = 0;
+}
+
+[[gnu::cold, gnu::noinline]] void* fail_in_torch(const Refused& refused) {
+  char text[200];
+  describe(refused, text, sizeof text);
+  if (const TorchFails fails = torch_fails()) fails("cistern_torch_alloc", "cistern", 0, text);
+  return nullptr;
+}
+
+// Pinned memory is every context's; a thread without one gets the first device's.
+int device_for_pinned() { return any_context_is_current() ? kCurrentContext : 0; }
+
+cistern_pool* pinned_pool(void* chosen) {
+  static constinit std::atomic<cistern_pool*> pool{nullptr};
+  return chosen ? static_cast<cistern_pool*>(chosen) : pool_named(pool, "numpy", CISTERN_PINNED);
+}
+
+// Of a copy that was linked or loaded later, nobody tells the streams of the program's.
+bool sees_all_streams() { return preloaded.load(std::memory_order_relaxed) && !switched_off(); }
+
+// Work of any stream may use an array. Where all are known, a free leaves it to the next owner to wait for them; else
+// it waits itself.
+void* queue_for_free() { return sees_all_streams() ? cuda::legacy_stream() : nullptr; }
+
+}  // namespace
+
+// --- PyTorch
+cistern_pool* torch_pool() {
+  static constinit std::atomic<cistern_pool*> pool{nullptr};
+  return pool_named(pool, "torch", CISTERN_DEVICE);
+}
+
+void* torch_alloc(ssize_t size, int device, void* stream) {
+  if (size <= 0) return nullptr;
+  torch_allocates_here.store(true, std::memory_order_relaxed);
+  void* block = nullptr;
+  const cistern_status status = pool_allocate_on(torch_pool(), static_cast<std::size_t>(size), device, stream, &block);
+  return status == CISTERN_OK ? block : fail_in_torch({status, static_cast<std::size_t>(size), device});
+}
+
+void torch_free(void* block, ssize_t, int, void* stream) {
+  if (block) pool_deallocate_on(torch_pool(), block, stream);
+}
+
+void torch_record_stream(void* block, void* stream) {
+  if (block) block_used_on(block, stream);
+}
+
+// --- NumPy
+void* numpy_malloc(void* pool, size_t bytes) {
+  cistern_request request{};
+  request.size = sizeof request;
+  request.bytes = bytes ? bytes : 1;
+  if (const int device = device_for_pinned(); device != kCurrentContext)
+    request.where = CISTERN_ON_DEVICE, request.device = device;
+  void* block = nullptr;
+  pool_allocate_as(pinned_pool(pool), &request, &block);
+  return block;
+}
+
+void* numpy_calloc(void* pool, size_t count, size_t bytes) {
+  std::size_t all = 0;
+  if (__builtin_mul_overflow(count, bytes, &all)) return nullptr;
+  void* const block = numpy_malloc(pool, all);
+  if (block) memset(block, 0, all);
+  return block;
+}
+
+void numpy_free(void* pool, void* block, size_t) {
+  if (block) pool_deallocate(pinned_pool(pool), block, queue_for_free());
+}
+
+// Not as pool_reallocate: this thread may have no context, and the block's may be gone.
+void* numpy_realloc(void* pool, void* block, size_t bytes) {
+  void* const moved = numpy_malloc(pool, bytes);
+  if (!moved || !block) return moved;
+  const SeenBlock before = see_block(reinterpret_cast<std::uintptr_t>(block));
+  if (before.record) memcpy(moved, block, std::min<std::uint64_t>(bytes, before.record->bytes));
+  numpy_free(pool, block, 0);
+  return moved;
+}
+
+// --- Where memory came from
+cistern_status visit_frames(uint32_t site, int (*visit)(const cistern_frame* frame, void* user), void* user) {
+  if (!visit) return CISTERN_INVALID;
+  if (!site) return CISTERN_OK;
+  const auto text_or_null = [](const String& text) { return text.empty() ? nullptr : text.c_str(); };
+  for (const FrameFigures& frame : resolved_frames(site, kSymbolBudgetMs)) {
+    const cistern_frame shown{sizeof shown,
+                              text_or_null(frame.function),
+                              text_or_null(frame.file),
+                              frame.line,
+                              frame.python ? nullptr : text_or_null(frame.module),
+                              frame.python};
+    if (visit(&shown, user)) break;
+  }
+  return CISTERN_OK;
+}
+
+}  // namespace cistern::library

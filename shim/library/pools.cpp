@@ -1,0 +1,464 @@
+// See pools.hpp.
+//
+//   allocate   -> the limit -> the kind's own allocation (which reuses what all pools of the kind gave back) -> a
+//   record
+//                 by address; where limit or memory ran out, the program is asked to give something back, and again
+//   deallocate -> the record, claimed by one thread -> the kind's own deallocation -> the account
+// The process's own pools have no records: what they are asked is what the kind is asked.
+#include "shim/library/pools.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+
+#include "shim/cuda/device_memory.hpp"
+#include "shim/library/answers.hpp"
+#include "shim/library/devices.hpp"
+#include "shim/library/kind_memory.hpp"
+#include "shim/library/pool_blocks.hpp"
+#include "shim/process/log.hpp"
+#include "stats/counters.hpp"
+#include "stats/sink.hpp"
+#include "stats/sites.hpp"
+
+namespace cistern::library {
+namespace {
+
+// --- Requests
+Wanted as_settings_have_it(const cistern_pool_settings& of, std::size_t bytes, std::size_t alignment) {
+  return {of.kind, bytes, alignment, of.flags, of.where, of.device, of.node, of.context};
+}
+
+bool is_right(const cistern_pool_settings& settings) {
+  if (!name_of_kind(settings.kind) || (settings.kind == CISTERN_OPENCL) != (settings.context != nullptr)) return false;
+  return check(as_settings_have_it(settings, 1, 0)) == CISTERN_OK;
+}
+
+double seconds_since(std::uint64_t born_ns) {
+  const std::uint64_t now = nanoseconds_since_start();
+  return static_cast<double>(now - std::min(now, born_ns)) / 1e9;
+}
+
+// --- Blocks
+[[gnu::cold, gnu::noinline]] void say_refused(const char* api, const void* pointer, const char* what,
+                                              const Account& owner) {
+  StringSink line;
+  line.print("{}({}): {} pool \"{}\" ({}); refused", api, pointer, what, owner.name, name_of_kind(owner.settings.kind));
+  warn_line(line.text());
+}
+
+// A block that the program had found, and that only this thread may end.
+struct Claimed {
+  SeenBlock seen;
+  std::uintptr_t address;
+  std::uint64_t bytes;
+  int device;
+};
+
+cistern_status allocate_once(Account& account, const cistern_pool* pool, const Wanted& wanted, std::uint64_t instead_of,
+                             void** result) {
+  Taken taken;
+  PoolBlock* record = nullptr;
+  cistern_status status = enter(account, pool, wanted.bytes, instead_of, &record);
+  if (status != CISTERN_OK) return status;
+  status = take(wanted, &taken);
+  if (status != CISTERN_OK) {
+    take_out(account, wanted.bytes, record);
+    return status;
+  }
+  keep_block(record, account, taken.address, {wanted.bytes, taken.base, taken.placed_bytes, taken.device});
+  raise_peak(account.peak_bytes, account.live_bytes.load(std::memory_order_relaxed));
+  if (taken.was_kept) account.hits.fetch_add(1, std::memory_order_relaxed);
+  *result = reinterpret_cast<void*>(taken.address);
+  return CISTERN_OK;
+}
+
+// Without a record nobody knows where a block began, or whose pages it has.
+cistern_status allocate_of_process(const Wanted& wanted, void** result) {
+  Taken taken;
+  if (wanted.where & ~CISTERN_ON_DEVICE) return CISTERN_INVALID;
+  const cistern_status status = take(wanted, &taken);
+  if (status != CISTERN_OK) return status;
+  if (taken.address == taken.base) {
+    *result = reinterpret_cast<void*>(taken.address);
+    return CISTERN_OK;
+  }
+  give(wanted.kind, taken, nullptr);
+  return CISTERN_INVALID;
+}
+
+cistern_status allocate_in(Account& account, cistern_pool* pool, const Wanted& wanted, void** block,
+                           std::uint64_t instead_of = 0) {
+  if (const cistern_status status = check(wanted); status != CISTERN_OK) {
+    if (status == CISTERN_NO_MEMORY) account.failed.fetch_add(1, std::memory_order_relaxed);
+    return status;
+  }
+  if (account.is_default) return allocate_of_process(wanted, block);
+  const cistern_pool_settings& settings = account.settings;
+  for (;;) {
+    const cistern_status status = allocate_once(account, pool, wanted, instead_of, block);
+    if (status == CISTERN_OK) break;
+    const bool ran_out = status == CISTERN_NO_MEMORY || status == CISTERN_LIMIT;
+    if (!ran_out || !settings.out_of_memory || !settings.out_of_memory(pool, wanted.bytes, settings.user)) {
+      account.failed.fetch_add(1, std::memory_order_relaxed);
+      return status;
+    }
+  }
+  if (settings.allocated) settings.allocated(pool, *block, wanted.bytes, settings.user);
+  return CISTERN_OK;
+}
+
+// Nothing, and a line: it is no live block of the pool's.
+std::optional<Claimed> claim(const char* api, const Account& account, const void* block) {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  const SeenBlock seen = see_block(address);
+  if (seen.account && seen.account != &account) {
+    say_refused(api, block, "a live block of", *seen.account);
+    return {};
+  }
+  if (!seen.account || !claim_block(seen)) {
+    say_refused(api, block, "no live block of", account);
+    return {};
+  }
+  return Claimed{seen, address, seen.record->bytes, seen.record->device};
+}
+
+cistern_status give_claimed(Account& account, cistern_pool* pool, const Claimed& claimed, void* queue,
+                            InOrder order = {}) {
+  const cistern_pool_settings& settings = account.settings;
+  const PoolBlock& record = *claimed.seen.record;
+  if (settings.deallocated)
+    settings.deallocated(pool, reinterpret_cast<void*>(claimed.address), claimed.bytes, settings.user);
+  const Taken taken{record.base, claimed.address, record.placed_bytes, record.device};
+  const cistern_status status = give(settings.kind, taken, queue, order);
+  if (status != CISTERN_OK) return status;
+  end_block(claimed.seen, claimed.address);
+  leave(account, claimed.bytes, claimed.seen.record);
+  return CISTERN_OK;
+}
+
+// What has no record the driver knows, or does not.
+cistern_status deallocate_of_process(const Account& account, const char* api, void* block, void* queue,
+                                     InOrder order = {}) {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  if (refuse_block_of_pool(api, block)) return CISTERN_INVALID;
+  const cistern_kind kind = account.settings.kind;
+  const cistern_status status =
+      give(kind, {.base = address, .address = address, .device = device_for_free(kind, block)}, queue, order);
+  const bool is_known_to_none =
+      status == CISTERN_DRIVER &&
+      (native == cuda::kInvalidValue || native == cuda::kNotInitialized || native == opencl::kInvalidMemObject);
+  if (!is_known_to_none) return status;
+  say_refused(api, block, "no live block of", account);
+  return CISTERN_INVALID;
+}
+
+cistern_status deallocate_in(Account& account, cistern_pool* pool, const char* api, void* block, void* queue,
+                             InOrder order = {}) {
+  if (account.is_default) return deallocate_of_process(account, api, block, queue, order);
+  const std::optional<Claimed> claimed = claim(api, account, block);
+  if (!claimed) return CISTERN_INVALID;
+  const cistern_status status = give_claimed(account, pool, *claimed, queue, order);
+  if (status != CISTERN_OK) let_block_live(claimed->seen);
+  return status;
+}
+
+// --- Resizing
+// A block that nobody was given. What the driver keeps all the same is live memory of the kind, and not the pool's.
+void take_back(Account& account, cistern_pool* pool, const char* api, void* block, void* queue) {
+  constexpr int kTries = 3;
+  const int code = native;
+  cistern_status status = CISTERN_BUSY;
+  for (int i = 0; i < kTries && status != CISTERN_OK; ++i) status = deallocate_in(account, pool, api, block, queue);
+  native = code;
+  if (status == CISTERN_OK || account.is_default) return;
+  if (const std::optional<Claimed> claimed = claim(api, account, block)) {
+    end_block(claimed->seen, claimed->address);
+    leave(account, claimed->bytes, claimed->seen.record);
+  }
+}
+
+cistern_status resize_of_process(Account& account, cistern_pool* pool, const char* api, void** block, std::size_t bytes,
+                                 void* queue) {
+  if (refuse_block_of_pool(api, *block)) return CISTERN_INVALID;
+  const cistern_kind kind = account.settings.kind;
+  if (kind == CISTERN_HOST) return resize_host_block(api, block, bytes);
+  if (kind == CISTERN_OPENCL) return CISTERN_INVALID;  // of which context would it be?
+  const std::size_t before = bytes_of(kind, *block);
+  if (!before) say_refused(api, *block, "no live block of", account);
+  if (!before) return CISTERN_INVALID;
+  void* moved = nullptr;
+  cistern_status status = allocate_of_process(as_settings_have_it(account.settings, bytes, 0), &moved);
+  if (status != CISTERN_OK) return status;
+  status = copy_contents(kind, moved, *block, std::min(bytes, before), 0, queue);
+  if (status == CISTERN_OK) status = deallocate_of_process(account, api, *block, queue);
+  if (status == CISTERN_OK)
+    *block = moved;
+  else
+    take_back(account, pool, api, moved, queue);
+  return status;
+}
+
+// Nobody else may end the block while its contents move.
+cistern_status resize(Account& account, cistern_pool* pool, const char* api, void** block, std::size_t bytes,
+                      void* queue) {
+  Wanted wanted = as_settings_have_it(account.settings, bytes, 0);
+  if (wanted.kind == CISTERN_OPENCL && !queue) return CISTERN_INVALID;
+  const std::optional<Claimed> claimed = claim(api, account, *block);
+  if (!claimed) return CISTERN_INVALID;
+  void* moved = nullptr;
+  cistern_status status = CISTERN_OK;
+  if (claimed->bytes != bytes) {
+    if (claimed->device >= 0) wanted.where |= CISTERN_ON_DEVICE, wanted.device = claimed->device;
+    status = allocate_in(account, pool, wanted, &moved, claimed->bytes);
+    if (status == CISTERN_OK)
+      status = copy_contents(wanted.kind, moved, *block, std::min<std::uint64_t>(bytes, claimed->bytes),
+                             claimed->device, queue);
+    if (status == CISTERN_OK) status = give_claimed(account, pool, *claimed, queue);
+  }
+  if (status == CISTERN_OK && moved) {
+    *block = moved;
+    return status;
+  }
+  let_block_live(claimed->seen);
+  if (moved) take_back(account, pool, api, moved, queue);
+  return status;
+}
+
+}  // namespace
+
+cistern_status pool_create(const cistern_pool_settings* settings, cistern_pool** pool) {
+  native = 0;
+  if (pool) *pool = nullptr;
+  cistern_pool_settings own{};
+  if (!pool || !read_sized(own, settings, offsetof(cistern_pool_settings, bytes_max)) || !is_right(own))
+    return CISTERN_INVALID;
+  *pool = new_pool(own);
+  return *pool ? CISTERN_OK : CISTERN_NO_MEMORY;
+}
+
+cistern_status pool_destroy(cistern_pool* pool) {
+  native = 0;
+  return end_pool(pool);
+}
+
+cistern_pool* pool_default(cistern_kind kind) { return default_pool(kind); }
+
+cistern_status pool_allocate(cistern_pool* pool, size_t bytes, size_t alignment, void** block) {
+  const void* const caller = __builtin_return_address(0);
+  const CalledFrom for_host(caller, Calls::frequent), for_others(caller, Calls::some);
+  native = 0;
+  if (block) *block = nullptr;
+  Account* const account = account_of("cistern_pool_allocate", pool);
+  if (!account || !block) return CISTERN_INVALID;
+  return allocate_in(*account, pool, as_settings_have_it(account->settings, bytes, alignment), block);
+}
+
+cistern_status pool_allocate_as(cistern_pool* pool, const cistern_request* request, void** block) {
+  const void* const caller = __builtin_return_address(0);
+  const CalledFrom for_host(caller, Calls::frequent), for_others(caller, Calls::some);
+  native = 0;
+  if (block) *block = nullptr;
+  Account* const account = account_of("cistern_pool_allocate_as", pool);
+  cistern_request own{};
+  if (!account || !block || !read_sized(own, request, offsetof(cistern_request, alignment))) return CISTERN_INVALID;
+  Wanted wanted = as_settings_have_it(account->settings, own.bytes, own.alignment);
+  if (own.flags) wanted.flags = own.flags;
+  if (own.where) wanted.where = own.where, wanted.device = own.device, wanted.node = own.node;
+  if (own.context && own.context != wanted.context) {
+    if (!account->is_default || wanted.kind != CISTERN_OPENCL) return CISTERN_INVALID;
+    wanted.context = own.context;
+  }
+  return allocate_in(*account, pool, wanted, block);
+}
+
+cistern_status pool_reallocate(cistern_pool* pool, void** block, size_t bytes, void* queue) {
+  constexpr char kApi[] = "cistern_pool_reallocate";
+  const void* const caller = __builtin_return_address(0);
+  const CalledFrom for_host(caller, Calls::frequent), for_others(caller, Calls::some);
+  native = 0;
+  Account* const account = account_of(kApi, pool);
+  if (!account || !block || !bytes) return CISTERN_INVALID;
+  if (!*block) return allocate_in(*account, pool, as_settings_have_it(account->settings, bytes, 0), block);
+  const auto resized = account->is_default ? resize_of_process : resize;
+  return resized(*account, pool, kApi, block, bytes, queue);
+}
+
+cistern_status pool_reserve(cistern_pool* pool, size_t bytes, size_t count) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  Account* const account = account_of("cistern_pool_reserve", pool);
+  if (!account) return CISTERN_INVALID;
+  const Wanted wanted = as_settings_have_it(account->settings, bytes, 0);
+  const cistern_status status = check(wanted);
+  return status == CISTERN_OK ? reserve(wanted, count) : status;
+}
+
+cistern_status pool_deallocate(cistern_pool* pool, void* block, void* queue) {
+  constexpr char kApi[] = "cistern_pool_deallocate";
+  const void* const caller = __builtin_return_address(0);
+  const CalledFrom for_host(caller, Calls::frequent), for_others(caller, Calls::some);
+  native = 0;
+  Account* const account = account_of(kApi, pool);
+  if (!account) return CISTERN_INVALID;
+  return block ? deallocate_in(*account, pool, kApi, block, queue) : CISTERN_OK;
+}
+
+// --- In the order of a stream
+cistern_status pool_allocate_on(cistern_pool* pool, size_t bytes, int device, void* stream, void** block) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  if (block) *block = nullptr;
+  Account* const account = account_of("cistern_pool_allocate_on", pool);
+  if (!account || !block || account->settings.kind != CISTERN_DEVICE) return CISTERN_INVALID;
+  Wanted wanted = as_settings_have_it(account->settings, bytes, 0);
+  // The runtime's own first call would make the first device's context current.
+  if (device == kCurrentContext && !wanted.where && !any_context_is_current()) device = 0;
+  if (device != kCurrentContext) wanted.where |= CISTERN_ON_DEVICE, wanted.device = device;
+  wanted.order = {true, stream};
+  return allocate_in(*account, pool, wanted, block);
+}
+
+cistern_status pool_deallocate_on(cistern_pool* pool, void* block, void* stream) {
+  constexpr char kApi[] = "cistern_pool_deallocate_on";
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  Account* const account = account_of(kApi, pool);
+  if (!account || account->settings.kind != CISTERN_DEVICE) return CISTERN_INVALID;
+  return block ? deallocate_in(*account, pool, kApi, block, nullptr, {true, stream}) : CISTERN_OK;
+}
+
+cistern_status block_used_on(void* block, void* stream) {
+  const auto pointer = static_cast<cuda::CUdeviceptr>(reinterpret_cast<std::uintptr_t>(block));
+  if (!cuda::driver_found()) return CISTERN_NO_DRIVER;
+  return cuda::note_further_stream(pointer, static_cast<cuda::CUstream>(stream)) ? CISTERN_OK : CISTERN_INVALID;
+}
+
+cistern_status pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* statistics, size_t bytes) {
+  native = 0;
+  const Account* const account = account_of("cistern_pool_get_statistics", pool);
+  if (!account || !statistics) return CISTERN_INVALID;
+  cistern_pool_statistics all{};
+  if (account->is_default) {
+    cistern_figures of{};
+    get_figures(account->settings.kind, -1, &of, sizeof of);
+    all = {of.allocations,
+           of.frees,
+           of.failed,
+           of.live_blocks,
+           of.live_bytes,
+           of.peak_bytes,
+           of.allocated_bytes,
+           0,
+           of.pool_hits,
+           of.seconds,
+           0,
+           0};
+  } else {
+    const Locked hold(account->lock);
+    all = {account->allocations,
+           account->frees,
+           account->failed,
+           account->live_blocks,
+           account->live_bytes,
+           account->peak_bytes,
+           account->allocated_bytes,
+           account->settings.bytes_max,
+           account->hits,
+           seconds_since(account->born_ns),
+           0,
+           0};
+  }
+  if (all.seconds > 0) {
+    all.allocations_per_second = static_cast<double>(all.allocations) / all.seconds;
+    all.bytes_per_second = static_cast<double>(all.allocated_bytes) / all.seconds;
+  }
+  write_sized(statistics, all, bytes);
+  return CISTERN_OK;
+}
+
+cistern_status pool_visit(cistern_pool* pool, int (*visit)(void* block, size_t bytes, void* user), void* user) {
+  native = 0;
+  const Account* const account = account_of("cistern_pool_visit", pool);
+  if (!account || !visit) return CISTERN_INVALID;
+  if (account->is_default) {
+    struct Asked {
+      int (*visit)(void*, size_t, void*);
+      void* user;
+    } asked{visit, user};
+    return library::visit(
+        account->settings.kind,
+        [](const cistern_block* block, void* context) {
+          const auto& [each, user] = *static_cast<const Asked*>(context);
+          return each(block->address, block->bytes, user);
+        },
+        &asked);
+  }
+  struct Live {
+    std::uintptr_t address;
+    std::uint64_t bytes;
+  };
+  struct Found {
+    const Account* account;
+    Vector<Live> live;
+  } found{account, {}};
+  visit_pool_blocks(
+      [](PoolBlock& block, void* context) {
+        auto& [account, live] = *static_cast<Found*>(context);
+        if (block.account.load() == account && block.is_live()) live.push_back({block.address.load(), block.bytes});
+      },
+      &found);
+  for (const Live& block : found.live)
+    if (see_block(block.address).account == account && visit(reinterpret_cast<void*>(block.address), block.bytes, user))
+      break;
+  return CISTERN_OK;
+}
+
+int native_error() { return native; }
+
+bool refuse_block_of_pool(const char* api, const void* block) {
+  if (!any_pool.load(std::memory_order_relaxed) || !block) return false;
+  const Account* const owner = see_block(reinterpret_cast<std::uintptr_t>(block)).account;
+  if (owner) say_refused(api, block, "a live block of", *owner);
+  return owner;
+}
+
+void add_pools(Snapshot& snapshot) {
+  visit_accounts(
+      [](Account& account, void* pools) {
+        const bool is_destroyed = !(account.generation.load() & 1);
+        const Locked hold(account.lock);
+        static_cast<Vector<LibraryPoolFigures>*>(pools)->push_back(
+            {account.name, name_of_kind(account.settings.kind), is_destroyed, account.allocations, account.frees,
+             account.failed, account.live_blocks, account.live_bytes, account.peak_bytes, account.allocated_bytes,
+             account.settings.bytes_max});
+      },
+      &snapshot.library_pools);
+}
+
+void pools_before_fork() {
+  accounts_before_fork();
+  blocks_before_fork();
+}
+
+void pools_after_fork_in_parent() {
+  blocks_after_fork();
+  accounts_after_fork();
+}
+
+void pools_after_fork_in_child() {
+  pools_after_fork_in_parent();
+  visit_accounts([](Account& account, void*) { account.begin_anew(0); }, nullptr);
+  // What other threads had in hand when they forked is nobody's now.
+  visit_pool_blocks(
+      [](PoolBlock& block, void*) {
+        if (!block.is_live()) return;
+        Account& account = *block.account.load();
+        ++account.live_blocks;
+        account.peak_bytes = account.live_bytes.fetch_add(block.bytes) + block.bytes;
+      },
+      nullptr);
+}
+
+}  // namespace cistern::library

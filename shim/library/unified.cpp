@@ -1,0 +1,573 @@
+// Unified buffers (cistern/unified.h): memory on both sides made at need, copies, and in which order they come on the
+// queues that use the buffer. What has to be copied says sides.hpp.
+//
+//   host   -> [download on the queue that wrote last, waited for] -> [wait for uploads that still read]  -> address
+//   device -> the queue follows the others that matter -> [upload on it]                                 -> address
+#include "shim/library/unified.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "shim/cuda/hooks/hooks.hpp"
+#include "shim/library/answers.hpp"
+#include "shim/library/devices.hpp"
+#include "shim/library/handles.hpp"
+#include "shim/library/kind_memory.hpp"
+#include "shim/library/queues.hpp"
+#include "shim/library/sides.hpp"
+#include "stats/counters.hpp"
+#include "stats/sites.hpp"
+
+namespace cistern::library {
+namespace {
+
+constexpr std::size_t kWorthPinning = 64 << 10, kWorthMeasuring = 8 << 20;
+constexpr std::uint64_t kCopiesUntilHot = 10;
+constexpr unsigned kPortable = 1;  // CU_MEMHOSTREGISTER_PORTABLE, CU_MEMHOSTALLOC_PORTABLE
+
+// Queues whose work may still use a side.
+class QueueUses {
+ public:
+  void add(void* queue, bool writes) {
+    for (One& use : all_)
+      if (use.queue == queue) return static_cast<void>(use.writes |= writes);
+    all_.push_back({queue, writes});
+  }
+  void forget(const void* queue) {
+    std::erase_if(all_, [queue](const One& use) { return use.queue == queue; });
+  }
+  void clear() { all_.clear(); }
+
+  // Those that something which writes, or only reads, has to come after.
+  Vector<void*> before(bool writes) const {
+    Vector<void*> queues;
+    for (const One& use : all_)
+      if (writes || use.writes) queues.push_back(use.queue);
+    return queues;
+  }
+  void* writer(void* otherwise) const {
+    const Vector<void*> writers = before(false);
+    return writers.empty() ? otherwise : writers.front();
+  }
+
+ private:
+  struct One {
+    void* queue;
+    bool writes;
+  };
+  Vector<One> all_;
+};
+
+struct Unified {
+  cistern_unified_settings settings{};
+  cuda::CUcontext context = nullptr;  // CISTERN_CURRENT: the one that was current when it was made
+  unsigned process = process_number;
+  Sides sides;
+  Taken host, device;
+  char* host_address = nullptr;  // the program's own memory, or host.address
+  bool is_pinned = false, is_registered = false, tried_to_register = false;
+  bool has_writer = false;
+  QueueUses host_uses;    // uploads, and downloads that could not be waited for
+  QueueUses device_uses;  // one that writes at most: a second one follows it
+  cistern_unified_metrics metrics{};
+
+  void begin_anew() {
+    std::destroy_at(this);
+    std::construct_at(this);
+  }
+  bool is_opencl() const { return settings.kind == CISTERN_OPENCL; }
+  bool is_inherited() const { return process != process_number; }
+  cistern_part part_of(cistern_side side, std::size_t offset) const {
+    if (side == CISTERN_HOST_SIDE) return {CISTERN_HOST, host_address, offset};
+    return {settings.kind, reinterpret_cast<void*>(device.address), offset};
+  }
+};
+
+constinit Handles<Unified, cistern_unified, 3> buffers("unified buffer");
+using Used = decltype(buffers)::Use;
+
+// --- Memory of both sides
+Wanted wanted_of(const Unified& of, cistern_kind kind) {
+  Wanted wanted{};
+  wanted.kind = kind;
+  wanted.bytes = of.settings.bytes;
+  if (kind == CISTERN_HOST) {
+    // Whole pages, for they may be pinned later.
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    const bool whole = wanted.bytes >= kWorthPinning && wanted.bytes <= PTRDIFF_MAX / 2;
+    wanted.alignment = whole ? page : 64;
+    if (whole) wanted.bytes = (wanted.bytes + page - 1) & ~(page - 1);
+  } else if (kind == CISTERN_OPENCL) {
+    wanted.context = of.settings.context;
+    wanted.flags = of.settings.flags;
+  } else if (of.settings.device != kCurrentContext) {
+    wanted.where = CISTERN_ON_DEVICE;
+    wanted.device = of.settings.device;
+  }
+  if (kind == CISTERN_PINNED) wanted.flags = kPortable;
+  return wanted;
+}
+
+cistern_status take_for(Unified& of, cistern_kind kind, Taken* taken) {
+  const Wanted wanted = wanted_of(of, kind);
+  const cistern_status status = check(wanted);
+  return status == CISTERN_OK ? take(wanted, taken) : status;
+}
+
+cistern_status have_memory(Unified& of, cistern_side side) {
+  // A parent's page-locked memory may be missing here.
+  if (of.is_inherited() && (side == CISTERN_DEVICE_SIDE || of.is_pinned)) return CISTERN_NO_DRIVER;
+  if (side == CISTERN_DEVICE_SIDE) return of.device.address ? CISTERN_OK : take_for(of, of.settings.kind, &of.device);
+  if (of.host_address) return CISTERN_OK;
+  if (of.settings.pin == CISTERN_PIN_AT_ONCE && !of.is_opencl() && !of.is_inherited())
+    of.is_pinned = take_for(of, CISTERN_PINNED, &of.host) == CISTERN_OK;
+  // Without pinned memory it works too.
+  const cistern_status status = of.is_pinned ? CISTERN_OK : take_for(of, CISTERN_HOST, &of.host);
+  if (status == CISTERN_OK) of.host_address = reinterpret_cast<char*>(of.host.address);
+  return status;
+}
+
+cistern_status unregister(Unified& of) {
+  if (!of.is_registered) return CISTERN_OK;
+  const OnDevice there(of.settings.device);
+  const cuda::CUresult answer = there ? cuda::hook::cuMemHostUnregister(of.host_address) : there.answer();
+  if (answer != cuda::kSuccess) return status_of(answer);
+  of.is_registered = of.is_pinned = of.tried_to_register = false;
+  return CISTERN_OK;
+}
+
+cistern_status give_host(Unified& of) {
+  if (of.is_inherited() && of.is_pinned) return CISTERN_OK;
+  if (const cistern_status status = unregister(of); status != CISTERN_OK) return status;
+  if (!of.host.address) return CISTERN_OK;
+  const cistern_status status = give(of.is_pinned ? CISTERN_PINNED : CISTERN_HOST, of.host, nullptr);
+  if (status != CISTERN_OK) return status;
+  of.host = {};
+  of.host_address = nullptr;
+  of.is_pinned = false;
+  return CISTERN_OK;
+}
+
+cistern_status give_device(Unified& of) {
+  if (!of.device.address || of.is_inherited()) return CISTERN_OK;
+  const cistern_status status = give(of.settings.kind, of.device, nullptr);
+  if (status == CISTERN_OK) of.device = {};
+  return status;
+}
+
+// Page-locked where it lies: addresses that the program has stay right. Once tried, whatever came of it.
+void pin_if_hot(Unified& of) {
+  if (of.is_inherited()) return;
+  const bool is_hot = of.metrics.copies_to_device + of.metrics.copies_to_host > kCopiesUntilHot;
+  if (!is_hot || of.tried_to_register || of.is_pinned || of.is_opencl() || of.settings.pin == CISTERN_PIN_NEVER) return;
+  if (of.settings.bytes < kWorthPinning || !of.host_address) return;
+  of.tried_to_register = true;
+  const OnDevice there(of.settings.device);
+  const auto bytes = of.host.address ? wanted_of(of, CISTERN_HOST).bytes : of.settings.bytes;
+  of.is_registered = there && cuda::hook::cuMemHostRegister_v2(of.host_address, bytes, kPortable) == cuda::kSuccess;
+  of.is_pinned = of.is_registered;
+}
+
+// --- Order
+void* queue_or_own(const Unified& of, void* queue) { return queue ? queue : of.settings.queue; }
+
+// It has done all its work.
+void forget(Unified& of, const void* queue) {
+  of.host_uses.forget(queue);
+  of.device_uses.forget(queue);
+}
+
+// A stream that is none, or not any more: work that it had ends with its context's.
+cistern_status wait_for_context(const Unified& of) {
+  const OnDevice there(of.settings.device);
+  return status_of(there ? cuda::hook::cuCtxSynchronize() : there.answer());
+}
+
+cistern_status wait_for(Unified& of, void* queue) {
+  cistern_status status = queue_wait(of.settings.kind, of.settings.device, queue);
+  if (status != CISTERN_OK && !of.is_opencl() && native == cuda::kInvalidHandle) status = wait_for_context(of);
+  if (status == CISTERN_OK) forget(of, queue);
+  return status;
+}
+
+// All of them, whatever one answers; the first answer that is not right.
+cistern_status wait_for(Unified& of, const Vector<void*>& queues) {
+  cistern_status first = CISTERN_OK;
+  for (void* const queue : queues) {
+    const cistern_status status = wait_for(of, queue);
+    if (first == CISTERN_OK) first = status;
+  }
+  return first;
+}
+
+cistern_status wait_for_all(Unified& of) {
+  if (of.is_inherited()) return CISTERN_OK;
+  const cistern_status on_host = wait_for(of, of.host_uses.before(true));
+  const cistern_status on_device = wait_for(of, of.device_uses.before(true));
+  return on_host == CISTERN_OK ? on_device : on_host;
+}
+
+cistern_status follow_others(Unified& of, void* queue, bool writes) {
+  for (void* const other : of.device_uses.before(writes))
+    if (const cistern_status status = queue_follow(of.settings.kind, of.settings.device, queue, other);
+        status != CISTERN_OK)
+      return status;
+  return CISTERN_OK;
+}
+
+// It follows all that it must, and works with the device's side from now on.
+void note_use(Unified& of, void* queue, bool writes) {
+  if (writes) of.device_uses.clear();
+  of.device_uses.add(queue, writes);
+}
+
+// --- Copies
+void note_copy(Unified& of, cistern_side to, Range part, cistern_status status) {
+  const std::size_t bytes = part.end - part.begin;
+  if (status != CISTERN_OK) {
+    ++of.metrics.failed_copies;
+  } else if (to == CISTERN_HOST_SIDE) {
+    ++of.metrics.copies_to_host;
+    of.metrics.bytes_to_host += bytes;
+  } else {
+    ++of.metrics.copies_to_device;
+    of.metrics.bytes_to_device += bytes;
+  }
+}
+
+cistern_status enqueue(Unified& of, cistern_side to, Range part, void* queue) {
+  const cistern_part target = of.part_of(to, part.begin), source = of.part_of(other(to), part.begin);
+  const cistern_status status = enqueue_copy(&target, &source, part.end - part.begin, of.settings.device, queue);
+  note_copy(of, to, part, status);
+  return status;
+}
+
+std::size_t bytes_in(const Ranges& parts) {
+  std::size_t bytes = 0;
+  for (const Range& part : parts) bytes += part.end - part.begin;
+  return bytes;
+}
+
+void note_measured(Unified& of, std::size_t bytes, std::uint64_t since_ns) {
+  cistern_unified_metrics& metrics = of.metrics;
+  const double seconds = static_cast<double>(nanoseconds_since_start() - since_ns) / 1e9;
+  const double bytes_before = metrics.bytes_per_second * metrics.seconds;
+  metrics.seconds += seconds;
+  if (metrics.seconds > 0) metrics.bytes_per_second = (bytes_before + static_cast<double>(bytes)) / metrics.seconds;
+}
+
+// A copy that fails may be under way all the same: it was enqueued, and could not be waited for.
+cistern_status upload(Unified& of, const Ranges& parts, void* queue) {
+  for (const Range& part : parts) {
+    const cistern_status status = enqueue(of, CISTERN_DEVICE_SIDE, part, queue);
+    // The queue reads it when it comes to it, pageable memory too where a device reaches that.
+    if (queue || status != CISTERN_OK) of.host_uses.add(queue, false);
+    if (status != CISTERN_OK) return status;
+    of.sides.given(CISTERN_DEVICE_SIDE, part);
+  }
+  return CISTERN_OK;
+}
+
+// Enqueued, the last one waited for: then all are there, and all that was enqueued on that queue is done.
+cistern_status read_parts(Unified& of, const Ranges& parts, void* queue, Ranges* enqueued, bool* waited) {
+  const Range last = *(parts.end() - 1);
+  for (const Range& part : parts) {
+    cistern_status status = CISTERN_OK;
+    if (part == last) {
+      const cistern_part target = of.part_of(CISTERN_HOST_SIDE, part.begin);
+      const cistern_part source = of.part_of(CISTERN_DEVICE_SIDE, part.begin);
+      status = read_and_wait(target, source, part.end - part.begin, of.settings.device, queue);
+      note_copy(of, CISTERN_HOST_SIDE, part, status);
+      *waited = status == CISTERN_OK;
+    } else {
+      status = enqueue(of, CISTERN_HOST_SIDE, part, queue);
+    }
+    if (status != CISTERN_OK) return status;
+    enqueued->add(part);
+  }
+  return CISTERN_OK;
+}
+
+// Of large ones alone the time is taken: for that the queue has to be idle before.
+cistern_status download(Unified& of, const Ranges& parts) {
+  void* const queue = of.device_uses.writer(of.settings.queue);
+  const std::size_t bytes = bytes_in(parts);
+  const bool is_measured = bytes >= kWorthMeasuring;
+  if (is_measured)
+    if (const cistern_status status = wait_for(of, queue); status != CISTERN_OK) return status;
+  const std::uint64_t since_ns = nanoseconds_since_start();
+  Ranges enqueued;
+  bool waited = false;
+  const cistern_status status = read_parts(of, parts, queue, &enqueued, &waited);
+  const int code = native;
+  if (waited) {
+    forget(of, queue);
+  } else {
+    of.host_uses.add(queue, true);
+    if (wait_for(of, queue) != CISTERN_OK) return status;
+  }
+  for (const Range& part : enqueued) of.sides.given(CISTERN_HOST_SIDE, part);
+  if (status == CISTERN_OK && is_measured) note_measured(of, bytes, since_ns);
+  native = code;
+  return status;
+}
+
+// --- Accesses
+cistern_status range_of(const Unified& of, std::size_t offset, std::size_t bytes, Range* part) {
+  if (offset > of.settings.bytes) return CISTERN_BOUNDS;
+  const std::size_t rest = of.settings.bytes - offset;
+  if (bytes == CISTERN_TO_THE_END) bytes = rest;
+  if (bytes > rest) return CISTERN_BOUNDS;
+  if (!bytes) return CISTERN_INVALID;
+  *part = {offset, offset + bytes};
+  return CISTERN_OK;
+}
+
+bool is_access(cistern_access access) { return access >= CISTERN_READ && access <= CISTERN_OVERWRITE; }
+
+void note_access(Unified& of, bool is_hit) {
+  ++of.metrics.accesses;
+  of.metrics.hits += is_hit;
+  of.metrics.last_access_seconds = static_cast<double>(nanoseconds_since_start()) / 1e9;
+}
+
+cistern_status ready_on_host(Unified& of, cistern_access access, Range part) {
+  const InContext there(of.context);
+  if (const cistern_status status = of.sides.check(access); status != CISTERN_OK) return status;
+  if (const cistern_status status = have_memory(of, CISTERN_HOST_SIDE); status != CISTERN_OK) return status;
+  const bool writes = access != CISTERN_READ;
+  if (of.is_inherited()) of.host_uses.clear();  // of a parent's queues none is here
+  if (const cistern_status status = wait_for(of, of.host_uses.before(writes)); status != CISTERN_OK) return status;
+  const Ranges parts = of.sides.lacks(CISTERN_HOST_SIDE, access, part);
+  if (!parts.empty() && of.is_inherited()) return CISTERN_NO_DRIVER;
+  if (!parts.empty())
+    if (const cistern_status status = download(of, parts); status != CISTERN_OK) return status;
+  if (writes) {
+    of.sides.written(CISTERN_HOST_SIDE, part);
+    of.has_writer = of.settings.checked;
+  }
+  note_access(of, parts.empty());
+  pin_if_hot(of);
+  return CISTERN_OK;
+}
+
+cistern_status ready_on_device(Unified& of, cistern_access access, Range part, void* queue) {
+  const InContext there(of.context);
+  if (is_of_each_thread(of.settings.kind, queue)) return CISTERN_INVALID;
+  if (const cistern_status status = of.sides.check(access); status != CISTERN_OK) return status;
+  if (const cistern_status status = have_memory(of, CISTERN_DEVICE_SIDE); status != CISTERN_OK) return status;
+  const Ranges parts = of.sides.lacks(CISTERN_DEVICE_SIDE, access, part);
+  const bool writes = access != CISTERN_READ || !parts.empty();
+  if (const cistern_status status = follow_others(of, queue, writes); status != CISTERN_OK) return status;
+  note_use(of, queue, writes);
+  if (const cistern_status status = upload(of, parts, queue); status != CISTERN_OK) {
+    // On a stream that is none nothing is under way; and it followed nobody.
+    if (!of.is_opencl() && native == cuda::kInvalidHandle) forget(of, queue);
+    return status;
+  }
+  if (access != CISTERN_READ) of.sides.written(CISTERN_DEVICE_SIDE, part);
+  note_access(of, parts.empty());
+  pin_if_hot(of);
+  return CISTERN_OK;
+}
+
+bool is_right(const cistern_unified_settings& settings) {
+  if (!settings.bytes || settings.device < kCurrentContext) return false;
+  if (settings.pin < CISTERN_PIN_WHEN_HOT || settings.pin > CISTERN_PIN_NEVER) return false;
+  if (settings.kind == CISTERN_OPENCL) return settings.context && settings.queue;
+  return settings.kind == CISTERN_DEVICE && !is_of_each_thread(settings.kind, settings.queue);
+}
+
+}  // namespace
+
+cistern_status unified_create(const cistern_unified_settings* settings, cistern_unified** buffer) {
+  native = 0;
+  if (buffer) *buffer = nullptr;
+  cistern_unified_settings own{};
+  if (!buffer || !read_sized(own, settings, offsetof(cistern_unified_settings, context)) || !is_right(own))
+    return CISTERN_INVALID;
+  const bool in_current = own.kind == CISTERN_DEVICE && own.device == kCurrentContext;
+  cuda::CUcontext const context = in_current ? current_context() : nullptr;
+  if (in_current && !context) return refused(cuda::kInvalidContext);
+  *buffer = buffers.make([&](Unified& of) {
+    of.settings = own;
+    of.context = context;
+    of.process = process_number;
+    of.host_address = static_cast<char*>(own.host);
+    of.sides = Sides(own.bytes, own.host ? CISTERN_HOST_ONLY : CISTERN_UNINITIALISED);
+  });
+  return *buffer ? CISTERN_OK : CISTERN_NO_MEMORY;
+}
+
+cistern_status unified_destroy(cistern_unified* handle) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  Used buffer(buffers, "cistern_unified_destroy", handle);
+  if (!buffer) return CISTERN_INVALID;
+  const InContext there(buffer->context);
+  cistern_status status = wait_for_all(*buffer);
+  if (status == CISTERN_OK) status = give_device(*buffer);
+  if (status == CISTERN_OK) status = give_host(*buffer);
+  if (status != CISTERN_OK) {
+    if (!buffer->device.address) buffer->sides.become(CISTERN_UNINITIALISED);
+    return status;
+  }
+  buffer.end();
+  return CISTERN_OK;
+}
+
+cistern_status unified_host(cistern_unified* handle, size_t offset, size_t bytes, cistern_access access,
+                            void** address) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  if (address) *address = nullptr;
+  if (!address || !is_access(access)) return CISTERN_INVALID;
+  const Used buffer(buffers, "cistern_unified_host", handle);
+  if (!buffer) return CISTERN_INVALID;
+  Range part;
+  if (const cistern_status status = range_of(*buffer, offset, bytes, &part); status != CISTERN_OK) return status;
+  if (buffer->has_writer) return CISTERN_BUSY;
+  const cistern_status status = ready_on_host(*buffer, access, part);
+  if (status == CISTERN_OK) *address = buffer->host_address + offset;
+  return status;
+}
+
+cistern_status unified_end_write(cistern_unified* handle) {
+  native = 0;
+  const Used buffer(buffers, "cistern_unified_end_write", handle);
+  if (!buffer) return CISTERN_INVALID;
+  buffer->has_writer = false;
+  return CISTERN_OK;
+}
+
+cistern_status unified_device(cistern_unified* handle, size_t offset, size_t bytes, cistern_access access, void* queue,
+                              void** address) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  if (address) *address = nullptr;
+  if (!address || !is_access(access)) return CISTERN_INVALID;
+  const Used buffer(buffers, "cistern_unified_device", handle);
+  if (!buffer) return CISTERN_INVALID;
+  Range part;
+  if (const cistern_status status = range_of(*buffer, offset, bytes, &part); status != CISTERN_OK) return status;
+  if (buffer->has_writer) return CISTERN_BUSY;
+  const cistern_status status = ready_on_device(*buffer, access, part, queue_or_own(*buffer, queue));
+  const std::uintptr_t shift = buffer->is_opencl() ? 0 : offset;
+  if (status == CISTERN_OK) *address = reinterpret_cast<void*>(buffer->device.address + shift);
+  return status;
+}
+
+cistern_status unified_mark(cistern_unified* handle, cistern_side side, size_t offset, size_t bytes) {
+  native = 0;
+  if (side != CISTERN_HOST_SIDE && side != CISTERN_DEVICE_SIDE) return CISTERN_INVALID;
+  const Used buffer(buffers, "cistern_unified_mark", handle);
+  if (!buffer) return CISTERN_INVALID;
+  Range part;
+  if (const cistern_status status = range_of(*buffer, offset, bytes, &part); status != CISTERN_OK) return status;
+  return buffer->has_writer ? CISTERN_BUSY : buffer->sides.mark(side, part);
+}
+
+cistern_status unified_synchronize(cistern_unified* handle, size_t offset, size_t bytes, void* queue) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  const Used buffer(buffers, "cistern_unified_synchronize", handle);
+  if (!buffer) return CISTERN_INVALID;
+  Range part;
+  if (const cistern_status status = range_of(*buffer, offset, bytes, &part); status != CISTERN_OK) return status;
+  if (buffer->has_writer) return CISTERN_BUSY;
+  const cistern_state state = buffer->sides.state();
+  if (state == CISTERN_DEVICE_ONLY || state == CISTERN_DEVICE_DIRTY) return ready_on_host(*buffer, CISTERN_READ, part);
+  void* const on = queue_or_own(*buffer, queue);
+  if (const cistern_status status = ready_on_device(*buffer, CISTERN_READ, part, on); status != CISTERN_OK)
+    return status;
+  const InContext there(buffer->context);
+  return wait_for(*buffer, on);
+}
+
+cistern_status unified_fill(cistern_unified* handle, const void* pattern, size_t pattern_bytes, void* queue) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  const Used buffer(buffers, "cistern_unified_fill", handle);
+  if (!buffer || !pattern || !pattern_bytes) return CISTERN_INVALID;
+  if (buffer->has_writer) return CISTERN_BUSY;
+  if (buffer->sides.state() == CISTERN_HOST_DIRTY) return CISTERN_CONFLICT;
+  const InContext there(buffer->context);
+  void* const on = queue_or_own(*buffer, queue);
+  if (is_of_each_thread(buffer->settings.kind, on)) return CISTERN_INVALID;
+  if (const cistern_status status = have_memory(*buffer, CISTERN_DEVICE_SIDE); status != CISTERN_OK) return status;
+  if (const cistern_status status = follow_others(*buffer, on, true); status != CISTERN_OK) return status;
+  note_use(*buffer, on, true);
+  const cistern_part all = buffer->part_of(CISTERN_DEVICE_SIDE, 0);
+  const auto& settings = buffer->settings;
+  const cistern_status status = enqueue_fill(&all, pattern, pattern_bytes, settings.bytes, settings.device, on);
+  const cistern_state state = buffer->sides.state();
+  const bool host_has_all = state == CISTERN_SYNCHRONISED || state == CISTERN_HOST_ONLY;
+  if (status == CISTERN_OK)
+    buffer->sides.become(CISTERN_DEVICE_ONLY);
+  else if (state != CISTERN_UNINITIALISED)  // of the device's side parts may be filled
+    buffer->sides.become(host_has_all ? CISTERN_HOST_ONLY : CISTERN_DEVICE_ONLY);
+  return status;
+}
+
+cistern_status unified_drop(cistern_unified* handle, cistern_side side) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  if (side != CISTERN_HOST_SIDE && side != CISTERN_DEVICE_SIDE) return CISTERN_INVALID;
+  const Used buffer(buffers, "cistern_unified_drop", handle);
+  if (!buffer) return CISTERN_INVALID;
+  if (buffer->has_writer) return CISTERN_BUSY;
+  const InContext there(buffer->context);
+  Sides after = buffer->sides;
+  cistern_status status = after.drop(side);
+  if (status == CISTERN_OK)
+    status = side == CISTERN_HOST_SIDE ? wait_for(*buffer, buffer->host_uses.before(true)) : wait_for_all(*buffer);
+  if (status == CISTERN_OK) status = side == CISTERN_HOST_SIDE ? give_host(*buffer) : give_device(*buffer);
+  if (status == CISTERN_OK) buffer->sides = after;
+  return status;
+}
+
+cistern_status unified_wait(cistern_unified* handle) {
+  native = 0;
+  const Used buffer(buffers, "cistern_unified_wait", handle);
+  if (!buffer) return CISTERN_INVALID;
+  const InContext there(buffer->context);
+  return wait_for_all(*buffer);
+}
+
+cistern_status unified_get_state(cistern_unified* handle, cistern_state* state) {
+  native = 0;
+  const Used buffer(buffers, "cistern_unified_get_state", handle);
+  if (!buffer || !state) return CISTERN_INVALID;
+  *state = buffer->sides.state();
+  return CISTERN_OK;
+}
+
+cistern_status unified_next_dirty(cistern_unified* handle, size_t* offset, size_t* bytes) {
+  native = 0;
+  const Used buffer(buffers, "cistern_unified_next_dirty", handle);
+  if (!buffer || !offset || !bytes) return CISTERN_INVALID;
+  const Range next = buffer->sides.dirty_parts().next(*offset);
+  if (next.begin == next.end) return CISTERN_EMPTY;
+  *offset = next.begin;
+  *bytes = next.end - next.begin;
+  return CISTERN_OK;
+}
+
+cistern_status unified_get_metrics(cistern_unified* handle, cistern_unified_metrics* metrics, size_t bytes) {
+  native = 0;
+  const Used buffer(buffers, "cistern_unified_get_metrics", handle);
+  if (!buffer || !metrics) return CISTERN_INVALID;
+  cistern_unified_metrics all = buffer->metrics;
+  all.hit_rate = all.accesses ? static_cast<double>(all.hits) / static_cast<double>(all.accesses) : 0;
+  all.is_pinned = buffer->is_pinned;
+  write_sized(metrics, all, bytes);
+  return CISTERN_OK;
+}
+
+void unified_before_fork() { buffers.before_fork(); }
+void unified_after_fork_in_parent() { buffers.after_fork_in_parent(); }
+void unified_after_fork_in_child() { buffers.after_fork_in_child(); }
+
+}  // namespace cistern::library

@@ -1,0 +1,120 @@
+// See staged_way.hpp.
+#include "shim/staging/staged_way.hpp"
+
+#include <new>
+
+#include "shim/process/process.hpp"
+#include "stats/transfers.hpp"
+
+namespace cistern {
+namespace {
+
+constexpr const char* kNames[] = {"off",
+                                  "small",
+                                  "not-pageable",
+                                  "shape",
+                                  "capturing",
+                                  "host-page-tables",
+                                  "unknown-context",
+                                  "exiting",
+                                  "filtered",
+                                  "source-order",
+                                  "events",
+                                  "stream-in-use",
+                                  "native-wins",
+                                  "trial",
+                                  "untouchable",
+                                  "no-chunk",
+                                  "interrupted",
+                                  "missing-function",
+                                  "failed"};
+static_assert(std::size(kNames) == static_cast<std::size_t>(Unstaged::count));
+
+constexpr double kNanosecond = 1e-9, kMebibyte = 1 << 20;
+
+// Nanoseconds for a MiB as bytes in a second; of none, nothing.
+std::optional<double> rate(double nanoseconds) {
+  if (nanoseconds <= 0) return std::nullopt;
+  return kMebibyte / (nanoseconds * kNanosecond);
+}
+
+const char* name_of(std::optional<staging::Way> won) {
+  if (!won) return nullptr;
+  return *won == staging::Way::staged ? "staged" : "native";
+}
+
+}  // namespace
+
+StagingMode staging_mode() {
+  const auto& chosen = options().staging;
+  return chosen == "on" ? StagingMode::on : chosen == "auto" ? StagingMode::automatic : StagingMode::off;
+}
+
+Unstaged unstaged_of(staging::Rest rest) {
+  switch (rest) {
+    case staging::Rest::no_chunk:
+      return Unstaged::no_chunk;
+    case staging::Rest::untouchable:
+      return staging::guarded_copies_are_allowed() ? Unstaged::untouchable : Unstaged::filtered;
+    case staging::Rest::interrupted:
+      return Unstaged::interrupted;
+    default:
+      return Unstaged::failed;
+  }
+}
+
+void StagedWay::add_to(Snapshot& snapshot, const char* kind, int device, bool to_device) {
+  StagingFigures figures{kind,
+                         device,
+                         direction_name(to_device ? CopyDirection::host_to_device : CopyDirection::device_to_host),
+                         staged_copies_.load(),
+                         staged_bytes_.load(),
+                         passed_on_bytes_.load(),
+                         {},
+                         {},
+                         staging_mode() == StagingMode::on};
+  for (int reason = 0; reason < static_cast<int>(Unstaged::count); ++reason)
+    if (const std::uint64_t copies = unstaged_[reason].load()) figures.passed_on.push_back({kNames[reason], copies});
+  for (unsigned number = 0; number < staging::kRanges; ++number)
+    if (const auto range = calibration.figures(number))
+      figures.ranges.push_back({range->bytes_min, name_of(range->won), range->native_trials, range->staged_trials,
+                                rate(range->native_end_to_end), rate(range->staged_end_to_end),
+                                rate(range->native_blocked), rate(range->staged_blocked)});
+  if (figures.staged_copies || !figures.passed_on.empty()) snapshot.staging.push_back(std::move(figures));
+}
+
+void StagedWay::forget() {
+  staged_copies_ = staged_bytes_ = passed_on_bytes_ = 0;
+  for (auto& counted : unstaged_) counted = 0;
+}
+
+// Not while another thread forks: it has the locks of those that there are.
+StagedWay& StagedWays::of(int device, bool to_device) {
+  std::atomic<StagedWay*>& place = ways_[device >= 0 && device < kDevices ? device : 0][to_device];
+  StagedWay* known = place.load(std::memory_order_acquire);
+  if (known) return *known;
+  Locked hold(lock_);
+  known = place.load(std::memory_order_relaxed);
+  if (known) return *known;
+  auto* const made = new (internal_allocate(sizeof(StagedWay))) StagedWay;
+  place.store(made, std::memory_order_release);
+  return *made;
+}
+
+void StagedWays::add_to(Snapshot& snapshot, const char* kind) {
+  for_each([&](int device, bool to_device, StagedWay& way) { way.add_to(snapshot, kind, device, to_device); });
+}
+
+void StagedWays::before_fork() {
+  lock_.lock_for_fork();
+  for_each([](int, bool, StagedWay& way) { way.calibration.before_fork(); });
+}
+void StagedWays::after_fork() {
+  for_each([](int, bool, StagedWay& way) { way.calibration.after_fork(); });
+  lock_.unlock_after_fork();
+}
+void StagedWays::forget_in_child() {
+  for_each([](int, bool, StagedWay& way) { way.forget(); });
+}
+
+}  // namespace cistern

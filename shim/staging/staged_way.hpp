@@ -1,0 +1,90 @@
+// What every kind of device accounts of copies between pageable memory and a device: which way they went, why, and what
+// either way was measured to do.
+//
+// Room: copies through pinned chunks, as far as every kind of device does the same: accounts, threads, the host's side.
+// May include: pool/base, pool/heap, pool/staging, stats, shim/process.
+#pragma once
+#include <atomic>
+
+#include "pool/staging/calibration.hpp"
+#include "pool/staging/transfer.hpp"
+#include "stats/snapshot.hpp"
+
+namespace cistern {
+
+enum class StagingMode : std::uint8_t { automatic, on, off };
+StagingMode staging_mode();  // CISTERN_STAGING
+
+// Why a copy that the program made from or to host memory was passed on.
+enum class Unstaged : std::uint8_t {
+  off,               // CISTERN_STAGING=off
+  small,             // below the least size that is ever tried
+  not_pageable,      // pinned, registered or managed
+  shape,             // arrays, open pitches, past the end of its block, not between the host's memory and a device's
+  capturing,         // some stream captures
+  host_page_tables,  // the device reads the host's memory as it is: there is nothing to stage
+  unknown_context,   // none, one that ends or is broken, a stream of another or an unknown one; a queue out of order
+  exiting,           // the process ends, or is a child of one that used the driver
+  filtered,          // the program set a filter of system calls, or one that it has refuses copies by the kernel
+  source_order,      // its source is to be read in the order of the stream, or the call may not wait (attributes)
+  events,            // it waits for events or has one (OpenCL)
+  stream_in_use,     // by other threads, now or a moment ago: in pieces the copy would be no one command to them
+  native_wins,       // measured
+  trial,             // the driver's own way, to measure it
+  untouchable,       // not mapped, or not for this kind of access
+  no_chunk,          // all are under way, or there is no pinned memory
+  interrupted,       // in its midst: a capture begins or the context ends
+  missing_function,  // the driver lacks one that staging needs
+  failed,            // a call of our own failed
+  count
+};
+
+Unstaged unstaged_of(staging::Rest rest);
+
+// Of one device and direction.
+class StagedWay {
+ public:
+  staging::Calibration calibration;
+
+  void count(Unstaged reason, std::uint64_t bytes) {
+    unstaged_[static_cast<int>(reason)].fetch_add(1, std::memory_order_relaxed);
+    passed_on_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  void count_staged(std::uint64_t bytes) {
+    staged_copies_.fetch_add(1, std::memory_order_relaxed);
+    staged_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  // Nothing where there was no copy.
+  void add_to(Snapshot& snapshot, const char* kind, int device, bool to_device);
+  void forget();
+
+ private:
+  std::atomic<std::uint64_t> staged_copies_{0}, staged_bytes_{0}, passed_on_bytes_{0};
+  std::atomic<std::uint64_t> unstaged_[static_cast<int>(Unstaged::count)]{};
+};
+
+// Of all devices of a kind, each made at its first copy.
+class StagedWays {
+ public:
+  static constexpr int kDevices = 64;
+
+  StagedWay& of(int device, bool to_device);
+  void add_to(Snapshot& snapshot, const char* kind);
+
+  void before_fork();
+  void after_fork();
+  void forget_in_child();
+
+ private:
+  template <class Visit>
+  void for_each(Visit visit) {
+    for (int device = 0; device < kDevices; ++device)
+      for (const bool to_device : {true, false})
+        if (StagedWay* way = ways_[device][to_device].load(std::memory_order_acquire)) visit(device, to_device, *way);
+  }
+
+  Lock lock_;
+  std::atomic<StagedWay*> ways_[kDevices][2]{};
+};
+
+}  // namespace cistern
