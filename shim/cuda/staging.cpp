@@ -2,7 +2,6 @@
 #include "shim/cuda/staging.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "shim/cuda/state.hpp"
 #include "shim/cuda/stream_turn.hpp"
@@ -95,11 +94,6 @@ class CudaLane final : public HostLane {
   bool enqueued_ = false, untouched_ = false, must_wait_ = false;
 };
 
-struct Rings {
-  CudaState& s;
-  void trim(const Trim& how, std::uint64_t now_ns) { trim_rings(s, how.unused_for_ns, now_ns); }
-};
-
 // For a copy that waits, which is no call that captures forbid; waiting for its stream is one, and a capture may have
 // begun since the copy did.
 CUresult synchronize(CudaState& s, CUstream stream) {
@@ -108,9 +102,9 @@ CUresult synchronize(CudaState& s, CUstream stream) {
 }
 
 // Around a few calls of our own.
-class Asking {
+class CallsOfOurs {
  public:
-  explicit Asking(CudaState& s) : gate_(s.gate) {
+  explicit CallsOfOurs(CudaState& s) : gate_(s.gate) {
     if (gate_) relaxed_.emplace(s.functions);
   }
   explicit operator bool() const { return static_cast<bool>(gate_); }
@@ -119,13 +113,6 @@ class Asking {
   Through gate_;
   std::optional<RelaxedCapture> relaxed_;
 };
-
-// A stream that blocks may also wait for the legacy one.
-bool is_idle(CudaState& s, CUstream stream) {
-  const Asking asking(s);
-  return asking && s.functions.stream_query(stream) == kSuccess &&
-         (stream == legacy_stream() || s.functions.stream_query(legacy_stream()) == kSuccess);
-}
 
 // Pitches beyond what any device takes, and what is not all of one block on the device, the driver refuses whole; in
 // pieces it would take some.
@@ -167,9 +154,10 @@ bool Staging::reads_host_page_tables(CudaState& s, Device& device) {
 }
 
 // The cheap questions first: of small copies there may be many.
-std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, Context* context) {
+std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, const Place& place) {
+  Context* const context = place.context;
   if (!what.pageable) return Unstaged::not_pageable;
-  if (mode_ == StagingMode::off) return Unstaged::off;
+  if (mode() == StagingMode::off) return Unstaged::off;
   if (!staging::range_of(what.box.bytes())) return Unstaged::small;
   if (s.missing.for_staging) return Unstaged::missing_function;
   if (what.unfit) return what.unfit;
@@ -194,196 +182,135 @@ std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, Con
   return std::nullopt;
 }
 
-// Without a way: it is passed on.
-Staging::Plan Staging::choose(CudaState& s, const HostCopy& what) {
-  Plan plan;
-  const std::uint64_t bytes = what.box.bytes();
-  if (mode_ != StagingMode::off && staging::range_of(bytes)) plan.context = current_context(s);
-  plan.of = &ways_.of(plan.context ? plan.context->device->ordinal : 0, what.to_device);
-  if (const auto reason = why_not(s, what, plan.context)) {
-    plan.of->count(*reason, bytes);
-    plan.of = nullptr;
-  }
-  return plan;
-}
-
-Staging::Plan Staging::begin(CudaState& s, const HostCopy& what) {
-  Rings rings{s};
-  if (mode_ != StagingMode::off) interval_.trim(rings, coarse_now_ns());
-  Plan plan = choose(s, what);
-  if (!plan.of) return plan;
-  const std::uint64_t bytes = what.box.bytes();
-  plan.begin_ns = nanoseconds_since_start();
-  if (mode_ == StagingMode::on) {
-    plan.way = staging::Way::staged;
-    return plan;
-  }
-  read_trials(s, plan.context);
-  const auto choice = plan.of->calibration.choose(bytes, plan.begin_ns);
-  plan.way = choice.way;
-  if (choice.trial) begin_trial(s, what, plan);
-  if (plan.way == staging::Way::native) plan.of->count(choice.trial ? Unstaged::trial : Unstaged::native_wins, bytes);
-  plan.begin_ns = nanoseconds_since_start();
-  return plan;
+Staging::Place Staging::place_of(CudaState& s, const HostCopy&) {
+  Context* const context = current_context(s);
+  return {context, context ? context->device->ordinal : 0};
 }
 
 // Only where nothing comes before it on its stream, and the memory is there.
-void Staging::begin_trial(CudaState& s, const HostCopy& what, Plan& plan) {
-  const Asking asking(s);
-  if (!asking || !was_touched(what.host, what.box)) return;
-  if (s.functions.stream_query(what.stream) != kSuccess) return;
-  if (s.functions.event_create(&plan.begun, 0) != kSuccess) return;
-  if (s.functions.event_create(&plan.ended, 0) == kSuccess &&
-      s.functions.event_record(plan.begun, what.stream) == kSuccess) {
-    plan.trial = true;
-    return;
-  }
-  s.functions.event_destroy(plan.begun);
-  if (plan.ended) s.functions.event_destroy(plan.ended);
+Staging::Trial Staging::begin_trial(CudaState& s, const HostCopy& what, const Place&) {
+  const CallsOfOurs allowed(s);
+  Trial trial;
+  if (!allowed || !was_touched(what.host, what.box)) return {};
+  if (s.functions.stream_query(what.stream) != kSuccess) return {};
+  if (s.functions.event_create(&trial.begun, 0) != kSuccess) return {};
+  if (s.functions.event_create(&trial.ended, 0) == kSuccess &&
+      s.functions.event_record(trial.begun, what.stream) == kSuccess)
+    return trial;
+  s.functions.event_destroy(trial.begun);
+  if (trial.ended) s.functions.event_destroy(trial.ended);
+  return {};
 }
 
 // While a capture begins it may not be done: then with the next trials that are read.
-void Staging::put_away(CudaState& s, Context* context, CUevent begun, CUevent ended) {
-  if (const Asking asking(s); asking) {
-    s.functions.event_destroy(begun);
-    if (ended) s.functions.event_destroy(ended);
+void Staging::put_away(CudaState& s, Context* context, const Trial& trial) {
+  if (const CallsOfOurs allowed(s); allowed) {
+    s.functions.event_destroy(trial.begun);
+    if (trial.ended) s.functions.event_destroy(trial.ended);
     return;
   }
-  Locked hold(lock_);
-  trials_.push_back({context, nullptr, staging::Way::native, begun, ended, 0, 0});
+  Locked hold(lock());
+  trials_.push_back({context, nullptr, staging::Way::native, trial, 0, 0});
   trials_open_.store(static_cast<int>(trials_.size()));
 }
 
-void Staging::end_trial(CudaState& s, const HostCopy& what, Plan& plan) {
-  const std::uint64_t blocked_ns = nanoseconds_since_start() - plan.begin_ns;
-  if (const Asking asking(s);
-      asking && !plan.context->ending.load() && s.functions.event_record(plan.ended, what.stream) == kSuccess) {
-    Locked hold(lock_);
+void Staging::end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CUresult, std::uint64_t blocked_ns) {
+  Context* const context = plan.place.context;
+  if (const CallsOfOurs allowed(s);
+      allowed && !context->ending.load() && s.functions.event_record(plan.trial.ended, what.stream) == kSuccess) {
+    Locked hold(lock());
     if (trials_.size() < kTrialsOpenMax) {
-      trials_.push_back({plan.context, plan.of, plan.way, plan.begun, plan.ended, what.box.bytes(), blocked_ns});
+      trials_.push_back({context, plan.of, plan.way, plan.trial, what.box.bytes(), blocked_ns});
       trials_open_.store(static_cast<int>(trials_.size()));
       return;
     }
   }
-  put_away(s, plan.context, plan.begun, plan.ended);
+  put_away(s, context, plan.trial);
 }
 
-void Staging::read_trials(CudaState& s, Context* context) {
+// As far as the device's clock knows by now.
+void Staging::take_in_trials(CudaState& s, const Place& place) {
   if (!trials_open_.load(std::memory_order_relaxed)) return;
-  const Asking asking(s);
-  if (!asking) return;
-  Vector<Trial> ours;
+  const CallsOfOurs allowed(s);
+  if (!allowed) return;
+  Vector<OpenTrial> ours;
   {
-    Locked hold(lock_);
-    const auto others =
-        std::partition(trials_.begin(), trials_.end(), [&](const Trial& trial) { return trial.context != context; });
+    Locked hold(lock());
+    const auto others = std::partition(trials_.begin(), trials_.end(),
+                                       [&](const OpenTrial& trial) { return trial.context != place.context; });
     ours.assign(others, trials_.end());
     trials_.erase(others, trials_.end());
   }
-  Vector<Trial> open;
-  for (const Trial& trial : ours) {
-    const CUresult answer = trial.of ? s.functions.event_query(trial.ended) : kSuccess;
+  Vector<OpenTrial> open;
+  for (const OpenTrial& trial : ours) {
+    const CUresult answer = trial.of ? s.functions.event_query(trial.events.ended) : kSuccess;
     if (answer == kNotReady) {
       open.push_back(trial);
       continue;
     }
     float milliseconds = 0;
     if (trial.of && answer == kSuccess &&
-        s.functions.event_elapsed(&milliseconds, trial.begun, trial.ended) == kSuccess)
+        s.functions.event_elapsed(&milliseconds, trial.events.begun, trial.events.ended) == kSuccess)
       trial.of->calibration.tried(trial.way, trial.bytes,
                                   {static_cast<std::uint64_t>(milliseconds * 1e6F), trial.blocked_ns});
-    s.functions.event_destroy(trial.begun);
-    if (trial.ended) s.functions.event_destroy(trial.ended);
+    s.functions.event_destroy(trial.events.begun);
+    if (trial.events.ended) s.functions.event_destroy(trial.events.ended);
   }
-  Locked hold(lock_);
+  Locked hold(lock());
   trials_.insert(trials_.end(), open.begin(), open.end());
   trials_open_.store(static_cast<int>(trials_.size()));
 }
 
-// What went neither way whole tells nothing.
-void Staging::drop_trial(CudaState& s, Plan& plan) {
-  if (std::exchange(plan.trial, false)) put_away(s, plan.context, plan.begun, plan.ended);
-}
-
-// What comes before may write a source that is waited for. And where there are other threads, their calls wait as long
-// as the pieces need: nothing may be ahead of those that could wait for one of them.
-std::optional<Unstaged> Staging::begin_pieces(CudaState& s, const HostCopy& what, StreamTurn& turn) {
+// What comes before may write a source that is waited for.
+std::optional<Unstaged> Staging::settle(CudaState& s, const HostCopy& what) {
   if ((what.waits || !what.to_device) && synchronize(s, what.stream) != kSuccess) return Unstaged::failed;
-  if (turn.is_long()) return std::nullopt;
-  if (!turn.lengthen()) return Unstaged::stream_in_use;
-  if (turns_.alone() || is_idle(s, what.stream)) return std::nullopt;
-  turn.shorten();
-  return Unstaged::stream_in_use;
+  return std::nullopt;
 }
 
-std::optional<CUresult> Staging::stage(CudaState& s, const HostCopy& what, StreamTurn& turn, Plan& plan) {
-  if (const auto reason = begin_pieces(s, what, turn)) {
-    plan.of->count(*reason, what.box.bytes());
-    drop_trial(s, plan);
-    return std::nullopt;
-  }
-  staging::Outcome outcome;
-  bool must_wait = false, untouched = false;
-  bool grew = false;  // page-locking memory takes its time, once
+// A stream that blocks may also wait for the legacy one.
+bool Staging::is_idle(CudaState& s, const HostCopy& what) {
+  const CallsOfOurs allowed(s);
+  return allowed && s.functions.stream_query(what.stream) == kSuccess &&
+         (what.stream == legacy_stream() || s.functions.stream_query(legacy_stream()) == kSuccess);
+}
+
+Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const Place& place) {
+  Passage passage;
+  bool must_wait = false;
   {
-    CudaLane lane(s, what, *plan.context);
+    CudaLane lane(s, what, *place.context);
     if (!lane.open()) {
-      plan.of->count(Unstaged::interrupted, what.box.bytes());
-      untouched = true;
-    } else {
-      const std::uint64_t now_ns = coarse_now_ns();
-      StagingChunks chunks(s.functions, s.source, s.pinned_pool, *plan.context, now_ns);
-      staging::Ring& ring = plan.context->ring;
-      ring.note_use(now_ns);
-      const unsigned chunks_before = ring.figures().chunks;
-      outcome = what.to_device ? copy_to_device(ring, chunks, lane, what.host, what.box,
-                                                what.waits ? staging::Waits::yes : staging::Waits::no)
-                               : copy_to_host(ring, chunks, lane, what.host, what.box);
-      must_wait = lane.must_wait();
-      untouched = lane.untouched();
-      grew = ring.figures().chunks > chunks_before;
+      passage.refused = Unstaged::interrupted;
+      return passage;
     }
+    const std::uint64_t now_ns = coarse_now_ns();
+    StagingChunks chunks(s.functions, s.source, s.pinned_pool, *place.context, now_ns);
+    staging::Ring& ring = place.context->ring;
+    ring.note_use(now_ns);
+    const unsigned chunks_before = ring.figures().chunks;
+    passage.outcome = what.to_device ? copy_to_device(ring, chunks, lane, what.host, what.box,
+                                                      what.waits ? staging::Waits::yes : staging::Waits::no)
+                                     : copy_to_host(ring, chunks, lane, what.host, what.box);
+    must_wait = lane.must_wait();
+    passage.untouched = lane.untouched();
+    passage.grew = ring.figures().chunks > chunks_before;
   }
-  if (outcome.rest != staging::Rest::none)
-    plan.of->count(unstaged_of(outcome.rest), what.box.bytes() - outcome.staged_bytes);
-  if (untouched || grew || outcome.rest != staging::Rest::none) drop_trial(s, plan);
-  if (untouched) return std::nullopt;
-  auto answer = static_cast<CUresult>(outcome.error);
-  if (answer == kSuccess && must_wait) answer = synchronize(s, what.stream);
-  plan.of->count_staged(outcome.staged_bytes);
-  end(s, what, plan, answer);
-  return answer;
-}
-
-void Staging::end(CudaState& s, const HostCopy& what, Plan& plan, CUresult answer) {
-  if (!plan.of) return;
-  if (plan.trial) return end_trial(s, what, plan);
-  if (answer == kSuccess && mode_ == StagingMode::automatic)
-    plan.of->calibration.copied(plan.way, what.box.bytes(), nanoseconds_since_start() - plan.begin_ns);
+  passage.answer = static_cast<CUresult>(passage.outcome.error);
+  if (!passage.untouched && passage.answer == kSuccess && must_wait) passage.answer = synchronize(s, what.stream);
+  return passage;
 }
 
 // Events go with their context.
 void Staging::forget(Context& context) {
-  Locked hold(lock_);
-  std::erase_if(trials_, [&](const Trial& trial) { return trial.context == &context; });
+  Locked hold(lock());
+  std::erase_if(trials_, [&](const OpenTrial& trial) { return trial.context == &context; });
   trials_open_.store(static_cast<int>(trials_.size()));
 }
 
-void Staging::before_fork() {
-  lock_.lock_for_fork();
-  ways_.before_fork();
-  turns_.before_fork();
-}
-void Staging::after_fork() {
-  turns_.after_fork();
-  ways_.after_fork();
-  lock_.unlock_after_fork();
-}
 void Staging::after_fork_in_child() {
   trials_.clear();
   trials_open_.store(0);
-  ways_.forget_in_child();
-  turns_.forget_in_child();
+  forget_in_child();
 }
 
 }  // namespace cistern::cuda

@@ -89,11 +89,6 @@ void give_back_unowned(OpenclState& s, cl_context context, const ContextChunks& 
   own.queue->settle();
 }
 
-struct Rings {
-  OpenclState& s;
-  void trim(const Trim& how, std::uint64_t now_ns) { trim_rings(s, how.unused_for_ns, now_ns); }
-};
-
 // Made where they are not there; nothing where the context is not the program's any more.
 ContextChunks chunks_of(OpenclState& s, cl_context context, cl_device_id device) {
   ContextChunks found;
@@ -143,9 +138,9 @@ bool has_ended(const Functions& real, cl_command_queue queue) {
 
 // --- Which way
 
-Staging::Place Staging::place_of(OpenclState& s, cl_command_queue queue) {
+Staging::Place Staging::place_of(OpenclState& s, const HostCopy& what) {
   Place place;
-  s.queues.with(queue, [&](const Queue* record) {
+  s.queues.with(what.queue, [&](const Queue* record) {
     if (!record || record->inherited) return;
     place.context = record->context;
     place.in_order = record->clock->in_order();
@@ -156,7 +151,7 @@ Staging::Place Staging::place_of(OpenclState& s, cl_command_queue queue) {
 }
 
 int Staging::number_of(cl_device_id device) {
-  Locked hold(lock_);
+  Locked hold(lock());
   for (int number = 0; number < kDevices; ++number) {
     if (!devices_[number]) devices_[number] = device;
     if (devices_[number] == device) return number;
@@ -173,7 +168,7 @@ bool Staging::shares_host_memory(OpenclState& s, int device) {
 
 // The cheap questions first: of small copies there may be many.
 std::optional<Unstaged> Staging::why_not(OpenclState& s, const HostCopy& what, const Place& place) {
-  if (mode_ == StagingMode::off) return Unstaged::off;
+  if (mode() == StagingMode::off) return Unstaged::off;
   if (!staging::range_of(what.box.bytes())) return Unstaged::small;
   if (what.events || !what.blocking) return Unstaged::events;
   if (phase() != Phase::running) return Unstaged::exiting;
@@ -183,105 +178,51 @@ std::optional<Unstaged> Staging::why_not(OpenclState& s, const HostCopy& what, c
   const std::uintptr_t last = first + staging::span_bytes(what.host, what.box) - 1;
   if (s.host_ranges.find(first) || s.host_ranges.find(last)) return Unstaged::not_pageable;
   // What there is to gain on such a device nobody knows; with "on" it is tried.
-  if (mode_ == StagingMode::automatic && shares_host_memory(s, place.device)) return Unstaged::host_page_tables;
+  if (mode() == StagingMode::automatic && shares_host_memory(s, place.device)) return Unstaged::host_page_tables;
   if (lacks_function_for_staging(what.queue)) return Unstaged::missing_function;
   if (!what.stageable || !fits(s, what)) return Unstaged::shape;
   return std::nullopt;
 }
 
-Staging::Plan Staging::begin(OpenclState& s, const HostCopy& what) {
-  Plan plan;
-  const std::uint64_t bytes = what.box.bytes();
-  if (!bytes) return plan;
-  Rings rings{s};
-  if (mode_ != StagingMode::off) interval_.trim(rings, coarse_now_ns());
-  const bool may = mode_ != StagingMode::off && staging::range_of(bytes);
-  const Place place = may ? place_of(s, what.queue) : Place{};
-  plan.of = &ways_.of(place.device, what.to_device);
-  if (const auto reason = why_not(s, what, place)) {
-    plan.of->count(*reason, bytes);
-    plan.of = nullptr;
-    return plan;
-  }
-  if (mode_ == StagingMode::on) {
-    plan.way = staging::Way::staged;
-  } else {
-    const auto choice = plan.of->calibration.choose(bytes, nanoseconds_since_start());
-    plan.way = choice.way;
-    // What comes before it in its queue is none of its time.
-    plan.trial = choice.trial && was_touched(what.host, what.box) && next().clFinish.own(what.queue) == kSuccess;
-    if (plan.way == staging::Way::native) plan.of->count(choice.trial ? Unstaged::trial : Unstaged::native_wins, bytes);
-  }
-  plan.begin_ns = nanoseconds_since_start();
-  return plan;
+// What comes before it in its queue is none of its time.
+Staging::Trial Staging::begin_trial(OpenclState&, const HostCopy& what, const Place&) {
+  return {was_touched(what.host, what.box) && next().clFinish.own(what.queue) == kSuccess};
 }
 
-// What comes before may write the source. And where there are other threads, their commands wait as long as the pieces
-// need: nothing may be ahead of those that could wait for one of them.
-std::optional<Unstaged> Staging::begin_pieces(OpenclState& s, const HostCopy& what, QueueTurn& turn) {
+// Both ways block until they are done: one time is both.
+void Staging::end_trial(OpenclState&, const HostCopy& what, const Plan& plan, cl_int answer, std::uint64_t took_ns) {
+  if (answer == kSuccess) plan.of->calibration.tried(plan.way, what.box.bytes(), {took_ns, took_ns});
+}
+
+// What comes before may write the source.
+std::optional<Unstaged> Staging::settle(OpenclState& s, const HostCopy& what) {
   if (s.unknown_enqueues.load(std::memory_order_relaxed)) return Unstaged::stream_in_use;
   if (next().clFinish.own(what.queue) != kSuccess) return Unstaged::failed;
-  if (!turn.lengthen()) return Unstaged::stream_in_use;
-  if (turns_.alone() || has_ended(s.functions, what.queue)) return std::nullopt;
-  turn.shorten();
-  return Unstaged::stream_in_use;
+  return std::nullopt;
 }
 
-std::optional<cl_int> Staging::stage(OpenclState& s, const HostCopy& what, QueueTurn& turn, Plan& plan) {
-  if (const auto reason = begin_pieces(s, what, turn)) {
-    plan.of->count(*reason, what.box.bytes());
-    return std::nullopt;
-  }
-  const Place place = place_of(s, what.queue);
+bool Staging::is_idle(OpenclState& s, const HostCopy& what) { return has_ended(s.functions, what.queue); }
+
+Staging::Passage Staging::pass_ring(OpenclState& s, const HostCopy& what, const Place& place) {
+  Passage passage;
   const ContextChunks own = chunks_of(s, place.context, place.device_id);
   if (!own.ring || !own.queue) {
-    plan.of->count(Unstaged::unknown_context, what.box.bytes());
-    return std::nullopt;
+    passage.refused = Unstaged::unknown_context;
+    return passage;
   }
   const auto& ring = own.ring;
   ring->note_use(coarse_now_ns());
   StagingChunks chunks(s.functions, s.calls, place.context, own.queue->get());
   OpenclLane lane(what, chunks);
   const unsigned chunks_before = ring->figures().chunks;
-  const staging::Outcome outcome = what.to_device
-                                       ? copy_to_device(*ring, chunks, lane, what.host, what.box, staging::Waits::yes)
-                                       : copy_to_host(*ring, chunks, lane, what.host, what.box);
-  if (ring->figures().chunks > chunks_before) plan.trial = false;  // page-locking memory takes its time, once
-  if (outcome.rest != staging::Rest::none) {
-    plan.trial = false;
-    plan.of->count(unstaged_of(outcome.rest), what.box.bytes() - outcome.staged_bytes);
-  }
+  passage.outcome = what.to_device ? copy_to_device(*ring, chunks, lane, what.host, what.box, staging::Waits::yes)
+                                   : copy_to_host(*ring, chunks, lane, what.host, what.box);
+  passage.grew = ring->figures().chunks > chunks_before;
+  passage.untouched = lane.untouched();
   give_back_unowned(s, place.context, own, chunks);
-  if (lane.untouched()) return std::nullopt;
-  plan.of->count_staged(outcome.staged_bytes);
-  const cl_int error = outcome.error != staging::Error::none ? static_cast<cl_int>(outcome.error) : chunks.error();
-  if (error == kSuccess) end(what, plan, staging::Way::staged);
-  return error;
-}
-
-// Both ways block until they are done: one time is both.
-void Staging::end(const HostCopy& what, Plan& plan, staging::Way way) {
-  if (!plan.of || mode_ != StagingMode::automatic || way != plan.way) return;
-  const std::uint64_t took_ns = nanoseconds_since_start() - plan.begin_ns;
-  if (plan.trial)
-    plan.of->calibration.tried(way, what.box.bytes(), {took_ns, took_ns});
-  else
-    plan.of->calibration.copied(way, what.box.bytes(), took_ns);
-}
-
-void Staging::before_fork() {
-  lock_.lock_for_fork();
-  ways_.before_fork();
-  turns_.before_fork();
-}
-void Staging::after_fork() {
-  turns_.after_fork();
-  ways_.after_fork();
-  lock_.unlock_after_fork();
-}
-void Staging::forget_in_child() {
-  ways_.forget_in_child();
-  turns_.forget_in_child();
+  const staging::Error error = passage.outcome.error;
+  passage.answer = error != staging::Error::none ? static_cast<cl_int>(error) : chunks.error();
+  return passage;
 }
 
 QueueTurn::QueueTurn(OpenclState& s, cl_command_queue queue) : place_{queue, queue} {

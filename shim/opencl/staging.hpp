@@ -5,13 +5,14 @@
 #include <optional>
 
 #include "backends/opencl/api.hpp"
-#include "pool/limits.hpp"
 #include "pool/staging/turns.hpp"
-#include "shim/staging/staged_way.hpp"
+#include "shim/staging/engine.hpp"
 
 namespace cistern::opencl {
 
 struct OpenclState;
+// Of contexts that no copy went through for so long.
+std::size_t trim_rings(OpenclState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns);
 
 // A read or a write of a buffer.
 struct HostCopy {
@@ -51,6 +52,8 @@ struct ContextChunks {
 class QueueTurn {
  public:
   QueueTurn(OpenclState& s, cl_command_queue queue);
+  // No batch of copies is one here.
+  bool is_long() const { return false; }
   // Before the pieces of a copy; false: others use the queue.
   bool lengthen() { return turn_ && turn_->lengthen(place_); }
   void shorten() {
@@ -62,64 +65,48 @@ class QueueTurn {
   std::optional<staging::Turn> turn_;
 };
 
-class Staging {
- public:
-  // Copies one way or the other. `native` makes the program's own call.
-  template <class Native>
-  cl_int copy(OpenclState& s, const HostCopy& what, QueueTurn& turn, Native native) {
-    Plan plan = begin(s, what);
-    if (plan.way == staging::Way::staged)
-      if (const std::optional<cl_int> answer = stage(s, what, turn, plan)) return *answer;
-    const cl_int answer = native();
-    if (answer == kSuccess) end(what, plan, staging::Way::native);
-    return answer;
-  }
-
-  StagedWays& ways() { return ways_; }
-  // Where nothing is staged, nobody needs one.
-  staging::Turns* turns() { return mode_ == StagingMode::off ? nullptr : &turns_; }
-  void set_limits(const PoolLimits& limits) { interval_.set(limits); }
-
-  void before_fork();
-  void after_fork();
-  void forget_in_child();
-
- private:
-  static constexpr int kDevices = 16;
-
-  struct Plan {
-    staging::Way way = staging::Way::native;
-    StagedWay* of = nullptr;
-    bool trial = false;  // its time is wanted
-    std::uint64_t begin_ns = 0;
-  };
+struct StagingTypes {
+  using State = OpenclState;
+  using Copy = HostCopy;
+  using Turn = QueueTurn;
+  using Answer = cl_int;
   struct Place {
     cl_context context = nullptr;
     cl_device_id device_id = nullptr;
     int device = 0;
     bool in_order = false;
   };
+  // Whether the copy's time is wanted.
+  struct Trial {
+    bool is_one = false;
+    explicit operator bool() const { return is_one; }
+  };
+  static constexpr cl_int kSuccess = opencl::kSuccess;
+};
 
-  Place place_of(OpenclState& s, cl_command_queue queue);
+class Staging : public StagingEngine<Staging, StagingTypes> {
+ private:
+  friend class StagingEngine<Staging, StagingTypes>;
+  static constexpr int kDevices = 16;
+
+  // --- For the engine
+  Place place_of(OpenclState& s, const HostCopy& what);
+  std::optional<Unstaged> why_not(OpenclState& s, const HostCopy& what, const Place& place);
+  void take_in_trials(OpenclState&, const Place&) {}
+  Trial begin_trial(OpenclState& s, const HostCopy& what, const Place& place);
+  void end_trial(OpenclState& s, const HostCopy& what, const Plan& plan, cl_int answer, std::uint64_t took_ns);
+  void drop_trial(OpenclState&, const Place&, const Trial&) {}
+  std::optional<Unstaged> settle(OpenclState& s, const HostCopy& what);
+  bool is_idle(OpenclState& s, const HostCopy& what);
+  Passage pass_ring(OpenclState& s, const HostCopy& what, const Place& place);
+
   int number_of(cl_device_id device);
   bool shares_host_memory(OpenclState& s, int device);
-  std::optional<Unstaged> why_not(OpenclState& s, const HostCopy& what, const Place& place);
-  Plan begin(OpenclState& s, const HostCopy& what);
-  std::optional<Unstaged> begin_pieces(OpenclState& s, const HostCopy& what, QueueTurn& turn);
-  std::optional<cl_int> stage(OpenclState& s, const HostCopy& what, QueueTurn& turn, Plan& plan);
-  void end(const HostCopy& what, Plan& plan, staging::Way way);
 
-  const StagingMode mode_ = staging_mode();
-  StagedWays ways_;
-  staging::Turns turns_;
-  IntervalTrim interval_;  // of rings
-  Lock lock_;
   cl_device_id devices_[kDevices]{};                    // in the order in which they were met
   std::atomic<signed char> shares_memory_[kDevices]{};  // 0: not asked yet; 1: no; 2: yes
 };
 
-// Of contexts that no copy went through for so long.
-std::size_t trim_rings(OpenclState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns);
 // The context's chunks, as far as no copy has them in hand, go back to the driver. Returns their bytes.
 std::size_t give_back_chunks(OpenclState& s, cl_context context);
 std::size_t give_back_chunks(OpenclState& s, cl_context context, const ContextChunks& chunks);

@@ -90,7 +90,7 @@ void look_at(const HostCopy& copy, Looked& looked) {
 // `pass` makes the program's own call.
 template <class Pass>
 cl_int copy(std::optional<HostCopy>&& what, bool blocking, bool events, QueueTurn& turn, Looked& looked, Pass pass) {
-  if (!what) return pass();
+  if (!what || !what->box.bytes()) return pass();
   what->blocking = blocking;
   what->events = events;
   const cl_int error = state().staging.copy(state(), *what, turn, pass);

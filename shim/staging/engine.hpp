@@ -1,0 +1,183 @@
+// A copy between pageable memory of the host and a device: which way it goes, the driver's own or through the ring of
+// pinned chunks, and what is learned from it. One engine for all kinds of device; what a driver does in a way of its
+// own its `Driver` does, the class that derives from the engine:
+//
+//   place_of       where a copy goes: at least the device's number
+//   why_not        why this copy goes the driver's way, whatever was measured
+//   take_in_trials what trials have told since, where a driver tells later
+//   begin_trial    so that the copy's time will be known; end_trial, drop_trial
+//   settle         what has to be over before the pieces of a copy
+//   is_idle        nothing is ahead of them
+//   pass_ring      the pieces, through the ring
+//
+// Types names the classes of the driver: State, Copy (to_device, host, box), Turn, Answer, Place and Trial.
+#pragma once
+#include <optional>
+
+#include "pool/limits.hpp"
+#include "pool/staging/turns.hpp"
+#include "shim/staging/staged_way.hpp"
+#include "stats/counters.hpp"
+
+namespace cistern {
+
+template <class Driver, class Types>
+class StagingEngine {
+ public:
+  using State = typename Types::State;
+  using Copy = typename Types::Copy;
+  using Turn = typename Types::Turn;
+  using Answer = typename Types::Answer;
+
+  // Copies one way or the other. `native` makes the program's own call.
+  template <class Native>
+  Answer copy(State& s, const Copy& what, Turn& turn, Native native) {
+    Plan plan = begin(s, what);
+    if (plan.way == staging::Way::staged) {
+      const std::optional<Answer> answer = stage(s, what, turn, plan);
+      return answer ? *answer : native();
+    }
+    const Answer answer = native();
+    end(s, what, plan, answer);
+    return answer;
+  }
+
+  // Of a batch: whether it is left to the driver with the rest of the batch, which is counted.
+  bool leaves(State& s, const Copy& what) { return !choose(s, what).of; }
+
+  StagedWays& ways() { return ways_; }
+  // Where nothing is staged, nobody needs one.
+  staging::Turns* turns() { return mode_ == StagingMode::off ? nullptr : &turns_; }
+  void set_limits(const PoolLimits& limits) { interval_.set(limits); }
+
+  void before_fork() {
+    lock_.lock_for_fork();
+    ways_.before_fork();
+    turns_.before_fork();
+  }
+  void after_fork() {
+    turns_.after_fork();
+    ways_.after_fork();
+    lock_.unlock_after_fork();
+  }
+  void forget_in_child() {
+    ways_.forget_in_child();
+    turns_.forget_in_child();
+  }
+
+ protected:
+  using Place = typename Types::Place;
+  using Trial = typename Types::Trial;
+
+  struct Plan {
+    staging::Way way = staging::Way::native;
+    StagedWay* of = nullptr;  // null: it is passed on, which was counted
+    Place place{};
+    Trial trial{};
+    std::uint64_t begin_ns = 0;
+  };
+
+  // What became of a copy in the ring.
+  struct Passage {
+    std::optional<Unstaged> refused{};  // before anything was done
+    staging::Outcome outcome{};
+    bool untouched = false;  // nothing was done: the program's own call can do it all
+    bool grew = false;       // the ring: page-locking memory takes its time, once
+    Answer answer{};
+  };
+
+  StagingMode mode() const { return mode_; }
+  Lock& lock() { return lock_; }
+
+ private:
+  Driver& driver() { return static_cast<Driver&>(*this); }
+
+  struct Rings {
+    State& s;
+    void trim(const Trim& how, std::uint64_t now_ns) { trim_rings(s, how.unused_for_ns, now_ns); }
+  };
+
+  Plan choose(State& s, const Copy& what) {
+    Plan plan;
+    const std::uint64_t bytes = what.box.bytes();
+    if (mode_ != StagingMode::off && staging::range_of(bytes)) plan.place = driver().place_of(s, what);
+    plan.of = &ways_.of(plan.place.device, what.to_device);
+    if (const std::optional<Unstaged> reason = driver().why_not(s, what, plan.place)) {
+      plan.of->count(*reason, bytes);
+      plan.of = nullptr;
+    }
+    return plan;
+  }
+
+  Plan begin(State& s, const Copy& what) {
+    Rings rings{s};
+    if (mode_ != StagingMode::off) interval_.trim(rings, coarse_now_ns());
+    Plan plan = choose(s, what);
+    if (!plan.of) return plan;
+    if (mode_ == StagingMode::on) {
+      plan.way = staging::Way::staged;
+    } else {
+      driver().take_in_trials(s, plan.place);
+      const auto choice = plan.of->calibration.choose(what.box.bytes(), nanoseconds_since_start());
+      plan.way = choice.way;
+      if (choice.trial) plan.trial = driver().begin_trial(s, what, plan.place);
+      if (plan.way == staging::Way::native)
+        plan.of->count(choice.trial ? Unstaged::trial : Unstaged::native_wins, what.box.bytes());
+    }
+    plan.begin_ns = nanoseconds_since_start();
+    return plan;
+  }
+
+  // Where there are other threads, their calls wait as long as the pieces need: nothing may be ahead of those that
+  // could wait for one of them.
+  std::optional<Unstaged> begin_pieces(State& s, const Copy& what, Turn& turn) {
+    if (const std::optional<Unstaged> reason = driver().settle(s, what)) return reason;
+    if (turn.is_long()) return std::nullopt;
+    if (!turn.lengthen()) return Unstaged::stream_in_use;
+    if (turns_.alone() || driver().is_idle(s, what)) return std::nullopt;
+    turn.shorten();
+    return Unstaged::stream_in_use;
+  }
+
+  // Nothing: the program's own call is to do it.
+  std::optional<Answer> stage(State& s, const Copy& what, Turn& turn, Plan& plan) {
+    Passage passage;
+    passage.refused = begin_pieces(s, what, turn);
+    if (!passage.refused) passage = driver().pass_ring(s, what, plan.place);
+    if (passage.refused) {
+      plan.of->count(*passage.refused, what.box.bytes());
+      drop(s, plan);
+      return std::nullopt;
+    }
+    const staging::Outcome& outcome = passage.outcome;
+    if (outcome.rest != staging::Rest::none)
+      plan.of->count(unstaged_of(outcome.rest), what.box.bytes() - outcome.staged_bytes);
+    // What went neither way whole tells nothing.
+    if (passage.untouched || passage.grew || outcome.rest != staging::Rest::none) drop(s, plan);
+    if (passage.untouched) return std::nullopt;
+    plan.of->count_staged(outcome.staged_bytes);
+    end(s, what, plan, passage.answer);
+    return passage.answer;
+  }
+
+  void drop(State& s, Plan& plan) {
+    if (plan.trial) driver().drop_trial(s, plan.place, plan.trial);
+    plan.trial = {};
+  }
+
+  void end(State& s, const Copy& what, Plan& plan, Answer answer) {
+    if (!plan.of) return;
+    const std::uint64_t took_ns = nanoseconds_since_start() - plan.begin_ns;
+    if (plan.trial) return driver().end_trial(s, what, plan, answer, took_ns);
+    if (answer == Types::kSuccess && mode_ == StagingMode::automatic)
+      plan.of->calibration.copied(plan.way, what.box.bytes(), took_ns);
+  }
+
+  const StagingMode mode_ = staging_mode();
+  StagedWays ways_;
+  staging::Turns turns_;
+  IntervalTrim interval_;  // of rings
+  Lock lock_;              // what a driver knows besides
+};
+
+}  // namespace cistern
