@@ -103,7 +103,7 @@ void add_kinds(Vector<KindFigures>& kinds, Vector<FragmentationFigures>& fragmen
     if (pooled) {
       FragmentationFigures fragments{figures.name, 0, 0, 0, 0, 0};
       add_blocks(*s, family, device, figures, fragments);
-      const Device* const of = family == Family::device ? s->devices[device].load() : nullptr;
+      const Device* const of = family == Family::device ? s->contexts.device(device) : nullptr;
       fragments.live_peak_bytes = figures.peak_bytes;
       if (family == Family::pinned || of) {
         fragments.reserved_peak_bytes = std::max(
@@ -166,7 +166,7 @@ void add_objects(Snapshot& snapshot) {
 
 void add_staging(Snapshot& snapshot) {
   CudaState& s = state();
-  s.contexts.for_each(
+  s.contexts.for_each_ever(
       [&](Context& context) { snapshot.staging_bytes += context.ring.figures().chunks * staging::kChunkBytes; });
   s.staging.ways().add_to(snapshot, "cuda");
 }
@@ -175,16 +175,14 @@ void add_devices(Snapshot& snapshot) {
   CudaState* s = state_if_used();
   if (!s) return;
   snapshot.escaped = s->escaped.load();
-  for (auto& place : s->devices) {
-    Device* device = place.load();
-    if (!device || !device->sampled_at_ns.load() || !device->total_bytes.load()) continue;
+  s->contexts.for_each_device([&](const Device& device) {
+    if (!device.sampled_at_ns.load() || !device.total_bytes.load()) return;
     // What this process took or gave back since then is known.
-    const std::uint64_t own = taken_bytes(*device);
-    const std::uint64_t not_others = device->sampled_free_bytes.load() + device->sampled_own_bytes.load();
-    snapshot.device_memory.push_back({device->ordinal, device->total_bytes.load(),
-                                      not_others - std::min(own, not_others), own,
-                                      static_cast<double>(device->sampled_at_ns.load()) * kNanosecond});
-  }
+    const std::uint64_t own = taken_bytes(device);
+    const std::uint64_t not_others = device.sampled_free_bytes.load() + device.sampled_own_bytes.load();
+    snapshot.device_memory.push_back({device.ordinal, device.total_bytes.load(), not_others - std::min(own, not_others),
+                                      own, static_cast<double>(device.sampled_at_ns.load()) * kNanosecond});
+  });
 }
 
 // Over all devices; the largest block that is kept.
@@ -245,7 +243,7 @@ void add_to(Snapshot& snapshot) {
 
 DeviceUse use_of_device(int device) {
   CudaState* const s = state_if_used();
-  const Device* const of = s && device >= 0 && device < kDevicesMax ? s->devices[device].load() : nullptr;
+  const Device* const of = s ? s->contexts.device(device) : nullptr;
   if (!of) return {};
   const std::uint64_t of_pool = read(of->share.live_bytes) + read(of->share.waste_bytes),
                       reserved = read(of->reserved_bytes);
@@ -300,7 +298,7 @@ void add_judged(JudgedMemory& memory) {
     }
   });
   s->objects.for_each([&](const void* handle, const ObjectRecord&) { memory.add_handed_out(handle); });
-  for_each_context(*s, [&](Context& context) { memory.add_handed_out(context.handle()); });
+  s->contexts.for_each([&](Context& context) { memory.add_handed_out(context.handle()); });
 }
 
 constexpr KindPool kPools[] = {

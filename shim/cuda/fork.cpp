@@ -17,7 +17,6 @@ void before_fork() {
   pitch_before_fork();
   CudaState* s = state_if_used();
   if (!s) return;
-  s->contexts_lock.lock_for_fork();
   s->captures.before_fork();
   s->device_pool.before_fork();
   s->pinned_pool.before_fork();
@@ -69,7 +68,6 @@ void after_fork_in_parent() {
     s->pinned_pool.after_fork_in_parent();
     s->device_pool.after_fork_in_parent();
     s->captures.after_fork();
-    s->contexts_lock.unlock_after_fork();
   }
   unlock_files();
 }
@@ -86,15 +84,8 @@ void after_fork_in_child() {
   s->captures.after_fork();
   s->captures.forget_in_child();
   s->staging.after_fork_in_child();
-  s->contexts_lock.unlock_after_fork();
-  s->contexts.for_each([&](Context& context) {
-    s->gate.closed.store(true);  // a parent that never had a context may leave a working driver to the child
-    context.epoch.fetch_add(1);
-    context.alive.store(false);
-    context.clock.forget_in_child();
-    context.ring.forget_in_child();
-  });
-  s->contexts_alive.store(0);
+  // A parent that never had a context may leave a working driver to the child.
+  if (s->contexts.forget_in_child()) s->gate.closed.store(true);
   s->blocks.table.clear();
   s->blocks.ranges.clear();
   s->tracked.for_each([](const void*, Tracked& record) { record.inherited = true; });
@@ -109,13 +100,6 @@ void after_fork_in_child() {
   for (auto& by_device : s->kinds)
     for (auto& place : by_device)
       if (KindCounters* counted = place.load(std::memory_order_acquire)) counted->reset();
-  for (auto& place : s->devices)
-    if (Device* device = place.load()) {
-      device->calls.reset();
-      device->reserved_bytes = device->reserved_peak_bytes = device->tracked_bytes = 0;
-      device->sampled_at_ns = 0;
-      device->share.after_fork_in_child();
-    }
 }
 
 }  // namespace cistern::cuda

@@ -35,15 +35,9 @@ std::uint64_t live(CudaState& s, Family family, int device = 0) {
   return counted ? read(counted->live_bytes) : 0;
 }
 
-Device* device_of(CudaState& s, int ordinal) {
-  for (auto& place : s.devices)
-    if (Device* const device = place.load(); device && device->ordinal == ordinal) return device;
-  return nullptr;
-}
-
 // Free, of the device of the current context: the driver's word, which may not be asked for during a capture.
 bool ask_free(CudaState& s, Device& device, std::size_t* free_bytes, std::size_t* total_bytes) {
-  const Context* const context = current_context(s);
+  const Context* const context = s.contexts.current();
   if (!context || context->device != &device || !s.gate.open()) return false;
   device.calls.queries.fetch_add(1, std::memory_order_relaxed);
   return driver().cuMemGetInfo_v2(free_bytes, total_bytes) == kSuccess;
@@ -71,7 +65,7 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int ordi
   if (phase() != Phase::running) return;
   Uncounted uncounted;
   const bool on_device = family != Family::pinned;
-  Device* const device = on_device ? device_of(s, ordinal) : nullptr;
+  Device* const device = on_device ? s.contexts.device(ordinal) : nullptr;
   StringSink line;
   line.print("{} of {}: out of memory", api, human_bytes(bytes));
   if (on_device) {

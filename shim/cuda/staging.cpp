@@ -183,7 +183,7 @@ std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, con
 }
 
 Staging::Place Staging::place_of(CudaState& s, const HostCopy&) {
-  Context* const context = current_context(s);
+  Context* const context = s.contexts.current();
   return {context, context ? context->device->ordinal : 0};
 }
 

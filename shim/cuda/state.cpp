@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <new>
-#include <utility>
 
 #include "pool/base/registered_memory.hpp"
+#include "shim/cuda/make_once.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
@@ -67,17 +67,6 @@ CudaState& make_state() {
   return *made;
 }
 
-template <class T>
-T* make_once(std::atomic<T*>& place) {
-  T* known = place.load(std::memory_order_acquire);
-  if (known) [[likely]]
-    return known;
-  auto* made = new (internal_allocate(sizeof(T))) T;
-  if (place.compare_exchange_strong(known, made)) return made;
-  internal_deallocate(made, sizeof(T));
-  return known;
-}
-
 }  // namespace
 
 CudaState::CudaState(const Functions& below, const Missing& missing)
@@ -87,6 +76,7 @@ CudaState::CudaState(const Functions& below, const Missing& missing)
       device_pool(source),
       pinned_pool(source),
       captures(gate),
+      contexts(functions, gate),
       sites_on(options().sites != "off"),
       deferred(options().device_order == "deferred" && !missing.for_order) {
   const Options& chosen = options();
@@ -126,59 +116,13 @@ const char* api_name(const char* driver_name) {
 
 SiteId capture(const CudaState& s, const char* api) { return s.sites_on ? capture_site(api) : 0; }
 
-// --- Contexts
-
-Context* known_context(CudaState& s, CUcontext handle) {
-  Context* context = s.contexts.find(reinterpret_cast<std::uintptr_t>(handle));
-  return context && context->alive.load(std::memory_order_acquire) ? context : nullptr;
-}
-
-Context* make_context_known(CudaState& s, CUcontext handle, int device, bool made_by_program) {
-  const auto address = reinterpret_cast<std::uintptr_t>(handle);
-  if (!address || device < 0 || device >= kDevicesMax) return nullptr;
-  Device* of_device = make_once(s.devices[device]);
-  Locked hold(s.contexts_lock);
-  of_device->ordinal = device;
-  if (!std::exchange(of_device->has_limits, true)) {
-    const Options& chosen = options();
-    of_device->share.proportion.set_limits(
-        Proportion::limits(chosen.device_pool_percent, chosen.trim_interval, chosen.device_pool_min));
-  }
-  Context* context = s.contexts.find(address);
-  if (!context) {
-    context = new (internal_allocate(sizeof(Context))) Context(s.functions, s.gate);
-    context->address.store(address);
-    context->device = of_device;
-    s.contexts.insert(address, context);
-    s.contexts_alive.fetch_add(1);
-  } else if (!context->alive.load()) {
-    context->device = of_device;
-    context->poisoned.store(false);
-    context->alive.store(true, std::memory_order_release);
-    s.contexts_alive.fetch_add(1);
-  }
-  if (made_by_program) context->made_by_program.store(true);
-  return context;
-}
-
-Context* current_context(CudaState& s) {
-  CUcontext handle = nullptr;
-  if (in_host_function) return nullptr;
-  if (driver().cuCtxGetCurrent(&handle) != kSuccess || !handle) return nullptr;
-  if (Context* context = known_context(s, handle)) [[likely]]
-    return context;
-  CUdevice device = -1;
-  if (driver().cuCtxGetDevice(&device) != kSuccess) return nullptr;
-  return make_context_known(s, handle, device, false);
-}
-
 void poison(Context* context) {
   if (context) context->poisoned.store(true, std::memory_order_relaxed);
 }
 
 CUresult note(CudaState& s, CUresult result) {
   if (result != kSuccess && is_sticky(result)) [[unlikely]]
-    poison(current_context(s));
+    poison(s.contexts.current());
   return result;
 }
 
@@ -263,12 +207,7 @@ void ContextEnd::empty_ring() {
 // Blocks that another thread gave back meanwhile are of the old epoch: a pool's hit finds that out.
 void ContextEnd::gone() {
   if (!context_) return;
-  if (context_->alive.exchange(false)) s_.contexts_alive.fetch_sub(1);
-  context_->epoch.fetch_add(1);
-  context_->made_by_program.store(false);
-  context_->poisoned.store(false);
-  context_->clock.forget();
-  context_->ring.forget();
+  s_.contexts.note_gone(*context_);
   s_.staging.forget(*context_);
   context_->ending.store(false);
   s_.captures.context_gone(context_->handle());
@@ -338,7 +277,7 @@ void note_object(CudaState& s, ObjectType type, const void* handle, const char* 
   const bool is_code = type == ObjectType::module || type == ObjectType::library;
   if (is_code && observed) return;
   ObjectRecord record{.type = type, .site = capture(s, driver_name), .api = api_name(driver_name)};
-  record.context = type == ObjectType::library ? nullptr : current_context(s);
+  record.context = type == ObjectType::library ? nullptr : s.contexts.current();
   if (record.context) record.epoch = record.context->epoch.load(std::memory_order_relaxed);
   add(s.objects_created[static_cast<int>(type)]);
   s.objects.put(handle, record);
@@ -359,7 +298,7 @@ void track_again(CudaState& s, const void* handle, Tracked record) {
   }
   counters(s, record.family, record.device).block_born(as_counted(record, handle));
   if (takes_device_memory(record.family))
-    if (Device* device = s.devices[record.device].load()) device->tracked_bytes.fetch_add(record.bytes);
+    if (Device* device = s.contexts.device(record.device)) device->tracked_bytes.fetch_add(record.bytes);
   note_range(s, handle, record);
   // A record that is there already is of a context that is going at this moment: its memory is no more.
   Tracked stale;
@@ -377,7 +316,7 @@ void forget_tracked(CudaState& s, const void* handle, const Tracked& record) {
   if (record.inherited) return;
   counters(s, record.family, record.device).block_died(as_counted(record, handle));
   if (takes_device_memory(record.family))
-    if (Device* device = s.devices[record.device].load()) device->tracked_bytes.fetch_sub(record.bytes);
+    if (Device* device = s.contexts.device(record.device)) device->tracked_bytes.fetch_sub(record.bytes);
 }
 
 void restore_tracked(CudaState& s, const void* handle, const Tracked& record) {
@@ -391,9 +330,9 @@ BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too) {
   BlockSource::Fence fence;
   Context* own = block->context;
   if (own_too) fence.push_back({own, own->clock.now()});
-  const bool shared = block->kind == BlockKind::pinned || s.shared_between_contexts.load(std::memory_order_relaxed);
-  if (shared && s.contexts_alive.load(std::memory_order_relaxed) > 1)
-    for_each_context(s, [&](Context& other) {
+  const bool shared = block->kind == BlockKind::pinned || s.contexts.share_memory();
+  if (shared && s.contexts.are_several())
+    s.contexts.for_each([&](Context& other) {
       if (&other != own) fence.push_back({&other, other.clock.now()});
     });
   return fence;
@@ -448,7 +387,7 @@ void give_up_excess(CudaState& s, const Sort& sort, std::uint64_t now_ns) {
 void settle_pools(CudaState& s) {
   if (!s.gate.open()) return;
   Vector<std::uintptr_t> groups;  // nothing is called under the lock of the contexts
-  for_each_context(s, [&](Context& context) { groups.push_back(reinterpret_cast<std::uintptr_t>(&context)); });
+  s.contexts.for_each([&](Context& context) { groups.push_back(reinterpret_cast<std::uintptr_t>(&context)); });
   for (const std::uintptr_t group : groups) {
     s.device_pool.settle(group);
     s.pinned_pool.settle(group);
@@ -457,7 +396,7 @@ void settle_pools(CudaState& s) {
 
 std::uint64_t trim_rings(CudaState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns) {
   Vector<Context*> with_chunks;  // nothing is called under the lock of the contexts
-  for_each_context(s, [&](Context& context) {
+  s.contexts.for_each([&](Context& context) {
     const bool unused = elapsed_ns(context.ring.used_ns(), now_ns) >= unused_for_ns;
     if (unused && context.ring.figures().chunks) with_chunks.push_back(&context);
   });

@@ -7,6 +7,7 @@
 #include "backends/cuda/staging_chunks.hpp"
 #include "pool/base/handle_table.hpp"
 #include "shim/cuda/captures.hpp"
+#include "shim/cuda/contexts.hpp"
 #include "shim/cuda/graph_memory.hpp"
 #include "shim/cuda/missing.hpp"
 #include "shim/cuda/next.hpp"
@@ -56,11 +57,7 @@ struct CudaState {
   BlockSource source;
   TieredPool<BlockSource> device_pool, pinned_pool;
   Captures captures;
-  AddressTable<Context> contexts;
-  Lock contexts_lock;  // for making one
-  std::atomic<Device*> devices[kDevicesMax]{};
-  std::atomic<int> contexts_alive{0};
-  std::atomic<bool> shared_between_contexts{false};  // work of one context may use device memory of another
+  Contexts contexts;
   HandleTable<Tracked> tracked;
   GraphMemory graph_memory;
   HandleTable<StreamRecord> streams;
@@ -95,25 +92,6 @@ inline KindCounters& counters_of(CudaState& s, BlockKind kind, const Context* co
   return counters(s, Family::device, context ? context->device->ordinal : 0);
 }
 const char* family_name(Family family);
-
-// Null: none that is known.
-inline Device* known_device(const CudaState& s, int ordinal) {
-  return ordinal >= 0 && ordinal < kDevicesMax ? s.devices[ordinal].load() : nullptr;
-}
-inline Device* device_of(const Context* context) { return context ? context->device : nullptr; }
-
-// The context that is current on this thread, as the driver says; null: none. Known contexts only differ by handle, so
-// a new one is made known here. Null too when its device cannot be told.
-Context* current_context(CudaState& s);
-Context* known_context(CudaState& s, CUcontext handle);
-// A context becomes known with its device, or begins anew after it was gone.
-Context* make_context_known(CudaState& s, CUcontext handle, int device, bool made_by_program);
-template <class Visit>
-void for_each_context(CudaState& s, Visit visit) {
-  s.contexts.for_each([&](Context& context) {
-    if (context.alive.load(std::memory_order_relaxed)) visit(context);
-  });
-}
 
 // Notes what a real call answered: a sticky error poisons the current context.
 CUresult note(CudaState& s, CUresult result);

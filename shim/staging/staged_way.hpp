@@ -2,7 +2,7 @@
 // either way was measured to do.
 //
 // Room: copies through pinned chunks, as far as every kind of device does the same: accounts, threads, the host's side.
-// May include: pool/base, pool/heap, pool/staging, stats, shim/process.
+// May include: pool/base, pool, pool/heap, pool/staging, stats, shim/process.
 #pragma once
 #include <atomic>
 

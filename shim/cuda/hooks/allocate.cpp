@@ -64,7 +64,7 @@ void hand_out(CudaState& s, Block* block, const Wanted& wanted, bool hit, std::u
 
 // Memory that the program's own call got, of exactly this size: really freed when its time comes.
 void adopt_unpooled(CudaState& s, const Wanted& wanted, std::uintptr_t address) {
-  Context* context = current_context(s);
+  Context* context = s.contexts.current();
   if (!context || !address) return;
   Block* block = s.source.adopt({context, wanted.traits, as_driver_rounds(wanted.bytes)}, address);
   block->unpooled = true;
@@ -184,7 +184,7 @@ CUresult pass_on(CudaState& s, const Wanted& wanted, Context* context, Unpooled 
 // `pass` makes the program's own call; `result` is where it leaves the address.
 template <class Pass, class Address>
 CUresult allocate(CudaState& s, const Wanted& wanted, Address* result, Pass pass) {
-  Context* context = current_context(s);
+  Context* context = s.contexts.current();
   const auto reason = why_not_pooled(s, wanted.kind, wanted.bytes, context);
   if (!reason) {
     std::uintptr_t address = 0;
@@ -263,7 +263,7 @@ std::size_t known_pitch(const PitchKey& key) {
 
 CUresult reserve(const Wanted& wanted, std::size_t count) {
   CudaState& s = state();
-  Context* const context = current_context(s);
+  Context* const context = s.contexts.current();
   if (why_not_pooled(s, wanted.kind, wanted.bytes, context)) return context ? kNotSupported : kInvalidContext;
   for (std::size_t i = 0; i < count; ++i) {
     const auto acquired = acquire_new(s, wanted, context, chunk_bytes(wanted));
@@ -317,7 +317,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, s
   if (!pointer || !pitch || !width || !height) return pass();
   CudaState& s = state();
   const char* api = api_name("cuMemAllocPitch_v2");
-  Context* context = current_context(s);
+  Context* context = s.contexts.current();
   const PitchKey key{context ? context->device->ordinal : 0, width, element};
   std::size_t known = context ? known_pitch(key) : 0, bytes = 0;
   if (known && !__builtin_mul_overflow(known, height, &bytes)) {

@@ -7,14 +7,14 @@ namespace cistern::cuda {
 namespace {
 
 CUresult created(CUresult answer, CUcontext* context, CUdevice device) {
-  if (answer == kSuccess && context) make_context_known(state(), *context, device, true);
+  if (answer == kSuccess && context) state().contexts.make_known(*context, device, true);
   return answer;
 }
 
 template <class Pass>
 CUresult destroy(CUcontext handle, Pass pass) {
   CudaState& s = state();
-  ContextEnd end(s, known_context(s, handle));
+  ContextEnd end(s, s.contexts.known(handle));
   const CUresult answer = note(s, pass());
   answer == kSuccess ? end.gone() : end.stays();
   return answer;
@@ -23,7 +23,7 @@ CUresult destroy(CUcontext handle, Pass pass) {
 // The primary context of the device, as far as it was seen.
 Context* primary_context(CudaState& s, CUdevice device) {
   Context* primary = nullptr;
-  for_each_context(s, [&](Context& context) {
+  s.contexts.for_each([&](Context& context) {
     if (context.device->ordinal == device && !context.made_by_program.load()) primary = &context;
   });
   return primary;
@@ -59,7 +59,7 @@ CUresult stream_created(const char* name, Pass pass, CUstream* stream, unsigned 
   const CUresult answer = with_room_again(pass, output(stream));
   CudaState& s = state();
   if (answer != kSuccess) return note(s, answer);
-  if (Context* context = current_context(s)) {
+  if (Context* context = s.contexts.current()) {
     context->clock.stream_created(*stream, flags & kStreamNonBlocking);
     s.streams.put(*stream, {context, (flags & kStreamNonBlocking) != 0, s.streams_made.fetch_add(1) + 1});
   }
@@ -94,7 +94,7 @@ template <class Pass>
 CUresult begin_capture(CUstream stream, bool per_thread, int mode, Pass pass) {
   CudaState& s = state();
   settle_pools(s);
-  Context* context = current_context(s);
+  Context* context = s.contexts.current();
   s.captures.begun(stream, per_thread, mode, context ? context->handle() : nullptr);
   const CUresult answer = note(s, pass());
   if (answer != kSuccess) s.captures.ended(stream, per_thread);
@@ -164,7 +164,7 @@ CUresult cuCtxDetach(CUcontext context) {
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   const CUresult answer =
       with_room_again([&] { return driver().cuDevicePrimaryCtxRetain(context, device); }, output(context));
-  if (answer == kSuccess && context) make_context_known(state(), *context, device, false);
+  if (answer == kSuccess && context) state().contexts.make_known(*context, device, false);
   return answer;
 }
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
@@ -200,7 +200,7 @@ CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
   s.green_devices.with(green, [&](GreenRecord* record) {
     if (record) record->context = *context, device = record->device;
   });
-  make_context_known(s, *context, device, true);
+  s.contexts.make_known(*context, device, true);
   return answer;
 }
 CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned flags, int priority) {
@@ -225,18 +225,18 @@ CUresult cuCheckpointProcessUnlock(int process, void* arguments) {
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   const CUresult answer = driver().cuCtxEnablePeerAccess(peer, flags);
-  if (answer == kSuccess) state().shared_between_contexts.store(true);
+  if (answer == kSuccess) state().contexts.note_peer_access();
   return answer;
 }
 
 CUresult cuCtxSynchronize() {
   CudaState& s = state();
-  return synchronise(s, current_context(s),
+  return synchronise(s, s.contexts.current(),
                      [&] { return counted_wait(s, "cuCtxSynchronize", [] { return driver().cuCtxSynchronize(); }); });
 }
 CUresult cuCtxSynchronize_v2(CUcontext context) {
   CudaState& s = state();
-  Context* known = context ? known_context(s, context) : current_context(s);
+  Context* known = context ? s.contexts.known(context) : s.contexts.current();
   return synchronise(s, known, [&] {
     return counted_wait(s, "cuCtxSynchronize_v2", [&] { return driver().cuCtxSynchronize_v2(context); });
   });

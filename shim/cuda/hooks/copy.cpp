@@ -174,7 +174,7 @@ class Copying {
   }
   void across_contexts(On on) {
     on_ = on;
-    if (s_.contexts_alive.load(std::memory_order_relaxed) > 1) s_.shared_between_contexts.store(true);
+    s_.contexts.note_copy_across();
   }
   void described_2d(const CUDA_MEMCPY2D* copy, On on) {
     if (!copy) return;

@@ -128,7 +128,7 @@ bool much_is_kept(CudaState& s, const Block& freed) {
 
 template <class Pass>
 CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pass pass) {
-  Context* current = current_context(s);
+  Context* current = s.contexts.current();
   BlockState state = BlockState::live;
   if (!block->context_is_there()) return pass();
   if (!block->state.compare_exchange_strong(state, BlockState::cached)) {

@@ -19,7 +19,7 @@ CUresult add_allocation(CUgraph graph, CUDA_MEM_ALLOC_NODE_PARAMS* node, const c
   const int device = node->pool.location.id;
   if (device < 0 || device >= kDevicesMax) return note(s, pass());
   const std::uint64_t bytes = node->bytes;
-  const CUresult answer = with_room(s, known_device(s, device), bytes, pass);
+  const CUresult answer = with_room(s, s.contexts.device(device), bytes, pass);
   const CUdeviceptr address = answer == kSuccess ? node->address : 0;
   born(answer, {Family::graph, "allocation node", api, device}, as_handle(address), bytes);
   if (address) s.graph_memory.allocates(s, graph, address, false);

@@ -157,7 +157,7 @@ CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   settle_pools(s);
   const CUresult answer = driver().cuMemGetInfo_v2(free_bytes, total_bytes);
   if (answer != kSuccess) return note(s, answer);
-  Context* context = current_context(s);
+  Context* context = s.contexts.current();
   if (!context) return answer;
   Device& device = *context->device;
   if (free_bytes) *free_bytes += kept_bytes(s, device);

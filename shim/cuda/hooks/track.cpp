@@ -10,7 +10,7 @@ namespace cistern::cuda {
 CUresult born(CUresult answer, const MadeBy& by, const void* handle, std::uint64_t bytes) {
   CudaState& s = state();
   const char* api = api_name(by.api);
-  Context* context = current_context(s);
+  Context* context = s.contexts.current();
   if (answer != kSuccess) {
     if (answer == kOutOfMemory) {
       const int of_context = context ? context->device->ordinal : 0;
@@ -60,7 +60,7 @@ CUresult died(const void* handle, Pass pass) {
 template <class Pass>
 CUresult with_room(std::uint64_t bytes, Pass pass) {
   CudaState& s = state();
-  return cuda::with_room(s, device_of(current_context(s)), bytes, pass);
+  return cuda::with_room(s, device_of(s.contexts.current()), bytes, pass);
 }
 
 // On a stream that captures it is an allocation node of a graph.
@@ -197,7 +197,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
   if (!properties) return note(s, pass());
   const bool on_device = properties->location.type == kLocationDevice;
   const CUresult answer =
-      on_device ? cuda::with_room(s, known_device(s, properties->location.id), bytes, pass) : pass();
+      on_device ? cuda::with_room(s, s.contexts.device(properties->location.id), bytes, pass) : pass();
   return born(answer, made_by(properties, "cuMemCreate"), answer == kSuccess ? as_handle(*handle) : nullptr, bytes);
 }
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {

@@ -1,0 +1,72 @@
+// The contexts and devices of the process: which are known, which context is current, and whether they share memory.
+#pragma once
+#include "backends/cuda/context.hpp"
+#include "pool/base/address_table.hpp"
+#include "shim/cuda/tracked.hpp"
+
+namespace cistern::cuda {
+
+// Safe to call from any thread. Contexts and devices are never freed.
+class Contexts {
+ public:
+  Contexts(const Functions& functions, Gate& gate) : functions_(functions), gate_(gate) {}
+
+  // The context that is current on this thread, as the driver says; null: none. Known contexts only differ by handle,
+  // so a new one is made known here. Null too when its device cannot be told.
+  Context* current();
+  // Null: it is not known, or it is gone.
+  Context* known(CUcontext handle);
+  // A context becomes known with its device, or begins anew after it was gone.
+  Context* make_known(CUcontext handle, int device, bool made_by_program);
+  // The driver has ended it.
+  void note_gone(Context& context);
+
+  // Those that are alive. Nothing is called of the driver meanwhile: a lock is held.
+  template <class Visit>
+  void for_each(Visit visit) {
+    table_.for_each([&](Context& context) {
+      if (context.alive.load(std::memory_order_relaxed)) visit(context);
+    });
+  }
+  // Those that are gone too.
+  template <class Visit>
+  void for_each_ever(Visit visit) {
+    table_.for_each(visit);
+  }
+
+  // Null: none that is known.
+  Device* device(int ordinal) const {
+    return ordinal >= 0 && ordinal < kDevicesMax ? devices_[ordinal].load() : nullptr;
+  }
+  template <class Visit>
+  void for_each_device(Visit visit) {
+    for (auto& place : devices_)
+      if (Device* const device = place.load()) visit(*device);
+  }
+
+  // Work of one context may use device memory of another from now on: peer access, or a copy between two.
+  void note_peer_access() { share_memory_.store(true); }
+  void note_copy_across() {
+    if (are_several()) share_memory_.store(true);
+  }
+  bool share_memory() const { return share_memory_.load(std::memory_order_relaxed); }
+  bool are_several() const { return alive_.load(std::memory_order_relaxed) > 1; }
+
+  void before_fork();
+  void after_fork();
+  // True: the parent had one. Each is gone, whatever it was.
+  bool forget_in_child();
+
+ private:
+  const Functions& functions_;
+  Gate& gate_;
+  AddressTable<Context> table_;
+  Lock making_lock_;
+  std::atomic<Device*> devices_[kDevicesMax]{};
+  std::atomic<int> alive_{0};
+  std::atomic<bool> share_memory_{false};
+};
+
+inline Device* device_of(const Context* context) { return context ? context->device : nullptr; }
+
+}  // namespace cistern::cuda

@@ -1,0 +1,21 @@
+// What is made at its first use by whoever comes first, and never ends.
+#pragma once
+#include <atomic>
+#include <new>
+
+#include "pool/base/internal_memory.hpp"
+
+namespace cistern::cuda {
+
+template <class T>
+T* make_once(std::atomic<T*>& place) {
+  T* known = place.load(std::memory_order_acquire);
+  if (known) [[likely]]
+    return known;
+  auto* made = new (internal_allocate(sizeof(T))) T;
+  if (place.compare_exchange_strong(known, made)) return made;
+  internal_deallocate(made, sizeof(T));
+  return known;
+}
+
+}  // namespace cistern::cuda
