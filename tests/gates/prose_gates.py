@@ -400,7 +400,7 @@ class Rules(unittest.TestCase):
                             f"{PLANTED}\n",
         "shim/doc/x.1": f".Sh NAME\n{PLANTED}\n.Ev CISTERN\n",
         ".github/GUIDE.md": f"{PLANTED}\n",
-        "shim/options.def": f'OPTION(bytes, a, CISTERN_A, "1", "plain words; "\n       "{PLANTED}")\n',
+        "shim/options.def": f'OPTION(bytes, a, CISTERN, "1", "plain words; "\n       "{PLANTED}")\n',
         "shim/entry_program.cpp": f'// Plain words.\nsay("usage: x\\n"\n    "{PLANTED}\\n");\n',
         "pool/a.cpp": f'// Plain words.\nint a;  // more of them\n// What is wrong here\n// stands in a comment.\n'
                       'const char* s = "// What is in a string is none of ours.";\n',
