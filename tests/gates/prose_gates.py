@@ -14,6 +14,8 @@ merge of branches that were counted apart. `--list FOLDER` prints the sentences 
 """
 import ast
 import collections
+import importlib.machinery
+import importlib.util
 import io
 import pathlib
 import re
@@ -33,7 +35,7 @@ OPTIONS, USAGE = "shim/options.def", "shim/entry_program.cpp"
 # Pattern -> say instead.
 BANNED = {
     r"that (?:is|are) none": "not a ...",
-    r"is no (?:memory|rule|regular file|report)": "is not a ...",
+    r"is no (?:memory|rule|regular file)": "is not a ...",
     r"told of": "reported",
     r"for ever": "forever, or until when",
     r"at once": "immediately, or at the same time",
@@ -200,7 +202,7 @@ def usage_texts(text):
 def sentences(paragraph):
     quiet = re.sub(r"`[^`]*`", "X", " ".join(paragraph.split()))
     quiet = re.sub(r"\b(e\.g|i\.e|cf|vs)\.", r"\1", quiet)
-    return [part.strip(" ()*_") for part in re.split(r"(?<=[.!?])[)\"]?\s+(?=[A-Z(\"`0-9])|\)\s+\((?=[A-Z])", quiet)
+    return [part.strip(" ()*_") for part in re.split(r"(?<=[.!?])[)\"]?\s+(?=[A-Z(\"`0-9-])|\)\s+\((?=[A-Z])", quiet)
             if part.strip(" ()*_")]
 
 
@@ -325,6 +327,10 @@ class Prose(unittest.TestCase):
         differing = list(against_baseline(ROOT))
         self.assertFalse(differing, "\n" + "\n".join(differing))
 
+    def test_pages_have_none(self):
+        self.assertEqual({folder: count for folder, count in baseline_of(ROOT).items()
+                          if re.match(r"\.|shim/doc(/|$)", folder)}, {})
+
 
 class Links(unittest.TestCase):
     def test_each_leads_somewhere(self):
@@ -354,6 +360,51 @@ class Glossary(unittest.TestCase):
         self.assertEqual([term for term, meaning, _ in terms if len(sentences(meaning)) > 2], [])
         words = [word for _, _, instead in terms for word in instead]
         self.assertEqual([word for word in words if word.lower() in names], [])
+
+
+class Changes(unittest.TestCase):
+    """Notes of changes have a name and a text that scripts/changelog makes a page of."""
+
+    @classmethod
+    def setUpClass(cls):
+        loader = importlib.machinery.SourceFileLoader("changelog", str(ROOT / "scripts/changelog"))
+        cls.changelog = importlib.util.module_from_spec(importlib.util.spec_from_loader("changelog", loader))
+        written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+        loader.exec_module(cls.changelog)
+        sys.dont_write_bytecode = written
+
+    def with_notes(self, folder, **notes):
+        root = pathlib.Path(folder)
+        (root / "shim/doc/changes").mkdir(parents=True)
+        (root / "shim/doc/changes/README.md").write_text("# Notes\n")
+        for name, text in notes.items():
+            (root / f"shim/doc/changes/{name.replace('_', '-')}.md").write_text(text)
+        return root
+
+    def test_every_note_can_be_assembled(self):
+        notes = self.changelog.notes_of(ROOT / "shim/doc/changes")
+        self.assertEqual(list(self.changelog.complaints(notes)), [])
+        self.assertIn(self.changelog.MARK, (ROOT / "shim/doc/CHANGELOG.md").read_text())
+
+    def test_a_wrong_note_is_seen(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = self.with_notes(folder, added_a="Good.", better_b="No such kind.", fixed="No words.", fixed_c="",
+                                   removed_d="No end", changed_e="Too long. " * 100)
+            wrong = self.changelog.complaints(self.changelog.notes_of(root / "shim/doc/changes"))
+            self.assertEqual([line.split(":")[0] for line in wrong],
+                             ["better-b.md", "changed-e.md", "fixed-c.md", "fixed.md", "removed-d.md"])
+
+    def test_a_release_moves_the_notes_into_the_page(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = self.with_notes(folder, fixed_b="Two\nlines.", added_a="New.", fixed_a="One.")
+            page = root / "shim/doc/CHANGELOG.md"
+            page.write_text(f"# Changes\n\n{self.changelog.MARK}\n## 0.1.0 (2026-01-01)\n\n- First.\n")
+            self.assertIsNone(self.changelog.release(root, "0.2.0", "2026-02-01"))
+            self.assertEqual(page.read_text(), f"# Changes\n\n{self.changelog.MARK}\n## 0.2.0 (2026-02-01)\n\n"
+                             "### Added\n\n- New.\n\n### Fixed\n\n- One.\n- Two lines.\n\n"
+                             "## 0.1.0 (2026-01-01)\n\n- First.\n")
+            self.assertEqual([path.name for path in (root / "shim/doc/changes").iterdir()], ["README.md"])
+            self.assertIn("no note", self.changelog.release(root, "0.3.0", "2026-03-01"))
 
 
 class Rules(unittest.TestCase):
