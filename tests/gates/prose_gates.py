@@ -301,8 +301,12 @@ def write_baseline(root, may_rise):
 
 
 # --- Pages lead somewhere
+NAMED_PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)}|\.ci|\.github)/[\w./-]+)(?: [^`]*)?`")
+
+
 def broken_links(root):
-    """Relative links to files, and to headings in them, that lead nowhere, as "page: link"."""
+    """Relative links to files, and to headings in them, that lead nowhere, and files of the tree that are named in
+    backticks and are not there, as "page: link"."""
     pages = [path for path in (root / "README.md", root / "shim/README.md", root / "tests/README.md",
                                *(root / "shim/doc").rglob("*.md"), *(root / ".github").rglob("*.md")) if path.exists()]
     for page in pages:
@@ -314,6 +318,8 @@ def broken_links(root):
             target = (page.parent / name) if name else page
             if not target.exists() or (heading and heading not in anchors(target)):
                 yield f"{page.relative_to(root)}: {link}"
+        yield from (f"{page.relative_to(root)}: {named}" for named in NAMED_PATH.findall(text)
+                    if not (root / named).exists())
 
 
 def anchors(page):
@@ -341,9 +347,10 @@ class Links(unittest.TestCase):
             root = pathlib.Path(folder)
             (root / "shim/doc").mkdir(parents=True)
             (root / "README.md").write_text("# One two: three\n[a](#one-two-three) [b](shim/doc/x.md) [c](#four)\n"
-                                            "[d](https://example.org/x.md)\n```\n[e](none.md)\n```\n")
+                                            "[d](https://example.org/x.md)\n```\n[e](none.md)\n```\n"
+                                            "`tests/gone.py --flag`, `shim/doc`, `shim/doc/x.md`, `tests`, `a/b`\n")
             (root / "shim/doc/x.md").write_text("[a](../../README.md#one-two-three) [b](y.md)\n")
-            self.assertEqual(sorted(broken_links(root)), ["README.md: #four", "shim/doc/x.md: y.md"])
+            self.assertEqual(sorted(broken_links(root)), ["README.md: #four", "README.md: tests/gone.py", "shim/doc/x.md: y.md"])
 
 
 class Glossary(unittest.TestCase):
