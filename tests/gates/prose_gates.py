@@ -350,7 +350,8 @@ class Links(unittest.TestCase):
                                             "[d](https://example.org/x.md)\n```\n[e](none.md)\n```\n"
                                             "`tests/gone.py --flag`, `shim/doc`, `shim/doc/x.md`, `tests`, `a/b`\n")
             (root / "shim/doc/x.md").write_text("[a](../../README.md#one-two-three) [b](y.md)\n")
-            self.assertEqual(sorted(broken_links(root)), ["README.md: #four", "README.md: tests/gone.py", "shim/doc/x.md: y.md"])
+            self.assertEqual(sorted(broken_links(root)),
+                             ["README.md: #four", "README.md: tests/gone.py", "shim/doc/x.md: y.md"])
 
 
 class Glossary(unittest.TestCase):
