@@ -2,13 +2,13 @@
 // pinned chunks, and what is learned from it. One engine for all kinds of device; what a driver does in a way of its
 // own its `Driver` does, the class that derives from the engine:
 //
-//   place_of       where a copy goes: at least the device's number
-//   why_not        why this copy goes the driver's way, whatever was measured
-//   take_in_trials what trials have told since, where a driver tells later
-//   begin_trial    so that the copy's time will be known; end_trial, drop_trial
-//   settle         what has to be over before the pieces of a copy
-//   is_idle        nothing is ahead of them
-//   pass_ring      the pieces, through the ring
+//   place_of       the copy's place: at least the device's number
+//   why_not        the reason why this copy goes the driver's way, whatever was measured
+//   take_in_trials reads the times of trials that have ended, where a driver tells them later
+//   begin_trial    prepares to time the copy; end_trial, drop_trial
+//   settle         waits for work that must end before the pieces of a copy begin
+//   is_idle        says that no work is ahead of them
+//   pass_ring      copies the pieces through the ring
 //
 // Types names the classes of the driver: State, Copy (to_device, host, box), Turn, Answer, Place and Trial.
 #pragma once
@@ -42,11 +42,11 @@ class StagingEngine {
     return answer;
   }
 
-  // Of a batch: whether it is left to the driver with the rest of the batch, which is counted.
+  // True: the driver copies this one of a batch with the rest of the batch, which is counted.
   bool leaves(State& s, const Copy& what) { return !choose(s, what).of; }
 
   StagedWays& ways() { return ways_; }
-  // Where nothing is staged, nobody needs one.
+  // Null: no copy is staged, and calls need no turns.
   staging::Turns* turns() { return mode_ == StagingMode::off ? nullptr : &turns_; }
   void set_limits(const PoolLimits& limits) { interval_.set(limits); }
 
@@ -77,7 +77,7 @@ class StagingEngine {
     std::uint64_t begin_ns = 0;
   };
 
-  // What became of a copy in the ring.
+  // The result of a copy through the ring.
   struct Passage {
     std::optional<Unstaged> refused{};  // before anything was done
     staging::Outcome outcome{};
@@ -152,7 +152,7 @@ class StagingEngine {
     const staging::Outcome& outcome = passage.outcome;
     if (outcome.rest != staging::Rest::none)
       plan.of->count(unstaged_of(outcome.rest), what.box.bytes() - outcome.staged_bytes);
-    // What went neither way whole tells nothing.
+    // A copy that went neither way as a whole is no measurement.
     if (passage.untouched || passage.grew || outcome.rest != staging::Rest::none) drop(s, plan);
     if (passage.untouched) return std::nullopt;
     plan.of->count_staged(outcome.staged_bytes);
@@ -176,8 +176,8 @@ class StagingEngine {
   const StagingMode mode_ = staging_mode();
   StagedWays ways_;
   staging::Turns turns_;
-  IntervalTrim interval_;  // of rings
-  Lock lock_;              // what a driver knows besides
+  IntervalTrim interval_;  // trims the rings
+  Lock lock_;              // for the driver's own tables
 };
 
 }  // namespace cistern

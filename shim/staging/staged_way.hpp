@@ -1,5 +1,4 @@
-// What every kind of device accounts of copies between pageable memory and a device: which way they went, why, and what
-// either way was measured to do.
+// The account of copies between pageable memory and a device: which way they went, why, and the speed of either way.
 //
 // Room: copies through pinned chunks, as far as every kind of device does the same: accounts, threads, the host's side.
 // May include: pool/base, pool, pool/heap, pool/staging, stats, shim/process.
@@ -41,7 +40,7 @@ enum class Unstaged : std::uint8_t {
 
 Unstaged unstaged_of(staging::Rest rest);
 
-// Of one device and direction.
+// The account of one device and direction.
 class StagedWay {
  public:
   staging::Calibration calibration;
@@ -63,7 +62,7 @@ class StagedWay {
   std::atomic<std::uint64_t> unstaged_[static_cast<int>(Unstaged::count)]{};
 };
 
-// Of all devices of a kind, each made at its first copy.
+// The accounts of all devices of a kind; each is made at its first copy.
 class StagedWays {
  public:
   static constexpr int kDevices = 64;
