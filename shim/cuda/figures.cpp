@@ -24,14 +24,6 @@ String kind_name(Family family, int device) {
   return name;
 }
 
-template <class Visit>
-void for_each_kind(CudaState& s, Visit visit) {
-  for (int family = 0; family < static_cast<int>(Family::count); ++family)
-    for (int device = 0; device < kDevicesMax; ++device)
-      if (KindCounters* counted = s.kinds[family][device].load(std::memory_order_acquire))
-        visit(static_cast<Family>(family), device, *counted);
-}
-
 bool of_kind(const Block& block, Family family, int device) {
   if (block.kind == BlockKind::pinned) return family == Family::pinned;
   return family == Family::device && block.context->device->ordinal == device;
@@ -88,14 +80,14 @@ bool used() {
   CudaState* s = state_if_used();
   if (!s) return false;
   bool any = false;
-  for_each_kind(*s, [&](Family, int, KindCounters& counted) { any |= read(counted.allocations) != 0; });
+  s->account.for_each_kind([&](Family, int, KindCounters& counted) { any |= read(counted.allocations) != 0; });
   return any;
 }
 
 void add_kinds(Vector<KindFigures>& kinds, Vector<FragmentationFigures>& fragmentation) {
   CudaState* s = state_if_used();
   if (!s) return;
-  for_each_kind(*s, [&](Family family, int device, KindCounters& counted) {
+  s->account.for_each_kind([&](Family family, int device, KindCounters& counted) {
     const bool pooled = family == Family::device || family == Family::pinned;
     KindFigures figures = counted.figures(kind_name(family, device).c_str(), pooled);
     if (!figures.allocations && !figures.failed && !figures.live_blocks) return;
@@ -130,17 +122,12 @@ void add_leaks(Vector<LeakFigures>& leaks) {
     if (const auto record = read_live(block, [&] { return as_tracked(block); }))
       live.push_back({*record, block.address.load()});
   });
-  s->tracked.for_each([&](const void* handle, Tracked& record) {
+  s->account.for_each_tracked([&](const void* handle, Tracked& record) {
     if (!record.inherited) live.push_back({record, reinterpret_cast<std::uintptr_t>(handle)});
   });
   LeakRows rows(leaks);
   for (const Live& one : live) add_standing_leak(rows, one.record, one.address);
-  Vector<WentWithContext> ended;
-  {
-    Locked hold(s->went_lock);
-    for (auto& [key, went] : s->went_with_context) ended.push_back(went);
-  }
-  for (const WentWithContext& went : ended) {
+  for (const WentWithContext& went : s->account.went_with_context()) {
     LiveBlocks live = live_blocks(went.first);
     live.bytes = went.bytes;
     live.last_ns = went.last_ns;
@@ -160,7 +147,7 @@ void add_objects(Snapshot& snapshot) {
           !record.context || (record.context->alive.load() && record.context->epoch.load() == record.epoch);
       if (static_cast<int>(record.type) == type && !record.inherited && there) rows.add(record.site, record.api);
     });
-    rows.add_to(snapshot, read(s->objects_created[type]));
+    rows.add_to(snapshot, s->objects.created(static_cast<ObjectType>(type)));
   }
 }
 
@@ -174,7 +161,7 @@ void add_staging(Snapshot& snapshot) {
 void add_devices(Snapshot& snapshot) {
   CudaState* s = state_if_used();
   if (!s) return;
-  snapshot.escaped = s->escaped.load();
+  snapshot.escaped = read(s->account.escaped);
   s->contexts.for_each_device([&](const Device& device) {
     if (!device.sampled_at_ns.load() || !device.total_bytes.load()) return;
     // What this process took or gave back since then is known.
@@ -203,7 +190,7 @@ KindFigures total_figures(std::uint64_t* largest_kept_bytes) {
       total.*member += figures.*member;
     if (!device) total.peak_bytes = figures.peak_bytes;
   }
-  if (CudaState* const s = state_if_used(); s && device) total.peak_bytes = s->live_on_devices.peak();
+  if (CudaState* const s = state_if_used(); s && device) total.peak_bytes = s->account.live_on_devices.peak();
   for (const FragmentationFigures& fragments : fragmentation)
     if (wanted(fragments.kind)) *largest_kept_bytes = std::max(*largest_kept_bytes, fragments.largest_free_bytes);
   return total;
@@ -230,7 +217,7 @@ void add_to(Snapshot& snapshot) {
   add_unknown_functions(snapshot);
   add_kinds(snapshot.kinds, snapshot.fragmentation);
   add_leaks(snapshot.leaks);
-  for_each_kind(state(), [&](Family family, int device, KindCounters& counted) {
+  state().account.for_each_kind([&](Family family, int device, KindCounters& counted) {
     counted.add_sites(kind_name(family, device), snapshot);
   });
   state().transfers.add_to(snapshot, "cuda");
@@ -255,7 +242,7 @@ namespace {
 std::uint64_t live_bytes() {
   std::uint64_t bytes = 0;
   if (CudaState* s = state_if_used())
-    for_each_kind(*s, [&](Family, int, KindCounters& counted) { bytes += read(counted.live_bytes); });
+    s->account.for_each_kind([&](Family, int, KindCounters& counted) { bytes += read(counted.live_bytes); });
   return bytes;
 }
 
@@ -272,7 +259,7 @@ void visit_live(VisitLive visit, void* context) {
     visit(context, {is_device ? CISTERN_DEVICE : CISTERN_PINNED, is_device ? record->device : -1, block.address.load(),
                     record->bytes, record->api, record->site, record->born_ns});
   });
-  s->tracked.for_each([&](const void* handle, const Tracked& record) {
+  s->account.for_each_tracked([&](const void* handle, const Tracked& record) {
     if (record.family != Family::managed || record.inherited) return;
     visit(context, {CISTERN_MANAGED, -1, reinterpret_cast<std::uintptr_t>(handle), record.bytes, record.api,
                     record.site, record.born_ns});
@@ -288,7 +275,7 @@ void add_judged(JudgedMemory& memory) {
     else if (block.kind == BlockKind::pinned)
       memory.add_unused(block.address.load(), block.bytes);
   });
-  s->tracked.for_each([&](const void* handle, const Tracked& record) {
+  s->account.for_each_tracked([&](const void* handle, const Tracked& record) {
     if (record.inherited) return;
     if (!is_handle(record.family)) {
       const bool readable = record.family == Family::managed;

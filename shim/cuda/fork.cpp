@@ -22,31 +22,25 @@ void before_fork() {
   s->pinned_pool.before_fork();
   s->source.before_fork();
   s->objects.before_fork();
-  s->streams.before_fork();
-  s->green_devices.before_fork();
   s->graph_memory.before_fork();
-  s->tracked.before_fork();
+  s->account.before_fork();
   s->blocks.before_fork();
   s->contexts.before_fork();
   s->transfers.before_fork();
   s->waits.before_fork();
   s->staging.before_fork();
-  s->went_lock.lock_for_fork();
 }
 
 namespace {
 
 void unlock_tables(CudaState& s) {
   s.staging.after_fork();
-  s.went_lock.unlock_after_fork();
   s.waits.after_fork();
   s.transfers.after_fork();
   s.contexts.after_fork();
   s.blocks.after_fork();
-  s.tracked.after_fork();
+  s.account.after_fork();
   s.graph_memory.after_fork();
-  s.green_devices.after_fork();
-  s.streams.after_fork();
   s.objects.after_fork();
 }
 
@@ -88,18 +82,11 @@ void after_fork_in_child() {
   if (s->contexts.forget_in_child()) s->gate.closed.store(true);
   s->blocks.table.clear();
   s->blocks.ranges.clear();
-  s->tracked.for_each([](const void*, Tracked& record) { record.inherited = true; });
+  s->account.forget_in_child();
   s->graph_memory.forget_in_child();
-  s->objects.for_each([](const void*, ObjectRecord& record) { record.inherited = true; });
-  for (Counter& created : s->objects_created) created = 0;
+  s->objects.forget_in_child();
   s->transfers.clear();
   s->waits.clear();
-  s->went_with_context.clear();
-  s->escaped = 0;
-  s->live_on_devices.reset();
-  for (auto& by_device : s->kinds)
-    for (auto& place : by_device)
-      if (KindCounters* counted = place.load(std::memory_order_acquire)) counted->reset();
 }
 
 }  // namespace cistern::cuda

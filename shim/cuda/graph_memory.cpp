@@ -15,7 +15,7 @@ constexpr std::uint64_t kSampleEveryNs = 100'000'000;
 
 void forget(CudaState& s, CUdeviceptr address) {
   Tracked gone;
-  if (take_tracked(s, as_handle(address), gone)) forget_tracked(s, as_handle(address), gone);
+  if (s.account.take(as_handle(address), gone)) s.account.forget(as_handle(address), gone);
 }
 
 }  // namespace
@@ -23,7 +23,7 @@ void forget(CudaState& s, CUdeviceptr address) {
 void GraphMemory::allocates(CudaState& s, CUgraph graph, CUdeviceptr address, bool captured) {
   Node node{graph, {}};
   node.captured = captured;
-  const bool tracked = s.tracked.with(as_handle(address), [&](const Tracked* record) {
+  const bool tracked = s.account.with_tracked(as_handle(address), [&](const Tracked* record) {
     if (record) node.memory = *record;
     return record != nullptr;
   });
@@ -93,7 +93,7 @@ void GraphMemory::launched(CudaState& s, CUgraphExec executable) {
   for (const CUdeviceptr address : what.freed) forget(s, address);
   for (const Allocation& left : what.left) {
     const void* const handle = as_handle(left.address);
-    if (!is_tracked(s, handle)) track_again(s, handle, left.memory);
+    if (!s.account.is_tracked(handle)) s.account.track(handle, left.memory);
   }
   sample_all(s);
 }
@@ -130,13 +130,13 @@ GraphMemory::Graph GraphMemory::take(CudaState& s, CUgraph graph) {
     }
   }
   for (const auto& [address, node] : taken.nodes)
-    if (Tracked memory; !node.launched && !node.freed_inside && take_tracked(s, as_handle(address), memory))
+    if (Tracked memory; !node.launched && !node.freed_inside && s.account.take(as_handle(address), memory))
       taken.never_launched.push_back({address, memory});
   return taken;
 }
 
 void GraphMemory::put_back(CudaState& s, CUgraph graph, Graph&& taken) {
-  for (const Allocation& one : taken.never_launched) restore_tracked(s, as_handle(one.address), one.memory);
+  for (const Allocation& one : taken.never_launched) s.account.restore(as_handle(one.address), one.memory);
   if (taken.nodes.empty() && taken.freed.empty()) return;
   Locked hold(lock_);
   nodes_.insert(taken.nodes.begin(), taken.nodes.end());
@@ -144,7 +144,7 @@ void GraphMemory::put_back(CudaState& s, CUgraph graph, Graph&& taken) {
 }
 
 void GraphMemory::gone(CudaState& s, const Graph& taken) {
-  for (const Allocation& one : taken.never_launched) forget_tracked(s, as_handle(one.address), one.memory);
+  for (const Allocation& one : taken.never_launched) s.account.forget(as_handle(one.address), one.memory);
 }
 
 void GraphMemory::sample_all(CudaState& s) {

@@ -26,12 +26,12 @@ Holdings holdings(CudaState& s, const Device* device) {
   s.blocks.table.for_each([&](Block& block) {
     if (const auto record = read_live(block, [&] { return as_tracked(block); })) add(*record);
   });
-  s.tracked.for_each([&](const void*, Tracked& record) { add(record); });
+  s.account.for_each_tracked([&](const void*, Tracked& record) { add(record); });
   return holdings;
 }
 
 std::uint64_t live(CudaState& s, Family family, int device = 0) {
-  KindCounters* counted = s.kinds[static_cast<int>(family)][device].load();
+  const KindCounters* const counted = s.account.counters_if_used(family, device);
   return counted ? read(counted->live_bytes) : 0;
 }
 

@@ -200,7 +200,7 @@ void* runtime_function(RuntimeCall call, const void* caller) {
 
 cudaError_t Observing::made(cudaError_t answer, const void* memory) {
   const Observed& seen = before_ ? *before_ : mine_;
-  if (answer == kSuccess && memory && !seen.seen_by_driver) add(state().escaped);
+  if (answer == kSuccess && memory && !seen.seen_by_driver) add(state().account.escaped);
   return answer;
 }
 

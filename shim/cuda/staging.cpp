@@ -167,7 +167,7 @@ std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, con
   if (!context || context->ending.load() || context->poisoned.load()) return Unstaged::unknown_context;
   if (what.stream != legacy_stream() && what.stream != per_thread_stream()) {
     bool own = false;
-    s.streams.with(what.stream, [&](const StreamRecord* record) { own = record && record->context == context; });
+    s.objects.with_stream(what.stream, [&](const StreamRecord* record) { own = record && record->context == context; });
     if (!own) return Unstaged::unknown_context;
   }
   const auto first = reinterpret_cast<std::uintptr_t>(what.host.base);

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <new>
 
-#include "pool/base/registered_memory.hpp"
-#include "shim/cuda/make_once.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
@@ -17,9 +15,6 @@ namespace {
 constinit std::atomic<CudaState*> the_state{nullptr};
 alignas(CudaState) constinit unsigned char state_memory[sizeof(CudaState)] = {};
 constinit Lock state_lock;
-
-constexpr const char* kFamilyNames[] = {"device", "pinned", "managed",  "async",      "graph",
-                                        "array",  "vmm",    "vmm-host", "registered", "imported"};
 
 // Through the table, which answers for what the driver lacks.
 #define CISTERN_REAL(name) \
@@ -77,6 +72,7 @@ CudaState::CudaState(const Functions& below, const Missing& missing)
       pinned_pool(source),
       captures(gate),
       contexts(functions, gate),
+      account(blocks, contexts),
       sites_on(options().sites != "off"),
       deferred(options().device_order == "deferred" && !missing.for_order) {
   const Options& chosen = options();
@@ -100,13 +96,6 @@ CudaState* state_if_used() { return the_state.load(std::memory_order_acquire); }
 
 void state_before_fork() { state_lock.lock_for_fork(); }
 void state_after_fork() { state_lock.unlock_after_fork(); }
-
-KindCounters& counters(CudaState& s, Family family, int device) {
-  const int index = per_device(family) && device >= 0 && device < kDevicesMax ? device : 0;
-  return *make_once(s.kinds[static_cast<int>(family)][index]);
-}
-
-const char* family_name(Family family) { return kFamilyNames[static_cast<int>(family)]; }
 
 const char* api_name(const char* driver_name) {
   if (!observed) return driver_name;
@@ -143,40 +132,6 @@ Tracked as_tracked(const Block& block) {
   record.born_ns = block.born_ns;
   return record;
 }
-
-std::uint64_t origin_key(const Tracked& record) {
-  const std::uint64_t where = record.site ? record.site : reinterpret_cast<std::uintptr_t>(record.api);
-  return where * 1024 + static_cast<std::uint64_t>(record.family) * kDevicesMax + record.device;
-}
-
-namespace {
-RangeKind range_kind(Family family) { return family == Family::managed ? RangeKind::managed : RangeKind::registered; }
-bool has_range(Family family) { return family == Family::managed || family == Family::registered; }
-
-// Found by any address inside; what is registered also by whoever frees it.
-void note_range(CudaState& s, const void* handle, const Tracked& record) {
-  if (!has_range(record.family)) return;
-  s.blocks.ranges.insert(reinterpret_cast<std::uintptr_t>(handle), record.bytes, {range_kind(record.family)});
-  if (record.family == Family::registered) note_registered(handle, record.bytes);
-}
-
-void forget_range(CudaState& s, const void* handle, const Tracked& record) {
-  if (!has_range(record.family)) return;
-  s.blocks.ranges.erase(reinterpret_cast<std::uintptr_t>(handle));
-  if (record.family == Family::registered) forget_registered(handle, record.bytes);
-}
-
-void note_went_with_context(CudaState& s, const Tracked& record) {
-  Locked hold(s.went_lock);
-  auto [place, is_new] = s.went_with_context.try_emplace(origin_key(record));
-  WentWithContext& went = place->second;
-  if (is_new) went.first = record;
-  ++went.blocks;
-  went.bytes += record.bytes;
-  went.last_ns = std::max(went.last_ns, record.born_ns);
-  went.first.born_ns = std::min(went.first.born_ns, record.born_ns);
-}
-}  // namespace
 
 ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context) {
   if (!context_) return;
@@ -238,29 +193,12 @@ void ContextEnd::end_programs_memory() {
   for (Block* block : blocks) {
     if (block->state.load() == BlockState::live) {
       account_death(s_, block);
-      note_went_with_context(s_, as_tracked(*block));
+      s_.account.note_went_with_context(as_tracked(*block));
     }
     s_.source.forget(block);
   }
-  Vector<const void*> ended;
-  s_.objects.for_each([&](const void* handle, const ObjectRecord& record) {
-    if (record.context == context_ && record.epoch != epoch) ended.push_back(handle);
-  });
-  ObjectRecord gone;
-  for (const void* handle : ended)
-    s_.objects.take_if(handle, gone, [&](const ObjectRecord& record) { return record.epoch != epoch; });
-  Vector<const void*> handles;
-  s_.tracked.for_each([&](const void* handle, Tracked& record) {
-    if (record.context == context_ && record.epoch != epoch) handles.push_back(handle);
-  });
-  for (const void* handle : handles) {
-    Tracked record;
-    const auto of_old = [&](const Tracked& found) { return found.context == context_ && found.epoch != epoch; };
-    if (!s_.tracked.take_if(handle, record, of_old)) continue;
-    forget_range(s_, handle, record);
-    forget_tracked(s_, handle, record);
-    if (!record.inherited) note_went_with_context(s_, record);
-  }
+  s_.objects.forget_those_of(*context_);
+  s_.account.end_tracked_of(*context_);
 }
 
 // Those that had not settled wait for what is enqueued by now.
@@ -279,49 +217,7 @@ void note_object(CudaState& s, ObjectType type, const void* handle, const char* 
   ObjectRecord record{.type = type, .site = capture(s, driver_name), .api = api_name(driver_name)};
   record.context = type == ObjectType::library ? nullptr : s.contexts.current();
   if (record.context) record.epoch = record.context->epoch.load(std::memory_order_relaxed);
-  add(s.objects_created[static_cast<int>(type)]);
-  s.objects.put(handle, record);
-}
-
-// --- Memory that is only tracked
-
-void track(CudaState& s, const void* handle, Tracked record) {
-  record.site = capture(s, record.api);
-  track_again(s, handle, record);
-}
-
-void track_again(CudaState& s, const void* handle, Tracked record) {
-  record.born_ns = coarse_nanoseconds_since_start();
-  if (record.context) {
-    if (per_device(record.family)) record.device = record.context->device->ordinal;
-    record.epoch = record.context->epoch.load(std::memory_order_relaxed);
-  }
-  counters(s, record.family, record.device).block_born(as_counted(record, handle));
-  if (takes_device_memory(record.family))
-    if (Device* device = s.contexts.device(record.device)) device->tracked_bytes.fetch_add(record.bytes);
-  note_range(s, handle, record);
-  // A record that is there already is of a context that is going at this moment: its memory is no more.
-  Tracked stale;
-  if (s.tracked.take_if(handle, stale, [](const Tracked&) { return true; })) forget_tracked(s, handle, stale);
-  s.tracked.put(handle, record);
-}
-
-bool take_tracked(CudaState& s, const void* handle, Tracked& out) {
-  if (!s.tracked.take_if(handle, out, [](const Tracked&) { return true; })) return false;
-  forget_range(s, handle, out);
-  return true;
-}
-
-void forget_tracked(CudaState& s, const void* handle, const Tracked& record) {
-  if (record.inherited) return;
-  counters(s, record.family, record.device).block_died(as_counted(record, handle));
-  if (takes_device_memory(record.family))
-    if (Device* device = s.contexts.device(record.device)) device->tracked_bytes.fetch_sub(record.bytes);
-}
-
-void restore_tracked(CudaState& s, const void* handle, const Tracked& record) {
-  note_range(s, handle, record);
-  s.tracked.put(handle, record);
+  s.objects.made(handle, record);
 }
 
 // --- Across all pools
@@ -467,7 +363,7 @@ void account_death(CudaState& s, Block* block, const Death& death) {
   const std::uint64_t reserved = death.kept ? reserved_bytes_with(s, block->sort()) : 0;
   Locked hold(counted.lock);
   if (death.waited) bump(counted.driver_syncs);
-  if (block->kind == BlockKind::device) s.live_on_devices.fall(died.bytes);
+  if (block->kind == BlockKind::device) s.account.live_on_devices.fall(died.bytes);
   const std::uint64_t rounded = as_driver_rounds(died.bytes);
   drop(share.live_bytes, rounded);
   drop(share.waste_bytes, block->bytes - rounded);

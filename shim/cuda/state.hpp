@@ -5,12 +5,13 @@
 //   shim/include/cistern.
 #pragma once
 #include "backends/cuda/staging_chunks.hpp"
-#include "pool/base/handle_table.hpp"
+#include "shim/cuda/account.hpp"
 #include "shim/cuda/captures.hpp"
 #include "shim/cuda/contexts.hpp"
 #include "shim/cuda/graph_memory.hpp"
 #include "shim/cuda/missing.hpp"
 #include "shim/cuda/next.hpp"
+#include "shim/cuda/objects.hpp"
 #include "shim/cuda/staging.hpp"
 #include "shim/process/options.hpp"
 #include "shim/staging/round_trips.hpp"
@@ -20,32 +21,6 @@
 #include "stats/waits.hpp"
 
 namespace cistern::cuda {
-
-struct StreamRecord {
-  Context* context = nullptr;
-  bool non_blocking = false;
-  std::uint64_t number = 0;  // of all streams that were made: a handle may come again
-};
-// What is no memory, but is the driver's to keep until the program gives it back.
-enum class ObjectType : std::uint8_t { stream, event, module, library, graph, count };
-struct ObjectRecord {
-  ObjectType type = ObjectType::stream;
-  bool inherited = false;
-  Context* context = nullptr;  // it lives and dies with this one; null: with none
-  std::uint32_t epoch = 0;
-  SiteId site = 0;
-  const char* api = nullptr;
-};
-struct GreenRecord {
-  CUdevice device = 0;
-  CUcontext context = nullptr;
-};
-
-// Blocks that the program still held when their context was reset or destroyed, by site: never freed.
-struct WentWithContext {
-  Tracked first;
-  std::uint64_t blocks = 0, bytes = 0, last_ns = 0;
-};
 
 struct CudaState {
   CudaState(const Functions& below, const Missing& missing);
@@ -58,22 +33,13 @@ struct CudaState {
   TieredPool<BlockSource> device_pool, pinned_pool;
   Captures captures;
   Contexts contexts;
-  HandleTable<Tracked> tracked;
+  Account account;
   GraphMemory graph_memory;
-  HandleTable<StreamRecord> streams;
-  std::atomic<std::uint64_t> streams_made{0};
-  HandleTable<GreenRecord> green_devices;
-  HandleTable<ObjectRecord> objects;
-  Counter objects_created[static_cast<int>(ObjectType::count)]{};
-  Level live_on_devices;  // what the program asked for, of blocks on all devices at one time
-  Lock went_lock;
-  Map<std::uint64_t, WentWithContext> went_with_context;
+  Objects objects;
   Transfers transfers;
   Staging staging;
   RoundTrips round_trips;
   Waits waits;
-  std::atomic<KindCounters*> kinds[static_cast<int>(Family::count)][kDevicesMax]{};
-  std::atomic<std::uint64_t> escaped{0};
   std::atomic<std::uint64_t> recycled_ids{0};  // buffer ids of our own
   std::atomic<bool> pinned_warned{false};
 
@@ -86,12 +52,10 @@ CudaState& state();
 // The state if there is one.
 CudaState* state_if_used();
 
-KindCounters& counters(CudaState& s, Family family, int device = 0);
 inline KindCounters& counters_of(CudaState& s, BlockKind kind, const Context* context) {
-  if (kind == BlockKind::pinned) return counters(s, Family::pinned);
-  return counters(s, Family::device, context ? context->device->ordinal : 0);
+  if (kind == BlockKind::pinned) return s.account.counters(Family::pinned);
+  return s.account.counters(Family::device, context ? context->device->ordinal : 0);
 }
-const char* family_name(Family family);
 
 // Notes what a real call answered: a sticky error poisons the current context.
 CUresult note(CudaState& s, CUresult result);
@@ -108,18 +72,6 @@ const char* api_name(const char* driver_name);
 
 SiteId capture(const CudaState& s, const char* api);
 
-// Accounts memory that only is tracked.
-void track(CudaState& s, const void* handle, Tracked record);
-// The same memory of the same call site, once more.
-void track_again(CudaState& s, const void* handle, Tracked record);
-inline bool is_tracked(CudaState& s, const void* handle) {
-  return s.tracked.with(handle, [](const Tracked* record) { return record != nullptr; });
-}
-// Takes the record out before the real free; `forget` accounts it when that succeeded, `restore` puts it back.
-bool take_tracked(CudaState& s, const void* handle, Tracked& out);
-void forget_tracked(CudaState& s, const void* handle, const Tracked& record);
-void restore_tracked(CudaState& s, const void* handle, const Tracked& record);
-
 // Around a call that waits for a device.
 template <class Pass>
 CUresult counted_wait(CudaState& s, const char* driver_name, Pass pass) {
@@ -134,9 +86,9 @@ template <class Pass>
 CUresult end_object(const void* handle, Pass pass) {
   CudaState& s = state();
   ObjectRecord record;
-  const bool known = s.objects.take_if(handle, record, [](const ObjectRecord&) { return true; });
+  const bool known = s.objects.take(handle, record);
   const CUresult answer = note(s, pass());
-  if (known && answer != kSuccess && answer != kDeinitialized) s.objects.put(handle, record);
+  if (known && answer != kSuccess && answer != kDeinitialized) s.objects.put_back(handle, record);
   return answer;
 }
 
@@ -203,13 +155,8 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int devi
 // The driver knows nothing of this address: what it answers for it is what it answers for memory that is not there.
 void* unallocated_address();
 
-// What reports say of a block, and what they group memory by: family, device and site; the call where sites are off.
+// What reports say of a block.
 Tracked as_tracked(const Block& block);
-inline CountedBlock as_counted(const Block& block) { return {block.requested, block.api, block.site, &block}; }
-inline CountedBlock as_counted(const Tracked& record, const void* handle) {
-  return {record.bytes, record.api, record.site, handle};
-}
-std::uint64_t origin_key(const Tracked& record);
 
 // A pooled block that the program has given back: what hooks/allocate.cpp counted is taken out again.
 struct Death {

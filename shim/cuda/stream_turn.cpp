@@ -29,7 +29,7 @@ StreamTurn::StreamTurn(CudaState& s, CUstream stream, Zero zero)
 
 staging::Place StreamTurn::place() const {
   staging::Place place{context_, key_, !key_};
-  s_.streams.with(stream_, [&](const StreamRecord* record) {
+  s_.objects.with_stream(stream_, [&](const StreamRecord* record) {
     if (record) place.blocks = !record->non_blocking;
   });
   return place;

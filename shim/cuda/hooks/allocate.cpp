@@ -40,7 +40,7 @@ void account_birth(CudaState& s, Block* block, bool pool_hit, std::uint64_t born
   const std::uint64_t rounded = as_driver_rounds(born.bytes);
   KindCounters& counted = counters_of(s, block->kind, block->context);
   Locked hold(counted.lock);
-  if (block->kind == BlockKind::device) s.live_on_devices.rise(born.bytes);
+  if (block->kind == BlockKind::device) s.account.live_on_devices.rise(born.bytes);
   bump(share.live_bytes, rounded);
   bump(share.waste_bytes, block->bytes - rounded);
   share.proportion.note_live(read(share.live_bytes));

@@ -61,7 +61,7 @@ CUresult stream_created(const char* name, Pass pass, CUstream* stream, unsigned 
   if (answer != kSuccess) return note(s, answer);
   if (Context* context = s.contexts.current()) {
     context->clock.stream_created(*stream, flags & kStreamNonBlocking);
-    s.streams.put(*stream, {context, (flags & kStreamNonBlocking) != 0, s.streams_made.fetch_add(1) + 1});
+    s.objects.stream_made(*stream, context, (flags & kStreamNonBlocking) != 0);
   }
   note_object(s, ObjectType::stream, *stream, name);
   return answer;
@@ -71,7 +71,7 @@ template <class Pass>
 CUresult destroy_stream(CUstream stream, Pass pass) {
   CudaState& s = state();
   StreamRecord record;
-  const bool known = s.streams.take_if(stream, record, [](const StreamRecord&) { return true; });
+  const bool known = s.objects.take_stream(stream, record);
   const bool there = known && record.context->alive.load();
   if (there) {
     Entered entered(s.functions, record.context->handle());
@@ -84,7 +84,7 @@ CUresult destroy_stream(CUstream stream, Pass pass) {
   }
   if (there) {
     record.context->clock.stream_created(stream, record.non_blocking);
-    s.streams.put(stream, record);
+    s.objects.put_stream_back(stream, record);
   }
   return answer;
 }
@@ -183,13 +183,13 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
 CUresult cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc description, CUdevice device, unsigned flags) {
   const CUresult answer =
       with_room_again([&] { return driver().cuGreenCtxCreate(context, description, device, flags); }, output(context));
-  if (answer == kSuccess && context) state().green_devices.put(*context, {device, nullptr});
+  if (answer == kSuccess && context) state().objects.green_contexts().put(*context, {device, nullptr});
   return answer;
 }
 CUresult cuGreenCtxDestroy(CUgreenCtx context) {
   CudaState& s = state();
   GreenRecord record;
-  s.green_devices.take_if(context, record, [](const GreenRecord&) { return true; });
+  s.objects.green_contexts().take(context, record);
   return destroy(record.context, [&] { return driver().cuGreenCtxDestroy(context); });
 }
 CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
@@ -197,7 +197,7 @@ CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
   if (answer != kSuccess || !context) return answer;
   CudaState& s = state();
   CUdevice device = -1;
-  s.green_devices.with(green, [&](GreenRecord* record) {
+  s.objects.green_contexts().with(green, [&](GreenRecord* record) {
     if (record) record->context = *context, device = record->device;
   });
   s.contexts.make_known(*context, device, true);

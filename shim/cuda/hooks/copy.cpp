@@ -30,7 +30,7 @@ Place place_of(CudaState& s, std::uintptr_t address) {
     return range->value.kind == RangeKind::device ? Place::device : Place::pinned;
   if (!driver().cuPointerGetAttribute || in_host_function) return Place::unknown;
   int type = 0;
-  counters(s, Family::device).driver_queries.fetch_add(1, std::memory_order_relaxed);
+  s.account.counters(Family::device).driver_queries.fetch_add(1, std::memory_order_relaxed);
   if (driver().cuPointerGetAttribute(&type, kPointerMemoryType, address) != kSuccess) return Place::pageable;
   return type == kMemoryHost ? Place::pinned : Place::device;
 }

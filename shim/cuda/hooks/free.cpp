@@ -46,7 +46,7 @@ CUresult free_piece(CudaState& s, Block* piece, Unpooled reason) {
     piece->state.store(BlockState::live, std::memory_order_release);
     return answer;
   }
-  counters(s, Family::pinned).count_unpooled(reason);
+  s.account.counters(Family::pinned).count_unpooled(reason);
   account_death(s, piece, {.kept = answer != kDeinitialized});
   if (answer == kDeinitialized) return answer;
   give_to_pool(s, piece, fence_for(s, piece, true));
@@ -182,10 +182,10 @@ void report_refused(CudaState& s, const void* pointer, const char* api) {
 template <class Pass>
 CUresult free_other(CudaState& s, const void* pointer, const char* api, Pass pass) {
   Tracked record;
-  const bool known = take_tracked(s, pointer, record);
+  const bool known = s.account.take(pointer, record);
   const CUresult answer = note(s, pass());
   const bool gone = answer == kSuccess || answer == kDeinitialized;
-  if (known) gone ? forget_tracked(s, pointer, record) : restore_tracked(s, pointer, record);
+  if (known) gone ? s.account.forget(pointer, record) : s.account.restore(pointer, record);
   if (!known && answer == kInvalidValue && pointer && phase() == Phase::running) report_refused(s, pointer, api);
   return answer;
 }
@@ -197,7 +197,7 @@ CUresult add_free_node(CudaState& s, CUgraph graph, CUdeviceptr pointer, const c
   const CUresult answer = note(s, pass());
   if (answer == kSuccess)
     s.graph_memory.frees(s, graph, pointer);
-  else if (answer == kInvalidValue && pointer && !is_tracked(s, as_handle(pointer)) && phase() == Phase::running)
+  else if (answer == kInvalidValue && pointer && !s.account.is_tracked(as_handle(pointer)) && phase() == Phase::running)
     report_refused(s, as_handle(pointer), api);
   return answer;
 }

@@ -28,7 +28,7 @@ bool is_known(CudaState& s, const Block& block, CUstream stream) {
 std::uint64_t stream_traits(CudaState& s, const Context* context, CUstream stream) {
   if (is_default(stream)) return traits_of(0);
   std::uint64_t traits = 0;
-  s.streams.with(stream, [&](const StreamRecord* record) {
+  s.objects.with_stream(stream, [&](const StreamRecord* record) {
     if (record && record->context == context) traits = traits_of(record->number);
   });
   return traits;

@@ -15,7 +15,7 @@ CUresult born(CUresult answer, const MadeBy& by, const void* handle, std::uint64
     if (answer == kOutOfMemory) {
       const int of_context = context ? context->device->ordinal : 0;
       const int device = by.device >= 0 ? by.device : of_context;
-      add(counters(s, by.family, device).failed);
+      add(s.account.counters(by.family, device).failed);
       report_out_of_memory(s, api, by.family, device, bytes);
     }
     return note(s, answer);
@@ -31,7 +31,8 @@ CUresult born(CUresult answer, const MadeBy& by, const void* handle, std::uint64
     record.context = nullptr;
     record.device = by.device;
   }
-  track(s, handle, record);
+  record.site = capture(s, record.api);
+  s.account.track(handle, record);
   return answer;
 }
 
@@ -49,11 +50,10 @@ template <class Pass>
 CUresult died(const void* handle, Pass pass) {
   CudaState& s = state();
   Tracked record;
-  const bool known = take_tracked(s, handle, record);
+  const bool known = s.account.take(handle, record);
   const CUresult answer = note(s, pass());
   if (!known) return answer;
-  answer == kSuccess || answer == kDeinitialized ? forget_tracked(s, handle, record)
-                                                 : restore_tracked(s, handle, record);
+  answer == kSuccess || answer == kDeinitialized ? s.account.forget(handle, record) : s.account.restore(handle, record);
   return answer;
 }
 
@@ -102,14 +102,14 @@ MadeBy made_by(const CUmemAllocationProp* properties, const char* api) {
 // A handle that another owner of the same memory gets: one record, several references.
 bool referenced_again(CudaState& s, const void* handle) {
   bool known = false;
-  s.tracked.with(handle, [&](Tracked* record) {
+  s.account.with_tracked(handle, [&](Tracked* record) {
     if (record) known = true, ++record->references;
   });
   return known;
 }
 bool reference_dropped(CudaState& s, const void* handle) {
   bool remains = false;
-  s.tracked.with(handle, [&](Tracked* record) {
+  s.account.with_tracked(handle, [&](Tracked* record) {
     if (record && record->references > 1) remains = true, --record->references;
   });
   return remains;
