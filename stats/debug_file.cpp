@@ -5,6 +5,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "pool/base/file_status.hpp"
 #include "pool/base/private_descriptor.hpp"
@@ -14,6 +15,8 @@
 extern "C" int backtrace_uncompress_zdebug(backtrace_state* state, const unsigned char* compressed,
                                            std::size_t compressed_bytes, backtrace_error_callback on_error, void* data,
                                            unsigned char** inflated, std::size_t* inflated_bytes);
+
+extern "C" void backtrace_free(backtrace_state*, void* block, std::size_t, backtrace_error_callback, void*);
 
 namespace cistern {
 namespace {
@@ -59,41 +62,47 @@ Section::Section(int file, const Elf64_Shdr& header) : file_(file), begin_(heade
 }
 
 Section::~Section() {
-  if (window_) internal_deallocate(window_, window_room_);
+  if (inflated_)
+    backtrace_free(nullptr, inflated_, bytes_, nullptr, nullptr);
+  else if (window_)
+    internal_deallocate(window_, kWindowBytes);
 }
 
 // A section that cannot be inflated is an empty one.
 void Section::inflate(const Elf64_Shdr& header) {
   constexpr unsigned kPrefixBytes = 12;
+  // What it has inflated of a damaged stream libbacktrace keeps.
+  constexpr unsigned kFailuresMax = 8;
+  static constinit std::atomic<unsigned> failures{0};
   Elf64_Chdr about;
   bytes_ = 0;
   if (header.sh_size <= sizeof about || header.sh_size > kInflatedBytesMax ||
       !read_all(file_, begin_, &about, sizeof about) || about.ch_type != ELFCOMPRESS_ZLIB || !about.ch_size ||
-      about.ch_size > kInflatedBytesMax)
+      about.ch_size > kInflatedBytesMax || failures.load(std::memory_order_relaxed) == kFailuresMax)
     return;
   const std::size_t stream_bytes = header.sh_size - sizeof about;
   auto* const stream = static_cast<unsigned char*>(internal_try_allocate(kPrefixBytes + stream_bytes));
-  window_ = static_cast<char*>(internal_try_allocate_zeroed(about.ch_size));
-  window_room_ = about.ch_size;
-  if (stream && window_ && read_all(file_, begin_ + sizeof about, stream + kPrefixBytes, stream_bytes)) {
+  if (!stream) return;
+  if (read_all(file_, begin_ + sizeof about, stream + kPrefixBytes, stream_bytes)) {
     std::memcpy(stream, "ZLIB", 4);
     const std::uint64_t size = __builtin_bswap64(about.ch_size);
     std::memcpy(stream + 4, &size, sizeof size);
-    auto* inflated = reinterpret_cast<unsigned char*>(window_);
-    // It tells success by the size only, which it then sets.
-    std::size_t inflated_bytes = about.ch_size + 1;
-    backtrace_uncompress_zdebug(nullptr, stream, kPrefixBytes + stream_bytes, ignore_error, nullptr, &inflated,
+    std::size_t inflated_bytes = 0;
+    backtrace_uncompress_zdebug(nullptr, stream, kPrefixBytes + stream_bytes, ignore_error, nullptr, &inflated_,
                                 &inflated_bytes);
-    if (inflated_bytes == about.ch_size) bytes_ = window_bytes_ = inflated_bytes;
+    if (inflated_)
+      bytes_ = window_bytes_ = inflated_bytes;
+    else
+      failures.fetch_add(1, std::memory_order_relaxed);
+    window_ = reinterpret_cast<char*>(inflated_);
   }
-  if (stream) internal_deallocate(stream, kPrefixBytes + stream_bytes);
+  internal_deallocate(stream, kPrefixBytes + stream_bytes);
 }
 
 bool Section::read_afar(std::uint64_t at, void* to, std::size_t bytes) {
   if (at > bytes_ || bytes > bytes_ - at || bytes > kWindowBytes) return false;
   if (!window_) {
     window_ = static_cast<char*>(internal_try_allocate(kWindowBytes));
-    window_room_ = kWindowBytes;
     if (!window_) return false;
   }
   window_at_ = at;
@@ -129,23 +138,25 @@ String DebugFile::real_path() const {
   return length > 0 ? String(path, 0, static_cast<std::size_t>(length)) : String();
 }
 
-Piece DebugFile::section(std::string_view name) {
-  for (Named& known : sections_)
-    if (known.name == name) return {&known.section, 0, known.section.bytes()};
-  Elf64_Shdr names, one;
-  const auto header_at = [this](unsigned number) { return header_.e_shoff + std::uint64_t{number} * sizeof one; };
+unsigned DebugFile::find(std::string_view name, unsigned number, Elf64_Shdr& header) const {
+  Elf64_Shdr names;
+  const auto header_at = [this](unsigned at) { return header_.e_shoff + std::uint64_t{at} * sizeof(Elf64_Shdr); };
   char found[32];
   if (!is_open() || name.size() >= sizeof found ||
       !read_all(file_, header_at(header_.e_shstrndx), &names, sizeof names))
-    return {};
-  for (unsigned number = 1; number < header_.e_shnum; ++number) {
-    if (!read_all(file_, header_at(number), &one, sizeof one)) return {};
-    if (!read_all(file_, names.sh_offset + one.sh_name, found, name.size() + 1)) continue;
-    if (name != std::string_view(found, name.size()) || found[name.size()] != '\0') continue;
-    Section& section = sections_.emplace_back(name, file_, one).section;
-    return {&section, 0, section.bytes()};
+    return 0;
+  for (; number < header_.e_shnum; ++number) {
+    if (!read_all(file_, header_at(number), &header, sizeof header)) return 0;
+    if (!read_all(file_, names.sh_offset + header.sh_name, found, name.size() + 1)) continue;
+    if (name == std::string_view(found, name.size()) && found[name.size()] == '\0') return number;
   }
-  return {};
+  return 0;
+}
+
+Section& DebugFile::opened(unsigned number, const Elf64_Shdr& header) {
+  for (Named& known : sections_)
+    if (known.number == number) return known.section;
+  return sections_.emplace_back(number, file_, header).section;
 }
 
 std::uint64_t Cursor::unsigned_leb() {

@@ -37,9 +37,9 @@ class Section {
   int file_;
   std::uint64_t begin_;
   std::uint64_t bytes_;
-  // What was read last; all of a section that was compressed.
+  unsigned char* inflated_ = nullptr;  // libbacktrace's; the window then
+  // What was read last.
   char* window_ = nullptr;
-  std::size_t window_room_ = 0;
   std::uint64_t window_at_ = 0;
   std::size_t window_bytes_ = 0;
 };
@@ -65,14 +65,32 @@ class DebugFile {
   // Where the file lies, without symbolic links; empty where /proc does not tell.
   String real_path() const;
   // As a whole; empty where there is none.
-  Piece section(std::string_view name);
+  Piece section(std::string_view name) {
+    return section(name, [](const Piece&) { return true; });
+  }
+  // Of those with that name the first that is wanted.
+  template <class Wanted>
+  Piece section(std::string_view name, Wanted&& wanted) {
+    Elf64_Shdr header;
+    for (unsigned number = 1; (number = find(name, number, header)); ++number) {
+      Section& found = opened(number, header);
+      const Piece piece{&found, 0, found.bytes()};
+      if (wanted(piece)) return piece;
+      if (&sections_.back().section == &found) sections_.pop_back();
+    }
+    return {};
+  }
 
  private:
   struct Named {
-    Named(std::string_view its_name, int file, const Elf64_Shdr& header) : name(its_name), section(file, header) {}
-    String name;
+    Named(unsigned its_number, int file, const Elf64_Shdr& header) : number(its_number), section(file, header) {}
+    unsigned number;  // in the file
     Section section;
   };
+
+  // The number of the first from `number` on that has that name; 0: none.
+  unsigned find(std::string_view name, unsigned number, Elf64_Shdr& header) const;
+  Section& opened(unsigned number, const Elf64_Shdr& header);
 
   int file_;
   Elf64_Ehdr header_{};

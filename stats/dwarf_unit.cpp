@@ -338,8 +338,7 @@ String file_of_names(Cursor& cursor, const Unit& of_lines, std::uint64_t file) {
   read_names(folders, of_lines, [&](std::uint64_t number, const Value& its_name, std::uint64_t) {
     if (number == folder) directory = text_of(of_lines, its_name);
   });
-  const String found = text_of(of_lines, name);
-  return directory.empty() ? found : directory + "/" + found;
+  return joined(directory, text_of(of_lines, name));
 }
 
 // DWARF 4's, which count from 1: 0 is the compiler's own folder.

@@ -1,5 +1,6 @@
 // A list that ends where memory does: unlike Vector, it asks for what the process can do without.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
@@ -33,8 +34,8 @@ class Growing {
 
  private:
   bool grow() {
-    const std::size_t room = room_ ? 2 * room_ : 64;
-    if (count_ == items_max_) return false;
+    const std::size_t room = std::min(items_max_, room_ ? 2 * room_ : 64);
+    if (room == room_) return false;
     auto* const items = static_cast<T*>(internal_try_allocate(room * sizeof(T)));
     if (!items) return false;
     if (count_) std::memcpy(static_cast<void*>(items), items_, count_ * sizeof(T));

@@ -193,16 +193,20 @@ bool SplitUnits::find_in_file(Split& split, const Origin& origin) {
   const bool is_relative = !origin.file.starts_with('/') && !origin.directory.empty();
   DebugFile& file = split.file.emplace(is_relative ? origin.directory + "/" + origin.file : origin.file);
   Sections sections = origin.unit.sections;
-  sections.info = file.section(".debug_info.dwo");
   sections.abbreviations = file.section(".debug_abbrev.dwo");
   sections.text = file.section(".debug_str.dwo");
   sections.text_offsets = file.section(".debug_str_offsets.dwo");
   sections.range_lists = file.section(".debug_rnglists.dwo");
-  for (std::uint64_t at = 0; at < sections.info.bytes;) {
-    if (take(split, origin, sections, at)) return true;
-    if (split.unit.end <= at) break;
-    at = split.unit.end;
-  }
+  // GCC puts each unit of a type into a section of its own.
+  const auto has_it = [&](const Piece& section) {
+    sections.info = section;
+    for (std::uint64_t at = 0; at < section.bytes; at = split.unit.end) {
+      if (take(split, origin, sections, at)) return true;
+      if (split.unit.end <= at) break;
+    }
+    return false;
+  };
+  if (file.section(".debug_info.dwo", has_it)) return true;
   split.file.reset();
   return false;
 }
