@@ -178,7 +178,8 @@ SplitUnits::Split* SplitUnits::split_of(std::uint64_t address) {
 DebugFile* SplitUnits::package() {
   if (!package_) {
     package_.emplace(program_ + ".dwp");
-    if (!package_->is_open()) package_.emplace(program_file_.real_path() + ".dwp");
+    const String real = program_file_.real_path();
+    if (!package_->is_open() && real != program_) package_.emplace(real + ".dwp");
   }
   return package_->is_open() ? &*package_ : nullptr;
 }
