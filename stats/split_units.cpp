@@ -19,7 +19,7 @@ constexpr std::uint64_t kUnitBytesMax = 64 << 20;  // takes a third of a second 
 constexpr std::size_t kSplitsMax = 16;             // of which files are open at once
 constexpr std::size_t kInlinedDeepMax = 256;
 constexpr unsigned kReferencesMax = 8;
-constexpr std::uint64_t kRangesMax = 1 << 22;
+constexpr std::uint64_t kRangesMax = 1 << 20;
 
 Piece part_of(const Piece& section, std::uint64_t begin, std::uint64_t bytes) {
   if (begin > section.bytes || bytes > section.bytes - begin) return {};

@@ -58,7 +58,6 @@ class SplitUnits {
   void note_skeleton(const dwarf::Unit& unit);
   std::optional<Origin> read_skeleton(dwarf::Unit& unit, dwarf::Place& place);
   Split* split_of(std::uint64_t address);
-  void find(Split& split, Origin& origin);
   bool find_in_package(Split& split, const Origin& origin);
   bool find_in_file(Split& split, const Origin& origin);
   bool take(Split& split, const Origin& origin, const dwarf::Sections& sections, std::uint64_t at);
