@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "pool/base/lock.hpp"
 #include "pool/base/path.hpp"
@@ -24,6 +25,7 @@
 #include "stats/demangled.hpp"
 #include "stats/rust_names.hpp"
 #include "stats/shared_names.hpp"
+#include "stats/split_units.hpp"
 #include "stats/stacks.hpp"
 #include "stats/unwind/modules.hpp"
 
@@ -236,10 +238,30 @@ void note_symbol(void* data, std::uintptr_t, const char* symbol, std::uintptr_t,
   if (is_ours(symbol)) resolved.ours.back() = true;
 }
 
+// Of a unit whose functions lie in a file beside the program, libbacktrace has the line only.
+bool lacks_functions(const Resolved& resolved) {
+  return resolved.frames.size() == 1 && resolved.frames[0].function.empty();
+}
+
+void take_functions(Resolved& resolved, const Vector<HoldingFunction>& functions) {
+  if (functions.empty()) return;
+  const Resolved of_line = std::exchange(resolved, {});
+  String file = of_line.frames[0].file;
+  unsigned line = of_line.frames[0].line;
+  for (const HoldingFunction& function : functions) {
+    add_frame(resolved);
+    resolved.frames.back().file = std::exchange(file, function.call_file);
+    resolved.frames.back().line = std::exchange(line, function.call_line);
+    if (!function.symbol.empty()) set_function(resolved, function.symbol.c_str());
+  }
+}
+
 // What is inlined into a function of ours is ours too.
-Resolved resolve(backtrace_state* state, std::uint64_t address) {
+template <class SplitUnitsOf>
+Resolved resolve(backtrace_state* state, std::uint64_t address, const FrameFigures& frame, SplitUnitsOf&& split_units) {
   Resolved resolved;
   backtrace_pcinfo(state, address, note_line, ignore_error, &resolved);
+  if (lacks_functions(resolved)) take_functions(resolved, split_units().functions_at(frame.offset));
   if (!resolved.qualified) backtrace_syminfo(state, address, note_symbol, ignore_error, &resolved);
   if (!resolved.ours.empty() && resolved.ours.back()) resolved.ours.assign(resolved.ours.size(), true);
   return resolved;
@@ -326,7 +348,8 @@ class Symboliser {
     backtrace_state* const state = state_of(*module, frame.build_id);
     if (!state) return nullptr;
     shown_.set(&*module);
-    const Resolved& resolved = resolved_.emplace(address, resolve(state, address)).first->second;
+    const auto split = [&]() -> SplitUnits& { return split_units_of(*module, frame.module); };
+    const Resolved& resolved = resolved_.emplace(address, resolve(state, address, frame, split)).first->second;
     share_names(key, for_relatives(resolved));
     return &resolved;
   }
@@ -347,7 +370,17 @@ class Symboliser {
     backtrace_state* const state = state_of(file->shown, frame.build_id);
     if (!state) return nullptr;
     shown_.set(&file->shown);
-    return &file->resolved.emplace(frame.offset, resolve(state, frame.offset)).first->second;
+    const auto split = [&]() -> SplitUnits& { return split_units_of(file->shown, frame.module); };
+    return &file->resolved.emplace(frame.offset, resolve(state, frame.offset, frame, split)).first->second;
+  }
+
+  SplitUnits& split_units_of(const ShownModule& module, const String& path) {
+    constexpr std::size_t kModulesMax = 4;  // of which files are open at once
+    for (SplitModule& known : split_modules_)
+      if (known.path == path) return known.units;
+    if (split_modules_.size() == kModulesMax) split_modules_.clear();
+    const bool is_found_by_proc = module.path.empty() && program_without_proc().empty();
+    return split_modules_.emplace_back(path, is_found_by_proc ? "/proc/self/exe" : path).units;
   }
 
   struct ClosedFile {
@@ -356,11 +389,18 @@ class Symboliser {
     Map<std::uint64_t, Resolved> resolved;
   };
 
+  struct SplitModule {
+    SplitModule(const String& its_path, const String& opened) : path(its_path), units(opened, its_path) {}
+    String path;
+    SplitUnits units;
+  };
+
   std::uint64_t deadline_ns_;
   Shown shown_;
   Vector<ShownModule> modules_;
   Vector<ClosedFile> closed_;
   Map<std::uint64_t, Resolved> resolved_;
+  Deque<SplitModule> split_modules_;
 };
 
 // Where the parameter list that ends the name begins; npos without one.

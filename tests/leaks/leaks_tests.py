@@ -319,7 +319,10 @@ class Lines(LeaksTest):
                 for row in report["leaks"] if row["kind"] == "host"}
 
     def test_calls_that_were_inlined(self):
-        for form in ("g", "g1", "gz"):
+        forms = ["g", "g1", "gz", "gsplit-dwarf"]
+        if self.program("lines_clang-g_5").exists():
+            forms += ["clang-g", "clang-gsplit-dwarf"]
+        for form in forms:
             for version in (4, 5):
                 with self.subTest(form=form, version=version):
                     stacks = self.stacks(f"lines_{form}_{version}")
@@ -337,10 +340,10 @@ class Lines(LeaksTest):
         self.assertFalse(rows[700_000].get("suppressed"))
 
     def test_without_what_lies_beside_the_program(self):
-        """What was inlined is told by the files beside it only: each line is right, the functions are those called."""
+        """What was inlined is told by the files beside it: each line is right, the functions are those called."""
         for version in (4, 5):
             with self.subTest(version=version):
-                stacks = self.stacks(f"lines_gsplit-dwarf_{version}")
+                stacks = self.stacks(f"lines_gone_{version}")
                 self.assertEqual(stacks[700_000],
                                  [("Deep::go", "inner"), ("outer", "outer"), ("main", "main")])
                 self.assertEqual(stacks[800_000][:1], [("names::leak_box", "inner")])
