@@ -31,12 +31,12 @@ constexpr char kApi[] = "malloc";
 std::uint32_t now_ms() { return static_cast<std::uint32_t>(coarse_milliseconds_since_start()); }
 
 // Ours are not the program's blocks; and while this thread holds a lock of ours, the sites' may be among them.
-bool capture(std::uint32_t* site) {
+bool capture(std::uint32_t* site, std::uint32_t now) {
   if (capturing || locks_held > 0 || uncounted_here() || system_calls_are_filtered()) return false;
   capturing = true;
   *site = capture_site(kApi, Calls::frequent);
   capturing = false;
-  look_at_growth(now_ms());
+  look_at_growth(now);
   return true;
 }
 
@@ -153,7 +153,7 @@ void start_sites() {
 
 SiteId site_of_misuse() {
   std::uint32_t site = 0;
-  if (host_pool::sample_interval_bytes == 1) capture(&site);
+  if (host_pool::sample_interval_bytes == 1) capture(&site, now_ms());
   return site;
 }
 
