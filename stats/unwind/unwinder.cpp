@@ -336,15 +336,24 @@ namespace {
   return walk;
 }
 
+// False: the walk is at no frame of our own, or at one that cannot be left.
+[[gnu::noinline]] bool leave_own_code(WalkByRows& walk, const WalkStart& start) {
+  Rows* const table = unwind::rows.load(std::memory_order_acquire);
+  return unwind::find_row(table, walk.address).is_own() && find_way_out(walk, table, start);
+}
+
 // The number of the stack that the walk begins; 0: not all of it is known. Where a frame leads elsewhere than it did,
 // those further in are the same frames still, of another stack.
-[[gnu::always_inline]] inline unsigned find_known(WalkByRows& walk) {
+[[gnu::always_inline]] inline unsigned find_known(WalkByRows& walk, const WalkStart& start) {
   KnownStacks& memory = *walk.memory;
   const KnownFrames& frames = *memory.frames;
   Registers& registers = walk.registers;
   for (unsigned left = KnownFrames::kDepthMax; left; --left) {
     const unsigned seen = frames.seen_at(walk.address, registers.cfa);
-    if (!seen) return 0;
+    if (!seen) {
+      if (left != KnownFrames::kDepthMax || !leave_own_code(walk, start)) return 0;
+      continue;
+    }
     unsigned differs = seen;
     if (frames.frame(seen).may_lead_on(registers.rbp, registers.end)) differs = frames.first_that_differs(seen);
     if (!differs) return memory.remember(seen);
@@ -372,7 +381,7 @@ namespace {
 [[gnu::noinline]] std::uint32_t name_of_stack(const WalkStart& start, const void* tag) {
   WalkByRows walk = begin_walk(start);
   if (!walk.memory) return 0;
-  const KnownFrame& stack = walk.memory->frames->frame(find_known(walk));
+  const KnownFrame& stack = walk.memory->frames->frame(find_known(walk, start));
   const std::uint32_t name = stack.tag == tag ? stack.name : 0;
   walk.memory->leave();
   return name;
