@@ -92,6 +92,7 @@ struct Group {
 class Weights {
  public:
   explicit Weights(const Census& census) : census_(census) {
+    if (host_pool::samples_every_block()) return;
     host_pool::visit_samples(
         [](void* weights, const host_pool::Sample& sample) {
           const auto standing = static_cast<std::size_t>(standing_of_sample(sample));
@@ -122,12 +123,22 @@ struct Groups {
   Weights weights;
   Map<std::uint64_t, Group> by_site;  // by key_of
   double usable_bytes = 0, requested_bytes = 0;
+
+  // Mostly it is that of the block before.
+  Group& of(std::uint64_t key) {
+    if (!last_ || key != last_key_) last_ = &by_site[last_key_ = key];
+    return *last_;
+  }
+
+ private:
+  std::uint64_t last_key_ = 0;
+  Group* last_ = nullptr;  // where the map has it for good
 };
 
 [[gnu::cold]] void add_sample(void* context, const host_pool::Sample& sample) {
   auto& groups = *static_cast<Groups*>(context);
   const Standing standing = standing_of_sample(sample);
-  Group& group = groups.by_site[key_of(sample, standing)];
+  Group& group = groups.of(key_of(sample, standing));
   const double weight = groups.weights.of(sample, standing), usable = static_cast<double>(sample.usable_bytes);
   group.blocks += weight;
   group.bytes += weight * usable;
