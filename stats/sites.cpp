@@ -296,15 +296,11 @@ bool know_modules(const Stack& stack) {
   return site ? site->id : insert_bounded(stack);
 }
 
-[[gnu::always_inline]] inline SiteId capture(const char* api, Calls calls, const WalkStart& start) {
+[[gnu::noinline]] SiteId capture_anew(const char* api, Calls calls, const WalkStart& start, bool may_have_name) {
   void* addresses[kRawMax];
   WalkEnd end;
   NamedStack named{api};
-  const bool may_have_name = stacks_have_names.load(std::memory_order_relaxed) &&
-                             !python::interpreter_count.load(std::memory_order_relaxed) &&
-                             !CalledFrom::callers[static_cast<int>(calls)];  // else a site is more than a stack
   const int count = unwind_stack(start, addresses, kRawMax, &end, may_have_name ? &named : nullptr);
-  if (named.name) return named.name;
   if (count <= 0) {
     add(captures_failed);
     return 0;
@@ -324,6 +320,14 @@ bool know_modules(const Stack& stack) {
   if (!know_modules(stack)) return 0;
   if (python::interpreter_count.load(std::memory_order_relaxed)) return capture_python(stack);
   return insert_bounded(stack);
+}
+
+[[gnu::always_inline]] inline SiteId capture(const char* api, Calls calls, const WalkStart& start) {
+  const bool may_have_name = stacks_have_names.load(std::memory_order_relaxed) &&
+                             !python::interpreter_count.load(std::memory_order_relaxed) &&
+                             !CalledFrom::callers[static_cast<int>(calls)];  // else a site is more than a stack
+  const SiteId named = may_have_name ? name_of_stack(start, api) : 0;
+  return named ? named : capture_anew(api, calls, start, may_have_name);
 }
 
 const Site* site_of(SiteId id) {

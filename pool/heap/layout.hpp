@@ -127,7 +127,7 @@ struct alignas(64) Page {
   };
   std::atomic<std::uintptr_t> owner;  // thread pointer of the owner; 0: no thread may use the fast path
   union {
-    std::uint32_t inverse;             // small: see start_bound
+    std::uint32_t inverse;             // small, sampled: see start_bound
     std::atomic<std::uint32_t> sited;  // medium: a bit for each block sampled in place (samples.hpp)
     std::uint32_t site;                // large; 0: none
   };

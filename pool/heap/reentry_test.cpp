@@ -196,7 +196,7 @@ TEST(HostReentry, SamplesOfEveryBlockToo) {
   const unsigned seed = test::new_seed();
   SCOPED_TRACE(testing::Message() << "CISTERN_TEST_SEED=" << seed);
   in_child([=] {
-    const auto capture = [](std::uint32_t* site) {
+    const auto capture = [](std::uint32_t* site, std::uint32_t) {
       *site = 1;
       return true;
     };
@@ -217,7 +217,7 @@ TEST(HostReentry, TheWayToTheNextSampleIsUsedUpMeanwhile) {
     static void* large = nullptr;
     static std::vector<void*> others;
     static int used_up = 0;
-    const auto capture = [](std::uint32_t* site) {
+    const auto capture = [](std::uint32_t* site, std::uint32_t) {
       *site = 1;
       return true;
     };

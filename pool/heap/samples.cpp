@@ -1,6 +1,8 @@
 // See samples.hpp.
 #include "pool/heap/samples.hpp"
 
+#include <sys/single_threaded.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -15,10 +17,29 @@ namespace {
 
 constexpr unsigned kShards = 8;
 
+// While the process has one thread no bus is locked for it, as in the C library's own malloc. A signal handler that
+// comes between the look and the store has given the lock back when it returns.
+class ShardLock : public SpinLock {
+ public:
+  bool lock_unless_forking() { return lock_alone() || SpinLock::lock_unless_forking(); }
+
+ private:
+  bool lock_alone() {
+    if (!__libc_single_threaded) return false;
+    locks_held = locks_held + 1;
+    if (seen() == kFree) {
+      word_.store(of_this_thread(), std::memory_order_relaxed);
+      return true;
+    }
+    locks_held = locks_held - 1;
+    return false;
+  }
+};
+
 // Pages with free blocks are in the queue of their class; full ones in none. In `all` mode every malloc and free takes
 // one of the locks, for a few dozen instructions.
 struct alignas(64) Shard {
-  SpinLock lock;
+  ShardLock lock;
   Slice partial[kClasses] = {};
   std::uint64_t handed_out[kClasses] = {}, live[kClasses] = {}, temporary = 0;
 };
@@ -77,6 +98,7 @@ Page* new_page(unsigned shard, unsigned id, Slice first) {
   page.free_blocks = nullptr;
   page.carved = 0;
   page.size_class = static_cast<std::uint8_t>(id);
+  page.inverse = inverse_of(class_bytes(id));
   page.shard.store(static_cast<std::uint16_t>(shard), std::memory_order_relaxed);
   page.records = records;
   set_handed_out(page, 0, 0);
@@ -101,7 +123,7 @@ Block* take_block(Page& page) {
   }
   const unsigned index = page.carved;
   page.carved = static_cast<std::uint16_t>(index + 1);
-  return reinterpret_cast<Block*>(page_memory(&page) + index * class_bytes(page.size_class));
+  return reinterpret_cast<Block*>(page_memory(&page) + index * kBytesOfClass.of[page.size_class]);
 }
 
 // The class whose blocks are the cells that blocks of this one lie in.
@@ -109,10 +131,7 @@ unsigned cell_class(unsigned id) { return samples_every_block() ? id : class_of(
 
 }  // namespace
 
-bool is_sampled_block(const Page& page, std::size_t offset) {
-  const std::size_t bytes = class_bytes(page.size_class);
-  return offset % bytes == 0 && offset / bytes < page.carved;
-}
+bool is_sampled_block(const Page& page, std::size_t offset) { return number_of_block(page, offset) != kNoBlock; }
 
 [[gnu::hot]] void start_sampling(const SamplePolicy& chosen) {
   policy = chosen;
@@ -196,9 +215,9 @@ double sample_weight(std::size_t bytes, unsigned doublings) {
 }
 
 bool capture_sample(std::size_t bytes, unsigned doublings, SampleRecord& record) {
-  if (!policy.capture(&record.site)) return false;
-  record.requested_bytes = static_cast<std::uint32_t>(bytes);
   record.born_ms = policy.now_ms();
+  if (!policy.capture(&record.site, record.born_ms)) return false;
+  record.requested_bytes = static_cast<std::uint32_t>(bytes);
   record.doublings = static_cast<std::uint8_t>(doublings);
   record.forks = forks_so_far;
   return true;
@@ -225,7 +244,7 @@ void* take_sampled(unsigned number, unsigned cell, const SampleRecord& sample, S
   if (handed_out == kCapacityOfClass.of[cell]) remove_page(shard.partial[cell], *page);
   ++shard.handed_out[sample.live_class - 1];
   ++shard.live[sample.live_class - 1];
-  page->records[(address_of(block) - address_of(page_memory(page))) / class_bytes(cell)] = sample;
+  page->records[number_of_block(*page, block)] = sample;
   block->mark = 0;
   last_made = ~address_of(block);
   return block;
@@ -271,13 +290,14 @@ void set_aside(Block* block) {
 // False: no live block starts there.
 bool free_or_set_aside(Page& page, std::size_t offset) {
   LockedPage locked(page);
-  if (!locked || !is_sampled_block(page, offset)) return false;
+  const unsigned number = locked ? number_of_block(page, offset) : kNoBlock;
+  if (number == kNoBlock) return false;
   if (!locked.is_locked()) {
     set_aside(reinterpret_cast<Block*>(page_memory(&page) + offset));
     return true;
   }
   Shard& shard = locked.shard();
-  SampleRecord& record = page.records[offset / class_bytes(page.size_class)];
+  SampleRecord& record = page.records[number];
   if (!record.live_class) return false;
   --shard.live[record.live_class - 1];
   record.live_class = 0;

@@ -23,7 +23,7 @@ struct SamplePolicy {
   std::uint64_t interval_bytes;
   bool paced;
   // Interns the caller's stack; false: this block is not to be sampled (made by whoever captures, say).
-  bool (*capture)(std::uint32_t* site);
+  bool (*capture)(std::uint32_t* site, std::uint32_t now_ms);
   std::uint32_t (*now_ms)();
 };
 

@@ -37,7 +37,7 @@ thread_local bool refusing = false;
 thread_local bool captured = false;
 std::atomic<std::uint32_t> clock_now{0};
 
-bool capture(std::uint32_t* site) {
+bool capture(std::uint32_t* site, std::uint32_t) {
   *site = site_now;
   captured = true;
   return !refusing;

@@ -31,12 +31,12 @@ constexpr char kApi[] = "malloc";
 std::uint32_t now_ms() { return static_cast<std::uint32_t>(coarse_milliseconds_since_start()); }
 
 // Ours are not the program's blocks; and while this thread holds a lock of ours, the sites' may be among them.
-bool capture(std::uint32_t* site) {
+bool capture(std::uint32_t* site, std::uint32_t now) {
   if (capturing || locks_held > 0 || uncounted_here() || system_calls_are_filtered()) return false;
   capturing = true;
   *site = capture_site(kApi, Calls::frequent);
   capturing = false;
-  look_at_growth(now_ms());
+  look_at_growth(now);
   return true;
 }
 
@@ -92,6 +92,7 @@ struct Group {
 class Weights {
  public:
   explicit Weights(const Census& census) : census_(census) {
+    if (host_pool::samples_every_block()) return;
     host_pool::visit_samples(
         [](void* weights, const host_pool::Sample& sample) {
           const auto standing = static_cast<std::size_t>(standing_of_sample(sample));
@@ -122,12 +123,22 @@ struct Groups {
   Weights weights;
   Map<std::uint64_t, Group> by_site;  // by key_of
   double usable_bytes = 0, requested_bytes = 0;
+
+  // Mostly it is that of the block before.
+  Group& of(std::uint64_t key) {
+    if (!last_ || key != last_key_) last_ = &by_site[last_key_ = key];
+    return *last_;
+  }
+
+ private:
+  std::uint64_t last_key_ = 0;
+  Group* last_ = nullptr;  // where the map has it for good
 };
 
 [[gnu::cold]] void add_sample(void* context, const host_pool::Sample& sample) {
   auto& groups = *static_cast<Groups*>(context);
   const Standing standing = standing_of_sample(sample);
-  Group& group = groups.by_site[key_of(sample, standing)];
+  Group& group = groups.of(key_of(sample, standing));
   const double weight = groups.weights.of(sample, standing), usable = static_cast<double>(sample.usable_bytes);
   group.blocks += weight;
   group.bytes += weight * usable;
@@ -153,7 +164,7 @@ void start_sites() {
 
 SiteId site_of_misuse() {
   std::uint32_t site = 0;
-  if (host_pool::sample_interval_bytes == 1) capture(&site);
+  if (host_pool::sample_interval_bytes == 1) capture(&site, now_ms());
   return site;
 }
 

@@ -1,5 +1,5 @@
 // See unwinder.hpp. The walk by rows of unwind tables, which rows.hpp describes and cache.hpp has learnt;
-// what it remembers of each thread's last stack; and who walks otherwise.
+// what it remembers of each thread's stacks; and who walks otherwise.
 //
 // The walk is as safe as the tables are right, like every unwinder's: what it reads are slots that the tables name.
 #include "stats/unwind/unwinder.hpp"
@@ -14,12 +14,13 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/base/process_start.hpp"
 #include "stats/unwind/cache.hpp"
-#include "stats/unwind/last_walk.hpp"
+#include "stats/unwind/known_stacks.hpp"
 
 namespace cistern {
 namespace {
@@ -38,34 +39,59 @@ bool returns_from_handler(std::uintptr_t address) {
          std::memcmp(code, kReturn, sizeof kReturn - 1) == 0;
 }
 
-using unwind::LastWalk, unwind::Row, unwind::Rows, unwind::Shape;
+using unwind::KnownFrame, unwind::KnownFrames, unwind::KnownStacks, unwind::Row, unwind::Rows, unwind::Shape;
 
 using unwind::word_at;
 
 constexpr int kFramesMax = 64;
 constexpr unsigned kMemories = 32;
+// Room for frames of a thread, as a power of two: at first, and at last where stacks have names.
+constexpr unsigned kKnownBits = 8, kKnownBitsMore = 2, kKnownBitsNamed = 12;
 
 // By thread; several threads may share one. Not in our data, which whoever judges leaks looks through: words of stacks
 // lead to the program's blocks.
-constinit std::atomic<LastWalk*> memories[kMemories] = {};
-constinit LastWalk kNothing = {};
+constinit std::atomic<KnownStacks*> memories[kMemories] = {};
 
-[[gnu::noinline]] LastWalk* make_memory(std::atomic<LastWalk*>& place) {
-  void* const room = internal_try_allocate_zeroed(sizeof(LastWalk));
-  if (!room) return nullptr;
-  auto* const made = new (room) LastWalk;
-  LastWalk* other = nullptr;
-  if (place.compare_exchange_strong(other, made, std::memory_order_acq_rel)) return made;
-  internal_deallocate(room, sizeof(LastWalk));
+// Null: no memory.
+KnownFrames* make_frames(unsigned bits, unsigned generation) {
+  void* const room = internal_try_allocate(KnownFrames::bytes(bits));
+  return room ? new (room) KnownFrames(bits, generation) : nullptr;
+}
+void drop_frames(KnownFrames* frames) {
+  if (frames) internal_deallocate(frames, KnownFrames::bytes(frames->bits()));
+}
+
+[[gnu::noinline]] KnownStacks* make_memory(std::atomic<KnownStacks*>& place) {
+  KnownFrames* const frames = make_frames(kKnownBits, 0);
+  void* const room = frames ? internal_try_allocate_zeroed(sizeof(KnownStacks)) : nullptr;
+  KnownStacks* other = nullptr;
+  if (room) {
+    auto* const made = new (room) KnownStacks;
+    made->frames = frames;
+    if (place.compare_exchange_strong(other, made, std::memory_order_acq_rel)) return made;
+    internal_deallocate(room, sizeof(KnownStacks));
+  }
+  drop_frames(frames);
   return other;
 }
 
+// More frames than there is room for: there is more from now on, or they are forgotten.
+[[gnu::noinline]] void make_room(KnownStacks& memory) {
+  const unsigned bits = memory.frames->bits();
+  const unsigned bits_max = stacks_have_names.load(std::memory_order_relaxed) ? kKnownBitsNamed : kKnownBits;
+  KnownFrames* const larger =
+      bits < bits_max ? make_frames(bits + kKnownBitsMore, memory.frames->generation() + 1) : nullptr;
+  if (larger) return drop_frames(std::exchange(memory.frames, larger));
+  memory.frames->begin_anew();
+}
+
 // Null: it is in use, or there is no memory.
-LastWalk* enter_memory() {
+inline KnownStacks* enter_memory() {
   const auto thread = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
-  std::atomic<LastWalk*>& place = memories[(thread >> 12) % kMemories];
-  LastWalk* memory = place.load(std::memory_order_acquire);
-  if (!memory) memory = make_memory(place);
+  std::atomic<KnownStacks*>& place = memories[(thread >> 12) % kMemories];
+  KnownStacks* memory = place.load(std::memory_order_acquire);
+  if (!memory) [[unlikely]]
+    memory = make_memory(place);
   return memory && memory->enter() ? memory : nullptr;
 }
 
@@ -79,8 +105,8 @@ bool lies_in_module(std::uintptr_t address) {
 
 // Where this thread's stack ends at most. A thread's descriptor lies at the end of the stack that it was given, what
 // the kernel gave the program at the end of the first thread's.
-std::uintptr_t end_of_stack(std::uintptr_t frame) {
-  static constinit std::atomic<std::uintptr_t> end_of_first{0};
+constinit std::atomic<std::uintptr_t> end_of_first{0};
+inline std::uintptr_t end_of_stack(std::uintptr_t frame) {
   const auto thread = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
   if (thread - frame < kStackBytesMax) return thread;
   std::uintptr_t end = end_of_first.load(std::memory_order_relaxed);
@@ -183,79 +209,77 @@ enum class Passed { yes, ends_there, unknown };
 
 namespace {
 
+// A walk that goes on: where it is, and what was known before.
+struct WalkByRows {
+  Registers registers;
+  std::uintptr_t address;
+  KnownStacks* const memory;
+  unsigned way = 0;  // through so many frames of our own code, as the last walk
+};
+
 // Out of our own code by a way that the last walk did not take, from its frame `way` on. False: a frame cannot be left.
-[[gnu::noinline]] bool find_way_out(Registers& registers, std::uintptr_t& address, Rows* table, unsigned way,
-                                    const WalkStart& start, LastWalk* memory) {
+[[gnu::noinline]] bool find_way_out(WalkByRows& walk, Rows* table, const WalkStart& start) {
+  KnownStacks* memory = Registers::kNotesOwnFrames ? walk.memory : nullptr;
+  unsigned way = walk.way;
   std::uintptr_t rbp_offset = memory && way ? memory->own(way - 1).rbp_offset : 0;
   bool is_known = true;
-  for (Row row; address && (row = unwind::find_row(table, address)).is_own();) {
-    const std::uintptr_t own = address;
+  for (Row row; walk.address && (row = unwind::find_row(table, walk.address)).is_own();) {
+    const std::uintptr_t own = walk.address;
     if (row.shape() != Shape::from_rsp && memory) {
       memory->end_own(way);
       memory = nullptr;
     }
-    if (!(is_known = registers.leave(row))) break;
-    address = registers.return_address();
-    if (!row.rbp_kept()) rbp_offset = registers.cfa + row.rbp_offset() - start.cfa;
-    if (memory) memory->note_own(way++, {own, registers.cfa - start.cfa, rbp_offset});
+    if (!(is_known = walk.registers.leave(row))) break;
+    walk.address = walk.registers.return_address();
+    if (!row.rbp_kept()) rbp_offset = walk.registers.cfa + row.rbp_offset() - start.cfa;
+    if (memory) memory->note_own(way++, {own, walk.registers.cfa - start.cfa, rbp_offset});
   }
   if (memory) memory->end_own(way);
   return is_known;
 }
 
 // By the way that the last walk took, as far as this one takes it; then a frame of another's is to be expected.
-[[gnu::always_inline]] inline unsigned follow_way_out(Registers& registers, std::uintptr_t& address,
-                                                      const WalkStart& start, const LastWalk& last) {
-  const unsigned way = Registers::kNotesOwnFrames ? last.own_in_common(address, start.cfa) : 0;
-  if (!way) return 0;
-  const unwind::OwnFrame& left = last.own(way - 1);
-  registers.cfa = start.cfa + left.cfa_offset;
-  if (left.rbp_offset) registers.rbp = word_at(start.cfa + left.rbp_offset);
-  address = registers.return_address();
-  return way;
+[[gnu::always_inline]] inline void follow_way_out(WalkByRows& walk, const WalkStart& start) {
+  if (!Registers::kNotesOwnFrames) return;
+  walk.way = walk.memory->own_in_common(walk.address, start.cfa);
+  if (!walk.way) return;
+  const unwind::OwnFrame& left = walk.memory->own(walk.way - 1);
+  walk.registers.cfa = start.cfa + left.cfa_offset;
+  if (left.rbp_offset) walk.registers.rbp = word_at(start.cfa + left.rbp_offset);
+  walk.address = walk.registers.return_address();
 }
 
-// Of the walk that is remembered.
-[[gnu::always_inline]] inline bool find_name(LastWalk& memory, NamedStack& stack) {
-  const unwind::StackNames::Number number = memory.number();
-  if (!number) return false;
-  stack.number = number;
-  stack.generation = memory.names->generation();
-  return (stack.name = memory.names->name(number, stack.tag)) != 0;
-}
-
-}  // namespace
-
-[[gnu::noinline]] int unwind_stack_by_rows(const WalkStart& start, void** frames, int frames_max, WalkEnd* walk_end,
-                                           NamedStack* named) {
-  Registers registers{start.cfa, start.rbp, end_of_stack(start.cfa)};
-  std::uintptr_t address = start.address;
+[[gnu::noinline]] int walk_on(WalkByRows& walk, const WalkStart& start, void** frames, int frames_max,
+                              WalkEnd* walk_end, NamedStack* named) {
+  Registers& registers = walk.registers;
+  std::uintptr_t& address = walk.address;
   Rows* const table = unwind::rows.load(std::memory_order_acquire);
-  LastWalk* const memory = enter_memory();
-  const LastWalk& last = memory ? *memory : kNothing;
+  KnownStacks* const memory = walk.memory;
   bool known = true, calls_only = true, whole = false;
-  const unsigned way = follow_way_out(registers, address, start, last);
-  unsigned at = last.first();          // of the last walk's frames, where this one's are looked for
-  unsigned differs = 0;                // where a look at what that one read came to
-  unsigned again = LastWalk::kFrames;  // from there on this walk ends as that one did
+  unsigned joined = 0;         // from there on this walk ends as another did
+  std::uintptr_t differs = 0;  // what was known up to this CFA leads elsewhere, or was not looked at
   unsigned checked = 0;
-  if (memory) memory->note_none();
   void **const begin = frames, **const end = frames + std::min(frames_max, kFramesMax);
   // A stack has its name to its very end, further than there is room for frames.
-  for (auto left = named ? std::ptrdiff_t{LastWalk::kFrames} : end - frames; known && left > 0 && address; --left) {
-    if (last.address(at) != address)
-      while (last.address(at) && last.cfa(at) < registers.cfa) ++at;
+  for (auto left = named ? std::ptrdiff_t{KnownFrames::kDepthMax} : end - frames; known && left > 0 && address;
+       --left) {
+    const unsigned seen = memory ? memory->frames->seen_at(address, registers.cfa) : 0;
     Row row;
-    if (last.address(at) == address) [[likely]] {
-      if (last.cfa(at) == registers.cfa && last.holds_from(at, registers.rbp, registers.end, differs)) {
-        again = at;
-        break;
+    if (seen) {
+      const KnownFrame& frame = memory->frames->frame(seen);
+      if (registers.cfa > differs && frame.may_lead_on(registers.rbp, registers.end)) {
+        const unsigned other = memory->frames->first_that_differs(seen);
+        if (!other) {
+          joined = seen;
+          break;
+        }
+        differs = memory->frames->frame(other).cfa;
       }
-      row = last.row(at++);
+      row = frame.row;
     } else {
       row = unwind::find_row(table, address);
       if (row.is_own() && frames == begin) [[unlikely]] {
-        known = find_way_out(registers, address, table, way, start, Registers::kNotesOwnFrames ? memory : nullptr);
+        known = find_way_out(walk, table, start);
         ++left;  // no frame: who finds the room filled knows that there are more
         continue;
       }
@@ -273,9 +297,7 @@ namespace {
       whole = row.shape() == Shape::outermost;
       if (!whole && frames != end && returns_from_handler(address)) {
         calls_only = false;
-        Registers outer = registers;  // a copy, so that the walk's own stay in the processor's
-        const Passed passed = pass_handler(outer, table, frames);
-        registers = outer;
+        const Passed passed = pass_handler(registers, table, frames);
         frames += passed != Passed::unknown;
         known = passed != Passed::unknown;
         if (passed == Passed::yes) {
@@ -288,32 +310,88 @@ namespace {
     }
     address = registers.return_address();
   }
-  if (memory) {
-    if (known && calls_only) {
-      memory->remember(again, whole);
-      if (named && find_name(*memory, *named)) again = LastWalk::kFrames;
-    }
-    if (again != LastWalk::kFrames) {
-      const auto left = std::min<std::ptrdiff_t>(LastWalk::kFrames - again, end - frames);
-      std::memcpy(frames, last.addresses(again), static_cast<std::size_t>(left) * sizeof *frames);
-      frames += left;
-    }
-    memory->leave();
+  for (unsigned number = joined; number && frames != end; number = memory->frames->outer_of(number))
+    *frames++ = reinterpret_cast<void*>(memory->frames->frame(number).address);
+  if (memory && known && calls_only && (joined || whole)) {
+    const unsigned number = memory->remember(joined);
+    if (named) *named = {named->tag, number, memory->frames->generation()};
   }
   if (walk_end) walk_end->calls_only = known && calls_only;
   return known ? static_cast<int>(frames - begin) : -1;
 }
 
-[[gnu::noinline]] void name_stack(const NamedStack& stack, std::uint32_t name) {
-  LastWalk* const memory = enter_memory();
-  if (!memory) return;
-  unwind::StackNames*& names = memory->names;
-  if (!names || names->is_full()) {
-    if (names) names->begin_anew();
-    if (!names) names = static_cast<unwind::StackNames*>(internal_try_allocate_zeroed(sizeof *names));
-    memory->forget();  // what is remembered has other numbers
+}  // namespace
+
+namespace {
+
+// A walk at its beginning, or behind what it has in common with the last one.
+[[gnu::always_inline]] inline WalkByRows begin_walk(const WalkStart& start) {
+  WalkByRows walk{{start.cfa, start.rbp, end_of_stack(start.cfa)}, start.address, enter_memory()};
+  if (walk.memory) {
+    follow_way_out(walk, start);
+    if (!walk.memory->frames->has_room()) [[unlikely]]
+      make_room(*walk.memory);
+    walk.memory->note_none();
   }
-  if (names && stack.number && stack.generation == names->generation()) names->set_name(stack.number, stack.tag, name);
+  return walk;
+}
+
+// False: the walk is at no frame of our own, or at one that cannot be left.
+[[gnu::noinline]] bool leave_own_code(WalkByRows& walk, const WalkStart& start) {
+  Rows* const table = unwind::rows.load(std::memory_order_acquire);
+  return unwind::find_row(table, walk.address).is_own() && find_way_out(walk, table, start);
+}
+
+// The number of the stack that the walk begins; 0: not all of it is known. Where a frame leads elsewhere than it did,
+// those further in are the same frames still, of another stack.
+[[gnu::always_inline]] inline unsigned find_known(WalkByRows& walk, const WalkStart& start) {
+  KnownStacks& memory = *walk.memory;
+  const KnownFrames& frames = *memory.frames;
+  Registers& registers = walk.registers;
+  for (unsigned left = KnownFrames::kDepthMax; left; --left) {
+    const unsigned seen = frames.seen_at(walk.address, registers.cfa);
+    if (!seen) {
+      if (left != KnownFrames::kDepthMax || !leave_own_code(walk, start)) return 0;
+      continue;
+    }
+    unsigned differs = seen;
+    if (frames.frame(seen).may_lead_on(registers.rbp, registers.end)) differs = frames.first_that_differs(seen);
+    if (!differs) return memory.remember(seen);
+    for (unsigned number = seen;; number = frames.outer_of(number)) {
+      const KnownFrame& frame = frames.frame(number);
+      memory.note({frame.address, frame.cfa, registers.rbp, frame.row});
+      if (!registers.leave(frame.row)) return 0;
+      if (number == differs) break;
+    }
+    walk.address = registers.return_address();
+  }
+  return 0;
+}
+
+}  // namespace
+
+[[gnu::noinline]] int unwind_stack_by_rows(const WalkStart& start, void** frames, int frames_max, WalkEnd* walk_end,
+                                           NamedStack* named) {
+  WalkByRows walk = begin_walk(start);
+  const int count = walk_on(walk, start, frames, frames_max, walk_end, named);
+  if (walk.memory) walk.memory->leave();
+  return count;
+}
+
+[[gnu::noinline]] std::uint32_t name_of_stack(const WalkStart& start, const void* tag) {
+  WalkByRows walk = begin_walk(start);
+  if (!walk.memory) return 0;
+  const KnownFrame& stack = walk.memory->frames->frame(find_known(walk, start));
+  const std::uint32_t name = stack.tag == tag ? stack.name : 0;
+  walk.memory->leave();
+  return name;
+}
+
+[[gnu::noinline]] void name_stack(const NamedStack& stack, std::uint32_t name) {
+  KnownStacks* const memory = enter_memory();
+  if (!memory) return;
+  if (stack.number && stack.generation == memory->frames->generation())
+    memory->frames->set_name(stack.number, stack.tag, name);
   memory->leave();
 }
 

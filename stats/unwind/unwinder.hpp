@@ -33,18 +33,21 @@ struct WalkStart {
 // are left out as long as no other has come.
 // Takes a lock of ours only for a return address that was not seen before; allocates nothing but rows of such, and what
 // it remembers of a thread's last walk.
+struct NamedStack;
 struct WalkEnd {
   bool calls_only = false;  // it is certain that no handler of signals is on this stack
   bool is_whole = true;     // as far as is known: it did not end at generated code, or at what is no frame
 };
-// A stack that was given a name may be asked for that: then no frames are filled in.
-struct NamedStack {
-  const void* tag;                           // keeps names apart
-  std::uint32_t name = 0;                    // 0: it has none
-  std::uint32_t number = 0, generation = 0;  // for name_stack; 0: it can be given none
-};
 int unwind_stack(const WalkStart& start, void** frames, int frames_max, WalkEnd* end = nullptr,
                  NamedStack* named = nullptr);
+
+// A stack that was seen to its end may be given a name, by which it is known again without its frames.
+struct NamedStack {
+  const void* tag;                           // keeps names apart
+  std::uint32_t number = 0, generation = 0;  // for name_stack; 0: it can be given none
+};
+// 0: it has none, or is not known.
+std::uint32_t name_of_stack(const WalkStart& start, const void* tag);
 // The stack that unwind_stack was asked for just now.
 void name_stack(const NamedStack& stack, std::uint32_t name);
 // Whether that is worth its memory.

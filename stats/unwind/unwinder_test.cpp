@@ -88,10 +88,11 @@ void compare_names(const WalkStart& from, const Stack& wanted) {
   static std::map<Stack, std::uint32_t> names;
   void* frames[kFramesMax];
   NamedStack named{&names};
+  const std::uint32_t name = name_of_stack(from, &names);
   const int count = unwind_stack(from, frames, kFramesMax, nullptr, &named);
   const auto [place, is_new] = names.try_emplace(wanted, names.size() + 1);
-  if (named.name) {
-    EXPECT_EQ(named.name, place->second) << written(wanted);
+  if (name) {
+    EXPECT_EQ(name, place->second) << written(wanted);
     ++compared.by_name;
   } else {
     EXPECT_EQ(behind(frames, count, frames[0]), wanted);
@@ -297,7 +298,10 @@ void call_trees(std::uint64_t seed, int count) {
 
 class UnwinderRows : public testing::Test {
  protected:
-  void SetUp() override { compared = {}; }
+  void SetUp() override {
+    compared = {};
+    stacks_have_names = true;
+  }
 };
 
 TEST_F(UnwinderRows, SeeWhatTheOthersSeeInRandomCallTrees) {
@@ -323,11 +327,12 @@ TEST_F(UnwinderRows, KnowStacksByNames) {
     static int tag;
     void* frames[kFramesMax];
     NamedStack named{&tag};
-    unwind_stack(walk_start(), frames, kFramesMax, nullptr, &named);
-    if (named.name) {
+    const WalkStart here = walk_start();
+    if (const std::uint32_t name = name_of_stack(here, &tag)) {
       ++*named_now;
-      return static_cast<int>(named.name);
+      return static_cast<int>(name);
     }
+    unwind_stack(here, frames, kFramesMax, nullptr, &named);
     name_stack(named, *named_now + 1);
     return 0;
   }
@@ -381,8 +386,9 @@ TEST_F(UnwinderRows, SeeTheStacksOfThreads) {
   static int tag;
   void* frames[kFramesMax];
   NamedStack named{&tag};
-  unwind_stack(walk_start(), frames, kFramesMax, nullptr, &named);
-  if (named.name) return named.name != static_cast<unsigned>(depth) + 1;
+  const WalkStart here = walk_start();
+  if (const std::uint32_t name = name_of_stack(here, &tag)) return name != static_cast<unsigned>(depth) + 1;
+  unwind_stack(here, frames, kFramesMax, nullptr, &named);
   name_stack(named, static_cast<unsigned>(depth) + 1);
   return false;
 }
@@ -754,6 +760,59 @@ TEST_F(UnwinderRows, SurviveWordsThatAreNoFrames) {
     EXPECT_LE(with_alloca(rbp, 0), whole) << std::hex << rbp;
   for (const std::uintptr_t address : {std::uintptr_t{1}, here, std::uintptr_t{0x123456789}, ~std::uintptr_t{0}})
     EXPECT_LE(with_alloca(0, address), whole) << std::hex << address;
+}
+#endif
+
+#if defined(__x86_64__)
+// 0: the stack had no name until now.
+[[gnu::noinline]] std::uint32_t name_here(std::uint32_t name) {
+  static int tag;
+  const WalkStart here = walk_start();
+  if (const std::uint32_t known = name_of_stack(here, &tag)) return known;
+  void* frames[kFramesMax];
+  NamedStack named{&tag};
+  unwind_stack(here, frames, kFramesMax, nullptr, &named);
+  name_stack(named, name);
+  return 0;
+}
+[[gnu::noinline]] OPTIMIZED("no-omit-frame-pointer") std::uint32_t
+    name_returning_to(std::uintptr_t address, std::uint32_t name) {
+  auto* const frame = static_cast<volatile std::uintptr_t*>(__builtin_frame_address(0));
+  const std::uintptr_t own = frame[1];
+  if (address) frame[1] = address;
+  const std::uint32_t known = name_here(name);
+  frame[1] = own;
+  keep_frame = keep_frame + 1;
+  return known;
+}
+[[gnu::noinline]] std::uint32_t name_from_here(std::uintptr_t address, std::uint32_t name) {
+  const std::uint32_t known = name_returning_to(address, name);
+  keep_frame = keep_frame + 1;
+  return known;
+}
+[[gnu::noinline]] std::uint32_t name_from_there(std::uint32_t name) {
+  const std::uint32_t known = name_returning_to(0, name);
+  keep_frame = keep_frame + 2;
+  return known;
+}
+
+TEST_F(UnwinderRows, KnowAStackAgainWhereOthersWereSince) {
+  if (HAS_SANITIZER) GTEST_SKIP() << "it is the walk by rows that is tried";
+  for (unsigned round = 0; round < 4; ++round) {
+    const std::uint32_t here = name_from_here(0, 7), there = name_from_there(8);
+    if (round < 2) continue;
+    EXPECT_EQ(here, 7u);
+    EXPECT_EQ(there, 8u);
+  }
+}
+
+TEST_F(UnwinderRows, NameNoStackWhoseReturnAddressWasChangedInPlace) {
+  if (HAS_SANITIZER) GTEST_SKIP() << "it is the walk by rows that is tried, on a stack that is broken";
+  for (unsigned round = 0; round < 3; ++round) {
+    const std::uint32_t whole = name_from_here(0, 9), changed = name_from_here(0x123456789, 10);
+    EXPECT_EQ(whole, round ? 9u : 0u);
+    EXPECT_NE(changed, 9u);
+  }
 }
 #endif
 
