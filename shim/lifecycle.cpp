@@ -126,11 +126,74 @@ void complain_in_silence() {
   if (complains_in_silence() && !system_calls_are_filtered() && may_report_here()) say_deferred_lines();
 }
 
+// What each thread that ends the process ends it with: which of them comes to the end nobody knows before.
+struct ExitStatus {
+  std::atomic<const void*> thread{nullptr};
+  std::atomic<int> status{0};
+  std::atomic<bool> is_held_up{false};  // by us: without us the process would have ended with this one
+};
+constinit ExitStatus exit_statuses[8];
+
+// Null: of more threads than there is room for.
+ExitStatus* exit_status_of_this_thread() {
+  const void* const self = __builtin_thread_pointer();
+  for (ExitStatus& of : exit_statuses) {
+    const void* thread = nullptr;
+    if (of.thread.compare_exchange_strong(thread, self) || thread == self) return &of;
+  }
+  return nullptr;
+}
+
+void note_exit_status(int status, void*) {
+  if (ExitStatus* const of = exit_status_of_this_thread()) of->status.store(status, std::memory_order_relaxed);
+}
+
+// Nothing: nobody knows it.
+std::optional<int> exit_status() {
+  for (const ExitStatus& of : exit_statuses)
+    if (of.thread.load() == __builtin_thread_pointer()) return of.status.load(std::memory_order_relaxed);
+  return {};
+}
+
+bool is_failure(int status) { return (status & 0xff) != 0; }
+
+// The end of a thread that is content is no longer the process's, where that of another one, which it held up, fails.
+std::optional<int> exit_status_of_process() {
+  const std::optional<int> own = exit_status();
+  if (!own || is_failure(*own)) return own;
+  for (const ExitStatus& of : exit_statuses)
+    if (of.is_held_up.load() && is_failure(of.status.load())) return of.status.load();
+  return own;
+}
+
+class HeldUp {
+ public:
+  HeldUp() : status_(exit_status_of_this_thread()) { set(true); }
+  ~HeldUp() { set(false); }
+  HeldUp(const HeldUp&) = delete;
+  HeldUp& operator=(const HeldUp&) = delete;
+
+ private:
+  void set(bool is_held_up) {
+    if (status_) status_->is_held_up = is_held_up;
+  }
+  ExitStatus* const status_;
+};
+
+// In a forked child the threads that were held up are gone.
+void nobody_is_held_up() {
+  for (ExitStatus& of : exit_statuses) of.is_held_up.store(false, std::memory_order_relaxed);
+}
+
 // A child that was forked when our handlers were gone already has nobody to wait for. (Asked last: a filter may not
 // allow the question.)
-void let_others_go_first() {
+// `status`: of an end that was not noted, as a child of vfork would note its own for its parent.
+void let_others_go_first(std::optional<int> status = {}) {
   wait_for_end_by_signal();
-  if (another_thread_ends() && in_own_process()) let_others_end();
+  if (!another_thread_ends() || !in_own_process()) return;
+  if (status) note_exit_status(*status, nullptr);
+  const HeldUp held_up;
+  let_others_end();
 }
 
 // The thread that the C library's last handler, which is ours, was called in. Any other thread's exit would find the
@@ -140,7 +203,9 @@ constinit std::atomic<const void*> last_handler_thread{nullptr};
 
 void let_last_handler_end() {
   const void* const thread = last_handler_thread.load();
-  if (thread && thread != __builtin_thread_pointer() && has_something_to_say() && in_own_process()) give_way();
+  if (!thread || thread == __builtin_thread_pointer() || !has_something_to_say() || !in_own_process()) return;
+  const HeldUp held_up;
+  give_way();
 }
 
 void begin_last_handler() {
@@ -200,6 +265,7 @@ int end_process(const char* moment, std::optional<int> status) {
 void in_forked_child() {
   process_id.store(system_calls_are_filtered() ? kUnknown : getpid(), std::memory_order_relaxed);
   last_handler_thread.store(nullptr, std::memory_order_relaxed);
+  nobody_is_held_up();
   note_forked();
   family_after_fork_in_child();
   after_fork_in_child();
@@ -213,34 +279,11 @@ void register_fork_handlers() {
   if (!registered.exchange(true)) real_register_atfork()(before_fork, after_fork_in_parent, in_forked_child, nullptr);
 }
 
-// What each thread that ends the process ends it with: which of them comes to the end nobody knows before.
-struct ExitStatus {
-  std::atomic<const void*> thread{nullptr};
-  std::atomic<int> status{0};
-};
-constinit ExitStatus exit_statuses[8];
-
-void note_exit_status(int status, void*) {
-  const void* const self = __builtin_thread_pointer();
-  for (ExitStatus& of : exit_statuses) {
-    const void* thread = nullptr;
-    if (!of.thread.compare_exchange_strong(thread, self) && thread != self) continue;
-    return of.status.store(status, std::memory_order_relaxed);
-  }
-}
-
-// Nothing: nobody knows it.
-std::optional<int> exit_status() {
-  for (const ExitStatus& of : exit_statuses)
-    if (of.thread.load() == __builtin_thread_pointer()) return of.status.load(std::memory_order_relaxed);
-  return {};
-}
-
 // The C library writes what stdio holds after our turn: where the code changes, the C library's own exit does that in
 // our turn, and what other handlers there are it calls as well.
 void end_process_by(const char* exit_function, const char* moment) {
   const std::optional<int> status = exit_status();
-  const int changed = end_process(moment, status);
+  const int changed = end_process(moment, exit_status_of_process());
   if (status && changed != *status) reinterpret_cast<Exit>(next_definition(exit_function))(changed);
 }
 
@@ -320,7 +363,7 @@ void wrapped_fini() {
 
 // Somebody behind us may end the process in his own way: a sanitizer has a status for what it found.
 [[noreturn]] void end_at_once(const char* name, int status) {
-  let_others_go_first();
+  let_others_go_first(status);
   complain_in_silence();
   status = end_process("_exit", status);
   if (const auto next = reinterpret_cast<Exit>(next_definition(name))) next(status);

@@ -85,7 +85,10 @@ ENDS = [
     ("with a code of its own", "lose code3", {}, 3),
     ("quick_exit in two threads", "lose two-quick_exits", {}, FAILS),
     ("errx in a thread beside the return of main", "lose beside-errx", {}, FAILS),
-    ("exit in a thread after the return of main", "lose beside-exit1", {}, FAILS),
+    ("exit in a thread after the return of main, and that one fails by itself", "lose beside-exit1", {}, 1),
+    ("the same, and nothing is lost", "use beside-exit1", {}, 1),
+    ("_exit in a thread after the return of main", "lose beside-_exit1", {}, 1),
+    ("the same without a gate", "use beside-_exit1", {"FAIL_ON": "off"}, 1),
     ("of a parent on a small stack, for its child", "child-loses small-stack", {}, FAILS),
     ("by abort", "lose abort", {}, -6),
     ("killed", "lose kill", {}, -9),
@@ -109,7 +112,12 @@ LAUNCHERS = [
     ("a pipe", ["sh", "-c", "LEAKY lose | cat"], FAILS),
     ("in the background", ["sh", "-c", "LEAKY lose & wait"], FAILS),
     ("of two the first", ["sh", "-c", "LEAKY lose; LEAKY use"], FAILS),
-    ("another program in the place of the first", ["sh", "-c", "LEAKY lose; exec LEAKY use"], 0),
+    ("another program in the place of the first", ["sh", "-c", "LEAKY lose; exec LEAKY use"], FAILS),
+    ("a launcher in the place of the first", ["sh", "-c", "LEAKY lose & wait; exec env A=b timeout 9 true"], FAILS),
+    ("several, one in the place of the other", ["sh", "-c", "LEAKY lose; exec nice sh -c 'true; exec true'"], FAILS),
+    ("one that ends after another program has come", ["sh", "-c", "(sleep .2; LEAKY lose) & exec sleep 1"], FAILS),
+    ("bash that puts its last command in its place", ["bash", "-c", "LEAKY lose; LEAKY use"], FAILS),
+    ("another program that has no preload", ["sh", "-c", "LEAKY lose; exec env -u LD_PRELOAD true"], 0),
     ("by exec", ["sh", "-c", "exec LEAKY lose"], FAILS),
     ("env", ["env", "A=b", "LEAKY", "lose"], FAILS),
     ("timeout", ["timeout", "60", "LEAKY", "lose"], FAILS),
@@ -289,6 +297,19 @@ class Family(VerdictTest):
                "env={})"
         self.assertEqual(self.ended([sys.executable, "-c", code], {"FAIL_ON": "any"}).out,
                          self.plain(sys.executable, "-c", code).out)
+
+    def test_each_way_to_put_another_program_in_the_heads_place(self):
+        for how in ("execl", "execlp", "execle", "execv", "execvp", "execve", "execvpe", "fexecve", "execveat"):
+            with self.subTest(how):
+                done = self.ended([str(self.program("executes")), how, self.leaky], {"FAIL_ON": "any"})
+                self.assertEqual((done.out, done.status), ("No such file or directory, 0 more\n", FAILS), done.err)
+
+    def test_the_program_in_the_heads_place_has_the_descriptors_it_would_have(self):
+        for then in ("exec sh -c 'exec ls /proc/self/fd'", "LD_PRELOAD= exec ls /proc/self/fd"):
+            with self.subTest(then):
+                look = ["sh", "-c", f"{self.leaky} use 2>&-; {then}"]
+                said = self.ended(look, {"FAIL_ON": "any"})
+                self.assertEqual([line for line in said.out.split() if int(line) < 240], self.plain(*look).out.split())
 
     def test_a_small_limit_of_descriptors(self):
         for limit in (8, 30, 250):

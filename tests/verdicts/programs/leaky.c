@@ -5,7 +5,7 @@
    "small-stack" (the end comes in a signal handler on one), "fork" and "double-fork" (the rest is the child's),
    "child-loses" (as "lose", in a child that ends before). Ends: "return" by default, "exit", "_exit", "quick_exit",
    "abort", "kill", "exec" (/bin/true), "code3", "quick_exit3". Beside another thread: "two-quick_exits", "beside-errx",
-   "beside-exit1" (which comes when main has returned), "main-gone" (the thread starts $COMMAND in a shell, and ends the
+   "beside-exit1" and "beside-_exit1" (which come when main has returned), "main-gone" (the thread starts $COMMAND in a shell, and ends the
    process). */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 300
@@ -98,6 +98,12 @@ static void* end_by_exit1(void* unused) {
   return unused;
 }
 
+static void* end_by__exit1(void* unused) {
+  while (!main_has_returned) usleep(1000);
+  _exit(1);
+  return unused;
+}
+
 static void* start_command(void* unused) {
   usleep(50000);
   exit(system(getenv("COMMAND")) != 0);
@@ -168,6 +174,7 @@ static int step(const char* how) {
   if (!strcmp(how, "two-quick_exits")) start_thread(end_quickly), quick_exit(0);
   if (!strcmp(how, "beside-errx")) start_thread(end_by_errx);
   if (!strcmp(how, "beside-exit1")) atexit(let_other_thread_end), start_thread(end_by_exit1);
+  if (!strcmp(how, "beside-_exit1")) atexit(let_other_thread_end), start_thread(end_by__exit1);
   if (!strcmp(how, "main-gone")) start_thread(start_command), pthread_exit(NULL);
   if (!strcmp(how, "exit")) exit(0);
   if (!strcmp(how, "_exit")) _exit(0);
