@@ -95,14 +95,12 @@ class Uncancelled {
   int before_ = 0;
 };
 
-// Stacks of other threads than the first may be of any size.
+// Stacks may be of any size: other threads' than the first's, and those that a program makes for its coroutines.
 template <class Work>
 void with_large_stack(Work work) {
   constexpr std::size_t kBytes = std::size_t{2} << 20;
-  void* const stack = system_call(SYS_gettid) == getpid()
-                          ? MAP_FAILED
-                          : mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  void* const stack =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (stack == MAP_FAILED) return work();
   note_own_stack(stack, kBytes);
   call_on_stack(

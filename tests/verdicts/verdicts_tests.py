@@ -82,6 +82,7 @@ ENDS = [
     ("_exit", "lose _exit", {}, FAILS),
     ("quick_exit", "lose quick_exit", {}, FAILS),
     ("in a signal handler on a small stack", "lose small-stack", {}, UNDECIDED),
+    ("on a small stack of the program's own", "lose coroutine", {}, FAILS),
     ("with a code of its own", "lose code3", {}, 3),
     ("quick_exit in two threads", "lose two-quick_exits", {}, FAILS),
     ("errx in a thread beside the return of main", "lose beside-errx", {}, FAILS),

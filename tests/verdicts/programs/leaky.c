@@ -2,11 +2,11 @@
    16 MiB), "keep" (one that a variable leads to), "use" (one that is freed), "lose-host" (64 KiB of malloc),
    "hold-host" (what variables lead to) and "drop-host" (they no longer do). Circumstances: "thread", "churn" (threads
    that make and free for ever), "filter" (of system calls: a write is fatal), "no-descriptors" (none is free),
-   "small-stack" (the end comes in a signal handler on one), "fork" and "double-fork" (the rest is the child's),
-   "child-loses" (as "lose", in a child that ends before). Ends: "return" by default, "exit", "_exit", "quick_exit",
-   "abort", "kill", "exec" (/bin/true), "code3", "quick_exit3". Beside another thread: "two-quick_exits", "beside-errx",
-   "beside-exit1" and "beside-_exit1" (which come when main has returned), "main-gone" (the thread starts $COMMAND in a shell, and ends the
-   process). */
+   "small-stack" (the end comes in a signal handler on one), "coroutine" (it comes on a stack of 16 KiB), "fork" and
+   "double-fork" (the rest is the child's), "child-loses" (as "lose", in a child that ends before). Ends: "return" by
+   default, "exit", "_exit", "quick_exit", "abort", "kill", "exec" (/bin/true), "code3", "quick_exit3". Beside another
+   thread: "two-quick_exits", "beside-errx", "beside-exit1" and "beside-_exit1" (which come when main has returned),
+   "main-gone" (the thread starts $COMMAND in a shell, and ends the process). */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
@@ -19,10 +19,12 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 static cl_context context;
@@ -137,6 +139,20 @@ static void end_on_small_stack(void) {
   raise(SIGUSR1);
 }
 
+static void end_quietly(void) { exit(0); }
+
+static void end_in_coroutine(void) {
+  enum { kBytes = 16384, kPageBytes = 4096 };
+  static ucontext_t coroutine;
+  char* const memory = mmap(NULL, kBytes + kPageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mprotect(memory + kPageBytes, kBytes, PROT_READ | PROT_WRITE);
+  getcontext(&coroutine);
+  coroutine.uc_stack.ss_sp = memory + kPageBytes;
+  coroutine.uc_stack.ss_size = kBytes;
+  makecontext(&coroutine, end_quietly, 0);
+  setcontext(&coroutine);
+}
+
 /* The parent is content whatever becomes of the child. */
 static void leave_rest_to_child(void) {
   const pid_t child = fork();
@@ -168,6 +184,7 @@ static int step(const char* how) {
   if (!strcmp(how, "no-descriptors")) take_all_descriptors();
   if (!strcmp(how, "filter")) filter();
   if (!strcmp(how, "small-stack")) end_on_small_stack();
+  if (!strcmp(how, "coroutine")) end_in_coroutine();
   if (!strcmp(how, "fork")) leave_rest_to_child();
   if (!strcmp(how, "double-fork")) leave_rest_to_child(), leave_rest_to_child();
   if (!strcmp(how, "child-loses")) lose_in_child();
