@@ -60,6 +60,7 @@ JUDGING = [
      {"FAIL_ON": "lost", "LEAK_CHECK": "0", "UNDECIDED_CODE": "0"}, 0),
     ("a code of its own", "lose", {"FAIL_ON": "lost", "LEAK_CHECK": "0", "UNDECIDED_CODE": "99"}, 99),
     ("beside another thread", "lose thread", {"FAIL_ON": "lost,possible"}, FAILS),
+    ("in the last thread, when main's has ended", "last-loses", {"FAIL_ON": "lost", "SITES": "all"}, FAILS),
     ("what a variable leads to", "keep", {"FAIL_ON": "lost"}, 0),
     ("host memory, of which samples are kept", "lose-host", {"FAIL_ON": "lost"}, 0),
     ("host memory", "lose-host", {"FAIL_ON": "lost", "SITES": "all"}, FAILS),

@@ -112,6 +112,13 @@ static void* start_command(void* unused) {
   return unused;
 }
 
+/* The last thread of the process: its return is the process's end. */
+static void* lose_at_last(void* unused) {
+  usleep(50000);
+  lose_in_host(), wipe_stack();
+  return unused;
+}
+
 static void take_all_descriptors(void) {
   const struct rlimit few = {64, 64};
   setrlimit(RLIMIT_NOFILE, &few);
@@ -193,6 +200,7 @@ static int step(const char* how) {
   if (!strcmp(how, "beside-exit1")) atexit(let_other_thread_end), start_thread(end_by_exit1);
   if (!strcmp(how, "beside-_exit1")) atexit(let_other_thread_end), start_thread(end_by__exit1);
   if (!strcmp(how, "main-gone")) start_thread(start_command), pthread_exit(NULL);
+  if (!strcmp(how, "last-loses")) start_thread(lose_at_last), pthread_exit(NULL);
   if (!strcmp(how, "exit")) exit(0);
   if (!strcmp(how, "_exit")) _exit(0);
   if (!strcmp(how, "quick_exit")) quick_exit(0);
