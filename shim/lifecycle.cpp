@@ -4,7 +4,8 @@
 // the C library calls after every exit handler and which first runs the loader's, that is, every destructor. Ends
 // without those (_exit, _Exit, quick_exit) report at once. errx and the C library's own exits reach the end only.
 // As a layer: exit begins when the C library comes to our handler, and the end is another, registered by our
-// destructor: the C library calls it when all destructors are done. Of _exit and its like we hear nothing.
+// destructor: the C library calls it when all destructors are done. Of _exit and its like we hear only for a gate
+// (lifecycle_layer.hpp).
 //
 // Nobody reports from where a report could hang or lie: a vfork child (the parent's memory), a signal handler that
 // interrupted this thread in malloc or under one of our locks, a handler on a small alternate stack. Such an end stays
@@ -30,6 +31,7 @@
 #include "shim/core/suppressions_file.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/host/placement.hpp"
+#include "shim/lifecycle_layer.hpp"
 #include "shim/lifecycle_signals.hpp"
 #include "shim/lifecycle_stack.hpp"
 #include "shim/process/environment.hpp"
@@ -305,11 +307,8 @@ void end_process_from_layer(int status, void*) {
   end_process_by("exit", "exit");
 }
 
-// As a layer nobody saw the status.
-void call_at_quick_exit(void*) {
-  if (!preloaded.load(std::memory_order_relaxed)) return void(end_process("_exit", {}));
-  end_process_by("_exit", "_exit");
-}
+// As a layer nobody may have seen the status.
+void call_at_quick_exit(void*) { end_process_by("_exit", "_exit"); }
 
 // At the first chance: our constructor, or the start of main. Options are read here because programs change their
 // environment later.
@@ -386,6 +385,7 @@ bool may_report_here() { return may_report_on_a_large_stack() && !on_small_signa
 void watch_exit_from_layer() {
   if (preloaded.load(std::memory_order_relaxed) || switched_off() || layer_watches.exchange(true)) return;
   on_exit(begin_exit_from_layer, nullptr);
+  if (options().has_gate()) watch_sudden_ends_from_layer();
 }
 
 }  // namespace cistern

@@ -218,7 +218,12 @@ class Table(VerdictTest):
     def test_as_a_layer(self):
         for words, options, code in (("lose", {}, FAILS), ("use", {}, 0), ("use", {"FAIL_ON": "anny"}, FAILS),
                                      ("lose", {"FAIL_ON": "lost", "LEAK_CHECK": "0"}, UNDECIDED),
-                                     ("use fork lose", {}, FAILS), ("lose _exit", {}, 0), ("lose quick_exit3", {}, 3)):
+                                     ("use fork lose", {}, FAILS), ("use fork lose _exit", {}, FAILS),
+                                     ("lose _exit", {}, FAILS), ("lose _exit", {"FAIL_ON": "lost"}, FAILS),
+                                     ("use _exit", {}, 0), ("lose _exit", {"FAIL_ON": "off"}, 0),
+                                     ("lose quick_exit", {}, FAILS), ("lose quick_exit3", {}, 3), ("lose abort", {}, -6),
+                                     ("use lose-host", {"FAIL_ON": "lost", "SITES": "all"}, UNDECIDED),
+                                     ("use lose-host", {"FAIL_ON": "lost"}, 0)):
             with self.subTest(words=words, options=options):
                 settings = {f"CISTERN_{name}": value for name, value in ({"FAIL_ON": "any"} | options).items()}
                 done = self.plain(self.leaky, *words.split(), environment=settings | {
