@@ -221,7 +221,8 @@ class Table(VerdictTest):
                                      ("use fork lose", {}, FAILS), ("use fork lose _exit", {}, FAILS),
                                      ("lose _exit", {}, FAILS), ("lose _exit", {"FAIL_ON": "lost"}, FAILS),
                                      ("use _exit", {}, 0), ("lose _exit", {"FAIL_ON": "off"}, 0),
-                                     ("lose quick_exit", {}, FAILS), ("lose quick_exit3", {}, 3), ("lose abort", {}, -6),
+                                     ("lose quick_exit", {}, FAILS), ("lose quick_exit3", {}, 3),
+                                     ("lose abort", {}, -6),
                                      ("use lose-host", {"FAIL_ON": "lost", "SITES": "all"}, UNDECIDED),
                                      ("use lose-host", {"FAIL_ON": "lost"}, 0)):
             with self.subTest(words=words, options=options):
