@@ -130,9 +130,11 @@ void complain_in_silence() {
 struct ExitStatus {
   std::atomic<const void*> thread{nullptr};
   std::atomic<int> status{0};
-  std::atomic<bool> is_held_up{false};  // by us: without us the process would have ended with this one
+  std::atomic<std::uint64_t> held_up_since_ns{0};  // by us; 0: it is not
 };
 constinit ExitStatus exit_statuses[8];
+// When memory was judged for the thread that ends the process, which stood still then.
+constinit std::atomic<std::uint64_t> judged_from_ns{0}, judged_until_ns{0};
 
 // Null: of more threads than there is room for.
 ExitStatus* exit_status_of_this_thread() {
@@ -157,32 +159,40 @@ std::optional<int> exit_status() {
 
 bool is_failure(int status) { return (status & 0xff) != 0; }
 
-// The end of a thread that is content is no longer the process's, where that of another one, which it held up, fails.
+// Whether a thread that was held up would have ended the process before this one without us: the others' time went on
+// while memory was judged for this one.
+bool would_have_come_first(const ExitStatus& of) {
+  const std::uint64_t since_ns = of.held_up_since_ns.load(), until_ns = judged_until_ns.load();
+  if (!since_ns) return false;
+  return since_ns >= until_ns || since_ns - judged_from_ns.load() < coarse_now_ns() - until_ns;
+}
+
+// A gate turns no failure of another thread into the success of this one.
 std::optional<int> exit_status_of_process() {
   const std::optional<int> own = exit_status();
   if (!own || is_failure(*own)) return own;
   for (const ExitStatus& of : exit_statuses)
-    if (of.is_held_up.load() && is_failure(of.status.load())) return of.status.load();
+    if (would_have_come_first(of) && is_failure(of.status.load())) return of.status.load();
   return own;
 }
 
 class HeldUp {
  public:
-  HeldUp() : status_(exit_status_of_this_thread()) { set(true); }
-  ~HeldUp() { set(false); }
+  HeldUp() : status_(exit_status_of_this_thread()) { note(coarse_now_ns()); }
+  ~HeldUp() { note(0); }
   HeldUp(const HeldUp&) = delete;
   HeldUp& operator=(const HeldUp&) = delete;
 
  private:
-  void set(bool is_held_up) {
-    if (status_) status_->is_held_up = is_held_up;
+  void note(std::uint64_t since_ns) {
+    if (status_) status_->held_up_since_ns = since_ns;
   }
   ExitStatus* const status_;
 };
 
 // In a forked child the threads that were held up are gone.
 void nobody_is_held_up() {
-  for (ExitStatus& of : exit_statuses) of.is_held_up.store(false, std::memory_order_relaxed);
+  for (ExitStatus& of : exit_statuses) of.held_up_since_ns.store(0, std::memory_order_relaxed);
 }
 
 // A child that was forked when our handlers were gone already has nobody to wait for. (Asked last: a filter may not
@@ -229,12 +239,14 @@ void begin_exit(const void* stack) {
   if (!may_report_here()) return;
   const Uncancelled uncancelled;
   const Ending ending;
+  judged_from_ns = coarse_now_ns();
   hold_standard_error();
   hold_report_descriptor();
   note_what_was_launched();
   if (will_report()) let_kinds_look_back();
   exit_begins();
   if (will_report()) with_large_stack([stack] { judge_at_end(stack); });
+  judged_until_ns = coarse_now_ns();
 }
 
 // `status`: what the process ends with, where that can be changed. Returns what it is to end with.
