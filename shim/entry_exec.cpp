@@ -36,11 +36,13 @@ int exec(std::atomic<int (*)(Parameters...)>& known, const char* name, Words env
 
 }  // namespace
 
-#define EXEC_CALL(name, environment, parameters, types, ...)               \
-  extern "C" [[gnu::visibility("default")]] int name parameters noexcept { \
-    static constinit std::atomic<int(*) types> known{nullptr};             \
-    return exec(known, #name, environment, __VA_ARGS__);                   \
-  }
+// Our own calls do not go through the exports, which may be another library's.
+#define EXEC_CALL(name, environment, parameters, types, ...)   \
+  static int pass_on_##name parameters {                       \
+    static constinit std::atomic<int(*) types> known{nullptr}; \
+    return exec(known, #name, environment, __VA_ARGS__);       \
+  }                                                            \
+  extern "C" [[gnu::visibility("default")]] int name parameters noexcept { return pass_on_##name(__VA_ARGS__); }
 EXEC_CALL(execve, environment, (const char* file, Words arguments, Words environment), (const char*, Words, Words),
           file, arguments, environment)
 EXEC_CALL(execv, environ, (const char* file, Words arguments), (const char*, Words), file, arguments)
@@ -71,7 +73,7 @@ EXEC_CALL(execveat, environment, (int folder, const char* file, Words arguments,
     va_end(row);                                                                                             \
     return answer;                                                                                           \
   }
-LISTING_CALL(execl, execv(file, arguments))
-LISTING_CALL(execlp, execvp(file, arguments))
-LISTING_CALL(execle, execve(file, arguments, va_arg(row, Words)))
+LISTING_CALL(execl, pass_on_execv(file, arguments))
+LISTING_CALL(execlp, pass_on_execvp(file, arguments))
+LISTING_CALL(execle, pass_on_execve(file, arguments, va_arg(row, Words)))
 #undef LISTING_CALL

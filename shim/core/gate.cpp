@@ -90,8 +90,8 @@ bool may_grow(const Snapshot& snapshot, const Options& options, std::uint64_t by
 }
 
 const char* why_host_is_unjudged(const Snapshot& snapshot) {
-  return snapshot.host_sites_mode == "unseen" ? "as an OpenCL layer Cistern does not see host memory"
-                                                 : "another allocator serves host memory";
+  return snapshot.host_sites_mode == "unseen" ? "Cistern is not preloaded and does not see host memory"
+                                              : "another allocator serves host memory";
 }
 
 const char* why_growth_is_unknown(const Snapshot& snapshot, const Options& options) {

@@ -145,7 +145,7 @@ TEST(Gate, HostMemoryThatNobodySawIsUndecided) {
   Snapshot snapshot = judged({});
   EXPECT_EQ(gate_of(snapshot, options).reason, "another allocator serves host memory");
   snapshot.host_sites_mode = "unseen";
-  EXPECT_EQ(gate_of(snapshot, options).reason, "as an OpenCL layer Cistern does not see host memory");
+  EXPECT_EQ(gate_of(snapshot, options).reason, "Cistern is not preloaded and does not see host memory");
   snapshot.host_sites_mode = "all";
   EXPECT_EQ(outcome(snapshot, options), Outcome::passed);
 }

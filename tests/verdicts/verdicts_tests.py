@@ -125,6 +125,20 @@ LAUNCHERS = [
     ("timeout", ["timeout", "60", "LEAKY", "lose"], FAILS),
     ("nice", ["nice", "LEAKY", "lose"], FAILS),
     ("nohup", ["nohup", "LEAKY", "lose"], FAILS),
+    ("setsid", ["setsid", "-w", "LEAKY", "lose"], FAILS),
+    ("ionice", ["ionice", "-c3", "LEAKY", "lose"], FAILS),
+    ("taskset", ["taskset", "-c", "0", "LEAKY", "lose"], FAILS),
+    ("stdbuf", ["stdbuf", "-oL", "LEAKY", "lose"], FAILS),
+    ("flock", ["flock", "lock", "LEAKY", "lose"], FAILS),
+    ("a terminal of its own", ["script", "-qc", "LEAKY lose", "/dev/null"], FAILS),
+    ("GNU parallel", ["parallel", "--will-cite", ":::", "LEAKY lose; true"], FAILS),
+    ("ninja", ["ninja", "-f", "rules.ninja"], FAILS),
+    ("awk", ["awk", "BEGIN { system(\"LEAKY lose\"); exit 0 }"], FAILS),
+    ("perl", ["perl", "-e", "system('LEAKY lose'); exit 0"], FAILS),
+    ("no new privileges", ["setpriv", "--nnp", "sh", "-c", "LEAKY lose; true"], FAILS),
+    ("a user namespace for all", ["unshare", "-Ur", "sh", "-c", "LEAKY lose; true"], FAILS),
+    ("a user namespace for a child", ["sh", "-c", "unshare -Ur LEAKY lose; true"], 0),
+    ("a shell that closes all descriptors", ["tcsh", "-fc", "LEAKY lose; true"], 0),
     ("find", ["find", "/", "-maxdepth", "0", "-exec", "LEAKY", "lose", ";"], FAILS),
     ("xargs", ["sh", "-c", "echo lose | xargs -P 2 LEAKY"], 123),
     ("xargs of shells", ["sh", "-c", "echo lose | xargs -P 2 -I{} sh -c 'LEAKY {}; true'"], FAILS),
@@ -162,6 +176,7 @@ class VerdictTest(HostTest):
         self.leaky = str(self.program("leaky"))
         for name, text in (("no_rules", "leak\n"), ("all_rules", "leak:*\n"),
                            ("long_rules", "leak:nobody\n" * 90000), ("pool.py", POOL),
+                           ("rules.ninja", "rule run\n command = LEAKY lose; true\nbuild all: run\n"),
                            ("makefile", "all: a b\na:\n\tLEAKY lose\nb:\n\tLEAKY use\n")):
             (self.folder / name).write_text(text.replace("LEAKY", self.leaky))
         os.mkfifo(self.folder / "pipe")
@@ -194,7 +209,7 @@ class Table(VerdictTest):
         for name, command, code in LAUNCHERS:
             with self.subTest(name):
                 command = [word.replace("LEAKY", self.leaky) for word in command]
-                if command[0] == "unshare" and subprocess.run(["unshare", "-fp", "true"]).returncode != 0:
+                if "unshare" in " ".join(command) and subprocess.run(["unshare", "-Urfp", "true"]).returncode != 0:
                     self.skipTest("no namespaces can be made here")
                 if command[0] == "python3":
                     command[0] = sys.executable
