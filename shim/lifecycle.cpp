@@ -4,7 +4,8 @@
 // the C library calls after every exit handler and which first runs the loader's, that is, every destructor. Ends
 // without those (_exit, _Exit, quick_exit) report at once. errx and the C library's own exits reach the end only.
 // As a layer: exit begins when the C library comes to our handler, and the end is another, registered by our
-// destructor: the C library calls it when all destructors are done. Of _exit and its like we hear nothing.
+// destructor: the C library calls it when all destructors are done. Of _exit and its like we hear only for a gate
+// (lifecycle_layer.hpp).
 //
 // Nobody reports from where a report could hang or lie: a vfork child (the parent's memory), a signal handler that
 // interrupted this thread in malloc or under one of our locks, a handler on a small alternate stack. Such an end stays
@@ -30,6 +31,7 @@
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/host/placement.hpp"
 #include "shim/judging/judging.hpp"
+#include "shim/lifecycle_layer.hpp"
 #include "shim/lifecycle_signals.hpp"
 #include "shim/lifecycle_stack.hpp"
 #include "shim/process/environment.hpp"
@@ -95,14 +97,12 @@ class Uncancelled {
   int before_ = 0;
 };
 
-// Stacks of other threads than the first may be of any size.
+// Stacks may be of any size: other threads' than the first's, and those that a program makes for its coroutines.
 template <class Work>
 void with_large_stack(Work work) {
   constexpr std::size_t kBytes = std::size_t{2} << 20;
-  void* const stack = system_call(SYS_gettid) == getpid()
-                          ? MAP_FAILED
-                          : mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  void* const stack =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (stack == MAP_FAILED) return work();
   note_own_stack(stack, kBytes);
   call_on_stack(
@@ -126,11 +126,84 @@ void complain_in_silence() {
   if (complains_in_silence() && !system_calls_are_filtered() && may_report_here()) say_deferred_lines();
 }
 
+// What each thread that ends the process ends it with: which of them comes to the end nobody knows before.
+struct ExitStatus {
+  std::atomic<const void*> thread{nullptr};
+  std::atomic<int> status{0};
+  std::atomic<std::uint64_t> held_up_since_ns{0};  // by us; 0: it is not
+};
+constinit ExitStatus exit_statuses[8];
+// When memory was judged for the thread that ends the process, which stood still then.
+constinit std::atomic<std::uint64_t> judged_from_ns{0}, judged_until_ns{0};
+
+// Null: of more threads than there is room for.
+ExitStatus* exit_status_of_this_thread() {
+  const void* const self = __builtin_thread_pointer();
+  for (ExitStatus& of : exit_statuses) {
+    const void* thread = nullptr;
+    if (of.thread.compare_exchange_strong(thread, self) || thread == self) return &of;
+  }
+  return nullptr;
+}
+
+void note_exit_status(int status, void*) {
+  if (ExitStatus* const of = exit_status_of_this_thread()) of->status.store(status, std::memory_order_relaxed);
+}
+
+// Nothing: nobody knows it.
+std::optional<int> exit_status() {
+  for (const ExitStatus& of : exit_statuses)
+    if (of.thread.load() == __builtin_thread_pointer()) return of.status.load(std::memory_order_relaxed);
+  return {};
+}
+
+bool is_failure(int status) { return (status & 0xff) != 0; }
+
+// Whether a thread that was held up would have ended the process before this one without us: the others' time went on
+// while memory was judged for this one.
+bool would_have_come_first(const ExitStatus& of) {
+  const std::uint64_t since_ns = of.held_up_since_ns.load(), until_ns = judged_until_ns.load();
+  if (!since_ns) return false;
+  return since_ns >= until_ns || since_ns - judged_from_ns.load() < coarse_now_ns() - until_ns;
+}
+
+// A gate turns no failure of another thread into the success of this one.
+std::optional<int> exit_status_of_process() {
+  const std::optional<int> own = exit_status();
+  if (!own || is_failure(*own)) return own;
+  for (const ExitStatus& of : exit_statuses)
+    if (would_have_come_first(of) && is_failure(of.status.load())) return of.status.load();
+  return own;
+}
+
+class HeldUp {
+ public:
+  HeldUp() : status_(exit_status_of_this_thread()) { note(coarse_now_ns()); }
+  ~HeldUp() { note(0); }
+  HeldUp(const HeldUp&) = delete;
+  HeldUp& operator=(const HeldUp&) = delete;
+
+ private:
+  void note(std::uint64_t since_ns) {
+    if (status_) status_->held_up_since_ns = since_ns;
+  }
+  ExitStatus* const status_;
+};
+
+// In a forked child the threads that were held up are gone.
+void nobody_is_held_up() {
+  for (ExitStatus& of : exit_statuses) of.held_up_since_ns.store(0, std::memory_order_relaxed);
+}
+
 // A child that was forked when our handlers were gone already has nobody to wait for. (Asked last: a filter may not
 // allow the question.)
-void let_others_go_first() {
+// `status`: of an end that was not noted, as a child of vfork would note its own for its parent.
+void let_others_go_first(std::optional<int> status = {}) {
   wait_for_end_by_signal();
-  if (another_thread_ends() && in_own_process()) let_others_end();
+  if (!another_thread_ends() || !in_own_process()) return;
+  if (status) note_exit_status(*status, nullptr);
+  const HeldUp held_up;
+  let_others_end();
 }
 
 // The thread that the C library's last handler, which is ours, was called in. Any other thread's exit would find the
@@ -140,7 +213,9 @@ constinit std::atomic<const void*> last_handler_thread{nullptr};
 
 void let_last_handler_end() {
   const void* const thread = last_handler_thread.load();
-  if (thread && thread != __builtin_thread_pointer() && has_something_to_say() && in_own_process()) give_way();
+  if (!thread || thread == __builtin_thread_pointer() || !has_something_to_say() || !in_own_process()) return;
+  const HeldUp held_up;
+  give_way();
 }
 
 void begin_last_handler() {
@@ -164,12 +239,14 @@ void begin_exit(const void* stack) {
   if (!may_report_here()) return;
   const Uncancelled uncancelled;
   const Ending ending;
+  judged_from_ns = coarse_now_ns();
   hold_standard_error();
   hold_report_descriptor();
   note_what_was_launched();
   if (will_report()) let_kinds_look_back();
   exit_begins();
   if (will_report()) with_large_stack([stack] { judge_at_end(stack); });
+  judged_until_ns = coarse_now_ns();
 }
 
 // `status`: what the process ends with, where that can be changed. Returns what it is to end with.
@@ -200,6 +277,7 @@ int end_process(const char* moment, std::optional<int> status) {
 void in_forked_child() {
   process_id.store(system_calls_are_filtered() ? kUnknown : getpid(), std::memory_order_relaxed);
   last_handler_thread.store(nullptr, std::memory_order_relaxed);
+  nobody_is_held_up();
   note_forked();
   family_after_fork_in_child();
   after_fork_in_child();
@@ -213,34 +291,11 @@ void register_fork_handlers() {
   if (!registered.exchange(true)) real_register_atfork()(before_fork, after_fork_in_parent, in_forked_child, nullptr);
 }
 
-// What each thread that ends the process ends it with: which of them comes to the end nobody knows before.
-struct ExitStatus {
-  std::atomic<const void*> thread{nullptr};
-  std::atomic<int> status{0};
-};
-constinit ExitStatus exit_statuses[8];
-
-void note_exit_status(int status, void*) {
-  const void* const self = __builtin_thread_pointer();
-  for (ExitStatus& of : exit_statuses) {
-    const void* thread = nullptr;
-    if (!of.thread.compare_exchange_strong(thread, self) && thread != self) continue;
-    return of.status.store(status, std::memory_order_relaxed);
-  }
-}
-
-// Nothing: nobody knows it.
-std::optional<int> exit_status() {
-  for (const ExitStatus& of : exit_statuses)
-    if (of.thread.load() == __builtin_thread_pointer()) return of.status.load(std::memory_order_relaxed);
-  return {};
-}
-
 // The C library writes what stdio holds after our turn: where the code changes, the C library's own exit does that in
 // our turn, and what other handlers there are it calls as well.
 void end_process_by(const char* exit_function, const char* moment) {
   const std::optional<int> status = exit_status();
-  const int changed = end_process(moment, status);
+  const int changed = end_process(moment, exit_status_of_process());
   if (status && changed != *status) reinterpret_cast<Exit>(next_definition(exit_function))(changed);
 }
 
@@ -264,11 +319,8 @@ void end_process_from_layer(int status, void*) {
   end_process_by("exit", "exit");
 }
 
-// As a layer nobody saw the status.
-void call_at_quick_exit(void*) {
-  if (!preloaded.load(std::memory_order_relaxed)) return void(end_process("_exit", {}));
-  end_process_by("_exit", "_exit");
-}
+// As a layer nobody may have seen the status.
+void call_at_quick_exit(void*) { end_process_by("_exit", "_exit"); }
 
 // At the first chance: our constructor, or the start of main. Options are read here because programs change their
 // environment later.
@@ -320,7 +372,7 @@ void wrapped_fini() {
 
 // Somebody behind us may end the process in his own way: a sanitizer has a status for what it found.
 [[noreturn]] void end_at_once(const char* name, int status) {
-  let_others_go_first();
+  let_others_go_first(status);
   complain_in_silence();
   status = end_process("_exit", status);
   if (const auto next = reinterpret_cast<Exit>(next_definition(name))) next(status);
@@ -345,6 +397,7 @@ bool may_report_here() { return may_report_on_a_large_stack() && !on_small_signa
 void watch_exit_from_layer() {
   if (preloaded.load(std::memory_order_relaxed) || switched_off() || layer_watches.exchange(true)) return;
   on_exit(begin_exit_from_layer, nullptr);
+  if (options().has_gate()) watch_sudden_ends_from_layer();
 }
 
 }  // namespace cistern

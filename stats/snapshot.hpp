@@ -415,7 +415,7 @@ struct Snapshot {
   double wall_s;
   const char* moment;      // "exit", "_exit", "call", "request", or the signal that ended the process
   String sites;            // e.g. "gpu:all,host:off"
-  String host_sites_mode;  // "512KiB": a sample of one block in so many bytes; "all"; "off"
+  String host_sites_mode;  // "512KiB": a sample of one block in so many bytes; "all"; "off"; "unseen", by a layer
   Vector<KindFigures> kinds;
   Vector<LeakFigures> leaks;                        // of GPU kinds, largest first
   Vector<UsingSite> at_peak;                        // who held most of each kind's peak, largest first

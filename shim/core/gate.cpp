@@ -38,7 +38,7 @@ bool counts(const LeakFigures& leak, FailOn::What what) {
   return what == FailOn::any || leak.rank() <= (what == FailOn::possible ? 1 : 0);
 }
 
-// Host memory is to be judged, but another allocator serves it.
+// Host memory is to be judged, but another allocator serves it, or a layer does not see it.
 bool host_is_unjudged(const Snapshot& snapshot, const Options& options) {
   return options.gate_judges_host() && snapshot.host_sites_mode != "all";
 }
@@ -89,8 +89,13 @@ bool may_grow(const Snapshot& snapshot, const Options& options, std::uint64_t by
   });
 }
 
-const char* why_growth_is_unknown(const Options& options) {
-  return options.sites == "off" ? "CISTERN_SITES=off: no call site is known" : "another allocator serves host memory";
+const char* why_host_is_unjudged(const Snapshot& snapshot) {
+  return snapshot.host_sites_mode == "unseen" ? "Cistern is not preloaded and does not see host memory"
+                                              : "another allocator serves host memory";
+}
+
+const char* why_growth_is_unknown(const Snapshot& snapshot, const Options& options) {
+  return options.sites == "off" ? "CISTERN_SITES=off: no call site is known" : why_host_is_unjudged(snapshot);
 }
 
 String why_undecided(const Snapshot& snapshot, const Options& options) {
@@ -103,7 +108,7 @@ String why_undecided(const Snapshot& snapshot, const Options& options) {
     return cistern::counted(judging.unseen_threads, "other thread") +
            (judging.unseen_threads == 1 ? " was there, whose registers are" : " were there, whose registers are") +
            " not seen";
-  return "another allocator serves host memory";
+  return why_host_is_unjudged(snapshot);
 }
 
 }  // namespace
@@ -117,7 +122,7 @@ GateFigures gate_of(const Snapshot& snapshot, const Options& options) {
     if (!bytes_min) continue;
     if (what == FailOn::growing) {
       if (grows(snapshot, *bytes_min)) return {Outcome::failed};
-      if (unsure.empty() && may_grow(snapshot, options, *bytes_min)) unsure = why_growth_is_unknown(options);
+      if (unsure.empty() && may_grow(snapshot, options, *bytes_min)) unsure = why_growth_is_unknown(snapshot, options);
       continue;
     }
     const Counted sum = counted(snapshot, what, options);

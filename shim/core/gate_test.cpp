@@ -144,6 +144,8 @@ TEST(Gate, HostMemoryThatNobodySawIsUndecided) {
   options.sites = "all";
   Snapshot snapshot = judged({});
   EXPECT_EQ(gate_of(snapshot, options).reason, "another allocator serves host memory");
+  snapshot.host_sites_mode = "unseen";
+  EXPECT_EQ(gate_of(snapshot, options).reason, "Cistern is not preloaded and does not see host memory");
   snapshot.host_sites_mode = "all";
   EXPECT_EQ(outcome(snapshot, options), Outcome::passed);
 }

@@ -13,6 +13,7 @@
 #include "shim/host/serving.hpp"
 #include "shim/host/sites.hpp"
 #include "shim/process/kind.hpp"
+#include "shim/process/process.hpp"
 #include "stats/counters.hpp"
 
 namespace cistern::host {
@@ -112,7 +113,10 @@ void add_sites(const KindFigures& all, Snapshot& snapshot) {
 void add_to(Snapshot& snapshot) {
   snapshot.host_sites_mode = sites_mode();
   KindFigures figures = host::figures();
-  if (!figures.allocations && !figures.frees && !figures.live_blocks) return;
+  if (!figures.allocations && !figures.frees && !figures.live_blocks) {
+    if (!preloaded.load(std::memory_order_relaxed)) snapshot.host_sites_mode = "unseen";
+    return;
+  }
   snapshot.estimated.push_back("kinds.host.peak_bytes");
   add_sites(figures, snapshot);
   add_growth(figures.peak_bytes, snapshot);

@@ -381,7 +381,7 @@ void OtherThreads::Table::stop_all() {
 bool OtherThreads::Table::ask_to_stop(OtherThread& thread) {
   const WaitingCall call = call_of(folder, thread.id);
   note_call(thread, call);
-  if (call.is_kernels() || (!call.is_known && has_ended(folder, thread.id))) {
+  if (call.is_kernels() || (!call.stack && has_ended(folder, thread.id))) {
     thread.id = 0;
     return true;
   }
@@ -466,7 +466,7 @@ void OtherThreads::look(int own_thread, int tries) {
       call = call_of(table_.folder, thread.id);
     }
     note_call(thread, call);
-    if (call.is_kernels() || (!call.is_known && has_ended(table_.folder, thread.id))) thread.id = 0;
+    if (call.is_kernels() || (!call.stack && has_ended(table_.folder, thread.id))) thread.id = 0;
   }
 }
 

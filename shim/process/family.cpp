@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,7 +16,7 @@
 
 #include "pool/base/folder.hpp"
 #include "pool/base/private_descriptor.hpp"
-#include "shim/process/small_file.hpp"
+#include "shim/process/other_processes.hpp"
 #include "shim/process/uncounted.hpp"
 
 namespace cistern {
@@ -24,16 +25,18 @@ namespace {
 constexpr char kFileName[] = "cistern-verdicts";
 constexpr std::string_view kLinkText = "/memfd:cistern-verdicts (deleted)";
 constexpr std::size_t kFileBytes = 4096;
-constexpr int kGenerationsMax = 64;
 
 // What all processes of a family have mapped. Of another version of Cistern it is not theirs.
 struct Verdicts {
   std::uint32_t gate;  // which one: its options, as a hash
+  pid_t head;          // by the number that it knows
+  std::atomic<std::uint32_t> joined;
   std::array<std::atomic<std::uint32_t>, kOutcomes> counts;
 };
 static_assert(sizeof(Verdicts) <= kFileBytes && std::atomic<std::uint32_t>::is_always_lock_free);
 
 constinit Verdicts* verdicts = nullptr;
+constinit int file_of_head = -1;  // for who looks for it among the head's descriptors
 
 // FNV-1a
 std::uint32_t gate_number(const Options& options) {
@@ -52,34 +55,6 @@ std::uintptr_t word(const void* pointer) { return reinterpret_cast<std::uintptr_
 std::uintptr_t word(int number) { return static_cast<std::uintptr_t>(number); }
 void close_it(int file) { system_call(SYS_close, word(file)); }
 
-class Digits {
- public:
-  explicit Digits(int number) : end_(std::to_chars(text_, std::end(text_), number).ptr) {}
-  operator std::string_view() const { return {text_, static_cast<std::size_t>(end_ - text_)}; }
-
- private:
-  char text_[16];
-  const char* const end_;
-};
-
-FilePath path_of(pid_t process, std::string_view rest) {
-  FilePath path("/proc/");
-  path.add(Digits(process));
-  path.add(rest);
-  return path;
-}
-
-// 0: not to be had. The name before it may hold anything but ends with the last parenthesis.
-pid_t parent_in(const char* stat_file) {
-  const SmallFile<512> file(stat_file);
-  const std::string_view all = file.text();
-  const std::size_t name_end = all.rfind(") ");
-  pid_t parent = 0;
-  if (name_end != all.npos && name_end + 4 < all.size())
-    std::from_chars(all.data() + name_end + 4, all.data() + all.size(), parent);
-  return parent;
-}
-
 // -1: of no file, for this process and what it forks.
 Verdicts* map(int file) {
   const int how = file < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
@@ -87,19 +62,22 @@ Verdicts* map(int file) {
   return mapped > 0 || mapped < -4095 ? reinterpret_cast<Verdicts*>(mapped) : nullptr;
 }
 
-// Its file, mapped, where that is the file of a family of the same gate.
-Verdicts* mapped_from(const FilePath& descriptor, std::uint32_t gate) {
+bool is_of_family(const FilePath& descriptor) {
   char link[64];
-  const ssize_t bytes = readlink(descriptor.text(), link, sizeof link);
-  if (bytes < 0 || std::string_view(link, static_cast<std::size_t>(bytes)) != kLinkText) return nullptr;
+  const long bytes = system_call(SYS_readlinkat, word(AT_FDCWD), word(descriptor.text()), word(link), sizeof link);
+  return bytes >= 0 && std::string_view(link, static_cast<std::size_t>(bytes)) == kLinkText;
+}
+
+Verdicts* mapped_from(const FilePath& descriptor) {
+  if (!is_of_family(descriptor)) return nullptr;
   const int file = open(descriptor.text(), O_RDWR | O_CLOEXEC);
   if (file < 0) return nullptr;
   Verdicts* const found = map(file);
   close_it(file);
-  if (!found || found->gate == gate) return found;
-  munmap(found, kFileBytes);
-  return nullptr;
+  return found;
 }
+
+void unmap(Verdicts* of_others) { munmap(of_others, kFileBytes); }
 
 // Calls `visit` with every name in the folder until it returns true. False: there is no name.
 template <class Visit>
@@ -115,38 +93,56 @@ bool visit_names_in(const FilePath& folder_path, Visit visit) {
   return any;
 }
 
-// Among the descriptors that the folder names. False: it names none.
-bool look_in(const FilePath& folder, std::uint32_t gate, Verdicts*& found) {
+// Among the descriptors that the folder names, the first of which `is_it` is true. False: it names none.
+template <class IsIt>
+bool look_in(const FilePath& folder, Verdicts*& found, IsIt is_it) {
   return visit_names_in(folder, [&](std::string_view name) {
     FilePath path = folder;
     path.add("/");
     path.add(name);
-    return (found = mapped_from(path, gate)) != nullptr;
+    Verdicts* const mapped = mapped_from(path);
+    if (mapped && !is_it(*mapped, name)) return unmap(mapped), false;
+    return (found = mapped) != nullptr;
   });
 }
 
 // A main thread that ended before the others has no descriptors any more; theirs are the process's.
 Verdicts* family_of(pid_t process, std::uint32_t gate) {
   Verdicts* found = nullptr;
-  if (look_in(path_of(process, "/fd"), gate, found)) return found;
-  const FilePath threads = path_of(process, "/task");
+  const auto has_the_gate = [gate](const Verdicts& of, std::string_view) { return of.gate == gate; };
+  if (look_in(path_about(process, "fd"), found, has_the_gate)) return found;
+  const FilePath threads = path_about(process, "task");
   visit_names_in(threads, [&](std::string_view thread) {
     FilePath folder = threads;
     folder.add("/");
     folder.add(thread);
     folder.add("/fd");
-    return look_in(folder, gate, found);
+    look_in(folder, found, has_the_gate);
+    return found != nullptr;
   });
   return found;
 }
 
-// By the numbers that /proc has, from our own on: in a container it may be that of the outside.
+void set_flags(int file, int flags) { system_call(SYS_fcntl, word(file), F_SETFD, word(flags)); }
+
+// What the program that was this process before handed over. Of another gate it is of no use to anybody.
+Verdicts* family_of_program_before(std::uint32_t gate) {
+  Verdicts* found = nullptr;
+  look_in(path_about(kThisProcess, "fd"), found, [](const Verdicts& of, std::string_view descriptor) {
+    std::from_chars(descriptor.data(), descriptor.data() + descriptor.size(), file_of_head);
+    return of.head == getpid();
+  });
+  if (!found) return nullptr;
+  set_flags(file_of_head, FD_CLOEXEC);
+  if (found->gate == gate) return found;
+  close_it(file_of_head);
+  unmap(found);
+  return nullptr;
+}
+
 Verdicts* family_of_parents(std::uint32_t gate) {
-  pid_t process = parent_in("/proc/self/stat");
-  for (int generation = 0; process > 0 && generation < kGenerationsMax; ++generation) {
-    if (Verdicts* const found = family_of(process, gate)) return found;
-    process = parent_in(path_of(process, "/stat").text());
-  }
+  for (Starters starter(kThisProcess); starter; ++starter)
+    if (Verdicts* const found = family_of(*starter, gate)) return found->joined.fetch_add(1), found;
   return nullptr;
 }
 
@@ -173,9 +169,28 @@ int make_file() {
 Verdicts* found_family(std::uint32_t gate) {
   const int file = make_file();
   Verdicts* const made = map(file);
-  if (made) made->gate = gate;
-  if (file >= 0 && (!made || file < *std::prev(std::end(kPrivateDescriptors)))) close_it(file);
+  if (made) made->gate = gate, made->head = getpid();
+  if (file < 0) return made;
+  if (made && file >= *std::prev(std::end(kPrivateDescriptors)))
+    file_of_head = file;
+  else
+    close_it(file);
   return made;
+}
+
+// Whoever starts without us would see a descriptor that is not his.
+bool is_preloaded_by(char* const* environment) {
+  constexpr std::string_view kPreload = "LD_PRELOAD=";
+  for (; environment && *environment; ++environment)
+    if (std::string_view(*environment).starts_with(kPreload)) return (*environment)[kPreload.size()] != '\0';
+  return false;
+}
+
+// A child that has not joined yet counts too.
+bool has_others() {
+  constexpr std::uintptr_t kAnyProcess = 0;  // P_ALL
+  return verdicts->joined.load() > 0 ||
+         system_call(SYS_waitid, kAnyProcess, 0, 0, WEXITED | WNOHANG | WNOWAIT | __WALL, 0) == 0;
 }
 
 }  // namespace
@@ -183,10 +198,30 @@ Verdicts* found_family(std::uint32_t gate) {
 void join_family(const Options& options) {
   const Uncounted uncounted;
   const std::uint32_t gate = gate_number(options);
-  verdicts = family_of_parents(gate);
-  if (verdicts) return;
-  verdicts = found_family(gate);
+  verdicts = family_of_program_before(gate);
+  if (!verdicts && (verdicts = family_of_parents(gate))) return;
+  if (!verdicts) verdicts = found_family(gate);
   is_head_of_family = verdicts;
+}
+
+void family_after_fork_in_child() {
+  if (is_head_of_family) verdicts->joined.fetch_add(1);
+  is_head_of_family = false;
+}
+
+// The program may have closed the descriptor, and have a file of its own there.
+int hand_over_family(char* const* environment) {
+  FilePath descriptor = path_about(kThisProcess, "fd/");
+  char number[16];
+  descriptor.add(
+      {number, static_cast<std::size_t>(std::to_chars(number, std::end(number), file_of_head).ptr - number)});
+  if (!is_preloaded_by(environment) || !has_others() || !is_of_family(descriptor)) return kNotHandedOver;
+  set_flags(file_of_head, 0);
+  return file_of_head;
+}
+
+void keep_family(int handed_over) {
+  if (handed_over != kNotHandedOver) set_flags(handed_over, FD_CLOEXEC);
 }
 
 void count_in_family(Outcome outcome) {

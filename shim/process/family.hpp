@@ -4,9 +4,10 @@
 // before it does.
 //
 // The counts lie in an unnamed file of the head, mapped by all: forked children have the mapping, and a process that
-// was executed finds the file among the descriptors of its parents. Nothing is left behind, whoever is killed. Where
-// /proc or another user does not let us look, or the parents are gone already (daemons), a process is the head of a
-// family of its own.
+// was executed finds the file among the descriptors of its parents. A program that takes the head's place finds it
+// among its own: around an exec, and only where others have come of the head, the descriptor is one that stays. Nothing
+// is left behind, whoever is killed. Where /proc or another user does not let us look, or the parents are gone already
+// (daemons), a process is the head of a family of its own.
 #pragma once
 #include "shim/process/options.hpp"
 #include "stats/snapshot.hpp"
@@ -18,7 +19,12 @@ inline constinit bool is_head_of_family = false;
 
 // At the start of a process with a gate.
 void join_family(const Options& options);
-inline void family_after_fork_in_child() { is_head_of_family = false; }
+void family_after_fork_in_child();
+// Before and after an exec of the head with such an environment. What the first answers the second takes. Safe in
+// signal handlers; they keep errno.
+inline constexpr int kNotHandedOver = -1;
+int hand_over_family(char* const* environment);
+void keep_family(int handed_over);
 // For who is not the head.
 void count_in_family(Outcome outcome);
 // Of all others, for the head; else nothing. Makes no system call.

@@ -4,7 +4,6 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,19 +23,11 @@ namespace {
 
 constexpr std::int64_t kSecondNs = 1'000'000'000;
 
-void name_folder(pid_t process, const char* file, char (&path)[32]) {
-  char* const end = std::copy_n("/proc/", 6, path);
-  if (process == kThisProcess)
-    strcpy(end, "self");
-  else
-    *std::to_chars(end, std::end(path), process).ptr = '\0';
-  strcat(strcat(path, "/"), file);
-}
-
 // Fields of its line of state, counted as proc(5) counts: the third is the first behind the name, which may hold
 // anything but ends with the last parenthesis.
 std::int64_t field_of_state(pid_t process, int number) {
-  const String all = text_about(process, "stat");
+  const SmallFile<512> file(path_about(process, "stat").text());
+  const std::string_view all = file.text();
   std::size_t at = all.rfind(") ");
   for (int field = 2; field < number && at != all.npos; ++field) at = all.find(' ', at + 1);
   std::int64_t value = 0;
@@ -49,6 +40,18 @@ std::int64_t now_ns(clockid_t clock) { return static_cast<std::int64_t>(clock_ns
 
 }  // namespace
 
+[[gnu::cold]] FilePath path_about(pid_t process, std::string_view file) {
+  FilePath path("/proc/");
+  char number[16];
+  if (process == kThisProcess)
+    path.add("self");
+  else
+    path.add({number, static_cast<std::size_t>(std::to_chars(number, std::end(number), process).ptr - number)});
+  path.add("/");
+  path.add(file);
+  return path;
+}
+
 [[gnu::cold]] pid_t own_number_in_proc() {
   char number[16];
   const ssize_t bytes = readlink("/proc/self", number, sizeof number);
@@ -58,10 +61,8 @@ std::int64_t now_ns(clockid_t clock) { return static_cast<std::int64_t>(clock_ns
 }
 
 [[gnu::cold]] String text_about(pid_t process, const char* file, int* error) {
-  char path[32];
-  name_folder(process, file, path);
   String all;
-  const int failed = read_file(path, SIZE_MAX, all);
+  const int failed = read_file(path_about(process, file).text(), SIZE_MAX, all);
   if (error) *error = failed;
   return all;
 }
@@ -81,14 +82,13 @@ std::int64_t now_ns(clockid_t clock) { return static_cast<std::int64_t>(clock_ns
 
 // Those of each of its threads.
 [[gnu::cold]] String children_of(pid_t process) {
-  char path[32];
-  name_folder(process, "task", path);
+  const FilePath path = path_about(process, "task");
   String children;
   const long folder = system_call(SYS_openat, static_cast<std::uintptr_t>(AT_FDCWD),
-                                  reinterpret_cast<std::uintptr_t>(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                                  reinterpret_cast<std::uintptr_t>(path.text()), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return children;
   visit_names(folder, [&](const char* thread) {
-    read_file((String(path) + "/" + thread + "/children").c_str(), SIZE_MAX, children);
+    read_file((String(path.text()) + "/" + thread + "/children").c_str(), SIZE_MAX, children);
     return false;
   });
   system_call(SYS_close, static_cast<std::uintptr_t>(folder));
@@ -96,9 +96,8 @@ std::int64_t now_ns(clockid_t clock) { return static_cast<std::int64_t>(clock_ns
 }
 
 [[gnu::cold]] ProgramNames program_of(pid_t process) {
-  char path[32], file[PATH_MAX] = "";
-  name_folder(process, "exe", path);
-  const ssize_t bytes = readlink(path, file, sizeof file);
+  char file[PATH_MAX] = "";
+  const ssize_t bytes = readlink(path_about(process, "exe").text(), file, sizeof file);
   ProgramNames names{String(basename_of({file, static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))})),
                      text_about(process, "comm")};
   if (!names.process.empty() && names.process.back() == '\n') names.process.pop_back();

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "pool/base/internal_memory.hpp"
+#include "shim/process/small_file.hpp"
 
 namespace cistern {
 
@@ -15,7 +16,9 @@ constexpr pid_t kThisProcess = -1;
 // 0: not to be had.
 pid_t own_number_in_proc();
 
-// A file of the folder that /proc has for it; empty: not to be had.
+// Of a file of the folder that /proc has for it.
+FilePath path_about(pid_t process, std::string_view file);
+// What is in it; empty: not to be had.
 String text_about(pid_t process, const char* file, int* error = nullptr);
 // As it was when its program began, each entry ended by a zero byte.
 String environment_of(pid_t process, int* error = nullptr);
@@ -29,7 +32,7 @@ ProgramNames program_of(pid_t process);
 std::string_view value_in(std::string_view environment, std::string_view name);
 // Numbers, each followed by a space.
 String children_of(pid_t process);
-// 0: not to be had.
+// 0: not to be had. Allocates nothing, and neither do those below.
 pid_t parent_of(pid_t process);
 // Who started the process, who started that one, and so on: as far as /proc shows them, and no endless way whatever it
 // shows.

@@ -111,12 +111,14 @@ Module describe(const dl_find_object& found) {
   module.bias = found.dlfo_link_map->l_addr;
   module.name = found.dlfo_link_map->l_name;
   const auto inside = [&module](std::uintptr_t address) { return module.start <= address && address < module.end; };
-  module.is_program = inside(start_value(AT_PHDR));
+  module.is_program = found.dlfo_link_map == _r_debug.r_map;
   const bool holds_us = inside(value(&known_modules));
   module.is_own = holds_us && !linked_into_another.load(std::memory_order_relaxed);
   module.is_permanent = module.is_program || holds_us || inside(reinterpret_cast<std::uintptr_t>(&readlink));
   module.path = module.is_program && module.name.empty() ? program_path() : absolute(module.name);
-  const auto* const start = reinterpret_cast<const char*>(module.start);
+  // Of a program with gaps between its segments, which the kernel maps, the C library tells the code alone.
+  const std::uintptr_t headers = module.is_program ? start_value(AT_PHDR) & ~(kPage - 1) : 0;
+  const auto* const start = reinterpret_cast<const char*>(headers ? headers : module.start);
   const std::string_view id = build_id_of(start, reinterpret_cast<const char*>(module.end), &module.bias);
   module.build_id = hex(id);
   if (id.size() >= sizeof module.id_word && id.data() + id.size() <= start + kPage) {

@@ -183,6 +183,15 @@ class Counting(HostTest):
             self.assertEqual(done.all(), ("", "", 0))
             self.assertNotIn("host", json.loads(pattern.read_text())["kinds"])
 
+    def test_a_program_with_gaps_between_its_segments_has_its_name_and_build_id(self):
+        program = self.program("leaves_one")
+        _, reports = self.reported(program, environment={"CISTERN_SITES": "all"})
+        [leak] = [row for row in host_rows(reports[0]) if row["block_bytes_min"] == 100000]
+        frame = leak["frames"][0]
+        notes = subprocess.run(["readelf", "-n", program], capture_output=True, text=True, check=True).stdout
+        self.assertEqual((frame["function"], frame["module"]), ("main", str(program.resolve())))
+        self.assertIn(f"Build ID: {frame['build_id']}\n", notes)
+
     def test_counting_beside_threads_believes_none_of_their_blocks(self):
         for environment in ({}, {"CISTERN_SITES": "all"}, {"CISTERN_HOST_SAMPLE": "4KiB"}):
             done = self.shimmed(self.program("counting_beside_threads"), 1500, environment=environment)

@@ -60,6 +60,7 @@ JUDGING = [
      {"FAIL_ON": "lost", "LEAK_CHECK": "0", "UNDECIDED_CODE": "0"}, 0),
     ("a code of its own", "lose", {"FAIL_ON": "lost", "LEAK_CHECK": "0", "UNDECIDED_CODE": "99"}, 99),
     ("beside another thread", "lose thread", {"FAIL_ON": "lost,possible"}, FAILS),
+    ("in the last thread, when main's has ended", "last-loses", {"FAIL_ON": "lost", "SITES": "all"}, FAILS),
     ("what a variable leads to", "keep", {"FAIL_ON": "lost"}, 0),
     ("host memory, of which samples are kept", "lose-host", {"FAIL_ON": "lost"}, 0),
     ("host memory", "lose-host", {"FAIL_ON": "lost", "SITES": "all"}, FAILS),
@@ -82,10 +83,14 @@ ENDS = [
     ("_exit", "lose _exit", {}, FAILS),
     ("quick_exit", "lose quick_exit", {}, FAILS),
     ("in a signal handler on a small stack", "lose small-stack", {}, UNDECIDED),
+    ("on a small stack of the program's own", "lose coroutine", {}, FAILS),
     ("with a code of its own", "lose code3", {}, 3),
     ("quick_exit in two threads", "lose two-quick_exits", {}, FAILS),
     ("errx in a thread beside the return of main", "lose beside-errx", {}, FAILS),
-    ("exit in a thread after the return of main", "lose beside-exit1", {}, FAILS),
+    ("exit in a thread after the return of main, and that one fails by itself", "lose beside-exit1", {}, 1),
+    ("the same, and nothing is lost", "use beside-exit1", {}, 1),
+    ("_exit in a thread after the return of main", "lose beside-_exit1", {}, 1),
+    ("the same without a gate", "use beside-_exit1", {"FAIL_ON": "off"}, 1),
     ("of a parent on a small stack, for its child", "child-loses small-stack", {}, FAILS),
     ("by abort", "lose abort", {}, -6),
     ("killed", "lose kill", {}, -9),
@@ -109,12 +114,31 @@ LAUNCHERS = [
     ("a pipe", ["sh", "-c", "LEAKY lose | cat"], FAILS),
     ("in the background", ["sh", "-c", "LEAKY lose & wait"], FAILS),
     ("of two the first", ["sh", "-c", "LEAKY lose; LEAKY use"], FAILS),
-    ("another program in the place of the first", ["sh", "-c", "LEAKY lose; exec LEAKY use"], 0),
+    ("another program in the place of the first", ["sh", "-c", "LEAKY lose; exec LEAKY use"], FAILS),
+    ("a launcher in the place of the first", ["sh", "-c", "LEAKY lose & wait; exec env A=b timeout 9 true"], FAILS),
+    ("several, one in the place of the other", ["sh", "-c", "LEAKY lose; exec nice sh -c 'true; exec true'"], FAILS),
+    ("one that ends after another program has come", ["sh", "-c", "(sleep .2; LEAKY lose) & exec sleep 1"], FAILS),
+    ("bash that puts its last command in its place", ["bash", "-c", "LEAKY lose; LEAKY use"], FAILS),
+    ("another program that has no preload", ["sh", "-c", "LEAKY lose; exec env -u LD_PRELOAD true"], 0),
     ("by exec", ["sh", "-c", "exec LEAKY lose"], FAILS),
     ("env", ["env", "A=b", "LEAKY", "lose"], FAILS),
     ("timeout", ["timeout", "60", "LEAKY", "lose"], FAILS),
     ("nice", ["nice", "LEAKY", "lose"], FAILS),
     ("nohup", ["nohup", "LEAKY", "lose"], FAILS),
+    ("setsid", ["setsid", "-w", "LEAKY", "lose"], FAILS),
+    ("ionice", ["ionice", "-c3", "LEAKY", "lose"], FAILS),
+    ("taskset", ["taskset", "-c", "0", "LEAKY", "lose"], FAILS),
+    ("stdbuf", ["stdbuf", "-oL", "LEAKY", "lose"], FAILS),
+    ("flock", ["flock", "lock", "LEAKY", "lose"], FAILS),
+    ("a terminal of its own", ["script", "-qc", "LEAKY lose", "/dev/null"], FAILS),
+    ("GNU parallel", ["parallel", "--will-cite", ":::", "LEAKY lose; true"], FAILS),
+    ("ninja", ["ninja", "-f", "rules.ninja"], FAILS),
+    ("awk", ["awk", "BEGIN { system(\"LEAKY lose\"); exit 0 }"], FAILS),
+    ("perl", ["perl", "-e", "system('LEAKY lose'); exit 0"], FAILS),
+    ("no new privileges", ["setpriv", "--nnp", "sh", "-c", "LEAKY lose; true"], FAILS),
+    ("a user namespace for all", ["unshare", "-Ur", "sh", "-c", "LEAKY lose; true"], FAILS),
+    ("a user namespace for a child", ["sh", "-c", "unshare -Ur LEAKY lose; true"], 0),
+    ("a shell that closes all descriptors", ["tcsh", "-fc", "LEAKY lose; true"], 0),
     ("find", ["find", "/", "-maxdepth", "0", "-exec", "LEAKY", "lose", ";"], FAILS),
     ("xargs", ["sh", "-c", "echo lose | xargs -P 2 LEAKY"], 123),
     ("xargs of shells", ["sh", "-c", "echo lose | xargs -P 2 -I{} sh -c 'LEAKY {}; true'"], FAILS),
@@ -152,6 +176,7 @@ class VerdictTest(HostTest):
         self.leaky = str(self.program("leaky"))
         for name, text in (("no_rules", "leak\n"), ("all_rules", "leak:*\n"),
                            ("long_rules", "leak:nobody\n" * 90000), ("pool.py", POOL),
+                           ("rules.ninja", "rule run\n command = LEAKY lose; true\nbuild all: run\n"),
                            ("makefile", "all: a b\na:\n\tLEAKY lose\nb:\n\tLEAKY use\n")):
             (self.folder / name).write_text(text.replace("LEAKY", self.leaky))
         os.mkfifo(self.folder / "pipe")
@@ -184,7 +209,7 @@ class Table(VerdictTest):
         for name, command, code in LAUNCHERS:
             with self.subTest(name):
                 command = [word.replace("LEAKY", self.leaky) for word in command]
-                if command[0] == "unshare" and subprocess.run(["unshare", "-fp", "true"]).returncode != 0:
+                if "unshare" in " ".join(command) and subprocess.run(["unshare", "-Urfp", "true"]).returncode != 0:
                     self.skipTest("no namespaces can be made here")
                 if command[0] == "python3":
                     command[0] = sys.executable
@@ -208,7 +233,13 @@ class Table(VerdictTest):
     def test_as_a_layer(self):
         for words, options, code in (("lose", {}, FAILS), ("use", {}, 0), ("use", {"FAIL_ON": "anny"}, FAILS),
                                      ("lose", {"FAIL_ON": "lost", "LEAK_CHECK": "0"}, UNDECIDED),
-                                     ("use fork lose", {}, FAILS), ("lose _exit", {}, 0), ("lose quick_exit3", {}, 3)):
+                                     ("use fork lose", {}, FAILS), ("use fork lose _exit", {}, FAILS),
+                                     ("lose _exit", {}, FAILS), ("lose _exit", {"FAIL_ON": "lost"}, FAILS),
+                                     ("use _exit", {}, 0), ("lose _exit", {"FAIL_ON": "off"}, 0),
+                                     ("lose quick_exit", {}, FAILS), ("lose quick_exit3", {}, 3),
+                                     ("lose abort", {}, -6),
+                                     ("use lose-host", {"FAIL_ON": "lost", "SITES": "all"}, UNDECIDED),
+                                     ("use lose-host", {"FAIL_ON": "lost"}, 0)):
             with self.subTest(words=words, options=options):
                 settings = {f"CISTERN_{name}": value for name, value in ({"FAIL_ON": "any"} | options).items()}
                 done = self.plain(self.leaky, *words.split(), environment=settings | {
@@ -289,6 +320,19 @@ class Family(VerdictTest):
                "env={})"
         self.assertEqual(self.ended([sys.executable, "-c", code], {"FAIL_ON": "any"}).out,
                          self.plain(sys.executable, "-c", code).out)
+
+    def test_each_way_to_put_another_program_in_the_heads_place(self):
+        for how in ("execl", "execlp", "execle", "execv", "execvp", "execve", "execvpe", "fexecve", "execveat"):
+            with self.subTest(how):
+                done = self.ended([str(self.program("executes")), how, self.leaky], {"FAIL_ON": "any"})
+                self.assertEqual((done.out, done.status), ("No such file or directory, 0 more\n", FAILS), done.err)
+
+    def test_the_program_in_the_heads_place_has_the_descriptors_it_would_have(self):
+        for then in ("exec sh -c 'exec ls /proc/self/fd'", "LD_PRELOAD= exec ls /proc/self/fd"):
+            with self.subTest(then):
+                look = ["sh", "-c", f"{self.leaky} use 2>&-; {then}"]
+                said = self.ended(look, {"FAIL_ON": "any"})
+                self.assertEqual([line for line in said.out.split() if int(line) < 240], self.plain(*look).out.split())
 
     def test_a_small_limit_of_descriptors(self):
         for limit in (8, 30, 250):

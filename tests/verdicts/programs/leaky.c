@@ -2,11 +2,11 @@
    16 MiB), "keep" (one that a variable leads to), "use" (one that is freed), "lose-host" (64 KiB of malloc),
    "hold-host" (what variables lead to) and "drop-host" (they no longer do). Circumstances: "thread", "churn" (threads
    that make and free for ever), "filter" (of system calls: a write is fatal), "no-descriptors" (none is free),
-   "small-stack" (the end comes in a signal handler on one), "fork" and "double-fork" (the rest is the child's),
-   "child-loses" (as "lose", in a child that ends before). Ends: "return" by default, "exit", "_exit", "quick_exit",
-   "abort", "kill", "exec" (/bin/true), "code3", "quick_exit3". Beside another thread: "two-quick_exits", "beside-errx",
-   "beside-exit1" (which comes when main has returned), "main-gone" (the thread starts $COMMAND in a shell, and ends the
-   process). */
+   "small-stack" (the end comes in a signal handler on one), "coroutine" (it comes on a stack of 16 KiB), "fork" and
+   "double-fork" (the rest is the child's), "child-loses" (as "lose", in a child that ends before). Ends: "return" by
+   default, "exit", "_exit", "quick_exit", "abort", "kill", "exec" (/bin/true), "code3", "quick_exit3". Beside another
+   thread: "two-quick_exits", "beside-errx", "beside-exit1" and "beside-_exit1" (which come when main has returned),
+   "main-gone" (the thread starts $COMMAND in a shell, and ends the process). */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
@@ -19,10 +19,12 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 static cl_context context;
@@ -98,9 +100,22 @@ static void* end_by_exit1(void* unused) {
   return unused;
 }
 
+static void* end_by__exit1(void* unused) {
+  while (!main_has_returned) usleep(1000);
+  _exit(1);
+  return unused;
+}
+
 static void* start_command(void* unused) {
   usleep(50000);
   exit(system(getenv("COMMAND")) != 0);
+  return unused;
+}
+
+/* The last thread of the process: its return is the process's end. */
+static void* lose_at_last(void* unused) {
+  usleep(50000);
+  lose_in_host(), wipe_stack();
   return unused;
 }
 
@@ -129,6 +144,20 @@ static void end_on_small_stack(void) {
   sigaltstack(&stack, NULL);
   sigaction(SIGUSR1, &action, NULL);
   raise(SIGUSR1);
+}
+
+static void end_quietly(void) { exit(0); }
+
+static void end_in_coroutine(void) {
+  enum { kBytes = 16384, kPageBytes = 4096 };
+  static ucontext_t coroutine;
+  char* const memory = mmap(NULL, kBytes + kPageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mprotect(memory + kPageBytes, kBytes, PROT_READ | PROT_WRITE);
+  getcontext(&coroutine);
+  coroutine.uc_stack.ss_sp = memory + kPageBytes;
+  coroutine.uc_stack.ss_size = kBytes;
+  makecontext(&coroutine, end_quietly, 0);
+  setcontext(&coroutine);
 }
 
 /* The parent is content whatever becomes of the child. */
@@ -162,13 +191,16 @@ static int step(const char* how) {
   if (!strcmp(how, "no-descriptors")) take_all_descriptors();
   if (!strcmp(how, "filter")) filter();
   if (!strcmp(how, "small-stack")) end_on_small_stack();
+  if (!strcmp(how, "coroutine")) end_in_coroutine();
   if (!strcmp(how, "fork")) leave_rest_to_child();
   if (!strcmp(how, "double-fork")) leave_rest_to_child(), leave_rest_to_child();
   if (!strcmp(how, "child-loses")) lose_in_child();
   if (!strcmp(how, "two-quick_exits")) start_thread(end_quickly), quick_exit(0);
   if (!strcmp(how, "beside-errx")) start_thread(end_by_errx);
   if (!strcmp(how, "beside-exit1")) atexit(let_other_thread_end), start_thread(end_by_exit1);
+  if (!strcmp(how, "beside-_exit1")) atexit(let_other_thread_end), start_thread(end_by__exit1);
   if (!strcmp(how, "main-gone")) start_thread(start_command), pthread_exit(NULL);
+  if (!strcmp(how, "last-loses")) start_thread(lose_at_last), pthread_exit(NULL);
   if (!strcmp(how, "exit")) exit(0);
   if (!strcmp(how, "_exit")) _exit(0);
   if (!strcmp(how, "quick_exit")) quick_exit(0);
