@@ -232,14 +232,14 @@ void write_leak(Json& json, const LeakFigures& leak) {
   json.element();
   json.open('{');
   json.field("kind", leak.kind);
-  json.field("class", leak.leak_class);
+  json.field("class", name_of(leak.leak_class));
   json.field("object", leak.object);
   json.count("blocks", leak.blocks);
   json.count("bytes", leak.bytes);
-  if (leak.has_references()) {
-    json.count("created", leak.created);
-    json.count("retained", leak.retained);
-    json.count("released", leak.released);
+  if (leak.references) {
+    json.count("created", leak.references->created);
+    json.count("retained", leak.references->retained);
+    json.count("released", leak.references->released);
   }
   if (leak.kept_parent_bytes) json.count("kept_parent_bytes", *leak.kept_parent_bytes);
   if (leak.api) json.field("api", leak.api);
@@ -281,7 +281,7 @@ void write_host_standings(Json& json, const Snapshot& snapshot) {
   json.open('{');
   for (std::size_t i = 0; i < kStandings; ++i) {
     const BlocksAndBytes& some = snapshot.host_standings[i];
-    if (any(some)) write_blocks_and_bytes(json, name_of(static_cast<Standing>(i)), some);
+    if (any(some)) write_blocks_and_bytes(json, name_of(static_cast<LeakClass>(i)), some);
   }
   json.close('}');
 }

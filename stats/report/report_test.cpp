@@ -189,7 +189,7 @@ TEST(ReportLeaks, WhatADriverStillHoldsStandsBehindWhatIsLost) {
                                         {Standing::indirectly_lost, 2 * kMiB},
                                         {Standing::lost, 1 * kMiB}}) {
     leaks.push_back(leak("make_one", 1, bytes));
-    leaks.back().leak_class = name_of(standing);
+    leaks.back().leak_class = class_of(standing);
   }
   sort_worst_first(leaks);
   Vector<std::uint64_t> order;
