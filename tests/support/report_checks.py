@@ -110,13 +110,13 @@ def of_fragments(fragments):
 
 
 # By class, what is worst first.
-RANKS = {"lost": 0, "indirectly lost": 0, "held only by the driver": 0, "possibly lost": 1}
+RANKS = {"lost": 0, "indirectly lost": 0, "held only by the driver": 1, "possibly lost": 2}
 NEVER_JUDGED = "never freed, went with its context"
 
 
 def order_of(row):
     drivers_own = row["kind"] == "host" and row["class"] == "held only by the driver"
-    return (2 if drivers_own else RANKS.get(row["class"], 2)), -row["bytes"]
+    return (3 if drivers_own else RANKS.get(row["class"], 3)), -row["bytes"]
 
 
 def of_leaks(report):
