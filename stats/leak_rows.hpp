@@ -31,7 +31,6 @@ class LeakRows {
     if (is_new) rows_.push_back(leak_at(live.site, kind(), live.object, live.api));
     LeakFigures& row = rows_[place->second];
     row.blocks += live.blocks;
-    row.created += live.blocks;
     row.bytes += live.bytes;
     row.first_s = std::min(row.first_s, static_cast<double>(live.first_ns) / 1e9);
     row.last_s = std::max(row.last_s, static_cast<double>(live.last_ns) / 1e9);

@@ -29,6 +29,10 @@ void add(UsingSite& row, const UsingSite& more) {
   row.peak_blocks += more.peak_blocks, row.peak_bytes += more.peak_bytes;
 }
 
+void add(References& references, const References& more) {
+  references.created += more.created, references.retained += more.retained, references.released += more.released;
+}
+
 void add(Trend& trend, const Trend& more) {
   if (more.kind != TrendKind::growing) return;
   if (trend.kind != TrendKind::growing) {
@@ -58,14 +62,14 @@ void merge_equal(Vector<Row>& rows) {
 // Of what is lost, that stands last to which a driver's memory still leads.
 int place_of(const LeakFigures& leak) {
   if (const int rank = leak.rank()) return rank + 1;
-  return leak.leak_class == name_of(Standing::held_by_driver) ? 1 : 0;
+  return leak.leak_class == LeakClass::held_by_driver ? 1 : 0;
 }
 
 }  // namespace
 
 void add(LeakFigures& row, const LeakFigures& more) {
   row.blocks += more.blocks, row.bytes += more.bytes;
-  row.created += more.created, row.retained += more.retained, row.released += more.released;
+  if (row.references && more.references) add(*row.references, *more.references);
   add(row.trend, more.trend);
   row.first_s = std::min(row.first_s, more.first_s);
   row.last_s = std::max(row.last_s, more.last_s);
@@ -81,8 +85,9 @@ void add(LeakFigures& row, const LeakFigures& more) {
 }
 
 String origin(const LeakFigures& leak) {
-  return leak.kind + "|" + String(leak.leak_class) + "|" + leak.object + "|" + String(leak.api ? leak.api : "") +
-         (leak.kept_parent_bytes ? "|kept" : "") + (leak.inherited ? "|inherited" : "") +
+  return leak.kind + "|" + String(name_of(leak.leak_class)) + "|" + leak.object + "|" +
+         String(leak.api ? leak.api : "") + (leak.kept_parent_bytes ? "|kept" : "") +
+         (leak.inherited ? "|inherited" : "") +
          (leak.suppressed ? "|rule " + decimal(static_cast<double>(leak.rule), 0) : String());
 }
 

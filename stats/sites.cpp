@@ -495,7 +495,6 @@ SiteOwner site_owner(SiteId id) {
 LeakFigures leak_at(SiteId site, String kind, const char* object, const char* api) {
   LeakFigures leak{};
   leak.kind = std::move(kind);
-  leak.leak_class = name_of(Standing::none);
   leak.object = object;
   leak.api = api;
   leak.first_s = 1e300;

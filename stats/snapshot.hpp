@@ -14,6 +14,7 @@
 
 #include "pool/base/internal_memory.hpp"
 #include "stats/history.hpp"
+#include "stats/leak_class.hpp"
 #include "stats/standing.hpp"
 
 namespace cistern {
@@ -49,12 +50,13 @@ struct GraphMemoryFigures {
 
 struct KindFigures {
   // "host", "opencl", "pinned", "managed", "registered", "external"; by device "device:0", "async:0", "graph:0",
-  // "array:0", "vmm:0"
+  // "array:0", "vmm:0". Only shown: what a report must know of a kind, members below say.
   String name;
   std::uint64_t allocations, frees, pool_hits, pool_misses, driver_allocs, driver_frees, driver_syncs, driver_queries;
   std::uint64_t live_blocks, live_bytes, peak_bytes, pooled_blocks, pooled_bytes, failed;
   std::optional<double> peak_at_s;  // seconds after the start
   bool pooled_kind;                 // false: only counted, so pool figures are left out
+  bool is_host = false;             // of malloc and new, which every process has
   Vector<UnpooledFigure> unpooled;
   Vector<ClassFigures> classes;                    // only classes that were used
   std::optional<std::uint64_t> allocated_bytes{};  // in all
@@ -104,11 +106,6 @@ struct UsingSite {
   static constexpr std::uint64_t kManyAllocations = 1000;
 };
 
-// While the program runs, or was ended by a signal: what it would still have freed is not known.
-constexpr std::string_view kLive = "live";
-// Its context was reset or destroyed while the program still held it.
-constexpr std::string_view kWentWithContext = "never freed, went with its context";
-
 // What a call site's live memory did over time.
 struct SiteTrend {
   String kind;
@@ -116,6 +113,7 @@ struct SiteTrend {
   const char* api;
   Trend trend;
   Levels levels;
+  bool is_host = false;  // made by malloc or new
 };
 
 struct GrowingSite : SiteTrend {
@@ -129,13 +127,18 @@ struct WorstMoment {
   std::uint64_t reserved_bytes, live_bytes;
 };
 
+// Reference counts, summed over some blocks: created + retained - released are left.
+struct References {
+  std::uint64_t created = 0, retained = 0, released = 0;
+};
+
 // Live blocks of one kind, one class and one site, grouped.
 struct LeakFigures {
   String kind;
-  std::string_view leak_class;  // the name of its standing, kLive or kWentWithContext
-  const char* object;           // "buffer", "sub-buffer", "image", "cudaMalloc block", ...
+  LeakClass leak_class;
+  const char* object;  // "buffer", "sub-buffer", "image", "cudaMalloc block", ...
   std::uint64_t blocks, bytes;
-  std::uint64_t created, retained, released;       // opencl only: reference counts summed over the blocks
+  std::optional<References> references;            // of objects that are counted: OpenCL's
   std::optional<std::uint64_t> kept_parent_bytes;  // sub-buffers: the part of `bytes` in released parents they keep
   double first_s, last_s;                          // when the first and last of them were allocated
   const char* api;                                 // the call that made them: "clCreateBuffer"
@@ -150,20 +153,16 @@ struct LeakFigures {
   std::optional<std::uint64_t> bytes_error{};  // of an estimate: one standard deviation
   bool suppressed = false;                     // known and accepted: neither shown nor counted as a leak
   std::size_t rule = 0;                        // of the snapshot's suppressions, the one that names it
+  bool is_host = false;                        // made by malloc or new
   bool inherited = false;                      // host: was there before this process was forked
   Trend trend{};                               // of all that the site made, up to exit
 
-  bool is_lost() const {
-    return leak_class == name_of(Standing::lost) || leak_class == name_of(Standing::indirectly_lost) ||
-           leak_class == name_of(Standing::held_by_driver);
-  }
   // What is worst stands first in every list.
   int rank() const {
-    if (leak_class == name_of(Standing::possibly_lost)) return 1;
-    const bool is_drivers_own = kind == "host" && leak_class == name_of(Standing::held_by_driver);
-    return is_lost() && !is_drivers_own ? 0 : 2;
+    if (leak_class == LeakClass::possibly_lost) return 1;
+    const bool is_drivers_own = is_host && leak_class == LeakClass::held_by_driver;
+    return is_lost(leak_class) && !is_drivers_own ? 0 : 2;
   }
-  bool has_references() const { return kind == "opencl"; }
 };
 
 // Copies of one direction, one type of host memory and one way of waiting.
@@ -454,7 +453,7 @@ struct Snapshot {
 
   bool used_gpu_memory() const {
     return std::any_of(kinds.begin(), kinds.end(),
-                       [](const KindFigures& kind) { return kind.name != "host" && kind.allocations; });
+                       [](const KindFigures& kind) { return !kind.is_host && kind.allocations; });
   }
   // What is alive at an end that the program chose was never freed; otherwise it may still have been.
   bool ended_by_itself() const { return std::string_view(moment) == "exit" || std::string_view(moment) == "_exit"; }

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 namespace cistern {
 
@@ -18,16 +17,5 @@ enum class Standing : std::uint8_t {
 };
 
 constexpr std::size_t kStandings = static_cast<std::size_t>(Standing::count);
-
-constexpr std::string_view name_of(Standing standing) {
-  constexpr std::string_view kNames[] = {"never freed",     "reachable", "possibly lost", "held only by the driver",
-                                         "indirectly lost", "lost",      "unclassified"};
-  return kNames[static_cast<int>(standing)];
-}
-
-// The program has no way left to give it back.
-constexpr bool is_lost(Standing standing) {
-  return standing == Standing::lost || standing == Standing::indirectly_lost || standing == Standing::held_by_driver;
-}
 
 }  // namespace cistern

@@ -22,7 +22,7 @@ struct Counted {
   std::uint64_t blocks = 0, bytes = 0, unsure_blocks = 0, unsure_bytes = 0;
 };
 
-bool is_of(const LeakFigures& leak, Standing standing) { return leak.leak_class == name_of(standing); }
+bool is_of(const LeakFigures& leak, Standing standing) { return leak.leak_class == class_of(standing); }
 
 bool was_judged(const Snapshot& snapshot) { return snapshot.judging && !snapshot.judging->why_not; }
 
@@ -45,8 +45,8 @@ bool host_is_unjudged(const Snapshot& snapshot, const Options& options) {
 
 // Null: nobody saw any, as where the program brings an allocator of its own.
 const KindFigures* host_of(const Snapshot& snapshot) {
-  const auto host = std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(),
-                                 [](const KindFigures& kind) { return kind.name == "host"; });
+  const auto host =
+      std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(), [](const KindFigures& kind) { return kind.is_host; });
   return host == snapshot.kinds.end() ? nullptr : &*host;
 }
 
@@ -75,7 +75,7 @@ Counted counted(const Snapshot& snapshot, FailOn::What what, const Options& opti
 
 bool grows(const Snapshot& snapshot, std::uint64_t bytes_min) {
   return std::any_of(snapshot.growing.begin(), snapshot.growing.end(), [&](const GrowingSite& site) {
-    const bool counts = site.kind != "host" || snapshot.host_sites_mode == "all";
+    const bool counts = !site.is_host || snapshot.host_sites_mode == "all";
     return counts && !site.suppressed && site.trend.bytes >= static_cast<double>(bytes_min);
   });
 }
@@ -85,7 +85,7 @@ bool may_grow(const Snapshot& snapshot, const Options& options, std::uint64_t by
   const bool no_host_sites = host_is_unjudged(snapshot, options), no_sites = options.sites == "off";
   if (no_host_sites && !host_of(snapshot)) return true;
   return std::any_of(snapshot.kinds.begin(), snapshot.kinds.end(), [&](const KindFigures& kind) {
-    return (kind.name == "host" ? no_host_sites : no_sites) && kind.allocations && kind.peak_bytes >= bytes_min;
+    return (kind.is_host ? no_host_sites : no_sites) && kind.allocations && kind.peak_bytes >= bytes_min;
   });
 }
 

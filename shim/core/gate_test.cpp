@@ -16,10 +16,10 @@ Options gate(FailOn::What what, std::uint64_t bytes_min = 0) {
   return options;
 }
 
-LeakFigures leak(const char* kind, std::string_view leak_class, std::uint64_t bytes) {
+LeakFigures leak(const char* kind, Standing standing, std::uint64_t bytes) {
   LeakFigures row{};
   row.kind = kind;
-  row.leak_class = leak_class;
+  row.leak_class = class_of(standing);
   row.blocks = 1;
   row.bytes = bytes;
   return row;
@@ -34,11 +34,11 @@ Snapshot judged(std::initializer_list<LeakFigures> leaks) {
 
 Outcome outcome(const Snapshot& snapshot, const Options& options) { return gate_of(snapshot, options).outcome; }
 
-const LeakFigures kLost = leak("opencl", name_of(Standing::lost), 8 * kKiB);
-const LeakFigures kPossible = leak("opencl", name_of(Standing::possibly_lost), 8 * kKiB);
-const LeakFigures kReachable = leak("opencl", name_of(Standing::reachable), 8 * kKiB);
-const LeakFigures kUnclassified = leak("opencl", name_of(Standing::unclassified), 8 * kKiB);
-const LeakFigures kNeverFreed = leak("opencl", name_of(Standing::none), 8 * kKiB);
+const LeakFigures kLost = leak("opencl", Standing::lost, 8 * kKiB);
+const LeakFigures kPossible = leak("opencl", Standing::possibly_lost, 8 * kKiB);
+const LeakFigures kReachable = leak("opencl", Standing::reachable, 8 * kKiB);
+const LeakFigures kUnclassified = leak("opencl", Standing::unclassified, 8 * kKiB);
+const LeakFigures kNeverFreed = leak("opencl", Standing::none, 8 * kKiB);
 
 TEST(Gate, WhatIsSureDecides) {
   EXPECT_EQ(outcome(judged({}), gate(FailOn::any)), Outcome::passed);
@@ -103,7 +103,7 @@ TEST(Gate, SureAndUnsureBytesAddUpToTheSize) {
 
 TEST(Gate, HostMemoryCountsWithAllSites) {
   Snapshot snapshot = judged({});
-  snapshot.host_sites = {leak("host", name_of(Standing::lost), kKiB)};
+  snapshot.host_sites = {leak("host", Standing::lost, kKiB)};
   snapshot.host_sites_mode = "512KiB";
   EXPECT_EQ(outcome(snapshot, gate(FailOn::lost)), Outcome::passed);
   snapshot.host_sites_mode = "all";
@@ -112,7 +112,7 @@ TEST(Gate, HostMemoryCountsWithAllSites) {
   snapshot.host_sites[0].inherited = true;
   EXPECT_EQ(outcome(snapshot, gate(FailOn::lost)), Outcome::passed);
   // What is made after the judgement: by the C library while the process ends, or by threads that go on.
-  snapshot.host_sites = {leak("host", name_of(Standing::unclassified), kKiB)};
+  snapshot.host_sites = {leak("host", Standing::unclassified, kKiB)};
   EXPECT_EQ(outcome(snapshot, gate(FailOn::lost)), Outcome::passed);
   snapshot.judging->unreadable_bytes = kKiB;
   EXPECT_EQ(outcome(snapshot, gate(FailOn::lost)), Outcome::undecided);
@@ -122,6 +122,7 @@ TEST(Gate, HostMemoryOfAnotherAllocatorIsUndecided) {
   Snapshot snapshot = judged({});
   KindFigures host{};
   host.name = "host";
+  host.is_host = true;
   host.live_blocks = 1, host.live_bytes = kKiB;
   snapshot.kinds = {host};
   Options options = gate(FailOn::lost);
@@ -164,6 +165,7 @@ TEST(Gate, GrowthWithoutCallSitesIsUndecided) {
   EXPECT_EQ(outcome(snapshot, options), Outcome::passed);
   KindFigures host{};
   host.name = "host";
+  host.is_host = true;
   host.allocations = 1, host.peak_bytes = 2 * kKiB;
   snapshot.kinds = {host};
   EXPECT_EQ(outcome(snapshot, options), Outcome::passed);

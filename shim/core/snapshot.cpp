@@ -73,7 +73,7 @@ void add_judging(Snapshot& snapshot) {
   if (snapshot.ended_by_itself() || done.is_known) return;
   for (Vector<LeakFigures>* rows : {&snapshot.leaks, &snapshot.host_sites})
     for (LeakFigures& leak : *rows)
-      if (leak.leak_class != kWentWithContext) leak.leak_class = kLive;
+      if (leak.leak_class != LeakClass::went_with_context) leak.leak_class = LeakClass::live;
 }
 
 // What a site has more than before, others may have given up: then nothing grows.
@@ -82,8 +82,8 @@ void drop_what_only_moved(Snapshot& snapshot) {
     if (site.trend.kind != TrendKind::growing) continue;
     const auto of = std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(),
                                  [&](const KindFigures& kind) { return kind.name == site.kind; });
-    if (site.kind != "host" && of == snapshot.kinds.end()) continue;
-    if (!rose_beside(site.kind == "host" ? snapshot.host_over_time : of->over_time, site.trend))
+    if (!site.is_host && of == snapshot.kinds.end()) continue;
+    if (!rose_beside(site.is_host ? snapshot.host_over_time : of->over_time, site.trend))
       site.trend = {TrendKind::constant};
   }
 }

@@ -73,7 +73,7 @@ LeakFigures& add_leak(LeakRows& rows, const Tracked& of, const LiveBlocks& live,
 
 void add_standing_leak(LeakRows& rows, const Tracked& of, std::uintptr_t address) {
   const Standing standing = standing_of_target(address, of.born_ns);
-  add_leak(rows, of, live_blocks(of), static_cast<std::uint64_t>(standing)).leak_class = name_of(standing);
+  add_leak(rows, of, live_blocks(of), static_cast<std::uint64_t>(standing)).leak_class = class_of(standing);
 }
 
 bool used() {
@@ -132,7 +132,8 @@ void add_leaks(Vector<LeakFigures>& leaks) {
     live.bytes = went.bytes;
     live.last_ns = went.last_ns;
     live.blocks = went.blocks;
-    add_leak(rows, went.first, live, static_cast<std::uint64_t>(Standing::count)).leak_class = kWentWithContext;
+    add_leak(rows, went.first, live, static_cast<std::uint64_t>(Standing::count)).leak_class =
+        LeakClass::went_with_context;
   }
 }
 

@@ -143,6 +143,7 @@ bool counting_is_off() {
 KindFigures counted_figures() {
   KindFigures figures{};
   figures.name = "host";
+  figures.is_host = true;
   const Totals sum = totals();
   figures.allocations = sum.births;
   figures.allocated_bytes = sum.born_bytes;

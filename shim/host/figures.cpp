@@ -30,6 +30,7 @@ KindFigures figures() {
   if (counting_is_off()) {
     figures = KindFigures{};
     figures.name = "host";
+    figures.is_host = true;
     return figures;
   }
   if (!pool_serves()) return figures;

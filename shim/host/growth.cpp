@@ -148,7 +148,7 @@ std::uint64_t scaled(double value, const LiveOfSite& site) {
   Vector<UsingSite> at_peak;
   live_of_sites.for_each([&](SiteId site, const LiveOfSite& live) {
     if (!live.seen) return;
-    snapshot.site_trends.push_back({"host", site, kApi, live.history.trend(now_ms), live.history.levels(now_ms)});
+    snapshot.site_trends.push_back({"host", site, kApi, live.history.trend(now_ms), live.history.levels(now_ms), true});
     SiteTrend& trend = snapshot.site_trends.back();
     for (Vector<std::uint64_t>* const levels : {&trend.levels.least, &trend.levels.last})
       for (std::uint64_t& level : *levels) level = scaled(static_cast<double>(level), live);

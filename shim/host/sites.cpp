@@ -189,7 +189,8 @@ String sites_mode() {
   if (groups.usable_bytes > 0) live.requested_ratio = groups.requested_bytes / groups.usable_bytes;
   for (const auto& [key, group] : groups.by_site) {
     LeakFigures figures = leak_at(static_cast<SiteId>(key >> 9), "host", "block", kApi);
-    figures.leak_class = name_of(static_cast<Standing>(key & 0xff));
+    figures.leak_class = class_of(static_cast<Standing>(key & 0xff));
+    figures.is_host = true;
     figures.inherited = key >> 8 & 1;
     figures.blocks = static_cast<std::uint64_t>(group.blocks + 0.5);
     figures.bytes = static_cast<std::uint64_t>(group.bytes + 0.5);

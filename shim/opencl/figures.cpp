@@ -73,9 +73,11 @@ void add_leaks(Vector<LeakFigures>& leaks) {
     const Standing standing = standing_of_target(block.handle, record.born_ns);
     const std::uint64_t apart = static_cast<std::uint64_t>(standing) * 2 + (kept != 0);
     LeakFigures& row = rows.add(one, apart, [] { return "opencl"; });
-    row.leak_class = name_of(standing);
-    row.retained += record.retains;
-    row.released += record.releases;
+    row.leak_class = class_of(standing);
+    References& references = row.references ? *row.references : row.references.emplace();
+    ++references.created;
+    references.retained += record.retains;
+    references.released += record.releases;
     if (kept) row.kept_parent_bytes = row.kept_parent_bytes.value_or(0) + kept;
   }
 }

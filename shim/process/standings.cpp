@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "stats/leak_class.hpp"
+
 namespace cistern {
 namespace {
 
@@ -23,7 +25,7 @@ const Judgement& judgement_of_thread() {
 // What is found nowhere in the program's memory may be in a register, or in what could not be read. `is_drivers`: what
 // only a driver holds is its own.
 Standing allow_for_unseen(const Judgement& current, Standing found, bool is_drivers) {
-  if (!is_lost(found)) return found;
+  if (!is_lost(class_of(found))) return found;
   if (current.unreadable_bytes) return Standing::unclassified;
   const bool is_certain = is_drivers && found == Standing::held_by_driver;
   return current.unseen_threads && !is_certain ? Standing::possibly_lost : found;

@@ -19,6 +19,7 @@ Snapshot snapshot_of(int pid, const char* command, bool used_gpu_memory) {
   snapshot.sites = "off";
   KindFigures kind{};
   kind.name = used_gpu_memory ? "opencl" : "host";
+  kind.is_host = !used_gpu_memory;
   kind.allocations = 3;
   snapshot.kinds.push_back(kind);
   return snapshot;

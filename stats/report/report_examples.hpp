@@ -24,6 +24,7 @@ inline Snapshot empty_snapshot() {
 inline KindFigures host_figures() {
   KindFigures host{};
   host.name = "host";
+  host.is_host = true;
   host.allocations = 1234567;
   host.frees = 1234000;
   host.live_blocks = 567;
@@ -75,11 +76,11 @@ inline FrameFigures frame(const char* function, const char* file, unsigned line,
 inline LeakFigures leak(const char* function, std::uint64_t blocks, std::uint64_t bytes) {
   LeakFigures figures{};
   figures.kind = "opencl";
-  figures.leak_class = "never freed";
+  figures.leak_class = LeakClass::never_freed;
   figures.object = "buffer";
   figures.blocks = blocks;
   figures.bytes = bytes;
-  figures.created = blocks;
+  figures.references = {blocks, 0, 0};
   figures.first_s = 0.5;
   figures.last_s = 11.75;
   figures.api = "clCreateBuffer";
@@ -97,8 +98,7 @@ inline Snapshot leaking_snapshot() {
   snapshot.kinds.push_back(host_figures());
   snapshot.leaks.push_back(leak("load_weights", 2, 32 * kMiB));
   LeakFigures retained = leak("keep_weights", 1, 16 * kMiB);
-  retained.retained = 1;
-  retained.released = 1;
+  retained.references = {1, 1, 1};
   FrameFigures inlined = frame("share<float>", "src/share.hpp", 7);
   inlined.inlined = true;
   retained.frames.insert(retained.frames.begin(), inlined);
@@ -155,7 +155,7 @@ inline Snapshot judged_snapshot() {
   for (const Standing standing : {Standing::lost, Standing::indirectly_lost, Standing::held_by_driver,
                                   Standing::possibly_lost, Standing::reachable, Standing::unclassified}) {
     snapshot.leaks.push_back(leak("make_one", standing == Standing::lost ? 2 : 1, kMiB));
-    snapshot.leaks.back().leak_class = name_of(standing);
+    snapshot.leaks.back().leak_class = class_of(standing);
     snapshot.host_standings[static_cast<std::size_t>(standing)] = {++blocks, blocks * 100};
   }
   std::uint64_t others = 0;
@@ -164,9 +164,11 @@ inline Snapshot judged_snapshot() {
   reachable.blocks += host_figures().live_blocks - others;
   LeakFigures lost = leak("lose_text", 1, 100);
   lost.kind = "host";
+  lost.is_host = true;
+  lost.references.reset();
   lost.object = "block";
   lost.api = "malloc";
-  lost.leak_class = name_of(Standing::lost);
+  lost.leak_class = LeakClass::lost;
   snapshot.host_sites.push_back(lost);
   snapshot.host_without_site = {20, 2000};
   snapshot.estimated.push_back("leaks.host");
@@ -176,7 +178,7 @@ inline Snapshot judged_snapshot() {
 
 inline Snapshot unjudged_snapshot() {
   Snapshot snapshot = leaking_snapshot();
-  for (LeakFigures& leak : snapshot.leaks) leak.leak_class = name_of(Standing::unclassified);
+  for (LeakFigures& leak : snapshot.leaks) leak.leak_class = LeakClass::unclassified;
   snapshot.judging = {"no time for it", 0, 0, 0, 0, 0.0625};
   return snapshot;
 }
@@ -295,7 +297,7 @@ inline LeakFigures cuda_leak(const char* kind, const char* object, const char* a
   figures.kind = kind;
   figures.object = object;
   figures.api = api;
-  figures.retained = 7;  // means nothing where there are no references
+  figures.references.reset();
   return figures;
 }
 
@@ -480,7 +482,9 @@ inline Snapshot host_pool_snapshot() {
   for (const char* function : {"read_rows", "rarely", "load", "make_index"}) {
     LeakFigures site = leak(function, 1200, 3 * kMiB / 4);
     site.kind = "host";
-    site.leak_class = kLive;
+    site.is_host = true;
+    site.references.reset();
+    site.leak_class = LeakClass::live;
     site.object = "block";
     site.block_bytes = {64, 4096};
     site.bytes_error = 90 * 1024;
@@ -505,7 +509,9 @@ inline Snapshot suppressed_snapshot() {
                            {"leak:libpocl.so", true, 1, 40, 4096}};
   LeakFigures of_driver = leak("pocl_init", 40, 4096);
   of_driver.kind = "host";
-  of_driver.leak_class = kLive;
+  of_driver.is_host = true;
+  of_driver.references.reset();
+  of_driver.leak_class = LeakClass::live;
   of_driver.suppressed = true;
   of_driver.bytes_error = 512;
   snapshot.host_sites.push_back(std::move(of_driver));
@@ -527,7 +533,7 @@ inline Snapshot undecided_snapshot() {
 inline Snapshot at_moment(Snapshot snapshot, const char* moment) {
   snapshot.moment = moment;
   if (!snapshot.ended_by_itself())
-    for (LeakFigures& leak : snapshot.leaks) leak.leak_class = kLive;
+    for (LeakFigures& leak : snapshot.leaks) leak.leak_class = LeakClass::live;
   return snapshot;
 }
 

@@ -27,7 +27,7 @@ struct Total {
     blocks += leak.blocks;
     bytes += leak.bytes;
     kept_bytes += leak.kept_parent_bytes.value_or(0);
-    if (leak.leak_class == kWentWithContext) ended_bytes += leak.bytes;
+    if (leak.leak_class == LeakClass::went_with_context) ended_bytes += leak.bytes;
     leak.frames.empty() ? without_site += leak.blocks : ++sites;
   }
   // "3 blocks, 48.0 MiB never freed at 2 sites"
@@ -56,10 +56,10 @@ struct Side {
   Vector<String> owners;
 
   void add(const LeakFigures& leak) {
-    Total& part = leak.is_lost()                                        ? lost
-                  : leak.leak_class == name_of(Standing::possibly_lost) ? possible
-                  : leak.leak_class == name_of(Standing::reachable)     ? reachable
-                                                                        : unjudged;
+    Total& part = is_lost(leak.leak_class)                      ? lost
+                  : leak.leak_class == LeakClass::possibly_lost ? possible
+                  : leak.leak_class == LeakClass::reachable     ? reachable
+                                                                : unjudged;
     part.add(leak);
     if (std::find(owners.begin(), owners.end(), leak.owner) == owners.end()) owners.push_back(leak.owner);
   }
@@ -213,7 +213,8 @@ String host_standings(const Snapshot& snapshot) {
     const BlocksAndBytes& some = snapshot.host_standings[static_cast<std::size_t>(standing)];
     if (!some.blocks) continue;
     if (!text.empty()) text += ", ";
-    text += human_bytes(some.bytes) + " in " + counted(some.blocks, "block") + " " + String(name_of(standing));
+    text +=
+        human_bytes(some.bytes) + " in " + counted(some.blocks, "block") + " " + String(name_of(class_of(standing)));
   }
   return text;
 }
@@ -222,7 +223,7 @@ String host_standings(const Snapshot& snapshot) {
 bool has_any(const Snapshot& snapshot, Standing standing) {
   return snapshot.host_standings[static_cast<std::size_t>(standing)].blocks ||
          std::any_of(snapshot.leaks.begin(), snapshot.leaks.end(),
-                     [&](const LeakFigures& leak) { return leak.leak_class == name_of(standing); });
+                     [&](const LeakFigures& leak) { return leak.leak_class == class_of(standing); });
 }
 
 // What keeps the classes from being certain.
@@ -262,8 +263,8 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
   }
   verdict += growth_of(snapshot);
   sink.print("{}  {}{}      ({})\n", running ? "LIVE   " : "VERDICT", doubts(snapshot), verdict, occasion(snapshot));
-  const auto host = std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(),
-                                 [](const KindFigures& kind) { return kind.name == "host"; });
+  const auto host =
+      std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(), [](const KindFigures& kind) { return kind.is_host; });
   const bool host_alive = host != snapshot.kinds.end() && host->live_blocks;
   if (const String standings = host_standings(snapshot); host_alive && !standings.empty()) {
     sink.print("         host memory {}: {}\n", running ? "live" : "alive at exit", standings);
@@ -327,7 +328,7 @@ void write_kind(const KindFigures& kind, double wall_s, bool peak_is_bound, Sink
                reasons.empty() ? "" : "; waited: ", reasons);
   }
   String pool = kind.pooled_kind ? driver_calls(kind) : String();
-  if (!pool.empty()) pool = (kind.name == "host" ? "calls to the system: " : "driver calls: ") + pool;
+  if (!pool.empty()) pool = (kind.is_host ? "calls to the system: " : "driver calls: ") + pool;
   if (!pool.empty() && kind.pooled_blocks) pool += "; ";
   if (kind.pooled_blocks)
     pool += "pool-cached (not a leak): " + blocks_and_bytes(kind.pooled_blocks, kind.pooled_bytes);
@@ -360,11 +361,12 @@ void write_kinds(const Snapshot& snapshot, Sink& sink) {
 
 // Reference counts are shown where they explain why a block is alive.
 void write_references(const LeakFigures& leak, bool running, Sink& sink) {
-  if (!leak.has_references()) return;
-  const bool over_retained = !running && leak.retained && leak.released >= leak.created;
-  if (leak.retained || leak.released)
-    sink.print("     created {}, retained {}, released {}{}\n", grouped(leak.created), grouped(leak.retained),
-               grouped(leak.released), over_retained ? ": over-retained" : "");
+  if (!leak.references) return;
+  const auto [created, retained, released] = *leak.references;
+  const bool over_retained = !running && retained && released >= created;
+  if (retained || released)
+    sink.print("     created {}, retained {}, released {}{}\n", grouped(created), grouped(retained), grouped(released),
+               over_retained ? ": over-retained" : "");
   if (leak.kept_parent_bytes)
     sink.print("     keeps its released parent alive: {}\n", human_bytes(*leak.kept_parent_bytes));
 }
@@ -404,9 +406,9 @@ void write_leak(const Entry& entry, std::size_t rank, bool running, std::size_t 
   const bool named = leak.api && !std::string_view(leak.object).starts_with(leak.api);
   sink.print("{:>2}  {}  {}{}{} ({}{}{})  {}{}  first {}  last {}{}\n", rank, leak.kind, bytes,
              counted(leak.blocks, "block"), sizes_of(leak), leak.object, named ? ", " : "", named ? leak.api : "",
-             leak.leak_class, leak.inherited ? ", from before the fork" : "", seconds(leak.first_s),
+             name_of(leak.leak_class), leak.inherited ? ", from before the fork" : "", seconds(leak.first_s),
              seconds(leak.last_s), leak.trend.kind == TrendKind::unknown ? String() : "  " + trend_of(leak));
-  if (by_library(leak) && leak.kind != "host" && leak.leak_class != kLive)
+  if (by_library(leak) && !leak.is_host && leak.leak_class != LeakClass::live)
     sink.print("     made by a library, not the program: {}\n", printable(leak.owner, kPathBytesShown));
   write_references(leak, running, sink);
   write_frames(leak.frames, frames_max, sink, entry.stacks);
@@ -509,11 +511,11 @@ String by_call(const UsingSite& site) { return site.api ? " (" + String(site.api
 void write_peaks(const Snapshot& snapshot, Sink& sink) {
   for (const KindFigures& kind : snapshot.kinds) {
     if (kind.peak_bytes <= kind.live_bytes) continue;
-    if (kind.name == "host" && snapshot.host_peak_seen.value_or(0) <= kind.live_bytes + kind.live_bytes / 4) continue;
+    if (kind.is_host && snapshot.host_peak_seen.value_or(0) <= kind.live_bytes + kind.live_bytes / 4) continue;
     std::size_t shown = 0;
     for (const UsingSite& site : snapshot.at_peak) {
       if (site.kind != kind.name) continue;
-      const bool looked_at = kind.name == "host" && snapshot.host_peak_seen;
+      const bool looked_at = kind.is_host && snapshot.host_peak_seen;
       if (!shown++)
         sink.print("PEAK BY SITE {}  of {}{}\n", kind.name,
                    human_bytes(looked_at ? *snapshot.host_peak_seen : kind.peak_bytes),

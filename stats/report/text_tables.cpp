@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "pool/size_class.hpp"
 #include "stats/format.hpp"
+#include "stats/report/text_columns.hpp"
 #include "stats/report/text_parts.hpp"
 
 namespace cistern {
@@ -18,15 +18,20 @@ constexpr std::size_t kDeviceGroupsShown = 8, kContextsShown = 3;
 constexpr std::size_t kLibraryPoolsShown = 8, kPoolNameBytes = 64;
 constexpr std::size_t kTransfersShown = 8, kCopySitesShown = 3;
 
-void write_class(const ClassFigures& figures, bool with_waste, Sink& sink) {
-  sink.print("  {:<16}  {:>11}  {:>8}  {:>24}  {:>6}  {:>10}", report_class_name(figures.size_class),
-             grouped(figures.allocations), grouped(figures.live_blocks),
-             blocks_and_bytes(figures.cached_blocks, figures.cached_bytes), hit_rate(figures.hits, figures.allocations),
-             grouped(figures.high_water_blocks));
-  const std::optional<double> waste = figures.waste_ratio();
-  if (with_waste) sink.print("  {:>6}", waste ? decimal(*waste * 100, 1).c_str() : "-");
-  sink.write("\n");
+String waste(const ClassFigures& figures) {
+  const std::optional<double> ratio = figures.waste_ratio();
+  return ratio ? decimal(*ratio * 100, 1) : String("-");
 }
+
+constexpr Column<ClassFigures> kClassColumns[] = {
+    {"class", -16, cells::of_size_class::show_sizes},
+    {"allocs", 11, cells::of_size_class::show_allocations},
+    {"live", 8, cells::of_size_class::show_live_blocks},
+    {"cached", 24, [](const ClassFigures& of) { return blocks_and_bytes(of.cached_blocks, of.cached_bytes); }},
+    {"hit%", 6, [](const ClassFigures& of) { return hit_rate(of.hits, of.allocations); }},
+    {"high-water", 10, cells::of_size_class::show_high_water_blocks},
+    {"waste%", 6, waste},
+};
 
 Vector<ClassFigures> busiest_classes(Vector<ClassFigures> classes, std::size_t classes_max) {
   // By class where counts are equal: std::stable_sort would allocate.
@@ -45,9 +50,10 @@ void write_pool(const KindFigures& kind, std::size_t classes_max, Sink& sink) {
       std::any_of(classes.begin(), classes.end(), [](const ClassFigures& figures) { return figures.waste_ratio(); });
   sink.print("POOLS {}", kind.name);
   if (kind.classes.size() > classes.size()) sink.print(" ({} busiest of {})", classes.size(), kind.classes.size());
-  sink.print("\n  {:<16}  {:>11}  {:>8}  {:>24}  {:>6}  {:>10}{}\n", "class", "allocs", "live", "cached", "hit%",
-             "high-water", with_waste ? "  waste%" : "");
-  for (const ClassFigures& figures : classes) write_class(figures, with_waste, sink);
+  sink.write("\n");
+  const std::span<const Column<ClassFigures>> all = kClassColumns, columns = all.first(all.size() - !with_waste);
+  write_headers(columns, sink);
+  for (const ClassFigures& figures : classes) write_row(columns, figures, sink);
 }
 
 // Leaves the `count_max` items with the greatest figure, in the order they had in their list: a process on many
@@ -72,17 +78,29 @@ String rate(const std::optional<double>& bytes_per_second) {
   return bytes_per_second ? decimal(*bytes_per_second / (1024.0 * 1024 * 1024), 2) : String("-");
 }
 
-void write_transfer(const TransferFigures& transfer, Sink& sink) {
-  std::optional<double> blocking, mean;
-  if (transfer.seconds && *transfer.seconds > 0) {
-    if (!transfer.asynchronous) blocking = transfer.seconds;
-    mean = static_cast<double>(transfer.timed_bytes) / *transfer.seconds;
-  }
-  sink.print("  {:<16}  {:<15}  {:>11}  {:>10}  {:>12}  {:>6}  {:>6}  {:>6}  {:>7}\n", transfer.direction,
-             manner(transfer), grouped(transfer.count), human_bytes(transfer.bytes),
-             blocking ? duration(*blocking).c_str() : "-", rate(mean), rate(transfer.rate_p50), rate(transfer.rate_p95),
-             transfer.efficiency ? percent(*transfer.efficiency).c_str() : "-");
+// Asynchronous ones block nobody.
+String blocking_for(const TransferFigures& transfer) {
+  const bool blocks = transfer.seconds && *transfer.seconds > 0 && !transfer.asynchronous;
+  return blocks ? duration(*transfer.seconds) : String("-");
 }
+
+String mean_rate(const TransferFigures& transfer) {
+  if (!transfer.seconds || *transfer.seconds <= 0) return "-";
+  return rate(static_cast<double>(transfer.timed_bytes) / *transfer.seconds);
+}
+
+constexpr Column<TransferFigures> kTransferColumns[] = {
+    {"", -16, cells::of_transfer::show_direction},
+    {"", -15, manner},
+    {"count", 11, cells::of_transfer::show_count},
+    {"bytes", 10, cells::of_transfer::show_bytes},
+    {"blocking for", 12, blocking_for},
+    {"GiB/s", 6, mean_rate},
+    {"p50", 6, cells::of_transfer::show_bytes_per_s_p50},
+    {"p95", 6, cells::of_transfer::show_bytes_per_s_p95},
+    {"of best", 7, cells::of_transfer::show_efficiency},
+};
+constexpr std::span<const Column<TransferFigures>> kTransfers = kTransferColumns;
 
 void write_failed_copies(const Vector<TransferFigures>& transfers, Sink& sink) {
   std::uint64_t failed = 0;
@@ -206,6 +224,35 @@ void write_pools(const Snapshot& snapshot, Sink& sink) {
     sink.print("      (pools of the {} busiest kinds of {}; the JSON report has all)\n", pools.size(), pools_used);
 }
 
+namespace {
+
+constexpr Column<LibraryPoolFigures> kLibraryPoolColumns[] = {
+    {"name", -24, [](const LibraryPoolFigures& of) { return printable(of.name, kPoolNameBytes); }},
+    {"kind", -8, cells::of_library_pool::show_kind},
+    {"live", 24,
+     [](const LibraryPoolFigures& of) {
+       return of.destroyed ? String("destroyed") : blocks_and_bytes(of.live_blocks, of.live_bytes);
+     },
+     0},
+    {"peak", 10, cells::of_library_pool::show_peak_bytes},
+    {"limit", 10, cells::of_library_pool::show_bytes_max},
+    {"allocs", 11, cells::of_library_pool::show_allocations},
+    {"failed", 6, cells::of_library_pool::show_failed},
+};
+constexpr std::span<const Column<LibraryPoolFigures>> kLibraryPools = kLibraryPoolColumns;
+
+constexpr Column<SizeFigures> kSizeColumns[] = {
+    {"block", -16, cells::of_block_size::show_block_bytes},
+    {"allocs", 11, cells::of_block_size::show_allocations},
+    {"live", 24,
+     [](const SizeFigures& of) { return blocks_and_bytes(of.live_blocks, of.live_blocks * of.block_bytes); }},
+    {"free in pages", 24,
+     [](const SizeFigures& of) { return blocks_and_bytes(of.free_blocks, of.free_blocks * of.block_bytes); }},
+};
+constexpr std::span<const Column<SizeFigures>> kSizes = kSizeColumns;
+
+}  // namespace
+
 // Those with most memory; the figures of their kinds have it too.
 void write_library_pools(const Snapshot& snapshot, Sink& sink) {
   if (snapshot.library_pools.empty()) return;
@@ -215,14 +262,9 @@ void write_library_pools(const Snapshot& snapshot, Sink& sink) {
   sink.write("POOLS OF THE LIBRARY");
   if (pools.size() < snapshot.library_pools.size())
     sink.print(" ({} of {}, those with the highest peaks)", pools.size(), snapshot.library_pools.size());
-  sink.print("\n  {:<24}  {:<8}{:>24}  {:>10}  {:>10}  {:>11}  {:>6}\n", "name", "kind", "live", "peak", "limit",
-             "allocs", "failed");
-  for (const LibraryPoolFigures* pool : pools)
-    sink.print("  {:<24}  {:<8}{:>24}  {:>10}  {:>10}  {:>11}  {:>6}\n", printable(pool->name, kPoolNameBytes),
-               pool->kind,
-               pool->destroyed ? String("destroyed") : blocks_and_bytes(pool->live_blocks, pool->live_bytes),
-               human_bytes(pool->peak_bytes), pool->bytes_max ? human_bytes(pool->bytes_max) : String("-"),
-               grouped(pool->allocations), grouped(pool->failed));
+  sink.write("\n");
+  write_headers(kLibraryPools, sink);
+  for (const LibraryPoolFigures* pool : pools) write_row(kLibraryPools, *pool, sink);
 }
 
 void write_sizes(const Snapshot& snapshot, Sink& sink) {
@@ -235,14 +277,10 @@ void write_sizes(const Snapshot& snapshot, Sink& sink) {
                  : a.block_bytes < b.block_bytes;
     });
     if (sizes.size() > kSizesShown) sizes.resize(kSizesShown);
-    sink.print(
-        "SIZES {} ({} of {} sizes of blocks that share pages, those with most live bytes)\n  {:<16}  {:>11}  {:>24}  "
-        "{:>24}\n",
-        kind.name, sizes.size(), kind.sizes.size(), "block", "allocs", "live", "free in pages");
-    for (const SizeFigures& figures : sizes)
-      sink.print("  {:<16}  {:>11}  {:>24}  {:>24}\n", human_bytes(figures.block_bytes), grouped(figures.allocations),
-                 blocks_and_bytes(figures.live_blocks, figures.live_blocks * figures.block_bytes),
-                 blocks_and_bytes(figures.free_blocks, figures.free_blocks * figures.block_bytes));
+    sink.print("SIZES {} ({} of {} sizes of blocks that share pages, those with most live bytes)\n", kind.name,
+               sizes.size(), kind.sizes.size());
+    write_headers(kSizes, sink);
+    for (const SizeFigures& figures : sizes) write_row(kSizes, figures, sink);
   }
 }
 
@@ -277,10 +315,10 @@ void write_transfers(const Snapshot& snapshot, Sink& sink) {
     if (kind != transfer.kind) {
       kind = transfer.kind;
       shown = 0;
-      sink.print("TRANSFERS {:<25}  {:>11}  {:>10}  {:>12}  {:>6}  {:>6}  {:>6}  {:>7}\n", kind, "count", "bytes",
-                 "blocking for", "GiB/s", "p50", "p95", "of best");
+      sink.print("TRANSFERS {:<25}", kind);  // over the first two columns
+      write_headers(kTransfers.subspan(2), sink);
     }
-    if (++shown <= kTransfersShown) write_transfer(transfer, sink);
+    if (++shown <= kTransfersShown) write_row(kTransfers, transfer, sink);
     if (shown == kTransfersShown + 1) sink.print("  (the {} largest; the JSON report has all)\n", kTransfersShown);
   }
   write_failed_copies(transfers, sink);

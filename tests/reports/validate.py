@@ -1,5 +1,6 @@
 """Checks reports that the library's own tests wrote: JSON against the schema, sums that must agree, and the text beside
-it, whose figures are formatted anew: validate.py REPORT.json... Also that each of these checks can fail."""
+it, whose figures are formatted anew: validate.py EVERY_FIELD.json REPORT.json... Also that each of these checks can
+fail, and that each field of the schema has an example; of the first report the schema alone is checked."""
 
 import copy
 import json
@@ -87,9 +88,41 @@ def complaints(path):
     yield from (f"nobody notices a wrong digit in: {line}" for line in text_without_teeth(report, text))
 
 
+def fields_in(value, schema):
+    """(object, field) of each field of a report that the schema names."""
+    definitions = report_checks.VALIDATOR.schema["$defs"]
+    name = schema.get("$ref", "").rpartition("/")[2]
+    schema = definitions[name] if name else schema
+    for item in value if isinstance(value, list) else ():
+        yield from fields_in(item, schema["items"])
+    for key, item in value.items() if isinstance(value, dict) else ():
+        if key in schema.get("properties", {}):
+            yield name, key
+            yield from fields_in(item, schema["properties"][key])
+        else:
+            yield from fields_in(item, schema["additionalProperties"])
+
+
+def without_example(reports):
+    """Fields of the schema that no report has."""
+    schema = report_checks.VALIDATOR.schema
+    found = {field for report in reports for field in fields_in(report, schema)}
+    objects = {"": schema, **schema["$defs"]}
+    return sorted({(name, key) for name, described in objects.items() for key in described["properties"]} - found)
+
+
 def main():
-    paths = [pathlib.Path(argument) for argument in sys.argv[1:]]
+    every_field, *paths = (pathlib.Path(argument) for argument in sys.argv[1:])
     failures = 0 if paths else 1
+    example = json.loads(every_field.read_text())
+    wrong = [f"{error.json_path}: {error.message}" for error in report_checks.VALIDATOR.iter_errors(example)]
+    wrong += [f"no report has {field} of {name or 'the report'}"
+              for name, field in without_example([example, *(json.loads(path.read_text()) for path in paths)])]
+    if ("", "kinds") not in without_example([]):
+        wrong.append("a missing example is not noticed")
+    for text in wrong:
+        print(f"{every_field}: {text}")
+        failures += 1
     for path in paths:
         for text in complaints(path):
             print(f"{path}: {text}")
