@@ -161,6 +161,11 @@ class Ci(Pages):
         self.run_page("ci.md", at_least=6)
 
 
+class Options(Pages):
+    def test_the_page(self):
+        self.run_page("options.md", at_least=2)
+
+
 class Gates(unittest.TestCase):
     """Whatever value of CISTERN_FAIL_ON a page shows means something, and fails for 16 MiB that are lost."""
 
