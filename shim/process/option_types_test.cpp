@@ -100,7 +100,7 @@ TEST(OptionTypes, Times) {
                                                       {"5m", 300 * kSecond},
                                                       {"1h", 3600 * kSecond},
                                                       {"1.5H", 5400 * kSecond},
-                                                      {"5124095h", 5124095 * 3600 * kSecond}};
+                                                      {"5124095h", 5124095 * (3600 * kSecond)}};
   for (const auto& [text, value] : right) EXPECT_EQ(duration(text), value) << text;
   for (const char* wrong : {"", "-1s", "s", "1d", "10sec", "1h30m", "1 h ", "5124096h", "0.0000000001s", "1:30", "ms"})
     EXPECT_EQ(duration(wrong), std::nullopt) << wrong;
