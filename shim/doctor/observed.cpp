@@ -216,19 +216,23 @@ void tell_of_started(long child, const Start& start, int status, Way way, const 
     tell_why_there_is_no_report(name, status, scopes.with_preload, way, findings);
 }
 
+void tell_of_other(const String& process, const std::optional<Report>& report, const String& what, Findings& findings) {
+  const String name = "process " + process;
+  if (report)
+    findings.ok(name + " (" + report->command + ") had the " + what + " too; allocations: " + report->allocations);
+  else
+    findings.note(name + " had the " + what + " too; its report is not whole");
+}
+
 void tell_of_others(long child, Way way, const Folder& folder, const Watch& watch, Findings& findings) {
   const String what = way == Way::layer ? "layer" : "preload";
   int named = 0, more = 0;
   for (const String& file : names_in(folder.path())) {
     if (!file.ends_with(".json") || file == number(child) + ".json") continue;
-    const std::optional<Report> report = read_report(folder.text(file));
-    const String name = "process " + file.substr(0, file.find('.'));
     if (++named > kNamedMax)
       ++more;
-    else if (report)
-      findings.ok(name + " (" + report->command + ") had the " + what + " too; allocations: " + report->allocations);
     else
-      findings.note(name + " had the " + what + " too; its report is not whole");
+      tell_of_other(file.substr(0, file.find('.')), read_report(folder.text(file)), what, findings);
   }
   if (more) findings.ok(number(more) + " further processes had the " + what);
   if (way == Way::layer) return;
