@@ -40,7 +40,10 @@ void say_usage() {
       "           why its memory is, or is not, caught; with --run it is run, and looked at\n"
       "       libcistern.so --version | --help\n"
       "options, by environment variables (their defaults):\n");
-#define OPTION(type, member, name, fallback, text) say("  " #name " (" fallback ")\n      " text "\n");
+#define OPTION(type, member, name, fallback, accepts, text) \
+  say("  " #name " (" fallback ")\n      ");                \
+  if (sizeof accepts > 1) say(accepts ": ");                \
+  say(text "\n");
 #include "shim/options.def"
 }
 

@@ -193,7 +193,7 @@ TEST(Gate, GrowthIsOneSitesFromTheSizeOn) {
 
 TEST(Gate, WhatIsNotUnderstoodFailsWhateverIsThere) {
   Options options = gate(FailOn::any);
-  options.gate_fault = "CISTERN_FAIL_CODE: 300 is not an exit code from 1 to 255";
+  options.gate_fault = "CISTERN_FAIL_CODE: '300' is not a whole number from 1 to 255";
   EXPECT_EQ(gate_of(judged({}), options).outcome, Outcome::misconfigured);
   EXPECT_EQ(gate_of(judged({kLost}), options).reason, options.gate_fault);
   Snapshot snapshot = judged({});

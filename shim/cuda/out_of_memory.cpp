@@ -45,7 +45,7 @@ bool ask_free(CudaState& s, Device& device, std::size_t* free_bytes, std::size_t
 
 // Who refused it, and what was missing. The pool has given back what it could.
 void print_refusal(Sink& line, CudaState& s, Device& device, std::uint64_t bytes) {
-  const std::uint64_t limit = options().device_limit, taken = taken_bytes(device);
+  const std::uint64_t limit = limit_of(device), taken = taken_bytes(device);
   std::size_t free_bytes = 0, total_bytes = 0;
   const bool known = ask_free(s, device, &free_bytes, &total_bytes);
   if (known) line.print("; {} free of {}", human_bytes(free_bytes), human_bytes(total_bytes));

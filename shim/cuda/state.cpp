@@ -343,8 +343,18 @@ std::uint64_t trim_for_program(CudaState& s) {
   return s.device_pool.wait_for_releases() || s.pinned_pool.wait_for_releases();
 }
 
+// The driver is asked only where the limit is a part of the device: a program may be capturing, and this call is none
+// that a capture forbids.
+std::uint64_t limit_of(const Device& device) {
+  const DeviceLimit& limit = options().device_limit;
+  if (!limit.is_unclear) return limit.bytes;
+  std::size_t bytes = device.total_bytes.load(std::memory_order_relaxed);
+  if (!bytes && driver().cuDeviceTotalMem_v2(&bytes, device.ordinal) != kSuccess) bytes = 0;
+  return limit.of(bytes);
+}
+
 bool limit_allows(CudaState&, Device& device, std::uint64_t bytes) {
-  const std::uint64_t limit = options().device_limit;
+  const std::uint64_t limit = limit_of(device);
   return !limit || (bytes <= limit && taken_bytes(device) <= limit - bytes);
 }
 

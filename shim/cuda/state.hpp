@@ -174,7 +174,9 @@ inline std::uint64_t taken_bytes(const Device& device) {
   return device.reserved_bytes.load(std::memory_order_relaxed) + device.tracked_bytes.load(std::memory_order_relaxed);
 }
 
-// Whether CISTERN_DEVICE_LIMIT leaves room for so much more memory of the device, cached blocks counted as taken.
+// CISTERN_DEVICE_LIMIT, in bytes of this device; 0: none.
+std::uint64_t limit_of(const Device& device);
+// Whether it leaves room for so much more memory of the device, cached blocks counted as taken.
 bool limit_allows(CudaState& s, Device& device, std::uint64_t bytes);
 
 // All pools of the process, as room for a call.

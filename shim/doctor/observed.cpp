@@ -9,18 +9,22 @@
 #include <time.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "pool/base/path.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/doctor/elf_file.hpp"
 #include "shim/doctor/environment.hpp"
+#include "shim/doctor/json.hpp"
 #include "shim/process/environment.hpp"
+#include "stats/format.hpp"
 
 namespace cistern::doctor {
 namespace {
 
 constexpr std::string_view kObject = "libcistern.so";
 constexpr int kNamedMax = 8;
+constexpr std::size_t kCommandMax = 400;  // a longer one ends in "..."
 constexpr long kFirstWaitNs = 2'000'000, kLongestWaitNs = 100'000'000;
 // A process that has just begun to run a program has nothing loaded yet.
 constexpr int kLooksMin = 3;
@@ -126,30 +130,23 @@ Scopes read_scopes(const String& text) {
   return scopes;
 }
 
-// "host 12, opencl 3", as the report tells it.
-String allocations_in(std::string_view report) {
-  constexpr std::string_view kKinds = "\n  \"kinds\": {", kCount = "      \"allocations\": ";
-  String text, kind;
-  const std::size_t begin = report.find(kKinds);
-  if (begin == report.npos) return {};
-  bool inside = true;
-  for_each_part(report.substr(begin + kKinds.size()), "\n", [&](std::string_view line) {
-    inside = inside && !line.starts_with("  }");
-    if (inside && line.starts_with("    \"")) kind = line.substr(5, line.find('"', 5) - 5);
-    if (inside && line.starts_with(kCount)) {
-      const std::string_view count = line.substr(kCount.size());
-      text += (text.empty() ? "" : ", ") + kind + " " + String(count.substr(0, count.find(',')));
-    }
-  });
-  return text;
-}
+// What a process says of itself.
+struct Report {
+  String command, allocations;  // "host 12, opencl 3"
+};
 
-String command_in(std::string_view report) {
-  constexpr std::string_view kCommand = "\"command\": \"";
-  const std::size_t begin = report.find(kCommand);
-  if (begin == report.npos) return {};
-  const std::string_view rest = report.substr(begin + kCommand.size(), 80);
-  return String(rest.substr(0, std::min(rest.find("\",\n"), rest.find('\n'))));
+// Nothing: that is none, or it was not written to its end.
+std::optional<Report> read_report(const String& text) {
+  const std::optional<Json> json = Json::parse(text);
+  if (!json) return {};
+  Report report{printable((*json)["cistern"]["command"].string().value_or(""), kCommandMax), {}};
+  (*json)["kinds"].for_each_member([&](const String& kind, Json figures) {
+    const std::optional<std::uint64_t> count = figures["allocations"].count();
+    if (!count) return;
+    if (!report.allocations.empty()) report.allocations += ", ";
+    report.allocations.append(printable(kind)).append(" ").append(number(static_cast<std::int64_t>(*count)));
+  });
+  return report;
 }
 
 // A folder for what the witnesses write, gone with this.
@@ -202,17 +199,29 @@ void tell_why_there_is_no_report(const String& name, int status, bool had_preloa
 }
 
 void tell_of_started(long child, const Start& start, int status, Way way, const Folder& folder, Findings& findings) {
-  const String report = folder.text(number(child) + ".json");
+  const String text = folder.text(number(child) + ".json");
+  const std::optional<Report> report = read_report(text);
   const Scopes scopes = read_scopes(folder.text("ld." + number(child)));
   const String name = "process " + number(child);
   for (const String& library : scopes.bound_to_themselves) tell_library_bound_to_itself(library, findings);
-  if (!report.empty())
-    findings.ok(name + " (" + command_in(report) + ") had the " + (way == Way::layer ? "layer" : "preload") +
-                " to its end; allocations: " + allocations_in(report));
+  const String what = way == Way::layer ? "layer" : "preload";
+  if (report)
+    findings.ok(name + " (" + report->command + ") had the " + what +
+                " to its end; allocations: " + report->allocations);
+  else if (!text.empty())
+    findings.note(name + " had the " + what + "; its report is not whole");
   else if (scopes.with_preload && launches_ranks(basename_of(start.file)))
     findings.note(name + " had the preload; as a launcher of other processes it leaves no report");
   else
     tell_why_there_is_no_report(name, status, scopes.with_preload, way, findings);
+}
+
+void tell_of_other(const String& process, const std::optional<Report>& report, const String& what, Findings& findings) {
+  const String name = "process " + process;
+  if (report)
+    findings.ok(name + " (" + report->command + ") had the " + what + " too; allocations: " + report->allocations);
+  else
+    findings.note(name + " had the " + what + " too; its report is not whole");
 }
 
 void tell_of_others(long child, Way way, const Folder& folder, const Watch& watch, Findings& findings) {
@@ -220,12 +229,10 @@ void tell_of_others(long child, Way way, const Folder& folder, const Watch& watc
   int named = 0, more = 0;
   for (const String& file : names_in(folder.path())) {
     if (!file.ends_with(".json") || file == number(child) + ".json") continue;
-    const String report = folder.text(file);
     if (++named > kNamedMax)
       ++more;
     else
-      findings.ok("process " + file.substr(0, file.find('.')) + " (" + command_in(report) + ") had the " + what +
-                  " too; allocations: " + allocations_in(report));
+      tell_of_other(file.substr(0, file.find('.')), read_report(folder.text(file)), what, findings);
   }
   if (more) findings.ok(number(more) + " further processes had the " + what);
   if (way == Way::layer) return;

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -37,7 +36,6 @@ namespace {
 
 constexpr unsigned kNodesMax = 1024;  // the kernel's own bound
 constexpr unsigned kWordBits = 8 * sizeof(unsigned long);
-constexpr int kShownMax = 80;
 
 using Bind = long (*)(void* memory, unsigned long bytes, int mode, const unsigned long* nodes, unsigned long bits,
                       unsigned flags);
@@ -102,21 +100,15 @@ struct Wish {
   std::optional<unsigned> node;
 };
 
-bool same_word(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
-}
-
-std::optional<Wish> parse_wish(std::string_view text) {
+// As the option spells it: "off", "local", "interleave" or "node:" and a number.
+Wish wish_of(std::string_view text) {
   constexpr std::string_view kNode = "node:";
-  if (same_word(text, "off")) return Wish{MPOL_DEFAULT, {}};
-  if (same_word(text, "local")) return Wish{MPOL_LOCAL, {}};
-  if (same_word(text, "interleave")) return Wish{MPOL_INTERLEAVE, {}};
-  if (!same_word(text.substr(0, kNode.size()), kNode)) return {};
+  if (text == "local") return {MPOL_LOCAL, {}};
+  if (text == "interleave") return {MPOL_INTERLEAVE, {}};
+  if (!text.starts_with(kNode)) return {MPOL_DEFAULT, {}};
   unsigned node = 0;
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data() + kNode.size(), end, node);
-  if (read.ec != std::errc() || read.ptr != end) return {};
-  return Wish{MPOL_PREFERRED, node};  // not MPOL_BIND: a full node is no reason to fail
+  std::from_chars(text.data() + kNode.size(), text.data() + text.size(), node);
+  return {MPOL_PREFERRED, node};  // not MPOL_BIND: a full node is no reason to fail
 }
 
 struct NodeMask {  // struct bitmask of numa.h
@@ -219,17 +211,11 @@ void unplace_block(void* memory, std::size_t bytes) {
 
 void prepare_placement() {
   const Options& chosen = options();
-  const std::optional<Wish> wish = parse_wish(chosen.numa);
-  if (!wish) {
-    char line[200];
-    snprintf(line, sizeof line, "CISTERN_NUMA: '%.*s%s' is not local, interleave, node:N or off; using off", kShownMax,
-             chosen.numa.c_str(), chosen.numa.size() > kShownMax ? "..." : "");
-    warn_later(line);
-  }
-  const bool placed = wish && wish->mode != MPOL_DEFAULT;
+  const Wish wish = wish_of(chosen.numa);
+  const bool placed = wish.mode != MPOL_DEFAULT;
   if (serving() != Serving::pool || (!placed && chosen.huge_pages == "off")) return;
   Uncounted uncounted;
-  if (placed) prepare_numa(*wish);
+  if (placed) prepare_numa(wish);
   transparent = chosen.huge_pages == "thp";
   copied_get_huge = chosen.huge_pages == "copied";
   if (chosen.huge_pages == "2m") prepare_huge_pages(std::size_t{2} << 20);

@@ -3,7 +3,7 @@
 // A slot is memory for one chunk on the device, and two lanes: queues of its own, on which its pieces go to and fro in
 // turn, each through page-locked memory: while one is on its way the other is read from the file.
 //
-//   acquire -> [a slot: the one unused for longest, written back] -> [fill: the file -> pieces -> lanes]
+//   acquire -> [a slot: the one unused for longest that can be written back] -> [fill: the file -> pieces -> lanes]
 //           -> the program's queue follows the slot's lanes
 //   release -> the slot's lanes follow the program's queue; the system reads the next chunk into its own cache
 // So a chunk is read while work on the one before it runs, and waits for none but that on the chunk whose slot it
@@ -61,7 +61,8 @@ struct Slot {
   Lane lanes[kLanes];
   std::uint64_t index = 0;  // of the chunk
   bool has_chunk = false, is_acquired = false, is_dirty = false;
-  std::uint64_t used = 0;  // larger: later
+  bool is_set_aside = false;  // dirty, and its last write-back failed
+  std::uint64_t used = 0;     // larger: later
 };
 
 struct Mapped {
@@ -257,7 +258,7 @@ cistern_status fill(Mapped& of, Slot& slot, std::uint64_t index) {
 }
 
 // One piece is on its way from the device while the one before it is written.
-cistern_status write_back(Mapped& of, Slot& slot) {
+cistern_status write_chunk(Mapped& of, Slot& slot) {
   const std::size_t bytes = of.bytes_of(slot.index);
   const std::uint64_t begin = slot.index * of.info.chunk_bytes;
   if (!is_still_open(of)) return status_of_system(EBADF);
@@ -274,11 +275,17 @@ cistern_status write_back(Mapped& of, Slot& slot) {
     if (status == CISTERN_OK) status = wait_for(of, lane);
     if (status == CISTERN_OK) status = write_all(of.file, piece_of(lane), part(at).end - at, begin + at);
   }
+  return status;
+}
+
+cistern_status write_back(Mapped& of, Slot& slot) {
+  const cistern_status status = write_chunk(of, slot);
+  slot.is_set_aside = status != CISTERN_OK;
   if (status != CISTERN_OK) return status;
   slot.is_dirty = false;
   --of.info.dirty_chunks;
   ++of.info.writes;
-  of.info.bytes_written += bytes;
+  of.info.bytes_written += of.bytes_of(slot.index);
   return CISTERN_OK;
 }
 
@@ -289,19 +296,37 @@ Slot* slot_of(Mapped& of, std::uint64_t index) {
   return nullptr;
 }
 
-// The one unused for longest, and of no chunk any more.
+// Slots that are not acquired, the one unused for longest first; those set aside come last.
+std::size_t list_candidates(Mapped& of, Slot* (&candidates)[kSlotsMax]) {
+  std::size_t count = 0;
+  for (Slot& slot : of.slots)
+    if (!slot.is_acquired) candidates[count++] = &slot;
+  std::sort(candidates, candidates + count, [](const Slot* a, const Slot* b) {
+    return a->is_set_aside != b->is_set_aside ? b->is_set_aside : a->used < b->used;
+  });
+  return count;
+}
+
+// A slot that holds no chunk any more. A dirty chunk that cannot be written back keeps its slot, and the next slot is
+// tried: one bad chunk must not block the others. The error is for whoever flushes or closes the file; this call
+// answers it only where no slot is left.
 cistern_status free_slot(Mapped& of, Slot** free) {
-  Slot* oldest = nullptr;
-  for (Slot& slot : of.slots) {
-    const bool is_older = !oldest || slot.used < oldest->used;
-    if (!slot.is_acquired && is_older) oldest = &slot;
+  Slot* candidates[kSlotsMax];
+  const std::size_t count = list_candidates(of, candidates);
+  cistern_status first = CISTERN_BUSY;
+  int code = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    Slot& slot = *candidates[i];
+    const cistern_status status = slot.is_dirty ? write_back(of, slot) : CISTERN_OK;
+    if (i == 0) first = status, code = native;
+    if (status != CISTERN_OK) continue;
+    native = 0;
+    slot.has_chunk = false;
+    *free = &slot;
+    return CISTERN_OK;
   }
-  if (!oldest) return CISTERN_BUSY;
-  if (oldest->is_dirty)
-    if (const cistern_status status = write_back(of, *oldest); status != CISTERN_OK) return status;
-  oldest->has_chunk = false;
-  *free = oldest;
-  return CISTERN_OK;
+  native = code;
+  return first;
 }
 
 // A slot with the chunk's contents, which is nobody's chunk yet.
@@ -522,9 +547,14 @@ cistern_status mapped_flush(cistern_mapped* handle) {
   if (!file) return CISTERN_INVALID;
   if (file->is_inherited()) return CISTERN_NO_DRIVER;
   const InContext there(file->context);
-  if (const cistern_status status = write_back_all(*file); status != CISTERN_OK) return status;
-  if (!is_still_open(*file)) return status_of_system(EBADF);
-  return file->settings.writable && fdatasync(file->file) ? status_of_system(errno) : CISTERN_OK;
+  // The chunks that could be written reach the disk even where another could not.
+  const cistern_status written = write_back_all(*file);
+  const int code = native;
+  cistern_status status = is_still_open(*file) ? CISTERN_OK : status_of_system(EBADF);
+  if (status == CISTERN_OK && file->settings.writable && fdatasync(file->file)) status = status_of_system(errno);
+  if (written == CISTERN_OK) return status;
+  native = code;
+  return written;
 }
 
 cistern_status mapped_forget(cistern_mapped* handle) {
@@ -534,7 +564,7 @@ cistern_status mapped_forget(cistern_mapped* handle) {
   for (Slot& slot : file->slots) {
     if (slot.is_acquired) continue;
     file->info.dirty_chunks -= slot.is_dirty;
-    slot.is_dirty = slot.has_chunk = false;
+    slot.is_dirty = slot.is_set_aside = slot.has_chunk = false;
   }
   return CISTERN_OK;
 }

@@ -1,4 +1,4 @@
-// See options.hpp. One parser per type of options.def.
+// See options.hpp. What a value may look like: option_types.cpp.
 //
 // Every process reads all options at its start. As long as all is well that allocates nothing, and calls nothing that
 // would map a part of the C library which small programs leave alone. The words that are compared lie inside the
@@ -17,156 +17,9 @@ namespace {
 constexpr std::string_view kPrefix = "CISTERN_";
 constexpr std::size_t kShownMax = 80;
 
-struct Row {
-  char variable[32];
-  char default_text[16];
-  const char* help;
-};
-
-constexpr Row kRows[] = {
-#define OPTION(type, name, variable, default_text, help) {#variable, default_text, help},
+constexpr OptionRow kRows[] = {
+#define OPTION(type, name, variable, default_text, accepts, help) {#variable, default_text, accepts},
 #include "shim/options.def"
-};
-
-struct Unit {
-  char suffix[4];
-  std::uint64_t factor;
-};
-
-struct Truth {
-  char word[6];
-  bool value;
-};
-constexpr Truth kTruths[] = {{"on", true},   {"1", true},  {"true", true},   {"yes", true},
-                             {"off", false}, {"0", false}, {"false", false}, {"no", false}};
-
-constexpr std::uint64_t kKiB = 1024, kMiB = kKiB * 1024, kGiB = kMiB * 1024, kTiB = kGiB * 1024;
-constexpr Unit kByteUnits[] = {{"", 1},       {"B", 1},    {"K", kKiB},   {"KiB", kKiB}, {"M", kMiB},
-                               {"MiB", kMiB}, {"G", kGiB}, {"GiB", kGiB}, {"T", kTiB},   {"TiB", kTiB}};
-constexpr std::uint64_t kMillisecond = 1'000'000, kSecond = 1000 * kMillisecond;
-constexpr Unit kTimeUnits[] = {{"", kSecond}, {"ms", kMillisecond}, {"s", kSecond}, {"min", 60 * kSecond}};
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-// Upper and lower case are the same, whatever the locale.
-bool same_word(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (lower(a[i]) != lower(b[i])) return false;
-  return true;
-}
-
-// Digits, then one of the units; nothing on overflow.
-template <std::size_t count>
-std::optional<std::uint64_t> parse_amount(std::string_view text, const Unit (&units)[count]) {
-  std::size_t digits = 0;
-  std::uint64_t number = 0;
-  for (; digits < text.size() && text[digits] >= '0' && text[digits] <= '9'; ++digits) {
-    if (__builtin_mul_overflow(number, std::uint64_t{10}, &number)) return {};
-    if (__builtin_add_overflow(number, static_cast<std::uint64_t>(text[digits] - '0'), &number)) return {};
-  }
-  if (digits == 0) return {};
-  for (const Unit& unit : units) {
-    if (!same_word(text.substr(digits), unit.suffix)) continue;
-    if (__builtin_mul_overflow(number, unit.factor, &number)) return {};
-    return number;
-  }
-  return {};
-}
-
-// The allowed words of a choice stand in backticks in its help: the next one, which is taken off, or nothing.
-std::string_view next_choice(const char*& help) {
-  const auto skip_to_backtick = [&] {
-    while (*help && *help != '`') ++help;
-    return *help != '\0';
-  };
-  if (!skip_to_backtick()) return {};
-  const char* const first = ++help;
-  if (!skip_to_backtick()) return {};
-  return {first, static_cast<std::size_t>(help++ - first)};
-}
-
-String listed_choices(const char* help) {
-  String list;
-  for (std::string_view word = next_choice(help), next; !word.empty(); word = next) {
-    next = next_choice(help);
-    if (!list.empty()) list += next.empty() ? " or " : ", ";
-    list += word;
-  }
-  return list;
-}
-
-// A value as shown in a line: bounded, without control characters.
-String shown(std::string_view value) {
-  String text(value.substr(0, kShownMax));
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
-  if (value.size() > kShownMax) text += "...";
-  return text;
-}
-
-struct on_off_parser {
-  static std::optional<bool> parse(std::string_view text, const Row&) { return parse_on_off(text); }
-  static String wanted(const Row&) { return "on or off"; }
-};
-struct bytes_parser {
-  static std::optional<std::uint64_t> parse(std::string_view text, const Row&) {
-    return parse_amount(text, kByteUnits);
-  }
-  static String wanted(const Row&) { return "a size such as 512MiB"; }
-};
-struct seconds_parser {
-  static std::optional<std::uint64_t> parse(std::string_view text, const Row&) {
-    return parse_amount(text, kTimeUnits);
-  }
-  static String wanted(const Row&) { return "a time such as 300s"; }
-};
-struct text_parser {
-  static std::optional<String> parse(std::string_view text, const Row&) { return String(text); }
-  static String wanted(const Row&) { return "a text"; }
-};
-struct failing_parser {
-  static std::optional<FailOn> parse(std::string_view text, const Row&) {
-    constexpr char kOff[] = "off";
-    FailOn on;
-    if (same_word(text, kOff)) return on;
-    while (true) {
-      const std::size_t comma = text.find(',');
-      if (!add(on, text.substr(0, comma))) return {};
-      if (comma == text.npos) return on;
-      text.remove_prefix(comma + 1);
-    }
-  }
-  // "lost", "lost:1MiB"; each once.
-  static bool add(FailOn& on, std::string_view text) {
-    constexpr struct {
-      char word[9];
-      FailOn::What what;
-    } kWords[] = {
-        {"any", FailOn::any}, {"lost", FailOn::lost}, {"possible", FailOn::possible}, {"growing", FailOn::growing}};
-    const std::size_t colon = text.find(':');
-    for (const auto& [word, what] : kWords) {
-      if (!same_word(text.substr(0, colon), word)) continue;
-      const std::optional<std::uint64_t> bytes =
-          colon == text.npos ? 0 : parse_amount(text.substr(colon + 1), kByteUnits);
-      if (!bytes || on.bytes_min[what]) return false;
-      on.bytes_min[what] = bytes;
-      return true;
-    }
-    return false;
-  }
-  static String wanted(const Row&) {
-    return "off, or any, lost, possible, growing, each with or without :SIZE, with commas between";
-  }
-};
-struct choice_parser {
-  static std::optional<String> parse(std::string_view text, const Row& row) {
-    const char* help = row.help;
-    for (std::string_view word = next_choice(help); !word.empty(); word = next_choice(help))
-      if (same_word(text, word)) return String(word);
-    return {};
-  }
-  static String wanted(const Row& row) { return listed_choices(row.help); }
 };
 
 using Complain = void (*)(std::string_view line);
@@ -185,18 +38,27 @@ bool shuts_gate(const Options& options, std::string_view variable) {
          std::any_of(std::begin(kGateNames), std::end(kGateNames), [&](const char* name) { return variable == name; });
 }
 
-// One that shuts the gate says what comes of that instead of what is done now.
+constexpr char kDeviceLimit[] = "CISTERN_DEVICE_LIMIT";
+// A wrong value of it, or a name that is nearly its own: some limit was meant, and none is in force yet.
+bool leaves_limit_unclear(const Options& options, std::string_view variable) {
+  return variable == kDeviceLimit && !options.device_limit;
+}
+
+// Where that shuts the gate or leaves a limit unclear, the line says what comes of that instead of what is done now.
 [[gnu::noinline, gnu::cold]] void complain_about(Options& options, std::string_view variable, String line,
                                                  std::string_view what_now, Complain complain) {
   if (shuts_gate(options, variable)) {
     if (options.gate_fault.empty()) options.gate_fault = line;
     what_now = "; so processes that used GPU memory fail";
+  } else if (leaves_limit_unclear(options, variable)) {
+    options.device_limit.is_unclear = true;
+    what_now = "; the limit is half of each device's memory";
   }
   complain(line.append(what_now));
 }
 
-String wrong_value(const Row& row, const char* set, String wanted(const Row&)) {
-  return String(row.variable) + ": '" + shown(set) + "' is not " + wanted(row);
+String wrong_value(const OptionRow& row, const char* set, const String& wanted) {
+  return String(row.variable) + ": '" + printable(set, kShownMax) + "' is not " + wanted;
 }
 
 // The entries that may be options: mostly few or none, and getenv would look through all others once for each row.
@@ -216,30 +78,33 @@ class Entries {
   Vector<const char*> entries_;
 };
 
-// The value set by the user, else the default. An empty variable counts as unset, but for that of a gate: what was to
-// be put in its place is missing.
-template <class Parser, class Value>
-void read_option(Value& value, const Row& row, const Entries& entries, Getenv getenv, Options& options,
-                 Complain complain) {
+// An empty variable counts as unset, but for a gate and a limit: what was to be put in its place is missing.
+template <class Type>
+constexpr bool kEmptyIsWrong = std::is_same_v<Type, option_types::list> || std::is_same_v<Type, option_types::limit>;
+
+// The value set by the user, else the default.
+template <class Type>
+void read_option(typename Type::Value& value, const OptionRow& row, const Entries& entries, Getenv getenv,
+                 Options& options, Complain complain) {
   const char* set = entries.have(row.variable) ? getenv(row.variable) : nullptr;
-  const bool is_set = set && (*set || std::is_same_v<Value, FailOn>);
+  const bool is_set = set && (*set || kEmptyIsWrong<Type>);
   if (is_set) {
-    if (auto parsed = Parser::parse(set, row)) {
+    if (auto parsed = Type::parse(set, row)) {
       value = std::move(*parsed);
       return;
     }
   }
-  if (auto fallback = Parser::parse(row.default_text, row)) value = std::move(*fallback);
+  if (auto fallback = Type::parse(row.default_text, row)) value = std::move(*fallback);
   if (is_set)
-    complain_about(options, row.variable, wrong_value(row, set, Parser::wanted), "; using " + String(row.default_text),
-                   complain);
+    complain_about(options, row.variable, wrong_value(row, set, Type::wanted(row)),
+                   "; using " + String(row.default_text), complain);
 }
 
-template <class Parser, class Value>
-bool change_option(Value& value, const Row& row, const char* text, Complain complain) {
-  auto parsed = Parser::parse(text, row);
+template <class Type>
+bool change_option(typename Type::Value& value, const OptionRow& row, const char* text, Complain complain) {
+  auto parsed = Type::parse(text, row);
   if (parsed) value = std::move(*parsed);
-  if (!parsed) complain(wrong_value(row, text, Parser::wanted) + "; left as it is");
+  if (!parsed) complain(wrong_value(row, text, Type::wanted(row)) + "; left as it is");
   return parsed.has_value();
 }
 
@@ -260,7 +125,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 bool is_known(std::string_view name) {
-  return std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) { return name == row.variable; });
+  return std::any_of(std::begin(kRows), std::end(kRows), [&](const OptionRow& row) { return name == row.variable; });
 }
 
 // The option that the user may have meant: one whose own part (after CISTERN_, or its last words) is close.
@@ -269,7 +134,7 @@ std::string_view closest(std::string_view name) {
   const std::string_view own = name.substr(kPrefix.size());
   std::string_view best;
   std::size_t best_distance = kFar;
-  for (const Row& row : kRows) {
+  for (const OptionRow& row : kRows) {
     std::string_view candidate = row.variable + kPrefix.size();
     while (true) {
       const std::size_t distance = edit_distance(own, candidate);
@@ -323,7 +188,7 @@ bool stands_for(std::string_view name, std::string_view meant) {
 }
 
 String no_such_option(std::string_view name, std::string_view meant) {
-  String line = shown(name) + ": no such option";
+  String line = printable(name, kShownMax) + ": no such option";
   return meant.empty() ? line : line + " (did you mean " + String(meant) + "?)";
 }
 
@@ -342,38 +207,14 @@ void complain_about_unknown(char** environment, Getenv getenv, Options& options,
   }
 }
 
-// `least`: of an exit code.
-String not_a_code(const char* variable, std::uint64_t code, int least) {
-  return String(variable) + ": " + decimal(static_cast<double>(code), 0) + " is not an exit code from " +
-         decimal(least, 0) + " to 255";
-}
-
-struct Code {
-  const char* variable;
-  std::uint64_t Options::*value;
-  int least;
-  std::uint64_t otherwise;
-};
-constexpr Code kCodes[] = {{"CISTERN_FAIL_CODE", &Options::fail_code, 1, 23},
-                           {"CISTERN_UNDECIDED_CODE", &Options::undecided_code, 0, 24}};
-bool is_exit_code(const Code& code, const Options& options) {
-  return options.*code.value >= static_cast<std::uint64_t>(code.least) && options.*code.value <= 255;
-}
-
 }  // namespace
-
-std::optional<bool> parse_on_off(std::string_view text) {
-  for (const Truth& truth : kTruths)
-    if (same_word(text, truth.word)) return truth.value;
-  return {};
-}
 
 Options read_options(Getenv getenv, char** environment, Complain complain) {
   Options options;
   const Entries entries(environment);
-  const Row* row = kRows;
-#define OPTION(type, name, variable, default_text, help) \
-  read_option<type##_parser>(options.name, *row++, entries, getenv, options, complain);
+  const OptionRow* row = kRows;
+#define OPTION(type, name, variable, default_text, accepts, help) \
+  read_option<option_types::type>(options.name, *row++, entries, getenv, options, complain);
 #include "shim/options.def"
   const auto is_set = [&](const char* name) {
     const char* const value = entries.have(name) ? getenv(name) : nullptr;
@@ -381,12 +222,6 @@ Options read_options(Getenv getenv, char** environment, Complain complain) {
   };
   options.report_requested = is_set("CISTERN_REPORT");
   options.leak_check_is_set = is_set("CISTERN_LEAK_CHECK");
-  for (const Code& code : kCodes) {
-    if (is_exit_code(code, options)) continue;
-    complain_about(options, code.variable, not_a_code(code.variable, options.*code.value, code.least),
-                   "; using " + decimal(static_cast<double>(code.otherwise), 0), complain);
-    options.*code.value = code.otherwise;
-  }
   complain_about_unknown(environment, getenv, options, complain);
   return options;
 }
@@ -398,18 +233,13 @@ std::optional<Options> with_option(const Options& before, std::string_view name,
   }
   Options changed = before;
   bool set = true;
-  const Row* row = kRows;
-#define OPTION(type, member, full_name, fallback, text)                                                 \
-  if (name == row->variable) set = change_option<type##_parser>(changed.member, *row, value, complain); \
+  const OptionRow* row = kRows;
+#define OPTION(type, member, full_name, fallback, accepts, text)                                             \
+  if (name == row->variable) set = change_option<option_types::type>(changed.member, *row, value, complain); \
   ++row;
 #include "shim/options.def"
   changed.report_requested |= name == "CISTERN_REPORT";
   changed.leak_check_is_set |= name == "CISTERN_LEAK_CHECK";
-  for (const Code& code : kCodes) {
-    if (is_exit_code(code, changed)) continue;
-    complain(not_a_code(code.variable, changed.*code.value, code.least) + "; left as it is");
-    return {};
-  }
   return set ? std::optional(std::move(changed)) : std::nullopt;
 }
 

@@ -1,38 +1,20 @@
 // Options from the environment: one row each in shim/options.def. Read once, in no set-user-ID program. A bad value
 // keeps the default and leaves one line, said when the process first has something to say; so does an unknown CISTERN_*
 // name. Where that leaves open what the gate (CISTERN_FAIL_ON) was to be, the gate is shut: a job that says FAIL_ON=any
-// wrongly would otherwise pass for ever.
+// wrongly would otherwise pass for ever. A limit of device memory that cannot be read is in force all the same
+// (DeviceLimit).
 #pragma once
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
 #include "pool/base/internal_memory.hpp"
+#include "shim/process/option_types.hpp"
 
 namespace cistern {
 
-// The gate: which live memory makes a process fail, each from how many bytes on. One of them is enough.
-struct FailOn {
-  enum What : std::uint8_t { any, lost, possible, growing, count };
-  std::array<std::optional<std::uint64_t>, count> bytes_min{};
-  explicit operator bool() const {
-    return std::any_of(bytes_min.begin(), bytes_min.end(), [](auto& of) { return !!of; });
-  }
-  // `any` means what nobody leaves to the system: GPU memory.
-  bool needs_judgement() const { return bytes_min[lost] || bytes_min[possible]; }
-  bool counts_host() const { return bytes_min[lost] || bytes_min[possible] || bytes_min[growing]; }
-};
-
 struct Options {
-  using on_off = bool;
-  using bytes = std::uint64_t;
-  using seconds = std::uint64_t;  // nanoseconds inside
-  using text = String;
-  using choice = String;
-  using failing = FailOn;
-#define OPTION(type, name, variable, default_text, help) type name{};
+#define OPTION(type, name, variable, default_text, accepts, help) option_types::type::Value name{};
 #include "shim/options.def"
   bool report_requested = false;   // CISTERN_REPORT was set by the user
   bool leak_check_is_set = false;  // so was CISTERN_LEAK_CHECK
@@ -51,9 +33,6 @@ struct Options {
 };
 
 using Getenv = const char* (*)(const char* name);
-
-// "on" or "off" in any of its spellings; nothing for other words. Does not allocate.
-std::optional<bool> parse_on_off(std::string_view text);
 
 // Defaults overridden by what `getenv` answers; complaints go to `complain`, one line each.
 Options read_options(Getenv getenv, char** environment, void (*complain)(std::string_view line));

@@ -1,4 +1,4 @@
-// The reader of options over made-up environments: every type, every complaint word by word.
+// The reader of options over made-up environments: every complaint word by word. For values: option_types_test.cpp.
 #include "shim/process/options.hpp"
 
 #include <gtest/gtest.h>
@@ -65,42 +65,61 @@ TEST(Options, ValuesOfEachType) {
     EXPECT_EQ(read({{"CISTERN_HUGE_PAGES", word}}).huge_pages, word) << word;
   for (const char* word : {"off", "0", "FALSE", "no"}) EXPECT_FALSE(read({{"CISTERN_HOST", word}}).host) << word;
   for (const char* word : {"on", "1", "True", "yes"}) EXPECT_TRUE(read({{"CISTERN_HOST", word}}).host) << word;
-  const std::map<std::string, std::uint64_t> sizes = {{"0", 0},
-                                                      {"17", 17},
-                                                      {"17B", 17},
-                                                      {"2K", 2048},
-                                                      {"2KiB", 2048},
-                                                      {"3mib", 3 << 20},
-                                                      {"3M", 3 << 20},
-                                                      {"5GiB", 5ull << 30},
-                                                      {"5G", 5ull << 30},
-                                                      {"1TiB", 1ull << 40},
-                                                      {"2t", 2ull << 40},
-                                                      {"18446744073709551615", ~0ull},
-                                                      {"17179869183GiB", 17179869183ull << 30}};
-  for (const auto& [text, bytes] : sizes)
-    EXPECT_EQ(read({{"CISTERN_OPENCL_POOL_MAX", text}}).opencl_pool_max, bytes) << text;
-  const std::map<std::string, std::uint64_t> times = {
-      {"0", 0}, {"2", 2'000'000'000}, {"2s", 2'000'000'000}, {"250ms", 250'000'000}, {"5min", 300'000'000'000}};
-  for (const auto& [text, nanoseconds] : times)
-    EXPECT_EQ(read({{"CISTERN_TRIM_INTERVAL", text}}).trim_interval, nanoseconds) << text;
   EXPECT_EQ(complaints, Lines{});
 }
 
 TEST(Options, ABadValueKeepsTheDefaultAndSaysSo) {
   EXPECT_TRUE(read({{"CISTERN_OPENCL_POOL", "maybe"}}).opencl_pool);
   EXPECT_EQ(complaints, Lines{"CISTERN_OPENCL_POOL: 'maybe' is not on or off; using on"});
-  for (const char* text : {"-1", "1.5GiB", "GiB", "1 GiB", "1TB", "0x10", "18446744073709551616", "17179869184GiB"}) {
-    EXPECT_EQ(read({{"CISTERN_OPENCL_POOL_MAX", text}}).opencl_pool_max, 1ull << 40);
-    EXPECT_EQ(complaints, Lines{"CISTERN_OPENCL_POOL_MAX: '"s + text + "' is not a size such as 512MiB; using 1TiB"});
-  }
-  EXPECT_EQ(lines_for("CISTERN_TRIM_INTERVAL", "3h"),
-            Lines{"CISTERN_TRIM_INTERVAL: '3h' is not a time such as 300s; using 300s"});
+  EXPECT_EQ(read({{"CISTERN_OPENCL_POOL_MAX", "1PB"}}).opencl_pool_max, 1ull << 40);
+  EXPECT_EQ(complaints, Lines{"CISTERN_OPENCL_POOL_MAX: '1PB' is not a size such as 512MiB or 1.5GB; using 1TiB"});
+  EXPECT_EQ(lines_for("CISTERN_TRIM_INTERVAL", "3d"),
+            Lines{"CISTERN_TRIM_INTERVAL: '3d' is not a time such as 250ms, 300s or 1.5h; using 300s"});
+  EXPECT_EQ(lines_for("CISTERN_STAGING_THREADS", "4KiB"),
+            Lines{"CISTERN_STAGING_THREADS: '4KiB' is not a whole number from 0 to 1024; using 3"});
+  EXPECT_EQ(lines_for("CISTERN_FAIL_CODE", "0"),
+            Lines{"CISTERN_FAIL_CODE: '0' is not a whole number from 1 to 255; using 23"});
+  EXPECT_EQ(lines_for("CISTERN_DEVICE_POOL_PERCENT", "1GiB"),
+            Lines{"CISTERN_DEVICE_POOL_PERCENT: '1GiB' is not a percentage from 0 to 1000000; using 115"});
+  EXPECT_EQ(lines_for("CISTERN_SYSTEM_CALLS", "CISTERN_REPORT"),
+            Lines{"CISTERN_SYSTEM_CALLS: 'CISTERN_REPORT' is not few or all; using all"});
+  EXPECT_EQ(lines_for("CISTERN_NUMA", "node:N"),
+            Lines{"CISTERN_NUMA: 'node:N' is not local, interleave, node:N or off; using off"});
   EXPECT_EQ(lines_for("CISTERN_REPORT_FORMAT", "xml"),
             Lines{"CISTERN_REPORT_FORMAT: 'xml' is not text or json; using text"});
   EXPECT_EQ(lines_for("CISTERN_SITES", "every"), Lines{"CISTERN_SITES: 'every' is not gpu, all or off; using gpu"});
   EXPECT_EQ(lines_for("CISTERN_HUGE_PAGES", "4k"),
             Lines{"CISTERN_HUGE_PAGES: '4k' is not thp, copied, 2m, 1g or off; using off"});
+}
+
+TEST(Options, ALimitThatCannotBeReadIsNeverNone) {
+  constexpr const char* kNow = "; the limit is half of each device's memory";
+  for (const char* text : {"", " ", "8GIb ", "-1", "0x10", "8 G B", "0.0001KiB", "99999999TiB"}) {
+    const DeviceLimit limit = read({{"CISTERN_DEVICE_LIMIT", text}}).device_limit;
+    EXPECT_EQ(limit.of(1000), 500u) << text;
+    EXPECT_EQ(limit.of(1), 1u) << "0 would be none";
+    EXPECT_EQ(complaints, Lines{"CISTERN_DEVICE_LIMIT: '"s + text + "' is not a size such as 512MiB or 1.5GB" + kNow});
+  }
+  EXPECT_EQ(read({{"CISTERN_DEVICE_LIMITS", "1M"}}).device_limit.of(1000), 500u);
+  EXPECT_EQ(complaints, Lines{"CISTERN_DEVICE_LIMITS: no such option (did you mean CISTERN_DEVICE_LIMIT?)"s + kNow});
+  EXPECT_EQ(read({{"CISTERN_DEVICE_LIMITS", "1M"}, {"CISTERN_DEVICE_LIMIT", "700"}}).device_limit.of(1000), 700u);
+  EXPECT_EQ(complaints, Lines{"CISTERN_DEVICE_LIMITS: no such option (did you mean CISTERN_DEVICE_LIMIT?)"});
+  EXPECT_FALSE(read({{"CISTERN_DEVICE_LIMIT", "0"}}).device_limit);
+  EXPECT_FALSE(read({}).device_limit);
+  EXPECT_EQ(complaints, Lines{});
+}
+
+TEST(Options, ByCallTheyAreReadAsFromTheEnvironment) {
+  const Options before = read({{"CISTERN_DEVICE_LIMIT", "wrong"}});
+  complaints.clear();
+  EXPECT_EQ(with_option(before, "CISTERN_DEVICE_LIMIT", "1.5 GiB", complain)->device_limit.of(1000), 3u << 29);
+  EXPECT_EQ(complaints, Lines{});
+  EXPECT_FALSE(with_option(before, "CISTERN_DEVICE_LIMIT", "", complain));
+  EXPECT_FALSE(with_option(before, "CISTERN_FAIL_CODE", "256", complain));
+  EXPECT_FALSE(with_option(before, "CISTERN_SITES", "every", complain));
+  EXPECT_EQ(complaints, (Lines{"CISTERN_DEVICE_LIMIT: '' is not a size such as 512MiB or 1.5GB; left as it is",
+                               "CISTERN_FAIL_CODE: '256' is not a whole number from 1 to 255; left as it is",
+                               "CISTERN_SITES: 'every' is not gpu, all or off; left as it is"}));
 }
 
 TEST(Options, AnEmptyVariableIsUnset) {
@@ -116,6 +135,7 @@ TEST(Gate, OneOfSeveralIsEnoughEachFromItsSize) {
   EXPECT_EQ(read({{"CISTERN_FAIL_ON", "any"}}).fail_on.bytes_min, (Sizes{0}));
   EXPECT_EQ(read({{"CISTERN_FAIL_ON", "Lost:1MiB,GROWING:2k,any"}}).fail_on.bytes_min,
             (Sizes{0, 1 << 20, std::nullopt, 2048}));
+  EXPECT_EQ(read({{"CISTERN_FAIL_ON", "lost:1.5MB,any:1 KiB"}}).fail_on.bytes_min, (Sizes{1024, 1'500'000}));
   EXPECT_FALSE(read({{"CISTERN_FAIL_ON", "off"}}).has_gate());
   EXPECT_FALSE(read({}).has_gate());
   EXPECT_EQ(complaints, Lines{});
@@ -125,9 +145,9 @@ TEST(Gate, AWrongValueShutsIt) {
   constexpr const char* kLine =
       "' is not off, or any, lost, possible, growing, each with or without :SIZE, with commas between";
   for (const char* text :
-       {"",          " ",       "any ",    " any",       "all",      "true",      "1",    "0",
-        "any:",      "any:1XB", "any:-1",  "any:1.5MiB", "any;lost", "any,",      ",any", "any,,lost",
-        "any, lost", "any,any", "any,off", "lost:1 MiB", "\"any\"",  "lost=1MiB", "grows"}) {
+       {"",          " ",       "any ",    " any",         "all",      "true",      "1",    "0",
+        "any:",      "any:1XB", "any:-1",  "any:1.5.5MiB", "any;lost", "any,",      ",any", "any,,lost",
+        "any, lost", "any,any", "any,off", "lost:1  MiB",  "\"any\"",  "lost=1MiB", "grows"}) {
     const Options options = read({{"CISTERN_FAIL_ON", text}});
     EXPECT_EQ(options.gate_fault, ("CISTERN_FAIL_ON: '"s + text + kLine).c_str());
     EXPECT_EQ(complaints, Lines{"CISTERN_FAIL_ON: '"s + text + kLine + "; so processes that used GPU memory fail"});
@@ -203,6 +223,11 @@ TEST(Options, ShownValuesAreBoundedAndPrintable) {
   const Lines lines = lines_for("CISTERN_HOST", "a\nb\x1b" + std::string(1000, 'c'));
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0], "CISTERN_HOST: 'a?b?" + std::string(76, 'c') + "...' is not on or off; using on");
+  EXPECT_EQ(lines_for("CISTERN_HOST", "\xff\xfeon"), Lines{"CISTERN_HOST: '??on' is not on or off; using on"});
+  EXPECT_EQ(lines_for("CISTERN_HOST", "\u00e4\u00b5"),
+            Lines{"CISTERN_HOST: '\u00e4\u00b5' is not on or off; using on"});
+  EXPECT_EQ(lines_for("CISTERN_HOST", std::string(79, 'c') + "\u00e4"),
+            Lines{"CISTERN_HOST: '" + std::string(79, 'c') + "...' is not on or off; using on"});
   EXPECT_LT(lines_for("CISTERN_" + std::string(5000, 'X'), "x").at(0).size(), 200u);
 }
 

@@ -79,6 +79,24 @@ class DeviceLimit(unittest.TestCase):
                 self.assertEqual(codes(outcome), [OUT_OF_MEMORY, 0])
                 self.assertEqual(outcome.lines[-1], info(0))
 
+    def test_one_that_cannot_be_read_is_half_of_the_device(self):
+        for value in ("32 M iB", "", "-1", "0x2000000", "0.01"):
+            for kind in ("device", "async", "vmm", "pitched", "array"):
+                with self.subTest(value, kind=kind):
+                    outcome = run("steps", "info", f"a={kind}:33M", f"b={kind}:32M", "info", "free=b", "info",
+                                  DEVICE_LIMIT=value, simulator={"MEMORY": 64 << 20})
+                    half = KIB["32M"]
+                    self.assertEqual(outcome.lines, [info(half, half), f"a={kind}:33M: {OUT_OF_MEMORY}",
+                                                     f"b={kind}:32M: 0", info(0, half), "free=b: 0", info(half, half)])
+                    self.assertIn(f"cistern: CISTERN_DEVICE_LIMIT: '{value}' is not a size such as 512MiB or 1.5GB; "
+                                  "the limit is half of each device's memory\n", outcome.errors)
+                    self.assertIn("refused by CISTERN_DEVICE_LIMIT=32.0 MiB: 1.0 MiB more", outcome.errors)
+
+    def test_one_that_cannot_be_read_holds_while_a_stream_captures(self):
+        outcome = run("steps", "capture=relaxed", "a=device:33M", "b=device:32M", "captured", DEVICE_LIMIT="32 M iB",
+                      simulator={"MEMORY": 64 << 20})
+        self.assertEqual(codes(outcome)[1:3], [OUT_OF_MEMORY, 0])
+
     def test_pinned_and_managed_memory_do_not_count(self):
         outcome = run("steps", "a=pinned:64M", "b=managed:64M", "c=device:64M", DEVICE_LIMIT="64M")
         self.assertEqual(codes(outcome), [0, 0, 0])

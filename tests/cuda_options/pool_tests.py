@@ -195,13 +195,13 @@ class Order(unittest.TestCase):
 
 
 class BadValues(unittest.TestCase):
-    SIZE, SWITCH = "a size such as 512MiB", "on or off"
-    CASES = {"DEVICE_LIMIT": (SIZE, "0"), "DEVICE_POOL": (SWITCH, "on"), "DEVICE_POOL_MAX": (SIZE, "1TiB"),
-             "DEVICE_POOL_PERCENT": (SIZE, "115"),
+    SIZE, SWITCH, PERCENT = "a size such as 512MiB or 1.5GB", "on or off", "a percentage from 0 to 1000000"
+    CASES = {"DEVICE_POOL": (SWITCH, "on"), "DEVICE_POOL_MAX": (SIZE, "1TiB"),
+             "DEVICE_POOL_PERCENT": (PERCENT, "115"),
              "DEVICE_POOL_MIN": (SIZE, "0"), "DEVICE_OBJECT_MIN": (SIZE, "0"), "DEVICE_OBJECT_MAX": (SIZE, "2GiB"),
-             "PINNED_POOL": (SWITCH, "on"), "PINNED_POOL_MAX": (SIZE, "1TiB"), "PINNED_POOL_PERCENT": (SIZE, "115"),
+             "PINNED_POOL": (SWITCH, "on"), "PINNED_POOL_MAX": (SIZE, "1TiB"), "PINNED_POOL_PERCENT": (PERCENT, "115"),
              "PINNED_POOL_MIN": (SIZE, "0"), "PINNED_OBJECT_MAX": (SIZE, "512MiB"),
-             "TRIM_INTERVAL": ("a time such as 300s", "300s"),
+             "TRIM_INTERVAL": ("a time such as 250ms, 300s or 1.5h", "300s"),
              "DEVICE_ORDER": ("strict or deferred", "strict")}
 
     def test_each_is_said_in_one_line_and_the_default_holds(self):
@@ -216,7 +216,7 @@ class BadValues(unittest.TestCase):
     def test_an_unknown_option_is_said(self):
         outcome = run("steps", "churn=device:1M:1", DEVICE_LIMITS="1M")
         say_once(self, outcome.errors, r"cistern: CISTERN_DEVICE_LIMITS: no such option \(did you mean "
-                 r"CISTERN_DEVICE_LIMIT\?\)")
+                 r"CISTERN_DEVICE_LIMIT\?\); the limit is half of each device's memory")
 
 
 unittest.main(argv=["pool_tests.py"], verbosity=2)

@@ -167,7 +167,7 @@ class Silence(unittest.TestCase):
     def test_bad_options_are_said_by_it_all_the_same(self):
         done = start("idle", (), environment({"DEVICE_POOL_MAX": "plenty"}))
         self.assertEqual((done.returncode, done.stderr), (0, "cistern: CISTERN_DEVICE_POOL_MAX: 'plenty' is not a size "
-                                                             "such as 512MiB; using 1TiB\n"))
+                                                             "such as 512MiB or 1.5GB; using 1TiB\n"))
 
 
 class Frameworks(unittest.TestCase):

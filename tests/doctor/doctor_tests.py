@@ -424,7 +424,7 @@ class Surroundings(Doctor):
                     "problem  CISTERN=off leaves every call as it is: unset it"], program("plain"), code=1,
                    environment={"CISTERN": "off"})
         self.check([self.linked(program("plain")), self.preloaded,
-                    "note     CISTERN_OPENCL_POOL_MAX: 'plenty' is not a size such as 512MiB; using 1TiB",
+                    "note     CISTERN_OPENCL_POOL_MAX: 'plenty' is not a size such as 512MiB or 1.5GB; using 1TiB",
                     "note     CISTERN_REPROT: no such option (did you mean CISTERN_REPORT?)",
                     "note     CISTERN: 'of' is not on or off; using on",
                     "note     CISTERN_HOST_POOL=off: host memory is counted, not pooled",
@@ -473,6 +473,30 @@ class Run(Doctor):
         self.assertRegex(lines[1], rf"^ok       process PID \({program('plain')}\) had the preload to its end; "
                          r"allocations: host \d+$")
         self.assertEqual(len(lines), 2)
+
+    def test_long_and_odd_names_are_shown_whole(self):
+        folder = self.folder / ("a-folder-with-a-long-name" * 6) / 'quoted "name", \\ and \u00e4'
+        folder.mkdir(parents=True)
+        for name, shown in (("the-program", "the-program"), ("two\nlines", "two?lines"), ("\"command\": \"x", None)):
+            copy = folder / name
+            shutil.copy(program("plain"), copy)
+            lines, code = self.run_it("sh", "-c", '"$0"; true', copy)
+            self.assertIn(f" ({folder / (shown or name)}) had the preload too; ", lines[-1])
+            self.assertEqual(code, 0)
+
+    def test_a_name_that_is_cut_shows_that(self):
+        folder = self.folder.joinpath(*["x" * 200] * 3)
+        folder.mkdir(parents=True)
+        shutil.copy(program("plain"), folder / "program")
+        lines, _ = self.run_it(folder / "program")
+        self.assertIn(str(folder)[:400] + "...) had the preload", "\n".join(lines))
+
+    def test_a_report_that_is_not_whole(self):
+        cut = """printf '{"cistern": {"command": "a"' >"${CISTERN_REPORT%/*}/1.json" """
+        lines, code = self.run_it("sh", "-c", cut)
+        self.assertEqual((lines[-1], code), ("note     process PID had the preload too; its report is not whole", 0))
+        lines, code = self.run_it("sh", "-c", """printf '{' >"${CISTERN_REPORT%/*}/$$.json"; kill -KILL $$""")
+        self.assertEqual((lines[-1], code), ("note     process PID had the preload; its report is not whole", 0))
 
     def test_nothing_is_left_behind(self):
         doctor(program("plain"), flags=("--run",), environment={"TMPDIR": str(self.folder)})

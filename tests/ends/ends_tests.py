@@ -476,8 +476,8 @@ class Codes(EndTest):
         self.assertEqual(self.ended("return", 0, 4096, FAIL_ON="ANY", FAIL_CODE=99)[:2], (0, 99))
         plain, ours, err = self.ended("return", 0, 4096, FAIL_ON="any", FAIL_CODE=256)
         self.assertEqual((plain, ours), (0, 23))
-        self.assertIn("cistern: CISTERN_FAIL_CODE: 256 is not an exit code from 1 to 255; so processes that used GPU "
-                      "memory fail\n", err)
+        self.assertIn("cistern: CISTERN_FAIL_CODE: '256' is not a whole number from 1 to 255; so processes that used "
+                      "GPU memory fail\n", err)
 
     def test_the_programs_own_failure_wins(self):
         for way in ("return", "exit", "_exit", "quick_exit", "errx"):

@@ -718,9 +718,18 @@ class OptionLines(HostTest):
     def test_bad_values_and_names(self):
         cases = {
             ("CISTERN_OPENCL_POOL", "maybe"): "'maybe' is not on or off; using on",
-            ("CISTERN_OPENCL_POOL_MAX", "-1"): "'-1' is not a size such as 512MiB; using 1TiB",
-            ("CISTERN_OPENCL_POOL_MAX", "99999999999GiB"): "'99999999999GiB' is not a size such as 512MiB; using 1TiB",
-            ("CISTERN_TRIM_INTERVAL", "soon"): "'soon' is not a time such as 300s; using 300s",
+            ("CISTERN_OPENCL_POOL_MAX", "-1"): "'-1' is not a size such as 512MiB or 1.5GB; using 1TiB",
+            ("CISTERN_OPENCL_POOL_MAX", "99999999999GiB"):
+                "'99999999999GiB' is not a size such as 512MiB or 1.5GB; using 1TiB",
+            ("CISTERN_OPENCL_POOL_MAX", b"\xff\xfeGiB"): "'??GiB' is not a size such as 512MiB or 1.5GB; using 1TiB",
+            ("CISTERN_SYSTEM_CALLS", "CISTERN_REPORT"): "'CISTERN_REPORT' is not few or all; using all",
+            ("CISTERN_STAGING_THREADS", "4KiB"): "'4KiB' is not a whole number from 0 to 1024; using 3",
+            ("CISTERN_DEVICE_POOL_PERCENT", "1GiB"): "'1GiB' is not a percentage from 0 to 1000000; using 115",
+            ("CISTERN_DEVICE_LIMIT", "8GIb "):
+                "'8GIb ' is not a size such as 512MiB or 1.5GB; the limit is half of each device's memory",
+            ("CISTERN_DEVICE_LIMIT", ""):
+                "'' is not a size such as 512MiB or 1.5GB; the limit is half of each device's memory",
+            ("CISTERN_TRIM_INTERVAL", "soon"): "'soon' is not a time such as 250ms, 300s or 1.5h; using 300s",
             ("CISTERN_REPORT_FORMAT", "xml"): "'xml' is not text or json; using text",
             ("CISTERN_POOOL", "1"): "no such option (did you mean CISTERN_OPENCL_POOL?)",
             ("CISTERN_REPROT", "x"): "no such option (did you mean CISTERN_REPORT?)",
@@ -732,6 +741,9 @@ class OptionLines(HostTest):
     def test_good_values_say_nothing(self):
         self.assertEqual(self.lines_of(CISTERN_OPENCL_POOL="OFF", CISTERN_OPENCL_POOL_MAX="2gib", CISTERN_HOST="1",
                                        CISTERN_TRIM_INTERVAL="500ms", CISTERN_REPORT_FORMAT="JSON"), "")
+        self.assertEqual(self.lines_of(CISTERN_OPENCL_POOL_MAX="1.5 GiB", CISTERN_DEVICE_POOL_MAX="64MB",
+                                       CISTERN_TRIM_INTERVAL="1.5h", CISTERN_LEAK_CHECK="5m",
+                                       CISTERN_PINNED_POOL_PERCENT="115%", CISTERN_NUMA="OFF"), "")
 
     def test_a_process_that_has_nothing_else_to_say(self):
         done = self.shimmed("/bin/true", environment={"CISTERN_POOOL": "1", "CISTERN_HOST": "maybe"})

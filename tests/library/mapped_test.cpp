@@ -235,6 +235,57 @@ TEST_P(MappedTest, TruncatedMeanwhile) {
   EXPECT_EQ(numbers()[9], 77u);
 }
 
+// Two dirty chunks lie behind the file's new end. They stay on the device; all others are read, written and written
+// back.
+TEST_P(MappedTest, ChunksThatCannotBeWrittenBlockNoOthers) {
+  constexpr std::size_t kEach = 1000, kWhole = 6;
+  write_numbers(8 * kEach);
+  cistern::mapped_options of = options(true);
+  of.chunk_bytes = kEach * 4;
+  of.chunks_on_device = 4;
+  auto file = mapped_file<std::uint32_t>::open(path_.c_str(), place(), of).value();
+  for (const std::uint64_t bad : {6, 7}) set(file.acquire_mut(bad).value(), 0, kEach, static_cast<std::uint32_t>(bad));
+  ASSERT_EQ(truncate(path_.c_str(), kWhole * kEach * 4), 0);
+  for (int round = 0; round < 3; ++round)
+    for (std::uint64_t i = 0; i < kWhole; ++i) {
+      auto chunk = file.acquire_mut(i);
+      ASSERT_TRUE(chunk) << i << " is whole";
+      EXPECT_EQ(cistern_native_error(), 0);
+      ASSERT_EQ(seen(*chunk)[1], i * kEach + 1);
+      set(*chunk, 0, 1, static_cast<std::uint32_t>(i + 100));
+    }
+  EXPECT_EQ(file.flush().status(), CISTERN_TRUNCATED);
+  const std::vector<std::uint32_t> cut = numbers();
+  ASSERT_EQ(cut.size(), kWhole * kEach);
+  for (std::uint64_t i = 0; i < kWhole; ++i) EXPECT_EQ(cut[i * kEach], i + 100);
+  EXPECT_EQ(file.info().dirty_chunks, 2u);
+  EXPECT_EQ(file.close().status(), CISTERN_TRUNCATED);
+  for (const std::uint64_t bad : {6, 7}) EXPECT_EQ(seen(file.acquire(bad).value())[9], bad) << "still on the device";
+  ASSERT_EQ(truncate(path_.c_str(), 8 * kEach * 4), 0);
+  ASSERT_TRUE(file.close());
+  EXPECT_EQ(numbers()[6 * kEach + 9], 6u);
+  EXPECT_EQ(numbers().back(), 7u);
+}
+
+TEST_P(MappedTest, WhereNoRoomCanBeWrittenBackTheErrorIsTheAnswer) {
+  constexpr std::size_t kEach = 1000;
+  write_numbers(4 * kEach);
+  cistern::mapped_options of = options(true);
+  of.chunk_bytes = kEach * 4;
+  auto file = mapped_file<std::uint32_t>::open(path_.c_str(), place(), of).value();
+  for (const std::uint64_t bad : {2, 3}) set(file.acquire_mut(bad).value(), 0, kEach, 5);
+  ASSERT_EQ(truncate(path_.c_str(), 2 * kEach * 4), 0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(file.acquire(0).status(), CISTERN_TRUNCATED);
+  ASSERT_EQ(truncate(path_.c_str(), 3 * kEach * 4), 0);
+  EXPECT_EQ(seen(file.acquire(0).value())[7], 7u) << "one of them fits now";
+  EXPECT_EQ(seen(file.acquire(1).value())[7], kEach + 7) << "the other does not";
+  EXPECT_EQ(file.info().dirty_chunks, 1u);
+  ASSERT_EQ(truncate(path_.c_str(), 4 * kEach * 4), 0);
+  ASSERT_TRUE(file.close());
+  EXPECT_EQ(numbers()[2 * kEach], 5u);
+  EXPECT_EQ(numbers().back(), 5u);
+}
+
 TEST_P(MappedTest, RoomAndOrderAreChecked) {
   write_numbers(4 * kChunk / 4);
   auto file = mapped_file<std::uint32_t>::open(path_.c_str(), place(), options(true)).value();

@@ -161,6 +161,11 @@ class Ci(Pages):
         self.run_page("ci.md", at_least=6)
 
 
+class Options(Pages):
+    def test_the_page(self):
+        self.run_page("options.md", at_least=2)
+
+
 class Gates(unittest.TestCase):
     """Each value of CISTERN_FAIL_ON that a page shows is valid, and fails for 16 MiB that are lost."""
 

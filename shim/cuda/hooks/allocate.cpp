@@ -87,7 +87,7 @@ std::uint64_t near_bytes_max(CudaState& s, const Wanted& wanted, Context* contex
   if (wanted.kind == BlockKind::pinned) return bytes + bytes / kNearPinnedDivisor;
   Device& device = *context->device;
   const std::uint64_t near = bytes + bytes / kNearDivisor;
-  const std::uint64_t limit = options().device_limit, all = device_total(s, device);
+  const std::uint64_t all = device_total(s, device), limit = options().device_limit.of(all);
   const std::uint64_t total = limit ? std::min(limit, all) : all;
   if (taken_bytes(device) > total / 4 * 3) return bytes;
   const std::uint64_t waste = device.share.waste_bytes.load(std::memory_order_relaxed),

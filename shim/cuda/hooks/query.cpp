@@ -78,8 +78,8 @@ namespace hook {
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
   const CUresult answer = driver().cuDeviceTotalMem_v2(bytes, device);
-  const std::uint64_t limit = options().device_limit;
-  if (answer == kSuccess && limit && *bytes > limit) *bytes = limit;
+  if (answer != kSuccess || !options().device_limit) return answer;
+  *bytes = std::min<std::uint64_t>(*bytes, options().device_limit.of(*bytes));
   return answer;
 }
 
@@ -163,7 +163,7 @@ CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   if (free_bytes) *free_bytes += kept_bytes(s, device);
   // The driver's figure is a moment older than ours: a chunk taken and kept in between is counted in both.
   if (free_bytes && total_bytes && *free_bytes > *total_bytes) *free_bytes = *total_bytes;
-  if (const std::uint64_t limit = options().device_limit) {
+  if (const std::uint64_t limit = limit_of(device)) {
     const std::uint64_t used = used_bytes(s, device) + device.tracked_bytes.load();
     const std::uint64_t left = limit > used ? limit - used : 0;
     if (free_bytes && *free_bytes > left) *free_bytes = left;

@@ -50,13 +50,16 @@ CISTERN_API cistern_status cistern_mapped_close(cistern_mapped* file);
 /* Chunk `index` on the device, for work that is enqueued on `queue` from now on: `*address` (OpenCL: a cl_mem) and
  * `*bytes`. CISTERN_WRITE and CISTERN_OVERWRITE: it will be written back. CISTERN_BUSY: it is acquired already, or all
  * the room is; CISTERN_BOUNDS; CISTERN_DENIED: not opened for writing. It waits for released work on the chunk whose
- * room it takes, and writes that one back: where this fails, that chunk stays as it is. */
+ * room it takes, and writes that one back. Where the write fails, that chunk stays on the device and the room of
+ * another one is taken; cistern_mapped_flush and cistern_mapped_close answer the error. This call answers it only where
+ * all room is acquired or cannot be written back. */
 CISTERN_API cistern_status cistern_mapped_acquire(cistern_mapped* file, uint64_t index, cistern_access access,
                                                   void* queue, void** address, size_t* bytes);
 /* The work is enqueued on `queue` (as acquire's, by rule). Nothing is waited for. */
 CISTERN_API cistern_status cistern_mapped_release(cistern_mapped* file, uint64_t index, void* queue);
 
-/* Writes back what was written and released, and has the system write it to the disk. */
+/* Writes back what was written and released, and has the system write it to the disk. The answer is the first error;
+ * the other chunks are written all the same. */
 CISTERN_API cistern_status cistern_mapped_flush(cistern_mapped* file);
 /* What was written to chunks that are released is lost. */
 CISTERN_API cistern_status cistern_mapped_forget(cistern_mapped* file);
