@@ -575,7 +575,7 @@ class Suppressions(EndTest):
 
 
 class OutOfMemory(EndTest):
-    """Of host memory; of device memory cuda_options.limit, of OpenCL's opencl.short_of_memory."""
+    """Of host memory; of device memory options.limit, of OpenCL's opencl.short_of_memory."""
 
     def line(self, what, **options):
         plain = self.plain(self.program("hungry"), what)

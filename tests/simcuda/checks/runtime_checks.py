@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unittest
 
-SOURCES = pathlib.Path(__file__).resolve().parent
+SOURCES = pathlib.Path(__file__).resolve().parent.parent
 HEADER, FOLDER = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])  # of CUDA; of the built libraries
 DECLARED = re.compile(r"CUDARTAPI\s+(cuda\w+)\s*\(")
 TWINS = re.compile(r"^#\s*define\s+(cuda\w+)\s+__CUDART_API_(PTDS|PTSZ)\(\1\)", re.MULTILINE)

@@ -1,5 +1,5 @@
 # Tests of the substitute runtime, over the simulated driver where one is there.
-set(tests_folder "${CMAKE_CURRENT_SOURCE_DIR}/..")
+set(tests_folder "${CMAKE_CURRENT_SOURCE_DIR}/../checks")
 find_package(Threads REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
@@ -53,7 +53,7 @@ foreach(stream legacy per-thread)
     OUTPUT "${object}"
     COMMAND "${CISTERN_NVCC}" -std=c++17 -O1 -cudart none -default-stream ${stream} -Xcompiler -fPIC
             -c "${tests_folder}/runtime_nvcc.cu" -o "${object}"
-    DEPENDS "${tests_folder}/runtime_nvcc.cu" "${tests_folder}/simcuda.h"
+    DEPENDS "${tests_folder}/runtime_nvcc.cu" "${tests_folder}/../simcuda.h"
     COMMENT "Compiling a CUDA program for the ${stream} default stream" VERBATIM)
   set(object_${stream} "${object}")
 endforeach()
