@@ -35,7 +35,7 @@ class Exports(unittest.TestCase):
             self.assertEqual([name for name in found if not name.startswith(("cuda", "__cuda"))], [])
 
     def test_the_archive_exports_nothing_from_a_program(self):
-        self.assertEqual([name for name in exported(FOLDER / "runtime_end") if "cuda" in name], [])
+        self.assertEqual([name for name in exported(FOLDER / "checks/runtime_end") if "cuda" in name], [])
 
     def test_the_versions_are_those_of_the_sonames(self):
         for major in (12, 13):
@@ -49,7 +49,7 @@ class Exports(unittest.TestCase):
 class LookUps(unittest.TestCase):
     def setUp(self):
         environment = dict(os.environ, LD_LIBRARY_PATH=f"{FOLDER / 'recording'}:{FOLDER / '13'}")
-        self.made = subprocess.run([FOLDER / "runtime_lookups"], env=environment, capture_output=True, text=True)
+        self.made = subprocess.run([FOLDER / "checks/runtime_lookups"], env=environment, capture_output=True, text=True)
 
     def test_rows_and_their_order_are_those_of_nvidias_runtime(self):
         self.assertEqual(self.made.returncode, 0, "a missing driver function must be answered with an error of its own")
