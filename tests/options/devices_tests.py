@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""One, two and eight devices: each has its own figures, pool and limit, and one that is full does not touch the others."""
+"""One, two and eight devices: each has its own figures, pool and limit; one that is full does not touch the others."""
 import unittest
 
 from harness import run, run_plain
@@ -17,7 +17,8 @@ class Devices(unittest.TestCase):
         for number in range(devices):
             kind = kinds[f"device:{number}"]
             with self.subTest(devices=devices, full=full, number=number):
-                self.assertEqual([kind[name] for name in ("allocations", "frees", "live_blocks", "live_bytes", "failed")],
+                figures = ("allocations", "frees", "live_blocks", "live_bytes", "failed")
+                self.assertEqual([kind[name] for name in figures],
                                  [3, 2, 1, 8 * MIB, int(number == full)])
                 self.assertEqual(kind["pool_hits"], 0 if options.get("DEVICE_POOL") == "off" else 1)
 
