@@ -45,7 +45,7 @@ simcuda_runtime_program(simcuda_runtime_test_shared shared simcuda_runtime13)
 simcuda_runtime_program(simcuda_runtime_test_static static simcuda_runtime_static)
 simcuda_runtime_program(simcuda_runtime_end end simcuda_runtime_static)
 
-slow(simcuda.runtime.outside simcuda.runtime.static simcuda.runtime.end)
+slow(simcuda.runtime.outside simcuda.runtime.shared simcuda.runtime.static simcuda.runtime.end)
 
 # What nvcc makes: the object by nvcc, the program by the usual linker.
 find_program(CISTERN_NVCC nvcc HINTS "${CISTERN_CUDA_INCLUDE}/../bin" ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin)
