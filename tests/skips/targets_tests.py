@@ -1,4 +1,4 @@
-"""That scripts/test builds what its tests need and no more: scripts/test-targets on the build that this is a test of."""
+"""scripts/test builds what its tests need and no more: scripts/test-targets on the build that this is a test of."""
 import pathlib
 import subprocess
 import sys
