@@ -32,11 +32,17 @@ say_times() {
   printf '%5d s  in all\n' $((SECONDS - script_start))
 }
 
-# build PRESET [TARGET...]: configures with $configure_options and builds those targets, or everything.
 configure_options=()
+configure() {
+  (cd "$root" && cmake --preset "$1" "${configure_options[@]}")
+}
+
+# compile PRESET [TARGET...]: builds those targets of what is configured, or everything.
+compile() {
+  (cd "$root" && cmake --build --preset "$1" -j "$jobs" ${2+--target "${@:2}"})
+}
+
+# build PRESET [TARGET...]: both, with $configure_options.
 build() {
-  local preset=$1
-  shift
-  (cd "$root" && cmake --preset "$preset" "${configure_options[@]}" &&
-    cmake --build --preset "$preset" -j "$jobs" ${1+--target "$@"})
+  configure "$1" && compile "$@"
 }

@@ -1,5 +1,5 @@
 // The fast path of the host pool: what almost every malloc and free of a program runs. Thread-local, no lock, no
-// atomic read-modify-write. tests/host_pool counts its instructions.
+// atomic read-modify-write. tests/malloc counts its instructions.
 //
 //   take(bytes)   pops the calling thread's list of the class; else null           -> allocate (heap.cpp)
 //   give(block)   pushes on the page's list, when the page is the caller's, the

@@ -16,7 +16,7 @@ INTEROPERATION = ("cudaGL.h", "cudaEGL.h", "cudaVDPAU.h", "cuda_gl_interop.h", "
                   "cuda_vdpau_interop.h")
 OF_GRAPHICS = re.compile(r"GL|EGL|Egl|VDPAU")
 # What those include of other packages; their own types don't matter for the walk.
-FOREIGN = ("GL/gl.h", "GL/glu.h", "EGL/egl.h", "EGL/eglext.h", "vdpau/vdpau.h")
+FOREIGN = ("GL/gl.h", "GL/glu.h", "EGL/egl.h", "EGL/eglext.h", "vdpau/vdpau.h", "cudaProfiler.h")
 
 # A parameter of one of these types is memory, or describes where memory is; some types come in several versions.
 MEMORY_TYPE = re.compile(

@@ -12,6 +12,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "host"))
 import host_tests  # noqa: E402
+import odd_paths  # noqa: E402
 from host_tests import ARGUMENTS, HostTest  # noqa: E402
 from report_rows import gpu_rows  # noqa: E402
 
@@ -567,6 +568,13 @@ class Suppressions(EndTest):
         self.assertEqual(done.err.splitlines(), [
             f"cistern: CISTERN_SUPPRESSIONS: {path}: line {n} is not of the form leak:PATTERN" for n in (1, 2)])
 
+    def test_a_file_of_any_path_that_the_system_takes(self):
+        for path in odd_paths.paths_in(self.folder):
+            pathlib.Path(path).write_text("leak:leak_known\n")
+            with self.subTest(path=path):
+                done, _ = self.ended("", 4096, SUPPRESSIONS=path)
+                self.assertEqual((done.err, done.status), ("", 0))
+
     def test_no_such_file(self):
         done = self.shimmed(self.program("leaker"), "return", 0, 4096,
                             environment={"CISTERN_SUPPRESSIONS": "/nonexistent", "CISTERN_FAIL_ON": "any"})
@@ -575,7 +583,7 @@ class Suppressions(EndTest):
 
 
 class OutOfMemory(EndTest):
-    """Of host memory; of device memory cuda_options.limit, of OpenCL's opencl.short_of_memory."""
+    """Of host memory; of device memory options.limit, of OpenCL's opencl.short_of_memory."""
 
     def line(self, what, **options):
         plain = self.plain(self.program("hungry"), what)

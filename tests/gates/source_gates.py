@@ -226,6 +226,11 @@ class Locks(unittest.TestCase):
 
 
 class Style(unittest.TestCase):
+    def test_the_page_of_the_tests_names_each_folder(self):
+        page = (ROOT / "tests/README.md").read_text()
+        folders = {path.parent.name for path in (ROOT / "tests").glob("*/CMakeLists.txt")} | {"support"}
+        self.assertEqual([folder for folder in sorted(folders) if f"`{folder}`" not in page], [])
+
     def test_every_file_keeps_the_rules(self):
         found = [f"{path.relative_to(ROOT)}: {breach}"
                  for path in files_with_rules(ROOT) for breach in breaches_of_style(path)]

@@ -101,6 +101,8 @@ class Words(GrowthTest):
         self.shimmed(self.program(command[0]), *command[1:], str(LENGTH_MS), environment={"CISTERN_REPORT": str(path)})
         return path.read_text()
 
+
+class ExitCodes(GrowthTest):
     def test_the_exit_code_may_depend_on_it(self):
         for shape, fail_on, code in (("linear-freed", "growing", 23), ("linear-freed", "growing:10MiB", 23),
                                      ("linear-freed", "growing:1GiB", 0), ("bounded", "growing", 0),

@@ -14,6 +14,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import odd_paths  # noqa: E402
 import report_checks  # noqa: E402
 from report_rows import host_rows  # noqa: E402
 
@@ -459,6 +460,28 @@ class ReportPaths(HostTest):
         self.assertEqual(self.run_with(self.folder / "%h-%r-%%-%x.txt", PMI_RANK="5"), "")
         self.assertEqual(self.names(), [f"{socket.gethostname()}-5-%-%x.txt"])
         self.assertTrue((self.folder / self.names()[0]).read_text().startswith("cistern "))
+
+    def test_any_path_that_the_system_takes(self):
+        for path in odd_paths.paths_in(self.folder):
+            with self.subTest(path=path):
+                self.assertEqual(self.run_with(path, CISTERN_REPORT_FORMAT="json"), "")
+                self.assertEqual(report_checks.complaints(json.loads(pathlib.Path(path).read_text())), [])
+
+    def test_a_path_that_is_too_long(self):
+        """The report is on stderr instead, after a line that says so."""
+        path = odd_paths.long_path(self.folder, odd_paths.PATH_MAX + 1)
+        line, report = self.run_with(path, CISTERN_REPORT_FORMAT="json").split("\n", 1)
+        self.assertEqual(line, f"cistern: cannot write the report to {path}: File name too long; it will follow here")
+        self.assertEqual(report_checks.complaints(json.loads(report)), [])
+
+    def test_programs_of_any_name(self):
+        for name in odd_paths.NAMES:
+            program = self.folder / name
+            shutil.copy("/bin/true", program)
+            with self.subTest(name=name):
+                self.assertEqual(self.run_with("stderr", program, CISTERN_REPORT_FORMAT="text")[:8], "cistern ")
+                report = json.loads(self.run_with("stderr", program, CISTERN_REPORT_FORMAT="json"))
+                self.assertEqual(report_checks.complaints(report), [])
 
     def test_none(self):
         self.assertEqual(self.run_with("none", CISTERN_POOOL="1"), "")

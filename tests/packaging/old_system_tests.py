@@ -33,11 +33,11 @@ NOT_THERE = {
     "host": ["test_a_failing_new_of_a_private_plugin", "test_replaced_operators_of_a_library_are_called",
              "test_a_report_beside_threads", "test_counting_beside_threads_believes_none_of_their_blocks",
              "test_every_block_is_the_c_librarys"],
-    "host_pool": ["test_queries_and_settings", "test_they_hold_when_the_pool_is_off"],
+    "malloc": ["test_queries_and_settings", "test_they_hold_when_the_pool_is_off"],
 }
 GROUPS = {"host": "Contracts|Lookups|Counting|Ends|Forks|Filters|SwitchedOff|StandardError|ReportPaths|OptionLines|"
                   "Silence|Plugins|PluginHosts|owners.Allocators|owners.Debuggers|owners.Sanitizers",
-          "host_pool": "Calls|Threads|NativeBlocks|LargeBlocks|Sites|Processes|Limits|Misuse|Live|RealPrograms",
+          "malloc": "Calls|Threads|NativeBlocks|LargeBlocks|Sites|Processes|Limits|Misuse|Live|RealPrograms",
           "ends": "Signals|Requests|SignalTables|SeveralThreads|Codes|Suppressions|Complaints|OutOfMemory"}
 
 
@@ -205,8 +205,8 @@ class Parts(unittest.TestCase):
     def test_host(self):
         self.check_group("host")
 
-    def test_host_pool(self):
-        self.check_group("host_pool")
+    def test_malloc(self):
+        self.check_group("malloc")
 
     def test_ends(self):
         self.check_group("ends")

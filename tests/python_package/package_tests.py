@@ -294,8 +294,8 @@ class BadInput(PackageTest):
 
 class OtherPythons(PackageTest):
     def test_it_runs_on_every_one_at_hand(self):
-        sys.path.insert(0, str(ROOT / "tests/python"))
-        from python_tests import SERVED, interpreters
+        sys.path.insert(0, str(ROOT / "tests/interpreters"))
+        from interpreters_tests import SERVED, interpreters
         code = ("import driver, libcistern\ndriver.begin()\nwith libcistern.leaks() as found:\n"
                 "    driver.allocate(100)\nprint(found[0].bytes, found[0].stack[-1].line, libcistern.__version__[0])")
         for python, version in interpreters().items():

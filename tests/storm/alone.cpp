@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "tests/host_pool/programs/check.hpp"
+#include "tests/malloc/programs/check.hpp"
 #include "tests/storm/lines.hpp"
 
 namespace {

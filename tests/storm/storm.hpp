@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tests/host_pool/programs/check.hpp"
+#include "tests/malloc/programs/check.hpp"
 
 namespace storm {
 

@@ -1,5 +1,6 @@
 /* leaker WAY CODE BYTES...: leaks an OpenCL buffer of so many bytes each, leaves more in stdout than a pipe holds, and
    ends by WAY with CODE. */
+#define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 #include <err.h>
@@ -10,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../support/asleep.h"
+
 __attribute__((noinline)) static void leak_known(cl_context context, size_t bytes) {
   clCreateBuffer(context, 0, bytes, NULL, NULL);
 }
@@ -18,11 +21,13 @@ __attribute__((noinline)) static void leak_unknown(cl_context context, size_t by
   clCreateBuffer(context, 0, bytes, NULL, NULL);
 }
 
+static volatile int reader;
 static void* read_for_ever(void* unused) {
   int ends[2];
   char byte;
   FILE* file;
   if (pipe(ends) || !(file = fdopen(ends[0], "r"))) return unused;
+  reader = gettid();
   while (fread(&byte, 1, 1, file) != 1) {
   }
   return unused;
@@ -68,7 +73,8 @@ int main(int argc, char** argv) {
   if (!strcmp(way, "beside_reader")) {
     pthread_t thread;
     pthread_create(&thread, NULL, read_for_ever, NULL);
-    usleep(20000);
+    while (!reader) usleep(1000);
+    wait_until_asleep(getpid(), reader);
   }
   if (!strncmp(way, "beside_", 7) && strcmp(way, "beside_reader")) {
     pthread_t thread;

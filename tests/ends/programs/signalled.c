@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../support/asleep.h"
+
 static void ready(void) {
   puts("ready");
   fflush(stdout);
@@ -80,7 +82,7 @@ static void storm(void) {
       pthread_sigmask(SIG_BLOCK, &all, NULL);
       for (;;) pause();
     }
-    usleep(20000);
+    wait_until_asleep(child, child);
     while (waitpid(child, &status, WNOHANG) != child) kill(child, SIGTERM);
     printf("died of %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : -1);
   }
@@ -94,14 +96,17 @@ static void raise_and_go_on(int number) {
 }
 
 static void strict(void) {
-  int status = 0;
+  int status = 0, begun[2];
+  char byte;
+  if (pipe(begun)) _exit(2);
   const pid_t child = fork();
   if (!child) {
     prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
+    (void)!write(begun[1], "", 1);
     for (;;) {
     }
   }
-  usleep(100000);
+  (void)!read(begun[0], &byte, 1);
   kill(child, SIGTERM);
   waitpid(child, &status, 0);
   printf("died of %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : -1);
@@ -206,9 +211,9 @@ int main(int argc, char** argv) {
     pid_t children[3];
     for (int i = 0; i < 3; ++i)
       if (!(children[i] = fork())) pause();
-    usleep(100000);
     for (int i = 0; i < 3; ++i) {
       int status = 0;
+      wait_until_asleep(children[i], children[i]);
       kill(children[i], SIGTERM);
       waitpid(children[i], &status, 0);
       printf("worker: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : -1);

@@ -26,6 +26,8 @@
 #include <thread>
 #include <vector>
 
+#include "../../support/asleep.h"
+
 namespace {
 
 void* kept[5];
@@ -108,22 +110,26 @@ int main(int, char** arguments) {
   }
   if (way == "forked") forked();
   if (way == "beside") {
+    static std::atomic<int> waiting{0};
     std::thread([] {
+      waiting = gettid();
       pollfd none{-1, 0, 0};
       const int answer = poll(&none, 1, -1);
       std::printf("poll returned %d\n", answer);
       _exit(9);
     }).detach();
-    usleep(100'000);
+    while (!waiting) usleep(1000);
+    wait_until_asleep(getpid(), waiting);
     std::exit(3);
   }
   if (way == "threads") {
     static std::atomic<bool> over{false};
+    static std::atomic<int> made{0};
     for (int i = 0; i < std::atoi(arguments[2]); ++i)
       std::thread([] {
-        while (!over) std::thread([] { std::free(std::malloc(100)); }).join();
+        while (!over) std::thread([] { std::free(std::malloc(100)); }).join(), ++made;
       }).detach();
-    usleep(50'000);
+    while (made < 10 * std::atoi(arguments[2])) usleep(1000);
     std::exit(3);
   }
   if (way == "sparse") {
@@ -160,14 +166,15 @@ int main(int, char** arguments) {
     std::exit(3);
   }
   if (way == "allocating") {
+    static std::atomic<std::size_t> rounds{0};
     std::thread([] {
       std::vector<void*> own(1000);
-      for (std::size_t i = 0;; ++i) {
+      for (std::size_t i = 0;; rounds = ++i) {
         std::free(own[i % own.size()]);
         own[i % own.size()] = std::malloc(i * 7 % 3000);
       }
     }).detach();
-    usleep(50'000);
+    while (rounds < 10'000) usleep(1000);
     std::exit(3);
   }
   return 3;

@@ -19,10 +19,12 @@
 #include <cstring>
 #include <string>
 
+#include "../../support/asleep.h"
+
 namespace {
 
 constexpr std::size_t kBytes = 100'000, kStack = std::size_t{256} * 1024, kSmall = 16384;
-std::atomic<int> ready{0};
+std::atomic<int> ready{0}, last{0};  // how many threads are, and which was the last of them
 
 [[gnu::noinline]] void* reachable_block() {
   void* const block = std::malloc(kBytes);
@@ -30,8 +32,13 @@ std::atomic<int> ready{0};
   return block;
 }
 
-[[noreturn]] void wait_for_end() {
+void say_ready() {
+  last = gettid();
   ++ready;
+}
+
+[[noreturn]] void wait_for_end() {
+  say_ready();
   for (;;) poll(nullptr, 0, -1);
 }
 void* hold(void*) {
@@ -41,12 +48,12 @@ void* hold(void*) {
 }
 void* wait_only(void*) { wait_for_end(); }
 void* end_at_once(void*) {
-  ++ready;
+  say_ready();
   return nullptr;
 }
 void* give_back(void*) {
   void* const made = reachable_block();
-  ++ready;
+  say_ready();
   return made;
 }
 
@@ -55,7 +62,7 @@ void start(void* (*run)(void*), const pthread_attr_t* attributes = nullptr) {
   const int before = ready;
   if (pthread_create(&thread, attributes, run, nullptr) != 0) std::abort();
   while (ready == before) usleep(1000);
-  usleep(20'000);
+  wait_until_asleep(getpid(), last);
 }
 
 void merged(void* (*lower)(void*)) {

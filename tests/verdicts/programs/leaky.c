@@ -27,6 +27,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "../../support/asleep.h"
+
 static cl_context context;
 static cl_mem volatile kept;
 
@@ -63,7 +65,9 @@ __attribute__((noinline)) static void wipe_stack(void) {
   for (size_t i = 0; i < sizeof wiped; ++i) wiped[i] = 0;
 }
 
+static volatile int waiting;
 static void* wait_for_ever(void* unused) {
+  waiting = gettid();
   for (;;) pause();
   return unused;
 }
@@ -71,6 +75,12 @@ static void* wait_for_ever(void* unused) {
 static void start_thread(void* (*run)(void*)) {
   pthread_t thread;
   pthread_create(&thread, NULL, run, NULL);
+}
+
+static void leave_thread_waiting(void) {
+  start_thread(wait_for_ever);
+  while (!waiting) usleep(1000);
+  wait_until_asleep(getpid(), waiting);
 }
 
 static void* make_for_ever(void* unused) {
@@ -107,7 +117,7 @@ static void* end_by__exit1(void* unused) {
 }
 
 static void* start_command(void* unused) {
-  usleep(50000);
+  wait_until_asleep(getpid(), getpid()); /* main is gone */
   exit(system(getenv("COMMAND")) != 0);
   return unused;
 }
@@ -186,7 +196,7 @@ static int step(const char* how) {
   if (!strcmp(how, "lose-host")) lose_in_host(), wipe_stack();
   if (!strcmp(how, "hold-host")) hold_in_host();
   if (!strcmp(how, "drop-host")) held[0] = held[1] = held[2] = NULL, wipe_stack();
-  if (!strcmp(how, "thread")) start_thread(wait_for_ever), usleep(20000);
+  if (!strcmp(how, "thread")) leave_thread_waiting();
   if (!strcmp(how, "churn")) start(), start_thread(make_for_ever), start_thread(make_for_ever), usleep(20000);
   if (!strcmp(how, "no-descriptors")) take_all_descriptors();
   if (!strcmp(how, "filter")) filter();

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "tests/simcuda/driver_test_support.hpp"
+#include "tests/simcuda/checks/driver_test_support.hpp"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <thread>
 
-#include "tests/simcuda/driver_test_support.hpp"
+#include "tests/simcuda/checks/driver_test_support.hpp"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <thread>
 
-#include "tests/simcuda/driver_test_support.hpp"
+#include "tests/simcuda/checks/driver_test_support.hpp"
 
 namespace {
 

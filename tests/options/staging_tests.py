@@ -20,7 +20,7 @@ class Staging(unittest.TestCase):
     def test_on_large_pageable_copies_go_through_chunks(self):
         report = run("transfers", STAGING="on", STAGING_THREADS="1").report
         there, back = rows(report)["host to device"], rows(report)["device to host"]
-        # What tests/cuda_options/transfers copies of 128 KiB and more (transfers_tests.py): 3 MiB in pieces, 512 KiB.
+        # What tests/options/transfers copies of 128 KiB and more (transfers_tests.py): 3 MiB in pieces, 512 KiB.
         self.assertGreaterEqual(there["staged_bytes"], 3 * MIB)
         self.assertEqual(back["staged_bytes"], MIB // 2)
         self.assertGreater(report["self"]["staging_bytes"], 0)

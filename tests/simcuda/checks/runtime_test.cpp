@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "simcuda.h"
+#include "../simcuda.h"
 
 // The twins of the per-thread default stream, by their exported names.
 extern "C" {

@@ -1,7 +1,7 @@
 // The simulated driver's own tests: stream capture and graphs.
 #include <thread>
 
-#include "tests/simcuda/driver_test_support.hpp"
+#include "tests/simcuda/checks/driver_test_support.hpp"
 
 namespace {
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unittest
 
-SOURCES = pathlib.Path(__file__).resolve().parent
+SOURCES = pathlib.Path(__file__).resolve().parent.parent
 HEADER, FOLDER = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])  # of CUDA; of the built libraries
 DECLARED = re.compile(r"CUDARTAPI\s+(cuda\w+)\s*\(")
 TWINS = re.compile(r"^#\s*define\s+(cuda\w+)\s+__CUDART_API_(PTDS|PTSZ)\(\1\)", re.MULTILINE)
@@ -35,7 +35,7 @@ class Exports(unittest.TestCase):
             self.assertEqual([name for name in found if not name.startswith(("cuda", "__cuda"))], [])
 
     def test_the_archive_exports_nothing_from_a_program(self):
-        self.assertEqual([name for name in exported(FOLDER / "runtime_end") if "cuda" in name], [])
+        self.assertEqual([name for name in exported(FOLDER / "checks/runtime_end") if "cuda" in name], [])
 
     def test_the_versions_are_those_of_the_sonames(self):
         for major in (12, 13):
@@ -49,7 +49,7 @@ class Exports(unittest.TestCase):
 class LookUps(unittest.TestCase):
     def setUp(self):
         environment = dict(os.environ, LD_LIBRARY_PATH=f"{FOLDER / 'recording'}:{FOLDER / '13'}")
-        self.made = subprocess.run([FOLDER / "runtime_lookups"], env=environment, capture_output=True, text=True)
+        self.made = subprocess.run([FOLDER / "checks/runtime_lookups"], env=environment, capture_output=True, text=True)
 
     def test_rows_and_their_order_are_those_of_nvidias_runtime(self):
         self.assertEqual(self.made.returncode, 0, "a missing driver function must be answered with an error of its own")

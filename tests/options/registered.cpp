@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tests/cuda_options/need.hpp"
+#include "tests/options/need.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <cuda_runtime.h>
 #include <stdio.h>
 
-#include "simcuda.h"
+#include "../simcuda.h"
 
 __device__ int never_used;
 
