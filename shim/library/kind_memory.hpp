@@ -74,7 +74,7 @@ struct CopyThread {
 
 // What is done on the queues (streams) of a driver. A queue is of the context that is current, or of `device`.
 struct KindQueues {
-  bool needs_queue = false;  // null is none
+  bool needs_queue = false;  // null is none, and no function is called with it
   // Whether the same queue is meant in every thread. Null: always.
   bool (*is_for_all_threads)(const void* queue) = nullptr;
 

@@ -18,6 +18,8 @@ bool is_right(const cistern_part* part) { return part && part->block && memory_o
 const KindQueues* queues_of(const cistern_part& part) { return memory_of(part.kind)->queues; }
 char* host_address(const cistern_part& part) { return static_cast<char*>(part.block) + part.offset; }
 
+bool is_right(const KindQueues& of, const void* queue) { return queue || !of.needs_queue; }
+
 const KindQueues* queues_of(cistern_kind kind) {
   const KindMemory* const memory = memory_of(kind);
   return memory ? memory->queues : nullptr;
@@ -75,7 +77,8 @@ cistern_status enqueue_copy(const cistern_part* target, const cistern_part* sour
     return CISTERN_OK;
   }
   if (to && from && to != from) return CISTERN_MISMATCH;
-  return (to ? to : from)->copy(*target, *source, bytes, device, queue);
+  const KindQueues& by = to ? *to : *from;
+  return is_right(by, queue) ? by.copy(*target, *source, bytes, device, queue) : CISTERN_INVALID;
 }
 
 cistern_status enqueue_fill(const cistern_part* target, const void* pattern, size_t pattern_bytes, size_t bytes,
@@ -89,6 +92,7 @@ cistern_status enqueue_fill(const cistern_part* target, const void* pattern, siz
     fill_host(host_address(*target), pattern, pattern_bytes, bytes);
     return CISTERN_OK;
   }
+  if (!is_right(*by, queue)) return CISTERN_INVALID;
   return by->fill ? by->fill(*target, pattern, pattern_bytes, bytes, device, queue)
                   : fill_by_copies({by->copy, by->wait}, *target, pattern, pattern_bytes, bytes, device, queue);
 }
@@ -97,13 +101,14 @@ cistern_status queue_follow(cistern_kind kind, int device, void* queue, void* ot
   native = 0;
   const KindQueues* const of = queues_of(kind);
   if (!of) return CISTERN_INVALID;
-  return queue == other ? CISTERN_OK : of->follow(device, queue, other);
+  if (queue == other) return CISTERN_OK;
+  return is_right(*of, queue) && is_right(*of, other) ? of->follow(device, queue, other) : CISTERN_INVALID;
 }
 
 cistern_status queue_wait(cistern_kind kind, int device, void* queue) {
   native = 0;
   const KindQueues* const of = queues_of(kind);
-  return of ? of->wait(device, queue) : CISTERN_INVALID;
+  return of && is_right(*of, queue) ? of->wait(device, queue) : CISTERN_INVALID;
 }
 
 }  // namespace cistern::library

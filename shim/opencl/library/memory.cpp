@@ -42,7 +42,6 @@ cistern_status reserve(const Wanted& wanted, std::size_t count) {
 
 cistern_status copy_contents(void* target, const void* source, std::size_t bytes, int, void* queue) {
   auto* const on = static_cast<cl_command_queue>(queue);
-  if (!on) return CISTERN_INVALID;
   const cl_int error =
       hook::clEnqueueCopyBuffer(on, buffer_at(source), buffer_at(target), 0, 0, bytes, 0, nullptr, nullptr);
   return status_of(error == kSuccess ? next().clFinish.own(on) : error);

@@ -23,7 +23,6 @@ bool is_there() { return next().clEnqueueWriteBuffer && next().clFinish; }
 
 cistern_status copy_and(bool read_waits, const cistern_part& target, const cistern_part& source, std::size_t bytes,
                         void* queue) {
-  if (!queue) return CISTERN_INVALID;
   if (!is_there()) return CISTERN_NO_DRIVER;
   constexpr cl_uint kReturnsAtOnce = 0;
   if (is_host(source))
@@ -45,14 +44,10 @@ cistern_status read_and_wait(const cistern_part& target, const cistern_part& sou
   return copy_and(true, target, source, bytes, queue);
 }
 
-cistern_status wait(int, void* queue) {
-  if (!queue) return CISTERN_INVALID;
-  return is_there() ? status_of(hook::clFinish(on(queue))) : CISTERN_NO_DRIVER;
-}
+cistern_status wait(int, void* queue) { return is_there() ? status_of(hook::clFinish(on(queue))) : CISTERN_NO_DRIVER; }
 
 cistern_status fill(const cistern_part& target, const void* pattern, std::size_t pattern_bytes, std::size_t bytes,
                     int device, void* queue) {
-  if (!queue) return CISTERN_INVALID;
   if (!is_there() || !next().clEnqueueFillBuffer.is_there_for(queue)) return CISTERN_NO_DRIVER;
   constexpr std::size_t kPatternMax = 128;
   const bool is_whole = bytes % pattern_bytes == 0 && target.offset % pattern_bytes == 0;
@@ -63,7 +58,6 @@ cistern_status fill(const cistern_part& target, const void* pattern, std::size_t
 }
 
 cistern_status follow(int, void* queue, void* other) {
-  if (!queue || !other) return CISTERN_INVALID;
   if (!is_there()) return CISTERN_NO_DRIVER;
   if (!next().clEnqueueMarkerWithWaitList.is_there_for(other) ||
       !next().clEnqueueBarrierWithWaitList.is_there_for(queue))
