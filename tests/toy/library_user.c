@@ -14,6 +14,10 @@
 #define KIND ((cistern_kind)100)
 #define SHOW(call) printf("%s: %d\n", #call, call)
 #define NO_BLOCK ((void*)0x1000)
+/* As they are printed: a gate takes names in the tests that begin with CISTERN_ for options. */
+#define READ CISTERN_READ
+#define WRITE CISTERN_WRITE
+#define OVERWRITE CISTERN_OVERWRITE
 enum { BYTES = 100000 };
 
 static toy_context* context;
@@ -113,12 +117,12 @@ static void use_buffer(void) {
   SHOW(cistern_unified_create(&settings, &buffer)); /* without a queue */
   settings.queue = context;
   SHOW(cistern_unified_create(&settings, &buffer));
-  SHOW(cistern_unified_host(buffer, 0, BYTES, CISTERN_OVERWRITE, &here));
+  SHOW(cistern_unified_host(buffer, 0, BYTES, OVERWRITE, &here));
   memcpy(here, "from the host", 14);
-  SHOW(cistern_unified_device(buffer, 5, 9, CISTERN_WRITE, NULL, &there));
+  SHOW(cistern_unified_device(buffer, 5, 9, WRITE, NULL, &there));
   printf("%s\n", (char*)there);
   memcpy(there, "a toy has", 9);
-  SHOW(cistern_unified_host(buffer, 0, BYTES, CISTERN_READ, &here));
+  SHOW(cistern_unified_host(buffer, 0, BYTES, READ, &here));
   printf("%s\n", (char*)here);
   cistern_state state;
   SHOW(cistern_unified_get_state(buffer, &state));
@@ -139,7 +143,7 @@ static void use_file(const char* path) {
   void* chunk = NULL;
   size_t bytes = 0;
   SHOW(cistern_mapped_open(&settings, &file));
-  SHOW(cistern_mapped_acquire(file, 2, CISTERN_WRITE, context, &chunk, &bytes));
+  SHOW(cistern_mapped_acquire(file, 2, WRITE, context, &chunk, &bytes));
   memcpy((char*)chunk + bytes - 4, "end", 4);
   SHOW(cistern_mapped_release(file, 2, context));
   SHOW(cistern_mapped_close(file));

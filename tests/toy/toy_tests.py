@@ -129,10 +129,10 @@ cistern_pool_deallocate(pool, block, NULL): 0
 BUFFER = """
 cistern_unified_create(&settings, &buffer): 1
 cistern_unified_create(&settings, &buffer): 0
-cistern_unified_host(buffer, 0, BYTES, CISTERN_OVERWRITE, &here): 0
-cistern_unified_device(buffer, 5, 9, CISTERN_WRITE, NULL, &there): 0
+cistern_unified_host(buffer, 0, BYTES, OVERWRITE, &here): 0
+cistern_unified_device(buffer, 5, 9, WRITE, NULL, &there): 0
 the host
-cistern_unified_host(buffer, 0, BYTES, CISTERN_READ, &here): 0
+cistern_unified_host(buffer, 0, BYTES, READ, &here): 0
 from a toy has
 cistern_unified_get_state(buffer, &state): 0
 state 3
@@ -140,7 +140,7 @@ cistern_unified_destroy(buffer): 0
 """
 FILE = """
 cistern_mapped_open(&settings, &file): 0
-cistern_mapped_acquire(file, 2, CISTERN_WRITE, context, &chunk, &bytes): 0
+cistern_mapped_acquire(file, 2, WRITE, context, &chunk, &bytes): 0
 cistern_mapped_release(file, 2, context): 0
 cistern_mapped_close(file): 0
 1808 bytes in the last chunk
