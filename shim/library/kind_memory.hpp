@@ -162,6 +162,17 @@ struct KindMemory {
   int (*device_count)() = nullptr;
 };
 
+// What the library calls without asking is there: each table is asserted to be so where it is made.
+constexpr bool is_whole(const KindQueues& of) {
+  const bool contexts = !of.current_context == !of.enter_context && !of.enter_context == !of.leave_context;
+  const bool works = of.copy && of.read_and_wait && of.follow && of.wait && of.make && of.end;
+  const bool transfers = of.is_theirs && of.make_copy && of.is_final;
+  return contexts && works && transfers && !of.is_no_queue == !of.wait_for_context && !of.pin == !of.unpin;
+}
+constexpr bool is_whole(const KindMemory& of) {
+  return of.name && of.take && of.give && (of.queues || !of.is_device) && (of.resize || of.of_context || of.bytes_of);
+}
+
 // Null: there is no such kind.
 const KindMemory* memory_of(cistern_kind kind);
 

@@ -183,5 +183,6 @@ extern constexpr library::KindMemory managed_memory = {
     .device_of = device_of_block,
     .copy_contents = copy_contents,
 };
+static_assert(is_whole(device_memory) && is_whole(pinned_memory) && is_whole(managed_memory));
 
 }  // namespace cistern::cuda

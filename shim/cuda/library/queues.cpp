@@ -177,5 +177,6 @@ extern constexpr library::KindQueues queues = {
     .end_thread = end_thread,
     .is_final = is_final,
 };
+static_assert(is_whole(queues));
 
 }  // namespace cistern::cuda

@@ -83,5 +83,6 @@ extern constexpr library::KindMemory pool_memory = {
     .may_reserve = pool_serves,
     .resize = resize,
 };
+static_assert(is_whole(pool_memory));
 
 }  // namespace cistern::host

@@ -63,5 +63,6 @@ extern constexpr library::KindMemory buffer_memory = {
     .reserve = reserve,
     .copy_contents = copy_contents,
 };
+static_assert(is_whole(buffer_memory));
 
 }  // namespace cistern::opencl

@@ -119,5 +119,6 @@ extern constexpr library::KindQueues queues = {
     .make_copy = make_copy,
     .is_final = is_final,
 };
+static_assert(is_whole(queues));
 
 }  // namespace cistern::opencl

@@ -110,5 +110,6 @@ extern constexpr library::KindMemory memory = {
     .is_no_block = [](int code) { return code == TOY_INVALID; },
     .copy_contents = copy_contents,
 };
+static_assert(is_whole(queues) && is_whole(memory));
 
 }  // namespace cistern::toy
