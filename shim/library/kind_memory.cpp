@@ -31,13 +31,19 @@ cistern_status check(const Wanted& wanted) {
 }
 
 cistern_status take(const Wanted& wanted, Taken* taken) {
-  const bool shifts = wanted.alignment > wanted.memory->alignment;
-  Wanted with_room = wanted;
-  if (shifts) with_room.bytes += wanted.alignment;
+  const KindMemory& memory = *wanted.memory;
   born_from_pool = false;
-  const cistern_status status = wanted.memory->take(with_room, taken);
+  cistern_status status;
+  if (wanted.alignment <= memory.alignment) [[likely]] {
+    status = memory.take(wanted, taken);
+    taken->address = taken->base;
+  } else {
+    Wanted with_room = wanted;
+    with_room.bytes += wanted.alignment;
+    status = memory.take(with_room, taken);
+    taken->address = (taken->base + wanted.alignment - 1) & ~(wanted.alignment - 1);
+  }
   taken->was_kept = born_from_pool;
-  taken->address = shifts ? (taken->base + wanted.alignment - 1) & ~(wanted.alignment - 1) : taken->base;
   return status;
 }
 

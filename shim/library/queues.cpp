@@ -13,15 +13,17 @@
 namespace cistern::library {
 namespace {
 
-bool is_right(const cistern_part* part) { return part && part->block && memory_of(part->kind); }
-// Null: host memory but of a driver's own, which is copied and filled at once where no driver is asked.
-const KindQueues* queues_of(const cistern_part& part) { return memory_of(part.kind)->queues; }
+// Null: the part is none. Without queues it is host memory but of a driver's own, which is copied and filled at once
+// where no driver is asked.
+const KindMemory* memory_of(const cistern_part* part) {
+  return part && part->block ? library::memory_of(part->kind) : nullptr;
+}
 char* host_address(const cistern_part& part) { return static_cast<char*>(part.block) + part.offset; }
 
 bool is_right(const KindQueues& of, const void* queue) { return queue || !of.needs_queue; }
 
 const KindQueues* queues_of(cistern_kind kind) {
-  const KindMemory* const memory = memory_of(kind);
+  const KindMemory* const memory = library::memory_of(kind);
   return memory ? memory->queues : nullptr;
 }
 
@@ -69,9 +71,10 @@ cistern_status enqueue_copy(const cistern_part* target, const cistern_part* sour
                             void* queue) {
   const CalledFrom here(__builtin_return_address(0), Calls::some);
   native = 0;
-  if (!is_right(target) || !is_right(source)) return CISTERN_INVALID;
+  const KindMemory *const target_memory = memory_of(target), *const source_memory = memory_of(source);
+  if (!target_memory || !source_memory) return CISTERN_INVALID;
   if (!bytes) return CISTERN_OK;
-  const KindQueues *const to = queues_of(*target), *const from = queues_of(*source);
+  const KindQueues *const to = target_memory->queues, *const from = source_memory->queues;
   if (!to && !from) {
     memcpy(host_address(*target), host_address(*source), bytes);
     return CISTERN_OK;
@@ -85,9 +88,10 @@ cistern_status enqueue_fill(const cistern_part* target, const void* pattern, siz
                             int device, void* queue) {
   const CalledFrom here(__builtin_return_address(0), Calls::some);
   native = 0;
-  if (!is_right(target) || !pattern || !pattern_bytes) return CISTERN_INVALID;
+  const KindMemory* const memory = memory_of(target);
+  if (!memory || !pattern || !pattern_bytes) return CISTERN_INVALID;
   if (!bytes) return CISTERN_OK;
-  const KindQueues* const by = queues_of(*target);
+  const KindQueues* const by = memory->queues;
   if (!by) {
     fill_host(host_address(*target), pattern, pattern_bytes, bytes);
     return CISTERN_OK;
