@@ -1,6 +1,7 @@
 // What reports say of CUDA memory: figures per kind, leaks, fragmentation, transfers, and what the driver itself takes.
 // Derived when a snapshot is taken, from the pools' own records. Also the row of the kind.
 #include "shim/cuda/fork.hpp"
+#include "shim/cuda/library_side.hpp"
 
 #include <algorithm>
 
@@ -293,12 +294,14 @@ constexpr KindPool kPools[] = {
     {CISTERN_DEVICE, total_figures<BlockKind::device>, trim<BlockKind::device>, reserved_peak_on_devices},
     {CISTERN_PINNED, total_figures<BlockKind::pinned>, trim<BlockKind::pinned>},
 };
+constexpr const library::KindMemory* kMemory[] = {&device_memory, &pinned_memory, &managed_memory};
 
 }  // namespace
 
 extern constexpr Kind kind = {
     .name = "cuda",
     .pools = kPools,
+    .memory = kMemory,
     .used = used,
     .add_to = add_to,
     .live_bytes = live_bytes,

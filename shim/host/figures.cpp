@@ -8,6 +8,7 @@
 #include "pool/heap/threads.hpp"
 #include "shim/host/counters.hpp"
 #include "shim/host/growth.hpp"
+#include "shim/host/library_side.hpp"
 #include "shim/host/native.hpp"
 #include "shim/host/placement.hpp"
 #include "shim/host/serving.hpp"
@@ -147,12 +148,14 @@ void after_fork_in_child() {
 }
 
 constexpr KindPool kPools[] = {{CISTERN_HOST, pool_figures, trim}};
+constexpr const library::KindMemory* kMemory[] = {&pool_memory};
 
 }  // namespace
 
 extern constexpr Kind kind = {
     .name = "host",
     .pools = kPools,
+    .memory = kMemory,
     .used = used,
     .add_to = add_to,
     .live_bytes = live_bytes,

@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <cstring>
 
-#include "backends/cuda/api.hpp"
-#include "backends/opencl/api.hpp"
 #include "cistern/cistern.h"
 
 namespace cistern::library {
@@ -17,20 +15,6 @@ namespace cistern::library {
 inline cistern_status refused(int code, cistern_status status = CISTERN_DRIVER) {
   native = code;
   return status;
-}
-
-inline cistern_status status_of(cuda::CUresult answer) {
-  if (answer == cuda::kSuccess) return CISTERN_OK;
-  if (answer == cuda::kOutOfMemory) return refused(answer, CISTERN_NO_MEMORY);
-  if (answer == cuda::kInvalidDevice) return refused(answer, CISTERN_INVALID);
-  return refused(answer, answer == cuda::kNoDevice ? CISTERN_NO_DRIVER : CISTERN_DRIVER);
-}
-
-inline cistern_status status_of_opencl(opencl::cl_int answer) {
-  if (answer == opencl::kSuccess) return CISTERN_OK;
-  const bool memory = answer == opencl::kMemObjectAllocationFailure || answer == opencl::kOutOfResources ||
-                      answer == opencl::kOutOfHostMemory;
-  return refused(answer, memory ? CISTERN_NO_MEMORY : CISTERN_DRIVER);
 }
 
 // False: it lacks what it must have.

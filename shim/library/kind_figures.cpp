@@ -1,24 +1,26 @@
-// The library's view of a kind: its figures, and its live blocks one by one (cistern/cistern.h).
+// The library's view of a kind: its figures, its live blocks one by one (cistern/cistern.h), and where those came from
+// (cistern/plugins.h).
 #include <algorithm>
 
 #include "shim/judging/judging.hpp"
 #include "shim/library/answers.hpp"
-#include "shim/library/library.hpp"
-#include "shim/library/pool_accounts.hpp"
+#include "shim/library/kind_memory.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/counters.hpp"
 #include "stats/format.hpp"
+#include "stats/resolve.hpp"
 
 namespace cistern::library {
 namespace {
 
 constexpr int kAllDevices = -1;
+constexpr unsigned kSymbolBudgetMs = 1000;
 
 // Of the rows of a report.
-bool is_of(const String& row, cistern_kind kind, int device) {
-  const String name = name_of_kind(kind);
-  if (kind != CISTERN_DEVICE) return row == name;
+bool is_of(const String& row, const KindMemory& memory, int device) {
+  const String name = memory.name;
+  if (!memory.device_count) return row == name;
   return device == kAllDevices ? row.starts_with(name + ":") : row == name + ":" + decimal(device, 0);
 }
 
@@ -88,22 +90,23 @@ void add_ratios(cistern_figures& total, const Fragments& fragments) {
 
 cistern_status get_figures(cistern_kind kind, int device, cistern_figures* figures, size_t bytes) {
   native = 0;
-  if (!name_of_kind(kind) || !figures || device < kAllDevices) return CISTERN_INVALID;
-  const bool is_there = device <= 0 || (kind == CISTERN_DEVICE && device < device_count());
+  const KindMemory* const memory = memory_of(kind);
+  if (!memory || !figures || device < kAllDevices) return CISTERN_INVALID;
+  const bool is_there = device <= 0 || (memory->device_count && device < memory->device_count());
   if (!is_there) return CISTERN_INVALID;
   Snapshot snapshot{};
   {
     const Uncounted uncounted;
     const JudgementHeld held;
     for (const Kind* of : kinds())
-      if ((of == kinds().front()) == (kind == CISTERN_HOST)) of->add_to(snapshot);  // the first is host memory
+      if (std::find(of->memory.begin(), of->memory.end(), memory) != of->memory.end()) of->add_to(snapshot);
   }
   cistern_figures total{};
   Fragments fragments;
   for (const KindFigures& row : snapshot.kinds)
-    if (is_of(row.name, kind, device)) add(total, row);
+    if (is_of(row.name, *memory, device)) add(total, row);
   for (const FragmentationFigures& row : snapshot.fragmentation)
-    if (is_of(row.kind, kind, device)) add(total, fragments, row);
+    if (is_of(row.kind, *memory, device)) add(total, fragments, row);
   if (device == kAllDevices) add_joint_peaks(total, kind);
   add_ratios(total, fragments);
   write_sized(figures, total, bytes);
@@ -111,7 +114,7 @@ cistern_status get_figures(cistern_kind kind, int device, cistern_figures* figur
 }
 
 cistern_status visit(cistern_kind kind, int (*visit)(const cistern_block* block, void* user), void* user) {
-  if (!name_of_kind(kind) || !visit) return CISTERN_INVALID;
+  if (!memory_of(kind) || !visit) return CISTERN_INVALID;
   struct Found {
     int pool;
     Vector<LiveBlock> blocks;
@@ -142,6 +145,22 @@ cistern_status visit(cistern_kind kind, int (*visit)(const cistern_block* block,
     shown.frames = of_site->second.data();
     shown.frame_count = of_site->second.size();
     shown.site = block.site;
+    if (visit(&shown, user)) break;
+  }
+  return CISTERN_OK;
+}
+
+cistern_status visit_frames(uint32_t site, int (*visit)(const cistern_frame* frame, void* user), void* user) {
+  if (!visit) return CISTERN_INVALID;
+  if (!site) return CISTERN_OK;
+  const auto text_or_null = [](const String& text) { return text.empty() ? nullptr : text.c_str(); };
+  for (const FrameFigures& frame : resolved_frames(site, kSymbolBudgetMs)) {
+    const cistern_frame shown{sizeof shown,
+                              text_or_null(frame.function),
+                              text_or_null(frame.file),
+                              frame.line,
+                              frame.python ? nullptr : text_or_null(frame.module),
+                              frame.python};
     if (visit(&shown, user)) break;
   }
   return CISTERN_OK;

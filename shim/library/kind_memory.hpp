@@ -1,10 +1,18 @@
-// Memory of each kind, as the library's pools take it from and give it back to the process's own pool of that kind: the
-// functions that the hooks call too. Statuses are the library's; the driver's own codes are noted (answers.hpp).
+// What the library asks of memory. A kind fills one table for each cistern_kind it stands for, and one for the work on
+// that memory; its `Kind` names them (process/kind.hpp), and its folder has them (shim/cuda/library and the like). The
+// library knows no kind but by these: a pool, a transfer, a queue, a file and a buffer on both sides go through them.
+//
+// Functions answer the library's statuses and note the driver's own code (answers.hpp). A function may be null where
+// its comment says what that means. Devices are ordinals, or CISTERN_CURRENT.
 #pragma once
 #include "shim/library/library.hpp"
 
 namespace cistern::library {
 
+struct KindMemory;
+struct SharedHeader;  // shared_files.hpp
+
+// --- Blocks
 // Device memory in the order of a stream (cistern/plugins.h), null being the default one.
 struct InOrder {
   bool of_stream = false;
@@ -13,12 +21,12 @@ struct InOrder {
 
 // A block as it was asked for: what a request leaves open has been filled in.
 struct Wanted {
-  cistern_kind kind;
-  std::size_t bytes, alignment;
-  std::uint64_t flags;
-  unsigned where;
-  int device, node;
-  struct _cl_context* context;
+  const KindMemory* memory;
+  std::size_t bytes, alignment = 0;
+  std::uint64_t flags = 0;
+  unsigned where = 0;
+  int device = 0, node = 0;
+  struct _cl_context* context = nullptr;
   InOrder order = {};
 };
 
@@ -26,28 +34,168 @@ struct Wanted {
 struct Taken {
   std::uintptr_t base = 0, address = 0;
   std::uint64_t placed_bytes = 0;
-  int device = -1;
+  int device = CISTERN_CURRENT;
   bool was_kept = false;  // it had been used before; not known of host memory
 };
+
+// --- Memory that another process may open
+struct SharedMemory {
+  std::uintptr_t address = 0;
+  std::uintptr_t opened = 0;  // what the driver gave for the handle of another process; 0: of this process
+  void* context = nullptr;    // in which it was made or opened
+};
+
+struct KindSharing {
+  // Of this process, and 0: its handle, and where in it, goes into the header.
+  cistern_status (*make)(int device, SharedHeader& header, SharedMemory* memory);
+  cistern_status (*free)(const SharedMemory& memory);
+  // Another process's.
+  cistern_status (*open)(int device, const SharedHeader& header, SharedMemory* memory);
+  cistern_status (*close)(const SharedMemory& memory);
+};
+
+// --- Work
+// A queue of the library's own, for the memory that these name.
+struct QueueWanted {
+  int device;
+  struct _cl_context* context;
+  void* like;  // another queue, of the device that is meant
+};
+
+struct KindQueues;
+
+// What a thread of a transfer has for its copies with these queues, from the first one on.
+struct CopyThread {
+  const KindQueues* queues;
+  void* context;  // that was current when the transfer was made; null: none, then `device` counts
+  int device;
+  void* state = nullptr;  // the kind's own
+};
+
+// What is done on the queues (streams) of a driver. A queue is of the context that is current, or of `device`.
+struct KindQueues {
+  bool needs_queue = false;  // null is none, and no function is called with it
+  // Whether the same queue is meant in every thread. Null: always.
+  bool (*is_for_all_threads)(const void* queue) = nullptr;
+
+  // The context that is current; null: none is. The function is null where no context ever is current.
+  void* (*current_context)() = nullptr;
+  int no_context_code = 0;  // what the driver answers where one must be current
+  // Makes it current; false: `leave_context` has nothing to undo.
+  bool (*enter_context)(void* context) = nullptr;
+  void (*leave_context)() = nullptr;
+
+  // As cistern_enqueue_copy, where one part is of these queues and the other one too or of the host.
+  cistern_status (*copy)(const cistern_part& target, const cistern_part& source, std::size_t bytes, int device,
+                         void* queue);
+  // From a device to memory of the host, which is there when this returns, as all is that was enqueued before on this
+  // queue.
+  cistern_status (*read_and_wait)(const cistern_part& target, const cistern_part& source, std::size_t bytes, int device,
+                                  void* queue);
+  // As cistern_enqueue_fill. Null: by copies (queues.hpp).
+  cistern_status (*fill)(const cistern_part& target, const void* pattern, std::size_t pattern_bytes, std::size_t bytes,
+                         int device, void* queue) = nullptr;
+  // `queue` and `other` are not the same.
+  cistern_status (*follow)(int device, void* queue, void* other);
+  cistern_status (*wait)(int device, void* queue);
+  // A queue that is none, or not any more, by the driver's code: work that it had ends with its context's, which
+  // `wait_for_context` waits for. Null: every code may be of a queue that is one.
+  bool (*is_no_queue)(int code) = nullptr;
+  cistern_status (*wait_for_context)(int device) = nullptr;
+
+  // A queue of the library's own.
+  cistern_status (*make)(const QueueWanted& wanted, void** queue);
+  cistern_status (*end)(int device, void* queue);
+
+  // Page-locked memory of the host, from or to which copies are faster. Null: there is none.
+  const KindMemory* pinned = nullptr;
+  std::uint64_t pinned_for_all = 0;  // its flags, to be page-locked for all contexts
+  // The program's memory, page-locked where it lies.
+  bool (*pin)(void* memory, std::size_t bytes, int device) = nullptr;
+  cistern_status (*unpin)(void* memory, int device) = nullptr;
+
+  // --- Transfers. Of all queues those are asked first whose kind has the last row of kinds.def.
+  // Whether the copy is theirs.
+  bool (*is_theirs)(const cistern_copy_request& request);
+  // Makes it, and waits for it.
+  cistern_status (*make_copy)(CopyThread& thread, const cistern_copy_request& request);
+  // Null: `state` is not used.
+  void (*end_thread)(CopyThread& thread) = nullptr;
+  // With this code another attempt would fail too.
+  bool (*is_final)(int code);
+};
+
+// --- Memory
+struct KindMemory {
+  cistern_kind kind;
+  const char* name;  // in reports
+  // What its blocks are aligned to by themselves; SIZE_MAX: to whatever is wanted.
+  std::size_t alignment;
+  unsigned where = 0;                    // what of cistern_where counts
+  bool of_context = false;               // blocks are of the context that a pool's settings or a request name
+  bool is_handle = false;                // a block is no address: no alignment, and parts have no address of their own
+  bool is_device = false;                // may be a side of a unified buffer, and have chunks of a file
+  bool in_order = false;                 // Wanted::order counts
+  const KindQueues* queues = nullptr;    // null: memory of the host, with which all is done at once
+  const KindSharing* sharing = nullptr;  // null: no other process can open it
+
+  cistern_status (*take)(const Wanted& wanted, Taken* taken);
+  // `queue`: whose work, up to now, may still use it; null: none does.
+  cistern_status (*give)(const Taken& taken, void* queue, InOrder order);
+  // By the driver's code: what was to be given is no block. Null: `give` says so itself.
+  bool (*is_no_block)(int code) = nullptr;
+  // Has so many blocks made and kept, beyond what is kept: none of the program's. Null: it can't be.
+  cistern_status (*reserve)(const Wanted& wanted, std::size_t count) = nullptr;
+  bool (*may_reserve)() = nullptr;  // whether it can now; null: always
+
+  // A block of the process's own pool, as realloc. Null: by a new block, unless blocks are of a context.
+  cistern_status (*resize)(const char* api, void** block, std::size_t bytes) = nullptr;
+  // Of one without a record of a pool; 0: not known. Not asked where `resize` is there, or blocks are of a context.
+  std::size_t (*bytes_of)(const void* block) = nullptr;
+  // In which device's context one without a record goes back. Null: in none.
+  int (*device_of)(const void* block) = nullptr;
+  // So much of a block's contents to another one, before this returns or `give` of the first one does. Null: the host
+  // reads and writes it, and its blocks take the machine's own pages.
+  cistern_status (*copy_contents)(void* target, const void* source, std::size_t bytes, int device,
+                                  void* queue) = nullptr;
+  // Its figures are one row for each device. Null: one for all.
+  int (*device_count)() = nullptr;
+};
+
+// What the library calls without asking is there: each table is asserted to be so where it is made.
+constexpr bool is_whole(const KindQueues& of) {
+  const bool contexts = !of.current_context == !of.enter_context && !of.enter_context == !of.leave_context;
+  const bool works = of.copy && of.read_and_wait && of.follow && of.wait && of.make && of.end;
+  const bool transfers = of.is_theirs && of.make_copy && of.is_final;
+  return contexts && works && transfers && !of.is_no_queue == !of.wait_for_context && !of.pin == !of.unpin;
+}
+constexpr bool is_whole(const KindMemory& of) {
+  return of.name && of.take && of.give && (of.queues || !of.is_device) && (of.resize || of.of_context || of.bytes_of);
+}
+
+// Null: there is no such kind.
+const KindMemory* memory_of(cistern_kind kind);
 
 // CISTERN_INVALID: not for the kind; CISTERN_NO_MEMORY: nobody has so much.
 cistern_status check(const Wanted& wanted);
 // As it comes, or with room for alignment and whole pages (`taken.base` is what goes back then).
 cistern_status take(const Wanted& wanted, Taken* taken);
-cistern_status give(cistern_kind kind, const Taken& taken, void* queue, InOrder order = {});
-
-// Has so many blocks made and kept, beyond what is kept: none of the program's.
 cistern_status reserve(const Wanted& wanted, std::size_t count);
-
-// One of the process's own pool, as realloc.
-cistern_status resize_host_block(const char* api, void** block, std::size_t bytes);
-
-// For blocks that have no record of a pool: in which device's context such a one goes back, where the thread has none.
-int device_for_free(cistern_kind kind, const void* block);
-// 0: not known.
-std::size_t bytes_of(cistern_kind kind, const void* block);
-// So much of a block's contents to another one, before this returns or `give` of the first one does.
-cistern_status copy_contents(cistern_kind kind, void* target, const void* source, std::size_t bytes, int device,
+cistern_status copy_contents(const KindMemory& memory, void* target, const void* source, std::size_t bytes, int device,
                              void* queue);
+
+// A block for what has settings of its own: what of them counts for this memory.
+template <class Settings>
+Wanted wanted_for(const Settings& of, const KindMemory& memory, std::size_t bytes) {
+  Wanted wanted{.memory = &memory, .bytes = bytes};
+  if (memory.of_context) {
+    wanted.context = of.context;
+    wanted.flags = of.flags;
+  } else if ((memory.where & CISTERN_ON_DEVICE) && of.device != CISTERN_CURRENT) {
+    wanted.where = CISTERN_ON_DEVICE;
+    wanted.device = of.device;
+  }
+  return wanted;
+}
 
 }  // namespace cistern::library

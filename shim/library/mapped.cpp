@@ -21,14 +21,10 @@
 #include <memory>
 
 #include "pool/base/ranges.hpp"
-#include "shim/cuda/hooks/hooks.hpp"
 #include "shim/library/answers.hpp"
-#include "shim/library/devices.hpp"
 #include "shim/library/handles.hpp"
 #include "shim/library/kind_memory.hpp"
 #include "shim/library/queues.hpp"
-#include "shim/opencl/hooks/hooks.hpp"
-#include "shim/opencl/next.hpp"
 #include "stats/sites.hpp"
 
 namespace cistern::library {
@@ -36,7 +32,6 @@ namespace {
 
 constexpr std::size_t kChunkUsually = std::size_t{256} << 20, kPieceMax = std::size_t{4} << 20;
 constexpr unsigned kSlotsUsually = 2, kSlotsMax = 64, kLanes = 2;
-constexpr opencl::cl_uint kQueueDevice = 0x1091;  // CL_QUEUE_DEVICE
 
 // The program's errno stays what it was.
 class KeptErrno {
@@ -67,7 +62,8 @@ struct Slot {
 
 struct Mapped {
   cistern_mapped_settings settings{};
-  cuda::CUcontext context = nullptr;  // CISTERN_CURRENT: the one that was current when it was opened
+  const KindMemory* memory = nullptr;  // of settings.kind
+  void* context = nullptr;             // CISTERN_CURRENT: the one that was current when it was opened
   unsigned process = process_number;
   int file = -1;
   dev_t device = 0;  // the file's: a program that closes what it does not know of may have another one there
@@ -81,7 +77,11 @@ struct Mapped {
     std::destroy_at(this);
     std::construct_at(this);
   }
-  bool is_opencl() const { return settings.kind == CISTERN_OPENCL; }
+  const KindQueues& queues() const { return *memory->queues; }
+  // Page-locked, where there is such.
+  const KindMemory& memory_of_pieces() const {
+    return queues().pinned ? *queues().pinned : *library::memory_of(CISTERN_HOST);
+  }
   bool is_inherited() const { return process != process_number; }
   std::size_t bytes_of(std::uint64_t index) const {
     return static_cast<std::size_t>(std::min(info.chunk_bytes, info.bytes - index * info.chunk_bytes));
@@ -99,59 +99,17 @@ cistern_status status_of_system(int error) {
 }
 
 // --- Queues and memory of its own
-cistern_status new_queue(const Mapped& of, void** queue) {
-  if (!of.is_opencl()) {
-    const OnDevice there(of.settings.device);
-    if (!there) return status_of(there.answer());
-    cuda::CUstream stream = nullptr;
-    const cuda::CUresult answer = cuda::hook::cuStreamCreate(&stream, cuda::kStreamNonBlocking);
-    *queue = stream;
-    return status_of(answer);
-  }
-  const auto& next = opencl::next();
-  if (!next.clCreateCommandQueue) return CISTERN_NO_DRIVER;
-  opencl::cl_device_id device = nullptr;
-  opencl::cl_int error = next.clGetCommandQueueInfo.own(static_cast<opencl::cl_command_queue>(of.settings.queue),
-                                                        kQueueDevice, sizeof device, &device, nullptr);
-  if (error == opencl::kSuccess)
-    *queue = opencl::hook::clCreateCommandQueue(reinterpret_cast<opencl::cl_context>(of.settings.context), device, 0,
-                                                &error);
-  return status_of_opencl(error);
-}
-
-cistern_status end_queue(const Mapped& of, void* queue) {
-  if (of.is_opencl())
-    return status_of_opencl(opencl::hook::clReleaseCommandQueue(static_cast<opencl::cl_command_queue>(queue)));
-  const OnDevice there(of.settings.device);
-  return status_of(there ? cuda::hook::cuStreamDestroy_v2(static_cast<cuda::CUstream>(queue)) : there.answer());
-}
-
-Wanted wanted_of(const Mapped& of, cistern_kind kind, std::size_t bytes) {
-  Wanted wanted{};
-  wanted.kind = kind;
-  wanted.bytes = bytes;
-  if (kind == CISTERN_OPENCL) {
-    wanted.context = of.settings.context;
-    wanted.flags = of.settings.flags;
-  } else if (kind != CISTERN_HOST && of.settings.device != kCurrentContext) {
-    wanted.where = CISTERN_ON_DEVICE;
-    wanted.device = of.settings.device;
-  }
-  return wanted;
-}
-
-cistern_kind kind_of_pieces(const Mapped& of) { return of.is_opencl() ? CISTERN_HOST : CISTERN_PINNED; }
-
 cistern_status have_memory(Mapped& of, Slot& slot) {
   for (Lane& lane : slot.lanes) {
-    cistern_status status = lane.queue ? CISTERN_OK : new_queue(of, &lane.queue);
+    const QueueWanted queue{of.settings.device, of.settings.context, of.settings.queue};
+    cistern_status status = lane.queue ? CISTERN_OK : of.queues().make(queue, &lane.queue);
     if (status == CISTERN_OK && !lane.piece.address)
-      status = take(wanted_of(of, kind_of_pieces(of), of.piece_bytes), &lane.piece);
+      status = take(wanted_for(of.settings, of.memory_of_pieces(), of.piece_bytes), &lane.piece);
     if (status != CISTERN_OK) return status;
   }
   if (slot.memory.address) return CISTERN_OK;
   const auto bytes = static_cast<std::size_t>(std::min(of.info.chunk_bytes, of.info.bytes));
-  return take(wanted_of(of, of.settings.kind, bytes), &slot.memory);
+  return take(wanted_for(of.settings, *of.memory, bytes), &slot.memory);
 }
 
 bool is_still_open(const Mapped& of) {
@@ -159,9 +117,9 @@ bool is_still_open(const Mapped& of) {
   return !fstat(of.file, &now) && now.st_dev == of.device && now.st_ino == of.inode;
 }
 
-cistern_status give_back(cistern_kind kind, Taken& memory) {
-  const cistern_status status = memory.address ? give(kind, memory, nullptr) : CISTERN_OK;
-  if (status == CISTERN_OK) memory = {};
+cistern_status give_back(const KindMemory& memory, Taken& taken) {
+  const cistern_status status = taken.address ? memory.give(taken, nullptr, {}) : CISTERN_OK;
+  if (status == CISTERN_OK) taken = {};
   return status;
 }
 
@@ -174,10 +132,10 @@ cistern_status give_all(Mapped& of) {
   };
   for (Slot& slot : of.slots) {
     slot.has_chunk = false;
-    note(give_back(of.settings.kind, slot.memory));
+    note(give_back(*of.memory, slot.memory));
     for (Lane& lane : slot.lanes) {
-      note(give_back(kind_of_pieces(of), lane.piece));
-      if (lane.queue && note(end_queue(of, lane.queue))) lane.queue = nullptr;
+      note(give_back(of.memory_of_pieces(), lane.piece));
+      if (lane.queue && note(of.queues().end(of.settings.device, lane.queue))) lane.queue = nullptr;
     }
   }
   return first;
@@ -376,7 +334,7 @@ cistern_status write_back_all(Mapped& of) {
 }
 
 bool is_right(const Mapped& of, const void* queue) {
-  return of.is_opencl() ? queue != nullptr : !is_of_each_thread(of.settings.kind, queue);
+  return (queue || !of.queues().needs_queue) && is_for_all_threads(of.queues(), queue);
 }
 
 bool any_is_acquired(const Mapped& of) {
@@ -388,10 +346,11 @@ bool is_right(cistern_mapped_settings& own) {
   if (!own.chunk_bytes) own.chunk_bytes = kChunkUsually;
   if (!own.chunks_on_device) own.chunks_on_device = kSlotsUsually;
   if (!own.path || own.chunks_on_device < 2 || own.chunks_on_device > kSlotsMax) return false;
-  if (own.device < kCurrentContext || own.chunk_bytes > PTRDIFF_MAX / 2) return false;
+  if (own.device < CISTERN_CURRENT || own.chunk_bytes > PTRDIFF_MAX / 2) return false;
   if (own.bytes > PTRDIFF_MAX || (own.bytes && !own.writable)) return false;
-  if (own.kind == CISTERN_OPENCL) return own.context && own.queue;
-  return own.kind == CISTERN_DEVICE;
+  const KindMemory* const memory = memory_of(own.kind);
+  if (!memory || !memory->is_device) return false;
+  return (own.context || !memory->of_context) && (own.queue || !memory->queues->needs_queue);
 }
 
 // Made where it is to be made and is not there: `*is_new`.
@@ -448,9 +407,11 @@ cistern_status mapped_open(const cistern_mapped_settings* settings, cistern_mapp
   cistern_mapped_settings own{};
   if (!file || !read_sized(own, settings, offsetof(cistern_mapped_settings, context)) || !is_right(own))
     return CISTERN_INVALID;
-  const bool in_current = own.kind == CISTERN_DEVICE && own.device == kCurrentContext;
-  cuda::CUcontext const context = in_current ? current_context() : nullptr;
-  if (in_current && !context) return refused(cuda::kInvalidContext);
+  const KindMemory* const memory = memory_of(own.kind);
+  void* context = nullptr;
+  if (own.device == CISTERN_CURRENT)
+    if (const cistern_status status = find_current_context(*memory->queues, &context); status != CISTERN_OK)
+      return status;
   int opened = -1;
   struct stat seen;
   if (const cistern_status status = open_file(own, &opened, &seen); status != CISTERN_OK) return status;
@@ -458,6 +419,7 @@ cistern_status mapped_open(const cistern_mapped_settings* settings, cistern_mapp
   *file = files.make([&](Mapped& of) {
     of.settings = own;
     of.settings.path = nullptr;  // the caller's
+    of.memory = memory;
     of.context = context;
     of.process = process_number;
     of.file = opened;
@@ -480,7 +442,7 @@ cistern_status mapped_close(cistern_mapped* handle) {
   native = 0;
   Used file(files, "cistern_mapped_close", handle);
   if (!file) return CISTERN_INVALID;
-  const InContext there(file->is_inherited() ? nullptr : file->context);
+  const InContext there(file->queues(), file->is_inherited() ? nullptr : file->context);
   if (!file->is_inherited()) {
     if (any_is_acquired(*file)) return CISTERN_BUSY;
     cistern_status status = write_back_all(*file);
@@ -505,7 +467,7 @@ cistern_status mapped_acquire(cistern_mapped* handle, uint64_t index, cistern_ac
   if (index >= file->info.chunks) return CISTERN_BOUNDS;
   if (access != CISTERN_READ && !file->settings.writable) return CISTERN_DENIED;
   if (file->is_inherited()) return CISTERN_NO_DRIVER;
-  const InContext there(file->context);
+  const InContext there(file->queues(), file->context);
   Slot* slot = slot_of(*file, index);
   if (slot && slot->is_acquired) return CISTERN_BUSY;
   const bool is_hit = slot != nullptr;
@@ -532,7 +494,7 @@ cistern_status mapped_release(cistern_mapped* handle, uint64_t index, void* queu
   Slot* const slot = slot_of(*file, index);
   if (!slot || !slot->is_acquired) return CISTERN_INVALID;
   if (file->is_inherited()) return CISTERN_NO_DRIVER;
-  const InContext there(file->context);
+  const InContext there(file->queues(), file->context);
   if (const cistern_status status = follow(*file, *slot, queue, true); status != CISTERN_OK) return status;
   slot->is_acquired = false;
   ask_to_read_ahead(*file, index + 1);
@@ -546,7 +508,7 @@ cistern_status mapped_flush(cistern_mapped* handle) {
   const Used file(files, "cistern_mapped_flush", handle);
   if (!file) return CISTERN_INVALID;
   if (file->is_inherited()) return CISTERN_NO_DRIVER;
-  const InContext there(file->context);
+  const InContext there(file->queues(), file->context);
   // The chunks that could be written reach the disk even where another could not.
   const cistern_status written = write_back_all(*file);
   const int code = native;

@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-#include <iterator>
 #include <new>
 
 #include "pool/base/internal_memory.hpp"
 #include "shim/library/pool_blocks.hpp"
 #include "shim/library/pools.hpp"
+#include "shim/process/kind.hpp"
 #include "shim/process/log.hpp"
 #include "stats/counters.hpp"
 #include "stats/sink.hpp"
@@ -16,14 +16,14 @@
 namespace cistern::library {
 namespace {
 
-constexpr const char* kKindNames[] = {"host", "opencl", "device", "pinned", "managed"};
-
 constexpr unsigned kPageBits = 10, kIndexBits = 20;
 constinit std::atomic<Account*> pages[1 << (kIndexBits - kPageBits)] = {};
 constinit Lock accounts_lock;  // for making and ending one
 constinit std::uint32_t accounts_made = 0;
 constinit Account* accounts_unused = nullptr;
-constinit std::atomic<cistern_pool*> default_pools[std::size(kKindNames)] = {};
+// One for each table of memory, in the order of the kinds.
+constexpr std::size_t kDefaultPoolsMax = 16;
+constinit std::atomic<cistern_pool*> default_pools[kDefaultPoolsMax] = {};
 
 cistern_pool* handle_of(const Account& account, std::uint32_t generation) {
   return reinterpret_cast<cistern_pool*>((std::uint64_t{generation} << kIndexBits | account.index) << 3 | 1);
@@ -55,11 +55,24 @@ Account* new_account() {
   return account;
 }
 
+// Null: there is no such kind.
+std::atomic<cistern_pool*>* place_of_default(cistern_kind kind) {
+  std::size_t place = 0;
+  for (const Kind* of : kinds())
+    for (const KindMemory* memory : of->memory) {
+      if (place == kDefaultPoolsMax) return nullptr;
+      if (memory->kind == kind) return &default_pools[place];
+      ++place;
+    }
+  return nullptr;
+}
+
 // Under the lock.
 cistern_pool* open_pool(const cistern_pool_settings& settings, bool is_default) {
   Account* const account = new_account();
   if (!account) return nullptr;
   account->settings = settings;
+  account->memory = memory_of(settings.kind);
   const char* const name = settings.name ? settings.name : "pool";
   const std::size_t name_bytes = strnlen(name, sizeof account->name - 1);
   memcpy(account->name, name, name_bytes);
@@ -82,10 +95,6 @@ void Account::begin_anew(std::uint64_t now_ns) {
   allocations = frees = live_blocks = allocated_bytes = 0;
   for (auto* const count : {&live_bytes, &peak_bytes, &hits, &failed}) *count = 0;
   born_ns = now_ns;
-}
-
-const char* name_of_kind(cistern_kind kind) {
-  return kind >= 0 && kind < static_cast<int>(std::size(kKindNames)) ? kKindNames[kind] : nullptr;
 }
 
 Account* account_of(const char* api, const cistern_pool* pool) {
@@ -167,17 +176,17 @@ cistern_status end_pool(cistern_pool* pool) {
 }
 
 cistern_pool* default_pool(cistern_kind kind) {
-  if (!name_of_kind(kind)) return nullptr;
-  std::atomic<cistern_pool*>& place = default_pools[kind];
-  if (cistern_pool* const known = place.load(std::memory_order_acquire)) return known;
+  std::atomic<cistern_pool*>* const place = place_of_default(kind);
+  if (!place) return nullptr;
+  if (cistern_pool* const known = place->load(std::memory_order_acquire)) return known;
   const Locked hold(accounts_lock);
-  if (!place.load()) {
+  if (!place->load()) {
     cistern_pool_settings settings{};
     settings.name = "default";
     settings.kind = kind;
-    place.store(open_pool(settings, true), std::memory_order_release);
+    place->store(open_pool(settings, true), std::memory_order_release);
   }
-  return place.load();
+  return place->load();
 }
 
 void visit_accounts(void (*visit)(Account& account, void* context), void* context) {

@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "pool/base/lock.hpp"
-#include "shim/library/library.hpp"
+#include "shim/library/kind_memory.hpp"
 
 namespace cistern::library {
 
@@ -18,7 +18,8 @@ struct Account {
   Account* next_unused = nullptr;
   char name[64] = {};
   cistern_pool_settings settings{};
-  bool is_default = false;  // the process's own: blocks have no records, and its figures are the kind's
+  const KindMemory* memory = nullptr;  // of settings.kind
+  bool is_default = false;             // the process's own: blocks have no records, and its figures are the kind's
   std::uint64_t born_ns = 0;
   std::atomic<std::uint64_t> live_bytes{0}, peak_bytes{0}, hits{0}, failed{0};
   // Under the lock: one costs less than an atomic addition to each.
@@ -28,9 +29,6 @@ struct Account {
 
   void begin_anew(std::uint64_t now_ns);
 };
-
-// Null: there is no such kind.
-const char* name_of_kind(cistern_kind kind);
 
 // Null and a line: no pool, or not any more.
 Account* account_of(const char* api, const cistern_pool* pool);

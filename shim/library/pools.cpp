@@ -12,9 +12,7 @@
 #include <cstring>
 #include <optional>
 
-#include "shim/cuda/device_memory.hpp"
 #include "shim/library/answers.hpp"
-#include "shim/library/devices.hpp"
 #include "shim/library/kind_memory.hpp"
 #include "shim/library/pool_blocks.hpp"
 #include "shim/process/log.hpp"
@@ -26,13 +24,18 @@ namespace cistern::library {
 namespace {
 
 // --- Requests
-Wanted as_settings_have_it(const cistern_pool_settings& of, std::size_t bytes, std::size_t alignment) {
-  return {of.kind, bytes, alignment, of.flags, of.where, of.device, of.node, of.context};
+Wanted wanted_by(const cistern_pool_settings& of, const KindMemory& memory, std::size_t bytes, std::size_t alignment) {
+  return {&memory, bytes, alignment, of.flags, of.where, of.device, of.node, of.context};
+}
+
+Wanted as_pool_has_it(const Account& of, std::size_t bytes, std::size_t alignment) {
+  return wanted_by(of.settings, *of.memory, bytes, alignment);
 }
 
 bool is_right(const cistern_pool_settings& settings) {
-  if (!name_of_kind(settings.kind) || (settings.kind == CISTERN_OPENCL) != (settings.context != nullptr)) return false;
-  return check(as_settings_have_it(settings, 1, 0)) == CISTERN_OK;
+  const KindMemory* const memory = memory_of(settings.kind);
+  if (!memory || memory->of_context != (settings.context != nullptr)) return false;
+  return check(wanted_by(settings, *memory, 1, 0)) == CISTERN_OK;
 }
 
 double seconds_since(std::uint64_t born_ns) {
@@ -44,7 +47,7 @@ double seconds_since(std::uint64_t born_ns) {
 [[gnu::cold, gnu::noinline]] void say_refused(const char* api, const void* pointer, const char* what,
                                               const Account& owner) {
   StringSink line;
-  line.print("{}({}): {} pool \"{}\" ({}); refused", api, pointer, what, owner.name, name_of_kind(owner.settings.kind));
+  line.print("{}({}): {} pool \"{}\" ({}); refused", api, pointer, what, owner.name, owner.memory->name);
   warn_line(line.text());
 }
 
@@ -84,7 +87,7 @@ cistern_status allocate_of_process(const Wanted& wanted, void** result) {
     *result = reinterpret_cast<void*>(taken.address);
     return CISTERN_OK;
   }
-  give(wanted.kind, taken, nullptr);
+  wanted.memory->give(taken, nullptr, {});
   return CISTERN_INVALID;
 }
 
@@ -131,7 +134,7 @@ cistern_status give_claimed(Account& account, cistern_pool* pool, const Claimed&
   if (settings.deallocated)
     settings.deallocated(pool, reinterpret_cast<void*>(claimed.address), claimed.bytes, settings.user);
   const Taken taken{record.base, claimed.address, record.placed_bytes, record.device};
-  const cistern_status status = give(settings.kind, taken, queue, order);
+  const cistern_status status = account.memory->give(taken, queue, order);
   if (status != CISTERN_OK) return status;
   end_block(claimed.seen, claimed.address);
   leave(account, claimed.bytes, claimed.seen.record);
@@ -143,13 +146,10 @@ cistern_status deallocate_of_process(const Account& account, const char* api, vo
                                      InOrder order = {}) {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   if (refuse_block_of_pool(api, block)) return CISTERN_INVALID;
-  const cistern_kind kind = account.settings.kind;
-  const cistern_status status =
-      give(kind, {.base = address, .address = address, .device = device_for_free(kind, block)}, queue, order);
-  const bool is_known_to_none =
-      status == CISTERN_DRIVER &&
-      (native == cuda::kInvalidValue || native == cuda::kNotInitialized || native == opencl::kInvalidMemObject);
-  if (!is_known_to_none) return status;
+  const KindMemory& memory = *account.memory;
+  const int device = memory.device_of ? memory.device_of(block) : CISTERN_CURRENT;
+  const cistern_status status = memory.give({.base = address, .address = address, .device = device}, queue, order);
+  if (status != CISTERN_DRIVER || !memory.is_no_block || !memory.is_no_block(native)) return status;
   say_refused(api, block, "no live block of", account);
   return CISTERN_INVALID;
 }
@@ -182,16 +182,16 @@ void take_back(Account& account, cistern_pool* pool, const char* api, void* bloc
 cistern_status resize_of_process(Account& account, cistern_pool* pool, const char* api, void** block, std::size_t bytes,
                                  void* queue) {
   if (refuse_block_of_pool(api, *block)) return CISTERN_INVALID;
-  const cistern_kind kind = account.settings.kind;
-  if (kind == CISTERN_HOST) return resize_host_block(api, block, bytes);
-  if (kind == CISTERN_OPENCL) return CISTERN_INVALID;  // of which context would it be?
-  const std::size_t before = bytes_of(kind, *block);
+  const KindMemory& memory = *account.memory;
+  if (memory.resize) return memory.resize(api, block, bytes);
+  if (memory.of_context) return CISTERN_INVALID;  // of which one would it be?
+  const std::size_t before = memory.bytes_of(*block);
   if (!before) say_refused(api, *block, "no live block of", account);
   if (!before) return CISTERN_INVALID;
   void* moved = nullptr;
-  cistern_status status = allocate_of_process(as_settings_have_it(account.settings, bytes, 0), &moved);
+  cistern_status status = allocate_of_process(as_pool_has_it(account, bytes, 0), &moved);
   if (status != CISTERN_OK) return status;
-  status = copy_contents(kind, moved, *block, std::min(bytes, before), 0, queue);
+  status = copy_contents(memory, moved, *block, std::min(bytes, before), 0, queue);
   if (status == CISTERN_OK) status = deallocate_of_process(account, api, *block, queue);
   if (status == CISTERN_OK)
     *block = moved;
@@ -203,8 +203,9 @@ cistern_status resize_of_process(Account& account, cistern_pool* pool, const cha
 // Nobody else may end the block while its contents move.
 cistern_status resize(Account& account, cistern_pool* pool, const char* api, void** block, std::size_t bytes,
                       void* queue) {
-  Wanted wanted = as_settings_have_it(account.settings, bytes, 0);
-  if (wanted.kind == CISTERN_OPENCL && !queue) return CISTERN_INVALID;
+  const KindMemory& memory = *account.memory;
+  Wanted wanted = as_pool_has_it(account, bytes, 0);
+  if (memory.queues && memory.queues->needs_queue && !queue) return CISTERN_INVALID;
   const std::optional<Claimed> claimed = claim(api, account, *block);
   if (!claimed) return CISTERN_INVALID;
   void* moved = nullptr;
@@ -213,8 +214,8 @@ cistern_status resize(Account& account, cistern_pool* pool, const char* api, voi
     if (claimed->device >= 0) wanted.where |= CISTERN_ON_DEVICE, wanted.device = claimed->device;
     status = allocate_in(account, pool, wanted, &moved, claimed->bytes);
     if (status == CISTERN_OK)
-      status = copy_contents(wanted.kind, moved, *block, std::min<std::uint64_t>(bytes, claimed->bytes),
-                             claimed->device, queue);
+      status =
+          copy_contents(memory, moved, *block, std::min<std::uint64_t>(bytes, claimed->bytes), claimed->device, queue);
     if (status == CISTERN_OK) status = give_claimed(account, pool, *claimed, queue);
   }
   if (status == CISTERN_OK && moved) {
@@ -252,7 +253,7 @@ cistern_status pool_allocate(cistern_pool* pool, size_t bytes, size_t alignment,
   if (block) *block = nullptr;
   Account* const account = account_of("cistern_pool_allocate", pool);
   if (!account || !block) return CISTERN_INVALID;
-  return allocate_in(*account, pool, as_settings_have_it(account->settings, bytes, alignment), block);
+  return allocate_in(*account, pool, as_pool_has_it(*account, bytes, alignment), block);
 }
 
 cistern_status pool_allocate_as(cistern_pool* pool, const cistern_request* request, void** block) {
@@ -263,11 +264,11 @@ cistern_status pool_allocate_as(cistern_pool* pool, const cistern_request* reque
   Account* const account = account_of("cistern_pool_allocate_as", pool);
   cistern_request own{};
   if (!account || !block || !read_sized(own, request, offsetof(cistern_request, alignment))) return CISTERN_INVALID;
-  Wanted wanted = as_settings_have_it(account->settings, own.bytes, own.alignment);
+  Wanted wanted = as_pool_has_it(*account, own.bytes, own.alignment);
   if (own.flags) wanted.flags = own.flags;
   if (own.where) wanted.where = own.where, wanted.device = own.device, wanted.node = own.node;
   if (own.context && own.context != wanted.context) {
-    if (!account->is_default || wanted.kind != CISTERN_OPENCL) return CISTERN_INVALID;
+    if (!account->is_default || !wanted.memory->of_context) return CISTERN_INVALID;
     wanted.context = own.context;
   }
   return allocate_in(*account, pool, wanted, block);
@@ -280,7 +281,7 @@ cistern_status pool_reallocate(cistern_pool* pool, void** block, size_t bytes, v
   native = 0;
   Account* const account = account_of(kApi, pool);
   if (!account || !block || !bytes) return CISTERN_INVALID;
-  if (!*block) return allocate_in(*account, pool, as_settings_have_it(account->settings, bytes, 0), block);
+  if (!*block) return allocate_in(*account, pool, as_pool_has_it(*account, bytes, 0), block);
   const auto resized = account->is_default ? resize_of_process : resize;
   return resized(*account, pool, kApi, block, bytes, queue);
 }
@@ -290,7 +291,7 @@ cistern_status pool_reserve(cistern_pool* pool, size_t bytes, size_t count) {
   native = 0;
   Account* const account = account_of("cistern_pool_reserve", pool);
   if (!account) return CISTERN_INVALID;
-  const Wanted wanted = as_settings_have_it(account->settings, bytes, 0);
+  const Wanted wanted = as_pool_has_it(*account, bytes, 0);
   const cistern_status status = check(wanted);
   return status == CISTERN_OK ? reserve(wanted, count) : status;
 }
@@ -311,11 +312,9 @@ cistern_status pool_allocate_on(cistern_pool* pool, size_t bytes, int device, vo
   native = 0;
   if (block) *block = nullptr;
   Account* const account = account_of("cistern_pool_allocate_on", pool);
-  if (!account || !block || account->settings.kind != CISTERN_DEVICE) return CISTERN_INVALID;
-  Wanted wanted = as_settings_have_it(account->settings, bytes, 0);
-  // The runtime's own first call would make the first device's context current.
-  if (device == kCurrentContext && !wanted.where && !any_context_is_current()) device = 0;
-  if (device != kCurrentContext) wanted.where |= CISTERN_ON_DEVICE, wanted.device = device;
+  if (!account || !block || !account->memory->in_order) return CISTERN_INVALID;
+  Wanted wanted = as_pool_has_it(*account, bytes, 0);
+  if (device != CISTERN_CURRENT) wanted.where |= CISTERN_ON_DEVICE, wanted.device = device;
   wanted.order = {true, stream};
   return allocate_in(*account, pool, wanted, block);
 }
@@ -325,14 +324,8 @@ cistern_status pool_deallocate_on(cistern_pool* pool, void* block, void* stream)
   const CalledFrom here(__builtin_return_address(0), Calls::some);
   native = 0;
   Account* const account = account_of(kApi, pool);
-  if (!account || account->settings.kind != CISTERN_DEVICE) return CISTERN_INVALID;
+  if (!account || !account->memory->in_order) return CISTERN_INVALID;
   return block ? deallocate_in(*account, pool, kApi, block, nullptr, {true, stream}) : CISTERN_OK;
-}
-
-cistern_status block_used_on(void* block, void* stream) {
-  const auto pointer = static_cast<cuda::CUdeviceptr>(reinterpret_cast<std::uintptr_t>(block));
-  if (!cuda::driver_found()) return CISTERN_NO_DRIVER;
-  return cuda::note_further_stream(pointer, static_cast<cuda::CUstream>(stream)) ? CISTERN_OK : CISTERN_INVALID;
 }
 
 cistern_status pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* statistics, size_t bytes) {
@@ -430,8 +423,8 @@ void add_pools(Snapshot& snapshot) {
         const bool is_destroyed = !(account.generation.load() & 1);
         const Locked hold(account.lock);
         static_cast<Vector<LibraryPoolFigures>*>(pools)->push_back(
-            {account.name, name_of_kind(account.settings.kind), is_destroyed, account.allocations, account.frees,
-             account.failed, account.live_blocks, account.live_bytes, account.peak_bytes, account.allocated_bytes,
+            {account.name, account.memory->name, is_destroyed, account.allocations, account.frees, account.failed,
+             account.live_blocks, account.live_bytes, account.peak_bytes, account.allocated_bytes,
              account.settings.bytes_max});
       },
       &snapshot.library_pools);

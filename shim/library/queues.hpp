@@ -1,18 +1,42 @@
-// What the library itself does on streams and queues beside cistern/queue.h.
+// What kinds and the library do on queues beside cistern/queue.h.
 #pragma once
-#include "shim/library/library.hpp"
+#include "shim/library/answers.hpp"
+#include "shim/library/kind_memory.hpp"
 
 namespace cistern::library {
 
-// From a device to memory of the host, which is there when this returns, as all is that was enqueued before on this
-// queue.
-cistern_status read_and_wait(const cistern_part& target, const cistern_part& source, std::size_t bytes, int device,
-                             void* queue);
+// While this lives a context is current that was so when a buffer was made; null: what is.
+class InContext {
+ public:
+  InContext(const KindQueues& of, void* context)
+      : of_(of), entered_(context && of.enter_context && of.enter_context(context)) {}
+  ~InContext() {
+    if (entered_) of_.leave_context();
+  }
+  InContext(const InContext&) = delete;
+  InContext& operator=(const InContext&) = delete;
 
-// CUDA's name for each thread's own stream: what one thread enqueues there no other one can wait for by it.
-inline bool is_of_each_thread(cistern_kind kind, const void* queue) {
-  constexpr std::uintptr_t kPerThread = 2;  // CU_STREAM_PER_THREAD
-  return kind != CISTERN_OPENCL && reinterpret_cast<std::uintptr_t>(queue) == kPerThread;
+ private:
+  const KindQueues& of_;
+  const bool entered_;
+};
+
+// Where contexts are current at all, one has to be.
+inline cistern_status find_current_context(const KindQueues& of, void** context) {
+  *context = of.current_context ? of.current_context() : nullptr;
+  return !of.current_context || *context ? CISTERN_OK : refused(of.no_context_code);
 }
+
+inline bool is_for_all_threads(const KindQueues& of, const void* queue) {
+  return !of.is_for_all_threads || of.is_for_all_threads(queue);
+}
+
+// A fill where the driver has none of its own for this pattern.
+struct CopyAndWait {
+  decltype(KindQueues::copy) copy;
+  decltype(KindQueues::wait) wait;
+};
+cistern_status fill_by_copies(CopyAndWait by, const cistern_part& target, const void* pattern,
+                              std::size_t pattern_bytes, std::size_t bytes, int device, void* queue);
 
 }  // namespace cistern::library

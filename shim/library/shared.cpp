@@ -1,5 +1,5 @@
 // See shared.hpp, and cistern/shared.h. A shared buffer is a file that this process is attached to (shared_files.cpp),
-// and memory: what the file holds, mapped, or a device's (shared_device.cpp).
+// and memory: what the file holds, mapped, or a device's (KindSharing).
 //
 //   create -> is the name free? -> the file, and memory, before it has a name -> the name, last
 //   attach -> the file, locked -> does it have what is wanted? -> its memory
@@ -14,8 +14,7 @@
 
 #include "shim/library/answers.hpp"
 #include "shim/library/handles.hpp"
-#include "shim/library/library.hpp"
-#include "shim/library/shared_device.hpp"
+#include "shim/library/kind_memory.hpp"
 #include "shim/library/shared_files.hpp"
 #include "shim/process/lookup.hpp"
 #include "stats/sites.hpp"
@@ -30,15 +29,16 @@ struct Shared {
   SharedFile file;
   SharedHeader header;
   Access access = Access::to_write;
-  void* mapped = nullptr;     // host
-  SharedDeviceMemory memory;  // device
-  bool is_owner = false;      // of device memory
+  void* mapped = nullptr;  // host
+  SharedMemory memory;     // device
+  bool is_owner = false;   // of device memory
 
   Shared() = default;
   Shared(Shared&&) = delete;
   ~Shared() { begin_anew(); }
 
-  bool is_device() const { return header.kind == CISTERN_DEVICE; }
+  // Null: the file has it.
+  const KindSharing* sharing() const { return memory_of(static_cast<cistern_kind>(header.kind))->sharing; }
   void take_from(Shared& other) {
     file = std::move(other.file);
     header = other.header;
@@ -54,15 +54,15 @@ struct Shared {
 // The owner of device memory is attached until nobody can find it any more: a free may wait for the device, and others
 // for the file's lock. Whoever opened it is attached until it is closed. With a fork none of it came along.
 cistern_status Shared::detach() {
-  const SharedDeviceMemory gone = std::exchange(memory, {});
+  const SharedMemory gone = std::exchange(memory, {});
   const bool is_inherited = file.is_inherited(), owned = std::exchange(is_owner, false);
   cistern_status status = CISTERN_OK;
-  if (gone.opened && !is_inherited) status = close_shared_device_memory(gone);
+  if (gone.opened && !is_inherited) status = sharing()->close(gone);
   const int error_before = errno;
   if (mapped) munmap(std::exchange(mapped, nullptr), header.bytes);
   errno = error_before;
   file.leave();
-  if (owned && !is_inherited) status = free_shared_device_memory(gone);
+  if (owned && !is_inherited) status = sharing()->free(gone);
   return status;
 }
 
@@ -79,7 +79,8 @@ bool read_settings(cistern_shared_settings& own, const cistern_shared_settings* 
   native = 0;
   if (handle) *handle = nullptr;
   if (!handle || !read_sized(own, given, offsetof(cistern_shared_settings, mode))) return false;
-  if ((own.kind != CISTERN_HOST && own.kind != CISTERN_DEVICE) || own.device < 0) return false;
+  const KindMemory* const memory = memory_of(own.kind);
+  if (!memory || (memory->kind != CISTERN_HOST && !memory->sharing) || own.device < 0) return false;
   if (!cleaned.exchange(true)) clean_shared_files();
   return true;
 }
@@ -89,14 +90,15 @@ cistern_status fill(Shared& made, const cistern_shared_settings& settings, unsig
   made.header.bytes = settings.bytes;
   made.header.element_bytes = settings.element_bytes;
   made.header.type = settings.type;
-  if (made.is_device()) {
-    const cistern_status status = make_shared_device_memory(settings.device, made.header, &made.memory);
+  const KindSharing* const sharing = made.sharing();
+  if (sharing) {
+    const cistern_status status = sharing->make(settings.device, made.header, &made.memory);
     if (status != CISTERN_OK) return status;
     made.is_owner = true;
   }
   if (const cistern_status status = made.file.make(made.header, mode); status != CISTERN_OK) return status;
-  if (!made.is_device()) return made.file.map(made.header.bytes, made.access, &made.mapped);
-  return made.file.say_owner(reinterpret_cast<void*>(made.memory.pointer)) ? CISTERN_OK : refused(ENOLCK);
+  if (!sharing) return made.file.map(made.header.bytes, made.access, &made.mapped);
+  return made.file.say_owner(reinterpret_cast<void*>(made.memory.address)) ? CISTERN_OK : refused(ENOLCK);
 }
 
 bool fits(const SharedHeader& header, const cistern_shared_settings& wanted) {
@@ -108,11 +110,11 @@ bool fits(const SharedHeader& header, const cistern_shared_settings& wanted) {
 // In the process that has it, it is the same memory: a driver opens no handle of its own process.
 cistern_status find_device_memory(Shared& found, int device) {
   if (void* const own = found.file.owned_here()) {
-    found.memory.pointer = reinterpret_cast<std::uintptr_t>(own);
+    found.memory.address = reinterpret_cast<std::uintptr_t>(own);
     return CISTERN_OK;
   }
   if (!found.file.owner_lives()) return refused(ENOENT, CISTERN_NOT_FOUND);
-  const cistern_status status = open_shared_device_memory(device, found.header, &found.memory);
+  const cistern_status status = found.sharing()->open(device, found.header, &found.memory);
   if (status == CISTERN_OK) return status;
   found.memory = {};
   return found.file.owner_lives() ? status : refused(ENOENT, CISTERN_NOT_FOUND);
@@ -151,8 +153,8 @@ cistern_status shared_attach(const cistern_shared_settings* settings, cistern_sh
   const cistern_status status = found.file.attach(name, found.access, &found.header, &is_whole);
   if (status != CISTERN_OK) return status;
   if (!is_whole || !fits(found.header, own)) return CISTERN_MISMATCH;
-  const cistern_status there = found.is_device() ? find_device_memory(found, own.device)
-                                                 : found.file.map(found.header.bytes, found.access, &found.mapped);
+  const cistern_status there = found.sharing() ? find_device_memory(found, own.device)
+                                               : found.file.map(found.header.bytes, found.access, &found.mapped);
   return there == CISTERN_OK ? hand_out(found, handle) : there;
 }
 
@@ -171,14 +173,14 @@ cistern_status shared_get(cistern_shared* handle, cistern_shared_view* view, siz
   const Handles<Shared, cistern_shared, 4>::Use shared(all_shared, "cistern_shared_get", handle);
   if (!shared || !view) return CISTERN_INVALID;
   cistern_shared_view own{};
-  own.address = shared->mapped ? shared->mapped : reinterpret_cast<void*>(shared->memory.pointer);
+  own.address = shared->mapped ? shared->mapped : reinterpret_cast<void*>(shared->memory.address);
   own.bytes = shared->header.bytes;
   own.element_bytes = shared->header.element_bytes;
   own.type = shared->header.type;
   own.kind = static_cast<cistern_kind>(shared->header.kind);
   own.writable = shared->access == Access::to_write;
   own.owner = shared->is_owner && shared->file.is_here();
-  own.owner_lives = own.owner || (shared->is_device() && shared->file.owner_lives());
+  own.owner_lives = own.owner || (shared->sharing() && shared->file.owner_lives());
   write_sized(view, own, bytes);
   return CISTERN_OK;
 }

@@ -26,7 +26,7 @@ struct SharedHeader {
   std::int64_t kind = 0;
   std::uint64_t bytes = 0, element_bytes = 0, type = 0;
   std::uint64_t device_offset = 0;  // of the buffer in what the handle names
-  char device_handle[64] = {};      // CUipcMemHandle
+  char device_handle[64] = {};      // the driver's
 };
 
 // A process is attached by one of these, as long as it lives. In a forked child all are as if they had left.

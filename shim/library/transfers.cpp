@@ -3,8 +3,8 @@
 // may still look at one. Handles are numbers, as those of pools.
 //
 //   add  -> the heap -> a thread, unless as many run as may
-//   work -> the copy of the highest priority, and small ones that continue it -> the hook that the program's own copy
-//   would call -> again after a pause, if it failed -> done()
+//   work -> the copy of the highest priority, and small ones that continue it -> the kind, which makes it -> again
+//   after a pause, if it failed -> done()
 #include "shim/library/transfers.hpp"
 
 #include <errno.h>
@@ -20,12 +20,9 @@
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/base/system_call.hpp"
-#include "shim/cuda/hooks/hooks.hpp"
 #include "shim/library/answers.hpp"
-#include "shim/library/devices.hpp"
-#include "shim/library/library.hpp"
-#include "shim/opencl/hooks/hooks.hpp"
-#include "shim/opencl/next.hpp"
+#include "shim/library/kind_memory.hpp"
+#include "shim/process/kind.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/lookup.hpp"
 #include "stats/counters.hpp"
@@ -41,6 +38,7 @@ constexpr std::uint64_t kIdleNs = 100 * kMillisecond;
 struct Copy {
   std::uint64_t number;
   cistern_copy_request what;
+  const KindQueues* queues;  // whose it is
 
   friend bool operator<(const Copy& a, const Copy& b) {  // as std::push_heap has it: the first is the largest
     return a.what.priority != b.what.priority ? a.what.priority < b.what.priority : a.number > b.number;
@@ -76,7 +74,12 @@ struct Transfer {
   std::atomic<unsigned> callers{0};  // inside of a call
   Transfer* next_unused = nullptr;
   cistern_transfer_settings settings{};
-  cuda::CUcontext context = nullptr;
+  // The contexts that were current when it was made, of all queues that have such.
+  struct Context {
+    const KindQueues* of;
+    void* context;
+  };
+  Vector<Context> contexts;
 
   Lock lock;  // for all below
   Bell bell;
@@ -90,6 +93,7 @@ struct Transfer {
 
   // Of its last user nothing stays but memory. `threads` of a parent process are none of ours.
   void begin_anew() {
+    contexts.clear();
     waiting.clear();
     failures.clear();
     ended.clear();
@@ -158,95 +162,71 @@ class Called {
 };
 
 // --- A copy
-// The stream of a thread, made for its first copy between host and device.
-class OwnStream {
- public:
-  OwnStream() = default;
-  ~OwnStream() {
-    if (stream_) cuda::hook::cuStreamDestroy_v2(stream_);
-  }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  cuda::CUresult copy(const cistern_copy_request& what) {
-    cuda::CUresult answer = stream_ ? cuda::kSuccess : cuda::hook::cuStreamCreate(&stream_, cuda::kStreamNonBlocking);
-    const auto address = [](const void* memory) {
-      return static_cast<cuda::CUdeviceptr>(reinterpret_cast<std::uintptr_t>(memory));
-    };
-    if (answer == cuda::kSuccess)
-      answer = cuda::hook::cuMemcpyAsync(address(what.target), address(what.source), what.bytes, stream_);
-    return answer == cuda::kSuccess ? cuda::driver().cuStreamSynchronize(stream_) : answer;
-  }
+// `visit(const KindQueues&)`, in the order in which they are asked (kind_memory.hpp), until it answers true.
+template <class Visit>
+void visit_queues(Visit visit) {
+  for (std::size_t i = kinds().size(); i-- > 0;)
+    for (const KindMemory* memory : kinds()[i]->memory)
+      if (memory->queues && visit(*memory->queues)) return;
+}
 
- private:
-  cuda::CUstream stream_ = nullptr;
-};
+// Null: nobody's.
+const KindQueues* queues_of(const cistern_copy_request& what) {
+  const KindQueues* found = nullptr;
+  visit_queues([&](const KindQueues& queues) {
+    if (queues.is_theirs(what)) found = &queues;
+    return found != nullptr;
+  });
+  return found;
+}
 
-// The transfer's context, as long as a thread works for it.
+// Asks drivers.
+Vector<Transfer::Context> current_contexts() {
+  Vector<Transfer::Context> contexts;
+  visit_queues([&](const KindQueues& queues) {
+    const bool is_noted = std::any_of(contexts.begin(), contexts.end(),
+                                      [&](const Transfer::Context& noted) { return noted.of == &queues; });
+    if (!is_noted && queues.current_context) contexts.push_back({&queues, queues.current_context()});
+    return false;
+  });
+  return contexts;
+}
+
+// What a thread has of each kind as long as it works for a transfer.
 class AtWork {
  public:
   explicit AtWork(const Transfer& of) : of_(of) {}
   ~AtWork() {
-    stream_.reset();
-    primary_.reset();
-    cuda::CUcontext context = nullptr;
-    if (pushed_) cuda::driver().cuCtxPopCurrent_v2(&context);
+    for (CopyThread& one : all_)
+      if (one.queues->end_thread) one.queues->end_thread(one);
   }
   AtWork(const AtWork&) = delete;
   AtWork& operator=(const AtWork&) = delete;
 
-  cuda::CUresult copy(const cistern_copy_request& what) {
-    if (!cuda::driver_found()) return cuda::kNoDevice;
-    if (!stream_) {
-      if (const cuda::CUresult answer = enter(); answer != cuda::kSuccess) return answer;
-      stream_.emplace();
-    }
-    return stream_->copy(what);
+  CopyThread& with(const KindQueues& queues) {
+    for (CopyThread& one : all_)
+      if (one.queues == &queues) return one;
+    void* context = nullptr;
+    for (const Transfer::Context& noted : of_.contexts)
+      if (noted.of == &queues) context = noted.context;
+    all_.push_back({&queues, context, of_.settings.device});
+    return all_.back();
   }
 
  private:
-  cuda::CUresult enter() {
-    if (pushed_ || (primary_ && *primary_)) return cuda::kSuccess;
-    if (!of_.context) return primary_.emplace(of_.settings.device).answer();
-    const cuda::CUresult answer = cuda::driver().cuCtxPushCurrent_v2(of_.context);
-    pushed_ = answer == cuda::kSuccess;
-    return answer;
-  }
-
   const Transfer& of_;
-  bool pushed_ = false;
-  std::optional<OnDevice> primary_;
-  std::optional<OwnStream> stream_;
+  Vector<CopyThread> all_;
 };
 
-opencl::cl_int copy_by_opencl(const cistern_copy_request& what) {
-  auto* const queue = reinterpret_cast<opencl::cl_command_queue>(what.queue);
-  auto* const buffer = reinterpret_cast<opencl::cl_mem>(what.buffer);
-  const bool has =
-      what.to_device ? opencl::next().clEnqueueWriteBuffer != nullptr : opencl::next().clEnqueueReadBuffer != nullptr;
-  if (!has) return opencl::kInvalidContext;
-  return what.to_device ? opencl::hook::clEnqueueWriteBuffer(queue, buffer, 1, what.offset, what.bytes, what.host, 0,
-                                                             nullptr, nullptr)
-                        : opencl::hook::clEnqueueReadBuffer(queue, buffer, 1, what.offset, what.bytes, what.host, 0,
-                                                            nullptr, nullptr);
-}
-
-Result make(const Copy& copy, AtWork& context) {
+Result make(const Copy& copy, AtWork& at_work) {
   native = 0;
-  const cistern_status status =
-      copy.what.buffer ? status_of_opencl(copy_by_opencl(copy.what)) : status_of(context.copy(copy.what));
+  const cistern_status status = copy.queues->make_copy(at_work.with(*copy.queues), copy.what);
   return {copy.number, status, native};
 }
 
 // What the next attempt would answer too.
 bool is_final(const Copy& copy, const Result& result) {
-  if (result.status == CISTERN_OK || result.status == CISTERN_NO_DRIVER) return true;
-  if (copy.what.buffer) {
-    constexpr opencl::cl_int kFirstInvalid = -30;  // CL_INVALID_VALUE and those below it: wrong arguments
-    return result.code <= kFirstInvalid;
-  }
-  const int code = result.code;
-  return code == cuda::kInvalidValue || code == cuda::kInvalidContext || code == cuda::kInvalidHandle ||
-         code == cuda::kInvalidDevice || code == cuda::kDeinitialized || cuda::is_sticky(code);
+  return result.status == CISTERN_OK || result.status == CISTERN_NO_DRIVER || copy.queues->is_final(result.code);
 }
 
 // False: the transfer ends meanwhile.
@@ -265,14 +245,14 @@ bool pause(Transfer& transfer, unsigned attempt) {
   return true;
 }
 
-Result make_with_retries(Transfer& transfer, const Copy& copy, AtWork& context) {
-  Result result = make(copy, context);
+Result make_with_retries(Transfer& transfer, const Copy& copy, AtWork& at_work) {
+  Result result = make(copy, at_work);
   for (unsigned i = 0; i < transfer.settings.retries && !is_final(copy, result) && pause(transfer, i); ++i) {
     {
       const Locked hold(transfer.lock);
       ++transfer.counts.retried;
     }
-    result = make(copy, context);
+    result = make(copy, at_work);
   }
   return result;
 }
@@ -284,7 +264,9 @@ const void* behind(const void* begin, std::size_t bytes) { return static_cast<co
 
 bool continues(const Copy& before, const Copy& after) {
   const cistern_copy_request &a = before.what, &b = after.what;
-  if (a.priority != b.priority || a.bytes > kSmallMax || b.bytes > kSmallMax || a.buffer != b.buffer) return false;
+  if (before.queues != after.queues || a.priority != b.priority || a.bytes > kSmallMax || b.bytes > kSmallMax ||
+      a.buffer != b.buffer)
+    return false;
   if (!a.buffer) return behind(a.target, a.bytes) == b.target && behind(a.source, a.bytes) == b.source;
   return a.queue == b.queue && a.to_device == b.to_device && behind(a.host, a.bytes) == b.host &&
          a.offset + a.bytes == b.offset;
@@ -317,11 +299,11 @@ void take_with_what_continues_it(Transfer& transfer, Vector<Copy>* copies) {
 }
 
 // Addresses that follow each other may be of two blocks, which a driver does not copy as one: then each goes by itself.
-bool make_as_one(const Vector<Copy>& copies, AtWork& context) {
+bool make_as_one(const Vector<Copy>& copies, AtWork& at_work) {
   Copy all = copies.front();
   all.what.bytes = 0;
   for (const Copy& copy : copies) all.what.bytes += copy.what.bytes;
-  return make(all, context).status == CISTERN_OK;
+  return make(all, at_work).status == CISTERN_OK;
 }
 
 // --- A thread. What it says of itself lies under the transfer's lock.
@@ -363,12 +345,12 @@ void account(Transfer& transfer, const Copy& copy, const Result& result) {
   }
 }
 
-void make_all(Transfer& transfer, const Vector<Copy>& copies, AtWork& context) {
+void make_all(Transfer& transfer, const Vector<Copy>& copies, AtWork& at_work) {
   const std::uint64_t id = transfer.id.load();
   const auto& settings = transfer.settings;
-  const bool as_one = copies.size() > 1 && make_as_one(copies, context);
+  const bool as_one = copies.size() > 1 && make_as_one(copies, at_work);
   for (const Copy& copy : copies) {
-    const Result result = as_one ? Result{copy.number, CISTERN_OK, 0} : make_with_retries(transfer, copy, context);
+    const Result result = as_one ? Result{copy.number, CISTERN_OK, 0} : make_with_retries(transfer, copy, at_work);
     if (settings.done) settings.done(handle_of(id), copy.number, result.status, result.code, settings.user);
     account(transfer, copy, result);
   }
@@ -383,10 +365,10 @@ void* work(void* of) {
   let_faults_through();
   works_for = &transfer;
   {
-    AtWork context(transfer);
+    AtWork at_work(transfer);
     Vector<Copy> copies;
     while (next_copies(transfer, &copies)) {
-      make_all(transfer, copies, context);
+      make_all(transfer, copies, at_work);
       transfer.bell.ring();
     }
   }
@@ -465,8 +447,7 @@ cistern_status transfer_create(const cistern_transfer_settings* settings, cister
   cistern_transfer_settings own{};
   if (!handle || !read_sized(own, settings, offsetof(cistern_transfer_settings, retries))) return CISTERN_INVALID;
   if (own.copies_at_once > kThreadsMax || own.device < 0) return CISTERN_INVALID;
-  cuda::CUcontext context = nullptr;
-  if (cuda::driver_found() && cuda::driver().cuCtxGetCurrent(&context) != cuda::kSuccess) context = nullptr;
+  Vector<Transfer::Context> contexts = current_contexts();
   const Locked hold(transfers_lock);
   if (!all_transfers) all_transfers = new (internal_allocate(sizeof(Vector<Transfer*>))) Vector<Transfer*>;
   Transfer* transfer = unused;
@@ -478,7 +459,7 @@ cistern_status transfer_create(const cistern_transfer_settings* settings, cister
   }
   transfer->begin_anew();
   transfer->settings = own;
-  transfer->context = context;
+  transfer->contexts.swap(contexts);
   if (!ids) ids = first_id();
   transfer->id.store(++ids);
   *handle = handle_of(ids);
@@ -509,6 +490,8 @@ cistern_status transfer_add(cistern_transfer* handle, const cistern_copy_request
   Copy copy{};
   if (!transfer || !read_sized(copy.what, request, offsetof(cistern_copy_request, queue)) || !is_right(copy.what))
     return CISTERN_INVALID;
+  copy.queues = queues_of(copy.what);
+  if (!copy.queues) return CISTERN_INVALID;
   {
     const Locked hold(transfer->lock);
     if (transfer->ends) return CISTERN_INVALID;

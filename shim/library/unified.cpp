@@ -10,9 +10,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "shim/cuda/hooks/hooks.hpp"
 #include "shim/library/answers.hpp"
-#include "shim/library/devices.hpp"
 #include "shim/library/handles.hpp"
 #include "shim/library/kind_memory.hpp"
 #include "shim/library/queues.hpp"
@@ -25,7 +23,6 @@ namespace {
 
 constexpr std::size_t kWorthPinning = 64 << 10, kWorthMeasuring = 8 << 20;
 constexpr std::uint64_t kCopiesUntilHot = 10;
-constexpr unsigned kPortable = 1;  // CU_MEMHOSTREGISTER_PORTABLE, CU_MEMHOSTALLOC_PORTABLE
 
 // Queues whose work may still use a side.
 class QueueUses {
@@ -62,7 +59,8 @@ class QueueUses {
 
 struct Unified {
   cistern_unified_settings settings{};
-  cuda::CUcontext context = nullptr;  // CISTERN_CURRENT: the one that was current when it was made
+  const KindMemory* memory = nullptr;  // of settings.kind
+  void* context = nullptr;             // CISTERN_CURRENT: the one that was current when it was made
   unsigned process = process_number;
   Sides sides;
   Taken host, device;
@@ -77,7 +75,7 @@ struct Unified {
     std::destroy_at(this);
     std::construct_at(this);
   }
-  bool is_opencl() const { return settings.kind == CISTERN_OPENCL; }
+  const KindQueues& queues() const { return *memory->queues; }
   bool is_inherited() const { return process != process_number; }
   cistern_part part_of(cistern_side side, std::size_t offset) const {
     if (side == CISTERN_HOST_SIDE) return {CISTERN_HOST, host_address, offset};
@@ -89,29 +87,23 @@ constinit Handles<Unified, cistern_unified, 3> buffers("unified buffer");
 using Used = decltype(buffers)::Use;
 
 // --- Memory of both sides
-Wanted wanted_of(const Unified& of, cistern_kind kind) {
-  Wanted wanted{};
-  wanted.kind = kind;
-  wanted.bytes = of.settings.bytes;
-  if (kind == CISTERN_HOST) {
-    // Whole pages, for they may be pinned later.
-    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    const bool whole = wanted.bytes >= kWorthPinning && wanted.bytes <= PTRDIFF_MAX / 2;
-    wanted.alignment = whole ? page : 64;
-    if (whole) wanted.bytes = (wanted.bytes + page - 1) & ~(page - 1);
-  } else if (kind == CISTERN_OPENCL) {
-    wanted.context = of.settings.context;
-    wanted.flags = of.settings.flags;
-  } else if (of.settings.device != kCurrentContext) {
-    wanted.where = CISTERN_ON_DEVICE;
-    wanted.device = of.settings.device;
-  }
-  if (kind == CISTERN_PINNED) wanted.flags = kPortable;
+Wanted wanted_on_host(const Unified& of) {
+  Wanted wanted = wanted_for(of.settings, *memory_of(CISTERN_HOST), of.settings.bytes);
+  // Whole pages, for they may be pinned later.
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const bool whole = wanted.bytes >= kWorthPinning && wanted.bytes <= PTRDIFF_MAX / 2;
+  wanted.alignment = whole ? page : 64;
+  if (whole) wanted.bytes = (wanted.bytes + page - 1) & ~(page - 1);
   return wanted;
 }
 
-cistern_status take_for(Unified& of, cistern_kind kind, Taken* taken) {
-  const Wanted wanted = wanted_of(of, kind);
+Wanted wanted_pinned(const Unified& of) {
+  Wanted wanted = wanted_for(of.settings, *of.queues().pinned, of.settings.bytes);
+  wanted.flags = of.queues().pinned_for_all;
+  return wanted;
+}
+
+cistern_status take_checked(const Wanted& wanted, Taken* taken) {
   const cistern_status status = check(wanted);
   return status == CISTERN_OK ? take(wanted, taken) : status;
 }
@@ -119,30 +111,32 @@ cistern_status take_for(Unified& of, cistern_kind kind, Taken* taken) {
 cistern_status have_memory(Unified& of, cistern_side side) {
   // A parent's page-locked memory may be missing here.
   if (of.is_inherited() && (side == CISTERN_DEVICE_SIDE || of.is_pinned)) return CISTERN_NO_DRIVER;
-  if (side == CISTERN_DEVICE_SIDE) return of.device.address ? CISTERN_OK : take_for(of, of.settings.kind, &of.device);
+  if (side == CISTERN_DEVICE_SIDE) {
+    if (of.device.address) return CISTERN_OK;
+    return take_checked(wanted_for(of.settings, *of.memory, of.settings.bytes), &of.device);
+  }
   if (of.host_address) return CISTERN_OK;
-  if (of.settings.pin == CISTERN_PIN_AT_ONCE && !of.is_opencl() && !of.is_inherited())
-    of.is_pinned = take_for(of, CISTERN_PINNED, &of.host) == CISTERN_OK;
+  if (of.settings.pin == CISTERN_PIN_AT_ONCE && of.queues().pinned && !of.is_inherited())
+    of.is_pinned = take_checked(wanted_pinned(of), &of.host) == CISTERN_OK;
   // Without pinned memory it works too.
-  const cistern_status status = of.is_pinned ? CISTERN_OK : take_for(of, CISTERN_HOST, &of.host);
+  const cistern_status status = of.is_pinned ? CISTERN_OK : take_checked(wanted_on_host(of), &of.host);
   if (status == CISTERN_OK) of.host_address = reinterpret_cast<char*>(of.host.address);
   return status;
 }
 
 cistern_status unregister(Unified& of) {
   if (!of.is_registered) return CISTERN_OK;
-  const OnDevice there(of.settings.device);
-  const cuda::CUresult answer = there ? cuda::hook::cuMemHostUnregister(of.host_address) : there.answer();
-  if (answer != cuda::kSuccess) return status_of(answer);
-  of.is_registered = of.is_pinned = of.tried_to_register = false;
-  return CISTERN_OK;
+  const cistern_status status = of.queues().unpin(of.host_address, of.settings.device);
+  if (status == CISTERN_OK) of.is_registered = of.is_pinned = of.tried_to_register = false;
+  return status;
 }
 
 cistern_status give_host(Unified& of) {
   if (of.is_inherited() && of.is_pinned) return CISTERN_OK;
   if (const cistern_status status = unregister(of); status != CISTERN_OK) return status;
   if (!of.host.address) return CISTERN_OK;
-  const cistern_status status = give(of.is_pinned ? CISTERN_PINNED : CISTERN_HOST, of.host, nullptr);
+  const KindMemory& memory = of.is_pinned ? *of.queues().pinned : *memory_of(CISTERN_HOST);
+  const cistern_status status = memory.give(of.host, nullptr, {});
   if (status != CISTERN_OK) return status;
   of.host = {};
   of.host_address = nullptr;
@@ -152,7 +146,7 @@ cistern_status give_host(Unified& of) {
 
 cistern_status give_device(Unified& of) {
   if (!of.device.address || of.is_inherited()) return CISTERN_OK;
-  const cistern_status status = give(of.settings.kind, of.device, nullptr);
+  const cistern_status status = of.memory->give(of.device, nullptr, {});
   if (status == CISTERN_OK) of.device = {};
   return status;
 }
@@ -161,12 +155,12 @@ cistern_status give_device(Unified& of) {
 void pin_if_hot(Unified& of) {
   if (of.is_inherited()) return;
   const bool is_hot = of.metrics.copies_to_device + of.metrics.copies_to_host > kCopiesUntilHot;
-  if (!is_hot || of.tried_to_register || of.is_pinned || of.is_opencl() || of.settings.pin == CISTERN_PIN_NEVER) return;
+  if (!is_hot || of.tried_to_register || of.is_pinned || !of.queues().pin || of.settings.pin == CISTERN_PIN_NEVER)
+    return;
   if (of.settings.bytes < kWorthPinning || !of.host_address) return;
   of.tried_to_register = true;
-  const OnDevice there(of.settings.device);
-  const auto bytes = of.host.address ? wanted_of(of, CISTERN_HOST).bytes : of.settings.bytes;
-  of.is_registered = there && cuda::hook::cuMemHostRegister_v2(of.host_address, bytes, kPortable) == cuda::kSuccess;
+  const auto bytes = of.host.address ? wanted_on_host(of).bytes : of.settings.bytes;
+  of.is_registered = of.queues().pin(of.host_address, bytes, of.settings.device);
   of.is_pinned = of.is_registered;
 }
 
@@ -179,15 +173,12 @@ void forget(Unified& of, const void* queue) {
   of.device_uses.forget(queue);
 }
 
-// A stream that is none, or not any more: work that it had ends with its context's.
-cistern_status wait_for_context(const Unified& of) {
-  const OnDevice there(of.settings.device);
-  return status_of(there ? cuda::hook::cuCtxSynchronize() : there.answer());
-}
+// By what the last call answered: the queue is none, or not any more.
+bool was_no_queue(const Unified& of) { return of.queues().is_no_queue && of.queues().is_no_queue(native); }
 
 cistern_status wait_for(Unified& of, void* queue) {
   cistern_status status = queue_wait(of.settings.kind, of.settings.device, queue);
-  if (status != CISTERN_OK && !of.is_opencl() && native == cuda::kInvalidHandle) status = wait_for_context(of);
+  if (status != CISTERN_OK && was_no_queue(of)) status = of.queues().wait_for_context(of.settings.device);
   if (status == CISTERN_OK) forget(of, queue);
   return status;
 }
@@ -278,7 +269,7 @@ cistern_status read_parts(Unified& of, const Ranges& parts, void* queue, Ranges*
     if (part == last) {
       const cistern_part target = of.part_of(CISTERN_HOST_SIDE, part.begin);
       const cistern_part source = of.part_of(CISTERN_DEVICE_SIDE, part.begin);
-      status = read_and_wait(target, source, part.end - part.begin, of.settings.device, queue);
+      status = of.queues().read_and_wait(target, source, part.end - part.begin, of.settings.device, queue);
       note_copy(of, CISTERN_HOST_SIDE, part, status);
       *waited = status == CISTERN_OK;
     } else {
@@ -334,7 +325,7 @@ void note_access(Unified& of, bool is_hit) {
 }
 
 cistern_status ready_on_host(Unified& of, cistern_access access, Range part) {
-  const InContext there(of.context);
+  const InContext there(of.queues(), of.context);
   if (const cistern_status status = of.sides.check(access); status != CISTERN_OK) return status;
   if (const cistern_status status = have_memory(of, CISTERN_HOST_SIDE); status != CISTERN_OK) return status;
   const bool writes = access != CISTERN_READ;
@@ -354,8 +345,8 @@ cistern_status ready_on_host(Unified& of, cistern_access access, Range part) {
 }
 
 cistern_status ready_on_device(Unified& of, cistern_access access, Range part, void* queue) {
-  const InContext there(of.context);
-  if (is_of_each_thread(of.settings.kind, queue)) return CISTERN_INVALID;
+  const InContext there(of.queues(), of.context);
+  if (!is_for_all_threads(of.queues(), queue)) return CISTERN_INVALID;
   if (const cistern_status status = of.sides.check(access); status != CISTERN_OK) return status;
   if (const cistern_status status = have_memory(of, CISTERN_DEVICE_SIDE); status != CISTERN_OK) return status;
   const Ranges parts = of.sides.lacks(CISTERN_DEVICE_SIDE, access, part);
@@ -363,8 +354,8 @@ cistern_status ready_on_device(Unified& of, cistern_access access, Range part, v
   if (const cistern_status status = follow_others(of, queue, writes); status != CISTERN_OK) return status;
   note_use(of, queue, writes);
   if (const cistern_status status = upload(of, parts, queue); status != CISTERN_OK) {
-    // On a stream that is none nothing is under way; and it followed nobody.
-    if (!of.is_opencl() && native == cuda::kInvalidHandle) forget(of, queue);
+    // Then nothing is in flight on it; and it followed nobody.
+    if (was_no_queue(of)) forget(of, queue);
     return status;
   }
   if (access != CISTERN_READ) of.sides.written(CISTERN_DEVICE_SIDE, part);
@@ -374,10 +365,12 @@ cistern_status ready_on_device(Unified& of, cistern_access access, Range part, v
 }
 
 bool is_right(const cistern_unified_settings& settings) {
-  if (!settings.bytes || settings.device < kCurrentContext) return false;
+  if (!settings.bytes || settings.device < CISTERN_CURRENT) return false;
   if (settings.pin < CISTERN_PIN_WHEN_HOT || settings.pin > CISTERN_PIN_NEVER) return false;
-  if (settings.kind == CISTERN_OPENCL) return settings.context && settings.queue;
-  return settings.kind == CISTERN_DEVICE && !is_of_each_thread(settings.kind, settings.queue);
+  const KindMemory* const memory = memory_of(settings.kind);
+  if (!memory || !memory->is_device) return false;
+  if ((memory->of_context && !settings.context) || (memory->queues->needs_queue && !settings.queue)) return false;
+  return is_for_all_threads(*memory->queues, settings.queue);
 }
 
 }  // namespace
@@ -388,11 +381,14 @@ cistern_status unified_create(const cistern_unified_settings* settings, cistern_
   cistern_unified_settings own{};
   if (!buffer || !read_sized(own, settings, offsetof(cistern_unified_settings, context)) || !is_right(own))
     return CISTERN_INVALID;
-  const bool in_current = own.kind == CISTERN_DEVICE && own.device == kCurrentContext;
-  cuda::CUcontext const context = in_current ? current_context() : nullptr;
-  if (in_current && !context) return refused(cuda::kInvalidContext);
+  const KindMemory* const memory = memory_of(own.kind);
+  void* context = nullptr;
+  if (own.device == CISTERN_CURRENT)
+    if (const cistern_status status = find_current_context(*memory->queues, &context); status != CISTERN_OK)
+      return status;
   *buffer = buffers.make([&](Unified& of) {
     of.settings = own;
+    of.memory = memory;
     of.context = context;
     of.process = process_number;
     of.host_address = static_cast<char*>(own.host);
@@ -406,7 +402,7 @@ cistern_status unified_destroy(cistern_unified* handle) {
   native = 0;
   Used buffer(buffers, "cistern_unified_destroy", handle);
   if (!buffer) return CISTERN_INVALID;
-  const InContext there(buffer->context);
+  const InContext there(buffer->queues(), buffer->context);
   cistern_status status = wait_for_all(*buffer);
   if (status == CISTERN_OK) status = give_device(*buffer);
   if (status == CISTERN_OK) status = give_host(*buffer);
@@ -454,7 +450,7 @@ cistern_status unified_device(cistern_unified* handle, size_t offset, size_t byt
   if (const cistern_status status = range_of(*buffer, offset, bytes, &part); status != CISTERN_OK) return status;
   if (buffer->has_writer) return CISTERN_BUSY;
   const cistern_status status = ready_on_device(*buffer, access, part, queue_or_own(*buffer, queue));
-  const std::uintptr_t shift = buffer->is_opencl() ? 0 : offset;
+  const std::uintptr_t shift = buffer->memory->is_handle ? 0 : offset;
   if (status == CISTERN_OK) *address = reinterpret_cast<void*>(buffer->device.address + shift);
   return status;
 }
@@ -482,7 +478,7 @@ cistern_status unified_synchronize(cistern_unified* handle, size_t offset, size_
   void* const on = queue_or_own(*buffer, queue);
   if (const cistern_status status = ready_on_device(*buffer, CISTERN_READ, part, on); status != CISTERN_OK)
     return status;
-  const InContext there(buffer->context);
+  const InContext there(buffer->queues(), buffer->context);
   return wait_for(*buffer, on);
 }
 
@@ -493,9 +489,9 @@ cistern_status unified_fill(cistern_unified* handle, const void* pattern, size_t
   if (!buffer || !pattern || !pattern_bytes) return CISTERN_INVALID;
   if (buffer->has_writer) return CISTERN_BUSY;
   if (buffer->sides.state() == CISTERN_HOST_DIRTY) return CISTERN_CONFLICT;
-  const InContext there(buffer->context);
+  const InContext there(buffer->queues(), buffer->context);
   void* const on = queue_or_own(*buffer, queue);
-  if (is_of_each_thread(buffer->settings.kind, on)) return CISTERN_INVALID;
+  if (!is_for_all_threads(buffer->queues(), on)) return CISTERN_INVALID;
   if (const cistern_status status = have_memory(*buffer, CISTERN_DEVICE_SIDE); status != CISTERN_OK) return status;
   if (const cistern_status status = follow_others(*buffer, on, true); status != CISTERN_OK) return status;
   note_use(*buffer, on, true);
@@ -518,7 +514,7 @@ cistern_status unified_drop(cistern_unified* handle, cistern_side side) {
   const Used buffer(buffers, "cistern_unified_drop", handle);
   if (!buffer) return CISTERN_INVALID;
   if (buffer->has_writer) return CISTERN_BUSY;
-  const InContext there(buffer->context);
+  const InContext there(buffer->queues(), buffer->context);
   Sides after = buffer->sides;
   cistern_status status = after.drop(side);
   if (status == CISTERN_OK)
@@ -532,7 +528,7 @@ cistern_status unified_wait(cistern_unified* handle) {
   native = 0;
   const Used buffer(buffers, "cistern_unified_wait", handle);
   if (!buffer) return CISTERN_INVALID;
-  const InContext there(buffer->context);
+  const InContext there(buffer->queues(), buffer->context);
   return wait_for_all(*buffer);
 }
 

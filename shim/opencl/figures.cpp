@@ -4,6 +4,7 @@
 #include "cistern/cistern.h"
 #include "pool/size_class.hpp"
 #include "shim/opencl/fork.hpp"
+#include "shim/opencl/library_side.hpp"
 #include "shim/opencl/state.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/standings.hpp"
@@ -252,12 +253,14 @@ void add_judged(JudgedMemory& memory) {
 }
 
 constexpr KindPool kPools[] = {{CISTERN_OPENCL, pool_figures, trim}};
+constexpr const library::KindMemory* kMemory[] = {&buffer_memory};
 
 }  // namespace
 
 extern constexpr Kind kind = {
     .name = "opencl",
     .pools = kPools,
+    .memory = kMemory,
     .used = used,
     .add_to = add_to,
     .live_bytes = live_bytes,

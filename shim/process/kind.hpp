@@ -11,6 +11,9 @@
 namespace cistern {
 
 class JudgedMemory;
+namespace library {
+struct KindMemory;
+}
 
 // A pool that the C API names (cistern_kind in cistern.h).
 struct KindPool {
@@ -44,6 +47,8 @@ struct ForkPart {
 struct Kind {
   const char* name;
   std::span<const KindPool> pools;
+  // What the C interface asks of its memory, a table for each cistern_kind (library/kind_memory.hpp).
+  std::span<const library::KindMemory* const> memory;
   // Any of its memory was asked for in this process.
   bool (*used)();
   // Figures, fragmentation, leaks and whatever else a report shows of it; nothing where there is nothing.

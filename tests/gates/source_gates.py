@@ -172,6 +172,12 @@ class Layers(unittest.TestCase):
         found = wrong_includes(ROOT)
         self.assertFalse(found, "\n" + "\n".join(found))
 
+    def test_the_library_names_no_kind(self):
+        # But host memory, which is the other side of every copy.
+        named = re.compile(r"\bCISTERN_(?:DEVICE|OPENCL|PINNED|MANAGED)\b|\b(?:cuda|opencl|host)::")
+        self.assertEqual([f"{path.name}: {hit}" for path, room in sources_of(ROOT) if room == "shim/library"
+                          for hit in named.findall(path.read_text())], [])
+
     def test_the_page_of_the_rooms_names_all(self):
         page = (ROOT / "shim/README.md").read_text()
         self.assertEqual([room for room in rules(ROOT)[0] if f"`{room}`" not in page], [])

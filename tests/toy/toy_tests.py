@@ -14,13 +14,13 @@ import jsonschema
 ARGUMENTS = argparse.Namespace()
 
 
-def run(preload, **options):
+def run(preload, *command, **options):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CISTERN_")}
     environment.pop("LD_PRELOAD", None)
     environment |= options
     if preload:
         environment["LD_PRELOAD"] = str(ARGUMENTS.shim)
-    return subprocess.run([ARGUMENTS.program], env=environment, capture_output=True, text=True, timeout=50)
+    return subprocess.run(command or [ARGUMENTS.program], env=environment, capture_output=True, text=True, timeout=50)
 
 
 class ToyKind(unittest.TestCase):
@@ -73,9 +73,121 @@ class ToyKind(unittest.TestCase):
         self.assertEqual((off.stdout, off.stderr), (self.plain.stdout, self.plain.stderr))
 
 
+# What library_user prints: each call with what it answered, a cistern_status.
+POOL = """
+cistern_pool_allocate(pool, 2 << 20, 0, &other): 3
+cistern_pool_allocate(pool, BYTES, 0, &block): 0
+cistern_pool_deallocate(pool, block, NULL): 0
+cistern_pool_allocate(pool, BYTES, 0, &block): 0
+cistern_pool_allocate(pool, 1000, 4096, &other): 0
+aligned: 1
+cistern_pool_deallocate(pool, NO_BLOCK, NULL): 1
+cistern_pool_reallocate(pool, &block, 50, NULL): 1
+cistern_pool_reallocate(pool, &block, 2 * BYTES, context): 0
+kept
+cistern_pool_deallocate(pool, block, NULL): 0
+cistern_pool_deallocate(pool, other, NULL): 0
+cistern_pool_get_statistics(pool, &seen, sizeof seen): 0
+4 allocations, {hits} of kept memory, {live} live
+"""
+DEFAULT_POOL = """
+cistern_pool_allocate_as(pool, &request, &block): 1
+cistern_pool_allocate_as(pool, &request, &block): 0
+toy_free(context, block): 0
+toy_allocate(context, BYTES, &block): 0
+cistern_pool_deallocate(pool, block, NULL): 0
+cistern_pool_deallocate(pool, NO_BLOCK, NULL): 1
+driver's code: 1
+cistern_pool_reserve(pool, BYTES, 1): 1
+cistern_get_figures(KIND, 0, &figures, sizeof figures): 0
+cistern_get_figures(KIND, 1, &figures, sizeof figures): 1
+0 live
+"""
+QUEUE = """
+cistern_pool_allocate(pool, BYTES, 0, &block): 0
+cistern_enqueue_fill(&on_device, "abc", 3, 10, 0, context): 0
+cistern_enqueue_copy(&on_host, &on_device, 10, 0, context): 0
+cistern_enqueue_copy(&on_device, &cuda, 10, 0, context): 11
+cistern_enqueue_copy(&on_host, &on_device, 10, 0, NULL): 1
+cistern_queue_follow(KIND, 0, context, other): 0
+cistern_queue_wait(KIND, 0, context): 0
+cistern_queue_wait(KIND, 0, NULL): 1
+abcabcabca
+cistern_pool_deallocate(pool, block, NULL): 0
+"""
+TRANSFER = """
+cistern_pool_allocate(pool, BYTES, 0, &block): 0
+cistern_transfer_create(&settings, &transfer): 0
+cistern_transfer_add(transfer, &up, NULL): 0
+cistern_transfer_wait(transfer, -1): 0
+cistern_transfer_add(transfer, &down, NULL): 0
+cistern_transfer_wait(transfer, -1): 0
+the same: 1
+cistern_transfer_destroy(transfer): 0
+cistern_pool_deallocate(pool, block, NULL): 0
+"""
+BUFFER = """
+cistern_unified_create(&settings, &buffer): 1
+cistern_unified_create(&settings, &buffer): 0
+cistern_unified_host(buffer, 0, BYTES, OVERWRITE, &here): 0
+cistern_unified_device(buffer, 5, 9, WRITE, NULL, &there): 0
+the host
+cistern_unified_host(buffer, 0, BYTES, READ, &here): 0
+from a toy has
+cistern_unified_get_state(buffer, &state): 0
+state 3
+cistern_unified_destroy(buffer): 0
+"""
+FILE = """
+cistern_mapped_open(&settings, &file): 0
+cistern_mapped_acquire(file, 2, WRITE, context, &chunk, &bytes): 0
+cistern_mapped_release(file, 2, context): 0
+cistern_mapped_close(file): 0
+1808 bytes in the last chunk
+"""
+
+
+class ThroughTheLibrary(unittest.TestCase):
+    """The C interface serves the kind, and has no line of code about it."""
+
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as folder:
+            mapped = pathlib.Path(folder, "mapped")
+            cls.seen = run(True, ARGUMENTS.library_user, mapped, CISTERN_REPORT=f"{folder}/%p.json",
+                           CISTERN_REPORT_FORMAT="json")
+            cls.mapped = mapped.read_bytes()
+            reports = [json.loads(path.read_text()) for path in pathlib.Path(folder).glob("*.json")]
+        cls.reports = sorted(reports, key=lambda report: report["cistern"]["pid"])
+
+    def test_each_call_answers_as_for_any_kind(self):
+        wanted = ["cistern_pool_create(&settings, &pool): 1", "cistern_pool_create(&settings, &pool): 0"]
+        for part in (POOL.format(hits=1, live=0), DEFAULT_POOL, QUEUE, TRANSFER, BUFFER, FILE):
+            wanted += part.strip().split("\n")
+        wanted += ["cistern_pool_allocate(pool, 5000, 0, &block): 0", "cistern_pool_destroy(pool): 4"]
+        wanted += POOL.format(hits=4, live=1).strip().split("\n") + ["the child ended with 0"]
+        self.assertEqual(self.seen.stdout.split("\n"), wanted + [""])
+        self.assertEqual(self.seen.returncode, 0)
+
+    def test_misuse_is_named(self):
+        line = 'cistern: cistern_pool_deallocate(0x1000): no live block of pool "{}" (toy); refused\n'
+        self.assertEqual(self.seen.stderr, line.format("toys") + line.format("default") + line.format("toys"))
+
+    def test_what_was_written_on_the_device_is_in_the_file(self):
+        self.assertEqual(self.mapped, bytes(9996) + b"end\0")
+
+    def test_the_report_has_the_pool_and_its_leak(self):
+        report = self.reports[0]
+        pool, = report["library_pools"]
+        self.assertEqual((pool["name"], pool["kind"], pool["live_bytes"]), ("toys", "toy", 5000))
+        leak, = (leak for leak in report["leaks"] if leak["kind"] == "toy")
+        self.assertEqual((leak["bytes"], leak["frames"][0]["function"]), (5000, "forgotten_block"))
+        self.assertTrue(leak["frames"][0]["file"].endswith("library_user.c"))
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    for name in ("shim", "program", "schema"):
+    for name in ("shim", "program", "library-user", "schema"):
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
-    parser.parse_args(namespace=ARGUMENTS, args=sys.argv[1:7])
+    parser.parse_args(namespace=ARGUMENTS, args=sys.argv[1:9])
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -6,8 +6,6 @@
 namespace cistern::toy {
 namespace {
 
-constexpr int kToyPool = 100;  // for cistern_get_statistics
-
 bool used() {
   State* const s = state_if_used();
   return s && read(s->counters.allocations) != 0;
@@ -58,13 +56,15 @@ std::uint64_t live_bytes() {
   return s ? read(s->counters.live_bytes) : 0;
 }
 
-constexpr KindPool kPools[] = {{kToyPool, pool_figures, trim}};
+constexpr KindPool kPools[] = {{kKind, pool_figures, trim}};
+constexpr const library::KindMemory* kMemory[] = {&memory};
 
 }  // namespace
 
 extern constexpr Kind kind = {
     .name = "toy",
     .pools = kPools,
+    .memory = kMemory,
     .used = used,
     .add_to = add_to,
     .live_bytes = live_bytes,

@@ -52,6 +52,8 @@ int toy_copy(toy_context* context, void* to, const void* from, size_t bytes) {
   return next().toy_copy(context, to, from, bytes);
 }
 
+int toy_wait(toy_context* context) { return next().toy_wait(context); }
+
 // What the pool keeps is free to the program.
 int toy_free_memory(toy_context* context, size_t* bytes) {
   const int answer = next().toy_free_memory(context, bytes);

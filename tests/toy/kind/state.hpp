@@ -2,11 +2,15 @@
 #pragma once
 #include "pool/base/handle_table.hpp"
 #include "pool/recycle_pool.hpp"
+#include "shim/library/kind_memory.hpp"
 #include "stats/counters.hpp"
 #include "stats/sites.hpp"
 #include "tests/toy/toy.h"
 
 namespace cistern::toy {
+
+constexpr auto kKind = static_cast<cistern_kind>(100);  // for the C interface
+extern const library::KindMemory memory;
 
 // The real functions.
 struct Table {

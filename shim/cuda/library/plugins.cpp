@@ -1,4 +1,4 @@
-// The allocators of frameworks (cistern/plugins.h), over pools as anybody makes them, and where their memory came from.
+// The allocators of frameworks (cistern/plugins.h), over pools as anybody makes them.
 //
 // PyTorch has no way to be told that there is no memory: it uses the null pointer. What it does have is an exported
 // function that throws one of its errors (c10::detail::torchCheckFail), which passes through here. So nothing may be
@@ -9,22 +9,19 @@
 #include <atomic>
 
 #include "shim/cuda/device_memory.hpp"
+#include "shim/cuda/library/devices.hpp"
+#include "shim/cuda/library/plugins.hpp"
 #include "shim/library/answers.hpp"
-#include "shim/library/devices.hpp"
 #include "shim/library/library.hpp"
-#include "shim/library/plugins.hpp"
 #include "shim/library/pool_blocks.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
 #include "stats/format.hpp"
-#include "stats/resolve.hpp"
 #include "stats/sink.hpp"
 
 namespace cistern::library {
 namespace {
-
-constexpr unsigned kSymbolBudgetMs = 1000;
 
 // Which thread makes it first is the one whose pool stays.
 cistern_pool* pool_named(std::atomic<cistern_pool*>& place, const char* name, cistern_kind kind) {
@@ -76,7 +73,7 @@ void describe(const Refused& refused, char* text, std::size_t room) {
 }
 
 // Pinned memory is every context's; a thread without one gets the first device's.
-int device_for_pinned() { return any_context_is_current() ? kCurrentContext : 0; }
+int device_for_pinned() { return cuda::any_context_is_current() ? CISTERN_CURRENT : 0; }
 
 cistern_pool* pinned_pool(void* chosen) {
   static constinit std::atomic<cistern_pool*> pool{nullptr};
@@ -119,7 +116,7 @@ void* numpy_malloc(void* pool, size_t bytes) {
   cistern_request request{};
   request.size = sizeof request;
   request.bytes = bytes ? bytes : 1;
-  if (const int device = device_for_pinned(); device != kCurrentContext)
+  if (const int device = device_for_pinned(); device != CISTERN_CURRENT)
     request.where = CISTERN_ON_DEVICE, request.device = device;
   void* block = nullptr;
   pool_allocate_as(pinned_pool(pool), &request, &block);
@@ -146,23 +143,6 @@ void* numpy_realloc(void* pool, void* block, size_t bytes) {
   if (before.record) memcpy(moved, block, std::min<std::uint64_t>(bytes, before.record->bytes));
   numpy_free(pool, block, 0);
   return moved;
-}
-
-// --- Where memory came from
-cistern_status visit_frames(uint32_t site, int (*visit)(const cistern_frame* frame, void* user), void* user) {
-  if (!visit) return CISTERN_INVALID;
-  if (!site) return CISTERN_OK;
-  const auto text_or_null = [](const String& text) { return text.empty() ? nullptr : text.c_str(); };
-  for (const FrameFigures& frame : resolved_frames(site, kSymbolBudgetMs)) {
-    const cistern_frame shown{sizeof shown,
-                              text_or_null(frame.function),
-                              text_or_null(frame.file),
-                              frame.line,
-                              frame.python ? nullptr : text_or_null(frame.module),
-                              frame.python};
-    if (visit(&shown, user)) break;
-  }
-  return CISTERN_OK;
 }
 
 }  // namespace cistern::library

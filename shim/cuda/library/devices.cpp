@@ -1,73 +1,65 @@
 // See devices.hpp, and cistern/device.h.
-#include "shim/library/devices.hpp"
+#include "shim/cuda/library/devices.hpp"
 
 #include <algorithm>
 
 #include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/library/answers.hpp"
 #include "shim/cuda/state.hpp"
-#include "shim/library/answers.hpp"
 #include "shim/library/library.hpp"
 #include "stats/sites.hpp"
 
-namespace cistern::library {
+namespace cistern::cuda {
 namespace {
 
-using cuda::CUcontext;
-using cuda::CUdevice;
-using cuda::CUresult;
-using cuda::driver;
-
-constexpr CUresult kAccessIsThere = 704, kAccessIsNotThere = 705;
-
-constinit std::atomic<CUcontext> primaries[cuda::kDevicesMax] = {};
+constinit std::atomic<CUcontext> primaries[kDevicesMax] = {};
 
 // The driver is there, and initialised.
 CUresult prepare_driver() {
   static constinit std::atomic<bool> ready{false};
-  if (ready.load(std::memory_order_acquire)) return cuda::kSuccess;
-  if (!cuda::driver_found() || !driver().cuInit || !driver().cuDeviceGet) return cuda::kNoDevice;
+  if (ready.load(std::memory_order_acquire)) return kSuccess;
+  if (!driver_found() || !driver().cuInit || !driver().cuDeviceGet) return kNoDevice;
   const CUresult answer = driver().cuInit(0);
-  if (answer == cuda::kSuccess) ready.store(true, std::memory_order_release);
+  if (answer == kSuccess) ready.store(true, std::memory_order_release);
   return answer;
 }
 
-CUresult device_of(int ordinal, CUdevice* device) {
-  if (ordinal < 0 || ordinal >= cuda::kDevicesMax) return cuda::kInvalidDevice;
+CUresult device_at(int ordinal, CUdevice* device) {
+  if (ordinal < 0 || ordinal >= kDevicesMax) return kInvalidDevice;
   const CUresult ready = prepare_driver();
-  return ready == cuda::kSuccess ? driver().cuDeviceGet(device, ordinal) : ready;
+  return ready == kSuccess ? driver().cuDeviceGet(device, ordinal) : ready;
 }
 
 // Kept for the process once it was retained. The program may have reset it, and its end: then it is retained anew.
 CUresult primary_context(int ordinal, CUcontext* context) {
   CUdevice device = 0;
-  if (const CUresult answer = device_of(ordinal, &device); answer != cuda::kSuccess) return answer;
+  if (const CUresult answer = device_at(ordinal, &device); answer != kSuccess) return answer;
   unsigned flags = 0;
   int active = 0;
   *context = primaries[ordinal].load(std::memory_order_acquire);
-  if (*context && driver().cuDevicePrimaryCtxGetState(device, &flags, &active) == cuda::kSuccess && active)
-    return cuda::kSuccess;
-  const CUresult answer = cuda::hook::cuDevicePrimaryCtxRetain(context, device);
-  if (answer == cuda::kSuccess) primaries[ordinal].store(*context, std::memory_order_release);
+  if (*context && driver().cuDevicePrimaryCtxGetState(device, &flags, &active) == kSuccess && active) return kSuccess;
+  const CUresult answer = hook::cuDevicePrimaryCtxRetain(context, device);
+  if (answer == kSuccess) primaries[ordinal].store(*context, std::memory_order_release);
   return answer;
 }
 
 // Managed memory's places: an ordinal, or the host's.
 CUresult place_of(int ordinal, CUdevice* place) {
-  if (ordinal != CISTERN_CPU) return device_of(ordinal, place);
+  if (ordinal != CISTERN_CPU) return device_at(ordinal, place);
   *place = CISTERN_CPU;  // as CU_DEVICE_CPU
   return prepare_driver();
 }
 
-cuda::CUdeviceptr address_of(const void* memory) {
-  return static_cast<cuda::CUdeviceptr>(reinterpret_cast<std::uintptr_t>(memory));
+CUdeviceptr address_of(const void* memory) {
+  return static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(memory));
 }
 
 }  // namespace
 
 CUcontext current_context() {
   CUcontext context = nullptr;
-  return cuda::driver_found() && driver().cuCtxGetCurrent(&context) == cuda::kSuccess ? context : nullptr;
+  return driver_found() && driver().cuCtxGetCurrent(&context) == kSuccess ? context : nullptr;
 }
 
 bool any_context_is_current() { return current_context() != nullptr; }
@@ -75,23 +67,42 @@ bool any_context_is_current() { return current_context() != nullptr; }
 InContext::InContext(CUcontext context) {
   if (!context || current_context() == context) return;
   answer_ = driver().cuCtxPushCurrent_v2(context);
-  pushed_ = answer_ == cuda::kSuccess;
+  pushed_ = answer_ == kSuccess;
 }
 
 InContext::~InContext() {
+  if (pushed_) leave_context();
+}
+
+void leave_context() {
   constexpr int kTries = 3;  // the caller's own context has to be current again
   CUcontext context = nullptr;
-  for (int i = 0; pushed_ && i < kTries && driver().cuCtxPopCurrent_v2(&context) != cuda::kSuccess; ++i) {
+  for (int i = 0; i < kTries && driver().cuCtxPopCurrent_v2(&context) != kSuccess; ++i) {
   }
 }
 
 CUresult OnDevice::find(int device) {
-  return device == kCurrentContext ? cuda::kSuccess : primary_context(device, &context_);
+  return device == CISTERN_CURRENT ? kSuccess : primary_context(device, &context_);
+}
+
+}  // namespace cistern::cuda
+
+namespace cistern::library {
+
+using cuda::CUcontext;
+using cuda::CUdevice;
+using cuda::CUresult;
+using cuda::driver;
+using cuda::OnDevice;
+using cuda::status_of;
+
+namespace {
+constexpr CUresult kAccessIsThere = 704, kAccessIsNotThere = 705;
 }
 
 int device_count() {
   int count = 0;
-  return prepare_driver() == cuda::kSuccess && driver().cuDeviceGetCount(&count) == cuda::kSuccess ? count : 0;
+  return cuda::prepare_driver() == cuda::kSuccess && driver().cuDeviceGetCount(&count) == cuda::kSuccess ? count : 0;
 }
 
 cistern_status device_memory(int device, cistern_memory_info* info, size_t bytes) {
@@ -111,8 +122,8 @@ cistern_status device_can_access(int device, int peer, int* can) {
   native = 0;
   if (!can) return CISTERN_INVALID;
   CUdevice one = 0, other = 0;
-  if (const CUresult answer = device_of(device, &one); answer != cuda::kSuccess) return status_of(answer);
-  if (const CUresult answer = device_of(peer, &other); answer != cuda::kSuccess) return status_of(answer);
+  if (const CUresult answer = cuda::device_at(device, &one); answer != cuda::kSuccess) return status_of(answer);
+  if (const CUresult answer = cuda::device_at(peer, &other); answer != cuda::kSuccess) return status_of(answer);
   return status_of(driver().cuDeviceCanAccessPeer(can, one, other));
 }
 
@@ -121,7 +132,7 @@ cistern_status device_let_access(int device, int peer, int enable) {
   if (device == peer) return device < 0 || !enable ? CISTERN_INVALID : CISTERN_OK;
   if (device < 0) return CISTERN_INVALID;
   CUcontext other = nullptr;
-  if (const CUresult answer = primary_context(peer, &other); answer != cuda::kSuccess) return status_of(answer);
+  if (const CUresult answer = cuda::primary_context(peer, &other); answer != cuda::kSuccess) return status_of(answer);
   const OnDevice here(device);
   if (!here) return status_of(here.answer());
   const CUresult answer = enable ? cuda::hook::cuCtxEnablePeerAccess(other, 0) : driver().cuCtxDisablePeerAccess(other);
@@ -133,10 +144,10 @@ cistern_status copy(void* target, const void* source, size_t bytes, int device, 
   native = 0;
   if (!bytes) return CISTERN_OK;
   if (!target || !source) return CISTERN_INVALID;
-  const OnDevice there(any_context_is_current() ? kCurrentContext : device);
+  const OnDevice there(cuda::any_context_is_current() ? CISTERN_CURRENT : device);
   if (!there) return status_of(there.answer());
   if (!cuda::driver_found()) return CISTERN_NO_DRIVER;
-  const cuda::CUdeviceptr to = address_of(target), from = address_of(source);
+  const cuda::CUdeviceptr to = cuda::address_of(target), from = cuda::address_of(source);
   if (stream) return status_of(cuda::hook::cuMemcpyAsync(to, from, bytes, static_cast<cuda::CUstream>(stream)));
   const CUresult answer = cuda::hook::cuMemcpy(to, from, bytes);
   // Between two places on devices the driver's own call may come back early.
@@ -147,19 +158,19 @@ cistern_status advise(void* block, size_t bytes, cistern_advice advice, int devi
   native = 0;
   CUdevice place = 0;
   if (!block || !bytes || device < CISTERN_CPU) return CISTERN_INVALID;
-  if (const CUresult answer = place_of(device, &place); answer != cuda::kSuccess) return status_of(answer);
-  const OnDevice here(any_context_is_current() ? kCurrentContext : std::max(device, 0));
-  return status_of(here ? driver().cuMemAdvise(address_of(block), bytes, advice, place) : here.answer());
+  if (const CUresult answer = cuda::place_of(device, &place); answer != cuda::kSuccess) return status_of(answer);
+  const OnDevice here(cuda::any_context_is_current() ? CISTERN_CURRENT : std::max(device, 0));
+  return status_of(here ? driver().cuMemAdvise(cuda::address_of(block), bytes, advice, place) : here.answer());
 }
 
 cistern_status prefetch(void* block, size_t bytes, int device, void* stream) {
   native = 0;
   CUdevice place = 0;
   if (!block || !bytes || device < CISTERN_CPU) return CISTERN_INVALID;
-  if (const CUresult answer = place_of(device, &place); answer != cuda::kSuccess) return status_of(answer);
-  const OnDevice here(any_context_is_current() ? kCurrentContext : std::max(device, 0));
+  if (const CUresult answer = cuda::place_of(device, &place); answer != cuda::kSuccess) return status_of(answer);
+  const OnDevice here(cuda::any_context_is_current() ? CISTERN_CURRENT : std::max(device, 0));
   return status_of(
-      here ? driver().cuMemPrefetchAsync(address_of(block), bytes, place, static_cast<cuda::CUstream>(stream))
+      here ? driver().cuMemPrefetchAsync(cuda::address_of(block), bytes, place, static_cast<cuda::CUstream>(stream))
            : here.answer());
 }
 

@@ -1,0 +1,188 @@
+// CUDA's device, pinned and managed memory as the library's pools take and give it: by the functions that the hooks
+// call too.
+#include <algorithm>
+
+#include "shim/cuda/device_memory.hpp"
+#include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/library/answers.hpp"
+#include "shim/cuda/library/devices.hpp"
+#include "shim/cuda/library/queues.hpp"
+#include "shim/cuda/library/sharing.hpp"
+#include "shim/cuda/library_side.hpp"
+#include "shim/library/kind_memory.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+using library::InOrder;
+using library::Taken;
+using library::Wanted;
+
+constexpr unsigned kAttachGlobal = 1;
+constexpr std::size_t kDeviceAlignment = 256, kPinnedAlignment = 64;
+
+void* pointer_of(const Taken& taken) { return reinterpret_cast<void*>(taken.base); }
+CUdeviceptr address_of(const Taken& taken) { return static_cast<CUdeviceptr>(taken.base); }
+CUstream stream(void* queue) { return static_cast<CUstream>(queue); }
+unsigned flags_of(const Wanted& wanted) { return static_cast<unsigned>(wanted.flags); }
+int device_of(const Wanted& wanted) { return wanted.where & CISTERN_ON_DEVICE ? wanted.device : CISTERN_CURRENT; }
+
+// --- Taken in the context that is wanted. `Allocate`: CUresult(std::uintptr_t* memory)
+template <class Allocate>
+cistern_status take_on(int device, Taken* taken, Allocate allocate) {
+  if (!driver_found()) return CISTERN_NO_DRIVER;
+  taken->device = device;
+  const OnDevice here(device);
+  if (!here)
+    return here.answer() == kInvalidDevice ? library::refused(here.answer(), CISTERN_INVALID)
+                                           : status_of(here.answer());
+  return status_of(allocate(&taken->base));
+}
+
+template <class Allocate>
+auto of_device(Allocate allocate) {
+  return [allocate](std::uintptr_t* memory) {
+    CUdeviceptr pointer = 0;
+    const CUresult answer = allocate(&pointer);
+    *memory = static_cast<std::uintptr_t>(pointer);
+    return answer;
+  };
+}
+
+cistern_status take_device(const Wanted& wanted, Taken* taken) {
+  int device = device_of(wanted);
+  // The runtime's own first call would make the first device's context current.
+  if (wanted.order.of_stream && device == CISTERN_CURRENT && !any_context_is_current()) device = 0;
+  return take_on(device, taken, of_device([&](CUdeviceptr* memory) {
+                   return wanted.order.of_stream ? allocate_device_on(stream(wanted.order.stream), memory, wanted.bytes)
+                                                 : allocate_device(memory, wanted.bytes);
+                 }));
+}
+
+cistern_status take_pinned(const Wanted& wanted, Taken* taken) {
+  return take_on(device_of(wanted), taken, [&](std::uintptr_t* memory) {
+    void* pointer = nullptr;
+    const CUresult answer = hook::cuMemHostAlloc(&pointer, wanted.bytes, flags_of(wanted));
+    *memory = reinterpret_cast<std::uintptr_t>(pointer);
+    return answer;
+  });
+}
+
+cistern_status take_managed(const Wanted& wanted, Taken* taken) {
+  const unsigned flags = flags_of(wanted) ? flags_of(wanted) : kAttachGlobal;
+  return take_on(device_of(wanted), taken,
+                 of_device([&](CUdeviceptr* memory) { return hook::cuMemAllocManaged(memory, wanted.bytes, flags); }));
+}
+
+// --- Given
+cistern_status give_device(const Taken& taken, void* queue, InOrder order) {
+  if (!driver_found()) return CISTERN_NO_DRIVER;
+  const OnDevice here(taken.device);
+  if (order.of_stream) return status_of(free_device_on(stream(order.stream), address_of(taken)));
+  return status_of(queue ? free_device_later(address_of(taken), stream(queue)) : free_device(address_of(taken)));
+}
+
+cistern_status give_pinned(const Taken& taken, void* queue, InOrder) {
+  if (!driver_found()) return CISTERN_NO_DRIVER;
+  const OnDevice here(taken.device);
+  return status_of(queue ? free_pinned_later(pointer_of(taken), stream(queue))
+                         : hook::cuMemFreeHost(pointer_of(taken)));
+}
+
+cistern_status give_managed(const Taken& taken, void*, InOrder) {
+  if (!driver_found()) return CISTERN_NO_DRIVER;
+  const OnDevice here(taken.device);
+  return status_of(free_device(address_of(taken)));
+}
+
+bool is_no_block(int code) { return code == kInvalidValue || code == kNotInitialized; }
+
+// --- Reserved
+template <class Reserve>
+cistern_status reserve_on(int device, Reserve reserve) {
+  if (!driver_found()) return CISTERN_NO_DRIVER;
+  const OnDevice here(device);
+  return status_of(here ? reserve() : here.answer());
+}
+
+cistern_status reserve_device_blocks(const Wanted& wanted, std::size_t count) {
+  return reserve_on(device_of(wanted), [&] { return reserve_device(wanted.bytes, count); });
+}
+
+cistern_status reserve_pinned_blocks(const Wanted& wanted, std::size_t count) {
+  return reserve_on(device_of(wanted), [&] { return reserve_pinned(wanted.bytes, flags_of(wanted), count); });
+}
+
+// --- Blocks without a record of a pool
+CUdeviceptr address_of(const void* block) { return static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(block)); }
+
+int device_of_block(const void* block) {
+  if (!driver_found() || any_context_is_current()) return CISTERN_CURRENT;
+  int ordinal = CISTERN_CURRENT;
+  const CUresult answer = hook::cuPointerGetAttribute(&ordinal, kPointerDeviceOrdinal, address_of(block));
+  return answer == kSuccess ? ordinal : CISTERN_CURRENT;
+}
+
+std::size_t bytes_of(const void* block) {
+  CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  const CUdeviceptr pointer = address_of(block);
+  const bool known = driver_found() && hook::cuMemGetAddressRange_v2(&base, &bytes, pointer) == kSuccess;
+  return known && base == pointer ? bytes : 0;
+}
+
+cistern_status copy_contents(void* target, const void* source, std::size_t bytes, int device, void* queue) {
+  return library::copy(target, source, bytes, std::max(device, 0), queue);
+}
+
+}  // namespace
+
+extern constexpr library::KindMemory device_memory = {
+    .kind = CISTERN_DEVICE,
+    .name = "device",
+    .alignment = kDeviceAlignment,
+    .where = CISTERN_ON_DEVICE,
+    .is_device = true,
+    .in_order = true,
+    .queues = &queues,
+    .sharing = &sharing,
+    .take = take_device,
+    .give = give_device,
+    .is_no_block = is_no_block,
+    .reserve = reserve_device_blocks,
+    .bytes_of = bytes_of,
+    .device_of = device_of_block,
+    .copy_contents = copy_contents,
+    .device_count = library::device_count,
+};
+
+extern constexpr library::KindMemory pinned_memory = {
+    .kind = CISTERN_PINNED,
+    .name = "pinned",
+    .alignment = kPinnedAlignment,
+    .where = CISTERN_ON_DEVICE,
+    .queues = &queues,
+    .take = take_pinned,
+    .give = give_pinned,
+    .is_no_block = is_no_block,
+    .reserve = reserve_pinned_blocks,
+    .bytes_of = bytes_of,
+    .device_of = device_of_block,
+};
+
+extern constexpr library::KindMemory managed_memory = {
+    .kind = CISTERN_MANAGED,
+    .name = "managed",
+    .alignment = kDeviceAlignment,
+    .where = CISTERN_ON_DEVICE,
+    .queues = &queues,
+    .take = take_managed,
+    .give = give_managed,
+    .is_no_block = is_no_block,
+    .bytes_of = bytes_of,
+    .device_of = device_of_block,
+    .copy_contents = copy_contents,
+};
+static_assert(is_whole(device_memory) && is_whole(pinned_memory) && is_whole(managed_memory));
+
+}  // namespace cistern::cuda
