@@ -182,13 +182,13 @@ def paragraphs_of_manual(text):
 
 
 def option_texts(text):
-    """The help of each option: its entries are divided by semicolons."""
+    """The help of each option, the last column of its row: its entries are divided by semicolons."""
     literal = r'"(?:[^"\\]|\\.)*"'
-    found = []
-    for row in re.finditer(rf"^OPTION\([^\"]*{literal},\s*((?:{literal}\s*)+)", text, re.MULTILINE):
-        said = "".join(part[1:-1] for part in re.findall(literal, row[1]))
-        found += [entry.strip() for entry in said.split(";")]
-    return found
+    rows = re.findall(rf"^OPTION\(\w+, \w+, \w+, {literal}, {literal},\s*((?:{literal}\s*)+)\)", text, re.MULTILINE)
+    if len(rows) != len(re.findall(r"^OPTION\(", text, re.MULTILINE)):
+        raise ValueError(f"{OPTIONS}: rows have another form than the gate reads")
+    helps = ["".join(part[1:-1] for part in re.findall(literal, row)) for row in rows]
+    return [entry.strip() for said in helps for entry in said.split(";")]
 
 
 def usage_texts(text):
@@ -459,7 +459,8 @@ class Rules(unittest.TestCase):
                             f"{PLANTED}\n",
         "shim/doc/x.1": f".Sh NAME\n{PLANTED}\n.Ev CISTERN\n",
         ".github/GUIDE.md": f"{PLANTED}\n",
-        "shim/options.def": f'OPTION(bytes, a, CISTERN, "1", "plain words; "\n       "{PLANTED}")\n',
+        "shim/options.def": 'OPTION(choice, a, CISTERN, "b", "what nobody reads", "plain words")\n'
+                            f'OPTION(bytes, c, CISTERN_C, "1", "",\n       "plain words; "\n       "{PLANTED}")\n',
         "shim/entry_program.cpp": f'// Plain words.\nsay("usage: x\\n"\n    "{PLANTED}\\n");\n',
         "pool/a.cpp": f'// Plain words.\nint a;  // more of them\n// What is wrong here\n// stands in a comment.\n'
                       'const char* s = "// What is in a string is none of ours.";\n',
