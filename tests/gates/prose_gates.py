@@ -460,7 +460,7 @@ class Rules(unittest.TestCase):
         "shim/doc/x.1": f".Sh NAME\n{PLANTED}\n.Ev CISTERN\n",
         ".github/GUIDE.md": f"{PLANTED}\n",
         "shim/options.def": 'OPTION(choice, a, CISTERN, "b", "what nobody reads", "plain words")\n'
-                            f'OPTION(bytes, c, CISTERN_C, "1", "",\n       "plain words; "\n       "{PLANTED}")\n',
+                            f'OPTION(bytes, c, CISTERN, "1", "",\n       "plain words; "\n       "{PLANTED}")\n',
         "shim/entry_program.cpp": f'// Plain words.\nsay("usage: x\\n"\n    "{PLANTED}\\n");\n',
         "pool/a.cpp": f'// Plain words.\nint a;  // more of them\n// What is wrong here\n// stands in a comment.\n'
                       'const char* s = "// What is in a string is none of ours.";\n',
