@@ -1,4 +1,4 @@
-// What the library's calls answer: the status, and the driver's or system's own code behind it, thread by thread; and
+// The answers of the library's calls: the status, and for each thread the driver's or system's own code behind it. Also
 // structs of a size that the caller knows.
 #pragma once
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace cistern::library {
 
-// Of the last call of this thread.
+// The code behind the last call of this thread.
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local int native = 0;
 
 inline cistern_status refused(int code, cistern_status status = CISTERN_DRIVER) {

@@ -34,8 +34,9 @@ class Handles {
  public:
   constexpr explicit Handles(const char* what) : what_(what) {}
 
-  // A record in use, which nobody else uses meanwhile. Empty, and a line: the handle is none, or not any more, or this
-  // thread uses it already, from where the driver called back. Empty too where it was lost in a fork.
+  // A record in use; no other thread uses it meanwhile. It is empty, with a line on stderr, if the handle is not valid
+  // or not valid any more, or if this thread uses it already, from where the driver called back. It is empty too if the
+  // record was lost in a fork.
   class Use {
    public:
     Use(Handles& all, const char* api, const Handle* handle) : all_(all), slot_(all.find(handle)) {
@@ -80,7 +81,7 @@ class Handles {
     Slot* slot_;
   };
 
-  // `fill(Record&)` before anybody can find it. Null: there are too many.
+  // `fill(Record&)` before another thread can find it. Null: there are too many.
   template <class Fill>
   Handle* make(Fill fill) {
     Slot* const slot = unused();
@@ -92,8 +93,8 @@ class Handles {
 
   void before_fork() { lock_.lock_for_fork(); }
   void after_fork_in_parent() { lock_.unlock_after_fork(); }
-  // What another thread was about to change is lost here. No lock of a record is taken before a fork, for a call may
-  // wait for a driver.
+  // A record that another thread was about to change is lost here. The forking thread takes no lock of a record before
+  // the fork, because a call that holds one may wait for a driver.
   void after_fork_in_child() {
     ++process_number;
     lock_.unlock_after_fork();

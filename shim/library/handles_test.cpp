@@ -1,5 +1,5 @@
-// Handles of the library: a record is used by one call at a time, and a call that comes back on the same thread, out of
-// a driver's callback, is refused where it once waited for itself.
+// Handles of the library: one call at a time uses a record. A call that comes back on the same thread, out of a
+// driver's callback, is refused; it once waited for itself.
 #include "shim/library/handles.hpp"
 
 #include <gtest/gtest.h>

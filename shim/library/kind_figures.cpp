@@ -17,7 +17,7 @@ namespace {
 constexpr int kAllDevices = -1;
 constexpr unsigned kSymbolBudgetMs = 1000;
 
-// Of the rows of a report.
+// Whether a row of a report is about this memory.
 bool is_of(const String& row, const KindMemory& memory, int device) {
   const String name = memory.name;
   if (!memory.device_count) return row == name;

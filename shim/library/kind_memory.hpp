@@ -1,6 +1,7 @@
-// What the library asks of memory. A kind fills one table for each cistern_kind it stands for, and one for the work on
-// that memory; its `Kind` names them (process/kind.hpp), and its folder has them (shim/cuda/library and the like). The
-// library knows no kind but by these: a pool, a transfer, a queue, a file and a buffer on both sides go through them.
+// The library's demands on memory. A kind fills one table for each cistern_kind it stands for, and one for the work on
+// that memory. Its `Kind` names them (process/kind.hpp), and its folder has them (shim/cuda/library, tests/toy/kind).
+// The library knows a kind by these tables only: a pool, a transfer, a queue, a file and a buffer on both sides go
+// through them.
 //
 // Functions answer the library's statuses and note the driver's own code (answers.hpp). A function may be null where
 // its comment says what that means. Devices are ordinals, or CISTERN_CURRENT.
@@ -30,7 +31,7 @@ struct Wanted {
   InOrder order = {};
 };
 
-// What the kind gave. `placed_bytes`: whole pages of it that lie where they were wanted.
+// The kind's answer to a request. `placed_bytes`: whole pages of it that lie where they were wanted.
 struct Taken {
   std::uintptr_t base = 0, address = 0;
   std::uint64_t placed_bytes = 0;
@@ -41,12 +42,12 @@ struct Taken {
 // --- Memory that another process may open
 struct SharedMemory {
   std::uintptr_t address = 0;
-  std::uintptr_t opened = 0;  // what the driver gave for the handle of another process; 0: of this process
+  std::uintptr_t opened = 0;  // the driver's address for another process's handle; 0: of this process
   void* context = nullptr;    // in which it was made or opened
 };
 
 struct KindSharing {
-  // Of this process, and 0: its handle, and where in it, goes into the header.
+  // Makes memory of this process. Its handle, and the offset in it, go into the header.
   cistern_status (*make)(int device, SharedHeader& header, SharedMemory* memory);
   cistern_status (*free)(const SharedMemory& memory);
   // Another process's.
@@ -64,7 +65,7 @@ struct QueueWanted {
 
 struct KindQueues;
 
-// What a thread of a transfer has for its copies with these queues, from the first one on.
+// The state that a thread of a transfer keeps for its copies with these queues, from the first one on.
 struct CopyThread {
   const KindQueues* queues;
   void* context;  // that was current when the transfer was made; null: none, then `device` counts
@@ -72,7 +73,7 @@ struct CopyThread {
   void* state = nullptr;  // the kind's own
 };
 
-// What is done on the queues (streams) of a driver. A queue is of the context that is current, or of `device`.
+// The work on the queues (streams) of a driver. A queue belongs to the context that is current, or to `device`.
 struct KindQueues {
   bool needs_queue = false;  // null is none, and no function is called with it
   // Whether the same queue is meant in every thread. Null: always.
@@ -80,7 +81,7 @@ struct KindQueues {
 
   // The context that is current; null: none is. The function is null where no context ever is current.
   void* (*current_context)() = nullptr;
-  int no_context_code = 0;  // what the driver answers where one must be current
+  int no_context_code = 0;  // the driver's code where one must be current
   // Makes it current; false: `leave_context` has nothing to undo.
   bool (*enter_context)(void* context) = nullptr;
   void (*leave_context)() = nullptr;
@@ -98,8 +99,8 @@ struct KindQueues {
   // `queue` and `other` are not the same.
   cistern_status (*follow)(int device, void* queue, void* other);
   cistern_status (*wait)(int device, void* queue);
-  // A queue that is none, or not any more, by the driver's code: work that it had ends with its context's, which
-  // `wait_for_context` waits for. Null: every code may be of a queue that is one.
+  // Whether the driver's code says that the queue is not valid, or not any more. Its work then ends with the work of
+  // its context, and `wait_for_context` waits for that. Null: every code may come from a valid queue.
   bool (*is_no_queue)(int code) = nullptr;
   cistern_status (*wait_for_context)(int device) = nullptr;
 
@@ -114,8 +115,7 @@ struct KindQueues {
   bool (*pin)(void* memory, std::size_t bytes, int device) = nullptr;
   cistern_status (*unpin)(void* memory, int device) = nullptr;
 
-  // --- Transfers. Of all queues those are asked first whose kind has the last row of kinds.def.
-  // Whether the copy is theirs.
+  // --- Transfers. The queues of the kind with the last row of kinds.def are asked first. Whether the copy is theirs.
   bool (*is_theirs)(const cistern_copy_request& request);
   // Makes it, and waits for it.
   cistern_status (*make_copy)(CopyThread& thread, const cistern_copy_request& request);
@@ -129,15 +129,15 @@ struct KindQueues {
 struct KindMemory {
   cistern_kind kind;
   const char* name;  // in reports
-  // What its blocks are aligned to by themselves; SIZE_MAX: to whatever is wanted.
+  // The alignment that all its blocks have; SIZE_MAX: any alignment that is wanted.
   std::size_t alignment;
-  unsigned where = 0;                    // what of cistern_where counts
-  bool of_context = false;               // blocks are of the context that a pool's settings or a request name
-  bool is_handle = false;                // a block is no address: no alignment, and parts have no address of their own
-  bool is_device = false;                // may be a side of a unified buffer, and have chunks of a file
-  bool in_order = false;                 // Wanted::order counts
-  const KindQueues* queues = nullptr;    // null: memory of the host, with which all is done at once
-  const KindSharing* sharing = nullptr;  // null: no other process can open it
+  unsigned where = 0;                    // The flags of cistern_where that count.
+  bool of_context = false;               // Blocks are of the context that a pool's settings or a request name.
+  bool is_handle = false;                // A block is not an address: blocks have no alignment, parts no address.
+  bool is_device = false;                // May be a side of a unified buffer, and hold chunks of a file.
+  bool in_order = false;                 // The order in Wanted counts.
+  const KindQueues* queues = nullptr;    // Null: memory of the host; all work is done when a call returns.
+  const KindSharing* sharing = nullptr;  // Null: no other process can open it.
 
   cistern_status (*take)(const Wanted& wanted, Taken* taken);
   // `queue`: whose work, up to now, may still use it; null: none does.
@@ -150,7 +150,8 @@ struct KindMemory {
 
   // A block of the process's own pool, as realloc. Null: by a new block, unless blocks are of a context.
   cistern_status (*resize)(const char* api, void** block, std::size_t bytes) = nullptr;
-  // Of one without a record of a pool; 0: not known. Not asked where `resize` is there, or blocks are of a context.
+  // The size of a block without a record of a pool; 0: not known. Not asked where `resize` is there, or blocks are of a
+  // context.
   std::size_t (*bytes_of)(const void* block) = nullptr;
   // In which device's context one without a record goes back. Null: in none.
   int (*device_of)(const void* block) = nullptr;
@@ -162,7 +163,8 @@ struct KindMemory {
   int (*device_count)() = nullptr;
 };
 
-// What the library calls without asking is there: each table is asserted to be so where it is made.
+// A table is whole if it has every function that the library calls without a check. Each table asserts that where it is
+// made.
 constexpr bool is_whole(const KindQueues& of) {
   const bool contexts = !of.current_context == !of.enter_context && !of.enter_context == !of.leave_context;
   const bool works = of.copy && of.read_and_wait && of.follow && of.wait && of.make && of.end;
@@ -176,7 +178,7 @@ constexpr bool is_whole(const KindMemory& of) {
 // Null: there is no such kind.
 const KindMemory* memory_of(cistern_kind kind);
 
-// CISTERN_INVALID: not for the kind; CISTERN_NO_MEMORY: nobody has so much.
+// CISTERN_INVALID: not for the kind; CISTERN_NO_MEMORY: no machine has so much.
 cistern_status check(const Wanted& wanted);
 // As it comes, or with room for alignment and whole pages (`taken.base` is what goes back then).
 cistern_status take(const Wanted& wanted, Taken* taken);

@@ -17,7 +17,7 @@ constexpr std::uint32_t kInterface = 1;  // another number: another shape
 
 struct Interface {
   std::uint32_t number;
-  std::uint32_t bytes;  // of the table: who knows more functions than it has can't use it
+  std::uint32_t bytes;  // size of the table; a caller that knows more functions can't use it
   const char* library_version;
 #define LIBRARY_CALL(result, name, parameters, arguments) result(*name) parameters;
 #include "shim/symbols/library.def"

@@ -1,7 +1,7 @@
 // Files on a device, chunk by chunk (cistern/mapped.h).
 //
-// A slot is memory for one chunk on the device, and two lanes: queues of its own, on which its pieces go to and fro in
-// turn, each through page-locked memory: while one is on its way the other is read from the file.
+// A slot is memory for one chunk on the device, and two lanes. A lane is a queue of its own with page-locked memory.
+// The pieces of a chunk take the lanes in turn: while one piece is in flight, the other is read from the file.
 //
 //   acquire -> [a slot: the one unused for longest that can be written back] -> [fill: the file -> pieces -> lanes]
 //           -> the program's queue follows the slot's lanes
@@ -62,7 +62,7 @@ struct Slot {
 
 struct Mapped {
   cistern_mapped_settings settings{};
-  const KindMemory* memory = nullptr;  // of settings.kind
+  const KindMemory* memory = nullptr;  // the one for settings.kind
   void* context = nullptr;             // CISTERN_CURRENT: the one that was current when it was opened
   unsigned process = process_number;
   int file = -1;
@@ -123,7 +123,7 @@ cistern_status give_back(const KindMemory& memory, Taken& taken) {
   return status;
 }
 
-// Nothing uses it any more. What the driver refuses to take stays, for another try.
+// Nothing uses it any more. Memory that the driver refuses to take stays, for another try.
 cistern_status give_all(Mapped& of) {
   cistern_status first = CISTERN_OK;
   const auto note = [&](cistern_status status) {
@@ -164,7 +164,8 @@ cistern_status write_all(int file, const char* from, std::size_t bytes, std::uin
   return CISTERN_OK;
 }
 
-// What somebody has cut off is not written anew; and a write beyond a limit would raise a signal.
+// A part that another process has cut off the file is not written again, and a write beyond a limit would raise a
+// signal.
 cistern_status check_writable(const Mapped& of, std::uint64_t bytes) {
   struct stat now;
   rlimit limit;
@@ -182,7 +183,7 @@ void ask_to_read_ahead(const Mapped& of, std::uint64_t index) {
 // --- Chunks to and fro
 char* piece_of(const Lane& lane) { return reinterpret_cast<char*>(lane.piece.address); }
 
-// Until the lane's piece is nobody's.
+// Waits until the lane's piece is free.
 cistern_status wait_for(const Mapped& of, Lane& lane) {
   if (!lane.is_under_way) return CISTERN_OK;
   const cistern_status status = queue_wait(of.settings.kind, of.settings.device, lane.queue);
@@ -287,7 +288,7 @@ cistern_status free_slot(Mapped& of, Slot** free) {
   return first;
 }
 
-// A slot with the chunk's contents, which is nobody's chunk yet.
+// Finds a slot and fills it with the contents of the chunk; the slot has no chunk yet.
 cistern_status bring(Mapped& of, std::uint64_t index, cistern_access access, Slot** found) {
   if (!is_still_open(of)) return status_of_system(EBADF);
   cistern_status status = free_slot(of, found);
@@ -355,7 +356,7 @@ bool is_right(cistern_mapped_settings& own) {
 
 // Made where it is to be made and is not there: `*is_new`.
 int open_or_make(const cistern_mapped_settings& own, bool* is_new) {
-  constexpr int kTries = 10;  // somebody else may make and remove it
+  constexpr int kTries = 10;  // another process may make and remove it
   const int flags = (own.writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK;
   int file = open(own.path, flags);
   for (int i = 0; file < 0 && errno == ENOENT && own.bytes && i < kTries; ++i) {

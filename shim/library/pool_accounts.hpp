@@ -1,6 +1,5 @@
-// What the library knows of a pool (cistern/pool.h): an account, and a handle. A handle is a number, not an address:
-// one that is out of use is told from all others, and nothing is read through it. Accounts are used again, and never
-// given back.
+// A pool (cistern/pool.h) is an account and a handle. A handle is a number, not an address: one that is out of use is
+// told from all others, and nothing is read through it. Accounts are used again, and never given back.
 #pragma once
 #include <atomic>
 
@@ -18,7 +17,7 @@ struct Account {
   Account* next_unused = nullptr;
   char name[64] = {};
   cistern_pool_settings settings{};
-  const KindMemory* memory = nullptr;  // of settings.kind
+  const KindMemory* memory = nullptr;  // the one for settings.kind
   bool is_default = false;             // the process's own: blocks have no records, and its figures are the kind's
   std::uint64_t born_ns = 0;
   std::atomic<std::uint64_t> live_bytes{0}, peak_bytes{0}, hits{0}, failed{0};

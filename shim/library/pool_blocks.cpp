@@ -29,7 +29,7 @@ void end_stale(PoolBlock* stale, std::uintptr_t address) {
 
 bool PoolBlock::is_live() const { return (state.load() & kStateMask) == kLive; }
 
-// What a record says is there before it is live, for all who look at that first.
+// The members are written before the state says live: other threads read the state first.
 void keep_block(PoolBlock* block, Account& account, std::uintptr_t address, const BlockMade& made) {
   block->account.store(&account, std::memory_order_relaxed);
   block->bytes.store(made.bytes, std::memory_order_relaxed);

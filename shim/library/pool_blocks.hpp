@@ -10,8 +10,8 @@ struct PoolBlock {
   std::atomic<std::uint64_t> state{0};  // pool_blocks.cpp
   std::atomic<Account*> account{nullptr};
   std::atomic<std::uint64_t> bytes{0};
-  // Of its owner's alone, as long as it lives.
-  std::uintptr_t base = 0;         // what the kind gave; `address` may lie behind it, to be aligned
+  // While the block lives, only its owner reads and writes these.
+  std::uintptr_t base = 0;         // the kind's address; `address` may lie behind it, to be aligned
   std::uint64_t placed_bytes = 0;  // whole pages that were placed; 0: none
   int device = -1;                 // in whose primary context it was made; -1: in the current one
   PoolBlock* next_unused = nullptr;
@@ -19,7 +19,7 @@ struct PoolBlock {
   bool is_live() const;
 };
 
-// What is kept of a block besides its address.
+// The facts of a block besides its address.
 struct BlockMade {
   std::uint64_t bytes;
   std::uintptr_t base;
@@ -28,7 +28,7 @@ struct BlockMade {
 };
 void keep_block(PoolBlock* record, Account& account, std::uintptr_t address, const BlockMade& made);
 
-// Who owns the live block at an address, and its record as it was then; null: nobody does.
+// The account that owns the live block at an address, and the state of its record then; null: there is no such block.
 struct SeenBlock {
   PoolBlock* record;
   std::uint64_t state;
@@ -36,7 +36,7 @@ struct SeenBlock {
 };
 SeenBlock see_block(std::uintptr_t address);
 
-// Of several threads one may end the block; which then does, or lets it live on.
+// One of several threads may end the block. It then ends the block, or lets it live on.
 bool claim_block(const SeenBlock& seen);
 void end_block(const SeenBlock& seen, std::uintptr_t address);  // its record is the account's again: leave()
 void let_block_live(const SeenBlock& seen);

@@ -77,7 +77,7 @@ cistern_status allocate_once(Account& account, const cistern_pool* pool, const W
   return CISTERN_OK;
 }
 
-// Without a record nobody knows where a block began, or whose pages it has.
+// Without a record, Cistern does not know where a block began or whether its pages were placed.
 cistern_status allocate_of_process(const Wanted& wanted, void** result) {
   Taken taken;
   if (wanted.where & ~CISTERN_ON_DEVICE) return CISTERN_INVALID;
@@ -141,7 +141,7 @@ cistern_status give_claimed(Account& account, cistern_pool* pool, const Claimed&
   return CISTERN_OK;
 }
 
-// What has no record the driver knows, or does not.
+// The driver decides about a block without a record.
 cistern_status deallocate_of_process(const Account& account, const char* api, void* block, void* queue,
                                      InOrder order = {}) {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
@@ -165,7 +165,8 @@ cistern_status deallocate_in(Account& account, cistern_pool* pool, const char* a
 }
 
 // --- Resizing
-// A block that nobody was given. What the driver keeps all the same is live memory of the kind, and not the pool's.
+// Takes back a block that the program never got. If the driver refuses it, it stays live memory of the kind, and not of
+// the pool.
 void take_back(Account& account, cistern_pool* pool, const char* api, void* block, void* queue) {
   constexpr int kTries = 3;
   const int code = native;
@@ -184,7 +185,7 @@ cistern_status resize_of_process(Account& account, cistern_pool* pool, const cha
   if (refuse_block_of_pool(api, *block)) return CISTERN_INVALID;
   const KindMemory& memory = *account.memory;
   if (memory.resize) return memory.resize(api, block, bytes);
-  if (memory.of_context) return CISTERN_INVALID;  // of which one would it be?
+  if (memory.of_context) return CISTERN_INVALID;  // its context is unknown
   const std::size_t before = memory.bytes_of(*block);
   if (!before) say_refused(api, *block, "no live block of", account);
   if (!before) return CISTERN_INVALID;
@@ -200,7 +201,7 @@ cistern_status resize_of_process(Account& account, cistern_pool* pool, const cha
   return status;
 }
 
-// Nobody else may end the block while its contents move.
+// No other thread may end the block while its contents move.
 cistern_status resize(Account& account, cistern_pool* pool, const char* api, void** block, std::size_t bytes,
                       void* queue) {
   const KindMemory& memory = *account.memory;
@@ -443,7 +444,7 @@ void pools_after_fork_in_parent() {
 void pools_after_fork_in_child() {
   pools_after_fork_in_parent();
   visit_accounts([](Account& account, void*) { account.begin_anew(0); }, nullptr);
-  // What other threads had in hand when they forked is nobody's now.
+  // Blocks that other threads were ending during the fork have no owner now.
   visit_pool_blocks(
       [](PoolBlock& block, void*) {
         if (!block.is_live()) return;

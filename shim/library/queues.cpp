@@ -1,4 +1,4 @@
-// Work on streams and queues (cistern/queue.h): that of the host at once, all else by the kind.
+// Work on streams and queues (cistern/queue.h): host memory immediately, all other memory by its kind.
 #include "shim/library/queues.hpp"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 namespace cistern::library {
 namespace {
 
-// Null: the part is none. Without queues it is host memory but of a driver's own, which is copied and filled at once
-// where no driver is asked.
+// Null: the part is not valid. Memory without queues is host memory outside any driver; it is copied and filled
+// immediately, without a driver call.
 const KindMemory* memory_of(const cistern_part* part) {
   return part && part->block ? library::memory_of(part->kind) : nullptr;
 }
@@ -27,7 +27,7 @@ const KindQueues* queues_of(cistern_kind kind) {
   return memory ? memory->queues : nullptr;
 }
 
-// Of what has its pattern at its beginning the rest: each copy takes all that is there already.
+// Fills the rest of memory that begins with the pattern: each copy doubles the part that is filled.
 template <class Copy>
 cistern_status repeat(std::size_t pattern_bytes, std::size_t bytes, Copy copy) {
   cistern_status status = CISTERN_OK;
@@ -46,8 +46,8 @@ void fill_host(char* target, const void* pattern, std::size_t pattern_bytes, std
 
 }  // namespace
 
-// The caller may change the pattern when this returns: a copy of it is read late, and stays where nobody knows whether
-// it was.
+// The caller may change the pattern when this returns, so the queue reads a copy of it later. If it is unknown whether
+// the queue has read the copy, the copy is never freed.
 cistern_status fill_by_copies(CopyAndWait by, const cistern_part& target, const void* pattern,
                               std::size_t pattern_bytes, std::size_t bytes, int device, void* queue) {
   const std::size_t first_bytes = std::min(pattern_bytes, bytes);

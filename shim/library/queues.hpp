@@ -1,4 +1,4 @@
-// What kinds and the library do on queues beside cistern/queue.h.
+// Work on queues for kinds and the library, beside cistern/queue.h.
 #pragma once
 #include "shim/library/answers.hpp"
 #include "shim/library/kind_memory.hpp"

@@ -24,7 +24,7 @@ namespace {
 
 using Access = SharedFile::Access;
 
-// What has not been handed out when it ends is detached.
+// A buffer that was not handed out is detached when its object ends.
 struct Shared {
   SharedFile file;
   SharedHeader header;
@@ -51,8 +51,9 @@ struct Shared {
   void begin_anew() { detach(); }
 };
 
-// The owner of device memory is attached until nobody can find it any more: a free may wait for the device, and others
-// for the file's lock. Whoever opened it is attached until it is closed. With a fork none of it came along.
+// The owner of device memory stays attached until no process can find it any more, because a free may wait for the
+// device, and others wait for the file's lock. A process that opened it stays attached until it is closed. A forked
+// child inherits neither.
 cistern_status Shared::detach() {
   const SharedMemory gone = std::exchange(memory, {});
   const bool is_inherited = file.is_inherited(), owned = std::exchange(is_owner, false);
@@ -73,7 +74,7 @@ cistern_status hand_out(Shared& made, cistern_shared** handle) {
   return *handle ? CISTERN_OK : CISTERN_NO_MEMORY;
 }
 
-// What all calls begin with. The first of a process removes what others left.
+// The beginning of all calls. The first call of a process removes leftover files.
 bool read_settings(cistern_shared_settings& own, const cistern_shared_settings* given, cistern_shared** handle) {
   static constinit std::atomic<bool> cleaned{false};
   native = 0;

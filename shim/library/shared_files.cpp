@@ -1,25 +1,24 @@
-// See shared_files.hpp. Who is attached is known by locks on the file, of this open file description (F_OFD_SETLK): the
-// kernel drops them with the process, whatever ends it.
+// See shared_files.hpp. A process is attached while it has a lock on the file, of this open file description
+// (F_OFD_SETLK). The kernel drops the lock with the process, however that ends.
 //
-//   byte 0, shared     somebody is attached
-//   byte 0, exclusive  somebody removes the file, because nobody was attached: a moment, and nothing waits inside
+//   byte 0, shared     a process is attached
+//   byte 0, exclusive  a process removes the file, because none was attached: a moment, without a wait inside
 //   byte 1, exclusive  device memory: its owner lives
 //
-// 1. A file is complete, and its maker attached, before it gets a name (O_TMPFILE, linkat): whoever is killed while he
-//    makes one leaves nothing, and no file without a lock is a new one. A name is never given to another file while it
-//    is taken: linkat replaces none.
-// 2. A name is removed by who has the file that it names locked exclusively, and by nobody else. So no file goes while
-//    somebody is attached, and what is about to be removed is what was judged: only who has this lock could change the
-//    name.
-// 3. Whoever opened a file may have found it a moment before it was removed. He is attached once he has the shared lock
-//    and the file still has a name: by 2. it keeps that until he leaves.
-// 4. Whoever leaves tries the exclusive lock; if he doesn't get it, he drops his own and tries once more. Of any number
-//    who leave together let L be the one whose own lock goes last: nobody of them is attached when he tries again. He
-//    fails only if somebody else has a lock: exclusively, then that one removes the file; or shared, then that one is
-//    attached, and leaves by the same rule. So with no deaths nothing is left behind.
-// 5. Who dies leaves out all that, and the file is a leftover: it has a name, and no lock. Whoever comes upon it gets
-//    the exclusive lock, and removes it as in 2. Of two who come upon it together one has the lock; the other waits
-//    for a shared one, and finds that the file has no name. Who dies while he removes leaves a leftover, or nothing.
+// 1. A file is complete, and its maker attached, before it gets a name (O_TMPFILE, linkat). So a maker that is killed
+//    leaves nothing, and a file without a lock is not a new one. A taken name is never given to another file: linkat
+//    does not replace.
+// 2. Only a process with the exclusive lock on a file removes the file's name. So no file is removed while a process is
+//    attached. The removed file is also the one that was judged: only the owner of this lock could change the name.
+// 3. A process that opened a file may have found it a moment before it was removed. It is attached once it has the
+//    shared lock and the file still has a name: by 2. the file keeps the name until the process leaves.
+// 4. A process that leaves tries the exclusive lock. If it does not get it, it drops its own lock and tries once more.
+//    Let L be the one of all processes leaving together whose own lock goes last: none of them is attached when L tries
+//    again. L fails only if another process has a lock. If that lock is exclusive, its owner removes the file. If it is
+//    shared, its owner is attached, and leaves by the same rule. So without deaths nothing is left behind.
+// 5. A process that dies does none of that, and the file is a leftover: it has a name, and no lock. A process that
+//    finds it gets the exclusive lock, and removes it as in 2. If two find it together, one has the lock. The other
+//    waits for a shared lock, and sees that the file has no name. A remover that dies leaves a leftover, or nothing.
 //
 // Memory is mapped through another open file: a mapping keeps its open file, and a forked child the mapping, so with it
 // the lock of a parent that is long dead. For the same reason the child closes what it inherited (the list below).
@@ -99,7 +98,7 @@ struct flock lock_of(short type, off_t byte) {
   return lock;
 }
 
-// At once, or not at all; what was held stays then.
+// Takes the lock without a wait, or not at all; then the lock held before stays.
 bool take_lock(int file, short type, off_t byte) {
   struct flock lock = lock_of(type, byte);
   return lock_call(file, F_OFD_SETLK, lock) == 0;
@@ -161,7 +160,8 @@ bool read_header(int file, SharedHeader& header) {
 }
 
 // Memory for the whole file, now: a full system is an error here, and no SIGBUS later. In pieces, between which signals
-// are served: what a signal interrupts begins anew, for ever where they come often.
+// are served: a piece that a signal interrupts begins again, and one large piece might never end where signals come
+// often.
 long reserve(int file, std::size_t bytes) {
   constexpr std::size_t kPiece = 16 << 20;
   rlimit limit{};
@@ -307,7 +307,7 @@ cistern_status SharedFile::make(const SharedHeader& header, unsigned mode) {
   file_ = static_cast<int>(file);
   long answer = reserve(file_, page_bytes() + payload);
   if (!answer) answer = std::min(0L, call(SYS_pwrite64, file_, &header, sizeof header, 0));
-  if (!answer) answer = call(SYS_fchmod, file_, mode);  // whatever the umask is
+  if (!answer) answer = call(SYS_fchmod, file_, mode);  // the umask does not count
   if (answer) return status_of_system(answer);
   return take_lock(file_, F_RDLCK, kAttached) ? CISTERN_OK : refused(ENOLCK);
 }
@@ -326,8 +326,8 @@ cistern_status SharedFile::publish(const SharedName& name) {
   return CISTERN_BUSY;
 }
 
-// Looked at before it is opened: to open somebody's pipe or device may do something. Looked at again, as it may be
-// another one by then.
+// Looks at the file before it opens it, because opening another user's pipe or device may have an effect. It looks
+// again afterwards, as the file may be another one by then.
 cistern_status SharedFile::open_existing(const SharedName& name, Access access, SharedHeader* header, bool* is_whole) {
   struct stat seen {};
   if (const long answer = look_at(name.path, seen); answer != 0) return status_of_system(answer);
@@ -407,7 +407,7 @@ cistern_status SharedFile::map(std::size_t bytes, Access access, void** memory) 
   return CISTERN_OK;
 }
 
-// Whoever looks whether the name is taken is attached for a moment.
+// A process that looks whether the name is taken is attached for a moment.
 bool SharedFile::is_last() {
   constexpr timespec kPause{0, 100'000};
   constexpr int kPauses = 20;

@@ -10,7 +10,7 @@
 
 namespace cistern::library {
 
-// Of a file in /dev/shm, and whose it has to be.
+// The path of a file in /dev/shm, and the user that must own it.
 struct SharedName {
   char path[256] = {};
   uid_t user = 0;
@@ -19,13 +19,13 @@ uid_t own_user();
 // False: not one that is allowed.
 bool make_shared_name(SharedName& name, const char* given, uid_t user);
 
-// What the first page of the file begins with. Written once, before the file has a name.
+// The start of the file's first page. It is written once, before the file has a name.
 struct SharedHeader {
   static constexpr std::uint64_t kMagic = 0x3172656874676f74;  // "togther1"; another layout: another number
   std::uint64_t magic = kMagic;
   std::int64_t kind = 0;
   std::uint64_t bytes = 0, element_bytes = 0, type = 0;
-  std::uint64_t device_offset = 0;  // of the buffer in what the handle names
+  std::uint64_t device_offset = 0;  // offset of the buffer in the memory of the handle
   char device_handle[64] = {};      // the driver's
 };
 
@@ -47,24 +47,24 @@ class SharedFile {
   bool is_here() const;
   bool is_inherited() const;
 
-  // A new file, reserved whole, to which this process is attached; without a name nobody sees it.
+  // A new file, reserved whole, to which this process is attached. Without a name no other process sees it.
   cistern_status make(const SharedHeader& header, unsigned mode);
   // CISTERN_EXISTS: the name is taken by one that is in use. Leftovers are removed.
   cistern_status publish(const SharedName& name);
   // CISTERN_NOT_FOUND: there is none in use. `*is_whole`: its bytes are there.
   cistern_status attach(const SharedName& name, Access access, SharedHeader* header, bool* is_whole);
 
-  // What follows the first page.
+  // Maps the part behind the first page.
   cistern_status map(std::size_t bytes, Access access, void** memory) const;
-  // False: others are attached. Else nobody can attach any more.
+  // False: other processes are attached. True: no process can attach any more.
   bool is_last();
   // Not attached any more; the last one removes the file. True: it did.
   bool leave();
 
-  // One that nobody is attached to. True: it did.
+  // Removes a file to which no process is attached. True: it did.
   static bool remove_leftover(const SharedName& name);
 
-  // Of device memory: the process whose it is says so, and is gone when nobody says so.
+  // For device memory: the owner takes a lock that says so. Without that lock the owner is gone.
   bool say_owner(void* memory);
   bool owner_lives() const;
   // Where this very process is the owner.

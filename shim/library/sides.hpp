@@ -1,5 +1,5 @@
-// Which side of a unified buffer is newer, and where (the table in cistern/unified.h): what has to be copied before a
-// side may be used, and what the state is then. Nothing here knows of memory or drivers.
+// The newer side of a unified buffer, and its newer parts (the table in cistern/unified.h): the parts to copy before a
+// side may be used, and the state after that. Nothing here knows of memory or drivers.
 #pragma once
 #include "cistern/unified.h"
 #include "pool/base/ranges.hpp"
@@ -24,7 +24,7 @@ class Sides {
   cistern_state state() const { return state_; }
   const Ranges& dirty_parts() const { return dirty_; }
 
-  // What the side lacks of what this access needs. Nothing where it may not have it: see check().
+  // The parts that this access needs and the side lacks. Nothing where the access is not allowed: see check().
   Ranges lacks(cistern_side side, cistern_access access, Range part) const {
     Ranges newer = newer_than(side);
     if (access == CISTERN_WRITE) return newer;  // the other side must not be dirty any more
@@ -50,7 +50,7 @@ class Sides {
       dirty_ = side == CISTERN_HOST_SIDE ? Ranges() : all();
       return;
     }
-    if (state_ != dirty(side)) dirty_.clear();  // of the other side's nothing is left but what is overwritten
+    if (state_ != dirty(side)) dirty_.clear();  // the other side's dirty parts are all overwritten
     state_ = dirty(side);
     dirty_.add(part);
   }

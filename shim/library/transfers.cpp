@@ -51,7 +51,7 @@ struct Result {
   int code;
 };
 
-// What waits for something to change sleeps here.
+// A thread that waits for a change sleeps here.
 class Bell {
  public:
   std::uint32_t seen() const { return rung_.load(std::memory_order_acquire); }
@@ -91,7 +91,7 @@ struct Transfer {
   cistern_transfer_statistics counts{};
   std::uint64_t busy_since_ns = 0, busy_ns = 0;
 
-  // Of its last user nothing stays but memory. `threads` of a parent process are none of ours.
+  // Only the memory of its last user stays. `threads` of a parent process do not exist here.
   void begin_anew() {
     contexts.clear();
     waiting.clear();
@@ -170,7 +170,7 @@ void visit_queues(Visit visit) {
       if (memory->queues && visit(*memory->queues)) return;
 }
 
-// Null: nobody's.
+// Null: no kind has it.
 const KindQueues* queues_of(const cistern_copy_request& what) {
   const KindQueues* found = nullptr;
   visit_queues([&](const KindQueues& queues) {
@@ -192,7 +192,7 @@ Vector<Transfer::Context> current_contexts() {
   return contexts;
 }
 
-// What a thread has of each kind as long as it works for a transfer.
+// The state that a thread has with each kind while it works for a transfer.
 class AtWork {
  public:
   explicit AtWork(const Transfer& of) : of_(of) {}
@@ -224,7 +224,7 @@ Result make(const Copy& copy, AtWork& at_work) {
   return {copy.number, status, native};
 }
 
-// What the next attempt would answer too.
+// Whether the next attempt would give the same answer.
 bool is_final(const Copy& copy, const Result& result) {
   return result.status == CISTERN_OK || result.status == CISTERN_NO_DRIVER || copy.queues->is_final(result.code);
 }
@@ -306,7 +306,7 @@ bool make_as_one(const Vector<Copy>& copies, AtWork& at_work) {
   return make(all, at_work).status == CISTERN_OK;
 }
 
-// --- A thread. What it says of itself lies under the transfer's lock.
+// --- A thread. The transfer's lock guards the thread's state.
 bool next_copies(Transfer& transfer, Vector<Copy>* copies) {
   const std::uint64_t idle_since_ns = nanoseconds_since_start();
   for (;;) {
@@ -398,7 +398,7 @@ void join_ended(Transfer& transfer) {
 bool begin_thread(Transfer& transfer) {
   join_ended(transfer);
   const auto create = reinterpret_cast<decltype(&pthread_create)>(first_definition("pthread_create"));
-  const SignalsBlocked blocked;  // of the program's signals none is for a thread of ours
+  const SignalsBlocked blocked;  // our threads must not handle the program's signals
   pthread_t thread;
   native = create ? create(&thread, nullptr, work, &transfer) : ENOSYS;
   return !native;
@@ -426,7 +426,7 @@ bool is_right(const cistern_copy_request& what) {
   return what.buffer ? what.queue && what.host : what.target && what.source;
 }
 
-// Until nothing of it runs any more and nobody is inside of a call but this one.
+// Waits until no thread of it runs any more and no other call is inside.
 void wait_for_threads(Transfer& transfer) {
   constexpr unsigned kThisCall = 1;
   for (;;) {

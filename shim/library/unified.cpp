@@ -1,5 +1,5 @@
 // Unified buffers (cistern/unified.h): memory on both sides made at need, copies, and in which order they come on the
-// queues that use the buffer. What has to be copied says sides.hpp.
+// queues that use the buffer. sides.hpp says which parts have to be copied.
 //
 //   host   -> [download on the queue that wrote last, waited for] -> [wait for uploads that still read]  -> address
 //   device -> the queue follows the others that matter -> [upload on it]                                 -> address
@@ -59,7 +59,7 @@ class QueueUses {
 
 struct Unified {
   cistern_unified_settings settings{};
-  const KindMemory* memory = nullptr;  // of settings.kind
+  const KindMemory* memory = nullptr;  // the one for settings.kind
   void* context = nullptr;             // CISTERN_CURRENT: the one that was current when it was made
   unsigned process = process_number;
   Sides sides;
@@ -249,7 +249,7 @@ void note_measured(Unified& of, std::size_t bytes, std::uint64_t since_ns) {
   if (metrics.seconds > 0) metrics.bytes_per_second = (bytes_before + static_cast<double>(bytes)) / metrics.seconds;
 }
 
-// A copy that fails may be under way all the same: it was enqueued, and could not be waited for.
+// A copy that fails may be in flight all the same: it was enqueued, and the wait for it failed.
 cistern_status upload(Unified& of, const Ranges& parts, void* queue) {
   for (const Range& part : parts) {
     const cistern_status status = enqueue(of, CISTERN_DEVICE_SIDE, part, queue);
@@ -281,7 +281,7 @@ cistern_status read_parts(Unified& of, const Ranges& parts, void* queue, Ranges*
   return CISTERN_OK;
 }
 
-// Of large ones alone the time is taken: for that the queue has to be idle before.
+// Only large copies are timed, because the queue has to be idle before.
 cistern_status download(Unified& of, const Ranges& parts) {
   void* const queue = of.device_uses.writer(of.settings.queue);
   const std::size_t bytes = bytes_in(parts);
@@ -329,7 +329,7 @@ cistern_status ready_on_host(Unified& of, cistern_access access, Range part) {
   if (const cistern_status status = of.sides.check(access); status != CISTERN_OK) return status;
   if (const cistern_status status = have_memory(of, CISTERN_HOST_SIDE); status != CISTERN_OK) return status;
   const bool writes = access != CISTERN_READ;
-  if (of.is_inherited()) of.host_uses.clear();  // of a parent's queues none is here
+  if (of.is_inherited()) of.host_uses.clear();  // a parent's queues do not exist here
   if (const cistern_status status = wait_for(of, of.host_uses.before(writes)); status != CISTERN_OK) return status;
   const Ranges parts = of.sides.lacks(CISTERN_HOST_SIDE, access, part);
   if (!parts.empty() && of.is_inherited()) return CISTERN_NO_DRIVER;
@@ -354,7 +354,7 @@ cistern_status ready_on_device(Unified& of, cistern_access access, Range part, v
   if (const cistern_status status = follow_others(of, queue, writes); status != CISTERN_OK) return status;
   note_use(of, queue, writes);
   if (const cistern_status status = upload(of, parts, queue); status != CISTERN_OK) {
-    // Then nothing is in flight on it; and it followed nobody.
+    // Then nothing is in flight on it, and it followed no queue.
     if (was_no_queue(of)) forget(of, queue);
     return status;
   }
@@ -502,7 +502,7 @@ cistern_status unified_fill(cistern_unified* handle, const void* pattern, size_t
   const bool host_has_all = state == CISTERN_SYNCHRONISED || state == CISTERN_HOST_ONLY;
   if (status == CISTERN_OK)
     buffer->sides.become(CISTERN_DEVICE_ONLY);
-  else if (state != CISTERN_UNINITIALISED)  // of the device's side parts may be filled
+  else if (state != CISTERN_UNINITIALISED)  // parts of the device's side may be filled
     buffer->sides.become(host_has_all ? CISTERN_HOST_ONLY : CISTERN_DEVICE_ONLY);
   return status;
 }

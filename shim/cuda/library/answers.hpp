@@ -1,4 +1,4 @@
-// What a CUresult is as an answer of the library's.
+// CUresult codes as answers of the library.
 //
 // Room: the C interface's side of CUDA: its tables of memory and queues, and the calls that are CUDA's by name.
 // May include: pool/base, stats, backends/cuda, shim/include/cistern, shim/process, shim/library, shim/cuda,

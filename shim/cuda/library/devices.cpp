@@ -31,7 +31,7 @@ CUresult device_at(int ordinal, CUdevice* device) {
   return ready == kSuccess ? driver().cuDeviceGet(device, ordinal) : ready;
 }
 
-// Kept for the process once it was retained. The program may have reset it, and its end: then it is retained anew.
+// Kept for the process once it was retained. If the program reset it, which ends it, it is retained again.
 CUresult primary_context(int ordinal, CUcontext* context) {
   CUdevice device = 0;
   if (const CUresult answer = device_at(ordinal, &device); answer != kSuccess) return answer;

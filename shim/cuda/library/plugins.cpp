@@ -1,8 +1,8 @@
-// The allocators of frameworks (cistern/plugins.h), over pools as anybody makes them.
+// The allocators of frameworks (cistern/plugins.h), over the pools that any program can make.
 //
-// PyTorch has no way to be told that there is no memory: it uses the null pointer. What it does have is an exported
-// function that throws one of its errors (c10::detail::torchCheckFail), which passes through here. So nothing may be
-// left to be undone when it is called.
+// PyTorch has no answer for "out of memory": it uses the null pointer. But it exports a function that throws one of its
+// errors (c10::detail::torchCheckFail), and the error passes through here. So nothing may be left to be undone when it
+// is called.
 #include <string.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 namespace cistern::library {
 namespace {
 
-// Which thread makes it first is the one whose pool stays.
+// The pool of the first thread that makes one stays.
 cistern_pool* pool_named(std::atomic<cistern_pool*>& place, const char* name, cistern_kind kind) {
   cistern_pool* known = place.load(std::memory_order_acquire);
   if (known) [[likely]]
@@ -80,7 +80,7 @@ cistern_pool* pinned_pool(void* chosen) {
   return chosen ? static_cast<cistern_pool*>(chosen) : pool_named(pool, "numpy", CISTERN_PINNED);
 }
 
-// Of a copy that was linked or loaded later, nobody tells the streams of the program's.
+// A copy of Cistern that was linked or loaded later does not see the program's streams.
 bool sees_all_streams() { return preloaded.load(std::memory_order_relaxed) && !switched_off(); }
 
 // Work of any stream may use an array. Where all are known, a free leaves it to the next owner to wait for them; else

@@ -1,4 +1,4 @@
-// What reports know of the allocators of frameworks (cistern/plugins.h).
+// The allocators of frameworks (cistern/plugins.h), for reports.
 #pragma once
 #include <atomic>
 

@@ -23,7 +23,7 @@ CUdeviceptr address(const cistern_part& part) {
 }
 CUstream stream(void* queue) { return static_cast<CUstream>(queue); }
 
-// What one thread enqueues on its own stream no other one can wait for by that name.
+// Another thread cannot wait by this name for work on the per-thread stream: the name means its own stream there.
 bool is_for_all_threads(const void* queue) {
   constexpr std::uintptr_t kPerThread = 2;  // CU_STREAM_PER_THREAD
   return reinterpret_cast<std::uintptr_t>(queue) != kPerThread;
@@ -171,7 +171,7 @@ extern constexpr library::KindQueues queues = {
     .pinned_for_all = kPortable,
     .pin = pin,
     .unpin = unpin,
-    // Of addresses that no other kind knows.
+    // CUDA takes every address that no other kind knows.
     .is_theirs = [](const cistern_copy_request& what) { return !what.buffer; },
     .make_copy = make_copy,
     .end_thread = end_thread,

@@ -1,4 +1,4 @@
-// What an OpenCL error code is as an answer of the library's.
+// OpenCL error codes as answers of the library.
 //
 // Room: the C interface's side of OpenCL: its tables of memory and queues, and the calls that are OpenCL's by name.
 // May include: stats, backends/opencl, shim/include/cistern, shim/process, shim/library, shim/opencl,
