@@ -1,7 +1,7 @@
 // Says why the memory of a program is, or is not, caught: for the library run as a program (--doctor).
 //
-// What it says it has seen: it reads the files that would be loaded, has the program's own loader list them, and runs
-// the program only when told so. Nothing of it runs in a process that preloads the library.
+// The doctor says only what it has seen: it reads the files that would be loaded, has the program's own loader list
+// them, and runs the program only on request. Nothing of it runs in a process that preloads the library.
 //
 // Room: the doctor.
 // May include: pool/base, shim/process, stats.

@@ -66,7 +66,7 @@ const T* ElfFile::at(std::size_t offset) const {
   return reinterpret_cast<const T*>(bytes_.data() + offset);
 }
 
-// What will lie at `address` once it is loaded.
+// The value that will lie at `address` once it is loaded.
 template <class T>
 const T* ElfFile::in_memory(Elf64_Addr address) const {
   for (std::size_t i = 0; i < segment_count_; ++i) {

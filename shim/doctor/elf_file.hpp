@@ -18,7 +18,7 @@ class ElfFile {
   bool has_64_bits() const { return has_64_bits_; }
   unsigned machine() const { return machine_; }
   bool is_for_this_machine() const;
-  // What follows is known of files for this machine only.
+  // The following is known for files for this machine only.
   bool is_dynamic() const { return dynamic_bytes_ != 0; }
   std::string_view loader() const { return loader_; }  // empty: none
   bool is_symbolic() const { return symbolic_; }       // its own definitions come first (-Bsymbolic)
@@ -54,7 +54,7 @@ class ElfFile {
 // "x86-64"
 String machine_name(unsigned machine);
 unsigned this_machine();
-// Of two versions as "2.35".
+// Compares two versions such as "2.35".
 bool is_older(std::string_view version, std::string_view other);
 
 }  // namespace cistern::doctor

@@ -1,4 +1,4 @@
-// What the doctor says: one line per finding, as it is found.
+// The lines of the doctor: one per finding, as it is found.
 #pragma once
 #include <string_view>
 

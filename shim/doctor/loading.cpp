@@ -32,7 +32,7 @@ void read_line(std::string_view line, Loaded& loaded) {
   loaded.libraries.push_back({String(line.substr(0, arrow)), path == "not found" ? String() : String(path)});
 }
 
-// What happens to host memory beside a library, or in a program, with a malloc of its own.
+// Says what happens to host memory if a library, or the program, has a malloc of its own.
 enum class Place : std::uint8_t { before, behind };
 
 bool is_address_sanitizers(const ElfFile& file) { return file.defines("__asan_init"); }

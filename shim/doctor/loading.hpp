@@ -1,4 +1,4 @@
-// What the program's own loader would load, and whether the object to preload is among it.
+// The libraries that the program's own loader would load, and whether the object to preload is one of them.
 #pragma once
 #include "shim/doctor/environment.hpp"
 #include "shim/doctor/findings.hpp"
@@ -8,7 +8,7 @@ namespace cistern::doctor {
 enum class Cistern : std::uint8_t { no, to_preload, to_link };
 Cistern what_is(const String& file);
 
-// What the loader lists, without running the program; in its order, which is that of look-ups.
+// The loader's list, made without running the program. Its order is the order of look-ups.
 struct Loaded {
   struct Library {
     String name, path;  // as it was asked for; path is empty where there is none

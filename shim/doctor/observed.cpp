@@ -1,6 +1,6 @@
-// See observed.hpp. Three witnesses, none of which holds the program up or traces it: each process that has the preload
-// leaves a report, the loader writes whom each library's calls go to (LD_DEBUG=scopes: RTLD_DEEPBIND is seen there),
-// and /proc is looked at now and then for processes that have neither.
+// See observed.hpp. Three witnesses, which neither delay nor trace the program. Each process that has the preload
+// leaves a report. The loader writes where each library's calls go (LD_DEBUG=scopes shows RTLD_DEEPBIND). From time to
+// time the doctor looks in /proc for processes that have neither.
 #include "shim/doctor/observed.hpp"
 
 #include <errno.h>
@@ -85,8 +85,8 @@ int watch_to_its_end(long child, Watch& watch) {
   }
 }
 
-// What the loader wrote of one process: a block for each program that it executed, then what each library that was
-// opened binds to.
+// The loader's lines about one process: a block for each program that it executed, then the bindings of each opened
+// library.
 struct Scopes {
   int programs = 0, with_preload = 0;
   Vector<String> bound_to_themselves;
@@ -130,12 +130,12 @@ Scopes read_scopes(const String& text) {
   return scopes;
 }
 
-// What a process says of itself.
+// The report of a process about itself.
 struct Report {
   String command, allocations;  // "host 12, opencl 3"
 };
 
-// Nothing: that is none, or it was not written to its end.
+// Nothing: the text is not a report, or it was not written to its end.
 std::optional<Report> read_report(const String& text) {
   const std::optional<Json> json = Json::parse(text);
   if (!json) return {};

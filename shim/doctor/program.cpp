@@ -151,7 +151,7 @@ class EnvOptions {
   bool follow_long(const String& word) {
     struct Long {
       std::string_view name;
-      char letter;  // of those with a value
+      char letter;  // the short form of an option with a value
     };
     constexpr Long kWithValue[] = {{"--unset", 'u'}, {"--chdir", 'C'}, {"--split-string", 'S'}};
     constexpr std::string_view kSignals[] = {"--default-signal", "--ignore-signal", "--block-signal"};
@@ -213,8 +213,8 @@ bool is_secured(const String& file, Findings& findings) {
   return true;
 }
 
-// What a program that runs with it finds of glibc: nothing, where the loader is another C library's. musl's is known by
-// its name where it does not exist here; any that is no ELF file of this machine is left to be asked.
+// Whether the loader belongs to another C library than glibc. The loader of musl is known by its name, even where the
+// file does not exist here. A file that is not an ELF file for this machine may still be asked.
 bool is_of_another_c_library(const String& loader) {
   if (basename_of(loader).starts_with("ld-musl")) return true;
   const MappedFile contents(loader);

@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kSmallAddressSpace = 1024 * kMiB, kPoolNeeds = 32 * kMiB;
 
-// What read_options asks, which takes functions and no context.
+// The environment that read_options reads; it takes functions and no context.
 constinit const Environment* asked = nullptr;
 constinit Findings* told = nullptr;
 
@@ -51,7 +51,7 @@ Vector<String> opencl_drivers(const Environment& environment) {
   return drivers;
 }
 
-// What the program's loader makes of a library's name: where it lies, or why it cannot be had, in the loader's words.
+// The loader's answer for the name of a library: its path, or the loader's own words why it cannot be loaded.
 struct Found {
   String path, why_not;
 };

@@ -1,4 +1,4 @@
-// What the program finds beside itself: options, drivers, the OpenCL loader's layers, limits of the system.
+// The surroundings of the program: options, drivers, the OpenCL loader's layers, limits of the system.
 #pragma once
 #include "shim/doctor/environment.hpp"
 #include "shim/doctor/findings.hpp"

@@ -46,7 +46,7 @@ void write_to(int stream, std::string_view text) {
   }
 }
 
-// Of the file that is mapped at `address`; empty: not to be had.
+// The path of the file that is mapped at `address`; empty: not known.
 String path_of_mapping(std::uintptr_t address) {
   const long file = system_call(SYS_openat, kHere, word("/proc/self/maps"), O_RDONLY | O_CLOEXEC);
   if (file < 0) return {};

@@ -1,4 +1,4 @@
-// What the doctor asks of the system, by system calls: files, their rights, other programs and what those said.
+// The doctor's questions to the system, by system calls: files, their rights, other programs and their output.
 #pragma once
 #include <sys/stat.h>
 
@@ -50,7 +50,7 @@ class MappedFile {
   int error_ = 0;
 };
 
-// What a program is started with.
+// The command and the environment that a program is started with.
 struct Start {
   String file;
   Vector<String> arguments;  // the first is its name

@@ -115,7 +115,8 @@ struct KindQueues {
   bool (*pin)(void* memory, std::size_t bytes, int device) = nullptr;
   cistern_status (*unpin)(void* memory, int device) = nullptr;
 
-  // --- Transfers. The queues of the kind with the last row of kinds.def are asked first. Whether the copy is theirs.
+  // --- Transfers. The queues of the kind with the last row of kinds.def are asked first.
+  // Whether the copy is theirs.
   bool (*is_theirs)(const cistern_copy_request& request);
   // Makes it, and waits for it.
   cistern_status (*make_copy)(CopyThread& thread, const cistern_copy_request& request);

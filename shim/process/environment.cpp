@@ -45,7 +45,7 @@ std::optional<int> number(const char* text) {
   return value;
 }
 
-// Whose variables say the rank; null: nobody's.
+// The launcher whose variables give the rank; null: there is none.
 const RankVariables* launcher_of(Getenv getenv) {
   for (const RankVariables& launcher : kLaunchers)
     if (number(getenv(launcher.rank))) return &launcher;
@@ -161,7 +161,7 @@ void note_who_started(Getenv getenv) {
   if (path.empty() || path == "none" || path == "stderr") return;
   int error = 0;
   // One whose parent is another user's was not started by hand; but in a container /proc may be that of the outside,
-  // where its parent's number is somebody else's.
+  // where its parent's number is another process's.
   by_user = shared_path || !is_of_same_run(parent_of(kThisProcess), getenv, &error);
   if (error == EACCES || error == EPERM) by_user = own_number_in_proc() != getpid();
   note_run(getenv);

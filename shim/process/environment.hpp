@@ -1,5 +1,5 @@
-// What a report says about the process's surroundings: the rank that a launcher gave it, the host it runs on,
-// the directory it was started in.
+// The surroundings of the process, for reports: the rank that a launcher gave it, the host it runs on, the directory it
+// was started in.
 #pragma once
 #include <sys/types.h>
 
@@ -48,15 +48,15 @@ int read_file(const char* path, std::size_t bytes_max, String& text);
 void note_start_directory(Getenv getenv);
 // The process that the user started was not forked, nor started by a process with the same report path that brings
 // Cistern too; one with %r in its path is the first process of its rank. Noted at the start, and only when a path is
-// asked for, or when a call sets one; a path with %p is everybody's.
+// asked for, or when a call sets one; a path with %p belongs to every process.
 void note_who_started(Getenv getenv);
 void note_forked();
 bool started_by_user();
 // Whether the process has the report path of this one, and has Cistern as this one has it. `error`: why that is not
 // known.
 bool is_of_same_run(pid_t starter, Getenv getenv, int* error = nullptr);
-// What a process that others of ours started has behind a descriptor may be anything: a pipe to one of them, a data
-// file. It is what the user named where all of them have the same, up to the one that the user started.
+// Where another process with Cistern started this one, a descriptor may lead anywhere: to a pipe between them, to a
+// data file. It is the one that the user named if all of them have the same, up to the one that the user started.
 bool starters_have_the_same(int descriptor);
 
 // Some options were not understood: a process that has nothing else to say says so too, where its parent, by its own

@@ -26,7 +26,7 @@ constexpr char kFileName[] = "cistern-verdicts";
 constexpr std::string_view kLinkText = "/memfd:cistern-verdicts (deleted)";
 constexpr std::size_t kFileBytes = 4096;
 
-// What all processes of a family have mapped. Of another version of Cistern it is not theirs.
+// The page that all processes of a family map. Processes with another version of Cistern do not share it.
 struct Verdicts {
   std::uint32_t gate;  // which one: its options, as a hash
   pid_t head;          // by the number that it knows
@@ -125,7 +125,7 @@ Verdicts* family_of(pid_t process, std::uint32_t gate) {
 
 void set_flags(int file, int flags) { system_call(SYS_fcntl, word(file), F_SETFD, word(flags)); }
 
-// What the program that was this process before handed over. Of another gate it is of no use to anybody.
+// The verdicts that the program before an exec handed over. Verdicts of another gate are not used.
 Verdicts* family_of_program_before(std::uint32_t gate) {
   Verdicts* found = nullptr;
   look_in(path_about(kThisProcess, "fd"), found, [](const Verdicts& of, std::string_view descriptor) {
@@ -178,7 +178,7 @@ Verdicts* found_family(std::uint32_t gate) {
   return made;
 }
 
-// Whoever starts without us would see a descriptor that is not his.
+// A program that starts without Cistern would see a descriptor that it did not open.
 bool is_preloaded_by(char* const* environment) {
   constexpr std::string_view kPreload = "LD_PRELOAD=";
   for (; environment && *environment; ++environment)

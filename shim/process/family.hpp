@@ -20,14 +20,14 @@ inline constinit bool is_head_of_family = false;
 // At the start of a process with a gate.
 void join_family(const Options& options);
 void family_after_fork_in_child();
-// Before and after an exec of the head with such an environment. What the first answers the second takes. Safe in
+// Before and after an exec of the head with such an environment. The second takes the first one's answer. Safe in
 // signal handlers; they keep errno.
 inline constexpr int kNotHandedOver = -1;
 int hand_over_family(char* const* environment);
 void keep_family(int handed_over);
-// For who is not the head.
+// For processes that are not the head.
 void count_in_family(Outcome outcome);
-// Of all others, for the head; else nothing. Makes no system call.
+// The verdicts of all others, for the head; nothing for another process. Makes no system call.
 FamilyFigures verdicts_of_others();
 
 }  // namespace cistern

@@ -1,5 +1,6 @@
-// See find_object.hpp. Two tables, sorted by address: of the objects that were there at the start, which never changes
-// again, and of all others, which is made anew whenever the loader's two counters say that the list has changed.
+// See find_object.hpp. Two tables, sorted by address: one of the objects that were there at the start, which never
+// changes again, and one of all others, which is made again whenever the loader's two counters say that the list has
+// changed.
 #include "shim/process/find_object.hpp"
 
 #include <dlfcn.h>
@@ -78,8 +79,8 @@ constinit Table<256> first_objects;
 enum class First : int { unknown, being_made, known };
 constinit std::atomic<First> first_state{First::unknown};
 
-// Read and written under the loader's lock. Whoever finds it taken does without: a signal handler that interrupted its
-// own thread here.
+// Read and written under the loader's lock. A signal handler that interrupted its own thread here finds it taken, and
+// does without.
 struct Others {
   std::atomic<bool> taken{false};
   bool complete = false;
@@ -124,7 +125,7 @@ struct Walk {
     return true;
   }
 
-  // What both read the loader writes under its lock, which ThreadSanitizer does not see.
+  // The loader writes these fields under its lock, which ThreadSanitizer does not see.
   [[gnu::no_sanitize("thread")]] bool is_at(const dl_phdr_info& info) const {
     return map->l_addr == info.dlpi_addr && map->l_name == info.dlpi_name;
   }
@@ -164,7 +165,7 @@ void walk(Walk& walk) {
 }
 
 // The object to preload is asked from within the first malloc of the process, before anything can be loaded late.
-// Whatever else this code is a part of may be asked at any time: then the objects up to the C library are certain.
+// Other objects with this code may be asked at any time; then only the objects up to the C library are certain.
 bool asked_from_the_start() {
   for (const link_map* map = _r_debug.r_map; map && !is_c_library(*map); map = map->l_next) {
     const SymbolTable symbols(*map);

@@ -1,4 +1,4 @@
-// What _dl_find_object answers, for C libraries before 2.35, which have no such function. It is asked while malloc
+// The answer of _dl_find_object, for C libraries before 2.35, which do not have that function. It is asked while malloc
 // serves, so:
 //
 //   - Never under the loader's big lock (dladdr takes it): dlopen holds that while constructors run, and one may wait
@@ -7,7 +7,8 @@
 //   - Any other address takes the lock of the list of objects, as each exception that is thrown with such a C library
 //     does (dl_iterate_phdr). It is held for short; by a callback of the program's own as long as that runs. Callers
 //     must hold no lock that malloc takes, for such a callback may allocate.
-//   - In a child forked beside threads nobody may be left to give that lock back: there the list is read as it lies.
+//   - In a child forked beside threads, the owner of that lock may not exist any more: there the list is read without
+//   it.
 //
 // Like dl_iterate_phdr this sees the objects of its own namespace only.
 #pragma once

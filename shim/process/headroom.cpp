@@ -16,7 +16,7 @@
 namespace cistern {
 namespace {
 
-// Nobody fills memory faster.
+// No process fills memory faster.
 constexpr std::uint64_t kBytesPerNanosecondMost = 16;
 constexpr std::uint64_t kLookAgainMin = 2'000'000, kLookAgainMax = 250'000'000;
 
@@ -32,7 +32,7 @@ std::uint64_t machine_bytes() {
   return limit && committed ? std::min(left, left_of(*limit, *committed) << 10) : left;
 }
 
-// Of /proc/self/statm: the whole address space is its first number, data its sixth.
+// A number of /proc/self/statm: the whole address space is its first number, data its sixth.
 std::uint64_t addressable_bytes() {
   const std::uint64_t of_all = limit_of_process(RLIMIT_AS), of_data = limit_of_process(RLIMIT_DATA);
   if (of_all == kNoLimit && of_data == kNoLimit) return kNoLimit;
@@ -73,7 +73,7 @@ std::uint64_t left_in_group(const char* root, const GroupFiles& files, std::stri
   const auto limit = SmallFile<32>(file(files.most).text()).number();
   const auto taken = limit ? SmallFile<32>(file(files.used).text()).number() : std::nullopt;
   if (!limit || !taken) return kNoLimit;
-  // What was read of files goes when there is need.
+  // The kernel frees cached pages of files when memory is needed.
   const SmallFile<8192> parts(file("/memory.stat").text());
   const std::uint64_t cached =
       parts.number_after("\ninactive_file").value_or(0) + parts.number_after("\nactive_file").value_or(0);

@@ -6,23 +6,23 @@
 
 namespace cistern {
 
-// What the control groups, by both versions of their files, and the machine have left.
+// The memory that the control groups (by both versions of their files) and the machine have left.
 std::uint64_t available_bytes();
 // The groups' part, where the system's files lie under `root`.
 std::uint64_t left_in_groups(const char* root);
 
-// The headroom as somebody sees it who takes memory now and then: looked up where what was known may not hold any more.
-// Address space goes in one call, so where it is limited it is looked at each time; memory that is written to takes
-// time, so the less there is left the sooner it is looked at again. Where a filter of system calls was set nothing is
-// looked at: what was known goes on, less what the asker took; where nothing was known yet it is kUnknown.
+// The headroom for an asker that takes memory from time to time. It is looked up again where the last answer may be out
+// of date. One call can take all address space, so a limit of it is read each time. Writing to memory takes time, so
+// the less is left, the sooner it is read again. Under a filter of system calls nothing is read: the last answer holds,
+// less the memory that the asker took since; without one, the answer is kUnknown.
 class Headroom {
  public:
-  // A little, whatever the asker has: who keeps no more than that is not what ends a process that could start a driver.
+  // A little, whatever the asker has: keeping no more than that does not end a process that could start a driver.
   static constexpr std::uint64_t kUnknown = std::uint64_t{128} << 20;
 
   struct Question {
-    std::uint64_t taken_bytes = 0;  // what the asker has of the memory by now
-    std::uint64_t now_ns = 0;       // of the coarse clock
+    std::uint64_t taken_bytes = 0;  // the memory that the asker has taken by now
+    std::uint64_t now_ns = 0;       // by the coarse clock
     bool at_once = true;            // else a look at this moment of the clock will do for address space too
   };
   std::uint64_t bytes(const Question& asked);
@@ -43,8 +43,8 @@ class Headroom {
   std::atomic<bool> looked_{false};  // ever
   std::atomic<std::uint64_t> look_again_ns_{0}, limits_looked_ns_{0};
   std::atomic<unsigned> limits_seen_{0};
-  std::atomic<std::uint64_t> available_{0}, taken_at_look_{0};      // of groups and machine; 0 until the first look
-  std::atomic<std::uint64_t> addressable_{0}, taken_at_limits_{0};  // of the process's own limits
+  std::atomic<std::uint64_t> available_{0}, taken_at_look_{0};      // by groups and machine; 0 until the first look
+  std::atomic<std::uint64_t> addressable_{0}, taken_at_limits_{0};  // by the process's own limits
 };
 
 }  // namespace cistern

@@ -1,4 +1,5 @@
-// What the process can still take: by its own limits at once, and under a filter of system calls by what was known.
+// The memory that the process can still take: changes of its own limits count immediately, and under a filter of system
+// calls the last answer holds.
 #include "shim/process/headroom.hpp"
 
 #include <gtest/gtest.h>
@@ -34,7 +35,7 @@ std::uint64_t statm_bytes(int which) {
   return pages * static_cast<std::uint64_t>(getpagesize());
 }
 std::uint64_t address_space_bytes() { return statm_bytes(0); }
-std::uint64_t data_bytes() { return statm_bytes(5); }  // of a sanitizer a lot
+std::uint64_t data_bytes() { return statm_bytes(5); }  // a sanitizer uses a lot
 
 void* take(std::uint64_t bytes) {
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,5 +1,5 @@
 // A kind of memory as the core sees it, and other kinds: one folder, which makes one `Kind`, and one row of kinds.def.
-// Whatever is asked of every kind (reports, the C API, fork) is asked by going through the rows.
+// Reports, the C API and fork ask every kind by going through the rows.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -18,9 +18,9 @@ struct KindMemory;
 // A pool that the C API names (cistern_kind in cistern.h).
 struct KindPool {
   int id;
-  // Of all its parts together, the peak at one time; the largest block that is kept.
+  // The figures of all its parts together, with the peak at one time; also the largest block that is retained.
   KindFigures (*figures)(std::uint64_t* largest_kept_bytes);
-  // Of what nobody used for so long (host: all that is free). Returns the bytes given back.
+  // Gives back memory that was unused for so long (host: all that is free). Returns the bytes given back.
   std::uint64_t (*trim)(std::uint64_t keep_bytes, std::uint64_t unused_for_ns);
   // Most that its parts had of the driver at one time. Null: it has one part.
   std::uint64_t (*reserved_peak_bytes)() = nullptr;
@@ -47,7 +47,7 @@ struct ForkPart {
 struct Kind {
   const char* name;
   std::span<const KindPool> pools;
-  // What the C interface asks of its memory, a table for each cistern_kind (library/kind_memory.hpp).
+  // Its memory for the C interface: a table for each cistern_kind (library/kind_memory.hpp).
   std::span<const library::KindMemory* const> memory;
   // Any of its memory was asked for in this process.
   bool (*used)();
@@ -56,7 +56,7 @@ struct Kind {
   // For the account of an out-of-memory line.
   std::uint64_t (*live_bytes)();
   ForkPart fork;
-  // The program copies between a device and so much memory of the host; null: that is nothing to this kind.
+  // The program copies between a device and so much memory of the host; null: this kind does not need to know.
   void (*copied)(const void* memory, std::size_t bytes) = nullptr;
   // Live memory that is to be judged, and what else its driver gave out; null: the kind has none but the host pool's.
   void (*add_judged)(JudgedMemory& memory) = nullptr;
@@ -87,7 +87,7 @@ inline bool gpu_used() {
   for (const Kind* kind : kinds().subspan(1)) used |= kind->used();
   return used;
 }
-// Called behind that, under no lock. Null: nobody waits for it.
+// Called behind that, under no lock. Null: no part waits for it.
 inline constinit std::atomic<void (*)()> gpu_state_hook{nullptr};
 inline void call_gpu_state_hook() {
   if (const auto hook = gpu_state_hook.load(std::memory_order_relaxed)) hook();
