@@ -46,9 +46,9 @@ int read_file(const char* path, std::size_t bytes_max, String& text);
 // Relative paths are taken from the directory that the process was started in, because programs change theirs.
 // Noted at the start, and only when one is asked for; a forked child has its parent's.
 void note_start_directory(Getenv getenv);
-// The process that the user started was not forked, nor started by a process with the same report path that brings
-// Cistern too; one with %r in its path is the first process of its rank. Noted at the start, and only when a path is
-// asked for, or when a call sets one; a path with %p belongs to every process.
+// The process that the user started was not forked, nor started by another process with Cistern and the same report
+// path. With %r in its path it is the first process of its rank. Noted at the start, and only when a path is asked for,
+// or when a call sets one; a path with %p belongs to every process.
 void note_who_started(Getenv getenv);
 void note_forked();
 bool started_by_user();

@@ -28,7 +28,7 @@ constexpr std::size_t kFileBytes = 4096;
 
 // The page that all processes of a family map. Processes with another version of Cistern do not share it.
 struct Verdicts {
-  std::uint32_t gate;  // which one: its options, as a hash
+  std::uint32_t gate;  // a hash of the gate's options
   pid_t head;          // by the number that it knows
   std::atomic<std::uint32_t> joined;
   std::array<std::atomic<std::uint32_t>, kOutcomes> counts;

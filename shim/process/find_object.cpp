@@ -1,6 +1,6 @@
-// See find_object.hpp. Two tables, sorted by address: one of the objects that were there at the start, which never
-// changes again, and one of all others, which is made again whenever the loader's two counters say that the list has
-// changed.
+// See find_object.hpp. Two tables, sorted by address. One has the objects that were there at the start, and never
+// changes again. The other has all later objects; it is made again whenever the loader's two counters say that the list
+// has changed.
 #include "shim/process/find_object.hpp"
 
 #include <dlfcn.h>

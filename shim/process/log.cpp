@@ -79,8 +79,8 @@ bool within_limit(std::string_view text, std::string_view alike) {
   return !hold || ++kind_of(text, alike).count <= kSaidOfOneKind;
 }
 
-// One line, one write: lines of several threads and processes do not mix. There is no spdlog::logger before it: that
-// one allocates by `new`, and the line may say that there is no memory.
+// One line, one write: lines of several threads and processes do not mix. It is used without an spdlog::logger, which
+// allocates by `new`: the line may be about memory that ran out.
 class DescriptorSink final : public spdlog::sinks::sink {
  public:
   void log(const spdlog::details::log_msg& message) override {

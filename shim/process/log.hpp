@@ -5,9 +5,9 @@
 
 namespace cistern {
 
-// Said at once: something went wrong now (misuse, an unwritable report). Of lines that differ only in their numbers
-// the first ten are said; the others are counted. `alike`: what is compared instead, for lines that say more at one
-// time than at another.
+// Prints a line immediately: something went wrong now (misuse, an unwritable report). The first ten lines that differ
+// only in their numbers are printed; the others are counted. `alike` is compared instead, for lines that say more at
+// one time than at another.
 void warn_line(std::string_view text, std::string_view alike = {});
 // Said when the process first has something to say (a report or a warning), so that silent processes stay silent.
 void warn_later(std::string_view text);

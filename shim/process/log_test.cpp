@@ -17,7 +17,7 @@
 namespace cistern {
 namespace {
 
-// What `action` says: descriptor 2 is a log file meanwhile.
+// The lines that `action` prints: descriptor 2 is a log file meanwhile.
 std::string said_by(const std::function<void()>& action) {
   note_standard_error();
   std::string path = testing::TempDir() + "cistern-log-XXXXXX";

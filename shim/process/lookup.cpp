@@ -80,7 +80,7 @@ Dlsym real_dlsym() {
   std::atomic_ref<Dlsym> known(cistern_real_dlsym);
   if (Dlsym found = known.load(std::memory_order_relaxed)) [[likely]]
     return found;
-  // Whoever stands before dlvsym may ask dlsym for the real one while we ask him.
+  // A library that stands before dlvsym may ask dlsym for the real one while we call it.
   known.store(dlsym_of_c_library(), std::memory_order_relaxed);
   for (const char* version : kDlsymVersions) {
     if (void* found = dlvsym(RTLD_NEXT, "dlsym", version)) {

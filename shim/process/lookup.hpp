@@ -67,6 +67,6 @@ bool library_is_loaded(std::string_view file_prefix);
 
 }  // namespace cistern
 
-// What the assembly of dlsym and dlopen jumps to; set by the first call of real_dlsym() and real_dlopen().
+// The assembly of dlsym and dlopen jumps to these; the first call of real_dlsym() and real_dlopen() sets them.
 extern "C" [[gnu::visibility("hidden")]] cistern::Dlsym cistern_real_dlsym;
 extern "C" [[gnu::visibility("hidden")]] cistern::Dlopen cistern_real_dlopen;

@@ -29,7 +29,7 @@ TEST(Lookup, TheFirstDefinitionIsWhatACallReaches) {
 }
 
 TEST(Lookup, OnlyLoadedLibrariesUnlessAllowed) {
-  constexpr char kLibrary[] = "libanl.so.1";  // nobody else needs it
+  constexpr char kLibrary[] = "libanl.so.1";  // no other library needs it
   if (library_is_loaded("libanl")) GTEST_SKIP() << "already loaded here";
   EXPECT_EQ(real_symbol("no_such_function", kLibrary), nullptr);
   EXPECT_FALSE(library_is_loaded("libanl"));

@@ -10,12 +10,12 @@ namespace cistern {
 struct Mapping {
   std::uintptr_t first, end;
   bool is_readable, is_writable, is_executable, is_shared;
-  std::string_view path;  // of a file, or "[stack]"; empty: anonymous
+  std::string_view path;  // the file's path, or "[stack]"; empty: anonymous
 };
 
 std::optional<Mapping> parse_mapping(std::string_view line);
 
-// Of an open file, which is read from where it stands. A line is good until the next one. Nothing: the end.
+// The lines of an open file, from its position on. A line is good until the next one. Nothing: the end.
 class LineReader {
  public:
   explicit LineReader(int file) : file_(file) {}

@@ -8,8 +8,8 @@ namespace cistern {
 void report_unknown_handle(const char* api, const void* handle);
 // "cistern: clReleaseMemObject(0x...): buffer already released; created at f (file:1), released at g (file:2); ..."
 void report_released_handle(const char* api, const void* handle, const char* kind, SiteId created, SiteId released);
-// Of a kernel's argument, passed on; once for each place of release: "cistern: a command uses buffer 0x... after its
-// last release, created at f (file:1), ..."
+// About a kernel's argument, which is passed on; once for each place of release: "cistern: a command uses buffer 0x...
+// after its last release, created at f (file:1), ..."
 void report_use_after_release(const void* handle, SiteId created, SiteId released);
 
 // "cistern: cudaFree(0x...): device block already freed; allocated at f (file:1), freed at g (file:2);

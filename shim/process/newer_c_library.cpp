@@ -1,8 +1,8 @@
-// What this code uses of C libraries newer than 2.28, one function each: the real one where it is there (a weak
-// reference, which the loader fills in), else what does as well. The linker sends every call here, those of the C++
-// runtime that is linked in too (--wrap, scripts/cmake/c_library.cmake has the list). Functions that have moved into
-// libc.so.6 since then are among them: what is linked to libdl or libpthread would bring them into programs that have
-// no threads, where the C library and others take shorter ways.
+// The functions of C libraries newer than 2.28 that this code uses. Each one calls the real function where it is there
+// (a weak reference, which the loader fills in), and a substitute elsewhere. The linker sends every call here, those of
+// the C++ runtime that is linked in too (--wrap, scripts/cmake/c_library.cmake has the list). Functions that have moved
+// into libc.so.6 since then are among them. A library that is linked to libdl or libpthread would bring these into
+// programs without threads, where the C library and others take shorter ways.
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
@@ -124,7 +124,7 @@ NEWER(int, pthread_sigmask, int how, const sigset_t* set, sigset_t* before) {
   return error;
 }
 
-// 2.32. Of a number that is known strerror_r gives text of its own.
+// 2.32. For a known number, strerror_r returns its own text.
 NEWER(const char*, strerrordesc_np, int error) {
   if (__real_strerrordesc_np) return __real_strerrordesc_np(error);
   static char unknown[64];

@@ -11,7 +11,7 @@
 
 namespace cistern {
 
-// What a row says beside its type: the words of a choice or a list ("gpu, all, off"; "node:N" takes a number), the
+// The columns of a row beside its type: the words of a choice or a list ("gpu, all, off"; "node:N" takes a number), the
 // range of a number ("1 to 255"). Arrays, not pointers: the loader has nothing to relocate.
 struct OptionRow {
   char variable[32];
@@ -26,7 +26,7 @@ struct FailOn {
   explicit operator bool() const {
     return std::any_of(bytes_min.begin(), bytes_min.end(), [](auto& of) { return !!of; });
   }
-  // `any` means what nobody leaves to the system: GPU memory.
+  // `any` counts GPU memory only; programs leave host memory to the system.
   bool needs_judgement() const { return bytes_min[lost] || bytes_min[possible]; }
   bool counts_host() const { return bytes_min[lost] || bytes_min[possible] || bytes_min[growing]; }
 };
@@ -38,7 +38,7 @@ struct DeviceLimit {
   // promised; half of the device leaves the program and them something.
   bool is_unclear = false;
   explicit operator bool() const { return bytes || is_unclear; }
-  // Of a device with so many bytes; 0: no limit.
+  // The limit on a device with so many bytes; 0: no limit.
   std::uint64_t of(std::uint64_t device_bytes) const {
     return is_unclear ? std::max<std::uint64_t>(device_bytes / 2, 1) : bytes;
   }
@@ -53,15 +53,15 @@ namespace option_types {
     /* Completes "'x' is not ...". */                                               \
     [[gnu::cold]] static String wanted(const OptionRow& row);                       \
   }
-OPTION_TYPE(on_off, bool);             // also 1 and 0, true and false, yes and no
-OPTION_TYPE(count, std::uint64_t);     // a whole number in the row's range
-OPTION_TYPE(percent, std::uint64_t);   // the same, with or without %
-OPTION_TYPE(bytes, std::uint64_t);     // "64MiB", "1.5 GB"
-OPTION_TYPE(limit, DeviceLimit);       // bytes; a wrong or empty one never means that there is none
-OPTION_TYPE(duration, std::uint64_t);  // "250ms", "1.5h"; nanoseconds inside
-OPTION_TYPE(choice, String);           // one of the row's words, as it is spelled there
-OPTION_TYPE(path, String);             // any text: whether it can be opened is seen when it is
-OPTION_TYPE(list, FailOn);             // off, or some of the row's words, each with or without :SIZE
+OPTION_TYPE(on_off, bool);             // Also 1 and 0, true and false, yes and no.
+OPTION_TYPE(count, std::uint64_t);     // A whole number in the row's range.
+OPTION_TYPE(percent, std::uint64_t);   // The same, with or without %.
+OPTION_TYPE(bytes, std::uint64_t);     // "64MiB", "1.5 GB".
+OPTION_TYPE(limit, DeviceLimit);       // Bytes; a wrong or empty value never means that there is no limit.
+OPTION_TYPE(duration, std::uint64_t);  // "250ms", "1.5h"; nanoseconds inside.
+OPTION_TYPE(choice, String);           // One of the row's words, as it is spelled there.
+OPTION_TYPE(path, String);             // Any text: whether the file can be opened is seen when it is opened.
+OPTION_TYPE(list, FailOn);             // "off", or some of the row's words, each with or without :SIZE.
 #undef OPTION_TYPE
 
 }  // namespace option_types

@@ -132,7 +132,7 @@ TEST(OptionTypes, Words) {
   EXPECT_EQ(option_types::choice::wanted(kRow), "local, node:N, 2m or off");
 }
 
-// Else an option that nobody sets would have the value that its type begins with.
+// Else an option that is not set would have the value that its type begins with.
 TEST(OptionTypes, EveryDefaultIsAValueOfItsType) {
 #define OPTION(type, name, variable, default_text, accepts, help) \
   EXPECT_TRUE(option_types::type::parse(default_text, OptionRow{#variable, default_text, accepts})) << #variable;

@@ -1,4 +1,4 @@
-// See options.hpp. What a value may look like: option_types.cpp.
+// See options.hpp. The forms of values are in option_types.cpp.
 //
 // Every process reads all options at its start. As long as all is well that allocates nothing, and calls nothing that
 // would map a part of the C library which small programs leave alone. The words that are compared lie inside the
@@ -30,8 +30,8 @@ constexpr char kGateNames[][24] = {"CISTERN_FAIL_ON",       "CISTERN_FAIL_CODE",
                                    "CISTERN_FAIL_CHILDREN", "CISTERN_LEAK_CHECK", "CISTERN_LEAK_THREADS",
                                    "CISTERN_SUPPRESSIONS",  "CISTERN_SITES",      "CISTERN_HOST"};
 
-// A wrong value of `variable`, or a name that is nearly that, leaves open what was to fail. Those that only matter
-// beside a gate are no reason to shut one that nobody asked for.
+// A wrong value of `variable`, or a name that is nearly that, leaves open what was to fail. Options that only matter
+// beside a gate do not shut one that was not asked for.
 bool shuts_gate(const Options& options, std::string_view variable) {
   if (variable == kFailOn) return true;
   return options.has_gate() &&

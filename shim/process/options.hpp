@@ -1,7 +1,7 @@
 // Options from the environment: one row each in shim/options.def. Read once, in no set-user-ID program. A bad value
 // keeps the default and leaves one line, said when the process first has something to say; so does an unknown CISTERN_*
-// name. Where that leaves open what the gate (CISTERN_FAIL_ON) was to be, the gate is shut: a job that says FAIL_ON=any
-// wrongly would otherwise pass for ever. A limit of device memory that cannot be read is in force all the same
+// name. Where that leaves open what the gate (CISTERN_FAIL_ON) was to be, the gate is shut: a job with a misspelled
+// FAIL_ON=any would otherwise always pass. A limit of device memory that cannot be read is in force all the same
 // (DeviceLimit).
 #pragma once
 #include <cstdint>
@@ -18,7 +18,8 @@ struct Options {
 #include "shim/options.def"
   bool report_requested = false;   // CISTERN_REPORT was set by the user
   bool leak_check_is_set = false;  // so was CISTERN_LEAK_CHECK
-  // A gate was asked for, and why nobody knows which; empty: that is known. What it would judge fails then.
+  // Why the gate that was asked for is not known; empty: it is known, or there is none. With a fault, every process
+  // that the gate would judge fails.
   String gate_fault;
 
   // Most nanoseconds for it. A gate that needs the judgement waits for it longer than a report may.
@@ -28,7 +29,7 @@ struct Options {
   }
 
   bool has_gate() const { return fail_on || !gate_fault.empty(); }
-  // Of a process that used no GPU memory, too.
+  // Also for a process that used no GPU memory.
   bool gate_judges_host() const { return sites == "all" && host && (fail_on.counts_host() || !gate_fault.empty()); }
 };
 

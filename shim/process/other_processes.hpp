@@ -1,5 +1,5 @@
-// What /proc says of other processes: those that started this one. Nothing is to be had where there is no /proc, where
-// it is that of another namespace, or where they are another user's.
+// Facts from /proc about other processes: those that started this one. There are none without /proc, where it is that
+// of another namespace, or where the processes are another user's.
 #pragma once
 #include <sys/types.h>
 
@@ -10,15 +10,15 @@
 
 namespace cistern {
 
-// Processes are named by the numbers that /proc has, and this one by this: where /proc is that of an outer namespace,
-// its number there is another, and the one that it knows is somebody else's.
+// Processes are named by their numbers in /proc, and this one by this constant. Where /proc is that of an outer
+// namespace, this process has another number there, and its own number names another process.
 constexpr pid_t kThisProcess = -1;
 // 0: not to be had.
 pid_t own_number_in_proc();
 
-// Of a file of the folder that /proc has for it.
+// The path of a file in its folder in /proc.
 FilePath path_about(pid_t process, std::string_view file);
-// What is in it; empty: not to be had.
+// The contents of that file; empty: not known.
 String text_about(pid_t process, const char* file, int* error = nullptr);
 // As it was when its program began, each entry ended by a zero byte.
 String environment_of(pid_t process, int* error = nullptr);
@@ -34,8 +34,8 @@ std::string_view value_in(std::string_view environment, std::string_view name);
 String children_of(pid_t process);
 // 0: not to be had. Allocates nothing, and neither do those below.
 pid_t parent_of(pid_t process);
-// Who started the process, who started that one, and so on: as far as /proc shows them, and no endless way whatever it
-// shows.
+// The process that started it, the one that started that, and so on, as far as /proc shows them. The walk ends, even if
+// /proc shows a circle.
 class Starters {
  public:
   explicit Starters(pid_t process) : at_(parent_of(process)) {}

@@ -28,13 +28,13 @@ namespace {
 constexpr int kLooksMax = 1000;
 constexpr timespec kBetweenLooks{0, 10'000'000};
 
-// 0: this process is no rank. What a rank starts is none: the launcher does not see its end.
+// 0: this process is not a rank. A process that a rank starts is not one either: the launcher does not see its end.
 pid_t launcher_of_this_rank() {
   const pid_t starter = parent_of(kThisProcess);
   return starter > 0 && launches_ranks(text_about(starter, "comm")) ? starter : 0;
 }
 
-// Of this pid namespace: a network may be shared by several.
+// The name of a rank in this pid namespace: several may share a network.
 struct Address {
   sockaddr_un name{};
   socklen_t bytes = 0;

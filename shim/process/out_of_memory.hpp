@@ -1,4 +1,5 @@
-// What every kind's out-of-memory line says: who else holds memory, and which lines of the program hold most.
+// The contents of every kind's out-of-memory line: the other holders of memory, and the lines of the program that hold
+// most.
 #pragma once
 #include "stats/sink.hpp"
 #include "stats/sites.hpp"

@@ -43,7 +43,7 @@ int may_access(const String& path, int how) {
   return answer < 0 ? static_cast<int>(-answer) : 0;
 }
 
-// What a process has open is appended to, as its own descriptors are.
+// A report is appended to a file that a process has open, as to this process's own descriptors.
 bool is_written_to_as_it_is(const String& path, const struct stat& file) {
   if (S_ISREG(file.st_mode)) return path.starts_with("/proc/") && path.find("/fd/") != path.npos;
   return S_ISCHR(file.st_mode) || S_ISFIFO(file.st_mode) || S_ISSOCK(file.st_mode);
@@ -97,7 +97,7 @@ int open_socket(const String& path) {
 }
 
 // Through links, too, which lead to no file that a report could destroy: what was opened is looked at again. ENOENT:
-// there is nothing of the kind; ENXIO: it is a pipe that nobody reads.
+// there is no such file; ENXIO: it is a pipe without a reader.
 int open_as_it_is(const String& path) {
   struct stat file;
   if (status_of_file(path.c_str(), file)) return failed_with(ENOENT);
@@ -111,7 +111,7 @@ int open_as_it_is(const String& path) {
   return failed_with(ENOENT);
 }
 
-// A pipe that nobody reads is like a file that exists.
+// A pipe without a reader is like a file that exists.
 ReportFile deliver(const String& path, Reporter reporter, std::string_view text) {
   const int as_it_is = open_as_it_is(path);
   if (as_it_is == -1 && errno != ENOENT && errno != ENXIO) return {errno, path};
@@ -136,8 +136,9 @@ void say_not_written(const String& path, int failure, const char* what_now) {
   warn_line("cannot write the report to " + path + ": " + strerror_r(failure, reason, sizeof reason) + "; " + what_now);
 }
 
-// What cannot be stored where it was asked for is shown, so that nothing is lost; but not that of a process on the way,
-// which the user did not start and which used no GPU memory, nor that of one that gave up the right to write there.
+// A report that cannot be stored where it was asked for is shown, so that nothing is lost. The report of a process that
+// the user did not start and that used no GPU memory is not shown, nor that of a process that gave up the right to
+// write there.
 void write_to_file(const String& pattern, Reporter reporter, bool worth_showing, std::string_view text) {
   const ReportFile report = deliver(report_path(pattern, reporter.pid), reporter, text);
   if (report.failure == 0) return;

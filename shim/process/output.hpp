@@ -8,8 +8,9 @@ namespace cistern {
 
 struct Snapshot;
 
-// At the start of a process that is asked for a report in a file. Whether that can be made is asked now, while somebody
-// looks; nothing is made or kept open. A descriptor that is named instead is noted. Nothing where it is not asked for.
+// At the start of a process that is asked for a report in a file. Whether the file can be made is asked now, while the
+// user looks; no file is made or kept open. A descriptor that is named instead is noted. Nothing where it is not asked
+// for.
 void note_report_destination();
 // As hold_standard_error(), of a descriptor that is named.
 void hold_report_descriptor();

@@ -38,7 +38,7 @@ bool is_read_at_the_end(std::string_view name) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
-// What is left of the end, beside what is ours, takes a program less than this.
+// The rest of the end, beside our part, takes a program less than this.
 constexpr std::uint64_t kRestNs = 1'000'000'000;
 constexpr std::uintptr_t kBusy = 1;
 constinit std::atomic<std::uintptr_t> ending_thread{0};  // with kBusy, while it is at what is ours
@@ -84,7 +84,7 @@ const Options& options() {
 
 void options_are_in_use() { in_use.store(true, std::memory_order_relaxed); }
 
-// Who reads the former ones goes on to: they stay.
+// The former options stay, for threads that still read them.
 OptionSet set_option(const char* name, const char* value) {
   if (!name || !value) return OptionSet::wrong;
   const Options* before = &options();

@@ -1,4 +1,4 @@
-// What every part of the process side asks about this process: its options, and how far its life has come.
+// Facts about this process that every part of the process side asks for: its options, and the phase of its life.
 //
 // Room: what every part of the process side needs, and no kind of memory.
 // May include: pool/base, pool/heap, pool/staging, stats, stats/leaks, stats/python, stats/report.
@@ -32,9 +32,10 @@ bool last_report_begins();
 void last_report_ends(int status);
 int status_of_last_report();
 
-// Two threads may end the process. Without us the first would be through by now: the C library lets both walk its list
-// of handlers, and one may read what the other gave back. So nobody ends the process while another thread is at what is
-// ours of the end, and for a moment after. The program's own part may hang: nobody waits for that longer.
+// Two threads may end the process. Without Cistern the first would have ended it by now: the C library lets both walk
+// its list of handlers, and one may read memory that the other gave back. So no thread ends the process while another
+// thread is in our part of the end, and for a moment after. The program's own part may hang; no thread waits longer for
+// that.
 class Ending {
  public:
   Ending();
@@ -44,8 +45,8 @@ class Ending {
 };
 bool another_thread_ends();
 void let_others_end();
-// To a thread that is on its way to what is ours of the end, although this one came first; for no longer than such a
-// moment, where that thread is held up on the way.
+// Lets a thread pass that is on its way to our part of the end, although this one came first. The wait lasts no longer
+// than such a moment if that thread is held up on the way.
 void give_way();
 
 // The child counts its time, and its end, from the fork.

@@ -49,8 +49,8 @@ int rename_file(const String& from, const String& to, unsigned flags) {
 // 0, or errno: EEXIST where there is something.
 using Rename = int (*)(const String& from, const String& to);
 
-// Where the file system lacks the call's flag, over an empty file that it has made itself. Whatever has come to lie at
-// `from` meanwhile is moved, too, and not lost.
+// Where the file system lacks the call's flag, this moves `from` over an empty file that it has made itself. A file
+// that came to lie at `from` meanwhile is moved, too, and not lost.
 int rename_to_free(const String& from, const String& to) {
   const int unsupported = rename_file(from, to, RENAME_NOREPLACE);
   if (unsupported != EINVAL && unsupported != ENOSYS) return unsupported;
@@ -62,7 +62,7 @@ int rename_to_free(const String& from, const String& to) {
   return failure;
 }
 
-// The same for a file that nobody else touches. It is never seen empty where there are links.
+// The same for a file that no other process touches. It is never seen empty where there are links.
 int rename_own_to_free(const String& from, const String& to) {
   const int unsupported = rename_file(from, to, RENAME_NOREPLACE);
   if (unsupported != EINVAL && unsupported != ENOSYS) return unsupported;
@@ -82,8 +82,9 @@ bool has_no_locks(int failure) {
   return failure == EBADF || failure == ENOLCK || failure == EOPNOTSUPP || failure == ENOSYS;
 }
 
-// What lies at the path. While this lives, nobody else of ours moves it if it is ours to move: a report, in a regular
-// file of this user's that has no other name. An empty file may be one that somebody has begun to write.
+// The file at the path. While this object lives, no other process with Cistern moves the file if that is allowed at
+// all: it is a report, in a regular file of this user's that has no other name. An empty file may be one that another
+// process has begun to write.
 class Found {
  public:
   explicit Found(const String& path) : file_(open_regular_file(path)) {
@@ -155,7 +156,7 @@ ReportFile move_to_free(Rename rename, const String& from, const String& path, N
   return {EEXIST, path};
 }
 
-// Written whole under a name that nobody reads.
+// Writes the report whole under a name that no other process reads.
 ReportFile write_apart(const String& path, int pid, std::string_view text) {
   const std::size_t slash = path.rfind('/');
   const String folder = slash == path.npos ? String() : path.substr(0, slash + 1);
@@ -173,7 +174,7 @@ ReportFile write_apart(const String& path, int pid, std::string_view text) {
   return {EEXIST, path};
 }
 
-// Who started first goes first, but nobody who used GPU memory gives way to one that used none.
+// The process that started first goes first, but one that used GPU memory never gives way to one that used none.
 bool goes_before(const Reporter& reporter, const ReportHead& other) {
   if (reporter.used_gpu_memory != other.used_gpu_memory) return reporter.used_gpu_memory;
   return reporter.pid < other.pid;
@@ -185,7 +186,7 @@ struct Try {
   bool beside_own_run;  // no: what stays there is of this run
 };
 
-// What lies at the path is moved where it gives way.
+// Moves the file at the path if it gives way.
 Try try_to_free(const String& path, const Reporter& reporter) {
   const Found found(path);
   if (found.is_gone()) return {Taken::free, false};

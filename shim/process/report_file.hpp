@@ -1,8 +1,8 @@
 // Reports in files. A report appears whole, under the path that was asked for or with the process id in it, and no file
-// is destroyed. Of a run's processes that used GPU memory the one that started first has the path; where none did, the
-// first one that the user started, or that his launchers did (run.hpp).
+// is destroyed. The path belongs to the first of a run's processes that used GPU memory. If none did, it belongs to the
+// first one that the user, or a launcher of the user, started (run.hpp).
 //
-// What lies at the path is changed only by who holds the lock (flock) of that file, where there are locks, and has
+// A process changes the file at the path only while it holds the file's lock (flock), where there are locks, and has
 // looked again since.
 #pragma once
 #include "pool/base/internal_memory.hpp"
@@ -26,7 +26,7 @@ void set_earlier_report_aside(const String& path);
 
 // "run.json" -> "run.1234.json", "run" -> "run.1234"; the n-th try for n > 1: "run.1234-2.json".
 String path_with_pid(std::string_view path, int pid, int attempt);
-// Of an earlier run: "run.1234.old.json"
+// The path of an earlier run's report: "run.1234.old.json"
 String path_of_earlier(std::string_view path, int pid, int attempt);
 
 }  // namespace cistern

@@ -60,7 +60,8 @@ LauncherKind launcher_kind(pid_t process) {
   return {by_file.launches || by_name.launches, by_file.in_batches || by_name.in_batches};
 }
 
-// What launches in batches may not have Cistern itself, and what it starts is one run all the same.
+// A program that launches in batches may run without Cistern, and the processes that it starts are one run all the
+// same.
 pid_t first_of_batch(pid_t process) {
   pid_t first = process;
   for (Starters starter(process); starter && *starter > 1; ++starter) {

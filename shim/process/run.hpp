@@ -1,5 +1,5 @@
-// A run: the process that the user started with a report's path, and what that started with the same path. Whose name
-// the path is, and which file there is of a run before.
+// A run: the process that the user started with a report's path, and the processes that this one started with the same
+// path. Finds the process that owns the path, and a file that an earlier run left.
 #pragma once
 #include <sys/stat.h>
 
@@ -17,8 +17,9 @@ struct LauncherKind {
 };
 LauncherKind launcher_kind(std::string_view program);
 
-// Each of its children is a run of its own: of a shell that was given no script and no command, but reads what the user
-// types, and of programs that start a command anew (entr, watch, hyperfine). `arguments`: each ended by a zero byte.
+// Whether each child of the program is a run of its own. This holds for a shell without a script and a command, which
+// reads the user's lines, and for programs that start a command again and again (entr, watch, hyperfine). `arguments`:
+// each ended by a zero byte.
 bool begins_runs(std::string_view program, std::string_view arguments);
 
 // Cistern itself is among the libraries that the variable's value lists.
@@ -31,9 +32,10 @@ void note_forked_from_run();
 void note_what_was_launched();
 
 // The path is this process's where no process that used GPU memory has it: the user started this one, or launchers of
-// the run did. Not a launcher that has started others, nor a forked child, but everybody with %p in the path.
+// the run did. A launcher that has started others, or a forked child, does not have it. With %p in the path, every
+// process has one.
 bool is_main_of_run();
-// It says where else the report went: of others nobody asks.
+// Whether it says where else the report went; other processes do not.
 bool speaks_for_run();
 // A file where the report is to go is from before the run; none: it is not known when that began. `writer`: the process
 // that wrote it.

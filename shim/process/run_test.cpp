@@ -1,4 +1,4 @@
-// Who launches others, and which libraries are Cistern.
+// Programs that launch others, and libraries that are Cistern.
 #include "shim/process/run.hpp"
 
 #include <gtest/gtest.h>

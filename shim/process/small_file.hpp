@@ -1,5 +1,5 @@
-// Small files of /proc and /sys, read without an allocation, and by the system's own calls: for who may not allocate,
-// has no memory left, or has stopped the threads that may hold a lock of whoever stands before open.
+// Small files of /proc and /sys, read without an allocation and by the system's own calls. Callers may not allocate,
+// have no memory left, or have stopped threads that may hold a lock of a library that stands before open.
 #pragma once
 #include <fcntl.h>
 
@@ -45,12 +45,12 @@ class SmallFile {
   char text_[size] = {};
 };
 
-// What is too long is cut, and names no file.
+// A path that is too long is cut, and names no file.
 class FilePath {
  public:
   explicit FilePath(std::string_view text) { add(text); }
   void add(std::string_view text) { bytes_ += text.copy(text_ + bytes_, sizeof text_ - 1 - bytes_); }
-  // What follows `marker` in its line of `text`; false: no line has it.
+  // Adds the rest of the line of `text` that has `marker`; false: no line has it.
   bool add_rest_of_line(const char* text, const char* marker) {
     const char* const at = strstr(text, marker);
     if (!at) return false;

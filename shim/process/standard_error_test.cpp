@@ -1,4 +1,4 @@
-// Which file on descriptor 2 is written to, and writes that fail without a signal.
+// The files on descriptor 2 that are written to, and writes that fail without a signal.
 #include "shim/process/standard_error.hpp"
 
 #include <errno.h>

@@ -22,8 +22,8 @@ const Judgement& judgement_of_thread() {
   return is_ours ? current : kOfAnother;
 }
 
-// What is found nowhere in the program's memory may be in a register, or in what could not be read. `is_drivers`: what
-// only a driver holds is its own.
+// An address that is found nowhere in the program's memory may be in a register, or in memory that could not be read.
+// `is_drivers`: memory that only a driver holds is the driver's own.
 Standing allow_for_unseen(const Judgement& current, Standing found, bool is_drivers) {
   if (!is_lost(class_of(found))) return found;
   if (current.unreadable_bytes) return Standing::unclassified;

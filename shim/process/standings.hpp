@@ -1,4 +1,4 @@
-// What live memory is to the program, as it was last judged (judging/judging.hpp); kinds ask for their rows.
+// The classes of live memory, as it was last judged (judging/judging.hpp); kinds ask for their rows.
 #pragma once
 #include <array>
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace cistern {
 
-// What the kinds hand in.
+// The memory that the kinds hand in.
 class JudgedMemory {
  public:
   // Live memory: any address inside leads to it. `is_readable`: by the processor, now.
@@ -20,10 +20,10 @@ class JudgedMemory {
     targets_.push_back({reinterpret_cast<std::uintptr_t>(handle), 1, false});
     add_handed_out(handle);
   }
-  // Whatever else a driver gave the program, which leads to the driver's own memory.
+  // Another object that a driver gave the program; it leads to the driver's own memory.
   void add_handed_out(const void* handle) { handed_out_.push_back(reinterpret_cast<std::uintptr_t>(handle)); }
 
-  // Readable, but nobody's now: kept for reuse.
+  // Readable, but retained for reuse: the program does not own it now.
   void add_unused(std::uintptr_t first, std::uint64_t bytes) { unused_.push_back({first, bytes, true}); }
 
   void sort();
@@ -38,8 +38,8 @@ class JudgedMemory {
 
 struct Judgement {
   bool is_known = false;
-  const char* why_not = nullptr;  // null: nobody asked
-  unsigned unseen_threads = 0;    // whose registers may hold what else is lost
+  const char* why_not = nullptr;  // null: it was not asked for
+  unsigned unseen_threads = 0;    // their registers may hold addresses of lost blocks
   std::uint64_t unreadable_bytes = 0;
   std::uint64_t bytes_read = 0, took_ns = 0;
   std::uint64_t stopped_ns = 0;    // other threads
@@ -50,18 +50,18 @@ struct Judgement {
   std::span<const std::uint8_t> marks;
 };
 
-// To other threads than this one there is no judgement: it may be made anew meanwhile.
+// Other threads than this one see no judgement: it may be made again meanwhile.
 void set_judging_thread(const void* thread);
 void set_judgement(const Judgement& judgement);
 const Judgement& judgement();
 
-// Of the target that begins there and was allocated then; none: nobody looked. What was made since they were listed may
-// have the address of one that was.
+// The class of the target that begins there and was allocated then; none: there was no judgement. A block that was made
+// after the list may have the address of a target in the list.
 Standing standing_of_target(std::uintptr_t first, std::uint64_t born_ns);
 inline Standing standing_of_target(const void* handle, std::uint64_t born_ns) {
   return standing_of_target(reinterpret_cast<std::uintptr_t>(handle), born_ns);
 }
-// Of the live host block there.
+// The class of the live host block there.
 Standing standing_of_host_block(const void* block);
 
 }  // namespace cistern

@@ -1,6 +1,6 @@
-// Filters of system calls (seccomp). A process that has one may be killed for a call that it would not make without us;
-// so from the moment that it sets one, seen by the exported prctl and syscall, nothing of ours makes other calls than
-// the C library's malloc does, and it says nothing at its end unless it was asked to.
+// Filters of system calls (seccomp). A process that has one may be killed for a call that it would not make without
+// Cistern. The exported prctl and syscall see when a process sets one. From then on, Cistern makes only the calls that
+// the C library's malloc makes, and writes nothing at the end unless it was asked to.
 #pragma once
 #include <atomic>
 

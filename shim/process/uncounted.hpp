@@ -20,7 +20,7 @@ class Uncounted {
   Uncounted& operator=(const Uncounted&) = delete;
 
  private:
-  const int errno_;  // whatever is done meanwhile is no business of the program's
+  const int errno_;  // the program does not see what our work sets meanwhile
 };
 
 }  // namespace cistern

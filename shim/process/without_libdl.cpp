@@ -14,7 +14,7 @@
 namespace cistern {
 namespace {
 
-// What these C libraries have for their own use: they load character sets and name services by it.
+// A flag that these C libraries have for their own use: they load character sets and name services by it.
 constexpr int kByTheCLibrary = 1 << 31;  // __RTLD_DLOPEN
 template <class Function>
 Function own_function(const char* name) {

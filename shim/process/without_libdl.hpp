@@ -1,6 +1,6 @@
 // Look-ups where the C library is older than 2.34, whose dlsym and dlopen are in a library of its own, libdl, and the
-// process has not loaded that. Then nobody in it can have asked for anything by name but we: the tables of the objects
-// that it started with are read instead. Once libdl is there (a plugin has brought it) its functions serve.
+// process has not loaded that. Then no code in it but ours can have asked for anything by name. The tables of the
+// objects that it started with are read instead. Once libdl is there (a plugin has brought it) its functions serve.
 #pragma once
 
 namespace cistern {
