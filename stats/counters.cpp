@@ -75,7 +75,7 @@ void KindCounters::block_born(const CountedBlock& block, bool pool_hit, std::uin
 void KindCounters::block_born_locked(const CountedBlock& block, bool pool_hit, std::uint64_t reserved_bytes,
                                      std::uint64_t now_ns) {
   born_from_pool = pool_hit;
-  // What was made for the pool alone.
+  // Counts a block that was made for the pool alone.
   if (pool_hit) note_reserved(reserved_bytes, read(live_bytes), now_ns);
   const SiteUse::Moment now{peaks_, now_ns / 1'000'000};
   bump(allocations);

@@ -58,7 +58,8 @@ struct CountedBlock {
   PartCounters* part = nullptr;
 };
 
-// What a kind's source has given. A sum over blocks, made while other threads move them, may count one of them twice.
+// The memory that a kind's source has given. A sum over blocks, made while other threads move them, may count one of
+// them twice.
 struct Reserved {
   std::uint64_t now_bytes, peak_bytes;
 };
@@ -70,7 +71,8 @@ struct KindCounters {
   Counter driver_allocs{0}, driver_frees{0}, driver_syncs{0}, driver_queries{0};
   Counter failed{0}, pool_misses{0};
   Counter unpooled[static_cast<int>(Unpooled::count)]{};
-  // Of blocks given back while commands used them: those that can be given again at once, and why the others not.
+  // Blocks that were given back while commands used them: those that can be reused immediately, and the others by
+  // reason.
   Counter kept_in_order{0}, waited[static_cast<int>(Waited::count)]{};
 
   // Written under `lock` by the functions below: one lock costs less than six atomic additions. Readable at any time.
@@ -84,7 +86,7 @@ struct KindCounters {
   // `reserved_bytes`: with the block, what the source has given for the kind; 0: not known, or it takes the block back.
   void block_born(const CountedBlock& block, bool pool_hit = false, std::uint64_t reserved_bytes = 0);
   void block_died(const CountedBlock& block);
-  // The same for who holds the lock, because he writes figures of his own under it. `now_ns`: since the start.
+  // The same for a caller that holds the lock, because it writes its own figures under it. `now_ns`: since the start.
   void block_born_locked(const CountedBlock& block, bool pool_hit, std::uint64_t reserved_bytes, std::uint64_t now_ns);
   void block_died_locked(const CountedBlock& block, std::uint64_t now_ns, std::uint64_t reserved_bytes = 0);
   // A released block whose memory lives on in its children: it died without bytes, then bytes_died when the last is
@@ -101,7 +103,8 @@ struct KindCounters {
   KindFigures figures(const char* name, bool pooled_kind) const;
   // The sites that a report shows of this kind.
   void add_sites(const String& kind, Snapshot& snapshot);
-  // When most of what is reserved was not live; perhaps now. Absent where nobody told. Never above the peak.
+  // When the largest part of the reserved memory was not live; perhaps now. Absent where that was not noted. Never
+  // above the peak.
   std::optional<WorstMoment> worst_moment(const Reserved& reserved);
 
  private:

@@ -159,7 +159,7 @@ TEST(Clock, RunsForwardAndStartsOnce) {
   EXPECT_GE(coarse_nanoseconds_since_start(), before + 10'000'000);
 }
 
-// What a report shows of the kind's sites.
+// The kind's sites as a report shows them.
 Snapshot sites_of(KindCounters& counters) {
   Snapshot snapshot{};
   counters.add_sites("device:0", snapshot);

@@ -71,7 +71,7 @@ Section::~Section() {
 // A section that cannot be inflated is an empty one.
 void Section::inflate(const Elf64_Shdr& header) {
   constexpr unsigned kPrefixBytes = 12;
-  // What it has inflated of a damaged stream libbacktrace keeps.
+  // libbacktrace keeps the memory for the inflated part of a damaged stream.
   constexpr unsigned kFailuresMax = 8;
   static constinit std::atomic<unsigned> failures{0};
   Elf64_Chdr about;

@@ -1,5 +1,5 @@
 // Sections of an ELF file with debug information, read by small pieces. Such a file may be of many GiB, be damaged, or
-// be written anew meanwhile: nothing is mapped (a mapping of a file that becomes shorter ends the process), and each
+// be written again meanwhile: nothing is mapped (a mapping of a file that becomes shorter ends the process), and each
 // read is checked against the section's end.
 #pragma once
 #include <elf.h>
@@ -38,7 +38,7 @@ class Section {
   std::uint64_t begin_;
   std::uint64_t bytes_;
   unsigned char* inflated_ = nullptr;  // libbacktrace's; the window then
-  // What was read last.
+  // The piece that was read last.
   char* window_ = nullptr;
   std::uint64_t window_at_ = 0;
   std::size_t window_bytes_ = 0;
@@ -68,7 +68,7 @@ class DebugFile {
   Piece section(std::string_view name) {
     return section(name, [](const Piece&) { return true; });
   }
-  // Of those with that name the first that is wanted.
+  // The first wanted section with that name.
   template <class Wanted>
   Piece section(std::string_view name, Wanted&& wanted) {
     Elf64_Shdr header;
@@ -97,7 +97,7 @@ class DebugFile {
   Deque<Named> sections_;
 };
 
-// Reads forward. What does not lie in the piece reads as 0, and `failed` stays set from then on.
+// Reads forward. Bytes outside the piece read as 0, and `failed` stays set from then on.
 class Cursor {
  public:
   Cursor(const Piece& piece, std::uint64_t at) : piece_(piece), at_(at), failed_(at > piece.bytes || !piece) {}
@@ -113,7 +113,7 @@ class Cursor {
     else
       at_ += bytes;
   }
-  // Of 1 to 8 bytes.
+  // A number of 1 to 8 bytes.
   std::uint64_t number(std::size_t bytes) {
     std::uint64_t value = 0;
     if (failed_ || bytes > piece_.bytes - at_ || !piece_.section->read(piece_.begin + at_, &value, bytes)) {

@@ -20,8 +20,8 @@ struct Name {
   if (name.text.size() == name.bytes_max) __builtin_longjmp(name.full, 1);
 }
 
-// A function of its own: nothing of the caller's is in registers that the way out would leave changed. What it stores
-// behind the call keeps its frame, which the way out leads to: Clang would leave it by a jump to the demangler.
+// A function of its own: nothing of the caller's is in registers that the way out would leave changed. The store behind
+// the call keeps its frame, to which the way out leads: without it, Clang would jump to the demangler.
 [[gnu::noinline]] void fill(Name& name, const char* symbol, Demangler demangler) {
   name.is_one = true;
   if (__builtin_setjmp(name.full)) return;

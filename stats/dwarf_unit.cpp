@@ -376,7 +376,7 @@ String file_of_line_table(const Unit& unit, const Piece& lines, std::uint64_t at
   if (version < 2 || version > 5) return {};
   if (version == 5) cursor.skip(2);    // sizes of addresses and segments
   cursor.skip(of_lines.offset_bytes);  // the header's length
-  cursor.skip(version < 4 ? 1 : 2);    // length of instructions, how many at once
+  cursor.skip(version < 4 ? 1 : 2);    // length of instructions, their number in one bundle
   cursor.skip(3);                      // whether lines begin statements, their lowest step, its range
   const std::uint64_t opcodes = cursor.number(1);
   cursor.skip(opcodes ? opcodes - 1 : 0);

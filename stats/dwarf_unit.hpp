@@ -34,9 +34,9 @@ enum Attribute : std::uint32_t {
   DW_AT_GNU_addr_base = 0x2133,
 };
 
-// What a number is before it is looked up where it refers to.
+// The meaning of a number before the place that it refers to is looked up.
 enum class Form : std::uint8_t {
-  none,  // of no interest here
+  none,  // not used here
   constant,
   address,
   address_number,  // in .debug_addr
@@ -78,7 +78,7 @@ class Abbreviations {
   Growing<Spec> specs_{1 << 20};
 };
 
-// The sections that a unit refers to. Of a split unit, some are of the file that it was split from.
+// The sections that a unit refers to. A split unit has some of them in the file that it was split from.
 struct Sections {
   Piece info, abbreviations, text, line_text, text_offsets, addresses, ranges, range_lists;
 };
@@ -92,9 +92,9 @@ struct Unit {
   std::uint16_t version = 0;
   std::uint8_t type = 0;  // a UnitType; of DWARF 4 DW_UT_compile
   std::uint8_t offset_bytes = 4;
-  // What numbers count from.
+  // The bases of numbers.
   std::uint64_t text_offsets_base = 0, address_base = 0, range_lists_base = 0, ranges_base = 0;
-  std::uint64_t low = 0;  // of the unit: offsets of ranges count from it
+  std::uint64_t low = 0;  // the unit's lowest address: offsets of ranges count from it
 };
 
 // The header at `at`, whose end then is where the next one begins. False: damaged, or of a version that is not read.

@@ -10,7 +10,7 @@ namespace cistern {
 // "PyTorch" for the path of a file that only PyTorch's CUDA part loads; null for every other file.
 const char* framework_of_file(std::string_view path);
 
-// What is known of the one of that name; an empty name: nothing.
+// The facts about the framework of that name; an empty name: there are none.
 FrameworkFigures framework_named(std::string_view name);
 
 // Those in this process, each once, in the order in which they were loaded. Takes the dynamic linker's lock: for

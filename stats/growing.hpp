@@ -19,7 +19,7 @@ class Growing {
   Growing(const Growing&) = delete;
   Growing& operator=(const Growing&) = delete;
 
-  // False: it has its most items, or there is no memory.
+  // False: it is full, or memory ran out.
   bool push(const T& item) {
     if (count_ == room_ && !grow()) return false;
     items_[count_++] = item;

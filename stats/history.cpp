@@ -70,8 +70,8 @@ Levels History::levels(std::uint64_t now_ms) const {
 }
 
 Trend History::trend(std::uint64_t now_ms) const {
-  // Of levels that only change at random, up to 10 in 100 grow by their line in 0.15 to 0.6 s; in 1 s one in 100 does
-  // where blocks live for less than a tenth of it, and 2 to 5 in 100 where they live for half of it.
+  // Up to 10 in 100 series of levels that only change at random grow by their line in 0.15 to 0.6 s. In 1 s one in 100
+  // does if blocks live for less than a tenth of it, and 2 to 5 in 100 do if they live for half of it.
   constexpr std::uint64_t kShortestMs = 1000, kPartOfOneOff = 16;
   now_ms = or_when_they_ended(now_ms);
   if (!width_ms_ || now_ms < start_ms_ + kShortestMs) return {};
@@ -123,7 +123,7 @@ std::optional<std::size_t> begin_of_growth(const Vector<double>& floors) {
   return rises[first] - 1;
 }
 
-// Of so many levels: one in a thousand that are drawn at random has it.
+// The fit that one in a thousand random series of so many levels has.
 double least_fit(std::size_t levels) { return levels <= 5 ? 0.97 : levels == 6 ? 0.93 : 0.88; }
 
 }  // namespace
@@ -132,7 +132,8 @@ namespace {
 
 constexpr std::size_t kLevelsMin = 8;
 
-// What falls by half at last, and only then, is the end of the program; when all is gone that may take its time.
+// A fall by half at the last levels, and only there, is the end of the program. It may take some time until all is
+// freed.
 Vector<double> without_the_end(const Vector<std::uint64_t>& levels) {
   constexpr double kNothing = 0.05;  // of the highest
   Vector<double> least(levels.begin(), levels.end());

@@ -1,5 +1,5 @@
-// What was live over time, of one call site or one kind, in a few points however long it takes: the least and the last
-// of each interval. When all intervals are used, each two become one. What a report says of it: a trend.
+// Live memory over time, for one call site or one kind, in a few points for any length of time: the least and the last
+// of each interval. When all intervals are used, each two become one. A report shows its trend.
 //
 // Memory that is zero is an empty history. Not thread-safe.
 #pragma once
@@ -12,15 +12,15 @@
 
 namespace cistern {
 
-// When exit began: nothing is noted since, and no time passes. What a program frees at its end, and how long a report
-// takes, says nothing of its run. 0: it has not.
+// When exit began: nothing is noted since, and no time passes. The frees of a program at its end, and the time of a
+// report, say nothing about its run. 0: it has not.
 inline constinit std::atomic<std::uint64_t> histories_ended_ms{0};
 
 enum class TrendKind : std::uint8_t { unknown, one_off, constant, growing };
 
 struct Trend {
   TrendKind kind = TrendKind::unknown;
-  double bytes_per_s = 0, since_s = 0, bytes = 0;  // of growth: how fast, since when, by how much
+  double bytes_per_s = 0, since_s = 0, bytes = 0;  // the growth: how fast, since when, by how much
 };
 const char* name_of(TrendKind kind);
 
@@ -56,7 +56,7 @@ class History {
 // a line is not constant then, where levels are only estimates.
 bool rose_at_last(const Levels& levels);
 
-// Of levels: pure, for what a History noted and for tests.
+// A pure function of levels, for those of a History and for tests.
 Trend trend_of(const Levels& levels);
 
 // Whether all memory of a kind rose while one call site's grew, by half as much at least; else memory only moved there.

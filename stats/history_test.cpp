@@ -73,7 +73,7 @@ TEST_P(History_, GrowthAfterAWarmUpHasItsBegin) {
 }
 
 TEST_P(History_, WhatChangesWithoutGrowingIsConstant) {
-  // What changes at random may look like growth now and then.
+  // Random changes may look like growth now and then.
   const unsigned runs = GetParam() > 100'000 ? 100 : 300;
   unsigned wrong = 0;
   for (unsigned seed = 1; seed <= runs; ++seed) {

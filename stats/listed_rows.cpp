@@ -9,7 +9,7 @@
 namespace cistern {
 namespace {
 
-// What a reader sees of a stack.
+// The part of a stack that a reader sees.
 String shown(const Vector<FrameFigures>& frames) {
   String text;
   for (const FrameFigures& frame : frames) {
@@ -59,7 +59,7 @@ void merge_equal(Vector<Row>& rows) {
   rows = merged_by(std::move(rows), key, [](Row& row, const Row& more) { add(row, more); });
 }
 
-// Of what is lost, that stands last to which a driver's memory still leads.
+// Among lost rows, those that a driver's memory still leads to come last.
 int place_of(const LeakFigures& leak) {
   if (const int rank = leak.rank()) return rank + 1;
   return leak.leak_class == LeakClass::held_by_driver ? 1 : 0;

@@ -12,12 +12,12 @@ void sort_worst_first(Vector<LeakFigures>& leaks);
 // `row` stands for the blocks of `more` too. Its frames stay.
 void add(LeakFigures& row, const LeakFigures& more);
 
-// What keeps rows apart whose stacks look alike.
+// The part that keeps rows with equal stacks apart.
 String origin(const LeakFigures& leak);
 
 // Rows of one origin whose frames all look alike become one: a compiler that repeats a call makes several call sites of
-// one line, and so does native code below a line of Python. What is suppressed is marked before: a rule may name a
-// frame that is folded.
+// one line, and so does native code below a line of Python. Suppressed rows are marked before: a rule may name a frame
+// that is folded.
 void merge_alike(Snapshot& snapshot);
 
 // Groups `rows` by `key`; `add(first, more)` puts those that follow into the first of their key.

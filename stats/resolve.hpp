@@ -1,5 +1,5 @@
 // The stacks of a snapshot as frames, names and lines. A snapshot is collected with the numbers of its sites only,
-// which is quick; this reads files, takes the dynamic linker's lock and calls malloc: later, where nobody waits.
+// which is quick; this reads files, takes the dynamic linker's lock and calls malloc: later, when no thread waits.
 #pragma once
 #include "stats/sites.hpp"
 #include "stats/snapshot.hpp"
@@ -11,7 +11,7 @@ namespace cistern {
 // `fold_native`: reports show Python code first, and native code below it does not keep rows apart.
 void resolve(Snapshot& snapshot, unsigned budget_ms, bool fold_native);
 
-// Of every stack, when all that asks for its functions has: rules of suppressions may name those that go.
+// Cuts every stack, after everything has asked for its functions: rules of suppressions may name those that go.
 void cut_call_wrappers(Snapshot& snapshot);
 
 // One site's frames, in the same way and without call wrappers; only those of Python code where there are any.

@@ -32,8 +32,8 @@ std::string_view entry_point_name(std::string_view function) {
   return std::all_of(name.begin(), name.end(), is_letter_or_digit) ? name : std::string_view();
 }
 
-// The entry points that allocate, free or copy, without the suffix of their per-thread-stream form. Nobody's own
-// function has such a name and no parameter list in it: whatever comes before one is the runtime's inside.
+// The entry points that allocate, free or copy, without the suffix of their per-thread-stream form. A program's own
+// function does not have such a name without a parameter list: the frames before one are the runtime's inside.
 constexpr std::string_view kEntryPoints[] = {
     "cudaMalloc",        "cudaMallocPitch",          "cudaMalloc3D", "cudaMallocHost",    "cudaHostAlloc",
     "cudaMallocManaged", "cudaMallocAsync",          "cudaFree",     "cudaFreeHost",      "cudaFreeAsync",

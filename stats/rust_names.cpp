@@ -7,8 +7,8 @@
 
 #include "stats/demangled.hpp"
 
-// What libiberty's rust-demangle.c takes from its safe-ctype.c: bits of the kinds that it asks for, the values those of
-// safe-ctype.h.
+// The part of safe-ctype.c that libiberty's rust-demangle.c needs: bits of the kinds that it asks for, the values those
+// of safe-ctype.h.
 extern "C" const std::array<unsigned short, 256> cistern_kinds_of_characters;
 constexpr std::array<unsigned short, 256> cistern_kinds_of_characters = [] {
   constexpr unsigned short kDigit = 0x4, kLower = 0x8, kUpper = 0x80;
@@ -66,7 +66,7 @@ std::size_t place_of_as(std::string_view inner) {
   return inner.npos;
 }
 
-// Of a path, or of a type: what has no crate is built into the language.
+// For a path, or a type: one without a crate is built into the language.
 bool is_in_library(std::string_view path) {
   for (const std::string_view prefix : {"&", "mut ", "dyn "})
     if (path.starts_with(prefix)) path.remove_prefix(prefix.size());

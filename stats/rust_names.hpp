@@ -10,7 +10,7 @@ namespace cistern {
 // is none of Rust's.
 String rust_name(const char* symbol);
 
-// Of functions that Rust's runtime has under plain names.
+// For functions that Rust's runtime has under plain names.
 bool is_of_rust_runtime(std::string_view symbol);
 
 // Whether it is a function of Rust's own library (std, and what that is made of): no user's type or trait has it.

@@ -4,7 +4,7 @@
 
 namespace cistern {
 
-// Of a package, of Python itself, or made by one of them ("<frozen importlib._bootstrap>").
+// Whether the file belongs to a package or to Python itself, or one of them made it ("<frozen importlib._bootstrap>").
 bool is_installed(std::string_view file);
 // Without the folder that it was installed to: "torch/nn/modules/linear.py".
 std::string_view short_file(std::string_view file);

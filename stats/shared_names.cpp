@@ -1,9 +1,9 @@
 // See shared_names.hpp. Records lie one behind the other and never change once a place of the table leads to them.
-// Nobody waits: a process may be killed at any point. Room that was taken for a record that then was not finished, or
+// No process waits: one may be killed at any point. Room that was taken for a record that then was not finished, or
 // that another process wrote first, stays unused.
 //
-// The other processes are not trusted: one may have given up rights that this one has. What a record says of its size
-// is copied, then checked.
+// The other processes are not trusted: one may have given up rights that this one has. The size in a record is copied,
+// then checked.
 #include "stats/shared_names.hpp"
 
 #include <sys/mman.h>
@@ -21,9 +21,9 @@ constexpr std::uint32_t kPlaces = 1 << 13, kProbes = 16;
 constexpr std::uint32_t kTextBytes = (1 << 20) - (kPlaces + 1) * sizeof(std::uint32_t);
 constexpr std::size_t kRecordBytesMax = 16 << 10;
 
-// Zeros, as the system gives them, are an empty one: a page that nobody needs is not touched.
+// Zeros, as the system gives them, are an empty table: an unused page is not touched.
 struct Table {
-  std::atomic<std::uint32_t> used;             // of text; more than there is: it is full
+  std::atomic<std::uint32_t> used;             // bytes of text; more than there is: it is full
   std::atomic<std::uint32_t> places[kPlaces];  // where in text a record begins, plus one; 0: free
   char text[kTextBytes];
 };

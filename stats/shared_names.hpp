@@ -1,5 +1,6 @@
-// Names and lines that this process or a relative of it has looked up since the first of them forked, in memory of all
-// of them: to read the debug information of a C library takes tens of milliseconds, and every child of a server would.
+// Names and lines that this process or a relative of it has looked up since the first of them forked. They lie in
+// memory that all of them share: reading the debug information of a C library takes tens of milliseconds, and every
+// child of a server would do it.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -16,7 +17,7 @@ struct NamedFrame {
   bool is_ours, is_rust;
 };
 
-// Which address of what: modules of two processes may lie at the same place.
+// An address in a module: modules of two processes may lie at the same place.
 struct NameKey {
   std::uint64_t address;
   std::uint64_t module;  // a hash of place, path and build id
@@ -26,7 +27,7 @@ std::uint64_t hash_of_module(std::uint64_t base, std::string_view path, std::str
 // Before a fork, by a process that reports. Without memory, nothing is shared.
 void prepare_shared_names();
 
-// Frames that are none are an answer too: there is nothing to be found.
+// No frames are an answer too: there is nothing to be found.
 std::optional<Vector<NamedFrame>> shared_names(const NameKey& key);
 void share_names(const NameKey& key, const Vector<NamedFrame>& frames);
 

@@ -1,4 +1,4 @@
-// Names that one process of a family has found are known to the others, and a record that is no good harms nobody.
+// Names that one process of a family has found are known to the others, and a damaged record harms no process.
 #include "stats/shared_names.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// What each call site did with one kind's memory: allocated in all, has now, had at the kind's peak, and how often a
-// block was freed by the very next call. Exact, for kinds whose calls keep their sites.
+// The use of one kind's memory by each call site: the memory that it allocated in all, has now and had at the kind's
+// peak, and the blocks that the very next call freed. Exact, for kinds whose calls keep their sites.
 //
 // At a new peak no site is visited: each notes what it had when it changes for the first time after it.
 #pragma once

@@ -25,14 +25,14 @@ namespace cistern {
 namespace {
 
 constexpr int kDepthMax = 32;
-constexpr int kOwnFramesMax = 8;  // of who passes calls on, so that dropping them leaves the full depth
+constexpr int kOwnFramesMax = 8;  // of code that passes calls on, so that dropping them leaves the full depth
 constexpr int kRawMax = kDepthMax + kOwnFramesMax;
 constexpr int kPythonMax = 40;
 constexpr int kWitnessesMax = 8;
 // Few pages in a process with few sites; those that come later have more buckets.
 constexpr std::size_t kBuckets = 1 << 12, kEarlySites = 1 << 13, kLateBuckets = 1 << 17;
-// Of a program that recurses at random, or runs the initialisers of a large library, no stack is like another: after so
-// many only their inner parts are told apart.
+// In a program that recurses at random, or runs the initialisers of a large library, no stack is like another. After so
+// many stacks, only their inner parts are told apart.
 struct Form {
   std::size_t sites_max;
   int native, python;
@@ -183,7 +183,7 @@ void choose_witnesses(Site& site) {
   }
 }
 
-// Null: a thread forks, or there is no memory.
+// Null: a thread forks, or memory ran out.
 Site* make_site(const Stack& stack) {
   void* const room = internal_try_allocate(stack.site_bytes());
   if (!room) return nullptr;
@@ -207,8 +207,8 @@ Site* make_site(const Stack& stack) {
   return site;
 }
 
-// False: no memory, or no number left. Threads that come at once to the last site of kForms make a few more than it
-// says.
+// False: no memory, or no number left. Threads that come to the last site of kForms at the same time make a few more
+// than it says.
 bool add_by_id(Site* site) {
   if (site_count == kPieces * kPieceSites) return false;
   Site**& piece = sites_by_id[site_count / kPieceSites];
@@ -289,7 +289,7 @@ bool know_modules(const Stack& stack) {
 [[gnu::noinline]] SiteId capture_python(Stack& stack) {
   python::Frame frames[kPythonMax];
   stack.python = frames;
-  // What a signal interrupted may have been about to link a frame.
+  // A signal may have interrupted code that was about to link a frame.
   if (stack.calls_only || !passes_signal(stack.addresses, stack.count))
     stack.python_count = python::read_frames(stack.addresses, stack.count, stack.is_cut_off, frames, kPythonMax);
   const Site* const site = find_stack(stack);
@@ -442,7 +442,7 @@ Vector<FrameFigures> site_frames(SiteId id) {
 }
 
 namespace {
-// What a script made is its program's, whichever library of the interpreter did it.
+// A block that a script made belongs to its program, whichever library of the interpreter made the call.
 bool is_interpreter(std::string_view module) { return module.starts_with("python") || module.starts_with("libpython"); }
 
 bool acts_for_others(const Module& module) {
@@ -483,7 +483,7 @@ SiteOwner site_owner(SiteId id) {
   for (int i = site->first; i < site->count; ++i) {
     const Module* const module = site->modules()[i];
     if (!module) continue;  // generated code acts for the module that runs it
-    // Who acts for others is the caller himself where nobody but the system stands behind him.
+    // A module that acts for others is the caller itself if only the system stands behind it.
     if (!owner || (acts_for_others(*owner) && !acts_for_others(*module) && !is_system(basename_of(module->path))))
       owner = module;
     interpreted |= is_interpreter(basename_of(module->path));

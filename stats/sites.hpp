@@ -39,8 +39,8 @@ class CalledFrom {
 
 // The site's frames with module, offset and build id but without names; leaf first. Takes the dynamic linker's lock.
 Vector<FrameFigures> site_frames(SiteId site);
-// Who made the intercepted call: a script's line ("train.py:42"), else a module, by the basename of its path (empty
-// where unknown); and whether that is the program: the main executable, or what it runs as a part of a script.
+// The code that made the intercepted call: a script's line ("train.py:42"), else a module, by the basename of its path
+// (empty where unknown). Also whether that is the program: the main executable, or a script that it runs.
 struct SiteOwner {
   String name;
   bool is_program;
@@ -52,7 +52,7 @@ LeakFigures leak_at(SiteId site, String kind, const char* object, const char* ap
 
 struct SiteStatistics {
   std::uint64_t sites;
-  std::optional<double> capture_mean_ns;  // of a sample of the captures, when there were enough
+  std::optional<double> capture_mean_ns;  // from a sample of the captures, when there were enough
   std::uint64_t dropped;                  // captures that failed
 };
 SiteStatistics site_statistics();

@@ -16,7 +16,7 @@ namespace {
 using namespace dwarf;
 
 constexpr std::uint64_t kUnitBytesMax = 64 << 20;  // takes a third of a second to read
-constexpr std::size_t kSplitsMax = 16;             // of which files are open at once
+constexpr std::size_t kSplitsMax = 16;             // with files open at the same time
 constexpr std::size_t kInlinedDeepMax = 256;
 constexpr unsigned kReferencesMax = 8;
 constexpr std::uint64_t kRangesMax = 1 << 20;
@@ -26,7 +26,7 @@ Piece part_of(const Piece& section, std::uint64_t begin, std::uint64_t bytes) {
   return {section.section, section.begin + begin, bytes};
 }
 
-// What a package has in its sections for one unit.
+// Finds one unit's parts of the sections of a package.
 bool find_contribution(DebugFile& package, std::uint64_t id, Sections& sections) {
   // Numbers of the columns; 8 is of another section in the form from before the standard, where it is not asked for.
   enum { kInfo = 1, kAbbreviations = 3, kTextOffsets = 6, kRangeLists = 8 };
@@ -65,7 +65,7 @@ bool find_contribution(DebugFile& package, std::uint64_t id, Sections& sections)
   return true;
 }
 
-// Of a unit by itself, the header of what lies in a section for it stands in front of what numbers count from.
+// In a unit by itself, the header of its part of a section stands in front of the place from which numbers count.
 std::uint64_t behind_header(const Unit& unit, std::uint64_t bytes) {
   return unit.version < 5 ? 0 : bytes + (unit.offset_bytes == 8 ? 12 : 4);
 }

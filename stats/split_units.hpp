@@ -1,6 +1,6 @@
 // Inlined calls of programs built with `-gsplit-dwarf`. Such a program has the lines of its code, which libbacktrace
-// reads, and skeletons of its units: where the code of each lies, and which file beside the program (.dwo), or unit of
-// the package of such files (PROGRAM.dwp), has the functions. Those are read here.
+// reads, and skeletons of its units: the place of each one's code, and the file beside the program (.dwo), or the unit
+// in the package of such files (PROGRAM.dwp), that has the functions. This code reads those.
 #pragma once
 #include <optional>
 
@@ -15,7 +15,7 @@ struct HoldingFunction {
   unsigned call_line;
 };
 
-// The split units of one program or library. Reads files; not for use by several threads at once.
+// The split units of one program or library. Reads files; not for use by several threads at the same time.
 class SplitUnits {
  public:
   // `program`: its file, which may be opened as `opened` only (/proc/self/exe).
@@ -30,7 +30,7 @@ class SplitUnits {
     std::uint64_t at;  // in .debug_info of the program
     std::uint64_t low, high;
   };
-  // What one entry of a function says of its code; several where that lies in several places.
+  // One function's entry about its code; there are several if the code lies in several places.
   struct Scope {
     std::uint64_t low, high;
     std::uint64_t entry;
@@ -47,7 +47,7 @@ class SplitUnits {
     std::uint64_t lines_at = 0;
     String directory;
   };
-  // What a skeleton says of the unit that was split from it.
+  // A skeleton's facts about the unit that was split from it.
   struct Origin {
     dwarf::Unit unit;
     String directory, file;

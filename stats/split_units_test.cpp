@@ -77,7 +77,7 @@ class OfSplitUnits : public testing::TestWithParam<std::string> {
     EXPECT_EQ(found[2].call_line, 0u);
   }
 
-  // Whatever is found: no read leaves the file, and each ends.
+  // No read leaves the file, and each read ends, in every damaged file.
   void read_damaged(const fs::path& damaged, const std::string& whole) const {
     for (std::size_t bytes = 0; bytes < whole.size(); bytes += 1 + whole.size() / 300) {
       write(damaged, std::string_view(whole).substr(0, bytes));

@@ -1,4 +1,4 @@
-// What a live block is to the program: found by following pointers from its memory, or not.
+// The class of a live block: whether pointers from the program's memory lead to it, and which.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -6,9 +6,9 @@
 namespace cistern {
 
 enum class Standing : std::uint8_t {
-  none,             // nobody looked, or it was made later
+  none,             // there was no judgement, or it was made later
   reachable,        // a chain of pointers to blocks' begins leads to it (device memory: to anywhere inside)
-  possibly_lost,    // a chain that somewhere has but a pointer into the midst of a block
+  possibly_lost,    // a chain with an interior pointer leads to it
   held_by_driver,   // only memory of a driver leads to it: the program cannot give it back
   indirectly_lost,  // only lost blocks lead to it
   lost,             // nothing leads to it

@@ -1,5 +1,5 @@
-// Suppressions: leaks that somebody knows of and accepts. Rules as LeakSanitizer has them, one "leak:PATTERN" a line,
-// from the user's file, and behind them a built-in list (suppressions.def).
+// Suppressions: leaks that the user knows and accepts. Rules as LeakSanitizer has them, one "leak:PATTERN" a line, from
+// the user's file, and behind them a built-in list (suppressions.def).
 #pragma once
 #include <string_view>
 
@@ -15,7 +15,7 @@ class Suppressions {
   // Empty lines and those that begin with '#' say nothing.
   void read(std::string_view file);
   const Vector<unsigned>& lines_that_are_no_rule() const { return no_rules_; }
-  // "*" and the like: whoever has one suppresses what is not known yet, too.
+  // Patterns such as "*", which also suppress leaks that are not known yet.
   Vector<String> patterns_of_anything() const;
   // Lists the rules, and marks leaks and host sites by the first one that names a function, source file or module of
   // their stack.

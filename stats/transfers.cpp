@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kNanosecond = 1e-9;
 
-// Of fewer a percentile says nothing.
+// A percentile of fewer copies says nothing.
 constexpr std::uint64_t kCopiesMin = 20;
 // Below it the call takes more time than the bytes do.
 constexpr std::uint64_t kLargeBytes = 1 << 20;

@@ -40,19 +40,19 @@ struct TransferKeyHash {
 class Transfers {
  public:
   void add(const TransferKey& key, std::uint64_t count, std::uint64_t bytes);
-  // How long copies that were added took: those that somebody waited for, or that the driver timed.
+  // The time of copies that were added: those that a thread waited for, or that the driver timed.
   void add_time(const TransferKey& key, std::uint64_t count, std::uint64_t bytes, std::uint64_t nanoseconds);
   // An address or a pitch of the copy is none that is easy to copy.
   void add_unaligned(const TransferKey& key);
-  // Of copies back to the host: looked at, and as it was sent.
+  // A copy back to the host whose bytes were compared, and whether they were as they had been sent.
   void add_return(const TransferKey& key, bool unchanged);
   // The driver refused them.
   void add_failed(const TransferKey& key, std::uint64_t count);
   void add_to(Snapshot& snapshot, const char* kind);
   void clear();
 
-  // What the calling thread did last: a copy that goes on, something else on a stream, a mark behind what is on a
-  // stream, or it waits: for a stream, a mark, or everything (null).
+  // The last action of the calling thread: a copy that goes on, other work on a stream, a mark behind the work on a
+  // stream, or a wait for a stream, a mark, or everything (null).
   void last_was(const TransferKey& key, const void* stream);
   static void last_was_no_copy() { last.copy = nullptr; }
   static void marks(const void* mark, const void* stream) {

@@ -60,7 +60,7 @@ TEST(Transfers, RatesArePercentilesOfTheCopies) {
     transfers.add(one, 1, rate * 1000);
     transfers.add_time(one, 1, rate * 1000, 1000);
   }
-  // What several copies took together says nothing of each.
+  // The time of several copies together says nothing about each.
   transfers.add(one, 1000, 1);
   transfers.add_time(one, 1000, 1, 1'000'000);
   const Snapshot snapshot = snapshot_of(transfers);

@@ -14,7 +14,7 @@
 
 namespace cistern::examples {
 
-// What the rows are written in: a type says which values its fields may have.
+// The language of the rows: a type says which values its fields may have.
 namespace filled {
 
 struct Text {
@@ -70,7 +70,8 @@ constexpr MapOf<Scalar> map(Scalar, Key) {
   return {{}};
 }
 
-// Of the field that is filled: made from its name, so that a new field leaves the others as they are.
+// The number of the field that is filled. It is made from the field's name, so that a new field leaves the others as
+// they are.
 inline double number = 0;
 
 inline double number_of(std::string_view object, std::string_view field) {
@@ -121,7 +122,7 @@ void set(Type type, std::optional<Value>& value) {
   set(type, value ? *value : value.emplace());
 }
 
-// What a row works out is no member.
+// A value that a row computes is not a member.
 template <class Type, class Value>
 void fill(std::string_view object, std::string_view field, Type type, Value&& value) {
   number = number_of(object, field);

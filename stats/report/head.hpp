@@ -1,5 +1,5 @@
-// What a report says of the process that wrote it, read back from the report's first bytes: whoever finds a file where
-// a report is to go asks whether it is one, and whose.
+// The facts about the writer of a report, read back from the report's first bytes. A process that finds a file at its
+// report's path asks whether the file is a report, and which process wrote it.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -12,7 +12,7 @@ struct ReportHead {
   bool used_gpu_memory;
 };
 
-// Whatever the command line: the head of a report ends before.
+// The head of a report ends before, for every command line.
 constexpr std::size_t kReportHeadBytes = 8192;
 
 // `begin`: the first bytes of a file. Nothing: it is no report, as text or as JSON, of Cistern's.

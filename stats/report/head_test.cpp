@@ -1,4 +1,4 @@
-// Heads of reports as they are written, and files that are none.
+// Heads of reports as they are written, and files that are not reports.
 #include "stats/report/head.hpp"
 
 #include <gtest/gtest.h>

@@ -73,7 +73,7 @@ class Json {
   bool first_ = true;
 };
 
-// What the rows are written in: a type says how its value becomes JSON. What else a type says is for the schema.
+// The language of the rows: a type says how its value becomes JSON. The other parts of a type are for the schema.
 namespace rows {
 
 struct Text {};

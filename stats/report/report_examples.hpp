@@ -333,7 +333,7 @@ inline Vector<TransferFigures> transfers() {
   all.push_back(transfer("device to host", false, false, 12345));
   all[3].seconds = 0.00125;
   all[3].timed_bytes = all[3].bytes;
-  all.push_back(transfer("unknown", true, false, 512));  // what is unknown is not called pageable
+  all.push_back(transfer("unknown", true, false, 512));  // unknown memory is not called pageable
   all[4].seconds = 0;
   all[4].timed_bytes = all[4].bytes;
   all[4].site_bytes = 512;
@@ -520,7 +520,7 @@ inline Snapshot suppressed_snapshot() {
   return snapshot;
 }
 
-// A thread was there that nobody saw, and so it went in one of three children.
+// Cistern did not see one of the threads; the same happened in one of three children.
 inline Snapshot undecided_snapshot() {
   Snapshot snapshot = judged_snapshot();
   snapshot.judging->unseen_threads = 1;

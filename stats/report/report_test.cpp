@@ -100,7 +100,7 @@ TEST_P(Report, TextFitsATerminal) {
 INSTANTIATE_TEST_SUITE_P(Snapshots, Report, testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// What is derived from the snapshot's figures, worked out by hand: the goldens are written by the program itself.
+// Figures that are derived from the snapshot's, computed by hand here: the program itself writes the goldens.
 TEST(ReportFigures, AreThoseWorkedOutByHand) {
   const std::string text = rendered(render_text, cuda_snapshot());
   const std::string json = rendered(render_json, cuda_snapshot());
@@ -280,7 +280,7 @@ TEST(ReportTransfers, OfTwoKindsAreTwoTables) {
   TransferFigures timed = transfer("host to device", true, true, 4 * kMiB * 1024);
   timed.kind = "opencl";
   timed.timed_bytes = 2 * kMiB * 1024;
-  timed.seconds = 0.5;  // of half of the bytes, and nobody waited
+  timed.seconds = 0.5;  // the time of half of the bytes, and no thread waited
   snapshot.transfers.push_back(timed);
   for (int site = 0; site < 4; ++site) snapshot.copy_sites.push_back(tiny_copies("opencl", 1000, false));
   const std::string text = rendered(render_text, snapshot);

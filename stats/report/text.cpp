@@ -40,7 +40,7 @@ struct Total {
   }
 };
 
-// Without a site nobody knows who made a block: it counts as the program's, which must not look clean then.
+// Without a site, the maker of a block is unknown. It counts as the program's, which must not look clean then.
 bool by_library(const LeakFigures& leak) { return !leak.owner.empty() && !leak.owned_by_program; }
 
 void write_header(const Snapshot& snapshot, Sink& sink) {
@@ -104,7 +104,7 @@ void write_unknown_functions(const UnknownFunctions& unknown, Sink& sink) {
   sink.print(": what they do to memory is not seen\n");
 }
 
-// What the figures below do not show.
+// The memory that the figures below do not show.
 void write_blind_spots(const Snapshot& snapshot, Sink& sink) {
   for (const FrameworkFigures& framework : snapshot.frameworks) {
     if (framework.is_switched) {
@@ -122,7 +122,7 @@ void write_blind_spots(const Snapshot& snapshot, Sink& sink) {
                counted(snapshot.escaped, "CUDA call"));
 }
 
-// What the verdict comes from, and what comes of it.
+// The cause of the verdict, and its effect.
 String occasion(const Snapshot& snapshot) {
   const std::string_view moment = snapshot.moment;
   if (moment == "call") return "asked for by the program, which is still running";
@@ -156,7 +156,7 @@ String growth_of(const Snapshot& snapshot) {
          names + ")";
 }
 
-// What the gate could not do, before what it was to be done by.
+// The reasons why the gate could not decide.
 String doubts(const Snapshot& snapshot) {
   if (!snapshot.gate) return {};
   const GateFigures& gate = *snapshot.gate;
@@ -182,7 +182,7 @@ String suppressed_of(const Vector<LeakFigures>& leaks) {
   return text + " at " + counted(sites, "site");
 }
 
-// What is known and accepted: beside the leaks, not among them.
+// Known and accepted leaks: they stand beside the others, not among them.
 void write_suppressions(const Snapshot& snapshot, Sink& sink) {
   constexpr std::size_t kUnusedShown = 10;
   String rules, unused;
@@ -219,14 +219,14 @@ String host_standings(const Snapshot& snapshot) {
   return text;
 }
 
-// Of GPU kinds or of host memory, whether it has a site or not.
+// Whether there is such memory, of GPU kinds or of the host, with a site or without.
 bool has_any(const Snapshot& snapshot, Standing standing) {
   return snapshot.host_standings[static_cast<std::size_t>(standing)].blocks ||
          std::any_of(snapshot.leaks.begin(), snapshot.leaks.end(),
                      [&](const LeakFigures& leak) { return leak.leak_class == class_of(standing); });
 }
 
-// What keeps the classes from being certain.
+// The reasons why the classes are not certain.
 void write_limits_of_judging(const Snapshot& snapshot, Sink& sink) {
   if (!snapshot.judging) return;
   const JudgingFigures& judging = *snapshot.judging;
@@ -284,7 +284,7 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
   write_blind_spots(snapshot, sink);
 }
 
-// What the driver calls were, for pools: "40 allocs, 25 frees".
+// The driver calls, for pools: "40 allocs, 25 frees".
 String driver_calls(const KindFigures& kind) {
   String text;
   const auto add = [&text](std::uint64_t count, const char* one, const char* many) {
@@ -446,7 +446,7 @@ bool is_called_by_all(std::string_view function) {
 
 void write_how_to_suppress(const LeakFigures& leak, Sink& sink) {
   if (leak.frames.empty()) return;
-  // What only passed the call on names all calls.
+  // A module that only passed the call on is named for all calls.
   const auto of_owner = std::find_if(leak.frames.begin(), leak.frames.end(), [&](const FrameFigures& f) {
     return !f.folded && basename_of(f.module) == leak.owner && !is_called_by_all(f.function);
   });
@@ -491,7 +491,7 @@ void write_host_sites(const Snapshot& snapshot, Sink& sink) {
                all ? "made by Cistern itself, or before it was ready" : "no sample was drawn of their size and class");
 }
 
-// What may well have been freed at the end: up to then it grew.
+// Memory that grew until the end; the end may have freed it.
 void write_growing(const Snapshot& snapshot, Sink& sink) {
   std::size_t shown = 0;
   for (const GrowingSite& site : snapshot.growing) {
@@ -507,7 +507,7 @@ void write_growing(const Snapshot& snapshot, Sink& sink) {
 // "cudaMalloc", for a line of its own frames.
 String by_call(const UsingSite& site) { return site.api ? " (" + String(site.api) + ")" : String(); }
 
-// Of kinds that had more than they have at the end; what they have then is listed above.
+// The peaks of kinds that had more than they have at the end; the memory at the end is listed above.
 void write_peaks(const Snapshot& snapshot, Sink& sink) {
   for (const KindFigures& kind : snapshot.kinds) {
     if (kind.peak_bytes <= kind.live_bytes) continue;

@@ -65,7 +65,7 @@ void write_folded(const Vector<FrameFigures>& frames, Sink& sink) {
              count > 1 ? " and " + counted(static_cast<std::uint64_t>(count - 1), "native frame") : String());
 }
 
-// Of the machinery of import, which Python leaves out of tracebacks as well.
+// A frame of the machinery of import, which Python leaves out of tracebacks as well.
 bool is_importing(const FrameFigures& frame) { return frame.python && frame.file.starts_with("<frozen importlib."); }
 
 Vector<FrameFigures> unfolded(const Vector<FrameFigures>& frames) {
@@ -77,7 +77,8 @@ Vector<FrameFigures> unfolded(const Vector<FrameFigures>& frames) {
   return shown;
 }
 
-// What is shown of a stack: its inner frames, and further out the first of the program, where that is not among them.
+// The part of a stack that is shown: its inner frames, and further out the program's first frame, if that is not among
+// them.
 struct Excerpt {
   Vector<FrameFigures> inner, of_program;
   std::size_t between = 0, behind = 0;  // frames that are left out

@@ -1,4 +1,4 @@
-// What all parts of the text report are made of: times, shares, and the frames of a site.
+// The elements of all parts of the text report: times, shares, and the frames of a site.
 #pragma once
 #include <cstddef>
 
@@ -21,8 +21,8 @@ String blocks_and_bytes(std::uint64_t blocks, std::uint64_t bytes);
 // "97.0", of a hundred; "-" where nothing was asked for.
 String hit_rate(std::uint64_t hits, std::uint64_t allocations);
 
-// One line a frame, leaf first, not further out than main; one line for all that are folded. Of several `stacks` these
-// are those of one.
+// One line a frame, leaf first, not further out than main; one line for all that are folded. If there are several
+// `stacks`, these are the frames of one.
 void write_frames(const Vector<FrameFigures>& all, std::size_t frames_max, Sink& sink, std::size_t stacks = 1);
 // The same lines, as far as they say something of the stack: where these are equal, no reader can tell two apart.
 String shown_frames(const Vector<FrameFigures>& all, std::size_t frames_max);

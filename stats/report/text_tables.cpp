@@ -10,7 +10,7 @@
 namespace cistern {
 namespace {
 
-constexpr std::size_t kClassesShown = 6, kClassesOfTwo = 4, kClassesOfMany = 3;  // of one pool, of each of several
+constexpr std::size_t kClassesShown = 6, kClassesOfTwo = 4, kClassesOfMany = 3;  // for one pool, for each of several
 constexpr std::size_t kPoolsShown = 4;
 constexpr std::uint64_t kWorstShown = std::uint64_t{1} << 20;
 constexpr std::size_t kSizesShown = 4;
@@ -78,7 +78,7 @@ String rate(const std::optional<double>& bytes_per_second) {
   return bytes_per_second ? decimal(*bytes_per_second / (1024.0 * 1024 * 1024), 2) : String("-");
 }
 
-// Asynchronous ones block nobody.
+// Asynchronous copies do not block a thread.
 String blocking_for(const TransferFigures& transfer) {
   const bool blocks = transfer.seconds && *transfer.seconds > 0 && !transfer.asynchronous;
   return blocks ? duration(*transfer.seconds) : String("-");
