@@ -1,6 +1,6 @@
-// Sections of an ELF file with debug information, read by small pieces. Such a file may be of many GiB, be damaged, or
-// be written again meanwhile: nothing is mapped (a mapping of a file that becomes shorter ends the process), and each
-// read is checked against the section's end.
+// Sections of an ELF file with debug information, read by small pieces. Such a file may have many GiB, be damaged, or
+// be written again meanwhile. So nothing is mapped (a mapping of a file that becomes shorter ends the process), and
+// each read is checked against the section's end.
 #pragma once
 #include <elf.h>
 

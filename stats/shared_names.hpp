@@ -27,7 +27,7 @@ std::uint64_t hash_of_module(std::uint64_t base, std::string_view path, std::str
 // Before a fork, by a process that reports. Without memory, nothing is shared.
 void prepare_shared_names();
 
-// No frames are an answer too: there is nothing to be found.
+// An empty list of frames is an answer too: the address has no name.
 std::optional<Vector<NamedFrame>> shared_names(const NameKey& key);
 void share_names(const NameKey& key, const Vector<NamedFrame>& frames);
 

@@ -25,7 +25,7 @@ namespace cistern {
 namespace {
 
 constexpr int kDepthMax = 32;
-constexpr int kOwnFramesMax = 8;  // of code that passes calls on, so that dropping them leaves the full depth
+constexpr int kOwnFramesMax = 8;  // frames of code that passes calls on: without them the full depth is left
 constexpr int kRawMax = kDepthMax + kOwnFramesMax;
 constexpr int kPythonMax = 40;
 constexpr int kWitnessesMax = 8;

@@ -28,7 +28,7 @@ struct UnpooledFigure {
 struct ClassFigures {
   int size_class;
   std::uint64_t allocations, hits, live_blocks, cached_blocks, cached_bytes, high_water_blocks;
-  // Of live blocks: as the source gave them, and as the program asked. Both or neither.
+  // The size of live blocks as the source gave them, and as the program asked. Both or neither.
   std::optional<std::uint64_t> live_bytes{}, requested_bytes{};
   std::optional<double> waste_ratio() const {
     if (!live_bytes || !requested_bytes || !*live_bytes) return std::nullopt;
@@ -61,12 +61,12 @@ struct KindFigures {
   Vector<ClassFigures> classes;                    // only classes that were used
   std::optional<std::uint64_t> allocated_bytes{};  // in all
   std::optional<std::uint64_t> temporary{};        // blocks that were freed by the next call
-  // What the program asked for in live_bytes; absent where the two are the same by nature.
+  // The part of live_bytes that the program asked for; absent where the two are always the same.
   std::optional<std::uint64_t> requested_bytes{};
   Vector<SizeFigures> sizes{};  // only those in use
   Levels over_time{};           // live bytes
-  // Of blocks that were given back while commands used them: how many can be given again at once, behind those
-  // commands, and how many had to wait for their end, by reason.
+  // Blocks that were given back while commands used them: those that can be reused immediately, behind those commands,
+  // and those that had to wait for their end, by reason.
   std::uint64_t kept_in_order = 0;
   Vector<UnpooledFigure> waited{};
   std::optional<GraphMemoryFigures> graph_memory{};  // of graph:N
@@ -75,8 +75,8 @@ struct KindFigures {
 struct Module;  // stats/unwind/modules.hpp
 
 struct FrameFigures {
-  std::uint64_t address;  // of the call, in this process; 0 where the module was unloaded and only the offset is left
-  std::uint64_t offset;   // of the call, in the module file's address space: what addr2line takes
+  std::uint64_t address;  // the call's, in this process; 0 where the module was unloaded and only the offset is left
+  std::uint64_t offset;   // the call's, in the module file's address space, as addr2line takes it
   String module;          // path
   String build_id;        // hex, may be empty
   String function;        // demangled; empty where unknown
@@ -92,21 +92,21 @@ struct FrameFigures {
 // A call site, by what it did with the memory of one kind.
 struct UsingSite {
   String kind;
-  const char* api;  // of its last allocation
+  const char* api;  // the call of its last allocation
   std::uint32_t site;
   std::uint64_t allocations, allocated_bytes;
-  std::uint64_t temporary;                // of them: freed by the next call that was made for memory of the kind
+  std::uint64_t temporary;                // those that the next call for memory of the kind freed
   std::uint64_t peak_blocks, peak_bytes;  // at the kind's own peak
   Vector<FrameFigures> frames;            // leaf first; found by resolve()
 
-  // What each allocation and each free cost would go away outside of the loop.
+  // The cost of each allocation and free would go away outside of the loop.
   bool allocates_in_a_loop() const { return allocations >= kManyAllocations && temporary >= allocations / 2; }
 
  private:
   static constexpr std::uint64_t kManyAllocations = 1000;
 };
 
-// What a call site's live memory did over time.
+// A call site's live memory over time.
 struct SiteTrend {
   String kind;
   std::uint32_t site;
@@ -138,11 +138,11 @@ struct LeakFigures {
   LeakClass leak_class;
   const char* object;  // "buffer", "sub-buffer", "image", "cudaMalloc block", ...
   std::uint64_t blocks, bytes;
-  std::optional<References> references;            // of objects that are counted: OpenCL's
+  std::optional<References> references;            // objects that are counted: OpenCL's
   std::optional<std::uint64_t> kept_parent_bytes;  // sub-buffers: the part of `bytes` in released parents they keep
   double first_s, last_s;                          // when the first and last of them were allocated
   const char* api;                                 // the call that made them: "clCreateBuffer"
-  std::uint32_t site = 0;                          // 0: sites are off. What follows is found by resolve()
+  std::uint32_t site = 0;                          // 0: sites are off. resolve() finds the rest
   String owner;                                    // "train.py:42", or the basename of the module that made the call
   bool owned_by_program;                           // a script, or the main executable
   Vector<FrameFigures> frames;                     // leaf first
@@ -157,7 +157,7 @@ struct LeakFigures {
   bool inherited = false;                      // host: was there before this process was forked
   Trend trend{};                               // of all that the site made, up to exit
 
-  // What is worst stands first in every list.
+  // The worst rows come first in every list.
   int rank() const {
     if (leak_class == LeakClass::possibly_lost) return 1;
     const bool is_drivers_own = is_host && leak_class == LeakClass::held_by_driver;
@@ -173,11 +173,11 @@ struct TransferFigures {
   bool asynchronous;      // the call returned before the copy was done, or could have
   std::uint64_t count, bytes;
   std::uint64_t failed;  // beside them
-  // Of copies whose time is known: blocking ones, with whatever they waited for, and others that the driver timed.
+  // Copies whose time is known: blocking ones, waits included, and others that the driver timed.
   std::uint64_t timed_bytes;
   std::optional<double> seconds;
   std::optional<double> rate_p50, rate_p95;  // bytes a second that one in two, and 95 in 100, do not exceed
-  // Of copies whose time is known, as a part of the best that one of 1 MiB and more did in this direction.
+  // The rate of copies whose time is known, as a part of the best rate of one copy of 1 MiB and more in this direction.
   std::optional<double> efficiency;
   // The site that copied most of `bytes`; null and 0 where sites are off.
   const char* api;
@@ -263,7 +263,7 @@ struct FrameworkFigures {
   bool is_switched;       // that is on
 };
 
-// Functions of a driver that the program asked for by name and that this version does not know. What they do to memory
+// Functions of a driver that the program asked for by name and that this version does not know. Their effect on memory
 // is in no figure.
 struct UnknownFunctions {
   Vector<String> names;      // as they were first asked for
@@ -280,7 +280,7 @@ struct PythonFigures {
 struct DeviceMemoryFigures {
   int device;
   std::uint64_t total_bytes, free_bytes;
-  std::uint64_t ours_bytes;  // of this process as Cistern knows it: live and kept in pools
+  std::uint64_t ours_bytes;  // this process's, as Cistern knows it: live and kept in pools
   double sampled_at_s;
   // Contexts, code, local memory, and what other processes hold. Other processes may free between two readings.
   std::uint64_t driver_owned_bytes() const {
@@ -296,7 +296,7 @@ struct ContextDevice {
   std::uint64_t total_bytes;  // 0: it does not say
 };
 struct ContextMemory {
-  std::uint64_t number;  // of all contexts, by when they were made; from 1
+  std::uint64_t number;  // among all contexts, in the order in which they were made; from 1
   std::uint64_t live_blocks, live_bytes, pooled_blocks, pooled_bytes;
 };
 struct ContextFigures {
@@ -308,7 +308,7 @@ struct ContextFigures {
   Vector<ContextMemory> contexts{};  // those with memory now, most first
 };
 
-// Objects of one type that one call site made and nobody gave back.
+// Objects of one type that one call site made and that were not given back.
 struct ObjectSite {
   const char* type;
   const char* api;  // null: any of several calls
@@ -322,7 +322,7 @@ struct BlocksAndBytes {
 };
 using Standings = std::array<BlocksAndBytes, kStandings>;
 
-// What was done to judge live memory; absent where nobody asked.
+// The judgement of live memory; absent where there was none.
 struct JudgingFigures {
   const char* why_not;  // null: it was judged
   unsigned unseen_threads;
@@ -344,12 +344,12 @@ struct SuppressionFigures {
   std::uint64_t sites = 0, blocks = 0, bytes = 0;
 };
 
-// What the gate (CISTERN_FAIL_ON) came to, of a process that would have ended with 0.
+// The outcome of the gate (CISTERN_FAIL_ON) for a process that would have ended with 0.
 enum class Outcome : std::uint8_t {
   passed,
   failed,
-  undecided,     // nobody can say whether live memory is what the gate counts
-  misconfigured  // nobody knows what the gate was to be
+  undecided,     // Cistern cannot say whether live memory is what the gate counts
+  misconfigured  // the rule of the gate cannot be read
 };
 constexpr std::size_t kOutcomes = 4;
 constexpr const char* name_of(Outcome outcome) {
@@ -358,9 +358,9 @@ constexpr const char* name_of(Outcome outcome) {
 }
 struct GateFigures {
   Outcome outcome;
-  String reason{};  // of the last two
+  String reason{};  // why, for the last two
 };
-// What it came to in the processes that come of this one, and ended before it.
+// The outcomes of the processes that descend from this one and ended before it.
 struct FamilyFigures {
   std::array<std::uint32_t, kOutcomes> counts{};
 
@@ -378,7 +378,7 @@ struct FamilyFigures {
 struct FragmentationFigures {
   String kind;
   std::uint64_t reserved_bytes, live_bytes;
-  std::optional<std::uint64_t> requested_bytes;  // absent where nobody knows
+  std::optional<std::uint64_t> requested_bytes;  // absent where it is not known
   std::uint64_t free_bytes, largest_free_bytes;
   bool splits = false;  // cuts what it holds into blocks; else whole blocks are kept, and there are no holes
   std::optional<std::uint64_t> reserved_peak_bytes{}, live_peak_bytes{};
@@ -387,7 +387,7 @@ struct FragmentationFigures {
     if (!requested_bytes) return std::nullopt;
     return live_bytes ? 1.0 - static_cast<double>(*requested_bytes) / static_cast<double>(live_bytes) : 0.0;
   }
-  // What the pool took, at most, for what the program had, at most.
+  // The peak of the pool's memory, divided by the peak of the program's.
   std::optional<double> reserved_per_live() const {
     if (!reserved_peak_bytes || !live_peak_bytes.value_or(0)) return std::nullopt;
     return static_cast<double>(*reserved_peak_bytes) / static_cast<double>(*live_peak_bytes);
@@ -416,29 +416,29 @@ struct Snapshot {
   String sites;            // e.g. "gpu:all,host:off"
   String host_sites_mode;  // "512KiB": a sample of one block in so many bytes; "all"; "off"; "unseen", by a layer
   Vector<KindFigures> kinds;
-  Vector<LeakFigures> leaks;                        // of GPU kinds, largest first
-  Vector<UsingSite> at_peak;                        // who held most of each kind's peak, largest first
-  std::optional<std::uint64_t> host_peak_seen{};    // of host memory: the most when it was looked at; an estimate
+  Vector<LeakFigures> leaks;                        // GPU kinds, largest first
+  Vector<UsingSite> at_peak;                        // sites that held most of each kind's peak, largest first
+  std::optional<std::uint64_t> host_peak_seen{};    // host memory: the most when it was looked at; an estimate
   Levels host_over_time{};                          // as its site_trends have it
-  Vector<UsingSite> in_loops;                       // who allocates in loops, most often first
-  Vector<SiteTrend> site_trends;                    // of all sites, while the snapshot is collected
-  Vector<GrowingSite> growing;                      // of each kind those that grow fastest
+  Vector<UsingSite> in_loops;                       // sites that allocate in loops, most often first
+  Vector<SiteTrend> site_trends;                    // all sites, while the snapshot is collected
+  Vector<GrowingSite> growing;                      // those of each kind that grow fastest
   std::optional<BlocksAndBytes> host_without_site;  // no site is known of these, or where sampled, none was drawn
   Vector<LeakFigures> host_sites;                   // live host blocks, largest first; estimated where they are samples
-  Standings host_standings;                         // of all live host blocks, whether they have a site or not
+  Standings host_standings;                         // all live host blocks, whether they have a site or not
   std::optional<JudgingFigures> judging;
-  Vector<SuppressionFigures> suppressions;  // the user's, and those of the built-in list that did something
-  String suppressions_fault{};              // what of the user's could not be read; empty: nothing
+  Vector<SuppressionFigures> suppressions;  // the user's, and those of the built-in list that matched
+  String suppressions_fault{};              // lines of the user's that could not be read; empty: none
   std::optional<GateFigures> gate;          // absent: there is none, or the process fails by itself
   FamilyFigures family{};                   // none judged: there were no others, or they count into another's
-  std::optional<int> exit_code;             // what the process ends with instead of its own 0
+  std::optional<int> exit_code;             // the code that the process ends with instead of its own 0
   Vector<ObjectFigures> objects;
-  Vector<ObjectSite> object_sites;  // of each type that keeps them the three with most alive
+  Vector<ObjectSite> object_sites;  // for each type that keeps them, the three with most alive
   Vector<FragmentationFigures> fragmentation;
   Vector<LibraryPoolFigures> library_pools;  // as they were made
   Vector<TransferFigures> transfers;         // kind by kind, largest first
   Vector<CopySite> copy_sites;               // most bytes first
-  Vector<WaitSite> waits;                    // of each kind the three sites that wait most often
+  Vector<WaitSite> waits;                    // for each kind, the three sites that wait most often
   Vector<StagingFigures> staging;
   std::uint64_t staging_bytes;  // pinned memory that copies go through
   Vector<DeviceMemoryFigures> device_memory;
@@ -455,7 +455,7 @@ struct Snapshot {
     return std::any_of(kinds.begin(), kinds.end(),
                        [](const KindFigures& kind) { return !kind.is_host && kind.allocations; });
   }
-  // What is alive at an end that the program chose was never freed; otherwise it may still have been.
+  // Memory that is alive at an end that the program chose was never freed; otherwise it may still have been freed.
   bool ended_by_itself() const { return std::string_view(moment) == "exit" || std::string_view(moment) == "_exit"; }
 };
 

@@ -1,6 +1,6 @@
 // Inlined calls of programs built with `-gsplit-dwarf`. Such a program has the lines of its code, which libbacktrace
-// reads, and skeletons of its units: the place of each one's code, and the file beside the program (.dwo), or the unit
-// in the package of such files (PROGRAM.dwp), that has the functions. This code reads those.
+// reads, and skeletons of its units. A skeleton says where the unit's code lies. It names the file beside the program
+// (.dwo), or the unit in the package of such files (PROGRAM.dwp), that has the functions. This code reads those.
 #pragma once
 #include <optional>
 

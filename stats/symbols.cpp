@@ -29,7 +29,7 @@
 #include "stats/stacks.hpp"
 #include "stats/unwind/modules.hpp"
 
-// What __cxa_demangle of the C++ library is made of. Its shared object does not show it.
+// The core of the C++ library's __cxa_demangle. Its shared object does not export it.
 extern "C" int __gcclibcxx_demangle_callback(const char* mangled,
                                              void (*take)(const char* text, std::size_t bytes, void* data), void* data);
 
@@ -47,9 +47,9 @@ struct Resolved {
 // shown one module, and made when a frame of that module is to be named. States cannot be freed; one is good for as
 // long as its module lies where it lay. One that was unloaded is shown as if it lay at 0, where its addresses are those
 // of the file. Reading takes long, and calls the C library and the dynamic linker: no lock is held, and two threads
-// that come to a module at once have a state each.
+// that come to a module at the same time have a state each.
 struct ShownModule {
-  std::uintptr_t base;  // what its addresses are relative to
+  std::uintptr_t base;  // the base of its addresses
   std::uintptr_t begin, end;
   String path;  // empty: the program
   String build_id;
@@ -63,7 +63,7 @@ struct State {
 };
 constinit std::atomic<State*> states{nullptr};
 
-// Which module each thread that resolves is shown. A signal handler may be one more, on the same thread.
+// The module that is shown to each thread that resolves. A signal handler may be one more, on the same thread.
 struct Showing {
   const std::uintptr_t thread = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
   const ShownModule* module = nullptr;
@@ -238,7 +238,7 @@ void note_symbol(void* data, std::uintptr_t, const char* symbol, std::uintptr_t,
   if (is_ours(symbol)) resolved.ours.back() = true;
 }
 
-// Of a unit whose functions lie in a file beside the program, libbacktrace has the line only.
+// libbacktrace has only the line of a unit whose functions lie in a file beside the program.
 bool lacks_functions(const Resolved& resolved) {
   return resolved.frames.size() == 1 && resolved.frames[0].function.empty();
 }
@@ -256,7 +256,7 @@ void take_functions(Resolved& resolved, const Vector<HoldingFunction>& functions
   }
 }
 
-// What is inlined into a function of ours is ours too.
+// A function that is inlined into one of ours is ours too.
 template <class SplitUnitsOf>
 Resolved resolve(backtrace_state* state, std::uint64_t address, const FrameFigures& frame, SplitUnitsOf&& split_units) {
   Resolved resolved;
@@ -375,7 +375,7 @@ class Symboliser {
   }
 
   SplitUnits& split_units_of(const ShownModule& module, const String& path) {
-    constexpr std::size_t kModulesMax = 4;  // of which files are open at once
+    constexpr std::size_t kModulesMax = 4;  // with files open at the same time
     for (SplitModule& known : split_modules_)
       if (known.path == path) return known.units;
     if (split_modules_.size() == kModulesMax) split_modules_.clear();
@@ -428,7 +428,7 @@ std::size_t name_start(std::string_view name) {
 
 }  // namespace
 
-// What libbacktrace calls instead of dl_iterate_phdr: scripts/cmake/dependencies.cmake.
+// libbacktrace calls this instead of dl_iterate_phdr: scripts/cmake/dependencies.cmake.
 extern "C" int cistern_visit_shown_module(int (*visit)(dl_phdr_info*, std::size_t, void*), void* data) {
   struct Visitor {
     decltype(visit) function;
@@ -457,7 +457,7 @@ int answer_or_errno(long answer) {
 }
 }  // namespace
 
-// What it calls instead of open: the files that it reads are open for a while.
+// It calls this instead of open: the files that it reads are open for a while.
 extern "C" int cistern_open_shown_file(const char* path, int flags, ...) {
   const long file = system_call(SYS_openat, static_cast<std::uintptr_t>(AT_FDCWD),
                                 reinterpret_cast<std::uintptr_t>(path), static_cast<std::uintptr_t>(flags | O_CLOEXEC));
@@ -465,7 +465,7 @@ extern "C" int cistern_open_shown_file(const char* path, int flags, ...) {
   return keep_apart(file);
 }
 
-// What it calls instead of lstat and fstat: at the end of a process an interposer of those (libfaketime) may have ended
+// It calls this instead of lstat and fstat: at the end of a process an interposer of those (libfaketime) may have ended
 // itself already, and aborts when it is called.
 extern "C" int cistern_status_of_shown_link(const char* path, struct stat* status) {
   return answer_or_errno(system_call(SYS_newfstatat, static_cast<std::uintptr_t>(AT_FDCWD),
@@ -510,7 +510,7 @@ void symbolise(Snapshot& snapshot, unsigned budget_ms) {
 void symbols_before_fork() { symbols_lock.lock_for_fork(); }
 void symbols_after_fork() { symbols_lock.unlock_after_fork(); }
 
-// What another thread was about to resolve is cut off, in the midst of a state perhaps.
+// The work of another thread that was resolving is cut off, perhaps in the middle of a state.
 void symbols_after_fork_in_child() {
   const auto self = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
   for (Showing** link = &showing; *link;) {

@@ -12,7 +12,7 @@
 
 namespace {
 
-// In front of each block. What libbacktrace says of a size when it frees is not relied on.
+// In front of each block. The size that libbacktrace passes when it frees is not relied on.
 struct alignas(16) Header {
   std::size_t bytes;  // with the header
 };
@@ -68,7 +68,7 @@ void* backtrace_vector_finish(backtrace_state*, backtrace_vector* vector, backtr
   return base;
 }
 
-// What is not in use is given up: all of it, or, as blocks are freed whole, nothing.
+// Gives up the unused memory: all of it, or, as blocks are freed whole, nothing.
 int backtrace_vector_release(backtrace_state* state, backtrace_vector* vector, backtrace_error_callback, void*) {
   if (!vector->size) {
     backtrace_free(state, vector->base, 0, nullptr, nullptr);

@@ -51,8 +51,8 @@ class Transfers {
   void add_to(Snapshot& snapshot, const char* kind);
   void clear();
 
-  // The last action of the calling thread: a copy that goes on, other work on a stream, a mark behind the work on a
-  // stream, or a wait for a stream, a mark, or everything (null).
+  // The last action of the calling thread: a copy that goes on, other work on a stream, a mark behind that work, or a
+  // wait. A wait is for a stream, a mark, or everything (null).
   void last_was(const TransferKey& key, const void* stream);
   static void last_was_no_copy() { last.copy = nullptr; }
   static void marks(const void* mark, const void* stream) {
