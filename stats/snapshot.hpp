@@ -56,7 +56,7 @@ struct KindFigures {
   std::uint64_t live_blocks, live_bytes, peak_bytes, pooled_blocks, pooled_bytes, failed;
   std::optional<double> peak_at_s;  // seconds after the start
   bool pooled_kind;                 // false: only counted, so pool figures are left out
-  bool is_host = false;             // of malloc and new, which every process has
+  bool is_host = false;             // the kind of malloc and new, which every process has
   Vector<UnpooledFigure> unpooled;
   Vector<ClassFigures> classes;                    // only classes that were used
   std::optional<std::uint64_t> allocated_bytes{};  // in all
@@ -83,10 +83,10 @@ struct FrameFigures {
   String file;            // empty where unknown
   unsigned line;          // 0 where unknown
   bool inlined;           // an inline frame: same address as the next one
-  bool python;            // of Python code: function, file and line
+  bool python;            // a frame of Python code: function, file and line
   bool rust;              // the function is one of Rust
-  bool folded;            // of native code on a stack of Python code: only counted where room is short
-  const Module* closed;   // what it lay in, where that was unloaded
+  bool folded;            // native code on a stack of Python code: only counted where room is short
+  const Module* closed;   // the module that it lay in, if that was unloaded
 };
 
 // A call site, by what it did with the memory of one kind.
@@ -150,12 +150,12 @@ struct LeakFigures {
     std::uint64_t least, most;
   };
   std::optional<Sizes> block_bytes{};          // as the program asked for them
-  std::optional<std::uint64_t> bytes_error{};  // of an estimate: one standard deviation
+  std::optional<std::uint64_t> bytes_error{};  // one standard deviation of an estimate
   bool suppressed = false;                     // known and accepted: neither shown nor counted as a leak
-  std::size_t rule = 0;                        // of the snapshot's suppressions, the one that names it
+  std::size_t rule = 0;                        // the one of the snapshot's suppressions that names it
   bool is_host = false;                        // made by malloc or new
   bool inherited = false;                      // host: was there before this process was forked
-  Trend trend{};                               // of all that the site made, up to exit
+  Trend trend{};                               // for all memory that the site made, up to exit
 
   // The worst rows come first in every list.
   int rank() const {
@@ -197,7 +197,7 @@ struct CopySite {
   std::uint64_t count, bytes, failed;
   std::optional<double> seconds;  // spent in the calls, where they block
   std::uint64_t unaligned;        // an address or a pitch is no multiple of kCopyAlignment
-  std::uint64_t waited_for;       // of asynchronous ones: the thread's next call waited
+  std::uint64_t waited_for;       // asynchronous ones for which the thread's next call waited
   // Back to the host from where they had been put: those that were looked at, and those found as they were sent.
   std::uint64_t returns_sampled, returned_unchanged;
   const char* api;

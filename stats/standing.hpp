@@ -12,7 +12,7 @@ enum class Standing : std::uint8_t {
   held_by_driver,   // only memory of a driver leads to it: the program cannot give it back
   indirectly_lost,  // only lost blocks lead to it
   lost,             // nothing leads to it
-  unclassified,     // what could not be read may lead to it
+  unclassified,     // memory that could not be read may lead to it
   count
 };
 

@@ -88,7 +88,7 @@ class BlockSource {
   Share& share_of(const Sort& sort) {
     return sort.kind == BlockKind::device ? sort.context->device->share : pinned_share;
   }
-  Level reserved_on_devices;                 // of all of them, at one time
+  Level reserved_on_devices;                 // all of them together, at one time
   std::atomic<std::uint64_t> ring_bytes{0};  // chunks of staged copies, which are no memory of the program's
   DriverCalls pinned_calls;
   std::atomic<std::uint64_t> failed_frees{0};

@@ -45,7 +45,7 @@ struct Block {
   bool unpooled = false;            // got by a call of the program's own, and really freed
   BlockKind kind = BlockKind::device;
   Context* context = nullptr;
-  std::uint32_t epoch = 0;   // of the context when the block was made
+  std::uint32_t epoch = 0;   // the context's, when the block was made
   std::uint64_t bytes = 0;   // of the chunk
   std::uint64_t traits = 0;  // pinned: how it was allocated
   Slab* slab = nullptr;

@@ -135,8 +135,8 @@ struct alignas(64) Page {
     std::uint32_t start_bound;  // small: see start_bound; medium: 0
     struct {                    // large
       std::uint16_t slack;      // usable bytes less those asked for
-      std::uint8_t doublings;   // of the interval that it was drawn at, if it has a site
-      bool is_short;            // what lies behind the usable bytes is unmapped
+      std::uint8_t doublings;   // the interval that it was drawn at, if it has a site
+      bool is_short;            // the memory behind the usable bytes is unmapped
     };
   };
   union {

@@ -109,7 +109,7 @@ std::uint64_t live_sampled_blocks(unsigned size_class);
 struct SampleRecord {
   std::uint32_t site, requested_bytes, born_ms;
   std::uint8_t doublings;
-  std::uint8_t forks;        // of the process that made it, since the first one
+  std::uint8_t forks;        // the number of the process that made it, since the first one
   std::uint16_t live_class;  // one more than the block's; 0: it is free
 };
 inline constinit std::uint8_t forks_so_far = 0;  // of this process, modulo 256

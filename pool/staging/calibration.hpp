@@ -67,7 +67,7 @@ class Calibration {
     std::optional<Way> won;
     Best of[2];
     bool seen = false;
-    double usual_blocked = 0;  // of the way that won, since it won
+    double usual_blocked = 0;  // for the way that won, since it won
     unsigned copies = 0;       // in it
     unsigned strange = 0;      // of the last copies in a row, those far from what is usual
   };

@@ -58,7 +58,7 @@ struct MemoryRecord {
   // Of recyclable buffers only: commands that may still run; and whether there were some whose end nobody will know.
   Vector<Use> uses{};
   bool end_unknown = false;
-  std::uint64_t uses_now = 0;      // of this life, pending or not
+  std::uint64_t uses_now = 0;      // in this life, pending or not
   std::uint64_t pending_uses = 0;  // at most so often the commands of `uses`, and those before them, use it
 };
 
@@ -90,7 +90,7 @@ struct ContextRecord {
   std::uint32_t queues = 0;
   bool inherited = false;
   bool in_host_memory = true;  // the objects of a device of it, as far as is known
-  std::uint64_t number = 0;    // of all contexts that the program made; 0: it did not make it here
+  std::uint64_t number = 0;    // among all contexts that the program made; 0: it did not make it here
   DeviceGroup* group = nullptr;
   ContextChunks chunks{};                    // from the first copy that goes through them
   Vector<std::weak_ptr<QueueClock>> clocks;  // of queues that the program has, and older ones

@@ -21,7 +21,7 @@ enum class Unstaged : std::uint8_t {
   not_pageable,      // pinned, registered or managed
   shape,             // arrays, open pitches, past the end of its block, not between the host's memory and a device's
   capturing,         // some stream captures
-  host_page_tables,  // the device reads the host's memory as it is: there is nothing to stage
+  host_page_tables,  // the device reads the host's memory as it is, so staging is not needed
   unknown_context,   // none, one that ends or is broken, a stream of another or an unknown one; a queue out of order
   exiting,           // the process ends, or is a child of one that used the driver
   filtered,          // the program set a filter of system calls, or one that it has refuses copies by the kernel
@@ -31,7 +31,7 @@ enum class Unstaged : std::uint8_t {
   native_wins,       // measured
   trial,             // the driver's own way, to measure it
   untouchable,       // not mapped, or not for this kind of access
-  no_chunk,          // all are under way, or there is no pinned memory
+  no_chunk,          // all are in flight, or there is no pinned memory
   interrupted,       // in its midst: a capture begins or the context ends
   missing_function,  // the driver lacks one that staging needs
   failed,            // a call of our own failed

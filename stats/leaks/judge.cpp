@@ -16,7 +16,7 @@ constexpr std::uint64_t kLookedAtClosely = std::uint64_t{16} << 20;
 constexpr std::uint8_t kHandedOut = 8;  // found, but a driver's: not looked into before the third pass
 constexpr std::uint8_t kInterior = 16;  // so far, only pointers into its midst
 constexpr std::uint8_t kWaits = 32;     // to be followed, but there was no room to note it
-constexpr std::uint8_t kInUse = 64;     // what is to be looked at of it is a root
+constexpr std::uint8_t kInUse = 64;     // the part of it that has to be read is a root
 
 // Which parts of the address space hold targets: most words are none, and few are looked up for nothing.
 constexpr unsigned kPartShift = 21;

@@ -56,7 +56,7 @@ struct World {
   std::span<Target> targets;  // sorted by `first`
   std::span<const Root> roots;
   std::span<const std::uintptr_t> handed_out;    // sorted: what drivers handed out, of whatever type
-  std::span<const std::uintptr_t> driver_words;  // what objects of drivers begin with
+  std::span<const std::uintptr_t> driver_words;  // the start of drivers' objects
   std::span<const Constants> constants;          // sorted
   NextResident next_resident;                    // null: all is there
   PythonIntegers integers = {};

@@ -24,8 +24,9 @@ struct Interpreter {
   const char* why_not;   // then
 
   // Functions of it that neither allocate nor lock.
-  const char* (*own_state)();      // of this thread, with the GIL or without
-  const char* (*current_state)();  // of the thread that has the GIL; null from 3.12 on, where own_state is right always
+  const char* (*own_state)();      // this thread's, with the GIL or without
+  const char* (*current_state)();  // the state of the thread that has the GIL; null from 3.12 on, where own_state is
+                                   // always right
   int (*is_finalizing)();
   const void* (*first)();                  // interpreter state
   const void* (*next)(const void* state);  // null: there is one

@@ -31,7 +31,7 @@ inline constexpr std::uint32_t kForm =
 struct Part {
   const char* object;
   std::uint64_t length;  // of characters
-  std::uint64_t hash;    // of a string, once Python has asked for it
+  std::uint64_t hash;    // a string's, once Python has asked for it
   std::uint32_t form;    // how they are kept; 0: a table
   std::uint32_t offset;  // where, in the object
   std::uint64_t bytes;

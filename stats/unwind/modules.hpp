@@ -35,7 +35,7 @@ struct Module {
   bool is_program;      // the main executable
   bool is_own;          // nothing lies in it but this code
   bool is_permanent;    // cannot be unloaded while this code runs
-  bool forwards_calls;  // makes calls for somebody else: OpenCL's loader, CUDA's runtime, another Cistern, libffi
+  bool forwards_calls;  // makes calls for other modules: OpenCL's loader, CUDA's runtime, another Cistern, libffi
   bool may_forward;     // the same, as far as its functions tell: a layer of OpenCL, what interposes calls for memory
 };
 

@@ -61,7 +61,8 @@ TERM = re.compile(r"^- \*\*(.+?)\*\*(?: \(in code: .+?\))?: (.+?)(?: Not: (.+?)\
 
 # --- The prose of each kind of file, as paragraphs
 def comments_of_c(text):
-    """Comments of C and C++; lines one under the other are a paragraph, an empty one ends it."""
+    """Comments of C and C++; lines one under the other are a paragraph, an empty one ends it. A comment behind code is
+    one of its own."""
     token = re.compile(r'R"(\w*)\(.*?\)\1"|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)+\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
     paragraphs, last_line, last_column = [], -2, -1
     for match in token.finditer(text):
@@ -75,7 +76,8 @@ def comments_of_c(text):
             last_line = -2
             continue
         said = comment[2:]
-        if line == last_line + 1 and column == last_column and paragraphs and said.strip():
+        stands_alone = not text[match.start() - column + 1:match.start()].strip()
+        if stands_alone and line == last_line + 1 and column == last_column and paragraphs and said.strip():
             paragraphs[-1].append(said)
         elif said.strip():
             paragraphs.append([said])
@@ -484,6 +486,12 @@ class Rules(unittest.TestCase):
             found = findings(self.planted(folder))
         self.assertEqual(sorted(str(row[0]) for rows in found.values() for row in rows), sorted(self.FILES))
         self.assertEqual({(row[1], row[3]) for rows in found.values() for row in rows}, {("opening", self.PLANTED)})
+
+    def test_comments_behind_code_are_no_paragraph(self):
+        row = "int a;  // " + " ".join(["word"] * 20)
+        self.assertEqual(len(comments_of_c(f"{row}\n{row}\n")), 2)
+        continued = row + "\n" + " " * row.index("//") + "// " + " ".join(["word"] * 20)
+        self.assertEqual(len(comments_of_c(continued)), 1)
 
     def test_words_of_the_glossary_are_seen_in_files(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -15,7 +15,7 @@ typedef void (*simcuda_work)(void** arguments);
 
 struct simcuda_kernel {
   const char* name;  // for cuModuleGetFunction
-  const void* stub;  // what the program passes to cudaLaunchKernel
+  const void* stub;  // the pointer that the program passes to cudaLaunchKernel
   simcuda_work work;
   int argument_count;
   const size_t* argument_bytes;

@@ -34,7 +34,7 @@ extern std::atomic<bool> ended;  // no further turns
 const char* scratch_folder();
 const char* scratch_folder();   // for files; removed by the driver
 bool others_allocate();         // libraries in front of Cistern
-const char* programs_folder();  // of this program and its plug-ins
+const char* programs_folder();  // for this program and its plug-ins
 
 // Says it with the seed, then waits for a debugger where one was promised (--stay), or ends the process.
 [[noreturn, gnu::format(printf, 1, 2)]] void fail(const char* format, ...);

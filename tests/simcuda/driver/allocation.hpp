@@ -34,7 +34,7 @@ struct Allocation {
   bool may_access = true;  // virtual memory: cuMemSetAccess was called
   MemoryPool* pool = nullptr;
   uint64_t buffer_id = 0;         // given by the table
-  std::shared_ptr<void> owner{};  // what must live as long: imported file, virtual memory handle
+  std::shared_ptr<void> owner{};  // objects that must live as long: imported file, virtual memory handle
 
   bool on_device() const {
     return kind != MemoryKind::kPinned && kind != MemoryKind::kRegistered && kind != MemoryKind::kManaged;

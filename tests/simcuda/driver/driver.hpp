@@ -25,7 +25,7 @@ struct Device {
   size_t bytes = 0;
   size_t granule = kGranule;
   size_t used = 0;                               // sum of allocations, each rounded to the granule
-  size_t graph_bytes = 0, graph_bytes_peak = 0;  // of it: memory of graphs
+  size_t graph_bytes = 0, graph_bytes_peak = 0;  // the part of it that graphs have
   AddressWindow window;
   Link link;
   Context* primary = nullptr;

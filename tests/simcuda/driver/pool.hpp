@@ -10,7 +10,7 @@ namespace simcuda {
 struct FreeBlock {
   uintptr_t address;
   uint64_t stream;     // that freed it
-  MarkerPointer done;  // its free was reached; null: at once
+  MarkerPointer done;  // its free was reached; null: immediately
 };
 
 struct MemoryPool {
