@@ -18,7 +18,8 @@ constexpr std::uint8_t kInterior = 16;  // so far, only pointers into its midst
 constexpr std::uint8_t kWaits = 32;     // to be followed, but there was no room to note it
 constexpr std::uint8_t kInUse = 64;     // the part of it that has to be read is a root
 
-// Which parts of the address space hold targets: most words are none, and few are looked up for nothing.
+// The parts of the address space that hold targets: most words are not addresses, and few of them are looked up in
+// vain.
 constexpr unsigned kPartShift = 21;
 constexpr std::size_t kParts = std::size_t{1} << 16;
 std::size_t part_of(std::uintptr_t address) {
@@ -206,7 +207,7 @@ bool Judge::is_drivers(const PictureBlock& block) const {
          std::binary_search(world_.driver_words.begin(), world_.driver_words.end(), word_at(block.first));
 }
 
-// What memcheck knows too: programs that have but such a pointer know the begin from it.
+// memcheck knows these forms too: a program with only such a pointer knows the block's start from it.
 bool Judge::leads_to_begin(const PictureBlock& block, std::uintptr_t word) const {
   const std::uintptr_t offset = word - block.first;
   if (offset % kWord) return false;
@@ -241,8 +242,9 @@ bool Judge::is_constant(std::uintptr_t word) const {
   return behind != world_.constants.begin() && word < std::prev(behind)->end;
 }
 
-// Of a table of many blocks half are looked at when there is no more room, before the rest of the table is: what they
-// lead to may wait for a walk through all blocks. Targets that can be read are few, and always find room.
+// When the list of pending blocks is full in the middle of a table of many blocks, half of the list is read before the
+// rest of the table. A block that finds no room then waits for a walk through all blocks. Readable targets are few, and
+// always find room.
 void Judge::push(std::uintptr_t first, std::uintptr_t end) {
   constexpr std::size_t kForTargets = 1024;
   if (scratch_.pending_count == kPending - kForTargets && !makes_room_) {
@@ -304,8 +306,8 @@ bool Judge::follow_interior() {
   return in_time;
 }
 
-// Structures may be packed, and some keep but the end of what they have. Eight times as many words as there are aligned
-// ones, so only where that takes little time. Of what is found here all else is followed as ever.
+// Structures may be packed, and some keep only the end of their memory. There are eight times as many words as aligned
+// ones, so this is done only where it takes little time. Blocks that are found here are followed as usual.
 bool Judge::look_closely() {
   if (bytes_read_ > kLookedAtClosely) return true;
   bool in_time = true;

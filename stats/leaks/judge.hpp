@@ -1,18 +1,18 @@
-// Which live blocks can still be reached: pointers are followed from the roots through the blocks of the host pool and
-// through other memory that the processor can read. The memory must hold still meanwhile: it is that of a child that
-// shares none with the program, or of a test.
+// Finds the live blocks that can still be reached. It follows pointers from the roots through the blocks of the host
+// pool and through other memory that the processor can read. The memory must not change meanwhile: it belongs to a
+// child that shares none with the program, or to a test.
 //
 // In passes, each finding what those before it did not:
 //   1 from the program's roots, by pointers to the begins of blocks               reachable
-//   2 from there, pointers into the midst of blocks too; then words that are not
+//   2 from there, interior pointers too; then words that are not
 //     aligned, and addresses just behind a block that no block begins at          possibly lost
 //   3 from drivers' memory, and through what drivers handed out                   held only by the driver
 //   4 from each block that is left, in the order of addresses                     lost, or indirectly lost
-// What a driver handed out (a context, a queue, a kernel: blocks of its own that the program has by their address) is
-// not looked into before the third: through its tables it leads to everything.
+// Objects that a driver handed out (a context, a queue, a kernel) are blocks of the driver whose address the program
+// has. They are not read before the third pass: through the driver's tables they lead to everything.
 //
-// Memory: a byte for each block and 1 MiB. Of pointers that are hidden (compressed, tagged in their upper bits, on a
-// disk) nothing is known.
+// Memory: a byte for each block and 1 MiB. Hidden pointers (compressed, tagged in their upper bits, on a disk) are not
+// found.
 //
 // Room: which live memory can still be reached.
 // May include: pool/base, pool/heap, stats.
@@ -41,8 +41,8 @@ struct Root {
   bool of_driver;
   Residency residency;
 };
-// The next part of the range that may hold something; false: none. Of memory that was never touched there may be any
-// amount.
+// The next part of the range that may hold something; false: none. There may be any amount of memory that was never
+// touched.
 using NextResident = bool (*)(std::uintptr_t first, std::uintptr_t end, Residency residency, std::uintptr_t& there,
                               std::uintptr_t& there_end);
 
@@ -110,13 +110,13 @@ class Judge {
   Scratch& scratch_;
   bool (*const is_over_)();
   Standing pass_ = Standing::reachable;
-  std::uintptr_t head_ = 0;  // of the fourth pass: what is followed
+  std::uintptr_t head_ = 0;  // in the fourth pass: the block that is followed
   std::uintptr_t heap_first_, heap_bytes_;
   std::uint64_t bytes_read_ = 0, next_look_ = 0;
   bool makes_room_ = false;
 };
 
-// Of a mark as run() leaves it.
+// The class in a mark as run() leaves it.
 inline Standing standing_of(std::uint8_t mark) { return static_cast<Standing>(mark & 7); }
 
 }  // namespace cistern::leaks

@@ -99,7 +99,7 @@ TEST_F(JudgeTest, WhatOnlyLostBlocksLeadToIsIndirectlyLost) {
   // The head lies behind, and before, what it leads to.
   blocks[2][1] = address(blocks[0]);
   blocks[2][2] = address(blocks[3]);
-  blocks[3][0] = address(blocks[1]) + 8;  // into the midst
+  blocks[3][0] = address(blocks[1]) + 8;  // an interior pointer
   ASSERT_TRUE(judge());
   EXPECT_EQ(of(blocks[2]), Standing::lost);
   for (const int i : {0, 1, 3}) EXPECT_EQ(of(blocks[i]), Standing::indirectly_lost) << i;
@@ -158,7 +158,7 @@ TEST_F(JudgeTest, APointerJustBehindABlockLeadsToTheNext) {
   EXPECT_EQ(of(next[1]), Standing::reachable);
 }
 
-// What programs have that know the begin from it.
+// The forms of pointers from which programs know the start of a block.
 TEST_F(JudgeTest, PointersBehindKnownHeadersLeadToTheBegin) {
   static constexpr std::uintptr_t kTables[] = {0, 0};
   constants_ = {{address(kTables), address(kTables + 2)}};
@@ -335,7 +335,7 @@ TEST_F(JudgeTest, FreedBlocksLeadNowhere) {
   EXPECT_EQ(of(behind), Standing::lost);
 }
 
-// More wait than there is room for, all at once.
+// More blocks wait at the same time than there is room for.
 TEST_F(JudgeTest, NothingIsForgottenWhenManyWait) {
   constexpr std::size_t kMany = 100'000;
   std::uintptr_t* const table = block(kMany * sizeof(std::uintptr_t));
@@ -425,7 +425,7 @@ TEST_F(JudgeTest, HoldsAgainstAModel) {
         ASSERT_EQ(found, standing[i] == 1 ? Standing::reachable : Standing::possibly_lost) << round << " " << i;
       } else if (!led_to[i]) {
         ASSERT_EQ(found, Standing::lost) << round << " " << i;
-      } else {  // of a cycle that nothing else leads to one is lost
+      } else {  // one block of a cycle that nothing else leads to is lost
         ASSERT_TRUE(found == Standing::lost || found == Standing::indirectly_lost) << round << " " << i;
       }
     }

@@ -1,5 +1,5 @@
 // Integers of CPython, as they lie in its memory: programs keep addresses of device memory and handles in them, and
-// their digits of 30 bits are no word that anybody would take for a pointer.
+// their digits of 30 bits do not look like a pointer.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -12,8 +12,8 @@ struct PythonIntegers {
   // Those of freed objects are none: by the count in the word before the type, which builds without the GIL have not.
   bool only_live = false;
 
-  // What the object has whose type is at `at`, in memory up to `end`; 0: none of one or two digits, which addresses are
-  // of, or one that was freed.
+  // The value of the object whose type is at `at`, in memory up to `end`. 0: it does not have one or two digits, as
+  // addresses have, or it was freed.
   std::uintptr_t value_at(std::uintptr_t at, std::uintptr_t first, std::uintptr_t end) const {
     constexpr std::uintptr_t kWord = sizeof(std::uintptr_t), kDigitBits = 30;
     if (end - at < 3 * kWord || (only_live && at - first < kWord)) return 0;

@@ -42,8 +42,8 @@ const char* innermost_frame(const Layout& layout, const Interpreter& interpreter
   return layout.frame_in_holder < 0 ? frame : read_pointer(frame, static_cast<std::size_t>(layout.frame_in_holder));
 }
 
-// While an interpreter ends it frees states and frames of threads that still run. Whoever sees that first waits for
-// those that began to look before it did: most often that is the thread which is to free them.
+// While an interpreter ends it frees states and frames of threads that still run. The first thread that sees this waits
+// for those that began to look before it did; most often it is the thread that frees them.
 class Walking {
  public:
   explicit Walking(const Interpreter& interpreter) {

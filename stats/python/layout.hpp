@@ -11,8 +11,8 @@ namespace cistern::python {
 
 // How lines are told from instructions.
 enum class LineTable : std::uint8_t { pairs_of_deltas, pairs_of_ranges, entries };
-// What ends the Python frames that one call of the interpreter's function runs: each frame, a frame with a flag, or one
-// that stands for the C caller and is no Python frame.
+// The frame that ends those that one call of the interpreter's function runs: each frame, a frame with a flag, or one
+// that stands for the C caller and is not a Python frame.
 enum class RunEnd : std::uint8_t { every_frame, flagged_frame, callers_frame };
 
 // Offsets in bytes. 0: there is none.
@@ -20,7 +20,8 @@ struct Layout {
   unsigned minor = 0;
   LineTable lines{};
   RunEnd run_end{};
-  // Of a thread's state: its frame, or what holds that (frame_in_holder; -1: nothing does), and pthread_self().
+  // Offsets in a thread's state: its frame, or the holder of that (frame_in_holder; -1: there is none), and
+  // pthread_self().
   std::uint16_t state_frame = 0, state_thread = 0;
   std::int16_t frame_in_holder = -1;
   std::uint16_t frame_previous = 0, frame_code = 0, frame_instruction = 0, frame_owner = 0, frame_is_entry = 0;

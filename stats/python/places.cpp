@@ -135,7 +135,7 @@ void retire(Code** link) {
   retired = code;
 }
 
-// What is known of code can be found out again.
+// The facts about code can be found out again.
 void retire_all() {
   for (Code*& bucket : codes)
     while (bucket) retire(&bucket);
@@ -162,7 +162,7 @@ Code* make_code(const Layout& layout, const char* object) {
   return code;
 }
 
-// What was seen of the object; what is known of another one that had its address goes.
+// The facts about the object. Those of another object that had its address are dropped.
 Code* code_of(const Layout& layout, const char* object) {
   Code** link = &codes[hash_of(object, 0) >> (64 - kCodeBits)];
   Code** const bucket = link;

@@ -1,7 +1,7 @@
 // Places of Python code: an instruction of a function, with its name, file and line. These are copied when they are
 // seen first: code objects go away, and others take their addresses. Found by the addresses of code and instruction, in
-// a hash table of immutable entries that is read without a lock and never shrinks; what is found counts only if it is
-// the same code still. The part that every frame of every walk needs is in line here.
+// a hash table of immutable entries that is read without a lock and never shrinks; an entry counts only if it is still
+// the same code. The part that every frame of every walk needs is in line here.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -21,11 +21,11 @@ T read(const char* object, std::size_t offset) {
 }
 inline const char* read_pointer(const char* object, std::size_t offset) { return read<const char*>(object, offset); }
 
-// Of every object, of strings and of tables of bytes.
+// Offsets in every object, in strings and in tables of bytes.
 inline constexpr std::size_t kType = 8, kLength = 16, kHash = 24, kStringState = 32;
 inline constexpr auto kNoHash = static_cast<std::uint64_t>(-1);
 inline constexpr std::uint32_t kForm =
-    0x7c;  // of a string's state: bytes of a character, whether compact, whether ASCII
+    0x7c;  // bits of a string's state: bytes of a character, whether compact, whether ASCII
 
 // A string or a table of bytes that a code object has, and what it said: its bytes lie behind the Code.
 struct Part {
@@ -37,7 +37,8 @@ struct Part {
   std::uint64_t bytes;
 };
 
-// What is shown of a frame. Each is there once, and never given back: call sites refer to it. So are its texts.
+// The shown parts of a frame. Each is there once, and is never freed, because call sites refer to it. The same holds
+// for its texts.
 struct Text {
   Text* next;
   String text;
@@ -132,7 +133,7 @@ template <class Word>
   return place ? place->line : nullptr;
 }
 
-// Of one that was not there. Takes a lock of ours. Null: a thread forks.
+// Adds a line that was not there. Takes a lock of ours. Null: a thread forks.
 const Line* insert_line(const Layout& layout, const Instruction& instruction);
 
 // How many threads look at Python's frames or at places.
