@@ -108,7 +108,7 @@ inline String cell_if_known(Text type, const char* value) { return value ? cell(
 #define SCHEMA(number) constexpr unsigned kSchema = number;
 #define ENUM(name)
 #define OBJECT(name, type, ...) struct of_##name {
-#define CELL(name, result) static String show_##name(const auto& of) { return result; }
+#define CELL(name, result) static String show_##name([[maybe_unused]] const auto& of) { return result; }
 #define FIELD(name, type, value, ...) CELL(name, cell(type, value))
 #define FIELD_IF(name, type, condition, value, ...) CELL(name, (condition) ? cell(type, value) : String("-"))
 #define FIELD_IF_ANY(name, type, value, ...) CELL(name, (value) ? cell(type, value) : String("-"))

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include "../../support/asleep.h"
 #include "observe.hpp"
 
 #include <chrono>
@@ -242,7 +243,7 @@ void behind_a_gate(const Setup& cl) {
   const cl_event gate = cl.gate();
   need(clEnqueueMarkerWithWaitList(cl.queue, 1, &gate, nullptr), "marker");
   std::thread opens([&] {
-    usleep(100'000);
+    wait_until_asleep(getpid(), getpid());  // in the write
     std::fill(source.begin(), source.end(), 1);
     clSetUserEventStatus(gate, CL_COMPLETE);
   });
