@@ -7,7 +7,7 @@
 
 namespace cistern {
 
-// The last destructor has run ("exit"), the program ended at once ("_exit") or by a signal ("SIGTERM"): write the
+// The last destructor has run ("exit"), the program ended immediately ("_exit") or by a signal ("SIGTERM"): writes the
 // report, once. For a process that has something to say (shim/lifecycle.cpp). `status`: what it ends with by itself,
 // where that can still be changed. Returns what it is to end with.
 struct ProcessEnd {
@@ -22,7 +22,7 @@ void exit_begins();
 // A report is written at the end, or the exit code depends on one.
 bool will_report();
 
-// What kinds want to know of the run, before exit begins.
+// The kinds' last look at the run, before exit begins.
 void let_kinds_look_back();
 
 // Another copy of Cistern in this process does the work: this one says nothing at the end.
@@ -30,7 +30,7 @@ void stand_aside();
 
 // Everything that a report may show, now (snapshot.cpp).
 Snapshot take_snapshot(const char* moment);
-// Of a process that goes on, to where its reports go.
+// A report of a process that goes on, to the place of its reports.
 void report_now();
 // As process_ended.
 int report_end(ProcessEnd end);

@@ -1,6 +1,6 @@
-// What every part of Cistern does at a fork, in one list. The thread that forks takes all locks, so that the child
-// finds what they guard whole, and starts the child's figures anew. A gate reads the sources: a lock that neither is
-// taken here nor is made new in the child fails it.
+// The work of every part of Cistern at a fork, in one list. The thread that forks takes all locks, so that the child
+// finds what they guard whole, and starts the child's figures from zero. A gate reads the sources: a lock that neither
+// is taken here nor is made new in the child fails it.
 //
 // The C library forks in this order: the handlers, ours last (shim/lifecycle.cpp); its own locks (name service, stdio,
 // malloc); the fork. So ours are held while others that have those locks may wait for memory: see pool/base/lock.hpp.
@@ -55,9 +55,9 @@ constexpr ForkPart kShared = {library::shared_before_fork, library::shared_after
 constexpr ForkPart kCrew = {copy_crew_before_fork, copy_crew_after_fork_in_parent, copy_crew_after_fork_in_child,
                             copy_crew_after_fork_in_child};
 
-// A part's locks may be held while those of a later one are taken: the kinds, which keep sites and use host memory, the
-// last row first; the library's shared buffers, transfers, files, unified buffers and pools; the copying threads;
-// sites; host memory; what the program registered and locked; what all of them use.
+// A part's locks may be held while those of a later one are taken. The order is: the kinds, which keep sites and use host
+// memory, the last row first; the library's shared buffers, transfers, files, unified buffers and pools; the copying
+// threads; sites. Then come host memory, the program's registered and locked memory, and the locks that all parts use.
 std::size_t part_count() { return kinds().size() + 10; }
 const ForkPart& part_at(std::size_t i) {
   const std::size_t others = kinds().size() - 1;
@@ -68,7 +68,7 @@ const ForkPart& part_at(std::size_t i) {
 }
 
 // A signal handler may fork while this thread forks: all that is done then is the outer fork's. But its parent may take
-// the locks anew that are free again; its child, which has no other thread, is done when all is done.
+// again the locks that are free again; its child, which has no other thread, is done when all is done.
 [[gnu::tls_model("initial-exec")]] constinit thread_local int forks = 0;
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool under_lock = false;
 

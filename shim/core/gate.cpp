@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kUnknownBytes = std::uint64_t{1} << 62;
 
-// What counts for sure, and what may count for all that is known.
+// The memory that counts certainly, and the memory that may count.
 struct Counted {
   std::uint64_t blocks = 0, bytes = 0, unsure_blocks = 0, unsure_bytes = 0;
 };
@@ -26,7 +26,8 @@ bool is_of(const LeakFigures& leak, Standing standing) { return leak.leak_class 
 
 bool was_judged(const Snapshot& snapshot) { return snapshot.judging && !snapshot.judging->why_not; }
 
-// What a complete judgement does not know was made after it: by threads that go on, or by the C library at its end.
+// Memory that a complete judgement does not know was made after it: by threads that go on, or by the C library at its
+// end.
 bool may_be_lost(const Snapshot& snapshot, const LeakFigures& leak, FailOn::What what) {
   if (is_of(leak, Standing::none)) return true;
   if (is_of(leak, Standing::unclassified)) return !was_judged(snapshot) || snapshot.judging->unreadable_bytes > 0;
@@ -43,15 +44,15 @@ bool host_is_unjudged(const Snapshot& snapshot, const Options& options) {
   return options.gate_judges_host() && snapshot.host_sites_mode != "all";
 }
 
-// Null: nobody saw any, as where the program brings an allocator of its own.
+// Null: Cistern saw no host memory, for example because the program brings its own allocator.
 const KindFigures* host_of(const Snapshot& snapshot) {
   const auto host =
       std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(), [](const KindFigures& kind) { return kind.is_host; });
   return host == snapshot.kinds.end() ? nullptr : &*host;
 }
 
-// Of what a process inherited by a fork, its threads and what they held may be gone: that is judged in its parent.
-// Lost memory of the host counts where every block has its site: what has none cannot be suppressed.
+// Memory that a process inherited by a fork is judged in its parent: threads that held it may not exist in the child.
+// Lost host memory counts where every block has its site: a block without one cannot be suppressed.
 Counted counted(const Snapshot& snapshot, FailOn::What what, const Options& options) {
   Counted sum;
   const auto add = [&](const Vector<LeakFigures>& leaks) {

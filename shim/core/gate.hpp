@@ -1,5 +1,5 @@
-// The gate, CISTERN_FAIL_ON: whether a process that is content by its own exit code fails for the memory it leaves.
-// It fails closed: what nobody can say is an outcome of its own, and is said.
+// The gate, CISTERN_FAIL_ON: whether a process with the exit code 0 fails for the memory that it leaves. It fails
+// closed: "undecided" is an outcome of its own, and a line says so.
 #pragma once
 #include <optional>
 
@@ -8,13 +8,13 @@
 
 namespace cistern {
 
-// Of a snapshot whose leaks have been suppressed. Pure.
+// The gate's outcome for a snapshot whose leaks have been suppressed. Pure.
 GateFigures gate_of(const Snapshot& snapshot, const Options& options);
 
 // `status`: what the process ends with by itself, where that can be changed. Notes in the snapshot what the gate came
 // to. Returns what the process is to end with.
 int keep_gate(Snapshot& snapshot, std::optional<int> status);
-// Of a process that has no memory to judge, for those that came of it.
+// For a process without memory to judge: the gates of its descendants.
 int keep_gate_of_others(std::optional<int> status);
 // On stderr, what no report says loudly enough.
 void say_gate(const Snapshot& snapshot);

@@ -1,4 +1,4 @@
-// What a gate makes of snapshots: what counts for sure, and what nobody can say.
+// The gate's outcome for snapshots: memory that counts certainly, and memory that cannot be decided.
 #include "shim/core/gate.hpp"
 
 #include <gtest/gtest.h>
@@ -111,7 +111,7 @@ TEST(Gate, HostMemoryCountsWithAllSites) {
   EXPECT_EQ(outcome(snapshot, gate(FailOn::any)), Outcome::passed);
   snapshot.host_sites[0].inherited = true;
   EXPECT_EQ(outcome(snapshot, gate(FailOn::lost)), Outcome::passed);
-  // What is made after the judgement: by the C library while the process ends, or by threads that go on.
+  // Memory that is made after the judgement: by the C library while the process ends, or by threads that go on.
   snapshot.host_sites = {leak("host", Standing::unclassified, kKiB)};
   EXPECT_EQ(outcome(snapshot, gate(FailOn::lost)), Outcome::passed);
   snapshot.judging->unreadable_bytes = kKiB;

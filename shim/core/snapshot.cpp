@@ -59,7 +59,7 @@ void add_site_figures(Snapshot& snapshot) {
   snapshot.tables_bytes = internal_mapped_bytes();
 }
 
-// Of memory that nobody judged while the program ran nothing can be said but that it is there.
+// Memory that was not judged while the program ran is shown as live only.
 void add_judging(Snapshot& snapshot) {
   const Judgement& done = judgement();
   if (done.is_known || done.why_not)
@@ -76,7 +76,7 @@ void add_judging(Snapshot& snapshot) {
       if (leak.leak_class != LeakClass::went_with_context) leak.leak_class = LeakClass::live;
 }
 
-// What a site has more than before, others may have given up: then nothing grows.
+// A site may have more memory than before because others have less: then nothing grows.
 void drop_what_only_moved(Snapshot& snapshot) {
   for (SiteTrend& site : snapshot.site_trends) {
     if (site.trend.kind != TrendKind::growing) continue;
@@ -94,7 +94,7 @@ void drop_what_only_moved(Snapshot& snapshot) {
 void add_trends(Snapshot& snapshot) {
   const std::size_t kept_max = options().fail_on.bytes_min[FailOn::growing] ? SIZE_MAX : 50;
   drop_what_only_moved(snapshot);
-  Map<SiteId, Vector<const SiteTrend*>> by_site;  // of each one or two kinds
+  Map<SiteId, Vector<const SiteTrend*>> by_site;  // one or two kinds for each
   for (const SiteTrend& trend : snapshot.site_trends) by_site[trend.site].push_back(&trend);
   const auto of_site = [&](LeakFigures& leak) {
     const auto found = by_site.find(leak.site);

@@ -21,8 +21,8 @@ bool HostLane::copy(const staging::Side& to, const staging::Side& from, const st
                           guarded(to_device_ ? from : to, box));
 }
 
-// Blocks of the host pool stay where they are while the program uses them. All other memory may be unmapped, protected
-// or cut off its file by another thread in the midst of a copy.
+// Blocks of the host pool stay where they are while the program uses them. Another thread may unmap or protect all
+// other memory, or cut it off its file, during a copy.
 staging::Guarded HostLane::guarded(const staging::Side& programs, const staging::Box& box) const {
   const char* const last = programs.base + staging::span_bytes(programs, box) - 1;
   if (host_pool::is_in_window(programs.base) && host_pool::is_in_window(last)) return staging::Guarded::neither;

@@ -1,5 +1,5 @@
-// Whether data that the program copies back from a device is what it had put there: some large copies are looked at, at
-// a few places each, so that it takes no time to speak of.
+// Whether data that the program copies back from a device is the data that it had put there. Some large copies are
+// compared, at a few places each, so that this takes hardly any time.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -23,7 +23,7 @@ class RoundTrips {
  private:
   static constexpr std::size_t kSlots = 64;
   struct Slot {
-    std::atomic<std::uint64_t> key{0}, hash{0};  // of the place and its bytes; of what was put there last
+    std::atomic<std::uint64_t> key{0}, hash{0};  // for the place and its bytes; for the data that was put there last
   };
   Slot& slot(std::uint64_t key) { return slots_[key % kSlots]; }
 

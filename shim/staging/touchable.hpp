@@ -1,11 +1,11 @@
-// Whether memory of the program's may be touched as a copy will touch it: asked before, since a fault of ours would end
-// the process where the driver's own copy would have answered with an error.
+// Whether the program's memory may be touched as a copy will touch it. This is asked before the copy: our fault would
+// end the process where the driver's own copy would have returned an error.
 #pragma once
 #include "pool/staging/cutter.hpp"
 
 namespace cistern {
 
-// Every page of the box, and none besides: true until somebody changes it. They are made resident on the way.
+// Every page of the box, and none besides: true until another thread changes it. They are made resident on the way.
 bool may_touch(const staging::Side& side, const staging::Box& box, bool write);
 
 // Whether a sample of its pages is resident: those that are touched for the first time cost more than the copy.
