@@ -55,9 +55,10 @@ constexpr ForkPart kShared = {library::shared_before_fork, library::shared_after
 constexpr ForkPart kCrew = {copy_crew_before_fork, copy_crew_after_fork_in_parent, copy_crew_after_fork_in_child,
                             copy_crew_after_fork_in_child};
 
-// A part's locks may be held while those of a later one are taken. The order is: the kinds, which keep sites and use host
-// memory, the last row first; the library's shared buffers, transfers, files, unified buffers and pools; the copying
-// threads; sites. Then come host memory, the program's registered and locked memory, and the locks that all parts use.
+// A part's locks may be held while those of a later one are taken. The order is: the kinds, which keep sites and use
+// host memory, the last row first; the library's shared buffers, transfers, files, unified buffers and pools; the
+// copying threads; sites. Then come host memory, the program's registered and locked memory, and the locks that all
+// parts use.
 std::size_t part_count() { return kinds().size() + 10; }
 const ForkPart& part_at(std::size_t i) {
   const std::size_t others = kinds().size() - 1;

@@ -39,13 +39,13 @@ typedef enum cistern_kind CISTERN_INT {
   CISTERN_MANAGED = 4 /* CUDA managed memory: tracked, never recycled; in pools only */
 } cistern_kind;
 
-/* What most calls answer. */
+/* The answer of most calls. */
 typedef enum cistern_status CISTERN_INT {
   CISTERN_OK = 0,
   CISTERN_INVALID = 1,   /* an argument; a wrong block or pool is named in one line on stderr as well */
   CISTERN_NO_MEMORY = 2, /* nor after all that is kept went back */
   CISTERN_LIMIT = 3,     /* of the pool */
-  CISTERN_BUSY = 4,      /* blocks of the pool are alive; somebody else uses it */
+  CISTERN_BUSY = 4,      /* blocks of the pool are alive; another call uses it */
   CISTERN_NO_DRIVER = 5, /* no libcuda, or no OpenCL */
   CISTERN_DRIVER = 6,    /* the driver or the system refused: cistern_native_error() */
   CISTERN_TOO_LATE = 7,  /* an option that is in use already */
@@ -55,13 +55,13 @@ typedef enum cistern_status CISTERN_INT {
   CISTERN_MISMATCH = 11, /* sizes, types or kinds that are not the same */
   CISTERN_EXISTS = 12,   /* something of that name */
   CISTERN_NOT_FOUND = 13,
-  CISTERN_DENIED = 14,   /* of another user, or not permitted */
+  CISTERN_DENIED = 14,   /* another user's, or not permitted */
   CISTERN_TRUNCATED = 15 /* the file is shorter than it was */
 } cistern_status;
 
 #define CISTERN_CURRENT (-1) /* for a device: the context that is current */
 
-/* What is going to be done with memory. */
+/* The use that memory is going to have. */
 typedef enum cistern_access CISTERN_INT {
   CISTERN_READ = 0,
   CISTERN_WRITE = 1,    /* and read */
@@ -73,7 +73,7 @@ typedef enum cistern_format CISTERN_INT { CISTERN_TEXT = 0, CISTERN_JSON = 1 } c
 /* Figures of one kind since the process started (in a forked child: since the fork). */
 typedef struct cistern_statistics {
   uint64_t allocations, frees;     /* calls that gave, or ended, a block */
-  uint64_t pool_hits, pool_misses; /* of the allocations that a pool could serve */
+  uint64_t pool_hits, pool_misses; /* among the allocations that a pool could serve */
   uint64_t driver_allocs, driver_frees;
   uint64_t live_blocks, live_bytes;     /* in the program's hands now */
   uint64_t peak_bytes;                  /* high-water mark of live_bytes; host: of its pages in use */
@@ -89,11 +89,11 @@ typedef struct cistern_figures {
   uint64_t pool_hits, pool_misses;
   uint64_t allocated_bytes;                        /* in all */
   double allocations_per_second, bytes_per_second; /* over all that time */
-  double hit_rate;                                 /* of all allocations, 0 to 1 */
+  double hit_rate;                                 /* share of all allocations, 0 to 1 */
   uint64_t live_blocks, live_bytes, peak_bytes;    /* as in cistern_statistics */
-  uint64_t reserved_bytes, reserved_peak_bytes;    /* what the pool has of the system or driver, blocks included */
-  uint64_t free_bytes, largest_free_bytes;         /* of it: kept for reuse */
-  double internal_fragmentation;                   /* of what live blocks take, the part nobody asked for, 0 to 1 */
+  uint64_t reserved_bytes, reserved_peak_bytes;    /* the pool's memory from the system or driver, with blocks */
+  uint64_t free_bytes, largest_free_bytes;         /* the part of it that is kept for reuse */
+  double internal_fragmentation;                   /* the part of live blocks that was not asked for, 0 to 1 */
   double external_fragmentation;                   /* 1 - largest free / free; 0 where whole blocks are kept */
   double reserved_per_live_at_peak;                /* reserved_peak_bytes / peak_bytes; 0: nothing was live */
   /* when most of what was reserved was not live; host: 0, unknown */
@@ -114,12 +114,12 @@ CISTERN_API cistern_status cistern_set_option(const char* name, const char* valu
 
 /* A live block. `frames`: addresses of the calls that led to it, innermost first, in this process. */
 typedef struct cistern_block {
-  size_t size; /* of this struct, as the library knows it */
+  size_t size; /* size of this struct, as the library knows it */
   cistern_kind kind;
   int device;    /* -1: of none */
   void* address; /* or a cl_mem */
   uint64_t bytes;
-  const char* call;    /* which allocated it, as "cuMemAlloc_v2" */
+  const char* call;    /* the call that allocated it, as "cuMemAlloc_v2" */
   double born_seconds; /* after the start */
   const void* const* frames;
   size_t frame_count; /* 0: no site is known */

@@ -13,8 +13,8 @@ extern "C" {
 typedef struct cistern_memory_info {
   uint64_t total_bytes;
   uint64_t free_bytes;   /* as the driver says; what is kept for reuse is free */
-  uint64_t live_bytes;   /* of this process: what it has of the device through calls that Cistern sees */
-  uint64_t cached_bytes; /* of this process: kept for reuse */
+  uint64_t live_bytes;   /* this process's: memory of the device that it has through calls that Cistern sees */
+  uint64_t cached_bytes; /* this process's: kept for reuse */
 } cistern_memory_info;
 
 /* As CUmem_advise. */

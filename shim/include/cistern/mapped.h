@@ -20,7 +20,7 @@ extern "C" {
 typedef struct cistern_mapped cistern_mapped;
 
 typedef struct cistern_mapped_settings {
-  size_t size;                 /* of this struct, as the caller knows it */
+  size_t size;                 /* size of this struct, as the caller knows it */
   const char* path;            /* of a regular file */
   size_t chunk_bytes;          /* 0: 256 MiB */
   unsigned chunks_on_device;   /* at once, 2 to 64; 0: 2 */

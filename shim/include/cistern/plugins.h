@@ -18,10 +18,10 @@ struct cistern_pool; /* as in cistern/pool.h, which may include this before it h
 
 /* --- Device memory in the order of a stream */
 
-/* Work on `stream` may use the block at once; other streams' may when they follow it. `pool`: one of CISTERN_DEVICE.
- * `device`: its ordinal, or CISTERN_CURRENT, which is the first one where no context is current. A block that went back
- * on the same stream is given first: nothing waits, for what is enqueued now runs behind what used it. `*block` is null
- * unless CISTERN_OK. */
+/* Work on `stream` may use the block immediately; other streams' may when they follow it. `pool`: one of
+ * CISTERN_DEVICE. `device`: its ordinal, or CISTERN_CURRENT, which is the first one where no context is current. A
+ * block that went back on the same stream is given first: nothing waits, for what is enqueued now runs behind what used
+ * it. `*block` is null unless CISTERN_OK. */
 CISTERN_API cistern_status cistern_pool_allocate_on(struct cistern_pool* pool, size_t bytes, int device, void* stream,
                                                     void** block);
 /* Work on `stream`, up to now, may still use the block, and work on no other stream. Nothing waits: it is given again
@@ -59,9 +59,9 @@ CISTERN_API void cistern_numpy_free(void* pool, void* block, size_t bytes);
 
 /* One call of the stack that led to an allocation. */
 typedef struct cistern_frame {
-  size_t size;          /* of this struct, as the library knows it */
+  size_t size;          /* size of this struct, as the library knows it */
   const char* function; /* null: unknown, as `file` and 0 for `line` */
-  const char* file;     /* of Python code, as the interpreter has it */
+  const char* file;     /* the place in Python code, as the interpreter has it */
   unsigned line;
   const char* module; /* the shared object or program; null of Python code */
   int is_python;

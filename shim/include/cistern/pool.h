@@ -22,17 +22,17 @@ typedef enum cistern_where CISTERN_INT {
 typedef struct cistern_pool cistern_pool;
 
 typedef struct cistern_pool_settings {
-  size_t size;      /* of this struct, as the caller knows it: sizeof(cistern_pool_settings) */
+  size_t size;      /* size of this struct, as the caller knows it: sizeof(cistern_pool_settings) */
   const char* name; /* for reports; copied, 63 bytes at most; null: "pool" */
   cistern_kind kind;
   struct _cl_context* context; /* OpenCL: where buffers are made */
   uint64_t flags;              /* OpenCL: of clCreateBuffer; pinned: of cuMemHostAlloc; managed: of cuMemAllocManaged,
                                   0: attached globally */
-  size_t bytes_max;            /* of blocks that are alive together; 0: no limit */
+  size_t bytes_max;            /* most bytes of blocks that are alive together; 0: no limit */
   /* Called where memory or the limit ran out, with no lock held, any number of times: give something back (of this
    * pool too) and return anything but 0, and the allocation is tried once more. Null: it fails. */
   int (*out_of_memory)(cistern_pool* pool, size_t bytes, void* user);
-  /* Called after a block was given, and before it goes back, in the thread that asked. Null: nobody is told. */
+  /* Called after a block was given, and before it goes back, in the thread that asked. Null: no function is called. */
   void (*allocated)(cistern_pool* pool, void* block, size_t bytes, void* user);
   void (*deallocated)(cistern_pool* pool, void* block, size_t bytes, void* user);
   void* user;
@@ -42,7 +42,7 @@ typedef struct cistern_pool_settings {
 
 /* One block. All 0 but `size` and `bytes`: as the pool's settings have it. */
 typedef struct cistern_request {
-  size_t size; /* of this struct, as the caller knows it */
+  size_t size; /* size of this struct, as the caller knows it */
   size_t bytes;
   size_t alignment; /* a power of two, or 0 for the kind's own; 0 with OpenCL */
   uint64_t flags;   /* 0: those of the pool */

@@ -23,7 +23,7 @@ typedef struct cistern_part {
 
 /* Between host memory, CUDA's kinds and devices, or between host memory and OpenCL buffers: no other mixture, which is
  * CISTERN_MISMATCH. Parts do not overlap. With a queue, memory of the host may be in use until that work is done.
- * Between two parts of the host it is done at once. */
+ * Between two parts of the host it is done when the call returns. */
 CISTERN_API cistern_status cistern_enqueue_copy(const cistern_part* target, const cistern_part* source, size_t bytes,
                                                 int device, void* queue);
 /* `pattern`, any number of bytes, again and again; of the last one as much as there is room for. It is read before this

@@ -38,7 +38,7 @@ typedef enum cistern_shared_flags CISTERN_INT {
 } cistern_shared_flags;
 
 typedef struct cistern_shared_settings {
-  size_t size;          /* of this struct, as the caller knows it */
+  size_t size;          /* size of this struct, as the caller knows it */
   const char* name;     /* 1 to 200 bytes of letters, digits, '.', '_', '-'; the first no '.' */
   cistern_kind kind;    /* CISTERN_HOST or CISTERN_DEVICE */
   size_t bytes;         /* create: how large, not 0; attach: as large as it must be, 0: any */
@@ -50,7 +50,7 @@ typedef struct cistern_shared_settings {
   int device;           /* CISTERN_DEVICE: in its primary context, where none is current */
 } cistern_shared_settings;
 
-/* What a handle stands for. */
+/* The buffer that a handle stands for. */
 typedef struct cistern_shared_view {
   void* address; /* in this process, or of the device */
   size_t bytes;

@@ -17,7 +17,7 @@ typedef struct cistern_transfer cistern_transfer;
 struct _cl_event;
 
 typedef struct cistern_transfer_settings {
-  size_t size;                 /* of this struct, as the caller knows it */
+  size_t size;                 /* size of this struct, as the caller knows it */
   unsigned copies_at_once;     /* 1 to 64; 0: 2 */
   unsigned retries;            /* of a copy that failed, each after a pause; not where arguments or context are wrong */
   unsigned pause_microseconds; /* the first; the next is twice as long, a second at most; 0: 1000 */
@@ -30,7 +30,7 @@ typedef struct cistern_transfer_settings {
 /* OpenCL where `buffer` is set: `host` to it or from it, at `offset`. Else CUDA: `target` and `source`. Memory must
  * stay until the copy is done. */
 typedef struct cistern_copy_request {
-  size_t size; /* of this struct, as the caller knows it */
+  size_t size; /* size of this struct, as the caller knows it */
   size_t bytes;
   int priority; /* larger ones begin first; of equals the one that was added first */
   void* target;
@@ -59,12 +59,12 @@ CISTERN_API cistern_status cistern_transfer_create(const cistern_transfer_settin
 /* Waits for the copies that run, drops those that wait, and ends the threads. Not in done(): CISTERN_BUSY. */
 CISTERN_API cistern_status cistern_transfer_destroy(cistern_transfer* transfer);
 
-/* Queues a copy, which may begin at once. `copy`, unless null: its number, from 1 on. */
+/* Queues a copy, which may begin immediately. `copy`, unless null: its number, from 1 on. */
 CISTERN_API cistern_status cistern_transfer_add(cistern_transfer* transfer, const cistern_copy_request* request,
                                                 uint64_t* copy);
 /* While held nothing begins: copies that are added together begin in the order of their priority. */
 CISTERN_API cistern_status cistern_transfer_hold(cistern_transfer* transfer, int hold);
-/* Until all copies have ended: CISTERN_OK; CISTERN_BUSY: not within `seconds` (negative: for ever); CISTERN_DRIVER:
+/* Until all copies have ended: CISTERN_OK; CISTERN_BUSY: not within `seconds` (negative: no limit); CISTERN_DRIVER:
  * they have, and one or more failed. */
 CISTERN_API cistern_status cistern_transfer_wait(cistern_transfer* transfer, double seconds);
 /* The next copy that failed, each once: its number, status and native code. CISTERN_INVALID: none is left. */

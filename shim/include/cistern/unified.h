@@ -11,8 +11,8 @@
  *   device dirty   | synchronised  down | host dirty    down | -                  | (more of it)
  *
  * "up" and "down" say that what is newer is copied first. A read of a part copies that part alone: the rest stays
- * dirty, as it does of an "only". What is overwritten (CISTERN_OVERWRITE) is not copied. All else is an error, and
- * nothing changes: CISTERN_CONFLICT where data would be lost.
+ * dirty, as it does of an "only". Memory that is overwritten (CISTERN_OVERWRITE) is not copied. All else is an error,
+ * and nothing changes: CISTERN_CONFLICT where data would be lost.
  *
  * A copy that fails leaves the state as it was, less what was copied before it.
  *
@@ -53,15 +53,15 @@ typedef enum cistern_pin CISTERN_INT {
 } cistern_pin;
 
 typedef struct cistern_unified_settings {
-  size_t size; /* of this struct, as the caller knows it */
+  size_t size; /* size of this struct, as the caller knows it */
   size_t bytes;
-  cistern_kind kind;           /* of the device's side: CISTERN_DEVICE or CISTERN_OPENCL */
+  cistern_kind kind;           /* the device's side: CISTERN_DEVICE or CISTERN_OPENCL */
   int device;                  /* CUDA: in its primary context, or CISTERN_CURRENT */
   struct _cl_context* context; /* OpenCL */
   uint64_t flags;              /* OpenCL: of clCreateBuffer */
   void* queue;                 /* where no other is known. OpenCL: needed; CUDA: null is the default stream */
   cistern_pin pin;             /* OpenCL: nothing is pinned */
-  int checked;                 /* while somebody writes on the host (until cistern_unified_end_write) all other calls
+  int checked;                 /* while a thread writes on the host (until cistern_unified_end_write) all other calls
                                   that write, move or need the data answer CISTERN_BUSY */
   void* host;                  /* memory of the program's own for the host's side: it holds the data, and outlives the
                                   buffer; null: made at need */
