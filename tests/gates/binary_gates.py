@@ -1,4 +1,4 @@
-"""What libcistern.so shows to the process that loads it: its exports, what it needs, its C library, its TLS."""
+"""The side of libcistern.so that its process sees: its exports, its needs, its C library, its TLS."""
 import argparse
 import pathlib
 import re
@@ -84,7 +84,7 @@ class OwnCalls(unittest.TestCase):
     ALLOCATOR = re.compile(r"malloc|realloc|calloc|free|_Zn[wa]m|_Zd[la]Pvm?")
 
     def test_none_goes_through_an_export_of_ours(self):
-        # Whoever interposes it, we ourselves first, takes our call for one of the program's.
+        # A library that interposes it, ours first, takes our call for one of the program's.
         relocations = re.findall(r"^[0-9a-f]+ .* R_\w+ +[0-9a-f]+ +(\S+)", readelf("-rW"), re.M)
         called = {name.split("@")[0] for name in relocations}
         self.assertIn("dlvsym", called)

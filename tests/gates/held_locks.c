@@ -1,7 +1,7 @@
-// What a stub (held_locks.S) does before it passes a call on: notes each call that a thread makes while it holds a lock
-// of Cistern's, in the file HELD_LOCKS. How many locks a thread holds is a thread-local word of libcistern.so, found by
-// a slot of its table that has the word's offset from the thread pointer (SLOT, from the object file). Those of a fork
-// do not count: meanwhile another word (FORKS bytes further) is not zero.
+// The work of a stub (held_locks.S) before it passes a call on: it notes each call that a thread makes while it holds a
+// lock of Cistern's, in the file HELD_LOCKS. How many locks a thread holds is a thread-local word of libcistern.so,
+// found by a slot of its table that has the word's offset from the thread pointer (SLOT, from the object file). Those
+// of a fork do not count: meanwhile another word (FORKS bytes further) is not zero.
 //
 // Any function may be stubbed, so this calls none.
 #include <elf.h>

@@ -1,4 +1,4 @@
-"""No function of another library is called while the calling thread holds a lock of Cistern's: every function that
+"""No function of another library is called while the calling thread holds a lock of Cistern's. Every function that
 libcistern.so imports is stubbed, and programs that do much run over the stubs, with all sites and a report."""
 import argparse
 import os
@@ -73,7 +73,7 @@ class HeldLocks(unittest.TestCase):
         cls.folder.cleanup()
 
     def run_program(self, *command, libraries="", **variables):
-        """What was called under a lock."""
+        """The functions that were called under a lock."""
         with tempfile.TemporaryDirectory() as folder:
             log = pathlib.Path(folder) / "log"
             kept = {name: value for name, value in os.environ.items() if not name.startswith(("CISTERN_", "LD_"))}

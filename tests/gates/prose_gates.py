@@ -1,11 +1,13 @@
 #!/usr/bin/python3
-"""What prose in the tree promises: plain English in pages, option texts, `--help` and comments.
+"""Promises of the prose in the tree: plain English in pages, option texts, `--help` and comments.
 
-Four rules find a sentence that a reader stumbles over:
-  opening   it begins with Who, What, Whose, Which, Whoever or Whatever as its subject, or is an "Of ..." fragment
-  length    it has more than 35 words
-  banned    it has a word of BANNED
-  glossary  it has a word that shim/doc/glossary.md replaces by a term ("Not: ...")
+A sentence is wrong by one of four rules:
+
+   opening   it begins with Who, What, Whose, Which, Whoever or Whatever as its subject, or is an "Of ..." fragment
+   length    it has more than 35 words
+   banned    it has a word of BANNED
+   glossary  it has a word that shim/doc/glossary.md replaces by a term ("Not: ...")
+
 Text in backticks and in fenced blocks quotes code or printed lines, and is not read.
 
 tests/gates/prose_baseline.txt has the number of such sentences left in each folder. A number there may only fall:
@@ -142,7 +144,7 @@ def joined(comments):
 
 
 def paragraphs_of_page(text):
-    """Of Markdown: paragraphs, items of lists and cells of tables. Headings are no sentences."""
+    """Paragraphs of Markdown: text, items of lists and cells of tables. Headings are no sentences."""
     text = re.sub(r"<!-- options: made from.*?<!-- end of options -->|<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r"^```.*?^```$", "\n\n", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r'Not: "[^\n]*$', "", text, flags=re.MULTILINE)  # of the glossary
@@ -166,7 +168,7 @@ def paragraphs_of_page(text):
 
 
 def paragraphs_of_manual(text):
-    """Of mdoc: text between requests; names of options and files count as one word."""
+    """Paragraphs of mdoc: text between requests; names of options and files count as one word."""
     text = re.sub(r'\.\\" options: made from.*?\.\\" end of options', "", text, flags=re.DOTALL)
     found, current = [], ""
     for line in text.split("\n"):
@@ -278,7 +280,7 @@ def baseline_of(root):
 
 
 def against_baseline(root):
-    """What differs, one line each: new sentences, and numbers that have fallen and may not rise again."""
+    """The differences, one line each: new sentences, and numbers that have fallen and may not rise again."""
     found, allowed = findings(root), baseline_of(root)
     for folder in sorted({*found, *allowed}):
         count, limit = len(found.get(folder, ())), allowed.get(folder, 0)

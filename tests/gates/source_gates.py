@@ -1,4 +1,4 @@
-"""What the source tree promises: who may include whom, and the plain rules of style."""
+"""Promises of the source tree: the rooms that each room may include, and the plain rules of style."""
 import pathlib
 import re
 import sys
@@ -136,7 +136,7 @@ def options_of(root):
 
 
 def options_in_tests(root):
-    """What the tests set, under its whole name; some pass it as OPENCL_POOL="off"."""
+    """The options that the tests set, under their whole names; some pass it as OPENCL_POOL="off"."""
     found = set()
     for path in (root / "tests").rglob("*.py"):
         text = path.read_text() if path != pathlib.Path(__file__).resolve() else ""

@@ -54,7 +54,7 @@ static void use_pool(cistern_pool* pool) {
          (int)seen.live_blocks);
 }
 
-/* Whose blocks are the program's own as well. */
+/* The blocks of this pool are the program's own as well. */
 static void use_default_pool(void) {
   cistern_pool* const pool = cistern_pool_default(KIND);
   cistern_request request = {.size = sizeof request, .bytes = BYTES};

@@ -1,5 +1,5 @@
-"""A kind of memory that only a folder and a row make known: its program sees what it sees plain, its blocks are pooled,
-and the report has its figures, its leaks by line, and those of a forked child."""
+"""A kind of memory that only a folder and a row make known. Its program runs as it does without Cistern, its blocks
+are pooled, and the report has its figures, its leaks by line, and those of a forked child."""
 import argparse
 import json
 import os
@@ -73,7 +73,7 @@ class ToyKind(unittest.TestCase):
         self.assertEqual((off.stdout, off.stderr), (self.plain.stdout, self.plain.stderr))
 
 
-# What library_user prints: each call with what it answered, a cistern_status.
+# The output of library_user: each call with its answer, a cistern_status.
 POOL = """
 cistern_pool_allocate(pool, 2 << 20, 0, &other): 3
 cistern_pool_allocate(pool, BYTES, 0, &block): 0
