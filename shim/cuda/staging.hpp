@@ -11,6 +11,7 @@ namespace cistern::cuda {
 
 struct CudaState;
 class StreamTurn;
+// Gives back the chunks that no copy uses; their bytes.
 std::uint64_t trim_rings(CudaState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns);
 
 // A copy between the host's memory and a device's.

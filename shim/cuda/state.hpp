@@ -133,8 +133,6 @@ bool keeps(CudaState& s, const Block& freed, std::uint64_t now_ns);
 // What the pools keep and has settled by now can be had again, also while a stream captures and nobody may ask.
 void settle_pools(CudaState& s);
 
-// Gives back the chunks that no copy uses; their bytes.
-std::uint64_t trim_rings(CudaState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns);
 // Releases everything that the pools keep and that has settled. Returns the bytes given back.
 std::uint64_t trim_all(CudaState& s);
 // For a call that ran out of memory: gives back what the pools keep, while a stream captures first what is idle. The
