@@ -84,9 +84,10 @@ void Section::inflate(const Elf64_Shdr& header) {
   auto* const stream = static_cast<unsigned char*>(internal_try_allocate(kPrefixBytes + stream_bytes));
   if (!stream) return;
   if (read_all(file_, begin_ + sizeof about, stream + kPrefixBytes, stream_bytes)) {
-    std::memcpy(stream, "ZLIB", 4);
+    constexpr char kMagic[] = {'Z', 'L', 'I', 'B'};
+    std::memcpy(stream, kMagic, sizeof kMagic);
     const std::uint64_t size = __builtin_bswap64(about.ch_size);
-    std::memcpy(stream + 4, &size, sizeof size);
+    std::memcpy(stream + sizeof kMagic, &size, sizeof size);
     std::size_t inflated_bytes = 0;
     backtrace_uncompress_zdebug(nullptr, stream, kPrefixBytes + stream_bytes, ignore_error, nullptr, &inflated_,
                                 &inflated_bytes);
