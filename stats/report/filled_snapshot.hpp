@@ -149,16 +149,6 @@ inline void hold(bool) {}
 #define FIELD_IF_KNOWN(...)
 #define END
 #include "stats/report/fields.def"
-#undef SCHEMA
-#undef ENUM
-#undef VALUE
-#undef END_ENUM
-#undef OBJECT
-#undef FIELD
-#undef FIELD_IF
-#undef FIELD_IF_ANY
-#undef FIELD_IF_KNOWN
-#undef END
 
 #define SCHEMA(number)
 #define ENUM(name)
@@ -170,18 +160,8 @@ inline void hold(bool) {}
 #define FIELD_IF_ANY FIELD
 #define FIELD_IF_KNOWN FIELD
 #define END }
+#define RULE(...)
 #include "stats/report/fields.def"
-#undef SCHEMA
-#undef ENUM
-#undef VALUE
-#undef END_ENUM
-#undef OBJECT
-#undef RULE
-#undef FIELD
-#undef FIELD_IF
-#undef FIELD_IF_ANY
-#undef FIELD_IF_KNOWN
-#undef END
 // clang-format on
 
 }  // namespace filled

@@ -235,14 +235,6 @@ std::string_view known(const char* text) { return text; }
 #define FIELD_IF_KNOWN(...)
 #define END
 #include "stats/report/fields.def"
-#undef SCHEMA
-#undef ENUM
-#undef OBJECT
-#undef FIELD
-#undef FIELD_IF
-#undef FIELD_IF_ANY
-#undef FIELD_IF_KNOWN
-#undef END
 
 #define SCHEMA(number)
 #define ENUM(name)
@@ -259,6 +251,9 @@ std::string_view known(const char* text) { return text; }
 #define END        \
   json.close('}'); \
   }
+#define VALUE(...)
+#define END_ENUM
+#define RULE(...)
 #include "stats/report/fields.def"
 
 }  // namespace rows

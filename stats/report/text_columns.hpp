@@ -96,14 +96,6 @@ inline String cell_if_known(Text type, const char* value) { return value ? cell(
 #define FIELD_IF_KNOWN(...)
 #define END
 #include "stats/report/fields.def"
-#undef SCHEMA
-#undef ENUM
-#undef OBJECT
-#undef FIELD
-#undef FIELD_IF
-#undef FIELD_IF_ANY
-#undef FIELD_IF_KNOWN
-#undef END
 
 #define SCHEMA(number) constexpr unsigned kSchema = number;
 #define ENUM(name)
@@ -114,19 +106,11 @@ inline String cell_if_known(Text type, const char* value) { return value ? cell(
 #define FIELD_IF_ANY(name, type, value, ...) CELL(name, (value) ? cell(type, value) : String("-"))
 #define FIELD_IF_KNOWN(name, type, value, ...) CELL(name, cell_if_known(type, value))
 #define END };
+#define VALUE(...)
+#define END_ENUM
+#define RULE(...)
 #include "stats/report/fields.def"
-#undef SCHEMA
-#undef ENUM
-#undef VALUE
-#undef END_ENUM
-#undef OBJECT
-#undef RULE
 #undef CELL
-#undef FIELD
-#undef FIELD_IF
-#undef FIELD_IF_ANY
-#undef FIELD_IF_KNOWN
-#undef END
 // clang-format on
 
 }  // namespace cells
