@@ -22,6 +22,10 @@ class Targets(unittest.TestCase):
         self.assertIn("tests/malloc/programs/misuse/double_free_small", names)
         self.assertEqual([name for name in names if name.startswith("tests/") and "/malloc/" not in name], [])
 
+    def test_the_names_that_a_shared_library_has_besides(self):
+        _, names = targets("-R", "^packaging.Symbols$")
+        self.assertIn("libcistern-shared.so", names)
+
     def test_a_test_that_is_a_program(self):
         self.assertEqual(targets("-R", "^unit.pool$"), (0, ["tests/cistern_pool_tests"]))
 
