@@ -26,19 +26,32 @@ void fold_native_frames(Vector<FrameFigures>& frames) {
   for (FrameFigures& frame : frames) frame.folded = any && !frame.python;
 }
 
-}  // namespace
-
-void resolve(Snapshot& snapshot, unsigned budget_ms, bool fold_native) {
+void find_frames(Snapshot& snapshot) {
   for_each_stack(snapshot, [](SiteId site, Vector<FrameFigures>& frames, bool) {
     if (site) frames = site_frames(site);
   });
   find_owners(snapshot.leaks);
   find_owners(snapshot.host_sites);
-  symbolise(snapshot, budget_ms);
+}
+
+void leave_out_frames(Snapshot& snapshot, bool fold_native) {
   for_each_stack(snapshot, [fold_native](SiteId, Vector<FrameFigures>& frames, bool) {
     cut_runtime_frames(frames);
     if (fold_native) fold_native_frames(frames);
   });
+}
+
+}  // namespace
+
+void resolve(Snapshot& snapshot, unsigned budget_ms, bool fold_native) {
+  find_frames(snapshot);
+  symbolise(snapshot, budget_ms);
+  leave_out_frames(snapshot, fold_native);
+}
+
+void resolve_without_symbols(Snapshot& snapshot, bool fold_native) {
+  find_frames(snapshot);
+  leave_out_frames(snapshot, fold_native);
 }
 
 void cut_call_wrappers(Snapshot& snapshot) {

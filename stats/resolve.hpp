@@ -10,6 +10,8 @@ namespace cistern {
 // After `budget_ms` the remaining frames keep module and offset.
 // `fold_native`: reports show Python code first, and native code below it does not keep rows apart.
 void resolve(Snapshot& snapshot, unsigned budget_ms, bool fold_native);
+// The same with no names but those of Python code: native frames keep module and offset. It reads no file of symbols.
+void resolve_without_symbols(Snapshot& snapshot, bool fold_native);
 
 // Cuts every stack, after everything has asked for its functions: rules of suppressions may name those that go.
 void cut_call_wrappers(Snapshot& snapshot);

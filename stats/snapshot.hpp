@@ -406,6 +406,9 @@ struct LibraryPoolFigures {
   std::uint64_t bytes_max;  // 0: no limit
 };
 
+// A moment of a report is one when the signal ended the process.
+inline bool is_signal(std::string_view moment) { return moment.starts_with("SIG"); }
+
 struct Snapshot {
   String version;
   int pid;

@@ -35,6 +35,7 @@ namespace cistern {
 namespace {
 
 constexpr unsigned kSymbolBudgetMs = 3000;
+constexpr unsigned kSymbolBudgetBeforeDeathMs = 700;  // of 2 s that a process has that a signal ends
 constexpr std::size_t kCommandBytesMax = 4096, kPathBytesShown = 200;
 
 String command_line() {
@@ -166,6 +167,17 @@ Snapshot collect(const char* moment) {
   return snapshot;
 }
 
+// What is known at once: live memory that nobody has judged, frames without names. A launcher may kill the process
+// before the report is there.
+void write_outline(const char* moment) {
+  Uncounted uncounted;
+  Snapshot snapshot = collect(moment);
+  if (options().judging_limit()) snapshot.judging = {"the process was killed meanwhile", 0, 0, 0, 0, 0};
+  resolve_without_symbols(snapshot, options().frames == "python");
+  merge_alike(snapshot);
+  write_outline_of_report(snapshot);
+}
+
 }  // namespace
 
 Snapshot take_snapshot(const char* moment) {
@@ -174,7 +186,8 @@ Snapshot take_snapshot(const char* moment) {
   if (snapshot.used_gpu_memory()) snapshot.frameworks = loaded_frameworks(environment_variable);
   for (FrameworkFigures& framework : snapshot.frameworks)
     framework.is_switched |= framework.name == std::string_view("PyTorch") && library::torch_allocates_here.load();
-  resolve(snapshot, kSymbolBudgetMs, options().frames == "python");
+  resolve(snapshot, is_signal(moment) ? kSymbolBudgetBeforeDeathMs : kSymbolBudgetMs,
+          options().frames == "python");
   suppress_and_merge(snapshot);
   return snapshot;
 }
@@ -188,12 +201,14 @@ void report_now() {
 
 // A process that was only judged for the gate, of its host memory, says nothing where that is kept.
 int report_end(ProcessEnd end) {
+  const bool is_asked_for = gpu_used() || options().report_requested;
+  if (is_asked_for && is_signal(end.moment)) write_outline(end.moment);
   if (end.stack_in_use) judge_at_end(end.stack_in_use);
   const JudgementHeld held;
   Snapshot snapshot = take_snapshot(end.moment);
   const int status = keep_gate(snapshot, end.status);
   say_gate(snapshot);
-  if (gpu_used() || options().report_requested || status != end.status.value_or(0)) write_report(snapshot);
+  if (is_asked_for || status != end.status.value_or(0)) write_report(snapshot);
   return status;
 }
 

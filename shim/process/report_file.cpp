@@ -166,10 +166,12 @@ ReportFile write_apart(const String& path, int pid, std::string_view text) {
     if (file == -EEXIST) continue;
     if (file < 0) return {-file, path};
     int failure = write_whole(file, text);
+    struct stat status = {};
+    status_of_file(file, status);
     const int closed = failure_of(system_call(SYS_close, static_cast<std::uintptr_t>(file)));
     if (!failure) failure = closed;
     if (failure) remove_file(apart);
-    return {failure, failure ? path : apart};
+    return {failure, failure ? path : apart, status.st_dev, status.st_ino};
   }
   return {EEXIST, path};
 }
@@ -242,6 +244,25 @@ String pid_and_attempt(int pid, int attempt) {
   return attempt > 1 ? text + "-" + decimal(attempt, 0) : text;
 }
 
+// Moves a report that lies apart to the path, or to one beside it. From the second step on it is there, whoever is
+// killed.
+void place(ReportFile& report, const String& path, const Reporter& reporter) {
+  const bool wants_path = reporter.used_gpu_memory || is_main_of_run();
+  ReportFile placed{wants_path ? rename_own_to_free(report.path, path) : EEXIST, path};
+  if (placed.failure == EEXIST)
+    placed = move_to_free(rename_own_to_free, report.path, path, path_with_pid, reporter.pid);
+  if (placed.failure) remove_file(report.path);
+  report.failure = placed.failure;
+  report.path = placed.path;
+  if (placed.failure || !wants_path || placed.path == path) return;
+  const Try tried = take_the_path(placed.path, path, reporter);
+  if (tried.taken == Taken::yes) {
+    report.path = path;
+  } else if (!tried.beside_own_run && speaks_for_run()) {
+    say_where(path, placed.path);
+  }
+}
+
 }  // namespace
 
 String path_with_pid(std::string_view path, int pid, int attempt) {
@@ -252,20 +273,28 @@ String path_of_earlier(std::string_view path, int pid, int attempt) {
   return insert_before_ending(path, pid_and_attempt(pid, attempt) + ".old");
 }
 
-// From the second step on the report is there, whoever is killed.
 ReportFile write_report_file(const String& path, Reporter reporter, std::string_view text) {
-  ReportFile apart = write_apart(path, reporter.pid, text);
-  if (apart.failure) return apart;
-  const bool wants_path = reporter.used_gpu_memory || is_main_of_run();
-  ReportFile placed{wants_path ? rename_own_to_free(apart.path, path) : EEXIST, path};
-  if (placed.failure == EEXIST)
-    placed = move_to_free(rename_own_to_free, apart.path, path, path_with_pid, reporter.pid);
-  if (placed.failure) remove_file(apart.path);
-  if (placed.failure || !wants_path || placed.path == path) return placed;
-  const Try tried = take_the_path(placed.path, path, reporter);
-  if (tried.taken == Taken::yes) return {0, path};
-  if (!tried.beside_own_run && speaks_for_run()) say_where(path, placed.path);
-  return placed;
+  ReportFile written = write_apart(path, reporter.pid, text);
+  if (!written.failure) place(written, path, reporter);
+  return written;
+}
+
+ReportFile replace_report_file(const ReportFile& before, Reporter reporter, std::string_view text) {
+  ReportFile written = write_apart(before.path, reporter.pid, text);
+  if (written.failure) return written;
+  String path = before.path;
+  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
+    const Found found(path);
+    const bool is_it = found.status().st_dev == before.device && found.status().st_ino == before.inode;
+    if (is_it && !found.is_gone() && !rename_file(written.path, path, 0)) {
+      written.path = path;
+      return written;
+    }
+    if (found.is_gone() && attempt > 1) break;
+    path = path_with_pid(before.path, reporter.pid, attempt);
+  }
+  place(written, before.path, reporter);
+  return written;
 }
 
 void set_earlier_report_aside(const String& path) {

@@ -186,6 +186,30 @@ class Signals(EndTest):
         self.assertRegex(err, r"\nLIVE     no GPU memory was used      \(ended by SIGTERM\)\n")
         self.assertNotIn("never freed", err)
 
+    def test_a_kill_soon_after_leaves_what_was_known(self):
+        """Live memory by site: it was not judged yet, and native frames have no names."""
+        report = self.folder / "killed.json"
+        with subprocess.Popen([self.program("signalled"), "many"], stdout=subprocess.PIPE,
+                              env=self.settings(self.shim_settings(REPORT=report, REPORT_FORMAT="json"))) as process:
+            process.stdout.readline()
+            process.send_signal(signal.SIGTERM)
+            while not report.exists() and process.poll() is None:
+                time.sleep(0.001)
+            process.kill()
+        self.assertEqual(process.returncode, -signal.SIGKILL)
+        known = json.loads(report.read_text())
+        self.assertEqual((known["cistern"]["moment"], known["judging"]["why_not"]),
+                         ("SIGTERM", "the process was killed meanwhile"))
+        self.assertGreaterEqual(known["kinds"]["host"]["live_blocks"], 4_000_000)
+        self.assertEqual([path.name for path in self.folder.iterdir() if "killed" in path.name], [report.name])
+
+    def test_the_whole_report_takes_the_place_of_what_was_known_first(self):
+        report = self.folder / "whole.json"
+        judged = self.signalled("pause", signal.SIGTERM, self.shim_settings(REPORT=report, REPORT_FORMAT="json"))
+        self.assertEqual(judged[2], -signal.SIGTERM)
+        self.assertNotIn("why_not", json.loads(report.read_text())["judging"])
+        self.assertEqual([path.name for path in self.folder.iterdir() if "whole" in path.name], [report.name])
+
     def test_without_a_report_nothing_is_done(self):
         for environment in (self.shim_settings(), self.shim_settings(REPORT="none")):
             out, err, status, seconds = self.signalled("pause", signal.SIGTERM, environment)
