@@ -35,7 +35,7 @@ namespace cistern {
 namespace {
 
 constexpr unsigned kSymbolBudgetMs = 3000;
-constexpr unsigned kSymbolBudgetBeforeDeathMs = 700;  // of 2 s that a process has that a signal ends
+constexpr unsigned kSymbolBudgetBeforeDeathMs = 700;  // a signal leaves the process 2 s
 constexpr std::size_t kCommandBytesMax = 4096, kPathBytesShown = 200;
 
 String command_line() {
@@ -167,8 +167,8 @@ Snapshot collect(const char* moment) {
   return snapshot;
 }
 
-// What is known at once: live memory that nobody has judged, frames without names. A launcher may kill the process
-// before the report is there.
+// The outline has what is known immediately: live memory that is not judged, and frames without names. A launcher may
+// kill the process before the report is there.
 void write_outline(const char* moment) {
   Uncounted uncounted;
   Snapshot snapshot = collect(moment);

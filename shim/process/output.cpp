@@ -111,8 +111,8 @@ int open_as_it_is(const String& path) {
   return failed_with(ENOENT);
 }
 
-// What a process has written before the end that it is at: that process may be this one's parent. A signal handler
-// makes it.
+// The outline of the report that its process was about to write. That process may be the parent of this one. A signal
+// handler makes the object.
 struct Outline {
   int pid;
   ReportFile file;
