@@ -186,8 +186,7 @@ Snapshot take_snapshot(const char* moment) {
   if (snapshot.used_gpu_memory()) snapshot.frameworks = loaded_frameworks(environment_variable);
   for (FrameworkFigures& framework : snapshot.frameworks)
     framework.is_switched |= framework.name == std::string_view("PyTorch") && library::torch_allocates_here.load();
-  resolve(snapshot, is_signal(moment) ? kSymbolBudgetBeforeDeathMs : kSymbolBudgetMs,
-          options().frames == "python");
+  resolve(snapshot, is_signal(moment) ? kSymbolBudgetBeforeDeathMs : kSymbolBudgetMs, options().frames == "python");
   suppress_and_merge(snapshot);
   return snapshot;
 }
