@@ -1,11 +1,11 @@
 // A range of addresses, cut into extents without gap or overlap. Each is live, free, bare (no memory lies there) or
-// busy (somebody is changing it). Neighbours in the same state are one extent. Free extents are found by their size,
+// busy (a thread is changing it). Neighbours in the same state are one extent. Free extents are found by their size,
 // the best fit first, among those that one order of work may use.
 //
 // Addresses are numbers: nothing is read or written there. Not thread-safe.
 //
 // Room: pools that cut one growing range of addresses.
-// May include: pool/base, pool/source.hpp.
+// May include: pool/base, pool.
 #pragma once
 #include <algorithm>
 #include <cassert>
@@ -15,17 +15,20 @@
 
 namespace cistern::ranges {
 
-// Which work may use a free extent: 0, any; else work of that order (a stream), until its fence has settled.
+// Names the work that may use a free extent: kAnyOrder is all work; another value is work of that order (a stream),
+// until its fence has settled.
 using Order = std::uintptr_t;
 constexpr Order kAnyOrder = 0;
+// The order of extents whose fences settle in no order.
+constexpr Order kNoOrder = ~Order{0};
 
 enum class State : std::uint8_t { bare, free, live, busy };
 
 struct Extent {
   std::uint64_t first, bytes;
   State state;
-  Order order;             // of a free one
-  std::uint64_t stamp;     // of a free one that not any work may use: when its last part was freed
+  Order order;             // only a free extent has one
+  std::uint64_t stamp;     // grows with time: when the last part of a free extent with an order was freed
   Extent *before, *after;  // by address
   // Its places in the tree of free extents of its order, and in the list of them.
   Extent *smaller, *larger;
@@ -151,7 +154,9 @@ struct Free {
 
 class Extents {
  public:
-  Extents(std::uint64_t first, std::uint64_t bytes) {
+  // `joins_waiting`: free extents of one order are joined before their fences have settled, for the order's own work.
+  // Where no work uses them before, that would only hold the earlier memory back, again and again.
+  Extents(std::uint64_t first, std::uint64_t bytes, bool joins_waiting) : joins_waiting_(joins_waiting) {
     first_ = last_ = made({first, bytes, State::bare, kAnyOrder, 0, {}, {}, {}, {}, {}, {}, 0, false});
     note_size(first_);
   }
@@ -160,6 +165,9 @@ class Extents {
 
   Extent* front() const { return first_; }
   Extent* back() const { return last_; }
+
+  // In free extents that have an order.
+  std::uint64_t waiting_bytes() const { return waiting_bytes_; }
 
   // Null where no work of this order has any.
   const BySize* free_of(Order order) const {
@@ -172,7 +180,7 @@ class Extents {
     return free ? free->best_fit(bytes) : nullptr;
   }
 
-  // What work of this order freed up to then is for any work.
+  // Extents that work of this order freed up to then become free for all work.
   void settle(Order order, std::uint64_t stamp) {
     const auto found = free_.find(order);
     if (found == free_.end()) return;
@@ -180,10 +188,26 @@ class Extents {
     while (of_order.oldest && of_order.oldest->stamp <= stamp) set(of_order.oldest, State::free);
   }
 
+  // The same for extents in no order, of this stamp only.
+  void settle_one(std::uint64_t stamp) {
+    const auto found = free_.find(kNoOrder);
+    Extent* extent = found == free_.end() ? nullptr : found->second.oldest;
+    while (extent && extent->stamp <= stamp) {
+      Extent* const next = extent->newer;
+      if (extent->stamp == stamp) set(extent, State::free);
+      extent = next;
+    }
+  }
+
+  void settle_all() {
+    for (Extent* extent = first_; extent; extent = extent->after)
+      if (extent->state == State::free && extent->order != kAnyOrder) extent = set(extent, State::free);
+  }
+
   // The smallest bare extent with so many bytes; null: there is none.
   Extent* bare_fit(std::uint64_t bytes) const { return bare_.best_fit(bytes); }
 
-  // Exactly these bytes of one extent, as a busy extent of their own. What is left of it keeps its state.
+  // Exactly these bytes of one extent, as a busy extent of their own. The rest of the extent keeps its state.
   Extent* cut(Extent* extent, std::uint64_t first, std::uint64_t bytes) {
     assert(first >= extent->first && bytes && first + bytes <= extent->end());
     Extent* const newer = extent->newer;
@@ -224,8 +248,9 @@ class Extents {
   }
 
  private:
-  static bool is_like(const Extent* neighbour, const Extent& extent) {
-    return neighbour && neighbour->state == extent.state && neighbour->order == extent.order;
+  bool is_like(const Extent* neighbour, const Extent& extent) const {
+    return neighbour && neighbour->state == extent.state && neighbour->order == extent.order &&
+           (neighbour->stamp == extent.stamp || (joins_waiting_ && extent.order != kNoOrder));
   }
   // Both are in the same state; the second one is gone.
   Extent* join(Extent* first, Extent* second) {
@@ -251,6 +276,7 @@ class Extents {
       bare_.insert(extent);
     else if (extent->state == State::free)
       free_[extent->order].insert(extent, from);
+    if (extent->state == State::free && extent->order != kAnyOrder) waiting_bytes_ += extent->bytes;
     extent->is_noted = extent->state == State::bare || extent->state == State::free;
   }
   void forget_size(Extent* extent) {
@@ -259,6 +285,7 @@ class Extents {
       bare_.erase(extent);
     else
       free_[extent->order].erase(extent);
+    if (extent->state == State::free && extent->order != kAnyOrder) waiting_bytes_ -= extent->bytes;
     extent->is_noted = false;
   }
   Extent* made(const Extent& like) {
@@ -275,11 +302,13 @@ class Extents {
     return extent;
   }
 
+  const bool joins_waiting_;
   Deque<Extent> all_;
   Extent* unused_ = nullptr;
   Extent *first_ = nullptr, *last_ = nullptr;
   Map<Order, Free> free_;
   BySize bare_;
+  std::uint64_t waiting_bytes_ = 0;
   std::uint64_t random_ = 1;
 };
 

@@ -17,7 +17,7 @@ constexpr std::uint64_t kEnd = 4096;
 struct Cell {
   State state = State::bare;
   Order order = kAnyOrder;
-  int owner = 0;  // of a live or busy one
+  int owner = 0;  // only a live or busy cell has one
   bool operator==(const Cell&) const = default;
 };
 
@@ -65,7 +65,7 @@ TEST(Extents, AreTheRunsOfEqualCells) {
   const unsigned seed = test::new_seed();
   SCOPED_TRACE("CISTERN_TEST_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
-  Extents extents(0, kEnd);
+  Extents extents(0, kEnd, true);
   std::vector<Cell> cells(kEnd);
   int owners = 0;
   const auto paint = [&](std::uint64_t first, std::uint64_t bytes, Cell cell) {
@@ -91,7 +91,7 @@ TEST(Extents, AreTheRunsOfEqualCells) {
 }
 
 TEST(Extents, ReuseTheirNodes) {
-  Extents extents(0, kEnd);
+  Extents extents(0, kEnd, true);
   const std::size_t before = internal_mapped_bytes();
   for (int i = 0; i < 1'000'000; ++i) {
     Extent* const one = extents.cut(extents.front(), 16, 16);

@@ -9,9 +9,9 @@
 //   deallocate -> joined with its neighbours of the same order
 //   trim -> pieces without a live block go back
 //
-// The bound: what is mapped stays below `percent_max` of the most that was live, but for one piece of the driver's
-// granularity. A piece under a live block never moves, nor one that was pinned (a graph captured it, it was registered
-// or exported).
+// The bound: mapped memory stays below `percent_max` of the most that was used, but for one piece of the driver's
+// granularity. Memory is used while it is live or its fence has not settled. A piece under a live block never moves,
+// nor one that was pinned (a graph captured it, it was registered or exported).
 //
 // Small blocks lie at the range's begin, large ones from its middle on: a small one that lives long would keep a hole
 // between large ones from being moved.
@@ -33,11 +33,12 @@ struct RangeSettings {
   std::uint64_t first, bytes;  // the range
   unsigned percent_max = 105;
   std::uint64_t small_max = std::uint64_t{1} << 20;
-  unsigned pieces_min = 16;  // the largest piece is that part of what is live
+  unsigned pieces_min = 16;    // the largest piece is that part of what is live
+  bool reuse_in_order = true;  // work may use what work of the same order freed, before the fence has settled
 };
 
 struct RangeFigures {
-  std::uint64_t live_bytes, live_blocks, live_peak, mapped_bytes, mapped_peak, largest_free;
+  std::uint64_t live_bytes, live_blocks, live_peak, used_peak, mapped_bytes, mapped_peak, largest_free;
   std::uint64_t allocations, hits, moved, creates, maps, accesses, unmaps, destroys, lost_bytes;
   std::uint64_t driver_calls() const { return creates + maps + accesses + unmaps + destroys; }
 };
@@ -61,13 +62,14 @@ class RangePool {
         settings_(settings),
         piece_(source.granularity()),
         middle_(settings.first + settings.bytes / 2 / piece_ * piece_),
-        small_(settings.first, middle_ - settings.first),
-        large_(middle_, settings.first + settings.bytes - middle_) {}
+        small_(settings.first, middle_ - settings.first, settings.reuse_in_order),
+        large_(middle_, settings.first + settings.bytes - middle_, settings.reuse_in_order) {}
   RangePool(const RangePool&) = delete;
   RangePool& operator=(const RangePool&) = delete;
-  // No block is live any more.
+  // No block is live any more, and no work uses the memory.
   ~RangePool() {
     for (auto& [first, piece] : pieces_) piece.pinned = false;
+    for (Extents* extents : {&small_, &large_}) extents->settle_all();
     trim(0);
   }
 
@@ -85,8 +87,8 @@ class RangePool {
     }
   }
 
-  // `waits`: what the fence stands for has to end before other work than this order's may use it. False: no live block
-  // begins there.
+  // `waits`: the fence has to settle before other work than this order's may use the memory. Fences of one order settle
+  // in that order; kNoOrder: of work in several. False: no live block begins there.
   bool deallocate(std::uint64_t first, Order order, Fence&& fence, bool waits) {
     Locked hold(lock_);
     const auto found = live_.find(first);
@@ -98,19 +100,20 @@ class RangePool {
     if (waits) {
       Work& work = work_[order];
       work.fences.push_back({++stamp_, std::move(fence)});
-      extents_of(first).set(extent, State::free, order == kAnyOrder ? kNobody : order, stamp_);
+      extents_of(first).set(extent, State::free, order, stamp_);
     } else {
       extents_of(first).set(extent, State::free);
     }
     return true;
   }
 
-  // What has ended by now is for any work. False: nothing was.
+  // Extents whose fences have settled by now become free for all work. False: there were none.
   bool settle() {
     bool any = false;
-    for (std::optional<Order> order = order_with_fences(0); order; order = order_with_fences(*order + 1))
+    for (std::optional<Order> order = order_with_fences(0); order && *order != kNoOrder;
+         order = order_with_fences(*order + 1))
       any |= settle(*order);
-    return any;
+    return settle_unordered() | any;
   }
 
   // The memory under this live block does not move, even when it is freed.
@@ -152,8 +155,6 @@ class RangePool {
   void after_fork() { lock_.unlock_after_fork(); }
 
  private:
-  // The order of what was freed for work of none: nothing may use it before it has settled.
-  static constexpr Order kNobody = ~Order{0};
   static constexpr int kTriesMax = 3, kLooksMax = 64;
 
   struct Piece {
@@ -180,13 +181,13 @@ class RangePool {
     Vector<std::pair<std::uint64_t, Piece>> pieces;
     bool unmapped = false;
   };
-  // What one thread does to have a block where none fits. All its extents are busy.
+  // The work of one thread that needs a block where none fits. All its extents are busy.
   struct Growth {
     Extent *part = nullptr, *bare = nullptr;  // `part`: memory beside the bare one that the block uses, too
     Order part_order = kAnyOrder;
     std::uint64_t part_stamp = 0;
-    std::uint64_t first = 0;     // of the block
-    std::uint64_t most = 0;      // bytes of a piece
+    std::uint64_t first = 0;  // of the block
+    std::uint64_t most = 0;   // bytes of a piece
     Vector<Run> runs;
     Vector<Spare> spare;
     Vector<std::pair<std::uint64_t, Piece>> pieces;  // mapped by it
@@ -196,6 +197,9 @@ class RangePool {
     std::uint64_t bytes_missing = ~std::uint64_t{0};
   };
 
+  bool may_use_waiting(Order order) const {
+    return settings_.reuse_in_order && order != kAnyOrder && order != kNoOrder;
+  }
   static std::uint64_t round_up(std::uint64_t bytes, std::uint64_t to) { return (bytes + to - 1) / to * to; }
   Extents& extents_of(std::uint64_t first) { return first < middle_ ? small_ : large_; }
   Extents& extents_for(std::uint64_t bytes) { return bytes < settings_.small_max ? small_ : large_; }
@@ -210,7 +214,7 @@ class RangePool {
   std::optional<std::uint64_t> take(std::uint64_t bytes, Order order) {
     Locked hold(lock_);
     Extents& extents = extents_for(bytes);
-    Extent* extent = order == kAnyOrder ? nullptr : extents.best_fit(bytes, order);
+    Extent* extent = may_use_waiting(order) ? extents.best_fit(bytes, order) : nullptr;
     Extent* const of_any = extents.best_fit(bytes, kAnyOrder);
     if (!extent || (of_any && of_any->bytes < extent->bytes)) extent = of_any;
     if (!extent) return std::nullopt;
@@ -265,15 +269,40 @@ class RangePool {
       const auto first = newest && settled == Settled::yes ? work.fences.begin() : at;
       ended.assign(std::make_move_iterator(first), std::make_move_iterator(at + 1));
       work.fences.erase(first, at + 1);
-      // Of one that cannot be asked any more nothing is known: what it held stays with its order.
+      // A fence that cannot be asked any more says nothing: its extents stay with their order.
       if (settled == Settled::yes) {
-        for (Extents* extents : {&small_, &large_})
-          extents->settle(order == kAnyOrder ? kNobody : order, waiting.stamp);
+        for (Extents* extents : {&small_, &large_}) extents->settle(order, waiting.stamp);
         any = true;
       }
       if (!work.fences.empty() && !newest) continue;
       work.is_asked = false;
       return any;
+    }
+  }
+
+  // Each is asked by itself, once; those that have not settled go to the end.
+  bool settle_unordered() {
+    bool any = false;
+    std::size_t left = ~std::size_t{0};
+    for (;; --left) {
+      Waiting waiting;
+      {
+        Locked hold(lock_);
+        Deque<Waiting>& fences = work_[kNoOrder].fences;
+        left = std::min(left, fences.size());
+        if (!left) return any;
+        waiting = std::move(fences.front());
+        fences.pop_front();
+      }
+      const Settled settled = source_.settled(waiting.fence);
+      Locked hold(lock_);
+      if (settled == Settled::no) {
+        work_[kNoOrder].fences.push_back(std::move(waiting));
+        continue;
+      }
+      if (settled != Settled::yes) continue;
+      any = true;
+      for (Extents* extents : {&small_, &large_}) extents->settle_one(waiting.stamp);
     }
   }
 
@@ -286,7 +315,7 @@ class RangePool {
       if (missing <= bare->bytes && missing < best.bytes_missing) best = {part, bare, missing};
     };
     for (const Order usable : {order, kAnyOrder}) {
-      const BySize* const free = extents.free_of(usable);
+      const BySize* const free = usable == kAnyOrder || may_use_waiting(usable) ? extents.free_of(usable) : nullptr;
       int looks = 0;
       for (Extent* part = free ? free->largest() : nullptr; part && looks < kLooksMax; ++looks) {
         if (part->bytes < bytes) {
@@ -312,7 +341,9 @@ class RangePool {
   bool plan(Growth& growth, Extents& extents, std::uint64_t bytes, Order order) {
     const Window where = window(extents, bytes, order);
     if (!where.bare) return false;
-    const std::uint64_t live = std::max(figures_.live_peak, figures_.live_bytes + bytes);
+    const std::uint64_t used = figures_.live_bytes + bytes + small_.waiting_bytes() + large_.waiting_bytes();
+    figures_.used_peak = std::max(figures_.used_peak, used);
+    const std::uint64_t live = figures_.used_peak;
     const std::uint64_t limit = bytes_max(live);
     growth.most = piece_;
     while (growth.most * 2 * settings_.pieces_min <= live) growth.most *= 2;
@@ -320,7 +351,8 @@ class RangePool {
     const bool is_behind = !where.part || where.part == where.bare->before;
     // At the end of what was ever used, where nothing lies behind: a little more, so that the next one need not grow.
     if (!where.bare->after && is_behind && figures_.mapped_bytes + missing < limit) {
-      const std::uint64_t more = std::min({limit - figures_.mapped_bytes - missing, live / 64, where.bare->bytes - missing});
+      const std::uint64_t more =
+          std::min({limit - figures_.mapped_bytes - missing, live / 64, where.bare->bytes - missing});
       missing += more / piece_ * piece_;
     }
     if (where.part) {
@@ -429,7 +461,7 @@ class RangePool {
     return source_.allow_access(first, end - first);
   }
 
-  // What could not be unmapped stays as it is, and is lost. Returns its bytes.
+  // Memory that could not be unmapped stays as it is, and is lost. Returns its bytes.
   std::uint64_t undo(Growth& growth) {
     std::uint64_t lost = 0;
     for (const auto& [first, piece] : growth.pieces) {

@@ -109,7 +109,8 @@ TEST(RangePool, GivesBackWhatLiesUnusedBeforeItIsOutOfMemory) {
 // Blocks that one thread has, and what it freed that other work may not use yet.
 class Model {
  public:
-  Model(Pool& pool, FakeRanges& driver, unsigned seed, Order own) : pool_(pool), driver_(driver), random_(seed), own_(own) {}
+  Model(Pool& pool, FakeRanges& driver, unsigned seed, Order own, bool reuses_in_order)
+      : pool_(pool), driver_(driver), random_(seed), own_(own), reuses_in_order_(reuses_in_order) {}
 
   void step() {
     const bool grows = random_() % 64 ? blocks_.size() < 200 : random_() % 2;
@@ -117,20 +118,23 @@ class Model {
       allocate();
     else if (!blocks_.empty())
       free_one();
-    if (random_() % 3 == 0 && !gates_.empty()) {
-      driver_.open(gates_.front());
-      gates_.erase(gates_.begin());
-    }
+    // Those of one order settle in that order.
+    if (random_() % 3 == 0 && !gates_.empty()) open(gates_, 0);
+    if (random_() % 3 == 0 && !unordered_.empty()) open(unordered_, random_() % unordered_.size());
     if (random_() % 512 == 0) pool_.trim(random_() % 2 ? 0 : 1 << 22);
   }
   void end() {
-    for (const int gate : gates_) driver_.open(gate);
     while (!blocks_.empty()) free_one();
-    for (const int gate : gates_) driver_.open(gate);
+    while (!gates_.empty()) open(gates_, 0);
+    while (!unordered_.empty()) open(unordered_, unordered_.size() - 1);
   }
   int failures() const { return failures_; }
 
  private:
+  void open(std::vector<int>& gates, std::size_t which) {
+    driver_.open(gates[which]);
+    gates.erase(gates.begin() + static_cast<std::ptrdiff_t>(which));
+  }
   void allocate() {
     const std::uint64_t bytes = 1 + (random_() % 4 ? random_() % 20'000 : random_() % (40 * kPiece));
     const Order order = random_() % 3 ? own_ : kAnyOrder;
@@ -151,22 +155,23 @@ class Model {
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(which));
     const bool waits = random_() % 2;
     int gate = 0;
-    const Order order = random_() % 3 ? own_ : kAnyOrder;
+    const Order order = random_() % 3 ? own_ : kNoOrder;
     if (waits) {
       static std::atomic<int> last{0};
       gate = ++last;
       driver_.close(gate);
-      // Fences of one order settle in its order: so the gates are opened.
-      gates_.push_back(gate);
+      (order == kNoOrder ? unordered_ : gates_).push_back(gate);
       freed_.push_back({first, bytes, order, gate});
     }
     EXPECT_TRUE(pool_.deallocate(first, order, {gate}, waits));
   }
   void check_order(std::uint64_t first, std::uint64_t bytes, Order order) {
     std::erase_if(freed_, [&](const Freed& one) {
-      const bool is_closed = std::find(gates_.begin(), gates_.end(), one.gate) != gates_.end();
+      const bool is_closed = std::find(gates_.begin(), gates_.end(), one.gate) != gates_.end() ||
+                             std::find(unordered_.begin(), unordered_.end(), one.gate) != unordered_.end();
       const bool overlaps = one.first < first + bytes && first < one.first + one.bytes;
       if (is_closed && overlaps) {
+        EXPECT_TRUE(reuses_in_order_) << "used before its fence settled";
         EXPECT_NE(order, kAnyOrder) << "used before its fence settled";
         EXPECT_EQ(one.order, order) << "used before its fence settled";
       }
@@ -186,21 +191,24 @@ class Model {
   FakeRanges& driver_;
   std::mt19937_64 random_;
   const Order own_;
+  const bool reuses_in_order_;
   std::vector<Block> blocks_;
   std::vector<Freed> freed_;
-  std::vector<int> gates_;
+  std::vector<int> gates_, unordered_;
   int failures_ = 0;
 };
 
-void run_models(FakeRanges& driver, int threads, int steps) {
+void run_models(FakeRanges& driver, int threads, int steps, bool reuse_in_order = true) {
   const unsigned seed = test::new_seed();
   SCOPED_TRACE("CISTERN_TEST_SEED=" + std::to_string(seed));
-  Pool pool(driver, kRange);
+  RangeSettings settings = kRange;
+  settings.reuse_in_order = reuse_in_order;
+  Pool pool(driver, settings);
   std::vector<std::thread> all;
   std::atomic<int> failures{0};
   for (int i = 0; i < threads; ++i)
     all.emplace_back([&, i] {
-      Model model(pool, driver, seed + static_cast<unsigned>(i), static_cast<Order>(i + 1));
+      Model model(pool, driver, seed + static_cast<unsigned>(i), static_cast<Order>(i + 1), reuse_in_order);
       for (int step = 0; step < steps; ++step) model.step();
       model.end();
       failures += model.failures();
@@ -222,8 +230,15 @@ TEST(RangePool, IsTheModel) {
 }
 
 TEST(RangePool, IsTheModelInFourThreads) {
+  for (const bool reuse_in_order : {true, false}) {
+    FakeRanges driver;
+    run_models(driver, 4, 5'000, reuse_in_order);
+  }
+}
+
+TEST(RangePool, IsTheModelWhereAllWaitForFences) {
   FakeRanges driver;
-  run_models(driver, 4, 5'000);
+  run_models(driver, 1, 20'000, false);
 }
 
 TEST(RangePool, IsTheModelWhereEachCallFails) {

@@ -1,5 +1,5 @@
-// What a range pool asks of a driver that maps pieces of physical memory into ranges of addresses: CUDA's virtual
-// memory management, or a fake one.
+// The calls that a range pool makes to a driver that maps pieces of physical memory into ranges of addresses: CUDA's
+// virtual memory management, or a fake one.
 #pragma once
 #include <concepts>
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace cistern::ranges {
 // on unchanged. All calls are thread-safe, and none is made under a pool's lock. unmap() returns when no work of the
 // driver uses the memory any more.
 template <class S>
-concept RangeSource = requires(S& source, typename S::Handle handle, typename S::Error error,
-                               typename S::Fence& fence, std::uint64_t number) {
+concept RangeSource = requires(S& source, typename S::Handle handle, typename S::Error error, typename S::Fence& fence,
+                               std::uint64_t number) {
   { source.granularity() } -> std::same_as<std::uint64_t>;  // a power of two, at least 512
   { source.create(number) } -> std::same_as<Acquired<typename S::Handle, typename S::Error>>;
   { source.destroy(handle) } -> std::same_as<void>;

@@ -1,4 +1,4 @@
-// A driver that maps pieces of memory into ranges, for tests: it checks every call against what is mapped, any call can
+// A driver that maps pieces of memory into ranges, for tests. It checks every call against what is mapped. Any call can
 // be made to fail, memory has an end, and fences are flags that the test settles.
 #pragma once
 #include <cstdint>
@@ -109,7 +109,8 @@ class FakeRanges {
   template <class Change>
   bool for_whole_pieces(std::uint64_t first, std::uint64_t bytes, Change change) {
     std::uint64_t at = first;
-    for (auto mapping = at_.find(first); mapping != at_.end() && mapping->first == at && at < first + bytes; ++mapping) {
+    for (auto mapping = at_.find(first); mapping != at_.end() && mapping->first == at && at < first + bytes;
+         ++mapping) {
       change(mapping->second);
       at = mapping->second.end;
     }
