@@ -1,5 +1,5 @@
-// Lifetimes of buffers, read from a file with a line `id,lower,upper,size` for each (half-open lifetime in steps, bytes),
-// after a heading.
+// Lifetimes of buffers, read from a file with a line `id,lower,upper,size` for each (half-open lifetime in steps,
+// bytes), after a heading.
 #pragma once
 #include <algorithm>
 #include <cstdio>
@@ -33,7 +33,10 @@ inline Trace read_trace(const char* path) {
     std::string id;
     long lower = 0, upper = 0;
     std::size_t bytes = 0;
-    if (!(fields >> id >> lower >> upper >> bytes)) std::fprintf(stderr, "%s: no line of id,lower,upper,size: %s\n", path, line.c_str()), std::exit(1);
+    if (!(fields >> id >> lower >> upper >> bytes)) {
+      std::fprintf(stderr, "%s: no line of id,lower,upper,size: %s\n", path, line.c_str());
+      std::exit(1);
+    }
     if (!bytes) continue;
     trace.events.push_back({lower, true, trace.bytes.size()});
     trace.events.push_back({upper, false, trace.bytes.size()});
