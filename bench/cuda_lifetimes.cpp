@@ -15,42 +15,9 @@
 #include <vector>
 
 #include "bench/cuda_bench.hpp"
+#include "bench/trace.hpp"
 
 namespace {
-
-struct Event {
-  long step;
-  bool begins;  // those that end come first
-  std::size_t buffer;
-};
-
-struct Trace {
-  std::vector<std::size_t> bytes;
-  std::vector<Event> events;
-};
-
-Trace read_trace(const char* path) {
-  Trace trace;
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  while (std::getline(file, line)) {
-    std::replace(line.begin(), line.end(), ',', ' ');
-    std::istringstream fields(line);
-    std::string id;
-    long lower = 0, upper = 0;
-    std::size_t bytes = 0;
-    if (!(fields >> id >> lower >> upper >> bytes)) bench::must(CUDA_ERROR_INVALID_VALUE, path);
-    if (!bytes) continue;
-    trace.events.push_back({lower, true, trace.bytes.size()});
-    trace.events.push_back({upper, false, trace.bytes.size()});
-    trace.bytes.push_back(bytes);
-  }
-  std::stable_sort(trace.events.begin(), trace.events.end(), [](const Event& a, const Event& b) {
-    return a.step != b.step ? a.step < b.step : a.begins < b.begins;
-  });
-  return trace;
-}
 
 // The simulated driver counts what it has given; a real one's free memory tells.
 std::uint64_t given_bytes(bool pinned) {
@@ -104,7 +71,7 @@ class InUse {
 
 int main(int count, char** arguments) {
   if (count != 4) return 2;
-  const Trace trace = read_trace(arguments[1]);
+  const bench::Trace trace = bench::read_trace(arguments[1]);
   const int passes = std::atoi(arguments[2]);
   const bool pinned = std::strcmp(arguments[3], "pinned") == 0;
   MUST(cuCtxSetCurrent(bench::primary_context()));
@@ -118,7 +85,7 @@ int main(int count, char** arguments) {
   std::uint64_t live = 0, live_peak = 0, used_peak = 0, given_peak = 0;
   const auto begin = bench::Clock::now();
   for (int pass = 0; pass < passes; ++pass) {
-    for (const Event& event : trace.events) {
+    for (const bench::Event& event : trace.events) {
       CUdeviceptr& address = addresses[event.buffer];
       const std::size_t bytes = trace.bytes[event.buffer];
       if (event.begins) {

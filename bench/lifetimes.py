@@ -3,9 +3,13 @@
 most for what was live at most, the hits, and the driver's calls.
 
     bench/lifetimes.py BUILD_DIRECTORY [--seed N] [--kind device|pinned] [--only WORD] [--option NAME=VALUE ...]
+    bench/lifetimes.py BUILD_DIRECTORY --ranges [--seed N] [--only WORD]
 
 Published lifetimes: bench/lifetimes/README.md. The others are made here. The driver is the simulated one of the tests;
-`behind work` delays each command on the stream, so that blocks that go back are still in use for a while."""
+`behind work` delays each command on the stream, so that blocks that go back are still in use for a while.
+
+`--ranges` replays them through the range pool instead, which has no hooks yet, over a driver that only counts: every
+create, map, set access, unmap and destroy is a call. A fence settles that many steps of the trace after a free."""
 import argparse
 import csv
 import datetime
@@ -184,8 +188,58 @@ class Bench:
         return json.loads(done.stdout)
 
 
+# heading: arguments of bench/replay
+RANGE_WAYS = {
+    "strict": ("strict",),
+    "deferred, 20 steps": ("deferred", "20"),
+    "deferred, 200 steps": ("deferred", "200"),
+    "2 streams, 20 steps": ("stream", "20", "2"),
+}
+
+
+def replay_ranges(program, traces, seed):
+    print(f"Range pool over a driver that only counts; {datetime.date.today().isoformat()}, seed {seed}\n"
+          "mapped/used: the most that was mapped, by the most that was live, or freed and still used, at once\n"
+          f"{'':42}" + "".join(f"{way:>27}" for way in RANGE_WAYS) +
+          f"\n{'':42}" + f"{'mapped/used saved %  moved':>27}" * len(RANGE_WAYS))
+    for name, passes, file in traces:
+        line = f"{name:42}"
+        for arguments in RANGE_WAYS.values():
+            run = json.loads(subprocess.run([program, file, str(passes), *arguments], capture_output=True, text=True,
+                                            check=True).stdout)
+            line += (f"{run['mapped_peak_bytes'] / run['used_peak_bytes']:12.3f}"
+                     f"{100 * (1 - run['driver_calls'] / run['calls']):8.1f}{run['moved']:7,}")
+        print(line, flush=True)
+
+
+def written_traces(folder, only, seed):
+    file = pathlib.Path(folder) / "trace.csv"
+    for name, (make, passes) in TRACES.items():
+        if only in name:
+            with open(file, "w", newline="") as out:
+                csv.writer(out).writerows([["id", "lower", "upper", "size"], *make(random.Random(seed))])
+            yield name, passes, file
+
+
 def calls_of(run):
     return run["driver_allocations"] + run["driver_frees"]
+
+
+def replay_device_pool(given, traces):
+    bench = Bench(given.build.resolve(), given.kind, dict(option.split("=", 1) for option in given.option))
+    print(f"SIMULATED driver: no GPU was involved; {datetime.date.today().isoformat()}; {given.kind} memory, seed"
+          f" {given.seed}\nreserved/live: the most that the driver had given at once, by the most that was live,"
+          " or freed and still used by the stream, at once\n"
+          f"{'':42}{'live MiB':>10}{'plain calls':>13}" + "".join(f"{order:>27}" for order in ORDERS) +
+          f"\n{'':65}" + f"{'res./live   hit %    calls':>27}" * len(ORDERS))
+    for name, passes, file in traces:
+        plain = bench.run(file, passes, {})
+        line = f"{name:42}{plain['live_peak_bytes'] / MIB:10.1f}{calls_of(plain):13,}"
+        for options in ORDERS.values():
+            run = bench.run(file, passes, {**bench.shims, **options})
+            line += (f"{run['given_peak_bytes'] / run['used_peak_bytes']:12.3f}"
+                     f"{100 * (1 - run['driver_allocations'] / run['allocations']):8.2f}{calls_of(run):7,}")
+        print(line, flush=True)
 
 
 def main():
@@ -193,29 +247,16 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", choices=("device", "pinned"), default="device")
+    parser.add_argument("--ranges", action="store_true", help="through the range pool")
     parser.add_argument("--only", default="", help="traces with this in their name")
     parser.add_argument("--option", action="append", default=[], metavar="CISTERN_NAME=VALUE")
     given = parser.parse_args()
-    bench = Bench(given.build.resolve(), given.kind, dict(option.split("=", 1) for option in given.option))
-    print(f"SIMULATED driver: no GPU was involved; {datetime.date.today().isoformat()}; {given.kind} memory, seed"
-          f" {given.seed}\nreserved/live: the most that the driver had given at once, by the most that was live,"
-          " or freed and still used by the stream, at once\n"
-          f"{'':42}{'live MiB':>10}{'plain calls':>13}" + "".join(f"{order:>27}" for order in ORDERS) +
-          f"\n{'':65}" + f"{'res./live   hit %    calls':>27}" * len(ORDERS))
     with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder) / "trace.csv"
-        for name, (make, passes) in TRACES.items():
-            if given.only not in name:
-                continue
-            with open(file, "w", newline="") as out:
-                csv.writer(out).writerows([["id", "lower", "upper", "size"], *make(random.Random(given.seed))])
-            plain = bench.run(file, passes, {})
-            line = f"{name:42}{plain['live_peak_bytes'] / MIB:10.1f}{calls_of(plain):13,}"
-            for options in ORDERS.values():
-                run = bench.run(file, passes, {**bench.shims, **options})
-                line += (f"{run['given_peak_bytes'] / run['used_peak_bytes']:12.3f}"
-                         f"{100 * (1 - run['driver_allocations'] / run['allocations']):8.2f}{calls_of(run):7,}")
-            print(line, flush=True)
+        traces = written_traces(folder, given.only, given.seed)
+        if given.ranges:
+            replay_ranges(given.build.resolve() / "bench" / "replay", traces, given.seed)
+        else:
+            replay_device_pool(given, traces)
 
 
 main()
