@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "cistern/cistern.h"
+#include "cistern/result.hpp"
 #include "tests/simcuda/simcuda.h"
 
 namespace bench {

@@ -18,8 +18,8 @@
  * Structs: each begins with `struct_bytes`, its size, and may grow at its end. The caller sets it to sizeof the struct,
  * whether it passes values or receives them. A struct of an older caller is shorter: fields that it lacks are 0. A
  * struct of a newer caller is longer: what the library does not know of must be 0 where it is read, and is set to 0
- * where it is written. CISTERN_INVALID: a size of 0, a size that lacks what the struct must have, or a field that is
- * not known and not 0. */
+ * where it is written. A struct that the library hands to a function of the program has the library's size.
+ * CISTERN_INVALID: a size of 0, a size that lacks what the struct must have, or a field that is not known and not 0. */
 #ifndef CISTERN_CISTERN_H
 #define CISTERN_CISTERN_H
 
@@ -189,9 +189,9 @@ struct _cl_command_queue;
 CISTERN_API cistern_status cistern_opencl_allocate(struct _cl_context* context, uint64_t flags, size_t bytes,
                                                    struct _cl_mem** buffer);
 
-/* As clReleaseMemObject. `last_queue`: a queue whose commands, enqueued up to now, may still use the buffer, or null
- * when none does. The buffer is not given again before they have ended; nothing waits.
- * Under the preloaded shim the queues are known, and null is always right. */
+/* As clReleaseMemObject; null is CISTERN_INVALID. `last_queue`: a queue whose commands, enqueued up to now, may still
+ * use the buffer, or null when none does. The buffer is not given again before they have ended; nothing waits. Under
+ * the preloaded shim the queues are known, and null is always right. */
 CISTERN_API cistern_status cistern_opencl_deallocate(struct _cl_mem* buffer, struct _cl_command_queue* last_queue);
 
 /* To be called before the last clReleaseContext, in programs that link the library: releases what the pool keeps of
