@@ -502,11 +502,10 @@ cistern_status transfer_add(cistern_transfer* handle, const cistern_copy_request
     transfer->waiting.push_back(copy);
     std::push_heap(transfer->waiting.begin(), transfer->waiting.end());
   }
+  if (number) *number = copy.number;
   transfer->bell.ring();
-  if (have_a_thread(*transfer)) {
-    if (number) *number = copy.number;
-    return CISTERN_OK;
-  }
+  if (have_a_thread(*transfer)) return CISTERN_OK;
+  if (number) *number = 0;
   const Locked hold(transfer->lock);
   std::erase_if(transfer->waiting, [&](const Copy& other) { return other.number == copy.number; });
   std::make_heap(transfer->waiting.begin(), transfer->waiting.end());
