@@ -11,10 +11,10 @@
  * Units: sizes are bytes.
  *
  * Errors: a function that can fail returns a cistern_status, and none aborts. It gives its results through its last
- * arguments, which are pointers: what they point to is null or 0 unless the function returns CISTERN_OK. What passes a
- * value as well stays as it was (cistern_pool_reallocate, cistern_unified_next_dirty). Exceptions are cistern_allocate
- * and cistern_reallocate, which are like malloc, and the functions whose shape a framework demands (cistern/plugins.h).
- * A function that returns something else cannot fail.
+ * arguments, which are pointers: what they point to is null or 0 unless the function returns CISTERN_OK. An argument
+ * that passes a value too stays as it was (cistern_pool_reallocate, cistern_unified_next_dirty). Exceptions are
+ * cistern_allocate and cistern_reallocate, which are like malloc, and the functions whose shape a framework demands
+ * (cistern/plugins.h). A function that returns something else cannot fail.
  *
  * Structs: each begins with `struct_bytes`, its size, and may grow at its end. The caller sets it to sizeof the struct,
  * whether it passes values or receives them. A struct of an older caller is shorter: fields that it lacks are 0. A
