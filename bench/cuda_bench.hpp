@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "cistern/cistern.h"
+#include "cistern/result.hpp"
 #include "tests/simcuda/simcuda.h"
 
 namespace bench {
@@ -37,14 +37,14 @@ inline CUcontext primary_context() {
 inline cistern_statistics statistics(cistern_kind kind) {
   static const auto get =
       reinterpret_cast<decltype(&cistern_get_statistics)>(dlsym(RTLD_DEFAULT, "cistern_get_statistics"));
-  cistern_statistics figures{};
+  auto figures = cistern::sized<cistern_statistics>();
   if (get) get(kind, &figures);
   return figures;
 }
 
 inline void trim(cistern_kind kind) {
   static const auto give_back = reinterpret_cast<decltype(&cistern_trim)>(dlsym(RTLD_DEFAULT, "cistern_trim"));
-  if (give_back) give_back(kind, 0);
+  if (give_back) give_back(kind, 0, nullptr);
 }
 
 // While it lives the simulated driver's calls cost nothing: for what is not measured. A real driver stays as it is.

@@ -137,7 +137,7 @@ class Sampler {
 
 int mixed(std::uint64_t seed, int threads, int steps) {
   std::vector<Worker> workers(static_cast<std::size_t>(threads));
-  cistern_statistics warm{};
+  auto warm = cistern::sized<cistern_statistics>();
   Clock::time_point begin{};
   std::barrier warmed_up(threads, [&]() noexcept {
     warm = statistics(CISTERN_DEVICE);

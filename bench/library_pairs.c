@@ -54,7 +54,7 @@ static void driver_give(void* block, size_t bytes) {
 }
 static void* device_take(size_t bytes) {
   unsigned long long block = 0;
-  cistern_cuda_allocate(&block, bytes << 10);
+  cistern_cuda_allocate(bytes << 10, &block);
   return (void*)block;
 }
 static void device_give(void* block, size_t bytes) {
@@ -114,14 +114,14 @@ int main(int count, char** arguments) {
   thread_count = atoi(arguments[2]);
   const int has_cuda = start_cuda();
   enter_thread = make_context_current;
-  own_host = cistern_pool_default(CISTERN_HOST);
-  own_device = cistern_pool_default(CISTERN_DEVICE);
+  cistern_pool_default(CISTERN_HOST, &own_host);
+  cistern_pool_default(CISTERN_DEVICE, &own_device);
   for (size_t way = 0; way < sizeof kWays / sizeof *kWays; ++way) {
     if (kWays[way].give != plain_give && kWays[way].give != library_give && kWays[way].give != pool_give &&
         kWays[way].give != own_give && !has_cuda)
       continue;
     /* Not before: where there is a pool, deallocations without one look whether a block is the pool's. */
-    cistern_pool_settings settings = {.size = sizeof settings, .name = "bench", .kind = CISTERN_HOST};
+    cistern_pool_settings settings = {.struct_bytes = sizeof settings, .name = "bench", .kind = CISTERN_HOST};
     if (kWays[way].take == pool_take) cistern_pool_create(&settings, &host_pool);
     settings.kind = CISTERN_DEVICE;
     if (kWays[way].take == device_pool_take) cistern_pool_create(&settings, &device_pool);

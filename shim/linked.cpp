@@ -135,6 +135,11 @@ const Interface& instance() {
   return chosen ? *chosen : bind();
 }
 
+const Interface& instance_if_bound() {
+  const Interface* const chosen = bound.load(std::memory_order_acquire);
+  return chosen ? *chosen : library::own_interface;
+}
+
 // --- Start and end
 bool in_program() {
   Dl_info here;
@@ -184,6 +189,9 @@ extern "C" {
 cistern_status cistern_set_option(const char* name, const char* value) { return cistern::set_option_here(name, value); }
 
 #define LIBRARY_OPTION(result, name, parameters, arguments)
+// A program may want the text of an error before it sets an option: this call makes no copy serve either.
+#define LIBRARY_TEXT(result, name, parameters, arguments) \
+  result cistern_##name parameters { return cistern::instance_if_bound().name arguments; }
 #define LIBRARY_CALL(result, name, parameters, arguments) \
   result cistern_##name parameters { return cistern::instance().name arguments; }
 #include "shim/symbols/library.def"

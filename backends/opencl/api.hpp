@@ -45,6 +45,7 @@ constexpr cl_int kInvalidValue = -30;
 constexpr cl_int kInvalidContext = -34;
 constexpr cl_int kInvalidMemObject = -38;
 constexpr cl_int kInvalidOperation = -59;
+constexpr cl_int kInvalidBufferSize = -61;
 constexpr cl_int kPlatformNotFound = -1001;
 
 constexpr cl_bitfield kMemUseHostPtr = 1 << 3;

@@ -1,4 +1,6 @@
 // See library.hpp: the table of all its calls, and those for the pools that a kind has by itself.
+#include "shim/library/answers.hpp"
+#include "shim/library/kind_memory.hpp"
 #include "shim/library/library.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/process.hpp"
@@ -13,32 +15,46 @@ const KindPool* find_pool(int id) {
   return nullptr;
 }
 
+cistern_status trim_unused(cistern_kind kind, std::size_t keep_bytes, std::uint64_t unused_for_ns,
+                           std::size_t* returned_bytes) {
+  native = 0;
+  if (returned_bytes) *returned_bytes = 0;
+  const KindPool* const pool = find_pool(kind);
+  if (!pool) return memory_of(kind) ? CISTERN_OK : CISTERN_INVALID;  // memory that is never kept
+  const std::size_t returned = pool->trim(keep_bytes, unused_for_ns);
+  if (returned_bytes) *returned_bytes = returned;
+  return CISTERN_OK;
+}
+
 }  // namespace
 
 const char* version() { return CISTERN_VERSION; }
 
-int get_statistics(cistern_kind kind, cistern_statistics* statistics) {
+cistern_status get_statistics(cistern_kind kind, cistern_statistics* statistics) {
+  native = 0;
   const KindPool* const pool = find_pool(kind);
-  if (!pool || !statistics) return -1;
+  if (!clear_sized(statistics) || !pool) return CISTERN_INVALID;
   std::uint64_t largest_kept = 0;
   const KindFigures figures = pool->figures(&largest_kept);
-  *statistics = {.allocations = figures.allocations,
-                 .frees = figures.frees,
-                 .pool_hits = figures.pool_hits,
-                 .pool_misses = figures.pool_misses,
-                 .driver_allocs = figures.driver_allocs,
-                 .driver_frees = figures.driver_frees,
-                 .live_blocks = figures.live_blocks,
-                 .live_bytes = figures.live_bytes,
-                 .peak_bytes = figures.peak_bytes,
-                 .pooled_blocks = figures.pooled_blocks,
-                 .pooled_bytes = figures.pooled_bytes,
-                 .largest_pooled_bytes = largest_kept,
-                 .failed = figures.failed};
-  return 0;
+  write_sized(statistics, {.struct_bytes = 0,
+                           .allocations = figures.allocations,
+                           .frees = figures.frees,
+                           .pool_hits = figures.pool_hits,
+                           .pool_misses = figures.pool_misses,
+                           .driver_allocs = figures.driver_allocs,
+                           .driver_frees = figures.driver_frees,
+                           .live_blocks = figures.live_blocks,
+                           .live_bytes = figures.live_bytes,
+                           .peak_bytes = figures.peak_bytes,
+                           .pooled_blocks = figures.pooled_blocks,
+                           .pooled_bytes = figures.pooled_bytes,
+                           .largest_pooled_bytes = largest_kept,
+                           .failed = figures.failed});
+  return CISTERN_OK;
 }
 
 cistern_status set_option(const char* name, const char* value) {
+  native = 0;
   switch (cistern::set_option(name, value)) {
     case OptionSet::done:
       return CISTERN_OK;
@@ -49,15 +65,13 @@ cistern_status set_option(const char* name, const char* value) {
   }
 }
 
-size_t defragment(cistern_kind kind) {
+cistern_status defragment(cistern_kind kind, size_t* returned_bytes) {
   constexpr std::uint64_t kUnusedForNs = 1'000'000'000;
-  const KindPool* const pool = find_pool(kind);
-  return pool ? pool->trim(0, kUnusedForNs) : 0;
+  return trim_unused(kind, 0, kUnusedForNs, returned_bytes);
 }
 
-size_t trim(cistern_kind kind, size_t keep_bytes) {
-  const KindPool* const pool = find_pool(kind);
-  return pool ? pool->trim(keep_bytes, 0) : 0;
+cistern_status trim(cistern_kind kind, size_t keep_bytes, size_t* returned_bytes) {
+  return trim_unused(kind, keep_bytes, 0, returned_bytes);
 }
 
 const Interface own_interface{

@@ -88,10 +88,11 @@ void add_ratios(cistern_figures& total, const Fragments& fragments) {
 
 }  // namespace
 
-cistern_status get_figures(cistern_kind kind, int device, cistern_figures* figures, size_t bytes) {
+cistern_status get_figures(cistern_kind kind, int device, cistern_figures* figures) {
   native = 0;
+  const bool has_room = clear_sized(figures);
   const KindMemory* const memory = memory_of(kind);
-  if (!memory || !figures || device < kAllDevices) return CISTERN_INVALID;
+  if (!memory || !has_room || device < kAllDevices) return CISTERN_INVALID;
   const bool is_there = device <= 0 || (memory->device_count && device < memory->device_count());
   if (!is_there) return CISTERN_INVALID;
   Snapshot snapshot{};
@@ -109,11 +110,12 @@ cistern_status get_figures(cistern_kind kind, int device, cistern_figures* figur
     if (is_of(row.kind, *memory, device)) add(total, fragments, row);
   if (device == kAllDevices) add_joint_peaks(total, kind);
   add_ratios(total, fragments);
-  write_sized(figures, total, bytes);
+  write_sized(figures, total);
   return CISTERN_OK;
 }
 
 cistern_status visit(cistern_kind kind, int (*visit)(const cistern_block* block, void* user), void* user) {
+  native = 0;
   if (!memory_of(kind) || !visit) return CISTERN_INVALID;
   struct Found {
     int pool;
@@ -135,7 +137,7 @@ cistern_status visit(cistern_kind kind, int (*visit)(const cistern_block* block,
       for (const FrameFigures& frame : site_frames(block.site))
         if (frame.address) of_site->second.push_back(reinterpret_cast<const void*>(frame.address));
     cistern_block shown{};
-    shown.size = sizeof shown;
+    shown.struct_bytes = sizeof shown;
     shown.kind = kind;
     shown.device = block.device;
     shown.address = reinterpret_cast<void*>(block.address);
@@ -151,6 +153,7 @@ cistern_status visit(cistern_kind kind, int (*visit)(const cistern_block* block,
 }
 
 cistern_status visit_frames(uint32_t site, int (*visit)(const cistern_frame* frame, void* user), void* user) {
+  native = 0;
   if (!visit) return CISTERN_INVALID;
   if (!site) return CISTERN_OK;
   const auto text_or_null = [](const String& text) { return text.empty() ? nullptr : text.c_str(); };

@@ -56,6 +56,13 @@ struct KindSharing {
 };
 
 // --- Work
+// A cistern_part that has been read: one that the library makes has no size.
+struct BlockPart {
+  cistern_kind kind;
+  void* block;
+  std::size_t offset;
+};
+
 // A queue of the library's own, for the memory that these name.
 struct QueueWanted {
   int device;
@@ -87,14 +94,13 @@ struct KindQueues {
   void (*leave_context)() = nullptr;
 
   // As cistern_enqueue_copy, where one part is of these queues and the other one too or of the host.
-  cistern_status (*copy)(const cistern_part& target, const cistern_part& source, std::size_t bytes, int device,
-                         void* queue);
+  cistern_status (*copy)(const BlockPart& target, const BlockPart& source, std::size_t bytes, int device, void* queue);
   // From a device to memory of the host, which is there when this returns, as all is that was enqueued before on this
   // queue.
-  cistern_status (*read_and_wait)(const cistern_part& target, const cistern_part& source, std::size_t bytes, int device,
+  cistern_status (*read_and_wait)(const BlockPart& target, const BlockPart& source, std::size_t bytes, int device,
                                   void* queue);
   // As cistern_enqueue_fill. Null: by copies (queues.hpp).
-  cistern_status (*fill)(const cistern_part& target, const void* pattern, std::size_t pattern_bytes, std::size_t bytes,
+  cistern_status (*fill)(const BlockPart& target, const void* pattern, std::size_t pattern_bytes, std::size_t bytes,
                          int device, void* queue) = nullptr;
   // `queue` and `other` are not the same.
   cistern_status (*follow)(int device, void* queue, void* other);

@@ -13,7 +13,7 @@ namespace cistern::library {
 #define LIBRARY_CALL(result, name, parameters, arguments) result name parameters;
 #include "shim/symbols/library.def"
 
-constexpr std::uint32_t kInterface = 1;  // another number: another shape
+constexpr std::uint32_t kInterface = 2;  // another number: another shape
 
 struct Interface {
   std::uint32_t number;

@@ -192,11 +192,11 @@ cistern_status wait_for(const Mapped& of, Lane& lane) {
 }
 
 cistern_status enqueue(const Mapped& of, const Slot& slot, Lane& lane, Range part, bool to_device) {
-  const cistern_part on_device{of.settings.kind, reinterpret_cast<void*>(slot.memory.address), part.begin};
-  const cistern_part on_host{CISTERN_HOST, piece_of(lane), 0};
+  const BlockPart on_device{of.settings.kind, reinterpret_cast<void*>(slot.memory.address), part.begin};
+  const BlockPart on_host{CISTERN_HOST, piece_of(lane), 0};
   lane.is_under_way = true;  // whatever it answers
-  return enqueue_copy(to_device ? &on_device : &on_host, to_device ? &on_host : &on_device, part.end - part.begin,
-                      of.settings.device, lane.queue);
+  return copy_part(to_device ? on_device : on_host, to_device ? on_host : on_device, part.end - part.begin,
+                   of.settings.device, lane.queue);
 }
 
 cistern_status fill(Mapped& of, Slot& slot, std::uint64_t index) {
@@ -462,6 +462,7 @@ cistern_status mapped_acquire(cistern_mapped* handle, uint64_t index, cistern_ac
   const KeptErrno kept;
   native = 0;
   if (address) *address = nullptr;
+  if (bytes) *bytes = 0;
   if (!address || !bytes || access < CISTERN_READ || access > CISTERN_OVERWRITE) return CISTERN_INVALID;
   const Used file(files, "cistern_mapped_acquire", handle);
   if (!file || !is_right(*file, queue)) return CISTERN_INVALID;
@@ -532,11 +533,12 @@ cistern_status mapped_forget(cistern_mapped* handle) {
   return CISTERN_OK;
 }
 
-cistern_status mapped_get_info(cistern_mapped* handle, cistern_mapped_info* info, size_t bytes) {
+cistern_status mapped_get_info(cistern_mapped* handle, cistern_mapped_info* info) {
   native = 0;
+  const bool has_room = clear_sized(info);
   const Used file(files, "cistern_mapped_get_info", handle);
-  if (!file || !info) return CISTERN_INVALID;
-  write_sized(info, file->info, bytes);
+  if (!file || !has_room) return CISTERN_INVALID;
+  write_sized(info, file->info);
   return CISTERN_OK;
 }
 

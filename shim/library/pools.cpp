@@ -245,7 +245,12 @@ cistern_status pool_destroy(cistern_pool* pool) {
   return end_pool(pool);
 }
 
-cistern_pool* pool_default(cistern_kind kind) { return default_pool(kind); }
+cistern_status pool_default(cistern_kind kind, cistern_pool** pool) {
+  native = 0;
+  if (!pool) return CISTERN_INVALID;
+  *pool = default_pool(kind);
+  return *pool ? CISTERN_OK : CISTERN_INVALID;
+}
 
 cistern_status pool_allocate(cistern_pool* pool, size_t bytes, size_t alignment, void** block) {
   const void* const caller = __builtin_return_address(0);
@@ -329,15 +334,18 @@ cistern_status pool_deallocate_on(cistern_pool* pool, void* block, void* stream)
   return block ? deallocate_in(*account, pool, kApi, block, nullptr, {true, stream}) : CISTERN_OK;
 }
 
-cistern_status pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* statistics, size_t bytes) {
+cistern_status pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* statistics) {
   native = 0;
+  const bool has_room = clear_sized(statistics);
   const Account* const account = account_of("cistern_pool_get_statistics", pool);
-  if (!account || !statistics) return CISTERN_INVALID;
+  if (!account || !has_room) return CISTERN_INVALID;
   cistern_pool_statistics all{};
   if (account->is_default) {
     cistern_figures of{};
-    get_figures(account->settings.kind, -1, &of, sizeof of);
-    all = {of.allocations,
+    of.struct_bytes = sizeof of;
+    get_figures(account->settings.kind, -1, &of);
+    all = {0,
+           of.allocations,
            of.frees,
            of.failed,
            of.live_blocks,
@@ -351,7 +359,8 @@ cistern_status pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* 
            0};
   } else {
     const Locked hold(account->lock);
-    all = {account->allocations,
+    all = {0,
+           account->allocations,
            account->frees,
            account->failed,
            account->live_blocks,
@@ -368,7 +377,7 @@ cistern_status pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* 
     all.allocations_per_second = static_cast<double>(all.allocations) / all.seconds;
     all.bytes_per_second = static_cast<double>(all.allocated_bytes) / all.seconds;
   }
-  write_sized(statistics, all, bytes);
+  write_sized(statistics, all);
   return CISTERN_OK;
 }
 

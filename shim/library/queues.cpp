@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <cstddef>
 
 #include "pool/base/internal_memory.hpp"
 #include "shim/library/answers.hpp"
@@ -13,17 +14,24 @@
 namespace cistern::library {
 namespace {
 
-// Null: the part is not valid. Memory without queues is host memory outside any driver; it is copied and filled
+// A part as the caller gave it. Memory without queues is host memory outside any driver; it is copied and filled
 // immediately, without a driver call.
-const KindMemory* memory_of(const cistern_part* part) {
-  return part && part->block ? library::memory_of(part->kind) : nullptr;
-}
-char* host_address(const cistern_part& part) { return static_cast<char*>(part.block) + part.offset; }
+struct GivenPart {
+  explicit GivenPart(const cistern_part* part) {
+    cistern_part own{};
+    if (!read_sized(own, part, offsetof(cistern_part, offset)) || !own.block) return;
+    is_valid = memory_of(own.kind);
+    at = {own.kind, own.block, own.offset};
+  }
+  bool is_valid = false;
+  BlockPart at = {};
+};
+char* host_address(const BlockPart& part) { return static_cast<char*>(part.block) + part.offset; }
 
 bool is_right(const KindQueues& of, const void* queue) { return queue || !of.needs_queue; }
 
 const KindQueues* queues_of(cistern_kind kind) {
-  const KindMemory* const memory = library::memory_of(kind);
+  const KindMemory* const memory = memory_of(kind);
   return memory ? memory->queues : nullptr;
 }
 
@@ -48,8 +56,8 @@ void fill_host(char* target, const void* pattern, std::size_t pattern_bytes, std
 
 // The caller may change the pattern when this returns, so the queue reads a copy of it later. If it is unknown whether
 // the queue has read the copy, the copy is never freed.
-cistern_status fill_by_copies(CopyAndWait by, const cistern_part& target, const void* pattern,
-                              std::size_t pattern_bytes, std::size_t bytes, int device, void* queue) {
+cistern_status fill_by_copies(CopyAndWait by, const BlockPart& target, const void* pattern, std::size_t pattern_bytes,
+                              std::size_t bytes, int device, void* queue) {
   const std::size_t first_bytes = std::min(pattern_bytes, bytes);
   void* const first = internal_try_allocate(first_bytes);
   if (!first) return refused(ENOMEM, CISTERN_NO_MEMORY);
@@ -67,38 +75,47 @@ cistern_status fill_by_copies(CopyAndWait by, const cistern_part& target, const 
   return status;
 }
 
-cistern_status enqueue_copy(const cistern_part* target, const cistern_part* source, size_t bytes, int device,
-                            void* queue) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
-  native = 0;
-  const KindMemory *const target_memory = memory_of(target), *const source_memory = memory_of(source);
-  if (!target_memory || !source_memory) return CISTERN_INVALID;
+cistern_status fill_part(const BlockPart& target, const void* pattern, std::size_t pattern_bytes, std::size_t bytes,
+                         int device, void* queue) {
   if (!bytes) return CISTERN_OK;
-  const KindQueues *const to = target_memory->queues, *const from = source_memory->queues;
+  const KindQueues* const by = queues_of(target.kind);
+  if (!by) {
+    fill_host(host_address(target), pattern, pattern_bytes, bytes);
+    return CISTERN_OK;
+  }
+  if (!is_right(*by, queue)) return CISTERN_INVALID;
+  return by->fill ? by->fill(target, pattern, pattern_bytes, bytes, device, queue)
+                  : fill_by_copies({by->copy, by->wait}, target, pattern, pattern_bytes, bytes, device, queue);
+}
+
+cistern_status copy_part(const BlockPart& target, const BlockPart& source, std::size_t bytes, int device, void* queue) {
+  if (!bytes) return CISTERN_OK;
+  const KindQueues *const to = queues_of(target.kind), *const from = queues_of(source.kind);
   if (!to && !from) {
-    memcpy(host_address(*target), host_address(*source), bytes);
+    memcpy(host_address(target), host_address(source), bytes);
     return CISTERN_OK;
   }
   if (to && from && to != from) return CISTERN_MISMATCH;
   const KindQueues& by = to ? *to : *from;
-  return is_right(by, queue) ? by.copy(*target, *source, bytes, device, queue) : CISTERN_INVALID;
+  return is_right(by, queue) ? by.copy(target, source, bytes, device, queue) : CISTERN_INVALID;
+}
+
+cistern_status enqueue_copy(const cistern_part* target, const cistern_part* source, size_t bytes, int device,
+                            void* queue) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  const GivenPart there(target), from_there(source);
+  const bool is_valid = there.is_valid && from_there.is_valid;
+  return is_valid ? copy_part(there.at, from_there.at, bytes, device, queue) : CISTERN_INVALID;
 }
 
 cistern_status enqueue_fill(const cistern_part* target, const void* pattern, size_t pattern_bytes, size_t bytes,
                             int device, void* queue) {
   const CalledFrom here(__builtin_return_address(0), Calls::some);
   native = 0;
-  const KindMemory* const memory = memory_of(target);
-  if (!memory || !pattern || !pattern_bytes) return CISTERN_INVALID;
-  if (!bytes) return CISTERN_OK;
-  const KindQueues* const by = memory->queues;
-  if (!by) {
-    fill_host(host_address(*target), pattern, pattern_bytes, bytes);
-    return CISTERN_OK;
-  }
-  if (!is_right(*by, queue)) return CISTERN_INVALID;
-  return by->fill ? by->fill(*target, pattern, pattern_bytes, bytes, device, queue)
-                  : fill_by_copies({by->copy, by->wait}, *target, pattern, pattern_bytes, bytes, device, queue);
+  const GivenPart there(target);
+  if (!there.is_valid || !pattern || !pattern_bytes) return CISTERN_INVALID;
+  return fill_part(there.at, pattern, pattern_bytes, bytes, device, queue);
 }
 
 cistern_status queue_follow(cistern_kind kind, int device, void* queue, void* other) {

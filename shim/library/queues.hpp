@@ -36,7 +36,11 @@ struct CopyAndWait {
   decltype(KindQueues::copy) copy;
   decltype(KindQueues::wait) wait;
 };
-cistern_status fill_by_copies(CopyAndWait by, const cistern_part& target, const void* pattern,
-                              std::size_t pattern_bytes, std::size_t bytes, int device, void* queue);
+cistern_status fill_by_copies(CopyAndWait by, const BlockPart& target, const void* pattern, std::size_t pattern_bytes,
+                              std::size_t bytes, int device, void* queue);
+// As cistern_enqueue_copy and cistern_enqueue_fill, for parts of kinds that exist.
+cistern_status copy_part(const BlockPart& target, const BlockPart& source, std::size_t bytes, int device, void* queue);
+cistern_status fill_part(const BlockPart& target, const void* pattern, std::size_t pattern_bytes, std::size_t bytes,
+                         int device, void* queue);
 
 }  // namespace cistern::library

@@ -82,7 +82,11 @@ bool read_settings(cistern_shared_settings& own, const cistern_shared_settings* 
   if (!handle || !read_sized(own, given, offsetof(cistern_shared_settings, mode))) return false;
   const KindMemory* const memory = memory_of(own.kind);
   if (!memory || (memory->kind != CISTERN_HOST && !memory->sharing) || own.device < 0) return false;
-  if (!cleaned.exchange(true)) clean_shared_files();
+  if (!cleaned.exchange(true)) {
+    std::size_t removed = 0;
+    clean_shared_files(&removed);
+    native = 0;
+  }
   return true;
 }
 
@@ -169,10 +173,11 @@ cistern_status shared_detach(cistern_shared* handle) {
   return status;
 }
 
-cistern_status shared_get(cistern_shared* handle, cistern_shared_view* view, size_t bytes) {
+cistern_status shared_get(cistern_shared* handle, cistern_shared_view* view) {
   native = 0;
+  const bool has_room = clear_sized(view);
   const Handles<Shared, cistern_shared, 4>::Use shared(all_shared, "cistern_shared_get", handle);
-  if (!shared || !view) return CISTERN_INVALID;
+  if (!shared || !has_room) return CISTERN_INVALID;
   cistern_shared_view own{};
   own.address = shared->mapped ? shared->mapped : reinterpret_cast<void*>(shared->memory.address);
   own.bytes = shared->header.bytes;
@@ -182,11 +187,17 @@ cistern_status shared_get(cistern_shared* handle, cistern_shared_view* view, siz
   own.writable = shared->access == Access::to_write;
   own.owner = shared->is_owner && shared->file.is_here();
   own.owner_lives = own.owner || (shared->sharing() && shared->file.owner_lives());
-  write_sized(view, own, bytes);
+  write_sized(view, own);
   return CISTERN_OK;
 }
 
-size_t shared_clean() { return clean_shared_files(); }
+cistern_status shared_clean(size_t* removed) {
+  native = 0;
+  std::size_t count = 0;
+  const cistern_status status = clean_shared_files(&count);
+  if (removed) *removed = count;
+  return status;
+}
 
 void shared_before_fork() {
   all_shared.before_fork();

@@ -445,21 +445,21 @@ bool SharedFile::remove_leftover(const SharedName& name) {
          take_lock(file.file_, F_WRLCK, kAttached) && file.leave();
 }
 
-std::size_t clean_shared_files() {
+cistern_status clean_shared_files(std::size_t* removed) {
   constexpr std::size_t kPrefixBytes = sizeof "cistern-" - 1;
-  std::size_t removed = 0;
   const long folder = open_file(kFolder, O_RDONLY | O_DIRECTORY);
-  visit_names(folder, [&removed](const char* file_name) {
+  if (folder < 0) return status_of_system(folder);
+  visit_names(folder, [removed](const char* file_name) {
     const char* const given =
         strncmp(file_name, "cistern-", kPrefixBytes) ? nullptr : strchr(file_name + kPrefixBytes, '-');
     SharedName name;
     if (given && make_shared_name(name, given + 1, own_user()) && !strcmp(name.path + sizeof kFolder, file_name))
-      removed += SharedFile::remove_leftover(name);
+      *removed += SharedFile::remove_leftover(name);
     return false;
   });
-  if (folder >= 0) call(SYS_close, folder);
+  call(SYS_close, folder);
   native = 0;
-  return removed;
+  return CISTERN_OK;
 }
 
 // --- Fork

@@ -82,7 +82,7 @@ class SharedFile {
 // CISTERN_EXISTS: no. A leftover of that name is removed.
 cistern_status shared_name_is_free(const SharedName& name);
 // Removes leftovers of this user; how many.
-std::size_t clean_shared_files();
+cistern_status clean_shared_files(std::size_t* removed);
 
 void shared_files_before_fork();
 void shared_files_after_fork_in_parent();

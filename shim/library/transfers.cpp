@@ -443,6 +443,7 @@ void wait_for_threads(Transfer& transfer) {
 }  // namespace
 
 cistern_status transfer_create(const cistern_transfer_settings* settings, cistern_transfer** handle) {
+  native = 0;
   if (handle) *handle = nullptr;
   cistern_transfer_settings own{};
   if (!handle || !read_sized(own, settings, offsetof(cistern_transfer_settings, retries))) return CISTERN_INVALID;
@@ -467,6 +468,7 @@ cistern_status transfer_create(const cistern_transfer_settings* settings, cister
 }
 
 cistern_status transfer_destroy(cistern_transfer* handle) {
+  native = 0;
   if (is_of_parent(handle)) return CISTERN_OK;  // it did not come along
   const Called transfer("cistern_transfer_destroy", handle);
   if (!transfer) return CISTERN_INVALID;
@@ -486,6 +488,7 @@ cistern_status transfer_destroy(cistern_transfer* handle) {
 }
 
 cistern_status transfer_add(cistern_transfer* handle, const cistern_copy_request* request, uint64_t* number) {
+  if (number) *number = 0;
   const Called transfer("cistern_transfer_add", handle);
   Copy copy{};
   if (!transfer || !read_sized(copy.what, request, offsetof(cistern_copy_request, queue)) || !is_right(copy.what))
@@ -502,6 +505,7 @@ cistern_status transfer_add(cistern_transfer* handle, const cistern_copy_request
   if (number) *number = copy.number;
   transfer->bell.ring();
   if (have_a_thread(*transfer)) return CISTERN_OK;
+  if (number) *number = 0;
   const Locked hold(transfer->lock);
   std::erase_if(transfer->waiting, [&](const Copy& other) { return other.number == copy.number; });
   std::make_heap(transfer->waiting.begin(), transfer->waiting.end());
@@ -549,10 +553,13 @@ cistern_status transfer_wait(cistern_transfer* handle, double seconds) {
 
 cistern_status transfer_next_failed(cistern_transfer* handle, uint64_t* copy, cistern_status* status,
                                     int* native_error) {
+  if (copy) *copy = 0;
+  if (status) *status = CISTERN_OK;
+  if (native_error) *native_error = 0;
   const Called transfer("cistern_transfer_next_failed", handle);
   if (!transfer) return CISTERN_INVALID;
   const Locked hold(transfer->lock);
-  if (transfer->failures.empty()) return CISTERN_INVALID;
+  if (transfer->failures.empty()) return CISTERN_EMPTY;
   const Result first = transfer->failures.front();
   transfer->failures.erase(transfer->failures.begin());
   if (copy) *copy = first.copy;
@@ -561,17 +568,17 @@ cistern_status transfer_next_failed(cistern_transfer* handle, uint64_t* copy, ci
   return CISTERN_OK;
 }
 
-cistern_status transfer_get_statistics(cistern_transfer* handle, cistern_transfer_statistics* statistics,
-                                       size_t bytes) {
+cistern_status transfer_get_statistics(cistern_transfer* handle, cistern_transfer_statistics* statistics) {
+  const bool has_room = clear_sized(statistics);
   const Called transfer("cistern_transfer_get_statistics", handle);
-  if (!transfer || !statistics) return CISTERN_INVALID;
+  if (!transfer || !has_room) return CISTERN_INVALID;
   const Locked hold(transfer->lock);
   cistern_transfer_statistics all = transfer->counts;
   all.waiting = transfer->waiting.size();
   const std::uint64_t running_ns = all.running ? nanoseconds_since_start() - transfer->busy_since_ns : 0;
   all.seconds = static_cast<double>(transfer->busy_ns + running_ns) / 1e9;
   all.bytes_per_second = all.seconds > 0 ? static_cast<double>(all.bytes_done) / all.seconds : 0;
-  write_sized(statistics, all, bytes);
+  write_sized(statistics, all);
   return CISTERN_OK;
 }
 

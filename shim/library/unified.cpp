@@ -77,7 +77,7 @@ struct Unified {
   }
   const KindQueues& queues() const { return *memory->queues; }
   bool is_inherited() const { return process != process_number; }
-  cistern_part part_of(cistern_side side, std::size_t offset) const {
+  BlockPart part_of(cistern_side side, std::size_t offset) const {
     if (side == CISTERN_HOST_SIDE) return {CISTERN_HOST, host_address, offset};
     return {settings.kind, reinterpret_cast<void*>(device.address), offset};
   }
@@ -229,8 +229,8 @@ void note_copy(Unified& of, cistern_side to, Range part, cistern_status status) 
 }
 
 cistern_status enqueue(Unified& of, cistern_side to, Range part, void* queue) {
-  const cistern_part target = of.part_of(to, part.begin), source = of.part_of(other(to), part.begin);
-  const cistern_status status = enqueue_copy(&target, &source, part.end - part.begin, of.settings.device, queue);
+  const BlockPart target = of.part_of(to, part.begin), source = of.part_of(other(to), part.begin);
+  const cistern_status status = copy_part(target, source, part.end - part.begin, of.settings.device, queue);
   note_copy(of, to, part, status);
   return status;
 }
@@ -267,8 +267,8 @@ cistern_status read_parts(Unified& of, const Ranges& parts, void* queue, Ranges*
   for (const Range& part : parts) {
     cistern_status status = CISTERN_OK;
     if (part == last) {
-      const cistern_part target = of.part_of(CISTERN_HOST_SIDE, part.begin);
-      const cistern_part source = of.part_of(CISTERN_DEVICE_SIDE, part.begin);
+      const BlockPart target = of.part_of(CISTERN_HOST_SIDE, part.begin);
+      const BlockPart source = of.part_of(CISTERN_DEVICE_SIDE, part.begin);
       status = of.queues().read_and_wait(target, source, part.end - part.begin, of.settings.device, queue);
       note_copy(of, CISTERN_HOST_SIDE, part, status);
       *waited = status == CISTERN_OK;
@@ -495,9 +495,9 @@ cistern_status unified_fill(cistern_unified* handle, const void* pattern, size_t
   if (const cistern_status status = have_memory(*buffer, CISTERN_DEVICE_SIDE); status != CISTERN_OK) return status;
   if (const cistern_status status = follow_others(*buffer, on, true); status != CISTERN_OK) return status;
   note_use(*buffer, on, true);
-  const cistern_part all = buffer->part_of(CISTERN_DEVICE_SIDE, 0);
+  const BlockPart all = buffer->part_of(CISTERN_DEVICE_SIDE, 0);
   const auto& settings = buffer->settings;
-  const cistern_status status = enqueue_fill(&all, pattern, pattern_bytes, settings.bytes, settings.device, on);
+  const cistern_status status = fill_part(all, pattern, pattern_bytes, settings.bytes, settings.device, on);
   const cistern_state state = buffer->sides.state();
   const bool host_has_all = state == CISTERN_SYNCHRONISED || state == CISTERN_HOST_ONLY;
   if (status == CISTERN_OK)
@@ -534,6 +534,7 @@ cistern_status unified_wait(cistern_unified* handle) {
 
 cistern_status unified_get_state(cistern_unified* handle, cistern_state* state) {
   native = 0;
+  if (state) *state = CISTERN_UNINITIALISED;
   const Used buffer(buffers, "cistern_unified_get_state", handle);
   if (!buffer || !state) return CISTERN_INVALID;
   *state = buffer->sides.state();
@@ -542,6 +543,7 @@ cistern_status unified_get_state(cistern_unified* handle, cistern_state* state) 
 
 cistern_status unified_next_dirty(cistern_unified* handle, size_t* offset, size_t* bytes) {
   native = 0;
+  if (bytes) *bytes = 0;
   const Used buffer(buffers, "cistern_unified_next_dirty", handle);
   if (!buffer || !offset || !bytes) return CISTERN_INVALID;
   const Range next = buffer->sides.dirty_parts().next(*offset);
@@ -551,14 +553,15 @@ cistern_status unified_next_dirty(cistern_unified* handle, size_t* offset, size_
   return CISTERN_OK;
 }
 
-cistern_status unified_get_metrics(cistern_unified* handle, cistern_unified_metrics* metrics, size_t bytes) {
+cistern_status unified_get_metrics(cistern_unified* handle, cistern_unified_metrics* metrics) {
   native = 0;
+  const bool has_room = clear_sized(metrics);
   const Used buffer(buffers, "cistern_unified_get_metrics", handle);
-  if (!buffer || !metrics) return CISTERN_INVALID;
+  if (!buffer || !has_room) return CISTERN_INVALID;
   cistern_unified_metrics all = buffer->metrics;
   all.hit_rate = all.accesses ? static_cast<double>(all.hits) / static_cast<double>(all.accesses) : 0;
   all.is_pinned = buffer->is_pinned;
-  write_sized(metrics, all, bytes);
+  write_sized(metrics, all);
   return CISTERN_OK;
 }
 

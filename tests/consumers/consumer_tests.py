@@ -212,7 +212,7 @@ class Versions(Consumers):
 
     def test_a_copy_that_is_not_understood_is_left_alone_and_that_is_said_once(self):
         build = self.built("versions")
-        for number, size in ((2, 1 << 16), (1, 40)):
+        for number, size in ((1, 1 << 16), (3, 1 << 16), (2, 40)):
             with self.subTest(number=number, size=size):
                 it = run(build / "program_cistern", LD_PRELOAD=self.strange(number, size))
                 self.assertEqual((it.returncode, it.stdout),
@@ -225,6 +225,35 @@ class Versions(Consumers):
     def test_one_that_is_loaded_where_nobody_looks_serves_too(self):
         build = self.built("layers")
         self.assertEqual(done(build / "beside_layer", self.shim), "its own: 0, the layer's: 2\n")
+
+    def test_one_that_was_linked_with_a_library_without_versions_is_served(self):
+        shared, program = self.library_folder / "libcistern-shared.so", self.folder / "unversioned" / "program"
+        program.parent.mkdir()
+        names = [line.split()[-1].split("@")[0] for line in done("nm", "-D", "--defined-only", shared).splitlines()]
+        (program.parent / "names.c").write_text("\n".join(f"void {n}(void) {{}}" for n in names if "." not in n))
+        done("gcc", "-shared", "-fPIC", "-Wl,-soname,libcistern-shared.so.0", program.parent / "names.c", "-o",
+             program.parent / "libcistern-shared.so")
+        done("gcc", "-I", self.prefix / "include", HERE / "project" / "program.c", "-L", program.parent,
+             "-lcistern-shared", "-o", program)
+        self.assertNotIn("CISTERN_", done("readelf", "-VW", program))
+        for way in ({}, {"LD_PRELOAD": self.shim}):
+            it = run(program, LD_LIBRARY_PATH=self.library_folder, CISTERN_REPORT="none", **way)
+            self.assertEqual((it.returncode, it.stdout),
+                             (0, "3 allocations, 1 frees, 2 live, twice told, inside told\n"))
+            self.assertNotIn("version", it.stderr)
+
+    def test_the_preloaded_object_serves_what_is_linked_with_the_shared_one_by_version(self):
+        shared, program = self.library_folder / "libcistern-shared.so", self.folder / "versioned"
+        done("gcc", "-I", self.prefix / "include", HERE / "project" / "program.c", shared, "-o", program)
+        needed = re.findall(r"(cistern_\w+)@(\w+\.\d+)", done("readelf", "--dyn-syms", "-W", program))
+        self.assertIn("cistern_allocate", dict(needed))
+        node, = set(dict(needed).values())
+        for library in (shared, self.shim):
+            shown = set(re.findall(r"(cistern_\w+)@@(\S+)", done("readelf", "--dyn-syms", "-W", library)))
+            self.assertEqual({version for _, version in shown}, {node})
+            self.assertLessEqual(dict(needed).keys(), dict(shown).keys())
+        it = run(program, LD_PRELOAD=self.shim, LD_LIBRARY_PATH=self.library_folder, LD_DEBUG="bindings")
+        self.assertRegex(it.stderr, rf"binding file \S+versioned \[0\] to {self.shim} .*`cistern_allocate' \[{node}\]")
 
     def test_an_old_client_is_served(self):
         program = self.folder / "old_client"

@@ -1,4 +1,4 @@
-/* As a program that was linked with the first version of the library: it knows the first functions of the table, and
+/* As a program that was linked with the first library of this interface: it knows the first functions of the table, and
    finds them where that one found them. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -12,7 +12,7 @@ struct first_version {
   const char* library_version;
   const char* (*version)(void);
   int (*get_statistics)(int, void*);
-  size_t (*trim)(int, size_t);
+  int (*trim)(int, size_t, size_t*);
   int (*report)(const char*, int);
   void* (*allocate)(size_t, size_t);
   int (*deallocate)(void*);
@@ -23,7 +23,7 @@ int main(void) {
       (const struct first_version* (*)(void))dlsym(RTLD_DEFAULT, "cistern_interface");
   if (!find) return 2;
   const struct first_version* it = find();
-  if (it->number != 1 || it->bytes < sizeof *it) return 3;
+  if (it->number != 2 || it->bytes < sizeof *it) return 3;
   void* block = it->allocate(1000, 4096);
   if (!block || (uintptr_t)block % 4096 || it->deallocate(block)) return 4;
   if (strcmp(it->version(), it->library_version)) return 5;

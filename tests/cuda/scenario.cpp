@@ -217,7 +217,7 @@ static void second_device() {
 static void trim_pools() {
   auto trim = reinterpret_cast<decltype(&cistern_trim)>(dlsym(RTLD_DEFAULT, "cistern_trim"));
   if (!trim) return;
-  for (cistern_kind kind : {CISTERN_DEVICE, CISTERN_PINNED}) trim(kind, 0);
+  for (cistern_kind kind : {CISTERN_DEVICE, CISTERN_PINNED}) trim(kind, 0, nullptr);
 }
 
 int main() {

@@ -39,6 +39,7 @@ inline unsigned seed() {
 
 inline void ask(Random& random, cistern_kind kind) {
   cistern_statistics figures = {};
+  figures.struct_bytes = sizeof figures;
   switch (random() % 40) {
     case 0: {
       const std::string path = "report-" + std::to_string(getpid()) + "-" + std::to_string(random()) + ".json";
@@ -48,7 +49,7 @@ inline void ask(Random& random, cistern_kind kind) {
     }
     case 1:
     case 2:
-      cistern_trim(kind, random() % 2 ? 0 : 1 << 20);
+      cistern_trim(kind, random() % 2 ? 0 : 1 << 20, nullptr);
       return;
     default:
       REQUIRE(cistern_get_statistics(kind, &figures), 0);
@@ -67,6 +68,7 @@ void run_threads(unsigned seed, Work work) {
 
 inline void require_counted(cistern_kind kind, unsigned long made, const char* name) {
   cistern_statistics figures = {};
+  figures.struct_bytes = sizeof figures;
   REQUIRE(cistern_get_statistics(kind, &figures), 0);
   printf("%s: %lu made, counted %llu, freed %llu, live %llu\n", name, made,
          static_cast<unsigned long long>(figures.allocations), static_cast<unsigned long long>(figures.frees),

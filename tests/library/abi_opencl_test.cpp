@@ -60,6 +60,7 @@ static_assert(ours::kOutOfResources == CL_OUT_OF_RESOURCES && ours::kOutOfHostMe
 static_assert(ours::kInvalidValue == CL_INVALID_VALUE);
 static_assert(ours::kInvalidMemObject == CL_INVALID_MEM_OBJECT);
 static_assert(ours::kInvalidOperation == CL_INVALID_OPERATION);
+static_assert(ours::kInvalidBufferSize == CL_INVALID_BUFFER_SIZE);
 static_assert(ours::kPlatformNotFound == CL_PLATFORM_NOT_FOUND_KHR);
 static_assert(ours::kMemUseHostPtr == CL_MEM_USE_HOST_PTR && ours::kMemCopyHostPtr == CL_MEM_COPY_HOST_PTR);
 static_assert(ours::kContextReferenceCount == CL_CONTEXT_REFERENCE_COUNT);

@@ -31,8 +31,8 @@ class BufferTest : public PoolTest {
                               reinterpret_cast<_cl_command_queue*>(queue_));
   }
   std::uint64_t live() const {
-    cistern_figures of{};
-    EXPECT_EQ(cistern_get_figures(GetParam(), -1, &of, sizeof of), CISTERN_OK);
+    auto of = cistern::sized<cistern_figures>();
+    EXPECT_EQ(cistern_get_figures(GetParam(), -1, &of), CISTERN_OK);
     return of.live_blocks;
   }
   cl_command_queue queue_ = nullptr;
@@ -213,7 +213,7 @@ TEST(Buffers, AlignElementsThatWantIt) {
 
 TEST(Buffers, ComeFromAPool) {
   cistern_pool_settings settings{};
-  settings.size = sizeof settings;
+  settings.struct_bytes = sizeof settings;
   settings.kind = CISTERN_HOST;
   settings.bytes_max = 1000;
   cistern_pool* pool = nullptr;
@@ -231,15 +231,14 @@ TEST(Buffers, SayWhyTheyFail) {
     std::ignore = buffer<int>::make(10).value().slice(4, 7).value();
     FAIL() << "nothing was thrown";
   } catch (const cistern::error& error) {
-    EXPECT_STREQ(error.what(), "cistern::view::slice: beyond its end");
+    EXPECT_STREQ(error.what(), "cistern::view::slice: out of bounds");
     EXPECT_EQ(error.reason().status, CISTERN_BOUNDS);
   }
-  for (int status = CISTERN_OK; status <= CISTERN_TRUNCATED; ++status)
-    EXPECT_STRNE(cistern::text_of(static_cast<cistern_status>(status)), "unknown");
 }
 
 TEST(Buffers, OfTwoDevicesCopyBetweenThem) {
-  if (!make_cuda_current() || cistern_device_count() < 2) GTEST_SKIP() << "no simulated driver";
+  int devices = 0;
+  if (!make_cuda_current() || cistern_device_count(&devices) || devices < 2) GTEST_SKIP() << "no simulated driver";
   auto one = buffer<int>::make(5000, cistern::on_device(0)).value();
   auto other = buffer<int>::make(5000, cistern::on_device(1)).value();
   ASSERT_TRUE(one.copy_from(counted(5000)));

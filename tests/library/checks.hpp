@@ -2,6 +2,7 @@
 #pragma once
 #include <cistern/cistern.h>
 
+#include <cistern/result.hpp>
 #include <cstdio>
 
 inline int failures = 0;
@@ -13,9 +14,15 @@ inline void check(bool ok, const char* what) {
 }
 
 inline cistern_statistics statistics(cistern_kind kind) {
-  cistern_statistics figures{};
-  check(cistern_get_statistics(kind, &figures) == 0, "statistics of a kind that exists");
+  auto figures = cistern::sized<cistern_statistics>();
+  check(cistern_get_statistics(kind, &figures) == CISTERN_OK, "statistics of a kind that exists");
   return figures;
+}
+
+inline std::size_t trim(cistern_kind kind, std::size_t keep_bytes = 0) {
+  std::size_t returned = 0;
+  check(cistern_trim(kind, keep_bytes, &returned) == CISTERN_OK, "trim of a kind that exists");
+  return returned;
 }
 
 // The exit code.

@@ -17,17 +17,24 @@ namespace {
 constexpr size_t kBytes = 1 << 20;
 
 bool nothing_happened(cistern_kind kind) {
-  const cistern_statistics figures = statistics(kind), none{};
+  const cistern_statistics figures = statistics(kind), none = cistern::sized<cistern_statistics>();
   return std::memcmp(&figures, &none, sizeof none) == 0;
+}
+
+bool fails(cistern_status answer, cistern_status expected, int code) {
+  return answer == expected && cistern_native_error() == code;
 }
 
 void without_a_driver() {
   unsigned long long pointer = 42;
-  check(cistern_cuda_allocate(&pointer, kBytes) == CUDA_ERROR_NO_DEVICE, "no driver: allocate answers 100");
-  check(cistern_cuda_deallocate(pointer) == CUDA_ERROR_NO_DEVICE, "no driver: deallocate answers 100");
-  check(pointer == 42, "no driver: the result is not touched");
+  check(cistern_cuda_allocate(kBytes, &pointer) == CISTERN_NO_DRIVER, "no driver: allocate says so");
+  check(cistern_cuda_deallocate(pointer) == CISTERN_NO_DRIVER, "no driver: deallocate says so");
+  check(pointer == 0, "no driver: no result");
+  int count = 7;
+  check(cistern_device_count(&count) == CISTERN_NO_DRIVER && count == 0, "no driver: no device");
+  check(cistern_device_count(nullptr) == CISTERN_INVALID, "nowhere to count");
   check(nothing_happened(CISTERN_DEVICE) && nothing_happened(CISTERN_PINNED), "no driver: no figures");
-  check(cistern_trim(CISTERN_DEVICE, 0) == 0 && cistern_trim(CISTERN_PINNED, 0) == 0, "no driver: nothing to trim");
+  check(trim(CISTERN_DEVICE) == 0 && trim(CISTERN_PINNED) == 0, "no driver: nothing to trim");
 }
 
 // The real driver's functions, as a plugin would find them.
@@ -45,10 +52,11 @@ bool make_context(const Driver& driver) {
   auto* set_current = driver.function<decltype(cuCtxSetCurrent)>("cuCtxSetCurrent");
   unsigned long long pointer = 0;
   if (!initialise || !retain || !set_current) return false;
-  check(cistern_cuda_allocate(&pointer, kBytes) == CUDA_ERROR_NOT_INITIALIZED,
+  check(fails(cistern_cuda_allocate(kBytes, &pointer), CISTERN_DRIVER, CUDA_ERROR_NOT_INITIALIZED),
         "before cuInit: the driver's own answer");
   if (initialise(0)) return false;
-  check(cistern_cuda_allocate(&pointer, kBytes) == CUDA_ERROR_INVALID_CONTEXT, "no context: the driver's own answer");
+  check(fails(cistern_cuda_allocate(kBytes, &pointer), CISTERN_DRIVER, CUDA_ERROR_INVALID_CONTEXT),
+        "no context: the driver's own answer");
   CUcontext context = nullptr;
   return !retain(&context, 0) && !set_current(context);
 }
@@ -58,11 +66,11 @@ void recycles() {
   unsigned long long first = 0;
   for (int round = 0; round < 100; ++round) {
     unsigned long long pointer = 0;
-    check(cistern_cuda_allocate(&pointer, kBytes) == CUDA_SUCCESS && pointer, "allocate");
+    check(cistern_cuda_allocate(kBytes, &pointer) == CISTERN_OK && pointer, "allocate");
     if (!round) first = pointer;
     check(pointer == first, "the same block again");
     check(statistics(CISTERN_DEVICE).live_bytes == kBytes, "live bytes while it is held");
-    check(cistern_cuda_deallocate(pointer) == CUDA_SUCCESS, "deallocate");
+    check(cistern_cuda_deallocate(pointer) == CISTERN_OK, "deallocate");
   }
   const cistern_statistics figures = statistics(CISTERN_DEVICE);
   check(figures.allocations == 100 && figures.frees == 100, "exact counts");
@@ -77,16 +85,15 @@ void recycles() {
 
 void trims() {
   unsigned long long blocks[4];
-  for (int i = 0; i < 4; ++i) check(!cistern_cuda_allocate(&blocks[i], kBytes * (i + 1)), "allocate several");
+  for (int i = 0; i < 4; ++i) check(!cistern_cuda_allocate(kBytes * (i + 1), &blocks[i]), "allocate several");
   for (unsigned long long block : blocks) check(!cistern_cuda_deallocate(block), "deallocate several");
   check(statistics(CISTERN_DEVICE).pooled_bytes == 10 * kBytes, "all are kept");
-  check(cistern_trim(CISTERN_DEVICE, 10 * kBytes) == 0, "nothing is above what may stay");
-  const std::uint64_t returned = cistern_trim(CISTERN_DEVICE, 4 * kBytes),
-                      kept = statistics(CISTERN_DEVICE).pooled_bytes;
+  check(trim(CISTERN_DEVICE, 10 * kBytes) == 0, "nothing is above what may stay");
+  const std::uint64_t returned = trim(CISTERN_DEVICE, 4 * kBytes), kept = statistics(CISTERN_DEVICE).pooled_bytes;
   check(kept <= 4 * kBytes && returned == 10 * kBytes - kept, "trimmed to what may stay");
-  check(cistern_trim(CISTERN_PINNED, 0) == 0, "another kind's trim takes nothing");
+  check(trim(CISTERN_PINNED) == 0, "another kind's trim takes nothing");
   check(statistics(CISTERN_DEVICE).pooled_bytes == kept, "and leaves this one's");
-  check(cistern_trim(CISTERN_DEVICE, 0) == kept, "the rest");
+  check(trim(CISTERN_DEVICE) == kept, "the rest");
   check(statistics(CISTERN_DEVICE).pooled_blocks == 0, "nothing is kept after a trim");
   check(simcuda_value("live_allocations") == 0, "the driver has everything back");
 }
@@ -94,14 +101,16 @@ void trims() {
 void misuse() {
   const std::uint64_t failed = statistics(CISTERN_DEVICE).failed;
   unsigned long long pointer = 0;
-  check(cistern_cuda_allocate(&pointer, size_t{1} << 45) == CUDA_ERROR_OUT_OF_MEMORY, "too much: the native error");
+  check(fails(cistern_cuda_allocate(size_t{1} << 45, &pointer), CISTERN_NO_MEMORY, CUDA_ERROR_OUT_OF_MEMORY),
+        "too much: the native error");
   check(statistics(CISTERN_DEVICE).failed == failed + 1, "and it is counted");
-  check(cistern_cuda_allocate(&pointer, 0) == CUDA_ERROR_INVALID_VALUE, "no bytes: the native error");
-  check(cistern_cuda_allocate(nullptr, kBytes) == CUDA_ERROR_INVALID_VALUE, "no result: the native error");
-  check(cistern_cuda_allocate(&pointer, kBytes) == CUDA_SUCCESS, "allocate after errors");
-  check(cistern_cuda_deallocate(pointer) == CUDA_SUCCESS, "deallocate");
-  check(cistern_cuda_deallocate(pointer) == CUDA_ERROR_INVALID_VALUE, "twice: the native error");
-  check(cistern_cuda_deallocate(0) == CUDA_SUCCESS, "null is no error, as with the driver");
+  check(fails(cistern_cuda_allocate(0, &pointer), CISTERN_INVALID, CUDA_ERROR_INVALID_VALUE),
+        "no bytes: the native error");
+  check(cistern_cuda_allocate(kBytes, nullptr) == CISTERN_INVALID, "nowhere to write");
+  check(cistern_cuda_allocate(kBytes, &pointer) == CISTERN_OK, "allocate after errors");
+  check(cistern_cuda_deallocate(pointer) == CISTERN_OK, "deallocate");
+  check(fails(cistern_cuda_deallocate(pointer), CISTERN_INVALID, CUDA_ERROR_INVALID_VALUE), "twice: the native error");
+  check(cistern_cuda_deallocate(0) == CISTERN_OK, "null is no error, as with the driver");
 }
 
 }  // namespace

@@ -13,11 +13,13 @@ class Devices : public testing::Test {
  protected:
   void SetUp() override {
     if (!simcuda_function("simcuda_set")) GTEST_SKIP() << "no simulated driver";
-    ASSERT_EQ(cistern_device_count(), 2);
+    int devices = 0;
+    ASSERT_EQ(cistern_device_count(&devices), CISTERN_OK);
+    ASSERT_EQ(devices, 2);
   }
   static cistern_pool* pool_on(int device) {
     cistern_pool_settings of{};
-    of.size = sizeof of;
+    of.struct_bytes = sizeof of;
     of.kind = CISTERN_DEVICE;
     of.where = CISTERN_ON_DEVICE;
     of.device = device;
@@ -29,18 +31,18 @@ class Devices : public testing::Test {
 
 // Nobody in this thread has made a context: the library does.
 TEST_F(Devices, NeedNoContextOfTheCallers) {
-  cistern_memory_info info{};
-  ASSERT_EQ(cistern_device_memory(0, &info, sizeof info), CISTERN_OK);
+  auto info = cistern::sized<cistern_memory_info>();
+  ASSERT_EQ(cistern_device_memory(0, &info), CISTERN_OK);
   EXPECT_EQ(info.total_bytes, std::uint64_t{8} << 30);
   EXPECT_LE(info.free_bytes, info.total_bytes);
   auto* const current = reinterpret_cast<CUresult (*)(CUcontext*)>(simcuda_function("cuCtxGetCurrent"));
   CUcontext context = nullptr;
   ASSERT_EQ(current(&context), CUDA_SUCCESS);
   EXPECT_EQ(context, nullptr) << "what is current stays";
-  EXPECT_EQ(cistern_device_memory(2, &info, sizeof info), CISTERN_INVALID);
+  EXPECT_EQ(cistern_device_memory(2, &info), CISTERN_INVALID);
   EXPECT_EQ(cistern_native_error(), CUDA_ERROR_INVALID_DEVICE);
-  EXPECT_EQ(cistern_device_memory(-1, &info, sizeof info), CISTERN_INVALID);
-  EXPECT_EQ(cistern_device_memory(0, nullptr, 0), CISTERN_INVALID);
+  EXPECT_EQ(cistern_device_memory(-1, &info), CISTERN_INVALID);
+  EXPECT_EQ(cistern_device_memory(0, nullptr), CISTERN_INVALID);
 }
 
 TEST_F(Devices, MayReachEachOther) {
@@ -83,7 +85,7 @@ TEST_F(Devices, CopyAmongThemselvesAndTheHost) {
 
 TEST_F(Devices, ManagedMemoryTakesAdviceAndIsPrefetched) {
   cistern_pool_settings of{};
-  of.size = sizeof of;
+  of.struct_bytes = sizeof of;
   of.kind = CISTERN_MANAGED;
   of.where = CISTERN_ON_DEVICE;
   cistern_pool* pool = nullptr;
@@ -111,10 +113,10 @@ TEST_F(Devices, StandEachCallFailingInTurn) {
   std::vector<unsigned char> bytes(10'000);
   for (int every = 1; every <= 25; ++every) {
     simcuda_set_value("fail_every", every);
-    cistern_memory_info info{};
+    auto info = cistern::sized<cistern_memory_info>();
     int can = 0;
     void* block = nullptr;
-    failed += cistern_device_memory(1, &info, sizeof info) != CISTERN_OK;
+    failed += cistern_device_memory(1, &info) != CISTERN_OK;
     failed += cistern_device_can_access(0, 1, &can) != CISTERN_OK;
     failed += cistern_device_let_access(0, 1, every % 2) != CISTERN_OK;
     failed += cistern_pool_allocate(pool, 10'000, 0, &block) != CISTERN_OK;

@@ -22,7 +22,7 @@ void host_memory() {
   const cistern_statistics during = statistics(CISTERN_HOST);
   check(during.allocations == before.allocations + 1, "one host allocation counted");
   check(during.live_bytes >= before.live_bytes + 1000, "its bytes counted");
-  cistern_deallocate(block);
+  check(cistern_deallocate(block) == CISTERN_OK, "deallocate");
   check(statistics(CISTERN_HOST).live_blocks == before.live_blocks, "freed");
   check(!cistern_allocate(SIZE_MAX / 2 + 1, 0), "more than PTRDIFF_MAX fails");
 }
@@ -39,11 +39,10 @@ void opencl_buffers(const char* report_path) {
   constexpr std::size_t kBytes = 1 << 20;
   std::vector<unsigned char> data(kBytes, 7), back(kBytes);
   for (int round = 0; round < 100; ++round) {
-    std::int32_t error = 1;
-    cl_mem buffer = cistern_opencl_allocate(context, CL_MEM_READ_WRITE, kBytes, &error);
-    check(buffer && error == CL_SUCCESS, "buffer");
+    cl_mem buffer = nullptr;
+    check(cistern_opencl_allocate(context, CL_MEM_READ_WRITE, kBytes, &buffer) == CISTERN_OK && buffer, "buffer");
     clEnqueueWriteBuffer(queue, buffer, CL_FALSE, 0, kBytes, data.data(), 0, nullptr, nullptr);
-    check(cistern_opencl_deallocate(buffer, queue) == CL_SUCCESS, "deallocate");
+    check(cistern_opencl_deallocate(buffer, queue) == CISTERN_OK, "deallocate");
     if (round % 10 == 0) clFinish(queue);
   }
   clFinish(queue);
@@ -52,15 +51,20 @@ void opencl_buffers(const char* report_path) {
   check(figures.pool_hits + figures.pool_misses == 100 && figures.pool_hits >= 50, "most come from the pool");
   check(figures.driver_allocs == figures.pool_misses, "a miss is a driver allocation");
 
-  cl_mem buffer = cistern_opencl_allocate(context, CL_MEM_READ_WRITE, kBytes, nullptr);
-  check(cistern_report(report_path, CISTERN_JSON) == 0, "report on demand");
-  check(cistern_report(report_path, CISTERN_JSON) == EEXIST, "an existing file is kept");
-  check(cistern_opencl_deallocate(buffer, nullptr) == CL_SUCCESS, "deallocate an idle buffer");
+  cl_mem buffer = nullptr;
+  check(cistern_opencl_allocate(context, CL_MEM_READ_WRITE, kBytes, nullptr) == CISTERN_INVALID, "nowhere to write");
+  check(cistern_opencl_allocate(context, CL_MEM_READ_WRITE, kBytes, &buffer) == CISTERN_OK, "another buffer");
+  check(cistern_report(report_path, CISTERN_JSON) == CISTERN_OK, "report on demand");
+  check(cistern_report(report_path, CISTERN_JSON) == CISTERN_EXISTS && cistern_native_error() == EEXIST,
+        "an existing file is kept");
+  check(cistern_opencl_deallocate(buffer, nullptr) == CISTERN_OK, "deallocate an idle buffer");
 
   check(statistics(CISTERN_OPENCL).pooled_bytes >= kBytes, "kept for reuse");
-  check(cistern_trim(CISTERN_OPENCL, 0) >= kBytes, "trim gives it back");
+  check(trim(CISTERN_OPENCL) >= kBytes, "trim gives it back");
   check(statistics(CISTERN_OPENCL).pooled_bytes == 0, "nothing is kept after a trim");
-  check(cistern_opencl_allocate(context, CL_MEM_READ_WRITE, 0, nullptr) == nullptr, "native error");
+  check(cistern_opencl_allocate(context, CL_MEM_READ_WRITE, 0, &buffer) == CISTERN_INVALID && !buffer, "no bytes");
+  check(cistern_native_error() == CL_INVALID_BUFFER_SIZE, "the driver's own code");
+  check(cistern_opencl_deallocate(nullptr, nullptr) == CISTERN_INVALID, "no buffer");
 
   cistern_opencl_forget_context(context);
   cl_uint references = 0;
@@ -75,7 +79,8 @@ void opencl_buffers(const char* report_path) {
 int main(int argc, char** argv) {
   check(argc == 2, "usage: example REPORT_PATH");
   check(std::strlen(cistern_version()) > 0, "version");
-  check(cistern_get_statistics(static_cast<cistern_kind>(99), nullptr) == -1, "no such kind");
+  auto figures = cistern::sized<cistern_statistics>();
+  check(cistern_get_statistics(static_cast<cistern_kind>(99), &figures) == CISTERN_INVALID, "no such kind");
   host_memory();
   if (argc == 2) opencl_buffers(argv[1]);
   return say_how_it_went();

@@ -28,7 +28,7 @@ void fail_every(unsigned n) {
 
 cistern_pool* pool_of(cistern_kind kind, cl_context context) {
   cistern_pool_settings of{};
-  of.size = sizeof of;
+  of.struct_bytes = sizeof of;
   of.kind = kind;
   of.context = reinterpret_cast<_cl_context*>(context);
   of.flags = context ? CL_MEM_READ_WRITE : 0;
@@ -66,10 +66,10 @@ TEST(Failures, OfOpenclLeaveAccountsRight) {
       if (cistern_pool_deallocate(pool, block, queue) == CISTERN_OK) block = nullptr;
     fail_every(0);
     for (void* const block : blocks) EXPECT_EQ(cistern_pool_deallocate(pool, block, queue), CISTERN_OK);
-    cistern_trim(CISTERN_OPENCL, 0);
+    cistern_trim(CISTERN_OPENCL, 0, nullptr);
   }
-  cistern_pool_statistics seen{};
-  cistern_pool_get_statistics(pool, &seen, sizeof seen);
+  auto seen = cistern::sized<cistern_pool_statistics>();
+  cistern_pool_get_statistics(pool, &seen);
   EXPECT_EQ(seen.live_blocks, 0u) << "what could not be resized is neither there twice nor gone";
   EXPECT_EQ(seen.live_bytes, 0u);
   EXPECT_GT(failed, 20u);
@@ -131,7 +131,7 @@ TEST(Failures, OfOpenclLoseNothingOfMappedFiles) {
       fail_every(0);
       failed += !chunk;
       if (!chunk) continue;
-      const cistern_part first{CISTERN_OPENCL, chunk->memory_object(), 0};
+      const cistern_part first{sizeof(cistern_part), CISTERN_OPENCL, chunk->memory_object(), 0};
       const int value = static_cast<int>(i);
       demand(cistern_enqueue_fill(&first, &value, sizeof value, 10 * sizeof value, 0, queue));
       std::fill_n(model.begin() + static_cast<std::ptrdiff_t>(i * kEach), 10, value);
@@ -174,8 +174,8 @@ void run_out_of_memory() {
       if (status != CISTERN_NO_MEMORY) _exit(3);
       break;
     }
-  cistern_pool_statistics seen{};
-  cistern_pool_get_statistics(pool, &seen, sizeof seen);
+  auto seen = cistern::sized<cistern_pool_statistics>();
+  cistern_pool_get_statistics(pool, &seen);
   if (seen.live_bytes != bytes + 1000 || seen.live_blocks != blocks.size() + 1 || !seen.failed) _exit(4);
   void* larger = first;
   if (cistern_pool_reallocate(pool, &larger, 512 * kMiB, nullptr) != CISTERN_NO_MEMORY || larger != first) _exit(5);

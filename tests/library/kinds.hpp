@@ -8,6 +8,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <cistern/place.hpp>
+#include <cistern/result.hpp>
 
 #include <cstdint>
 #include <cstdio>
@@ -91,7 +93,7 @@ inline bool make_cuda_current() {
 
 inline void demand(cistern_status status) {
   if (status == CISTERN_OK) return;
-  fprintf(stderr, "status %d, the driver's %d\n", status, cistern_native_error());
+  fprintf(stderr, "%s, the driver's %d\n", cistern_status_text(status), cistern_native_error());
   std::abort();
 }
 
@@ -104,7 +106,7 @@ class PoolTest : public testing::TestWithParam<cistern_kind> {
   }
   static cistern_pool_settings settings(const char* name, std::size_t bytes_max = 0) {
     cistern_pool_settings of{};
-    of.size = sizeof of;
+    of.struct_bytes = sizeof of;
     of.name = name;
     of.kind = GetParam();
     of.bytes_max = bytes_max;
@@ -117,8 +119,8 @@ class PoolTest : public testing::TestWithParam<cistern_kind> {
     return pool;
   }
   static cistern_pool_statistics figures(cistern_pool* pool) {
-    cistern_pool_statistics of{};
-    EXPECT_EQ(cistern_pool_get_statistics(pool, &of, sizeof of), CISTERN_OK);
+    auto of = cistern::sized<cistern_pool_statistics>();
+    EXPECT_EQ(cistern_pool_get_statistics(pool, &of), CISTERN_OK);
     return of;
   }
   static std::string hex(const void* pointer) {

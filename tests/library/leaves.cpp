@@ -6,14 +6,15 @@
 namespace {
 
 [[gnu::noinline]] cl_mem leave_buffer(cl_context context) {
-  cl_mem buffer = cistern_opencl_allocate(context, CL_MEM_READ_WRITE, 1 << 20, nullptr);
+  cl_mem buffer = nullptr;
+  cistern_opencl_allocate(context, CL_MEM_READ_WRITE, 1 << 20, &buffer);
   asm volatile("" : : "r"(buffer) : "memory");
   return buffer;
 }
 
 bool use_pools() {
   cistern_pool_settings settings{};
-  settings.size = sizeof settings;
+  settings.struct_bytes = sizeof settings;
   settings.name = "weights";
   settings.bytes_max = 1 << 20;
   cistern_pool *weights = nullptr, *scratch = nullptr;

@@ -77,15 +77,15 @@ class MappedTest : public testing::TestWithParam<cistern_kind> {
   }
   template <class T>
   static cistern_part part_of(const cistern::chunk<T>& of, std::size_t first = 0) {
-    if (of.memory_object()) return {CISTERN_OPENCL, of.memory_object(), first * 4};
-    return {CISTERN_DEVICE, const_cast<std::remove_const_t<T>*>(of.data()), first * 4};
+    if (of.memory_object()) return {sizeof(cistern_part), CISTERN_OPENCL, of.memory_object(), first * 4};
+    return {sizeof(cistern_part), CISTERN_DEVICE, const_cast<std::remove_const_t<T>*>(of.data()), first * 4};
   }
   void* queue() const { return queue_; }
   // What the device has of it.
   template <class T>
   std::vector<std::uint32_t> seen(const cistern::chunk<T>& of) {
     std::vector<std::uint32_t> all(of.size());
-    const cistern_part source = part_of(of), target{CISTERN_HOST, all.data(), 0};
+    const cistern_part source = part_of(of), target{sizeof(cistern_part), CISTERN_HOST, all.data(), 0};
     demand(cistern_enqueue_copy(&target, &source, all.size() * 4, 0, queue()));
     if (queue()) demand(cistern_queue_wait(CISTERN_OPENCL, 0, queue()));
     return all;
@@ -321,8 +321,9 @@ void fill_the_disk(const std::string& folder, cistern::place where) {
       if (!chunk) _exit(4);
     }
     const auto value = static_cast<std::uint32_t>(i + 1);
-    const cistern_part target = chunk->memory_object() ? cistern_part{CISTERN_OPENCL, chunk->memory_object(), 0}
-                                                       : cistern_part{CISTERN_DEVICE, chunk->data(), 0};
+    const cistern_part target = chunk->memory_object()
+                                    ? cistern_part{sizeof(cistern_part), CISTERN_OPENCL, chunk->memory_object(), 0}
+                                    : cistern_part{sizeof(cistern_part), CISTERN_DEVICE, chunk->data(), 0};
     demand(cistern_enqueue_fill(&target, &value, sizeof value, chunk->size() * 4, 0, queue));
   }
   if (!file.close() || failures != 1) _exit(5);

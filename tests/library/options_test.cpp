@@ -16,6 +16,7 @@ std::string said_of(const char* name, const char* value, cistern_status expected
 }
 
 TEST(Options, AreSetUntilTheyAreInUse) {
+  EXPECT_STREQ(cistern_status_text(CISTERN_TOO_LATE), "the option is in use already") << "it puts none in use";
   EXPECT_EQ(said_of("CISTERN_SITES", "all", CISTERN_OK), "");
   EXPECT_EQ(said_of("CISTERN_SITES", "al", CISTERN_INVALID),
             "cistern: CISTERN_SITES: 'al' is not gpu, all or off; left as it is\n");
@@ -48,7 +49,7 @@ TEST(Options, AreSetUntilTheyAreInUse) {
   if (kHostPoolServes) EXPECT_GT(seen.frames, 1u);
   EXPECT_EQ(said_of("CISTERN_SITES", "off", CISTERN_TOO_LATE), "");
   EXPECT_EQ(said_of("CISTERN_REPORT_FORMAT", "json", CISTERN_OK), "");
-  EXPECT_EQ(cistern_deallocate(block), 0);
+  EXPECT_EQ(cistern_deallocate(block), CISTERN_OK);
 }
 
 }  // namespace

@@ -48,19 +48,25 @@ class Plugins : public testing::Test {
 };
 
 cistern_pool_statistics figures(cistern_pool* pool) {
-  cistern_pool_statistics of{};
-  EXPECT_EQ(cistern_pool_get_statistics(pool, &of, sizeof of), CISTERN_OK);
+  auto of = cistern::sized<cistern_pool_statistics>();
+  EXPECT_EQ(cistern_pool_get_statistics(pool, &of), CISTERN_OK);
   return of;
+}
+
+cistern_pool* torch_pool() {
+  cistern_pool* pool = nullptr;
+  EXPECT_EQ(cistern_torch_pool(&pool), CISTERN_OK);
+  return pool;
 }
 
 TEST_F(Plugins, TorchsPoolHasItsBlocks) {
   void* const block = cistern_torch_alloc(kBytes, 0, nullptr);
   void* const of_other_device = cistern_torch_alloc(kBytes, 1, nullptr);
   ASSERT_TRUE(block && of_other_device);
-  EXPECT_EQ(figures(cistern_torch_pool()).live_bytes, 2U * kBytes);
+  EXPECT_EQ(figures(torch_pool()).live_bytes, 2U * kBytes);
   cistern_torch_free(block, kBytes, 0, nullptr);
   cistern_torch_free(of_other_device, kBytes, 1, nullptr);
-  EXPECT_EQ(figures(cistern_torch_pool()).live_blocks, 0u);
+  EXPECT_EQ(figures(torch_pool()).live_blocks, 0u);
   void* const again = cistern_torch_alloc(kBytes, 0, nullptr);
   EXPECT_EQ(again, block);
   cistern_torch_free(again, kBytes, 0, nullptr);
@@ -107,11 +113,11 @@ TEST_F(Plugins, FurtherUnseenStreamsAreWaitedForToo) {
 }
 
 TEST_F(Plugins, WhatIsWrongIsRefused) {
-  cistern_pool* const torch = cistern_torch_pool();
+  cistern_pool* const torch = torch_pool();
   void* block = this;
   EXPECT_EQ(cistern_pool_allocate_on(nullptr, kBytes, 0, nullptr, &block), CISTERN_INVALID);
   EXPECT_EQ(block, nullptr);
-  EXPECT_EQ(cistern_pool_allocate_on(cistern_pool_default(CISTERN_PINNED), kBytes, 0, nullptr, &block),
+  EXPECT_EQ(cistern_pool_allocate_on(cistern::default_pool(CISTERN_PINNED), kBytes, 0, nullptr, &block),
             CISTERN_INVALID);
   EXPECT_EQ(cistern_pool_allocate_on(torch, 0, 0, nullptr, &block), CISTERN_INVALID);
   EXPECT_EQ(cistern_pool_allocate_on(torch, kBytes, 0, nullptr, nullptr), CISTERN_INVALID);
@@ -133,7 +139,7 @@ TEST_F(Plugins, ThreadsShareTheDefaultStream) {
   };
   { const Beside first(work), second(work), third(work); }
   EXPECT_EQ(wrong, 0);
-  EXPECT_EQ(figures(cistern_torch_pool()).live_blocks, 0u);
+  EXPECT_EQ(figures(torch_pool()).live_blocks, 0u);
 }
 
 TEST_F(Plugins, ArraysGrowAndShrink) {
@@ -174,7 +180,7 @@ TEST_F(Plugins, ASiteHasItsFunctionAndLine) {
   ASSERT_NE(site, 0u);
   std::vector<std::string> functions;
   const auto note = [](const cistern_frame* of, void* to) {
-    EXPECT_EQ(of->size, sizeof *of);
+    EXPECT_EQ(of->struct_bytes, sizeof *of);
     EXPECT_FALSE(of->is_python);
     static_cast<std::vector<std::string>*>(to)->emplace_back(of->function ? of->function : "?");
     return of->function && strstr(of->function, "TestBody") ? 1 : 0;
@@ -191,7 +197,7 @@ TEST_F(Plugins, AQueueThatNobodySawIsWaitedForByTheNextOwner) {
     constexpr std::size_t kOwnSize = 777'777;
     BusyStream busy;
     void *block = nullptr, *other = nullptr, *last = nullptr;
-    cistern_pool* const pool = cistern_pool_default(kind);
+    cistern_pool* const pool = cistern::default_pool(kind);
     ASSERT_EQ(cistern_pool_allocate(pool, kOwnSize, 0, &block), CISTERN_OK);
     ASSERT_EQ(cistern_pool_deallocate(pool, block, busy.stream), CISTERN_OK);
     ASSERT_EQ(cistern_pool_allocate(pool, kOwnSize, 0, &other), CISTERN_OK);

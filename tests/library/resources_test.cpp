@@ -87,7 +87,7 @@ TEST_P(Resources, AreEqualWhereTheirPoolIs) {
 // The process's own pool of pinned memory aligns to 64 bytes and no more by itself.
 TEST_P(Resources, AlignBlocksOfTheProcesssPoolToo) {
   cistern::memory_resource memory(GetParam());
-  EXPECT_EQ(memory.pool(), cistern_pool_default(GetParam()));
+  EXPECT_EQ(memory.pool(), cistern::default_pool(GetParam()));
   for (std::size_t alignment = 1; alignment <= 1 << 20; alignment *= 2)
     for (const std::size_t bytes : {1u, 8u, 1000u, 70000u}) {
       void* const block = memory.allocate(bytes, alignment);
@@ -106,7 +106,7 @@ TEST_P(Resources, ThrowWhereTheLimitIs) {
     std::pmr::vector<char> too_much(20000, &memory);
     FAIL() << "over the limit";
   } catch (const std::bad_alloc& error) {
-    EXPECT_STREQ(error.what(), "over the pool's limit");
+    EXPECT_STREQ(error.what(), "over the limit of the pool");
   }
   try {
     static_cast<void>(memory.allocate(PTRDIFF_MAX));

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include <cistern/result.hpp>
 
 #include <array>
 #include <atomic>
@@ -66,7 +67,7 @@ bool is_block(const Block& block, std::uint64_t number, int writer) {
 
 cistern_shared_settings settings_of(const std::string& name) {
   cistern_shared_settings of{};
-  of.size = sizeof of;
+  of.struct_bytes = sizeof of;
   of.name = name.c_str();
   of.kind = CISTERN_HOST;
   of.bytes = sizeof(Buffer);
@@ -79,8 +80,8 @@ bool is_there(const std::string& name) {
   return lstat(path_of(name).c_str(), &seen) == 0;
 }
 Buffer* memory_of(cistern_shared* shared) {
-  cistern_shared_view view{};
-  return cistern_shared_get(shared, &view, sizeof view) == CISTERN_OK ? static_cast<Buffer*>(view.address) : nullptr;
+  auto view = cistern::sized<cistern_shared_view>();
+  return cistern_shared_get(shared, &view) == CISTERN_OK ? static_cast<Buffer*>(view.address) : nullptr;
 }
 
 // --- A writer

@@ -37,7 +37,7 @@ bool is_there(const std::string& path) {
 
 cistern_shared_settings settings(const std::string& name, std::size_t bytes, cistern_kind kind = CISTERN_HOST) {
   cistern_shared_settings of{};
-  of.size = sizeof of;
+  of.struct_bytes = sizeof of;
   of.name = name.c_str();
   of.kind = kind;
   of.bytes = bytes;
@@ -50,8 +50,8 @@ cistern_status attach(const cistern_shared_settings& of, cistern_shared** shared
   return cistern_shared_attach(&of, shared);
 }
 cistern_shared_view view_of(cistern_shared* shared) {
-  cistern_shared_view view{};
-  EXPECT_EQ(cistern_shared_get(shared, &view, sizeof view), CISTERN_OK);
+  auto view = cistern::sized<cistern_shared_view>();
+  EXPECT_EQ(cistern_shared_get(shared, &view), CISTERN_OK);
   return view;
 }
 char* memory_of(cistern_shared* shared) { return static_cast<char*>(view_of(shared).address); }
@@ -183,7 +183,7 @@ TEST_F(Shared, RefusesWhatMakesNoSense) {
     return create(wrong, &shared) == CISTERN_INVALID;
   };
   EXPECT_TRUE(refuses([](auto& wrong) { wrong.name = nullptr; }));
-  EXPECT_TRUE(refuses([](auto& wrong) { wrong.size = 8; }));
+  EXPECT_TRUE(refuses([](auto& wrong) { wrong.struct_bytes = 8; }));
   EXPECT_TRUE(refuses([](auto& wrong) { wrong.bytes = 0; }));
   EXPECT_TRUE(refuses([](auto& wrong) { wrong.element_bytes = 3; }));
   EXPECT_TRUE(refuses([](auto& wrong) { wrong.mode = 0444; }));
@@ -197,11 +197,11 @@ TEST_F(Shared, RefusesWhatMakesNoSense) {
   flags.flags = 4;
   EXPECT_EQ(attach(flags, &shared), CISTERN_INVALID);
   shared = created(10);
-  EXPECT_EQ(cistern_shared_get(shared, nullptr, 0), CISTERN_INVALID);
+  EXPECT_EQ(cistern_shared_get(shared, nullptr), CISTERN_INVALID);
   EXPECT_EQ(cistern_shared_detach(shared), CISTERN_OK);
   Captured said;
   EXPECT_EQ(cistern_shared_detach(shared), CISTERN_INVALID);
-  EXPECT_EQ(cistern_shared_get(nullptr, nullptr, 0), CISTERN_INVALID);
+  EXPECT_EQ(cistern_shared_get(nullptr, nullptr), CISTERN_INVALID);
   EXPECT_NE(said.text().find("no shared buffer, or destroyed already; refused"), std::string::npos);
   const std::string longest(200, 'z');
   ASSERT_EQ(create(settings(longest, 10), &shared), CISTERN_OK);
@@ -313,7 +313,7 @@ TEST_F(SharedAmongUsers, LeaveAloneWhatAnotherUserPlanted) {
     lstat(path_.c_str(), &before);
     EXPECT_EQ(create(settings(name_, 10), &shared), CISTERN_DENIED);
     EXPECT_EQ(attached(&shared), CISTERN_DENIED);
-    cistern_shared_clean();
+    cistern_shared_clean(nullptr);
     EXPECT_EQ(lstat(path_.c_str(), &after), 0);
     EXPECT_EQ(before.st_ino, after.st_ino);
     EXPECT_EQ(unlink(path_.c_str()), 0);
@@ -345,7 +345,7 @@ TEST_F(Shared, LeavesAloneWhatCisternDidNotMake) {
   cistern_shared* shared = nullptr;
   EXPECT_EQ(create(settings(name_, 10), &shared), CISTERN_EXISTS);
   EXPECT_EQ(attached(&shared), CISTERN_MISMATCH);
-  cistern_shared_clean();
+  cistern_shared_clean(nullptr);
   struct stat seen {};
   EXPECT_EQ(stat(path_.c_str(), &seen), 0);
   EXPECT_EQ(seen.st_size, 8);
@@ -404,7 +404,9 @@ TEST_F(Shared, LeftoversAreCleaned) {
   const std::string alive = name_ + "-alive";
   cistern_shared* shared = nullptr;
   ASSERT_EQ(create(settings(alive, 10), &shared), CISTERN_OK);
-  EXPECT_GE(cistern_shared_clean() + !is_there(path_), 1u);
+  std::size_t removed = 0;
+  EXPECT_EQ(cistern_shared_clean(&removed), CISTERN_OK);
+  EXPECT_GE(removed + !is_there(path_), 1u);
   EXPECT_FALSE(is_there(path_));
   EXPECT_TRUE(is_there(path_of(alive)));
   EXPECT_EQ(cistern_shared_detach(shared), CISTERN_OK);
@@ -591,8 +593,8 @@ TEST_F(Shared, ManyThreadsAgree) {
         wrong += status != CISTERN_OK && status != (creates ? CISTERN_EXISTS : CISTERN_NOT_FOUND);
         created_it += creates && shared;
         if (shared) {
-          cistern_shared_view view{};
-          wrong += cistern_shared_get(shared, &view, sizeof view) != CISTERN_OK || view.bytes != 5000;
+          auto view = cistern::sized<cistern_shared_view>();
+          wrong += cistern_shared_get(shared, &view) != CISTERN_OK || view.bytes != 5000;
           static_cast<char*>(view.address)[t * 8] = 1;
           wrong += cistern_shared_detach(shared) != CISTERN_OK;
         }
@@ -741,7 +743,7 @@ TEST_F(SharedOnDevice, StandsEachCallFailingInTurn) {
               unsigned failed = 0;
               cistern_shared* shared = nullptr;
               if (create(of_device(10), &shared) || cistern_shared_detach(shared)) return 1;
-              cistern_statistics before{}, after{};
+              auto before = cistern::sized<cistern_statistics>(), after = cistern::sized<cistern_statistics>();
               cistern_get_statistics(CISTERN_DEVICE, &before);
               for (int every = 1; every <= 20; ++every) {
                 simcuda_set_value("fail_every", every);

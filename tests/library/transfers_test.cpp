@@ -39,7 +39,7 @@ struct Told {
 
 cistern_transfer_settings settings(unsigned at_once, Told* told = nullptr) {
   cistern_transfer_settings of{};
-  of.size = sizeof of;
+  of.struct_bytes = sizeof of;
   of.copies_at_once = at_once;
   of.pause_microseconds = 10;
   if (told) of.done = Told::note, of.user = told;
@@ -53,14 +53,14 @@ cistern_transfer* make(const cistern_transfer_settings& of) {
 }
 
 cistern_transfer_statistics figures(cistern_transfer* transfer) {
-  cistern_transfer_statistics of{};
-  EXPECT_EQ(cistern_transfer_get_statistics(transfer, &of, sizeof of), CISTERN_OK);
+  auto of = cistern::sized<cistern_transfer_statistics>();
+  EXPECT_EQ(cistern_transfer_get_statistics(transfer, &of), CISTERN_OK);
   return of;
 }
 
 cistern_copy_request copy(void* target, const void* source, std::size_t bytes, int priority = 0) {
   cistern_copy_request of{};
-  of.size = sizeof of;
+  of.struct_bytes = sizeof of;
   of.target = target;
   of.source = source;
   of.bytes = bytes;
@@ -79,7 +79,7 @@ class CudaTransfers : public testing::Test {
   void SetUp() override {
     if (!make_cuda_current()) GTEST_SKIP() << "no simulated driver";
     cistern_pool_settings of{};
-    of.size = sizeof of;
+    of.struct_bytes = sizeof of;
     of.kind = CISTERN_DEVICE;
     ASSERT_EQ(cistern_pool_create(&of, &pool_), CISTERN_OK);
   }
@@ -137,7 +137,7 @@ TEST_F(CudaTransfers, BringAllThatTheyWereGiven) {
   EXPECT_GT(of.seconds, 0);
   EXPECT_GT(of.bytes_per_second, 0);
   EXPECT_EQ(told.ended.size(), 2 * kCount);
-  EXPECT_EQ(cistern_transfer_next_failed(transfer, nullptr, nullptr, nullptr), CISTERN_INVALID);
+  EXPECT_EQ(cistern_transfer_next_failed(transfer, nullptr, nullptr, nullptr), CISTERN_EMPTY);
   EXPECT_EQ(cistern_transfer_destroy(transfer), CISTERN_OK);
   EXPECT_EQ(simcuda_value("live_streams"), 0) << "all threads have ended";
 }
@@ -343,15 +343,13 @@ TEST(Transfers, CopyBuffersOfOpencl) {
   cl_device_id device = nullptr;
   clGetContextInfo(opencl_context(), CL_CONTEXT_DEVICES, sizeof device, &device, nullptr);
   cl_command_queue const queue = clCreateCommandQueueWithProperties(opencl_context(), device, nullptr, nullptr);
-  cl_int error = 0;
-  auto* const buffer = reinterpret_cast<cl_mem>(
-      cistern_opencl_allocate(reinterpret_cast<_cl_context*>(opencl_context()), CL_MEM_READ_WRITE, kMiB, &error));
-  ASSERT_EQ(error, CL_SUCCESS);
+  cl_mem buffer = nullptr;
+  ASSERT_EQ(cistern_opencl_allocate(opencl_context(), CL_MEM_READ_WRITE, kMiB, &buffer), CISTERN_OK);
   cistern_transfer* const transfer = make(settings(2));
   const std::vector<unsigned char> sent = pattern(kMiB / 2, 9);
   std::vector<unsigned char> received(sent.size());
   cistern_copy_request of{};
-  of.size = sizeof of;
+  of.struct_bytes = sizeof of;
   of.bytes = sent.size();
   of.queue = reinterpret_cast<_cl_command_queue*>(queue);
   of.buffer = reinterpret_cast<_cl_mem*>(buffer);
@@ -411,7 +409,7 @@ TEST(Transfers, OfMergedOnesTheWrongOnesFailAlone) {
     ASSERT_EQ(cistern_transfer_hold(transfer, 1), CISTERN_OK);
     for (std::size_t row = 0; row < rows; ++row) {
       cistern_copy_request of{};
-      of.size = sizeof of;
+      of.struct_bytes = sizeof of;
       of.bytes = kRow;
       of.queue = reinterpret_cast<_cl_command_queue*>(queue);
       of.buffer = reinterpret_cast<_cl_mem*>(buffer);
@@ -441,7 +439,7 @@ TEST(Transfers, RefuseWrongArguments) {
   EXPECT_EQ(cistern_transfer_create(nullptr, &transfer), CISTERN_INVALID);
   of = settings(0);
   EXPECT_EQ(cistern_transfer_create(&of, nullptr), CISTERN_INVALID);
-  of.size = 4;
+  of.struct_bytes = 4;
   EXPECT_EQ(cistern_transfer_create(&of, &transfer), CISTERN_INVALID);
   EXPECT_EQ(transfer, nullptr);
   transfer = make(settings(0));

@@ -112,7 +112,7 @@ class UnifiedModel {
     constexpr std::size_t kSizes[] = {1, 7, 64, 1000, 4096, kBytesMax};
     bytes_ = kSizes[number_(number_(40) ? 5 : 6)];
     cistern_unified_settings of = world_.settings;
-    of.size = sizeof of;
+    of.struct_bytes = sizeof of;
     of.bytes = bytes_;
     of.pin = static_cast<cistern_pin>(number_(3));
     of.checked = number_(2) != 0;
@@ -249,13 +249,13 @@ class UnifiedModel {
                end = static_cast<std::ptrdiff_t>(part.begin + part.bytes);
     look.expected.assign(value_.begin() + begin, value_.begin() + end);
     look.known.assign(known_.begin() + begin, known_.begin() + end);
-    const cistern_part source = on_device(address, part), target{CISTERN_HOST, look.bytes, 0};
+    const cistern_part source = on_device(address, part), target{sizeof(cistern_part), CISTERN_HOST, look.bytes, 0};
     demand(cistern_enqueue_copy(&target, &source, part.bytes, 0, queue) == CISTERN_OK, "look");
     if (world_.may_fail) world_.let_fail(true);
   }
   cistern_part on_device(void* address, Part part) const {
     const bool by_offset = world_.settings.kind == CISTERN_OPENCL;
-    return {world_.settings.kind, address, by_offset ? part.begin : 0};
+    return {sizeof(cistern_part), world_.settings.kind, address, by_offset ? part.begin : 0};
   }
   void write_on_device(void* address, Part part, void* queue) {
     unsigned char pattern[8];

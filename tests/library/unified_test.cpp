@@ -75,7 +75,7 @@ class UnifiedTest : public testing::TestWithParam<cistern_kind> {
       of.queues.push_back(nullptr);
       of.take_late = [](std::size_t bytes) {
         void* block = nullptr;
-        demand(cistern_pool_allocate(cistern_pool_default(CISTERN_PINNED), bytes, 0, &block));
+        demand(cistern_pool_allocate(cistern::default_pool(CISTERN_PINNED), bytes, 0, &block));
         return block;
       };
       of.let_fail = [](bool fails) { simcuda_set_value("fail_every", fails ? 7 : 0); };
@@ -326,8 +326,8 @@ TEST_P(UnifiedTest, WrapsTheProgramsMemory) {
 
 TEST_P(UnifiedTest, MemoryGoesWithItsSide) {
   const auto live = [] {
-    cistern_figures of{};
-    EXPECT_EQ(cistern_get_figures(GetParam(), -1, &of, sizeof of), CISTERN_OK);
+    auto of = cistern::sized<cistern_figures>();
+    EXPECT_EQ(cistern_get_figures(GetParam(), -1, &of), CISTERN_OK);
     return of.live_blocks;
   };
   const std::uint64_t before = live();
@@ -352,7 +352,7 @@ TEST_P(UnifiedTest, WrongHandlesAreNamed) {
             "cistern: cistern_unified_get_state(0x12345673): no unified buffer, or destroyed already; refused\n");
   cistern_unified_settings of = world().settings;
   cistern_unified* made = nullptr;
-  of.size = sizeof of;
+  of.struct_bytes = sizeof of;
   EXPECT_EQ(cistern_unified_create(&of, &made), CISTERN_INVALID) << "no bytes";
   of.bytes = 100;
   of.kind = CISTERN_HOST;
@@ -421,9 +421,10 @@ TEST_P(UnifiedTest, TurnsWaitForTheDevice) {
       std::fill(writes.begin(), writes.end(), i);
     }
     const int* const address = turn->device(queue(0)).value();
-    const cistern_part source = turn->memory_object() ? cistern_part{CISTERN_OPENCL, turn->memory_object(), 0}
-                                                      : cistern_part{CISTERN_DEVICE, const_cast<int*>(address), 0};
-    const cistern_part target{CISTERN_HOST, &seen[static_cast<std::size_t>(i) * kCount], 0};
+    const cistern_part source = turn->memory_object()
+                                    ? cistern_part{sizeof(cistern_part), CISTERN_OPENCL, turn->memory_object(), 0}
+                                    : cistern_part{sizeof(cistern_part), CISTERN_DEVICE, const_cast<int*>(address), 0};
+    const cistern_part target{sizeof(cistern_part), CISTERN_HOST, &seen[static_cast<std::size_t>(i) * kCount], 0};
     demand(cistern_enqueue_copy(&target, &source, kCount * sizeof(int), 0, queue(0).get()));
   }
   demand(cistern_queue_wait(GetParam(), 0, queue(0).get()));
@@ -440,7 +441,7 @@ TEST_P(UnifiedTest, ADestroyThatFailsMayBeTriedAgain) {
   if (GetParam() != CISTERN_DEVICE) GTEST_SKIP() << "OpenCL's calls fail in failures_test.cpp";
   for (int n = 1; n < 8; ++n) {
     cistern_unified_settings of = world().settings;
-    of.size = sizeof of;
+    of.struct_bytes = sizeof of;
     of.bytes = 1 << 20;
     cistern_unified* made = nullptr;
     void* address = nullptr;
@@ -477,7 +478,7 @@ TEST_P(UnifiedTest, AWrongQueueChangesNothing) {
 TEST_P(UnifiedTest, ThreadsWithoutAContextUseItsOwn) {
   if (GetParam() != CISTERN_DEVICE) GTEST_SKIP() << "OpenCL has none that is current";
   const auto live = [] {
-    cistern_statistics of{};
+    auto of = cistern::sized<cistern_statistics>();
     cistern_get_statistics(CISTERN_DEVICE, &of);
     return of.live_blocks;
   };
@@ -562,7 +563,7 @@ TEST_P(UnifiedTest, NothingIsLostWhereAnyCallFails) {
     ASSERT_LT(n, 10'000);
   }
   EXPECT_GT(runs_that_failed, 100u);
-  cistern_trim(CISTERN_DEVICE, 0);
+  cistern_trim(CISTERN_DEVICE, 0, nullptr);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, UnifiedTest, testing::Values(CISTERN_OPENCL, CISTERN_DEVICE), name_of_kind);
@@ -584,7 +585,7 @@ TEST(Unified, PinsWhatIsCopiedOften) {
   EXPECT_EQ(copies_until_pinned({.checked = false}, kCount - 1), -1) << "not worth it";
   EXPECT_EQ(copies_until_pinned({.pin = CISTERN_PIN_NEVER, .checked = false}, kCount), -1);
   EXPECT_EQ(copies_until_pinned({.pin = CISTERN_PIN_AT_ONCE, .checked = false}, 10), 0);
-  cistern_trim(CISTERN_PINNED, 0);
+  cistern_trim(CISTERN_PINNED, 0, nullptr);
   EXPECT_EQ(simcuda_value("live_pinned"), 0) << "and nothing stays page-locked";
 }
 

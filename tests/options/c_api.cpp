@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <cerrno>
+#include <cistern/result.hpp>
 #include <cstdio>
 #include <cstdlib>
 
@@ -29,9 +30,15 @@ Function* shim_function(const char* name) {
 #define SHIM(name) shim_function<decltype(name)>(#name)
 
 cistern_statistics statistics(cistern_kind kind) {
-  cistern_statistics figures{};
-  check(SHIM(cistern_get_statistics)(kind, &figures) == 0, "statistics of a kind that exists");
+  auto figures = cistern::sized<cistern_statistics>();
+  check(SHIM(cistern_get_statistics)(kind, &figures) == CISTERN_OK, "statistics of a kind that exists");
   return figures;
+}
+
+size_t trim(cistern_kind kind) {
+  size_t returned = 0;
+  check(SHIM(cistern_trim)(kind, 0, &returned) == CISTERN_OK, "trimmed");
+  return returned;
 }
 
 // One pool for both: what one gives back the other gets.
@@ -39,10 +46,11 @@ void device_memory() {
   CUdeviceptr own = 0;
   unsigned long long pointer = 0;
   check(!cuMemAlloc(&own, kBytes) && !cuMemFree(own), "the program's own block");
-  check(SHIM(cistern_cuda_allocate)(&pointer, kBytes) == 0 && pointer == own, "the C API gets it from the pool");
+  check(SHIM(cistern_cuda_allocate)(kBytes, &pointer) == CISTERN_OK && pointer == own,
+        "the C API gets it from the pool");
   check(cuMemFree(pointer) == CUDA_SUCCESS, "the program frees it");
   check(!cuMemAlloc(&own, kBytes) && own == pointer, "the program gets it again");
-  check(SHIM(cistern_cuda_deallocate)(own) == 0, "the C API frees it");
+  check(SHIM(cistern_cuda_deallocate)(own) == CISTERN_OK, "the C API frees it");
   const cistern_statistics figures = statistics(CISTERN_DEVICE);
   check(figures.allocations == 3 && figures.frees == 3 && figures.pool_hits == 2, "all are counted together");
   check(figures.driver_allocs == 1 && figures.pooled_bytes == kBytes, "one driver allocation");
@@ -56,7 +64,7 @@ void pinned_memory() {
   const cistern_statistics figures = statistics(CISTERN_PINNED);
   check(figures.allocations == 2 && figures.live_blocks == 0 && figures.pooled_blocks == 2, "both are kept");
   check(figures.largest_pooled_bytes == kBytes, "the largest");
-  check(SHIM(cistern_trim)(CISTERN_PINNED, 0) >= kBytes, "trimmed");
+  check(trim(CISTERN_PINNED) >= kBytes, "trimmed");
   check(statistics(CISTERN_PINNED).pooled_blocks == 0, "nothing is kept");
   check(statistics(CISTERN_DEVICE).pooled_bytes == kBytes, "device memory is untouched");
 }
@@ -64,22 +72,30 @@ void pinned_memory() {
 void other_kinds() {
   check(statistics(CISTERN_HOST).allocations > 0, "host memory is counted");
   check(statistics(CISTERN_OPENCL).allocations == 0, "no OpenCL here");
-  check(SHIM(cistern_get_statistics)(static_cast<cistern_kind>(4), nullptr) == -1, "no such kind");
-  check(SHIM(cistern_get_statistics)(CISTERN_DEVICE, nullptr) == -1, "nowhere to write");
-  check(SHIM(cistern_trim)(CISTERN_HOST, 0) == 0, "host memory has no pool");
+  auto figures = cistern::sized<cistern_statistics>();
+  check(SHIM(cistern_get_statistics)(CISTERN_MANAGED, &figures) == CISTERN_INVALID, "memory that is not pooled");
+  check(SHIM(cistern_get_statistics)(CISTERN_DEVICE, nullptr) == CISTERN_INVALID, "nowhere to write");
+  check(trim(CISTERN_HOST) == 0, "host memory has no pool");
+  size_t returned = 7;
+  check(SHIM(cistern_trim)(CISTERN_MANAGED, 0, &returned) == CISTERN_OK && !returned, "nothing to trim");
+  check(SHIM(cistern_trim)(static_cast<cistern_kind>(17), 0, nullptr) == CISTERN_INVALID, "no such kind");
+  check(SHIM(cistern_defragment)(CISTERN_HOST, nullptr) == CISTERN_OK, "the bytes are not wanted");
 }
 
 void reports(const char* path) {
   CUdeviceptr live = 0;
   check(!cuMemAlloc(&live, 3 * kBytes), "a live block");
-  check(SHIM(cistern_report)(path, CISTERN_JSON) == 0, "a report on demand");
-  check(SHIM(cistern_report)(path, CISTERN_JSON) == EEXIST, "an existing file is kept");
+  check(SHIM(cistern_report)(path, CISTERN_JSON) == CISTERN_OK, "a report on demand");
+  check(SHIM(cistern_report)(path, CISTERN_JSON) == CISTERN_EXISTS, "an existing file is kept");
+  check(SHIM(cistern_native_error)() == EEXIST, "the system's own code");
+  check(SHIM(cistern_report)("/nowhere/report", CISTERN_JSON) == CISTERN_NOT_FOUND, "no such folder");
+  check(SHIM(cistern_report)(nullptr, CISTERN_JSON) == CISTERN_INVALID, "no path");
   check(!cuMemFree(live), "freed");
 }
 
 cistern_figures figures_of(int device) {
-  cistern_figures figures{};
-  check(SHIM(cistern_get_figures)(CISTERN_DEVICE, device, &figures, sizeof figures) == CISTERN_OK, "figures");
+  auto figures = cistern::sized<cistern_figures>();
+  check(SHIM(cistern_get_figures)(CISTERN_DEVICE, device, &figures) == CISTERN_OK, "figures");
   return figures;
 }
 
@@ -93,13 +109,13 @@ CUdeviceptr block_on(int device, size_t bytes) {
 
 // What devices held one after the other was never held together.
 void peaks_of_devices() {
-  SHIM(cistern_trim)(CISTERN_DEVICE, 0);
+  trim(CISTERN_DEVICE);
   for (int device = 0; device < 2; ++device) {
     check(!cuMemFree(block_on(device, 8 * kBytes)), "freed");
     const cistern_figures figures = figures_of(device);
     check(figures.peak_bytes == 8 * kBytes, "the device's own peak");
     check(figures.worst_reserved_bytes == 8 * kBytes && figures.worst_live_bytes == 0, "all in vain after the free");
-    SHIM(cistern_trim)(CISTERN_DEVICE, 0);
+    trim(CISTERN_DEVICE);
   }
   check(statistics(CISTERN_DEVICE).peak_bytes == 8 * kBytes, "the peak of all devices");
   check(figures_of(-1).peak_bytes == 8 * kBytes, "the same in the figures");

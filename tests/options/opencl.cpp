@@ -7,6 +7,7 @@
 #include <cistern/cistern.h>
 #include <unistd.h>
 
+#include <cistern/result.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -26,7 +27,7 @@ void release_pending(cl_context context, cl_device_id device, int count) {
     clEnqueueFillBuffer(queue, buffer, &zero, sizeof zero, 0, kBytes, 1, &gate, nullptr);
     clReleaseMemObject(buffer);
   }
-  cistern_statistics figures{};
+  auto figures = cistern::sized<cistern_statistics>();
   if (cistern_get_statistics) cistern_get_statistics(CISTERN_OPENCL, &figures);
   std::printf("behind the gate: %llu\n", (unsigned long long)figures.pooled_bytes);
   clSetUserEventStatus(gate, CL_COMPLETE);
@@ -47,15 +48,16 @@ int main(int argc, char** argv) {
     if (!std::strcmp(argv[i], "sleep")) {
       usleep(150'000);
     } else if (!std::strncmp(argv[i], "trim=", 5)) {
-      std::printf("trimmed %zu\n",
-                  cistern_trim ? cistern_trim(CISTERN_OPENCL, std::strtoul(argv[i] + 5, nullptr, 0)) : 0);
+      std::size_t returned = 0;
+      if (cistern_trim) cistern_trim(CISTERN_OPENCL, std::strtoul(argv[i] + 5, nullptr, 0), &returned);
+      std::printf("trimmed %zu\n", returned);
     } else if (!std::strncmp(argv[i], "pending=", 8)) {
       release_pending(context, device, std::atoi(argv[i] + 8));
     } else {
       cl_mem buffer = clCreateBuffer(context, 0, std::strtoul(argv[i], nullptr, 0), nullptr, nullptr);
       clReleaseMemObject(buffer);
     }
-    cistern_statistics figures{};
+    auto figures = cistern::sized<cistern_statistics>();
     if (cistern_get_statistics) cistern_get_statistics(CISTERN_OPENCL, &figures);
     std::printf("%s: kept %llu in %llu, largest %llu\n", argv[i], (unsigned long long)figures.pooled_bytes,
                 (unsigned long long)figures.pooled_blocks, (unsigned long long)figures.largest_pooled_bytes);

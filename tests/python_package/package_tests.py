@@ -267,7 +267,7 @@ class BadInput(PackageTest):
                 "        print(error)\n")
         self.assertEqual(self.python("-c", code, SIMCUDA_DEVICES="0").stdout.splitlines(), [
             "100 100 bytes of pool pool: no driver (native error 100)", "100 figures of device: invalid argument",
-            "100 200 bytes of pool pool: the limit of the pool", "100 statistics of a pool: invalid argument"])
+            "100 200 bytes of pool pool: over the limit of the pool", "100 statistics of a pool: invalid argument"])
 
     def test_no_library(self):
         self.says("libcistern.statistics()", "there is no such file", preload=False, LIBCISTERN_LIBRARY="/nonexistent")

@@ -11,7 +11,7 @@ int main() {
   CUcontext context;
   if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) return 1;
   cistern_pool_settings settings{};
-  settings.size = sizeof settings;
+  settings.struct_bytes = sizeof settings;
   settings.name = "rmm";
   settings.kind = CISTERN_DEVICE;
   cistern_pool* of_cistern = nullptr;
@@ -21,8 +21,8 @@ int main() {
   rmm::mr::pool_memory_resource<decltype(counted)> pool(&counted, 1 << 20, 8 << 20);
   void* const block = pool.allocate(3000);
   void* const large = pool.allocate(3 << 20);
-  cistern_pool_statistics ours{};
-  cistern_pool_get_statistics(of_cistern, &ours, sizeof ours);
+  auto ours = cistern::sized<cistern_pool_statistics>();
+  cistern_pool_get_statistics(of_cistern, &ours);
   std::printf("rmm %lld bytes, cistern %llu bytes in %llu blocks\n", (long long)counted.get_bytes_counter().value,
               (unsigned long long)ours.live_bytes, (unsigned long long)ours.live_blocks);
   pool.deallocate(block, 3000);

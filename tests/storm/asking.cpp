@@ -31,8 +31,8 @@ void ask_report(Random& random) {
   const bool json = random.below(2);
   char path[300];
   snprintf(path, sizeof path, "%s/asked-%d-%u.%s", scratch_folder(), getpid(), number, json ? "json" : "txt");
-  const int code = cistern.report(path, json ? CISTERN_JSON : CISTERN_TEXT);
-  if (code) fail("cistern_report to %s: %s", path, strerror(code));
+  const cistern_status status = cistern.report(path, json ? CISTERN_JSON : CISTERN_TEXT);
+  if (status) fail("cistern_report to %s: %s", path, cistern.status_text(status));
   if (!json || number % 16) unlink(path);  // the driver reads those that stay
 }
 
@@ -64,7 +64,7 @@ void ask_something(Random& random) {
       malloc_trim(random.below(100000));
       return;
     case 3:
-      if (cistern.trim) cistern.trim(static_cast<cistern_kind>(random.below(4)), random.below(1 << 20));
+      if (cistern.trim) cistern.trim(static_cast<cistern_kind>(random.below(4)), random.below(1 << 20), nullptr);
       return;
     case 4:
     case 5:

@@ -45,7 +45,8 @@ void report_to_file(unsigned child) {
   if (!cistern.report) return;
   char path[300];
   snprintf(path, sizeof path, "%s/child-%d-%u.json", scratch_folder(), getpid(), child);
-  if (const int code = cistern.report(path, CISTERN_JSON)) fail("cistern_report in a child: %s", strerror(code));
+  if (const cistern_status status = cistern.report(path, CISTERN_JSON))
+    fail("cistern_report in a child: %s", cistern.status_text(status));
   if (child % 16) unlink(path);
 }
 

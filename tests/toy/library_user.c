@@ -25,7 +25,8 @@ static struct _cl_context* given_context;
 static char host[BYTES], back[BYTES];
 
 static cistern_pool* new_pool(void) {
-  cistern_pool_settings settings = {.size = sizeof settings, .name = "toys", .kind = KIND, .bytes_max = 1 << 20};
+  cistern_pool_settings settings = {
+      .struct_bytes = sizeof settings, .name = "toys", .kind = KIND, .bytes_max = 1 << 20};
   cistern_pool* pool = NULL;
   SHOW(cistern_pool_create(&settings, &pool)); /* without a context */
   settings.context = given_context;
@@ -48,16 +49,17 @@ static void use_pool(cistern_pool* pool) {
   printf("%s\n", (char*)block);
   SHOW(cistern_pool_deallocate(pool, block, NULL));
   SHOW(cistern_pool_deallocate(pool, other, NULL));
-  cistern_pool_statistics seen;
-  SHOW(cistern_pool_get_statistics(pool, &seen, sizeof seen));
+  cistern_pool_statistics seen = {.struct_bytes = sizeof seen};
+  SHOW(cistern_pool_get_statistics(pool, &seen));
   printf("%d allocations, %d of kept memory, %d live\n", (int)seen.allocations, (int)seen.pool_hits,
          (int)seen.live_blocks);
 }
 
 /* The blocks of this pool are the program's own as well. */
 static void use_default_pool(void) {
-  cistern_pool* const pool = cistern_pool_default(KIND);
-  cistern_request request = {.size = sizeof request, .bytes = BYTES};
+  cistern_pool* pool = NULL;
+  SHOW(cistern_pool_default(KIND, &pool));
+  cistern_request request = {.struct_bytes = sizeof request, .bytes = BYTES};
   void* block = NULL;
   SHOW(cistern_pool_allocate_as(pool, &request, &block)); /* without a context */
   request.context = given_context;
@@ -68,9 +70,9 @@ static void use_default_pool(void) {
   SHOW(cistern_pool_deallocate(pool, NO_BLOCK, NULL));
   printf("driver's code: %d\n", cistern_native_error());
   SHOW(cistern_pool_reserve(pool, BYTES, 1)); /* it has no such function */
-  cistern_figures figures;
-  SHOW(cistern_get_figures(KIND, 0, &figures, sizeof figures));
-  SHOW(cistern_get_figures(KIND, 1, &figures, sizeof figures));
+  cistern_figures figures = {.struct_bytes = sizeof figures};
+  SHOW(cistern_get_figures(KIND, 0, &figures));
+  SHOW(cistern_get_figures(KIND, 1, &figures));
   printf("%d live\n", (int)figures.live_blocks);
 }
 
@@ -79,7 +81,9 @@ static void use_queue(cistern_pool* pool) {
   toy_context* other = NULL;
   if (toy_context_create(&other)) return;
   SHOW(cistern_pool_allocate(pool, BYTES, 0, &block));
-  const cistern_part on_device = {KIND, block, 0}, on_host = {CISTERN_HOST, back, 0}, cuda = {CISTERN_DEVICE, host, 0};
+  const size_t known = sizeof(cistern_part);
+  const cistern_part on_device = {known, KIND, block, 0}, on_host = {known, CISTERN_HOST, back, 0};
+  const cistern_part cuda = {known, CISTERN_DEVICE, host, 0};
   SHOW(cistern_enqueue_fill(&on_device, "abc", 3, 10, 0, context));
   SHOW(cistern_enqueue_copy(&on_host, &on_device, 10, 0, context));
   SHOW(cistern_enqueue_copy(&on_device, &cuda, 10, 0, context));
@@ -93,14 +97,14 @@ static void use_queue(cistern_pool* pool) {
 }
 
 static void use_transfer(cistern_pool* pool) {
-  cistern_transfer_settings settings = {.size = sizeof settings};
+  cistern_transfer_settings settings = {.struct_bytes = sizeof settings};
   cistern_transfer* transfer = NULL;
   void* block = NULL;
   SHOW(cistern_pool_allocate(pool, BYTES, 0, &block));
   SHOW(cistern_transfer_create(&settings, &transfer));
   memset(host, 7, BYTES);
-  cistern_copy_request up = {.size = sizeof up, .bytes = BYTES, .target = block, .source = host};
-  cistern_copy_request down = {.size = sizeof down, .bytes = BYTES, .target = back, .source = block};
+  cistern_copy_request up = {.struct_bytes = sizeof up, .bytes = BYTES, .target = block, .source = host};
+  cistern_copy_request down = {.struct_bytes = sizeof down, .bytes = BYTES, .target = back, .source = block};
   SHOW(cistern_transfer_add(transfer, &up, NULL));
   SHOW(cistern_transfer_wait(transfer, -1));
   SHOW(cistern_transfer_add(transfer, &down, NULL));
@@ -111,7 +115,8 @@ static void use_transfer(cistern_pool* pool) {
 }
 
 static void use_buffer(void) {
-  cistern_unified_settings settings = {.size = sizeof settings, .bytes = BYTES, .kind = KIND, .context = given_context};
+  cistern_unified_settings settings = {
+      .struct_bytes = sizeof settings, .bytes = BYTES, .kind = KIND, .context = given_context};
   cistern_unified* buffer = NULL;
   void *here = NULL, *there = NULL;
   SHOW(cistern_unified_create(&settings, &buffer)); /* without a queue */
@@ -131,7 +136,7 @@ static void use_buffer(void) {
 }
 
 static void use_file(const char* path) {
-  cistern_mapped_settings settings = {.size = sizeof settings,
+  cistern_mapped_settings settings = {.struct_bytes = sizeof settings,
                                       .path = path,
                                       .chunk_bytes = 4096,
                                       .kind = KIND,

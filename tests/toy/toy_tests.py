@@ -87,10 +87,11 @@ cistern_pool_reallocate(pool, &block, 2 * BYTES, context): 0
 kept
 cistern_pool_deallocate(pool, block, NULL): 0
 cistern_pool_deallocate(pool, other, NULL): 0
-cistern_pool_get_statistics(pool, &seen, sizeof seen): 0
+cistern_pool_get_statistics(pool, &seen): 0
 4 allocations, {hits} of kept memory, {live} live
 """
 DEFAULT_POOL = """
+cistern_pool_default(KIND, &pool): 0
 cistern_pool_allocate_as(pool, &request, &block): 1
 cistern_pool_allocate_as(pool, &request, &block): 0
 toy_free(context, block): 0
@@ -99,8 +100,8 @@ cistern_pool_deallocate(pool, block, NULL): 0
 cistern_pool_deallocate(pool, NO_BLOCK, NULL): 1
 driver's code: 1
 cistern_pool_reserve(pool, BYTES, 1): 1
-cistern_get_figures(KIND, 0, &figures, sizeof figures): 0
-cistern_get_figures(KIND, 1, &figures, sizeof figures): 1
+cistern_get_figures(KIND, 0, &figures): 0
+cistern_get_figures(KIND, 1, &figures): 1
 0 live
 """
 QUEUE = """

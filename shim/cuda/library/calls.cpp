@@ -2,6 +2,7 @@
 // device (devices.cpp). Thin: each to the function that its hook calls too.
 #include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/hooks/substitute.hpp"
+#include "shim/cuda/library/answers.hpp"
 #include "shim/cuda/next.hpp"
 #include "shim/library/library.hpp"
 #include "shim/library/pools.hpp"
@@ -9,15 +10,31 @@
 
 namespace cistern::library {
 
-int cuda_allocate(unsigned long long* pointer, size_t bytes) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
-  return cuda::driver_found() ? cuda::allocate_device(pointer, bytes) : cuda::kNoDevice;
+namespace {
+
+// The driver refuses what the program gave: a size, or an address.
+cistern_status status_of_call(cuda::CUresult answer) {
+  return answer == cuda::kInvalidValue ? refused(answer, CISTERN_INVALID) : cuda::status_of(answer);
 }
 
-int cuda_deallocate(unsigned long long pointer) {
+}  // namespace
+
+cistern_status cuda_allocate(size_t bytes, unsigned long long* pointer) {
   const CalledFrom here(__builtin_return_address(0), Calls::some);
-  if (refuse_block_of_pool("cistern_cuda_deallocate", reinterpret_cast<void*>(pointer))) return cuda::kInvalidValue;
-  return cuda::driver_found() ? cuda::free_device(pointer) : cuda::kNoDevice;
+  native = 0;
+  if (!pointer) return CISTERN_INVALID;
+  *pointer = 0;
+  if (!cuda::driver_found()) return CISTERN_NO_DRIVER;
+  const cistern_status status = status_of_call(cuda::allocate_device(pointer, bytes));
+  if (status != CISTERN_OK) *pointer = 0;
+  return status;
+}
+
+cistern_status cuda_deallocate(unsigned long long pointer) {
+  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  native = 0;
+  if (refuse_block_of_pool("cistern_cuda_deallocate", reinterpret_cast<void*>(pointer))) return CISTERN_INVALID;
+  return cuda::driver_found() ? status_of_call(cuda::free_device(pointer)) : CISTERN_NO_DRIVER;
 }
 
 uint64_t driver_lookups(uint64_t* substituted) {
@@ -28,6 +45,7 @@ uint64_t driver_lookups(uint64_t* substituted) {
 
 cistern_status block_used_on(void* block, void* stream) {
   const auto pointer = static_cast<cuda::CUdeviceptr>(reinterpret_cast<std::uintptr_t>(block));
+  native = 0;
   if (!cuda::driver_found()) return CISTERN_NO_DRIVER;
   return cuda::note_further_stream(pointer, static_cast<cuda::CUstream>(stream)) ? CISTERN_OK : CISTERN_INVALID;
 }

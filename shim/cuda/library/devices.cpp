@@ -44,6 +44,11 @@ CUresult primary_context(int ordinal, CUcontext* context) {
   return answer;
 }
 
+CUresult count_devices(int* count) {
+  const CUresult ready = prepare_driver();
+  return ready == kSuccess ? driver().cuDeviceGetCount(count) : ready;
+}
+
 // Managed memory's places: an ordinal, or the host's.
 CUresult place_of(int ordinal, CUdevice* place) {
   if (ordinal != CISTERN_CPU) return device_at(ordinal, place);
@@ -56,6 +61,11 @@ CUdeviceptr address_of(const void* memory) {
 }
 
 }  // namespace
+
+int device_count() {
+  int count = 0;
+  return count_devices(&count) == kSuccess ? count : 0;
+}
 
 CUcontext current_context() {
   CUcontext context = nullptr;
@@ -100,27 +110,32 @@ namespace {
 constexpr CUresult kAccessIsThere = 704, kAccessIsNotThere = 705;
 }
 
-int device_count() {
-  int count = 0;
-  return cuda::prepare_driver() == cuda::kSuccess && driver().cuDeviceGetCount(&count) == cuda::kSuccess ? count : 0;
+cistern_status device_count(int* count) {
+  native = 0;
+  if (!count) return CISTERN_INVALID;
+  *count = 0;
+  const CUresult answer = cuda::count_devices(count);
+  if (answer != cuda::kSuccess) *count = 0;
+  return status_of(answer == cuda::kSuccess && !*count ? cuda::kNoDevice : answer);
 }
 
-cistern_status device_memory(int device, cistern_memory_info* info, size_t bytes) {
+cistern_status device_memory(int device, cistern_memory_info* info) {
   native = 0;
-  if (!info || device < 0) return CISTERN_INVALID;
+  if (!clear_sized(info) || device < 0) return CISTERN_INVALID;
   const OnDevice here(device);
   if (!here) return status_of(here.answer());
   std::size_t free_bytes = 0, total_bytes = 0;
   const CUresult answer = cuda::hook::cuMemGetInfo_v2(&free_bytes, &total_bytes);
   if (answer != cuda::kSuccess) return status_of(answer);
   const cuda::DeviceUse use = cuda::use_of_device(device);
-  write_sized(info, {total_bytes, free_bytes, use.live_bytes, use.cached_bytes}, bytes);
+  write_sized(info, {0, total_bytes, free_bytes, use.live_bytes, use.cached_bytes});
   return CISTERN_OK;
 }
 
 cistern_status device_can_access(int device, int peer, int* can) {
   native = 0;
   if (!can) return CISTERN_INVALID;
+  *can = 0;
   CUdevice one = 0, other = 0;
   if (const CUresult answer = cuda::device_at(device, &one); answer != cuda::kSuccess) return status_of(answer);
   if (const CUresult answer = cuda::device_at(peer, &other); answer != cuda::kSuccess) return status_of(answer);

@@ -8,6 +8,9 @@ namespace cistern::cuda {
 // False too where there is no driver.
 bool any_context_is_current();
 
+// 0 too where there is no driver.
+int device_count();
+
 // Null too where there is no driver.
 CUcontext current_context();
 

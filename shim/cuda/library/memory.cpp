@@ -153,7 +153,7 @@ extern constexpr library::KindMemory device_memory = {
     .bytes_of = bytes_of,
     .device_of = device_of_block,
     .copy_contents = copy_contents,
-    .device_count = library::device_count,
+    .device_count = device_count,
 };
 
 extern constexpr library::KindMemory pinned_memory = {

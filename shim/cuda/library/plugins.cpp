@@ -29,7 +29,7 @@ cistern_pool* pool_named(std::atomic<cistern_pool*>& place, const char* name, ci
   if (known) [[likely]]
     return known;
   cistern_pool_settings settings{};
-  settings.size = sizeof settings;
+  settings.struct_bytes = sizeof settings;
   settings.name = name;
   settings.kind = kind;
   cistern_pool* made = nullptr;
@@ -87,24 +87,32 @@ bool sees_all_streams() { return preloaded.load(std::memory_order_relaxed) && !s
 // it waits itself.
 void* queue_for_free() { return sees_all_streams() ? cuda::legacy_stream() : nullptr; }
 
+cistern_pool* pool_of_torch() {
+  static constinit std::atomic<cistern_pool*> pool{nullptr};
+  return pool_named(pool, "torch", CISTERN_DEVICE);
+}
+
 }  // namespace
 
 // --- PyTorch
-cistern_pool* torch_pool() {
-  static constinit std::atomic<cistern_pool*> pool{nullptr};
-  return pool_named(pool, "torch", CISTERN_DEVICE);
+cistern_status torch_pool(cistern_pool** pool) {
+  native = 0;
+  if (!pool) return CISTERN_INVALID;
+  *pool = pool_of_torch();
+  return *pool ? CISTERN_OK : CISTERN_NO_MEMORY;
 }
 
 void* torch_alloc(ssize_t size, int device, void* stream) {
   if (size <= 0) return nullptr;
   torch_allocates_here.store(true, std::memory_order_relaxed);
   void* block = nullptr;
-  const cistern_status status = pool_allocate_on(torch_pool(), static_cast<std::size_t>(size), device, stream, &block);
+  const cistern_status status =
+      pool_allocate_on(pool_of_torch(), static_cast<std::size_t>(size), device, stream, &block);
   return status == CISTERN_OK ? block : fail_in_torch({status, static_cast<std::size_t>(size), device});
 }
 
 void torch_free(void* block, ssize_t, int, void* stream) {
-  if (block) pool_deallocate_on(torch_pool(), block, stream);
+  if (block) pool_deallocate_on(pool_of_torch(), block, stream);
 }
 
 void torch_record_stream(void* block, void* stream) {
@@ -114,7 +122,7 @@ void torch_record_stream(void* block, void* stream) {
 // --- NumPy
 void* numpy_malloc(void* pool, size_t bytes) {
   cistern_request request{};
-  request.size = sizeof request;
+  request.struct_bytes = sizeof request;
   request.bytes = bytes ? bytes : 1;
   if (const int device = device_for_pinned(); device != CISTERN_CURRENT)
     request.where = CISTERN_ON_DEVICE, request.device = device;

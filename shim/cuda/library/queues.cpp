@@ -18,7 +18,7 @@ namespace {
 constexpr unsigned kWithoutTiming = 2;  // CU_EVENT_DISABLE_TIMING
 constexpr unsigned kPortable = 1;       // CU_MEMHOSTREGISTER_PORTABLE, CU_MEMHOSTALLOC_PORTABLE
 
-CUdeviceptr address(const cistern_part& part) {
+CUdeviceptr address(const library::BlockPart& part) {
   return static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(part.block)) + part.offset;
 }
 CUstream stream(void* queue) { return static_cast<CUstream>(queue); }
@@ -48,14 +48,14 @@ CUresult done(CUresult answer, void* queue) {
   return answer == kSuccess && !queue ? hook::cuStreamSynchronize(nullptr) : answer;
 }
 
-cistern_status copy(const cistern_part& target, const cistern_part& source, std::size_t bytes, int device,
+cistern_status copy(const library::BlockPart& target, const library::BlockPart& source, std::size_t bytes, int device,
                     void* queue) {
   return on_device(
       device, [&] { return done(hook::cuMemcpyAsync(address(target), address(source), bytes, stream(queue)), queue); });
 }
 
-cistern_status read_and_wait(const cistern_part& target, const cistern_part& source, std::size_t bytes, int device,
-                             void* queue) {
+cistern_status read_and_wait(const library::BlockPart& target, const library::BlockPart& source, std::size_t bytes,
+                             int device, void* queue) {
   const OnDevice there(device);
   if (!there) return status_of(there.answer());
   const CUresult answer = hook::cuMemcpyAsync(address(target), address(source), bytes, stream(queue));
@@ -97,8 +97,8 @@ Value value_of(const void* pattern) {
 }
 
 // In the context that is meant.
-cistern_status fill_here(const cistern_part& target, const void* pattern, std::size_t pattern_bytes, std::size_t bytes,
-                         int device, void* queue) {
+cistern_status fill_here(const library::BlockPart& target, const void* pattern, std::size_t pattern_bytes,
+                         std::size_t bytes, int device, void* queue) {
   const CUdeviceptr to = address(target);
   const bool is_whole = bytes % pattern_bytes == 0 && to % pattern_bytes == 0;
   if (is_of_one(static_cast<const char*>(pattern), pattern_bytes))
@@ -110,14 +110,14 @@ cistern_status fill_here(const cistern_part& target, const void* pattern, std::s
     return status_of(done(
         hook::cuMemsetD32Async(to, value_of<std::uint32_t>(pattern), bytes / pattern_bytes, stream(queue)), queue));
   const library::CopyAndWait here{
-      [](const cistern_part& to, const cistern_part& from, std::size_t count, int, void* on) {
+      [](const library::BlockPart& to, const library::BlockPart& from, std::size_t count, int, void* on) {
         return status_of(hook::cuMemcpyAsync(address(to), address(from), count, stream(on)));
       },
       [](int, void* on) { return status_of(hook::cuStreamSynchronize(stream(on))); }};
   return library::fill_by_copies(here, target, pattern, pattern_bytes, bytes, device, queue);
 }
 
-cistern_status fill(const cistern_part& target, const void* pattern, std::size_t pattern_bytes, std::size_t bytes,
+cistern_status fill(const library::BlockPart& target, const void* pattern, std::size_t pattern_bytes, std::size_t bytes,
                     int device, void* queue) {
   if (!driver_found()) return CISTERN_NO_DRIVER;
   const OnDevice there(device);

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "shim/host/hooks/hooks.hpp"
+#include "shim/library/answers.hpp"
 #include "shim/library/library.hpp"
 #include "shim/library/pools.hpp"
 #include "shim/process/process.hpp"
@@ -26,10 +27,11 @@ namespace {
   return block;
 }
 
-[[gnu::noinline]] int deallocate_slowly(void* block, const void* caller) {
+[[gnu::noinline]] cistern_status deallocate_slowly(void* block, const void* caller) {
+  constexpr char kApi[] = "cistern_deallocate";
   const CalledFrom here(caller, Calls::frequent);
-  if (refuse_block_of_pool("cistern_deallocate", block)) return EINVAL;
-  return host::free_checked(block, "cistern_deallocate") ? 0 : EINVAL;
+  native = 0;
+  return !refuse_block_of_pool(kApi, block) && host::free_checked(block, kApi) ? CISTERN_OK : CISTERN_INVALID;
 }
 
 }  // namespace
@@ -41,10 +43,10 @@ void* allocate(size_t bytes, size_t alignment) {
   return allocate_slowly(bytes, alignment, __builtin_return_address(0));
 }
 
-int deallocate(void* block) {
+cistern_status deallocate(void* block) {
   if (!any_pool.load(std::memory_order_relaxed)) [[likely]]
     if (host_pool::give(block)) [[likely]]
-      return 0;
+      return CISTERN_OK;
   return deallocate_slowly(block, __builtin_return_address(0));
 }
 

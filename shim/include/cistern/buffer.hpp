@@ -44,7 +44,7 @@ class storage {
   const place& where() const noexcept { return where_; }
   void* block() const noexcept { return block_; }
   static cistern_pool* pool_of(const place& where) noexcept {
-    return where.pool ? where.pool : cistern_pool_default(where.kind);
+    return where.pool ? where.pool : default_pool(where.kind);
   }
   // OpenCL: it goes back behind what was enqueued there. Of two queues the earlier one is waited for.
   void used_on(void* queue) noexcept {
@@ -139,7 +139,7 @@ class view {
       requires(!std::is_const_v<T>) {
     constexpr const char* kCall = "view::copy_from";
     if (source.size() != count_) return failure{CISTERN_MISMATCH, kCall};
-    return copy(kCall, *this, part(), {CISTERN_HOST, const_cast<value_type*>(source.data()), 0}, on);
+    return copy(kCall, *this, part(), on_host_at(source.data()), on);
   }
   result<void> copy_from(const view<const value_type>& source, stream on = {}) const noexcept
       requires(!std::is_const_v<T>) {
@@ -153,7 +153,7 @@ class view {
   result<void> copy_to(std::span<value_type> target, stream on = {}) const noexcept {
     constexpr const char* kCall = "view::copy_to";
     if (target.size() != count_) return failure{CISTERN_MISMATCH, kCall};
-    return copy(kCall, *this, {CISTERN_HOST, target.data(), 0}, part(), on);
+    return copy(kCall, *this, on_host_at(target.data()), part(), on);
   }
   result<void> fill(const value_type& value, stream on = {}) const noexcept requires(!std::is_const_v<T>) {
     if (empty()) return {};
@@ -186,7 +186,10 @@ class view {
 
   void* address() const noexcept { return const_cast<value_type*>(data()); }
   cistern_part part() const noexcept {
-    return {kind(), storage_.get() ? storage_.get()->block() : nullptr, offset_bytes()};
+    return {sizeof(cistern_part), kind(), storage_.get() ? storage_.get()->block() : nullptr, offset_bytes()};
+  }
+  static cistern_part on_host_at(const value_type* first) noexcept {
+    return {sizeof(cistern_part), CISTERN_HOST, const_cast<value_type*>(first), 0};
   }
   void* queue_for(stream on) const noexcept {
     return on.get() || !storage_.get() ? on.get() : storage_.get()->where().queue.get();
@@ -230,8 +233,7 @@ class buffer : public view<T> {
   static result<buffer> make(std::size_t count, place where = {}) noexcept requires(!std::is_const_v<T>) {
     constexpr const char* kCall = "buffer::make";
     if (count > PTRDIFF_MAX / sizeof(T)) return failure{CISTERN_NO_MEMORY, kCall};
-    cistern_request request{};
-    request.size = sizeof request;
+    auto request = sized<cistern_request>();
     request.bytes = count * sizeof(T);
     request.flags = where.flags;
     request.context = where.context;

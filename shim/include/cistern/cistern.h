@@ -8,8 +8,19 @@
  * preloaded shim: there the same functions speak of the same pools.
  *
  * Thread-safety: every function may be called from any thread, at any time before exit, except inside a signal handler.
- * Units: sizes are bytes. Errors: as each function says; none aborts. Structs that begin with their size may grow:
- * what a caller does not know of is as if it were 0. */
+ * Units: sizes are bytes.
+ *
+ * Errors: a function that can fail returns a cistern_status, and none aborts. It gives its results through its last
+ * arguments, which are pointers: what they point to is null or 0 unless the function returns CISTERN_OK. An argument
+ * that passes a value too stays as it was (cistern_pool_reallocate, cistern_unified_next_dirty). Exceptions are
+ * cistern_allocate and cistern_reallocate, which are like malloc, and the functions whose shape a framework demands
+ * (cistern/plugins.h). A function that returns something else cannot fail.
+ *
+ * Structs: each begins with `struct_bytes`, its size, and may grow at its end. The caller sets it to sizeof the struct,
+ * whether it passes values or receives them. A struct of an older caller is shorter: fields that it lacks are 0. A
+ * struct of a newer caller is longer: what the library does not know of must be 0 where it is read, and is set to 0
+ * where it is written. A struct that the library hands to a function of the program has the library's size.
+ * CISTERN_INVALID: a size of 0, a size that lacks what the struct must have, or a field that is not known and not 0. */
 #ifndef CISTERN_CISTERN_H
 #define CISTERN_CISTERN_H
 
@@ -39,7 +50,7 @@ typedef enum cistern_kind CISTERN_INT {
   CISTERN_MANAGED = 4 /* CUDA managed memory: tracked, never recycled; in pools only */
 } cistern_kind;
 
-/* The answer of most calls. */
+/* Whether a call succeeded, or why it did not. */
 typedef enum cistern_status CISTERN_INT {
   CISTERN_OK = 0,
   CISTERN_INVALID = 1,   /* an argument; a wrong block or pool is named in one line on stderr as well */
@@ -70,8 +81,16 @@ typedef enum cistern_access CISTERN_INT {
 
 typedef enum cistern_format CISTERN_INT { CISTERN_TEXT = 0, CISTERN_JSON = 1 } cistern_format;
 
+/* One English phrase for each status, as "out of memory". Static, and never null: "unknown status" for all others. */
+CISTERN_API const char* cistern_status_text(cistern_status status);
+
+/* The code behind the last call of this thread that returned another status than CISTERN_OK: CUresult, OpenCL's cl_int,
+ * or an errno value where the system was asked; 0 where neither was. */
+CISTERN_API int cistern_native_error(void);
+
 /* Figures of one kind since the process started (in a forked child: since the fork). */
 typedef struct cistern_statistics {
+  size_t struct_bytes;             /* sizeof this struct, as the caller knows it */
   uint64_t allocations, frees;     /* calls that gave, or ended, a block */
   uint64_t pool_hits, pool_misses; /* among the allocations that a pool could serve */
   uint64_t driver_allocs, driver_frees;
@@ -84,7 +103,8 @@ typedef struct cistern_statistics {
 
 /* More of the same, of one kind or of one of its devices. */
 typedef struct cistern_figures {
-  double seconds; /* that they are about: since the start, or the fork */
+  size_t struct_bytes; /* sizeof this struct, as the caller knows it */
+  double seconds;      /* that they are about: since the start, or the fork */
   uint64_t allocations, frees, failed;
   uint64_t pool_hits, pool_misses;
   uint64_t allocated_bytes;                        /* in all */
@@ -101,10 +121,9 @@ typedef struct cistern_figures {
   double worst_at_seconds;
 } cistern_figures;
 
-/* `device`: of CISTERN_DEVICE an ordinal, else 0; -1: all together. Writes `bytes` (sizeof *figures) at most. It takes
- * a snapshot of the whole kind: milliseconds where a million blocks live. CISTERN_INVALID: no such kind or device. A
- * kind that was never used has figures of 0. */
-CISTERN_API cistern_status cistern_get_figures(cistern_kind kind, int device, cistern_figures* figures, size_t bytes);
+/* `device`: of CISTERN_DEVICE an ordinal, else 0; -1: all together. It takes a snapshot of the whole kind: milliseconds
+ * where a million blocks live. CISTERN_INVALID: no such kind or device. A kind that was never used has figures of 0. */
+CISTERN_API cistern_status cistern_get_figures(cistern_kind kind, int device, cistern_figures* figures);
 
 /* An option as by environment: "CISTERN_REPORT", and a text. All are settable until Cistern reads them, which is the
  * first call of another function of a program that links the library, and the program's start under the preloaded
@@ -114,7 +133,7 @@ CISTERN_API cistern_status cistern_set_option(const char* name, const char* valu
 
 /* A live block. `frames`: addresses of the calls that led to it, innermost first, in this process. */
 typedef struct cistern_block {
-  size_t size; /* size of this struct, as the library knows it */
+  size_t struct_bytes; /* sizeof this struct, as the library knows it */
   cistern_kind kind;
   int device;    /* -1: of none */
   void* address; /* or a cl_mem */
@@ -133,57 +152,57 @@ CISTERN_API cistern_status cistern_visit(cistern_kind kind, int (*visit)(const c
                                          void* user);
 
 /* Gives back what nobody has used for a second, and host memory's free pages: what stays is the cache of what is in
- * use. Blocks are not moved: the program has their addresses. Returns the bytes given back. */
-CISTERN_API size_t cistern_defragment(cistern_kind kind);
+ * use. Blocks are not moved: the program has their addresses. `*returned_bytes`, unless null: the bytes given back.
+ * CISTERN_INVALID: no such kind. */
+CISTERN_API cistern_status cistern_defragment(cistern_kind kind, size_t* returned_bytes);
 
 /* The version, as "1.2.3". Static. */
 CISTERN_API const char* cistern_version(void);
 
-/* 0, or -1 when `kind` does not exist or `statistics` is null. */
-CISTERN_API int cistern_get_statistics(cistern_kind kind, cistern_statistics* statistics);
+/* CISTERN_INVALID: no such kind, or CISTERN_MANAGED, which has no such figures (cistern_get_figures). */
+CISTERN_API cistern_status cistern_get_statistics(cistern_kind kind, cistern_statistics* statistics);
 
-/* Gives pooled memory of `kind` back, the oldest unused first, until `keep_bytes` are left.
- * Returns the bytes given back. */
-CISTERN_API size_t cistern_trim(cistern_kind kind, size_t keep_bytes);
+/* Gives pooled memory of `kind` back, the oldest unused first, until `keep_bytes` are left. The rest is as
+ * cistern_defragment. */
+CISTERN_API cistern_status cistern_trim(cistern_kind kind, size_t keep_bytes, size_t* returned_bytes);
 
-/* Writes a report of this moment to `path`: 0, or an errno value. An existing file is not overwritten (EEXIST).
- * It speaks of live blocks, not of leaks: the program is still running. */
-CISTERN_API int cistern_report(const char* path, cistern_format format);
+/* Writes a report of this moment to `path`. It speaks of live blocks, not of leaks: the program is still running.
+ * CISTERN_EXISTS: an existing file is not overwritten. CISTERN_NOT_FOUND, CISTERN_DENIED: the folder.
+ * CISTERN_NO_MEMORY: the file system is full. The errno value is the native error. */
+CISTERN_API cistern_status cistern_report(const char* path, cistern_format format);
 
-/* Host memory from the pool. `alignment`: a power of two, or 0 for that of malloc. Null on failure, errno ENOMEM or
- * EINVAL. */
+/* Host memory from the pool. This call and cistern_reallocate are like malloc and realloc, so that they can stand where
+ * those stand: they return the block, or null with errno, and set no native error. `alignment`: a power of two, or 0
+ * for that of malloc. ENOMEM; EINVAL: another alignment. */
 CISTERN_API void* cistern_allocate(size_t bytes, size_t alignment);
-CISTERN_API int cistern_deallocate(void* block);
-/* As realloc, but of no bytes: a block of none. Null on failure, and `block` is as it was: ENOMEM; EINVAL, and a line:
- * no live block. */
+/* As realloc, but of no bytes: a block of none. Where it fails, `block` is as it was. ENOMEM; EINVAL, and a line: no
+ * live block. */
 CISTERN_API void* cistern_reallocate(void* block, size_t bytes);
+/* CISTERN_INVALID, and a line: no live block. Null is no block, and nothing is done. */
+CISTERN_API cistern_status cistern_deallocate(void* block);
 
 /* OpenCL buffers from the pool. The types are OpenCL's own. */
 struct _cl_context;
 struct _cl_mem;
 struct _cl_command_queue;
 
-/* As clCreateBuffer without a host pointer; `error` may be null. A context becomes known at its first buffer. */
-CISTERN_API struct _cl_mem* cistern_opencl_allocate(struct _cl_context* context, uint64_t flags, size_t bytes,
-                                                    int32_t* error);
+/* As clCreateBuffer without a host pointer. A context becomes known at its first buffer. */
+CISTERN_API cistern_status cistern_opencl_allocate(struct _cl_context* context, uint64_t flags, size_t bytes,
+                                                   struct _cl_mem** buffer);
 
-/* As clReleaseMemObject. `last_queue`: a queue whose commands, enqueued up to now, may still use the buffer, or null
- * when none does. The buffer is not given again before they have ended; nothing waits.
- * Under the preloaded shim the queues are known, and null is always right. */
-CISTERN_API int32_t cistern_opencl_deallocate(struct _cl_mem* buffer, struct _cl_command_queue* last_queue);
+/* As clReleaseMemObject; null is CISTERN_INVALID. `last_queue`: a queue whose commands, enqueued up to now, may still
+ * use the buffer, or null when none does. The buffer is not given again before they have ended; nothing waits. Under
+ * the preloaded shim the queues are known, and null is always right. */
+CISTERN_API cistern_status cistern_opencl_deallocate(struct _cl_mem* buffer, struct _cl_command_queue* last_queue);
 
 /* To be called before the last clReleaseContext, in programs that link the library: releases what the pool keeps of
  * this context. Not needed under the preloaded shim. */
 CISTERN_API void cistern_opencl_forget_context(struct _cl_context* context);
 
-/* CUDA device memory from the pool, in the current context: CUresult, 0 for success. As cuMemAlloc and cuMemFree: a
- * deallocation waits for the work of the block's context (CISTERN_DEVICE_ORDER). A process without libcuda: 100. */
-CISTERN_API int cistern_cuda_allocate(unsigned long long* pointer, size_t bytes);
-CISTERN_API int cistern_cuda_deallocate(unsigned long long pointer);
-
-/* The code behind this thread's last call that answered a cistern_status but CISTERN_OK: CUresult, OpenCL's cl_int, or
- * an errno value where the system was asked; 0 where neither was. */
-CISTERN_API int cistern_native_error(void);
+/* CUDA device memory from the pool, in the current context. As cuMemAlloc and cuMemFree: a deallocation waits for the
+ * work of the block's context (CISTERN_DEVICE_ORDER). CISTERN_NO_DRIVER: a process without libcuda. */
+CISTERN_API cistern_status cistern_cuda_allocate(size_t bytes, unsigned long long* pointer);
+CISTERN_API cistern_status cistern_cuda_deallocate(unsigned long long pointer);
 
 /* Look-ups of driver functions that were answered through cuGetProcAddress; `substituted`, unless null: how many of
  * them got a function of Cistern's. */

@@ -83,7 +83,7 @@ class pool_resource {
   using any_stream = detail::any_stream;
 
  public:
-  pool_resource() noexcept : pool_(cistern_pool_default(kind)) {}
+  pool_resource() noexcept : pool_(default_pool(kind)) {}
   // One of `kind`.
   explicit pool_resource(cistern_pool* pool) noexcept : pool_(pool) {}
   explicit pool_resource(const cistern::pool& pool) noexcept : pool_(pool.get()) {}
@@ -95,7 +95,7 @@ class pool_resource {
   void* allocate(std::size_t bytes, std::size_t alignment = kAlignment) const {
     constexpr char kCall[] = "pool_resource::allocate";
     // Not by chance either, as where a block happens to lie right.
-    if (kIsDriversOwn && alignment > kAlignment && pool_ == cistern_pool_default(kind))
+    if (kIsDriversOwn && alignment > kAlignment && pool_ == default_pool(kind))
       detail::raise_bad_alloc({CISTERN_INVALID, kCall});
     return detail::allocate_or_throw(kCall, pool_, bytes, alignment);
   }

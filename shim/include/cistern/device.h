@@ -11,6 +11,7 @@ extern "C" {
 #endif
 
 typedef struct cistern_memory_info {
+  size_t struct_bytes; /* sizeof this struct, as the caller knows it */
   uint64_t total_bytes;
   uint64_t free_bytes;   /* as the driver says; what is kept for reuse is free */
   uint64_t live_bytes;   /* this process's: memory of the device that it has through calls that Cistern sees */
@@ -29,11 +30,10 @@ typedef enum cistern_advice CISTERN_INT {
 
 #define CISTERN_CPU (-1) /* for a device, where memory of the host is meant */
 
-/* 0 where there is none. */
-CISTERN_API int cistern_device_count(void);
+/* CISTERN_NO_DRIVER: there is none. */
+CISTERN_API cistern_status cistern_device_count(int* count);
 
-/* Writes `bytes` (sizeof *info) at most. */
-CISTERN_API cistern_status cistern_device_memory(int device, cistern_memory_info* info, size_t bytes);
+CISTERN_API cistern_status cistern_device_memory(int device, cistern_memory_info* info);
 
 /* Whether work on `device` may use memory of `peer`: `*can`, 0 or 1. */
 CISTERN_API cistern_status cistern_device_can_access(int device, int peer, int* can);

@@ -20,7 +20,7 @@ extern "C" {
 typedef struct cistern_mapped cistern_mapped;
 
 typedef struct cistern_mapped_settings {
-  size_t size;                 /* size of this struct, as the caller knows it */
+  size_t struct_bytes;         /* sizeof this struct, as the caller knows it */
   const char* path;            /* of a regular file */
   size_t chunk_bytes;          /* 0: 256 MiB */
   unsigned chunks_on_device;   /* at once, 2 to 64; 0: 2 */
@@ -34,6 +34,7 @@ typedef struct cistern_mapped_settings {
 } cistern_mapped_settings;
 
 typedef struct cistern_mapped_info {
+  size_t struct_bytes;                 /* sizeof this struct, as the caller knows it */
   uint64_t bytes, chunk_bytes, chunks; /* the last chunk may be shorter */
   uint64_t reads, bytes_read;          /* chunks read from the file */
   uint64_t writes, bytes_written;      /* chunks written back */
@@ -63,8 +64,7 @@ CISTERN_API cistern_status cistern_mapped_release(cistern_mapped* file, uint64_t
 CISTERN_API cistern_status cistern_mapped_flush(cistern_mapped* file);
 /* What was written to chunks that are released is lost. */
 CISTERN_API cistern_status cistern_mapped_forget(cistern_mapped* file);
-/* Writes `bytes` (sizeof *info) at most. */
-CISTERN_API cistern_status cistern_mapped_get_info(cistern_mapped* file, cistern_mapped_info* info, size_t bytes);
+CISTERN_API cistern_status cistern_mapped_get_info(cistern_mapped* file, cistern_mapped_info* info);
 
 #ifdef __cplusplus
 }

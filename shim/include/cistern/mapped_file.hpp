@@ -98,8 +98,7 @@ class mapped_file {
     constexpr std::size_t kUsually = std::size_t{256} << 20;
     const std::size_t wanted = options.chunk_bytes ? options.chunk_bytes : kUsually;
     if (options.elements > PTRDIFF_MAX / sizeof(T)) return failure{CISTERN_INVALID, kCall};
-    cistern_mapped_settings settings{};
-    settings.size = sizeof settings;
+    auto settings = sized<cistern_mapped_settings>();
     settings.path = path;
     settings.chunk_bytes = wanted < sizeof(T) ? sizeof(T) : wanted / sizeof(T) * sizeof(T);
     settings.chunks_on_device = options.chunks_on_device;
@@ -145,8 +144,8 @@ class mapped_file {
     return answer;
   }
   cistern_mapped_info info() const noexcept {
-    cistern_mapped_info all{};
-    if (handle_) cistern_mapped_get_info(handle_, &all, sizeof all);
+    auto all = sized<cistern_mapped_info>();
+    if (handle_) cistern_mapped_get_info(handle_, &all);
     return all;
   }
 

@@ -23,7 +23,7 @@ namespace cistern {
 class memory_resource final : public std::pmr::memory_resource {
  public:
   // The process's own pool of a kind: CISTERN_HOST or CISTERN_PINNED.
-  explicit memory_resource(cistern_kind kind = CISTERN_HOST) noexcept : pool_(cistern_pool_default(kind)) {}
+  explicit memory_resource(cistern_kind kind = CISTERN_HOST) noexcept : pool_(default_pool(kind)) {}
   // One of host or pinned memory: the program writes into all that containers are given.
   explicit memory_resource(cistern_pool* pool) noexcept : pool_(pool) {}
   explicit memory_resource(const cistern::pool& pool) noexcept : pool_(pool.get()) {}
@@ -69,7 +69,7 @@ class allocator {
   };
 
   // The process's own pool; or one of `kind`.
-  allocator() noexcept : pool_(cistern_pool_default(kind)) {}
+  allocator() noexcept : pool_(default_pool(kind)) {}
   explicit allocator(cistern_pool* pool) noexcept : pool_(pool) {}
   explicit allocator(const cistern::pool& pool) noexcept : pool_(pool.get()) {}
   template <class Other>

@@ -23,6 +23,13 @@ class stream {
   void* handle_ = nullptr;
 };
 
+// The process's own pool of a kind, as cistern_pool_default. Null: there is no such kind.
+inline cistern_pool* default_pool(cistern_kind kind) noexcept {
+  cistern_pool* pool = nullptr;
+  cistern_pool_default(kind, &pool);
+  return pool;
+}
+
 // A kind of memory, and what has to be known to take some.
 struct place {
   cistern_kind kind = CISTERN_HOST;

@@ -21,7 +21,7 @@ struct cistern_pool; /* as in cistern/pool.h, which may include this before it h
 /* Work on `stream` may use the block immediately; other streams' may when they follow it. `pool`: one of
  * CISTERN_DEVICE. `device`: its ordinal, or CISTERN_CURRENT, which is the first one where no context is current. A
  * block that went back on the same stream is given first: nothing waits, for what is enqueued now runs behind what used
- * it. `*block` is null unless CISTERN_OK. */
+ * it. */
 CISTERN_API cistern_status cistern_pool_allocate_on(struct cistern_pool* pool, size_t bytes, int device, void* stream,
                                                     void** block);
 /* Work on `stream`, up to now, may still use the block, and work on no other stream. Nothing waits: it is given again
@@ -43,8 +43,8 @@ CISTERN_API void* cistern_torch_alloc(ssize_t size, int device, void* stream);
 CISTERN_API void cistern_torch_free(void* block, ssize_t size, int device, void* stream);
 /* As Tensor.record_stream: for set_record_stream_fn. */
 CISTERN_API void cistern_torch_record_stream(void* block, void* stream);
-/* That pool; made at the first call. Null: there are too many pools. */
-CISTERN_API struct cistern_pool* cistern_torch_pool(void);
+/* That pool; made at the first call. CISTERN_NO_MEMORY: there are too many pools. */
+CISTERN_API cistern_status cistern_torch_pool(struct cistern_pool** pool);
 
 /* --- NumPy: the functions of a PyDataMem_Handler */
 
@@ -59,7 +59,7 @@ CISTERN_API void cistern_numpy_free(void* pool, void* block, size_t bytes);
 
 /* One call of the stack that led to an allocation. */
 typedef struct cistern_frame {
-  size_t size;          /* size of this struct, as the library knows it */
+  size_t struct_bytes;  /* sizeof this struct, as the library knows it */
   const char* function; /* null: unknown, as `file` and 0 for `line` */
   const char* file;     /* the place in Python code, as the interpreter has it */
   unsigned line;

@@ -22,8 +22,8 @@ typedef enum cistern_where CISTERN_INT {
 typedef struct cistern_pool cistern_pool;
 
 typedef struct cistern_pool_settings {
-  size_t size;      /* size of this struct, as the caller knows it: sizeof(cistern_pool_settings) */
-  const char* name; /* for reports; copied, 63 bytes at most; null: "pool" */
+  size_t struct_bytes; /* sizeof this struct, as the caller knows it */
+  const char* name;    /* for reports; copied, 63 bytes at most; null: "pool" */
   cistern_kind kind;
   struct _cl_context* context; /* OpenCL: where buffers are made */
   uint64_t flags;              /* OpenCL: of clCreateBuffer; pinned: of cuMemHostAlloc; managed: of cuMemAllocManaged,
@@ -40,9 +40,9 @@ typedef struct cistern_pool_settings {
   int device, node;
 } cistern_pool_settings;
 
-/* One block. All 0 but `size` and `bytes`: as the pool's settings have it. */
+/* One block. All 0 but `struct_bytes` and `bytes`: as the pool's settings have it. */
 typedef struct cistern_request {
-  size_t size; /* size of this struct, as the caller knows it */
+  size_t struct_bytes; /* sizeof this struct, as the caller knows it */
   size_t bytes;
   size_t alignment; /* a power of two, or 0 for the kind's own; 0 with OpenCL */
   uint64_t flags;   /* 0: those of the pool */
@@ -53,6 +53,7 @@ typedef struct cistern_request {
 
 /* Figures of one pool since it was made (in a forked child, of allocations: since the fork). */
 typedef struct cistern_pool_statistics {
+  size_t struct_bytes;                 /* sizeof this struct, as the caller knows it */
   uint64_t allocations, frees, failed; /* calls */
   uint64_t live_blocks, live_bytes, peak_bytes;
   uint64_t allocated_bytes;                        /* in all */
@@ -62,17 +63,17 @@ typedef struct cistern_pool_statistics {
   double allocations_per_second, bytes_per_second; /* over all that time */
 } cistern_pool_statistics;
 
-/* CISTERN_INVALID: no such kind, no context with OpenCL, no size; or `where` is not for the kind. `*pool` is null
- * then. */
+/* CISTERN_INVALID: no such kind, no context with OpenCL; or `where` is not for the kind. */
 CISTERN_API cistern_status cistern_pool_create(const cistern_pool_settings* settings, cistern_pool** pool);
 /* CISTERN_BUSY: blocks are alive; nothing has changed. CISTERN_INVALID too: the process's own. */
 CISTERN_API cistern_status cistern_pool_destroy(cistern_pool* pool);
 /* The process's own pool of a kind, which malloc, cistern_allocate and the like take from: its figures are the kind's,
- * and its blocks those of all such calls, each of which any of them may free. Null: no such kind. Its blocks have no
- * node or huge pages, and no larger alignment than the kind's own (device: 256, pinned: 64). */
-CISTERN_API cistern_pool* cistern_pool_default(cistern_kind kind);
+ * and its blocks those of all such calls, each of which any of them may free. Its blocks have no node or huge pages,
+ * and no larger alignment than the kind's own (device: 256, pinned: 64). It is there until the process ends.
+ * CISTERN_INVALID: no such kind. */
+CISTERN_API cistern_status cistern_pool_default(cistern_kind kind, cistern_pool** pool);
 
-/* `*block`: an address, of the device where the kind is its; with OpenCL a cl_mem; null unless CISTERN_OK. CUDA's
+/* `*block`: an address, of the device where the kind is its; with OpenCL a cl_mem. CUDA's
  * memory is that of the current context. `alignment` in bytes: a power of two, or 0 for the kind's own; 0 with
  * OpenCL. */
 CISTERN_API cistern_status cistern_pool_allocate(cistern_pool* pool, size_t bytes, size_t alignment, void** block);
@@ -96,9 +97,7 @@ CISTERN_API cistern_status cistern_pool_reserve(cistern_pool* pool, size_t bytes
  * the driver's own free, which waits. */
 CISTERN_API cistern_status cistern_pool_deallocate(cistern_pool* pool, void* block, void* queue);
 
-/* `bytes`: sizeof *statistics; as many are written at most. */
-CISTERN_API cistern_status cistern_pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* statistics,
-                                                       size_t bytes);
+CISTERN_API cistern_status cistern_pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* statistics);
 /* visit() for each block that is alive, and stays so meanwhile; not for those that come or go meanwhile. With no lock
  * held; anything but 0 ends it. */
 CISTERN_API cistern_status cistern_pool_visit(cistern_pool* pool, int (*visit)(void* block, size_t bytes, void* user),

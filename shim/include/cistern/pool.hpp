@@ -9,6 +9,7 @@
 #define CISTERN_POOL_HPP
 
 #include <cistern/cistern.h>
+#include <cistern/place.hpp>
 #include <cistern/result.hpp>
 
 #include <cstddef>
@@ -80,8 +81,8 @@ class pool {
 
   // All 0 of a pool that has gone.
   cistern_pool_statistics statistics() const noexcept {
-    cistern_pool_statistics of{};
-    if (handle_) cistern_pool_get_statistics(handle_, &of, sizeof of);
+    auto of = sized<cistern_pool_statistics>();
+    if (handle_) cistern_pool_get_statistics(handle_, &of);
     return of;
   }
 
@@ -100,7 +101,7 @@ class pool {
 class bad_alloc : public std::bad_alloc {
  public:
   explicit bad_alloc(const failure& why) noexcept : why_(why) {}
-  const char* what() const noexcept override { return text_of(why_.status); }
+  const char* what() const noexcept override { return cistern_status_text(why_.status); }
   const failure& reason() const noexcept { return why_; }
 
  private:
@@ -123,7 +124,7 @@ namespace detail {
 // one back says the same alignment, as the callers of allocators have to.
 inline constexpr std::size_t kPinnedAlignment = 64;
 inline bool is_shifted(const cistern_pool* pool, std::size_t alignment) noexcept {
-  return alignment > kPinnedAlignment && pool == cistern_pool_default(CISTERN_PINNED);
+  return alignment > kPinnedAlignment && pool == default_pool(CISTERN_PINNED);
 }
 
 inline void* shifted(void* block, std::size_t alignment) noexcept {

@@ -16,6 +16,7 @@ extern "C" {
 /* Where something begins: `offset` bytes into a block, which is an address or, with CISTERN_OPENCL, a cl_mem.
  * CISTERN_HOST is any memory of the host. */
 typedef struct cistern_part {
+  size_t struct_bytes; /* sizeof this struct, as the caller knows it */
   cistern_kind kind;
   void* block;
   size_t offset;

@@ -17,43 +17,12 @@
 
 namespace cistern {
 
-// As in "beyond its end"; static.
-constexpr const char* text_of(cistern_status status) noexcept {
-  switch (status) {
-    case CISTERN_OK:
-      return "all right";
-    case CISTERN_INVALID:
-      return "an argument is wrong";
-    case CISTERN_NO_MEMORY:
-      return "out of memory";
-    case CISTERN_LIMIT:
-      return "over the pool's limit";
-    case CISTERN_BUSY:
-      return "somebody else uses it";
-    case CISTERN_NO_DRIVER:
-      return "no driver";
-    case CISTERN_DRIVER:
-      return "the driver or the system refused";
-    case CISTERN_TOO_LATE:
-      return "too late";
-    case CISTERN_EMPTY:
-      return "nothing was written there yet";
-    case CISTERN_CONFLICT:
-      return "data would be lost";
-    case CISTERN_BOUNDS:
-      return "beyond its end";
-    case CISTERN_MISMATCH:
-      return "sizes or types differ";
-    case CISTERN_EXISTS:
-      return "it exists already";
-    case CISTERN_NOT_FOUND:
-      return "not found";
-    case CISTERN_DENIED:
-      return "not permitted";
-    case CISTERN_TRUNCATED:
-      return "the file is shorter than it was";
-  }
-  return "unknown";
+// A struct of the C interface with its size in it, and all else 0: auto figures = cistern::sized<cistern_figures>();
+template <class Struct>
+constexpr Struct sized() noexcept {
+  Struct made{};
+  made.struct_bytes = sizeof made;
+  return made;
 }
 
 // Why a call failed. `call` is static, as "buffer::copy_to"; `native`: as cistern_native_error().
@@ -67,7 +36,7 @@ struct failure {
 class error : public std::runtime_error {
  public:
   explicit error(const failure& what)
-      : std::runtime_error(std::string("cistern::") + what.call + ": " + text_of(what.status) +
+      : std::runtime_error(std::string("cistern::") + what.call + ": " + cistern_status_text(what.status) +
                            (what.native ? " (" + std::to_string(what.native) + ")" : std::string())),
         what_(what) {}
   const failure& reason() const noexcept { return what_; }
@@ -83,7 +52,7 @@ namespace detail {
 #if __cpp_exceptions
   throw error(what);
 #else
-  std::fprintf(stderr, "cistern::%s: %s (%d)\n", what.call, text_of(what.status), what.native);
+  std::fprintf(stderr, "cistern::%s: %s (%d)\n", what.call, cistern_status_text(what.status), what.native);
   std::abort();
 #endif
 }

@@ -38,7 +38,7 @@ typedef enum cistern_shared_flags CISTERN_INT {
 } cistern_shared_flags;
 
 typedef struct cistern_shared_settings {
-  size_t size;          /* size of this struct, as the caller knows it */
+  size_t struct_bytes;  /* sizeof this struct, as the caller knows it */
   const char* name;     /* 1 to 200 bytes of letters, digits, '.', '_', '-'; the first no '.' */
   cistern_kind kind;    /* CISTERN_HOST or CISTERN_DEVICE */
   size_t bytes;         /* create: how large, not 0; attach: as large as it must be, 0: any */
@@ -52,7 +52,8 @@ typedef struct cistern_shared_settings {
 
 /* The buffer that a handle stands for. */
 typedef struct cistern_shared_view {
-  void* address; /* in this process, or of the device */
+  size_t struct_bytes; /* sizeof this struct, as the caller knows it */
+  void* address;       /* in this process, or of the device */
   size_t bytes;
   size_t element_bytes;
   uint64_t type;
@@ -63,7 +64,7 @@ typedef struct cistern_shared_view {
 } cistern_shared_view;
 
 /* The memory is 0, and host memory begins on a page and is reserved whole: no SIGBUS later for want of memory.
- * `*shared` is null unless CISTERN_OK; cistern_native_error() is an errno value or a CUresult.
+ * cistern_native_error() is an errno value or a CUresult.
  *   CISTERN_INVALID     an argument; a kind that is not shared
  *   CISTERN_EXISTS      somebody is attached to one of this name; or it is a file that Cistern did not make
  *   CISTERN_DENIED      something of another user, or no plain file, has the name
@@ -80,11 +81,11 @@ CISTERN_API cistern_status cistern_shared_attach(const cistern_shared_settings* 
 /* The memory is not there any more. CISTERN_BUSY: device memory of its owner, to which others are attached; nothing has
  * changed. CISTERN_DRIVER: it is detached, but the driver would not free it. */
 CISTERN_API cistern_status cistern_shared_detach(cistern_shared* shared);
-/* Writes `bytes` (sizeof *view) at most. */
-CISTERN_API cistern_status cistern_shared_get(cistern_shared* shared, cistern_shared_view* view, size_t bytes);
+CISTERN_API cistern_status cistern_shared_get(cistern_shared* shared, cistern_shared_view* view);
 
-/* Removes the leftovers of this user; how many. */
-CISTERN_API size_t cistern_shared_clean(void);
+/* Removes the leftovers of this user. `*removed`, unless null: how many. CISTERN_NOT_FOUND, CISTERN_DENIED: /dev/shm.
+ */
+CISTERN_API cistern_status cistern_shared_clean(size_t* removed);
 
 #ifdef __cplusplus
 }

@@ -130,8 +130,8 @@ class shared_buffer {
   }
   // Device memory: the process that made it lives, and so does the data.
   bool owner_lives() const noexcept {
-    cistern_shared_view now{};
-    return handle_ && cistern_shared_get(handle_, &now, sizeof now) == CISTERN_OK && now.owner_lives;
+    auto now = sized<cistern_shared_view>();
+    return handle_ && cistern_shared_get(handle_, &now) == CISTERN_OK && now.owner_lives;
   }
 
   // CISTERN_BUSY: of device memory that it owns, while others are attached. Then it is as it was; the destructor, which
@@ -146,8 +146,7 @@ class shared_buffer {
  private:
   static cistern_shared_settings settings_of(const char* name, std::size_t count,
                                              const shared_options& options) noexcept {
-    cistern_shared_settings settings{};
-    settings.size = sizeof settings;
+    auto settings = sized<cistern_shared_settings>();
     settings.name = name;
     settings.kind = options.kind;
     settings.bytes = count * sizeof(T);
@@ -158,7 +157,8 @@ class shared_buffer {
   }
   result<shared_buffer> take(const char* call, cistern_status status) noexcept {
     if (status != CISTERN_OK) return detail::failed(call, status);
-    cistern_shared_get(handle_, &view_, sizeof view_);
+    view_ = sized<cistern_shared_view>();
+    cistern_shared_get(handle_, &view_);
     return std::move(*this);
   }
   void forget() noexcept {

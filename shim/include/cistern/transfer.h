@@ -17,7 +17,7 @@ typedef struct cistern_transfer cistern_transfer;
 struct _cl_event;
 
 typedef struct cistern_transfer_settings {
-  size_t size;                 /* size of this struct, as the caller knows it */
+  size_t struct_bytes;         /* sizeof this struct, as the caller knows it */
   unsigned copies_at_once;     /* 1 to 64; 0: 2 */
   unsigned retries;            /* of a copy that failed, each after a pause; not where arguments or context are wrong */
   unsigned pause_microseconds; /* the first; the next is twice as long, a second at most; 0: 1000 */
@@ -30,7 +30,7 @@ typedef struct cistern_transfer_settings {
 /* OpenCL where `buffer` is set: `host` to it or from it, at `offset`. Else CUDA: `target` and `source`. Memory must
  * stay until the copy is done. */
 typedef struct cistern_copy_request {
-  size_t size; /* size of this struct, as the caller knows it */
+  size_t struct_bytes; /* sizeof this struct, as the caller knows it */
   size_t bytes;
   int priority; /* larger ones begin first; of equals the one that was added first */
   void* target;
@@ -43,6 +43,7 @@ typedef struct cistern_copy_request {
 } cistern_copy_request;
 
 typedef struct cistern_transfer_statistics {
+  size_t struct_bytes;                    /* sizeof this struct, as the caller knows it */
   uint64_t copies, done, failed, retried; /* retried: attempts after the first */
   uint64_t waiting, running;              /* merged ones run as one */
   uint64_t bytes_done;
@@ -52,8 +53,8 @@ typedef struct cistern_transfer_statistics {
   uint64_t merged; /* copies of 64 KiB at most that were made as one with those before them, which they continue */
 } cistern_transfer_statistics;
 
-/* In the context that is current now, or the primary one of settings->device. CISTERN_INVALID: no size, or more than 64
- * at once. `*transfer` is null unless CISTERN_OK. No driver is asked before the first copy. */
+/* In the context that is current now, or the primary one of settings->device. CISTERN_INVALID: more than 64 at once. No
+ * driver is asked before the first copy. */
 CISTERN_API cistern_status cistern_transfer_create(const cistern_transfer_settings* settings,
                                                    cistern_transfer** transfer);
 /* Waits for the copies that run, drops those that wait, and ends the threads. Not in done(): CISTERN_BUSY. */
@@ -67,12 +68,12 @@ CISTERN_API cistern_status cistern_transfer_hold(cistern_transfer* transfer, int
 /* Until all copies have ended: CISTERN_OK; CISTERN_BUSY: not within `seconds` (negative: no limit); CISTERN_DRIVER:
  * they have, and one or more failed. */
 CISTERN_API cistern_status cistern_transfer_wait(cistern_transfer* transfer, double seconds);
-/* The next copy that failed, each once: its number, status and native code. CISTERN_INVALID: none is left. */
+/* The next copy that failed, each once: its number, status and native code; each pointer may be null. CISTERN_EMPTY:
+ * none is left. */
 CISTERN_API cistern_status cistern_transfer_next_failed(cistern_transfer* transfer, uint64_t* copy,
                                                         cistern_status* status, int* native_error);
-/* Writes `bytes` (sizeof *statistics) at most. */
 CISTERN_API cistern_status cistern_transfer_get_statistics(cistern_transfer* transfer,
-                                                           cistern_transfer_statistics* statistics, size_t bytes);
+                                                           cistern_transfer_statistics* statistics);
 
 #ifdef __cplusplus
 }

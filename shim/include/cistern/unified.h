@@ -53,7 +53,7 @@ typedef enum cistern_pin CISTERN_INT {
 } cistern_pin;
 
 typedef struct cistern_unified_settings {
-  size_t size; /* size of this struct, as the caller knows it */
+  size_t struct_bytes; /* sizeof this struct, as the caller knows it */
   size_t bytes;
   cistern_kind kind;           /* the device's side: CISTERN_DEVICE or CISTERN_OPENCL */
   int device;                  /* CUDA: in its primary context, or CISTERN_CURRENT */
@@ -70,6 +70,7 @@ typedef struct cistern_unified_settings {
 #define CISTERN_TO_THE_END SIZE_MAX /* for `bytes` */
 
 typedef struct cistern_unified_metrics {
+  size_t struct_bytes;     /* sizeof this struct, as the caller knows it */
   uint64_t accesses, hits; /* hits: accesses for which nothing had to be copied */
   double hit_rate;         /* 0 to 1 */
   uint64_t copies_to_device, copies_to_host, bytes_to_device, bytes_to_host;
@@ -86,8 +87,8 @@ CISTERN_API cistern_status cistern_unified_create(const cistern_unified_settings
  * may be destroyed again. */
 CISTERN_API cistern_status cistern_unified_destroy(cistern_unified* buffer);
 
-/* `*address`: of the part, valid until the buffer's end or cistern_unified_drop; null unless CISTERN_OK. The caller may
- * touch the part at once. CISTERN_BOUNDS; CISTERN_INVALID: no bytes. */
+/* `*address`: of the part, valid until the buffer's end or cistern_unified_drop. The caller may touch the part at once.
+ * CISTERN_BOUNDS; CISTERN_INVALID: no bytes. */
 CISTERN_API cistern_status cistern_unified_host(cistern_unified* buffer, size_t offset, size_t bytes,
                                                 cistern_access access, void** address);
 /* Whoever writes on the host has done: for checked buffers. */
@@ -114,11 +115,10 @@ CISTERN_API cistern_status cistern_unified_drop(cistern_unified* buffer, cistern
 CISTERN_API cistern_status cistern_unified_wait(cistern_unified* buffer);
 
 CISTERN_API cistern_status cistern_unified_get_state(cistern_unified* buffer, cistern_state* state);
-/* The first dirty part at or after `*offset`: `*offset` and `*bytes`. CISTERN_EMPTY: there is none. */
+/* The first dirty part at or after `*offset`: `*offset`, which stays as it was without one, and `*bytes`.
+ * CISTERN_EMPTY: there is none. */
 CISTERN_API cistern_status cistern_unified_next_dirty(cistern_unified* buffer, size_t* offset, size_t* bytes);
-/* Writes `bytes` (sizeof *metrics) at most. */
-CISTERN_API cistern_status cistern_unified_get_metrics(cistern_unified* buffer, cistern_unified_metrics* metrics,
-                                                       size_t bytes);
+CISTERN_API cistern_status cistern_unified_get_metrics(cistern_unified* buffer, cistern_unified_metrics* metrics);
 
 #ifdef __cplusplus
 }

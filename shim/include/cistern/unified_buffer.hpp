@@ -73,8 +73,7 @@ class unified_buffer {
                                      const unified_options& options = {}) noexcept {
     constexpr const char* kCall = "unified_buffer::make";
     if (count > PTRDIFF_MAX / sizeof(T)) return failure{CISTERN_NO_MEMORY, kCall};
-    cistern_unified_settings settings{};
-    settings.size = sizeof settings;
+    auto settings = sized<cistern_unified_settings>();
     settings.bytes = count * sizeof(T);
     settings.kind = where.kind;
     settings.device = where.device;
@@ -171,8 +170,8 @@ class unified_buffer {
   }
 
   cistern_unified_metrics metrics() const noexcept {
-    cistern_unified_metrics all{};
-    if (handle_) cistern_unified_get_metrics(handle_, &all, sizeof all);
+    auto all = sized<cistern_unified_metrics>();
+    if (handle_) cistern_unified_get_metrics(handle_, &all);
     return all;
   }
 

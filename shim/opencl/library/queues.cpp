@@ -14,15 +14,15 @@ namespace {
 
 constexpr cl_uint kQueueDevice = 0x1091;  // CL_QUEUE_DEVICE
 
-bool is_host(const cistern_part& part) { return part.kind == CISTERN_HOST; }
-char* host_address(const cistern_part& part) { return static_cast<char*>(part.block) + part.offset; }
-cl_mem buffer(const cistern_part& part) { return static_cast<cl_mem>(part.block); }
+bool is_host(const library::BlockPart& part) { return part.kind == CISTERN_HOST; }
+char* host_address(const library::BlockPart& part) { return static_cast<char*>(part.block) + part.offset; }
+cl_mem buffer(const library::BlockPart& part) { return static_cast<cl_mem>(part.block); }
 cl_command_queue on(void* queue) { return static_cast<cl_command_queue>(queue); }
 
 bool is_there() { return next().clEnqueueWriteBuffer && next().clFinish; }
 
-cistern_status copy_and(bool read_waits, const cistern_part& target, const cistern_part& source, std::size_t bytes,
-                        void* queue) {
+cistern_status copy_and(bool read_waits, const library::BlockPart& target, const library::BlockPart& source,
+                        std::size_t bytes, void* queue) {
   if (!is_there()) return CISTERN_NO_DRIVER;
   constexpr cl_uint kReturnsAtOnce = 0;
   if (is_host(source))
@@ -35,18 +35,19 @@ cistern_status copy_and(bool read_waits, const cistern_part& target, const ciste
                                              bytes, 0, nullptr, nullptr));
 }
 
-cistern_status copy(const cistern_part& target, const cistern_part& source, std::size_t bytes, int, void* queue) {
+cistern_status copy(const library::BlockPart& target, const library::BlockPart& source, std::size_t bytes, int,
+                    void* queue) {
   return copy_and(false, target, source, bytes, queue);
 }
 
-cistern_status read_and_wait(const cistern_part& target, const cistern_part& source, std::size_t bytes, int,
+cistern_status read_and_wait(const library::BlockPart& target, const library::BlockPart& source, std::size_t bytes, int,
                              void* queue) {
   return copy_and(true, target, source, bytes, queue);
 }
 
 cistern_status wait(int, void* queue) { return is_there() ? status_of(hook::clFinish(on(queue))) : CISTERN_NO_DRIVER; }
 
-cistern_status fill(const cistern_part& target, const void* pattern, std::size_t pattern_bytes, std::size_t bytes,
+cistern_status fill(const library::BlockPart& target, const void* pattern, std::size_t pattern_bytes, std::size_t bytes,
                     int device, void* queue) {
   if (!is_there() || !next().clEnqueueFillBuffer.is_there_for(queue)) return CISTERN_NO_DRIVER;
   constexpr std::size_t kPatternMax = 128;

@@ -11,10 +11,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 VARIABLE = "LIBCISTERN_LIBRARY"
 ONLY_TO_PRELOAD = "cistern_sees_program"  # the library to link has no such function
 KINDS = ("host", "opencl", "device", "pinned", "managed")  # cistern_kind
-STATUS = ("ok", "invalid argument", "out of memory", "the limit of the pool", "blocks are alive", "no driver",
-          "the driver refused", "too late", "empty", "conflict", "out of bounds", "mismatch", "exists already",
-          "not found", "denied", "truncated")  # cistern_status
-OK, NO_MEMORY, LIMIT, NO_DRIVER = 0, 2, 3, 5
+OK, NO_MEMORY, LIMIT = 0, 2, 3  # cistern_status
 CURRENT = -1
 
 
@@ -118,12 +115,11 @@ def load_driver():
 
 
 def check(status, what):
-    """Nothing where a call answered CISTERN_OK."""
+    """Nothing where a call returned CISTERN_OK."""
     if status == OK:
         return
     code = library().cistern_native_error()
-    name = STATUS[status] if 0 <= status < len(STATUS) else f"status {status}"
-    text = f"{what}: {name}" + (f" (native error {code})" if code else "")
+    text = f"{what}: {library().cistern_status_text(status).decode()}" + (f" (native error {code})" if code else "")
     if status in (NO_MEMORY, LIMIT):
         raise MemoryError(text)
     raise CisternError(text)
@@ -157,25 +153,33 @@ def _fields(kind, names):
 
 
 _U64, _DOUBLE, _SIZE, _INT, _P = ctypes.c_uint64, ctypes.c_double, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p
+_SIZED = [("struct_bytes", _SIZE)]
 
 
-class Figured(ctypes.Structure):
+class Sized(ctypes.Structure):
+    """A struct of the C interface: its first field is its size."""
+
+    def __init__(self, **values):
+        super().__init__(ctypes.sizeof(type(self)), **values)
+
+
+class Figured(Sized):
     """A struct of numbers, which shows them."""
 
     def as_dict(self):
-        return {name: getattr(self, name) for name, _ in self._fields_}
+        return {name: getattr(self, name) for name, _ in self._fields_[1:]}
 
     def __repr__(self):
         return f"{type(self).__name__}({', '.join(f'{k}={v}' for k, v in self.as_dict().items())})"
 
 
 class Statistics(Figured):
-    _fields_ = _fields(_U64, "allocations frees pool_hits pool_misses driver_allocs driver_frees live_blocks "
-                             "live_bytes peak_bytes pooled_blocks pooled_bytes largest_pooled_bytes failed")
+    _fields_ = _SIZED + _fields(_U64, "allocations frees pool_hits pool_misses driver_allocs driver_frees live_blocks "
+                                      "live_bytes peak_bytes pooled_blocks pooled_bytes largest_pooled_bytes failed")
 
 
 class Figures(Figured):
-    _fields_ = ([("seconds", _DOUBLE)] +
+    _fields_ = (_SIZED + [("seconds", _DOUBLE)] +
                 _fields(_U64, "allocations frees failed pool_hits pool_misses allocated_bytes") +
                 _fields(_DOUBLE, "allocations_per_second bytes_per_second hit_rate") +
                 _fields(_U64, "live_blocks live_bytes peak_bytes reserved_bytes reserved_peak_bytes free_bytes "
@@ -185,28 +189,29 @@ class Figures(Figured):
 
 
 class MemoryInfo(Figured):
-    _fields_ = _fields(_U64, "total_bytes free_bytes live_bytes cached_bytes")
+    _fields_ = _SIZED + _fields(_U64, "total_bytes free_bytes live_bytes cached_bytes")
 
 
 class PoolStatistics(Figured):
-    _fields_ = (_fields(_U64, "allocations frees failed live_blocks live_bytes peak_bytes allocated_bytes bytes_max "
+    _fields_ = (_SIZED +
+                _fields(_U64, "allocations frees failed live_blocks live_bytes peak_bytes allocated_bytes bytes_max "
                               "pool_hits") + _fields(_DOUBLE, "seconds allocations_per_second bytes_per_second"))
 
 
-class PoolSettings(ctypes.Structure):
-    _fields_ = [("size", _SIZE), ("name", ctypes.c_char_p), ("kind", _INT), ("context", _P), ("flags", _U64),
+class PoolSettings(Sized):
+    _fields_ = _SIZED + [("name", ctypes.c_char_p), ("kind", _INT), ("context", _P), ("flags", _U64),
                 ("bytes_max", _SIZE), ("out_of_memory", _P), ("allocated", _P), ("deallocated", _P), ("user", _P),
                 ("where", ctypes.c_uint), ("device", _INT), ("node", _INT)]
 
 
 class Block(ctypes.Structure):
-    _fields_ = [("size", _SIZE), ("kind", _INT), ("device", _INT), ("address", _P), ("bytes", _U64),
+    _fields_ = _SIZED + [("kind", _INT), ("device", _INT), ("address", _P), ("bytes", _U64),
                 ("call", ctypes.c_char_p), ("born_seconds", _DOUBLE), ("frames", _P), ("frame_count", _SIZE),
                 ("site", ctypes.c_uint32)]
 
 
 class Frame(ctypes.Structure):
-    _fields_ = [("size", _SIZE), ("function", ctypes.c_char_p), ("file", ctypes.c_char_p), ("line", ctypes.c_uint),
+    _fields_ = _SIZED + [("function", ctypes.c_char_p), ("file", ctypes.c_char_p), ("line", ctypes.c_uint),
                 ("module", ctypes.c_char_p), ("is_python", _INT)]
 
 
@@ -217,26 +222,27 @@ VISIT_POOL = ctypes.CFUNCTYPE(_INT, _P, _SIZE, _P)
 _PROTOTYPES = {  # name: (result, arguments)
     "version": (ctypes.c_char_p, []),
     "get_statistics": (_INT, [_INT, ctypes.POINTER(Statistics)]),
-    "get_figures": (_INT, [_INT, _INT, ctypes.POINTER(Figures), _SIZE]),
-    "trim": (_SIZE, [_INT, _SIZE]),
-    "defragment": (_SIZE, [_INT]),
+    "get_figures": (_INT, [_INT, _INT, ctypes.POINTER(Figures)]),
+    "trim": (_INT, [_INT, _SIZE, ctypes.POINTER(_SIZE)]),
+    "defragment": (_INT, [_INT, ctypes.POINTER(_SIZE)]),
     "report": (_INT, [ctypes.c_char_p, _INT]),
     "set_option": (_INT, [ctypes.c_char_p, ctypes.c_char_p]),
     "native_error": (_INT, []),
+    "status_text": (ctypes.c_char_p, [_INT]),
     "visit": (_INT, [_INT, VISIT_BLOCK, _P]),
     "visit_frames": (_INT, [ctypes.c_uint32, VISIT_FRAME, _P]),
-    "device_count": (_INT, []),
-    "device_memory": (_INT, [_INT, ctypes.POINTER(MemoryInfo), _SIZE]),
+    "device_count": (_INT, [ctypes.POINTER(_INT)]),
+    "device_memory": (_INT, [_INT, ctypes.POINTER(MemoryInfo)]),
     "pool_create": (_INT, [ctypes.POINTER(PoolSettings), ctypes.POINTER(_P)]),
     "pool_destroy": (_INT, [_P]),
-    "pool_default": (_P, [_INT]),
-    "pool_get_statistics": (_INT, [_P, ctypes.POINTER(PoolStatistics), _SIZE]),
+    "pool_default": (_INT, [_INT, ctypes.POINTER(_P)]),
+    "pool_get_statistics": (_INT, [_P, ctypes.POINTER(PoolStatistics)]),
     "pool_visit": (_INT, [_P, VISIT_POOL, _P]),
     "pool_allocate": (_INT, [_P, _SIZE, _SIZE, ctypes.POINTER(_P)]),
     "pool_deallocate": (_INT, [_P, _P, _P]),
     "pool_allocate_on": (_INT, [_P, _SIZE, _INT, _P, ctypes.POINTER(_P)]),
     "pool_deallocate_on": (_INT, [_P, _P, _P]),
-    "torch_pool": (_P, []),
+    "torch_pool": (_INT, [ctypes.POINTER(_P)]),
 }
 
 

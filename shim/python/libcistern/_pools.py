@@ -2,8 +2,8 @@
 import ctypes
 import os
 
-from libcistern._library import (CURRENT, CisternError, Figures, MemoryInfo, PoolSettings, PoolStatistics, Statistics,
-                                 c_string, check, kind_number, kinds_of, library, load_driver)
+from libcistern._library import (CURRENT, Figures, MemoryInfo, PoolSettings, PoolStatistics, Statistics, c_string,
+                                 check, kind_number, kinds_of, library, load_driver)
 
 
 def version():
@@ -14,8 +14,7 @@ def version():
 def statistics(kind="device"):
     """Counts of one kind ("host", "opencl", "device", "pinned", "managed") since the process started; bytes."""
     found = Statistics()
-    if library().cistern_get_statistics(kind_number(kind), found):
-        raise CisternError(f"no statistics of {kind}")
+    check(library().cistern_get_statistics(kind_number(kind), found), f"statistics of {kind}")
     return found
 
 
@@ -23,9 +22,8 @@ def figures(kind="device", device=None):
     """More of the same, with what the pool has reserved and how it is fragmented; `device`: one of them only. Takes
     milliseconds where a million blocks live."""
     found = Figures()
-    status = library().cistern_get_figures(kind_number(kind), -1 if device is None else device, found,
-                                           ctypes.sizeof(found))
-    check(status, f"figures of {kind}")
+    check(library().cistern_get_figures(kind_number(kind), -1 if device is None else device, found),
+          f"figures of {kind}")
     return found
 
 
@@ -34,27 +32,38 @@ def memory_info(device=0):
     cached_bytes."""
     load_driver()
     found = MemoryInfo()
-    check(library().cistern_device_memory(device, found, ctypes.sizeof(found)), f"memory of device {device}")
+    check(library().cistern_device_memory(device, found), f"memory of device {device}")
     return found
 
 
 def trim(kind="device", keep_bytes=0):
     """Gives back what the pool keeps for reuse, until `keep_bytes` are left. The bytes given back."""
-    return library().cistern_trim(kind_number(kind), keep_bytes)
+    returned = ctypes.c_size_t()
+    check(library().cistern_trim(kind_number(kind), keep_bytes, returned), f"trim of {kind}")
+    return returned.value
 
 
 def defragment(kind="device"):
     """Gives back what nobody has used for a second. The bytes given back."""
-    return library().cistern_defragment(kind_number(kind))
+    returned = ctypes.c_size_t()
+    check(library().cistern_defragment(kind_number(kind), returned), f"defragment of {kind}")
+    return returned.value
 
 
 def report(path, format="text"):
     """Writes a report of this moment, as "text" or "json". OSError: an existing file is not overwritten."""
     if format not in ("text", "json"):
         raise ValueError(f"no format: {format!r} (there are text, json)")
-    error = library().cistern_report(c_string(os.fsencode(path), "a path"), int(format == "json"))
-    if error:
+    if library().cistern_report(c_string(os.fsencode(path), "a path"), int(format == "json")):
+        error = library().cistern_native_error()
         raise OSError(error, os.strerror(error), os.fspath(path))
+
+
+def device_count():
+    """0 where there is no driver."""
+    count = ctypes.c_int()
+    library().cistern_device_count(count)
+    return count.value
 
 
 class Pool:
@@ -62,8 +71,7 @@ class Pool:
 
     def __init__(self, kind="device", name="pool", bytes_max=0):
         load_driver()
-        settings = PoolSettings(size=ctypes.sizeof(PoolSettings), name=c_string(name.encode(), "a name"),
-                                kind=kind_number(kind), bytes_max=bytes_max)
+        settings = PoolSettings(name=c_string(name.encode(), "a name"), kind=kind_number(kind), bytes_max=bytes_max)
         handle = ctypes.c_void_p()
         check(library().cistern_pool_create(settings, handle), f"pool {name}")
         self.handle = handle.value
@@ -92,5 +100,5 @@ class Pool:
 
 def pool_statistics(handle):
     found = PoolStatistics()
-    check(library().cistern_pool_get_statistics(handle, found, ctypes.sizeof(found)), "statistics of a pool")
+    check(library().cistern_pool_get_statistics(handle, found), "statistics of a pool")
     return found

@@ -12,7 +12,7 @@ import ctypes
 
 from libcistern import _frameworks
 from libcistern._library import CisternError, library, load_driver
-from libcistern._pools import Pool
+from libcistern._pools import Pool, device_count
 
 VERSION = (1, 22)
 NAME = b"mem_handler"
@@ -63,7 +63,7 @@ def _try_out(pool):
     allocate, free = ours.cistern_numpy_malloc, ours.cistern_numpy_free
     allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t]
     free.restype, free.argtypes = None, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
-    if ours.cistern_device_count() == 0:
+    if device_count() == 0:
         raise CisternError("pinned(): no CUDA driver or no device")
     handle = pool.handle if pool is not None else None
     block = allocate(handle, 1)

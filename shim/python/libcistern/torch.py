@@ -17,8 +17,8 @@ import pickle
 
 from libcistern import _frameworks
 from libcistern._leaks import live_blocks, stack_of
-from libcistern._library import VISIT_POOL, library, library_path
-from libcistern._pools import figures, pool_statistics
+from libcistern._library import VISIT_POOL, check, library, library_path
+from libcistern._pools import device_count, figures, pool_statistics
 
 ROUNDING = 512  # of the driver
 _used = None
@@ -26,6 +26,13 @@ _used = None
 
 def _torch():
     return _frameworks.need("torch", "libcistern.torch")
+
+
+def _handle():
+    """The pool "torch", by its handle."""
+    pool = ctypes.c_void_p()
+    check(library().cistern_torch_pool(pool), "pool torch")
+    return pool
 
 
 def allocator():
@@ -58,7 +65,7 @@ def pool():
 def statistics():
     """What the pool "torch" gave, by names that torch.cuda.memory_stats() has for it, of all devices together: counts
     and bytes, current, peak, allocated and freed in all. reserved_bytes: what Cistern has of the driver, for all."""
-    of = pool_statistics(library().cistern_torch_pool())
+    of = pool_statistics(_handle())
     device = figures("device")
     return {
         "allocation.all.current": of.live_blocks,
@@ -83,7 +90,7 @@ def snapshot(path=None):
     def visit(block, size, _):
         of_pool[block] = size
         return 0
-    library().cistern_pool_visit(library().cistern_torch_pool(), VISIT_POOL(visit), None)
+    library().cistern_pool_visit(_handle(), VISIT_POOL(visit), None)
     stacks, segments = {}, []
     for address, size, _, _, site, device in live_blocks("device"):
         if address not in of_pool:
@@ -99,7 +106,7 @@ def snapshot(path=None):
             "blocks": [{"address": address, "size": taken, "requested_size": size, "state": "active_allocated",
                         "frames": stacks[site]}]})
     segments.sort(key=lambda segment: segment["address"])
-    made = {"segments": segments, "device_traces": [[] for _ in range(max(library().cistern_device_count(), 1))],
+    made = {"segments": segments, "device_traces": [[] for _ in range(max(device_count(), 1))],
             "allocator_settings": {"backend": "cistern"}, "external_annotations": []}
     if path is not None:
         with open(path, "wb") as file:

@@ -9,7 +9,7 @@ int main(int count, char** paths) {
   if (!layer) return 2;
   int (*figures_of_layer)(int, cistern_statistics*) =
       (int (*)(int, cistern_statistics*))dlsym(layer, "cistern_get_statistics");
-  cistern_statistics before, after, mine;
+  cistern_statistics before = {.struct_bytes = sizeof before}, after = before, mine = before;
   figures_of_layer(CISTERN_HOST, &before);
   if (cistern_deallocate(cistern_allocate(100, 0)) || cistern_deallocate(cistern_allocate(100, 0))) return 3;
   figures_of_layer(CISTERN_HOST, &after);

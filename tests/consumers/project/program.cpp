@@ -4,7 +4,9 @@
 #include <cstdio>
 
 int main() {
-  cistern_statistics before{}, after{};
+  cistern_statistics before{};
+  before.struct_bytes = sizeof before;
+  cistern_statistics after = before;
   if (cistern_get_statistics(CISTERN_HOST, &before)) return 2;
   void* const kept = cistern_allocate(100, 64);
   void* const given = cistern_allocate(3000, 0);

@@ -6,7 +6,7 @@
 int main(void) {
   cistern_pool* pool = NULL;
   void* block = NULL;
-  cistern_pool_settings settings = {.size = sizeof settings, .name = "weights", .kind = CISTERN_HOST};
+  cistern_pool_settings settings = {.struct_bytes = sizeof settings, .name = "weights", .kind = CISTERN_HOST};
   if (cistern_pool_create(&settings, &pool) != CISTERN_OK) return 1;
   if (cistern_pool_allocate(pool, 1000, 64, &block) != CISTERN_OK) return 2;
   memset(block, 1, 1000);

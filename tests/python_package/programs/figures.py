@@ -52,7 +52,7 @@ except MemoryError as error:
 try:
     pool.close()
 except libcistern.CisternError as error:
-    assert "blocks are alive" in str(error)
+    assert "still in use" in str(error)
 pool.deallocate(address)
 assert pool.statistics().peak_bytes == 6000 and pool.statistics().failed == 1
 pool.close()

@@ -12,7 +12,7 @@ using library::Wanted;
 
 toy_context* context_of(const Wanted& wanted) { return reinterpret_cast<toy_context*>(wanted.context); }
 toy_context* context_of(void* queue) { return static_cast<toy_context*>(queue); }
-char* address(const cistern_part& part) { return static_cast<char*>(part.block) + part.offset; }
+char* address(const library::BlockPart& part) { return static_cast<char*>(part.block) + part.offset; }
 
 // Null: no block begins there, or not any more.
 toy_context* context_of_block(const void* memory) {
@@ -45,20 +45,21 @@ cistern_status give(const Taken& taken, void*, library::InOrder) {
 }
 
 // --- Work
-cistern_status copy(const cistern_part& target, const cistern_part& source, std::size_t bytes, int, void* queue) {
+cistern_status copy(const library::BlockPart& target, const library::BlockPart& source, std::size_t bytes, int,
+                    void* queue) {
   return status_of(hook::toy_copy(context_of(queue), address(target), address(source), bytes));
 }
 
 cistern_status wait(int, void* queue) { return status_of(hook::toy_wait(context_of(queue))); }
 
-cistern_status read_and_wait(const cistern_part& target, const cistern_part& source, std::size_t bytes, int device,
-                             void* queue) {
+cistern_status read_and_wait(const library::BlockPart& target, const library::BlockPart& source, std::size_t bytes,
+                             int device, void* queue) {
   const cistern_status status = copy(target, source, bytes, device, queue);
   return status == CISTERN_OK ? wait(device, queue) : status;
 }
 
 cistern_status copy_contents(void* target, const void* source, std::size_t bytes, int device, void* queue) {
-  const auto part = [](const void* block) { return cistern_part{CISTERN_HOST, const_cast<void*>(block), 0}; };
+  const auto part = [](const void* block) { return library::BlockPart{CISTERN_HOST, const_cast<void*>(block), 0}; };
   return read_and_wait(part(target), part(source), bytes, device, queue);
 }
 
