@@ -38,6 +38,9 @@ std::size_t usable_bytes(const void* block);
 // Whether a block of this pool is in the program's hands: not free, as far as its mark and the lists say.
 bool is_live(const void* block);
 
+// Call sites from now on (sampling.hpp). Outside of malloc, while the process has one thread.
+void start_sampling(const SamplePolicy& policy);
+
 // What a message can say about an address: the block that it lies in, if any.
 struct Whereabouts {
   bool in_pool = false;

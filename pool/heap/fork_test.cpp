@@ -291,7 +291,7 @@ TEST_F(HostForkTest, WhatAThreadWasAboutToDoIsNoAllocationOfTheChild) {
     blocks.pop_back();
     Page& page = *page_at(heap.classes[kGiven].current);
     ASSERT_NE(number_of_block(page, pushed), kNoBlock);
-    pushed->mark = free_mark;
+    pushed->mark = the_pool.window.free_mark;
     pushed->next = page.free_blocks;
     page.free_blocks = pushed;  // the next step counts it
   });

@@ -11,7 +11,6 @@ namespace cistern::host_pool {
 
 constinit const HeapLists kNoLists{};
 constinit thread_local HeapLists* thread_lists = const_cast<HeapLists*>(&kNoLists);
-constinit std::atomic<Heap*> heaps[kHeapsMax] = {};
 
 namespace {
 
@@ -33,7 +32,7 @@ Chain carve(Page& page) {
   const unsigned left = kCapacityOfClass.of[page.size_class] - page.carved;
   const unsigned count = std::min<unsigned>(left, std::max<std::size_t>(kCarveBytes / bytes, 1));
   char* const begin = page_memory(&page) + page.carved * bytes;
-  const std::uintptr_t mark = free_mark;
+  const std::uintptr_t mark = the_pool.window.free_mark;
   Block* next = nullptr;
   for (unsigned i = count; i-- > 0;) {
     auto* const block = reinterpret_cast<Block*>(begin + i * bytes);

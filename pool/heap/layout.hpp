@@ -32,6 +32,8 @@ constexpr std::size_t class_bytes(unsigned id) {
 }
 static_assert(class_of(kSmallMax) == kClasses - 1 && class_bytes(kClasses - 1) == kSmallMax);
 
+inline std::uintptr_t address_of(const void* block) { return reinterpret_cast<std::uintptr_t>(block); }
+
 // --- Slices and pages
 constexpr unsigned kSliceShift = 16;
 constexpr std::size_t kSliceBytes = std::size_t{1} << kSliceShift;
@@ -185,64 +187,6 @@ constexpr std::uint32_t inverse_of(std::size_t size) {
 }
 constexpr std::uint32_t start_bound(std::size_t size, unsigned carved) {
   return carved * static_cast<std::uint32_t>(inverse_of(size) * std::uint64_t{size} - (std::uint64_t{1} << 32));
-}
-
-// --- The window
-inline constinit std::uintptr_t window_base = 0;  // address of slice 0, which nothing lies in
-inline constinit Page* pages = nullptr;           // its descriptor
-inline constinit std::uintptr_t slice_limit = 0;  // descriptors up to here can be read
-inline constinit std::uintptr_t free_mark = 0;    // secret
-
-inline std::uintptr_t address_of(const void* block) { return reinterpret_cast<std::uintptr_t>(block); }
-// Not described: the address lies in none.
-inline std::uintptr_t slice_number(const void* address) { return (address_of(address) - window_base) >> kSliceShift; }
-// The limit grows beside its readers; whoever has a block of ours has seen it above the block's slice. No atomic load,
-// which compilers do not fold into the comparison.
-__attribute__((no_sanitize("thread"))) inline bool is_described(std::uintptr_t slice) { return slice < slice_limit; }
-inline bool there_is_a_window() { return is_described(0); }
-inline bool is_in_window(const void* address) { return is_described(slice_number(address)); }
-inline char* slice_memory(std::uintptr_t slice) {
-  return reinterpret_cast<char*>(window_base + (slice << kSliceShift));
-}
-inline Slice slice_of(const Page* page) { return static_cast<Slice>(page - pages); }
-inline char* page_memory(const Page* page) { return slice_memory(slice_of(page)); }
-inline Page* page_at(Slice slice) { return pages + slice; }
-
-// Where an address in a described slice lies: how far behind the first byte of its page of blocks, or of its
-// slice where that is in none.
-struct Spot {
-  Page* page = nullptr;
-  std::size_t offset = 0;
-};
-inline Spot spot_of(const void* address) {
-  Page* const page = pages + slice_number(address);
-  const Slice to_first = -Slice{page->state == PageState::interior} & page->to_first;
-  return {page - to_first, to_first * kSliceBytes + address_of(address) % kSliceBytes};
-}
-
-// --- What several files do with descriptors
-// Lists of pages or spans, linked through their members.
-inline void push_page(Slice& first, Page& page) {
-  page.previous = 0;
-  page.next = first;
-  if (first) page_at(first)->previous = slice_of(&page);
-  first = slice_of(&page);
-}
-inline void remove_page(Slice& first, Page& page) {
-  if (page.next) page_at(page.next)->previous = page.previous;
-  if (page.previous) {
-    page_at(page.previous)->next = page.next;
-  } else {
-    first = page.next;
-  }
-}
-
-// Of a page of the class: the slices behind its first one lead to it, or no longer.
-inline void mark_later_slices(Page& page, PageState state) {
-  for (unsigned i = 1; i < page_slices(page.size_class); ++i) {
-    (&page)[i].state = state;
-    (&page)[i].to_first = i;
-  }
 }
 
 }  // namespace cistern::host_pool

@@ -6,6 +6,7 @@
 
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
+#include "pool/heap/samples_in_place.hpp"
 
 namespace cistern::host_pool {
 namespace {

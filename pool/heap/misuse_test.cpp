@@ -225,7 +225,8 @@ TEST(HostMisuseTest, ForeignAddresses) {
        {static_cast<void*>(nullptr), static_cast<void*>(&in_data), static_cast<void*>(&on_stack), of_libc,
         reinterpret_cast<void*>(16), reinterpret_cast<void*>(UINTPTR_MAX), reinterpret_cast<void*>(UINTPTR_MAX - 15),
         reinterpret_cast<void*>(std::uintptr_t{1} << 63), static_cast<void*>(slice_memory(region_end())),
-        static_cast<void*>(slice_memory(region_begin()) - 16), static_cast<void*>(slice_memory(slice_limit))}) {
+        static_cast<void*>(slice_memory(region_begin()) - 16),
+        static_cast<void*>(slice_memory(the_pool.window.slice_limit))}) {
     expect_refused(address, Freed::foreign);
     EXPECT_EQ(usable_bytes(address), 0u);
     const Whereabouts where = whereabouts(address);

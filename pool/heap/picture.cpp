@@ -82,7 +82,8 @@ __attribute__((no_sanitize("thread"))) bool Picture::read(const Place& place, Pi
   } else if (entry.state == PageState::medium) {
     block.live = live_bits(page) >> place.index & 1;
   } else {
-    block.live = __atomic_load_n(&reinterpret_cast<const Block*>(block.first)->mark, __ATOMIC_RELAXED) != free_mark;
+    block.live = __atomic_load_n(&reinterpret_cast<const Block*>(block.first)->mark, __ATOMIC_RELAXED) !=
+                 the_pool.window.free_mark;
   }
   return true;
 }

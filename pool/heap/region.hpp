@@ -9,8 +9,7 @@
 #include <algorithm>
 
 #include "pool/base/lock.hpp"
-#include "pool/heap/layout.hpp"
-#include "pool/heap/system.hpp"
+#include "pool/heap/pages.hpp"
 
 namespace cistern::host_pool {
 
@@ -126,8 +125,7 @@ __attribute__((no_sanitize("thread"))) inline std::uint32_t slices_to_next(const
 Slice region_begin();
 Slice region_end();
 
-// What is asked of each new chunk: a NUMA policy, huge pages. Applied to the chunks there are as well.
-using ChunkAdvice = void (*)(void* memory, std::size_t bytes);
+// Applied to the chunks there are as well.
 void advise_chunks(ChunkAdvice advice);
 // From the next chunk on.
 void replace_system(const System& system);

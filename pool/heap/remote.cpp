@@ -85,7 +85,7 @@ void collect(Heap& heap, Page& page) {
 __attribute__((no_sanitize("thread"))) bool in_chain(const Page& page, const Block* first, const Block* block) {
   unsigned looks = 0;
   for (const Block* at = first; at && looks < kCapacityOfClass.of[page.size_class]; at = at->next, ++looks) {
-    if (number_of_block(page, at) == kNoBlock || at->mark != free_mark) return false;
+    if (number_of_block(page, at) == kNoBlock || at->mark != the_pool.window.free_mark) return false;
     if (at == block) return true;
   }
   return false;
@@ -119,7 +119,7 @@ __attribute__((no_sanitize("thread"))) bool was_never_given(const Page& page, co
 }
 
 void free_remote(Page& page, Block* block) {
-  block->mark = free_mark;
+  block->mark = the_pool.window.free_mark;
   Heap* const heap = this_heap();
   if (!heap) {
     send(page, block, block, 1);

@@ -36,6 +36,9 @@ struct System {
 };
 extern constinit System region_system;
 
+// What is asked of each new chunk: a NUMA policy, huge pages.
+using ChunkAdvice = void (*)(void* memory, std::size_t bytes);
+
 // What is known of the machine before there is a window.
 struct Machine {
   std::uint64_t physical_bytes, random, limit_bytes;
