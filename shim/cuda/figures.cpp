@@ -99,12 +99,13 @@ void add_kinds(Vector<KindFigures>& kinds, Vector<FragmentationFigures>& fragmen
       const Device* const of = family == Family::device ? s->contexts.device(device) : nullptr;
       fragments.live_peak_bytes = figures.peak_bytes;
       if (family == Family::pinned || of) {
-        fragments.reserved_peak_bytes = std::max(
-            fragments.reserved_bytes, read(of ? of->reserved_peak_bytes : s->source.pinned_reserved_peak_bytes));
+        fragments.reserved_peak_bytes =
+            std::max(fragments.reserved_bytes,
+                     read(of ? of->reserved_peak_bytes : s->pools.source().pinned_reserved_peak_bytes));
         fragments.worst = counted.worst_moment({fragments.reserved_bytes, *fragments.reserved_peak_bytes});
       }
       fragmentation.push_back(fragments);
-      if (family == Family::pinned) add_driver_calls(figures, s->source.pinned_calls);
+      if (family == Family::pinned) add_driver_calls(figures, s->pools.source().pinned_calls);
       if (of) add_driver_calls(figures, of->calls);
     }
     kinds.push_back(std::move(figures));
@@ -200,7 +201,7 @@ KindFigures total_figures(std::uint64_t* largest_kept_bytes) {
 
 std::uint64_t reserved_peak_on_devices() {
   CudaState* const s = state_if_used();
-  return s ? s->source.reserved_on_devices.peak() : 0;
+  return s ? s->pools.source().reserved_on_devices.peak() : 0;
 }
 
 template <BlockKind kind>
@@ -209,7 +210,7 @@ std::uint64_t trim(std::uint64_t keep_bytes, std::uint64_t unused_for_ns) {
   if (!s) return 0;
   const std::uint64_t now = coarse_now_ns();
   const std::uint64_t of_rings = kind == BlockKind::pinned ? trim_rings(*s, unused_for_ns, now) : 0;
-  TieredPool<BlockSource>& pool = pool_of(*s, kind);
+  BlockPool& pool = s->pools.of(kind);
   return of_rings + pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = unused_for_ns}, now);
 }
 

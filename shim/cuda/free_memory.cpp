@@ -45,8 +45,8 @@ void for_each_waiting(CudaState& s, const Device& device, Visit visit) {
   const auto of_device = [&](const Block* block) {
     if (block->kind == BlockKind::device && block->context->device == &device) visit(*block);
   };
-  s.device_pool.for_each_waiting(of_device);
-  s.source.for_each_unsettled_postponed(of_device);
+  s.pools.device().for_each_waiting(of_device);
+  s.pools.source().for_each_unsettled_postponed(of_device);
 }
 
 // Blocks come and go meanwhile: the answer is of about now, as the driver's own.

@@ -79,7 +79,7 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int ordi
   line.print("; pinned: {} live", human_bytes(live(s, Family::pinned)));
   if (const std::uint64_t managed = live(s, Family::managed)) line.print("; managed: {}", human_bytes(managed));
   print_other_kinds(line, kind);
-  const PoolUsage usage = on_device ? s.device_pool.usage() : s.pinned_pool.usage();
+  const PoolUsage usage = on_device ? s.pools.device().usage() : s.pools.pinned().usage();
   if (usage.blocks)
     line.print("; cached: {}, largest block {}", human_bytes(usage.bytes), human_bytes(usage.largest_bytes));
   holdings(s, device).print(line);

@@ -284,7 +284,7 @@ Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const Pl
       return passage;
     }
     const std::uint64_t now_ns = coarse_now_ns();
-    StagingChunks chunks(s.functions, s.source, s.pinned_pool, *place.context, now_ns);
+    StagingChunks chunks(s.functions, s.pools.source(), s.pools.pinned(), *place.context, now_ns);
     staging::Ring& ring = place.context->ring;
     ring.note_use(now_ns);
     const unsigned chunks_before = ring.figures().chunks;
@@ -311,6 +311,26 @@ void Staging::after_fork_in_child() {
   trials_.clear();
   trials_open_.store(0);
   forget_in_child();
+}
+
+std::uint64_t trim_rings(CudaState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns) {
+  Vector<Context*> with_chunks;  // nothing is called under the lock of the contexts
+  s.contexts.for_each([&](Context& context) {
+    const bool unused = elapsed_ns(context.ring.used_ns(), now_ns) >= unused_for_ns;
+    if (unused && context.ring.figures().chunks) with_chunks.push_back(&context);
+  });
+  std::uint64_t bytes = 0;
+  Through gate(s.gate);
+  if (!gate || with_chunks.empty()) return bytes;
+  RelaxedCapture relaxed(s.functions);
+  for (Context* const context : with_chunks) {
+    Inside inside(*context);
+    if (context->ending.load()) continue;
+    Entered entered(s.functions, context->handle());
+    StagingChunks chunks(s.functions, s.pools.source(), s.pools.pinned(), *context, now_ns);
+    if (entered) bytes += context->ring.trim(chunks);
+  }
+  return bytes;
 }
 
 }  // namespace cistern::cuda

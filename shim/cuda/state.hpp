@@ -12,6 +12,7 @@
 #include "shim/cuda/missing.hpp"
 #include "shim/cuda/next.hpp"
 #include "shim/cuda/objects.hpp"
+#include "shim/cuda/pools.hpp"
 #include "shim/cuda/staging.hpp"
 #include "shim/process/options.hpp"
 #include "shim/staging/round_trips.hpp"
@@ -29,33 +30,24 @@ struct CudaState {
   const Missing missing;
   Gate gate;
   Blocks blocks;
-  BlockSource source;
-  TieredPool<BlockSource> device_pool, pinned_pool;
   Captures captures;
   Contexts contexts;
   Account account;
+  Pools pools;
   GraphMemory graph_memory;
   Objects objects;
   Transfers transfers;
   Staging staging;
   RoundTrips round_trips;
   Waits waits;
-  std::atomic<std::uint64_t> recycled_ids{0};  // buffer ids of our own
-  std::atomic<bool> pinned_warned{false};
 
   const bool sites_on;
-  const bool deferred;  // CISTERN_DEVICE_ORDER
 };
 
 // Made on first use, never torn down: memory is freed by the program's last destructors too.
 CudaState& state();
 // The state if there is one.
 CudaState* state_if_used();
-
-inline KindCounters& counters_of(CudaState& s, BlockKind kind, const Context* context) {
-  if (kind == BlockKind::pinned) return s.account.counters(Family::pinned);
-  return s.account.counters(Family::device, context ? context->device->ordinal : 0);
-}
 
 // Notes what a real call answered: a sticky error poisons the current context.
 CUresult note(CudaState& s, CUresult result);
@@ -109,31 +101,8 @@ class ContextEnd {
   Vector<Block*> kept_, settled_;
 };
 
-// What the driver has given for blocks of this kind: staged copies' chunks are no memory of the program's.
-std::uint64_t reserved_bytes_with(const CudaState& s, const Sort& sort);
-
-inline TieredPool<BlockSource>& pool_of(CudaState& s, BlockKind kind) {
-  return kind == BlockKind::device ? s.device_pool : s.pinned_pool;
-}
-
-// What a block waits for besides its own context's work that has been waited for already: pinned memory is every
-// context's, device memory another's only after peer access or a copy. `own_too`: nobody has waited.
-BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too);
-void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns = coarse_now_ns());
-// After a free of the program's own: it may wait, as the driver's would have. What the pool keeps of that memory is
-// brought into proportion to what was live lately.
-void give_up_excess(CudaState& s, const Sort& sort, std::uint64_t now_ns);
-inline void keep_in_proportion(CudaState& s, const Sort& sort, std::uint64_t now_ns) {
-  if (s.source.share_of(sort).proportion.may_be_over(reserved_bytes_with(s, sort), now_ns)) [[unlikely]]
-    give_up_excess(s, sort, now_ns);
-}
-// Whether a block that comes back, and counts as live yet, is kept at all: see Proportion.
-bool keeps(CudaState& s, const Block& freed, std::uint64_t now_ns);
-
-// What the pools keep and has settled by now can be had again, also while a stream captures and nobody may ask.
-void settle_pools(CudaState& s);
-
-// Releases everything that the pools keep and that has settled. Returns the bytes given back.
+// Releases the chunks of staged copies, and everything that the pools keep and that has settled. Returns the bytes
+// given back.
 std::uint64_t trim_all(CudaState& s);
 // For a call that ran out of memory: gives back what the pools keep, while a stream captures first what is idle. The
 // bytes that came free; at least 1 after waiting for other threads that give back.
@@ -164,9 +133,6 @@ struct Death {
 };
 void account_death(CudaState& s, Block* block, const Death& death = {});
 
-// Bytes the driver would take for a request; what cuMemGetInfo shows of it.
-inline std::uint64_t as_driver_rounds(std::uint64_t bytes) { return (bytes + 511) & ~std::uint64_t{511}; }
-
 // Taken of the device by this process, cached blocks included.
 inline std::uint64_t taken_bytes(const Device& device) {
   return device.reserved_bytes.load(std::memory_order_relaxed) + device.tracked_bytes.load(std::memory_order_relaxed);
@@ -175,14 +141,14 @@ inline std::uint64_t taken_bytes(const Device& device) {
 // CISTERN_DEVICE_LIMIT, in bytes of this device; 0: none.
 std::uint64_t limit_of(const Device& device);
 // Whether it leaves room for so much more memory of the device, cached blocks counted as taken.
-bool limit_allows(CudaState& s, Device& device, std::uint64_t bytes);
+bool limit_allows(const Device& device, std::uint64_t bytes);
 
 // All pools of the process, as room for a call.
 class Room {
  public:
   explicit Room(CudaState& s) : s_(s) {}
   bool out_of_memory(CUresult answer) const { return answer == kOutOfMemory; }
-  std::uint64_t given_back() const { return s_.source.frees_done.load(); }
+  std::uint64_t given_back() const { return s_.pools.source().frees_done.load(); }
   bool make() { return trim_for_program(s_) != 0; }
 
  private:
@@ -193,7 +159,7 @@ class Room {
 // pools keep makes way for it.
 template <class Pass>
 CUresult with_room(CudaState& s, Device* device, std::uint64_t bytes, Pass pass) {
-  const auto limited = [&] { return device && !limit_allows(s, *device, bytes); };
+  const auto limited = [&] { return device && !limit_allows(*device, bytes); };
   return cistern::with_room(Room(s), [&] { return limited() ? kOutOfMemory : pass(); });
 }
 
