@@ -1,5 +1,5 @@
-// See account.hpp. A page of medium blocks says itself which live. Of other pages live are those handed out, less those
-// that wait in a list: its thread's, the remote list, batches on their way to it.
+// See account.hpp. A page of medium blocks says itself which live. On other pages the live blocks are those handed out,
+// less those that wait in a list: the list of the owner thread, the remote list, and batches that are in flight to it.
 //
 // Threads are at work meanwhile (heap_account.cpp). The region is held: no page becomes something else.
 #include "pool/heap/account.hpp"
@@ -47,8 +47,8 @@ __attribute__((no_sanitize("thread"))) void add_pages(Account& sum) {
   }
 }
 
-// Of a heap whose thread a fork left behind: what it handed out, it did before. Only what is not live counts, and that
-// was not live at the fork either.
+// A fork left the heap's thread behind, so all its allocations were before the fork. Only blocks that are not live
+// count, and those were not live at the fork either.
 void add_what_is_not_live(Account& sum, const Heap& heap) {
   Account own;
   add_heap(own, heap);
@@ -85,7 +85,7 @@ Account account_ever(bool with_forked_away) {
   sum.moves += the_pool.counts.moves_without_heap.load(std::memory_order_relaxed);
   for (unsigned one = 0; one < kClasses; ++one) {
     ClassAccount& own = sum.classes[one];
-    own.live_blocks += live_sampled_blocks(one);  // of their classes, whatever that of their cell
+    own.live_blocks += live_sampled_blocks(one);  // by the class of the block, which may differ from that of its cell
     own.allocations += sampled_allocations(one);
     // Threads at work may make a count appear negative.
     if (static_cast<std::int64_t>(own.live_blocks) < 0) own.live_blocks = 0;

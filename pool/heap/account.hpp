@@ -1,5 +1,5 @@
-// What lives in the host pool, counted from the pages themselves: nothing is counted while the program runs.
-// Exact once no thread is inside a call; blocks of threads that have ended are seen like all others.
+// The live blocks of the host pool, counted from the pages themselves: nothing is counted while the program runs. The
+// account is exact once no thread is inside a call. Blocks of threads that have ended count like all others.
 #pragma once
 #include "pool/heap/heap_account.hpp"
 

@@ -25,9 +25,9 @@ namespace {
 constexpr std::uint64_t kLargestSlices = std::uint64_t{1} << 31;
 constexpr std::size_t kMovePagesMin = std::size_t{2} << 20;  // from here on moving pages is faster than copying
 
-// --- What an address is
-// No page: it lies neither in a page of blocks nor in the first slice of a large one. Whole, for who calls it
-// would be longer with a part of it.
+// --- Where an address lies
+// No page: the address lies neither in a page of blocks nor in the first slice of a large block. Not inlined: the
+// callers would be longer with a part of it.
 [[gnu::noinline]] Spot find(const void* address) {
   if (!is_described(slice_number(address))) return {};
   const Spot spot = spot_of(address);
@@ -141,8 +141,8 @@ void count_move() {
   }
 }
 
-// Of a block that grows and cannot where it lies. Its pages move, as a whole, so that what they leave reads as zero;
-// but if it grows by much, resident memory that has room for all of it saves more than copying costs.
+// The block grows and cannot grow where it lies. Its pages move as a whole, so that the old place reads as zero. But if
+// the block grows by much, resident memory that has room for all of it saves more than copying costs.
 void* move_large(Page& page, std::size_t bytes) {
   if (page.bytes < kMovePagesMin || !can_move_pages() || !may_be_moved(page_memory(&page), page.bytes)) return nullptr;
   const bool much = bytes - page.bytes >= page.bytes / 4;
@@ -334,7 +334,7 @@ bool is_live(const void* memory) {
 
 namespace {
 
-// Of a small block that was resized in place.
+// A small block was resized in place.
 void note_size(const Spot& found, std::size_t bytes) {
   Page& page = *found.page;
   if (page.state == PageState::sampled) return note_sampled_size(page, found.offset, bytes);

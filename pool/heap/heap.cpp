@@ -274,7 +274,7 @@ bool refill(Heap& heap, unsigned id, unsigned& sample_due) {
     if (!own.partial && heap.inbox.load(std::memory_order_relaxed)) read_inbox(heap);
     Page* const page = next_page(heap, id);
     if (!page) return false;
-    if (own.current) {  // what the system was asked by came back to malloc, which has a page by now
+    if (own.current) {  // the call of the system came back to malloc, which has a page by now
       settle(heap, *page);
       return heap.lists[id] || refill(heap, id, sample_due);
     }

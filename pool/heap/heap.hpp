@@ -1,5 +1,5 @@
-// What the fast path (fast_path.hpp) leaves to do, for the heap of one thread (thread_heap.hpp): lists are filled,
-// pages are made, woken and retired.
+// The slow paths of the heap of one thread (thread_heap.hpp): lists are filled, pages are made, woken and retired. The
+// fast path is in fast_path.hpp.
 #pragma once
 #include "pool/heap/fast_path.hpp"
 #include "pool/heap/sampling.hpp"
@@ -47,7 +47,7 @@ inline void* allocate_small_quickly(std::size_t bytes) {  // bytes <= kDirectMax
 }
 
 // The sample that ends the distance now, or what follows, falls to the class: the distance to the next one begins, for
-// all classes. What was left of this one says nothing about them.
+// all classes. The rest of this distance says nothing about the other classes.
 inline void give_sample_to(Heap& heap, unsigned id) {
   heap.classes[id].sample_due = static_cast<std::uint8_t>(1 + heap.pace.doublings);
   note_sample(heap);
@@ -73,9 +73,9 @@ void retire(Heap& heap, Page& page);
 void retire_kept_pages(Heap& heap);
 // An empty page stays when it is the only one of its queue.
 void settle_empty(Heap& heap, Page& page);
-// What a page is to its heap follows from the blocks handed out now; not for current pages.
+// Makes the page current, partial or asleep by the number of blocks that are handed out now. Not for current pages.
 void settle(Heap& heap, Page& page, unsigned handed_out);
-// Of any page in no queue or in its own: the same, from what it says itself.
+// The same for any page in no queue or in its own, with the number from its descriptor.
 void settle(Heap& heap, Page& page);
 
 // --- remote.cpp
@@ -87,7 +87,7 @@ void free_remote(Page& page, Block* block);
 // Whether a block that carries the mark is free indeed: its content may have been copied from one that was. Looks
 // through every list that could hold it; for what is about to be called a double free.
 bool is_listed_free(const Page& page, const Block* block);
-// Of one that is listed: it waits to be given for the first time. For a message only, so not sure when it says no.
+// Whether a listed block waits to be given for the first time. For a message only, so not sure when it says no.
 bool was_never_given(const Page& page, const Block* block);
 void flush_batches(Heap& heap);
 // Puts what others freed into the heap's pages; true: there was something.
@@ -96,7 +96,7 @@ bool read_inbox(Heap& heap);
 // --- threads.cpp
 // What waits in the heap's lists goes back to the pages.
 void put_back_lists(Heap& heap);
-Heap* start_heap();  // of the calling thread; null: no memory
+Heap* start_heap();  // makes the calling thread's heap; null: no memory
 // A page of the class with free blocks that a thread left behind; null: none.
 Page* adopt(Heap& heap, unsigned id);
 

@@ -1,8 +1,9 @@
 // See heap_account.hpp.
 //
-// Threads are at work meanwhile, and of what they change nothing is believed. Numbers are cut to what there can be. Of
-// a list only blocks of its page are followed, as many as the page can have, and each link only if its block carries
-// the mark of a free one afterwards: a block that was handed out has lost the mark before the program writes to it.
+// Threads are at work meanwhile, so nothing that they may be changing is believed. Numbers are cut to the largest that
+// is possible. A list is followed only through blocks of its page, as many as the page can have. A link counts only if
+// its block carries the mark of a free block after the link was read: a block that was handed out has lost the mark
+// before the program writes to it.
 #include "pool/heap/heap_account.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What one heap adds to the account of the host pool (account.hpp), and what is counted of heaps whose threads a fork
+// The share of one heap in the account of the host pool (account.hpp), and the counts of heaps whose threads a fork
 // left behind.
 #pragma once
 #include "pool/heap/pages.hpp"
@@ -17,7 +17,7 @@ struct Account {
   std::uint64_t large_blocks = 0, large_bytes = 0, large_allocations = 0;
   std::uint64_t large_allocated_bytes = 0;
   std::uint64_t temporary_blocks = 0;  // where every block has a site: freed by the next call of their thread
-  std::uint64_t moves = 0;             // of `allocations` of the classes, those that moved a block
+  std::uint64_t moves = 0;             // allocations that only moved a block; `allocations` of the classes has them too
   std::uint64_t inherited_blocks = 0;  // that lived when this process was forked
   std::uint64_t live_blocks() const;
   std::uint64_t live_bytes() const;  // usable

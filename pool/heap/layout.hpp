@@ -1,10 +1,10 @@
 // Layout of the host pool: size classes, slices, and the page descriptors that serve as page map.
 //
 // The pool's memory lies in one window of addresses, cut into slices of 64 KiB. Descriptor i describes slice i of that
-// window, so a pointer's page is found without a search, and a pointer that is not ours lies outside of the slices that
-// have descriptors, or finds one without an owner. Descriptors are made as the window is used. Nothing of this is in
-// the program's memory: a free block holds only the link to the next one and a mark, both worthless once it is handed
-// out.
+// window, so a pointer's page is found without a search. A pointer that is not ours lies outside of the slices that
+// have descriptors, or finds a descriptor without an owner. Descriptors are made as the window is used. Nothing of this
+// is in the program's memory: a free block holds only the link to the next one and a mark, both worthless once it is
+// handed out.
 #pragma once
 #include <atomic>
 #include <bit>
@@ -39,9 +39,9 @@ constexpr unsigned kSliceShift = 16;
 constexpr std::size_t kSliceBytes = std::size_t{1} << kSliceShift;
 constexpr std::size_t kSystemPage = 4096;
 
-// A page holds blocks of one class. Medium blocks are those that no table gives the class of: their pages have up to
-// 63 of them, so a word of bits says which are what (medium.hpp), and of blocks larger than a system page at most 32,
-// which may each have a call site (samples.hpp).
+// A page holds blocks of one class. Medium blocks are larger than the table of classes reaches. Their pages have up to
+// 63 of them, so a word of bits has the state of each (medium.hpp). A page has at most 32 blocks that are larger than a
+// system page, each of which may have a call site (samples_in_place.hpp).
 constexpr bool is_medium(unsigned id) { return class_bytes(id) > kDirectMax; }
 constexpr bool has_few_blocks(unsigned id) { return class_bytes(id) > kSystemPage; }
 constexpr unsigned page_slices(unsigned id) { return class_bytes(id) <= 2048 ? 1 : class_bytes(id) <= 8192 ? 2 : 4; }
@@ -81,7 +81,7 @@ class Relaxed {
     return value;
   }
   void operator=(T value) { __atomic_store(&value_, &value, __ATOMIC_RELAXED); }
-  // What was written before is there for who sees the value.
+  // A thread that sees the value sees the writes before it too.
   void publish(T value) { __atomic_store(&value_, &value, __ATOMIC_RELEASE); }
 
  private:
@@ -110,9 +110,9 @@ using Slice = std::uint32_t;  // 0: none
 struct SampleRecord;  // samples.hpp
 
 // Describes a slice: `state` says as what, and which of the members that share a place are meant. They are unions and
-// not a struct for each state: half of the members belong to several states, and a page may go from one state to
-// another while a thread that must not believe it looks at it. Of the members only `remote`, `owner`, `heap`, `sited`
-// and `inbox_next` are ever written by a thread that neither owns the page nor holds the lock that guards it.
+// not a struct for each state, because half of the members belong to several states. Also, a page may change its state
+// while another thread reads it, which must not believe what it reads. A thread that neither owns the page nor holds
+// the lock that guards it writes only `remote`, `owner`, `heap`, `sited` and `inbox_next`.
 struct alignas(64) Page {
   union {
     Block* free_blocks;       // small, sampled: freed by the owner, and by others as far as collected
@@ -163,7 +163,7 @@ struct alignas(64) Page {
   };
   Relaxed<PageState> state;
   union {
-    std::atomic<std::uint16_t> heap;   // small, medium: whose inbox hears of remote frees; 0: the orphanage
+    std::atomic<std::uint16_t> heap;   // small, medium: remote frees go to this heap's inbox; 0: the orphanage
     std::atomic<std::uint16_t> shard;  // sampled: whose lock guards it
   };
   union {
@@ -176,8 +176,8 @@ struct alignas(64) Page {
 };
 static_assert(sizeof(Page) == 64);
 
-// Whether a block that exists starts `offset` bytes into a page of small blocks: with m = inverse_of(size), which is
-// floor(2^32 / size) + 1, and e = m * size - 2^32, which is at most size, the product offset * m modulo 2^32 is
+// Whether a block that exists starts `offset` bytes into a page of small blocks. Let m = inverse_of(size), which is
+// floor(2^32 / size) + 1, and e = m * size - 2^32, which is at most size. Then the product offset * m modulo 2^32 is
 //   q * e             for offset = q * size,
 //   q * e + r * m     for offset = q * size + r, 0 < r < size: at least m,
 // and m is above the page's q * e for sizes up to a system page. So `offset * m < carved * e` asks for both in one

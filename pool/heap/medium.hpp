@@ -1,16 +1,16 @@
 // Blocks of more than 1 KiB, up to 32 KiB: nothing is written into one that is free.
 //
-// Such blocks begin where few lines of the processor's caches can be, so each touch costs. What is known of them stands
-// in their page's descriptor, a bit for each: `free_bits` can be handed out, `live` are the program's, `remote` were
-// freed by other threads. The rest waits in an array of the page's thread, which is where frees go and what allocations
-// take, the last one first, whatever page it lies in; their pages hear of them only when the array is full or empty.
-// What may join the array is granted in steps: they are counted then, as bytes to the next sample, too, and as
-// allocations, less what is left.
-// The program's blocks are therefore known at any time, whatever their threads do: `live` without `remote`.
+// Such blocks begin where few lines of the processor's caches can be, so each touch costs. Their page's descriptor has
+// a bit for each: blocks in `free_bits` can be handed out, the program has those in `live`, and other threads have
+// freed those in `remote`. The rest waits in an array of the owner thread. Frees push to it and allocations pop from
+// it, whatever page a block lies in. The descriptors change only when the array is full or empty. Room for blocks that
+// join the array is granted in steps. A step counts as bytes to the next sample and as allocations when it is granted;
+// unused room is subtracted later. The program's blocks are therefore known at any time, whatever their threads do:
+// `live` without `remote`.
 //
 //   allocate_quickly      small blocks from the list, medium ones from the
 //                         array; else null                                   -> allocate_slowly (blocks.cpp)
-//   free_medium_quickly   of the thread's own page, a block that is
+//   free_medium_quickly   a block of the thread's own page that is
 //                         live and has no site; else false                   -> deallocate (blocks.cpp)
 #pragma once
 #include "pool/heap/heap.hpp"
@@ -43,7 +43,7 @@ inline void* allocate_medium_quickly(std::size_t bytes) {  // kDirectMax < bytes
   return take_waiting(*static_cast<Heap*>(lists), medium);
 }
 
-// What allocate() does as far as the thread's own blocks go: no system call, no lock. Null: ask allocate().
+// The part of allocate() that the thread's own blocks serve: no system call, no lock. Null: ask allocate().
 inline void* allocate_quickly(std::size_t bytes) {
   if (bytes <= kDirectMax) return allocate_small_quickly(bytes);
   return bytes <= kSmallMax ? allocate_medium_quickly(bytes) : nullptr;
@@ -85,14 +85,14 @@ void make_room(Page& page, unsigned number, void* block);
 // --- medium.cpp
 // The owner's free of a live block without a site.
 void take_back(Page& page, unsigned number, void* block);
-// Of a class; null: no memory.
+// Allocates a block of the class; null: no memory.
 void* allocate_medium(std::size_t bytes, unsigned id);
 void format_medium(Page& page);
 // As settle().
 void settle_medium(Heap& heap, Page& page);
-// What waits goes back to the pages.
+// The blocks that wait go back to their pages.
 void put_back_waiting(Heap& heap);
-// Of a heap whose thread is no more: nothing waits, and all that is not live can be handed out.
+// The heap's thread does not exist any more: nothing waits, and all blocks that are not live can be handed out.
 void forget_waiting(Heap& heap, unsigned medium);
 void free_what_is_not_live(Page& page);
 // As was_never_given(), of a block that is not live.

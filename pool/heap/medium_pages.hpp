@@ -6,7 +6,8 @@
 
 namespace cistern::host_pool {
 
-// Kept at most in the array of a class, and what comes to it at once: from a page, or as room for what is freed.
+// The array of a class keeps at most kWaitingBytes, and gets about kStepBytes in one step: from a page, or as room for
+// freed blocks.
 constexpr std::size_t kWaitingBytes = std::size_t{256} * 1024, kStepBytes = std::size_t{64} * 1024;
 
 inline constexpr struct MediumClasses {
@@ -29,13 +30,13 @@ inline constexpr struct MediumClasses {
     }
   }
 } kMedium;
-// Where the page may become one of small blocks meanwhile, its class is another already: it is looked at once.
+// The page may become one of small blocks meanwhile, with another class: so the class is read only one time.
 inline const MediumClasses::One& medium_class(const Page& page) {
   const unsigned medium = __atomic_load_n(&page.size_class, __ATOMIC_RELAXED) - kFirstMedium;
   return medium < kMediumClasses ? kMedium.of[medium] : kMedium.none;
 }
 
-// Which medium class: they differ by 128 bytes at least.
+// The medium class of a size: classes differ by 128 bytes at least.
 inline constexpr struct MediumOfBytes {
   std::uint8_t of[kSmallMax / 128];
   constexpr MediumOfBytes() : of{} {

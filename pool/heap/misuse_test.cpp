@@ -81,7 +81,7 @@ TEST(HostMisuseTest, ABlockThatWaitsToBeHandedOut) {
   });
 }
 
-// What waits for the first time is told from what was freed.
+// A block that was never handed out is told from one that was freed.
 TEST(HostMisuseTest, ABlockThatWasNeverGiven) {
   in_new_thread([] {
     const unsigned id = class_of(96);
@@ -147,7 +147,7 @@ TEST(HostMisuseTest, TwiceWhenTheOwnerHasEnded) {
     for (int i = 0; i < 10; ++i) ASSERT_EQ(put(blocks[i]), Freed::yes);
   });
   for (int i = 0; i < 10; ++i) expect_double_free(blocks[i]);
-  in_new_thread([&] {  // by a thread without a heap: sent at once
+  in_new_thread([&] {  // by a thread without a heap: sent immediately
     for (int i = 10; i < 20; ++i) ASSERT_EQ(put(blocks[i]), Freed::yes);
   });
   for (int i = 10; i < 20; ++i) expect_double_free(blocks[i]);

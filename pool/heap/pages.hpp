@@ -51,7 +51,7 @@ inline void remove_page(Slice& first, Page& page) {
   }
 }
 
-// Of a page of the class: the slices behind its first one lead to it, or no longer.
+// The slices behind the first slice of the page lead to it, or no longer do.
 inline void mark_later_slices(Page& page, PageState state) {
   for (unsigned i = 1; i < page_slices(page.size_class); ++i) {
     (&page)[i].state = state;

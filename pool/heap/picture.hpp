@@ -1,6 +1,6 @@
-// The blocks of the host pool as they stand in this moment, found by any address inside: for who follows pointers
-// through them (stats/leaks/). Nothing is believed of what threads at work may be changing, and nothing is written, so
-// a child that shares no memory with them may look too, whatever they were doing.
+// The blocks of the host pool as they stand in this moment, found by any address inside, for the search that follows
+// pointers through them (stats/leaks/). Nothing is believed of what threads at work may be changing, and nothing is
+// written, so a child that shares no memory with them may look too, whatever they were doing.
 //
 // Every block that can exist in a page has a number of its own; numbers of one picture are dense.
 #pragma once
@@ -27,7 +27,7 @@ class Picture {
   // All that the pool has given out lies in here.
   std::uintptr_t first() const { return first_; }
   std::uintptr_t bytes() const { return bytes_; }
-  std::uint32_t numbers() const { return numbers_; }  // of blocks, live or free: less than this
+  std::uint32_t numbers() const { return numbers_; }  // the numbers of blocks, live or free, are below this
 
   // Where an address lies: found from the table alone, which stays in the cache.
   struct Place {
@@ -58,7 +58,7 @@ class Picture {
   void for_each(Visit visit) const {
     for_each_of([](std::uint32_t) { return true; }, visit);
   }
-  // Of the numbers that are wanted: of the others not even the page is looked at.
+  // Only blocks with numbers that are wanted: the pages of the others are not even read.
   template <class Wanted, class Visit>
   void for_each_of(Wanted wanted, Visit visit) const {
     PictureBlock block;

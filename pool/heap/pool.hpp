@@ -99,7 +99,7 @@ struct SampleInPlace;
 struct alignas(kCacheLine) Samples {
   std::uint64_t interval_bytes;  // 0: no samples are taken
   SamplePolicy policy;
-  std::uint8_t forks_so_far;               // of this process, modulo 256
+  std::uint8_t forks_so_far;               // how many forks lie between the first process and this one, modulo 256
   std::atomic<Block*> set_aside_first;     // freed while a thread forked
   alignas(kCacheLine) Lock in_place_lock;  // guards the table of blocks that are sampled where they lie
   SampleInPlace* in_place;

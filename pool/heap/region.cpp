@@ -74,8 +74,7 @@ void add_free(Slice first, std::uint32_t slices, Sort sort) {
   link(first, slices, sort);
 }
 
-// The smallest free span of at least `slices`, or null. Of spans that share a bin with smaller ones only some are
-// looked at.
+// The smallest free span of at least `slices`, or null. Only some spans of a bin that has smaller ones too are checked.
 Page* smallest_fit(std::uint32_t slices, Sort sort) {
   constexpr int kLooks = 64;
   const Bins& own = region.bins[sort];
@@ -150,13 +149,13 @@ Span carve(const Place& place, std::uint32_t slices) {
   return taken;
 }
 
-// --- Work for the system. Nothing foreign is called under the lock: who holds it chooses what is to be done, as spans
-// that are no longer free, and the next thread that holds no lock of ours does it (do_chosen_work). A span being worked
-// on names the thread. Where that one has to end its work while another forks, it leaves word, for the next one that
-// has the lock. A forked child takes over what threads were at that it does not have.
+// --- Work for the system. No foreign function is called under the lock. The thread that holds it chooses the work, as
+// spans that are no longer free. The next thread that holds no lock of ours does it (do_chosen_work). A span being
+// worked on names the thread. Where that one has to end its work while another forks, it leaves word, for the next one
+// that has the lock. A forked child takes over what threads were at that it does not have.
 enum Work : std::uint8_t {  // Page::sort of an absent span
   kGiveBack,
-  kRelease,  // of registered or locked memory: its pages go, and the locks end
+  kRelease,  // registered or locked memory: its pages go, and the locks end
   kUnmap,
   kUnmapShort,  // the same, but only the first Page::bytes are mapped
   kMap,
@@ -172,7 +171,7 @@ void set_absent(Slice first, std::uint32_t slices, Work work) {
   span.state = PageState::absent;
 }
 
-// Of a span that was in use.
+// Chooses a span that was in use.
 void choose_used(Slice first, std::uint32_t slices, Work work) {
   set_absent(first, slices, work);
   push_page(region.chosen_spans, *page_at(first));
@@ -180,7 +179,7 @@ void choose_used(Slice first, std::uint32_t slices, Work work) {
   region.work_is_left.store(true, std::memory_order_relaxed);
 }
 
-// Of a free span, which it no longer is.
+// Chooses a free span, which is not free any more.
 void choose(Page& span, Work work) {
   const std::uint32_t slices = span.slices;
   unlink(&span);
@@ -232,7 +231,7 @@ void end_work(Page& span, bool done) {
 void read_words_left() {
   if (!region.word_is_left.load(std::memory_order_relaxed)) [[likely]]
     return;
-  region.word_is_left.exchange(false, std::memory_order_acquire);  // whose word it was has its owner written before
+  region.word_is_left.exchange(false, std::memory_order_acquire);  // the thread that left word wrote `owner` before
   for (Slice at = region.spans_in_work, next; at; at = next) {
     Page& span = *page_at(at);
     next = span.next;
@@ -292,8 +291,8 @@ bool release_pages(char* memory, std::size_t bytes) {
   return true;
 }
 
-// What lies behind `mapped` may be somebody else's mapping by now. Where the span is not to be had whole again either,
-// it becomes a hole with pages in it, which the next one who maps memory there finds taken.
+// Behind `mapped` there may be a foreign mapping by now. Where the span is not to be had whole again either, it becomes
+// a hole with pages in it, which the next one who maps memory there finds taken.
 bool unmap_short(char* memory, std::size_t mapped, std::size_t bytes) {
   if (!region_system.keeps_pages && region_system.unmap(memory, mapped)) return true;
   return !map_advised(memory + mapped, bytes - mapped);
@@ -326,7 +325,7 @@ void take_over_work() {
 // --- Giving back
 void give_back(Page& span) { choose(span, kGiveBack); }
 
-// Which dirty span is the least worth: of those that pages of blocks cannot use up, the smallest; else the largest.
+// The dirty span that is worth least: the smallest of those that pages of blocks cannot use up, else the largest.
 // kBins: there is none.
 unsigned least_useful_bin() {
   const unsigned larger = region.bins[kDirty].next_used(bin_of(kPageSlicesMax + 1));
@@ -418,9 +417,9 @@ std::uint64_t recent_peak(std::uint64_t in_use) {
   return region.in_use_lately.most();
 }
 
-// When memory that is not resident was taken, what lies idle is to be little. Large blocks of various sizes leave gaps
-// that the next one does not fit into, and a page of samples is not resident by choice: with these, all that is
-// resident is to be a tenth more than was in use not long ago.
+// When memory that is not resident was taken, little may lie idle. Large blocks of various sizes leave gaps that the
+// next one does not fit into, and a page of samples is not resident by choice. For these the limit is a tenth more
+// resident memory than was in use not long ago.
 std::uint64_t dirty_max_when_growing(std::uint32_t slices, Prefer prefer, std::uint32_t replaced) {
   const std::uint64_t little = slices_in(512 << 10);
   if (slices <= kPageSlicesMax && prefer != Prefer::clean) return std::max(little, in_use_slices() / 16);
@@ -429,8 +428,8 @@ std::uint64_t dirty_max_when_growing(std::uint32_t slices, Prefer prefer, std::u
   return std::max(little, resident - in_use);
 }
 
-// What was given back as memory came back, and was wanted again within a second, is not given back the next time: some
-// programs work in phases. For a period or two, since they may end.
+// Some programs work in phases: memory that was given back and wanted again within a second is not given back the next
+// time. For a period or two, since they may end.
 constexpr std::uint64_t kRegretNs = 1'000'000'000;
 
 std::uint64_t given_back_within_a_second(std::uint64_t now_ns) {
@@ -463,7 +462,7 @@ std::uint64_t dirty_max_when_releasing() {
   region.regretted.begin_period(region_system.now_ns(), 0);
   const std::uint64_t peak = recent_peak(in_use), idle_at_peak = peak - std::min(peak, in_use);
   return std::max(usual,
-                  std::min(usual + region.regretted.most(), idle_at_peak));  // of what was wanted a part had stayed
+                  std::min(usual + region.regretted.most(), idle_at_peak));  // a part of what was wanted had stayed
 }
 
 Span take(const Place& place, std::uint32_t slices, Prefer prefer, std::uint32_t replaced) {
@@ -481,7 +480,7 @@ Span take(const Place& place, std::uint32_t slices, Prefer prefer, std::uint32_t
 }
 
 // --- Growing
-// Descriptors are made for 64 MiB of memory at a time. Where somebody else's mapping is in their way the window ends.
+// Descriptors are made for 64 MiB of memory at a time. The window ends where a foreign mapping is in their way.
 constexpr std::uintptr_t kDescribedAtOnce = 1024;
 
 bool describe(std::uint64_t end) {
@@ -494,7 +493,7 @@ bool describe(std::uint64_t end) {
   return true;
 }
 
-// Slices at the top that are not ours: somebody else's mapping is there, or a unit begins behind.
+// Slices at the top that are not ours: a foreign mapping is there, or a unit begins behind.
 void skip(std::uint32_t slices) {
   set_absent(region.window_top, slices, kNone);
   region.window_top += slices;
@@ -525,7 +524,7 @@ Page* claim_hole(std::uint32_t slices) {
   return nullptr;
 }
 
-// What lies where somebody else's mapping is in the way is not ours; at the top no more of it than the step.
+// The slices where a foreign mapping is in the way are not ours; at the top no more of them than the step.
 void give_up(Page& claimed, std::uint32_t step) {
   remove_page(region.spans_in_work, claimed);
   claimed.owner.store(0, std::memory_order_relaxed);
@@ -544,7 +543,7 @@ Mapped map_chunk(const Page& chunk) {
   return errno == EEXIST ? Mapped::foreign_in_the_way : Mapped::no;
 }
 
-// So many slices more. Where somebody else's mapping is in the way the window is continued behind it.
+// So many slices more. The window continues behind a foreign mapping that is in the way.
 bool grow_by(std::uint32_t slices) {
   constexpr int kTries = 64;
   std::uint32_t step = 1024;
@@ -616,8 +615,8 @@ bool choose_all() {
   return region.away_slices > before;
 }
 
-// After a refusal, without the lock: whether it is worth to try once more. What was chosen before counts, whoever did
-// that. What other threads are giving back is waited for, but not long: they may wait for this one.
+// After a refusal, without the lock: whether it is worth to try once more. Work that any thread chose before counts.
+// Memory that other threads are giving back is waited for, but not long: they may wait for this one.
 bool make_room(unsigned tries) {
   constexpr unsigned kTries = 100;
   if (locks_held > 0 || CallingSystem::is_under_way() || tries > kTries) return false;
@@ -993,7 +992,7 @@ Stretch next_mapped(Slice at) {
 
 }  // namespace
 
-// What goes while it is advised is advised in vain.
+// Memory that is unmapped meanwhile is advised in vain.
 void advise_chunks(ChunkAdvice advice) {
   std::atomic_ref(region.chunk_advice).store(advice, std::memory_order_relaxed);
   if (!advice || !there_is_a_window()) return;
@@ -1031,7 +1030,7 @@ void use_few_system_calls() {
   region_system.keeps_pages = true;
   note_limit(kNoLimit);
   region.memory_is_tight.store(false, std::memory_order_relaxed);
-  note_new_limits();  // who holds the region may have been interrupted here with the old ones
+  note_new_limits();  // a thread that holds the region may have been interrupted with the old ones
 }
 
 void region_before_fork() { region.lock.lock_for_fork(); }

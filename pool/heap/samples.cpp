@@ -77,7 +77,7 @@ void release_page(Page& page) {
   page.state = PageState::none;
   mark_later_slices(page, PageState::none);
   internal_deallocate(page.records, table_bytes(page.size_class));
-  page.remote.store(0, std::memory_order_relaxed);  // what else the page may be next finds it so
+  page.remote.store(0, std::memory_order_relaxed);  // the next user of the page expects 0
   release_span(slice_of(&page), page_slices(page.size_class));
 }
 
@@ -142,7 +142,7 @@ void* allocate_sampled(std::size_t bytes, unsigned id, unsigned doublings) {
       block = hold ? take_sampled(number, cell, sample, spare) : nullptr;
       if (!hold && !spare) return nullptr;
     }
-    if (spare) release_span(spare, page_slices(cell));  // somebody else's page had room, or there is no memory
+    if (spare) release_span(spare, page_slices(cell));  // another thread's page had room, or memory is exhausted
     if (block || spare) return block;
     spare = memory_for_page(cell);
     if (!spare) return nullptr;
@@ -226,7 +226,7 @@ void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes) {
 }
 
 namespace {
-// What was asked for follows from the slack.
+// The requested size follows from the slack.
 void capture_large(Page& page, unsigned doublings) {
   SampleRecord sample;
   if (!capture_sample(0, doublings, sample)) return;

@@ -18,7 +18,7 @@ bool is_sampled_block(const Page& page, std::size_t offset);
 bool free_sampled(Page& page, std::size_t offset);
 // Usable bytes of the live block that starts there; 0: none.
 std::size_t live_sampled_bytes(const Page& page, std::size_t offset);
-// Of a block that exists, free or not; 0: none is known.
+// The site of a block that exists, free or not; 0: none is known.
 std::uint32_t site_of_sampled(const Page& page, std::size_t offset);
 // A block that was resized in place.
 void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes);
@@ -36,10 +36,10 @@ void sample_grown(Page& page);
 // missing.
 bool visit_samples(void (*visit)(void* context, const Sample& sample), void* context, AtFork at_fork = AtFork::wait);
 
-// Of the block with that number in its page, for Picture; the sizes where it is live.
+// Reads the block with that number in its page, for Picture; the sizes only where it is live.
 void read_sampled(const Page& page, unsigned number, std::size_t& bytes, std::size_t& requested_bytes, bool& live);
 
-// Of blocks in pages of their own, by class: handed out ever, and live.
+// Blocks in pages of their own, by class: handed out ever, and live.
 std::uint64_t sampled_allocations(unsigned size_class);
 std::uint64_t live_sampled_blocks(unsigned size_class);
 

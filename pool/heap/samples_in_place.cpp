@@ -1,6 +1,7 @@
-// See samples.hpp: blocks of more than a system page that are sampled where they lie. What is known of them stands
-// in a table by address: open addressing, linear probing. Samples are few, so one lock does. A table of its own, since
-// malloc must go on where there is no memory for an entry, and while a thread forks: a block is no sample then.
+// See samples.hpp: blocks of more than a system page that are sampled where they lie. A table by address has the facts
+// about them: open addressing, linear probing. Samples are few, so one lock is enough. The table is not one of
+// pool/base, since malloc must go on when memory for an entry is exhausted, and while a thread forks: then the block is
+// not sampled.
 #include "pool/heap/samples_in_place.hpp"
 
 #include "pool/base/internal_memory.hpp"

@@ -47,7 +47,7 @@ void keep_pace(SamplePace& pace) {
   pace.samples = 0;
 }
 
-// What is drawn at a distance that grew is looked at several times on the way: the thread may hand out little by then.
+// A long distance is checked several times on the way, because the thread may hand out little by then.
 std::int64_t next_distance(Heap& heap) {
   const std::int64_t distance = draw_distance(heap.random, heap.pace.doublings);
   const auto interval = static_cast<std::int64_t>(sample_interval_bytes());

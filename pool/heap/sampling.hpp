@@ -7,11 +7,11 @@
 //                        nothing. Blocks of several classes share such a page; its cells are powers of two.
 //   up to 32 KiB         it stays where it is, a bit in its page's descriptor says so (samples_in_place.cpp).
 //   larger               its descriptor has the site; of `interval_bytes` and more it is always sampled, for itself.
-// A `paced` thread that would draw more than kSamplesPerMs samples does so at twice the distance, four times, and so
-// on, and nearer again when it hands out less; each sample knows the distance that it was drawn at. So they cost a
-// thread about a hundredth of its time at most, whatever the size of its blocks. Those of `interval_bytes` and more do
-// not count: filling one takes a hundred times as long as its sample.
-// An interval of 1 samples every block: all small ones come from pages with side tables then, one for each class.
+// A `paced` thread that would draw more than kSamplesPerMs samples draws them at twice the distance, four times, and so
+// on. When it hands out less, the distance shrinks again. Each sample knows the distance that it was drawn at. So they
+// cost a thread about a hundredth of its time at most, whatever the size of its blocks. Those of `interval_bytes` and
+// more do not count: filling one takes a hundred times as long as its sample. An interval of 1 samples every block: all
+// small ones come from pages with side tables then, one for each class.
 #pragma once
 #include "pool/heap/pages.hpp"
 
@@ -25,8 +25,8 @@ inline bool has_sampled_pages(unsigned size_class) { return samples_every_block(
 constexpr unsigned kSamplesPerMs = 25;
 // Bytes to the next sample.
 std::int64_t draw_distance(std::uint64_t& random, unsigned doublings);
-// The distance to the heap's next sample is drawn anew, which changes nothing: what is left of one is distributed as
-// the whole.
+// The distance to the heap's next sample is drawn again, which changes nothing: the rest of a distance is distributed
+// as the whole.
 void begin_distance(Heap& heap);
 // It ends with a sample: the next one begins.
 void note_sample(Heap& heap);

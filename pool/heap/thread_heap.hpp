@@ -6,9 +6,10 @@
 //            class will want it again, or another class gets it before new memory is taken;
 //   asleep   neither: all its blocks were handed out, or so many that it isn't worth a visit yet.
 // The owner's frees count `until` down: a sleeping page reports when enough blocks came back to wake it, a partial one
-// when it is empty. Blocks freed by other threads come in batches through the page's `remote` list; whoever makes that
-// list non-empty holds the page's token and puts the page into its heap's inbox, and only who takes it from an inbox
-// may empty the list (remote.cpp). So a page is never in two inboxes, whoever owns it meanwhile.
+// when it is empty. Blocks freed by other threads come in batches through the page's `remote` list. The thread that
+// makes that list non-empty holds the page's token and puts the page into its heap's inbox. Only the thread that takes
+// the page from an inbox may empty the list (remote.cpp). So a page is never in two inboxes, even if its owner changes
+// meanwhile.
 //
 // The heap of a thread that ended waits for the next thread that starts. A thread that needs a page before takes the
 // heap apart: its pages go to the orphanage, heap 0, guarded by a lock, and are adopted class by class before new
@@ -19,8 +20,8 @@
 namespace cistern::host_pool {
 
 // Small blocks that a thread may hand out, per class; all of one list lie in one page and count as handed out there.
-// Of medium ones (medium.hpp): how many wait, how many that it frees may join them, and how many of those that wait,
-// the first ones, were never handed out.
+// For medium classes (medium.hpp): how many blocks wait, how many that the thread frees may join them, and how many of
+// the waiting ones, the first, were never handed out.
 struct HeapLists {
   Block* lists[kFirstMedium] = {};
   Relaxed<std::uint32_t> waiting[kMediumClasses] = {}, room[kMediumClasses] = {}, never_given[kMediumClasses] = {};
@@ -55,11 +56,12 @@ struct RemoteBatch {
   Block* last = nullptr;
 };
 
-// Of medium classes only `partial`, `handed_out` and `sample_due` are used.
+// Medium classes use only `partial`, `handed_out` and `sample_due`.
 struct ClassPages {
   Slice current = 0;
   Slice partial = 0;
-  Block* rest = nullptr;  // of the current page, handed out behind the list: the list was cut at the next sample
+  // Blocks behind the list in the current page, handed out too: the list was cut at the next sample.
+  Block* rest = nullptr;
   std::uint32_t rest_count = 0;
   std::uint32_t clean_pages = 0;  // made of memory that was not resident, ever
   // Blocks put into the list, ever; medium: to those that wait, and room for more of them.

@@ -66,7 +66,7 @@ void set_owner(Heap& heap, std::uintptr_t owner) {
     page_at(at)->owner.store(owner, std::memory_order_relaxed);
 }
 
-// What the thread itself still frees is remote from now on.
+// Frees by the thread itself are remote from now on.
 void park(Heap& heap) {
   set_owner(heap, 0);
   heap.in_use = false;
@@ -130,18 +130,18 @@ void make_unused(Heap& heap) {
   threads.unused = &heap;
 }
 
-// Of a heap that no thread owns.
+// Takes apart a heap that no thread owns.
 void dissolve(Heap& heap) {
   put_back_lists(heap);
   read_inbox(heap);
   leave_to_orphanage(heap);
   tidy_orphanage();
-  read_inbox(heap);  // what came meanwhile is passed on
+  read_inbox(heap);  // frees that came meanwhile are passed on
   make_unused(heap);
 }
 
-// The free blocks of a page, gathered from lists that a thread may have been about to change when it was cut off: a
-// chain may lie in two of them, so each block counts once, and nothing outside of the page is followed.
+// The free blocks of a page, gathered from lists that a thread may have been about to change when the fork cut it off.
+// A chain may lie in two lists, so each block counts once, and no link out of the page is followed.
 class FreeBlocks {
  public:
   explicit FreeBlocks(const Page& page) : page_(page) {}
@@ -175,8 +175,8 @@ class FreeBlocks {
   std::bitset<kSliceBytes / kGranule> seen_;
 };
 
-// A heap whose thread the fork left behind: what its pages have is found out anew. Where the thread was cut off between
-// two steps, its lists and numbers disagree: what was counted by the numbers is put right.
+// The fork left the heap's thread behind: the free blocks of its pages are gathered again. Where the thread was cut off
+// between two steps, its lists and numbers disagree, and the counts made from the numbers are corrected.
 void bury(Heap& heap) {
   std::int64_t live = 0, allocations[kClasses] = {};
   for (unsigned id = 0; id < kFirstMedium; ++id) live += allocations[id] = waiting_blocks(heap, id);
@@ -379,7 +379,7 @@ void threads_after_fork_in_parent() {
 }
 
 // The heaps are buried when a second thread starts, not before: most children have only one until they exec, and going
-// through all lists would take them long. Until then nobody can be taken for a thread that is not there.
+// through all lists would take them long. Until then no thread can be mistaken for one that does not exist.
 void threads_after_fork_in_child() {
   region_after_fork_in_child();
   samples_after_fork_in_child();
