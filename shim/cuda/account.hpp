@@ -84,7 +84,7 @@ class Account {
 
 const char* family_name(Family family);
 
-// What reports group memory by: family, device and site; the call where sites are off.
+// The key by which reports group memory: family, device and site; the call where sites are off.
 std::uint64_t origin_key(const Tracked& record);
 
 // Bytes the driver would take for a request; what cuMemGetInfo shows of it.

@@ -1,5 +1,5 @@
-// What reports say of CUDA memory: figures per kind, leaks, fragmentation, transfers, and what the driver itself takes.
-// Derived when a snapshot is taken, from the pools' own records. Also the row of the kind.
+// Figures of CUDA memory for reports: per kind, leaks, fragmentation, transfers, and the memory that the driver itself
+// takes. Derived when a snapshot is taken, from the pools' own records. Also the row of the kind.
 #include "shim/cuda/fork.hpp"
 #include "shim/cuda/library_side.hpp"
 
@@ -167,7 +167,7 @@ void add_devices(Snapshot& snapshot) {
   snapshot.escaped = read(s->account.escaped);
   s->contexts.for_each_device([&](const Device& device) {
     if (!device.sampled_at_ns.load() || !device.total_bytes.load()) return;
-    // What this process took or gave back since then is known.
+    // The bytes that this process took or gave back since then are known.
     const std::uint64_t own = taken_bytes(device);
     const std::uint64_t not_others = device.sampled_free_bytes.load() + device.sampled_own_bytes.load();
     snapshot.device_memory.push_back({device.ordinal, device.total_bytes.load(), not_others - std::min(own, not_others),

@@ -1,5 +1,5 @@
-// What happens to the state of CUDA at a fork. CUDA does not work in a child of a process that used it: what the parent
-// made is inherited, never freed by us; the child's own calls get the driver's own answers.
+// Fork, as the state of CUDA sees it. CUDA does not work in a child of a process that used it: what the parent made is
+// inherited, never freed by us; the child's own calls get the driver's own answers.
 #include "shim/cuda/fork.hpp"
 
 #include "shim/cuda/host_functions.hpp"

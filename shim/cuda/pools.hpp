@@ -23,9 +23,9 @@ class Pools {
   BlockPool& of(BlockKind kind) { return kind == BlockKind::device ? device_ : pinned_; }
   bool are_deferred() const { return deferred_; }
 
-  // What a block waits for besides the work of its own context, which has been waited for already. All contexts may use
-  // pinned memory; another context uses device memory only after peer access or a copy. `own_too`: the block waits for
-  // its own context as well.
+  // The work that a block waits for besides that of its own context, which has been waited for already. All contexts
+  // may use pinned memory; another context uses device memory only after peer access or a copy. `own_too`: the block
+  // waits for its own context as well.
   BlockSource::Fence fence_for(const Block* block, bool own_too);
   void give(Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns = coarse_now_ns());
 

@@ -44,7 +44,7 @@ class CudaLane final : public HostLane {
   staging::Error mark(staging::Chunk& chunk) override {
     return staging::Error{s_.functions.event_record(static_cast<CUevent>(chunk.event), what_.stream)};
   }
-  // Whoever waits for us to be done need not wait for this.
+  // Threads that wait until our own calls are done need not wait for this.
   staging::Error pass_on(const staging::Piece& piece) override {
     relaxed_.reset();
     inside_.reset();
@@ -261,7 +261,7 @@ void Staging::take_in_trials(CudaState& s, const Place& place) {
   trials_open_.store(static_cast<int>(trials_.size()));
 }
 
-// What comes before may write a source that is waited for.
+// Earlier work on the stream may write the source of a copy that waits.
 std::optional<Unstaged> Staging::settle(CudaState& s, const HostCopy& what) {
   if ((what.waits || !what.to_device) && synchronize(s, what.stream) != kSuccess) return Unstaged::failed;
   return std::nullopt;

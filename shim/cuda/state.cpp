@@ -127,7 +127,7 @@ ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context
   context_->ending.store(true);
   context_->wait_until_left();
   empty_ring();
-  // What is kept under another key than its own may have work on the stream that the key is of.
+  // A block that is kept under another key than its own may have work on the stream of that key.
   const auto keep = [this](const PoolKey& key, Block* block, bool waits) {
     (waits || key != block->key() ? kept_ : settled_).push_back(block);
   };
@@ -161,8 +161,8 @@ void ContextEnd::gone() {
   if (phase() == Phase::running) end_programs_memory();
 }
 
-// What the program still holds goes with its context; the addresses may come again. While exiting nothing is ended: the
-// runtime itself then gives up its context, and what the program holds is what it never freed.
+// Memory that the program still holds goes with its context; the addresses may be reused. While exiting nothing is
+// ended: the runtime itself then gives up its context, and the program never freed the memory that it still holds.
 void ContextEnd::end_programs_memory() {
   const std::uint32_t epoch = context_->epoch.load();
   Vector<Block*> blocks;

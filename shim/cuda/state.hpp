@@ -1,4 +1,4 @@
-// What Cistern knows of a process's CUDA memory: contexts, pooled blocks, tracked allocations, counters.
+// The state of a process's CUDA memory: contexts, pooled blocks, tracked allocations, counters.
 //
 // Room: CUDA: what is known of its memory, contexts and streams.
 // May include: pool/base, pool, pool/staging, stats, stats/unwind, backends/cuda, shim/process, shim/staging,
@@ -73,7 +73,7 @@ CUresult counted_wait(CudaState& s, const char* driver_name, Pass pass) {
 
 // An object that the program made; nothing for what the runtime makes for itself.
 void note_object(CudaState& s, ObjectType type, const void* handle, const char* driver_name);
-// Around the driver's call that ends it: the handle may come again at once.
+// Around the driver's call that ends it: the handle may be reused immediately.
 template <class Pass>
 CUresult end_object(const void* handle, Pass pass) {
   CudaState& s = state();
@@ -84,8 +84,8 @@ CUresult end_object(const void* handle, Pass pass) {
   return answer;
 }
 
-// Memory that a context takes along when it goes. `before` keeps what the pools hold of it out of everyone's hands;
-// afterwards it is forgotten, or given back when the context turned out to live on.
+// Memory that goes with its context. `before` keeps what the pools hold of it out of everyone's hands; afterwards it is
+// forgotten, or given back when the context turned out to live on.
 class ContextEnd {
  public:
   ContextEnd(CudaState& s, Context* context);
@@ -122,7 +122,7 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int devi
 // The driver knows nothing of this address: what it answers for it is what it answers for memory that is not there.
 void* unallocated_address();
 
-// What reports say of a block.
+// The facts about a block for reports.
 Tracked as_tracked(const Block& block);
 
 // A pooled block that the program has given back: what hooks/allocate.cpp counted is taken out again.
@@ -179,9 +179,10 @@ class GranuleMeasurement {
   bool measures_ = false;
 };
 
-// What the program has in its hands of the device, or cannot get back at once.
+// Bytes of the device that the program holds, or that cannot come back to it immediately.
 std::uint64_t used_bytes(CudaState& s, const Device& device);
-// What the driver would have free besides, had it got back what the pool keeps, as far as that can go back at once.
+// Bytes more that the driver would have free without the memory that the pool keeps, as far as that can go back
+// immediately.
 std::uint64_t kept_bytes(CudaState& s, const Device& device);
 
 // Samples total, free and ours while the driver is alive; at most every second, on slow paths. A context of the device

@@ -11,7 +11,7 @@ const void* stream_key(CUstream stream, Zero zero) {
 
 namespace {
 
-// Of a place: the legacy default stream of any context is null there.
+// The key for a place: the legacy default stream of any context is null there.
 const void* place_key(CUstream stream, Zero zero) {
   const void* const key = stream_key(stream, zero);
   return key == legacy_stream() ? nullptr : key;
