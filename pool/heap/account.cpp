@@ -97,7 +97,7 @@ Account account_ever(bool with_forked_away) {
 }  // namespace
 
 Account account() {
-  bury_forked_away();
+  reclaim_forked_away();
   Account sum = account_ever(true);
   for (unsigned one = 0; one < kClasses; ++one) sum.classes[one].allocations -= before.allocations[one];
   sum.large_allocations -= before.large_allocations;
@@ -108,7 +108,7 @@ Account account() {
   return sum;
 }
 
-// Heaps whose threads the fork left behind stay as they are until they are buried: a child that only calls exec does
+// Heaps whose threads the fork left behind stay as they are until they are reclaimed: a child that only calls exec does
 // not go through their lists.
 void restart_account() {
   const Account now = account_ever(false);

@@ -30,27 +30,27 @@ class Picture {
   std::uint32_t numbers() const { return numbers_; }  // the numbers of blocks, live or free, are below this
 
   // Where an address lies: found from the table alone, which stays in the cache.
-  struct Place {
+  struct Location {
     std::uint32_t first_slice, index, number;
   };
   // False: in no block that could be. An address that the pool does not have is in none.
-  bool locate(std::uintptr_t address, Place& place) const {
+  bool locate(std::uintptr_t address, Location& location) const {
     if (address - first_ >= bytes_) return false;
     const auto slice = static_cast<std::uint32_t>((address - first_) >> kSliceShift);
     const Entry& entry = entries_[slice];
     if (entry.state == PageState::none) return false;
-    place.first_slice = slice - entry.to_first;
-    place.index = 0;
-    place.number = entry.first_number;
+    location.first_slice = slice - entry.to_first;
+    location.index = 0;
+    location.number = entry.first_number;
     if (entry.state == PageState::large) return true;
     const auto offset =
-        static_cast<std::uint32_t>(address - first_ - (std::uint64_t{place.first_slice} << kSliceShift));
-    place.index = offset / static_cast<std::uint32_t>(kBytesOfClass.of[entry.size_class]);
-    place.number += place.index;
-    return place.index < page_capacity(entry.size_class);
+        static_cast<std::uint32_t>(address - first_ - (std::uint64_t{location.first_slice} << kSliceShift));
+    location.index = offset / static_cast<std::uint32_t>(kBytesOfClass.of[entry.size_class]);
+    location.number += location.index;
+    return location.index < page_capacity(entry.size_class);
   }
   // The block there, live or free; false: it was never made, or the place holds something else by now.
-  bool read(const Place& place, PictureBlock& block) const;
+  bool read(const Location& location, PictureBlock& block) const;
   // Both; false also behind the end of a large block.
   bool find(std::uintptr_t address, PictureBlock& block) const;
   // Behind the first block of a page that was never made none was.

@@ -129,7 +129,7 @@ struct alignas(kCacheLine) ThreadHeaps {
   // Threads read these without the lock.
   alignas(kCacheLine) std::atomic<unsigned> parked_count;
   std::atomic<unsigned> made;  // besides the orphanage
-  std::atomic<bool> burials_due;
+  std::atomic<bool> reclaim_is_due;
   std::atomic<bool> key_made;
   pthread_key_t end_key;
 

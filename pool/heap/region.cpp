@@ -113,13 +113,13 @@ Run run_around(const Page& span) {
 }
 
 // Where memory is taken from: in the run that starts with the span `run`.
-struct Place {
+struct Fit {
   Slice run = 0, first = 0;
 };
 
 // For what no dirty span is large enough for: a place that begins with one, or ends with its run, so that little has to
 // be made resident. Only the largest are looked at.
-Place mostly_dirty_place(std::uint32_t slices) {
+Fit mostly_dirty_fit(std::uint32_t slices) {
   int looks = 16;
   const Bins& own = region.bins[kDirty];
   for (unsigned bin = own.last_used_below(kBins); bin < kBins && looks > 0; bin = own.last_used_below(bin))
@@ -130,15 +130,15 @@ Place mostly_dirty_place(std::uint32_t slices) {
   return {};
 }
 
-Span carve(const Place& place, std::uint32_t slices) {
-  Span taken{.first = place.first};
-  const Slice end = place.first + slices;
-  for (Slice at = place.run, span_end; at < end; at = span_end) {
+Span carve(const Fit& fit, std::uint32_t slices) {
+  Span taken{.first = fit.first};
+  const Slice end = fit.first + slices;
+  for (Slice at = fit.run, span_end; at < end; at = span_end) {
     Page* const span = page_at(at);
     const Sort sort = sort_of(span);
     span_end = at + span->slices;
-    if (span_end <= place.first) continue;
-    const Slice from = std::max(at, place.first), to = std::min(span_end, end);
+    if (span_end <= fit.first) continue;
+    const Slice from = std::max(at, fit.first), to = std::min(span_end, end);
     unlink(span);
     if (from > at) link(at, from - at, sort);
     if (span_end > to) link(to, span_end - to, sort);
@@ -465,9 +465,9 @@ std::uint64_t dirty_max_when_releasing() {
                   std::min(usual + region.regretted.most(), idle_at_peak));  // a part of what was wanted had stayed
 }
 
-Span take(const Place& place, std::uint32_t slices, Prefer prefer, std::uint32_t replaced) {
+Span take(const Fit& fit, std::uint32_t slices, Prefer prefer, std::uint32_t replaced) {
   const std::uint64_t clean = region.free_slices[kClean];
-  const Span span = carve(place, slices);
+  const Span span = carve(fit, slices);
   note_peak(replaced);
   if (region.free_slices[kClean] < clean) {
     note_fresh(clean - region.free_slices[kClean]);
@@ -635,18 +635,18 @@ bool make_room(unsigned tries) {
 }
 
 // For at least `slices`; none: the region has to grow.
-Place find_place(std::uint32_t slices, Prefer prefer) {
-  const auto of_span = [](const Page* span) { return Place{slice_of(span), slice_of(span)}; };
+Fit find_fit(std::uint32_t slices, Prefer prefer) {
+  const auto of_span = [](const Page* span) { return Fit{slice_of(span), slice_of(span)}; };
   const Sort first_choice = prefer == Prefer::clean ? kClean : kDirty;
   if (const Page* span = smallest_fit(slices, first_choice)) return of_span(span);
   if (prefer == Prefer::dirty_only) return {};
   if (prefer == Prefer::clean) {
     if (const Page* span = smallest_fit(slices, kDirty)) return of_span(span);
   } else if (slices > kPageSlicesMax) {
-    if (const Place place = mostly_dirty_place(slices); place.run) return place;
+    if (const Fit fit = mostly_dirty_fit(slices); fit.run) return fit;
   }
   const Page* const span = smallest_fit(slices, kClean);
-  return span ? of_span(span) : Place{};
+  return span ? of_span(span) : Fit{};
 }
 
 void read_new_limits() {
@@ -763,10 +763,10 @@ Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices, Prefer p
       if (!hold) return {};
       take_back_set_aside();
       Span taken;
-      if (const Place place = find_place(static_cast<std::uint32_t>(wanted), prefer); place.run) {
+      if (const Fit fit = find_fit(static_cast<std::uint32_t>(wanted), prefer); fit.run) {
         const std::uintptr_t first =
-            (below + place.first + alignment_slices - 1) / alignment_slices * alignment_slices - below;
-        taken = take({place.run, static_cast<Slice>(first)}, slices, prefer, replaced);
+            (below + fit.first + alignment_slices - 1) / alignment_slices * alignment_slices - below;
+        taken = take({fit.run, static_cast<Slice>(first)}, slices, prefer, replaced);
       }
       give_back_idle();  // not before: what has been idle for long may be what is wanted
       if (taken.first) return taken;
@@ -811,25 +811,25 @@ void end_regrets() {
 std::size_t reserve_spans(std::uint32_t slices, std::size_t count) {
   std::size_t made = 0;
   while (made < count) {
-    Place place;
+    Fit fit;
     {
       Locked hold(region.lock);
       // Not by giving back what is dirty, which is what there is to be more of.
       if (const Page* const span = smallest_fit(slices, kClean)) {
-        place = {slice_of(span), slice_of(span)};
+        fit = {slice_of(span), slice_of(span)};
         region.reserving += slices;
-        carve(place, slices);
+        carve(fit, slices);
       }
     }
-    if (!place.run) {
+    if (!fit.run) {
       if (!grow(slices)) return made;
       continue;
     }
-    make_resident(place.first, slices);
+    make_resident(fit.first, slices);
     Locked hold(region.lock);
     region.reserving -= slices;
     region.dirty_min += slices;
-    add_free(place.first, slices, kDirty);
+    add_free(fit.first, slices, kDirty);
     region.peak_reserved = std::max(region.peak_reserved, region.mapped_slices - region.free_slices[kClean]);
     ++made;
   }

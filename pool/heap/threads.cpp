@@ -177,7 +177,7 @@ class FreeBlocks {
 
 // The fork left the heap's thread behind: the free blocks of its pages are gathered again. Where the thread was cut off
 // between two steps, its lists and numbers disagree, and the counts made from the numbers are corrected.
-void bury(Heap& heap) {
+void reclaim(Heap& heap) {
   std::int64_t live = 0, allocations[kClasses] = {};
   for (unsigned id = 0; id < kFirstMedium; ++id) live += allocations[id] = waiting_blocks(heap, id);
   for (unsigned medium = 0; medium < kMediumClasses; ++medium) forget_waiting(heap, medium);
@@ -235,15 +235,15 @@ void bury(Heap& heap) {
 }
 
 // Under the heaps' lock.
-void bury_all() {
-  if (!threads.burials_due.load(std::memory_order_relaxed)) return;
+void reclaim_all() {
+  if (!threads.reclaim_is_due.load(std::memory_order_relaxed)) return;
   for (unsigned id = 1; id < heaps_end(); ++id)
     if (Heap* const heap = heap_at(id); heap && heap->forked_away) {
       count_forked_away(*heap);
-      bury(*heap);
+      reclaim(*heap);
     }
   tidy_orphanage();
-  threads.burials_due.store(false, std::memory_order_relaxed);
+  threads.reclaim_is_due.store(false, std::memory_order_relaxed);
 }
 
 // The destructor runs in each round of the C library's: only the last one ends the heap, because destructors of the
@@ -260,12 +260,12 @@ void end_round(void* value) {
 
 }  // namespace
 
-void bury_forked_away() {
-  if (!threads.burials_due.load(std::memory_order_relaxed) || locks_held > 0) [[likely]]
+void reclaim_forked_away() {
+  if (!threads.reclaim_is_due.load(std::memory_order_relaxed) || locks_held > 0) [[likely]]
     return;
   {
     const LockedUnlessForking hold(threads.lock);
-    if (hold) bury_all();
+    if (hold) reclaim_all();
   }
   do_chosen_work();
 }
@@ -299,7 +299,7 @@ Heap* start_heap() {
   {
     const LockedUnlessForking hold(threads.lock);
     if (!hold) return nullptr;
-    bury_all();
+    reclaim_all();
     heap = late_heap_of_this_place();
     if (!heap) heap = unpark();
     if (!heap) heap = new_heap();
@@ -378,8 +378,8 @@ void threads_after_fork_in_parent() {
   threads.lock.unlock_after_fork();
 }
 
-// The heaps are buried when a second thread starts, not before: most children have only one until they exec, and going
-// through all lists would take them long. Until then no thread can be mistaken for one that does not exist.
+// The heaps are reclaimed when a second thread starts, not before: most children have only one until they exec, and
+// going through all lists would take them long. Until then no thread can be mistaken for one that does not exist.
 void threads_after_fork_in_child() {
   region_after_fork_in_child();
   samples_after_fork_in_child();
@@ -394,7 +394,7 @@ void threads_after_fork_in_child() {
     if (!heap || heap == own || !heap->in_use) continue;
     heap->forked_away = true;
     set_owner(*heap, 0);  // a new thread may lie where this one lay
-    threads.burials_due.store(true, std::memory_order_relaxed);
+    threads.reclaim_is_due.store(true, std::memory_order_relaxed);
   }
 }
 

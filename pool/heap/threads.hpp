@@ -18,6 +18,6 @@ void threads_after_fork_in_parent();
 void threads_after_fork_in_child();
 // Finishes what those threads were about to do, so that counts are exact. Does nothing where the caller holds a lock of
 // ours.
-void bury_forked_away();
+void reclaim_forked_away();
 
 }  // namespace cistern::host_pool

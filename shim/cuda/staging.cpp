@@ -154,7 +154,7 @@ bool Staging::reads_host_page_tables(CudaState& s, Device& device) {
 }
 
 // The cheap questions first: of small copies there may be many.
-std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, const Place& place) {
+std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, const CopyContext& place) {
   Context* const context = place.context;
   if (!what.pageable) return Unstaged::not_pageable;
   if (mode() == StagingMode::off) return Unstaged::off;
@@ -182,13 +182,13 @@ std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, con
   return std::nullopt;
 }
 
-Staging::Place Staging::place_of(CudaState& s, const HostCopy&) {
+Staging::CopyContext Staging::context_of_copy(CudaState& s, const HostCopy&) {
   Context* const context = s.contexts.current();
   return {context, context ? context->device->ordinal : 0};
 }
 
 // Only where nothing comes before it on its stream, and the memory is there.
-Staging::Trial Staging::begin_trial(CudaState& s, const HostCopy& what, const Place&) {
+Staging::Trial Staging::begin_trial(CudaState& s, const HostCopy& what, const CopyContext&) {
   const CallsOfOurs allowed(s);
   Trial trial;
   if (!allowed || !was_touched(what.host, what.box)) return {};
@@ -229,7 +229,7 @@ void Staging::end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CU
 }
 
 // As far as the device's clock knows by now.
-void Staging::take_in_trials(CudaState& s, const Place& place) {
+void Staging::take_in_trials(CudaState& s, const CopyContext& place) {
   if (!trials_open_.load(std::memory_order_relaxed)) return;
   const CallsOfOurs allowed(s);
   if (!allowed) return;
@@ -274,7 +274,7 @@ bool Staging::is_idle(CudaState& s, const HostCopy& what) {
          (what.stream == legacy_stream() || s.functions.stream_query(legacy_stream()) == kSuccess);
 }
 
-Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const Place& place) {
+Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const CopyContext& place) {
   Passage passage;
   bool must_wait = false;
   {

@@ -26,7 +26,7 @@ class StreamTurn {
   }
 
  private:
-  staging::Place place() const;
+  staging::StreamKey place() const;
 
   CudaState& s_;
   const CUstream stream_;
