@@ -211,8 +211,8 @@ bool RangeReader::add(std::uint64_t low, std::uint64_t high) {
   return !low || low >= high || found.push({low, high});
 }
 
-bool RangeReader::read(const Unit& unit, const Place& place) {
-  const Value& ranges = place.ranges;
+bool RangeReader::read(const Unit& unit, const CodeExtent& extent) {
+  const Value& ranges = extent.ranges;
   if (ranges.form == Form::ranges_number) {
     const auto at = entry_of(unit.sections.range_lists, unit.range_lists_base, ranges.number, unit.offset_bytes);
     return !at || read_list(unit, unit.range_lists_base + *at);
@@ -220,10 +220,10 @@ bool RangeReader::read(const Unit& unit, const Place& place) {
   // DWARF 3 and older has offsets as plain numbers.
   if (ranges.form == Form::section_offset || ranges.form == Form::constant)
     return unit.version == 5 ? read_list(unit, ranges.number) : read_pairs(unit, unit.ranges_base + ranges.number);
-  const auto low = address_of(unit, place.low);
+  const auto low = address_of(unit, extent.low);
   if (!low) return true;
-  if (place.high.form == Form::constant) return add(*low, *low + place.high.number);
-  const auto high = address_of(unit, place.high);
+  if (extent.high.form == Form::constant) return add(*low, *low + extent.high.number);
+  const auto high = address_of(unit, extent.high);
   return !high || add(*low, *high);
 }
 
@@ -253,7 +253,7 @@ bool RangeReader::read_list(const Unit& unit, std::uint64_t at) {
     return found_address.value_or(0);
   };
   while (!cursor.failed()) {
-    Range range{};
+    CodeRange range{};
     switch (cursor.number(1)) {
       case 1:
         base = numbered_address();

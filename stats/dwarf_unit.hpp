@@ -53,7 +53,7 @@ struct Value {
   std::uint64_t number = 0;
 };
 
-struct Range {
+struct CodeRange {
   std::uint64_t low, high;
 };
 
@@ -125,7 +125,7 @@ std::uint32_t read_entry(Cursor& cursor, const Unit& unit, const Abbreviations& 
 }
 
 // Where code lies, by the attributes of an entry.
-struct Place {
+struct CodeExtent {
   Value low, high, ranges;
 
   void note(std::uint32_t attribute, const Value& value) {
@@ -138,10 +138,10 @@ struct Place {
 // Adds each range that is not empty; `steps_left` counts down with what was read. False: there is no more room, or
 // nothing left of the steps.
 struct RangeReader {
-  Growing<Range>& found;
+  Growing<CodeRange>& found;
   std::uint64_t& steps_left;
 
-  bool read(const Unit& unit, const Place& place);
+  bool read(const Unit& unit, const CodeExtent& extent);
 
  private:
   bool add(std::uint64_t low, std::uint64_t high);

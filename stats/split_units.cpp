@@ -84,7 +84,7 @@ SplitUnits::SplitUnits(const String& opened, const String& program) : program_fi
 }
 
 // Nothing: the unit is a whole one.
-std::optional<SplitUnits::Origin> SplitUnits::read_skeleton(Unit& unit, Place& place) {
+std::optional<SplitUnits::Origin> SplitUnits::read_skeleton(Unit& unit, CodeExtent& extent) {
   if (unit.version == 5 ? unit.type != DW_UT_skeleton : unit.type != DW_UT_compile) return {};
   Cursor cursor(sections_.info, unit.first_entry);
   const std::uint64_t code = Cursor(cursor).unsigned_leb();
@@ -93,7 +93,7 @@ std::optional<SplitUnits::Origin> SplitUnits::read_skeleton(Unit& unit, Place& p
   Origin origin;
   std::uint64_t ranges_base = 0;
   read_entry(cursor, unit, abbreviations_, [&](std::uint32_t attribute, const Value& value) {
-    place.note(attribute, value);
+    extent.note(attribute, value);
     switch (attribute) {
       case DW_AT_comp_dir:
         directory = value;
@@ -126,7 +126,7 @@ std::optional<SplitUnits::Origin> SplitUnits::read_skeleton(Unit& unit, Place& p
     }
   });
   if (cursor.failed() || file.form == Form::none) return {};
-  unit.low = address_of(unit, place.low).value_or(0);
+  unit.low = address_of(unit, extent.low).value_or(0);
   origin.unit = unit;
   origin.unit.ranges_base = ranges_base;  // counts for the ranges of the split unit only
   origin.directory = text_of(unit, directory);
@@ -136,12 +136,12 @@ std::optional<SplitUnits::Origin> SplitUnits::read_skeleton(Unit& unit, Place& p
 
 void SplitUnits::note_skeleton(const Unit& header) {
   Unit unit = header;
-  Place place;
-  if (!read_skeleton(unit, place)) return;
+  CodeExtent extent;
+  if (!read_skeleton(unit, extent)) return;
   ranges_.clear();
   std::uint64_t steps_left = kRangesMax;
-  RangeReader{ranges_, steps_left}.read(unit, place);
-  for (const Range& range : ranges_) skeletons_.push({unit.begin, range.low, range.high});
+  RangeReader{ranges_, steps_left}.read(unit, extent);
+  for (const CodeRange& range : ranges_) skeletons_.push({unit.begin, range.low, range.high});
 }
 
 void SplitUnits::read_skeletons() {
@@ -165,9 +165,9 @@ SplitUnits::Split* SplitUnits::split_of(std::uint64_t address) {
   if (splits_.size() == kSplitsMax) splits_.clear();
   Split& split = splits_.emplace_back(skeleton->at);
   Unit unit;
-  Place place;
+  CodeExtent extent;
   if (!read_header(sections_, skeleton->at, unit)) return &split;
-  if (const auto origin = read_skeleton(unit, place)) {
+  if (const auto origin = read_skeleton(unit, extent)) {
     split.lines_at = origin->lines_at;
     split.directory = origin->directory;
     if (find_in_package(split, *origin) || find_in_file(split, *origin)) read_scopes(split);
@@ -239,14 +239,14 @@ void SplitUnits::read_scopes(Split& split) {
   std::uint64_t steps_left = kRangesMax;
   for (Cursor cursor(unit.sections.info, unit.first_entry); cursor.has_more(unit.end);) {
     const std::uint64_t entry = cursor.at();
-    Place place;
+    CodeExtent extent;
     const std::uint32_t tag =
         read_entry(cursor, unit, split.abbreviations,
-                   [&](std::uint32_t attribute, const Value& value) { place.note(attribute, value); });
+                   [&](std::uint32_t attribute, const Value& value) { extent.note(attribute, value); });
     if (tag != DW_TAG_subprogram && tag != DW_TAG_inlined_subroutine) continue;
     ranges_.clear();
-    if (!RangeReader{ranges_, steps_left}.read(unit, place)) return;
-    for (const Range& range : ranges_)
+    if (!RangeReader{ranges_, steps_left}.read(unit, extent)) return;
+    for (const CodeRange& range : ranges_)
       if (!split.scopes.push({range.low, range.high, entry, tag == DW_TAG_inlined_subroutine})) return;
   }
 }

@@ -56,7 +56,7 @@ class SplitUnits {
 
   void read_skeletons();
   void note_skeleton(const dwarf::Unit& unit);
-  std::optional<Origin> read_skeleton(dwarf::Unit& unit, dwarf::Place& place);
+  std::optional<Origin> read_skeleton(dwarf::Unit& unit, dwarf::CodeExtent& extent);
   Split* split_of(std::uint64_t address);
   bool find_in_package(Split& split, const Origin& origin);
   bool find_in_file(Split& split, const Origin& origin);
@@ -72,7 +72,7 @@ class SplitUnits {
   Growing<Skeleton> skeletons_{1 << 20};
   bool are_skeletons_read_ = false;
   dwarf::Abbreviations abbreviations_;
-  Growing<dwarf::Range> ranges_{1 << 20};
+  Growing<dwarf::CodeRange> ranges_{1 << 20};
   std::optional<DebugFile> package_;
   Deque<Split> splits_;
 };

@@ -1,10 +1,7 @@
-// See account.hpp. A page of medium blocks says itself which live. Of other pages live are those handed out, less those
-// that wait in a list: its thread's, the remote list, batches on their way to it.
+// See account.hpp. A page of medium blocks says itself which live. On other pages the live blocks are those handed out,
+// less those that wait in a list: the list of the owner thread, the remote list, and batches that are in flight to it.
 //
-// Threads are at work meanwhile, and of what they change nothing is believed. Numbers are cut to what there can be. Of
-// a list only blocks of its page are followed, as many as the page can have, and each link only if its block carries
-// the mark of a free one afterwards: a block that was handed out has lost the mark before the program writes to it. The
-// region is held: no page becomes something else.
+// Threads are at work meanwhile (heap_account.cpp). The region is held: no page becomes something else.
 #include "pool/heap/account.hpp"
 
 #include <algorithm>
@@ -19,51 +16,7 @@
 namespace cistern::host_pool {
 namespace {
 
-constinit std::uint64_t allocations_before[kClasses + 1] = {}, large_bytes_before = 0;  // when forked
-constinit std::uint64_t moves_before = 0, inherited_blocks = 0, temporary_before = 0;
-
-}  // namespace
-
-std::uint64_t Account::live_blocks() const {
-  std::uint64_t sum = large_blocks;
-  for (const ClassAccount& one : classes) sum += one.live_blocks;
-  return sum;
-}
-
-std::uint64_t Account::live_bytes() const {
-  std::uint64_t sum = large_bytes;
-  for (unsigned id = 0; id < kClasses; ++id) sum += classes[id].live_blocks * class_bytes(id);
-  return sum;
-}
-
-std::uint64_t Account::allocations() const {
-  std::uint64_t sum = large_allocations - moves;
-  for (const ClassAccount& one : classes) sum += one.allocations;
-  return sum;
-}
-
-std::uint64_t Account::allocated_bytes() const {
-  std::uint64_t sum = large_allocated_bytes;
-  for (unsigned id = 0; id < kClasses; ++id) sum += classes[id].allocations * class_bytes(id);
-  return sum;
-}
-
-namespace {
-
-const Page& page_within(Slice slice) { return *page_at(slice < region_end() ? slice : 0); }
-
-// Blocks of the list that are the page's. Under the region's lock.
-__attribute__((no_sanitize("thread"))) unsigned count_listed(const Page& page, const Block* at) {
-  const unsigned most = page.carved;
-  unsigned count = 0;
-  while (at && count < most && number_of_block(page, at) != kNoBlock) {
-    const Block* const next = __atomic_load_n(&at->next, __ATOMIC_ACQUIRE);
-    if (__atomic_load_n(&at->mark, __ATOMIC_RELAXED) != free_mark) break;
-    ++count;
-    at = next;
-  }
-  return count;
-}
+constexpr CountedAtFork& before = the_pool.counted_at_fork;
 
 __attribute__((no_sanitize("thread"))) void add_pages(Account& sum) {
   const Slice end = region_end();
@@ -94,48 +47,8 @@ __attribute__((no_sanitize("thread"))) void add_pages(Account& sum) {
   }
 }
 
-}  // namespace
-
-__attribute__((no_sanitize("thread"))) unsigned waiting_blocks(const Heap& heap, unsigned id) {
-  const ClassPages& own = heap.classes[id];
-  const Page& page = page_within(own.current);
-  if (page.state != PageState::small || page.size_class != id) return 0;
-  return std::min(count_listed(page, heap.lists[id]) + own.rest_count, page_capacity(id));
-}
-
-__attribute__((no_sanitize("thread"))) WaitingBatch waiting_blocks(const RemoteBatch& batch) {
-  const Page& page = page_within(batch.page);
-  const unsigned id = page.size_class;
-  if (page.state != PageState::small || id >= kClasses) return {};
-  return {id, std::min<unsigned>(batch.count, page.carved)};
-}
-
-namespace {
-
-// Blocks in lists and batches count as handed out in their pages; those of lists were not allocated yet.
-__attribute__((no_sanitize("thread"))) void add_heap(Account& sum, const Heap& heap) {
-  for (unsigned one = 0; one < kClasses; ++one) {
-    if (is_medium(one)) {
-      const unsigned medium = one - kFirstMedium;
-      const std::uint32_t not_given = heap.waiting[medium] + heap.room[medium];
-      sum.classes[one].allocations += heap.classes[one].handed_out - not_given;
-      continue;
-    }
-    const unsigned waiting = waiting_blocks(heap, one);
-    sum.classes[one].live_blocks -= waiting;
-    sum.classes[one].free_blocks += waiting;
-    sum.classes[one].allocations += heap.classes[one].handed_out - waiting;
-  }
-  sum.moves += heap.moves;
-  for (const RemoteBatch& batch : heap.batches) {
-    const WaitingBatch waiting = waiting_blocks(batch);
-    sum.classes[waiting.size_class].live_blocks -= waiting.blocks;
-    sum.classes[waiting.size_class].free_blocks += waiting.blocks;
-  }
-}
-
-// Of a heap whose thread a fork left behind: what it handed out, it did before. Only what is not live counts, and that
-// was not live at the fork either.
+// A fork left the heap's thread behind, so all its allocations were before the fork. Only blocks that are not live
+// count, and those were not live at the fork either.
 void add_what_is_not_live(Account& sum, const Heap& heap) {
   Account own;
   add_heap(own, heap);
@@ -166,13 +79,13 @@ Account account_ever(bool with_forked_away) {
     add_pages(sum);
     add_heaps(sum, with_forked_away);
   }
-  sum.large_allocations = large_allocations_ever();
-  sum.large_allocated_bytes = large_allocated_bytes_ever();
+  sum.large_allocations = the_pool.counts.large_allocations.load(std::memory_order_relaxed);
+  sum.large_allocated_bytes = the_pool.counts.large_allocated_bytes.load(std::memory_order_relaxed);
   sum.temporary_blocks = temporary_blocks_ever();
-  sum.moves += moves_without_heap_ever();
+  sum.moves += the_pool.counts.moves_without_heap.load(std::memory_order_relaxed);
   for (unsigned one = 0; one < kClasses; ++one) {
     ClassAccount& own = sum.classes[one];
-    own.live_blocks += live_sampled_blocks(one);  // of their classes, whatever that of their cell
+    own.live_blocks += live_sampled_blocks(one);  // by the class of the block, which may differ from that of its cell
     own.allocations += sampled_allocations(one);
     // Threads at work may make a count appear negative.
     if (static_cast<std::int64_t>(own.live_blocks) < 0) own.live_blocks = 0;
@@ -184,40 +97,27 @@ Account account_ever(bool with_forked_away) {
 }  // namespace
 
 Account account() {
-  bury_forked_away();
+  reclaim_forked_away();
   Account sum = account_ever(true);
-  for (unsigned one = 0; one < kClasses; ++one) sum.classes[one].allocations -= allocations_before[one];
-  sum.large_allocations -= allocations_before[kClasses];
-  sum.large_allocated_bytes -= large_bytes_before;
-  sum.temporary_blocks -= temporary_before;
-  sum.moves -= moves_before;
-  sum.inherited_blocks += inherited_blocks;
+  for (unsigned one = 0; one < kClasses; ++one) sum.classes[one].allocations -= before.allocations[one];
+  sum.large_allocations -= before.large_allocations;
+  sum.large_allocated_bytes -= before.large_bytes;
+  sum.temporary_blocks -= before.temporary;
+  sum.moves -= before.moves;
+  sum.inherited_blocks += before.inherited_blocks;
   return sum;
 }
 
-void shift_account(const std::int64_t (&allocations)[kClasses], std::int64_t live_blocks) {
-  for (unsigned one = 0; one < kClasses; ++one) allocations_before[one] += static_cast<std::uint64_t>(allocations[one]);
-  inherited_blocks += static_cast<std::uint64_t>(live_blocks);
-}
-
-void count_forked_away(const Heap& heap) {
-  Account own;
-  add_heap(own, heap);
-  for (unsigned one = 0; one < kClasses; ++one) allocations_before[one] += own.classes[one].allocations;
-  moves_before += own.moves;
-  inherited_blocks += own.live_blocks();  // fewer: the number wraps
-}
-
-// Heaps whose threads the fork left behind stay as they are until they are buried: a child that only calls exec does
+// Heaps whose threads the fork left behind stay as they are until they are reclaimed: a child that only calls exec does
 // not go through their lists.
 void restart_account() {
   const Account now = account_ever(false);
-  for (unsigned one = 0; one < kClasses; ++one) allocations_before[one] = now.classes[one].allocations;
-  allocations_before[kClasses] = now.large_allocations;
-  large_bytes_before = now.large_allocated_bytes;
-  temporary_before = now.temporary_blocks;
-  moves_before = now.moves;
-  inherited_blocks = now.live_blocks();
+  for (unsigned one = 0; one < kClasses; ++one) before.allocations[one] = now.classes[one].allocations;
+  before.large_allocations = now.large_allocations;
+  before.large_bytes = now.large_allocated_bytes;
+  before.temporary = now.temporary_blocks;
+  before.moves = now.moves;
+  before.inherited_blocks = now.live_blocks();
 }
 
 }  // namespace cistern::host_pool

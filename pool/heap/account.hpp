@@ -1,48 +1,14 @@
-// What lives in the host pool, counted from the pages themselves: nothing is counted while the program runs.
-// Exact once no thread is inside a call; blocks of threads that have ended are seen like all others.
+// The live blocks of the host pool, counted from the pages themselves: nothing is counted while the program runs. The
+// account is exact once no thread is inside a call. Blocks of threads that have ended count like all others.
 #pragma once
-#include "pool/heap/layout.hpp"
+#include "pool/heap/heap_account.hpp"
 
 namespace cistern::host_pool {
 
-struct Heap;
-struct RemoteBatch;
-
-struct ClassAccount {
-  std::uint64_t live_blocks = 0;
-  std::uint64_t free_blocks = 0;  // in pages of the class, those never used among them
-  std::uint64_t allocations = 0;  // ever; in a forked child since the fork
-  std::uint64_t page_bytes = 0;
-};
-
-struct Account {
-  ClassAccount classes[kClasses];
-  std::uint64_t large_blocks = 0, large_bytes = 0, large_allocations = 0;
-  std::uint64_t large_allocated_bytes = 0;
-  std::uint64_t temporary_blocks = 0;  // where every block has a site: freed by the next call of their thread
-  std::uint64_t moves = 0;             // of `allocations` of the classes, those that moved a block
-  std::uint64_t inherited_blocks = 0;  // that lived when this process was forked
-  std::uint64_t live_blocks() const;
-  std::uint64_t live_bytes() const;  // usable
-  std::uint64_t allocations() const;
-  std::uint64_t allocated_bytes() const;  // usable; a block that moves counts where it was and where it is
-};
-
 Account account();
 
-// Allocations are counted from here on: in a forked child. What heaps had whose threads it has not is counted when they
-// are buried, as it was at the fork; `heap` is about to be.
+// In a forked child: allocations count from here on. Heaps whose threads the child does not have are counted as they
+// were at the fork, when they are taken apart (count_forked_away).
 void restart_account();
-void count_forked_away(const Heap& heap);
-// What was found out later about the blocks that were counted then: of so many more or less it was wrong.
-void shift_account(const std::int64_t (&allocations)[kClasses], std::int64_t live_blocks);
-
-// Small blocks of the class that wait in the heap's list and behind it: handed out by their page, not yet allocated.
-unsigned waiting_blocks(const Heap& heap, unsigned id);
-// Those of another thread's page that wait in a batch for it: handed out by it, not live any more.
-struct WaitingBatch {
-  unsigned size_class = 0, blocks = 0;
-};
-WaitingBatch waiting_blocks(const RemoteBatch& batch);
 
 }  // namespace cistern::host_pool

@@ -17,6 +17,7 @@
 #include "pool/heap/medium.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
+#include "pool/heap/samples_in_place.hpp"
 
 namespace cistern::host_pool {
 namespace {
@@ -24,9 +25,9 @@ namespace {
 constexpr std::uint64_t kLargestSlices = std::uint64_t{1} << 31;
 constexpr std::size_t kMovePagesMin = std::size_t{2} << 20;  // from here on moving pages is faster than copying
 
-// --- What an address is
-// No page: it lies neither in a page of blocks nor in the first slice of a large one. Whole, for who calls it
-// would be longer with a part of it.
+// --- Where an address lies
+// No page: the address lies neither in a page of blocks nor in the first slice of a large block. Not inlined: the
+// callers would be longer with a part of it.
 [[gnu::noinline]] Spot find(const void* address) {
   if (!is_described(slice_number(address))) return {};
   const Spot spot = spot_of(address);
@@ -46,7 +47,17 @@ std::size_t slices_for(std::size_t bytes) { return (bytes + kSliceBytes - 1) >> 
 
 std::size_t whole_system_pages(std::size_t bytes) { return (bytes + kSystemPage - 1) & ~(kSystemPage - 1); }
 
-constinit std::atomic<std::uint64_t> large_allocations{0}, large_allocated_bytes{0};
+// Null: no memory.
+Heap* heap_of_this_thread() {
+  Heap* const heap = this_heap();
+  return heap ? heap : start_heap();
+}
+
+void sample_large_block(Page& page, std::size_t bytes) {
+  forget_site(page);
+  if (!sample_interval_bytes()) return;
+  if (Heap* const heap = heap_of_this_thread()) sample_large(*heap, page, bytes);
+}
 
 Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Prefer prefer = Prefer::dirty,
                     std::uint32_t replaced = 0) {
@@ -62,10 +73,10 @@ Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Pref
   page.slack = static_cast<std::uint16_t>(page.bytes - bytes);
   page.slices = slices;
   page.is_short = shorten_span(span.first, slices, page.bytes);
-  sample_large(page, bytes);
+  sample_large_block(page, bytes);
   page.state.publish(PageState::large);
-  large_allocations.fetch_add(1, std::memory_order_relaxed);
-  large_allocated_bytes.fetch_add(page.bytes, std::memory_order_relaxed);
+  the_pool.counts.large_allocations.fetch_add(1, std::memory_order_relaxed);
+  the_pool.counts.large_allocated_bytes.fetch_add(page.bytes, std::memory_order_relaxed);
   return span;
 }
 
@@ -115,24 +126,23 @@ bool resize_large(Page& page, std::size_t bytes) {
   const std::uint64_t bytes_before = page.bytes;
   page.bytes = whole_system_pages(bytes);
   page.slack = static_cast<std::uint16_t>(page.bytes - bytes);
-  if (page.bytes > bytes_before) large_allocated_bytes.fetch_add(page.bytes - bytes_before, std::memory_order_relaxed);
+  if (page.bytes > bytes_before)
+    the_pool.counts.large_allocated_bytes.fetch_add(page.bytes - bytes_before, std::memory_order_relaxed);
   sample_grown(page);
   return true;
 }
 
 // A block that moved lives on: it is not one more allocation.
-constinit std::atomic<std::uint64_t> moves_without_heap{0};
-
 void count_move() {
   if (Heap* const heap = this_heap()) {
     ++heap->moves;
   } else {
-    moves_without_heap.fetch_add(1, std::memory_order_relaxed);
+    the_pool.counts.moves_without_heap.fetch_add(1, std::memory_order_relaxed);
   }
 }
 
-// Of a block that grows and cannot where it lies. Its pages move, as a whole, so that what they leave reads as zero;
-// but if it grows by much, resident memory that has room for all of it saves more than copying costs.
+// The block grows and cannot grow where it lies. Its pages move as a whole, so that the old place reads as zero. But if
+// the block grows by much, resident memory that has room for all of it saves more than copying costs.
 void* move_large(Page& page, std::size_t bytes) {
   if (page.bytes < kMovePagesMin || !can_move_pages() || !may_be_moved(page_memory(&page), page.bytes)) return nullptr;
   const bool much = bytes - page.bytes >= page.bytes / 4;
@@ -155,7 +165,7 @@ void* move_large(Page& page, std::size_t bytes) {
 Freed free_small(Page& page, void* memory, std::size_t offset) {
   auto* const block = static_cast<Block*>(memory);
   if (number_of_block(page, offset) == kNoBlock) return Freed::invalid;
-  if (block->mark == free_mark && is_listed_free(page, block)) return Freed::double_free;
+  if (block->mark == the_pool.window.free_mark && is_listed_free(page, block)) return Freed::double_free;
   if (page.owner.load(std::memory_order_relaxed) != this_thread()) {
     free_remote(page, block);
   } else {
@@ -193,11 +203,8 @@ void* take_sample(Heap& heap, unsigned id, std::size_t bytes, unsigned doublings
 
 void* allocate_small(std::size_t bytes, unsigned id) {
   if (is_medium(id)) return allocate_medium(bytes, id);
-  Heap* heap = this_heap();
-  if (!heap) {
-    heap = start_heap();
-    if (!heap) return nullptr;
-  }
+  Heap* const heap = heap_of_this_thread();
+  if (!heap) return nullptr;
   if (!heap->lists[id]) {
     if (samples_every_block())
       if (void* const sampled = allocate_sampled(bytes, id, 0)) return sampled;
@@ -218,9 +225,14 @@ unsigned aligned_class(std::size_t alignment, std::size_t bytes) {
 
 }  // namespace
 
-std::uint64_t moves_without_heap_ever() { return moves_without_heap.load(std::memory_order_relaxed); }
-std::uint64_t large_allocations_ever() { return large_allocations.load(std::memory_order_relaxed); }
-std::uint64_t large_allocated_bytes_ever() { return large_allocated_bytes.load(std::memory_order_relaxed); }
+[[gnu::hot]] void start_sampling(const SamplePolicy& policy) {
+  the_pool.samples.policy = policy;
+  the_pool.samples.interval_bytes = policy.interval_bytes;
+  if (Heap* const heap = this_heap()) {
+    put_back_lists(*heap);
+    begin_distance(*heap);
+  }
+}
 
 void* allocate(std::size_t bytes) {
   void* const block = allocate_quickly(bytes);
@@ -295,8 +307,9 @@ Freed deallocate(void* memory) {
 
 std::size_t usable_bytes(const void* block) {
   const std::uintptr_t slice = slice_number(block);
-  if (is_described(slice) && (pages[slice].state == PageState::small || pages[slice].state == PageState::medium))
-    return kBytesOfClass.of[pages[slice].size_class];
+  if (is_described(slice) && (the_pool.window.pages[slice].state == PageState::small ||
+                              the_pool.window.pages[slice].state == PageState::medium))
+    return kBytesOfClass.of[the_pool.window.pages[slice].size_class];
   const Spot found = find(block);
   if (!found.page) return 0;
   if (found.page->state == PageState::large) return found.offset ? 0 : found.page->bytes;
@@ -316,12 +329,12 @@ bool is_live(const void* memory) {
   }
   const auto* const block = static_cast<const Block*>(memory);
   return number_of_block(*found.page, found.offset) != kNoBlock &&
-         (block->mark != free_mark || !is_listed_free(*found.page, block));
+         (block->mark != the_pool.window.free_mark || !is_listed_free(*found.page, block));
 }
 
 namespace {
 
-// Of a small block that was resized in place.
+// A small block was resized in place.
 void note_size(const Spot& found, std::size_t bytes) {
   Page& page = *found.page;
   if (page.state == PageState::sampled) return note_sampled_size(page, found.offset, bytes);

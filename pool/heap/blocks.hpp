@@ -23,7 +23,7 @@ enum class Freed {
   double_free,  // free already
   invalid,      // inside a block, or in memory of the pool that is no block
 };
-// What `block` is; anything but `yes` leaves everything as it was.
+// Frees `block` and says what it was; any answer but `yes` leaves everything as it was.
 Freed deallocate(void* block);
 
 // In place or moved, contents kept; null: no memory, `block` stays as it is. `block` is live and of this pool.
@@ -38,7 +38,10 @@ std::size_t usable_bytes(const void* block);
 // Whether a block of this pool is in the program's hands: not free, as far as its mark and the lists say.
 bool is_live(const void* block);
 
-// What a message can say about an address: the block that it lies in, if any.
+// Call sites from now on (sampling.hpp). Outside of malloc, while the process has one thread.
+void start_sampling(const SamplePolicy& policy);
+
+// Facts about an address for a message: the block that the address lies in, if any.
 struct Whereabouts {
   bool in_pool = false;
   bool free = false;            // the memory is not in use, or the block is on a free list

@@ -159,7 +159,7 @@ TEST(HostBlocksTest, LargeBlocksShrinkAndGrowInPlace) {
   test::fill(block, 8 * kMiB, 9);
   EXPECT_EQ(reallocate(block, kMiB), block);
   EXPECT_EQ(usable_bytes(block), kMiB);
-  EXPECT_EQ(reallocate(block, 4 * kMiB + 1), block);  // what was behind it is free
+  EXPECT_EQ(reallocate(block, 4 * kMiB + 1), block);  // the memory behind it is free
   EXPECT_GE(usable_bytes(block), 4 * kMiB + 1);
   EXPECT_TRUE(test::is_filled(block, 8 * kMiB, 9, kMiB));
   // Within the last slice nothing moves.
@@ -381,7 +381,7 @@ TEST(HostBlocksTest, ABlockThatGrowsByMuchIsCopiedIntoResidentMemory) {
     intercept_moves(0);
     for (const bool by_much : {true, false}) {
       moves = 0;
-      put(get(64 * kMiB));  // whatever ran before, there is memory that is not resident for all of it
+      put(get(64 * kMiB));  // after any other test, there is memory that is not resident for all of it
       trim_region(0);
       void* const resident = get(9 * kMiB);
       void* const block = get(7 * kMiB);
@@ -395,7 +395,7 @@ TEST(HostBlocksTest, ABlockThatGrowsByMuchIsCopiedIntoResidentMemory) {
       EXPECT_TRUE(test::is_filled(grown, 7 * kMiB, 1));
       EXPECT_EQ(moves, by_much ? 0 : 1);
       EXPECT_EQ(grown == resident, by_much);
-      // What was moved from is not resident, so it doesn't count as that.
+      // The memory that was moved from is not resident, so it doesn't count as resident.
       EXPECT_EQ(region_figures().dirty_bytes, by_much ? dirty - 2 * kMiB : dirty);
       EXPECT_EQ(test::region_fault(), "");
     }
@@ -418,7 +418,7 @@ TEST(HostBlocksTest, MovedMemoryIsZeroedLikeOther) {
   });
 }
 
-// Of memory that is resident in part, only that part is written.
+// Where memory is resident in part, only that part is written.
 TEST(HostBlocksTest, ZeroedMemoryThatIsNotResidentStaysSo) {
   test::in_child([] {
     trim_region(0);

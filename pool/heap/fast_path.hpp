@@ -6,24 +6,9 @@
 //                 block is whole and not free already; else false                  -> deallocate (heap.cpp)
 //                 a page with news for its owner                                   -> page_ripe (heap.cpp)
 #pragma once
-#include "pool/heap/layout.hpp"
+#include "pool/heap/pages.hpp"
 
 namespace cistern::host_pool {
-
-// Small blocks that a thread may hand out, per class; all of one list lie in one page and count as handed out there.
-// Of medium ones (medium.hpp): how many wait, how many that it frees may join them, and how many of those that wait,
-// the first ones, were never handed out.
-struct HeapLists {
-  Block* lists[kFirstMedium] = {};
-  Relaxed<std::uint32_t> waiting[kMediumClasses] = {}, room[kMediumClasses] = {}, never_given[kMediumClasses] = {};
-  std::uint8_t class_of_bytes[kDirectMax + 1] = {};
-};
-
-extern const HeapLists kNoLists;  // always empty: of threads that have no heap
-// The calling thread's lists: a HeapLists that is part of a Heap, or kNoLists.
-[[gnu::tls_model("initial-exec")]] extern constinit thread_local HeapLists* thread_lists;
-
-inline std::uintptr_t this_thread() { return address_of(__builtin_thread_pointer()); }
 
 void page_ripe(Page* page);
 
@@ -44,7 +29,7 @@ void page_ripe(Page* page);
 
 // The owner's free of a block that was checked.
 [[gnu::always_inline]] inline void push_free(Page& page, Block* block) {
-  block->mark = free_mark;
+  block->mark = the_pool.window.free_mark;
   block->next = page.free_blocks;
   page.free_blocks = block;
   if (--page.until == 0) [[unlikely]]
@@ -57,14 +42,14 @@ void page_ripe(Page* page);
   const std::uintptr_t slice = slice_number(memory);
   if (!is_described(slice)) [[unlikely]]
     return false;
-  Page* const page = pages + slice;
+  Page* const page = the_pool.window.pages + slice;
   if (page->owner.load(std::memory_order_relaxed) != this_thread()) [[unlikely]]
     return false;
   const std::uint32_t offset = static_cast<std::uint16_t>(address_of(memory));
   if (offset * page->inverse >= page->start_bound) [[unlikely]]
     return false;
   auto* const block = static_cast<Block*>(memory);
-  if (block->mark == free_mark) [[unlikely]]
+  if (block->mark == the_pool.window.free_mark) [[unlikely]]
     return false;
   push_free(*page, block);
   return true;

@@ -1,5 +1,5 @@
 // A forked child of a process with threads: it has the blocks of all threads, frees them, starts threads of its own,
-// and counts right; whatever the other threads were doing, a live block stays its owner's.
+// and counts right. A live block stays its owner's, even if the other threads were in the middle of a call.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
@@ -204,7 +204,7 @@ TEST_F(HostForkTest, LiveBlocksAreSafeWhateverTheOtherThreadsWereDoing) {
                    &slot <= &(*slots)[static_cast<std::size_t>(t)][299]) {
           const std::size_t bytes = kSizes[random() % std::size(kSizes)];
           void* const fresh = get(bytes);
-          if (!fresh) continue;  // who needs memory does not wait for a fork
+          if (!fresh) continue;  // a thread that needs memory does not wait for a fork
           test::fill(fresh, bytes, ++tag);
           slot.bytes.store(bytes, std::memory_order_relaxed);
           slot.tag.store(tag, std::memory_order_relaxed);
@@ -235,7 +235,7 @@ TEST_F(HostForkTest, LiveBlocksAreSafeWhateverTheOtherThreadsWereDoing) {
   EXPECT_EQ(test::region_fault(), "");
 }
 
-// What a fork can see of a thread that was about to refill its list: the chain is in the list and still in the page.
+// A fork can cut a thread off that was about to refill its list: the chain is in the list and still in the page.
 TEST_F(HostForkTest, AChainThatWasBeingMovedIsNotTwoChains) {
   Worker worker;
   std::vector<void*> blocks;
@@ -291,7 +291,7 @@ TEST_F(HostForkTest, WhatAThreadWasAboutToDoIsNoAllocationOfTheChild) {
     blocks.pop_back();
     Page& page = *page_at(heap.classes[kGiven].current);
     ASSERT_NE(number_of_block(page, pushed), kNoBlock);
-    pushed->mark = free_mark;
+    pushed->mark = the_pool.window.free_mark;
     pushed->next = page.free_blocks;
     page.free_blocks = pushed;  // the next step counts it
   });
@@ -364,8 +364,8 @@ TEST_F(HostForkTest, LateHeapsAndThreadsThatEndLateInTheChild) {
   pthread_key_delete(key);
 }
 
-// The C library waits for locks of its own between the last handler before a fork and the fork. Whoever has one of them
-// may allocate and free meanwhile; that must not wait for the fork, and nothing may be lost.
+// The C library waits for locks of its own between the last handler before a fork and the fork. A thread that has one
+// of them may allocate and free meanwhile. That must not wait for the fork, and nothing may be lost.
 TEST_F(HostForkTest, NobodyWaitsForAForkToAllocateOrFree) {
   const Live before = live_now();
   Worker owner, other;
@@ -496,7 +496,7 @@ TEST(Lock, IsGivenBackOnceWhereverAHandlerForks) {
 }
 #endif
 
-// Those asleep when a fork takes the lock are told; nobody sleeps for ever, and the lock excludes.
+// A fork that takes the lock wakes the threads that sleep on it. No thread sleeps forever, and the lock excludes.
 TEST(Lock, ManyThreadsAndForks) {
   Lock lock;
   std::uint64_t guarded = 0, taken = 0;

@@ -11,7 +11,6 @@ namespace cistern::host_pool {
 
 constinit const HeapLists kNoLists{};
 constinit thread_local HeapLists* thread_lists = const_cast<HeapLists*>(&kNoLists);
-constinit std::atomic<Heap*> heaps[kHeapsMax] = {};
 
 namespace {
 
@@ -33,7 +32,7 @@ Chain carve(Page& page) {
   const unsigned left = kCapacityOfClass.of[page.size_class] - page.carved;
   const unsigned count = std::min<unsigned>(left, std::max<std::size_t>(kCarveBytes / bytes, 1));
   char* const begin = page_memory(&page) + page.carved * bytes;
-  const std::uintptr_t mark = free_mark;
+  const std::uintptr_t mark = the_pool.window.free_mark;
   Block* next = nullptr;
   for (unsigned i = count; i-- > 0;) {
     auto* const block = reinterpret_cast<Block*>(begin + i * bytes);
@@ -275,7 +274,7 @@ bool refill(Heap& heap, unsigned id, unsigned& sample_due) {
     if (!own.partial && heap.inbox.load(std::memory_order_relaxed)) read_inbox(heap);
     Page* const page = next_page(heap, id);
     if (!page) return false;
-    if (own.current) {  // what the system was asked by came back to malloc, which has a page by now
+    if (own.current) {  // the call of the system came back to malloc, which has a page by now
       settle(heap, *page);
       return heap.lists[id] || refill(heap, id, sample_due);
     }

@@ -1,5 +1,5 @@
-// Heaps: blocks of a class do not overlap and come back; pages come back too; what other threads free reaches the
-// owner; what a thread leaves behind is used on; and the counts are exact at every step.
+// Heaps: blocks of a class do not overlap and come back, and pages come back too. Remote frees reach the owner, and
+// other threads use what an ended thread leaves behind. The counts are exact at every step.
 #include "pool/heap/heap.hpp"
 
 #include <errno.h>
@@ -46,8 +46,8 @@ void put_all(std::vector<void*>& blocks) {
 
 std::uint64_t in_use_now() { return region_figures().in_use_bytes; }
 
-// What `body` does again and again, with threads that end, is done with the same memory. What waits for an heir is
-// bounded in number of heaps, so the first rounds are for those.
+// `body` runs again and again, with threads that end, in the same memory. The number of heaps that wait
+// for an heir is bounded, so the first rounds are for those.
 template <class Body>
 void expect_no_growth(Body body) {
   constexpr int kFirst = 8, kMore = 8;
@@ -75,7 +75,7 @@ TEST(HostHeapTest, BlocksOfEveryClassAreApartAndKeepTheirContents) {
   EXPECT_EQ(region_fault(), "");
 }
 
-// Who looks for what leads to live memory finds the program's pointers alone.
+// A search for pointers to live memory finds the program's pointers alone.
 TEST(HostHeapTest, KeepsNoAddressOfALiveBlock) {
   in_new_thread([] {
     for (const std::size_t bytes : {std::size_t{64}, std::size_t{1100}, std::size_t{4096}, std::size_t{20480}}) {
@@ -194,14 +194,14 @@ TEST(HostHeapTest, AGrowingClassHasItsPagesMadeResident) {
     trim(0);
     const auto pages_of = [](std::size_t bytes, unsigned pages) {
       put(get(bytes));
-      this_heap()->classes[class_of(bytes)].clean_pages = 0;  // whatever other tests took
+      this_heap()->classes[class_of(bytes)].clean_pages = 0;  // other tests may have taken some
       made.clear();
       return get_many(bytes, std::size_t{pages} * page_capacity(class_of(bytes)));
     };
     const std::vector<void*> kept = pages_of(208, 12);
     EXPECT_EQ(made.size(), 0u);
     std::vector<void*> blocks = pages_of(256, 800);
-    EXPECT_GE(made.size(), 100u);  // what other tests left may serve first
+    EXPECT_GE(made.size(), 100u);  // memory that other tests left may serve first
     EXPECT_LE(made.size(), 800u - 16);
     for (const auto& [at, bytes] : made) {
       EXPECT_EQ(bytes, kSliceBytes);
@@ -209,7 +209,7 @@ TEST(HostHeapTest, AGrowingClassHasItsPagesMadeResident) {
       EXPECT_EQ(page.size_class, class_of(256));
     }
     put_all(blocks);
-    blocks = pages_of(256, 800);  // of memory that is resident
+    blocks = pages_of(256, 800);  // from resident memory
     EXPECT_EQ(made.size(), 0u);
     blocks = pages_of(8192, 40);  // larger than a system page
     EXPECT_EQ(made.size(), 0u);
@@ -230,7 +230,7 @@ TEST(HostHeapTest, BlocksFreedByAnotherThreadServeTheirOwnerAgain) {
       owner.run([&] { blocks = get_many(bytes, count); });
       EXPECT_EQ(live_since(before), (Live{{class_bytes(class_of(bytes)), static_cast<std::int64_t>(count)}}));
       if (round == 0) pages_once = page_bytes_now();
-      // What waits in the other thread's batches may cost a page or two of new ones.
+      // Blocks that wait in the other thread's batches may cost a page or two of new ones.
       EXPECT_LE(page_bytes_now(), pages_once + 2 * page_slices(class_of(bytes)) * kSliceBytes) << bytes;
       other.run([&] { put_all(blocks); });
       EXPECT_EQ(live_since(before), Live{}) << bytes;

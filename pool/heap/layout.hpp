@@ -1,10 +1,10 @@
 // Layout of the host pool: size classes, slices, and the page descriptors that serve as page map.
 //
 // The pool's memory lies in one window of addresses, cut into slices of 64 KiB. Descriptor i describes slice i of that
-// window, so a pointer's page is found without a search, and a pointer that is not ours lies outside of the slices that
-// have descriptors, or finds one without an owner. Descriptors are made as the window is used. Nothing of this is in
-// the program's memory: a free block holds only the link to the next one and a mark, both worthless once it is handed
-// out.
+// window, so a pointer's page is found without a search. A pointer that is not ours lies outside of the slices that
+// have descriptors, or finds a descriptor without an owner. Descriptors are made as the window is used. Nothing of this
+// is in the program's memory: a free block holds only the link to the next one and a mark, both worthless once it is
+// handed out.
 #pragma once
 #include <atomic>
 #include <bit>
@@ -32,14 +32,16 @@ constexpr std::size_t class_bytes(unsigned id) {
 }
 static_assert(class_of(kSmallMax) == kClasses - 1 && class_bytes(kClasses - 1) == kSmallMax);
 
+inline std::uintptr_t address_of(const void* block) { return reinterpret_cast<std::uintptr_t>(block); }
+
 // --- Slices and pages
 constexpr unsigned kSliceShift = 16;
 constexpr std::size_t kSliceBytes = std::size_t{1} << kSliceShift;
 constexpr std::size_t kSystemPage = 4096;
 
-// A page holds blocks of one class. Medium blocks are those that no table gives the class of: their pages have up to
-// 63 of them, so a word of bits says which are what (medium.hpp), and of blocks larger than a system page at most 32,
-// which may each have a call site (samples.hpp).
+// A page holds blocks of one class. Medium blocks are larger than the table of classes reaches. Their pages have up to
+// 63 of them, so a word of bits has the state of each (medium.hpp). A page has at most 32 blocks that are larger than a
+// system page, each of which may have a call site (samples_in_place.hpp).
 constexpr bool is_medium(unsigned id) { return class_bytes(id) > kDirectMax; }
 constexpr bool has_few_blocks(unsigned id) { return class_bytes(id) > kSystemPage; }
 constexpr unsigned page_slices(unsigned id) { return class_bytes(id) <= 2048 ? 1 : class_bytes(id) <= 8192 ? 2 : 4; }
@@ -79,7 +81,7 @@ class Relaxed {
     return value;
   }
   void operator=(T value) { __atomic_store(&value_, &value, __ATOMIC_RELAXED); }
-  // What was written before is there for who sees the value.
+  // A thread that sees the value sees the writes before it too.
   void publish(T value) { __atomic_store(&value_, &value, __ATOMIC_RELEASE); }
 
  private:
@@ -108,9 +110,9 @@ using Slice = std::uint32_t;  // 0: none
 struct SampleRecord;  // samples.hpp
 
 // Describes a slice: `state` says as what, and which of the members that share a place are meant. They are unions and
-// not a struct for each state: half of the members belong to several states, and a page may go from one state to
-// another while a thread that must not believe it looks at it. Of the members only `remote`, `owner`, `heap`, `sited`
-// and `inbox_next` are ever written by a thread that neither owns the page nor holds the lock that guards it.
+// not a struct for each state, because half of the members belong to several states. Also, a page may change its state
+// while another thread reads it, which must not believe what it reads. A thread that neither owns the page nor holds
+// the lock that guards it writes only `remote`, `owner`, `heap`, `sited` and `inbox_next`.
 struct alignas(64) Page {
   union {
     Block* free_blocks;       // small, sampled: freed by the owner, and by others as far as collected
@@ -161,7 +163,7 @@ struct alignas(64) Page {
   };
   Relaxed<PageState> state;
   union {
-    std::atomic<std::uint16_t> heap;   // small, medium: whose inbox hears of remote frees; 0: the orphanage
+    std::atomic<std::uint16_t> heap;   // small, medium: remote frees go to this heap's inbox; 0: the orphanage
     std::atomic<std::uint16_t> shard;  // sampled: whose lock guards it
   };
   union {
@@ -174,8 +176,8 @@ struct alignas(64) Page {
 };
 static_assert(sizeof(Page) == 64);
 
-// Whether a block that exists starts `offset` bytes into a page of small blocks: with m = inverse_of(size), which is
-// floor(2^32 / size) + 1, and e = m * size - 2^32, which is at most size, the product offset * m modulo 2^32 is
+// Whether a block that exists starts `offset` bytes into a page of small blocks. Let m = inverse_of(size), which is
+// floor(2^32 / size) + 1, and e = m * size - 2^32, which is at most size. Then the product offset * m modulo 2^32 is
 //   q * e             for offset = q * size,
 //   q * e + r * m     for offset = q * size + r, 0 < r < size: at least m,
 // and m is above the page's q * e for sizes up to a system page. So `offset * m < carved * e` asks for both in one
@@ -185,64 +187,6 @@ constexpr std::uint32_t inverse_of(std::size_t size) {
 }
 constexpr std::uint32_t start_bound(std::size_t size, unsigned carved) {
   return carved * static_cast<std::uint32_t>(inverse_of(size) * std::uint64_t{size} - (std::uint64_t{1} << 32));
-}
-
-// --- The window
-inline constinit std::uintptr_t window_base = 0;  // address of slice 0, which nothing lies in
-inline constinit Page* pages = nullptr;           // its descriptor
-inline constinit std::uintptr_t slice_limit = 0;  // descriptors up to here can be read
-inline constinit std::uintptr_t free_mark = 0;    // secret
-
-inline std::uintptr_t address_of(const void* block) { return reinterpret_cast<std::uintptr_t>(block); }
-// Not described: the address lies in none.
-inline std::uintptr_t slice_number(const void* address) { return (address_of(address) - window_base) >> kSliceShift; }
-// The limit grows beside its readers; whoever has a block of ours has seen it above the block's slice. No atomic load,
-// which compilers do not fold into the comparison.
-__attribute__((no_sanitize("thread"))) inline bool is_described(std::uintptr_t slice) { return slice < slice_limit; }
-inline bool there_is_a_window() { return is_described(0); }
-inline bool is_in_window(const void* address) { return is_described(slice_number(address)); }
-inline char* slice_memory(std::uintptr_t slice) {
-  return reinterpret_cast<char*>(window_base + (slice << kSliceShift));
-}
-inline Slice slice_of(const Page* page) { return static_cast<Slice>(page - pages); }
-inline char* page_memory(const Page* page) { return slice_memory(slice_of(page)); }
-inline Page* page_at(Slice slice) { return pages + slice; }
-
-// Where an address in a described slice lies: how far behind the first byte of its page of blocks, or of its
-// slice where that is in none.
-struct Spot {
-  Page* page = nullptr;
-  std::size_t offset = 0;
-};
-inline Spot spot_of(const void* address) {
-  Page* const page = pages + slice_number(address);
-  const Slice to_first = -Slice{page->state == PageState::interior} & page->to_first;
-  return {page - to_first, to_first * kSliceBytes + address_of(address) % kSliceBytes};
-}
-
-// --- What several files do with descriptors
-// Lists of pages or spans, linked through their members.
-inline void push_page(Slice& first, Page& page) {
-  page.previous = 0;
-  page.next = first;
-  if (first) page_at(first)->previous = slice_of(&page);
-  first = slice_of(&page);
-}
-inline void remove_page(Slice& first, Page& page) {
-  if (page.next) page_at(page.next)->previous = page.previous;
-  if (page.previous) {
-    page_at(page.previous)->next = page.next;
-  } else {
-    first = page.next;
-  }
-}
-
-// Of a page of the class: the slices behind its first one lead to it, or no longer.
-inline void mark_later_slices(Page& page, PageState state) {
-  for (unsigned i = 1; i < page_slices(page.size_class); ++i) {
-    (&page)[i].state = state;
-    (&page)[i].to_first = i;
-  }
 }
 
 }  // namespace cistern::host_pool

@@ -6,6 +6,7 @@
 
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
+#include "pool/heap/samples_in_place.hpp"
 
 namespace cistern::host_pool {
 namespace {
@@ -53,14 +54,14 @@ bool fetch(Heap& heap, unsigned medium, bool first_is_sample) {
   if (!heap.classes[id].partial && heap.inbox.load(std::memory_order_relaxed)) read_inbox(heap);
   Page* const page = next_page(heap, id);
   if (!page) return false;
-  if (heap.waiting[medium]) {  // what the system was asked by came back to malloc, which has filled it
+  if (heap.waiting[medium]) {  // the call of the system came back to malloc, which has filled the array
     settle_medium(heap, *page);
     return true;
   }
   const auto there = static_cast<unsigned>(std::popcount(page->free_bits));
   unsigned uncharged = first_is_sample ? 1 : 0;
   const unsigned charged = charge(heap, medium, std::min<unsigned>(there, kMedium.of[medium].step) - uncharged);
-  // What came back to malloc may have used up the way to the next sample: the first block is handed out all the same.
+  // A nested malloc may have used up the distance to the next sample: the first block is handed out all the same.
   if (!charged) uncharged = 1;
   heap.classes[id].handed_out += uncharged;
   const unsigned count = uncharged + charged;
@@ -177,7 +178,7 @@ void forget_waiting(Heap& heap, unsigned medium) {
   heap.waiting[medium] = 0;
   heap.room[medium] = 0;
   heap.never_given[medium] = 0;
-  heap.classes[kFirstMedium + medium].sample_due = 0;  // lies behind what is drawn for anew
+  heap.classes[kFirstMedium + medium].sample_due = 0;  // the sample lies behind a distance that is drawn again
 }
 
 // Those in `remote` come with it, live or not.

@@ -1,82 +1,22 @@
 // Blocks of more than 1 KiB, up to 32 KiB: nothing is written into one that is free.
 //
-// Such blocks begin where few lines of the processor's caches can be, so each touch costs. What is known of them stands
-// in their page's descriptor, a bit for each: `free_bits` can be handed out, `live` are the program's, `remote` were
-// freed by other threads. The rest waits in an array of the page's thread, which is where frees go and what allocations
-// take, the last one first, whatever page it lies in; their pages hear of them only when the array is full or empty.
-// What may join the array is granted in steps: they are counted then, as bytes to the next sample, too, and as
-// allocations, less what is left.
-// The program's blocks are therefore known at any time, whatever their threads do: `live` without `remote`.
+// Such blocks begin where few lines of the processor's caches can be, so each touch costs. Their page's descriptor has
+// a bit for each: blocks in `free_bits` can be handed out, the program has those in `live`, and other threads have
+// freed those in `remote`. The rest waits in an array of the owner thread. Frees push to it and allocations pop from
+// it, whatever page a block lies in. The descriptors change only when the array is full or empty. Room for blocks that
+// join the array is granted in steps. A step counts as bytes to the next sample and as allocations when it is granted;
+// unused room is subtracted later. The program's blocks are therefore known at any time, whatever their threads do:
+// `live` without `remote`.
 //
 //   allocate_quickly      small blocks from the list, medium ones from the
 //                         array; else null                                   -> allocate_slowly (blocks.cpp)
-//   free_medium_quickly   of the thread's own page, a block that is
+//   free_medium_quickly   a block of the thread's own page that is
 //                         live and has no site; else false                   -> deallocate (blocks.cpp)
 #pragma once
-#include <algorithm>
-
 #include "pool/heap/heap.hpp"
+#include "pool/heap/medium_pages.hpp"
 
 namespace cistern::host_pool {
-
-// Kept at most in the array of a class, and what comes to it at once: from a page, or as room for what is freed.
-constexpr std::size_t kWaitingBytes = std::size_t{256} * 1024, kStepBytes = std::size_t{64} * 1024;
-
-inline constexpr struct MediumClasses {
-  struct One {
-    std::uint32_t bytes, inverse;  // see start_bound
-    std::uint64_t all;             // a bit for each block of a page
-    std::uint32_t waiting_max, step, awake;
-  } of[kMediumClasses];
-  One none = {};  // its pages have no blocks
-  constexpr MediumClasses() : of{} {
-    for (unsigned i = 0; i < kMediumClasses; ++i) {
-      const unsigned id = kFirstMedium + i;
-      const std::size_t bytes = class_bytes(id);
-      of[i] = {.bytes = static_cast<std::uint32_t>(bytes),
-               .inverse = inverse_of(bytes),
-               .all = (std::uint64_t{1} << page_capacity(id)) - 1,
-               .waiting_max = static_cast<std::uint32_t>(std::min<std::size_t>(kWaitingBytes / bytes, kWaitingMax)),
-               .step = static_cast<std::uint32_t>(std::clamp<std::size_t>(kStepBytes / bytes, 4, kWaitingMax / 2)),
-               .awake = std::max(page_capacity(id) / 8, 2u)};
-    }
-  }
-} kMedium;
-// Where the page may become one of small blocks meanwhile, its class is another already: it is looked at once.
-inline const MediumClasses::One& medium_class(const Page& page) {
-  const unsigned medium = __atomic_load_n(&page.size_class, __ATOMIC_RELAXED) - kFirstMedium;
-  return medium < kMediumClasses ? kMedium.of[medium] : kMedium.none;
-}
-
-// Which medium class: they differ by 128 bytes at least.
-inline constexpr struct MediumOfBytes {
-  std::uint8_t of[kSmallMax / 128];
-  constexpr MediumOfBytes() : of{} {
-    for (std::size_t i = kDirectMax / 128; i < kSmallMax / 128; ++i)
-      of[i] = static_cast<std::uint8_t>(class_of((i + 1) * 128) - kFirstMedium);
-  }
-} kMediumOfBytes;
-
-constexpr std::uint64_t bit_of(std::uintptr_t number) { return std::uint64_t{1} << number % 64; }
-
-// The number of the block that starts `offset` bytes into the page; kNoBlock: none can.
-inline unsigned medium_number(const Page& page, std::size_t offset) {
-  const MediumClasses::One& own = medium_class(page);
-  const auto number = static_cast<unsigned>(std::uint64_t{offset} * own.inverse >> 32);
-  return std::uint64_t{number} * own.bytes == offset && own.all >> number & 1 ? number : kNoBlock;
-}
-inline void* medium_block(const Page& page, unsigned number) {
-  return page_memory(&page) + std::size_t{number} * medium_class(page).bytes;
-}
-
-// The program's, as far as their threads have said by now.
-inline std::uint64_t live_bits(const Page& page) {
-  return page.live & medium_class(page).all & ~page.remote.load(std::memory_order_acquire);
-}
-// Above the bits of `live`: how many were ever fetched from the page, the lowest ones; the others never were blocks.
-constexpr unsigned kFetchedShift = 58;
-static_assert(page_capacity(kFirstMedium) < kFetchedShift);
-inline unsigned fetched_ever(const Page& page) { return static_cast<unsigned>(page.live >> kFetchedShift); }
 
 static_assert(alignof(Page) == 64);
 inline WaitingBlock waiting_block(const Page& page, unsigned number, void* block) {
@@ -103,7 +43,7 @@ inline void* allocate_medium_quickly(std::size_t bytes) {  // kDirectMax < bytes
   return take_waiting(*static_cast<Heap*>(lists), medium);
 }
 
-// What allocate() does as far as the thread's own blocks go: no system call, no lock. Null: ask allocate().
+// The part of allocate() that the thread's own blocks serve: no system call, no lock. Null: ask allocate().
 inline void* allocate_quickly(std::size_t bytes) {
   if (bytes <= kDirectMax) return allocate_small_quickly(bytes);
   return bytes <= kSmallMax ? allocate_medium_quickly(bytes) : nullptr;
@@ -145,14 +85,14 @@ void make_room(Page& page, unsigned number, void* block);
 // --- medium.cpp
 // The owner's free of a live block without a site.
 void take_back(Page& page, unsigned number, void* block);
-// Of a class; null: no memory.
+// Allocates a block of the class; null: no memory.
 void* allocate_medium(std::size_t bytes, unsigned id);
 void format_medium(Page& page);
 // As settle().
 void settle_medium(Heap& heap, Page& page);
-// What waits goes back to the pages.
+// The blocks that wait go back to their pages.
 void put_back_waiting(Heap& heap);
-// Of a heap whose thread is no more: nothing waits, and all that is not live can be handed out.
+// The heap's thread does not exist any more: nothing waits, and all blocks that are not live can be handed out.
 void forget_waiting(Heap& heap, unsigned medium);
 void free_what_is_not_live(Page& page);
 // As was_never_given(), of a block that is not live.

@@ -81,7 +81,7 @@ TEST(HostMisuseTest, ABlockThatWaitsToBeHandedOut) {
   });
 }
 
-// What waits for the first time is told from what was freed.
+// A block that was never handed out is told from one that was freed.
 TEST(HostMisuseTest, ABlockThatWasNeverGiven) {
   in_new_thread([] {
     const unsigned id = class_of(96);
@@ -147,7 +147,7 @@ TEST(HostMisuseTest, TwiceWhenTheOwnerHasEnded) {
     for (int i = 0; i < 10; ++i) ASSERT_EQ(put(blocks[i]), Freed::yes);
   });
   for (int i = 0; i < 10; ++i) expect_double_free(blocks[i]);
-  in_new_thread([&] {  // by a thread without a heap: sent at once
+  in_new_thread([&] {  // by a thread without a heap: sent immediately
     for (int i = 10; i < 20; ++i) ASSERT_EQ(put(blocks[i]), Freed::yes);
   });
   for (int i = 10; i < 20; ++i) expect_double_free(blocks[i]);
@@ -225,7 +225,8 @@ TEST(HostMisuseTest, ForeignAddresses) {
        {static_cast<void*>(nullptr), static_cast<void*>(&in_data), static_cast<void*>(&on_stack), of_libc,
         reinterpret_cast<void*>(16), reinterpret_cast<void*>(UINTPTR_MAX), reinterpret_cast<void*>(UINTPTR_MAX - 15),
         reinterpret_cast<void*>(std::uintptr_t{1} << 63), static_cast<void*>(slice_memory(region_end())),
-        static_cast<void*>(slice_memory(region_begin()) - 16), static_cast<void*>(slice_memory(slice_limit))}) {
+        static_cast<void*>(slice_memory(region_begin()) - 16),
+        static_cast<void*>(slice_memory(the_pool.window.slice_limit))}) {
     expect_refused(address, Freed::foreign);
     EXPECT_EQ(usable_bytes(address), 0u);
     const Whereabouts where = whereabouts(address);

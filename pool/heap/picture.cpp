@@ -58,38 +58,39 @@ unsigned Picture::blocks_of(const Entry& entry) {
   return true;
 }
 
-__attribute__((no_sanitize("thread"))) bool Picture::read(const Place& place, PictureBlock& block) const {
-  const Entry& entry = entries_[place.first_slice];
-  const Page& page = *page_at(region_begin() + place.first_slice);
-  const std::uintptr_t memory = first_ + (std::uintptr_t{place.first_slice} << kSliceShift);
+__attribute__((no_sanitize("thread"))) bool Picture::read(const Location& location, PictureBlock& block) const {
+  const Entry& entry = entries_[location.first_slice];
+  const Page& page = *page_at(region_begin() + location.first_slice);
+  const std::uintptr_t memory = first_ + (std::uintptr_t{location.first_slice} << kSliceShift);
   if (page.state != entry.state) return false;
-  block.number = place.number;
+  block.number = location.number;
   block.requested_bytes = 0;
   if (entry.state == PageState::large) {
     block.first = memory;
-    block.bytes = std::min<std::size_t>(page.bytes, (slices_ - place.first_slice) * kSliceBytes);
+    block.bytes = std::min<std::size_t>(page.bytes, (slices_ - location.first_slice) * kSliceBytes);
     block.requested_bytes = block.bytes - std::min<std::size_t>(page.slack, block.bytes);
     block.live = true;
     return true;
   }
   if (page.size_class != entry.size_class) return false;
-  if (place.index >= (entry.state == PageState::medium ? fetched_ever(page) : page.carved)) return false;
+  if (location.index >= (entry.state == PageState::medium ? fetched_ever(page) : page.carved)) return false;
   const std::size_t cell = kBytesOfClass.of[entry.size_class];
-  block.first = memory + place.index * cell;
+  block.first = memory + location.index * cell;
   block.bytes = cell;
   if (entry.state == PageState::sampled) {
-    read_sampled(page, place.index, block.bytes, block.requested_bytes, block.live);
+    read_sampled(page, location.index, block.bytes, block.requested_bytes, block.live);
   } else if (entry.state == PageState::medium) {
-    block.live = live_bits(page) >> place.index & 1;
+    block.live = live_bits(page) >> location.index & 1;
   } else {
-    block.live = __atomic_load_n(&reinterpret_cast<const Block*>(block.first)->mark, __ATOMIC_RELAXED) != free_mark;
+    block.live = __atomic_load_n(&reinterpret_cast<const Block*>(block.first)->mark, __ATOMIC_RELAXED) !=
+                 the_pool.window.free_mark;
   }
   return true;
 }
 
 bool Picture::find(std::uintptr_t address, PictureBlock& block) const {
-  Place place;
-  return locate(address, place) && read(place, block) && address - block.first < block.bytes;
+  Location location;
+  return locate(address, location) && read(location, block) && address - block.first < block.bytes;
 }
 
 }  // namespace cistern::host_pool

@@ -1,6 +1,6 @@
-// The blocks of the host pool as they stand in this moment, found by any address inside: for who follows pointers
-// through them (stats/leaks/). Nothing is believed of what threads at work may be changing, and nothing is written, so
-// a child that shares no memory with them may look too, whatever they were doing.
+// The blocks of the host pool as they stand in this moment, found by any address inside, for the search that follows
+// pointers through them (stats/leaks/). Nothing is believed of what threads at work may be changing, and nothing is
+// written, so a child that shares no memory with them may look too, whatever they were doing.
 //
 // Every block that can exist in a page has a number of its own; numbers of one picture are dense.
 #pragma once
@@ -27,30 +27,30 @@ class Picture {
   // All that the pool has given out lies in here.
   std::uintptr_t first() const { return first_; }
   std::uintptr_t bytes() const { return bytes_; }
-  std::uint32_t numbers() const { return numbers_; }  // of blocks, live or free: less than this
+  std::uint32_t numbers() const { return numbers_; }  // the numbers of blocks, live or free, are below this
 
   // Where an address lies: found from the table alone, which stays in the cache.
-  struct Place {
+  struct Location {
     std::uint32_t first_slice, index, number;
   };
   // False: in no block that could be. An address that the pool does not have is in none.
-  bool locate(std::uintptr_t address, Place& place) const {
+  bool locate(std::uintptr_t address, Location& location) const {
     if (address - first_ >= bytes_) return false;
     const auto slice = static_cast<std::uint32_t>((address - first_) >> kSliceShift);
     const Entry& entry = entries_[slice];
     if (entry.state == PageState::none) return false;
-    place.first_slice = slice - entry.to_first;
-    place.index = 0;
-    place.number = entry.first_number;
+    location.first_slice = slice - entry.to_first;
+    location.index = 0;
+    location.number = entry.first_number;
     if (entry.state == PageState::large) return true;
     const auto offset =
-        static_cast<std::uint32_t>(address - first_ - (std::uint64_t{place.first_slice} << kSliceShift));
-    place.index = offset / static_cast<std::uint32_t>(kBytesOfClass.of[entry.size_class]);
-    place.number += place.index;
-    return place.index < page_capacity(entry.size_class);
+        static_cast<std::uint32_t>(address - first_ - (std::uint64_t{location.first_slice} << kSliceShift));
+    location.index = offset / static_cast<std::uint32_t>(kBytesOfClass.of[entry.size_class]);
+    location.number += location.index;
+    return location.index < page_capacity(entry.size_class);
   }
   // The block there, live or free; false: it was never made, or the place holds something else by now.
-  bool read(const Place& place, PictureBlock& block) const;
+  bool read(const Location& location, PictureBlock& block) const;
   // Both; false also behind the end of a large block.
   bool find(std::uintptr_t address, PictureBlock& block) const;
   // Behind the first block of a page that was never made none was.
@@ -58,7 +58,7 @@ class Picture {
   void for_each(Visit visit) const {
     for_each_of([](std::uint32_t) { return true; }, visit);
   }
-  // Of the numbers that are wanted: of the others not even the page is looked at.
+  // Only blocks with numbers that are wanted: the pages of the others are not even read.
   template <class Wanted, class Visit>
   void for_each_of(Wanted wanted, Visit visit) const {
     PictureBlock block;

@@ -1,5 +1,5 @@
-// What the pool asks of the system may be another library's function, which allocates, frees, waits for a lock of its
-// own, or forks: no lock of ours is held there, the calling thread's malloc serves on, and a forked child has a whole
+// The pool's calls of the system may reach another library's function, which allocates, frees, waits for a lock of its
+// own, or forks. The pool holds no lock there, the calling thread's malloc serves on, and a forked child has a whole
 // pool.
 #include <errno.h>
 #include <gtest/gtest.h>
@@ -210,7 +210,7 @@ TEST(HostReentry, SamplesOfEveryBlockToo) {
   });
 }
 
-// What comes back while a page is made allocates until the next sample is nearer than one of the page's blocks.
+// A nested malloc while a page is made allocates until the next sample is nearer than one of the page's blocks.
 TEST(HostReentry, TheWayToTheNextSampleIsUsedUpMeanwhile) {
   in_child([] {
     constexpr std::size_t kWanted = 30'000;
@@ -483,7 +483,7 @@ TEST(HostReentry, ShortBlocksMakeNoCallInTheMiddleOfAnother) {
   });
 }
 
-// What lies behind a short block is free for anybody's mapping.
+// The addresses behind a short block are free for foreign mappings.
 TEST(HostReentry, WhatOthersMappedBehindAShortBlockStays) {
   if (CISTERN_TEST_ASAN) GTEST_SKIP() << "there the window's memory is mapped over whatever lies there";
   in_child([] {
@@ -570,7 +570,7 @@ TEST(HostReentry, FiguresLeaveOutWhatIsUnmappedOfShortBlocks) {
   });
 }
 
-// NUMA policies and huge pages are asked for page by page: what is mapped anew has none.
+// NUMA policies and huge pages belong to pages: memory that is mapped again has none.
 TEST(HostReentry, AdviceReachesWhatIsMappedAgain) {
   in_child([] {
     static std::vector<std::pair<void*, std::size_t>> advised;

@@ -6,81 +6,29 @@
 #include <time.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "pool/base/registered_memory.hpp"
 #include "pool/base/system_call.hpp"
-#include "pool/heap/fast_path.hpp"
+#include "pool/heap/pages.hpp"
 
 namespace cistern::host_pool {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20, kGiB = std::uint64_t{1} << 30;
 
-// --- Bins of free spans: exact up to 32 slices, then four per doubling
-constexpr unsigned kExactBins = 32;
-constexpr unsigned kBins = kExactBins + 4 * 20;
-
-unsigned bin_of(std::uint32_t slices) {
-  if (slices <= kExactBins) return slices - 1;
-  const auto doubling = static_cast<unsigned>(std::bit_width(slices - 1)) - 1;  // >= 5
-  return std::min(kExactBins + (doubling - 5) * 4 + (((slices - 1) >> (doubling - 2)) & 3), kBins - 1);
-}
-
-struct Bins {
-  Slice first[kBins] = {};
-  std::uint64_t used[2] = {};
-
-  void mark(unsigned bin, bool in_use) {
-    const std::uint64_t bit = std::uint64_t{1} << (bin % 64);
-    used[bin / 64] = in_use ? used[bin / 64] | bit : used[bin / 64] & ~bit;
-  }
-  // The first bin in use at or behind `bin`; kBins: none.
-  unsigned next_used(unsigned bin) const {
-    for (unsigned word = bin / 64; word < 2; ++word) {
-      std::uint64_t bits = used[word];
-      if (word == bin / 64) bits &= ~std::uint64_t{0} << (bin % 64);
-      if (bits) return word * 64 + static_cast<unsigned>(std::countr_zero(bits));
-    }
-    return kBins;
-  }
-  // The last bin in use below `bin`; kBins: none.
-  unsigned last_used_below(unsigned bin) const {
-    while (bin-- > 0)
-      if (used[bin / 64] >> (bin % 64) & 1) return bin;
-    return kBins;
-  }
-};
-
-enum Sort : std::uint8_t { kClean, kDirty };
-
-constinit Lock region_lock;
-constinit Bins bins[2];
+constexpr Region& region = the_pool.region;
 constexpr Slice kWindowBegin = 1;
-constinit Slice window_top = kWindowBegin, window_end = kWindowBegin;
-constinit bool addresses_are_scarce = false;
-constinit std::uint64_t limit_slices = 0;            // where they are
-constinit std::atomic<bool> memory_is_tight{false};  // they are, and a good part of them is in use
-constinit std::uint64_t mapped_slices = 0, free_slices[2] = {}, peak_in_use_bytes = 0, times_grown = 0,
-                        times_given_back = 0;
-constinit std::uint64_t spans_fresh = 0, peak_reserved = 0;
-constinit std::uint64_t peak_at_ns = 0;
-constinit std::uint64_t idle_limit_ns = 0, next_look_ns = 0;
-constinit ChunkAdvice chunk_advice = nullptr;  // atomic
-
-constinit std::atomic<unsigned> short_spans{0};
-constinit std::atomic<std::uint64_t> short_bytes{0};  // what of these is not mapped; their slices count as in use
 
 std::uint64_t slices_in(std::uint64_t bytes) { return bytes >> kSliceShift; }
 
 Sort sort_of(const Page* page) { return static_cast<Sort>(page->sort); }
 
 void unlink(Page* span) {
-  Bins& own = bins[sort_of(span)];
+  Bins& own = region.bins[sort_of(span)];
   const unsigned bin = bin_of(span->slices);
   remove_page(own.first[bin], *span);
   if (!own.first[bin]) own.mark(bin, false);
-  free_slices[sort_of(span)] -= span->slices;
+  region.free_slices[sort_of(span)] -= span->slices;
   page_at(slice_of(span) + span->slices - 1)->state = PageState::none;
   span->state = PageState::none;
 }
@@ -97,13 +45,13 @@ void link(Slice first, std::uint32_t slices, Sort sort) {
   span->state = PageState::free;
   span->slices = slices;
   span->sort = sort;
-  if (sort == kDirty && idle_limit_ns)
+  if (sort == kDirty && region.idle_limit_ns)
     span->dirty_since = static_cast<std::uint32_t>(region_system.now_ns() / kStampNs);
-  Bins& own = bins[sort];
+  Bins& own = region.bins[sort];
   const unsigned bin = bin_of(slices);
   push_page(own.first[bin], *span);
   own.mark(bin, true);
-  free_slices[sort] += slices;
+  region.free_slices[sort] += slices;
 }
 
 // Adds free slices, one with their neighbours of the same sort.
@@ -116,7 +64,7 @@ void add_free(Slice first, std::uint32_t slices, Sort sort) {
     slices += before->slices;
     unlink(before);
   }
-  if (first + slices < window_top) {
+  if (first + slices < region.window_top) {
     Page* const after = page_at(first + slices);
     if (after->state == PageState::free && sort_of(after) == sort) {
       slices += after->slices;
@@ -126,11 +74,10 @@ void add_free(Slice first, std::uint32_t slices, Sort sort) {
   link(first, slices, sort);
 }
 
-// The smallest free span of at least `slices`, or null. Of spans that share a bin with smaller ones only some are
-// looked at.
+// The smallest free span of at least `slices`, or null. Only some spans of a bin that has smaller ones too are checked.
 Page* smallest_fit(std::uint32_t slices, Sort sort) {
   constexpr int kLooks = 64;
-  const Bins& own = bins[sort];
+  const Bins& own = region.bins[sort];
   for (unsigned bin = own.next_used(bin_of(slices)); bin < kBins; bin = own.next_used(bin + 1)) {
     Page* best = nullptr;
     int looks = kLooks;
@@ -161,20 +108,20 @@ const Page* free_span_before(Slice end) {
 Run run_around(const Page& span) {
   Slice first = slice_of(&span), end = first + span.slices;
   while (const Page* before = free_span_before(first)) first = slice_of(before);
-  while (end < window_top && page_at(end)->state == PageState::free) end += page_at(end)->slices;
+  while (end < region.window_top && page_at(end)->state == PageState::free) end += page_at(end)->slices;
   return {first, end - first};
 }
 
 // Where memory is taken from: in the run that starts with the span `run`.
-struct Place {
+struct Fit {
   Slice run = 0, first = 0;
 };
 
 // For what no dirty span is large enough for: a place that begins with one, or ends with its run, so that little has to
 // be made resident. Only the largest are looked at.
-Place mostly_dirty_place(std::uint32_t slices) {
+Fit mostly_dirty_fit(std::uint32_t slices) {
   int looks = 16;
-  const Bins& own = bins[kDirty];
+  const Bins& own = region.bins[kDirty];
   for (unsigned bin = own.last_used_below(kBins); bin < kBins && looks > 0; bin = own.last_used_below(bin))
     for (Slice at = own.first[bin]; at && looks > 0; at = page_at(at)->next, --looks) {
       const Run run = run_around(*page_at(at));
@@ -183,15 +130,15 @@ Place mostly_dirty_place(std::uint32_t slices) {
   return {};
 }
 
-Span carve(const Place& place, std::uint32_t slices) {
-  Span taken{.first = place.first};
-  const Slice end = place.first + slices;
-  for (Slice at = place.run, span_end; at < end; at = span_end) {
+Span carve(const Fit& fit, std::uint32_t slices) {
+  Span taken{.first = fit.first};
+  const Slice end = fit.first + slices;
+  for (Slice at = fit.run, span_end; at < end; at = span_end) {
     Page* const span = page_at(at);
     const Sort sort = sort_of(span);
     span_end = at + span->slices;
-    if (span_end <= place.first) continue;
-    const Slice from = std::max(at, place.first), to = std::min(span_end, end);
+    if (span_end <= fit.first) continue;
+    const Slice from = std::max(at, fit.first), to = std::min(span_end, end);
     unlink(span);
     if (from > at) link(at, from - at, sort);
     if (span_end > to) link(to, span_end - to, sort);
@@ -202,13 +149,13 @@ Span carve(const Place& place, std::uint32_t slices) {
   return taken;
 }
 
-// --- Work for the system. Nothing foreign is called under the lock: who holds it chooses what is to be done, as spans
-// that are no longer free, and the next thread that holds no lock of ours does it (do_chosen_work). A span being worked
-// on names the thread. Where that one has to end its work while another forks, it leaves word, for the next one that
-// has the lock. A forked child takes over what threads were at that it does not have.
+// --- Work for the system. No foreign function is called under the lock. The thread that holds it chooses the work, as
+// spans that are no longer free. The next thread that holds no lock of ours does it (do_chosen_work). A span being
+// worked on names the thread. Where that one has to end its work while another forks, it leaves word, for the next one
+// that has the lock. A forked child takes over what threads were at that it does not have.
 enum Work : std::uint8_t {  // Page::sort of an absent span
   kGiveBack,
-  kRelease,  // of registered or locked memory: its pages go, and the locks end
+  kRelease,  // registered or locked memory: its pages go, and the locks end
   kUnmap,
   kUnmapShort,  // the same, but only the first Page::bytes are mapped
   kMap,
@@ -217,11 +164,6 @@ enum Work : std::uint8_t {  // Page::sort of an absent span
 
 constexpr std::uintptr_t kDone = 1, kRefused = 2;  // Page::owner of a span whose work has ended
 
-constinit Slice chosen_spans = 0, spans_in_work = 0;
-constinit Slice holes = 0;  // unmapped, and free to be mapped again
-constinit std::atomic<bool> work_is_left{false}, word_is_left{false};
-constinit std::uint64_t away_slices = 0;  // mapped, and chosen or worked on
-
 void set_absent(Slice first, std::uint32_t slices, Work work) {
   Page& span = *page_at(first);
   span.slices = slices;
@@ -229,15 +171,15 @@ void set_absent(Slice first, std::uint32_t slices, Work work) {
   span.state = PageState::absent;
 }
 
-// Of a span that was in use.
+// Chooses a span that was in use.
 void choose_used(Slice first, std::uint32_t slices, Work work) {
   set_absent(first, slices, work);
-  push_page(chosen_spans, *page_at(first));
-  away_slices += slices;
-  work_is_left.store(true, std::memory_order_relaxed);
+  push_page(region.chosen_spans, *page_at(first));
+  region.away_slices += slices;
+  region.work_is_left.store(true, std::memory_order_relaxed);
 }
 
-// Of a free span, which it no longer is.
+// Chooses a free span, which is not free any more.
 void choose(Page& span, Work work) {
   const std::uint32_t slices = span.slices;
   unlink(&span);
@@ -246,25 +188,25 @@ void choose(Page& span, Work work) {
 
 // Addresses that nothing of ours is at any more: one with their neighbours; at the top they are taken back.
 void add_hole(Slice first, std::uint32_t slices) {
-  for (Slice at = holes, next; at; at = next) {
+  for (Slice at = region.holes, next; at; at = next) {
     Page& hole = *page_at(at);
     next = hole.next;
     if (at + hole.slices != first && first + slices != at) continue;
-    remove_page(holes, hole);
+    remove_page(region.holes, hole);
     hole.state = PageState::none;
     first = std::min(first, at);
     slices += hole.slices;
   }
-  if (first + slices == window_top) {
-    window_top = first;
+  if (first + slices == region.window_top) {
+    region.window_top = first;
   } else {
     set_absent(first, slices, kNone);
-    push_page(holes, *page_at(first));
+    push_page(region.holes, *page_at(first));
   }
 }
 
 void end_work(Page& span, bool done) {
-  remove_page(spans_in_work, span);
+  remove_page(region.spans_in_work, span);
   const Slice first = slice_of(&span);
   const std::uint32_t slices = span.slices;
   const auto work = static_cast<Work>(span.sort);
@@ -272,25 +214,25 @@ void end_work(Page& span, bool done) {
   span.owner.store(0, std::memory_order_relaxed);
   if (work == kMap) {
     if (!done) return add_hole(first, slices);
-    mapped_slices += slices;
-    ++times_grown;
-    if (addresses_are_scarce && mapped_slices > limit_slices / 8)
-      memory_is_tight.store(true, std::memory_order_relaxed);
+    region.mapped_slices += slices;
+    ++region.times_grown;
+    if (region.addresses_are_scarce && region.mapped_slices > region.limit_slices / 8)
+      region.memory_is_tight.store(true, std::memory_order_relaxed);
     return add_free(first, slices, kClean);
   }
-  away_slices -= slices;
+  region.away_slices -= slices;
   if (!done) return add_free(first, slices, kDirty);
-  ++times_given_back;
+  ++region.times_given_back;
   if (work == kGiveBack || work == kRelease) return add_free(first, slices, kClean);
-  mapped_slices -= slices;
+  region.mapped_slices -= slices;
   add_hole(first, slices);
 }
 
 void read_words_left() {
-  if (!word_is_left.load(std::memory_order_relaxed)) [[likely]]
+  if (!region.word_is_left.load(std::memory_order_relaxed)) [[likely]]
     return;
-  word_is_left.exchange(false, std::memory_order_acquire);  // whose word it was has its owner written before
-  for (Slice at = spans_in_work, next; at; at = next) {
+  region.word_is_left.exchange(false, std::memory_order_acquire);  // the thread that left word wrote `owner` before
+  for (Slice at = region.spans_in_work, next; at; at = next) {
     Page& span = *page_at(at);
     next = span.next;
     const std::uintptr_t owner = span.owner.load(std::memory_order_acquire);
@@ -300,40 +242,41 @@ void read_words_left() {
 
 // By the thread whose work it was; without the lock. False: another thread forks, and the span is to be had later.
 bool end_work_unlocked(Page& span, bool done) {
-  const LockedUnlessForking hold(region_lock);
+  const LockedUnlessForking hold(region.lock);
   if (hold) {
     end_work(span, done);
   } else {
     span.owner.store(done ? kDone : kRefused, std::memory_order_release);
-    word_is_left.store(true, std::memory_order_release);
+    region.word_is_left.store(true, std::memory_order_release);
   }
   return static_cast<bool>(hold);
 }
 
 void begin_work(Page& span) {
-  push_page(spans_in_work, span);
+  push_page(region.spans_in_work, span);
   span.owner.store(this_thread(), std::memory_order_relaxed);
 }
 
 bool needs_refused_calls(const Page& span) { return span.sort == kGiveBack || span.sort == kUnmap; }
 
 Page* begin_chosen_work() {
-  const LockedUnlessForking hold(region_lock);
+  const LockedUnlessForking hold(region.lock);
   if (!hold) return nullptr;
-  while (chosen_spans) {
-    Page& span = *page_at(chosen_spans);
-    remove_page(chosen_spans, span);
+  while (region.chosen_spans) {
+    Page& span = *page_at(region.chosen_spans);
+    remove_page(region.chosen_spans, span);
     begin_work(span);
     if (!region_system.keeps_pages || !needs_refused_calls(span)) return &span;
     end_work(span, false);  // chosen before use_few_system_calls()
   }
-  work_is_left.store(false, std::memory_order_relaxed);
+  region.work_is_left.store(false, std::memory_order_relaxed);
   return nullptr;
 }
 
 bool map_advised(char* memory, std::size_t bytes) {
   if (!region_system.map(memory, bytes)) return false;
-  if (const ChunkAdvice advice = std::atomic_ref(chunk_advice).load(std::memory_order_relaxed)) advice(memory, bytes);
+  if (const ChunkAdvice advice = std::atomic_ref(region.chunk_advice).load(std::memory_order_relaxed))
+    advice(memory, bytes);
   return true;
 }
 
@@ -348,8 +291,8 @@ bool release_pages(char* memory, std::size_t bytes) {
   return true;
 }
 
-// What lies behind `mapped` may be somebody else's mapping by now. Where the span is not to be had whole again either,
-// it becomes a hole with pages in it, which the next one who maps memory there finds taken.
+// Behind `mapped` there may be a foreign mapping by now. Where the span is not to be had whole again either, it becomes
+// a hole with pages in it, which the next one who maps memory there finds taken.
 bool unmap_short(char* memory, std::size_t mapped, std::size_t bytes) {
   if (!region_system.keeps_pages && region_system.unmap(memory, mapped)) return true;
   return !map_advised(memory + mapped, bytes - mapped);
@@ -370,7 +313,7 @@ bool do_work(const Page& span) {
 // In a child: what other threads of the parent were at. Whether it was done is not known, so it is taken for what is
 // true in any case.
 void take_over_work() {
-  for (Slice at = spans_in_work, next; at; at = next) {
+  for (Slice at = region.spans_in_work, next; at; at = next) {
     Page& span = *page_at(at);
     next = span.next;
     const std::uintptr_t owner = span.owner.load(std::memory_order_relaxed);
@@ -382,11 +325,11 @@ void take_over_work() {
 // --- Giving back
 void give_back(Page& span) { choose(span, kGiveBack); }
 
-// Which dirty span is the least worth: of those that pages of blocks cannot use up, the smallest; else the largest.
+// The dirty span that is worth least: the smallest of those that pages of blocks cannot use up, else the largest.
 // kBins: there is none.
 unsigned least_useful_bin() {
-  const unsigned larger = bins[kDirty].next_used(bin_of(kPageSlicesMax + 1));
-  return larger < kBins ? larger : bins[kDirty].last_used_below(kBins);
+  const unsigned larger = region.bins[kDirty].next_used(bin_of(kPageSlicesMax + 1));
+  return larger < kBins ? larger : region.bins[kDirty].last_used_below(kBins);
 }
 
 // The end of a dirty span: about `wanted` slices, enough to be worth the call. False: there is none.
@@ -394,7 +337,7 @@ bool give_back_some(std::uint64_t wanted) {
   constexpr std::uint64_t kWorthACall = 16;
   const unsigned bin = least_useful_bin();
   if (bin == kBins) return false;
-  Page& span = *page_at(bins[kDirty].first[bin]);
+  Page& span = *page_at(region.bins[kDirty].first[bin]);
   const auto given = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::max(wanted, kWorthACall), span.slices));
   const Slice first = slice_of(&span);
   const std::uint32_t kept = span.slices - given;
@@ -407,68 +350,52 @@ bool give_back_some(std::uint64_t wanted) {
   return true;
 }
 
-constinit std::uint64_t reserving = 0;  // slices on their way from clean to dirty
-constinit std::uint64_t dirty_min = 0;  // reserved
-
 std::uint64_t in_use_slices() {
-  return mapped_slices - free_slices[kClean] - free_slices[kDirty] - reserving - away_slices;
+  return region.mapped_slices - region.free_slices[kClean] - region.free_slices[kDirty] - region.reserving -
+         region.away_slices;
 }
 
 void keep_dirty_at_most(std::uint64_t slices) {
   if (region_system.keeps_pages) return;
-  while (free_slices[kDirty] > slices && give_back_some(free_slices[kDirty] - slices)) {
+  while (region.free_slices[kDirty] > slices && give_back_some(region.free_slices[kDirty] - slices)) {
   }
 }
 
 // Where addresses are scarce what is free is to be little, as with the C library, which unmaps large blocks and
 // shortens its heap. The largest spans go first.
 void give_addresses_back() {
-  if (!addresses_are_scarce || region_system.unit_bytes != kSliceBytes) return;
+  if (!region.addresses_are_scarce || region_system.unit_bytes != kSliceBytes) return;
   const std::uint64_t kept = std::max(slices_in(kMiB), in_use_slices() / 16);
-  const auto free = [] { return free_slices[kClean] + free_slices[kDirty]; };
+  const auto free = [] { return region.free_slices[kClean] + region.free_slices[kDirty]; };
   if (free() < 4 * kept) return;
   while (free() > kept) {
-    const unsigned clean = bins[kClean].last_used_below(kBins), dirty = bins[kDirty].last_used_below(kBins);
+    const unsigned clean = region.bins[kClean].last_used_below(kBins),
+                   dirty = region.bins[kDirty].last_used_below(kBins);
     const Sort sort = clean == kBins || (dirty != kBins && dirty >= clean) ? kDirty : kClean;
-    choose(*page_at(bins[sort].first[sort == kDirty ? dirty : clean]), kUnmap);
+    choose(*page_at(region.bins[sort].first[sort == kDirty ? dirty : clean]), kUnmap);
   }
 }
 
 void give_back_idle() {
-  if (!idle_limit_ns || region_system.keeps_pages) return;
+  if (!region.idle_limit_ns || region_system.keeps_pages) return;
   const std::uint64_t now = region_system.now_ns();
-  if (now < next_look_ns) return;
-  next_look_ns = now + idle_limit_ns / 4;
-  for (unsigned bin = bins[kDirty].next_used(0); bin < kBins; bin = bins[kDirty].next_used(bin + 1)) {
-    for (Slice at = bins[kDirty].first[bin]; at;) {
+  if (now < region.next_look_ns) return;
+  region.next_look_ns = now + region.idle_limit_ns / 4;
+  for (unsigned bin = region.bins[kDirty].next_used(0); bin < kBins; bin = region.bins[kDirty].next_used(bin + 1)) {
+    for (Slice at = region.bins[kDirty].first[bin]; at;) {
       Page& span = *page_at(at);
       at = span.next;
-      if (free_slices[kDirty] < dirty_min + span.slices) continue;
-      if (now - span.dirty_since * kStampNs >= idle_limit_ns) give_back(span);
+      if (region.free_slices[kDirty] < region.dirty_min + span.slices) continue;
+      if (now - span.dirty_since * kStampNs >= region.idle_limit_ns) give_back(span);
     }
   }
 }
 
 // --- How much dirty memory is kept
-// Of this period and the one before.
-constexpr std::uint64_t kPeriodNs = 10'000'000'000;
-struct Lately {
-  std::uint64_t now = 0, before = 0, period_end_ns = 0;
-
-  void begin_period(std::uint64_t now_ns, std::uint64_t at_first) {
-    if (now_ns < period_end_ns) return;
-    before = now_ns < period_end_ns + kPeriodNs ? now : at_first;
-    now = at_first;
-    period_end_ns = now_ns + kPeriodNs;
-  }
-  std::uint64_t most() const { return std::max(now, before); }
-};
-constinit Lately in_use_lately;  // the most: what a program wanted not long ago it may want again
-
 // What of so many slices in use is mapped.
 std::uint64_t mapped_of(std::uint64_t slices) {
   const std::uint64_t bytes = slices * kSliceBytes;
-  return bytes - std::min(bytes, short_bytes.load(std::memory_order_relaxed));
+  return bytes - std::min(bytes, region.short_bytes.load(std::memory_order_relaxed));
 }
 
 std::uint64_t in_use_without(std::uint32_t replaced) {
@@ -478,21 +405,21 @@ std::uint64_t in_use_without(std::uint32_t replaced) {
 
 void note_peak(std::uint32_t replaced) {
   const std::uint64_t in_use = in_use_without(replaced);
-  in_use_lately.now = std::max(in_use_lately.now, in_use);
+  region.in_use_lately.now = std::max(region.in_use_lately.now, in_use);
   const std::uint64_t bytes = mapped_of(in_use);
-  if (bytes <= peak_in_use_bytes) return;
-  peak_in_use_bytes = bytes;
-  peak_at_ns = region_system.now_ns();
+  if (bytes <= region.peak_in_use_bytes) return;
+  region.peak_in_use_bytes = bytes;
+  region.peak_at_ns = region_system.now_ns();
 }
 
 std::uint64_t recent_peak(std::uint64_t in_use) {
-  in_use_lately.begin_period(region_system.now_ns(), in_use);
-  return in_use_lately.most();
+  region.in_use_lately.begin_period(region_system.now_ns(), in_use);
+  return region.in_use_lately.most();
 }
 
-// When memory that is not resident was taken, what lies idle is to be little. Large blocks of various sizes leave gaps
-// that the next one does not fit into, and a page of samples is not resident by choice: with these, all that is
-// resident is to be a tenth more than was in use not long ago.
+// When memory that is not resident was taken, little may lie idle. Large blocks of various sizes leave gaps that the
+// next one does not fit into, and a page of samples is not resident by choice. For these the limit is a tenth more
+// resident memory than was in use not long ago.
 std::uint64_t dirty_max_when_growing(std::uint32_t slices, Prefer prefer, std::uint32_t replaced) {
   const std::uint64_t little = slices_in(512 << 10);
   if (slices <= kPageSlicesMax && prefer != Prefer::clean) return std::max(little, in_use_slices() / 16);
@@ -501,97 +428,95 @@ std::uint64_t dirty_max_when_growing(std::uint32_t slices, Prefer prefer, std::u
   return std::max(little, resident - in_use);
 }
 
-// What was given back as memory came back, and was wanted again within a second, is not given back the next time: some
-// programs work in phases. For a period or two, since they may end.
+// Some programs work in phases: memory that was given back and wanted again within a second is not given back the next
+// time. For a period or two, since they may end.
 constexpr std::uint64_t kRegretNs = 1'000'000'000;
-constinit Lately regretted;                              // slices
-constinit std::atomic<std::uint64_t> regrets_end_ns{0};  // 0: there are none
-constinit std::uint64_t last_given_back = 0, given_back_ns = 0;
 
 std::uint64_t given_back_within_a_second(std::uint64_t now_ns) {
-  return now_ns - given_back_ns > kRegretNs ? 0 : last_given_back;
+  return now_ns - region.given_back_ns > kRegretNs ? 0 : region.last_given_back;
 }
 
 void note_given_back(std::uint64_t slices) {
   const std::uint64_t now_ns = region_system.now_ns();
-  last_given_back = given_back_within_a_second(now_ns) + slices;
-  given_back_ns = now_ns;
+  region.last_given_back = given_back_within_a_second(now_ns) + slices;
+  region.given_back_ns = now_ns;
 }
 
 // So many slices were taken that had to be made resident.
 void note_fresh(std::uint64_t slices) {
-  if (!last_given_back) return;
+  if (!region.last_given_back) return;
   const std::uint64_t now_ns = region_system.now_ns();
-  last_given_back = given_back_within_a_second(now_ns);
-  const std::uint64_t wanted_again = std::min(slices, last_given_back);
+  region.last_given_back = given_back_within_a_second(now_ns);
+  const std::uint64_t wanted_again = std::min(slices, region.last_given_back);
   if (!wanted_again) return;
-  last_given_back -= wanted_again;
-  regretted.begin_period(now_ns, 0);
-  regretted.now += wanted_again;
-  regrets_end_ns.store(regretted.period_end_ns + kPeriodNs, std::memory_order_relaxed);
+  region.last_given_back -= wanted_again;
+  region.regretted.begin_period(now_ns, 0);
+  region.regretted.now += wanted_again;
+  region.regrets_end_ns.store(region.regretted.period_end_ns + Lately::kPeriodNs, std::memory_order_relaxed);
 }
 
 // When memory comes back: the program may soon want as much again.
 std::uint64_t dirty_max_when_releasing() {
   const std::uint64_t in_use = in_use_slices(), usual = std::max(slices_in(64 * kMiB), in_use / 2);
-  if (!regretted.most()) return usual;
-  regretted.begin_period(region_system.now_ns(), 0);
+  if (!region.regretted.most()) return usual;
+  region.regretted.begin_period(region_system.now_ns(), 0);
   const std::uint64_t peak = recent_peak(in_use), idle_at_peak = peak - std::min(peak, in_use);
-  return std::max(usual, std::min(usual + regretted.most(), idle_at_peak));  // of what was wanted a part had stayed
+  return std::max(usual,
+                  std::min(usual + region.regretted.most(), idle_at_peak));  // a part of what was wanted had stayed
 }
 
-Span take(const Place& place, std::uint32_t slices, Prefer prefer, std::uint32_t replaced) {
-  const std::uint64_t clean = free_slices[kClean];
-  const Span span = carve(place, slices);
+Span take(const Fit& fit, std::uint32_t slices, Prefer prefer, std::uint32_t replaced) {
+  const std::uint64_t clean = region.free_slices[kClean];
+  const Span span = carve(fit, slices);
   note_peak(replaced);
-  if (free_slices[kClean] < clean) {
-    note_fresh(clean - free_slices[kClean]);
-    ++spans_fresh;
-    peak_reserved = std::max(peak_reserved, mapped_slices - free_slices[kClean]);
+  if (region.free_slices[kClean] < clean) {
+    note_fresh(clean - region.free_slices[kClean]);
+    ++region.spans_fresh;
+    region.peak_reserved = std::max(region.peak_reserved, region.mapped_slices - region.free_slices[kClean]);
   }
-  if (free_slices[kClean] < clean)
-    keep_dirty_at_most(std::max(dirty_min, dirty_max_when_growing(slices, prefer, replaced)));
+  if (region.free_slices[kClean] < clean)
+    keep_dirty_at_most(std::max(region.dirty_min, dirty_max_when_growing(slices, prefer, replaced)));
   return span;
 }
 
 // --- Growing
-// Descriptors are made for 64 MiB of memory at a time. Where somebody else's mapping is in their way the window ends.
+// Descriptors are made for 64 MiB of memory at a time. The window ends where a foreign mapping is in their way.
 constexpr std::uintptr_t kDescribedAtOnce = 1024;
 
 bool describe(std::uint64_t end) {
-  if (end <= slice_limit) return true;
-  const std::uintptr_t from = slice_limit;
+  if (end <= the_pool.window.slice_limit) return true;
+  const std::uintptr_t from = the_pool.window.slice_limit;
   const std::uintptr_t to =
-      std::min<std::uintptr_t>((end + kDescribedAtOnce - 1) & ~(kDescribedAtOnce - 1), window_end);
-  if (!region_system.describe(pages + from, (to - from) * sizeof(Page))) return false;
-  std::atomic_ref(slice_limit).store(to, std::memory_order_release);
+      std::min<std::uintptr_t>((end + kDescribedAtOnce - 1) & ~(kDescribedAtOnce - 1), region.window_end);
+  if (!region_system.describe(the_pool.window.pages + from, (to - from) * sizeof(Page))) return false;
+  std::atomic_ref(the_pool.window.slice_limit).store(to, std::memory_order_release);
   return true;
 }
 
-// Slices at the top that are not ours: somebody else's mapping is there, or a unit begins behind.
+// Slices at the top that are not ours: a foreign mapping is there, or a unit begins behind.
 void skip(std::uint32_t slices) {
-  set_absent(window_top, slices, kNone);
-  window_top += slices;
+  set_absent(region.window_top, slices, kNone);
+  region.window_top += slices;
 }
 
 // At the top, for a new chunk: in units, as far as there is room for it. Null: there is none.
 Page* claim_top(std::uint32_t slices) {
-  const std::uint64_t unit = slices_in(region_system.unit_bytes), below = window_base >> kSliceShift;
-  const std::uint64_t aligned_top = (below + window_top + unit - 1) / unit * unit - below;
-  if (aligned_top + slices > window_end || !describe(aligned_top + slices)) return nullptr;
-  if (aligned_top > window_top) skip(static_cast<std::uint32_t>(aligned_top - window_top));
-  set_absent(window_top, slices, kMap);
-  Page* const claimed = page_at(window_top);
-  window_top += slices;
+  const std::uint64_t unit = slices_in(region_system.unit_bytes), below = the_pool.window.base >> kSliceShift;
+  const std::uint64_t aligned_top = (below + region.window_top + unit - 1) / unit * unit - below;
+  if (aligned_top + slices > region.window_end || !describe(aligned_top + slices)) return nullptr;
+  if (aligned_top > region.window_top) skip(static_cast<std::uint32_t>(aligned_top - region.window_top));
+  set_absent(region.window_top, slices, kMap);
+  Page* const claimed = page_at(region.window_top);
+  region.window_top += slices;
   return claimed;
 }
 
 Page* claim_hole(std::uint32_t slices) {
   int looks = 64;
-  for (Slice at = holes; at && looks > 0; at = page_at(at)->next, --looks) {
+  for (Slice at = region.holes; at && looks > 0; at = page_at(at)->next, --looks) {
     Page& hole = *page_at(at);
     if (hole.slices < slices) continue;
-    remove_page(holes, hole);
+    remove_page(region.holes, hole);
     if (hole.slices > slices) add_hole(at + slices, hole.slices - slices);
     set_absent(at, slices, kMap);
     return &hole;
@@ -599,15 +524,15 @@ Page* claim_hole(std::uint32_t slices) {
   return nullptr;
 }
 
-// What lies where somebody else's mapping is in the way is not ours; at the top no more of it than the step.
+// The slices where a foreign mapping is in the way are not ours; at the top no more of them than the step.
 void give_up(Page& claimed, std::uint32_t step) {
-  remove_page(spans_in_work, claimed);
+  remove_page(region.spans_in_work, claimed);
   claimed.owner.store(0, std::memory_order_relaxed);
   claimed.sort = kNone;
-  if (slice_of(&claimed) + claimed.slices != window_top) return;
-  window_top = slice_of(&claimed);
+  if (slice_of(&claimed) + claimed.slices != region.window_top) return;
+  region.window_top = slice_of(&claimed);
   claimed.state = PageState::none;
-  if (window_end - window_top > step && describe(window_top + std::uint64_t{step} + 1)) skip(step);
+  if (region.window_end - region.window_top > step && describe(region.window_top + std::uint64_t{step} + 1)) skip(step);
 }
 
 enum class Mapped { yes, no, foreign_in_the_way };
@@ -618,14 +543,14 @@ Mapped map_chunk(const Page& chunk) {
   return errno == EEXIST ? Mapped::foreign_in_the_way : Mapped::no;
 }
 
-// So many slices more. Where somebody else's mapping is in the way the window is continued behind it.
+// So many slices more. The window continues behind a foreign mapping that is in the way.
 bool grow_by(std::uint32_t slices) {
   constexpr int kTries = 64;
   std::uint32_t step = 1024;
   for (int tries = 0; tries < kTries; ++tries) {
     Page* chunk;
     {
-      const LockedUnlessForking hold(region_lock);
+      const LockedUnlessForking hold(region.lock);
       if (!hold) return false;
       chunk = claim_hole(slices);
       if (!chunk) chunk = claim_top(slices);
@@ -635,10 +560,10 @@ bool grow_by(std::uint32_t slices) {
     const Mapped mapped = map_chunk(*chunk);
     if (mapped != Mapped::foreign_in_the_way)
       return end_work_unlocked(*chunk, mapped == Mapped::yes) && mapped == Mapped::yes;
-    const LockedUnlessForking hold(region_lock);
+    const LockedUnlessForking hold(region.lock);
     if (!hold) {
       chunk->owner.store(kRefused, std::memory_order_release);
-      word_is_left.store(true, std::memory_order_release);
+      region.word_is_left.store(true, std::memory_order_release);
       return false;
     }
     give_up(*chunk, step);
@@ -652,14 +577,14 @@ bool grow(std::uint32_t slices) {
   if (CallingSystem::is_under_way()) return false;
   std::uint64_t rounded;
   {
-    const LockedUnlessForking hold(region_lock);
+    const LockedUnlessForking hold(region.lock);
     if (!hold) return false;
     const std::uint64_t unit = slices_in(region_system.unit_bytes);
     const auto in_units = [&](std::uint64_t number) { return (number + unit - 1) / unit * unit; };
     const std::uint64_t chunk = in_units(std::clamp(in_use_slices() / 16, slices_in(4 * kMiB), slices_in(256 * kMiB)));
     rounded = std::max<std::uint64_t>(slices, (slices + chunk - 1) / chunk * chunk);
   }
-  if (rounded <= window_end && grow_by(static_cast<std::uint32_t>(rounded))) return true;
+  if (rounded <= region.window_end && grow_by(static_cast<std::uint32_t>(rounded))) return true;
   return rounded != slices && grow_by(slices);
 }
 
@@ -671,37 +596,37 @@ void sleep_shortly() {
 }
 
 void note_limit(std::uint64_t bytes) {
-  addresses_are_scarce = bytes != kNoLimit;
-  limit_slices = slices_in(bytes);
+  region.addresses_are_scarce = bytes != kNoLimit;
+  region.limit_slices = slices_in(bytes);
 }
 
 // All that is free is chosen: to be unmapped where addresses are scarce, which may show only now; else what is dirty,
 // so that neighbours become one. False: there is nothing.
 bool choose_all() {
   note_limit(region_system.limit_bytes());
-  memory_is_tight.store(addresses_are_scarce, std::memory_order_relaxed);
-  const std::uint64_t before = away_slices;
-  const bool unmap = addresses_are_scarce && region_system.unit_bytes == kSliceBytes;
+  region.memory_is_tight.store(region.addresses_are_scarce, std::memory_order_relaxed);
+  const std::uint64_t before = region.away_slices;
+  const bool unmap = region.addresses_are_scarce && region_system.unit_bytes == kSliceBytes;
   for (const Sort sort : {kClean, kDirty}) {
     if (!unmap && (sort == kClean || region_system.keeps_pages)) continue;
-    for (unsigned bin = bins[sort].next_used(0); bin < kBins; bin = bins[sort].next_used(bin))
-      choose(*page_at(bins[sort].first[bin]), unmap ? kUnmap : kGiveBack);
+    for (unsigned bin = region.bins[sort].next_used(0); bin < kBins; bin = region.bins[sort].next_used(bin))
+      choose(*page_at(region.bins[sort].first[bin]), unmap ? kUnmap : kGiveBack);
   }
-  return away_slices > before;
+  return region.away_slices > before;
 }
 
-// After a refusal, without the lock: whether it is worth to try once more. What was chosen before counts, whoever did
-// that. What other threads are giving back is waited for, but not long: they may wait for this one.
+// After a refusal, without the lock: whether it is worth to try once more. Work that any thread chose before counts.
+// Memory that other threads are giving back is waited for, but not long: they may wait for this one.
 bool make_room(unsigned tries) {
   constexpr unsigned kTries = 100;
   if (locks_held > 0 || CallingSystem::is_under_way() || tries > kTries) return false;
   {
-    const LockedUnlessForking hold(region_lock);
+    const LockedUnlessForking hold(region.lock);
     if (!hold) return false;
     read_words_left();
-    if (!choose_all() && !chosen_spans && !spans_in_work) return false;
+    if (!choose_all() && !region.chosen_spans && !region.spans_in_work) return false;
   }
-  if (work_is_left.load(std::memory_order_relaxed)) {
+  if (region.work_is_left.load(std::memory_order_relaxed)) {
     do_chosen_work();
   } else {
     sleep_shortly();
@@ -710,54 +635,51 @@ bool make_room(unsigned tries) {
 }
 
 // For at least `slices`; none: the region has to grow.
-Place find_place(std::uint32_t slices, Prefer prefer) {
-  const auto of_span = [](const Page* span) { return Place{slice_of(span), slice_of(span)}; };
+Fit find_fit(std::uint32_t slices, Prefer prefer) {
+  const auto of_span = [](const Page* span) { return Fit{slice_of(span), slice_of(span)}; };
   const Sort first_choice = prefer == Prefer::clean ? kClean : kDirty;
   if (const Page* span = smallest_fit(slices, first_choice)) return of_span(span);
   if (prefer == Prefer::dirty_only) return {};
   if (prefer == Prefer::clean) {
     if (const Page* span = smallest_fit(slices, kDirty)) return of_span(span);
   } else if (slices > kPageSlicesMax) {
-    if (const Place place = mostly_dirty_place(slices); place.run) return place;
+    if (const Fit fit = mostly_dirty_fit(slices); fit.run) return fit;
   }
   const Page* const span = smallest_fit(slices, kClean);
-  return span ? of_span(span) : Place{};
+  return span ? of_span(span) : Fit{};
 }
 
-constinit std::optional<Machine> machine;
-constinit std::atomic<bool> limits_are_new{false};
-
 void read_new_limits() {
-  if (!limits_are_new.load(std::memory_order_relaxed)) [[likely]]
+  if (!region.limits_are_new.load(std::memory_order_relaxed)) [[likely]]
     return;
-  limits_are_new.store(false, std::memory_order_relaxed);
+  region.limits_are_new.store(false, std::memory_order_relaxed);
   const std::uint64_t bytes = region_system.limit_bytes();
-  if (machine) machine->limit_bytes = bytes;  // there may be no window yet
+  if (region.machine) region.machine->limit_bytes = bytes;  // there may be no window yet
   note_limit(bytes);
-  memory_is_tight.store(addresses_are_scarce && mapped_slices > limit_slices / 8, std::memory_order_relaxed);
+  region.memory_is_tight.store(region.addresses_are_scarce && region.mapped_slices > region.limit_slices / 8,
+                               std::memory_order_relaxed);
   give_addresses_back();
 }
 
 // --- Spans released while a thread forks: they wait in a stack, linked through their descriptors, for the next thread
 // that has the lock. A child forgets them: it may have been cut off with a part of the stack.
-constinit std::atomic<Slice> set_aside_first{0};
-
 // `work`: what is to be done with the span before it is free; kNone: nothing.
 void set_aside(Slice first, std::uint32_t slices, Work work = kNone) {
   Page& span = *page_at(first);
   span.slices = slices;
   span.sort = work;
-  Slice head = set_aside_first.load(std::memory_order_relaxed);
+  Slice head = region.set_aside_first.load(std::memory_order_relaxed);
   do span.next = head;
-  while (!set_aside_first.compare_exchange_weak(head, first, std::memory_order_release, std::memory_order_relaxed));
+  while (
+      !region.set_aside_first.compare_exchange_weak(head, first, std::memory_order_release, std::memory_order_relaxed));
 }
 
 void take_back_set_aside() {
   read_words_left();
   read_new_limits();
-  if (!set_aside_first.load(std::memory_order_relaxed)) [[likely]]
+  if (!region.set_aside_first.load(std::memory_order_relaxed)) [[likely]]
     return;
-  for (Slice at = set_aside_first.exchange(0, std::memory_order_acquire); at;) {
+  for (Slice at = region.set_aside_first.exchange(0, std::memory_order_acquire); at;) {
     const Page& span = *page_at(at);
     const Slice next = span.next;
     if (span.sort == kNone) {
@@ -776,14 +698,15 @@ bool place(std::uint64_t begin, std::uint64_t bytes) {
   const std::uintptr_t base = begin - kWindowBegin * kSliceBytes;
   auto* const descriptors = reinterpret_cast<Page*>((base - slices * sizeof(Page)) & ~(kSliceBytes - 1));
   if (!region_system.describe(descriptors, kDescribedAtOnce * sizeof(Page))) return false;
-  pages = descriptors;
-  window_base = base;
-  window_end = static_cast<Slice>(slices);
+  the_pool.window.pages = descriptors;
+  the_pool.window.base = base;
+  region.window_top = kWindowBegin;
+  region.window_end = static_cast<Slice>(slices);
   return true;
 }
 
 bool place_window(const Machine& found) {
-  free_mark = static_cast<std::uintptr_t>(found.random | 1);
+  the_pool.window.free_mark = static_cast<std::uintptr_t>(found.random | 1);
   note_limit(region_system.keeps_pages ? kNoLimit : found.limit_bytes);
   const auto somewhere = [&](std::uint64_t begin, std::uint64_t within, std::uint64_t bytes) {
     return place(begin + (found.random >> 20) % (within / kMiB) * kMiB, bytes);
@@ -805,45 +728,45 @@ void do_chosen_work_slowly() {
   errno = saved_errno;
 }
 
-bool there_is_chosen_work() { return work_is_left.load(std::memory_order_relaxed); }
+bool there_is_chosen_work() { return region.work_is_left.load(std::memory_order_relaxed); }
 
-void note_new_limits() { limits_are_new.store(true, std::memory_order_relaxed); }
+void note_new_limits() { region.limits_are_new.store(true, std::memory_order_relaxed); }
 
 void limits_changed() {
   note_new_limits();
-  if (!region_lock.try_lock()) return;
+  if (!region.lock.try_lock()) return;
   read_new_limits();
-  region_lock.unlock();
+  region.lock.unlock();
   do_chosen_work();
 }
 
-void look_at_limits() { machine = look_at_machine(); }
+void look_at_limits() { region.machine = look_at_machine(); }
 
 bool start_region() {
-  if (std::atomic_ref(slice_limit).load(std::memory_order_acquire)) return true;
+  if (std::atomic_ref(the_pool.window.slice_limit).load(std::memory_order_acquire)) return true;
   if (CallingSystem::is_under_way()) return false;
-  const Machine found = machine ? *machine : look_at_machine();
-  const LockedUnlessForking hold(region_lock);
-  if (slice_limit) return true;
+  const Machine found = region.machine ? *region.machine : look_at_machine();
+  const LockedUnlessForking hold(region.lock);
+  if (the_pool.window.slice_limit) return true;
   if (!hold || !place_window(found)) return false;
-  std::atomic_ref(slice_limit).store(kDescribedAtOnce, std::memory_order_release);
+  std::atomic_ref(the_pool.window.slice_limit).store(kDescribedAtOnce, std::memory_order_release);
   return true;
 }
 
 Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices, Prefer prefer, std::uint32_t replaced) {
   const std::uint64_t wanted = std::uint64_t{slices} + alignment_slices - 1;
-  if (wanted > window_end - kWindowBegin) return {};
-  const std::uintptr_t below = window_base >> kSliceShift;
+  if (wanted + kWindowBegin > region.window_end) return {};
+  const std::uintptr_t below = the_pool.window.base >> kSliceShift;
   for (unsigned refusals = 0;;) {
     {
-      const LockedUnlessForking hold(region_lock);
+      const LockedUnlessForking hold(region.lock);
       if (!hold) return {};
       take_back_set_aside();
       Span taken;
-      if (const Place place = find_place(static_cast<std::uint32_t>(wanted), prefer); place.run) {
+      if (const Fit fit = find_fit(static_cast<std::uint32_t>(wanted), prefer); fit.run) {
         const std::uintptr_t first =
-            (below + place.first + alignment_slices - 1) / alignment_slices * alignment_slices - below;
-        taken = take({place.run, static_cast<Slice>(first)}, slices, prefer, replaced);
+            (below + fit.first + alignment_slices - 1) / alignment_slices * alignment_slices - below;
+        taken = take({fit.run, static_cast<Slice>(first)}, slices, prefer, replaced);
       }
       give_back_idle();  // not before: what has been idle for long may be what is wanted
       if (taken.first) return taken;
@@ -854,8 +777,8 @@ Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices, Prefer p
 }
 
 bool extend_span(Slice end, std::uint32_t more) {
-  const LockedUnlessForking hold(region_lock);
-  if (!hold || end >= window_top) return false;
+  const LockedUnlessForking hold(region.lock);
+  if (!hold || end >= region.window_top) return false;
   take_back_set_aside();
   if (page_at(end)->state != PageState::free) return false;
   const Run run = run_around(*page_at(end));
@@ -865,56 +788,56 @@ bool extend_span(Slice end, std::uint32_t more) {
 }
 
 void release_span(Slice first, std::uint32_t slices) {
-  const LockedUnlessForking hold(region_lock);
+  const LockedUnlessForking hold(region.lock);
   if (!hold) return set_aside(first, slices);
   take_back_set_aside();
   give_back_idle();
   add_free(first, slices, kDirty);
-  const std::uint64_t idle = free_slices[kDirty];
-  keep_dirty_at_most(std::max(dirty_min, dirty_max_when_releasing()));
-  if (free_slices[kDirty] < idle) note_given_back(idle - free_slices[kDirty]);
+  const std::uint64_t idle = region.free_slices[kDirty];
+  keep_dirty_at_most(std::max(region.dirty_min, dirty_max_when_releasing()));
+  if (region.free_slices[kDirty] < idle) note_given_back(idle - region.free_slices[kDirty]);
   give_addresses_back();
 }
 
 void end_regrets() {
-  const std::uint64_t end_ns = regrets_end_ns.load(std::memory_order_relaxed);
+  const std::uint64_t end_ns = region.regrets_end_ns.load(std::memory_order_relaxed);
   if (!end_ns || region_system.now_ns() < end_ns) return;
-  const LockedUnlessForking hold(region_lock);
-  if (!hold || regrets_end_ns.load(std::memory_order_relaxed) != end_ns) return;
-  regrets_end_ns.store(0, std::memory_order_relaxed);
-  keep_dirty_at_most(std::max(dirty_min, dirty_max_when_releasing()));
+  const LockedUnlessForking hold(region.lock);
+  if (!hold || region.regrets_end_ns.load(std::memory_order_relaxed) != end_ns) return;
+  region.regrets_end_ns.store(0, std::memory_order_relaxed);
+  keep_dirty_at_most(std::max(region.dirty_min, dirty_max_when_releasing()));
 }
 
 std::size_t reserve_spans(std::uint32_t slices, std::size_t count) {
   std::size_t made = 0;
   while (made < count) {
-    Place place;
+    Fit fit;
     {
-      Locked hold(region_lock);
+      Locked hold(region.lock);
       // Not by giving back what is dirty, which is what there is to be more of.
       if (const Page* const span = smallest_fit(slices, kClean)) {
-        place = {slice_of(span), slice_of(span)};
-        reserving += slices;
-        carve(place, slices);
+        fit = {slice_of(span), slice_of(span)};
+        region.reserving += slices;
+        carve(fit, slices);
       }
     }
-    if (!place.run) {
+    if (!fit.run) {
       if (!grow(slices)) return made;
       continue;
     }
-    make_resident(place.first, slices);
-    Locked hold(region_lock);
-    reserving -= slices;
-    dirty_min += slices;
-    add_free(place.first, slices, kDirty);
-    peak_reserved = std::max(peak_reserved, mapped_slices - free_slices[kClean]);
+    make_resident(fit.first, slices);
+    Locked hold(region.lock);
+    region.reserving -= slices;
+    region.dirty_min += slices;
+    add_free(fit.first, slices, kDirty);
+    region.peak_reserved = std::max(region.peak_reserved, region.mapped_slices - region.free_slices[kClean]);
     ++made;
   }
   return made;
 }
 
 void release_clean_span(Slice first, std::uint32_t slices) {
-  const LockedUnlessForking hold(region_lock);
+  const LockedUnlessForking hold(region.lock);
   if (!hold) return set_aside(first, slices);
   add_free(first, slices, kClean);
   give_addresses_back();
@@ -922,7 +845,7 @@ void release_clean_span(Slice first, std::uint32_t slices) {
 
 namespace {
 void release_for_work(Slice first, std::uint32_t slices, Work work) {
-  const LockedUnlessForking hold(region_lock);
+  const LockedUnlessForking hold(region.lock);
   if (!hold) return set_aside(first, slices, work);
   take_back_set_aside();
   choose_used(first, slices, work);
@@ -941,24 +864,24 @@ constexpr std::size_t kWorthACall = 16 << 10;
 constexpr unsigned kShortMax = 32 << 10;  // each may be a mapping of its own; a process may have 65,530 of these
 
 void forget_short(std::uint64_t unmapped_bytes) {
-  short_spans.fetch_sub(1, std::memory_order_relaxed);
-  short_bytes.fetch_sub(unmapped_bytes, std::memory_order_relaxed);
+  region.short_spans.fetch_sub(1, std::memory_order_relaxed);
+  region.short_bytes.fetch_sub(unmapped_bytes, std::memory_order_relaxed);
 }
 }  // namespace
 
 bool shorten_span(Slice first, std::uint32_t slices, std::size_t bytes) {
   const std::size_t rest = slices * kSliceBytes - bytes;
-  if (!memory_is_tight.load(std::memory_order_relaxed) || rest < kWorthACall || locks_held > 0 ||
+  if (!region.memory_is_tight.load(std::memory_order_relaxed) || rest < kWorthACall || locks_held > 0 ||
       region_system.unit_bytes != kSliceBytes || CallingSystem::is_under_way())
     return false;
-  if (short_spans.fetch_add(1, std::memory_order_relaxed) < kShortMax) {
+  if (region.short_spans.fetch_add(1, std::memory_order_relaxed) < kShortMax) {
     const CallingSystem calling;
     if (region_system.unmap(slice_memory(first) + bytes, rest)) {
-      short_bytes.fetch_add(rest, std::memory_order_relaxed);
+      region.short_bytes.fetch_add(rest, std::memory_order_relaxed);
       return true;
     }
   }
-  short_spans.fetch_sub(1, std::memory_order_relaxed);
+  region.short_spans.fetch_sub(1, std::memory_order_relaxed);
   return false;
 }
 
@@ -970,7 +893,7 @@ bool make_span_whole(Slice first, std::uint32_t slices, std::size_t bytes) {
     if (!map_advised(slice_memory(first) + bytes, rest)) return false;
   }
   forget_short(rest);
-  const LockedUnlessForking hold(region_lock);
+  const LockedUnlessForking hold(region.lock);
   if (hold) note_peak(0);
   return true;
 }
@@ -983,17 +906,17 @@ void release_short_span(Slice first, std::uint32_t slices) {
 RegionFigures region_figures() {
   const RegionHeld held;
   const std::uint64_t in_use = in_use_slices(), in_use_bytes = mapped_of(in_use);
-  RegionFigures figures{.mapped_bytes = (mapped_slices - in_use) * kSliceBytes + in_use_bytes,
+  RegionFigures figures{.mapped_bytes = (region.mapped_slices - in_use) * kSliceBytes + in_use_bytes,
                         .in_use_bytes = in_use_bytes,
-                        .dirty_bytes = free_slices[kDirty] * kSliceBytes,
-                        .peak_in_use_bytes = peak_in_use_bytes,
-                        .peak_at_ns = peak_at_ns,
+                        .dirty_bytes = region.free_slices[kDirty] * kSliceBytes,
+                        .peak_in_use_bytes = region.peak_in_use_bytes,
+                        .peak_at_ns = region.peak_at_ns,
                         .largest_free_bytes = 0,
                         .largest_dirty_bytes = 0,
-                        .grown = times_grown,
-                        .given_back = times_given_back,
-                        .fresh = spans_fresh,
-                        .peak_reserved_bytes = peak_reserved * kSliceBytes};
+                        .grown = region.times_grown,
+                        .given_back = region.times_given_back,
+                        .fresh = region.spans_fresh,
+                        .peak_reserved_bytes = region.peak_reserved * kSliceBytes};
   const auto largest_in = [](const Bins& own) {
     std::uint64_t slices = 0;
     for (unsigned bin = own.next_used(0); bin < kBins; bin = own.next_used(bin + 1))
@@ -1001,49 +924,49 @@ RegionFigures region_figures() {
         slices = std::max<std::uint64_t>(slices, page_at(at)->slices);
     return slices * kSliceBytes;
   };
-  figures.largest_dirty_bytes = largest_in(bins[kDirty]);
-  figures.largest_free_bytes = std::max(figures.largest_dirty_bytes, largest_in(bins[kClean]));
+  figures.largest_dirty_bytes = largest_in(region.bins[kDirty]);
+  figures.largest_free_bytes = std::max(figures.largest_dirty_bytes, largest_in(region.bins[kClean]));
   return figures;
 }
 
 void restart_region_figures() {
   const RegionHeld held;
-  times_grown = times_given_back = spans_fresh = 0;
+  region.times_grown = region.times_given_back = region.spans_fresh = 0;
 }
 
 [[gnu::hot]] void give_back_after(std::uint64_t idle_ns) {
-  Locked hold(region_lock);
-  idle_limit_ns = idle_ns;
+  Locked hold(region.lock);
+  region.idle_limit_ns = idle_ns;
 }
 
 std::uint64_t trim_region(std::uint64_t keep_bytes) {
   std::uint64_t given;
   {
-    Locked hold(region_lock);
-    const std::uint64_t before = free_slices[kDirty];
-    dirty_min = std::min<std::uint64_t>(dirty_min, slices_in(keep_bytes));
+    Locked hold(region.lock);
+    const std::uint64_t before = region.free_slices[kDirty];
+    region.dirty_min = std::min<std::uint64_t>(region.dirty_min, slices_in(keep_bytes));
     keep_dirty_at_most(slices_in(keep_bytes));
     give_addresses_back();
-    given = before - free_slices[kDirty];
+    given = before - region.free_slices[kDirty];
   }
   do_chosen_work();
   return given * kSliceBytes;
 }
 
-RegionHeld::RegionHeld() : locked_(!region_lock.held_here()), held_(true) {
-  if (locked_) region_lock.lock();
+RegionHeld::RegionHeld() : locked_(!region.lock.held_here()), held_(true) {
+  if (locked_) region.lock.lock();
 }
 
 RegionHeld::RegionHeld(UnlessForking)
-    : locked_(!region_lock.held_here() && region_lock.lock_unless_forking()), held_(locked_) {}
+    : locked_(!region.lock.held_here() && region.lock.lock_unless_forking()), held_(locked_) {}
 
 RegionHeld::~RegionHeld() {
-  if (locked_) region_lock.unlock();
+  if (locked_) region.lock.unlock();
 }
 
 Slice region_begin() { return kWindowBegin; }
 // The top moves beside who reads it without the lock, to look whether a page can be one.
-__attribute__((no_sanitize("thread"))) Slice region_end() { return window_top; }
+__attribute__((no_sanitize("thread"))) Slice region_end() { return region.window_top; }
 
 namespace {
 
@@ -1059,19 +982,19 @@ Stretch next_mapped(Slice at) {
            (page_at(slice)->sort == kMap || page_at(slice)->sort == kNone);
   };
   const auto behind = [](Slice slice) {
-    return slice + slices_to_next(*page_at(slice), page_at(slice)->state, window_top);
+    return slice + slices_to_next(*page_at(slice), page_at(slice)->state, region.window_top);
   };
-  while (at < window_top && is_absent(at)) at = behind(at);
+  while (at < region.window_top && is_absent(at)) at = behind(at);
   Stretch found{at, at};
-  while (found.end < window_top && !is_absent(found.end)) found.end = behind(found.end);
+  while (found.end < region.window_top && !is_absent(found.end)) found.end = behind(found.end);
   return found;
 }
 
 }  // namespace
 
-// What goes while it is advised is advised in vain.
+// Memory that is unmapped meanwhile is advised in vain.
 void advise_chunks(ChunkAdvice advice) {
-  std::atomic_ref(chunk_advice).store(advice, std::memory_order_relaxed);
+  std::atomic_ref(region.chunk_advice).store(advice, std::memory_order_relaxed);
   if (!advice || !there_is_a_window()) return;
   for (Stretch some = next_mapped(kWindowBegin); some.first < some.end; some = next_mapped(some.end)) {
     const CallingSystem calling;
@@ -1086,7 +1009,7 @@ void make_resident(Slice first, std::uint32_t slices) {
 }
 
 // Advice sticks to pages and would go with them.
-bool can_move_pages() { return !chunk_advice && !region_system.keeps_pages; }
+bool can_move_pages() { return !region.chunk_advice && !region_system.keeps_pages; }
 
 bool move_pages(void* from, void* to, std::size_t bytes) {
   if (!can_move_pages() || CallingSystem::is_under_way()) return false;
@@ -1095,26 +1018,26 @@ bool move_pages(void* from, void* to, std::size_t bytes) {
 }
 
 void replace_system(const System& system) {
-  Locked hold(region_lock);
+  Locked hold(region.lock);
   region_system = system;
 }
 
 void use_few_system_calls() {
   const RegionHeld held;
-  chunk_advice = nullptr;
+  region.chunk_advice = nullptr;
   region_system.make_resident = [](void*, std::size_t) {};
   region_system.limit_bytes = [] { return kNoLimit; };
   region_system.keeps_pages = true;
   note_limit(kNoLimit);
-  memory_is_tight.store(false, std::memory_order_relaxed);
-  note_new_limits();  // who holds the region may have been interrupted here with the old ones
+  region.memory_is_tight.store(false, std::memory_order_relaxed);
+  note_new_limits();  // a thread that holds the region may have been interrupted with the old ones
 }
 
-void region_before_fork() { region_lock.lock_for_fork(); }
-void region_after_fork() { region_lock.unlock_after_fork(); }
+void region_before_fork() { region.lock.lock_for_fork(); }
+void region_after_fork() { region.lock.unlock_after_fork(); }
 void region_after_fork_in_child() {
-  set_aside_first.store(0, std::memory_order_relaxed);
-  if (region_lock.is_held_for_fork()) take_over_work();  // else a handler forked that interrupted who holds it
+  region.set_aside_first.store(0, std::memory_order_relaxed);
+  if (region.lock.is_held_for_fork()) take_over_work();  // else a handler forked that interrupted who holds it
   region_after_fork();
 }
 

@@ -9,14 +9,13 @@
 #include <algorithm>
 
 #include "pool/base/lock.hpp"
-#include "pool/heap/layout.hpp"
-#include "pool/heap/system.hpp"
+#include "pool/heap/pages.hpp"
 
 namespace cistern::host_pool {
 
 struct Span {
   Slice first = 0;  // 0: no memory
-  // What of it may not read as zero lies in between.
+  // The part that may not read as zero.
   Slice dirty_first = 0;
   std::uint32_t dirty_slices = 0;
 };
@@ -27,15 +26,16 @@ void look_at_limits();
 // Finds a place for the window; false: there is none. Idempotent.
 bool start_region();
 
-// The process has another limit of its memory. Waits for nobody, since a limit may be set in a signal handler, and in a
-// child that a system call forked while a thread held the region: then whoever has the region next looks.
+// The process has another limit of its memory. Waits for no thread, since a limit may be set in a signal handler, and
+// in a child that a system call forked while a thread held the region. Then the next thread that holds the region reads
+// the limits.
 void limits_changed();
 // The same, and nothing is looked at here: a child of vfork has its parent's region, but limits of its own.
 void note_new_limits();
 
 // Spans that go back to the system are only chosen by the calls below. They go where the calling code holds no lock of
-// ours and whatever it was about is whole, since what it calls may come back to malloc: every way into the pool that
-// can lead here ends with this.
+// ours and has finished its own change, since the functions called may come back to malloc. Every entry of the pool
+// that can choose spans ends with this.
 void do_chosen_work_slowly();
 bool there_is_chosen_work();
 inline void do_chosen_work() {
@@ -43,17 +43,17 @@ inline void do_chosen_work() {
     do_chosen_work_slowly();
 }
 
-// What is resident already, or what may stay untouched for the most part.
+// Resident memory, or memory that may stay untouched for the most part.
 enum class Prefer { dirty, clean, dirty_only };
 // `replaced`: so many slices that are in use go for it, soon after.
 Span acquire_span(std::uint32_t slices, std::uint32_t alignment_slices = 1, Prefer prefer = Prefer::dirty,
                   std::uint32_t replaced = 0);
 void release_span(Slice first, std::uint32_t slices);
-// What is kept because a program wanted it again goes back when that is long ago: to be called now and then, also where
-// no spans are taken or released.
+// Memory that is kept because a program wanted it again goes back when that is long ago. To be called now and then,
+// also where no spans are taken or released.
 void end_regrets();
 void release_clean_span(Slice first, std::uint32_t slices);  // it reads as zero
-// Of memory that may be registered or locked: the pages go back to the system, and the locks end, before it is free.
+// The span's memory may be registered or locked: the pages go back to the system, and the locks end, before it is free.
 void release_registered_span(Slice first, std::uint32_t slices);
 // Where a limit of the process comes near: the pages behind the first `bytes` of a span in use are unmapped, if that is
 // worth it. Such a span is released as short, its Page::bytes saying how much of it is mapped, or made whole again
@@ -81,7 +81,7 @@ void restart_region_figures();
 void give_back_after(std::uint64_t idle_ns);
 
 // Keeps `count` spans of so many slices more as dirty memory, until memory runs out or trim_region() takes it: made
-// resident here, and in use by nobody. How many.
+// resident here, and not in use. How many.
 std::size_t reserve_spans(std::uint32_t slices, std::size_t count);
 
 // Gives dirty spans back to the system until `keep_bytes` are left; returns the bytes given back.
@@ -113,8 +113,8 @@ class RegionHeld {
   const bool held_;
 };
 
-// From a slice on to the next that says what it is; `state` is what was read of its descriptor, the region held.
-// What a large block's descriptor says may be written meanwhile: any number will do.
+// From a slice on to the next that says what it is; `state` is what was read of its descriptor, the region held. The
+// descriptor of a large block may be written meanwhile: any number will do.
 __attribute__((no_sanitize("thread"))) inline std::uint32_t slices_to_next(const Page& page, PageState state,
                                                                            Slice end) {
   const std::uint32_t slices = page.slices;
@@ -126,8 +126,7 @@ __attribute__((no_sanitize("thread"))) inline std::uint32_t slices_to_next(const
 Slice region_begin();
 Slice region_end();
 
-// What is asked of each new chunk: a NUMA policy, huge pages. Applied to the chunks there are as well.
-using ChunkAdvice = void (*)(void* memory, std::size_t bytes);
+// Applied to the chunks there are as well.
 void advise_chunks(ChunkAdvice advice);
 // From the next chunk on.
 void replace_system(const System& system);

@@ -292,7 +292,7 @@ TEST(HostRegionTest, WhatIsGivenBackReadsAsZero) {
     const RegionFigures dirty = region_figures();
     EXPECT_EQ(dirty.dirty_bytes, 64 * kSliceBytes);
     const Span again = acquire_now(64);
-    EXPECT_EQ(again.first, span.first);  // what is resident is used first
+    EXPECT_EQ(again.first, span.first);  // resident memory is used first
     EXPECT_EQ(again.dirty_slices, 64u);
     release_now(again.first, 64);
     intercept_system();
@@ -336,7 +336,7 @@ void take_over_clock() {
 TEST(HostRegionTest, DirtyMemoryIsBounded) {
   in_child([] {
     take_over_clock();
-    clock_ns += kMinuteNs;  // what other tests wanted again is of no interest
+    clock_ns += kMinuteNs;  // forgets what other tests wanted again
     std::vector<Slice> spans;
     for (int i = 0; i < 512; ++i) spans.push_back(acquire_now(16).first);  // 512 MiB, never touched
     for (const Slice first : spans) {
@@ -403,7 +403,7 @@ TEST(HostRegionTest, AskedForResidentMemoryOnlyThereMayBeNone) {
 }
 
 struct Traffic {
-  std::uint32_t slices;  // of a span, on average
+  std::uint32_t slices;  // a part of a span, on average
   unsigned live;
 };
 
@@ -444,7 +444,7 @@ TEST(HostRegionTest, LargeBlocksFindMostOfTheirMemoryResident) {
         std::mt19937 random(seed);
         intercept_system();
         take_over_clock();
-        clock_ns += kMinuteNs;  // what other tests had in use is of no interest
+        clock_ns += kMinuteNs;  // forgets what other tests had in use
         const Kept kept = replace_at_random({slices, live}, random);
         EXPECT_LT(kept.given_back, slices == 1024 && live == 2 ? 0.3 : 0.1);
         EXPECT_LT(kept.resident_max, kept.in_use_max / 10 * 11 + (1 << 20));
@@ -545,7 +545,7 @@ TEST(HostRegionTest, ThePeakIsThatOfAllTimes) {
     const RegionFigures peak = region_figures();
     EXPECT_EQ(peak.peak_in_use_bytes, before.in_use_bytes + (slices + 10) * kSliceBytes);
     EXPECT_GE(peak.peak_at_ns, before.peak_at_ns);
-    // What only takes the place of another is not one more.
+    // A span that only replaces another is not one more.
     const Span instead = acquire_now(50, 1, Prefer::clean, 50);
     EXPECT_EQ(region_figures().peak_in_use_bytes, peak.peak_in_use_bytes);
     release_clean_span(instead.first, 50);
@@ -645,7 +645,7 @@ TEST(HostRegionTest, ForeignMappingsAreGoneAround) {
       EXPECT_EQ(region_fault(), "");
       release_now(span.first, slices);
       EXPECT_EQ(region_fault(), "");
-      // The gap is nobody's.
+      // The gap does not belong to the pool.
       EXPECT_EQ(page_at(end)->state, PageState::absent);
       EXPECT_EQ(deallocate(slice_memory(end)), Freed::invalid);
     });
@@ -659,7 +659,7 @@ TEST(HostRegionTest, AWindowFullOfForeignMappingsIsNoMemory) {
     for (int i = 0; i < 5; ++i) EXPECT_FALSE(acquire_now(more_than_is_free()).first);
     EXPECT_LT(map_calls, 1000);
     EXPECT_EQ(region_fault(), "");
-    const Span span = acquire_now(1);  // what there is serves on
+    const Span span = acquire_now(1);  // the memory that there is serves on
     EXPECT_TRUE(span.first || !region_figures().largest_free_bytes);
   });
 }
@@ -715,7 +715,7 @@ TEST(HostRegionTest, AdviceReachesEveryChunk) {
     const Slice end = region_end();
     ASSERT_TRUE(acquire_now(more_than_is_free()).first);
     EXPECT_TRUE(is_advised(slice_memory(end), (region_end() - end) * kSliceBytes));
-    // Not what lies in between and is somebody else's.
+    // Not the foreign mapping that lies in between.
     intercept_system();
     map_error = EEXIST;
     failing_maps = 2;

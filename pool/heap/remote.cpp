@@ -1,7 +1,7 @@
 // See heap.hpp: blocks freed by a thread that does not own their page.
 //
-// Small ones are gathered in batches, one page each, and a batch costs one atomic exchange at the page; of a medium one
-// its page is told at once. An inbox is a stack of pages with a link in each; entries only ever leave it all at once,
+// Small blocks are gathered in batches, one page each, and a batch costs one atomic exchange at the page. A medium
+// block goes to its page immediately. An inbox is a stack of pages with a link in each. All entries leave it together,
 // so it needs no protection against reuse.
 #include <algorithm>
 
@@ -80,12 +80,12 @@ void collect(Heap& heap, Page& page) {
   }
 }
 
-// For a message only: other threads may change the chain meanwhile. What does not carry the mark is the program's by
+// For a message only: other threads may change the chain meanwhile. A block without the mark belongs to the program by
 // now.
 __attribute__((no_sanitize("thread"))) bool in_chain(const Page& page, const Block* first, const Block* block) {
   unsigned looks = 0;
   for (const Block* at = first; at && looks < kCapacityOfClass.of[page.size_class]; at = at->next, ++looks) {
-    if (number_of_block(page, at) == kNoBlock || at->mark != free_mark) return false;
+    if (number_of_block(page, at) == kNoBlock || at->mark != the_pool.window.free_mark) return false;
     if (at == block) return true;
   }
   return false;
@@ -119,7 +119,7 @@ __attribute__((no_sanitize("thread"))) bool was_never_given(const Page& page, co
 }
 
 void free_remote(Page& page, Block* block) {
-  block->mark = free_mark;
+  block->mark = the_pool.window.free_mark;
   Heap* const heap = this_heap();
   if (!heap) {
     send(page, block, block, 1);

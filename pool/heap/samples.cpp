@@ -1,51 +1,16 @@
 // See samples.hpp.
 #include "pool/heap/samples.hpp"
 
-#include <sys/single_threaded.h>
-
 #include <algorithm>
 #include <bit>
 
 #include "pool/base/internal_memory.hpp"
-#include "pool/base/small_math.hpp"
-#include "pool/heap/heap.hpp"
 #include "pool/heap/region.hpp"
+#include "pool/heap/samples_in_place.hpp"
 
 namespace cistern::host_pool {
 
 namespace {
-
-constexpr unsigned kShards = 8;
-
-// While the process has one thread no bus is locked for it, as in the C library's own malloc. A signal handler that
-// comes between the look and the store has given the lock back when it returns.
-class ShardLock : public SpinLock {
- public:
-  bool lock_unless_forking() { return lock_alone() || SpinLock::lock_unless_forking(); }
-
- private:
-  bool lock_alone() {
-    if (!__libc_single_threaded) return false;
-    locks_held = locks_held + 1;
-    if (seen() == kFree) {
-      word_.store(of_this_thread(), std::memory_order_relaxed);
-      return true;
-    }
-    locks_held = locks_held - 1;
-    return false;
-  }
-};
-
-// Pages with free blocks are in the queue of their class; full ones in none. In `all` mode every malloc and free takes
-// one of the locks, for a few dozen instructions.
-struct alignas(64) Shard {
-  ShardLock lock;
-  Slice partial[kClasses] = {};
-  std::uint64_t handed_out[kClasses] = {}, live[kClasses] = {}, temporary = 0;
-};
-
-constinit Shard shards[kShards];
-constinit SamplePolicy policy = {};
 
 // The lock of a page that was seen to be one of sampled blocks. Meanwhile it may have gone back, even be a heap's page:
 // what is written in it is believed only as far as it holds under the lock. While a thread forks malloc goes on without
@@ -53,7 +18,7 @@ constinit SamplePolicy policy = {};
 class LockedPage {
  public:
   explicit LockedPage(const Page& page, AtFork at_fork = AtFork::go_on)
-      : number_(page.shard.load(std::memory_order_relaxed)), shard_(shards[number_ % kShards]) {
+      : number_(page.shard.load(std::memory_order_relaxed)), shard_(the_pool.shards[number_ % kShards]) {
     if (at_fork == AtFork::wait) {
       shard_.lock.lock();
       is_locked_ = true;
@@ -104,7 +69,7 @@ Page* new_page(unsigned shard, unsigned id, Slice first) {
   set_handed_out(page, 0, 0);
   mark_later_slices(page, PageState::interior);
   page.state = PageState::sampled;
-  push_page(shards[shard].partial[id], page);
+  push_page(the_pool.shards[shard].partial[id], page);
   return &page;
 }
 
@@ -112,7 +77,7 @@ void release_page(Page& page) {
   page.state = PageState::none;
   mark_later_slices(page, PageState::none);
   internal_deallocate(page.records, table_bytes(page.size_class));
-  page.remote.store(0, std::memory_order_relaxed);  // what else the page may be next finds it so
+  page.remote.store(0, std::memory_order_relaxed);  // the next user of the page expects 0
   release_span(slice_of(&page), page_slices(page.size_class));
 }
 
@@ -133,101 +98,11 @@ unsigned cell_class(unsigned id) { return samples_every_block() ? id : class_of(
 
 bool is_sampled_block(const Page& page, std::size_t offset) { return number_of_block(page, offset) != kNoBlock; }
 
-[[gnu::hot]] void start_sampling(const SamplePolicy& chosen) {
-  policy = chosen;
-  sample_interval_bytes = chosen.interval_bytes;
-  if (Heap* const heap = this_heap()) {
-    put_back_lists(*heap);
-    begin_distance(*heap);
-  }
-}
-
-namespace {
-double interval_after(unsigned doublings) {
-  return static_cast<double>(sample_interval_bytes) * static_cast<double>(1u << doublings);
-}
-}  // namespace
-
-std::int64_t draw_distance(std::uint64_t& random, unsigned doublings) {
-  if (!sample_interval_bytes) return INT64_MAX;
-  if (samples_every_block()) return 0;
-  random ^= random << 13;
-  random ^= random >> 7;
-  random ^= random << 17;
-  const double uniform = (static_cast<double>(random >> 11) + 0.5) * 0x1p-53;  // in (0, 1)
-  constexpr double kLongest = 0x1p62;
-  const double distance = -natural_log(uniform) * interval_after(doublings);
-  return static_cast<std::int64_t>(std::min(distance, kLongest)) + 1;
-}
-
-namespace {
-
-// Often the clock stands still for this long.
-constexpr std::uint32_t kTickMs = 4;
-constexpr unsigned kDoublingsMax = 24;
-
-void keep_pace(SamplePace& pace) {
-  const std::uint32_t now_ms = policy.now_ms(), elapsed_ms = now_ms - pace.since_ms;
-  if (elapsed_ms < kTickMs) {
-    if (pace.samples < kTickMs * kSamplesPerMs || pace.doublings == kDoublingsMax) return;
-    ++pace.doublings;
-    pace.samples /= 2;  // as if it had been so from the start
-    return;
-  }
-  // They come nearer where twice as many would be half of what may be, and so on.
-  for (std::uint64_t few = elapsed_ms * std::uint64_t{kSamplesPerMs} / 4; pace.doublings && pace.samples <= few;
-       few /= 2)
-    --pace.doublings;
-  pace.since_ms = now_ms;
-  pace.samples = 0;
-}
-
-// What is drawn at a distance that grew is looked at several times on the way: the thread may hand out little by then.
-std::int64_t next_distance(Heap& heap) {
-  const std::int64_t distance = draw_distance(heap.random, heap.pace.doublings);
-  const auto interval = static_cast<std::int64_t>(sample_interval_bytes);
-  const std::int64_t most = heap.pace.doublings ? std::max(interval, (interval << heap.pace.doublings) / 8) : INT64_MAX;
-  heap.looks_again = distance > most;
-  return std::min(distance, most);
-}
-
-bool is_always_sampled(std::size_t bytes) { return sample_interval_bytes && bytes >= sample_interval_bytes; }
-
-}  // namespace
-
-void begin_distance(Heap& heap) { heap.until_sample = next_distance(heap); }
-
-void note_sample(Heap& heap) {
-  ++heap.pace.samples;
-  if (policy.paced) keep_pace(heap.pace);
-  begin_distance(heap);
-  end_regrets();
-}
-
-void look_at_pace(Heap& heap) {
-  keep_pace(heap.pace);
-  heap.until_sample += next_distance(heap);
-}
-
-double sample_weight(std::size_t bytes, unsigned doublings) {
-  if (is_always_sampled(bytes)) return 1;
-  return 1 / one_minus_exp(static_cast<double>(bytes) / interval_after(doublings));
-}
-
-bool capture_sample(std::size_t bytes, unsigned doublings, SampleRecord& record) {
-  record.born_ms = policy.now_ms();
-  if (!policy.capture(&record.site, record.born_ms)) return false;
-  record.requested_bytes = static_cast<std::uint32_t>(bytes);
-  record.doublings = static_cast<std::uint8_t>(doublings);
-  record.forks = forks_so_far;
-  return true;
-}
-
 namespace {
 
 // Under the shard's lock: a page with a free block, made of `spare` where there is none. Null: there is no such memory.
 Page* page_with_room(unsigned shard, unsigned cell, Slice& spare) {
-  if (const Slice partial = shards[shard].partial[cell]) return page_at(partial);
+  if (const Slice partial = the_pool.shards[shard].partial[cell]) return page_at(partial);
   Page* const made = spare ? new_page(shard, cell, spare) : nullptr;
   if (made) spare = 0;
   return made;
@@ -237,7 +112,7 @@ Page* page_with_room(unsigned shard, unsigned cell, Slice& spare) {
 void* take_sampled(unsigned number, unsigned cell, const SampleRecord& sample, Slice& spare) {
   Page* const page = page_with_room(number, cell, spare);
   if (!page) return nullptr;
-  Shard& shard = shards[number];
+  Shard& shard = the_pool.shards[number];
   Block* const block = take_block(*page);
   const unsigned handed_out = page->handed_out() + 1;
   set_handed_out(*page, handed_out, 0);
@@ -263,11 +138,11 @@ void* allocate_sampled(std::size_t bytes, unsigned id, unsigned doublings) {
   while (true) {
     void* block;
     {
-      const LockedUnlessForking hold(shards[number].lock);
+      const LockedUnlessForking hold(the_pool.shards[number].lock);
       block = hold ? take_sampled(number, cell, sample, spare) : nullptr;
       if (!hold && !spare) return nullptr;
     }
-    if (spare) release_span(spare, page_slices(cell));  // somebody else's page had room, or there is no memory
+    if (spare) release_span(spare, page_slices(cell));  // another thread's page had room, or memory is exhausted
     if (block || spare) return block;
     spare = memory_for_page(cell);
     if (!spare) return nullptr;
@@ -278,12 +153,10 @@ namespace {
 
 // --- Blocks freed while a thread forks: they wait in a stack for the next free. A child forgets them: it may have been
 // cut off with a part of the stack.
-constinit std::atomic<Block*> set_aside_first{nullptr};
-
 void set_aside(Block* block) {
-  block->next = set_aside_first.load(std::memory_order_relaxed);
-  while (!set_aside_first.compare_exchange_weak(block->next, block, std::memory_order_release,
-                                                std::memory_order_relaxed)) {
+  block->next = the_pool.samples.set_aside_first.load(std::memory_order_relaxed);
+  while (!the_pool.samples.set_aside_first.compare_exchange_weak(block->next, block, std::memory_order_release,
+                                                                 std::memory_order_relaxed)) {
   }
 }
 
@@ -317,10 +190,9 @@ bool free_or_set_aside(Page& page, std::size_t offset) {
   return true;
 }
 
-void free_set_aside() {
-  if (!set_aside_first.load(std::memory_order_relaxed)) [[likely]]
-    return;
-  for (Block* block = set_aside_first.exchange(nullptr, std::memory_order_acquire); block;) {
+// Stands apart, so that free_sampled saves no registers for it.
+[[gnu::noinline]] void free_set_aside() {
+  for (Block* block = the_pool.samples.set_aside_first.exchange(nullptr, std::memory_order_acquire); block;) {
     Block* const next = block->next;
     const auto [page, offset] = spot_of(block);
     free_or_set_aside(*page, offset);
@@ -331,7 +203,8 @@ void free_set_aside() {
 }  // namespace
 
 bool free_sampled(Page& page, std::size_t offset) {
-  free_set_aside();
+  if (the_pool.samples.set_aside_first.load(std::memory_order_relaxed)) [[unlikely]]
+    free_set_aside();
   return free_or_set_aside(page, offset);
 }
 
@@ -353,7 +226,7 @@ void note_sampled_size(Page& page, std::size_t offset, std::size_t bytes) {
 }
 
 namespace {
-// What was asked for follows from the slack.
+// The requested size follows from the slack.
 void capture_large(Page& page, unsigned doublings) {
   SampleRecord sample;
   if (!capture_sample(0, doublings, sample)) return;
@@ -364,19 +237,18 @@ void capture_large(Page& page, unsigned doublings) {
 }
 }  // namespace
 
-void sample_large(Page& page, std::size_t bytes) {
+void forget_site(Page& page) {
   last_made = 0;
   page.born_ms = 0;
   std::atomic_ref(page.site).store(0, std::memory_order_relaxed);
-  if (!sample_interval_bytes) return;
-  Heap* heap = this_heap();
-  if (!heap) heap = start_heap();
-  if (!heap) return;
+}
+
+void sample_large(Heap& heap, Page& page, std::size_t bytes) {
   if (is_always_sampled(page.bytes)) return capture_large(page, 0);
-  heap->until_sample -= static_cast<std::int64_t>(bytes);
-  if (!reach_sample(*heap, 1)) return;
-  const unsigned doublings = heap->pace.doublings;
-  note_sample(*heap);
+  heap.until_sample -= static_cast<std::int64_t>(bytes);
+  if (!reach_sample(heap, 1)) return;
+  const unsigned doublings = heap.pace.doublings;
+  note_sample(heap);
   capture_large(page, doublings);
 }
 
@@ -394,8 +266,9 @@ using Visit = void (*)(void* context, const Sample& sample);
     const SampleRecord& record = page.records[i];
     if (!record.live_class) continue;
     const std::size_t bytes = class_bytes(record.live_class - 1);
-    visit(context, {page_memory(&page) + i * class_bytes(page.size_class), bytes, record.requested_bytes, record.site,
-                    record.born_ms, sample_weight(bytes, record.doublings), record.forks != forks_so_far});
+    visit(context,
+          {page_memory(&page) + i * class_bytes(page.size_class), bytes, record.requested_bytes, record.site,
+           record.born_ms, sample_weight(bytes, record.doublings), record.forks != the_pool.samples.forks_so_far});
   }
 }
 
@@ -429,7 +302,7 @@ struct Found {
                                           site,
                                           page.born_ms,
                                           sample_weight(page.bytes, page.doublings),
-                                          page.forks != forks_so_far};
+                                          page.forks != the_pool.samples.forks_so_far};
   }
   return true;
 }
@@ -462,35 +335,35 @@ __attribute__((no_sanitize("thread"))) void read_sampled(const Page& page, unsig
 
 std::uint64_t temporary_blocks_ever() {
   std::uint64_t sum = 0;
-  for (const Shard& shard : shards) sum += shard.temporary;
+  for (const Shard& shard : the_pool.shards) sum += shard.temporary;
   return sum;
 }
 
 std::uint64_t sampled_allocations(unsigned id) {
   std::uint64_t sum = 0;
-  for (const Shard& shard : shards) sum += shard.handed_out[id];
+  for (const Shard& shard : the_pool.shards) sum += shard.handed_out[id];
   return sum;
 }
 
 std::uint64_t live_sampled_blocks(unsigned id) {
   std::uint64_t sum = 0;
-  for (const Shard& shard : shards) sum += shard.live[id];
+  for (const Shard& shard : the_pool.shards) sum += shard.live[id];
   return sum;
 }
 
 void samples_before_fork() {
-  for (Shard& shard : shards) shard.lock.lock_for_fork();
+  for (Shard& shard : the_pool.shards) shard.lock.lock_for_fork();
   samples_in_place_before_fork();
 }
 
 void samples_after_fork() {
   samples_in_place_after_fork();
-  for (Shard& shard : shards) shard.lock.unlock_after_fork();
+  for (Shard& shard : the_pool.shards) shard.lock.unlock_after_fork();
 }
 
 void samples_after_fork_in_child() {
-  set_aside_first.store(nullptr, std::memory_order_relaxed);
-  ++forks_so_far;
+  the_pool.samples.set_aside_first.store(nullptr, std::memory_order_relaxed);
+  ++the_pool.samples.forks_so_far;
   samples_after_fork();
 }
 

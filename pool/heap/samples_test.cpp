@@ -165,7 +165,8 @@ TEST(HostSamples, StandForAllBlocks) {
   });
 }
 
-// A class that fetches many blocks at once counts them at once; what is drawn meanwhile is no other class's.
+// A class that fetches many blocks together counts them together. A sample that is drawn meanwhile goes to no other
+// class.
 TEST(HostSamples, FallToRareClassesAsOftenAsTheirBytesSay) {
   in_child([] {
     start(kInterval);
@@ -237,7 +238,8 @@ TEST(HostSamples, AreAllBlocksOfTheIntervalAndMoreForThemselves) {
   });
 }
 
-// One after the other is freed at once; so many take a millisecond. What samples say of them, and how many there were.
+// Each is freed before the next is allocated; so many take a millisecond. The facts in samples, and the number of
+// samples.
 struct Paced {
   double blocks = 0, estimate = 0;
   int samples = 0;
@@ -301,7 +303,7 @@ TEST(HostSamples, LeaveWithTheirBlocks) {
     EXPECT_GT(sampled_pages(), 0u);
     for (void* const block : blocks) ASSERT_EQ(put(block), Freed::yes);
     EXPECT_EQ(estimated(31).blocks, 0);
-    EXPECT_LE(sampled_pages(), 1u);  // of a class's last page, one is kept
+    EXPECT_LE(sampled_pages(), 1u);  // the last page of a class is kept
     EXPECT_EQ(test::region_fault(), "");
   });
 }
@@ -459,7 +461,7 @@ TEST(HostSamples, ReleaseTheirPages) {
 // --- Where sampled blocks lie, when not every block is one. The first block after a short interval is due.
 constexpr std::uint64_t kShort = 2;
 
-// Classes share a page whose cells are larger than their blocks; nobody who asks can tell.
+// Classes share a page whose cells are larger than their blocks; no query can tell.
 TEST(HostSamples, LieInCellsThatDoNotShow) {
   in_child([] {
     start(kShort);
@@ -610,8 +612,9 @@ TEST(HostSamples, SeeMisuse) {
   });
 }
 
-// --- Threads: blocks freed by others than their makers, at once, and by many more threads than there are locks
-// A page that goes to a heap while somebody looks whether a sampled block lies in it: its heap may be any number.
+// --- Threads: blocks freed by others than their makers at the same time, by many more threads than there are locks
+
+// A page may go to a heap while a thread looks whether a sampled block lies in it. Its heap may be any number.
 TEST(HostSamples, ArePagesNoLongerWhenTheirStateSaysSo) {
   test::in_child([] {
     void* const block = get(64);
@@ -619,7 +622,7 @@ TEST(HostSamples, ArePagesNoLongerWhenTheirStateSaysSo) {
     page.heap = 0xfff1;
     EXPECT_EQ(live_sampled_bytes(page, 0), 0u);
     EXPECT_FALSE(free_sampled(page, 0));
-    page.state = PageState::sampled;  // of another shard than the one that was locked
+    page.state = PageState::sampled;  // a page of another shard than the one that was locked
     EXPECT_EQ(live_sampled_bytes(page, 0), 0u);
     EXPECT_FALSE(free_sampled(page, 0));
   });

@@ -1,10 +1,9 @@
-// What the host pool asks of the system: its memory, and the limits of it.
+// The host pool's calls of the system: for its memory, and for the limits of it.
 //
-// Calls about the program's memory go through the C library, where other libraries hear of them: a registration cache
-// of an MPI fabric must learn that pages leave. Such a library's function may allocate, take locks of its own, even
-// fork, so it is called without a lock of ours; a malloc that comes back meanwhile makes no such call again, and asks
-// the C library where the pool has nothing (CallingSystem). Memory of our own (descriptors, heaps) comes by raw system
-// calls.
+// Calls about the program's memory go through the C library, where other libraries can intercept them: a registration
+// cache of an MPI fabric must learn that pages leave. Such a library's function may allocate, take locks of its own,
+// even fork, so it is called without a lock of ours. A nested malloc makes no such call again, and asks the C library
+// where the pool has nothing (CallingSystem). Memory of our own (descriptors, heaps) comes by raw system calls.
 #pragma once
 #include <cassert>
 #include <cstddef>
@@ -28,7 +27,7 @@ struct System {
   // mremap; both stay mapped, and `from` reads as zero. False: only `to` may have lost its content.
   bool (*move)(void* from, void* to, std::size_t bytes);
   void (*make_resident)(void* at, std::size_t bytes);  // or not: it is but faster than one page fault after another
-  std::uint64_t (*limit_bytes)();                      // of what the process may map; kNoLimit: none
+  std::uint64_t (*limit_bytes)();                      // bytes that the process may map; kNoLimit: no limit
   // For huge pages: chunks are multiples of this, in place and length, and nothing is ever given back or moved.
   std::size_t unit_bytes = kSliceBytes;
   bool keeps_pages = false;
@@ -36,7 +35,10 @@ struct System {
 };
 extern constinit System region_system;
 
-// What is known of the machine before there is a window.
+// Advice for each new chunk: a NUMA policy, huge pages.
+using ChunkAdvice = void (*)(void* memory, std::size_t bytes);
+
+// Facts about the machine, found before there is a window.
 struct Machine {
   std::uint64_t physical_bytes, random, limit_bytes;
 };

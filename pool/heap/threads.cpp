@@ -14,8 +14,7 @@
 #include <new>
 
 #include "pool/base/own_mapping.hpp"
-#include "pool/heap/account.hpp"
-#include "pool/heap/heap.hpp"
+#include "pool/heap/heap_account.hpp"
 #include "pool/heap/medium.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
@@ -25,41 +24,34 @@ namespace {
 
 constexpr unsigned kParkedMax = 16;
 
-constinit Lock heaps_lock;  // guards the orphanage, parked and unused heaps; before the region's lock
-constinit Heap orphanage;
-constinit Heap* parked_heaps = nullptr;
-constinit std::atomic<unsigned> parked_count{0};
-constinit Heap* unused_heaps = nullptr;
-constinit Heap* late_heaps = nullptr;
-constinit std::atomic<unsigned> heap_ids{1};
-constinit std::atomic<bool> key_made{false};
-constinit pthread_key_t end_key;
+constexpr ThreadHeaps& threads = the_pool.threads;
+constexpr Heap& orphanage = threads.orphanage;
 
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool thread_has_ended = false;
 
 Heap* new_heap() {
-  if (Heap* const heap = unused_heaps) {
-    unused_heaps = heap->next_unused;
+  if (Heap* const heap = threads.unused) {
+    threads.unused = heap->next_unused;
     return heap;
   }
-  const unsigned id = heap_ids.load(std::memory_order_relaxed);
+  const unsigned id = heaps_end();
   if (id == kHeapsMax) return nullptr;
   void* const memory = map_own_memory(sizeof(Heap));
   if (!memory) return nullptr;
   auto* const heap = new (memory) Heap;
   heap->id = static_cast<std::uint16_t>(id);
-  heap->random = free_mark * (2 * id + 1);
+  heap->random = the_pool.window.free_mark * (2 * id + 1);
   for (unsigned bytes = 0; bytes <= kDirectMax; ++bytes)
     heap->class_of_bytes[bytes] = static_cast<std::uint8_t>(class_of(bytes));
-  heaps[id].store(heap, std::memory_order_release);
-  heap_ids.store(id + 1, std::memory_order_release);
+  threads.by_id[id].store(heap, std::memory_order_release);
+  threads.made.store(id, std::memory_order_release);
   return heap;
 }
 
 // A thread that allocates when its heap has ended (in a destructor that runs after ours) gets one that nothing will
 // end. A later thread at the same place in memory takes it over.
 Heap* late_heap_of_this_place() {
-  for (Heap** at = &late_heaps; *at; at = &(*at)->next_unused) {
+  for (Heap** at = &threads.late; *at; at = &(*at)->next_unused) {
     Heap* const heap = *at;
     if (heap->owner != this_thread()) continue;
     *at = heap->next_unused;
@@ -74,20 +66,20 @@ void set_owner(Heap& heap, std::uintptr_t owner) {
     page_at(at)->owner.store(owner, std::memory_order_relaxed);
 }
 
-// What the thread itself still frees is remote from now on.
+// Frees by the thread itself are remote from now on.
 void park(Heap& heap) {
   set_owner(heap, 0);
   heap.in_use = false;
-  heap.next_unused = parked_heaps;
-  parked_heaps = &heap;
-  parked_count.store(parked_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  heap.next_unused = threads.parked;
+  threads.parked = &heap;
+  threads.parked_count.store(threads.parked_count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 Heap* unpark() {
-  Heap* const heap = parked_heaps;
+  Heap* const heap = threads.parked;
   if (!heap) return nullptr;
-  parked_heaps = heap->next_unused;
-  parked_count.store(parked_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  threads.parked = heap->next_unused;
+  threads.parked_count.store(threads.parked_count.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   return heap;
 }
 
@@ -134,22 +126,22 @@ void tidy_orphanage() {
 void make_unused(Heap& heap) {
   heap.in_use = heap.forked_away = false;
   heap.owner = 0;
-  heap.next_unused = unused_heaps;
-  unused_heaps = &heap;
+  heap.next_unused = threads.unused;
+  threads.unused = &heap;
 }
 
-// Of a heap that no thread owns.
+// Takes apart a heap that no thread owns.
 void dissolve(Heap& heap) {
   put_back_lists(heap);
   read_inbox(heap);
   leave_to_orphanage(heap);
   tidy_orphanage();
-  read_inbox(heap);  // what came meanwhile is passed on
+  read_inbox(heap);  // frees that came meanwhile are passed on
   make_unused(heap);
 }
 
-// The free blocks of a page, gathered from lists that a thread may have been about to change when it was cut off: a
-// chain may lie in two of them, so each block counts once, and nothing outside of the page is followed.
+// The free blocks of a page, gathered from lists that a thread may have been about to change when the fork cut it off.
+// A chain may lie in two lists, so each block counts once, and no link out of the page is followed.
 class FreeBlocks {
  public:
   explicit FreeBlocks(const Page& page) : page_(page) {}
@@ -183,9 +175,9 @@ class FreeBlocks {
   std::bitset<kSliceBytes / kGranule> seen_;
 };
 
-// A heap whose thread the fork left behind: what its pages have is found out anew. Where the thread was cut off between
-// two steps, its lists and numbers disagree: what was counted by the numbers is put right.
-void bury(Heap& heap) {
+// The fork left the heap's thread behind: the free blocks of its pages are gathered again. Where the thread was cut off
+// between two steps, its lists and numbers disagree, and the counts made from the numbers are corrected.
+void reclaim(Heap& heap) {
   std::int64_t live = 0, allocations[kClasses] = {};
   for (unsigned id = 0; id < kFirstMedium; ++id) live += allocations[id] = waiting_blocks(heap, id);
   for (unsigned medium = 0; medium < kMediumClasses; ++medium) forget_waiting(heap, medium);
@@ -242,18 +234,16 @@ void bury(Heap& heap) {
   shift_account(allocations, live);
 }
 
-constinit std::atomic<bool> burials_due{false};
-
 // Under the heaps' lock.
-void bury_all() {
-  if (!burials_due.load(std::memory_order_relaxed)) return;
+void reclaim_all() {
+  if (!threads.reclaim_is_due.load(std::memory_order_relaxed)) return;
   for (unsigned id = 1; id < heaps_end(); ++id)
     if (Heap* const heap = heap_at(id); heap && heap->forked_away) {
       count_forked_away(*heap);
-      bury(*heap);
+      reclaim(*heap);
     }
   tidy_orphanage();
-  burials_due.store(false, std::memory_order_relaxed);
+  threads.reclaim_is_due.store(false, std::memory_order_relaxed);
 }
 
 // The destructor runs in each round of the C library's: only the last one ends the heap, because destructors of the
@@ -261,7 +251,7 @@ void bury_all() {
 void end_round(void* value) {
   const auto round = reinterpret_cast<std::uintptr_t>(value);
   if (round < PTHREAD_DESTRUCTOR_ITERATIONS) {
-    pthread_setspecific(end_key, reinterpret_cast<void*>(round + 1));
+    pthread_setspecific(threads.end_key, reinterpret_cast<void*>(round + 1));
   } else {
     end_heap();
     thread_has_ended = true;
@@ -270,12 +260,12 @@ void end_round(void* value) {
 
 }  // namespace
 
-void bury_forked_away() {
-  if (!burials_due.load(std::memory_order_relaxed) || locks_held > 0) [[likely]]
+void reclaim_forked_away() {
+  if (!threads.reclaim_is_due.load(std::memory_order_relaxed) || locks_held > 0) [[likely]]
     return;
   {
-    const LockedUnlessForking hold(heaps_lock);
-    if (hold) bury_all();
+    const LockedUnlessForking hold(threads.lock);
+    if (hold) reclaim_all();
   }
   do_chosen_work();
 }
@@ -297,21 +287,19 @@ void put_back_lists(Heap& heap) {
   }
 }
 
-unsigned heaps_end() { return heap_ids.load(std::memory_order_acquire); }
-
 [[gnu::hot]] void prepare_thread_ends() {
-  heaps[0].store(&orphanage, std::memory_order_release);
-  if (pthread_key_create(&end_key, end_round) == 0) key_made.store(true, std::memory_order_release);
+  threads.by_id[0].store(&orphanage, std::memory_order_release);
+  if (pthread_key_create(&threads.end_key, end_round) == 0) threads.key_made.store(true, std::memory_order_release);
 }
 
 Heap* start_heap() {
   if (!start_region()) return nullptr;
-  heaps[0].store(&orphanage, std::memory_order_release);
+  threads.by_id[0].store(&orphanage, std::memory_order_release);
   Heap* heap;
   {
-    const LockedUnlessForking hold(heaps_lock);
+    const LockedUnlessForking hold(threads.lock);
     if (!hold) return nullptr;
-    bury_all();
+    reclaim_all();
     heap = late_heap_of_this_place();
     if (!heap) heap = unpark();
     if (!heap) heap = new_heap();
@@ -319,14 +307,14 @@ Heap* start_heap() {
     heap->in_use = true;
     if (heap->owner != this_thread()) set_owner(*heap, this_thread());
     if (thread_has_ended) {
-      heap->next_unused = late_heaps;
-      late_heaps = heap;
+      heap->next_unused = threads.late;
+      threads.late = heap;
     }
   }
   begin_distance(*heap);
   thread_lists = heap;
-  if (!thread_has_ended && key_made.load(std::memory_order_acquire))
-    pthread_setspecific(end_key, reinterpret_cast<void*>(1));
+  if (!thread_has_ended && threads.key_made.load(std::memory_order_acquire))
+    pthread_setspecific(threads.end_key, reinterpret_cast<void*>(1));
   return heap;
 }
 
@@ -338,18 +326,18 @@ void end_heap() {
   read_inbox(*heap);
   retire_kept_pages(*heap);
   {
-    Locked hold(heaps_lock);
+    Locked hold(threads.lock);
     park(*heap);
-    if (parked_count.load(std::memory_order_relaxed) > kParkedMax) dissolve(*unpark());
+    if (threads.parked_count.load(std::memory_order_relaxed) > kParkedMax) dissolve(*unpark());
   }
   do_chosen_work();
 }
 
 Page* adopt(Heap& heap, unsigned id) {
   if (!orphanage.page_count.load(std::memory_order_relaxed) && !orphanage.inbox.load(std::memory_order_relaxed) &&
-      !parked_count.load(std::memory_order_relaxed))
+      !threads.parked_count.load(std::memory_order_relaxed))
     return nullptr;
-  const LockedUnlessForking hold(heaps_lock);
+  const LockedUnlessForking hold(threads.lock);
   if (!hold) return nullptr;
   read_inbox(orphanage);
   while (!orphanage.classes[id].partial) {
@@ -372,14 +360,14 @@ unsigned long trim(unsigned long keep_bytes) {
     retire_kept_pages(*heap);
   }
   {
-    Locked hold(heaps_lock);
+    Locked hold(threads.lock);
     tidy_orphanage();
   }
   return trim_region(keep_bytes);
 }
 
 void threads_before_fork() {
-  heaps_lock.lock_for_fork();
+  threads.lock.lock_for_fork();
   samples_before_fork();
   region_before_fork();
 }
@@ -387,26 +375,26 @@ void threads_before_fork() {
 void threads_after_fork_in_parent() {
   region_after_fork();
   samples_after_fork();
-  heaps_lock.unlock_after_fork();
+  threads.lock.unlock_after_fork();
 }
 
-// The heaps are buried when a second thread starts, not before: most children have only one until they exec, and going
-// through all lists would take them long. Until then nobody can be taken for a thread that is not there.
+// The heaps are reclaimed when a second thread starts, not before: most children have only one until they exec, and
+// going through all lists would take them long. Until then no thread can be mistaken for one that does not exist.
 void threads_after_fork_in_child() {
   region_after_fork_in_child();
   samples_after_fork_in_child();
-  heaps_lock.unlock_after_fork();
+  threads.lock.unlock_after_fork();
   Heap* const own = this_heap();
   bool own_is_late = false;
-  for (const Heap* at = late_heaps; at; at = at->next_unused) own_is_late |= at == own;
-  late_heaps = own_is_late ? own : nullptr;
+  for (const Heap* at = threads.late; at; at = at->next_unused) own_is_late |= at == own;
+  threads.late = own_is_late ? own : nullptr;
   if (own_is_late) own->next_unused = nullptr;
   for (unsigned id = 1; id < heaps_end(); ++id) {
     Heap* const heap = heap_at(id);
     if (!heap || heap == own || !heap->in_use) continue;
     heap->forked_away = true;
     set_owner(*heap, 0);  // a new thread may lie where this one lay
-    burials_due.store(true, std::memory_order_relaxed);
+    threads.reclaim_is_due.store(true, std::memory_order_relaxed);
   }
 }
 

@@ -8,16 +8,16 @@ void prepare_thread_ends();
 // The calling thread leaves its pages to others. It may go on allocating: then it gets a heap again.
 void end_heap();
 
-// What the calling thread and those that ended keep goes to the region, and of that all but `keep_bytes` to the system;
-// returns the bytes given back.
+// The memory that the calling thread and ended threads keep goes to the region, and all of that but `keep_bytes` to the
+// system. Returns the bytes given back.
 unsigned long trim(unsigned long keep_bytes);
 
 void threads_before_fork();
 void threads_after_fork_in_parent();
 // The child has one thread: what the others had is left to the orphanage, whatever they were doing.
 void threads_after_fork_in_child();
-// What those threads were about to do is settled by now, so that counts are of what is; not where the caller holds a
-// lock of ours.
-void bury_forked_away();
+// Finishes what those threads were about to do, so that counts are exact. Does nothing where the caller holds a lock of
+// ours.
+void reclaim_forked_away();
 
 }  // namespace cistern::host_pool

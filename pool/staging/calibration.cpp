@@ -32,15 +32,15 @@ bool Calibration::hopeless(const Best& staged, const Best& native) {
          staged.blocked > native.blocked * kHopeless;
 }
 
-void Calibration::decide(Range& range) {
-  const Best &native = range.of[0], &staged = range.of[1];
+void Calibration::decide(SizeBucket& bucket) {
+  const Best &native = bucket.of[0], &staged = bucket.of[1];
   if (hopeless(staged, native)) {
-    range.won = Way::native;
+    bucket.won = Way::native;
   } else if (native.trials >= kTrialsToDecide && staged.trials >= kTrialsToDecide) {
-    range.won = wins(staged, native) ? Way::staged : Way::native;
+    bucket.won = wins(staged, native) ? Way::staged : Way::native;
   } else if (staged.chosen >= kTrialsMax || native.chosen >= kChosenMax) {
     const bool known = native.trials && staged.trials;
-    range.won = known && wins(staged, native) ? Way::staged : Way::native;
+    bucket.won = known && wins(staged, native) ? Way::staged : Way::native;
   }
 }
 
@@ -48,53 +48,53 @@ Calibration::Choice Calibration::choose(std::uint64_t bytes, std::uint64_t proce
   const unsigned number = range_of(bytes);
   if (!number) return {Way::native, false};
   Locked hold(lock_);
-  Range& range = ranges_[number];
-  range.seen = true;
-  if (range.won) return {*range.won, false};
-  Best &native = range.of[0], &staged = range.of[1];
+  SizeBucket& bucket = buckets_[number];
+  bucket.seen = true;
+  if (bucket.won) return {*bucket.won, false};
+  Best &native = bucket.of[0], &staged = bucket.of[1];
   const bool too_dear = staged.chosen && lost_ns_ > kLossMax * static_cast<double>(process_ns);
   Best& next = native.trials <= staged.trials || too_dear ? native : staged;
   ++next.chosen;
   const Choice choice{&next == &staged ? Way::staged : Way::native, true};
-  decide(range);
+  decide(bucket);
   return choice;
 }
 
 void Calibration::tried(Way way, std::uint64_t bytes, const Took& took) {
   Locked hold(lock_);
-  Range& range = ranges_[range_of(bytes)];
-  const Best& native = range.of[0];
+  SizeBucket& bucket = buckets_[range_of(bytes)];
+  const Best& native = bucket.of[0];
   if (way == Way::staged && native.trials)
     lost_ns_ += std::max(0.0, static_cast<double>(took.blocked) - native.blocked * mebibytes(bytes));
-  range.of[way == Way::staged].add(took, mebibytes(bytes));
-  if (!range.won) decide(range);
+  bucket.of[way == Way::staged].add(took, mebibytes(bytes));
+  if (!bucket.won) decide(bucket);
 }
 
 void Calibration::copied(Way way, std::uint64_t bytes, std::uint64_t blocked_ns) {
   const unsigned number = range_of(bytes);
   if (!number) return;
   Locked hold(lock_);
-  Range& range = ranges_[number];
-  if (!range.won || *range.won != way) return;
+  SizeBucket& bucket = buckets_[number];
+  if (!bucket.won || *bucket.won != way) return;
   const double blocked = static_cast<double>(blocked_ns) / mebibytes(bytes);
-  if (range.copies < kCopiesUntilUsual) {
-    range.usual_blocked += blocked / kCopiesUntilUsual;
-    ++range.copies;
+  if (bucket.copies < kCopiesUntilUsual) {
+    bucket.usual_blocked += blocked / kCopiesUntilUsual;
+    ++bucket.copies;
     return;
   }
-  const bool usual = blocked < range.usual_blocked * kStrange && blocked * kStrange > range.usual_blocked;
-  range.strange = usual ? 0 : range.strange + 1;
-  if (range.strange < kStrangeCopies) return;
-  range = {};
-  range.seen = true;
+  const bool usual = blocked < bucket.usual_blocked * kStrange && blocked * kStrange > bucket.usual_blocked;
+  bucket.strange = usual ? 0 : bucket.strange + 1;
+  if (bucket.strange < kStrangeCopies) return;
+  bucket = {};
+  bucket.seen = true;
 }
 
 std::optional<Calibration::RangeFigures> Calibration::figures(unsigned number) {
   Locked hold(lock_);
-  const Range& range = ranges_[number];
-  if (!number || !range.seen) return std::nullopt;
-  const Best &native = range.of[0], &staged = range.of[1];
-  return RangeFigures{range_bytes_min(number), range.won,      native.trials,     staged.trials,
+  const SizeBucket& bucket = buckets_[number];
+  if (!number || !bucket.seen) return std::nullopt;
+  const Best &native = bucket.of[0], &staged = bucket.of[1];
+  return RangeFigures{range_bytes_min(number), bucket.won,     native.trials,     staged.trials,
                       native.end_to_end,       native.blocked, staged.end_to_end, staged.blocked};
 }
 

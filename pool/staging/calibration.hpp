@@ -63,7 +63,7 @@ class Calibration {
     double end_to_end = 0, blocked = 0;  // nanoseconds per MiB
     void add(const Took& took, double mebibytes);
   };
-  struct Range {
+  struct SizeBucket {
     std::optional<Way> won;
     Best of[2];
     bool seen = false;
@@ -73,10 +73,10 @@ class Calibration {
   };
   static bool wins(const Best& staged, const Best& native);
   static bool hopeless(const Best& staged, const Best& native);
-  static void decide(Range& range);
+  static void decide(SizeBucket& bucket);
 
   Lock lock_;
-  Range ranges_[kRanges];
+  SizeBucket buckets_[kRanges];
   double lost_ns_ = 0;  // by trials of the slower way
 };
 

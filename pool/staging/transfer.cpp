@@ -11,13 +11,13 @@ constexpr std::size_t kPieceBytesMin = std::size_t{256} << 10;
 constexpr unsigned kLooksOfImpatient = 2000;
 
 // The chunks of one copy, oldest first.
-class Mine {
+class ChunksInFlight {
  public:
-  Mine(Ring& ring, Device& device, Lane& lane) : ring_(ring), device_(device), lane_(lane) {}
-  Mine(const Mine&) = delete;
-  Mine& operator=(const Mine&) = delete;
-  // What is under way is the ring's to look after.
-  ~Mine() {
+  ChunksInFlight(Ring& ring, Device& device, Lane& lane) : ring_(ring), device_(device), lane_(lane) {}
+  ChunksInFlight(const ChunksInFlight&) = delete;
+  ChunksInFlight& operator=(const ChunksInFlight&) = delete;
+  // Chunks that are in flight stay with the ring.
+  ~ChunksInFlight() {
     for (; count_; --count_) ring_.give_marked(pop_front_only());
   }
 
@@ -62,16 +62,16 @@ void pass_on_rest(Lane& lane, Cutter& cutter, Outcome& outcome, Rest why) {
 }
 
 // The chunk for the next piece on the way to the device.
-Chunk* chunk_to_device(Ring& ring, Device& device, Mine& mine, Waits waits, bool& coming_through) {
-  if (mine.any() && mine.wait_for_oldest(0) == Device::Passed::yes) {
+Chunk* chunk_to_device(Ring& ring, Device& device, ChunksInFlight& chunks, Waits waits, bool& coming_through) {
+  if (chunks.any() && chunks.wait_for_oldest(0) == Device::Passed::yes) {
     coming_through = true;
-    return mine.pop();
+    return chunks.pop();
   }
-  if (!mine.full())
+  if (!chunks.full())
     if (Chunk* const chunk = ring.take(device)) return chunk;
-  if (!mine.any() || (waits == Waits::no && !coming_through)) return nullptr;
+  if (!chunks.any() || (waits == Waits::no && !coming_through)) return nullptr;
   const unsigned looks_max = waits == Waits::yes ? ~0u : kLooksOfImpatient;
-  return mine.wait_for_oldest(looks_max) == Device::Passed::yes ? mine.pop() : nullptr;
+  return chunks.wait_for_oldest(looks_max) == Device::Passed::yes ? chunks.pop() : nullptr;
 }
 
 // Small at first: nothing is under way while the first one is copied.
@@ -83,7 +83,7 @@ std::size_t shrinking(std::size_t left) { return std::clamp(left / 4, kPieceByte
 Side packed(char* memory, const Box& box) { return {memory, box.row_bytes, box.row_bytes * box.rows}; }
 
 // False: it is not on its way, or nobody will know when it has come through. Copied once more, no harm is done.
-bool send(Ring& ring, Device& device, Lane& lane, Mine& mine, Chunk* chunk, const Piece& piece) {
+bool send(Ring& ring, Device& device, Lane& lane, ChunksInFlight& chunks, Chunk* chunk, const Piece& piece) {
   if (lane.enqueue(piece, chunk->memory) != Error::none) {
     ring.give(chunk);
     return false;
@@ -92,24 +92,25 @@ bool send(Ring& ring, Device& device, Lane& lane, Mine& mine, Chunk* chunk, cons
     ring.give_up(device, chunk);
     return false;
   }
-  mine.push(chunk);
+  chunks.push(chunk);
   return true;
 }
 
 // The device's part of a piece to the host; why not, if not.
-Rest send_for_host(Ring& ring, Device& device, Lane& lane, Mine& mine, const Side& target, const Piece& piece) {
+Rest send_for_host(Ring& ring, Device& device, Lane& lane, ChunksInFlight& chunks, const Side& target,
+                   const Piece& piece) {
   if (lane.interrupted()) return Rest::interrupted;
   if (!lane.may_touch(piece.of(target), piece.box)) return Rest::untouchable;
   Chunk* const chunk = ring.take(device);
   if (!chunk) return Rest::no_chunk;
-  return send(ring, device, lane, mine, chunk, piece) ? Rest::none : Rest::failed;
+  return send(ring, device, lane, chunks, chunk, piece) ? Rest::none : Rest::failed;
 }
 
 }  // namespace
 
 Outcome copy_to_device(Ring& ring, Device& device, Lane& lane, const Side& source, const Box& box, Waits waits) {
   Outcome outcome;
-  Mine mine(ring, device, lane);
+  ChunksInFlight chunks(ring, device, lane);
   Cutter cutter(box);
   bool coming_through = false;
   while (cutter.left()) {
@@ -121,40 +122,40 @@ Outcome copy_to_device(Ring& ring, Device& device, Lane& lane, const Side& sourc
     };
     if (lane.interrupted()) return rest(Rest::interrupted);
     if (!lane.may_touch(piece.of(source), piece.box)) return rest(Rest::untouchable);
-    Chunk* const chunk = chunk_to_device(ring, device, mine, waits, coming_through);
+    Chunk* const chunk = chunk_to_device(ring, device, chunks, waits, coming_through);
     if (!chunk) return rest(lane.interrupted() ? Rest::interrupted : Rest::no_chunk);
     if (!lane.copy(packed(chunk->memory, piece.box), piece.of(source), piece.box)) {
       ring.give(chunk);
       return rest(Rest::untouchable);
     }
-    if (!send(ring, device, lane, mine, chunk, piece)) return rest(Rest::failed);
+    if (!send(ring, device, lane, chunks, chunk, piece)) return rest(Rest::failed);
     outcome.staged_bytes += piece.box.bytes();
   }
   if (waits == Waits::yes)
-    while (mine.any() && mine.wait_for_oldest(~0u) == Device::Passed::yes) ring.give(mine.pop());
+    while (chunks.any() && chunks.wait_for_oldest(~0u) == Device::Passed::yes) ring.give(chunks.pop());
   return outcome;
 }
 
 Outcome copy_to_host(Ring& ring, Device& device, Lane& lane, const Side& target, const Box& box) {
   Outcome outcome;
-  Mine mine(ring, device, lane);
+  ChunksInFlight chunks(ring, device, lane);
   Cutter ahead(box), behind(box);  // cut alike: what is enqueued, and what was copied out
   Rest why = Rest::none;           // nothing is enqueued any more
   while (behind.left()) {
-    while (why == Rest::none && ahead.left() && !mine.full()) {
+    while (why == Rest::none && ahead.left() && !chunks.full()) {
       const Piece piece = ahead.next(shrinking(ahead.left()));
-      why = send_for_host(ring, device, lane, mine, target, piece);
+      why = send_for_host(ring, device, lane, chunks, target, piece);
       if (why != Rest::none) ahead.back_to(piece);
     }
-    if (!mine.any()) break;
+    if (!chunks.any()) break;
     if (why == Rest::no_chunk) why = Rest::none;  // its own come back
-    const Device::Passed passed = mine.wait_for_oldest(~0u);
+    const Device::Passed passed = chunks.wait_for_oldest(~0u);
     if (passed != Device::Passed::yes) {
       why = passed == Device::Passed::no ? Rest::interrupted : Rest::failed;
       break;
     }
     const Piece piece = behind.next(shrinking(behind.left()));
-    Chunk* const chunk = mine.pop();
+    Chunk* const chunk = chunks.pop();
     const bool copied = lane.copy(piece.of(target), packed(chunk->memory, piece.box), piece.box);
     ring.give(chunk);
     if (!copied) {

@@ -51,12 +51,12 @@ std::uint64_t Turns::Slot::used_by_others_ns() const {
 }
 
 template <class Look>
-bool Turns::each_slot(const Place& place, Look look) {
+bool Turns::each_slot(const StreamKey& place, Look look) {
   if (place.joins_all) return std::all_of(slots_.begin(), slots_.end(), look);
   return look(slot_of(place.context, place.stream)) && (!place.blocks || look(slot_of(place.context, nullptr)));
 }
 
-Turns::LongTurn* Turns::in_the_way_of(const Place& place) {
+Turns::LongTurn* Turns::in_the_way_of(const StreamKey& place) {
   const auto found = std::find_if(under_way_.begin(), under_way_.end(), [&](const LongTurn& turn) {
     return !turn.given_up && turn.place.ordered_with(place);
   });
@@ -65,7 +65,7 @@ Turns::LongTurn* Turns::in_the_way_of(const Place& place) {
 
 // Who waits is not under way. Once it is counted again it looks again: a long turn begins before it counts. And it
 // waits until it has seen that there is none: no other begins before.
-void Turns::wait(Slot& slot, const Place& place) {
+void Turns::wait(Slot& slot, const StreamKey& place) {
   const std::uint64_t begin_ns = monotonic_ns();
   slot.waiting.fetch_add(1);
   while (true) {
@@ -87,7 +87,7 @@ void Turns::wait(Slot& slot, const Place& place) {
   slot.waiting.fetch_sub(1);
 }
 
-bool Turns::in_use(const Place& place) {
+bool Turns::in_use(const StreamKey& place) {
   const std::uint64_t now = coarse_monotonic_ns();
   return !each_slot(place, [&](const Slot& slot) {
     if (slot.waiting.load()) return false;
@@ -98,7 +98,7 @@ bool Turns::in_use(const Place& place) {
 }
 
 // It is enough to see each number of calls at none once: who comes later sees the long turn.
-bool Turns::drained(const Place& place) {
+bool Turns::drained(const StreamKey& place) {
   const std::uint64_t begin_ns = monotonic_ns();
   unsigned looks = 0;
   return each_slot(place, [&](const Slot& slot) {
@@ -108,7 +108,7 @@ bool Turns::drained(const Place& place) {
   });
 }
 
-std::uint64_t Turns::begin_long(const Place& place) {
+std::uint64_t Turns::begin_long(const StreamKey& place) {
   if (!alone() && (troubled_.load(std::memory_order_relaxed) || in_use(place))) return 0;
   std::uint64_t number = 0;
   {
@@ -146,7 +146,7 @@ void Turns::forget_in_child() {
   shared_ = false;
 }
 
-bool Turn::lengthen(const Place& place) {
+bool Turn::lengthen(const StreamKey& place) {
   if (number_) return true;
   slot_.calls.fetch_sub(1);
   number_ = turns_.begin_long(place);
@@ -155,7 +155,7 @@ bool Turn::lengthen(const Place& place) {
   return false;
 }
 
-void Turn::shorten(const Place& place) {
+void Turn::shorten(const StreamKey& place) {
   if (!number_) return;
   turns_.end_long(number_);
   number_ = 0;

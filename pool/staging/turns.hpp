@@ -19,12 +19,12 @@ namespace cistern::staging {
 
 // A stream as the others see it. `joins_all`: ordered with all streams of its context that block, as CUDA's legacy
 // default stream is.
-struct Place {
+struct StreamKey {
   const void* context = nullptr;
   const void* stream = nullptr;
   bool joins_all = false, blocks = true;
 
-  bool ordered_with(const Place& other) const {
+  bool ordered_with(const StreamKey& other) const {
     if (context != other.context) return false;
     return stream == other.stream || (joins_all && other.blocks) || (other.joins_all && blocks);
   }
@@ -61,7 +61,7 @@ class Turns {
     std::uint64_t used_by_others_ns() const;
   };
   struct LongTurn {
-    Place place;
+    StreamKey place;
     std::uint64_t number;
     bool given_up;  // by those who waited for it
   };
@@ -72,15 +72,15 @@ class Turns {
     return slots_[(bits >> 32) % kSlots];
   }
   void note_thread();
-  LongTurn* in_the_way_of(const Place& place);
-  void wait(Slot& slot, const Place& place);
-  bool in_use(const Place& place);
-  std::uint64_t begin_long(const Place& place);  // 0: it is not to be had
+  LongTurn* in_the_way_of(const StreamKey& place);
+  void wait(Slot& slot, const StreamKey& place);
+  bool in_use(const StreamKey& place);
+  std::uint64_t begin_long(const StreamKey& place);  // 0: it is not to be had
   void end_long(std::uint64_t number);
-  bool drained(const Place& place);
+  bool drained(const StreamKey& place);
   // For each slot whose calls may come between the pieces, while `look` returns true.
   template <class Look>
-  bool each_slot(const Place& place, Look look);
+  bool each_slot(const StreamKey& place, Look look);
 
   const std::uint64_t patience_ns_;
   std::array<Slot, kSlots> slots_{};
@@ -115,9 +115,9 @@ class Turn {
 
   bool is_long() const { return number_ != 0; }
   // From now on it is a long one. False: others use the stream, and it is a short one still.
-  bool lengthen(const Place& place);
+  bool lengthen(const StreamKey& place);
   // A short one again.
-  void shorten(const Place& place);
+  void shorten(const StreamKey& place);
 
  private:
   // Counted before it is looked for long ones: their owners look for what is counted.

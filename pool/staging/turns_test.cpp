@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 const int stream_a = 0, stream_b = 0, one_context = 0, other_context = 0;
-const Place kA{&one_context, &stream_a}, kB{&one_context, &stream_b}, kDefault{&one_context, nullptr, true},
+const StreamKey kA{&one_context, &stream_a}, kB{&one_context, &stream_b}, kDefault{&one_context, nullptr, true},
     kNonBlocking{&one_context, &stream_b, false, false}, kElsewhere{&other_context, nullptr, true};
 
 double seconds(const std::function<void()>& what) {
@@ -28,12 +28,12 @@ class TurnsTest : public testing::Test {
  protected:
   // A turn on the place; longer than anybody's use of it is remembered, if that is wanted.
   struct At : Turn {
-    At(Turns& turns, const Place& place) : Turn(turns, place.context, place.stream, [&] { return place; }) {}
+    At(Turns& turns, const StreamKey& place) : Turn(turns, place.context, place.stream, [&] { return place; }) {}
   };
   static void be_forgotten() { std::this_thread::sleep_for(30ms); }
 
   // Whether a call on the one place waits for a copy in pieces on the other.
-  bool waits(const Place& pieces, const Place& call) {
+  bool waits(const StreamKey& pieces, const StreamKey& call) {
     std::atomic<bool> began{false}, called{false}, let_go{false};
     std::thread copies([&] {
       be_forgotten();
@@ -88,7 +88,7 @@ TEST_F(TurnsTest, NothingComesBetweenThePiecesOfACopy) {
     }
   };
   // Now and then: who calls often is never met.
-  const auto calls = [&](const Place& place) {
+  const auto calls = [&](const StreamKey& place) {
     for (; !done; std::this_thread::sleep_for(25ms)) {
       const At turn(turns, place);
       enqueue(0);
@@ -112,7 +112,7 @@ TEST_F(TurnsTest, NothingComesBetweenThePiecesOfACopy) {
 }
 
 TEST_F(TurnsTest, ACopyIsNotCutWhereOthersAre) {
-  const auto lengthens = [&](const Place& place) { return At(turns, place).lengthen(place); };
+  const auto lengthens = [&](const StreamKey& place) { return At(turns, place).lengthen(place); };
   {
     const At call(turns, kA);
     std::thread([&] {

@@ -20,6 +20,10 @@ class Account {
   Account(Blocks& blocks, Contexts& contexts) : blocks_(blocks), contexts_(contexts) {}
 
   KindCounters& counters(Family family, int device = 0);
+  KindCounters& counters_of(BlockKind kind, const Context* context) {
+    if (kind == BlockKind::pinned) return counters(Family::pinned);
+    return counters(Family::device, context ? context->device->ordinal : 0);
+  }
   // Null: nothing was counted yet.
   KindCounters* counters_if_used(Family family, int device) {
     return kinds_[static_cast<int>(family)][device].load(std::memory_order_acquire);
@@ -80,8 +84,11 @@ class Account {
 
 const char* family_name(Family family);
 
-// What reports group memory by: family, device and site; the call where sites are off.
+// The key by which reports group memory: family, device and site; the call where sites are off.
 std::uint64_t origin_key(const Tracked& record);
+
+// Bytes the driver would take for a request; what cuMemGetInfo shows of it.
+inline std::uint64_t as_driver_rounds(std::uint64_t bytes) { return (bytes + 511) & ~std::uint64_t{511}; }
 
 inline CountedBlock as_counted(const Block& block) { return {block.requested, block.api, block.site, &block}; }
 inline CountedBlock as_counted(const Tracked& record, const void* handle) {

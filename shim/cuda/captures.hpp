@@ -1,5 +1,5 @@
-// Which streams capture, and whether the calling thread may make calls that capture forbids, by the documented rules of
-// cuThreadExchangeStreamCaptureMode. Not calls of our own: those wait until no stream captures (Gate).
+// The streams that capture, and whether the calling thread may make calls that capture forbids, by the documented rules
+// of cuThreadExchangeStreamCaptureMode. Not calls of our own: those wait until no stream captures (Gate).
 #pragma once
 #include "backends/cuda/functions.hpp"
 #include "pool/base/internal_memory.hpp"
@@ -11,8 +11,8 @@ class Captures {
  public:
   explicit Captures(Gate& gate) : gate_(gate) {}
 
-  // To be called before the real call. Waits for calls of our own that are under way, but not for ever: one may wait
-  // for work that waits for this thread. `per_thread`: the stream handles 0 and 2 mean the calling thread's own stream.
+  // To be called before the real call. Waits for calls of our own that are in flight, but not forever: one may wait for
+  // work that waits for this thread. `per_thread`: the stream handles 0 and 2 mean the calling thread's own stream.
   void begun(CUstream stream, bool per_thread, int mode, CUcontext context);
   void ended(CUstream stream, bool per_thread);
   bool capturing(CUstream stream, bool per_thread);
@@ -33,7 +33,7 @@ class Captures {
   struct Capture {
     CUstream stream;
     int thread;  // who began it
-    int owner;   // of a per-thread default stream, else 0
+    int owner;   // the thread whose per-thread default stream it is, else 0
     int mode;
     CUcontext context;
   };

@@ -16,7 +16,7 @@ class Contexts {
   Context* current();
   // Null: it is not known, or it is gone.
   Context* known(CUcontext handle);
-  // A context becomes known with its device, or begins anew after it was gone.
+  // A context becomes known with its device, or begins again after it was gone.
   Context* make_known(CUcontext handle, int device, bool made_by_program);
   // The driver has ended it.
   void note_gone(Context& context);

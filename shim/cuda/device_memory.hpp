@@ -9,22 +9,22 @@ namespace cistern::cuda {
 CUresult allocate_device(CUdeviceptr* pointer, std::size_t bytes);
 // As cuMemFree (hooks/free.cpp).
 CUresult free_device(CUdeviceptr pointer);
-// Of a block from the pool: nothing waits, and it is not given again before all work of its context has ended that was
-// there: on `stream`, and on all whose begin was seen. Other memory is freed as the driver frees it.
+// Frees a block of the pool without waiting. The block is not reused before the work of its context has ended that was
+// enqueued by then: on `stream`, and on all streams whose begin was seen. Other memory is freed as the driver frees it.
 CUresult free_device_later(CUdeviceptr pointer, CUstream stream);
 CUresult free_pinned_later(void* pointer, CUstream stream);
 
-// In the order of a stream (hooks/stream_order.hpp): as the others, but what went back on a stream may come again for
-// one who asks on the same stream, whose work is then behind that of the block before. `stream`: of the current
-// context, null being the default one.
+// As the others, in the order of a stream (hooks/stream_order.hpp). A request on a stream may get a block that went
+// back on the same stream: its work comes behind that of the block before. `stream`: of the current context, null being
+// the default one.
 CUresult allocate_device_on(CUstream stream, CUdeviceptr* pointer, std::size_t bytes);
 CUresult free_device_on(CUstream stream, CUdeviceptr pointer);
 // The block that begins there has work on this stream too: it goes back behind all work of its context. False: no
 // block.
 bool note_further_stream(CUdeviceptr pointer, CUstream stream);
 
-// Makes `count` blocks more for the pool to keep, in the current context; no block of the program's is counted. What
-// the pool does not serve is refused: kNotSupported.
+// Makes `count` blocks more for the pool to keep, in the current context; no block of the program's is counted. A
+// request that the pool does not serve is refused: kNotSupported.
 CUresult reserve_device(std::size_t bytes, std::size_t count);
 CUresult reserve_pinned(std::size_t bytes, unsigned flags, std::size_t count);
 

@@ -1,5 +1,5 @@
-// What reports say of CUDA memory: figures per kind, leaks, fragmentation, transfers, and what the driver itself takes.
-// Derived when a snapshot is taken, from the pools' own records. Also the row of the kind.
+// Figures of CUDA memory for reports: per kind, leaks, fragmentation, transfers, and the memory that the driver itself
+// takes. Derived when a snapshot is taken, from the pools' own records. Also the row of the kind.
 #include "shim/cuda/fork.hpp"
 #include "shim/cuda/library_side.hpp"
 
@@ -99,12 +99,13 @@ void add_kinds(Vector<KindFigures>& kinds, Vector<FragmentationFigures>& fragmen
       const Device* const of = family == Family::device ? s->contexts.device(device) : nullptr;
       fragments.live_peak_bytes = figures.peak_bytes;
       if (family == Family::pinned || of) {
-        fragments.reserved_peak_bytes = std::max(
-            fragments.reserved_bytes, read(of ? of->reserved_peak_bytes : s->source.pinned_reserved_peak_bytes));
+        fragments.reserved_peak_bytes =
+            std::max(fragments.reserved_bytes,
+                     read(of ? of->reserved_peak_bytes : s->pools.source().pinned_reserved_peak_bytes));
         fragments.worst = counted.worst_moment({fragments.reserved_bytes, *fragments.reserved_peak_bytes});
       }
       fragmentation.push_back(fragments);
-      if (family == Family::pinned) add_driver_calls(figures, s->source.pinned_calls);
+      if (family == Family::pinned) add_driver_calls(figures, s->pools.source().pinned_calls);
       if (of) add_driver_calls(figures, of->calls);
     }
     kinds.push_back(std::move(figures));
@@ -166,7 +167,7 @@ void add_devices(Snapshot& snapshot) {
   snapshot.escaped = read(s->account.escaped);
   s->contexts.for_each_device([&](const Device& device) {
     if (!device.sampled_at_ns.load() || !device.total_bytes.load()) return;
-    // What this process took or gave back since then is known.
+    // The bytes that this process took or gave back since then are known.
     const std::uint64_t own = taken_bytes(device);
     const std::uint64_t not_others = device.sampled_free_bytes.load() + device.sampled_own_bytes.load();
     snapshot.device_memory.push_back({device.ordinal, device.total_bytes.load(), not_others - std::min(own, not_others),
@@ -200,7 +201,7 @@ KindFigures total_figures(std::uint64_t* largest_kept_bytes) {
 
 std::uint64_t reserved_peak_on_devices() {
   CudaState* const s = state_if_used();
-  return s ? s->source.reserved_on_devices.peak() : 0;
+  return s ? s->pools.source().reserved_on_devices.peak() : 0;
 }
 
 template <BlockKind kind>
@@ -209,7 +210,7 @@ std::uint64_t trim(std::uint64_t keep_bytes, std::uint64_t unused_for_ns) {
   if (!s) return 0;
   const std::uint64_t now = coarse_now_ns();
   const std::uint64_t of_rings = kind == BlockKind::pinned ? trim_rings(*s, unused_for_ns, now) : 0;
-  TieredPool<BlockSource>& pool = pool_of(*s, kind);
+  BlockPool& pool = s->pools.of(kind);
   return of_rings + pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = unused_for_ns}, now);
 }
 

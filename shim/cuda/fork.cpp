@@ -1,5 +1,5 @@
-// What happens to the state of CUDA at a fork. CUDA does not work in a child of a process that used it: what the parent
-// made is inherited, never freed by us; the child's own calls get the driver's own answers.
+// Fork, as the state of CUDA sees it. CUDA does not work in a child of a process that used it: what the parent made is
+// inherited, never freed by us; the child's own calls get the driver's own answers.
 #include "shim/cuda/fork.hpp"
 
 #include "shim/cuda/host_functions.hpp"
@@ -18,9 +18,7 @@ void before_fork() {
   CudaState* s = state_if_used();
   if (!s) return;
   s->captures.before_fork();
-  s->device_pool.before_fork();
-  s->pinned_pool.before_fork();
-  s->source.before_fork();
+  s->pools.before_fork();
   s->objects.before_fork();
   s->graph_memory.before_fork();
   s->account.before_fork();
@@ -58,9 +56,7 @@ void unlock_files() {
 void after_fork_in_parent() {
   if (CudaState* s = state_if_used()) {
     unlock_tables(*s);
-    s->source.after_fork();
-    s->pinned_pool.after_fork_in_parent();
-    s->device_pool.after_fork_in_parent();
+    s->pools.after_fork_in_parent();
     s->captures.after_fork();
   }
   unlock_files();
@@ -71,10 +67,7 @@ void after_fork_in_child() {
   CudaState* s = state_if_used();
   if (!s) return;
   unlock_tables(*s);
-  s->pinned_pool.after_fork_in_child();
-  s->device_pool.after_fork_in_child();
-  s->source.after_fork();
-  s->source.after_fork_in_child();
+  s->pools.after_fork_in_child();
   s->captures.after_fork();
   s->captures.forget_in_child();
   s->staging.after_fork_in_child();

@@ -1,4 +1,4 @@
-// What happens to the state of CUDA at a fork.
+// Fork, as the state of CUDA sees it.
 #pragma once
 
 namespace cistern::cuda {

@@ -1,7 +1,8 @@
-// What a device has free: what the driver says, and what it would say had it got back what the pool keeps, as far as
-// that can go back at once: not what commands may still use, and not what live blocks waste of their chunks. A driver
-// takes memory in units that it does not tell (512 bytes, or pages of up to 2 MiB that small blocks may share). So the
-// first allocations are measured; then the pages that only cached blocks lie in are what would come free.
+// Free memory of a device: the driver's own figure, and the figure that it would give without the memory that the pool
+// keeps. That excludes memory which cannot go back immediately: commands may still use it, or live blocks waste it in
+// their chunks. A driver takes memory in units that it does not tell (512 bytes, or pages of up to 2 MiB that small
+// blocks may share). So the first allocations are measured; then the pages that only cached blocks lie in are what
+// would come free.
 #include <algorithm>
 
 #include "shim/cuda/state.hpp"
@@ -45,8 +46,8 @@ void for_each_waiting(CudaState& s, const Device& device, Visit visit) {
   const auto of_device = [&](const Block* block) {
     if (block->kind == BlockKind::device && block->context->device == &device) visit(*block);
   };
-  s.device_pool.for_each_waiting(of_device);
-  s.source.for_each_unsettled_postponed(of_device);
+  s.pools.device().for_each_waiting(of_device);
+  s.pools.source().for_each_unsettled_postponed(of_device);
 }
 
 // Blocks come and go meanwhile: the answer is of about now, as the driver's own.
@@ -98,7 +99,8 @@ bool GranuleMeasurement::ask(std::size_t* free_bytes) {
   return driver().cuMemGetInfo_v2(free_bytes, &total_bytes) == kSuccess;
 }
 
-// Of no worth when another allocation came in between. A unit that one more allocation confirms is believed.
+// A measurement is worth nothing when another allocation came in between. A unit that one more allocation confirms is
+// believed.
 void GranuleMeasurement::allocated() {
   std::size_t free_after = 0;
   if (!measures_ || !s_.gate.open() || !ask(&free_after)) return;

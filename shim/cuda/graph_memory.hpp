@@ -1,7 +1,7 @@
 // Memory of graphs. An allocation node has its address from the moment that it is made, and counts as an allocation
-// from then on, until the same graph has a free node for it. Where it has none, a launch makes the memory, and it is
-// there until somebody frees it, though the graph is gone by then; the next launch makes it anew [CUDA programming
-// guide, graph memory nodes]. What the driver holds for graphs it says itself.
+// from then on, until the same graph has a free node for it. Where it has none, a launch makes the memory, which stays
+// until the program frees it, even after the graph is gone. The next launch makes it again [CUDA programming guide,
+// graph memory nodes]. The driver itself says how much memory it holds for graphs.
 #pragma once
 #include <utility>
 
@@ -29,27 +29,27 @@ class GraphMemory {
   // A node of the graph allocates, which track() has accounted already, or frees. `captured`: a capture made it.
   void allocates(CudaState& s, CUgraph graph, CUdeviceptr address, bool captured);
   void frees(CudaState& s, CUgraph graph, CUdeviceptr address);
-  // A capture has ended well, and counts as one still. What is left over when no stream captures any more was captured
-  // in vain, and is no node of any graph.
+  // A capture has ended well, and counts as one still. The nodes that are left over when no stream captures any more
+  // were captured in vain, and belong to no graph.
   void captured(CUgraph graph);
   void forget_captured_in_vain(CudaState& s);
 
   void instantiated(CUgraphExec executable, CUgraph graph);
   void launched(CudaState& s, CUgraphExec executable);
 
-  // What a launch leaves behind, and what it takes away that was there before.
+  // The allocations that a launch leaves behind, and those from before that it frees.
   struct Executable {
     Vector<Allocation> left;
     Vector<CUdeviceptr> freed;
   };
-  // What is known of a graph.
+  // The memory nodes of a graph.
   struct Graph {
     Vector<std::pair<CUdeviceptr, Node>> nodes;
     Vector<CUdeviceptr> freed;
     Vector<Allocation> never_launched;
   };
-  // Around the driver's call that ends one: its handle, and addresses, may come again at once. What the driver refused
-  // to end is put back; what a graph had that was never launched is accounted as gone.
+  // Around the driver's call that ends one, since its handle and addresses may be reused immediately. If the driver
+  // refused to end it, it is put back. Memory of a graph that was never launched is accounted as gone.
   Executable take(CUgraphExec executable);
   void put_back(CUgraphExec executable, Executable&& taken);
   Graph take(CudaState& s, CUgraph graph);
@@ -72,7 +72,7 @@ class GraphMemory {
   void sample_all(CudaState& s);
 
   Lock lock_;
-  Map<CUdeviceptr, Node> nodes_;                  // of graphs that are there
+  Map<CUdeviceptr, Node> nodes_;                  // the nodes of graphs that exist
   Map<CUgraph, Vector<CUdeviceptr>> freed_;       // by their nodes, what other graphs allocate
   Map<CUgraphExec, Executable> executables_;      // those that leave or free something
   std::atomic<std::uint64_t> devices_in_use_{0};  // a bit for each that ever had a node

@@ -57,8 +57,8 @@ struct SameHost {
     return a.function == b.function && a.argument == b.argument;
   }
 };
-// With how many calls that succeeded, or are under way, put each into a graph. Never torn down: graphs may run to the
-// end of the process.
+// How many calls that succeeded or are in flight put each into a graph. Never torn down: graphs may run to the end of
+// the process.
 using Kept = std::unordered_map<CUDA_HOST_NODE_PARAMS, std::uint64_t, SameHost, SameHost,
                                 InternalAllocator<std::pair<const CUDA_HOST_NODE_PARAMS, std::uint64_t>>>;
 constinit Lock kept_lock;

@@ -17,14 +17,14 @@ struct StreamCallback {
 StreamCallback run_once(const StreamCallback& callback);
 void dropped(const StreamCallback& run_once);
 
-// For a node of a graph, which may run it any time, and copies of which nobody sees: kept for good, the same function
-// and argument once. A program that has ever new arguments gets so many kept; further functions are called directly,
-// and it is not known that a thread is in one.
+// For a node of a graph, which may run it any time. Copies of the node are not seen, so it is kept for good; the same
+// function and argument are kept once. A program that has ever new arguments gets so many kept; further functions are
+// called directly, and it is not known that a thread is in one.
 constexpr std::size_t kKeptForGraphsMax = std::size_t{1} << 16;
 CUDA_HOST_NODE_PARAMS run_by_graph(const CUDA_HOST_NODE_PARAMS& host);
 // The call that was to take it failed.
 void dropped(const CUDA_HOST_NODE_PARAMS& ours);
-// What the program passed, by what a node has.
+// The function and argument that the program passed, found by those of a node.
 CUDA_HOST_NODE_PARAMS as_passed(const CUDA_HOST_NODE_PARAMS& of_node);
 
 void host_functions_before_fork();

@@ -1,4 +1,4 @@
-// What the C interface asks of this kind's memory: tables that shim/cuda/library fills.
+// The C interface's questions about this kind's memory: tables that shim/cuda/library fills.
 #pragma once
 
 namespace cistern::library {

@@ -1,4 +1,4 @@
-// What is made at its first use by whoever comes first, and never ends.
+// An object that the first thread to use it makes, and that never ends.
 #pragma once
 #include <atomic>
 #include <new>

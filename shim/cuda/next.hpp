@@ -17,7 +17,7 @@ template <class Result, class... Arguments>
 class RealFunction<Result(Arguments...)> {
  public:
   using Pointer = Result (*)(Arguments...);
-  // What the driver lacks answers as the driver does for a name that it does not know.
+  // A function that the driver lacks answers as the driver does for a name that it does not know.
   Result operator()(Arguments... arguments) const {
     const Pointer real = get();
     return real ? Foreign<Result(Arguments...)>(real)(arguments...) : kNotFound;
@@ -43,7 +43,7 @@ struct DriverTable {
   RealFunction<CUresult(CUdevice, int, void*)> cuDeviceGetGraphMemAttribute;
   RealFunction<CUresult(float*, CUevent, CUevent)> cuEventElapsedTime;
   RealFunction<CUresult(int*, int, CUdevice)> cuDeviceGetAttribute;
-  // Of the library's callers alone.
+  // Only callers of the C interface need these.
   RealFunction<CUresult(unsigned)> cuInit;
   RealFunction<CUresult(int*)> cuDeviceGetCount;
   RealFunction<CUresult(CUdevice*, int)> cuDeviceGet;

@@ -22,7 +22,7 @@ struct ObjectRecord {
 struct StreamRecord {
   Context* context = nullptr;
   bool non_blocking = false;
-  std::uint64_t number = 0;  // of all streams that were made: a handle may come again
+  std::uint64_t number = 0;  // the stream's number among all that were made: a handle may be reused
 };
 
 struct GreenRecord {
@@ -46,7 +46,7 @@ class Objects {
     add(created_[static_cast<int>(record.type)]);
     all_.put(handle, record);
   }
-  // Around the driver's call that ends it, since the handle may come again at once: take, and put back if it failed.
+  // Around the driver's call that ends it, since the handle may be reused immediately: take, and put back if it failed.
   bool take(const void* handle, ObjectRecord& out) { return all_.take(handle, out); }
   void put_back(const void* handle, const ObjectRecord& record) { all_.put(handle, record); }
   template <class Visit>
@@ -57,7 +57,7 @@ class Objects {
   // The context's objects of an earlier epoch: they went with it.
   void forget_those_of(const Context& context);
 
-  // What the order of work needs to know of streams.
+  // Streams, for the order of work.
   void stream_made(CUstream stream, Context* context, bool non_blocking) {
     streams_.put(stream, {context, non_blocking, streams_made_.fetch_add(1) + 1});
   }

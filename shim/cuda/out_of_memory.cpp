@@ -1,5 +1,5 @@
-// When memory ran out for good: one joint account of all kinds, so that the reader sees at once who holds it, and what
-// would have been enough.
+// When memory ran out for good: one joint account of all kinds. The reader sees which kind holds it, and what would
+// have been enough.
 #include "shim/process/out_of_memory.hpp"
 
 #include "shim/cuda/state.hpp"
@@ -43,7 +43,7 @@ bool ask_free(CudaState& s, Device& device, std::size_t* free_bytes, std::size_t
   return driver().cuMemGetInfo_v2(free_bytes, total_bytes) == kSuccess;
 }
 
-// Who refused it, and what was missing. The pool has given back what it could.
+// Prints whether the driver or the limit refused, and how much was missing. The pool has given back what it could.
 void print_refusal(Sink& line, CudaState& s, Device& device, std::uint64_t bytes) {
   const std::uint64_t limit = limit_of(device), taken = taken_bytes(device);
   std::size_t free_bytes = 0, total_bytes = 0;
@@ -79,7 +79,7 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int ordi
   line.print("; pinned: {} live", human_bytes(live(s, Family::pinned)));
   if (const std::uint64_t managed = live(s, Family::managed)) line.print("; managed: {}", human_bytes(managed));
   print_other_kinds(line, kind);
-  const PoolUsage usage = on_device ? s.device_pool.usage() : s.pinned_pool.usage();
+  const PoolUsage usage = on_device ? s.pools.device().usage() : s.pools.pinned().usage();
   if (usage.blocks)
     line.print("; cached: {}, largest block {}", human_bytes(usage.bytes), human_bytes(usage.largest_bytes));
   holdings(s, device).print(line);

@@ -13,7 +13,7 @@ TEST(Room, IsThereAgainWhenAnotherThreadsFreeReturnedMeanwhile) {
   int calls = 0;
   const CUresult answer = with_room(s, nullptr, 100, [&] {
     if (++calls == 3) return kSuccess;
-    s.source.frees_done.fetch_add(1);  // after the driver had said no, and nothing is kept any more
+    s.pools.source().frees_done.fetch_add(1);  // after the driver had said no, and nothing is kept any more
     return kOutOfMemory;
   });
   EXPECT_EQ(answer, kSuccess);
@@ -30,7 +30,7 @@ TEST(Room, IsNotWaitedForForEver) {
   CudaState& s = state();
   int calls = 0;
   const auto never = [&] {
-    s.source.frees_done.fetch_add(1);
+    s.pools.source().frees_done.fetch_add(1);
     return ++calls, kOutOfMemory;
   };
   EXPECT_EQ(with_room(s, nullptr, 100, never), kOutOfMemory);
@@ -54,7 +54,7 @@ TEST(Room, ACallThatIsMadeAgainFindsItsOutputsAsTheyWere) {
     EXPECT_EQ(values[0], nullptr);
     EXPECT_EQ(values[2], &s);
     EXPECT_STREQ(log, "untouched");
-    s.source.frees_done.fetch_add(1);
+    s.pools.source().frees_done.fetch_add(1);
     if (++calls == 2) return kSuccess;
     number = 8;
     values[0] = values[2] = log;
@@ -70,7 +70,7 @@ TEST(Room, OutputsMayBeMissing) {
   CudaState& s = state();
   int calls = 0;
   const auto pass = [&] {
-    s.source.frees_done.fetch_add(1);
+    s.pools.source().frees_done.fetch_add(1);
     return ++calls == 2 ? kSuccess : kOutOfMemory;
   };
   EXPECT_EQ(with_room_again(pass, output(static_cast<int*>(nullptr)), array(static_cast<void**>(nullptr), 5)),

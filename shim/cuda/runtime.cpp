@@ -35,7 +35,7 @@ constinit std::atomic<std::uint64_t> unloads{0};
 constexpr std::uint64_t kOneUnload = 1 << 16;
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
-// Which runtime a module's calls go to, as was found when `unloads` had this value. Published as one.
+// The runtime that a module's calls go to, as was found when `unloads` had this value. Published as one.
 struct Target {
   const Runtime* runtime;
   std::atomic<std::uint64_t> checked_at;
@@ -74,7 +74,7 @@ const char* needed_runtime(const link_map* map) {
   return needed ? needed : "";
 }
 
-// Without the dynamic linker's lock: somebody may hold it while he waits for this thread.
+// Without the dynamic linker's lock: a thread that holds it may wait for this one.
 const Runtime* known_runtime(std::string_view name) {
   const Runtime* runtime = runtimes.load(std::memory_order_acquire);
   while (runtime && (runtime->name != name || !lies_in(*runtime->library, runtime->library->start)))
@@ -82,7 +82,7 @@ const Runtime* known_runtime(std::string_view name) {
   return runtime;
 }
 
-// All functions at once. Those that lie elsewhere than the first are looked up at each call.
+// Looks up all functions together. Those that lie elsewhere than the first are looked up at each call.
 template <class Find>
 const Runtime* learn(const char* name, Find find) {
   Runtime made{name, nullptr, {}, nullptr};
@@ -117,8 +117,8 @@ const char* loaded_runtime() {
   return any.path;
 }
 
-// The first answer of use(find) where a caller's runtime may be: what it needs, what comes next in the global order,
-// what anybody loaded. The library stays loaded through the module that needs it, not through us.
+// The first answer of use(find) where a caller's runtime may be: the library it needs, the next one in the global
+// order, the runtime that any module loaded. The library stays loaded through the module that needs it, not through us.
 template <class Answer, class Use>
 Answer* first_answer(const char* needed, Use use) {
   Uncounted uncounted;

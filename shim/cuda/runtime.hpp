@@ -1,5 +1,6 @@
-// The exported cuda* observers: they name the call that a program made, forward to the runtime that the calling module
-// is linked with (several runtimes may live in one process), and count allocations that the driver hooks did not see.
+// The exported cuda* observers. They name the call that a program made, and count allocations that the driver hooks did
+// not see. They forward to the runtime that the calling module is linked with, since several runtimes may live in one
+// process.
 #pragma once
 #include "shim/cuda/state.hpp"
 

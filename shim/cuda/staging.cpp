@@ -44,7 +44,7 @@ class CudaLane final : public HostLane {
   staging::Error mark(staging::Chunk& chunk) override {
     return staging::Error{s_.functions.event_record(static_cast<CUevent>(chunk.event), what_.stream)};
   }
-  // Whoever waits for us to be done need not wait for this.
+  // Threads that wait until our own calls are done need not wait for this.
   staging::Error pass_on(const staging::Piece& piece) override {
     relaxed_.reset();
     inside_.reset();
@@ -154,7 +154,7 @@ bool Staging::reads_host_page_tables(CudaState& s, Device& device) {
 }
 
 // The cheap questions first: of small copies there may be many.
-std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, const Place& place) {
+std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, const CopyContext& place) {
   Context* const context = place.context;
   if (!what.pageable) return Unstaged::not_pageable;
   if (mode() == StagingMode::off) return Unstaged::off;
@@ -182,13 +182,13 @@ std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, con
   return std::nullopt;
 }
 
-Staging::Place Staging::place_of(CudaState& s, const HostCopy&) {
+Staging::CopyContext Staging::context_of_copy(CudaState& s, const HostCopy&) {
   Context* const context = s.contexts.current();
   return {context, context ? context->device->ordinal : 0};
 }
 
 // Only where nothing comes before it on its stream, and the memory is there.
-Staging::Trial Staging::begin_trial(CudaState& s, const HostCopy& what, const Place&) {
+Staging::Trial Staging::begin_trial(CudaState& s, const HostCopy& what, const CopyContext&) {
   const CallsOfOurs allowed(s);
   Trial trial;
   if (!allowed || !was_touched(what.host, what.box)) return {};
@@ -229,7 +229,7 @@ void Staging::end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CU
 }
 
 // As far as the device's clock knows by now.
-void Staging::take_in_trials(CudaState& s, const Place& place) {
+void Staging::take_in_trials(CudaState& s, const CopyContext& place) {
   if (!trials_open_.load(std::memory_order_relaxed)) return;
   const CallsOfOurs allowed(s);
   if (!allowed) return;
@@ -261,7 +261,7 @@ void Staging::take_in_trials(CudaState& s, const Place& place) {
   trials_open_.store(static_cast<int>(trials_.size()));
 }
 
-// What comes before may write a source that is waited for.
+// Earlier work on the stream may write the source of a copy that waits.
 std::optional<Unstaged> Staging::settle(CudaState& s, const HostCopy& what) {
   if ((what.waits || !what.to_device) && synchronize(s, what.stream) != kSuccess) return Unstaged::failed;
   return std::nullopt;
@@ -274,7 +274,7 @@ bool Staging::is_idle(CudaState& s, const HostCopy& what) {
          (what.stream == legacy_stream() || s.functions.stream_query(legacy_stream()) == kSuccess);
 }
 
-Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const Place& place) {
+Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const CopyContext& place) {
   Passage passage;
   bool must_wait = false;
   {
@@ -284,7 +284,7 @@ Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const Pl
       return passage;
     }
     const std::uint64_t now_ns = coarse_now_ns();
-    StagingChunks chunks(s.functions, s.source, s.pinned_pool, *place.context, now_ns);
+    StagingChunks chunks(s.functions, s.pools.source(), s.pools.pinned(), *place.context, now_ns);
     staging::Ring& ring = place.context->ring;
     ring.note_use(now_ns);
     const unsigned chunks_before = ring.figures().chunks;
@@ -311,6 +311,26 @@ void Staging::after_fork_in_child() {
   trials_.clear();
   trials_open_.store(0);
   forget_in_child();
+}
+
+std::uint64_t trim_rings(CudaState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns) {
+  Vector<Context*> with_chunks;  // nothing is called under the lock of the contexts
+  s.contexts.for_each([&](Context& context) {
+    const bool unused = elapsed_ns(context.ring.used_ns(), now_ns) >= unused_for_ns;
+    if (unused && context.ring.figures().chunks) with_chunks.push_back(&context);
+  });
+  std::uint64_t bytes = 0;
+  Through gate(s.gate);
+  if (!gate || with_chunks.empty()) return bytes;
+  RelaxedCapture relaxed(s.functions);
+  for (Context* const context : with_chunks) {
+    Inside inside(*context);
+    if (context->ending.load()) continue;
+    Entered entered(s.functions, context->handle());
+    StagingChunks chunks(s.functions, s.pools.source(), s.pools.pinned(), *context, now_ns);
+    if (entered) bytes += context->ring.trim(chunks);
+  }
+  return bytes;
 }
 
 }  // namespace cistern::cuda

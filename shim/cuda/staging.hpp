@@ -32,7 +32,7 @@ struct StagingTypes {
   using Copy = HostCopy;
   using Turn = StreamTurn;
   using Answer = CUresult;
-  struct Place {
+  struct CopyContext {
     Context* context = nullptr;
     int device = 0;
   };
@@ -63,15 +63,15 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
   };
 
   // --- For the engine
-  Place place_of(CudaState& s, const HostCopy& what);
-  std::optional<Unstaged> why_not(CudaState& s, const HostCopy& what, const Place& place);
-  void take_in_trials(CudaState& s, const Place& place);
-  Trial begin_trial(CudaState& s, const HostCopy& what, const Place& place);
+  CopyContext context_of_copy(CudaState& s, const HostCopy& what);
+  std::optional<Unstaged> why_not(CudaState& s, const HostCopy& what, const CopyContext& place);
+  void take_in_trials(CudaState& s, const CopyContext& place);
+  Trial begin_trial(CudaState& s, const HostCopy& what, const CopyContext& place);
   void end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CUresult answer, std::uint64_t blocked_ns);
-  void drop_trial(CudaState& s, const Place& place, const Trial& trial) { put_away(s, place.context, trial); }
+  void drop_trial(CudaState& s, const CopyContext& place, const Trial& trial) { put_away(s, place.context, trial); }
   std::optional<Unstaged> settle(CudaState& s, const HostCopy& what);
   bool is_idle(CudaState& s, const HostCopy& what);
-  Passage pass_ring(CudaState& s, const HostCopy& what, const Place& place);
+  Passage pass_ring(CudaState& s, const HostCopy& what, const CopyContext& place);
 
   bool reads_host_page_tables(CudaState& s, Device& device);
   void put_away(CudaState& s, Context* context, const Trial& trial);

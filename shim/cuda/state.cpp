@@ -67,24 +67,13 @@ CudaState& make_state() {
 CudaState::CudaState(const Functions& below, const Missing& missing)
     : functions(below),
       missing(missing),
-      source(functions, gate, blocks),
-      device_pool(source),
-      pinned_pool(source),
       captures(gate),
       contexts(functions, gate),
       account(blocks, contexts),
-      sites_on(options().sites != "off"),
-      deferred(options().device_order == "deferred" && !missing.for_order) {
-  const Options& chosen = options();
+      pools(functions, gate, blocks, contexts, account, options().device_order == "deferred" && !missing.for_order),
+      sites_on(options().sites != "off") {
   gate.exiting = [] { return phase() != Phase::running; };
-  source.marks_own_context = deferred;
-  device_pool.set_limits(
-      {.bytes_max = chosen.device_pool_max, .bytes_min = chosen.device_pool_min, .interval_ns = chosen.trim_interval});
-  pinned_pool.set_limits(
-      {.bytes_max = chosen.pinned_pool_max, .bytes_min = chosen.pinned_pool_min, .interval_ns = chosen.trim_interval});
-  source.pinned_share.proportion.set_limits(
-      Proportion::limits(chosen.pinned_pool_percent, chosen.trim_interval, chosen.pinned_pool_min));
-  staging.set_limits({.interval_ns = chosen.trim_interval});
+  staging.set_limits({.interval_ns = options().trim_interval});
 }
 
 CudaState& state() {
@@ -138,14 +127,12 @@ ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context
   context_->ending.store(true);
   context_->wait_until_left();
   empty_ring();
-  // What is kept under another key than its own may have work on the stream that the key is of.
+  // A block that is kept under another key than its own may have work on the stream of that key.
   const auto keep = [this](const PoolKey& key, Block* block, bool waits) {
     (waits || key != block->key() ? kept_ : settled_).push_back(block);
   };
-  const auto group = reinterpret_cast<std::uintptr_t>(context_);
-  s_.device_pool.take_out(group, keep);
-  s_.pinned_pool.take_out(group, keep);
-  s_.source.take_out_postponed(context_, kept_);
+  s_.pools.take_out(context_, keep);
+  s_.pools.source().take_out_postponed(context_, kept_);
   context_->wait_until_left();
 }
 
@@ -155,7 +142,7 @@ void ContextEnd::empty_ring() {
   if (!gate) return;
   RelaxedCapture relaxed(s_.functions);
   Entered entered(s_.functions, context_->handle());
-  StagingChunks chunks(s_.functions, s_.source, s_.pinned_pool, *context_, coarse_now_ns());
+  StagingChunks chunks(s_.functions, s_.pools.source(), s_.pools.pinned(), *context_, coarse_now_ns());
   if (entered) context_->ring.empty(chunks);
 }
 
@@ -167,17 +154,15 @@ void ContextEnd::gone() {
   context_->ending.store(false);
   s_.captures.context_gone(context_->handle());
   for (const Vector<Block*>* kept : {&kept_, &settled_})
-    for (Block* block : *kept) s_.source.forget(block);
-  const auto group = reinterpret_cast<std::uintptr_t>(context_);
-  const auto forget = [this](const PoolKey&, Block* block, bool) { s_.source.forget(block); };
-  s_.device_pool.take_out(group, forget);
-  s_.pinned_pool.take_out(group, forget);
-  s_.source.forget_slabs(context_);
+    for (Block* block : *kept) s_.pools.source().forget(block);
+  const auto forget = [this](const PoolKey&, Block* block, bool) { s_.pools.source().forget(block); };
+  s_.pools.take_out(context_, forget);
+  s_.pools.source().forget_slabs(context_);
   if (phase() == Phase::running) end_programs_memory();
 }
 
-// What the program still holds goes with its context; the addresses may come again. While exiting nothing is ended: the
-// runtime itself then gives up its context, and what the program holds is what it never freed.
+// Memory that the program still holds goes with its context; the addresses may be reused. While exiting nothing is
+// ended: the runtime itself then gives up its context, and the program never freed the memory that it still holds.
 void ContextEnd::end_programs_memory() {
   const std::uint32_t epoch = context_->epoch.load();
   Vector<Block*> blocks;
@@ -195,7 +180,7 @@ void ContextEnd::end_programs_memory() {
       account_death(s_, block);
       s_.account.note_went_with_context(as_tracked(*block));
     }
-    s_.source.forget(block);
+    s_.pools.source().forget(block);
   }
   s_.objects.forget_those_of(*context_);
   s_.account.end_tracked_of(*context_);
@@ -204,8 +189,8 @@ void ContextEnd::end_programs_memory() {
 // Those that had not settled wait for what is enqueued by now.
 void ContextEnd::stays() {
   if (context_) context_->ending.store(false);
-  for (Block* block : settled_) give_to_pool(s_, block, {});
-  for (Block* block : kept_) give_to_pool(s_, block, fence_for(s_, block, true));
+  for (Block* block : settled_) s_.pools.give(block, {});
+  for (Block* block : kept_) s_.pools.give(block, s_.pools.fence_for(block, true));
 }
 
 // --- Objects that are no memory
@@ -222,125 +207,14 @@ void note_object(CudaState& s, ObjectType type, const void* handle, const char* 
 
 // --- Across all pools
 
-BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too) {
-  BlockSource::Fence fence;
-  Context* own = block->context;
-  if (own_too) fence.push_back({own, own->clock.now()});
-  const bool shared = block->kind == BlockKind::pinned || s.contexts.share_memory();
-  if (shared && s.contexts.are_several())
-    s.contexts.for_each([&](Context& other) {
-      if (&other != own) fence.push_back({&other, other.clock.now()});
-    });
-  return fence;
-}
-
-void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence, std::uint64_t now) {
-  const PoolKey key = block->key();
-  TieredPool<BlockSource>& pool = pool_of(s, block->kind);
-  fence.empty() ? pool.give(key, block, now) : pool.give_waiting(key, block, std::move(fence), now);
-}
-
-namespace {
-
-Proportion::Now standing(CudaState& s, const Sort& sort, std::uint64_t now_ns) {
-  const Share& share = s.source.share_of(sort);
-  const KindCounters& counted = counters_of(s, sort.kind, sort.context);
-  return {.reserved_bytes = reserved_bytes_with(s, sort),
-          .live_bytes = share.used_bytes(),
-          .waste_bytes = share.waste_bytes.load(std::memory_order_relaxed),
-          .allocated_bytes = read(counted.allocated_bytes),
-          .ns = now_ns};
-}
-
-}  // namespace
-
-bool keeps(CudaState& s, const Block& freed, std::uint64_t now_ns) {
-  if (freed.slab) return true;  // nothing of a slab can go alone
-  Proportion& proportion = s.source.share_of(freed.sort()).proportion;
-  proportion.note_back(freed.bytes, freed.recycled);
-  if (proportion.asked_again(freed.bytes)) return true;
-  Proportion::Now now = standing(s, freed.sort(), now_ns);
-  const std::uint64_t rounded = as_driver_rounds(freed.requested);
-  now.live_bytes -= std::min(now.live_bytes, rounded);
-  now.waste_bytes -= std::min(now.waste_bytes, freed.bytes - rounded);
-  return proportion.keeps(freed.bytes, now);
-}
-
-// Whatever it is kept under: a stream, another context of the device, other flags.
-void give_up_excess(CudaState& s, const Sort& sort, std::uint64_t now_ns) {
-  Share& share = s.source.share_of(sort);
-  const std::uint64_t bytes = share.proportion.begin(standing(s, sort, now_ns));
-  if (!bytes) return;
-  pool_of(s, sort.kind)
-      .give_up_those(
-          [&](const PoolKey& key) {
-            return &s.source.share_of({sort.kind, reinterpret_cast<const Context*>(key.group), key.traits}) == &share;
-          },
-          bytes);
-  share.proportion.end(bytes);
-}
-
-void settle_pools(CudaState& s) {
-  if (!s.gate.open()) return;
-  Vector<std::uintptr_t> groups;  // nothing is called under the lock of the contexts
-  s.contexts.for_each([&](Context& context) { groups.push_back(reinterpret_cast<std::uintptr_t>(&context)); });
-  for (const std::uintptr_t group : groups) {
-    s.device_pool.settle(group);
-    s.pinned_pool.settle(group);
-  }
-}
-
-std::uint64_t trim_rings(CudaState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns) {
-  Vector<Context*> with_chunks;  // nothing is called under the lock of the contexts
-  s.contexts.for_each([&](Context& context) {
-    const bool unused = elapsed_ns(context.ring.used_ns(), now_ns) >= unused_for_ns;
-    if (unused && context.ring.figures().chunks) with_chunks.push_back(&context);
-  });
-  std::uint64_t bytes = 0;
-  Through gate(s.gate);
-  if (!gate || with_chunks.empty()) return bytes;
-  RelaxedCapture relaxed(s.functions);
-  for (Context* const context : with_chunks) {
-    Inside inside(*context);
-    if (context->ending.load()) continue;
-    Entered entered(s.functions, context->handle());
-    StagingChunks chunks(s.functions, s.source, s.pinned_pool, *context, now_ns);
-    if (entered) bytes += context->ring.trim(chunks);
-  }
-  return bytes;
-}
-
-std::uint64_t trim_all(CudaState& s) {
-  const Trim all{.keep_bytes = 0, .unused_for_ns = 0};
-  const std::uint64_t now = coarse_now_ns();
-  return trim_rings(s, 0, now) + s.device_pool.trim(all, now) + s.pinned_pool.trim(all, now);
-}
-
-namespace {
-
-// First what nothing waits for. The rest is waited for as the program's own free would have been.
-std::uint64_t trim_while_capturing(CudaState& s) {
-  if (!driver().cuThreadExchangeStreamCaptureMode) return 0;
-  const auto release = [&](Block* block, bool unsettled) { s.source.release_while_capturing(block, unsettled); };
-  const std::uint64_t now = coarse_now_ns(), freed = s.source.frees_done.load();
-  std::uint64_t bytes = 0;
-  for (const bool settled_only : {true, false}) {
-    const Trim all{.keep_bytes = 0, .unused_for_ns = 0, .settled_only = settled_only};
-    s.source.release_postponed_while_capturing(!settled_only);
-    bytes = s.device_pool.trim(all, now, release) + s.pinned_pool.trim(all, now, release);
-    if (bytes || s.source.frees_done.load() != freed) break;
-  }
-  return bytes;
-}
-
-}  // namespace
+std::uint64_t trim_all(CudaState& s) { return trim_rings(s, 0, coarse_now_ns()) + s.pools.trim(); }
 
 // Or, none kept: waits for what other threads are giving back at this moment.
 std::uint64_t trim_for_program(CudaState& s) {
   if (s.gate.closed.load() || phase() != Phase::running || in_host_function) return 0;
-  s.source.release_postponed();
-  if (const std::uint64_t bytes = s.gate.open() ? trim_all(s) : trim_while_capturing(s)) return bytes;
-  return s.device_pool.wait_for_releases() || s.pinned_pool.wait_for_releases();
+  s.pools.source().release_postponed();
+  if (const std::uint64_t bytes = s.gate.open() ? trim_all(s) : s.pools.trim_while_capturing()) return bytes;
+  return s.pools.wait_for_releases();
 }
 
 // The driver is asked only where the limit is a part of the device: a program may be capturing, and this call is none
@@ -353,24 +227,18 @@ std::uint64_t limit_of(const Device& device) {
   return limit.of(bytes);
 }
 
-bool limit_allows(CudaState&, Device& device, std::uint64_t bytes) {
+bool limit_allows(const Device& device, std::uint64_t bytes) {
   const std::uint64_t limit = limit_of(device);
   return !limit || (bytes <= limit && taken_bytes(device) <= limit - bytes);
 }
 
 // --- Pooled blocks in the program's hands
 
-std::uint64_t reserved_bytes_with(const CudaState& s, const Sort& sort) {
-  if (sort.kind == BlockKind::device) return sort.context->device->reserved_bytes.load(std::memory_order_relaxed);
-  const std::uint64_t all = s.source.pinned_reserved_bytes.load(std::memory_order_relaxed);
-  return all - std::min(all, s.source.ring_bytes.load(std::memory_order_relaxed));
-}
-
 void account_death(CudaState& s, Block* block, const Death& death) {
-  Share& share = s.source.share_of(block->sort());
-  KindCounters& counted = counters_of(s, block->kind, block->context);
+  Share& share = s.pools.source().share_of(block->sort());
+  KindCounters& counted = s.account.counters_of(block->kind, block->context);
   const CountedBlock died = as_counted(*block);
-  const std::uint64_t reserved = death.kept ? reserved_bytes_with(s, block->sort()) : 0;
+  const std::uint64_t reserved = death.kept ? s.pools.reserved_bytes(block->sort()) : 0;
   Locked hold(counted.lock);
   if (death.waited) bump(counted.driver_syncs);
   if (block->kind == BlockKind::device) s.account.live_on_devices.fall(died.bytes);

@@ -1,4 +1,4 @@
-// What Cistern knows of a process's CUDA memory: contexts, pooled blocks, tracked allocations, counters.
+// The state of a process's CUDA memory: contexts, pooled blocks, tracked allocations, counters.
 //
 // Room: CUDA: what is known of its memory, contexts and streams.
 // May include: pool/base, pool, pool/staging, stats, stats/unwind, backends/cuda, shim/process, shim/staging,
@@ -12,6 +12,7 @@
 #include "shim/cuda/missing.hpp"
 #include "shim/cuda/next.hpp"
 #include "shim/cuda/objects.hpp"
+#include "shim/cuda/pools.hpp"
 #include "shim/cuda/staging.hpp"
 #include "shim/process/options.hpp"
 #include "shim/staging/round_trips.hpp"
@@ -29,33 +30,24 @@ struct CudaState {
   const Missing missing;
   Gate gate;
   Blocks blocks;
-  BlockSource source;
-  TieredPool<BlockSource> device_pool, pinned_pool;
   Captures captures;
   Contexts contexts;
   Account account;
+  Pools pools;
   GraphMemory graph_memory;
   Objects objects;
   Transfers transfers;
   Staging staging;
   RoundTrips round_trips;
   Waits waits;
-  std::atomic<std::uint64_t> recycled_ids{0};  // buffer ids of our own
-  std::atomic<bool> pinned_warned{false};
 
   const bool sites_on;
-  const bool deferred;  // CISTERN_DEVICE_ORDER
 };
 
 // Made on first use, never torn down: memory is freed by the program's last destructors too.
 CudaState& state();
 // The state if there is one.
 CudaState* state_if_used();
-
-inline KindCounters& counters_of(CudaState& s, BlockKind kind, const Context* context) {
-  if (kind == BlockKind::pinned) return s.account.counters(Family::pinned);
-  return s.account.counters(Family::device, context ? context->device->ordinal : 0);
-}
 
 // Notes what a real call answered: a sticky error poisons the current context.
 CUresult note(CudaState& s, CUresult result);
@@ -81,7 +73,7 @@ CUresult counted_wait(CudaState& s, const char* driver_name, Pass pass) {
 
 // An object that the program made; nothing for what the runtime makes for itself.
 void note_object(CudaState& s, ObjectType type, const void* handle, const char* driver_name);
-// Around the driver's call that ends it: the handle may come again at once.
+// Around the driver's call that ends it: the handle may be reused immediately.
 template <class Pass>
 CUresult end_object(const void* handle, Pass pass) {
   CudaState& s = state();
@@ -92,8 +84,8 @@ CUresult end_object(const void* handle, Pass pass) {
   return answer;
 }
 
-// Memory that a context takes along when it goes. `before` keeps what the pools hold of it out of everyone's hands;
-// afterwards it is forgotten, or given back when the context turned out to live on.
+// Memory that goes with its context. `before` keeps what the pools hold of it out of everyone's hands; afterwards it is
+// forgotten, or given back when the context turned out to live on.
 class ContextEnd {
  public:
   ContextEnd(CudaState& s, Context* context);
@@ -109,31 +101,8 @@ class ContextEnd {
   Vector<Block*> kept_, settled_;
 };
 
-// What the driver has given for blocks of this kind: staged copies' chunks are no memory of the program's.
-std::uint64_t reserved_bytes_with(const CudaState& s, const Sort& sort);
-
-inline TieredPool<BlockSource>& pool_of(CudaState& s, BlockKind kind) {
-  return kind == BlockKind::device ? s.device_pool : s.pinned_pool;
-}
-
-// What a block waits for besides its own context's work that has been waited for already: pinned memory is every
-// context's, device memory another's only after peer access or a copy. `own_too`: nobody has waited.
-BlockSource::Fence fence_for(CudaState& s, const Block* block, bool own_too);
-void give_to_pool(CudaState& s, Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns = coarse_now_ns());
-// After a free of the program's own: it may wait, as the driver's would have. What the pool keeps of that memory is
-// brought into proportion to what was live lately.
-void give_up_excess(CudaState& s, const Sort& sort, std::uint64_t now_ns);
-inline void keep_in_proportion(CudaState& s, const Sort& sort, std::uint64_t now_ns) {
-  if (s.source.share_of(sort).proportion.may_be_over(reserved_bytes_with(s, sort), now_ns)) [[unlikely]]
-    give_up_excess(s, sort, now_ns);
-}
-// Whether a block that comes back, and counts as live yet, is kept at all: see Proportion.
-bool keeps(CudaState& s, const Block& freed, std::uint64_t now_ns);
-
-// What the pools keep and has settled by now can be had again, also while a stream captures and nobody may ask.
-void settle_pools(CudaState& s);
-
-// Releases everything that the pools keep and that has settled. Returns the bytes given back.
+// Releases the chunks of staged copies, and everything that the pools keep and that has settled. Returns the bytes
+// given back.
 std::uint64_t trim_all(CudaState& s);
 // For a call that ran out of memory: gives back what the pools keep, while a stream captures first what is idle. The
 // bytes that came free; at least 1 after waiting for other threads that give back.
@@ -153,7 +122,7 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int devi
 // The driver knows nothing of this address: what it answers for it is what it answers for memory that is not there.
 void* unallocated_address();
 
-// What reports say of a block.
+// The facts about a block for reports.
 Tracked as_tracked(const Block& block);
 
 // A pooled block that the program has given back: what hooks/allocate.cpp counted is taken out again.
@@ -164,9 +133,6 @@ struct Death {
 };
 void account_death(CudaState& s, Block* block, const Death& death = {});
 
-// Bytes the driver would take for a request; what cuMemGetInfo shows of it.
-inline std::uint64_t as_driver_rounds(std::uint64_t bytes) { return (bytes + 511) & ~std::uint64_t{511}; }
-
 // Taken of the device by this process, cached blocks included.
 inline std::uint64_t taken_bytes(const Device& device) {
   return device.reserved_bytes.load(std::memory_order_relaxed) + device.tracked_bytes.load(std::memory_order_relaxed);
@@ -175,14 +141,14 @@ inline std::uint64_t taken_bytes(const Device& device) {
 // CISTERN_DEVICE_LIMIT, in bytes of this device; 0: none.
 std::uint64_t limit_of(const Device& device);
 // Whether it leaves room for so much more memory of the device, cached blocks counted as taken.
-bool limit_allows(CudaState& s, Device& device, std::uint64_t bytes);
+bool limit_allows(const Device& device, std::uint64_t bytes);
 
 // All pools of the process, as room for a call.
 class Room {
  public:
   explicit Room(CudaState& s) : s_(s) {}
   bool out_of_memory(CUresult answer) const { return answer == kOutOfMemory; }
-  std::uint64_t given_back() const { return s_.source.frees_done.load(); }
+  std::uint64_t given_back() const { return s_.pools.source().frees_done.load(); }
   bool make() { return trim_for_program(s_) != 0; }
 
  private:
@@ -193,7 +159,7 @@ class Room {
 // pools keep makes way for it.
 template <class Pass>
 CUresult with_room(CudaState& s, Device* device, std::uint64_t bytes, Pass pass) {
-  const auto limited = [&] { return device && !limit_allows(s, *device, bytes); };
+  const auto limited = [&] { return device && !limit_allows(*device, bytes); };
   return cistern::with_room(Room(s), [&] { return limited() ? kOutOfMemory : pass(); });
 }
 
@@ -213,9 +179,10 @@ class GranuleMeasurement {
   bool measures_ = false;
 };
 
-// What the program has in its hands of the device, or cannot get back at once.
+// Bytes of the device that the program holds, or that cannot come back to it immediately.
 std::uint64_t used_bytes(CudaState& s, const Device& device);
-// What the driver would have free besides, had it got back what the pool keeps, as far as that can go back at once.
+// Bytes more that the driver would have free without the memory that the pool keeps, as far as that can go back
+// immediately.
 std::uint64_t kept_bytes(CudaState& s, const Device& device);
 
 // Samples total, free and ours while the driver is alive; at most every second, on slow paths. A context of the device

@@ -11,7 +11,7 @@ const void* stream_key(CUstream stream, Zero zero) {
 
 namespace {
 
-// Of a place: the legacy default stream of any context is null there.
+// The key for a place: the legacy default stream of any context is null there.
 const void* place_key(CUstream stream, Zero zero) {
   const void* const key = stream_key(stream, zero);
   return key == legacy_stream() ? nullptr : key;
@@ -27,8 +27,8 @@ StreamTurn::StreamTurn(CudaState& s, CUstream stream, Zero zero)
   turn_.emplace(*turns, context_, key_, [&] { return place(); });
 }
 
-staging::Place StreamTurn::place() const {
-  staging::Place place{context_, key_, !key_};
+staging::StreamKey StreamTurn::place() const {
+  staging::StreamKey place{context_, key_, !key_};
   s_.objects.with_stream(stream_, [&](const StreamRecord* record) {
     if (record) place.blocks = !record->non_blocking;
   });

@@ -9,9 +9,9 @@ namespace cistern::cuda {
 
 struct CudaState;
 
-enum class Zero { legacy, per_thread };  // which default stream the stream 0 is in a call
+enum class Zero { legacy, per_thread };  // the default stream that stream 0 means in a call
 
-// What a stream is known by among all; the legacy default stream is the same in all contexts.
+// The key of a stream among all; the legacy default stream is the same in all contexts.
 const void* stream_key(CUstream stream, Zero zero);
 
 class StreamTurn {
@@ -26,7 +26,7 @@ class StreamTurn {
   }
 
  private:
-  staging::Place place() const;
+  staging::StreamKey place() const;
 
   CudaState& s_;
   const CUstream stream_;

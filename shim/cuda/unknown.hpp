@@ -1,6 +1,6 @@
 // Functions of the driver that the program asked for by name and that this version does not know (symbols/cuda.def and
-// symbols/cuda_known.def have no row of them): those of a later toolkit. What they do to memory, nobody here sees; so
-// reports name them.
+// symbols/cuda_known.def have no row of them): those of a later toolkit. Cistern does not see what they do to memory,
+// so reports name them.
 #pragma once
 #include <string_view>
 

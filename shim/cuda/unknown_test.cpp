@@ -1,4 +1,4 @@
-// What is known of the driver's functions, and how much is kept of those that are not.
+// Known functions of the driver, and how many unknown ones are kept.
 #include "shim/cuda/unknown.hpp"
 
 #include <gtest/gtest.h>

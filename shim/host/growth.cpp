@@ -133,14 +133,14 @@ std::uint64_t scaled(double value, const LiveOfSite& site) {
 
 [[gnu::cold]] void look_at_growth_once_more() {
   const Locked hold(look_lock);
-  if (!host_pool::sample_interval_bytes || histories_ended_ms.load()) return;
+  if (!host_pool::sample_interval_bytes() || histories_ended_ms.load()) return;
   look(static_cast<std::uint32_t>(coarse_milliseconds_since_start()), host_pool::AtFork::wait);
   if (!host_pool::samples_every_block()) correct_samples();
 }
 
 [[gnu::cold]] void add_growth(std::uint64_t peak_bytes_max, Snapshot& snapshot) {
   constexpr std::size_t kShown = 3;
-  if (!host_pool::sample_interval_bytes) return;
+  if (!host_pool::sample_interval_bytes()) return;
   look_at_growth_once_more();
   const Locked hold(look_lock);
   const std::uint64_t now_ms = coarse_milliseconds_since_start();

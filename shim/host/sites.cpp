@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "pool/base/lock.hpp"
+#include "pool/heap/blocks.hpp"
 #include "pool/heap/picture.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
@@ -164,12 +165,12 @@ void start_sites() {
 
 SiteId site_of_misuse() {
   std::uint32_t site = 0;
-  if (host_pool::sample_interval_bytes == 1) capture(&site, now_ms());
+  if (host_pool::sample_interval_bytes() == 1) capture(&site, now_ms());
   return site;
 }
 
 String sites_mode() {
-  const std::uint64_t interval = host_pool::sample_interval_bytes;
+  const std::uint64_t interval = host_pool::sample_interval_bytes();
   if (!interval) return "off";
   if (interval == 1) return "all";
   StringSink text;
@@ -183,7 +184,7 @@ String sites_mode() {
   Census census;
   take_census(census);
   live.by_standing = census.by_standing;
-  if (!host_pool::sample_interval_bytes) return live;
+  if (!host_pool::sample_interval_bytes()) return live;
   Groups groups(census);
   host_pool::visit_samples(add_sample, &groups);
   if (groups.usable_bytes > 0) live.requested_ratio = groups.requested_bytes / groups.usable_bytes;

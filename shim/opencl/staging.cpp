@@ -138,8 +138,8 @@ bool has_ended(const Functions& real, cl_command_queue queue) {
 
 // --- Which way
 
-Staging::Place Staging::place_of(OpenclState& s, const HostCopy& what) {
-  Place place;
+Staging::CopyContext Staging::context_of_copy(OpenclState& s, const HostCopy& what) {
+  CopyContext place;
   s.queues.with(what.queue, [&](const Queue* record) {
     if (!record || record->inherited) return;
     place.context = record->context;
@@ -167,7 +167,7 @@ bool Staging::shares_host_memory(OpenclState& s, int device) {
 }
 
 // The cheap questions first: of small copies there may be many.
-std::optional<Unstaged> Staging::why_not(OpenclState& s, const HostCopy& what, const Place& place) {
+std::optional<Unstaged> Staging::why_not(OpenclState& s, const HostCopy& what, const CopyContext& place) {
   if (mode() == StagingMode::off) return Unstaged::off;
   if (!staging::range_of(what.box.bytes())) return Unstaged::small;
   if (what.events || !what.blocking) return Unstaged::events;
@@ -185,7 +185,7 @@ std::optional<Unstaged> Staging::why_not(OpenclState& s, const HostCopy& what, c
 }
 
 // What comes before it in its queue is none of its time.
-Staging::Trial Staging::begin_trial(OpenclState&, const HostCopy& what, const Place&) {
+Staging::Trial Staging::begin_trial(OpenclState&, const HostCopy& what, const CopyContext&) {
   return {was_touched(what.host, what.box) && next().clFinish.own(what.queue) == kSuccess};
 }
 
@@ -203,7 +203,7 @@ std::optional<Unstaged> Staging::settle(OpenclState& s, const HostCopy& what) {
 
 bool Staging::is_idle(OpenclState& s, const HostCopy& what) { return has_ended(s.functions, what.queue); }
 
-Staging::Passage Staging::pass_ring(OpenclState& s, const HostCopy& what, const Place& place) {
+Staging::Passage Staging::pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& place) {
   Passage passage;
   const ContextChunks own = chunks_of(s, place.context, place.device_id);
   if (!own.ring || !own.queue) {

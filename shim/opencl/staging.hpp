@@ -61,7 +61,7 @@ class QueueTurn {
   }
 
  private:
-  const staging::Place place_;
+  const staging::StreamKey place_;
   std::optional<staging::Turn> turn_;
 };
 
@@ -70,7 +70,7 @@ struct StagingTypes {
   using Copy = HostCopy;
   using Turn = QueueTurn;
   using Answer = cl_int;
-  struct Place {
+  struct CopyContext {
     cl_context context = nullptr;
     cl_device_id device_id = nullptr;
     int device = 0;
@@ -90,15 +90,15 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
   static constexpr int kDevices = 16;
 
   // --- For the engine
-  Place place_of(OpenclState& s, const HostCopy& what);
-  std::optional<Unstaged> why_not(OpenclState& s, const HostCopy& what, const Place& place);
-  void take_in_trials(OpenclState&, const Place&) {}
-  Trial begin_trial(OpenclState& s, const HostCopy& what, const Place& place);
+  CopyContext context_of_copy(OpenclState& s, const HostCopy& what);
+  std::optional<Unstaged> why_not(OpenclState& s, const HostCopy& what, const CopyContext& place);
+  void take_in_trials(OpenclState&, const CopyContext&) {}
+  Trial begin_trial(OpenclState& s, const HostCopy& what, const CopyContext& place);
   void end_trial(OpenclState& s, const HostCopy& what, const Plan& plan, cl_int answer, std::uint64_t took_ns);
-  void drop_trial(OpenclState&, const Place&, const Trial&) {}
+  void drop_trial(OpenclState&, const CopyContext&, const Trial&) {}
   std::optional<Unstaged> settle(OpenclState& s, const HostCopy& what);
   bool is_idle(OpenclState& s, const HostCopy& what);
-  Passage pass_ring(OpenclState& s, const HostCopy& what, const Place& place);
+  Passage pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& place);
 
   int number_of(cl_device_id device);
   bool shares_host_memory(OpenclState& s, int device);

@@ -2,7 +2,7 @@
 // pinned chunks, and what is learned from it. One engine for all kinds of device; what a driver does in a way of its
 // own its `Driver` does, the class that derives from the engine:
 //
-//   place_of       the copy's place: at least the device's number
+//   context_of_copy       the copy's place: at least the device's number
 //   why_not        the reason why this copy goes the driver's way, whatever was measured
 //   take_in_trials reads the times of trials that have ended, where a driver tells them later
 //   begin_trial    prepares to time the copy; end_trial, drop_trial
@@ -10,7 +10,7 @@
 //   is_idle        says that no work is ahead of them
 //   pass_ring      copies the pieces through the ring
 //
-// Types names the classes of the driver: State, Copy (to_device, host, box), Turn, Answer, Place and Trial.
+// Types names the classes of the driver: State, Copy (to_device, host, box), Turn, Answer, CopyContext and Trial.
 #pragma once
 #include <optional>
 
@@ -66,13 +66,13 @@ class StagingEngine {
   }
 
  protected:
-  using Place = typename Types::Place;
+  using CopyContext = typename Types::CopyContext;
   using Trial = typename Types::Trial;
 
   struct Plan {
     staging::Way way = staging::Way::native;
     StagedWay* of = nullptr;  // null: it is passed on, which was counted
-    Place place{};
+    CopyContext place{};
     Trial trial{};
     std::uint64_t begin_ns = 0;
   };
@@ -100,7 +100,7 @@ class StagingEngine {
   Plan choose(State& s, const Copy& what) {
     Plan plan;
     const std::uint64_t bytes = what.box.bytes();
-    if (mode_ != StagingMode::off && staging::range_of(bytes)) plan.place = driver().place_of(s, what);
+    if (mode_ != StagingMode::off && staging::range_of(bytes)) plan.place = driver().context_of_copy(s, what);
     plan.of = &ways_.of(plan.place.device, what.to_device);
     if (const std::optional<Unstaged> reason = driver().why_not(s, what, plan.place)) {
       plan.of->count(*reason, bytes);

@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "pool/base/system_call.hpp"
-#include "pool/heap/layout.hpp"
+#include "pool/heap/pages.hpp"
 #include "shim/staging/copy_crew.hpp"
 #include "shim/staging/touchable.hpp"
 

@@ -160,9 +160,9 @@ void Judge::found_target(std::uintptr_t word) {
 }
 
 void Judge::put_candidate(std::uintptr_t word) {
-  host_pool::Picture::Place place;
-  if (!world_.heap->locate(word, place)) return;
-  __builtin_prefetch(&marks_[place.number], 1);
+  host_pool::Picture::Location location;
+  if (!world_.heap->locate(word, location)) return;
+  __builtin_prefetch(&marks_[location.number], 1);
   __builtin_prefetch(reinterpret_cast<const void*>(word));
   while (scratch_.candidates_put - scratch_.candidates_taken == kCandidates) take_candidate();
   scratch_.candidates[scratch_.candidates_put++ % kCandidates] = word;
@@ -172,14 +172,14 @@ void Judge::take_candidate() { found_in_heap(scratch_.candidates[scratch_.candid
 
 // Most pointers lead to what was found before: that is seen without a look at the block.
 void Judge::found_in_heap(std::uintptr_t word) {
-  host_pool::Picture::Place place;
-  if (!world_.heap->locate(word, place)) return;
-  std::uint8_t& mark = marks_[place.number];
+  host_pool::Picture::Location location;
+  if (!world_.heap->locate(word, location)) return;
+  std::uint8_t& mark = marks_[location.number];
   const Standing known = standing_of(mark);
   const bool may_be_head = pass_ == Standing::indirectly_lost && known == Standing::lost;
   if (known != Standing::none && !may_be_head) return;
   PictureBlock block;
-  if (!world_.heap->read(place, block) || !block.live || word - block.first >= block.bytes) return;
+  if (!world_.heap->read(location, block) || !block.live || word - block.first >= block.bytes) return;
   if (may_be_head) {
     if (block.first != head_) stand(mark, Standing::indirectly_lost);
     return;
@@ -255,12 +255,12 @@ void Judge::push(std::uintptr_t first, std::uintptr_t end) {
     }
     makes_room_ = false;
   }
-  host_pool::Picture::Place place;
-  const bool is_block = world_.heap->locate(first, place);
+  host_pool::Picture::Location location;
+  const bool is_block = world_.heap->locate(first, location);
   if (scratch_.pending_count < kPending - (is_block ? kForTargets : 0)) {
     scratch_.pending[scratch_.pending_count++] = {first, end};
   } else if (is_block) {
-    marks_[place.number] |= kWaits;
+    marks_[location.number] |= kWaits;
     scratch_.some_wait = true;
   }
 }

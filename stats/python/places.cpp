@@ -103,8 +103,8 @@ const Line* line_of(const Code& code, unsigned number) {
 // --- Code
 // Who stands on one of its places goes on from there.
 void unlink_places(const Code& code) {
-  for (Place* place = code.first; place; place = place->next_of_code) {
-    std::atomic<Place*>* link = &bucket_of({code.object, place->instruction});
+  for (KnownInstruction* place = code.first; place; place = place->next_of_code) {
+    std::atomic<KnownInstruction*>* link = &bucket_of({code.object, place->instruction});
     while (link->load(std::memory_order_relaxed) != place) link = &link->load(std::memory_order_relaxed)->next;
     link->store(place->next.load(std::memory_order_relaxed), std::memory_order_release);
   }
@@ -117,10 +117,10 @@ void free_retired() {
   if (walkers.load(std::memory_order_seq_cst) != 1) return;
   while (Code* const code = retired) {
     retired = code->next;
-    while (Place* const place = code->first) {
+    while (KnownInstruction* const place = code->first) {
       code->first = place->next_of_code;
-      places_bytes -= sizeof(Place);
-      internal_deallocate(place, sizeof(Place));
+      places_bytes -= sizeof(KnownInstruction);
+      internal_deallocate(place, sizeof(KnownInstruction));
     }
     places_bytes -= code->size;
     internal_deallocate(code, code->size);
@@ -198,11 +198,11 @@ unsigned number_of(const Layout& layout, const Instruction& instruction, const C
   if (places_bytes > 2 * kPlacesBytesMax) return line_of_too_many();  // others walk all the time
   Code* const code = code_of(layout, instruction.code);
   const Line* const line = line_of(*code, number_of(layout, instruction, *code));
-  std::atomic<Place*>& bucket = bucket_of(instruction);
-  auto* const place = new (internal_allocate(sizeof(Place)))
-      Place{bucket.load(std::memory_order_relaxed), instruction.at, code, line, code->first};
+  std::atomic<KnownInstruction*>& bucket = bucket_of(instruction);
+  auto* const place = new (internal_allocate(sizeof(KnownInstruction)))
+      KnownInstruction{bucket.load(std::memory_order_relaxed), instruction.at, code, line, code->first};
   code->first = place;
-  places_bytes += sizeof(Place);
+  places_bytes += sizeof(KnownInstruction);
   bucket.store(place, std::memory_order_release);
   return line;
 }

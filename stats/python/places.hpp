@@ -50,10 +50,10 @@ struct Line {
 };
 
 // A code object as it was when it was seen. Another object at the same address differs in one of these.
-struct Place;
+struct KnownInstruction;
 struct Code {
-  Code* next;    // in its bucket, or retired
-  Place* first;  // of its places
+  Code* next;               // in its bucket, or retired
+  KnownInstruction* first;  // of its instructions
   const char* object;
   int first_line;
   unsigned version;  // the object's own number, where it has one: then the parts' bytes are neither kept nor compared
@@ -64,12 +64,12 @@ struct Code {
 };
 
 // An instruction of a code object.
-struct Place {
-  std::atomic<Place*> next;
+struct KnownInstruction {
+  std::atomic<KnownInstruction*> next;
   std::uintptr_t instruction;  // its address; in old versions its number
   const Code* code;
   const Line* line;
-  Place* next_of_code;
+  KnownInstruction* next_of_code;
 };
 
 struct Instruction {
@@ -78,12 +78,12 @@ struct Instruction {
 };
 
 inline constexpr unsigned kBucketBits = 15;
-inline constinit std::atomic<Place*> buckets[1 << kBucketBits] = {};
+inline constinit std::atomic<KnownInstruction*> buckets[1 << kBucketBits] = {};
 
 inline std::uint64_t hash_of(const char* object, std::uintptr_t of_object) {
   return (reinterpret_cast<std::uintptr_t>(object) + of_object * 31) * 0x9E3779B97F4A7C15;
 }
-inline std::atomic<Place*>& bucket_of(const Instruction& instruction) {
+inline std::atomic<KnownInstruction*>& bucket_of(const Instruction& instruction) {
   return buckets[hash_of(instruction.code, instruction.at) >> (64 - kBucketBits)];
 }
 
@@ -127,7 +127,7 @@ template <class Word>
 }
 
 [[gnu::always_inline]] inline const Line* find_line(const Layout& layout, const Instruction& instruction) {
-  const Place* place = bucket_of(instruction).load(std::memory_order_acquire);
+  const KnownInstruction* place = bucket_of(instruction).load(std::memory_order_acquire);
   while (place && !(place->instruction == instruction.at && is_same(layout, *place->code, instruction.code)))
     place = place->next.load(std::memory_order_acquire);
   return place ? place->line : nullptr;

@@ -35,10 +35,10 @@ struct Wanted {
 
 void account_birth(CudaState& s, Block* block, bool pool_hit, std::uint64_t born_ns) {
   const CountedBlock born = as_counted(*block);
-  const std::uint64_t reserved = reserved_bytes_with(s, block->sort());
-  Share& share = s.source.share_of(block->sort());
+  const std::uint64_t reserved = s.pools.reserved_bytes(block->sort());
+  Share& share = s.pools.source().share_of(block->sort());
   const std::uint64_t rounded = as_driver_rounds(born.bytes);
-  KindCounters& counted = counters_of(s, block->kind, block->context);
+  KindCounters& counted = s.account.counters_of(block->kind, block->context);
   Locked hold(counted.lock);
   if (block->kind == BlockKind::device) s.account.live_on_devices.rise(born.bytes);
   bump(share.live_bytes, rounded);
@@ -66,7 +66,7 @@ void hand_out(CudaState& s, Block* block, const Wanted& wanted, bool hit, std::u
 void adopt_unpooled(CudaState& s, const Wanted& wanted, std::uintptr_t address) {
   Context* context = s.contexts.current();
   if (!context || !address) return;
-  Block* block = s.source.adopt({context, wanted.traits, as_driver_rounds(wanted.bytes)}, address);
+  Block* block = s.pools.source().adopt({context, wanted.traits, as_driver_rounds(wanted.bytes)}, address);
   block->unpooled = true;
   hand_out(s, block, wanted, false);
 }
@@ -102,20 +102,20 @@ Device* limited_by(BlockKind kind, Context* context) {
 
 [[gnu::noinline]] Acquired<Block*, CUresult> acquire_new(CudaState& s, const Wanted& wanted, Context* context,
                                                          std::uint64_t bytes) {
-  s.source.release_postponed();
+  s.pools.source().release_postponed();
   sample_device_memory(s, *context->device);
   Acquired<Block*, CUresult> acquired{nullptr, kOutOfMemory, false};
   acquired.error = with_room(s, limited_by(wanted.kind, context), bytes, [&] {
     if (wanted.kind == BlockKind::pinned) {
-      acquired = s.source.acquire({context, wanted.traits, bytes});
+      acquired = s.pools.source().acquire({context, wanted.traits, bytes});
       return acquired.error;
     }
     GranuleMeasurement measurement(s, *context->device, bytes);
-    acquired = s.source.acquire({context, wanted.traits, bytes});
+    acquired = s.pools.source().acquire({context, wanted.traits, bytes});
     if (acquired.ok) measurement.allocated();
     return acquired.error;
   });
-  if (acquired.ok) s.source.share_of(acquired.chunk->sort()).proportion.note_new(bytes);
+  if (acquired.ok) s.pools.source().share_of(acquired.chunk->sort()).proportion.note_new(bytes);
   return acquired;
 }
 
@@ -130,7 +130,7 @@ struct Want {
   bool is_there(Block* block) const {
     if (block->context_is_there()) [[likely]]
       return true;
-    s.source.forget(block);  // given back while its context went
+    s.pools.source().forget(block);  // given back while its context went
     return false;
   }
   Acquired<Block*, CUresult> acquire() const { return acquire_new(s, wanted, context, key.bytes); }
@@ -138,7 +138,7 @@ struct Want {
 
 // What the program is told when neither the pool nor the driver had the memory.
 CUresult failed(CudaState& s, const Wanted& wanted, const Context* context, CUresult answer) {
-  add(counters_of(s, wanted.kind, context).failed);
+  add(s.account.counters_of(wanted.kind, context).failed);
   if (note(s, answer) == kOutOfMemory)
     report_out_of_memory(s, wanted.api, wanted.kind == BlockKind::device ? Family::device : Family::pinned,
                          context ? context->device->ordinal : 0, wanted.bytes);
@@ -148,7 +148,7 @@ CUresult failed(CudaState& s, const Wanted& wanted, const Context* context, CUre
 // Of what went back on the stream; null: nothing that will do. Not for a capture, whose graph would use it again later.
 Block* take_in_order(CudaState& s, Want want, CUstream stream, std::uint64_t now_ns) {
   want.key.traits = s.captures.any() ? 0 : stream_traits(s, want.context, stream);
-  return want.key.traits ? take_kept(s.device_pool, want, now_ns).value_or(nullptr) : nullptr;
+  return want.key.traits ? take_kept(s.pools.device(), want, now_ns).value_or(nullptr) : nullptr;
 }
 
 CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, std::uintptr_t* address) {
@@ -160,10 +160,10 @@ CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, s
       hand_out(s, block, wanted, true, now_ns);
       return kSuccess;
     }
-  const auto [got, hit] = acquire(pool_of(s, wanted.kind), want, now_ns);
+  const auto [got, hit] = acquire(s.pools.of(wanted.kind), want, now_ns);
   if (!got.ok) [[unlikely]]
     return failed(s, wanted, context, got.error);
-  if (!hit) add(counters_of(s, wanted.kind, context).pool_misses);
+  if (!hit) add(s.account.counters_of(wanted.kind, context).pool_misses);
   *address = got.chunk->address.load(std::memory_order_relaxed);
   hand_out(s, got.chunk, wanted, hit, now_ns);
   return kSuccess;
@@ -174,7 +174,7 @@ template <class Pass>
 CUresult pass_on(CudaState& s, const Wanted& wanted, Context* context, Unpooled reason, Pass pass) {
   const CUresult answer = with_room(s, limited_by(wanted.kind, context), wanted.bytes, pass);
   if (answer != kSuccess) return failed(s, wanted, context, answer);
-  KindCounters& counted = counters_of(s, wanted.kind, context);
+  KindCounters& counted = s.account.counters_of(wanted.kind, context);
   counted.count_unpooled(reason);
   add(counted.driver_allocs);
   if (context) sample_device_memory(s, *context->device);
@@ -220,12 +220,13 @@ std::uint64_t machine_memory_bytes() {
 
 void warn_of_much_pinned(CudaState& s) {
   static constinit std::atomic<std::uint64_t> known{0};
+  static constinit std::atomic<bool> has_warned{false};
   std::uint64_t ram = known.load(std::memory_order_relaxed);
   if (!ram) known.store(ram = machine_memory_bytes());
-  const std::uint64_t pinned = s.source.pinned_reserved_bytes.load(std::memory_order_relaxed);
+  const std::uint64_t pinned = s.pools.source().pinned_reserved_bytes.load(std::memory_order_relaxed);
   if (!ram || pinned <= ram / 4) [[likely]]
     return;
-  if (s.pinned_warned.exchange(true)) return;
+  if (has_warned.exchange(true)) return;
   Uncounted uncounted;
   StringSink line;
   line.print("{} of host memory are pinned, more than a quarter of the machine's {}", human_bytes(pinned),
@@ -269,10 +270,10 @@ CUresult reserve(const Wanted& wanted, std::size_t count) {
     const auto acquired = acquire_new(s, wanted, context, chunk_bytes(wanted));
     if (!acquired.ok) return note(s, acquired.error);
     const Sort sort = acquired.chunk->sort();
-    Proportion& proportion = s.source.share_of(sort).proportion;
+    Proportion& proportion = s.pools.source().share_of(sort).proportion;
     proportion.note_back(acquired.chunk->bytes, true);  // asked for, so it is kept as what was live
-    give_to_pool(s, acquired.chunk, {});
-    proportion.note_live(reserved_bytes_with(s, sort));
+    s.pools.give(acquired.chunk, {});
+    proportion.note_live(s.pools.reserved_bytes(sort));
   }
   return kSuccess;
 }

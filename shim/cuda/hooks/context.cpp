@@ -93,7 +93,7 @@ CUresult destroy_stream(CUstream stream, Pass pass) {
 template <class Pass>
 CUresult begin_capture(CUstream stream, bool per_thread, int mode, Pass pass) {
   CudaState& s = state();
-  settle_pools(s);
+  s.pools.settle();
   Context* context = s.contexts.current();
   s.captures.begun(stream, per_thread, mode, context ? context->handle() : nullptr);
   const CUresult answer = note(s, pass());

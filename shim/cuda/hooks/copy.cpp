@@ -14,7 +14,7 @@ namespace cistern::cuda {
 namespace {
 
 enum class Blocking { no, yes };
-enum class Place { device, pinned, pageable, unknown };
+enum class MemoryType { device, pinned, pageable, unknown };
 
 // On a stream, or waiting on a default one.
 struct On {
@@ -25,14 +25,14 @@ struct On {
 };
 
 // Where an address lies: our own tables know most; else the driver does, and what it does not know is pageable.
-Place place_of(CudaState& s, std::uintptr_t address) {
+MemoryType memory_type_of(CudaState& s, std::uintptr_t address) {
   if (const auto range = s.blocks.ranges.find(address))
-    return range->value.kind == RangeKind::device ? Place::device : Place::pinned;
-  if (!driver().cuPointerGetAttribute || in_host_function) return Place::unknown;
+    return range->value.kind == RangeKind::device ? MemoryType::device : MemoryType::pinned;
+  if (!driver().cuPointerGetAttribute || in_host_function) return MemoryType::unknown;
   int type = 0;
   s.account.counters(Family::device).driver_queries.fetch_add(1, std::memory_order_relaxed);
-  if (driver().cuPointerGetAttribute(&type, kPointerMemoryType, address) != kSuccess) return Place::pageable;
-  return type == kMemoryHost ? Place::pinned : Place::device;
+  if (driver().cuPointerGetAttribute(&type, kPointerMemoryType, address) != kSuccess) return MemoryType::pageable;
+  return type == kMemoryHost ? MemoryType::pinned : MemoryType::device;
 }
 
 CUDA_MEMCPY3D::Side in_space(const CUDA_MEMCPY2D::Side& side) {
@@ -132,39 +132,39 @@ class Copying {
 
   void to_device(CUdeviceptr target, const void* source, std::uint64_t bytes, On on) {
     use(target, bytes);
-    const Place from = place_of_host(source, bytes);
-    note(Place::device, from, bytes, on);
-    if (from != Place::device) linear(true, source, target, bytes, on).pageable = from == Place::pageable;
+    const MemoryType from = memory_type_of_host(source, bytes);
+    note(MemoryType::device, from, bytes, on);
+    if (from != MemoryType::device) linear(true, source, target, bytes, on).pageable = from == MemoryType::pageable;
   }
   void to_host(const void* target, CUdeviceptr source, std::uint64_t bytes, On on) {
     use(source, bytes);
-    const Place to = place_of_host(target, bytes);
-    note(to, Place::device, bytes, on);
-    if (to != Place::device) linear(false, target, source, bytes, on).pageable = to == Place::pageable;
+    const MemoryType to = memory_type_of_host(target, bytes);
+    note(to, MemoryType::device, bytes, on);
+    if (to != MemoryType::device) linear(false, target, source, bytes, on).pageable = to == MemoryType::pageable;
   }
   // An array by an offset in bytes: passed on.
   void to_array(const void* source, std::uint64_t bytes, On on) {
-    note(Place::device, place_of_host(source, bytes), bytes, on);
+    note(MemoryType::device, memory_type_of_host(source, bytes), bytes, on);
     linear(true, source, 0, bytes, on).unfit = Unstaged::shape;
   }
   void from_array(const void* target, std::uint64_t bytes, On on) {
-    note(place_of_host(target, bytes), Place::device, bytes, on);
+    note(memory_type_of_host(target, bytes), MemoryType::device, bytes, on);
     linear(false, target, 0, bytes, on).unfit = Unstaged::shape;
   }
   void either(CUdeviceptr target, CUdeviceptr source, std::uint64_t bytes, On on) {
     use(target, bytes);
     use(source, bytes);
-    const Place to = place_of(s_, target), from = place_of(s_, source);
+    const MemoryType to = memory_type_of(s_, target), from = memory_type_of(s_, source);
     note(to, from, bytes, on);
-    if (to == Place::device && from != Place::device)
-      linear(true, reinterpret_cast<const void*>(source), target, bytes, on).pageable = from == Place::pageable;
-    if (to != Place::device && from == Place::device)
-      linear(false, reinterpret_cast<const void*>(target), source, bytes, on).pageable = to == Place::pageable;
+    if (to == MemoryType::device && from != MemoryType::device)
+      linear(true, reinterpret_cast<const void*>(source), target, bytes, on).pageable = from == MemoryType::pageable;
+    if (to != MemoryType::device && from == MemoryType::device)
+      linear(false, reinterpret_cast<const void*>(target), source, bytes, on).pageable = to == MemoryType::pageable;
   }
   void between_devices(CUdeviceptr target, CUdeviceptr source, std::uint64_t bytes, On on) {
     use(target, bytes);
     use(source, bytes);
-    note(Place::device, Place::device, bytes, on);
+    note(MemoryType::device, MemoryType::device, bytes, on);
   }
   void described_across_contexts(const CUDA_MEMCPY3D* copy, On on) {
     across_contexts(on);
@@ -299,25 +299,25 @@ class Copying {
   }
 
   // Drivers take a device's address there too.
-  Place place_of_host(const void* host, std::uint64_t bytes) {
+  MemoryType memory_type_of_host(const void* host, std::uint64_t bytes) {
     const auto address = reinterpret_cast<std::uintptr_t>(host);
     const auto range = s_.blocks.ranges.find(address);
-    if (!range) return Place::pageable;
+    if (!range) return MemoryType::pageable;
     if (range->value.kind == RangeKind::device) use(address, bytes);
-    return Place::pinned;
+    return MemoryType::pinned;
   }
-  Place place_of_side(const CUDA_MEMCPY3D::Side& side, std::uint64_t bytes) {
-    if (side.memory_type == kMemoryHost) return place_of_host(side.host, bytes);
-    return side.memory_type == kMemoryUnified ? place_of(s_, side.device) : Place::device;
+  MemoryType memory_type_of_side(const CUDA_MEMCPY3D::Side& side, std::uint64_t bytes) {
+    if (side.memory_type == kMemoryHost) return memory_type_of_host(side.host, bytes);
+    return side.memory_type == kMemoryUnified ? memory_type_of(s_, side.device) : MemoryType::device;
   }
 
   void described(On on) {
     use_sides();
     const std::uint64_t bytes = shape_.width_bytes * shape_.height * shape_.depth;
-    const Place to = place_of_side(shape_.target, bytes), from = place_of_side(shape_.source, bytes);
+    const MemoryType to = memory_type_of_side(shape_.target, bytes), from = memory_type_of_side(shape_.source, bytes);
     note(to, from, bytes, on);
-    const bool to_device = to == Place::device;
-    if (!bytes || to_device == (from == Place::device)) return;
+    const bool to_device = to == MemoryType::device;
+    if (!bytes || to_device == (from == MemoryType::device)) return;
     const CUDA_MEMCPY3D::Side& host = to_device ? shape_.source : shape_.target;
     const std::size_t pitch = host.pitch, slice_pitch = host.pitch * host.height;
     const std::uintptr_t base =
@@ -329,7 +329,7 @@ class Copying {
         .host = {reinterpret_cast<char*>(base + host.z * slice_pitch + host.y * pitch + host.x_bytes), pitch,
                  slice_pitch},
         .box = {shape_.width_bytes, shape_.height, shape_.depth},
-        .pageable = (to_device ? from : to) == Place::pageable,
+        .pageable = (to_device ? from : to) == MemoryType::pageable,
         .described = &shape_,
         .unfit = is_plain(shape_.source, shape_) && is_plain(shape_.target, shape_) ? std::nullopt
                                                                                     : std::optional(Unstaged::shape)});
@@ -349,13 +349,13 @@ class Copying {
     return zero_ == Zero::legacy ? legacy_stream() : per_thread_stream();
   }
 
-  void note(Place to, Place from, std::uint64_t bytes, On on) {
-    const bool to_device = to == Place::device, from_device = from == Place::device;
+  void note(MemoryType to, MemoryType from, std::uint64_t bytes, On on) {
+    const bool to_device = to == MemoryType::device, from_device = from == MemoryType::device;
     if (to_device && from_device) across_contexts(on);
     const CopyDirection direction =
         to_device ? (from_device ? CopyDirection::device_to_device : CopyDirection::host_to_device)
                   : (from_device ? CopyDirection::device_to_host : CopyDirection::host_to_host);
-    Noted& noted = noted_[static_cast<int>(direction)][to == Place::pageable || from == Place::pageable];
+    Noted& noted = noted_[static_cast<int>(direction)][to == MemoryType::pageable || from == MemoryType::pageable];
     ++noted.count;
     noted.bytes += bytes;
     on_ = on;

@@ -34,7 +34,7 @@ CUresult synchronise(CudaState& s, Context* context, const Context* current) {
 constexpr std::uint64_t kMuchKept = std::uint64_t{4} << 30;
 
 DriverCalls& calls_of(CudaState& s, const Block& block) {
-  return block.kind == BlockKind::device ? block.context->device->calls : s.source.pinned_calls;
+  return block.kind == BlockKind::device ? block.context->device->calls : s.pools.source().pinned_calls;
 }
 
 // A piece of a slab is not the driver's to free, and the first piece has the slab's own address. The driver is asked
@@ -49,8 +49,8 @@ CUresult free_piece(CudaState& s, Block* piece, Unpooled reason) {
   s.account.counters(Family::pinned).count_unpooled(reason);
   account_death(s, piece, {.kept = answer != kDeinitialized});
   if (answer == kDeinitialized) return answer;
-  give_to_pool(s, piece, fence_for(s, piece, true));
-  s.source.release_postponed();
+  s.pools.give(piece, s.pools.fence_for(piece, true));
+  s.pools.source().release_postponed();
   return kSuccess;
 }
 
@@ -64,11 +64,11 @@ CUresult really_free(CudaState& s, Block* block, std::optional<Unpooled> reason,
     s.blocks.show(block, BlockState::live);
     return answer;
   }
-  KindCounters& counted = counters_of(s, block->kind, block->context);
+  KindCounters& counted = s.account.counters_of(block->kind, block->context);
   if (reason) counted.count_unpooled(*reason);
   add(counted.driver_frees);
   account_death(s, block);
-  s.source.freed_by_program(block);
+  s.pools.source().freed_by_program(block);
   s.blocks.put_away(block);
   return answer;
 }
@@ -103,26 +103,26 @@ struct Order {
 // Without a call of the driver's: what waits for nothing goes to the stream's own.
 void keep_in_order(CudaState& s, Block* block, std::uint64_t traits, std::uint64_t now_ns) {
   if (!s.captures.any())
-    if (BlockSource::Fence of_others = fence_for(s, block, false); of_others.empty()) {
+    if (BlockSource::Fence of_others = s.pools.fence_for(block, false); of_others.empty()) {
       const PoolKey own = block->key();
-      return s.device_pool.give({own.group, traits, own.bytes}, block, now_ns);
+      return s.pools.device().give({own.group, traits, own.bytes}, block, now_ns);
     }
-  give_to_pool(s, block, fence_for(s, block, true), now_ns);
+  s.pools.give(block, s.pools.fence_for(block, true), now_ns);
 }
 
 // In deferred order the program may run far ahead of the device: what waits is to be no more than was live lately.
 bool too_much_waits(CudaState& s, const Block& freed) {
-  const Share& share = s.source.share_of(freed.sort());
+  const Share& share = s.pools.source().share_of(freed.sort());
   const std::uint64_t most = std::max(share.proportion.most_live(), Proportion::kKeptAnyway);
   const auto is_over = [&] { return share.waiting_bytes.load(std::memory_order_relaxed) + freed.bytes > most; };
   if (!is_over()) return false;
-  settle_pools(s);  // it may be another context's, which nobody asks
+  s.pools.settle();  // it may be another context's, which nobody asks
   return is_over();
 }
 
 bool much_is_kept(CudaState& s, const Block& freed) {
-  const std::uint64_t reserved = reserved_bytes_with(s, freed.sort());
-  const std::uint64_t used = s.source.share_of(freed.sort()).used_bytes();
+  const std::uint64_t reserved = s.pools.reserved_bytes(freed.sort());
+  const std::uint64_t used = s.pools.source().share_of(freed.sort()).used_bytes();
   return reserved > used && reserved - used > kMuchKept;
 }
 
@@ -143,7 +143,7 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
     if (*reason != Unpooled::capturing || !order.of_stream || block->marked.load(std::memory_order_relaxed))
       return really_free(s, block, *reason, pass);
   const bool as_chosen = order.when == Order::as_chosen;
-  const bool waits = order.when == Order::now || (as_chosen && (!s.deferred || too_much_waits(s, *block)));
+  const bool waits = order.when == Order::now || (as_chosen && (!s.pools.are_deferred() || too_much_waits(s, *block)));
   Context* const context = block->context;
   const CUresult waited = !waits ? kNotReady : synchronise(s, context, current);
   if (waited != kSuccess && waited != kNotReady) {
@@ -157,16 +157,16 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
   const bool may_wait = has_waited || (!waits && s.gate.open() && (as_chosen || much_is_kept(s, *block)));
   const Sort sort = block->sort();
   const std::uint64_t now_ns = coarse_now_ns();
-  const bool stays = !has_waited || keeps(s, *block, now_ns);
+  const bool stays = !has_waited || s.pools.keeps(*block, now_ns);
   account_death(s, block, {.kept = stays, .waited = has_waited, .now_ns = now_ns});
   if (!stays)
-    s.source.release(block);
+    s.pools.source().release(block);
   else if (order.traits)
     keep_in_order(s, block, order.traits, now_ns);
   else
-    give_to_pool(s, block, fence_for(s, block, !has_waited), now_ns);
-  if (may_wait) keep_in_proportion(s, sort, now_ns);
-  s.source.release_postponed();
+    s.pools.give(block, s.pools.fence_for(block, !has_waited), now_ns);
+  if (may_wait) s.pools.keep_in_proportion(sort, now_ns);
+  s.pools.source().release_postponed();
   return kSuccess;
 }
 
@@ -238,7 +238,7 @@ CUresult free_pinned_in(Order order, void* pointer) {
 // Nobody may wait for a long time: markers tell when the work has ended.
 void use_markers(std::uintptr_t address, CUstream stream) {
   CudaState& s = state();
-  s.source.marks_own_context.store(true, std::memory_order_relaxed);
+  s.pools.source().marks_own_context.store(true, std::memory_order_relaxed);
   if (const Block* const block = s.blocks.table.find(address)) note_unseen_work(s, *block, stream);
 }
 

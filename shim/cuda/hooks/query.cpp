@@ -29,10 +29,11 @@ Found find_block(CUdeviceptr pointer) {
 }
 
 // Buffer ids are unique over the life of the process, so each life of a block has its own. The driver counts from 1.
-std::uint64_t own_buffer_id(CudaState& s, Block* block) {
+std::uint64_t own_buffer_id(Block* block) {
+  static constinit std::atomic<std::uint64_t> made_so_far{0};
   std::uint64_t known = block->buffer_id.load();
   if (known) return known;
-  const std::uint64_t made = (std::uint64_t{1} << 62) | (s.recycled_ids.fetch_add(1, std::memory_order_relaxed) + 1);
+  const std::uint64_t made = (std::uint64_t{1} << 62) | (made_so_far.fetch_add(1, std::memory_order_relaxed) + 1);
   return block->buffer_id.compare_exchange_strong(known, made) ? made : known;
 }
 
@@ -55,7 +56,7 @@ void correct_attribute(Block* block, int attribute, void* value) {
       if (piece) *static_cast<CUdeviceptr*>(value) = block->address.load(std::memory_order_relaxed);
       return;
     case kPointerBufferId:
-      if (piece || block->recycled) *static_cast<unsigned long long*>(value) = own_buffer_id(state(), block);
+      if (piece || block->recycled) *static_cast<unsigned long long*>(value) = own_buffer_id(block);
       return;
     default:
       return;
@@ -154,7 +155,7 @@ CUresult cuMemHostGetFlags(unsigned* flags, void* pointer) {
 
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   CudaState& s = state();
-  settle_pools(s);
+  s.pools.settle();
   const CUresult answer = driver().cuMemGetInfo_v2(free_bytes, total_bytes);
   if (answer != kSuccess) return note(s, answer);
   Context* context = s.contexts.current();

@@ -38,8 +38,8 @@ void end_stream_order(CudaState& s, Context& context, std::uint64_t stream_numbe
   const std::uint64_t traits = traits_of(stream_number);
   if (!traits || !context.alive.load()) return;
   constexpr std::uint64_t kEverything = ~std::uint64_t{0};
-  s.device_pool.give_up({reinterpret_cast<std::uintptr_t>(&context), traits, 0}, kEverything,
-                        [&](Block* block) { give_to_pool(s, block, fence_for(s, block, true)); });
+  s.pools.device().give_up({reinterpret_cast<std::uintptr_t>(&context), traits, 0}, kEverything,
+                           [&](Block* block) { s.pools.give(block, s.pools.fence_for(block, true)); });
 }
 
 void note_unseen_work(CudaState& s, const Block& block, CUstream stream) {

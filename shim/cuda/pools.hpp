@@ -1,0 +1,79 @@
+// The pools of CUDA memory: blocks that the program gave back and that are kept for its next requests. Pools decide
+// which blocks are kept and for how long, when a kept block can be given again, and what goes back to the driver. Safe
+// to call from any thread.
+#pragma once
+#include "backends/cuda/block_source.hpp"
+#include "pool/tiered_pool.hpp"
+#include "shim/cuda/account.hpp"
+#include "shim/cuda/contexts.hpp"
+
+namespace cistern::cuda {
+
+using BlockPool = TieredPool<BlockSource>;
+
+class Pools {
+ public:
+  // `deferred`: a free does not wait for the device (CISTERN_DEVICE_ORDER).
+  Pools(const Functions& functions, Gate& gate, Blocks& blocks, Contexts& contexts, Account& account, bool deferred);
+
+  BlockSource& source() { return source_; }
+  const BlockSource& source() const { return source_; }
+  BlockPool& device() { return device_; }
+  BlockPool& pinned() { return pinned_; }
+  BlockPool& of(BlockKind kind) { return kind == BlockKind::device ? device_ : pinned_; }
+  bool are_deferred() const { return deferred_; }
+
+  // The work that a block waits for besides that of its own context, which has been waited for already. All contexts
+  // may use pinned memory; another context uses device memory only after peer access or a copy. `own_too`: the block
+  // waits for its own context as well.
+  BlockSource::Fence fence_for(const Block* block, bool own_too);
+  void give(Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns = coarse_now_ns());
+
+  // Bytes that the driver has given for blocks of this kind. Chunks of staged copies are not the program's memory.
+  std::uint64_t reserved_bytes(const Sort& sort) const;
+  // Whether a block that comes back, and counts as live yet, is kept at all: see Proportion.
+  bool keeps(const Block& freed, std::uint64_t now_ns);
+  // Called after a free of the program's own, which may wait as the driver's would have. The kept memory of that kind
+  // is brought into proportion to what was live lately.
+  void keep_in_proportion(const Sort& sort, std::uint64_t now_ns) {
+    if (source_.share_of(sort).proportion.may_be_over(reserved_bytes(sort), now_ns)) [[unlikely]]
+      give_up_excess(sort, now_ns);
+  }
+
+  // Kept blocks that have settled by now can be given again, also while a stream captures, when no thread may ask the
+  // driver.
+  void settle();
+
+  // Releases all kept blocks that have settled. Returns the bytes given back.
+  std::uint64_t trim();
+  // The same while a stream captures: first the blocks that no command uses. The rest is waited for as the program's
+  // own free would have been.
+  std::uint64_t trim_while_capturing();
+  // Waits for other threads that give blocks back at this moment; true: one did.
+  bool wait_for_releases() { return device_.wait_for_releases() || pinned_.wait_for_releases(); }
+
+  // A context's blocks leave the pools: visit(key, block, waits).
+  template <class Visit>
+  void take_out(const Context* context, Visit visit) {
+    const auto group = reinterpret_cast<std::uintptr_t>(context);
+    device_.take_out(group, visit);
+    pinned_.take_out(group, visit);
+  }
+
+  void before_fork();
+  void after_fork_in_parent();
+  void after_fork_in_child();
+
+ private:
+  Proportion::Now standing(const Sort& sort, std::uint64_t now_ns);
+  void give_up_excess(const Sort& sort, std::uint64_t now_ns);
+
+  Gate& gate_;
+  Contexts& contexts_;
+  Account& account_;
+  BlockSource source_;
+  BlockPool device_, pinned_;
+  const bool deferred_;
+};
+
+}  // namespace cistern::cuda
