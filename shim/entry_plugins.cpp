@@ -8,11 +8,11 @@
 #include <link.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
 
+#include "pool/base/page_size.hpp"
 #include "pool/base/symbol_table.hpp"
 #include "shim/host/native.hpp"
 #include "shim/host/serving.hpp"
@@ -42,10 +42,9 @@ bool is_of_the_family(const char* name) {
 class PagesOf {
  public:
   PagesOf(const void* begin, std::size_t bytes) {
-    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     const auto address = reinterpret_cast<std::uintptr_t>(begin);
-    begin_ = reinterpret_cast<char*>(address & ~(page - 1));
-    bytes_ = ((address + bytes + page - 1) & ~(page - 1)) - reinterpret_cast<std::uintptr_t>(begin_);
+    begin_ = reinterpret_cast<char*>(page_begin(address));
+    bytes_ = whole_pages(address + bytes) - reinterpret_cast<std::uintptr_t>(begin_);
     void* const copy = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (copy != MAP_FAILED) copy_ = static_cast<char*>(memcpy(copy, begin_, bytes_));
   }

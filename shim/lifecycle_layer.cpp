@@ -11,6 +11,7 @@
 #include <iterator>
 #include <span>
 
+#include "pool/base/page_size.hpp"
 #include "pool/base/process_start.hpp"
 #include "pool/base/symbol_table.hpp"
 #include "pool/base/system_call.hpp"
@@ -94,15 +95,13 @@ class Module {
 
   // Where the dynamic linker has closed the page for writing it is opened for this one word.
   void write(ElfW(Addr) at, void* value) const {
-    const ElfW(Addr) page = at & ~(page_bytes() - 1);
+    const ElfW(Addr) page = page_begin(at);
     const ElfW(Phdr)* const closed = header(PT_GNU_RELRO);
     const bool is_closed = closed && at - info_.dlpi_addr - closed->p_vaddr < closed->p_memsz;
     if (is_closed && system_call(SYS_mprotect, page, page_bytes(), PROT_READ | PROT_WRITE) != 0) return;
     std::atomic_ref<void*>(*reinterpret_cast<void**>(at)).store(value);
     if (is_closed) system_call(SYS_mprotect, page, page_bytes(), PROT_READ);
   }
-
-  static ElfW(Addr) page_bytes() { return start_value(AT_PAGESZ); }
 
   const dl_phdr_info& info_;
 };

@@ -35,13 +35,13 @@ static_assert(class_of(kSmallMax) == kClasses - 1 && class_bytes(kClasses - 1) =
 // --- Slices and pages
 constexpr unsigned kSliceShift = 16;
 constexpr std::size_t kSliceBytes = std::size_t{1} << kSliceShift;
-constexpr std::size_t kSystemPage = 4096;
+constexpr std::size_t kFewBlocksAbove = 4096;
 
 // A page holds blocks of one class. Medium blocks are those that no table gives the class of: their pages have up to
-// 63 of them, so a word of bits says which are what (medium.hpp), and of blocks larger than a system page at most 32,
-// which may each have a call site (samples.hpp).
+// 63 of them, so a word of bits says which are what (medium.hpp), and of blocks larger than 4 KiB at most 32, which
+// may each have a call site (samples.hpp).
 constexpr bool is_medium(unsigned id) { return class_bytes(id) > kDirectMax; }
-constexpr bool has_few_blocks(unsigned id) { return class_bytes(id) > kSystemPage; }
+constexpr bool has_few_blocks(unsigned id) { return class_bytes(id) > kFewBlocksAbove; }
 constexpr unsigned page_slices(unsigned id) { return class_bytes(id) <= 2048 ? 1 : class_bytes(id) <= 8192 ? 2 : 4; }
 constexpr unsigned page_capacity(unsigned id) {
   return static_cast<unsigned>(page_slices(id) * kSliceBytes / class_bytes(id));
@@ -178,7 +178,7 @@ static_assert(sizeof(Page) == 64);
 // floor(2^32 / size) + 1, and e = m * size - 2^32, which is at most size, the product offset * m modulo 2^32 is
 //   q * e             for offset = q * size,
 //   q * e + r * m     for offset = q * size + r, 0 < r < size: at least m,
-// and m is above the page's q * e for sizes up to a system page. So `offset * m < carved * e` asks for both in one
+// and m is above the page's q * e for sizes up to 4 KiB. So `offset * m < carved * e` asks for both in one
 // comparison. (Lemire, Kaser, Kurz: Faster remainder by direct computation, 2019.)
 constexpr std::uint32_t inverse_of(std::size_t size) {
   return static_cast<std::uint32_t>((std::uint64_t{1} << 32) / size) + 1;
