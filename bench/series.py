@@ -5,7 +5,7 @@
     bench/series.py --add NAME BUILD_DIRECTORY [--rounds N]   runs the benchmark, appends a row, draws
     bench/series.py --draw [NAME...]                          draws these, or all
 
-A line of a table is a date, a commit, the machine, what else went on there, and a value for each system; the fields
+A line of a table is a date, a commit, the machine, what else went on there, and a value for each system. The fields
 are divided by tabs, and "-" says that something is not known. The lines before the heading begin with "#": the title
 and the unit of all values. Rows are ordered by date. A commit that ends in "+" was measured with changes on top.
 
@@ -171,7 +171,7 @@ DATES_MAX = 7
 
 
 def ticks_up_to(most):
-    """Of 1, 2 or 5 times a power of ten, so that some five reach the highest value."""
+    """Their step is 1, 2 or 5 times a power of ten; some five reach the highest value."""
     rough = (most or 1) / 5
     power = 10 ** math.floor(math.log10(rough))
     step = next(power * times for times in (1, 2, 5, 10) if power * times >= rough)

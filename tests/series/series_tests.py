@@ -1,5 +1,5 @@
-"""bench/series.py: a picture of a planted table says what the table says; a broken row gives one line that names it; the
-tables of this tree can be read, and their pictures are drawn from them."""
+"""bench/series.py: a picture of a planted table says what the table says, and a broken row gives one line that names it.
+The tables of this tree can be read, and their pictures are drawn from them."""
 import pathlib
 import re
 import subprocess
@@ -77,7 +77,8 @@ class Series(unittest.TestCase):
         light, dark = style.split("@media (prefers-color-scheme: dark)")
         colours = []
         for sheet in (light, dark):
-            (ground,), (text,) = re.findall(r"\.ground { fill: (#\w+)", sheet), re.findall(r"text { fill: (#\w+)", sheet)
+            ground, = re.findall(r"\.ground { fill: (#\w+)", sheet)
+            text, = re.findall(r"text { fill: (#\w+)", sheet)
             systems = re.findall(r"\.s\d { stroke: (#\w+); fill: (#\w+) }", sheet)
             self.assertEqual(len(systems), 3)
             for colour in (text, *(stroke for stroke, _ in systems)):
@@ -128,8 +129,8 @@ class Series(unittest.TestCase):
         self.plant(*ABOUT, HEADING, *ROWS)
         for arguments in (("--draw", "other"), ("--add", "planted", "build")):
             done = self.run_series(*arguments)
-            self.assertEqual(done.stderr, f"series.py: there is no series {arguments[1]}; --list prints those that there "
-                                          "are\n")
+            self.assertEqual(done.stderr, f"series.py: there is no series {arguments[1]}; "
+                                          "--list prints those that there are\n")
             self.assertEqual(done.returncode, 1)
 
     def test_tables_of_this_tree(self):
