@@ -1,4 +1,4 @@
-"""bench/series.py: a picture of a planted table says what the table says, and a broken row gives one line that names it.
+"""bench/series.py: a picture of a planted table says what that says, and a broken row gives one line that names it.
 The tables of this tree can be read, and their pictures are drawn from them."""
 import pathlib
 import re
