@@ -36,8 +36,9 @@ def renamed(values):
 
 
 BENCHMARKS = {
-    "host-pairs": (["host.py", "--nanoseconds"], lambda found: renamed(found["nanoseconds"]["table"]["pair 64 B"])),
-    "host-instructions": (["host.py", "--instructions"],
+    "host-pairs": (["host.py", "--nanoseconds", "--only", "^pair 64 B"],
+                   lambda found: renamed(found["nanoseconds"]["table"]["pair 64 B"])),
+    "host-instructions": (["host.py", "--instructions", "--only", "^pair 64 B"],
                           lambda found: renamed(found["instructions"]["table"]["pair 64 B"])),
     "host-workloads": (["host.py", "--workloads"], lambda found: renamed(
         {name: means["cpu_us"] for name, means in found["workloads"]["geometric_means"].items()})),

@@ -24,6 +24,9 @@ inline std::size_t page_bytes() {
 // The begin of the page that holds the address.
 inline std::uintptr_t page_begin(std::uintptr_t address) { return address & ~(page_bytes() - 1); }
 // Rounded up to whole pages; of an address: the end of the pages before it.
-inline std::size_t whole_pages(std::size_t bytes) { return (bytes + page_bytes() - 1) & ~(page_bytes() - 1); }
+inline std::size_t whole_pages(std::size_t bytes) {
+  const std::size_t page = page_bytes();
+  return (bytes + page - 1) & ~(page - 1);
+}
 
 }  // namespace cistern
