@@ -93,14 +93,21 @@ class Module {
     }
   }
 
-  // Where the dynamic linker has closed the page for writing it is opened for this one word.
+  // The dynamic linker closes whole pages for writing. The last one stays open if data follows in it.
+  bool is_closed(ElfW(Addr) page) const {
+    const ElfW(Phdr)* const closed = header(PT_GNU_RELRO);
+    if (!closed) return false;
+    const ElfW(Addr) first = info_.dlpi_addr + closed->p_vaddr;
+    return page >= page_begin(first) && page < page_begin(first + closed->p_memsz);
+  }
+
+  // A page that is closed for writing is opened for this one word.
   void write(ElfW(Addr) at, void* value) const {
     const ElfW(Addr) page = page_begin(at);
-    const ElfW(Phdr)* const closed = header(PT_GNU_RELRO);
-    const bool is_closed = closed && at - info_.dlpi_addr - closed->p_vaddr < closed->p_memsz;
-    if (is_closed && system_call(SYS_mprotect, page, page_bytes(), PROT_READ | PROT_WRITE) != 0) return;
+    const bool was_closed = is_closed(page);
+    if (was_closed && system_call(SYS_mprotect, page, page_bytes(), PROT_READ | PROT_WRITE) != 0) return;
     std::atomic_ref<void*>(*reinterpret_cast<void**>(at)).store(value);
-    if (is_closed) system_call(SYS_mprotect, page, page_bytes(), PROT_READ);
+    if (was_closed) system_call(SYS_mprotect, page, page_bytes(), PROT_READ);
   }
 
   const dl_phdr_info& info_;
