@@ -341,12 +341,13 @@ def real_jobs(folder, libc):
     return jobs
 
 
-def count_instructions(measure, build, allocators):
+def count_instructions(measure, build, allocators, only):
     """(Instructions of 2n rounds - those of n rounds) / n, the loop's own ten included."""
     table, failures = {}, []
-
     for loop in ("pair", "fifo"):
         for size in INSTRUCTION_SIZES:
+            if not re.search(only, f"{loop} {size} B"):
+                continue
             row = table.setdefault(f"{loop} {size} B", {})
             for allocator in allocators:
                 try:
@@ -373,15 +374,16 @@ def instructions_of(measure, allocator, command):
     return int(found.group(1))
 
 
-def count_nanoseconds(measure, build, allocators, rounds):
+def count_nanoseconds(measure, build, allocators, rounds, only):
     """(CPU time of n rounds - that of no round) / n, from the minima."""
     jobs = []
-    for loop, size, count in NANOSECOND_LOOPS:
+    loops = [loop for loop in NANOSECOND_LOOPS if re.search(only, f"{loop[0]} {loop[1]} B")]
+    for loop, size, count in loops:
         jobs += [Job(f"{loop} {size} B", [build / "bench" / "host_micro", loop, size, count]),
                  Job(f"{loop} {size} B, start", [build / "bench" / "host_micro", loop, size, 0])]
     figures = interleaved(measure, jobs, allocators, rounds)
     table = {}
-    for loop, size, count in NANOSECOND_LOOPS:
+    for loop, size, count in loops:
         name = f"{loop} {size} B"
         row = table.setdefault(name, {})
         for allocator in allocators:
@@ -452,7 +454,7 @@ def arguments_given():
     for part in parts:
         parser.add_argument(f"--{part}", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", help="workloads, large blocks and real programs whose names match")
+    parser.add_argument("--only", default="", help="workloads, large blocks, real programs and loops whose names match")
     parser.add_argument("--peers", default="", help="jemalloc, tcmalloc and mimalloc, those that match")
     parser.add_argument("--options", action="append", default=[], help="a variant of ours, as CISTERN_HOST=off")
     parser.add_argument("--library", type=pathlib.Path, help="ours; default: libcistern.so of the build directory")
@@ -495,12 +497,12 @@ def main():
     if given.all or given.instructions:
         if shutil.which("valgrind"):
             absolute("instructions", "Instructions of one malloc and one free, about 10 of them the loop's",
-                     count_instructions(measure, given.build, allocators), 1)
+                     count_instructions(measure, given.build, allocators, given.only), 1)
         else:
             print("left out: instructions, valgrind is not installed")
     if given.all or given.nanoseconds:
         absolute("nanoseconds", "Nanoseconds of one malloc and one free, CPU time of all threads",
-                 count_nanoseconds(measure, given.build, allocators, given.rounds), 2)
+                 count_nanoseconds(measure, given.build, allocators, given.rounds, given.only), 2)
     if given.all or given.startup:
         absolute("startup", f"/bin/true, medians of {given.rounds * STARTS_PER_ROUND} starts",
                  measure_startup(measure, allocators, given.rounds), 3)

@@ -8,11 +8,12 @@
 #include <link.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 
+#include "pool/base/page_size.hpp"
 #include "pool/base/symbol_table.hpp"
 #include "shim/host/native.hpp"
 #include "shim/host/serving.hpp"
@@ -42,10 +43,9 @@ bool is_of_the_family(const char* name) {
 class PagesOf {
  public:
   PagesOf(const void* begin, std::size_t bytes) {
-    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     const auto address = reinterpret_cast<std::uintptr_t>(begin);
-    begin_ = reinterpret_cast<char*>(address & ~(page - 1));
-    bytes_ = ((address + bytes + page - 1) & ~(page - 1)) - reinterpret_cast<std::uintptr_t>(begin_);
+    begin_ = reinterpret_cast<char*>(page_begin(address));
+    bytes_ = whole_pages(address + bytes) - reinterpret_cast<std::uintptr_t>(begin_);
     void* const copy = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (copy != MAP_FAILED) copy_ = static_cast<char*>(memcpy(copy, begin_, bytes_));
   }
@@ -60,8 +60,8 @@ class PagesOf {
   T& in_copy(const T& original) {
     return *reinterpret_cast<T*>(copy_ + (reinterpret_cast<const char*>(&original) - begin_));
   }
-  bool replace() {
-    if (mprotect(copy_, bytes_, PROT_READ) != 0 ||
+  bool replace(int rights) {
+    if (mprotect(copy_, bytes_, rights) != 0 ||
         mremap(copy_, bytes_, bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, begin_) == MAP_FAILED)
       return false;
     copy_ = nullptr;
@@ -73,6 +73,17 @@ class PagesOf {
   std::size_t bytes_ = 0;
 };
 
+// Large pages may hold code behind the symbols, where one segment has both.
+int rights_at(const link_map& module, const void* address) {
+  const auto& header = *reinterpret_cast<const ElfW(Ehdr)*>(module.l_addr);
+  const auto* const parts = reinterpret_cast<const ElfW(Phdr)*>(module.l_addr + header.e_phoff);
+  const ElfW(Addr) place = reinterpret_cast<ElfW(Addr)>(address) - module.l_addr;
+  for (const ElfW(Phdr) & part : std::span(parts, header.e_phnum))
+    if (part.p_type == PT_LOAD && place - part.p_vaddr < part.p_memsz)
+      return part.p_flags & PF_X ? PROT_READ | PROT_EXEC : PROT_READ;
+  return PROT_READ;
+}
+
 bool write_names(const link_map& c_library) {
   const SymbolTable theirs(c_library), ours(*own_module());
   PagesOf pages(theirs.symbols(), theirs.count() * sizeof(ElfW(Sym)));
@@ -82,7 +93,7 @@ bool write_names(const link_map& c_library) {
     theirs.for_each_definition(
         name, [&](const ElfW(Sym) & symbol) { pages.in_copy(symbol).st_value = function - c_library.l_addr; });
   });
-  return pages.replace();
+  return pages.replace(rights_at(c_library, theirs.symbols()));
 }
 
 enum class Redirected : int { not_yet, yes, impossible };

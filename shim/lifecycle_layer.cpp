@@ -11,6 +11,7 @@
 #include <iterator>
 #include <span>
 
+#include "pool/base/page_size.hpp"
 #include "pool/base/process_start.hpp"
 #include "pool/base/symbol_table.hpp"
 #include "pool/base/system_call.hpp"
@@ -92,17 +93,22 @@ class Module {
     }
   }
 
-  // Where the dynamic linker has closed the page for writing it is opened for this one word.
-  void write(ElfW(Addr) at, void* value) const {
-    const ElfW(Addr) page = at & ~(page_bytes() - 1);
+  // The dynamic linker closes whole pages for writing. The last one stays open if data follows in it.
+  bool is_closed(ElfW(Addr) page) const {
     const ElfW(Phdr)* const closed = header(PT_GNU_RELRO);
-    const bool is_closed = closed && at - info_.dlpi_addr - closed->p_vaddr < closed->p_memsz;
-    if (is_closed && system_call(SYS_mprotect, page, page_bytes(), PROT_READ | PROT_WRITE) != 0) return;
-    std::atomic_ref<void*>(*reinterpret_cast<void**>(at)).store(value);
-    if (is_closed) system_call(SYS_mprotect, page, page_bytes(), PROT_READ);
+    if (!closed) return false;
+    const ElfW(Addr) first = info_.dlpi_addr + closed->p_vaddr;
+    return page >= page_begin(first) && page < page_begin(first + closed->p_memsz);
   }
 
-  static ElfW(Addr) page_bytes() { return start_value(AT_PAGESZ); }
+  // A page that is closed for writing is opened for this one word.
+  void write(ElfW(Addr) at, void* value) const {
+    const ElfW(Addr) page = page_begin(at);
+    const bool was_closed = is_closed(page);
+    if (was_closed && system_call(SYS_mprotect, page, page_bytes(), PROT_READ | PROT_WRITE) != 0) return;
+    std::atomic_ref<void*>(*reinterpret_cast<void**>(at)).store(value);
+    if (was_closed) system_call(SYS_mprotect, page, page_bytes(), PROT_READ);
+  }
 
   const dl_phdr_info& info_;
 };

@@ -11,6 +11,7 @@
 
 #include "pool/base/lock.hpp"
 #include "pool/base/own_mapping.hpp"
+#include "pool/base/page_size.hpp"
 
 namespace cistern {
 namespace {
@@ -78,8 +79,6 @@ void* map_pages(std::size_t bytes, bool locked) {
   return pages;
 }
 
-std::size_t page_rounded(std::size_t bytes) { return (bytes + 4095) & ~std::size_t{4095}; }
-
 int class_of(std::size_t bytes) {
   return bytes <= kSmallest ? 0 : static_cast<int>(std::bit_width(bytes - 1)) - std::countr_zero(kSmallest);
 }
@@ -94,10 +93,10 @@ void* internal_allocate(std::size_t bytes) {
 
 void* internal_try_allocate(std::size_t bytes) {
   const LockedUnlessForking hold(arena_lock);
-  if (bytes > kLargest) return map_pages(page_rounded(bytes), static_cast<bool>(hold));
+  if (bytes > kLargest) return map_pages(whole_pages(bytes), static_cast<bool>(hold));
   const int id = class_of(bytes);
   const std::size_t size = kSmallest << id;
-  if (!hold) return map_pages(page_rounded(size), false);
+  if (!hold) return map_pages(whole_pages(size), false);
   if (FreeBlock* block = free_lists[id]) {
     free_lists[id] = block->next;
     return block;
@@ -129,8 +128,8 @@ void internal_deallocate(void* block, std::size_t bytes) {
   const LockedUnlessForking hold(arena_lock);
   if (bytes > kLargest) {
     if (hold) forget_mapped(block);
-    unmap_own_memory(block, page_rounded(bytes));
-    mapped_bytes.fetch_sub(page_rounded(bytes), std::memory_order_relaxed);
+    unmap_own_memory(block, whole_pages(bytes));
+    mapped_bytes.fetch_sub(whole_pages(bytes), std::memory_order_relaxed);
     return;
   }
   const int id = class_of(bytes);

@@ -5,12 +5,11 @@
 #include <new>
 
 #include "pool/base/lock.hpp"
+#include "pool/base/page_size.hpp"
 #include "pool/base/ranges.hpp"
 
 namespace cistern {
 namespace {
-
-constexpr std::uintptr_t kPageMask = 4095, kLastPage = ~kPageMask;
 
 struct Sets {
   Ranges registered, locked;
@@ -26,7 +25,7 @@ Range bytes_of(const void* memory, std::size_t bytes) {
 
 Range pages_of(const void* memory, std::size_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
-  return {begin & ~kPageMask, (begin + bytes + kPageMask) & ~kPageMask};
+  return {page_begin(begin), whole_pages(begin + bytes)};
 }
 
 // Under the lock.
@@ -73,7 +72,7 @@ void forget_locked(const void* memory, std::size_t bytes) {
 
 void note_all_locked(bool future) {
   registered_memory::future_locked.store(future, std::memory_order_relaxed);
-  change([](Sets& all) { all.locked.add({0, kLastPage}); });
+  change([](Sets& all) { all.locked.add({0, page_begin(UINTPTR_MAX)}); });
 }
 
 void forget_all_locked() {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/support/child.hpp"
+#include "tests/support/told_page_size.hpp"
 
 namespace cistern {
 namespace {
@@ -103,6 +104,20 @@ TEST(RegisteredMemoryTest, AChildHasNoneOfIt) {
     registered_memory_before_fork();
     registered_memory_after_fork_in_child();
     EXPECT_FALSE(registered_in(at(0), 16 * kPage));
+  });
+}
+
+TEST(RegisteredMemoryTest, LocksAreOfTheSystemsPages) {
+  test::in_child([] {
+    constexpr std::size_t kLargePage = 16 * kPage;
+    const test::ToldPageSize told(kLargePage);
+    note_locked(at(16) + 100, 1);
+    EXPECT_TRUE(registered_in(at(16), 1).locked);
+    EXPECT_TRUE(registered_in(at(31) + kPage - 1, 1).locked);
+    EXPECT_FALSE(registered_in(at(15), kPage));
+    EXPECT_FALSE(registered_in(at(32), kPage));
+    forget_locked(at(20), kPage);
+    EXPECT_FALSE(registered_in(at(16), kLargePage));
   });
 }
 

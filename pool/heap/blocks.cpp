@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "pool/base/page_size.hpp"
 #include "pool/base/registered_memory.hpp"
 #include "pool/heap/heap.hpp"
 #include "pool/heap/medium.hpp"
@@ -45,8 +46,6 @@ bool in_window(const void* address) {
 // --- Large blocks
 std::size_t slices_for(std::size_t bytes) { return (bytes + kSliceBytes - 1) >> kSliceShift; }
 
-std::size_t whole_system_pages(std::size_t bytes) { return (bytes + kSystemPage - 1) & ~(kSystemPage - 1); }
-
 // Null: no memory.
 Heap* heap_of_this_thread() {
   Heap* const heap = this_heap();
@@ -69,7 +68,7 @@ Span allocate_large(std::size_t bytes, std::size_t alignment = kSliceBytes, Pref
   if (!span.first) return {};
   Page& page = *page_at(span.first);
   page.owner.store(0, std::memory_order_relaxed);
-  page.bytes = whole_system_pages(bytes);
+  page.bytes = whole_pages(bytes);
   page.slack = static_cast<std::uint16_t>(page.bytes - bytes);
   page.slices = slices;
   page.is_short = shorten_span(span.first, slices, page.bytes);
@@ -124,7 +123,7 @@ bool resize_large(Page& page, std::size_t bytes) {
     page.slices = static_cast<std::uint32_t>(wanted);
   }
   const std::uint64_t bytes_before = page.bytes;
-  page.bytes = whole_system_pages(bytes);
+  page.bytes = whole_pages(bytes);
   page.slack = static_cast<std::uint16_t>(page.bytes - bytes);
   if (page.bytes > bytes_before)
     the_pool.counts.large_allocated_bytes.fetch_add(page.bytes - bytes_before, std::memory_order_relaxed);

@@ -9,10 +9,12 @@
 #include <cstring>
 #include <vector>
 
+#include "pool/base/page_size.hpp"
 #include "pool/base/registered_memory.hpp"
 #include "tests/support/child.hpp"
 #include "tests/support/host_pool.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/told_page_size.hpp"
 
 namespace cistern::host_pool {
 namespace {
@@ -167,6 +169,50 @@ TEST(HostBlocksTest, LargeBlocksShrinkAndGrowInPlace) {
   EXPECT_EQ(reallocate(block, 4 * kMiB), block);
   EXPECT_EQ(put(block), Freed::yes);
   EXPECT_EQ(test::region_fault(), "");
+}
+
+// A system that refuses what is no whole page.
+constinit std::size_t strict_page = 0;
+constinit unsigned refused = 0, asked = 0;
+System lenient_system;
+bool is_whole(const void* at, std::size_t bytes) {
+  ++asked;
+  const bool whole = (address_of(at) | bytes) % strict_page == 0;
+  refused += !whole;
+  return whole;
+}
+System strict_system() {
+  System strict = lenient_system = region_system;
+  strict.map = [](void* at, std::size_t bytes) { return is_whole(at, bytes) && lenient_system.map(at, bytes); };
+  strict.unmap = [](void* at, std::size_t bytes) { return is_whole(at, bytes) && lenient_system.unmap(at, bytes); };
+  strict.give_back = [](void* at, std::size_t bytes) {
+    if (is_whole(at, bytes)) lenient_system.give_back(at, bytes);
+  };
+  strict.move = [](void* from, void* to, std::size_t bytes) {
+    return is_whole(from, bytes) && is_whole(to, bytes) && lenient_system.move(from, to, bytes);
+  };
+  return strict;
+}
+
+TEST(HostBlocksTest, LargeBlocksEndWithAPageOfTheSystem) {
+  for (const std::size_t page : {std::size_t{4} << 10, std::size_t{16} << 10, std::size_t{64} << 10})
+    test::in_child([page] {
+      const test::ToldPageSize told(page);
+      strict_page = page;
+      replace_system(strict_system());
+      std::vector<void*> blocks;
+      for (std::size_t bytes = kSmallMax + 1; bytes < 6 * kMiB; bytes += bytes / 3) {
+        void* const block = get(bytes);
+        EXPECT_EQ(usable_bytes(block), whole_pages(bytes));
+        test::fill(block, bytes, 1);
+        blocks.push_back(reallocate(block, bytes * 2));
+        EXPECT_TRUE(test::is_filled(blocks.back(), bytes, 1));
+      }
+      for (void* const block : blocks) EXPECT_EQ(put(block), Freed::yes);
+      trim(0);
+      EXPECT_GT(asked, 0u);
+      EXPECT_EQ(refused, 0u);
+    });
 }
 
 TEST(HostBlocksTest, SmallBlocksStayUntilHalfOfThemIsUnused) {
@@ -430,10 +476,10 @@ TEST(HostBlocksTest, ZeroedMemoryThatIsNotResidentStaysSo) {
     EXPECT_EQ(put(whole), Freed::yes);
     void* const block = allocate_zeroed(25 * kMiB);
     ASSERT_EQ(block, slice_memory(first));
-    std::vector<unsigned char> resident(25 * kMiB / kSystemPage);
+    std::vector<unsigned char> resident(25 * kMiB / page_bytes());
     ASSERT_EQ(mincore(block, 25 * kMiB, resident.data()), 0);
     EXPECT_EQ(std::count_if(resident.begin(), resident.end(), [](unsigned char page) { return page & 1; }),
-              10 * kMiB / kSystemPage);
+              10 * kMiB / page_bytes());
     EXPECT_TRUE(test::is_zero(block, 25 * kMiB));
     EXPECT_EQ(put(block), Freed::yes);
   });

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "pool/base/page_size.hpp"
 #include "tests/support/child.hpp"
 #include "tests/support/host_pool.hpp"
 #include "tests/support/random.hpp"
@@ -401,7 +402,7 @@ TEST_F(HostForkTest, NobodyWaitsForAForkToAllocateOrFree) {
       }
       if (!get(64)) ++refused;  // no heap, no lock: the C library's turn
     });
-    EXPECT_EQ(usable_bytes(large.front()), (100'000 + kSystemPage - 1) / kSystemPage * kSystemPage);
+    EXPECT_EQ(usable_bytes(large.front()), (100'000 + page_bytes() - 1) / page_bytes() * page_bytes());
     threads_after_fork_in_parent();
   }
   EXPECT_GE(refused.load(), 3);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "pool/base/page_size.hpp"
 #include "pool/heap/medium.hpp"
 #include "pool/heap/region.hpp"
 #include "pool/heap/samples.hpp"
@@ -14,7 +15,7 @@ constinit thread_local HeapLists* thread_lists = const_cast<HeapLists*>(&kNoList
 
 namespace {
 
-constexpr std::size_t kCarveBytes = kSystemPage;
+constexpr std::size_t kCarveBytes = kLeastPageBytes;
 constexpr std::uint32_t kCleanPagesMin = 16;
 
 // So many free blocks wake a sleeping page: its next visit is worth it, and little memory waits meanwhile.
@@ -26,7 +27,7 @@ struct Chain {
   bool is_new = false;  // none of these blocks was ever given
 };
 
-// New blocks, as many as a system page holds: memory is touched only when it is about to be used.
+// New blocks, as many as the smallest page of a system holds: memory is touched only when it is about to be used.
 Chain carve(Page& page) {
   const std::size_t bytes = class_bytes(page.size_class);
   const unsigned left = kCapacityOfClass.of[page.size_class] - page.carved;

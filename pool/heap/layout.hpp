@@ -37,13 +37,13 @@ inline std::uintptr_t address_of(const void* block) { return reinterpret_cast<st
 // --- Slices and pages
 constexpr unsigned kSliceShift = 16;
 constexpr std::size_t kSliceBytes = std::size_t{1} << kSliceShift;
-constexpr std::size_t kSystemPage = 4096;
+constexpr std::size_t kFewBlocksAbove = 4096;
 
 // A page holds blocks of one class. Medium blocks are larger than the table of classes reaches. Their pages have up to
-// 63 of them, so a word of bits has the state of each (medium.hpp). A page has at most 32 blocks that are larger than a
-// system page, each of which may have a call site (samples_in_place.hpp).
+// 63 of them, so a word of bits has the state of each (medium.hpp). A page has at most 32 blocks that are larger than
+// 4 KiB, each of which may have a call site (samples_in_place.hpp).
 constexpr bool is_medium(unsigned id) { return class_bytes(id) > kDirectMax; }
-constexpr bool has_few_blocks(unsigned id) { return class_bytes(id) > kSystemPage; }
+constexpr bool has_few_blocks(unsigned id) { return class_bytes(id) > kFewBlocksAbove; }
 constexpr unsigned page_slices(unsigned id) { return class_bytes(id) <= 2048 ? 1 : class_bytes(id) <= 8192 ? 2 : 4; }
 constexpr unsigned page_capacity(unsigned id) {
   return static_cast<unsigned>(page_slices(id) * kSliceBytes / class_bytes(id));
@@ -180,7 +180,7 @@ static_assert(sizeof(Page) == 64);
 // floor(2^32 / size) + 1, and e = m * size - 2^32, which is at most size. Then the product offset * m modulo 2^32 is
 //   q * e             for offset = q * size,
 //   q * e + r * m     for offset = q * size + r, 0 < r < size: at least m,
-// and m is above the page's q * e for sizes up to a system page. So `offset * m < carved * e` asks for both in one
+// and m is above the page's q * e for sizes up to 4 KiB. So `offset * m < carved * e` asks for both in one
 // comparison. (Lemire, Kaser, Kurz: Faster remainder by direct computation, 2019.)
 constexpr std::uint32_t inverse_of(std::size_t size) {
   return static_cast<std::uint32_t>((std::uint64_t{1} << 32) / size) + 1;

@@ -12,6 +12,7 @@
 #include <random>
 #include <vector>
 
+#include "pool/base/page_size.hpp"
 #include "tests/support/child.hpp"
 #include "tests/support/host_pool.hpp"
 #include "tests/support/random.hpp"
@@ -71,7 +72,7 @@ bool is_aligned(Slice first, std::uint32_t slices) {
 }
 
 // A byte of each page of the system; of long spans, of some.
-std::size_t step_of(std::uint32_t slices) { return slices <= 256 ? kSystemPage : kSliceBytes * 4; }
+std::size_t step_of(std::uint32_t slices) { return slices <= 256 ? page_bytes() : kSliceBytes * 4; }
 void touch(Slice first, std::uint32_t slices, char with) {
   for (std::size_t at = 0; at < slices * kSliceBytes; at += step_of(slices)) slice_memory(first)[at] = with;
 }
@@ -133,7 +134,7 @@ void run_against_a_model() {
       held[span.first] = slices;
     } else if (what < 80) {
       const auto [first, slices] = *chosen;
-      for (std::size_t at = 0; at < slices * kSliceBytes; at += kSystemPage) ASSERT_NE(slice_memory(first)[at], 0);
+      for (std::size_t at = 0; at < slices * kSliceBytes; at += page_bytes()) ASSERT_NE(slice_memory(first)[at], 0);
       drop(first, slices);
       held.erase(chosen);
     } else if (what < 90) {
@@ -220,7 +221,7 @@ TEST(HostRegionTest, WhereAddressesAreScarceWhatIsFreeIsUnmapped) {
     for (const Held& held : all)
       for (Slice at = held.first; at < held.first + held.slices; ++at) {
         unsigned char resident;
-        unmapped += mincore(slice_memory(at), kSystemPage, &resident) != 0;
+        unmapped += mincore(slice_memory(at), page_bytes(), &resident) != 0;
       }
     EXPECT_GT(unmapped, 1000u);
     // And it is to be had again.
@@ -667,18 +668,18 @@ TEST(HostRegionTest, AWindowFullOfForeignMappingsIsNoMemory) {
 #if !CISTERN_TEST_ASAN
 TEST(HostRegionTest, AForeignMappingStaysAsItIs) {
   in_child([] {
-    void* const wanted = slice_memory(region_end()) + kSystemPage;
+    void* const wanted = slice_memory(region_end()) + page_bytes();
     void* const foreign =
-        mmap(wanted, kSystemPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        mmap(wanted, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     ASSERT_EQ(foreign, wanted);
-    std::memset(foreign, 42, kSystemPage);
+    std::memset(foreign, 42, page_bytes());
     const std::uint32_t slices = more_than_is_free();
     const Span span = acquire_now(slices);
     ASSERT_TRUE(span.first);
     touch(span.first, slices, 1);
     EXPECT_TRUE(static_cast<char*>(foreign) < slice_memory(span.first) ||
                 static_cast<char*>(foreign) >= slice_memory(span.first + slices));
-    for (std::size_t at = 0; at < kSystemPage; ++at) ASSERT_EQ(static_cast<char*>(foreign)[at], 42);
+    for (std::size_t at = 0; at < page_bytes(); ++at) ASSERT_EQ(static_cast<char*>(foreign)[at], 42);
     EXPECT_EQ(region_fault(), "");
   });
 }

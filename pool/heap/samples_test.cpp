@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "pool/base/page_size.hpp"
 #include "tests/support/child.hpp"
 #include "tests/support/host_pool.hpp"
 #include "tests/support/worker.hpp"
@@ -506,7 +507,7 @@ TEST(HostSamples, StayInPlaceAboveASystemPage) {
     std::vector<void*> blocks;
     test::Worker other;
     for (int step = 0; step < 20'000; ++step) {
-      const std::size_t bytes = kSystemPage + 1 + random() % (kSmallMax - kSystemPage);
+      const std::size_t bytes = kFewBlocksAbove + 1 + random() % (kSmallMax - kFewBlocksAbove);
       const std::uint64_t choice = random() % 8;
       if (blocks.empty() || choice < 4) {
         site_now = 1 + static_cast<std::uint32_t>(random() % 50);
@@ -584,7 +585,7 @@ TEST(HostSamples, TakeUntouchedMemory) {
     ASSERT_GE(region_figures().dirty_bytes, kResident);
     const void* const block = get(3000);
     ASSERT_TRUE(is_sampled(block));
-    std::array<unsigned char, kSliceBytes / kSystemPage> resident;
+    std::array<unsigned char, kSliceBytes / kLeastPageBytes> resident;
     ASSERT_EQ(mincore(page_memory(&page_of(block)), kSliceBytes, resident.data()), 0);
     EXPECT_LE(std::ranges::count_if(resident, [](unsigned char page) { return page & 1; }), 1);
   });

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "pool/base/page_size.hpp"
 #include "pool/heap/layout.hpp"
 #include "shim/host/native.hpp"
 #include "shim/process/system_filter.hpp"
@@ -18,7 +19,6 @@ namespace cistern::host {
 namespace {
 
 using host_pool::address_of;
-using host_pool::kSystemPage;
 
 struct Chunk {
   std::size_t before_bytes, bytes_and_flags;
@@ -57,7 +57,8 @@ bool lies_in_thread_heap(std::uintptr_t address, std::size_t bytes) {
 bool looks_like_a_block(std::uintptr_t address) {
   const auto& chunk = *reinterpret_cast<const Chunk*>(address);
   if (chunk.has_own_mapping())
-    return (address - chunk.before_bytes) % kSystemPage == 0 && (chunk.before_bytes + chunk.bytes()) % kSystemPage == 0;
+    return (address - chunk.before_bytes) % page_bytes() == 0 &&
+           (chunk.before_bytes + chunk.bytes()) % page_bytes() == 0;
   return chunk.is_of_a_thread() && lies_in_thread_heap(address, chunk.bytes());
 }
 
@@ -79,8 +80,8 @@ bool is_mapped(const void* pointer) {
   if (system_calls_are_filtered()) return true;
   const int kept_errno = errno;
   unsigned char resident;
-  const std::uintptr_t page = address_of(pointer) & ~(kSystemPage - 1);
-  const bool mapped = mincore(reinterpret_cast<void*>(page), kSystemPage, &resident) == 0 || errno != ENOMEM;
+  const std::uintptr_t page = page_begin(address_of(pointer));
+  const bool mapped = mincore(reinterpret_cast<void*>(page), page_bytes(), &resident) == 0 || errno != ENOMEM;
   errno = kept_errno;
   return mapped;
 }

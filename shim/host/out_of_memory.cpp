@@ -18,6 +18,7 @@
 #include <optional>
 #include <string_view>
 
+#include "pool/base/page_size.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/small_file.hpp"
@@ -67,7 +68,7 @@ std::uint64_t own_memory(int field) {
   char* end = nullptr;
   std::uint64_t pages = 0;
   for (int i = 0; i < field; ++i, at = end) pages = strtoull(at, &end, 10);
-  return pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  return pages * page_bytes();
 }
 
 bool add_limit(Line& line, int resource, const char* name, std::uint64_t used, std::uint64_t wanted) {

@@ -8,7 +8,6 @@
 #include <linux/mempolicy.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <charconv>
@@ -17,6 +16,7 @@
 #include <optional>
 #include <string_view>
 
+#include "pool/base/page_size.hpp"
 #include "pool/base/system_call.hpp"
 #include "pool/heap/blocks.hpp"
 #include "pool/heap/region.hpp"
@@ -184,8 +184,8 @@ void copied(const void* memory, std::size_t bytes) {
   const std::uintptr_t start = host_pool::address_of(where.block);
   std::atomic<std::uintptr_t>& known = advised[(start >> 16) % kAdvisedMax];
   if (known.exchange(start + where.block_bytes, std::memory_order_relaxed) == start + where.block_bytes) return;
-  const std::uintptr_t page = static_cast<std::uintptr_t>(getpagesize()) - 1, first = (start + page) & ~page;
-  system_call(SYS_madvise, first, (start + where.block_bytes - first) & ~page, MADV_HUGEPAGE);
+  const std::uintptr_t first = whole_pages(start);
+  system_call(SYS_madvise, first, page_begin(start + where.block_bytes - first), MADV_HUGEPAGE);
 }
 
 int place_block(void* memory, std::size_t bytes, int node, bool huge) {

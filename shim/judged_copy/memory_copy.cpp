@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "pool/base/clock.hpp"
+#include "pool/base/page_size.hpp"
 #include "pool/base/private_descriptor.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/process/environment.hpp"
@@ -31,7 +32,6 @@ namespace cistern {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20, kMillisecond = 1'000'000;
-constexpr std::uintptr_t kSystemPage = 4096;
 constexpr std::size_t kFetchBytes = std::size_t{64} * 1024;  // a pipe holds so much
 
 std::uintptr_t word(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
@@ -108,11 +108,11 @@ bool runs_in_valgrind() {
 // --- The child
 
 void answer_fault(int, siginfo_t* fault, void*) {
-  const std::uintptr_t page = word(fault->si_addr) & ~(kSystemPage - 1);
-  const long mapped = system_call(SYS_mmap, page, kSystemPage, PROT_READ | PROT_WRITE,
+  const std::uintptr_t page = page_begin(word(fault->si_addr));
+  const long mapped = system_call(SYS_mmap, page, page_bytes(), PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, static_cast<std::uintptr_t>(-1));
   if (!page || mapped < 0) system_call(SYS_exit_group, 1);
-  fetch_from_parent(page, kSystemPage);
+  fetch_from_parent(page, page_bytes());
 }
 
 [[noreturn]] void live_as_child(const CopyWork& work,
@@ -258,7 +258,7 @@ bool copy_time_is_over() { return monotonic_ns() > deadline_ns; }
 std::uint64_t unreadable_bytes() { return unreadable; }
 
 void* take_in_copy(std::size_t bytes) {
-  bytes = (bytes + kSystemPage - 1) & ~(kSystemPage - 1);
+  bytes = whole_pages(bytes);
   if (bytes > own_bytes) return nullptr;
   own_bytes -= bytes;
   return own_memory + own_bytes;
@@ -297,7 +297,7 @@ void fetch_from_parent(std::uintptr_t first, std::size_t bytes) {
     const long told = shared->answered_bytes;
     if (told > 0) system_call(SYS_read, word(shared->pipe[0]), first, static_cast<std::uintptr_t>(told));
     // What is behind a page that cannot be read may be readable again.
-    const std::size_t done = told > 0 ? static_cast<std::size_t>(told) : std::min<std::size_t>(part, kSystemPage);
+    const std::size_t done = told > 0 ? static_cast<std::size_t>(told) : std::min<std::size_t>(part, page_bytes());
     if (told <= 0) unreadable += done;
     first += done;
     bytes -= done;

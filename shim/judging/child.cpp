@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "pool/base/page_size.hpp"
 #include "shim/judging/residency.hpp"
 #include "shim/judging/roots.hpp"
 
@@ -52,7 +53,7 @@ bool judge_in_copy(void* context) {
 
 std::size_t child_bytes() {
   constexpr std::size_t kRoundedParts = 16;
-  return Roots::kBytes + residency_bytes() + leaks::Judge::scratch_bytes() + kRoundedParts * kSystemPage;
+  return Roots::kBytes + residency_bytes() + leaks::Judge::scratch_bytes() + kRoundedParts * page_bytes();
 }
 
 }  // namespace cistern::judging

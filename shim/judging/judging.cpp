@@ -10,6 +10,7 @@
 #include <new>
 
 #include "pool/base/lock.hpp"
+#include "pool/base/page_size.hpp"
 #include "pool/base/symbol_table.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/judging/child.hpp"
@@ -27,7 +28,6 @@ namespace {
 using judging::address_of;
 using judging::AddressRange;
 using judging::Findings;
-using judging::kSystemPage;
 using judging::Plan;
 
 // A sanitizer would report each word that the judge reads: it may have been freed, or another thread may write it.
@@ -46,12 +46,12 @@ class MemoryOfBoth {
   explicit MemoryOfBoth(const Vector<leaks::Target>& targets) {
     picture_bytes_ = 2 * host_pool::Picture::table_bytes();
     marks_ = picture_bytes_ / host_pool::Picture::kEntryBytes * (host_pool::kSliceBytes / host_pool::kGranule);
-    targets_at_ = rounded(sizeof(Findings));
-    picture_at_ = targets_at_ + rounded(targets.size() * sizeof(leaks::Target));
-    marks_at_ = picture_at_ + rounded(picture_bytes_);
-    threads_at_ = marks_at_ + rounded(marks_);
+    targets_at_ = whole_pages(sizeof(Findings));
+    picture_at_ = targets_at_ + whole_pages(targets.size() * sizeof(leaks::Target));
+    marks_at_ = picture_at_ + whole_pages(picture_bytes_);
+    threads_at_ = marks_at_ + whole_pages(marks_);
     threads_bytes_ = OtherThreads::table_bytes();
-    bytes_ = threads_at_ + rounded(threads_bytes_);
+    bytes_ = threads_at_ + whole_pages(threads_bytes_);
     void* const memory =
         mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return;
@@ -74,8 +74,6 @@ class MemoryOfBoth {
   AddressRange range() const { return {address_of(memory_), address_of(memory_) + bytes_}; }
 
  private:
-  static std::size_t rounded(std::size_t bytes) { return (bytes + kSystemPage - 1) & ~(kSystemPage - 1); }
-
   char* memory_ = nullptr;
   std::size_t bytes_ = 0, picture_bytes_, marks_, targets_at_, picture_at_, marks_at_, threads_at_, threads_bytes_,
               target_count_ = 0;

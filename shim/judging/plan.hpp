@@ -14,7 +14,6 @@
 
 namespace cistern::judging {
 
-constexpr std::uintptr_t kSystemPage = 4096;
 // Most that are looked at; with more nothing is judged.
 constexpr std::size_t kRootsMax = std::size_t{1} << 17, kMappingsMax = std::size_t{1} << 16;
 constexpr std::size_t kOursMax = std::size_t{1} << 15, kDriverWordsMax = 64, kWordsMax = std::size_t{1} << 18,

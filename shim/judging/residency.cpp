@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "pool/base/page_size.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/judged_copy/memory_copy.hpp"
 #include "shim/judging/plan.hpp"
@@ -33,7 +34,7 @@ constinit int own_pagemap = -1;
 bool read_pagemap(int file, std::uintptr_t first, std::uint64_t* entries, std::size_t count) {
   const auto bytes = static_cast<long>(count * sizeof *entries);
   return system_call(SYS_pread64, static_cast<std::uintptr_t>(file), address_of(entries), count * sizeof *entries,
-                     first / kSystemPage * sizeof *entries) == bytes;
+                     first / page_bytes() * sizeof *entries) == bytes;
 }
 
 // PAGEMAP_SCAN of Linux 6.7, which has to be asked for without its header.
@@ -66,14 +67,14 @@ std::uintptr_t first_touched(std::uintptr_t first, std::uintptr_t end) {
 
 // What the parent has there and the child has not is fetched.
 void look_at_pages(std::uintptr_t first, std::uintptr_t end, Residency residency) {
-  const std::size_t count = std::min<std::size_t>((end - first + kSystemPage - 1) / kSystemPage, kPagesLookedAt);
+  const std::size_t count = std::min<std::size_t>(whole_pages(end - first) / page_bytes(), kPagesLookedAt);
   window->first = first;
-  window->end = first + count * kSystemPage;
+  window->end = first + count * page_bytes();
   window->residency = residency;
   std::uint64_t *const theirs = window->theirs, *const ours = window->ours;
   std::fill_n(window->is_there, count, true);
   if (residency == Residency::of_file) {
-    if (system_call(SYS_mincore, first, count * kSystemPage, address_of(window->cached)) == 0)
+    if (system_call(SYS_mincore, first, count * page_bytes(), address_of(window->cached)) == 0)
       for (std::size_t i = 0; i < count; ++i) window->is_there[i] = window->cached[i] & 1;
     return;
   }
@@ -88,7 +89,7 @@ void look_at_pages(std::uintptr_t first, std::uintptr_t end, Residency residency
     std::size_t behind = i;
     while (behind < count && is_missing(behind)) ++behind;
     if (behind == i) continue;
-    fetch_from_parent(first + i * kSystemPage, (behind - i) * kSystemPage);
+    fetch_from_parent(first + i * page_bytes(), (behind - i) * page_bytes());
     i = behind;
   }
 }
@@ -124,18 +125,18 @@ bool next_resident(std::uintptr_t first, std::uintptr_t end, Residency residency
     there_end = end;
     return there < end;
   }
-  for (std::uintptr_t at = first & ~(kSystemPage - 1); at < end; at = window->end) {
+  for (std::uintptr_t at = page_begin(first); at < end; at = window->end) {
     if (at < window->first || at >= window->end || residency != window->residency) {
       if (residency == Residency::of_pages && (at = first_touched(at, end)) >= end) return false;
       look_at_pages(at, end, residency);
     }
-    std::size_t i = (at - window->first) / kSystemPage;
-    const std::size_t count = (window->end - window->first) / kSystemPage;
+    std::size_t i = (at - window->first) / page_bytes();
+    const std::size_t count = (window->end - window->first) / page_bytes();
     while (i < count && !window->is_there[i]) ++i;
     if (i == count) continue;
-    there = std::max(first, window->first + i * kSystemPage);
+    there = std::max(first, window->first + i * page_bytes());
     while (i < count && window->is_there[i]) ++i;
-    there_end = std::min(end, window->first + i * kSystemPage);
+    there_end = std::min(end, window->first + i * page_bytes());
     return there < end;
   }
   return false;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "pool/base/page_size.hpp"
 #include "pool/base/path.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/judged_copy/alternate_stacks.hpp"
@@ -129,14 +130,14 @@ void Roots::note_between_guards(Mapping mapping) {
 
 std::uintptr_t Roots::end_of_module(const Mapping& mapping) {
   const auto& header = *reinterpret_cast<const ElfW(Ehdr)*>(mapping.first);
-  if (!mapping.is_readable || mapping.end - mapping.first < kSystemPage || memcmp(&header, ELFMAG, SELFMAG) != 0 ||
-      header.e_phoff + header.e_phnum * sizeof(ElfW(Phdr)) > kSystemPage)
+  if (!mapping.is_readable || mapping.end - mapping.first < kLeastPageBytes || memcmp(&header, ELFMAG, SELFMAG) != 0 ||
+      header.e_phoff + header.e_phnum * sizeof(ElfW(Phdr)) > kLeastPageBytes)
     return 0;
   const auto* const parts = reinterpret_cast<const ElfW(Phdr)*>(mapping.first + header.e_phoff);
   std::uintptr_t end = 0;
   for (int i = 0; i < header.e_phnum; ++i)
     if (parts[i].p_type == PT_LOAD) end = std::max<std::uintptr_t>(end, parts[i].p_vaddr + parts[i].p_memsz);
-  return (mapping.first + end + kSystemPage - 1) & ~(kSystemPage - 1);
+  return whole_pages(mapping.first + end);
 }
 
 void Roots::note(const Mapping& mapping, bool of_driver) {
@@ -209,10 +210,9 @@ bool Roots::map_here(std::uintptr_t first, std::uintptr_t end) {
 }
 
 void Roots::make_readable(std::uintptr_t first, std::uintptr_t end) {
-  for_each_hole(first & ~(kSystemPage - 1), (end + kSystemPage - 1) & ~(kSystemPage - 1),
-                [](std::uintptr_t hole, std::uintptr_t hole_end) {
-                  if (map_here(hole, hole_end)) fill(hole, hole_end);
-                });
+  for_each_hole(page_begin(first), whole_pages(end), [](std::uintptr_t hole, std::uintptr_t hole_end) {
+    if (map_here(hole, hole_end)) fill(hole, hole_end);
+  });
 }
 
 bool Roots::runs_driver(const OtherThread& thread) {

@@ -23,7 +23,7 @@ std::uintptr_t interrupted_by_handler(const OtherThread& thread) {
 Descriptor Stacks::descriptor_at([[maybe_unused]] std::uintptr_t at) const {
 #if defined(__x86_64__)
   constexpr std::uintptr_t kNumberAt = 720, kLeastBytes = 16384, kMostBytes = std::uintptr_t{1} << 34;
-  constexpr std::uintptr_t kLowest = 65536;
+  constexpr std::uintptr_t kLowest = 65536, kBehindMost = 4096;
   const auto word_at = [](std::uintptr_t place) { return *reinterpret_cast<const std::uintptr_t*>(place); };
   const auto number_at = [](std::uintptr_t place) { return *reinterpret_cast<const int*>(place + kNumberAt); };
   if (number_at(address_of(__builtin_thread_pointer())) != plan_.own_id) return {};
@@ -31,7 +31,7 @@ Descriptor Stacks::descriptor_at([[maybe_unused]] std::uintptr_t at) const {
   for (std::uintptr_t place = at; place < at + kDescriptorBytes - 8; place += 8) {
     const std::uintptr_t first = word_at(place), bytes = word_at(place + 8);
     if (bytes < kLeastBytes || bytes > kMostBytes || first < kLowest || first >= at || at - first >= bytes) continue;
-    if (first + bytes - at <= kDescriptorBytes + kSystemPage) return {at, number_at(at), {first, first + bytes}};
+    if (first + bytes - at <= kDescriptorBytes + kBehindMost) return {at, number_at(at), {first, first + bytes}};
   }
 #endif
   return {};

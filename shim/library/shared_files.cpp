@@ -45,6 +45,7 @@
 #include "pool/base/folder.hpp"
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
+#include "pool/base/page_size.hpp"
 #include "pool/base/system_call.hpp"
 #include "shim/library/answers.hpp"
 #include "shim/process/small_file.hpp"
@@ -126,13 +127,6 @@ long look_at(const char* path, struct stat& seen) {
   return call(SYS_newfstatat, AT_FDCWD, path, &seen, AT_SYMLINK_NOFOLLOW);
 }
 bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
-
-std::size_t page_bytes() {
-  static constinit std::atomic<std::size_t> known{0};
-  if (const std::size_t bytes = known.load(std::memory_order_relaxed)) return bytes;
-  known.store(static_cast<std::size_t>(sysconf(_SC_PAGESIZE)), std::memory_order_relaxed);
-  return known.load(std::memory_order_relaxed);
-}
 
 // Never one of the three that a program may think it has closed.
 long open_file(const char* path, int flags, unsigned mode = 0) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pool/base/page_size.hpp"
 #include "shim/library/answers.hpp"
 #include "shim/library/handles.hpp"
 #include "shim/library/kind_memory.hpp"
@@ -90,10 +91,9 @@ using Used = decltype(buffers)::Use;
 Wanted wanted_on_host(const Unified& of) {
   Wanted wanted = wanted_for(of.settings, *memory_of(CISTERN_HOST), of.settings.bytes);
   // Whole pages, for they may be pinned later.
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const bool whole = wanted.bytes >= kWorthPinning && wanted.bytes <= PTRDIFF_MAX / 2;
-  wanted.alignment = whole ? page : 64;
-  if (whole) wanted.bytes = (wanted.bytes + page - 1) & ~(page - 1);
+  wanted.alignment = whole ? page_bytes() : 64;
+  if (whole) wanted.bytes = whole_pages(wanted.bytes);
   return wanted;
 }
 

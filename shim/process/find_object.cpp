@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "pool/base/page_size.hpp"
 #include "pool/base/process_start.hpp"
 #include "pool/base/symbol_table.hpp"
 #include "shim/process/process.hpp"
@@ -37,15 +38,13 @@ struct Object {
 
 std::uintptr_t value(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
-std::uintptr_t start_of_page(std::uintptr_t address) { return address & -start_value(AT_PAGESZ); }
-
 [[gnu::no_sanitize("thread")]] Object describe(const link_map& map, const ElfW(Phdr) * headers, unsigned count) {
   Object object{UINTPTR_MAX, 0, &map, nullptr};
   for (const ElfW(Phdr)* header = headers; header != headers + count; ++header) {
     const std::uintptr_t start = map.l_addr + header->p_vaddr;
     if (header->p_type == PT_GNU_EH_FRAME) object.unwind_tables = reinterpret_cast<const void*>(start);
     if (header->p_type != PT_LOAD) continue;
-    object.start = std::min(object.start, start_of_page(start));
+    object.start = std::min(object.start, page_begin(start));
     object.end = std::max(object.end, start + header->p_memsz);
   }
   object.start = std::min(object.start, object.end);
@@ -187,7 +186,7 @@ void find_first_objects() {
 bool is_mapped(std::uintptr_t address) {
   const int kept = errno;
   unsigned char resident;
-  const bool mapped = mincore(reinterpret_cast<void*>(start_of_page(address)), 1, &resident) == 0 || errno != ENOMEM;
+  const bool mapped = mincore(reinterpret_cast<void*>(page_begin(address)), 1, &resident) == 0 || errno != ENOMEM;
   errno = kept;
   return mapped;
 }

@@ -2,13 +2,13 @@
 #include "shim/process/headroom.hpp"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <string_view>
 
+#include "pool/base/page_size.hpp"
 #include "pool/base/process_limit.hpp"
 #include "shim/process/small_file.hpp"
 #include "shim/process/system_filter.hpp"
@@ -44,7 +44,7 @@ std::uint64_t addressable_bytes() {
     if (end == at) return 0;
     at = end + (*end == ' ');
   }
-  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto page = std::uint64_t{page_bytes()};
   return std::min(left_of(of_all, pages[0] * page), left_of(of_data, pages[5] * page));
 }
 

@@ -8,20 +8,19 @@
 #include <algorithm>
 
 #include "pool/base/own_memory.hpp"
+#include "pool/base/page_size.hpp"
 
 namespace cistern {
 namespace {
-
-std::uintptr_t system_page() { return static_cast<std::uintptr_t>(getpagesize()); }
 
 struct PageRange {
   std::uintptr_t first;
   std::size_t bytes;
 };
 PageRange pages_of(const staging::Side& side, const staging::Box& box) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(side.base), page = system_page();
-  const std::uintptr_t first = begin & ~(page - 1);
-  const std::uintptr_t end = (begin + staging::span_bytes(side, box) + page - 1) & ~(page - 1);
+  const auto begin = reinterpret_cast<std::uintptr_t>(side.base);
+  const std::uintptr_t first = page_begin(begin);
+  const std::uintptr_t end = whole_pages(begin + staging::span_bytes(side, box));
   return {first, end - first};
 }
 
@@ -33,7 +32,7 @@ bool can_read_each_page(const PageRange& pages) {
   iovec here{bytes, 0};
   for (std::size_t at = 0; at < pages.bytes;) {
     std::size_t count = 0;
-    for (; count < kAtOnce && at < pages.bytes; ++count, at += system_page())
+    for (; count < kAtOnce && at < pages.bytes; ++count, at += page_bytes())
       each[count] = {reinterpret_cast<void*>(pages.first + at), 1};
     here.iov_len = count;
     const long answer = copy_own_memory(SYS_process_vm_readv, {&here, 1}, {each, count});
@@ -57,8 +56,8 @@ bool may_touch_pages(const PageRange& pages, bool write) {
 
 // Row by row where pages lie between them: those are none of the copy's, and may never have been touched.
 bool may_touch(const staging::Side& side, const staging::Box& box, bool write) {
-  const bool rows_apart = box.rows > 1 && side.row_pitch >= box.row_bytes + system_page();
-  const bool slices_apart = box.slices > 1 && side.slice_pitch >= box.rows * side.row_pitch + system_page();
+  const bool rows_apart = box.rows > 1 && side.row_pitch >= box.row_bytes + page_bytes();
+  const bool slices_apart = box.slices > 1 && side.slice_pitch >= box.rows * side.row_pitch + page_bytes();
   if (!rows_apart && !slices_apart) return may_touch_pages(pages_of(side, box), write);
   const staging::Box part{box.row_bytes, rows_apart ? 1 : box.rows};
   for (std::size_t slice = 0; slice < box.slices; ++slice)
@@ -72,11 +71,11 @@ bool may_touch(const staging::Side& side, const staging::Box& box, bool write) {
 bool was_touched(const staging::Side& side, const staging::Box& box) {
   constexpr std::size_t kSamples = 32;
   const PageRange pages = pages_of(side, box);
-  const std::size_t count = pages.bytes / system_page();
+  const std::size_t count = pages.bytes / page_bytes();
   for (std::size_t i = 0; i < std::min(kSamples, count); ++i) {
     unsigned char resident = 0;
-    const std::uintptr_t page = pages.first + count * i / std::min(kSamples, count) * system_page();
-    if (system_call(SYS_mincore, page, system_page(), reinterpret_cast<std::uintptr_t>(&resident)) != 0) return false;
+    const std::uintptr_t page = pages.first + count * i / std::min(kSamples, count) * page_bytes();
+    if (system_call(SYS_mincore, page, page_bytes(), reinterpret_cast<std::uintptr_t>(&resident)) != 0) return false;
     if (!(resident & 1)) return false;
   }
   return true;

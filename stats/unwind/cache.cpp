@@ -10,6 +10,7 @@
 
 #include "pool/base/internal_memory.hpp"
 #include "pool/base/lock.hpp"
+#include "pool/base/page_size.hpp"
 #include "stats/unwind/build_id.hpp"
 #include "stats/unwind/modules.hpp"
 
@@ -82,11 +83,10 @@ std::uint64_t id_at(const char* at) {
 
 // False: without a build id it could not be told from another one.
 bool describe(const dl_find_object& found, Unloadable& module) {
-  constexpr std::size_t kPage = 4096;
   module.start = static_cast<const char*>(found.dlfo_map_start);
   module.end = static_cast<const char*>(found.dlfo_map_end);
   const std::string_view id =
-      build_id_of(module.start, std::min(module.start + kPage, module.end), &found.dlfo_link_map->l_addr);
+      build_id_of(module.start, std::min(module.start + kLeastPageBytes, module.end), &found.dlfo_link_map->l_addr);
   if (id.size() < sizeof module.id) return false;
   module.id_at = id.data();
   module.id = id_at(module.id_at);

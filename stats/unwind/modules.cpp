@@ -16,6 +16,7 @@
 
 #include "pool/base/file_status.hpp"
 #include "pool/base/lock.hpp"
+#include "pool/base/page_size.hpp"
 #include "pool/base/path.hpp"
 #include "pool/base/private_descriptor.hpp"
 #include "pool/base/process_start.hpp"
@@ -26,8 +27,6 @@
 
 namespace cistern {
 namespace {
-
-constexpr std::size_t kPage = 4096;  // every module has its first one
 
 constinit Lock modules_lock;
 struct Node {
@@ -117,11 +116,11 @@ Module describe(const dl_find_object& found) {
   module.is_permanent = module.is_program || holds_us || inside(reinterpret_cast<std::uintptr_t>(&readlink));
   module.path = module.is_program && module.name.empty() ? program_path() : absolute(module.name);
   // Of a program with gaps between its segments, which the kernel maps, the C library tells the code alone.
-  const std::uintptr_t headers = module.is_program ? start_value(AT_PHDR) & ~(kPage - 1) : 0;
+  const std::uintptr_t headers = module.is_program ? start_value(AT_PHDR) & ~(kLeastPageBytes - 1) : 0;
   const auto* const start = reinterpret_cast<const char*>(headers ? headers : module.start);
   const std::string_view id = build_id_of(start, reinterpret_cast<const char*>(module.end), &module.bias);
   module.build_id = hex(id);
-  if (id.size() >= sizeof module.id_word && id.data() + id.size() <= start + kPage) {
+  if (id.size() >= sizeof module.id_word && id.data() + id.size() <= start + kLeastPageBytes) {
     module.id_at = id.data();
     module.id_word = word_at(id.data());
   }

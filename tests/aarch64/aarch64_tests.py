@@ -3,6 +3,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -65,6 +66,19 @@ class Emulated(unittest.TestCase):
                 self.assertEqual(plain[0], f"{line}opener: {what} holds\n")
             shimmed = emulated("opener", what, str(ARGUMENTS.build / "libplugin.so"), preload=[self.shim])
             self.assertEqual(shimmed, plain, what)
+
+
+class OnPagesOf64KiB(Emulated):
+    """The emulator tells the program so, its C library too; its mappings begin at such pages."""
+    # With such pages the emulator maps only some libraries of a program, plain too.
+    test_dlsym_keeps_its_caller = test_dlopen_keeps_its_caller_and_the_order_of_symbols = None
+
+    def setUp(self):
+        super().setUp()
+        os.environ["QEMU_PAGESIZE"] = "65536"
+        self.addCleanup(os.environ.pop, "QEMU_PAGESIZE")
+        if not re.search(r"^AT_PAGESZ:\s+65536$", emulated("counting", "20", LD_SHOW_AUXV="1")[0], re.MULTILINE):
+            self.skipTest("this emulator has pages of one size only")
 
 
 def build(source, folder):

@@ -5,12 +5,12 @@
 #include <gnu/libc-version.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
 
+#include "pool/base/page_size.hpp"
 #include "pool/heap/blocks.hpp"
 #include "pool/heap/medium.hpp"
 #include "pool/heap/region.hpp"
@@ -99,8 +99,6 @@ void* no_memory() {
 }
 
 bool too_large(std::size_t bytes) { return bytes > PTRDIFF_MAX; }
-
-std::size_t system_page() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
 // Aligned blocks of every entry point. `alignment`: a power of two.
 void* aligned(std::size_t alignment, std::size_t bytes) {
@@ -320,14 +318,14 @@ int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
 void* hook_valloc(size_t bytes) {
   if (!pooled()) return leave_to(bytes, native().valloc, bytes);
   InsideSlowPath inside;
-  return aligned(system_page(), bytes);
+  return aligned(page_bytes(), bytes);
 }
 
 void* hook_pvalloc(size_t bytes) {
   // Not every allocator has it: the block may be one whose size it can't tell.
   if (!pooled()) return native_is_c_library() ? leave_to(bytes, native().pvalloc, bytes) : native().pvalloc(bytes);
   InsideSlowPath inside;
-  const std::size_t page = system_page();
+  const std::size_t page = page_bytes();
   std::size_t whole;
   if (__builtin_add_overflow(bytes, page - 1, &whole)) return no_memory();
   return aligned(page, whole & ~(page - 1));

@@ -3,7 +3,7 @@
 // are here, in line: the pool's fast path first, everything else out of line.
 //
 // Room: host memory: one function per call.
-// May include: pool/heap, shim/process, shim/host.
+// May include: pool/base, pool/heap, shim/process, shim/host.
 #pragma once
 #include <malloc.h>
 #include <stdio.h>

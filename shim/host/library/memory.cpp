@@ -2,12 +2,13 @@
 // they are to lie somewhere.
 //
 // Room: the C interface's side of host memory: its table, and the calls that are host memory's by name.
-// May include: pool/heap, stats, shim/include/cistern, shim/process, shim/library, shim/host, shim/host/hooks.
+// May include: pool/base, pool/heap, stats, shim/include/cistern, shim/process, shim/library, shim/host,
+//              shim/host/hooks.
 #include <errno.h>
-#include <unistd.h>
 
 #include <algorithm>
 
+#include "pool/base/page_size.hpp"
 #include "pool/heap/blocks.hpp"
 #include "shim/host/hooks/hooks.hpp"
 #include "shim/host/library_side.hpp"
@@ -30,7 +31,7 @@ bool is_placed(const Wanted& wanted) { return wanted.where & (CISTERN_ON_NODE | 
 // Pages that are this block's alone, where they are wanted.
 cistern_status take_placed(const Wanted& wanted, Taken* taken) {
   const bool huge = wanted.where & CISTERN_HUGE_PAGES;
-  const std::size_t page = huge ? kHugePage : static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t page = huge ? kHugePage : page_bytes();
   const std::size_t bytes = (wanted.bytes + page - 1) & ~(page - 1);
   void* const memory = library::allocate(bytes, std::max(page, wanted.alignment));
   if (!memory) return refused(ENOMEM, CISTERN_NO_MEMORY);
