@@ -35,7 +35,7 @@ namespace cistern {
 namespace {
 
 constexpr unsigned kSymbolBudgetMs = 3000;
-constexpr unsigned kSymbolBudgetBeforeDeathMs = 700;  // of 2 s that a process has that a signal ends
+constexpr unsigned kSymbolBudgetBeforeDeathMs = 700;  // a process that a signal ends has 2 s
 constexpr std::size_t kCommandBytesMax = 4096, kPathBytesShown = 200;
 
 String command_line() {
@@ -167,12 +167,13 @@ Snapshot collect(const char* moment) {
   return snapshot;
 }
 
-// What is known at once: live memory that nobody has judged, frames without names. A launcher may kill the process
-// before the report is there.
+// The report with what is known immediately: live memory without a judgement, frames without names. A launcher may
+// kill the process before the whole report is there.
 void write_outline(const char* moment) {
   Uncounted uncounted;
   Snapshot snapshot = collect(moment);
-  if (options().judging_limit()) snapshot.judging = {"the process was killed meanwhile", 0, 0, 0, 0, 0};
+  if (options().judging_limit())
+    snapshot.judging = {"the process was killed before the judgement ended", 0, 0, 0, 0, 0};
   resolve_without_symbols(snapshot, options().frames == "python");
   merge_alike(snapshot);
   write_outline_of_report(snapshot);
@@ -186,8 +187,7 @@ Snapshot take_snapshot(const char* moment) {
   if (snapshot.used_gpu_memory()) snapshot.frameworks = loaded_frameworks(environment_variable);
   for (FrameworkFigures& framework : snapshot.frameworks)
     framework.is_switched |= framework.name == std::string_view("PyTorch") && library::torch_allocates_here.load();
-  resolve(snapshot, is_signal(moment) ? kSymbolBudgetBeforeDeathMs : kSymbolBudgetMs,
-          options().frames == "python");
+  resolve(snapshot, is_signal(moment) ? kSymbolBudgetBeforeDeathMs : kSymbolBudgetMs, options().frames == "python");
   suppress_and_merge(snapshot);
   return snapshot;
 }

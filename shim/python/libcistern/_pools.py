@@ -15,7 +15,7 @@ def statistics(kind="device"):
     """Counts of one kind ("host", "opencl", "device", "pinned", "managed") since the process started; bytes."""
     found = Statistics()
     if library().cistern_get_statistics(kind_number(kind), found):
-        raise CisternError(f"no statistics of {kind}")
+        raise CisternError(f"there are no statistics of {kind} memory")
     return found
 
 
@@ -51,7 +51,7 @@ def defragment(kind="device"):
 def report(path, format="text"):
     """Writes a report of this moment, as "text" or "json". OSError: an existing file is not overwritten."""
     if format not in ("text", "json"):
-        raise ValueError(f"no format: {format!r} (there are text, json)")
+        raise ValueError(f"unknown format: {format!r} (known: text, json)")
     error = library().cistern_report(c_string(os.fsencode(path), "a path"), int(format == "json"))
     if error:
         raise OSError(error, os.strerror(error), os.fspath(path))
