@@ -346,7 +346,7 @@ class Allocators(Doctor):
 
     def test_preloaded_too(self):
         for preload, what in (("libjemalloc.so.2:" + shim(), "neither pooled nor counted, because the malloc of {} "
-                               "stands before Cistern's"),
+                               "comes before Cistern's"),
                               (shim() + ":libjemalloc.so.2",
                                "counted, not pooled, because {} has a malloc of its own")):
             lines, code = doctor("env", f"LD_PRELOAD={preload}", program("plain"))

@@ -25,7 +25,7 @@ class Misuse(unittest.TestCase):
                   r"the driver returned CUDA_ERROR_INVALID_VALUE")
 
     def other_kind(self, case, api, kind):
-        self.says(case, rf"cistern: {api}\({ADDRESS}\): a live {kind} block, allocated at make_{kind}{SITE}; "
+        self.says(case, rf"cistern: {api}\({ADDRESS}\): this is a live {kind} block, allocated at make_{kind}{SITE}; "
                   r"the driver returned CUDA_ERROR_INVALID_VALUE")
 
     def test_device_freed_twice(self):
