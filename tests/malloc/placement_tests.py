@@ -153,7 +153,7 @@ class OtherMachines(PlacementTest):
     def test_no_libnuma(self):
         (self.folder / "libnuma.so.1").write_bytes(b"")
         self.assertEqual(self.placed("all", numa="local", LD_LIBRARY_PATH=self.folder),
-                         (USUAL, "cistern: CISTERN_NUMA: libnuma.so.1 can't be loaded; "
+                         (USUAL, "cistern: CISTERN_NUMA: libnuma.so.1 cannot be loaded; "
                                  "the system chooses where memory lies\n"))
 
 

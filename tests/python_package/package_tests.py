@@ -175,8 +175,8 @@ class CommandLine(PackageTest):
             self.assertIsNone(_loader.foreign_loader(str(path)))
 
     def test_the_library_to_link_is_not_preloaded(self):
-        text = (f"libcistern: {ARGUMENTS.library.resolve()} is not the libcistern.so to preload, "
-                "or an older one than this package\n")
+        text = (f"libcistern: {ARGUMENTS.library.resolve()} is not a libcistern.so to preload, "
+                "or is older than this package\n")
         for command in "run", "doctor":
             done = self.cistern(command, "--", "true", status=1, LIBCISTERN_LIBRARY=str(ARGUMENTS.library))
             self.assertEqual(done.stderr, text)
