@@ -160,8 +160,8 @@ class CommandLine(PackageTest):
                                        preload=before == str(ARGUMENTS.shim),
                                        PATH=f"{self.folder}:{os.environ['PATH']}", **more)
                     self.assertEqual(done.stdout, after)
-                    self.assertEqual(done.stderr, f"libcistern: {command} runs with ./ld, which is not glibc's: it "
-                                                  "is not preloaded into it\n")
+                    self.assertEqual(done.stderr, f"libcistern: {command} runs with ./ld, which is not glibc's: "
+                                                  "libcistern.so is not preloaded into it\n")
 
     def test_whatever_lies_in_a_file_it_is_run(self):
         contents = bytearray(pathlib.Path("/bin/true").read_bytes()[:1024])
