@@ -34,10 +34,10 @@ enum ExitCode : std::uint8_t { kDone = 0, kUsage = 2 };
 
 void say_usage() {
   say("cistern " CISTERN_VERSION
-      ": serves the memory of programs that are not changed, and reports on it\n"
+      ": pools the memory of unchanged programs, and reports how they use it\n"
       "usage: LD_PRELOAD=/path/to/libcistern.so [OPTION=VALUE]... PROGRAM [ARGUMENT]...\n"
       "       libcistern.so --doctor [--run] -- PROGRAM [ARGUMENT]...\n"
-      "           why its memory is, or is not, caught; with --run it is run, and looked at\n"
+      "           says whether its memory will be seen, and why not; --run runs and observes it\n"
       "       libcistern.so --version | --help\n"
       "options, by environment variables (their defaults):\n");
 #define OPTION(type, member, name, fallback, accepts, text) \
@@ -49,7 +49,7 @@ void say_usage() {
 
 int wrong_usage(std::string_view what, std::string_view argument = {}) {
   String line("libcistern.so: ");
-  line.append(what).append(argument).append("; --help says more\n");
+  line.append(what).append(argument).append("; try --help\n");
   say_error(line);
   return kUsage;
 }
@@ -73,7 +73,7 @@ int answer(char** arguments) {
   const std::string_view flag = *arguments ? *arguments : "--help";
   if (flag == "--doctor") return answer_doctor(arguments + 1);
   if (flag != "--help" && flag != "--version") return wrong_usage("no such option: ", flag);
-  if (*arguments && arguments[1]) return wrong_usage(flag, " stands alone");
+  if (*arguments && arguments[1]) return wrong_usage(flag, " takes no arguments");
   if (flag == "--version")
     say("cistern " CISTERN_VERSION "\n");
   else

@@ -43,9 +43,10 @@ constexpr Switch kSwitches[] = {
     {"PyTorch", "PYTORCH_NO_CUDA_MEMORY_CACHING", "1", "PYTORCH_NO_CUDA_MEMORY_CACHING=1"},
     {"TensorFlow", "TF_GPU_ALLOCATOR", "cuda_malloc_async", "TF_GPU_ALLOCATOR=cuda_malloc_async"},
     {"JAX", "XLA_PYTHON_CLIENT_ALLOCATOR", "platform", "XLA_PYTHON_CLIENT_ALLOCATOR=platform"},
-    {"OpenCV", "OPENCV_OPENCL_BUFFERPOOL_LIMIT", "0", "OPENCV_OPENCL_BUFFERPOOL_LIMIT=0", " (on Intel's, by default)"},
+    {"OpenCV", "OPENCV_OPENCL_BUFFERPOOL_LIMIT", "0", "OPENCV_OPENCL_BUFFERPOOL_LIMIT=0",
+     " (by default on Intel devices)"},
     {"CuPy", nullptr, nullptr, "cupy.cuda.set_allocator(None)"},
-    {"RMM", nullptr, nullptr, "rmm.reinitialize(pool_allocator=False)", " (where a pool was asked for)"},
+    {"RMM", nullptr, nullptr, "rmm.reinitialize(pool_allocator=False)", " (if the program asked for a pool)"},
 };
 
 const Switch* switch_of(std::string_view framework) {

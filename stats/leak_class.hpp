@@ -1,5 +1,5 @@
 // The class of live memory in a report: what it is to the program, or why that is not known. Code asks the enumerator;
-// its name is for those who read the report.
+// its name is for those who read a report in JSON, its text for those who read one in words.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -32,6 +32,13 @@ constexpr std::string_view name_of(LeakClass leak_class) {
       "never freed", "reachable",    "possibly lost", "held only by the driver",           "indirectly lost",
       "lost",        "unclassified", "live",          "never freed, went with its context"};
   return kNames[static_cast<std::size_t>(leak_class)];
+}
+
+// In words, by the glossary. The names cannot follow it: they are a contract.
+constexpr std::string_view text_of(LeakClass leak_class) {
+  return leak_class == LeakClass::held_by_driver      ? "driver-held"
+         : leak_class == LeakClass::went_with_context ? "never freed, context destroyed"
+                                                      : name_of(leak_class);
 }
 
 // The program has no way left to give it back.

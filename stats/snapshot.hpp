@@ -249,7 +249,7 @@ struct StagingFigures {
   const char* kind;  // "cuda", "opencl"
   int device;
   const char* direction;
-  std::uint64_t staged_copies, staged_bytes;  // through pinned chunks
+  std::uint64_t staged_copies, staged_bytes;  // through bounce buffers
   std::uint64_t passed_on_bytes;
   Vector<UnpooledFigure> passed_on;  // by reason
   Vector<StagingRange> ranges;

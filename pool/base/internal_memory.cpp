@@ -35,7 +35,7 @@ constinit void* spare_chunk = nullptr;
 constinit std::atomic<std::size_t> mapped_bytes{0};
 
 [[noreturn]] void die_without_memory() {
-  constexpr char kLine[] = "cistern: no memory left for the shim's own tables\n";
+  constexpr char kLine[] = "cistern: no memory left for Cistern's own tables\n";
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, kLine, sizeof kLine - 1);
   abort();
 }

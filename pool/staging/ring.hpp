@@ -6,7 +6,7 @@
 //
 // Nobody waits here. The device is never called under the lock.
 //
-// Room: copies through pinned chunks: the ring, the order of a copy, which way pays, the processor's part.
+// Room: copies through bounce buffers: the ring, the order of a copy, which way pays, the processor's part.
 // May include: pool/base.
 #pragma once
 #include <cstdint>

@@ -106,9 +106,7 @@ String why_undecided(const Snapshot& snapshot, const Options& options) {
   if (judging.why_not) return String("live memory was not judged: ") + judging.why_not;
   if (judging.unreadable_bytes) return human_bytes(judging.unreadable_bytes) + " of memory could not be read";
   if (judging.unseen_threads)
-    return cistern::counted(judging.unseen_threads, "other thread") +
-           (judging.unseen_threads == 1 ? " was there, whose registers are" : " were there, whose registers are") +
-           " not seen";
+    return "the registers of " + cistern::counted(judging.unseen_threads, "other thread") + " were not seen";
   return why_host_is_unjudged(snapshot);
 }
 

@@ -62,10 +62,10 @@ TEST(Gate, WhatIsSuppressedNeverCounts) {
 
 TEST(Gate, WithoutAJudgementWhatIsLiveIsUndecided) {
   Snapshot snapshot = judged({kUnclassified});
-  snapshot.judging->why_not = "no time for it";
+  snapshot.judging->why_not = "the time limit (CISTERN_LEAK_CHECK) is too short";
   const GateFigures figures = gate_of(snapshot, gate(FailOn::lost));
   EXPECT_EQ(figures.outcome, Outcome::undecided);
-  EXPECT_EQ(figures.reason, "live memory was not judged: no time for it");
+  EXPECT_EQ(figures.reason, "live memory was not judged: the time limit (CISTERN_LEAK_CHECK) is too short");
   EXPECT_EQ(outcome(snapshot, gate(FailOn::possible)), Outcome::undecided);
   EXPECT_EQ(outcome(snapshot, gate(FailOn::lost, 9 * kKiB)), Outcome::passed);
   EXPECT_EQ(outcome(snapshot, gate(FailOn::any)), Outcome::failed);
@@ -86,7 +86,7 @@ TEST(Gate, UnseenThreadsMayHoldWhatLooksLost) {
   snapshot.judging->unseen_threads = 2;
   const GateFigures figures = gate_of(snapshot, gate(FailOn::lost));
   EXPECT_EQ(figures.outcome, Outcome::undecided);
-  EXPECT_EQ(figures.reason, "2 other threads were there, whose registers are not seen");
+  EXPECT_EQ(figures.reason, "the registers of 2 other threads were not seen");
   EXPECT_EQ(outcome(snapshot, gate(FailOn::possible)), Outcome::failed);
   snapshot.leaks.push_back(kLost);  // whatever they hold
   EXPECT_EQ(outcome(snapshot, gate(FailOn::lost)), Outcome::failed);

@@ -172,7 +172,8 @@ Snapshot collect(const char* moment) {
 void write_outline(const char* moment) {
   Uncounted uncounted;
   Snapshot snapshot = collect(moment);
-  if (options().judging_limit()) snapshot.judging = {"the process was killed meanwhile", 0, 0, 0, 0, 0};
+  if (options().judging_limit())
+    snapshot.judging = {"the process was killed before the judgement ended", 0, 0, 0, 0, 0};
   resolve_without_symbols(snapshot, options().frames == "python");
   merge_alike(snapshot);
   write_outline_of_report(snapshot);

@@ -61,10 +61,10 @@ void say(const char* name, const char* what) {
 Missing missing_functions() { return driver_found() ? Missing{for_pools(), for_order(), for_staging()} : Missing{}; }
 
 void say_missing(const Missing& missing) {
-  if (missing.for_pools) return say(missing.for_pools, "no memory is kept for reuse and no copy is staged");
+  if (missing.for_pools) return say(missing.for_pools, "memory is not pooled, and copies are not staged");
   if (missing.for_order && options().device_order == "deferred")
     say(missing.for_order, "frees wait for the device (CISTERN_DEVICE_ORDER=strict)");
-  if (missing.for_staging && staging_mode() != StagingMode::off) say(missing.for_staging, "no copy is staged");
+  if (missing.for_staging && staging_mode() != StagingMode::off) say(missing.for_staging, "copies are not staged");
 }
 
 }  // namespace cistern::cuda

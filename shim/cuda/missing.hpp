@@ -8,7 +8,7 @@ namespace cistern::cuda {
 struct Missing {
   const char* for_pools = nullptr;  // memory is kept for reuse
   const char* for_order = nullptr;  // frees are ordered behind events
-  // Copies go through pinned chunks, and both ways are timed where the choice is ours.
+  // Copies go through bounce buffers, and both ways are timed where the choice is ours.
   const char* for_staging = nullptr;
 };
 Missing missing_functions();

@@ -50,12 +50,12 @@ void print_refusal(Sink& line, CudaState& s, Device& device, std::uint64_t bytes
   const bool known = ask_free(s, device, &free_bytes, &total_bytes);
   if (known) line.print("; {} free of {}", human_bytes(free_bytes), human_bytes(total_bytes));
   if (limit && taken + bytes > limit) {
-    line.print("; refused by CISTERN_DEVICE_LIMIT={}: {} more would have been enough", human_bytes(limit),
+    line.print("; refused by CISTERN_DEVICE_LIMIT={}: it is {} short", human_bytes(limit),
                human_bytes(taken + bytes - limit));
   } else if (known && bytes > free_bytes) {
-    line.print("; {} more would have been enough", human_bytes(bytes - free_bytes));
+    line.print("; it is {} short", human_bytes(bytes - free_bytes));
   } else if (known) {
-    line.write("; not in one piece, or kept by the driver");
+    line.write("; the free memory is fragmented, or the driver holds it back");
   }
 }
 
@@ -72,7 +72,7 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int ordi
     line.print("; device {}: {} live", ordinal, human_bytes(live(s, Family::device, ordinal)));
     if (const std::uint64_t async = live(s, Family::async, ordinal))
       line.print(", {} stream-ordered", human_bytes(async));
-    if (const std::uint64_t graph = live(s, Family::graph, ordinal)) line.print(", {} of graphs", human_bytes(graph));
+    if (const std::uint64_t graph = live(s, Family::graph, ordinal)) line.print(", {} for graphs", human_bytes(graph));
     if (const std::uint64_t vmm = live(s, Family::vmm, ordinal)) line.print(", {} mapped", human_bytes(vmm));
   }
   if (device) print_refusal(line, s, *device, bytes);
@@ -81,7 +81,7 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int ordi
   print_other_kinds(line, kind);
   const PoolUsage usage = on_device ? s.pools.device().usage() : s.pools.pinned().usage();
   if (usage.blocks)
-    line.print("; cached: {}, largest block {}", human_bytes(usage.bytes), human_bytes(usage.largest_bytes));
+    line.print("; retained: {}, largest block {}", human_bytes(usage.bytes), human_bytes(usage.largest_bytes));
   holdings(s, device).print(line);
   print_this_call(line, capture(s, api));
   StringSink alike;

@@ -1,4 +1,4 @@
-// Copies between pageable memory of the host and a device, through pinned chunks where that pays (pool/staging): which
+// Copies between pageable memory of the host and a device, through bounce buffers where that pays (pool/staging): which
 // copies may go that way, which do, and what is known of either way.
 #pragma once
 #include <optional>

@@ -23,7 +23,7 @@ bool names_our_layer(const Environment& environment) {
 bool examine_preload(const Followed& followed, Findings& findings) {
   const bool possible = can_be_preloaded_into(followed.file, findings);
   if (!followed.environment.has("LD_PRELOAD")) {
-    findings.problem("env takes LD_PRELOAD away: set it behind env's options, as env -i LD_PRELOAD=" + own_path());
+    findings.problem("env removes LD_PRELOAD: set it after env's options, as in env -i LD_PRELOAD=" + own_path());
     return possible;
   }
   const int before = findings.problems();
@@ -41,7 +41,7 @@ int examine(const Question& question) {
   const bool layer_alone = !environment.has("LD_PRELOAD") && names_our_layer(environment);
   if (!environment.has("LD_PRELOAD") && !layer_alone) {
     environment.set("LD_PRELOAD=" + own_path());
-    findings.note("LD_PRELOAD is not set: looked at as with LD_PRELOAD=" + own_path());
+    findings.note("LD_PRELOAD is not set: examined with LD_PRELOAD=" + own_path());
   }
   const Followed followed = follow(question.command, environment, findings);
   if (followed.file.empty()) return 1;
@@ -49,7 +49,7 @@ int examine(const Question& question) {
   const bool is_on = examine_options(followed.environment, findings);
   if (can_be_asked) {
     if (examine_layers(followed.file, followed.environment, layer_alone, findings) == Layer::loaded && layer_alone)
-      findings.note("as a layer alone only OpenCL memory is caught");
+      findings.note("with the layer alone, only OpenCL memory is seen");
     examine_drivers(followed.file, followed.environment, findings);
   }
   examine_limits(followed.environment, findings);

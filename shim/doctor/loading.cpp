@@ -40,10 +40,10 @@ bool is_address_sanitizers(const ElfFile& file) { return file.defines("__asan_in
 void examine_address_sanitizer(const String& path, const Environment& environment, Findings& findings) {
   const bool allowed = environment.get("ASAN_OPTIONS").find("verify_asan_link_order=0") != std::string_view::npos;
   if (allowed)
-    findings.note("host memory: neither pooled nor counted, because " + path + " watches it; GPU memory is caught");
+    findings.note("host memory: neither pooled nor counted, because " + path + " inspects it; GPU memory is seen");
   else
     findings.problem(path +
-                     " (AddressSanitizer) ends every process that has a preload before it: set "
+                     " (AddressSanitizer) aborts a process if another library is preloaded before it: set "
                      "ASAN_OPTIONS=verify_asan_link_order=0");
 }
 
@@ -57,9 +57,9 @@ bool examine_allocator(const String& path, Place place, const Environment& envir
     examine_address_sanitizer(path, environment, findings);
   } else if (place == Place::before || inspects) {
     findings.note("host memory: neither pooled nor counted, because the malloc of " + path +
-                  (inspects ? " watches it" : " stands before Cistern's") + "; GPU memory is caught");
+                  (inspects ? " inspects it" : " comes before Cistern's") + "; GPU memory is seen");
   } else {
-    findings.note("host memory: counted, not pooled, because " + path + " brings a malloc; GPU memory is caught");
+    findings.note("host memory: counted, not pooled, because " + path + " has a malloc of its own; GPU memory is seen");
   }
   return true;
 }
@@ -79,7 +79,7 @@ void examine_versions(const String& cistern, const Loaded& loaded, Findings& fin
   const MappedFile ours(cistern), theirs(loaded.path_of("libc.so.6"));
   const String needed = ElfFile(ours.bytes()).newest_needed(), defined = ElfFile(theirs.bytes()).newest_defined();
   if (needed.empty() || defined.empty() || !is_older(defined, needed)) return;
-  findings.problem(cistern + " needs glibc " + needed + ", and the program gets " + loaded.path_of("libc.so.6") +
+  findings.problem(cistern + " needs glibc " + needed + ", but the program gets " + loaded.path_of("libc.so.6") +
                    " of glibc " + defined + ": use a libcistern.so that was built for it");
 }
 
@@ -128,7 +128,7 @@ String examine_preload_list(const Environment& environment, Findings& findings) 
     const ElfFile elf(contents.bytes());
     if (is_ours_by_name && !elf.is_for_this_machine()) {
       findings.problem("LD_PRELOAD: " + entry +
-                       (elf.is_elf() ? " is for " + machine_name(elf.machine()) : " is no library"));
+                       (elf.is_elf() ? " is for " + machine_name(elf.machine()) : " is not a library"));
       return;
     }
     const Cistern kind = what_is(entry);
@@ -137,15 +137,14 @@ String examine_preload_list(const Environment& environment, Findings& findings) 
     found = entry;
     if (!entry.starts_with('/'))
       findings.note("LD_PRELOAD: " + entry +
-                    " is a relative path: children that change their directory are not caught; " + "use " +
-                    absolute(entry));
+                    " is a relative path: child processes in another directory do not find it; use " + absolute(entry));
     if (is_mounted(entry, Mounted::without_execution))
-      findings.problem("LD_PRELOAD: " + entry + " lies on a file system that is mounted noexec: copy it elsewhere");
+      findings.problem("LD_PRELOAD: " + entry + " is on a file system that is mounted noexec: copy it elsewhere");
   });
   if (!found.empty() || findings.problems() != problems) return found;
   if (!to_link.empty())
     findings.problem("LD_PRELOAD: " + to_link +
-                     " is the library to link, which interposes nothing: "
+                     " is the library for linking, which intercepts nothing: "
                      "the object to preload is libcistern.so");
   return found;
 }
@@ -153,11 +152,11 @@ String examine_preload_list(const Environment& environment, Findings& findings) 
 void examine_loading(const String& file, const String& cistern, const Environment& environment, Findings& findings) {
   const Loaded loaded = ask_loader(file, environment);
   if (WIFSIGNALED(loaded.status)) {
-    findings.problem(file + " cannot be run: its loader is ended by signal " + number(WTERMSIG(loaded.status)));
+    findings.problem(file + " cannot be run: its loader was ended by signal " + number(WTERMSIG(loaded.status)));
     return;
   }
   if (loaded.libraries.empty()) {
-    if (loaded.complaints.empty()) findings.problem(file + " cannot be run: its loader lists nothing for it");
+    if (loaded.complaints.empty()) findings.problem(file + " cannot be run: its loader lists no libraries for it");
     for (const String& complaint : loaded.complaints) findings.problem("the loader says: " + complaint);
     return;
   }

@@ -177,24 +177,24 @@ void tell_library_bound_to_itself(const String& library, Findings& findings) {
   for (const char* name : kGpu)
     if (basename_of(library).starts_with(name)) {
       findings.problem(library +
-                       " was opened with RTLD_DEEPBIND: its calls go past Cistern; set CISTERN_DEEPBIND=clear");
+                       " was opened with RTLD_DEEPBIND: its calls bypass Cistern; set CISTERN_DEEPBIND=clear");
       return;
     }
   findings.note(library +
-                " was opened with RTLD_DEEPBIND: if it looks GPU functions up itself, set "
+                " was opened with RTLD_DEEPBIND: if it looks up GPU functions itself, set "
                 "CISTERN_DEEPBIND=clear");
 }
 
 void tell_why_there_is_no_report(const String& name, int status, bool had_preload, Way way, Findings& findings) {
   if (WIFSIGNALED(status))
-    findings.note(name + " was ended by signal " + number(WTERMSIG(status)) + ", which leaves no report");
+    findings.note(name + " was ended by signal " + number(WTERMSIG(status)) + ", so there is no report");
   if (way == Way::layer)
-    findings.note(name + " left no report: it made no OpenCL memory, or was not asked for layers");
+    findings.note(name + " left no report: it allocated no OpenCL memory, or did not load the layer");
   else if (!had_preload)
-    findings.problem(name + " did not have the preload");
+    findings.problem(name + " ran without the preload");
   else if (!WIFSIGNALED(status))
     findings.problem(name +
-                     " began with the preload and ended without: it executed another program with an environment "
+                     " started with the preload and ended without it: it executed another program with an environment "
                      "of its own, or filters system calls");
 }
 
@@ -209,9 +209,9 @@ void tell_of_started(long child, const Start& start, int status, Way way, const 
     findings.ok(name + " (" + report->command + ") had the " + what +
                 " to its end; allocations: " + report->allocations);
   else if (!text.empty())
-    findings.note(name + " had the " + what + "; its report is not whole");
+    findings.note(name + " had the " + what + "; its report is incomplete");
   else if (scopes.with_preload && launches_ranks(basename_of(start.file)))
-    findings.note(name + " had the preload; as a launcher of other processes it leaves no report");
+    findings.note(name + " had the preload; as a launcher of other processes it writes no report");
   else
     tell_why_there_is_no_report(name, status, scopes.with_preload, way, findings);
 }
@@ -221,7 +221,7 @@ void tell_of_other(const String& process, const std::optional<Report>& report, c
   if (report)
     findings.ok(name + " (" + report->command + ") had the " + what + " too; allocations: " + report->allocations);
   else
-    findings.note(name + " had the " + what + " too; its report is not whole");
+    findings.note(name + " had the " + what + " too; its report is incomplete");
 }
 
 void tell_of_others(long child, Way way, const Folder& folder, const Watch& watch, Findings& findings) {
@@ -253,7 +253,7 @@ void observe(const Start& start, Way way, Findings& findings) {
   for (const String& entry : start.environment) environment.set(entry);
   const Folder folder(environment.has("TMPDIR") ? environment.get("TMPDIR") : "/tmp");
   if (folder.error() != 0) {
-    findings.problem("not run: " + folder.path() + " cannot be made: " + error_text(folder.error()));
+    findings.problem("not run: " + folder.path() + " cannot be created: " + error_text(folder.error()));
     return;
   }
   environment.set("CISTERN_REPORT=" + folder.path() + "/%p.json");

@@ -202,7 +202,7 @@ bool is_secured(const String& file, Findings& findings) {
   struct stat status;
   if (status_of(file, status) != 0 || is_mounted(file, Mounted::without_set_user_id)) return false;
   constexpr const char kInstead[] =
-      ": the loader ignores LD_PRELOAD there; run a copy without it, or run it as that user";
+      ": the loader ignores LD_PRELOAD for it; run a copy without these rights, or run it as that user";
   if (is_someone_elses(status)) {
     findings.problem(file + " is set-user-ID or set-group-ID (user " + number(status.st_uid) + ", group " +
                      number(status.st_gid) + ")" + kInstead);
@@ -247,7 +247,7 @@ Followed follow(char** command, const Environment& environment, Findings& findin
         findings.problem(file + " cannot be run: its first line names no interpreter");
         return followed;
       }
-      findings.note(file + " is a script of " + interpreter->path + ": that is what runs");
+      findings.note(file + " is a script, which " + interpreter->path + " runs");
       words[0] = file;
       if (!interpreter->argument.empty()) words.insert(words.begin(), interpreter->argument);
       words.insert(words.begin(), interpreter->path);
@@ -255,7 +255,8 @@ Followed follow(char** command, const Environment& environment, Findings& findin
       Vector<String> rest(words.begin() + 1, words.end());
       Environment after = followed.environment;
       const bool is_known = EnvOptions(rest, after).follow();
-      if (!is_known) findings.note("what " + file + " runs is not looked at: its options are not followed here");
+      if (!is_known)
+        findings.note("the program that " + file + " starts is not examined: some of these options are unknown here");
       if (!is_known || rest.empty()) {
         followed.file = file;
         return followed;
@@ -267,7 +268,7 @@ Followed follow(char** command, const Environment& environment, Findings& findin
       return followed;
     }
   }
-  findings.problem(words[0] + " cannot be run: too many scripts in a row");
+  findings.problem(words[0] + " cannot be run: too many scripts run each other");
   return followed;
 }
 
@@ -275,7 +276,7 @@ bool can_be_preloaded_into(const String& file, Findings& findings) {
   const MappedFile contents(file);
   if (contents.error() == EACCES) {
     if (is_secured(file, findings)) return false;
-    findings.note(file + " may be run but not read: what it is linked with is not seen");
+    findings.note(file + " can be run but not read: its libraries are not examined");
     return false;
   }
   const ElfFile program(contents.bytes());
@@ -286,7 +287,7 @@ bool can_be_preloaded_into(const String& file, Findings& findings) {
   if (!program.is_for_this_machine()) {
     const String bits = program.has_64_bits() ? ", 64 bits" : ", 32 bits";
     findings.problem(file + " is for " + machine_name(program.machine()) + bits + ": this libcistern.so is for " +
-                     machine_name(this_machine()) + ", 64 bits, and can be loaded there only");
+                     machine_name(this_machine()) + ", 64 bits, and works only there");
     return false;
   }
   const String loader(program.loader());
@@ -298,8 +299,9 @@ bool can_be_preloaded_into(const String& file, Findings& findings) {
   }
   if (is_of_another_c_library(loader)) {
     const bool is_musl = loader.find("musl") != loader.npos;
-    findings.problem(file + " runs with " + (is_musl ? "the C library musl" : "another C library than glibc") + " (" +
-                     loader + "): libcistern.so needs glibc, and with LD_PRELOAD set that program may not start (127)");
+    findings.problem(
+        file + " runs with " + (is_musl ? "the C library musl" : "another C library than glibc") + " (" + loader +
+        "): libcistern.so needs glibc, and with LD_PRELOAD set the program may fail to start (exit code 127)");
     return false;
   }
   if (!exists(loader)) {

@@ -105,11 +105,11 @@ bool examine_options(const Environment& environment, Findings& findings) {
   const std::string_view on = environment.get("CISTERN");
   const bool is_off = parse_on_off(on) == false;
   if (!on.empty() && !parse_on_off(on)) findings.note("CISTERN: '" + String(on) + "' is not on or off; using on");
-  if (is_off) findings.problem("CISTERN=off leaves every call as it is: unset it");
-  if (!options.gate_fault.empty()) findings.problem("what CISTERN_FAIL_ON is to fail for is not clear: see above");
+  if (is_off) findings.problem("CISTERN=off switches Cistern off: unset it");
+  if (!options.gate_fault.empty()) findings.problem("the rule of CISTERN_FAIL_ON cannot be read: see above");
   if (!options.host) findings.note("CISTERN_HOST=off: host memory is not counted");
   if (!options.host_pool) findings.note("CISTERN_HOST_POOL=off: host memory is counted, not pooled");
-  if (options.report == "none") findings.note("CISTERN_REPORT=none: nothing will be said");
+  if (options.report == "none") findings.note("CISTERN_REPORT=none: no report and no warning is written");
   return !is_off;
 }
 
@@ -140,13 +140,12 @@ Layer examine_layers(const String& file, const Environment& environment, bool al
   const Found found = found_by(file, environment, "libOpenCL.so.1");
   const String& loader = found.path;
   if (loader.empty()) return ignored("libOpenCL.so.1: " + found.why_not);
-  if (!knows_layers(loader)) return ignored(loader + " knows no layers (ocl-icd does from 2.3 on): preload instead");
+  if (!knows_layers(loader))
+    return ignored(loader + " does not support layers (ocl-icd does since 2.3): use LD_PRELOAD instead");
   if (what_is(ours) != Cistern::to_preload) return ignored(ours + " is not libcistern.so");
   if (!ours.starts_with('/'))
     findings.note("OPENCL_LAYERS: " + ours +
-                  " is a relative path: children that change their directory are not caught; "
-                  "use " +
-                  absolute(ours));
+                  " is a relative path: child processes in another directory do not find it; use " + absolute(ours));
   findings.ok("OPENCL_LAYERS: " + loader + " loads " + ours);
   return Layer::loaded;
 }
@@ -156,18 +155,19 @@ void examine_limits(const Environment& environment, Findings& findings) {
   system_call(SYS_prlimit64, 0, RLIMIT_AS, 0, reinterpret_cast<std::uintptr_t>(&limit));
   if (limit.rlim_cur < kPoolNeeds)
     findings.note("ulimit -v " + number(static_cast<std::int64_t>(limit.rlim_cur / 1024)) +
-                  ": too little for the host pool, which needs 32 MiB of addresses");
+                  ": too little for the host pool, which needs 32 MiB of address space");
   else if (limit.rlim_cur < kSmallAddressSpace)
     findings.note("ulimit -v " + number(static_cast<std::int64_t>(limit.rlim_cur / 1024)) +
-                  ": what the pools keep counts in it; CISTERN_OPENCL_POOL_MAX bounds the largest part");
+                  ": memory that pools retain counts towards it; CISTERN_OPENCL_POOL_MAX limits the largest part");
   if (text_of("/proc/sys/vm/overcommit_memory", 16).starts_with('2'))
     findings.note(
-        "vm.overcommit_memory is 2: where memory is short, the copy in which leaks are judged may be refused");
+        "vm.overcommit_memory is 2: when memory is short, leaks are not judged, because that needs a copy of the "
+        "process");
   const String status = text_of("/proc/self/status");
-  if (status.empty()) findings.note("there is no /proc here: leaks are not judged, and a report has no command line");
+  if (status.empty()) findings.note("/proc is missing: leaks are not judged, and reports have no command line");
   if (status.find("\nSeccomp:\t2") != status.npos && environment.get("CISTERN_SYSTEM_CALLS") != "few")
     findings.note(
-        "a filter of system calls is inherited (seccomp): if the program dies of SIGSYS, set "
+        "a filter of system calls (seccomp) is inherited: if SIGSYS ends the program, set "
         "CISTERN_SYSTEM_CALLS=few");
 }
 

@@ -39,17 +39,17 @@ class Line {
 
 void add_what_it_is(Line& line, const void* pointer, const host_pool::Whereabouts& where, const char* source) {
   if (where.block && where.block != pointer) {
-    line.add("invalid pointer: {} bytes into the {} block of {} bytes at {}",
+    line.add("invalid pointer: at offset {} in the {} block of {} bytes at {}",
              static_cast<const char*>(pointer) - static_cast<const char*>(where.block), where.free ? "free" : "live",
              where.block_bytes, where.block);
   } else if (where.block && where.never_given) {
-    line.add("invalid pointer: this block of {} bytes was not allocated yet", where.block_bytes);
+    line.add("invalid pointer: this block of {} bytes was never allocated", where.block_bytes);
   } else if (where.block) {
-    line.add("double free: this block of {} bytes is free already", where.block_bytes);
+    line.add("double free: this block of {} bytes is already free", where.block_bytes);
   } else if (where.in_pool) {
-    line.add("invalid pointer: in memory that no block has: freed already, or never allocated");
+    line.add("invalid pointer: in memory of the pool, but in no block: already freed, or never allocated");
   } else {
-    line.add("invalid pointer: not from {}{}", source, is_mapped(pointer) ? "" : ", and there is no memory there");
+    line.add("invalid pointer: not from {}{}", source, is_mapped(pointer) ? "" : ", and no memory is mapped there");
   }
 }
 

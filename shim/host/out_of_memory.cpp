@@ -82,7 +82,7 @@ bool add_limit(Line& line, int resource, const char* name, std::uint64_t used, s
   line.add_bytes(limit.rlim_cur);
   line.add(", of which ");
   line.add_bytes(used);
-  line.add(" are taken");
+  line.add(" is in use");
   return true;
 }
 
@@ -95,7 +95,7 @@ bool add_overcommit(Line& line, std::uint64_t wanted) {
       line.add_bytes(*committed * 1024);
       line.add(" of ");
       line.add_bytes(*limit * 1024);
-      line.add(" are committed");
+      line.add(" is committed");
       return true;
     }
   }
@@ -105,7 +105,7 @@ bool add_overcommit(Line& line, std::uint64_t wanted) {
   if (wanted <= all) return false;
   line.add("refused by the system, which has ");
   line.add_bytes(all);
-  line.add(" with swap");
+  line.add(" of memory and swap");
   return true;
 }
 
@@ -138,7 +138,7 @@ void add_control_group(Line& line) {
   auto most = SmallFile<32>(path.text()).number();
   if (!most) most = SmallFile<32>("/sys/fs/cgroup/memory.max").number();
   if (!most) return;
-  line.add("; its control group may have ");
+  line.add("; the limit of its control group is ");
   line.add_bytes(*most);
 }
 
@@ -162,7 +162,7 @@ bool may_speak() {
       !add_mappings(line))
     line.add("refused by the system");
   add_control_group(line);
-  line.add(" (said once)\n");
+  line.add(" (printed once)\n");
   if (const int descriptor = standard_error(); descriptor != -1) write_whole(descriptor, line.text());
   errno = error;
 }

@@ -65,9 +65,9 @@ void say_once(std::atomic<bool>& said, const char* format, Values... values) {
 // --- Inside malloc
 void advise(void* memory, std::size_t bytes) {
   if (policy.bind && policy.bind(memory, bytes, policy.mode, policy.nodes, kNodesMax + 1, 0) != 0)
-    say_once(bind_refused, "CISTERN_NUMA: mbind: %s; memory lies where the system puts it", strerrordesc_np(errno));
+    say_once(bind_refused, "CISTERN_NUMA: mbind: %s; the system chooses where memory lies", strerrordesc_np(errno));
   if (transparent && madvise(memory, bytes, MADV_HUGEPAGE) != 0)
-    say_once(transparent_refused, "CISTERN_HUGE_PAGES: madvise: %s; normal pages serve", strerrordesc_np(errno));
+    say_once(transparent_refused, "CISTERN_HUGE_PAGES: madvise: %s; normal pages are used", strerrordesc_np(errno));
 }
 
 void* map_huge_pages(void* at, std::size_t bytes, int flags) {
@@ -76,7 +76,7 @@ void* map_huge_pages(void* at, std::size_t bytes, int flags) {
 }
 
 void say_there_are_none() {
-  say_once(huge_refused, "CISTERN_HUGE_PAGES: no free page of %s (%s); normal pages serve",
+  say_once(huge_refused, "CISTERN_HUGE_PAGES: no free page of %s (%s); normal pages are used",
            huge_bytes >> 30 ? "1 GiB" : "2 MiB", strerrordesc_np(errno));
 }
 
@@ -133,9 +133,10 @@ void prepare_numa(const Wish& wish) {
       !look_up(library, "numa_get_mems_allowed", allowed_nodes) || !look_up(library, "numa_bitmask_free", free_mask) ||
       !look_up(library, "mbind", bind)) {
     dlerror();  // ours, not the program's
-    return warn_later("CISTERN_NUMA: libnuma.so.1 can't be loaded; memory lies where the system puts it");
+    return warn_later("CISTERN_NUMA: libnuma.so.1 cannot be loaded; the system chooses where memory lies");
   }
-  if (available() < 0) return warn_later("CISTERN_NUMA: no NUMA here; memory lies where the system puts it");
+  if (available() < 0)
+    return warn_later("CISTERN_NUMA: the system has no NUMA support; the system chooses where memory lies");
   NodeMask* const allowed = allowed_nodes();
   bool any = wish.mode == MPOL_LOCAL;
   for (unsigned node = 0; node < allowed->bits && node < kNodesMax && wish.mode != MPOL_LOCAL; ++node) {
@@ -147,7 +148,8 @@ void prepare_numa(const Wish& wish) {
   free_mask(allowed);
   if (!any) {
     char line[120];
-    snprintf(line, sizeof line, "CISTERN_NUMA: this process has no node %u; memory lies where the system puts it",
+    snprintf(line, sizeof line,
+             "CISTERN_NUMA: node %u is not available to this process; the system chooses where memory lies",
              wish.node.value_or(0));
     return warn_later(line);
   }

@@ -200,14 +200,14 @@ void close_file(int& file) {
 
 const char* reason_of(CopyEnd end) {
   constexpr const char* kReasons[] = {"",
-                                      "the process has a filter of system calls",
+                                      "the process has a filter of system calls (seccomp)",
                                       "the process runs in Valgrind",
-                                      "its children live in another namespace",
-                                      "no time for it",
-                                      "no room for it in the control group",
-                                      "there is no /proc here that shows its memory",
-                                      "the system allowed no copy of the process",
-                                      "the copy of the process was ended"};
+                                      "its child processes are in another pid namespace",
+                                      "the time limit (CISTERN_LEAK_CHECK) is too short",
+                                      "there is not enough memory for a copy of the process",
+                                      "/proc is missing or does not show its memory",
+                                      "the system refused a copy of the process",
+                                      "the copy of the process was killed"};
   return kReasons[static_cast<int>(end)];
 }
 

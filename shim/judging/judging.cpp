@@ -156,7 +156,7 @@ void drop_earlier() {
   if (!limit_ns) return;
   Judgement judgement;
   if (kSanitized || system_calls_are_filtered()) {
-    judgement.why_not = kSanitized ? "this copy of Cistern has a sanitizer" : reason_of(CopyEnd::filtered);
+    judgement.why_not = kSanitized ? "Cistern was built with a sanitizer" : reason_of(CopyEnd::filtered);
     return set_judgement(judgement);
   }
   if (blocks_are_too_many(limit_ns)) {
@@ -170,7 +170,7 @@ void drop_earlier() {
     if (kind->add_judged) kind->add_judged(memory);
   memory.sort();
   MemoryOfBoth both(memory.targets());
-  judgement.why_not = "the system gave no memory for it";
+  judgement.why_not = "the system has no memory for it";
   if (both) {
     earlier = both.range();
     OtherThreads threads(both.threads_table(), both.threads_bytes());
@@ -200,7 +200,7 @@ void drop_earlier() {
     const Findings& findings = both.findings();
     judgement.is_known = end == CopyEnd::done && findings.is_complete;
     judgement.why_not = judgement.is_known     ? nullptr
-                        : end == CopyEnd::done ? findings.cannot_read ? "no file descriptor was left for it"
+                        : end == CopyEnd::done ? findings.cannot_read ? "the process has no free file descriptor"
                                                                       : "the process has too many mappings"
                                                : reason_of(end);
     judgement.unseen_threads = findings.unseen_threads;

@@ -31,7 +31,7 @@ TEST(JudgementHeld, IsNotSeenByAnotherThread) {
   std::thread([&] {
     EXPECT_FALSE(judgement_is_held_here());
     EXPECT_FALSE(judgement().is_known);
-    EXPECT_STREQ(judgement().why_not, "another report was being written");
+    EXPECT_STREQ(judgement().why_not, "another report was being written at that time");
     EXPECT_EQ(standing_of_target(std::uintptr_t{4096}, 0), Standing::unclassified);
   }).join();
   EXPECT_EQ(judgement().why_not, own);

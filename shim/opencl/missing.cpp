@@ -55,11 +55,11 @@ constinit std::atomic<bool> said_of_pool{false}, said_of_staging{false};
 }  // namespace
 
 bool lacks_function_for_pool(cl_context context) {
-  return said(missing_for_pool(context), "none of its buffers is kept for reuse", said_of_pool);
+  return said(missing_for_pool(context), "its buffers are not pooled", said_of_pool);
 }
 
 bool lacks_function_for_staging(cl_command_queue queue) {
-  return said(missing_for_staging(queue), "none of its copies is staged", said_of_staging);
+  return said(missing_for_staging(queue), "its copies are not staged", said_of_staging);
 }
 
 }  // namespace cistern::opencl

@@ -47,7 +47,7 @@ void print_devices(Sink& line, const Asked& asked) {
   for (int i = 0; i < count; ++i) {
     const std::uint64_t total = ask(devices[i], kDeviceGlobalMemSize), most = ask(devices[i], kDeviceMaxMemAllocSize);
     if (!total || !most) continue;
-    line.print("; device {}: {} in all, {} in one object", i, human_bytes(total), human_bytes(most));
+    line.print("; device {}: {} in total, at most {} in one object", i, human_bytes(total), human_bytes(most));
   }
 }
 
@@ -67,7 +67,7 @@ void report_out_of_memory(OpenclState& s, const Asked& asked, cl_int error) {
   print_other_kinds(line, kind);
   const PoolUsage usage = s.pool.usage();
   if (usage.blocks)
-    line.print("; cached: {}, largest block {}", human_bytes(usage.bytes), human_bytes(usage.largest_bytes));
+    line.print("; retained: {}, largest block {}", human_bytes(usage.bytes), human_bytes(usage.largest_bytes));
   holdings(s).print(line);
   print_this_call(line, capture(s, asked.api));
   StringSink alike;

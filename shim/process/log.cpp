@@ -150,7 +150,7 @@ void say_limited_lines() {
       first = kinds[i].first;
     }
     StringSink line;
-    line.print("{} more like: {}", more, first.view());
+    line.print("{} more lines like: {}", more, first.view());
     say(line.text());
   }
 }

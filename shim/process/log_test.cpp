@@ -71,7 +71,7 @@ TEST(Log, TheSameMisuseIsSaidTenTimes) {
   for (int i = 0; i < 10; ++i)
     expected += "cistern: release(0x" + std::to_string(1000 + i) + "ab): unknown, call " + std::to_string(i) + "\n";
   EXPECT_EQ(said, expected + "cistern: another matter\n");
-  EXPECT_EQ(said_by([] { say_limited_lines(); }), "cistern: 15 more like: release(0x1000ab): unknown, call 0\n");
+  EXPECT_EQ(said_by([] { say_limited_lines(); }), "cistern: 15 more lines like: release(0x1000ab): unknown, call 0\n");
   EXPECT_EQ(said_by([] { say_limited_lines(); }), "");
 }
 
@@ -80,7 +80,7 @@ TEST(Log, LinesThatAreAlikeByNameAreSaidTenTimes) {
     for (int i = 0; i < 25; ++i) warn_line("of " + std::string(static_cast<std::size_t>(i), 'x'), "out of memory");
   });
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 10);
-  EXPECT_EQ(said_by([] { say_limited_lines(); }), "cistern: 15 more like: of \n");
+  EXPECT_EQ(said_by([] { say_limited_lines(); }), "cistern: 15 more lines like: of \n");
 }
 
 TEST(Log, ManyKindsStayWithinTheTable) {

@@ -100,7 +100,7 @@ void report_use_of_released(const char* api, const void* handle, const LifeSites
 void report_unknown_pointer(const char* api, std::uintptr_t pointer) {
   Uncounted uncounted;
   StringSink line;
-  line.print("{}({}): not the start of a live allocation; the driver answered CUDA_ERROR_INVALID_VALUE", api,
+  line.print("{}({}): not the start of a live allocation; the driver returned CUDA_ERROR_INVALID_VALUE", api,
              reinterpret_cast<void*>(pointer));
   warn_line(line.text());
 }
@@ -108,9 +108,9 @@ void report_unknown_pointer(const char* api, std::uintptr_t pointer) {
 void report_wrong_free(const char* api, std::uintptr_t pointer, const char* kind, SiteId allocated) {
   Uncounted uncounted;
   StringSink line;
-  line.print("{}({}): a live {} block", api, reinterpret_cast<void*>(pointer), kind);
+  line.print("{}({}): this is a live {} block", api, reinterpret_cast<void*>(pointer), kind);
   if (allocated) line.print(", allocated at {}", describe_site(allocated));
-  line.print("; the driver answered CUDA_ERROR_INVALID_VALUE");
+  line.print("; the driver returned CUDA_ERROR_INVALID_VALUE");
   warn_line(line.text());
 }
 

@@ -23,10 +23,10 @@ struct LifeSites {
 void report_use_of_freed(const char* api, std::uintptr_t pointer, const LifeSites& sites);
 // The same of a buffer: "cistern: clEnqueueWriteBuffer(0x...): buffer already released, created at f (file:1), ..."
 void report_use_of_released(const char* api, const void* handle, const LifeSites& sites);
-// "cistern: cudaFree(0x...): not the start of an allocation that is known here; ..."
+// "cistern: cudaFree(0x...): not the start of a live allocation; ..."
 void report_unknown_pointer(const char* api, std::uintptr_t pointer);
 
-// "cistern: cudaFree(0x...): a live pinned block, allocated at f (file:1); the driver answered ..."
+// "cistern: cudaFree(0x...): this is a live pinned block, allocated at f (file:1); the driver returned ..."
 void report_wrong_free(const char* api, std::uintptr_t pointer, const char* kind, SiteId allocated);
 
 // Reads the word at `address` without faulting. False: not readable.

@@ -211,7 +211,7 @@ std::optional<FailOn> list::parse(std::string_view text, const OptionRow& row) {
   }
 }
 String list::wanted(const OptionRow& row) {
-  return String("off, or ") + row.accepts + ", each with or without :SIZE, with commas between";
+  return String("off or a comma-separated list of ") + row.accepts + ", each with an optional :SIZE";
 }
 
 }  // namespace option_types

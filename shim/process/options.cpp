@@ -49,7 +49,7 @@ bool leaves_limit_unclear(const Options& options, std::string_view variable) {
                                                  std::string_view what_now, Complain complain) {
   if (shuts_gate(options, variable)) {
     if (options.gate_fault.empty()) options.gate_fault = line;
-    what_now = "; so processes that used GPU memory fail";
+    what_now = "; processes that used GPU memory will fail";
   } else if (leaves_limit_unclear(options, variable)) {
     options.device_limit.is_unclear = true;
     what_now = "; the limit is half of each device's memory";
@@ -104,7 +104,7 @@ template <class Type>
 bool change_option(typename Type::Value& value, const OptionRow& row, const char* text, Complain complain) {
   auto parsed = Type::parse(text, row);
   if (parsed) value = std::move(*parsed);
-  if (!parsed) complain(wrong_value(row, text, Type::wanted(row)) + "; left as it is");
+  if (!parsed) complain(wrong_value(row, text, Type::wanted(row)) + "; the option is unchanged");
   return parsed.has_value();
 }
 

@@ -117,9 +117,10 @@ TEST(Options, ByCallTheyAreReadAsFromTheEnvironment) {
   EXPECT_FALSE(with_option(before, "CISTERN_DEVICE_LIMIT", "", complain));
   EXPECT_FALSE(with_option(before, "CISTERN_FAIL_CODE", "256", complain));
   EXPECT_FALSE(with_option(before, "CISTERN_SITES", "every", complain));
-  EXPECT_EQ(complaints, (Lines{"CISTERN_DEVICE_LIMIT: '' is not a size such as 512MiB or 1.5GB; left as it is",
-                               "CISTERN_FAIL_CODE: '256' is not a whole number from 1 to 255; left as it is",
-                               "CISTERN_SITES: 'every' is not gpu, all or off; left as it is"}));
+  EXPECT_EQ(complaints,
+            (Lines{"CISTERN_DEVICE_LIMIT: '' is not a size such as 512MiB or 1.5GB; the option is unchanged",
+                   "CISTERN_FAIL_CODE: '256' is not a whole number from 1 to 255; the option is unchanged",
+                   "CISTERN_SITES: 'every' is not gpu, all or off; the option is unchanged"}));
 }
 
 TEST(Options, AnEmptyVariableIsUnset) {
@@ -143,14 +144,14 @@ TEST(Gate, OneOfSeveralIsEnoughEachFromItsSize) {
 
 TEST(Gate, AWrongValueShutsIt) {
   constexpr const char* kLine =
-      "' is not off, or any, lost, possible, growing, each with or without :SIZE, with commas between";
+      "' is not off or a comma-separated list of any, lost, possible, growing, each with an optional :SIZE";
   for (const char* text :
        {"",          " ",       "any ",    " any",         "all",      "true",      "1",    "0",
         "any:",      "any:1XB", "any:-1",  "any:1.5.5MiB", "any;lost", "any,",      ",any", "any,,lost",
         "any, lost", "any,any", "any,off", "lost:1  MiB",  "\"any\"",  "lost=1MiB", "grows"}) {
     const Options options = read({{"CISTERN_FAIL_ON", text}});
     EXPECT_EQ(options.gate_fault, ("CISTERN_FAIL_ON: '"s + text + kLine).c_str());
-    EXPECT_EQ(complaints, Lines{"CISTERN_FAIL_ON: '"s + text + kLine + "; so processes that used GPU memory fail"});
+    EXPECT_EQ(complaints, Lines{"CISTERN_FAIL_ON: '"s + text + kLine + "; processes that used GPU memory will fail"});
   }
 }
 
@@ -159,9 +160,8 @@ TEST(Gate, ANameThatIsNearlyItsOwnShutsIt) {
                            "CISTERN_FAIL_ON_LEAK", "CISTERN_fail_on", "cistern_fail_on", "CISTERNFAIL_ON",
                            "CISTRN_FAIL_ON", "CISTERN.FAIL.ON"}) {
     EXPECT_TRUE(read({{name, "any"}}).has_gate()) << name;
-    EXPECT_EQ(
-        complaints,
-        Lines{name + ": no such option (did you mean CISTERN_FAIL_ON?); so processes that used GPU "s + "memory fail"});
+    EXPECT_EQ(complaints, Lines{name + ": no such option (did you mean CISTERN_FAIL_ON?); processes that used "s +
+                                "GPU memory will fail"});
   }
   for (const char* name : {"CISTERN_ON", "CISTERN_SUPPRESSION", "CISTERN_SITE", "CUDA_FAIL_ON", "CONTINUE_FAIL_ON",
                            "CI_TEST_FAIL_ON", "CLUSTER_FAIL_ON", "CISTERN_FAILOVER"})

@@ -153,9 +153,11 @@ void write_to_file(const String& pattern, Reporter reporter, bool worth_showing,
   const ReportFile report = deliver(report_path(pattern, reporter.pid), reporter, text);
   if (report.failure == 0) return;
   const bool gave_up = could_be_made && (geteuid() != made_by || refusal_of(report.path));
-  if (gave_up) return say_not_written(report.path, report.failure, "this process has given up the right to");
-  if (!worth_showing) return say_not_written(report.path, report.failure, "no GPU memory was used");
-  if (!refusal_said) say_not_written(report.path, report.failure, "it follows here");
+  if (gave_up)
+    return say_not_written(report.path, report.failure, "this process has given up its right to write there");
+  if (!worth_showing)
+    return say_not_written(report.path, report.failure, "it is dropped, because no GPU memory was used");
+  if (!refusal_said) say_not_written(report.path, report.failure, "the report follows");
   write_to_standard_error(text);
 }
 
@@ -163,7 +165,7 @@ void write_to_descriptor(InheritedFile& file, const String& pattern, bool worth_
   const int descriptor = file.descriptor();
   const int failure = descriptor == -1 ? EBADF : write_whole(descriptor, text);
   if (failure == 0 || !worth_showing) return;
-  say_not_written(pattern, failure, "it follows here");
+  say_not_written(pattern, failure, "the report follows");
   write_to_standard_error(text);
 }
 
@@ -244,7 +246,7 @@ void note_report_destination() {
   if (!refused) set_earlier_report_aside(path);
   if (!refused || !started_by_user()) return;
   refusal_said = true;
-  say_not_written(path, refused, "it will follow here");
+  say_not_written(path, refused, "the report will follow here");
 }
 
 void hold_report_descriptor() {

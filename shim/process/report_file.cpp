@@ -214,7 +214,9 @@ Try take_the_path(const String& report, const String& path, const Reporter& repo
 const char* what_exists_at(const String& path) {
   struct stat file;
   if (status_of_link(path.c_str(), file)) return "exists";
-  return S_ISLNK(file.st_mode) ? "is a symbolic link" : S_ISFIFO(file.st_mode) ? "has no reader" : "exists";
+  return S_ISLNK(file.st_mode)    ? "is a symbolic link"
+         : S_ISFIFO(file.st_mode) ? "is a pipe without a reader"
+                                  : "exists";
 }
 
 void say_where(const String& path, const String& beside) {
@@ -302,7 +304,7 @@ void set_earlier_report_aside(const String& path) {
   const Found found(path);
   if (!found.head() || is_from_before_run(found.status(), found.head()->pid) != true) return;
   const ReportFile moved = move_to_free(rename_to_free, path, path, path_of_earlier, found.head()->pid);
-  if (!moved.failure) warn_line(path + " is of an earlier run: it is in " + moved.path + " now");
+  if (!moved.failure) warn_line("the report of an earlier run was moved from " + path + " to " + moved.path);
 }
 
 }  // namespace cistern

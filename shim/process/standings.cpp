@@ -13,7 +13,7 @@ constinit Judgement current{};
 constinit std::atomic<const void*> judging_thread{nullptr};
 constinit const Judgement kOfAnother = [] {
   Judgement none{};
-  none.why_not = "another report was being written";
+  none.why_not = "another report was being written at that time";
   return none;
 }();
 

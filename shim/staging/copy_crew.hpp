@@ -1,4 +1,4 @@
-// The threads of this process that copy host memory to and from pinned chunks, for every kind of device.
+// The threads of this process that copy host memory to and from bounce buffers, for every kind of device.
 #pragma once
 #include "pool/staging/copy_crew.hpp"
 

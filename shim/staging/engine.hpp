@@ -1,5 +1,5 @@
 // A copy between pageable memory of the host and a device: which way it goes, the driver's own or through the ring of
-// pinned chunks, and what is learned from it. One engine for all kinds of device; what a driver does in a way of its
+// bounce buffers, and what is learned from it. One engine for all kinds of device; what a driver does in a way of its
 // own its `Driver` does, the class that derives from the engine:
 //
 //   context_of_copy       the copy's place: at least the device's number

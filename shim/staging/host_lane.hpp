@@ -1,4 +1,4 @@
-// The host's side of a copy through pinned chunks, for every kind of device.
+// The host's side of a copy through bounce buffers, for every kind of device.
 #pragma once
 #include "pool/staging/transfer.hpp"
 

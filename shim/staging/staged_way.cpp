@@ -9,26 +9,11 @@
 namespace cistern {
 namespace {
 
-constexpr const char* kNames[] = {"off",
-                                  "small",
-                                  "not-pageable",
-                                  "shape",
-                                  "capturing",
-                                  "host-page-tables",
-                                  "unknown-context",
-                                  "exiting",
-                                  "filtered",
-                                  "source-order",
-                                  "events",
-                                  "stream-in-use",
-                                  "native-wins",
-                                  "trial",
-                                  "untouchable",
-                                  "no-chunk",
-                                  "interrupted",
-                                  "missing-function",
-                                  "failed"};
-static_assert(std::size(kNames) == static_cast<std::size_t>(Unstaged::count));
+constexpr const char* kNames[] = {
+#define UNSTAGED(name, text) text,
+#include "shim/staging/unstaged.def"
+#undef UNSTAGED
+};
 
 constexpr double kNanosecond = 1e-9, kMebibyte = 1 << 20;
 

@@ -1,6 +1,6 @@
 // The account of copies between pageable memory and a device: which way they went, why, and the speed of either way.
 //
-// Room: copies through pinned chunks, as far as every kind of device does the same: accounts, threads, the host's side.
+// Room: copies through bounce buffers, as far as every kind of device does the same: accounts, threads, the host side.
 // May include: pool/base, pool, pool/heap, pool/staging, stats, shim/process.
 #pragma once
 #include <atomic>
@@ -14,27 +14,10 @@ namespace cistern {
 enum class StagingMode : std::uint8_t { automatic, on, off };
 StagingMode staging_mode();  // CISTERN_STAGING
 
-// Why a copy that the program made from or to host memory was passed on.
 enum class Unstaged : std::uint8_t {
-  off,               // CISTERN_STAGING=off
-  small,             // below the least size that is ever tried
-  not_pageable,      // pinned, registered or managed
-  shape,             // arrays, open pitches, past the end of its block, not between the host's memory and a device's
-  capturing,         // some stream captures
-  host_page_tables,  // the device reads the host's memory as it is, so staging is not needed
-  unknown_context,   // none, one that ends or is broken, a stream of another or an unknown one; a queue out of order
-  exiting,           // the process ends, or is a child of one that used the driver
-  filtered,          // the program set a filter of system calls, or one that it has refuses copies by the kernel
-  source_order,      // its source is to be read in the order of the stream, or the call may not wait (attributes)
-  events,            // it waits for events or has one (OpenCL)
-  stream_in_use,     // by other threads, now or a moment ago: in pieces the copy would be no one command to them
-  native_wins,       // measured
-  trial,             // the driver's own way, to measure it
-  untouchable,       // not mapped, or not for this kind of access
-  no_chunk,          // all are in flight, or there is no pinned memory
-  interrupted,       // in its midst: a capture begins or the context ends
-  missing_function,  // the driver lacks one that staging needs
-  failed,            // a call of our own failed
+#define UNSTAGED(name, text) name,
+#include "shim/staging/unstaged.def"
+#undef UNSTAGED
   count
 };
 

@@ -54,7 +54,7 @@ bool find_functions(const SymbolTable& symbols, Interpreter& found) {
 const char* why_not(const SymbolTable& symbols, Interpreter& found) {
   const unsigned major = found.version >> 24, minor = found.version >> 16 & 255;
   found.layout = layout_of(major, minor);
-  if (!found.layout) return "its version is not known";
+  if (!found.layout) return "its version is not supported";
   if (is_free_threaded(symbols, minor)) return "it is built without the GIL";
   if (symbols.defines("_Py_AddToAllObjects")) return "it is built to trace references";
   if (!found.code_type || !find_functions(symbols, found)) return "it does not export what is needed";

@@ -83,8 +83,8 @@ const Text* intern(String&& text) {
 // Code that is generated, with other names every time, does not end.
 const Line* line_of_too_many() {
   if (!line_too_many)
-    line_too_many =
-        new (internal_allocate(sizeof(Line))) Line{nullptr, intern("?"), intern("(more Python code than is kept)"), 0};
+    line_too_many = new (internal_allocate(sizeof(Line)))
+        Line{nullptr, intern("?"), intern("(too much Python code to keep its names)"), 0};
   return line_too_many;
 }
 

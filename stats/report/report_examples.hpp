@@ -179,7 +179,7 @@ inline Snapshot judged_snapshot() {
 inline Snapshot unjudged_snapshot() {
   Snapshot snapshot = leaking_snapshot();
   for (LeakFigures& leak : snapshot.leaks) leak.leak_class = LeakClass::unclassified;
-  snapshot.judging = {"no time for it", 0, 0, 0, 0, 0.0625};
+  snapshot.judging = {"the time limit (CISTERN_LEAK_CHECK) is too short", 0, 0, 0, 0, 0.0625};
   return snapshot;
 }
 
@@ -524,7 +524,7 @@ inline Snapshot suppressed_snapshot() {
 inline Snapshot undecided_snapshot() {
   Snapshot snapshot = judged_snapshot();
   snapshot.judging->unseen_threads = 1;
-  snapshot.gate = {Outcome::undecided, "1 other thread was there, whose registers are not seen"};
+  snapshot.gate = {Outcome::undecided, "the registers of 1 other thread were not seen"};
   snapshot.family.counts = {1, 0, 1, 1};
   snapshot.exit_code = 24;
   return snapshot;

@@ -119,10 +119,9 @@ TEST(ReportFigures, AreThoseWorkedOutByHand) {
   expect(json, "\"reserved_per_live\": 0.8889");
   EXPECT_EQ(json.find("\"external\":"), std::string::npos) << json;
   // 80 GiB are 81,920 MiB: less 80,000 free, less 720 of ours, 1,200 are the driver's; 80,000 / 1,024 = 78.125.
-  expect(
-      text,
-      "  device 0: 720.0 MiB of this process, 1.2 GiB driver-owned and other processes (at 11.9 s), 78.1 GiB free of "
-      "80.0 GiB\n");
+  expect(text,
+         "  device 0: this process 720.0 MiB, driver and other processes 1.2 GiB (at 11.9 s), free 78.1 GiB of "
+         "80.0 GiB\n");
   expect(json, "\"driver_owned_bytes\": 1258291200");
   // 6,000 / 1,024 = 5.859 GiB, in 2.5 s.
   expect(text,
@@ -158,7 +157,7 @@ TEST(ReportVerdict, NeverClaimsMoreThanIsKnown) {
 TEST(ReportLeaks, OnlyOpenclHasReferences) {
   const std::string text = rendered(render_text, cuda_snapshot());
   const std::string json = rendered(render_json, cuda_snapshot());
-  EXPECT_EQ(text.find("retained"), std::string::npos) << text;
+  EXPECT_EQ(text.find("created "), std::string::npos) << text;
   EXPECT_EQ(json.find("retained"), std::string::npos) << json;
   EXPECT_NE(rendered(render_json, leaking_snapshot()).find("\"retained\": 1"), std::string::npos);
 }
@@ -174,9 +173,9 @@ TEST(ReportLeaks, OfHostMemoryWithoutAnySiteAreNamedFromAMegabyteOn) {
   Snapshot snapshot = cuda_snapshot();
   snapshot.host_sites.clear();
   snapshot.host_without_site = BlocksAndBytes{7, 1 << 20};
-  EXPECT_EQ(rendered(render_text, snapshot).find("HOST MEMORY ALIVE"), std::string::npos);
+  EXPECT_EQ(rendered(render_text, snapshot).find("LIVE HOST MEMORY"), std::string::npos);
   snapshot.host_without_site = BlocksAndBytes{7, 2 << 20};
-  EXPECT_NE(rendered(render_text, snapshot).find("and 2.0 MiB in 7 blocks without a site: no sample was drawn"),
+  EXPECT_NE(rendered(render_text, snapshot).find("and 2.0 MiB in 7 blocks without a call site: no sample has"),
             std::string::npos);
 }
 
@@ -187,7 +186,7 @@ TEST(ReportTransfers, NameTheSiteWithMostPageableBytes) {
   asynchronous.site_bytes = 4001 * kMiB;
   snapshot.transfers.push_back(asynchronous);
   const std::string text = rendered(render_text, snapshot);
-  EXPECT_NE(text.find("worst pageable site: 3.9 GiB device to host (cudaMemcpyAsync)\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("most pageable bytes: 3.9 GiB device to host (cudaMemcpyAsync)\n"), std::string::npos) << text;
 }
 
 TEST(ReportStaging, ThatWasAskedForAndDidNothingSaysWhy) {
@@ -196,7 +195,8 @@ TEST(ReportStaging, ThatWasAskedForAndDidNothingSaysWhy) {
   EXPECT_EQ(rendered(render_text, snapshot).find("STAGING"), std::string::npos);
   snapshot.staging.back().asked_for = true;
   const std::string text = rendered(render_text, snapshot);
-  EXPECT_NE(text.find("0 B in 0 copies through pinned chunks; passed on: small 3\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("0 B in 0 copies through bounce buffers; left to the driver: small 3\n"), std::string::npos)
+      << text;
 }
 
 TEST(ReportLeaks, WhatADriverStillHoldsStandsBehindWhatIsLost) {
@@ -254,7 +254,8 @@ TEST(ReportLeaks, ThatLookAlikeAreOneEntryOfTheText) {
       text.find(" 1  opencl  10.0 MiB in 4 blocks (buffer, clCreateBuffer)  never freed  first 1.00 s  last 11.8 s\n"),
       std::string::npos)
       << text;
-  EXPECT_NE(text.find("src/w.cpp:50\n     ... 4 stacks, which differ in what is not shown\n 2  opencl  7.0 MiB"),
+  EXPECT_NE(text.find("src/w.cpp:50\n     ... 4 stacks, which differ only in frames that are not shown\n"
+                      " 2  opencl  7.0 MiB"),
             std::string::npos)
       << text;
 }
@@ -266,7 +267,7 @@ TEST(ReportPools, OfTheLibraryHaveALineEach) {
   const std::string text = rendered(render_text, snapshot);
   EXPECT_NE(
       text.find(
-          "POOLS OF THE LIBRARY\n"
+          "POOLS MADE BY THE PROGRAM\n"
           "  name                      kind                        live        peak       limit       allocs  failed\n"
           "  nodes                     host                6.0 MiB in 4     8.0 MiB           -        1,234       5\n"
           "  textures                  opencl                 destroyed     1.0 MiB     2.0 MiB            7       "
@@ -290,7 +291,7 @@ TEST(ReportTransfers, OfTwoKindsAreTwoTables) {
             std::string::npos)
       << text;
   EXPECT_NE(text.find("  tiny copies: 1,000 host to device of 4.0 KiB on average (cudaMemcpy)\n"), std::string::npos);
-  EXPECT_NE(text.find("  (3 of 5 sites of such copies)\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  (3 of 5 call sites with such copies)\n"), std::string::npos) << text;
 }
 
 TEST(ReportTransfers, SitesOfCopiesThatCouldDoBetter) {
@@ -312,10 +313,10 @@ TEST(ReportTransfers, SitesOfCopiesThatCouldDoBetter) {
   const std::string text = rendered(render_text, snapshot);
   const auto lines = [&](const std::string& wanted) { return text.find("\n  " + wanted + "\n") != std::string::npos; };
   EXPECT_TRUE(
-      lines("copies in lock step: 4,000 host to device (cudaMemcpy), each waited for by its thread's next call"));
+      lines("copies in lock step: 4,000 host to device (cudaMemcpy), each waited for by the next call of its thread"));
   EXPECT_TRUE(
-      lines("unaligned copies: 3,999 host to device (cudaMemcpy), an address or pitch is no multiple of 16 bytes"));
-  EXPECT_TRUE(lines("copied back unchanged: 9 of 10 looked at, 4,000 device to host (cudaMemcpy)"));
+      lines("unaligned copies: 3,999 host to device (cudaMemcpy), an address or pitch is not a multiple of 16 bytes"));
+  EXPECT_TRUE(lines("copied back unchanged: 9 of 10 checked, out of 4,000 device to host (cudaMemcpy)"));
   EXPECT_EQ(text.find("tiny copies"), std::string::npos) << text;
   EXPECT_EQ(text.find("4 of 10"), std::string::npos) << text;
 }
@@ -328,7 +329,7 @@ TEST(ReportTransfers, WithoutSitesNameNone) {
     figures.site_bytes = 0;
     figures.frames.clear();
   }
-  EXPECT_EQ(rendered(render_text, snapshot).find("site:"), std::string::npos);
+  EXPECT_EQ(rendered(render_text, snapshot).find("most pageable"), std::string::npos);
   EXPECT_EQ(rendered(render_json, snapshot).find("worst_site"), std::string::npos);
 }
 

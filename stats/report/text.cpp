@@ -21,7 +21,7 @@ constexpr std::size_t kCommandBytes = 100;
 struct Total {
   std::uint64_t blocks = 0, bytes = 0, sites = 0, without_site = 0;
   std::uint64_t kept_bytes = 0;   // part of `bytes`: parents that the program did release
-  std::uint64_t ended_bytes = 0;  // part of `bytes`: gone with its context
+  std::uint64_t ended_bytes = 0;  // part of `bytes`: its context was destroyed
 
   void add(const LeakFigures& leak) {
     blocks += leak.blocks;
@@ -34,8 +34,8 @@ struct Total {
   String sentence(const char* state) const {
     String text = counted(blocks, "block") + ", " + human_bytes(bytes) + state;
     if (sites) text += " at " + counted(sites, "site");
-    if (kept_bytes) text += ", " + human_bytes(kept_bytes) + " of it in released parents";
-    if (ended_bytes) text += ", " + human_bytes(ended_bytes) + " of it gone with its context";
+    if (kept_bytes) text += ", " + human_bytes(kept_bytes) + " of it kept alive by sub-buffers";
+    if (ended_bytes) text += ", " + human_bytes(ended_bytes) + " of it in destroyed contexts";
     return text;
   }
 };
@@ -108,27 +108,26 @@ void write_unknown_functions(const UnknownFunctions& unknown, Sink& sink) {
 void write_blind_spots(const Snapshot& snapshot, Sink& sink) {
   for (const FrameworkFigures& framework : snapshot.frameworks) {
     if (framework.is_switched) {
-      sink.print("         {}'s own cache is off ({}): each of its tensors is seen\n", framework.name, framework.how);
+      sink.print("         {}'s memory cache is off ({}): each tensor is seen\n", framework.name, framework.how);
       continue;
     }
-    sink.print(
-        "         {} caches device memory inside itself{}: what it keeps is live here, its tensors are not seen; ",
-        framework.name, framework.when);
-    sink.print("{} shows each, for a call each\n", framework.how);
+    sink.print("         {} has a memory cache of its own{}: memory in it counts as live, and tensors are not seen; ",
+               framework.name, framework.when);
+    sink.print("{} shows each tensor, at the cost of a driver call each\n", framework.how);
   }
   write_unknown_functions(snapshot.unknown_functions, sink);
   if (snapshot.escaped)
-    sink.print("         missing here: the memory of {} that the driver hook did not see\n",
+    sink.print("         not in this report: the memory of {} that the driver hook did not see\n",
                counted(snapshot.escaped, "CUDA call"));
 }
 
 // The cause of the verdict, and its effect.
 String occasion(const Snapshot& snapshot) {
   const std::string_view moment = snapshot.moment;
-  if (moment == "call") return "asked for by the program, which is still running";
-  if (moment == "request") return "asked for by a signal; the program is still running";
+  if (moment == "call") return "requested by the program, which is still running";
+  if (moment == "request") return "requested by a signal; the program is still running";
   if (!snapshot.ended_by_itself())
-    return "ended by " + String(moment) + (snapshot.leaks.empty() ? "" : ": what it would have freed is not known");
+    return "ended by " + String(moment) + (snapshot.leaks.empty() ? "" : ": it might still have freed this memory");
   if (!snapshot.exit_code) return "exit code unchanged";
   const bool is_of_others = !snapshot.gate || snapshot.gate->outcome == Outcome::passed;
   const bool is_undecided = !is_of_others && snapshot.gate->outcome == Outcome::undecided;
@@ -214,7 +213,7 @@ String host_standings(const Snapshot& snapshot) {
     if (!some.blocks) continue;
     if (!text.empty()) text += ", ";
     text +=
-        human_bytes(some.bytes) + " in " + counted(some.blocks, "block") + " " + String(name_of(class_of(standing)));
+        human_bytes(some.bytes) + " in " + counted(some.blocks, "block") + " " + String(text_of(class_of(standing)));
   }
   return text;
 }
@@ -231,13 +230,13 @@ void write_limits_of_judging(const Snapshot& snapshot, Sink& sink) {
   if (!snapshot.judging) return;
   const JudgingFigures& judging = *snapshot.judging;
   if (judging.why_not) {
-    sink.print("         what of it the program can still reach is not known: {}\n", judging.why_not);
+    sink.print("         which blocks the program can still reach is not known: {}\n", judging.why_not);
   } else if (judging.unreadable_bytes && has_any(snapshot, Standing::unclassified)) {
-    sink.print("         {} could not be read: what nothing else leads to is unclassified\n",
+    sink.print("         {} of memory could not be read: blocks that nothing else points to are unclassified\n",
                human_bytes(judging.unreadable_bytes));
   } else if (judging.unseen_threads && has_any(snapshot, Standing::possibly_lost)) {
-    sink.print("         {} there, whose registers are not seen: what nothing else leads to is possibly lost\n",
-               counted(judging.unseen_threads, "other thread") + (judging.unseen_threads == 1 ? " was" : " were"));
+    sink.print("         the registers of {} were not seen: blocks that nothing else points to are possibly lost\n",
+               counted(judging.unseen_threads, "other thread"));
   }
 }
 
@@ -251,7 +250,7 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
   if (libraries.blocks()) {
     if (program.blocks()) verdict += "; ";
     verdict += "by libraries: " + libraries.sentence(running) + " (" + libraries.names() + ")";
-    if (!program.blocks()) verdict += running ? "; nothing of the program's own" : "; nothing by the program itself";
+    if (!program.blocks()) verdict += "; nothing by the program itself";
   }
   if (verdict.empty()) {
     verdict = !snapshot.used_gpu_memory() ? kNoGpuMemory
@@ -267,11 +266,11 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
       std::find_if(snapshot.kinds.begin(), snapshot.kinds.end(), [](const KindFigures& kind) { return kind.is_host; });
   const bool host_alive = host != snapshot.kinds.end() && host->live_blocks;
   if (const String standings = host_standings(snapshot); host_alive && !standings.empty()) {
-    sink.print("         host memory {}: {}\n", running ? "live" : "alive at exit", standings);
+    sink.print("         host memory {}: {}\n", running ? "live" : "live at exit", standings);
   } else if (host_alive) {
     sink.print("         host memory: {} in {} {}: not judged{}\n", human_bytes(host->live_bytes),
-               counted(host->live_blocks, "block"), running ? "live" : "alive at exit",
-               judged && !host->pooled_kind ? ", for another allocator serves it" : "");
+               counted(host->live_blocks, "block"), running ? "live" : "live at exit",
+               judged && !host->pooled_kind ? ", because another allocator serves it" : "");
   }
   write_limits_of_judging(snapshot, sink);
   if (snapshot.family.judged()) sink.print("         {}\n", sentence_of(snapshot.family));
@@ -279,7 +278,7 @@ void write_verdict(const Snapshot& snapshot, Sink& sink) {
   if (const std::uint64_t without_site = program.without_site() + libraries.without_site()) {
     const bool off = snapshot.sites.find("gpu:all") == String::npos;
     sink.print("         {} without a call site{}\n", counted(without_site, "block"),
-               off ? ": CISTERN_SITES=gpu keeps them" : ": the stack could not be read");
+               off ? ": CISTERN_SITES=gpu records it" : ": the stack could not be read");
   }
   write_blind_spots(snapshot, sink);
 }
@@ -324,21 +323,21 @@ void write_kind(const KindFigures& kind, double wall_s, bool peak_is_bound, Sink
     sink.print("              unpooled: {}\n", reasons);
   if (kind.kept_in_order || !kind.waited.empty()) {
     const String reasons = listed(kind.waited);
-    sink.print("              released under commands: {} kept in their order{}{}\n", grouped(kind.kept_in_order),
-               reasons.empty() ? "" : "; waited: ", reasons);
+    sink.print("              released while commands used them: {} reusable in queue order{}{}\n",
+               grouped(kind.kept_in_order), reasons.empty() ? "" : "; had to wait: ", reasons);
   }
   String pool = kind.pooled_kind ? driver_calls(kind) : String();
   if (!pool.empty()) pool = (kind.is_host ? "calls to the system: " : "driver calls: ") + pool;
   if (!pool.empty() && kind.pooled_blocks) pool += "; ";
   if (kind.pooled_blocks)
-    pool += "pool-cached (not a leak): " + blocks_and_bytes(kind.pooled_blocks, kind.pooled_bytes);
+    pool += "retained by the pool (not a leak): " + bytes_in_blocks(kind.pooled_blocks, kind.pooled_bytes);
   if (!pool.empty()) sink.print("              {}\n", pool);
   if (const auto& of = kind.graph_memory)
-    sink.print("              the driver's for graphs: {} used, at most {}; {} reserved, at most {} (at {})\n",
+    sink.print("              driver memory for graphs: {} used, peak {}; {} reserved, peak {} (at {})\n",
                human_bytes(of->used_bytes), human_bytes(of->used_peak_bytes), human_bytes(of->reserved_bytes),
                human_bytes(of->reserved_peak_bytes), seconds(of->sampled_at_s));
   if (!kind.allocated_bytes) return;
-  sink.print("              in all: {}", human_bytes(*kind.allocated_bytes));
+  sink.print("              allocated in total: {}", human_bytes(*kind.allocated_bytes));
   if (wall_s >= 1 && static_cast<double>(kind.allocations) >= wall_s)
     sink.print(", {} allocs/s", grouped(static_cast<std::uint64_t>(static_cast<double>(kind.allocations) / wall_s)));
   // The last block of a program is freed by the next call too.
@@ -368,15 +367,15 @@ void write_references(const LeakFigures& leak, bool running, Sink& sink) {
     sink.print("     created {}, retained {}, released {}{}\n", grouped(created), grouped(retained), grouped(released),
                over_retained ? ": over-retained" : "");
   if (leak.kept_parent_bytes)
-    sink.print("     keeps its released parent alive: {}\n", human_bytes(*leak.kept_parent_bytes));
+    sink.print("     keeps its released parent buffer alive: {}\n", human_bytes(*leak.kept_parent_bytes));
 }
 
-// " for requests of 1.0 MiB", " for requests of 16 B to 4.0 KiB".
+// ", requested 1.0 MiB", ", requested 16 B to 4.0 KiB each".
 String sizes_of(const LeakFigures& leak) {
   if (!leak.block_bytes) return {};
   const String least = human_bytes(leak.block_bytes->least), most = human_bytes(leak.block_bytes->most);
   if (leak.blocks == 1 && least == human_bytes(leak.bytes)) return {};
-  return " for requests of " + least + (least == most ? String() : " to " + most);
+  return ", requested " + least + (least == most ? String() : " to " + most) + (leak.blocks == 1 ? "" : " each");
 }
 
 // "1.2 MiB/s since 3.00 s"
@@ -406,10 +405,10 @@ void write_leak(const Entry& entry, std::size_t rank, bool running, std::size_t 
   const bool named = leak.api && !std::string_view(leak.object).starts_with(leak.api);
   sink.print("{:>2}  {}  {}{}{} ({}{}{})  {}{}  first {}  last {}{}\n", rank, leak.kind, bytes,
              counted(leak.blocks, "block"), sizes_of(leak), leak.object, named ? ", " : "", named ? leak.api : "",
-             name_of(leak.leak_class), leak.inherited ? ", from before the fork" : "", seconds(leak.first_s),
+             text_of(leak.leak_class), leak.inherited ? ", from before the fork" : "", seconds(leak.first_s),
              seconds(leak.last_s), leak.trend.kind == TrendKind::unknown ? String() : "  " + trend_of(leak));
   if (by_library(leak) && !leak.is_host && leak.leak_class != LeakClass::live)
-    sink.print("     made by a library, not the program: {}\n", printable(leak.owner, kPathBytesShown));
+    sink.print("     allocated by a library, not by the program: {}\n", printable(leak.owner, kPathBytesShown));
   write_references(leak, running, sink);
   write_frames(leak.frames, frames_max, sink, entry.stacks);
 }
@@ -456,7 +455,7 @@ void write_how_to_suppress(const LeakFigures& leak, Sink& sink) {
   const FrameFigures& frame = shown == leak.frames.end() ? leak.frames.front() : *shown;
   const std::string_view name = !frame.function.empty() ? std::string_view(frame.function) : basename_of(frame.module);
   if (!name.empty())
-    sink.print("     (known and accepted: CISTERN_SUPPRESSIONS=FILE, with lines such as leak:{})\n",
+    sink.print("     (to accept known leaks: CISTERN_SUPPRESSIONS=FILE, with lines such as leak:{})\n",
                printable(name, kPathBytesShown));
 }
 
@@ -483,12 +482,12 @@ void write_host_sites(const Snapshot& snapshot, Sink& sink) {
   constexpr std::uint64_t kLittle = 1 << 20;
   if (sites.empty() && !(rest.blocks && (all || rest.bytes > kLittle))) return;
   const std::size_t shown = std::min(sites.size(), all ? kSitesShown : kHostSitesShown);
-  sink.print("HOST MEMORY ALIVE BY SITE (top {} of {}{})\n", shown, sites.size(),
-             all ? "" : "; smaller blocks are estimated from samples, CISTERN_SITES=all: exact");
+  sink.print("LIVE HOST MEMORY BY SITE (top {} of {}{})\n", shown, sites.size(),
+             all ? "" : "; smaller blocks are estimated from samples, CISTERN_SITES=all counts each");
   for (std::size_t i = 0; i < shown; ++i) write_leak(sites[i], i + 1, !snapshot.ended_by_itself(), frames_max, sink);
   if (rest.blocks)
-    sink.print("      and {} in {} without a site: {}\n", human_bytes(rest.bytes), counted(rest.blocks, "block"),
-               all ? "made by Cistern itself, or before it was ready" : "no sample was drawn of their size and class");
+    sink.print("      and {} in {} without a call site: {}\n", human_bytes(rest.bytes), counted(rest.blocks, "block"),
+               all ? "allocated by Cistern itself, or before it was ready" : "no sample has their size and class");
 }
 
 // Memory that grew until the end; the end may have freed it.
@@ -515,11 +514,11 @@ void write_peaks(const Snapshot& snapshot, Sink& sink) {
     std::size_t shown = 0;
     for (const UsingSite& site : snapshot.at_peak) {
       if (site.kind != kind.name) continue;
-      const bool looked_at = kind.is_host && snapshot.host_peak_seen;
+      const bool measured = kind.is_host && snapshot.host_peak_seen;
       if (!shown++)
         sink.print("PEAK BY SITE {}  of {}{}\n", kind.name,
-                   human_bytes(looked_at ? *snapshot.host_peak_seen : kind.peak_bytes),
-                   looked_at ? " when it was looked at" : "");
+                   human_bytes(measured ? *snapshot.host_peak_seen : kind.peak_bytes),
+                   measured ? ", measured at intervals" : "");
       sink.print("  {} in {}{}\n", human_bytes(site.peak_bytes), counted(site.peak_blocks, "block"), by_call(site));
       write_frames(site.frames, kFramesOfPeaks, sink);
     }
@@ -528,9 +527,9 @@ void write_peaks(const Snapshot& snapshot, Sink& sink) {
 
 void write_loops(const Snapshot& snapshot, Sink& sink) {
   if (snapshot.in_loops.empty()) return;
-  sink.write("ALLOCATED IN LOOPS  (each call costs; so does the wait in a free)\n");
+  sink.write("ALLOCATED IN LOOPS  (each call takes time, and a free may wait for the device)\n");
   for (const UsingSite& site : snapshot.in_loops) {
-    sink.print("  {}  {}, {} in all, {} of them freed right away{}\n", site.kind, counted(site.allocations, "block"),
+    sink.print("  {}  {}, {} in total, {} of them freed right away{}\n", site.kind, counted(site.allocations, "block"),
                human_bytes(site.allocated_bytes), grouped(site.temporary), by_call(site));
     write_frames(site.frames, kFramesShort, sink);
   }
@@ -543,7 +542,7 @@ void write_objects(const Snapshot& snapshot, Sink& sink) {
     if (!alive.empty()) alive += ", ";
     alive += String(object.type) + " " + grouped(object.alive) + " of " + grouped(object.created);
   }
-  if (!alive.empty()) sink.print("OBJECTS ALIVE  {}\n", alive);
+  if (!alive.empty()) sink.print("LIVE OBJECTS  {}\n", alive);
   std::size_t shown = 0;
   for (const ObjectSite& site : snapshot.object_sites) {
     if (++shown > kObjectSitesShown) break;
@@ -555,10 +554,11 @@ void write_objects(const Snapshot& snapshot, Sink& sink) {
 
 void write_self(const Snapshot& snapshot, Sink& sink) {
   sink.write("SELF  ");
-  if (snapshot.capture_mean_ns) sink.print("capture {} ns mean (sampled), ", decimal(*snapshot.capture_mean_ns, 0));
+  if (snapshot.capture_mean_ns)
+    sink.print("stack capture {} ns on average (sampled), ", decimal(*snapshot.capture_mean_ns, 0));
   sink.print("{}, tables {}", counted(snapshot.sites_count, "site"), human_bytes(snapshot.tables_bytes));
-  if (snapshot.staging_bytes) sink.print(", pinned chunks {}", human_bytes(snapshot.staging_bytes));
-  if (snapshot.dropped_events) sink.print(", {} dropped", counted(snapshot.dropped_events, "event"));
+  if (snapshot.staging_bytes) sink.print(", bounce buffers {}", human_bytes(snapshot.staging_bytes));
+  if (snapshot.dropped_events) sink.print(", {} could not be read", counted(snapshot.dropped_events, "stack"));
   sink.write("\n");
   for (const PythonFigures& python : snapshot.pythons)
     if (python.why_not)

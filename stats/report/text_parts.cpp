@@ -108,6 +108,10 @@ String blocks_and_bytes(std::uint64_t blocks, std::uint64_t bytes) {
   return blocks ? human_bytes(bytes) + " in " + grouped(blocks) : String("-");
 }
 
+String bytes_in_blocks(std::uint64_t blocks, std::uint64_t bytes) {
+  return human_bytes(bytes) + " in " + counted(blocks, "block");
+}
+
 String hit_rate(std::uint64_t hits, std::uint64_t allocations) {
   if (!allocations) return "-";
   return decimal(100 * static_cast<double>(std::min(hits, allocations)) / static_cast<double>(allocations), 1);
@@ -134,7 +138,7 @@ void write_frames(const Vector<FrameFigures>& all, std::size_t frames_max, Sink&
   leave_out(excerpt.between);
   for (const FrameFigures& frame : excerpt.of_program) write_frame(frame, static_cast<int>(width), sink);
   leave_out(excerpt.behind);
-  if (stacks > 1) sink.print("     ... {}, which differ in what is not shown\n", counted(stacks, "stack"));
+  if (stacks > 1) sink.print("     ... {}, which differ only in frames that are not shown\n", counted(stacks, "stack"));
   write_folded(all, sink);
 }
 

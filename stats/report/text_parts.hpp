@@ -18,6 +18,7 @@ String duration(double value);
 String percent(double ratio);
 // "48.0 MiB in 3"; "-" without blocks.
 String blocks_and_bytes(std::uint64_t blocks, std::uint64_t bytes);
+String bytes_in_blocks(std::uint64_t blocks, std::uint64_t bytes);  // "2.0 MiB in 1 block"
 // "97.0", of a hundred; "-" where nothing was asked for.
 String hit_rate(std::uint64_t hits, std::uint64_t allocations);
 

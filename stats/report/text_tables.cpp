@@ -27,7 +27,7 @@ constexpr Column<ClassFigures> kClassColumns[] = {
     {"class", -16, cells::of_size_class::show_sizes},
     {"allocs", 11, cells::of_size_class::show_allocations},
     {"live", 8, cells::of_size_class::show_live_blocks},
-    {"cached", 24, [](const ClassFigures& of) { return blocks_and_bytes(of.cached_blocks, of.cached_bytes); }},
+    {"retained", 24, [](const ClassFigures& of) { return blocks_and_bytes(of.cached_blocks, of.cached_bytes); }},
     {"hit%", 6, [](const ClassFigures& of) { return hit_rate(of.hits, of.allocations); }},
     {"high-water", 10, cells::of_size_class::show_high_water_blocks},
     {"waste%", 6, waste},
@@ -49,7 +49,8 @@ void write_pool(const KindFigures& kind, std::size_t classes_max, Sink& sink) {
   const bool with_waste =
       std::any_of(classes.begin(), classes.end(), [](const ClassFigures& figures) { return figures.waste_ratio(); });
   sink.print("POOLS {}", kind.name);
-  if (kind.classes.size() > classes.size()) sink.print(" ({} busiest of {})", classes.size(), kind.classes.size());
+  if (kind.classes.size() > classes.size())
+    sink.print(" ({} busiest of {} classes)", classes.size(), kind.classes.size());
   sink.write("\n");
   const std::span<const Column<ClassFigures>> all = kClassColumns, columns = all.first(all.size() - !with_waste);
   write_headers(columns, sink);
@@ -94,18 +95,18 @@ constexpr Column<TransferFigures> kTransferColumns[] = {
     {"", -15, manner},
     {"count", 11, cells::of_transfer::show_count},
     {"bytes", 10, cells::of_transfer::show_bytes},
-    {"blocking for", 12, blocking_for},
+    {"blocked for", 12, blocking_for},
     {"GiB/s", 6, mean_rate},
     {"p50", 6, cells::of_transfer::show_bytes_per_s_p50},
     {"p95", 6, cells::of_transfer::show_bytes_per_s_p95},
-    {"of best", 7, cells::of_transfer::show_efficiency},
+    {"vs best", 7, cells::of_transfer::show_efficiency},
 };
 constexpr std::span<const Column<TransferFigures>> kTransfers = kTransferColumns;
 
 void write_failed_copies(const Vector<TransferFigures>& transfers, Sink& sink) {
   std::uint64_t failed = 0;
   for (const TransferFigures& transfer : transfers) failed += transfer.failed;
-  if (failed) sink.print("  the driver refused {}\n", failed == 1 ? String("1 more") : grouped(failed) + " more");
+  if (failed) sink.print("  {} more {} refused by the driver\n", grouped(failed), failed == 1 ? "was" : "were");
 }
 
 // Each line once per site: what most calls would be saved by comes first.
@@ -118,13 +119,13 @@ void write_copy_advice(const CopySite& site, Sink& sink) {
                human_bytes(site.bytes / site.count), site.api,
                site.seconds ? "; the calls took " + duration(*site.seconds) : String());
   if (site.in_lock_step())
-    sink.print("  copies in lock step: {}, each waited for by its thread's next call\n",
+    sink.print("  copies in lock step: {}, each waited for by the next call of its thread\n",
                count_and_api(site.waited_for));
   if (site.often_unaligned())
-    sink.print("  unaligned copies: {}, an address or pitch is no multiple of {} bytes\n",
+    sink.print("  unaligned copies: {}, an address or pitch is not a multiple of {} bytes\n",
                count_and_api(site.unaligned), CopySite::kCopyAlignment);
   if (site.returns_unchanged())
-    sink.print("  copied back unchanged: {} of {} looked at, {}\n", grouped(site.returned_unchanged),
+    sink.print("  copied back unchanged: {} of {} checked, out of {}\n", grouped(site.returned_unchanged),
                grouped(site.returns_sampled), count_and_api(site.count));
   write_frames(site.frames, kFramesShort, sink);
 }
@@ -135,7 +136,8 @@ void write_copies_advised(const Vector<CopySite>& all, Sink& sink) {
     if (site.worth_a_line()) sites.push_back(&site);
   std::sort(sites.begin(), sites.end(), [](const CopySite* a, const CopySite* b) { return a->count > b->count; });
   for (std::size_t i = 0; i < sites.size() && i < kCopySitesShown; ++i) write_copy_advice(*sites[i], sink);
-  if (sites.size() > kCopySitesShown) sink.print("  ({} of {} sites of such copies)\n", kCopySitesShown, sites.size());
+  if (sites.size() > kCopySitesShown)
+    sink.print("  ({} of {} call sites with such copies)\n", kCopySitesShown, sites.size());
 }
 
 // Pageable memory is copied twice and cannot be copied behind the program's back: where most of it comes from.
@@ -145,7 +147,7 @@ void write_worst_pageable_site(const Vector<TransferFigures>& transfers, Sink& s
     if (transfer.pageable && transfer.touches_host() && transfer.site_bytes > (worst ? worst->site_bytes : 0))
       worst = &transfer;
   if (!worst) return;
-  sink.print("  worst pageable site: {} {}{}{}{}\n", human_bytes(worst->site_bytes), worst->direction,
+  sink.print("  most pageable bytes: {} {}{}{}{}\n", human_bytes(worst->site_bytes), worst->direction,
              worst->api ? " (" : "", worst->api ? worst->api : "", worst->api ? ")" : "");
   write_frames(worst->frames, kFramesShort, sink);
 }
@@ -153,8 +155,8 @@ void write_worst_pageable_site(const Vector<TransferFigures>& transfers, Sink& s
 // Ranges that were tried both ways; the others have nothing to compare.
 void write_staging_range(const StagingRange& range, Sink& sink) {
   if (!range.native_rate || !range.staged_rate) return;
-  sink.print("    from {:>9}: {:<7} staged {} GiB/s, native {}; by the caller's time {}, {}\n",
-             human_bytes(range.bytes_min), range.won ? range.won : "open", rate(range.staged_rate),
+  sink.print("    from {:>9}: {:<7} (staged {} GiB/s, native {}; by blocked time staged {}, native {})\n",
+             human_bytes(range.bytes_min), range.won ? range.won : "pending", rate(range.staged_rate),
              rate(range.native_rate), rate(range.staged_blocked_rate), rate(range.native_blocked_rate));
 }
 
@@ -162,13 +164,13 @@ String names_of(const Vector<ContextDevice>& devices) {
   String names;
   for (const ContextDevice& device : devices) {
     if (!names.empty()) names += ", ";
-    names += device.name.empty() ? String("a device without a name") : printable(device.name, kPathBytesShown);
-    if (device.total_bytes) names += " of " + human_bytes(device.total_bytes);
+    names += device.name.empty() ? String("an unnamed device") : printable(device.name, kPathBytesShown);
+    if (device.total_bytes) names += " with " + human_bytes(device.total_bytes);
   }
   return names;
 }
 
-// "context 2: 1.0 MiB in 1, 2.0 MiB in 3 cached"; of one alone the line above tells.
+// "context 2: live 1.0 MiB in 1 block, retained 2.0 MiB in 3 blocks"; for a single context the line above says it.
 void write_contexts_apart(const ContextFigures& figures, Sink& sink) {
   if (figures.contexts.size() < 2) return;
   String text;
@@ -176,22 +178,21 @@ void write_contexts_apart(const ContextFigures& figures, Sink& sink) {
     const ContextMemory& one = figures.contexts[i];
     if (i) text += "; ";
     text += one.number ? "context " + grouped(one.number) + ": " : String("a context: ");
-    if (one.live_blocks) text += blocks_and_bytes(one.live_blocks, one.live_bytes);
+    if (one.live_blocks) text += "live " + bytes_in_blocks(one.live_blocks, one.live_bytes);
     if (one.live_blocks && one.pooled_blocks) text += ", ";
-    if (one.pooled_blocks) text += blocks_and_bytes(one.pooled_blocks, one.pooled_bytes) + " cached";
+    if (one.pooled_blocks) text += "retained " + bytes_in_blocks(one.pooled_blocks, one.pooled_bytes);
   }
   if (figures.contexts.size() > kContextsShown) text += "; ...";
   sink.print("      {}\n", text);
 }
 
 void write_contexts_of(const ContextFigures& figures, Sink& sink) {
-  sink.print("  {} on {}: {} live, peak {}", figures.kind, names_of(figures.devices),
-             figures.live_blocks ? blocks_and_bytes(figures.live_blocks, figures.live_bytes) : String("nothing"),
+  sink.print("  {} on {}: live {}, peak {}", figures.kind, names_of(figures.devices),
+             figures.live_blocks ? bytes_in_blocks(figures.live_blocks, figures.live_bytes) : String("0 B"),
              human_bytes(figures.peak_bytes));
   if (figures.peak_at_s) sink.print(" ({})", seconds(*figures.peak_at_s));
-  if (figures.pooled_blocks)
-    sink.print(", pool-cached {}", blocks_and_bytes(figures.pooled_blocks, figures.pooled_bytes));
-  sink.print("; {} of {} alive\n", grouped(figures.contexts_alive), counted(figures.contexts_created, "context"));
+  if (figures.pooled_blocks) sink.print(", retained {}", bytes_in_blocks(figures.pooled_blocks, figures.pooled_bytes));
+  sink.print("; {} of {} live\n", grouped(figures.contexts_alive), counted(figures.contexts_created, "context"));
   write_contexts_apart(figures, sink);
 }
 
@@ -207,9 +208,9 @@ void write_contexts(const Snapshot& snapshot, Sink& sink) {
 
 void write_device_memory(const Snapshot& snapshot, Sink& sink) {
   for (const DeviceMemoryFigures& memory : snapshot.device_memory)
-    sink.print("  device {}: {} of this process, {} driver-owned and other processes (at {}), {} free of {}\n",
-               memory.device, human_bytes(memory.ours_bytes), human_bytes(memory.driver_owned_bytes()),
-               seconds(memory.sampled_at_s), human_bytes(memory.free_bytes), human_bytes(memory.total_bytes));
+    sink.print("  device {}: this process {}, driver and other processes {} (at {}), free {} of {}\n", memory.device,
+               human_bytes(memory.ours_bytes), human_bytes(memory.driver_owned_bytes()), seconds(memory.sampled_at_s),
+               human_bytes(memory.free_bytes), human_bytes(memory.total_bytes));
 }
 
 void write_pools(const Snapshot& snapshot, Sink& sink) {
@@ -221,7 +222,7 @@ void write_pools(const Snapshot& snapshot, Sink& sink) {
   const std::size_t classes_max = pools_used <= 1 ? kClassesShown : pools_used == 2 ? kClassesOfTwo : kClassesOfMany;
   for (const KindFigures* kind : pools) write_pool(*kind, classes_max, sink);
   if (pools_used > pools.size())
-    sink.print("      (pools of the {} busiest kinds of {}; the JSON report has all)\n", pools.size(), pools_used);
+    sink.print("      (pools of the {} busiest of {} kinds; the JSON report has all)\n", pools.size(), pools_used);
 }
 
 namespace {
@@ -259,7 +260,7 @@ void write_library_pools(const Snapshot& snapshot, Sink& sink) {
   Vector<const LibraryPoolFigures*> pools;
   for (const LibraryPoolFigures& pool : snapshot.library_pools) pools.push_back(&pool);
   keep_greatest(pools, &LibraryPoolFigures::peak_bytes, kLibraryPoolsShown);
-  sink.write("POOLS OF THE LIBRARY");
+  sink.write("POOLS MADE BY THE PROGRAM");
   if (pools.size() < snapshot.library_pools.size())
     sink.print(" ({} of {}, those with the highest peaks)", pools.size(), snapshot.library_pools.size());
   sink.write("\n");
@@ -277,8 +278,8 @@ void write_sizes(const Snapshot& snapshot, Sink& sink) {
                  : a.block_bytes < b.block_bytes;
     });
     if (sizes.size() > kSizesShown) sizes.resize(kSizesShown);
-    sink.print("SIZES {} ({} of {} sizes of blocks that share pages, those with most live bytes)\n", kind.name,
-               sizes.size(), kind.sizes.size());
+    sink.print("SIZES {} ({} of {} block sizes, those with most live bytes)\n", kind.name, sizes.size(),
+               kind.sizes.size());
     write_headers(kSizes, sink);
     for (const SizeFigures& figures : sizes) write_row(kSizes, figures, sink);
   }
@@ -298,8 +299,8 @@ void write_fragmentation(const Snapshot& snapshot, Sink& sink) {
     if (figures.reserved_peak_bytes) sink.print("  high-water {}", human_bytes(*figures.reserved_peak_bytes));
     if (const auto ratio = figures.reserved_per_live()) sink.print(" ({}x the live peak)", decimal(*ratio, 2));
     if (const auto& worst = figures.worst; worst && worst->reserved_bytes >= kWorstShown + 2 * worst->live_bytes)
-      sink.print("  worst {} for {} live ({})", human_bytes(worst->reserved_bytes), human_bytes(worst->live_bytes),
-                 seconds(worst->at_s));
+      sink.print("  worst {} reserved for {} live (at {})", human_bytes(worst->reserved_bytes),
+                 human_bytes(worst->live_bytes), seconds(worst->at_s));
     if (figures.splits && figures.free_bytes)
       sink.print("  external {}  largest free block {}", percent(figures.external_ratio()),
                  human_bytes(figures.largest_free_bytes));
@@ -330,7 +331,7 @@ void write_waits(const Snapshot& snapshot, Sink& sink) {
   bool titled = false;
   for (const WaitSite& wait : snapshot.waits) {
     if (!wait.worth_a_line()) continue;
-    if (!titled) sink.write("WAITS FOR A DEVICE  (each stops its thread)\n");
+    if (!titled) sink.write("WAITS FOR A DEVICE  (each blocks its thread)\n");
     titled = true;
     sink.print("  {}  {} calls, blocked for {}{}{}{}\n", wait.kind, grouped(wait.count), duration(wait.seconds),
                wait.api ? " (" : "", wait.api ? wait.api : "", wait.api ? ")" : "");
@@ -345,8 +346,9 @@ void write_staging(const Snapshot& snapshot, Sink& sink) {
     if (!figures.staged_copies && !tried && !figures.asked_for) continue;
     String reasons;
     for (const UnpooledFigure& reason : figures.passed_on)
-      reasons += String(reasons.empty() ? "; passed on: " : ", ") + reason.reason + " " + grouped(reason.count);
-    sink.print("STAGING {} device {}  {}  {} in {} through pinned chunks{}\n", figures.kind, figures.device,
+      reasons +=
+          String(reasons.empty() ? "; left to the driver: " : ", ") + reason.reason + " " + grouped(reason.count);
+    sink.print("STAGING {} device {}  {}  {} in {} through bounce buffers{}\n", figures.kind, figures.device,
                figures.direction, human_bytes(figures.staged_bytes),
                figures.staged_copies == 1 ? String("1 copy") : grouped(figures.staged_copies) + " copies", reasons);
     for (const StagingRange& range : figures.ranges) write_staging_range(range, sink);

@@ -91,13 +91,13 @@ class Missing(unittest.TestCase):
     def test_one_line_says_what_is_off(self):
         for name, way, _, _, err, _ in self.each():
             if name in OF_POOLS:
-                off = ["no memory is kept for reuse and no copy is staged"]
+                off = ["memory is not pooled, and copies are not staged"]
             else:
                 off = []
                 if way != "staged" and name in OF_ORDER:
                     off.append("frees wait for the device (CISTERN_DEVICE_ORDER=strict)")
                 if name in OF_STAGING or (way != "staged" and name in OF_TRIALS):
-                    off.append("no copy is staged")
+                    off.append("copies are not staged")
             self.assertEqual(err.splitlines(), [f"cistern: the CUDA driver has no {name}: {what}" for what in off])
 
     def test_what_is_off_is_counted(self):

@@ -101,12 +101,12 @@ class Flags(unittest.TestCase):
 
     def test_what_it_does_not_know_is_one_line_and_2(self):
         for arguments, line in ((("--doktor",), "no such option: --doktor"), (("x",), "no such option: x"),
-                                (("--version", "x"), "--version stands alone"),
+                                (("--version", "x"), "--version takes no arguments"),
                                 (("--doctor",), "--doctor needs a program"),
                                 (("--doctor", "--"), "--doctor needs a program"),
                                 (("--doctor", "--walk", "--", "true"), "--doctor has no option --walk")):
             with self.subTest(arguments=arguments):
-                self.assertEqual(self.run_it(*arguments), (2, "", f"libcistern.so: {line}; --help says more\n"))
+                self.assertEqual(self.run_it(*arguments), (2, "", f"libcistern.so: {line}; try --help\n"))
 
     def test_preloaded_into_itself(self):
         self.assertEqual(self.run_it("--version", LD_PRELOAD=shim()), self.run_it("--version"))
@@ -117,7 +117,7 @@ class Program(Doctor):
         self.check([self.linked(program("plain")), self.preloaded], program("plain"), code=0)
 
     def test_without_a_preload_it_is_looked_at_with_one(self):
-        self.check([f"note     LD_PRELOAD is not set: looked at as with LD_PRELOAD={shim()}",
+        self.check([f"note     LD_PRELOAD is not set: examined with LD_PRELOAD={shim()}",
                     self.linked(program("plain")), self.preloaded], program("plain"), code=0, preload=False)
 
     def test_it_is_found_in_path(self):
@@ -131,12 +131,12 @@ class Program(Doctor):
 
     def test_run_by_the_loader_it_knows_its_own_path(self):
         lines, _ = doctor(program("plain"), loader=[self.loader])
-        self.assertEqual(lines, [f"note     LD_PRELOAD is not set: looked at as with LD_PRELOAD={shim()}",
+        self.assertEqual(lines, [f"note     LD_PRELOAD is not set: examined with LD_PRELOAD={shim()}",
                                  self.linked(program("plain")), self.preloaded])
 
     def test_a_loader_that_lists_nothing(self):
         path, loader = self.changed("program", (self.loader.encode(), b"./ld\0")), self.folder / "ld"
-        for script, end in (("", "lists nothing for it"), ("kill -SEGV $$", "is ended by signal 11")):
+        for script, end in (("", "lists no libraries for it"), ("kill -SEGV $$", "was ended by signal 11")):
             loader.write_text(f"#!/bin/sh\n{script}\n")
             loader.chmod(0o755)
             self.check([f"ok       {path} is dynamically linked, for {MACHINE}, with ./ld",
@@ -156,14 +156,15 @@ class Program(Doctor):
                     "dynamically, or link the library (cistern/cistern.h) into it"], program("static"), code=1)
 
     def test_for_other_machines(self):
-        there = f": this libcistern.so is for {MACHINE}, 64 bits, and can be loaded there only"
+        there = f": this libcistern.so is for {MACHINE}, 64 bits, and works only there"
         other = self.changed("other", (18, struct.pack("<H", 243)))
         self.check([f"problem  {other} is for riscv, 64 bits{there}"], other, code=1)
         small = self.changed("small", (4, b"\x01"), (18, struct.pack("<H", 3)))
         self.check([f"problem  {small} is for i386, 32 bits{there}"], small, code=1)
 
     def test_other_c_libraries(self):
-        may_not_start = "libcistern.so needs glibc, and with LD_PRELOAD set that program may not start (127)"
+        may_not_start = ("libcistern.so needs glibc, and with LD_PRELOAD set the program may fail to start "
+                         "(exit code 127)")
         musl = self.changed("musl", (self.loader.encode() + b"\0", b"/lib/ld-musl-x.so.1\0"))
         self.check([f"problem  {musl} runs with the C library musl (/lib/ld-musl-x.so.1): {may_not_start}"],
                    musl, code=1)
@@ -194,16 +195,16 @@ class Program(Doctor):
         other.write_text(f"#!{script}\n")
         for path in (script, other):
             path.chmod(0o755)
-        self.check([f"note     {other} is a script of {script}: that is what runs",
-                    f"note     {script} is a script of {program('plain')}: that is what runs",
+        self.check([f"note     {other} is a script, which {script} runs",
+                    f"note     {script} is a script, which {program('plain')} runs",
                     self.linked(program("plain")), self.preloaded], other, code=0)
         script.write_text("#!/usr/bin/env -S A=1 doctor_plain -x\n")
-        self.check([f"note     {script} is a script of /usr/bin/env: that is what runs",
+        self.check([f"note     {script} is a script, which /usr/bin/env runs",
                     self.linked(program("plain")), self.preloaded], script, code=0,
                    environment={"PATH": f"{ARGUMENTS.programs}:/usr/bin"})
         script.write_text(f"#!{script}\n")
         lines, code = doctor(script, environment={"LD_PRELOAD": shim()})
-        self.assertEqual((lines[-1], code), (f"problem  {script} cannot be run: too many scripts in a row", 1))
+        self.assertEqual((lines[-1], code), (f"problem  {script} cannot be run: too many scripts run each other", 1))
 
     def test_a_script_without_an_interpreter(self):
         script = self.folder / "script"
@@ -217,7 +218,7 @@ class Program(Doctor):
         script.write_text(f"#!/usr/bin/env {options}\n")
         script.chmod(0o755)
         with self.subTest(options=options):
-            self.check([f"note     {script} is a script of /usr/bin/env: that is what runs", *lines, self.preloaded],
+            self.check([f"note     {script} is a script, which /usr/bin/env runs", *lines, self.preloaded],
                        script, code=0, environment={"PATH": f"{ARGUMENTS.programs}:/usr/bin", "PLAIN": "pla"})
 
     def test_envs_options_are_followed(self):
@@ -230,11 +231,11 @@ class Program(Doctor):
     def test_where_envs_options_are_not_followed_that_is_said(self):
         for options in ("-S A=${HOME doctor_plain", "-S A=$HOME doctor_plain", r"-S A=a\_b doctor_plain",
                         "-S A='x doctor_plain", "-S --new-option x doctor_plain", "-S -C /tmp ./doctor_plain"):
-            self.check_env(options, ["note     what /usr/bin/env runs is not looked at: its options are not followed "
-                                     "here", self.linked("/usr/bin/env")])
+            self.check_env(options, ["note     the program that /usr/bin/env starts is not examined: some of these "
+                                     "options are unknown here", self.linked("/usr/bin/env")])
 
     def test_env_that_takes_the_preload_away(self):
-        away = f"problem  env takes LD_PRELOAD away: set it behind env's options, as env -i LD_PRELOAD={shim()}"
+        away = f"problem  env removes LD_PRELOAD: set it after env's options, as in env -i LD_PRELOAD={shim()}"
         for options in (("-i",), ("-",), ("-u", "LD_PRELOAD"), ("--unset=LD_PRELOAD", "A=1")):
             self.check([self.linked(program("plain")), away], "env", *options, program("plain"), code=1)
         self.check([self.linked(program("plain")), self.preloaded], "env", "-i", f"LD_PRELOAD={shim()}",
@@ -242,7 +243,7 @@ class Program(Doctor):
 
     def test_set_user_id(self):
         nobody = self.as_nobody()
-        ignored = ": the loader ignores LD_PRELOAD there; run a copy without it, or run it as that user"
+        ignored = ": the loader ignores LD_PRELOAD for it; run a copy without these rights, or run it as that user"
         shutil.copy(program("plain"), self.folder / "copy")
         copy = self.folder / "copy"
         for mode, lines, code in (
@@ -257,7 +258,7 @@ class Program(Doctor):
         self.check([self.linked(copy), self.preloaded], copy, code=0)  # root's own
         copy.chmod(0o711)
         found = doctor(copy, environment={"LD_PRELOAD": shim()}, **nobody)
-        self.assertEqual(found, ([f"note     {copy} may be run but not read: what it is linked with is not seen"], 0))
+        self.assertEqual(found, ([f"note     {copy} can be run but not read: its libraries are not examined"], 0))
 
     def test_file_capabilities(self):
         nobody = self.as_nobody()
@@ -269,7 +270,7 @@ class Program(Doctor):
             self.skipTest(f"no file capabilities can be set here: {error}")
         found = doctor(self.folder / "copy", environment={"LD_PRELOAD": shim()}, **nobody)
         self.assertEqual(found, ([f"problem  {self.folder}/copy has file capabilities: the loader ignores LD_PRELOAD "
-                                  "there; run a copy without it, or run it as that user"], 1))
+                                  "for it; run a copy without these rights, or run it as that user"], 1))
 
 
 class Preload(Doctor):
@@ -280,8 +281,8 @@ class Preload(Doctor):
 
     def test_a_relative_path(self):
         relative = os.path.relpath(shim(), self.folder)
-        self.with_preload(relative, f"note     LD_PRELOAD: {relative} is a relative path: children that change their "
-                          f"directory are not caught; use {self.folder}/{relative}",
+        self.with_preload(relative, f"note     LD_PRELOAD: {relative} is a relative path: child processes in "
+                          f"another directory do not find it; use {self.folder}/{relative}",
                           f"ok       the loader preloads {relative}", code=0, cwd=self.folder)
 
     def test_what_is_not_there(self):
@@ -295,11 +296,11 @@ class Preload(Doctor):
         self.with_preload(copy, f"problem  LD_PRELOAD: {copy} cannot be read: Permission denied", code=1, **nobody)
 
     def test_the_wrong_file(self):
-        self.with_preload(ARGUMENTS.linked, f"problem  LD_PRELOAD: {ARGUMENTS.linked} is the library to link, which "
-                          "interposes nothing: the object to preload is libcistern.so", code=1)
+        self.with_preload(ARGUMENTS.linked, f"problem  LD_PRELOAD: {ARGUMENTS.linked} is the library for linking, "
+                          "which intercepts nothing: the object to preload is libcistern.so", code=1)
         (self.folder / "libcistern.so").write_text("an empty download")
         self.with_preload(self.folder / "libcistern.so",
-                          f"problem  LD_PRELOAD: {self.folder}/libcistern.so is no library", code=1)
+                          f"problem  LD_PRELOAD: {self.folder}/libcistern.so is not a library", code=1)
         other = self.changed("libcistern.so", (18, struct.pack("<H", 243)), of=shim())
         self.with_preload(other, f"problem  LD_PRELOAD: {other} is for riscv", code=1)
         self.with_preload("libm.so.6", "problem  LD_PRELOAD names no libcistern.so: libm.so.6", code=1)
@@ -321,7 +322,7 @@ class Preload(Doctor):
         newer = self.changed("libcistern.so", (b"\0GLIBC_2." + newest + b"\0", b"\0GLIBC_2.99\0"), of=shim())
         found, code = doctor("env", f"LD_PRELOAD={newer}", program("plain"), environment={"LD_PRELOAD": shim()})
         self.assertEqual((found[:1], len(found), code), ([self.linked(program("plain"))], 2, 1))
-        self.assertRegex(found[1], rf"^problem  {newer} needs glibc 2\.99, and the program gets /\S+/libc\.so\.6 of "
+        self.assertRegex(found[1], rf"^problem  {newer} needs glibc 2\.99, but the program gets /\S+/libc\.so\.6 of "
                          r"glibc 2\.\d+: use a libcistern\.so that was built for it$")
 
     def test_a_mount_without_execution(self):
@@ -332,7 +333,7 @@ class Preload(Doctor):
                               text=True, timeout=60)
         if done.returncode not in (0, 1) or not done.stdout:
             self.skipTest(f"nothing can be mounted here: {done.stderr.strip()}")
-        self.assertIn(f"\nproblem  LD_PRELOAD: {self.folder}/libcistern.so lies on a file system that is mounted "
+        self.assertIn(f"\nproblem  LD_PRELOAD: {self.folder}/libcistern.so is on a file system that is mounted "
                       "noexec: copy it elsewhere\n", done.stdout)
         self.assertEqual(done.returncode, 1)
 
@@ -341,27 +342,29 @@ class Allocators(Doctor):
     def test_of_the_program(self):
         self.check([self.linked(program("own_malloc")), self.preloaded,
                     f"note     host memory: neither pooled nor counted, because the malloc of {program('own_malloc')} "
-                    "stands before Cistern's; GPU memory is caught"], program("own_malloc"), code=0)
+                    "comes before Cistern's; GPU memory is seen"], program("own_malloc"), code=0)
 
     def test_preloaded_too(self):
         for preload, what in (("libjemalloc.so.2:" + shim(), "neither pooled nor counted, because the malloc of {} "
-                               "stands before Cistern's"),
-                              (shim() + ":libjemalloc.so.2", "counted, not pooled, because {} brings a malloc")):
+                               "comes before Cistern's"),
+                              (shim() + ":libjemalloc.so.2",
+                               "counted, not pooled, because {} has a malloc of its own")):
             lines, code = doctor("env", f"LD_PRELOAD={preload}", program("plain"))
             path = re.search(r"/\S*libjemalloc\.so\.2", lines[-1])
             self.assertTrue(path, lines)
-            expected = f"note     host memory: {what.format(path[0])}; GPU memory is caught"
+            expected = f"note     host memory: {what.format(path[0])}; GPU memory is seen"
             self.assertEqual((lines[-1], code), (expected, 0))
 
     def test_address_sanitizer(self):
         lines, code = doctor(program("watched"), environment={"LD_PRELOAD": ""})
         path = re.search(r"/\S*libasan\.so\.\d+", lines[-1])
         self.assertTrue(path, lines)
-        self.assertEqual((lines[-1], code), (f"problem  {path[0]} (AddressSanitizer) ends every process that has a "
-                                             "preload before it: set ASAN_OPTIONS=verify_asan_link_order=0", 1))
+        self.assertEqual((lines[-1], code), (f"problem  {path[0]} (AddressSanitizer) aborts a process if another "
+                                             "library is preloaded before it: set "
+                                             "ASAN_OPTIONS=verify_asan_link_order=0", 1))
         lines, code = doctor(program("watched"), environment={"ASAN_OPTIONS": "verify_asan_link_order=0"})
         self.assertEqual((lines[-1], code), (f"note     host memory: neither pooled nor counted, because {path[0]} "
-                                             "watches it; GPU memory is caught", 0))
+                                             "inspects it; GPU memory is seen", 0))
 
     def test_a_library_that_binds_to_itself(self):
         symbolic = ARGUMENTS.programs / "doctor_symbolic.so"
@@ -403,14 +406,15 @@ class OpenCl(Doctor):
     def test_the_layer(self):
         lines = self.opencl(OPENCL_LAYERS=shim())
         self.assertRegex(lines[0], rf"^ok       OPENCL_LAYERS: /\S+/libOpenCL\.so\.1 loads {shim()}$")
-        self.assertEqual(lines[1], "note     as a layer alone only OpenCL memory is caught")
+        self.assertEqual(lines[1], "note     with the layer alone, only OpenCL memory is seen")
 
     def test_a_layer_that_is_ignored(self):
         self.assertEqual(self.opencl(OPENCL_LAYERS="/no/libcistern.so", code=1)[0],
                          "problem  OPENCL_LAYERS is ignored: /no/libcistern.so does not exist")
         old = self.folder / "libOpenCL.so.1"  # any library that does not read the variable
         shutil.copy(ARGUMENTS.programs / "doctor_symbolic.so", old)
-        ignored = f"OPENCL_LAYERS is ignored: {old} knows no layers (ocl-icd does from 2.3 on): preload instead"
+        ignored = (f"OPENCL_LAYERS is ignored: {old} does not support layers (ocl-icd does since 2.3): use LD_PRELOAD "
+                   "instead")
         search = {"LD_LIBRARY_PATH": str(self.folder), "OPENCL_LAYERS": shim()}
         self.assertEqual(self.opencl(**search, code=1)[0], f"problem  {ignored}")
         self.assertEqual(self.opencl(**search, LD_PRELOAD=shim())[0], f"note     {ignored}")
@@ -421,28 +425,29 @@ class OpenCl(Doctor):
 class Surroundings(Doctor):
     def test_options(self):
         self.check([self.linked(program("plain")), self.preloaded,
-                    "problem  CISTERN=off leaves every call as it is: unset it"], program("plain"), code=1,
+                    "problem  CISTERN=off switches Cistern off: unset it"], program("plain"), code=1,
                    environment={"CISTERN": "off"})
         self.check([self.linked(program("plain")), self.preloaded,
                     "note     CISTERN_OPENCL_POOL_MAX: 'plenty' is not a size such as 512MiB or 1.5GB; using 1TiB",
                     "note     CISTERN_REPROT: no such option (did you mean CISTERN_REPORT?)",
                     "note     CISTERN: 'of' is not on or off; using on",
                     "note     CISTERN_HOST_POOL=off: host memory is counted, not pooled",
-                    "note     CISTERN_REPORT=none: nothing will be said"], program("plain"), code=0,
+                    "note     CISTERN_REPORT=none: no report and no warning is written"], program("plain"), code=0,
                    environment={"CISTERN_OPENCL_POOL_MAX": "plenty", "CISTERN_REPROT": "x", "CISTERN_HOST_POOL": "off",
                                 "CISTERN_REPORT": "none", "CISTERN": "of"})
 
     def test_a_gate_that_is_shut(self):
         for value in ("anny", ""):
             self.check([self.linked(program("plain")), self.preloaded,
-                        f"note     CISTERN_FAIL_ON: '{value}' is not off, or any, lost, possible, growing, each with "
-                        "or without :SIZE, with commas between; so processes that used GPU memory fail",
-                        "problem  what CISTERN_FAIL_ON is to fail for is not clear: see above"], program("plain"),
+                        f"note     CISTERN_FAIL_ON: '{value}' is not off or a comma-separated list of any, "
+                        "lost, possible, growing, each with an optional :SIZE; processes that used GPU "
+                        "memory will fail",
+                        "problem  the rule of CISTERN_FAIL_ON cannot be read: see above"], program("plain"),
                        code=1, environment={"CISTERN_FAIL_ON": value})
 
     def test_a_small_address_space(self):
-        said = ["note     ulimit -v 409600: what the pools keep counts in it; CISTERN_OPENCL_POOL_MAX bounds the "
-                "largest part"]
+        said = ["note     ulimit -v 409600: memory that pools retain counts towards it; CISTERN_OPENCL_POOL_MAX "
+                "limits the largest part"]
         self.check([self.linked(program("plain")), self.preloaded, *said], program("plain"), code=0,
                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20)))
 
@@ -452,7 +457,7 @@ class Surroundings(Doctor):
             instruction = ctypes.create_string_buffer(struct.pack("<HBBI", 6, 0, 0, 0x7fff0000))
             filter_ = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", 1, ctypes.addressof(instruction)))
             assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, filter_) == 0
-        said = ("note     a filter of system calls is inherited (seccomp): if the program dies of SIGSYS, set "
+        said = ("note     a filter of system calls (seccomp) is inherited: if SIGSYS ends the program, set "
                 "CISTERN_SYSTEM_CALLS=few")
         for value, expected in (("all", [said]), ("few", [])):
             lines, code = doctor(program("plain"), of_machine=True, preexec_fn=allow_all,
@@ -494,16 +499,16 @@ class Run(Doctor):
     def test_a_report_that_is_not_whole(self):
         cut = """printf '{"cistern": {"command": "a"' >"${CISTERN_REPORT%/*}/1.json" """
         lines, code = self.run_it("sh", "-c", cut)
-        self.assertEqual((lines[-1], code), ("note     process PID had the preload too; its report is not whole", 0))
+        self.assertEqual((lines[-1], code), ("note     process PID had the preload too; its report is incomplete", 0))
         lines, code = self.run_it("sh", "-c", """printf '{' >"${CISTERN_REPORT%/*}/$$.json"; kill -KILL $$""")
-        self.assertEqual((lines[-1], code), ("note     process PID had the preload; its report is not whole", 0))
+        self.assertEqual((lines[-1], code), ("note     process PID had the preload; its report is incomplete", 0))
 
     def test_nothing_is_left_behind(self):
         doctor(program("plain"), flags=("--run",), environment={"TMPDIR": str(self.folder)})
         self.assertEqual(os.listdir(self.folder), [])
         lines, code = doctor(program("plain"), flags=("--run",), environment={"TMPDIR": "/nowhere"})
-        self.assertRegex(lines[-1], r"^problem  not run: /nowhere/cistern-doctor-\d+ cannot be made: No such file or "
-                         "directory$")
+        self.assertRegex(lines[-1], r"^problem  not run: /nowhere/cistern-doctor-\d+ cannot be created: No such file "
+                         "or directory$")
         self.assertEqual(code, 1)
 
     def test_opened_with_deep_binding(self):
@@ -512,9 +517,9 @@ class Run(Doctor):
             lines, code = self.run_it(program("opener"), not_deep)
             self.assertEqual((len(lines), code), (2, 0))
         lines, code = self.run_it(program("opener"), "deep", plugin, "libOpenCL.so.1")
-        self.assertEqual(lines[1], f"note     {plugin} was opened with RTLD_DEEPBIND: if it looks GPU functions up "
+        self.assertEqual(lines[1], f"note     {plugin} was opened with RTLD_DEEPBIND: if it looks up GPU functions "
                          "itself, set CISTERN_DEEPBIND=clear")
-        self.assertRegex(lines[2], r"^problem  /\S+/libOpenCL\.so\.1 was opened with RTLD_DEEPBIND: its calls go past "
+        self.assertRegex(lines[2], r"^problem  /\S+/libOpenCL\.so\.1 was opened with RTLD_DEEPBIND: its calls bypass "
                          "Cistern; set CISTERN_DEEPBIND=clear$")
         self.assertEqual(code, 1)
 
@@ -523,8 +528,8 @@ class Run(Doctor):
         lines, code = self.run_it("sh", "-c", "exec env -i " + program("plain"))
         self.assertEqual((lines, code), (
             ["note     it ran, and ended with exit code 0",
-             "problem  process PID began with the preload and ended without: it executed another program with an "
-             "environment of its own, or filters system calls"], 1))
+             "problem  process PID started with the preload and ended without it: it executed another program "
+             "with an environment of its own, or filters system calls"], 1))
         lines, code = self.run_it("sh", "-c", "env -i sleep 1; true")
         self.assertEqual((lines[-1], code), (f"problem  process PID ({shutil.which('sleep')}) ran without the preload, "
                                              "because LD_PRELOAD was not in its environment", 1))
@@ -534,14 +539,14 @@ class Run(Doctor):
 
     def test_ended_by_a_signal(self):
         lines, code = self.run_it("sh", "-c", "kill -KILL $$")
-        self.assertEqual((lines, code), (["note     process PID was ended by signal 9, which leaves no report"], 0))
+        self.assertEqual((lines, code), (["note     process PID was ended by signal 9, so there is no report"], 0))
 
     def test_a_launcher_leaves_no_report(self):
         launcher = self.folder / "mpirun.page"
         launcher.symlink_to(shutil.which("sh"))
         lines, code = self.run_it(launcher, "-c", f"{program('plain')}; true")
         self.assertEqual((lines[1], code), ("note     process PID had the preload; as a launcher of other processes it "
-                                            "leaves no report", 0))
+                                            "writes no report", 0))
         self.assertRegex(lines[2], rf"^ok       process PID \({program('plain')}\) had the preload too; ")
 
     def test_the_layer(self):
@@ -552,8 +557,8 @@ class Run(Doctor):
             return lines[-1]
         self.assertRegex(run_it(ARGUMENTS.app), rf"^ok       process PID \({ARGUMENTS.app}\) had the layer to its end; "
                          r"allocations: .*opencl \d+$")
-        self.assertEqual(run_it(program("plain")), "note     process PID left no report: it made no OpenCL memory, or "
-                         "was not asked for layers")
+        self.assertEqual(run_it(program("plain")), "note     process PID left no report: it allocated no OpenCL "
+                         "memory, or did not load the layer")
 
     def test_its_streams_are_the_programs(self):
         done = subprocess.run([shim(), "--doctor", "--run", "--", "cat"], input="hello\n", capture_output=True,

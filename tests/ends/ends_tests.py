@@ -199,7 +199,7 @@ class Signals(EndTest):
         self.assertEqual(process.returncode, -signal.SIGKILL)
         known = json.loads(report.read_text())
         self.assertEqual((known["cistern"]["moment"], known["judging"]["why_not"]),
-                         ("SIGTERM", "the process was killed meanwhile"))
+                         ("SIGTERM", "the process was killed before the judgement ended"))
         self.assertGreaterEqual(known["kinds"]["host"]["live_blocks"], 4_000_000)
         self.assertEqual([path.name for path in self.folder.iterdir() if "killed" in path.name], [report.name])
 
@@ -342,7 +342,7 @@ class Aborts(EndTest):
                 verdicts, _ = self.aborted(way)
                 self.assertEqual(len(verdicts), 1)
                 self.assertRegex(verdicts[0], r"^LIVE     1 block, 4\.0 KiB (possibly )?lost at 1 site      "
-                                              r"\(ended by SIGABRT: what it would have freed is not known\)$")
+                                              r"\(ended by SIGABRT: it might still have freed this memory\)$")
 
     def test_nothing_is_said_without_gpu_memory(self):
         for way in ("cpu_abort", "cpu_assert", "cpu_throw", "cpu_thread"):
@@ -501,8 +501,8 @@ class Codes(EndTest):
         self.assertEqual(self.ended("return", 0, 4096, FAIL_ON="ANY", FAIL_CODE=99)[:2], (0, 99))
         plain, ours, err = self.ended("return", 0, 4096, FAIL_ON="any", FAIL_CODE=256)
         self.assertEqual((plain, ours), (0, 23))
-        self.assertIn("cistern: CISTERN_FAIL_CODE: '256' is not a whole number from 1 to 255; so processes that used "
-                      "GPU memory fail\n", err)
+        self.assertIn("cistern: CISTERN_FAIL_CODE: '256' is not a whole number from 1 to 255; processes that used "
+                      "GPU memory will fail\n", err)
 
     def test_the_programs_own_failure_wins(self):
         for way in ("return", "exit", "_exit", "quick_exit", "errx"):
@@ -534,8 +534,9 @@ class Codes(EndTest):
             with self.subTest(word=word):
                 plain, ours, err = self.ended("return", 0, 4096, FAIL_ON=word)
                 self.assertEqual((plain, ours), (0, 23))
-                self.assertIn(f"cistern: CISTERN_FAIL_ON: '{word}' is not off, or any, lost, possible, growing, each "
-                              "with or without :SIZE, with commas between; so processes that used GPU memory fail\n",
+                self.assertIn(f"cistern: CISTERN_FAIL_ON: '{word}' is not off or a comma-separated list of any, lost, "
+                              "possible, growing, each with an optional :SIZE; processes that used GPU memory "
+                              "will fail\n",
                               err)
 
     def test_in_json(self):
@@ -620,12 +621,13 @@ class OutOfMemory(EndTest):
         for what, name in (("as", r"RLIMIT_AS \(ulimit -v\)"), ("data", r"RLIMIT_DATA \(ulimit -d\)")):
             line, = self.line(what, REPORT=str(self.folder / f"{what}.txt"))
             self.assertRegex(line, rf"^cistern: malloc of 768\.0 MiB: out of memory; refused by {name}=512\.0 MiB, of "
-                                   r"which [\d.]+ MiB are taken(; its control group may have .+)? \(said once\)$")
+                                   r"which [\d.]+ MiB is in use(; the limit of its control group is .+)? "
+                                   r"\(printed once\)$")
 
     def test_more_than_the_machine_has(self):
         line, = self.line("machine", REPORT=str(self.folder / "machine.txt"))
         self.assertRegex(line, r"^cistern: malloc of 64\.0 TiB: out of memory; refused by (the system, which has "
-                               r"[\d.]+ [GM]iB with swap|vm\.overcommit_memory=2: .*)")
+                               r"[\d.]+ [GM]iB of memory and swap|vm\.overcommit_memory=2: .*)")
 
     def test_what_nobody_could_have_is_no_lack_of_memory(self):
         self.assertEqual(self.line("never", REPORT=str(self.folder / "never.txt")), [])

@@ -422,7 +422,8 @@ class StandardError(HostTest):
         environment = {"CISTERN_REPORT": str(self.folder / "limited")}
         done = self.shimmed("/bin/sh", "-c", "ulimit -f 0; exec /bin/true", environment=environment)
         self.assertEqual(done.status, 0)
-        self.assertRegex(done.err, "cistern: cannot write the report to .*/limited: File too large; it follows here\n")
+        self.assertRegex(done.err,
+                         "cistern: cannot write the report to .*/limited: File too large; the report follows\n")
         self.assertIn("VERDICT", done.err)
 
 
@@ -471,7 +472,8 @@ class ReportPaths(HostTest):
         """The report is on stderr instead, after a line that says so."""
         path = odd_paths.long_path(self.folder, odd_paths.PATH_MAX + 1)
         line, report = self.run_with(path, CISTERN_REPORT_FORMAT="json").split("\n", 1)
-        self.assertEqual(line, f"cistern: cannot write the report to {path}: File name too long; it will follow here")
+        self.assertEqual(line, f"cistern: cannot write the report to {path}: File name too long; "
+                               "the report will follow here")
         self.assertEqual(report_checks.complaints(json.loads(report)), [])
 
     def test_programs_of_any_name(self):
@@ -568,13 +570,14 @@ class ReportPaths(HostTest):
         lines = done.err.splitlines()
         self.assertEqual([line for line in lines if not line.startswith("cistern: cannot write")], [])
         self.assertIn(f"cistern: cannot write the report to {self.folder}/report", done.err)
-        self.assertIn("Permission denied; no GPU memory was used", done.err)
+        self.assertIn("Permission denied; it is dropped, because no GPU memory was used", done.err)
 
     def test_a_path_that_cannot_be_written(self):
         path = self.folder / "nowhere" / "report"
         lines = self.run_with(path)
         self.assertTrue(lines.startswith(
-            f"cistern: cannot write the report to {path}: No such file or directory; it follows here\ncistern "), lines)
+            f"cistern: cannot write the report to {path}: No such file or directory; the report follows\n"
+            "cistern "), lines)
         self.assertIn("VERDICT", lines)
         lines = self.run_with(self.folder)
         self.assertIn(f"cistern: {self.folder} exists; the report is in {self.folder}.", lines)
@@ -594,7 +597,8 @@ class ReportPaths(HostTest):
     def test_a_pipe_that_nobody_reads(self):
         pipe = self.folder / "pipe"
         os.mkfifo(pipe)
-        self.assertRegex(self.run_with(pipe), rf"^cistern: {pipe} has no reader; the report is in {pipe}\.\d+\n$")
+        self.assertRegex(self.run_with(pipe),
+                         rf"^cistern: {pipe} is a pipe without a reader; the report is in {pipe}\.\d+\n$")
         self.assertEqual(len(self.names()), 2)
 
     def test_a_link_to_a_device_is_followed(self):
@@ -615,7 +619,7 @@ class ReportPaths(HostTest):
                 self.assertTrue(reader.recv(65536).startswith(b"cistern "))
                 reader.close()
         done = self.shimmed("/bin/true", environment={"CISTERN_REPORT": str(path)})
-        self.assertIn(f"cannot write the report to {path}: Connection refused; it follows here\n", done.err)
+        self.assertIn(f"cannot write the report to {path}: Connection refused; the report follows\n", done.err)
         self.assertEqual(self.names(), ["socket-1", "socket-2"])
 
     def test_a_disk_is_left_alone(self):
@@ -624,7 +628,7 @@ class ReportPaths(HostTest):
             self.skipTest("there is none")
         lines = self.run_with(f"/dev/{disk.name}").splitlines()
         self.assertEqual(lines[0], f"cistern: cannot write the report to /dev/{disk.name}: Operation not supported; "
-                                   "it will follow here")
+                                   "the report will follow here")
         self.assertTrue(lines[1].startswith("cistern "), lines[1])
 
     def test_descriptors_of_the_process_are_appended_to(self):
@@ -658,12 +662,12 @@ class ReportPaths(HostTest):
     def test_a_descriptor_that_is_none_or_another_file(self):
         lines = self.run_with("/dev/fd/77")
         self.assertTrue(lines.startswith(
-            "cistern: cannot write the report to /dev/fd/77: Bad file descriptor; it follows here\ncistern "), lines)
+            "cistern: cannot write the report to /dev/fd/77: Bad file descriptor; the report follows\ncistern "), lines)
         data = self.folder / "data"
         script = f"exec >{data}; echo mine; exit 3"
         done = self.shimmed("/bin/sh", "-c", script, environment={"CISTERN_REPORT": "/dev/stdout"})
         self.assertEqual((data.read_text(), done.out, done.status), ("mine\n", "", 3))
-        self.assertIn("cannot write the report to /dev/stdout: Bad file descriptor; it follows here", done.err)
+        self.assertIn("cannot write the report to /dev/stdout: Bad file descriptor; the report follows", done.err)
 
     def test_what_programs_read_of_their_children_has_no_report(self):
         script = "echo [$(/bin/echo one)] $(seq 3 | /usr/bin/wc -l); /bin/true"
@@ -698,7 +702,7 @@ class ReportPaths(HostTest):
         done = self.plain("/bin/sh", "-c", started, user=65534)
         lines = done.err.splitlines()
         self.assertEqual(lines[:2], [f"cistern: cannot write the report to {path}: Permission denied; "
-                                     "it will follow here", "running"])
+                                     "the report will follow here", "running"])
         self.assertTrue(lines[2].startswith("cistern "), lines[2])
         self.assertEqual(done.err.count("cannot write"), 1)
 
@@ -713,7 +717,7 @@ class ReportPaths(HostTest):
             done = self.shimmed("/usr/bin/python3", "-c", f"import os; {give_up}",
                                 environment={"CISTERN_REPORT": str(path)})
             self.assertRegex(done.err, rf"\Acistern: cannot write the report to {path}: {reason}; "
-                                       r"this process has given up the right to\n\Z")
+                                       r"this process has given up its right to write there\n\Z")
             self.assertEqual((done.out, done.status, self.names()), ("", 0, []))
 
     def test_relative_paths_start_where_the_process_did(self):

@@ -133,7 +133,8 @@ class Runs(Launchers):
         heads, stderr = self.run_all("sh", "-c", "kill -9 $$")
         path = self.folder / "x.json"
         self.assertEqual((list(heads), stderr),
-                         ([aside], f"cistern: {path} is of an earlier run: it is in {self.folder / aside} now\n"))
+                         ([aside], f"cistern: the report of an earlier run was moved from {path} to "
+                                  f"{self.folder / aside}\n"))
         heads, stderr = self.run_all("timeout", "60", ARGUMENTS.task)
         self.assertEqual((sorted(heads)[-1], len(heads), stderr), ("x.json", 3, ""))
 
@@ -147,7 +148,7 @@ class Runs(Launchers):
                 aside = f"x.{first['x.json']['pid']}.old.json"
                 heads, stderr = self.run_all(*command)
                 self.assertEqual((sorted(heads), heads[aside]), (sorted((aside, "x.json")), first["x.json"]))
-                self.assertIn("x.json is of an earlier run: it is in ", stderr)
+                self.assertIn("the report of an earlier run was moved from ", stderr)
                 self.assertEqual(len(list(self.folder.iterdir())), 2)
             for path in self.folder.iterdir():
                 path.unlink()
@@ -164,7 +165,7 @@ class Runs(Launchers):
                 heads = {name: report["cistern"] for name, report in self.reports().items()}
                 old = [head["command"] for name, head in heads.items() if name.endswith(".old.json")]
                 self.assertEqual(old, [str(ARGUMENTS.task)])
-                self.assertIn("x.json is of an earlier run: it is in ", stderr)
+                self.assertIn("the report of an earlier run was moved from ", stderr)
                 self.assertTrue(heads["x.json"]["gpu_memory_used"])
             for path in self.folder.glob("*.json"):
                 path.unlink()
@@ -246,7 +247,7 @@ class Containers(Launchers):
         self.assertEqual([(row["blocks"], row["frames"][0]["function"]) for row in rows], [(1, "leak")])
         self.assertEqual(rows[0]["class"], "lost" if proc else "unclassified")
         self.assertEqual(report["judging"].get("why_not"),
-                         None if proc else "there is no /proc here that shows its memory")
+                         None if proc else "/proc is missing or does not show its memory")
 
     def options(self):
         return self.preloaded(f"{self.folder}/report.json")
@@ -336,7 +337,7 @@ mount -t tmpfs none {root}/run
         stdout, stderr = self.rootless("mount --bind {root}/usr {root}$FOLDER; exec chroot {root} $TASK")
         self.assertEqual(stdout, "rank 0 of 1\n")
         self.assertRegex(stderr, rf"^cistern: cannot write the report to {self.folder}/report\.json: Read-only file "
-                         r"system; it will follow here\n\{\n")
+                         r"system; the report will follow here\n\{\n")
 
     def test_a_user_that_is_not_root(self):
         self.check_one_report(*self.in_namespaces("$TASK", "--user", "--map-user=1234", "--map-group=1234",

@@ -19,11 +19,11 @@ TEST(Options, AreSetUntilTheyAreInUse) {
   EXPECT_STREQ(cistern_status_text(CISTERN_TOO_LATE), "the option is in use already") << "it puts none in use";
   EXPECT_EQ(said_of("CISTERN_SITES", "all", CISTERN_OK), "");
   EXPECT_EQ(said_of("CISTERN_SITES", "al", CISTERN_INVALID),
-            "cistern: CISTERN_SITES: 'al' is not gpu, all or off; left as it is\n");
+            "cistern: CISTERN_SITES: 'al' is not gpu, all or off; the option is unchanged\n");
   EXPECT_EQ(said_of("CISTERN_SITE", "all", CISTERN_INVALID),
             "cistern: CISTERN_SITE: no such option (did you mean CISTERN_SITES?)\n");
   EXPECT_EQ(said_of("CISTERN_FAIL_CODE", "256", CISTERN_INVALID),
-            "cistern: CISTERN_FAIL_CODE: '256' is not a whole number from 1 to 255; left as it is\n");
+            "cistern: CISTERN_FAIL_CODE: '256' is not a whole number from 1 to 255; the option is unchanged\n");
   EXPECT_EQ(said_of("CISTERN_FAIL_CODE", "9", CISTERN_OK), "");
   EXPECT_EQ(said_of("X", "all", CISTERN_INVALID), "cistern: X: no such option\n");
   EXPECT_EQ(said_of("", "", CISTERN_INVALID), "cistern: : no such option\n");

@@ -59,7 +59,7 @@ class Report(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.run_with(folder, REPORT="report.txt")
             text = (pathlib.Path(folder) / "report.txt").read_text()
-        lines = text[text.index("POOLS OF THE LIBRARY"):].splitlines()[:4]
+        lines = text[text.index("POOLS MADE BY THE PROGRAM"):].splitlines()[:4]
         self.assertEqual([line.split() for line in lines[1:]], [
             ["name", "kind", "live", "peak", "limit", "allocs", "failed"],
             ["weights", "host", "683.6", "KiB", "in", "1", "683.6", "KiB", "1.0", "MiB", "1", "1"],

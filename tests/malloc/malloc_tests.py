@@ -341,7 +341,7 @@ class Sites(PoolTest):
             lines = path.read_text().splitlines()
             path.unlink()
             self.assertEqual([line for line in lines if line.startswith("PEAK BY SITE host")], [])
-            self.assertEqual(sum(line.startswith("HOST MEMORY ALIVE BY SITE") for line in lines), 1)
+            self.assertEqual(sum(line.startswith("LIVE HOST MEMORY BY SITE") for line in lines), 1)
 
     def test_without_there_are_none(self):
         for environment in ({"CISTERN_HOST_SAMPLE": "0"}, {"CISTERN_HOST_POOL": "off"}):

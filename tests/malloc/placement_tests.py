@@ -24,7 +24,7 @@ MAPPING = re.compile(r"(\w+) policy=(\S+) hg=(\d) page_kb=(\d+) huge_kb=(\d+)")
 def reason_against_numa():
     try:
         if ctypes.CDLL("libnuma.so.1").numa_available() < 0:
-            return "no NUMA here"
+            return "the system has no NUMA support"
     except OSError:
         return "libnuma is not installed"
     return "" if pathlib.Path("/proc/self/numa_maps").exists() else "no /proc/self/numa_maps"
@@ -106,8 +106,8 @@ class Numa(PlacementTest):
         for node in ("1023", "1024", "4294967295"):
             out, err = self.placed("all", numa=f"node:{node}")
             self.assertTrue(out.startswith("0 with a policy, 0 with huge pages, "), out)
-            self.assertEqual(err, f"cistern: CISTERN_NUMA: this process has no node {node}; "
-                                  "memory lies where the system puts it\n")
+            self.assertEqual(err, f"cistern: CISTERN_NUMA: node {node} is not available to this process; "
+                                  "the system chooses where memory lies\n")
 
     def test_children_and_contents(self):
         self.assertEqual(self.placed("trim", 21, numa="interleave"), ("given back\n", ""))
@@ -142,19 +142,19 @@ class OtherMachines(PlacementTest):
 
     def test_refusal_leaves_one_line(self):
         calls = self.calls("refusing", "local", lines="cistern: CISTERN_NUMA: mbind: Operation not permitted; "
-                                                      "memory lies where the system puts it\n")
+                                                      "the system chooses where memory lies\n")
         self.assertGreater(len(calls), 1)
 
     def test_no_numa(self):
-        calls = self.calls("none", "local", lines="cistern: CISTERN_NUMA: no NUMA here; "
-                                                  "memory lies where the system puts it\n")
+        calls = self.calls("none", "local", lines="cistern: CISTERN_NUMA: the system has no NUMA support; "
+                                                  "the system chooses where memory lies\n")
         self.assertEqual(calls, [])
 
     def test_no_libnuma(self):
         (self.folder / "libnuma.so.1").write_bytes(b"")
         self.assertEqual(self.placed("all", numa="local", LD_LIBRARY_PATH=self.folder),
-                         (USUAL, "cistern: CISTERN_NUMA: libnuma.so.1 can't be loaded; "
-                                 "memory lies where the system puts it\n"))
+                         (USUAL, "cistern: CISTERN_NUMA: libnuma.so.1 cannot be loaded; "
+                                 "the system chooses where memory lies\n"))
 
 
 class Transparent(PlacementTest):
@@ -184,7 +184,7 @@ class Transparent(PlacementTest):
 
 class Reserved(PlacementTest):
     def none_free(self, size):
-        return f"cistern: CISTERN_HUGE_PAGES: no free page of {size} (Cannot allocate memory); normal pages serve\n"
+        return f"cistern: CISTERN_HUGE_PAGES: no free page of {size} (Cannot allocate memory); normal pages are used\n"
 
     @contextlib.contextmanager
     def reserved(self, page_kb, count):

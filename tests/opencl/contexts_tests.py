@@ -62,13 +62,13 @@ class Contexts(unittest.TestCase):
     def test_the_text_says_the_same(self):
         out, err = run(POCL_DEVICES="pthread basic", LD_PRELOAD=OPTIONS.shim)
         first, second = re.findall(r"^device: (.*)$", out, re.M)
-        self.assertRegex(err, rf"\n  opencl on {re.escape(first)} of [\d.]+ GiB: 9\.0 MiB in 2 live, peak 9\.0 MiB "
-                              r"\([\d.]+ s\); 2 of 2 contexts alive\n"
-                              r"      context 4: 8\.0 MiB in 1; context 1: 1\.0 MiB in 1\n")
-        self.assertRegex(err, rf"\n  opencl on {re.escape(second)} of [\d.]+ GiB: 1\.0 MiB in 1 live, peak 2\.0 MiB "
-                              r"\([\d.]+ s\), pool-cached 1\.0 MiB in 1; 1 of 1 context alive\n")
-        self.assertRegex(err, rf"\n  opencl on {re.escape(first)} of [\d.]+ GiB, {re.escape(second)} of [\d.]+ GiB: "
-                              r"nothing live, peak 4\.0 MiB \([\d.]+ s\); 0 of 1 context alive\n")
+        self.assertRegex(err, rf"\n  opencl on {re.escape(first)} with [\d.]+ GiB: live 9\.0 MiB in 2 blocks, "
+                              r"peak 9\.0 MiB \([\d.]+ s\); 2 of 2 contexts live\n"
+                              r"      context 4: live 8\.0 MiB in 1 block; context 1: live 1\.0 MiB in 1 block\n")
+        self.assertRegex(err, rf"\n  opencl on {re.escape(second)} with [\d.]+ GiB: live 1\.0 MiB in 1 block, "
+                              r"peak 2\.0 MiB \([\d.]+ s\), retained 1\.0 MiB in 1 block; 1 of 1 context live\n")
+        self.assertRegex(err, rf"\n  opencl on {re.escape(first)} with [\d.]+ GiB, {re.escape(second)} with "
+                              r"[\d.]+ GiB: live 0 B, peak 4\.0 MiB \([\d.]+ s\); 0 of 1 context live\n")
 
 
 unittest.main(argv=["contexts_tests.py"], verbosity=2)

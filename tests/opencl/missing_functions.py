@@ -92,8 +92,8 @@ class Missing(unittest.TestCase):
 
     def test_one_line_says_what_is_off(self):
         for name, way, _, _, err, _ in self.each():
-            off = ["none of its buffers is kept for reuse"] * (name in OF_POOL)
-            off += ["none of its copies is staged"] * (name in OF_STAGING)
+            off = ["its buffers are not pooled"] * (name in OF_POOL)
+            off += ["its copies are not staged"] * (name in OF_STAGING)
             self.assertEqual(sorted(err.splitlines()),
                              [f"cistern: an OpenCL driver has no {name}: {what}" for what in off], f"{name}, {way}")
 

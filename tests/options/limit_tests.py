@@ -90,7 +90,7 @@ class DeviceLimit(unittest.TestCase):
                                                      f"b={kind}:32M: 0", info(0, half), "free=b: 0", info(half, half)])
                     self.assertIn(f"cistern: CISTERN_DEVICE_LIMIT: '{value}' is not a size such as 512MiB or 1.5GB; "
                                   "the limit is half of each device's memory\n", outcome.errors)
-                    self.assertIn("refused by CISTERN_DEVICE_LIMIT=32.0 MiB: 1.0 MiB more", outcome.errors)
+                    self.assertIn("refused by CISTERN_DEVICE_LIMIT=32.0 MiB: it is 1.0 MiB short", outcome.errors)
 
     def test_one_that_cannot_be_read_holds_while_a_stream_captures(self):
         outcome = run("steps", "capture=relaxed", "a=device:33M", "b=device:32M", "captured", DEVICE_LIMIT="32 M iB",
@@ -120,14 +120,14 @@ class DeviceLimit(unittest.TestCase):
                       DEVICE_LIMIT="64M")
         self.assertRegex(outcome.errors, r"^cistern: cudaMalloc of 1\.0 MiB: out of memory; device 0: 32\.0 MiB live, "
                          r"16\.0 MiB stream-ordered, 16\.0 MiB mapped; [\d.]+ GiB free of 8\.0 GiB; refused by "
-                         r"CISTERN_DEVICE_LIMIT=64\.0 MiB: 1\.0 MiB more would have been enough; pinned: 1\.0 MiB "
+                         r"CISTERN_DEVICE_LIMIT=64\.0 MiB: it is 1\.0 MiB short; pinned: 1\.0 MiB "
                          r"live; host: [\d.]+ [KM]iB; 32\.0 MiB in 1 block at allocate \(.*/steps\.cpp:\d+\); "
                          r"(16\.0 MiB in 1 block at (create|allocate)\w* \([^;]*\); ){2}"
                          r"this call at allocate \(.*/steps\.cpp:\d+\)\n$")
 
     def test_out_of_memory_says_what_would_have_been_enough(self):
         outcome = run("steps", "a=device:32M", "free=a", "b=device:65M", DEVICE_LIMIT="64M")
-        self.assertRegex(outcome.errors, r"; refused by CISTERN_DEVICE_LIMIT=64\.0 MiB: 1\.0 MiB more would have been ")
+        self.assertRegex(outcome.errors, r"; refused by CISTERN_DEVICE_LIMIT=64\.0 MiB: it is 1\.0 MiB short;")
 
 
 class OutOfMemory(unittest.TestCase):
@@ -215,14 +215,15 @@ class OutOfMemory(unittest.TestCase):
         outcome = self.both(*steps)
         self.assertEqual(codes(outcome).count(OUT_OF_MEMORY), 40)
         lines = outcome.errors.splitlines()
-        self.assertEqual(sum("out of memory" in line for line in lines if " more like: " not in line), 10)
-        self.assertTrue(any(line.startswith("cistern: 30 more like: cudaMalloc of 65.0 MiB") for line in lines), lines)
+        self.assertEqual(sum("out of memory" in line for line in lines if " more lines like: " not in line), 10)
+        counted = "cistern: 30 more lines like: cudaMalloc of 65.0 MiB"
+        self.assertTrue(any(line.startswith(counted) for line in lines), lines)
 
     def test_the_line_comes_for_blocks_that_are_not_pooled_too(self):
         outcome = self.both("a=device:1M", "b=device:100M", DEVICE_OBJECT_MAX="8M")
         self.assertEqual(codes(outcome), [0, OUT_OF_MEMORY])
         self.assertRegex(outcome.errors, r"^cistern: cudaMalloc of 100\.0 MiB: out of memory; device 0: 1\.0 MiB live; "
-                         r"63\.0 MiB free of 64\.0 MiB; 37\.0 MiB more would have been enough; pinned: 0 B live; "
+                         r"63\.0 MiB free of 64\.0 MiB; it is 37\.0 MiB short; pinned: 0 B live; "
                          r"host: [\d.]+ [KM]iB; 1\.0 MiB in 1 block at allocate \(.*\); this call at allocate "
                          r"\(.*\)\n$")
 

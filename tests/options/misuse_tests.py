@@ -22,11 +22,11 @@ class Misuse(unittest.TestCase):
 
     def unknown(self, case, api, pointer=ADDRESS):
         self.says(case, rf"cistern: {api}\({pointer}\): not the start of a live allocation; "
-                  r"the driver answered CUDA_ERROR_INVALID_VALUE")
+                  r"the driver returned CUDA_ERROR_INVALID_VALUE")
 
     def other_kind(self, case, api, kind):
-        self.says(case, rf"cistern: {api}\({ADDRESS}\): a live {kind} block, allocated at make_{kind}{SITE}; "
-                  r"the driver answered CUDA_ERROR_INVALID_VALUE")
+        self.says(case, rf"cistern: {api}\({ADDRESS}\): this is a live {kind} block, allocated at make_{kind}{SITE}; "
+                  r"the driver returned CUDA_ERROR_INVALID_VALUE")
 
     def test_device_freed_twice(self):
         self.freed_twice("device_twice", "cudaFree", "device")
@@ -91,7 +91,7 @@ class Misuse(unittest.TestCase):
 
     def test_out_of_memory_says_who_holds_it(self):
         self.says("fill_device", r"cistern: cudaMalloc of 1\.0 TiB: out of memory; device 0: 2\.0 MiB live; "
-                  r"[\d.]+ GiB free of 8\.0 GiB; 1016\.0 GiB more would have been enough; pinned: 4\.0 KiB live; "
+                  r"[\d.]+ GiB free of 8\.0 GiB; it is 1016\.0 GiB short; pinned: 4\.0 KiB live; "
                   r"host: [\d.]+ [KM]iB; 1\.0 MiB in 1 block at fill_device \(/\S*/misuse\.cpp:\d+\); "
                   r"1\.0 MiB in 1 block at fill_device \(/\S*/misuse\.cpp:\d+\); this call at fill_device" + SITE)
 
@@ -103,7 +103,7 @@ class MuchPinned(unittest.TestCase):
     def test_more_than_a_quarter_of_the_machine_is_said_once(self):
         outcome = run("misuse", "much_pinned", self.RAM // 10, REPORT="none")
         self.assertEqual(len(outcome.lines), 3)
-        say_once(self, outcome.errors, r"cistern: [\d.]+ [MGT]iB of host memory are pinned, "
+        say_once(self, outcome.errors, r"cistern: [\d.]+ [MGT]iB of host memory is pinned, "
                  r"more than a quarter of the machine's [\d.]+ [GT]iB")
 
     def test_less_is_not(self):

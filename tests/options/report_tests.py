@@ -81,7 +81,7 @@ class EndedContexts(unittest.TestCase):
 
     def test_the_verdict_says_so(self):
         errors = run("kinds", "contexts", REPORT="stderr", REPORT_FORMAT="text").errors
-        self.assertIn("VERDICT  4 blocks, 10.0 MiB never freed at 4 sites, 10.0 MiB of it gone with its context",
+        self.assertIn("VERDICT  4 blocks, 10.0 MiB never freed at 4 sites, 10.0 MiB of it in destroyed contexts",
                       errors)
 
 
@@ -111,11 +111,11 @@ class Habits(unittest.TestCase):
         errors = run("habits", REPORT="stderr", REPORT_FORMAT="text").errors
         self.assertRegex(errors, r"\nPEAK BY SITE device:0  of 49\.0 MiB\n  48\.0 MiB in 1 block \(cudaMalloc\)\n"
                                  r"     hold_much .*\n  1\.0 MiB ")
-        self.assertRegex(errors, r"\n  device:0  1,500 blocks, 5\.9 MiB in all, 1,500 of them freed right away "
+        self.assertRegex(errors, r"\n  device:0  1,500 blocks, 5\.9 MiB in total, 1,500 of them freed right away "
                                  r"\(cudaMalloc\)\n     allocate_in_loop ")
         self.assertRegex(errors, r"\nWAITS FOR A DEVICE  .*\n  cuda  1,200 calls, blocked for [\d.]+ m?s "
                                  r"\(cuStreamSynchronize\)\n     wait_often ")
-        self.assertRegex(errors, r"\nOBJECTS ALIVE  .*CUDA streams 3 of 4, CUDA events 15 of 20")
+        self.assertRegex(errors, r"\nLIVE OBJECTS  .*CUDA streams 3 of 4, CUDA events 15 of 20")
         self.assertRegex(errors, r"\n  15 CUDA events \(cuEventCreate\)\n     leave_events ")
 
 
@@ -128,7 +128,7 @@ class Sites(unittest.TestCase):
 
     def test_off_says_how_to_get_them(self):
         errors = run("steps", "a=device:1M", SITES="off", REPORT="stderr", REPORT_FORMAT="text").errors
-        self.assertIn("\n         1 block without a call site: CISTERN_SITES=gpu keeps them\n", errors)
+        self.assertIn("\n         1 block without a call site: CISTERN_SITES=gpu records it\n", errors)
 
 
 class WhereItGoes(unittest.TestCase):
@@ -175,7 +175,7 @@ class Frameworks(unittest.TestCase):
         library = PROGRAMS["libc10_cuda.so"]
         self.assertEqual(run("kinds", "load", library).report["frameworks"], ["PyTorch"])
         errors = run("kinds", "load", library, REPORT="stderr", REPORT_FORMAT="text").errors
-        self.assertIn("\n         PyTorch caches device memory inside itself: ", errors)
+        self.assertIn("\n         PyTorch has a memory cache of its own: ", errors)
 
     def test_none_where_there_is_none(self):
         self.assertEqual(run("steps", "a=device:1M").report["frameworks"], [])

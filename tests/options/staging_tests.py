@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Copies through pinned chunks: which go that way, what the report says of it, and that `auto` takes the better way."""
+"""Copies through bounce buffers: which go that way, what the report says, and that `auto` takes the better way."""
 import unittest
 
 from harness import driver, run
@@ -29,7 +29,8 @@ class Staging(unittest.TestCase):
     def test_on_that_stages_nothing_says_why(self):
         for staging, says in (("on", True), ("auto", False)):
             text = run("steps", "copy=4K", STAGING=staging, REPORT="stderr", REPORT_FORMAT="text").errors
-            line = r"STAGING cuda device 0 .* to device  0 B in 0 copies through pinned chunks; passed on: small \d\n"
+            line = (r"STAGING cuda device 0 .* to device  0 B in 0 copies through bounce buffers; "
+                    r"left to the driver: small \d\n")
             (self.assertRegex if says else self.assertNotRegex)(text, line)
 
     def test_the_transfer_table_is_the_same_either_way(self):

@@ -86,8 +86,8 @@ class Sites(unittest.TestCase):
             report = pathlib.Path(directory) / "report"
             start("copy_sites", [], environment({"REPORT": report}))
             text = report.read_text()
-        for line in ("copies in lock step: 1,200 host to device (cudaMemcpyAsync), each waited for by its thread's",
-                     "copied back unchanged: 8 of 8 looked at, 8 device to host (cudaMemcpy)"):
+        for line in ("copies in lock step: 1,200 host to device (cudaMemcpyAsync), each waited for by the next call of",
+                     "copied back unchanged: 8 of 8 checked, out of 8 device to host (cudaMemcpy)"):
             self.assertIn(line, text)
         self.assertNotIn("unaligned", text)
 

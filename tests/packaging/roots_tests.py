@@ -56,7 +56,7 @@ class System:
                 self.assertIn("VERDICT", shimmed.stderr)
         it = self.done("python3", "-c", "keep = [bytearray(100000) for _ in range(100)]; print(len(keep))",
                        LD_PRELOAD=library, CISTERN_REPORT="stderr", CISTERN_SITES="all")
-        self.assertIn("HOST MEMORY ALIVE BY SITE", it.stderr)
+        self.assertIn("LIVE HOST MEMORY BY SITE", it.stderr)
         self.assertIn(f"cistern {version()}", self.done(library).stdout)
 
     def test_debian_packages(self):

@@ -84,7 +84,7 @@ class Torch(FrameworkTest):
         report = self.folder / "report"
         self.job("torch_job.py", "in_the_order_of_streams", CISTERN_REPORT=str(report))
         self.assertRegex(report.read_text(), r"(?m)^  torch +device +- ")
-        self.assertNotIn("PyTorch caches device memory inside itself", report.read_text())
+        self.assertNotIn("PyTorch has a memory cache of its own", report.read_text())
 
 
 class Cuda(FrameworkTest):

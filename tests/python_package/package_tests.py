@@ -160,8 +160,8 @@ class CommandLine(PackageTest):
                                        preload=before == str(ARGUMENTS.shim),
                                        PATH=f"{self.folder}:{os.environ['PATH']}", **more)
                     self.assertEqual(done.stdout, after)
-                    self.assertEqual(done.stderr, f"libcistern: {command} runs with ./ld, which is not glibc's: it "
-                                                  "gets no preload\n")
+                    self.assertEqual(done.stderr, f"libcistern: {command} runs with ./ld, which is not glibc's: "
+                                                  "libcistern.so is not preloaded into it\n")
 
     def test_whatever_lies_in_a_file_it_is_run(self):
         contents = bytearray(pathlib.Path("/bin/true").read_bytes()[:1024])
@@ -175,8 +175,8 @@ class CommandLine(PackageTest):
             self.assertIsNone(_loader.foreign_loader(str(path)))
 
     def test_the_library_to_link_is_not_preloaded(self):
-        text = (f"libcistern: {ARGUMENTS.library.resolve()} is not the libcistern.so to preload, "
-                "or an older one than this package\n")
+        text = (f"libcistern: {ARGUMENTS.library.resolve()} is not a libcistern.so to preload, "
+                "or is older than this package\n")
         for command in "run", "doctor":
             done = self.cistern(command, "--", "true", status=1, LIBCISTERN_LIBRARY=str(ARGUMENTS.library))
             self.assertEqual(done.stderr, text)
@@ -185,12 +185,13 @@ class CommandLine(PackageTest):
         for arguments, status, text in (
                 (["run", "--", "/nonexistent/prog"], 127, "libcistern: /nonexistent/prog: not found\n"),
                 (["run", "--", self.folder], 126, "Permission denied\n"),
-                (["run", "--loud", "--", "true"], 2, "no option: --loud\n"),
+                (["run", "--loud", "--", "true"], 2, "unknown option: --loud\n"),
                 (["run", "--report", "--", "true"], 2, "--report needs a value\n"),
                 (["run", "--set", "SITES", "--", "true"], 2, "--set needs NAME=VALUE, not 'SITES'\n"),
                 (["doctor", "--report", "x", "--", "true"], 2, "doctor takes no options: --report\n"),
                 (["doctor", "--set=SITES=all", "true"], 2, "doctor takes no options: --set=SITES=all\n"),
-                (["run"], 2, "no program\n"), ([], 2, "no command\n"), (["walk"], 2, "no command: walk\n")):
+                (["run"], 2, "no program given\n"), ([], 2, "no command given\n"),
+                (["walk"], 2, "unknown command: walk\n")):
             with self.subTest(arguments=arguments):
                 done = self.cistern(*arguments, status=status)
                 self.assertTrue(done.stderr.splitlines(keepends=True)[0].endswith(text), done.stderr)
@@ -239,7 +240,7 @@ class BadInput(PackageTest):
                 "    print(*(f'{leak.kind} {leak.bytes}' for leak in found))\n"
                 "try:\n    libcistern.leaks('gpu').__enter__()\nexcept ValueError as error:\n    print(error)\n")
         self.assertEqual(self.python("-c", code).stdout.splitlines(), 5 * ["device 100"] +
-                         ["no kind of memory: 'gpu' (there are host, opencl, device, pinned, managed)"])
+                         ["unknown kind of memory: 'gpu' (known: host, opencl, device, pinned, managed)"])
 
     def test_what_is_no_pool_of_pinned_memory(self):
         self.says("libcistern.pinned(libcistern.Pool('device', 'big')).__enter__()",
@@ -253,7 +254,7 @@ class BadInput(PackageTest):
         for call in ("report('a\\0b')", "Pool('device', 'a\\0b')"):
             done = self.python("-c", f"import libcistern\ntry:\n    libcistern.{call}\nexcept ValueError as error:\n"
                                      "    print(error)")
-            self.assertIn("without null bytes is needed, not b'a\\x00b'", done.stdout)
+            self.assertIn("must not contain null bytes: b'a\\x00b'", done.stdout)
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_the_drivers_code_is_that_of_the_call(self):
@@ -272,7 +273,7 @@ class BadInput(PackageTest):
     def test_no_library(self):
         self.says("libcistern.statistics()", "there is no such file", preload=False, LIBCISTERN_LIBRARY="/nonexistent")
         unset = {"LIBCISTERN_LIBRARY": ""}
-        self.says("libcistern.statistics()", "libcistern.so is not beside this package", preload=False, **unset)
+        self.says("libcistern.statistics()", "libcistern.so is not next to this package", preload=False, **unset)
 
     def test_what_is_no_library(self):
         (self.folder / "text").write_text("text")

@@ -33,7 +33,7 @@ OPTIONS = [
      {"CISTERN_REPORT": "%.report", "CISTERN_REPORT_FORMAT": "json"}],
 ]
 # What Cistern may say on stderr: memory that ran out on purpose.
-EXPECTED = re.compile(r"^cistern: (\d+ more like: )?(cudaMalloc|clCreateBuffer) of .*: out of memory")
+EXPECTED = re.compile(r"^cistern: (\d+ more lines like: )?(cudaMalloc|clCreateBuffer) of .*: out of memory")
 BROKEN = re.compile(r"^storm: broken|^broken |^cistern: .*(double free|invalid)")
 
 

@@ -61,8 +61,8 @@ def line_of_fragments(name, row):
     worst = row.get("worst")
     if worst and worst["reserved_bytes"] >= (1 << 20) + 2 * worst["live_bytes"]:
         at = decimal.Decimal(str(worst["at_s"]))
-        line += (f"  worst {human(worst['reserved_bytes'])} for {human(worst['live_bytes'])} live "
-                 f"({rounded(at, 2 if at < 10 else 1)} s)")
+        line += (f"  worst {human(worst['reserved_bytes'])} reserved for {human(worst['live_bytes'])} live "
+                 f"(at {rounded(at, 2 if at < 10 else 1)} s)")
     if row["free_bytes"] and "external" in row:
         line += (f"  external {percent_of(row['free_bytes'] - row['largest_free_bytes'], row['free_bytes'])} %"
                  f"  largest free block {human(row['largest_free_bytes'])}")
@@ -111,8 +111,8 @@ def complaints(report, text):
         yield from of_uses(report, name, kind, text)
         if "graph_memory" in kind:
             of = {key: human(count) for key, count in kind["graph_memory"].items() if key.endswith("_bytes")}
-            said = (f"              the driver's for graphs: {of['used_bytes']} used, at most {of['used_peak_bytes']}; "
-                    f"{of['reserved_bytes']} reserved, at most {of['reserved_peak_bytes']} (at ")
+            said = (f"              driver memory for graphs: {of['used_bytes']} used, peak {of['used_peak_bytes']}; "
+                    f"{of['reserved_bytes']} reserved, peak {of['reserved_peak_bytes']} (at ")
             if said not in text:
                 yield f"{name}: not said: {said}"
         sizes = [row_of_size(row) for row in kind.get("sizes", [])]
@@ -125,8 +125,8 @@ def complaints(report, text):
             yield f"wrongly said, or not said: {wait}"
     alive = ", ".join(f"{name} {one['alive']:,} of {one['created']:,}" for name, one in report["objects"].items()
                       if one["alive"])
-    if alive and f"OBJECTS ALIVE  {alive}" not in text.splitlines():
-        yield f"not said: OBJECTS ALIVE  {alive}"
+    if alive and f"LIVE OBJECTS  {alive}" not in text.splitlines():
+        yield f"not said: LIVE OBJECTS  {alive}"
     for what, rows in (("GPU", gpu_rows(report)), ("host", host_rows(report))):
         known = [row for row in rows if row.get("suppressed")]
         blocks, size = (sum(row[figure] for row in known) for figure in ("blocks", "bytes"))
@@ -165,7 +165,7 @@ def of_uses(report, name, kind, text):
         wall = report["cistern"]["wall_s"]
         rate = f", {int(kind['allocations'] / wall):,} allocs/s" if wall >= 1 else ""
         freed = f", {kind['temporary']:,} freed right away" if kind.get("temporary", 0) > 1 else ""
-        line = f"              in all: {human(kind['allocated_bytes'])}{rate}{freed}"
+        line = f"              allocated in total: {human(kind['allocated_bytes'])}{rate}{freed}"
         if line not in lines:
             yield f"{name}: not said: {line}"
     held = [site for site in report["at_peak"] if site["kind"] == name]
@@ -178,7 +178,7 @@ def of_uses(report, name, kind, text):
         if line not in lines:
             yield f"{name}: not said: {line}"
     for site in (site for site in report["in_loops"] if site["kind"] == name):
-        line = (f"  {name}  {site['allocations']:,} blocks, {human(site['allocated_bytes'])} in all, "
+        line = (f"  {name}  {site['allocations']:,} blocks, {human(site['allocated_bytes'])} in total, "
                 f"{site['temporary']:,} of them freed right away ({site['api']})")
         if line not in lines:
             yield f"{name}: not said: {line}"
@@ -191,7 +191,7 @@ def of_pool(name, kind, text):
     whose = "calls to the system" if name == "host" else "driver calls"
     if calls and f"{whose}: {calls}" not in text:
         yield f"{name}: no {whose} {calls}"
-    cached = f"pool-cached (not a leak): {in_blocks(kind['pooled_blocks'], kind['pooled_bytes'])}"
+    cached = f"retained by the pool (not a leak): {in_blocks(kind['pooled_blocks'], kind['pooled_bytes'])} block"
     if kind["pooled_blocks"] and cached not in text:
         yield f"{name}: no {cached}"
     classes = [row_of_class(row) for row in kind.get("classes", [])]

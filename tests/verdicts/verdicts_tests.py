@@ -263,9 +263,9 @@ class Lines(VerdictTest):
         return [line for line in done.err.splitlines() if line.startswith(("cistern:", "VERDICT"))]
 
     def test_what_was_not_understood(self):
-        value = ("CISTERN_FAIL_ON: 'anny' is not off, or any, lost, possible, growing, each with or without :SIZE, "
-                 "with commas between")
-        line = f"cistern: {value}; so processes that used GPU memory fail"
+        value = ("CISTERN_FAIL_ON: 'anny' is not off or a comma-separated list of any, lost, possible, growing, "
+                 "each with an optional :SIZE")
+        line = f"cistern: {value}; processes that used GPU memory will fail"
         self.assertEqual(self.said("use", FAIL_ON="anny"), [
             line, f"VERDICT  misconfigured ({value}): nothing leaked on the GPU      "
                   "(exit code 23 instead of 0, by CISTERN_FAIL_ON)"])

@@ -229,7 +229,7 @@ void warn_of_much_pinned(CudaState& s) {
   if (has_warned.exchange(true)) return;
   Uncounted uncounted;
   StringSink line;
-  line.print("{} of host memory are pinned, more than a quarter of the machine's {}", human_bytes(pinned),
+  line.print("{} of host memory is pinned, more than a quarter of the machine's {}", human_bytes(pinned),
              human_bytes(ram));
   warn_line(line.text());
 }

@@ -1,5 +1,5 @@
 // Copies: counted, with direction, kind of host memory and call site, and passed on, but for those between pageable
-// host memory and a device that go through pinned chunks (staging.hpp). One that names a block which the program has
+// host memory and a device that go through bounce buffers (staging.hpp). One that names a block which the program has
 // freed is refused (kept.hpp). An error that breaks the context is noted.
 #include <algorithm>
 #include <functional>

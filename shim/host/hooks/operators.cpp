@@ -15,7 +15,7 @@ namespace cistern::host {
 namespace {
 
 [[noreturn]] void die_without_runtime() {
-  constexpr char kLine[] = "cistern: operator new failed and no C++ runtime was found to say so\n";
+  constexpr char kLine[] = "cistern: operator new failed, and no C++ runtime was found to throw std::bad_alloc\n";
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, kLine, sizeof kLine - 1);
   abort();
 }

@@ -1,6 +1,6 @@
 // OpenCL commands that copy: counted, with direction, kind of host memory and call site, and passed on, but for those
-// between pageable host memory and a buffer that go through pinned chunks (staging.hpp), and those that name a released
-// buffer, which are refused (misuse.hpp).
+// between pageable host memory and a buffer that go through bounce buffers (staging.hpp), and those that name a
+// released buffer, which are refused (misuse.hpp).
 #include "shim/opencl/hooks/command.hpp"
 #include "shim/opencl/hooks/copied.hpp"
 #include "shim/opencl/hooks/hooks.hpp"

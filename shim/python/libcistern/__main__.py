@@ -36,7 +36,7 @@ def settings_and_command(arguments):
         if name == "--":
             break
         if name != "--set" and name not in OPTIONS:
-            raise UsageError(f"no option: {name}")
+            raise UsageError(f"unknown option: {name}")
         if not given:
             if not rest or rest[0] == "--":
                 raise UsageError(f"{name} needs a value")
@@ -49,7 +49,7 @@ def settings_and_command(arguments):
         else:
             settings["CISTERN_" + OPTIONS[name]] = value
     if not rest:
-        raise UsageError("no program")
+        raise UsageError("no program given")
     return settings, rest
 
 
@@ -87,12 +87,12 @@ def run(arguments):
     settings, command = settings_and_command(arguments)
     path = path_to_preload()
     if " " in path or ":" in path:
-        raise CisternError(f"{path}: LD_PRELOAD takes no path with a space or a colon in it")
+        raise CisternError(f"{path}: LD_PRELOAD cannot take a path with a space or a colon")
     environment = dict(os.environ, **settings)
     loader = foreign_loader(file_of(command[0]))
     if loader:
-        print(f"libcistern: {command[0]} runs with {loader}, which is not glibc's: it gets no preload",
-              file=sys.stderr, flush=True)
+        print(f"libcistern: {command[0]} runs with {loader}, which is not glibc's: "
+              "libcistern.so is not preloaded into it", file=sys.stderr, flush=True)
     preloads = preload_list(path, environment.get("LD_PRELOAD", ""), loader is None)
     environment.pop("LD_PRELOAD", None)
     if preloads:
@@ -122,7 +122,7 @@ def main(arguments=None):
         if arguments in (["--help"], ["-h"]):
             print(__doc__, end="")
             return 0
-        raise UsageError(f"no command: {' '.join(arguments)}" if arguments else "no command")
+        raise UsageError(f"unknown command: {' '.join(arguments)}" if arguments else "no command given")
     except UsageError as error:
         print(f"libcistern: {error}\n\n{__doc__}", end="", file=sys.stderr)
         return USAGE

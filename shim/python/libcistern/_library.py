@@ -33,7 +33,7 @@ def library_path():
         return str(path.resolve())
     if named:
         raise CisternError(f"{VARIABLE}={named}: there is no such file")
-    raise CisternError(f"libcistern.so is not beside this package ({HERE}): set {VARIABLE} to its path, or preload it")
+    raise CisternError(f"libcistern.so is not next to this package ({HERE}): set {VARIABLE} to its path, or preload it")
 
 
 def is_preloaded():
@@ -62,7 +62,7 @@ def path_to_preload():
     path = library_path()
     with open(path, "rb") as file:
         if ONLY_TO_PRELOAD.encode() not in file.read():
-            raise CisternError(f"{path} is not the libcistern.so to preload, or an older one than this package")
+            raise CisternError(f"{path} is not a libcistern.so to preload, or is older than this package")
     return path
 
 
@@ -131,13 +131,13 @@ def kind_number(kind):
         return KINDS.index(kind)
     if isinstance(kind, int) and 0 <= kind < len(KINDS):
         return kind
-    raise ValueError(f"no kind of memory: {kind!r} (there are {', '.join(KINDS)})")
+    raise ValueError(f"unknown kind of memory: {kind!r} (known: {', '.join(KINDS)})")
 
 
 def c_string(text, what):
     """ctypes would pass what stands before a null byte, and nothing else."""
     if b"\0" in text:
-        raise ValueError(f"{what} without null bytes is needed, not {text!r}")
+        raise ValueError(f"{what} must not contain null bytes: {text!r}")
     return text
 
 

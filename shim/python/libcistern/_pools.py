@@ -53,7 +53,7 @@ def defragment(kind="device"):
 def report(path, format="text"):
     """Writes a report of this moment, as "text" or "json". OSError: an existing file is not overwritten."""
     if format not in ("text", "json"):
-        raise ValueError(f"no format: {format!r} (there are text, json)")
+        raise ValueError(f"unknown format: {format!r} (known: text, json)")
     if library().cistern_report(c_string(os.fsencode(path), "a path"), int(format == "json")):
         error = library().cistern_native_error()
         raise OSError(error, os.strerror(error), os.fspath(path))

@@ -30,7 +30,7 @@ _kept = {}  # capsules by the pool of their handler
 def _set_handler():
     numpy = _frameworks.need("numpy", "pinned()")
     if tuple(map(int, numpy.__version__.split(".")[:2])) < VERSION:
-        raise CisternError(f"pinned() needs NumPy {'.'.join(map(str, VERSION))}, and this is {numpy.__version__}")
+        raise CisternError(f"pinned() needs NumPy {'.'.join(map(str, VERSION))}, but this is {numpy.__version__}")
     try:
         table = numpy._core._multiarray_umath._ARRAY_API
     except AttributeError:
@@ -68,7 +68,7 @@ def _try_out(pool):
     handle = pool.handle if pool is not None else None
     block = allocate(handle, 1)
     if not block:
-        raise CisternError(f"pinned(): no pinned memory (CUresult {ours.cistern_native_error()})")
+        raise CisternError(f"pinned(): pinned memory could not be allocated (CUresult {ours.cistern_native_error()})")
     free(handle, block, 1)
 
 
