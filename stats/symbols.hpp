@@ -1,5 +1,5 @@
 // Names and lines for the frames of a report, through libbacktrace (static; its memory: symbols_memory.cpp).
-// Called at report time only. Bounded: after `budget_ms` the remaining frames keep module and offset.
+// Called at report time only. Bounded: when the budget is spent the remaining frames keep module and offset.
 #pragma once
 #include <string_view>
 
@@ -11,12 +11,20 @@ namespace cistern {
 // overloads apart.
 String short_function_name(std::string_view demangled);
 
+// The calling thread's processor time, and time by the clock: on a busy machine a thread gets little of it.
+struct SymbolBudget {
+  unsigned thread_ms, clock_ms;
+  constexpr SymbolBudget(unsigned ms) : thread_ms(ms), clock_ms(ms) {}
+  constexpr SymbolBudget(unsigned of_thread_ms, unsigned by_clock_ms)
+      : thread_ms(of_thread_ms), clock_ms(by_clock_ms) {}
+};
+
 // Fills function, file and line of every frame, inserts frames for inlined calls, and drops leading frames that
 // belong to Cistern itself (namespace cistern, cistern_*: the linked library has no module of its own).
 // Called with no lock held, by any number of threads: the C library, the dynamic linker and malloc are asked.
-void symbolise(Vector<LeakFigures>& leaks, unsigned budget_ms);
+void symbolise(Vector<LeakFigures>& leaks, SymbolBudget budget);
 // All stacks of a report in one budget: first the leaks', then those of the transfers' worst sites.
-void symbolise(Snapshot& snapshot, unsigned budget_ms);
+void symbolise(Snapshot& snapshot, SymbolBudget budget);
 
 void symbols_before_fork();
 void symbols_after_fork();

@@ -34,8 +34,8 @@
 namespace cistern {
 namespace {
 
-constexpr unsigned kSymbolBudgetMs = 3000;
-constexpr unsigned kSymbolBudgetBeforeDeathMs = 700;  // a signal leaves the process 2 s
+constexpr SymbolBudget kSymbolBudget(3000, 12'000);
+constexpr SymbolBudget kSymbolBudgetBeforeDeath(700);  // a signal leaves the process 2 s
 constexpr std::size_t kCommandBytesMax = 4096, kPathBytesShown = 200;
 
 String command_line() {
@@ -187,7 +187,7 @@ Snapshot take_snapshot(const char* moment) {
   if (snapshot.used_gpu_memory()) snapshot.frameworks = loaded_frameworks(environment_variable);
   for (FrameworkFigures& framework : snapshot.frameworks)
     framework.is_switched |= framework.name == std::string_view("PyTorch") && library::torch_allocates_here.load();
-  resolve(snapshot, is_signal(moment) ? kSymbolBudgetBeforeDeathMs : kSymbolBudgetMs, options().frames == "python");
+  resolve(snapshot, is_signal(moment) ? kSymbolBudgetBeforeDeath : kSymbolBudget, options().frames == "python");
   suppress_and_merge(snapshot);
   return snapshot;
 }
