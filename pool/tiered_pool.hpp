@@ -2,7 +2,7 @@
 //
 //   take(key) -> thread cache -> shared bins -> quarantined chunks that have settled -> another thread's cache
 //   take_near(key, bytes_max) -> the smallest shared chunk that is large enough
-//   nothing in either -> the caller acquires
+//   both have none -> the caller gets a new chunk from the source (pool/acquire.hpp)
 //   give(key, chunk) -> thread cache -> shared pool, which releases its oldest when over the cap
 //   give_up(key, bytes), give_up_those(goes, bytes) -> the largest and oldest of the shared pool, else what thread
 //   caches have
