@@ -94,7 +94,7 @@ class TieredPool {
   PoolUsage give_up(const PoolKey& key, std::uint64_t bytes) {
     return give_up(key, bytes, [this](Chunk chunk) { shared_.release(chunk, false); });
   }
-  // Of all with goes(key), by group and traits.
+  // The same for all chunks with goes(key), which looks at group and traits.
   template <class Goes>
   PoolUsage give_up_those(Goes goes, std::uint64_t bytes) {
     const auto release = [this](Chunk chunk) { shared_.release(chunk, false); };
