@@ -1,9 +1,9 @@
-// How a pool's chunk is got, whatever the memory is; and what a call does that is out of memory.
+// How a request gets a chunk, whatever the memory is, and what a call does that is out of memory.
 //
-//   acquire(pool, want, now) -> the pool's chunk with this key, else one that is a little larger
-//                            -> with_room(a new chunk from the source)
-//   with_room(room, call)    -> call -> out of memory: all that is kept goes back, what other threads are giving back
-//                               is waited for -> call again, for as long as anything goes back
+//   acquire(pool, want, now) -> take_kept -> the pool's chunk with this key, else one that is a little larger
+//                            -> want.acquire(): a new chunk from the source, by with_room
+//   with_room(room, call)    -> call -> out of memory: room.make() gives all kept chunks back to the source, and waits
+//                               for threads that give some back -> call again, as long as anything went back
 #pragma once
 #include <concepts>
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace cistern {
 
-// What can be given back so that a call has room. `given_back()` only grows: how often memory has gone back to the
-// source, by whatever thread. `make()` gives back, and waits for those that do: true when something may have come free
-// that is not in that number.
+// The kept memory that can go back so that a call has room. `given_back()` is how often memory went back to the source,
+// by any thread; it only grows. `make()` gives memory back, and waits for other threads that do. It returns true if
+// memory may have come free that this number does not count.
 template <class R, class Answer>
 concept RoomFor = requires(R& room, const Answer& answer) {
   { room.out_of_memory(answer) } -> std::same_as<bool>;
@@ -26,7 +26,7 @@ concept RoomFor = requires(R& room, const Answer& answer) {
 
 constexpr int kTriesMax = 100;  // others may put memory aside again each time
 
-// A call is out of memory when nothing was given back since it was made, and nothing is left to give.
+// A call has really failed only if no memory went back to the source since it began, and none is left to give back.
 template <class Room, class Call>
 auto with_room(Room&& room, Call call) {
   static_assert(RoomFor<Room, decltype(call())>);
@@ -39,9 +39,9 @@ auto with_room(Room&& room, Call call) {
   }
 }
 
-// What one allocation wants of a pool. `bytes_max()`: of the largest chunk that will do; asked when there is none with
-// the key. `is_there(chunk)`: false for one whose memory went while it was kept; the want has disposed of it.
-// `acquire()`: from the source, with room.
+// One request to a pool. `bytes_max()` is the size of the largest chunk that may serve it, asked if there is none with
+// the key. `is_there(chunk)` is false if the chunk's memory is gone, with its context for example; the want has
+// disposed of the chunk then. `acquire()` gets a new chunk from the source, by with_room.
 template <class W, class Pool>
 concept WantOf = requires(W& want, typename Pool::Chunk chunk) {
   { want.key } -> std::convertible_to<typename Pool::Key>;
@@ -56,7 +56,7 @@ struct Allocated {
   bool hit;
 };
 
-// Of what the pool keeps, if anything will do.
+// A kept chunk for the request; nothing: none fits.
 template <class Pool, class Want>
 std::optional<typename Pool::Chunk> take_kept(Pool& pool, Want&& want, std::uint64_t now_ns) {
   for (;;) {

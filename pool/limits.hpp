@@ -11,11 +11,11 @@ struct PoolLimits {
   std::uint64_t interval_ns = 0;  // unused for longer: goes back; 0: never by time
 };
 
-// Until this much is left, but nothing that was used within a time.
+// Chunks go back until this much is left, but none that was used within a time.
 struct Trim {
   std::uint64_t keep_bytes;
   std::uint64_t unused_for_ns;
-  bool settled_only = false;  // what waits for commands stays
+  bool settled_only = false;  // chunks that wait for commands stay
 };
 
 // Clocks are read before locks are taken: a chunk may have been given later than `now_ns`, and has no age then.
@@ -26,8 +26,8 @@ constexpr std::uint64_t elapsed_ns(std::uint64_t since_ns, std::uint64_t now_ns)
 static_assert(elapsed_ns(5, 14) < 10 && elapsed_ns(5, 15) == 10 && elapsed_ns(20, 5) < 10 && !(elapsed_ns(20, 5) < 0));
 static_assert(elapsed_ns(5, 6) < UINT64_MAX && elapsed_ns(0, UINT64_MAX - 1) < UINT64_MAX);
 
-// What a pool does at each call: after the end of an interval it gives back what was unused for so long. There is no
-// thread of our own.
+// A pool calls this with each of its calls. After the end of an interval it gives back the chunks that were unused for
+// so long. Cistern has no thread for that.
 class IntervalTrim {
  public:
   void set(const PoolLimits& limits) {

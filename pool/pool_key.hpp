@@ -1,11 +1,11 @@
-// What a pool tells chunks apart by.
+// The key by which a pool tells chunks apart.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 namespace cistern {
 
-// Chunks are interchangeable when all three agree. `group` is what they live and die with (a context).
+// Chunks are interchangeable if all three are equal. `group` is the object with which they end: a context.
 struct PoolKey {
   std::uintptr_t group;
   std::uint64_t traits;
@@ -21,7 +21,7 @@ struct PoolKeyHash {
   }
 };
 
-// By size within what is interchangeable but for it.
+// By group and traits, and by size within them.
 struct PoolKeyOrder {
   bool operator()(const PoolKey& a, const PoolKey& b) const {
     if (a.group != b.group) return a.group < b.group;

@@ -1,17 +1,19 @@
-// Keeps what is taken from a source in proportion to what was live lately: a cache of mixed sizes would else grow to
-// its cap, though the program never had so much at once.
+// Keeps the memory that is taken from a source in proportion to the memory that was live lately. Otherwise a cache of
+// mixed sizes would grow to its cap, though the program never had so much memory at any time.
 //
 //   note_live(bytes)              -> the most that was live lately
-//   note_there, note_gone, note_new, note_back -> which sizes there are, had to be made, and were asked for again
-//   may_be_over(reserved, now)    -> on the way of every free: two loads
-//   keeps(bytes, now)             -> whether what comes back is kept at all
-//   may_stay_beside(bytes, now)   -> what may be kept while a chunk is made; where giving back waits for nothing
-//   begin(now) -> how many bytes should go -> the caller gives them up -> end()
+//   note_there, note_gone, note_new, note_back -> the sizes that there are, had to be made, and were asked for again
+//   may_be_over(reserved, now)    -> asked at every free: two loads
+//   keeps(bytes, now)             -> whether a chunk that comes back is kept at all
+//   may_stay_beside(bytes, now)   -> the bytes that may be kept while a chunk is made; if giving back waits for nothing
+//   begin(now) -> the bytes that should go -> the caller gives them up -> end()
 //
-// Chunks that have to be made come on top before anything goes. So what is kept leaves room for the most that there was
-// lately of a size that had to be made lately, and of which there is none. Sizes that fit beside each other stay.
-// Chunks of a size that was never asked for again have helped nobody yet: few are kept at all. Lately: within the last
-// one or two windows, each as long as was said or until many times what was live has been allocated.
+// A chunk that has to be made comes on top of the kept ones before any of them goes. So the kept chunks leave room for
+// sizes that had to be made lately and of which there is none now: for the most that there was of one such size. Sizes
+// that fit beside each other stay. Few chunks are kept of a size that was never asked for again.
+//
+// Lately: within the last one or two windows. A window ends after the time that was set, or when the program has
+// allocated many times its live bytes.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -36,7 +38,7 @@ class Proportion {
   }
   struct Now {
     std::uint64_t reserved_bytes = 0;
-    // Of it: what the program has or commands still use, and the rest of the chunks for that.
+    // The parts of it that the program has or commands still use, and the rest of those chunks.
     std::uint64_t live_bytes = 0, waste_bytes = 0;
     std::uint64_t allocated_bytes = 0;  // so far
     std::uint64_t ns = 0;
@@ -79,8 +81,8 @@ class Proportion {
     if (seen.load(std::memory_order_relaxed) != kAskedAgain)
       seen.store(used_again ? kAskedAgain : kCameBack, std::memory_order_relaxed);
   }
-  // Whether a chunk that came back is kept: of a size that was never asked for again, only if all that is kept with it
-  // is no more than what may be reserved above the most that was live.
+  // Whether a chunk that came back is kept. If its size was never asked for again, it is kept only as long as all kept
+  // bytes, with it, are at most those that may be reserved above the most that was live.
   bool keeps(std::uint64_t bytes, const Now& now) {
     if (!limits_.percent || asked_again(bytes)) return true;
     turn_windows(now);
@@ -168,7 +170,8 @@ class Proportion {
     const std::uint64_t ends_ns = ends_ns_.load(std::memory_order_relaxed);
     if (now.ns <= ends_ns && now.allocated_bytes <= ends_bytes_.load(std::memory_order_relaxed)) return;
     if (turning_.exchange(true, std::memory_order_acquire)) return;
-    const bool both = ends_ns && elapsed_ns(ends_ns, now.ns) > limits_.window_ns;  // nobody looked for a whole one
+    const bool both =
+        ends_ns && elapsed_ns(ends_ns, now.ns) > limits_.window_ns;  // a whole window passed without a look
     if (ends_ns) {
       live_.turn(now.live_bytes, both);
       for (std::size_t of = 0; of < kClasses; ++of)

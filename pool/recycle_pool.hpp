@@ -1,6 +1,6 @@
-// A pool that recycles whole chunks: what the program gave back is kept and given again to a request with the same
-// key. Chunks that commands may still use wait in quarantine until their fence has settled. The oldest unused go
-// first when the pool is over its cap, and after an interval.
+// A pool that recycles whole chunks. It keeps a chunk that the program gave back, and gives it to the next request with
+// the same key. Chunks that commands may still use wait in quarantine until their fence has settled. If the pool is
+// over its cap, and after an interval, the oldest unused chunks go back to the source first.
 //
 //   allocate(key, request) -> take(key) -> bin of the key, newest first
 //                          -> advance(group): quarantined chunks that have settled move to their bins, oldest first
@@ -89,7 +89,7 @@ class RecyclePool {
   // Takes a chunk out of the program's hands. `waits`: the fence has to settle first.
   void give(const PoolKey& key, Chunk chunk, Fence&& fence, bool waits, std::uint64_t now_ns) {
     if (waits) {
-      // Asked at once, the source can note exactly which commands it waits for, and not those that come later.
+      // The source is asked now, so that it notes exactly the commands up to here, and none that come later.
       const Settled settled = source_.settled(chunk, fence);
       if (settled == Settled::never) {
         fence = Fence{};
@@ -114,7 +114,7 @@ class RecyclePool {
     if (waits) advance(key.group);
   }
 
-  // Every quarantined chunk of the group that has settled moves to its bin, as far as the source can tell at once.
+  // Every quarantined chunk of the group that has settled moves to its bin, as far as the source knows now.
   void settle(std::uintptr_t group) {
     while (waiting_bytes() && advance(group)) {
     }
@@ -129,7 +129,7 @@ class RecyclePool {
   std::uint64_t trim(const Trim& what, std::uint64_t now_ns, Release release) {
     return trim(what, now_ns, release, [](const PoolKey&) { return true; });
   }
-  // Of those with goes(key).
+  // The same for the chunks with goes(key).
   template <class Goes>
   std::uint64_t trim_those(const Trim& what, std::uint64_t now_ns, Goes goes) {
     return trim(
@@ -154,8 +154,9 @@ class RecyclePool {
     return bytes;
   }
 
-  // Releases settled chunks of the key's group and traits that make up for the bytes: few, none much larger than what
-  // is wanted if others do, and those that were given longest ago. release(chunk) gives one back to the source.
+  // Releases settled chunks of the key's group and traits, together at least so many bytes. It prefers few chunks,
+  // chunks not much larger than needed, and those that were given longest ago. release(chunk) gives one back to the
+  // source.
   template <class Release>
   PoolUsage give_up(const PoolKey& key, std::uint64_t bytes, Release release) {
     return give_up_best(bytes, release, [&](Choice& choice) {
@@ -163,7 +164,7 @@ class RecyclePool {
       look_at_sizes(choice, key);
     });
   }
-  // Of all with goes(key), which is called under the lock and looks at group and traits only.
+  // The same for all chunks with goes(key), which is called under the lock and looks at group and traits only.
   template <class Goes, class Release>
   PoolUsage give_up_those(Goes goes, std::uint64_t bytes, Release release) {
     return give_up_best(bytes, release, [&](Choice& choice) {
@@ -286,8 +287,8 @@ class RecyclePool {
     }
   };
 
-  // What is kept, as room for a call. From the first time that it has to make room until its end nothing is kept: what
-  // the program gave back before it asked is the source's by then, whichever thread has it in hand.
+  // The kept chunks as room for a call (RoomFor). From its first make() to its end the pool keeps no chunk: all that
+  // the program gave back before the call goes to the source, whichever thread holds it.
   class Room {
    public:
     explicit Room(RecyclePool& pool) : pool_(pool) {}
@@ -330,7 +331,7 @@ class RecyclePool {
     Links home;      // in its bin, or in the quarantine of its group
     Links age;       // among all, oldest first; or among those that are being released, by number
     std::uint64_t release_number = 0;
-    std::uint64_t given_number = 0;  // of all that were given
+    std::uint64_t given_number = 0;  // counts all chunks that were given
   };
 
   // Doubly linked through one of the two Links of a node.
@@ -374,7 +375,7 @@ class RecyclePool {
       free_nodes_ = free_nodes_->home.next;
     else
       memory = internal_allocate(sizeof(Node));
-    // A program that asks for ever new sizes leaves an empty bin for each.
+    // A program that keeps asking for new sizes leaves an empty bin for each.
     if (bins_.size() > kEmptyBinsMax + 2 * nodes_) [[unlikely]]
       forget_empty_bins();
     Bin& bin = bins_[key];
@@ -449,12 +450,12 @@ class RecyclePool {
     return node;
   }
 
-  // Returns what has to go instead.
+  // Returns the chunks that have to go instead.
   Node* keep(const PoolKey& key, Chunk chunk, Fence&& fence, bool waits, std::uint64_t now_ns) {
     Node* over = nullptr;
     Node* node = new_node(key, chunk, std::move(fence), waits, now_ns);
     link_youngest(node);
-    // What is larger than the cap must not push out all others before it goes itself.
+    // A chunk larger than the cap must not push out all others before it goes itself.
     if (key.bytes > bytes_max_) [[unlikely]]
       borrow(node, over);
     else if (usage_bytes() > bytes_max_) [[unlikely]]
@@ -471,7 +472,8 @@ class RecyclePool {
     return chain;
   }
 
-  // Nothing comes in meanwhile, so this ends, and everything that was borrowed is among what is waited for.
+  // No chunk comes in meanwhile (short_of_memory_), so the loop ends. Then it waits for all chunks that are being
+  // released.
   void release_all() {
     for (bool empty = false; !empty;) {
       Node* all = nullptr;
@@ -515,7 +517,7 @@ class RecyclePool {
     return take_newest(found->second);
   }
 
-  // Its pages are warm.
+  // The newest chunk is taken: its pages are warm.
   Chunk take_newest(Bin& bin) {
     Node* node = bin.chunks.last;
     unlink(node);
@@ -524,8 +526,9 @@ class RecyclePool {
     return chunk;
   }
 
-  // Looks at quarantined chunks of the group; true when one settled. At its head for as long as they settle: commands
-  // of one queue end in order. Now and then further on: a chunk held up on one queue must not hide those of others.
+  // Looks at quarantined chunks of the group; true: one settled. It looks at the head as long as chunks settle there,
+  // since commands of one queue end in order. Now and then it looks further on: a chunk that one queue holds up must
+  // not hide chunks of other queues.
   bool advance(std::uintptr_t group) {
     bool any = false;
     for (int i = 0; i < kLooksAtHead; ++i) {
@@ -592,9 +595,9 @@ class RecyclePool {
 
   static bool is_like(const PoolKey& a, const PoolKey& b) { return a.group == b.group && a.traits == b.traits; }
 
-  // Of the oldest, and for each group and traits of the largest and of those that just suffice, a few are looked at:
-  // the one with the most bytes, times how many were given since. What is larger than wanted is worth the less: it
-  // costs as much as it has bytes.
+  // The best chunk to give up, among a few candidates: the oldest ones, and for each group and traits the largest ones
+  // and those that just suffice. The best has most bytes, times the number of chunks given since. A chunk larger than
+  // needed is worth less, since getting it again costs by its bytes.
   struct Choice {
     std::uint64_t wanted, given;
     Node* best = nullptr;

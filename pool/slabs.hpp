@@ -1,8 +1,8 @@
-// Slabs: chunks of a source that are cut into pieces of one size. Only who has which piece is kept here; the memory is
-// the caller's to get and to give back, and so is the lock.
+// Slabs: chunks of a source that are cut into pieces of one size. This only keeps account of the pieces. The caller
+// gets the memory, gives it back, and holds the lock.
 //
 //   take(key) -> a piece of a slab with room; none: the caller gets memory -> add(key, ...), the new slab's first piece
-//   give_back(slab, piece) -> true: it was the slab's last one, whose memory is the caller's again
+//   give_back(slab, piece) -> true: it was the slab's last piece, and the caller gives the slab's memory back
 #pragma once
 #include <new>
 #include <optional>
@@ -42,11 +42,11 @@ class Slabs {
     OfKey& own = of_key_[key];
     slab->place = own.slabs.size();
     own.slabs.push_back(slab);
-    // Of this one, also where another has room by now: a slab goes with its last piece, so it must not be without.
+    // The piece is one of this slab, even if another slab has room by now: a slab without pieces would never go.
     return piece_of(own, slab);
   }
 
-  // `again`: the piece may be given anew; else it goes with its slab.
+  // `again`: the piece may be given again; else it goes with its slab.
   bool give_back(Slab* slab, std::uintptr_t piece, bool again) {
     const auto found = of_key_.find(slab->key);
     OfKey& own = found->second;

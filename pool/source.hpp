@@ -1,5 +1,5 @@
-// What a pool asks of a source. A source hands out whole chunks of one kind (mmap, cuMemAlloc, clCreateBuffer...)
-// and takes them back; it is injected, so that every pool runs in tests over a fake one.
+// A pool's source: it hands out whole chunks of one kind (mmap, cuMemAlloc, clCreateBuffer...) and takes them back. It
+// is injected, so that every pool runs in tests over a fake one.
 //
 // Room: pools of chunks that come from a source, whatever the memory is.
 // May include: pool/base.

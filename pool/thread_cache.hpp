@@ -1,17 +1,17 @@
 // The first tier of a pool: a few chunks per thread, taken and given back without meeting another thread.
 //
-//   take(key) -> a way of the key's set holds it: out it goes            (one uncontended exchange, no lock)
-//   give(key, chunk) -> a way of the set is empty: in it goes; else the caller keeps it for the shared tier
-//   drain(wanted, visit) -> any thread empties every cache of what it wants
+//   take(key) -> a chunk from a way of the key's set that has this key (the cache's own lock, which is uncontended)
+//   give(key, chunk) -> into an empty way of the set; if none is empty, the caller gives it to the shared tier
+//   drain(wanted, visit) -> any thread takes the chunks that it wants out of every cache
 //
 // A cache belongs to one thread, but each has a lock, so that another thread can drain it at any time. When the
 // thread ends its cache stays, with what it holds, until a new thread adopts it.
 //
-// The limit of all caches is dealt out: each may hold what it was allowed and asks for more when that is used up. What
-// the others were allowed and don't use is taken back first.
+// All caches share one limit, of which each gets a part. A cache that has used up its part asks for more. If nothing is
+// left, the unused parts of the other caches are taken back first.
 //
-// There may be any number of objects. A thread finds its cache of the first few of each type in thread-local memory, of
-// the rest among all.
+// There may be any number of objects. For the first few of each type a thread finds its cache in thread-local memory;
+// for the others it looks through all caches of the object.
 #pragma once
 #include <pthread.h>
 
@@ -50,7 +50,7 @@ class ThreadCaches {
     return cache ? take_from(*cache, key) : std::nullopt;
   }
 
-  // From any thread's cache: before a source is asked, which costs far more.
+  // Takes from any thread's cache. A source costs far more, so it is asked only after this.
   std::optional<Chunk> steal(const Key& key) {
     if (!bytes()) return std::nullopt;
     for (Cache* cache = all_.load(std::memory_order_acquire); cache; cache = cache->next)

@@ -2,7 +2,7 @@
 //
 //   take(key) -> thread cache -> shared bins -> quarantined chunks that have settled -> another thread's cache
 //   take_near(key, bytes_max) -> the smallest shared chunk that is large enough
-//   nothing in either -> the caller acquires
+//   both have none -> the caller gets a new chunk from the source (pool/acquire.hpp)
 //   give(key, chunk) -> thread cache -> shared pool, which releases its oldest when over the cap
 //   give_up(key, bytes), give_up_those(goes, bytes) -> the largest and oldest of the shared pool, else what thread
 //   caches have
@@ -94,7 +94,7 @@ class TieredPool {
   PoolUsage give_up(const PoolKey& key, std::uint64_t bytes) {
     return give_up(key, bytes, [this](Chunk chunk) { shared_.release(chunk, false); });
   }
-  // Of all with goes(key), by group and traits.
+  // The same for all chunks with goes(key), which looks at group and traits.
   template <class Goes>
   PoolUsage give_up_those(Goes goes, std::uint64_t bytes) {
     const auto release = [this](Chunk chunk) { shared_.release(chunk, false); };

@@ -1,5 +1,5 @@
-// The exported CUDA functions. No logic: the driver's go to their hooks, the runtime's are observed on their way to the
-// runtime of the calling module.
+// The exported CUDA functions. They have no logic. A function of the driver calls its hook (cuda/hooks). A function of
+// the runtime calls the runtime of the calling module (cuda/runtime.hpp), which calls the driver's functions in turn.
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/runtime.hpp"
 #include "shim/process/environment.hpp"
@@ -9,7 +9,7 @@ using namespace cistern::cuda;
 
 namespace {
 
-// What an allocating runtime call left behind.
+// The memory that a call of the runtime made, by its first argument; null for calls that make none.
 const void* memory_of(void** pointer) { return *pointer; }
 const void* memory_of(cudaPitchedPtr* pitched) { return pitched->pointer; }
 const void* memory_of(cudaArray_t* array) { return *array; }
@@ -47,7 +47,7 @@ const void* memory_left(First first, Rest...) {
   }
 #include "shim/symbols/cuda.def"
 
-// Not a matter of its caller, unlike dlopen: it can be forwarded by an ordinary call.
+// The result of dlclose does not depend on the calling module, as that of dlopen does: an ordinary call forwards it.
 extern "C" [[gnu::visibility("default")]] int dlclose(void* handle) {
   using Dlclose = int (*)(void*);
   static constinit std::atomic<Dlclose> known{nullptr};

@@ -1,5 +1,6 @@
 // The exported OpenCL functions: what a program that links libOpenCL, or looks a function up by dlsym, calls first.
-// No logic: to the hook, or past it when the ICD loader's layer will catch the call (opencl/next.hpp).
+// They have no logic. An export calls the hook, or the loader's function if the loader has Cistern as a layer: the
+// layer calls the hook then (opencl/next.hpp).
 #include "shim/opencl/hooks/hooks.hpp"
 #include "shim/opencl/next.hpp"
 #include "shim/process/environment.hpp"

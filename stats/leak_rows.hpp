@@ -1,5 +1,5 @@
-// Live memory of any kind as reports group it: blocks of one origin in one row. The origin is the site that made them,
-// or the call where sites are off.
+// Live memory of any kind as reports group it: blocks of one origin in one row. The origin is the site that allocated
+// them; if sites are off, it is the call.
 #pragma once
 #include <algorithm>
 #include <utility>

@@ -12,7 +12,7 @@ void sort_worst_first(Vector<LeakFigures>& leaks);
 // `row` stands for the blocks of `more` too. Its frames stay.
 void add(LeakFigures& row, const LeakFigures& more);
 
-// The part that keeps rows with equal stacks apart.
+// The text by which rows with equal stacks are kept apart.
 String origin(const LeakFigures& leak);
 
 // Rows of one origin whose frames all look alike become one: a compiler that repeats a call makes several call sites of

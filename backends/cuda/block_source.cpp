@@ -121,8 +121,8 @@ void BlockSource::take_out_postponed(const Context* context, Vector<Block*>& out
 void BlockSource::release_postponed() {
   if (!any_postponed_.load(std::memory_order_relaxed) || !gate_.open()) [[likely]]
     return;
-  // One at a time: a context that goes meanwhile must find the rest.
-  // Counted as under way before it is out of the list: who ends a context waits for those that are.
+  // One block is taken at a time: a context that ends meanwhile must find the rest. The call is counted in own_calls
+  // before the block leaves the list, since a thread that ends a context waits for these calls.
   for (;;) {
     Through gate(gate_);
     if (!gate) return;
@@ -171,7 +171,8 @@ Settled BlockSource::settled(Block* block, Fence& fence) {
         fence.pop_back();
         continue;
       }
-      // Who ends a context says so before he waits for those inside, and says that it is gone before that it has ended.
+      // A thread that ends a context sets `ending` before it waits for calls inside. It notes that the context is gone
+      // before it clears `ending`.
       Inside inside(*point.context);
       if (point.context->ending.load()) return Settled::no;
       if (!point.context->alive.load()) {

@@ -36,9 +36,9 @@ class BlockSource {
 
   // The block comes in state `cached`.
   Acquired<Block*, CUresult> acquire(const Request& request);
-  // While no call may be made, the block waits for release_postponed(); at exit for ever.
+  // While no call may be made, the block waits for release_postponed(). At exit it stays.
   void release(Block* block);
-  // A free of the driver's waits for commands. That of a piece is none: it is not given again, and goes with its slab.
+  // The driver's free waits for commands. A piece is not freed by the driver: it is not reused, and goes with its slab.
   void release_unsettled(Block* block) {
     block->unsettled = true;
     release(block);
@@ -49,9 +49,9 @@ class BlockSource {
   }
   static bool out_of_memory(CUresult error) { return error == kOutOfMemory; }
 
-  // While a stream captures a block may go back all the same, by a thread whose own call takes memory: its mode is
-  // relaxed meanwhile, and one that commands may still use is waited for, as the program's own free would have waited.
-  // [assumed] That this disturbs no capture, in whatever mode; scripts/gpu-check asks.
+  // While a stream captures, a thread whose own call takes memory may release a block all the same. The thread's
+  // capture mode is relaxed meanwhile. The driver waits for commands that may still use the block, as in the program's
+  // own free. [assumed] That this disturbs no capture, in whatever mode; scripts/gpu-check asks.
   void release_while_capturing(Block* block, bool unsettled);
 
   void release_postponed();
@@ -73,7 +73,7 @@ class BlockSource {
 
   // A block for memory that a call of the program's own got from the driver, in state `cached`.
   Block* adopt(const Request& request, std::uintptr_t address);
-  // What the driver gave back since adopt() or acquire(): the program's own call freed a whole block.
+  // The program's own call freed a whole block, which adopt() or acquire() had counted.
   void freed_by_program(Block* block) {
     count_given_back(block->context, block->kind, block->bytes);
     frees_done.fetch_add(1);

@@ -31,7 +31,7 @@ class Published {
   std::atomic<T> value_;
 };
 
-// What one pool keeps together: see PoolKey.
+// The part of a pool in which a block is kept: see PoolKey.
 struct Sort {
   BlockKind kind;
   const Context* context;
@@ -54,8 +54,8 @@ struct Block {
   std::atomic<bool> in_ring{false};         // a chunk of staged copies: neither the program's nor kept for it
   bool unsettled = false;                   // released while commands may still use it
   bool recycled = false;                    // given to the program more than once
-  std::atomic<std::uint64_t> buffer_id{0};  // of a recycled block, made when it is first asked for
-  // Of the program's request. Each time the block is handed out `births` changes first, then these, then it is live:
+  std::atomic<std::uint64_t> buffer_id{0};  // a recycled block's own, made when it is first asked for
+  // The program's request. Each time the block is handed out, `births` changes first, then these members, then `state`:
   // see read_live.
   std::atomic<std::uint32_t> births{0};
   Published<std::uint64_t> requested = 0;
@@ -71,8 +71,8 @@ struct Block {
   }
 };
 
-// `read()`, whose members of the request are of one birth; nothing when the block was not live meanwhile. For those who
-// look at other threads' blocks.
+// The answer of `read()`, with all members of one request; nothing: the block was not live meanwhile. For code that
+// looks at blocks of other threads.
 template <class Read>
 auto read_live(const Block& block, Read read) -> std::optional<decltype(read())> {
   const std::uint32_t births = block.births.load(std::memory_order_acquire);
@@ -82,7 +82,7 @@ auto read_live(const Block& block, Read read) -> std::optional<decltype(read())>
   return seen;
 }
 
-// What lies in a range of addresses that the driver gave out.
+// The content of a range of addresses that the driver gave out.
 enum class RangeKind : std::uint8_t { device, pinned, slab, managed, registered };
 struct RangeContent {
   RangeKind kind;
@@ -115,8 +115,8 @@ class Blocks {
     ranges.insert(address, block->bytes,
                   {block->kind == BlockKind::device ? RangeKind::device : RangeKind::pinned, 0, block});
   }
-  // Out of every table, before the real free: another thread may get the same address at once. The record is kept, to
-  // be shown again when the driver refused, or else put away.
+  // Takes the block out of every table, before the real free: another thread may get the same address immediately. The
+  // record stays, to be shown again if the driver refused, or else put away.
   void hide(Block* block) {
     const std::uintptr_t address = block->address.load(std::memory_order_relaxed);
     if (!block->slab) ranges.erase_if(address, [&](const RangeContent& of) { return of.owner == block; });

@@ -1,4 +1,4 @@
-// What the CUDA backends know of devices and contexts, and when they may call the driver at all.
+// The records of devices and contexts for the CUDA backends, and the moments when these may call the driver.
 #pragma once
 #include "backends/cuda/context_clock.hpp"
 #include "pool/proportion.hpp"
@@ -18,15 +18,15 @@ class Level {
   std::atomic<std::uint64_t> now_{0}, peak_{0};
 };
 
-// What the program has of one device's memory, or of pinned memory, and what may be kept beside it.
+// The program's share of one device's memory, or of pinned memory, and the amount that may be kept beside it.
 struct Share {
-  // What the driver would have taken for the live blocks, and the rest of their chunks. Written under the lock of the
-  // kind's counters.
+  // The bytes that the driver would have taken for the live blocks, and the rest of their chunks. Written under the
+  // lock of the kind's counters.
   std::atomic<std::uint64_t> live_bytes{0}, waste_bytes{0};
   std::atomic<std::uint64_t> waiting_bytes{0};  // given back, but commands may still use it
-  Proportion proportion;                        // of what is reserved to what was live
+  Proportion proportion;                        // between reserved bytes and those that were live
 
-  // In the program's hands, or not to be had yet.
+  // Bytes of blocks that the program has, or that commands still use.
   std::uint64_t used_bytes() const {
     return live_bytes.load(std::memory_order_relaxed) + waiting_bytes.load(std::memory_order_relaxed);
   }
@@ -49,7 +49,7 @@ struct Device {
   // The unit in which the driver takes memory, as far as it was measured.
   std::atomic<std::uint64_t> granule{512};
   std::atomic<int> granule_measurements{0};
-  // What the driver said last, and what of it was ours then.
+  // The driver's last answer about free memory, and the bytes that Cistern had taken then.
   std::atomic<std::uint64_t> sampled_at_ns{0}, sampled_free_bytes{0}, sampled_own_bytes{0};
 };
 
@@ -68,9 +68,10 @@ struct Context {
   ContextClock clock;
   staging::Ring ring;
 
-  // Calls of our own that are under way in it, for whoever ends it. Not for ever, as with the gate.
+  // Calls of our own that run in it now. A thread that ends the context waits for them, but only for a time, as with
+  // the gate.
   std::atomic<int> own_calls{0};
-  std::atomic<bool> ending{false};  // who is inside leaves as soon as he can
+  std::atomic<bool> ending{false};  // threads inside leave as soon as they can
   void wait_until_left() const {
     for (int wait = 0; own_calls.load() && wait < Gate::kWaitsMax; ++wait) usleep(Gate::kWaitMicroseconds);
   }

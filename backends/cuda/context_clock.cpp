@@ -21,7 +21,7 @@ Settled ContextClock::settled(CUcontext context, std::uint64_t number, DriverCal
   if (work_.ended(number)) return Settled::yes;
   Through gate(gate_);
   if (!gate) return Settled::no;
-  // Whoever asks now will very likely answer for us as well.
+  // The thread that asks now very likely gets the answer for this one too.
   for (int tries = 0; asking_.exchange(true, std::memory_order_acquire); ++tries) {
     if (tries == kTriesMax) return Settled::no;
     sched_yield();
@@ -72,7 +72,7 @@ bool ContextClock::set_marker(DriverCalls& calls) {
   }
   bool all = record(legacy_stream(), marker_.events, calls);
   for (CUstream stream : streams) all = all && record(stream, marker_.events, calls);
-  // Of an incomplete marker the events are only waited for: the end of some says nothing of the rest.
+  // An incomplete marker says nothing about the streams without an event: its events are waited for, and count no work.
   if (!all) marker_.number = 0;
   return all;
 }
@@ -133,7 +133,8 @@ bool ContextClock::leave_behind(CUstream stream, DriverCalls& calls) {
   return true;
 }
 
-// In strict order nobody may ask for a long time, and streams come and go all the while.
+// In strict order there may be no question for a long time, while streams come and go: events that have passed are
+// reused.
 void ContextClock::reuse_left_behind(DriverCalls& calls) {
   for (;;) {
     CUevent oldest = nullptr;

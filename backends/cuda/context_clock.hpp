@@ -1,13 +1,13 @@
 // The clock of one context: whether all the work that was in its streams at some moment has ended, without waiting.
 //
-//   n = now()       a chunk is given back: whatever uses it was enqueued before
-//   settled(n)      known from a synchronisation, else asked of a marker: one event on the legacy stream, which comes
-//                   after all blocking streams and every thread's own default stream, and one on each non-blocking
-//                   stream. Only one marker is under way at a time, and the next one serves all who asked meanwhile.
+//   n = now()       a chunk is given back: all work that uses it was enqueued before
+//   settled(n)      known from a synchronisation, else from a marker. A marker is one event on the legacy stream, which
+//                   comes after all blocking streams and every thread's own default stream, and one event on each
+//                   non-blocking stream. One marker is in flight at a time. The next one serves all questions that came
+//                   meanwhile.
 //
-// A stream that is destroyed with work pending leaves an event behind, which the next marker includes. Where it can't,
-// because no call may be made or one fails, only a synchronisation of the whole context helps; until then the answer
-// is `never`.
+// A stream that is destroyed with work pending leaves an event behind, which the next marker includes. If it cannot,
+// because no call may be made or one fails, the answer is `never` until the whole context is synchronised.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -36,14 +36,14 @@ class ContextClock {
   // Counts its driver calls in `calls`.
   Settled settled(CUcontext context, std::uint64_t number, DriverCalls& calls);
 
-  // Everything up to `number` has ended: somebody waited for the whole context after reading last().
+  // All work up to `number` has ended: a thread read last() and then waited for the whole context.
   void synchronised(std::uint64_t number);
 
   void stream_created(CUstream stream, bool non_blocking);
   // Before the real destroy, with the stream's context current.
   void stream_ends(CUstream stream, DriverCalls& calls);
 
-  // Work of a stream that nobody saw begin: the next marker includes what is enqueued there by now.
+  // A stream has work whose begin was not seen: the next marker includes all that is enqueued there by now.
   void note_work(CUstream stream, DriverCalls& calls);
 
   // The context is gone, and its work, events and streams with it.

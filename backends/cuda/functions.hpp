@@ -1,4 +1,4 @@
-// The real driver functions that the CUDA backends call, filled by whoever composes, and the gate before calls of our
+// The real driver functions that the CUDA backends call, which shim/cuda fills in, and the gate before calls of our
 // own.
 #pragma once
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 namespace cistern::cuda {
 
-// What a driver lacks answers kNotFound.
+// A function that the driver lacks answers kNotFound.
 struct Functions {
   Foreign<CUresult(CUdeviceptr*, std::size_t)> memory_allocate{};
   Foreign<CUresult(CUdeviceptr)> memory_free{};
@@ -41,20 +41,20 @@ struct Functions {
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local bool in_host_function = false;
 
 // Calls of our own are made only while no stream captures (many calls would invalidate the capture, whatever its mode)
-// and the process is neither exiting nor a forked child of one that used CUDA. A capture begins when those that are
-// under way have returned. One exception: when a call of the program's own is out of memory during a capture, blocks
-// go back (BlockSource::release_while_capturing).
+// and the process is neither exiting nor a forked child of one that used CUDA. A capture begins after those in flight
+// have returned. There is one exception: if a call of the program's own is out of memory during a capture, blocks go
+// back (BlockSource::release_while_capturing).
 struct Gate {
   std::atomic<int> captures{0};
   std::atomic<int> inside{0};
-  mutable std::atomic<int> waiting{0};       // for it to empty: others stay out, else it might never be empty
+  mutable std::atomic<int> waiting{0};       // threads that wait until it is empty: others stay out meanwhile
   std::atomic<bool> closed{false};           // in such a child
-  bool (*exiting)() = [] { return false; };  // whoever composes says how that is told
+  bool (*exiting)() = [] { return false; };  // set by shim/cuda
   bool open() const {
     return captures.load() == 0 && waiting.load() == 0 && !closed.load(std::memory_order_relaxed) &&
            !in_host_function && !exiting();
   }
-  // Not for ever: a call of our own may wait for work that waits for the thread that calls this.
+  // It waits only for a time: a call of our own may wait for work that waits for the thread that calls this.
   void wait_until_empty() const {
     waiting.fetch_add(1);
     for (int wait = 0; inside.load() && wait < kWaitsMax; ++wait) usleep(kWaitMicroseconds);

@@ -40,7 +40,7 @@ class BufferSource {
     real_.release_memory(buffer);
   }
 
-  // Every command that used the buffer has ended, and the driver itself holds no reference any more.
+  // Yes: every command that used the buffer has ended, and the driver itself holds no reference any more.
   Settled settled(cl_mem buffer, Fence& uses) {
     for (Use& use : uses)
       if (Settled answer = use.clock->settled(use.number); answer != Settled::yes) return answer;
@@ -51,7 +51,7 @@ class BufferSource {
     return error == kMemObjectAllocationFailure || error == kOutOfResources || error == kOutOfHostMemory;
   }
 
-  // Of any memory object; 0 when the driver does not say.
+  // The count of any memory object; 0: the driver does not say.
   cl_uint reference_count(cl_mem memory) { return info<cl_uint>(memory, kMemReferenceCount); }
   // The caller counts the query.
   cl_uint uncounted_reference_count(cl_mem memory) { return ask<cl_uint>(memory, kMemReferenceCount); }

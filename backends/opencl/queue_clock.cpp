@@ -38,8 +38,8 @@ QueueClock::Order QueueClock::keep_in_order(std::uint64_t number) {
   return Order::kept;
 }
 
-// From here on nothing is kept in order, so the marker that stands in front of the first of several foreign commands
-// serves them all.
+// From here on no buffer is kept in order, so the marker in front of the first of several foreign commands serves them
+// all.
 void QueueClock::begin_foreign() {
   if (abandoned()) return;
   {
@@ -66,7 +66,7 @@ void QueueClock::end_order() {
   order_ended_ = true;
 }
 
-// Whoever asks meanwhile is told that nothing more has ended yet.
+// Threads that ask meanwhile get the answer that no further command has ended yet.
 void QueueClock::settle_order() {
   const std::uint64_t number = pending_in_order();
   Vector<Marker> markers;
@@ -90,7 +90,8 @@ std::uint64_t QueueClock::pending_in_order() {
   return commands_.ended(in_order_up_to_) ? 0 : in_order_up_to_;
 }
 
-// Where the driver has no marker to give, what it has is waited for: until now nothing in it waits for anybody else.
+// If the driver gives no marker, the whole queue is waited for: up to here none of its commands waits for anything but
+// the device.
 void QueueClock::fence(Vector<Marker>& markers, std::uint64_t number) {
   if (closed()) return;
   ask(markers);
@@ -126,6 +127,8 @@ void QueueClock::drop_markers() {
   end_asking({});
 }
 
+// --- Markers. One thread at a time has them, and asks the driver without the lock.
+
 void QueueClock::release(const Vector<Marker>& markers) {
   for (const Marker& marker : markers) real_.release_event(marker.event);
 }
@@ -139,7 +142,7 @@ bool QueueClock::begin_asking(Vector<Marker>& markers) {
   return true;
 }
 
-// Whoever asks makes only calls that don't block, so this is short.
+// A thread that has the markers makes only calls that don't block, so the wait is short.
 bool QueueClock::wait_to_ask(Vector<Marker>& markers) {
   if (abandoned()) return false;
   while (!begin_asking(markers)) sched_yield();

@@ -1,15 +1,17 @@
 // The clock of one command queue: how many commands were enqueued, and up to which one all are known to have ended.
-// It answers "has command n ended?" without ever waiting: from what the program itself waited for (clFinish, and on
-// in-order queues blocking commands and events), else from a marker, enqueued at the first question and asked again
-// later. One marker serves all questions about commands before it. A program that frees nothing in flight never sees
-// one. When the program gives its queue up nothing of the queue is held any more: it goes when it would have gone.
+//
+// It answers "has command n ended?" without ever waiting. It knows from the program's own waits: clFinish, and on
+// in-order queues blocking commands and events. Else the first question enqueues a marker, and later questions ask that
+// marker. One marker serves all questions about commands before it, and a program that frees nothing in flight never
+// causes one. When the program gives its queue up, the clock drops its references: the queue ends as it would have.
 //
 // It also says whether a buffer may be given again before its commands have ended, because the queue orders those of
 // its next life behind them, and keeps what that promises:
 //   keep_in_order(number)   -> yes, for as long as this queue's commands are all that can touch the buffer
 //   settle_order()          -> something else can from here on (another queue): all that was kept so has ended then
-// That wait is for the device's own work and nothing else: nothing is kept in order while a command is in the queue
-// that may wait for the program or for another queue, and in front of such a command goes a marker (begin_foreign).
+// settle_order waits for the device's own work and nothing else. A foreign command may wait for the program or for
+// another queue. While one is in the queue, no buffer is kept in order, and a marker stands in front of it
+// (begin_foreign).
 #pragma once
 #include <atomic>
 
@@ -39,13 +41,14 @@ class QueueClock {
 
   // Never blocks. May enqueue a marker.
   Settled settled(std::uint64_t number);
-  // What is known without asking the driver.
+  // The same without asking the driver.
   Settled known(std::uint64_t number) const;
 
   enum class Order { kept, unordered, foreign, ended };
   // Whether buffers may be given again whose commands, up to this one, are all in this queue.
   Order keep_in_order(std::uint64_t number);
-  // Around commands that may wait for anything but commands before them, and around maps; `number`: of the last one.
+  // Around foreign commands, which may wait for more than the commands before them, and around maps. `number`: the last
+  // one's.
   void begin_foreign();
   void end_foreign(std::uint64_t number);
   // Nothing more is kept in order.
@@ -96,7 +99,7 @@ class QueueClock {
   Lock lock_;
   bool asking_ = false;
   bool order_ended_ = false;
-  std::uint64_t in_order_up_to_ = 0;  // what was kept in order had its last command here, or before
+  std::uint64_t in_order_up_to_ = 0;  // the last command of any buffer that was kept in order
   unsigned foreign_now_ = 0;
   std::uint64_t foreign_up_to_ = 0;
   std::atomic<bool> closed_{false};

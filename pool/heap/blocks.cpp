@@ -1,12 +1,12 @@
 // See blocks.hpp. Small and medium blocks come from heaps (heap.cpp, medium.cpp), large ones are spans of the region.
 //
 // A call that the fast path did not serve:
-//   allocate     list of the class is empty            -> refill
-//                1 KiB to 32 KiB                       -> allocate_medium
+//   allocate     list of the class is empty            -> refill (heap.cpp)
+//                1 KiB to 32 KiB                       -> allocate_medium (medium.cpp)
 //                more than 32 KiB                      -> allocate_large
-//   deallocate   page of another thread, or of nobody  -> free_remote
+//   deallocate   page of another or of an ended thread -> free_remote (remote.cpp)
 //                1 KiB to 32 KiB                       -> free_medium
-//                large                                 -> release_span, release_registered_span
+//                large                                 -> free_large -> release_span (region.cpp)
 #include "pool/heap/blocks.hpp"
 
 #include <algorithm>
@@ -38,7 +38,9 @@ constexpr std::size_t kMovePagesMin = std::size_t{2} << 20;  // from here on mov
   return has_blocks ? spot : Spot{};
 }
 
-bool in_window(const void* address) {
+// Whether the address lies below the last slice that was ever mapped. The rest of the window (is_in_window) may have
+// descriptors, but has no memory yet.
+bool below_window_top(const void* address) {
   const std::uintptr_t slice = slice_number(address);
   return slice >= region_begin() && slice < region_end();
 }
@@ -278,7 +280,7 @@ namespace {
 
 Freed free_block(void* memory) {
   const Spot found = find(memory);
-  if (!found.page) return in_window(memory) ? Freed::invalid : Freed::foreign;
+  if (!found.page) return below_window_top(memory) ? Freed::invalid : Freed::foreign;
   switch (found.page->state) {
     case PageState::small:
       return free_small(*found.page, memory, found.offset);
@@ -371,7 +373,7 @@ void* reallocate(void* memory, std::size_t bytes) {
 }
 
 Whereabouts whereabouts(const void* address) {
-  Whereabouts where{.in_pool = in_window(address)};
+  Whereabouts where{.in_pool = below_window_top(address)};
   Spot found = find(address);
   if (!found.page) {
     // Perhaps inside a large block: only its first slice says so.

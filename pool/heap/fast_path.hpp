@@ -1,10 +1,13 @@
 // The fast path of the host pool: what almost every malloc and free of a program runs. Thread-local, no lock, no
 // atomic read-modify-write. tests/malloc counts its instructions.
 //
-//   take(bytes)   pops the calling thread's list of the class; else null           -> allocate (heap.cpp)
-//   give(block)   pushes on the page's list, when the page is the caller's, the
-//                 block is whole and not free already; else false                  -> deallocate (heap.cpp)
-//                 a page with news for its owner                                   -> page_ripe (heap.cpp)
+//   take(bytes)   pops a block of the calling thread's list for the class. Null:
+//                 the list is empty, or the class has none                  -> allocate_quickly (medium.hpp),
+//                                                                              then allocate_slowly (blocks.cpp)
+//   give(block)   pushes the block on its page's list. False: the page is
+//                 another thread's, or it is not a block in use             -> free_medium_quickly (medium.hpp),
+//                                                                              then deallocate (blocks.cpp)
+//                 its page had as many frees as its owner waited for        -> page_ripe (heap.cpp)
 #pragma once
 #include "pool/heap/pages.hpp"
 
@@ -36,8 +39,8 @@ void page_ripe(Page* page);
     page_ripe(&page);
 }
 
-// Stands apart from free_small (blocks.cpp) to be shorter: one comparison asks for a small block that exists, since the
-// bound of pages of medium ones is 0.
+// A shorter form of free_small (blocks.cpp). One comparison finds that a small block begins there and exists, since
+// pages of medium blocks have the bound 0.
 [[gnu::always_inline]] inline bool give(void* memory) {
   const std::uintptr_t slice = slice_number(memory);
   if (!is_described(slice)) [[unlikely]]

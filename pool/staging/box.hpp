@@ -1,4 +1,4 @@
-// What a copy moves: a box of bytes that lies in two places, each with pitches of its own, cut into pieces that several
+// The bytes of one copy: a box that lies in two places, each with pitches of its own, cut into pieces that several
 // threads may copy in any order.
 #pragma once
 #include <algorithm>
@@ -14,7 +14,8 @@ struct Box {
   std::size_t bytes() const { return row_bytes * rows * slices; }
 };
 
-// From the start of a row or a slice to that of the next; of what there is but one of, any number.
+// One of the two places. A pitch leads from the start of a row or slice to that of the next; a single one has any
+// pitch.
 struct Side {
   char* base;
   std::size_t row_pitch = 0, slice_pitch = 0;

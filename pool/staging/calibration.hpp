@@ -1,11 +1,13 @@
-// Which way pays: copies through the ring against the driver's own, on this machine, for one device and direction, by
-// ranges of sizes that are powers of two.
+// Measures which way is faster on this machine, copies through the ring or the driver's own, for one device and
+// direction. It decides by ranges of sizes that are powers of two.
 //
-// The program's own copies are the trials. Of each two times are known: end to end, from the device's clock, and how
-// long the caller was blocked. Staged wins a range if it is better in one of them and no more than 5 % worse in the
-// other; each is the least of its trials, per byte. At most 8 trials go the staged way, none after one that took twice
-// as long in both, and all that trials took longer than the other way is at most 1 % of the process's time, but for
-// the first. What was decided is forgotten when the way that won takes much longer or shorter than then.
+// The program's own copies are the trials. Each trial has two times: end to end, from the device's clock, and the time
+// that the caller was blocked. Each way counts with the least time of its trials, per byte. Staged wins a range if it
+// is better in one time and no more than 5 % worse in the other.
+//
+// At most 8 trials go the staged way, and none after one that took twice as long in both times. The time that trials
+// lost against the other way is at most 1 % of the process's time, except for the first trial. A decision is forgotten
+// when the way that won takes much longer or shorter than it did then.
 #pragma once
 #include <bit>
 #include <cstdint>

@@ -1,7 +1,8 @@
-// Copies by the thread that asks for them and a few helpers: one core copies at a fraction of what a link to a device
-// takes. The pieces of a copy are claimed one by one by whoever is there, so nobody waits for a helper that has not
-// begun, and without helpers (one CPU, no threads to be had, after stop, in a forked child) the caller does it all. A
-// copy always completes, unless its program's side is guarded (guarded_copy.hpp) and is not all there.
+// Copies by the calling thread and a few helper threads: one core copies at a fraction of the rate of a link to a
+// device. The caller and the helpers claim the pieces of a copy one by one, so the caller never waits for a helper that
+// has not begun. Without helpers the caller copies all pieces: on one CPU, if no thread can be made, after stop, in a
+// forked child. A copy always completes, unless the program's side is guarded (guarded_copy.hpp) and a part of it is
+// gone.
 //
 //   copy(to, from, box, direction) -> small: the caller alone
 //     -> begin: a job, if there are helpers or may be -> pieces, claimed -> finish: those that helpers still copy
@@ -53,8 +54,8 @@ class CopyCrew {
   // Before the first copy.
   void configure(const Settings& settings) { settings_ = settings; }
 
-  // Returns when every byte is copied, or, false, when some of the guarded side was not there; any thread, any number
-  // at once. The two sides do not overlap.
+  // Returns when every byte is copied. False: some of the guarded side was not there. Any number of threads may copy at
+  // the same time. The two sides do not overlap.
   bool copy(const Side& to, const ConstSide& from, const Box& box, Direction direction,
             Guarded guarded = Guarded::neither);
 
@@ -70,8 +71,8 @@ class CopyCrew {
   void after_fork_in_child();
 
  private:
-  // Of a thread that copies, as long as `ticket` is its own: in a child that a signal handler forked in the midst of
-  // the copy it is not.
+  // A copying thread's job, as long as `ticket` is that thread's. In a child that a signal handler forked during the
+  // copy it no longer is.
   struct alignas(64) Job {
     std::atomic<std::uint64_t> ticket{0};
     std::atomic<std::size_t> next{0};  // piece to claim
@@ -116,7 +117,7 @@ class CopyCrew {
   std::atomic<bool> stopping_{false};
   Job jobs_[kJobs]{};
 
-  // Under the lock; a job that is under way keeps the mask as it is.
+  // Under the lock. While a job runs, the mask stays as it is.
   CpuMask mask_{};
   std::uint64_t mask_number_ = 0, last_ticket_ = 0;
   bool starting_ = false;

@@ -2,9 +2,9 @@
 //
 //   take  -> a chunk that nobody uses -> one whose mark has passed, oldest first -> a new one, up to a limit -> none
 //   give         back, unused
-//   give_marked  back, once its mark has passed: what was enqueued with it before the mark may still be under way
+//   give_marked  back, once its mark has passed: work that was enqueued with it before the mark may still be in flight
 //
-// Nobody waits here. The device is never called under the lock.
+// No thread waits here. The device is never called under the lock.
 //
 // Room: copies through bounce buffers: the ring, the order of a copy, which way pays, the processor's part.
 // May include: pool/base.
@@ -21,18 +21,18 @@ constexpr unsigned kChunksMax = 32, kChunksOfOneCopy = 8;
 
 struct Chunk {
   char* memory = nullptr;
-  // The device's own: what the memory is to it, and the mark.
+  // The device's own: its object for the memory, and the mark.
   void* block = nullptr;
   void* event = nullptr;
   unsigned epoch = 0;  // of the ring when it was made
 };
 
-// What the ring needs of a device, in the context that the ring belongs to.
+// The ring's demands on a device, in the context that the ring belongs to.
 class Device {
  public:
   // Memory of kChunkBytes and a mark that can be set; false: not to be had now.
   virtual bool make(Chunk& chunk) = 0;
-  // `passed`: nothing uses the chunk any more; else that is not known.
+  // `passed`: no work uses the chunk any more; else that is not known.
   virtual void unmake(Chunk& chunk, bool passed) = 0;
   enum class Passed { yes, no, failed };  // failed: it will not be told, the context may be broken
   virtual Passed passed(const Chunk& chunk) = 0;
@@ -53,7 +53,7 @@ class Ring {
   // Its end will never be known: it leaves the ring.
   void give_up(Device& device, Chunk* chunk);
 
-  // Chunks that nobody uses go back; those in a copy's hands stay.
+  // Chunks that no copy or work uses go back; those in a copy's hands stay.
   // Returns their bytes.
   std::size_t trim(Device& device);
   // All but those in a copy's hands leave the ring: the context ends.

@@ -7,7 +7,7 @@ namespace cistern::staging {
 namespace {
 
 constexpr std::size_t kPieceBytesMin = std::size_t{256} << 10;
-// How long a copy that may not wait looks at its own oldest chunk: some times what a piece takes.
+// How often a copy that may not wait looks at its own oldest chunk: for several times as long as a piece takes.
 constexpr unsigned kLooksOfImpatient = 2000;
 
 // The chunks of one copy, oldest first.
@@ -31,7 +31,7 @@ class ChunksInFlight {
     return chunk;
   }
 
-  // Until the oldest has passed. No: interrupted, or looked so often.
+  // Waits until the oldest has passed. No: the copy was interrupted, or it looked so often.
   Device::Passed wait_for_oldest(unsigned looks_max) {
     for (unsigned looks = 0;; ++looks) {
       const Device::Passed passed = device_.passed(*front());
@@ -55,7 +55,7 @@ class ChunksInFlight {
   unsigned first_ = 0, count_ = 0;
 };
 
-// What no chunk took, from where the cutter is.
+// The lane copies all that is left, from where the cutter is.
 void pass_on_rest(Lane& lane, Cutter& cutter, Outcome& outcome, Rest why) {
   outcome.rest = why;
   while (cutter.left() && outcome.error == Error::none) outcome.error = lane.pass_on(cutter.next(SIZE_MAX));
@@ -74,15 +74,15 @@ Chunk* chunk_to_device(Ring& ring, Device& device, ChunksInFlight& chunks, Waits
   return chunks.wait_for_oldest(looks_max) == Device::Passed::yes ? chunks.pop() : nullptr;
 }
 
-// Small at first: nothing is under way while the first one is copied.
+// Pieces are small at first: no piece is in flight while the first one is copied.
 std::size_t growing(std::size_t done) { return std::clamp(done, kPieceBytesMin, kChunkBytes); }
-// Small at last: nothing is under way while the last one is copied.
+// Pieces are small at last: no piece is in flight while the last one is copied.
 std::size_t shrinking(std::size_t left) { return std::clamp(left / 4, kPieceBytesMin, kChunkBytes); }
 
 // A piece lies in its chunk without gaps.
 Side packed(char* memory, const Box& box) { return {memory, box.row_bytes, box.row_bytes * box.rows}; }
 
-// False: it is not on its way, or nobody will know when it has come through. Copied once more, no harm is done.
+// False: the piece was not enqueued, or its end will not be known. Then it is copied once more, which does no harm.
 bool send(Ring& ring, Device& device, Lane& lane, ChunksInFlight& chunks, Chunk* chunk, const Piece& piece) {
   if (lane.enqueue(piece, chunk->memory) != Error::none) {
     ring.give(chunk);
@@ -96,7 +96,7 @@ bool send(Ring& ring, Device& device, Lane& lane, ChunksInFlight& chunks, Chunk*
   return true;
 }
 
-// The device's part of a piece to the host; why not, if not.
+// Enqueues the device's part of a piece to the host. Returns the reason if it does not.
 Rest send_for_host(Ring& ring, Device& device, Lane& lane, ChunksInFlight& chunks, const Side& target,
                    const Piece& piece) {
   if (lane.interrupted()) return Rest::interrupted;
@@ -140,7 +140,7 @@ Outcome copy_to_host(Ring& ring, Device& device, Lane& lane, const Side& target,
   Outcome outcome;
   ChunksInFlight chunks(ring, device, lane);
   Cutter ahead(box), behind(box);  // cut alike: what is enqueued, and what was copied out
-  Rest why = Rest::none;           // nothing is enqueued any more
+  Rest why = Rest::none;           // else no further piece is enqueued
   while (behind.left()) {
     while (why == Rest::none && ahead.left() && !chunks.full()) {
       const Piece piece = ahead.next(shrinking(ahead.left()));
@@ -148,7 +148,7 @@ Outcome copy_to_host(Ring& ring, Device& device, Lane& lane, const Side& target,
       if (why != Rest::none) ahead.back_to(piece);
     }
     if (!chunks.any()) break;
-    if (why == Rest::no_chunk) why = Rest::none;  // its own come back
+    if (why == Rest::no_chunk) why = Rest::none;  // one of its own chunks comes back now
     const Device::Passed passed = chunks.wait_for_oldest(~0u);
     if (passed != Device::Passed::yes) {
       why = passed == Device::Passed::no ? Rest::interrupted : Rest::failed;

@@ -4,9 +4,10 @@
 //                  when the call returns.
 //   to the host    pieces are enqueued ahead, and copied out of their chunks in order, each when its mark has passed
 //
-// Where a chunk is not to be had, the memory may not be touched or goes meanwhile, or somebody else needs the way, the
-// rest of the copy is the lane's own, on the same stream and in its place. A call waits for chunks of its own only, and
-// one that may not wait for the device does so only while its own earlier pieces are coming through.
+// The lane makes the rest of the copy by the driver's own call, on the same stream and in its place, in three cases:
+// there is no chunk, the memory may not be touched or goes meanwhile, or another thread interrupts the copy. A copy
+// waits for its own chunks only. If it may not wait for the device, it waits only while its own earlier pieces come
+// through.
 #pragma once
 #include "pool/staging/cutter.hpp"
 #include "pool/staging/ring.hpp"
@@ -15,7 +16,7 @@ namespace cistern::staging {
 
 enum class Error : int { none = 0 };  // else the driver's
 
-// The caller's stream, and what the copy is between.
+// One copy's part that knows the driver: the caller's stream, the host's memory and the device's.
 class Lane {
  public:
   // Copies between the chunk and the device's part of the piece, asynchronously.
@@ -26,9 +27,10 @@ class Lane {
   virtual Error pass_on(const Piece& piece) = 0;
   // Whether the host's part may be touched as the copy will touch it.
   virtual bool may_touch(const Side& side, const Box& box) = 0;
-  // Somebody needs us to be done: the rest is the lane's.
+  // Whether another thread, or the end of the process, waits for the copy to end: the rest is passed on then.
   virtual bool interrupted() = 0;
-  // By the processor. False: some of the host's part is not there any more.
+  // Copies by the processor, between the host's memory and a chunk. False: some of the host's part is not mapped any
+  // more.
   virtual bool copy(const Side& to, const Side& from, const Box& box) = 0;
   // Between two looks at a mark.
   virtual void pause(unsigned looks) = 0;
@@ -37,7 +39,7 @@ class Lane {
   ~Lane() = default;
 };
 
-// Why less than everything went through chunks.
+// The reason why a part of the copy did not go through chunks.
 enum class Rest : unsigned char { none, no_chunk, untouchable, interrupted, failed };
 
 struct Outcome {
@@ -46,7 +48,7 @@ struct Outcome {
   Rest rest = Rest::none;
 };
 
-// May it wait until the device has done its part?
+// Whether the copy may wait until the device has done its part.
 enum class Waits : bool { no, yes };
 
 Outcome copy_to_device(Ring& ring, Device& device, Lane& lane, const Side& source, const Box& box, Waits waits);

@@ -63,8 +63,9 @@ Turns::LongTurn* Turns::in_the_way_of(const StreamKey& place) {
   return found == under_way_.end() ? nullptr : &*found;
 }
 
-// Who waits is not under way. Once it is counted again it looks again: a long turn begins before it counts. And it
-// waits until it has seen that there is none: no other begins before.
+// A waiting thread does not count as a call, so that a long turn need not wait for it. After its sleep it counts again
+// and then looks again, because a long turn begins first and then looks for calls. It counts as waiting until it has
+// seen no long turn: until then no further one begins.
 void Turns::wait(Slot& slot, const StreamKey& place) {
   const std::uint64_t begin_ns = monotonic_ns();
   slot.waiting.fetch_add(1);
@@ -97,7 +98,7 @@ bool Turns::in_use(const StreamKey& place) {
   });
 }
 
-// It is enough to see each number of calls at none once: who comes later sees the long turn.
+// Each slot has to have no calls once, not at the same time: a call that comes later sees the long turn.
 bool Turns::drained(const StreamKey& place) {
   const std::uint64_t begin_ns = monotonic_ns();
   unsigned looks = 0;

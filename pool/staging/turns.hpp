@@ -1,13 +1,14 @@
-// Turns on streams: a copy in pieces is one command to everybody else, as it is when the driver makes it.
+// Turns on streams. To other threads a copy in pieces is one command, as it is when the driver makes it.
 //
-//   a turn       a call that enqueues on a stream has one while it does; it waits for a long one that it would disturb
-//   a long turn  a copy in pieces has one from its first piece to its last. It gets it only where no other thread used
-//                the stream, or one ordered with it, for a while, and none waits or is enqueueing there
+//   a turn       a call has one while it enqueues on a stream. It first waits for a long turn that it would disturb.
+//   a long turn  a copy in pieces has one from its first piece to its last. It gets one only if no other thread used
+//   the
+//                stream, or one ordered with it, for a while, and no thread waits or enqueues there now.
 //
-// So a thread that enqueues often never waits, and others wait for the one copy that they met. In a process of several
-// threads the caller must see to it that nothing is ahead of the pieces on their stream (`alone`): what is might wait
-// for the very thread that waits here. Should that happen all the same, after a moment all waiting ends, and no copy
-// is cut any more.
+// So a thread that enqueues often never waits, and other threads wait for one copy at most. In a process of several
+// threads the caller makes sure that no work is ahead of the pieces on their stream, unless it is `alone`: such work
+// might wait for the very thread that waits here. If that happens all the same, all waiting ends after a moment, and no
+// copy is cut into pieces any more.
 #pragma once
 #include <array>
 #include <atomic>
@@ -17,7 +18,7 @@
 
 namespace cistern::staging {
 
-// A stream as the others see it. `joins_all`: ordered with all streams of its context that block, as CUDA's legacy
+// A stream as other threads see it. `joins_all`: ordered with all streams of its context that block, as CUDA's legacy
 // default stream is.
 struct StreamKey {
   const void* context = nullptr;
@@ -32,7 +33,7 @@ struct StreamKey {
 
 class Turns {
  public:
-  // `patience_ns`: how long somebody waits at most.
+  // `patience_ns`: how long a thread waits at most.
   explicit Turns(std::uint64_t patience_ns = kPatienceNs) : patience_ns_(patience_ns) {}
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
@@ -50,10 +51,11 @@ class Turns {
   friend class Turn;
   static constexpr std::size_t kSlots = 128;
 
-  // What is known of the streams whose handles come here.
+  // The account of the streams whose handles hash to this slot.
   struct Slot {
     std::atomic<int> calls{0}, waiting{0};
-    // Who used it last, in which context and when; and when another thread did. Hints: two writers may mix them.
+    // The thread that used it last, its context and time, and the time when another thread did. These are hints: two
+    // writers may mix them.
     std::atomic<const void*> context{nullptr}, thread{nullptr};
     std::atomic<std::uint64_t> used_ns{0}, used_by_other_ns{0};
 
@@ -85,7 +87,7 @@ class Turns {
   const std::uint64_t patience_ns_;
   std::array<Slot, kSlots> slots_{};
   std::atomic<int> long_turns_{0};
-  std::atomic<unsigned> ended_{0};  // what waiters sleep on
+  std::atomic<unsigned> ended_{0};  // long turns that have ended: waiters sleep on it
   std::atomic<const void*> first_thread_{nullptr};
   std::atomic<bool> shared_{false}, troubled_{false};
   Lock lock_;
@@ -93,7 +95,7 @@ class Turns {
   std::uint64_t last_number_ = 0;
 };
 
-// The calling thread's, as long as it lives.
+// A turn of the calling thread, as long as the object lives.
 class Turn {
  public:
   // `context` and `stream` as in its place; a stream that joins all is null. `place` tells it, where that matters.
@@ -114,13 +116,13 @@ class Turn {
   Turn& operator=(const Turn&) = delete;
 
   bool is_long() const { return number_ != 0; }
-  // From now on it is a long one. False: others use the stream, and it is a short one still.
+  // Makes it a long turn. False: other threads use the stream, and it stays a short one.
   bool lengthen(const StreamKey& place);
-  // A short one again.
+  // Makes it a short turn again.
   void shorten(const StreamKey& place);
 
  private:
-  // Counted before it is looked for long ones: their owners look for what is counted.
+  // The call is counted before it looks for long turns, because a long turn begins and then looks for counted calls.
   template <class PlaceOf>
   void take(PlaceOf place) {
     slot_.calls.fetch_add(1);

@@ -1,4 +1,12 @@
-// See core.hpp: what a report shows, gathered from all layers. Apart from what every process runs, which lies together.
+// See core.hpp: the snapshot that a report shows, gathered from all layers, and the report itself. It stands apart from
+// core.cpp, whose code every process runs.
+//
+//   report_end -> judge_at_end (judging/judging.hpp): the live memory that the program can still reach
+//              -> take_snapshot -> collect: figures and rows of each kind (Kind::add_to), with sites as numbers
+//                               -> resolve (stats/resolve.hpp): frames, names and lines of the sites
+//                               -> suppress_and_merge: rules of suppressions, then rows that look alike become one
+//              -> keep_gate (gate.hpp): the exit code
+//              -> write_report (process/output.hpp) -> render_text or render_json (stats/report/report.hpp)
 #include <string.h>
 #include <unistd.h>
 
@@ -77,7 +85,7 @@ void add_judging(Snapshot& snapshot) {
       if (leak.leak_class != LeakClass::went_with_context) leak.leak_class = LeakClass::live;
 }
 
-// A site may have more memory than before because others have less: then nothing grows.
+// A site may have more memory than before because other sites have less. Then it does not count as growing.
 void drop_what_only_moved(Snapshot& snapshot) {
   for (SiteTrend& site : snapshot.site_trends) {
     if (site.trend.kind != TrendKind::growing) continue;
@@ -89,9 +97,9 @@ void drop_what_only_moved(Snapshot& snapshot) {
   }
 }
 
-// Rows of leaks have the trend of their site; those that grow fastest have a list of their own, for what grew may well
-// have been freed at the end. It is long: those that come first may all be suppressed; and whole for a gate, which asks
-// for one that grew by so many bytes, however fast.
+// Gives rows of leaks the trend of their site. The sites that grow fastest also have a list of their own, since their
+// memory may have been freed at the end. The list is long, because its first sites may all be suppressed. For a gate it
+// has all sites: the gate asks for one that grew by so many bytes, however fast.
 void add_trends(Snapshot& snapshot) {
   const std::size_t kept_max = options().fail_on.bytes_min[FailOn::growing] ? SIZE_MAX : 50;
   drop_what_only_moved(snapshot);
@@ -124,8 +132,8 @@ String about_suppressions(std::string_view what) {
   return line.text();
 }
 
-// A file that is not what the user meant may suppress less, or more. Rows become one when each of them is known to be
-// suppressed or not.
+// A file with faults may suppress less than the user meant, or more, so each fault has a line. Rows become one only
+// after each is known to be suppressed or not.
 void suppress_and_merge(Snapshot& snapshot) {
   Suppressions suppressions;
   const auto complain = [&snapshot](std::string_view what) {
@@ -146,7 +154,7 @@ void suppress_and_merge(Snapshot& snapshot) {
   count_suppressed(snapshot);
 }
 
-// Quick, and beside threads at work: no symbols are looked for, no lock of the dynamic linker is taken.
+// This is quick, and other threads go on meanwhile: no symbols are looked for, no lock of the dynamic linker is taken.
 Snapshot collect(const char* moment) {
   Snapshot snapshot{};
   snapshot.version = CISTERN_VERSION;
@@ -199,7 +207,7 @@ void report_now() {
   write_report(take_snapshot("request"));
 }
 
-// A process that was only judged for the gate, of its host memory, says nothing where that is kept.
+// A process may be judged only for the gate, by its host memory. If it passes, it has no report.
 int report_end(ProcessEnd end) {
   const bool is_asked_for = gpu_used() || options().report_requested;
   if (is_asked_for && is_signal(end.moment)) write_outline(end.moment);

@@ -66,6 +66,8 @@ LiveBlocks live_blocks(const Tracked& record) {
   return {record.object, record.api, record.site, record.bytes, record.born_ns, record.born_ns};
 }
 
+// Adds to the row of the block's family, device and call site. `part` keeps rows apart besides: the standing, or
+// Standing::count for blocks that went with their context.
 LeakFigures& add_leak(LeakRows& rows, const Tracked& of, const LiveBlocks& live, std::uint64_t part) {
   constexpr auto kParts = static_cast<std::uint64_t>(Standing::count) + 1;
   const std::uint64_t apart = static_cast<std::uint64_t>(of.family) * kDevicesMax + of.device;

@@ -1,4 +1,4 @@
-// See staging.hpp.
+// See staging.hpp. Functions stand in the order in which the engine (shim/staging/engine.hpp) calls them for a copy.
 #include "shim/cuda/staging.hpp"
 
 #include <algorithm>
@@ -17,8 +17,171 @@ namespace {
 constexpr int kReadsHostPageTables = 100, kIntegrated = 18;  // CUdevice_attribute
 constexpr std::size_t kTrialsOpenMax = 64;
 
-// --- One copy's way through the ring
+// Stands around a few driver calls of Cistern's own. False: a stream captures, so none may be made.
+class CallsOfOurs {
+ public:
+  explicit CallsOfOurs(CudaState& s) : gate_(s.gate) {
+    if (gate_) relaxed_.emplace(s.functions);
+  }
+  explicit operator bool() const { return static_cast<bool>(gate_); }
 
+ private:
+  Through gate_;
+  std::optional<RelaxedCapture> relaxed_;
+};
+
+// Waits for the stream, for a copy that waits. Captures do not forbid such a copy, but they forbid this wait, and one
+// may have begun since the copy did: so this thread's capture mode is relaxed meanwhile.
+CUresult synchronize(CudaState& s, CUstream stream) {
+  const RelaxedCapture relaxed(s.functions);
+  return s.functions.stream_synchronize(stream);
+}
+
+}  // namespace
+
+// --- Which way a copy goes
+
+Staging::CopyContext Staging::context_of_copy(CudaState& s, const HostCopy&) {
+  Context* const context = s.contexts.current();
+  return {context, context ? context->device->ordinal : 0};
+}
+
+namespace {
+
+// Whether the device's side lies in one block, and no pitch is beyond the maximum of all devices. Otherwise the driver
+// refuses the whole copy, while it would take some of the pieces.
+bool is_within_a_block(CudaState& s, const HostCopy& what) {
+  CUdeviceptr first = what.device;
+  staging::Side side{nullptr, 0, 0};
+  if (what.described) {
+    const CUDA_MEMCPY3D::Side& of = what.to_device ? what.described->target : what.described->source;
+    if (of.memory_type == kMemoryArray) return false;
+    side.row_pitch = of.pitch;
+    side.slice_pitch = of.pitch * of.height;
+    first = of.device + of.z * side.slice_pitch + of.y * side.row_pitch + of.x_bytes;
+    constexpr std::size_t kPitchMax = INT32_MAX;
+    if (side.row_pitch > kPitchMax || what.host.row_pitch > kPitchMax) return false;
+  }
+  const std::uint64_t span = staging::span_bytes(side, what.box);
+  if (const auto range = s.blocks.ranges.find(first))
+    return range->value.kind == RangeKind::device && span <= range->first + range->bytes - first;
+  CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  int type = 0, managed = 1;
+  return s.functions.pointer_attribute(&type, kPointerMemoryType, first) == kSuccess && type == kMemoryDevice &&
+         s.functions.pointer_attribute(&managed, kPointerIsManaged, first) == kSuccess && !managed &&
+         s.functions.address_range(&base, &bytes, first) == kSuccess && span <= base + bytes - first;
+}
+
+}  // namespace
+
+bool Staging::reads_host_page_tables(CudaState& s, Device& device) {
+  std::atomic<signed char>& known = page_tables_[device.ordinal];
+  if (!known.load(std::memory_order_relaxed)) {
+    int reads = 0, integrated = 0;
+    const auto ask = s.functions.device_attribute;
+    if (ask(&reads, kReadsHostPageTables, device.ordinal) != kSuccess) reads = 0;
+    if (ask(&integrated, kIntegrated, device.ordinal) != kSuccess) integrated = 0;
+    known.store(reads || integrated ? 2 : 1, std::memory_order_relaxed);
+  }
+  return known.load(std::memory_order_relaxed) == 2;
+}
+
+// The cheap questions come first, since a program may make many small copies.
+std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, const CopyContext& place) {
+  Context* const context = place.context;
+  if (!what.pageable) return Unstaged::not_pageable;
+  if (mode() == StagingMode::off) return Unstaged::off;
+  if (!staging::range_of(what.box.bytes())) return Unstaged::small;
+  if (s.missing.for_staging) return Unstaged::missing_function;
+  if (what.unfit) return what.unfit;
+  if (s.gate.closed.load(std::memory_order_relaxed) || phase() != Phase::running) return Unstaged::exiting;
+  if (s.captures.any()) return Unstaged::capturing;
+  if (system_calls_are_filtered()) return Unstaged::filtered;
+  if (!context || context->ending.load() || context->poisoned.load()) return Unstaged::unknown_context;
+  if (what.stream != legacy_stream() && what.stream != per_thread_stream()) {
+    bool own = false;
+    s.objects.with_stream(what.stream, [&](const StreamRecord* record) { own = record && record->context == context; });
+    if (!own) return Unstaged::unknown_context;
+  }
+  const auto first = reinterpret_cast<std::uintptr_t>(what.host.base);
+  const std::uintptr_t last = first + staging::span_bytes(what.host, what.box) - 1;
+  for (const std::uintptr_t address : {first, last}) {
+    int type = 0;
+    if (s.blocks.ranges.find(address)) return Unstaged::not_pageable;
+    if (s.functions.pointer_attribute(&type, kPointerMemoryType, address) == kSuccess) return Unstaged::not_pageable;
+  }
+  if (!is_within_a_block(s, what)) return Unstaged::shape;
+  if (reads_host_page_tables(s, *context->device)) return Unstaged::host_page_tables;
+  return std::nullopt;
+}
+
+// Reads the times of trials whose copy has ended by now.
+void Staging::take_in_trials(CudaState& s, const CopyContext& place) {
+  if (!trials_open_.load(std::memory_order_relaxed)) return;
+  const CallsOfOurs allowed(s);
+  if (!allowed) return;
+  Vector<OpenTrial> ours;
+  {
+    Locked hold(lock());
+    const auto others = std::partition(trials_.begin(), trials_.end(),
+                                       [&](const OpenTrial& trial) { return trial.context != place.context; });
+    ours.assign(others, trials_.end());
+    trials_.erase(others, trials_.end());
+  }
+  Vector<OpenTrial> open;
+  for (const OpenTrial& trial : ours) {
+    const CUresult answer = trial.of ? s.functions.event_query(trial.events.ended) : kSuccess;
+    if (answer == kNotReady) {
+      open.push_back(trial);
+      continue;
+    }
+    float milliseconds = 0;
+    if (trial.of && answer == kSuccess &&
+        s.functions.event_elapsed(&milliseconds, trial.events.begun, trial.events.ended) == kSuccess)
+      trial.of->calibration.tried(trial.way, trial.bytes,
+                                  {static_cast<std::uint64_t>(milliseconds * 1e6F), trial.blocked_ns});
+    s.functions.event_destroy(trial.events.begun);
+    if (trial.events.ended) s.functions.event_destroy(trial.events.ended);
+  }
+  Locked hold(lock());
+  trials_.insert(trials_.end(), open.begin(), open.end());
+  trials_open_.store(static_cast<int>(trials_.size()));
+}
+
+// Only if no work comes before the copy on its stream, and its memory is resident.
+Staging::Trial Staging::begin_trial(CudaState& s, const HostCopy& what, const CopyContext&) {
+  const CallsOfOurs allowed(s);
+  Trial trial;
+  if (!allowed || !was_touched(what.host, what.box)) return {};
+  if (s.functions.stream_query(what.stream) != kSuccess) return {};
+  if (s.functions.event_create(&trial.begun, 0) != kSuccess) return {};
+  if (s.functions.event_create(&trial.ended, 0) == kSuccess &&
+      s.functions.event_record(trial.begun, what.stream) == kSuccess)
+    return trial;
+  s.functions.event_destroy(trial.begun);
+  if (trial.ended) s.functions.event_destroy(trial.ended);
+  return {};
+}
+
+// --- Through the ring
+
+// Earlier work on the stream may write the source: a copy that waits waits for that work first.
+std::optional<Unstaged> Staging::settle(CudaState& s, const HostCopy& what) {
+  if ((what.waits || !what.to_device) && synchronize(s, what.stream) != kSuccess) return Unstaged::failed;
+  return std::nullopt;
+}
+
+// A blocking stream may also wait for the legacy default stream.
+bool Staging::is_idle(CudaState& s, const HostCopy& what) {
+  const CallsOfOurs allowed(s);
+  return allowed && s.functions.stream_query(what.stream) == kSuccess &&
+         (what.stream == legacy_stream() || s.functions.stream_query(legacy_stream()) == kSuccess);
+}
+
+namespace {
+
+// The driver's part of one copy through the ring (Lane in pool/staging/transfer.hpp).
 class CudaLane final : public HostLane {
  public:
   CudaLane(CudaState& s, const HostCopy& what, Context& context)
@@ -31,7 +194,7 @@ class CudaLane final : public HostLane {
         relaxed_(s.functions) {}
 
   bool open() const { return static_cast<bool>(*gate_) && !context_.ending.load(); }
-  // Nothing was done: the program's own call can do it all.
+  // No piece was enqueued: the program's own call makes the whole copy.
   bool untouched() const { return untouched_; }
   bool must_wait() const { return must_wait_; }
 
@@ -44,7 +207,7 @@ class CudaLane final : public HostLane {
   staging::Error mark(staging::Chunk& chunk) override {
     return staging::Error{s_.functions.event_record(static_cast<CUevent>(chunk.event), what_.stream)};
   }
-  // Threads that wait until our own calls are done need not wait for this.
+  // This is the program's own call: threads that wait for the end of Cistern's calls need not wait for it.
   staging::Error pass_on(const staging::Piece& piece) override {
     relaxed_.reset();
     inside_.reset();
@@ -94,185 +257,7 @@ class CudaLane final : public HostLane {
   bool enqueued_ = false, untouched_ = false, must_wait_ = false;
 };
 
-// For a copy that waits, which is no call that captures forbid; waiting for its stream is one, and a capture may have
-// begun since the copy did.
-CUresult synchronize(CudaState& s, CUstream stream) {
-  const RelaxedCapture relaxed(s.functions);
-  return s.functions.stream_synchronize(stream);
-}
-
-// Around a few calls of our own.
-class CallsOfOurs {
- public:
-  explicit CallsOfOurs(CudaState& s) : gate_(s.gate) {
-    if (gate_) relaxed_.emplace(s.functions);
-  }
-  explicit operator bool() const { return static_cast<bool>(gate_); }
-
- private:
-  Through gate_;
-  std::optional<RelaxedCapture> relaxed_;
-};
-
-// Pitches beyond what any device takes, and what is not all of one block on the device, the driver refuses whole; in
-// pieces it would take some.
-bool is_within_a_block(CudaState& s, const HostCopy& what) {
-  CUdeviceptr first = what.device;
-  staging::Side side{nullptr, 0, 0};
-  if (what.described) {
-    const CUDA_MEMCPY3D::Side& of = what.to_device ? what.described->target : what.described->source;
-    if (of.memory_type == kMemoryArray) return false;
-    side.row_pitch = of.pitch;
-    side.slice_pitch = of.pitch * of.height;
-    first = of.device + of.z * side.slice_pitch + of.y * side.row_pitch + of.x_bytes;
-    constexpr std::size_t kPitchMax = INT32_MAX;
-    if (side.row_pitch > kPitchMax || what.host.row_pitch > kPitchMax) return false;
-  }
-  const std::uint64_t span = staging::span_bytes(side, what.box);
-  if (const auto range = s.blocks.ranges.find(first))
-    return range->value.kind == RangeKind::device && span <= range->first + range->bytes - first;
-  CUdeviceptr base = 0;
-  std::size_t bytes = 0;
-  int type = 0, managed = 1;
-  return s.functions.pointer_attribute(&type, kPointerMemoryType, first) == kSuccess && type == kMemoryDevice &&
-         s.functions.pointer_attribute(&managed, kPointerIsManaged, first) == kSuccess && !managed &&
-         s.functions.address_range(&base, &bytes, first) == kSuccess && span <= base + bytes - first;
-}
-
 }  // namespace
-
-bool Staging::reads_host_page_tables(CudaState& s, Device& device) {
-  std::atomic<signed char>& known = page_tables_[device.ordinal];
-  if (!known.load(std::memory_order_relaxed)) {
-    int reads = 0, integrated = 0;
-    const auto ask = s.functions.device_attribute;
-    if (ask(&reads, kReadsHostPageTables, device.ordinal) != kSuccess) reads = 0;
-    if (ask(&integrated, kIntegrated, device.ordinal) != kSuccess) integrated = 0;
-    known.store(reads || integrated ? 2 : 1, std::memory_order_relaxed);
-  }
-  return known.load(std::memory_order_relaxed) == 2;
-}
-
-// The cheap questions first: of small copies there may be many.
-std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, const CopyContext& place) {
-  Context* const context = place.context;
-  if (!what.pageable) return Unstaged::not_pageable;
-  if (mode() == StagingMode::off) return Unstaged::off;
-  if (!staging::range_of(what.box.bytes())) return Unstaged::small;
-  if (s.missing.for_staging) return Unstaged::missing_function;
-  if (what.unfit) return what.unfit;
-  if (s.gate.closed.load(std::memory_order_relaxed) || phase() != Phase::running) return Unstaged::exiting;
-  if (s.captures.any()) return Unstaged::capturing;
-  if (system_calls_are_filtered()) return Unstaged::filtered;
-  if (!context || context->ending.load() || context->poisoned.load()) return Unstaged::unknown_context;
-  if (what.stream != legacy_stream() && what.stream != per_thread_stream()) {
-    bool own = false;
-    s.objects.with_stream(what.stream, [&](const StreamRecord* record) { own = record && record->context == context; });
-    if (!own) return Unstaged::unknown_context;
-  }
-  const auto first = reinterpret_cast<std::uintptr_t>(what.host.base);
-  const std::uintptr_t last = first + staging::span_bytes(what.host, what.box) - 1;
-  for (const std::uintptr_t address : {first, last}) {
-    int type = 0;
-    if (s.blocks.ranges.find(address)) return Unstaged::not_pageable;
-    if (s.functions.pointer_attribute(&type, kPointerMemoryType, address) == kSuccess) return Unstaged::not_pageable;
-  }
-  if (!is_within_a_block(s, what)) return Unstaged::shape;
-  if (reads_host_page_tables(s, *context->device)) return Unstaged::host_page_tables;
-  return std::nullopt;
-}
-
-Staging::CopyContext Staging::context_of_copy(CudaState& s, const HostCopy&) {
-  Context* const context = s.contexts.current();
-  return {context, context ? context->device->ordinal : 0};
-}
-
-// Only where nothing comes before it on its stream, and the memory is there.
-Staging::Trial Staging::begin_trial(CudaState& s, const HostCopy& what, const CopyContext&) {
-  const CallsOfOurs allowed(s);
-  Trial trial;
-  if (!allowed || !was_touched(what.host, what.box)) return {};
-  if (s.functions.stream_query(what.stream) != kSuccess) return {};
-  if (s.functions.event_create(&trial.begun, 0) != kSuccess) return {};
-  if (s.functions.event_create(&trial.ended, 0) == kSuccess &&
-      s.functions.event_record(trial.begun, what.stream) == kSuccess)
-    return trial;
-  s.functions.event_destroy(trial.begun);
-  if (trial.ended) s.functions.event_destroy(trial.ended);
-  return {};
-}
-
-// While a capture begins it may not be done: then with the next trials that are read.
-void Staging::put_away(CudaState& s, Context* context, const Trial& trial) {
-  if (const CallsOfOurs allowed(s); allowed) {
-    s.functions.event_destroy(trial.begun);
-    if (trial.ended) s.functions.event_destroy(trial.ended);
-    return;
-  }
-  Locked hold(lock());
-  trials_.push_back({context, nullptr, staging::Way::native, trial, 0, 0});
-  trials_open_.store(static_cast<int>(trials_.size()));
-}
-
-void Staging::end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CUresult, std::uint64_t blocked_ns) {
-  Context* const context = plan.place.context;
-  if (const CallsOfOurs allowed(s);
-      allowed && !context->ending.load() && s.functions.event_record(plan.trial.ended, what.stream) == kSuccess) {
-    Locked hold(lock());
-    if (trials_.size() < kTrialsOpenMax) {
-      trials_.push_back({context, plan.of, plan.way, plan.trial, what.box.bytes(), blocked_ns});
-      trials_open_.store(static_cast<int>(trials_.size()));
-      return;
-    }
-  }
-  put_away(s, context, plan.trial);
-}
-
-// As far as the device's clock knows by now.
-void Staging::take_in_trials(CudaState& s, const CopyContext& place) {
-  if (!trials_open_.load(std::memory_order_relaxed)) return;
-  const CallsOfOurs allowed(s);
-  if (!allowed) return;
-  Vector<OpenTrial> ours;
-  {
-    Locked hold(lock());
-    const auto others = std::partition(trials_.begin(), trials_.end(),
-                                       [&](const OpenTrial& trial) { return trial.context != place.context; });
-    ours.assign(others, trials_.end());
-    trials_.erase(others, trials_.end());
-  }
-  Vector<OpenTrial> open;
-  for (const OpenTrial& trial : ours) {
-    const CUresult answer = trial.of ? s.functions.event_query(trial.events.ended) : kSuccess;
-    if (answer == kNotReady) {
-      open.push_back(trial);
-      continue;
-    }
-    float milliseconds = 0;
-    if (trial.of && answer == kSuccess &&
-        s.functions.event_elapsed(&milliseconds, trial.events.begun, trial.events.ended) == kSuccess)
-      trial.of->calibration.tried(trial.way, trial.bytes,
-                                  {static_cast<std::uint64_t>(milliseconds * 1e6F), trial.blocked_ns});
-    s.functions.event_destroy(trial.events.begun);
-    if (trial.events.ended) s.functions.event_destroy(trial.events.ended);
-  }
-  Locked hold(lock());
-  trials_.insert(trials_.end(), open.begin(), open.end());
-  trials_open_.store(static_cast<int>(trials_.size()));
-}
-
-// Earlier work on the stream may write the source of a copy that waits.
-std::optional<Unstaged> Staging::settle(CudaState& s, const HostCopy& what) {
-  if ((what.waits || !what.to_device) && synchronize(s, what.stream) != kSuccess) return Unstaged::failed;
-  return std::nullopt;
-}
-
-// A stream that blocks may also wait for the legacy one.
-bool Staging::is_idle(CudaState& s, const HostCopy& what) {
-  const CallsOfOurs allowed(s);
-  return allowed && s.functions.stream_query(what.stream) == kSuccess &&
-         (what.stream == legacy_stream() || s.functions.stream_query(legacy_stream()) == kSuccess);
-}
 
 Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const CopyContext& place) {
   Passage passage;
@@ -300,7 +285,38 @@ Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const Co
   return passage;
 }
 
-// Events go with their context.
+// --- The end of a trial
+
+// After the copy: its second event goes into the stream, and take_in_trials reads both later.
+void Staging::end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CUresult, std::uint64_t blocked_ns) {
+  Context* const context = plan.place.context;
+  if (const CallsOfOurs allowed(s);
+      allowed && !context->ending.load() && s.functions.event_record(plan.trial.ended, what.stream) == kSuccess) {
+    Locked hold(lock());
+    if (trials_.size() < kTrialsOpenMax) {
+      trials_.push_back({context, plan.of, plan.way, plan.trial, what.box.bytes(), blocked_ns});
+      trials_open_.store(static_cast<int>(trials_.size()));
+      return;
+    }
+  }
+  put_away(s, context, plan.trial);
+}
+
+// Destroys the events. While a stream captures that is forbidden: then take_in_trials does it later.
+void Staging::put_away(CudaState& s, Context* context, const Trial& trial) {
+  if (const CallsOfOurs allowed(s); allowed) {
+    s.functions.event_destroy(trial.begun);
+    if (trial.ended) s.functions.event_destroy(trial.ended);
+    return;
+  }
+  Locked hold(lock());
+  trials_.push_back({context, nullptr, staging::Way::native, trial, 0, 0});
+  trials_open_.store(static_cast<int>(trials_.size()));
+}
+
+// --- Contexts, forks, trims
+
+// The events end with their context.
 void Staging::forget(Context& context) {
   Locked hold(lock());
   std::erase_if(trials_, [&](const OpenTrial& trial) { return trial.context == &context; });

@@ -1,5 +1,5 @@
-// Copies between pageable memory of the host and a device, through bounce buffers where that pays (pool/staging): which
-// copies may go that way, which do, and what is known of either way.
+// Copies between pageable memory of the host and a device, through bounce buffers where that is faster: CUDA's part of
+// the engine (shim/staging/engine.hpp), which decides and measures.
 #pragma once
 #include <optional>
 
@@ -11,7 +11,7 @@ namespace cistern::cuda {
 
 struct CudaState;
 class StreamTurn;
-// Gives back the chunks that no copy uses; their bytes.
+// Gives back the chunks that no copy uses. Returns their bytes.
 std::uint64_t trim_rings(CudaState& s, std::uint64_t unused_for_ns, std::uint64_t now_ns);
 
 // A copy between the host's memory and a device's.
@@ -24,7 +24,7 @@ struct HostCopy {
   bool pageable = true;
   CUdeviceptr device = 0;                    // linear, or
   const CUDA_MEMCPY3D* described = nullptr;  // both sides, as the program described them
-  std::optional<Unstaged> unfit{};           // why it is passed on whatever the state of things
+  std::optional<Unstaged> unfit{};           // the reason why such a call is never staged
 };
 
 struct StagingTypes {
@@ -53,7 +53,7 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
  private:
   friend class StagingEngine<Staging, StagingTypes>;
 
-  // One that the device's clock has not told yet; without a way, events to put away.
+  // A trial whose time is not read yet. If `of` is null, only its events have to be destroyed.
   struct OpenTrial {
     Context* context;
     StagedWay* of;
@@ -62,16 +62,16 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
     std::uint64_t bytes, blocked_ns;
   };
 
-  // --- For the engine
+  // --- For the engine, which says what each does
   CopyContext context_of_copy(CudaState& s, const HostCopy& what);
   std::optional<Unstaged> why_not(CudaState& s, const HostCopy& what, const CopyContext& place);
   void take_in_trials(CudaState& s, const CopyContext& place);
   Trial begin_trial(CudaState& s, const HostCopy& what, const CopyContext& place);
-  void end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CUresult answer, std::uint64_t blocked_ns);
-  void drop_trial(CudaState& s, const CopyContext& place, const Trial& trial) { put_away(s, place.context, trial); }
   std::optional<Unstaged> settle(CudaState& s, const HostCopy& what);
   bool is_idle(CudaState& s, const HostCopy& what);
   Passage pass_ring(CudaState& s, const HostCopy& what, const CopyContext& place);
+  void end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CUresult answer, std::uint64_t blocked_ns);
+  void drop_trial(CudaState& s, const CopyContext& place, const Trial& trial) { put_away(s, place.context, trial); }
 
   bool reads_host_page_tables(CudaState& s, Device& device);
   void put_away(CudaState& s, Context* context, const Trial& trial);

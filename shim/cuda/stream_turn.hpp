@@ -1,4 +1,5 @@
-// A call's turn on the stream that it enqueues on (pool/staging/turns.hpp). None where copies are never cut in pieces.
+// A call's turn on the stream that it enqueues on (pool/staging/turns.hpp). It is empty if copies are never cut into
+// pieces.
 #pragma once
 #include <optional>
 

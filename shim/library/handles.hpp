@@ -1,6 +1,6 @@
-// Handles of what the library makes for a program: numbers, not addresses. One that is out of use is told from all
-// others, and nothing is read through it. Records are used again, and never given back; each has a lock, under which
-// its calls run: a long one, for they call drivers.
+// Handles of the objects that the library makes for a program. A handle is a number, not an address: no memory is read
+// through it, and one that is out of use is never mistaken for another. Records are reused, and never given back. Each
+// has a lock, under which the calls for it run; it is a LongLock, since they call drivers.
 //
 // `Record` has: `void begin_anew()`, after which nothing of its last user is left.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace cistern::library {
 
-// Another number in a forked child: what its parent's records have of a driver is not there.
+// A forked child has another number: the driver's objects in records of its parent do not exist there.
 inline constinit unsigned process_number = 0;
 
 // `kTag`, 1 to 7, tells handles of one type from those of another.

@@ -28,7 +28,8 @@ struct GivenPart {
 };
 char* host_address(const BlockPart& part) { return static_cast<char*>(part.block) + part.offset; }
 
-bool is_right(const KindQueues& of, const void* queue) { return queue || !of.needs_queue; }
+// Whether the kind takes this queue: null only if null is one of its queues.
+bool accepts(const KindQueues& of, const void* queue) { return queue || !of.needs_queue; }
 
 const KindQueues* queues_of(cistern_kind kind) {
   const KindMemory* const memory = memory_of(kind);
@@ -83,7 +84,7 @@ cistern_status fill_part(const BlockPart& target, const void* pattern, std::size
     fill_host(host_address(target), pattern, pattern_bytes, bytes);
     return CISTERN_OK;
   }
-  if (!is_right(*by, queue)) return CISTERN_INVALID;
+  if (!accepts(*by, queue)) return CISTERN_INVALID;
   return by->fill ? by->fill(target, pattern, pattern_bytes, bytes, device, queue)
                   : fill_by_copies({by->copy, by->wait}, target, pattern, pattern_bytes, bytes, device, queue);
 }
@@ -97,7 +98,7 @@ cistern_status copy_part(const BlockPart& target, const BlockPart& source, std::
   }
   if (to && from && to != from) return CISTERN_MISMATCH;
   const KindQueues& by = to ? *to : *from;
-  return is_right(by, queue) ? by.copy(target, source, bytes, device, queue) : CISTERN_INVALID;
+  return accepts(by, queue) ? by.copy(target, source, bytes, device, queue) : CISTERN_INVALID;
 }
 
 cistern_status enqueue_copy(const cistern_part* target, const cistern_part* source, size_t bytes, int device,
@@ -123,13 +124,13 @@ cistern_status queue_follow(cistern_kind kind, int device, void* queue, void* ot
   const KindQueues* const of = queues_of(kind);
   if (!of) return CISTERN_INVALID;
   if (queue == other) return CISTERN_OK;
-  return is_right(*of, queue) && is_right(*of, other) ? of->follow(device, queue, other) : CISTERN_INVALID;
+  return accepts(*of, queue) && accepts(*of, other) ? of->follow(device, queue, other) : CISTERN_INVALID;
 }
 
 cistern_status queue_wait(cistern_kind kind, int device, void* queue) {
   native = 0;
   const KindQueues* const of = queues_of(kind);
-  return of && is_right(*of, queue) ? of->wait(device, queue) : CISTERN_INVALID;
+  return of && accepts(*of, queue) ? of->wait(device, queue) : CISTERN_INVALID;
 }
 
 }  // namespace cistern::library

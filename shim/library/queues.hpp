@@ -5,7 +5,7 @@
 
 namespace cistern::library {
 
-// While this lives a context is current that was so when a buffer was made; null: what is.
+// While this lives, the context is current in which a buffer was made. Null: the current context stays.
 class InContext {
  public:
   InContext(const KindQueues& of, void* context)
@@ -21,7 +21,7 @@ class InContext {
   const bool entered_;
 };
 
-// Where contexts are current at all, one has to be.
+// Finds the current context. Drivers without current contexts need none; for the others there must be one.
 inline cistern_status find_current_context(const KindQueues& of, void** context) {
   *context = of.current_context ? of.current_context() : nullptr;
   return !of.current_context || *context ? CISTERN_OK : refused(of.no_context_code);
@@ -31,7 +31,7 @@ inline bool is_for_all_threads(const KindQueues& of, const void* queue) {
   return !of.is_for_all_threads || of.is_for_all_threads(queue);
 }
 
-// A fill where the driver has none of its own for this pattern.
+// A fill by copies, for patterns that the driver cannot fill with.
 struct CopyAndWait {
   decltype(KindQueues::copy) copy;
   decltype(KindQueues::wait) wait;

@@ -24,7 +24,7 @@ class Sides {
   cistern_state state() const { return state_; }
   const Ranges& dirty_parts() const { return dirty_; }
 
-  // The parts that this access needs and the side lacks. Nothing where the access is not allowed: see check().
+  // The parts that this access needs and the side lacks. The access is allowed: see check().
   Ranges lacks(cistern_side side, cistern_access access, Range part) const {
     Ranges newer = newer_than(side);
     if (access == CISTERN_WRITE) return newer;  // the other side must not be dirty any more
@@ -41,7 +41,7 @@ class Sides {
     state_ = newer.empty() ? CISTERN_SYNCHRONISED : dirty(other(side));
     dirty_ = newer;
   }
-  // It lacks nothing that it needs, and will be written in `part`.
+  // The side lacks no part that the access needs, and will be written in `part`.
   void written(cistern_side side, Range part) {
     if (state_ == only(side)) return;
     if (state_ == CISTERN_UNINITIALISED) {

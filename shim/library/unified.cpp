@@ -1,8 +1,12 @@
 // Unified buffers (cistern/unified.h): memory on both sides made at need, copies, and in which order they come on the
 // queues that use the buffer. sides.hpp says which parts have to be copied.
 //
-//   host   -> [download on the queue that wrote last, waited for] -> [wait for uploads that still read]  -> address
-//   device -> the queue follows the others that matter -> [upload on it]                                 -> address
+//   unified_host   -> ready_on_host: memory (have_memory) -> wait for uploads that still read it, if the caller writes
+//                     -> download the parts that it lacks, on the queue that wrote last, and wait
+//   unified_device -> ready_on_device: memory (have_memory) -> the queue follows the other queues that matter
+//                     -> upload the parts that it lacks, on that queue
+//
+// Each kind does the work on its queues by a table of functions (KindQueues in kind_memory.hpp).
 #include "shim/library/unified.hpp"
 
 #include <unistd.h>
@@ -38,7 +42,8 @@ class QueueUses {
   }
   void clear() { all_.clear(); }
 
-  // Those that something which writes, or only reads, has to come after.
+  // The queues that an access has to come after. One that writes comes after all of them, a read after those that
+  // write.
   Vector<void*> before(bool writes) const {
     Vector<void*> queues;
     for (const One& use : all_)
@@ -109,7 +114,7 @@ cistern_status take_checked(const Wanted& wanted, Taken* taken) {
 }
 
 cistern_status have_memory(Unified& of, cistern_side side) {
-  // A parent's page-locked memory may be missing here.
+  // In a forked child the parent's page-locked memory may be missing.
   if (of.is_inherited() && (side == CISTERN_DEVICE_SIDE || of.is_pinned)) return CISTERN_NO_DRIVER;
   if (side == CISTERN_DEVICE_SIDE) {
     if (of.device.address) return CISTERN_OK;
@@ -151,7 +156,7 @@ cistern_status give_device(Unified& of) {
   return status;
 }
 
-// Page-locked where it lies: addresses that the program has stay right. Once tried, whatever came of it.
+// Page-locks the host's side where it lies, so that the program's addresses stay valid. It is tried once.
 void pin_if_hot(Unified& of) {
   if (of.is_inherited()) return;
   const bool is_hot = of.metrics.copies_to_device + of.metrics.copies_to_host > kCopiesUntilHot;
@@ -167,13 +172,13 @@ void pin_if_hot(Unified& of) {
 // --- Order
 void* queue_or_own(const Unified& of, void* queue) { return queue ? queue : of.settings.queue; }
 
-// It has done all its work.
+// The queue has done all its work: the buffer knows it no more.
 void forget(Unified& of, const void* queue) {
   of.host_uses.forget(queue);
   of.device_uses.forget(queue);
 }
 
-// By what the last call answered: the queue is none, or not any more.
+// Whether the driver's code of the last call says that the queue is not valid, or not any more.
 bool was_no_queue(const Unified& of) { return of.queues().is_no_queue && of.queues().is_no_queue(native); }
 
 cistern_status wait_for(Unified& of, void* queue) {
@@ -183,7 +188,7 @@ cistern_status wait_for(Unified& of, void* queue) {
   return status;
 }
 
-// All of them, whatever one answers; the first answer that is not right.
+// Waits for all of them, even if one fails. Returns the first failure.
 cistern_status wait_for(Unified& of, const Vector<void*>& queues) {
   cistern_status first = CISTERN_OK;
   for (void* const queue : queues) {
@@ -208,7 +213,7 @@ cistern_status follow_others(Unified& of, void* queue, bool writes) {
   return CISTERN_OK;
 }
 
-// It follows all that it must, and works with the device's side from now on.
+// The queue uses the device's side from now on. If it writes, it follows all other queues, so they are forgotten.
 void note_use(Unified& of, void* queue, bool writes) {
   if (writes) of.device_uses.clear();
   of.device_uses.add(queue, writes);
@@ -249,11 +254,11 @@ void note_measured(Unified& of, std::size_t bytes, std::uint64_t since_ns) {
   if (metrics.seconds > 0) metrics.bytes_per_second = (bytes_before + static_cast<double>(bytes)) / metrics.seconds;
 }
 
-// A copy that fails may be in flight all the same: it was enqueued, and the wait for it failed.
+// A copy that fails may still be in flight: it was enqueued, and the wait for it failed.
 cistern_status upload(Unified& of, const Ranges& parts, void* queue) {
   for (const Range& part : parts) {
     const cistern_status status = enqueue(of, CISTERN_DEVICE_SIDE, part, queue);
-    // The queue reads it when it comes to it, pageable memory too where a device reaches that.
+    // The queue may read the host's side later. If the device reaches pageable memory, that holds for such memory too.
     if (queue || status != CISTERN_OK) of.host_uses.add(queue, false);
     if (status != CISTERN_OK) return status;
     of.sides.given(CISTERN_DEVICE_SIDE, part);
@@ -261,7 +266,7 @@ cistern_status upload(Unified& of, const Ranges& parts, void* queue) {
   return CISTERN_OK;
 }
 
-// Enqueued, the last one waited for: then all are there, and all that was enqueued on that queue is done.
+// Enqueues all parts and waits for the last one: then all parts are there, and the queue has done all its work.
 cistern_status read_parts(Unified& of, const Ranges& parts, void* queue, Ranges* enqueued, bool* waited) {
   const Range last = *(parts.end() - 1);
   for (const Range& part : parts) {
@@ -354,7 +359,7 @@ cistern_status ready_on_device(Unified& of, cistern_access access, Range part, v
   if (const cistern_status status = follow_others(of, queue, writes); status != CISTERN_OK) return status;
   note_use(of, queue, writes);
   if (const cistern_status status = upload(of, parts, queue); status != CISTERN_OK) {
-    // Then nothing is in flight on it, and it followed no queue.
+    // On a queue that is not valid nothing is in flight, and it followed no queue.
     if (was_no_queue(of)) forget(of, queue);
     return status;
   }
@@ -364,7 +369,7 @@ cistern_status ready_on_device(Unified& of, cistern_access access, Range part, v
   return CISTERN_OK;
 }
 
-bool is_right(const cistern_unified_settings& settings) {
+bool are_valid(const cistern_unified_settings& settings) {
   if (!settings.bytes || settings.device < CISTERN_CURRENT) return false;
   if (settings.pin < CISTERN_PIN_WHEN_HOT || settings.pin > CISTERN_PIN_NEVER) return false;
   const KindMemory* const memory = memory_of(settings.kind);
@@ -379,7 +384,7 @@ cistern_status unified_create(const cistern_unified_settings* settings, cistern_
   native = 0;
   if (buffer) *buffer = nullptr;
   cistern_unified_settings own{};
-  if (!buffer || !read_sized(own, settings, offsetof(cistern_unified_settings, context)) || !is_right(own))
+  if (!buffer || !read_sized(own, settings, offsetof(cistern_unified_settings, context)) || !are_valid(own))
     return CISTERN_INVALID;
   const KindMemory* const memory = memory_of(own.kind);
   void* context = nullptr;

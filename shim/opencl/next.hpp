@@ -1,8 +1,8 @@
 // The real OpenCL functions below the shim, and which way the program's calls come in.
 //
-// Two ways in can be active at once: our exported symbols (preload, or the library) and the ICD loader's layer. When
-// the layer is loaded, every call that passes the loader reaches it, so it is the one place where hooks run: the
-// exports then only forward to the loader. That is why a call is counted once.
+// Two ways in can be active at the same time: our exported symbols (preload, or the library) and the ICD loader's
+// layer. When the layer is loaded, every call that passes the loader reaches it, so it is the one place where hooks
+// run: the exports then only forward to the loader. That is why a call is counted once.
 #pragma once
 #include <atomic>
 
@@ -19,7 +19,7 @@ void learn_whether_objects_have_tables();
 bool layer_active();
 // From now on they do; `below`: what the loader has under the layer.
 void layer_is_loaded(const Table& below);
-// What the hooks forward to: the layer's target, else the loader.
+// The functions that hooks forward to: the layer's target, else the loader.
 const Table& next();
 
 // Real extension functions, remembered as the program finds them. They belong to one platform, which is recognised

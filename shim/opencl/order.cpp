@@ -12,7 +12,7 @@ namespace {
 
 using Clocks = Vector<std::shared_ptr<QueueClock>>;
 
-// Each in two steps: what another thread keeps in order after the first is refused, so the second waits for all.
+// All clocks refuse further buffers first; then the waits cover all that were kept in order.
 void end_order(const Clocks& clocks) {
   for (const auto& clock : clocks) clock->end_order();
   for (const auto& clock : clocks) clock->settle_order();
@@ -45,7 +45,8 @@ std::optional<Waited> why_it_waits(OpenclState& s, const MemoryRecord& released,
     if (last && last->clock->known(last->number) != Settled::yes) return Waited::several_queues;
     last = &use;
   }
-  // A driver holds a reference for each use, until it has let go of that command. With one more, somebody else has it.
+  // A driver holds a reference for each use until it has dropped that command. With more references, others have it
+  // too.
   if (!last || driver_references > 1 + released.pending_uses) return Waited::references;
   switch (last->clock->keep_in_order(last->number)) {
     case QueueClock::Order::kept:
@@ -66,9 +67,9 @@ void end_order_everywhere(OpenclState& s, Waited why) {
 
 void end_order(OpenclState& s, cl_context context) { end_order(clocks_of_queues(s, context)); }
 
-// The driver lets go of a buffer a moment after the command's end; on a busy machine its thread has to get its turn
-// first. What this life's commands and children hold is the program's to see. Others who hold the buffer do so for
-// longer, and are waited for once.
+// The driver drops its reference a moment after the command's end; on a busy machine its thread has to get its turn
+// first. References of this life's commands and children are the program's to see. Other holders keep the buffer for
+// longer: they are waited for once.
 void settle_order(OpenclState& s, cl_mem memory) {
   constexpr int kYields = 50;
   constexpr std::uint64_t kPatience = 200'000'000;

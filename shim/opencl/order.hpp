@@ -1,6 +1,7 @@
-// Buffers that are given again while commands of their former life are pending: only where the one queue of their
-// context orders the next life's commands behind those, and only while nothing in that queue waits for anything but
-// the device (backends/opencl/queue_clock.hpp). Where that is not certain a buffer waits, for a reason that is counted.
+// Reuse in order: the pool may give a buffer again while commands of its former life are pending. That holds only if
+// the one queue of its context orders the commands of the next life behind those, and only while nothing in that queue
+// waits for anything but the device (backends/opencl/queue_clock.hpp). Otherwise the buffer waits, for a reason that is
+// counted.
 #pragma once
 #include <atomic>
 
@@ -30,10 +31,12 @@ class OrderEnd {
   std::atomic<int> why_{kNone};
 };
 
-// Of a buffer that the program has released, with commands pending: kept in order, or why not.
+// Decides about a buffer that the program has released, with commands pending. Nothing: its queue's clock has noted
+// that the buffer is kept in order. Else the reason why it waits.
 std::optional<Waited> why_it_waits(OpenclState& s, const MemoryRecord& released, cl_uint driver_references);
 
-// Before anything that our order cannot foresee: from here on nothing is kept in order, and what was has ended.
+// To be called before a call whose order Cistern cannot know. From here on no buffer is kept in order, and the commands
+// of those that were have ended.
 void end_order_everywhere(OpenclState& s, Waited why);
 // The same in one context: it has a second queue, which the program does not have in hand yet.
 void end_order(OpenclState& s, cl_context context);

@@ -1,4 +1,4 @@
-// What Cistern knows of a process's OpenCL objects: records by handle, the buffer pool, the counters.
+// The account of a process's OpenCL objects: records by handle, the buffer pool, the counters.
 //
 // Room: OpenCL: what is known of its objects.
 // May include: pool/base, pool, pool/staging, stats, backends/opencl, shim/process, shim/staging,
@@ -53,9 +53,10 @@ struct MemoryRecord {
   const void* parent = nullptr;
   const char* api = "";
   SiteId site = 0, released_site = 0;
-  PartCounters* part = nullptr;  // of its context's devices
+  PartCounters* part = nullptr;  // counts for the devices of its context
   std::uint64_t born_ns = 0;
-  // Of recyclable buffers only: commands that may still run; and whether there were some whose end nobody will know.
+  // For recyclable buffers only: commands that may still run, and whether there were some whose end cannot be found
+  // out.
   Vector<Use> uses{};
   bool end_unknown = false;
   std::uint64_t uses_now = 0;      // in this life, pending or not
@@ -66,13 +67,13 @@ inline CountedBlock as_counted(const MemoryRecord& record, const void* handle) {
   return {record.bytes, record.api, record.site, handle, record.part};
 }
 
-// What the pool may give it for again.
+// The key of the requests that the pool may give the buffer to.
 inline PoolKey pool_key(const MemoryRecord& buffer) {
   return {reinterpret_cast<std::uintptr_t>(buffer.context), buffer.flags, buffer.bytes};
 }
 
-// Of a context, what every buffer's create and release ask: threads remember it (traits_of). Whoever changes one of
-// these, or adds or removes a record, says so: context_traits.changed().
+// The facts about a context that each create and release of a buffer asks for: threads remember them (traits_of). Code
+// that changes one of them, or adds or removes a record, calls context_traits.changed().
 struct ContextTraits {
   bool known = false;
   bool command_buffers = false, unseen_commands = false, inherited = false;
@@ -93,7 +94,7 @@ struct ContextRecord {
   std::uint64_t number = 0;    // among all contexts that the program made; 0: it did not make it here
   DeviceGroup* group = nullptr;
   ContextChunks chunks{};                    // from the first copy that goes through them
-  Vector<std::weak_ptr<QueueClock>> clocks;  // of queues that the program has, and older ones
+  Vector<std::weak_ptr<QueueClock>> clocks;  // those of the program's queues, and older ones
   std::size_t clocks_max = 16;               // when those are thrown out
 };
 
@@ -124,7 +125,7 @@ struct TimedCopy {
   std::uint64_t bytes;
 };
 
-// Memory of the host that is none of the program's pageable memory.
+// Host memory that does not count as the program's pageable memory.
 struct HostRange {
   bool allocated = false;           // SVM, USM
   unsigned maps = 0;                // of memory objects
@@ -145,7 +146,8 @@ struct Counted {
 
 struct OpenclState;
 
-// Buffers with a record each, which is dead before the real release: the handle can come again at once.
+// The source of the pool. Each buffer has a record, which is dead before the real release: another thread may get the
+// same handle immediately.
 class RecordedBuffers : public BufferSource {
  public:
   RecordedBuffers(OpenclState& s, const Functions& real, DriverCalls& calls) : BufferSource(real, calls), s_(s) {}
@@ -187,7 +189,7 @@ struct OpenclState {
   Devices devices;
   FirstUses first_uses;
   Headroom headroom;
-  Proportion proportion;  // of what is kept to what was live
+  Proportion proportion;  // keeps the pool in proportion to the program's live memory
 
   // Dead records, oldest first, so that they don't pile up.
   Lock dead_lock;
@@ -196,7 +198,7 @@ struct OpenclState {
   const bool sites_on;
 };
 
-// Of a record that becomes, or is no longer, the program's; under its lock, or before anybody else has it.
+// For a record that becomes the program's, or no longer is; under its lock, or before another thread can find it.
 inline void expect_first_use(OpenclState& s, MemoryRecord& record) {
   if (record.first_use != FirstUse::open) return;
   record.first_use = FirstUse::expected;
@@ -230,7 +232,7 @@ void drain_context(cl_context context, const Vector<std::shared_ptr<QueueClock>>
 
 Vector<std::shared_ptr<QueueClock>> clocks_of(cl_context context);
 ContextTraits traits_of(OpenclState& s, cl_context context);
-// Of a queue that we never saw: null.
+// Null: the queue was made unseen.
 std::shared_ptr<QueueClock> clock_of(OpenclState& s, cl_command_queue queue);
 cl_context context_of(OpenclState& s, cl_command_queue queue);
 

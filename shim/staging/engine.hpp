@@ -1,14 +1,15 @@
-// A copy between pageable memory of the host and a device: which way it goes, the driver's own or through the ring of
-// bounce buffers, and what is learned from it. One engine for all kinds of device; what a driver does in a way of its
-// own its `Driver` does, the class that derives from the engine:
+// A copy between pageable memory of the host and a device. The engine decides which way it goes, by the driver's own
+// copy or through the ring of bounce buffers, and learns from its time. There is one engine for all kinds of device.
+// The class that derives from it, its `Driver`, has these functions, called in this order for one copy:
 //
-//   context_of_copy       the copy's place: at least the device's number
-//   why_not        the reason why this copy goes the driver's way, whatever was measured
-//   take_in_trials reads the times of trials that have ended, where a driver tells them later
-//   begin_trial    prepares to time the copy; end_trial, drop_trial
-//   settle         waits for work that must end before the pieces of a copy begin
-//   is_idle        says that no work is ahead of them
-//   pass_ring      copies the pieces through the ring
+//   copy -> begin: context_of_copy  the context and the device
+//                  why_not          the reason why this copy goes the driver's way, whatever was measured
+//                  take_in_trials   reads the times of trials that have ended, where a driver tells them later
+//                  begin_trial      prepares to time the copy, if its time is wanted
+//        -> stage: settle           waits for work that must end before the pieces of a copy begin
+//                  is_idle          says that no work is ahead of the pieces
+//                  pass_ring        copies the pieces through the ring (pool/staging/transfer.hpp)
+//        -> end:   end_trial        takes the copy's time, or drop_trial: the copy was no measurement
 //
 // Types names the classes of the driver: State, Copy (to_device, host, box), Turn, Answer, CopyContext and Trial.
 #pragma once
@@ -71,7 +72,7 @@ class StagingEngine {
 
   struct Plan {
     staging::Way way = staging::Way::native;
-    StagedWay* of = nullptr;  // null: it is passed on, which was counted
+    StagedWay* of = nullptr;  // the account; null: the copy is passed on, which was counted
     CopyContext place{};
     Trial trial{};
     std::uint64_t begin_ns = 0;
@@ -81,8 +82,8 @@ class StagingEngine {
   struct Passage {
     std::optional<Unstaged> refused{};  // before anything was done
     staging::Outcome outcome{};
-    bool untouched = false;  // nothing was done: the program's own call can do it all
-    bool grew = false;       // the ring: page-locking memory takes its time, once
+    bool untouched = false;  // no piece was enqueued: the program's own call makes the whole copy
+    bool grew = false;       // the ring did: page-locking its memory took time, once
     Answer answer{};
   };
 
@@ -128,8 +129,8 @@ class StagingEngine {
     return plan;
   }
 
-  // Where there are other threads, their calls wait as long as the pieces need: nothing may be ahead of those that
-  // could wait for one of them.
+  // Gets the long turn that the pieces need, in which calls of other threads on this stream wait. So if there are other
+  // threads, no work may be ahead of the pieces: it might wait for one of those threads.
   std::optional<Unstaged> begin_pieces(State& s, const Copy& what, Turn& turn) {
     if (const std::optional<Unstaged> reason = driver().settle(s, what)) return reason;
     if (turn.is_long()) return std::nullopt;
@@ -139,7 +140,7 @@ class StagingEngine {
     return Unstaged::stream_in_use;
   }
 
-  // Nothing: the program's own call is to do it.
+  // Nothing: the program's own call has to make the copy.
   std::optional<Answer> stage(State& s, const Copy& what, Turn& turn, Plan& plan) {
     Passage passage;
     passage.refused = begin_pieces(s, what, turn);

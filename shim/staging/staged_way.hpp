@@ -1,4 +1,5 @@
-// The account of copies between pageable memory and a device: which way they went, why, and the speed of either way.
+// The account of copies between pageable memory and a device: how many went through the ring, why the others did not,
+// and the speed of either way.
 //
 // Room: copies through bounce buffers, as far as every kind of device does the same: accounts, threads, the host side.
 // May include: pool/base, pool, pool/heap, pool/staging, stats, shim/process.

@@ -1,4 +1,5 @@
-// The text report: verdict first, then what explains it, at most about a screen. JSON has all figures.
+// The text report: the verdict, then the figures that explain it, on about a screen. JSON has all figures. render_text,
+// at the end, calls one function for each section, in their order.
 #include <algorithm>
 #include <cmath>
 
@@ -390,7 +391,8 @@ String trend_of(const LeakFigures& leak) {
   return text;
 }
 
-// An entry of a list: rows whose frames differ further out than it shows them.
+// An entry of a list. It stands for rows that look alike in it, since it shows fewer frames than the rows have (the
+// snapshot's own rows already differ in some frame: merge_alike).
 struct Entry {
   LeakFigures leak;
   std::size_t stacks = 1;

@@ -25,7 +25,8 @@ String hit_rate(std::uint64_t hits, std::uint64_t allocations);
 // One line a frame, leaf first, not further out than main; one line for all that are folded. If there are several
 // `stacks`, these are the frames of one.
 void write_frames(const Vector<FrameFigures>& all, std::size_t frames_max, Sink& sink, std::size_t stacks = 1);
-// The same lines, as far as they say something of the stack: where these are equal, no reader can tell two apart.
+// The same lines without the counts of frames that are left out. If they are equal, a reader cannot tell two stacks
+// apart.
 String shown_frames(const Vector<FrameFigures>& all, std::size_t frames_max);
 
 }  // namespace cistern

@@ -1,9 +1,13 @@
-// Device and pinned memory: whole driver allocations are recycled; everything that the driver alone can answer rightly
-// is passed on and counted as unpooled, with the reason.
+// Device and pinned memory: whole driver allocations are recycled. Requests that the driver alone can answer rightly
+// are passed on and counted as unpooled, with the reason.
 //
-//   allocate -> why_not_pooled? -> the real call, adopted as a block that will really be freed
-//            -> a cached chunk of the same size (thread cache, shared pool), else one that is little larger, else a new
-//               one, for which what is cached makes room (pool/acquire.hpp)
+//   allocate -> why_not_pooled (pooled.hpp): no reason
+//                 -> allocate_pooled -> acquire (pool/acquire.hpp): a kept chunk of the same size, else a larger one
+//                                         -> acquire_new: one from the driver, for which kept chunks make room
+//                                    -> hand_out: notes the request in the block, and counts it
+//            -> a reason
+//                 -> pass_on: the program's own call
+//                 -> adopt_unpooled: a block that will really be freed
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -21,16 +25,17 @@
 namespace cistern::cuda {
 namespace {
 
-// A device chunk may be larger than what was asked for by a quarter, a pinned one by an eighth, as long as a quarter of
-// the device is free and all live chunks together waste at most this part of it: a program that fills the device must
-// not run out of memory earlier than without us.
+// A device chunk may be a quarter larger than the request, a pinned one an eighth. For device chunks this holds as long
+// as a quarter of the device is free, and all live chunks together waste at most a 64th of it. A program that fills the
+// device must not run out of memory earlier than without Cistern.
 constexpr std::uint64_t kNearDivisor = 4, kNearPinnedDivisor = 8, kWasteDivisor = 64;
 
+// The program's request.
 struct Wanted {
   BlockKind kind;
   std::uint64_t traits, bytes;
   const char* api;
-  std::optional<CUstream> on = {};  // whose work alone will use it, as far as is known
+  std::optional<CUstream> on = {};  // the only stream whose work will use it, as far as is known
 };
 
 void account_birth(CudaState& s, Block* block, bool pool_hit, std::uint64_t born_ns) {
@@ -62,7 +67,7 @@ void hand_out(CudaState& s, Block* block, const Wanted& wanted, bool hit, std::u
   block->state.store(BlockState::live, std::memory_order_release);
 }
 
-// Memory that the program's own call got, of exactly this size: really freed when its time comes.
+// Makes a block for memory that the program's own call got. It has exactly this size, and its free is the driver's.
 void adopt_unpooled(CudaState& s, const Wanted& wanted, std::uintptr_t address) {
   Context* context = s.contexts.current();
   if (!context || !address) return;
@@ -76,7 +81,8 @@ std::uint64_t device_total(CudaState& s, Device& device) {
   return device.total_bytes.load(std::memory_order_relaxed);
 }
 
-// New chunks have the size that the driver would take; small pinned ones that of their class, to share slabs.
+// New chunks have the size that the driver would take. Small pinned ones have the size of their class: such pieces
+// share slabs.
 std::uint64_t chunk_bytes(const Wanted& wanted) {
   const bool piece = wanted.kind == BlockKind::pinned && wanted.bytes <= kSmallPinnedBytes;
   return piece ? chunk_bytes_for(wanted.bytes) : as_driver_rounds(wanted.bytes);
@@ -95,7 +101,7 @@ std::uint64_t near_bytes_max(CudaState& s, const Wanted& wanted, Context* contex
   return waste >= waste_max ? bytes : std::min(near, bytes + (waste_max - waste));
 }
 
-// Whose limit a request has to keep: pinned memory is no device's.
+// The device whose limit the request has to keep; null for pinned memory, which belongs to no device.
 Device* limited_by(BlockKind kind, Context* context) {
   return kind == BlockKind::device ? device_of(context) : nullptr;
 }
@@ -119,7 +125,7 @@ Device* limited_by(BlockKind kind, Context* context) {
   return acquired;
 }
 
-// The allocation as a pool sees it.
+// The request as acquire() asks it (WantOf in pool/acquire.hpp).
 struct Want {
   CudaState& s;
   const Wanted& wanted;
@@ -130,13 +136,13 @@ struct Want {
   bool is_there(Block* block) const {
     if (block->context_is_there()) [[likely]]
       return true;
-    s.pools.source().forget(block);  // given back while its context went
+    s.pools.source().forget(block);  // it came back to the pool while its context was ending
     return false;
   }
   Acquired<Block*, CUresult> acquire() const { return acquire_new(s, wanted, context, key.bytes); }
 };
 
-// What the program is told when neither the pool nor the driver had the memory.
+// The program's answer if neither the pool nor the driver had the memory. It is counted, and said where that helps.
 CUresult failed(CudaState& s, const Wanted& wanted, const Context* context, CUresult answer) {
   add(s.account.counters_of(wanted.kind, context).failed);
   if (note(s, answer) == kOutOfMemory)
@@ -145,7 +151,8 @@ CUresult failed(CudaState& s, const Wanted& wanted, const Context* context, CUre
   return answer;
 }
 
-// Of what went back on the stream; null: nothing that will do. Not for a capture, whose graph would use it again later.
+// Takes a block that went back on the same stream; null: none fits. While a stream captures it takes none: the graph
+// would use the block again later.
 Block* take_in_order(CudaState& s, Want want, CUstream stream, std::uint64_t now_ns) {
   want.key.traits = s.captures.any() ? 0 : stream_traits(s, want.context, stream);
   return want.key.traits ? take_kept(s.pools.device(), want, now_ns).value_or(nullptr) : nullptr;
@@ -169,7 +176,7 @@ CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, s
   return kSuccess;
 }
 
-// The program's own call. What the pools keep makes way for it.
+// Makes the program's own call. If it is out of memory, kept blocks go back to the driver, and it is made again.
 template <class Pass>
 CUresult pass_on(CudaState& s, const Wanted& wanted, Context* context, Unpooled reason, Pass pass) {
   const CUresult answer = with_room(s, limited_by(wanted.kind, context), wanted.bytes, pass);
@@ -199,7 +206,7 @@ CUresult allocate(CudaState& s, const Wanted& wanted, Address* result, Pass pass
 
 // --- Pinned memory
 
-// One node per machine is the usual case, and needs no system call.
+// The calling thread's NUMA node, as traits. Most machines have one node, for which no system call is made.
 std::uint64_t numa_traits() {
   static constinit std::atomic<int> known{-1};  // whether there are several nodes
   int several = known.load(std::memory_order_relaxed);
@@ -234,7 +241,8 @@ void warn_of_much_pinned(CudaState& s) {
   warn_line(line.text());
 }
 
-// --- Pitch: a pitched allocation is a linear one whose pitch the driver chooses, the same for the same width
+// --- Pitch: a pitched allocation is a linear one whose pitch the driver chooses. It chooses the same pitch for the
+// same width, so the first call is passed on and the next ones use its pitch.
 
 struct PitchKey {
   int device;
@@ -261,6 +269,8 @@ std::size_t known_pitch(const PitchKey& key) {
   auto found = pitches().find(key);
   return found == pitches().end() ? 0 : found->second;
 }
+
+// --- Blocks that the library reserves (cistern_pool_reserve)
 
 CUresult reserve(const Wanted& wanted, std::size_t count) {
   CudaState& s = state();
@@ -294,7 +304,7 @@ CUresult allocate_device(CUdeviceptr* pointer, std::size_t bytes) {
                   [&] { return driver().cuMemAlloc_v2(pointer, bytes); });
 }
 
-// A graph has the addresses of what was allocated while its stream captured: that is never given again.
+// A block that was allocated while its stream captured is never given again: the graph has its address.
 CUresult allocate_device_on(CUstream stream, CUdeviceptr* pointer, std::size_t bytes) {
   if (!pointer || !bytes) return driver().cuMemAlloc_v2(pointer, bytes);
   CudaState& s = state();

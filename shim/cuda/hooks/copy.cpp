@@ -1,6 +1,9 @@
-// Copies: counted, with direction, kind of host memory and call site, and passed on, but for those between pageable
-// host memory and a device that go through bounce buffers (staging.hpp). One that names a block which the program has
-// freed is refused (kept.hpp). An error that breaks the context is noted.
+// Copies. Each is counted with direction, type of host memory and call site, and passed on. Copies between pageable
+// host memory and a device may go through bounce buffers instead (staging.hpp). A copy that names a block which the
+// program has freed is refused (kept.hpp). An error that breaks the context is noted.
+//
+//   hook (a CUDA_COPY row of symbols/cuda.def) -> its last column: Copying::to_device and others describe the copy
+//                                              -> Copying::run -> staging.copy, or the program's own call
 #include <algorithm>
 #include <functional>
 
@@ -16,7 +19,7 @@ namespace {
 enum class Blocking { no, yes };
 enum class MemoryType { device, pinned, pageable, unknown };
 
-// On a stream, or waiting on a default one.
+// The stream of a copy. Without one the copy is on a default stream, and the call waits for it.
 struct On {
   On(Blocking) : waits(true) {}
   On(CUstream stream) : stream(stream) {}
@@ -24,7 +27,8 @@ struct On {
   CUstream stream = nullptr;
 };
 
-// Where an address lies: our own tables know most; else the driver does, and what it does not know is pageable.
+// The type of the memory at an address. Cistern's tables know most of it. Else the driver is asked; memory that it does
+// not know is pageable.
 MemoryType memory_type_of(CudaState& s, std::uintptr_t address) {
   if (const auto range = s.blocks.ranges.find(address))
     return range->value.kind == RangeKind::device ? MemoryType::device : MemoryType::pinned;
@@ -47,7 +51,7 @@ CUDA_MEMCPY3D::Side in_space(const CUDA_MEMCPY2D::Side& side) {
   return all;
 }
 
-// Whether the pitches are what they must be, none left for the driver to choose, and all sizes can be counted with.
+// Whether all pitches are valid, none is left for the driver to choose, and no size overflows.
 bool is_plain(const CUDA_MEMCPY3D::Side& side, const CUDA_MEMCPY3D& copy) {
   if (side.level) return false;
   if (side.memory_type == kMemoryArray) return true;
@@ -61,13 +65,13 @@ bool is_plain(const CUDA_MEMCPY3D::Side& side, const CUDA_MEMCPY3D& copy) {
          !__builtin_mul_overflow(bytes, side.z + copy.depth, &bytes) && bytes < PTRDIFF_MAX;
 }
 
-// A batch of copies, by the program's own arguments: another batch can take their place in its call.
+// A batch of copies: references to the arguments of the program's call, so that a part of the batch can replace them.
 struct Batch {
   CUdeviceptr *&targets, *&sources;
   std::size_t*& sizes;
   std::size_t& count;
   CUmemcpyAttributes*& attributes;
-  std::size_t*& first_copies;  // that each of the attributes is of
+  std::size_t*& first_copies;  // the first copy of each of the attributes
   std::size_t& attribute_count;
   std::size_t* failed;  // where the program wants to know which copy could not be made
 
@@ -81,7 +85,7 @@ struct Batch {
   }
 };
 
-// Some copies of the batch, in the place of the whole for as long as this lives.
+// While this lives, the arguments of the program's call name only some copies of the batch.
 class PartOfBatch {
  public:
   PartOfBatch(Batch& whole, const Vector<std::size_t>& indices)
@@ -125,7 +129,7 @@ class PartOfBatch {
   Vector<CUmemcpyAttributes> attributes_;
 };
 
-// One call that copies: described first, then run.
+// One call that copies. The hook calls one of the first functions, which describes the copy, and then run().
 class Copying {
  public:
   Copying(const char* api, Zero zero) : api_(api), zero_(zero) {}
@@ -142,7 +146,7 @@ class Copying {
     note(to, MemoryType::device, bytes, on);
     if (to != MemoryType::device) linear(false, target, source, bytes, on).pageable = to == MemoryType::pageable;
   }
-  // An array by an offset in bytes: passed on.
+  // Copies of an array by an offset in bytes are passed on.
   void to_array(const void* source, std::uint64_t bytes, On on) {
     note(MemoryType::device, memory_type_of_host(source, bytes), bytes, on);
     linear(true, source, 0, bytes, on).unfit = Unstaged::shape;
@@ -250,8 +254,8 @@ class Copying {
   };
 
   // Attributes are about the source: the target is written in the order of the stream in any case. Pageable memory of
-  // the host can be read now, unless the order of the stream counts there too; and what goes to it waits for the
-  // device, which only a call that is done with its source when it returns may do.
+  // the host can be read now, unless it has to be read in the order of the stream too. A copy to the host waits for the
+  // device. A call may wait only if it is done with its source when it returns.
   static bool forbids_staging(const CUmemcpyAttributes& attributes, const HostCopy& copy) {
     const int order = attributes.source_access_order;
     return order != kSourceDuringCall && (order != kSourceAnyTime || !copy.to_device);
@@ -284,7 +288,7 @@ class Copying {
     return answer;
   }
 
-  // The copy uses device memory there.
+  // The copy uses device memory there: refused, if that is a block which the program has freed.
   void use(CUdeviceptr first, std::uint64_t bytes, std::size_t* failed = nullptr, std::size_t index = 0) {
     if (refused_ || !refuses(s_, api_, first, bytes)) [[likely]]
       return;
@@ -298,7 +302,7 @@ class Copying {
         use(side->device + (side->z * side->height + side->y) * side->pitch + side->x_bytes, bytes);
   }
 
-  // Drivers take a device's address there too.
+  // Drivers accept a device's address where a host address is expected.
   MemoryType memory_type_of_host(const void* host, std::uint64_t bytes) {
     const auto address = reinterpret_cast<std::uintptr_t>(host);
     const auto range = s_.blocks.ranges.find(address);

@@ -1,8 +1,11 @@
 // Device and pinned memory given back.
 //
-//   free -> why_not_pooled? -> the real call
-//        -> strict: wait for the context, as the driver's free does, then the block may be seen again
-//        -> deferred, or while a stream captures, or with other contexts alive: quarantine behind their clocks
+//   free_block -> freed already, or its context is gone -> the driver's own error
+//              -> why_not_kept: a reason -> really_free: the program's own call
+//              -> strict order: synchronise, as the driver's free waits, then the block may be given again
+//              -> deferred order, or while a stream captures, or with other contexts alive: the pool keeps the block
+//                 back until the clocks of these contexts say that their work has ended
+//   free_other -> memory that is no block of a pool
 #include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/hooks/pooled.hpp"
@@ -13,8 +16,8 @@
 namespace cistern::cuda {
 namespace {
 
-// The context's own queue of work is waited for, whichever context is current. Not while a stream captures: kNotReady.
-// Whoever calls this counts it.
+// Waits for all work of the context, whichever context is current. While a stream captures it does not wait, and
+// answers kNotReady. The caller counts the wait.
 CUresult synchronise(CudaState& s, Context* context, const Context* current) {
   Through gate(s.gate);
   if (!gate) return kNotReady;
@@ -31,15 +34,13 @@ CUresult synchronise(CudaState& s, Context* context, const Context* current) {
   return result;
 }
 
-constexpr std::uint64_t kMuchKept = std::uint64_t{4} << 30;
-
 DriverCalls& calls_of(CudaState& s, const Block& block) {
   return block.kind == BlockKind::device ? block.context->device->calls : s.pools.source().pinned_calls;
 }
 
-// A piece of a slab is not the driver's to free, and the first piece has the slab's own address. The driver is asked
-// about an address that nobody allocated: it says whether such a call is refused now, as while capturing or after a
-// fault.
+// The driver cannot free a piece of a slab, and the first piece has the address of the whole slab. So the driver is
+// asked to free an address that nobody allocated. Its answer says whether it would refuse the call now, as it does
+// while a stream captures or after a fault.
 CUresult free_piece(CudaState& s, Block* piece, Unpooled reason) {
   const CUresult answer = note(s, driver().cuMemFreeHost(unallocated_address()));
   if (answer != kInvalidValue && answer != kSuccess && answer != kDeinitialized) {
@@ -54,7 +55,7 @@ CUresult free_piece(CudaState& s, Block* piece, Unpooled reason) {
   return kSuccess;
 }
 
-// The program's own free.
+// Makes the program's own free. The block leaves every table first: another thread may get its address immediately.
 template <class Pass>
 CUresult really_free(CudaState& s, Block* block, std::optional<Unpooled> reason, Pass pass) {
   if (block->slab) return free_piece(s, block, *reason);
@@ -73,8 +74,8 @@ CUresult really_free(CudaState& s, Block* block, std::optional<Unpooled> reason,
   return answer;
 }
 
-// A block that the program gave back already gets the driver's answer for memory that is not there: a capture or a
-// fault may change it.
+// A double free: a line says so, and the program gets the driver's answer for an address that nobody allocated. A
+// capture or a fault may change that answer.
 template <class Free>
 CUresult freed_already(Block* block, const char* api, Free free) {
   report_double_free(api_name(api), block->address.load(), block->kind == BlockKind::device ? "device" : "pinned",
@@ -83,7 +84,7 @@ CUresult freed_already(Block* block, const char* api, Free free) {
   return answer == kSuccess ? kInvalidValue : answer;
 }
 
-// Why a live block of the pool's goes back to the driver; nothing: the pool keeps it.
+// The reason why a live block of a pool goes back to the driver; nothing: the pool keeps it.
 std::optional<Unpooled> why_not_kept(CudaState& s, const Block& block, const Context* current) {
   if (const auto reason = why_not_pooled(s, block.kind, block.requested, current)) return reason;
   if (block.marked.load(std::memory_order_relaxed)) return Unpooled::exported;
@@ -91,16 +92,16 @@ std::optional<Unpooled> why_not_kept(CudaState& s, const Block& block, const Con
   return {};
 }
 
-// Whether a free waits for the work of the block's context, or leaves that to who would have the block next.
-// `of_stream`: the program says which stream uses it, and may do so while that one captures: no call of the driver's is
-// made then. `traits`, those of the stream: who asks on it need not wait.
+// When the work of the block's context is waited for: now, or later, before the block is given again; `as_chosen` by
+// CISTERN_DEVICE_ORDER.
 struct Order {
   enum When { as_chosen, later, now } when;
-  bool of_stream = false;
-  std::uint64_t traits = 0;
+  bool of_stream = false;    // the program names the stream, which may be capturing: no call of the driver is made then
+  std::uint64_t traits = 0;  // the stream's: a later request on it need not wait
 };
 
-// Without a call of the driver's: what waits for nothing goes to the stream's own.
+// Gives a block back in the order of a stream, without a call of the driver. If it waits for no other context, only
+// requests on that stream find it.
 void keep_in_order(CudaState& s, Block* block, std::uint64_t traits, std::uint64_t now_ns) {
   if (!s.captures.any())
     if (BlockSource::Fence of_others = s.pools.fence_for(block, false); of_others.empty()) {
@@ -110,15 +111,18 @@ void keep_in_order(CudaState& s, Block* block, std::uint64_t traits, std::uint64
   s.pools.give(block, s.pools.fence_for(block, true), now_ns);
 }
 
-// In deferred order the program may run far ahead of the device: what waits is to be no more than was live lately.
+// In deferred order the program may run far ahead of the device. Freed blocks that wait for its work are to have no
+// more bytes than were live lately.
 bool too_much_waits(CudaState& s, const Block& freed) {
   const Share& share = s.pools.source().share_of(freed.sort());
   const std::uint64_t most = std::max(share.proportion.most_live(), Proportion::kKeptAnyway);
   const auto is_over = [&] { return share.waiting_bytes.load(std::memory_order_relaxed) + freed.bytes > most; };
   if (!is_over()) return false;
-  s.pools.settle();  // it may be another context's, which nobody asks
+  s.pools.settle();  // some may wait for a context in which no request comes
   return is_over();
 }
+
+constexpr std::uint64_t kMuchKept = std::uint64_t{4} << 30;
 
 bool much_is_kept(CudaState& s, const Block& freed) {
   const std::uint64_t reserved = s.pools.reserved_bytes(freed.sort());
@@ -151,8 +155,8 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
     return really_free(s, block, Unpooled::context_poisoned, pass);
   }
   block->freed_site = capture(s, api);
-  // A free of the driver's waits. In deferred order that is seldom done, and where the program would not expect it only
-  // when very much is kept; never while a stream captures.
+  // Memory over the proportion goes back by the driver's own free, which waits. In deferred order that is done seldom.
+  // If the program does not expect a wait, it is done only when very much is kept, and never while a stream captures.
   const bool has_waited = waited == kSuccess;
   const bool may_wait = has_waited || (!waits && s.gate.open() && (as_chosen || much_is_kept(s, *block)));
   const Sort sort = block->sort();
@@ -170,7 +174,7 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
   return kSuccess;
 }
 
-// A pointer that the driver would not free: perhaps a live block, of the other kind.
+// Reports a pointer that the driver refused to free. It may be a live block of the other kind.
 void report_refused(CudaState& s, const void* pointer, const char* api) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   const Block* block = s.blocks.table.find(address);
@@ -178,7 +182,7 @@ void report_refused(CudaState& s, const void* pointer, const char* api) {
   report_wrong_free(api_name(api), address, block->kind == BlockKind::device ? "device" : "pinned", block->site);
 }
 
-// Memory that is not a block: tracked (managed, stream-ordered), or the driver's to judge.
+// Frees memory that is no block of a pool. It is tracked (managed, stream-ordered), or unknown: then the driver judges.
 template <class Pass>
 CUresult free_other(CudaState& s, const void* pointer, const char* api, Pass pass) {
   Tracked record;
@@ -190,8 +194,8 @@ CUresult free_other(CudaState& s, const void* pointer, const char* api, Pass pas
   return answer;
 }
 
-// On a stream that captures memory of a graph gets a free node, which frees it when its graph is launched. Whose it is
-// need not be known by then: its own graph may be gone.
+// A free on a stream that captures becomes a free node of the graph. The memory is freed when that graph is launched.
+// The graph that allocated it may be gone by then.
 template <class Pass>
 CUresult add_free_node(CudaState& s, CUgraph graph, CUdeviceptr pointer, const char* api, Pass pass) {
   const CUresult answer = note(s, pass());
@@ -202,7 +206,7 @@ CUresult add_free_node(CudaState& s, CUgraph graph, CUdeviceptr pointer, const c
   return answer;
 }
 
-// A block may be freed in stream order too: it leaves the pool's hands for good.
+// cuMemFreeAsync: a block of a pool leaves the pool for good, since the driver frees it in the order of the stream.
 template <class Free>
 CUresult free_in_stream_order(CUdeviceptr pointer, CUstream stream, Zero zero, const char* api, const Free& real) {
   CudaState& s = state();
@@ -235,7 +239,7 @@ CUresult free_pinned_in(Order order, void* pointer) {
   return free_other(s, pointer, "cuMemFreeHost", pass);
 }
 
-// Nobody may wait for a long time: markers tell when the work has ended.
+// No call may wait for the block for a long time, so events in the streams tell when the work has ended.
 void use_markers(std::uintptr_t address, CUstream stream) {
   CudaState& s = state();
   s.pools.source().marks_own_context.store(true, std::memory_order_relaxed);
@@ -256,7 +260,8 @@ CUresult free_pinned_later(void* pointer, CUstream stream) {
   return free_pinned_in({Order::later, true}, pointer);
 }
 
-// Further streams' work is waited for with the context's; by the caller, where one of them is known by no name.
+// If further streams use the block, it waits for all work of its context. If one of them has no known handle, the
+// caller waits now.
 CUresult free_device_on(CUstream stream, CUdeviceptr pointer) {
   CudaState& s = state();
   Block* const block = pointer ? s.blocks.table.find(pointer) : nullptr;

@@ -1,8 +1,14 @@
-// What is done to each driver call: one function per CUDA_DRIVER row of symbols/cuda.def, in allocate.cpp and free.cpp
-// (device and pinned memory), track.cpp (all other memory), graph.cpp (graphs and their nodes), query.cpp (answers that
-// show what the pool holds; look-ups), context.cpp (contexts, streams, captures),
-// make_room.cpp (what takes device memory besides), command.cpp (launches), host_function.cpp (functions that streams
-// run) and copy.cpp (copies).
+// The hooks of CUDA's driver: one function per CUDA_DRIVER row of symbols/cuda.def.
+//
+//   allocate.cpp, free.cpp  device and pinned memory
+//   track.cpp               all other memory
+//   graph.cpp               graphs and their nodes
+//   query.cpp               answers that show the memory of the pools; look-ups
+//   context.cpp             contexts, streams, captures
+//   make_room.cpp           other calls that take device memory
+//   command.cpp             launches
+//   host_function.cpp       functions that streams run
+//   copy.cpp                copies
 //
 // Room: CUDA: one function per call.
 // May include: pool/base, stats, backends/cuda, shim/process, shim/staging, shim/cuda.

@@ -1,4 +1,4 @@
-// Which blocks the pools serve, and which are the driver's alone to answer for.
+// The reasons why the pools do not serve a request or a free, so that the program's own call goes to the driver.
 #pragma once
 #include <optional>
 
@@ -22,7 +22,8 @@ inline std::optional<Unpooled> why_size_not_pooled(BlockKind kind, std::uint64_t
   return {};
 }
 
-// What both allocations and frees ask first. A capture that forbids the call must be invalidated by it, as without us.
+// Allocations and frees ask this first. If a capture forbids the call, the call goes to the driver, which invalidates
+// the capture as it would without Cistern.
 inline std::optional<Unpooled> why_not_pooled(CudaState& s, BlockKind kind, std::uint64_t bytes,
                                               const Context* current) {
   if (s.missing.for_pools) return Unpooled::missing_function;

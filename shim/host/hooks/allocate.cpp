@@ -1,4 +1,11 @@
-// See hooks.hpp: malloc, free and their relatives.
+// See hooks.hpp: malloc, free and their relatives, where the fast path did not serve them.
+//
+//   malloc_slow -> allocate_quickly (pool/heap/medium.hpp): the thread's own blocks
+//               -> malloc_slowest -> the pool does not serve -> leave_to: passed on
+//                                 -> allocate_slowly (pool/heap/blocks.cpp) -> none: pass_on, to the C library
+//   free_slow   -> free_medium_quickly (pool/heap/medium.hpp): a block of the thread's own pages
+//               -> free_slowest -> free_any -> deallocate (pool/heap/blocks.cpp), or native_free
+//                                           -> neither knows the block: report_misuse
 #include "shim/host/hooks/hooks.hpp"
 
 #include <errno.h>
@@ -27,9 +34,9 @@
 namespace cistern::host {
 namespace {
 
-// --- Passed by: nothing of ours is done, and nothing stands between. What serves is the last thing called, by a jump
-// that leaves no frame of ours behind: LeakSanitizer pardons what the loader allocates by who called malloc, and
-// debuggers of memory name the caller. So no object with an end may live across such a call.
+// --- Passed by: the next allocator serves the call, and nothing is counted. The hook ends in a jump to it that leaves
+// no frame of Cistern on the stack: LeakSanitizer looks at the caller of malloc to excuse the loader's blocks, and
+// memory debuggers name that caller. So no object with a destructor may live across such a call.
 bool passes_by() {
   const Serving now = serving();
   return now == Serving::aside || (now == Serving::native && switched_off());
@@ -44,8 +51,8 @@ void count_made(void* block) {
   count_birth(native_usable(block));
 }
 
-// What an allocating call returned, noted. Asked for what the pool has no room for in its window, too: the C library
-// may have it, or says why not.
+// Calls the next allocator and counts its answer. It is also called when the pool's window has no room: the C library
+// may have the memory, or sets errno.
 template <class... Arguments>
 void* pass_on(std::size_t wanted, void* (*function)(Arguments...), Arguments... arguments) {
   void* const block = function(arguments...);
@@ -60,7 +67,7 @@ void* pass_on(std::size_t wanted, void* (*function)(Arguments...), Arguments... 
   return block;
 }
 
-// Where the pool does not serve. A call of this, too, is to be the last.
+// Serves a call where the pool does not. Hooks call it last too, for the jump that passes_by() needs.
 template <class... Arguments>
 [[gnu::noinline]] void* leave_to(std::size_t wanted, void* (*function)(Arguments...), Arguments... arguments) {
   if (passes_by()) return function(arguments...);
@@ -68,8 +75,8 @@ template <class... Arguments>
   return pass_on(wanted, function, arguments...);
 }
 
-// A block that lives on, moved or not, is neither born nor dead: only its bytes change. realloc(p, 0) is a free where
-// the C library makes it one.
+// A resized block is not a new one, moved or not: only its bytes change. realloc(p, 0) is a free if the C library makes
+// it one.
 void* native_realloc(void* block, std::size_t bytes) {
   if (!counting()) return native().realloc(block, bytes);
   const std::size_t before = native_usable(block);
@@ -85,7 +92,7 @@ void* native_realloc(void* block, std::size_t bytes) {
   return moved;
 }
 
-// Counted before the block is gone: another thread may get the same one at once.
+// The free is counted before the block is gone: another thread may get the same block immediately.
 void native_free(void* block) {
   if (counting() && giving_back(block) != in_operator) count_death(native_usable(block));
   native().free(block);
@@ -100,52 +107,7 @@ void* no_memory() {
 
 bool too_large(std::size_t bytes) { return bytes > PTRDIFF_MAX; }
 
-// Aligned blocks of every entry point. `alignment`: a power of two.
-void* aligned(std::size_t alignment, std::size_t bytes) {
-  if (bytes > PTRDIFF_MAX - std::min<std::size_t>(alignment, PTRDIFF_MAX)) return no_memory();
-  const int kept_errno = errno;
-  if (void* const block = host_pool::allocate_aligned(alignment, bytes)) {
-    errno = kept_errno;
-    return block;
-  }
-  return pass_on(bytes, native().memalign, alignment, bytes);
-}
-
-// Of aligned_alloc: since 2.38.
-bool c_library_refuses_odd_alignments() {
-  char* end;
-  const unsigned long major = strtoul(gnu_get_libc_version(), &end, 10);
-  return major > 2 || strtoul(end + 1, nullptr, 10) >= 38;
-}
-
-// Names that lead to other names in the C library, which perhaps calls us or an allocator that stands on them: where
-// the pool does not serve, they go on as they are. A block says for itself whose it is.
-template <class Function>
-bool goes_on(Function* next, const void* block = nullptr) {
-  return next && !pooled() && !host_pool::usable_bytes(block);
-}
-
-}  // namespace
-
-void prepare_pool() {
-  say_who_serves();
-  prepare_native();
-  if (pooled()) {
-    note_program_break();
-    host_pool::look_at_limits();
-    host_pool::prepare_thread_ends();
-    start_sites();
-    host_pool::give_back_after(options().trim_interval);
-  } else {
-    host_pool::end_heap();
-  }
-}
-
-bool inside_allocator() { return slow_depth > 0 || uncounted_here(); }
-
-// --- malloc and free. What the pool does quickly comes in functions of its own: the rest needs registers saved.
-namespace {
-
+// --- malloc and free. The quick parts are functions of their own: the slow rest needs registers saved.
 [[gnu::noinline]] void* malloc_slowest(std::size_t bytes) {
   if (!pooled()) return leave_to(bytes, native().malloc, bytes);
   InsideSlowPath inside;
@@ -175,7 +137,7 @@ bool free_any(void* block, MayBeNative may_be_native) {
 
 bool native_or_not_pooled(void* block) { return !pooled() || is_native(block); }
 
-// Of the library's own calls.
+// The same for blocks of the C interface: the C library has one only if the pool was full once.
 bool given_instead(void* block) {
   return !pooled() || (pool_was_full.load(std::memory_order_relaxed) && is_native(block));
 }
@@ -264,6 +226,17 @@ void* hook_realloc(void* block, size_t bytes) {
   return elsewhere;
 }
 
+namespace {
+
+// Some names stand for other names in the C library, which may call Cistern, or an allocator behind it that defines
+// those. If the pool does not serve, such a call goes on by its own name. A block of the pool stays with the pool.
+template <class Function>
+bool goes_on(Function* next, const void* block = nullptr) {
+  return next && !pooled() && !host_pool::usable_bytes(block);
+}
+
+}  // namespace
+
 void* hook_reallocarray(void* block, size_t count, size_t bytes) {
   const auto next = native().reallocarray;
   if (serving() == Serving::aside && goes_on(next, block)) return next(block, count, bytes);
@@ -273,6 +246,30 @@ void* hook_reallocarray(void* block, size_t count, size_t bytes) {
 }
 
 // --- Aligned
+namespace {
+
+std::size_t system_page() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+
+// The block for every aligned call. `alignment`: a power of two.
+void* aligned(std::size_t alignment, std::size_t bytes) {
+  if (bytes > PTRDIFF_MAX - std::min<std::size_t>(alignment, PTRDIFF_MAX)) return no_memory();
+  const int kept_errno = errno;
+  if (void* const block = host_pool::allocate_aligned(alignment, bytes)) {
+    errno = kept_errno;
+    return block;
+  }
+  return pass_on(bytes, native().memalign, alignment, bytes);
+}
+
+// aligned_alloc of glibc refuses alignments that are not a power of two, since 2.38.
+bool c_library_refuses_odd_alignments() {
+  char* end;
+  const unsigned long major = strtoul(gnu_get_libc_version(), &end, 10);
+  return major > 2 || strtoul(end + 1, nullptr, 10) >= 38;
+}
+
+}  // namespace
+
 void* hook_memalign(size_t alignment, size_t bytes) {
   if (!pooled()) return leave_to(bytes, native().memalign, alignment, bytes);
   InsideSlowPath inside;
@@ -293,7 +290,7 @@ void* hook_aligned_alloc(size_t alignment, size_t bytes) {
   return hook_memalign(alignment, bytes);
 }
 
-// The result is the error; as the C library's, it sets errno only where there is no memory.
+// The result is the error. As in the C library, errno is set only for lack of memory.
 int hook_posix_memalign(void** block, size_t alignment, size_t bytes) {
   const bool served = pooled();
   if (!served && passes_by()) return native().posix_memalign(block, alignment, bytes);
@@ -322,7 +319,7 @@ void* hook_valloc(size_t bytes) {
 }
 
 void* hook_pvalloc(size_t bytes) {
-  // Not every allocator has it: the block may be one whose size it can't tell.
+  // Another allocator may lack pvalloc; then the C library's serves, and the allocator cannot tell the block's size.
   if (!pooled()) return native_is_c_library() ? leave_to(bytes, native().pvalloc, bytes) : native().pvalloc(bytes);
   InsideSlowPath inside;
   const std::size_t page = page_bytes();
@@ -331,7 +328,7 @@ void* hook_pvalloc(size_t bytes) {
   return aligned(page, whole & ~(page - 1));
 }
 
-// --- Other names of the same
+// --- Other names of the same functions
 void hook_cfree(void* block) { hook_free(block); }
 void hook_free_sized(void* block, size_t) { hook_free(block); }
 void hook_free_aligned_sized(void* block, size_t, size_t) { hook_free(block); }
@@ -350,5 +347,22 @@ OTHER_NAME(void*, __libc_pvalloc, (size_t bytes), (bytes), hook_pvalloc)
 OTHER_NAME(int, __posix_memalign, (void** block, size_t alignment, size_t bytes), (block, alignment, bytes),
            hook_posix_memalign)
 #undef OTHER_NAME
+
+// --- The start
+void prepare_pool() {
+  say_who_serves();
+  prepare_native();
+  if (pooled()) {
+    note_program_break();
+    host_pool::look_at_limits();
+    host_pool::prepare_thread_ends();
+    start_sites();
+    host_pool::give_back_after(options().trim_interval);
+  } else {
+    host_pool::end_heap();
+  }
+}
+
+bool inside_allocator() { return slow_depth > 0 || uncounted_here(); }
 
 }  // namespace cistern::host

@@ -1,6 +1,8 @@
-// What is done to each call of the malloc family and of operator new and delete: served from the host pool or, where
-// that is off or the program brings an allocator of its own, counted and passed on. The calls that programs make most
-// are here, in line: the pool's fast path first, everything else out of line.
+// The hooks of the malloc family and of operators new and delete. The host pool serves each call. If the pool is off,
+// or the program brings an allocator of its own, the call is counted and passed on.
+//
+// The calls that programs make most are inline here. They try the fast path (pool/heap/fast_path.hpp), and else call
+// malloc_slow and free_slow (allocate.cpp).
 //
 // Room: host memory: one function per call.
 // May include: pool/base, pool/heap, shim/process, shim/host.
@@ -20,12 +22,13 @@ namespace cistern::host {
 
 void* malloc_slow(std::size_t bytes);
 void free_slow(void* block);
-// As free and realloc, of calls whose result says what is no live block, in a line that names `api`: the process goes
-// on. Resized to no bytes, a block stays one.
+// Frees for the C interface. False: it is not a live block; a line on stderr names `api`, and the process goes on.
 bool free_checked(void* block, const char* api);
+// The same check for a call that keeps the block: a resize, which keeps it even with no bytes.
 bool is_live_block(void* block, const char* api);
-// Whether operators new and delete are the C++ runtime's own, so that serving them is the same as letting it call
-// malloc. Otherwise they go to who replaced them.
+
+// Whether operators new and delete are the C++ runtime's own, which would call malloc: then the pool serves them. If
+// the program replaced them, its own are called.
 inline constinit std::atomic<bool> operators_served{false};
 
 inline void* hook_malloc(std::size_t bytes) {

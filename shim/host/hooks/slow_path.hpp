@@ -1,4 +1,4 @@
-// What the hooks have in common where the fast path does not do.
+// The parts that several hooks share once the fast path did not serve a call.
 #pragma once
 #include <cstdint>
 
@@ -10,8 +10,9 @@ namespace cistern::host {
 
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local int slow_depth = 0;
 
-// The operators of another allocator may call malloc and free by name, or not. What one is at: giving back a block,
-// which was counted; or making one, until that was counted. (Half an address: thread-local storage is scarce.)
+// Operators new and delete of another allocator may call malloc and free by name, or not. This says which of them the
+// thread is inside, so that a block is counted once: a delete with its block, already counted, or a new whose block is
+// not counted yet. It has half an address, because thread-local storage is scarce.
 using InOperator = std::uint32_t;
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local InOperator in_operator = 0;
 inline constexpr InOperator kMaking = 1;
@@ -29,8 +30,8 @@ inline bool pooled() { return pool_serves(); }
 
 inline std::size_t native_usable(void* block) { return native().malloc_usable_size(block); }
 
-// A pointer that no block of the pool starts at; the C library may know it (a plugin opened with RTLD_DEEPBIND got it
-// there), or nobody.
+// Whether a pointer that is not a block of the pool may be one of the allocator behind Cistern. A plugin that was
+// opened with RTLD_DEEPBIND gets such blocks from the C library.
 inline bool is_native(void* block) { return !native_is_c_library() || c_library_may_own(block); }
 
 }  // namespace cistern::host

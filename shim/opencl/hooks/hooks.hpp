@@ -1,6 +1,12 @@
-// What is done to each OpenCL call: one function per row of symbols/opencl.def, in create.cpp (buffers), track.cpp
-// (other memory objects), release.cpp (retains and releases of both), pointers.cpp (SVM, USM), command.cpp (kernels,
-// commands), copy.cpp (commands that copy) and object.cpp (contexts, queues, the rest).
+// The hooks of OpenCL: one function per row of symbols/opencl.def.
+//
+//   create.cpp    buffers
+//   track.cpp     other memory objects
+//   release.cpp   retains and releases of both
+//   pointers.cpp  SVM, USM
+//   command.cpp   kernels, commands
+//   copy.cpp      commands that copy
+//   object.cpp    contexts, queues, the rest
 //
 // Room: OpenCL: one function per call.
 // May include: pool, backends/opencl, shim/process, shim/staging, shim/opencl.

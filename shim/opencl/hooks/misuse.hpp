@@ -1,4 +1,4 @@
-// What a call gets that names a memory object which the program does not have: already released, or never seen.
+// The answers to calls that name a memory object which the program does not have: already released, or never seen.
 #pragma once
 #include <initializer_list>
 #include <span>
@@ -20,8 +20,8 @@ cl_int answer_released(cl_mem memory, const CountingCall& call, const MemoryReco
 // Says so; returns the native error.
 cl_int refuse_released(cl_mem memory, const char* api, const MemoryRecord& record);
 
-// For a transfer: kInvalidMemObject where it names a buffer that the program has released and the pool keeps, which is
-// said once for each place. Else kSuccess. Without a queue that is what is wrong.
+// For a transfer: kInvalidMemObject if it names a buffer that the program has released and the pool keeps; a line says
+// so once for each call site. Else kSuccess, also without a queue: the driver refuses the call for that.
 cl_int refuse_kept(const char* api, cl_command_queue queue, std::span<const void* const> memory);
 inline cl_int refuse_kept(const char* api, cl_command_queue queue, std::initializer_list<const void*> memory) {
   return memory.size() ? refuse_kept(api, queue, std::span(memory)) : kSuccess;

@@ -1,13 +1,15 @@
 // Memory objects retained and released.
 //
-//   release_memory -> decide_release, under the record's lock: not known, misuse, not the last one -> passed on
-//                  -> the last one, of a buffer that a pool may keep: give_to_pool (pool/recycle_pool.hpp), which waits
-//                     there for the commands that use it
-//                  -> any other last one: really_release; a parent whose last child went ends with it
+//   release_memory -> decide_release, under the record's lock
+//     unknown   -> answer_unknown (misuse.hpp)
+//     misuse    -> answer_released (misuse.hpp): the program had released it before
+//     not_last  -> passed on
+//     pool      -> give_to_pool: the pool keeps the buffer, behind the commands that use it (pool/recycle_pool.hpp)
+//     really    -> really_release; a parent whose last child went is released with it
 //
-// Retains and releases are passed on, all but the program's last release of a buffer that is kept. A buffer that
-// anything else could still see (sub-buffers, images, destructor callbacks, maps, references that did not come through
-// us) is really released.
+// Retains and releases are passed on, except the program's last release of a buffer that the pool keeps. If anything
+// else could still see the buffer, it is really released: sub-buffers, images, destructor callbacks, maps, or
+// references that did not come through Cistern.
 #include <algorithm>
 
 #include "shim/opencl/buffers.hpp"
@@ -25,10 +27,10 @@ bool given_back(const MemoryRecord& record) {
 struct Release {
   enum class What { unknown, misuse, not_last, pool, really } what = What::unknown;
   Unpooled why = Unpooled::pool_off;
-  MemoryRecord record;  // of the last release, with the uses moved out; or what shows the misuse
+  MemoryRecord record;  // pool, really: the object's, with its uses moved out; misuse: a copy
 };
 
-// Commands of a queue that the program gave up may still use it.
+// Whether commands may still use it whose end cannot be found out, because the program gave their queue up.
 bool end_unknown(const MemoryRecord& record) {
   return record.end_unknown || std::any_of(record.uses.begin(), record.uses.end(), [](const Use& use) {
            return use.clock->known(use.number) == Settled::never;
@@ -48,8 +50,8 @@ std::optional<Unpooled> why_not_pooled(OpenclState& s, const MemoryRecord& recor
   return std::nullopt;
 }
 
-// Decides under the record's lock what the release is; the last one changes the record's state. (A context's record is
-// looked at under a memory record's lock, never the other way round.)
+// Decides under the record's lock which release it is. The last release changes the record's state. (The lock of a
+// context's record is taken under the lock of a memory record, never the other way round.)
 Release decide_release(OpenclState& s, cl_mem memory) {
   Release release;
   s.memory.with(memory, [&](MemoryRecord* record) {
@@ -78,23 +80,24 @@ Release decide_release(OpenclState& s, cl_mem memory) {
   return release;
 }
 
-// A driver that gives memory to a buffer only when its first command runs, and takes it back when the last one ends
-// (PoCL), needs little for a program that enqueues far ahead. What the pool holds behind pending commands is memory
-// that such a program would not have had: bounded by what it has itself.
+// PoCL gives memory to a buffer when its first command runs, and takes it back when the last one ends. A program that
+// enqueues far ahead needs little memory there. Buffers that the pool holds behind pending commands need more, so they
+// are bounded by the program's own peak.
 std::uint64_t waiting_bytes_max(const OpenclState& s) {
   constexpr std::uint64_t kFloor = 32 << 20;
   return kFloor + 2 * read(s.counters.peak_bytes);
 }
 
-// Why a buffer that could go to the pool does not, by what only the driver or the pool knows.
+// The reason why the pool does not keep the buffer after all, which only the driver or the pool knows.
 std::optional<Unpooled> why_not_kept(OpenclState& s, cl_mem buffer, const MemoryRecord& record, bool waits) {
   if (record.mapped_once && s.source.map_count(buffer)) return Unpooled::mapped;
   if (waits && s.pool.waiting_bytes() + record.bytes > waiting_bytes_max(s)) return Unpooled::too_many_in_flight;
   return std::nullopt;
 }
 
-// Behind commands, unless their queue orders the next ones.
-bool waits_for_commands(OpenclState& s, cl_mem buffer, MemoryRecord& record, cl_uint references) {
+// Whether the buffer waits in the pool for its commands. False: they all ended, or their queue orders the next commands
+// behind them (order.hpp). The record keeps the uses then, and the buffer can be given again immediately.
+bool has_to_wait(OpenclState& s, cl_mem buffer, MemoryRecord& record, cl_uint references) {
   const bool commands = std::any_of(record.uses.begin(), record.uses.end(),
                                     [](const Use& use) { return use.clock->known(use.number) != Settled::yes; });
   const std::optional<Waited> why = why_it_waits(s, record, references);
@@ -107,7 +110,7 @@ bool waits_for_commands(OpenclState& s, cl_mem buffer, MemoryRecord& record, cl_
   return false;
 }
 
-// With the query about it that was not counted yet.
+// Counts the release, and the query for the reference count that give_to_pool made.
 void count_death(OpenclState& s, const CountedBlock& block, std::uint64_t now_ns) {
   const std::uint64_t died_ns = since_start(now_ns);
   Locked hold(s.counters.lock);
@@ -115,19 +118,19 @@ void count_death(OpenclState& s, const CountedBlock& block, std::uint64_t now_ns
   s.counters.block_died_locked(block, died_ns, read(s.counters.live_bytes) + s.pool.usage_bytes());
 }
 
-// The program's view is that the buffer is gone. True when the pool has it now.
+// For the program the buffer is gone. True: the pool has it now.
 bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
   MemoryRecord& record = release.record;
   if (s.unknown_enqueues.load(std::memory_order_relaxed)) {
-    // Commands that we can't see may use it, on any queue: every queue has to pass a marker.
+    // Unseen commands on any queue may use it: every queue has to pass a marker.
     record.uses.clear();
     for (auto& clock : clocks_of(record.context)) record.uses.push_back({clock, clock->note_command()});
   }
-  // The driver lets go of a buffer a moment after the command's end, and somebody may hold a reference that did not
-  // come through us: then it waits too.
+  // The buffer also waits while it has more than one reference: the driver drops its own a moment after the command's
+  // end, and others may hold references that did not come through Cistern.
   const cl_uint references = s.source.uncounted_reference_count(buffer);
   bool waits = !record.uses.empty() || references != 1;
-  if (waits) waits = waits_for_commands(s, buffer, record, references);
+  if (waits) waits = has_to_wait(s, buffer, record, references);
   if (std::optional<Unpooled> why = why_not_kept(s, buffer, record, waits)) {
     release.why = *why;
     add(s.calls.queries);
@@ -144,7 +147,7 @@ bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
   return true;
 }
 
-// A child is gone: its parent may have been kept by it alone. Released parents end here, and so on upwards.
+// A child is gone. If it alone kept a released parent alive, the parent ends here, and so on upwards.
 void parent_lost_child(OpenclState& s, const void* parent) {
   while (parent) {
     const void* grandparent = nullptr;
@@ -165,7 +168,7 @@ void parent_lost_child(OpenclState& s, const void* parent) {
   }
 }
 
-// The driver would not: the object is what it was.
+// The driver refused to release it: the object stays as it was.
 bool is_refused(cl_int error) { return error == kOutOfResources || error == kOutOfHostMemory; }
 
 void take_release_back(OpenclState& s, cl_mem memory) {
@@ -178,7 +181,7 @@ void take_release_back(OpenclState& s, cl_mem memory) {
   });
 }
 
-// Its memory may live on in its children.
+// An object with children counts without its bytes: its memory lives on in them.
 CountedBlock as_counted_alone(const MemoryRecord& record, cl_mem memory) {
   CountedBlock block = as_counted(record, memory);
   if (record.children) block.bytes = 0;
@@ -191,11 +194,11 @@ cl_int really_release(OpenclState& s, cl_mem memory, Release& release) {
   record.uses.clear();  // markers hold the queue and its context: they go first
   if (counts) s.counters.block_died(as_counted_alone(record, memory));
   if (!record.children) remember_dead(s, memory);
-  // The record is dead before the real release: another thread may get the same handle at once.
+  // The record is dead before the real release: another thread may get the same handle immediately.
   const cl_int error = next().clReleaseMemObject(memory);
   if (is_refused(error)) {
     s.memory.with(memory, [](MemoryRecord* kept) {
-      if (kept) kept->end_unknown = true;  // what uses it was forgotten
+      if (kept) kept->end_unknown = true;  // its uses were cleared above
     });
     take_release_back(s, memory);
     if (counts) s.counters.block_did_not_die(as_counted_alone(record, memory));
@@ -207,7 +210,8 @@ cl_int really_release(OpenclState& s, cl_mem memory, Release& release) {
   return error;
 }
 
-// Where the last release came from, for the line about a second one. Noted before the handle leaves our hands.
+// Notes the call site of the last release, for the line about a second one. It is noted first: later the handle may be
+// another thread's.
 void note_released_site(OpenclState& s, cl_mem memory) {
   if (!s.sites_on) return;
   const SiteId site = capture_site("clReleaseMemObject");
