@@ -4,7 +4,8 @@
 // through them.
 //
 // Functions answer the library's statuses and note the driver's own code (answers.hpp). A function may be null where
-// its comment says what that means. Devices are ordinals, or CISTERN_CURRENT.
+// its comment says what that means. The members that are not functions are attributes: .github/CONTRIBUTING.md says how
+// to add one. Devices are ordinals, or CISTERN_CURRENT.
 #pragma once
 #include "shim/library/library.hpp"
 

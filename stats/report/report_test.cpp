@@ -56,14 +56,13 @@ std::string rendered(void (*render)(const Snapshot&, Sink&), const Snapshot& sna
 }
 
 void expect_golden(const std::string& name, const std::string& text) {
-  const std::string source = __FILE__;
-  const std::string path = source.substr(0, source.rfind("stats/")) + "tests/reports/" + name;
+  const std::string path = REPORTS_FOLDER "/" + name;
   if (std::getenv("CISTERN_UPDATE_GOLDENS")) std::ofstream(path) << text;
   std::ifstream file(path);
-  ASSERT_TRUE(file) << path;
+  ASSERT_TRUE(file) << "cannot read " << path << "; with CISTERN_UPDATE_GOLDENS=1 this test writes it";
   std::stringstream golden;
   golden << file.rdbuf();
-  EXPECT_EQ(text, golden.str()) << path;
+  EXPECT_EQ(text, golden.str()) << "in " << path << "; if this is meant, CISTERN_UPDATE_GOLDENS=1 writes it";
 }
 
 class Report : public testing::TestWithParam<Case> {};

@@ -45,8 +45,8 @@ def rules(root):
                 continue
             named = {name.strip() for name in rule.replace("\n//", " ").split(",")} - {"nothing of ours"}
             found[room] = (named, "everything" in named)
-    wrong += [f"{room}: no file says what it may include" for room in sorted({r for _, r in sources_of(root)})
-              if room not in found]
+    wrong += [f"{room}: no file has the lines `// Room:` and `// May include:`"
+              for room in sorted({r for _, r in sources_of(root)}) if room not in found]
     kinds = {room.split("/")[1] for room in found if re.match(r"backends/", room)} | {"host"}
     for room, rule in found.items():
         kind = next((k for k in kinds if re.match(rf"(shim|backends)/{k}\b", room)), None)
@@ -150,11 +150,13 @@ class Options(unittest.TestCase):
     """A test that sets an option which is gone would test nothing, and hold."""
 
     def test_those_that_tests_set_exist(self):
-        self.assertEqual(sorted(options_in_tests(ROOT) - options_of(ROOT)), [])
+        self.assertEqual(sorted(options_in_tests(ROOT) - options_of(ROOT)), [],
+                         "tests set these, and shim/options.def has no such option")
 
     def test_each_is_set_by_a_test(self):
         self.assertGreater(len(options_of(ROOT)), 20)
-        self.assertEqual(sorted(options_of(ROOT) - options_in_tests(ROOT)), [])
+        self.assertEqual(sorted(options_of(ROOT) - options_in_tests(ROOT)), [],
+                         "a test in Python must set each option, by its name or as NAME=\"...\"")
 
     def test_one_that_is_gone_is_seen(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -170,17 +172,21 @@ class Options(unittest.TestCase):
 class Layers(unittest.TestCase):
     def test_no_include_leads_out_of_its_layer(self):
         found = wrong_includes(ROOT)
-        self.assertFalse(found, "\n" + "\n".join(found))
+        self.assertTrue(not found, "\n" + "\n".join(found) +
+                        "\nA line `FILE: INCLUDED` is an include that the room of FILE does not allow. One file of the "
+                        "room lists the rooms that it may include, in a line `// May include:`.")
 
     def test_the_library_names_no_kind(self):
         # But host memory, which is the other side of every copy.
         named = re.compile(r"\bCISTERN_(?:DEVICE|OPENCL|PINNED|MANAGED)\b|\b(?:cuda|opencl|host)::")
         self.assertEqual([f"{path.name}: {hit}" for path, room in sources_of(ROOT) if room == "shim/library"
-                          for hit in named.findall(path.read_text())], [])
+                          for hit in named.findall(path.read_text())], [],
+                         "shim/library asks the kind through the tables of kind_memory.hpp instead")
 
     def test_the_page_of_the_rooms_names_all(self):
         page = (ROOT / "shim/README.md").read_text()
-        self.assertEqual([room for room in rules(ROOT)[0] if f"`{room}`" not in page], [])
+        self.assertEqual([room for room in rules(ROOT)[0] if f"`{room}`" not in page], [],
+                         "the table of shim/README.md has a row for each folder with code")
 
     def test_each_breach_is_seen(self):
         rule = "// A file.\n//\n// Room: x.\n// May include: {}.\n"
@@ -209,14 +215,17 @@ class Layers(unittest.TestCase):
             (root / "pool/heap").mkdir()
             (root / "pool/heap/no_rule.cpp").write_text("// A file.\n")
             self.assertEqual(sorted(wrong_includes(root)), sorted([
-                *wrong, "pool/heap: no file says what it may include", "stats: a second rule in second.hpp",
+                *wrong, "pool/heap: no file has the lines `// Room:` and `// May include:`",
+                "stats: a second rule in second.hpp",
                 "shim/opencl: a kind may not include another: shim/cuda"]))
 
 
 class Locks(unittest.TestCase):
     def test_every_lock_is_thought_of_at_a_fork(self):
         found = forgotten_locks(ROOT)
-        self.assertFalse(found, "\n" + "\n".join(found))
+        self.assertTrue(not found, "\n" + "\n".join(found) +
+                        "\nA fork must take each of these locks (lock_for_fork) and return it (unlock_after_fork), or "
+                        "make it again in the child: see shim/core/fork.cpp.")
 
     def test_a_forgotten_lock_is_seen(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -235,12 +244,13 @@ class Style(unittest.TestCase):
     def test_the_page_of_the_tests_names_each_folder(self):
         page = (ROOT / "tests/README.md").read_text()
         folders = {path.parent.name for path in (ROOT / "tests").glob("*/CMakeLists.txt")} | {"support"}
-        self.assertEqual([folder for folder in sorted(folders) if f"`{folder}`" not in page], [])
+        self.assertEqual([folder for folder in sorted(folders) if f"`{folder}`" not in page], [],
+                         "a table of tests/README.md has a row for each folder with tests")
 
     def test_every_file_keeps_the_rules(self):
         found = [f"{path.relative_to(ROOT)}: {breach}"
                  for path in files_with_rules(ROOT) for breach in breaches_of_style(path)]
-        self.assertFalse(found, "\n" + "\n".join(found))
+        self.assertTrue(not found, "\n" + "\n".join(found))
 
     def test_breaches_are_seen(self):
         with tempfile.TemporaryDirectory() as folder:

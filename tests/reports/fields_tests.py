@@ -75,6 +75,13 @@ class Fields(unittest.TestCase):
             with self.subTest(wrong), self.assertRaises(report_fields.Wrong):
                 made(ROWS.replace("RULE(", wrong + "\nRULE("))
 
+    def test_a_row_with_too_few_or_too_many_parts_is_named(self):
+        for wrong in ('FIELD(e, count, "It.")', 'FIELD_IF(e, count, of.e, "It.")',
+                      'FIELD(e, count, of.e, "It.", "0.2", 1)', 'VALUE("green")'):
+            row = wrong.partition("(")[0]
+            with self.subTest(wrong), self.assertRaisesRegex(report_fields.Wrong, rf"its form is {row}\("):
+                made(ROWS.replace("RULE(", wrong + "\nRULE("))
+
     def test_an_object_that_nothing_has_is_refused(self):
         with self.assertRaisesRegex(report_fields.Wrong, "orphan"):
             report_fields.page(report_fields.Table(ROWS + 'OBJECT(orphan, Part, "A part.")\nEND\n'))
