@@ -298,7 +298,7 @@ class Symboliser {
  public:
   explicit Symboliser(SymbolBudget budget)
       : deadline_ns_(nanoseconds_since_start() + std::uint64_t{budget.clock_ms} * 1'000'000),
-        thread_deadline_ns_(thread_ns() + std::uint64_t{budget.thread_ms} * 1'000'000) {}
+        thread_deadline_ns_(budget.thread_ms ? thread_ns() + std::uint64_t{budget.thread_ms} * 1'000'000 : 0) {}
 
   Vector<FrameFigures> frames(const Vector<FrameFigures>& bare) {
     Vector<FrameFigures> named;
@@ -400,7 +400,9 @@ class Symboliser {
     SplitUnits units;
   };
 
-  bool is_spent() const { return nanoseconds_since_start() >= deadline_ns_ || thread_ns() >= thread_deadline_ns_; }
+  bool is_spent() const {
+    return nanoseconds_since_start() >= deadline_ns_ || (thread_deadline_ns_ && thread_ns() >= thread_deadline_ns_);
+  }
 
   std::uint64_t deadline_ns_, thread_deadline_ns_;
   Shown shown_;

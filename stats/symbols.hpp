@@ -11,12 +11,12 @@ namespace cistern {
 // overloads apart.
 String short_function_name(std::string_view demangled);
 
-// The calling thread's processor time, and time by the clock: on a busy machine a thread gets little of it.
+// Time by the clock and, on a busy machine, where a thread gets little of it, the calling thread's own. That one takes
+// a system call to ask: 0: it is not asked.
 struct SymbolBudget {
-  unsigned thread_ms, clock_ms;
-  constexpr SymbolBudget(unsigned ms) : thread_ms(ms), clock_ms(ms) {}
-  constexpr SymbolBudget(unsigned of_thread_ms, unsigned by_clock_ms)
-      : thread_ms(of_thread_ms), clock_ms(by_clock_ms) {}
+  unsigned clock_ms, thread_ms = 0;
+  constexpr SymbolBudget(unsigned by_clock_ms, unsigned of_thread_ms = 0)
+      : clock_ms(by_clock_ms), thread_ms(of_thread_ms) {}
 };
 
 // Fills function, file and line of every frame, inserts frames for inlined calls, and drops leading frames that

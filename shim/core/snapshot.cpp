@@ -25,6 +25,7 @@
 #include "shim/process/output.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/standings.hpp"
+#include "shim/process/system_filter.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/counters.hpp"
 #include "stats/format.hpp"
@@ -42,7 +43,7 @@
 namespace cistern {
 namespace {
 
-constexpr SymbolBudget kSymbolBudget(3000, 12'000);
+constexpr SymbolBudget kSymbolBudget(12'000, 3000), kSymbolBudgetUnderFilter(3000);
 constexpr SymbolBudget kSymbolBudgetBeforeDeath(700);  // a signal leaves the process 2 s
 constexpr std::size_t kCommandBytesMax = 4096, kPathBytesShown = 200;
 
@@ -195,7 +196,10 @@ Snapshot take_snapshot(const char* moment) {
   if (snapshot.used_gpu_memory()) snapshot.frameworks = loaded_frameworks(environment_variable);
   for (FrameworkFigures& framework : snapshot.frameworks)
     framework.is_switched |= framework.name == std::string_view("PyTorch") && library::torch_allocates_here.load();
-  resolve(snapshot, is_signal(moment) ? kSymbolBudgetBeforeDeath : kSymbolBudget, options().frames == "python");
+  const SymbolBudget budget = is_signal(moment)             ? kSymbolBudgetBeforeDeath
+                              : system_calls_are_filtered() ? kSymbolBudgetUnderFilter
+                                                            : kSymbolBudget;
+  resolve(snapshot, budget, options().frames == "python");
   suppress_and_merge(snapshot);
   return snapshot;
 }
