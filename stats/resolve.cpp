@@ -43,9 +43,9 @@ void leave_out_frames(Snapshot& snapshot, bool fold_native) {
 
 }  // namespace
 
-void resolve(Snapshot& snapshot, SymbolBudget budget, bool fold_native) {
+void resolve(Snapshot& snapshot, unsigned budget_ms, bool fold_native) {
   find_frames(snapshot);
-  symbolise(snapshot, budget);
+  symbolise(snapshot, budget_ms);
   leave_out_frames(snapshot, fold_native);
 }
 
@@ -58,10 +58,10 @@ void cut_call_wrappers(Snapshot& snapshot) {
   for_each_stack(snapshot, [](SiteId, Vector<FrameFigures>& frames, bool) { cut_call_wrappers(frames); });
 }
 
-Vector<FrameFigures> resolved_frames(SiteId site, SymbolBudget budget) {
+Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms) {
   Vector<LeakFigures> one(1);
   one[0].frames = site_frames(site);
-  symbolise(one, budget);
+  symbolise(one, budget_ms);
   cut_runtime_frames(one[0].frames);
   cut_call_wrappers(one[0].frames);
   if (std::any_of(one[0].frames.begin(), one[0].frames.end(), is_python))

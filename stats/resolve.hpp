@@ -3,14 +3,13 @@
 #pragma once
 #include "stats/sites.hpp"
 #include "stats/snapshot.hpp"
-#include "stats/symbols.hpp"
 
 namespace cistern {
 
 // Every stack that the snapshot has the site of: frames, without those of the runtime that was called, and the owner.
-// When the budget is spent the remaining frames keep module and offset.
+// After `budget_ms` the remaining frames keep module and offset.
 // `fold_native`: reports show Python code first, and native code below it does not keep rows apart.
-void resolve(Snapshot& snapshot, SymbolBudget budget, bool fold_native);
+void resolve(Snapshot& snapshot, unsigned budget_ms, bool fold_native);
 // The same with no names but those of Python code: native frames keep module and offset. It reads no file of symbols.
 void resolve_without_symbols(Snapshot& snapshot, bool fold_native);
 
@@ -18,6 +17,6 @@ void resolve_without_symbols(Snapshot& snapshot, bool fold_native);
 void cut_call_wrappers(Snapshot& snapshot);
 
 // One site's frames, in the same way and without call wrappers; only those of Python code where there are any.
-Vector<FrameFigures> resolved_frames(SiteId site, SymbolBudget budget);
+Vector<FrameFigures> resolved_frames(SiteId site, unsigned budget_ms);
 
 }  // namespace cistern

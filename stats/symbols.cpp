@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <link.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,7 +16,6 @@
 #include <new>
 #include <utility>
 
-#include "pool/base/clock.hpp"
 #include "pool/base/lock.hpp"
 #include "pool/base/path.hpp"
 #include "pool/base/private_descriptor.hpp"
@@ -291,14 +289,11 @@ Vector<NamedFrame> for_relatives(const Resolved& resolved) {
   return frames;
 }
 
-std::uint64_t thread_ns() { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
-
 // Replaces frame by frame; what was not resolved in time stays as it is. Frames are resolved once per report.
 class Symboliser {
  public:
-  explicit Symboliser(SymbolBudget budget)
-      : deadline_ns_(nanoseconds_since_start() + std::uint64_t{budget.clock_ms} * 1'000'000),
-        thread_deadline_ns_(budget.thread_ms ? thread_ns() + std::uint64_t{budget.thread_ms} * 1'000'000 : 0) {}
+  explicit Symboliser(unsigned budget_ms)
+      : deadline_ns_(nanoseconds_since_start() + std::uint64_t{budget_ms} * 1'000'000) {}
 
   Vector<FrameFigures> frames(const Vector<FrameFigures>& bare) {
     Vector<FrameFigures> named;
@@ -349,7 +344,7 @@ class Symboliser {
     if (module == modules_.end()) return nullptr;
     const NameKey key{address, hash_of_module(module->base, module->path, frame.build_id)};
     if (const auto frames = shared_names(key)) return &resolved_.emplace(address, from_relative(*frames)).first->second;
-    if (is_spent()) return nullptr;
+    if (nanoseconds_since_start() >= deadline_ns_) return nullptr;
     backtrace_state* const state = state_of(*module, frame.build_id);
     if (!state) return nullptr;
     shown_.set(&*module);
@@ -364,14 +359,14 @@ class Symboliser {
     auto file = std::find_if(closed_.begin(), closed_.end(),
                              [&](const ClosedFile& one) { return one.shown.closed == frame.closed; });
     if (file == closed_.end()) {
-      if (is_spent()) return nullptr;
+      if (nanoseconds_since_start() >= deadline_ns_) return nullptr;
       file = closed_.insert(
           closed_.end(),
           {{0, 0, 0, frame.closed->path, frame.build_id, frame.closed}, has_file_still(*frame.closed), {}});
     }
     if (!file->is_same) return nullptr;
     if (const auto known = file->resolved.find(frame.offset); known != file->resolved.end()) return &known->second;
-    if (is_spent()) return nullptr;
+    if (nanoseconds_since_start() >= deadline_ns_) return nullptr;
     backtrace_state* const state = state_of(file->shown, frame.build_id);
     if (!state) return nullptr;
     shown_.set(&file->shown);
@@ -400,11 +395,7 @@ class Symboliser {
     SplitUnits units;
   };
 
-  bool is_spent() const {
-    return nanoseconds_since_start() >= deadline_ns_ || (thread_deadline_ns_ && thread_ns() >= thread_deadline_ns_);
-  }
-
-  std::uint64_t deadline_ns_, thread_deadline_ns_;
+  std::uint64_t deadline_ns_;
   Shown shown_;
   Vector<ShownModule> modules_;
   Vector<ClosedFile> closed_;
@@ -502,15 +493,15 @@ String short_function_name(std::string_view demangled) {
   return String(name.substr(name_start(name)));
 }
 
-void symbolise(Vector<LeakFigures>& leaks, SymbolBudget budget) {
+void symbolise(Vector<LeakFigures>& leaks, unsigned budget_ms) {
   assert_no_lock_held();
-  Symboliser symboliser(budget);
+  Symboliser symboliser(budget_ms);
   for (LeakFigures& leak : leaks) leak.frames = symboliser.frames(leak.frames);
 }
 
-void symbolise(Snapshot& snapshot, SymbolBudget budget) {
+void symbolise(Snapshot& snapshot, unsigned budget_ms) {
   assert_no_lock_held();
-  Symboliser symboliser(budget);
+  Symboliser symboliser(budget_ms);
   for_each_stack(snapshot, [&](std::uint32_t, Vector<FrameFigures>& frames, bool is_named) {
     if (is_named) frames = symboliser.frames(frames);
   });

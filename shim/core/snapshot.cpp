@@ -25,7 +25,6 @@
 #include "shim/process/output.hpp"
 #include "shim/process/process.hpp"
 #include "shim/process/standings.hpp"
-#include "shim/process/system_filter.hpp"
 #include "shim/process/uncounted.hpp"
 #include "stats/counters.hpp"
 #include "stats/format.hpp"
@@ -43,8 +42,8 @@
 namespace cistern {
 namespace {
 
-constexpr SymbolBudget kSymbolBudget(12'000, 3000), kSymbolBudgetUnderFilter(3000);
-constexpr SymbolBudget kSymbolBudgetBeforeDeath(700);  // a signal leaves the process 2 s
+constexpr unsigned kSymbolBudgetMs = 3000;
+constexpr unsigned kSymbolBudgetBeforeDeathMs = 700;  // a signal leaves the process 2 s
 constexpr std::size_t kCommandBytesMax = 4096, kPathBytesShown = 200;
 
 String command_line() {
@@ -127,6 +126,13 @@ void add_trends(Snapshot& snapshot) {
   snapshot.site_trends = {};
 }
 
+// A user who gives the judgement more time gives it to names too: a busy machine takes long for either.
+unsigned symbol_budget_ms(std::string_view moment) {
+  if (is_signal(moment)) return kSymbolBudgetBeforeDeathMs;
+  const std::uint64_t judging_ms = std::min<std::uint64_t>(options().judging_limit() / 1'000'000, 60'000);
+  return std::max(kSymbolBudgetMs, static_cast<unsigned>(judging_ms));
+}
+
 String about_suppressions(std::string_view what) {
   StringSink line;
   line.print("CISTERN_SUPPRESSIONS: {}: {}", printable(options().suppressions, kPathBytesShown), what);
@@ -196,10 +202,7 @@ Snapshot take_snapshot(const char* moment) {
   if (snapshot.used_gpu_memory()) snapshot.frameworks = loaded_frameworks(environment_variable);
   for (FrameworkFigures& framework : snapshot.frameworks)
     framework.is_switched |= framework.name == std::string_view("PyTorch") && library::torch_allocates_here.load();
-  const SymbolBudget budget = is_signal(moment)             ? kSymbolBudgetBeforeDeath
-                              : system_calls_are_filtered() ? kSymbolBudgetUnderFilter
-                                                            : kSymbolBudget;
-  resolve(snapshot, budget, options().frames == "python");
+  resolve(snapshot, symbol_budget_ms(moment), options().frames == "python");
   suppress_and_merge(snapshot);
   return snapshot;
 }
