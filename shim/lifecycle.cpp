@@ -230,6 +230,15 @@ void begin_quick_exit() {
   if (has_something_to_say() && may_report_here()) const Ending ending;
 }
 
+// Other threads may end the process in the C library's own way (errx), without our exit, while memory is judged here.
+// They find this handler first, and wait in it: else they would be in the list of handlers when this thread comes to
+// it, and of two threads there one may free memory of the list that the other uses.
+void hold_others_in_the_list() {
+  static constinit std::atomic<bool> holds{false};
+  if (__libc_single_threaded || holds.exchange(true)) return;
+  on_exit([](int status, void*) { let_others_go_first(status); }, nullptr);
+}
+
 // Silent processes are left without a new descriptor. Live memory is judged before any destructor runs.
 void begin_exit(const void* stack) {
   let_others_go_first();
@@ -239,6 +248,7 @@ void begin_exit(const void* stack) {
   if (!may_report_here()) return;
   const Uncancelled uncancelled;
   const Ending ending;
+  hold_others_in_the_list();
   judged_from_ns = coarse_now_ns();
   hold_standard_error();
   hold_report_descriptor();
