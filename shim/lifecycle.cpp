@@ -231,8 +231,8 @@ void begin_quick_exit() {
 }
 
 // Other threads may end the process in the C library's own way (errx), without our exit, while memory is judged here.
-// They find this handler first, and wait in it: else they would be in the list of handlers when this thread comes to
-// it, and of two threads there one may free memory of the list that the other uses.
+// They find this handler first, and wait in it. Without it two threads would run the list of handlers, and one may free
+// memory of the list that the other uses.
 void hold_others_in_the_list() {
   static constinit std::atomic<bool> holds{false};
   if (__libc_single_threaded || holds.exchange(true)) return;
