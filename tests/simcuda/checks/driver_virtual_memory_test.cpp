@@ -1,4 +1,10 @@
 // The simulated driver's own tests: virtual memory, and what becomes of programs that use it wrongly.
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
 #include "tests/simcuda/checks/virtual_memory_support.hpp"
 
 namespace {
@@ -275,6 +281,158 @@ TEST_F(VirtualMemory, ADeviceWithoutItSaysSo) {
   const CUmemAllocationProp wanted = on_device(0);
   EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED, cuMemAddressReserve(&address, kUnit, 0, 0, 0));
   EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate(&handle, kUnit, &wanted, 0));
+}
+
+// A kernel that writes one word again and again, until it is told to stop.
+std::atomic<bool> writing{false}, stop_writing{false};
+CUfunction endless_kernel() {
+  static const size_t bytes[] = {sizeof(CUdeviceptr)};
+  simcuda_define(
+      "write_on", reinterpret_cast<const void*>(&bytes),
+      [](void** arguments) {
+        while (!stop_writing) {
+          **static_cast<volatile unsigned**>(arguments[0]) = 1;
+          writing = true;
+        }
+      },
+      1, bytes);
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  EXPECT_CU(CUDA_SUCCESS, cuModuleLoadData(&module, "any image"));
+  EXPECT_CU(CUDA_SUCCESS, cuModuleGetFunction(&function, module, "write_on"));
+  return function;
+}
+
+TEST_F(VirtualMemory, UnmappingDoesNotWaitAndWorkThatGoesOnFaults) {
+  const Mapped memory(2);
+  const long long before = simcuda_get("unmapped_in_use");
+  void* arguments[] = {const_cast<CUdeviceptr*>(&memory.address)};
+  writing = stop_writing = false;
+  ASSERT_CU(cuLaunchKernel(endless_kernel(), 1, 1, 1, 1, 1, 1, 0, stream(), arguments, nullptr));
+  while (!writing) std::this_thread::yield();
+  ASSERT_CU(cuMemUnmap(memory.address + kUnit, kUnit));
+  EXPECT_EQ(before, simcuda_get("unmapped_in_use")) << "it uses the other page";
+  ASSERT_CU(cuMemUnmap(memory.address, kUnit));
+  EXPECT_EQ(before + 1, simcuda_get("unmapped_in_use"));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+  stop_writing = true;
+}
+
+TEST_F(VirtualMemory, QueuedWorkOfEachKindFaultsOnMemoryThatIsGone) {
+  const CUfunction store = store_kernel();
+  void* const pinned = pin(kUnit);
+  const std::function<void(CUdeviceptr, CUstream)> kinds[] = {
+      [](CUdeviceptr memory, CUstream in) { EXPECT_CU(CUDA_SUCCESS, cuMemsetD32Async(memory, 1, 100, in)); },
+      [&](CUdeviceptr memory, CUstream in) { EXPECT_CU(CUDA_SUCCESS, cuMemcpyHtoDAsync(memory, pinned, kUnit, in)); },
+      [&](CUdeviceptr memory, CUstream in) { EXPECT_CU(CUDA_SUCCESS, cuMemcpyDtoHAsync(pinned, memory, kUnit, in)); },
+      [&](CUdeviceptr memory, CUstream in) { EXPECT_CU(CUDA_SUCCESS, launch_store(store, memory, 1, in)); },
+      [](CUdeviceptr memory, CUstream in) { EXPECT_CU(CUDA_SUCCESS, cuStreamWriteValue32(in, memory, 1, 0)); },
+      [](CUdeviceptr memory, CUstream in) {
+        std::vector<char> pageable(1000);
+        EXPECT_CU(CUDA_SUCCESS, cuMemcpyHtoDAsync(memory, pageable.data(), pageable.size(), in));
+      }};
+  for (const auto& queue : kinds) {
+    const Mapped memory(1);
+    const long long in_use = simcuda_get("unmapped_in_use"), faults = simcuda_get("faults");
+    const InContext other(0);
+    const Held held(stream());
+    queue(memory.address, held.in);
+    ASSERT_CU(cuMemUnmap(memory.address, kUnit));
+    EXPECT_EQ(in_use + 1, simcuda_get("unmapped_in_use"));
+    held.go_on();
+    EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+    EXPECT_EQ(faults + 1, simcuda_get("faults"));
+  }
+  ASSERT_CU(cuMemFreeHost(pinned));
+}
+
+TEST_F(VirtualMemory, AFaultIsOfTheContextThatWorkedAndEndsItsWork) {
+  const Mapped memory(1);
+  const CUdeviceptr other = allocate(4);
+  ASSERT_CU(cuMemsetD32(other, 5, 1));
+  {
+    const InContext faulty(0);
+    const Held held(stream());
+    ASSERT_CU(cuMemsetD32Async(memory.address, 1, 1, held.in));
+    ASSERT_CU(cuMemsetD32Async(other, 6, 1, held.in));
+    ASSERT_CU(cuMemUnmap(memory.address, kUnit));
+    held.go_on();
+    EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+  }
+  EXPECT_EQ(5U, word_at(other)) << "what was queued after the fault has run";
+  ASSERT_CU(cuMemFree(other));
+}
+
+TEST_F(VirtualMemory, MemoryThatIsUnmappedAfterItsWorkCountsAsUnused) {
+  const Mapped memory(1);
+  const long long before = simcuda_get("unmapped_in_use");
+  ASSERT_CU(launch_store(store_kernel(), memory.address, 1, stream()));
+  ASSERT_CU(cuCtxSynchronize());
+  ASSERT_CU(cuMemUnmap(memory.address, kUnit));
+  EXPECT_EQ(before, simcuda_get("unmapped_in_use"));
+}
+
+TEST_F(VirtualMemory, QueuedWorkGoesToTheMemoryThatIsMappedWhenItRuns) {
+  const Mapped memory(2);
+  const CUstream late = stream();
+  ASSERT_CU(cuMemsetD8(memory.address, 0, memory.bytes()));
+  ASSERT_CU(cuCtxSynchronize());
+  const long long before = simcuda_get("unmapped_in_use");
+  const Held held(late);
+  ASSERT_CU(launch_store(store_kernel(), memory.address, 9, late));
+  ASSERT_CU(cuMemUnmap(memory.address, 2 * kUnit));
+  ASSERT_CU(cuMemMap(memory.address, kUnit, 0, memory.handles[1], 0));
+  allow(memory.address, kUnit, {0});
+  held.go_on();
+  ASSERT_CU(cuCtxSynchronize());
+  EXPECT_EQ(9U, word_at(memory.address)) << "without a fault, but in the wrong memory";
+  EXPECT_EQ(before + 1, simcuda_get("unmapped_in_use"));
+}
+
+TEST(VirtualMemoryDeathTest, AFaultOfTheProgramsOwnEndsIt) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        cuInit(0);
+        CUdeviceptr address = 0;
+        cuMemAddressReserve(&address, kUnit, 0, 0, 0);
+        *reinterpret_cast<volatile int*>(address) = 1;
+      },
+      testing::KilledBySignal(SIGSEGV), "");
+}
+
+TEST(VirtualMemoryDeathTest, AHandlerOfTheProgramGetsItsOwnFaults) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        signal(SIGSEGV, [](int) { _exit(7); });
+        cuInit(0);
+        CUdeviceptr address = 0;
+        cuMemAddressReserve(&address, kUnit, 0, 0, 0);
+        raise(SIGSEGV);
+      },
+      testing::ExitedWithCode(7), "");
+}
+
+TEST(VirtualMemoryDeathTest, ALineAtTheEndSaysThatMemoryWasUnmappedInUse) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        cuInit(0);
+        CUcontext context = nullptr;
+        cuCtxCreate_v2(&context, 0, 0);
+        simcuda_set("vmm_exit_line", 1);
+        {
+          const Mapped memory(1);
+          CUstream in = nullptr;
+          cuStreamCreate(&in, CU_STREAM_NON_BLOCKING);
+          const Held held(in);
+          cuMemsetD8Async(memory.address, 1, 1, in);
+          cuMemUnmap(memory.address, kUnit);
+        }
+        exit(3);
+      },
+      testing::ExitedWithCode(3), "simcuda: memory was unmapped under 1 commands");
 }
 
 }  // namespace

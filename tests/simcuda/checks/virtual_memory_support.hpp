@@ -2,6 +2,7 @@
 #pragma once
 #include <dirent.h>
 
+#include <atomic>
 #include <initializer_list>
 #include <memory>
 
@@ -64,6 +65,26 @@ struct InContext {
   InContext(const InContext&) = delete;
   InContext& operator=(const InContext&) = delete;
   CUcontext context = nullptr;
+};
+
+// A stream whose work waits, until it may go on.
+struct Held {
+  explicit Held(CUstream stream) : in(stream) {
+    const auto wait = [](void* state) { static_cast<std::atomic<bool>*>(state)->wait(true); };
+    EXPECT_CU(CUDA_SUCCESS, cuLaunchHostFunc(in, wait, &held));
+  }
+  ~Held() {
+    go_on();
+    cuStreamSynchronize(in);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  void go_on() const {
+    held = false;
+    held.notify_all();
+  }
+  const CUstream in;
+  mutable std::atomic<bool> held{true};
 };
 
 inline int open_descriptors() {

@@ -7,6 +7,7 @@
 
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
+#include "tests/simcuda/driver/device_work.hpp"
 #include "tests/simcuda/driver/memory.hpp"
 #include "tests/simcuda/driver/settings.hpp"
 
@@ -66,7 +67,7 @@ Task task_with(const ShapedCopy& what, std::function<void()> work) {
 // The first bytes of a copy.
 Task task_of(const ShapedCopy& what, size_t bytes) {
   return task_with(what, [what, bytes] {
-    const auto move = [&](size_t begin, size_t part) { move_part(what, begin, part); };
+    const auto move = [&](size_t begin, size_t part) { touch_memory([&] { move_part(what, begin, part); }); };
     const auto route = route_of(what);
     if (!route) return move(0, bytes);
     count(*route, bytes);
@@ -88,7 +89,9 @@ class Staged {
                 what.shape.row_bytes * what.shape.rows} {}
   // The part is counted from begin.
   void read(size_t first, size_t part) const { move_part({middle_, what_.from, what_.shape}, begin_ + first, part); }
-  void write(size_t first, size_t part) const { move_part({what_.to, middle_, what_.shape}, begin_ + first, part); }
+  void write(size_t first, size_t part) const {
+    touch_memory([&] { move_part({what_.to, middle_, what_.shape}, begin_ + first, part); });
+  }
   size_t bytes() const { return bytes_; }
 
  private:

@@ -16,6 +16,7 @@ namespace {
 // What a launch runs: a copy of the graph's tasks, so that the graph may change or go [documented].
 struct Executable {
   std::vector<Task> tasks;
+  std::vector<Touched> touched;
   std::shared_ptr<const Graph> keeps;  // memory of memory nodes
   std::shared_ptr<OwnMemory> memory;
 };
@@ -49,6 +50,7 @@ CUresult instantiate(CUgraphExec* handle, CUgraph graph_handle) {
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
   auto executable = std::make_shared<Executable>();
   if (!tasks_in_order(*graph, executable->tasks)) return CUDA_ERROR_INVALID_VALUE;
+  executable->touched = touched_by(executable->tasks);
   executable->keeps = graph;
   CUresult ignored;
   if (const Context* context = current_context(ignored)) {
@@ -70,7 +72,7 @@ CUresult launch(CUgraphExec handle, CUstream stream_handle) {
   if (found == executables().end()) return CUDA_ERROR_INVALID_VALUE;
   graph_launched(lock, *found->second->keeps);
   const auto run = [executable = found->second] { run_tasks(executable->tasks); };
-  return enqueue(lock, stream, Task{CU_GRAPH_NODE_TYPE_GRAPH, run});
+  return enqueue(lock, stream, Task{CU_GRAPH_NODE_TYPE_GRAPH, run, nullptr, nullptr, found->second->touched});
 }
 
 }  // namespace
@@ -90,6 +92,12 @@ bool tasks_in_order(const Graph& graph, std::vector<Task>& tasks) {
   for (const GraphNode* node : order)
     if (node->task.work) tasks.push_back(node->task);
   return true;
+}
+
+std::vector<Touched> touched_by(const std::vector<Task>& tasks) {
+  std::vector<Touched> all;
+  for (const Task& task : tasks) all.insert(all.end(), task.touched.begin(), task.touched.end());
+  return all;
 }
 
 CUgraph publish_graph(std::shared_ptr<Graph> graph) {

@@ -210,7 +210,8 @@ extern "C" CUresult cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, c
   if (!child->owned.empty()) return refuse("a child graph with memory nodes");
   const auto tasks = std::make_shared<std::vector<Task>>();
   if (!tasks_in_order(*child, *tasks)) return CUDA_ERROR_INVALID_VALUE;
-  return add(lock, {node, graph, after, count}, {CU_GRAPH_NODE_TYPE_GRAPH, [tasks] { run_tasks(*tasks); }});
+  return add(lock, {node, graph, after, count},
+             {CU_GRAPH_NODE_TYPE_GRAPH, [tasks] { run_tasks(*tasks); }, nullptr, nullptr, touched_by(*tasks)});
 }
 
 extern "C" CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,

@@ -8,6 +8,7 @@
 
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
+#include "tests/simcuda/driver/device_work.hpp"
 #include "tests/simcuda/driver/settings.hpp"
 #include "tests/simcuda/driver/thread_state.hpp"
 
@@ -50,12 +51,10 @@ class Arguments {
   std::vector<void*> pointers_;
 };
 
-// The setting fault strikes once: the kernel's context has a sticky error instead of the kernel's work.
-bool fault_strikes(Context& context) {
+// The setting fault strikes once: that kernel faults instead of working.
+bool fault_strikes() {
   long long planted = 1;
-  if (!settings.fault.compare_exchange_strong(planted, 0)) return false;
-  context.sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
-  return true;
+  return settings.fault.compare_exchange_strong(planted, 0);
 }
 
 // [assumed] A kernel reads at every address in its arguments. Addresses that it loads from memory are not seen here.
@@ -95,10 +94,10 @@ const KernelDefinition* find_kernel_by_name(const char* name) {
 Task launch_task(const Function& function, void** arguments, Context* context) {
   const auto copies = std::make_shared<Arguments>(*function.definition, arguments);
   const simcuda_work work = function.definition->kernel.work;
-  const auto run = [copies, work, context] {
-    if (fault_strikes(*context)) return;
+  const auto run = [copies, work] {
+    if (fault_strikes()) return fault();
     this_thread().in_host_function = true;  // a kernel cannot call the driver
-    work(copies->pointers());
+    touch_memory([&] { work(copies->pointers()); });
     this_thread().in_host_function = false;
   };
   return {CU_GRAPH_NODE_TYPE_KERNEL, run, nullptr, context, touched_by(*function.definition, arguments)};

@@ -3,6 +3,7 @@
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
 #include "tests/simcuda/driver/copy.hpp"
+#include "tests/simcuda/driver/device_work.hpp"
 
 namespace simcuda {
 
@@ -26,7 +27,7 @@ static void fill_all(uintptr_t address, const Fill& fill) {
 }
 
 Task fill_task(uintptr_t address, const Fill& fill) {
-  Task task{CU_GRAPH_NODE_TYPE_MEMSET, [address, fill] { fill_all(address, fill); }};
+  Task task{CU_GRAPH_NODE_TYPE_MEMSET, [address, fill] { touch_memory([&] { fill_all(address, fill); }); }};
   const size_t rows_before_last = fill.rows > 1 ? fill.rows - 1 : 0;
   add_touched(task.touched, {address, rows_before_last * fill.pitch + fill.width * fill.element_bytes, true});
   return task;
