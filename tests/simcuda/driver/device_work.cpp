@@ -26,8 +26,8 @@ constinit thread_local sigjmp_buf* after_fault = nullptr;
 
 constinit struct sigaction former_action {};
 
-// Any other fault is the program's own. It gets its former action back and then the fault once more: by the same access,
-// or by raise() if a process sent the signal.
+// Any other fault is the program's own. It gets its former action back and then the fault once more: by the same
+// access, or by raise() if a process sent the signal.
 void on_fault(int signal, siginfo_t* fault, void*) {
   const bool access = fault->si_code > 0;
   if (access && is_virtual_address(reinterpret_cast<uintptr_t>(fault->si_addr)) && after_fault)

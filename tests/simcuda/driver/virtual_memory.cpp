@@ -11,8 +11,6 @@
 namespace simcuda {
 namespace {
 
-// CU_MEM_LOCATION_TYPE_HOST and _HOST_NUMA, which older headers lack.
-constexpr int kHostLocation = 2, kHostNumaLocation = 3;
 // The host's bit among those of devices.
 constexpr int kHost = 63;
 
