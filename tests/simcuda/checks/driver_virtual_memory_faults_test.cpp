@@ -161,7 +161,82 @@ TEST(VirtualMemoryDeathTest, ALineAtTheEndSaysThatMemoryWasUnmappedInUse) {
         }
         exit(3);
       },
-      testing::ExitedWithCode(3), "simcuda: memory was unmapped under 1 commands");
+      testing::ExitedWithCode(3), "simcuda: memory was unmapped under 1 commands, and before 0 launches of graphs");
+}
+
+// A graph that fills the first word of the memory, captured from a stream.
+CUgraphExec graph_that_fills(CUstream in, CUdeviceptr memory) {
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  EXPECT_CU(CUDA_SUCCESS, cuStreamBeginCapture(in, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  EXPECT_CU(CUDA_SUCCESS, cuMemsetD32Async(memory, 8, 1, in));
+  EXPECT_CU(CUDA_SUCCESS, cuStreamEndCapture(in, &graph));
+  EXPECT_CU(CUDA_SUCCESS, cuGraphInstantiate(&executable, graph, 0));
+  EXPECT_CU(CUDA_SUCCESS, cuGraphDestroy(graph));
+  return executable;
+}
+
+TEST_F(VirtualMemory, AGraphWhoseMemoryIsReplacedUsesTheNewOneAndIsCounted) {
+  const Mapped memory(2);
+  const CUstream in = stream();
+  const CUgraphExec graph = graph_that_fills(in, memory.address);
+  const long long before = simcuda_get("stale_graph_launches");
+  ASSERT_CU(cuGraphLaunch(graph, in));
+  ASSERT_CU(cuStreamSynchronize(in));
+  EXPECT_EQ(before, simcuda_get("stale_graph_launches"));
+  ASSERT_CU(cuMemUnmap(memory.address, 2 * kUnit));
+  ASSERT_CU(cuMemMap(memory.address, kUnit, 0, memory.handles[1], 0));
+  allow(memory.address, kUnit, {0});
+  ASSERT_CU(cuGraphLaunch(graph, in));
+  ASSERT_CU(cuStreamSynchronize(in));
+  EXPECT_EQ(8U, word_at(memory.address));
+  EXPECT_EQ(before + 1, simcuda_get("stale_graph_launches"));
+  ASSERT_CU(cuMemUnmap(memory.address, kUnit));
+  ASSERT_CU(cuMemMap(memory.address, kUnit, 0, memory.handles[0], 0));
+  allow(memory.address, kUnit, {0});
+  ASSERT_CU(cuGraphLaunch(graph, in));
+  ASSERT_CU(cuStreamSynchronize(in));
+  EXPECT_EQ(before + 1, simcuda_get("stale_graph_launches")) << "its own memory is back";
+  ASSERT_CU(cuGraphExecDestroy(graph));
+}
+
+TEST_F(VirtualMemory, AGraphFaultsOnOtherMemoryWhereTheSettingSaysSo) {
+  const Mapped memory(2);
+  const CUstream in = stream();
+  const CUgraphExec graph = graph_that_fills(in, memory.address);
+  ASSERT_CU(cuMemUnmap(memory.address, 2 * kUnit));
+  ASSERT_CU(cuMemMap(memory.address, kUnit, 0, memory.handles[1], 0));
+  allow(memory.address, kUnit, {0});
+  simcuda_set("stale_graphs_fault", 1);
+  ASSERT_CU(cuGraphLaunch(graph, in));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+  EXPECT_CU(CUDA_SUCCESS, cuGraphExecDestroy(graph));
+}
+
+TEST_F(VirtualMemory, AGraphWhoseMemoryIsGoneFaults) {
+  const Mapped memory(1);
+  const CUstream in = stream();
+  const CUgraphExec graph = graph_that_fills(in, memory.address);
+  const long long before = simcuda_get("stale_graph_launches");
+  ASSERT_CU(cuMemUnmap(memory.address, kUnit));
+  ASSERT_CU(cuGraphLaunch(graph, in));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+  EXPECT_EQ(before + 1, simcuda_get("stale_graph_launches"));
+  EXPECT_CU(CUDA_SUCCESS, cuGraphExecDestroy(graph));
+}
+
+TEST_F(VirtualMemory, AGraphInFlightUsesItsMemoryToo) {
+  const Mapped memory(1);
+  const CUstream in = stream();
+  const CUgraphExec graph = graph_that_fills(in, memory.address);
+  const long long before = simcuda_get("unmapped_in_use");
+  const Held held(in);
+  ASSERT_CU(cuGraphLaunch(graph, in));
+  ASSERT_CU(cuMemUnmap(memory.address, kUnit));
+  EXPECT_EQ(before + 1, simcuda_get("unmapped_in_use"));
+  held.go_on();
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+  EXPECT_CU(CUDA_SUCCESS, cuGraphExecDestroy(graph));
 }
 
 // Every step of making memory usable, as a program makes it. The first failure is the answer, and what was done before

@@ -98,7 +98,7 @@ inline int open_descriptors() {
 class VirtualMemory : public Driver {
  protected:
   void TearDown() override {
-    for (const char* setting : {"vmm_reserve_max", "vmm_no_range", "rdma_access_fails", "fabric"})
+    for (const char* setting : {"vmm_reserve_max", "vmm_no_range", "rdma_access_fails", "fabric", "stale_graphs_fault"})
       simcuda_set(setting, 0);
     for (const char* setting : {"vmm", "rdma"}) simcuda_set(setting, 1);
     for (const char* setting : {"vmm_granularity", "vmm_granularity_recommended"})

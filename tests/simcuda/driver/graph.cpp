@@ -9,6 +9,7 @@
 #include "tests/simcuda/driver/graph_memory.hpp"
 #include "tests/simcuda/driver/graph_table.hpp"
 #include "tests/simcuda/driver/own_memory.hpp"
+#include "tests/simcuda/driver/settings.hpp"
 
 namespace simcuda {
 namespace {
@@ -62,7 +63,9 @@ CUresult instantiate(CUgraphExec* handle, CUgraph graph_handle) {
   return CUDA_SUCCESS;
 }
 
-// [assumed] The nodes run one after another: an order that the edges allow.
+// [assumed] The nodes run one after another: an order that the edges allow. They use what is mapped at their addresses
+// when they run. A library that registered the memory when it was captured still means the old one, and may hang
+// [cited: fzyzcjy/torch_memory_saver #88]: so such launches are counted, and fault where a setting says so.
 CUresult launch(CUgraphExec handle, CUstream stream_handle) {
   Locked lock = lock_driver();
   CUresult result;
@@ -71,7 +74,11 @@ CUresult launch(CUgraphExec handle, CUstream stream_handle) {
   const auto found = executables().find(handle);
   if (found == executables().end()) return CUDA_ERROR_INVALID_VALUE;
   graph_launched(lock, *found->second->keeps);
-  const auto run = [executable = found->second] { run_tasks(executable->tasks); };
+  const bool stale = is_other_memory(lock, found->second->touched);
+  counters.stale_graph_launches += stale;
+  const auto run = [executable = found->second, faults = stale && settings.stale_graphs_fault] {
+    faults ? fault() : run_tasks(executable->tasks);
+  };
   return enqueue(lock, stream, Task{CU_GRAPH_NODE_TYPE_GRAPH, run, nullptr, nullptr, found->second->touched});
 }
 

@@ -58,14 +58,14 @@ bool fault_strikes() {
 }
 
 // [assumed] A kernel reads at every address in its arguments. Addresses that it loads from memory are not seen here.
-std::vector<Touched> touched_by(const KernelDefinition& definition, void** arguments) {
+std::vector<Touched> touched_by(Locked& lock, const KernelDefinition& definition, void** arguments) {
   std::vector<Touched> all;
   for (size_t index = 0; index < definition.argument_bytes.size(); ++index)
     for (size_t offset = 0; offset + sizeof(uintptr_t) <= definition.argument_bytes[index];
          offset += sizeof(uintptr_t)) {
       uintptr_t word = 0;
       std::memcpy(&word, static_cast<const char*>(arguments[index]) + offset, sizeof word);
-      add_touched(all, {word, 1});
+      add_touched(lock, all, {word, 1});
     }
   return all;
 }
@@ -79,7 +79,7 @@ CUresult launch(const void* handle, CUstream stream_handle, void** arguments, vo
   const Function* function = find_function(lock, handle);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   if (!arguments && !function->definition->argument_bytes.empty()) return CUDA_ERROR_INVALID_VALUE;
-  return enqueue(lock, stream, launch_task(*function, arguments, stream->context));
+  return enqueue(lock, stream, launch_task(lock, *function, arguments, stream->context));
 }
 
 }  // namespace
@@ -91,7 +91,7 @@ const KernelDefinition* find_kernel_by_name(const char* name) {
   return found == all.by_name.end() ? nullptr : found->second;
 }
 
-Task launch_task(const Function& function, void** arguments, Context* context) {
+Task launch_task(Locked& lock, const Function& function, void** arguments, Context* context) {
   const auto copies = std::make_shared<Arguments>(*function.definition, arguments);
   const simcuda_work work = function.definition->kernel.work;
   const auto run = [copies, work] {
@@ -100,7 +100,7 @@ Task launch_task(const Function& function, void** arguments, Context* context) {
     touch_memory([&] { work(copies->pointers()); });
     this_thread().in_host_function = false;
   };
-  return {CU_GRAPH_NODE_TYPE_KERNEL, run, nullptr, context, touched_by(*function.definition, arguments)};
+  return {CU_GRAPH_NODE_TYPE_KERNEL, run, nullptr, context, touched_by(lock, *function.definition, arguments)};
 }
 
 Function* find_function(Locked&, const void* handle) {

@@ -53,7 +53,7 @@ CUresult queue(const char* name, CUstream stream_handle, CUdeviceptr pointer, st
   if (stream->capture) return refuse((std::string(name) + " while its stream is captured").c_str());
   Task task{CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
             [work, context = stream->context] { touch_memory([&] { work(*context); }); }};
-  add_touched(task.touched, {to_address(pointer), sizeof(Word), writes});
+  add_touched(lock, task.touched, {to_address(pointer), sizeof(Word), writes});
   return enqueue(lock, stream, std::move(task));
 }
 

@@ -39,8 +39,23 @@ void forget_done() {
 
 }  // namespace
 
-void add_touched(std::vector<Touched>& all, const Touched& range) {
-  if (range.bytes && is_virtual_address(range.begin)) all.push_back(range);
+void add_touched(Locked&, std::vector<Touched>& all, const Touched& range) {
+  if (!range.bytes || !is_virtual_address(range.begin)) return;
+  const uintptr_t end = range.begin + range.bytes;
+  for (Touched part = range; part.begin < end; part.begin += part.bytes) {
+    const Allocation* mapping = driver().allocations.find(part.begin);
+    const uintptr_t part_end = mapping ? std::min(end, mapping->begin + mapping->bytes) : end;
+    part.bytes = part_end - part.begin;
+    part.block_id = mapping ? mapping->block_id : 0;
+    all.push_back(part);
+  }
+}
+
+bool is_other_memory(Locked&, const std::vector<Touched>& all) {
+  return std::any_of(all.begin(), all.end(), [](const Touched& part) {
+    const Allocation* mapping = driver().allocations.find(part.begin);
+    return part.block_id != (mapping ? mapping->block_id : 0);
+  });
 }
 
 bool may_touch(Locked&, const std::vector<Touched>& all, const Device& device) {

@@ -15,10 +15,14 @@ struct Touched {
   size_t bytes;
   bool writes = false;
   int device = kDeviceOfCommand;  // whose access counts
+  uint64_t block_id = 0;          // the physical memory there when the command was made; 0: none
 };
 
-// Adds the range if it is virtual memory.
-void add_touched(std::vector<Touched>& all, const Touched& range);
+// Adds the range if it is virtual memory: a part for each mapping.
+void add_touched(Locked&, std::vector<Touched>& all, const Touched& range);
+
+// Whether other memory is mapped now than when the command was made, or none.
+bool is_other_memory(Locked&, const std::vector<Touched>& all);
 
 // Whether a command on that device has access to all that is mapped there. Addresses without memory are not judged.
 bool may_touch(Locked&, const std::vector<Touched>& all, const Device& device);
