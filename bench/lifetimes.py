@@ -57,11 +57,11 @@ def replay_device_pool(given, written):
     print(f"SIMULATED driver: no GPU was involved; {datetime.date.today().isoformat()}; {given.kind} memory, seed"
           f" {given.seed}\nreserved/live: the most that the driver had given at once, by the most that was live,"
           " or freed and still used by the stream, at once\n"
-          f"{'':42}{'live MiB':>10}{'plain calls':>13}" + "".join(f"{order:>27}" for order in ORDERS) +
-          f"\n{'':65}" + f"{'res./live   hit %    calls':>27}" * len(ORDERS))
+          f"{'':48}{'live MiB':>10}{'plain calls':>13}" + "".join(f"{order:>27}" for order in ORDERS) +
+          f"\n{'':71}" + f"{'res./live   hit %    calls':>27}" * len(ORDERS))
     for name, passes, file in written:
         plain = bench.run(file, passes, {})
-        line = f"{name:42}{plain['live_peak_bytes'] / MIB:10.1f}{calls_of(plain):13,}"
+        line = f"{name:48}{plain['live_peak_bytes'] / MIB:10.1f}{calls_of(plain):13,}"
         for options in ORDERS.values():
             run = bench.run(file, passes, {**bench.shims, **options})
             line += (f"{run['given_peak_bytes'] / run['used_peak_bytes']:12.3f}"

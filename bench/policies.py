@@ -21,14 +21,17 @@ A cell has two figures. The first is the memory that was reserved at most, by wh
 need in that order of frees. The second is the part of the program's calls, in %, that the calls of the driver are
 fewer. `deferred 20`: freed memory can be used again after 20 steps of the trace. `stream 20`: the same, but work of its
 own stream need not wait. PyTorch's and RMM's allocators have an order of their own, by stream, and have no cell where
-frees are deferred. RMM never waits for a fence: it lets the other stream wait.
+frees are deferred. RMM never waits for a fence: it lets the other stream wait. So its need is the most that is live.
 
---costs prints the time that the calls would take by the latencies of bench/policies/device.hpp. --smallest looks for
-the smallest device on which the trace runs without a failure, by the most that is live: RMM's arena is there too, which
-has a fixed size. --json writes a line for each replay."""
+--costs prints the time that the calls would take by the latencies of bench/policies/device.hpp. `pays from us`: from
+which cost of a pair of cuMemAlloc and cuMemFree on, in us, the policy's calls take less than no pool's.
+
+--smallest looks for the smallest device on which the trace runs without a failure, by the most that is live. RMM's
+arena is there too, which has a fixed size. --json writes a line for each replay."""
 import argparse
 import datetime
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -40,6 +43,8 @@ import trace_formats
 import traces
 
 MIB = 1 << 20
+PIECE = 2 * MIB  # the least that a driver maps
+GOOD_RATIO, GOOD_PERCENT = 1.05, 95
 OURS = ("driver", "blocks", "ranges", "torch", "torch-expandable")
 OF_RMM = ("rmm-pool", "rmm-arena")
 # heading: arguments of bench/replay
@@ -54,6 +59,7 @@ WAYS = {
     "2 streams 20": ("stream", 20, 2),
     "2 streams 200": ("stream", 200, 2),
 }
+US_OF_BLOCK_CALL = 50  # as in bench/policies/device.hpp
 FEW_WAYS = ("strict", "deferred 20", "2 streams 20")
 
 
@@ -90,8 +96,18 @@ def saved_percent(found):
     return 100 * (1 - found["driver_calls"] / found["calls"])
 
 
+def need(found):
+    """RMM needs only what is live: it lets the other stream wait instead."""
+    return found["live_peak_bytes" if found["policy"] in OF_RMM else "need_bytes"]
+
+
 def ratio(found):
-    return found["reserved_peak_bytes"] / found["need_bytes"]
+    return found["reserved_peak_bytes"] / need(found)
+
+
+def is_good(found):
+    return (not found["failed"] and saved_percent(found) >= GOOD_PERCENT
+            and found["reserved_peak_bytes"] <= max(GOOD_RATIO * need(found), need(found) + PIECE))
 
 
 def cell(found):
@@ -111,35 +127,43 @@ def print_table(replays, written):
         print(f"{name}: {first['live_peak_bytes'] / MIB:,.1f} MiB live, {first['calls']:,} calls")
         for policy in policies:
             print(f"  {policy:18}" + "".join(cell(found.get((policy, way))) for way in WAYS), flush=True)
-        for at in all_found:
-            all_found[at].append(found[at])
-    print("the worst of each")
+        for at, each in all_found.items():
+            each.append(found[at])
+    print(f"the worst of {len(each)} traces, and how many are good: at most {GOOD_RATIO} (or 2 MiB more than the need) "
+          f"and at least {GOOD_PERCENT} %")
     for policy in policies:
-        line = ""
-        for way in WAYS:
-            each = all_found.get((policy, way))
-            line += (f"{max(map(ratio, each)):9.3f}{min(map(saved_percent, each)):7.1f}" if each else cell(None))
-        print(f"  {policy:18}{line}")
+        columns = [all_found.get((policy, way)) for way in WAYS]
+        print(f"  {policy:18}" + "".join(f"{max(map(ratio, each)):9.3f}{min(map(saved_percent, each)):7.1f}" if each
+                                         else cell(None) for each in columns))
+        good = (f"{sum(map(is_good, each)):>11} good" if each else cell(None) for each in columns)
+        print(f"  {'':18}" + "".join(good))
+
+
+def pays_from_us(found):
+    """The time of a pair of cuMemAlloc and cuMemFree from which the policy's calls take less than the program's own."""
+    of_blocks = found["driver"]["allocate"] + found["driver"]["free"]
+    others_us = found["driver_us"] - US_OF_BLOCK_CALL * of_blocks
+    return 2 * others_us / (found["calls"] - of_blocks) if found["calls"] > of_blocks else math.inf
 
 
 def print_costs(replays, written):
+    policies = [name for name in replays.policies if name != "rmm-arena"]
     for name, passes, file in written:
         print(f"{name}\n{'':20}{'way':14}{'calls':>10}{'hits':>10}{'moved':>9}{'driver ms':>12}{'us a call':>11}"
-              f"{'own ns a call':>15}")
+              f"{'pays from us':>14}{'own ns a call':>15}")
         for way in FEW_WAYS:
-            for policy in replays.policies:
-                if policy == "rmm-arena" or not is_served(policy, way):
-                    continue
+            for policy in [policy for policy in policies if is_served(policy, way)]:
                 found = replays.run(name, file, passes, policy, way)
+                pays = "" if policy == "driver" else f"{pays_from_us(found):.2f}"
                 print(f"  {policy:18}{way:14}{found['driver_calls']:10,}{found['hits']:10,}{found['moved']:9,}"
-                      f"{found['driver_us'] / 1000:12.1f}{found['driver_us'] / found['calls']:11.2f}"
+                      f"{found['driver_us'] / 1000:12.1f}{found['driver_us'] / found['calls']:11.2f}{pays:>14}"
                       f"{found['ns_per_call']:15.0f}", flush=True)
 
 
 def smallest(replays, name, file, passes, policy, way):
     """The smallest device that the trace runs on, by the most that is live, to a 200th of it."""
     live = replays.run(name, file, passes, "driver", way)["live_peak_bytes"]
-    step = max(live // 200, 1)
+    step = -(-live // 200)
     low, high = 0, 8 * 200  # in steps; with low it fails
     if replays.run(name, file, passes, policy, way, high * step)["failed"]:
         return "above 8"

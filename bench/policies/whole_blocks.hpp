@@ -13,9 +13,12 @@ class WholeBlocks final : public Policy {
  public:
   WholeBlocks(Device& device, Order order) : device_(device), order_(order), source_(device), pool_(source_) {
     pool_.set_limits({.bytes_max = kPoolMax, .bytes_min = 0, .interval_ns = 0});
-    source_.proportion.set_limits(cistern::Proportion::limits(kPoolPercent, 0, 0));
+    source_.proportion.set_limits(cistern::Proportion::limits(kPoolPercent, kTrimInterval, 0));
   }
-  ~WholeBlocks() override { pool_.trim({.keep_bytes = 0, .unused_for_ns = 0}, now_ns()); }
+  ~WholeBlocks() override {
+    for (const auto& [address, block] : live_) source_.release(block);
+    pool_.trim({.keep_bytes = 0, .unused_for_ns = 0}, now_ns());
+  }
 
   std::optional<std::uint64_t> allocate(std::uint64_t bytes, unsigned stream) override {
     const std::uint64_t rounded = rounded_up(bytes, kGranule);
@@ -93,8 +96,8 @@ class WholeBlocks final : public Policy {
   };
   static_assert(cistern::Source<BlockSource>);
 
-  // The defaults of CISTERN_DEVICE_POOL_MAX and CISTERN_DEVICE_POOL_PERCENT, and of the hooks.
-  static constexpr std::uint64_t kPoolMax = std::uint64_t{1} << 40, kPoolPercent = 115;
+  // The defaults of CISTERN_DEVICE_POOL_MAX, CISTERN_DEVICE_POOL_PERCENT and CISTERN_TRIM_INTERVAL, and of the hooks.
+  static constexpr std::uint64_t kPoolMax = std::uint64_t{1} << 40, kPoolPercent = 115, kTrimInterval = 300'000'000'000;
   static constexpr std::uint64_t kNearDivisor = 4, kWasteDivisor = 64, kMuchKept = std::uint64_t{4} << 30;
   static constexpr std::uint64_t kGranule = 512, kGroup = 1;
 

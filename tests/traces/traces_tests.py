@@ -267,6 +267,45 @@ class Replay(unittest.TestCase):
             done = subprocess.run([REPLAY, place, "driver"], capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stderr), (1, f"{place}:1: there is no buffer\n"))
 
+    def policies(self, *arguments):
+        """bench/policies.py, with the program of the tests as that of the benchmarks."""
+        build = self.file.parent / "build"
+        (build / "bench").mkdir(parents=True, exist_ok=True)
+        (build / "bench" / "replay").unlink(missing_ok=True)
+        (build / "bench" / "replay").symlink_to(REPLAY)
+        return subprocess.run([sys.executable, ROOT / "bench" / "policies.py", build, *arguments], capture_output=True,
+                              text=True)
+
+    def test_a_table_of_policies(self):
+        lines = self.file.with_name("lines")
+        done = self.policies("--only", "eight phases, once", "--json", lines)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("RMM is not there (--rmm)\n", done.stdout)
+        self.assertRegex(done.stdout, r"eight phases, once: 352\.0 MiB live, 128 calls\n  blocks +1\.091 +1\.6 ")
+        self.assertRegex(done.stdout, r"\n  torch +5\.455 +50\.0 +- +- +- +5\.455 ")
+        found = [json.loads(line) for line in lines.read_text().splitlines()]
+        self.assertEqual(len(found), 9 + 9 + 6 + 6)
+
+    def test_a_table_of_costs(self):
+        done = self.policies("--only", "eight phases, once", "--costs", "--policy", "driver", "--policy", "torch")
+        self.assertRegex(done.stdout, r"\n  driver +strict +128 +0 +0 +6\.4 +50\.00 ")
+        self.assertRegex(done.stdout, r"\n  torch +strict +64 +0 +0 +3\.2 +25\.00 +0\.00 ")
+
+    def test_the_smallest_device(self):
+        traces.write(self.file, [[0, 1, 3, 1 << 30], [1, 2, 4, 1 << 30]])
+        done = self.policies("--log", self.file, "--smallest", "--policy", "driver")
+        self.assertRegex(done.stdout, r"trace\.csv\n  driver +1\.000 +1\.000 +1\.000\n$")
+
+    def test_a_log_becomes_a_table(self):
+        self.file.write_text(RMM + "1,t,allocate,0x10,1024,0\n1,t,free,0x10,1024,0\n")
+        done = self.policies("--log", self.file, "--policy", "torch")
+        self.assertIn("trace.csv: 0.0 MiB live, 2 calls\n", done.stdout)
+        self.file.write_text("hello\n")
+        done = self.policies("--log", self.file)
+        self.assertEqual(done.stderr, f"{self.file}:1: neither a log of RMM, Umpire or PyTorch nor lifetimes "
+                                      "(id,lower,upper,size)\n")
+        self.assertEqual(done.returncode, 1)
+
     def test_wrong_arguments(self):
         for arguments in (["none"], ["driver", "--order", "any"], ["driver", "--delay", "-1"], ["driver", "more"],
                           ["driver", "--memory", "1x"]):
