@@ -139,7 +139,11 @@ class TorchModel final : public Policy {
     if (first >= end) return false;
     forget(block);
     if (end < block->first + block->bytes) noted(split(block, end - block->first));
-    if (block->first < first) block = split(noted(block), first - block->first);
+    if (block->first < first) {
+      Block* const rest = split(block, first - block->first);
+      noted(block);
+      block = rest;
+    }
     for (std::uint64_t at = first; at < end; at += page) unmap_page(page);
     block->state = State::unmapped;
     noted(joined(block));
