@@ -90,7 +90,7 @@ struct Live {
   unsigned stream;
 };
 
-// What is wrong with a block, first; null: nothing. `checked`: the order that the model knows.
+// The reason why the first wrong block must not be there; null: all may. `checked`: the order that the model knows.
 const char* after_random_calls(const Way& way, Order order, Order checked, unsigned seed, std::uint64_t memory) {
   std::mt19937 random(seed);
   std::lognormal_distribution<double> sizes(12, 2.5);
