@@ -75,20 +75,18 @@ class Replays:
         self.policies = [name for name in OURS + OF_RMM if name in (given.policy or OURS + OF_RMM)
                          and (self.rmm or name not in OF_RMM)]
 
-    def run(self, name, file, passes, policy, way, memory=None):
+    def run(self, name, file, passes, policy, way, *more):
         order, delay, streams = WAYS[way]
         program, libraries = self.rmm if policy in OF_RMM else (self.build / "bench" / "replay", "")
         command = [program, file, policy, "--passes", str(passes), "--order", order, "--delay", str(delay),
-                   "--streams", str(streams)]
-        if memory:
-            command += ["--memory", str(memory)]
+                   "--streams", str(streams), *more]
         done = subprocess.run(command, capture_output=True, text=True,
                               env=os.environ | {"LD_LIBRARY_PATH": libraries, "SIMCUDA_POISON": "0"})
         if done.returncode:
             sys.exit(done.stderr.strip() or f"{command} ended with {done.returncode}")
         found = json.loads(done.stdout)
         if self.json:
-            print(json.dumps({"trace": name, "way": way, "memory": memory, **found}), file=self.json, flush=True)
+            print(json.dumps({"trace": name, "way": way, "options": more, **found}), file=self.json, flush=True)
         return found
 
 
@@ -153,7 +151,7 @@ def print_costs(replays, written):
               f"{'pays from us':>14}{'own ns a call':>15}")
         for way in FEW_WAYS:
             for policy in [policy for policy in policies if is_served(policy, way)]:
-                found = replays.run(name, file, passes, policy, way)
+                found = replays.run(name, file, passes, policy, way, "--time")
                 pays = "" if policy == "driver" else f"{pays_from_us(found):.2f}"
                 print(f"  {policy:18}{way:14}{found['driver_calls']:10,}{found['hits']:10,}{found['moved']:9,}"
                       f"{found['driver_us'] / 1000:12.1f}{found['driver_us'] / found['calls']:11.2f}{pays:>14}"
@@ -164,12 +162,16 @@ def smallest(replays, name, file, passes, policy, way):
     """The smallest device that the trace runs on, by the most that is live, to a 200th of it."""
     live = replays.run(name, file, passes, "driver", way)["live_peak_bytes"]
     step = -(-live // 200)
+
+    def fails(steps):
+        return replays.run(name, file, passes, policy, way, "--memory", str(steps * step))["failed"]
+
     low, high = 0, 8 * 200  # in steps; with low it fails
-    if replays.run(name, file, passes, policy, way, high * step)["failed"]:
+    if fails(high):
         return "above 8"
     while high - low > 1:
         middle = (low + high) // 2
-        if replays.run(name, file, passes, policy, way, middle * step)["failed"]:
+        if fails(middle):
             low = middle
         else:
             high = middle

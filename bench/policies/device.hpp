@@ -13,9 +13,9 @@ struct CallKind {
   const char* name;
   double us;
 };
-// Latencies. Those of virtual memory are cited for 2 MiB handles: create 193, map 1.5, set access 36, unmap 26 us; the
-// driver waits for no work meanwhile. A release is counted as an unmap. [assumed] 50 us for each of cuMemAlloc and
-// cuMemFree, which on real drivers grows with the bytes.
+// Latencies. Those of virtual memory are cited for handles of 2 MiB: create 193, map 1.5, set access 36, unmap 26 us.
+// [assumed] A larger handle costs the same, and a release as much as an unmap. [assumed] 50 us for each of cuMemAlloc
+// and cuMemFree; on real drivers that grows with the bytes.
 constexpr std::array<CallKind, 7> kCallKinds{{{"allocate", 50},
                                               {"free", 50},
                                               {"create", 193},

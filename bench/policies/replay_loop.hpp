@@ -1,6 +1,6 @@
 // Replays a trace through one policy, over a device that only counts:
 //
-//   FILE POLICY [--order strict|deferred|stream] [--delay STEPS] [--streams N] [--passes N] [--memory BYTES]
+//   FILE POLICY [--order strict|deferred|stream] [--delay STEPS] [--streams N] [--passes N] [--memory BYTES] [--time]
 //
 // FILE: see bench/trace.hpp. Work ends STEPS steps of the trace after it was put on its stream. With N streams, buffers
 // use them in turn, whatever the file says. The result is one JSON object:
@@ -10,7 +10,8 @@
 //   failed, hits         allocations that failed, and those that made no call of the driver
 //   moved                pieces of memory that were mapped at another address
 //   driver, driver_us    calls of the driver by kind, and the time that they would take
-//   ns_per_call          nanoseconds of the policy for each call of the program, the least of three replays
+//   ns_per_call          with --time: nanoseconds of the policy for each call of the program, the least of three
+//   replays
 #pragma once
 #include <getopt.h>
 
@@ -32,6 +33,7 @@ struct PolicyRow {
 struct ReplayOptions {
   Order order = Order::strict;
   std::uint64_t delay = 0, streams = 0, passes = 1, memory = std::uint64_t{64} << 30;
+  bool is_timed = false;
 };
 
 struct Replayed {
@@ -99,13 +101,15 @@ inline void print_replay(const Trace& trace, const ReplayOptions& options, const
   for (std::size_t kind = 0; kind < kCallKinds.size(); ++kind)
     std::printf("%s\"%s\": %ju", kind ? ", " : "", kCallKinds[kind].name,
                 std::uintmax_t{device.calls(static_cast<Call>(kind))});
-  std::printf("}, \"ns_per_call\": %.1f}\n", least_ns_per_call(trace, options, row));
+  std::printf("}");
+  if (options.is_timed) std::printf(", \"ns_per_call\": %.1f", least_ns_per_call(trace, options, row));
+  std::puts("}");
 }
 
 [[noreturn]] inline void replay_usage(const char* program, std::span<const PolicyRow> rows) {
   std::fprintf(stderr,
                "usage: %s FILE POLICY [--order strict|deferred|stream] [--delay STEPS] [--streams N] [--passes N] "
-               "[--memory BYTES]\npolicies:",
+               "[--memory BYTES] [--time]\npolicies:",
                program);
   for (const PolicyRow& row : rows) std::fprintf(stderr, " %s", row.name);
   std::fputs("\n", stderr);
@@ -125,9 +129,14 @@ inline bool read_order(std::string_view name, Order& order) {
 
 inline int replay_main(int count, char** arguments, std::span<const PolicyRow> rows) {
   static constexpr option kOptions[] = {
-      {"order", required_argument, nullptr, 'o'},   {"delay", required_argument, nullptr, 'd'},
-      {"streams", required_argument, nullptr, 's'}, {"passes", required_argument, nullptr, 'p'},
-      {"memory", required_argument, nullptr, 'm'},  {}};
+      {"order", required_argument, nullptr, 'o'},
+      {"delay", required_argument, nullptr, 'd'},
+      {"streams", required_argument, nullptr, 's'},
+      {"passes", required_argument, nullptr, 'p'},
+      {"memory", required_argument, nullptr, 'm'},
+      {"time", no_argument, nullptr, 't'},
+      {},
+  };
   ReplayOptions options;
   bool good = true;
   for (int chosen; good && (chosen = getopt_long(count, arguments, "", kOptions, nullptr)) != -1;) {
@@ -136,6 +145,7 @@ inline int replay_main(int count, char** arguments, std::span<const PolicyRow> r
            : chosen == 's' ? read_number(optarg, kStreamsMax, options.streams)
            : chosen == 'p' ? read_number(optarg, kStepsMax, options.passes)
            : chosen == 'm' ? read_number(optarg, kBytesMax, options.memory)
+           : chosen == 't' ? (options.is_timed = true)
                            : false;
   }
   if (!good || count - optind != 2) replay_usage(arguments[0], rows);
