@@ -14,8 +14,8 @@ struct CallKind {
   double us;
 };
 // Latencies. Those of virtual memory are cited for handles of 2 MiB: create 193, map 1.5, set access 36, unmap 26 us.
-// [assumed] A larger handle costs the same, and a release as much as an unmap. [assumed] 50 us for each of cuMemAlloc
-// and cuMemFree; on real drivers that grows with the bytes.
+// It is assumed that a larger handle costs the same, that a release costs as much as an unmap, and that cuMemAlloc and
+// cuMemFree take 50 us each. On real drivers those grow with the bytes.
 constexpr std::array<CallKind, 7> kCallKinds{{{"allocate", 50},
                                               {"free", 50},
                                               {"create", 193},

@@ -1,4 +1,5 @@
-// The range pool over the device that counts.
+// The range pool over the device that counts. Before an allocation fails, it waits for all work and tries again, as
+// hooks around it would.
 #pragma once
 #include "bench/policies/policy.hpp"
 #include "pool/ranges/range_pool.hpp"
@@ -8,13 +9,17 @@ namespace bench {
 class Ranges final : public Policy {
  public:
   Ranges(Device& device, Order order)
-      : is_strict_(order == Order::strict), driver_(device), pool_(driver_, of(order)) {}
+      : device_(device), is_strict_(order == Order::strict), driver_(device), pool_(driver_, of(order)) {}
   std::optional<std::uint64_t> allocate(std::uint64_t bytes, unsigned stream) override {
-    const auto answer = pool_.allocate(bytes, order_of(stream));
+    auto answer = pool_.allocate(bytes, order_of(stream));
+    if (!answer.ok) {
+      device_.synchronise();
+      answer = pool_.allocate(bytes, order_of(stream));
+    }
     return answer.ok ? std::optional(answer.first) : std::nullopt;
   }
   void deallocate(std::uint64_t address, std::uint64_t, unsigned stream) override {
-    pool_.deallocate(address, order_of(stream), {driver_.now()}, !is_strict_);
+    pool_.deallocate(address, order_of(stream), {device_.now()}, !is_strict_);
   }
   std::uint64_t moved() const override { return pool_.figures().moved; }
 
@@ -44,7 +49,6 @@ class Ranges final : public Policy {
     static bool failed(Error error) { return error != 0; }
     static bool out_of_memory(Error error) { return error == kOutOfMemory; }
     static Error no_addresses() { return 1; }
-    std::uint64_t now() const { return device_.now(); }
 
    private:
     static constexpr Error kOutOfMemory = 2;
@@ -60,6 +64,7 @@ class Ranges final : public Policy {
     return is_strict_ ? cistern::ranges::kAnyOrder : 1 + cistern::ranges::Order{stream};
   }
 
+  Device& device_;
   const bool is_strict_;
   Driver driver_;
   mutable cistern::ranges::RangePool<Driver> pool_;
