@@ -52,6 +52,13 @@ class TieredPool {
     interval_.trim(*this, now_ns);
   }
 
+  // The calling thread's cache alone, which holds at most `bytes_max` together with those of other threads.
+  std::optional<Chunk> take_of_thread(const PoolKey& key) { return caches_.take(key); }
+  bool give_to_thread(const PoolKey& key, Chunk chunk, std::uint64_t now_ns, std::uint64_t bytes_max) {
+    return key.bytes <= kThreadChunkBytesMax &&
+           caches_.give(key, chunk, now_ns, std::min(bytes_max, thread_bytes_max_));
+  }
+
   void give_waiting(const PoolKey& key, Chunk chunk, Fence&& fence, std::uint64_t now_ns) {
     shared_.give(key, chunk, std::move(fence), true, now_ns);
   }

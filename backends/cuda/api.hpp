@@ -152,6 +152,9 @@ constexpr int kMemoryHost = 1;  // CUmemorytype
 constexpr int kMemoryDevice = 2;
 constexpr int kMemoryArray = 3;
 constexpr int kMemoryUnified = 4;
+constexpr int kPinnedAllocation = 1;  // CUmemAllocationType
+constexpr int kRecommendedGranularity = 1;
+constexpr int kReadAndWrite = 3;    // CUmemAccess_flags
 constexpr int kLocationDevice = 1;  // CUmemLocationType
 constexpr int kLocationHost = 2;
 constexpr int kLocationHostNuma = 3;
@@ -277,6 +280,11 @@ struct CUmemAllocationProp {
   unsigned char compression_type, rdma_capable;
   unsigned short usage;
   unsigned char reserved[4];
+};
+
+struct CUmemAccessDesc {
+  CUmemLocation location;
+  int flags;
 };
 
 struct CUmemPoolProps {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <new>
 
+#include "backends/cuda/device_range.hpp"
+
 namespace cistern::cuda {
 namespace {
 
@@ -144,6 +146,7 @@ void BlockSource::release_postponed() {
 
 void BlockSource::really_release(Block* block) {
   if (block->slab) return release_piece(block);
+  if (block->range) return block->range->give(block);
   Context* context = block->context;
   const BlockKind kind = block->kind;
   const std::uintptr_t address = block->address.load(std::memory_order_relaxed);
@@ -158,15 +161,15 @@ void BlockSource::forget(Block* block) {
     Locked hold(lock_);
     std::erase(postponed_, block);
   }
-  if (!block->slab) count_given_back(block->context, block->kind, block->bytes);
+  if (!block->is_part()) count_given_back(block->context, block->kind, block->bytes);
   blocks_.forget(block);
 }
 
-Settled BlockSource::settled(Block* block, Fence& fence) {
+Settled BlockSource::settled(Context& own, Fence& fence) {
   while (!fence.empty()) {
     const ClockPoint& point = fence.back();
     if (point.context->alive.load(std::memory_order_relaxed)) {
-      if (point.context == block->context && !marks_own_context.load(std::memory_order_relaxed)) {
+      if (point.context == &own && !marks_own_context.load(std::memory_order_relaxed)) {
         if (!point.context->clock.known(point.number)) return Settled::no;
         fence.pop_back();
         continue;
@@ -179,8 +182,7 @@ Settled BlockSource::settled(Block* block, Fence& fence) {
         fence.pop_back();
         continue;
       }
-      const Settled answer =
-          point.context->clock.settled(point.context->handle(), point.number, block->context->device->calls);
+      const Settled answer = point.context->clock.settled(point.context->handle(), point.number, own.device->calls);
       if (answer != Settled::yes) return answer;
     }
     fence.pop_back();

@@ -43,7 +43,9 @@ class BlockSource {
     block->unsettled = true;
     release(block);
   }
-  Settled settled(Block* block, Fence& fence);
+  Settled settled(Block* block, Fence& fence) { return settled(*block->context, fence); }
+  // For memory of the context.
+  Settled settled(Context& own, Fence& fence);
   void note_waiting(const Block* block, std::uint64_t change) {
     share_of(block->sort()).waiting_bytes.fetch_add(change, std::memory_order_relaxed);
   }
@@ -77,6 +79,12 @@ class BlockSource {
   void freed_by_program(Block* block) {
     count_given_back(block->context, block->kind, block->bytes);
     frees_done.fetch_add(1);
+  }
+
+  // Physical memory under a range of the context.
+  void count_mapped(const Context& context, std::uint64_t bytes) { count_reserved(&context, BlockKind::device, bytes); }
+  void count_unmapped(const Context& context, std::uint64_t bytes) {
+    count_given_back(&context, BlockKind::device, bytes);
   }
 
   // Off where every free waits for its own context: its next wait tells, and an event on the legacy stream would put

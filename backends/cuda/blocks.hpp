@@ -49,8 +49,13 @@ struct Block {
   std::uint64_t bytes = 0;   // of the chunk
   std::uint64_t traits = 0;  // pinned: how it was allocated
   Slab* slab = nullptr;
+  DeviceRange* range = nullptr;  // it lies there
+  // It went back to its range: the record only tells what lay there last.
+  std::atomic<bool> is_former{false};
+  std::uint32_t captures_before = 0;  // captures that had ended when it was handed out
   // Since it was handed out, work on further streams was said to use it: none; known streams; one that is not known.
   std::atomic<std::uint8_t> further_streams{0};
+  std::atomic<bool> syncs_memops{false};    // as the program set the attribute; of a block in a range
   std::atomic<bool> in_ring{false};         // a chunk of staged copies: neither the program's nor kept for it
   bool unsettled = false;                   // released while commands may still use it
   bool recycled = false;                    // given to the program more than once
@@ -64,6 +69,8 @@ struct Block {
   Published<std::uint64_t> born_ns = 0;
   Block* next_unused = nullptr;
 
+  // Cut from a larger allocation: the driver does not know it.
+  bool is_part() const { return slab || range; }
   Sort sort() const { return {kind, context, traits}; }
   PoolKey key() const { return {reinterpret_cast<std::uintptr_t>(context), traits, bytes}; }
   bool context_is_there() const {
@@ -132,9 +139,12 @@ class Blocks {
     block->address.store(0, std::memory_order_release);
     block->marked.store(false, std::memory_order_relaxed);
     block->slab = nullptr;
+    block->range = nullptr;
+    block->is_former.store(false, std::memory_order_relaxed);
     block->recycled = block->unsettled = false;
     block->unpooled = false;
     block->in_ring.store(false, std::memory_order_relaxed);
+    block->syncs_memops.store(false, std::memory_order_relaxed);
     block->buffer_id = 0;
     block->site = block->freed_site = 0;
     Locked hold(lock_);
@@ -144,6 +154,17 @@ class Blocks {
   void forget(Block* block) {
     hide(block);
     put_away(block);
+  }
+
+  // These addresses of a range are given again. The record of the freed block that lay exactly there comes back; null:
+  // none did, and those of freed blocks that lay there are forgotten.
+  Block* claim(std::uintptr_t first, std::uint64_t bytes) {
+    if (Block* const block = table.find(first); block && block->bytes == bytes) return block;
+    Vector<const Block*> freed;
+    ranges.erase_within(first, bytes,
+                        [&](const RangeContent& of) { freed.push_back(static_cast<const Block*>(of.owner)); });
+    for (const Block* block : freed) forget(const_cast<Block*>(block));
+    return nullptr;
   }
 
   // Blocks whose address came again while their context was going: whoever ends the context still accounts for them.

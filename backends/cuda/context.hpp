@@ -53,6 +53,8 @@ struct Device {
   std::atomic<std::uint64_t> sampled_at_ns{0}, sampled_free_bytes{0}, sampled_own_bytes{0};
 };
 
+class DeviceRange;
+
 // One per CUcontext value, never freed: a handle that comes again after a destroy or reset is a new epoch.
 struct Context {
   Context(const Functions& real, Gate& gate) : clock(real, gate) {}
@@ -67,6 +69,9 @@ struct Context {
   std::atomic<std::uint32_t> epoch{0};
   ContextClock clock;
   staging::Ring ring;
+  std::atomic<DeviceRange*> range{nullptr};  // null: it has none yet, or `has_no_range`
+  std::atomic<bool> has_no_range{false};     // the driver refused one
+  std::atomic<std::uint64_t> peers{0};       // devices whose work may use its memory: bit by bit
 
   // Calls of our own that run in it now. A thread that ends the context waits for them, but only for a time, as with
   // the gate.

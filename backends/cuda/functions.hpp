@@ -35,6 +35,17 @@ struct Functions {
   Foreign<CUresult(CUdeviceptr*, std::size_t*, CUdeviceptr)> address_range{};
   Foreign<CUresult(int*, int, CUdevice)> device_attribute{};
   Foreign<CUresult(int*)> exchange_capture_mode{};
+  // Physical memory and ranges of addresses, which are mapped to each other.
+  Foreign<CUresult(std::size_t*, const CUmemAllocationProp*, int)> memory_granularity{};
+  Foreign<CUresult(CUdeviceptr*, std::size_t, std::size_t, CUdeviceptr, unsigned long long)> addresses_reserve{};
+  Foreign<CUresult(CUdeviceptr, std::size_t)> addresses_free{};
+  Foreign<CUresult(CUmemGenericAllocationHandle*, std::size_t, const CUmemAllocationProp*, unsigned long long)>
+      memory_create{};
+  Foreign<CUresult(CUmemGenericAllocationHandle)> memory_release{};
+  Foreign<CUresult(CUdeviceptr, std::size_t, std::size_t, CUmemGenericAllocationHandle, unsigned long long)>
+      memory_map{};
+  Foreign<CUresult(CUdeviceptr, std::size_t)> memory_unmap{};
+  Foreign<CUresult(CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t)> memory_access{};
 };
 
 // This thread runs a function of the program's for a stream or a graph, in which no call of CUDA may be made.

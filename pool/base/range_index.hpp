@@ -40,6 +40,17 @@ class RangeIndex {
     auto found = ranges_.find(first);
     if (found != ranges_.end() && when(found->second.value)) ranges_.erase(found);
   }
+  // All that have an address in common with this range: visit(value).
+  template <class Visit>
+  void erase_within(std::uintptr_t first, std::uint64_t bytes, Visit visit) {
+    Locked hold(lock_);
+    auto at = ranges_.upper_bound(first);
+    if (at != ranges_.begin() && first - std::prev(at)->second.first < std::prev(at)->second.bytes) --at;
+    while (at != ranges_.end() && at->first < first + bytes) {
+      visit(at->second.value);
+      at = ranges_.erase(at);
+    }
+  }
   std::optional<Range> find(std::uintptr_t address) {
     Locked hold(lock_);
     auto after = ranges_.upper_bound(address);

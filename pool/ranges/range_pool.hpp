@@ -67,11 +67,7 @@ class RangePool {
   RangePool(const RangePool&) = delete;
   RangePool& operator=(const RangePool&) = delete;
   // No block is live any more, and no work uses the memory.
-  ~RangePool() {
-    for (auto& [first, piece] : pieces_) piece.pinned = false;
-    for (Extents* extents : {&small_, &large_}) extents->settle_all();
-    trim(0);
-  }
+  ~RangePool() { end(); }
 
   // For work of this order; kAnyOrder: for work that waits for nothing.
   Answer allocate(std::uint64_t bytes, Order order) {
@@ -123,6 +119,70 @@ class RangePool {
     if (found == live_.end()) return;
     for (auto piece = piece_at(first); piece != pieces_.end() && piece->first < found->second->end(); ++piece)
       piece->second.pinned = true;
+  }
+
+  // The block must never be used again.
+  void retire(std::uint64_t first) { pin(first); }
+
+  // Access to all that is mapped is asked for once more: it has changed. The first error.
+  Error allow_access_again() {
+    Vector<std::pair<std::uint64_t, std::uint64_t>> mapped;
+    {
+      Locked hold(lock_);
+      for (const auto& [first, piece] : pieces_) mapped.push_back({first, piece.bytes});
+    }
+    Error answer{};
+    for (const auto& [first, bytes] : mapped) {
+      count(figures_.accesses);
+      const Error error = source_.allow_access(first, bytes);
+      if (source_.failed(error) && !source_.failed(answer)) answer = error;
+    }
+    return answer;
+  }
+
+  // What is mapped can be compared with what was used since then: the bound forgets what was used before.
+  void forget_peak() {
+    Locked hold(lock_);
+    figures_.used_peak = figures_.live_bytes + small_.waiting_bytes() + large_.waiting_bytes();
+  }
+
+  // Calls visit(extent) for each free extent, under the lock. It takes as long as there are extents.
+  template <class Visit>
+  void for_each_free(Visit visit) {
+    Locked hold(lock_);
+    for (const Extents* extents : {&small_, &large_})
+      for (const Extent* at = extents->front(); at; at = at->after)
+        if (at->state == State::free) visit(*at);
+  }
+
+  // What is mapped and has no live block.
+  struct Unused {
+    std::uint64_t waiting_bytes = 0;      // until their fences settle
+    std::uint64_t reclaimable_bytes = 0;  // trim(0) would give them back now
+  };
+  Unused unused() {
+    Unused sum;
+    for_each_free([&](const Extent& free) {
+      if (free.order != kAnyOrder) return void(sum.waiting_bytes += free.bytes);
+      for (auto piece = pieces_.lower_bound(free.first);
+           piece != pieces_.end() && piece->first + piece->second.bytes <= free.end(); ++piece)
+        if (!piece->second.pinned) sum.reclaimable_bytes += piece->second.bytes;
+    });
+    return sum;
+  }
+
+  // Every block is gone, and no work uses the memory: all of it goes back.
+  void end() {
+    {
+      Locked hold(lock_);
+      for (const auto& [first, extent] : live_) extents_of(first).set(extent, State::free);
+      live_.clear();
+      work_.clear();
+      figures_.live_blocks = figures_.live_bytes = 0;
+      for (auto& [first, piece] : pieces_) piece.pinned = false;
+      for (Extents* extents : {&small_, &large_}) extents->settle_all();
+    }
+    trim(0);
   }
 
   // Gives memory back until so much is mapped, as far as none of it is in use. Returns the bytes given back.

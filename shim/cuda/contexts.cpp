@@ -57,6 +57,7 @@ Context* Contexts::current() {
 
 void Contexts::note_gone(Context& context) {
   if (context.alive.exchange(false)) alive_.fetch_sub(1);
+  context.peers.store(0);
   context.epoch.fetch_add(1);
   context.made_by_program.store(false);
   context.poisoned.store(false);

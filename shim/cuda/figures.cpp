@@ -37,7 +37,25 @@ void add_driver_calls(KindFigures& figures, const DriverCalls& calls) {
   figures.driver_queries += calls.queries;
 }
 
-// Live and cached chunks, and what the live ones waste, by class of the report.
+ClassFigures& class_of_bytes(KindFigures& figures, std::uint64_t bytes) {
+  const int size_class = report_class(bytes);
+  const auto at = std::lower_bound(figures.classes.begin(), figures.classes.end(), size_class,
+                                   [](const ClassFigures& of, int wanted) { return of.size_class < wanted; });
+  if (at != figures.classes.end() && at->size_class == size_class) return *at;
+  return *figures.classes.insert(at, ClassFigures{size_class, 0, 0, 0, 0, 0, 0});
+}
+
+void add_free(KindFigures& figures, FragmentationFigures& fragmentation, std::uint64_t bytes) {
+  ++figures.pooled_blocks;
+  figures.pooled_bytes += bytes;
+  fragmentation.free_bytes += bytes;
+  fragmentation.largest_free_bytes = std::max(fragmentation.largest_free_bytes, bytes);
+  ClassFigures& of_size = class_of_bytes(figures, bytes);
+  ++of_size.cached_blocks;
+  of_size.cached_bytes += bytes;
+}
+
+// Live and cached chunks, and what the live ones waste, by class of the report. Of a range, its free extents.
 void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, FragmentationFigures& fragmentation) {
   s.blocks.table.for_each([&](Block& block) {
     if (!of_kind(block, family, device) || block.in_ring.load(std::memory_order_relaxed)) return;
@@ -46,11 +64,7 @@ void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, F
     auto found = std::find_if(figures.classes.begin(), figures.classes.end(),
                               [&](const ClassFigures& c) { return c.size_class == size_class; });
     if (!live) {
-      ++figures.pooled_blocks;
-      figures.pooled_bytes += block.bytes;
-      fragmentation.free_bytes += block.bytes;
-      fragmentation.largest_free_bytes = std::max(fragmentation.largest_free_bytes, block.bytes);
-      if (found != figures.classes.end()) ++found->cached_blocks, found->cached_bytes += block.bytes;
+      if (!block.is_former.load(std::memory_order_relaxed)) add_free(figures, fragmentation, block.bytes);
       return;
     }
     fragmentation.live_bytes += block.bytes;
@@ -59,6 +73,11 @@ void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, F
     found->live_bytes = found->live_bytes.value_or(0) + block.bytes;
     found->requested_bytes = found->requested_bytes.value_or(0) + *live;
   });
+  if (family == Family::device)
+    s.pools.ranges().for_each([&](DeviceRange& range) {
+      if (range.context().device->ordinal != device) return;
+      range.pool().for_each_free([&](const ranges::Extent& free) { add_free(figures, fragmentation, free.bytes); });
+    });
   fragmentation.reserved_bytes = fragmentation.live_bytes + fragmentation.free_bytes;
 }
 
@@ -213,7 +232,8 @@ std::uint64_t trim(std::uint64_t keep_bytes, std::uint64_t unused_for_ns) {
   const std::uint64_t now = coarse_now_ns();
   const std::uint64_t of_rings = kind == BlockKind::pinned ? trim_rings(*s, unused_for_ns, now) : 0;
   BlockPool& pool = s->pools.of(kind);
-  return of_rings + pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = unused_for_ns}, now);
+  const std::uint64_t whole = pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = unused_for_ns}, now);
+  return of_rings + whole + (kind == BlockKind::device && !keep_bytes && !unused_for_ns ? s->pools.ranges().trim() : 0);
 }
 
 void add_to(Snapshot& snapshot) {

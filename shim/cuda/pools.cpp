@@ -7,6 +7,14 @@
 #include "shim/process/process.hpp"
 
 namespace cistern::cuda {
+namespace {
+
+// Thread caches hold at most this part of what is used: a range counts it as used, and cannot join or move it.
+constexpr std::uint64_t kThreadsPart = 128;
+// The order of blocks that wait for all work of their context. No request has it.
+constexpr ranges::Order kContextOrder = 1;
+
+}  // namespace
 
 Pools::Pools(const Functions& functions, Gate& gate, Blocks& blocks, Contexts& contexts, Account& account,
              bool deferred)
@@ -16,6 +24,7 @@ Pools::Pools(const Functions& functions, Gate& gate, Blocks& blocks, Contexts& c
       source_(functions, gate, blocks),
       device_(source_),
       pinned_(source_),
+      ranges_(functions, gate, blocks, source_),
       deferred_(deferred) {
   const Options& chosen = options();
   source_.marks_own_context = deferred;
@@ -40,9 +49,42 @@ BlockSource::Fence Pools::fence_for(const Block* block, bool own_too) {
 }
 
 void Pools::give(Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns) {
+  if (block->range) return give_to_range(block, std::move(fence), now_ns);
   const PoolKey key = block->key();
   BlockPool& pool = of(block->kind);
   fence.empty() ? pool.give(key, block, now_ns) : pool.give_waiting(key, block, std::move(fence), now_ns);
+}
+
+template <class Give>
+void Pools::to_range(Block* block, std::uint64_t now_ns, Give give) {
+  DeviceRange& range = *block->range;
+  const Inside inside(*block->context);
+  if (!block->context_is_there()) return;  // it goes with its range
+  if (give(range) && gate_.open()) range.keep_limits(now_ns);
+}
+
+void Pools::give_to_range(Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns) {
+  Context* const context = block->context;
+  to_range(block, now_ns, [&](DeviceRange& range) {
+    // Work that may still run keeps a block that must not be used again, for ever.
+    if (block->marked.load(std::memory_order_relaxed)) return fence.empty() ? range.retire(block), true : false;
+    const std::uint64_t threads_max = context->device->share.used_bytes() / kThreadsPart;
+    if (fence.empty() && device_.give_to_thread(block->key(), block, now_ns, threads_max)) return false;
+    if (fence.empty())
+      range.give(block);
+    else if (fence.size() == 1 && fence.front().context == context)
+      range.give_behind(block, kContextOrder);
+    else
+      range.give_behind(block, std::move(fence));
+    return true;
+  });
+}
+
+void Pools::give_to_range(Block* block, ranges::Order order, std::uint64_t now_ns) {
+  to_range(block, now_ns, [&](DeviceRange& range) {
+    if (block->marked.load(std::memory_order_relaxed)) return false;
+    return range.give_behind(block, order), true;
+  });
 }
 
 std::uint64_t Pools::reserved_bytes(const Sort& sort) const {
@@ -62,7 +104,7 @@ Proportion::Now Pools::standing(const Sort& sort, std::uint64_t now_ns) {
 }
 
 bool Pools::keeps(const Block& freed, std::uint64_t now_ns) {
-  if (freed.slab) return true;  // nothing of a slab can go alone
+  if (freed.is_part()) return true;  // it cannot go alone
   Proportion& proportion = source_.share_of(freed.sort()).proportion;
   proportion.note_back(freed.bytes, freed.recycled);
   if (proportion.asked_again(freed.bytes)) return true;
@@ -94,12 +136,14 @@ void Pools::settle() {
     device_.settle(group);
     pinned_.settle(group);
   }
+  ranges_.settle();
 }
 
 std::uint64_t Pools::trim() {
   const Trim all{.keep_bytes = 0, .unused_for_ns = 0};
   const std::uint64_t now_ns = coarse_now_ns();
-  return device_.trim(all, now_ns) + pinned_.trim(all, now_ns);
+  const std::uint64_t bytes = device_.trim(all, now_ns) + pinned_.trim(all, now_ns);
+  return bytes + ranges_.trim();
 }
 
 std::uint64_t Pools::trim_while_capturing() {
@@ -117,6 +161,7 @@ std::uint64_t Pools::trim_while_capturing() {
 }
 
 void Pools::before_fork() {
+  ranges_.before_fork();
   device_.before_fork();
   pinned_.before_fork();
   source_.before_fork();
@@ -126,6 +171,7 @@ void Pools::after_fork_in_parent() {
   source_.after_fork();
   pinned_.after_fork_in_parent();
   device_.after_fork_in_parent();
+  ranges_.after_fork_in_parent();
 }
 
 void Pools::after_fork_in_child() {
@@ -133,6 +179,7 @@ void Pools::after_fork_in_child() {
   device_.after_fork_in_child();
   source_.after_fork();
   source_.after_fork_in_child();
+  ranges_.after_fork_in_child();
 }
 
 }  // namespace cistern::cuda

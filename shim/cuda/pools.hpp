@@ -6,6 +6,7 @@
 #include "pool/tiered_pool.hpp"
 #include "shim/cuda/account.hpp"
 #include "shim/cuda/contexts.hpp"
+#include "shim/cuda/device_ranges.hpp"
 
 namespace cistern::cuda {
 
@@ -21,6 +22,7 @@ class Pools {
   BlockPool& device() { return device_; }
   BlockPool& pinned() { return pinned_; }
   BlockPool& of(BlockKind kind) { return kind == BlockKind::device ? device_ : pinned_; }
+  DeviceRanges& ranges() { return ranges_; }
   bool are_deferred() const { return deferred_; }
 
   // The work that a block waits for besides that of its own context, which has been waited for already. All contexts
@@ -28,6 +30,12 @@ class Pools {
   // waits for its own context as well.
   BlockSource::Fence fence_for(const Block* block, bool own_too);
   void give(Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns = coarse_now_ns());
+  // The same for a block that lies in a range. A small one that nothing uses may stay with its thread, as it is.
+  void give_to_range(Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns);
+  // In the order of a stream.
+  void give_to_range(Block* block, ranges::Order order, std::uint64_t now_ns);
+  // A small block that the thread gave to its range; null: none is of this size.
+  Block* take_of_thread(const PoolKey& key) { return device_.take_of_thread(key).value_or(nullptr); }
 
   // Bytes that the driver has given for blocks of this kind. Chunks of staged copies are not the program's memory.
   std::uint64_t reserved_bytes(const Sort& sort) const;
@@ -65,6 +73,8 @@ class Pools {
   void after_fork_in_child();
 
  private:
+  template <class Give>
+  void to_range(Block* block, std::uint64_t now_ns, Give give);
   Proportion::Now standing(const Sort& sort, std::uint64_t now_ns);
   void give_up_excess(const Sort& sort, std::uint64_t now_ns);
 
@@ -73,6 +83,7 @@ class Pools {
   Account& account_;
   BlockSource source_;
   BlockPool device_, pinned_;
+  DeviceRanges ranges_;
   const bool deferred_;
 };
 

@@ -42,7 +42,15 @@ Functions functions_below() {
           .pointer_attribute = CISTERN_REAL(cuPointerGetAttribute),
           .address_range = CISTERN_REAL(cuMemGetAddressRange_v2),
           .device_attribute = CISTERN_REAL(cuDeviceGetAttribute),
-          .exchange_capture_mode = CISTERN_REAL(cuThreadExchangeStreamCaptureMode)};
+          .exchange_capture_mode = CISTERN_REAL(cuThreadExchangeStreamCaptureMode),
+          .memory_granularity = CISTERN_REAL(cuMemGetAllocationGranularity),
+          .addresses_reserve = CISTERN_REAL(cuMemAddressReserve),
+          .addresses_free = CISTERN_REAL(cuMemAddressFree),
+          .memory_create = CISTERN_REAL(cuMemCreate),
+          .memory_release = CISTERN_REAL(cuMemRelease),
+          .memory_map = CISTERN_REAL(cuMemMap),
+          .memory_unmap = CISTERN_REAL(cuMemUnmap),
+          .memory_access = CISTERN_REAL(cuMemSetAccess)};
 }
 #undef CISTERN_REAL
 
@@ -73,6 +81,7 @@ CudaState::CudaState(const Functions& below, const Missing& missing)
       pools(functions, gate, blocks, contexts, account, options().device_order == "deferred" && !missing.for_order),
       sites_on(options().sites != "off") {
   gate.exiting = [] { return phase() != Phase::running; };
+  PhysicalMemory::limit_allows = limit_allows;
   staging.set_limits({.interval_ns = options().trim_interval});
 }
 
@@ -158,6 +167,8 @@ void ContextEnd::gone() {
   const auto forget = [this](const PoolKey&, Block* block, bool) { s_.pools.source().forget(block); };
   s_.pools.take_out(context_, forget);
   s_.pools.source().forget_slabs(context_);
+  DeviceRange* const range = context_->range.load();
+  if (range && phase() == Phase::running) range->end();
   if (phase() == Phase::running) end_programs_memory();
 }
 

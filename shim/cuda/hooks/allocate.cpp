@@ -62,7 +62,9 @@ void hand_out(CudaState& s, Block* block, const Wanted& wanted, bool hit, std::u
   block->born_ns = born_ns;
   block->recycled |= hit;
   block->buffer_id = 0;
+  block->syncs_memops.store(false, std::memory_order_relaxed);
   block->further_streams.store(0, std::memory_order_relaxed);
+  block->captures_before = s.captures.ended_so_far();
   account_birth(s, block, hit, born_ns);
   block->state.store(BlockState::live, std::memory_order_release);
 }
@@ -158,9 +160,36 @@ Block* take_in_order(CudaState& s, Want want, CUstream stream, std::uint64_t now
   return want.key.traits ? take_kept(s.pools.device(), want, now_ns).value_or(nullptr) : nullptr;
 }
 
+// From the context's range; null: a whole allocation serves the request. Where the range fails the driver has the last
+// word, whose errors the program knows.
+Block* take_from_range(CudaState& s, const Want& want, std::uint64_t now_ns, bool* hit) {
+  const Wanted& wanted = want.wanted;
+  DeviceRanges& all = s.pools.ranges();
+  if (wanted.kind != BlockKind::device || !all.asked_for()) [[likely]]
+    return nullptr;
+  const Inside inside(*want.context);
+  DeviceRange* const range = want.context->ending.load() ? nullptr : all.of(*want.context);
+  if (!range || (all.any_whole() && all.wants_whole(capture(s, wanted.api)))) return nullptr;
+  *hit = true;
+  Block* const kept = s.pools.take_of_thread(want.key);
+  if (kept && want.is_there(kept)) return kept;
+  const auto order = wanted.on && !s.captures.any() ? stream_traits(s, want.context, *wanted.on) : ranges::kAnyOrder;
+  const DeviceRange::Given given = range->acquire(want.key.bytes, order);
+  *hit = given.hit;
+  if (!given.hit && s.gate.open()) range->keep_limits(now_ns);
+  return given.block;
+}
+
 CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, std::uintptr_t* address) {
   const Want want{s, wanted, context, {reinterpret_cast<std::uintptr_t>(context), wanted.traits, chunk_bytes(wanted)}};
   const std::uint64_t now_ns = coarse_now_ns();
+  bool range_hit = false;
+  if (Block* const block = take_from_range(s, want, now_ns, &range_hit)) {
+    if (!range_hit) add(s.account.counters_of(wanted.kind, context).pool_misses);
+    *address = block->address.load(std::memory_order_relaxed);
+    hand_out(s, block, wanted, range_hit, now_ns);
+    return kSuccess;
+  }
   if (wanted.on)
     if (Block* const block = take_in_order(s, want, *wanted.on, now_ns)) {
       *address = block->address.load(std::memory_order_relaxed);

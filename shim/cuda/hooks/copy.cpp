@@ -296,10 +296,15 @@ class Copying {
     if (failed) *failed = index;
   }
   void use_sides() {
-    const std::uint64_t bytes = shape_.width_bytes * shape_.height * shape_.depth;
     for (const CUDA_MEMCPY3D::Side* side : {&shape_.target, &shape_.source})
       if (side->memory_type == kMemoryDevice || side->memory_type == kMemoryUnified)
-        use(side->device + (side->z * side->height + side->y) * side->pitch + side->x_bytes, bytes);
+        use(side->device + (side->z * side->height + side->y) * side->pitch + side->x_bytes, spanned_by(*side));
+  }
+
+  std::uint64_t spanned_by(const CUDA_MEMCPY3D::Side& side) const {
+    const std::uint64_t slice = spanned(side.pitch, shape_.width_bytes, shape_.height);
+    if (shape_.depth <= 1 || !slice) return shape_.depth ? slice : 0;
+    return spanned(side.pitch * side.height, slice, shape_.depth);
   }
 
   // Drivers accept a device's address where a host address is expected.

@@ -38,19 +38,23 @@ DriverCalls& calls_of(CudaState& s, const Block& block) {
   return block.kind == BlockKind::device ? block.context->device->calls : s.pools.source().pinned_calls;
 }
 
-// The driver cannot free a piece of a slab, and the first piece has the address of the whole slab. So the driver is
-// asked to free an address that nobody allocated. Its answer says whether it would refuse the call now, as it does
-// while a stream captures or after a fault.
-CUresult free_piece(CudaState& s, Block* piece, Unpooled reason) {
-  const CUresult answer = note(s, driver().cuMemFreeHost(unallocated_address()));
+// The driver cannot free a part of a larger allocation, and the first part has the address of the whole. So the driver
+// is asked to free an address that nobody allocated. Its answer says whether it would refuse the call now, as it does
+// while a stream captures or after a fault. A free of device memory waits for the work, as the driver's does.
+CUresult free_part(CudaState& s, Block* piece, Unpooled reason) {
+  const bool on_device = piece->kind == BlockKind::device;
+  const CUresult answer =
+      note(s, on_device ? driver().cuMemFree_v2(reinterpret_cast<CUdeviceptr>(unallocated_address()))
+                        : driver().cuMemFreeHost(unallocated_address()));
   if (answer != kInvalidValue && answer != kSuccess && answer != kDeinitialized) {
     piece->state.store(BlockState::live, std::memory_order_release);
     return answer;
   }
-  s.account.counters(Family::pinned).count_unpooled(reason);
-  account_death(s, piece, {.kept = answer != kDeinitialized});
+  s.account.counters_of(piece->kind, piece->context).count_unpooled(reason);
+  const bool waited = on_device && synchronise(s, piece->context, s.contexts.current()) == kSuccess;
+  account_death(s, piece, {.kept = answer != kDeinitialized, .waited = waited});
   if (answer == kDeinitialized) return answer;
-  s.pools.give(piece, s.pools.fence_for(piece, true));
+  s.pools.give(piece, s.pools.fence_for(piece, !waited));
   s.pools.source().release_postponed();
   return kSuccess;
 }
@@ -58,7 +62,7 @@ CUresult free_piece(CudaState& s, Block* piece, Unpooled reason) {
 // Makes the program's own free. The block leaves every table first: another thread may get its address immediately.
 template <class Pass>
 CUresult really_free(CudaState& s, Block* block, std::optional<Unpooled> reason, Pass pass) {
-  if (block->slab) return free_piece(s, block, *reason);
+  if (block->is_part()) return free_part(s, block, *reason);
   s.blocks.hide(block);
   const CUresult answer = note(s, pass());
   if (answer != kSuccess && answer != kDeinitialized) {
@@ -103,7 +107,9 @@ struct Order {
 // Gives a block back in the order of a stream, without a call of the driver. If it waits for no other context, only
 // requests on that stream find it.
 void keep_in_order(CudaState& s, Block* block, std::uint64_t traits, std::uint64_t now_ns) {
-  if (!s.captures.any())
+  if (!s.captures.any() && block->range && s.pools.fence_for(block, false).empty())
+    return s.pools.give_to_range(block, traits, now_ns);
+  if (!s.captures.any() && !block->range)
     if (BlockSource::Fence of_others = s.pools.fence_for(block, false); of_others.empty()) {
       const PoolKey own = block->key();
       return s.pools.device().give({own.group, traits, own.bytes}, block, now_ns);
@@ -160,7 +166,10 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
   const bool has_waited = waited == kSuccess;
   const bool may_wait = has_waited || (!waits && s.gate.open() && (as_chosen || much_is_kept(s, *block)));
   const Sort sort = block->sort();
+  const bool in_range = block->range;
   const std::uint64_t now_ns = coarse_now_ns();
+  if (block->range && (s.captures.any() || s.captures.ended_so_far() != block->captures_before))
+    block->range->pin(block);  // a graph may use it
   const bool stays = !has_waited || s.pools.keeps(*block, now_ns);
   account_death(s, block, {.kept = stays, .waited = has_waited, .now_ns = now_ns});
   if (!stays)
@@ -169,7 +178,7 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
     keep_in_order(s, block, order.traits, now_ns);
   else
     s.pools.give(block, s.pools.fence_for(block, !has_waited), now_ns);
-  if (may_wait) s.pools.keep_in_proportion(sort, now_ns);
+  if (may_wait && !in_range) s.pools.keep_in_proportion(sort, now_ns);
   s.pools.source().release_postponed();
   return kSuccess;
 }
@@ -206,7 +215,24 @@ CUresult add_free_node(CudaState& s, CUgraph graph, CUdeviceptr pointer, const c
   return answer;
 }
 
-// cuMemFreeAsync: a block of a pool leaves the pool for good, since the driver frees it in the order of the stream.
+// The driver is asked to free an address that nobody allocated, and refuses that address last: what else is wrong with
+// the call it says before. A capture takes no memory that was not allocated in it.
+template <class Free>
+CUresult free_part_in_stream_order(CudaState& s, Block* part, CUstream stream, Zero zero, const Free& real) {
+  const CUresult answer = note(s, real(reinterpret_cast<CUdeviceptr>(unallocated_address()), stream));
+  if (answer != kInvalidValue || captured_graph(s, stream, zero == Zero::per_thread)) {
+    part->state.store(BlockState::live, std::memory_order_release);
+    return answer;
+  }
+  note_unseen_work(s, *part, stream);
+  s.account.counters_of(part->kind, part->context).count_unpooled(Unpooled::stream_ordered_free);
+  account_death(s, part, {.kept = true});
+  s.pools.give(part, s.pools.fence_for(part, true));
+  return kSuccess;
+}
+
+// cuMemFreeAsync: a block of a pool leaves the pool for good, since the driver frees it in the order of the stream. One
+// that lies in a range goes back there behind the work of its context.
 template <class Free>
 CUresult free_in_stream_order(CUdeviceptr pointer, CUstream stream, Zero zero, const char* api, const Free& real) {
   CudaState& s = state();
@@ -220,6 +246,7 @@ CUresult free_in_stream_order(CUdeviceptr pointer, CUstream stream, Zero zero, c
   if (!block->state.compare_exchange_strong(live, BlockState::cached))
     return freed_already(block, api,
                          [&](void* nowhere) { return note(s, real(reinterpret_cast<CUdeviceptr>(nowhere), stream)); });
+  if (block->is_part()) return free_part_in_stream_order(s, block, stream, zero, real);
   return really_free(s, block, Unpooled::stream_ordered_free, pass);
 }
 

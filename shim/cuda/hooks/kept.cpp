@@ -5,11 +5,14 @@
 
 namespace cistern::cuda {
 
-bool refuses_kept(CudaState& s, const Block& kept, CUdeviceptr address, const char* driver_name) {
+bool refuses_named(CudaState& s, const Named& named, CUdeviceptr address, const char* driver_name) {
   const Context* const current = s.contexts.current();
   if (!current || current->poisoned.load(std::memory_order_relaxed)) return false;
+  if (named.what == Named::beyond_end) return true;
   const char* const api = api_name(driver_name);
-  report_use_of_freed(api, address, {.allocated = kept.site, .freed = kept.freed_site, .used = capture(s, api)});
+  const SiteId allocated = named.block ? SiteId{named.block->site} : 0,
+               freed = named.block ? SiteId{named.block->freed_site} : 0;
+  report_use_of_freed(api, address, {.allocated = allocated, .freed = freed, .used = capture(s, api)});
   return true;
 }
 

@@ -1,30 +1,51 @@
-// A device block that the program gave back and the pool keeps is no memory: a copy, memset, prefetch or advice that
-// names it gets what a driver answers for an address that nobody allocated, and a line says where the block was freed
-// and where it was used. Launches are not looked at: a word among their arguments may only look like an address.
+// A device block that the program gave back and the pool keeps is no memory, nor is what a range has between its
+// blocks: a copy, memset, prefetch or advice that names it gets what a driver answers for an address that nobody
+// allocated, and a line says where the block was freed and where it was used. Launches are not looked at: a word among
+// their arguments may only look like an address.
 #pragma once
 #include "shim/cuda/state.hpp"
 
 namespace cistern::cuda {
 
-// The kept block that contains the address; null: none. A copy begins at the start of a live block nearly always, and
-// that is one look without a lock.
-inline const Block* kept_block(CudaState& s, CUdeviceptr address) {
-  const Block* block = s.blocks.table.find(address);
-  if (block && block->state.load(std::memory_order_acquire) == BlockState::live) [[likely]]
-    return nullptr;
-  if (!block) block = s.blocks.containing(address);
-  const bool kept = block && block->kind == BlockKind::device && block->context_is_there() &&
+// What a call names: memory that the program has (`allowed`, for all that is known), a kept block or addresses of a
+// range where none is, or more than a block of a range has. A call begins at the start of a live block nearly always,
+// and that is one look without a lock.
+struct Named {
+  enum What { allowed, freed, beyond_end } what = allowed;
+  const Block* block = nullptr;  // of freed memory; null: it is not known what lay there
+};
+inline Named named_by(CudaState& s, CUdeviceptr first, std::uint64_t bytes) {
+  const Block* block = s.blocks.table.find(first);
+  if (!block && !(block = s.blocks.containing(first))) {
+    const DeviceRange* const range = s.pools.ranges().containing(first);
+    return {range && range->context().alive.load() ? Named::freed : Named::allowed};
+  }
+  if (block->state.load(std::memory_order_acquire) == BlockState::live) [[likely]] {
+    const std::uint64_t offset = first - block->address.load(std::memory_order_relaxed);
+    const bool fits = !block->range || (bytes <= block->bytes && offset <= block->bytes - bytes);
+    return {fits ? Named::allowed : Named::beyond_end};
+  }
+  const bool kept = block->kind == BlockKind::device && block->context_is_there() &&
                     block->state.load(std::memory_order_acquire) == BlockState::cached;
-  return kept ? block : nullptr;
+  return kept ? Named{Named::freed, block} : Named{};
 }
 
-// Whether a call that uses the kept block is refused with kInvalidValue, which is said once for each place that does
-// so. No: there is no context, or it is broken, and the driver refuses for that reason whatever the address.
-bool refuses_kept(CudaState& s, const Block& kept, CUdeviceptr address, const char* driver_name);
+// Whether the call is refused with kInvalidValue. For freed memory that is said once for each place that does so. No:
+// there is no context, or it is broken, and the driver refuses for that reason whatever the address.
+bool refuses_named(CudaState& s, const Named& named, CUdeviceptr address, const char* driver_name);
+
+// The bytes from the first of rows to the last.
+constexpr std::uint64_t spanned(std::uint64_t pitch, std::uint64_t width, std::uint64_t height) {
+  std::uint64_t bytes = 0;
+  if (!width || !height) return 0;
+  const bool too_many =
+      __builtin_mul_overflow(pitch, height - 1, &bytes) || __builtin_add_overflow(bytes, width, &bytes);
+  return too_many ? ~std::uint64_t{0} : bytes;
+}
 
 inline bool refuses(CudaState& s, const char* driver_name, CUdeviceptr first, std::uint64_t bytes) {
-  const Block* const kept = bytes ? kept_block(s, first) : nullptr;
-  return kept && refuses_kept(s, *kept, first, driver_name);
+  const Named named = bytes ? named_by(s, first, bytes) : Named{};
+  return named.what != Named::allowed && refuses_named(s, named, first, driver_name);
 }
 inline bool refuses(CudaState& s, const char* driver_name, const CUdeviceptr* firsts, const std::size_t* bytes,
                     std::size_t count) {

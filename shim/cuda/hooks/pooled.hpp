@@ -12,7 +12,7 @@ constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 46;
 inline std::optional<Unpooled> why_size_not_pooled(BlockKind kind, std::uint64_t bytes) {
   const Options& chosen = options();
   if (kind == BlockKind::device) {
-    if (!chosen.device_pool) return Unpooled::pool_off;
+    if (chosen.device_pool == "off") return Unpooled::pool_off;
     if (bytes < chosen.device_object_min) return Unpooled::too_small;
     if (bytes > chosen.device_object_max || bytes > kBytesMax) return Unpooled::too_large;
     return {};

@@ -21,7 +21,8 @@ Found find_block(CUdeviceptr pointer) {
   if (!s) return {Whose::not_ours, nullptr};
   bool in_slab = false;
   Block* block = s->blocks.containing(pointer, &in_slab);
-  if (!block) return {in_slab ? Whose::pool : Whose::not_ours, nullptr};  // a piece that nobody has had
+  // A piece of a slab, or addresses of a range, that nobody has had.
+  if (!block) return {in_slab || s->pools.ranges().containing(pointer) ? Whose::pool : Whose::not_ours, nullptr};
   if (!block->context_is_there()) return {Whose::not_ours, nullptr};
   const std::uintptr_t address = block->address.load(std::memory_order_relaxed);
   const bool live = block->state.load(std::memory_order_acquire) == BlockState::live;
@@ -37,10 +38,38 @@ std::uint64_t own_buffer_id(Block* block) {
   return block->buffer_id.compare_exchange_strong(known, made) ? made : known;
 }
 
+// What the driver does not answer for mapped memory as it does for memory of cuMemAlloc, and what it answers for the
+// pieces that were mapped.
+bool is_own_answer(const Block& block, int attribute) {
+  if (!block.range) return false;
+  switch (attribute) {
+    case kPointerContext:
+    case kPointerSyncMemops:
+    case kPointerRangeStart:
+    case kPointerRangeSize:
+    case kPointerBufferId:
+    case kPointerMappingSize:
+    case kPointerMappingStart:
+    case kPointerMemoryBlockId:
+      return true;
+    default:
+      return false;
+  }
+}
+
 void correct_attribute(Block* block, int attribute, void* value) {
   if (!value) return;
-  const bool piece = block->slab != nullptr;
+  const bool piece = block->is_part();
   switch (attribute) {
+    case kPointerContext:
+      if (block->range) *static_cast<CUcontext*>(value) = block->context->handle();
+      return;
+    case kPointerSyncMemops:
+      if (block->range) *static_cast<unsigned*>(value) = block->syncs_memops.load();
+      return;
+    case kPointerMemoryBlockId:
+      if (block->range) *static_cast<unsigned long long*>(value) = own_buffer_id(block);
+      return;
     case kPointerRangeStart:
       *static_cast<CUdeviceptr*>(value) = block->address.load(std::memory_order_relaxed);
       return;
@@ -63,9 +92,16 @@ void correct_attribute(Block* block, int attribute, void* value) {
   }
 }
 
-// A mark that the driver keeps with the allocation: it must not pass to the next owner.
-void mark(CUdeviceptr pointer) {
-  if (Found found = find_block(pointer); found.whose == Whose::program) found.block->marked.store(true);
+// After a call that leaves a mark with the driver's allocation: it must not pass to the next owner. If the driver
+// refused it for memory of a range, which it would not have refused for a whole allocation, the next ones are whole.
+CUresult marks(CUdeviceptr pointer, const char* driver_name, CUresult answer) {
+  const Found found = find_block(pointer);
+  if (found.whose != Whose::program) return answer;
+  if (answer == kSuccess)
+    found.block->marked.store(true);
+  else if (found.block->range && !is_sticky(answer))
+    state().pools.ranges().note_export_refused(*found.block, api_name(driver_name));
+  return answer;
 }
 
 // Small pinned blocks: the driver knows the slab.
@@ -87,7 +123,8 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer) {
   const Found found = find_block(pointer);
   if (found.whose == Whose::pool) return driver().cuMemGetAddressRange_v2(base, bytes, nowhere());
-  const CUresult answer = driver().cuMemGetAddressRange_v2(base, bytes, pointer);
+  const bool in_range = found.whose == Whose::program && found.block->range;  // the driver knows its pieces
+  const CUresult answer = in_range ? kSuccess : driver().cuMemGetAddressRange_v2(base, bytes, pointer);
   if (answer != kSuccess || found.whose == Whose::not_ours) return answer;
   if (base) *base = found.block->address.load(std::memory_order_relaxed);
   if (bytes) *bytes = found.block->requested;
@@ -97,7 +134,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr p
 CUresult cuPointerGetAttribute(void* value, int attribute, CUdeviceptr pointer) {
   const Found found = find_block(pointer);
   if (found.whose == Whose::pool) return driver().cuPointerGetAttribute(value, attribute, nowhere());
-  const CUresult answer = driver().cuPointerGetAttribute(value, attribute, pointer);
+  const bool is_own = value && found.whose == Whose::program && is_own_answer(*found.block, attribute);
+  const CUresult answer = is_own ? kSuccess : driver().cuPointerGetAttribute(value, attribute, pointer);
   if (answer == kSuccess && found.whose == Whose::program) correct_attribute(found.block, attribute, value);
   return answer;
 }
@@ -113,16 +151,17 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
 
 CUresult cuPointerSetAttribute(const void* value, int attribute, CUdeviceptr pointer) {
   if (find_block(pointer).whose == Whose::pool) return driver().cuPointerSetAttribute(value, attribute, nowhere());
-  const CUresult answer = driver().cuPointerSetAttribute(value, attribute, pointer);
-  if (answer == kSuccess) mark(pointer);
+  const CUresult answer =
+      marks(pointer, "cuPointerSetAttribute", driver().cuPointerSetAttribute(value, attribute, pointer));
+  const Found found = find_block(pointer);
+  if (answer == kSuccess && attribute == kPointerSyncMemops && found.whose == Whose::program)
+    found.block->syncs_memops.store(*static_cast<const unsigned*>(value) != 0);
   return answer;
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
   if (find_block(pointer).whose == Whose::pool) return driver().cuIpcGetMemHandle(handle, nowhere());
-  const CUresult answer = driver().cuIpcGetMemHandle(handle, pointer);
-  if (answer == kSuccess) mark(pointer);
-  return answer;
+  return marks(pointer, "cuIpcGetMemHandle", driver().cuIpcGetMemHandle(handle, pointer));
 }
 
 CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr pointer, size_t bytes, int handle_type,
@@ -130,9 +169,8 @@ CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr pointer, size_t
   const Found found = find_block(pointer);
   if (found.whose == Whose::pool)
     return driver().cuMemGetHandleForAddressRange(handle, nowhere(), bytes, handle_type, flags);
-  const CUresult answer = driver().cuMemGetHandleForAddressRange(handle, pointer, bytes, handle_type, flags);
-  if (answer == kSuccess) mark(pointer);
-  return answer;
+  return marks(pointer, "cuMemGetHandleForAddressRange",
+               driver().cuMemGetHandleForAddressRange(handle, pointer, bytes, handle_type, flags));
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pointer, void* host, unsigned flags) {

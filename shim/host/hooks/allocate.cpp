@@ -248,8 +248,6 @@ void* hook_reallocarray(void* block, size_t count, size_t bytes) {
 // --- Aligned
 namespace {
 
-std::size_t system_page() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
-
 // The block for every aligned call. `alignment`: a power of two.
 void* aligned(std::size_t alignment, std::size_t bytes) {
   if (bytes > PTRDIFF_MAX - std::min<std::size_t>(alignment, PTRDIFF_MAX)) return no_memory();

@@ -2,6 +2,7 @@
 // argument says what it has preloaded, so that every pair of with and without is seen.
 // harness: arguments=none
 // harness: arguments={shim}
+// harness: without-ranges=shared by a legacy handle
 #include <sys/wait.h>
 
 #include "../program.hpp"

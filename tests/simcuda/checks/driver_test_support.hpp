@@ -1,4 +1,4 @@
-// What the simulated driver's tests share: a fresh context per test, kernels, settings that are put back.
+// The simulated driver's tests share this: a fresh context per test, kernels, settings that are put back.
 #pragma once
 #include <cuda.h>
 #include <gtest/gtest.h>

@@ -25,13 +25,25 @@ bool AddressWindow::open(size_t bytes, bool shared) {
   return true;
 }
 
-uintptr_t AddressWindow::take(size_t bytes) {
-  const auto fit = free_by_size_.lower_bound({bytes, 0});
+bool AddressWindow::reserve(size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  begin_ = reinterpret_cast<uintptr_t>(memory);
+  bytes_ = bytes;
+  insert_free(begin_, bytes_);
+  return true;
+}
+
+uintptr_t AddressWindow::take(size_t bytes, size_t alignment) {
+  auto fit = free_by_size_.lower_bound({bytes, 0});
+  while (fit != free_by_size_.end() && round_up(fit->second, alignment) + bytes > fit->second + fit->first) ++fit;
   if (fit == free_by_size_.end()) return 0;
   const auto [free_bytes, address] = *fit;
+  const uintptr_t begin = round_up(address, alignment), end = begin + bytes;
   erase_free(free_by_address_.find(address));
-  if (free_bytes > bytes) insert_free(address + bytes, free_bytes - bytes);
-  return address;
+  if (begin > address) insert_free(address, begin - address);
+  if (address + free_bytes > end) insert_free(end, address + free_bytes - end);
+  return begin;
 }
 
 void AddressWindow::give(uintptr_t address, size_t bytes) {

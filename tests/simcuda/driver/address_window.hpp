@@ -1,5 +1,5 @@
-// A stretch of addresses from which blocks are cut: the memory of one device, or all pinned host memory. Pages are
-// committed by the first touch only. Bookkeeping is O(log n) in the number of free ranges.
+// A stretch of addresses from which blocks are cut: the memory of one device, all pinned host memory, or addresses with
+// no memory. Pages are committed by the first touch only. Bookkeeping is O(log n) in the number of free ranges.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,10 +17,14 @@ class AddressWindow {
  public:
   // shared: the memory is a file without a name that another process can map (IPC); it is not inherited by fork.
   bool open(size_t bytes, bool shared);
+  // Addresses only: whoever touches them faults.
+  bool reserve(size_t bytes);
   // Best fit, lowest address: a block that was just freed is soon given again, so that stale uses show. 0: none left.
-  uintptr_t take(size_t bytes);
+  // The alignment is a power of two. A greater one than a granule costs O(n).
+  uintptr_t take(size_t bytes, size_t alignment = kGranule);
   void give(uintptr_t address, size_t bytes);
 
+  uintptr_t begin() const { return begin_; }
   bool contains(uintptr_t address) const { return address - begin_ < bytes_; }
   int file() const { return file_; }
   size_t offset_of(uintptr_t address) const { return address - begin_; }

@@ -29,7 +29,8 @@ void count_live(const Allocation& allocation, long long one) {
 }  // namespace
 
 Allocation& AllocationTable::insert(Allocation allocation) {
-  allocation.buffer_id = ++last_buffer_id_;
+  allocation.buffer_id = new_id();
+  if (!allocation.block_id) allocation.block_id = allocation.buffer_id;
   count_live(allocation, 1);
   return by_begin_.insert_or_assign(allocation.begin, std::move(allocation)).first->second;
 }
@@ -63,7 +64,7 @@ bool AllocationTable::overlaps(uintptr_t begin, size_t bytes) const {
 bool AllocationTable::covers(uintptr_t begin, size_t bytes) {
   for (const uintptr_t end = begin + bytes; begin < end;) {
     const Allocation* part = find(begin);
-    if (!part || !part->may_access) return false;
+    if (!part || !part->readers) return false;
     begin = part->begin + part->bytes;
   }
   return true;

@@ -51,16 +51,28 @@ void move_part(const ShapedCopy& what, size_t begin, size_t bytes) {
   }
 }
 
+Touched touched(const Side& side, const Shape& shape, bool writes) {
+  const size_t bytes = (shape.slices - 1) * side.slice_pitch + (shape.rows - 1) * side.row_pitch + shape.row_bytes;
+  return {side.address, bytes, writes, side.accessed_by};
+}
+
+Task task_with(const ShapedCopy& what, std::function<void()> work) {
+  Task task{CU_GRAPH_NODE_TYPE_MEMCPY, std::move(work)};
+  add_touched(task.touched, touched(what.from, what.shape, false));
+  add_touched(task.touched, touched(what.to, what.shape, true));
+  return task;
+}
+
 // The first bytes of a copy.
 Task task_of(const ShapedCopy& what, size_t bytes) {
-  return {CU_GRAPH_NODE_TYPE_MEMCPY, [what, bytes] {
-            const auto move = [&](size_t begin, size_t part) { move_part(what, begin, part); };
-            const auto route = route_of(what);
-            if (!route) return move(0, bytes);
-            count(*route, bytes);
-            if (route->pageable) return route->link->send_pageable(route->direction, bytes, move);
-            route->link->send(route->direction, bytes, move);
-          }};
+  return task_with(what, [what, bytes] {
+    const auto move = [&](size_t begin, size_t part) { move_part(what, begin, part); };
+    const auto route = route_of(what);
+    if (!route) return move(0, bytes);
+    count(*route, bytes);
+    if (route->pageable) return route->link->send_pageable(route->direction, bytes, move);
+    route->link->send(route->direction, bytes, move);
+  });
 }
 
 // The rest of a pageable source, from a byte on, as it is now: what follows may change it.
@@ -86,17 +98,17 @@ class Staged {
   Side middle_;
 };
 
-// Its source is read here at once, and takes no time.
+// Its source is read here immediately, and takes no time.
 Task staged_task(const ShapedCopy& what) {
   const Staged staged(what, 0);
   const auto route = route_of(what);
   staged.read(0, staged.bytes());
   if (route) count(*route, staged.bytes());
-  return {CU_GRAPH_NODE_TYPE_MEMCPY, [staged, route] {
-            const auto write = [&](size_t begin, size_t part) { staged.write(begin, part); };
-            if (!route) return write(0, staged.bytes());
-            route->link->send(route->direction, staged.bytes(), write);
-          }};
+  return task_with(what, [staged, route] {
+    const auto write = [&](size_t begin, size_t part) { staged.write(begin, part); };
+    if (!route) return write(0, staged.bytes());
+    route->link->send(route->direction, staged.bytes(), write);
+  });
 }
 
 // An asynchronous copy to the device through the driver's buffer: it returns when the last that the buffer can hold was
@@ -110,13 +122,13 @@ CUresult copy_through_buffer(Locked& lock, const StreamPointer& stream, const Sh
   route.link->read_into_buffer(staged.bytes(), [&](size_t begin, size_t part) { staged.read(begin, part); });
   lock.lock();
   count(route, staged.bytes());
-  return enqueue(lock, stream, {CU_GRAPH_NODE_TYPE_MEMCPY, [staged, link = route.link] {
-                                  link->send_from_buffer(staged.bytes(),
-                                                         [&](size_t begin, size_t part) { staged.write(begin, part); });
-                                }});
+  return enqueue(lock, stream, task_with(what, [staged, link = route.link] {
+                   link->send_from_buffer(staged.bytes(),
+                                          [&](size_t begin, size_t part) { staged.write(begin, part); });
+                 }));
 }
 
-// What the handle-less calls mean by the stream 0.
+// The stream 0 of calls that take no stream.
 StreamPointer default_stream(Locked& lock, CUresult& result) { return find_stream(lock, nullptr, result); }
 
 }  // namespace
@@ -158,7 +170,7 @@ using namespace simcuda;
 
 namespace {
 
-// What the call's name says of an argument.
+// The kind of memory that the call's name gives an argument.
 enum class Is { kHost, kDevice, kEither };
 
 // Null: the argument is not what the call's name says.
@@ -174,7 +186,15 @@ bool make_side(Locked& lock, uintptr_t address, size_t bytes, Is is, Side& side)
 struct Ends {
   uintptr_t to, from;
   Is to_is, from_is;
+  CUcontext to_context = nullptr, from_context = nullptr;  // set in a copy between two contexts
 };
+
+// [cited: PyTorch's caching allocator] A copy between two contexts uses the device of each for its own side, so neither
+// needs access to the other's virtual memory. For any other copy the device of the stream needs access to both sides.
+int accessed_by(Locked& lock, CUcontext handle) {
+  const Context* context = handle ? find_context(lock, handle) : nullptr;
+  return context ? context->device->ordinal : Touched::kDeviceOfCommand;
+}
 
 CUresult copy_linear(const Ends& ends, size_t bytes, CUstream stream_handle, CopyCall call) {
   Locked lock = lock_driver();
@@ -186,12 +206,17 @@ CUresult copy_linear(const Ends& ends, size_t bytes, CUstream stream_handle, Cop
   if (!make_side(lock, ends.to, bytes, ends.to_is, what.to) ||
       !make_side(lock, ends.from, bytes, ends.from_is, what.from))
     return CUDA_ERROR_INVALID_VALUE;
+  what.to.accessed_by = accessed_by(lock, ends.to_context);
+  what.from.accessed_by = accessed_by(lock, ends.from_context);
   return copy(lock, stream, what, call);
 }
 
 Ends host_to_device(CUdeviceptr to, const void* from) { return {to, to_address(from), Is::kDevice, Is::kHost}; }
 Ends device_to_host(void* to, CUdeviceptr from) { return {to_address(to), from, Is::kHost, Is::kDevice}; }
 Ends device_to_device(CUdeviceptr to, CUdeviceptr from) { return {to, from, Is::kDevice, Is::kDevice}; }
+Ends between(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context) {
+  return {to, from, Is::kDevice, Is::kDevice, to_context, from_context};
+}
 Ends any_to_any(CUdeviceptr to, CUdeviceptr from) { return {to, from, Is::kEither, Is::kEither}; }
 
 }  // namespace
@@ -248,19 +273,20 @@ extern "C" CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_
 SIMCUDA_PER_THREAD_STREAM(cuMemcpyDtoDAsync_v2, _ptsz,
                           (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), (to, from, bytes, stream))
 
-extern "C" CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes) {
+extern "C" CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                                 size_t bytes) {
   SIMCUDA_CALL(kOrdinary);
-  return copy_linear(device_to_device(to, from), bytes, nullptr, CopyCall::kSynchronous);
+  return copy_linear(between(to, to_context, from, from_context), bytes, nullptr, CopyCall::kSynchronous);
 }
 SIMCUDA_PER_THREAD_STREAM(cuMemcpyPeer, _ptds,
                           (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                            size_t bytes),
                           (to, to_context, from, from_context, bytes))
 
-extern "C" CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes,
-                                      CUstream stream) {
+extern "C" CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                                      size_t bytes, CUstream stream) {
   SIMCUDA_CALL(kOrdinary);
-  return copy_linear(device_to_device(to, from), bytes, stream, CopyCall::kAsynchronous);
+  return copy_linear(between(to, to_context, from, from_context), bytes, stream, CopyCall::kAsynchronous);
 }
 SIMCUDA_PER_THREAD_STREAM(cuMemcpyPeerAsync, _ptsz,
                           (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,

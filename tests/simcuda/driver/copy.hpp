@@ -23,6 +23,7 @@ struct Side {
   bool pageable = false;
   bool pinned = false;  // or registered
   Device* device = nullptr;
+  int accessed_by = Touched::kDeviceOfCommand;
 };
 
 // Fills in what memory the side's first byte is in.

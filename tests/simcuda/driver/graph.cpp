@@ -5,6 +5,7 @@
 
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
+#include "tests/simcuda/driver/device_work.hpp"
 #include "tests/simcuda/driver/graph_memory.hpp"
 #include "tests/simcuda/driver/graph_table.hpp"
 #include "tests/simcuda/driver/own_memory.hpp"
@@ -68,10 +69,7 @@ CUresult launch(CUgraphExec handle, CUstream stream_handle) {
   const auto found = executables().find(handle);
   if (found == executables().end()) return CUDA_ERROR_INVALID_VALUE;
   graph_launched(lock, *found->second->keeps);
-  const auto run = [executable = found->second] {
-    for (const Task& task : executable->tasks)
-      if (!task.context || task.context->sticky == CUDA_SUCCESS) task.work();
-  };
+  const auto run = [executable = found->second] { run_tasks(executable->tasks); };
   return enqueue(lock, stream, Task{CU_GRAPH_NODE_TYPE_GRAPH, run});
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/simcuda/driver/simcuda.hpp"
+#include "tests/simcuda/driver/touched.hpp"
 
 namespace simcuda {
 
@@ -20,6 +21,7 @@ struct Task {
   std::function<void()> work;
   std::shared_ptr<void> parameters = nullptr;  // of the node, as the program may ask for them
   Context* context = nullptr;
+  std::vector<Touched> touched{};
 };
 
 struct GraphNode {

@@ -4,6 +4,7 @@
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
 #include "tests/simcuda/driver/copy_shapes.hpp"
+#include "tests/simcuda/driver/device_work.hpp"
 #include "tests/simcuda/driver/graph_memory.hpp"
 #include "tests/simcuda/driver/graph_table.hpp"
 #include "tests/simcuda/driver/host_function.hpp"
@@ -209,9 +210,7 @@ extern "C" CUresult cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, c
   if (!child->owned.empty()) return refuse("a child graph with memory nodes");
   const auto tasks = std::make_shared<std::vector<Task>>();
   if (!tasks_in_order(*child, *tasks)) return CUDA_ERROR_INVALID_VALUE;
-  return add(lock, {node, graph, after, count}, {CU_GRAPH_NODE_TYPE_GRAPH, [tasks] {
-                                                   for (const Task& task : *tasks) task.work();
-                                                 }});
+  return add(lock, {node, graph, after, count}, {CU_GRAPH_NODE_TYPE_GRAPH, [tasks] { run_tasks(*tasks); }});
 }
 
 extern "C" CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,

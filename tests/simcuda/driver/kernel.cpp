@@ -58,6 +58,19 @@ bool fault_strikes(Context& context) {
   return true;
 }
 
+// [assumed] A kernel reads at every address in its arguments. Addresses that it loads from memory are not seen here.
+std::vector<Touched> touched_by(const KernelDefinition& definition, void** arguments) {
+  std::vector<Touched> all;
+  for (size_t index = 0; index < definition.argument_bytes.size(); ++index)
+    for (size_t offset = 0; offset + sizeof(uintptr_t) <= definition.argument_bytes[index];
+         offset += sizeof(uintptr_t)) {
+      uintptr_t word = 0;
+      std::memcpy(&word, static_cast<const char*>(arguments[index]) + offset, sizeof word);
+      add_touched(all, {word, 1});
+    }
+  return all;
+}
+
 CUresult launch(const void* handle, CUstream stream_handle, void** arguments, void** extra) {
   if (extra) return refuse("launching with a packed argument buffer (extra)");
   Locked lock = lock_driver();
@@ -88,7 +101,7 @@ Task launch_task(const Function& function, void** arguments, Context* context) {
     work(copies->pointers());
     this_thread().in_host_function = false;
   };
-  return {CU_GRAPH_NODE_TYPE_KERNEL, run, nullptr, context};
+  return {CU_GRAPH_NODE_TYPE_KERNEL, run, nullptr, context, touched_by(*function.definition, arguments)};
 }
 
 Function* find_function(Locked&, const void* handle) {

@@ -112,12 +112,14 @@ extern "C" CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   return CUDA_SUCCESS;
 }
 
-// [documented] Base and size of the allocation that contains the pointer; either answer may be left out.
+// [documented] Base and size of the allocation that contains the pointer; either answer may be left out. For virtual
+// memory it is the mapping of one handle [cited: ofiwg/libfabric #12473, openucx/ucx #11461]. Some drivers answer not
+// found [cited: NVIDIA/nccl #2332].
 extern "C" CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer) {
   SIMCUDA_CALL(kOrdinary);
   Locked lock = lock_driver();
   const Allocation* allocation = driver().allocations.find(to_address(pointer));
-  if (!allocation) return CUDA_ERROR_NOT_FOUND;
+  if (!allocation || (allocation->kind == MemoryKind::kMapped && settings.vmm_no_range)) return CUDA_ERROR_NOT_FOUND;
   if (base) *base = allocation->begin;
   if (bytes) *bytes = allocation->bytes;
   return CUDA_SUCCESS;

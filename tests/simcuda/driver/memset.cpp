@@ -14,17 +14,22 @@ static void fill_rows(uintptr_t address, const Fill& fill) {
   }
 }
 
+static void fill_all(uintptr_t address, const Fill& fill) {
+  switch (fill.element_bytes) {
+    case 1:
+      return fill_rows<uint8_t>(address, fill);
+    case 2:
+      return fill_rows<uint16_t>(address, fill);
+    default:
+      return fill_rows<uint32_t>(address, fill);
+  }
+}
+
 Task fill_task(uintptr_t address, const Fill& fill) {
-  return {CU_GRAPH_NODE_TYPE_MEMSET, [address, fill] {
-            switch (fill.element_bytes) {
-              case 1:
-                return fill_rows<uint8_t>(address, fill);
-              case 2:
-                return fill_rows<uint16_t>(address, fill);
-              default:
-                return fill_rows<uint32_t>(address, fill);
-            }
-          }};
+  Task task{CU_GRAPH_NODE_TYPE_MEMSET, [address, fill] { fill_all(address, fill); }};
+  const size_t rows_before_last = fill.rows > 1 ? fill.rows - 1 : 0;
+  add_touched(task.touched, {address, rows_before_last * fill.pitch + fill.width * fill.element_bytes, true});
+  return task;
 }
 
 }  // namespace simcuda

@@ -1,6 +1,9 @@
 // cuPointerGetAttribute(s) and cuPointerSetAttribute: what the driver says of an address.
+#include "tests/simcuda/driver/address_space.hpp"
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/memory.hpp"
+#include "tests/simcuda/driver/settings.hpp"
+#include "tests/simcuda/driver/virtual_memory.hpp"
 
 namespace simcuda {
 namespace {
@@ -10,8 +13,34 @@ struct Answer {
   unsigned long long value;
 };
 
+// Null: it is not virtual memory.
+const PhysicalMemory* physical_of(const Allocation& allocation) {
+  return allocation.kind == MemoryKind::kMapped ? static_cast<const PhysicalMemory*>(allocation.owner.get()) : nullptr;
+}
+
+// [cited: open-mpi/ompi #12751] Virtual memory on the host is of host type, whoever may access it.
 CUmemorytype type_of(const Allocation& allocation) {
-  return allocation.host_memory() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+  const PhysicalMemory* physical = physical_of(allocation);
+  return allocation.host_memory() || (physical && !physical->device) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+}
+
+// [documented] Virtual memory must have been made for it.
+bool can_rdma(const Allocation& allocation) {
+  const PhysicalMemory* physical = physical_of(allocation);
+  return settings.rdma && allocation.on_device() && (!physical || physical->properties.allocFlags.gpuDirectRDMACapable);
+}
+
+unsigned handle_types(const Allocation& allocation) {
+  const PhysicalMemory* physical = physical_of(allocation);
+  return physical ? static_cast<unsigned>(physical->properties.requestedHandleTypes) : 0;
+}
+
+unsigned access_flags(const Allocation& allocation) {
+  CUresult ignored;
+  const Context* context = current_context(ignored);
+  const int device = context ? context->device->ordinal : allocation.device;
+  if (allocation.open_to(device, true)) return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return allocation.open_to(device, false) ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
 bool mapped_on_host(const Allocation& allocation) {
@@ -27,8 +56,9 @@ Answer attribute_of(const Allocation& allocation, CUpointer_attribute attribute,
   constexpr CUresult kNo = CUDA_ERROR_INVALID_VALUE;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      // [assumed] Memory of a pool belongs to no context.
-      return {allocation.pool ? kNo : CUDA_SUCCESS, reinterpret_cast<uintptr_t>(allocation.context)};
+      // [cited: open-mpi/ompi #12835] Memory of a pool and virtual memory belong to no context.
+      return {allocation.pool || physical_of(allocation) ? kNo : CUDA_SUCCESS,
+              reinterpret_cast<uintptr_t>(allocation.context)};
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return {CUDA_SUCCESS, type_of(allocation)};
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -56,21 +86,33 @@ Answer attribute_of(const Allocation& allocation, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return {CUDA_SUCCESS, 1};
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return {CUDA_SUCCESS, handle_types(allocation)};
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-      return {CUDA_SUCCESS, 0};
+      return {CUDA_SUCCESS, can_rdma(allocation)};
+    // [assumed] What the current context's device may do.
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return {CUDA_SUCCESS, allocation.may_access ? 3u : 0u};
+      return {CUDA_SUCCESS, access_flags(allocation)};
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return {CUDA_SUCCESS, reinterpret_cast<uintptr_t>(allocation.pool)};
-    // [assumed] The physical allocation is the buffer.
+    // [documented] The physical memory's. [assumed] What was not mapped is a block of its own.
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-      return {CUDA_SUCCESS, allocation.buffer_id};
+      return {CUDA_SUCCESS, allocation.block_id};
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
       refuse("CU_POINTER_ATTRIBUTE_P2P_TOKENS");
       return {kNo, 0};
     default:
       return {static_cast<int>(attribute) == 21 ? CUDA_SUCCESS : kNo, 0};  // decompression: no
   }
+}
+
+// Answers for any address. [cited: NVIDIA/DALI's tests of virtual memory] The range of a reserved address is the whole
+// reservation, with or without memory there. [assumed] MAPPED is answered for every address.
+Answer answer_of(Locked& lock, const Allocation* allocation, CUpointer_attribute attribute, uintptr_t address) {
+  const Reservation reserved = reservation_of(lock, address);
+  if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR && reserved.bytes) return {CUDA_SUCCESS, reserved.begin};
+  if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE && reserved.bytes) return {CUDA_SUCCESS, reserved.bytes};
+  if (allocation) return attribute_of(*allocation, attribute, address);
+  return {attribute == CU_POINTER_ATTRIBUTE_MAPPED ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, 0};
 }
 
 // The answer in the type that the header's comments name.
@@ -119,13 +161,8 @@ extern "C" CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attrib
   if (!data) return CUDA_ERROR_INVALID_VALUE;
   Locked lock = lock_driver();
   const Allocation* allocation = driver().allocations.find(to_address(pointer));
-  // [documented] Unknown memory: invalid value. [assumed] But whether it is mapped can be asked of anything.
-  if (!allocation && attribute == CU_POINTER_ATTRIBUTE_MAPPED) {
-    store(attribute, 0, data);
-    return CUDA_SUCCESS;
-  }
-  if (!allocation) return CUDA_ERROR_INVALID_VALUE;
-  const Answer answer = attribute_of(*allocation, attribute, to_address(pointer));
+  // [documented] Unknown memory: invalid value.
+  const Answer answer = answer_of(lock, allocation, attribute, to_address(pointer));
   if (answer.result == CUDA_SUCCESS) store(attribute, answer.value, data);
   return answer.result;
 }
@@ -138,8 +175,7 @@ extern "C" CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* 
   const Allocation* allocation = driver().allocations.find(to_address(pointer));
   for (unsigned index = 0; index < count; ++index) {
     if (!data[index]) return CUDA_ERROR_INVALID_VALUE;
-    const Answer answer = allocation ? attribute_of(*allocation, attributes[index], to_address(pointer))
-                                     : Answer{CUDA_ERROR_INVALID_VALUE, 0};
+    const Answer answer = answer_of(lock, allocation, attributes[index], to_address(pointer));
     if (answer.result == CUDA_SUCCESS)
       store(attributes[index], answer.value, data[index]);
     else
@@ -155,6 +191,8 @@ extern "C" CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute
   Allocation* allocation = driver().allocations.find(to_address(pointer));
   if (!value || !allocation || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !allocation->on_device())
     return CUDA_ERROR_INVALID_VALUE;
+  // [cited: openucx/ucx #9895] Not of virtual memory. [assumed] Unless it was made for RDMA.
+  if (physical_of(*allocation) && !can_rdma(*allocation)) return CUDA_ERROR_NOT_SUPPORTED;
   allocation->sync_memops = *static_cast<const unsigned*>(value) != 0;
   return CUDA_SUCCESS;
 }

@@ -27,27 +27,35 @@ namespace simcuda {
   SETTING(fail_at, 0, "the n-th counted call from now on fails, once; 0: none")                            \
   SETTING(fail_every, 0, "every n-th counted call fails; 0: none")                                         \
   SETTING(fail_code, 0, "the CUresult of those; 0: 2 (out of memory) where memory is allocated, else 999") \
+  SETTING(vmm, 1, "0: devices have no virtual memory management, and its functions answer 801")            \
+  SETTING(vmm_granularity, 2LL << 20, "multiple of its memory and its mappings: a power of two")           \
+  SETTING(vmm_granularity_recommended, 2LL << 20, "the recommended one; at least the other")               \
+  SETTING(vmm_reserve_max, 0, "bytes above which a reservation of addresses is refused; 0: none")          \
+  SETTING(vmm_no_range, 0, "1: cuMemGetAddressRange of mapped memory answers not found")                   \
+  SETTING(rdma, 1, "1: memory can be used by GPUDirect RDMA, virtual memory that was made for it too")     \
+  SETTING(rdma_access_fails, 0, "1: but cuMemSetAccess of that answers 999, as under WSL 2")               \
   SETTING(poison, 1, "fill device and pinned memory with 0xDB when it is really freed")                    \
   SETTING(fault, 0, "1: the next kernel gives its context the sticky error 700 instead of running")        \
   SETTING(teardown, 0, "1: every call answers CUDA_ERROR_DEINITIALIZED")
 
 // name, meaning
-#define SIMCUDA_COUNTERS(COUNTER)                                                                    \
-  COUNTER(calls, "counted calls: every entry point but look-ups (cuGetProcAddress) and error names") \
-  COUNTER(allocs, "successful device, managed and pool allocations")                                 \
-  COUNTER(frees, "frees of those that an entry point asked for")                                     \
-  COUNTER(pinned_allocs, "successful allocations of pinned host memory")                             \
-  COUNTER(pinned_frees, "frees of those")                                                            \
-  COUNTER(pageable_bytes, "bytes moved between a device and pageable host memory")                   \
-  COUNTER(pinned_bytes, "bytes moved between a device and pinned or registered host memory")         \
-  COUNTER(calls_in_host_functions, "those of them that were made in a host function, and refused")   \
-  COUNTER(syncs, "calls that waited or would have waited: context, stream and event synchronise")    \
-  COUNTER(live_allocations, "device, managed and pool allocations that are alive")                   \
-  COUNTER(live_bytes, "their bytes, as asked for")                                                   \
-  COUNTER(live_pinned, "pinned host allocations that are alive")                                     \
-  COUNTER(live_pinned_bytes, "their bytes")                                                          \
-  COUNTER(live_streams, "streams made by cuStreamCreate that are alive")                             \
-  COUNTER(live_events, "events that are alive")                                                      \
+#define SIMCUDA_COUNTERS(COUNTER)                                                                        \
+  COUNTER(calls, "counted calls: every entry point but look-ups (cuGetProcAddress) and error names")     \
+  COUNTER(allocs, "successful device, managed and pool allocations")                                     \
+  COUNTER(frees, "frees of those that an entry point asked for")                                         \
+  COUNTER(pinned_allocs, "successful allocations of pinned host memory")                                 \
+  COUNTER(pinned_frees, "frees of those")                                                                \
+  COUNTER(pageable_bytes, "bytes moved between a device and pageable host memory")                       \
+  COUNTER(pinned_bytes, "bytes moved between a device and pinned or registered host memory")             \
+  COUNTER(calls_in_host_functions, "those of them that were made in a host function, and refused")       \
+  COUNTER(syncs, "calls that waited or would have waited: context, stream and event synchronise")        \
+  COUNTER(live_allocations, "device, managed and pool allocations that are alive")                       \
+  COUNTER(live_bytes, "their bytes, as asked for")                                                       \
+  COUNTER(live_pinned, "pinned host allocations that are alive")                                         \
+  COUNTER(live_pinned_bytes, "their bytes")                                                              \
+  COUNTER(live_streams, "streams made by cuStreamCreate that are alive")                                 \
+  COUNTER(live_events, "events that are alive")                                                          \
+  COUNTER(faults, "commands that touched virtual memory they may not, and gave their context error 700") \
   COUNTER(invalidated_captures, "stream captures that an unsafe call has invalidated")
 
 struct Settings {

@@ -8,17 +8,17 @@
 // really runs late, most of all with the setting stream_delay_us. Freed memory is poisoned and soon given again.
 //
 // How far to trust it. Each rule that it follows is a comment with a tag: [documented] in NVIDIA's driver API reference
-// or programming guide, [measured] on a real driver by the GPU check, or [assumed]: replayed there.
+// or programming guide, [measured] on a real driver by the GPU check, or [cited] from the report of a project that met
+// it. The others are [assumed]: the GPU check replays them.
 //
 // How it is built. One lock (Driver::lock, driver.hpp) guards all bookkeeping and is never held while a stream's work
 // runs or is waited for. An entry point is one function: SIMCUDA_CALL (call.hpp) counts it and answers early where a
 // setting, the process's state, a sticky error or a stream capture says so; then it does its work.
-//   settings, call, thread_state, proc_address, refused   every call
-//   device, context, stream, stream_values, event, host_function, copy, link, memset, kernel, module   work and its
-//   order address_window, allocation, storage, memory, own_memory, pinned, managed, pool, virtual_memory, array,
-//   pointer, ipc
-//     memory
-//   capture, graph, graph_nodes, graph_memory   work that is recorded first
+//   settings, call, thread_state, proc_address, refused: every call
+//   device, context, stream, stream_values, event, host_function, copy, link, memset, kernel, module: work and its
+//   order device_work, touched: what work may touch, and its faults address_window, allocation, storage, memory,
+//   own_memory, pinned, managed, pool, array, pointer, ipc: memory address_space, physical_memory, virtual_memory:
+//   memory in parts capture, graph, graph_nodes, graph_memory: work that is recorded first
 #pragma once
 #define __CUDA_API_VERSION_INTERNAL  // declares every version and every per-thread-stream variant, none renamed
 #include <cuda.h>

@@ -11,6 +11,7 @@
 
 #include "tests/simcuda/driver/capture.hpp"
 #include "tests/simcuda/driver/context.hpp"
+#include "tests/simcuda/driver/device_work.hpp"
 #include "tests/simcuda/driver/settings.hpp"
 #include "tests/simcuda/driver/thread_state.hpp"
 
@@ -79,12 +80,12 @@ StreamPointer per_thread_stream(Locked& lock, Context& context) {
 }
 
 // Runs in the calling thread what it would wait for anyway, when nothing comes before it.
-void run_here(Locked& lock, const StreamPointer& stream, const std::function<void()>& work) {
+void run_here(Locked& lock, const StreamPointer& stream, const Task& task) {
   const auto done = std::make_shared<Marker>();
   stream->last = done;
   lock.unlock();
   delay_operation();
-  if (stream->context->sticky == CUDA_SUCCESS) work();
+  run_task(task, *stream->context);
   done->complete();
   lock.lock();
 }
@@ -179,14 +180,14 @@ CUresult enqueue(Locked& lock, const StreamPointer& stream, Task task, Wait wait
     invalidate(lock, *stream->capture);
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
-  if (wait == Wait::kNo) {
-    queue_operation(lock, stream, std::move(task.work));
-    return CUDA_SUCCESS;
+  if (wait == Wait::kYes && unfinished_before(lock, *stream).empty()) {
+    run_here(lock, stream, task);
+    return stream->context->sticky;
   }
-  if (unfinished_before(lock, *stream).empty())
-    run_here(lock, stream, task.work);
-  else
-    wait_for(lock, {queue_operation(lock, stream, std::move(task.work))});
+  const MarkerPointer done =
+      queue_operation(lock, stream, [task = std::move(task), context = stream->context] { run_task(task, *context); });
+  if (wait == Wait::kNo) return CUDA_SUCCESS;
+  wait_for(lock, {done});
   return stream->context->sticky;
 }
 

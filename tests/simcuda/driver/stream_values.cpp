@@ -42,16 +42,17 @@ bool is_word(Locked& lock, CUdeviceptr pointer) {
 }
 
 template <typename Word>
-CUresult queue(const char* name, CUstream stream_handle, CUdeviceptr pointer,
-               std::function<void(const Context&)> work) {
+CUresult queue(const char* name, CUstream stream_handle, CUdeviceptr pointer, std::function<void(const Context&)> work,
+               bool writes) {
   Locked lock = lock_driver();
   CUresult result;
   const StreamPointer stream = find_stream(lock, stream_handle, result);
   if (!stream) return result;
   if (!is_word<Word>(lock, pointer)) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture) return refuse((std::string(name) + " while its stream is captured").c_str());
-  return enqueue(lock, stream,
-                 Task{CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, [work, context = stream->context] { work(*context); }});
+  Task task{CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, [work, context = stream->context] { work(*context); }};
+  add_touched(task.touched, {to_address(pointer), sizeof(Word), writes});
+  return enqueue(lock, stream, std::move(task));
 }
 
 // A stream that waits for what never comes waits forever, as on a device; but an error of its context ends it.
@@ -60,12 +61,15 @@ CUresult wait(const char* name, CUstream stream, CUdeviceptr pointer, Word value
   // [documented] Flushing is for selected platforms, which have an attribute: this is none.
   if (flags & CU_STREAM_WAIT_VALUE_FLUSH) return CUDA_ERROR_NOT_SUPPORTED;
   if (flags > CU_STREAM_WAIT_VALUE_NOR) return CUDA_ERROR_INVALID_VALUE;
-  return queue<Word>(name, stream, pointer, [pointer, value, flags](const Context& context) {
-    while (!holds(word_at<Word>(pointer).load(), value, flags) && context.sticky == CUDA_SUCCESS) {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-      stop_at_teardown();
-    }
-  });
+  return queue<Word>(
+      name, stream, pointer,
+      [pointer, value, flags](const Context& context) {
+        while (!holds(word_at<Word>(pointer).load(), value, flags) && context.sticky == CUDA_SUCCESS) {
+          std::this_thread::sleep_for(std::chrono::microseconds(50));
+          stop_at_teardown();
+        }
+      },
+      false);
 }
 
 // [documented] What was written before is seen by whoever sees this; the flag that waives it is not for version 2.
@@ -73,7 +77,8 @@ template <typename Word>
 CUresult write(const char* name, CUstream stream, CUdeviceptr pointer, Word value, unsigned flags,
                unsigned known_flags) {
   if (flags & ~known_flags) return CUDA_ERROR_INVALID_VALUE;
-  return queue<Word>(name, stream, pointer, [pointer, value](const Context&) { word_at<Word>(pointer).store(value); });
+  return queue<Word>(
+      name, stream, pointer, [pointer, value](const Context&) { word_at<Word>(pointer).store(value); }, true);
 }
 
 }  // namespace

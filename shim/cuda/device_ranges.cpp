@@ -1,0 +1,193 @@
+// See device_ranges.hpp.
+#include "shim/cuda/device_ranges.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "shim/cuda/next.hpp"
+#include "shim/process/log.hpp"
+#include "shim/process/process.hpp"
+#include "stats/sink.hpp"
+
+namespace cistern::cuda {
+namespace {
+
+// Holes between long-lived blocks cost addresses, not memory, so there are more addresses than memory. A driver that
+// has fewer is asked for half of them, as long as all of the memory has one.
+constexpr std::uint64_t kAddressesPerByte = 8;
+
+struct Refusal {
+  const char* function;
+  CUresult answer;
+};
+
+void say(const Device& device, const Refusal& refusal) {
+  StringSink line;
+  line.print("device {}: {} failed with {}; CISTERN_DEVICE_POOL=ranges has whole allocations there", device.ordinal,
+             refusal.function, static_cast<int>(refusal.answer));
+  warn_later(line.text());
+}
+
+CUmemAllocationProp properties_of(const Device& device, bool rdma_capable) {
+  CUmemAllocationProp properties{};
+  properties.type = kPinnedAllocation;
+  properties.location = {kLocationDevice, device.ordinal};
+  properties.rdma_capable = rdma_capable;
+  return properties;
+}
+
+}  // namespace
+
+DeviceRanges::DeviceRanges(const Functions& functions, Gate& gate, Blocks& blocks, BlockSource& source)
+    : functions_(functions),
+      gate_(gate),
+      blocks_(blocks),
+      source_(source),
+      asked_for_(options().device_pool == "ranges") {}
+
+DeviceRange* DeviceRanges::of(Context& context) {
+  if (DeviceRange* const range = context.range.load(std::memory_order_acquire)) [[likely]]
+    return range;
+  if (!asked_for_ || context.has_no_range.load(std::memory_order_relaxed)) return nullptr;
+  DeviceRange* const range = make(context);
+  if (!range && gate_.open()) context.has_no_range.store(true);
+  return range;
+}
+
+// Memory is mapped once, since some drivers refuse only that [facts: WSL reports that it can serve GPUDirect RDMA, and
+// fails when access is set].
+CUresult DeviceRanges::try_out(Context& context, CUdeviceptr first, std::uint64_t granularity, bool rdma_capable) {
+  PhysicalMemory memory(functions_, source_, context, granularity, rdma_capable);
+  const auto piece = memory.create(granularity);
+  if (!piece.ok) return piece.error;
+  CUresult answer = memory.map(first, granularity, piece.chunk);
+  if (answer == kSuccess) {
+    answer = memory.allow_access(first, granularity);
+    memory.unmap(first, granularity);
+  }
+  memory.destroy(piece.chunk);
+  return answer;
+}
+
+DeviceRange* DeviceRanges::make(Context& context) {
+  const Through gate(gate_);
+  if (!gate) return nullptr;
+  const RelaxedCapture relaxed(functions_);
+  Device& device = *context.device;
+  const auto refused = [&](const char* function, CUresult answer) -> DeviceRange* {
+    if (answer != kOutOfMemory && !is_sticky(answer)) say(device, {function, answer});
+    return nullptr;
+  };
+  int has_ranges = 0, can_rdma = 0;
+  constexpr int kVirtualMemory = 102, kRdmaWithVirtualMemory = 110;
+  if (functions_.device_attribute(&has_ranges, kVirtualMemory, device.ordinal) != kSuccess || !has_ranges)
+    return refused("cuDeviceGetAttribute", kNotSupported);
+  if (functions_.device_attribute(&can_rdma, kRdmaWithVirtualMemory, device.ordinal) != kSuccess) can_rdma = 0;
+  const CUmemAllocationProp properties = properties_of(device, can_rdma);
+  std::size_t granularity = 0, total = 0;
+  CUresult answer = functions_.memory_granularity(&granularity, &properties, kRecommendedGranularity);
+  if (answer != kSuccess) return refused("cuMemGetAllocationGranularity", answer);
+  answer = driver().cuDeviceTotalMem_v2(&total, device.ordinal);
+  if (answer != kSuccess) return refused("cuDeviceTotalMem", answer);
+  total = (total + granularity - 1) / granularity * granularity;
+  CUdeviceptr first = 0;
+  std::uint64_t bytes = total * kAddressesPerByte;
+  do {
+    answer = functions_.addresses_reserve(&first, bytes, granularity, 0, 0);
+  } while (answer != kSuccess && (bytes /= 2) >= total);
+  if (answer != kSuccess) return say(device, {"cuMemAddressReserve", answer}), nullptr;
+  answer = try_out(context, first, granularity, can_rdma);
+  if (answer != kSuccess && std::exchange(can_rdma, 0)) answer = try_out(context, first, granularity, false);
+  DeviceRange* known = nullptr;
+  if (answer == kSuccess) {
+    auto* const made = new (internal_allocate(sizeof(DeviceRange)))
+        DeviceRange(functions_, blocks_, source_, context, {first, bytes}, granularity, can_rdma);
+    const Options& chosen = options();
+    made->set_limits({.bytes_max = chosen.device_pool_max,
+                      .bytes_min = chosen.device_pool_min,
+                      .interval_ns = chosen.trim_interval});
+    if (context.range.compare_exchange_strong(known, made)) {
+      made->next = first_.load();
+      while (!first_.compare_exchange_weak(made->next, made)) {
+      }
+      return made;
+    }
+    made->~DeviceRange();
+    internal_deallocate(made, sizeof(DeviceRange));
+  }
+  functions_.addresses_free(first, bytes);
+  return known ? known : refused("cuMemSetAccess", answer);
+}
+
+DeviceRange* DeviceRanges::containing(std::uintptr_t address) const {
+  for (DeviceRange* range = first_.load(std::memory_order_acquire); range; range = range->next)
+    if (range->contains(address)) return range;
+  return nullptr;
+}
+
+void DeviceRanges::note_export_refused(const Block& block, const char* api) {
+  bool is_new = false;
+  {
+    Locked hold(whole_lock_);
+    is_new = std::find(whole_sites_.begin(), whole_sites_.end(), block.site) == whole_sites_.end();
+    if (is_new) whole_sites_.push_back(block.site);
+  }
+  any_whole_.store(true);
+  if (!is_new) return;
+  StringSink line;
+  line.print(
+      "{} refused memory of a range: {} gets whole allocations from now on. CISTERN_DEVICE_POOL=on has no such "
+      "memory",
+      api, block.site ? "its call site" : "the program");
+  warn_line(line.text());
+}
+
+bool DeviceRanges::wants_whole(SiteId site) {
+  Locked hold(whole_lock_);
+  return std::any_of(whole_sites_.begin(), whole_sites_.end(), [&](SiteId whole) { return !whole || whole == site; });
+}
+
+CUresult DeviceRanges::give_access(const Context& to, Context& of) {
+  of.peers.fetch_or(std::uint64_t{1} << to.device->ordinal);
+  DeviceRange* const range = of.range.load();
+  return range ? range->peers_changed() : kSuccess;
+}
+
+DeviceRanges::Standing DeviceRanges::standing(const Device& device) const {
+  Standing sum;
+  for_each([&](DeviceRange& range) {
+    if (range.context().device != &device) return;
+    const auto figures = range.pool().figures();
+    const auto unused = range.pool().unused();
+    sum.mapped_bytes += figures.mapped_bytes;
+    sum.used_bytes += figures.live_bytes + unused.waiting_bytes;
+    sum.reclaimable_bytes += unused.reclaimable_bytes;
+  });
+  return sum;
+}
+
+void DeviceRanges::settle() {
+  for_each([](DeviceRange& range) { range.pool().settle(); });
+}
+
+std::uint64_t DeviceRanges::trim() {
+  std::uint64_t bytes = 0;
+  for_each([&](DeviceRange& range) { bytes += range.pool().trim(0); });
+  return bytes;
+}
+
+void DeviceRanges::before_fork() {
+  whole_lock_.lock_for_fork();
+  for_each([](DeviceRange& range) { range.before_fork(); });
+}
+void DeviceRanges::after_fork_in_parent() {
+  for_each([](DeviceRange& range) { range.after_fork(); });
+  whole_lock_.unlock_after_fork();
+}
+void DeviceRanges::after_fork_in_child() {
+  after_fork_in_parent();
+  first_.store(nullptr);
+}
+
+}  // namespace cistern::cuda

@@ -1,0 +1,66 @@
+// Which contexts have a range of device addresses to cut blocks from (CISTERN_DEVICE_POOL=ranges), and which requests
+// get whole allocations there all the same. Safe to call from any thread.
+#pragma once
+#include "backends/cuda/device_range.hpp"
+#include "shim/cuda/contexts.hpp"
+#include "stats/sites.hpp"
+
+namespace cistern::cuda {
+
+class DeviceRanges {
+ public:
+  DeviceRanges(const Functions& functions, Gate& gate, Blocks& blocks, BlockSource& source);
+
+  bool asked_for() const { return asked_for_; }
+  // The range that serves the context; null: there is none. Made when it is first asked for.
+  DeviceRange* of(Context& context);
+  // The range that the address lies in, or null. Lock-free.
+  DeviceRange* containing(std::uintptr_t address) const;
+
+  // A block from that site could not be shared with another process, as memory from a range cannot: its site gets whole
+  // allocations from now on. Where sites are off, every request does.
+  void note_export_refused(const Block& block, const char* api);
+  // Whether some site has to be looked at, and this one.
+  bool any_whole() const { return any_whole_.load(std::memory_order_relaxed); }
+  bool wants_whole(SiteId site);
+
+  // Work of the one context may use memory of the other.
+  static CUresult give_access(const Context& to, Context& of);
+
+  // Over the ranges of one device.
+  struct Standing {
+    std::uint64_t mapped_bytes = 0, used_bytes = 0;  // used: by blocks, or by work that has not settled
+    std::uint64_t reclaimable_bytes = 0;
+  };
+  Standing standing(const Device& device) const;
+
+  void settle();
+  // Gives all memory back in which no block lies. Returns the bytes.
+  std::uint64_t trim();
+
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (DeviceRange* range = first_.load(std::memory_order_acquire); range; range = range->next) visit(*range);
+  }
+
+  void before_fork();
+  void after_fork_in_parent();
+  // Nothing of it works in the child.
+  void after_fork_in_child();
+
+ private:
+  DeviceRange* make(Context& context);
+  CUresult try_out(Context& context, CUdeviceptr first, std::uint64_t granularity, bool rdma_capable);
+
+  const Functions& functions_;
+  Gate& gate_;
+  Blocks& blocks_;
+  BlockSource& source_;
+  const bool asked_for_;
+  std::atomic<DeviceRange*> first_{nullptr};
+  std::atomic<bool> any_whole_{false};
+  Lock whole_lock_;
+  Vector<SiteId> whole_sites_;
+};
+
+}  // namespace cistern::cuda

@@ -1,0 +1,280 @@
+// The simulated driver's own tests: virtual memory, and what becomes of programs that use it wrongly.
+#include "tests/simcuda/checks/virtual_memory_support.hpp"
+
+namespace {
+
+TEST_F(VirtualMemory, AddressesAreReservedInPagesAndAlignedToPowersOfTwo) {
+  CUdeviceptr address = 0;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 0, 0, 0, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 5000, 0, 0, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, kUnit, 3 * kUnit, 0, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, kUnit, 0, 100, 0));
+  ASSERT_CU(cuMemAddressReserve(&address, 4096, 64 * kUnit, 0, 0));
+  EXPECT_EQ(0U, address % (64 * kUnit));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 8192));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address + 4096, 4096));
+  ASSERT_CU(cuMemAddressFree(address, 4096));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 4096));
+}
+
+TEST_F(VirtualMemory, RefusesReservationsAboveTheLimit) {
+  simcuda_set("vmm_reserve_max", static_cast<long long>(4 * kUnit));
+  CUdeviceptr address = 0;
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, cuMemAddressReserve(&address, 5 * kUnit, 0, 0, 0));
+  ASSERT_CU(cuMemAddressReserve(&address, 4 * kUnit, 0, 0, 0));
+  ASSERT_CU(cuMemAddressFree(address, 4 * kUnit));
+}
+
+TEST_F(VirtualMemory, MemoryAndMappingsAreMultiplesOfTheMinimumGranularity) {
+  simcuda_set("vmm_granularity", 64 << 10);
+  size_t minimum = 0, recommended = 0;
+  const CUmemAllocationProp wanted = on_device(0);
+  ASSERT_CU(cuMemGetAllocationGranularity(&minimum, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  ASSERT_CU(cuMemGetAllocationGranularity(&recommended, &wanted, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+  EXPECT_EQ(size_t{64} << 10, minimum);
+  EXPECT_EQ(kUnit, recommended);
+  CUmemGenericAllocationHandle handle = 0;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, minimum / 2, &wanted, 0));
+  ASSERT_CU(cuMemCreate(&handle, 2 * minimum, &wanted, 0));
+  const CUdeviceptr address = reserve(kUnit);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + minimum / 2, 2 * minimum, 0, handle, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, minimum / 2, 0, handle, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 3 * minimum, 0, handle, 0)) << "more than there is";
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, minimum, minimum, handle, 0)) << "not from its start";
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + kUnit - minimum, 2 * minimum, 0, handle, 0)) << "beyond";
+  ASSERT_CU(cuMemMap(address + minimum, minimum, 0, handle, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 2 * minimum, 0, handle, 0)) << "a part is mapped already";
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address + minimum, minimum / 2));
+  ASSERT_CU(cuMemUnmap(address + minimum, minimum));
+  ASSERT_CU(cuMemRelease(handle));
+  ASSERT_CU(cuMemAddressFree(address, kUnit));
+}
+
+TEST_F(VirtualMemory, ManyHandlesTakeNoDescriptors) {
+  const int before = open_descriptors();
+  const Mapped memory(300);
+  EXPECT_EQ(before, open_descriptors());
+}
+
+TEST_F(VirtualMemory, MemoryThatCountsAsFreeCanBeMade) {
+  const size_t before = free_bytes();
+  CUmemGenericAllocationHandle all = 0, one = 0;
+  const CUmemAllocationProp wanted = on_device(0);
+  ASSERT_CU(cuMemCreate(&all, before / kUnit * kUnit, &wanted, 0));
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&one, kUnit, &wanted, 0));
+  ASSERT_CU(cuMemRelease(all));
+  EXPECT_EQ(before, free_bytes());
+  ASSERT_CU(cuMemCreate(&one, kUnit, &wanted, 0));
+  ASSERT_CU(cuMemRelease(one));
+}
+
+TEST_F(VirtualMemory, OneMemoryAtTwoAddressesIsTheSame) {
+  const Mapped memory(1);
+  const CUdeviceptr second = reserve(kUnit);
+  ASSERT_CU(cuMemMap(second, kUnit, 0, memory.handles[0], 0));
+  allow(second, kUnit, {0});
+  ASSERT_CU(cuMemsetD8(memory.address, 0x11, kUnit));
+  EXPECT_EQ(0x11111111U, word_at(second + kUnit - 4));
+  ASSERT_CU(cuMemUnmap(second, kUnit));
+  ASSERT_CU(cuMemAddressFree(second, kUnit));
+}
+
+TEST_F(VirtualMemory, MemoryMovesBetweenAddressesWithItsContents) {
+  const Mapped memory(2);
+  ASSERT_CU(cuMemsetD8(memory.address + kUnit, 0x22, kUnit));
+  ASSERT_CU(cuCtxSynchronize());
+  ASSERT_CU(cuMemUnmap(memory.address, kUnit));
+  ASSERT_CU(cuMemUnmap(memory.address + kUnit, kUnit));
+  ASSERT_CU(cuMemMap(memory.address, kUnit, 0, memory.handles[1], 0));
+  ASSERT_CU(cuMemMap(memory.address + kUnit, kUnit, 0, memory.handles[0], 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(memory.address, 1, 1)) << "a new mapping is closed";
+  allow(memory.address, 2 * kUnit, {0});
+  EXPECT_EQ(0x22222222U, word_at(memory.address));
+}
+
+TEST_F(VirtualMemory, TheHandleOfAnAddressIsTheOneThatMappedIt) {
+  Mapped memory(1);
+  CUmemGenericAllocationHandle again = 0;
+  ASSERT_CU(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(memory.address + 5)));
+  EXPECT_EQ(memory.handles[0], again);
+  ASSERT_CU(cuMemRelease(again));
+  ASSERT_CU(cuMemRelease(again));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemRelease(again));
+  ASSERT_CU(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(memory.address)));
+  EXPECT_EQ(memory.handles[0], again) << "also when every reference was released";
+  const CUdeviceptr other = allocate(100);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(other)));
+  ASSERT_CU(cuMemFree(other));
+}
+
+TEST_F(VirtualMemory, AnAddressRangeIsOneHandleOrNotFound) {
+  const Mapped memory(3);
+  CUdeviceptr base = 0;
+  size_t bytes = 0;
+  ASSERT_CU(cuMemGetAddressRange(&base, &bytes, memory.address + kUnit + 7));
+  EXPECT_EQ(memory.address + kUnit, base);
+  EXPECT_EQ(kUnit, bytes);
+  simcuda_set("vmm_no_range", 1);
+  EXPECT_CU(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(&base, &bytes, memory.address));
+  const CUdeviceptr other = allocate(100);
+  EXPECT_CU(CUDA_SUCCESS, cuMemGetAddressRange(&base, &bytes, other));
+  ASSERT_CU(cuMemFree(other));
+}
+
+TEST_F(VirtualMemory, OrdinaryFreesAndSharingRefuseIt) {
+  const Mapped memory(1);
+  CUipcMemHandle handle{};
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemFree(memory.address));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(memory.address, stream()));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&handle, memory.address));
+}
+
+TEST_F(VirtualMemory, AttributesTellTheReservationAndTheMemory) {
+  const Mapped memory(2, on_device(0));
+  const CUdeviceptr inside = memory.address + kUnit + 100;
+  EXPECT_EQ(memory.address, attribute<CUdeviceptr>(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, inside));
+  EXPECT_EQ(memory.bytes(), attribute<size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, inside));
+  EXPECT_EQ(memory.address + kUnit, attribute<CUdeviceptr>(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, inside));
+  EXPECT_EQ(kUnit, attribute<size_t>(CU_POINTER_ATTRIBUTE_MAPPING_SIZE, inside));
+  EXPECT_EQ(CU_MEMORYTYPE_DEVICE, attribute<unsigned>(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, inside));
+  EXPECT_EQ(0, attribute<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, inside));
+  EXPECT_TRUE(attribute<bool>(CU_POINTER_ATTRIBUTE_MAPPED, inside));
+  EXPECT_FALSE(attribute<bool>(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, inside));
+  EXPECT_FALSE(attribute<bool>(CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, inside));
+  EXPECT_EQ(0U, attribute<unsigned long long>(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, inside));
+  EXPECT_EQ(3U, attribute<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, inside));
+  EXPECT_EQ(memory.handles[1], attribute<unsigned long long>(CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, inside));
+  CUcontext owner = context;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, inside));
+  CUpointer_attribute of_context = CU_POINTER_ATTRIBUTE_CONTEXT;
+  void* answers[] = {&owner};
+  ASSERT_CU(cuPointerGetAttributes(1, &of_context, answers, inside));
+  EXPECT_EQ(nullptr, owner);
+  const unsigned on = 1;
+  EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED, cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, inside));
+}
+
+TEST_F(VirtualMemory, AttributesOfAReservedAddressWithoutMemory) {
+  const CUdeviceptr address = reserve(4 * kUnit);
+  EXPECT_EQ(address, attribute<CUdeviceptr>(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address + kUnit));
+  EXPECT_EQ(4 * kUnit, attribute<size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, address + kUnit));
+  EXPECT_FALSE(attribute<bool>(CU_POINTER_ATTRIBUTE_MAPPED, address + kUnit));
+  unsigned type = 0;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
+  ASSERT_CU(cuMemAddressFree(address, 4 * kUnit));
+  size_t bytes = 0;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address));
+}
+
+TEST_F(VirtualMemory, OnlyMemoryMadeForRdmaCanDoIt) {
+  EXPECT_EQ(1, device_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED));
+  CUmemAllocationProp wanted = on_device(0);
+  wanted.allocFlags.gpuDirectRDMACapable = 1;
+  {
+    const Mapped memory(1, wanted);
+    EXPECT_TRUE(attribute<bool>(CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, memory.address));
+    const unsigned on = 1;
+    EXPECT_CU(CUDA_SUCCESS, cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory.address));
+    simcuda_set("rdma_access_fails", 1);
+    EXPECT_CU(CUDA_ERROR_UNKNOWN, cuMemSetAccess(memory.address, kUnit, &kDeviceZero, 1));
+  }
+  const Mapped other(1);
+  EXPECT_CU(CUDA_SUCCESS, cuMemSetAccess(other.address, kUnit, &kDeviceZero, 1));
+  simcuda_set("rdma", 0);
+  EXPECT_EQ(0, device_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED));
+}
+
+TEST_F(VirtualMemory, AccessIsSetOverWholeMappingsForDevicesThatAreThere) {
+  const Mapped memory(2);
+  CUmemAccessDesc wanted = kDeviceZero;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(memory.address, kUnit / 2, &wanted, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(memory.address, 3 * kUnit, &wanted, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(memory.address, kUnit, &wanted, 0));
+  wanted.location.id = 77;
+  EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, cuMemSetAccess(memory.address, kUnit, &wanted, 1));
+  wanted = kDeviceZero;
+  wanted.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+  ASSERT_CU(cuMemSetAccess(memory.address, kUnit, &wanted, 1));
+  unsigned long long flags = 0;
+  ASSERT_CU(cuMemGetAccess(&flags, &wanted.location, memory.address));
+  EXPECT_EQ(static_cast<unsigned>(CU_MEM_ACCESS_FLAGS_PROT_READ), flags);
+  ASSERT_CU(cuMemGetAccess(&flags, &wanted.location, memory.address + kUnit));
+  EXPECT_EQ(static_cast<unsigned>(CU_MEM_ACCESS_FLAGS_PROT_READWRITE), flags);
+  wanted.location.id = 1;
+  ASSERT_CU(cuMemGetAccess(&flags, &wanted.location, memory.address));
+  EXPECT_EQ(static_cast<unsigned>(CU_MEM_ACCESS_FLAGS_PROT_NONE), flags);
+}
+
+TEST_F(VirtualMemory, ReadingIsNoWriting) {
+  const Mapped memory(1);
+  ASSERT_CU(cuMemsetD8(memory.address, 0x44, kUnit));
+  ASSERT_CU(cuCtxSynchronize());
+  CUmemAccessDesc reading = kDeviceZero;
+  reading.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+  ASSERT_CU(cuMemSetAccess(memory.address, kUnit, &reading, 1));
+  EXPECT_EQ(0x44444444U, word_at(memory.address));
+  ASSERT_CU(cuMemsetD8(memory.address, 1, 4));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+}
+
+TEST_F(VirtualMemory, AnotherDeviceWithoutAccessFaultsWhateverItsPeerAccess) {
+  const long long faults = simcuda_get("faults");
+  const Mapped memory(1);
+  InContext second(1);
+  ASSERT_CU(cuCtxEnablePeerAccess(context, 0));
+  ASSERT_CU(cuMemsetD8Async(memory.address, 7, kUnit, stream()));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemsetD8(memory.address, 7, kUnit)) << "sticky";
+  EXPECT_EQ(faults + 1, simcuda_get("faults"));
+}
+
+TEST_F(VirtualMemory, AKernelThatGetsAnAddressWithoutAccessFaults) {
+  const Mapped memory(1);
+  InContext second(1);
+  ASSERT_CU(launch_store(store_kernel(), memory.address, 7, stream()));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+}
+
+TEST_F(VirtualMemory, AnotherDeviceWithAccessWorks) {
+  const Mapped memory(1);
+  allow(memory.address, kUnit, {1});
+  InContext second(1);
+  ASSERT_CU(launch_store(store_kernel(), memory.address, 7, stream()));
+  ASSERT_CU(cuCtxSynchronize());
+  EXPECT_EQ(7U, word_at(memory.address));
+}
+
+TEST_F(VirtualMemory, CopiesBetweenContextsUseTheAccessOfEach) {
+  const Mapped memory(1);
+  ASSERT_CU(cuMemsetD8(memory.address, 0x55, kUnit));
+  ASSERT_CU(cuCtxSynchronize());
+  InContext second(1);
+  const CUdeviceptr other = allocate(kUnit);
+  ASSERT_CU(cuMemcpyPeer(other, second.context, memory.address, context, kUnit));
+  EXPECT_EQ(0x55555555U, word_at(other));
+  ASSERT_CU(cuMemcpyDtoD(other, memory.address, kUnit));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize()) << "an ordinary copy is its stream's device's";
+}
+
+TEST_F(VirtualMemory, MappingsOutliveTheContextInWhichTheyWereMade) {
+  std::unique_ptr<Mapped> memory;
+  {
+    const InContext other(0);
+    memory = std::make_unique<Mapped>(1);
+    ASSERT_CU(cuMemsetD8(memory->address, 0x66, kUnit));
+    ASSERT_CU(cuCtxSynchronize());
+  }
+  EXPECT_EQ(0x66666666U, word_at(memory->address));
+}
+
+TEST_F(VirtualMemory, ADeviceWithoutItSaysSo) {
+  simcuda_set("vmm", 0);
+  EXPECT_EQ(0, device_attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED));
+  CUdeviceptr address = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  const CUmemAllocationProp wanted = on_device(0);
+  EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED, cuMemAddressReserve(&address, kUnit, 0, 0, 0));
+  EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate(&handle, kUnit, &wanted, 0));
+}
+
+}  // namespace
