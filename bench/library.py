@@ -9,19 +9,15 @@ blocks and threads. Host blocks have 16 to 512 bytes, device blocks so many KiB;
 tests, without latency, so its own pair is what a real driver's is not: cheap. Columns: alone, the library's copy in the
 program serves; preloaded, the shim does.
 
-RMM's pool beside it needs a directory with what PyPI has of it:
-
-    python3 -m pip install --target DIRECTORY librmm-cu13==25.10.0
-
-Later releases bring a CUDA runtime inside of their library that the simulated driver does not serve. RMM runs without
-Cistern, with the substitute of the CUDA runtime that the tests have."""
+RMM's pool beside it needs a directory with what PyPI has of it (see bench/rmm_program.py). RMM runs without Cistern,
+with the substitute of the CUDA runtime that the tests have."""
 import argparse
 import os
 import pathlib
 import subprocess
 
-CUDA = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
-RMM_NEEDS = "-DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE"  # its headers say so
+import rmm_program
+
 LOADS = [(100, 1), (100_000, 1), (100, 2), (100_000, 2), (100, 4), (100_000, 4)]
 
 
@@ -36,19 +32,6 @@ def run(program, build, shim, live, threads, libraries=""):
     return {name: (float(mean), float(late)) for name, mean, late in (line.split(",") for line in lines)}
 
 
-def build_rmm(build, rmm):
-    """The benchmark's program, linked against RMM; and where it finds its libraries."""
-    runtime = build / "tests/simcuda/13"
-    program = build / "bench/library_rmm"
-    includes = [rmm / "librmm/include", rmm / "librmm/include/rapids", rmm / "rapids_logger/include", CUDA]
-    libraries = [rmm / "librmm/lib64", rmm / "rapids_logger/lib64", runtime]
-    subprocess.run(["c++", "-std=c++20", "-O2", "-DNDEBUG", "-w", RMM_NEEDS, *(f"-isystem{path}" for path in includes),
-                    pathlib.Path(__file__).parent / "library_rmm.cpp", "-o", program,
-                    *(f"-L{path}" for path in libraries), "-lrmm", "-lrapids_logger", "-l:libcudart.so.13", "-pthread"],
-                   check=True)
-    return program, ":".join(str(path) for path in libraries)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
@@ -56,7 +39,7 @@ def main():
     parser.add_argument("--rmm", type=pathlib.Path)
     given = parser.parse_args()
     build = given.build.resolve()
-    rmm = build_rmm(build, given.rmm.resolve()) if given.rmm else None
+    beside = rmm_program.built(build, given.rmm.resolve(), "library_rmm") if given.rmm else None
     for live, threads in LOADS:
         least = {}
         for _ in range(given.rounds):
@@ -64,8 +47,8 @@ def main():
                 for name, figures in run(build / "bench/library_pairs", build, shim, live, threads).items():
                     before = least.get((name, way), figures)
                     least[name, way] = tuple(map(min, before, figures))
-            if rmm:
-                for name, figures in run(rmm[0], build, None, live, threads, rmm[1]).items():
+            if beside:
+                for name, figures in run(beside[0], build, None, live, threads, beside[1]).items():
                     least[name, "alone"] = tuple(map(min, least.get((name, "alone"), figures), figures))
         print(f"{live:,} live, {threads} threads{'':15}alone     p99   preloaded     p99")
         for name in dict.fromkeys(name for name, _ in least):
