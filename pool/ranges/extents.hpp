@@ -1,6 +1,6 @@
-// A range of addresses, cut into extents without gap or overlap. Each is live, free, bare (no memory lies there) or
-// busy (a thread is changing it). Neighbours in the same state are one extent. Free extents are found by their size,
-// the best fit first, among those that one order of work may use.
+// Ranges of addresses, each cut into extents without gap or overlap. An extent is live, free, bare (no memory lies
+// there), busy (a thread is changing it) or retired (never used again). Neighbours that are free or bare are one
+// extent. Free extents are found by their size, the best fit first, among those that one order of work may use.
 //
 // Addresses are numbers: nothing is read or written there. Not thread-safe.
 //
@@ -22,7 +22,7 @@ constexpr Order kAnyOrder = 0;
 // The order of extents whose fences settle in no order.
 constexpr Order kNoOrder = ~Order{0};
 
-enum class State : std::uint8_t { bare, free, live, busy };
+enum class State : std::uint8_t { bare, free, live, busy, retired };
 
 struct Extent {
   std::uint64_t first, bytes;
@@ -35,6 +35,7 @@ struct Extent {
   Extent *older, *newer;
   std::uint64_t rank;  // random: the tree is a heap by it, so it stays flat
   bool is_noted;       // it is in the tree
+  std::uint8_t zone;   // the pool's number for the Extents that it belongs to
 
   std::uint64_t end() const { return first + bytes; }
 };
@@ -133,6 +134,7 @@ class BySize {
 // The free extents of one order.
 struct Free {
   BySize sizes;
+  bool is_served = false;                       // work of this order asks for them
   Extent *oldest = nullptr, *newest = nullptr;  // by stamp
 
   // `from`: one that is not older than it, or null.
@@ -154,25 +156,29 @@ struct Free {
 
 class Extents {
  public:
-  // `joins_waiting`: free extents of one order are joined before their fences have settled, for the order's own work.
-  // Where no work uses them before, that would only hold the earlier memory back, again and again.
-  Extents(std::uint64_t first, std::uint64_t bytes, bool joins_waiting) : joins_waiting_(joins_waiting) {
-    first_ = last_ = made({first, bytes, State::bare, kAnyOrder, 0, {}, {}, {}, {}, {}, {}, 0, false});
-    note_size(first_);
-  }
+  Extents() = default;
   Extents(const Extents&) = delete;
   Extents& operator=(const Extents&) = delete;
 
-  Extent* front() const { return first_; }
-  Extent* back() const { return last_; }
+  // One more range, busy as a whole.
+  Extent* add(std::uint64_t first, std::uint64_t bytes, std::size_t zone = 0) {
+    return made(
+        {first, bytes, State::busy, kAnyOrder, 0, {}, {}, {}, {}, {}, {}, 0, false, static_cast<std::uint8_t>(zone)});
+  }
+  // A range that is one busy extent goes.
+  void remove(Extent* extent) {
+    assert(!extent->before && !extent->after && extent->state == State::busy);
+    extent->after = unused_;
+    unused_ = extent;
+  }
 
   // In free extents that have an order.
   std::uint64_t waiting_bytes() const { return waiting_bytes_; }
 
   // Null where no work of this order has any.
   const BySize* free_of(Order order) const {
-    const auto found = free_.find(order);
-    return found == free_.end() || found->second.sizes.empty() ? nullptr : &found->second.sizes;
+    const Free* const free = find(order);
+    return !free || free->sizes.empty() ? nullptr : &free->sizes;
   }
   // The smallest with so many bytes; null: there is none.
   Extent* best_fit(std::uint64_t bytes, Order order) const {
@@ -180,28 +186,24 @@ class Extents {
     return free ? free->best_fit(bytes) : nullptr;
   }
 
-  // Extents that work of this order freed up to then become free for all work.
-  void settle(Order order, std::uint64_t stamp) {
-    const auto found = free_.find(order);
-    if (found == free_.end()) return;
-    const Free& of_order = found->second;
-    while (of_order.oldest && of_order.oldest->stamp <= stamp) set(of_order.oldest, State::free);
-  }
+  // Work of this order asks for what it freed: from now on its free extents are joined before their fences have
+  // settled. Where no work uses them before, that would only hold the earlier memory back, again and again.
+  void serve(Order order) { list(order).is_served = true; }
 
-  // The same for extents in no order, of this stamp only.
-  void settle_one(std::uint64_t stamp) {
-    const auto found = free_.find(kNoOrder);
-    Extent* extent = found == free_.end() ? nullptr : found->second.oldest;
+  // Extents that work of this order freed up to then become free for all work; in no order, those of this stamp only.
+  void settle(Order order, std::uint64_t stamp) {
+    const Free* const free = find(order);
+    Extent* extent = free ? free->oldest : nullptr;
     while (extent && extent->stamp <= stamp) {
       Extent* const next = extent->newer;
-      if (extent->stamp == stamp) set(extent, State::free);
+      if (order != kNoOrder || extent->stamp == stamp) set(extent, State::free);
       extent = next;
     }
   }
 
   void settle_all() {
-    for (Extent* extent = first_; extent; extent = extent->after)
-      if (extent->state == State::free && extent->order != kAnyOrder) extent = set(extent, State::free);
+    for (const auto& [order, free] : waiting_)
+      while (free.oldest) set(free.oldest, State::free);
   }
 
   // The smallest bare extent with so many bytes; null: there is none.
@@ -233,7 +235,7 @@ class Extents {
   }
 
   // The extent with a new state, one with neighbours in the same state. `order`, `stamp`: of a free one. A live extent
-  // stays one by itself, and so does a busy one.
+  // stays one by itself, and so does a busy or a retired one.
   Extent* set(Extent* extent, State state, Order order = kAnyOrder, std::uint64_t stamp = 0) {
     forget_size(extent);
     extent->state = state;
@@ -250,8 +252,18 @@ class Extents {
  private:
   bool is_like(const Extent* neighbour, const Extent& extent) const {
     return neighbour && neighbour->state == extent.state && neighbour->order == extent.order &&
-           (neighbour->stamp == extent.stamp || (joins_waiting_ && extent.order != kNoOrder));
+           (neighbour->stamp == extent.stamp || is_served(extent.order));
   }
+  bool is_served(Order order) const {
+    const Free* const free = find(order);
+    return free && free->is_served;
+  }
+  const Free* find(Order order) const {
+    if (order == kAnyOrder) return &any_;
+    const auto found = waiting_.find(order);
+    return found == waiting_.end() ? nullptr : &found->second;
+  }
+  Free& list(Order order) { return order == kAnyOrder ? any_ : waiting_[order]; }
   // Both are in the same state; the second one is gone.
   Extent* join(Extent* first, Extent* second) {
     forget_size(first);
@@ -259,7 +271,7 @@ class Extents {
     first->bytes += second->bytes;
     first->stamp = std::max(first->stamp, second->stamp);
     first->after = second->after;
-    (second->after ? second->after->before : last_) = first;
+    if (second->after) second->after->before = first;
     second->after = unused_;
     unused_ = second;
     second->state = State::busy;
@@ -268,14 +280,14 @@ class Extents {
   void link(Extent* extent, Extent* before, Extent* after) {
     extent->before = before;
     extent->after = after;
-    (before ? before->after : first_) = extent;
-    (after ? after->before : last_) = extent;
+    if (before) before->after = extent;
+    if (after) after->before = extent;
   }
   void note_size(Extent* extent, Extent* from = nullptr) {
     if (extent->state == State::bare)
       bare_.insert(extent);
     else if (extent->state == State::free)
-      free_[extent->order].insert(extent, from);
+      list(extent->order).insert(extent, from);
     if (extent->state == State::free && extent->order != kAnyOrder) waiting_bytes_ += extent->bytes;
     extent->is_noted = extent->state == State::bare || extent->state == State::free;
   }
@@ -284,7 +296,7 @@ class Extents {
     if (extent->state == State::bare)
       bare_.erase(extent);
     else
-      free_[extent->order].erase(extent);
+      list(extent->order).erase(extent);
     if (extent->state == State::free && extent->order != kAnyOrder) waiting_bytes_ -= extent->bytes;
     extent->is_noted = false;
   }
@@ -302,11 +314,10 @@ class Extents {
     return extent;
   }
 
-  const bool joins_waiting_;
   Deque<Extent> all_;
   Extent* unused_ = nullptr;
-  Extent *first_ = nullptr, *last_ = nullptr;
-  Map<Order, Free> free_;
+  Free any_;
+  Map<Order, Free> waiting_;
   BySize bare_;
   std::uint64_t waiting_bytes_ = 0;
   std::uint64_t random_ = 1;

@@ -22,10 +22,10 @@ struct Cell {
 };
 
 // The extents are those runs of equal cells, and the best fit is the smallest run, at the lowest address.
-void compare(const Extents& extents, const std::vector<Cell>& cells) {
+void compare(const Extents& extents, const Extent* front, const std::vector<Cell>& cells) {
   std::uint64_t at = 0;
   std::map<Order, std::map<std::pair<std::uint64_t, std::uint64_t>, const Extent*>> free;
-  for (const Extent* extent = extents.front(); extent; extent = extent->after) {
+  for (const Extent* extent = front; extent; extent = extent->after) {
     ASSERT_EQ(extent->first, at);
     ASSERT_GT(extent->bytes, 0u);
     const Cell& cell = cells[at];
@@ -65,15 +65,19 @@ TEST(Extents, AreTheRunsOfEqualCells) {
   const unsigned seed = test::new_seed();
   SCOPED_TRACE("CISTERN_TEST_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
-  Extents extents(0, kEnd, true);
+  Extents extents;
+  Extent* const front = extents.cut(extents.set(extents.add(0, kEnd), State::bare), 0, 1);
+  extents.set(front, State::live);
+  for (const Order order : {1, 2}) extents.serve(order);
   std::vector<Cell> cells(kEnd);
+  cells[0] = {State::live, kAnyOrder, -1};
   int owners = 0;
   const auto paint = [&](std::uint64_t first, std::uint64_t bytes, Cell cell) {
     for (std::uint64_t i = first; i < first + bytes; ++i) cells[i] = cell;
   };
   for (int step = 0; step < 20'000; ++step) {
     std::vector<Extent*> all;
-    for (Extent* extent = extents.front(); extent; extent = extent->after) all.push_back(extent);
+    for (Extent* extent = front->after; extent; extent = extent->after) all.push_back(extent);
     Extent* extent = all[random() % all.size()];
     if (extent->state == State::free || extent->state == State::bare) {
       const std::uint64_t first = extent->first + random() % extent->bytes;
@@ -85,20 +89,21 @@ TEST(Extents, AreTheRunsOfEqualCells) {
     const Order order = state == State::free ? random() % 3 : kAnyOrder;
     paint(extent->first, extent->bytes, {state, order, state == State::live ? ++owners : 0});
     extents.set(extent, state, order);
-    if (step % 20 == 0) compare(extents, cells);
+    if (step % 20 == 0) compare(extents, front, cells);
     if (HasFatalFailure()) return;
   }
 }
 
 TEST(Extents, ReuseTheirNodes) {
-  Extents extents(0, kEnd, true);
+  Extents extents;
+  Extent* whole = extents.set(extents.add(0, kEnd), State::bare);
   const std::size_t before = internal_mapped_bytes();
   for (int i = 0; i < 1'000'000; ++i) {
-    Extent* const one = extents.cut(extents.front(), 16, 16);
-    extents.set(extents.set(one, State::live), State::bare);
+    Extent* const one = extents.cut(whole, 16, 16);
+    whole = extents.set(extents.set(one, State::live), State::bare);
   }
   EXPECT_LE(internal_mapped_bytes() - before, std::size_t{64} << 10);
-  EXPECT_EQ(extents.front()->bytes, kEnd);
+  EXPECT_EQ(whole->bytes, kEnd);
 }
 
 }  // namespace
