@@ -23,7 +23,6 @@ struct BlockFigures {
 template <class Fence>
 class Blocks {
  public:
-  static constexpr std::uint64_t kGranule = 512;
   static constexpr std::uint64_t kSmallMax = std::uint64_t{512} << 10;  // the first zone's blocks are smaller
   static constexpr std::size_t kZones = 4, kZoneFactor = 32;
 
@@ -41,20 +40,17 @@ class Blocks {
   std::array<Extents, kZones>& zones() { return zones_; }
   Extents& zone(const Extent& extent) { return zones_[extent.zone]; }
 
-  // The free extents of a zone that work of this order may use before their fences settle; null: there are none.
-  const BySize* waiting_of(std::size_t zone, Order order) const {
-    return order == kAnyOrder || order == kNoOrder || !reuse_in_order_ ? nullptr : zones_[zone].free_of(order);
-  }
+  bool may_use_waiting(Order order) const { return order != kAnyOrder && order != kNoOrder && reuse_in_order_; }
   // The smallest free extent of a zone that fits; null: there is none.
   Extent* best_fit(std::size_t zone, std::uint64_t bytes, Order order) const {
-    const BySize* const waiting = waiting_of(zone, order);
-    Extent* const own = waiting ? waiting->best_fit(bytes) : nullptr;
-    Extent* const of_any = zones_[zone].best_fit(bytes, kAnyOrder);
+    Extent* const of_any = zones_[zone].free().best_fit(bytes);
+    if (!may_use_waiting(order)) return of_any;
+    Extent* const own = zones_[zone].waiting(order).best_fit(bytes);
     return !own || (of_any && of_any->bytes < own->bytes) ? of_any : own;
   }
   // Work of this order asks for memory.
   void serve(std::size_t zone, Order order) {
-    if (order != kAnyOrder && order != kNoOrder && reuse_in_order_) zones_[zone].serve(order);
+    if (may_use_waiting(order)) zones_[zone].serve(order);
   }
 
   // A busy extent becomes a live block.
@@ -108,7 +104,7 @@ class Blocks {
   std::uint64_t largest_free() const {
     std::uint64_t largest = 0;
     for (const Extents& extents : zones_)
-      if (const BySize* const free = extents.free_of(kAnyOrder)) largest = std::max(largest, free->largest()->bytes);
+      if (const Extent* const extent = extents.free().largest()) largest = std::max(largest, extent->bytes);
     return largest;
   }
   BlockFigures& figures() { return figures_; }

@@ -45,7 +45,7 @@ class RangePool {
   using Handle = typename S::Handle;
   using Error = typename S::Error;
   using Fence = typename S::Fence;
-  static constexpr std::uint64_t kGranule = Blocks<Fence>::kGranule;
+  static constexpr std::uint64_t kGranule = ranges::kGranule;
 
   struct Answer {
     std::uint64_t first;
@@ -268,20 +268,20 @@ class RangePool {
       const std::uint64_t missing = round_up(bytes - part->bytes);
       if (missing <= bare->bytes && missing < best.bytes_missing) best = {part, bare, missing};
     };
-    const Extents& extents = blocks_.zones()[zone];
-    for (const BySize* const free : {blocks_.waiting_of(zone, order), extents.free_of(kAnyOrder)}) {
+    const auto look_at = [&](const auto& free) {
       int looks = 0;
-      for (Extent* part = free ? free->largest() : nullptr; part && looks < kLooksMax; ++looks) {
-        if (part->bytes < bytes) {
-          consider(part, part->after);
-          consider(part, part->before);
-        }
-        part = free->next_smaller(*part);
+      for (Extent* part = free.largest(); part && looks < kLooksMax; part = free.next_smaller(*part), ++looks) {
+        if (part->bytes >= bytes) continue;
+        consider(part, part->after);
+        consider(part, part->before);
       }
-    }
+    };
+    const Extents& extents = blocks_.zones()[zone];
+    if (blocks_.may_use_waiting(order)) look_at(extents.waiting(order));
+    look_at(extents.free());
     const std::uint64_t missing = round_up(bytes);
     if (missing < best.bytes_missing)
-      if (Extent* const bare = extents.bare_fit(missing)) best = {nullptr, bare, missing};
+      if (Extent* const bare = extents.bare().best_fit(missing)) best = {nullptr, bare, missing};
     return best;
   }
 
@@ -331,12 +331,10 @@ class RangePool {
     std::uint64_t found = 0;
     for (std::size_t zone = kZones; zone--;) {
       Extents& extents = blocks_.zones()[zone];
-      const BySize* free = extents.free_of(kAnyOrder);
-      for (Extent* at = free ? free->largest() : nullptr; at && at->bytes >= piece_ && found < bytes;) {
+      for (Extent* at = extents.free().largest(); at && at->bytes >= piece_ && found < bytes;) {
         const Extent key = *at;
         found += move_out_of(mapping, extents, at, bytes - found);
-        free = extents.free_of(kAnyOrder);
-        at = free ? free->next_smaller(key) : nullptr;
+        at = extents.free().next_smaller(key);
       }
     }
     figures_.mapped_bytes -= found;
