@@ -289,6 +289,17 @@ struct DeviceMemoryFigures {
   }
 };
 
+// The range of addresses that blocks of one context are cut from.
+struct DeviceRangeFigures {
+  int device;
+  std::uint64_t address_bytes;
+  std::uint64_t mapped_bytes, mapped_peak_bytes;  // of physical memory
+  std::uint64_t used_peak_bytes;                  // by live blocks, and by work that still used freed ones
+  std::uint64_t waiting_bytes, largest_free_bytes;
+  std::uint64_t allocations, hits;  // that reached the ranges; hits mapped no memory
+  std::uint64_t moved_pieces, driver_calls, lost_bytes;
+};
+
 // Memory by the devices that contexts were made of, where that is known (OpenCL): a context of several has its memory
 // on any of them.
 struct ContextDevice {
@@ -445,6 +456,7 @@ struct Snapshot {
   Vector<StagingFigures> staging;
   std::uint64_t staging_bytes;  // pinned memory that copies go through
   Vector<DeviceMemoryFigures> device_memory;
+  Vector<DeviceRangeFigures> device_ranges;
   Vector<ContextFigures> contexts;
   Vector<PythonFigures> pythons;
   Vector<FrameworkFigures> frameworks;  // recognised, and known to cache inside themselves

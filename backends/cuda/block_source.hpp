@@ -2,7 +2,7 @@
 // cut from slabs of their size. The context of a request is current when acquire is called.
 //
 // Room: chunks of CUDA memory, and what is known of a context's work.
-// May include: pool/base, pool, pool/staging.
+// May include: pool/base, pool, pool/ranges, pool/staging.
 #pragma once
 #include "backends/cuda/blocks.hpp"
 

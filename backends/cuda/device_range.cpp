@@ -49,7 +49,8 @@ CUresult PhysicalMemory::unmap(std::uint64_t first, std::uint64_t bytes) {
 
 DeviceRange::DeviceRange(const Functions& real, Blocks& records, BlockSource& blocks, Context& context,
                          const Addresses& addresses, std::uint64_t granularity, bool rdma_capable)
-    : records_(records),
+    : real_(real),
+      records_(records),
       context_(context),
       addresses_(addresses),
       memory_(real, blocks, context, granularity, rdma_capable),
@@ -100,8 +101,16 @@ void DeviceRange::keep_limits(std::uint64_t now_ns) {
 }
 
 void DeviceRange::trim(const Trim& what, std::uint64_t) {
-  pool_.trim(pool_.figures().used_peak + what.keep_bytes);
-  pool_.forget_peak();
+  pool_.trim(pool_.take_recent_peak() + what.keep_bytes);
+}
+
+void DeviceRange::wait_for_work() {
+  const Inside inside(context_);
+  const Entered entered(real_, context_.handle());
+  if (!entered || context_.ending.load()) return;
+  const std::uint64_t number = context_.clock.last();
+  context_.device->calls.syncs.fetch_add(1, std::memory_order_relaxed);
+  if (real_.context_synchronize() == kSuccess) context_.clock.synchronised(number);
 }
 
 void DeviceRange::end() { pool_.end(); }

@@ -60,6 +60,7 @@ class DeviceRange {
               std::uint64_t granularity, bool rdma_capable);
 
   bool contains(std::uintptr_t address) const { return address - addresses_.first < addresses_.bytes; }
+  std::uint64_t address_bytes() const { return addresses_.bytes; }
   const Context& context() const { return context_; }
 
   // A block in state `cached`. `order`: of the work that will use it (pool/ranges).
@@ -70,12 +71,14 @@ class DeviceRange {
   };
   Given acquire(std::uint64_t bytes, ranges::Order order);
 
-  // Blocks come back; nobody touches the record afterwards. Nothing uses the block any more:
+  // Blocks come back; the caller does not touch the record afterwards. Nothing uses the block any more:
   void give(Block* block);
   // The work of the context that is enqueued by now may use it. Work of the same order need not wait for that.
   void give_behind(Block* block, ranges::Order order);
   // All of these may use it.
   void give_behind(Block* block, BlockSource::Fence&& fence);
+  // Waits for the work of the context, which may use blocks that came back.
+  void wait_for_work();
   // It must never be used again.
   void retire(Block* block);
   // Called with each request and free that reaches the pool: memory that was not needed for an interval goes back, and
@@ -115,6 +118,7 @@ class DeviceRange {
     return block->address.load(std::memory_order_relaxed);
   }
 
+  const Functions& real_;
   Blocks& records_;
   Context& context_;
   const Addresses addresses_;

@@ -10,7 +10,7 @@
 
 namespace cistern::ranges {
 
-constexpr std::uint64_t kGranule = 512;  // of all sizes and addresses
+constexpr std::uint64_t kGranule = 512;  // all sizes and addresses are in it
 
 // Names the work that may use a free extent: kAnyOrder is all work; another value is work of that order (a stream),
 // until its fence has settled.

@@ -151,10 +151,10 @@ class RangePool {
     return first_error;
   }
 
-  // The bound forgets what was used before.
-  void forget_peak() {
+  // The most that was used since the last call, for which the bound allows memory.
+  std::uint64_t take_recent_peak() {
     Locked hold(lock_);
-    figures_.used_peak = blocks_.used_bytes();
+    return std::exchange(recent_peak_, blocks_.used_bytes());
   }
 
   // Calls visit(extent) for each free extent, under the lock.
@@ -164,7 +164,7 @@ class RangePool {
     for (const Extents& extents : blocks_.zones()) extents.for_each_free(visit);
   }
 
-  // What is mapped and has no live block.
+  // Mapped memory without a live block.
   struct Unused {
     std::uint64_t waiting_bytes = 0;      // until their fences settle
     std::uint64_t reclaimable_bytes = 0;  // trim(0) would give them back now
@@ -260,7 +260,13 @@ class RangePool {
   }
   std::uint64_t take_from(Extent* extent, std::uint64_t bytes) {
     ++blocks_.figures().hits;
-    return blocks_.hand_out(blocks_.zone(*extent).cut(extent, extent->first, bytes));
+    const std::uint64_t first = blocks_.hand_out(blocks_.zone(*extent).cut(extent, extent->first, bytes));
+    note_used(blocks_.used_bytes());
+    return first;
+  }
+  void note_used(std::uint64_t bytes) {
+    recent_peak_ = std::max(recent_peak_, bytes);
+    figures_.used_peak = std::max(figures_.used_peak, bytes);
   }
   // A free extent among blocks of other sizes. A small block that lives long there keeps memory from being moved, so
   // this is for when no more is to be mapped.
@@ -278,7 +284,7 @@ class RangePool {
     Mapping<S> mapping(source_);
     {
       Locked hold(lock_);
-      figures_.used_peak = std::max(figures_.used_peak, blocks_.used_bytes() + bytes);
+      note_used(blocks_.used_bytes() + bytes);
       const Window where = window(bytes, order);
       if (!where.bare || figures_.mapped_bytes + where.bytes_missing > bytes_max())
         if (Extent* const extent = elsewhere(bytes, order)) return {take_from(extent, bytes), {}, true, true};
@@ -342,7 +348,7 @@ class RangePool {
 
   // The most that may be mapped.
   std::uint64_t bytes_max() const {
-    const std::uint64_t used = figures_.used_peak;
+    const std::uint64_t used = recent_peak_;
     const std::uint64_t part = used / 100 * settings_.percent_max + used % 100 * settings_.percent_max / 100;
     return round_down(std::max(part, used + piece_));
   }
@@ -370,7 +376,7 @@ class RangePool {
     const std::uint64_t mapped = figures_.mapped_bytes + where.bytes_missing;
     if (where.bare->after || !where.bare_is_behind() || mapped >= bytes_max()) return 0;
     return round_down(
-        std::min({bytes_max() - mapped, figures_.used_peak / kMorePart, where.bare->bytes - where.bytes_missing}));
+        std::min({bytes_max() - mapped, recent_peak_ / kMorePart, where.bare->bytes - where.bytes_missing}));
   }
   std::uint64_t piece_bytes_max(std::uint64_t missing) const {
     const BlockFigures& now = blocks_.figures();
@@ -461,6 +467,7 @@ class RangePool {
   Blocks<Fence> blocks_;
   Pieces<Handle> pieces_;
   Vector<Retiring> retiring_;  // pieces with a part that was retired
+  std::uint64_t recent_peak_ = 0;
   RangeFigures figures_{};
 };
 

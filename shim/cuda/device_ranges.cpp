@@ -214,6 +214,18 @@ std::uint64_t DeviceRanges::trim() {
   return bytes;
 }
 
+std::uint64_t DeviceRanges::trim_after_work() {
+  std::uint64_t bytes = 0;
+  for_each([&](DeviceRange& range) {
+    if (!range.pool().unused().waiting_bytes) return;
+    const Through gate(gate_);
+    if (!gate) return;
+    range.wait_for_work();
+    bytes += range.pool().trim(0);
+  });
+  return bytes;
+}
+
 void DeviceRanges::before_fork() {
   whole_lock_.lock_for_fork();
   for_each([](DeviceRange& range) { range.before_fork(); });

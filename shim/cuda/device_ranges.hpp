@@ -1,5 +1,5 @@
-// Which contexts have a range of device addresses to cut blocks from (CISTERN_DEVICE_POOL=ranges), and which requests
-// get whole allocations there all the same. Safe to call from any thread.
+// The ranges of device addresses that blocks are cut from (CISTERN_DEVICE_POOL=ranges): each context has one, unless
+// its driver refuses it. Some requests get whole allocations all the same. Safe to call from any thread.
 #pragma once
 #include "backends/cuda/device_range.hpp"
 #include "shim/cuda/contexts.hpp"
@@ -58,6 +58,9 @@ class DeviceRanges {
   void settle();
   // Gives all memory back in which no block lies. Returns the bytes.
   std::uint64_t trim();
+  // The same, after waiting for work that may still use freed blocks. 0 where nothing waits, and while a stream
+  // captures.
+  std::uint64_t trim_after_work();
 
   template <class Visit>
   void for_each(Visit visit) const {

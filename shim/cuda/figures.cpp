@@ -55,7 +55,8 @@ void add_free(KindFigures& figures, FragmentationFigures& fragmentation, std::ui
   of_size.cached_bytes += bytes;
 }
 
-// Live and cached chunks, and what the live ones waste, by class of the report. Of a range, its free extents.
+// Live and cached chunks, and what the live ones waste, by class of the report. A range has its free extents instead of
+// cached chunks.
 void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, FragmentationFigures& fragmentation) {
   s.blocks.table.for_each([&](Block& block) {
     if (!of_kind(block, family, device) || block.in_ring.load(std::memory_order_relaxed)) return;
@@ -196,6 +197,25 @@ void add_devices(Snapshot& snapshot) {
   });
 }
 
+// A row for each context: peaks of several are no peak of all.
+void add_device_ranges(Snapshot& snapshot) {
+  state().pools.ranges().for_each([&](DeviceRange& range) {
+    const auto figures = range.pool().figures();
+    snapshot.device_ranges.push_back({.device = range.context().device->ordinal,
+                                      .address_bytes = range.address_bytes(),
+                                      .mapped_bytes = figures.mapped_bytes,
+                                      .mapped_peak_bytes = figures.mapped_peak,
+                                      .used_peak_bytes = figures.used_peak,
+                                      .waiting_bytes = range.pool().unused().waiting_bytes,
+                                      .largest_free_bytes = figures.largest_free,
+                                      .allocations = figures.allocations,
+                                      .hits = figures.hits,
+                                      .moved_pieces = figures.moved,
+                                      .driver_calls = figures.driver_calls(),
+                                      .lost_bytes = figures.lost_bytes});
+  });
+}
+
 // Over all devices; the largest block that is kept.
 template <BlockKind kind>
 KindFigures total_figures(std::uint64_t* largest_kept_bytes) {
@@ -249,6 +269,7 @@ void add_to(Snapshot& snapshot) {
   state().waits.add_to(snapshot, "cuda");
   add_staging(snapshot);
   add_devices(snapshot);
+  add_device_ranges(snapshot);
 }
 
 }  // namespace

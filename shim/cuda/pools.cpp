@@ -66,7 +66,7 @@ void Pools::to_range(Block* block, std::uint64_t now_ns, Give give) {
 void Pools::give_to_range(Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns) {
   Context* const context = block->context;
   to_range(block, now_ns, [&](DeviceRange& range) {
-    // Work that may still run keeps a block that must not be used again, for ever.
+    // A block that must not be used again stays live while work may still use it.
     if (block->marked.load(std::memory_order_relaxed)) return fence.empty() ? range.retire(block), true : false;
     const std::uint64_t threads_max = context->device->share.used_bytes() / kThreadsPart;
     if (fence.empty() && device_.give_to_thread(block->key(), block, now_ns, threads_max)) return false;

@@ -232,6 +232,7 @@ std::uint64_t trim_for_program(CudaState& s) {
   if (s.gate.closed.load() || phase() != Phase::running || in_host_function) return 0;
   s.pools.source().release_postponed();
   if (const std::uint64_t bytes = s.gate.open() ? trim_all(s) : s.pools.trim_while_capturing()) return bytes;
+  if (const std::uint64_t bytes = s.pools.ranges().trim_after_work()) return bytes;
   return s.pools.wait_for_releases();
 }
 

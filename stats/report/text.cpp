@@ -588,6 +588,7 @@ void render_text(const Snapshot& snapshot, Sink& sink) {
   write_verdict(snapshot, sink);
   write_kinds(snapshot, sink);
   write_device_memory(snapshot, sink);
+  write_device_ranges(snapshot, sink);
   write_contexts(snapshot, sink);
   write_leaks(snapshot, sink);
   write_host_sites(snapshot, sink);

@@ -213,6 +213,16 @@ void write_device_memory(const Snapshot& snapshot, Sink& sink) {
                human_bytes(memory.free_bytes), human_bytes(memory.total_bytes));
 }
 
+void write_device_ranges(const Snapshot& snapshot, Sink& sink) {
+  for (const DeviceRangeFigures& range : snapshot.device_ranges)
+    sink.print(
+        "  device {}: {} mapped in a range (peak {} for {} used); {} served with {}, {} moved; largest free {}\n",
+        range.device, human_bytes(range.mapped_bytes), human_bytes(range.mapped_peak_bytes),
+        human_bytes(range.used_peak_bytes), counted(range.allocations, "allocation"),
+        counted(range.driver_calls, "driver call"), counted(range.moved_pieces, "piece"),
+        human_bytes(range.largest_free_bytes));
+}
+
 void write_pools(const Snapshot& snapshot, Sink& sink) {
   Vector<const KindFigures*> pools;
   for (const KindFigures& kind : snapshot.kinds)

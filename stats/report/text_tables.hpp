@@ -7,6 +7,7 @@
 namespace cistern {
 
 void write_device_memory(const Snapshot& snapshot, Sink& sink);
+void write_device_ranges(const Snapshot& snapshot, Sink& sink);
 void write_contexts(const Snapshot& snapshot, Sink& sink);
 void write_pools(const Snapshot& snapshot, Sink& sink);
 void write_library_pools(const Snapshot& snapshot, Sink& sink);

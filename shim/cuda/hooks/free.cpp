@@ -215,8 +215,8 @@ CUresult add_free_node(CudaState& s, CUgraph graph, CUdeviceptr pointer, const c
   return answer;
 }
 
-// The driver is asked to free an address that nobody allocated, and refuses that address last: what else is wrong with
-// the call it says before. A capture takes no memory that was not allocated in it.
+// The driver is asked to free an unallocated address, and refuses that address last: other faults of the call it
+// reports before. A capture takes no memory that was not allocated in it.
 template <class Free>
 CUresult free_part_in_stream_order(CudaState& s, Block* part, CUstream stream, Zero zero, const Free& real) {
   const CUresult answer = note(s, real(reinterpret_cast<CUdeviceptr>(unallocated_address()), stream));

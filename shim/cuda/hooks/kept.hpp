@@ -1,15 +1,15 @@
-// A device block that the program gave back and the pool keeps is no memory, nor is what a range has between its
-// blocks: a copy, memset, prefetch or advice that names it gets what a driver answers for an address that nobody
-// allocated, and a line says where the block was freed and where it was used. Launches are not looked at: a word among
+// A device block that the program gave back and the pool keeps is not valid memory. A copy, memset, prefetch or advice
+// that names it gets the driver's answer for an unallocated address, and a line says where the block was freed and
+// where it was used. The same holds for addresses of a range without a block. Launches are not looked at: a word among
 // their arguments may only look like an address.
 #pragma once
 #include "shim/cuda/state.hpp"
 
 namespace cistern::cuda {
 
-// What a call names: memory that the program has (`allowed`, for all that is known), a kept block, or addresses of a
-// range where no block is: it went with its context, or the call goes beyond a block's end. A call begins at the start
-// of a live block nearly always, and that is one look without a lock.
+// The memory that a call names: memory that the program has (`allowed`, for all that is known), a kept block, or
+// addresses of a range where no block is: it went with its context, or the call goes beyond a block's end. A call
+// begins at the start of a live block nearly always, and that is one look without a lock.
 struct Named {
   enum What { allowed, freed, not_there } what = allowed;
   const Block* block = nullptr;  // of freed memory

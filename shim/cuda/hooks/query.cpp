@@ -21,7 +21,7 @@ Found find_block(CUdeviceptr pointer) {
   if (!s) return {Whose::not_ours, nullptr};
   bool in_slab = false;
   Block* block = s->blocks.containing(pointer, &in_slab);
-  // A piece of a slab, or addresses of a range, that nobody has had.
+  // A piece of a slab that was never handed out, or addresses of a range without a block.
   if (!block) return {in_slab || s->pools.ranges().containing(pointer) ? Whose::pool : Whose::not_ours, nullptr};
   if (!block->context_is_there()) return {Whose::not_ours, nullptr};
   const std::uintptr_t address = block->address.load(std::memory_order_relaxed);
@@ -38,8 +38,7 @@ std::uint64_t own_buffer_id(Block* block) {
   return block->buffer_id.compare_exchange_strong(known, made) ? made : known;
 }
 
-// What the driver does not answer for mapped memory as it does for memory of cuMemAlloc, and what it answers for the
-// pieces that were mapped.
+// For mapped memory the driver does not answer these, or answers for the pieces that were mapped.
 bool is_own_answer(const Block& block, int attribute) {
   if (!block.range) return false;
   switch (attribute) {

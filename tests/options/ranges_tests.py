@@ -1,0 +1,71 @@
+#!/usr/bin/python3
+"""CISTERN_DEVICE_POOL=ranges: what a program sees of it, how much memory it takes, and where it is left out."""
+import unittest
+
+from harness import run, run_plain, say_once
+
+VALUE, SUCCESS = 1, 0  # CUDA_ERROR_INVALID_VALUE
+
+
+class AsWithoutIt(unittest.TestCase):
+    def test_answers_about_blocks_and_beyond_them(self):
+        for what in ("look", "beyond"):
+            with self.subTest(what):
+                self.assertEqual(run("ranges", what, DEVICE_POOL="ranges").lines, run_plain("ranges", what).lines)
+
+    def test_a_block_freed_twice_and_used(self):
+        outcome = run("ranges", "again", DEVICE_POOL="ranges")
+        self.assertEqual(outcome.lines, ["free: 0", f"again: {VALUE}", f"set: {VALUE}", "end"])
+        lines = outcome.errors.splitlines()
+        self.assertEqual(len(lines), 2, lines)
+        for line in lines:
+            self.assertRegex(line, r"^cistern: cuMem(Free|setD8)_v2\(0x[0-9a-f]+\): device block already freed; "
+                                   r"allocated at again\(\) \(.*ranges\.cpp:\d+\), freed at again\(\) ")
+
+
+class Memory(unittest.TestCase):
+    def test_pieces_serve_blocks_of_all_sizes(self):
+        outcome = run("ranges", "exit", "exit", DEVICE_POOL="ranges")
+        row, = outcome.report["device_ranges"]
+        self.assertLess(row["driver_calls"], 3 * row["allocations"])
+        self.assertLessEqual(row["mapped_peak_bytes"], 1.05 * row["used_peak_bytes"] + (2 << 20))
+        self.assertEqual(outcome.kind("device:0")["live_blocks"], 0)
+
+    def test_it_joins_what_was_freed(self):
+        outcome = run("steps", *["churn=device:4M:50", "churn=device:40M:5", "churn=device:1M:200"] * 5,
+                      DEVICE_POOL="ranges")
+        row, = outcome.report["device_ranges"]
+        self.assertLessEqual(row["mapped_peak_bytes"], 1.05 * (200 << 20) + (2 << 20))
+        self.assertLess(row["driver_calls"], 0.2 * outcome.kind("device:0")["allocations"])
+
+    def test_a_limit_holds(self):
+        outcome = run("steps", "churn=device:1M:100", "a=device:60M", "b=device:60M", DEVICE_POOL="ranges",
+                      DEVICE_LIMIT="100M")
+        self.assertEqual(outcome.kind("device:0")["failed"], 1)
+        self.assertLessEqual(outcome.report["device_ranges"][0]["mapped_peak_bytes"], 100 << 20)
+
+
+class LeftOut(unittest.TestCase):
+    def test_a_call_site_whose_memory_is_shared(self):
+        outcome = run("ranges", "share", DEVICE_POOL="ranges")
+        self.assertEqual(outcome.lines, [f"share: {VALUE}", f"share: {SUCCESS}", f"other: {VALUE}", "end"])
+        lines = outcome.errors.splitlines()
+        self.assertEqual(len(lines), 2, lines)
+        for line in lines:
+            self.assertEqual(line, "cistern: cuIpcGetMemHandle refused memory of a range: its call site gets whole "
+                                   "allocations from now on. CISTERN_DEVICE_POOL=on has no such memory")
+
+    def test_without_sites_every_request(self):
+        outcome = run("ranges", "share", DEVICE_POOL="ranges", SITES="off")
+        self.assertEqual(outcome.lines, [f"share: {VALUE}", f"share: {SUCCESS}", f"other: {SUCCESS}", "end"])
+        say_once(self, outcome.errors,
+                 "cistern: cuIpcGetMemHandle refused memory of a range: the program gets whole allocations from now "
+                 "on. CISTERN_DEVICE_POOL=on has no such memory")
+
+    def test_a_graph_keeps_its_memory(self):
+        outcome = run("ranges", "graph", DEVICE_POOL="ranges")
+        self.assertEqual(outcome.lines, ["captured: 0", "launched: 0, 0", "end"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[__file__], verbosity=1)
