@@ -5,6 +5,10 @@
 #include "bench/policies/replay_loop.hpp"
 #include "bench/policies/torch_model.hpp"
 #include "bench/policies/whole_blocks.hpp"
+#if __has_include("pool/ranges/segment_pool.hpp")
+#include "bench/policies/segments.hpp"
+#define WITH_SEGMENTS
+#endif
 
 namespace {
 
@@ -13,11 +17,13 @@ bench::MadePolicy made(bench::Device& device, bench::Order order) {
   return std::make_unique<P>(device, order, More...);
 }
 
-constexpr bench::PolicyRow kPolicies[] = {{"driver", made<bench::DriverAlone>},
-                                          {"blocks", made<bench::WholeBlocks>},
-                                          {"ranges", made<bench::Ranges>},
-                                          {"torch", made<bench::TorchModel, false>},
-                                          {"torch-expandable", made<bench::TorchModel, true>}};
+constexpr bench::PolicyRow kPolicies[] = {
+    {"driver", made<bench::DriverAlone>},      {"blocks", made<bench::WholeBlocks>},
+    {"ranges", made<bench::Ranges>},
+#ifdef WITH_SEGMENTS
+    {"segments", made<bench::Segments>},
+#endif
+    {"torch", made<bench::TorchModel, false>}, {"torch-expandable", made<bench::TorchModel, true>}};
 
 }  // namespace
 
