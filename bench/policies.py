@@ -146,8 +146,8 @@ def print_table(replays, written):
             print(f"  {policy:18}" + "".join(cell(found.get((policy, way))) for way in WAYS), flush=True)
         for at, each in all_found.items():
             each.append(found[at])
-    print(f"the worst of {len(each)} traces, and how many are good: at most 1.05, segments 1.15 (or 2 MiB more than the "
-          f"need) and at least {GOOD_PERCENT} %")
+    print(f"the worst of {len(each)} traces, and how many are good: at most 1.05, segments 1.15 (or 2 MiB more than "
+          f"the need) and at least {GOOD_PERCENT} %")
     for policy in policies:
         columns = [all_found.get((policy, way)) for way in WAYS]
         print(f"  {policy:18}" + "".join(f"{max(map(ratio, each)):9.3f}{min(map(saved_percent, each)):7.1f}" if each
