@@ -45,6 +45,7 @@ struct Device {
   std::atomic<std::uint64_t> reserved_peak_bytes{0};
   Share share;
   bool has_limits = false;
+  std::atomic<std::uint64_t> peers{0};          // other devices whose work may use memory of its ranges, a bit for each
   std::atomic<std::uint64_t> tracked_bytes{0};  // taken past the pool: stream-ordered, arrays, VMM
   // The unit in which the driver takes memory, as far as it was measured.
   std::atomic<std::uint64_t> granule{512};
@@ -71,7 +72,6 @@ struct Context {
   staging::Ring ring;
   std::atomic<DeviceRange*> range{nullptr};  // null: it has none yet, or `has_no_range`
   std::atomic<bool> has_no_range{false};     // the driver refused one
-  std::atomic<std::uint64_t> peers{0};       // devices whose work may use its memory: bit by bit
 
   // Calls of our own that run in it now. A thread that ends the context waits for them, but only for a time, as with
   // the gate.

@@ -36,7 +36,7 @@ CUresult PhysicalMemory::map(std::uint64_t first, std::uint64_t bytes, const Han
 CUresult PhysicalMemory::allow_access(std::uint64_t first, std::uint64_t bytes) {
   CUmemAccessDesc who[65] = {{{kLocationDevice, context_.device->ordinal}, kReadAndWrite}};
   std::size_t count = 1;
-  for (std::uint64_t left = context_.peers.load(); left; left &= left - 1)
+  for (std::uint64_t left = context_.device->peers.load(); left; left &= left - 1)
     who[count++] = {{kLocationDevice, std::countr_zero(left)}, kReadAndWrite};
   const RelaxedCapture relaxed(real_);
   return real_.memory_access(first, bytes, who, count);

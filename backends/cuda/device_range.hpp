@@ -92,7 +92,7 @@ class DeviceRange {
   void pin(const Block* block) { pool_.pin(block->address.load(std::memory_order_relaxed)); }
 
   Pool& pool() { return pool_; }
-  // More devices may use the memory (Context::peers), all that is mapped by now too.
+  // More devices may use the memory (Device::peers), all that is mapped by now too.
   CUresult peers_changed() { return pool_.allow_access_again(); }
   // The context has ended, and its blocks with it: the memory goes back to the driver.
   void end();

@@ -1,6 +1,6 @@
-// A range of addresses, cut into extents without gap or overlap. Each is live, free, bare (no memory lies there) or
-// busy (a thread is changing it). Neighbours in the same state are one extent. Free extents are found by their size,
-// the best fit first, among those that one order of work may use.
+// Ranges of addresses, each cut into extents without gap or overlap. An extent is live, free, bare (no memory lies
+// there), busy (a thread is changing it) or retired (never used again). Neighbours that are free or bare are one
+// extent. Free extents are found by their size, the best fit first, among those that one order of work may use.
 //
 // Addresses are numbers: nothing is read or written there. Not thread-safe.
 //
@@ -12,127 +12,14 @@
 #include <cstdint>
 
 #include "pool/base/internal_memory.hpp"
+#include "pool/ranges/by_size.hpp"
 
 namespace cistern::ranges {
 
-// Names the work that may use a free extent: kAnyOrder is all work; another value is work of that order (a stream),
-// until its fence has settled.
-using Order = std::uintptr_t;
-constexpr Order kAnyOrder = 0;
-// The order of extents whose fences settle in no order.
-constexpr Order kNoOrder = ~Order{0};
-
-enum class State : std::uint8_t { bare, free, live, busy };
-
-struct Extent {
-  std::uint64_t first, bytes;
-  State state;
-  Order order;             // only a free extent has one
-  std::uint64_t stamp;     // grows with time: when the last part of a free extent with an order was freed
-  Extent *before, *after;  // by address
-  // Its places in the tree of free extents of its order, and in the list of them.
-  Extent *smaller, *larger;
-  Extent *older, *newer;
-  std::uint64_t rank;  // random: the tree is a heap by it, so it stays flat
-  bool is_noted;       // it is in the tree
-
-  std::uint64_t end() const { return first + bytes; }
-};
-
-// Free extents by size, then address: a treap, whose nodes are the extents themselves.
-class BySize {
- public:
-  bool empty() const { return !root_; }
-  // The smallest with at least so many bytes, at the lowest address; null: there is none.
-  Extent* best_fit(std::uint64_t bytes) const {
-    Extent* best = nullptr;
-    for (Extent* at = root_; at;) {
-      if (at->bytes >= bytes) {
-        best = at;
-        at = at->smaller;
-      } else {
-        at = at->larger;
-      }
-    }
-    return best;
-  }
-  Extent* largest() const {
-    Extent* at = root_;
-    while (at && at->larger) at = at->larger;
-    return at;
-  }
-  // The largest that comes before it in this order; null: it is the smallest.
-  Extent* next_smaller(const Extent& extent) const {
-    Extent* next = nullptr;
-    for (Extent* at = root_; at;) {
-      if (comes_before(*at, extent)) {
-        next = at;
-        at = at->larger;
-      } else {
-        at = at->smaller;
-      }
-    }
-    return next;
-  }
-
-  void insert(Extent* extent) {
-    Extent** place = &root_;
-    while (*place && (*place)->rank >= extent->rank)
-      place = comes_before(*extent, **place) ? &(*place)->smaller : &(*place)->larger;
-    split(*place, *extent, extent->smaller, extent->larger);
-    *place = extent;
-  }
-  void erase(Extent* extent) {
-    Extent** place = &root_;
-    while (*place != extent) place = comes_before(*extent, **place) ? &(*place)->smaller : &(*place)->larger;
-    *place = joined(extent->smaller, extent->larger);
-  }
-
- private:
-  static bool comes_before(const Extent& a, const Extent& b) {
-    return a.bytes != b.bytes ? a.bytes < b.bytes : a.first < b.first;
-  }
-  // The tree's extents that come before `by`, and those that come behind it.
-  static void split(Extent* tree, const Extent& by, Extent*& before, Extent*& behind) {
-    Extent **last_before = &before, **first_behind = &behind;
-    while (tree) {
-      if (comes_before(*tree, by)) {
-        *last_before = tree;
-        last_before = &tree->larger;
-        tree = tree->larger;
-      } else {
-        *first_behind = tree;
-        first_behind = &tree->smaller;
-        tree = tree->smaller;
-      }
-    }
-    *last_before = *first_behind = nullptr;
-  }
-  static Extent* joined(Extent* smaller, Extent* larger) {
-    Extent* root = nullptr;
-    for (Extent** place = &root;;) {
-      if (!smaller || !larger) {
-        *place = smaller ? smaller : larger;
-        return root;
-      }
-      if (smaller->rank >= larger->rank) {
-        *place = smaller;
-        place = &smaller->larger;
-        smaller = *place;
-      } else {
-        *place = larger;
-        place = &larger->smaller;
-        larger = *place;
-      }
-    }
-  }
-
-  Extent* root_ = nullptr;
-};
-
-// The free extents of one order.
-struct Free {
-  BySize sizes;
+// The free extents of one order, until their fences settle.
+struct Waiting {
+  Treap sizes;
+  bool is_served = false;                       // work of this order asks for them
   Extent *oldest = nullptr, *newest = nullptr;  // by stamp
 
   // `from`: one that is not older than it, or null.
@@ -154,58 +41,66 @@ struct Free {
 
 class Extents {
  public:
-  // `joins_waiting`: free extents of one order are joined before their fences have settled, for the order's own work.
-  // Where no work uses them before, that would only hold the earlier memory back, again and again.
-  Extents(std::uint64_t first, std::uint64_t bytes, bool joins_waiting) : joins_waiting_(joins_waiting) {
-    first_ = last_ = made({first, bytes, State::bare, kAnyOrder, 0, {}, {}, {}, {}, {}, {}, 0, false});
-    note_size(first_);
-  }
+  Extents() = default;
   Extents(const Extents&) = delete;
   Extents& operator=(const Extents&) = delete;
 
-  Extent* front() const { return first_; }
-  Extent* back() const { return last_; }
+  // One more range, busy as a whole.
+  Extent* add(std::uint64_t first, std::uint64_t bytes, std::size_t zone = 0) {
+    Extent like{};
+    like.first = first;
+    like.bytes = bytes;
+    like.state = State::busy;
+    like.zone = static_cast<std::uint8_t>(zone);
+    return made(like);
+  }
+  // A range that is one busy extent goes.
+  void remove(Extent* extent) {
+    assert(!extent->before && !extent->after && extent->state == State::busy);
+    extent->after = unused_;
+    unused_ = extent;
+  }
 
   // In free extents that have an order.
   std::uint64_t waiting_bytes() const { return waiting_bytes_; }
 
-  // Null where no work of this order has any.
-  const BySize* free_of(Order order) const {
-    const auto found = free_.find(order);
-    return found == free_.end() || found->second.sizes.empty() ? nullptr : &found->second.sizes;
+  // Free for all work.
+  const BySize& free() const { return free_; }
+  // Free for work of this order only.
+  const Treap& waiting(Order order) const {
+    static constexpr Treap kNone;
+    const Waiting* const waiting = find(order);
+    return waiting ? waiting->sizes : kNone;
   }
-  // The smallest with so many bytes; null: there is none.
-  Extent* best_fit(std::uint64_t bytes, Order order) const {
-    const BySize* const free = free_of(order);
-    return free ? free->best_fit(bytes) : nullptr;
-  }
+  // Without memory.
+  const BySize& bare() const { return bare_; }
 
-  // Extents that work of this order freed up to then become free for all work.
+  // Work of this order asks for what it freed: from now on its free extents are joined before their fences have
+  // settled. Where no work uses them before, that would only hold the earlier memory back, again and again.
+  void serve(Order order) { waiting_[order].is_served = true; }
+
+  // Extents that work of this order freed up to then become free for all work; in no order, those of this stamp only.
   void settle(Order order, std::uint64_t stamp) {
-    const auto found = free_.find(order);
-    if (found == free_.end()) return;
-    const Free& of_order = found->second;
-    while (of_order.oldest && of_order.oldest->stamp <= stamp) set(of_order.oldest, State::free);
-  }
-
-  // The same for extents in no order, of this stamp only.
-  void settle_one(std::uint64_t stamp) {
-    const auto found = free_.find(kNoOrder);
-    Extent* extent = found == free_.end() ? nullptr : found->second.oldest;
+    const Waiting* const waiting = find(order);
+    Extent* extent = waiting ? waiting->oldest : nullptr;
     while (extent && extent->stamp <= stamp) {
       Extent* const next = extent->newer;
-      if (extent->stamp == stamp) set(extent, State::free);
+      if (order != kNoOrder || extent->stamp == stamp) set(extent, State::free);
       extent = next;
     }
   }
 
   void settle_all() {
-    for (Extent* extent = first_; extent; extent = extent->after)
-      if (extent->state == State::free && extent->order != kAnyOrder) extent = set(extent, State::free);
+    for (const auto& [order, waiting] : waiting_)
+      while (waiting.oldest) set(waiting.oldest, State::free);
   }
 
-  // The smallest bare extent with so many bytes; null: there is none.
-  Extent* bare_fit(std::uint64_t bytes) const { return bare_.best_fit(bytes); }
+  // Calls visit(extent) for each free one; it takes as long as there are extents.
+  template <class Visit>
+  void for_each_free(Visit visit) const {
+    for (const Extent& extent : all_)
+      if (extent.state == State::free) visit(extent);
+  }
 
   // Exactly these bytes of one extent, as a busy extent of their own. The rest of the extent keeps its state.
   Extent* cut(Extent* extent, std::uint64_t first, std::uint64_t bytes) {
@@ -233,7 +128,7 @@ class Extents {
   }
 
   // The extent with a new state, one with neighbours in the same state. `order`, `stamp`: of a free one. A live extent
-  // stays one by itself, and so does a busy one.
+  // stays one by itself, and so does a busy or a retired one.
   Extent* set(Extent* extent, State state, Order order = kAnyOrder, std::uint64_t stamp = 0) {
     forget_size(extent);
     extent->state = state;
@@ -250,7 +145,15 @@ class Extents {
  private:
   bool is_like(const Extent* neighbour, const Extent& extent) const {
     return neighbour && neighbour->state == extent.state && neighbour->order == extent.order &&
-           (neighbour->stamp == extent.stamp || (joins_waiting_ && extent.order != kNoOrder));
+           (neighbour->stamp == extent.stamp || is_served(extent.order));
+  }
+  bool is_served(Order order) const {
+    const Waiting* const waiting = find(order);
+    return waiting && waiting->is_served;
+  }
+  const Waiting* find(Order order) const {
+    const auto found = waiting_.find(order);
+    return found == waiting_.end() ? nullptr : &found->second;
   }
   // Both are in the same state; the second one is gone.
   Extent* join(Extent* first, Extent* second) {
@@ -259,7 +162,7 @@ class Extents {
     first->bytes += second->bytes;
     first->stamp = std::max(first->stamp, second->stamp);
     first->after = second->after;
-    (second->after ? second->after->before : last_) = first;
+    if (second->after) second->after->before = first;
     second->after = unused_;
     unused_ = second;
     second->state = State::busy;
@@ -268,25 +171,28 @@ class Extents {
   void link(Extent* extent, Extent* before, Extent* after) {
     extent->before = before;
     extent->after = after;
-    (before ? before->after : first_) = extent;
-    (after ? after->before : last_) = extent;
+    if (before) before->after = extent;
+    if (after) after->before = extent;
   }
   void note_size(Extent* extent, Extent* from = nullptr) {
-    if (extent->state == State::bare)
-      bare_.insert(extent);
-    else if (extent->state == State::free)
-      free_[extent->order].insert(extent, from);
-    if (extent->state == State::free && extent->order != kAnyOrder) waiting_bytes_ += extent->bytes;
     extent->is_noted = extent->state == State::bare || extent->state == State::free;
+    if (!extent->is_noted) return;
+    if (extent->order != kAnyOrder) {
+      waiting_[extent->order].insert(extent, from);
+      waiting_bytes_ += extent->bytes;
+    } else {
+      (extent->state == State::bare ? bare_ : free_).insert(extent);
+    }
   }
   void forget_size(Extent* extent) {
     if (!extent->is_noted) return;
-    if (extent->state == State::bare)
-      bare_.erase(extent);
-    else
-      free_[extent->order].erase(extent);
-    if (extent->state == State::free && extent->order != kAnyOrder) waiting_bytes_ -= extent->bytes;
     extent->is_noted = false;
+    if (extent->order != kAnyOrder) {
+      waiting_[extent->order].erase(extent);
+      waiting_bytes_ -= extent->bytes;
+    } else {
+      (extent->state == State::bare ? bare_ : free_).erase(extent);
+    }
   }
   Extent* made(const Extent& like) {
     Extent* extent = unused_;
@@ -302,12 +208,10 @@ class Extents {
     return extent;
   }
 
-  const bool joins_waiting_;
   Deque<Extent> all_;
   Extent* unused_ = nullptr;
-  Extent *first_ = nullptr, *last_ = nullptr;
-  Map<Order, Free> free_;
-  BySize bare_;
+  BySize free_, bare_;
+  Map<Order, Waiting> waiting_;
   std::uint64_t waiting_bytes_ = 0;
   std::uint64_t random_ = 1;
 };

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "tests/support/random.hpp"
@@ -12,7 +13,7 @@
 namespace cistern::ranges {
 namespace {
 
-constexpr std::uint64_t kEnd = 4096;
+constexpr std::uint64_t kEnd = 4096;  // granules
 
 struct Cell {
   State state = State::bare;
@@ -21,12 +22,37 @@ struct Cell {
   bool operator==(const Cell&) const = default;
 };
 
-// The extents are those runs of equal cells, and the best fit is the smallest run, at the lowest address.
-void compare(const Extents& extents, const std::vector<Cell>& cells) {
+using Runs = std::map<std::pair<std::uint64_t, std::uint64_t>, const Extent*>;
+
+// The best fit is the smallest run; of those that are not in lists, that at the lowest address.
+template <class Sizes>
+void compare_sizes(const Sizes& sizes, const Runs& runs) {
+  ASSERT_EQ(sizes.empty(), runs.empty());
+  for (const std::uint64_t granules : {1, 7, 40, 63, 64, 100, 300}) {
+    const auto best = runs.lower_bound({granules * kGranule, 0});
+    const Extent* const found = sizes.best_fit(granules * kGranule);
+    ASSERT_EQ(found == nullptr, best == runs.end());
+    if (!found) continue;
+    ASSERT_EQ(found->bytes, best->first.first);
+    ASSERT_TRUE(found == best->second || found->bytes < BySize::kListedBytes);
+  }
+  std::set<const Extent*> seen;
+  std::uint64_t last = ~std::uint64_t{0};
+  for (const Extent* extent = sizes.largest(); extent; extent = sizes.next_smaller(*extent)) {
+    ASSERT_TRUE(runs.contains({extent->bytes, extent->first}));
+    ASSERT_TRUE(seen.insert(extent).second);
+    ASSERT_LE(extent->bytes, last);
+    last = extent->bytes;
+  }
+  ASSERT_EQ(seen.size(), runs.size());
+}
+
+// The extents are those runs of equal cells.
+void compare(const Extents& extents, const Extent* front, const std::vector<Cell>& cells) {
   std::uint64_t at = 0;
-  std::map<Order, std::map<std::pair<std::uint64_t, std::uint64_t>, const Extent*>> free;
-  for (const Extent* extent = extents.front(); extent; extent = extent->after) {
-    ASSERT_EQ(extent->first, at);
+  std::map<Order, Runs> free;
+  for (const Extent* extent = front; extent; extent = extent->after) {
+    ASSERT_EQ(extent->first, at * kGranule);
     ASSERT_GT(extent->bytes, 0u);
     const Cell& cell = cells[at];
     ASSERT_EQ(extent->state, cell.state);
@@ -35,7 +61,7 @@ void compare(const Extents& extents, const std::vector<Cell>& cells) {
     }
     std::uint64_t end = at;
     while (end < kEnd && cells[end] == cell) ++end;
-    ASSERT_EQ(extent->end(), end);
+    ASSERT_EQ(extent->end(), end * kGranule);
     if (extent->state == State::free) free[extent->order][{extent->bytes, extent->first}] = extent;
     if (extent->after) {
       ASSERT_EQ(extent->after->before, extent);
@@ -43,41 +69,32 @@ void compare(const Extents& extents, const std::vector<Cell>& cells) {
     at = end;
   }
   ASSERT_EQ(at, kEnd);
-  for (const Order order : {kAnyOrder, Order{1}, Order{2}}) {
-    const auto& runs = free[order];
-    const BySize* const sizes = extents.free_of(order);
-    ASSERT_EQ(sizes != nullptr, !runs.empty());
-    for (const std::uint64_t bytes : {1, 7, 40, 300}) {
-      const auto best = runs.lower_bound({bytes, 0});
-      ASSERT_EQ(extents.best_fit(bytes, order), best == runs.end() ? nullptr : best->second);
-    }
-    if (!sizes) continue;
-    const Extent* extent = sizes->largest();
-    for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
-      ASSERT_EQ(extent, run->second);
-      extent = sizes->next_smaller(*extent);
-    }
-    ASSERT_EQ(extent, nullptr);
-  }
+  compare_sizes(extents.free(), free[kAnyOrder]);
+  for (const Order order : {1, 2}) compare_sizes(extents.waiting(order), free[order]);
 }
 
 TEST(Extents, AreTheRunsOfEqualCells) {
   const unsigned seed = test::new_seed();
   SCOPED_TRACE("CISTERN_TEST_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
-  Extents extents(0, kEnd, true);
+  Extents extents;
+  Extent* const front = extents.cut(extents.set(extents.add(0, kEnd * kGranule), State::bare), 0, kGranule);
+  extents.set(front, State::live);
+  for (const Order order : {1, 2}) extents.serve(order);
   std::vector<Cell> cells(kEnd);
+  cells[0] = {State::live, kAnyOrder, -1};
   int owners = 0;
   const auto paint = [&](std::uint64_t first, std::uint64_t bytes, Cell cell) {
-    for (std::uint64_t i = first; i < first + bytes; ++i) cells[i] = cell;
+    for (std::uint64_t i = first; i < first + bytes; i += kGranule) cells[i / kGranule] = cell;
   };
   for (int step = 0; step < 20'000; ++step) {
     std::vector<Extent*> all;
-    for (Extent* extent = extents.front(); extent; extent = extent->after) all.push_back(extent);
+    for (Extent* extent = front->after; extent; extent = extent->after) all.push_back(extent);
     Extent* extent = all[random() % all.size()];
     if (extent->state == State::free || extent->state == State::bare) {
-      const std::uint64_t first = extent->first + random() % extent->bytes;
-      const std::uint64_t bytes = 1 + random() % std::min<std::uint64_t>(extent->end() - first, 200);
+      const std::uint64_t first = extent->first + random() % (extent->bytes / kGranule) * kGranule;
+      const std::uint64_t granules = (extent->end() - first) / kGranule;
+      const std::uint64_t bytes = (1 + random() % std::min<std::uint64_t>(granules, 200)) * kGranule;
       extent = extents.cut(extent, first, bytes);
       ASSERT_EQ(extent->state, State::busy);
     }
@@ -85,20 +102,21 @@ TEST(Extents, AreTheRunsOfEqualCells) {
     const Order order = state == State::free ? random() % 3 : kAnyOrder;
     paint(extent->first, extent->bytes, {state, order, state == State::live ? ++owners : 0});
     extents.set(extent, state, order);
-    if (step % 20 == 0) compare(extents, cells);
+    if (step % 20 == 0) compare(extents, front, cells);
     if (HasFatalFailure()) return;
   }
 }
 
 TEST(Extents, ReuseTheirNodes) {
-  Extents extents(0, kEnd, true);
+  Extents extents;
+  Extent* whole = extents.set(extents.add(0, kEnd * kGranule), State::bare);
   const std::size_t before = internal_mapped_bytes();
   for (int i = 0; i < 1'000'000; ++i) {
-    Extent* const one = extents.cut(extents.front(), 16, 16);
-    extents.set(extents.set(one, State::live), State::bare);
+    Extent* const one = extents.cut(whole, 16 * kGranule, 16 * kGranule);
+    whole = extents.set(extents.set(one, State::live), State::bare);
   }
   EXPECT_LE(internal_mapped_bytes() - before, std::size_t{64} << 10);
-  EXPECT_EQ(extents.front()->bytes, kEnd);
+  EXPECT_EQ(whole->bytes, kEnd * kGranule);
 }
 
 }  // namespace

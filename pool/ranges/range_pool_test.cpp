@@ -69,6 +69,31 @@ TEST(RangePool, MovesMemoryFromHolesInsteadOfTakingMore) {
   EXPECT_EQ(driver.wrong_calls, 0);
 }
 
+// A block of 16 pieces that is free, and one of 64 KiB of other blocks' size: the bound leaves no room for more.
+TEST(RangePool, ServesSmallBlocksBetweenLargeOnesWhenNoMoreMayBeMapped) {
+  FakeRanges driver;
+  Pool pool(driver, kRange);
+  std::vector<std::uint64_t> large;
+  for (int i = 0; i < 4; ++i) large.push_back(address(pool.allocate(16 * kPiece, kAnyOrder)));
+  pool.deallocate(large[1], kAnyOrder, {}, false);
+  const std::uint64_t calls = pool.figures().driver_calls();
+  std::vector<std::uint64_t> small;
+  for (int i = 0; i < 200; ++i) small.push_back(address(pool.allocate(4096, kAnyOrder)));
+  EXPECT_LE(driver.physical(), (64 + 4) * kPiece);
+  EXPECT_LE(pool.figures().driver_calls(), calls + 12);
+}
+
+// Many blocks of one size, which grow by one piece or a few at a time, and one that is large beside them.
+TEST(RangePool, TakesLargeMemoryInPiecesOfAFewBlocks) {
+  FakeRanges driver;
+  Pool pool(driver, kRange);
+  for (int i = 0; i < 100; ++i) address(pool.allocate(kPiece, kAnyOrder));
+  const std::uint64_t creates = pool.figures().creates;
+  address(pool.allocate(64 * kPiece, kAnyOrder));
+  EXPECT_GE(pool.figures().creates, creates + 8);
+  EXPECT_LE(pool.figures().creates, creates + 9);
+}
+
 TEST(RangePool, NeverMovesWhatWasPinned) {
   FakeRanges driver;
   Pool pool(driver, kRange);
@@ -79,6 +104,85 @@ TEST(RangePool, NeverMovesWhatWasPinned) {
   EXPECT_TRUE(pool.allocate(24 * kPiece, kAnyOrder).ok);
   EXPECT_EQ(pool.trim(0), 0u);
   EXPECT_TRUE(driver.is_accessible(pinned, 16 * kPiece));
+}
+
+TEST(RangePool, MovesWhatIsNotPinnedAnyMore) {
+  FakeRanges driver;
+  Pool pool(driver, kRange);
+  const std::uint64_t block = address(pool.allocate(16 * kPiece, kAnyOrder));
+  const auto one = pool.pin(block), two = pool.pin(block);
+  pool.deallocate(block, kAnyOrder, {}, false);
+  pool.unpin(one);
+  EXPECT_EQ(pool.trim(0), 0u);
+  pool.unpin(two);
+  EXPECT_EQ(pool.trim(0), 16 * kPiece);
+  EXPECT_EQ(pool.pin(block).bytes, 0u);
+  EXPECT_EQ(driver.wrong_calls, 0);
+}
+
+TEST(RangePool, NeverUsesRetiredAddressesAgain) {
+  FakeRanges driver;
+  Pool pool(driver, kRange);
+  const std::uint64_t before = address(pool.allocate(kPiece / 2, kAnyOrder));
+  const std::uint64_t retired = address(pool.allocate(kPiece * 3 / 4, kAnyOrder));
+  const std::uint64_t behind = address(pool.allocate(kPiece / 4, kAnyOrder));
+  ASSERT_EQ(retired, before + kPiece / 2);
+  ASSERT_EQ(behind, retired + kPiece * 3 / 4);
+  EXPECT_FALSE(pool.retire(retired + 512));
+  EXPECT_TRUE(pool.retire(retired));
+  EXPECT_FALSE(pool.retire(retired));
+  EXPECT_FALSE(pool.deallocate(retired, kAnyOrder, {}, false));
+  EXPECT_TRUE(driver.is_accessible(before, kPiece / 2));
+  EXPECT_TRUE(driver.is_accessible(behind, kPiece / 4));
+  pool.deallocate(before, kAnyOrder, {}, false);
+  pool.deallocate(behind, kAnyOrder, {}, false);
+  pool.trim(0);
+  EXPECT_EQ(driver.physical(), 0u);
+  for (int i = 0; i < 100; ++i) {
+    const std::uint64_t other = address(pool.allocate(kPiece / 4, kAnyOrder));
+    EXPECT_TRUE(other + kPiece / 4 <= retired || other >= retired + kPiece * 3 / 4);
+  }
+  EXPECT_EQ(driver.wrong_calls, 0);
+}
+
+TEST(RangePool, GivesTheWholePiecesOfARetiredBlockBackNow) {
+  FakeRanges driver;
+  Pool pool(driver, kRange);
+  const std::uint64_t retired = address(pool.allocate(20 * kPiece, kAnyOrder));
+  const std::uint64_t mapped = driver.physical();
+  EXPECT_TRUE(pool.retire(retired));
+  EXPECT_LE(driver.physical(), mapped - 20 * kPiece);
+  EXPECT_EQ(pool.figures().mapped_bytes, driver.physical());
+  EXPECT_EQ(pool.figures().retired_bytes, 20 * kPiece);
+  EXPECT_EQ(pool.figures().live_bytes, 0u);
+}
+
+TEST(RangePool, LeavesRetiredMemoryThatIsPinned) {
+  FakeRanges driver;
+  Pool pool(driver, kRange);
+  const std::uint64_t block = address(pool.allocate(4 * kPiece, kAnyOrder));
+  const auto pinned = pool.pin(block);
+  EXPECT_TRUE(pool.retire(block));
+  EXPECT_TRUE(driver.is_accessible(block, 4 * kPiece));
+  pool.unpin(pinned);
+  pool.trim(0);
+  EXPECT_EQ(driver.physical(), 0u);
+}
+
+// Work of order 1 asks for what it freed; none asks for order 2.
+TEST(RangePool, JoinsWaitingMemoryOfThoseOrdersOnlyThatAskForIt) {
+  for (const Order order : {1, 2}) {
+    FakeRanges driver;
+    Pool pool(driver, kRange);
+    const std::uint64_t first = address(pool.allocate(kPiece, 1));
+    const std::uint64_t second = address(pool.allocate(kPiece, 1));
+    ASSERT_EQ(second, first + kPiece);
+    driver.close(8);
+    pool.deallocate(first, order, {7}, true);
+    pool.deallocate(second, order, {8}, true);
+    EXPECT_EQ(address(pool.allocate(kPiece, 5)) == first, order == 2);
+    EXPECT_EQ(address(pool.allocate(2 * kPiece, 1)) == first, order == 1);
+  }
 }
 
 TEST(RangePool, RefusesWhatIsNoBlock) {

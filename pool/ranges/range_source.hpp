@@ -14,7 +14,7 @@ namespace cistern::ranges {
 template <class S>
 concept RangeSource = requires(S& source, typename S::Handle handle, typename S::Error error, typename S::Fence& fence,
                                std::uint64_t number) {
-  { source.granularity() } -> std::same_as<std::uint64_t>;  // a power of two, at least 512
+  { source.granularity() } -> std::same_as<std::uint64_t>;  // a power of two, at least 64 KiB
   { source.create(number) } -> std::same_as<Acquired<typename S::Handle, typename S::Error>>;
   { source.destroy(handle) } -> std::same_as<void>;
   { source.map(number, number, handle) } -> std::same_as<typename S::Error>;  // address, bytes

@@ -20,27 +20,35 @@ Context* Contexts::make_known(CUcontext handle, int device, bool made_by_program
   const auto address = reinterpret_cast<std::uintptr_t>(handle);
   if (!address || device < 0 || device >= kDevicesMax) return nullptr;
   Device* of_device = make_once(devices_[device]);
+  bool is_new = false;
+  Context* const context = make_known(address, *of_device, device, is_new);
+  if (made_by_program) context->made_by_program.store(true);
+  if (is_new) device_appeared(*of_device);
+  return context;
+}
+
+Context* Contexts::make_known(std::uintptr_t address, Device& of_device, int ordinal, bool& is_new) {
   Locked hold(making_lock_);
-  of_device->ordinal = device;
-  if (!std::exchange(of_device->has_limits, true)) {
+  of_device.ordinal = ordinal;
+  is_new = !std::exchange(of_device.has_limits, true);
+  if (is_new) {
     const Options& chosen = options();
-    of_device->share.proportion.set_limits(
+    of_device.share.proportion.set_limits(
         Proportion::limits(chosen.device_pool_percent, chosen.trim_interval, chosen.device_pool_min));
   }
   Context* context = table_.find(address);
   if (!context) {
     context = new (internal_allocate(sizeof(Context))) Context(functions_, gate_);
     context->address.store(address);
-    context->device = of_device;
+    context->device = &of_device;
     table_.insert(address, context);
     alive_.fetch_add(1);
   } else if (!context->alive.load()) {
-    context->device = of_device;
+    context->device = &of_device;
     context->poisoned.store(false);
     context->alive.store(true, std::memory_order_release);
     alive_.fetch_add(1);
   }
-  if (made_by_program) context->made_by_program.store(true);
   return context;
 }
 
@@ -57,7 +65,6 @@ Context* Contexts::current() {
 
 void Contexts::note_gone(Context& context) {
   if (context.alive.exchange(false)) alive_.fetch_sub(1);
-  context.peers.store(0);
   context.epoch.fetch_add(1);
   context.made_by_program.store(false);
   context.poisoned.store(false);

@@ -14,6 +14,9 @@ class Contexts {
   // The context that is current on this thread, as the driver says; null: none. Known contexts only differ by handle,
   // so a new one is made known here. Null too when its device cannot be told.
   Context* current();
+  // Called when a device has its first context. Set once.
+  void (*device_appeared)(Device&) = [](Device&) {};
+
   // Null: it is not known, or it is gone.
   Context* known(CUcontext handle);
   // A context becomes known with its device, or begins again after it was gone.
@@ -58,6 +61,8 @@ class Contexts {
   bool forget_in_child();
 
  private:
+  Context* make_known(std::uintptr_t address, Device& of_device, int ordinal, bool& is_new);
+
   const Functions& functions_;
   Gate& gate_;
   AddressTable<Context> table_;

@@ -39,17 +39,19 @@ CUmemAllocationProp properties_of(const Device& device, bool rdma_capable) {
 
 }  // namespace
 
-DeviceRanges::DeviceRanges(const Functions& functions, Gate& gate, Blocks& blocks, BlockSource& source)
+DeviceRanges::DeviceRanges(const Functions& functions, Gate& gate, Blocks& blocks, Contexts& contexts,
+                           BlockSource& source)
     : functions_(functions),
       gate_(gate),
       blocks_(blocks),
+      contexts_(contexts),
       source_(source),
       asked_for_(options().device_pool == "ranges") {}
 
 DeviceRange* DeviceRanges::of(Context& context) {
   if (DeviceRange* const range = context.range.load(std::memory_order_acquire)) [[likely]]
     return range;
-  if (!asked_for_ || context.has_no_range.load(std::memory_order_relaxed)) return nullptr;
+  if (!asked_for() || context.has_no_range.load(std::memory_order_relaxed)) return nullptr;
   DeviceRange* const range = make(context);
   if (!range && gate_.open()) context.has_no_range.store(true);
   return range;
@@ -148,10 +150,45 @@ bool DeviceRanges::wants_whole(SiteId site) {
   return std::any_of(whole_sites_.begin(), whole_sites_.end(), [&](SiteId whole) { return !whole || whole == site; });
 }
 
-CUresult DeviceRanges::give_access(const Context& to, Context& of) {
-  of.peers.fetch_or(std::uint64_t{1} << to.device->ordinal);
-  DeviceRange* const range = of.range.load();
-  return range ? range->peers_changed() : kSuccess;
+void DeviceRanges::device_appeared(Device& device) {
+  if (!asked_for()) return;
+  bool all = true;
+  const auto open = [&](Device& memory, const Device& to) {
+    int can = 0;
+    if (driver().cuDeviceCanAccessPeer(&can, to.ordinal, memory.ordinal) != kSuccess || !can) return void(all = false);
+    memory.peers.fetch_or(std::uint64_t{1} << to.ordinal);
+  };
+  contexts_.for_each_device([&](Device& other) {
+    if (&other == &device || !other.has_limits) return;
+    open(other, device);
+    open(device, other);
+  });
+  for_each([&](DeviceRange& range) {
+    if (range.context().device != &device && range.context().alive.load() && range.peers_changed() != kSuccess)
+      all = false;
+  });
+  if (all) return;
+  asked_for_.store(false);
+  StringSink line;
+  line.print(
+      "device {} cannot use memory of another device: CISTERN_DEVICE_POOL=ranges has whole allocations from "
+      "now on",
+      device.ordinal);
+  warn_later(line.text());
+}
+
+void DeviceRanges::begin_use() {
+  uses_.fetch_add(1);
+  for (int wait = 0; ends_.load() && wait < Gate::kWaitsMax; ++wait) {
+    uses_.fetch_sub(1);
+    usleep(Gate::kWaitMicroseconds);
+    uses_.fetch_add(1);
+  }
+}
+
+void DeviceRanges::begin_end() {
+  ends_.fetch_add(1);
+  for (int wait = 0; uses_.load() && wait < Gate::kWaitsMax; ++wait) usleep(Gate::kWaitMicroseconds);
 }
 
 DeviceRanges::Standing DeviceRanges::standing(const Device& device) const {

@@ -9,9 +9,9 @@ namespace cistern::cuda {
 
 class DeviceRanges {
  public:
-  DeviceRanges(const Functions& functions, Gate& gate, Blocks& blocks, BlockSource& source);
+  DeviceRanges(const Functions& functions, Gate& gate, Blocks& blocks, Contexts& contexts, BlockSource& source);
 
-  bool asked_for() const { return asked_for_; }
+  bool asked_for() const { return asked_for_.load(std::memory_order_relaxed); }
   // The range that serves the context; null: there is none. Made when it is first asked for.
   DeviceRange* of(Context& context);
   // The range that the address lies in, or null. Lock-free.
@@ -24,8 +24,29 @@ class DeviceRanges {
   bool any_whole() const { return any_whole_.load(std::memory_order_relaxed); }
   bool wants_whole(SiteId site);
 
-  // Work of the one context may use memory of the other.
-  static CUresult give_access(const Context& to, Context& of);
+  // The process uses one more device. Its copies may name memory of any device, as they may name that of cuMemAlloc;
+  // mapped memory has to be opened for it. Where that is impossible no more memory comes from ranges.
+  void device_appeared(Device& device);
+
+  // Held by calls that use memory, from before they look what lies at its address until they return. While a context
+  // ends there are none, since its memory may be unmapped at any moment: a call that comes then waits, only for a time.
+  class InUse {
+   public:
+    explicit InUse(DeviceRanges& ranges) : ranges_(ranges.any() ? &ranges : nullptr) {
+      if (ranges_) ranges_->begin_use();
+    }
+    ~InUse() {
+      if (ranges_) ranges_->uses_.fetch_sub(1);
+    }
+    InUse(const InUse&) = delete;
+    InUse& operator=(const InUse&) = delete;
+
+   private:
+    DeviceRanges* const ranges_;
+  };
+  void begin_end();
+  void end_end() { ends_.fetch_sub(1); }
+  bool any() const { return first_.load(std::memory_order_relaxed) != nullptr; }
 
   // Over the ranges of one device.
   struct Standing {
@@ -49,15 +70,18 @@ class DeviceRanges {
   void after_fork_in_child();
 
  private:
+  void begin_use();
   DeviceRange* make(Context& context);
   CUresult try_out(Context& context, CUdeviceptr first, std::uint64_t granularity, bool rdma_capable);
 
   const Functions& functions_;
   Gate& gate_;
   Blocks& blocks_;
+  Contexts& contexts_;
   BlockSource& source_;
-  const bool asked_for_;
+  std::atomic<bool> asked_for_;
   std::atomic<DeviceRange*> first_{nullptr};
+  std::atomic<int> uses_{0}, ends_{0};
   std::atomic<bool> any_whole_{false};
   Lock whole_lock_;
   Vector<SiteId> whole_sites_;

@@ -24,7 +24,7 @@ Pools::Pools(const Functions& functions, Gate& gate, Blocks& blocks, Contexts& c
       source_(functions, gate, blocks),
       device_(source_),
       pinned_(source_),
-      ranges_(functions, gate, blocks, source_),
+      ranges_(functions, gate, blocks, contexts, source_),
       deferred_(deferred) {
   const Options& chosen = options();
   source_.marks_own_context = deferred;

@@ -82,6 +82,7 @@ CudaState::CudaState(const Functions& below, const Missing& missing)
       sites_on(options().sites != "off") {
   gate.exiting = [] { return phase() != Phase::running; };
   PhysicalMemory::limit_allows = limit_allows;
+  contexts.device_appeared = [](Device& device) { state().pools.ranges().device_appeared(device); };
   staging.set_limits({.interval_ns = options().trim_interval});
 }
 
@@ -135,6 +136,8 @@ ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context
   if (!context_) return;
   context_->ending.store(true);
   context_->wait_until_left();
+  ends_range_ = context_->range.load();
+  if (ends_range_) s_.pools.ranges().begin_end();
   empty_ring();
   // A block that is kept under another key than its own may have work on the stream of that key.
   const auto keep = [this](const PoolKey& key, Block* block, bool waits) {
@@ -143,6 +146,10 @@ ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context
   s_.pools.take_out(context_, keep);
   s_.pools.source().take_out_postponed(context_, kept_);
   context_->wait_until_left();
+}
+
+ContextEnd::~ContextEnd() {
+  if (ends_range_) s_.pools.ranges().end_end();
 }
 
 // Its chunks go with the rest of what the pool keeps. No call is made of a context that a capture is of.
@@ -167,9 +174,9 @@ void ContextEnd::gone() {
   const auto forget = [this](const PoolKey&, Block* block, bool) { s_.pools.source().forget(block); };
   s_.pools.take_out(context_, forget);
   s_.pools.source().forget_slabs(context_);
-  DeviceRange* const range = context_->range.load();
-  if (range && phase() == Phase::running) range->end();
-  if (phase() == Phase::running) end_programs_memory();
+  if (phase() != Phase::running) return;
+  end_programs_memory();
+  if (ends_range_) context_->range.load()->end();
 }
 
 // Memory that the program still holds goes with its context; the addresses may be reused. While exiting nothing is

@@ -89,6 +89,9 @@ CUresult end_object(const void* handle, Pass pass) {
 class ContextEnd {
  public:
   ContextEnd(CudaState& s, Context* context);
+  ~ContextEnd();
+  ContextEnd(const ContextEnd&) = delete;
+  ContextEnd& operator=(const ContextEnd&) = delete;
   void gone();
   void stays();
 
@@ -99,6 +102,7 @@ class ContextEnd {
   CudaState& s_;
   Context* context_;
   Vector<Block*> kept_, settled_;
+  bool ends_range_ = false;
 };
 
 // Releases the chunks of staged copies, and everything that the pools keep and that has settled. Returns the bytes

@@ -37,6 +37,7 @@ namespace hook {
   }
 #define CUDA_USE(base, version, stream, name, parameters, arguments, on, ...) \
   CUresult name parameters {                                                  \
+    const DeviceRanges::InUse in_use(state().pools.ranges());                 \
     if (refuses(state(), #name, __VA_ARGS__)) [[unlikely]]                    \
       return kInvalidValue;                                                   \
     const StreamTurn turn(state(), on, Zero::stream);                         \

@@ -225,11 +225,8 @@ CUresult cuCheckpointProcessUnlock(int process, void* arguments) {
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   const CUresult answer = driver().cuCtxEnablePeerAccess(peer, flags);
-  if (answer != kSuccess) return answer;
-  CudaState& s = state();
-  s.contexts.note_peer_access();
-  Context *const own = s.contexts.current(), *const other = s.contexts.known(peer);
-  return own && other ? note(s, DeviceRanges::give_access(*own, *other)) : answer;
+  if (answer == kSuccess) state().contexts.note_peer_access();
+  return answer;
 }
 
 CUresult cuCtxSynchronize() {

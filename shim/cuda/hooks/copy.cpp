@@ -409,6 +409,7 @@ class Copying {
   static std::size_t pitches(const staging::Side& side) { return side.row_pitch | side.slice_pitch; }
 
   CudaState& s_ = state();
+  const DeviceRanges::InUse in_use_{s_.pools.ranges()};
   const char* const api_;
   const Zero zero_;
   On on_ = CUstream{};

@@ -8,11 +8,10 @@ namespace cistern::cuda {
 bool refuses_named(CudaState& s, const Named& named, CUdeviceptr address, const char* driver_name) {
   const Context* const current = s.contexts.current();
   if (!current || current->poisoned.load(std::memory_order_relaxed)) return false;
-  if (named.what == Named::beyond_end) return true;
+  if (named.what == Named::not_there) return true;
   const char* const api = api_name(driver_name);
-  const SiteId allocated = named.block ? SiteId{named.block->site} : 0,
-               freed = named.block ? SiteId{named.block->freed_site} : 0;
-  report_use_of_freed(api, address, {.allocated = allocated, .freed = freed, .used = capture(s, api)});
+  report_use_of_freed(api, address,
+                      {.allocated = named.block->site, .freed = named.block->freed_site, .used = capture(s, api)});
   return true;
 }
 

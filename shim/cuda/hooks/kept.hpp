@@ -7,23 +7,26 @@
 
 namespace cistern::cuda {
 
-// What a call names: memory that the program has (`allowed`, for all that is known), a kept block or addresses of a
-// range where none is, or more than a block of a range has. A call begins at the start of a live block nearly always,
-// and that is one look without a lock.
+// What a call names: memory that the program has (`allowed`, for all that is known), a kept block, or addresses of a
+// range where no block is: it went with its context, or the call goes beyond a block's end. A call begins at the start
+// of a live block nearly always, and that is one look without a lock.
 struct Named {
-  enum What { allowed, freed, beyond_end } what = allowed;
-  const Block* block = nullptr;  // of freed memory; null: it is not known what lay there
+  enum What { allowed, freed, not_there } what = allowed;
+  const Block* block = nullptr;  // of freed memory
 };
 inline Named named_by(CudaState& s, CUdeviceptr first, std::uint64_t bytes) {
   const Block* block = s.blocks.table.find(first);
   if (!block && !(block = s.blocks.containing(first))) {
     const DeviceRange* const range = s.pools.ranges().containing(first);
-    return {range && range->context().alive.load() ? Named::freed : Named::allowed};
+    return {range ? Named::not_there : Named::allowed};
   }
   if (block->state.load(std::memory_order_acquire) == BlockState::live) [[likely]] {
+    if (!block->range) [[likely]]
+      return {};
+    if (!block->context_is_there()) return {Named::not_there};
     const std::uint64_t offset = first - block->address.load(std::memory_order_relaxed);
-    const bool fits = !block->range || (bytes <= block->bytes && offset <= block->bytes - bytes);
-    return {fits ? Named::allowed : Named::beyond_end};
+    const bool fits = bytes <= block->bytes && offset <= block->bytes - bytes;
+    return {fits ? Named::allowed : Named::not_there};
   }
   const bool kept = block->kind == BlockKind::device && block->context_is_there() &&
                     block->state.load(std::memory_order_acquire) == BlockState::cached;

@@ -1,5 +1,5 @@
-// Virtual memory management: reserve, create, map, allow, use, move, unmap, release. What the driver answers for such
-// memory, and wrong calls on it, are the same with and without the library.
+// Virtual memory management: reserve, create, map, allow, use, move, unmap, release. The answers for such memory, and
+// those of wrong calls on it, are the same with and without the library.
 #include "../driver_program.hpp"
 
 namespace {

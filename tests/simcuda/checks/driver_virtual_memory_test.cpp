@@ -1,4 +1,4 @@
-// The simulated driver's own tests: virtual memory, and what becomes of programs that use it wrongly.
+// The simulated driver's own tests: virtual memory, what the driver says of it, and which devices may use it.
 #include "tests/simcuda/checks/virtual_memory_support.hpp"
 
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 #include <dirent.h>
 
+#include <atomic>
 #include <initializer_list>
 #include <memory>
 
@@ -66,6 +67,26 @@ struct InContext {
   CUcontext context = nullptr;
 };
 
+// A stream whose work waits, until it may go on.
+struct Held {
+  explicit Held(CUstream stream) : in(stream) {
+    const auto wait = [](void* state) { static_cast<std::atomic<bool>*>(state)->wait(true); };
+    EXPECT_CU(CUDA_SUCCESS, cuLaunchHostFunc(in, wait, &held));
+  }
+  ~Held() {
+    go_on();
+    cuStreamSynchronize(in);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  void go_on() const {
+    held = false;
+    held.notify_all();
+  }
+  const CUstream in;
+  mutable std::atomic<bool> held{true};
+};
+
 inline int open_descriptors() {
   int count = 0;
   DIR* const folder = opendir("/proc/self/fd");
@@ -77,7 +98,8 @@ inline int open_descriptors() {
 class VirtualMemory : public Driver {
  protected:
   void TearDown() override {
-    for (const char* setting : {"vmm_reserve_max", "vmm_no_range", "rdma_access_fails"}) simcuda_set(setting, 0);
+    for (const char* setting : {"vmm_reserve_max", "vmm_no_range", "rdma_access_fails", "fabric", "stale_graphs_fault"})
+      simcuda_set(setting, 0);
     for (const char* setting : {"vmm", "rdma"}) simcuda_set(setting, 1);
     for (const char* setting : {"vmm_granularity", "vmm_granularity_recommended"})
       simcuda_set(setting, static_cast<long long>(kUnit));

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 
+#include "tests/simcuda/driver/device_work.hpp"
 #include "tests/simcuda/driver/memory.hpp"
 #include "tests/simcuda/driver/settings.hpp"
 #include "tests/simcuda/driver/virtual_memory.hpp"
@@ -72,6 +73,7 @@ extern "C" CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t bytes, size
   SIMCUDA_VIRTUAL_MEMORY_CALL(kContextless);
   if (!pointer || !bytes || bytes % kHostPage || wish % kHostPage || flags || (alignment & (alignment - 1)))
     return CUDA_ERROR_INVALID_VALUE;
+  catch_illegal_addresses();
   return reserve(pointer, bytes, std::max(alignment, granularity()));
 }
 

@@ -33,21 +33,26 @@ CUresult state_answer(unsigned kind) {
   return CUDA_SUCCESS;
 }
 
-bool failure_is_due() {
-  const bool at = settings.fail_at > 0 && settings.fail_at.fetch_sub(1) == 1;
-  const long long every = settings.fail_every;
-  const bool due = every > 0 && ++calls_since_fail_every % every == 0;
+// For all calls, and for those of one entry point.
+template <class SomeSettings>
+bool failure_is_due(SomeSettings& of, std::atomic<long long>& calls_since) {
+  const bool at = of.fail_at > 0 && of.fail_at.fetch_sub(1) == 1;
+  const long long every = of.fail_every;
+  const bool due = every > 0 && ++calls_since % every == 0;
   return at || due;
 }
 
-CUresult injected_failure(unsigned kind) {
-  if (!failure_is_due()) return CUDA_SUCCESS;
-  if (const long long code = settings.fail_code) return static_cast<CUresult>(code);
+CUresult injected_failure(EntryPoint& entry, unsigned kind) {
+  const bool of_call = failure_is_due(entry.settings, entry.settings.calls_since_fail_every);
+  if (!failure_is_due(settings, calls_since_fail_every) && !of_call) return CUDA_SUCCESS;
+  const long long code = of_call ? entry.settings.fail_code.load() : 0;
+  if (code) return static_cast<CUresult>(code);
+  if (settings.fail_code) return static_cast<CUresult>(settings.fail_code.load());
   return kind & kAllocates ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
 }
 
-void spend_latency(unsigned kind) {
-  long long nanoseconds = settings.latency_ns;
+void spend_latency(const EntryPoint& entry, unsigned kind) {
+  long long nanoseconds = settings.latency_ns + entry.settings.latency_ns;
   if (kind & kAllocates) nanoseconds += settings.alloc_latency_ns;
   if (kind & kFrees) nanoseconds += settings.free_latency_ns;
   if (kind & kSynchronizes) nanoseconds += settings.sync_latency_ns;
@@ -69,12 +74,13 @@ CUresult capture_answer(unsigned kind) {
   return unsafe_call_is_forbidden(lock) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
-CUresult early_answer(unsigned kind) {
+// The variant of a function has the kind of the function, and counts and settings of its own.
+CUresult early_answer(EntryPoint& counted, unsigned kind) {
   if (const CUresult answer = state_answer(kind)) return answer;
   ++counters.calls;
   if (kind & kSynchronizes) ++counters.syncs;
-  spend_latency(kind);
-  if (const CUresult answer = injected_failure(kind)) return answer;
+  spend_latency(counted, kind);
+  if (const CUresult answer = injected_failure(counted, kind)) return answer;
   // [documented] A host function must not call CUDA: cuLaunchHostFunc.
   if (this_thread().in_host_function) return ++counters.calls_in_host_functions, CUDA_ERROR_NOT_PERMITTED;
   if (const CUresult answer = sticky_error(kind)) return answer;
@@ -83,7 +89,8 @@ CUresult early_answer(unsigned kind) {
 
 }  // namespace
 
-EntryPoint::EntryPoint(const char* entry_name, unsigned entry_kind) : name(entry_name), kind(entry_kind) {
+EntryPoint::EntryPoint(const char* entry_name, unsigned entry_kind)
+    : name(entry_name), kind(entry_kind), settings(*settings_of_call(entry_name)) {
   next = entry_points.load();
   while (!entry_points.compare_exchange_weak(next, this)) {
   }
@@ -101,7 +108,7 @@ Call::Call(EntryPoint& entry) {
   thread.stream_zero_is_per_thread = thread.variant != nullptr;
   thread.variant = nullptr;
   ++counted.calls;
-  if (!(entry.kind & kLookup)) early = early_answer(entry.kind);
+  if (!(entry.kind & kLookup)) early = early_answer(counted, entry.kind);
 }
 
 Call::~Call() { this_thread().stream_zero_is_per_thread = false; }

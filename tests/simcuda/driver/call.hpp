@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 
+#include "tests/simcuda/driver/settings.hpp"
 #include "tests/simcuda/driver/simcuda.hpp"
 
 namespace simcuda {
@@ -24,6 +25,7 @@ class EntryPoint {
   EntryPoint(const char* name, unsigned kind);
   const char* const name;
   const unsigned kind;
+  CallSettings& settings;
   std::atomic<long long> calls{0};
   EntryPoint* next = nullptr;
 };

@@ -71,7 +71,9 @@ void start_context(Locked& lock, Context& context, Device& device, unsigned flag
 void end_context(Locked& lock, Context& context) {
   if (!context.alive) return;
   invalidate_captures_of(lock, context);
-  wait_for(lock, unfinished_in(lock, context));
+  // Other threads may enqueue more while this one waits, whose work must not run on.
+  for (auto left = unfinished_in(lock, context); !left.empty(); left = unfinished_in(lock, context))
+    wait_for(lock, left);
   if (!context.alive) return;  // somebody else was faster meanwhile
   context.alive = false;
   driver().contexts.erase(&context);

@@ -7,6 +7,7 @@
 
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
+#include "tests/simcuda/driver/device_work.hpp"
 #include "tests/simcuda/driver/memory.hpp"
 #include "tests/simcuda/driver/settings.hpp"
 
@@ -56,17 +57,17 @@ Touched touched(const Side& side, const Shape& shape, bool writes) {
   return {side.address, bytes, writes, side.accessed_by};
 }
 
-Task task_with(const ShapedCopy& what, std::function<void()> work) {
+Task task_with(Locked& lock, const ShapedCopy& what, std::function<void()> work) {
   Task task{CU_GRAPH_NODE_TYPE_MEMCPY, std::move(work)};
-  add_touched(task.touched, touched(what.from, what.shape, false));
-  add_touched(task.touched, touched(what.to, what.shape, true));
+  add_touched(lock, task.touched, touched(what.from, what.shape, false));
+  add_touched(lock, task.touched, touched(what.to, what.shape, true));
   return task;
 }
 
 // The first bytes of a copy.
-Task task_of(const ShapedCopy& what, size_t bytes) {
-  return task_with(what, [what, bytes] {
-    const auto move = [&](size_t begin, size_t part) { move_part(what, begin, part); };
+Task task_of(Locked& lock, const ShapedCopy& what, size_t bytes) {
+  return task_with(lock, what, [what, bytes] {
+    const auto move = [&](size_t begin, size_t part) { touch_memory([&] { move_part(what, begin, part); }); };
     const auto route = route_of(what);
     if (!route) return move(0, bytes);
     count(*route, bytes);
@@ -88,7 +89,9 @@ class Staged {
                 what.shape.row_bytes * what.shape.rows} {}
   // The part is counted from begin.
   void read(size_t first, size_t part) const { move_part({middle_, what_.from, what_.shape}, begin_ + first, part); }
-  void write(size_t first, size_t part) const { move_part({what_.to, middle_, what_.shape}, begin_ + first, part); }
+  void write(size_t first, size_t part) const {
+    touch_memory([&] { move_part({what_.to, middle_, what_.shape}, begin_ + first, part); });
+  }
   size_t bytes() const { return bytes_; }
 
  private:
@@ -99,12 +102,12 @@ class Staged {
 };
 
 // Its source is read here immediately, and takes no time.
-Task staged_task(const ShapedCopy& what) {
+Task staged_task(Locked& lock, const ShapedCopy& what) {
   const Staged staged(what, 0);
   const auto route = route_of(what);
   staged.read(0, staged.bytes());
   if (route) count(*route, staged.bytes());
-  return task_with(what, [staged, route] {
+  return task_with(lock, what, [staged, route] {
     const auto write = [&](size_t begin, size_t part) { staged.write(begin, part); };
     if (!route) return write(0, staged.bytes());
     route->link->send(route->direction, staged.bytes(), write);
@@ -116,13 +119,13 @@ Task staged_task(const ShapedCopy& what) {
 CUresult copy_through_buffer(Locked& lock, const StreamPointer& stream, const ShapedCopy& what, const Route& route) {
   const size_t bytes = what.shape.bytes(), first = bytes - std::min(bytes, Link::kBufferBytes);
   if (first)
-    if (const CUresult result = enqueue(lock, stream, task_of(what, first), Wait::kYes)) return result;
+    if (const CUresult result = enqueue(lock, stream, task_of(lock, what, first), Wait::kYes)) return result;
   const Staged staged(what, first);
   lock.unlock();
   route.link->read_into_buffer(staged.bytes(), [&](size_t begin, size_t part) { staged.read(begin, part); });
   lock.lock();
   count(route, staged.bytes());
-  return enqueue(lock, stream, task_with(what, [staged, link = route.link] {
+  return enqueue(lock, stream, task_with(lock, what, [staged, link = route.link] {
                    link->send_from_buffer(staged.bytes(),
                                           [&](size_t begin, size_t part) { staged.write(begin, part); });
                  }));
@@ -145,7 +148,7 @@ void describe_memory(Locked&, Side& side) {
     side.device = driver().devices[static_cast<size_t>(allocation->device)].get();
 }
 
-Task copy_task(const ShapedCopy& what) { return task_of(what, what.shape.bytes()); }
+Task copy_task(Locked& lock, const ShapedCopy& what) { return task_of(lock, what, what.shape.bytes()); }
 
 // [documented] "API synchronization behavior": a synchronous copy returns when it is done, but one within the device
 // does not wait for it. An asynchronous one from pageable memory returns when the source was read, one to pageable
@@ -154,14 +157,14 @@ CUresult copy(Locked& lock, const StreamPointer& stream, const ShapedCopy& what,
   if (!what.shape.bytes()) return CUDA_SUCCESS;
   const bool within_device = what.to.device && what.from.device;
   if (call == CopyCall::kSynchronous)
-    return enqueue(lock, stream, copy_task(what), within_device ? Wait::kNo : Wait::kYes);
+    return enqueue(lock, stream, copy_task(lock, what), within_device ? Wait::kNo : Wait::kYes);
   // [documented] A captured copy reads its source when the graph runs, pageable or not.
-  if (stream->capture || call == CopyCall::kInStreamOrder) return enqueue(lock, stream, copy_task(what));
-  if (what.to.pageable) return enqueue(lock, stream, copy_task(what), Wait::kYes);
-  if (!what.from.pageable) return enqueue(lock, stream, copy_task(what));
+  if (stream->capture || call == CopyCall::kInStreamOrder) return enqueue(lock, stream, copy_task(lock, what));
+  if (what.to.pageable) return enqueue(lock, stream, copy_task(lock, what), Wait::kYes);
+  if (!what.from.pageable) return enqueue(lock, stream, copy_task(lock, what));
   const auto route = route_of(what);
   if (route && Link::has_buffer()) return copy_through_buffer(lock, stream, what, *route);
-  return enqueue(lock, stream, staged_task(what));
+  return enqueue(lock, stream, staged_task(lock, what));
 }
 
 }  // namespace simcuda

@@ -35,7 +35,7 @@ struct ShapedCopy {
 };
 
 // The whole copy with the time that it takes, for a stream's worker or a graph.
-Task copy_task(const ShapedCopy& what);
+Task copy_task(Locked&, const ShapedCopy& what);
 
 enum class CopyCall {
   kSynchronous,

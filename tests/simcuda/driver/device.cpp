@@ -70,6 +70,9 @@ constexpr AttributeRow kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
 };
 
+// CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, which older headers lack.
+constexpr auto kFabricSupported = static_cast<CUdevice_attribute>(128);
+
 int attribute_of(const Device& device, CUdevice_attribute attribute) {
   switch (attribute) {
     // [assumed] Each device sits in a slot of its own.
@@ -80,6 +83,10 @@ int attribute_of(const Device& device, CUdevice_attribute attribute) {
       return settings.coherent != 0;
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
       return settings.vmm > 0;
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+      return settings.vmm > 0;
+    case kFabricSupported:
+      return settings.vmm > 0 && settings.fabric;
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
       return settings.rdma != 0;
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:

@@ -1,6 +1,12 @@
 // See device_work.hpp.
 #include "tests/simcuda/driver/device_work.hpp"
 
+#include <setjmp.h>
+#include <signal.h>
+
+#include <mutex>
+
+#include "tests/simcuda/driver/address_space.hpp"
 #include "tests/simcuda/driver/context.hpp"
 #include "tests/simcuda/driver/settings.hpp"
 #include "tests/simcuda/driver/thread_state.hpp"
@@ -15,7 +21,45 @@ bool may_run(const Task& task, const Context& context) {
   return may_touch(lock, task.touched, *context.device);
 }
 
+// Where touch_memory() goes on after an illegal address; null while this thread touches nothing for a device.
+constinit thread_local sigjmp_buf* after_fault = nullptr;
+
+constinit struct sigaction former_action {};
+
+// Any other fault is the program's own. It gets its former action back and then the fault once more: by the same
+// access, or by raise() if a process sent the signal.
+void on_fault(int signal, siginfo_t* fault, void*) {
+  const bool access = fault->si_code > 0;
+  if (access && is_virtual_address(reinterpret_cast<uintptr_t>(fault->si_addr)) && after_fault)
+    siglongjmp(*after_fault, 1);
+  sigaction(signal, &former_action, nullptr);
+  if (!access) raise(signal);
+}
+
 }  // namespace
+
+// SA_NODEFER: the handler is left by a jump, which then need not restore the signal mask.
+void catch_illegal_addresses() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct sigaction action {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigaction(SIGSEGV, &action, &former_action);
+  });
+}
+
+void touch_memory(const std::function<void()>& part) {
+  if (this_thread().works_for->sticky != CUDA_SUCCESS) return;
+  sigjmp_buf here;
+  if (sigsetjmp(here, 0)) {
+    after_fault = nullptr;
+    return fault();
+  }
+  after_fault = &here;
+  part();
+  after_fault = nullptr;
+}
 
 void run_task(const Task& task, Context& of_stream) {
   Context& context = task.context ? *task.context : of_stream;

@@ -11,7 +11,14 @@ void run_task(const Task& task, Context& of_stream);
 // Runs the tasks of a graph. The caller is the task that launches the graph.
 void run_tasks(const std::vector<Task>& tasks);
 
+// Makes the part of a task's work that touches memory of the device. It ends at the first illegal address, as work on a
+// device does: then the context has error 700, and the rest is not made. Objects on the stack of that part are lost.
+void touch_memory(const std::function<void()>& part);
+
 // Leaves error 700 in the context whose command this thread runs.
 void fault();
+
+// From now on touch_memory() sees illegal addresses. Called before the first address is reserved, without a lock.
+void catch_illegal_addresses();
 
 }  // namespace simcuda

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
@@ -22,7 +23,13 @@ constinit std::atomic<bool> torn_down{false};
 void note_fork() { forked = initialized.load(); }
 
 // [assumed] After its own destructor the driver answers CUDA_ERROR_DEINITIALIZED, also to later destructors.
-__attribute__((destructor)) void note_end() { torn_down = true; }
+__attribute__((destructor)) void note_end() {
+  torn_down = true;
+  const long long commands = counters.unmapped_in_use, launches = counters.stale_graph_launches;
+  if (settings.vmm_exit_line && (commands || launches))
+    std::fprintf(stderr, "simcuda: memory was unmapped under %lld commands, and before %lld launches of graphs on it\n",
+                 commands, launches);
+}
 
 // Addresses for four times the memory: fragmentation alone never fails an allocation, as pages can be remapped in a
 // real device [assumed].

@@ -9,6 +9,7 @@
 #include "tests/simcuda/driver/graph_memory.hpp"
 #include "tests/simcuda/driver/graph_table.hpp"
 #include "tests/simcuda/driver/own_memory.hpp"
+#include "tests/simcuda/driver/settings.hpp"
 
 namespace simcuda {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 // What a launch runs: a copy of the graph's tasks, so that the graph may change or go [documented].
 struct Executable {
   std::vector<Task> tasks;
+  std::vector<Touched> touched;
   std::shared_ptr<const Graph> keeps;  // memory of memory nodes
   std::shared_ptr<OwnMemory> memory;
 };
@@ -49,6 +51,7 @@ CUresult instantiate(CUgraphExec* handle, CUgraph graph_handle) {
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
   auto executable = std::make_shared<Executable>();
   if (!tasks_in_order(*graph, executable->tasks)) return CUDA_ERROR_INVALID_VALUE;
+  executable->touched = touched_by(executable->tasks);
   executable->keeps = graph;
   CUresult ignored;
   if (const Context* context = current_context(ignored)) {
@@ -60,7 +63,9 @@ CUresult instantiate(CUgraphExec* handle, CUgraph graph_handle) {
   return CUDA_SUCCESS;
 }
 
-// [assumed] The nodes run one after another: an order that the edges allow.
+// [assumed] The nodes run one after another: an order that the edges allow. They use what is mapped at their addresses
+// when they run. A library that registered the memory when it was captured still means the old one, and may hang
+// [cited: fzyzcjy/torch_memory_saver #88]: so such launches are counted, and fault where a setting says so.
 CUresult launch(CUgraphExec handle, CUstream stream_handle) {
   Locked lock = lock_driver();
   CUresult result;
@@ -69,8 +74,12 @@ CUresult launch(CUgraphExec handle, CUstream stream_handle) {
   const auto found = executables().find(handle);
   if (found == executables().end()) return CUDA_ERROR_INVALID_VALUE;
   graph_launched(lock, *found->second->keeps);
-  const auto run = [executable = found->second] { run_tasks(executable->tasks); };
-  return enqueue(lock, stream, Task{CU_GRAPH_NODE_TYPE_GRAPH, run});
+  const bool stale = is_other_memory(lock, found->second->touched);
+  counters.stale_graph_launches += stale;
+  const auto run = [executable = found->second, faults = stale && settings.stale_graphs_fault] {
+    faults ? fault() : run_tasks(executable->tasks);
+  };
+  return enqueue(lock, stream, Task{CU_GRAPH_NODE_TYPE_GRAPH, run, nullptr, nullptr, found->second->touched});
 }
 
 }  // namespace
@@ -90,6 +99,12 @@ bool tasks_in_order(const Graph& graph, std::vector<Task>& tasks) {
   for (const GraphNode* node : order)
     if (node->task.work) tasks.push_back(node->task);
   return true;
+}
+
+std::vector<Touched> touched_by(const std::vector<Task>& tasks) {
+  std::vector<Touched> all;
+  for (const Task& task : tasks) all.insert(all.end(), task.touched.begin(), task.touched.end());
+  return all;
 }
 
 CUgraph publish_graph(std::shared_ptr<Graph> graph) {

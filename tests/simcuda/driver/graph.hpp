@@ -43,6 +43,9 @@ struct Graph {
 // Every task, those of the child graphs among them, in an order that keeps the edges. False: the edges form a circle.
 bool tasks_in_order(const Graph& graph, std::vector<Task>& tasks);
 
+// The virtual memory that any of the tasks touches.
+std::vector<Touched> touched_by(const std::vector<Task>& tasks);
+
 // Keeps the graph under a handle that the program gets.
 CUgraph publish_graph(std::shared_ptr<Graph> graph);
 

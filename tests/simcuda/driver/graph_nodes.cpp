@@ -54,7 +54,7 @@ CUresult add_kernel(const NewNode& place, const void* function_handle, void** ar
   const Function* function = find_function(lock, function_handle);
   if (!context) return result;
   if (!function) return CUDA_ERROR_INVALID_VALUE;
-  return add(lock, place, launch_task(*function, arguments, context));
+  return add(lock, place, launch_task(lock, *function, arguments, context));
 }
 
 CUresult add_allocation(const NewNode& place, const CUmemPoolProps& where, size_t bytes, CUdeviceptr* pointer) {
@@ -143,7 +143,7 @@ extern "C" CUresult cuGraphAddMemcpyNode(CUgraphNode* node, CUgraph graph, const
   Locked lock = lock_driver();
   ShapedCopy shaped;
   if (const CUresult wrong = resolve(lock, *description, shaped)) return wrong;
-  return add(lock, {node, graph, after, count}, copy_task(shaped));
+  return add(lock, {node, graph, after, count}, copy_task(lock, shaped));
 }
 
 extern "C" CUresult cuGraphAddMemsetNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
@@ -155,7 +155,7 @@ extern "C" CUresult cuGraphAddMemsetNode(CUgraphNode* node, CUgraph graph, const
   const size_t bytes = (std::max<size_t>(what->height, 1) - 1) * what->pitch + what->width * what->elementSize;
   if (!is_device_range(lock, what->dst, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const Fill fill{what->elementSize, what->value, what->width, what->height, what->pitch};
-  return add(lock, {node, graph, after, count}, fill_task(what->dst, fill));
+  return add(lock, {node, graph, after, count}, fill_task(lock, what->dst, fill));
 }
 
 extern "C" CUresult cuGraphAddHostNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
@@ -210,7 +210,8 @@ extern "C" CUresult cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, c
   if (!child->owned.empty()) return refuse("a child graph with memory nodes");
   const auto tasks = std::make_shared<std::vector<Task>>();
   if (!tasks_in_order(*child, *tasks)) return CUDA_ERROR_INVALID_VALUE;
-  return add(lock, {node, graph, after, count}, {CU_GRAPH_NODE_TYPE_GRAPH, [tasks] { run_tasks(*tasks); }});
+  return add(lock, {node, graph, after, count},
+             {CU_GRAPH_NODE_TYPE_GRAPH, [tasks] { run_tasks(*tasks); }, nullptr, nullptr, touched_by(*tasks)});
 }
 
 extern "C" CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,

@@ -8,6 +8,7 @@
 
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
+#include "tests/simcuda/driver/device_work.hpp"
 #include "tests/simcuda/driver/settings.hpp"
 #include "tests/simcuda/driver/thread_state.hpp"
 
@@ -50,23 +51,21 @@ class Arguments {
   std::vector<void*> pointers_;
 };
 
-// The setting fault strikes once: the kernel's context has a sticky error instead of the kernel's work.
-bool fault_strikes(Context& context) {
+// The setting fault strikes once: that kernel faults instead of working.
+bool fault_strikes() {
   long long planted = 1;
-  if (!settings.fault.compare_exchange_strong(planted, 0)) return false;
-  context.sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
-  return true;
+  return settings.fault.compare_exchange_strong(planted, 0);
 }
 
 // [assumed] A kernel reads at every address in its arguments. Addresses that it loads from memory are not seen here.
-std::vector<Touched> touched_by(const KernelDefinition& definition, void** arguments) {
+std::vector<Touched> touched_by(Locked& lock, const KernelDefinition& definition, void** arguments) {
   std::vector<Touched> all;
   for (size_t index = 0; index < definition.argument_bytes.size(); ++index)
     for (size_t offset = 0; offset + sizeof(uintptr_t) <= definition.argument_bytes[index];
          offset += sizeof(uintptr_t)) {
       uintptr_t word = 0;
       std::memcpy(&word, static_cast<const char*>(arguments[index]) + offset, sizeof word);
-      add_touched(all, {word, 1});
+      add_touched(lock, all, {word, 1});
     }
   return all;
 }
@@ -80,7 +79,7 @@ CUresult launch(const void* handle, CUstream stream_handle, void** arguments, vo
   const Function* function = find_function(lock, handle);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   if (!arguments && !function->definition->argument_bytes.empty()) return CUDA_ERROR_INVALID_VALUE;
-  return enqueue(lock, stream, launch_task(*function, arguments, stream->context));
+  return enqueue(lock, stream, launch_task(lock, *function, arguments, stream->context));
 }
 
 }  // namespace
@@ -92,16 +91,16 @@ const KernelDefinition* find_kernel_by_name(const char* name) {
   return found == all.by_name.end() ? nullptr : found->second;
 }
 
-Task launch_task(const Function& function, void** arguments, Context* context) {
+Task launch_task(Locked& lock, const Function& function, void** arguments, Context* context) {
   const auto copies = std::make_shared<Arguments>(*function.definition, arguments);
   const simcuda_work work = function.definition->kernel.work;
-  const auto run = [copies, work, context] {
-    if (fault_strikes(*context)) return;
+  const auto run = [copies, work] {
+    if (fault_strikes()) return fault();
     this_thread().in_host_function = true;  // a kernel cannot call the driver
-    work(copies->pointers());
+    touch_memory([&] { work(copies->pointers()); });
     this_thread().in_host_function = false;
   };
-  return {CU_GRAPH_NODE_TYPE_KERNEL, run, nullptr, context, touched_by(*function.definition, arguments)};
+  return {CU_GRAPH_NODE_TYPE_KERNEL, run, nullptr, context, touched_by(lock, *function.definition, arguments)};
 }
 
 Function* find_function(Locked&, const void* handle) {

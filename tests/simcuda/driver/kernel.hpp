@@ -33,6 +33,6 @@ void drop_functions_of(Locked&, const void* container);
 void drop_modules_of(Locked&, Context& context);
 
 // Copies the arguments now, as a launch does [documented]. Empty work: the arguments are given in a refused form.
-Task launch_task(const Function& function, void** arguments, Context* context);
+Task launch_task(Locked&, const Function& function, void** arguments, Context* context);
 
 }  // namespace simcuda

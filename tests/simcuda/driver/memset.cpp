@@ -3,6 +3,7 @@
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
 #include "tests/simcuda/driver/copy.hpp"
+#include "tests/simcuda/driver/device_work.hpp"
 
 namespace simcuda {
 
@@ -25,10 +26,10 @@ static void fill_all(uintptr_t address, const Fill& fill) {
   }
 }
 
-Task fill_task(uintptr_t address, const Fill& fill) {
-  Task task{CU_GRAPH_NODE_TYPE_MEMSET, [address, fill] { fill_all(address, fill); }};
+Task fill_task(Locked& lock, uintptr_t address, const Fill& fill) {
+  Task task{CU_GRAPH_NODE_TYPE_MEMSET, [address, fill] { touch_memory([&] { fill_all(address, fill); }); }};
   const size_t rows_before_last = fill.rows > 1 ? fill.rows - 1 : 0;
-  add_touched(task.touched, {address, rows_before_last * fill.pitch + fill.width * fill.element_bytes, true});
+  add_touched(lock, task.touched, {address, rows_before_last * fill.pitch + fill.width * fill.element_bytes, true});
   return task;
 }
 
@@ -51,7 +52,7 @@ CUresult fill(CUdeviceptr pointer, const Fill& what, CUstream stream_handle) {
   if (!aligned || (what.rows > 1 && what.pitch < line)) return CUDA_ERROR_INVALID_VALUE;
   if (!line || !what.rows) return CUDA_SUCCESS;
   if (!is_device_range(lock, pointer, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  return enqueue(lock, stream, fill_task(pointer, what));
+  return enqueue(lock, stream, fill_task(lock, pointer, what));
 }
 
 }  // namespace

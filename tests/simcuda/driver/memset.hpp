@@ -15,6 +15,6 @@ struct Fill {
   size_t pitch;
 };
 
-Task fill_task(uintptr_t address, const Fill& fill);
+Task fill_task(Locked&, uintptr_t address, const Fill& fill);
 
 }  // namespace simcuda

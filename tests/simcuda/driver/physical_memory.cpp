@@ -13,9 +13,6 @@
 namespace simcuda {
 namespace {
 
-// CU_MEM_LOCATION_TYPE_HOST and _HOST_NUMA, which older headers lack.
-constexpr int kHostLocation = 2, kHostNumaLocation = 3;
-
 struct Handle {
   PhysicalPointer memory;
   int references;
@@ -27,18 +24,29 @@ std::unordered_map<CUmemGenericAllocationHandle, Handle>& handles() {
 }
 
 // [assumed] Before it gives up, the driver returns what its memory pools keep unused.
-bool take_from_device(Locked& lock, PhysicalMemory& memory) {
+bool count(Locked& lock, PhysicalMemory& memory) {
   Device& device = *memory.device;
   if (memory.bytes > device.bytes - device.used && !release_unused(lock, device)) return false;
   if (memory.bytes > device.bytes - device.used) return false;
-  memory.in_device = device.window.take(memory.bytes, kHostPage);
-  if (memory.in_device) device.used += memory.bytes;
+  device.used += memory.counted = memory.bytes;
+  return true;
+}
+
+bool take(Locked& lock, PhysicalMemory& memory) {
+  if (memory.device && !count(lock, memory)) return false;
+  if (!memory.device || memory.properties.requestedHandleTypes) return make_own_file(memory);
+  memory.in_device = memory.device->window.take(memory.bytes, kHostPage);
   return memory.in_device != 0;
 }
 
-bool make_own_file(PhysicalMemory& memory) {
-  memory.own_file = memfd_create("simcuda physical memory", MFD_CLOEXEC);
-  return memory.own_file >= 0 && ftruncate(memory.own_file, static_cast<off_t>(memory.bytes)) == 0;
+// [cited: pytorch/pytorch #156074, microsoft/mscclpp #467] Memory for fabric handles is not supported, or not permitted
+// without the channels of IMEX.
+CUresult check_handle_types(unsigned types) {
+  if (types & ~(kDescriptorHandle | kFabricHandle)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!(types & kFabricHandle)) return CUDA_SUCCESS;
+  return settings.fabric == 2   ? CUDA_SUCCESS
+         : settings.fabric == 1 ? CUDA_ERROR_NOT_PERMITTED
+                                : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 // [documented] Host memory cannot be shared between processes. A device that does not exist is an invalid device.
@@ -58,11 +66,11 @@ CUresult create(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemA
   Locked lock = lock_driver();
   Device* device = nullptr;
   if (const CUresult wrong = check(wanted, device)) return wrong;
+  if (const CUresult wrong = check_handle_types(wanted.requestedHandleTypes)) return wrong;
   const auto memory = std::make_shared<PhysicalMemory>(bytes, wanted);
   memory->device = device;
-  if (!(device ? take_from_device(lock, *memory) : make_own_file(*memory))) return CUDA_ERROR_OUT_OF_MEMORY;
-  *handle = memory->id = driver().allocations.new_id();
-  handles().emplace(*handle, Handle{memory, 1});
+  if (!take(lock, *memory)) return CUDA_ERROR_OUT_OF_MEMORY;
+  *handle = publish(lock, memory);
   return CUDA_SUCCESS;
 }
 
@@ -70,11 +78,12 @@ CUresult create(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemA
 
 PhysicalMemory::~PhysicalMemory() {
   if (own_file >= 0) close(own_file);
-  if (!in_device) return;
+  if (!device) return;
   Locked lock = lock_driver();
+  device->used -= counted;
+  if (!in_device) return;
   if (settings.poison) device->window.poison(in_device, bytes);
   device->window.give(in_device, bytes);
-  device->used -= bytes;
 }
 
 int PhysicalMemory::file() const { return in_device ? device->window.file() : own_file; }
@@ -83,6 +92,12 @@ size_t PhysicalMemory::offset() const { return in_device ? device->window.offset
 PhysicalPointer find_physical(Locked&, CUmemGenericAllocationHandle handle) {
   const auto found = handles().find(handle);
   return found == handles().end() ? nullptr : found->second.memory;
+}
+
+CUmemGenericAllocationHandle publish(Locked&, const PhysicalPointer& memory) {
+  memory->id = driver().allocations.new_id();
+  handles().emplace(memory->id, Handle{memory, 1});
+  return memory->id;
 }
 
 }  // namespace simcuda

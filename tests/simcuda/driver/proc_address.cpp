@@ -1,9 +1,12 @@
 // cuGetProcAddress and the names of errors.
 #include "tests/simcuda/driver/proc_address.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "tests/simcuda/driver/call.hpp"
+#include "tests/simcuda/driver/driver.hpp"
 
 namespace simcuda {
 namespace {
@@ -25,6 +28,27 @@ const EntryRow* look_up(const char* base, int version, bool per_thread, bool& na
   return best;
 }
 
+// A driver from before virtual memory management lacks its functions.
+bool is_lacking(const char* base) {
+  if (process_state() == ProcessState::kNotInitialized) read_settings_from_environment();
+  if (settings.vmm >= 0) return false;
+  static constexpr const char* kFunctions[] = {"cuMemAddressFree",
+                                               "cuMemAddressReserve",
+                                               "cuMemCreate",
+                                               "cuMemExportToShareableHandle",
+                                               "cuMemGetAccess",
+                                               "cuMemGetAllocationGranularity",
+                                               "cuMemGetAllocationPropertiesFromHandle",
+                                               "cuMemImportFromShareableHandle",
+                                               "cuMemMap",
+                                               "cuMemRelease",
+                                               "cuMemRetainAllocationHandle",
+                                               "cuMemSetAccess",
+                                               "cuMemUnmap"};
+  return std::any_of(std::begin(kFunctions), std::end(kFunctions),
+                     [&](const char* name) { return !std::strcmp(base, name); });
+}
+
 struct Answer {
   CUresult result;
   CUdriverProcAddressQueryResult status;
@@ -40,7 +64,7 @@ Answer query(const char* base, void** function, int version, cuuint64_t flags) {
     return {CUDA_ERROR_INVALID_VALUE, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND};
   bool name_known = false;
   const bool per_thread = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-  const EntryRow* row = look_up(base, version, per_thread, name_known);
+  const EntryRow* row = is_lacking(base) ? nullptr : look_up(base, version, per_thread, name_known);
   *function = row ? row->address : nullptr;
   if (row) return {CUDA_SUCCESS, CU_GET_PROC_ADDRESS_SUCCESS};
   return {CUDA_SUCCESS, name_known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND};

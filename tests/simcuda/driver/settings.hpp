@@ -1,7 +1,9 @@
 // The settings and counters of the simulator. Settings are read from the environment at cuInit as SIMCUDA_<UPPER CASE>
-// and changed at any time by simcuda_set, but those of devices count at cuInit only.
+// and changed at any time by simcuda_set, but those of devices count at cuInit only. Settings of one entry point have
+// its name too: simcuda_set("fail_at:cuMemMap", 3), or SIMCUDA_EACH=fail_at:cuMemMap=3,latency_ns:cuMemCreate=193000.
 #pragma once
 #include <atomic>
+#include <string>
 
 namespace simcuda {
 
@@ -27,41 +29,60 @@ namespace simcuda {
   SETTING(fail_at, 0, "the n-th counted call from now on fails, once; 0: none")                            \
   SETTING(fail_every, 0, "every n-th counted call fails; 0: none")                                         \
   SETTING(fail_code, 0, "the CUresult of those; 0: 2 (out of memory) where memory is allocated, else 999") \
-  SETTING(vmm, 1, "0: devices have no virtual memory management, and its functions answer 801")            \
+  SETTING(vmm, 1, "0: devices have no virtual memory management; -1: nor does cuGetProcAddress find it")   \
   SETTING(vmm_granularity, 2LL << 20, "multiple of its memory and its mappings: a power of two")           \
   SETTING(vmm_granularity_recommended, 2LL << 20, "the recommended one; at least the other")               \
   SETTING(vmm_reserve_max, 0, "bytes above which a reservation of addresses is refused; 0: none")          \
   SETTING(vmm_no_range, 0, "1: cuMemGetAddressRange of mapped memory answers not found")                   \
+  SETTING(fabric, 0, "1: fabric handles are supported, but not permitted; 2: only their export is not")    \
+  SETTING(vmm_exit_line, 0, "1: a line at exit if memory was unmapped under a command or a graph")         \
+  SETTING(stale_graphs_fault, 0, "1: a graph faults where its memory was unmapped or other is mapped")     \
   SETTING(rdma, 1, "1: memory can be used by GPUDirect RDMA, virtual memory that was made for it too")     \
   SETTING(rdma_access_fails, 0, "1: but cuMemSetAccess of that answers 999, as under WSL 2")               \
   SETTING(poison, 1, "fill device and pinned memory with 0xDB when it is really freed")                    \
   SETTING(fault, 0, "1: the next kernel gives its context the sticky error 700 instead of running")        \
   SETTING(teardown, 0, "1: every call answers CUDA_ERROR_DEINITIALIZED")
 
+// name, meaning; 0 by default
+#define SIMCUDA_CALL_SETTINGS(SETTING)                                            \
+  SETTING(latency_ns, "busy wait in this entry point, more than the others make") \
+  SETTING(fail_at, "its n-th call from now on fails, once; 0: none")              \
+  SETTING(fail_every, "every n-th of its calls fails; 0: none")                   \
+  SETTING(fail_code, "the CUresult of those; 0: as of the setting for all calls")
+
 // name, meaning
-#define SIMCUDA_COUNTERS(COUNTER)                                                                        \
-  COUNTER(calls, "counted calls: every entry point but look-ups (cuGetProcAddress) and error names")     \
-  COUNTER(allocs, "successful device, managed and pool allocations")                                     \
-  COUNTER(frees, "frees of those that an entry point asked for")                                         \
-  COUNTER(pinned_allocs, "successful allocations of pinned host memory")                                 \
-  COUNTER(pinned_frees, "frees of those")                                                                \
-  COUNTER(pageable_bytes, "bytes moved between a device and pageable host memory")                       \
-  COUNTER(pinned_bytes, "bytes moved between a device and pinned or registered host memory")             \
-  COUNTER(calls_in_host_functions, "those of them that were made in a host function, and refused")       \
-  COUNTER(syncs, "calls that waited or would have waited: context, stream and event synchronise")        \
-  COUNTER(live_allocations, "device, managed and pool allocations that are alive")                       \
-  COUNTER(live_bytes, "their bytes, as asked for")                                                       \
-  COUNTER(live_pinned, "pinned host allocations that are alive")                                         \
-  COUNTER(live_pinned_bytes, "their bytes")                                                              \
-  COUNTER(live_streams, "streams made by cuStreamCreate that are alive")                                 \
-  COUNTER(live_events, "events that are alive")                                                          \
-  COUNTER(faults, "commands that touched virtual memory they may not, and gave their context error 700") \
+#define SIMCUDA_COUNTERS(COUNTER)                                                                          \
+  COUNTER(calls, "counted calls: every entry point but look-ups (cuGetProcAddress) and error names")       \
+  COUNTER(allocs, "successful device, managed and pool allocations")                                       \
+  COUNTER(frees, "frees of those that an entry point asked for")                                           \
+  COUNTER(pinned_allocs, "successful allocations of pinned host memory")                                   \
+  COUNTER(pinned_frees, "frees of those")                                                                  \
+  COUNTER(pageable_bytes, "bytes moved between a device and pageable host memory")                         \
+  COUNTER(pinned_bytes, "bytes moved between a device and pinned or registered host memory")               \
+  COUNTER(calls_in_host_functions, "those of them that were made in a host function, and refused")         \
+  COUNTER(syncs, "calls that waited or would have waited: context, stream and event synchronise")          \
+  COUNTER(live_allocations, "device, managed and pool allocations that are alive")                         \
+  COUNTER(live_bytes, "their bytes, as asked for")                                                         \
+  COUNTER(live_pinned, "pinned host allocations that are alive")                                           \
+  COUNTER(live_pinned_bytes, "their bytes")                                                                \
+  COUNTER(live_streams, "streams made by cuStreamCreate that are alive")                                   \
+  COUNTER(live_events, "events that are alive")                                                            \
+  COUNTER(faults, "commands with an illegal address, which gave their context error 700")                  \
+  COUNTER(stale_graph_launches, "of graphs under whose addresses other memory is mapped by then, or none") \
+  COUNTER(unmapped_in_use, "commands whose virtual memory was unmapped before they were done")             \
   COUNTER(invalidated_captures, "stream captures that an unsafe call has invalidated")
 
 struct Settings {
 #define SIMCUDA_FIELD(name, value, meaning) std::atomic<long long> name{value};
   SIMCUDA_SETTINGS(SIMCUDA_FIELD)
 #undef SIMCUDA_FIELD
+};
+
+struct CallSettings {
+#define SIMCUDA_FIELD(name, meaning) std::atomic<long long> name{0};
+  SIMCUDA_CALL_SETTINGS(SIMCUDA_FIELD)
+#undef SIMCUDA_FIELD
+  std::atomic<long long> calls_since_fail_every{0};
 };
 
 struct Counters {
@@ -74,6 +95,9 @@ inline constinit Settings settings;
 inline constinit Counters counters;
 
 void read_settings_from_environment();
+
+// The settings of an entry point by its exported name. Null: there is no such entry point.
+CallSettings* settings_of_call(const std::string& entry_point);
 
 // Spins: a driver call that costs time costs the caller's CPU, and sleeping has a floor of tens of microseconds.
 void busy_wait(long long nanoseconds);

@@ -14,11 +14,13 @@
 // How it is built. One lock (Driver::lock, driver.hpp) guards all bookkeeping and is never held while a stream's work
 // runs or is waited for. An entry point is one function: SIMCUDA_CALL (call.hpp) counts it and answers early where a
 // setting, the process's state, a sticky error or a stream capture says so; then it does its work.
-//   settings, call, thread_state, proc_address, refused: every call
-//   device, context, stream, stream_values, event, host_function, copy, link, memset, kernel, module: work and its
-//   order device_work, touched: what work may touch, and its faults address_window, allocation, storage, memory,
-//   own_memory, pinned, managed, pool, array, pointer, ipc: memory address_space, physical_memory, virtual_memory:
-//   memory in parts capture, graph, graph_nodes, graph_memory: work that is recorded first
+// - Every call: settings, call, thread_state, proc_address, refused.
+// - Work and its order: device, context, stream, stream_values, event, host_function, copy, link, memset, kernel,
+// module.
+// - Access of work to memory, and its faults: device_work, touched.
+// - Memory: address_window, allocation, storage, memory, own_memory, pinned, managed, pool, array, pointer, ipc.
+// - Virtual memory: address_space, physical_memory, shareable_handles, virtual_memory.
+// - Work that is recorded first: capture, graph, graph_nodes, graph_memory.
 #pragma once
 #define __CUDA_API_VERSION_INTERNAL  // declares every version and every per-thread-stream variant, none renamed
 #include <cuda.h>

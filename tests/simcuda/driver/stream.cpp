@@ -83,6 +83,7 @@ StreamPointer per_thread_stream(Locked& lock, Context& context) {
 void run_here(Locked& lock, const StreamPointer& stream, const Task& task) {
   const auto done = std::make_shared<Marker>();
   stream->last = done;
+  note_in_flight(lock, task.touched, done);
   lock.unlock();
   delay_operation();
   run_task(task, *stream->context);
@@ -184,8 +185,10 @@ CUresult enqueue(Locked& lock, const StreamPointer& stream, Task task, Wait wait
     run_here(lock, stream, task);
     return stream->context->sticky;
   }
+  const std::vector<Touched> touched = task.touched;
   const MarkerPointer done =
       queue_operation(lock, stream, [task = std::move(task), context = stream->context] { run_task(task, *context); });
+  note_in_flight(lock, touched, done);
   if (wait == Wait::kNo) return CUDA_SUCCESS;
   wait_for(lock, {done});
   return stream->context->sticky;

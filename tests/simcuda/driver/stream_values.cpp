@@ -6,6 +6,7 @@
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
 #include "tests/simcuda/driver/copy.hpp"
+#include "tests/simcuda/driver/device_work.hpp"
 #include "tests/simcuda/driver/memory.hpp"
 
 using namespace simcuda;
@@ -50,8 +51,9 @@ CUresult queue(const char* name, CUstream stream_handle, CUdeviceptr pointer, st
   if (!stream) return result;
   if (!is_word<Word>(lock, pointer)) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture) return refuse((std::string(name) + " while its stream is captured").c_str());
-  Task task{CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, [work, context = stream->context] { work(*context); }};
-  add_touched(task.touched, {to_address(pointer), sizeof(Word), writes});
+  Task task{CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+            [work, context = stream->context] { touch_memory([&] { work(*context); }); }};
+  add_touched(lock, task.touched, {to_address(pointer), sizeof(Word), writes});
   return enqueue(lock, stream, std::move(task));
 }
 

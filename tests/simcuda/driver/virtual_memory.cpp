@@ -6,12 +6,11 @@
 #include "tests/simcuda/driver/address_space.hpp"
 #include "tests/simcuda/driver/context.hpp"
 #include "tests/simcuda/driver/memory.hpp"
+#include "tests/simcuda/driver/touched.hpp"
 
 namespace simcuda {
 namespace {
 
-// CU_MEM_LOCATION_TYPE_HOST and _HOST_NUMA, which older headers lack.
-constexpr int kHostLocation = 2, kHostNumaLocation = 3;
 // The host's bit among those of devices.
 constexpr int kHost = 63;
 
@@ -68,13 +67,14 @@ CUresult map(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAlloc
   return CUDA_SUCCESS;
 }
 
+// [documented] Whole mappings only. It does not wait for the device [cited: openxla/xla #41652, vllm-project/vllm
+// #43020, NVIDIA/TensorRT-LLM #11641]: commands that touch the memory later have an illegal address.
 CUresult unmap(CUdeviceptr pointer, size_t bytes) {
   Locked lock = lock_driver();
-  if (mappings_in(to_address(pointer), bytes).empty()) return CUDA_ERROR_INVALID_VALUE;
-  // [assumed] It waits for all work of the current context.
-  CUresult ignored;
-  if (const Context* context = current_context(ignored)) wait_for(lock, unfinished_in(lock, *context));
-  for (const Allocation* mapping : mappings_in(to_address(pointer), bytes)) {
+  const auto mappings = mappings_in(to_address(pointer), bytes);
+  if (mappings.empty()) return CUDA_ERROR_INVALID_VALUE;
+  counters.unmapped_in_use += count_in_flight_on(lock, to_address(pointer), bytes);
+  for (const Allocation* mapping : mappings) {
     close_addresses(mapping->begin, mapping->bytes);
     driver().allocations.erase(mapping->begin);
   }
