@@ -3,12 +3,9 @@
 #include "bench/policies/driver_alone.hpp"
 #include "bench/policies/ranges.hpp"
 #include "bench/policies/replay_loop.hpp"
+#include "bench/policies/segments.hpp"
 #include "bench/policies/torch_model.hpp"
 #include "bench/policies/whole_blocks.hpp"
-#if __has_include("pool/ranges/segment_pool.hpp")
-#include "bench/policies/segments.hpp"
-#define WITH_SEGMENTS
-#endif
 
 namespace {
 
@@ -19,11 +16,9 @@ bench::MadePolicy made(bench::Device& device, bench::Order order) {
 
 constexpr bench::PolicyRow kPolicies[] = {
     {"driver", made<bench::DriverAlone>},      {"blocks", made<bench::WholeBlocks>},
-    {"ranges", made<bench::Ranges>},
-#ifdef WITH_SEGMENTS
-    {"segments", made<bench::Segments>},
-#endif
-    {"torch", made<bench::TorchModel, false>}, {"torch-expandable", made<bench::TorchModel, true>}};
+    {"ranges", made<bench::Ranges>},           {"segments", made<bench::Segments>},
+    {"torch", made<bench::TorchModel, false>}, {"torch-expandable", made<bench::TorchModel, true>},
+};
 
 }  // namespace
 
