@@ -3,6 +3,7 @@
 #include "bench/policies/driver_alone.hpp"
 #include "bench/policies/ranges.hpp"
 #include "bench/policies/replay_loop.hpp"
+#include "bench/policies/segments.hpp"
 #include "bench/policies/torch_model.hpp"
 #include "bench/policies/whole_blocks.hpp"
 
@@ -13,11 +14,11 @@ bench::MadePolicy made(bench::Device& device, bench::Order order) {
   return std::make_unique<P>(device, order, More...);
 }
 
-constexpr bench::PolicyRow kPolicies[] = {{"driver", made<bench::DriverAlone>},
-                                          {"blocks", made<bench::WholeBlocks>},
-                                          {"ranges", made<bench::Ranges>},
-                                          {"torch", made<bench::TorchModel, false>},
-                                          {"torch-expandable", made<bench::TorchModel, true>}};
+constexpr bench::PolicyRow kPolicies[] = {
+    {"driver", made<bench::DriverAlone>},      {"blocks", made<bench::WholeBlocks>},
+    {"ranges", made<bench::Ranges>},           {"segments", made<bench::Segments>},
+    {"torch", made<bench::TorchModel, false>}, {"torch-expandable", made<bench::TorchModel, true>},
+};
 
 }  // namespace
 

@@ -48,20 +48,39 @@ class Blocks {
     Extent* const own = zones_[zone].waiting(order).best_fit(bytes);
     return !own || (of_any && of_any->bytes < own->bytes) ? of_any : own;
   }
-  // Work of this order asks for memory.
-  void serve(std::size_t zone, Order order) {
+  // A free extent among blocks of any size. A small block that lives long among large ones keeps memory from going
+  // elsewhere, so this is for when no more may be taken.
+  Extent* best_fit_anywhere(std::uint64_t bytes, Order order) const {
+    Extent* best = nullptr;
+    for (std::size_t zone = 0; zone < kZones; ++zone)
+      if (Extent* const extent = best_fit(zone, bytes, order))
+        if (!best || extent->bytes < best->bytes) best = extent;
+    return best;
+  }
+
+  // A live block among others of its size; null: there is no room. `exact`: while fences wait, only one that fits
+  // exactly.
+  Extent* take(std::uint64_t bytes, Order order, bool exact) {
+    const std::size_t zone = zone_of(bytes);
     if (may_use_waiting(order)) zones_[zone].serve(order);
+    Extent* const extent = best_fit(zone, bytes, order);
+    if (!extent || (exact && extent->bytes != bytes && !fences_.empty())) return nullptr;
+    return take_from(extent, bytes);
+  }
+  Extent* take_from(Extent* extent, std::uint64_t bytes) {
+    ++figures_.hits;
+    return hand_out(zone(*extent).cut(extent, extent->first, bytes));
   }
 
   // A busy extent becomes a live block.
-  std::uint64_t hand_out(Extent* extent) {
+  Extent* hand_out(Extent* extent) {
     zone(*extent).set(extent, State::live);
     live_.insert(extent);
     ++figures_.allocations;
     figures_.live_blocks = live_.count();
     figures_.live_bytes += extent->bytes;
     figures_.live_peak = std::max(figures_.live_peak, figures_.live_bytes);
-    return extent->first;
+    return extent;
   }
   Extent* find_live(std::uint64_t first) const { return live_.find(first); }
   // The block is not live any more, and its extent is in another state soon. Null: no live block begins there.
@@ -89,8 +108,6 @@ class Blocks {
   bool settle_next(Source& source) {
     return fences_.settle_next([&](Fence& fence) { return source.settled(fence); }, settled());
   }
-  // Whether any memory waits for a fence.
-  bool waits() const { return !fences_.empty(); }
   void settle_all() {
     for (Extents& extents : zones_) extents.settle_all();
   }

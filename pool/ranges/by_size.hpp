@@ -10,7 +10,8 @@
 
 namespace cistern::ranges {
 
-constexpr std::uint64_t kGranule = 512;  // all sizes and addresses are in it
+// All sizes and addresses are multiples of it.
+constexpr std::uint64_t kGranule = 512;
 
 // Names the work that may use a free extent: kAnyOrder is all work; another value is work of that order (a stream),
 // until its fence has settled.
@@ -130,7 +131,7 @@ class Treap {
   Extent* root_ = nullptr;
 };
 
-// Of one size: the one that came last is the first.
+// Extents of one size: the one that came last is the first.
 class ExtentList {
  public:
   bool empty() const { return !first_; }

@@ -18,7 +18,6 @@
 // The source is never called under the lock: what it works on is busy meanwhile.
 #pragma once
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "pool/base/lock.hpp"
@@ -71,11 +70,11 @@ class RangePool {
     if (bytes > settings_.bytes) return {0, source_.no_addresses(), false, false};
     bytes = Blocks<Fence>::rounded(bytes);
     // A block that was cut out of a larger extent keeps it apart: so memory that has settled is joined before.
-    if (const std::optional<std::uint64_t> first = take(bytes, order, true)) return {*first, {}, true, true};
+    if (const Answer answer = take(bytes, order, true); answer.ok) return answer;
     blocks_.settle_next(source_);
-    if (const std::optional<std::uint64_t> first = take(bytes, order, false)) return {*first, {}, true, true};
+    if (const Answer answer = take(bytes, order, false); answer.ok) return answer;
     if (settle())
-      if (const std::optional<std::uint64_t> first = take(bytes, order, false)) return {*first, {}, true, true};
+      if (const Answer answer = take(bytes, order, false); answer.ok) return answer;
     for (int tries = 0;; ++tries) {
       const Answer answer = grow(bytes, order);
       if (answer.ok || !source_.out_of_memory(answer.error) || tries == kTriesMax || !trim(0)) return answer;
@@ -249,33 +248,17 @@ class RangePool {
   std::uint64_t round_up(std::uint64_t bytes) const { return (bytes + piece_ - 1) / piece_ * piece_; }
   std::uint64_t round_down(std::uint64_t bytes) const { return bytes / piece_ * piece_; }
 
-  // `exact`: while fences wait, only an extent that fits exactly.
-  std::optional<std::uint64_t> take(std::uint64_t bytes, Order order, bool exact) {
+  Answer take(std::uint64_t bytes, Order order, bool exact) {
     Locked hold(lock_);
-    const std::size_t zone = Blocks<Fence>::zone_of(bytes);
-    blocks_.serve(zone, order);
-    Extent* const extent = blocks_.best_fit(zone, bytes, order);
-    if (!extent || (exact && extent->bytes != bytes && blocks_.waits())) return std::nullopt;
-    return take_from(extent, bytes);
-  }
-  std::uint64_t take_from(Extent* extent, std::uint64_t bytes) {
-    ++blocks_.figures().hits;
-    const std::uint64_t first = blocks_.hand_out(blocks_.zone(*extent).cut(extent, extent->first, bytes));
+    const Extent* const extent = blocks_.take(bytes, order, exact);
+    if (!extent) return {};
     note_used(blocks_.used_bytes());
-    return first;
+    return {extent->first, {}, true, true};
   }
+
   void note_used(std::uint64_t bytes) {
     recent_peak_ = std::max(recent_peak_, bytes);
     figures_.used_peak = std::max(figures_.used_peak, bytes);
-  }
-  // A free extent among blocks of other sizes. A small block that lives long there keeps memory from being moved, so
-  // this is for when no more is to be mapped.
-  Extent* elsewhere(std::uint64_t bytes, Order order) {
-    Extent* best = nullptr;
-    for (std::size_t zone = 0; zone < kZones; ++zone)
-      if (Extent* const extent = blocks_.best_fit(zone, bytes, order))
-        if (!best || extent->bytes < best->bytes) best = extent;
-    return best;
   }
 
   // --- Growth
@@ -287,7 +270,8 @@ class RangePool {
       note_used(blocks_.used_bytes() + bytes);
       const Window where = window(bytes, order);
       if (!where.bare || figures_.mapped_bytes + where.bytes_missing > bytes_max())
-        if (Extent* const extent = elsewhere(bytes, order)) return {take_from(extent, bytes), {}, true, true};
+        if (Extent* const extent = blocks_.best_fit_anywhere(bytes, order))
+          return {blocks_.take_from(extent, bytes)->first, {}, true, true};
       if (!where.bare) return {0, source_.no_addresses(), false, false};
       growth = planned(where, bytes, mapping);
     }
@@ -306,7 +290,7 @@ class RangePool {
     Extents& extents = blocks_.zone(*growth.bare);
     if (growth.part) extents.set(growth.part, State::free);
     Extent* const all = extents.set(growth.bare, State::free);
-    return {blocks_.hand_out(extents.cut(all, growth.first, bytes)), {}, true, false};
+    return {blocks_.hand_out(extents.cut(all, growth.first, bytes))->first, {}, true, false};
   }
   void give_up(const Growth& growth, std::uint64_t lost) {
     Extents& extents = blocks_.zone(*growth.bare);

@@ -4,13 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-#include <random>
-#include <thread>
+#include <string>
 #include <vector>
 
 #include "tests/support/fake_ranges.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/range_model.hpp"
 
 namespace cistern::ranges {
 namespace {
@@ -210,139 +209,53 @@ TEST(RangePool, GivesBackWhatLiesUnusedBeforeItIsOutOfMemory) {
   EXPECT_EQ(driver.wrong_calls, 0);
 }
 
-// Blocks that one thread has, and what it freed that other work may not use yet.
-class Model {
- public:
-  Model(Pool& pool, FakeRanges& driver, unsigned seed, Order own, bool reuses_in_order)
-      : pool_(pool), driver_(driver), random_(seed), own_(own), reuses_in_order_(reuses_in_order) {}
+constexpr test::RangeWork kWork{.large_bytes_max = 40 * kPiece};
 
-  void step() {
-    const bool grows = random_() % 64 ? blocks_.size() < 200 : random_() % 2;
-    if (grows && random_() % 2)
-      allocate();
-    else if (!blocks_.empty())
-      free_one();
-    // Those of one order settle in that order.
-    if (random_() % 3 == 0 && !gates_.empty()) open(gates_, 0);
-    if (random_() % 3 == 0 && !unordered_.empty()) open(unordered_, random_() % unordered_.size());
-    if (random_() % 512 == 0) pool_.trim(random_() % 2 ? 0 : 1 << 22);
-  }
-  void end() {
-    while (!blocks_.empty()) free_one();
-    while (!gates_.empty()) open(gates_, 0);
-    while (!unordered_.empty()) open(unordered_, unordered_.size() - 1);
-  }
-  int failures() const { return failures_; }
-
- private:
-  void open(std::vector<int>& gates, std::size_t which) {
-    driver_.open(gates[which]);
-    gates.erase(gates.begin() + static_cast<std::ptrdiff_t>(which));
-  }
-  void allocate() {
-    const std::uint64_t bytes = 1 + (random_() % 4 ? random_() % 20'000 : random_() % (40 * kPiece));
-    const Order order = random_() % 3 ? own_ : kAnyOrder;
-    const Pool::Answer answer = pool_.allocate(bytes, order);
-    if (!answer.ok) {
-      ++failures_;
-      EXPECT_TRUE(answer.error == FakeRanges::kBroken || answer.error == FakeRanges::kOutOfMemory) << answer.error;
-      return;
-    }
-    EXPECT_TRUE(driver_.is_accessible(answer.first, bytes));
-    check_order(answer.first, bytes, order);
-    blocks_.push_back({answer.first, bytes});
-  }
-  void free_one() {
-    const std::size_t which = random_() % blocks_.size();
-    const auto [first, bytes] = blocks_[which];
-    EXPECT_TRUE(driver_.is_accessible(first, bytes));
-    blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(which));
-    const bool waits = random_() % 2;
-    int gate = 0;
-    const Order order = random_() % 3 ? own_ : kNoOrder;
-    if (waits) {
-      static std::atomic<int> last{0};
-      gate = ++last;
-      driver_.close(gate);
-      (order == kNoOrder ? unordered_ : gates_).push_back(gate);
-      freed_.push_back({first, bytes, order, gate});
-    }
-    EXPECT_TRUE(pool_.deallocate(first, order, {gate}, waits));
-  }
-  void check_order(std::uint64_t first, std::uint64_t bytes, Order order) {
-    std::erase_if(freed_, [&](const Freed& one) {
-      const bool is_closed = std::find(gates_.begin(), gates_.end(), one.gate) != gates_.end() ||
-                             std::find(unordered_.begin(), unordered_.end(), one.gate) != unordered_.end();
-      const bool overlaps = one.first < first + bytes && first < one.first + one.bytes;
-      if (is_closed && overlaps) {
-        EXPECT_TRUE(reuses_in_order_) << "used before its fence settled";
-        EXPECT_NE(order, kAnyOrder) << "used before its fence settled";
-        EXPECT_EQ(one.order, order) << "used before its fence settled";
-      }
-      return !is_closed || overlaps;
-    });
-  }
-
-  struct Block {
-    std::uint64_t first, bytes;
-  };
-  struct Freed {
-    std::uint64_t first, bytes;
-    Order order;
-    int gate;
-  };
-  Pool& pool_;
-  FakeRanges& driver_;
-  std::mt19937_64 random_;
-  const Order own_;
-  const bool reuses_in_order_;
-  std::vector<Block> blocks_;
-  std::vector<Freed> freed_;
-  std::vector<int> gates_, unordered_;
-  int failures_ = 0;
-};
-
-void run_models(FakeRanges& driver, int threads, int steps, bool reuse_in_order = true) {
+// Returns how many faults the model found.
+int run_models(FakeRanges& driver, int threads, long steps, test::RangeWork work = kWork) {
   const unsigned seed = test::new_seed();
   SCOPED_TRACE("CISTERN_TEST_SEED=" + std::to_string(seed));
   RangeSettings settings = kRange;
-  settings.reuse_in_order = reuse_in_order;
+  settings.reuse_in_order = work.reuses_in_order;
+  const bool fails = driver.fail_every || driver.limit_bytes != ~std::uint64_t{0};
   Pool pool(driver, settings);
-  std::vector<std::thread> all;
-  std::atomic<int> failures{0};
-  for (int i = 0; i < threads; ++i)
-    all.emplace_back([&, i] {
-      Model model(pool, driver, seed + static_cast<unsigned>(i), static_cast<Order>(i + 1), reuse_in_order);
-      for (int step = 0; step < steps; ++step) model.step();
-      model.end();
-      failures += model.failures();
-    });
-  for (std::thread& thread : all) thread.join();
-  EXPECT_EQ(failures > 0, driver.fail_every || driver.limit_bytes != ~std::uint64_t{0});
-  EXPECT_EQ(driver.wrong_calls, 0);
-  driver.fail_every = 0;
-  EXPECT_EQ(pool.figures().live_bytes, 0u);
-  pool.trim(0);
+  test::RangeBooks books;
+  run_range_models(pool, driver, books, work, threads, steps, seed);
+  if (work.planted != test::Planted::none) return books.faults;
+  EXPECT_EQ(books.faults, 0);
+  EXPECT_EQ(books.failures > 0, fails);
   const RangeFigures figures = pool.figures();
   EXPECT_EQ(figures.mapped_bytes, figures.lost_bytes);
   EXPECT_EQ(driver.physical(), figures.lost_bytes);
+  return books.faults;
 }
 
 TEST(RangePool, IsTheModel) {
   FakeRanges driver;
-  run_models(driver, 1, 20'000);
+  run_models(driver, 1, 100'000);
 }
 
 TEST(RangePool, IsTheModelInFourThreads) {
-  for (const bool reuse_in_order : {true, false}) {
+  for (const bool reuses_in_order : {true, false}) {
     FakeRanges driver;
-    run_models(driver, 4, 5'000, reuse_in_order);
+    test::RangeWork work = kWork;
+    work.reuses_in_order = reuses_in_order;
+    run_models(driver, 4, 5'000, work);
   }
+}
+
+TEST(RangePool, IsTheModelInStrictOrder) {
+  FakeRanges driver;
+  test::RangeWork work = kWork;
+  work.strict = true;
+  run_models(driver, 4, 5'000, work);
 }
 
 TEST(RangePool, IsTheModelWhereAllWaitForFences) {
   FakeRanges driver;
-  run_models(driver, 1, 20'000, false);
+  test::RangeWork work = kWork;
+  work.reuses_in_order = false;
+  run_models(driver, 1, 20'000, work);
 }
 
 TEST(RangePool, IsTheModelWhereEachCallFails) {
@@ -366,6 +279,16 @@ TEST(RangePool, IsTheModelNearTheEndOfMemory) {
   FakeRanges driver;
   driver.limit_bytes = 150 * kPiece;
   run_models(driver, 1, 20'000);
+}
+
+TEST(RangePool, IsNotTheModelWhereAFaultIsPlanted) {
+  using test::Planted;
+  for (const Planted planted : {Planted::early_reuse, Planted::two_owners, Planted::no_pin, Planted::no_retirement}) {
+    FakeRanges driver;
+    test::RangeWork work = kWork;
+    work.planted = planted;
+    EXPECT_GT(run_models(driver, 1, 50'000, work), 0) << static_cast<int>(planted);
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "bench/policies/driver_alone.hpp"
 #include "bench/policies/need.hpp"
 #include "bench/policies/ranges.hpp"
+#include "bench/policies/segments.hpp"
 #include "bench/policies/torch_model.hpp"
 #include "bench/policies/whole_blocks.hpp"
 #include "tests/support/random.hpp"
@@ -30,6 +31,7 @@ const Way kWays[] = {
     {"blocks", [](Device& on, Order by) -> MadePolicy { return std::make_unique<WholeBlocks>(on, by); }, false,
      2 * kMiB},
     {"ranges", [](Device& on, Order by) -> MadePolicy { return std::make_unique<Ranges>(on, by); }, false, 512},
+    {"segments", [](Device& on, Order by) -> MadePolicy { return std::make_unique<Segments>(on, by); }, false, 512},
     {"torch", [](Device& on, Order by) -> MadePolicy { return std::make_unique<TorchModel>(on, by, false); }, true,
      512},
     {"expandable", [](Device& on, Order by) -> MadePolicy { return std::make_unique<TorchModel>(on, by, true); }, true,

@@ -1,0 +1,303 @@
+// A pool that cuts blocks out of large segments and joins what is freed: for memory that comes whole (pinned memory, a
+// driver that cannot map pieces). The interface is that of RangePool.
+//
+//   allocate -> exact fit, or one fence is asked first; best fit among what this order of work may use
+//            -> all fences that have settled: what they held is for any work now; again
+//            -> grow: a free extent between blocks of other sizes, where the bound allows no more
+//                     -> empty segments go back until the bound allows a new segment
+//                     -> out of memory: every empty segment goes back, and again
+//   deallocate -> joined with its neighbours in the segment
+//   retire -> its addresses are not used again before its segment has gone back
+//   trim -> empty segments go back
+//
+// The bound: segments stay below `percent_max` of the most that was used, or one small segment above it. Empty segments
+// are kept below it. The source is never called under the lock.
+#pragma once
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "pool/base/lock.hpp"
+#include "pool/ranges/blocks.hpp"
+#include "pool/source.hpp"
+
+namespace cistern::ranges {
+
+// Addresses are multiples of kGranule. Fence: what must end before others may use a block. All calls are thread-safe,
+// and none is made under a pool's lock. release() returns when no work of the driver uses the memory any more.
+template <class S>
+concept SegmentSource = requires(S& source, typename S::Error error, typename S::Fence& fence, std::uint64_t number) {
+  { source.acquire(number) } -> std::same_as<Acquired<std::uint64_t, typename S::Error>>;  // bytes
+  { source.release(number) } -> std::same_as<void>;                                        // address
+  { source.settled(fence) } -> std::same_as<Settled>;
+  { source.out_of_memory(error) } -> std::same_as<bool>;
+};
+
+struct SegmentSettings {
+  unsigned percent_max = 108;
+  bool reuse_in_order = true;  // work may use what work of the same order freed, before the fence has settled
+};
+
+struct SegmentFigures : BlockFigures {
+  std::uint64_t used_peak, mapped_bytes, mapped_peak, largest_free;  // mapped: in segments
+  std::uint64_t retired_bytes, acquires, releases;
+  std::uint64_t driver_calls() const { return acquires + releases; }
+};
+
+template <SegmentSource S>
+class SegmentPool {
+ public:
+  using Error = typename S::Error;
+  using Fence = typename S::Fence;
+
+  struct Answer {
+    std::uint64_t first;
+    Error error;
+    bool ok, hit;
+  };
+
+  SegmentPool(S& source, const SegmentSettings& settings)
+      : source_(source), settings_(settings), blocks_(lock_, settings.reuse_in_order) {}
+  SegmentPool(const SegmentPool&) = delete;
+  SegmentPool& operator=(const SegmentPool&) = delete;
+  // No block is live any more, and no work uses the memory.
+  ~SegmentPool() {
+    for (auto& [first, segment] : segments_) segment.pins = 0;
+    blocks_.settle_all();
+    trim(0);
+  }
+
+  // For work of this order; kAnyOrder: for work that waits for nothing.
+  Answer allocate(std::uint64_t bytes, Order order) {
+    if (bytes < kHuge) bytes = Blocks<Fence>::rounded(bytes);
+    if (const Answer answer = take(bytes, order, true); answer.ok) return answer;
+    blocks_.settle_next(source_);
+    if (const Answer answer = take(bytes, order, false); answer.ok) return answer;
+    if (settle())
+      if (const Answer answer = take(bytes, order, false); answer.ok) return answer;
+    for (int tries = 0;; ++tries) {
+      const Answer answer = grow(bytes, order, tries > 0);
+      if (answer.ok || !source_.out_of_memory(answer.error) || tries == kTriesMax) return answer;
+      trim(0);
+    }
+  }
+
+  // `waits`: the fence has to settle before other work than this order's may use the memory. Fences of one order settle
+  // in that order; kNoOrder: of work in several. False: no live block begins there.
+  bool deallocate(std::uint64_t first, Order order, Fence&& fence, bool waits) {
+    Locked hold(lock_);
+    Extent* const extent = blocks_.forget_live(first);
+    if (!extent) return false;
+    blocks_.free(extent, order, std::move(fence), waits);
+    return true;
+  }
+
+  // In place of deallocate(), for a block that others may know by its address (it was exported): no block lies there
+  // before its segment has gone back, with the last block in it. False: no live block begins there.
+  bool retire(std::uint64_t first) {
+    {
+      Locked hold(lock_);
+      Extent* const extent = blocks_.forget_live(first);
+      if (!extent) return false;
+      figures_.retired_bytes += extent->bytes;
+      blocks_.zone(*extent).set(extent, State::retired);
+      retired_.push_back(extent);
+    }
+    give_back_retired();
+    return true;
+  }
+
+  // Extents whose fences have settled by now become free for all work. False: there were none.
+  bool settle() { return blocks_.settle(source_); }
+
+  struct Pinned {
+    std::uint64_t first, bytes;  // no bytes: no block was live there
+  };
+  // The segment of this live block does not go back until unpin(), even when the block is freed. Pins are counted.
+  Pinned pin(std::uint64_t first) {
+    Locked hold(lock_);
+    const Extent* const extent = blocks_.find_live(first);
+    if (!extent) return {first, 0};
+    ++segment_of(first).pins;
+    return {first, extent->bytes};
+  }
+  void unpin(const Pinned& pinned) {
+    Locked hold(lock_);
+    if (pinned.bytes) --segment_of(pinned.first).pins;
+  }
+
+  // Gives empty segments back until segments have so many bytes. Returns the bytes given back.
+  std::uint64_t trim(std::uint64_t keep_bytes) {
+    settle();
+    give_back_retired();
+    Vector<std::uint64_t> empty;
+    std::uint64_t bytes = 0;
+    {
+      Locked hold(lock_);
+      const std::uint64_t before = figures_.mapped_bytes;
+      if (before > keep_bytes) empty = take_empty(before - keep_bytes);
+      bytes = before - figures_.mapped_bytes;
+    }
+    release(empty);
+    return bytes;
+  }
+
+  SegmentFigures figures() {
+    Locked hold(lock_);
+    SegmentFigures now = figures_;
+    static_cast<BlockFigures&>(now) = blocks_.figures();
+    now.largest_free = blocks_.largest_free();
+    return now;
+  }
+
+  void before_fork() { lock_.lock_for_fork(); }
+  void after_fork() { lock_.unlock_after_fork(); }
+
+ private:
+  static constexpr int kTriesMax = 2;
+  static constexpr std::uint64_t kSegmentMin = std::uint64_t{2} << 20, kHuge = std::uint64_t{1} << 62;
+  // A new segment has room for more blocks of the size, up to so much of what is used and as far as the bound allows.
+  static constexpr std::uint64_t kMorePart = 16;
+
+  struct Segment {
+    std::uint64_t bytes;
+    unsigned pins = 0;
+  };
+  using Segments =
+      std::map<std::uint64_t, Segment, std::less<>, InternalAllocator<std::pair<const std::uint64_t, Segment>>>;
+
+  static std::uint64_t rounded(std::uint64_t bytes) {
+    return bytes < kHuge ? (bytes + kSegmentMin - 1) / kSegmentMin * kSegmentMin : bytes;
+  }
+  Segment& segment_of(std::uint64_t address) { return std::prev(segments_.upper_bound(address))->second; }
+
+  Answer take(std::uint64_t bytes, Order order, bool exact) {
+    Locked hold(lock_);
+    const Extent* const extent = blocks_.take(bytes, order, exact);
+    return extent ? Answer{extent->first, {}, true, true} : Answer{};
+  }
+
+  // `exact`: memory is short, so the segment has no more than the block needs.
+  Answer grow(std::uint64_t bytes, Order order, bool exact) {
+    std::uint64_t segment = rounded(bytes);
+    Vector<std::uint64_t> empty;
+    {
+      Locked hold(lock_);
+      figures_.used_peak = std::max(figures_.used_peak, blocks_.used_bytes() + (bytes < kHuge ? bytes : 0));
+      if (exact || figures_.mapped_bytes + segment > bytes_max())
+        if (Extent* const extent = blocks_.best_fit_anywhere(bytes, order))
+          return {blocks_.take_from(extent, bytes)->first, {}, true, true};
+      if (!exact) segment += more(segment);
+      const std::uint64_t wanted = figures_.mapped_bytes + std::min(segment, kHuge);
+      if (wanted > bytes_max()) empty = take_empty(wanted - bytes_max());
+    }
+    release(empty);
+    const auto acquired = source_.acquire(segment);
+    Locked hold(lock_);
+    ++figures_.acquires;
+    if (!acquired.ok) return {0, acquired.error, false, false};
+    figures_.mapped_bytes += segment;
+    figures_.mapped_peak = std::max(figures_.mapped_peak, figures_.mapped_bytes);
+    segments_[acquired.chunk] = {segment};
+    const std::size_t zone = Blocks<Fence>::zone_of(bytes);
+    Extents& extents = blocks_.zones()[zone];
+    Extent* const all = extents.set(extents.add(acquired.chunk, segment, zone), State::free);
+    return {blocks_.hand_out(extents.cut(all, acquired.chunk, bytes))->first, {}, true, false};
+  }
+  // The most that segments may have.
+  std::uint64_t bytes_max() const {
+    const std::uint64_t used = figures_.used_peak;
+    return std::max(used / 100 * settings_.percent_max + used % 100 * settings_.percent_max / 100, used + kSegmentMin);
+  }
+  std::uint64_t more(std::uint64_t segment) const {
+    const std::uint64_t mapped = figures_.mapped_bytes + segment;
+    if (mapped >= bytes_max()) return 0;
+    return std::min(bytes_max() - mapped, figures_.used_peak / kMorePart) / segment * segment;
+  }
+
+  // Under the lock: empty segments of so many bytes leave the pool, the largest first.
+  Vector<std::uint64_t> take_empty(std::uint64_t bytes) {
+    Vector<std::uint64_t> taken;
+    std::uint64_t found = 0;
+    for (Extents& extents : blocks_.zones())
+      for (Extent* at = extents.free().largest(); at && at->bytes >= kSegmentMin && found < bytes;) {
+        Extent* const next = extents.free().next_smaller(*at);
+        const bool is_empty = !at->before && !at->after && !segments_[at->first].pins;
+        if (is_empty) {
+          found += at->bytes;
+          taken.push_back(forgotten(extents, at));
+        }
+        at = next;
+      }
+    return taken;
+  }
+  // An empty segment leaves the pool: its address.
+  std::uint64_t forgotten(Extents& extents, Extent* extent) {
+    const std::uint64_t first = extent->first;
+    figures_.mapped_bytes -= extent->bytes;
+    segments_.erase(first);
+    extents.remove(extents.cut(extent, first, extent->bytes));
+    return first;
+  }
+  void release(const Vector<std::uint64_t>& segments) {
+    if (segments.empty()) return;
+    for (const std::uint64_t first : segments) source_.release(first);
+    Locked hold(lock_);
+    figures_.releases += segments.size();
+  }
+
+  // Segments with nothing but retired blocks and free bytes go back.
+  void give_back_retired() {
+    Vector<std::uint64_t> empty;
+    {
+      Locked hold(lock_);
+      Vector<Extent*> left;
+      left.swap(retired_);
+      while (!left.empty()) {
+        Extent* const head = front_of(left.back());
+        if (segments_[head->first].pins || !is_unused(head)) {
+          retired_.push_back(left.back());
+          left.pop_back();
+          continue;
+        }
+        std::erase_if(left, [&](const Extent* extent) { return front_of(extent) == head; });
+        std::erase_if(retired_, [&](const Extent* extent) { return front_of(extent) == head; });
+        empty.push_back(forgotten(blocks_.zone(*head), freed(head)));
+      }
+    }
+    release(empty);
+  }
+  template <class E>
+  static E* front_of(E* extent) {
+    while (extent->before) extent = extent->before;
+    return extent;
+  }
+  static bool is_unused(const Extent* at) {
+    for (; at; at = at->after)
+      if (at->state != State::retired && (at->state != State::free || at->order != kAnyOrder)) return false;
+    return true;
+  }
+  // A segment that is unused becomes one free extent.
+  Extent* freed(Extent* at) {
+    for (;; at = at->after) {
+      if (at->state == State::retired) {
+        figures_.retired_bytes -= at->bytes;
+        at = blocks_.zone(*at).set(at, State::free);
+      }
+      if (!at->after) return at;
+    }
+  }
+
+  S& source_;
+  const SegmentSettings settings_;
+  Lock lock_;
+  Blocks<Fence> blocks_;
+  Segments segments_;
+  Vector<Extent*> retired_;
+  SegmentFigures figures_{};
+};
+
+}  // namespace cistern::ranges
