@@ -3,7 +3,6 @@
 //
 // Each free that waits has a stamp, which grows with time: what settles is named by its order and stamp.
 #pragma once
-#include <atomic>
 #include <cstdint>
 #include <iterator>
 #include <utility>
@@ -35,14 +34,13 @@ class Fences {
   template <class Ask, class End>
   bool settle(Ask ask, End end) {
     bool any = false;
-    for (const Order order : orders()) any |= settle(order, true, ask, end);
+    for (const Order order : orders()) any |= settle(begin(order), true, ask, end);
     return any;
   }
   // The same for one order, the next in turn, until one fence has not settled: mostly one question.
   template <class Ask, class End>
   bool settle_next(Ask ask, End end) {
-    const Vector<Order> all = orders();
-    return !all.empty() && settle(all[turn_.fetch_add(1, std::memory_order_relaxed) % all.size()], false, ask, end);
+    return settle(begin_next(), false, ask, end);
   }
 
  private:
@@ -54,68 +52,94 @@ class Fences {
     Deque<Waiting> waiting;
     bool is_asked = false;  // one thread asks about them; it alone takes any away
   };
-
-  Vector<Order> orders() {
-    Locked hold(lock_);
-    Vector<Order> orders;
-    for (const auto& [order, queue] : queues_)
-      if (!queue.is_asked) orders.push_back(order);
-    return orders;
-  }
+  // One thread's way through a queue.
+  struct Asking {
+    Order order = kAnyOrder;
+    Queue* queue = nullptr;
+    std::size_t left = 0;  // still to be asked
+    std::size_t kept = 0;  // in no order: those at the front that have not settled
+    std::size_t at = 0;
+    int asked = 0;
+    Waiting* one = nullptr;  // the one at `at`, which stays where it is while others add more; null: this is the end
+    bool is_newest() const { return asked == 2 && order != kNoOrder; }
+  };
 
   // From the oldest on, until one has not settled. In an order the newest is the second that is asked: if it has
   // settled, all have. In no order `each` goes on behind those that have not.
   template <class Ask, class End>
-  bool settle(Order order, bool each, Ask& ask, End& end) {
+  bool settle(Asking asking, bool each, Ask& ask, End& end) {
     Deque<Waiting> ended;  // outlives the locks: fences may call the driver when they go
-    std::size_t left = 0, kept = 0;
-    Queue* const queue = begin(order, left);
-    const bool in_order = order != kNoOrder;
-    int asked = 0;
     bool any = false;
-    while (left) {
-      const bool newest = in_order && ++asked == 2;
-      std::size_t at = kept;
-      Waiting* one = nullptr;  // stays where it is while others add more
-      {
-        Locked hold(lock_);
-        if (newest) at = queue->waiting.size() - 1;
-        one = &queue->waiting[at];
-      }
-      const Settled settled = ask(one->fence);
-      if (settled == Settled::no) {
-        if (newest && left > 1) continue;
-        if (in_order || !each) break;
-        ++kept;
-        --left;
-        continue;
-      }
+    while (asking.one) {
+      const Settled settled = ask(asking.one->fence);
       Locked hold(lock_);
-      const bool all = newest && settled == Settled::yes;
-      const std::uint64_t stamp = one->stamp;
-      take(queue->waiting, all ? 0 : at, at + 1, ended);
-      // A fence that cannot be asked any more says nothing: what waits for it stays with its order.
-      if (settled == Settled::yes) end(order, stamp);
-      any |= settled == Settled::yes;
-      left = all ? 0 : left - 1;
+      if (settled == Settled::no)
+        keep(asking, each);
+      else if (take(asking, settled, ended, end))
+        any = true;
+      next(asking);
     }
-    if (queue) finish(order, *queue);
     return any;
   }
 
-  // Null: there are none, or another thread asks about them.
-  Queue* begin(Order order, std::size_t& count) {
+  Vector<Order> orders() {
     Locked hold(lock_);
-    const auto found = queues_.find(order);
-    if (found == queues_.end() || found->second.is_asked) return nullptr;
-    found->second.is_asked = true;
-    count = found->second.waiting.size();
-    return &found->second;
+    Vector<Order> orders;
+    for (const auto& [order, queue] : queues_) orders.push_back(order);
+    return orders;
   }
-  void finish(Order order, Queue& queue) {
+  Asking begin(Order order) {
     Locked hold(lock_);
-    queue.is_asked = false;
-    if (queue.waiting.empty()) queues_.erase(order);
+    return begin(queues_.find(order));
+  }
+  Asking begin_next() {
+    Locked hold(lock_);
+    auto at = queues_.begin();
+    if (!queues_.empty()) std::advance(at, turn_++ % queues_.size());
+    return begin(at);
+  }
+
+  // The rest is called under the lock.
+  using Queues = Map<Order, Queue>;
+  Asking begin(typename Queues::iterator found) {
+    Asking asking;
+    if (found == queues_.end() || found->second.is_asked) return asking;
+    found->second.is_asked = true;
+    asking.order = found->first;
+    asking.queue = &found->second;
+    asking.left = found->second.waiting.size();
+    next(asking);
+    return asking;
+  }
+  void next(Asking& asking) {
+    Deque<Waiting>& waiting = asking.queue->waiting;
+    ++asking.asked;
+    asking.at = asking.is_newest() ? waiting.size() - 1 : asking.kept;
+    asking.one = asking.left ? &waiting[asking.at] : nullptr;
+    if (asking.one) return;
+    asking.queue->is_asked = false;
+    if (waiting.empty()) queues_.erase(asking.order);
+  }
+  // It has not settled.
+  void keep(Asking& asking, bool each) {
+    if (asking.is_newest() && asking.left > 1) return;
+    if (asking.order != kNoOrder || !each) {
+      asking.left = 0;
+    } else {
+      ++asking.kept;
+      --asking.left;
+    }
+  }
+  // A fence that cannot be asked any more says nothing: what waits for it stays with its order. Returns whether any
+  // work has ended.
+  template <class End>
+  bool take(Asking& asking, Settled settled, Deque<Waiting>& ended, End& end) {
+    const bool is_known = settled == Settled::yes, all = asking.is_newest() && is_known;
+    const std::uint64_t stamp = asking.one->stamp;
+    take(asking.queue->waiting, all ? 0 : asking.at, asking.at + 1, ended);
+    asking.left = all ? 0 : asking.left - 1;
+    if (is_known) end(asking.order, stamp);
+    return is_known;
   }
   static void take(Deque<Waiting>& waiting, std::size_t from, std::size_t to, Deque<Waiting>& ended) {
     const auto first = waiting.begin() + static_cast<std::ptrdiff_t>(from);
@@ -125,9 +149,9 @@ class Fences {
   }
 
   Lock& lock_;
-  Map<Order, Queue> queues_;
+  Queues queues_;
   std::uint64_t stamp_ = 0;
-  std::atomic<std::size_t> turn_{0};
+  std::size_t turn_ = 0;
 };
 
 }  // namespace cistern::ranges

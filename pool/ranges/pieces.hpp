@@ -20,6 +20,7 @@ struct Piece {
   std::uint64_t bytes;
   Handle handle;
   unsigned pins = 0;
+  bool is_retiring = false;  // a part of it was retired
 };
 
 // Guarded by the pool's lock.

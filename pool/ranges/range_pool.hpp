@@ -95,17 +95,22 @@ class RangePool {
   // again. Its whole pieces go back now, those at its edges when no neighbour lives there any more, and none while it
   // is pinned. False: no live block begins there.
   bool retire(std::uint64_t first) {
+    typename Mapping<S>::Taken pieces;
     {
       Locked hold(lock_);
       Extent* const extent = blocks_.forget_live(first);
       if (!extent) return false;
+      Vector<Retiring> own;
       pieces_.for_each_in(first, extent->end(), [&](std::uint64_t at, const Piece<Handle>&) {
-        retiring_.push_back({at, extent});
+        own.push_back({at, extent});
       });
       figures_.retired_bytes += extent->bytes;
       blocks_.zone(*extent).set(extent, State::retired);
+      pieces = take_retired(own);
+      for (const Retiring& later : own)
+        if (!std::exchange(pieces_.find(later.piece)->is_retiring, true)) retiring_.push_back(later);
     }
-    give_back_retired();
+    give_back_retired(std::move(pieces));
     return true;
   }
 
@@ -193,12 +198,14 @@ class RangePool {
   // Gives memory back until so much is mapped, as far as none of it is in use. Returns the bytes given back.
   std::uint64_t trim(std::uint64_t keep_bytes) {
     settle();
-    give_back_retired();
     Mapping<S> mapping(source_);
+    typename Mapping<S>::Taken retired;
     {
       Locked hold(lock_);
+      retired = take_retired(retiring_);
       if (figures_.mapped_bytes > keep_bytes) move_out(mapping, figures_.mapped_bytes - keep_bytes);
     }
+    give_back_retired(std::move(retired));
     const std::uint64_t given_back = mapping.unmap_runs();
     mapping.destroy_spare();
     Locked hold(lock_);
@@ -405,22 +412,23 @@ class RangePool {
   }
 
   // --- Retired blocks
-  // The pieces that nothing but retired blocks and free bytes has; those bytes are retired, too.
-  void give_back_retired() {
-    typename Mapping<S>::Taken pieces;
+  // Under the lock: those of these pieces that have nothing but retired blocks and free bytes; those bytes are retired,
+  // too.
+  typename Mapping<S>::Taken take_retired(Vector<Retiring>& all) {
+    typename Mapping<S>::Taken taken;
+    std::erase_if(all, [&](const Retiring& retiring) {
+      const Piece<Handle>* const piece = pieces_.find(retiring.piece);
+      if (!piece) return true;  // it went with another block
+      if (piece->pins || !retire_rest(retiring.block, retiring.piece, retiring.piece + piece->bytes)) return false;
+      taken.push_back({retiring.piece, *piece});
+      pieces_.erase(retiring.piece);
+      return true;
+    });
+    return taken;
+  }
+  void give_back_retired(typename Mapping<S>::Taken pieces) {
     std::uint64_t all = 0;
-    {
-      Locked hold(lock_);
-      std::erase_if(retiring_, [&](const Retiring& retiring) {
-        const Piece<Handle>* const piece = pieces_.find(retiring.piece);
-        if (!piece) return true;  // an edge of two retired blocks
-        if (piece->pins || !retire_rest(retiring.block, retiring.piece, retiring.piece + piece->bytes)) return false;
-        pieces.push_back({retiring.piece, *piece});
-        all += piece->bytes;
-        pieces_.erase(retiring.piece);
-        return true;
-      });
-    }
+    for (const auto& [first, piece] : pieces) all += piece.bytes;
     Mapping<S> mapping(source_);
     const std::uint64_t lost = mapping.undo(std::move(pieces));
     mapping.destroy_spare();
@@ -450,7 +458,7 @@ class RangePool {
   Lock lock_;
   Blocks<Fence> blocks_;
   Pieces<Handle> pieces_;
-  Vector<Retiring> retiring_;  // pieces with a part that was retired
+  Vector<Retiring> retiring_;  // one for each piece with a part that was retired
   std::uint64_t recent_peak_ = 0;
   RangeFigures figures_{};
 };

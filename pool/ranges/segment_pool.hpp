@@ -98,15 +98,18 @@ class SegmentPool {
   // In place of deallocate(), for a block that others may know by its address (it was exported): no block lies there
   // before its segment has gone back, with the last block in it. False: no live block begins there.
   bool retire(std::uint64_t first) {
+    Vector<std::uint64_t> empty;
     {
       Locked hold(lock_);
       Extent* const extent = blocks_.forget_live(first);
       if (!extent) return false;
       figures_.retired_bytes += extent->bytes;
       blocks_.zone(*extent).set(extent, State::retired);
-      retired_.push_back(extent);
+      Segment& segment = segment_of(first);
+      segment.retired = extent;
+      if (is_unused(segment)) empty.push_back(forgotten(freed(front_of(extent))));
     }
-    give_back_retired();
+    release(empty);
     return true;
   }
 
@@ -132,15 +135,16 @@ class SegmentPool {
   // Gives empty segments back until segments have so many bytes. Returns the bytes given back.
   std::uint64_t trim(std::uint64_t keep_bytes) {
     settle();
-    give_back_retired();
-    Vector<std::uint64_t> empty;
+    Vector<std::uint64_t> empty, retired;
     std::uint64_t bytes = 0;
     {
       Locked hold(lock_);
       const std::uint64_t before = figures_.mapped_bytes;
-      if (before > keep_bytes) empty = take_empty(before - keep_bytes);
+      retired = take_retired();
+      if (figures_.mapped_bytes > keep_bytes) empty = take_empty(figures_.mapped_bytes - keep_bytes);
       bytes = before - figures_.mapped_bytes;
     }
+    release(retired);
     release(empty);
     return bytes;
   }
@@ -165,6 +169,7 @@ class SegmentPool {
   struct Segment {
     std::uint64_t bytes;
     unsigned pins = 0;
+    Extent* retired = nullptr;  // one of the blocks in it that were retired
   };
   using Segments =
       std::map<std::uint64_t, Segment, std::less<>, InternalAllocator<std::pair<const std::uint64_t, Segment>>>;
@@ -225,20 +230,20 @@ class SegmentPool {
     for (Extents& extents : blocks_.zones())
       for (Extent* at = extents.free().largest(); at && at->bytes >= kSegmentMin && found < bytes;) {
         Extent* const next = extents.free().next_smaller(*at);
-        const bool is_empty = !at->before && !at->after && !segments_[at->first].pins;
-        if (is_empty) {
+        if (!at->before && !at->after && !segments_[at->first].pins) {
           found += at->bytes;
-          taken.push_back(forgotten(extents, at));
+          taken.push_back(forgotten(at));
         }
         at = next;
       }
     return taken;
   }
   // An empty segment leaves the pool: its address.
-  std::uint64_t forgotten(Extents& extents, Extent* extent) {
+  std::uint64_t forgotten(Extent* extent) {
     const std::uint64_t first = extent->first;
     figures_.mapped_bytes -= extent->bytes;
     segments_.erase(first);
+    Extents& extents = blocks_.zone(*extent);
     extents.remove(extents.cut(extent, first, extent->bytes));
     return first;
   }
@@ -249,34 +254,23 @@ class SegmentPool {
     figures_.releases += segments.size();
   }
 
-  // Segments with nothing but retired blocks and free bytes go back.
-  void give_back_retired() {
-    Vector<std::uint64_t> empty;
-    {
-      Locked hold(lock_);
-      Vector<Extent*> left;
-      left.swap(retired_);
-      while (!left.empty()) {
-        Extent* const head = front_of(left.back());
-        if (segments_[head->first].pins || !is_unused(head)) {
-          retired_.push_back(left.back());
-          left.pop_back();
-          continue;
-        }
-        std::erase_if(left, [&](const Extent* extent) { return front_of(extent) == head; });
-        std::erase_if(retired_, [&](const Extent* extent) { return front_of(extent) == head; });
-        empty.push_back(forgotten(blocks_.zone(*head), freed(head)));
-      }
-    }
-    release(empty);
+  // --- Retired blocks. All under the lock.
+  // Segments with nothing but retired blocks and free bytes leave the pool.
+  Vector<std::uint64_t> take_retired() {
+    Vector<Extent*> unused;
+    for (const auto& [first, segment] : segments_)
+      if (segment.retired && is_unused(segment)) unused.push_back(front_of(segment.retired));
+    Vector<std::uint64_t> taken;
+    for (Extent* const front : unused) taken.push_back(forgotten(freed(front)));
+    return taken;
   }
-  template <class E>
-  static E* front_of(E* extent) {
+  static Extent* front_of(Extent* extent) {
     while (extent->before) extent = extent->before;
     return extent;
   }
-  static bool is_unused(const Extent* at) {
-    for (; at; at = at->after)
+  static bool is_unused(const Segment& segment) {
+    if (segment.pins) return false;
+    for (const Extent* at = front_of(segment.retired); at; at = at->after)
       if (at->state != State::retired && (at->state != State::free || at->order != kAnyOrder)) return false;
     return true;
   }
@@ -296,7 +290,6 @@ class SegmentPool {
   Lock lock_;
   Blocks<Fence> blocks_;
   Segments segments_;
-  Vector<Extent*> retired_;
   SegmentFigures figures_{};
 };
 
