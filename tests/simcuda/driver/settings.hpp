@@ -95,6 +95,7 @@ inline constinit Settings settings;
 inline constinit Counters counters;
 
 void read_settings_from_environment();
+void read_setting_from_environment(const char* name);
 
 // The settings of an entry point by its exported name. Null: there is no such entry point.
 CallSettings* settings_of_call(const std::string& entry_point);
