@@ -58,6 +58,20 @@ TEST_F(VirtualMemory, ManyHandlesTakeNoDescriptors) {
   EXPECT_EQ(before, open_descriptors());
 }
 
+TEST_F(VirtualMemory, ReleasedMemoryIsPoisonedAtItsEndsAndDoesNotStayCommitted) {
+  const size_t before = shared_kib();
+  {
+    const Mapped memory(32);
+    ASSERT_CU(cuMemsetD8(memory.address, 0x11, memory.bytes()));
+    ASSERT_CU(cuCtxSynchronize());
+    EXPECT_GT(shared_kib(), before + memory.bytes() / 1024 / 2);
+  }
+  EXPECT_LT(shared_kib(), before + 32 * 64);
+  const Mapped again(32);
+  EXPECT_EQ(0xDBDBDBDBU, word_at(again.address));
+  EXPECT_EQ(0xDBDBDBDBU, word_at(again.address + kUnit - 4));
+}
+
 TEST_F(VirtualMemory, MemoryThatCountsAsFreeCanBeMade) {
   const size_t before = free_bytes();
   CUmemGenericAllocationHandle all = 0, one = 0;
