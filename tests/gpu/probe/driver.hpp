@@ -24,7 +24,9 @@ namespace probe {
   X(cuThreadExchangeStreamCaptureMode) X(cuGraphDestroy) X(cuEventCreate) X(cuEventDestroy)    \
   X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) X(cuModuleLoadData) X(cuModuleUnload) \
   X(cuModuleGetFunction) X(cuLaunchKernel) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle)          \
-  X(cuIpcCloseMemHandle) X(cuGetProcAddress)
+  X(cuIpcCloseMemHandle) X(cuGetProcAddress) X(cuMemAddressReserve) X(cuMemAddressFree)        \
+  X(cuMemCreate) X(cuMemRelease) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess)                   \
+  X(cuMemGetAllocationGranularity) X(cuMemRetainAllocationHandle)
 // clang-format on
 
 struct Driver {

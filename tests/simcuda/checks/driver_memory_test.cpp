@@ -1,9 +1,4 @@
 // The simulated driver's own tests: pools, managed and virtual memory, arrays, shapes, two processes.
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <functional>
-
 #include "tests/simcuda/checks/driver_test_support.hpp"
 
 namespace {
@@ -153,24 +148,6 @@ TEST_F(Driver, ArraysAndPitchedCopies) {
   ASSERT_CU(cuArrayDestroy(array));
   ASSERT_CU(cuMemFree(memory));
 }
-
-// Runs the rest of the test in another process, which was started before any driver call of its own: it execs this
-// program with a filter.
-int run_as_other_process(const char* test, const std::string& argument) {
-  const pid_t child = fork();
-  if (child == 0) {
-    setenv("SIMCUDA_TEST_HANDLE", argument.c_str(), 1);
-    const std::string filter = std::string("--gtest_filter=") + test;
-    execl("/proc/self/exe", "simcuda_driver_test", filter.c_str(), nullptr);
-    _exit(127);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-// The handle that such a process was given; null in an ordinary run.
-const char* given_handle() { return std::getenv("SIMCUDA_TEST_HANDLE"); }
 
 template <typename Handle>
 std::string to_text(const Handle& handle) {

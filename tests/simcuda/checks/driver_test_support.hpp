@@ -2,7 +2,10 @@
 #pragma once
 #include <cuda.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -74,6 +77,24 @@ class Driver : public testing::Test {
 
   CUcontext context = nullptr;
 };
+
+// Runs the rest of the test in another process, which was started before any driver call of its own: it execs this
+// program with a filter.
+inline int run_as_other_process(const char* test, const std::string& argument) {
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("SIMCUDA_TEST_HANDLE", argument.c_str(), 1);
+    const std::string filter = std::string("--gtest_filter=") + test;
+    execl("/proc/self/exe", "simcuda_driver_test", filter.c_str(), nullptr);
+    _exit(127);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// The handle that such a process was given; null in an ordinary run.
+inline const char* given_handle() { return std::getenv("SIMCUDA_TEST_HANDLE"); }
 
 // The kernel *(unsigned*)pointer = value, in a fresh module.
 inline CUfunction store_kernel() {

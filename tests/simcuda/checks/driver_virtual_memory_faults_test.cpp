@@ -225,6 +225,38 @@ TEST_F(VirtualMemory, AGraphWhoseMemoryIsGoneFaults) {
   EXPECT_CU(CUDA_SUCCESS, cuGraphExecDestroy(graph));
 }
 
+TEST_F(VirtualMemory, AGraphWithAnAddressThatHadNoMemoryIsNotStale) {
+  const Mapped memory(2);
+  const CUstream in = stream();
+  ASSERT_CU(cuMemUnmap(memory.address + kUnit, kUnit));
+  // As the end of a range, which the kernel does not touch.
+  static const size_t bytes[] = {sizeof(CUdeviceptr), sizeof(CUdeviceptr)};
+  simcuda_define(
+      "fill_range", reinterpret_cast<const void*>(&bytes),
+      [](void** arguments) { **static_cast<unsigned**>(arguments[0]) = 9; }, 2, bytes);
+  CUmodule module = nullptr;
+  CUfunction fill = nullptr;
+  ASSERT_CU(cuModuleLoadData(&module, "any image"));
+  ASSERT_CU(cuModuleGetFunction(&fill, module, "fill_range"));
+  CUdeviceptr begin = memory.address, end = memory.address + kUnit;
+  void* arguments[] = {&begin, &end};
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  ASSERT_CU(cuStreamBeginCapture(in, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  ASSERT_CU(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, in, arguments, nullptr));
+  ASSERT_CU(cuStreamEndCapture(in, &graph));
+  ASSERT_CU(cuGraphInstantiate(&executable, graph, 0));
+  ASSERT_CU(cuMemMap(memory.address + kUnit, kUnit, 0, memory.handles[1], 0));
+  allow(memory.address, 2 * kUnit, {0});
+  const long long before = simcuda_get("stale_graph_launches");
+  ASSERT_CU(cuGraphLaunch(executable, in));
+  ASSERT_CU(cuStreamSynchronize(in));
+  EXPECT_EQ(before, simcuda_get("stale_graph_launches"));
+  EXPECT_EQ(9U, word_at(memory.address));
+  ASSERT_CU(cuGraphExecDestroy(executable));
+  ASSERT_CU(cuGraphDestroy(graph));
+}
+
 TEST_F(VirtualMemory, AGraphInFlightUsesItsMemoryToo) {
   const Mapped memory(1);
   const CUstream in = stream();

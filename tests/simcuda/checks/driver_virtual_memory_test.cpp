@@ -1,4 +1,6 @@
 // The simulated driver's own tests: virtual memory, what the driver says of it, and which devices may use it.
+#include <fcntl.h>
+
 #include "tests/simcuda/checks/virtual_memory_support.hpp"
 
 namespace {
@@ -54,6 +56,20 @@ TEST_F(VirtualMemory, ManyHandlesTakeNoDescriptors) {
   const int before = open_descriptors();
   const Mapped memory(300);
   EXPECT_EQ(before, open_descriptors());
+}
+
+TEST_F(VirtualMemory, ReleasedMemoryIsPoisonedAtItsEndsAndDoesNotStayCommitted) {
+  const size_t before = shared_kib();
+  {
+    const Mapped memory(32);
+    ASSERT_CU(cuMemsetD8(memory.address, 0x11, memory.bytes()));
+    ASSERT_CU(cuCtxSynchronize());
+    EXPECT_GT(shared_kib(), before + memory.bytes() / 1024 / 2);
+  }
+  EXPECT_LT(shared_kib(), before + 32 * 64);
+  const Mapped again(32);
+  EXPECT_EQ(0xDBDBDBDBU, word_at(again.address));
+  EXPECT_EQ(0xDBDBDBDBU, word_at(again.address + kUnit - 4));
 }
 
 TEST_F(VirtualMemory, MemoryThatCountsAsFreeCanBeMade) {
@@ -254,6 +270,158 @@ TEST_F(VirtualMemory, CopiesBetweenContextsUseTheAccessOfEach) {
   EXPECT_EQ(0x55555555U, word_at(other));
   ASSERT_CU(cuMemcpyDtoD(other, memory.address, kUnit));
   EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize()) << "an ordinary copy is its stream's device's";
+}
+
+TEST_F(VirtualMemory, TheDeviceThatHasTheMemoryNeedsAccessToo) {
+  InContext second(1);
+  const size_t before = free_bytes();
+  const Mapped memory(1, on_device(1));
+  EXPECT_EQ(before - kUnit, free_bytes()) << "counted where it is";
+  EXPECT_EQ(1, attribute<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory.address));
+  EXPECT_EQ(0U, attribute<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, memory.address));
+  ASSERT_CU(launch_store(store_kernel(), memory.address, 7, stream()));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+  ASSERT_CU(cuCtxPushCurrent(context));
+  EXPECT_EQ(3U, attribute<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, memory.address));
+  ASSERT_CU(launch_store(store_kernel(), memory.address, 7, stream()));
+  EXPECT_CU(CUDA_SUCCESS, cuCtxSynchronize()) << "the other context has no error";
+  EXPECT_EQ(7U, word_at(memory.address));
+  CUcontext popped = nullptr;
+  ASSERT_CU(cuCtxPopCurrent(&popped));
+}
+
+TEST_F(VirtualMemory, AccessIsTakenFromOneDeviceAndStaysWithTheOther) {
+  const Mapped memory(1);
+  allow(memory.address, kUnit, {1});
+  CUmemAccessDesc none = kDeviceZero;
+  none.location.id = 1;
+  none.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  ASSERT_CU(cuMemSetAccess(memory.address, kUnit, &none, 1));
+  ASSERT_CU(cuMemsetD8(memory.address, 1, kUnit));
+  EXPECT_EQ(0x01010101U, word_at(memory.address));
+  const InContext second(1);
+  ASSERT_CU(cuMemsetD8(memory.address, 1, kUnit));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+}
+
+TEST_F(VirtualMemory, OneCallSetsTheAccessOfSeveralDevices) {
+  const Mapped memory(2);
+  CUmemAccessDesc wanted[] = {kDeviceZero, kDeviceZero};
+  wanted[0].flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+  wanted[1].location.id = 1;
+  ASSERT_CU(cuMemSetAccess(memory.address, memory.bytes(), wanted, 2));
+  for (const CUmemAccessDesc& expected : wanted) {
+    unsigned long long flags = 0;
+    ASSERT_CU(cuMemGetAccess(&flags, &expected.location, memory.address + kUnit));
+    EXPECT_EQ(static_cast<unsigned>(expected.flags), flags);
+  }
+  wanted[1].location.id = 99;
+  wanted[0].flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, cuMemSetAccess(memory.address, memory.bytes(), wanted, 2));
+  unsigned long long flags = 0;
+  ASSERT_CU(cuMemGetAccess(&flags, &wanted[0].location, memory.address));
+  EXPECT_EQ(static_cast<unsigned>(CU_MEM_ACCESS_FLAGS_PROT_READ), flags) << "a call that fails changes nothing";
+}
+
+TEST_F(VirtualMemory, TwoContextsOfADeviceShareItsAccess) {
+  const Mapped memory(1);
+  const InContext second(0);
+  ASSERT_CU(launch_store(store_kernel(), memory.address, 7, stream()));
+  ASSERT_CU(cuCtxSynchronize());
+  EXPECT_EQ(7U, word_at(memory.address));
+}
+
+#if CUDA_VERSION >= 12050
+// A green context with some of device 0's multiprocessors.
+CUgreenCtx green_context() {
+  CUdevResource whole{}, part{};
+  unsigned count = 1;
+  CUdevResourceDesc description = nullptr;
+  CUgreenCtx green = nullptr;
+  EXPECT_CU(CUDA_SUCCESS, cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
+  EXPECT_CU(CUDA_SUCCESS, cuDevSmResourceSplitByCount(&part, &count, &whole, nullptr, 0, 10));
+  EXPECT_EQ(16U, part.sm.smCount);
+  EXPECT_CU(CUDA_SUCCESS, cuDevResourceGenerateDesc(&description, &part, 1));
+  EXPECT_CU(CUDA_SUCCESS, cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+  return green;
+}
+
+TEST_F(VirtualMemory, GreenContextsHaveTheAccessAndTheMemoryOfTheirDevice) {
+  const Mapped memory(1);
+  const CUgreenCtx green = green_context();
+  CUcontext as_context = nullptr, owner = nullptr, primary = nullptr;
+  CUstream in = nullptr;
+  ASSERT_CU(cuCtxFromGreenCtx(&as_context, green));
+  ASSERT_CU(cuGreenCtxStreamCreate(&in, green, CU_STREAM_NON_BLOCKING, 0));
+  ASSERT_CU(cuCtxPushCurrent(as_context));
+  const CUdeviceptr block = allocate(4);
+  ASSERT_CU(launch_store(store_kernel(), memory.address, 7, in));
+  ASSERT_CU(launch_store(store_kernel(), block, 8, in));
+  ASSERT_CU(cuCtxPopCurrent(&as_context));
+  ASSERT_CU(cuDevicePrimaryCtxRetain(&primary, 0));
+  ASSERT_CU(cuCtxPushCurrent(primary));
+  ASSERT_CU(cuCtxSynchronize());
+  ASSERT_CU(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, block));
+  EXPECT_EQ(primary, owner);
+  ASSERT_CU(cuGreenCtxDestroy(green));
+  EXPECT_CU(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuStreamSynchronize(in));
+  EXPECT_EQ(7U, word_at(memory.address));
+  EXPECT_EQ(8U, word_at(block)) << "memory outlives the green context";
+  ASSERT_CU(cuMemFree(block));
+  ASSERT_CU(cuCtxPopCurrent(&primary));
+  ASSERT_CU(cuDevicePrimaryCtxRelease(0));
+}
+
+TEST_F(VirtualMemory, AFaultInAGreenContextIsTheWholeContexts) {
+  const Mapped memory(1);
+  const CUgreenCtx green = green_context();
+  CUcontext primary = nullptr;
+  CUstream in = nullptr;
+  ASSERT_CU(cuDevicePrimaryCtxRetain(&primary, 0));
+  ASSERT_CU(cuGreenCtxStreamCreate(&in, green, CU_STREAM_NON_BLOCKING, 0));
+  {
+    const Held held(in);
+    ASSERT_CU(cuMemsetD8Async(memory.address, 1, 1, in));
+    ASSERT_CU(cuMemUnmap(memory.address, kUnit));
+  }
+  ASSERT_CU(cuCtxPushCurrent(primary));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+  ASSERT_CU(cuCtxPopCurrent(&primary));
+  EXPECT_CU(CUDA_SUCCESS, cuStreamDestroy(in));
+  ASSERT_CU(cuGreenCtxDestroy(green));
+  ASSERT_CU(cuDevicePrimaryCtxRelease(0));
+}
+#endif
+
+TEST_F(VirtualMemory, AnotherProcessOpensMemoryByItsDescriptor) {
+  CUmemAllocationProp wanted = on_device(0);
+  wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  const Mapped memory(1, wanted);
+  ASSERT_CU(cuMemsetD8(memory.address, 0x22, kUnit));
+  ASSERT_CU(cuCtxSynchronize());
+  int file = -1;
+  ASSERT_CU(cuMemExportToShareableHandle(&file, memory.handles[0], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  const std::string path = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file);
+  EXPECT_EQ(0, run_as_other_process("VirtualMemory.OtherProcessOpensMemory", path));
+  EXPECT_EQ(0x33333333U, word_at(memory.address));
+  ASSERT_EQ(0, close(file));
+}
+
+TEST_F(VirtualMemory, OtherProcessOpensMemory) {
+  if (!given_handle()) return;  // the part of the test before that another process does
+  const int file = open(given_handle(), O_RDWR | O_CLOEXEC);
+  CUmemGenericAllocationHandle handle = 0;
+  ASSERT_CU(cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(file)),
+                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  const CUdeviceptr address = reserve(kUnit);
+  ASSERT_CU(cuMemMap(address, kUnit, 0, handle, 0));
+  ASSERT_CU(cuMemRelease(handle));
+  allow(address, kUnit, {0});
+  EXPECT_EQ(0x22222222U, word_at(address));
+  ASSERT_CU(cuMemsetD8(address, 0x33, kUnit));
+  ASSERT_CU(cuCtxSynchronize());
+  ASSERT_CU(cuMemUnmap(address, kUnit));
+  ASSERT_CU(cuMemAddressFree(address, kUnit));
 }
 
 TEST_F(VirtualMemory, MappingsOutliveTheContextInWhichTheyWereMade) {

@@ -3,6 +3,7 @@
 #include <dirent.h>
 
 #include <atomic>
+#include <fstream>
 #include <initializer_list>
 #include <memory>
 
@@ -93,6 +94,14 @@ inline int open_descriptors() {
   while (folder && readdir(folder)) ++count;
   if (folder) closedir(folder);
   return count;
+}
+
+// The committed memory of this process that is in files.
+inline size_t shared_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind("RssShmem:", 0) == 0) return std::stoul(line.substr(9));
+  return 0;
 }
 
 class VirtualMemory : public Driver {

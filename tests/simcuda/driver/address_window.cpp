@@ -74,16 +74,15 @@ void AddressWindow::erase_free(std::map<uintptr_t, size_t>::iterator range) {
   free_by_address_.erase(range);
 }
 
-void AddressWindow::poison(uintptr_t address, size_t bytes) const {
-  constexpr size_t kEnd = 2 << 20;
+void AddressWindow::poison(uintptr_t address, size_t bytes, size_t end_bytes) const {
   const uintptr_t end = address + bytes;
-  if (bytes <= 2 * kEnd) {
+  if (bytes <= 2 * end_bytes) {
     std::memset(reinterpret_cast<void*>(address), kPoison, bytes);
     return;
   }
   const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const uintptr_t drop_begin = round_up(address + kEnd, page);
-  const uintptr_t drop_end = (end - kEnd) / page * page;
+  const uintptr_t drop_begin = round_up(address + end_bytes, page);
+  const uintptr_t drop_end = (end - end_bytes) / page * page;
   std::memset(reinterpret_cast<void*>(address), kPoison, drop_begin - address);
   std::memset(reinterpret_cast<void*>(drop_end), kPoison, end - drop_end);
   drop_pages(drop_begin, drop_end - drop_begin);

@@ -28,9 +28,9 @@ class AddressWindow {
   bool contains(uintptr_t address) const { return address - begin_ < bytes_; }
   int file() const { return file_; }
   size_t offset_of(uintptr_t address) const { return address - begin_; }
-  // Fills a freed block with 0xDB. Of a block beyond 4 MiB only the first and last 2 MiB: the pages between are dropped
-  // and read as zero, so that memory once touched does not stay committed. No lock is needed: nobody owns the block.
-  void poison(uintptr_t address, size_t bytes) const;
+  // Fills a freed block with 0xDB. Beyond so many bytes at each end the pages are dropped and read as zero, so that
+  // memory once touched does not stay committed. It needs no lock, because a freed block has no owner.
+  void poison(uintptr_t address, size_t bytes, size_t end_bytes = size_t{2} << 20) const;
 
  private:
   void insert_free(uintptr_t address, size_t bytes);

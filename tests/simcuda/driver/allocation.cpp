@@ -3,6 +3,7 @@
 
 #include <iterator>
 
+#include "tests/simcuda/driver/context.hpp"
 #include "tests/simcuda/driver/settings.hpp"
 
 namespace simcuda {
@@ -30,6 +31,8 @@ void count_live(const Allocation& allocation, long long one) {
 
 Allocation& AllocationTable::insert(Allocation allocation) {
   allocation.buffer_id = new_id();
+  // [documented] Memory that is allocated in a green context is the primary context's.
+  if (allocation.context && allocation.context->part_of) allocation.context = allocation.context->part_of;
   if (!allocation.block_id) allocation.block_id = allocation.buffer_id;
   count_live(allocation, 1);
   return by_begin_.insert_or_assign(allocation.begin, std::move(allocation)).first->second;

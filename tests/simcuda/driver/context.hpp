@@ -26,6 +26,9 @@ struct Context {
   std::vector<StreamPointer> retired;  // destroyed, or of an ended thread, with work left
   std::unordered_set<StreamPointer> created;
   std::unordered_set<Context*> peers;
+  // Green contexts are parts of a primary context.
+  Context* part_of = nullptr;
+  std::unordered_set<Context*> parts;
   std::unordered_map<int, size_t> limits;  // those that the program has set
   std::unordered_map<int, std::shared_ptr<void>> limit_memory;
 
@@ -36,6 +39,10 @@ struct Context {
 Context* current_context(CUresult& result);
 Context* find_context(Locked&, CUcontext handle);
 Device* find_device(CUdevice ordinal);
+
+// Counts a reference to the device's primary context, which the first one starts and the last one ends.
+void retain_primary(Locked&, Device& device);
+void release_primary(Locked& lock, Device& device);
 
 // Makes it usable: its legacy stream, its identity.
 void start_context(Locked&, Context& context, Device& device, unsigned flags);

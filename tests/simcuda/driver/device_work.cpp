@@ -77,9 +77,14 @@ void run_tasks(const std::vector<Task>& tasks) {
 }
 
 // [documented] An access to an address without memory, or without access for the device, is an illegal address.
+// [assumed] Green contexts share it with the primary context, as they are parts of it.
 void fault() {
   ++counters.faults;
-  this_thread().works_for->sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
+  Context& faulty = *this_thread().works_for;
+  Locked lock = lock_driver();
+  Context& whole = faulty.part_of ? *faulty.part_of : faulty;
+  whole.sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (Context* part : whole.parts) part->sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
 }  // namespace simcuda

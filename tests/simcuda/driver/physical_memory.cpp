@@ -82,7 +82,8 @@ PhysicalMemory::~PhysicalMemory() {
   Locked lock = lock_driver();
   device->used -= counted;
   if (!in_device) return;
-  if (settings.poison) device->window.poison(in_device, bytes);
+  // There may be many small parts, so little of each stays committed.
+  if (settings.poison) device->window.poison(in_device, bytes, kHostPage);
   device->window.give(in_device, bytes);
 }
 

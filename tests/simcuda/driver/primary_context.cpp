@@ -4,15 +4,24 @@
 
 using namespace simcuda;
 
+// [assumed] After a reset the new primary context has the old one's handle value, so that a handle does not tell them
+// apart.
+void simcuda::retain_primary(Locked& lock, Device& device) {
+  ++device.primary_references;
+  if (!device.primary->alive) start_context(lock, *device.primary, device, device.primary_flags);
+}
+
+void simcuda::release_primary(Locked& lock, Device& device) {
+  if (--device.primary_references == 0) end_context(lock, *device.primary);
+}
+
 extern "C" CUresult cuDevicePrimaryCtxRetain(CUcontext* handle, CUdevice ordinal) {
   SIMCUDA_CALL(kContextless);
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
   Locked lock = lock_driver();
   Device* device = find_device(ordinal);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
-  ++device->primary_references;
-  // [assumed] After a reset the new primary context has the old one's handle value: nobody can tell them apart by it.
-  if (!device->primary->alive) start_context(lock, *device->primary, *device, device->primary_flags);
+  retain_primary(lock, *device);
   *handle = device->primary->handle();
   return CUDA_SUCCESS;
 }
@@ -23,7 +32,7 @@ static CUresult release(CUdevice ordinal) {
   Device* device = find_device(ordinal);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
   if (!device->primary_references) return CUDA_ERROR_INVALID_CONTEXT;
-  if (--device->primary_references == 0) end_context(lock, *device->primary);
+  release_primary(lock, *device);
   return CUDA_SUCCESS;
 }
 

@@ -28,9 +28,10 @@ const EntryRow* look_up(const char* base, int version, bool per_thread, bool& na
   return best;
 }
 
-// A driver from before virtual memory management lacks its functions.
+// A driver from before virtual memory management lacks its functions. Programs ask before cuInit, which reads the other
+// settings.
 bool is_lacking(const char* base) {
-  if (process_state() == ProcessState::kNotInitialized) read_settings_from_environment();
+  if (process_state() == ProcessState::kNotInitialized) read_setting_from_environment("vmm");
   if (settings.vmm >= 0) return false;
   static constexpr const char* kFunctions[] = {"cuMemAddressFree",
                                                "cuMemAddressReserve",

@@ -82,6 +82,8 @@ void read_settings_from_environment() {
   if (const char* text = std::getenv("SIMCUDA_EACH")) read_settings_of_calls(text);
 }
 
+void read_setting_from_environment(const char* name) { read_one(name, *find_setting(name)); }
+
 void busy_wait(long long nanoseconds) {
   if (nanoseconds <= 0) return;
   const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(nanoseconds);

@@ -51,25 +51,25 @@ namespace simcuda {
   SETTING(fail_code, "the CUresult of those; 0: as of the setting for all calls")
 
 // name, meaning
-#define SIMCUDA_COUNTERS(COUNTER)                                                                          \
-  COUNTER(calls, "counted calls: every entry point but look-ups (cuGetProcAddress) and error names")       \
-  COUNTER(allocs, "successful device, managed and pool allocations")                                       \
-  COUNTER(frees, "frees of those that an entry point asked for")                                           \
-  COUNTER(pinned_allocs, "successful allocations of pinned host memory")                                   \
-  COUNTER(pinned_frees, "frees of those")                                                                  \
-  COUNTER(pageable_bytes, "bytes moved between a device and pageable host memory")                         \
-  COUNTER(pinned_bytes, "bytes moved between a device and pinned or registered host memory")               \
-  COUNTER(calls_in_host_functions, "those of them that were made in a host function, and refused")         \
-  COUNTER(syncs, "calls that waited or would have waited: context, stream and event synchronise")          \
-  COUNTER(live_allocations, "device, managed and pool allocations that are alive")                         \
-  COUNTER(live_bytes, "their bytes, as asked for")                                                         \
-  COUNTER(live_pinned, "pinned host allocations that are alive")                                           \
-  COUNTER(live_pinned_bytes, "their bytes")                                                                \
-  COUNTER(live_streams, "streams made by cuStreamCreate that are alive")                                   \
-  COUNTER(live_events, "events that are alive")                                                            \
-  COUNTER(faults, "commands with an illegal address, which gave their context error 700")                  \
-  COUNTER(stale_graph_launches, "of graphs under whose addresses other memory is mapped by then, or none") \
-  COUNTER(unmapped_in_use, "commands whose virtual memory was unmapped before they were done")             \
+#define SIMCUDA_COUNTERS(COUNTER)                                                                    \
+  COUNTER(calls, "counted calls: every entry point but look-ups (cuGetProcAddress) and error names") \
+  COUNTER(allocs, "successful device, managed and pool allocations")                                 \
+  COUNTER(frees, "frees of those that an entry point asked for")                                     \
+  COUNTER(pinned_allocs, "successful allocations of pinned host memory")                             \
+  COUNTER(pinned_frees, "frees of those")                                                            \
+  COUNTER(pageable_bytes, "bytes moved between a device and pageable host memory")                   \
+  COUNTER(pinned_bytes, "bytes moved between a device and pinned or registered host memory")         \
+  COUNTER(calls_in_host_functions, "those of them that were made in a host function, and refused")   \
+  COUNTER(syncs, "calls that waited or would have waited: context, stream and event synchronise")    \
+  COUNTER(live_allocations, "device, managed and pool allocations that are alive")                   \
+  COUNTER(live_bytes, "their bytes, as asked for")                                                   \
+  COUNTER(live_pinned, "pinned host allocations that are alive")                                     \
+  COUNTER(live_pinned_bytes, "their bytes")                                                          \
+  COUNTER(live_streams, "streams made by cuStreamCreate that are alive")                             \
+  COUNTER(live_events, "events that are alive")                                                      \
+  COUNTER(faults, "commands with an illegal address: their context has error 700")                   \
+  COUNTER(stale_graph_launches, "launches of graphs after their memory was unmapped")                \
+  COUNTER(unmapped_in_use, "commands whose virtual memory was unmapped before they were done")       \
   COUNTER(invalidated_captures, "stream captures that an unsafe call has invalidated")
 
 struct Settings {
@@ -95,6 +95,7 @@ inline constinit Settings settings;
 inline constinit Counters counters;
 
 void read_settings_from_environment();
+void read_setting_from_environment(const char* name);
 
 // The settings of an entry point by its exported name. Null: there is no such entry point.
 CallSettings* settings_of_call(const std::string& entry_point);

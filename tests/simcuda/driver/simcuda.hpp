@@ -15,8 +15,8 @@
 // runs or is waited for. An entry point is one function: SIMCUDA_CALL (call.hpp) counts it and answers early where a
 // setting, the process's state, a sticky error or a stream capture says so; then it does its work.
 // - Every call: settings, call, thread_state, proc_address, refused.
-// - Work and its order: device, context, stream, stream_values, event, host_function, copy, link, memset, kernel,
-// module.
+// - Work and its order: device, context, green_context, stream, stream_values, event, host_function, copy, link,
+// memset, kernel, module.
 // - Access of work to memory, and its faults: device_work, touched.
 // - Memory: address_window, allocation, storage, memory, own_memory, pinned, managed, pool, array, pointer, ipc.
 // - Virtual memory: address_space, physical_memory, shareable_handles, virtual_memory.

@@ -120,10 +120,25 @@ void retire_stream(Locked& lock, const StreamPointer& stream) {
   close_stream(lock, stream);
 }
 
+CUresult error_of_unknown_stream(Locked&, CUstream handle) {
+  return driver().detached_streams.contains(handle) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUstream create_stream(Locked& lock, Context& context, unsigned flags, int priority) {
+  const StreamPointer stream =
+      make_stream(lock, context, StreamKind::kCreated, flags, std::clamp(priority, kGreatestPriority, 0));
+  const auto handle = reinterpret_cast<CUstream>(stream.get());
+  context.created.insert(stream);
+  driver().streams.emplace(handle, stream);
+  driver().detached_streams.erase(handle);
+  ++counters.live_streams;
+  return handle;
+}
+
 StreamPointer find_stream(Locked& lock, CUstream handle, CUresult& result) {
   if (handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD) {
     const auto found = driver().streams.find(handle);
-    result = found == driver().streams.end() ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+    result = found == driver().streams.end() ? error_of_unknown_stream(lock, handle) : CUDA_SUCCESS;
     return found == driver().streams.end() ? nullptr : found->second;
   }
   Context* context = current_context(result);
@@ -151,6 +166,9 @@ std::vector<MarkerPointer> unfinished_before(Locked&, const Stream& stream) {
 std::vector<MarkerPointer> unfinished_in(Locked&, const Context& context) {
   std::vector<MarkerPointer> markers;
   for_each_stream(context, [&](const StreamPointer& stream) { add_unfinished(markers, stream); });
+  // [documented] Waiting for a primary context waits for its green contexts too.
+  for (const Context* part : context.parts)
+    for_each_stream(*part, [&](const StreamPointer& stream) { add_unfinished(markers, stream); });
   return markers;
 }
 

@@ -52,6 +52,10 @@ using StreamPointer = std::shared_ptr<Stream>;
 // error.
 StreamPointer find_stream(Locked&, CUstream handle, CUresult& result);
 
+// [documented] 709 for a stream of a green context that was destroyed: later toolkits say 917. For any other unknown
+// handle it is 400.
+CUresult error_of_unknown_stream(Locked&, CUstream handle);
+
 // What the stream has still to do, ordering with the context's other streams counted.
 std::vector<MarkerPointer> unfinished_before(Locked&, const Stream& stream);
 
@@ -71,6 +75,10 @@ MarkerPointer queue_operation(Locked&, const StreamPointer& stream, std::functio
 void wait_for(Locked& lock, const std::vector<MarkerPointer>& markers);
 // Everything that was queued in the context until now.
 std::vector<MarkerPointer> unfinished_in(Locked&, const Context& context);
+
+// For cuStreamCreate and its relatives: the stream gets a handle. [documented] A priority outside the range is clamped.
+CUstream create_stream(Locked&, Context& context, unsigned flags, int priority);
+constexpr int kGreatestPriority = -5;
 
 StreamPointer make_stream(Locked&, Context& context, StreamKind kind, unsigned flags, int priority);
 // The worker ends when the queue is empty.

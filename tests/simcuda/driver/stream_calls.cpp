@@ -12,21 +12,13 @@ using namespace simcuda;
 
 namespace {
 
-constexpr int kGreatestPriority = -5;
-
 CUresult create(CUstream* handle, unsigned flags, int priority) {
   if (!handle || flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) return CUDA_ERROR_INVALID_VALUE;
   Locked lock = lock_driver();
   CUresult result;
   Context* context = current_context(result);
   if (!context) return result;
-  // [documented] A priority outside the range is clamped.
-  const StreamPointer stream =
-      make_stream(lock, *context, StreamKind::kCreated, flags, std::clamp(priority, kGreatestPriority, 0));
-  context->created.insert(stream);
-  *handle = reinterpret_cast<CUstream>(stream.get());
-  driver().streams.emplace(*handle, stream);
-  ++counters.live_streams;
+  *handle = create_stream(lock, *context, flags, priority);
   return CUDA_SUCCESS;
 }
 
@@ -34,7 +26,7 @@ CUresult create(CUstream* handle, unsigned flags, int priority) {
 CUresult destroy(CUstream handle) {
   Locked lock = lock_driver();
   const auto found = driver().streams.find(handle);
-  if (found == driver().streams.end()) return CUDA_ERROR_INVALID_HANDLE;
+  if (found == driver().streams.end()) return error_of_unknown_stream(lock, handle);
   const StreamPointer stream = found->second;
   if (stream->capture) abandon_capture(lock, *stream);
   driver().streams.erase(found);

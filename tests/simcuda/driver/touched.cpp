@@ -54,7 +54,7 @@ void add_touched(Locked&, std::vector<Touched>& all, const Touched& range) {
 bool is_other_memory(Locked&, const std::vector<Touched>& all) {
   return std::any_of(all.begin(), all.end(), [](const Touched& part) {
     const Allocation* mapping = driver().allocations.find(part.begin);
-    return part.block_id != (mapping ? mapping->block_id : 0);
+    return part.block_id && (!mapping || mapping->block_id != part.block_id);
   });
 }
 

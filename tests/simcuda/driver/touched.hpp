@@ -21,7 +21,7 @@ struct Touched {
 // Adds the range if it is virtual memory: a part for each mapping.
 void add_touched(Locked&, std::vector<Touched>& all, const Touched& range);
 
-// Whether other memory is mapped now than when the command was made, or none.
+// Whether memory that was mapped when the command was made has been unmapped since, and is not back.
 bool is_other_memory(Locked&, const std::vector<Touched>& all);
 
 // Whether a command on that device has access to all that is mapped there. Addresses without memory are not judged.
