@@ -288,12 +288,11 @@ class RangePool {
     const std::uint64_t lost = failed ? mapping.undo() : 0;
     mapping.destroy_spare();
     Locked hold(lock_);
+    if (failed) give_up(growth, lost);
     put_back(mapping);
-    if (failed) {
-      give_up(growth, lost);
-      return {0, error, false, false};
-    }
+    if (failed) return {0, error, false, false};
     pieces_.insert(mapping.mapped);
+    figures_.mapped_peak = std::max(figures_.mapped_peak, figures_.mapped_bytes);
     Extents& extents = blocks_.zone(*growth.bare);
     if (growth.part) extents.set(growth.part, State::free);
     Extent* const all = extents.set(growth.bare, State::free);
@@ -359,7 +358,6 @@ class RangePool {
     growth.first = !growth.part ? growth.bare->first : is_behind ? growth.part->first : growth.part->end() - bytes;
     figures_.mapped_bytes += missing;
     if (figures_.mapped_bytes > bytes_max()) move_out(mapping, figures_.mapped_bytes - bytes_max());
-    figures_.mapped_peak = std::max(figures_.mapped_peak, figures_.mapped_bytes);
     return growth;
   }
   // At the end of what was ever used, where nothing lies behind: so that the next block need not grow.

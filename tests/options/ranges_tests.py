@@ -20,7 +20,7 @@ class AsWithoutIt(unittest.TestCase):
         self.assertEqual(len(lines), 2, lines)
         for line in lines:
             self.assertRegex(line, r"^cistern: cuMem(Free|setD8)_v2\(0x[0-9a-f]+\): device block already freed; "
-                                   r"allocated at again\(\) \(.*ranges\.cpp:\d+\), freed at again\(\) ")
+                                   r"allocated at again \(.*ranges\.cpp:\d+\), freed at again \(")
 
 
 class Memory(unittest.TestCase):
