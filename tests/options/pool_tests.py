@@ -196,7 +196,7 @@ class Order(unittest.TestCase):
 
 class BadValues(unittest.TestCase):
     SIZE, SWITCH, PERCENT = "a size such as 512MiB or 1.5GB", "on or off", "a percentage from 0 to 1000000"
-    CASES = {"DEVICE_POOL": (SWITCH, "on"), "DEVICE_POOL_MAX": (SIZE, "1TiB"),
+    CASES = {"DEVICE_POOL": ("on, ranges or off", "on"), "DEVICE_POOL_MAX": (SIZE, "1TiB"),
              "DEVICE_POOL_PERCENT": (PERCENT, "115"),
              "DEVICE_POOL_MIN": (SIZE, "0"), "DEVICE_OBJECT_MIN": (SIZE, "0"), "DEVICE_OBJECT_MAX": (SIZE, "2GiB"),
              "PINNED_POOL": (SWITCH, "on"), "PINNED_POOL_MAX": (SIZE, "1TiB"), "PINNED_POOL_PERCENT": (PERCENT, "115"),
