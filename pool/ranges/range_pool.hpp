@@ -172,8 +172,9 @@ class RangePool {
  private:
   static constexpr std::size_t kZones = Blocks<Fence>::kZones;
   static constexpr int kTriesMax = 3, kLooksMax = 64;
-  // A new piece has at most that many bytes for one of an average live block. Larger ones take fewer calls, but cannot
-  // be moved while any block lies there: the bound fails from 8 on, and a twentieth of a program's calls below 4.
+  // A new piece has at most so many bytes for one of an average live block, rounded up to a power of two. Larger pieces
+  // take fewer calls, but none is moved while any block lies there: of bench/lifetimes.py's traces, 8 costs memory and
+  // 2 costs calls.
   static constexpr std::uint64_t kPieceBlocks = 4;
   // Growth at the end of a zone takes so much of what is used more, as far as the bound allows.
   static constexpr std::uint64_t kMorePart = 64;
