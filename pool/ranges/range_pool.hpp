@@ -28,7 +28,9 @@
 namespace cistern::ranges {
 
 struct RangeSettings {
-  std::uint64_t first, bytes;  // the range
+  // The range: at least four times what may ever be mapped. Large blocks have half of it, so no block is larger;
+  // smaller ones have less, and where that is full they lie among others.
+  std::uint64_t first, bytes;
   unsigned percent_max = 105;
   bool reuse_in_order = true;  // work may use what work of the same order freed, before the fence has settled
 };
@@ -54,10 +56,12 @@ class RangePool {
 
   RangePool(S& source, const RangeSettings& settings)
       : source_(source), settings_(settings), piece_(source.granularity()), blocks_(lock_, settings.reuse_in_order) {
-    const std::uint64_t each = settings.bytes / kZones / piece_ * piece_;
+    std::uint64_t first = settings.first;
     for (std::size_t zone = 0; zone < kZones; ++zone) {
+      const std::uint64_t bytes = round_down(settings.bytes >> (kZones - zone));
       Extents& extents = blocks_.zones()[zone];
-      extents.set(extents.add(settings.first + zone * each, each, zone), State::bare);
+      extents.set(extents.add(first, bytes, zone), State::bare);
+      first += bytes;
     }
   }
   RangePool(const RangePool&) = delete;
@@ -227,8 +231,9 @@ class RangePool {
  private:
   static constexpr std::size_t kZones = Blocks<Fence>::kZones;
   static constexpr int kTriesMax = 3, kLooksMax = 64;
-  // A new piece has at most that many bytes for one of an average live block. Larger ones take fewer calls, but cannot
-  // be moved while any block lies there: the bound fails from 8 on, and a twentieth of a program's calls below 4.
+  // A new piece has at most so many bytes for one of an average live block, rounded up to a power of two. Larger pieces
+  // take fewer calls, but none is moved while any block lies there: of bench/lifetimes.py's traces, 8 costs memory and
+  // 2 costs calls.
   static constexpr std::uint64_t kPieceBlocks = 4;
   // Growth at the end of a zone takes so much of what is used more, as far as the bound allows.
   static constexpr std::uint64_t kMorePart = 64;

@@ -197,6 +197,22 @@ TEST(RangePool, RefusesWhatIsNoBlock) {
   EXPECT_TRUE(pool.allocate(0, kAnyOrder).ok);
 }
 
+TEST(RangePool, HasBlocksOfHalfTheRangeAndSmallOnesBeyondTheirZone) {
+  FakeRanges driver;
+  RangeSettings settings = kRange;
+  settings.bytes = 64 * kPiece;
+  Pool pool(driver, settings);
+  EXPECT_EQ(pool.allocate(33 * kPiece, kAnyOrder).error, FakeRanges::kNoAddresses);
+  address(pool.allocate(32 * kPiece, kAnyOrder));
+  std::vector<std::uint64_t> small;
+  for (;;) {
+    const Pool::Answer answer = pool.allocate(kPiece, kAnyOrder);
+    if (!answer.ok) break;
+    small.push_back(answer.first);
+  }
+  EXPECT_EQ(small.size(), 28u);
+}
+
 TEST(RangePool, GivesBackWhatLiesUnusedBeforeItIsOutOfMemory) {
   FakeRanges driver;
   Pool pool(driver, kRange);
