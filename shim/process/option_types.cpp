@@ -188,10 +188,12 @@ std::optional<std::uint64_t> duration::parse(std::string_view text, const Option
 }
 String duration::wanted(const OptionRow&) { return "a time such as 250ms, 300s or 1.5h"; }
 
-// Where the words have on and off, these may have any of their spellings.
+// Where the words begin with on and end with off, these may have any of their spellings.
 std::optional<String> choice::parse(std::string_view text, const OptionRow& row) {
   std::string_view words = row.accepts;
-  if (const auto truth = parse_on_off(text)) text = *truth ? kTruths[0].word : kTruths[4].word;
+  const std::string_view on = kTruths[0].word, off = kTruths[4].word;
+  if (words.starts_with(on) && words.ends_with(off))
+    if (const auto truth = parse_on_off(text)) text = *truth ? on : off;
   for (std::string_view word = next_word(words); !word.empty(); word = next_word(words))
     if (auto spelled = as_spelled(text, word)) return spelled;
   return {};

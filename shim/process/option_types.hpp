@@ -59,7 +59,7 @@ OPTION_TYPE(percent, std::uint64_t);   // The same, with or without %.
 OPTION_TYPE(bytes, std::uint64_t);     // "64MiB", "1.5 GB".
 OPTION_TYPE(limit, DeviceLimit);       // Bytes; a wrong or empty value never means that there is no limit.
 OPTION_TYPE(duration, std::uint64_t);  // "250ms", "1.5h"; nanoseconds inside.
-OPTION_TYPE(choice, String);           // One of the row's words, as it is spelled there; on and off also as above.
+OPTION_TYPE(choice, String);           // One of the row's words, as it is spelled there; on ... off also as above.
 OPTION_TYPE(path, String);             // Any text: whether the file can be opened is seen when it is opened.
 OPTION_TYPE(list, FailOn);             // "off", or some of the row's words, each with or without :SIZE.
 #undef OPTION_TYPE

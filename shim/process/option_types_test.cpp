@@ -132,6 +132,15 @@ TEST(OptionTypes, Words) {
   EXPECT_EQ(option_types::choice::wanted(kRow), "local, node:N, 2m or off");
 }
 
+TEST(OptionTypes, AWordBetweenOnAndOff) {
+  constexpr OptionRow kRow{"", "", "on, ranges, off"};
+  const auto choice = [&](std::string_view text) { return option_types::choice::parse(text, kRow).value_or("-"); };
+  for (const char* on : {"on", "1", "TRUE", "yes"}) EXPECT_EQ(choice(on), "on") << on;
+  for (const char* off : {"off", "0", "False", "no"}) EXPECT_EQ(choice(off), "off") << off;
+  EXPECT_EQ(choice("Ranges"), "ranges");
+  for (const char* wrong : {"", "2", "range", "onn"}) EXPECT_EQ(choice(wrong), "-") << wrong;
+}
+
 // Else an option that is not set would have the value that its type begins with.
 TEST(OptionTypes, EveryDefaultIsAValueOfItsType) {
 #define OPTION(type, name, variable, default_text, accepts, help) \
