@@ -52,7 +52,6 @@ struct Block {
   DeviceRange* range = nullptr;  // it lies there
   // It went back to its range: the record only tells what lay there last.
   std::atomic<bool> is_former{false};
-  std::uint32_t captures_before = 0;  // captures that had ended when it was handed out
   // Since it was handed out, work on further streams was said to use it: none; known streams; one that is not known.
   std::atomic<std::uint8_t> further_streams{0};
   std::atomic<bool> syncs_memops{false};    // as the program set the attribute; of a block in a range

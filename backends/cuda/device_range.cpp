@@ -49,16 +49,18 @@ CUresult PhysicalMemory::unmap(std::uint64_t first, std::uint64_t bytes) {
 
 DeviceRange::DeviceRange(const Functions& real, Blocks& records, BlockSource& blocks, Context& context,
                          const Addresses& addresses, std::uint64_t granularity, bool rdma_capable)
-    : real_(real),
-      records_(records),
+    : records_(records),
       context_(context),
       addresses_(addresses),
       memory_(real, blocks, context, granularity, rdma_capable),
       pool_(memory_, {.first = addresses.first, .bytes = addresses.bytes}) {}
 
 DeviceRange::Given DeviceRange::acquire(std::uint64_t bytes, ranges::Order order) {
+  const std::uint64_t peers = context_.device->peers.load();
   const auto answer = pool_.allocate(bytes, order);
   if (!answer.ok) return {nullptr, answer.error, false};
+  // Memory that was mapped meanwhile may not be open to a device that has appeared since.
+  if (!answer.hit && context_.device->peers.load() != peers) pool_.allow_access_again();
   Block* block = records_.claim(answer.first, bytes);
   if (block) {
     block->is_former.store(false, std::memory_order_relaxed);
@@ -100,18 +102,7 @@ void DeviceRange::keep_limits(std::uint64_t now_ns) {
   pool_.trim(pool_.figures().live_bytes + bytes_max_);
 }
 
-void DeviceRange::trim(const Trim& what, std::uint64_t) {
-  pool_.trim(pool_.take_recent_peak() + what.keep_bytes);
-}
-
-void DeviceRange::wait_for_work() {
-  const Inside inside(context_);
-  const Entered entered(real_, context_.handle());
-  if (!entered || context_.ending.load()) return;
-  const std::uint64_t number = context_.clock.last();
-  context_.device->calls.syncs.fetch_add(1, std::memory_order_relaxed);
-  if (real_.context_synchronize() == kSuccess) context_.clock.synchronised(number);
-}
+void DeviceRange::trim(const Trim& what, std::uint64_t) { pool_.trim(pool_.take_recent_peak() + what.keep_bytes); }
 
 void DeviceRange::end() { pool_.end(); }
 

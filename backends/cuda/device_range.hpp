@@ -77,8 +77,6 @@ class DeviceRange {
   void give_behind(Block* block, ranges::Order order);
   // All of these may use it.
   void give_behind(Block* block, BlockSource::Fence&& fence);
-  // Waits for the work of the context, which may use blocks that came back.
-  void wait_for_work();
   // It must never be used again.
   void retire(Block* block);
   // Called with each request and free that reaches the pool: memory that was not needed for an interval goes back, and
@@ -90,9 +88,6 @@ class DeviceRange {
   void keep_limits(std::uint64_t now_ns);
   // For `interval_`.
   void trim(const Trim& what, std::uint64_t now_ns);
-
-  // The memory under the block does not move, even when it has come back.
-  void pin(const Block* block) { pool_.pin(block->address.load(std::memory_order_relaxed)); }
 
   Pool& pool() { return pool_; }
   // More devices may use the memory (Device::peers), all that is mapped by now too.
@@ -118,7 +113,6 @@ class DeviceRange {
     return block->address.load(std::memory_order_relaxed);
   }
 
-  const Functions& real_;
   Blocks& records_;
   Context& context_;
   const Addresses addresses_;

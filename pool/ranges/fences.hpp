@@ -73,7 +73,8 @@ class Fences {
     while (asking.one) {
       const Settled settled = ask(asking.one->fence);
       Locked hold(lock_);
-      if (settled == Settled::no)
+      // In an order a later fence says it, too. One in none has to be asked again, after a wait for all work.
+      if (settled == Settled::no || (settled == Settled::never && asking.order == kNoOrder))
         keep(asking, each);
       else if (take(asking, settled, ended, end))
         any = true;

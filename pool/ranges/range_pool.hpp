@@ -172,6 +172,12 @@ class RangePool {
     for (const Extents& extents : blocks_.zones()) extents.for_each_free(visit);
   }
 
+  // Freed, and not settled.
+  std::uint64_t waiting_bytes() {
+    Locked hold(lock_);
+    return blocks_.used_bytes() - blocks_.figures().live_bytes;
+  }
+
   // Mapped memory without a live block.
   struct Unused {
     std::uint64_t waiting_bytes = 0;      // until their fences settle
@@ -253,7 +259,8 @@ class RangePool {
     Extent *part = nullptr, *bare = nullptr;
     Order part_order = kAnyOrder;
     std::uint64_t part_stamp = 0;
-    std::uint64_t first = 0;  // of the block
+    std::uint64_t first = 0;          // of the block
+    std::uint64_t end_of_needed = 0;  // memory from there on is more than the block needs, and can go alone
     std::uint64_t piece_bytes_max = 0;
   };
 
@@ -288,7 +295,8 @@ class RangePool {
       growth = planned(where, bytes, mapping);
     }
     mapping.unmap_runs();
-    const Error error = mapping.fill(growth.bare->first, growth.bare->end(), growth.piece_bytes_max);
+    const Error error =
+        mapping.fill(growth.bare->first, growth.end_of_needed, growth.bare->end(), growth.piece_bytes_max);
     const bool failed = source_.failed(error);
     const std::uint64_t lost = failed ? mapping.undo() : 0;
     mapping.destroy_spare();
@@ -361,6 +369,7 @@ class RangePool {
     }
     growth.bare = extents.cut(where.bare, is_behind ? where.bare->first : where.bare->end() - missing, missing);
     growth.first = !growth.part ? growth.bare->first : is_behind ? growth.part->first : growth.part->end() - bytes;
+    growth.end_of_needed = growth.bare->first + (is_behind ? where.bytes_missing : missing);
     figures_.mapped_bytes += missing;
     if (figures_.mapped_bytes > bytes_max()) move_out(mapping, figures_.mapped_bytes - bytes_max());
     return growth;

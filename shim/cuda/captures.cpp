@@ -27,7 +27,6 @@ template <class Which>
 void Captures::remove_if(Which which) {
   Locked hold(lock_);
   const auto gone = std::erase_if(captures_, which);
-  ended_.fetch_add(static_cast<std::uint32_t>(gone));
   gate_.captures.fetch_sub(static_cast<int>(gone), std::memory_order_release);
 }
 
@@ -48,7 +47,6 @@ void Captures::ended(CUstream stream, bool per_thread) {
     const Capture& capture = captures_[i];
     if (owner ? capture.owner != owner : capture.owner || capture.stream != stream) continue;
     captures_.erase(captures_.begin() + static_cast<std::ptrdiff_t>(i));
-    ended_.fetch_add(1);
     gate_.captures.fetch_sub(1);
     return;
   }

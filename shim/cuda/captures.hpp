@@ -22,8 +22,6 @@ class Captures {
   // The calling thread's mode, after a real exchange that succeeded.
   static void mode_exchanged(int mode);
 
-  // How many there were; those that run now count not yet.
-  std::uint32_t ended_so_far() const { return ended_.load(std::memory_order_relaxed); }
   bool any() const { return gate_.captures.load(std::memory_order_acquire) != 0; }
   bool forbid_unsafe_calls() { return any() && forbid_unsafe_calls_of_this_thread(); }
 
@@ -46,7 +44,6 @@ class Captures {
   Gate& gate_;
   Lock lock_;
   Vector<Capture> captures_;
-  std::atomic<std::uint32_t> ended_{0};
 };
 
 }  // namespace cistern::cuda

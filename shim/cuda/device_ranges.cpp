@@ -147,6 +147,7 @@ void DeviceRanges::note_export_refused(const Block& block, const char* api) {
 
 bool DeviceRanges::wants_whole(SiteId site) {
   Locked hold(whole_lock_);
+  if (whole_sites_.size() > 1) return true;  // it shares memory from many places, as it seems
   return std::any_of(whole_sites_.begin(), whole_sites_.end(), [&](SiteId whole) { return !whole || whole == site; });
 }
 
@@ -200,6 +201,7 @@ DeviceRanges::Standing DeviceRanges::standing(const Device& device) const {
     sum.mapped_bytes += figures.mapped_bytes;
     sum.used_bytes += figures.live_bytes + unused.waiting_bytes;
     sum.reclaimable_bytes += unused.reclaimable_bytes;
+    sum.largest_free_bytes = std::max(sum.largest_free_bytes, figures.largest_free);
   });
   return sum;
 }
@@ -215,15 +217,23 @@ std::uint64_t DeviceRanges::trim() {
 }
 
 std::uint64_t DeviceRanges::trim_after_work() {
-  std::uint64_t bytes = 0;
-  for_each([&](DeviceRange& range) {
-    if (!range.pool().unused().waiting_bytes) return;
-    const Through gate(gate_);
-    if (!gate) return;
-    range.wait_for_work();
-    bytes += range.pool().trim(0);
-  });
-  return bytes;
+  bool any_waits = false;
+  for_each([&](DeviceRange& range) { any_waits |= range.pool().waiting_bytes() != 0; });
+  const Through gate(gate_);
+  if (!any_waits || !gate) return 0;
+  Vector<Context*> contexts;  // the lock of the contexts is not held when the driver is called
+  contexts_.for_each([&](Context& context) { contexts.push_back(&context); });
+  for (Context* context : contexts) wait_for_work(*context);
+  return trim();
+}
+
+void DeviceRanges::wait_for_work(Context& context) {
+  const Inside inside(context);
+  const Entered entered(functions_, context.handle());
+  if (!entered || context.ending.load()) return;
+  const std::uint64_t number = context.clock.last();
+  context.device->calls.syncs.fetch_add(1, std::memory_order_relaxed);
+  if (functions_.context_synchronize() == kSuccess) context.clock.synchronised(number);
 }
 
 void DeviceRanges::before_fork() {
@@ -237,6 +247,7 @@ void DeviceRanges::after_fork_in_parent() {
 void DeviceRanges::after_fork_in_child() {
   after_fork_in_parent();
   first_.store(nullptr);
+  uses_ = ends_ = 0;  // of threads that are not there
 }
 
 }  // namespace cistern::cuda

@@ -51,7 +51,7 @@ class DeviceRanges {
   // Over the ranges of one device.
   struct Standing {
     std::uint64_t mapped_bytes = 0, used_bytes = 0;  // used: by blocks, or by work that has not settled
-    std::uint64_t reclaimable_bytes = 0;
+    std::uint64_t reclaimable_bytes = 0, largest_free_bytes = 0;
   };
   Standing standing(const Device& device) const;
 
@@ -74,6 +74,7 @@ class DeviceRanges {
 
  private:
   void begin_use();
+  void wait_for_work(Context& context);
   DeviceRange* make(Context& context);
   CUresult try_out(Context& context, CUdeviceptr first, std::uint64_t granularity, bool rdma_capable);
 

@@ -59,6 +59,15 @@ void print_refusal(Sink& line, CudaState& s, Device& device, std::uint64_t bytes
   }
 }
 
+// Free memory of a range lies beside live blocks: a block that fits there would have succeeded.
+void print_ranges(Sink& line, CudaState& s, const Device& device) {
+  const DeviceRanges::Standing ranges = s.pools.ranges().standing(device);
+  if (!ranges.mapped_bytes) return;
+  line.print("; ranges: {} mapped, {} of it free beside live blocks; up to {} would succeed",
+             human_bytes(ranges.mapped_bytes), human_bytes(ranges.mapped_bytes - ranges.used_bytes),
+             human_bytes(ranges.largest_free_bytes));
+}
+
 }  // namespace
 
 void report_out_of_memory(CudaState& s, const char* api, Family family, int ordinal, std::uint64_t bytes) {
@@ -76,6 +85,7 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int ordi
     if (const std::uint64_t vmm = live(s, Family::vmm, ordinal)) line.print(", {} mapped", human_bytes(vmm));
   }
   if (device) print_refusal(line, s, *device, bytes);
+  if (device) print_ranges(line, s, *device);
   line.print("; pinned: {} live", human_bytes(live(s, Family::pinned)));
   if (const std::uint64_t managed = live(s, Family::managed)) line.print("; managed: {}", human_bytes(managed));
   print_other_kinds(line, kind);

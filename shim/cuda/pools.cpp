@@ -154,7 +154,7 @@ std::uint64_t Pools::trim_while_capturing() {
   for (const bool settled_only : {true, false}) {
     const Trim all{.keep_bytes = 0, .unused_for_ns = 0, .settled_only = settled_only};
     source_.release_postponed_while_capturing(!settled_only);
-    bytes = device_.trim(all, now_ns, release) + pinned_.trim(all, now_ns, release);
+    bytes = device_.trim(all, now_ns, release) + pinned_.trim(all, now_ns, release) + ranges_.trim();
     if (bytes || source_.frees_done.load() != freed) break;
   }
   return bytes;

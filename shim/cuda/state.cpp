@@ -149,6 +149,7 @@ ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context
 }
 
 ContextEnd::~ContextEnd() {
+  if (context_) context_->ending.store(false);
   if (ends_range_) s_.pools.ranges().end_end();
 }
 
@@ -167,7 +168,7 @@ void ContextEnd::gone() {
   if (!context_) return;
   s_.contexts.note_gone(*context_);
   s_.staging.forget(*context_);
-  context_->ending.store(false);
+  if (!ends_range_) context_->ending.store(false);
   s_.captures.context_gone(context_->handle());
   for (const Vector<Block*>* kept : {&kept_, &settled_})
     for (Block* block : *kept) s_.pools.source().forget(block);
@@ -176,7 +177,9 @@ void ContextEnd::gone() {
   s_.pools.source().forget_slabs(context_);
   if (phase() != Phase::running) return;
   end_programs_memory();
-  if (ends_range_) context_->range.load()->end();
+  if (!ends_range_) return;
+  context_->wait_until_left();  // others may have begun to allocate in the context that follows
+  context_->range.load()->end();
 }
 
 // Memory that the program still holds goes with its context; the addresses may be reused. While exiting nothing is

@@ -64,7 +64,6 @@ void hand_out(CudaState& s, Block* block, const Wanted& wanted, bool hit, std::u
   block->buffer_id = 0;
   block->syncs_memops.store(false, std::memory_order_relaxed);
   block->further_streams.store(0, std::memory_order_relaxed);
-  block->captures_before = s.captures.ended_so_far();
   account_birth(s, block, hit, born_ns);
   block->state.store(BlockState::live, std::memory_order_release);
 }

@@ -122,7 +122,10 @@ void keep_in_order(CudaState& s, Block* block, std::uint64_t traits, std::uint64
 bool too_much_waits(CudaState& s, const Block& freed) {
   const Share& share = s.pools.source().share_of(freed.sort());
   const std::uint64_t most = std::max(share.proportion.most_live(), Proportion::kKeptAnyway);
-  const auto is_over = [&] { return share.waiting_bytes.load(std::memory_order_relaxed) + freed.bytes > most; };
+  const auto is_over = [&] {
+    const std::uint64_t in_range = freed.range ? freed.range->pool().waiting_bytes() : 0;
+    return in_range + share.waiting_bytes.load(std::memory_order_relaxed) + freed.bytes > most;
+  };
   if (!is_over()) return false;
   s.pools.settle();  // some may wait for a context in which no request comes
   return is_over();
@@ -168,8 +171,6 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
   const Sort sort = block->sort();
   const bool in_range = block->range;
   const std::uint64_t now_ns = coarse_now_ns();
-  if (block->range && (s.captures.any() || s.captures.ended_so_far() != block->captures_before))
-    block->range->pin(block);  // a graph may use it
   const bool stays = !has_waited || s.pools.keeps(*block, now_ns);
   account_death(s, block, {.kept = stays, .waited = has_waited, .now_ns = now_ns});
   if (!stays)

@@ -205,7 +205,9 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   return died(as_handle(handle), [&] { return driver().cuMemRelease(handle); });
 }
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
-  const CUresult answer = driver().cuMemRetainAllocationHandle(handle, address);
+  // A block of a range is no mapped memory for the program: the handle would have other blocks in it.
+  const bool in_range = state().pools.ranges().containing(reinterpret_cast<std::uintptr_t>(address));
+  const CUresult answer = driver().cuMemRetainAllocationHandle(handle, in_range ? unallocated_address() : address);
   if (answer == kSuccess) referenced_again(state(), as_handle(*handle));
   return answer;
 }

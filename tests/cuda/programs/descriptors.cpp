@@ -1,5 +1,5 @@
 // The numbers that the program's own files get, before and after its first use of each kind of memory.
-// harness: without-ranges=made by the simulator without a descriptor
+// harness: without-ranges=descriptors
 #include <fcntl.h>
 #include <unistd.h>
 

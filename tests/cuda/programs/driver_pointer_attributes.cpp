@@ -1,6 +1,6 @@
 // All pointer attributes of all kinds of pointers; several at once; ids that differ between successive allocations even
 // when the address is the same; setting SYNC_MEMOPS.
-// harness: without-ranges=IPC capable
+// harness: without-ranges=IPC
 #include "../driver_program.hpp"
 
 constexpr size_t kBytes = 8192;

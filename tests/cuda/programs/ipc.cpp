@@ -1,8 +1,8 @@
 // A block travels to another process and back through an IPC handle. The child is this program, executed again; its
-// argument says what it has preloaded, so that every pair of with and without is seen.
+// argument says what it has preloaded: every pair of with and without is seen.
 // harness: arguments=none
 // harness: arguments={shim}
-// harness: without-ranges=shared by a legacy handle
+// harness: without-ranges=IPC
 #include <sys/wait.h>
 
 #include "../program.hpp"

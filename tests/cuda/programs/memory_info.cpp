@@ -1,7 +1,7 @@
 // cudaMemGetInfo sees what is allocated and what is free, to the byte that the driver counts: memory that is kept for
 // reuse counts as free.
 // harness: simulator-only
-// harness: without-ranges=taken from the driver byte by byte
+// harness: without-ranges=pieces
 #include "../program.hpp"
 
 static size_t free_now() {
