@@ -247,7 +247,7 @@ void DeviceRanges::after_fork_in_parent() {
 void DeviceRanges::after_fork_in_child() {
   after_fork_in_parent();
   first_.store(nullptr);
-  uses_ = ends_ = 0;  // of threads that are not there
+  uses_ = ends_ = 0;  // the threads that held them are not there
 }
 
 }  // namespace cistern::cuda

@@ -389,8 +389,6 @@ inline Snapshot cuda_snapshot() {
   snapshot.object_sites.push_back({"CUDA events", "cuEventCreate", 0, 290, leak("record", 1, 1).frames});
   snapshot.object_sites.push_back({"CUDA events", "cuEventCreate", 0, 9, leak("few", 1, 1).frames});
   snapshot.device_memory.push_back({0, 81920 * kMiB, 80000 * kMiB, 720 * kMiB, 11.9});
-  snapshot.device_ranges.push_back(
-      {0, 655360 * kMiB, 720 * kMiB, 730 * kMiB, 705 * kMiB, 4 * kMiB, 12 * kMiB, 30'000, 29'100, 18, 1'020, 0});
   snapshot.fragmentation.push_back(
       {"device:0", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 256 * kMiB, false, 800 * kMiB, 900 * kMiB});
   snapshot.fragmentation.push_back({"pinned", 720 * kMiB, 20 * kMiB, 19 * kMiB, 700 * kMiB, 350 * kMiB});
@@ -427,6 +425,8 @@ inline Snapshot newer_toolkit_snapshot() {
   snapshot.kinds.push_back(counted_figures("graph:0", 6, 0));
   snapshot.kinds.back().graph_memory = {2 * kMiB, 6 * kMiB, 4 * kMiB, 8 * kMiB, 9.25};
   snapshot.unknown_functions = {{"cuMemInvent", "cuMemAlloc of CUDA 14.0", "cuThird", "cuFourth", "cuFifth"}, 7};
+  snapshot.device_ranges.push_back(
+      {0, 655360 * kMiB, 720 * kMiB, 730 * kMiB, 705 * kMiB, 4 * kMiB, 12 * kMiB, 30'000, 29'100, 18, 1'020, 0});
   return snapshot;
 }
 
