@@ -178,21 +178,17 @@ class RangePool {
     return blocks_.used_bytes() - blocks_.figures().live_bytes;
   }
 
-  // Mapped memory without a live block.
-  struct Unused {
-    std::uint64_t waiting_bytes = 0;      // until their fences settle
-    std::uint64_t reclaimable_bytes = 0;  // trim(0) would give them back now
-  };
-  Unused unused() {
-    Unused sum;
+  // Mapped bytes that trim(0) would give back now.
+  std::uint64_t reclaimable_bytes() {
+    std::uint64_t bytes = 0;
     for_each_free([&](const Extent& free) {
-      if (free.order != kAnyOrder) return void(sum.waiting_bytes += free.bytes);
+      if (free.order != kAnyOrder) return;
       pieces_.for_each_in(free.first, free.end(), [&](std::uint64_t first, const Piece<Handle>& piece) {
         const bool is_inside = first >= free.first && first + piece.bytes <= free.end();
-        if (is_inside && !piece.pins) sum.reclaimable_bytes += piece.bytes;
+        if (is_inside && !piece.pins) bytes += piece.bytes;
       });
     });
-    return sum;
+    return bytes;
   }
 
   // Every block is gone, and no work uses the memory: all of it goes back.

@@ -197,10 +197,9 @@ DeviceRanges::Standing DeviceRanges::standing(const Device& device) const {
   for_each([&](DeviceRange& range) {
     if (range.context().device != &device) return;
     const auto figures = range.pool().figures();
-    const auto unused = range.pool().unused();
     sum.mapped_bytes += figures.mapped_bytes;
-    sum.used_bytes += figures.live_bytes + unused.waiting_bytes;
-    sum.reclaimable_bytes += unused.reclaimable_bytes;
+    sum.used_bytes += figures.live_bytes + range.pool().waiting_bytes();
+    sum.reclaimable_bytes += range.pool().reclaimable_bytes();
     sum.largest_free_bytes = std::max(sum.largest_free_bytes, figures.largest_free);
   });
   return sum;

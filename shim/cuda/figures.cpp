@@ -206,7 +206,7 @@ void add_device_ranges(Snapshot& snapshot) {
                                       .mapped_bytes = figures.mapped_bytes,
                                       .mapped_peak_bytes = figures.mapped_peak,
                                       .used_peak_bytes = figures.used_peak,
-                                      .waiting_bytes = range.pool().unused().waiting_bytes,
+                                      .waiting_bytes = range.pool().waiting_bytes(),
                                       .largest_free_bytes = figures.largest_free,
                                       .allocations = figures.allocations,
                                       .hits = figures.hits,

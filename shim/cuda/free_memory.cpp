@@ -76,7 +76,7 @@ std::uint64_t used_bytes(CudaState& s, const Device& device) {
                         device.share.waste_bytes.load(std::memory_order_relaxed);
   for_each_waiting(s, device, [&](const Block& block) { bytes += block.bytes; });
   s.pools.ranges().for_each([&](DeviceRange& range) {
-    if (range.context().device == &device) bytes += range.pool().unused().waiting_bytes;
+    if (range.context().device == &device) bytes += range.pool().waiting_bytes();
   });
   return bytes;
 }
