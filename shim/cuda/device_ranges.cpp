@@ -104,7 +104,7 @@ DeviceRange* DeviceRanges::make(Context& context) {
   DeviceRange* known = nullptr;
   if (answer == kSuccess) {
     auto* const made = new (internal_allocate(sizeof(DeviceRange)))
-        DeviceRange(functions_, blocks_, source_, context, {first, bytes}, granularity, can_rdma);
+        DeviceRange(functions_, blocks_, source_, context, {first, bytes, total}, granularity, can_rdma);
     const Options& chosen = options();
     made->set_limits({.bytes_max = chosen.device_pool_max,
                       .bytes_min = chosen.device_pool_min,
