@@ -69,7 +69,7 @@ std::uint64_t kept_in_pages(CudaState& s, const Device& device, std::uint64_t gr
   return all > not_to_be_had ? (all - not_to_be_had) * granule : 0;
 }
 
-// Of blocks that the program has.
+// The blocks that the program has.
 std::uint64_t live_in_ranges(CudaState& s, const Device& device) {
   std::uint64_t bytes = 0;
   s.blocks.table.for_each([&](const Block& block) {
