@@ -166,9 +166,9 @@ class Blocks {
     return nullptr;
   }
 
-  // Whether the freed block lay exactly there. Another thread may have got the neighbouring addresses, and a freed block
-  // may have lain across that border. Then the other thread forgets its record and may use it again meanwhile. Its
-  // address changes before its size does, and never to this one.
+  // Whether the freed block lay exactly there. Another thread may have got the neighbouring addresses, and a freed
+  // block may have lain across that border. Then the other thread forgets its record and may use it again meanwhile.
+  // Its address changes before its size does, and never to this one.
   static bool lay_at(const Block& block, std::uintptr_t first, std::uint64_t bytes) {
     return block.bytes == bytes && block.address.load(std::memory_order_relaxed) == first;
   }
