@@ -1,5 +1,5 @@
-// What the pools share that cut blocks and join what is freed (RangePool, SegmentPool): blocks out of memory that is
-// there, what waits for fences, and the most that was used, which bounds how much memory a pool takes.
+// The common part of RangePool and SegmentPool, which cut blocks and join what is freed. It takes blocks out of memory
+// that is there, and keeps what waits for fences. It knows the most that was used: that bounds the memory of a pool.
 #pragma once
 #include <algorithm>
 #include <cstdint>
