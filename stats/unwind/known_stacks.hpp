@@ -206,8 +206,8 @@ class KnownFrames {
     const std::uintptr_t return_place = base + row.return_offset(), rbp_place = base + row.rbp_offset();
     const bool rbp_matters = outer.needs_rbp && !row.rbp_kept();
 #endif
-    const auto place_of_word = [&](std::uintptr_t place) {
-      return static_cast<std::int32_t>(static_cast<std::intptr_t>(place - frame.outermost_cfa));
+    const auto offset_of_word = [&](std::uintptr_t address) {
+      return static_cast<std::int32_t>(static_cast<std::intptr_t>(address - frame.outermost_cfa));
     };
     Link& link = links_[number];
     link.to_outer = static_cast<std::int32_t>(outer_number - number);
@@ -215,9 +215,9 @@ class KnownFrames {
     link.next = !links_[outer_number].to_outer                                 ? Link::Next::outermost
                 : link.to_outer == -1 && !links_[outer_number].has_aligned_cfa ? Link::Next::in_front
                                                                                : Link::Next::elsewhere;
-    link.return_place = place_of_word(return_place);
+    link.return_place = offset_of_word(return_place);
     link.return_word = word_at(return_place);
-    link.rbp_place = rbp_matters ? place_of_word(rbp_place) : link.return_place;
+    link.rbp_place = rbp_matters ? offset_of_word(rbp_place) : link.return_place;
     link.rbp = rbp_matters ? word_at(rbp_place) : link.return_word;
   }
 
