@@ -20,8 +20,8 @@ void made(const char*, ...) {}
 void made(const char* name, CUevent* event) { note_object(state(), ObjectType::event, *event, name); }
 void made(const char* name, const ExecutableOf& made) {
   CudaState& s = state();
-  note_object(s, ObjectType::graph, *made.place, name);
-  s.graph_memory.instantiated(*made.place, made.graph);
+  note_object(s, ObjectType::graph, *made.executable, name);
+  s.graph_memory.instantiated(*made.executable, made.graph);
 }
 void made(const char* name, CUlibrary* library) { note_object(state(), ObjectType::library, *library, name); }
 void made(const char* name, CUmodule* module) {
