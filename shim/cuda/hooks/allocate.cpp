@@ -126,7 +126,7 @@ Device* limited_by(BlockKind kind, Context* context) {
   return acquired;
 }
 
-// What acquire() asks of a request (PoolRequest in pool/acquire.hpp).
+// A request with the key of the pool, as acquire() wants it (PoolRequest in pool/acquire.hpp).
 struct PooledRequest {
   CudaState& s;
   const Request& request;
