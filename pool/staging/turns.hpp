@@ -6,7 +6,7 @@
 //                stream, or one ordered with it, for a while, and no thread waits or enqueues there now.
 //
 // So a thread that enqueues often never waits, and other threads wait for one copy at most. In a process of several
-// threads the caller makes sure that no work is ahead of the pieces on their stream, unless it is `alone`: such work
+// threads the caller makes sure that no work is ahead of the pieces on their stream, unless it is `alone`. Such work
 // might wait for the very thread that waits here. If that happens all the same, all waiting ends after a moment, and no
 // copy is cut into pieces any more.
 #pragma once

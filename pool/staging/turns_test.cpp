@@ -1,5 +1,4 @@
-// Turns on streams: nothing comes between the pieces of a copy, whoever needs not wait does not, and nobody waits for
-// ever.
+// Turns on streams: no call comes between the pieces of a copy, no call waits without need, and each wait ends.
 #include "pool/staging/turns.hpp"
 
 #include <gtest/gtest.h>
@@ -26,10 +25,11 @@ double seconds(const std::function<void()>& what) {
 
 class TurnsTest : public testing::Test {
  protected:
-  // A turn on the stream; longer than anybody's use of it is remembered, if that is wanted.
+  // A turn on the stream with this key.
   struct At : Turn {
     At(Turns& turns, const StreamKey& key) : Turn(turns, key.context, key.stream, [&] { return key; }) {}
   };
+  // Longer than a use of a stream is remembered.
   static void be_forgotten() { std::this_thread::sleep_for(30ms); }
 
   // Whether a call on one stream waits for a copy in pieces on the other.
