@@ -24,8 +24,8 @@ namespace cistern::library {
 namespace {
 
 // The pool of the first thread that makes one stays.
-cistern_pool* pool_named(std::atomic<cistern_pool*>& place, const char* name, cistern_kind kind) {
-  cistern_pool* known = place.load(std::memory_order_acquire);
+cistern_pool* pool_named(std::atomic<cistern_pool*>& slot, const char* name, cistern_kind kind) {
+  cistern_pool* known = slot.load(std::memory_order_acquire);
   if (known) [[likely]]
     return known;
   cistern_pool_settings settings{};
@@ -34,7 +34,7 @@ cistern_pool* pool_named(std::atomic<cistern_pool*>& place, const char* name, ci
   settings.kind = kind;
   cistern_pool* made = nullptr;
   if (pool_create(&settings, &made) != CISTERN_OK) return nullptr;
-  if (place.compare_exchange_strong(known, made)) return made;
+  if (slot.compare_exchange_strong(known, made)) return made;
   pool_destroy(made);
   return known;
 }
