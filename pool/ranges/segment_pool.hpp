@@ -43,7 +43,7 @@ struct SegmentSettings {
 
 struct SegmentFigures : BlockFigures {
   std::uint64_t used_peak, mapped_bytes, mapped_peak, largest_free;  // mapped: in segments
-  std::uint64_t retired_bytes, acquires, releases;
+  std::uint64_t segments, retired_bytes, acquires, releases;
   std::uint64_t driver_calls() const { return acquires + releases; }
 };
 
@@ -154,6 +154,7 @@ class SegmentPool {
     SegmentFigures now = figures_;
     static_cast<BlockFigures&>(now) = blocks_.figures();
     now.largest_free = blocks_.largest_free();
+    now.segments = segments_.size();
     return now;
   }
 

@@ -59,7 +59,7 @@ std::uint64_t kept_in_pages(CudaState& s, const Device& device, std::uint64_t gr
   };
   s.blocks.table.for_each([&](Block& block) {
     if (block.kind != BlockKind::device || block.state.load() == BlockState::gone || !block.context_is_there()) return;
-    if (block.range) return;
+    if (block.is_cut()) return;
     if (block.context->device != &device) return;
     held.push_back(pages(block));
     if (block.state.load() == BlockState::live) used.push_back(held.back());
@@ -83,11 +83,14 @@ std::uint64_t used_bytes(CudaState& s, const Device& device) {
 
 std::uint64_t kept_bytes(CudaState& s, const Device& device) {
   const DeviceRanges::Standing in_ranges = s.pools.ranges().standing(device);
+  const Segments::Standing in_segments = s.segments.standing(device);
+  const std::uint64_t reclaimable = in_ranges.reclaimable_bytes + in_segments.reclaimable_bytes;
   const std::uint64_t granule = device.granule.load(std::memory_order_relaxed);
-  if (granule != kGranuleMin) return in_ranges.reclaimable_bytes + kept_in_pages(s, device, granule);
-  const std::uint64_t used = used_bytes(s, device) + in_ranges.mapped_bytes;
-  const std::uint64_t reserved = device.reserved_bytes.load(std::memory_order_relaxed) + in_ranges.used_bytes;
-  return in_ranges.reclaimable_bytes + (reserved > used ? reserved - used : 0);
+  if (granule != kGranuleMin) return reclaimable + kept_in_pages(s, device, granule);
+  const std::uint64_t used = used_bytes(s, device) + in_ranges.mapped_bytes + in_segments.bytes;
+  const std::uint64_t reserved =
+      device.reserved_bytes.load(std::memory_order_relaxed) + in_ranges.used_bytes + in_segments.live_bytes;
+  return reclaimable + (reserved > used ? reserved - used : 0);
 }
 
 GranuleMeasurement::GranuleMeasurement(CudaState& s, Device& device, std::uint64_t bytes)
