@@ -3,6 +3,7 @@
 #include <cistern/plugins.h>
 
 #include <atomic>
+#include <cistern/cuda_resource.hpp>
 #include <cstring>
 #include <mutex>
 #include <random>
@@ -278,6 +279,39 @@ TEST_F(Segments, AreOfOneDeviceEach) {
   EXPECT_EQ(statistics(pool).segments, 2u);
   for (void* const block : blocks) EXPECT_EQ(cistern_pool_deallocate_on(pool, block, nullptr), CISTERN_OK);
   EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+struct OwnStream {
+  CUstream stream;
+  CUstream_st* get() const { return stream; }
+};
+
+TEST_F(Segments, AreChosenByAResourcesArgument) {
+  const cistern::device_resource whole(CISTERN_WHOLE_BLOCKS), cut(CISTERN_SEGMENTS);
+  EXPECT_EQ(whole, cistern::device_resource());
+  EXPECT_NE(whole, cut);
+  EXPECT_EQ(cut, cistern::device_resource(CISTERN_SEGMENTS)) << "one pool for all";
+  BusyStream busy;
+  const OwnStream on{busy.stream};
+  void* const block = cut.allocate(on, 5000);
+  EXPECT_EQ(statistics(cut.pool()).segments, 1u);
+  cut.deallocate(on, block, 5000);
+  EXPECT_FALSE(busy.is_idle()) << "nothing waits";
+  void* const again = cut.allocate_async(5000, 256, on);
+  if (is_preloaded()) EXPECT_EQ(again, block) << "in the order of the stream";
+  busy.let_go();
+  cut.deallocate_async(again, 5000, 256, on);
+  void* const aligned = cut.allocate(on, 5000, 4096);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(aligned) % 4096, 0u);
+  cut.deallocate(aligned, 5000, 4096);
+  EXPECT_THROW((void)cut.allocate(on, std::size_t{1} << 50), cistern::bad_alloc);
+  cistern::pool own = cistern::pool::make({.kind = CISTERN_PINNED, .memory = CISTERN_SEGMENTS}).value();
+  EXPECT_EQ(own.memory(), CISTERN_SEGMENTS);
+  const cistern::pinned_resource pinned(own);
+  void* const array = pinned.allocate(5000, 64);
+  memset(array, 1, 5000);
+  pinned.deallocate(array, 5000, 64);
+  EXPECT_TRUE(own.destroy());
 }
 
 [[gnu::noinline]] void* take_here(cistern_pool* pool) {

@@ -1,5 +1,6 @@
 """Device memory in the order of a stream: what comes again, when, and to whom. argv[1]: the case."""
 import ctypes
+import os
 import sys
 import threading
 
@@ -8,6 +9,8 @@ from libcistern._library import library
 
 NBYTES = 5000
 ours = library()
+if os.environ.get("POOLS_CUT_SEGMENTS"):
+    assert ours.cistern_torch_use_segments() == 0
 for name, result, arguments in (("alloc", ctypes.c_void_p, [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]),
                                 ("free", None, [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]),
                                 ("record_stream", None, [ctypes.c_void_p, ctypes.c_void_p])):
