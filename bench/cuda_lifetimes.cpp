@@ -1,6 +1,7 @@
-// Replays lifetimes of buffers on device memory, or on pinned, by the driver's calls or by those of PyTorch's plug-in,
-// which name the stream (from the preloaded object; segments: cistern_torch_use_segments): at each step the blocks that end there are freed, then
-// those that begin there are allocated; a memset on a stream uses each new one.
+// Replays lifetimes of buffers on device memory, or on pinned. `plugin` takes device memory by the functions that
+// the preloaded object has for PyTorch, which name the stream; `plugin-segments` calls cistern_torch_use_segments.
+// At each step the blocks that end there are freed, then those that begin there are allocated; a memset on a stream
+// uses each new one.
 //
 //   cuda_lifetimes FILE.csv PASSES device|pinned|plugin|plugin-segments
 //

@@ -26,7 +26,7 @@ ORDERS = {
     "deferred": {"CISTERN_DEVICE_ORDER": "deferred"},
     "deferred, behind work": {"CISTERN_DEVICE_ORDER": "deferred", "SIMCUDA_STREAM_DELAY_US": "20"},
 }
-# What `--kind plugin` compares: PyTorch's plug-in, which names the stream.
+# The ways of `--kind plugin`: PyTorch's functions, which name the stream.
 PLUGINS = {
     "whole blocks": ("plugin", {}),
     "whole, behind work": ("plugin", {"SIMCUDA_STREAM_DELAY_US": "20"}),

@@ -159,8 +159,8 @@ class Blocks {
     put_away(block);
   }
 
-  // These addresses of a range or segment are given again. The record of the freed block that lay exactly there comes back; null:
-  // none did, and those of freed blocks that lay there are forgotten.
+  // These addresses of a range or segment are given again. The record of the freed block that lay exactly there comes
+  // back; null: none did, and those of freed blocks that lay there are forgotten.
   Block* claim(std::uintptr_t first, std::uint64_t bytes) {
     if (Block* const block = table.find(first); block && block->bytes == bytes) return block;
     Vector<const Block*> freed;

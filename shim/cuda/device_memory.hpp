@@ -43,8 +43,8 @@ void release_segment(const SegmentPlace& at, std::uintptr_t first);
 struct CutBytes {
   std::uintptr_t address;
   std::uint64_t bytes, requested;
-  bool hit;                         // no segment was made for it
-  bool on_stream;                   // it is asked for in the order of `stream`
+  bool hit;        // no segment was made for it
+  bool on_stream;  // it is asked for in the order of `stream`
   CUstream stream;
 };
 CUresult begin_cut_block(const SegmentPlace& at, const CutBytes& cut);
@@ -54,7 +54,7 @@ struct CutFree {
   CUstream stream;
 };
 struct CutFreed {
-  bool work_waits = false;      // of its own context
+  bool work_waits = false;      // work of its own context may still use it
   std::uint64_t order = 0;      // the stream's traits; 0: it has none
   bool is_retired = false;      // it must not be used again
   Vector<ClockPoint> others{};  // work of other contexts

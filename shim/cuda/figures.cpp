@@ -55,7 +55,7 @@ void add_free(KindFigures& figures, FragmentationFigures& fragmentation, std::ui
   of_size.cached_bytes += bytes;
 }
 
-// What lies between the live blocks of a segment is free.
+// Memory between the live blocks of a segment is free.
 void add_free_of_segments(CudaState& s, Family family, int device, KindFigures& figures,
                           FragmentationFigures& fragmentation) {
   if (!s.segments.any()) return;

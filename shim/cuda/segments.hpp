@@ -1,6 +1,6 @@
 // Whole allocations that the library's pools cut into blocks (shim/library/segments.hpp). The driver knows a segment,
-// the program its blocks. Which bytes are free is the library's to know; here is what queries, figures and the end of a
-// context need. Safe to call from any thread.
+// the program its blocks. The library knows which bytes are free; this table serves queries, figures and the end of a
+// context. Safe to call from any thread.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -48,7 +48,7 @@ class Segments {
     of->live_bytes += is_born ? block.bytes : 0 - block.bytes;
     of->work = std::max(of->work, work);
   }
-  // What the segment is that contains the address; nothing: none does.
+  // The kind of the segment that contains the address; nothing: none does.
   std::optional<BlockKind> kind_at(std::uintptr_t address) {
     if (!any()) [[likely]]
       return {};

@@ -40,7 +40,7 @@ struct Taken {
   std::uintptr_t base = 0, address = 0;
   std::uint64_t placed_bytes = 0;
   int device = CISTERN_CURRENT;
-  bool was_kept = false;  // it had been used before; not known of host memory
+  bool was_kept = false;           // it had been used before; not known of host memory
   SegmentsAt* segments = nullptr;  // it was cut out of one of these
 };
 
@@ -65,7 +65,7 @@ struct CutBlock {
   bool was_there;                     // no segment was made for it
   InOrder order;                      // as the request has it
 };
-// What has to be known of a block that ended, before its memory is used again.
+// Facts about a block that ended: they say who may use its memory next.
 struct CutEnd {
   bool work_waits = false;  // work of its own context may still use it
   ranges::Order order = 0;  // of that work
@@ -88,7 +88,7 @@ struct KindSegments {
   // `queue` and `order` as for `give`, which waits where both are null.
   cistern_status (*end)(const Place& place, std::uintptr_t address, void* queue, InOrder order, CutEnd* end);
 
-  // No memory could be had for a block of so many bytes. Null: nobody is told.
+  // No memory could be had for a block of so many bytes. Null: it is not reported.
   void (*failed)(const Place& place, std::size_t bytes) = nullptr;
 
   // The order of a queue's work: unique, and above kContextOrder; kAnyOrder: it has none now. Null: no request has one.
@@ -99,7 +99,7 @@ struct KindSegments {
   Settled (*settled)(const Place& place, WorkFence& fence);
 };
 
-// Of blocks whose work has no other order than its context's. No request asks for it.
+// The order of blocks whose work has only its context. No request asks for it.
 constexpr ranges::Order kContextOrder = 1;
 
 // --- Memory that another process may open
@@ -201,13 +201,13 @@ struct KindMemory {
   const char* name;  // in reports
   // The alignment that all its blocks have; SIZE_MAX: any alignment that is wanted.
   std::size_t alignment;
-  unsigned where = 0;                    // The flags of cistern_where that count.
-  bool of_context = false;               // Blocks are of the context that a pool's settings or a request name.
-  bool is_handle = false;                // A block is not an address: blocks have no alignment, parts no address.
-  bool is_device = false;                // May be a side of a unified buffer, and hold chunks of a file.
-  bool in_order = false;                 // The order in Wanted counts.
-  const KindQueues* queues = nullptr;    // Null: memory of the host; all work is done when a call returns.
-  const KindSharing* sharing = nullptr;  // Null: no other process can open it.
+  unsigned where = 0;                      // The flags of cistern_where that count.
+  bool of_context = false;                 // Blocks are of the context that a pool's settings or a request name.
+  bool is_handle = false;                  // A block is not an address: blocks have no alignment, parts no address.
+  bool is_device = false;                  // May be a side of a unified buffer, and hold chunks of a file.
+  bool in_order = false;                   // The order in Wanted counts.
+  const KindQueues* queues = nullptr;      // Null: memory of the host; all work is done when a call returns.
+  const KindSharing* sharing = nullptr;    // Null: no other process can open it.
   const KindSegments* segments = nullptr;  // Null: it cannot be cut into blocks.
 
   cistern_status (*take)(const Wanted& wanted, Taken* taken);

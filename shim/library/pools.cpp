@@ -84,7 +84,8 @@ cistern_status allocate_once(Account& account, const cistern_pool* pool, const W
     take_out(account, wanted.bytes, record);
     return status;
   }
-  keep_block(record, account, taken.address, {wanted.bytes, taken.base, taken.placed_bytes, taken.device, taken.segments});
+  keep_block(record, account, taken.address,
+             {wanted.bytes, taken.base, taken.placed_bytes, taken.device, taken.segments});
   raise_peak(account.peak_bytes, account.live_bytes.load(std::memory_order_relaxed));
   if (taken.was_kept) account.hits.fetch_add(1, std::memory_order_relaxed);
   *result = reinterpret_cast<void*>(taken.address);

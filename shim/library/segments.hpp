@@ -53,7 +53,8 @@ class PoolSegments {
   };
   Figures figures();
 
-  // Of a pool that ends, which has no block: moved out under the pool's lock, and given back under none.
+  // The segments of a pool that ends, which has no block. They are moved out under the pool's lock, and given back
+  // under none.
   class Ended {
    public:
     Ended() = default;

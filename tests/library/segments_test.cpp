@@ -143,7 +143,7 @@ TEST_F(Segments, HaveFiguresThatAddUp) {
     EXPECT_EQ(now.live_bytes - before.live_bytes, 1'000'001u);
     EXPECT_EQ(now.live_blocks - before.live_blocks, 2u) << "a segment is no block of the program's";
     EXPECT_EQ(now.reserved_bytes - before.reserved_bytes, of_pool.segment_bytes);
-    // Of the rest of each block's last 512 bytes nobody can have any.
+    // A block takes its last 512 bytes whole.
     const std::uint64_t cut = (300'000 + 511) / 512 * 512 + (700'001 + 511) / 512 * 512;
     EXPECT_EQ(now.free_bytes - before.free_bytes, of_pool.segment_bytes - cut);
     give(pool, a);
@@ -452,8 +452,8 @@ TEST_F(SegmentsBesideTheDriver, LeaveFreeMemoryAsItIsWithoutThem) {
 TEST_F(SegmentsBesideTheDriver, GoWithTheirContext) {
   CUcontext primary = nullptr, own = nullptr;
   EXPECT_EQ(DRIVER(cuCtxGetCurrent)(&primary), CUDA_SUCCESS);
-  const auto make_context = driver_function(
-      static_cast<CUresult (*)(CUcontext*, unsigned, CUdevice)>(nullptr), "cuCtxCreate_v2");
+  const auto make_context =
+      driver_function(static_cast<CUresult (*)(CUcontext*, unsigned, CUdevice)>(nullptr), "cuCtxCreate_v2");
   cistern_pool* const pool = make("context");
   const std::uint64_t reserved = figures().reserved_bytes;
   ASSERT_EQ(make_context(&own, 0, 0), CUDA_SUCCESS);
@@ -537,11 +537,12 @@ class Model {
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(which));
     unsigned char ends[2] = {};
     wrong += DRIVER_V2(cuMemcpyDtoHAsync)(&ends[0], address(block.memory), 1, block.on) != CUDA_SUCCESS;
-    wrong += DRIVER_V2(cuMemcpyDtoHAsync)(&ends[1], address(block.memory) + block.bytes - 1, 1, block.on) !=
-             CUDA_SUCCESS;
+    wrong +=
+        DRIVER_V2(cuMemcpyDtoHAsync)(&ends[1], address(block.memory) + block.bytes - 1, 1, block.on) != CUDA_SUCCESS;
     wrong += DRIVER(cuStreamSynchronize)(block.on) != CUDA_SUCCESS;
     wrong += ends[0] != block.value || ends[1] != block.value;
-    if (random_() % 2) wrong += DRIVER(cuMemsetD8Async)(address(block.memory), 0, block.bytes, block.on) != CUDA_SUCCESS;
+    if (random_() % 2)
+      wrong += DRIVER(cuMemsetD8Async)(address(block.memory), 0, block.bytes, block.on) != CUDA_SUCCESS;
     books_.remove(reinterpret_cast<std::uintptr_t>(block.memory));
     const int way = random_() % 4;
     const cistern_status status = way == 0   ? cistern_pool_deallocate(pool_, block.memory, nullptr)

@@ -147,8 +147,9 @@ bool much_is_kept(CudaState& s, const Block& freed) {
 CUresult refuse_cut(CudaState& s, const Block& block, const char* api) {
   const auto address = block.address.load(std::memory_order_relaxed);
   const bool on_device = block.kind == BlockKind::device;
-  const CUresult answer = note(s, on_device ? driver().cuMemFree_v2(reinterpret_cast<CUdeviceptr>(unallocated_address()))
-                                            : driver().cuMemFreeHost(unallocated_address()));
+  const CUresult answer =
+      note(s, on_device ? driver().cuMemFree_v2(reinterpret_cast<CUdeviceptr>(unallocated_address()))
+                        : driver().cuMemFreeHost(unallocated_address()));
   report_wrong_free(api_name(api), address, on_device ? "device library" : "pinned library", block.site);
   return answer == kSuccess ? kInvalidValue : answer;
 }

@@ -1,7 +1,7 @@
 // A device block that the program gave back and the pool keeps is not valid memory. A copy, memset, prefetch or advice
 // that names it gets the driver's answer for an unallocated address, and a line says where the block was freed and
-// where it was used. The same holds for addresses of a range or segment without a block. Launches are not looked at: a word among
-// their arguments may only look like an address.
+// where it was used. The same holds for addresses of a range or segment without a block. Launches are not looked at: a
+// word among their arguments may only look like an address.
 #pragma once
 #include "shim/cuda/state.hpp"
 

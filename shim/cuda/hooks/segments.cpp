@@ -13,9 +13,7 @@ bool is_there(const SegmentPlace& at) {
   return at.context->alive.load() && at.context->epoch.load() == at.epoch && !at.context->ending.load();
 }
 
-BlockKind kind_of(const SegmentPlace& at) {
-  return at.traits == kDeviceTraits ? BlockKind::device : BlockKind::pinned;
-}
+BlockKind kind_of(const SegmentPlace& at) { return at.traits == kDeviceTraits ? BlockKind::device : BlockKind::pinned; }
 
 const char* api_of(BlockKind kind) { return api_name(kind == BlockKind::device ? "cuMemAlloc_v2" : "cuMemHostAlloc"); }
 
@@ -64,7 +62,8 @@ CUresult acquire_segment(const SegmentPlace& at, std::uint64_t bytes, std::uintp
   return kSuccess;
 }
 
-// Records of freed blocks go first: another thread may get the addresses at once. While exiting the driver is not called.
+// Records of freed blocks go first: another thread may get the addresses immediately. While exiting, the driver is not
+// called.
 void release_segment(const SegmentPlace& at, std::uintptr_t first) {
   CudaState& s = state();
   const Inside inside(*at.context);

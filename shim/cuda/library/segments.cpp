@@ -49,9 +49,9 @@ bool is_there(const Place& place) {
 }
 
 cistern_status begin(const Place& place, const CutBlock& block) {
-  return status_of(begin_cut_block(place_of(place),
-                                   {block.address, block.bytes, block.wanted_bytes, block.was_there,
-                                    block.order.of_stream, static_cast<CUstream>(block.order.stream)}));
+  return status_of(
+      begin_cut_block(place_of(place), {block.address, block.bytes, block.wanted_bytes, block.was_there,
+                                        block.order.of_stream, static_cast<CUstream>(block.order.stream)}));
 }
 
 cistern_status end(const Place& place, std::uintptr_t address, void* queue, InOrder order, CutEnd* end) {

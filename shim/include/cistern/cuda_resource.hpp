@@ -19,8 +19,8 @@
 //
 // Whole blocks are best where sizes repeat, as they do from one step of a training loop to the next, and where blocks
 // are shared with other processes. Segments are best where sizes vary: they take fewer calls of the driver, and a block
-// that goes back with a stream is given again at once to who allocates on that stream. Then an allocation is usable on
-// its own stream, and on others that follow it.
+// that goes back with a stream may be given immediately to a later request on that stream. Then an allocation is usable
+// on its own stream, and on others that follow it.
 #ifndef CISTERN_CUDA_RESOURCE_HPP
 #define CISTERN_CUDA_RESOURCE_HPP
 
@@ -93,8 +93,7 @@ cistern_pool* pool_of_segments() {
 
 inline void* allocate_on_or_throw(const char* call, cistern_pool* pool, std::size_t bytes, void* stream) {
   void* block = nullptr;
-  const cistern_status status =
-      cistern_pool_allocate_on(pool, bytes ? bytes : 1, CISTERN_CURRENT, stream, &block);
+  const cistern_status status = cistern_pool_allocate_on(pool, bytes ? bytes : 1, CISTERN_CURRENT, stream, &block);
   if (status != CISTERN_OK) raise_bad_alloc(failed(call, status));
   return block;
 }
@@ -114,7 +113,7 @@ class pool_resource {
   explicit pool_resource(cistern_pool* pool) noexcept : pool_(pool) {}
   explicit pool_resource(const cistern::pool& pool) noexcept
       : pool_(pool.get()), in_order_(kind == CISTERN_DEVICE && pool.memory() == CISTERN_SEGMENTS) {}
-  // Of a pool "segments" of this kind, which is there until the process ends; or as without an argument.
+  // CISTERN_SEGMENTS: the pool "segments" of this kind, which stays until the process ends.
   explicit pool_resource(cistern_pool_memory memory) requires(kind == CISTERN_DEVICE || kind == CISTERN_PINNED)
       : pool_(memory == CISTERN_SEGMENTS ? detail::pool_of_segments<kind>() : default_pool(kind)),
         in_order_(kind == CISTERN_DEVICE && memory == CISTERN_SEGMENTS) {}
@@ -172,7 +171,7 @@ class pool_resource {
 
  private:
   cistern_pool* pool_;
-  bool in_order_ = false;  // of streams, as they are named
+  bool in_order_ = false;  // requests name their stream
 };
 
 using device_resource = pool_resource<CISTERN_DEVICE>;

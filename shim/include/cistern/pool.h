@@ -26,9 +26,8 @@ typedef enum cistern_pool_memory CISTERN_INT {
   CISTERN_WHOLE_BLOCKS = 0,
   /* Device and pinned memory: the pool has large allocations of its own, cuts blocks out of them and joins what is
    * freed. That takes fewer calls of the driver where sizes vary. The driver knows the segments and not the blocks:
-   * cuMemFree refuses a block, with a line, and an IPC handle is one of the whole segment. Such a block's addresses are
-   * not used again before its segment has gone back. What is kept goes back when the pool is trimmed or destroyed, or
-   * when memory runs out. */
+   * under the preloaded object, cuMemFree and cuIpcGetMemHandle refuse a block with a line. Segments without blocks go
+   * back when memory is trimmed or runs out, or when the pool is destroyed. */
   CISTERN_SEGMENTS = 1
 } cistern_pool_memory;
 
@@ -112,8 +111,8 @@ CISTERN_API cistern_status cistern_pool_reserve(cistern_pool* pool, size_t bytes
  * CUDA's device and pinned memory: a CUstream of the block's context whose work, up to now, may still use the block;
  * then nothing waits, and the block is not given again before all work of its context has ended that was there: on
  * `queue`, and on all streams that Cistern saw begin (the default ones; under the preloaded shim every one). Null: as
- * the driver's own free, which waits. In a pool with segments, cistern_pool_allocate_on gives it again to the same
- * stream at once. */
+ * the driver's own free, which waits. In a pool with segments, cistern_pool_allocate_on may give it immediately to
+ * a later request on the same stream. */
 CISTERN_API cistern_status cistern_pool_deallocate(cistern_pool* pool, void* block, void* queue);
 
 CISTERN_API cistern_status cistern_pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* statistics);

@@ -48,8 +48,8 @@ def allocator(segments=False):
 
 
 def use(segments=False):
-    """All of torch's CUDA memory from now on. `segments`: its pool cuts blocks out of large allocations, in the order of
-    streams. RuntimeError, torch's own: it has allocated already."""
+    """All of torch's CUDA memory from now on. `segments`: its pool cuts blocks out of large allocations. RuntimeError,
+    torch's own: it has allocated already."""
     global _used
     made = allocator(segments)
     _torch().cuda.memory.change_current_allocator(made)

@@ -13,7 +13,7 @@ using library::CutEnd;
 using library::Place;
 using library::Wanted;
 
-// What is known of a context, for good: another one may have its address later.
+// A record of a context. It stays: another context may have its address later.
 struct KnownContext {
   std::atomic<std::uintptr_t> address{0};
   std::atomic<std::uint64_t> life{1};
@@ -25,7 +25,7 @@ struct Allocation {
   std::size_t bytes;
 };
 using Allocations = Map<std::uintptr_t, Allocation>;
-constinit Allocations* allocations = nullptr;  // of segments, by the address where each begins
+constinit Allocations* allocations = nullptr;  // segments by the address where each begins
 
 KnownContext& known(toy_context* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(context);
@@ -83,12 +83,11 @@ cistern_status begin(const Place& place, const CutBlock& block) {
   State& s = state();
   s.in_segments.live += block.wanted_bytes;
   s.counters.block_born({block.wanted_bytes}, block.was_there);
-  s.blocks.put(reinterpret_cast<void*>(block.address),
-               {.context = handle_of(place),
-                .bytes = block.wanted_bytes,
-                .site = s.sites_on ? capture_site("toy_allocate") : 0,
-                .born_ns = coarse_nanoseconds_since_start(),
-                .is_cut = true});
+  s.blocks.put(reinterpret_cast<void*>(block.address), {.context = handle_of(place),
+                                                        .bytes = block.wanted_bytes,
+                                                        .site = s.sites_on ? capture_site("toy_allocate") : 0,
+                                                        .born_ns = coarse_nanoseconds_since_start(),
+                                                        .is_cut = true});
   return CISTERN_OK;
 }
 
@@ -96,8 +95,7 @@ cistern_status end(const Place& place, std::uintptr_t address, void*, library::I
   State& s = state();
   Block gone{};
   const auto is_it = [&](const Block& block) { return block.is_cut && block.context == handle_of(place); };
-  if (!s.blocks.take_if(reinterpret_cast<void*>(address), gone, is_it))
-    return library::refused(TOY_INVALID);
+  if (!s.blocks.take_if(reinterpret_cast<void*>(address), gone, is_it)) return library::refused(TOY_INVALID);
   s.in_segments.live -= gone.bytes;
   if (!gone.inherited) s.counters.block_died({gone.bytes});
   return CISTERN_OK;
