@@ -45,9 +45,9 @@ struct Block {
   bool unpooled = false;            // got by a call of the program's own, and really freed
   BlockKind kind = BlockKind::device;
   Context* context = nullptr;
-  std::uint32_t epoch = 0;   // the context's, when the block was made
-  std::uint64_t bytes = 0;   // of the chunk
-  std::uint64_t traits = 0;  // pinned: how it was allocated
+  std::uint32_t epoch = 0;             // the context's, when the block was made
+  Published<std::uint64_t> bytes = 0;  // of the chunk
+  std::uint64_t traits = 0;            // pinned: how it was allocated
   Slab* slab = nullptr;
   DeviceRange* range = nullptr;  // it lies there
   bool in_segment = false;       // the library cut it out of one (shim/cuda/segments.hpp)
@@ -162,12 +162,19 @@ class Blocks {
   // These addresses of a range or segment are given again. The record of the freed block that lay exactly there comes
   // back; null: none did, and those of freed blocks that lay there are forgotten.
   Block* claim(std::uintptr_t first, std::uint64_t bytes) {
-    if (Block* const block = table.find(first); block && block->bytes == bytes) return block;
+    if (Block* const block = table.find(first); block && lay_at(*block, first, bytes)) return block;
     Vector<const Block*> freed;
     ranges.erase_within(first, bytes,
                         [&](const RangeContent& of) { freed.push_back(static_cast<const Block*>(of.owner)); });
     for (const Block* block : freed) forget(const_cast<Block*>(block));
     return nullptr;
+  }
+
+  // Whether the freed block lay exactly there. Another thread may have got the neighbouring addresses, and a freed
+  // block may have lain across that border. Then the other thread forgets its record and may use it again meanwhile.
+  // Its address changes before its size does, and never to this one.
+  static bool lay_at(const Block& block, std::uintptr_t first, std::uint64_t bytes) {
+    return block.bytes == bytes && block.address.load(std::memory_order_relaxed) == first;
   }
 
   // Blocks whose address came again while their context was going: whoever ends the context still accounts for them.

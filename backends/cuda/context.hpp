@@ -71,7 +71,7 @@ struct Context {
   ContextClock clock;
   staging::Ring ring;
   std::atomic<DeviceRange*> range{nullptr};  // null: it has none yet, or `has_no_range`
-  std::atomic<bool> has_no_range{false};     // the driver refused one
+  std::atomic<bool> has_no_range{false};     // the driver refused one, or it is a green context
 
   // Calls of our own that run in it now. A thread that ends the context waits for them, but only for a time, as with
   // the gate.

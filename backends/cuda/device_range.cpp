@@ -53,7 +53,7 @@ DeviceRange::DeviceRange(const Functions& real, Blocks& records, BlockSource& bl
       context_(context),
       addresses_(addresses),
       memory_(real, blocks, context, granularity, rdma_capable),
-      pool_(memory_, {.first = addresses.first, .bytes = addresses.bytes}) {}
+      pool_(memory_, {.first = addresses.first, .bytes = addresses.bytes, .memory_bytes = addresses.memory_bytes}) {}
 
 DeviceRange::Given DeviceRange::acquire(std::uint64_t bytes, ranges::Order order) {
   const std::uint64_t peers = context_.device->peers.load();

@@ -54,7 +54,7 @@ class DeviceRange {
 
   struct Addresses {
     std::uintptr_t first;
-    std::uint64_t bytes;
+    std::uint64_t bytes, memory_bytes;  // memory: of the device
   };
   DeviceRange(const Functions& real, Blocks& records, BlockSource& blocks, Context& context, const Addresses& addresses,
               std::uint64_t granularity, bool rdma_capable);

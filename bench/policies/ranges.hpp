@@ -57,6 +57,7 @@ class Ranges final : public Policy {
 
   static cistern::ranges::RangeSettings of(Order order) {
     cistern::ranges::RangeSettings settings{std::uint64_t{1} << 40, std::uint64_t{1} << 44};
+    settings.memory_bytes = std::uint64_t{80} << 30;  // a device as many have
     settings.reuse_in_order = order == Order::stream;
     return settings;
   }

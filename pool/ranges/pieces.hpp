@@ -111,11 +111,10 @@ class Mapping {
     return bytes;
   }
 
-  // Maps memory at all these addresses: spare pieces that fit, and new ones of at most so many bytes. None lies on both
-  // sides of `middle`.
-  Error fill(std::uint64_t first, std::uint64_t middle, std::uint64_t end, std::uint64_t piece_bytes_max) {
+  // Maps memory at all these addresses: spare pieces that fit, and new ones of at most so many bytes.
+  Error fill(std::uint64_t first, std::uint64_t end, std::uint64_t piece_bytes_max) {
     for (std::uint64_t at = first; at < end;) {
-      const auto piece = next((at < middle ? middle : end) - at, piece_bytes_max);
+      const auto piece = next(end - at, piece_bytes_max);
       if (!piece.ok) return piece.error;
       ++figures.maps;
       if (const Error error = source_.map(at, piece.chunk.bytes, piece.chunk.handle); source_.failed(error)) {

@@ -31,7 +31,8 @@ struct RangeSettings {
   // The range: at least four times what may ever be mapped. Large blocks have half of it, so no block is larger;
   // smaller ones have less, and where that is full they lie among others.
   std::uint64_t first, bytes;
-  unsigned percent_max = 105;
+  std::uint64_t memory_bytes = ~std::uint64_t{0};  // all that the device has, for other users too
+  unsigned percent_max = 104;
   bool reuse_in_order = true;  // work may use what work of the same order freed, before the fence has settled
 };
 
@@ -81,7 +82,8 @@ class RangePool {
       if (const Answer answer = take(bytes, order, false); answer.ok) return answer;
     for (int tries = 0;; ++tries) {
       const Answer answer = grow(bytes, order);
-      if (answer.ok || !source_.out_of_memory(answer.error) || tries == kTriesMax || !trim(0)) return answer;
+      if (answer.ok || !source_.out_of_memory(answer.error) || tries == kTriesMax) return answer;
+      if (const Answer other = take_anywhere(bytes, order); other.ok || !trim(0)) return other.ok ? other : answer;
     }
   }
 
@@ -235,8 +237,10 @@ class RangePool {
   static constexpr int kTriesMax = 3, kLooksMax = 64;
   // A new piece has at most so many bytes for one of an average live block, rounded up to a power of two. Larger pieces
   // take fewer calls, but none is moved while any block lies there: of bench/lifetimes.py's traces, 8 costs memory and
-  // 2 costs calls.
+  // 2 costs calls. Where memory is nearly full a piece has about one block, so that the last bytes can be had.
   static constexpr std::uint64_t kPieceBlocks = 4;
+  // Nor is it larger than so much of all memory, for a block that lives at its edge holds all of it.
+  static constexpr std::uint64_t kPiecesOfAll = 1024;
   // Growth at the end of a zone takes so much of what is used more, as far as the bound allows.
   static constexpr std::uint64_t kMorePart = 64;
 
@@ -255,8 +259,7 @@ class RangePool {
     Extent *part = nullptr, *bare = nullptr;
     Order part_order = kAnyOrder;
     std::uint64_t part_stamp = 0;
-    std::uint64_t first = 0;          // of the block
-    std::uint64_t end_of_needed = 0;  // memory from there on is more than the block needs, and can go alone
+    std::uint64_t first = 0;  // of the block
     std::uint64_t piece_bytes_max = 0;
   };
 
@@ -271,6 +274,17 @@ class RangePool {
     return {extent->first, {}, true, true};
   }
 
+  Answer take_anywhere(std::uint64_t bytes, Order order) {
+    Locked hold(lock_);
+    is_short_ = true;
+    return take_anywhere_locked(bytes, order);
+  }
+  Answer take_anywhere_locked(std::uint64_t bytes, Order order) {
+    Extent* const extent = blocks_.best_fit_anywhere(bytes, order);
+    if (!extent) return {};
+    return {blocks_.take_from(extent, bytes)->first, {}, true, true};
+  }
+
   void note_used(std::uint64_t bytes) {
     recent_peak_ = std::max(recent_peak_, bytes);
     figures_.used_peak = std::max(figures_.used_peak, bytes);
@@ -283,16 +297,15 @@ class RangePool {
     {
       Locked hold(lock_);
       note_used(blocks_.used_bytes() + bytes);
-      const Window where = window(bytes, order);
-      if (!where.bare || figures_.mapped_bytes + where.bytes_missing > bytes_max())
-        if (Extent* const extent = blocks_.best_fit_anywhere(bytes, order))
-          return {blocks_.take_from(extent, bytes)->first, {}, true, true};
+      Window where = window(Blocks<Fence>::zone_of(bytes), bytes, order);
+      if (is_short_ || !where.bare || figures_.mapped_bytes + where.bytes_missing > bytes_max())
+        if (const Answer answer = take_anywhere_locked(bytes, order); answer.ok) return answer;
+      for (std::size_t zone = 0; zone < kZones && !where.bare; ++zone) where = window(zone, bytes, order);
       if (!where.bare) return {0, source_.no_addresses(), false, false};
       growth = planned(where, bytes, mapping);
     }
     mapping.unmap_runs();
-    const Error error =
-        mapping.fill(growth.bare->first, growth.end_of_needed, growth.bare->end(), growth.piece_bytes_max);
+    const Error error = mapping.fill(growth.bare->first, growth.bare->end(), growth.piece_bytes_max);
     const bool failed = source_.failed(error);
     const std::uint64_t lost = failed ? mapping.undo() : 0;
     mapping.destroy_spare();
@@ -300,6 +313,7 @@ class RangePool {
     if (failed) give_up(growth, lost);
     put_back(mapping);
     if (failed) return {0, error, false, false};
+    is_short_ = false;
     pieces_.insert(mapping.mapped);
     figures_.mapped_peak = std::max(figures_.mapped_peak, figures_.mapped_bytes);
     Extents& extents = blocks_.zone(*growth.bare);
@@ -314,13 +328,6 @@ class RangePool {
     if (growth.part) extents.set(growth.part, State::free, growth.part_order, growth.part_stamp);
   }
 
-  // In the zone of such blocks, or in any where that is full.
-  Window window(std::uint64_t bytes, Order order) {
-    const std::size_t own = Blocks<Fence>::zone_of(bytes);
-    Window best = window(own, bytes, order);
-    for (std::size_t zone = 0; zone < kZones && !best.bare; ++zone) best = window(zone, bytes, order);
-    return best;
-  }
   Window window(std::size_t zone, std::uint64_t bytes, Order order) {
     Window best;
     const auto consider = [&](Extent* part, Extent* bare) {
@@ -365,7 +372,6 @@ class RangePool {
     }
     growth.bare = extents.cut(where.bare, is_behind ? where.bare->first : where.bare->end() - missing, missing);
     growth.first = !growth.part ? growth.bare->first : is_behind ? growth.part->first : growth.part->end() - bytes;
-    growth.end_of_needed = growth.bare->first + (is_behind ? where.bytes_missing : missing);
     figures_.mapped_bytes += missing;
     if (figures_.mapped_bytes > bytes_max()) move_out(mapping, figures_.mapped_bytes - bytes_max());
     return growth;
@@ -374,14 +380,20 @@ class RangePool {
   std::uint64_t more(const Window& where) const {
     const std::uint64_t mapped = figures_.mapped_bytes + where.bytes_missing;
     if (where.bare->after || !where.bare_is_behind() || mapped >= bytes_max()) return 0;
+    if (is_nearly_full(where.bytes_missing)) return 0;
     return round_down(
         std::min({bytes_max() - mapped, recent_peak_ / kMorePart, where.bare->bytes - where.bytes_missing}));
+  }
+  bool is_nearly_full(std::uint64_t missing) const {
+    return figures_.mapped_bytes + missing > settings_.memory_bytes / 4 * 3;
   }
   std::uint64_t piece_bytes_max(std::uint64_t missing) const {
     const BlockFigures& now = blocks_.figures();
     const std::uint64_t average = (now.live_bytes + missing) / (now.live_blocks + 1);
+    const std::uint64_t most = std::min(average * (is_nearly_full(missing) ? 1 : kPieceBlocks),  //
+                                        settings_.memory_bytes / kPiecesOfAll);
     std::uint64_t bytes = piece_;
-    while (bytes < missing && bytes < average * kPieceBlocks) bytes *= 2;
+    while (bytes < missing && bytes < most) bytes *= 2;
     return bytes;
   }
 
@@ -468,6 +480,7 @@ class RangePool {
   Pieces<Handle> pieces_;
   Vector<Retiring> retiring_;  // one for each piece with a part that was retired
   std::uint64_t recent_peak_ = 0;
+  bool is_short_ = false;  // the last growth found no memory
   RangeFigures figures_{};
 };
 

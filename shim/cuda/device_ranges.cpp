@@ -104,7 +104,7 @@ DeviceRange* DeviceRanges::make(Context& context) {
   DeviceRange* known = nullptr;
   if (answer == kSuccess) {
     auto* const made = new (internal_allocate(sizeof(DeviceRange)))
-        DeviceRange(functions_, blocks_, source_, context, {first, bytes}, granularity, can_rdma);
+        DeviceRange(functions_, blocks_, source_, context, {first, bytes, total}, granularity, can_rdma);
     const Options& chosen = options();
     made->set_limits({.bytes_max = chosen.device_pool_max,
                       .bytes_min = chosen.device_pool_min,
@@ -178,20 +178,6 @@ void DeviceRanges::device_appeared(Device& device) {
   warn_later(line.text());
 }
 
-void DeviceRanges::begin_use() {
-  uses_.fetch_add(1);
-  for (int wait = 0; ends_.load() && wait < Gate::kWaitsMax; ++wait) {
-    uses_.fetch_sub(1);
-    usleep(Gate::kWaitMicroseconds);
-    uses_.fetch_add(1);
-  }
-}
-
-void DeviceRanges::begin_end() {
-  ends_.fetch_add(1);
-  for (int wait = 0; uses_.load() && wait < Gate::kWaitsMax; ++wait) usleep(Gate::kWaitMicroseconds);
-}
-
 DeviceRanges::Standing DeviceRanges::standing(const Device& device) const {
   Standing sum;
   for_each([&](DeviceRange& range) {
@@ -246,7 +232,6 @@ void DeviceRanges::after_fork_in_parent() {
 void DeviceRanges::after_fork_in_child() {
   after_fork_in_parent();
   first_.store(nullptr);
-  uses_ = ends_ = 0;  // the threads that held them are not there
 }
 
 }  // namespace cistern::cuda

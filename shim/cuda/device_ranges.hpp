@@ -28,26 +28,6 @@ class DeviceRanges {
   // mapped memory has to be opened for it. Where that is impossible no more memory comes from ranges.
   void device_appeared(Device& device);
 
-  // Held by calls that use memory, from before they look what lies at its address until they return. While a context
-  // ends there are none, since its memory may be unmapped at any moment: a call that comes then waits, only for a time.
-  class InUse {
-   public:
-    explicit InUse(DeviceRanges& ranges) : ranges_(ranges.any() ? &ranges : nullptr) {
-      if (ranges_) ranges_->begin_use();
-    }
-    ~InUse() {
-      if (ranges_) ranges_->uses_.fetch_sub(1);
-    }
-    InUse(const InUse&) = delete;
-    InUse& operator=(const InUse&) = delete;
-
-   private:
-    DeviceRanges* const ranges_;
-  };
-  void begin_end();
-  void end_end() { ends_.fetch_sub(1); }
-  bool any() const { return first_.load(std::memory_order_relaxed) != nullptr; }
-
   // Over the ranges of one device.
   struct Standing {
     std::uint64_t mapped_bytes = 0, used_bytes = 0;  // used: by blocks, or by work that has not settled
@@ -73,7 +53,6 @@ class DeviceRanges {
   void after_fork_in_child();
 
  private:
-  void begin_use();
   void wait_for_work(Context& context);
   DeviceRange* make(Context& context);
   CUresult try_out(Context& context, CUdeviceptr first, std::uint64_t granularity, bool rdma_capable);
@@ -85,7 +64,6 @@ class DeviceRanges {
   BlockSource& source_;
   std::atomic<bool> asked_for_;
   std::atomic<DeviceRange*> first_{nullptr};
-  std::atomic<int> uses_{0}, ends_{0};
   std::atomic<bool> any_whole_{false};
   Lock whole_lock_;
   Vector<SiteId> whole_sites_;

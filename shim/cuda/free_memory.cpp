@@ -69,28 +69,39 @@ std::uint64_t kept_in_pages(CudaState& s, const Device& device, std::uint64_t gr
   return all > not_to_be_had ? (all - not_to_be_had) * granule : 0;
 }
 
-}  // namespace
-
-std::uint64_t used_bytes(CudaState& s, const Device& device) {
-  std::uint64_t bytes = device.share.live_bytes.load(std::memory_order_relaxed) +
-                        device.share.waste_bytes.load(std::memory_order_relaxed);
-  for_each_waiting(s, device, [&](const Block& block) { bytes += block.bytes; });
-  s.pools.ranges().for_each([&](DeviceRange& range) {
-    if (range.context().device == &device) bytes += range.pool().waiting_bytes();
+// The blocks that the program has.
+std::uint64_t live_in_ranges(CudaState& s, const Device& device) {
+  std::uint64_t bytes = 0;
+  s.blocks.table.for_each([&](const Block& block) {
+    if (block.range && block.state.load() == BlockState::live && block.context_is_there() &&
+        block.context->device == &device)
+      bytes += block.bytes;
   });
   return bytes;
 }
 
-std::uint64_t kept_bytes(CudaState& s, const Device& device) {
+}  // namespace
+
+// A piece of a range is used as a whole as long as any block lies there.
+std::uint64_t used_bytes(CudaState& s, const Device& device) {
   const DeviceRanges::Standing in_ranges = s.pools.ranges().standing(device);
+  std::uint64_t bytes = device.share.live_bytes.load(std::memory_order_relaxed) +
+                        device.share.waste_bytes.load(std::memory_order_relaxed);
+  if (in_ranges.mapped_bytes) bytes -= std::min(bytes, live_in_ranges(s, device));
+  for_each_waiting(s, device, [&](const Block& block) { bytes += block.bytes; });
   const Segments::Standing in_segments = s.segments.standing(device);
-  const std::uint64_t reclaimable = in_ranges.reclaimable_bytes + in_segments.reclaimable_bytes;
+  bytes += in_segments.bytes - std::min(in_segments.bytes, in_segments.reclaimable_bytes);
+  bytes -= std::min(bytes, in_segments.live_bytes);
+  return bytes + in_ranges.mapped_bytes - std::min(in_ranges.mapped_bytes, in_ranges.reclaimable_bytes);
+}
+
+std::uint64_t kept_bytes(CudaState& s, const Device& device) {
   const std::uint64_t granule = device.granule.load(std::memory_order_relaxed);
-  if (granule != kGranuleMin) return reclaimable + kept_in_pages(s, device, granule);
-  const std::uint64_t used = used_bytes(s, device) + in_ranges.mapped_bytes + in_segments.bytes;
-  const std::uint64_t reserved =
-      device.reserved_bytes.load(std::memory_order_relaxed) + in_ranges.used_bytes + in_segments.live_bytes;
-  return reclaimable + (reserved > used ? reserved - used : 0);
+  if (granule != kGranuleMin)
+    return s.pools.ranges().standing(device).reclaimable_bytes + s.segments.standing(device).reclaimable_bytes +
+           kept_in_pages(s, device, granule);
+  const std::uint64_t used = used_bytes(s, device), reserved = device.reserved_bytes.load(std::memory_order_relaxed);
+  return reserved > used ? reserved - used : 0;
 }
 
 GranuleMeasurement::GranuleMeasurement(CudaState& s, Device& device, std::uint64_t bytes)

@@ -137,7 +137,6 @@ ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context
   context_->ending.store(true);
   context_->wait_until_left();
   ends_range_ = context_->range.load();
-  if (ends_range_) s_.pools.ranges().begin_end();
   empty_ring();
   // A block that is kept under another key than its own may have work on the stream of that key.
   const auto keep = [this](const PoolKey& key, Block* block, bool waits) {
@@ -150,7 +149,6 @@ ContextEnd::ContextEnd(CudaState& s, Context* context) : s_(s), context_(context
 
 ContextEnd::~ContextEnd() {
   if (context_) context_->ending.store(false);
-  if (ends_range_) s_.pools.ranges().end_end();
 }
 
 // Its chunks go with the rest of what the pool keeps. No call is made of a context that a capture is of.

@@ -2,7 +2,8 @@
 // between that frees and takes nothing: random allocations, frees, work on streams, waits and captures, and now and
 // then the question, after which a capture may begin or end. After a wait for the device all is free that the program
 // does not hold, but for what the pool's blocks waste.
-// Options: --steps N (3000), --seed N (random; CISTERN_TEST_SEED).
+// Options: --steps N (3000), --seed N (random; CISTERN_TEST_SEED), --captures 0 (none), --beside BYTES (0: that may lie
+// unused beside live blocks).
 #include <cstring>
 
 #include "random_program.hpp"
@@ -10,6 +11,9 @@
 namespace {
 
 constexpr size_t kUnit = 512;
+
+size_t beside_blocks = 0;
+bool captures = true;
 
 struct Block {
   char* data;
@@ -49,7 +53,7 @@ class Run {
   void end() {
     if (capturing_) toggle_capture();
     while (!blocks_.empty()) free_one();
-    if (!promises_ || !in_captures_) fail("nothing was asked");
+    if (!promises_ || (captures && !in_captures_)) fail("nothing was asked");
     printf("%lu promises kept, %lu of them in captures\n", promises_, in_captures_);
   }
 
@@ -78,6 +82,7 @@ class Run {
     CHECK(cudaMemsetAsync(block.data, 1, std::min<size_t>(block.bytes, 4096), streams_[below(2)]));
   }
   void toggle_capture() {
+    if (!captures) return;
     if (!capturing_) {
       CHECK(cudaStreamBeginCapture(captured_, cudaStreamCaptureModeRelaxed));
     } else {
@@ -90,7 +95,7 @@ class Run {
   void wait() {
     if (capturing_) return;
     CHECK(cudaDeviceSynchronize());
-    const size_t free_bytes = free_now(), wasted = all_ / 64 + (size_t{2} << 20);
+    const size_t free_bytes = free_now(), wasted = all_ / 64 + (size_t{2} << 20) + beside_blocks;
     if (free_bytes + held_ + wasted < all_)
       fail("%zu free, %zu held of %zu: less than there is", free_bytes, held_, all_);
   }
@@ -129,8 +134,15 @@ class Run {
 
 int main(int count, char** arguments) {
   unsigned long steps = 3000;
-  for (int i = 1; i + 1 < count; i += 2)
-    (strcmp(arguments[i], "--seed") ? steps : run_seed) = strtoul(arguments[i + 1], nullptr, 10);
+  for (int i = 1; i + 1 < count; i += 2) {
+    const unsigned long value = strtoul(arguments[i + 1], nullptr, 10);
+    if (!strcmp(arguments[i], "--beside"))
+      beside_blocks = value;
+    else if (!strcmp(arguments[i], "--captures"))
+      captures = value;
+    else
+      (strcmp(arguments[i], "--seed") ? steps : run_seed) = value;
+  }
   say("seed %lu", run_seed);
   Run run;
   for (; steps_done < steps; ++steps_done) run.one_step();

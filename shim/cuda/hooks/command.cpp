@@ -37,8 +37,8 @@ namespace hook {
   }
 #define CUDA_USE(base, version, stream, name, parameters, arguments, on, ...) \
   CUresult name parameters {                                                  \
-    const DeviceRanges::InUse in_use(state().pools.ranges());                 \
-    if (refuses(state(), #name, __VA_ARGS__)) [[unlikely]]                    \
+    InUse in_use;                                                             \
+    if (refuses(state(), in_use, #name, __VA_ARGS__)) [[unlikely]]            \
       return kInvalidValue;                                                   \
     const StreamTurn turn(state(), on, Zero::stream);                         \
     Transfers::last_was_no_copy();                                            \
@@ -53,11 +53,13 @@ namespace hook {
 #include "shim/symbols/cuda.def"
 
 CUresult cuMemAdvise(CUdeviceptr pointer, size_t bytes, int advice, CUdevice device) {
-  if (refuses(state(), "cuMemAdvise", pointer, bytes)) return kInvalidValue;
+  InUse in_use;
+  if (refuses(state(), in_use, "cuMemAdvise", pointer, bytes)) return kInvalidValue;
   return observe(driver().cuMemAdvise(pointer, bytes, advice, device));
 }
 CUresult cuMemAdvise_v2(CUdeviceptr pointer, size_t bytes, int advice, CUmemLocation location) {
-  if (refuses(state(), "cuMemAdvise_v2", pointer, bytes)) return kInvalidValue;
+  InUse in_use;
+  if (refuses(state(), in_use, "cuMemAdvise_v2", pointer, bytes)) return kInvalidValue;
   return observe(driver().cuMemAdvise_v2(pointer, bytes, advice, location));
 }
 

@@ -200,7 +200,8 @@ CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
   s.objects.green_contexts().with(green, [&](GreenRecord* record) {
     if (record) record->context = *context, device = record->device;
   });
-  s.contexts.make_known(*context, device, true);
+  // Its memory may outlive it, which that of a range does not.
+  if (Context* const made = s.contexts.make_known(*context, device, true)) made->has_no_range.store(true);
   return answer;
 }
 CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned flags, int priority) {

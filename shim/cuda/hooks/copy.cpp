@@ -290,7 +290,7 @@ class Copying {
 
   // The copy uses device memory there: refused, if that is a block which the program has freed.
   void use(CUdeviceptr first, std::uint64_t bytes, std::size_t* failed = nullptr, std::size_t index = 0) {
-    if (refused_ || !refuses(s_, api_, first, bytes)) [[likely]]
+    if (refused_ || !refuses(s_, in_use_, api_, first, bytes)) [[likely]]
       return;
     refused_ = true;
     if (failed) *failed = index;
@@ -409,7 +409,7 @@ class Copying {
   static std::size_t pitches(const staging::Side& side) { return side.row_pitch | side.slice_pitch; }
 
   CudaState& s_ = state();
-  const DeviceRanges::InUse in_use_{s_.pools.ranges()};
+  InUse in_use_;
   const char* const api_;
   const Zero zero_;
   On on_ = CUstream{};

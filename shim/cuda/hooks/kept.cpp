@@ -1,9 +1,27 @@
 // See kept.hpp.
 #include "shim/cuda/hooks/kept.hpp"
 
+#include <algorithm>
+
 #include "shim/process/misuse.hpp"
 
 namespace cistern::cuda {
+
+void InUse::add(Context& context) {
+  if (first_ == &context || std::find(more_.begin(), more_.end(), &context) != more_.end()) return;
+  first_ ? more_.push_back(&context) : void(first_ = &context);
+  context.own_calls.fetch_add(1);
+  for (int wait = 0; context.ending.load() && wait < Gate::kWaitsMax; ++wait) {
+    context.own_calls.fetch_sub(1);
+    usleep(Gate::kWaitMicroseconds);
+    context.own_calls.fetch_add(1);
+  }
+}
+
+void InUse::leave() {
+  first_->own_calls.fetch_sub(1);
+  for (Context* const context : more_) context->own_calls.fetch_sub(1);
+}
 
 bool refuses_named(CudaState& s, const Named& named, CUdeviceptr address, const char* driver_name) {
   const Context* const current = s.contexts.current();

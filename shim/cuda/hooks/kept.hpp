@@ -14,7 +14,27 @@ struct Named {
   enum What { allowed, freed, not_there } what = allowed;
   const Block* block = nullptr;  // of freed memory
 };
-inline Named named_by(CudaState& s, CUdeviceptr first, std::uint64_t bytes) {
+
+// The contexts with memory in a range that a call names, held until the call returns: a context that ends would unmap
+// it at any moment. While one is ending a call that comes waits, only for a time.
+class InUse {
+ public:
+  InUse() = default;
+  InUse(const InUse&) = delete;
+  InUse& operator=(const InUse&) = delete;
+  ~InUse() {
+    if (first_) leave();
+  }
+  void add(Context& context);
+
+ private:
+  void leave();
+
+  Context* first_ = nullptr;
+  Vector<Context*> more_;  // only copies in batches name memory of several
+};
+
+inline Named named_by(CudaState& s, CUdeviceptr first, std::uint64_t bytes, InUse& in_use) {
   const Block* block = s.blocks.table.find(first);
   if (!block && !(block = s.blocks.containing(first))) {
     const bool in_range = s.pools.ranges().containing(first) || s.segments.kind_at(first) == BlockKind::device;
@@ -23,6 +43,7 @@ inline Named named_by(CudaState& s, CUdeviceptr first, std::uint64_t bytes) {
   if (block->state.load(std::memory_order_acquire) == BlockState::live) [[likely]] {
     if (!block->is_cut() || block->kind != BlockKind::device) [[likely]]
       return {};
+    in_use.add(*block->context);
     if (!block->context_is_there()) return {Named::not_there};
     const std::uint64_t offset = first - block->address.load(std::memory_order_relaxed);
     const bool fits = bytes <= block->bytes && offset <= block->bytes - bytes;
@@ -46,14 +67,14 @@ constexpr std::uint64_t spanned(std::uint64_t pitch, std::uint64_t width, std::u
   return too_many ? ~std::uint64_t{0} : bytes;
 }
 
-inline bool refuses(CudaState& s, const char* driver_name, CUdeviceptr first, std::uint64_t bytes) {
-  const Named named = bytes ? named_by(s, first, bytes) : Named{};
+inline bool refuses(CudaState& s, InUse& in_use, const char* driver_name, CUdeviceptr first, std::uint64_t bytes) {
+  const Named named = bytes ? named_by(s, first, bytes, in_use) : Named{};
   return named.what != Named::allowed && refuses_named(s, named, first, driver_name);
 }
-inline bool refuses(CudaState& s, const char* driver_name, const CUdeviceptr* firsts, const std::size_t* bytes,
-                    std::size_t count) {
+inline bool refuses(CudaState& s, InUse& in_use, const char* driver_name, const CUdeviceptr* firsts,
+                    const std::size_t* bytes, std::size_t count) {
   for (std::size_t i = 0; firsts && bytes && i < count; ++i)
-    if (refuses(s, driver_name, firsts[i], bytes[i])) return true;
+    if (refuses(s, in_use, driver_name, firsts[i], bytes[i])) return true;
   return false;
 }
 

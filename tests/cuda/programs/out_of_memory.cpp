@@ -2,7 +2,6 @@
 // block that only fits if what is kept for reuse is given back.
 // harness: environment=SIMCUDA_MEMORY=67108864
 // harness: simulator-only
-// harness: without-ranges=pieces
 #include "../program.hpp"
 
 static std::vector<void*> fill_up(size_t bytes) {

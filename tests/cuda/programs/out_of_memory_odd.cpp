@@ -1,7 +1,6 @@
 // As out_of_memory, with sizes that are rounded up where blocks are kept by class: as many fit as in the plain program.
 // harness: environment=SIMCUDA_MEMORY=67108864
 // harness: simulator-only
-// harness: without-ranges=pieces
 #include "../program.hpp"
 
 int main() {
