@@ -44,8 +44,9 @@ class Segments {
     const Locked hold(lock_);
     Segment* const of = find(block.address.load(std::memory_order_relaxed));
     if (!of) return;
+    const std::uint64_t bytes = block.bytes;
     of->live_blocks += is_born ? 1 : ~std::uint64_t{0};
-    of->live_bytes += is_born ? block.bytes : 0 - block.bytes;
+    of->live_bytes += is_born ? bytes : 0 - bytes;
     of->work = std::max(of->work, work);
   }
   // The kind of the segment that contains the address; nothing: none does.
