@@ -131,7 +131,7 @@ PoolSegments::Ended::~Ended() {
 
 // --- Blocks
 cistern_status PoolSegments::take(const Wanted& wanted, Taken* taken) {
-  segments_trim.store(trim_for_kinds, std::memory_order_relaxed);
+  if (!segments_trim.load(std::memory_order_relaxed)) segments_trim.store(trim_for_kinds, std::memory_order_relaxed);
   const KindSegments& kind = *wanted.memory->segments;
   Place place;
   if (const cistern_status status = kind.find(wanted, &place); status != CISTERN_OK) return status;

@@ -367,7 +367,7 @@ TEST_F(SegmentsBesideTheDriver, AreNotFreedByTheDriversCall) {
     EXPECT_EQ(DRIVER_V2(cuMemFree)(address(block)), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(DRIVER(cuMemFreeAsync)(address(block), nullptr), CUDA_ERROR_INVALID_VALUE);
     const std::string text = said.text();
-    EXPECT_NE(text.find("this is a live device library block, allocated at"), std::string::npos) << text;
+    EXPECT_NE(text.find("this is a live pooled block, allocated at"), std::string::npos) << text;
   }
   EXPECT_EQ(statistics(pool).live_blocks, 2u);
   char bytes[1000] = "kept", back[1000];

@@ -150,7 +150,7 @@ CUresult refuse_cut(CudaState& s, const Block& block, const char* api) {
   const CUresult answer =
       note(s, on_device ? driver().cuMemFree_v2(reinterpret_cast<CUdeviceptr>(unallocated_address()))
                         : driver().cuMemFreeHost(unallocated_address()));
-  report_wrong_free(api_name(api), address, on_device ? "device library" : "pinned library", block.site);
+  report_wrong_free(api_name(api), address, "pooled", block.site);
   return answer == kSuccess ? kInvalidValue : answer;
 }
 
