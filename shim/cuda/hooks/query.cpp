@@ -108,6 +108,15 @@ CUresult marks(CUdeviceptr pointer, const char* driver_name, CUresult answer) {
   return answer;
 }
 
+// Empty segments count as free when no work uses them any more.
+void settle_segments(CudaState& s) {
+  if (!s.segments.any() || !s.gate.open()) return;
+  for (Context* const context : s.segments.busy_contexts()) {
+    BlockSource::Fence all{{context, context->clock.last()}};
+    s.pools.source().settled(*context, all);
+  }
+}
+
 // The driver's handle would be one of the segment: who opens it would take the segment's first bytes for the block.
 CUresult refuse_share(CUipcMemHandle* handle, CUdeviceptr pointer) {
   const CUresult answer = driver().cuIpcGetMemHandle(handle, nowhere());
@@ -210,6 +219,7 @@ CUresult cuMemHostGetFlags(unsigned* flags, void* pointer) {
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   CudaState& s = state();
   s.pools.settle();
+  settle_segments(s);
   const CUresult answer = driver().cuMemGetInfo_v2(free_bytes, total_bytes);
   if (answer != kSuccess) return note(s, answer);
   Context* context = s.contexts.current();
