@@ -71,7 +71,8 @@ def replay_device_pool(given, written):
           f"{'':48}{'live MiB':>10}{'plain calls':>13}" + "".join(f"{way:>{width}}" for way in ways) +
           f"\n{'':71}" + f"{columns:>{width}}" * len(ways))
     if is_plugin:
-        print("all: calls of any kind that the driver saw for each allocation and its free")
+        print("live: as the program has it, for work that comes later may use what it freed\n"
+              "all: calls of any kind that the driver saw for each allocation and its free")
     for name, passes, file in written:
         plain = bench.run(file, passes, {}, "pinned" if given.kind == "pinned" else "device")
         line = f"{name:48}{plain['live_peak_bytes'] / MIB:10.1f}{calls_of(plain):13,}"
