@@ -1,6 +1,6 @@
 // The pieces of physical memory that are mapped into a range, by address, and the calls that map and unmap them.
 //
-// A piece is unmapped as a whole. One that is pinned stays where it is.
+// A piece is unmapped as a whole.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -19,7 +19,6 @@ template <class Handle>
 struct Piece {
   std::uint64_t bytes;
   Handle handle;
-  unsigned pins = 0;
   bool is_retiring = false;  // a part of it was retired
 };
 
@@ -45,20 +44,16 @@ class Pieces {
   }
   void erase(std::uint64_t first) { all_.erase(first); }
 
-  // Takes pieces side by side that lie between these addresses and are not pinned, until they have so many bytes.
+  // Takes pieces side by side that lie between these addresses, until they have so many bytes.
   Taken take(std::uint64_t first, std::uint64_t end, std::uint64_t bytes) {
     Taken taken;
     auto at = all_.lower_bound(first);
     const auto fits = [&] { return at != all_.end() && at->first + at->second.bytes <= end; };
-    while (fits() && at->second.pins) ++at;
-    for (std::uint64_t found = 0; fits() && !at->second.pins && found < bytes; at = all_.erase(at)) {
+    for (std::uint64_t found = 0; fits() && found < bytes; at = all_.erase(at)) {
       taken.push_back(*at);
       found += at->second.bytes;
     }
     return taken;
-  }
-  void unpin_all() {
-    for (Entry& entry : all_) entry.second.pins = 0;
   }
 
  private:

@@ -13,7 +13,7 @@
 //
 // The bound: mapped memory stays below `percent_max` of the most that was used, or one piece of the driver's
 // granularity above it. Memory is used while it is live or its fence has not settled. A piece under a live block never
-// moves, nor one while it is pinned (a graph captured it, it was registered or exported).
+// moves.
 //
 // The source is never called under the lock: what it works on is busy meanwhile.
 #pragma once
@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "pool/base/lock.hpp"
-#include "pool/ranges/blocks.hpp"
+#include "pool/ranges/cut_pool.hpp"
 #include "pool/ranges/pieces.hpp"
 #include "pool/ranges/range_source.hpp"
 
@@ -42,21 +42,26 @@ struct RangeFigures : BlockFigures, MapFigures {
 };
 
 template <RangeSource S>
-class RangePool {
+class RangePool : public CutPool<S> {
+  using Base = CutPool<S>;
+  using Base::blocks_;
+  using Base::lock_;
+  using Base::note_used;
+  using Base::recent_peak_;
+  using Base::source_;
+  using Base::take;
+  using Base::take_anywhere;
+
  public:
   using Handle = typename S::Handle;
-  using Error = typename S::Error;
-  using Fence = typename S::Fence;
+  using Base::settle;
+  using typename Base::Answer;
+  using typename Base::Error;
+  using typename Base::Fence;
   static constexpr std::uint64_t kGranule = ranges::kGranule;
 
-  struct Answer {
-    std::uint64_t first;
-    Error error;
-    bool ok, hit;
-  };
-
   RangePool(S& source, const RangeSettings& settings)
-      : source_(source), settings_(settings), piece_(source.granularity()), blocks_(lock_, settings.reuse_in_order) {
+      : Base(source, settings.reuse_in_order), settings_(settings), piece_(source.granularity()) {
     std::uint64_t first = settings.first;
     for (std::size_t zone = 0; zone < kZones; ++zone) {
       const std::uint64_t bytes = round_down(settings.bytes >> (kZones - zone));
@@ -65,8 +70,6 @@ class RangePool {
       first += bytes;
     }
   }
-  RangePool(const RangePool&) = delete;
-  RangePool& operator=(const RangePool&) = delete;
   // No block is live any more, and no work uses the memory.
   ~RangePool() { end(); }
 
@@ -74,32 +77,17 @@ class RangePool {
   Answer allocate(std::uint64_t bytes, Order order) {
     if (bytes > settings_.bytes) return {0, source_.no_addresses(), false, false};
     bytes = Blocks<Fence>::rounded(bytes);
-    // A block that was cut out of a larger extent keeps it apart: so memory that has settled is joined before.
-    if (const Answer answer = take(bytes, order, true); answer.ok) return answer;
-    blocks_.settle_next(source_);
-    if (const Answer answer = take(bytes, order, false); answer.ok) return answer;
-    if (settle())
-      if (const Answer answer = take(bytes, order, false); answer.ok) return answer;
+    if (const Answer answer = take(bytes, order); answer.ok) return answer;
     for (int tries = 0;; ++tries) {
       const Answer answer = grow(bytes, order);
       if (answer.ok || !source_.out_of_memory(answer.error) || tries == kTriesMax) return answer;
-      if (const Answer other = take_anywhere(bytes, order); other.ok || !trim(0)) return other.ok ? other : answer;
+      if (const Answer other = take_when_short(bytes, order); other.ok || !trim(0)) return other.ok ? other : answer;
     }
   }
 
-  // `waits`: the fence has to settle before other work than this order's may use the memory. Fences of one order settle
-  // in that order; kNoOrder: of work in several. False: no live block begins there.
-  bool deallocate(std::uint64_t first, Order order, Fence&& fence, bool waits) {
-    Locked hold(lock_);
-    Extent* const extent = blocks_.forget_live(first);
-    if (!extent) return false;
-    blocks_.free(extent, order, std::move(fence), waits);
-    return true;
-  }
-
   // In place of deallocate(), for a block that others may know by its address (it was exported): no block lies there
-  // again. Its whole pieces go back now, those at its edges when no neighbour lives there any more, and none while it
-  // is pinned. False: no live block begins there.
+  // again. Its whole pieces go back now, those at its edges when no neighbour lives there any more. False: no live
+  // block begins there.
   bool retire(std::uint64_t first) {
     typename Mapping<S>::Taken pieces;
     {
@@ -118,28 +106,6 @@ class RangePool {
     }
     give_back_retired(std::move(pieces));
     return true;
-  }
-
-  // Extents whose fences have settled by now become free for all work. False: there were none.
-  bool settle() { return blocks_.settle(source_); }
-
-  // The addresses of a block that was live when it was pinned.
-  struct Pinned {
-    std::uint64_t first, bytes;  // no bytes: no block was live there
-  };
-  // The memory under this live block does not move until unpin(), even when it is freed. Pins are counted.
-  Pinned pin(std::uint64_t first) {
-    Locked hold(lock_);
-    const Extent* const extent = blocks_.find_live(first);
-    if (!extent) return {first, 0};
-    pieces_.for_each_in(first, extent->end(), [](std::uint64_t, Piece<Handle>& piece) { ++piece.pins; });
-    return {first, extent->bytes};
-  }
-  void unpin(const Pinned& pinned) {
-    Locked hold(lock_);
-    if (pinned.bytes)
-      pieces_.for_each_in(pinned.first, pinned.first + pinned.bytes,
-                          [](std::uint64_t, Piece<Handle>& piece) { --piece.pins; });
   }
 
   // Access to all that is mapped is asked for once more: it has changed. The first error.
@@ -174,20 +140,13 @@ class RangePool {
     for (const Extents& extents : blocks_.zones()) extents.for_each_free(visit);
   }
 
-  // Freed, and not settled.
-  std::uint64_t waiting_bytes() {
-    Locked hold(lock_);
-    return blocks_.used_bytes() - blocks_.figures().live_bytes;
-  }
-
   // Mapped bytes that trim(0) would give back now.
   std::uint64_t reclaimable_bytes() {
     std::uint64_t bytes = 0;
     for_each_free([&](const Extent& free) {
       if (free.order != kAnyOrder) return;
       pieces_.for_each_in(free.first, free.end(), [&](std::uint64_t first, const Piece<Handle>& piece) {
-        const bool is_inside = first >= free.first && first + piece.bytes <= free.end();
-        if (is_inside && !piece.pins) bytes += piece.bytes;
+        if (first >= free.first && first + piece.bytes <= free.end()) bytes += piece.bytes;
       });
     });
     return bytes;
@@ -198,7 +157,6 @@ class RangePool {
     {
       Locked hold(lock_);
       blocks_.end();
-      pieces_.unpin_all();
     }
     trim(0);
   }
@@ -226,11 +184,9 @@ class RangePool {
     RangeFigures now = figures_;
     static_cast<BlockFigures&>(now) = blocks_.figures();
     now.largest_free = blocks_.largest_free();
+    now.used_peak = this->used_peak_;
     return now;
   }
-
-  void before_fork() { lock_.lock_for_fork(); }
-  void after_fork() { lock_.unlock_after_fork(); }
 
  private:
   static constexpr std::size_t kZones = Blocks<Fence>::kZones;
@@ -266,28 +222,10 @@ class RangePool {
   std::uint64_t round_up(std::uint64_t bytes) const { return (bytes + piece_ - 1) / piece_ * piece_; }
   std::uint64_t round_down(std::uint64_t bytes) const { return bytes / piece_ * piece_; }
 
-  Answer take(std::uint64_t bytes, Order order, bool exact) {
-    Locked hold(lock_);
-    const Extent* const extent = blocks_.take(bytes, order, exact);
-    if (!extent) return {};
-    note_used(blocks_.used_bytes());
-    return {extent->first, {}, true, true};
-  }
-
-  Answer take_anywhere(std::uint64_t bytes, Order order) {
+  Answer take_when_short(std::uint64_t bytes, Order order) {
     Locked hold(lock_);
     is_short_ = true;
-    return take_anywhere_locked(bytes, order);
-  }
-  Answer take_anywhere_locked(std::uint64_t bytes, Order order) {
-    Extent* const extent = blocks_.best_fit_anywhere(bytes, order);
-    if (!extent) return {};
-    return {blocks_.take_from(extent, bytes)->first, {}, true, true};
-  }
-
-  void note_used(std::uint64_t bytes) {
-    recent_peak_ = std::max(recent_peak_, bytes);
-    figures_.used_peak = std::max(figures_.used_peak, bytes);
+    return take_anywhere(bytes, order);
   }
 
   // --- Growth
@@ -299,7 +237,7 @@ class RangePool {
       note_used(blocks_.used_bytes() + bytes);
       Window where = window(Blocks<Fence>::zone_of(bytes), bytes, order);
       if (is_short_ || !where.bare || figures_.mapped_bytes + where.bytes_missing > bytes_max())
-        if (const Answer answer = take_anywhere_locked(bytes, order); answer.ok) return answer;
+        if (const Answer answer = take_anywhere(bytes, order); answer.ok) return answer;
       for (std::size_t zone = 0; zone < kZones && !where.bare; ++zone) where = window(zone, bytes, order);
       if (!where.bare) return {0, source_.no_addresses(), false, false};
       growth = planned(where, bytes, mapping);
@@ -439,7 +377,7 @@ class RangePool {
     std::erase_if(all, [&](const Retiring& retiring) {
       const Piece<Handle>* const piece = pieces_.find(retiring.piece);
       if (!piece) return true;  // it went with another block
-      if (piece->pins || !retire_rest(retiring.block, retiring.piece, retiring.piece + piece->bytes)) return false;
+      if (!retire_rest(retiring.block, retiring.piece, retiring.piece + piece->bytes)) return false;
       taken.push_back({retiring.piece, *piece});
       pieces_.erase(retiring.piece);
       return true;
@@ -472,15 +410,11 @@ class RangePool {
     return true;
   }
 
-  S& source_;
   const RangeSettings settings_;
   const std::uint64_t piece_;
-  Lock lock_;
-  Blocks<Fence> blocks_;
   Pieces<Handle> pieces_;
   Vector<Retiring> retiring_;  // one for each piece with a part that was retired
-  std::uint64_t recent_peak_ = 0;
-  bool is_short_ = false;  // the last growth found no memory
+  bool is_short_ = false;      // the last growth found no memory
   RangeFigures figures_{};
 };
 

@@ -93,32 +93,6 @@ TEST(RangePool, TakesLargeMemoryInPiecesOfAFewBlocks) {
   EXPECT_LE(pool.figures().creates, creates + 9);
 }
 
-TEST(RangePool, NeverMovesWhatWasPinned) {
-  FakeRanges driver;
-  Pool pool(driver, kRange);
-  const std::uint64_t pinned = address(pool.allocate(16 * kPiece, kAnyOrder));
-  address(pool.allocate(16 * kPiece, kAnyOrder));
-  pool.pin(pinned);
-  pool.deallocate(pinned, kAnyOrder, {}, false);
-  EXPECT_TRUE(pool.allocate(24 * kPiece, kAnyOrder).ok);
-  EXPECT_EQ(pool.trim(0), 0u);
-  EXPECT_TRUE(driver.is_accessible(pinned, 16 * kPiece));
-}
-
-TEST(RangePool, MovesWhatIsNotPinnedAnyMore) {
-  FakeRanges driver;
-  Pool pool(driver, kRange);
-  const std::uint64_t block = address(pool.allocate(16 * kPiece, kAnyOrder));
-  const auto one = pool.pin(block), two = pool.pin(block);
-  pool.deallocate(block, kAnyOrder, {}, false);
-  pool.unpin(one);
-  EXPECT_EQ(pool.trim(0), 0u);
-  pool.unpin(two);
-  EXPECT_EQ(pool.trim(0), 16 * kPiece);
-  EXPECT_EQ(pool.pin(block).bytes, 0u);
-  EXPECT_EQ(driver.wrong_calls, 0);
-}
-
 TEST(RangePool, NeverUsesRetiredAddressesAgain) {
   FakeRanges driver;
   Pool pool(driver, kRange);
@@ -154,18 +128,6 @@ TEST(RangePool, GivesTheWholePiecesOfARetiredBlockBackNow) {
   EXPECT_EQ(pool.figures().mapped_bytes, driver.physical());
   EXPECT_EQ(pool.figures().retired_bytes, 20 * kPiece);
   EXPECT_EQ(pool.figures().live_bytes, 0u);
-}
-
-TEST(RangePool, LeavesRetiredMemoryThatIsPinned) {
-  FakeRanges driver;
-  Pool pool(driver, kRange);
-  const std::uint64_t block = address(pool.allocate(4 * kPiece, kAnyOrder));
-  const auto pinned = pool.pin(block);
-  EXPECT_TRUE(pool.retire(block));
-  EXPECT_TRUE(driver.is_accessible(block, 4 * kPiece));
-  pool.unpin(pinned);
-  pool.trim(0);
-  EXPECT_EQ(driver.physical(), 0u);
 }
 
 // Work of order 1 asks for what it freed; none asks for order 2.
@@ -299,7 +261,7 @@ TEST(RangePool, IsTheModelNearTheEndOfMemory) {
 
 TEST(RangePool, IsNotTheModelWhereAFaultIsPlanted) {
   using test::Planted;
-  for (const Planted planted : {Planted::early_reuse, Planted::two_owners, Planted::no_pin, Planted::no_retirement}) {
+  for (const Planted planted : {Planted::early_reuse, Planted::two_owners, Planted::no_retirement}) {
     FakeRanges driver;
     test::RangeWork work = kWork;
     work.planted = planted;

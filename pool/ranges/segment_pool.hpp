@@ -20,8 +20,7 @@
 #include <map>
 #include <utility>
 
-#include "pool/base/lock.hpp"
-#include "pool/ranges/blocks.hpp"
+#include "pool/ranges/cut_pool.hpp"
 #include "pool/source.hpp"
 
 namespace cistern::ranges {
@@ -48,51 +47,42 @@ struct SegmentFigures : BlockFigures {
 };
 
 template <SegmentSource S>
-class SegmentPool {
- public:
-  using Error = typename S::Error;
-  using Fence = typename S::Fence;
+class SegmentPool : public CutPool<S> {
+  using Base = CutPool<S>;
+  using Base::blocks_;
+  using Base::lock_;
+  using Base::note_used;
+  using Base::source_;
+  using Base::take;
+  using Base::take_anywhere;
+  using Base::used_peak_;
 
-  struct Answer {
-    std::uint64_t first;
-    Error error;
-    bool ok, hit;
-  };
+ public:
+  using Base::settle;
+  using typename Base::Answer;
+  using typename Base::Error;
+  using typename Base::Fence;
 
   SegmentPool(S& source, const SegmentSettings& settings)
-      : source_(source), settings_(settings), blocks_(lock_, settings.reuse_in_order) {}
-  SegmentPool(const SegmentPool&) = delete;
-  SegmentPool& operator=(const SegmentPool&) = delete;
+      : Base(source, settings.reuse_in_order), settings_(settings) {}
   // No block is live any more, and no work uses the memory.
   ~SegmentPool() {
-    for (auto& [first, segment] : segments_) segment.pins = 0;
-    blocks_.settle_all();
+    {
+      Locked hold(lock_);
+      blocks_.end();
+    }
     trim(0);
   }
 
   // For work of this order; kAnyOrder: for work that waits for nothing.
   Answer allocate(std::uint64_t bytes, Order order) {
     if (bytes < kHuge) bytes = Blocks<Fence>::rounded(bytes);
-    if (const Answer answer = take(bytes, order, true); answer.ok) return answer;
-    blocks_.settle_next(source_);
-    if (const Answer answer = take(bytes, order, false); answer.ok) return answer;
-    if (settle())
-      if (const Answer answer = take(bytes, order, false); answer.ok) return answer;
+    if (const Answer answer = take(bytes, order); answer.ok) return answer;
     for (int tries = 0;; ++tries) {
       const Answer answer = grow(bytes, order, tries > 0);
       if (answer.ok || !source_.out_of_memory(answer.error) || tries == kTriesMax) return answer;
       trim(0);
     }
-  }
-
-  // `waits`: the fence has to settle before other work than this order's may use the memory. Fences of one order settle
-  // in that order; kNoOrder: of work in several. False: no live block begins there.
-  bool deallocate(std::uint64_t first, Order order, Fence&& fence, bool waits) {
-    Locked hold(lock_);
-    Extent* const extent = blocks_.forget_live(first);
-    if (!extent) return false;
-    blocks_.free(extent, order, std::move(fence), waits);
-    return true;
   }
 
   // In place of deallocate(), for a block that others may know by its address (it was exported): no block lies there
@@ -111,25 +101,6 @@ class SegmentPool {
     }
     release(empty);
     return true;
-  }
-
-  // Extents whose fences have settled by now become free for all work. False: there were none.
-  bool settle() { return blocks_.settle(source_); }
-
-  struct Pinned {
-    std::uint64_t first, bytes;  // no bytes: no block was live there
-  };
-  // The segment of this live block does not go back until unpin(), even when the block is freed. Pins are counted.
-  Pinned pin(std::uint64_t first) {
-    Locked hold(lock_);
-    const Extent* const extent = blocks_.find_live(first);
-    if (!extent) return {first, 0};
-    ++segment_of(first).pins;
-    return {first, extent->bytes};
-  }
-  void unpin(const Pinned& pinned) {
-    Locked hold(lock_);
-    if (pinned.bytes) --segment_of(pinned.first).pins;
   }
 
   // Gives empty segments back until segments have so many bytes. Returns the bytes given back.
@@ -154,12 +125,10 @@ class SegmentPool {
     SegmentFigures now = figures_;
     static_cast<BlockFigures&>(now) = blocks_.figures();
     now.largest_free = blocks_.largest_free();
+    now.used_peak = used_peak_;
     now.segments = segments_.size();
     return now;
   }
-
-  void before_fork() { lock_.lock_for_fork(); }
-  void after_fork() { lock_.unlock_after_fork(); }
 
  private:
   static constexpr int kTriesMax = 2;
@@ -169,7 +138,6 @@ class SegmentPool {
 
   struct Segment {
     std::uint64_t bytes;
-    unsigned pins = 0;
     Extent* retired = nullptr;  // one of the blocks in it that were retired
   };
   using Segments =
@@ -180,22 +148,15 @@ class SegmentPool {
   }
   Segment& segment_of(std::uint64_t address) { return std::prev(segments_.upper_bound(address))->second; }
 
-  Answer take(std::uint64_t bytes, Order order, bool exact) {
-    Locked hold(lock_);
-    const Extent* const extent = blocks_.take(bytes, order, exact);
-    return extent ? Answer{extent->first, {}, true, true} : Answer{};
-  }
-
   // `exact`: memory is short, so the segment has no more than the block needs.
   Answer grow(std::uint64_t bytes, Order order, bool exact) {
     std::uint64_t segment = rounded(bytes);
     Vector<std::uint64_t> empty;
     {
       Locked hold(lock_);
-      figures_.used_peak = std::max(figures_.used_peak, blocks_.used_bytes() + (bytes < kHuge ? bytes : 0));
+      note_used(blocks_.used_bytes() + (bytes < kHuge ? bytes : 0));
       if (exact || figures_.mapped_bytes + segment > bytes_max())
-        if (Extent* const extent = blocks_.best_fit_anywhere(bytes, order))
-          return {blocks_.take_from(extent, bytes)->first, {}, true, true};
+        if (const Answer answer = take_anywhere(bytes, order); answer.ok) return answer;
       if (!exact) segment += more(segment);
       const std::uint64_t wanted = figures_.mapped_bytes + std::min(segment, kHuge);
       if (wanted > bytes_max()) empty = take_empty(wanted - bytes_max());
@@ -215,13 +176,13 @@ class SegmentPool {
   }
   // The most that segments may have.
   std::uint64_t bytes_max() const {
-    const std::uint64_t used = figures_.used_peak;
+    const std::uint64_t used = used_peak_;
     return std::max(used / 100 * settings_.percent_max + used % 100 * settings_.percent_max / 100, used + kSegmentMin);
   }
   std::uint64_t more(std::uint64_t segment) const {
     const std::uint64_t mapped = figures_.mapped_bytes + segment;
     if (mapped >= bytes_max()) return 0;
-    return std::min(bytes_max() - mapped, figures_.used_peak / kMorePart) / segment * segment;
+    return std::min(bytes_max() - mapped, used_peak_ / kMorePart) / segment * segment;
   }
 
   // Under the lock: empty segments of so many bytes leave the pool, the largest first.
@@ -231,7 +192,7 @@ class SegmentPool {
     for (Extents& extents : blocks_.zones())
       for (Extent* at = extents.free().largest(); at && at->bytes >= kSegmentMin && found < bytes;) {
         Extent* const next = extents.free().next_smaller(*at);
-        if (!at->before && !at->after && !segments_[at->first].pins) {
+        if (!at->before && !at->after) {
           found += at->bytes;
           taken.push_back(forgotten(at));
         }
@@ -270,7 +231,6 @@ class SegmentPool {
     return extent;
   }
   static bool is_unused(const Segment& segment) {
-    if (segment.pins) return false;
     for (const Extent* at = front_of(segment.retired); at; at = at->after)
       if (at->state != State::retired && (at->state != State::free || at->order != kAnyOrder)) return false;
     return true;
@@ -286,10 +246,7 @@ class SegmentPool {
     }
   }
 
-  S& source_;
   const SegmentSettings settings_;
-  Lock lock_;
-  Blocks<Fence> blocks_;
   Segments segments_;
   SegmentFigures figures_{};
 };

@@ -75,18 +75,6 @@ TEST(SegmentPool, ServesNoWorkButItsOwnBeforeAFenceHasSettled) {
   EXPECT_EQ(address(pool.allocate(2 * kMiB, 2)), block);
 }
 
-TEST(SegmentPool, KeepsThePinnedSegment) {
-  FakeSegments source;
-  Pool pool(source, {});
-  const std::uint64_t block = address(pool.allocate(4 * kMiB, kAnyOrder));
-  const auto pinned = pool.pin(block);
-  pool.deallocate(block, kAnyOrder, {}, false);
-  EXPECT_EQ(pool.trim(0), 0u);
-  pool.unpin(pinned);
-  EXPECT_EQ(pool.trim(0), 4 * kMiB);
-  EXPECT_EQ(pool.pin(block).bytes, 0u);
-}
-
 TEST(SegmentPool, GivesARetiredBlockBackWithTheLastBlockBesideIt) {
   FakeSegments source;
   Pool pool(source, {});
@@ -188,7 +176,7 @@ TEST(SegmentPool, IsTheModelNearTheEndOfMemory) {
 
 TEST(SegmentPool, IsNotTheModelWhereAFaultIsPlanted) {
   using test::Planted;
-  for (const Planted planted : {Planted::early_reuse, Planted::two_owners, Planted::no_pin, Planted::no_retirement}) {
+  for (const Planted planted : {Planted::early_reuse, Planted::two_owners, Planted::no_retirement}) {
     FakeSegments source;
     test::RangeWork work = kWork;
     work.planted = planted;

@@ -76,7 +76,6 @@ int main(int count, char** arguments) {
   constexpr Run kPlanted[] = {
       {"planted: early reuse", {.large_bytes_max = kLarge, .planted = Planted::early_reuse}},
       {"planted: two owners", {.large_bytes_max = kLarge, .planted = Planted::two_owners}},
-      {"planted: no pin", {.large_bytes_max = kLarge, .planted = Planted::no_pin}},
       {"planted: no retirement", {.large_bytes_max = kLarge, .planted = Planted::no_retirement}},
   };
   bool pass = true;

@@ -28,7 +28,7 @@ class FrameworkTest(package_tests.PackageTest):
 
     def environment(self, preload=True, driver=True, **more):
         """PyTorch finds its runtime by a path of its own: the substitute stands before it."""
-        made = super().environment(preload, driver, **more)
+        made = super().environment(preload, driver, **(dict(ARGUMENTS.option) if preload else {}) | more)
         libraries = [made["LD_PRELOAD"]] if "LD_PRELOAD" in made else []
         return made | {"LD_PRELOAD": ":".join([*libraries, str(ARGUMENTS.runtime)])}
 
@@ -144,6 +144,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     for name in ("shim", "driver", "runtime", "library", "cuda-include"):
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
+    parser.add_argument("--option", type=lambda text: text.split("=", 1), action="append", default=[],
+                        help="NAME=VALUE: of the preloaded library, in every run")
     ARGUMENTS, rest = parser.parse_known_args()
     package_tests.ARGUMENTS = ARGUMENTS
     subprocess.run([ROOT / "scripts/python-packages"], check=True)

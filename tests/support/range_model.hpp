@@ -1,6 +1,6 @@
 // Random work of several threads on a pool that cuts ranges or segments, beside a model that counts what goes wrong:
 //
-//   blocks overlap, or a live or pinned one has no memory
+//   blocks overlap, or a live one has no memory
 //   work of another order has memory before its fence has settled
 //   a retired address comes again
 //   the pool does not know a block, or an error is not one of the driver's
@@ -20,7 +20,7 @@
 
 namespace cistern::test {
 
-enum class Planted { none, early_reuse, two_owners, no_pin, no_retirement };
+enum class Planted { none, early_reuse, two_owners, no_retirement };
 
 // Blocks of all threads, and addresses that must not come again.
 class RangeBooks {
@@ -69,15 +69,12 @@ class RangeModel {
     // Those of one order settle in that order.
     if (random_() % 3 == 0 && !gates_.empty()) open(gates_, 0);
     if (random_() % 3 == 0 && !unordered_.empty()) open(unordered_, random_() % unordered_.size());
-    if (random_() % 64 == 0 && !blocks_.empty()) pin(blocks_[random_() % blocks_.size()]);
-    if (random_() % 64 == 0 && !pins_.empty()) unpin();
     if (random_() % 512 == 0) pool_.trim(random_() % 2 ? 0 : 1 << 22);
   }
   void end() {
     while (!blocks_.empty()) free_one();
     while (!gates_.empty()) open(gates_, 0);
     while (!unordered_.empty()) open(unordered_, unordered_.size() - 1);
-    while (!pins_.empty()) unpin();
   }
 
  private:
@@ -88,10 +85,6 @@ class RangeModel {
     std::uint64_t first, bytes;
     Order order;
     int gate;
-  };
-  struct Pin {
-    typename Pool::Pinned pinned;
-    bool is_told;
   };
 
   void check(bool holds) { books_.faults += !holds; }
@@ -136,17 +129,6 @@ class RangeModel {
     check(work_.planted == Planted::no_retirement ? pool_.deallocate(block.first, ranges::kAnyOrder, {}, false)
                                                   : pool_.retire(block.first));
   }
-  void pin(const Block& block) {
-    const bool is_told = work_.planted != Planted::no_pin;
-    pins_.push_back({is_told ? pool_.pin(block.first) : typename Pool::Pinned{block.first, block.bytes}, is_told});
-    check(pins_.back().pinned.bytes >= block.bytes);
-  }
-  void unpin() {
-    const Pin pin = pins_.back();
-    pins_.pop_back();
-    check(driver_.is_accessible(pin.pinned.first, pin.pinned.bytes));
-    if (pin.is_told) pool_.unpin(pin.pinned);
-  }
   void check_order(std::uint64_t first, std::uint64_t bytes, Order order) {
     std::erase_if(freed_, [&](const Freed& one) {
       const bool is_closed = std::find(gates_.begin(), gates_.end(), one.gate) != gates_.end() ||
@@ -166,7 +148,6 @@ class RangeModel {
   std::vector<Block> blocks_;
   std::vector<Freed> freed_;
   std::vector<int> gates_, unordered_;
-  std::vector<Pin> pins_;
 };
 
 // So many steps in each thread; then all is given back.

@@ -1,0 +1,90 @@
+// The common part of RangePool and SegmentPool, which cut blocks and join what is freed. It takes blocks out of memory
+// that is there, and keeps what waits for fences. It knows the most that was used: that bounds the memory of a pool.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "pool/base/lock.hpp"
+#include "pool/ranges/blocks.hpp"
+
+namespace cistern::ranges {
+
+// S: the source, with Error, Fence and settled(fence), which is never called under the lock.
+template <class S>
+class CutPool {
+ public:
+  using Error = typename S::Error;
+  using Fence = typename S::Fence;
+
+  struct Answer {
+    std::uint64_t first;
+    Error error;
+    bool ok, hit;
+  };
+
+  CutPool(const CutPool&) = delete;
+  CutPool& operator=(const CutPool&) = delete;
+
+  // `waits`: the fence has to settle before other work than this order's may use the memory. Fences of one order settle
+  // in that order; kNoOrder: of work in several. False: no live block begins there.
+  bool deallocate(std::uint64_t first, Order order, Fence&& fence, bool waits) {
+    Locked hold(lock_);
+    Extent* const extent = blocks_.forget_live(first);
+    if (!extent) return false;
+    blocks_.free(extent, order, std::move(fence), waits);
+    return true;
+  }
+
+  // Extents whose fences have settled by now become free for all work. False: there were none.
+  bool settle() { return blocks_.settle(source_); }
+
+  // Freed, and not settled.
+  std::uint64_t waiting_bytes() {
+    Locked hold(lock_);
+    return blocks_.used_bytes() - blocks_.figures().live_bytes;
+  }
+
+  void before_fork() { lock_.lock_for_fork(); }
+  void after_fork() { lock_.unlock_after_fork(); }
+
+ protected:
+  CutPool(S& source, bool reuse_in_order) : source_(source), blocks_(lock_, reuse_in_order) {}
+  ~CutPool() = default;
+
+  // A block out of memory that is there, among others of its size. One that was cut out of a larger extent keeps it
+  // apart: so memory that has settled is joined before.
+  Answer take(std::uint64_t bytes, Order order) {
+    if (const Answer answer = take_now(bytes, order, true); answer.ok) return answer;
+    blocks_.settle_next(source_);
+    if (const Answer answer = take_now(bytes, order, false); answer.ok) return answer;
+    return settle() ? take_now(bytes, order, false) : Answer{};
+  }
+  // Among blocks of any size. Under the lock.
+  Answer take_anywhere(std::uint64_t bytes, Order order) {
+    Extent* const extent = blocks_.best_fit_anywhere(bytes, order);
+    return extent ? Answer{blocks_.take_from(extent, bytes)->first, {}, true, true} : Answer{};
+  }
+  // Under the lock.
+  void note_used(std::uint64_t bytes) {
+    recent_peak_ = std::max(recent_peak_, bytes);
+    used_peak_ = std::max(used_peak_, bytes);
+  }
+
+  S& source_;
+  Lock lock_;
+  Blocks<Fence> blocks_;
+  std::uint64_t used_peak_ = 0, recent_peak_ = 0;  // recent: since the pool's limits were kept last
+
+ private:
+  // `exact`: while fences wait, only an extent that fits exactly.
+  Answer take_now(std::uint64_t bytes, Order order, bool exact) {
+    Locked hold(lock_);
+    const Extent* const extent = blocks_.take(bytes, order, exact);
+    if (!extent) return {};
+    note_used(blocks_.used_bytes());
+    return {extent->first, {}, true, true};
+  }
+};
+
+}  // namespace cistern::ranges
