@@ -364,13 +364,13 @@ def instructions_of(measure, allocator, command):
     """All that the program executes, counted by callgrind."""
     values = {**measure.environment, **allocator.environment, "LD_PRELOAD": " ".join(map(str, allocator.preload))}
     try:
-        said = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *map(str, command)],
-                              env=values, capture_output=True, text=True, timeout=TIMEOUT_S).stderr
+        done = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *map(str, command)],
+                              env=values, capture_output=True, text=True, timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         raise Failed(f"not done after {TIMEOUT_S} s") from None
-    found = re.search(r"Collected : (\d+)", said)
-    if not found:
-        raise Failed(f"callgrind counted nothing: {said.strip()[-300:]}")
+    found = re.search(r"Collected : (\d+)", done.stderr)
+    if done.returncode != 0 or not found:
+        raise Failed(f"under callgrind it ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     return int(found.group(1))
 
 

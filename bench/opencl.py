@@ -71,4 +71,5 @@ def main():
             "cpus": os.cpu_count(), "rounds": arguments.rounds, "unit": "ns", "minima": best}, indent=2) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -73,4 +73,5 @@ def main():
         arguments.out.write_text("\n".join(text))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,7 @@
 // How a request gets a chunk, whatever the memory is, and what a call does that is out of memory.
 //
-//   acquire(pool, want, now) -> take_kept -> the pool's chunk with this key, else one that is a little larger
-//                            -> want.acquire(): a new chunk from the source, by with_room
+//   acquire(pool, request, now) -> take_kept -> the pool's chunk with this key, else one that is a little larger
+//                               -> request.acquire(): a new chunk from the source, by with_room
 //   with_room(room, call)    -> call -> out of memory: room.make() gives all kept chunks back to the source, and waits
 //                               for threads that give some back -> call again, as long as anything went back
 #pragma once
@@ -40,14 +40,14 @@ auto with_room(Room&& room, Call call) {
 }
 
 // One request to a pool. `bytes_max()` is the size of the largest chunk that may serve it, asked if there is none with
-// the key. `is_there(chunk)` is false if the chunk's memory is gone, with its context for example; the want has
+// the key. `is_there(chunk)` is false if the chunk's memory is gone, with its context for example; the request has
 // disposed of the chunk then. `acquire()` gets a new chunk from the source, by with_room.
-template <class W, class Pool>
-concept WantOf = requires(W& want, typename Pool::Chunk chunk) {
-  { want.key } -> std::convertible_to<typename Pool::Key>;
-  { want.bytes_max() } -> std::same_as<std::uint64_t>;
-  { want.is_there(chunk) } -> std::same_as<bool>;
-  { want.acquire() } -> std::same_as<typename Pool::Answer>;
+template <class R, class Pool>
+concept PoolRequest = requires(R& request, typename Pool::Chunk chunk) {
+  { request.key } -> std::convertible_to<typename Pool::Key>;
+  { request.bytes_max() } -> std::same_as<std::uint64_t>;
+  { request.is_there(chunk) } -> std::same_as<bool>;
+  { request.acquire() } -> std::same_as<typename Pool::Answer>;
 };
 
 template <class Answer>
@@ -57,24 +57,24 @@ struct Allocated {
 };
 
 // A kept chunk for the request; nothing: none fits.
-template <class Pool, class Want>
-std::optional<typename Pool::Chunk> take_kept(Pool& pool, Want&& want, std::uint64_t now_ns) {
+template <class Pool, class Request>
+std::optional<typename Pool::Chunk> take_kept(Pool& pool, Request&& request, std::uint64_t now_ns) {
   for (;;) {
-    auto chunk = pool.take(want.key, now_ns);
+    auto chunk = pool.take(request.key, now_ns);
     if (!chunk) [[unlikely]]
-      if (const std::uint64_t bytes_max = want.bytes_max(); bytes_max > want.key.bytes)
-        chunk = pool.take_near(want.key, bytes_max);
-    if (!chunk || want.is_there(*chunk)) [[likely]]
+      if (const std::uint64_t bytes_max = request.bytes_max(); bytes_max > request.key.bytes)
+        chunk = pool.take_near(request.key, bytes_max);
+    if (!chunk || request.is_there(*chunk)) [[likely]]
       return chunk;
   }
 }
 
-template <class Pool, class Want>
-Allocated<typename Pool::Answer> acquire(Pool& pool, Want&& want, std::uint64_t now_ns) {
-  static_assert(WantOf<Want, Pool>);
-  if (const auto chunk = take_kept(pool, want, now_ns)) [[likely]]
+template <class Pool, class Request>
+Allocated<typename Pool::Answer> acquire(Pool& pool, Request&& request, std::uint64_t now_ns) {
+  static_assert(PoolRequest<Request, Pool>);
+  if (const auto chunk = take_kept(pool, request, now_ns)) [[likely]]
     return {{*chunk, {}, true}, true};
-  return {want.acquire(), false};
+  return {request.acquire(), false};
 }
 
 }  // namespace cistern

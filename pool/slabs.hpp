@@ -20,7 +20,7 @@ struct Slab {
   std::uint32_t life;  // of the group, for the caller: a group may end and begin anew
   std::uint32_t given = 0;
   Vector<std::uint32_t> free{};
-  std::size_t place = 0;  // among the slabs of its key
+  std::size_t index = 0;  // among the slabs of its key
 };
 
 class Slabs {
@@ -40,7 +40,7 @@ class Slabs {
     auto* const slab = new (internal_allocate(sizeof(Slab))) Slab{key, first, bytes, life};
     for (auto i = static_cast<std::uint32_t>(bytes / key.bytes); i-- > 0;) slab->free.push_back(i);
     OfKey& own = of_key_[key];
-    slab->place = own.slabs.size();
+    slab->index = own.slabs.size();
     own.slabs.push_back(slab);
     // The piece is one of this slab, even if another slab has room by now: a slab without pieces would never go.
     return piece_of(own, slab);
@@ -84,10 +84,10 @@ class Slabs {
     Vector<Slab*> slabs;
     std::size_t full = 0;
 
-    void move(Slab* slab, std::size_t place) {
-      Slab* const other = slabs[place];
-      std::swap(slabs[place], slabs[slab->place]);
-      std::swap(other->place, slab->place);
+    void move(Slab* slab, std::size_t index) {
+      Slab* const other = slabs[index];
+      std::swap(slabs[index], slabs[slab->index]);
+      std::swap(other->index, slab->index);
     }
   };
 

@@ -77,9 +77,9 @@ class PagesOf {
 int rights_at(const link_map& module, const void* address) {
   const auto& header = *reinterpret_cast<const ElfW(Ehdr)*>(module.l_addr);
   const auto* const parts = reinterpret_cast<const ElfW(Phdr)*>(module.l_addr + header.e_phoff);
-  const ElfW(Addr) place = reinterpret_cast<ElfW(Addr)>(address) - module.l_addr;
+  const ElfW(Addr) offset = reinterpret_cast<ElfW(Addr)>(address) - module.l_addr;
   for (const ElfW(Phdr) & part : std::span(parts, header.e_phnum))
-    if (part.p_type == PT_LOAD && place - part.p_vaddr < part.p_memsz)
+    if (part.p_type == PT_LOAD && offset - part.p_vaddr < part.p_memsz)
       return part.p_flags & PF_X ? PROT_READ | PROT_EXEC : PROT_READ;
   return PROT_READ;
 }

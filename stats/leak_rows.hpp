@@ -27,9 +27,9 @@ class LeakRows {
   template <class Kind>
   LeakFigures& add(const LiveBlocks& live, std::uint64_t apart, Kind kind) {
     const std::uint64_t origin = live.site ? live.site : reinterpret_cast<std::uintptr_t>(live.api);
-    const auto [place, is_new] = places_.try_emplace(origin << 16 | apart, rows_.size());
+    const auto [entry, is_new] = places_.try_emplace(origin << 16 | apart, rows_.size());
     if (is_new) rows_.push_back(leak_at(live.site, kind(), live.object, live.api));
-    LeakFigures& row = rows_[place->second];
+    LeakFigures& row = rows_[entry->second];
     row.blocks += live.blocks;
     row.bytes += live.bytes;
     row.first_s = std::min(row.first_s, static_cast<double>(live.first_ns) / 1e9);

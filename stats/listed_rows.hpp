@@ -29,11 +29,11 @@ Vector<Row> merged_by(Vector<Row> rows, Key key, Add add) {
   Map<String, std::size_t, Hash> places;
   Vector<Row> merged;
   for (Row& row : rows) {
-    const auto [place, is_new] = places.try_emplace(key(row), merged.size());
+    const auto [entry, is_new] = places.try_emplace(key(row), merged.size());
     if (is_new)
       merged.push_back(std::move(row));
     else
-      add(merged[place->second], row);
+      add(merged[entry->second], row);
   }
   return merged;
 }

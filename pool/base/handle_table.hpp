@@ -27,8 +27,8 @@ class HandleTable {
   void put(const void* handle, Record record) {
     Shard& shard = shard_of(handle);
     Locked hold(shard.lock);
-    const auto [place, is_new] = shard.records.try_emplace(handle, std::move(record));
-    if (!is_new) std::swap(place->second, record);
+    const auto [entry, is_new] = shard.records.try_emplace(handle, std::move(record));
+    if (!is_new) std::swap(entry->second, record);
   }
 
   // Takes the record out when when(record) says so, and moves it to `out`. False: not there, or not wanted.

@@ -140,7 +140,7 @@ void internal_deallocate(void* block, std::size_t bytes) {
 }
 
 void visit_internal_memory(void (*visit)(void* context, std::uintptr_t first, std::size_t bytes), void* context) {
-  const auto at = [](const void* place) { return reinterpret_cast<std::uintptr_t>(place); };
+  const auto at = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
   for (const Mapped* some = &all_mapped; some; some = some->next) {
     visit(context, at(some), sizeof *some);
     for (const auto& entry : some->entries)

@@ -71,7 +71,7 @@ class Calibration {
     bool seen = false;
     double usual_blocked = 0;  // for the way that won, since it won
     unsigned copies = 0;       // in it
-    unsigned strange = 0;      // of the last copies in a row, those far from what is usual
+    unsigned strange = 0;      // copies in a row, up to the last one, that were far from the usual time
   };
   static bool wins(const Best& staged, const Best& native);
   static bool hopeless(const Best& staged, const Best& native);

@@ -60,7 +60,7 @@ bool CopyCrew::copy(const Side& to, const ConstSide& from, const Box& box, Direc
 }
 
 bool CopyCrew::copy_large(const Pieces& pieces, Direction direction) {
-  // A signal handler copies that interrupted this thread in the midst of what follows.
+  // This is a copy in a signal handler that interrupted the thread in the lines below.
   if (lock_.held_here()) return pieces.copy_all(Stores::cached);
   const Begun begun = begin(pieces, direction);
   const std::uint64_t start = monotonic_ns();
@@ -71,7 +71,7 @@ bool CopyCrew::copy_large(const Pieces& pieces, Direction direction) {
     post(static_cast<int>(begun.helpers_wanted));
     if (begun.helpers_missing) start_helpers(begun.helpers_wanted);
     copy_pieces(*begun.job, pieces, begun.run.stores);
-    // In a child, and what helpers were about to copy nobody has copied.
+    // The process is a forked child now, and the helpers' part was not copied.
     const Finished finished = finish(*begun.job, begun.ticket);
     if (finished == Finished::not_ours) return pieces.copy_all(Stores::cached);
     copied = finished == Finished::copied;
@@ -290,7 +290,8 @@ unsigned CopyCrew::helpers() {
   return helper_count_;
 }
 
-// The copy that a handler interrupted in this very thread finds that its job is gone, and begins anew alone.
+// A handler may have forked in the middle of this thread's own copy. That copy then finds that its job is gone, and is
+// made again by this thread alone.
 void CopyCrew::after_fork_in_child() {
   for (Job& job : jobs_) {
     job.ticket = 0;

@@ -91,7 +91,7 @@ bool copies_large(CopyCrew& crew, unsigned seed = 1) {
 // --- Threads as the system sees them
 using Status = std::map<std::string, std::string>;
 
-// Of each helper, what /proc says.
+// The status of each helper, as /proc has it.
 std::vector<Status> helpers_seen() {
   std::vector<Status> found;
   DIR* const tasks = opendir("/proc/self/task");
@@ -211,7 +211,7 @@ TEST(CopyCrew, CopiesGuardedRows) {
   }
 }
 
-// A page of the program's side is not there: the answer says so, with and without helpers, and nobody faults.
+// A page of the program's side is not there: the answer says so, with and without helpers, and no thread faults.
 TEST(CopyCrew, SaysThatAGuardedSideIsGone) {
   const auto page = static_cast<std::size_t>(getpagesize());
   auto* const programs =

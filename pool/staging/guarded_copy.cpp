@@ -17,7 +17,7 @@ constinit std::atomic<bool> refused{false};
 // A call takes many rows, which may be short; of a long one it may take a part.
 constexpr std::size_t kRowsOfACall = 64, kShortRowBytes = std::size_t{1} << 20;
 
-// What memory alone answers. All else, of a filter of system calls or of a kernel without the call, comes each time.
+// Other answers come from a filter of system calls or from a kernel without the call, and come each time.
 bool is_answer_of_memory(long answer) { return answer >= 0 || answer == -EFAULT || answer == -ENOMEM; }
 
 // Bytes copied.

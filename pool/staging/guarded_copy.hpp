@@ -5,7 +5,7 @@
 
 namespace cistern::staging {
 
-// Which side is the program's, and guarded.
+// The side that is the program's, and guarded.
 enum class Guarded : unsigned char { neither, source, target };
 
 // Rows of one length, from the start of one to that of the next so far.

@@ -105,7 +105,7 @@ void Ring::forget() {
   count_ = 0;
 }
 
-// Whatever another thread was in the middle of changing is left where it is.
+// Another thread may have been in the middle of a change: its chunks are left where they are.
 void Ring::forget_in_child() {
   new (&lock_) Lock;
   for (Vector<Chunk*>* const chunks : {&idle_, &marked_}) new (chunks) Vector<Chunk*>;

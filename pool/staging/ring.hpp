@@ -24,7 +24,7 @@ struct Chunk {
   // The device's own: its object for the memory, and the mark.
   void* block = nullptr;
   void* event = nullptr;
-  unsigned epoch = 0;  // of the ring when it was made
+  unsigned epoch = 0;  // the ring's epoch when the chunk was made
 };
 
 // The ring's demands on a device, in the context that the ring belongs to.

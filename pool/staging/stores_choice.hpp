@@ -1,6 +1,6 @@
-// Which stores pay, measured on the program's own copies. Whole copies are timed, several in a row of one kind and then
-// of the other, and the first of a row do not count: what the stores of one kind leave in the caches, or push out of
-// them, is paid for by the copies after them, and in the end each kind pays for its own.
+// Measures on the program's own copies whether cached or streaming stores are faster. Whole copies are timed, several
+// in a row with one kind of stores and then several with the other. The first ones of a row do not count, because they
+// pay for what the other kind left in the caches or pushed out of them.
 //
 // The caller has a lock.
 #pragma once
@@ -55,7 +55,7 @@ class StoresChoice {
   explicit StoresChoice(const StoresFigures& known) : figures_(known) {}
 
   static constexpr unsigned kSamples = kCopiesOfALook / 4;
-  static constexpr double kGibPerSecond = 1e9 / (1 << 30);  // of bytes a nanosecond
+  static constexpr double kGibPerSecond = 1e9 / (1 << 30);  // one byte a nanosecond, in GiB a second
 
   struct Times {
     void add(double bytes_per_nanosecond) {

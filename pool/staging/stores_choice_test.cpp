@@ -1,4 +1,4 @@
-// Which stores are chosen, from times that the test makes up.
+// The choice of stores, from times that the test makes up.
 #include "pool/staging/stores_choice.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// memcpy whose stores may pass the caches by: what a device is about to read need not push out what the program works
-// with, and a line that is written whole need not be read first. Which of the two is faster is for whoever copies to
-// measure: it depends on the machine.
+// memcpy whose stores may pass the caches by. Data that a device is about to read then does not push out the data that
+// the program works with, and a line that is written whole is not read first. The caller measures which of the two is
+// faster, since that depends on the machine.
 #pragma once
 #include <cstddef>
 

@@ -4,8 +4,8 @@
 //                  when the call returns.
 //   to the host    pieces are enqueued ahead, and copied out of their chunks in order, each when its mark has passed
 //
-// The lane makes the rest of the copy by the driver's own call, on the same stream and in its place, in three cases:
-// there is no chunk, the memory may not be touched or goes meanwhile, or another thread interrupts the copy. A copy
+// In three cases the lane makes the rest of the copy by the driver's own call, on the same stream and in its place.
+// Either there is no chunk, or the memory may not be touched or goes meanwhile, or another thread interrupts. A copy
 // waits for its own chunks only. If it may not wait for the device, it waits only while its own earlier pieces come
 // through.
 #pragma once

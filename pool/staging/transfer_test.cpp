@@ -15,7 +15,7 @@
 namespace cistern::staging {
 namespace {
 
-// What a stream has to do, in order; nothing is done before somebody looks.
+// The work of a stream, in order. It is done only when the test looks at the stream.
 struct Stream {
   std::deque<std::function<void()>> work;
   std::uint64_t enqueued = 0, done = 0;
@@ -50,7 +50,7 @@ class FakeDevice final : public Device {
   void unmake(Chunk& chunk, bool passed) override {
     --made;
     delete static_cast<Mark*>(chunk.event);
-    // What is under way may still go there.
+    // Copies in flight may still write there.
     if (passed)
       delete[] chunk.memory;
     else
@@ -87,7 +87,7 @@ class FakeLane final : public Lane {
     *static_cast<Mark*>(chunk.event) = {&stream_, stream_.enqueued};
     return Error::none;
   }
-  // The driver stages too: the source is read at once, and on the way to the host it waits.
+  // The driver stages too: the source is read before the call returns, and a copy to the host is waited for.
   Error pass_on(const Piece& piece) override {
     passed_on_bytes += piece.box.bytes();
     if (native_error != Error::none) return native_error;
@@ -307,7 +307,7 @@ TEST_F(Transfers, OneChunkIsEnough) {
   EXPECT_TRUE(host.content() == sent);
 }
 
-// Whatever stops it, all arrives, by the one way or the other.
+// A copy that is stopped at any step arrives whole: the rest goes by the driver's own call.
 TEST_F(Transfers, StoppedAtAnyStepArriveAllTheSame) {
   const std::function<void(FakeLane&, int)> stops[] = {
       [](FakeLane& lane, int step) { lane.calls_until_failure = step + 1; },

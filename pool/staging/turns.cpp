@@ -51,22 +51,21 @@ std::uint64_t Turns::Slot::used_by_others_ns() const {
 }
 
 template <class Look>
-bool Turns::each_slot(const StreamKey& place, Look look) {
-  if (place.joins_all) return std::all_of(slots_.begin(), slots_.end(), look);
-  return look(slot_of(place.context, place.stream)) && (!place.blocks || look(slot_of(place.context, nullptr)));
+bool Turns::each_slot(const StreamKey& key, Look look) {
+  if (key.joins_all) return std::all_of(slots_.begin(), slots_.end(), look);
+  return look(slot_of(key.context, key.stream)) && (!key.blocks || look(slot_of(key.context, nullptr)));
 }
 
-Turns::LongTurn* Turns::in_the_way_of(const StreamKey& place) {
-  const auto found = std::find_if(under_way_.begin(), under_way_.end(), [&](const LongTurn& turn) {
-    return !turn.given_up && turn.place.ordered_with(place);
-  });
+Turns::LongTurn* Turns::in_the_way_of(const StreamKey& key) {
+  const auto found = std::find_if(under_way_.begin(), under_way_.end(),
+                                  [&](const LongTurn& turn) { return !turn.given_up && turn.key.ordered_with(key); });
   return found == under_way_.end() ? nullptr : &*found;
 }
 
 // A waiting thread does not count as a call, so that a long turn need not wait for it. After its sleep it counts again
 // and then looks again, because a long turn begins first and then looks for calls. It counts as waiting until it has
 // seen no long turn: until then no further one begins.
-void Turns::wait(Slot& slot, const StreamKey& place) {
+void Turns::wait(Slot& slot, const StreamKey& key) {
   const std::uint64_t begin_ns = monotonic_ns();
   slot.waiting.fetch_add(1);
   while (true) {
@@ -74,9 +73,9 @@ void Turns::wait(Slot& slot, const StreamKey& place) {
     const std::uint64_t waited_ns = monotonic_ns() - begin_ns;
     {
       Locked hold(lock_);
-      LongTurn* other = in_the_way_of(place);
+      LongTurn* other = in_the_way_of(key);
       if (other && waited_ns >= patience_ns_) troubled_.store(true);
-      for (; other && waited_ns >= patience_ns_; other = in_the_way_of(place)) other->given_up = true;
+      for (; other && waited_ns >= patience_ns_; other = in_the_way_of(key)) other->given_up = true;
       if (!other) break;
     }
     slot.calls.fetch_sub(1);
@@ -88,38 +87,38 @@ void Turns::wait(Slot& slot, const StreamKey& place) {
   slot.waiting.fetch_sub(1);
 }
 
-bool Turns::in_use(const StreamKey& place) {
+bool Turns::in_use(const StreamKey& key) {
   const std::uint64_t now = coarse_monotonic_ns();
-  return !each_slot(place, [&](const Slot& slot) {
+  return !each_slot(key, [&](const Slot& slot) {
     if (slot.waiting.load()) return false;
-    if (slot.context.load(std::memory_order_relaxed) != place.context) return true;
+    if (slot.context.load(std::memory_order_relaxed) != key.context) return true;
     const std::uint64_t used = slot.used_by_others_ns();
     return !used || now - used >= kUnusedNs;
   });
 }
 
 // Each slot has to have no calls once, not at the same time: a call that comes later sees the long turn.
-bool Turns::drained(const StreamKey& place) {
+bool Turns::drained(const StreamKey& key) {
   const std::uint64_t begin_ns = monotonic_ns();
   unsigned looks = 0;
-  return each_slot(place, [&](const Slot& slot) {
+  return each_slot(key, [&](const Slot& slot) {
     for (; slot.calls.load() > 0; pause(++looks))
       if (monotonic_ns() - begin_ns > kDrainNs) return false;
     return true;
   });
 }
 
-std::uint64_t Turns::begin_long(const StreamKey& place) {
-  if (!alone() && (troubled_.load(std::memory_order_relaxed) || in_use(place))) return 0;
+std::uint64_t Turns::begin_long(const StreamKey& key) {
+  if (!alone() && (troubled_.load(std::memory_order_relaxed) || in_use(key))) return 0;
   std::uint64_t number = 0;
   {
     Locked hold(lock_);
-    if (in_the_way_of(place)) return 0;
+    if (in_the_way_of(key)) return 0;
     number = ++last_number_;
-    under_way_.push_back({place, number, false});
+    under_way_.push_back({key, number, false});
     long_turns_.fetch_add(1);
   }
-  if (drained(place)) return number;
+  if (drained(key)) return number;
   end_long(number);
   return 0;
 }
@@ -147,20 +146,20 @@ void Turns::forget_in_child() {
   shared_ = false;
 }
 
-bool Turn::lengthen(const StreamKey& place) {
+bool Turn::lengthen(const StreamKey& key) {
   if (number_) return true;
   slot_.calls.fetch_sub(1);
-  number_ = turns_.begin_long(place);
+  number_ = turns_.begin_long(key);
   if (number_) return true;
-  take([&] { return place; });
+  take([&] { return key; });
   return false;
 }
 
-void Turn::shorten(const StreamKey& place) {
+void Turn::shorten(const StreamKey& key) {
   if (!number_) return;
   turns_.end_long(number_);
   number_ = 0;
-  take([&] { return place; });
+  take([&] { return key; });
 }
 
 }  // namespace cistern::staging

@@ -6,7 +6,7 @@
 //                stream, or one ordered with it, for a while, and no thread waits or enqueues there now.
 //
 // So a thread that enqueues often never waits, and other threads wait for one copy at most. In a process of several
-// threads the caller makes sure that no work is ahead of the pieces on their stream, unless it is `alone`: such work
+// threads the caller makes sure that no work is ahead of the pieces on their stream, unless it is `alone`. Such work
 // might wait for the very thread that waits here. If that happens all the same, all waiting ends after a moment, and no
 // copy is cut into pieces any more.
 #pragma once
@@ -63,7 +63,7 @@ class Turns {
     std::uint64_t used_by_others_ns() const;
   };
   struct LongTurn {
-    StreamKey place;
+    StreamKey key;
     std::uint64_t number;
     bool given_up;  // by those who waited for it
   };
@@ -74,15 +74,15 @@ class Turns {
     return slots_[(bits >> 32) % kSlots];
   }
   void note_thread();
-  LongTurn* in_the_way_of(const StreamKey& place);
-  void wait(Slot& slot, const StreamKey& place);
-  bool in_use(const StreamKey& place);
-  std::uint64_t begin_long(const StreamKey& place);  // 0: it is not to be had
+  LongTurn* in_the_way_of(const StreamKey& key);
+  void wait(Slot& slot, const StreamKey& key);
+  bool in_use(const StreamKey& key);
+  std::uint64_t begin_long(const StreamKey& key);  // 0: it is not to be had
   void end_long(std::uint64_t number);
-  bool drained(const StreamKey& place);
+  bool drained(const StreamKey& key);
   // For each slot whose calls may come between the pieces, while `look` returns true.
   template <class Look>
-  bool each_slot(const StreamKey& place, Look look);
+  bool each_slot(const StreamKey& key, Look look);
 
   const std::uint64_t patience_ns_;
   std::array<Slot, kSlots> slots_{};
@@ -98,12 +98,13 @@ class Turns {
 // A turn of the calling thread, as long as the object lives.
 class Turn {
  public:
-  // `context` and `stream` as in its place; a stream that joins all is null. `place` tells it, where that matters.
-  template <class PlaceOf>
-  Turn(Turns& turns, const void* context, const void* stream, PlaceOf place)
+  // `context` and `stream` as in the stream's key; a stream that joins all is null. `key_of()` gives the whole key. It
+  // is called only if there is a long turn.
+  template <class KeyOf>
+  Turn(Turns& turns, const void* context, const void* stream, KeyOf key_of)
       : turns_(turns), slot_(turns.slot_of(context, stream)) {
     turns.note_thread();
-    take(place);
+    take(key_of);
     slot_.note_use(context);
   }
   ~Turn() {
@@ -117,17 +118,17 @@ class Turn {
 
   bool is_long() const { return number_ != 0; }
   // Makes it a long turn. False: other threads use the stream, and it stays a short one.
-  bool lengthen(const StreamKey& place);
+  bool lengthen(const StreamKey& key);
   // Makes it a short turn again.
-  void shorten(const StreamKey& place);
+  void shorten(const StreamKey& key);
 
  private:
   // The call is counted before it looks for long turns, because a long turn begins and then looks for counted calls.
-  template <class PlaceOf>
-  void take(PlaceOf place) {
+  template <class KeyOf>
+  void take(KeyOf key_of) {
     slot_.calls.fetch_add(1);
     if (turns_.long_turns_.load()) [[unlikely]]
-      turns_.wait(slot_, place());
+      turns_.wait(slot_, key_of());
   }
 
   Turns& turns_;

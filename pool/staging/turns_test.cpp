@@ -1,5 +1,4 @@
-// Turns on streams: nothing comes between the pieces of a copy, whoever needs not wait does not, and nobody waits for
-// ever.
+// Turns on streams: no call comes between the pieces of a copy, no call waits without need, and each wait ends.
 #include "pool/staging/turns.hpp"
 
 #include <gtest/gtest.h>
@@ -26,13 +25,14 @@ double seconds(const std::function<void()>& what) {
 
 class TurnsTest : public testing::Test {
  protected:
-  // A turn on the place; longer than anybody's use of it is remembered, if that is wanted.
+  // A turn on the stream with this key.
   struct At : Turn {
-    At(Turns& turns, const StreamKey& place) : Turn(turns, place.context, place.stream, [&] { return place; }) {}
+    At(Turns& turns, const StreamKey& key) : Turn(turns, key.context, key.stream, [&] { return key; }) {}
   };
+  // Longer than a use of a stream is remembered.
   static void be_forgotten() { std::this_thread::sleep_for(30ms); }
 
-  // Whether a call on the one place waits for a copy in pieces on the other.
+  // Whether a call on one stream waits for a copy in pieces on the other.
   bool waits(const StreamKey& pieces, const StreamKey& call) {
     std::atomic<bool> began{false}, called{false}, let_go{false};
     std::thread copies([&] {
@@ -88,9 +88,9 @@ TEST_F(TurnsTest, NothingComesBetweenThePiecesOfACopy) {
     }
   };
   // Now and then: who calls often is never met.
-  const auto calls = [&](const StreamKey& place) {
+  const auto calls = [&](const StreamKey& key) {
     for (; !done; std::this_thread::sleep_for(25ms)) {
-      const At turn(turns, place);
+      const At turn(turns, key);
       enqueue(0);
     }
   };
@@ -112,7 +112,7 @@ TEST_F(TurnsTest, NothingComesBetweenThePiecesOfACopy) {
 }
 
 TEST_F(TurnsTest, ACopyIsNotCutWhereOthersAre) {
-  const auto lengthens = [&](const StreamKey& place) { return At(turns, place).lengthen(place); };
+  const auto lengthens = [&](const StreamKey& key) { return At(turns, key).lengthen(key); };
   {
     const At call(turns, kA);
     std::thread([&] {

@@ -44,8 +44,8 @@ void Account::forget_range(const void* handle, const Tracked& record) {
 
 void Account::note_went_with_context(const Tracked& record) {
   Locked hold(went_lock_);
-  auto [place, is_new] = went_.try_emplace(origin_key(record));
-  WentWithContext& went = place->second;
+  auto [entry, is_new] = went_.try_emplace(origin_key(record));
+  WentWithContext& went = entry->second;
   if (is_new) went.first = record;
   ++went.blocks;
   went.bytes += record.bytes;

@@ -43,8 +43,8 @@ class Contexts {
   }
   template <class Visit>
   void for_each_device(Visit visit) {
-    for (auto& place : devices_)
-      if (Device* const device = place.load()) visit(*device);
+    for (auto& slot : devices_)
+      if (Device* const device = slot.load()) visit(*device);
   }
 
   // Work of one context may use device memory of another from now on: peer access, or a copy between two.

@@ -8,12 +8,12 @@
 namespace cistern::cuda {
 
 template <class T>
-T* make_once(std::atomic<T*>& place) {
-  T* known = place.load(std::memory_order_acquire);
+T* make_once(std::atomic<T*>& slot) {
+  T* known = slot.load(std::memory_order_acquire);
   if (known) [[likely]]
     return known;
   auto* made = new (internal_allocate(sizeof(T))) T;
-  if (place.compare_exchange_strong(known, made)) return made;
+  if (slot.compare_exchange_strong(known, made)) return made;
   internal_deallocate(made, sizeof(T));
   return known;
 }

@@ -26,6 +26,7 @@ Pools::Pools(const Functions& functions, Gate& gate, Blocks& blocks, Contexts& c
       device_(source_),
       pinned_(source_),
       ranges_(functions, gate, blocks, contexts, source_),
+      keep_device_memory_(options().device_pool != "off"),
       deferred_(deferred) {
   const Options& chosen = options();
   source_.marks_own_context = deferred;

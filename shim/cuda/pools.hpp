@@ -23,6 +23,8 @@ class Pools {
   BlockPool& pinned() { return pinned_; }
   BlockPool& of(BlockKind kind) { return kind == BlockKind::device ? device_ : pinned_; }
   DeviceRanges& ranges() { return ranges_; }
+  // Asked by every allocation and free, which do not compare the option's text.
+  bool keep_device_memory() const { return keep_device_memory_; }
   bool are_deferred() const { return deferred_; }
 
   // The work that a block waits for besides that of its own context, which has been waited for already. All contexts
@@ -84,7 +86,7 @@ class Pools {
   BlockSource source_;
   BlockPool device_, pinned_;
   DeviceRanges ranges_;
-  const bool deferred_;
+  const bool keep_device_memory_, deferred_;
 };
 
 }  // namespace cistern::cuda

@@ -11,35 +11,35 @@ namespace cistern::cuda {
 template <class T>
 class Output {
  public:
-  explicit Output(T* place) : place_(place), value_(place ? *place : T{}) {}
+  explicit Output(T* target) : target_(target), value_(target ? *target : T{}) {}
   void restore() const {
-    if (place_) *place_ = value_;
+    if (target_) *target_ = value_;
   }
 
  private:
-  T* place_;
+  T* target_;
   T value_;
 };
 
 class OutputBytes {
  public:
-  OutputBytes(void* place, std::size_t bytes) : place_(place) {
-    if (!place || !bytes) return;
+  OutputBytes(void* target, std::size_t bytes) : target_(target) {
+    if (!target || !bytes) return;
     kept_.resize(bytes);
-    memcpy(kept_.data(), place, bytes);
+    memcpy(kept_.data(), target, bytes);
   }
   void restore() const {
-    if (!kept_.empty()) memcpy(place_, kept_.data(), kept_.size());
+    if (!kept_.empty()) memcpy(target_, kept_.data(), kept_.size());
   }
 
  private:
-  void* place_;
+  void* target_;
   Vector<char> kept_;
 };
 
 template <class T>
-Output<T> output(T* place) {
-  return Output<T>(place);
+Output<T> output(T* target) {
+  return Output<T>(target);
 }
 template <class T>
 OutputBytes array(T* first, std::size_t count) {
@@ -47,11 +47,11 @@ OutputBytes array(T* first, std::size_t count) {
 }
 // An executable graph, and what it is made of.
 struct ExecutableOf {
-  CUgraphExec* place;
+  CUgraphExec* executable;
   CUgraph graph;
-  explicit operator bool() const { return place != nullptr; }
+  explicit operator bool() const { return executable != nullptr; }
 };
-inline Output<CUgraphExec> output(const ExecutableOf& executable) { return output(executable.place); }
+inline Output<CUgraphExec> output(const ExecutableOf& of) { return output(of.executable); }
 inline OutputBytes output(OutputBytes&& bytes) { return std::move(bytes); }
 
 template <class Pass, class... Outputs>

@@ -88,8 +88,8 @@ bool Staging::reads_host_page_tables(CudaState& s, Device& device) {
 }
 
 // The cheap questions come first, since a program may make many small copies.
-std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, const CopyContext& place) {
-  Context* const context = place.context;
+std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, const CopyContext& copy_context) {
+  Context* const context = copy_context.context;
   if (!what.pageable) return Unstaged::not_pageable;
   if (mode() == StagingMode::off) return Unstaged::off;
   if (!staging::range_of(what.box.bytes())) return Unstaged::small;
@@ -117,7 +117,7 @@ std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, con
 }
 
 // Reads the times of trials whose copy has ended by now.
-void Staging::take_in_trials(CudaState& s, const CopyContext& place) {
+void Staging::take_in_trials(CudaState& s, const CopyContext& copy_context) {
   if (!trials_open_.load(std::memory_order_relaxed)) return;
   const CallsOfOurs allowed(s);
   if (!allowed) return;
@@ -125,7 +125,7 @@ void Staging::take_in_trials(CudaState& s, const CopyContext& place) {
   {
     Locked hold(lock());
     const auto others = std::partition(trials_.begin(), trials_.end(),
-                                       [&](const OpenTrial& trial) { return trial.context != place.context; });
+                                       [&](const OpenTrial& trial) { return trial.context != copy_context.context; });
     ours.assign(others, trials_.end());
     trials_.erase(others, trials_.end());
   }
@@ -259,18 +259,18 @@ class CudaLane final : public HostLane {
 
 }  // namespace
 
-Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const CopyContext& place) {
+Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const CopyContext& copy_context) {
   Passage passage;
   bool must_wait = false;
   {
-    CudaLane lane(s, what, *place.context);
+    CudaLane lane(s, what, *copy_context.context);
     if (!lane.open()) {
       passage.refused = Unstaged::interrupted;
       return passage;
     }
     const std::uint64_t now_ns = coarse_now_ns();
-    StagingChunks chunks(s.functions, s.pools.source(), s.pools.pinned(), *place.context, now_ns);
-    staging::Ring& ring = place.context->ring;
+    StagingChunks chunks(s.functions, s.pools.source(), s.pools.pinned(), *copy_context.context, now_ns);
+    staging::Ring& ring = copy_context.context->ring;
     ring.note_use(now_ns);
     const unsigned chunks_before = ring.figures().chunks;
     passage.outcome = what.to_device ? copy_to_device(ring, chunks, lane, what.host, what.box,
@@ -289,7 +289,7 @@ Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const Co
 
 // After the copy: its second event goes into the stream, and take_in_trials reads both later.
 void Staging::end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CUresult, std::uint64_t blocked_ns) {
-  Context* const context = plan.place.context;
+  Context* const context = plan.copy_context.context;
   if (const CallsOfOurs allowed(s);
       allowed && !context->ending.load() && s.functions.event_record(plan.trial.ended, what.stream) == kSuccess) {
     Locked hold(lock());

@@ -64,14 +64,16 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
 
   // --- For the engine, which says what each does
   CopyContext context_of_copy(CudaState& s, const HostCopy& what);
-  std::optional<Unstaged> why_not(CudaState& s, const HostCopy& what, const CopyContext& place);
-  void take_in_trials(CudaState& s, const CopyContext& place);
-  Trial begin_trial(CudaState& s, const HostCopy& what, const CopyContext& place);
+  std::optional<Unstaged> why_not(CudaState& s, const HostCopy& what, const CopyContext& copy_context);
+  void take_in_trials(CudaState& s, const CopyContext& copy_context);
+  Trial begin_trial(CudaState& s, const HostCopy& what, const CopyContext& copy_context);
   std::optional<Unstaged> settle(CudaState& s, const HostCopy& what);
   bool is_idle(CudaState& s, const HostCopy& what);
-  Passage pass_ring(CudaState& s, const HostCopy& what, const CopyContext& place);
+  Passage pass_ring(CudaState& s, const HostCopy& what, const CopyContext& copy_context);
   void end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CUresult answer, std::uint64_t blocked_ns);
-  void drop_trial(CudaState& s, const CopyContext& place, const Trial& trial) { put_away(s, place.context, trial); }
+  void drop_trial(CudaState& s, const CopyContext& copy_context, const Trial& trial) {
+    put_away(s, copy_context.context, trial);
+  }
 
   bool reads_host_page_tables(CudaState& s, Device& device);
   void put_away(CudaState& s, Context* context, const Trial& trial);

@@ -11,8 +11,8 @@ const void* stream_key(CUstream stream, Zero zero) {
 
 namespace {
 
-// The key for a place: the legacy default stream of any context is null there.
-const void* place_key(CUstream stream, Zero zero) {
+// The stream in the keys of turns: the legacy default stream of any context is null there.
+const void* stream_in_turns(CUstream stream, Zero zero) {
   const void* const key = stream_key(stream, zero);
   return key == legacy_stream() ? nullptr : key;
 }
@@ -20,19 +20,19 @@ const void* place_key(CUstream stream, Zero zero) {
 }  // namespace
 
 StreamTurn::StreamTurn(CudaState& s, CUstream stream, Zero zero)
-    : s_(s), stream_(stream), key_(place_key(stream, zero)) {
+    : s_(s), stream_(stream), key_(stream_in_turns(stream, zero)) {
   staging::Turns* const turns = s.staging.turns();
   if (!turns) return;
   s.functions.context_current(&context_);
-  turn_.emplace(*turns, context_, key_, [&] { return place(); });
+  turn_.emplace(*turns, context_, key_, [&] { return whole_key(); });
 }
 
-staging::StreamKey StreamTurn::place() const {
-  staging::StreamKey place{context_, key_, !key_};
+staging::StreamKey StreamTurn::whole_key() const {
+  staging::StreamKey key{context_, key_, !key_};
   s_.objects.with_stream(stream_, [&](const StreamRecord* record) {
-    if (record) place.blocks = !record->non_blocking;
+    if (record) key.blocks = !record->non_blocking;
   });
-  return place;
+  return key;
 }
 
 }  // namespace cistern::cuda

@@ -21,17 +21,17 @@ class StreamTurn {
   // Between the pieces of a copy, or of a batch of them.
   bool is_long() const { return turn_ && turn_->is_long(); }
   // Before the pieces of a copy; false: others use the stream.
-  bool lengthen() { return turn_ && turn_->lengthen(place()); }
+  bool lengthen() { return turn_ && turn_->lengthen(whole_key()); }
   void shorten() {
-    if (turn_) turn_->shorten(place());
+    if (turn_) turn_->shorten(whole_key());
   }
 
  private:
-  staging::StreamKey place() const;
+  staging::StreamKey whole_key() const;
 
   CudaState& s_;
   const CUstream stream_;
-  const void* const key_;  // as in its place
+  const void* const key_;  // the stream, as in its whole key
   CUcontext context_ = nullptr;
   std::optional<staging::Turn> turn_;
 };

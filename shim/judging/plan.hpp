@@ -19,7 +19,7 @@ constexpr std::size_t kRootsMax = std::size_t{1} << 17, kMappingsMax = std::size
 constexpr std::size_t kOursMax = std::size_t{1} << 15, kDriverWordsMax = 64, kWordsMax = std::size_t{1} << 18,
                       kStacksMax = std::size_t{1} << 15;
 
-inline std::uintptr_t address_of(const void* place) { return reinterpret_cast<std::uintptr_t>(place); }
+inline std::uintptr_t address_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
 // Of memory that does not grow: where there is no room, that is noted.
 template <class T>

@@ -24,12 +24,12 @@ Descriptor Stacks::descriptor_at([[maybe_unused]] std::uintptr_t at) const {
 #if defined(__x86_64__)
   constexpr std::uintptr_t kNumberAt = 720, kLeastBytes = 16384, kMostBytes = std::uintptr_t{1} << 34;
   constexpr std::uintptr_t kLowest = 65536, kBehindMost = 4096;
-  const auto word_at = [](std::uintptr_t place) { return *reinterpret_cast<const std::uintptr_t*>(place); };
-  const auto number_at = [](std::uintptr_t place) { return *reinterpret_cast<const int*>(place + kNumberAt); };
+  const auto word_at = [](std::uintptr_t address) { return *reinterpret_cast<const std::uintptr_t*>(address); };
+  const auto number_at = [](std::uintptr_t address) { return *reinterpret_cast<const int*>(address + kNumberAt); };
   if (number_at(address_of(__builtin_thread_pointer())) != plan_.own_id) return {};
   if (word_at(at) != at || word_at(at + 16) != at) return {};
-  for (std::uintptr_t place = at; place < at + kDescriptorBytes - 8; place += 8) {
-    const std::uintptr_t first = word_at(place), bytes = word_at(place + 8);
+  for (std::uintptr_t address = at; address < at + kDescriptorBytes - 8; address += 8) {
+    const std::uintptr_t first = word_at(address), bytes = word_at(address + 8);
     if (bytes < kLeastBytes || bytes > kMostBytes || first < kLowest || first >= at || at - first >= bytes) continue;
     if (first + bytes - at <= kDescriptorBytes + kBehindMost) return {at, number_at(at), {first, first + bytes}};
   }

@@ -25,7 +25,7 @@ struct InOrder {
 };
 
 // A block as it was asked for: what a request leaves open has been filled in.
-struct Wanted {
+struct BlockRequest {
   const KindMemory* memory;
   std::size_t bytes, alignment = 0;
   std::uint64_t flags = 0;
@@ -75,7 +75,7 @@ struct CutEnd {
 
 struct KindSegments {
   // Where a request's memory would lie. The order in it counts for a thread without a context.
-  cistern_status (*find)(const Wanted& wanted, Place* place);
+  cistern_status (*find)(const BlockRequest& request, Place* place);
   // The context still lives. Takes no lock.
   bool (*is_there)(const Place& place);
   // The driver's allocation, which counts as retained memory. `*first`: a multiple of ranges::kGranule.
@@ -127,7 +127,7 @@ struct BlockPart {
 };
 
 // A queue of the library's own, for the memory that these name.
-struct QueueWanted {
+struct QueueRequest {
   int device;
   struct _cl_context* context;
   void* like;  // another queue, of the device that is meant
@@ -174,7 +174,7 @@ struct KindQueues {
   cistern_status (*wait_for_context)(int device) = nullptr;
 
   // A queue of the library's own.
-  cistern_status (*make)(const QueueWanted& wanted, void** queue);
+  cistern_status (*make)(const QueueRequest& request, void** queue);
   cistern_status (*end)(int device, void* queue);
 
   // Page-locked memory of the host, from or to which copies are faster. Null: there is none.
@@ -205,18 +205,18 @@ struct KindMemory {
   bool of_context = false;                 // Blocks are of the context that a pool's settings or a request name.
   bool is_handle = false;                  // A block is not an address: blocks have no alignment, parts no address.
   bool is_device = false;                  // May be a side of a unified buffer, and hold chunks of a file.
-  bool in_order = false;                   // The order in Wanted counts.
+  bool in_order = false;                   // The order in BlockRequest counts.
   const KindQueues* queues = nullptr;      // Null: memory of the host; all work is done when a call returns.
   const KindSharing* sharing = nullptr;    // Null: no other process can open it.
   const KindSegments* segments = nullptr;  // Null: it cannot be cut into blocks.
 
-  cistern_status (*take)(const Wanted& wanted, Taken* taken);
+  cistern_status (*take)(const BlockRequest& request, Taken* taken);
   // `queue`: whose work, up to now, may still use it; null: none does.
   cistern_status (*give)(const Taken& taken, void* queue, InOrder order);
   // By the driver's code: what was to be given is no block. Null: `give` says so itself.
   bool (*is_no_block)(int code) = nullptr;
   // Has so many blocks made and kept, beyond what is kept: none of the program's. Null: it can't be.
-  cistern_status (*reserve)(const Wanted& wanted, std::size_t count) = nullptr;
+  cistern_status (*reserve)(const BlockRequest& request, std::size_t count) = nullptr;
   bool (*may_reserve)() = nullptr;  // whether it can now; null: always
 
   // A block of the process's own pool, as realloc. Null: by a new block, unless blocks are of a context.
@@ -263,25 +263,25 @@ constexpr bool is_whole(const KindMemory& of) {
 const KindMemory* memory_of(cistern_kind kind);
 
 // CISTERN_INVALID: not for the kind; CISTERN_NO_MEMORY: no machine has so much.
-cistern_status check(const Wanted& wanted);
+cistern_status check(const BlockRequest& request);
 // As it comes, or with room for alignment and whole pages (`taken.base` is what goes back then).
-cistern_status take(const Wanted& wanted, Taken* taken);
-cistern_status reserve(const Wanted& wanted, std::size_t count);
+cistern_status take(const BlockRequest& request, Taken* taken);
+cistern_status reserve(const BlockRequest& request, std::size_t count);
 cistern_status copy_contents(const KindMemory& memory, void* target, const void* source, std::size_t bytes, int device,
                              void* queue);
 
 // A block for what has settings of its own: what of them counts for this memory.
 template <class Settings>
-Wanted wanted_for(const Settings& of, const KindMemory& memory, std::size_t bytes) {
-  Wanted wanted{.memory = &memory, .bytes = bytes};
+BlockRequest request_for(const Settings& of, const KindMemory& memory, std::size_t bytes) {
+  BlockRequest request{.memory = &memory, .bytes = bytes};
   if (memory.of_context) {
-    wanted.context = of.context;
-    wanted.flags = of.flags;
+    request.context = of.context;
+    request.flags = of.flags;
   } else if ((memory.where & CISTERN_ON_DEVICE) && of.device != CISTERN_CURRENT) {
-    wanted.where = CISTERN_ON_DEVICE;
-    wanted.device = of.device;
+    request.where = CISTERN_ON_DEVICE;
+    request.device = of.device;
   }
-  return wanted;
+  return request;
 }
 
 }  // namespace cistern::library

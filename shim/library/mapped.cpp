@@ -101,15 +101,15 @@ cistern_status status_of_system(int error) {
 // --- Queues and memory of its own
 cistern_status have_memory(Mapped& of, Slot& slot) {
   for (Lane& lane : slot.lanes) {
-    const QueueWanted queue{of.settings.device, of.settings.context, of.settings.queue};
+    const QueueRequest queue{of.settings.device, of.settings.context, of.settings.queue};
     cistern_status status = lane.queue ? CISTERN_OK : of.queues().make(queue, &lane.queue);
     if (status == CISTERN_OK && !lane.piece.address)
-      status = take(wanted_for(of.settings, of.memory_of_pieces(), of.piece_bytes), &lane.piece);
+      status = take(request_for(of.settings, of.memory_of_pieces(), of.piece_bytes), &lane.piece);
     if (status != CISTERN_OK) return status;
   }
   if (slot.memory.address) return CISTERN_OK;
   const auto bytes = static_cast<std::size_t>(std::min(of.info.chunk_bytes, of.info.bytes));
-  return take(wanted_for(of.settings, *of.memory, bytes), &slot.memory);
+  return take(request_for(of.settings, *of.memory, bytes), &slot.memory);
 }
 
 bool is_still_open(const Mapped& of) {

@@ -56,13 +56,13 @@ Account* new_account() {
 }
 
 // Null: there is no such kind.
-std::atomic<cistern_pool*>* place_of_default(cistern_kind kind) {
-  std::size_t place = 0;
+std::atomic<cistern_pool*>* slot_of_default(cistern_kind kind) {
+  std::size_t index = 0;
   for (const Kind* of : kinds())
     for (const KindMemory* memory : of->memory) {
-      if (place == kDefaultPoolsMax) return nullptr;
-      if (memory->kind == kind) return &default_pools[place];
-      ++place;
+      if (index == kDefaultPoolsMax) return nullptr;
+      if (memory->kind == kind) return &default_pools[index];
+      ++index;
     }
   return nullptr;
 }
@@ -177,17 +177,17 @@ cistern_status end_pool(cistern_pool* pool, PoolSegments::Ended* ended) {
 }
 
 cistern_pool* default_pool(cistern_kind kind) {
-  std::atomic<cistern_pool*>* const place = place_of_default(kind);
-  if (!place) return nullptr;
-  if (cistern_pool* const known = place->load(std::memory_order_acquire)) return known;
+  std::atomic<cistern_pool*>* const slot = slot_of_default(kind);
+  if (!slot) return nullptr;
+  if (cistern_pool* const known = slot->load(std::memory_order_acquire)) return known;
   const Locked hold(accounts_lock);
-  if (!place->load()) {
+  if (!slot->load()) {
     cistern_pool_settings settings{};
     settings.name = "default";
     settings.kind = kind;
-    place->store(open_pool(settings, true), std::memory_order_release);
+    slot->store(open_pool(settings, true), std::memory_order_release);
   }
-  return place->load();
+  return slot->load();
 }
 
 void visit_accounts(void (*visit)(Account& account, void* context), void* context) {

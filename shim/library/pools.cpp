@@ -25,12 +25,13 @@ namespace cistern::library {
 namespace {
 
 // --- Requests
-Wanted wanted_by(const cistern_pool_settings& of, const KindMemory& memory, std::size_t bytes, std::size_t alignment) {
+BlockRequest request_by(const cistern_pool_settings& of, const KindMemory& memory, std::size_t bytes,
+                        std::size_t alignment) {
   return {&memory, bytes, alignment, of.flags, of.where, of.device, of.node, of.context};
 }
 
-Wanted as_pool_has_it(const Account& of, std::size_t bytes, std::size_t alignment) {
-  return wanted_by(of.settings, *of.memory, bytes, alignment);
+BlockRequest request_of_pool(const Account& of, std::size_t bytes, std::size_t alignment) {
+  return request_by(of.settings, *of.memory, bytes, alignment);
 }
 
 [[gnu::cold, gnu::noinline]] void say_no_segments(const cistern_pool_settings& settings, const KindMemory& memory) {
@@ -44,7 +45,7 @@ bool is_right(const cistern_pool_settings& settings) {
   const KindMemory* const memory = memory_of(settings.kind);
   if (!memory || memory->of_context != (settings.context != nullptr)) return false;
   if (settings.memory != CISTERN_WHOLE_BLOCKS && settings.memory != CISTERN_SEGMENTS) return false;
-  if (check(wanted_by(settings, *memory, 1, 0)) != CISTERN_OK) return false;
+  if (check(request_by(settings, *memory, 1, 0)) != CISTERN_OK) return false;
   const bool can = settings.memory == CISTERN_WHOLE_BLOCKS || memory->segments;
   if (!can) say_no_segments(settings, *memory);
   return can;
@@ -73,19 +74,19 @@ struct Claimed {
   int device;
 };
 
-cistern_status allocate_once(Account& account, const cistern_pool* pool, const Wanted& wanted, std::uint64_t instead_of,
-                             void** result) {
+cistern_status allocate_once(Account& account, const cistern_pool* pool, const BlockRequest& request,
+                             std::uint64_t instead_of, void** result) {
   Taken taken;
   PoolBlock* record = nullptr;
-  cistern_status status = enter(account, pool, wanted.bytes, instead_of, &record);
+  cistern_status status = enter(account, pool, request.bytes, instead_of, &record);
   if (status != CISTERN_OK) return status;
-  status = has_segments(account) ? account.segments.take(wanted, &taken) : take(wanted, &taken);
+  status = has_segments(account) ? account.segments.take(request, &taken) : take(request, &taken);
   if (status != CISTERN_OK) {
-    take_out(account, wanted.bytes, record);
+    take_out(account, request.bytes, record);
     return status;
   }
   keep_block(record, account, taken.address,
-             {wanted.bytes, taken.base, taken.placed_bytes, taken.device, taken.segments});
+             {request.bytes, taken.base, taken.placed_bytes, taken.device, taken.segments});
   raise_peak(account.peak_bytes, account.live_bytes.load(std::memory_order_relaxed));
   if (taken.was_kept) account.hits.fetch_add(1, std::memory_order_relaxed);
   *result = reinterpret_cast<void*>(taken.address);
@@ -93,37 +94,37 @@ cistern_status allocate_once(Account& account, const cistern_pool* pool, const W
 }
 
 // Without a record, Cistern does not know where a block began or whether its pages were placed.
-cistern_status allocate_of_process(const Wanted& wanted, void** result) {
+cistern_status allocate_of_process(const BlockRequest& request, void** result) {
   Taken taken;
-  if (wanted.where & ~CISTERN_ON_DEVICE) return CISTERN_INVALID;
-  const cistern_status status = take(wanted, &taken);
+  if (request.where & ~CISTERN_ON_DEVICE) return CISTERN_INVALID;
+  const cistern_status status = take(request, &taken);
   if (status != CISTERN_OK) return status;
   if (taken.address == taken.base) {
     *result = reinterpret_cast<void*>(taken.address);
     return CISTERN_OK;
   }
-  wanted.memory->give(taken, nullptr, {});
+  request.memory->give(taken, nullptr, {});
   return CISTERN_INVALID;
 }
 
-cistern_status allocate_in(Account& account, cistern_pool* pool, const Wanted& wanted, void** block,
+cistern_status allocate_in(Account& account, cistern_pool* pool, const BlockRequest& request, void** block,
                            std::uint64_t instead_of = 0) {
-  if (const cistern_status status = check(wanted); status != CISTERN_OK) {
+  if (const cistern_status status = check(request); status != CISTERN_OK) {
     if (status == CISTERN_NO_MEMORY) account.failed.fetch_add(1, std::memory_order_relaxed);
     return status;
   }
-  if (account.is_default) return allocate_of_process(wanted, block);
+  if (account.is_default) return allocate_of_process(request, block);
   const cistern_pool_settings& settings = account.settings;
   for (;;) {
-    const cistern_status status = allocate_once(account, pool, wanted, instead_of, block);
+    const cistern_status status = allocate_once(account, pool, request, instead_of, block);
     if (status == CISTERN_OK) break;
     const bool ran_out = status == CISTERN_NO_MEMORY || status == CISTERN_LIMIT;
-    if (!ran_out || !settings.out_of_memory || !settings.out_of_memory(pool, wanted.bytes, settings.user)) {
+    if (!ran_out || !settings.out_of_memory || !settings.out_of_memory(pool, request.bytes, settings.user)) {
       account.failed.fetch_add(1, std::memory_order_relaxed);
       return status;
     }
   }
-  if (settings.allocated) settings.allocated(pool, *block, wanted.bytes, settings.user);
+  if (settings.allocated) settings.allocated(pool, *block, request.bytes, settings.user);
   return CISTERN_OK;
 }
 
@@ -210,7 +211,7 @@ cistern_status resize_of_process(Account& account, cistern_pool* pool, const cha
   if (!before) say_refused(api, *block, "no live block of", account);
   if (!before) return CISTERN_INVALID;
   void* moved = nullptr;
-  cistern_status status = allocate_of_process(as_pool_has_it(account, bytes, 0), &moved);
+  cistern_status status = allocate_of_process(request_of_pool(account, bytes, 0), &moved);
   if (status != CISTERN_OK) return status;
   status = copy_contents(memory, moved, *block, std::min(bytes, before), 0, queue);
   if (status == CISTERN_OK) status = deallocate_of_process(account, api, *block, queue);
@@ -225,15 +226,15 @@ cistern_status resize_of_process(Account& account, cistern_pool* pool, const cha
 cistern_status resize(Account& account, cistern_pool* pool, const char* api, void** block, std::size_t bytes,
                       void* queue) {
   const KindMemory& memory = *account.memory;
-  Wanted wanted = as_pool_has_it(account, bytes, 0);
+  BlockRequest request = request_of_pool(account, bytes, 0);
   if (memory.queues && memory.queues->needs_queue && !queue) return CISTERN_INVALID;
   const std::optional<Claimed> claimed = claim(api, account, *block);
   if (!claimed) return CISTERN_INVALID;
   void* moved = nullptr;
   cistern_status status = CISTERN_OK;
   if (claimed->bytes != bytes) {
-    if (claimed->device >= 0) wanted.where |= CISTERN_ON_DEVICE, wanted.device = claimed->device;
-    status = allocate_in(account, pool, wanted, &moved, claimed->bytes);
+    if (claimed->device >= 0) request.where |= CISTERN_ON_DEVICE, request.device = claimed->device;
+    status = allocate_in(account, pool, request, &moved, claimed->bytes);
     if (status == CISTERN_OK)
       status =
           copy_contents(memory, moved, *block, std::min<std::uint64_t>(bytes, claimed->bytes), claimed->device, queue);
@@ -280,7 +281,7 @@ cistern_status pool_allocate(cistern_pool* pool, size_t bytes, size_t alignment,
   if (block) *block = nullptr;
   Account* const account = account_of("cistern_pool_allocate", pool);
   if (!account || !block) return CISTERN_INVALID;
-  return allocate_in(*account, pool, as_pool_has_it(*account, bytes, alignment), block);
+  return allocate_in(*account, pool, request_of_pool(*account, bytes, alignment), block);
 }
 
 cistern_status pool_allocate_as(cistern_pool* pool, const cistern_request* request, void** block) {
@@ -291,14 +292,14 @@ cistern_status pool_allocate_as(cistern_pool* pool, const cistern_request* reque
   Account* const account = account_of("cistern_pool_allocate_as", pool);
   cistern_request own{};
   if (!account || !block || !read_sized(own, request, offsetof(cistern_request, alignment))) return CISTERN_INVALID;
-  Wanted wanted = as_pool_has_it(*account, own.bytes, own.alignment);
-  if (own.flags) wanted.flags = own.flags;
-  if (own.where) wanted.where = own.where, wanted.device = own.device, wanted.node = own.node;
-  if (own.context && own.context != wanted.context) {
-    if (!account->is_default || !wanted.memory->of_context) return CISTERN_INVALID;
-    wanted.context = own.context;
+  BlockRequest filled = request_of_pool(*account, own.bytes, own.alignment);
+  if (own.flags) filled.flags = own.flags;
+  if (own.where) filled.where = own.where, filled.device = own.device, filled.node = own.node;
+  if (own.context && own.context != filled.context) {
+    if (!account->is_default || !filled.memory->of_context) return CISTERN_INVALID;
+    filled.context = own.context;
   }
-  return allocate_in(*account, pool, wanted, block);
+  return allocate_in(*account, pool, filled, block);
 }
 
 cistern_status pool_reallocate(cistern_pool* pool, void** block, size_t bytes, void* queue) {
@@ -308,7 +309,7 @@ cistern_status pool_reallocate(cistern_pool* pool, void** block, size_t bytes, v
   native = 0;
   Account* const account = account_of(kApi, pool);
   if (!account || !block || !bytes) return CISTERN_INVALID;
-  if (!*block) return allocate_in(*account, pool, as_pool_has_it(*account, bytes, 0), block);
+  if (!*block) return allocate_in(*account, pool, request_of_pool(*account, bytes, 0), block);
   const auto resized = account->is_default ? resize_of_process : resize;
   return resized(*account, pool, kApi, block, bytes, queue);
 }
@@ -318,10 +319,10 @@ cistern_status pool_reserve(cistern_pool* pool, size_t bytes, size_t count) {
   native = 0;
   Account* const account = account_of("cistern_pool_reserve", pool);
   if (!account) return CISTERN_INVALID;
-  const Wanted wanted = as_pool_has_it(*account, bytes, 0);
-  const cistern_status status = check(wanted);
+  const BlockRequest request = request_of_pool(*account, bytes, 0);
+  const cistern_status status = check(request);
   if (status != CISTERN_OK) return status;
-  return has_segments(*account) ? account->segments.reserve(wanted, count) : reserve(wanted, count);
+  return has_segments(*account) ? account->segments.reserve(request, count) : reserve(request, count);
 }
 
 cistern_status pool_deallocate(cistern_pool* pool, void* block, void* queue) {
@@ -341,10 +342,10 @@ cistern_status pool_allocate_on(cistern_pool* pool, size_t bytes, int device, vo
   if (block) *block = nullptr;
   Account* const account = account_of("cistern_pool_allocate_on", pool);
   if (!account || !block || !account->memory->in_order) return CISTERN_INVALID;
-  Wanted wanted = as_pool_has_it(*account, bytes, 0);
-  if (device != CISTERN_CURRENT) wanted.where |= CISTERN_ON_DEVICE, wanted.device = device;
-  wanted.order = {true, stream};
-  return allocate_in(*account, pool, wanted, block);
+  BlockRequest request = request_of_pool(*account, bytes, 0);
+  if (device != CISTERN_CURRENT) request.where |= CISTERN_ON_DEVICE, request.device = device;
+  request.order = {true, stream};
+  return allocate_in(*account, pool, request, block);
 }
 
 cistern_status pool_deallocate_on(cistern_pool* pool, void* block, void* stream) {

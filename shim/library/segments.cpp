@@ -58,8 +58,8 @@ bool free_bytes(SegmentsAt& at, std::uintptr_t first, CutEnd& end) {
   return at.pool.deallocate(first, is_ordered ? end.order : ranges::kNoOrder, std::move(fence), true);
 }
 
-std::uint64_t bytes_to_cut(const Wanted& wanted) {
-  return wanted.alignment <= ranges::kGranule ? wanted.bytes : wanted.bytes + wanted.alignment;
+std::uint64_t bytes_to_cut(const BlockRequest& request) {
+  return request.alignment <= ranges::kGranule ? request.bytes : request.bytes + request.alignment;
 }
 
 }  // namespace
@@ -130,31 +130,31 @@ PoolSegments::Ended::~Ended() {
 }
 
 // --- Blocks
-cistern_status PoolSegments::take(const Wanted& wanted, Taken* taken) {
+cistern_status PoolSegments::take(const BlockRequest& request, Taken* taken) {
   if (!segments_trim.load(std::memory_order_relaxed)) segments_trim.store(trim_for_kinds, std::memory_order_relaxed);
-  const KindSegments& kind = *wanted.memory->segments;
+  const KindSegments& kind = *request.memory->segments;
   Place place;
-  if (const cistern_status status = kind.find(wanted, &place); status != CISTERN_OK) return status;
-  const Used at(use(*wanted.memory, place));
-  const bool is_ordered = wanted.order.of_stream && kind.order_of;
-  const ranges::Order order = is_ordered ? kind.order_of(place, wanted.order.stream) : ranges::kAnyOrder;
-  const std::uint64_t bytes = bytes_to_cut(wanted);
+  if (const cistern_status status = kind.find(request, &place); status != CISTERN_OK) return status;
+  const Used at(use(*request.memory, place));
+  const bool is_ordered = request.order.of_stream && kind.order_of;
+  const ranges::Order order = is_ordered ? kind.order_of(place, request.order.stream) : ranges::kAnyOrder;
+  const std::uint64_t bytes = bytes_to_cut(request);
   const auto answer = at->pool.allocate(bytes, order);
   if (!answer.ok) {
     if (kind.failed && SegmentsOfKind::out_of_memory(answer.error)) kind.failed(place, bytes);
     return refused(answer.error.code, answer.error.status);
   }
   const std::uint64_t cut_bytes = (bytes + ranges::kGranule - 1) / ranges::kGranule * ranges::kGranule;
-  const cistern_status status = kind.begin(place, {answer.first, cut_bytes, bytes, answer.hit, wanted.order});
+  const cistern_status status = kind.begin(place, {answer.first, cut_bytes, bytes, answer.hit, request.order});
   if (status != CISTERN_OK) {
     at->pool.deallocate(answer.first, ranges::kAnyOrder, {}, false);
     return status;
   }
-  const std::size_t alignment = std::max<std::size_t>(wanted.alignment, 1);
+  const std::size_t alignment = std::max<std::size_t>(request.alignment, 1);
   taken->base = answer.first;
   taken->address = (answer.first + alignment - 1) & ~(alignment - 1);
   taken->was_kept = answer.hit;
-  taken->device = wanted.where & CISTERN_ON_DEVICE ? wanted.device : CISTERN_CURRENT;
+  taken->device = request.where & CISTERN_ON_DEVICE ? request.device : CISTERN_CURRENT;
   taken->segments = &*at;
   return CISTERN_OK;
 }
@@ -167,16 +167,17 @@ cistern_status PoolSegments::give(const Taken& taken, void* queue, InOrder order
   return status;
 }
 
-cistern_status PoolSegments::reserve(const Wanted& wanted, std::size_t count) {
+cistern_status PoolSegments::reserve(const BlockRequest& request, std::size_t count) {
   Place place;
   std::size_t all = 0;
-  if (__builtin_mul_overflow(wanted.bytes, count, &all)) return CISTERN_NO_MEMORY;
-  if (const cistern_status status = wanted.memory->segments->find(wanted, &place); status != CISTERN_OK) return status;
-  const Used at(use(*wanted.memory, place));
+  if (__builtin_mul_overflow(request.bytes, count, &all)) return CISTERN_NO_MEMORY;
+  if (const cistern_status status = request.memory->segments->find(request, &place); status != CISTERN_OK)
+    return status;
+  const Used at(use(*request.memory, place));
   Vector<std::uint64_t> blocks;
   cistern_status status = CISTERN_OK;
   for (std::size_t i = 0; i < count && status == CISTERN_OK; ++i) {
-    const auto answer = at->pool.allocate(bytes_to_cut(wanted), ranges::kAnyOrder);
+    const auto answer = at->pool.allocate(bytes_to_cut(request), ranges::kAnyOrder);
     if (answer.ok)
       blocks.push_back(answer.first);
     else

@@ -42,11 +42,11 @@ struct SegmentsAt;
 class PoolSegments {
  public:
   // A block for a request that is right. `taken->segments` says where it lies.
-  cistern_status take(const Wanted& wanted, Taken* taken);
+  cistern_status take(const BlockRequest& request, Taken* taken);
   // As KindMemory::give, for a block that take() gave.
   cistern_status give(const Taken& taken, void* queue, InOrder order);
   // Has free bytes for so many blocks.
-  cistern_status reserve(const Wanted& wanted, std::size_t count);
+  cistern_status reserve(const BlockRequest& request, std::size_t count);
 
   struct Figures {
     std::uint64_t segments = 0, bytes = 0, made = 0;

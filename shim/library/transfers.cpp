@@ -137,22 +137,22 @@ bool is_of_parent(const cistern_transfer* handle) {
 }
 
 // Around each call: the transfer is not destroyed meanwhile. Null and a line: there is none.
-class Called {
+class TransferInCall {
  public:
-  Called(const char* api, const cistern_transfer* handle) : transfer_(find(handle)) {
+  TransferInCall(const char* api, const cistern_transfer* handle) : transfer_(find(handle)) {
     native = 0;
     if (transfer_) return;
     StringSink line;
     line.print("{}({}): no transfer, or destroyed already; refused", api, static_cast<const void*>(handle));
     warn_line(line.text());
   }
-  ~Called() {
+  ~TransferInCall() {
     if (!transfer_) return;
     transfer_->callers.fetch_sub(1);
     transfer_->bell.ring();
   }
-  Called(const Called&) = delete;
-  Called& operator=(const Called&) = delete;
+  TransferInCall(const TransferInCall&) = delete;
+  TransferInCall& operator=(const TransferInCall&) = delete;
   explicit operator bool() const { return transfer_; }
   Transfer* operator->() const { return transfer_; }
   Transfer& operator*() const { return *transfer_; }
@@ -470,7 +470,7 @@ cistern_status transfer_create(const cistern_transfer_settings* settings, cister
 cistern_status transfer_destroy(cistern_transfer* handle) {
   native = 0;
   if (is_of_parent(handle)) return CISTERN_OK;  // it did not come along
-  const Called transfer("cistern_transfer_destroy", handle);
+  const TransferInCall transfer("cistern_transfer_destroy", handle);
   if (!transfer) return CISTERN_INVALID;
   if (works_for == &*transfer) return CISTERN_BUSY;
   {
@@ -489,7 +489,7 @@ cistern_status transfer_destroy(cistern_transfer* handle) {
 
 cistern_status transfer_add(cistern_transfer* handle, const cistern_copy_request* request, uint64_t* number) {
   if (number) *number = 0;
-  const Called transfer("cistern_transfer_add", handle);
+  const TransferInCall transfer("cistern_transfer_add", handle);
   Copy copy{};
   if (!transfer || !read_sized(copy.what, request, offsetof(cistern_copy_request, queue)) || !is_right(copy.what))
     return CISTERN_INVALID;
@@ -514,7 +514,7 @@ cistern_status transfer_add(cistern_transfer* handle, const cistern_copy_request
 }
 
 cistern_status transfer_hold(cistern_transfer* handle, int hold) {
-  const Called transfer("cistern_transfer_hold", handle);
+  const TransferInCall transfer("cistern_transfer_hold", handle);
   if (!transfer) return CISTERN_INVALID;
   std::size_t waiting = 0;
   {
@@ -529,7 +529,7 @@ cistern_status transfer_hold(cistern_transfer* handle, int hold) {
 }
 
 cistern_status transfer_wait(cistern_transfer* handle, double seconds) {
-  const Called transfer("cistern_transfer_wait", handle);
+  const TransferInCall transfer("cistern_transfer_wait", handle);
   if (!transfer) return CISTERN_INVALID;
   if (works_for == &*transfer) return CISTERN_BUSY;
   if (seconds != seconds) return CISTERN_INVALID;  // no number
@@ -556,7 +556,7 @@ cistern_status transfer_next_failed(cistern_transfer* handle, uint64_t* copy, ci
   if (copy) *copy = 0;
   if (status) *status = CISTERN_OK;
   if (native_error) *native_error = 0;
-  const Called transfer("cistern_transfer_next_failed", handle);
+  const TransferInCall transfer("cistern_transfer_next_failed", handle);
   if (!transfer) return CISTERN_INVALID;
   const Locked hold(transfer->lock);
   if (transfer->failures.empty()) return CISTERN_EMPTY;
@@ -570,7 +570,7 @@ cistern_status transfer_next_failed(cistern_transfer* handle, uint64_t* copy, ci
 
 cistern_status transfer_get_statistics(cistern_transfer* handle, cistern_transfer_statistics* statistics) {
   const bool has_room = clear_sized(statistics);
-  const Called transfer("cistern_transfer_get_statistics", handle);
+  const TransferInCall transfer("cistern_transfer_get_statistics", handle);
   if (!transfer || !has_room) return CISTERN_INVALID;
   const Locked hold(transfer->lock);
   cistern_transfer_statistics all = transfer->counts;

@@ -93,24 +93,24 @@ constinit Handles<Unified, cistern_unified, 3> buffers("unified buffer");
 using Used = decltype(buffers)::Use;
 
 // --- Memory of both sides
-Wanted wanted_on_host(const Unified& of) {
-  Wanted wanted = wanted_for(of.settings, *memory_of(CISTERN_HOST), of.settings.bytes);
+BlockRequest host_request(const Unified& of) {
+  BlockRequest request = request_for(of.settings, *memory_of(CISTERN_HOST), of.settings.bytes);
   // Whole pages, for they may be pinned later.
-  const bool whole = wanted.bytes >= kWorthPinning && wanted.bytes <= PTRDIFF_MAX / 2;
-  wanted.alignment = whole ? page_bytes() : 64;
-  if (whole) wanted.bytes = whole_pages(wanted.bytes);
-  return wanted;
+  const bool whole = request.bytes >= kWorthPinning && request.bytes <= PTRDIFF_MAX / 2;
+  request.alignment = whole ? page_bytes() : 64;
+  if (whole) request.bytes = whole_pages(request.bytes);
+  return request;
 }
 
-Wanted wanted_pinned(const Unified& of) {
-  Wanted wanted = wanted_for(of.settings, *of.queues().pinned, of.settings.bytes);
-  wanted.flags = of.queues().pinned_for_all;
-  return wanted;
+BlockRequest pinned_request(const Unified& of) {
+  BlockRequest request = request_for(of.settings, *of.queues().pinned, of.settings.bytes);
+  request.flags = of.queues().pinned_for_all;
+  return request;
 }
 
-cistern_status take_checked(const Wanted& wanted, Taken* taken) {
-  const cistern_status status = check(wanted);
-  return status == CISTERN_OK ? take(wanted, taken) : status;
+cistern_status take_checked(const BlockRequest& request, Taken* taken) {
+  const cistern_status status = check(request);
+  return status == CISTERN_OK ? take(request, taken) : status;
 }
 
 cistern_status have_memory(Unified& of, cistern_side side) {
@@ -118,13 +118,13 @@ cistern_status have_memory(Unified& of, cistern_side side) {
   if (of.is_inherited() && (side == CISTERN_DEVICE_SIDE || of.is_pinned)) return CISTERN_NO_DRIVER;
   if (side == CISTERN_DEVICE_SIDE) {
     if (of.device.address) return CISTERN_OK;
-    return take_checked(wanted_for(of.settings, *of.memory, of.settings.bytes), &of.device);
+    return take_checked(request_for(of.settings, *of.memory, of.settings.bytes), &of.device);
   }
   if (of.host_address) return CISTERN_OK;
   if (of.settings.pin == CISTERN_PIN_AT_ONCE && of.queues().pinned && !of.is_inherited())
-    of.is_pinned = take_checked(wanted_pinned(of), &of.host) == CISTERN_OK;
+    of.is_pinned = take_checked(pinned_request(of), &of.host) == CISTERN_OK;
   // Without pinned memory it works too.
-  const cistern_status status = of.is_pinned ? CISTERN_OK : take_checked(wanted_on_host(of), &of.host);
+  const cistern_status status = of.is_pinned ? CISTERN_OK : take_checked(host_request(of), &of.host);
   if (status == CISTERN_OK) of.host_address = reinterpret_cast<char*>(of.host.address);
   return status;
 }
@@ -164,7 +164,7 @@ void pin_if_hot(Unified& of) {
     return;
   if (of.settings.bytes < kWorthPinning || !of.host_address) return;
   of.tried_to_register = true;
-  const auto bytes = of.host.address ? wanted_on_host(of).bytes : of.settings.bytes;
+  const auto bytes = of.host.address ? host_request(of).bytes : of.settings.bytes;
   of.is_registered = of.queues().pin(of.host_address, bytes, of.settings.device);
   of.is_pinned = of.is_registered;
 }

@@ -6,10 +6,10 @@
 namespace cistern::opencl {
 
 // As clCreateBuffer: from the pool, unless there is a reason why not (hooks/create.cpp).
-cl_mem create_buffer(const BufferSource::Request& wanted, void* host_pointer, cl_int* errcode);
+cl_mem create_buffer(const BufferSource::Request& request, void* host_pointer, cl_int* errcode);
 // Makes `count` buffers more for the pool to keep; none of the program's is counted. What the pool does not serve is
 // refused: kInvalidOperation.
-cl_int reserve_buffers(const BufferSource::Request& wanted, std::size_t count);
+cl_int reserve_buffers(const BufferSource::Request& request, std::size_t count);
 // As clReleaseMemObject, of any memory object: the last release gives to the pool what it may keep (hooks/release.cpp).
 cl_int release_memory(cl_mem memory);
 

@@ -139,15 +139,15 @@ bool has_ended(const Functions& real, cl_command_queue queue) {
 // --- Which way
 
 Staging::CopyContext Staging::context_of_copy(OpenclState& s, const HostCopy& what) {
-  CopyContext place;
+  CopyContext copy_context;
   s.queues.with(what.queue, [&](const Queue* record) {
     if (!record || record->inherited) return;
-    place.context = record->context;
-    place.in_order = record->clock->in_order();
-    place.device_id = record->device;
+    copy_context.context = record->context;
+    copy_context.in_order = record->clock->in_order();
+    copy_context.device_id = record->device;
   });
-  place.device = number_of(place.device_id);
-  return place;
+  copy_context.device = number_of(copy_context.device_id);
+  return copy_context;
 }
 
 int Staging::number_of(cl_device_id device) {
@@ -167,18 +167,18 @@ bool Staging::shares_host_memory(OpenclState& s, int device) {
 }
 
 // The cheap questions first: of small copies there may be many.
-std::optional<Unstaged> Staging::why_not(OpenclState& s, const HostCopy& what, const CopyContext& place) {
+std::optional<Unstaged> Staging::why_not(OpenclState& s, const HostCopy& what, const CopyContext& copy_context) {
   if (mode() == StagingMode::off) return Unstaged::off;
   if (!staging::range_of(what.box.bytes())) return Unstaged::small;
   if (what.events || !what.blocking) return Unstaged::events;
   if (phase() != Phase::running) return Unstaged::exiting;
   if (system_calls_are_filtered()) return Unstaged::filtered;
-  if (!place.context || !place.in_order) return Unstaged::unknown_context;
+  if (!copy_context.context || !copy_context.in_order) return Unstaged::unknown_context;
   const auto first = reinterpret_cast<std::uintptr_t>(what.host.base);
   const std::uintptr_t last = first + staging::span_bytes(what.host, what.box) - 1;
   if (s.host_ranges.find(first) || s.host_ranges.find(last)) return Unstaged::not_pageable;
   // What there is to gain on such a device nobody knows; with "on" it is tried.
-  if (mode() == StagingMode::automatic && shares_host_memory(s, place.device)) return Unstaged::host_page_tables;
+  if (mode() == StagingMode::automatic && shares_host_memory(s, copy_context.device)) return Unstaged::host_page_tables;
   if (lacks_function_for_staging(what.queue)) return Unstaged::missing_function;
   if (!what.stageable || !fits(s, what)) return Unstaged::shape;
   return std::nullopt;
@@ -203,23 +203,23 @@ std::optional<Unstaged> Staging::settle(OpenclState& s, const HostCopy& what) {
 
 bool Staging::is_idle(OpenclState& s, const HostCopy& what) { return has_ended(s.functions, what.queue); }
 
-Staging::Passage Staging::pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& place) {
+Staging::Passage Staging::pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& copy_context) {
   Passage passage;
-  const ContextChunks own = chunks_of(s, place.context, place.device_id);
+  const ContextChunks own = chunks_of(s, copy_context.context, copy_context.device_id);
   if (!own.ring || !own.queue) {
     passage.refused = Unstaged::unknown_context;
     return passage;
   }
   const auto& ring = own.ring;
   ring->note_use(coarse_now_ns());
-  StagingChunks chunks(s.functions, s.calls, place.context, own.queue->get());
+  StagingChunks chunks(s.functions, s.calls, copy_context.context, own.queue->get());
   OpenclLane lane(what, chunks);
   const unsigned chunks_before = ring->figures().chunks;
   passage.outcome = what.to_device ? copy_to_device(*ring, chunks, lane, what.host, what.box, staging::Waits::yes)
                                    : copy_to_host(*ring, chunks, lane, what.host, what.box);
   passage.grew = ring->figures().chunks > chunks_before;
   passage.untouched = lane.untouched();
-  give_back_unowned(s, place.context, own, chunks);
+  give_back_unowned(s, copy_context.context, own, chunks);
   const staging::Error error = passage.outcome.error;
   passage.answer = error != staging::Error::none ? static_cast<cl_int>(error) : chunks.error();
   return passage;

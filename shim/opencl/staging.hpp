@@ -91,14 +91,14 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
 
   // --- For the engine
   CopyContext context_of_copy(OpenclState& s, const HostCopy& what);
-  std::optional<Unstaged> why_not(OpenclState& s, const HostCopy& what, const CopyContext& place);
+  std::optional<Unstaged> why_not(OpenclState& s, const HostCopy& what, const CopyContext& copy_context);
   void take_in_trials(OpenclState&, const CopyContext&) {}
-  Trial begin_trial(OpenclState& s, const HostCopy& what, const CopyContext& place);
+  Trial begin_trial(OpenclState& s, const HostCopy& what, const CopyContext& copy_context);
   void end_trial(OpenclState& s, const HostCopy& what, const Plan& plan, cl_int answer, std::uint64_t took_ns);
   void drop_trial(OpenclState&, const CopyContext&, const Trial&) {}
   std::optional<Unstaged> settle(OpenclState& s, const HostCopy& what);
   bool is_idle(OpenclState& s, const HostCopy& what);
-  Passage pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& place);
+  Passage pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& copy_context);
 
   int number_of(cl_device_id device);
   bool shares_host_memory(OpenclState& s, int device);

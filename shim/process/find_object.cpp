@@ -58,9 +58,9 @@ class Table {
   bool add(const Object& object) {
     if (count_ == kMax) return false;
     Object* const end = objects_ + count_++;
-    Object* const place = std::upper_bound(objects_, end, object.start, starts_behind);
-    std::move_backward(place, end, end + 1);
-    *place = object;
+    Object* const slot = std::upper_bound(objects_, end, object.start, starts_behind);
+    std::move_backward(slot, end, end + 1);
+    *slot = object;
     return true;
   }
   const Object* find(std::uintptr_t address) const {

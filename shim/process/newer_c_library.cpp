@@ -36,8 +36,8 @@ constexpr pthread_key_t kFirstPromised = 1U << 30;  // no real key is as large
 constinit Key promised_keys[8] = {};
 
 int ask_kernel_for_cpu(unsigned* processor, unsigned* node) {
-  const auto place = [](unsigned* number) { return reinterpret_cast<std::uintptr_t>(number); };
-  return cistern::system_call(SYS_getcpu, place(processor), place(node)) < 0 ? -1 : 0;
+  const auto address_of = [](unsigned* number) { return reinterpret_cast<std::uintptr_t>(number); };
+  return cistern::system_call(SYS_getcpu, address_of(processor), address_of(node)) < 0 ? -1 : 0;
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ class StagingEngine {
   struct Plan {
     staging::Way way = staging::Way::native;
     StagedWay* of = nullptr;  // the account; null: the copy is passed on, which was counted
-    CopyContext place{};
+    CopyContext copy_context{};
     Trial trial{};
     std::uint64_t begin_ns = 0;
   };
@@ -101,9 +101,9 @@ class StagingEngine {
   Plan choose(State& s, const Copy& what) {
     Plan plan;
     const std::uint64_t bytes = what.box.bytes();
-    if (mode_ != StagingMode::off && staging::range_of(bytes)) plan.place = driver().context_of_copy(s, what);
-    plan.of = &ways_.of(plan.place.device, what.to_device);
-    if (const std::optional<Unstaged> reason = driver().why_not(s, what, plan.place)) {
+    if (mode_ != StagingMode::off && staging::range_of(bytes)) plan.copy_context = driver().context_of_copy(s, what);
+    plan.of = &ways_.of(plan.copy_context.device, what.to_device);
+    if (const std::optional<Unstaged> reason = driver().why_not(s, what, plan.copy_context)) {
       plan.of->count(*reason, bytes);
       plan.of = nullptr;
     }
@@ -118,10 +118,10 @@ class StagingEngine {
     if (mode_ == StagingMode::on) {
       plan.way = staging::Way::staged;
     } else {
-      driver().take_in_trials(s, plan.place);
+      driver().take_in_trials(s, plan.copy_context);
       const auto choice = plan.of->calibration.choose(what.box.bytes(), nanoseconds_since_start());
       plan.way = choice.way;
-      if (choice.trial) plan.trial = driver().begin_trial(s, what, plan.place);
+      if (choice.trial) plan.trial = driver().begin_trial(s, what, plan.copy_context);
       if (plan.way == staging::Way::native)
         plan.of->count(choice.trial ? Unstaged::trial : Unstaged::native_wins, what.box.bytes());
     }
@@ -144,7 +144,7 @@ class StagingEngine {
   std::optional<Answer> stage(State& s, const Copy& what, Turn& turn, Plan& plan) {
     Passage passage;
     passage.refused = begin_pieces(s, what, turn);
-    if (!passage.refused) passage = driver().pass_ring(s, what, plan.place);
+    if (!passage.refused) passage = driver().pass_ring(s, what, plan.copy_context);
     if (passage.refused) {
       plan.of->count(*passage.refused, what.box.bytes());
       drop(s, plan);
@@ -162,7 +162,7 @@ class StagingEngine {
   }
 
   void drop(State& s, Plan& plan) {
-    if (plan.trial) driver().drop_trial(s, plan.place, plan.trial);
+    if (plan.trial) driver().drop_trial(s, plan.copy_context, plan.trial);
     plan.trial = {};
   }
 

@@ -31,8 +31,8 @@ std::optional<std::uint64_t> sampled_hash(const void* memory, std::size_t bytes)
   const long read = copy_own_memory(SYS_process_vm_readv, {&here, 1}, there);
   if (read != static_cast<long>(sizeof words)) return std::nullopt;
   std::uint64_t hash = 0;
-  for (const auto& place : words)
-    for (const std::uint64_t word : place) hash = mixed(hash, word);
+  for (const auto& words_there : words)
+    for (const std::uint64_t word : words_there) hash = mixed(hash, word);
   return hash;
 }
 

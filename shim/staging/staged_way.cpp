@@ -75,14 +75,14 @@ void StagedWay::forget() {
 
 // Not while another thread forks: it has the locks of those that there are.
 StagedWay& StagedWays::of(int device, bool to_device) {
-  std::atomic<StagedWay*>& place = ways_[device >= 0 && device < kDevices ? device : 0][to_device];
-  StagedWay* known = place.load(std::memory_order_acquire);
+  std::atomic<StagedWay*>& slot = ways_[device >= 0 && device < kDevices ? device : 0][to_device];
+  StagedWay* known = slot.load(std::memory_order_acquire);
   if (known) return *known;
   Locked hold(lock_);
-  known = place.load(std::memory_order_relaxed);
+  known = slot.load(std::memory_order_relaxed);
   if (known) return *known;
   auto* const made = new (internal_allocate(sizeof(StagedWay))) StagedWay;
-  place.store(made, std::memory_order_release);
+  slot.store(made, std::memory_order_release);
   return *made;
 }
 

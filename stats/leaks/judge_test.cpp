@@ -18,7 +18,7 @@ namespace {
 using host_pool::Picture;
 using host_pool::PictureBlock;
 
-std::uintptr_t address(const void* place) { return reinterpret_cast<std::uintptr_t>(place); }
+std::uintptr_t address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 bool never_over() { return false; }
 
 class JudgeTest : public testing::Test {
@@ -57,10 +57,10 @@ class JudgeTest : public testing::Test {
     Judge judge(world, marks_.data(), scratch.data(), is_over);
     return judge.run();
   }
-  Standing of(const void* place) {
+  Standing of(const void* pointer) {
     PictureBlock found;
-    EXPECT_TRUE(picture_.find(address(place), found));
-    EXPECT_EQ(found.first, address(place));
+    EXPECT_TRUE(picture_.find(address(pointer), found));
+    EXPECT_EQ(found.first, address(pointer));
     EXPECT_TRUE(found.live);
     return standing_of(marks_[found.number]);
   }
@@ -276,7 +276,7 @@ TEST_F(JudgeTest, OddAddressesAndEndsAreLookedAtLast) {
   EXPECT_EQ(of(packed), Standing::possibly_lost);
   EXPECT_EQ(of(behind), Standing::possibly_lost);
   EXPECT_EQ(of(both), Standing::reachable);
-  EXPECT_EQ(of(not_begin), Standing::lost) << "into the midst, at an odd place: rather chance";
+  EXPECT_EQ(of(not_begin), Standing::lost) << "into the midst, at an odd address: rather chance";
   EXPECT_EQ(of(kBegin), Standing::possibly_lost);
   EXPECT_EQ(of(kBegin + kBytes * 2), Standing::lost);
   EXPECT_EQ(of(kBegin + kBytes * 3), Standing::reachable);

@@ -100,8 +100,8 @@ class KnownFrames {
 
   // The one that was seen there last.
   unsigned seen_at(std::uintptr_t address, std::uintptr_t cfa) const {
-    const std::size_t place = place_of(address, cfa);
-    for (const Number number : {seen_[place], seen_[place ^ 1]})
+    const std::size_t slot = slot_of(address, cfa);
+    for (const Number number : {seen_[slot], seen_[slot ^ 1]})
       if (frames_[number].address == address && frames_[number].cfa == cfa) return number;
     return 0;
   }
@@ -133,7 +133,7 @@ class KnownFrames {
   }
   // The frame that leads to `outer`, 0: to nothing, from now on the one that was seen there last.
   unsigned put(const Frame& frame, unsigned outer) {
-    std::size_t at = place_of(frame.address + (std::uintptr_t{outer} << 32), frame.cfa);
+    std::size_t at = slot_of(frame.address + (std::uintptr_t{outer} << 32), frame.cfa);
     while (numbers_[at] && !(outer_of(numbers_[at]) == outer && frames_[numbers_[at]].is(frame)))
       at = (at + 1) % places();
     if (!numbers_[at]) {
@@ -159,7 +159,7 @@ class KnownFrames {
     used_ = 1;
   }
   std::size_t places() const { return std::size_t{2} << bits_; }
-  std::size_t place_of(std::uintptr_t address, std::uintptr_t cfa) const {
+  std::size_t slot_of(std::uintptr_t address, std::uintptr_t cfa) const {
     return ((address ^ std::rotl(cfa, 24)) * 0x9E3779B97F4A7C15) >> (63 - bits_);
   }
   unsigned number_of(const Link& link) const { return static_cast<unsigned>(&link - links_); }
@@ -171,10 +171,10 @@ class KnownFrames {
   }
   // In front of the one whose place it takes, unless that is the same.
   void see(const Frame& frame, Number number) {
-    const std::size_t place = place_of(frame.address, frame.cfa);
-    const KnownFrame& before = frames_[seen_[place]];
-    if (before.address != frame.address || before.cfa != frame.cfa) seen_[place ^ 1] = seen_[place];
-    seen_[place] = number;
+    const std::size_t slot = slot_of(frame.address, frame.cfa);
+    const KnownFrame& before = frames_[seen_[slot]];
+    if (before.address != frame.address || before.cfa != frame.cfa) seen_[slot ^ 1] = seen_[slot];
+    seen_[slot] = number;
   }
   void fill(unsigned number, const Frame& frame, unsigned outer) {
     KnownFrame& known = frames_[number] = {};
@@ -206,8 +206,8 @@ class KnownFrames {
     const std::uintptr_t return_place = base + row.return_offset(), rbp_place = base + row.rbp_offset();
     const bool rbp_matters = outer.needs_rbp && !row.rbp_kept();
 #endif
-    const auto place_of_word = [&](std::uintptr_t place) {
-      return static_cast<std::int32_t>(static_cast<std::intptr_t>(place - frame.outermost_cfa));
+    const auto offset_of_word = [&](std::uintptr_t address) {
+      return static_cast<std::int32_t>(static_cast<std::intptr_t>(address - frame.outermost_cfa));
     };
     Link& link = links_[number];
     link.to_outer = static_cast<std::int32_t>(outer_number - number);
@@ -215,9 +215,9 @@ class KnownFrames {
     link.next = !links_[outer_number].to_outer                                 ? Link::Next::outermost
                 : link.to_outer == -1 && !links_[outer_number].has_aligned_cfa ? Link::Next::in_front
                                                                                : Link::Next::elsewhere;
-    link.return_place = place_of_word(return_place);
+    link.return_place = offset_of_word(return_place);
     link.return_word = word_at(return_place);
-    link.rbp_place = rbp_matters ? place_of_word(rbp_place) : link.return_place;
+    link.rbp_place = rbp_matters ? offset_of_word(rbp_place) : link.return_place;
     link.rbp = rbp_matters ? word_at(rbp_place) : link.return_word;
   }
 

@@ -61,14 +61,14 @@ void drop_frames(KnownFrames* frames) {
   if (frames) internal_deallocate(frames, KnownFrames::bytes(frames->bits()));
 }
 
-[[gnu::noinline]] KnownStacks* make_memory(std::atomic<KnownStacks*>& place) {
+[[gnu::noinline]] KnownStacks* make_memory(std::atomic<KnownStacks*>& slot) {
   KnownFrames* const frames = make_frames(kKnownBits, 0);
   void* const room = frames ? internal_try_allocate_zeroed(sizeof(KnownStacks)) : nullptr;
   KnownStacks* other = nullptr;
   if (room) {
     auto* const made = new (room) KnownStacks;
     made->frames = frames;
-    if (place.compare_exchange_strong(other, made, std::memory_order_acq_rel)) return made;
+    if (slot.compare_exchange_strong(other, made, std::memory_order_acq_rel)) return made;
     internal_deallocate(room, sizeof(KnownStacks));
   }
   drop_frames(frames);
@@ -88,10 +88,10 @@ void drop_frames(KnownFrames* frames) {
 // Null: it is in use, or there is no memory.
 inline KnownStacks* enter_memory() {
   const auto thread = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
-  std::atomic<KnownStacks*>& place = memories[(thread >> 12) % kMemories];
-  KnownStacks* memory = place.load(std::memory_order_acquire);
+  std::atomic<KnownStacks*>& slot = memories[(thread >> 12) % kMemories];
+  KnownStacks* memory = slot.load(std::memory_order_acquire);
   if (!memory) [[unlikely]]
-    memory = make_memory(place);
+    memory = make_memory(slot);
   return memory && memory->enter() ? memory : nullptr;
 }
 

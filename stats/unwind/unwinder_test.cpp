@@ -90,13 +90,13 @@ void compare_names(const WalkStart& from, const Stack& wanted) {
   NamedStack named{&names};
   const std::uint32_t name = name_of_stack(from, &names);
   const int count = unwind_stack(from, frames, kFramesMax, nullptr, &named);
-  const auto [place, is_new] = names.try_emplace(wanted, names.size() + 1);
+  const auto [entry, is_new] = names.try_emplace(wanted, names.size() + 1);
   if (name) {
-    EXPECT_EQ(name, place->second) << written(wanted);
+    EXPECT_EQ(name, entry->second) << written(wanted);
     ++compared.by_name;
   } else {
     EXPECT_EQ(behind(frames, count, frames[0]), wanted);
-    name_stack(named, place->second);
+    name_stack(named, entry->second);
   }
 }
 

@@ -31,7 +31,7 @@ namespace {
 constexpr std::uint64_t kNearDivisor = 4, kNearPinnedDivisor = 8, kWasteDivisor = 64;
 
 // The program's request.
-struct Wanted {
+struct Request {
   BlockKind kind;
   std::uint64_t traits, bytes;
   const char* api;
@@ -52,11 +52,11 @@ void account_birth(CudaState& s, Block* block, bool pool_hit, std::uint64_t born
   counted.block_born_locked(born, pool_hit, reserved, born_ns);
 }
 
-void hand_out(CudaState& s, Block* block, const Wanted& wanted, bool hit, std::uint64_t now_ns = coarse_now_ns()) {
+void hand_out(CudaState& s, Block* block, const Request& request, bool hit, std::uint64_t now_ns = coarse_now_ns()) {
   block->births.store(block->births.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  block->requested = wanted.bytes;
-  block->api = wanted.api;
-  block->site = capture(s, wanted.api);
+  block->requested = request.bytes;
+  block->api = request.api;
+  block->site = capture(s, request.api);
   block->freed_site = 0;
   const std::uint64_t born_ns = since_start(now_ns);
   block->born_ns = born_ns;
@@ -69,12 +69,12 @@ void hand_out(CudaState& s, Block* block, const Wanted& wanted, bool hit, std::u
 }
 
 // Makes a block for memory that the program's own call got. It has exactly this size, and its free is the driver's.
-void adopt_unpooled(CudaState& s, const Wanted& wanted, std::uintptr_t address) {
+void adopt_unpooled(CudaState& s, const Request& request, std::uintptr_t address) {
   Context* context = s.contexts.current();
   if (!context || !address) return;
-  Block* block = s.pools.source().adopt({context, wanted.traits, as_driver_rounds(wanted.bytes)}, address);
+  Block* block = s.pools.source().adopt({context, request.traits, as_driver_rounds(request.bytes)}, address);
   block->unpooled = true;
-  hand_out(s, block, wanted, false);
+  hand_out(s, block, request, false);
 }
 
 std::uint64_t device_total(CudaState& s, Device& device) {
@@ -84,14 +84,14 @@ std::uint64_t device_total(CudaState& s, Device& device) {
 
 // New chunks have the size that the driver would take. Small pinned ones have the size of their class: such pieces
 // share slabs.
-std::uint64_t chunk_bytes(const Wanted& wanted) {
-  const bool piece = wanted.kind == BlockKind::pinned && wanted.bytes <= kSmallPinnedBytes;
-  return piece ? chunk_bytes_for(wanted.bytes) : as_driver_rounds(wanted.bytes);
+std::uint64_t chunk_bytes(const Request& request) {
+  const bool piece = request.kind == BlockKind::pinned && request.bytes <= kSmallPinnedBytes;
+  return piece ? chunk_bytes_for(request.bytes) : as_driver_rounds(request.bytes);
 }
 
 // The largest chunk that may be given for a request.
-std::uint64_t near_bytes_max(CudaState& s, const Wanted& wanted, Context* context, std::uint64_t bytes) {
-  if (wanted.kind == BlockKind::pinned) return bytes + bytes / kNearPinnedDivisor;
+std::uint64_t near_bytes_max(CudaState& s, const Request& request, Context* context, std::uint64_t bytes) {
+  if (request.kind == BlockKind::pinned) return bytes + bytes / kNearPinnedDivisor;
   Device& device = *context->device;
   const std::uint64_t near = bytes + bytes / kNearDivisor;
   const std::uint64_t all = device_total(s, device), limit = options().device_limit.of(all);
@@ -107,18 +107,18 @@ Device* limited_by(BlockKind kind, Context* context) {
   return kind == BlockKind::device ? device_of(context) : nullptr;
 }
 
-[[gnu::noinline]] Acquired<Block*, CUresult> acquire_new(CudaState& s, const Wanted& wanted, Context* context,
+[[gnu::noinline]] Acquired<Block*, CUresult> acquire_new(CudaState& s, const Request& request, Context* context,
                                                          std::uint64_t bytes) {
   s.pools.source().release_postponed();
   sample_device_memory(s, *context->device);
   Acquired<Block*, CUresult> acquired{nullptr, kOutOfMemory, false};
-  acquired.error = with_room(s, limited_by(wanted.kind, context), bytes, [&] {
-    if (wanted.kind == BlockKind::pinned) {
-      acquired = s.pools.source().acquire({context, wanted.traits, bytes});
+  acquired.error = with_room(s, limited_by(request.kind, context), bytes, [&] {
+    if (request.kind == BlockKind::pinned) {
+      acquired = s.pools.source().acquire({context, request.traits, bytes});
       return acquired.error;
     }
     GranuleMeasurement measurement(s, *context->device, bytes);
-    acquired = s.pools.source().acquire({context, wanted.traits, bytes});
+    acquired = s.pools.source().acquire({context, request.traits, bytes});
     if (acquired.ok) measurement.allocated();
     return acquired.error;
   });
@@ -126,90 +126,92 @@ Device* limited_by(BlockKind kind, Context* context) {
   return acquired;
 }
 
-// The request as acquire() asks it (WantOf in pool/acquire.hpp).
-struct Want {
+// A request with the key of the pool, as acquire() wants it (PoolRequest in pool/acquire.hpp).
+struct PooledRequest {
   CudaState& s;
-  const Wanted& wanted;
+  const Request& request;
   Context* context;
   PoolKey key;
 
-  std::uint64_t bytes_max() const { return near_bytes_max(s, wanted, context, key.bytes); }
+  std::uint64_t bytes_max() const { return near_bytes_max(s, request, context, key.bytes); }
   bool is_there(Block* block) const {
     if (block->context_is_there()) [[likely]]
       return true;
     s.pools.source().forget(block);  // it came back to the pool while its context was ending
     return false;
   }
-  Acquired<Block*, CUresult> acquire() const { return acquire_new(s, wanted, context, key.bytes); }
+  Acquired<Block*, CUresult> acquire() const { return acquire_new(s, request, context, key.bytes); }
 };
 
 // The program's answer if neither the pool nor the driver had the memory. It is counted, and said where that helps.
-CUresult failed(CudaState& s, const Wanted& wanted, const Context* context, CUresult answer) {
-  add(s.account.counters_of(wanted.kind, context).failed);
+CUresult failed(CudaState& s, const Request& request, const Context* context, CUresult answer) {
+  add(s.account.counters_of(request.kind, context).failed);
   if (note(s, answer) == kOutOfMemory)
-    report_out_of_memory(s, wanted.api, wanted.kind == BlockKind::device ? Family::device : Family::pinned,
-                         context ? context->device->ordinal : 0, wanted.bytes);
+    report_out_of_memory(s, request.api, request.kind == BlockKind::device ? Family::device : Family::pinned,
+                         context ? context->device->ordinal : 0, request.bytes);
   return answer;
 }
 
 // Takes a block that went back on the same stream; null: none fits. While a stream captures it takes none: the graph
 // would use the block again later.
-Block* take_in_order(CudaState& s, Want want, CUstream stream, std::uint64_t now_ns) {
-  want.key.traits = s.captures.any() ? 0 : stream_traits(s, want.context, stream);
-  return want.key.traits ? take_kept(s.pools.device(), want, now_ns).value_or(nullptr) : nullptr;
+Block* take_in_order(CudaState& s, PooledRequest pooled, CUstream stream, std::uint64_t now_ns) {
+  pooled.key.traits = s.captures.any() ? 0 : stream_traits(s, pooled.context, stream);
+  return pooled.key.traits ? take_kept(s.pools.device(), pooled, now_ns).value_or(nullptr) : nullptr;
 }
 
 // From the context's range; null: a whole allocation serves the request. Where the range fails the driver has the last
 // word, whose errors the program knows.
-Block* take_from_range(CudaState& s, const Want& want, std::uint64_t now_ns, bool* hit) {
-  const Wanted& wanted = want.wanted;
+Block* take_from_range(CudaState& s, const PooledRequest& pooled, std::uint64_t now_ns, bool* hit) {
+  const Request& request = pooled.request;
   DeviceRanges& all = s.pools.ranges();
-  if (wanted.kind != BlockKind::device || !all.asked_for()) [[likely]]
+  if (request.kind != BlockKind::device || !all.asked_for()) [[likely]]
     return nullptr;
-  const Inside inside(*want.context);
-  DeviceRange* const range = want.context->ending.load() ? nullptr : all.of(*want.context);
-  if (!range || (all.any_whole() && all.wants_whole(capture(s, wanted.api)))) return nullptr;
+  const Inside inside(*pooled.context);
+  DeviceRange* const range = pooled.context->ending.load() ? nullptr : all.of(*pooled.context);
+  if (!range || (all.any_whole() && all.wants_whole(capture(s, request.api)))) return nullptr;
   *hit = true;
-  Block* const kept = s.pools.take_of_thread(want.key);
-  if (kept && want.is_there(kept)) return kept;
-  const auto order = wanted.on && !s.captures.any() ? stream_traits(s, want.context, *wanted.on) : ranges::kAnyOrder;
-  const DeviceRange::Given given = range->acquire(want.key.bytes, order);
+  Block* const kept = s.pools.take_of_thread(pooled.key);
+  if (kept && pooled.is_there(kept)) return kept;
+  const auto order =
+      request.on && !s.captures.any() ? stream_traits(s, pooled.context, *request.on) : ranges::kAnyOrder;
+  const DeviceRange::Given given = range->acquire(pooled.key.bytes, order);
   *hit = given.hit;
   if (!given.hit && s.gate.open()) range->keep_limits(now_ns);
   return given.block;
 }
 
-CUresult allocate_pooled(CudaState& s, const Wanted& wanted, Context* context, std::uintptr_t* address) {
-  const Want want{s, wanted, context, {reinterpret_cast<std::uintptr_t>(context), wanted.traits, chunk_bytes(wanted)}};
+CUresult allocate_pooled(CudaState& s, const Request& request, Context* context, std::uintptr_t* address) {
+  const PooledRequest pooled{
+      s, request, context, {reinterpret_cast<std::uintptr_t>(context), request.traits, chunk_bytes(request)}};
   const std::uint64_t now_ns = coarse_now_ns();
   bool range_hit = false;
-  if (Block* const block = take_from_range(s, want, now_ns, &range_hit)) {
-    if (!range_hit) add(s.account.counters_of(wanted.kind, context).pool_misses);
+  if (Block* const block = take_from_range(s, pooled, now_ns, &range_hit)) {
+    if (!range_hit) add(s.account.counters_of(request.kind, context).pool_misses);
     *address = block->address.load(std::memory_order_relaxed);
-    hand_out(s, block, wanted, range_hit, now_ns);
+    hand_out(s, block, request, range_hit, now_ns);
     return kSuccess;
   }
-  if (wanted.on)
-    if (Block* const block = take_in_order(s, want, *wanted.on, now_ns)) {
+  if (request.on)
+    if (Block* const block = take_in_order(s, pooled, *request.on, now_ns)) {
       *address = block->address.load(std::memory_order_relaxed);
-      hand_out(s, block, wanted, true, now_ns);
+      hand_out(s, block, request, true, now_ns);
       return kSuccess;
     }
-  const auto [got, hit] = acquire(s.pools.of(wanted.kind), want, now_ns);
+  const auto [got, hit] = acquire(s.pools.of(request.kind), pooled, now_ns);
   if (!got.ok) [[unlikely]]
-    return failed(s, wanted, context, got.error);
-  if (!hit) add(s.account.counters_of(wanted.kind, context).pool_misses);
+    return failed(s, request, context, got.error);
+  if (!hit) add(s.account.counters_of(request.kind, context).pool_misses);
   *address = got.chunk->address.load(std::memory_order_relaxed);
-  hand_out(s, got.chunk, wanted, hit, now_ns);
+  hand_out(s, got.chunk, request, hit, now_ns);
   return kSuccess;
 }
 
 // Makes the program's own call. If it is out of memory, kept blocks go back to the driver, and it is made again.
 template <class Pass>
-CUresult pass_on(CudaState& s, const Wanted& wanted, Context* context, Unpooled reason, Pass pass) {
-  const CUresult answer = with_room(s, limited_by(wanted.kind, context), wanted.bytes, pass);
-  if (answer != kSuccess) return failed(s, wanted, context, answer);
-  KindCounters& counted = s.account.counters_of(wanted.kind, context);
+CUresult pass_on(CudaState& s, const Request& request, Context* context, Unpooled reason, Pass pass) {
+  const CUresult answer = with_room(s, limited_by(request.kind, context), request.bytes, pass);
+  if (answer != kSuccess) return failed(s, request, context, answer);
+  KindCounters& counted = s.account.counters_of(request.kind, context);
   counted.count_unpooled(reason);
   add(counted.driver_allocs);
   if (context) sample_device_memory(s, *context->device);
@@ -218,17 +220,17 @@ CUresult pass_on(CudaState& s, const Wanted& wanted, Context* context, Unpooled 
 
 // `pass` makes the program's own call; `result` is where it leaves the address.
 template <class Pass, class Address>
-CUresult allocate(CudaState& s, const Wanted& wanted, Address* result, Pass pass) {
+CUresult allocate(CudaState& s, const Request& request, Address* result, Pass pass) {
   Context* context = s.contexts.current();
-  const auto reason = why_not_pooled(s, wanted.kind, wanted.bytes, context);
+  const auto reason = why_not_pooled(s, request.kind, request.bytes, context);
   if (!reason) {
     std::uintptr_t address = 0;
-    const CUresult answer = allocate_pooled(s, wanted, context, &address);
+    const CUresult answer = allocate_pooled(s, request, context, &address);
     if (answer == kSuccess) *result = (Address)address;
     return answer;
   }
-  const CUresult answer = pass_on(s, wanted, context, *reason, pass);
-  if (answer == kSuccess) adopt_unpooled(s, wanted, (std::uintptr_t)*result);
+  const CUresult answer = pass_on(s, request, context, *reason, pass);
+  if (answer == kSuccess) adopt_unpooled(s, request, (std::uintptr_t)*result);
   return answer;
 }
 
@@ -300,12 +302,12 @@ std::size_t known_pitch(const PitchKey& key) {
 
 // --- Blocks that the library reserves (cistern_pool_reserve)
 
-CUresult reserve(const Wanted& wanted, std::size_t count) {
+CUresult reserve(const Request& request, std::size_t count) {
   CudaState& s = state();
   Context* const context = s.contexts.current();
-  if (why_not_pooled(s, wanted.kind, wanted.bytes, context)) return context ? kNotSupported : kInvalidContext;
+  if (why_not_pooled(s, request.kind, request.bytes, context)) return context ? kNotSupported : kInvalidContext;
   for (std::size_t i = 0; i < count; ++i) {
-    const auto acquired = acquire_new(s, wanted, context, chunk_bytes(wanted));
+    const auto acquired = acquire_new(s, request, context, chunk_bytes(request));
     if (!acquired.ok) return note(s, acquired.error);
     const Sort sort = acquired.chunk->sort();
     Proportion& proportion = s.pools.source().share_of(sort).proportion;

@@ -43,8 +43,8 @@ DriverCalls& calls_of(CudaState& s, const Block& block) {
 }
 
 // The driver cannot free a part of a larger allocation, and the first part has the address of the whole. So the driver
-// is asked to free an address that nobody allocated. Its answer says whether it would refuse the call now, as it does
-// while a stream captures or after a fault. A free of device memory waits for the work, as the driver's does.
+// is asked to free an address that was never allocated. Its answer says whether it would refuse the call now, as it
+// does while a stream captures or after a fault. A free of device memory waits for the work, as the driver's does.
 CUresult free_part(CudaState& s, Block* piece, Unpooled reason) {
   const bool on_device = piece->kind == BlockKind::device;
   const CUresult answer =
@@ -82,7 +82,7 @@ CUresult really_free(CudaState& s, Block* block, std::optional<Unpooled> reason,
   return answer;
 }
 
-// A double free: a line says so, and the program gets the driver's answer for an address that nobody allocated. A
+// A double free: a line says so, and the program gets the driver's answer for an address that was never allocated. A
 // capture or a fault may change that answer.
 template <class Free>
 CUresult freed_already(Block* block, const char* api, Free free) {

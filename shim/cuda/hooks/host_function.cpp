@@ -21,7 +21,7 @@ CUresult put_on_stream(CUstream stream, Zero zero, const Host& host, Pass pass) 
 
 template <class Pass>
 CUresult launch(CUstream stream, Zero zero, const CUDA_HOST_NODE_PARAMS& host, Pass pass) {
-  // What a graph may run again must not be forgotten after its first run.
+  // A graph may run the function again: then it is not forgotten after its first run.
   const bool of_graph = may_be_captured(state(), stream, zero == Zero::per_thread);
   return put_on_stream(stream, zero, of_graph ? run_by_graph(host) : run_once(host), pass);
 }

@@ -1,5 +1,5 @@
-// Modules, graphs, limits, events, address ranges: what takes device memory besides, and so fails while the pools keep
-// it all. Passed on, with room made where it is missing. Which of these objects are alive is counted.
+// Modules, graphs, limits, events and address ranges take device memory too, so that their calls fail while the pools
+// keep all of it. The calls are passed on, and room is made where it is missing. Objects that are alive are counted.
 #include <string_view>
 
 #include "shim/cuda/hooks/hooks.hpp"
@@ -20,8 +20,8 @@ void made(const char*, ...) {}
 void made(const char* name, CUevent* event) { note_object(state(), ObjectType::event, *event, name); }
 void made(const char* name, const ExecutableOf& made) {
   CudaState& s = state();
-  note_object(s, ObjectType::graph, *made.place, name);
-  s.graph_memory.instantiated(*made.place, made.graph);
+  note_object(s, ObjectType::graph, *made.executable, name);
+  s.graph_memory.instantiated(*made.executable, made.graph);
 }
 void made(const char* name, CUlibrary* library) { note_object(state(), ObjectType::library, *library, name); }
 void made(const char* name, CUmodule* module) {

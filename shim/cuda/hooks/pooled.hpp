@@ -9,10 +9,10 @@ namespace cistern::cuda {
 
 constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 46;
 
-inline std::optional<Unpooled> why_size_not_pooled(BlockKind kind, std::uint64_t bytes) {
+inline std::optional<Unpooled> why_size_not_pooled(const CudaState& s, BlockKind kind, std::uint64_t bytes) {
   const Options& chosen = options();
   if (kind == BlockKind::device) {
-    if (chosen.device_pool == "off") return Unpooled::pool_off;
+    if (!s.pools.keep_device_memory()) return Unpooled::pool_off;
     if (bytes < chosen.device_object_min) return Unpooled::too_small;
     if (bytes > chosen.device_object_max || bytes > kBytesMax) return Unpooled::too_large;
     return {};
@@ -31,7 +31,7 @@ inline std::optional<Unpooled> why_not_pooled(CudaState& s, BlockKind kind, std:
   if (phase() != Phase::running) return Unpooled::exiting;
   if (current->poisoned.load(std::memory_order_relaxed)) return Unpooled::context_poisoned;
   if (s.captures.forbid_unsafe_calls()) return Unpooled::capturing;
-  return why_size_not_pooled(kind, bytes);
+  return why_size_not_pooled(s, kind, bytes);
 }
 
 // A block in state `cached` becomes the program's (allocate.cpp).

@@ -1,5 +1,5 @@
 // Answers in which a program could see the pool: corrected to what they would be without it. Questions about a block
-// that the program gave back, or about what lies behind its end, get the answer for memory that nobody allocated.
+// that the program gave back, or about what lies behind its end, get the answer for memory that was never allocated.
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/hooks/substitute.hpp"
 #include "shim/cuda/state.hpp"

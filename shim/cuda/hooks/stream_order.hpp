@@ -1,6 +1,6 @@
-// Device memory in the order of a stream: what went back on it is kept under a key of that stream, and given again,
-// with nothing to wait for, to who asks on the same stream. What a stream's key does not have comes from what all
-// share.
+// Device memory in the order of a stream. A block that went back on a stream is kept under a key of that stream. A
+// request on the same stream gets it again and waits for nothing. If there is none under the key, the request takes a
+// block that all streams share.
 //
 // A key needs a name of the stream that no other one has, ever: a handle comes again once its stream was destroyed. So
 // only the default stream and streams that were seen when they were made have one.
@@ -16,7 +16,7 @@ std::uint64_t stream_traits(CudaState& s, const Context* context, CUstream strea
 // while the caller names them: an event each. Before a block goes back behind the work of its context.
 void note_unseen_work(CudaState& s, const Block& block, CUstream stream);
 
-// The stream is gone: what is kept for it is everybody's, behind the work that it left.
+// The stream is gone: all streams share the blocks that were kept for it, as soon as its last work has ended.
 void end_stream_order(CudaState& s, Context& context, std::uint64_t stream_number);
 
 }  // namespace cistern::cuda

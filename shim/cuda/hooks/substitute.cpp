@@ -73,8 +73,8 @@ const Row* find_row(const char* name, int version, std::uint64_t flags) {
 
 }  // namespace
 
-// Asked for a version between two rows, or beyond the last that is known here, the driver says itself whether it means
-// the row's function: asked for the row's own version it answers the same pointer.
+// A version may lie between two rows, or beyond the last that is known here. Then the driver is asked for the row's own
+// version too: it means the row's function if both answers are the same pointer.
 void substitute(const char* name, void** function, int version, std::uint64_t flags,
                 CUresult (*again)(const char*, void**, int, std::uint64_t)) {
   answered.fetch_add(1, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// Which hook takes the place of a function that the driver's cuGetProcAddress answered.
+// Finds the hook that takes the place of a function that the driver's cuGetProcAddress answered.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// What hooks of calls that make memory which is not pooled have in common.
+// The common part of all hooks of calls that make memory which is not pooled.
 #pragma once
 #include "shim/cuda/room.hpp"
 
@@ -8,7 +8,7 @@ struct MadeBy {
   Family family;
   const char* object;
   const char* api;
-  int device = -1;  // of the memory; else that of the current context
+  int device = -1;  // where the memory lies; -1: on the device of the current context
 };
 
 // Accounts what a call gave, or that it failed.

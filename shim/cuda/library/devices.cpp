@@ -49,10 +49,10 @@ CUresult count_devices(int* count) {
   return ready == kSuccess ? driver().cuDeviceGetCount(count) : ready;
 }
 
-// Managed memory's places: an ordinal, or the host's.
-CUresult place_of(int ordinal, CUdevice* place) {
-  if (ordinal != CISTERN_CPU) return device_at(ordinal, place);
-  *place = CISTERN_CPU;  // as CU_DEVICE_CPU
+// Where managed memory is to lie: on the device with this ordinal, or on the host.
+CUresult location_of(int ordinal, CUdevice* location) {
+  if (ordinal != CISTERN_CPU) return device_at(ordinal, location);
+  *location = CISTERN_CPU;  // as CU_DEVICE_CPU
   return prepare_driver();
 }
 
@@ -171,21 +171,21 @@ cistern_status copy(void* target, const void* source, size_t bytes, int device, 
 
 cistern_status advise(void* block, size_t bytes, cistern_advice advice, int device) {
   native = 0;
-  CUdevice place = 0;
+  CUdevice location = 0;
   if (!block || !bytes || device < CISTERN_CPU) return CISTERN_INVALID;
-  if (const CUresult answer = cuda::place_of(device, &place); answer != cuda::kSuccess) return status_of(answer);
+  if (const CUresult answer = cuda::location_of(device, &location); answer != cuda::kSuccess) return status_of(answer);
   const OnDevice here(cuda::any_context_is_current() ? CISTERN_CURRENT : std::max(device, 0));
-  return status_of(here ? driver().cuMemAdvise(cuda::address_of(block), bytes, advice, place) : here.answer());
+  return status_of(here ? driver().cuMemAdvise(cuda::address_of(block), bytes, advice, location) : here.answer());
 }
 
 cistern_status prefetch(void* block, size_t bytes, int device, void* stream) {
   native = 0;
-  CUdevice place = 0;
+  CUdevice location = 0;
   if (!block || !bytes || device < CISTERN_CPU) return CISTERN_INVALID;
-  if (const CUresult answer = cuda::place_of(device, &place); answer != cuda::kSuccess) return status_of(answer);
+  if (const CUresult answer = cuda::location_of(device, &location); answer != cuda::kSuccess) return status_of(answer);
   const OnDevice here(cuda::any_context_is_current() ? CISTERN_CURRENT : std::max(device, 0));
   return status_of(
-      here ? driver().cuMemPrefetchAsync(cuda::address_of(block), bytes, place, static_cast<cuda::CUstream>(stream))
+      here ? driver().cuMemPrefetchAsync(cuda::address_of(block), bytes, location, static_cast<cuda::CUstream>(stream))
            : here.answer());
 }
 

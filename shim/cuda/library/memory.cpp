@@ -15,9 +15,9 @@
 namespace cistern::cuda {
 namespace {
 
+using library::BlockRequest;
 using library::InOrder;
 using library::Taken;
-using library::Wanted;
 
 constexpr unsigned kAttachGlobal = 1;
 constexpr std::size_t kDeviceAlignment = 256, kPinnedAlignment = 64;
@@ -25,8 +25,10 @@ constexpr std::size_t kDeviceAlignment = 256, kPinnedAlignment = 64;
 void* pointer_of(const Taken& taken) { return reinterpret_cast<void*>(taken.base); }
 CUdeviceptr address_of(const Taken& taken) { return static_cast<CUdeviceptr>(taken.base); }
 CUstream stream(void* queue) { return static_cast<CUstream>(queue); }
-unsigned flags_of(const Wanted& wanted) { return static_cast<unsigned>(wanted.flags); }
-int device_of(const Wanted& wanted) { return wanted.where & CISTERN_ON_DEVICE ? wanted.device : CISTERN_CURRENT; }
+unsigned flags_of(const BlockRequest& request) { return static_cast<unsigned>(request.flags); }
+int device_of(const BlockRequest& request) {
+  return request.where & CISTERN_ON_DEVICE ? request.device : CISTERN_CURRENT;
+}
 
 // --- Taken in the context that is wanted. `Allocate`: CUresult(std::uintptr_t* memory)
 template <class Allocate>
@@ -50,29 +52,30 @@ auto of_device(Allocate allocate) {
   };
 }
 
-cistern_status take_device(const Wanted& wanted, Taken* taken) {
-  int device = device_of(wanted);
+cistern_status take_device(const BlockRequest& request, Taken* taken) {
+  int device = device_of(request);
   // The runtime's own first call would make the first device's context current.
-  if (wanted.order.of_stream && device == CISTERN_CURRENT && !any_context_is_current()) device = 0;
+  if (request.order.of_stream && device == CISTERN_CURRENT && !any_context_is_current()) device = 0;
   return take_on(device, taken, of_device([&](CUdeviceptr* memory) {
-                   return wanted.order.of_stream ? allocate_device_on(stream(wanted.order.stream), memory, wanted.bytes)
-                                                 : allocate_device(memory, wanted.bytes);
+                   return request.order.of_stream
+                              ? allocate_device_on(stream(request.order.stream), memory, request.bytes)
+                              : allocate_device(memory, request.bytes);
                  }));
 }
 
-cistern_status take_pinned(const Wanted& wanted, Taken* taken) {
-  return take_on(device_of(wanted), taken, [&](std::uintptr_t* memory) {
+cistern_status take_pinned(const BlockRequest& request, Taken* taken) {
+  return take_on(device_of(request), taken, [&](std::uintptr_t* memory) {
     void* pointer = nullptr;
-    const CUresult answer = hook::cuMemHostAlloc(&pointer, wanted.bytes, flags_of(wanted));
+    const CUresult answer = hook::cuMemHostAlloc(&pointer, request.bytes, flags_of(request));
     *memory = reinterpret_cast<std::uintptr_t>(pointer);
     return answer;
   });
 }
 
-cistern_status take_managed(const Wanted& wanted, Taken* taken) {
-  const unsigned flags = flags_of(wanted) ? flags_of(wanted) : kAttachGlobal;
-  return take_on(device_of(wanted), taken,
-                 of_device([&](CUdeviceptr* memory) { return hook::cuMemAllocManaged(memory, wanted.bytes, flags); }));
+cistern_status take_managed(const BlockRequest& request, Taken* taken) {
+  const unsigned flags = flags_of(request) ? flags_of(request) : kAttachGlobal;
+  return take_on(device_of(request), taken,
+                 of_device([&](CUdeviceptr* memory) { return hook::cuMemAllocManaged(memory, request.bytes, flags); }));
 }
 
 // --- Given
@@ -106,12 +109,12 @@ cistern_status reserve_on(int device, Reserve reserve) {
   return status_of(here ? reserve() : here.answer());
 }
 
-cistern_status reserve_device_blocks(const Wanted& wanted, std::size_t count) {
-  return reserve_on(device_of(wanted), [&] { return reserve_device(wanted.bytes, count); });
+cistern_status reserve_device_blocks(const BlockRequest& request, std::size_t count) {
+  return reserve_on(device_of(request), [&] { return reserve_device(request.bytes, count); });
 }
 
-cistern_status reserve_pinned_blocks(const Wanted& wanted, std::size_t count) {
-  return reserve_on(device_of(wanted), [&] { return reserve_pinned(wanted.bytes, flags_of(wanted), count); });
+cistern_status reserve_pinned_blocks(const BlockRequest& request, std::size_t count) {
+  return reserve_on(device_of(request), [&] { return reserve_pinned(request.bytes, flags_of(request), count); });
 }
 
 // --- Blocks without a record of a pool

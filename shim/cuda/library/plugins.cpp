@@ -24,9 +24,9 @@ namespace cistern::library {
 namespace {
 
 // The pool of the first thread that makes one stays.
-cistern_pool* pool_named(std::atomic<cistern_pool*>& place, const char* name, cistern_kind kind,
+cistern_pool* pool_named(std::atomic<cistern_pool*>& slot, const char* name, cistern_kind kind,
                          cistern_pool_memory memory = CISTERN_WHOLE_BLOCKS) {
-  cistern_pool* known = place.load(std::memory_order_acquire);
+  cistern_pool* known = slot.load(std::memory_order_acquire);
   if (known) [[likely]]
     return known;
   cistern_pool_settings settings{};
@@ -36,7 +36,7 @@ cistern_pool* pool_named(std::atomic<cistern_pool*>& place, const char* name, ci
   settings.memory = memory;
   cistern_pool* made = nullptr;
   if (pool_create(&settings, &made) != CISTERN_OK) return nullptr;
-  if (place.compare_exchange_strong(known, made)) return made;
+  if (slot.compare_exchange_strong(known, made)) return made;
   pool_destroy(made);
   return known;
 }

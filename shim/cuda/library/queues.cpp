@@ -125,8 +125,8 @@ cistern_status fill(const library::BlockPart& target, const void* pattern, std::
 }
 
 // --- Queues of the library's own
-cistern_status make(const library::QueueWanted& wanted, void** queue) {
-  const OnDevice there(wanted.device);
+cistern_status make(const library::QueueRequest& request, void** queue) {
+  const OnDevice there(request.device);
   if (!there) return status_of(there.answer());
   CUstream made = nullptr;
   const CUresult answer = hook::cuStreamCreate(&made, kStreamNonBlocking);

@@ -10,11 +10,11 @@
 namespace cistern::cuda {
 namespace {
 
+using library::BlockRequest;
 using library::CutBlock;
 using library::CutEnd;
 using library::InOrder;
 using library::Place;
-using library::Wanted;
 
 SegmentPlace place_of(const Place& place) {
   return {reinterpret_cast<Context*>(place.context), static_cast<std::uint32_t>(place.life), place.traits};
@@ -28,18 +28,18 @@ CUresult find_here(CudaState& s, Context** context) {
   return (*context)->poisoned.load(std::memory_order_relaxed) ? s.functions.context_synchronize() : kSuccess;
 }
 
-cistern_status find(const Wanted& wanted, Place* place) {
+cistern_status find(const BlockRequest& request, Place* place) {
   if (!driver_found()) return CISTERN_NO_DRIVER;
-  int device = wanted.where & CISTERN_ON_DEVICE ? wanted.device : CISTERN_CURRENT;
+  int device = request.where & CISTERN_ON_DEVICE ? request.device : CISTERN_CURRENT;
   // The runtime's own first call would make the first device's context current.
-  if (wanted.order.of_stream && device == CISTERN_CURRENT && !any_context_is_current()) device = 0;
+  if (request.order.of_stream && device == CISTERN_CURRENT && !any_context_is_current()) device = 0;
   const OnDevice here(device);
   if (!here) return status_of(here.answer());
   Context* context = nullptr;
   if (const CUresult answer = find_here(state(), &context); answer != kSuccess) return status_of(answer);
-  const bool is_device = wanted.memory->kind == CISTERN_DEVICE;
+  const bool is_device = request.memory->kind == CISTERN_DEVICE;
   *place = {reinterpret_cast<std::uintptr_t>(context), context->epoch.load(),
-            is_device ? kDeviceTraits : static_cast<std::uint32_t>(wanted.flags)};
+            is_device ? kDeviceTraits : static_cast<std::uint32_t>(request.flags)};
   return CISTERN_OK;
 }
 

@@ -20,22 +20,22 @@
 namespace cistern::host {
 namespace {
 
+using library::BlockRequest;
 using library::refused;
 using library::Taken;
-using library::Wanted;
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-bool is_placed(const Wanted& wanted) { return wanted.where & (CISTERN_ON_NODE | CISTERN_HUGE_PAGES); }
+bool is_placed(const BlockRequest& request) { return request.where & (CISTERN_ON_NODE | CISTERN_HUGE_PAGES); }
 
 // Pages that are this block's alone, where they are wanted.
-cistern_status take_placed(const Wanted& wanted, Taken* taken) {
-  const bool huge = wanted.where & CISTERN_HUGE_PAGES;
+cistern_status take_placed(const BlockRequest& request, Taken* taken) {
+  const bool huge = request.where & CISTERN_HUGE_PAGES;
   const std::size_t page = huge ? kHugePage : page_bytes();
-  const std::size_t bytes = (wanted.bytes + page - 1) & ~(page - 1);
-  void* const memory = library::allocate(bytes, std::max(page, wanted.alignment));
+  const std::size_t bytes = (request.bytes + page - 1) & ~(page - 1);
+  void* const memory = library::allocate(bytes, std::max(page, request.alignment));
   if (!memory) return refused(ENOMEM, CISTERN_NO_MEMORY);
-  const int node = wanted.where & CISTERN_ON_NODE ? wanted.node : kAnyNode;
+  const int node = request.where & CISTERN_ON_NODE ? request.node : kAnyNode;
   if (const int error = place_block(memory, bytes, node, huge)) {
     free_checked(memory, "cistern_pool_allocate");
     return refused(error, error == EINVAL && node != kAnyNode ? CISTERN_INVALID : CISTERN_DRIVER);
@@ -45,9 +45,9 @@ cistern_status take_placed(const Wanted& wanted, Taken* taken) {
   return CISTERN_OK;
 }
 
-cistern_status take(const Wanted& wanted, Taken* taken) {
-  if (is_placed(wanted)) return take_placed(wanted, taken);
-  taken->base = reinterpret_cast<std::uintptr_t>(library::allocate(wanted.bytes, wanted.alignment));
+cistern_status take(const BlockRequest& request, Taken* taken) {
+  if (is_placed(request)) return take_placed(request, taken);
+  taken->base = reinterpret_cast<std::uintptr_t>(library::allocate(request.bytes, request.alignment));
   return taken->base ? CISTERN_OK : refused(ENOMEM, CISTERN_NO_MEMORY);
 }
 
@@ -57,8 +57,8 @@ cistern_status give(const Taken& taken, void*, library::InOrder) {
   return free_checked(memory, "cistern_pool_deallocate") ? CISTERN_OK : CISTERN_INVALID;
 }
 
-cistern_status reserve(const Wanted& wanted, std::size_t count) {
-  return host_pool::reserve_blocks(wanted.bytes, count) ? CISTERN_OK : refused(ENOMEM, CISTERN_NO_MEMORY);
+cistern_status reserve(const BlockRequest& request, std::size_t count) {
+  return host_pool::reserve_blocks(request.bytes, count) ? CISTERN_OK : refused(ENOMEM, CISTERN_NO_MEMORY);
 }
 
 cistern_status resize(const char* api, void** block, std::size_t bytes) {

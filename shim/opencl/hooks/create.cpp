@@ -14,19 +14,19 @@
 namespace cistern::opencl {
 namespace {
 
-std::optional<Unpooled> why_not_recycled(OpenclState& s, const BufferSource::Request& wanted,
+std::optional<Unpooled> why_not_recycled(OpenclState& s, const BufferSource::Request& request,
                                          const void* host_pointer) {
   const Options& chosen = options();
-  if (host_pointer || (wanted.flags & (kMemUseHostPtr | kMemCopyHostPtr))) return Unpooled::host_pointer;
+  if (host_pointer || (request.flags & (kMemUseHostPtr | kMemCopyHostPtr))) return Unpooled::host_pointer;
   if (!chosen.opencl_pool) return Unpooled::pool_off;
-  if (wanted.bytes < chosen.opencl_object_min) return Unpooled::too_small;
-  if (wanted.bytes > chosen.opencl_object_max) return Unpooled::too_large;
+  if (request.bytes < chosen.opencl_object_min) return Unpooled::too_small;
+  if (request.bytes > chosen.opencl_object_max) return Unpooled::too_large;
   if (phase() != Phase::running) return Unpooled::exiting;
-  const ContextTraits context = traits_of(s, wanted.context);
+  const ContextTraits context = traits_of(s, request.context);
   if (!context.known) return Unpooled::unknown_context;
   if (context.inherited) return Unpooled::inherited;
   if (context.command_buffers) return Unpooled::command_buffer;
-  if (lacks_function_for_pool(wanted.context)) return Unpooled::missing_function;
+  if (lacks_function_for_pool(request.context)) return Unpooled::missing_function;
   return std::nullopt;
 }
 
@@ -42,7 +42,7 @@ void make_room_beside(OpenclState& s, std::uint64_t bytes, std::uint64_t now_ns)
   if (s.pool.usage_bytes() > what.keep_bytes) s.pool.trim(what, now_ns);
 }
 
-cl_mem create_recyclable(OpenclState& s, const BufferSource::Request& wanted, MemoryRecord&& record, cl_int* errcode) {
+cl_mem create_recyclable(OpenclState& s, const BufferSource::Request& request, MemoryRecord&& record, cl_int* errcode) {
   record.site = capture(s, record.api);
   const std::uint64_t now_ns = coarse_now_ns();
   const PoolKey key = pool_key(record);
@@ -50,20 +50,20 @@ cl_mem create_recyclable(OpenclState& s, const BufferSource::Request& wanted, Me
   if (const std::optional<cl_mem> kept = s.pool.take(key, now_ns)) {
     allocated.result = {*kept, kSuccess, true};
   } else {
-    make_room_beside(s, wanted.bytes, now_ns);
-    allocated = s.pool.allocate(key, wanted, now_ns);
+    make_room_beside(s, request.bytes, now_ns);
+    allocated = s.pool.allocate(key, request, now_ns);
   }
   if (errcode) *errcode = allocated.result.error;
   if (!allocated.result.ok) {
     add(s.counters.failed);
-    const Asked asked{record.api, wanted.context, wanted.bytes};
+    const Asked asked{record.api, request.context, request.bytes};
     if (is_out_of_memory(allocated.result.error, asked)) report_out_of_memory(s, asked, allocated.result.error);
     return nullptr;
   }
   const cl_mem buffer = allocated.result.chunk;
   if (!allocated.hit) {
     add(s.counters.pool_misses);
-    s.proportion.note_new(wanted.bytes);
+    s.proportion.note_new(request.bytes);
   }
   record.recyclable = true;
   record.recycled = allocated.hit;
@@ -87,36 +87,37 @@ cl_mem create_with_properties(decltype(&hook::clCreateBufferWithProperties) real
 
 }  // namespace
 
-cl_mem create_buffer(const BufferSource::Request& wanted, void* host_pointer, cl_int* errcode) {
+cl_mem create_buffer(const BufferSource::Request& request, void* host_pointer, cl_int* errcode) {
   OpenclState& s = state();
-  MemoryRecord record{.context = wanted.context, .flags = wanted.flags, .bytes = wanted.bytes, .api = "clCreateBuffer"};
-  const std::optional<Unpooled> why = why_not_recycled(s, wanted, host_pointer);
+  MemoryRecord record{
+      .context = request.context, .flags = request.flags, .bytes = request.bytes, .api = "clCreateBuffer"};
+  const std::optional<Unpooled> why = why_not_recycled(s, request, host_pointer);
   if (!why) [[likely]]
-    return create_recyclable(s, wanted, std::move(record), errcode);
-  const InitialCopy copy(s, record.api, wanted.flags, host_pointer);
-  const cl_mem buffer = create_with_room({record.api, wanted.context, wanted.bytes}, errcode, [&](cl_int* error) {
-    return next().clCreateBuffer(wanted.context, wanted.flags, wanted.bytes, host_pointer, error);
+    return create_recyclable(s, request, std::move(record), errcode);
+  const InitialCopy copy(s, record.api, request.flags, host_pointer);
+  const cl_mem buffer = create_with_room({record.api, request.context, request.bytes}, errcode, [&](cl_int* error) {
+    return next().clCreateBuffer(request.context, request.flags, request.bytes, host_pointer, error);
   });
-  copy.count(buffer != nullptr, wanted.bytes);
+  copy.count(buffer != nullptr, request.bytes);
   return account_created(buffer, std::move(record), *why);
 }
 
-cl_int reserve_buffers(const BufferSource::Request& wanted, std::size_t count) {
+cl_int reserve_buffers(const BufferSource::Request& request, std::size_t count) {
   OpenclState& s = state();
-  if (why_not_recycled(s, wanted, nullptr)) return kInvalidOperation;
+  if (why_not_recycled(s, request, nullptr)) return kInvalidOperation;
   for (std::size_t i = 0; i < count; ++i) {
-    const auto acquired = s.source.acquire(wanted);
+    const auto acquired = s.source.acquire(request);
     if (!acquired.ok) return acquired.error;
     MemoryRecord record{
-        .context = wanted.context, .flags = wanted.flags, .bytes = wanted.bytes, .api = "clCreateBuffer"};
+        .context = request.context, .flags = request.flags, .bytes = request.bytes, .api = "clCreateBuffer"};
     const PoolKey key = pool_key(record);
     record.recyclable = true;
     record.references = 0;
     record.state = MemoryState::pooled;
-    record.first_use = first_use_of(s, wanted.context, wanted.flags, wanted.bytes);
-    record.part = part_of(s, wanted.context);
+    record.first_use = first_use_of(s, request.context, request.flags, request.bytes);
+    record.part = part_of(s, request.context);
     s.memory.put(acquired.chunk, std::move(record));
-    s.proportion.note_back(wanted.bytes, true);  // asked for
+    s.proportion.note_back(request.bytes, true);  // asked for
     s.pool.give(key, acquired.chunk, {}, false, coarse_now_ns());
   }
   return kSuccess;

@@ -10,20 +10,20 @@
 namespace cistern::opencl {
 namespace {
 
+using library::BlockRequest;
 using library::Taken;
-using library::Wanted;
 
 cl_mem buffer_at(const void* block) { return reinterpret_cast<cl_mem>(const_cast<void*>(block)); }
 
-BufferSource::Request request_of(const Wanted& wanted) {
-  return {reinterpret_cast<cl_context>(wanted.context), wanted.flags, wanted.bytes};
+BufferSource::Request request_of(const BlockRequest& request) {
+  return {reinterpret_cast<cl_context>(request.context), request.flags, request.bytes};
 }
 
-cistern_status take(const Wanted& wanted, Taken* taken) {
+cistern_status take(const BlockRequest& request, Taken* taken) {
   if (!next().clCreateBuffer) return CISTERN_NO_DRIVER;
   cl_int error = kSuccess;
-  make_context_known(reinterpret_cast<cl_context>(wanted.context));
-  taken->base = reinterpret_cast<std::uintptr_t>(create_buffer(request_of(wanted), nullptr, &error));
+  make_context_known(reinterpret_cast<cl_context>(request.context));
+  taken->base = reinterpret_cast<std::uintptr_t>(create_buffer(request_of(request), nullptr, &error));
   return status_of(error);
 }
 
@@ -34,10 +34,10 @@ cistern_status give(const Taken& taken, void* queue, library::InOrder) {
   return status_of(release_memory(buffer));
 }
 
-cistern_status reserve(const Wanted& wanted, std::size_t count) {
+cistern_status reserve(const BlockRequest& request, std::size_t count) {
   if (!next().clCreateBuffer) return CISTERN_NO_DRIVER;
-  make_context_known(reinterpret_cast<cl_context>(wanted.context));
-  return status_of(reserve_buffers(request_of(wanted), count));
+  make_context_known(reinterpret_cast<cl_context>(request.context));
+  return status_of(reserve_buffers(request_of(request), count));
 }
 
 cistern_status copy_contents(void* target, const void* source, std::size_t bytes, int, void* queue) {

@@ -72,12 +72,12 @@ cistern_status follow(int, void* queue, void* other) {
   return status_of(answer);
 }
 
-cistern_status make(const library::QueueWanted& wanted, void** queue) {
+cistern_status make(const library::QueueRequest& request, void** queue) {
   if (!next().clCreateCommandQueue) return CISTERN_NO_DRIVER;
   cl_device_id device = nullptr;
-  cl_int error = next().clGetCommandQueueInfo.own(on(wanted.like), kQueueDevice, sizeof device, &device, nullptr);
+  cl_int error = next().clGetCommandQueueInfo.own(on(request.like), kQueueDevice, sizeof device, &device, nullptr);
   if (error == kSuccess)
-    *queue = hook::clCreateCommandQueue(reinterpret_cast<cl_context>(wanted.context), device, 0, &error);
+    *queue = hook::clCreateCommandQueue(reinterpret_cast<cl_context>(request.context), device, 0, &error);
   return status_of(error);
 }
 

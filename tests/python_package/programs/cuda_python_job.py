@@ -15,7 +15,7 @@ def bindings():
     assert libcistern.statistics("device").live_bytes == 1000
     driver.cuMemFree(block)
     _, again = driver.cuMemAlloc(1000)
-    assert int(again) == int(block) and simulated.simulated("allocs") == 1
+    assert int(again) == int(block) and simulated.simulated("allocs") == (not simulated.in_ranges())
     _, pinned = driver.cuMemHostAlloc(1000, 0)
     assert pinned and libcistern.statistics("pinned").live_bytes == 1000
 

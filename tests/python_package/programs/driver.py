@@ -1,5 +1,6 @@
 """The CUDA driver by ctypes, as programs without any framework use it; and what the simulated one counts."""
 import ctypes
+import os
 
 cuda = ctypes.CDLL("libcuda.so.1")
 NON_BLOCKING, GEQ, RELAXED, GLOBAL = 1, 0, 2, 0
@@ -77,6 +78,11 @@ class Gate:
 def is_pinned(address):
     kind = ctypes.c_uint32()
     return cuda.cuPointerGetAttribute(ctypes.byref(kind), 2, number(address)) == 0 and kind.value == IS_HOST
+
+
+def in_ranges():
+    """Device memory is cut from a range: the simulator does not count it as allocations."""
+    return os.environ.get("CISTERN_DEVICE_POOL") == "ranges"
 
 
 def simulated(counter):

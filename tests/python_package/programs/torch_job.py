@@ -47,8 +47,9 @@ def figures_are_what_the_script_asked_for():
     found = stats()
     assert {key: found[key] for key in wanted} == wanted, (seed, found, wanted)
     device = libcistern.statistics("device")
-    assert device.driver_allocs == driver.simulated("allocs"), device
-    assert device.live_blocks + device.pooled_blocks == driver.simulated("live_allocations"), device
+    if not driver.in_ranges():
+        assert device.driver_allocs == driver.simulated("allocs"), device
+        assert device.live_blocks + device.pooled_blocks == driver.simulated("live_allocations"), device
     assert found["pool_hits"] > 50 and device.driver_allocs < wanted["allocation.all.allocated"]
     assert found["reserved_bytes.all.current"] >= wanted["allocated_bytes.all.current"]
     alive.clear()
@@ -91,7 +92,8 @@ def in_the_order_of_streams():
     gate.open()
     torch.cuda.synchronize()
     del kept
-    assert at in [y.data_ptr() for y in [empty(50000) for _ in range(6)]]
+    given = [y.data_ptr() for y in [empty(50000) for _ in range(200 if driver.in_ranges() else 6)]]
+    assert any(0 <= at - address < 50000 for address in given) if driver.in_ranges() else at in given
 
 
 def without_memory():

@@ -34,14 +34,21 @@ __attribute__((destructor)) void note_end() {
 // Addresses for four times the memory: fragmentation alone never fails an allocation, as pages can be remapped in a
 // real device [assumed].
 constexpr size_t kWindowFactor = 4;
-constexpr size_t kPinnedWindowBytes = size_t{64} << 30;
+constexpr size_t kPinnedWindowBytes = size_t{64} << 30, kPinnedWindowBytesMin = size_t{1} << 30;
+
+// Under valgrind a process has fewer addresses: then the window is smaller.
+bool open_pinned_window(AddressWindow& window) {
+  for (size_t bytes = kPinnedWindowBytes; bytes >= kPinnedWindowBytesMin; bytes /= 2)
+    if (window.open(bytes, false)) return true;
+  return false;
+}
 
 CUresult initialize(Locked& lock) {
   if (initialized) return CUDA_SUCCESS;
   read_settings_from_environment();
   Driver& state = driver();
   if (settings.devices <= 0) return CUDA_ERROR_NO_DEVICE;
-  if (!state.pinned.open(kPinnedWindowBytes, false)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!open_pinned_window(state.pinned)) return CUDA_ERROR_OUT_OF_MEMORY;
   for (int ordinal = 0; ordinal < settings.devices; ++ordinal) {
     auto device = std::make_unique<Device>();
     device->ordinal = ordinal;

@@ -7,10 +7,10 @@
 namespace cistern::toy {
 namespace {
 
+using library::BlockRequest;
 using library::Taken;
-using library::Wanted;
 
-toy_context* context_of(const Wanted& wanted) { return reinterpret_cast<toy_context*>(wanted.context); }
+toy_context* context_of(const BlockRequest& request) { return reinterpret_cast<toy_context*>(request.context); }
 toy_context* context_of(void* queue) { return static_cast<toy_context*>(queue); }
 char* address(const library::BlockPart& part) { return static_cast<char*>(part.block) + part.offset; }
 
@@ -31,9 +31,9 @@ cistern_status status_of(int code) {
 }
 
 // --- Blocks
-cistern_status take(const Wanted& wanted, Taken* taken) {
+cistern_status take(const BlockRequest& request, Taken* taken) {
   void* memory = nullptr;
-  const int error = hook::toy_allocate(context_of(wanted), wanted.bytes, &memory);
+  const int error = hook::toy_allocate(context_of(request), request.bytes, &memory);
   taken->base = reinterpret_cast<std::uintptr_t>(memory);
   return status_of(error);
 }
@@ -65,8 +65,8 @@ cistern_status copy_contents(void* target, const void* source, std::size_t bytes
 
 cistern_status follow(int device, void*, void* other) { return wait(device, other); }
 
-cistern_status make_queue(const library::QueueWanted& wanted, void** queue) {
-  *queue = wanted.like;
+cistern_status make_queue(const library::QueueRequest& request, void** queue) {
+  *queue = request.like;
   return CISTERN_OK;
 }
 

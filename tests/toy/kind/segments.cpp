@@ -8,10 +8,10 @@
 namespace cistern::toy {
 namespace {
 
+using library::BlockRequest;
 using library::CutBlock;
 using library::CutEnd;
 using library::Place;
-using library::Wanted;
 
 // A record of a context. It stays: another context may have its address later.
 struct KnownContext {
@@ -42,8 +42,8 @@ const KnownContext& of(const Place& place) { return *reinterpret_cast<const Know
 toy_context* handle_of(const Place& place) { return reinterpret_cast<toy_context*>(of(place).address.load()); }
 bool is_there(const Place& place) { return of(place).life.load() == place.life; }
 
-cistern_status find(const Wanted& wanted, Place* place) {
-  KnownContext& context = known(reinterpret_cast<toy_context*>(wanted.context));
+cistern_status find(const BlockRequest& request, Place* place) {
+  KnownContext& context = known(reinterpret_cast<toy_context*>(request.context));
   *place = {reinterpret_cast<std::uintptr_t>(&context), context.life.load(), 0};
   return CISTERN_OK;
 }
