@@ -3,9 +3,7 @@
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/hooks/substitute.hpp"
 #include "shim/cuda/state.hpp"
-#include "shim/process/log.hpp"
 #include "shim/process/process.hpp"
-#include "stats/sink.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -75,9 +73,11 @@ void correct_attribute(Block* block, int attribute, void* value) {
       if (block->range) *static_cast<unsigned long long*>(value) = own_buffer_id(block);
       return;
     case kPointerRangeStart:
+      if (block->in_segment) return;
       *static_cast<CUdeviceptr*>(value) = block->address.load(std::memory_order_relaxed);
       return;
     case kPointerRangeSize:
+      if (block->in_segment) return;
       *static_cast<std::size_t*>(value) = block->requested;
       return;
     case kPointerMappingSize:
@@ -117,16 +117,6 @@ void settle_segments(CudaState& s) {
   }
 }
 
-// The driver's handle would be one of the segment: who opens it would take the segment's first bytes for the block.
-CUresult refuse_share(CUipcMemHandle* handle, CUdeviceptr pointer) {
-  const CUresult answer = driver().cuIpcGetMemHandle(handle, nowhere());
-  StringSink line;
-  line.print("{}({}): the block lies in a segment of a pool, which no other process can open; refused",
-             api_name("cuIpcGetMemHandle"), reinterpret_cast<void*>(pointer));
-  warn_line(line.text());
-  return answer == kSuccess ? kInvalidValue : answer;
-}
-
 // Small pinned blocks: the driver knows the slab.
 std::uint64_t offset_in_slab(const Found& found, CUdeviceptr pointer) {
   return found.whose == Whose::program && found.block->slab ? pointer - found.block->slab->first : 0;
@@ -148,7 +138,9 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr p
   if (found.whose == Whose::pool) return driver().cuMemGetAddressRange_v2(base, bytes, nowhere());
   const bool in_range = found.whose == Whose::program && found.block->range;  // the driver knows its pieces
   const CUresult answer = in_range ? kSuccess : driver().cuMemGetAddressRange_v2(base, bytes, pointer);
-  if (answer != kSuccess || found.whose == Whose::not_ours) return answer;
+  // A block in a segment: the handle for another process is the segment's, and where it begins tells the block's
+  // offset.
+  if (answer != kSuccess || found.whose == Whose::not_ours || found.block->in_segment) return answer;
   if (base) *base = found.block->address.load(std::memory_order_relaxed);
   if (bytes) *bytes = found.block->requested;
   return answer;
@@ -183,9 +175,7 @@ CUresult cuPointerSetAttribute(const void* value, int attribute, CUdeviceptr poi
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
-  const Found found = find_block(pointer);
-  if (found.whose == Whose::pool) return driver().cuIpcGetMemHandle(handle, nowhere());
-  if (found.whose == Whose::program && found.block->in_segment) return refuse_share(handle, pointer);
+  if (find_block(pointer).whose == Whose::pool) return driver().cuIpcGetMemHandle(handle, nowhere());
   return marks(pointer, "cuIpcGetMemHandle", driver().cuIpcGetMemHandle(handle, pointer));
 }
 

@@ -26,8 +26,9 @@ typedef enum cistern_pool_memory CISTERN_INT {
   CISTERN_WHOLE_BLOCKS = 0,
   /* Device and pinned memory: the pool has large allocations of its own, cuts blocks out of them and joins what is
    * freed. That takes fewer calls of the driver where sizes vary. The driver knows the segments and not the blocks:
-   * under the preloaded object, cuMemFree and cuIpcGetMemHandle refuse a block with a line. Segments without blocks go
-   * back when memory is trimmed or runs out, or when the pool is destroyed. */
+   * cuMemGetAddressRange answers with the segment, and a handle of cuIpcGetMemHandle opens the segment, in which the
+   * block lies at the offset that its address has. Under the preloaded object, cuMemFree refuses a block with a line.
+   * Segments without blocks go back when memory is trimmed or runs out, or when the pool is destroyed. */
   CISTERN_SEGMENTS = 1
 } cistern_pool_memory;
 
