@@ -165,6 +165,24 @@ void BlockSource::forget(Block* block) {
   blocks_.forget(block);
 }
 
+Acquired<std::uintptr_t, CUresult> BlockSource::acquire_segment(const Request& request) {
+  std::uintptr_t first = 0;
+  const CUresult result = driver_allocate(request, &first);
+  if (result != kSuccess) return {0, result, false};
+  count_reserved(request.context, kind_of(request.traits), request.bytes);
+  return {first, kSuccess, true};
+}
+
+void BlockSource::release_segment(const Request& segment, std::uintptr_t first) {
+  forget_segment(segment);
+  if (driver_free(segment.context, kind_of(segment.traits), first) != kSuccess)
+    failed_frees.fetch_add(1, std::memory_order_relaxed);
+}
+
+void BlockSource::forget_segment(const Request& segment) {
+  count_given_back(segment.context, kind_of(segment.traits), segment.bytes);
+}
+
 Settled BlockSource::settled(Context& own, Fence& fence) {
   while (!fence.empty()) {
     const ClockPoint& point = fence.back();

@@ -81,6 +81,12 @@ class BlockSource {
     frees_done.fetch_add(1);
   }
 
+  // A whole allocation for which there is no block: others are cut out of it (shim/cuda/segments.hpp).
+  Acquired<std::uintptr_t, CUresult> acquire_segment(const Request& request);
+  void release_segment(const Request& segment, std::uintptr_t first);
+  // Its context is gone.
+  void forget_segment(const Request& segment);
+
   // Physical memory under a range of the context.
   void count_mapped(const Context& context, std::uint64_t bytes) { count_reserved(&context, BlockKind::device, bytes); }
   void count_unmapped(const Context& context, std::uint64_t bytes) {

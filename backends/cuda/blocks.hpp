@@ -50,7 +50,8 @@ struct Block {
   std::uint64_t traits = 0;            // pinned: how it was allocated
   Slab* slab = nullptr;
   DeviceRange* range = nullptr;  // it lies there
-  // It went back to its range: the record only tells what lay there last.
+  bool in_segment = false;       // the library cut it out of one (shim/cuda/segments.hpp)
+  // It went back to its range or segment: the record only tells what lay there last.
   std::atomic<bool> is_former{false};
   // Since it was handed out, work on further streams was said to use it: none; known streams; one that is not known.
   std::atomic<std::uint8_t> further_streams{0};
@@ -69,7 +70,9 @@ struct Block {
   Block* next_unused = nullptr;
 
   // Cut from a larger allocation: the driver does not know it.
-  bool is_part() const { return slab || range; }
+  bool is_part() const { return slab || range || in_segment; }
+  // Other blocks lie beside it in the driver's memory.
+  bool is_cut() const { return range || in_segment; }
   Sort sort() const { return {kind, context, traits}; }
   PoolKey key() const { return {reinterpret_cast<std::uintptr_t>(context), traits, bytes}; }
   bool context_is_there() const {
@@ -139,6 +142,7 @@ class Blocks {
     block->marked.store(false, std::memory_order_relaxed);
     block->slab = nullptr;
     block->range = nullptr;
+    block->in_segment = false;
     block->is_former.store(false, std::memory_order_relaxed);
     block->recycled = block->unsettled = false;
     block->unpooled = false;
@@ -155,8 +159,8 @@ class Blocks {
     put_away(block);
   }
 
-  // These addresses of a range are given again. The record of the freed block that lay exactly there comes back; null:
-  // none did, and those of freed blocks that lay there are forgotten.
+  // These addresses of a range or segment are given again. The record of the freed block that lay exactly there comes
+  // back; null: none did, and those of freed blocks that lay there are forgotten.
   Block* claim(std::uintptr_t first, std::uint64_t bytes) {
     if (Block* const block = table.find(first); block && lay_at(*block, first, bytes)) return block;
     Vector<const Block*> freed;

@@ -42,7 +42,7 @@ struct SegmentSettings {
 
 struct SegmentFigures : BlockFigures {
   std::uint64_t used_peak, mapped_bytes, mapped_peak, largest_free;  // mapped: in segments
-  std::uint64_t retired_bytes, acquires, releases;
+  std::uint64_t segments, retired_bytes, acquires, releases;
   std::uint64_t driver_calls() const { return acquires + releases; }
 };
 
@@ -126,6 +126,7 @@ class SegmentPool : public CutPool<S> {
     static_cast<BlockFigures&>(now) = blocks_.figures();
     now.largest_free = blocks_.largest_free();
     now.used_peak = used_peak_;
+    now.segments = segments_.size();
     return now;
   }
 

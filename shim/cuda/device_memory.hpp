@@ -1,7 +1,7 @@
 // Device memory as the pool gives and takes it: what the hooks of cuMemAlloc and cuMemFree call, and the C API. Records
 // and lines about misuse name the driver's call either way.
 #pragma once
-#include "backends/cuda/api.hpp"
+#include "backends/cuda/block_source.hpp"
 
 namespace cistern::cuda {
 
@@ -27,6 +27,41 @@ bool note_further_stream(CUdeviceptr pointer, CUstream stream);
 // request that the pool does not serve is refused: kNotSupported.
 CUresult reserve_device(std::size_t bytes, std::size_t count);
 CUresult reserve_pinned(std::size_t bytes, unsigned flags, std::size_t count);
+
+// --- Segments of the library's pools, and the blocks that it cuts out of them (shim/cuda/segments.hpp)
+struct Context;
+struct SegmentPlace {
+  Context* context;
+  std::uint32_t epoch;   // of the context
+  std::uint64_t traits;  // as of blocks
+};
+// A whole allocation, which counts as retained.
+CUresult acquire_segment(const SegmentPlace& at, std::uint64_t bytes, std::uintptr_t* first);
+// Waits as the driver's free does. No block lives in it.
+void release_segment(const SegmentPlace& at, std::uintptr_t first);
+
+struct CutBytes {
+  std::uintptr_t address;
+  std::uint64_t bytes, requested;
+  bool hit;        // no segment was made for it
+  bool on_stream;  // it is asked for in the order of `stream`
+  CUstream stream;
+};
+CUresult begin_cut_block(const SegmentPlace& at, const CutBytes& cut);
+// For whom a block in a segment is freed: this stream, in whose order it may be used again; or all, after a wait.
+struct CutFree {
+  bool on_stream;
+  CUstream stream;
+};
+struct CutFreed {
+  bool work_waits = false;      // work of its own context may still use it
+  std::uint64_t order = 0;      // the stream's traits; 0: it has none
+  bool is_retired = false;      // it must not be used again
+  Vector<ClockPoint> others{};  // work of other contexts
+};
+CUresult end_cut_block(const SegmentPlace& at, std::uintptr_t address, const CutFree& as, CutFreed* freed);
+// No memory could be had for a block: counted, and said where that helps.
+void cut_block_failed(const SegmentPlace& at, std::uint64_t bytes);
 
 struct DeviceUse {
   std::uint64_t live_bytes, cached_bytes;

@@ -55,6 +55,36 @@ void add_free(KindFigures& figures, FragmentationFigures& fragmentation, std::ui
   of_size.cached_bytes += bytes;
 }
 
+// Memory between the live blocks of a segment is free.
+void add_free_of_segments(CudaState& s, Family family, int device, KindFigures& figures,
+                          FragmentationFigures& fragmentation) {
+  if (!s.segments.any()) return;
+  struct Part {
+    std::uintptr_t first;
+    std::uint64_t bytes;
+  };
+  Vector<Part> live, segments;
+  s.blocks.table.for_each([&](Block& block) {
+    if (block.in_segment && of_kind(block, family, device) && block.state.load() == BlockState::live)
+      live.push_back({block.address.load(), block.bytes});
+  });
+  const BlockKind kind = family == Family::pinned ? BlockKind::pinned : BlockKind::device;
+  s.segments.for_each([&](std::uintptr_t first, const Segment& segment) {
+    const bool of_device = kind == BlockKind::pinned || segment.of.context->device->ordinal == device;
+    if (segment.kind() == kind && of_device) segments.push_back({first, segment.of.bytes});
+  });
+  std::sort(live.begin(), live.end(), [](const Part& a, const Part& b) { return a.first < b.first; });
+  auto block = live.begin();
+  for (const auto& [first, bytes] : segments) {
+    std::uintptr_t at = first;
+    for (; block != live.end() && block->first < first + bytes; ++block) {
+      if (block->first > at) add_free(figures, fragmentation, block->first - at);
+      at = std::max(at, block->first + block->bytes);
+    }
+    if (at < first + bytes) add_free(figures, fragmentation, first + bytes - at);
+  }
+}
+
 // Live and cached chunks, and what the live ones waste, by class of the report. A range has its free extents instead of
 // cached chunks.
 void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, FragmentationFigures& fragmentation) {
@@ -79,6 +109,7 @@ void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, F
       if (range.context().device->ordinal != device) return;
       range.pool().for_each_free([&](const ranges::Extent& free) { add_free(figures, fragmentation, free.bytes); });
     });
+  add_free_of_segments(s, family, device, figures, fragmentation);
   fragmentation.reserved_bytes = fragmentation.live_bytes + fragmentation.free_bytes;
 }
 

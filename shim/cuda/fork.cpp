@@ -19,6 +19,7 @@ void before_fork() {
   if (!s) return;
   s->captures.before_fork();
   s->pools.before_fork();
+  s->segments.before_fork();
   s->objects.before_fork();
   s->graph_memory.before_fork();
   s->account.before_fork();
@@ -40,6 +41,7 @@ void unlock_tables(CudaState& s) {
   s.account.after_fork();
   s.graph_memory.after_fork();
   s.objects.after_fork();
+  s.segments.after_fork();
 }
 
 void unlock_files() {
@@ -75,6 +77,7 @@ void after_fork_in_child() {
   if (s->contexts.forget_in_child()) s->gate.closed.store(true);
   s->blocks.table.clear();
   s->blocks.ranges.clear();
+  s->segments.after_fork_in_child();
   s->account.forget_in_child();
   s->graph_memory.forget_in_child();
   s->objects.forget_in_child();

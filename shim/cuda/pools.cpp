@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "shim/cuda/next.hpp"
+#include "shim/process/kind.hpp"
 #include "shim/process/process.hpp"
 
 namespace cistern::cuda {
@@ -144,7 +145,7 @@ std::uint64_t Pools::trim() {
   const Trim all{.keep_bytes = 0, .unused_for_ns = 0};
   const std::uint64_t now_ns = coarse_now_ns();
   const std::uint64_t bytes = device_.trim(all, now_ns) + pinned_.trim(all, now_ns);
-  return bytes + ranges_.trim();
+  return bytes + ranges_.trim() + trim_segments();
 }
 
 std::uint64_t Pools::trim_while_capturing() {
@@ -155,7 +156,7 @@ std::uint64_t Pools::trim_while_capturing() {
   for (const bool settled_only : {true, false}) {
     const Trim all{.keep_bytes = 0, .unused_for_ns = 0, .settled_only = settled_only};
     source_.release_postponed_while_capturing(!settled_only);
-    bytes = device_.trim(all, now_ns, release) + pinned_.trim(all, now_ns, release) + ranges_.trim();
+    bytes = device_.trim(all, now_ns, release) + pinned_.trim(all, now_ns, release) + ranges_.trim() + trim_segments();
     if (bytes || source_.frees_done.load() != freed) break;
   }
   return bytes;

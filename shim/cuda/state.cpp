@@ -201,6 +201,7 @@ void ContextEnd::end_programs_memory() {
     }
     s_.pools.source().forget(block);
   }
+  s_.segments.end_those_of(*context_, [&](const Segment& segment) { s_.pools.source().forget_segment(segment.of); });
   s_.objects.forget_those_of(*context_);
   s_.account.end_tracked_of(*context_);
 }
@@ -228,12 +229,28 @@ void note_object(CudaState& s, ObjectType type, const void* handle, const char* 
 
 std::uint64_t trim_all(CudaState& s) { return trim_rings(s, 0, coarse_now_ns()) + s.pools.trim(); }
 
+// Empty segments whose work has not ended keep memory that a call needs now.
+static std::uint64_t trim_segments_after_work(CudaState& s) {
+  const Through gate(s.gate);
+  const Vector<Context*> busy = gate ? s.segments.busy_contexts() : Vector<Context*>();
+  for (Context* const context : busy) {
+    const Inside inside(*context);
+    const Entered entered(s.functions, context->handle());
+    if (!entered || context->ending.load()) continue;
+    const std::uint64_t number = context->clock.last();
+    context->device->calls.syncs.fetch_add(1, std::memory_order_relaxed);
+    if (s.functions.context_synchronize() == kSuccess) context->clock.synchronised(number);
+  }
+  return busy.empty() ? 0 : trim_segments();
+}
+
 // Or, none kept: waits for what other threads are giving back at this moment.
 std::uint64_t trim_for_program(CudaState& s) {
   if (s.gate.closed.load() || phase() != Phase::running || in_host_function) return 0;
   s.pools.source().release_postponed();
   if (const std::uint64_t bytes = s.gate.open() ? trim_all(s) : s.pools.trim_while_capturing()) return bytes;
   if (const std::uint64_t bytes = s.pools.ranges().trim_after_work()) return bytes;
+  if (const std::uint64_t bytes = trim_segments_after_work(s)) return bytes;
   return s.pools.wait_for_releases();
 }
 

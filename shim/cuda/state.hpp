@@ -13,6 +13,7 @@
 #include "shim/cuda/next.hpp"
 #include "shim/cuda/objects.hpp"
 #include "shim/cuda/pools.hpp"
+#include "shim/cuda/segments.hpp"
 #include "shim/cuda/staging.hpp"
 #include "shim/process/options.hpp"
 #include "shim/staging/round_trips.hpp"
@@ -34,6 +35,7 @@ struct CudaState {
   Contexts contexts;
   Account account;
   Pools pools;
+  Segments segments;
   GraphMemory graph_memory;
   Objects objects;
   Transfers transfers;

@@ -2,6 +2,7 @@
 #include "shim/library/answers.hpp"
 #include "shim/library/kind_memory.hpp"
 #include "shim/library/library.hpp"
+#include "shim/library/segments.hpp"
 #include "shim/process/kind.hpp"
 #include "shim/process/process.hpp"
 
@@ -21,7 +22,8 @@ cistern_status trim_unused(cistern_kind kind, std::size_t keep_bytes, std::uint6
   if (returned_bytes) *returned_bytes = 0;
   const KindPool* const pool = find_pool(kind);
   if (!pool) return memory_of(kind) ? CISTERN_OK : CISTERN_INVALID;  // memory that is never kept
-  const std::size_t returned = pool->trim(keep_bytes, unused_for_ns);
+  std::size_t returned = pool->trim(keep_bytes, unused_for_ns);
+  if (!keep_bytes && !unused_for_ns) returned += trim_all_segments(memory_of(kind));
   if (returned_bytes) *returned_bytes = returned;
   return CISTERN_OK;
 }

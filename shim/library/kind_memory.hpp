@@ -7,11 +7,14 @@
 // its comment says what that means. The members that are not functions are attributes: .github/CONTRIBUTING.md says how
 // to add one. Devices are ordinals, or CISTERN_CURRENT.
 #pragma once
+#include "pool/ranges/extents.hpp"
+#include "pool/source.hpp"
 #include "shim/library/library.hpp"
 
 namespace cistern::library {
 
 struct KindMemory;
+struct SegmentsAt;    // segments.hpp
 struct SharedHeader;  // shared_files.hpp
 
 // --- Blocks
@@ -37,8 +40,67 @@ struct Taken {
   std::uintptr_t base = 0, address = 0;
   std::uint64_t placed_bytes = 0;
   int device = CISTERN_CURRENT;
-  bool was_kept = false;  // it had been used before; not known of host memory
+  bool was_kept = false;           // it had been used before; not known of host memory
+  SegmentsAt* segments = nullptr;  // it was cut out of one of these
 };
+
+// --- Segments: whole allocations that the library cuts into blocks (segments.hpp)
+// One life of a context, and one sort of its memory. Blocks of a place may use each other's memory.
+struct Place {
+  std::uintptr_t context = 0;  // the kind's own
+  std::uint64_t life = 0, traits = 0;
+  bool operator==(const Place&) const = default;
+};
+
+// Work that may still use memory: all of these contexts, each up to a number.
+struct WorkUpTo {
+  std::uintptr_t context;
+  std::uint64_t number;
+};
+using WorkFence = Vector<WorkUpTo>;
+
+struct CutBlock {
+  std::uintptr_t address;
+  std::uint64_t bytes, wanted_bytes;  // as it was cut, as it was asked for
+  bool was_there;                     // no segment was made for it
+  InOrder order;                      // as the request has it
+};
+// Facts about a block that ended: they say who may use its memory next.
+struct CutEnd {
+  bool work_waits = false;  // work of its own context may still use it
+  ranges::Order order = 0;  // of that work
+  WorkFence others;         // other contexts' work that may
+  bool is_retired = false;  // the driver gave its address to others: it is not used again
+};
+
+struct KindSegments {
+  // Where a request's memory would lie. The order in it counts for a thread without a context.
+  cistern_status (*find)(const BlockRequest& request, Place* place);
+  // The context still lives. Takes no lock.
+  bool (*is_there)(const Place& place);
+  // The driver's allocation, which counts as retained memory. `*first`: a multiple of ranges::kGranule.
+  cistern_status (*acquire)(const Place& place, std::size_t bytes, std::uintptr_t* first);
+  // When it returns no work uses the memory. No block lives in it.
+  void (*release)(const Place& place, std::uintptr_t first);
+
+  // A block of the program's begins, with the calling site. It has not begun if the context has ended.
+  cistern_status (*begin)(const Place& place, const CutBlock& block);
+  // `queue` and `order` as for `give`, which waits where both are null.
+  cistern_status (*end)(const Place& place, std::uintptr_t address, void* queue, InOrder order, CutEnd* end);
+
+  // No memory could be had for a block of so many bytes. Null: it is not reported.
+  void (*failed)(const Place& place, std::size_t bytes) = nullptr;
+
+  // The order of a queue's work: unique, and above kContextOrder; kAnyOrder: it has none now. Null: no request has one.
+  ranges::Order (*order_of)(const Place& place, void* stream) = nullptr;
+  // The number of the work that is there now. It grows. Takes no lock.
+  std::uint64_t (*now)(const Place& place);
+  // Entries that have settled may be taken out.
+  Settled (*settled)(const Place& place, WorkFence& fence);
+};
+
+// The order of blocks whose work has only its context. No request asks for it.
+constexpr ranges::Order kContextOrder = 1;
 
 // --- Memory that another process may open
 struct SharedMemory {
@@ -139,13 +201,14 @@ struct KindMemory {
   const char* name;  // in reports
   // The alignment that all its blocks have; SIZE_MAX: any alignment that is wanted.
   std::size_t alignment;
-  unsigned where = 0;                    // The flags of cistern_where that count.
-  bool of_context = false;               // Blocks are of the context that a pool's settings or a request name.
-  bool is_handle = false;                // A block is not an address: blocks have no alignment, parts no address.
-  bool is_device = false;                // May be a side of a unified buffer, and hold chunks of a file.
-  bool in_order = false;                 // The order in BlockRequest counts.
-  const KindQueues* queues = nullptr;    // Null: memory of the host; all work is done when a call returns.
-  const KindSharing* sharing = nullptr;  // Null: no other process can open it.
+  unsigned where = 0;                      // The flags of cistern_where that count.
+  bool of_context = false;                 // Blocks are of the context that a pool's settings or a request name.
+  bool is_handle = false;                  // A block is not an address: blocks have no alignment, parts no address.
+  bool is_device = false;                  // May be a side of a unified buffer, and hold chunks of a file.
+  bool in_order = false;                   // The order in BlockRequest counts.
+  const KindQueues* queues = nullptr;      // Null: memory of the host; all work is done when a call returns.
+  const KindSharing* sharing = nullptr;    // Null: no other process can open it.
+  const KindSegments* segments = nullptr;  // Null: it cannot be cut into blocks.
 
   cistern_status (*take)(const BlockRequest& request, Taken* taken);
   // `queue`: whose work, up to now, may still use it; null: none does.
@@ -186,6 +249,10 @@ constexpr bool is_whole(const KindQueues& of) {
   const bool works = of.copy && of.read_and_wait && of.follow && of.wait && of.make && of.end;
   const bool transfers = of.is_theirs && of.make_copy && of.is_final;
   return contexts && works && transfers && !of.is_no_queue == !of.wait_for_context && !of.pin == !of.unpin;
+}
+constexpr bool is_whole(const KindSegments& of) {
+  if (!kTablesAreConstants) return true;
+  return of.find && of.is_there && of.acquire && of.release && of.begin && of.end && of.now && of.settled;
 }
 constexpr bool is_whole(const KindMemory& of) {
   if (!kTablesAreConstants) return true;

@@ -2,7 +2,7 @@
 // them: one that is linked into a program uses the preloaded one's (shim/linked.cpp).
 //
 // Room: the C interface: pools, transfers, buffers on both sides, files, shared buffers, queues, devices, plug-ins.
-// May include: pool/base, stats, shim/include/cistern, shim/symbols, shim/process, shim/judging.
+// May include: pool/base, pool, pool/ranges, stats, shim/include/cistern, shim/symbols, shim/process, shim/judging.
 #pragma once
 #include <cstdint>
 

@@ -159,7 +159,7 @@ cistern_pool* new_pool(const cistern_pool_settings& settings) {
   return open_pool(settings, false);
 }
 
-cistern_status end_pool(cistern_pool* pool) {
+cistern_status end_pool(cistern_pool* pool, PoolSegments::Ended* ended) {
   Account* const account = account_of("cistern_pool_destroy", pool);
   if (!account || account->is_default) return CISTERN_INVALID;
   const Locked hold(accounts_lock);
@@ -169,6 +169,7 @@ cistern_status end_pool(cistern_pool* pool) {
     if (handle_of(*account, account->generation.load(std::memory_order_relaxed)) != pool) return CISTERN_INVALID;
     if (account->live_blocks) return CISTERN_BUSY;
     account->generation.fetch_add(1);
+    account->segments.end(ended);
   }
   account->next_unused = accounts_unused;
   accounts_unused = account;
@@ -197,11 +198,17 @@ void visit_accounts(void (*visit)(Account& account, void* context), void* contex
 
 void accounts_before_fork() {
   accounts_lock.lock_for_fork();
-  for (std::uint32_t i = 0; i < accounts_made; ++i) account_at(i)->lock.lock_for_fork();
+  for (std::uint32_t i = 0; i < accounts_made; ++i) {
+    account_at(i)->lock.lock_for_fork();
+    account_at(i)->segments.before_fork();
+  }
 }
 
 void accounts_after_fork() {
-  for (std::uint32_t i = 0; i < accounts_made; ++i) account_at(i)->lock.unlock_after_fork();
+  for (std::uint32_t i = 0; i < accounts_made; ++i) {
+    account_at(i)->segments.after_fork();
+    account_at(i)->lock.unlock_after_fork();
+  }
   accounts_lock.unlock_after_fork();
 }
 

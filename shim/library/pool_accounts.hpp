@@ -5,6 +5,7 @@
 
 #include "pool/base/lock.hpp"
 #include "shim/library/kind_memory.hpp"
+#include "shim/library/segments.hpp"
 
 namespace cistern::library {
 
@@ -25,6 +26,7 @@ struct Account {
   mutable Lock lock;
   std::uint64_t allocations = 0, frees = 0, live_blocks = 0, allocated_bytes = 0;
   PoolBlock* blocks_unused = nullptr;  // records
+  PoolSegments segments;               // with a lock of its own
 
   void begin_anew(std::uint64_t now_ns);
 };
@@ -42,7 +44,7 @@ void leave(Account& account, std::uint64_t bytes, PoolBlock* record);
 
 // `settings` are right; null: there are too many pools.
 cistern_pool* new_pool(const cistern_pool_settings& settings);
-cistern_status end_pool(cistern_pool* pool);
+cistern_status end_pool(cistern_pool* pool, PoolSegments::Ended* ended);
 // Null: there is no such kind.
 cistern_pool* default_pool(cistern_kind kind);
 

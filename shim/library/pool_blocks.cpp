@@ -36,6 +36,7 @@ void keep_block(PoolBlock* block, Account& account, std::uintptr_t address, cons
   block->base = made.base;
   block->placed_bytes = made.placed_bytes;
   block->device = made.device;
+  block->segments = made.segments;
   block->address.store(address, std::memory_order_relaxed);
   block->state.store((block->state.load() & ~std::uint64_t{kStateMask}) + kBirth + kLive, std::memory_order_release);
   if (PoolBlock* const stale = blocks.insert(address, block)) end_stale(stale, address);

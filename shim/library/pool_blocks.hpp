@@ -14,6 +14,7 @@ struct PoolBlock {
   std::uintptr_t base = 0;         // the kind's address; `address` may lie behind it, to be aligned
   std::uint64_t placed_bytes = 0;  // whole pages that were placed; 0: none
   int device = -1;                 // in whose primary context it was made; -1: in the current one
+  SegmentsAt* segments = nullptr;  // it was cut out of one of these
   PoolBlock* next_unused = nullptr;
 
   bool is_live() const;
@@ -25,6 +26,7 @@ struct BlockMade {
   std::uintptr_t base;
   std::uint64_t placed_bytes;
   int device;
+  SegmentsAt* segments;
 };
 void keep_block(PoolBlock* record, Account& account, std::uintptr_t address, const BlockMade& made);
 

@@ -3,6 +3,7 @@
 //   allocate   -> the limit -> the kind's own allocation (which reuses what all pools of the kind gave back) -> a
 //   record
 //                 by address; where limit or memory ran out, the program is asked to give something back, and again
+//              -> with segments of its own: segments.hpp in place of the kind's own allocation
 //   deallocate -> the record, claimed by one thread -> the kind's own deallocation -> the account
 // The process's own pools have no records: what they are asked is what the kind is asked.
 #include "shim/library/pools.hpp"
@@ -33,11 +34,24 @@ BlockRequest request_of_pool(const Account& of, std::size_t bytes, std::size_t a
   return request_by(of.settings, *of.memory, bytes, alignment);
 }
 
+[[gnu::cold, gnu::noinline]] void say_no_segments(const cistern_pool_settings& settings, const KindMemory& memory) {
+  StringSink line;
+  line.print("cistern_pool_create: pool \"{}\" ({}): this memory cannot be cut into blocks; refused",
+             settings.name ? settings.name : "pool", memory.name);
+  warn_line(line.text());
+}
+
 bool is_right(const cistern_pool_settings& settings) {
   const KindMemory* const memory = memory_of(settings.kind);
   if (!memory || memory->of_context != (settings.context != nullptr)) return false;
-  return check(request_by(settings, *memory, 1, 0)) == CISTERN_OK;
+  if (settings.memory != CISTERN_WHOLE_BLOCKS && settings.memory != CISTERN_SEGMENTS) return false;
+  if (check(request_by(settings, *memory, 1, 0)) != CISTERN_OK) return false;
+  const bool can = settings.memory == CISTERN_WHOLE_BLOCKS || memory->segments;
+  if (!can) say_no_segments(settings, *memory);
+  return can;
 }
+
+bool has_segments(const Account& account) { return account.settings.memory == CISTERN_SEGMENTS; }
 
 double seconds_since(std::uint64_t born_ns) {
   const std::uint64_t now = nanoseconds_since_start();
@@ -66,12 +80,13 @@ cistern_status allocate_once(Account& account, const cistern_pool* pool, const B
   PoolBlock* record = nullptr;
   cistern_status status = enter(account, pool, request.bytes, instead_of, &record);
   if (status != CISTERN_OK) return status;
-  status = take(request, &taken);
+  status = has_segments(account) ? account.segments.take(request, &taken) : take(request, &taken);
   if (status != CISTERN_OK) {
     take_out(account, request.bytes, record);
     return status;
   }
-  keep_block(record, account, taken.address, {request.bytes, taken.base, taken.placed_bytes, taken.device});
+  keep_block(record, account, taken.address,
+             {request.bytes, taken.base, taken.placed_bytes, taken.device, taken.segments});
   raise_peak(account.peak_bytes, account.live_bytes.load(std::memory_order_relaxed));
   if (taken.was_kept) account.hits.fetch_add(1, std::memory_order_relaxed);
   *result = reinterpret_cast<void*>(taken.address);
@@ -134,8 +149,13 @@ cistern_status give_claimed(Account& account, cistern_pool* pool, const Claimed&
   const PoolBlock& record = *claimed.seen.record;
   if (settings.deallocated)
     settings.deallocated(pool, reinterpret_cast<void*>(claimed.address), claimed.bytes, settings.user);
-  const Taken taken{record.base, claimed.address, record.placed_bytes, record.device};
-  const cistern_status status = account.memory->give(taken, queue, order);
+  const Taken taken{.base = record.base,
+                    .address = claimed.address,
+                    .placed_bytes = record.placed_bytes,
+                    .device = record.device,
+                    .segments = record.segments};
+  const cistern_status status =
+      taken.segments ? account.segments.give(taken, queue, order) : account.memory->give(taken, queue, order);
   if (status != CISTERN_OK) return status;
   end_block(claimed.seen, claimed.address);
   leave(account, claimed.bytes, claimed.seen.record);
@@ -243,7 +263,8 @@ cistern_status pool_create(const cistern_pool_settings* settings, cistern_pool**
 
 cistern_status pool_destroy(cistern_pool* pool) {
   native = 0;
-  return end_pool(pool);
+  PoolSegments::Ended ended;
+  return end_pool(pool, &ended);
 }
 
 cistern_status pool_default(cistern_kind kind, cistern_pool** pool) {
@@ -300,7 +321,8 @@ cistern_status pool_reserve(cistern_pool* pool, size_t bytes, size_t count) {
   if (!account) return CISTERN_INVALID;
   const BlockRequest request = request_of_pool(*account, bytes, 0);
   const cistern_status status = check(request);
-  return status == CISTERN_OK ? reserve(request, count) : status;
+  if (status != CISTERN_OK) return status;
+  return has_segments(*account) ? account->segments.reserve(request, count) : reserve(request, count);
 }
 
 cistern_status pool_deallocate(cistern_pool* pool, void* block, void* queue) {
@@ -338,7 +360,7 @@ cistern_status pool_deallocate_on(cistern_pool* pool, void* block, void* stream)
 cistern_status pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* statistics) {
   native = 0;
   const bool has_room = clear_sized(statistics);
-  const Account* const account = account_of("cistern_pool_get_statistics", pool);
+  Account* const account = account_of("cistern_pool_get_statistics", pool);
   if (!account || !has_room) return CISTERN_INVALID;
   cistern_pool_statistics all{};
   if (account->is_default) {
@@ -357,8 +379,12 @@ cistern_status pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* 
            of.pool_hits,
            of.seconds,
            0,
+           0,
+           0,
+           0,
            0};
   } else {
+    const PoolSegments::Figures segments = account->segments.figures();
     const Locked hold(account->lock);
     all = {0,
            account->allocations,
@@ -372,7 +398,10 @@ cistern_status pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* 
            account->hits,
            seconds_since(account->born_ns),
            0,
-           0};
+           0,
+           segments.segments,
+           segments.bytes,
+           segments.made};
   }
   if (all.seconds > 0) {
     all.allocations_per_second = static_cast<double>(all.allocations) / all.seconds;
@@ -453,7 +482,12 @@ void pools_after_fork_in_parent() {
 
 void pools_after_fork_in_child() {
   pools_after_fork_in_parent();
-  visit_accounts([](Account& account, void*) { account.begin_anew(0); }, nullptr);
+  visit_accounts(
+      [](Account& account, void*) {
+        account.begin_anew(0);
+        account.segments.after_fork_in_child();
+      },
+      nullptr);
   // Blocks that other threads were ending during the fork have no owner now.
   visit_pool_blocks(
       [](PoolBlock& block, void*) {

@@ -111,8 +111,11 @@ class PoolTest : public testing::TestWithParam<cistern_kind> {
     of.kind = GetParam();
     of.bytes_max = bytes_max;
     if (GetParam() == CISTERN_OPENCL) of.context = opencl_context(), of.flags = CL_MEM_READ_WRITE;
+    if (cuts_segments()) of.memory = CISTERN_SEGMENTS;
     return of;
   }
+  // Each pool of the suite has segments of its own: a second run of the same suite (CMakeLists.txt).
+  static bool cuts_segments() { return getenv("POOLS_CUT_SEGMENTS"); }
   static cistern_pool* make(const cistern_pool_settings& of) {
     cistern_pool* pool = nullptr;
     EXPECT_EQ(cistern_pool_create(&of, &pool), CISTERN_OK);

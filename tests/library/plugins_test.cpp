@@ -44,6 +44,8 @@ class Plugins : public testing::Test {
  protected:
   void SetUp() override {
     if (!make_cuda_current()) GTEST_SKIP() << "no simulated driver";
+    // A second run of the same suite (CMakeLists.txt).
+    if (getenv("POOLS_CUT_SEGMENTS")) ASSERT_EQ(cistern_torch_use_segments(), CISTERN_OK);
   }
 };
 
@@ -70,6 +72,15 @@ TEST_F(Plugins, TorchsPoolHasItsBlocks) {
   void* const again = cistern_torch_alloc(kBytes, 0, nullptr);
   EXPECT_EQ(again, block);
   cistern_torch_free(again, kBytes, 0, nullptr);
+}
+
+TEST_F(Plugins, TheyCutSegmentsFromTheBeginningOrNotAtAll) {
+  EXPECT_NE(torch_pool(), nullptr);
+  void* const block = cistern_torch_alloc(kBytes, 0, nullptr);
+  const bool cuts = getenv("POOLS_CUT_SEGMENTS");
+  EXPECT_EQ(cistern_torch_use_segments(), cuts ? CISTERN_OK : CISTERN_TOO_LATE);
+  EXPECT_EQ(figures(torch_pool()).segments > 0, cuts);
+  cistern_torch_free(block, kBytes, 0, nullptr);
 }
 
 TEST_F(Plugins, WithoutTorchThereIsNoException) {

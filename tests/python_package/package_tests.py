@@ -59,9 +59,11 @@ class Programs(PackageTest):
                 self.assertEqual(self.program(name, case, **options), ["done"])
 
     def test_device_memory_in_the_order_of_a_stream(self):
-        self.cases("streams.py", ("same_stream_at_once", "a_larger_one_does", "another_stream_waits",
-                                  "further_streams_are_waited_for", "a_handle_that_comes_again_is_another_stream",
-                                  "memory_that_ran_out_is_given_to_others", "one_that_captures", "threads"))
+        cases = ("same_stream_at_once", "a_larger_one_does", "another_stream_waits", "further_streams_are_waited_for",
+                 "a_handle_that_comes_again_is_another_stream", "memory_that_ran_out_is_given_to_others",
+                 "one_that_captures", "threads")
+        self.cases("streams.py", cases)
+        self.cases("streams.py", cases, POOLS_CUT_SEGMENTS="1")
 
     def test_what_is_no_block_is_refused(self):
         done = self.python(HERE / "programs/streams.py", "wrong_ones")

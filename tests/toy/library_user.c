@@ -18,6 +18,7 @@
 #define READ CISTERN_READ
 #define WRITE CISTERN_WRITE
 #define OVERWRITE CISTERN_OVERWRITE
+#define SEGMENTS CISTERN_SEGMENTS
 enum { BYTES = 100000 };
 
 static toy_context* context;
@@ -155,6 +156,51 @@ static void use_file(const char* path) {
   printf("%zu bytes in the last chunk\n", bytes);
 }
 
+/* Segments of the pool's own, cut into blocks. The driver knows none of the blocks. */
+static cistern_pool* use_segments(void) {
+  cistern_pool_settings settings = {.struct_bytes = sizeof settings, .name = "cut", .kind = KIND, .memory = SEGMENTS};
+  settings.context = given_context;
+  cistern_pool* pool = NULL;
+  void* blocks[100] = {NULL};
+  unsigned before = 0, after = 0;
+  toy_calls(context, &before);
+  SHOW(cistern_pool_create(&settings, &pool));
+  for (int i = 0; i < 100; ++i) cistern_pool_allocate(pool, 1000 + 100 * (size_t)i, 0, &blocks[i]);
+  toy_calls(context, &after);
+  printf("100 blocks of %u allocations\n", after - before);
+  memset(blocks[7], 7, 1700);
+  SHOW(toy_free(context, blocks[7]));
+  SHOW(cistern_pool_deallocate(pool, NO_BLOCK, NULL));
+  for (int i = 0; i < 99; ++i) cistern_pool_deallocate(pool, blocks[i], i % 2 ? context : NULL);
+  SHOW(cistern_pool_allocate(pool, 5000, 4096, &blocks[0]));
+  printf("aligned: %d\n", (uintptr_t)blocks[0] % 4096 == 0);
+  SHOW(cistern_pool_reallocate(pool, &blocks[0], 70000, context));
+  SHOW(cistern_pool_deallocate(pool, blocks[0], NULL));
+  SHOW(cistern_pool_destroy(pool)); /* the last of the hundred is alive */
+  cistern_pool_statistics seen = {.struct_bytes = sizeof seen};
+  SHOW(cistern_pool_get_statistics(pool, &seen));
+  printf("%d allocations, %d segments\n", (int)seen.allocations, (int)seen.segments_made);
+  size_t returned = 0;
+  SHOW(cistern_trim(KIND, 0, &returned));
+  return pool;
+}
+
+/* Segments go with their context. */
+static void end_context(void) {
+  toy_context* ends = NULL;
+  void* block = NULL;
+  cistern_pool_settings settings = {.struct_bytes = sizeof settings, .name = "ends", .kind = KIND, .memory = SEGMENTS};
+  cistern_pool* pool = NULL;
+  if (toy_context_create(&ends)) return;
+  settings.context = (struct _cl_context*)ends;
+  SHOW(cistern_pool_create(&settings, &pool));
+  SHOW(cistern_pool_allocate(pool, BYTES, 0, &block));
+  SHOW(toy_context_destroy(ends)); /* it has a block */
+  SHOW(cistern_pool_deallocate(pool, block, NULL));
+  SHOW(toy_context_destroy(ends));
+  SHOW(cistern_pool_destroy(pool));
+}
+
 static void* forgotten_block(cistern_pool* pool) {
   void* block = NULL;
   SHOW(cistern_pool_allocate(pool, 5000, 0, &block));
@@ -172,11 +218,16 @@ int main(int argc, char** argv) {
   use_transfer(pool);
   use_buffer();
   use_file(argv[1]);
+  cistern_pool* const cut = use_segments();
+  end_context();
   forgotten_block(pool);
   SHOW(cistern_pool_destroy(pool)); /* a block is alive */
   fflush(stdout);
   if (fork() == 0) {
     use_pool(pool);
+    void* block = NULL;
+    SHOW(cistern_pool_allocate(cut, 1000, 0, &block));
+    SHOW(cistern_pool_deallocate(cut, block, NULL));
     fflush(stdout);
     _exit(0);
   }

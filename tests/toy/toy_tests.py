@@ -146,6 +146,31 @@ cistern_mapped_release(file, 2, context): 0
 cistern_mapped_close(file): 0
 1808 bytes in the last chunk
 """
+SEGMENTS = """
+cistern_pool_create(&settings, &pool): 0
+100 blocks of 1 allocations
+toy_free(context, blocks[7]): 1
+cistern_pool_deallocate(pool, NO_BLOCK, NULL): 1
+cistern_pool_allocate(pool, 5000, 4096, &blocks[0]): 0
+aligned: 1
+cistern_pool_reallocate(pool, &blocks[0], 70000, context): 0
+cistern_pool_deallocate(pool, blocks[0], NULL): 0
+cistern_pool_destroy(pool): 4
+cistern_pool_get_statistics(pool, &seen): 0
+102 allocations, 1 segments
+cistern_trim(KIND, 0, &returned): 0
+cistern_pool_create(&settings, &pool): 0
+cistern_pool_allocate(pool, BYTES, 0, &block): 0
+toy_context_destroy(ends): 3
+cistern_pool_deallocate(pool, block, NULL): 0
+toy_context_destroy(ends): 0
+cistern_pool_destroy(pool): 0
+"""
+IN_CHILD = """
+cistern_pool_allocate(cut, 1000, 0, &block): 0
+cistern_pool_deallocate(cut, block, NULL): 0
+the child ended with 0
+"""
 
 
 class ThroughTheLibrary(unittest.TestCase):
@@ -163,27 +188,31 @@ class ThroughTheLibrary(unittest.TestCase):
 
     def test_each_call_answers_as_for_any_kind(self):
         wanted = ["cistern_pool_create(&settings, &pool): 1", "cistern_pool_create(&settings, &pool): 0"]
-        for part in (POOL.format(hits=1, live=0), DEFAULT_POOL, QUEUE, TRANSFER, BUFFER, FILE):
+        for part in (POOL.format(hits=1, live=0), DEFAULT_POOL, QUEUE, TRANSFER, BUFFER, FILE, SEGMENTS):
             wanted += part.strip().split("\n")
         wanted += ["cistern_pool_allocate(pool, 5000, 0, &block): 0", "cistern_pool_destroy(pool): 4"]
-        wanted += POOL.format(hits=4, live=1).strip().split("\n") + ["the child ended with 0"]
+        wanted += POOL.format(hits=1, live=1).strip().split("\n") + IN_CHILD.strip().split("\n")
         self.assertEqual(self.seen.stdout.split("\n"), wanted + [""])
         self.assertEqual(self.seen.returncode, 0)
 
     def test_misuse_is_named(self):
         line = 'cistern: cistern_pool_deallocate(0x1000): no live block of pool "{}" (toy); refused\n'
-        self.assertEqual(self.seen.stderr, line.format("toys") + line.format("default") + line.format("toys"))
+        self.assertEqual(self.seen.stderr, "".join(map(line.format, ("toys", "default", "cut", "toys"))))
 
     def test_what_was_written_on_the_device_is_in_the_file(self):
         self.assertEqual(self.mapped, bytes(9996) + b"end\0")
 
     def test_the_report_has_the_pool_and_its_leak(self):
         report = self.reports[0]
-        pool, = report["library_pools"]
-        self.assertEqual((pool["name"], pool["kind"], pool["live_bytes"]), ("toys", "toy", 5000))
-        leak, = (leak for leak in report["leaks"] if leak["kind"] == "toy")
-        self.assertEqual((leak["bytes"], leak["frames"][0]["function"]), (5000, "forgotten_block"))
-        self.assertTrue(leak["frames"][0]["file"].endswith("library_user.c"))
+        pools = [(pool["name"], pool["kind"], pool["live_bytes"]) for pool in report["library_pools"]]
+        self.assertEqual(pools, [("toys", "toy", 5000), ("cut", "toy", 10900), ("ends", "toy", 0)])
+        leaks = [leak for leak in report["leaks"] if leak["kind"] == "toy"]
+        self.assertEqual({(leak["bytes"], leak["frames"][0]["function"]) for leak in leaks},
+                         {(5000, "forgotten_block"), (10900, "use_segments")})  # a block, and not its segment
+        self.assertTrue(all(leak["frames"][0]["file"].endswith("library_user.c") for leak in leaks))
+        of_toy = report["fragmentation"]["toy"]
+        self.assertEqual(of_toy["live_bytes"], 15900)
+        self.assertEqual(of_toy["reserved_bytes"], of_toy["live_bytes"] + of_toy["free_bytes"])
 
 
 if __name__ == "__main__":

@@ -324,6 +324,11 @@ CUresult reserve_device(std::size_t bytes, std::size_t count) {
   return reserve({BlockKind::device, kDeviceTraits, bytes, ""}, count);
 }
 
+void hand_out_part(CudaState& s, Block* block, std::uint64_t bytes, const char* api, bool hit) {
+  if (!hit) add(s.account.counters_of(block->kind, block->context).pool_misses);
+  hand_out(s, block, {block->kind, block->traits, bytes, api}, hit);
+}
+
 void pitch_before_fork() { pitch_lock.lock_for_fork(); }
 void pitch_after_fork() { pitch_lock.unlock_after_fork(); }
 

@@ -14,10 +14,7 @@
 #include "shim/process/misuse.hpp"
 
 namespace cistern::cuda {
-namespace {
 
-// Waits for all work of the context, whichever context is current. While a stream captures it does not wait, and
-// answers kNotReady. The caller counts the wait.
 CUresult synchronise(CudaState& s, Context* context, const Context* current) {
   Through gate(s.gate);
   if (!gate) return kNotReady;
@@ -33,6 +30,13 @@ CUresult synchronise(CudaState& s, Context* context, const Context* current) {
   if (is_sticky(result)) poison(context);
   return result;
 }
+
+void use_markers(CudaState& s, const Block& block, CUstream stream) {
+  s.pools.source().marks_own_context.store(true, std::memory_order_relaxed);
+  note_unseen_work(s, block, stream);
+}
+
+namespace {
 
 DriverCalls& calls_of(CudaState& s, const Block& block) {
   return block.kind == BlockKind::device ? block.context->device->calls : s.pools.source().pinned_calls;
@@ -139,11 +143,23 @@ bool much_is_kept(CudaState& s, const Block& freed) {
   return reserved > used && reserved - used > kMuchKept;
 }
 
+// The driver would take it for an address inside of an allocation, or free the whole segment with all blocks in it.
+CUresult refuse_cut(CudaState& s, const Block& block, const char* api) {
+  const auto address = block.address.load(std::memory_order_relaxed);
+  const bool on_device = block.kind == BlockKind::device;
+  const CUresult answer =
+      note(s, on_device ? driver().cuMemFree_v2(reinterpret_cast<CUdeviceptr>(unallocated_address()))
+                        : driver().cuMemFreeHost(unallocated_address()));
+  report_wrong_free(api_name(api), address, "pooled", block.site);
+  return answer == kSuccess ? kInvalidValue : answer;
+}
+
 template <class Pass>
 CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pass pass) {
   Context* current = s.contexts.current();
   BlockState state = BlockState::live;
   if (!block->context_is_there()) return pass();
+  if (block->in_segment && block->state.load() == BlockState::live) return refuse_cut(s, *block, api);
   if (!block->state.compare_exchange_strong(state, BlockState::cached)) {
     if (state == BlockState::gone) return pass();
     return freed_already(block, api, [&](void* nowhere) {
@@ -243,6 +259,7 @@ CUresult free_in_stream_order(CUdeviceptr pointer, CUstream stream, Zero zero, c
     const CUgraph graph = captured_graph(s, stream, zero == Zero::per_thread);
     return graph ? add_free_node(s, graph, pointer, api, pass) : free_other(s, as_handle(pointer), api, pass);
   }
+  if (block->in_segment && block->state.load() == BlockState::live) return refuse_cut(s, *block, api);
   BlockState live = BlockState::live;
   if (!block->state.compare_exchange_strong(live, BlockState::cached))
     return freed_already(block, api,
@@ -267,11 +284,10 @@ CUresult free_pinned_in(Order order, void* pointer) {
   return free_other(s, pointer, "cuMemFreeHost", pass);
 }
 
-// No call may wait for the block for a long time, so events in the streams tell when the work has ended.
 void use_markers(std::uintptr_t address, CUstream stream) {
   CudaState& s = state();
   s.pools.source().marks_own_context.store(true, std::memory_order_relaxed);
-  if (const Block* const block = s.blocks.table.find(address)) note_unseen_work(s, *block, stream);
+  if (const Block* const block = s.blocks.table.find(address)) use_markers(s, *block, stream);
 }
 
 }  // namespace

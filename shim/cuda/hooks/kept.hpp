@@ -1,7 +1,7 @@
 // A device block that the program gave back and the pool keeps is not valid memory. A copy, memset, prefetch or advice
 // that names it gets the driver's answer for an unallocated address, and a line says where the block was freed and
-// where it was used. The same holds for addresses of a range without a block. Launches are not looked at: a word among
-// their arguments may only look like an address.
+// where it was used. The same holds for addresses of a range or segment without a block. Launches are not looked at: a
+// word among their arguments may only look like an address.
 #pragma once
 #include "shim/cuda/state.hpp"
 
@@ -37,11 +37,11 @@ class InUse {
 inline Named named_by(CudaState& s, CUdeviceptr first, std::uint64_t bytes, InUse& in_use) {
   const Block* block = s.blocks.table.find(first);
   if (!block && !(block = s.blocks.containing(first))) {
-    const DeviceRange* const range = s.pools.ranges().containing(first);
-    return {range ? Named::not_there : Named::allowed};
+    const bool in_range = s.pools.ranges().containing(first) || s.segments.kind_at(first) == BlockKind::device;
+    return {in_range ? Named::not_there : Named::allowed};
   }
   if (block->state.load(std::memory_order_acquire) == BlockState::live) [[likely]] {
-    if (!block->range) [[likely]]
+    if (!block->is_cut() || block->kind != BlockKind::device) [[likely]]
       return {};
     in_use.add(*block->context);
     if (!block->context_is_there()) return {Named::not_there};

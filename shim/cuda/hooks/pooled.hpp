@@ -34,4 +34,13 @@ inline std::optional<Unpooled> why_not_pooled(CudaState& s, BlockKind kind, std:
   return why_size_not_pooled(s, kind, bytes);
 }
 
+// A block in state `cached` becomes the program's (allocate.cpp).
+void hand_out_part(CudaState& s, Block* block, std::uint64_t bytes, const char* api, bool hit);
+
+// Waits for all work of the context, whichever context is current (free.cpp). While a stream captures it does not wait,
+// and answers kNotReady. The caller counts the wait.
+CUresult synchronise(CudaState& s, Context* context, const Context* current);
+// A block is freed for which no call may wait: events in the streams tell when the work has ended (free.cpp).
+void use_markers(CudaState& s, const Block& block, CUstream stream);
+
 }  // namespace cistern::cuda

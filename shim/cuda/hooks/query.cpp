@@ -3,7 +3,9 @@
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/hooks/substitute.hpp"
 #include "shim/cuda/state.hpp"
+#include "shim/process/log.hpp"
 #include "shim/process/process.hpp"
+#include "stats/sink.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -21,8 +23,11 @@ Found find_block(CUdeviceptr pointer) {
   if (!s) return {Whose::not_ours, nullptr};
   bool in_slab = false;
   Block* block = s->blocks.containing(pointer, &in_slab);
-  // A piece of a slab that was never handed out, or addresses of a range without a block.
-  if (!block) return {in_slab || s->pools.ranges().containing(pointer) ? Whose::pool : Whose::not_ours, nullptr};
+  // A piece of a slab that was never handed out, or addresses of a range or segment without a block.
+  if (!block) {
+    const bool is_pools = in_slab || s->pools.ranges().containing(pointer) || s->segments.kind_at(pointer);
+    return {is_pools ? Whose::pool : Whose::not_ours, nullptr};
+  }
   if (!block->context_is_there()) return {Whose::not_ours, nullptr};
   const std::uintptr_t address = block->address.load(std::memory_order_relaxed);
   const bool live = block->state.load(std::memory_order_acquire) == BlockState::live;
@@ -103,6 +108,25 @@ CUresult marks(CUdeviceptr pointer, const char* driver_name, CUresult answer) {
   return answer;
 }
 
+// Empty segments count as free when no work uses them any more.
+void settle_segments(CudaState& s) {
+  if (!s.segments.any() || !s.gate.open()) return;
+  for (Context* const context : s.segments.busy_contexts()) {
+    BlockSource::Fence all{{context, context->clock.last()}};
+    s.pools.source().settled(*context, all);
+  }
+}
+
+// The driver's handle would be one of the segment: who opens it would take the segment's first bytes for the block.
+CUresult refuse_share(CUipcMemHandle* handle, CUdeviceptr pointer) {
+  const CUresult answer = driver().cuIpcGetMemHandle(handle, nowhere());
+  StringSink line;
+  line.print("{}({}): the block lies in a segment of a pool, which no other process can open; refused",
+             api_name("cuIpcGetMemHandle"), reinterpret_cast<void*>(pointer));
+  warn_line(line.text());
+  return answer == kSuccess ? kInvalidValue : answer;
+}
+
 // Small pinned blocks: the driver knows the slab.
 std::uint64_t offset_in_slab(const Found& found, CUdeviceptr pointer) {
   return found.whose == Whose::program && found.block->slab ? pointer - found.block->slab->first : 0;
@@ -159,7 +183,9 @@ CUresult cuPointerSetAttribute(const void* value, int attribute, CUdeviceptr poi
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
-  if (find_block(pointer).whose == Whose::pool) return driver().cuIpcGetMemHandle(handle, nowhere());
+  const Found found = find_block(pointer);
+  if (found.whose == Whose::pool) return driver().cuIpcGetMemHandle(handle, nowhere());
+  if (found.whose == Whose::program && found.block->in_segment) return refuse_share(handle, pointer);
   return marks(pointer, "cuIpcGetMemHandle", driver().cuIpcGetMemHandle(handle, pointer));
 }
 
@@ -193,6 +219,7 @@ CUresult cuMemHostGetFlags(unsigned* flags, void* pointer) {
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   CudaState& s = state();
   s.pools.settle();
+  settle_segments(s);
   const CUresult answer = driver().cuMemGetInfo_v2(free_bytes, total_bytes);
   if (answer != kSuccess) return note(s, answer);
   Context* context = s.contexts.current();

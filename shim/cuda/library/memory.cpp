@@ -7,6 +7,7 @@
 #include "shim/cuda/library/answers.hpp"
 #include "shim/cuda/library/devices.hpp"
 #include "shim/cuda/library/queues.hpp"
+#include "shim/cuda/library/segments.hpp"
 #include "shim/cuda/library/sharing.hpp"
 #include "shim/cuda/library_side.hpp"
 #include "shim/library/kind_memory.hpp"
@@ -149,6 +150,7 @@ extern constexpr library::KindMemory device_memory = {
     .in_order = true,
     .queues = &queues,
     .sharing = &sharing,
+    .segments = &segments,
     .take = take_device,
     .give = give_device,
     .is_no_block = is_no_block,
@@ -165,6 +167,7 @@ extern constexpr library::KindMemory pinned_memory = {
     .alignment = kPinnedAlignment,
     .where = CISTERN_ON_DEVICE,
     .queues = &queues,
+    .segments = &segments,
     .take = take_pinned,
     .give = give_pinned,
     .is_no_block = is_no_block,

@@ -24,7 +24,8 @@ namespace cistern::library {
 namespace {
 
 // The pool of the first thread that makes one stays.
-cistern_pool* pool_named(std::atomic<cistern_pool*>& slot, const char* name, cistern_kind kind) {
+cistern_pool* pool_named(std::atomic<cistern_pool*>& slot, const char* name, cistern_kind kind,
+                         cistern_pool_memory memory = CISTERN_WHOLE_BLOCKS) {
   cistern_pool* known = slot.load(std::memory_order_acquire);
   if (known) [[likely]]
     return known;
@@ -32,6 +33,7 @@ cistern_pool* pool_named(std::atomic<cistern_pool*>& slot, const char* name, cis
   settings.struct_bytes = sizeof settings;
   settings.name = name;
   settings.kind = kind;
+  settings.memory = memory;
   cistern_pool* made = nullptr;
   if (pool_create(&settings, &made) != CISTERN_OK) return nullptr;
   if (slot.compare_exchange_strong(known, made)) return made;
@@ -87,14 +89,20 @@ bool sees_all_streams() { return preloaded.load(std::memory_order_relaxed) && !s
 // it waits itself.
 void* queue_for_free() { return sees_all_streams() ? cuda::legacy_stream() : nullptr; }
 
-cistern_pool* pool_of_torch() {
-  static constinit std::atomic<cistern_pool*> pool{nullptr};
-  return pool_named(pool, "torch", CISTERN_DEVICE);
-}
+constinit std::atomic<cistern_pool*> torchs_pool{nullptr};
+cistern_pool* pool_of_torch() { return pool_named(torchs_pool, "torch", CISTERN_DEVICE); }
 
 }  // namespace
 
 // --- PyTorch
+cistern_status torch_use_segments() {
+  native = 0;
+  const cistern_pool* const pool = pool_named(torchs_pool, "torch", CISTERN_DEVICE, CISTERN_SEGMENTS);
+  const Account* const account = pool ? account_of("cistern_torch_use_segments", pool) : nullptr;
+  if (!account) return CISTERN_NO_MEMORY;
+  return account->settings.memory == CISTERN_SEGMENTS ? CISTERN_OK : CISTERN_TOO_LATE;
+}
+
 cistern_status torch_pool(cistern_pool** pool) {
   native = 0;
   if (!pool) return CISTERN_INVALID;

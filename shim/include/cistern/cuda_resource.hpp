@@ -3,6 +3,7 @@
 //   cistern::device_resource memory;                          // the process's own pool; or of a cistern::pool
 //   cuda::mr::resource_ref<cuda::mr::device_accessible> ref(memory);
 //   rmm::device_buffer buffer(bytes, stream, memory);
+//   cistern::device_resource cut(CISTERN_SEGMENTS);           // a pool that cuts blocks out of large allocations
 //
 // They have what each generation of libcu++ asks for: allocate(bytes, alignment) and allocate_async (to CUDA 13.0),
 // allocate_sync and allocate(stream, ...) (from 13.1 on). No header of CUDA is included, and none has to be before.
@@ -15,9 +16,15 @@
 // Streams: an allocation is usable at once, on any stream. A block that goes back with a stream is not given again
 // before the work of its context has ended that was there, and nobody waits; managed memory waits, as the driver's
 // own free does. Host memory has no order of streams: nothing could wait for them.
+//
+// Whole blocks are best where sizes repeat, as they do from one step of a training loop to the next, and where blocks
+// are shared with other processes. Segments are best where sizes vary: they take fewer calls of the driver, and a block
+// that goes back with a stream may be given immediately to a later request on that stream. Then an allocation is usable
+// on its own stream, and on others that follow it.
 #ifndef CISTERN_CUDA_RESOURCE_HPP
 #define CISTERN_CUDA_RESOURCE_HPP
 
+#include <cistern/plugins.h>
 #include <cistern/pool.hpp>
 
 #include <algorithm>
@@ -73,6 +80,24 @@ constexpr bool is_property(std::string_view name) {
   return text.ends_with("::");
 }
 
+// Made at the first call, and never destroyed: blocks of static objects may outlive anything.
+template <cistern_kind kind>
+cistern_pool* pool_of_segments() {
+  static cistern_pool* const made = [] {
+    result<cistern::pool> pool = cistern::pool::make({.name = "segments", .kind = kind, .memory = CISTERN_SEGMENTS});
+    if (!pool) raise_bad_alloc(pool.why());
+    return pool.value().release();
+  }();
+  return made;
+}
+
+inline void* allocate_on_or_throw(const char* call, cistern_pool* pool, std::size_t bytes, void* stream) {
+  void* block = nullptr;
+  const cistern_status status = cistern_pool_allocate_on(pool, bytes ? bytes : 1, CISTERN_CURRENT, stream, &block);
+  if (status != CISTERN_OK) raise_bad_alloc(failed(call, status));
+  return block;
+}
+
 }  // namespace detail
 
 template <cistern_kind kind>
@@ -86,10 +111,15 @@ class pool_resource {
   pool_resource() noexcept : pool_(default_pool(kind)) {}
   // One of `kind`.
   explicit pool_resource(cistern_pool* pool) noexcept : pool_(pool) {}
-  explicit pool_resource(const cistern::pool& pool) noexcept : pool_(pool.get()) {}
+  explicit pool_resource(const cistern::pool& pool) noexcept
+      : pool_(pool.get()), in_order_(kind == CISTERN_DEVICE && pool.memory() == CISTERN_SEGMENTS) {}
+  // CISTERN_SEGMENTS: the pool "segments" of this kind, which stays until the process ends.
+  explicit pool_resource(cistern_pool_memory memory) requires(kind == CISTERN_DEVICE || kind == CISTERN_PINNED)
+      : pool_(memory == CISTERN_SEGMENTS ? detail::pool_of_segments<kind>() : default_pool(kind)),
+        in_order_(kind == CISTERN_DEVICE && memory == CISTERN_SEGMENTS) {}
 
   cistern_pool* pool() const noexcept { return pool_; }
-  bool operator==(const pool_resource& other) const noexcept = default;
+  bool operator==(const pool_resource& other) const noexcept { return pool_ == other.pool_; }
 
   // --- Usable at once, and unused by the device when it goes back; as cuMemFree, which waits for the context
   void* allocate(std::size_t bytes, std::size_t alignment = kAlignment) const {
@@ -110,17 +140,21 @@ class pool_resource {
   }
 
   // --- In the order of a stream
-  void* allocate(any_stream, std::size_t bytes, std::size_t alignment = kAlignment) const requires kOnDevice {
+  void* allocate(any_stream stream, std::size_t bytes, std::size_t alignment = kAlignment) const requires kOnDevice {
+    if (in_order_ && alignment <= kAlignment)
+      return detail::allocate_on_or_throw("pool_resource::allocate", pool_, bytes, stream.as_queue());
     return allocate(bytes, alignment);
   }
   void deallocate(any_stream stream, void* block, std::size_t,
                   std::size_t alignment = kAlignment) const noexcept requires kOnDevice {
     detail::deallocate(pool_, block, alignment, stream.as_queue());
   }
-  void* allocate_async(std::size_t bytes, std::size_t alignment, any_stream) const requires kOnDevice {
-    return allocate(bytes, alignment);
+  void* allocate_async(std::size_t bytes, std::size_t alignment, any_stream stream) const requires kOnDevice {
+    return allocate(stream, bytes, alignment);
   }
-  void* allocate_async(std::size_t bytes, any_stream) const requires kOnDevice { return allocate(bytes, kAlignment); }
+  void* allocate_async(std::size_t bytes, any_stream stream) const requires kOnDevice {
+    return allocate(stream, bytes, kAlignment);
+  }
   void deallocate_async(void* block, std::size_t bytes, std::size_t alignment,
                         any_stream stream) const noexcept requires kOnDevice {
     deallocate(stream, block, bytes, alignment);
@@ -137,6 +171,7 @@ class pool_resource {
 
  private:
   cistern_pool* pool_;
+  bool in_order_ = false;  // requests name their stream
 };
 
 using device_resource = pool_resource<CISTERN_DEVICE>;

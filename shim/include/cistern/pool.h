@@ -1,7 +1,8 @@
 /* Pools of one's own: memory of one kind, with a name, a limit and figures, which the report shows.
  *
- * A pool is an account: what is kept for reuse is kept for all pools of its kind together. Any number of pools may
- * exist. A handle that is no pool's any more is told from all others. For threads, units and errors see cistern.h. */
+ * A pool is an account: what is kept for reuse is kept for all pools of its kind together, unless the pool has segments
+ * of its own. Any number of pools may exist. A handle that is no pool's any more is told from all others. For threads,
+ * units and errors see cistern.h. */
 #ifndef CISTERN_POOL_H
 #define CISTERN_POOL_H
 
@@ -18,6 +19,17 @@ typedef enum cistern_where CISTERN_INT {
   CISTERN_ON_NODE = 2,   /* host: preferably of NUMA node `node` */
   CISTERN_HUGE_PAGES = 4 /* host: in transparent huge pages, where the system has them */
 } cistern_where;
+
+/* Where a pool's blocks come from. */
+typedef enum cistern_pool_memory CISTERN_INT {
+  /* Each block is a whole allocation, which all pools of the kind reuse for requests of about its size. */
+  CISTERN_WHOLE_BLOCKS = 0,
+  /* Device and pinned memory: the pool has large allocations of its own, cuts blocks out of them and joins what is
+   * freed. That takes fewer calls of the driver where sizes vary. The driver knows the segments and not the blocks:
+   * under the preloaded object, cuMemFree and cuIpcGetMemHandle refuse a block with a line. Segments without blocks go
+   * back when memory is trimmed or runs out, or when the pool is destroyed. */
+  CISTERN_SEGMENTS = 1
+} cistern_pool_memory;
 
 typedef struct cistern_pool cistern_pool;
 
@@ -38,6 +50,7 @@ typedef struct cistern_pool_settings {
   void* user;
   unsigned where; /* cistern_where, of all blocks */
   int device, node;
+  cistern_pool_memory memory;
 } cistern_pool_settings;
 
 /* One block. All 0 but `struct_bytes` and `bytes`: as the pool's settings have it. */
@@ -61,9 +74,12 @@ typedef struct cistern_pool_statistics {
   uint64_t pool_hits;                              /* of the allocations: with memory that was kept; host: 0, unknown */
   double seconds;                                  /* since it was made, or the fork */
   double allocations_per_second, bytes_per_second; /* over all that time */
+  uint64_t segments, segment_bytes;                /* now; 0: the pool has none of its own */
+  uint64_t segments_made;                          /* in all: each is an allocation of the driver's */
 } cistern_pool_statistics;
 
-/* CISTERN_INVALID: no such kind, no context with OpenCL; or `where` is not for the kind. */
+/* CISTERN_INVALID: no such kind, no context with OpenCL; `where` is not for the kind; or its memory cannot be cut into
+ * blocks, which a line says. */
 CISTERN_API cistern_status cistern_pool_create(const cistern_pool_settings* settings, cistern_pool** pool);
 /* CISTERN_BUSY: blocks are alive; nothing has changed. CISTERN_INVALID too: the process's own. */
 CISTERN_API cistern_status cistern_pool_destroy(cistern_pool* pool);
@@ -86,15 +102,17 @@ CISTERN_API cistern_status cistern_pool_allocate_as(cistern_pool* pool, const ci
  */
 CISTERN_API cistern_status cistern_pool_reallocate(cistern_pool* pool, void** block, size_t bytes, void* queue);
 /* Keeps memory for `count` blocks of `bytes` more, which the kind has made or made resident now, until it is trimmed or
- * memory runs out: so many allocations of that size find it there. It is the kind's, for all its pools; no pool's limit
- * is asked, and nothing is counted but the calls of the driver. On failure what could be made is kept. CISTERN_INVALID:
- * managed memory, and host memory that another allocator serves; CISTERN_DRIVER: the kind's own pool is off. */
+ * memory runs out: so many allocations of that size find it there. It is the kind's, for all its pools, or in segments
+ * of the pool; no pool's limit is asked, and nothing is counted but the calls of the driver. On failure what could be
+ * made is kept. CISTERN_INVALID: managed memory, and host memory that another allocator serves; CISTERN_DRIVER: the
+ * kind's own pool is off. */
 CISTERN_API cistern_status cistern_pool_reserve(cistern_pool* pool, size_t bytes, size_t count);
 /* Null is no block, and nothing is done. `queue`, OpenCL: as last_queue of cistern_opencl_deallocate.
  * CUDA's device and pinned memory: a CUstream of the block's context whose work, up to now, may still use the block;
  * then nothing waits, and the block is not given again before all work of its context has ended that was there: on
  * `queue`, and on all streams that Cistern saw begin (the default ones; under the preloaded shim every one). Null: as
- * the driver's own free, which waits. */
+ * the driver's own free, which waits. In a pool with segments, cistern_pool_allocate_on may give it immediately to
+ * a later request on the same stream. */
 CISTERN_API cistern_status cistern_pool_deallocate(cistern_pool* pool, void* block, void* queue);
 
 CISTERN_API cistern_status cistern_pool_get_statistics(cistern_pool* pool, cistern_pool_statistics* statistics);

@@ -33,6 +33,7 @@ struct pool_settings {
   void* user = nullptr;
   unsigned where = CISTERN_ANYWHERE;
   int device = 0, node = 0;
+  cistern_pool_memory memory = CISTERN_WHOLE_BLOCKS;
 };
 
 class pool {
@@ -40,16 +41,17 @@ class pool {
   static result<pool> make(const pool_settings& of) noexcept {
     const cistern_pool_settings settings{sizeof settings, of.name,          of.kind,      of.context,     of.flags,
                                          of.bytes_max,    of.out_of_memory, of.allocated, of.deallocated, of.user,
-                                         of.where,        of.device,        of.node};
+                                         of.where,        of.device,        of.node,      of.memory};
     cistern_pool* made = nullptr;
     const cistern_status status = cistern_pool_create(&settings, &made);
     if (status != CISTERN_OK) return detail::failed("pool::make", status);
-    return pool(made);
+    return pool(made, of.memory);
   }
 
-  pool(pool&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  pool(pool&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), memory_(other.memory_) {}
   pool& operator=(pool&& other) noexcept {
-    pool ends(std::exchange(handle_, std::exchange(other.handle_, nullptr)));
+    pool ends(std::exchange(handle_, std::exchange(other.handle_, nullptr)), memory_);
+    memory_ = other.memory_;
     return *this;
   }
   // Where blocks are alive they stay so, and the pool with them: whoever has its handle gives them back, and the report
@@ -88,12 +90,14 @@ class pool {
 
   // Null once it was moved from, destroyed or released.
   cistern_pool* get() const noexcept { return handle_; }
+  cistern_pool_memory memory() const noexcept { return memory_; }
   cistern_pool* release() noexcept { return std::exchange(handle_, nullptr); }
 
  private:
-  explicit pool(cistern_pool* made) noexcept : handle_(made) {}
+  pool(cistern_pool* made, cistern_pool_memory memory) noexcept : handle_(made), memory_(memory) {}
 
   cistern_pool* handle_;
+  cistern_pool_memory memory_;
 };
 
 #if __cpp_exceptions

@@ -195,13 +195,14 @@ class MemoryInfo(Figured):
 class PoolStatistics(Figured):
     _fields_ = (_SIZED +
                 _fields(_U64, "allocations frees failed live_blocks live_bytes peak_bytes allocated_bytes bytes_max "
-                              "pool_hits") + _fields(_DOUBLE, "seconds allocations_per_second bytes_per_second"))
+                              "pool_hits") + _fields(_DOUBLE, "seconds allocations_per_second bytes_per_second") +
+                _fields(_U64, "segments segment_bytes segments_made"))
 
 
 class PoolSettings(Sized):
     _fields_ = _SIZED + [("name", ctypes.c_char_p), ("kind", _INT), ("context", _P), ("flags", _U64),
                 ("bytes_max", _SIZE), ("out_of_memory", _P), ("allocated", _P), ("deallocated", _P), ("user", _P),
-                ("where", ctypes.c_uint), ("device", _INT), ("node", _INT)]
+                ("where", ctypes.c_uint), ("device", _INT), ("node", _INT), ("memory", _INT)]
 
 
 class Block(ctypes.Structure):
@@ -242,6 +243,7 @@ _PROTOTYPES = {  # name: (result, arguments)
     "pool_deallocate": (_INT, [_P, _P, _P]),
     "pool_allocate_on": (_INT, [_P, _SIZE, _INT, _P, ctypes.POINTER(_P)]),
     "pool_deallocate_on": (_INT, [_P, _P, _P]),
+    "torch_use_segments": (_INT, []),
     "torch_pool": (_INT, [ctypes.POINTER(_P)]),
 }
 

@@ -35,20 +35,23 @@ def _handle():
     return pool
 
 
-def allocator():
-    """A new torch.cuda.memory.CUDAPluggableAllocator over the pool "torch"."""
+def allocator(segments=False):
+    """A new torch.cuda.memory.CUDAPluggableAllocator over the pool "torch". `segments`: as those of Pool; CisternError:
+    the pool has been used already."""
     torch = _torch()
-    library()
+    if segments:
+        check(library().cistern_torch_use_segments(), "segments for the pool torch")
     made = torch.cuda.memory.CUDAPluggableAllocator(library_path(), "cistern_torch_alloc", "cistern_torch_free")
     record_stream = ctypes.cast(library().cistern_torch_record_stream, ctypes.c_void_p).value
     made.allocator().set_record_stream_fn(record_stream)
     return made
 
 
-def use():
-    """All of torch's CUDA memory from now on. RuntimeError, torch's own: it has allocated already."""
+def use(segments=False):
+    """All of torch's CUDA memory from now on. `segments`: its pool cuts blocks out of large allocations. RuntimeError,
+    torch's own: it has allocated already."""
     global _used
-    made = allocator()
+    made = allocator(segments)
     _torch().cuda.memory.change_current_allocator(made)
     _used = made
     return made

@@ -36,7 +36,8 @@ void add_to(Snapshot& snapshot) {
   const PoolUsage usage = state().pool.usage();
   const std::uint64_t live = read(state().counters.live_bytes);
   snapshot.kinds.push_back(figures());
-  snapshot.fragmentation.push_back({"toy", live + usage.bytes, live, live, usage.bytes, usage.largest_bytes});
+  const std::uint64_t free = usage.bytes + state().in_segments.free();
+  snapshot.fragmentation.push_back({"toy", live + free, live, live, free, usage.largest_bytes});
   add_leaks(snapshot.leaks);
 }
 

@@ -1,5 +1,6 @@
 // What is done to each call of the toy driver. Also the exported functions.
 #include "shim/process/environment.hpp"
+#include "shim/process/kind.hpp"
 #include "shim/process/process.hpp"
 #include "tests/toy/kind/state.hpp"
 
@@ -34,9 +35,10 @@ int toy_free(toy_context* context, void* memory) {
   s.blocks.with(memory, [&](Block* found) {
     if (!found || found->context != context) return;
     block = *found;
-    found->pooled = true;
+    found->pooled = !found->is_cut;
   });
   if (!block.context) return next().toy_free(context, memory);
+  if (block.is_cut) return TOY_INVALID;
   if (block.pooled) return TOY_INVALID;  // freed already
   if (!block.inherited) s.counters.block_died({block.bytes});
   s.pool.give(key_of(context, block.bytes), {context, memory}, {}, false, coarse_now_ns());
@@ -45,7 +47,10 @@ int toy_free(toy_context* context, void* memory) {
 
 int toy_context_destroy(toy_context* context) {
   state().pool.drain(reinterpret_cast<std::uintptr_t>(context));
-  return next().toy_context_destroy(context);
+  trim_segments();
+  const int answer = next().toy_context_destroy(context);
+  if (!answer) context_ended(context);
+  return answer;
 }
 
 int toy_copy(toy_context* context, void* to, const void* from, size_t bytes) {

@@ -106,6 +106,7 @@ extern constexpr library::KindMemory memory = {
     .of_context = true,
     .is_device = true,
     .queues = &queues,
+    .segments = &segments,
     .take = take,
     .give = give,
     .is_no_block = [](int code) { return code == TOY_INVALID; },

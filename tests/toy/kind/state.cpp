@@ -59,6 +59,7 @@ void ToySource::release(Chunk chunk) {
 // so the child goes on with it.
 void before_fork() {
   state_lock.lock_for_fork();
+  segments_before_fork();
   State* const s = state_if_used();
   if (!s) return;
   s->pool.before_fork();
@@ -70,6 +71,7 @@ void after_fork_in_parent() {
     s->blocks.after_fork();
     s->pool.after_fork_in_parent();
   }
+  segments_after_fork();
   state_lock.unlock_after_fork();
 }
 
@@ -81,6 +83,7 @@ void after_fork_in_child() {
     s->counters.reset();
     s->source.calls.reset();
   }
+  segments_after_fork();
   state_lock.unlock_after_fork();
 }
 

@@ -1,5 +1,7 @@
 // A kind of memory in one folder: what is known of the toy driver's blocks, its pool, and its hooks.
 #pragma once
+#include <atomic>
+
 #include "pool/base/handle_table.hpp"
 #include "pool/recycle_pool.hpp"
 #include "shim/library/kind_memory.hpp"
@@ -11,6 +13,7 @@ namespace cistern::toy {
 
 constexpr auto kKind = static_cast<cistern_kind>(100);  // for the C interface
 extern const library::KindMemory memory;
+extern const library::KindSegments segments;
 
 // The real functions.
 struct Table {
@@ -56,13 +59,25 @@ struct Block {
   SiteId site;
   std::uint64_t born_ns;
   bool pooled = false, inherited = false;
+  bool is_cut = false;  // out of a segment: no memory that the driver knows
 };
+
+// Segments of the library's pools (segments.cpp): what of them no block has.
+struct SegmentBytes {
+  std::atomic<std::uint64_t> all{0}, live{0};
+  std::uint64_t free() const { return all.load() - live.load(); }
+};
+// The program ended this context: its address may come again.
+void context_ended(toy_context* context);
+void segments_before_fork();
+void segments_after_fork();
 
 struct State {
   ToySource source;
   RecyclePool<ToySource> pool{source};
   HandleTable<Block> blocks;
   KindCounters counters;
+  SegmentBytes in_segments;
   bool sites_on = false;
 };
 State& state();

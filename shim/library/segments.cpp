@@ -1,0 +1,244 @@
+// See segments.hpp.
+#include "shim/library/segments.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <utility>
+
+#include "shim/library/answers.hpp"
+#include "shim/library/pool_accounts.hpp"
+#include "shim/process/kind.hpp"
+
+namespace cistern::library {
+
+using SegmentsPool = ranges::SegmentPool<SegmentsOfKind>;
+
+struct SegmentsAt {
+  SegmentsAt(const KindMemory& memory, const Place& place) : source(memory, place), pool(source, {}) {}
+
+  SegmentsOfKind source;
+  SegmentsPool pool;
+  Lock order_lock;  // fences of one order come to the pool in that order
+  SegmentsAt* next = nullptr;
+  std::atomic<int> users{0};  // threads in it: it is neither forgotten nor given back meanwhile
+};
+
+namespace {
+
+// One that use() gave, for as long as this lives.
+class Used {
+ public:
+  explicit Used(SegmentsAt* at) : at_(at) {}
+  ~Used() { at_->users.fetch_sub(1); }
+  Used(const Used&) = delete;
+  Used& operator=(const Used&) = delete;
+  SegmentsAt& operator*() const { return *at_; }
+  SegmentsAt* operator->() const { return at_; }
+
+ private:
+  SegmentsAt* const at_;
+};
+
+const KindSegments& kind_of(const SegmentsAt& at) { return *at.source.memory().segments; }
+
+std::uint64_t trim_for_kinds() { return trim_all_segments(nullptr); }
+
+// Puts the bytes of a block that has ended where they may be used again.
+bool free_bytes(SegmentsAt& at, std::uintptr_t first, CutEnd& end) {
+  if (end.is_retired) return at.pool.retire(first);
+  if (!end.work_waits && end.others.empty()) return at.pool.deallocate(first, ranges::kAnyOrder, {}, false);
+  const bool is_ordered = end.others.empty();
+  WorkFence fence = std::move(end.others);
+  const Place& place = at.source.place();
+  const Locked hold(at.order_lock);
+  if (end.work_waits) fence.push_back({place.context, kind_of(at).now(place)});
+  return at.pool.deallocate(first, is_ordered ? end.order : ranges::kNoOrder, std::move(fence), true);
+}
+
+std::uint64_t bytes_to_cut(const BlockRequest& request) {
+  return request.alignment <= ranges::kGranule ? request.bytes : request.bytes + request.alignment;
+}
+
+}  // namespace
+
+Acquired<std::uint64_t, SegmentsOfKind::Error> SegmentsOfKind::acquire(std::uint64_t bytes) {
+  std::uintptr_t first = 0;
+  native = 0;
+  const cistern_status status = memory_.segments->acquire(place_, bytes, &first);
+  return {first, {status, native}, status == CISTERN_OK};
+}
+
+// --- Places
+// One whose context has ended, and that no thread is in. Under the lock.
+SegmentsAt* PoolSegments::unused_dead() {
+  for (SegmentsAt* at = first_; at; at = at->next)
+    if (!at->users.load() && !kind_of(*at).is_there(at->source.place())) return at;
+  return nullptr;
+}
+
+// Blocks that went with their context still name this one.
+SegmentsAt* PoolSegments::use(SegmentsAt* at) {
+  const Locked hold(lock_);
+  at->users.fetch_add(1);
+  return at;
+}
+
+SegmentsAt* PoolSegments::use(const KindMemory& memory, const Place& place) {
+  const Locked hold(lock_);
+  SegmentsAt* at = first_;
+  while (at && at->source.place() != place) at = at->next;
+  if (!at) {
+    at = unused_dead();
+    SegmentsAt* const next = at ? at->next : first_;
+    const bool is_new = !at;
+    if (at)
+      at->~SegmentsAt();
+    else
+      at = static_cast<SegmentsAt*>(internal_allocate(sizeof(SegmentsAt)));
+    new (at) SegmentsAt(memory, place);
+    at->next = next;
+    if (is_new) first_ = at;
+  }
+  at->users.fetch_add(1);
+  return at;
+}
+
+void PoolSegments::use_all(Vector<SegmentsAt*>& used) {
+  const Locked hold(lock_);
+  for (SegmentsAt* at = first_; at; at = at->next) {
+    at->users.fetch_add(1);
+    used.push_back(at);
+  }
+}
+
+void PoolSegments::end(Ended* ended) {
+  const Locked hold(lock_);
+  ended->first_ = std::exchange(first_, nullptr);
+}
+
+// Another thread may be trimming.
+PoolSegments::Ended::~Ended() {
+  while (SegmentsAt* const at = first_) {
+    while (at->users.load()) sched_yield();
+    first_ = at->next;
+    at->~SegmentsAt();
+    internal_deallocate(at, sizeof(SegmentsAt));
+  }
+}
+
+// --- Blocks
+cistern_status PoolSegments::take(const BlockRequest& request, Taken* taken) {
+  if (!segments_trim.load(std::memory_order_relaxed)) segments_trim.store(trim_for_kinds, std::memory_order_relaxed);
+  const KindSegments& kind = *request.memory->segments;
+  Place place;
+  if (const cistern_status status = kind.find(request, &place); status != CISTERN_OK) return status;
+  const Used at(use(*request.memory, place));
+  const bool is_ordered = request.order.of_stream && kind.order_of;
+  const ranges::Order order = is_ordered ? kind.order_of(place, request.order.stream) : ranges::kAnyOrder;
+  const std::uint64_t bytes = bytes_to_cut(request);
+  const auto answer = at->pool.allocate(bytes, order);
+  if (!answer.ok) {
+    if (kind.failed && SegmentsOfKind::out_of_memory(answer.error)) kind.failed(place, bytes);
+    return refused(answer.error.code, answer.error.status);
+  }
+  const std::uint64_t cut_bytes = (bytes + ranges::kGranule - 1) / ranges::kGranule * ranges::kGranule;
+  const cistern_status status = kind.begin(place, {answer.first, cut_bytes, bytes, answer.hit, request.order});
+  if (status != CISTERN_OK) {
+    at->pool.deallocate(answer.first, ranges::kAnyOrder, {}, false);
+    return status;
+  }
+  const std::size_t alignment = std::max<std::size_t>(request.alignment, 1);
+  taken->base = answer.first;
+  taken->address = (answer.first + alignment - 1) & ~(alignment - 1);
+  taken->was_kept = answer.hit;
+  taken->device = request.where & CISTERN_ON_DEVICE ? request.device : CISTERN_CURRENT;
+  taken->segments = &*at;
+  return CISTERN_OK;
+}
+
+cistern_status PoolSegments::give(const Taken& taken, void* queue, InOrder order) {
+  const Used at(use(taken.segments));
+  CutEnd end;
+  const cistern_status status = kind_of(*at).end(at->source.place(), taken.base, queue, order, &end);
+  if (status == CISTERN_OK) free_bytes(*at, taken.base, end);
+  return status;
+}
+
+cistern_status PoolSegments::reserve(const BlockRequest& request, std::size_t count) {
+  Place place;
+  std::size_t all = 0;
+  if (__builtin_mul_overflow(request.bytes, count, &all)) return CISTERN_NO_MEMORY;
+  if (const cistern_status status = request.memory->segments->find(request, &place); status != CISTERN_OK)
+    return status;
+  const Used at(use(*request.memory, place));
+  Vector<std::uint64_t> blocks;
+  cistern_status status = CISTERN_OK;
+  for (std::size_t i = 0; i < count && status == CISTERN_OK; ++i) {
+    const auto answer = at->pool.allocate(bytes_to_cut(request), ranges::kAnyOrder);
+    if (answer.ok)
+      blocks.push_back(answer.first);
+    else
+      status = refused(answer.error.code, answer.error.status);
+  }
+  for (const std::uint64_t first : blocks) at->pool.deallocate(first, ranges::kAnyOrder, {}, false);
+  return status;
+}
+
+// --- All of them
+PoolSegments::Figures PoolSegments::figures() {
+  Figures all;
+  const Locked hold(lock_);
+  for (SegmentsAt* at = first_; at; at = at->next) {
+    const ranges::SegmentFigures of = at->pool.figures();
+    all.made += of.acquires;
+    if (!kind_of(*at).is_there(at->source.place())) continue;
+    all.segments += of.segments;
+    all.bytes += of.mapped_bytes;
+  }
+  return all;
+}
+
+std::uint64_t trim_all_segments(const KindMemory* memory) {
+  struct Found {
+    const KindMemory* memory;
+    Vector<SegmentsAt*> used;
+  } found{memory, {}};
+  visit_accounts(
+      [](Account& account, void* context) {
+        auto& [memory, used] = *static_cast<Found*>(context);
+        if (!memory || account.memory == memory) account.segments.use_all(used);
+      },
+      &found);
+  std::uint64_t bytes = 0;
+  for (SegmentsAt* const one : found.used) {
+    const Used at(one);
+    if (kind_of(*at).is_there(at->source.place())) bytes += at->pool.trim(0);
+  }
+  return bytes;
+}
+
+// --- Fork
+void PoolSegments::before_fork() {
+  lock_.lock_for_fork();
+  for (SegmentsAt* at = first_; at; at = at->next) {
+    at->order_lock.lock_for_fork();
+    at->pool.before_fork();
+  }
+}
+
+void PoolSegments::after_fork() {
+  for (SegmentsAt* at = first_; at; at = at->next) {
+    at->pool.after_fork();
+    at->order_lock.unlock_after_fork();
+  }
+  lock_.unlock_after_fork();
+}
+
+void PoolSegments::after_fork_in_child() {
+  for (SegmentsAt* at = first_; at; at = at->next) at->users = 0;
+}
+
+}  // namespace cistern::library

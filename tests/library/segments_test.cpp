@@ -1,0 +1,582 @@
+// Pools that cut blocks out of segments of their own (CISTERN_SEGMENTS): in a program that links the library, and again
+// with the object preloaded, where the hooks see what the program does with a block. CUDA is the simulated driver.
+#include <cistern/plugins.h>
+
+#include <atomic>
+#include <cistern/cuda_resource.hpp>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <vector>
+
+#include "tests/library/captured.hpp"
+#include "tests/library/kinds.hpp"
+#include "tests/simcuda/simcuda.h"
+#include "tests/support/random.hpp"
+
+namespace {
+
+template <class Function>
+Function* driver_function(Function*, const char* name) {
+  return reinterpret_cast<Function*>(dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), name));
+}
+#define DRIVER(name) driver_function(static_cast<decltype(::name)*>(nullptr), #name)
+#define DRIVER_V2(name) driver_function(static_cast<decltype(::name)*>(nullptr), #name "_v2")
+
+// Then every stream is seen when it is made.
+bool is_preloaded() { return getenv("LD_PRELOAD") && strstr(getenv("LD_PRELOAD"), "libcistern"); }
+
+CUdeviceptr address(const void* block) { return reinterpret_cast<CUdeviceptr>(block); }
+
+// A stream on which nothing ends until it is let go.
+class BusyStream {
+ public:
+  BusyStream() {
+    constexpr std::size_t kWord = 8;
+    EXPECT_EQ(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    void* memory = nullptr;
+    EXPECT_EQ(DRIVER(cuMemHostAlloc)(&memory, kWord, 0), CUDA_SUCCESS);
+    word_ = static_cast<std::atomic<std::uint32_t>*>(memory);
+    hold();
+  }
+  ~BusyStream() { let_go(); }
+  void hold() {
+    word_->store(0);
+    const auto wait = driver_function(static_cast<decltype(::cuStreamWaitValue32)*>(nullptr), "cuStreamWaitValue32_v2");
+    EXPECT_EQ(wait(stream, address(word_), 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
+  }
+  void let_go() {
+    word_->store(1);
+    EXPECT_EQ(DRIVER(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+  }
+  bool is_idle() const { return DRIVER(cuStreamQuery)(stream) == CUDA_SUCCESS; }
+
+  CUstream stream = nullptr;
+
+ private:
+  std::atomic<std::uint32_t>* word_ = nullptr;
+};
+
+class Segments : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!make_cuda_current()) GTEST_SKIP() << "no simulated driver";
+    cistern_trim(CISTERN_DEVICE, 0, nullptr);
+  }
+  static cistern_pool* make(const char* name, cistern_kind kind = CISTERN_DEVICE) {
+    cistern_pool_settings of{};
+    of.struct_bytes = sizeof of;
+    of.name = name;
+    of.kind = kind;
+    of.memory = CISTERN_SEGMENTS;
+    cistern_pool* pool = nullptr;
+    EXPECT_EQ(cistern_pool_create(&of, &pool), CISTERN_OK);
+    return pool;
+  }
+  static void* take(cistern_pool* pool, std::size_t bytes) {
+    void* block = nullptr;
+    EXPECT_EQ(cistern_pool_allocate(pool, bytes, 0, &block), CISTERN_OK);
+    return block;
+  }
+  static void* take_on(cistern_pool* pool, std::size_t bytes, CUstream stream) {
+    void* block = nullptr;
+    EXPECT_EQ(cistern_pool_allocate_on(pool, bytes, CISTERN_CURRENT, stream, &block), CISTERN_OK);
+    return block;
+  }
+  static void give(cistern_pool* pool, void* block) {
+    EXPECT_EQ(cistern_pool_deallocate(pool, block, nullptr), CISTERN_OK);
+  }
+  static cistern_pool_statistics statistics(cistern_pool* pool) {
+    auto of = cistern::sized<cistern_pool_statistics>();
+    EXPECT_EQ(cistern_pool_get_statistics(pool, &of), CISTERN_OK);
+    return of;
+  }
+  static cistern_figures figures(cistern_kind kind = CISTERN_DEVICE) {
+    auto of = cistern::sized<cistern_figures>();
+    EXPECT_EQ(cistern_get_figures(kind, -1, &of), CISTERN_OK);
+    return of;
+  }
+};
+
+TEST_F(Segments, AreOfMemoryThatCanBeCut) {
+  for (const auto& [kind, name] : {std::pair{CISTERN_HOST, "host"}, std::pair{CISTERN_MANAGED, "managed"}}) {
+    cistern_pool_settings of{};
+    of.struct_bytes = sizeof of;
+    of.name = "cut";
+    of.kind = kind;
+    of.memory = CISTERN_SEGMENTS;
+    cistern_pool* pool = nullptr;
+    Captured said;
+    EXPECT_EQ(cistern_pool_create(&of, &pool), CISTERN_INVALID);
+    EXPECT_EQ(said.text(), std::string("cistern: cistern_pool_create: pool \"cut\" (") + name +
+                               "): this memory cannot be cut into blocks; refused\n");
+    of.memory = static_cast<cistern_pool_memory>(2);
+    EXPECT_EQ(cistern_pool_create(&of, &pool), CISTERN_INVALID);
+  }
+}
+
+TEST_F(Segments, TakeFewCallsOfTheDriver) {
+  cistern_pool* const pool = make("few");
+  std::vector<void*> blocks;
+  const long long before = simcuda_value("allocs");
+  for (int i = 0; i < 1000; ++i) blocks.push_back(take(pool, 10'000 + 1000 * i));
+  EXPECT_LT(simcuda_value("allocs") - before, 350);
+  EXPECT_EQ(statistics(pool).segments_made, static_cast<std::uint64_t>(simcuda_value("allocs") - before));
+  for (void* const block : blocks) give(pool, block);
+  blocks.clear();
+  const long long then = simcuda_value("allocs");
+  for (int i = 0; i < 1000; ++i) blocks.push_back(take(pool, 11'000 + 900 * i));
+  EXPECT_LT(simcuda_value("allocs") - then, 20) << "what was freed is joined";
+  for (void* const block : blocks) give(pool, block);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_F(Segments, HaveFiguresThatAddUp) {
+  for (const cistern_kind kind : {CISTERN_DEVICE, CISTERN_PINNED}) {
+    cistern_trim(kind, 0, nullptr);
+    const cistern_figures before = figures(kind);
+    cistern_pool* const pool = make("figures", kind);
+    void *const a = take(pool, 300'000), *const b = take(pool, 100'000), *const c = take(pool, 700'001);
+    give(pool, b);
+    const cistern_figures now = figures(kind);
+    const cistern_pool_statistics of_pool = statistics(pool);
+    EXPECT_EQ(now.live_bytes - before.live_bytes, 1'000'001u);
+    EXPECT_EQ(now.live_blocks - before.live_blocks, 2u) << "a segment is no block of the program's";
+    EXPECT_EQ(now.reserved_bytes - before.reserved_bytes, of_pool.segment_bytes);
+    // A block takes its last 512 bytes whole.
+    const std::uint64_t cut = (300'000 + 511) / 512 * 512 + (700'001 + 511) / 512 * 512;
+    EXPECT_EQ(now.free_bytes - before.free_bytes, of_pool.segment_bytes - cut);
+    give(pool, a);
+    give(pool, c);
+    std::size_t returned = 0;
+    EXPECT_EQ(cistern_trim(kind, 0, &returned), CISTERN_OK);
+    EXPECT_GE(returned, of_pool.segment_bytes);
+    EXPECT_EQ(statistics(pool).segments, 0u);
+    EXPECT_EQ(figures(kind).reserved_bytes, before.reserved_bytes);
+    EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+  }
+}
+
+TEST_F(Segments, GoBackWithTheirPool) {
+  const long long before = simcuda_value("live_allocations");
+  cistern_pool* const pool = make("gone");
+  give(pool, take(pool, 5 * kMiB));
+  EXPECT_GT(simcuda_value("live_allocations"), before);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+  EXPECT_EQ(simcuda_value("live_allocations"), before);
+}
+
+TEST_F(Segments, ServeTheSameStreamAtOnceAndOthersBehindItsWork) {
+  if (!is_preloaded()) GTEST_SKIP() << "streams are not seen when they are made";
+  cistern_pool* const pool = make("ordered");
+  BusyStream busy, other;
+  other.let_go();
+  void* const block = take_on(pool, kMiB, busy.stream);
+  ASSERT_EQ(cistern_pool_deallocate_on(pool, block, busy.stream), CISTERN_OK);
+  EXPECT_FALSE(busy.is_idle()) << "nothing waits";
+  void* const of_other = take_on(pool, kMiB, other.stream);
+  void* const of_none = take(pool, kMiB);
+  EXPECT_NE(of_other, block);
+  EXPECT_NE(of_none, block);
+  void* const again = take_on(pool, kMiB, busy.stream);
+  EXPECT_EQ(again, block);
+  // The same by the other call, which names the stream as well.
+  ASSERT_EQ(cistern_pool_deallocate(pool, again, busy.stream), CISTERN_OK);
+  EXPECT_EQ(take_on(pool, kMiB, busy.stream), block);
+  ASSERT_EQ(cistern_pool_deallocate_on(pool, block, busy.stream), CISTERN_OK);
+  busy.let_go();
+  std::vector<void*> taken{of_other, of_none};
+  while (taken.back() != block && taken.size() < 6) taken.push_back(take(pool, kMiB));
+  EXPECT_EQ(taken.back(), block) << "its work has ended";
+  for (void* const each : taken) give(pool, each);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_F(Segments, GiveBlocksOfUnseenStreamsToNobodyBeforeTheirWorkEnds) {
+  cistern_pool* const pool = make("unseen");
+  BusyStream busy;
+  void* const block = take_on(pool, kMiB, busy.stream);
+  ASSERT_EQ(cistern_pool_deallocate_on(pool, block, busy.stream), CISTERN_OK);
+  EXPECT_FALSE(busy.is_idle()) << "nothing waits";
+  void* const next = take_on(pool, kMiB, nullptr);
+  EXPECT_NE(next, block);
+  busy.let_go();
+  EXPECT_EQ(DRIVER(cuCtxSynchronize)(), CUDA_SUCCESS);
+  void* const last = take_on(pool, kMiB, nullptr);
+  EXPECT_EQ(last, block);
+  give(pool, next);
+  give(pool, last);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_F(Segments, WaitForFurtherStreamsOfABlock) {
+  if (!is_preloaded()) GTEST_SKIP() << "then the free itself waits";
+  cistern_pool* const pool = make("recorded");
+  BusyStream one, further;
+  one.let_go();
+  void* const block = take_on(pool, kMiB, one.stream);
+  EXPECT_EQ(cistern_block_used_on(block, further.stream), CISTERN_OK);
+  ASSERT_EQ(cistern_pool_deallocate_on(pool, block, one.stream), CISTERN_OK);
+  void* const next = take_on(pool, kMiB, one.stream);
+  EXPECT_NE(next, block) << "the other stream still uses it";
+  further.let_go();
+  void* const last = take_on(pool, kMiB, one.stream);
+  EXPECT_EQ(last, block);
+  give(pool, next);
+  give(pool, last);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_F(Segments, MakeWayForOthersThatRunOutOfMemory) {
+  const long long memory = 8LL << 30;
+  cistern_pool *const pool = make("makes way"), *const whole = make("large");
+  std::vector<void*> blocks;
+  for (int i = 0; i < 6; ++i) blocks.push_back(take(pool, memory / 8));
+  for (void* const block : blocks) give(pool, block);
+  void* const large = take(whole, memory / 2);
+  EXPECT_TRUE(large) << "of another pool with segments";
+  give(whole, large);
+  void* const own = take(pool, memory / 4 * 3);
+  EXPECT_TRUE(own) << "of its own empty segments";
+  give(pool, own);
+  unsigned long long driver_block = 0;
+  ASSERT_EQ(cistern_cuda_allocate(memory / 4 * 3, &driver_block), CISTERN_OK) << "of the process's own pool";
+  EXPECT_EQ(cistern_cuda_deallocate(driver_block), CISTERN_OK);
+  cistern_trim(CISTERN_DEVICE, 0, nullptr);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+  EXPECT_EQ(cistern_pool_destroy(whole), CISTERN_OK);
+}
+
+// Memory whose work has not ended is waited for before a request fails, as the driver would.
+TEST_F(Segments, WaitForWorkBeforeARequestFails) {
+  if (!is_preloaded()) GTEST_SKIP() << "streams are not seen when they are made";
+  const std::size_t memory = 8ull << 30;
+  cistern_pool* const pool = make("waits");
+  simcuda_set_value("stream_delay_us", 20'000);
+  CUstream stream = nullptr;
+  ASSERT_EQ(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  void* const block = take_on(pool, memory / 4 * 3, stream);
+  EXPECT_EQ(DRIVER(cuMemsetD8Async)(address(block), 1, 1000, stream), CUDA_SUCCESS);
+  ASSERT_EQ(cistern_pool_deallocate_on(pool, block, stream), CISTERN_OK);
+  unsigned long long driver_block = 0;
+  EXPECT_EQ(cistern_cuda_allocate(memory / 4 * 3, &driver_block), CISTERN_OK);
+  simcuda_set_value("stream_delay_us", 0);
+  EXPECT_EQ(cistern_cuda_deallocate(driver_block), CISTERN_OK);
+  cistern_trim(CISTERN_DEVICE, 0, nullptr);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_F(Segments, AreOfOneDeviceEach) {
+  cistern_pool* const pool = make("devices");
+  void* blocks[2] = {};
+  for (int device = 0; device < 2; ++device) {
+    ASSERT_EQ(cistern_pool_allocate_on(pool, 1000, device, nullptr, &blocks[device]), CISTERN_OK);
+    int of = -1;
+    EXPECT_EQ(DRIVER(cuPointerGetAttribute)(&of, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address(blocks[device])),
+              CUDA_SUCCESS);
+    EXPECT_EQ(of, device);
+  }
+  EXPECT_EQ(statistics(pool).segments, 2u);
+  for (void* const block : blocks) EXPECT_EQ(cistern_pool_deallocate_on(pool, block, nullptr), CISTERN_OK);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+struct OwnStream {
+  CUstream stream;
+  CUstream_st* get() const { return stream; }
+};
+
+TEST_F(Segments, AreChosenByAResourcesArgument) {
+  const cistern::device_resource whole(CISTERN_WHOLE_BLOCKS), cut(CISTERN_SEGMENTS);
+  EXPECT_EQ(whole, cistern::device_resource());
+  EXPECT_NE(whole, cut);
+  EXPECT_EQ(cut, cistern::device_resource(CISTERN_SEGMENTS)) << "one pool for all";
+  BusyStream busy;
+  const OwnStream on{busy.stream};
+  void* const block = cut.allocate(on, 5000);
+  EXPECT_EQ(statistics(cut.pool()).segments, 1u);
+  cut.deallocate(on, block, 5000);
+  EXPECT_FALSE(busy.is_idle()) << "nothing waits";
+  void* const again = cut.allocate_async(5000, 256, on);
+  if (is_preloaded()) EXPECT_EQ(again, block) << "in the order of the stream";
+  busy.let_go();
+  cut.deallocate_async(again, 5000, 256, on);
+  void* const aligned = cut.allocate(on, 5000, 4096);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(aligned) % 4096, 0u);
+  cut.deallocate(aligned, 5000, 4096);
+  EXPECT_THROW((void)cut.allocate(on, std::size_t{1} << 50), cistern::bad_alloc);
+  cistern::pool own = cistern::pool::make({.kind = CISTERN_PINNED, .memory = CISTERN_SEGMENTS}).value();
+  EXPECT_EQ(own.memory(), CISTERN_SEGMENTS);
+  const cistern::pinned_resource pinned(own);
+  void* const array = pinned.allocate(5000, 64);
+  memset(array, 1, 5000);
+  pinned.deallocate(array, 5000, 64);
+  EXPECT_TRUE(own.destroy());
+}
+
+[[gnu::noinline]] void* take_here(cistern_pool* pool) {
+  void* block = nullptr;
+  EXPECT_EQ(cistern_pool_allocate(pool, 54'321, 0, &block), CISTERN_OK);
+  return block;
+}
+
+TEST_F(Segments, HaveBlocksWithTheirOwnSites) {
+  cistern_pool* const pool = make("sites");
+  void* const block = take_here(pool);
+  struct Found {
+    void* block;
+    std::uint32_t site = 0;
+  } found{block};
+  cistern_visit(
+      CISTERN_DEVICE,
+      [](const cistern_block* of, void* context) {
+        auto& [block, site] = *static_cast<Found*>(context);
+        EXPECT_LT(of->bytes, 2 * kMiB) << "no segment is shown";
+        if (of->address == block && of->bytes == 54'321) site = of->site;
+        return 0;
+      },
+      &found);
+  ASSERT_NE(found.site, 0u);
+  std::string function;
+  cistern_visit_frames(
+      found.site,
+      [](const cistern_frame* of, void* to) {
+        *static_cast<std::string*>(to) = of->function ? of->function : "?";
+        return 1;
+      },
+      &function);
+  EXPECT_NE(function.find("take_here"), std::string::npos) << function;
+  give(pool, block);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+// --- What the program does with a block by the driver's calls, which the preloaded object sees
+class SegmentsBesideTheDriver : public Segments {
+ protected:
+  void SetUp() override {
+    Segments::SetUp();
+    if (!is_preloaded()) GTEST_SKIP() << "the driver's calls are seen by the preloaded object";
+  }
+};
+
+TEST_F(SegmentsBesideTheDriver, AreNotFreedByTheDriversCall) {
+  cistern_pool* const pool = make("refuses");
+  void *const first = take(pool, 1000), *const second = take(pool, 1000);
+  for (void* const block : {first, second}) {
+    Captured said;
+    EXPECT_EQ(DRIVER_V2(cuMemFree)(address(block)), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(DRIVER(cuMemFreeAsync)(address(block), nullptr), CUDA_ERROR_INVALID_VALUE);
+    const std::string text = said.text();
+    EXPECT_NE(text.find("this is a live pooled block, allocated at"), std::string::npos) << text;
+  }
+  EXPECT_EQ(statistics(pool).live_blocks, 2u);
+  char bytes[1000] = "kept", back[1000];
+  EXPECT_EQ(DRIVER_V2(cuMemcpyHtoD)(address(first), bytes, sizeof bytes), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER_V2(cuMemcpyDtoH)(back, address(first), sizeof back), CUDA_SUCCESS);
+  EXPECT_STREQ(back, "kept");
+  give(pool, first);
+  give(pool, second);
+  {
+    Captured said;
+    EXPECT_EQ(DRIVER_V2(cuMemFree)(address(first)), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_NE(said.text().find("already freed"), std::string::npos);
+  }
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_F(SegmentsBesideTheDriver, ShowTheBlockToQueries) {
+  cistern_pool* const pool = make("queried");
+  void *const first = take(pool, 5000), *const second = take(pool, 7000);
+  CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  EXPECT_EQ(DRIVER_V2(cuMemGetAddressRange)(&base, &bytes, address(second) + 100), CUDA_SUCCESS);
+  EXPECT_EQ(base, address(second));
+  EXPECT_EQ(bytes, 7000u);
+  EXPECT_EQ(DRIVER(cuPointerGetAttribute)(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address(first)), CUDA_SUCCESS);
+  EXPECT_EQ(bytes, 5000u);
+  unsigned long long one = 0, other = 0;
+  DRIVER(cuPointerGetAttribute)(&one, CU_POINTER_ATTRIBUTE_BUFFER_ID, address(first));
+  DRIVER(cuPointerGetAttribute)(&other, CU_POINTER_ATTRIBUTE_BUFFER_ID, address(second));
+  EXPECT_NE(one, other);
+  give(pool, second);
+  EXPECT_NE(DRIVER_V2(cuMemGetAddressRange)(&base, &bytes, address(second)), CUDA_SUCCESS) << "nobody has it";
+  EXPECT_NE(DRIVER_V2(cuMemGetAddressRange)(&base, &bytes, address(second) + kMiB), CUDA_SUCCESS) << "nobody had it";
+  give(pool, first);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_F(SegmentsBesideTheDriver, KeepCopiesWithinTheBlock) {
+  cistern_pool* const pool = make("copies");
+  void *const block = take(pool, 4096), *const next = take(pool, 4096);
+  std::vector<char> host(8192, 3);
+  EXPECT_EQ(DRIVER_V2(cuMemcpyHtoD)(address(block), host.data(), 4096), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER_V2(cuMemcpyHtoD)(address(block), host.data(), 8192), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(DRIVER_V2(cuMemsetD8)(address(block) + 4000, 1, 200), CUDA_ERROR_INVALID_VALUE);
+  give(pool, next);
+  {
+    Captured said;
+    EXPECT_EQ(DRIVER_V2(cuMemsetD8)(address(next), 1, 200), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_NE(said.text().find("already freed"), std::string::npos);
+  }
+  give(pool, block);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_F(SegmentsBesideTheDriver, AreNotSharedWithOtherProcesses) {
+  cistern_pool* const pool = make("shared");
+  void* const block = take(pool, 4096);
+  CUipcMemHandle handle;
+  Captured said;
+  EXPECT_EQ(DRIVER(cuIpcGetMemHandle)(&handle, address(block)), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_NE(said.text().find("the block lies in a segment of a pool, which no other process can open; refused"),
+            std::string::npos);
+  give(pool, block);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_F(SegmentsBesideTheDriver, LeaveFreeMemoryAsItIsWithoutThem) {
+  std::size_t before = 0, now = 0, total = 0;
+  cistern_pool* const pool = make("information");
+  EXPECT_EQ(DRIVER_V2(cuMemGetInfo)(&before, &total), CUDA_SUCCESS);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(take(pool, kMiB));
+  const std::size_t segments = statistics(pool).segment_bytes;
+  EXPECT_EQ(DRIVER_V2(cuMemGetInfo)(&now, &total), CUDA_SUCCESS);
+  EXPECT_EQ(now, before - segments) << "between blocks nobody else finds room";
+  for (void* const block : blocks) give(pool, block);
+  EXPECT_EQ(DRIVER_V2(cuMemGetInfo)(&now, &total), CUDA_SUCCESS);
+  EXPECT_EQ(now, before) << "empty segments go back when they are needed";
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_F(SegmentsBesideTheDriver, GoWithTheirContext) {
+  CUcontext primary = nullptr, own = nullptr;
+  EXPECT_EQ(DRIVER(cuCtxGetCurrent)(&primary), CUDA_SUCCESS);
+  const auto make_context =
+      driver_function(static_cast<CUresult (*)(CUcontext*, unsigned, CUdevice)>(nullptr), "cuCtxCreate_v2");
+  cistern_pool* const pool = make("context");
+  const std::uint64_t reserved = figures().reserved_bytes;
+  ASSERT_EQ(make_context(&own, 0, 0), CUDA_SUCCESS);
+  void *const held = take(pool, 1000), *const freed = take(pool, 1000);
+  give(pool, freed);
+  EXPECT_EQ(DRIVER_V2(cuCtxDestroy)(own), CUDA_SUCCESS);
+  EXPECT_EQ(figures().reserved_bytes, reserved);
+  EXPECT_EQ(statistics(pool).segments, 0u);
+  EXPECT_NE(cistern_pool_deallocate(pool, held, nullptr), CISTERN_OK);
+  ASSERT_EQ(make_context(&own, 0, 0), CUDA_SUCCESS);
+  char text[8] = "there";
+  void* const block = take(pool, 1000);
+  EXPECT_EQ(DRIVER_V2(cuMemcpyHtoD)(address(block), text, sizeof text), CUDA_SUCCESS);
+  EXPECT_EQ(statistics(pool).segments, 1u);
+  give(pool, block);
+  EXPECT_EQ(DRIVER_V2(cuCtxDestroy)(own), CUDA_SUCCESS);
+  DRIVER(cuCtxSetCurrent)(primary);
+}
+
+// --- Four threads, each with its own stream and the null one, beside a model: no two live blocks overlap, and each has
+// what was written there last until it goes back.
+class Books {
+ public:
+  bool add(std::uintptr_t first, std::size_t bytes) {
+    const std::lock_guard hold(mutex_);
+    const auto next = taken_.lower_bound(first);
+    const bool fits = (next == taken_.end() || first + bytes <= next->first) &&
+                      (next == taken_.begin() || std::prev(next)->second <= first);
+    if (fits) taken_[first] = first + bytes;
+    return fits;
+  }
+  void remove(std::uintptr_t first) {
+    const std::lock_guard hold(mutex_);
+    taken_.erase(first);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uintptr_t, std::uintptr_t> taken_;
+};
+
+class Model {
+ public:
+  Model(cistern_pool* pool, Books& books, unsigned seed) : pool_(pool), books_(books), random_(seed) {
+    make_cuda_current();
+    wrong += DRIVER(cuStreamCreate)(&own_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS;
+  }
+  ~Model() {
+    while (!blocks_.empty()) free_one();
+    wrong += DRIVER(cuStreamSynchronize)(own_) != CUDA_SUCCESS;
+    wrong += DRIVER_V2(cuStreamDestroy)(own_) != CUDA_SUCCESS;
+  }
+  void step() {
+    if (blocks_.size() < 60 && random_() % 2)
+      allocate();
+    else if (!blocks_.empty())
+      free_one();
+    if (random_() % 500 == 0) cistern_trim(CISTERN_DEVICE, 0, nullptr);
+  }
+
+  static inline std::atomic<int> wrong{0};
+
+ private:
+  struct Block {
+    void* memory;
+    std::size_t bytes;
+    CUstream on;
+    unsigned char value;
+  };
+  void allocate() {
+    Block block{nullptr, 1 + random_() % (random_() % 4 ? 30'000 : 3'000'000), random_() % 4 ? own_ : nullptr,
+                static_cast<unsigned char>(random_())};
+    wrong += cistern_pool_allocate_on(pool_, block.bytes, CISTERN_CURRENT, block.on, &block.memory) != CISTERN_OK;
+    wrong += !books_.add(reinterpret_cast<std::uintptr_t>(block.memory), block.bytes);
+    wrong += DRIVER(cuMemsetD8Async)(address(block.memory), block.value, block.bytes, block.on) != CUDA_SUCCESS;
+    blocks_.push_back(block);
+  }
+  void free_one() {
+    const std::size_t which = random_() % blocks_.size();
+    const Block block = blocks_[which];
+    blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(which));
+    unsigned char ends[2] = {};
+    wrong += DRIVER_V2(cuMemcpyDtoHAsync)(&ends[0], address(block.memory), 1, block.on) != CUDA_SUCCESS;
+    wrong +=
+        DRIVER_V2(cuMemcpyDtoHAsync)(&ends[1], address(block.memory) + block.bytes - 1, 1, block.on) != CUDA_SUCCESS;
+    wrong += DRIVER(cuStreamSynchronize)(block.on) != CUDA_SUCCESS;
+    wrong += ends[0] != block.value || ends[1] != block.value;
+    if (random_() % 2)
+      wrong += DRIVER(cuMemsetD8Async)(address(block.memory), 0, block.bytes, block.on) != CUDA_SUCCESS;
+    books_.remove(reinterpret_cast<std::uintptr_t>(block.memory));
+    const int way = random_() % 4;
+    const cistern_status status = way == 0   ? cistern_pool_deallocate(pool_, block.memory, nullptr)
+                                  : way == 1 ? cistern_pool_deallocate(pool_, block.memory, block.on)
+                                             : cistern_pool_deallocate_on(pool_, block.memory, block.on);
+    wrong += status != CISTERN_OK;
+  }
+
+  cistern_pool* const pool_;
+  Books& books_;
+  std::mt19937 random_;
+  CUstream own_ = nullptr;
+  std::vector<Block> blocks_;
+};
+
+TEST_F(Segments, AreTheModelInFourThreads) {
+  const unsigned seed = cistern::test::new_seed();
+  SCOPED_TRACE("CISTERN_TEST_SEED=" + std::to_string(seed));
+  cistern_pool* const pool = make("model");
+  simcuda_set_value("stream_delay_us", 5);
+  {
+    Books books;
+    const auto work = [&](unsigned of_thread) {
+      return [&, of_thread] {
+        Model model(pool, books, seed + of_thread);
+        for (int i = 0; i < 1500; ++i) model.step();
+      };
+    };
+    const Beside first(work(1)), second(work(2)), third(work(3)), fourth(work(4));
+  }
+  simcuda_set_value("stream_delay_us", 0);
+  EXPECT_EQ(Model::wrong, 0);
+  EXPECT_EQ(statistics(pool).live_bytes, 0u);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+}  // namespace
