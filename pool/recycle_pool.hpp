@@ -67,8 +67,9 @@ class RecyclePool {
     return cistern::with_room(Room(*this), call);
   }
 
-  // A settled chunk with this key, or nothing.
-  std::optional<Chunk> take(const PoolKey& key, std::uint64_t now_ns) {
+  // A settled chunk with this key, or nothing. Not inlined: inside of its caller a pair of CUDA blocks of 16 MiB
+  // took 15 ns more.
+  [[gnu::noinline]] std::optional<Chunk> take(const PoolKey& key, std::uint64_t now_ns) {
     std::optional<Chunk> chunk = take_from_bin(key);
     interval_.trim(*this, now_ns);
     if (chunk || !advance(key.group)) return chunk;
