@@ -125,6 +125,12 @@ class Blocks {
     for (const Extents& extents : zones_) used += extents.waiting_bytes();
     return used;
   }
+  // Live bytes, and those that only a fence makes free: work that asks for what it freed need not wait for the rest.
+  std::uint64_t needed_bytes() const {
+    std::uint64_t needed = figures_.live_bytes;
+    for (const Extents& extents : zones_) needed += extents.unserved_bytes();
+    return needed;
+  }
   std::uint64_t largest_free() const {
     std::uint64_t largest = 0;
     for (const Extents& extents : zones_)

@@ -82,7 +82,7 @@ class CutPool {
     Locked hold(lock_);
     const Extent* const extent = blocks_.take(bytes, order, exact);
     if (!extent) return {};
-    note_used(blocks_.used_bytes());
+    note_used(blocks_.needed_bytes());
     return {extent->first, {}, true, true};
   }
 };

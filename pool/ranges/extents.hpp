@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
+#include <utility>
 
 #include "pool/base/internal_memory.hpp"
 #include "pool/ranges/by_size.hpp"
@@ -63,6 +64,8 @@ class Extents {
 
   // In free extents that have an order.
   std::uint64_t waiting_bytes() const { return waiting_bytes_; }
+  // Those of orders that do not ask for them.
+  std::uint64_t unserved_bytes() const { return waiting_bytes_ - served_bytes_; }
 
   // Free for all work.
   const BySize& free() const { return free_; }
@@ -77,7 +80,11 @@ class Extents {
 
   // Work of this order asks for what it freed: from now on its free extents are joined before their fences have
   // settled. Where no work uses them before, that would only hold the earlier memory back, again and again.
-  void serve(Order order) { waiting_[order].is_served = true; }
+  void serve(Order order) {
+    Waiting& waiting = waiting_[order];
+    if (std::exchange(waiting.is_served, true)) return;
+    for (const Extent* at = waiting.oldest; at; at = at->newer) served_bytes_ += at->bytes;
+  }
 
   // Extents that work of this order freed up to then become free for all work; in no order, those of this stamp only.
   void settle(Order order, std::uint64_t stamp) {
@@ -178,8 +185,10 @@ class Extents {
     extent->is_noted = extent->state == State::bare || extent->state == State::free;
     if (!extent->is_noted) return;
     if (extent->order != kAnyOrder) {
-      waiting_[extent->order].insert(extent, from);
+      Waiting& waiting = waiting_[extent->order];
+      waiting.insert(extent, from);
       waiting_bytes_ += extent->bytes;
+      if (waiting.is_served) served_bytes_ += extent->bytes;
     } else {
       (extent->state == State::bare ? bare_ : free_).insert(extent);
     }
@@ -188,8 +197,10 @@ class Extents {
     if (!extent->is_noted) return;
     extent->is_noted = false;
     if (extent->order != kAnyOrder) {
-      waiting_[extent->order].erase(extent);
+      Waiting& waiting = waiting_[extent->order];
+      waiting.erase(extent);
       waiting_bytes_ -= extent->bytes;
+      if (waiting.is_served) served_bytes_ -= extent->bytes;
     } else {
       (extent->state == State::bare ? bare_ : free_).erase(extent);
     }
@@ -212,7 +223,7 @@ class Extents {
   Extent* unused_ = nullptr;
   BySize free_, bare_;
   Map<Order, Waiting> waiting_;
-  std::uint64_t waiting_bytes_ = 0;
+  std::uint64_t waiting_bytes_ = 0, served_bytes_ = 0;
   std::uint64_t random_ = 1;
 };
 

@@ -11,9 +11,9 @@
 //   retire -> its whole pieces go back, and its addresses are never used again
 //   trim -> pieces without a live block go back
 //
-// The bound: mapped memory stays below `percent_max` of the most that was used, or one piece of the driver's
-// granularity above it. Memory is used while it is live or its fence has not settled. A piece under a live block never
-// moves.
+// The bound: mapped memory stays below `percent_max` of the most that was needed, or one piece of the driver's
+// granularity above it. Memory is needed while it is live, or while a fence alone makes it free: not where work of its
+// order asks for it. A piece under a live block never moves.
 //
 // The source is never called under the lock: what it works on is busy meanwhile.
 #pragma once
@@ -127,10 +127,10 @@ class RangePool : public CutPool<S> {
     return first_error;
   }
 
-  // The most that was used since the last call, for which the bound allows memory.
+  // The most that was needed since the last call, for which the bound allows memory.
   std::uint64_t take_recent_peak() {
     Locked hold(lock_);
-    return std::exchange(recent_peak_, blocks_.used_bytes());
+    return std::exchange(recent_peak_, blocks_.needed_bytes());
   }
 
   // Calls visit(extent) for each free extent, under the lock.
@@ -234,7 +234,7 @@ class RangePool : public CutPool<S> {
     Mapping<S> mapping(source_);
     {
       Locked hold(lock_);
-      note_used(blocks_.used_bytes() + bytes);
+      note_used(blocks_.needed_bytes() + bytes);
       Window where = window(Blocks<Fence>::zone_of(bytes), bytes, order);
       if (is_short_ || !where.bare || figures_.mapped_bytes + where.bytes_missing > bytes_max())
         if (const Answer answer = take_anywhere(bytes, order); answer.ok) return answer;

@@ -10,8 +10,8 @@
 //   retire -> its addresses are not used again before its segment has gone back
 //   trim -> empty segments go back
 //
-// The bound: segments stay below `percent_max` of the most that was used, or one small segment above it. Empty segments
-// are kept below it. The source is never called under the lock.
+// The bound: segments stay below `percent_max` of the most that was needed (range_pool.hpp), or one small segment above
+// it. Empty segments are kept below it. The source is never called under the lock.
 #pragma once
 #include <algorithm>
 #include <concepts>
@@ -154,7 +154,7 @@ class SegmentPool : public CutPool<S> {
     Vector<std::uint64_t> empty;
     {
       Locked hold(lock_);
-      note_used(blocks_.used_bytes() + (bytes < kHuge ? bytes : 0));
+      note_used(blocks_.needed_bytes() + (bytes < kHuge ? bytes : 0));
       if (exact || figures_.mapped_bytes + segment > bytes_max())
         if (const Answer answer = take_anywhere(bytes, order); answer.ok) return answer;
       if (!exact) segment += more(segment);
