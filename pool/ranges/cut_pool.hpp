@@ -39,6 +39,12 @@ class CutPool {
   // Extents whose fences have settled by now become free for all work. False: there were none.
   bool settle() { return blocks_.settle(source_); }
 
+  // The most that was needed since the last call.
+  std::uint64_t take_recent_peak() {
+    Locked hold(lock_);
+    return std::exchange(recent_peak_, blocks_.needed_bytes());
+  }
+
   // Freed, and not settled.
   std::uint64_t waiting_bytes() {
     Locked hold(lock_);
@@ -74,7 +80,7 @@ class CutPool {
   S& source_;
   Lock lock_;
   Blocks<Fence> blocks_;
-  std::uint64_t used_peak_ = 0, recent_peak_ = 0;  // recent: since the pool's limits were kept last
+  std::uint64_t used_peak_ = 0, recent_peak_ = 0;  // recent: since it was taken last
 
  private:
   // `exact`: while fences wait, only an extent that fits exactly.

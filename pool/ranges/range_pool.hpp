@@ -127,12 +127,6 @@ class RangePool : public CutPool<S> {
     return first_error;
   }
 
-  // The most that was needed since the last call, for which the bound allows memory.
-  std::uint64_t take_recent_peak() {
-    Locked hold(lock_);
-    return std::exchange(recent_peak_, blocks_.needed_bytes());
-  }
-
   // Calls visit(extent) for each free extent, under the lock.
   template <class Visit>
   void for_each_free(Visit visit) {

@@ -103,7 +103,7 @@ class SegmentPool : public CutPool<S> {
     return true;
   }
 
-  // Gives empty segments back until segments have so many bytes. Returns the bytes given back.
+  // Gives empty segments back, as long as segments keep so many bytes. Returns the bytes given back.
   std::uint64_t trim(std::uint64_t keep_bytes) {
     settle();
     Vector<std::uint64_t> empty, retired;
@@ -112,7 +112,7 @@ class SegmentPool : public CutPool<S> {
       Locked hold(lock_);
       const std::uint64_t before = figures_.mapped_bytes;
       retired = take_retired();
-      if (figures_.mapped_bytes > keep_bytes) empty = take_empty(figures_.mapped_bytes - keep_bytes);
+      if (figures_.mapped_bytes > keep_bytes) empty = take_empty(figures_.mapped_bytes - keep_bytes, true);
       bytes = before - figures_.mapped_bytes;
     }
     release(retired);
@@ -185,14 +185,14 @@ class SegmentPool : public CutPool<S> {
     return std::min(bytes_max() - mapped, used_peak_ / kMorePart) / segment * segment;
   }
 
-  // Under the lock: empty segments of so many bytes leave the pool, the largest first.
-  Vector<std::uint64_t> take_empty(std::uint64_t bytes) {
+  // Under the lock: empty segments of so many bytes leave the pool, at least or at most, the largest first.
+  Vector<std::uint64_t> take_empty(std::uint64_t bytes, bool at_most = false) {
     Vector<std::uint64_t> taken;
     std::uint64_t found = 0;
     for (Extents& extents : blocks_.zones())
       for (Extent* at = extents.free().largest(); at && at->bytes >= kSegmentMin && found < bytes;) {
         Extent* const next = extents.free().next_smaller(*at);
-        if (!at->before && !at->after) {
+        if (!at->before && !at->after && (!at_most || at->bytes <= bytes - found)) {
           found += at->bytes;
           taken.push_back(forgotten(at));
         }

@@ -201,6 +201,12 @@ std::uint64_t DeviceRanges::trim() {
   return bytes;
 }
 
+std::uint64_t DeviceRanges::trim_unneeded() {
+  std::uint64_t bytes = 0;
+  for_each([&](DeviceRange& range) { bytes += range.pool().trim(range.pool().take_recent_peak()); });
+  return bytes;
+}
+
 std::uint64_t DeviceRanges::trim_after_work() {
   bool any_waits = false;
   for_each([&](DeviceRange& range) { any_waits |= range.pool().waiting_bytes() != 0; });

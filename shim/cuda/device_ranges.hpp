@@ -38,8 +38,10 @@ class DeviceRanges {
   void settle();
   // Gives all memory back in which no block lies. Returns the bytes.
   std::uint64_t trim();
-  // The same, after waiting for work that may still use freed blocks. 0 where nothing waits, and while a stream
-  // captures.
+  // Gives back what was not needed since the call before.
+  std::uint64_t trim_unneeded();
+  // The same as trim(), after waiting for work that may still use freed blocks. 0 where nothing waits, and while a
+  // stream captures.
   std::uint64_t trim_after_work();
 
   template <class Visit>

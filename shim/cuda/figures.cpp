@@ -284,7 +284,8 @@ std::uint64_t trim(std::uint64_t keep_bytes, std::uint64_t unused_for_ns) {
   const std::uint64_t of_rings = kind == BlockKind::pinned ? trim_rings(*s, unused_for_ns, now) : 0;
   BlockPool& pool = s->pools.of(kind);
   const std::uint64_t whole = pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = unused_for_ns}, now);
-  return of_rings + whole + (kind == BlockKind::device && !keep_bytes && !unused_for_ns ? s->pools.ranges().trim() : 0);
+  if (kind != BlockKind::device || keep_bytes) return of_rings + whole;
+  return whole + (unused_for_ns ? s->pools.ranges().trim_unneeded() : s->pools.ranges().trim());
 }
 
 void add_to(Snapshot& snapshot) {

@@ -23,7 +23,9 @@ cistern_status trim_unused(cistern_kind kind, std::size_t keep_bytes, std::uint6
   const KindPool* const pool = find_pool(kind);
   if (!pool) return memory_of(kind) ? CISTERN_OK : CISTERN_INVALID;  // memory that is never kept
   std::size_t returned = pool->trim(keep_bytes, unused_for_ns);
-  if (!keep_bytes && !unused_for_ns) returned += trim_all_segments(memory_of(kind));
+  if (!keep_bytes)
+    returned += trim_all_segments(
+        memory_of(kind), unused_for_ns ? Segments::not_needed_since_the_call_before : Segments::all_without_blocks);
   if (returned_bytes) *returned_bytes = returned;
   return CISTERN_OK;
 }

@@ -44,7 +44,7 @@ class Used {
 
 const KindSegments& kind_of(const SegmentsAt& at) { return *at.source.memory().segments; }
 
-std::uint64_t trim_for_kinds() { return trim_all_segments(nullptr); }
+std::uint64_t trim_for_kinds() { return trim_all_segments(nullptr, Segments::all_without_blocks); }
 
 // Puts the bytes of a block that has ended where they may be used again.
 bool free_bytes(SegmentsAt& at, std::uintptr_t first, CutEnd& end) {
@@ -201,7 +201,7 @@ PoolSegments::Figures PoolSegments::figures() {
   return all;
 }
 
-std::uint64_t trim_all_segments(const KindMemory* memory) {
+std::uint64_t trim_all_segments(const KindMemory* memory, Segments which) {
   struct Found {
     const KindMemory* memory;
     Vector<SegmentsAt*> used;
@@ -215,7 +215,8 @@ std::uint64_t trim_all_segments(const KindMemory* memory) {
   std::uint64_t bytes = 0;
   for (SegmentsAt* const one : found.used) {
     const Used at(one);
-    if (kind_of(*at).is_there(at->source.place())) bytes += at->pool.trim(0);
+    if (!kind_of(*at).is_there(at->source.place())) continue;
+    bytes += at->pool.trim(which == Segments::all_without_blocks ? 0 : at->pool.take_recent_peak());
   }
   return bytes;
 }

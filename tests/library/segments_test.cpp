@@ -158,6 +158,20 @@ TEST_F(Segments, HaveFiguresThatAddUp) {
   }
 }
 
+TEST_F(Segments, GoBackInTheEndWhenTheyAreNotNeededAnyMore) {
+  cistern_pool* const pool = make("defragmented");
+  void* const kept = take(pool, 5000);
+  give(pool, take(pool, 64 * kMiB));
+  EXPECT_EQ(cistern_defragment(CISTERN_DEVICE, nullptr), CISTERN_OK);
+  EXPECT_GE(statistics(pool).segment_bytes, 64 * kMiB) << "needed before the first call";
+  std::size_t returned = 0;
+  EXPECT_EQ(cistern_defragment(CISTERN_DEVICE, &returned), CISTERN_OK);
+  EXPECT_GE(returned, 64 * kMiB);
+  EXPECT_EQ(statistics(pool).segments, 1u);
+  give(pool, kept);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
 TEST_F(Segments, GoBackWithTheirPool) {
   const long long before = simcuda_value("live_allocations");
   cistern_pool* const pool = make("gone");

@@ -152,8 +152,9 @@ CISTERN_API cistern_status cistern_visit(cistern_kind kind, int (*visit)(const c
                                          void* user);
 
 /* Gives back what nobody has used for a second, and host memory's free pages: what stays is the cache of what is in
- * use. Blocks are not moved: the program has their addresses. `*returned_bytes`, unless null: the bytes given back.
- * CISTERN_INVALID: no such kind. */
+ * use. Of ranges and segments, which cut blocks, it gives back what was not needed since the call before. Blocks are not
+ * moved: the program has their addresses. `*returned_bytes`, unless null: the bytes given back. CISTERN_INVALID: no such
+ * kind. */
 CISTERN_API cistern_status cistern_defragment(cistern_kind kind, size_t* returned_bytes);
 
 /* The version, as "1.2.3". Static. */
