@@ -151,10 +151,9 @@ typedef struct cistern_block {
 CISTERN_API cistern_status cistern_visit(cistern_kind kind, int (*visit)(const cistern_block* block, void* user),
                                          void* user);
 
-/* Gives back what nobody has used for a second, and host memory's free pages: what stays is the cache of what is in
- * use. Of ranges and segments, which cut blocks, it gives back what was not needed since the call before. Blocks are not
- * moved: the program has their addresses. `*returned_bytes`, unless null: the bytes given back. CISTERN_INVALID: no such
- * kind. */
+/* Gives back memory that was not used for a second, and host memory's free pages. The rest is the cache of what is in
+ * use. Ranges and segments give back what was not needed since the call before. Blocks are not moved, because the
+ * program has their addresses. `*returned_bytes`, unless null: the bytes given back. CISTERN_INVALID: no such kind. */
 CISTERN_API cistern_status cistern_defragment(cistern_kind kind, size_t* returned_bytes);
 
 /* The version, as "1.2.3". Static. */
