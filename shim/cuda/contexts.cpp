@@ -72,6 +72,15 @@ void Contexts::note_gone(Context& context) {
   context.ring.forget();
 }
 
+void Contexts::wait_for_work(Context& context) {
+  const Inside inside(context);
+  const Entered entered(functions_, context.handle());
+  if (!entered || context.ending.load()) return;
+  const std::uint64_t number = context.clock.last();
+  context.device->calls.syncs.fetch_add(1, std::memory_order_relaxed);
+  if (functions_.context_synchronize() == kSuccess) context.clock.synchronised(number);
+}
+
 void Contexts::before_fork() {
   making_lock_.lock_for_fork();
   table_.before_fork();

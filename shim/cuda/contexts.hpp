@@ -14,6 +14,8 @@ class Contexts {
   // The context that is current on this thread, as the driver says; null: none. Known contexts only differ by handle,
   // so a new one is made known here. Null too when its device cannot be told.
   Context* current();
+  // Waits for all work of the context, unless it is ending. The caller has passed the gate.
+  void wait_for_work(Context& context);
   // Called when a device has its first context. Set once.
   void (*device_appeared)(Device&) = [](Device&) {};
 

@@ -214,17 +214,8 @@ std::uint64_t DeviceRanges::trim_after_work() {
   if (!any_waits || !gate) return 0;
   Vector<Context*> contexts;  // the lock of the contexts is not held when the driver is called
   contexts_.for_each([&](Context& context) { contexts.push_back(&context); });
-  for (Context* context : contexts) wait_for_work(*context);
+  for (Context* context : contexts) contexts_.wait_for_work(*context);
   return trim();
-}
-
-void DeviceRanges::wait_for_work(Context& context) {
-  const Inside inside(context);
-  const Entered entered(functions_, context.handle());
-  if (!entered || context.ending.load()) return;
-  const std::uint64_t number = context.clock.last();
-  context.device->calls.syncs.fetch_add(1, std::memory_order_relaxed);
-  if (functions_.context_synchronize() == kSuccess) context.clock.synchronised(number);
 }
 
 void DeviceRanges::before_fork() {

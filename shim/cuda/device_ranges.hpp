@@ -55,7 +55,6 @@ class DeviceRanges {
   void after_fork_in_child();
 
  private:
-  void wait_for_work(Context& context);
   DeviceRange* make(Context& context);
   CUresult try_out(Context& context, CUdeviceptr first, std::uint64_t granularity, bool rdma_capable);
 

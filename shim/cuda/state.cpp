@@ -233,14 +233,7 @@ std::uint64_t trim_all(CudaState& s) { return trim_rings(s, 0, coarse_now_ns()) 
 static std::uint64_t trim_segments_after_work(CudaState& s) {
   const Through gate(s.gate);
   const Vector<Context*> busy = gate ? s.segments.busy_contexts() : Vector<Context*>();
-  for (Context* const context : busy) {
-    const Inside inside(*context);
-    const Entered entered(s.functions, context->handle());
-    if (!entered || context->ending.load()) continue;
-    const std::uint64_t number = context->clock.last();
-    context->device->calls.syncs.fetch_add(1, std::memory_order_relaxed);
-    if (s.functions.context_synchronize() == kSuccess) context->clock.synchronised(number);
-  }
+  for (Context* const context : busy) s.contexts.wait_for_work(*context);
   return busy.empty() ? 0 : trim_segments();
 }
 

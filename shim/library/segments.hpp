@@ -84,8 +84,8 @@ class PoolSegments {
   SegmentsAt* first_ = nullptr;
 };
 
-// Returns the bytes that went back, of pools of this kind; null: of all kinds.
 enum class Segments { all_without_blocks, not_needed_since_the_call_before };
+// Returns the bytes that went back, of pools of this kind; null: of all kinds.
 std::uint64_t trim_all_segments(const KindMemory* memory, Segments which);
 
 }  // namespace cistern::library

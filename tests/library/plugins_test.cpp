@@ -5,40 +5,12 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/library/driver_calls.hpp"
 #include "tests/library/kinds.hpp"
 
 namespace {
 
 constexpr ssize_t kBytes = 5000;
-
-template <class Function>
-Function* driver_function(Function*, const char* name) {
-  return reinterpret_cast<Function*>(dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), name));
-}
-#define DRIVER(name) driver_function(static_cast<decltype(::name)*>(nullptr), #name)
-
-// A stream of the program's, on which nothing ends until it is let go.
-class BusyStream {
- public:
-  BusyStream() {
-    constexpr std::size_t kWord = 8;
-    EXPECT_EQ(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    void* memory = nullptr;
-    EXPECT_EQ(DRIVER(cuMemHostAlloc)(&memory, kWord, 0), CUDA_SUCCESS);
-    word_ = static_cast<std::atomic<std::uint32_t>*>(memory);
-    word_->store(0);
-    const auto wait = driver_function(static_cast<decltype(::cuStreamWaitValue32)*>(nullptr), "cuStreamWaitValue32_v2");
-    EXPECT_EQ(wait(stream, reinterpret_cast<CUdeviceptr>(memory), 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
-  }
-  ~BusyStream() { let_go(); }
-  void let_go() { word_->store(1); }
-  bool is_idle() const { return DRIVER(cuStreamQuery)(stream) == CUDA_SUCCESS; }
-
-  CUstream stream = nullptr;
-
- private:
-  std::atomic<std::uint32_t>* word_ = nullptr;
-};
 
 class Plugins : public testing::Test {
  protected:
