@@ -75,8 +75,10 @@ class OnPagesOf64KiB(Emulated):
 
     def setUp(self):
         super().setUp()
-        os.environ["QEMU_PAGESIZE"] = "65536"
-        self.addCleanup(os.environ.pop, "QEMU_PAGESIZE")
+        # Vector loads (SVE) of the emulator end plain programs with SIGSEGV there, too: they miss the end of ld.so's data.
+        for name, value in (("QEMU_PAGESIZE", "65536"), ("QEMU_CPU", "max,sve=off")):
+            os.environ[name] = value
+            self.addCleanup(os.environ.pop, name)
         if not re.search(r"^AT_PAGESZ:\s+65536$", emulated("counting", "20", LD_SHOW_AUXV="1")[0], re.MULTILINE):
             self.skipTest("this emulator has pages of one size only")
 
