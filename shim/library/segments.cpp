@@ -201,6 +201,19 @@ PoolSegments::Figures PoolSegments::figures() {
   return all;
 }
 
+Vector<PoolSegments::Segment> PoolSegments::list() {
+  Vector<Segment> all;
+  const Locked hold(lock_);
+  for (SegmentsAt* at = first_; at; at = at->next) {
+    const KindSegments& kind = kind_of(*at);
+    const Place& place = at->source.place();
+    if (!kind.is_there(place)) continue;
+    const int device = kind.device_of ? kind.device_of(place) : CISTERN_CURRENT;
+    for (const auto& [first, bytes] : at->pool.segments()) all.push_back({first, bytes, device});
+  }
+  return all;
+}
+
 std::uint64_t trim_all_segments(const KindMemory* memory, Segments which) {
   struct Found {
     const KindMemory* memory;

@@ -2,6 +2,7 @@
 #include "shim/cuda/library/segments.hpp"
 
 #include "shim/cuda/device_memory.hpp"
+#include "shim/cuda/hooks/pooled.hpp"
 #include "shim/cuda/hooks/stream_order.hpp"
 #include "shim/cuda/library/answers.hpp"
 #include "shim/cuda/library/devices.hpp"
@@ -20,16 +21,20 @@ SegmentPlace place_of(const Place& place) {
   return {reinterpret_cast<Context*>(place.context), static_cast<std::uint32_t>(place.life), place.traits};
 }
 
+bool may_cut(const BlockRequest& request) {
+  if (!driver_found()) return false;
+  const BlockKind kind = request.memory->kind == CISTERN_DEVICE ? BlockKind::device : BlockKind::pinned;
+  return !state().missing.for_pools && !why_size_not_pooled(state(), kind, request.bytes);
+}
+
 // A context after a fault answers with the fault.
 CUresult find_here(CudaState& s, Context** context) {
   *context = s.contexts.current();
   if (!*context) return kInvalidContext;
-  if (s.missing.for_pools) return kNotSupported;
   return (*context)->poisoned.load(std::memory_order_relaxed) ? s.functions.context_synchronize() : kSuccess;
 }
 
 cistern_status find(const BlockRequest& request, Place* place) {
-  if (!driver_found()) return CISTERN_NO_DRIVER;
   int device = request.where & CISTERN_ON_DEVICE ? request.device : CISTERN_CURRENT;
   // The runtime's own first call would make the first device's context current.
   if (request.order.of_stream && device == CISTERN_CURRENT && !any_context_is_current()) device = 0;
@@ -86,8 +91,10 @@ Settled settled(const Place& place, library::WorkFence& fence) {
 }  // namespace
 
 extern constexpr library::KindSegments segments = {
+    .may_cut = may_cut,
     .find = find,
     .is_there = is_there,
+    .device_of = [](const Place& place) { return place_of(place).context->device->ordinal; },
     .acquire = [](const Place& place, std::size_t bytes,
                   std::uintptr_t* first) { return status_of(acquire_segment(place_of(place), bytes, first)); },
     .release = [](const Place& place, std::uintptr_t first) { release_segment(place_of(place), first); },

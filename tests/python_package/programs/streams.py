@@ -9,9 +9,9 @@ from libcistern._library import library
 
 NBYTES = 5000
 ours = library()
-CUTS_SEGMENTS = bool(os.environ.get("POOLS_CUT_SEGMENTS"))
-if CUTS_SEGMENTS:
-    assert ours.cistern_torch_use_segments() == 0
+CUTS_SEGMENTS = not os.environ.get("POOLS_HAVE_WHOLE_BLOCKS")
+if not CUTS_SEGMENTS:
+    assert ours.cistern_torch_use_whole_blocks() == 0
 for name, result, arguments in (("alloc", ctypes.c_void_p, [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]),
                                 ("free", None, [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]),
                                 ("record_stream", None, [ctypes.c_void_p, ctypes.c_void_p])):
