@@ -145,7 +145,7 @@ cistern_status PoolSegments::take(const BlockRequest& request, Taken* taken) {
     return refused(answer.error.code, answer.error.status);
   }
   const std::uint64_t cut_bytes = (bytes + ranges::kGranule - 1) / ranges::kGranule * ranges::kGranule;
-  const cistern_status status = kind.begin(place, {answer.first, cut_bytes, bytes, answer.hit, request.order});
+  const cistern_status status = kind.begin(place, {answer.first, cut_bytes, bytes, answer.hit});
   if (status != CISTERN_OK) {
     at->pool.deallocate(answer.first, ranges::kAnyOrder, {}, false);
     return status;

@@ -21,10 +21,16 @@ SegmentPlace place_of(const Place& place) {
   return {reinterpret_cast<Context*>(place.context), static_cast<std::uint32_t>(place.life), place.traits};
 }
 
+// The graph that a stream captures keeps the addresses of blocks. Their frees and allocations are the driver's matter.
+bool is_for_graph(CudaState& s, const InOrder& order) {
+  return order.of_stream && s.captures.any() && s.captures.capturing(static_cast<CUstream>(order.stream), false);
+}
+
 bool may_cut(const BlockRequest& request) {
   if (!driver_found()) return false;
+  CudaState& s = state();
   const BlockKind kind = request.memory->kind == CISTERN_DEVICE ? BlockKind::device : BlockKind::pinned;
-  return !state().missing.for_pools && !why_size_not_pooled(state(), kind, request.bytes);
+  return !s.missing.for_pools && !why_size_not_pooled(s, kind, request.bytes) && !is_for_graph(s, request.order);
 }
 
 // A context after a fault answers with the fault.
@@ -54,9 +60,7 @@ bool is_there(const Place& place) {
 }
 
 cistern_status begin(const Place& place, const CutBlock& block) {
-  return status_of(
-      begin_cut_block(place_of(place), {block.address, block.bytes, block.wanted_bytes, block.was_there,
-                                        block.order.of_stream, static_cast<CUstream>(block.order.stream)}));
+  return status_of(begin_cut_block(place_of(place), {block.address, block.bytes, block.wanted_bytes, block.was_there}));
 }
 
 cistern_status end(const Place& place, std::uintptr_t address, void* queue, InOrder order, CutEnd* end) {

@@ -29,7 +29,8 @@ typedef enum cistern_pool_memory CISTERN_INT {
    * cuMemGetAddressRange answers with the segment, and a handle of cuIpcGetMemHandle opens the segment, in which the
    * block lies at the offset that its address has. Under the preloaded object, cuMemFree refuses a block with a line.
    * Segments without blocks go back when memory is trimmed or runs out, or when the pool is destroyed.
-   * Blocks that options exclude from reuse are whole allocations, and all are if the driver lacks functions. */
+   * Blocks that options exclude from reuse are whole allocations. So are blocks for a stream that captures, and all
+   * blocks if the driver lacks functions. */
   CISTERN_SEGMENTS = 1
 } cistern_pool_memory;
 
