@@ -273,7 +273,7 @@ def findings(root):
 
 
 BASELINE = "tests/gates/prose_baseline.txt"
-SHOWN_MAX = 5  # of a folder with more sentences, only those of files that were changed are printed
+SHOWN_MAX = 5  # a folder with more shows only those of changed files
 
 
 def baseline_of(root):
