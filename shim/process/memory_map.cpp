@@ -18,24 +18,33 @@ std::string_view take_until(std::string_view& text, char separator) {
   return part;
 }
 
-std::optional<std::uintptr_t> address_in(std::string_view text) {
-  std::uintptr_t address = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), address, 16);
+std::optional<std::uint64_t> number_in(std::string_view text, int base = 16) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return address;
+  return number;
 }
 
 }  // namespace
 
 // "7f0e4000-7f0e5000 rw-p 00000000 00:00 0      [heap]"
 std::optional<Mapping> parse_mapping(std::string_view line) {
-  constexpr int kFieldsBeforePath = 3;  // after the rights: offset, device, inode
-  const auto first = address_in(take_until(line, '-')), end = address_in(take_until(line, ' '));
+  const auto first = number_in(take_until(line, '-')), end = number_in(take_until(line, ' '));
   const std::string_view rights = take_until(line, ' ');
   if (!first || !end || *end <= *first || rights.size() != 4) return std::nullopt;
-  for (int i = 0; i < kFieldsBeforePath; ++i) take_until(line, ' ');
+  take_until(line, ' ');  // the offset
+  const auto major = number_in(take_until(line, ':')), minor = number_in(take_until(line, ' '));
+  const auto inode = number_in(take_until(line, ' '), 10);
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-  return Mapping{*first, *end, rights[0] == 'r', rights[1] == 'w', rights[2] == 'x', rights[3] == 's', line};
+  return Mapping{.first = *first,
+                 .end = *end,
+                 .is_readable = rights[0] == 'r',
+                 .is_writable = rights[1] == 'w',
+                 .is_executable = rights[2] == 'x',
+                 .is_shared = rights[3] == 's',
+                 .device = device_number(major.value_or(0), minor.value_or(0)),
+                 .inode = inode.value_or(0),
+                 .path = line};
 }
 
 std::optional<std::string_view> LineReader::next() {

@@ -10,8 +10,12 @@ namespace cistern {
 struct Mapping {
   std::uintptr_t first, end;
   bool is_readable, is_writable, is_executable, is_shared;
-  std::string_view path;  // the file's path, or "[stack]"; empty: anonymous
+  std::uint64_t device, inode;  // the file's; inode 0: there is no file
+  std::string_view path;        // the file's path, or "[stack]"; empty: anonymous
 };
+
+// The number of a device as `Mapping` and mount points have it.
+constexpr std::uint64_t device_number(std::uint64_t major, std::uint64_t minor) { return major << 32 | minor; }
 
 std::optional<Mapping> parse_mapping(std::string_view line);
 

@@ -18,9 +18,11 @@ TEST(MemoryMap, ReadsALine) {
   EXPECT_EQ(file->end, 0x7f0e40002000u);
   EXPECT_TRUE(file->is_readable && file->is_executable && !file->is_writable && !file->is_shared);
   EXPECT_EQ(file->path, "/usr/lib/a b.so");
+  EXPECT_EQ(file->device, device_number(0xfe, 1));
+  EXPECT_EQ(file->inode, 1234u);
   const auto anonymous = parse_mapping("1000-2000 rw-s 00000000 00:00 0 ");
   ASSERT_TRUE(anonymous);
-  EXPECT_TRUE(anonymous->is_writable && anonymous->is_shared && anonymous->path.empty());
+  EXPECT_TRUE(anonymous->is_writable && anonymous->is_shared && anonymous->path.empty() && !anonymous->inode);
 }
 
 TEST(MemoryMap, IsNotFooledByOtherLines) {
