@@ -1,5 +1,10 @@
 // The simulated driver's own tests: the time that copies take, and what shares the link. A machine that is busy may be
 // late but is never early: times are bounded below, and above only the best of several tries.
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -312,6 +317,71 @@ TEST_F(Driver, CoherentDevicesCopyPageableMemoryAtTheLinksSpeed) {
   EXPECT_GE(milliseconds([&] { cuMemcpyHtoD(memory, host.data(), kBytes); }), kTime * 0.99);
   EXPECT_LT(best(kTime * 2, [&] { cuMemcpyHtoD(memory, host.data(), kBytes); }), kTime * 2);
   EXPECT_TRUE(host == bytes_at(memory, kBytes));
+}
+
+// A file of the folder that the test runs in, or shared memory.
+class Mapped {
+ public:
+  explicit Mapped(bool of_file) {
+    char name[] = "mapped-XXXXXX";
+    const int file = of_file ? mkstemp(name) : memfd_create("mapped", MFD_CLOEXEC);
+    if (of_file) unlink(name);
+    struct statfs found {};
+    fstatfs(file, &found);
+    of_disk = found.f_type != TMPFS_MAGIC;
+    if (ftruncate(file, kBytes) != 0) std::abort();
+    at = static_cast<unsigned char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+    close(file);
+  }
+  ~Mapped() { munmap(at, kBytes); }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+
+  static constexpr size_t kBytes = 2 * kMiB;
+  unsigned char* at;
+  bool of_disk;
+};
+
+TEST_F(Driver, PagesOfAMappedFileHaveAPriceOfTheirOwn) {
+  constexpr double kPages = Mapped::kBytes / 4096 * 0.04, kLink = time_of(Mapped::kBytes, 1000);
+  const CUdeviceptr memory = allocate(Mapped::kBytes);
+  const CUstream one = stream();
+  const Mapped file(true), shared(false);
+  if (!file.of_disk) GTEST_SKIP() << "the folder is in memory";
+  set_link(1000);
+  simcuda_set("file_page_ns", 40'000);
+  for (const int coherent : {0, 1}) {
+    simcuda_set("coherent", coherent);
+    simcuda_set("pageable_copy_mbps", 1000);
+    const auto there = [&](const Mapped& from) { cuMemcpyHtoDAsync(memory, from.at, Mapped::kBytes, one); };
+    const auto back = [&](const Mapped& to) { cuMemcpyDtoH(to.at, memory, Mapped::kBytes); };
+    EXPECT_GE(milliseconds([&] { there(file); }), kPages * 0.99) << "the call is not blocked, coherent " << coherent;
+    EXPECT_GE(milliseconds([&] { back(file); }), kPages * 0.99);
+    EXPECT_LT(best(kPages / 2, [&] { there(shared), cuStreamSynchronize(one); }), kPages / 2);
+    EXPECT_LT(best(kPages / 2, [&] { back(shared); }), kPages / 2);
+    EXPECT_GE(milliseconds([&] { back(shared); }), kLink * 0.99);
+  }
+  const auto expected = pattern(Mapped::kBytes, 5);
+  std::copy(expected.begin(), expected.end(), file.at);
+  ASSERT_CU(cuMemcpyHtoDAsync(memory, file.at, Mapped::kBytes, one));
+  ASSERT_CU(cuStreamSynchronize(one));
+  EXPECT_TRUE(expected == bytes_at(memory, Mapped::kBytes));
+}
+
+TEST_F(Driver, CoherentDevicesMayCopyPageableMemoryMoreSlowlyThanPinned) {
+  constexpr size_t kBytes = 2 * kMiB;
+  constexpr double kTime = time_of(kBytes, 100);
+  const CUdeviceptr memory = allocate(kBytes);
+  std::vector<unsigned char> host = pattern(kBytes, 4);
+  void* const pinned = pin(kBytes);
+  const CUstream one = stream();
+  set_link(1000);
+  simcuda_set("coherent", 1);
+  simcuda_set("coherent_copy_mbps", 100);
+  EXPECT_GE(milliseconds([&] { cuMemcpyHtoD(memory, host.data(), kBytes); }), kTime * 0.99);
+  EXPECT_GE(milliseconds([&] { cuMemcpyHtoDAsync(memory, host.data(), kBytes, one), cuStreamSynchronize(one); }),
+            kTime * 0.99);
+  EXPECT_LT(best(kTime / 2, [&] { cuMemcpyHtoD(memory, pinned, kBytes); }), kTime / 2);
 }
 
 TEST_F(Driver, CountersTellPageableFromPinnedBytes) {

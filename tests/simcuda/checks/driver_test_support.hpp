@@ -33,9 +33,9 @@ class Driver : public testing::Test {
     ASSERT_CU(cuCtxCreate_v2(&context, 0, 0));
   }
   void TearDown() override {
-    for (const char* setting :
-         {"stream_delay_us", "fail_at", "fail_every", "fail_code", "fault", "teardown", "page_lock_ns",
-          "link_to_device_mbps", "link_to_host_mbps", "copy_engines", "pageable_copy_mbps", "coherent"})
+    for (const char* setting : {"stream_delay_us", "fail_at", "fail_every", "fail_code", "fault", "teardown",
+                                "page_lock_ns", "link_to_device_mbps", "link_to_host_mbps", "copy_engines",
+                                "pageable_copy_mbps", "coherent", "coherent_copy_mbps", "file_page_ns"})
       simcuda_set(setting, 0);
     simcuda_set("poison", 1);
     EXPECT_CU(CUDA_SUCCESS, cuCtxDestroy(context));

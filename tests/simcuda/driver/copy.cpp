@@ -8,6 +8,7 @@
 #include "tests/simcuda/driver/call.hpp"
 #include "tests/simcuda/driver/context.hpp"
 #include "tests/simcuda/driver/device_work.hpp"
+#include "tests/simcuda/driver/mapped_file.hpp"
 #include "tests/simcuda/driver/memory.hpp"
 #include "tests/simcuda/driver/settings.hpp"
 
@@ -19,15 +20,22 @@ struct Route {
   Link* link;
   Direction direction;
   bool pageable;
+  HostMemory memory = HostMemory::kAnonymous;
 };
+
+// Looked up only where it has a price.
+HostMemory memory_at(const Side& side) {
+  return side.pageable && settings.file_page_ns && is_mapped_file(side.address) ? HostMemory::kFile
+                                                                                : HostMemory::kAnonymous;
+}
 
 // [assumed] Managed memory is where it is used: copies of it need no link. Nor do those within a device and between
 // two.
 std::optional<Route> route_of(const ShapedCopy& what) {
   if (what.to.device && (what.from.pageable || what.from.pinned))
-    return Route{&what.to.device->link, Direction::kToDevice, what.from.pageable};
+    return Route{&what.to.device->link, Direction::kToDevice, what.from.pageable, memory_at(what.from)};
   if (what.from.device && (what.to.pageable || what.to.pinned))
-    return Route{&what.from.device->link, Direction::kToHost, what.to.pageable};
+    return Route{&what.from.device->link, Direction::kToHost, what.to.pageable, memory_at(what.to)};
   return std::nullopt;
 }
 
@@ -71,7 +79,7 @@ Task task_of(Locked& lock, const ShapedCopy& what, size_t bytes) {
     const auto route = route_of(what);
     if (!route) return move(0, bytes);
     count(*route, bytes);
-    if (route->pageable) return route->link->send_pageable(route->direction, bytes, move);
+    if (route->pageable) return route->link->send_pageable(route->direction, route->memory, bytes, move);
     route->link->send(route->direction, bytes, move);
   });
 }
@@ -110,7 +118,7 @@ Task staged_task(Locked& lock, const ShapedCopy& what) {
   return task_with(lock, what, [staged, route] {
     const auto write = [&](size_t begin, size_t part) { staged.write(begin, part); };
     if (!route) return write(0, staged.bytes());
-    route->link->send(route->direction, staged.bytes(), write);
+    route->link->send_pageable(route->direction, route->memory, staged.bytes(), write);
   });
 }
 
@@ -122,7 +130,8 @@ CUresult copy_through_buffer(Locked& lock, const StreamPointer& stream, const Sh
     if (const CUresult result = enqueue(lock, stream, task_of(lock, what, first), Wait::kYes)) return result;
   const Staged staged(what, first);
   lock.unlock();
-  route.link->read_into_buffer(staged.bytes(), [&](size_t begin, size_t part) { staged.read(begin, part); });
+  route.link->read_into_buffer(route.memory, staged.bytes(),
+                               [&](size_t begin, size_t part) { staged.read(begin, part); });
   lock.lock();
   count(route, staged.bytes());
   return enqueue(lock, stream, task_with(lock, what, [staged, link = route.link] {
@@ -164,6 +173,8 @@ CUresult copy(Locked& lock, const StreamPointer& stream, const ShapedCopy& what,
   if (!what.from.pageable) return enqueue(lock, stream, copy_task(lock, what));
   const auto route = route_of(what);
   if (route && Link::has_buffer()) return copy_through_buffer(lock, stream, what, *route);
+  // [assumed] The engine reads the file itself, page by page, so the call waits for it.
+  if (route && route->memory == HostMemory::kFile) return enqueue(lock, stream, copy_task(lock, what), Wait::kYes);
   return enqueue(lock, stream, staged_task(lock, what));
 }
 

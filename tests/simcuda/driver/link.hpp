@@ -11,6 +11,9 @@ namespace simcuda {
 
 enum class Direction { kToDevice, kToHost };
 
+// The pageable memory of a copy.
+enum class HostMemory { kAnonymous, kFile };
+
 // Moves bytes of a copy, counted from its first one: the copy knows where they are.
 using MovePart = std::function<void(size_t begin, size_t bytes)>;
 
@@ -46,13 +49,14 @@ class Link {
   // Moves the bytes while a copy engine is occupied; returns when their time is over.
   void send(Direction direction, size_t bytes, const MovePart& move);
   // From or to pageable memory: through the buffer if there is one.
-  void send_pageable(Direction direction, size_t bytes, const MovePart& move);
+  void send_pageable(Direction direction, HostMemory memory, size_t bytes, const MovePart& move);
   // The same to the device in two steps, for at most what fits in the buffer: the source is read, then it is sent.
-  void read_into_buffer(size_t bytes, const MovePart& read);
+  void read_into_buffer(HostMemory memory, size_t bytes, const MovePart& read);
   void send_from_buffer(size_t bytes, const MovePart& move);
 
  private:
   CopyEngine& engine_for(Direction direction);
+  void occupy_engine(Direction direction, double megabytes_per_second, size_t bytes, const MovePart& move);
   CopyEngine engines_[2];
   Turns buffer_;
 };

@@ -26,6 +26,8 @@ namespace simcuda {
   SETTING(copy_engines, 0, "0 or 2: one per direction; 1: one for both")                                   \
   SETTING(pageable_copy_mbps, 0, "pageable copies pass one buffer at this rate, then the link; 0: off")    \
   SETTING(coherent, 0, "1: devices reach pageable memory by the host's page tables: no buffer")            \
+  SETTING(coherent_copy_mbps, 0, "the rate of their pageable copies; 0: the link's")                       \
+  SETTING(file_page_ns, 0, "pageable copies of a mapped file: time per page of 4 KiB, where that is more") \
   SETTING(fail_at, 0, "the n-th counted call from now on fails, once; 0: none")                            \
   SETTING(fail_every, 0, "every n-th counted call fails; 0: none")                                         \
   SETTING(fail_code, 0, "the CUresult of those; 0: 2 (out of memory) where memory is allocated, else 999") \
