@@ -244,11 +244,12 @@ struct StagingRange {
   std::optional<double> native_rate, staged_rate, native_blocked_rate, staged_blocked_rate;
 };
 
-// Copies between the host's memory and a device, one direction.
+// Copies between the host's memory of one kind and a device, one direction.
 struct StagingFigures {
   const char* kind;  // "cuda", "opencl"
   int device;
   const char* direction;
+  const char* source;  // the kind of host memory: "memory", "file", "network-file", "shared-memory"
   std::uint64_t staged_copies, staged_bytes;  // through bounce buffers
   std::uint64_t passed_on_bytes;
   Vector<UnpooledFigure> passed_on;  // by reason

@@ -75,13 +75,14 @@ bool is_within_a_block(CudaState& s, const HostCopy& what) {
 
 }  // namespace
 
-bool Staging::reads_host_page_tables(CudaState& s, Device& device) {
-  std::atomic<signed char>& known = page_tables_[device.ordinal];
+bool Staging::reads_host(CudaState& s, const CopyContext& copy_context) {
+  const int device = copy_context.device;
+  std::atomic<signed char>& known = page_tables_[device];
   if (!known.load(std::memory_order_relaxed)) {
     int reads = 0, integrated = 0;
     const auto ask = s.functions.device_attribute;
-    if (ask(&reads, kReadsHostPageTables, device.ordinal) != kSuccess) reads = 0;
-    if (ask(&integrated, kIntegrated, device.ordinal) != kSuccess) integrated = 0;
+    if (ask(&reads, kReadsHostPageTables, device) != kSuccess) reads = 0;
+    if (ask(&integrated, kIntegrated, device) != kSuccess) integrated = 0;
     known.store(reads || integrated ? 2 : 1, std::memory_order_relaxed);
   }
   return known.load(std::memory_order_relaxed) == 2;
@@ -112,7 +113,6 @@ std::optional<Unstaged> Staging::why_not(CudaState& s, const HostCopy& what, con
     if (s.functions.pointer_attribute(&type, kPointerMemoryType, address) == kSuccess) return Unstaged::not_pageable;
   }
   if (!is_within_a_block(s, what)) return Unstaged::shape;
-  if (reads_host_page_tables(s, *context->device)) return Unstaged::host_page_tables;
   return std::nullopt;
 }
 

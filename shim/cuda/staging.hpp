@@ -65,6 +65,7 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
   // --- For the engine, which says what each does
   CopyContext context_of_copy(CudaState& s, const HostCopy& what);
   std::optional<Unstaged> why_not(CudaState& s, const HostCopy& what, const CopyContext& copy_context);
+  bool reads_host(CudaState& s, const CopyContext& copy_context);
   void take_in_trials(CudaState& s, const CopyContext& copy_context);
   Trial begin_trial(CudaState& s, const HostCopy& what, const CopyContext& copy_context);
   std::optional<Unstaged> settle(CudaState& s, const HostCopy& what);
@@ -75,7 +76,6 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
     put_away(s, copy_context.context, trial);
   }
 
-  bool reads_host_page_tables(CudaState& s, Device& device);
   void put_away(CudaState& s, Context* context, const Trial& trial);
 
   std::atomic<signed char> page_tables_[StagedWays::kDevices]{};  // 0: not asked yet; 1: no; 2: yes

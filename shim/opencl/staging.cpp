@@ -159,7 +159,10 @@ int Staging::number_of(cl_device_id device) {
   return kDevices - 1;
 }
 
-bool Staging::shares_host_memory(OpenclState& s, int device) {
+// What there is to gain on such a device nobody knows; with "on" it is tried.
+bool Staging::reads_host(OpenclState& s, const CopyContext& copy_context) {
+  if (mode() != StagingMode::automatic) return false;
+  const int device = copy_context.device;
   std::atomic<signed char>& known = shares_memory_[device];
   if (!known.load(std::memory_order_relaxed))
     known.store(s.devices.facts_of(devices_[device]).in_host_memory ? 2 : 1, std::memory_order_relaxed);
@@ -177,8 +180,6 @@ std::optional<Unstaged> Staging::why_not(OpenclState& s, const HostCopy& what, c
   const auto first = reinterpret_cast<std::uintptr_t>(what.host.base);
   const std::uintptr_t last = first + staging::span_bytes(what.host, what.box) - 1;
   if (s.host_ranges.find(first) || s.host_ranges.find(last)) return Unstaged::not_pageable;
-  // What there is to gain on such a device nobody knows; with "on" it is tried.
-  if (mode() == StagingMode::automatic && shares_host_memory(s, copy_context.device)) return Unstaged::host_page_tables;
   if (lacks_function_for_staging(what.queue)) return Unstaged::missing_function;
   if (!what.stageable || !fits(s, what)) return Unstaged::shape;
   return std::nullopt;

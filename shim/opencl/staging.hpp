@@ -92,6 +92,7 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
   // --- For the engine
   CopyContext context_of_copy(OpenclState& s, const HostCopy& what);
   std::optional<Unstaged> why_not(OpenclState& s, const HostCopy& what, const CopyContext& copy_context);
+  bool reads_host(OpenclState& s, const CopyContext& copy_context);
   void take_in_trials(OpenclState&, const CopyContext&) {}
   Trial begin_trial(OpenclState& s, const HostCopy& what, const CopyContext& copy_context);
   void end_trial(OpenclState& s, const HostCopy& what, const Plan& plan, cl_int answer, std::uint64_t took_ns);
@@ -101,7 +102,6 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
   Passage pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& copy_context);
 
   int number_of(cl_device_id device);
-  bool shares_host_memory(OpenclState& s, int device);
 
   cl_device_id devices_[kDevices]{};                    // in the order in which they were met
   std::atomic<signed char> shares_memory_[kDevices]{};  // 0: not asked yet; 1: no; 2: yes

@@ -4,7 +4,8 @@
 //
 //   copy -> begin: context_of_copy  the context and the device
 //                  why_not          the reason why this copy goes the driver's way, whatever was measured
-//                  take_in_trials   reads the times of trials that have ended, where a driver tells them later
+//                  reads_host       says that the device reads memory of the host as it is: of a file it is slow at
+//                  that take_in_trials   reads the times of trials that have ended, where a driver tells them later
 //                  begin_trial      prepares to time the copy, if its time is wanted
 //        -> stage: settle           waits for work that must end before the pieces of a copy begin
 //                  is_idle          says that no work is ahead of the pieces
@@ -54,10 +55,12 @@ class StagingEngine {
   void before_fork() {
     lock_.lock_for_fork();
     ways_.before_fork();
+    sources_.before_fork();
     turns_.before_fork();
   }
   void after_fork() {
     turns_.after_fork();
+    sources_.after_fork();
     ways_.after_fork();
     lock_.unlock_after_fork();
   }
@@ -98,12 +101,20 @@ class StagingEngine {
     void trim(const Trim& how, std::uint64_t now_ns) { trim_rings(s, how.unused_for_ns, now_ns); }
   };
 
+  SourceKind source_of_copy(const Copy& what) {
+    return sources_.of(what.host.base, staging::span_bytes(what.host, what.box), coarse_now_ns());
+  }
+
   Plan choose(State& s, const Copy& what) {
     Plan plan;
     const std::uint64_t bytes = what.box.bytes();
     if (mode_ != StagingMode::off && staging::range_of(bytes)) plan.copy_context = driver().context_of_copy(s, what);
-    plan.of = &ways_.of(plan.copy_context.device, what.to_device);
-    if (const std::optional<Unstaged> reason = driver().why_not(s, what, plan.copy_context)) {
+    std::optional<Unstaged> reason = driver().why_not(s, what, plan.copy_context);
+    // A copy that is refused without a look at its memory counts as one of anonymous memory.
+    const SourceKind source = reason ? SourceKind::anonymous : source_of_copy(what);
+    if (!reason && !is_file(source) && driver().reads_host(s, plan.copy_context)) reason = Unstaged::host_page_tables;
+    plan.of = &ways_.of(plan.copy_context.device, what.to_device, source);
+    if (reason) {
       plan.of->count(*reason, bytes);
       plan.of = nullptr;
     }
@@ -176,6 +187,7 @@ class StagingEngine {
 
   const StagingMode mode_ = staging_mode();
   StagedWays ways_;
+  SourceKinds sources_;
   staging::Turns turns_;
   IntervalTrim interval_;  // trims the rings
   Lock lock_;              // for the driver's own tables

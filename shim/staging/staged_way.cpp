@@ -48,10 +48,11 @@ Unstaged unstaged_of(staging::Rest rest) {
   }
 }
 
-void StagedWay::add_to(Snapshot& snapshot, const char* kind, int device, bool to_device) {
+void StagedWay::add_to(Snapshot& snapshot, const char* kind, int device, bool to_device, SourceKind source) {
   StagingFigures figures{kind,
                          device,
                          direction_name(to_device ? CopyDirection::host_to_device : CopyDirection::device_to_host),
+                         name_of(source),
                          staged_copies_.load(),
                          staged_bytes_.load(),
                          passed_on_bytes_.load(),
@@ -74,8 +75,8 @@ void StagedWay::forget() {
 }
 
 // Not while another thread forks: it has the locks of those that there are.
-StagedWay& StagedWays::of(int device, bool to_device) {
-  std::atomic<StagedWay*>& slot = ways_[device >= 0 && device < kDevices ? device : 0][to_device];
+StagedWay& StagedWays::of(int device, bool to_device, SourceKind source) {
+  auto& slot = ways_[device >= 0 && device < kDevices ? device : 0][to_device][static_cast<int>(source)];
   StagedWay* known = slot.load(std::memory_order_acquire);
   if (known) return *known;
   Locked hold(lock_);
@@ -87,19 +88,21 @@ StagedWay& StagedWays::of(int device, bool to_device) {
 }
 
 void StagedWays::add_to(Snapshot& snapshot, const char* kind) {
-  for_each([&](int device, bool to_device, StagedWay& way) { way.add_to(snapshot, kind, device, to_device); });
+  for_each([&](int device, bool to_device, SourceKind source, StagedWay& way) {
+    way.add_to(snapshot, kind, device, to_device, source);
+  });
 }
 
 void StagedWays::before_fork() {
   lock_.lock_for_fork();
-  for_each([](int, bool, StagedWay& way) { way.calibration.before_fork(); });
+  for_each([](int, bool, SourceKind, StagedWay& way) { way.calibration.before_fork(); });
 }
 void StagedWays::after_fork() {
-  for_each([](int, bool, StagedWay& way) { way.calibration.after_fork(); });
+  for_each([](int, bool, SourceKind, StagedWay& way) { way.calibration.after_fork(); });
   lock_.unlock_after_fork();
 }
 void StagedWays::forget_in_child() {
-  for_each([](int, bool, StagedWay& way) { way.forget(); });
+  for_each([](int, bool, SourceKind, StagedWay& way) { way.forget(); });
 }
 
 }  // namespace cistern

@@ -1,5 +1,5 @@
-// The account of copies between pageable memory and a device: how many went through the ring, why the others did not,
-// and the speed of either way.
+// The account of copies between pageable memory of one kind and a device: how many went through the ring, why the
+// others did not, and the speed of either way.
 //
 // Room: copies through bounce buffers, as far as every kind of device does the same: accounts, threads, the host side.
 // May include: pool/base, pool, pool/heap, pool/staging, stats, shim/process.
@@ -8,6 +8,7 @@
 
 #include "pool/staging/calibration.hpp"
 #include "pool/staging/transfer.hpp"
+#include "shim/staging/source_kind.hpp"
 #include "stats/snapshot.hpp"
 
 namespace cistern {
@@ -24,7 +25,7 @@ enum class Unstaged : std::uint8_t {
 
 Unstaged unstaged_of(staging::Rest rest);
 
-// The account of one device and direction.
+// The account of one device, direction and kind of host memory.
 class StagedWay {
  public:
   staging::Calibration calibration;
@@ -38,7 +39,7 @@ class StagedWay {
     staged_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
   // Nothing where there was no copy.
-  void add_to(Snapshot& snapshot, const char* kind, int device, bool to_device);
+  void add_to(Snapshot& snapshot, const char* kind, int device, bool to_device, SourceKind source);
   void forget();
 
  private:
@@ -51,7 +52,7 @@ class StagedWays {
  public:
   static constexpr int kDevices = 64;
 
-  StagedWay& of(int device, bool to_device);
+  StagedWay& of(int device, bool to_device, SourceKind source);
   void add_to(Snapshot& snapshot, const char* kind);
 
   void before_fork();
@@ -63,11 +64,13 @@ class StagedWays {
   void for_each(Visit visit) {
     for (int device = 0; device < kDevices; ++device)
       for (const bool to_device : {true, false})
-        if (StagedWay* way = ways_[device][to_device].load(std::memory_order_acquire)) visit(device, to_device, *way);
+        for (int source = 0; source < kSourceKinds; ++source)
+          if (StagedWay* way = ways_[device][to_device][source].load(std::memory_order_acquire))
+            visit(device, to_device, static_cast<SourceKind>(source), *way);
   }
 
   Lock lock_;
-  std::atomic<StagedWay*> ways_[kDevices][2]{};
+  std::atomic<StagedWay*> ways_[kDevices][2][kSourceKinds]{};
 };
 
 }  // namespace cistern

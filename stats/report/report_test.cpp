@@ -190,12 +190,25 @@ TEST(ReportTransfers, NameTheSiteWithMostPageableBytes) {
 
 TEST(ReportStaging, ThatWasAskedForAndDidNothingSaysWhy) {
   Snapshot snapshot = empty_snapshot();
-  snapshot.staging.push_back({"cuda", 0, "host to device", 0, 0, 4096, {{"small", 3}}, {}});
+  snapshot.staging.push_back({"cuda", 0, "host to device", "memory", 0, 0, 4096, {{"small", 3}}, {}});
   EXPECT_EQ(rendered(render_text, snapshot).find("STAGING"), std::string::npos);
   snapshot.staging.back().asked_for = true;
   const std::string text = rendered(render_text, snapshot);
   EXPECT_NE(text.find("0 B in 0 copies through bounce buffers; left to the driver: small 3\n"), std::string::npos)
       << text;
+}
+
+TEST(ReportStaging, NamesTheHostsMemoryWhereItIsNotPlain) {
+  for (const auto& [source, text] : {std::pair{"memory", "STAGING cuda device 0  host to device  1.0 MiB in 1 copy"},
+                                     {"file", "  host to device, file  1.0 MiB in 1 copy"},
+                                     {"network-file", "  host to device, network file  1.0 MiB in 1 copy"},
+                                     {"shared-memory", "  host to device, shared memory  1.0 MiB in 1 copy"}}) {
+    Snapshot snapshot = empty_snapshot();
+    snapshot.staging.push_back({"cuda", 0, "host to device", source, 1, kMiB, 0, {}, {}});
+    const std::string report = rendered(render_text, snapshot);
+    EXPECT_NE(report.find(text), std::string::npos) << report;
+    EXPECT_NE(rendered(render_json, snapshot).find(std::string("\"source\": \"") + source + "\""), std::string::npos);
+  }
 }
 
 TEST(ReportLeaks, WhatADriverStillHoldsStandsBehindWhatIsLost) {

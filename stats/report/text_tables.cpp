@@ -262,6 +262,14 @@ constexpr Column<SizeFigures> kSizeColumns[] = {
 };
 constexpr std::span<const Column<SizeFigures>> kSizes = kSizeColumns;
 
+// ", network file"; most copies are of plain memory, and nothing is said of it.
+String copied_memory(std::string_view source) {
+  if (source == "memory") return {};
+  String text = ", " + String(source);
+  std::replace(text.begin(), text.end(), '-', ' ');
+  return text;
+}
+
 }  // namespace
 
 // Those with most memory; the figures of their kinds have it too.
@@ -358,8 +366,8 @@ void write_staging(const Snapshot& snapshot, Sink& sink) {
     for (const UnpooledFigure& reason : figures.passed_on)
       reasons +=
           String(reasons.empty() ? "; left to the driver: " : ", ") + reason.reason + " " + grouped(reason.count);
-    sink.print("STAGING {} device {}  {}  {} in {} through bounce buffers{}\n", figures.kind, figures.device,
-               figures.direction, human_bytes(figures.staged_bytes),
+    sink.print("STAGING {} device {}  {}{}  {} in {} through bounce buffers{}\n", figures.kind, figures.device,
+               figures.direction, copied_memory(figures.source), human_bytes(figures.staged_bytes),
                figures.staged_copies == 1 ? String("1 copy") : grouped(figures.staged_copies) + " copies", reasons);
     for (const StagingRange& range : figures.ranges) write_staging_range(range, sink);
   }

@@ -54,4 +54,61 @@ class Staging(unittest.TestCase):
                 self.assertEqual(outcome.lines, [f"asked for: copied {asked}, other 0, small 0, mapped 0"])
 
 
+
+# A device that reads host memory by the host's page tables: fast where it is anonymous, slow where it is a file.
+READS_HOST = {"COHERENT": 1, "LINK_TO_DEVICE_MBPS": 4000, "LINK_TO_HOST_MBPS": 4000, "FILE_PAGE_NS": 100_000}
+# One that copies any pageable memory through a slow buffer.
+SLOW_BUFFER = {"PAGEABLE_COPY_MBPS": 100, "LINK_TO_DEVICE_MBPS": 4000, "LINK_TO_HOST_MBPS": 4000}
+
+
+def by_source(outcome):
+    """Rows of copies to the device, by the host's memory."""
+    return {row["source"]: row for row in outcome.report["staging"] if row["direction"] == "host to device"}
+
+
+def won(row):
+    return {name: value for name, value in row["ranges"][0].items() if name == "won" or name.endswith("trials")}
+
+
+class Sources(unittest.TestCase):
+    """Kinds of host memory are measured apart."""
+
+    def copies(self, *arguments, simulator, **options):
+        outcome = run("file_copies", *arguments, simulator=simulator, **options)
+        if "file=" in "".join(arguments) and outcome.lines[0] == "memory":
+            self.skipTest("the folder of the test is in memory: its files are shared memory")
+        return by_source(outcome)
+
+    def test_devices_that_read_host_memory_stage_files_alone(self):
+        rows = self.copies("heap=12", "mapped=12", "shared=12", "file=12", simulator=READS_HOST)
+        self.assertEqual(set(rows), {"memory", "shared-memory", "file"})
+        self.assertEqual(rows["memory"]["passed_on"], {"host-page-tables": 24})
+        self.assertEqual(rows["shared-memory"]["passed_on"], {"host-page-tables": 12})
+        self.assertEqual(won(rows["file"])["won"], "staged")
+        self.assertEqual(rows["file"]["passed_on"], {"trial": 3})
+        self.assertEqual(rows["file"]["staged_copies"], 9)
+
+    def test_trials_of_one_kind_decide_for_no_other(self):
+        for first, second, decided, undecided in (("heap=20", "file=1", "memory", "file"),
+                                                  ("file=20", "heap=1", "file", "memory")):
+            rows = self.copies(first, second, simulator=SLOW_BUFFER)
+            self.assertEqual(won(rows[decided])["won"], "staged", first)
+            self.assertEqual(won(rows[undecided]), {"native_trials": 1, "staged_trials": 0}, first)
+
+    def test_on_each_kind_is_staged(self):
+        rows = self.copies("heap=2", "mapped=2", "shared=2", "file=2", simulator={}, STAGING="on")
+        self.assertEqual({source: row["staged_copies"] for source, row in rows.items()},
+                         {"memory": 4, "shared-memory": 2, "file": 2})
+
+    def test_without_a_look_all_memory_is_memory(self):
+        for options in ({"STAGING": "off"}, {"SYSTEM_CALLS": "few"}):
+            rows = self.copies("mapped=1", "file=1", simulator={}, **options)
+            self.assertEqual(set(rows), {"memory"}, options)
+
+    def test_the_text_names_memory_that_is_not_plain(self):
+        text = run("file_copies", "shared=2", "heap=2", STAGING="on", REPORT="stderr", REPORT_FORMAT="text").errors
+        self.assertIn("STAGING cuda device 0  host to device, shared memory  2.0 MiB in 2 copies through", text)
+        self.assertIn("STAGING cuda device 0  host to device  2.0 MiB in 2 copies through", text)
+
+
 unittest.main(argv=["staging_tests.py"], verbosity=2)
