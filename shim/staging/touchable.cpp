@@ -68,6 +68,8 @@ bool may_touch(const staging::Side& side, const staging::Box& box, bool write) {
   return true;
 }
 
+// The page tables are not asked: a program that loads a file copies each page once, from the page cache, and no page is
+// in them before that.
 bool was_touched(const staging::Side& side, const staging::Box& box) {
   constexpr std::size_t kSamples = 32;
   const PageRange pages = pages_of(side, box);

@@ -8,7 +8,9 @@ namespace cistern {
 // Every page of the box, and none besides: true until another thread changes it. They are made resident on the way.
 bool may_touch(const staging::Side& side, const staging::Box& box, bool write);
 
-// Whether a sample of its pages is resident: those that are touched for the first time cost more than the copy.
+// Whether a sample of its pages may be resident: those that are read or made for the first time cost more than the
+// copy. Of a file it says no where pages are not in the page cache. The system does not tell that of files that the
+// user may not write, so these count as resident.
 bool was_touched(const staging::Side& side, const staging::Box& box);
 
 }  // namespace cistern

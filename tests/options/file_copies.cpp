@@ -3,16 +3,25 @@
 //   mapped=N     anonymous memory that the program maps
 //   shared=N     memory of memfd_create
 //   file=N       a mapped file of the folder that the program runs in, in the page cache
-// The file system of that folder comes first on stdout: "memory" or "disk".
+//   new=N        such a file, mapped anew for each copy
+//   cold=N       such a file, mapped anew for each copy, and no page of it is in the page cache; only to the device
+//   foreign=N    the same, but the user who runs the program may not write the file, so the system does not tell him
+//                what is in the page cache; only for root
+// The file system of that folder comes first on stdout: "memory" or "disk"; after it "warm", where the system kept
+// pages that it was asked to drop.
 #include <cuda_runtime_api.h>
+#include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "need.hpp"
@@ -34,6 +43,37 @@ char* mapping_of(int file) {
   void* const at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
   return static_cast<char*>(at);
+}
+
+void map_again(char* memory, int file) {
+  if (mmap(memory, kBytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0) == MAP_FAILED) std::abort();
+}
+
+// Pages that some process maps are not dropped.
+void drop_pages(char* memory, int file) {
+  fsync(file);
+  if (mmap(memory, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) std::abort();
+  posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+  map_again(memory, file);
+  unsigned char pages[kBytes / 4096] = {};
+  mincore(memory, kBytes, pages);
+  if (std::any_of(std::begin(pages), std::end(pages), [](unsigned char page) { return page & 1; })) std::puts("warm");
+}
+
+void copy_mapped_anew(const std::string& kind, int copies, void* device) {
+  const int file = new_file();
+  char* const memory = mapping_of(dup(file));
+  if (kind != "new") drop_pages(memory, file);
+  if (kind == "foreign") {
+    constexpr uid_t kNobody = 65534;
+    if (fchmod(file, 0444) || seteuid(kNobody)) std::abort();
+  }
+  for (int copy = 0; copy < copies; ++copy) {
+    if (kind == "cold" && copy) drop_pages(memory, file);
+    if (kind == "new") map_again(memory, file);
+    NEED(cudaMemcpy(device, memory, kBytes, cudaMemcpyHostToDevice));
+  }
+  if (seteuid(getuid())) std::abort();
 }
 
 char* memory_of(const std::string& kind) {
@@ -62,8 +102,13 @@ int main(int count, char** arguments) {
   for (int i = 1; i < count; ++i) {
     const std::string argument = arguments[i];
     const size_t sign = argument.find('=');
-    char* const memory = memory_of(argument.substr(0, sign));
-    for (int copies = std::atoi(argument.c_str() + sign + 1); copies > 0; --copies) {
+    const std::string kind = argument.substr(0, sign);
+    int copies = std::atoi(argument.c_str() + sign + 1);
+    if (kind == "new" || kind == "cold" || kind == "foreign") {
+      copy_mapped_anew(kind, copies, device);
+      continue;
+    }
+    for (char* const memory = memory_of(kind); copies > 0; --copies) {
       NEED(cudaMemcpy(device, memory, kBytes, cudaMemcpyHostToDevice));
       memory[0] = 'x';
       NEED(cudaMemcpy(memory, device, kBytes, cudaMemcpyDeviceToHost));
