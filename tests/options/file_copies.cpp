@@ -3,10 +3,10 @@
 //   mapped=N     anonymous memory that the program maps
 //   shared=N     memory of memfd_create
 //   file=N       a mapped file of the folder that the program runs in, in the page cache
-//   new=N        such a file, mapped anew for each copy
-//   cold=N       such a file, mapped anew for each copy, and no page of it is in the page cache; only to the device
-//   foreign=N    the same, but the user who runs the program may not write the file, so the system does not tell him
-//                what is in the page cache; only for root
+//   new=N        such a file, mapped again for each copy; this one and the next two are copied to the device only
+//   cold=N       the same, and no page of it is in the page cache
+//   foreign=N    such a file, mapped once; it is not in the page cache, and the system does not tell that, because the
+//                user may not write the file; only for root
 // The file system of that folder comes first on stdout: "memory" or "disk"; after it "warm", where the system kept
 // pages that it was asked to drop.
 #include <cuda_runtime_api.h>

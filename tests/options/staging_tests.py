@@ -1,9 +1,14 @@
 #!/usr/bin/python3
 """Copies through bounce buffers: which go that way, what the report says, and that `auto` takes the better way."""
 import os
+import pathlib
+import sys
 import unittest
 
 from harness import driver, run
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "simcuda"))
+import machines  # noqa: E402
 
 MIB = 1 << 20
 
@@ -90,6 +95,13 @@ class Sources(unittest.TestCase):
         self.assertEqual(won(rows["file"])["won"], "staged")
         self.assertEqual(rows["file"]["passed_on"], {"trial": 3})
         self.assertEqual(rows["file"]["staged_copies"], 9)
+
+    def test_files_are_staged_on_each_machine_that_is_published(self):
+        for machine in machines.MACHINES.values():
+            rows = self.copies("heap=12", "file=12", simulator=machine.simulator_settings())
+            self.assertEqual(won(rows["file"])["won"], "staged", machine.name)
+            if machine.coherent:
+                self.assertEqual(rows["memory"]["passed_on"], {"host-page-tables": 12}, machine.name)
 
     def test_trials_of_one_kind_decide_for_no_other(self):
         for first, second, decided, undecided in (("heap=20", "file=1", "memory", "file"),
