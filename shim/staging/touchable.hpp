@@ -9,7 +9,7 @@ namespace cistern {
 bool may_touch(const staging::Side& side, const staging::Box& box, bool write);
 
 // Whether a sample of its pages may be resident: those that are read or made for the first time cost more than the
-// copy. Of a file it says no where pages are not in the page cache. The system does not tell that of files that the
+// copy. A page of a file is resident where it is in the page cache. The system does not tell that of files that the
 // user may not write, so these count as resident.
 bool was_touched(const staging::Side& side, const staging::Box& box);
 
