@@ -4,8 +4,7 @@
 //   take_near(key, bytes_max) -> the smallest shared chunk that is large enough
 //   both have none -> the caller gets a new chunk from the source (pool/acquire.hpp)
 //   give(key, chunk) -> thread cache -> shared pool, which releases its oldest when over the cap
-//   give_up(key, bytes), give_up_those(goes, bytes) -> the largest and oldest of the shared pool, else what thread
-//   caches have
+//   give_up(key, bytes), give_up_those(goes, bytes) -> the largest and oldest of the shared pool, else of the caches
 //   give_waiting(key, chunk, fence) -> the shared pool's quarantine
 //
 // The thread caches together hold at most a quarter of the cap, the shared tier the rest. Chunks unused for an interval
@@ -26,7 +25,7 @@ class TieredPool {
   using Key = PoolKey;
   using Answer = typename RecyclePool<S>::Answer;
 
-  explicit TieredPool(S& source) : source_(source), shared_(source) {}
+  explicit TieredPool(S& source) : shared_(source) {}
 
   void set_limits(const PoolLimits& limits) {
     interval_.set(limits);
@@ -175,7 +174,6 @@ class TieredPool {
     return gone;
   }
 
-  S& source_;
   RecyclePool<S> shared_;
   ThreadCaches<PoolKey, PoolKeyHash, Chunk> caches_;
   IntervalTrim interval_;

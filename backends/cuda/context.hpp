@@ -44,7 +44,7 @@ struct Device {
   std::atomic<std::uint64_t> reserved_bytes{0};  // chunks taken from the driver, live and cached
   std::atomic<std::uint64_t> reserved_peak_bytes{0};
   Share share;
-  bool has_limits = false;
+  bool is_known = false;                        // a context of it was seen, so its share has limits
   std::atomic<std::uint64_t> peers{0};          // other devices whose work may use memory of its ranges, a bit for each
   std::atomic<std::uint64_t> tracked_bytes{0};  // taken past the pool: stream-ordered, arrays, VMM
   // The unit in which the driver takes memory, as far as it was measured.

@@ -160,7 +160,7 @@ void DeviceRanges::device_appeared(Device& device) {
     memory.peers.fetch_or(std::uint64_t{1} << to.ordinal);
   };
   contexts_.for_each_device([&](Device& other) {
-    if (&other == &device || !other.has_limits) return;
+    if (&other == &device || !other.is_known) return;
     open(other, device);
     open(device, other);
   });

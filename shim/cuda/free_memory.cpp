@@ -59,7 +59,7 @@ std::uint64_t kept_in_pages(CudaState& s, const Device& device, std::uint64_t gr
   };
   s.blocks.table.for_each([&](Block& block) {
     if (block.kind != BlockKind::device || block.state.load() == BlockState::gone || !block.context_is_there()) return;
-    if (block.is_cut()) return;
+    if (block.in_range_or_segment()) return;
     if (block.context->device != &device) return;
     held.push_back(pages(block));
     if (block.state.load() == BlockState::live) used.push_back(held.back());

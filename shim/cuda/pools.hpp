@@ -36,7 +36,7 @@ class Pools {
   void give_to_range(Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns);
   // In the order of a stream.
   void give_to_range(Block* block, ranges::Order order, std::uint64_t now_ns);
-  // A small block that the thread gave to its range; null: none is of this size.
+  // A small block of a range that the thread's cache kept; null: it has none with this key.
   Block* take_of_thread(const PoolKey& key) { return device_.take_of_thread(key).value_or(nullptr); }
 
   // Bytes that the driver has given for blocks of this kind. Chunks of staged copies are not the program's memory.

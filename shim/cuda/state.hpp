@@ -61,7 +61,8 @@ struct Observed {
   bool seen_by_driver;
 };
 inline constinit thread_local Observed* observed = nullptr;
-// The name to put on an allocation: the runtime call, else the driver's.
+// The name to put on an allocation: the runtime call, else the driver's. Also notes that a hook saw the runtime's call,
+// which then does not count as escaped.
 const char* api_name(const char* driver_name);
 
 SiteId capture(const CudaState& s, const char* api);

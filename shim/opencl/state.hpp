@@ -182,8 +182,8 @@ struct OpenclState {
   Counter contexts_created{0}, queues_created{0}, kernels_created{0};
   Counter counted_created[static_cast<int>(CountedType::count)]{};
 
-  // Extension functions that we don't know may enqueue commands, make memory objects, or set kernel arguments.
   std::atomic<std::uint64_t> reserved_peak_bytes{0};  // live, and kept for reuse
+  // Extension functions that we don't know may enqueue commands, make memory objects, or set kernel arguments.
   std::atomic<bool> unknown_enqueues{false}, unknown_creators{false}, unknown_arguments{false};
   OrderEnd order_end;
   Devices devices;

@@ -11,6 +11,9 @@
 //                  pass_ring        copies the pieces through the ring (pool/staging/transfer.hpp)
 //        -> end:   end_trial        takes the copy's time, or drop_trial: the copy was no measurement
 //
+// Beside the State there is trim_rings(State&, unused_for_ns, now_ns), found by its argument: it gives back the chunks
+// of all rings that were unused for so long. The Turn has is_long(), lengthen() and shorten(), as staging::Turn has.
+//
 // Types names the classes of the driver: State, Copy (to_device, host, box), Turn, Answer, CopyContext and Trial.
 #pragma once
 #include <optional>

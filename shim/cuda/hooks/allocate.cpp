@@ -1,8 +1,11 @@
-// Device and pinned memory: whole driver allocations are recycled. Requests that the driver alone can answer rightly
-// are passed on and counted as unpooled, with the reason.
+// Device and pinned memory from the pools. Most blocks are whole driver allocations, which are recycled; small pinned
+// blocks are pieces of slabs, and by choice device blocks lie in a range. Requests that the driver alone can answer
+// rightly are passed on and counted as unpooled, with the reason.
 //
 //   allocate -> why_not_pooled (pooled.hpp): no reason
-//                 -> allocate_pooled -> acquire (pool/acquire.hpp): a kept chunk of the same size, else a larger one
+//                 -> allocate_pooled -> take_from_range, with CISTERN_DEVICE_POOL=ranges
+//                                    -> take_in_order, for a request that names its stream
+//                                    -> acquire (pool/acquire.hpp): a kept chunk of the same size, else a larger one
 //                                         -> acquire_new: one from the driver, for which kept chunks make room
 //                                    -> hand_out: notes the request in the block, and counts it
 //            -> a reason
