@@ -25,11 +25,6 @@ toy_context* context_of_block(const void* memory) {
   return context;
 }
 
-cistern_status status_of(int code) {
-  if (code == 0) return CISTERN_OK;
-  return library::refused(code, code == TOY_NO_MEMORY ? CISTERN_NO_MEMORY : CISTERN_DRIVER);
-}
-
 // --- Blocks
 cistern_status take(const BlockRequest& request, Taken* taken) {
   void* memory = nullptr;
@@ -98,6 +93,12 @@ constexpr library::KindQueues queues = {
 };
 
 }  // namespace
+
+cistern_status status_of(int code) {
+  if (code == 0) return CISTERN_OK;
+  if (code == kNoDriver) return CISTERN_NO_DRIVER;
+  return library::refused(code, code == TOY_NO_MEMORY ? CISTERN_NO_MEMORY : CISTERN_DRIVER);
+}
 
 extern constexpr library::KindMemory memory = {
     .kind = kKind,

@@ -56,7 +56,7 @@ cistern_status acquire(const Place& place, std::size_t bytes, std::uintptr_t* fi
     state().pool.drain(reinterpret_cast<std::uintptr_t>(handle_of(place)));
     error = next().toy_allocate(handle_of(place), bytes + ranges::kGranule, &memory);
   }
-  if (error) return library::refused(error, error == TOY_NO_MEMORY ? CISTERN_NO_MEMORY : CISTERN_DRIVER);
+  if (error) return status_of(error);
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   *first = (address + ranges::kGranule - 1) / ranges::kGranule * ranges::kGranule;
   state().in_segments.all += bytes;
