@@ -1,5 +1,5 @@
 // Replays lifetimes of buffers on device memory, or on pinned. `plugin` takes device memory by the functions that
-// the preloaded object has for PyTorch, which name the stream; `plugin-segments` calls cistern_torch_use_segments.
+// the preloaded object has for PyTorch, which name the stream; `plugin-whole` calls cistern_torch_use_whole_blocks.
 // At each step the blocks that end there are freed, then those that begin there are allocated; a memset on a stream
 // uses each new one.
 //
@@ -114,7 +114,7 @@ constexpr Memory kPlugin{[](std::size_t bytes, CUstream stream) {
                          }};
 
 const Memory& memory_of(const std::string& kind) {
-  if (kind == "plugin-segments" && PRELOADED(cistern_torch_use_segments)() != CISTERN_OK) std::exit(5);
+  if (kind == "plugin-whole" && PRELOADED(cistern_torch_use_whole_blocks)() != CISTERN_OK) std::exit(5);
   return kind == "pinned" ? kPinned : kind == "device" ? kDevice : kPlugin;
 }
 

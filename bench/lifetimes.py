@@ -28,10 +28,10 @@ ORDERS = {
 }
 # The ways of `--kind plugin`: PyTorch's functions, which name the stream.
 PLUGINS = {
-    "whole blocks": ("plugin", {}),
-    "whole, behind work": ("plugin", {"SIMCUDA_STREAM_DELAY_US": "20"}),
-    "segments": ("plugin-segments", {}),
-    "segments, behind work": ("plugin-segments", {"SIMCUDA_STREAM_DELAY_US": "20"}),
+    "whole blocks": ("plugin-whole", {}),
+    "whole, behind work": ("plugin-whole", {"SIMCUDA_STREAM_DELAY_US": "20"}),
+    "segments": ("plugin", {}),
+    "segments, behind work": ("plugin", {"SIMCUDA_STREAM_DELAY_US": "20"}),
 }
 
 

@@ -120,6 +120,14 @@ class SegmentPool : public CutPool<S> {
     return bytes;
   }
 
+  // Address and bytes of each segment.
+  Vector<std::pair<std::uint64_t, std::uint64_t>> segments() {
+    Vector<std::pair<std::uint64_t, std::uint64_t>> now;
+    Locked hold(lock_);
+    for (const auto& [first, segment] : segments_) now.emplace_back(first, segment.bytes);
+    return now;
+  }
+
   SegmentFigures figures() {
     Locked hold(lock_);
     SegmentFigures now = figures_;

@@ -43,9 +43,7 @@ void release_segment(const SegmentPlace& at, std::uintptr_t first);
 struct CutBytes {
   std::uintptr_t address;
   std::uint64_t bytes, requested;
-  bool hit;        // no segment was made for it
-  bool on_stream;  // it is asked for in the order of `stream`
-  CUstream stream;
+  bool hit;  // no segment was made for it
 };
 CUresult begin_cut_block(const SegmentPlace& at, const CutBytes& cut);
 // For whom a block in a segment is freed: this stream, in whose order it may be used again; or all, after a wait.

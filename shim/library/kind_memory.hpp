@@ -63,7 +63,6 @@ struct CutBlock {
   std::uintptr_t address;
   std::uint64_t bytes, wanted_bytes;  // as it was cut, as it was asked for
   bool was_there;                     // no segment was made for it
-  InOrder order;                      // as the request has it
 };
 // Facts about a block that ended: they say who may use its memory next.
 struct CutEnd {
@@ -74,10 +73,15 @@ struct CutEnd {
 };
 
 struct KindSegments {
+  // False: by option, without functions of the driver or while the stream captures, such memory is not cut. The block
+  // is a whole allocation then. Null: it is always cut.
+  bool (*may_cut)(const BlockRequest& request) = nullptr;
   // Where a request's memory would lie. The order in it counts for a thread without a context.
   cistern_status (*find)(const BlockRequest& request, Place* place);
   // The context still lives. Takes no lock.
   bool (*is_there)(const Place& place);
+  // The ordinal of its device, or CISTERN_CURRENT. Null: it is of no device.
+  int (*device_of)(const Place& place) = nullptr;
   // The driver's allocation, which counts as retained memory. `*first`: a multiple of ranges::kGranule.
   cistern_status (*acquire)(const Place& place, std::size_t bytes, std::uintptr_t* first);
   // When it returns no work uses the memory. No block lives in it.

@@ -51,7 +51,11 @@ bool is_right(const cistern_pool_settings& settings) {
   return can;
 }
 
-bool has_segments(const Account& account) { return account.settings.memory == CISTERN_SEGMENTS; }
+bool cuts_segments(const Account& account, const BlockRequest& request) {
+  if (account.settings.memory != CISTERN_SEGMENTS) return false;
+  const KindSegments& kind = *account.memory->segments;
+  return !kind.may_cut || kind.may_cut(request);
+}
 
 double seconds_since(std::uint64_t born_ns) {
   const std::uint64_t now = nanoseconds_since_start();
@@ -80,7 +84,7 @@ cistern_status allocate_once(Account& account, const cistern_pool* pool, const B
   PoolBlock* record = nullptr;
   cistern_status status = enter(account, pool, request.bytes, instead_of, &record);
   if (status != CISTERN_OK) return status;
-  status = has_segments(account) ? account.segments.take(request, &taken) : take(request, &taken);
+  status = cuts_segments(account, request) ? account.segments.take(request, &taken) : take(request, &taken);
   if (status != CISTERN_OK) {
     take_out(account, request.bytes, record);
     return status;
@@ -322,7 +326,7 @@ cistern_status pool_reserve(cistern_pool* pool, size_t bytes, size_t count) {
   const BlockRequest request = request_of_pool(*account, bytes, 0);
   const cistern_status status = check(request);
   if (status != CISTERN_OK) return status;
-  return has_segments(*account) ? account->segments.reserve(request, count) : reserve(request, count);
+  return cuts_segments(*account, request) ? account->segments.reserve(request, count) : reserve(request, count);
 }
 
 cistern_status pool_deallocate(cistern_pool* pool, void* block, void* queue) {
@@ -445,6 +449,16 @@ cistern_status pool_visit(cistern_pool* pool, int (*visit)(void* block, size_t b
   for (const Live& block : found.live)
     if (see_block(block.address).account == account && visit(reinterpret_cast<void*>(block.address), block.bytes, user))
       break;
+  return CISTERN_OK;
+}
+
+cistern_status pool_visit_segments(cistern_pool* pool,
+                                   int (*visit)(void* segment, size_t bytes, int device, void* user), void* user) {
+  native = 0;
+  Account* const account = account_of("cistern_pool_visit_segments", pool);
+  if (!account || !visit) return CISTERN_INVALID;
+  for (const PoolSegments::Segment& segment : account->segments.list())
+    if (visit(reinterpret_cast<void*>(segment.address), segment.bytes, segment.device, user)) break;
   return CISTERN_OK;
 }
 

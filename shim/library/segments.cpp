@@ -145,7 +145,7 @@ cistern_status PoolSegments::take(const BlockRequest& request, Taken* taken) {
     return refused(answer.error.code, answer.error.status);
   }
   const std::uint64_t cut_bytes = (bytes + ranges::kGranule - 1) / ranges::kGranule * ranges::kGranule;
-  const cistern_status status = kind.begin(place, {answer.first, cut_bytes, bytes, answer.hit, request.order});
+  const cistern_status status = kind.begin(place, {answer.first, cut_bytes, bytes, answer.hit});
   if (status != CISTERN_OK) {
     at->pool.deallocate(answer.first, ranges::kAnyOrder, {}, false);
     return status;
@@ -197,6 +197,19 @@ PoolSegments::Figures PoolSegments::figures() {
     if (!kind_of(*at).is_there(at->source.place())) continue;
     all.segments += of.segments;
     all.bytes += of.mapped_bytes;
+  }
+  return all;
+}
+
+Vector<PoolSegments::Segment> PoolSegments::list() {
+  Vector<Segment> all;
+  const Locked hold(lock_);
+  for (SegmentsAt* at = first_; at; at = at->next) {
+    const KindSegments& kind = kind_of(*at);
+    const Place& place = at->source.place();
+    if (!kind.is_there(place)) continue;
+    const int device = kind.device_of ? kind.device_of(place) : CISTERN_CURRENT;
+    for (const auto& [first, bytes] : at->pool.segments()) all.push_back({first, bytes, device});
   }
   return all;
 }

@@ -53,6 +53,13 @@ class PoolSegments {
   };
   Figures figures();
 
+  struct Segment {
+    std::uintptr_t address;
+    std::uint64_t bytes;
+    int device;  // its ordinal, or CISTERN_CURRENT
+  };
+  Vector<Segment> list();
+
   // The segments of a pool that ends, which has no block. They are moved out under the pool's lock, and given back
   // under none.
   class Ended {

@@ -75,7 +75,7 @@ class OnPagesOf64KiB(Emulated):
 
     def setUp(self):
         super().setUp()
-        # Vector loads (SVE) of the emulator end plain programs with SIGSEGV there, too: they miss the end of ld.so's data.
+        # The emulator's vector loads (SVE) end plain programs with SIGSEGV there: they miss the end of ld.so's data.
         for name, value in (("QEMU_PAGESIZE", "65536"), ("QEMU_CPU", "max,sve=off")):
             os.environ[name] = value
             self.addCleanup(os.environ.pop, name)

@@ -239,8 +239,11 @@ class Ends(LeaksTest):
     def test_beside_other_threads(self):
         """They are stopped, and notice nothing."""
         for way in (["beside"], ["threads", "1"], ["threads", "64"], ["allocating"], ["registers"]):
-            done, reports = self.with_report(self.program("ends_of_leaks"), *way, expected_status=3)
-            self.assertEqual((done.out, done.err), ("", ""), way)
+            for _ in range(5):  # on a busy machine there may be no time to stop all: the report says so
+                done, reports = self.with_report(self.program("ends_of_leaks"), *way, expected_status=3)
+                self.assertEqual((done.out, done.err), ("", ""), way)
+                if not reports[0]["judging"]["unseen_threads"]:
+                    break
             self.assertEqual(reports[0]["judging"]["unseen_threads"], 0, way)
             self.assertEqual(self.found(reports), self.LOST_AND_REACHABLE, way)
 

@@ -111,7 +111,7 @@ TEST(CudaMemoryResources, GiveBackWithoutWaiting) {
   auto* const wait = reinterpret_cast<CUresult (*)(CUstream)>(simcuda_function("cuStreamSynchronize"));
   CUstream busy = nullptr;
   ASSERT_EQ(create(&busy, 0), CUDA_SUCCESS);
-  const device_resource memory;
+  const device_resource memory(CISTERN_WHOLE_BLOCKS);
   for (const cuda::stream_ref stream : {cuda::stream_ref(cudaStream_t{}), cuda::stream_ref(busy)}) {
     void* const block = memory.allocate(stream, 3 * kMiB);
     void* const source = memory.allocate(stream, 3 * kMiB);
@@ -171,7 +171,8 @@ TEST(CudaMemoryResources, ThrowWhatSaysWhy) {
     EXPECT_EQ(error.reason().native, CUDA_ERROR_OUT_OF_MEMORY);
     EXPECT_STREQ(error.what(), "out of memory");
   }
-  EXPECT_THROW(memory.allocate(100, 512), std::bad_alloc) << "not in the process's own pool";
+  const device_resource whole(CISTERN_WHOLE_BLOCKS);
+  EXPECT_THROW(whole.allocate(100, 512), std::bad_alloc) << "not in the process's own pool";
 }
 
 }  // namespace

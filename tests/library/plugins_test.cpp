@@ -17,7 +17,7 @@ class Plugins : public testing::Test {
   void SetUp() override {
     if (!make_cuda_current()) GTEST_SKIP() << "no simulated driver";
     // A second run of the same suite (CMakeLists.txt).
-    if (getenv("POOLS_CUT_SEGMENTS")) ASSERT_EQ(cistern_torch_use_segments(), CISTERN_OK);
+    if (getenv("POOLS_HAVE_WHOLE_BLOCKS")) ASSERT_EQ(cistern_torch_use_whole_blocks(), CISTERN_OK);
   }
 };
 
@@ -49,8 +49,8 @@ TEST_F(Plugins, TorchsPoolHasItsBlocks) {
 TEST_F(Plugins, TheyCutSegmentsFromTheBeginningOrNotAtAll) {
   EXPECT_NE(torch_pool(), nullptr);
   void* const block = cistern_torch_alloc(kBytes, 0, nullptr);
-  const bool cuts = getenv("POOLS_CUT_SEGMENTS");
-  EXPECT_EQ(cistern_torch_use_segments(), cuts ? CISTERN_OK : CISTERN_TOO_LATE);
+  const bool cuts = !getenv("POOLS_HAVE_WHOLE_BLOCKS");
+  EXPECT_EQ(cistern_torch_use_whole_blocks(), cuts ? CISTERN_TOO_LATE : CISTERN_OK);
   EXPECT_EQ(figures(torch_pool()).segments > 0, cuts);
   cistern_torch_free(block, kBytes, 0, nullptr);
 }

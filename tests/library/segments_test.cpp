@@ -123,6 +123,66 @@ TEST_F(Segments, HaveFiguresThatAddUp) {
   }
 }
 
+TEST_F(Segments, CanBeVisited) {
+  struct Seen {
+    std::uint64_t count = 0, bytes = 0;
+    std::uintptr_t first = 0, end = 0;
+    int device = -1;
+  } seen;
+  const auto see = [](void* segment, std::size_t bytes, int device, void* user) {
+    Seen& seen = *static_cast<Seen*>(user);
+    ++seen.count;
+    seen.bytes += bytes;
+    seen.first = reinterpret_cast<std::uintptr_t>(segment);
+    seen.end = seen.first + bytes;
+    seen.device = device;
+    return 0;
+  };
+  cistern_pool* const pool = make("visited");
+  void* const block = take(pool, 5000);
+  EXPECT_EQ(cistern_pool_visit_segments(pool, see, &seen), CISTERN_OK);
+  EXPECT_EQ(seen.count, 1u);
+  EXPECT_EQ(seen.bytes, statistics(pool).segment_bytes);
+  EXPECT_TRUE(seen.first <= address(block) && address(block) + 5000 <= seen.end);
+  EXPECT_EQ(seen.device, 0);
+  void* const of_other_device = cistern_torch_alloc(5000, 1, nullptr);
+  cistern_pool* torchs = nullptr;
+  EXPECT_EQ(cistern_torch_pool(&torchs), CISTERN_OK);
+  EXPECT_EQ(cistern_pool_visit_segments(torchs, see, &seen), CISTERN_OK);
+  EXPECT_EQ(seen.device, 1);
+  cistern_torch_free(of_other_device, 5000, 1, nullptr);
+  give(pool, block);
+  seen = {};
+  EXPECT_EQ(cistern_pool_visit_segments(cistern::default_pool(CISTERN_DEVICE), see, &seen), CISTERN_OK);
+  EXPECT_EQ(seen.count, 0u) << "a pool without segments";
+  EXPECT_EQ(cistern_pool_visit_segments(pool, nullptr, nullptr), CISTERN_INVALID);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+// With options (CMakeLists.txt).
+TEST(SegmentsByOption, BlocksThatAreNotKeptAreWhole) {
+  if (!getenv("BLOCKS_ARE_WHOLE_FROM")) GTEST_SKIP() << "a part of other tests";
+  if (!make_cuda_current()) GTEST_SKIP() << "no simulated driver";
+  const std::size_t limit = strtoull(getenv("BLOCKS_ARE_WHOLE_FROM"), nullptr, 10);
+  const cistern::device_resource memory;
+  for (const std::size_t bytes : {std::size_t{1000}, std::size_t{4} << 20, std::size_t{9} << 20}) {
+    const long long before = simcuda_value("allocs"), freed = simcuda_value("frees");
+    const auto of = [&] {
+      auto now = cistern::sized<cistern_pool_statistics>();
+      EXPECT_EQ(cistern_pool_get_statistics(memory.pool(), &now), CISTERN_OK);
+      return now;
+    };
+    const std::uint64_t segments = of().segments_made;
+    void* const block = memory.allocate(bytes);
+    EXPECT_EQ(simcuda_value("allocs") - before, 1);
+    EXPECT_EQ(of().segments_made - segments, bytes < limit);
+    EXPECT_EQ(of().live_bytes, bytes);
+    memory.deallocate(block, bytes);
+    EXPECT_EQ(simcuda_value("frees") - freed, bytes >= limit);
+    cistern_trim(CISTERN_DEVICE, 0, nullptr);
+  }
+}
+
 TEST_F(Segments, GoBackInTheEndWhenTheyAreNotNeededAnyMore) {
   cistern_pool* const pool = make("defragmented");
   void* const kept = take(pool, 5000);
@@ -268,7 +328,9 @@ struct OwnStream {
 
 TEST_F(Segments, AreChosenByAResourcesArgument) {
   const cistern::device_resource whole(CISTERN_WHOLE_BLOCKS), cut(CISTERN_SEGMENTS);
-  EXPECT_EQ(whole, cistern::device_resource());
+  EXPECT_EQ(cut, cistern::device_resource()) << "unless it is told otherwise";
+  EXPECT_EQ(whole.pool(), cistern::default_pool(CISTERN_DEVICE));
+  EXPECT_EQ(cistern::pinned_resource().pool(), cistern::default_pool(CISTERN_PINNED));
   EXPECT_NE(whole, cut);
   EXPECT_EQ(cut, cistern::device_resource(CISTERN_SEGMENTS)) << "one pool for all";
   BusyStream busy;

@@ -36,7 +36,8 @@ def snippets(page):
 
 
 def without_numbers(text):
-    return re.sub(r"\d+(?:[.,]\d+)*", "#", text)
+    # Some systems have their programs in /bin.
+    return re.sub(r"\d+(?:[.,]\d+)*", "#", text).replace("(/bin/", "(/usr/bin/")
 
 
 def pattern_of(shown):

@@ -57,8 +57,8 @@ class Torch(FrameworkTest):
         self.job("torch_job.py", "figures_are_the_drivers", CISTERN_DEVICE_POOL="off")
 
     def test_streams_memory_and_snapshots(self):
-        self.job("torch_job.py", "in_the_order_of_streams", "without_memory", "snapshots", "under_torchs_own_allocator",
-                 "graphs_do_not_allocate", "too_late", "leaks_of_tensors")
+        self.job("torch_job.py", "in_the_order_of_streams", "without_memory", "snapshots", "snapshots_of_whole_blocks",
+                 "under_torchs_own_allocator", "graphs_do_not_allocate", "too_late", "leaks_of_tensors")
 
     def test_without_the_preloaded_library(self):
         self.job("torch_job.py", "unseen", preload=False)

@@ -63,7 +63,7 @@ class Programs(PackageTest):
                  "a_handle_that_comes_again_is_another_stream", "memory_that_ran_out_is_given_to_others",
                  "one_that_captures", "threads")
         self.cases("streams.py", cases)
-        self.cases("streams.py", cases, POOLS_CUT_SEGMENTS="1")
+        self.cases("streams.py", cases, POOLS_HAVE_WHOLE_BLOCKS="1")
 
     def test_what_is_no_block_is_refused(self):
         done = self.python(HERE / "programs/streams.py", "wrong_ones")

@@ -81,8 +81,6 @@ CUresult begin_cut_block(const SegmentPlace& at, const CutBytes& cut) {
   Block* const block = record_of(s, at, cut);
   s.segments.count(*block, true);
   hand_out_part(s, block, cut.requested, api_of(block->kind), cut.hit);
-  // The graph will have its address.
-  if (cut.on_stream && s.captures.any() && s.captures.capturing(cut.stream, false)) block->marked.store(true);
   return kSuccess;
 }
 

@@ -25,7 +25,7 @@ namespace {
 
 // The pool of the first thread that makes one stays.
 cistern_pool* pool_named(std::atomic<cistern_pool*>& slot, const char* name, cistern_kind kind,
-                         cistern_pool_memory memory = CISTERN_WHOLE_BLOCKS) {
+                         cistern_pool_memory memory) {
   cistern_pool* known = slot.load(std::memory_order_acquire);
   if (known) [[likely]]
     return known;
@@ -79,7 +79,7 @@ int device_for_pinned() { return cuda::any_context_is_current() ? CISTERN_CURREN
 
 cistern_pool* pinned_pool(void* chosen) {
   static constinit std::atomic<cistern_pool*> pool{nullptr};
-  return chosen ? static_cast<cistern_pool*>(chosen) : pool_named(pool, "numpy", CISTERN_PINNED);
+  return chosen ? static_cast<cistern_pool*>(chosen) : pool_named(pool, "numpy", CISTERN_PINNED, CISTERN_WHOLE_BLOCKS);
 }
 
 // A copy of Cistern that was linked or loaded later does not see the program's streams.
@@ -90,17 +90,19 @@ bool sees_all_streams() { return preloaded.load(std::memory_order_relaxed) && !s
 void* queue_for_free() { return sees_all_streams() ? cuda::legacy_stream() : nullptr; }
 
 constinit std::atomic<cistern_pool*> torchs_pool{nullptr};
-cistern_pool* pool_of_torch() { return pool_named(torchs_pool, "torch", CISTERN_DEVICE); }
+cistern_pool* pool_of_torch(cistern_pool_memory memory = CISTERN_SEGMENTS) {
+  return pool_named(torchs_pool, "torch", CISTERN_DEVICE, memory);
+}
 
 }  // namespace
 
 // --- PyTorch
-cistern_status torch_use_segments() {
+cistern_status torch_use_whole_blocks() {
   native = 0;
-  const cistern_pool* const pool = pool_named(torchs_pool, "torch", CISTERN_DEVICE, CISTERN_SEGMENTS);
-  const Account* const account = pool ? account_of("cistern_torch_use_segments", pool) : nullptr;
+  const cistern_pool* const pool = pool_of_torch(CISTERN_WHOLE_BLOCKS);
+  const Account* const account = pool ? account_of("cistern_torch_use_whole_blocks", pool) : nullptr;
   if (!account) return CISTERN_NO_MEMORY;
-  return account->settings.memory == CISTERN_SEGMENTS ? CISTERN_OK : CISTERN_TOO_LATE;
+  return account->settings.memory == CISTERN_WHOLE_BLOCKS ? CISTERN_OK : CISTERN_TOO_LATE;
 }
 
 cistern_status torch_pool(cistern_pool** pool) {

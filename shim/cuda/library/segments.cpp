@@ -2,6 +2,7 @@
 #include "shim/cuda/library/segments.hpp"
 
 #include "shim/cuda/device_memory.hpp"
+#include "shim/cuda/hooks/pooled.hpp"
 #include "shim/cuda/hooks/stream_order.hpp"
 #include "shim/cuda/library/answers.hpp"
 #include "shim/cuda/library/devices.hpp"
@@ -20,16 +21,26 @@ SegmentPlace place_of(const Place& place) {
   return {reinterpret_cast<Context*>(place.context), static_cast<std::uint32_t>(place.life), place.traits};
 }
 
+// The graph that a stream captures keeps the addresses of blocks. Their frees and allocations are the driver's matter.
+bool is_for_graph(CudaState& s, const InOrder& order) {
+  return order.of_stream && s.captures.any() && s.captures.capturing(static_cast<CUstream>(order.stream), false);
+}
+
+bool may_cut(const BlockRequest& request) {
+  if (!driver_found()) return false;
+  CudaState& s = state();
+  const BlockKind kind = request.memory->kind == CISTERN_DEVICE ? BlockKind::device : BlockKind::pinned;
+  return !s.missing.for_pools && !why_size_not_pooled(s, kind, request.bytes) && !is_for_graph(s, request.order);
+}
+
 // A context after a fault answers with the fault.
 CUresult find_here(CudaState& s, Context** context) {
   *context = s.contexts.current();
   if (!*context) return kInvalidContext;
-  if (s.missing.for_pools) return kNotSupported;
   return (*context)->poisoned.load(std::memory_order_relaxed) ? s.functions.context_synchronize() : kSuccess;
 }
 
 cistern_status find(const BlockRequest& request, Place* place) {
-  if (!driver_found()) return CISTERN_NO_DRIVER;
   int device = request.where & CISTERN_ON_DEVICE ? request.device : CISTERN_CURRENT;
   // The runtime's own first call would make the first device's context current.
   if (request.order.of_stream && device == CISTERN_CURRENT && !any_context_is_current()) device = 0;
@@ -49,9 +60,7 @@ bool is_there(const Place& place) {
 }
 
 cistern_status begin(const Place& place, const CutBlock& block) {
-  return status_of(
-      begin_cut_block(place_of(place), {block.address, block.bytes, block.wanted_bytes, block.was_there,
-                                        block.order.of_stream, static_cast<CUstream>(block.order.stream)}));
+  return status_of(begin_cut_block(place_of(place), {block.address, block.bytes, block.wanted_bytes, block.was_there}));
 }
 
 cistern_status end(const Place& place, std::uintptr_t address, void* queue, InOrder order, CutEnd* end) {
@@ -86,8 +95,10 @@ Settled settled(const Place& place, library::WorkFence& fence) {
 }  // namespace
 
 extern constexpr library::KindSegments segments = {
+    .may_cut = may_cut,
     .find = find,
     .is_there = is_there,
+    .device_of = [](const Place& place) { return place_of(place).context->device->ordinal; },
     .acquire = [](const Place& place, std::size_t bytes,
                   std::uintptr_t* first) { return status_of(acquire_segment(place_of(place), bytes, first)); },
     .release = [](const Place& place, std::uintptr_t first) { release_segment(place_of(place), first); },

@@ -1,9 +1,9 @@
 // Pools as resources of libcu++ (cuda::mr) and of RMM: device, pinned, managed and host memory.
 //
-//   cistern::device_resource memory;                          // the process's own pool; or of a cistern::pool
+//   cistern::device_resource memory;                          // a pool that cuts blocks out of large allocations
 //   cuda::mr::resource_ref<cuda::mr::device_accessible> ref(memory);
 //   rmm::device_buffer buffer(bytes, stream, memory);
-//   cistern::device_resource cut(CISTERN_SEGMENTS);           // a pool that cuts blocks out of large allocations
+//   cistern::device_resource whole(CISTERN_WHOLE_BLOCKS);     // the process's own pool; or of a cistern::pool
 //
 // They have what each generation of libcu++ asks for: allocate(bytes, alignment) and allocate_async (to CUDA 13.0),
 // allocate_sync and allocate(stream, ...) (from 13.1 on). No header of CUDA is included, and none has to be before.
@@ -13,14 +13,13 @@
 // std::bad_alloc; without exceptions it is a line and the end of the process. Thread-safety: any thread at any time.
 //
 // Alignment: to 256 bytes always; more in pools of one's own, and in the process's own of pinned and host memory.
-// Streams: an allocation is usable at once, on any stream. A block that goes back with a stream is not given again
-// before the work of its context has ended that was there, and nobody waits; managed memory waits, as the driver's
-// own free does. Host memory has no order of streams: nothing could wait for them.
-//
-// Whole blocks are best where sizes repeat, as they do from one step of a training loop to the next, and where blocks
-// are shared with other processes. Segments are best where sizes vary: they take fewer calls of the driver, and a block
-// that goes back with a stream may be given immediately to a later request on that stream. Then an allocation is usable
-// on its own stream, and on others that follow it.
+// Segments, which device_resource has unless it is told otherwise, take fewer calls of the driver where sizes vary. A
+// block that goes back with a stream may be given immediately to a later request on that stream. So memory that was
+// allocated on a stream is usable on that stream, and on others that follow it.
+// Whole blocks are usable immediately, on any stream. A block that goes back with a stream is not given again before
+// the earlier work of its context has ended, and no thread waits. cuMemGetAddressRange answers with the block.
+// Managed memory waits when it goes back, as the driver's own free does. Host memory has no order of streams: nothing
+// could wait for them.
 #ifndef CISTERN_CUDA_RESOURCE_HPP
 #define CISTERN_CUDA_RESOURCE_HPP
 
@@ -80,13 +79,13 @@ constexpr bool is_property(std::string_view name) {
   return text.ends_with("::");
 }
 
-// Made at the first call, and never destroyed: blocks of static objects may outlive anything.
+// Made at the first call, and never destroyed: blocks of static objects may outlive anything. Null: there are too many
+// pools.
 template <cistern_kind kind>
-cistern_pool* pool_of_segments() {
+cistern_pool* pool_of_segments() noexcept {
   static cistern_pool* const made = [] {
     result<cistern::pool> pool = cistern::pool::make({.name = "segments", .kind = kind, .memory = CISTERN_SEGMENTS});
-    if (!pool) raise_bad_alloc(pool.why());
-    return pool.value().release();
+    return pool ? pool.value().release() : nullptr;
   }();
   return made;
 }
@@ -108,15 +107,19 @@ class pool_resource {
   using any_stream = detail::any_stream;
 
  public:
-  pool_resource() noexcept : pool_(default_pool(kind)) {}
+  // Device memory: with CISTERN_SEGMENTS, unless there are too many pools. Other memory: the process's own pool.
+  pool_resource() noexcept : pool_resource(chosen_pool()) {}
   // One of `kind`.
   explicit pool_resource(cistern_pool* pool) noexcept : pool_(pool) {}
   explicit pool_resource(const cistern::pool& pool) noexcept
       : pool_(pool.get()), in_order_(kind == CISTERN_DEVICE && pool.memory() == CISTERN_SEGMENTS) {}
   // CISTERN_SEGMENTS: the pool "segments" of this kind, which stays until the process ends.
+  // CISTERN_WHOLE_BLOCKS: the process's own pool.
   explicit pool_resource(cistern_pool_memory memory) requires(kind == CISTERN_DEVICE || kind == CISTERN_PINNED)
       : pool_(memory == CISTERN_SEGMENTS ? detail::pool_of_segments<kind>() : default_pool(kind)),
-        in_order_(kind == CISTERN_DEVICE && memory == CISTERN_SEGMENTS) {}
+        in_order_(kind == CISTERN_DEVICE && memory == CISTERN_SEGMENTS) {
+    if (!pool_) detail::raise_bad_alloc({CISTERN_NO_MEMORY, "pool_resource"});
+  }
 
   cistern_pool* pool() const noexcept { return pool_; }
   bool operator==(const pool_resource& other) const noexcept { return pool_ == other.pool_; }
@@ -170,6 +173,17 @@ class pool_resource {
                                                                                                   Property) noexcept {}
 
  private:
+  struct Chosen {
+    cistern_pool* pool;
+    bool in_order;
+  };
+  explicit pool_resource(const Chosen& chosen) noexcept : pool_(chosen.pool), in_order_(chosen.in_order) {}
+  static Chosen chosen_pool() noexcept {
+    if constexpr (kind == CISTERN_DEVICE)
+      if (cistern_pool* const cut = detail::pool_of_segments<kind>()) return {cut, true};
+    return {default_pool(kind), false};
+  }
+
   cistern_pool* pool_;
   bool in_order_ = false;  // requests name their stream
 };

@@ -43,9 +43,10 @@ CISTERN_API void* cistern_torch_alloc(ssize_t size, int device, void* stream);
 CISTERN_API void cistern_torch_free(void* block, ssize_t size, int device, void* stream);
 /* As Tensor.record_stream: for set_record_stream_fn. */
 CISTERN_API void cistern_torch_record_stream(void* block, void* stream);
-/* That pool cuts its blocks out of segments of its own (CISTERN_SEGMENTS in cistern/pool.h). CISTERN_TOO_LATE: it is
- * there already, without segments. CISTERN_NO_MEMORY: there are too many pools. */
-CISTERN_API cistern_status cistern_torch_use_segments(void);
+/* That pool has segments (CISTERN_SEGMENTS in cistern/pool.h) unless this is called before any other call of this
+ * section: then its blocks are whole allocations. CISTERN_TOO_LATE: it has segments. CISTERN_NO_MEMORY: there are too
+ * many pools. */
+CISTERN_API cistern_status cistern_torch_use_whole_blocks(void);
 /* That pool; made at the first call. CISTERN_NO_MEMORY: there are too many pools. */
 CISTERN_API cistern_status cistern_torch_pool(struct cistern_pool** pool);
 

@@ -28,7 +28,9 @@ typedef enum cistern_pool_memory CISTERN_INT {
    * freed. That takes fewer calls of the driver where sizes vary. The driver knows the segments and not the blocks:
    * cuMemGetAddressRange answers with the segment, and a handle of cuIpcGetMemHandle opens the segment, in which the
    * block lies at the offset that its address has. Under the preloaded object, cuMemFree refuses a block with a line.
-   * Segments without blocks go back when memory is trimmed or runs out, or when the pool is destroyed. */
+   * Segments without blocks go back when memory is trimmed or runs out, or when the pool is destroyed.
+   * Blocks that options exclude from reuse are whole allocations. So are blocks for a stream that captures, and all
+   * blocks if the driver lacks functions. */
   CISTERN_SEGMENTS = 1
 } cistern_pool_memory;
 
@@ -121,6 +123,10 @@ CISTERN_API cistern_status cistern_pool_get_statistics(cistern_pool* pool, ciste
  * held; anything but 0 ends it. */
 CISTERN_API cistern_status cistern_pool_visit(cistern_pool* pool, int (*visit)(void* block, size_t bytes, void* user),
                                               void* user);
+/* visit() for each segment of a pool with segments, and for none of another pool. `device`: the
+ * ordinal of the device whose context made it. As cistern_pool_visit; a segment may go back meanwhile. */
+CISTERN_API cistern_status cistern_pool_visit_segments(
+    cistern_pool* pool, int (*visit)(void* segment, size_t bytes, int device, void* user), void* user);
 #ifdef __cplusplus
 }
 #endif

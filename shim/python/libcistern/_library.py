@@ -219,6 +219,7 @@ class Frame(ctypes.Structure):
 VISIT_BLOCK = ctypes.CFUNCTYPE(_INT, ctypes.POINTER(Block), _P)
 VISIT_FRAME = ctypes.CFUNCTYPE(_INT, ctypes.POINTER(Frame), _P)
 VISIT_POOL = ctypes.CFUNCTYPE(_INT, _P, _SIZE, _P)
+VISIT_SEGMENT = ctypes.CFUNCTYPE(_INT, _P, _SIZE, _INT, _P)
 
 _PROTOTYPES = {  # name: (result, arguments)
     "version": (ctypes.c_char_p, []),
@@ -239,11 +240,12 @@ _PROTOTYPES = {  # name: (result, arguments)
     "pool_default": (_INT, [_INT, ctypes.POINTER(_P)]),
     "pool_get_statistics": (_INT, [_P, ctypes.POINTER(PoolStatistics)]),
     "pool_visit": (_INT, [_P, VISIT_POOL, _P]),
+    "pool_visit_segments": (_INT, [_P, VISIT_SEGMENT, _P]),
     "pool_allocate": (_INT, [_P, _SIZE, _SIZE, ctypes.POINTER(_P)]),
     "pool_deallocate": (_INT, [_P, _P, _P]),
     "pool_allocate_on": (_INT, [_P, _SIZE, _INT, _P, ctypes.POINTER(_P)]),
     "pool_deallocate_on": (_INT, [_P, _P, _P]),
-    "torch_use_segments": (_INT, []),
+    "torch_use_whole_blocks": (_INT, []),
     "torch_pool": (_INT, [ctypes.POINTER(_P)]),
 }
 

@@ -11,9 +11,10 @@ from libcistern._pools import Pool
 
 
 def allocator(pool=None):
-    """A cupy.cuda.PythonFunctionAllocator; `pool`: a libcistern.Pool of device memory, or None for a new one."""
+    """A cupy.cuda.PythonFunctionAllocator; `pool`: a libcistern.Pool of device memory, or None for a new one with
+    segments."""
     cupy = _frameworks.need("cupy", "libcistern.cupy")
-    pool = pool or Pool("device", "cupy")
+    pool = pool or Pool("device", "cupy", segments=True)
     streams = {}
 
     def allocate(nbytes, device):

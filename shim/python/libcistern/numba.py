@@ -19,7 +19,7 @@ _cuda = _frameworks.need("numba.cuda", "libcistern.numba")
 
 @functools.lru_cache(maxsize=None)
 def pool():
-    return Pool("device", "numba")
+    return Pool("device", "numba", segments=True)
 
 
 def _finalizer(address, allocations):

@@ -4,7 +4,7 @@
     libcistern.rmm.use()                                   # rmm's current resource of this device
     pool = rmm.mr.PoolMemoryResource(libcistern.rmm.resource())     # or the upstream of another one
 
-In the order of RMM's streams: a block that goes back on a stream is given again there at once.
+In the order of RMM's streams: a block that goes back on a stream is given again there immediately.
 """
 from libcistern import _frameworks
 from libcistern._pools import Pool
@@ -23,10 +23,10 @@ def _number(stream):
 
 
 def resource(pool=None):
-    """An rmm.mr.DeviceMemoryResource; `pool`: a libcistern.Pool of device memory, or None for a new one named "rmm".
-    Its attribute `cistern_pool` has the figures."""
+    """An rmm.mr.DeviceMemoryResource; `pool`: a libcistern.Pool of device memory, or None for a new one with segments,
+    named "rmm". Its attribute `cistern_pool` has the figures."""
     rmm = _frameworks.need("rmm", "libcistern.rmm")
-    pool = pool or Pool("device", "rmm")
+    pool = pool or Pool("device", "rmm", segments=True)
 
     def allocate(nbytes, stream=None):
         return pool.allocate(nbytes, _number(stream)) if nbytes else 0

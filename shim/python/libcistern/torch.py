@@ -12,12 +12,13 @@ default one are given again only when their work has ended, and those with recor
 A CUDA graph must not allocate while it is captured (torch then raises). pool() gives a torch.cuda.MemPool instead:
 torch's own allocator, with graphs and statistics, over large blocks of ours.
 """
+import bisect
 import ctypes
 import pickle
 
 from libcistern import _frameworks
 from libcistern._leaks import live_blocks, stack_of
-from libcistern._library import VISIT_POOL, check, library, library_path
+from libcistern._library import VISIT_POOL, VISIT_SEGMENT, check, library, library_path
 from libcistern._pools import device_count, figures, pool_statistics
 
 ROUNDING = 512  # of the driver
@@ -35,21 +36,21 @@ def _handle():
     return pool
 
 
-def allocator(segments=False):
+def allocator(segments=True):
     """A new torch.cuda.memory.CUDAPluggableAllocator over the pool "torch". `segments`: as those of Pool; CisternError:
-    the pool has been used already."""
+    the pool has some already."""
     torch = _torch()
-    if segments:
-        check(library().cistern_torch_use_segments(), "segments for the pool torch")
+    if not segments:
+        check(library().cistern_torch_use_whole_blocks(), "whole blocks for the pool torch")
     made = torch.cuda.memory.CUDAPluggableAllocator(library_path(), "cistern_torch_alloc", "cistern_torch_free")
     record_stream = ctypes.cast(library().cistern_torch_record_stream, ctypes.c_void_p).value
     made.allocator().set_record_stream_fn(record_stream)
     return made
 
 
-def use(segments=False):
-    """All of torch's CUDA memory from now on. `segments`: its pool cuts blocks out of large allocations. RuntimeError,
-    torch's own: it has allocated already."""
+def use(segments=True):
+    """All of torch's CUDA memory from now on. `segments`: its pool cuts blocks out of large allocations; otherwise each
+    block is one. RuntimeError, torch's own: it has allocated already."""
     global _used
     made = allocator(segments)
     _torch().cuda.memory.change_current_allocator(made)
@@ -85,30 +86,73 @@ def statistics():
     }
 
 
-def snapshot(path=None):
-    """The live blocks of the pool "torch", with their Python lines, in the form of torch.cuda.memory._snapshot(): each
-    block is a segment. `path`: pickled there, as the viewer reads it. There is no trace of what came before."""
+def _blocks():
+    """The live blocks of the pool "torch": (address, bytes, frames, device)."""
     of_pool = {}
 
     def visit(block, size, _):
         of_pool[block] = size
         return 0
     library().cistern_pool_visit(_handle(), VISIT_POOL(visit), None)
-    stacks, segments = {}, []
+    stacks, blocks = {}, []
     for address, size, _, _, site, device in live_blocks("device"):
         if address not in of_pool:
             continue
         if site not in stacks:
             stacks[site] = [{"name": line.function or "??", "filename": line.file or "??", "line": line.line}
                             for line in stack_of(site)]
-        taken = -(-size // ROUNDING) * ROUNDING
-        segments.append({
-            "device": max(device, 0), "address": address, "stream": 0, "segment_type": "large",
-            "segment_pool_id": (0, 0), "is_expandable": False, "total_size": taken, "allocated_size": taken,
-            "active_size": taken, "requested_size": size, "frames": stacks[site],
-            "blocks": [{"address": address, "size": taken, "requested_size": size, "state": "active_allocated",
-                        "frames": stacks[site]}]})
-    segments.sort(key=lambda segment: segment["address"])
+        blocks.append((address, size, stacks[site], device))
+    return sorted(blocks, key=lambda block: block[0])
+
+
+def _segments():
+    """The segments of the pool: (address, bytes, device)."""
+    found = []
+
+    def visit(segment, size, device, _):
+        found.append((segment, size, device))
+        return 0
+    library().cistern_pool_visit_segments(_handle(), VISIT_SEGMENT(visit), None)
+    return sorted(found)
+
+
+def _block_row(address, size, requested, state, frames):
+    return {"address": address, "size": size, "requested_size": requested, "state": state, "frames": frames}
+
+
+def _segment_row(address, size, device, blocks):
+    """`blocks`: the live blocks in it, by address. The bytes between them are inactive."""
+    rows, at = [], address
+    for first, requested, frames, _ in blocks:
+        taken = -(-requested // ROUNDING) * ROUNDING
+        if first > at:
+            rows.append(_block_row(at, first - at, 0, "inactive", []))
+        rows.append(_block_row(first, taken, requested, "active_allocated", frames))
+        at = first + taken
+    if at < address + size:
+        rows.append(_block_row(at, address + size - at, 0, "inactive", []))
+    taken = sum(row["size"] for row in rows if row["state"] == "active_allocated")
+    return {"device": max(device, 0), "address": address, "stream": 0, "segment_type": "large",
+            "segment_pool_id": (0, 0), "is_expandable": False, "total_size": size, "allocated_size": taken,
+            "active_size": taken, "requested_size": sum(row["requested_size"] for row in rows),
+            "frames": blocks[0][2] if len(blocks) == 1 else [], "blocks": rows}
+
+
+def snapshot(path=None):
+    """The segments and live blocks of the pool "torch", with their Python lines, in the form of
+    torch.cuda.memory._snapshot(). A whole block is a segment. `path`: pickled there, as the viewer reads it. It has no
+    trace of earlier allocations."""
+    blocks, segments, done = _blocks(), [], 0
+
+    def whole_blocks(end):
+        for block in blocks[done:end]:
+            segments.append(_segment_row(block[0], -(-block[1] // ROUNDING) * ROUNDING, block[3], [block]))
+    for address, size, device in _segments():
+        first, end = (bisect.bisect_left(blocks, (border,)) for border in (address, address + size))
+        whole_blocks(first)
+        segments.append(_segment_row(address, size, device, blocks[first:end]))
+        done = end
+    whole_blocks(len(blocks))
     made = {"segments": segments, "device_traces": [[] for _ in range(max(device_count(), 1))],
             "allocator_settings": {"backend": "cistern"}, "external_annotations": []}
     if path is not None:

@@ -9,9 +9,9 @@ from libcistern._library import library
 
 NBYTES = 5000
 ours = library()
-CUTS_SEGMENTS = bool(os.environ.get("POOLS_CUT_SEGMENTS"))
-if CUTS_SEGMENTS:
-    assert ours.cistern_torch_use_segments() == 0
+CUTS_SEGMENTS = not os.environ.get("POOLS_HAVE_WHOLE_BLOCKS")
+if not CUTS_SEGMENTS:
+    assert ours.cistern_torch_use_whole_blocks() == 0
 for name, result, arguments in (("alloc", ctypes.c_void_p, [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]),
                                 ("free", None, [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]),
                                 ("record_stream", None, [ctypes.c_void_p, ctypes.c_void_p])):
@@ -109,7 +109,7 @@ def one_that_captures():
     free(kept, on)
     free(also, on)
     assert driver.simulated("invalidated_captures") == 0, "no call was made"
-    assert CUTS_SEGMENTS == bool(alloc(on)), "a call of the driver, which such a capture forbids"
+    assert not alloc(on), "a call of the driver, which such a capture forbids"
     driver.cuda.cuStreamEndCapture(ctypes.c_void_p(on), ctypes.byref(graph))
 
 

@@ -47,9 +47,10 @@ def figures_are_what_the_script_asked_for():
     found = stats()
     assert {key: found[key] for key in wanted} == wanted, (seed, found, wanted)
     device = libcistern.statistics("device")
-    if not driver.in_ranges():
-        assert device.driver_allocs == driver.simulated("allocs"), device
-        assert device.live_blocks + device.pooled_blocks == driver.simulated("live_allocations"), device
+    assert device.driver_allocs == driver.simulated("allocs"), device
+    segments = libcistern.torch.snapshot()["segments"]
+    assert sum(segment["total_size"] for segment in segments) == driver.simulated("live_bytes"), segments
+    assert sum(segment["requested_size"] for segment in segments) == wanted["allocated_bytes.all.current"], segments
     assert found["pool_hits"] > 50 and device.driver_allocs < wanted["allocation.all.allocated"]
     assert found["reserved_bytes.all.current"] >= wanted["allocated_bytes.all.current"]
     alive.clear()
@@ -92,8 +93,8 @@ def in_the_order_of_streams():
     gate.open()
     torch.cuda.synchronize()
     del kept
-    given = [y.data_ptr() for y in [empty(50000) for _ in range(200 if driver.in_ranges() else 6)]]
-    assert any(0 <= at - address < 50000 for address in given) if driver.in_ranges() else at in given
+    given = [y.data_ptr() for y in [empty(50000) for _ in range(200)]]
+    assert any(0 <= at - address < 50000 for address in given), "perhaps joined with what lay before it"
 
 
 def without_memory():
@@ -117,11 +118,31 @@ def snapshots():
     with open("memory.pickle", "rb") as file:
         made = pickle.load(file)
     (segment,) = made["segments"]
-    assert segment["address"] == kept.data_ptr() and segment["requested_size"] == 3000
-    assert segment["frames"][1] == {"name": "snapshots", "filename": __file__, "line": line}, segment["frames"]
+    block, rest = segment["blocks"]
+    assert (block["address"], block["size"], block["requested_size"]) == (kept.data_ptr(), 3072, 3000), block
+    assert block["frames"][1] == {"name": "snapshots", "filename": __file__, "line": line}, block["frames"]
+    assert (rest["address"], rest["size"]) == (kept.data_ptr() + 3072, segment["total_size"] - 3072), rest
+    assert (block["state"], rest["state"]) == ("active_allocated", "inactive")
+    assert segment["total_size"] == libcistern.figures("device").reserved_bytes, segment
     from torch.cuda import _memory_viz
     summary = _memory_viz.segsum(made)
     assert "segments: 1" in summary and "total_allocated: 2.9KiB" in summary, summary
+    between, last = empty(5000), empty(1000)
+    del between
+    (segment,) = libcistern.torch.snapshot()["segments"]
+    assert [row["state"] for row in segment["blocks"]] == ["active_allocated", "inactive"] * 2, segment
+    assert segment["blocks"][2]["address"] == last.data_ptr() and segment["allocated_size"] == 3072 + 1024
+
+
+def snapshots_of_whole_blocks():
+    libcistern.torch.use(segments=False)
+    kept = empty(3000)
+    (segment,) = libcistern.torch.snapshot()["segments"]
+    assert (segment["address"], segment["total_size"]) == (kept.data_ptr(), 3072) and len(segment["blocks"]) == 1
+    try:
+        libcistern.torch.allocator()
+    except libcistern.CisternError:
+        raise AssertionError("it has whole blocks, and nobody asked for others") from None
 
 
 def under_torchs_own_allocator():
