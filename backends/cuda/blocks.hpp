@@ -99,12 +99,12 @@ struct RangeContent {
   std::uint64_t piece_bytes = 0;  // of a slab
   const void* owner = nullptr;    // block or slab
 };
-using Ranges = RangeIndex<RangeContent>;
+using AddressIndex = RangeIndex<RangeContent>;
 
 class Blocks {
  public:
   AddressTable<Block> table;
-  Ranges ranges;
+  AddressIndex ranges;
 
   // A record that is not in the table yet: the caller fills it and calls put().
   Block* make() {

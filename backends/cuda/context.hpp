@@ -58,7 +58,7 @@ class DeviceRange;
 
 // One per CUcontext value, never freed: a handle that comes again after a destroy or reset is a new epoch.
 struct Context {
-  Context(const Functions& real, Gate& gate) : clock(real, gate) {}
+  Context(const Functions& real, CallGate& gate) : clock(real, gate) {}
 
   std::atomic<std::uintptr_t> address{0};  // the CUcontext
   CUcontext handle() const { return reinterpret_cast<CUcontext>(address.load(std::memory_order_relaxed)); }
@@ -78,7 +78,7 @@ struct Context {
   std::atomic<int> own_calls{0};
   std::atomic<bool> ending{false};  // threads inside leave as soon as they can
   void wait_until_left() const {
-    for (int wait = 0; own_calls.load() && wait < Gate::kWaitsMax; ++wait) usleep(Gate::kWaitMicroseconds);
+    for (int wait = 0; own_calls.load() && wait < CallGate::kWaitsMax; ++wait) usleep(CallGate::kWaitMicroseconds);
   }
 };
 

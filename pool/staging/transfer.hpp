@@ -51,7 +51,7 @@ struct Outcome {
 // Whether the copy may wait until the device has done its part.
 enum class Waits : bool { no, yes };
 
-Outcome copy_to_device(Ring& ring, Device& device, Lane& lane, const Side& source, const Box& box, Waits waits);
-Outcome copy_to_host(Ring& ring, Device& device, Lane& lane, const Side& target, const Box& box);
+Outcome copy_to_device(Ring& ring, ChunkMaker& maker, Lane& lane, const Side& source, const Box& box, Waits waits);
+Outcome copy_to_host(Ring& ring, ChunkMaker& maker, Lane& lane, const Side& target, const Box& box);
 
 }  // namespace cistern::staging

@@ -15,7 +15,8 @@ using BlockPool = TieredPool<BlockSource>;
 class Pools {
  public:
   // `deferred`: a free does not wait for the device (CISTERN_DEVICE_ORDER).
-  Pools(const Functions& functions, Gate& gate, Blocks& blocks, Contexts& contexts, Account& account, bool deferred);
+  Pools(const Functions& functions, CallGate& gate, Blocks& blocks, Contexts& contexts, Account& account,
+        bool deferred);
 
   BlockSource& source() { return source_; }
   const BlockSource& source() const { return source_; }
@@ -77,10 +78,10 @@ class Pools {
  private:
   template <class Give>
   void to_range(Block* block, std::uint64_t now_ns, Give give);
-  Proportion::Now standing(const Sort& sort, std::uint64_t now_ns);
+  Proportion::Now usage(const Sort& sort, std::uint64_t now_ns);
   void give_up_excess(const Sort& sort, std::uint64_t now_ns);
 
-  Gate& gate_;
+  CallGate& gate_;
   Contexts& contexts_;
   Account& account_;
   BlockSource source_;

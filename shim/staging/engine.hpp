@@ -2,14 +2,14 @@
 // copy or through the ring of bounce buffers, and learns from its time. There is one engine for all kinds of device.
 // The class that derives from it, its `Driver`, has these functions, called in this order for one copy:
 //
-//   copy -> begin: context_of_copy  the context and the device
-//                  why_not          the reason why this copy goes the driver's way, whatever was measured
-//                  take_in_trials   reads the times of trials that have ended, where a driver tells them later
-//                  begin_trial      prepares to time the copy, if its time is wanted
-//        -> stage: settle           waits for work that must end before the pieces of a copy begin
-//                  is_idle          says that no work is ahead of the pieces
-//                  pass_ring        copies the pieces through the ring (pool/staging/transfer.hpp)
-//        -> end:   end_trial        takes the copy's time, or drop_trial: the copy was no measurement
+//   copy -> begin: context_of_copy        the context and the device
+//                  why_not                the reason why this copy goes the driver's way, whatever was measured
+//                  take_in_trials         reads the times of trials that have ended, where a driver tells them later
+//                  begin_trial            prepares to time the copy, if its time is wanted
+//        -> stage: wait_for_earlier_work  waits for work that must end before the pieces of a copy begin
+//                  is_idle                says that no work is ahead of the pieces
+//                  pass_ring              copies the pieces through the ring (pool/staging/transfer.hpp)
+//        -> end:   end_trial              takes the copy's time, or drop_trial: the copy was no measurement
 //
 // Beside the State there is trim_rings(State&, unused_for_ns, now_ns), found by its argument: it gives back the chunks
 // of all rings that were unused for so long. The Turn has is_long(), lengthen() and shorten(), as staging::Turn has.
@@ -20,7 +20,7 @@
 
 #include "pool/limits.hpp"
 #include "pool/staging/turns.hpp"
-#include "shim/staging/staged_way.hpp"
+#include "shim/staging/copy_accounts.hpp"
 #include "stats/counters.hpp"
 
 namespace cistern {
@@ -49,23 +49,23 @@ class StagingEngine {
   // True: the driver copies this one of a batch with the rest of the batch, which is counted.
   bool leaves(State& s, const Copy& what) { return !choose(s, what).of; }
 
-  StagedWays& ways() { return ways_; }
+  CopyAccounts& accounts() { return accounts_; }
   // Null: no copy is staged, and calls need no turns.
   staging::Turns* turns() { return mode_ == StagingMode::off ? nullptr : &turns_; }
   void set_limits(const PoolLimits& limits) { interval_.set(limits); }
 
   void before_fork() {
     lock_.lock_for_fork();
-    ways_.before_fork();
+    accounts_.before_fork();
     turns_.before_fork();
   }
   void after_fork() {
     turns_.after_fork();
-    ways_.after_fork();
+    accounts_.after_fork();
     lock_.unlock_after_fork();
   }
   void forget_in_child() {
-    ways_.forget_in_child();
+    accounts_.forget_in_child();
     turns_.forget_in_child();
   }
 
@@ -75,7 +75,7 @@ class StagingEngine {
 
   struct Plan {
     staging::Way way = staging::Way::native;
-    StagedWay* of = nullptr;  // the account; null: the copy is passed on, which was counted
+    CopyAccount* of = nullptr;  // the account; null: the copy is passed on, which was counted
     CopyContext copy_context{};
     Trial trial{};
     std::uint64_t begin_ns = 0;
@@ -105,7 +105,7 @@ class StagingEngine {
     Plan plan;
     const std::uint64_t bytes = what.box.bytes();
     if (mode_ != StagingMode::off && staging::range_of(bytes)) plan.copy_context = driver().context_of_copy(s, what);
-    plan.of = &ways_.of(plan.copy_context.device, what.to_device);
+    plan.of = &accounts_.of(plan.copy_context.device, what.to_device);
     if (const std::optional<Unstaged> reason = driver().why_not(s, what, plan.copy_context)) {
       plan.of->count(*reason, bytes);
       plan.of = nullptr;
@@ -135,7 +135,7 @@ class StagingEngine {
   // Gets the long turn that the pieces need, in which calls of other threads on this stream wait. So if there are other
   // threads, no work may be ahead of the pieces: it might wait for one of those threads.
   std::optional<Unstaged> begin_pieces(State& s, const Copy& what, Turn& turn) {
-    if (const std::optional<Unstaged> reason = driver().settle(s, what)) return reason;
+    if (const std::optional<Unstaged> reason = driver().wait_for_earlier_work(s, what)) return reason;
     if (turn.is_long()) return std::nullopt;
     if (!turn.lengthen()) return Unstaged::stream_in_use;
     if (turns_.alone() || driver().is_idle(s, what)) return std::nullopt;
@@ -178,7 +178,7 @@ class StagingEngine {
   }
 
   const StagingMode mode_ = staging_mode();
-  StagedWays ways_;
+  CopyAccounts accounts_;
   staging::Turns turns_;
   IntervalTrim interval_;  // trims the rings
   Lock lock_;              // for the driver's own tables

@@ -286,7 +286,7 @@ cl_int clRetainMemObject(cl_mem memory) {
 cl_int clReleaseMemObject(cl_mem memory) { return release_memory(memory); }
 
 cl_int clGetMemObjectInfo(cl_mem memory, cl_uint name, size_t value_size, void* value, size_t* value_size_ret) {
-  if (name == kMemReferenceCount) settle_order(state(), memory);
+  if (name == kMemReferenceCount) wait_for_order(state(), memory);
   return next().clGetMemObjectInfo(memory, name, value_size, value, value_size_ret);
 }
 

@@ -10,7 +10,7 @@ namespace {
 using library::BlockRequest;
 using library::Taken;
 
-toy_context* context_of(const BlockRequest& request) { return reinterpret_cast<toy_context*>(request.context); }
+toy_context* context_of(const BlockRequest& request) { return static_cast<toy_context*>(request.context); }
 toy_context* context_of(void* queue) { return static_cast<toy_context*>(queue); }
 char* address(const library::BlockPart& part) { return static_cast<char*>(part.block) + part.offset; }
 

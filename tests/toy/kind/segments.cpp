@@ -43,7 +43,7 @@ toy_context* handle_of(const Place& place) { return reinterpret_cast<toy_context
 bool is_there(const Place& place) { return of(place).life.load() == place.life; }
 
 cistern_status find(const BlockRequest& request, Place* place) {
-  KnownContext& context = known(reinterpret_cast<toy_context*>(request.context));
+  KnownContext& context = known(static_cast<toy_context*>(request.context));
   *place = {reinterpret_cast<std::uintptr_t>(&context), context.life.load(), 0};
   return CISTERN_OK;
 }

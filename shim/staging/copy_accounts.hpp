@@ -25,7 +25,7 @@ enum class Unstaged : std::uint8_t {
 Unstaged unstaged_of(staging::Rest rest);
 
 // The account of one device and direction.
-class StagedWay {
+class CopyAccount {
  public:
   staging::Calibration calibration;
 
@@ -47,11 +47,11 @@ class StagedWay {
 };
 
 // The accounts of all devices of a kind; each is made at its first copy.
-class StagedWays {
+class CopyAccounts {
  public:
   static constexpr int kDevices = 64;
 
-  StagedWay& of(int device, bool to_device);
+  CopyAccount& of(int device, bool to_device);
   void add_to(Snapshot& snapshot, const char* kind);
 
   void before_fork();
@@ -63,11 +63,12 @@ class StagedWays {
   void for_each(Visit visit) {
     for (int device = 0; device < kDevices; ++device)
       for (const bool to_device : {true, false})
-        if (StagedWay* way = ways_[device][to_device].load(std::memory_order_acquire)) visit(device, to_device, *way);
+        if (CopyAccount* account = accounts_[device][to_device].load(std::memory_order_acquire))
+          visit(device, to_device, *account);
   }
 
   Lock lock_;
-  std::atomic<StagedWay*> ways_[kDevices][2]{};
+  std::atomic<CopyAccount*> accounts_[kDevices][2]{};
 };
 
 }  // namespace cistern
