@@ -3,7 +3,7 @@
 // At each step the blocks that end there are freed, then those that begin there are allocated; a memset on a stream
 // uses each new one.
 //
-//   cuda_lifetimes FILE.csv PASSES device|pinned|plugin|plugin-segments
+//   cuda_lifetimes FILE.csv PASSES device|pinned|plugin|plugin-whole
 //
 // FILE has a line `id,lower,upper,size` for each buffer (half-open lifetime in steps, bytes), after a heading. Says, as
 // one JSON object, the most that was live, with and without what the stream still used, the most that the driver had

@@ -5,8 +5,11 @@
 //   same       the block that was freed last is taken again
 //   any        a block that lives at random goes, and one of another size comes
 //
-// p99_ns: of single pairs, each with two reads of the clock, which are in it.
+//   p99_ns           of single pairs, each with two reads of the clock, which are in it
+//   waits_per_1000   how often a thread slept in 1,000 of those pairs
+//   cpu_ns           the processor's time of one, which counts where there are more threads than cores
 #include <benchmark/benchmark.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -137,6 +140,16 @@ void fill(Shared<Pool>& shared, const benchmark::State& state) {
     }
 }
 
+struct Usage {
+  explicit Usage() { getrusage(RUSAGE_THREAD, &now); }
+  double sleeps() const { return static_cast<double>(now.ru_nvcsw); }
+  double nanoseconds() const { return in_nanoseconds(now.ru_utime) + in_nanoseconds(now.ru_stime); }
+  static double in_nanoseconds(const timeval& time) {
+    return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_usec) * 1e3;
+  }
+  rusage now{};
+};
+
 template <class Pool, bool kSame>
 void pairs(benchmark::State& state) {
   static Shared<Pool> shared;
@@ -158,17 +171,24 @@ void pairs(benchmark::State& state) {
     live = &shared.live[static_cast<std::size_t>(state.thread_index())];
     pair();
   }
-  for (int i = 0; i < 200'000; ++i) {
+  constexpr int kTimed = 200'000;
+  const Usage before;
+  for (int i = 0; i < kTimed; ++i) {
     const auto began = std::chrono::steady_clock::now();
     pair();
     taken_ns.push_back(static_cast<std::uint32_t>((std::chrono::steady_clock::now() - began).count()));
   }
+  const Usage after;
+  state.counters["waits_per_1000"] =
+      benchmark::Counter((after.sleeps() - before.sleeps()) / kTimed * 1000, benchmark::Counter::kAvgThreads);
+  state.counters["cpu_ns"] =
+      benchmark::Counter((after.nanoseconds() - before.nanoseconds()) / kTimed, benchmark::Counter::kAvgThreads);
   std::nth_element(taken_ns.begin(), taken_ns.begin() + 198'000, taken_ns.end());
   state.counters["p99_ns"] = benchmark::Counter(taken_ns[198'000], benchmark::Counter::kAvgThreads);
 }
 
 void sizes(benchmark::internal::Benchmark* benchmark) {
-  benchmark->Arg(1)->Arg(1'000)->Arg(100'000)->ThreadRange(1, 2)->UseRealTime();
+  benchmark->Arg(1)->Arg(1'000)->Arg(100'000)->ThreadRange(1, 2)->Threads(32)->UseRealTime();
 }
 BENCHMARK(pairs<Ranges, true>)->Name("ranges/same")->Apply(sizes);
 BENCHMARK(pairs<SetOfFree, true>)->Name("set/same")->Apply(sizes);

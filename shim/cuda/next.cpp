@@ -32,9 +32,6 @@ void resolve_table(DriverTable& table) {
   resolve(table.cuEventElapsedTime, "cuEventElapsedTime");
   resolve(table.cuDeviceGetAttribute, "cuDeviceGetAttribute");
   resolve(table.cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity");
-  resolve(table.cuMemAddressFree, "cuMemAddressFree");
-  resolve(table.cuMemUnmap, "cuMemUnmap");
-  resolve(table.cuMemSetAccess, "cuMemSetAccess");
   resolve(table.cuInit, "cuInit");
   resolve(table.cuDeviceGetCount, "cuDeviceGetCount");
   resolve(table.cuDeviceGet, "cuDeviceGet");

@@ -44,9 +44,6 @@ struct DriverTable {
   RealFunction<CUresult(float*, CUevent, CUevent)> cuEventElapsedTime;
   RealFunction<CUresult(int*, int, CUdevice)> cuDeviceGetAttribute;
   RealFunction<CUresult(std::size_t*, const CUmemAllocationProp*, int)> cuMemGetAllocationGranularity;
-  RealFunction<CUresult(CUdeviceptr, std::size_t)> cuMemAddressFree;
-  RealFunction<CUresult(CUdeviceptr, std::size_t)> cuMemUnmap;
-  RealFunction<CUresult(CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t)> cuMemSetAccess;
   // Only callers of the C interface need these.
   RealFunction<CUresult(unsigned)> cuInit;
   RealFunction<CUresult(int*)> cuDeviceGetCount;

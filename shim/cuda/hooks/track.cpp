@@ -38,6 +38,13 @@ CUresult born(CUresult answer, const MadeBy& by, const void* handle, std::uint64
 
 namespace {
 
+// A block of a range is no mapped memory for the program, as one of cuMemAlloc is not: its pieces have other blocks in
+// them. Other addresses are passed on.
+CUdeviceptr as_mapped_by_program(CUdeviceptr address) {
+  const bool in_range = state().pools.ranges().containing(address);
+  return in_range ? reinterpret_cast<CUdeviceptr>(unallocated_address()) : address;
+}
+
 // The size of another process's block, which only the driver knows; 0 where it may not be asked.
 std::uint64_t imported_bytes(CUresult answer, const CUdeviceptr* pointer) {
   std::size_t bytes = 0;
@@ -205,11 +212,22 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   return died(as_handle(handle), [&] { return driver().cuMemRelease(handle); });
 }
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
-  // A block of a range is no mapped memory for the program: the handle would have other blocks in it.
-  const bool in_range = state().pools.ranges().containing(reinterpret_cast<std::uintptr_t>(address));
-  const CUresult answer = driver().cuMemRetainAllocationHandle(handle, in_range ? unallocated_address() : address);
+  const CUresult answer = driver().cuMemRetainAllocationHandle(
+      handle, reinterpret_cast<void*>(as_mapped_by_program(reinterpret_cast<CUdeviceptr>(address))));
   if (answer == kSuccess) referenced_again(state(), as_handle(*handle));
   return answer;
+}
+CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes) {
+  return driver().cuMemUnmap(as_mapped_by_program(pointer), bytes);
+}
+CUresult cuMemAddressFree(CUdeviceptr pointer, size_t bytes) {
+  return driver().cuMemAddressFree(as_mapped_by_program(pointer), bytes);
+}
+CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc* access, size_t count) {
+  return driver().cuMemSetAccess(as_mapped_by_program(pointer), bytes, access, count);
+}
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr pointer) {
+  return driver().cuMemGetAccess(flags, location, as_mapped_by_program(pointer));
 }
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shared_handle, int handle_type) {
   const CUresult answer = driver().cuMemImportFromShareableHandle(handle, shared_handle, handle_type);
