@@ -27,7 +27,7 @@ struct Chunk {
   unsigned epoch = 0;  // the ring's epoch when the chunk was made
 };
 
-// The ring's demands on a device, in the context that the ring belongs to.
+// The ring's demands on a device: its chunks, made in the context that the ring belongs to.
 class ChunkMaker {
  public:
   // Memory of kChunkBytes and a mark that can be set; false: not to be had now.
