@@ -5,7 +5,7 @@
 //   same       the block that was freed last is taken again
 //   any        a block that lives at random goes, and one of another size comes
 //
-//   p99_ns           of single pairs, each with two reads of the clock, which are in it
+//   p99_ns           the 99th percentile of single pairs, with the two reads of the clock around each
 //   waits_per_1000   how often a thread slept in 1,000 of those pairs
 //   cpu_ns           the processor's time of one, which counts where there are more threads than cores
 #include <benchmark/benchmark.h>

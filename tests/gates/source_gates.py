@@ -156,7 +156,9 @@ class Options(unittest.TestCase):
     def test_each_is_set_by_a_test(self):
         self.assertGreater(len(options_of(ROOT)), 20)
         self.assertEqual(sorted(options_of(ROOT) - options_in_tests(ROOT)), [],
-                         "a test in Python must set each option, by its name or as NAME=\"...\"")
+                         "a test in Python must set each option to a text: CISTERN_NAME,"
+                         " NAME=\"...\" or NAME=f\"...\", "
+                         "not NAME=2")
 
     def test_one_that_is_gone_is_seen(self):
         with tempfile.TemporaryDirectory() as folder:
