@@ -139,6 +139,12 @@ void Pools::settle() {
   ranges_.settle();
 }
 
+void Pools::give_cached_to_ranges() {
+  if (!ranges_.asked_for()) return;
+  device_.take_from_threads([](const Block* block) { return block->range != nullptr; },
+                            [this](Block* block) { source_.release(block); });
+}
+
 std::uint64_t Pools::trim() {
   const Trim all{.keep_bytes = 0, .unused_for_ns = 0};
   const std::uint64_t now_ns = coarse_now_ns();

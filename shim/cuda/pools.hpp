@@ -54,6 +54,8 @@ class Pools {
   // Kept blocks that have settled by now can be given again, also while a stream captures, when no thread may ask the
   // driver.
   void settle();
+  // Blocks of ranges that threads have in their caches go back: each keeps its piece of the range mapped.
+  void give_cached_to_ranges();
 
   // Releases all kept blocks that have settled. Returns the bytes given back.
   std::uint64_t trim();
