@@ -1,7 +1,7 @@
 // How a request gets a chunk, whatever the memory is, and what a call does that is out of memory.
 //
 //   acquire(pool, request, now) -> take_kept -> the pool's chunk with this key, else one that is a little larger
-//                               -> request.acquire(): a new chunk from the source, by with_room
+//                               -> request.acquire_new(): a new chunk from the source, by with_room
 //   with_room(room, call)    -> call -> out of memory: room.make() gives all kept chunks back to the source, and waits
 //                               for threads that give some back -> call again, as long as anything went back
 #pragma once
@@ -41,13 +41,13 @@ auto with_room(Room&& room, Call call) {
 
 // One request to a pool. `bytes_max()` is the size of the largest chunk that may serve it, asked if there is none with
 // the key. `is_there(chunk)` is false if the chunk's memory is gone, with its context for example; the request has
-// disposed of the chunk then. `acquire()` gets a new chunk from the source, by with_room.
+// disposed of the chunk then. `acquire_new()` gets a new chunk from the source, by with_room.
 template <class R, class Pool>
 concept PoolRequest = requires(R& request, typename Pool::Chunk chunk) {
   { request.key } -> std::convertible_to<typename Pool::Key>;
   { request.bytes_max() } -> std::same_as<std::uint64_t>;
   { request.is_there(chunk) } -> std::same_as<bool>;
-  { request.acquire() } -> std::same_as<typename Pool::Answer>;
+  { request.acquire_new() } -> std::same_as<typename Pool::Answer>;
 };
 
 template <class Answer>
@@ -74,7 +74,7 @@ Allocated<typename Pool::Answer> acquire(Pool& pool, Request&& request, std::uin
   static_assert(PoolRequest<Request, Pool>);
   if (const auto chunk = take_kept(pool, request, now_ns)) [[likely]]
     return {{*chunk, {}, true}, true};
-  return {request.acquire(), false};
+  return {request.acquire_new(), false};
 }
 
 }  // namespace cistern

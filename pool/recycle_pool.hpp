@@ -283,7 +283,7 @@ class RecyclePool {
     const PoolKey& key;
     std::uint64_t bytes_max() const { return key.bytes; }
     bool is_there(Chunk) const { return true; }
-    Answer acquire() {
+    Answer acquire_new() {
       return pool.with_room([&] { return pool.source_.acquire(request); });
     }
   };

@@ -73,7 +73,8 @@ class ThreadCaches {
     return gave == Gave::yes;
   }
 
-  // Takes out every chunk with wanted(key, given_ns) and calls visit(key, chunk, given_ns) after its cache is free.
+  // Takes out every chunk with wanted(key, given_ns, chunk) and calls visit(key, chunk, given_ns) after its cache is
+  // free.
   template <class Wanted, class Visit>
   void drain(Wanted wanted, Visit visit) {
     for (Cache* cache = all_.load(std::memory_order_acquire); cache; cache = cache->next) {
@@ -82,7 +83,7 @@ class ThreadCaches {
       {
         Locked hold(cache->lock);
         for (Way& way : cache->ways) {
-          if (!way.full || !wanted(way.key, way.given_ns)) continue;
+          if (!way.full || !wanted(way.key, way.given_ns, way.chunk)) continue;
           way.full = false;
           taken[count++] = way;
           cache->count_bytes(-way.key.bytes);

@@ -25,7 +25,7 @@ PoolKey key(std::uint64_t bytes, std::uintptr_t group = 1) { return {group, 0, b
 
 std::vector<int> drained(Caches& caches) {
   std::vector<int> chunks;
-  caches.drain([](const PoolKey&, std::uint64_t) { return true; },
+  caches.drain([](const PoolKey&, std::uint64_t, int) { return true; },
                [&](const PoolKey&, int chunk, std::uint64_t) { chunks.push_back(chunk); });
   std::sort(chunks.begin(), chunks.end());
   return chunks;
@@ -136,7 +136,7 @@ TEST(ThreadCacheTest, AnotherThreadDrainsWhatItWants) {
     caches.give(key(64, 1), 2, 20, kRoomy);
     caches.give(key(64, 2), 3, 30, kRoomy);
     test::in_new_thread([&] {
-      caches.drain([](const PoolKey& k, std::uint64_t given_ns) { return k.group == 1 && given_ns > 10; },
+      caches.drain([](const PoolKey& k, std::uint64_t given_ns, int) { return k.group == 1 && given_ns > 10; },
                    [](const PoolKey& k, int chunk, std::uint64_t given_ns) {
                      EXPECT_EQ(chunk, 2);
                      EXPECT_EQ(k, key(64, 1));
@@ -247,7 +247,7 @@ TEST(ThreadCacheTest, NoChunkIsInTwoHands) {
         if (chunk && key_of(*chunk) != wanted) ++errors;
         if (chunk) get(*chunk);
       } else {
-        caches.drain([&](const PoolKey& k, std::uint64_t) { return k == wanted; },
+        caches.drain([&](const PoolKey& k, std::uint64_t, int) { return k == wanted; },
                      [&](const PoolKey& k, int chunk, std::uint64_t) {
                        if (key_of(chunk) != k) ++errors;
                        get(chunk);

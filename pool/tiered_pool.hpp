@@ -4,8 +4,7 @@
 //   take_near(key, bytes_max) -> the smallest shared chunk that is large enough
 //   both have none -> the caller gets a new chunk from the source (pool/acquire.hpp)
 //   give(key, chunk) -> thread cache -> shared pool, which releases its oldest when over the cap
-//   give_up(key, bytes), give_up_those(goes, bytes) -> the largest and oldest of the shared pool, else what thread
-//   caches have
+//   give_up(key, bytes), give_up_those(goes, bytes) -> the largest and oldest of the shared pool, else of the caches
 //   give_waiting(key, chunk, fence) -> the shared pool's quarantine
 //
 // The thread caches together hold at most a quarter of the cap, the shared tier the rest. Chunks unused for an interval
@@ -26,7 +25,7 @@ class TieredPool {
   using Key = PoolKey;
   using Answer = typename RecyclePool<S>::Answer;
 
-  explicit TieredPool(S& source) : source_(source), shared_(source) {}
+  explicit TieredPool(S& source) : shared_(source) {}
 
   void set_limits(const PoolLimits& limits) {
     interval_.set(limits);
@@ -74,7 +73,7 @@ class TieredPool {
     if (left > what.keep_bytes) {
       releasing_.fetch_add(1);
       caches_.drain(
-          [&](const PoolKey& key, std::uint64_t given_ns) {
+          [&](const PoolKey& key, std::uint64_t given_ns, const Chunk&) {
             if (left <= what.keep_bytes || elapsed_ns(given_ns, now_ns) < what.unused_for_ns) return false;
             left -= left < key.bytes ? left : key.bytes;
             return true;
@@ -111,10 +110,20 @@ class TieredPool {
   // Takes out every chunk of a group: visit(key, chunk, waits). On return none is in the hands of a trim either.
   template <class Visit>
   void take_out(std::uintptr_t group, Visit visit) {
-    caches_.drain([&](const PoolKey& key, std::uint64_t) { return key.group == group; },
+    caches_.drain([&](const PoolKey& key, std::uint64_t, const Chunk&) { return key.group == group; },
                   [&](const PoolKey& key, Chunk chunk, std::uint64_t) { visit(key, chunk, false); });
     while (releasing_.load()) sched_yield();
     shared_.take_out(group, visit);
+  }
+
+  // Takes the chunks with goes(chunk) out of the caches of all threads, and calls visit(chunk) for each.
+  template <class Goes, class Visit>
+  void take_from_threads(Goes goes, Visit visit) {
+    if (!caches_.bytes()) return;
+    releasing_.fetch_add(1);
+    caches_.drain([&](const PoolKey&, std::uint64_t, const Chunk& chunk) { return goes(chunk); },
+                  [&](const PoolKey&, Chunk chunk, std::uint64_t) { visit(chunk); });
+    releasing_.fetch_sub(1);
   }
 
   // Waits for chunks that other threads are giving back to the source at this moment. False: there are none.
@@ -164,7 +173,7 @@ class TieredPool {
     if (gone.bytes >= bytes || !caches_.bytes()) return gone;
     releasing_.fetch_add(1);
     caches_.drain(
-        [&](const PoolKey& of, std::uint64_t) {
+        [&](const PoolKey& of, std::uint64_t, const Chunk&) {
           if (gone.bytes >= bytes || !goes(of)) return false;
           ++gone.blocks;
           gone.bytes += of.bytes;
@@ -175,7 +184,6 @@ class TieredPool {
     return gone;
   }
 
-  S& source_;
   RecyclePool<S> shared_;
   ThreadCaches<PoolKey, PoolKeyHash, Chunk> caches_;
   IntervalTrim interval_;

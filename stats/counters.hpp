@@ -64,7 +64,8 @@ struct Reserved {
   std::uint64_t now_bytes, peak_bytes;
 };
 
-// Whether the last block of a GPU kind that this thread got had been used before.
+// Whether the last block of a GPU kind that this thread got had been used before. KindCounters::block_born() sets it,
+// and the C interface reads it as Taken::was_kept. A kind that counts its blocks elsewhere has no kept ones there.
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local bool born_from_pool = false;
 
 struct KindCounters {

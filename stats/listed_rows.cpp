@@ -47,14 +47,15 @@ void add(Trend& trend, const Trend& more) {
 // The levels stay those of the first, which is the one that grows fastest.
 void add(GrowingSite& row, const GrowingSite& more) { add(row.trend, more.trend); }
 
-String origin(const UsingSite& site) { return site.kind; }
-String origin(const GrowingSite& site) { return site.kind + (site.suppressed ? "|suppressed" : ""); }
+String kept_apart_by(const UsingSite& site) { return site.kind; }
+String kept_apart_by(const GrowingSite& site) { return site.kind + (site.suppressed ? "|suppressed" : ""); }
 
 template <class Row>
 void merge_equal(Vector<Row>& rows) {
   std::size_t without_stack = 0;
   const auto key = [&](const Row& row) {
-    return row.frames.empty() ? decimal(static_cast<double>(without_stack++), 0) : shown(row.frames) + origin(row);
+    return row.frames.empty() ? decimal(static_cast<double>(without_stack++), 0)
+                              : shown(row.frames) + kept_apart_by(row);
   };
   rows = merged_by(std::move(rows), key, [](Row& row, const Row& more) { add(row, more); });
 }
@@ -84,7 +85,7 @@ void add(LeakFigures& row, const LeakFigures& more) {
   }
 }
 
-String origin(const LeakFigures& leak) {
+String kept_apart_by(const LeakFigures& leak) {
   return leak.kind + "|" + String(name_of(leak.leak_class)) + "|" + leak.object + "|" +
          String(leak.api ? leak.api : "") + (leak.kept_parent_bytes ? "|kept" : "") +
          (leak.inherited ? "|inherited" : "") +

@@ -13,11 +13,11 @@ void sort_worst_first(Vector<LeakFigures>& leaks);
 void add(LeakFigures& row, const LeakFigures& more);
 
 // The text by which rows with equal stacks are kept apart.
-String origin(const LeakFigures& leak);
+String kept_apart_by(const LeakFigures& leak);
 
-// Rows of one origin whose frames all look alike become one: a compiler that repeats a call makes several call sites of
-// one line, and so does native code below a line of Python. Suppressed rows are marked before: a rule may name a frame
-// that is folded.
+// Rows become one if nothing keeps them apart and their frames all look alike. A compiler that repeats a call makes
+// several call sites of one line, and so does native code below a line of Python. Suppressed rows are marked before: a
+// rule may name a frame that is folded.
 void merge_alike(Snapshot& snapshot);
 
 // Groups `rows` by `key`; `add(first, more)` puts those that follow into the first of their key.

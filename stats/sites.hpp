@@ -16,8 +16,8 @@ using SiteId = std::uint32_t;
 // the call on (Cistern's own module, the OpenCL loader, a shared CUDA runtime, libffi) are dropped, so that a site is
 // the same whichever way the call came. Thread-safe, takes no lock for a stack that was seen before, keeps errno.
 // A process may have any number of different stacks of frequent calls: what is kept of those leaves room for others.
-enum class Calls { some, frequent };
-SiteId capture_site(const char* api, Calls calls = Calls::some);
+enum class Calls { occasional, frequent };
+SiteId capture_site(const char* api, Calls calls = Calls::occasional);
 
 // While one lives, sites of such calls in this thread begin where a function of the library's interface returns to:
 // what is further in is ours, in whatever module it lies.

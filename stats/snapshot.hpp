@@ -431,7 +431,7 @@ struct Snapshot {
   String sites;            // e.g. "gpu:all,host:off"
   String host_sites_mode;  // "512KiB": a sample of one block in so many bytes; "all"; "off"; "unseen", by a layer
   Vector<KindFigures> kinds;
-  Vector<LeakFigures> leaks;                        // GPU kinds, largest first
+  Vector<LeakFigures> leaks;                        // GPU kinds, worst first
   Vector<UsingSite> at_peak;                        // sites that held most of each kind's peak, largest first
   std::optional<std::uint64_t> host_peak_seen{};    // host memory: the most when it was looked at; an estimate
   Levels host_over_time{};                          // as its site_trends have it
@@ -439,7 +439,7 @@ struct Snapshot {
   Vector<SiteTrend> site_trends;                    // all sites, while the snapshot is collected
   Vector<GrowingSite> growing;                      // those of each kind that grow fastest
   std::optional<BlocksAndBytes> host_without_site;  // no site is known of these, or where sampled, none was drawn
-  Vector<LeakFigures> host_sites;                   // live host blocks, largest first; estimated where they are samples
+  Vector<LeakFigures> host_sites;                   // live host blocks, worst first; estimated where they are samples
   Standings host_standings;                         // all live host blocks, whether they have a site or not
   std::optional<JudgingFigures> judging;
   Vector<SuppressionFigures> suppressions;  // the user's, and those of the built-in list that matched

@@ -32,7 +32,7 @@ class BlockSource {
   using Error = CUresult;
   using Fence = Vector<ClockPoint>;
 
-  BlockSource(const Functions& real, Gate& gate, Blocks& blocks) : real_(real), gate_(gate), blocks_(blocks) {}
+  BlockSource(const Functions& real, CallGate& gate, Blocks& blocks) : real_(real), gate_(gate), blocks_(blocks) {}
 
   // The block comes in state `cached`.
   Acquired<Block*, CUresult> acquire(const Request& request);
@@ -135,7 +135,7 @@ class BlockSource {
   void release_piece(Block* block);
 
   const Functions& real_;
-  Gate& gate_;
+  CallGate& gate_;
   Blocks& blocks_;
   Lock lock_;
   Slabs slabs_;

@@ -50,7 +50,7 @@ class BlockSourceTest : public testing::Test {
 
   FakeDriver driver;
   Functions functions = driver.functions();
-  Gate gate;
+  CallGate gate;
   Blocks blocks;
   BlockSource source{functions, gate, blocks};
   Device device;

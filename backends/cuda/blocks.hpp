@@ -1,7 +1,8 @@
 // Blocks of pooled CUDA memory, device and pinned: found by address, and by any address inside.
 //
-// A block is a whole driver allocation, or one piece of a slab of small pinned blocks. Its record never goes away and
-// is used again for another block; `address` says what it stands for now, 0 for nothing.
+// A block is a whole driver allocation, or one piece of a slab of small pinned blocks, or cut from a range or a
+// segment. Its record never goes away and is used again for another block; `address` says what it stands for now, 0 for
+// nothing.
 #pragma once
 #include <optional>
 
@@ -71,8 +72,8 @@ struct Block {
 
   // Cut from a larger allocation: the driver does not know it.
   bool is_part() const { return slab || range || in_segment; }
-  // Other blocks lie beside it in the driver's memory.
-  bool is_cut() const { return range || in_segment; }
+  // Cut by size, next to blocks of other sizes. A slab has pieces of one size.
+  bool in_range_or_segment() const { return range || in_segment; }
   Sort sort() const { return {kind, context, traits}; }
   PoolKey key() const { return {reinterpret_cast<std::uintptr_t>(context), traits, bytes}; }
   bool context_is_there() const {
@@ -98,12 +99,12 @@ struct RangeContent {
   std::uint64_t piece_bytes = 0;  // of a slab
   const void* owner = nullptr;    // block or slab
 };
-using Ranges = RangeIndex<RangeContent>;
+using AddressIndex = RangeIndex<RangeContent>;
 
 class Blocks {
  public:
   AddressTable<Block> table;
-  Ranges ranges;
+  AddressIndex ranges;
 
   // A record that is not in the table yet: the caller fills it and calls put().
   Block* make() {

@@ -44,7 +44,7 @@ struct Device {
   std::atomic<std::uint64_t> reserved_bytes{0};  // chunks taken from the driver, live and cached
   std::atomic<std::uint64_t> reserved_peak_bytes{0};
   Share share;
-  bool has_limits = false;
+  bool is_known = false;                        // a context of it was seen, so its share has limits
   std::atomic<std::uint64_t> peers{0};          // other devices whose work may use memory of its ranges, a bit for each
   std::atomic<std::uint64_t> tracked_bytes{0};  // taken past the pool: stream-ordered, arrays, VMM
   // The unit in which the driver takes memory, as far as it was measured.
@@ -58,7 +58,7 @@ class DeviceRange;
 
 // One per CUcontext value, never freed: a handle that comes again after a destroy or reset is a new epoch.
 struct Context {
-  Context(const Functions& real, Gate& gate) : clock(real, gate) {}
+  Context(const Functions& real, CallGate& gate) : clock(real, gate) {}
 
   std::atomic<std::uintptr_t> address{0};  // the CUcontext
   CUcontext handle() const { return reinterpret_cast<CUcontext>(address.load(std::memory_order_relaxed)); }
@@ -78,7 +78,7 @@ struct Context {
   std::atomic<int> own_calls{0};
   std::atomic<bool> ending{false};  // threads inside leave as soon as they can
   void wait_until_left() const {
-    for (int wait = 0; own_calls.load() && wait < Gate::kWaitsMax; ++wait) usleep(Gate::kWaitMicroseconds);
+    for (int wait = 0; own_calls.load() && wait < CallGate::kWaitsMax; ++wait) usleep(CallGate::kWaitMicroseconds);
   }
 };
 

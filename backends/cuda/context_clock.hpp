@@ -22,7 +22,7 @@ namespace cistern::cuda {
 
 class ContextClock {
  public:
-  ContextClock(const Functions& real, Gate& gate) : real_(real), gate_(gate) {}
+  ContextClock(const Functions& real, CallGate& gate) : real_(real), gate_(gate) {}
   ContextClock(const ContextClock&) = delete;
   ContextClock& operator=(const ContextClock&) = delete;
 
@@ -67,12 +67,12 @@ class ContextClock {
   void end_asking();
 
   const Functions& real_;
-  Gate& gate_;
+  CallGate& gate_;
   WorkNumbers work_;
   std::atomic<std::uint64_t> waited_{0};  // up to where the context was synchronised
   std::atomic<std::uint64_t> lost_{0};    // when a stream went whose work no marker can tell of
   std::atomic<bool> asking_{false};       // one thread at a time asks the driver; the others come back later
-  Marker marker_;                         // of the asking thread; no events: none is under way
+  Marker marker_;                         // of the asking thread; no events: none is in flight
   Lock lock_;
   Vector<CUstream> non_blocking_;
   Vector<CUevent> left_behind_;

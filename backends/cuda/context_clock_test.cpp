@@ -40,7 +40,7 @@ class ContextClockTest : public testing::Test {
 
   FakeDriver driver;
   Functions functions = driver.functions();
-  Gate gate;
+  CallGate gate;
   DriverCalls calls;
   ContextClock clock{functions, gate};
   CUstream blocking = new_stream(true);
@@ -234,8 +234,8 @@ TEST_F(ContextClockTest, AStreamWaitsWithGoingForAMarkerThatIsBeingSet) {
 TEST_F(ContextClockTest, AShutGateMakesNoCall) {
   driver.enqueue(blocking);
   const auto number = clock.now();
-  for (auto shut : {+[](Gate& g) { g.captures = 1; }, +[](Gate& g) { g.captures = 0, g.closed = true; },
-                    +[](Gate& g) { g.closed = false, g.exiting = [] { return true; }; }}) {
+  for (auto shut : {+[](CallGate& g) { g.captures = 1; }, +[](CallGate& g) { g.captures = 0, g.closed = true; },
+                    +[](CallGate& g) { g.closed = false, g.exiting = [] { return true; }; }}) {
     shut(gate);
     EXPECT_EQ(settled(number), Settled::no);
     clock.synchronised(number - 1);

@@ -55,7 +55,7 @@ struct Functions {
 // and the process is neither exiting nor a forked child of one that used CUDA. A capture begins after those in flight
 // have returned. There is one exception: if a call of the program's own is out of memory during a capture, blocks go
 // back (BlockSource::release_while_capturing).
-struct Gate {
+struct CallGate {
   std::atomic<int> captures{0};
   std::atomic<int> inside{0};
   mutable std::atomic<int> waiting{0};       // threads that wait until it is empty: others stay out meanwhile
@@ -79,7 +79,7 @@ struct Gate {
 // Holds the gate open for calls of our own; false when it is shut.
 class Through {
  public:
-  explicit Through(Gate& gate) : gate_(gate) {
+  explicit Through(CallGate& gate) : gate_(gate) {
     gate_.inside.fetch_add(1);
     open_ = gate_.open();
   }
@@ -89,7 +89,7 @@ class Through {
   explicit operator bool() const { return open_; }
 
  private:
-  Gate& gate_;
+  CallGate& gate_;
   bool open_;
 };
 

@@ -43,7 +43,7 @@ void StagingChunks::unmake(staging::Chunk& chunk, bool passed) {
   source_.ring_bytes.fetch_sub(staging::kChunkBytes, std::memory_order_relaxed);
 }
 
-staging::Device::Passed StagingChunks::passed(const staging::Chunk& chunk) {
+staging::ChunkMaker::Passed StagingChunks::passed(const staging::Chunk& chunk) {
   context_.device->calls.queries.fetch_add(1, std::memory_order_relaxed);
   const CUresult answer = real_.event_query(static_cast<CUevent>(chunk.event));
   return answer == kSuccess ? Passed::yes : answer == kNotReady ? Passed::no : Passed::failed;

@@ -7,7 +7,7 @@
 
 namespace cistern::cuda {
 
-class StagingChunks final : public staging::Device {
+class StagingChunks final : public staging::ChunkMaker {
  public:
   StagingChunks(const Functions& real, BlockSource& source, TieredPool<BlockSource>& pool, Context& context,
                 std::uint64_t now_ns)

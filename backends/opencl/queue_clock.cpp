@@ -67,7 +67,7 @@ void QueueClock::end_order() {
 }
 
 // Threads that ask meanwhile get the answer that no further command has ended yet.
-void QueueClock::settle_order() {
+void QueueClock::wait_for_order() {
   const std::uint64_t number = pending_in_order();
   Vector<Marker> markers;
   if (!number || !wait_to_ask(markers)) return;
@@ -109,7 +109,7 @@ bool QueueClock::foreign_pending() {
 
 void QueueClock::close() {
   end_order();
-  settle_order();
+  wait_for_order();
   Vector<Marker> markers;
   if (!wait_to_ask(markers)) return;
   ask(markers);
@@ -120,7 +120,7 @@ void QueueClock::close() {
 
 // A marker that stands in front of foreign commands cannot be made again behind them.
 void QueueClock::drop_markers() {
-  if (!closed() && foreign_pending()) settle_order();
+  if (!closed() && foreign_pending()) wait_for_order();
   Vector<Marker> markers;
   if (!wait_to_ask(markers)) return;
   release(markers);

@@ -7,9 +7,9 @@
 //
 // It also says whether a buffer may be given again before its commands have ended, because the queue orders those of
 // its next life behind them, and keeps what that promises:
-//   keep_in_order(number)   -> yes, for as long as this queue's commands are all that can touch the buffer
-//   settle_order()          -> something else can from here on (another queue): all that was kept so has ended then
-// settle_order waits for the device's own work and nothing else. A foreign command may wait for the program or for
+//   keep_in_order(number)  -> yes, for as long as this queue's commands are all that can touch the buffer
+//   wait_for_order()       -> something else can from here on (another queue): all that was kept so has ended then
+// wait_for_order waits for the device's own work and nothing else. A foreign command may wait for the program or for
 // another queue. While one is in the queue, no buffer is kept in order, and a marker stands in front of it
 // (begin_foreign).
 #pragma once
@@ -54,7 +54,7 @@ class QueueClock {
   // Nothing more is kept in order.
   void end_order();
   // Waits until the commands of all that was kept in order have ended, however they ended.
-  void settle_order();
+  void wait_for_order();
 
   // The program gives the queue up: what is not known to have ended by now never will be. To be called before the real
   // release.

@@ -217,10 +217,10 @@ TEST_F(QueueClockTest, WhatWasKeptIsWaitedForAndNothingBehindIt) {
   clock->end_foreign(foreign);
   EXPECT_EQ(clock->settled(foreign), Settled::no);
   ASSERT_EQ(fake.markers, 2);
-  clock->settle_order();
+  clock->wait_for_order();
   EXPECT_EQ(fake.awaited, std::vector<std::uintptr_t>{1});
   EXPECT_EQ(clock->known(foreign), Settled::no);
-  clock->settle_order();
+  clock->wait_for_order();
   EXPECT_EQ(fake.awaited.size(), 1u) << "it has ended";
 }
 
@@ -250,7 +250,7 @@ TEST_F(QueueClockTest, ACommandThatFailedNeedNotBeOrdered) {
   const auto number = clock->note_command();
   clock->keep_in_order(number);
   fake.wait_answer = kFailedInWaitList;
-  clock->settle_order();
+  clock->wait_for_order();
   EXPECT_EQ(clock->known(number), Settled::yes);
 }
 
@@ -274,7 +274,7 @@ TEST_F(QueueClockTest, NothingIsOrderedInAForkedChild) {
   QueueClock::abandon_all_in_child();
   EXPECT_EQ(clock->keep_in_order(number), Order::ended);
   clock->begin_foreign();
-  clock->settle_order();
+  clock->wait_for_order();
   EXPECT_EQ(fake.markers, 0);
   EXPECT_TRUE(fake.awaited.empty());
 }

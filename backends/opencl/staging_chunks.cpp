@@ -46,7 +46,7 @@ void StagingChunks::unmake(staging::Chunk& chunk, bool) {
   real_.release_memory(buffer);
 }
 
-staging::Device::Passed StagingChunks::passed(const staging::Chunk& chunk) {
+staging::ChunkMaker::Passed StagingChunks::passed(const staging::Chunk& chunk) {
   const auto [event, of_copy] = *static_cast<const Mark*>(chunk.event);
   if (!event) return Passed::yes;
   cl_int status = kSuccess;

@@ -7,7 +7,7 @@
 
 namespace cistern::opencl {
 
-class StagingChunks final : public staging::Device {
+class StagingChunks final : public staging::ChunkMaker {
  public:
   // `queue`: for mapping and unmapping.
   StagingChunks(const Functions& real, DriverCalls& calls, cl_context context, cl_command_queue queue);

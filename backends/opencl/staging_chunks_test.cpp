@@ -76,7 +76,7 @@ class OpenclStagingChunks : public testing::Test {
   FakeDriver fake;
   DriverCalls calls;
   StagingChunks chunks{kFunctions, calls, nullptr, nullptr};
-  using Passed = staging::Device::Passed;
+  using Passed = staging::ChunkMaker::Passed;
 };
 
 TEST_F(OpenclStagingChunks, FailedCallsLeaveNothingBehind) {

@@ -6,13 +6,13 @@
 
 #include "pool/base/lock.hpp"
 #include "pool/base/page_size.hpp"
-#include "pool/base/ranges.hpp"
+#include "pool/base/parts.hpp"
 
 namespace cistern {
 namespace {
 
 struct Sets {
-  Ranges registered, locked;
+  Parts registered, locked;
 };
 
 constinit Lock sets_lock;
@@ -44,7 +44,7 @@ void change(Change change_sets) {
   change_held(change_sets);
 }
 
-bool overlaps(const Ranges& ranges, const Range& range) {
+bool overlaps(const Parts& ranges, const Range& range) {
   const Range next = ranges.next(range.begin);
   return next.begin < next.end && next.begin < range.end;
 }

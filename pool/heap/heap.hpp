@@ -11,8 +11,8 @@ inline Heap* heap_at(unsigned id) { return the_pool.threads.by_id[id].load(std::
 inline unsigned heaps_end() { return the_pool.threads.made.load(std::memory_order_acquire) + 1; }
 
 // --- heap.cpp
-// Fills the class's list with at least one block; false: no memory. `sample_due`, as in ClassPages: instead, the next
-// block is one to be sampled.
+// Fills the class's list with at least one block; false: no memory. True with a `sample_due` above 0, as in ClassPages:
+// the list is still empty, and the next block is a sample. The caller takes a sample, else the first of `rest`.
 bool refill(Heap& heap, unsigned id, unsigned& sample_due);
 // The usual case of refill, short: the thread freed blocks of the current page, and no sample is near. Without a
 // current page the descriptor of slice 0 is looked at, which has no blocks.

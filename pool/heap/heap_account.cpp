@@ -57,14 +57,14 @@ __attribute__((no_sanitize("thread"))) unsigned count_listed(const Page& page, c
 
 }  // namespace
 
-__attribute__((no_sanitize("thread"))) unsigned waiting_blocks(const Heap& heap, unsigned id) {
+__attribute__((no_sanitize("thread"))) unsigned listed_blocks(const Heap& heap, unsigned id) {
   const ClassPages& own = heap.classes[id];
   const Page& page = page_within(own.current);
   if (page.state != PageState::small || page.size_class != id) return 0;
   return std::min(count_listed(page, heap.lists[id]) + own.rest_count, page_capacity(id));
 }
 
-__attribute__((no_sanitize("thread"))) WaitingBatch waiting_blocks(const RemoteBatch& batch) {
+__attribute__((no_sanitize("thread"))) BatchedBlocks batched_blocks(const RemoteBatch& batch) {
   const Page& page = page_within(batch.page);
   const unsigned id = page.size_class;
   if (page.state != PageState::small || id >= kClasses) return {};
@@ -79,14 +79,14 @@ __attribute__((no_sanitize("thread"))) void add_heap(Account& sum, const Heap& h
       sum.classes[one].allocations += heap.classes[one].handed_out - not_given;
       continue;
     }
-    const unsigned waiting = waiting_blocks(heap, one);
+    const unsigned waiting = listed_blocks(heap, one);
     sum.classes[one].live_blocks -= waiting;
     sum.classes[one].free_blocks += waiting;
     sum.classes[one].allocations += heap.classes[one].handed_out - waiting;
   }
   sum.moves += heap.moves;
   for (const RemoteBatch& batch : heap.batches) {
-    const WaitingBatch waiting = waiting_blocks(batch);
+    const BatchedBlocks waiting = batched_blocks(batch);
     sum.classes[waiting.size_class].live_blocks -= waiting.blocks;
     sum.classes[waiting.size_class].free_blocks += waiting.blocks;
   }

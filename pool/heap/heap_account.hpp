@@ -26,12 +26,12 @@ struct Account {
 };
 
 // Small blocks of the class that wait in the heap's list and behind it: handed out by their page, not yet allocated.
-unsigned waiting_blocks(const Heap& heap, unsigned id);
+unsigned listed_blocks(const Heap& heap, unsigned id);
 // Those of another thread's page that wait in a batch for it: handed out by it, not live any more.
-struct WaitingBatch {
+struct BatchedBlocks {
   unsigned size_class = 0, blocks = 0;
 };
-WaitingBatch waiting_blocks(const RemoteBatch& batch);
+BatchedBlocks batched_blocks(const RemoteBatch& batch);
 // Blocks in lists and batches count as handed out in their pages; those of lists were not allocated yet.
 void add_heap(Account& sum, const Heap& heap);
 

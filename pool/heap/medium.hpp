@@ -1,4 +1,5 @@
-// Blocks of more than 1 KiB, up to 32 KiB: nothing is written into one that is free.
+// Blocks of more than 1 KiB, up to 32 KiB: nothing is written into one that is free. Also allocate_quickly(), which
+// serves all sizes from what the thread has.
 //
 // Such blocks begin where few lines of the processor's caches can be, so each touch costs. Their page's descriptor has
 // a bit for each: blocks in `free_bits` can be handed out, the program has those in `live`, and other threads have

@@ -19,7 +19,8 @@
 
 namespace cistern::host_pool {
 
-// Small blocks that a thread may hand out, per class; all of one list lie in one page and count as handed out there.
+// Small blocks that a thread may give to the program, per class. All of one list lie in one page, which counts them as
+// handed out: a page hands blocks out to a list, and the list gives them to the program.
 // For medium classes (medium.hpp): how many blocks wait, how many that the thread frees may join them, and how many of
 // the waiting ones, the first, were never handed out.
 struct HeapLists {

@@ -179,7 +179,7 @@ class FreeBlocks {
 // between two steps, its lists and numbers disagree, and the counts made from the numbers are corrected.
 void reclaim(Heap& heap) {
   std::int64_t live = 0, allocations[kClasses] = {};
-  for (unsigned id = 0; id < kFirstMedium; ++id) live += allocations[id] = waiting_blocks(heap, id);
+  for (unsigned id = 0; id < kFirstMedium; ++id) live += allocations[id] = listed_blocks(heap, id);
   for (unsigned medium = 0; medium < kMediumClasses; ++medium) forget_waiting(heap, medium);
   Slice next = 0;
   for (Slice at = heap.pages; at; at = next) {
@@ -222,7 +222,7 @@ void reclaim(Heap& heap) {
     if (!batch.page) continue;
     FreeBlocks sent(*page_at(batch.page));
     sent.add(batch.first);
-    live += static_cast<int>(waiting_blocks(batch).blocks) - static_cast<int>(sent.count());
+    live += static_cast<int>(batched_blocks(batch).blocks) - static_cast<int>(sent.count());
     batch.first = sent.first();
     batch.last = sent.last();
     batch.count = static_cast<std::uint16_t>(sent.count());

@@ -17,6 +17,8 @@ constexpr std::uint64_t kGranule = 512;
 // until its fence has settled.
 using Order = std::uintptr_t;
 constexpr Order kAnyOrder = 0;
+// The order of blocks that wait for all work of their context. No request has it.
+constexpr Order kContextOrder = 1;
 // The order of extents whose fences settle in no order.
 constexpr Order kNoOrder = ~Order{0};
 

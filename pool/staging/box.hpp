@@ -1,4 +1,4 @@
-// The bytes of one copy: a box that lies in two places, each with pitches of its own, cut into pieces that several
+// The bytes of one copy: a box that lies in two places, each with pitches of its own, cut into shares that several
 // threads may copy in any order.
 #pragma once
 #include <algorithm>
@@ -25,11 +25,11 @@ struct ConstSide {
   std::size_t row_pitch = 0, slice_pitch = 0;
 };
 
-// Pieces of about the same size: some rows, or a part of a long one.
-class Pieces {
+// Shares of about the same size: some rows, or a part of a long one.
+class Shares {
  public:
-  constexpr Pieces() = default;
-  Pieces(const Side& to, const ConstSide& from, const Box& box, std::size_t bytes_each,
+  constexpr Shares() = default;
+  Shares(const Side& to, const ConstSide& from, const Box& box, std::size_t bytes_each,
          Guarded guarded = Guarded::neither)
       : to_(to), from_(from), box_(box), guarded_(guarded) {
     join_rows();
@@ -49,9 +49,9 @@ class Pieces {
   Guarded guarded() const { return guarded_; }
 
   // False: the guarded side is not all there.
-  bool copy(std::size_t piece, Stores stores) const {
-    if (parts_of_row_ > 1) return copy_part(piece / parts_of_row_, piece % parts_of_row_ * part_bytes_, stores);
-    return copy_rows(piece * rows_each_, std::min(rows_each_, rows_ - piece * rows_each_), stores);
+  bool copy(std::size_t share, Stores stores) const {
+    if (parts_of_row_ > 1) return copy_part(share / parts_of_row_, share % parts_of_row_ * part_bytes_, stores);
+    return copy_rows(share * rows_each_, std::min(rows_each_, rows_ - share * rows_each_), stores);
   }
   bool copy_all(Stores stores) const { return bytes() == 0 || copy_rows(0, rows_, stores); }
 

@@ -54,46 +54,46 @@ void wake(std::atomic<std::uint32_t>& word, int threads) {
 
 // --- The caller's part
 bool CopyCrew::copy(const Side& to, const ConstSide& from, const Box& box, Direction direction, Guarded guarded) {
-  const Pieces pieces(to, from, box, settings_.piece_bytes, guarded);
-  if (pieces.bytes() >= settings_.alone_below_bytes && pieces.count() > 1) return copy_large(pieces, direction);
-  return pieces.copy_all(settings_.stores.value_or(Stores::cached));
+  const Shares shares(to, from, box, settings_.share_bytes, guarded);
+  if (shares.bytes() >= settings_.alone_below_bytes && shares.count() > 1) return copy_large(shares, direction);
+  return shares.copy_all(settings_.stores.value_or(Stores::cached));
 }
 
-bool CopyCrew::copy_large(const Pieces& pieces, Direction direction) {
+bool CopyCrew::copy_large(const Shares& shares, Direction direction) {
   // This is a copy in a signal handler that interrupted the thread in the lines below.
-  if (lock_.held_here()) return pieces.copy_all(Stores::cached);
-  const Begun begun = begin(pieces, direction);
+  if (lock_.held_here()) return shares.copy_all(Stores::cached);
+  const Begun begun = begin(shares, direction);
   const std::uint64_t start = monotonic_ns();
   bool copied = true;
   if (!begun.job) {
-    copied = pieces.copy_all(begun.run.stores);
+    copied = shares.copy_all(begun.run.stores);
   } else {
     post(static_cast<int>(begun.helpers_wanted));
     if (begun.helpers_missing) start_helpers(begun.helpers_wanted);
-    copy_pieces(*begun.job, pieces, begun.run.stores);
+    copy_shares(*begun.job, shares, begun.run.stores);
     // The process is a forked child now, and the helpers' part was not copied.
     const Finished finished = finish(*begun.job, begun.ticket);
-    if (finished == Finished::not_ours) return pieces.copy_all(Stores::cached);
+    if (finished == Finished::not_ours) return shares.copy_all(Stores::cached);
     copied = finished == Finished::copied;
   }
   if (!begun.run.counts) return copied;
   const std::uint64_t took = monotonic_ns() - start;
   Locked hold(lock_);
-  choices_[static_cast<int>(direction)].took(begun.run, pieces.bytes(), took,
+  choices_[static_cast<int>(direction)].took(begun.run, shares.bytes(), took,
                                              direction == Direction::to_host ? kPercentForCachedToHost : 0);
   return copied;
 }
 
-CopyCrew::Begun CopyCrew::begin(const Pieces& pieces, Direction direction) {
+CopyCrew::Begun CopyCrew::begin(const Shares& shares, Direction direction) {
   const CpuMask mask = CpuMask::of_this_thread();
   const unsigned cpus = mask.cpus();
   Begun begun;
   Locked hold(lock_);
-  if (pieces.guarded() != Guarded::neither)
+  if (shares.guarded() != Guarded::neither)
     begun.run = {Stores::cached, false};  // the kernel's
   else if (settings_.stores)
     begun.run = {*settings_.stores, false};
-  else if (pieces.longest_run_bytes() >= kStreamedRunBytesMin)
+  else if (shares.longest_run_bytes() >= kStreamedRunBytesMin)
     begun.run = choices_[static_cast<int>(direction)].next();
   begun.helpers_wanted = settings_.threads.create ? std::min(settings_.helpers_max, kHelpersMost) : 0;
   if (!settings_.helpers_share_cpus) begun.helpers_wanted = std::min(begun.helpers_wanted, cpus ? cpus - 1 : 0);
@@ -103,7 +103,7 @@ CopyCrew::Begun CopyCrew::begin(const Pieces& pieces, Direction direction) {
   if (helper_count_ == 0 && !begun.helpers_missing) return begun;
   Job* const job = std::find_if(jobs_, jobs_ + kJobs, [](const Job& one) { return one.ticket == 0; });
   if (job == jobs_ + kJobs) return begun;
-  job->pieces = pieces;
+  job->shares = shares;
   job->stores = begun.run.stores;
   job->helpers_max = begun.helpers_wanted;
   job->next.store(0, std::memory_order_relaxed);
@@ -127,18 +127,18 @@ void CopyCrew::post(int helpers) {
   if (sleepers_.load() != 0) wake(posted_, helpers);
 }
 
-void CopyCrew::copy_piece(Job& job, const Pieces& pieces, std::size_t piece, Stores stores) {
-  if (!job.failed.load(std::memory_order_relaxed) && !pieces.copy(piece, stores))
+void CopyCrew::copy_share(Job& job, const Shares& shares, std::size_t share, Stores stores) {
+  if (!job.failed.load(std::memory_order_relaxed) && !shares.copy(share, stores))
     job.failed.store(true, std::memory_order_relaxed);
 }
 
-// Claimed, a piece is copied. A helper may stop between two: the caller is still there.
-void CopyCrew::copy_pieces(Job& job, const Pieces& pieces, Stores stores) {
-  for (std::size_t piece; (piece = job.next.fetch_add(1, std::memory_order_relaxed)) < pieces.count();)
-    copy_piece(job, pieces, piece, stores);
+// Claimed, a share is copied. A helper may stop between two: the caller is still there.
+void CopyCrew::copy_shares(Job& job, const Shares& shares, Stores stores) {
+  for (std::size_t share; (share = job.next.fetch_add(1, std::memory_order_relaxed)) < shares.count();)
+    copy_share(job, shares, share, stores);
 }
 
-// All pieces are claimed, so no helper joins any more but one that found some under the lock.
+// All shares are claimed, so no helper joins any more but one that found some under the lock.
 CopyCrew::Finished CopyCrew::finish(Job& job, std::uint64_t ticket) {
   const auto done = [&] { return job.helpers.load(std::memory_order_acquire) == 0 || job.ticket != ticket; };
   while (true) {
@@ -172,10 +172,10 @@ void CopyCrew::help() {
       has_just_worked = false;
       continue;
     }
-    const std::size_t count = job->pieces.count();
-    for (std::size_t piece; !stopping_.load(std::memory_order_relaxed) &&
-                            (piece = job->next.fetch_add(1, std::memory_order_relaxed)) < count;)
-      copy_piece(*job, job->pieces, piece, job->stores);
+    const std::size_t count = job->shares.count();
+    for (std::size_t share; !stopping_.load(std::memory_order_relaxed) &&
+                            (share = job->next.fetch_add(1, std::memory_order_relaxed)) < count;)
+      copy_share(*job, job->shares, share, job->stores);
     leave(*job);
     has_just_worked = true;
   }
@@ -187,7 +187,7 @@ CopyCrew::Job* CopyCrew::join(Helper& helper) {
     Locked hold(lock_);
     if (helper.refused_mask == mask_number_) return nullptr;
     job = std::find_if(jobs_, jobs_ + kJobs, [](const Job& one) {
-      return one.ticket != 0 && one.next.load(std::memory_order_relaxed) < one.pieces.count() &&
+      return one.ticket != 0 && one.next.load(std::memory_order_relaxed) < one.shares.count() &&
              one.helpers.load(std::memory_order_relaxed) < one.helpers_max;
     });
     if (job == jobs_ + kJobs) return nullptr;

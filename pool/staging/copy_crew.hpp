@@ -1,11 +1,11 @@
 // Copies by the calling thread and a few helper threads: one core copies at a fraction of the rate of a link to a
-// device. The caller and the helpers claim the pieces of a copy one by one, so the caller never waits for a helper that
-// has not begun. Without helpers the caller copies all pieces: on one CPU, if no thread can be made, after stop, in a
+// device. The caller and the helpers claim the shares of a copy one by one, so the caller never waits for a helper that
+// has not begun. Without helpers the caller copies all shares: on one CPU, if no thread can be made, after stop, in a
 // forked child. A copy always completes, unless the program's side is guarded (guarded_copy.hpp) and a part of it is
 // gone.
 //
 //   copy(to, from, box, direction) -> small: the caller alone
-//     -> begin: a job, if there are helpers or may be -> pieces, claimed -> finish: those that helpers still copy
+//     -> begin: a job, if there are helpers or may be -> shares, claimed -> finish: those that helpers still copy
 //
 // Helpers begin with the first large copy. Then they sleep, but for the 20 us after a copy, in which the next chunk of
 // a transfer mostly comes. They run where the caller of the moment may run, and on no other CPU. They block all signals
@@ -40,7 +40,7 @@ class CopyCrew {
   struct Settings {
     unsigned helpers_max = 3;  // at most one less than the CPUs of the caller, and kHelpersMost
     std::size_t alone_below_bytes = 512 << 10;
-    std::size_t piece_bytes = 256 << 10;
+    std::size_t share_bytes = 256 << 10;
     std::optional<Stores> stores{};   // none: measured
     bool helpers_share_cpus = false;  // for tests: helpers_max of them, however few CPUs there are
     Threads threads{};                // none: there are no helpers
@@ -75,13 +75,13 @@ class CopyCrew {
   // copy it no longer is.
   struct alignas(64) Job {
     std::atomic<std::uint64_t> ticket{0};
-    std::atomic<std::size_t> next{0};  // piece to claim
+    std::atomic<std::size_t> next{0};  // share to claim
     std::atomic<std::uint32_t> helpers{0};
     std::atomic<bool> owner_sleeps{false};
-    std::atomic<bool> failed{false};  // a piece: the others need not be copied
+    std::atomic<bool> failed{false};  // a share: the others need not be copied
     unsigned helpers_max = 0;
     Stores stores = Stores::cached;
-    Pieces pieces;
+    Shares shares;
   };
   struct Begun {
     Job* job = nullptr;
@@ -94,11 +94,11 @@ class CopyCrew {
   static constexpr std::size_t kJobs = 8;
   static constexpr unsigned kCopiesAfterARefusal = 256;
 
-  bool copy_large(const Pieces& pieces, Direction direction);
-  Begun begin(const Pieces& pieces, Direction direction);
+  bool copy_large(const Shares& shares, Direction direction);
+  Begun begin(const Shares& shares, Direction direction);
   bool moves_to(const CpuMask& mask);
-  static void copy_piece(Job& job, const Pieces& pieces, std::size_t piece, Stores stores);
-  void copy_pieces(Job& job, const Pieces& pieces, Stores stores);
+  static void copy_share(Job& job, const Shares& shares, std::size_t share, Stores stores);
+  void copy_shares(Job& job, const Shares& shares, Stores stores);
   enum class Finished { copied, failed, not_ours };
   Finished finish(Job& job, std::uint64_t ticket);
   void post(int helpers);

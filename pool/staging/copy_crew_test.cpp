@@ -57,7 +57,7 @@ constexpr CopyCrew::Threads kThreads = {create_thread, pthread_join};
 CopyCrew::Settings many(unsigned helpers) {
   return {.helpers_max = helpers,
           .alone_below_bytes = 64 << 10,
-          .piece_bytes = 16 << 10,
+          .share_bytes = 16 << 10,
           .helpers_share_cpus = true,
           .threads = kThreads};
 }

@@ -26,7 +26,7 @@ bool Ring::put_back(Vector<Chunk*>& where, std::size_t at, Chunk* chunk) {
 }
 
 // One stream may be far behind another, so all are looked at; each is out of the list meanwhile.
-Chunk* Ring::take_passed(Device& device) {
+Chunk* Ring::take_passed(ChunkMaker& maker) {
   for (std::size_t at = 0;;) {
     Chunk* chunk = nullptr;
     {
@@ -35,16 +35,16 @@ Chunk* Ring::take_passed(Device& device) {
       chunk = marked_[at];
       marked_.erase(marked_.begin() + static_cast<std::ptrdiff_t>(at));
     }
-    const Device::Passed passed = device.passed(*chunk);
-    if (passed == Device::Passed::yes && chunk->epoch == epoch_.load()) return chunk;
-    if (passed == Device::Passed::failed)
-      unmake(device, chunk, false);
+    const ChunkMaker::Passed passed = maker.passed(*chunk);
+    if (passed == ChunkMaker::Passed::yes && chunk->epoch == epoch_.load()) return chunk;
+    if (passed == ChunkMaker::Passed::failed)
+      unmake(maker, chunk, false);
     else if (put_back(marked_, at, chunk))
       ++at;
   }
 }
 
-Chunk* Ring::make(Device& device) {
+Chunk* Ring::make(ChunkMaker& maker) {
   {
     Locked hold(lock_);
     if (count_ == kChunksMax) return nullptr;
@@ -52,47 +52,47 @@ Chunk* Ring::make(Device& device) {
   }
   auto* const chunk = new (internal_allocate(sizeof(Chunk))) Chunk;
   chunk->epoch = epoch_.load();
-  if (device.make(*chunk)) return chunk;
+  if (maker.make(*chunk)) return chunk;
   internal_deallocate(chunk, sizeof(Chunk));
   Locked hold(lock_);
   if (count_) --count_;
   return nullptr;
 }
 
-void Ring::unmake(Device& device, Chunk* chunk, bool passed) {
+void Ring::unmake(ChunkMaker& maker, Chunk* chunk, bool passed) {
   const bool known = chunk->epoch == epoch_.load();
-  if (known) device.unmake(*chunk, passed);
+  if (known) maker.unmake(*chunk, passed);
   internal_deallocate(chunk, sizeof(Chunk));
   if (!known) return;
   Locked hold(lock_);
   if (count_) --count_;
 }
 
-Chunk* Ring::take(Device& device) {
+Chunk* Ring::take(ChunkMaker& maker) {
   if (Chunk* const chunk = take_idle()) return chunk;
-  if (Chunk* const chunk = take_passed(device)) return chunk;
-  return make(device);
+  if (Chunk* const chunk = take_passed(maker)) return chunk;
+  return make(maker);
 }
 
 void Ring::give(Chunk* chunk) { put_back(idle_, SIZE_MAX, chunk); }
 void Ring::give_marked(Chunk* chunk) { put_back(marked_, SIZE_MAX, chunk); }
-void Ring::give_up(Device& device, Chunk* chunk) { unmake(device, chunk, false); }
+void Ring::give_up(ChunkMaker& maker, Chunk* chunk) { unmake(maker, chunk, false); }
 
-std::size_t Ring::trim(Device& device) {
-  while (Chunk* const chunk = take_passed(device)) give(chunk);
+std::size_t Ring::trim(ChunkMaker& maker) {
+  while (Chunk* const chunk = take_passed(maker)) give(chunk);
   std::size_t bytes = 0;
-  for (; Chunk* const chunk = take_idle(); bytes += kChunkBytes) unmake(device, chunk, true);
+  for (; Chunk* const chunk = take_idle(); bytes += kChunkBytes) unmake(maker, chunk, true);
   return bytes;
 }
 
-void Ring::empty(Device& device) {
-  trim(device);
+void Ring::empty(ChunkMaker& maker) {
+  trim(maker);
   Vector<Chunk*> marked;
   {
     Locked hold(lock_);
     marked.swap(marked_);
   }
-  for (Chunk* chunk : marked) unmake(device, chunk, false);
+  for (Chunk* chunk : marked) unmake(maker, chunk, false);
 }
 
 void Ring::forget() {

@@ -27,8 +27,8 @@ struct Chunk {
   unsigned epoch = 0;  // the ring's epoch when the chunk was made
 };
 
-// The ring's demands on a device, in the context that the ring belongs to.
-class Device {
+// The ring's demands on a device: its chunks, made in the context that the ring belongs to.
+class ChunkMaker {
  public:
   // Memory of kChunkBytes and a mark that can be set; false: not to be had now.
   virtual bool make(Chunk& chunk) = 0;
@@ -38,7 +38,7 @@ class Device {
   virtual Passed passed(const Chunk& chunk) = 0;
 
  protected:
-  ~Device() = default;
+  ~ChunkMaker() = default;
 };
 
 class Ring {
@@ -47,17 +47,17 @@ class Ring {
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
-  Chunk* take(Device& device);
+  Chunk* take(ChunkMaker& maker);
   void give(Chunk* chunk);
   void give_marked(Chunk* chunk);
   // Its end will never be known: it leaves the ring.
-  void give_up(Device& device, Chunk* chunk);
+  void give_up(ChunkMaker& maker, Chunk* chunk);
 
   // Chunks that no copy or work uses go back; those in a copy's hands stay.
   // Returns their bytes.
-  std::size_t trim(Device& device);
+  std::size_t trim(ChunkMaker& maker);
   // All but those in a copy's hands leave the ring: the context ends.
-  void empty(Device& device);
+  void empty(ChunkMaker& maker);
   // The memory went with its context, or is another process's: nothing is called, for those in a copy's hands neither.
   void forget();
   // In a forked child: another thread may have been in here.
@@ -74,9 +74,9 @@ class Ring {
 
  private:
   Chunk* take_idle();
-  Chunk* take_passed(Device& device);
-  Chunk* make(Device& device);
-  void unmake(Device& device, Chunk* chunk, bool passed);
+  Chunk* take_passed(ChunkMaker& maker);
+  Chunk* make(ChunkMaker& maker);
+  void unmake(ChunkMaker& maker, Chunk* chunk, bool passed);
   bool put_back(Vector<Chunk*>& where, std::size_t at, Chunk* chunk);
 
   Lock lock_;

@@ -4,10 +4,10 @@
 //                  when the call returns.
 //   to the host    pieces are enqueued ahead, and copied out of their chunks in order, each when its mark has passed
 //
-// In three cases the lane makes the rest of the copy by the driver's own call, on the same stream and in its place.
-// Either there is no chunk, or the memory may not be touched or goes meanwhile, or another thread interrupts. A copy
-// waits for its own chunks only. If it may not wait for the device, it waits only while its own earlier pieces come
-// through.
+// In four cases (Rest) the lane makes the rest of the copy by the driver's own call, on the same stream and in its
+// place. There is no chunk, or the memory may not be touched or goes meanwhile, or another thread interrupts, or a
+// piece could not be enqueued or marked. A copy waits for its own chunks only. If it may not wait for the device, it
+// waits only while its own earlier pieces come through.
 #pragma once
 #include "pool/staging/cutter.hpp"
 #include "pool/staging/ring.hpp"
@@ -23,7 +23,7 @@ class Lane {
   virtual Error enqueue(const Piece& piece, char* chunk) = 0;
   // Sets the chunk's mark behind what was enqueued.
   virtual Error mark(Chunk& chunk) = 0;
-  // The native copy of a piece.
+  // The native copy of a piece; or nothing if the piece is the whole copy, which the caller then makes.
   virtual Error pass_on(const Piece& piece) = 0;
   // Whether the host's part may be touched as the copy will touch it.
   virtual bool may_touch(const Side& side, const Box& box) = 0;
@@ -51,7 +51,7 @@ struct Outcome {
 // Whether the copy may wait until the device has done its part.
 enum class Waits : bool { no, yes };
 
-Outcome copy_to_device(Ring& ring, Device& device, Lane& lane, const Side& source, const Box& box, Waits waits);
-Outcome copy_to_host(Ring& ring, Device& device, Lane& lane, const Side& target, const Box& box);
+Outcome copy_to_device(Ring& ring, ChunkMaker& maker, Lane& lane, const Side& source, const Box& box, Waits waits);
+Outcome copy_to_host(Ring& ring, ChunkMaker& maker, Lane& lane, const Side& target, const Box& box);
 
 }  // namespace cistern::staging

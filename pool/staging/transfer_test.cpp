@@ -38,7 +38,7 @@ struct Mark {
   std::uint64_t number = 0;
 };
 
-class FakeDevice final : public Device {
+class FakeDevice final : public ChunkMaker {
  public:
   bool make(Chunk& chunk) override {
     if (made == made_max) return false;

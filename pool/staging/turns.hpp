@@ -1,9 +1,8 @@
 // Turns on streams. To other threads a copy in pieces is one command, as it is when the driver makes it.
 //
-//   a turn       a call has one while it enqueues on a stream. It first waits for a long turn that it would disturb.
-//   a long turn  a copy in pieces has one from its first piece to its last. It gets one only if no other thread used
-//   the
-//                stream, or one ordered with it, for a while, and no thread waits or enqueues there now.
+//   a turn       A call has one while it enqueues on a stream. It first waits for a long turn that it would disturb.
+//   a long turn  A copy in pieces has one from its first piece to its last. It gets one only if no other thread used
+//                the stream, or one ordered with it, for a while, and no thread waits or enqueues there now.
 //
 // So a thread that enqueues often never waits, and other threads wait for one copy at most. In a process of several
 // threads the caller makes sure that no work is ahead of the pieces on their stream, unless it is `alone`. Such work

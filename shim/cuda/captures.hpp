@@ -1,5 +1,5 @@
 // The streams that capture, and whether the calling thread may make calls that capture forbids, by the documented rules
-// of cuThreadExchangeStreamCaptureMode. Not calls of our own: those wait until no stream captures (Gate).
+// of cuThreadExchangeStreamCaptureMode. Not calls of our own: those wait until no stream captures (CallGate).
 #pragma once
 #include "backends/cuda/functions.hpp"
 #include "pool/base/internal_memory.hpp"
@@ -9,7 +9,7 @@ namespace cistern::cuda {
 
 class Captures {
  public:
-  explicit Captures(Gate& gate) : gate_(gate) {}
+  explicit Captures(CallGate& gate) : gate_(gate) {}
 
   // To be called before the real call. Waits for calls of our own that are in flight, but not forever: one may wait for
   // work that waits for this thread. `per_thread`: the stream handles 0 and 2 mean the calling thread's own stream.
@@ -41,7 +41,7 @@ class Captures {
   template <class Which>
   void remove_if(Which which);
 
-  Gate& gate_;
+  CallGate& gate_;
   Lock lock_;
   Vector<Capture> captures_;
 };

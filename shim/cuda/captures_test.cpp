@@ -23,7 +23,7 @@ CUstream stream(std::uintptr_t id) { return reinterpret_cast<CUstream>(id); }
 
 class CapturesTest : public testing::Test {
  protected:
-  Gate gate;
+  CallGate gate;
   Captures captures{gate};
 };
 

@@ -30,7 +30,7 @@ Context* Contexts::make_known(CUcontext handle, int device, bool made_by_program
 Context* Contexts::make_known(std::uintptr_t address, Device& of_device, int ordinal, bool& is_new) {
   Locked hold(making_lock_);
   of_device.ordinal = ordinal;
-  is_new = !std::exchange(of_device.has_limits, true);
+  is_new = !std::exchange(of_device.is_known, true);
   if (is_new) {
     const Options& chosen = options();
     of_device.share.proportion.set_limits(

@@ -9,10 +9,10 @@ namespace cistern::cuda {
 // Safe to call from any thread. Contexts and devices are never freed.
 class Contexts {
  public:
-  Contexts(const Functions& functions, Gate& gate) : functions_(functions), gate_(gate) {}
+  Contexts(const Functions& functions, CallGate& gate) : functions_(functions), gate_(gate) {}
 
-  // The context that is current on this thread, as the driver says; null: none. Known contexts only differ by handle,
-  // so a new one is made known here. Null too when its device cannot be told.
+  // The context that is current on this thread, as the driver says; null: none. A handle that was not seen before is
+  // recorded here, with its device; null too if the driver does not tell the device.
   Context* current();
   // Waits for all work of the context, unless it is ending. The caller has passed the gate.
   void wait_for_work(Context& context);
@@ -66,7 +66,7 @@ class Contexts {
   Context* make_known(std::uintptr_t address, Device& of_device, int ordinal, bool& is_new);
 
   const Functions& functions_;
-  Gate& gate_;
+  CallGate& gate_;
   AddressTable<Context> table_;
   Lock making_lock_;
   std::atomic<Device*> devices_[kDevicesMax]{};

@@ -39,7 +39,7 @@ CUmemAllocationProp properties_of(const Device& device, bool rdma_capable) {
 
 }  // namespace
 
-DeviceRanges::DeviceRanges(const Functions& functions, Gate& gate, Blocks& blocks, Contexts& contexts,
+DeviceRanges::DeviceRanges(const Functions& functions, CallGate& gate, Blocks& blocks, Contexts& contexts,
                            BlockSource& source)
     : functions_(functions),
       gate_(gate),
@@ -160,7 +160,7 @@ void DeviceRanges::device_appeared(Device& device) {
     memory.peers.fetch_or(std::uint64_t{1} << to.ordinal);
   };
   contexts_.for_each_device([&](Device& other) {
-    if (&other == &device || !other.has_limits) return;
+    if (&other == &device || !other.is_known) return;
     open(other, device);
     open(device, other);
   });
@@ -178,8 +178,8 @@ void DeviceRanges::device_appeared(Device& device) {
   warn_later(line.text());
 }
 
-DeviceRanges::Standing DeviceRanges::standing(const Device& device) const {
-  Standing sum;
+DeviceRanges::Usage DeviceRanges::usage(const Device& device) const {
+  Usage sum;
   for_each([&](DeviceRange& range) {
     if (range.context().device != &device) return;
     const auto figures = range.pool().figures();

@@ -9,7 +9,7 @@ namespace cistern::cuda {
 
 class DeviceRanges {
  public:
-  DeviceRanges(const Functions& functions, Gate& gate, Blocks& blocks, Contexts& contexts, BlockSource& source);
+  DeviceRanges(const Functions& functions, CallGate& gate, Blocks& blocks, Contexts& contexts, BlockSource& source);
 
   bool asked_for() const { return asked_for_.load(std::memory_order_relaxed); }
   // The range that serves the context; null: there is none. Made when it is first asked for.
@@ -29,11 +29,11 @@ class DeviceRanges {
   void device_appeared(Device& device);
 
   // Over the ranges of one device.
-  struct Standing {
+  struct Usage {
     std::uint64_t mapped_bytes = 0, used_bytes = 0;  // used: by blocks, or by work that has not settled
     std::uint64_t reclaimable_bytes = 0, largest_free_bytes = 0;
   };
-  Standing standing(const Device& device) const;
+  Usage usage(const Device& device) const;
 
   void settle();
   // Gives all memory back in which no block lies. Returns the bytes.
@@ -59,7 +59,7 @@ class DeviceRanges {
   CUresult try_out(Context& context, CUdeviceptr first, std::uint64_t granularity, bool rdma_capable);
 
   const Functions& functions_;
-  Gate& gate_;
+  CallGate& gate_;
   Blocks& blocks_;
   Contexts& contexts_;
   BlockSource& source_;

@@ -211,7 +211,7 @@ void add_staging(Snapshot& snapshot) {
   CudaState& s = state();
   s.contexts.for_each_ever(
       [&](Context& context) { snapshot.staging_bytes += context.ring.figures().chunks * staging::kChunkBytes; });
-  s.staging.ways().add_to(snapshot, "cuda");
+  s.staging.accounts().add_to(snapshot, "cuda");
 }
 
 void add_devices(Snapshot& snapshot) {

@@ -59,7 +59,7 @@ std::uint64_t kept_in_pages(CudaState& s, const Device& device, std::uint64_t gr
   };
   s.blocks.table.for_each([&](Block& block) {
     if (block.kind != BlockKind::device || block.state.load() == BlockState::gone || !block.context_is_there()) return;
-    if (block.is_cut()) return;
+    if (block.in_range_or_segment()) return;
     if (block.context->device != &device) return;
     held.push_back(pages(block));
     if (block.state.load() == BlockState::live) used.push_back(held.back());
@@ -84,12 +84,12 @@ std::uint64_t live_in_ranges(CudaState& s, const Device& device) {
 
 // A piece of a range is used as a whole as long as any block lies there.
 std::uint64_t used_bytes(CudaState& s, const Device& device) {
-  const DeviceRanges::Standing in_ranges = s.pools.ranges().standing(device);
+  const DeviceRanges::Usage in_ranges = s.pools.ranges().usage(device);
   std::uint64_t bytes = device.share.live_bytes.load(std::memory_order_relaxed) +
                         device.share.waste_bytes.load(std::memory_order_relaxed);
   if (in_ranges.mapped_bytes) bytes -= std::min(bytes, live_in_ranges(s, device));
   for_each_waiting(s, device, [&](const Block& block) { bytes += block.bytes; });
-  const Segments::Standing in_segments = s.segments.standing(device);
+  const Segments::Usage in_segments = s.segments.usage(device);
   bytes += in_segments.bytes - std::min(in_segments.bytes, in_segments.reclaimable_bytes);
   bytes -= std::min(bytes, in_segments.live_bytes);
   return bytes + in_ranges.mapped_bytes - std::min(in_ranges.mapped_bytes, in_ranges.reclaimable_bytes);
@@ -98,7 +98,7 @@ std::uint64_t used_bytes(CudaState& s, const Device& device) {
 std::uint64_t kept_bytes(CudaState& s, const Device& device) {
   const std::uint64_t granule = device.granule.load(std::memory_order_relaxed);
   if (granule != kGranuleMin)
-    return s.pools.ranges().standing(device).reclaimable_bytes + s.segments.standing(device).reclaimable_bytes +
+    return s.pools.ranges().usage(device).reclaimable_bytes + s.segments.usage(device).reclaimable_bytes +
            kept_in_pages(s, device, granule);
   const std::uint64_t used = used_bytes(s, device), reserved = device.reserved_bytes.load(std::memory_order_relaxed);
   return reserved > used ? reserved - used : 0;

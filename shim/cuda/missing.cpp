@@ -4,7 +4,7 @@
 #include "shim/cuda/next.hpp"
 #include "shim/process/log.hpp"
 #include "shim/process/process.hpp"
-#include "shim/staging/staged_way.hpp"
+#include "shim/staging/copy_accounts.hpp"
 #include "stats/sink.hpp"
 
 namespace cistern::cuda {

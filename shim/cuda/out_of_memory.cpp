@@ -61,7 +61,7 @@ void print_refusal(Sink& line, CudaState& s, Device& device, std::uint64_t bytes
 
 // Free memory of a range lies beside live blocks: a block that fits there would have succeeded.
 void print_ranges(Sink& line, CudaState& s, const Device& device) {
-  const DeviceRanges::Standing ranges = s.pools.ranges().standing(device);
+  const DeviceRanges::Usage ranges = s.pools.ranges().usage(device);
   if (!ranges.mapped_bytes) return;
   line.print("; ranges: {} mapped, {} of it free beside live blocks; up to {} would succeed",
              human_bytes(ranges.mapped_bytes), human_bytes(ranges.mapped_bytes - ranges.used_bytes),
@@ -93,7 +93,7 @@ void report_out_of_memory(CudaState& s, const char* api, Family family, int ordi
   if (usage.blocks)
     line.print("; retained: {}, largest block {}", human_bytes(usage.bytes), human_bytes(usage.largest_bytes));
   holdings(s, device).print(line);
-  print_this_call(line, capture(s, api));
+  print_this_call(line, site_of_call(s, api));
   StringSink alike;
   alike.print("{}: out of {} memory", api, family_name(family));
   warn_line(line.text(), alike.text());

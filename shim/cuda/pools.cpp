@@ -12,12 +12,10 @@ namespace {
 
 // Thread caches hold at most this part of what is used: a range counts it as used, and cannot join or move it.
 constexpr std::uint64_t kThreadsPart = 128;
-// The order of blocks that wait for all work of their context. No request has it.
-constexpr ranges::Order kContextOrder = 1;
 
 }  // namespace
 
-Pools::Pools(const Functions& functions, Gate& gate, Blocks& blocks, Contexts& contexts, Account& account,
+Pools::Pools(const Functions& functions, CallGate& gate, Blocks& blocks, Contexts& contexts, Account& account,
              bool deferred)
     : gate_(gate),
       contexts_(contexts),
@@ -75,7 +73,7 @@ void Pools::give_to_range(Block* block, BlockSource::Fence&& fence, std::uint64_
     if (fence.empty())
       range.give(block);
     else if (fence.size() == 1 && fence.front().context == context)
-      range.give_behind(block, kContextOrder);
+      range.give_behind(block, ranges::kContextOrder);
     else
       range.give_behind(block, std::move(fence));
     return true;
@@ -95,7 +93,7 @@ std::uint64_t Pools::reserved_bytes(const Sort& sort) const {
   return all - std::min(all, source_.ring_bytes.load(std::memory_order_relaxed));
 }
 
-Proportion::Now Pools::standing(const Sort& sort, std::uint64_t now_ns) {
+Proportion::Now Pools::usage(const Sort& sort, std::uint64_t now_ns) {
   const Share& share = source_.share_of(sort);
   const KindCounters& counted = account_.counters_of(sort.kind, sort.context);
   return {.reserved_bytes = reserved_bytes(sort),
@@ -110,7 +108,7 @@ bool Pools::keeps(const Block& freed, std::uint64_t now_ns) {
   Proportion& proportion = source_.share_of(freed.sort()).proportion;
   proportion.note_back(freed.bytes, freed.recycled);
   if (proportion.asked_again(freed.bytes)) return true;
-  Proportion::Now now = standing(freed.sort(), now_ns);
+  Proportion::Now now = usage(freed.sort(), now_ns);
   const std::uint64_t rounded = as_driver_rounds(freed.requested);
   now.live_bytes -= std::min(now.live_bytes, rounded);
   now.waste_bytes -= std::min(now.waste_bytes, freed.bytes - rounded);
@@ -120,7 +118,7 @@ bool Pools::keeps(const Block& freed, std::uint64_t now_ns) {
 // Any key of the same share gives blocks up: of a stream, of another context of the device, with other flags.
 void Pools::give_up_excess(const Sort& sort, std::uint64_t now_ns) {
   Share& share = source_.share_of(sort);
-  const std::uint64_t bytes = share.proportion.begin(standing(sort, now_ns));
+  const std::uint64_t bytes = share.proportion.begin(usage(sort, now_ns));
   if (!bytes) return;
   of(sort.kind).give_up_those(
       [&](const PoolKey& key) {
@@ -139,6 +137,12 @@ void Pools::settle() {
     pinned_.settle(group);
   }
   ranges_.settle();
+}
+
+void Pools::give_cached_to_ranges() {
+  if (!ranges_.asked_for()) return;
+  device_.take_from_threads([](const Block* block) { return block->range != nullptr; },
+                            [this](Block* block) { source_.release(block); });
 }
 
 std::uint64_t Pools::trim() {

@@ -15,7 +15,8 @@ using BlockPool = TieredPool<BlockSource>;
 class Pools {
  public:
   // `deferred`: a free does not wait for the device (CISTERN_DEVICE_ORDER).
-  Pools(const Functions& functions, Gate& gate, Blocks& blocks, Contexts& contexts, Account& account, bool deferred);
+  Pools(const Functions& functions, CallGate& gate, Blocks& blocks, Contexts& contexts, Account& account,
+        bool deferred);
 
   BlockSource& source() { return source_; }
   const BlockSource& source() const { return source_; }
@@ -36,7 +37,7 @@ class Pools {
   void give_to_range(Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns);
   // In the order of a stream.
   void give_to_range(Block* block, ranges::Order order, std::uint64_t now_ns);
-  // A small block that the thread gave to its range; null: none is of this size.
+  // A small block of a range that the thread's cache kept; null: it has none with this key.
   Block* take_of_thread(const PoolKey& key) { return device_.take_of_thread(key).value_or(nullptr); }
 
   // Bytes that the driver has given for blocks of this kind. Chunks of staged copies are not the program's memory.
@@ -53,6 +54,8 @@ class Pools {
   // Kept blocks that have settled by now can be given again, also while a stream captures, when no thread may ask the
   // driver.
   void settle();
+  // Blocks of ranges that threads have in their caches go back: each keeps its piece of the range mapped.
+  void give_cached_to_ranges();
 
   // Releases all kept blocks that have settled. Returns the bytes given back.
   std::uint64_t trim();
@@ -77,10 +80,10 @@ class Pools {
  private:
   template <class Give>
   void to_range(Block* block, std::uint64_t now_ns, Give give);
-  Proportion::Now standing(const Sort& sort, std::uint64_t now_ns);
+  Proportion::Now usage(const Sort& sort, std::uint64_t now_ns);
   void give_up_excess(const Sort& sort, std::uint64_t now_ns);
 
-  Gate& gate_;
+  CallGate& gate_;
   Contexts& contexts_;
   Account& account_;
   BlockSource source_;

@@ -37,7 +37,7 @@ class Observing {
   Observing(const Observing&) = delete;
   Observing& operator=(const Observing&) = delete;
 
-  // A runtime call that made memory, which no driver hook saw.
+  // After each call: one that succeeded counts as escaped if it made memory and no driver hook saw it.
   cudaError_t made(cudaError_t answer, const void* memory);
 
  private:

@@ -72,11 +72,11 @@ class Segments {
   }
 
   // Over the device's segments. `reclaimable`: in those without blocks that no work uses, as far as is known.
-  struct Standing {
+  struct Usage {
     std::uint64_t bytes = 0, live_bytes = 0, reclaimable_bytes = 0;
   };
-  Standing standing(const Device& device) {
-    Standing sum;
+  Usage usage(const Device& device) {
+    Usage sum;
     for_each([&](std::uintptr_t, const Segment& segment) {
       if (segment.kind() != BlockKind::device || segment.of.context->device != &device) return;
       sum.bytes += segment.of.bytes;

@@ -167,7 +167,7 @@ Staging::Trial Staging::begin_trial(CudaState& s, const HostCopy& what, const Co
 // --- Through the ring
 
 // Earlier work on the stream may write the source: a copy that waits waits for that work first.
-std::optional<Unstaged> Staging::settle(CudaState& s, const HostCopy& what) {
+std::optional<Unstaged> Staging::wait_for_earlier_work(CudaState& s, const HostCopy& what) {
   if ((what.waits || !what.to_device) && synchronize(s, what.stream) != kSuccess) return Unstaged::failed;
   return std::nullopt;
 }

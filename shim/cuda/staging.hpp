@@ -56,7 +56,7 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
   // A trial whose time is not read yet. If `of` is null, only its events have to be destroyed.
   struct OpenTrial {
     Context* context;
-    StagedWay* of;
+    CopyAccount* of;
     staging::Way way;
     Trial events;
     std::uint64_t bytes, blocked_ns;
@@ -68,7 +68,7 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
   bool reads_host(CudaState& s, const CopyContext& copy_context);
   void take_in_trials(CudaState& s, const CopyContext& copy_context);
   Trial begin_trial(CudaState& s, const HostCopy& what, const CopyContext& copy_context);
-  std::optional<Unstaged> settle(CudaState& s, const HostCopy& what);
+  std::optional<Unstaged> wait_for_earlier_work(CudaState& s, const HostCopy& what);
   bool is_idle(CudaState& s, const HostCopy& what);
   Passage pass_ring(CudaState& s, const HostCopy& what, const CopyContext& copy_context);
   void end_trial(CudaState& s, const HostCopy& what, const Plan& plan, CUresult answer, std::uint64_t blocked_ns);
@@ -78,7 +78,7 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
 
   void put_away(CudaState& s, Context* context, const Trial& trial);
 
-  std::atomic<signed char> page_tables_[StagedWays::kDevices]{};  // 0: not asked yet; 1: no; 2: yes
+  std::atomic<signed char> page_tables_[CopyAccounts::kDevices]{};  // 0: not asked yet; 1: no; 2: yes
   Vector<OpenTrial> trials_;
   std::atomic<int> trials_open_{0};
 };

@@ -102,7 +102,7 @@ const char* api_name(const char* driver_name) {
   return observed->api;
 }
 
-SiteId capture(const CudaState& s, const char* api) { return s.sites_on ? capture_site(api) : 0; }
+SiteId site_of_call(const CudaState& s, const char* api) { return s.sites_on ? capture_site(api) : 0; }
 
 void poison(Context* context) {
   if (context) context->poisoned.store(true, std::memory_order_relaxed);
@@ -219,7 +219,7 @@ void ContextEnd::stays() {
 void note_object(CudaState& s, ObjectType type, const void* handle, const char* driver_name) {
   const bool is_code = type == ObjectType::module || type == ObjectType::library;
   if (is_code && observed) return;
-  ObjectRecord record{.type = type, .site = capture(s, driver_name), .api = api_name(driver_name)};
+  ObjectRecord record{.type = type, .site = site_of_call(s, driver_name), .api = api_name(driver_name)};
   record.context = type == ObjectType::library ? nullptr : s.contexts.current();
   if (record.context) record.epoch = record.context->epoch.load(std::memory_order_relaxed);
   s.objects.made(handle, record);

@@ -29,7 +29,7 @@ struct CudaState {
 
   Functions functions;  // the pools' way down
   const Missing missing;
-  Gate gate;
+  CallGate gate;
   Blocks blocks;
   Captures captures;
   Contexts contexts;
@@ -61,16 +61,17 @@ struct Observed {
   bool seen_by_driver;
 };
 inline constinit thread_local Observed* observed = nullptr;
-// The name to put on an allocation: the runtime call, else the driver's.
+// The name to put on an allocation: the runtime call, else the driver's. Also notes that a hook saw the runtime's call,
+// which then does not count as escaped.
 const char* api_name(const char* driver_name);
 
-SiteId capture(const CudaState& s, const char* api);
+SiteId site_of_call(const CudaState& s, const char* api);
 
 // Around a call that waits for a device.
 template <class Pass>
 CUresult counted_wait(CudaState& s, const char* driver_name, Pass pass) {
   const char* const api = api_name(driver_name);
-  return s.waits.timed(api, pass, [&] { return capture(s, api); });
+  return s.waits.timed(api, pass, [&] { return site_of_call(s, api); });
 }
 
 // An object that the program made; nothing for what the runtime makes for itself.

@@ -5,7 +5,8 @@
 
 namespace cistern::cuda {
 
-// Families of memory as reports name them; those of a device are one kind per device ("device:0").
+// The rows of a report: memory that is told apart there. Those of a device are a row for each device ("device:0"). The
+// glossary's family is one of processes (process/family.hpp).
 enum class Family : std::uint8_t {
   device,
   pinned,

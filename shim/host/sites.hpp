@@ -15,7 +15,7 @@ SiteId site_of_misuse();
 // "512KiB", "all" or "off".
 String sites_mode();
 
-// Live blocks with a site, grouped, largest first; sampled ones stand for the others: then the figures are estimates.
+// Live blocks with a site, grouped, worst first; sampled ones stand for the others: then the figures are estimates.
 struct LiveSites {
   Vector<LeakFigures> sites;
   Standings by_standing{};  // of all live blocks, exact

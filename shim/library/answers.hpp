@@ -9,7 +9,7 @@
 
 namespace cistern::library {
 
-// The code behind the last call of this thread.
+// The code that the driver or the system gave behind this thread's last call of the library; 0: none.
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local int native = 0;
 
 inline cistern_status refused(int code, cistern_status status = CISTERN_DRIVER) {

@@ -43,7 +43,7 @@ cistern_status take(const BlockRequest& request, Taken* taken) {
     status = memory.take(with_room, taken);
     taken->address = (taken->base + request.alignment - 1) & ~(request.alignment - 1);
   }
-  taken->was_kept = born_from_pool;
+  taken->was_kept = born_from_pool;  // KindCounters::block_born() sets it
   return status;
 }
 

@@ -31,7 +31,7 @@ struct BlockRequest {
   std::uint64_t flags = 0;
   unsigned where = 0;
   int device = 0, node = 0;
-  struct _cl_context* context = nullptr;
+  void* context = nullptr;
   InOrder order = {};
 };
 
@@ -95,16 +95,14 @@ struct KindSegments {
   // No memory could be had for a block of so many bytes. Null: it is not reported.
   void (*failed)(const Place& place, std::size_t bytes) = nullptr;
 
-  // The order of a queue's work: unique, and above kContextOrder; kAnyOrder: it has none now. Null: no request has one.
+  // The order of a queue's work: unique, and above ranges::kContextOrder; kAnyOrder: it has none now. Null: no request
+  // has one.
   ranges::Order (*order_of)(const Place& place, void* stream) = nullptr;
   // The number of the work that is there now. It grows. Takes no lock.
   std::uint64_t (*now)(const Place& place);
   // Entries that have settled may be taken out.
   Settled (*settled)(const Place& place, WorkFence& fence);
 };
-
-// The order of blocks whose work has only its context. No request asks for it.
-constexpr ranges::Order kContextOrder = 1;
 
 // --- Memory that another process may open
 struct SharedMemory {
@@ -133,7 +131,7 @@ struct BlockPart {
 // A queue of the library's own, for the memory that these name.
 struct QueueRequest {
   int device;
-  struct _cl_context* context;
+  void* context;
   void* like;  // another queue, of the device that is meant
 };
 

@@ -20,7 +20,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "pool/base/ranges.hpp"
+#include "pool/base/parts.hpp"
 #include "shim/library/answers.hpp"
 #include "shim/library/handles.hpp"
 #include "shim/library/kind_memory.hpp"
@@ -438,7 +438,7 @@ cistern_status mapped_open(const cistern_mapped_settings* settings, cistern_mapp
 }
 
 cistern_status mapped_close(cistern_mapped* handle) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   const KeptErrno kept;
   native = 0;
   Used file(files, "cistern_mapped_close", handle);
@@ -458,7 +458,7 @@ cistern_status mapped_close(cistern_mapped* handle) {
 
 cistern_status mapped_acquire(cistern_mapped* handle, uint64_t index, cistern_access access, void* queue,
                               void** address, size_t* bytes) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   const KeptErrno kept;
   native = 0;
   if (address) *address = nullptr;
@@ -488,7 +488,7 @@ cistern_status mapped_acquire(cistern_mapped* handle, uint64_t index, cistern_ac
 }
 
 cistern_status mapped_release(cistern_mapped* handle, uint64_t index, void* queue) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   const KeptErrno kept;
   native = 0;
   const Used file(files, "cistern_mapped_release", handle);
@@ -504,7 +504,7 @@ cistern_status mapped_release(cistern_mapped* handle, uint64_t index, void* queu
 }
 
 cistern_status mapped_flush(cistern_mapped* handle) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   const KeptErrno kept;
   native = 0;
   const Used file(files, "cistern_mapped_flush", handle);

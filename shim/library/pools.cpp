@@ -1,8 +1,8 @@
 // See pools.hpp.
 //
-//   allocate   -> the limit -> the kind's own allocation (which reuses what all pools of the kind gave back) -> a
-//   record
-//                 by address; where limit or memory ran out, the program is asked to give something back, and again
+//   allocate   -> the limit -> the kind's own allocation, which reuses what all pools of the kind gave back
+//              -> a record by address; where limit or memory ran out, the program is asked to give something back, and
+//                 again
 //              -> with segments of its own: segments.hpp in place of the kind's own allocation
 //   deallocate -> the record, claimed by one thread -> the kind's own deallocation -> the account
 // The process's own pools have no records: what they are asked is what the kind is asked.
@@ -280,7 +280,7 @@ cistern_status pool_default(cistern_kind kind, cistern_pool** pool) {
 
 cistern_status pool_allocate(cistern_pool* pool, size_t bytes, size_t alignment, void** block) {
   const void* const caller = __builtin_return_address(0);
-  const CalledFrom for_host(caller, Calls::frequent), for_others(caller, Calls::some);
+  const CalledFrom for_host(caller, Calls::frequent), for_others(caller, Calls::occasional);
   native = 0;
   if (block) *block = nullptr;
   Account* const account = account_of("cistern_pool_allocate", pool);
@@ -290,7 +290,7 @@ cistern_status pool_allocate(cistern_pool* pool, size_t bytes, size_t alignment,
 
 cistern_status pool_allocate_as(cistern_pool* pool, const cistern_request* request, void** block) {
   const void* const caller = __builtin_return_address(0);
-  const CalledFrom for_host(caller, Calls::frequent), for_others(caller, Calls::some);
+  const CalledFrom for_host(caller, Calls::frequent), for_others(caller, Calls::occasional);
   native = 0;
   if (block) *block = nullptr;
   Account* const account = account_of("cistern_pool_allocate_as", pool);
@@ -309,7 +309,7 @@ cistern_status pool_allocate_as(cistern_pool* pool, const cistern_request* reque
 cistern_status pool_reallocate(cistern_pool* pool, void** block, size_t bytes, void* queue) {
   constexpr char kApi[] = "cistern_pool_reallocate";
   const void* const caller = __builtin_return_address(0);
-  const CalledFrom for_host(caller, Calls::frequent), for_others(caller, Calls::some);
+  const CalledFrom for_host(caller, Calls::frequent), for_others(caller, Calls::occasional);
   native = 0;
   Account* const account = account_of(kApi, pool);
   if (!account || !block || !bytes) return CISTERN_INVALID;
@@ -319,7 +319,7 @@ cistern_status pool_reallocate(cistern_pool* pool, void** block, size_t bytes, v
 }
 
 cistern_status pool_reserve(cistern_pool* pool, size_t bytes, size_t count) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   Account* const account = account_of("cistern_pool_reserve", pool);
   if (!account) return CISTERN_INVALID;
@@ -332,7 +332,7 @@ cistern_status pool_reserve(cistern_pool* pool, size_t bytes, size_t count) {
 cistern_status pool_deallocate(cistern_pool* pool, void* block, void* queue) {
   constexpr char kApi[] = "cistern_pool_deallocate";
   const void* const caller = __builtin_return_address(0);
-  const CalledFrom for_host(caller, Calls::frequent), for_others(caller, Calls::some);
+  const CalledFrom for_host(caller, Calls::frequent), for_others(caller, Calls::occasional);
   native = 0;
   Account* const account = account_of(kApi, pool);
   if (!account) return CISTERN_INVALID;
@@ -341,7 +341,7 @@ cistern_status pool_deallocate(cistern_pool* pool, void* block, void* queue) {
 
 // --- In the order of a stream
 cistern_status pool_allocate_on(cistern_pool* pool, size_t bytes, int device, void* stream, void** block) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   if (block) *block = nullptr;
   Account* const account = account_of("cistern_pool_allocate_on", pool);
@@ -354,7 +354,7 @@ cistern_status pool_allocate_on(cistern_pool* pool, size_t bytes, int device, vo
 
 cistern_status pool_deallocate_on(cistern_pool* pool, void* block, void* stream) {
   constexpr char kApi[] = "cistern_pool_deallocate_on";
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   Account* const account = account_of(kApi, pool);
   if (!account || !account->memory->in_order) return CISTERN_INVALID;

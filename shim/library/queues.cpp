@@ -103,7 +103,7 @@ cistern_status copy_part(const BlockPart& target, const BlockPart& source, std::
 
 cistern_status enqueue_copy(const cistern_part* target, const cistern_part* source, size_t bytes, int device,
                             void* queue) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   const GivenPart there(target), from_there(source);
   const bool is_valid = there.is_valid && from_there.is_valid;
@@ -112,7 +112,7 @@ cistern_status enqueue_copy(const cistern_part* target, const cistern_part* sour
 
 cistern_status enqueue_fill(const cistern_part* target, const void* pattern, size_t pattern_bytes, size_t bytes,
                             int device, void* queue) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   const GivenPart there(target);
   if (!there.is_valid || !pattern || !pattern_bytes) return CISTERN_INVALID;

@@ -128,7 +128,7 @@ cistern_status find_device_memory(Shared& found, int device) {
 }  // namespace
 
 cistern_status shared_create(const cistern_shared_settings* settings, cistern_shared** handle) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   constexpr unsigned kOwnersMode = 0600, kModes = 0777;
   cistern_shared_settings own{};
   SharedName name;
@@ -144,7 +144,7 @@ cistern_status shared_create(const cistern_shared_settings* settings, cistern_sh
 }
 
 cistern_status shared_attach(const cistern_shared_settings* settings, cistern_shared** handle) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   constexpr unsigned kFlags = CISTERN_READ_ONLY | CISTERN_OF_OTHER_USER;
   cistern_shared_settings own{};
   SharedName name;

@@ -2,7 +2,7 @@
 // side may be used, and the state after that. Nothing here knows of memory or drivers.
 #pragma once
 #include "cistern/unified.h"
-#include "pool/base/ranges.hpp"
+#include "pool/base/parts.hpp"
 
 namespace cistern::library {
 
@@ -22,11 +22,11 @@ class Sides {
   explicit Sides(std::size_t bytes, cistern_state state = CISTERN_UNINITIALISED) : bytes_(bytes), state_(state) {}
 
   cistern_state state() const { return state_; }
-  const Ranges& dirty_parts() const { return dirty_; }
+  const Parts& dirty_parts() const { return dirty_; }
 
   // The parts that this access needs and the side lacks. The access is allowed: see check().
-  Ranges lacks(cistern_side side, cistern_access access, Range part) const {
-    Ranges newer = newer_than(side);
+  Parts lacks(cistern_side side, cistern_access access, Range part) const {
+    Parts newer = newer_than(side);
     if (access == CISTERN_WRITE) return newer;  // the other side must not be dirty any more
     return access == CISTERN_READ ? newer.within(part) : newer.without(part);
   }
@@ -36,18 +36,18 @@ class Sides {
 
   // The side has been given `part`, which it lacked.
   void given(cistern_side side, Range part) {
-    Ranges newer = newer_than(side);
+    Parts newer = newer_than(side);
     newer.remove(part);
     state_ = newer.empty() ? CISTERN_SYNCHRONISED : dirty(other(side));
     dirty_ = newer;
   }
-  // The side lacks no part that the access needs, and will be written in `part`.
-  void written(cistern_side side, Range part) {
+  // The side lacks no part that the access needs, and is about to be written in `part`.
+  void begin_write(cistern_side side, Range part) {
     if (state_ == only(side)) return;
     if (state_ == CISTERN_UNINITIALISED) {
       // On the device it may be in parts: the host's side is nothing yet.
       state_ = side == CISTERN_HOST_SIDE ? CISTERN_HOST_ONLY : CISTERN_DEVICE_DIRTY;
-      dirty_ = side == CISTERN_HOST_SIDE ? Ranges() : all();
+      dirty_ = side == CISTERN_HOST_SIDE ? Parts() : all();
       return;
     }
     if (state_ != dirty(side)) dirty_.clear();  // the other side's dirty parts are all overwritten
@@ -58,7 +58,7 @@ class Sides {
   cistern_status mark(cistern_side side, Range part) {
     if (state_ == CISTERN_UNINITIALISED) return CISTERN_EMPTY;
     if (!newer_than(side).empty()) return CISTERN_CONFLICT;
-    written(side, part);
+    begin_write(side, part);
     return CISTERN_OK;
   }
   // The side's memory may go: the other has all data.
@@ -74,15 +74,15 @@ class Sides {
   }
 
  private:
-  Ranges all() const { return Ranges({0, bytes_}); }
-  Ranges newer_than(cistern_side side) const {
+  Parts all() const { return Parts({0, bytes_}); }
+  Parts newer_than(cistern_side side) const {
     if (state_ == only(other(side))) return all();
-    return state_ == dirty(other(side)) ? dirty_ : Ranges();
+    return state_ == dirty(other(side)) ? dirty_ : Parts();
   }
 
   std::size_t bytes_ = 0;
   cistern_state state_ = CISTERN_UNINITIALISED;
-  Ranges dirty_;  // in the dirty states, and never empty there
+  Parts dirty_;  // in the dirty states, and never empty there
 };
 
 }  // namespace cistern::library

@@ -240,7 +240,7 @@ cistern_status enqueue(Unified& of, cistern_side to, Range part, void* queue) {
   return status;
 }
 
-std::size_t bytes_in(const Ranges& parts) {
+std::size_t bytes_in(const Parts& parts) {
   std::size_t bytes = 0;
   for (const Range& part : parts) bytes += part.end - part.begin;
   return bytes;
@@ -255,7 +255,7 @@ void note_measured(Unified& of, std::size_t bytes, std::uint64_t since_ns) {
 }
 
 // A copy that fails may still be in flight: it was enqueued, and the wait for it failed.
-cistern_status upload(Unified& of, const Ranges& parts, void* queue) {
+cistern_status upload(Unified& of, const Parts& parts, void* queue) {
   for (const Range& part : parts) {
     const cistern_status status = enqueue(of, CISTERN_DEVICE_SIDE, part, queue);
     // The queue may read the host's side later. If the device reaches pageable memory, that holds for such memory too.
@@ -267,7 +267,7 @@ cistern_status upload(Unified& of, const Ranges& parts, void* queue) {
 }
 
 // Enqueues all parts and waits for the last one: then all parts are there, and the queue has done all its work.
-cistern_status read_parts(Unified& of, const Ranges& parts, void* queue, Ranges* enqueued, bool* waited) {
+cistern_status read_parts(Unified& of, const Parts& parts, void* queue, Parts* enqueued, bool* waited) {
   const Range last = *(parts.end() - 1);
   for (const Range& part : parts) {
     cistern_status status = CISTERN_OK;
@@ -287,14 +287,14 @@ cistern_status read_parts(Unified& of, const Ranges& parts, void* queue, Ranges*
 }
 
 // Only large copies are timed, because the queue has to be idle before.
-cistern_status download(Unified& of, const Ranges& parts) {
+cistern_status download(Unified& of, const Parts& parts) {
   void* const queue = of.device_uses.writer(of.settings.queue);
   const std::size_t bytes = bytes_in(parts);
   const bool is_measured = bytes >= kWorthMeasuring;
   if (is_measured)
     if (const cistern_status status = wait_for(of, queue); status != CISTERN_OK) return status;
   const std::uint64_t since_ns = nanoseconds_since_start();
-  Ranges enqueued;
+  Parts enqueued;
   bool waited = false;
   const cistern_status status = read_parts(of, parts, queue, &enqueued, &waited);
   const int code = native;
@@ -336,12 +336,12 @@ cistern_status ready_on_host(Unified& of, cistern_access access, Range part) {
   const bool writes = access != CISTERN_READ;
   if (of.is_inherited()) of.host_uses.clear();  // a parent's queues do not exist here
   if (const cistern_status status = wait_for(of, of.host_uses.before(writes)); status != CISTERN_OK) return status;
-  const Ranges parts = of.sides.lacks(CISTERN_HOST_SIDE, access, part);
+  const Parts parts = of.sides.lacks(CISTERN_HOST_SIDE, access, part);
   if (!parts.empty() && of.is_inherited()) return CISTERN_NO_DRIVER;
   if (!parts.empty())
     if (const cistern_status status = download(of, parts); status != CISTERN_OK) return status;
   if (writes) {
-    of.sides.written(CISTERN_HOST_SIDE, part);
+    of.sides.begin_write(CISTERN_HOST_SIDE, part);
     of.has_writer = of.settings.checked;
   }
   note_access(of, parts.empty());
@@ -354,7 +354,7 @@ cistern_status ready_on_device(Unified& of, cistern_access access, Range part, v
   if (!is_for_all_threads(of.queues(), queue)) return CISTERN_INVALID;
   if (const cistern_status status = of.sides.check(access); status != CISTERN_OK) return status;
   if (const cistern_status status = have_memory(of, CISTERN_DEVICE_SIDE); status != CISTERN_OK) return status;
-  const Ranges parts = of.sides.lacks(CISTERN_DEVICE_SIDE, access, part);
+  const Parts parts = of.sides.lacks(CISTERN_DEVICE_SIDE, access, part);
   const bool writes = access != CISTERN_READ || !parts.empty();
   if (const cistern_status status = follow_others(of, queue, writes); status != CISTERN_OK) return status;
   note_use(of, queue, writes);
@@ -363,7 +363,7 @@ cistern_status ready_on_device(Unified& of, cistern_access access, Range part, v
     if (was_no_queue(of)) forget(of, queue);
     return status;
   }
-  if (access != CISTERN_READ) of.sides.written(CISTERN_DEVICE_SIDE, part);
+  if (access != CISTERN_READ) of.sides.begin_write(CISTERN_DEVICE_SIDE, part);
   note_access(of, parts.empty());
   pin_if_hot(of);
   return CISTERN_OK;
@@ -403,7 +403,7 @@ cistern_status unified_create(const cistern_unified_settings* settings, cistern_
 }
 
 cistern_status unified_destroy(cistern_unified* handle) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   Used buffer(buffers, "cistern_unified_destroy", handle);
   if (!buffer) return CISTERN_INVALID;
@@ -421,7 +421,7 @@ cistern_status unified_destroy(cistern_unified* handle) {
 
 cistern_status unified_host(cistern_unified* handle, size_t offset, size_t bytes, cistern_access access,
                             void** address) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   if (address) *address = nullptr;
   if (!address || !is_access(access)) return CISTERN_INVALID;
@@ -445,7 +445,7 @@ cistern_status unified_end_write(cistern_unified* handle) {
 
 cistern_status unified_device(cistern_unified* handle, size_t offset, size_t bytes, cistern_access access, void* queue,
                               void** address) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   if (address) *address = nullptr;
   if (!address || !is_access(access)) return CISTERN_INVALID;
@@ -471,7 +471,7 @@ cistern_status unified_mark(cistern_unified* handle, cistern_side side, size_t o
 }
 
 cistern_status unified_synchronize(cistern_unified* handle, size_t offset, size_t bytes, void* queue) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   const Used buffer(buffers, "cistern_unified_synchronize", handle);
   if (!buffer) return CISTERN_INVALID;
@@ -488,7 +488,7 @@ cistern_status unified_synchronize(cistern_unified* handle, size_t offset, size_
 }
 
 cistern_status unified_fill(cistern_unified* handle, const void* pattern, size_t pattern_bytes, void* queue) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   const Used buffer(buffers, "cistern_unified_fill", handle);
   if (!buffer || !pattern || !pattern_bytes) return CISTERN_INVALID;
@@ -513,7 +513,7 @@ cistern_status unified_fill(cistern_unified* handle, const void* pattern, size_t
 }
 
 cistern_status unified_drop(cistern_unified* handle, cistern_side side) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   if (side != CISTERN_HOST_SIDE && side != CISTERN_DEVICE_SIDE) return CISTERN_INVALID;
   const Used buffer(buffers, "cistern_unified_drop", handle);

@@ -175,7 +175,7 @@ void add_copies(Snapshot& snapshot) {
   OpenclState& s = state();
   s.transfers.add_to(snapshot, "opencl");
   s.waits.add_to(snapshot, "opencl");
-  s.staging.ways().add_to(snapshot, "opencl");
+  s.staging.accounts().add_to(snapshot, "opencl");
   s.contexts.for_each([&](const void*, const ContextRecord& record) {
     if (record.chunks.ring) snapshot.staging_bytes += record.chunks.ring->figures().chunks * staging::kChunkBytes;
   });

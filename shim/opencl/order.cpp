@@ -15,7 +15,7 @@ using Clocks = Vector<std::shared_ptr<QueueClock>>;
 // All clocks refuse further buffers first; then the waits cover all that were kept in order.
 void end_order(const Clocks& clocks) {
   for (const auto& clock : clocks) clock->end_order();
-  for (const auto& clock : clocks) clock->settle_order();
+  for (const auto& clock : clocks) clock->wait_for_order();
 }
 
 // Also of a context that the program gave up and got hold of again.
@@ -70,7 +70,7 @@ void end_order(OpenclState& s, cl_context context) { end_order(clocks_of_queues(
 // The driver drops its reference a moment after the command's end; on a busy machine its thread has to get its turn
 // first. References of this life's commands and children are the program's to see. Other holders keep the buffer for
 // longer: they are waited for once.
-void settle_order(OpenclState& s, cl_mem memory) {
+void wait_for_order(OpenclState& s, cl_mem memory) {
   constexpr int kYields = 50;
   constexpr std::uint64_t kPatience = 200'000'000;
   constexpr timespec kPause{0, 50'000};
@@ -83,7 +83,7 @@ void settle_order(OpenclState& s, cl_mem memory) {
   });
   if (!context) return;
   if (!s.order_end.why() && !why_context_waits(s, context))
-    for (const auto& clock : clocks_of(context)) clock->settle_order();
+    for (const auto& clock : clocks_of(context)) clock->wait_for_order();
   const std::uint64_t begun_ns = nanoseconds_since_start();
   for (int looks = 0; s.source.reference_count(memory) > references; ++looks) {
     if (looks < kYields)

@@ -41,6 +41,6 @@ void end_order_everywhere(OpenclState& s, Waited why);
 // The same in one context: it has a second queue, which the program does not have in hand yet.
 void end_order(OpenclState& s, cl_context context);
 // Commands of former lives hold references to a buffer, which the program must not see.
-void settle_order(OpenclState& s, cl_mem memory);
+void wait_for_order(OpenclState& s, cl_mem memory);
 
 }  // namespace cistern::opencl

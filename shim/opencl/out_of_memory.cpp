@@ -69,7 +69,7 @@ void report_out_of_memory(OpenclState& s, const Asked& asked, cl_int error) {
   if (usage.blocks)
     line.print("; retained: {}, largest block {}", human_bytes(usage.bytes), human_bytes(usage.largest_bytes));
   holdings(s).print(line);
-  print_this_call(line, capture(s, asked.api));
+  print_this_call(line, site_of_call(s, asked.api));
   StringSink alike;
   alike.print("{}: out of memory ({})", asked.api, name_of(error));
   warn_line(line.text(), alike.text());

@@ -86,7 +86,7 @@ void give_back_unowned(OpenclState& s, cl_context context, const ContextChunks& 
       s.contexts.with(context, [&](const ContextRecord* record) { return record && record->chunks.ring == own.ring; });
   if (owned) return;
   own.ring->trim(chunks);
-  own.queue->settle();
+  own.queue->wait_a_while();
 }
 
 // Made where they are not there; nothing where the context is not the program's any more.
@@ -196,7 +196,7 @@ void Staging::end_trial(OpenclState&, const HostCopy& what, const Plan& plan, cl
 }
 
 // What comes before may write the source.
-std::optional<Unstaged> Staging::settle(OpenclState& s, const HostCopy& what) {
+std::optional<Unstaged> Staging::wait_for_earlier_work(OpenclState& s, const HostCopy& what) {
   if (s.unknown_enqueues.load(std::memory_order_relaxed)) return Unstaged::stream_in_use;
   if (next().clFinish.own(what.queue) != kSuccess) return Unstaged::failed;
   return std::nullopt;
@@ -249,13 +249,13 @@ std::size_t trim_rings(OpenclState& s, std::uint64_t unused_for_ns, std::uint64_
 }
 
 // The driver takes buffers back when they are unmapped, and that may be behind kernels which wait for the program.
-void OwnQueue::settle() const { has_ended(real_, queue_); }
+void OwnQueue::wait_a_while() const { has_ended(real_, queue_); }
 
 std::size_t give_back_chunks(OpenclState& s, cl_context context, const ContextChunks& own) {
   if (!own.ring || !own.queue) return 0;
   StagingChunks chunks(s.functions, s.calls, context, own.queue->get());
   const std::size_t bytes = own.ring->trim(chunks);
-  if (bytes) own.queue->settle();
+  if (bytes) own.queue->wait_a_while();
   return bytes;
 }
 

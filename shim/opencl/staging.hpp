@@ -37,7 +37,7 @@ class OwnQueue {
   OwnQueue& operator=(const OwnQueue&) = delete;
   cl_command_queue get() const { return queue_; }
   // What it was given has ended, or takes longer than a while.
-  void settle() const;
+  void wait_a_while() const;
 
  private:
   const Functions& real_;
@@ -97,7 +97,7 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
   Trial begin_trial(OpenclState& s, const HostCopy& what, const CopyContext& copy_context);
   void end_trial(OpenclState& s, const HostCopy& what, const Plan& plan, cl_int answer, std::uint64_t took_ns);
   void drop_trial(OpenclState&, const CopyContext&, const Trial&) {}
-  std::optional<Unstaged> settle(OpenclState& s, const HostCopy& what);
+  std::optional<Unstaged> wait_for_earlier_work(OpenclState& s, const HostCopy& what);
   bool is_idle(OpenclState& s, const HostCopy& what);
   Passage pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& copy_context);
 

@@ -182,8 +182,8 @@ struct OpenclState {
   Counter contexts_created{0}, queues_created{0}, kernels_created{0};
   Counter counted_created[static_cast<int>(CountedType::count)]{};
 
-  // Extension functions that we don't know may enqueue commands, make memory objects, or set kernel arguments.
   std::atomic<std::uint64_t> reserved_peak_bytes{0};  // live, and kept for reuse
+  // Extension functions that we don't know may enqueue commands, make memory objects, or set kernel arguments.
   std::atomic<bool> unknown_enqueues{false}, unknown_creators{false}, unknown_arguments{false};
   OrderEnd order_end;
   Devices devices;
@@ -217,12 +217,12 @@ OpenclState* state_if_used();
 void state_before_fork();
 void state_after_fork();
 
-inline SiteId capture(const OpenclState& s, const char* api) { return s.sites_on ? capture_site(api) : 0; }
+inline SiteId site_of_call(const OpenclState& s, const char* api) { return s.sites_on ? capture_site(api) : 0; }
 
 // Around a call that waits for a device.
 template <class Pass>
 cl_int counted_wait(OpenclState& s, const char* api, Pass pass) {
-  return s.waits.timed(api, pass, [&] { return capture(s, api); });
+  return s.waits.timed(api, pass, [&] { return site_of_call(s, api); });
 }
 
 // Releases all that the pool and the clocks hold of a context, so that the driver's own counts are the program's.

@@ -2,15 +2,18 @@
 // copy or through the ring of bounce buffers, and learns from its time. There is one engine for all kinds of device.
 // The class that derives from it, its `Driver`, has these functions, called in this order for one copy:
 //
-//   copy -> begin: context_of_copy  the context and the device
-//                  why_not          the reason why this copy goes the driver's way, whatever was measured
-//                  reads_host       says that the device reads memory of the host as it is: of a file it is slow at
-//                  that take_in_trials   reads the times of trials that have ended, where a driver tells them later
-//                  begin_trial      prepares to time the copy, if its time is wanted
-//        -> stage: settle           waits for work that must end before the pieces of a copy begin
-//                  is_idle          says that no work is ahead of the pieces
-//                  pass_ring        copies the pieces through the ring (pool/staging/transfer.hpp)
-//        -> end:   end_trial        takes the copy's time, or drop_trial: the copy was no measurement
+//   copy -> begin: context_of_copy        the context and the device
+//                  why_not                the reason why this copy goes the driver's way, whatever was measured
+//                  reads_host             says that the device reads host memory itself: then only files are measured
+//                  take_in_trials         reads the times of trials that have ended, where a driver tells them later
+//                  begin_trial            prepares to time the copy, if its time is wanted
+//        -> stage: wait_for_earlier_work  waits for work that must end before the pieces of a copy begin
+//                  is_idle                says that no work is ahead of the pieces
+//                  pass_ring              copies the pieces through the ring (pool/staging/transfer.hpp)
+//        -> end:   end_trial              takes the copy's time, or drop_trial: the copy was no measurement
+//
+// Beside the State there is trim_rings(State&, unused_for_ns, now_ns), found by its argument: it gives back the chunks
+// of all rings that were unused for so long. The Turn has is_long(), lengthen() and shorten(), as staging::Turn has.
 //
 // Types names the classes of the driver: State, Copy (to_device, host, box), Turn, Answer, CopyContext and Trial.
 #pragma once
@@ -18,7 +21,7 @@
 
 #include "pool/limits.hpp"
 #include "pool/staging/turns.hpp"
-#include "shim/staging/staged_way.hpp"
+#include "shim/staging/copy_accounts.hpp"
 #include "stats/counters.hpp"
 
 namespace cistern {
@@ -47,25 +50,25 @@ class StagingEngine {
   // True: the driver copies this one of a batch with the rest of the batch, which is counted.
   bool leaves(State& s, const Copy& what) { return !choose(s, what).of; }
 
-  StagedWays& ways() { return ways_; }
+  CopyAccounts& accounts() { return accounts_; }
   // Null: no copy is staged, and calls need no turns.
   staging::Turns* turns() { return mode_ == StagingMode::off ? nullptr : &turns_; }
   void set_limits(const PoolLimits& limits) { interval_.set(limits); }
 
   void before_fork() {
     lock_.lock_for_fork();
-    ways_.before_fork();
+    accounts_.before_fork();
     sources_.before_fork();
     turns_.before_fork();
   }
   void after_fork() {
     turns_.after_fork();
     sources_.after_fork();
-    ways_.after_fork();
+    accounts_.after_fork();
     lock_.unlock_after_fork();
   }
   void forget_in_child() {
-    ways_.forget_in_child();
+    accounts_.forget_in_child();
     turns_.forget_in_child();
   }
 
@@ -75,7 +78,7 @@ class StagingEngine {
 
   struct Plan {
     staging::Way way = staging::Way::native;
-    StagedWay* of = nullptr;  // the account; null: the copy is passed on, which was counted
+    CopyAccount* of = nullptr;  // the account; null: the copy is passed on, which was counted
     CopyContext copy_context{};
     Trial trial{};
     std::uint64_t begin_ns = 0;
@@ -113,7 +116,7 @@ class StagingEngine {
     // A copy that is refused without a look at its memory counts as one of anonymous memory.
     const SourceKind source = reason ? SourceKind::anonymous : source_of_copy(what);
     if (!reason && !is_file(source) && driver().reads_host(s, plan.copy_context)) reason = Unstaged::host_page_tables;
-    plan.of = &ways_.of(plan.copy_context.device, what.to_device, source);
+    plan.of = &accounts_.of(plan.copy_context.device, what.to_device, source);
     if (reason) {
       plan.of->count(*reason, bytes);
       plan.of = nullptr;
@@ -143,7 +146,7 @@ class StagingEngine {
   // Gets the long turn that the pieces need, in which calls of other threads on this stream wait. So if there are other
   // threads, no work may be ahead of the pieces: it might wait for one of those threads.
   std::optional<Unstaged> begin_pieces(State& s, const Copy& what, Turn& turn) {
-    if (const std::optional<Unstaged> reason = driver().settle(s, what)) return reason;
+    if (const std::optional<Unstaged> reason = driver().wait_for_earlier_work(s, what)) return reason;
     if (turn.is_long()) return std::nullopt;
     if (!turn.lengthen()) return Unstaged::stream_in_use;
     if (turns_.alone() || driver().is_idle(s, what)) return std::nullopt;
@@ -186,7 +189,7 @@ class StagingEngine {
   }
 
   const StagingMode mode_ = staging_mode();
-  StagedWays ways_;
+  CopyAccounts accounts_;
   SourceKinds sources_;
   staging::Turns turns_;
   IntervalTrim interval_;  // trims the rings

@@ -1,4 +1,4 @@
-// The JSON report, the source of every other format. Its fields are the rows of fields.def.
+// The JSON report. Its fields are the rows of fields.def.
 #include <optional>
 #include <type_traits>
 

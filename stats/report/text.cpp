@@ -425,7 +425,7 @@ Vector<Entry> unsuppressed(const Vector<LeakFigures>& all) {
 Vector<Entry> merged(Vector<Entry> entries, std::size_t frames_max) {
   const auto key = [&](const Entry& entry) {
     const LeakFigures& leak = entry.leak;
-    return origin(leak) + "|" + (by_library(leak) ? leak.owner : String()) + "|" +
+    return kept_apart_by(leak) + "|" + (by_library(leak) ? leak.owner : String()) + "|" +
            shown_frames(leak.frames, frames_max);
   };
   Vector<Entry> all = merged_by(std::move(entries), key, [](Entry& entry, const Entry& more) {

@@ -55,7 +55,7 @@ class Expectations:
             self.driver_layer = str(directory.parent / "layers" / "driver.so")
         elif name == "order":
             case, what = value.split(":")
-            self.order[case] = what.split("+")
+            self.order[case] = what.split("+") if what else []
             self.argument_lists = [[case] for case in self.order]
         elif name == "only-shimmed":
             self.only_shimmed = True

@@ -96,6 +96,7 @@ class Contract(unittest.TestCase):
     def test_fields_and_values_may_be_added(self):
         self.assertEqual(self.breaches("RULE(", 'FIELD(e, count, of.e, "New.", "0.2")\nRULE('), [])
         self.assertEqual(self.breaches("END_ENUM", 'VALUE("green", "new")\nEND_ENUM'), [])
+        self.assertEqual(self.breaches("one_of(colour), of.d", "text, of.d"), [])
 
     def test_meanings_may_be_said_better(self):
         self.assertEqual(self.breaches("Its colour.", "The colour."), [])

@@ -19,7 +19,7 @@
 #define WRITE CISTERN_WRITE
 #define OVERWRITE CISTERN_OVERWRITE
 #define SEGMENTS CISTERN_SEGMENTS
-enum { BYTES = 100000 };
+enum { BYTES = 100000, ALL = 64 << 20 };
 
 static toy_context* context;
 static struct _cl_context* given_context;
@@ -54,6 +54,20 @@ static void use_pool(cistern_pool* pool) {
   SHOW(cistern_pool_get_statistics(pool, &seen));
   printf("%d allocations, %d of kept memory, %d live\n", (int)seen.allocations, (int)seen.pool_hits,
          (int)seen.live_blocks);
+}
+
+/* A block that went back a moment ago is kept: it is part of the cache. */
+static void defragment(cistern_pool* pool) {
+  void* block = NULL;
+  unsigned before = 0, after = 0;
+  SHOW(cistern_pool_allocate(pool, BYTES, 0, &block));
+  SHOW(cistern_pool_deallocate(pool, block, NULL));
+  toy_calls(context, &before);
+  SHOW(cistern_defragment(KIND, NULL));
+  SHOW(cistern_pool_allocate(pool, BYTES, 0, &block));
+  toy_calls(context, &after);
+  printf("%u allocations of the driver\n", after - before);
+  SHOW(cistern_pool_deallocate(pool, block, NULL));
 }
 
 /* The blocks of this pool are the program's own as well. */
@@ -185,7 +199,7 @@ static cistern_pool* use_segments(void) {
   return pool;
 }
 
-/* Segments go with their context. */
+/* Segments without blocks make way for the program's own requests, and go with their context. */
 static void end_context(void) {
   toy_context* ends = NULL;
   void* block = NULL;
@@ -196,6 +210,10 @@ static void end_context(void) {
   SHOW(cistern_pool_create(&settings, &pool));
   SHOW(cistern_pool_allocate(pool, BYTES, 0, &block));
   SHOW(toy_context_destroy(ends)); /* it has a block */
+  SHOW(cistern_pool_deallocate(pool, block, NULL));
+  SHOW(toy_allocate(ends, ALL, &block));
+  SHOW(toy_free(ends, block));
+  SHOW(cistern_pool_allocate(pool, BYTES, 0, &block));
   SHOW(cistern_pool_deallocate(pool, block, NULL));
   SHOW(toy_context_destroy(ends));
   SHOW(cistern_pool_destroy(pool));
@@ -213,6 +231,7 @@ int main(int argc, char** argv) {
   given_context = (struct _cl_context*)context;
   cistern_pool* const pool = new_pool();
   use_pool(pool);
+  defragment(pool);
   use_default_pool();
   use_queue(pool);
   use_transfer(pool);

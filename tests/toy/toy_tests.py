@@ -14,6 +14,17 @@ import jsonschema
 ARGUMENTS = argparse.Namespace()
 
 
+def reports_of(folder):
+    reports = [json.loads(path.read_text()) for path in pathlib.Path(folder).glob("*.json")]
+    return sorted(reports, key=lambda report: report["cistern"]["pid"])
+
+
+def validate(reports):
+    schema = json.loads(ARGUMENTS.schema.read_text())
+    for report in reports:
+        jsonschema.validate(report, schema)
+
+
 def run(preload, *command, **options):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CISTERN_")}
     environment.pop("LD_PRELOAD", None)
@@ -29,8 +40,7 @@ class ToyKind(unittest.TestCase):
         cls.plain = run(False)
         with tempfile.TemporaryDirectory() as folder:
             cls.preloaded = run(True, CISTERN_REPORT=f"{folder}/%p.json", CISTERN_REPORT_FORMAT="json")
-            reports = [json.loads(path.read_text()) for path in pathlib.Path(folder).iterdir()]
-        cls.reports = sorted(reports, key=lambda report: report["cistern"]["pid"])
+            cls.reports = reports_of(folder)
 
     def test_the_program_sees_what_it_sees_plain(self):
         self.assertEqual(self.plain.returncode, 0)
@@ -52,9 +62,7 @@ class ToyKind(unittest.TestCase):
             self.assertEqual({name: toy[name] for name in wanted}, wanted)
 
     def test_the_report_has_its_shape(self):
-        schema = json.loads(ARGUMENTS.schema.read_text())
-        for report in self.reports:
-            jsonschema.validate(report, schema)
+        validate(self.reports)
 
     def test_leaks_are_named_by_line(self):
         for report, function, size in zip(self.reports, ("forgotten_block", "main"), (5000, 3000)):
@@ -89,6 +97,14 @@ cistern_pool_deallocate(pool, block, NULL): 0
 cistern_pool_deallocate(pool, other, NULL): 0
 cistern_pool_get_statistics(pool, &seen): 0
 4 allocations, {hits} of kept memory, {live} live
+"""
+DEFRAGMENT = """
+cistern_pool_allocate(pool, BYTES, 0, &block): 0
+cistern_pool_deallocate(pool, block, NULL): 0
+cistern_defragment(KIND, NULL): 0
+cistern_pool_allocate(pool, BYTES, 0, &block): 0
+0 allocations of the driver
+cistern_pool_deallocate(pool, block, NULL): 0
 """
 DEFAULT_POOL = """
 cistern_pool_default(KIND, &pool): 0
@@ -163,6 +179,10 @@ cistern_pool_create(&settings, &pool): 0
 cistern_pool_allocate(pool, BYTES, 0, &block): 0
 toy_context_destroy(ends): 3
 cistern_pool_deallocate(pool, block, NULL): 0
+toy_allocate(ends, ALL, &block): 0
+toy_free(ends, block): 0
+cistern_pool_allocate(pool, BYTES, 0, &block): 0
+cistern_pool_deallocate(pool, block, NULL): 0
 toy_context_destroy(ends): 0
 cistern_pool_destroy(pool): 0
 """
@@ -183,12 +203,11 @@ class ThroughTheLibrary(unittest.TestCase):
             cls.seen = run(True, ARGUMENTS.library_user, mapped, CISTERN_REPORT=f"{folder}/%p.json",
                            CISTERN_REPORT_FORMAT="json")
             cls.mapped = mapped.read_bytes()
-            reports = [json.loads(path.read_text()) for path in pathlib.Path(folder).glob("*.json")]
-        cls.reports = sorted(reports, key=lambda report: report["cistern"]["pid"])
+            cls.reports = reports_of(folder)
 
     def test_each_call_answers_as_for_any_kind(self):
         wanted = ["cistern_pool_create(&settings, &pool): 1", "cistern_pool_create(&settings, &pool): 0"]
-        for part in (POOL.format(hits=1, live=0), DEFAULT_POOL, QUEUE, TRANSFER, BUFFER, FILE, SEGMENTS):
+        for part in (POOL.format(hits=1, live=0), DEFRAGMENT, DEFAULT_POOL, QUEUE, TRANSFER, BUFFER, FILE, SEGMENTS):
             wanted += part.strip().split("\n")
         wanted += ["cistern_pool_allocate(pool, 5000, 0, &block): 0", "cistern_pool_destroy(pool): 4"]
         wanted += POOL.format(hits=1, live=1).strip().split("\n") + IN_CHILD.strip().split("\n")
@@ -201,6 +220,10 @@ class ThroughTheLibrary(unittest.TestCase):
 
     def test_what_was_written_on_the_device_is_in_the_file(self):
         self.assertEqual(self.mapped, bytes(9996) + b"end\0")
+
+    def test_the_report_has_its_shape(self):
+        self.assertTrue(all(report["library_pools"] for report in self.reports))
+        validate(self.reports)
 
     def test_the_report_has_the_pool_and_its_leak(self):
         report = self.reports[0]
@@ -215,9 +238,26 @@ class ThroughTheLibrary(unittest.TestCase):
         self.assertEqual(of_toy["reserved_bytes"], of_toy["live_bytes"] + of_toy["free_bytes"])
 
 
+class WithoutTheDriver(unittest.TestCase):
+    """The preload is there, and the driver's library is not."""
+
+    def test_each_call_says_so(self):
+        seen = run(True, ARGUMENTS.without_driver)
+        self.assertEqual((seen.returncode, seen.stderr), (0, ""))
+        self.assertEqual(seen.stdout, """\
+cistern_pool_create(&settings, &pool): 0
+cistern_pool_allocate(pool, 1000, 0, &block): 5
+cistern_pool_create(&settings, &cut): 0
+cistern_pool_allocate(cut, 1000, 0, &block): 5
+cistern_queue_wait(KIND, 0, CONTEXT): 5
+cistern_unified_device(buffer, 0, 1000, WRITE, NULL, &block): 5
+cistern_pool_destroy(pool): 0
+""")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    for name in ("shim", "program", "library-user", "schema"):
+    for name in ("shim", "program", "library-user", "without-driver", "schema"):
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
-    parser.parse_args(namespace=ARGUMENTS, args=sys.argv[1:9])
+    parser.parse_args(namespace=ARGUMENTS, args=sys.argv[1:11])
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,8 +1,11 @@
-// Device and pinned memory: whole driver allocations are recycled. Requests that the driver alone can answer rightly
-// are passed on and counted as unpooled, with the reason.
+// Device and pinned memory from the pools. Most blocks are whole driver allocations, which are recycled; small pinned
+// blocks are pieces of slabs, and by choice device blocks lie in a range. Requests that the driver alone can answer
+// rightly are passed on and counted as unpooled, with the reason.
 //
 //   allocate -> why_not_pooled (pooled.hpp): no reason
-//                 -> allocate_pooled -> acquire (pool/acquire.hpp): a kept chunk of the same size, else a larger one
+//                 -> allocate_pooled -> take_from_range, with CISTERN_DEVICE_POOL=ranges
+//                                    -> take_in_order, for a request that names its stream
+//                                    -> acquire (pool/acquire.hpp): a kept chunk of the same size, else a larger one
 //                                         -> acquire_new: one from the driver, for which kept chunks make room
 //                                    -> hand_out: notes the request in the block, and counts it
 //            -> a reason
@@ -56,7 +59,7 @@ void hand_out(CudaState& s, Block* block, const Request& request, bool hit, std:
   block->births.store(block->births.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   block->requested = request.bytes;
   block->api = request.api;
-  block->site = capture(s, request.api);
+  block->site = site_of_call(s, request.api);
   block->freed_site = 0;
   const std::uint64_t born_ns = since_start(now_ns);
   block->born_ns = born_ns;
@@ -140,7 +143,7 @@ struct PooledRequest {
     s.pools.source().forget(block);  // it came back to the pool while its context was ending
     return false;
   }
-  Acquired<Block*, CUresult> acquire() const { return acquire_new(s, request, context, key.bytes); }
+  Acquired<Block*, CUresult> acquire_new() const { return cuda::acquire_new(s, request, context, key.bytes); }
 };
 
 // The program's answer if neither the pool nor the driver had the memory. It is counted, and said where that helps.
@@ -168,7 +171,7 @@ Block* take_from_range(CudaState& s, const PooledRequest& pooled, std::uint64_t 
     return nullptr;
   const Inside inside(*pooled.context);
   DeviceRange* const range = pooled.context->ending.load() ? nullptr : all.of(*pooled.context);
-  if (!range || (all.any_whole() && all.wants_whole(capture(s, request.api)))) return nullptr;
+  if (!range || (all.any_whole() && all.wants_whole(site_of_call(s, request.api)))) return nullptr;
   *hit = true;
   Block* const kept = s.pools.take_of_thread(pooled.key);
   if (kept && pooled.is_there(kept)) return kept;

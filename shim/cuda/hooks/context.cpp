@@ -1,7 +1,7 @@
 // Contexts, streams and captures: what memory lives and dies with, and when work has ended.
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/hooks/stream_order.hpp"
-#include "shim/cuda/room.hpp"
+#include "shim/cuda/passed_with_room.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -56,7 +56,7 @@ CUresult reset_primary(CUdevice device, Pass pass) {
 
 template <class Pass>
 CUresult stream_created(const char* name, Pass pass, CUstream* stream, unsigned flags) {
-  const CUresult answer = with_room_again(pass, output(stream));
+  const CUresult answer = with_room_restoring(pass, output(stream));
   CudaState& s = state();
   if (answer != kSuccess) return note(s, answer);
   if (Context* context = s.contexts.current()) {
@@ -134,21 +134,21 @@ void trim_before_checkpoint() {
 namespace hook {
 
 CUresult cuCtxCreate(CUcontext* context, unsigned flags, CUdevice device) {
-  return created(with_room_again([&] { return driver().cuCtxCreate(context, flags, device); }, output(context)),
+  return created(with_room_restoring([&] { return driver().cuCtxCreate(context, flags, device); }, output(context)),
                  context, device);
 }
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
-  return created(with_room_again([&] { return driver().cuCtxCreate_v2(context, flags, device); }, output(context)),
+  return created(with_room_restoring([&] { return driver().cuCtxCreate_v2(context, flags, device); }, output(context)),
                  context, device);
 }
 CUresult cuCtxCreate_v3(CUcontext* context, void* affinity, int count, unsigned flags, CUdevice device) {
-  return created(with_room_again([&] { return driver().cuCtxCreate_v3(context, affinity, count, flags, device); },
-                                 output(context)),
+  return created(with_room_restoring([&] { return driver().cuCtxCreate_v3(context, affinity, count, flags, device); },
+                                     output(context)),
                  context, device);
 }
 CUresult cuCtxCreate_v4(CUcontext* context, void* parameters, unsigned flags, CUdevice device) {
   return created(
-      with_room_again([&] { return driver().cuCtxCreate_v4(context, parameters, flags, device); }, output(context)),
+      with_room_restoring([&] { return driver().cuCtxCreate_v4(context, parameters, flags, device); }, output(context)),
       context, device);
 }
 CUresult cuCtxDestroy(CUcontext context) {
@@ -163,7 +163,7 @@ CUresult cuCtxDetach(CUcontext context) {
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   const CUresult answer =
-      with_room_again([&] { return driver().cuDevicePrimaryCtxRetain(context, device); }, output(context));
+      with_room_restoring([&] { return driver().cuDevicePrimaryCtxRetain(context, device); }, output(context));
   if (answer == kSuccess && context) state().contexts.make_known(*context, device, false);
   return answer;
 }
@@ -181,8 +181,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
 }
 
 CUresult cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc description, CUdevice device, unsigned flags) {
-  const CUresult answer =
-      with_room_again([&] { return driver().cuGreenCtxCreate(context, description, device, flags); }, output(context));
+  const CUresult answer = with_room_restoring(
+      [&] { return driver().cuGreenCtxCreate(context, description, device, flags); }, output(context));
   if (answer == kSuccess && context) state().objects.green_contexts().put(*context, {device, nullptr});
   return answer;
 }

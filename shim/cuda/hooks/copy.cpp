@@ -197,7 +197,8 @@ class Copying {
   void with_attributes(CUdeviceptr target, CUdeviceptr source, std::uint64_t bytes,
                        const CUmemcpyAttributes* attributes, On on) {
     either(target, source, bytes, on);
-    if (staged_ && (!attributes || forbids_staging(*attributes, *staged_))) staged_->unfit = Unstaged::source_order;
+    if (host_copy_ && (!attributes || forbids_staging(*attributes, *host_copy_)))
+      host_copy_->unfit = Unstaged::source_order;
   }
   void batch(const Batch& all, On on) {
     on_ = on;
@@ -210,7 +211,7 @@ class Copying {
     if (refused_) return;
     batch_.emplace(all);
     for (std::size_t i = 0; i < all.count; ++i) add_of_batch(i, has_attributes ? &all.attributes_of(i) : nullptr, on);
-    staged_.reset();
+    host_copy_.reset();
   }
   // Extents are in elements, whose size only the arrays know: bytes are counted between pointers.
   void batch_3d(const CUDA_MEMCPY3D_BATCH_OP* copies, std::size_t count, On on, std::size_t* failed = nullptr) {
@@ -221,10 +222,10 @@ class Copying {
         if (side->type == kOperandPointer) use(side->pointer.address, copy.width * copy.height * copy.depth, failed, i);
       if (copy.source.type != kOperandPointer || copy.target.type != kOperandPointer || refused_) continue;
       either(copy.target.pointer.address, copy.source.pointer.address, copy.width * copy.height * copy.depth, on);
-      if (!staged_) continue;
-      staged_->unfit = Unstaged::shape;
-      s_.staging.leaves(s_, *staged_);
-      staged_.reset();
+      if (!host_copy_) continue;
+      host_copy_->unfit = Unstaged::shape;
+      s_.staging.leaves(s_, *host_copy_);
+      host_copy_.reset();
     }
   }
 
@@ -237,7 +238,7 @@ class Copying {
         return kInvalidValue;
       StreamTurn turn(s_, on_.stream, zero_);
       if (batch_ && !of_batch_.empty()) return run_batch(turn, pass);
-      return staged_ ? s_.staging.copy(s_, *staged_, turn, pass) : pass();
+      return host_copy_ ? s_.staging.copy(s_, *host_copy_, turn, pass) : pass();
     }();
     account(answer, nanoseconds_since_start() - begin_ns);
     if (is_sticky(answer)) cuda::note(s_, answer);
@@ -264,10 +265,11 @@ class Copying {
   // Copies of a batch have no order among themselves: those that may be staged are made one by one, the others by one
   // call of the program's.
   void add_of_batch(std::size_t index, const CUmemcpyAttributes* attributes, On on) {
-    staged_.reset();
+    host_copy_.reset();
     with_attributes(batch_->targets[index], batch_->sources[index], batch_->sizes[index], attributes, on);
-    if (staged_ && stream_of(on) == legacy_stream()) staged_->unfit = Unstaged::unknown_context;  // it is refused there
-    if (staged_ && !s_.staging.leaves(s_, *staged_)) of_batch_.push_back({index, *staged_});
+    if (host_copy_ && stream_of(on) == legacy_stream())
+      host_copy_->unfit = Unstaged::unknown_context;  // it is refused there
+    if (host_copy_ && !s_.staging.leaves(s_, *host_copy_)) of_batch_.push_back({index, *host_copy_});
   }
   template <class Pass>
   CUresult run_batch(StreamTurn& turn, Pass pass) {
@@ -331,7 +333,7 @@ class Copying {
     const std::size_t pitch = host.pitch, slice_pitch = host.pitch * host.height;
     const std::uintptr_t base =
         host.memory_type == kMemoryHost ? reinterpret_cast<std::uintptr_t>(host.host) : host.device;
-    staged_.emplace(HostCopy{
+    host_copy_.emplace(HostCopy{
         .to_device = to_device,
         .waits = on.waits,
         .stream = stream_of(on),
@@ -345,12 +347,12 @@ class Copying {
   }
 
   HostCopy& linear(bool to_device, const void* host, CUdeviceptr device, std::uint64_t bytes, On on) {
-    return staged_.emplace(HostCopy{.to_device = to_device,
-                                    .waits = on.waits,
-                                    .stream = stream_of(on),
-                                    .host = {static_cast<char*>(const_cast<void*>(host))},
-                                    .box = {bytes},
-                                    .device = device});
+    return host_copy_.emplace(HostCopy{.to_device = to_device,
+                                       .waits = on.waits,
+                                       .stream = stream_of(on),
+                                       .host = {static_cast<char*>(const_cast<void*>(host))},
+                                       .box = {bytes},
+                                       .device = device});
   }
 
   CUstream stream_of(On on) const {
@@ -379,7 +381,7 @@ class Copying {
       for (const bool pageable : {false, true}) {
         const Noted& noted = noted_[direction][pageable];
         if (!noted.count) continue;
-        const TransferKey key{static_cast<CopyDirection>(direction), pageable, !on_.waits, capture(s_, api), api};
+        const TransferKey key{static_cast<CopyDirection>(direction), pageable, !on_.waits, site_of_call(s_, api), api};
         if (answer != kSuccess) {
           s_.transfers.add_failed(key, noted.count);
           continue;
@@ -389,7 +391,7 @@ class Copying {
           s_.transfers.add_time(key, noted.count, noted.bytes, took_ns);
         else
           s_.transfers.last_was(key, stream_key(on_.stream, zero_));
-        if (staged_) account_memory(key, *staged_);
+        if (host_copy_) account_memory(key, *host_copy_);
       }
   }
 
@@ -416,7 +418,7 @@ class Copying {
   bool refused_ = false;
   Noted noted_[static_cast<int>(CopyDirection::count)][2]{};
   CUDA_MEMCPY3D shape_{};
-  std::optional<HostCopy> staged_;
+  std::optional<HostCopy> host_copy_;
   std::optional<Batch> batch_;
   Vector<OfBatch> of_batch_;
 };

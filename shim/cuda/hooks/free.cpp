@@ -179,7 +179,7 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
     calls_of(s, *block).syncs.fetch_add(1, std::memory_order_relaxed);
     return really_free(s, block, Unpooled::context_poisoned, pass);
   }
-  block->freed_site = capture(s, api);
+  block->freed_site = site_of_call(s, api);
   // Memory over the proportion goes back by the driver's own free, which waits. In deferred order that is done seldom.
   // If the program does not expect a wait, it is done only when very much is kept, and never while a stream captures.
   const bool has_waited = waited == kSuccess;

@@ -11,9 +11,9 @@ void InUse::add(Context& context) {
   if (first_ == &context || std::find(more_.begin(), more_.end(), &context) != more_.end()) return;
   first_ ? more_.push_back(&context) : void(first_ = &context);
   context.own_calls.fetch_add(1);
-  for (int wait = 0; context.ending.load() && wait < Gate::kWaitsMax; ++wait) {
+  for (int wait = 0; context.ending.load() && wait < CallGate::kWaitsMax; ++wait) {
     context.own_calls.fetch_sub(1);
-    usleep(Gate::kWaitMicroseconds);
+    usleep(CallGate::kWaitMicroseconds);
     context.own_calls.fetch_add(1);
   }
 }
@@ -29,7 +29,7 @@ bool refuses_named(CudaState& s, const Named& named, CUdeviceptr address, const 
   if (named.what == Named::not_there) return true;
   const char* const api = api_name(driver_name);
   report_use_of_freed(api, address,
-                      {.allocated = named.block->site, .freed = named.block->freed_site, .used = capture(s, api)});
+                      {.allocated = named.block->site, .freed = named.block->freed_site, .used = site_of_call(s, api)});
   return true;
 }
 

@@ -41,7 +41,7 @@ inline Named named_by(CudaState& s, CUdeviceptr first, std::uint64_t bytes, InUs
     return {in_range ? Named::not_there : Named::allowed};
   }
   if (block->state.load(std::memory_order_acquire) == BlockState::live) [[likely]] {
-    if (!block->is_cut() || block->kind != BlockKind::device) [[likely]]
+    if (!block->in_range_or_segment() || block->kind != BlockKind::device) [[likely]]
       return {};
     in_use.add(*block->context);
     if (!block->context_is_there()) return {Named::not_there};

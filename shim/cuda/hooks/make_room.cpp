@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "shim/cuda/hooks/hooks.hpp"
-#include "shim/cuda/room.hpp"
+#include "shim/cuda/passed_with_room.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -30,11 +30,11 @@ void made(const char* name, CUmodule* module) {
 
 template <class Pass>
 CUresult allocate(const char*, Pass pass) {
-  return observe(with_room_again(pass));
+  return observe(with_room_restoring(pass));
 }
 template <class Pass, class First, class... Places>
 CUresult allocate(const char* name, Pass pass, First first, Places&&... places) {
-  const CUresult answer = observe(with_room_again(pass, output(first), output(static_cast<Places&&>(places))...));
+  const CUresult answer = observe(with_room_restoring(pass, output(first), output(static_cast<Places&&>(places))...));
   if (answer == kSuccess && first) made(name, first);
   return answer;
 }

@@ -209,6 +209,7 @@ CUresult cuMemHostGetFlags(unsigned* flags, void* pointer) {
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   CudaState& s = state();
   s.pools.settle();
+  s.pools.give_cached_to_ranges();
   settle_segments(s);
   const CUresult answer = driver().cuMemGetInfo_v2(free_bytes, total_bytes);
   if (answer != kSuccess) return note(s, answer);

@@ -100,7 +100,7 @@ CUresult end_cut_block(const SegmentPlace& at, std::uintptr_t address, const Cut
   if (freed->work_waits) use_markers(s, *block, as.stream);
   if (as.on_stream && !further && !s.captures.any()) freed->order = stream_traits(s, at.context, as.stream);
   freed->others = s.pools.fence_for(block, false);
-  block->freed_site = capture(s, block->kind == BlockKind::device ? "cuMemFree_v2" : "cuMemFreeHost");
+  block->freed_site = site_of_call(s, block->kind == BlockKind::device ? "cuMemFree_v2" : "cuMemFreeHost");
   account_death(s, block, {.kept = true, .waited = waited == kSuccess});
   s.segments.count(*block, false, freed->work_waits ? at.context->clock.last() + 1 : 0);
   block->marked.store(false, std::memory_order_relaxed);

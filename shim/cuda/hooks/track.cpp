@@ -31,7 +31,7 @@ CUresult born(CUresult answer, const MadeBy& by, const void* handle, std::uint64
     record.context = nullptr;
     record.device = by.device;
   }
-  record.site = capture(s, record.api);
+  record.site = site_of_call(s, record.api);
   s.account.track(handle, record);
   return answer;
 }
@@ -128,7 +128,7 @@ namespace hook {
 
 CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t bytes, unsigned flags) {
   const CUresult answer =
-      with_room_again([&] { return driver().cuMemAllocManaged(pointer, bytes, flags); }, output(pointer));
+      with_room_restoring([&] { return driver().cuMemAllocManaged(pointer, bytes, flags); }, output(pointer));
   return born(answer, {Family::managed, "block", "cuMemAllocManaged"},
               answer == kSuccess ? as_handle(*pointer) : nullptr, bytes);
 }
@@ -186,11 +186,11 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
 }
 
 CUresult cuMemHostRegister(void* pointer, size_t bytes, unsigned flags) {
-  return born(with_room_again([&] { return driver().cuMemHostRegister(pointer, bytes, flags); }),
+  return born(with_room_restoring([&] { return driver().cuMemHostRegister(pointer, bytes, flags); }),
               {Family::registered, "registered host memory", "cuMemHostRegister"}, pointer, bytes);
 }
 CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned flags) {
-  return born(with_room_again([&] { return driver().cuMemHostRegister_v2(pointer, bytes, flags); }),
+  return born(with_room_restoring([&] { return driver().cuMemHostRegister_v2(pointer, bytes, flags); }),
               {Family::registered, "registered host memory", "cuMemHostRegister_v2"}, pointer, bytes);
 }
 CUresult cuMemHostUnregister(void* pointer) {

@@ -1,6 +1,6 @@
 // The common part of all hooks of calls that make memory which is not pooled.
 #pragma once
-#include "shim/cuda/room.hpp"
+#include "shim/cuda/passed_with_room.hpp"
 
 namespace cistern::cuda {
 

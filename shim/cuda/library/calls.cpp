@@ -20,7 +20,7 @@ cistern_status status_of_call(cuda::CUresult answer) {
 }  // namespace
 
 cistern_status cuda_allocate(size_t bytes, unsigned long long* pointer) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   if (!pointer) return CISTERN_INVALID;
   *pointer = 0;
@@ -31,7 +31,7 @@ cistern_status cuda_allocate(size_t bytes, unsigned long long* pointer) {
 }
 
 cistern_status cuda_deallocate(unsigned long long pointer) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   if (refuse_block_of_pool("cistern_cuda_deallocate", reinterpret_cast<void*>(pointer))) return CISTERN_INVALID;
   return cuda::driver_found() ? status_of_call(cuda::free_device(pointer)) : CISTERN_NO_DRIVER;

@@ -155,7 +155,7 @@ cistern_status device_let_access(int device, int peer, int enable) {
 }
 
 cistern_status copy(void* target, const void* source, size_t bytes, int device, void* stream) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   if (!bytes) return CISTERN_OK;
   if (!target || !source) return CISTERN_INVALID;

@@ -70,7 +70,7 @@ cistern_status end(const Place& place, std::uintptr_t address, void* queue, InOr
   const CUresult answer = end_cut_block(place_of(place), address, {on_stream, stream}, &freed);
   if (answer != kSuccess) return status_of(answer);
   end->work_waits = freed.work_waits;
-  end->order = freed.order ? freed.order : library::kContextOrder;
+  end->order = freed.order ? freed.order : ranges::kContextOrder;
   end->is_retired = freed.is_retired;
   for (const ClockPoint& of : freed.others)
     end->others.push_back({reinterpret_cast<std::uintptr_t>(of.context), of.number});

@@ -57,7 +57,7 @@ typedef struct cistern_unified_settings {
   size_t bytes;
   cistern_kind kind;           /* the device's side: CISTERN_DEVICE or CISTERN_OPENCL */
   int device;                  /* CUDA: in its primary context, or CISTERN_CURRENT */
-  struct _cl_context* context; /* OpenCL */
+  struct _cl_context* context; /* for kinds whose blocks are of a context: OpenCL */
   uint64_t flags;              /* OpenCL: of clCreateBuffer */
   void* queue;                 /* where no other is known. OpenCL: needed; CUDA: null is the default stream */
   cistern_pin pin;             /* OpenCL: nothing is pinned */

@@ -55,7 +55,7 @@ Handle account_created(Handle handle, MemoryRecord&& record, Unpooled why) {
   }
   add(s.counters.driver_allocs);
   s.counters.count_unpooled(why);
-  record.site = capture(s, record.api);
+  record.site = site_of_call(s, record.api);
   adopt(s, handle, std::move(record));
   return handle;
 }

@@ -16,7 +16,7 @@ void note_event(const cl_event* event, CommandEvent&& command) {
   if (!event || !*event) return;
   OpenclState& s = state();
   add(s.counted_created[static_cast<int>(CountedType::event)]);
-  s.counted.put(*event, {.type = CountedType::event, .site = capture(s, "event"), .command = std::move(command)});
+  s.counted.put(*event, {.type = CountedType::event, .site = site_of_call(s, "event"), .command = std::move(command)});
 }
 
 ForeignCommand::ForeignCommand(OpenclState& s, const std::shared_ptr<QueueClock>& clock, const WaitList& wait) {

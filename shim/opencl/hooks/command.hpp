@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "shim/opencl/hooks/room.hpp"
+#include "shim/opencl/hooks/passed_with_room.hpp"
 
 namespace cistern::opencl {
 

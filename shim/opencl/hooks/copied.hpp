@@ -62,7 +62,7 @@ class Copied {
   bool pageable(const void* host) const { return !s_.host_ranges.find(reinterpret_cast<std::uintptr_t>(host)); }
 
   void add(CopyDirection direction, bool pageable, std::uint64_t bytes) {
-    const TransferKey key{direction, pageable, !blocking_, capture(s_, api_), api_};
+    const TransferKey key{direction, pageable, !blocking_, site_of_call(s_, api_), api_};
     if (error_ != kSuccess) return s_.transfers.add_failed(key, 1);
     s_.transfers.add(key, 1, bytes);
     if (looked_.unaligned) s_.transfers.add_unaligned(key);
@@ -96,7 +96,7 @@ class InitialCopy {
     if (!host_) return;
     const std::uint64_t took_ns = nanoseconds_since_start() - begin_ns_;
     const bool pageable = !s_.host_ranges.find(reinterpret_cast<std::uintptr_t>(host_));
-    const TransferKey key{CopyDirection::host_to_device, pageable, false, capture(s_, api_), api_};
+    const TransferKey key{CopyDirection::host_to_device, pageable, false, site_of_call(s_, api_), api_};
     if (!made) return s_.transfers.add_failed(key, 1);
     s_.transfers.add(key, 1, bytes);
     s_.transfers.add_time(key, 1, bytes, took_ns);

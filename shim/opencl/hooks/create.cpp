@@ -8,7 +8,7 @@
 #include "shim/opencl/hooks/account.hpp"
 #include "shim/opencl/hooks/copied.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
-#include "shim/opencl/hooks/room.hpp"
+#include "shim/opencl/hooks/passed_with_room.hpp"
 #include "shim/opencl/missing.hpp"
 
 namespace cistern::opencl {
@@ -43,7 +43,7 @@ void make_room_beside(OpenclState& s, std::uint64_t bytes, std::uint64_t now_ns)
 }
 
 cl_mem create_recyclable(OpenclState& s, const BufferSource::Request& request, MemoryRecord&& record, cl_int* errcode) {
-  record.site = capture(s, record.api);
+  record.site = site_of_call(s, record.api);
   const std::uint64_t now_ns = coarse_now_ns();
   const PoolKey key = pool_key(record);
   Allocated<decltype(s.pool)::Answer> allocated{{}, true};

@@ -58,7 +58,7 @@ cl_int refuse_kept(const char* api, cl_command_queue queue, std::span<const void
     });
     if (!kept) [[likely]]
       continue;
-    sites.used = capture(s, api);
+    sites.used = site_of_call(s, api);
     report_use_of_released(api, used, sites);
     return kInvalidMemObject;
   }

@@ -2,7 +2,7 @@
 // Intel's extension. Never pooled; passed on, and accounted with its call site.
 #include "shim/opencl/hooks/account.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
-#include "shim/opencl/hooks/room.hpp"
+#include "shim/opencl/hooks/passed_with_room.hpp"
 
 namespace cistern::opencl {
 namespace {

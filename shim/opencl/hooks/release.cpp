@@ -88,29 +88,44 @@ std::uint64_t waiting_bytes_max(const OpenclState& s) {
   return kFloor + 2 * read(s.counters.peak_bytes);
 }
 
-// The reason why the pool does not keep the buffer after all, which only the driver or the pool knows.
-std::optional<Unpooled> why_not_kept(OpenclState& s, cl_mem buffer, const MemoryRecord& record, bool waits) {
-  if (record.mapped_once && s.source.map_count(buffer)) return Unpooled::mapped;
-  if (waits && s.pool.waiting_bytes() + record.bytes > waiting_bytes_max(s)) return Unpooled::too_many_in_flight;
-  return std::nullopt;
-}
+// How the pool keeps a buffer: it can be given again immediately, or `waits` for its commands. `refused`: it is not
+// kept after all, for a reason that only the driver or the pool knows.
+struct Keeping {
+  bool waits = false;
+  std::optional<Unpooled> refused{};
+};
 
-// Whether the buffer waits in the pool for its commands. False: they all ended, or their queue orders the next commands
-// behind them (order.hpp). The record keeps the uses then, and the buffer can be given again immediately.
-bool has_to_wait(OpenclState& s, cl_mem buffer, MemoryRecord& record, cl_uint references) {
+// The buffer can be given again immediately if its commands all ended, or their queue orders the next commands behind
+// them. The queue's clock has promised that order then (order.hpp), and the record keeps the uses.
+Keeping keep_in_order_or_wait(OpenclState& s, cl_mem buffer, MemoryRecord& record, cl_uint references) {
   const bool commands = std::any_of(record.uses.begin(), record.uses.end(),
                                     [](const Use& use) { return use.clock->known(use.number) != Settled::yes; });
-  const std::optional<Waited> why = why_it_waits(s, record, references);
-  if (why && commands) s.counters.count_waited(*why);
-  if (why) return true;
+  if (const std::optional<Waited> why = why_it_waits(s, record, references)) {
+    if (s.pool.waiting_bytes() + record.bytes > waiting_bytes_max(s)) {
+      add(s.calls.queries);  // for the reference count; count_death counts it of a buffer that is kept
+      return {.refused = Unpooled::too_many_in_flight};
+    }
+    if (commands) s.counters.count_waited(*why);
+    return {.waits = true};
+  }
   if (commands) add(s.counters.kept_in_order);
   s.memory.with(buffer, [&](MemoryRecord* kept) {
     if (kept) kept->uses.swap(record.uses);
   });
-  return false;
+  return {};
 }
 
-// Counts the release, and the query for the reference count that give_to_pool made.
+// The driver says first whether the buffer is mapped: nothing is promised or counted for one that is not kept. A buffer
+// also waits while it has more than one reference: the driver drops its own a moment after the command's end, and
+// others may hold references that did not come through Cistern.
+Keeping keep(OpenclState& s, cl_mem buffer, MemoryRecord& record) {
+  if (record.mapped_once && s.source.map_count(buffer)) return {.refused = Unpooled::mapped};
+  const cl_uint references = s.source.uncounted_reference_count(buffer);
+  if (record.uses.empty() && references == 1) return {};
+  return keep_in_order_or_wait(s, buffer, record, references);
+}
+
+// Counts the release, and the query for the reference count that keep() made.
 void count_death(OpenclState& s, const CountedBlock& block, std::uint64_t now_ns) {
   const std::uint64_t died_ns = since_start(now_ns);
   Locked hold(s.counters.lock);
@@ -126,14 +141,9 @@ bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
     record.uses.clear();
     for (auto& clock : clocks_of(record.context)) record.uses.push_back({clock, clock->note_command()});
   }
-  // The buffer also waits while it has more than one reference: the driver drops its own a moment after the command's
-  // end, and others may hold references that did not come through Cistern.
-  const cl_uint references = s.source.uncounted_reference_count(buffer);
-  bool waits = !record.uses.empty() || references != 1;
-  if (waits) waits = has_to_wait(s, buffer, record, references);
-  if (std::optional<Unpooled> why = why_not_kept(s, buffer, record, waits)) {
-    release.why = *why;
-    add(s.calls.queries);
+  const Keeping keeping = keep(s, buffer, record);
+  if (keeping.refused) {
+    release.why = *keeping.refused;
     s.memory.with(buffer, [](MemoryRecord* kept) {
       if (kept) kept->state = MemoryState::dead;
     });
@@ -142,7 +152,7 @@ bool give_to_pool(OpenclState& s, cl_mem buffer, Release& release) {
   const std::uint64_t now_ns = coarse_now_ns();
   count_death(s, as_counted(record, buffer), now_ns);
   s.proportion.note_back(record.bytes, record.recycled);
-  s.pool.give(pool_key(record), buffer, std::move(record.uses), waits, now_ns);
+  s.pool.give(pool_key(record), buffer, std::move(record.uses), keeping.waits, now_ns);
   keep_headroom(s, record.context);
   return true;
 }
@@ -276,7 +286,7 @@ cl_int clRetainMemObject(cl_mem memory) {
 cl_int clReleaseMemObject(cl_mem memory) { return release_memory(memory); }
 
 cl_int clGetMemObjectInfo(cl_mem memory, cl_uint name, size_t value_size, void* value, size_t* value_size_ret) {
-  if (name == kMemReferenceCount) settle_order(state(), memory);
+  if (name == kMemReferenceCount) wait_for_order(state(), memory);
   return next().clGetMemObjectInfo(memory, name, value_size, value, value_size_ret);
 }
 

@@ -7,7 +7,7 @@
 #include "shim/opencl/hooks/copied.hpp"
 #include "shim/opencl/hooks/hooks.hpp"
 #include "shim/opencl/hooks/misuse.hpp"
-#include "shim/opencl/hooks/room.hpp"
+#include "shim/opencl/hooks/passed_with_room.hpp"
 
 namespace cistern::opencl {
 namespace {

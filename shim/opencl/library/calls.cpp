@@ -26,7 +26,7 @@ cistern_status status_of_call(opencl::cl_int answer) {
 }  // namespace
 
 cistern_status opencl_allocate(struct _cl_context* context, uint64_t flags, size_t bytes, struct _cl_mem** buffer) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   if (!buffer) return CISTERN_INVALID;
   *buffer = nullptr;
@@ -38,7 +38,7 @@ cistern_status opencl_allocate(struct _cl_context* context, uint64_t flags, size
 }
 
 cistern_status opencl_deallocate(struct _cl_mem* buffer, struct _cl_command_queue* last_queue) {
-  const CalledFrom here(__builtin_return_address(0), Calls::some);
+  const CalledFrom here(__builtin_return_address(0), Calls::occasional);
   native = 0;
   if (!buffer || refuse_block_of_pool("cistern_opencl_deallocate", buffer)) return CISTERN_INVALID;
   if (!opencl::next().clReleaseMemObject) return CISTERN_NO_DRIVER;

@@ -16,13 +16,13 @@ using library::Taken;
 cl_mem buffer_at(const void* block) { return reinterpret_cast<cl_mem>(const_cast<void*>(block)); }
 
 BufferSource::Request request_of(const BlockRequest& request) {
-  return {reinterpret_cast<cl_context>(request.context), request.flags, request.bytes};
+  return {static_cast<cl_context>(request.context), request.flags, request.bytes};
 }
 
 cistern_status take(const BlockRequest& request, Taken* taken) {
   if (!next().clCreateBuffer) return CISTERN_NO_DRIVER;
   cl_int error = kSuccess;
-  make_context_known(reinterpret_cast<cl_context>(request.context));
+  make_context_known(static_cast<cl_context>(request.context));
   taken->base = reinterpret_cast<std::uintptr_t>(create_buffer(request_of(request), nullptr, &error));
   return status_of(error);
 }
@@ -36,7 +36,7 @@ cistern_status give(const Taken& taken, void* queue, library::InOrder) {
 
 cistern_status reserve(const BlockRequest& request, std::size_t count) {
   if (!next().clCreateBuffer) return CISTERN_NO_DRIVER;
-  make_context_known(reinterpret_cast<cl_context>(request.context));
+  make_context_known(static_cast<cl_context>(request.context));
   return status_of(reserve_buffers(request_of(request), count));
 }
 

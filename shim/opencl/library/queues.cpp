@@ -77,7 +77,7 @@ cistern_status make(const library::QueueRequest& request, void** queue) {
   cl_device_id device = nullptr;
   cl_int error = next().clGetCommandQueueInfo.own(on(request.like), kQueueDevice, sizeof device, &device, nullptr);
   if (error == kSuccess)
-    *queue = hook::clCreateCommandQueue(reinterpret_cast<cl_context>(request.context), device, 0, &error);
+    *queue = hook::clCreateCommandQueue(static_cast<cl_context>(request.context), device, 0, &error);
   return status_of(error);
 }
 

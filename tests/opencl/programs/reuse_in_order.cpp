@@ -24,6 +24,7 @@
 // harness: order=native-kernel:commands that wait for others
 // harness: order=mapped:commands that wait for others
 // harness: order=unmapped:kept
+// harness: order=released-mapped:
 // harness: order=event-callback:callbacks
 // harness: order=event-callback-behind:kept
 // harness: order=destructor-callback:callbacks
@@ -395,6 +396,15 @@ static void mapped(Held& held) {
   held.check(held.cl.queue);
   clReleaseMemObject(shown);
 }
+// A buffer that is still mapped is really released, and counts neither as kept nor as one that waited.
+static void released_mapped(Held& held) {
+  map(held, held.first);
+  held.start();
+  held.replace();
+  held.go_on();
+  held.fill(held.cl.queue);
+  held.check(held.cl.queue);
+}
 static void unmapped(Held& held) {
   cl_mem shown = held.cl.buffer(kBytes, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR);
   clEnqueueUnmapMemObject(held.cl.queue, shown, map(held, shown), 0, nullptr, nullptr);
@@ -568,6 +578,7 @@ static const Case kCases[] = {
     {"native-kernel", native_kernel},
     {"mapped", mapped},
     {"unmapped", unmapped},
+    {"released-mapped", released_mapped},
     {"event-callback", event_callback},
     {"event-callback-behind", event_callback_behind},
     {"destructor-callback", destructor_callback},

@@ -47,9 +47,9 @@ KindFigures pool_figures(std::uint64_t* largest_kept_bytes) {
   return figures();
 }
 
-std::uint64_t trim(std::uint64_t keep_bytes, std::uint64_t) {
+std::uint64_t trim(std::uint64_t keep_bytes, std::uint64_t unused_for_ns) {
   State* const s = state_if_used();
-  return s ? s->pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = 0}, coarse_now_ns()) : 0;
+  return s ? s->pool.trim({.keep_bytes = keep_bytes, .unused_for_ns = unused_for_ns}, coarse_now_ns()) : 0;
 }
 
 std::uint64_t live_bytes() {

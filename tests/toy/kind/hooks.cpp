@@ -11,12 +11,19 @@ PoolKey key_of(toy_context* context, std::size_t bytes) {
   return {reinterpret_cast<std::uintptr_t>(context), 0, bytes};
 }
 
+// Kept blocks make way for a request, and so do segments without blocks.
+auto acquire(State& s, toy_context* context, std::size_t bytes) {
+  const auto from_pool = [&] { return s.pool.allocate(key_of(context, bytes), {context, bytes}, coarse_now_ns()); };
+  const auto allocated = from_pool();
+  return allocated.result.error == TOY_NO_MEMORY && trim_segments() ? from_pool() : allocated;
+}
+
 }  // namespace
 
 int toy_allocate(toy_context* context, size_t bytes, void** block) {
   if (!context || !block || !bytes || phase() != Phase::running) return next().toy_allocate(context, bytes, block);
   State& s = state();
-  const auto allocated = s.pool.allocate(key_of(context, bytes), {context, bytes}, coarse_now_ns());
+  const auto allocated = acquire(s, context, bytes);
   if (!allocated.result.ok) {
     add(s.counters.failed);
     return allocated.result.error;
@@ -59,7 +66,7 @@ int toy_copy(toy_context* context, void* to, const void* from, size_t bytes) {
 
 int toy_wait(toy_context* context) { return next().toy_wait(context); }
 
-// What the pool keeps is free to the program.
+// Kept blocks are free memory to the program.
 int toy_free_memory(toy_context* context, size_t* bytes) {
   const int answer = next().toy_free_memory(context, bytes);
   if (!answer) *bytes += state().pool.usage_bytes();

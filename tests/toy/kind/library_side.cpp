@@ -10,7 +10,7 @@ namespace {
 using library::BlockRequest;
 using library::Taken;
 
-toy_context* context_of(const BlockRequest& request) { return reinterpret_cast<toy_context*>(request.context); }
+toy_context* context_of(const BlockRequest& request) { return static_cast<toy_context*>(request.context); }
 toy_context* context_of(void* queue) { return static_cast<toy_context*>(queue); }
 char* address(const library::BlockPart& part) { return static_cast<char*>(part.block) + part.offset; }
 
@@ -23,11 +23,6 @@ toy_context* context_of_block(const void* memory) {
     if (found && !found->pooled) context = found->context;
   });
   return context;
-}
-
-cistern_status status_of(int code) {
-  if (code == 0) return CISTERN_OK;
-  return library::refused(code, code == TOY_NO_MEMORY ? CISTERN_NO_MEMORY : CISTERN_DRIVER);
 }
 
 // --- Blocks
@@ -98,6 +93,12 @@ constexpr library::KindQueues queues = {
 };
 
 }  // namespace
+
+cistern_status status_of(int code) {
+  if (code == 0) return CISTERN_OK;
+  if (code == kNoDriver) return CISTERN_NO_DRIVER;
+  return library::refused(code, code == TOY_NO_MEMORY ? CISTERN_NO_MEMORY : CISTERN_DRIVER);
+}
 
 extern constexpr library::KindMemory memory = {
     .kind = kKind,

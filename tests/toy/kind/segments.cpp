@@ -43,7 +43,7 @@ toy_context* handle_of(const Place& place) { return reinterpret_cast<toy_context
 bool is_there(const Place& place) { return of(place).life.load() == place.life; }
 
 cistern_status find(const BlockRequest& request, Place* place) {
-  KnownContext& context = known(reinterpret_cast<toy_context*>(request.context));
+  KnownContext& context = known(static_cast<toy_context*>(request.context));
   *place = {reinterpret_cast<std::uintptr_t>(&context), context.life.load(), 0};
   return CISTERN_OK;
 }
@@ -56,7 +56,7 @@ cistern_status acquire(const Place& place, std::size_t bytes, std::uintptr_t* fi
     state().pool.drain(reinterpret_cast<std::uintptr_t>(handle_of(place)));
     error = next().toy_allocate(handle_of(place), bytes + ranges::kGranule, &memory);
   }
-  if (error) return library::refused(error, error == TOY_NO_MEMORY ? CISTERN_NO_MEMORY : CISTERN_DRIVER);
+  if (error) return status_of(error);
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   *first = (address + ranges::kGranule - 1) / ranges::kGranule * ranges::kGranule;
   state().in_segments.all += bytes;

@@ -15,6 +15,11 @@ constexpr auto kKind = static_cast<cistern_kind>(100);  // for the C interface
 extern const library::KindMemory memory;
 extern const library::KindSegments segments;
 
+// The answer of a function that the process does not have: no toy driver is loaded.
+constexpr int kNoDriver = -1;
+// The driver's answer as one of the library.
+cistern_status status_of(int code);
+
 // The real functions.
 struct Table {
 #define TOY_CALL(name, parameters, arguments) int(*name) parameters = nullptr;

@@ -1,5 +1,5 @@
-// See staged_way.hpp.
-#include "shim/staging/staged_way.hpp"
+// See copy_accounts.hpp.
+#include "shim/staging/copy_accounts.hpp"
 
 #include <new>
 
@@ -48,7 +48,7 @@ Unstaged unstaged_of(staging::Rest rest) {
   }
 }
 
-void StagedWay::add_to(Snapshot& snapshot, const char* kind, int device, bool to_device, SourceKind source) {
+void CopyAccount::add_to(Snapshot& snapshot, const char* kind, int device, bool to_device, SourceKind source) {
   StagingFigures figures{kind,
                          device,
                          direction_name(to_device ? CopyDirection::host_to_device : CopyDirection::device_to_host),
@@ -69,40 +69,40 @@ void StagedWay::add_to(Snapshot& snapshot, const char* kind, int device, bool to
   if (figures.staged_copies || !figures.passed_on.empty()) snapshot.staging.push_back(std::move(figures));
 }
 
-void StagedWay::forget() {
+void CopyAccount::forget() {
   staged_copies_ = staged_bytes_ = passed_on_bytes_ = 0;
   for (auto& counted : unstaged_) counted = 0;
 }
 
 // Not while another thread forks: it has the locks of those that there are.
-StagedWay& StagedWays::of(int device, bool to_device, SourceKind source) {
-  auto& slot = ways_[device >= 0 && device < kDevices ? device : 0][to_device][static_cast<int>(source)];
-  StagedWay* known = slot.load(std::memory_order_acquire);
+CopyAccount& CopyAccounts::of(int device, bool to_device, SourceKind source) {
+  auto& slot = accounts_[device >= 0 && device < kDevices ? device : 0][to_device][static_cast<int>(source)];
+  CopyAccount* known = slot.load(std::memory_order_acquire);
   if (known) return *known;
   Locked hold(lock_);
   known = slot.load(std::memory_order_relaxed);
   if (known) return *known;
-  auto* const made = new (internal_allocate(sizeof(StagedWay))) StagedWay;
+  auto* const made = new (internal_allocate(sizeof(CopyAccount))) CopyAccount;
   slot.store(made, std::memory_order_release);
   return *made;
 }
 
-void StagedWays::add_to(Snapshot& snapshot, const char* kind) {
-  for_each([&](int device, bool to_device, SourceKind source, StagedWay& way) {
-    way.add_to(snapshot, kind, device, to_device, source);
+void CopyAccounts::add_to(Snapshot& snapshot, const char* kind) {
+  for_each([&](int device, bool to_device, SourceKind source, CopyAccount& account) {
+    account.add_to(snapshot, kind, device, to_device, source);
   });
 }
 
-void StagedWays::before_fork() {
+void CopyAccounts::before_fork() {
   lock_.lock_for_fork();
-  for_each([](int, bool, SourceKind, StagedWay& way) { way.calibration.before_fork(); });
+  for_each([](int, bool, SourceKind, CopyAccount& account) { account.calibration.before_fork(); });
 }
-void StagedWays::after_fork() {
-  for_each([](int, bool, SourceKind, StagedWay& way) { way.calibration.after_fork(); });
+void CopyAccounts::after_fork() {
+  for_each([](int, bool, SourceKind, CopyAccount& account) { account.calibration.after_fork(); });
   lock_.unlock_after_fork();
 }
-void StagedWays::forget_in_child() {
-  for_each([](int, bool, SourceKind, StagedWay& way) { way.forget(); });
+void CopyAccounts::forget_in_child() {
+  for_each([](int, bool, SourceKind, CopyAccount& account) { account.forget(); });
 }
 
 }  // namespace cistern

@@ -1,5 +1,5 @@
 // Checks that accounts of copies are kept apart by device, direction and kind of host memory.
-#include "shim/staging/staged_way.hpp"
+#include "shim/staging/copy_accounts.hpp"
 
 #include <gtest/gtest.h>
 
@@ -23,34 +23,34 @@ void try_out(staging::Calibration& calibration, std::uint64_t native_ns, std::ui
   }
 }
 
-std::optional<staging::Way> won(StagedWay& way) {
-  const auto figures = way.calibration.figures(staging::range_of(kMiB));
+std::optional<staging::Way> won(CopyAccount& account) {
+  const auto figures = account.calibration.figures(staging::range_of(kMiB));
   return figures ? figures->won : std::nullopt;
 }
 
-TEST(StagedWays, TrialsOfOneKindOfMemoryDecideForNoOther) {
-  StagedWays ways;
-  try_out(ways.of(0, true, SourceKind::anonymous).calibration, 100'000, 300'000);
-  EXPECT_EQ(won(ways.of(0, true, SourceKind::anonymous)), staging::Way::native);
+TEST(CopyAccounts, TrialsOfOneKindOfMemoryDecideForNoOther) {
+  CopyAccounts accounts;
+  try_out(accounts.of(0, true, SourceKind::anonymous).calibration, 100'000, 300'000);
+  EXPECT_EQ(won(accounts.of(0, true, SourceKind::anonymous)), staging::Way::native);
   for (const SourceKind kind : kKinds)
-    EXPECT_EQ(won(ways.of(0, true, kind)).has_value(), kind == SourceKind::anonymous) << name_of(kind);
-  EXPECT_FALSE(won(ways.of(0, false, SourceKind::anonymous)));
-  EXPECT_FALSE(won(ways.of(1, true, SourceKind::anonymous)));
+    EXPECT_EQ(won(accounts.of(0, true, kind)).has_value(), kind == SourceKind::anonymous) << name_of(kind);
+  EXPECT_FALSE(won(accounts.of(0, false, SourceKind::anonymous)));
+  EXPECT_FALSE(won(accounts.of(1, true, SourceKind::anonymous)));
 
-  try_out(ways.of(0, true, SourceKind::file).calibration, 900'000, 300'000);
-  EXPECT_EQ(won(ways.of(0, true, SourceKind::file)), staging::Way::staged);
-  EXPECT_EQ(won(ways.of(0, true, SourceKind::anonymous)), staging::Way::native);
-  EXPECT_FALSE(won(ways.of(0, true, SourceKind::network_file)));
+  try_out(accounts.of(0, true, SourceKind::file).calibration, 900'000, 300'000);
+  EXPECT_EQ(won(accounts.of(0, true, SourceKind::file)), staging::Way::staged);
+  EXPECT_EQ(won(accounts.of(0, true, SourceKind::anonymous)), staging::Way::native);
+  EXPECT_FALSE(won(accounts.of(0, true, SourceKind::network_file)));
 }
 
-TEST(StagedWays, ReportsHaveARowForEachKindOfMemoryThatWasCopied) {
-  StagedWays ways;
+TEST(CopyAccounts, ReportsHaveARowForEachKindOfMemoryThatWasCopied) {
+  CopyAccounts accounts;
   for (const SourceKind kind : kKinds) {
-    ways.of(0, true, kind).count_staged(kMiB);
-    if (is_file(kind)) ways.of(0, false, kind).count(Unstaged::untouchable, kMiB);
+    accounts.of(0, true, kind).count_staged(kMiB);
+    if (is_file(kind)) accounts.of(0, false, kind).count(Unstaged::untouchable, kMiB);
   }
   Snapshot snapshot{};
-  ways.add_to(snapshot, "cuda");
+  accounts.add_to(snapshot, "cuda");
   std::multiset<std::string> rows;
   for (const StagingFigures& figures : snapshot.staging)
     rows.insert(std::string(figures.direction) + ", " + figures.source);
@@ -59,14 +59,14 @@ TEST(StagedWays, ReportsHaveARowForEachKindOfMemoryThatWasCopied) {
                                               "device to host, file", "device to host, network-file"}));
 }
 
-TEST(StagedWays, AChildForgetsTheCountsOfAllKinds) {
-  StagedWays ways;
-  for (const SourceKind kind : kKinds) ways.of(0, true, kind).count_staged(kMiB);
-  ways.before_fork();
-  ways.after_fork();
-  ways.forget_in_child();
+TEST(CopyAccounts, AChildForgetsTheCountsOfAllKinds) {
+  CopyAccounts accounts;
+  for (const SourceKind kind : kKinds) accounts.of(0, true, kind).count_staged(kMiB);
+  accounts.before_fork();
+  accounts.after_fork();
+  accounts.forget_in_child();
   Snapshot snapshot{};
-  ways.add_to(snapshot, "cuda");
+  accounts.add_to(snapshot, "cuda");
   EXPECT_TRUE(snapshot.staging.empty());
 }
 

@@ -55,7 +55,7 @@ inline Output<CUgraphExec> output(const ExecutableOf& of) { return output(of.exe
 inline OutputBytes output(OutputBytes&& bytes) { return std::move(bytes); }
 
 template <class Pass, class... Outputs>
-CUresult with_room_again(Pass pass, const Outputs&... outputs) {
+CUresult with_room_restoring(Pass pass, const Outputs&... outputs) {
   CudaState* s = state_if_used();
   if (!s) return pass();
   bool again = false;

@@ -1,5 +1,5 @@
 // Room for a call that is out of memory: when it is made again, and what its outputs are then. No driver is there.
-#include "shim/cuda/room.hpp"
+#include "shim/cuda/passed_with_room.hpp"
 
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ TEST(Room, ACallThatIsMadeAgainFindsItsOutputsAsTheyWere) {
     std::strcpy(log, "a failure");
     return kOutOfMemory;
   };
-  EXPECT_EQ(with_room_again(pass, output(&number), array(values, 3), array(log, sizeof log)), kSuccess);
+  EXPECT_EQ(with_room_restoring(pass, output(&number), array(values, 3), array(log, sizeof log)), kSuccess);
   EXPECT_EQ(calls, 2);
   EXPECT_EQ(number, 7);
 }
@@ -73,7 +73,7 @@ TEST(Room, OutputsMayBeMissing) {
     s.pools.source().frees_done.fetch_add(1);
     return ++calls == 2 ? kSuccess : kOutOfMemory;
   };
-  EXPECT_EQ(with_room_again(pass, output(static_cast<int*>(nullptr)), array(static_cast<void**>(nullptr), 5)),
+  EXPECT_EQ(with_room_restoring(pass, output(static_cast<int*>(nullptr)), array(static_cast<void**>(nullptr), 5)),
             kSuccess);
 }
 

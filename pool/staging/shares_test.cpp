@@ -1,4 +1,4 @@
-// Copies of one thread: every alignment and size, boxes of any pitch in any order of their pieces, and nothing beside
+// Copies of one thread: every alignment and size, boxes of any pitch in any order of their shares, and nothing beside
 // them is touched.
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ TEST(StreamingCopy, LargeOnesToo) {
   }
 }
 
-TEST(Pieces, OfAnyBoxCopyItAllInAnyOrderAndNothingElse) {
+TEST(Shares, OfAnyBoxCopyItAllInAnyOrderAndNothingElse) {
   const unsigned seed = test::new_seed();
   SCOPED_TRACE(testing::Message() << "CISTERN_TEST_SEED=" << seed);
   std::mt19937 random(seed);
@@ -82,23 +82,23 @@ TEST(Pieces, OfAnyBoxCopyItAllInAnyOrderAndNothingElse) {
         for (std::size_t at = 0; at < box.row_bytes; ++at)
           expected[slice * to.slice_pitch + row * to.row_pitch + at] =
               source[slice * from.slice_pitch + row * from.row_pitch + at];
-    const Pieces pieces(to, from, box, 1 + random() % 300);
-    ASSERT_EQ(pieces.bytes(), box.row_bytes * box.rows * box.slices);
-    std::vector<std::size_t> order(pieces.count());
+    const Shares shares(to, from, box, 1 + random() % 300);
+    ASSERT_EQ(shares.bytes(), box.row_bytes * box.rows * box.slices);
+    std::vector<std::size_t> order(shares.count());
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), random);
-    for (const std::size_t piece : order) pieces.copy(piece, random() % 2 ? Stores::cached : Stores::streaming);
+    for (const std::size_t share : order) shares.copy(share, random() % 2 ? Stores::cached : Stores::streaming);
     ASSERT_TRUE(memory == expected) << box.row_bytes << " x " << box.rows << " x " << box.slices;
     std::fill(memory.begin(), memory.end(), kGuard);
-    pieces.copy_all(Stores::streaming);
+    shares.copy_all(Stores::streaming);
     ASSERT_TRUE(memory == expected) << box.row_bytes << " x " << box.rows << " x " << box.slices;
   }
 }
 
-TEST(Pieces, KeepShortRowsWholeCutLongOnesAndJoinThoseWithoutGaps) {
+TEST(Shares, KeepShortRowsWholeCutLongOnesAndJoinThoseWithoutGaps) {
   static char memory[1 << 16];
   const auto count = [](const Box& box, std::size_t pitch, std::size_t slice_pitch) {
-    return Pieces({memory, pitch, slice_pitch}, {memory, pitch, slice_pitch}, box, 1024).count();
+    return Shares({memory, pitch, slice_pitch}, {memory, pitch, slice_pitch}, box, 1024).count();
   };
   EXPECT_EQ(count({0}, 0, 0), 0u);
   EXPECT_EQ(count({100, 0}, 100, 0), 0u);

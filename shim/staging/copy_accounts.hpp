@@ -1,4 +1,4 @@
-// The account of copies between pageable memory of one kind and a device: how many went through the ring, why the
+// The account of copies between one kind of pageable memory and a device: how many went through the ring, why the
 // others did not, and the speed of either way.
 //
 // Room: copies through bounce buffers, as far as every kind of device does the same: accounts, threads, the host side.
@@ -26,7 +26,7 @@ enum class Unstaged : std::uint8_t {
 Unstaged unstaged_of(staging::Rest rest);
 
 // The account of one device, direction and kind of host memory.
-class StagedWay {
+class CopyAccount {
  public:
   staging::Calibration calibration;
 
@@ -48,11 +48,11 @@ class StagedWay {
 };
 
 // The accounts of all devices of a kind; each is made at its first copy.
-class StagedWays {
+class CopyAccounts {
  public:
   static constexpr int kDevices = 64;
 
-  StagedWay& of(int device, bool to_device, SourceKind source);
+  CopyAccount& of(int device, bool to_device, SourceKind source);
   void add_to(Snapshot& snapshot, const char* kind);
 
   void before_fork();
@@ -65,12 +65,12 @@ class StagedWays {
     for (int device = 0; device < kDevices; ++device)
       for (const bool to_device : {true, false})
         for (int source = 0; source < kSourceKinds; ++source)
-          if (StagedWay* way = ways_[device][to_device][source].load(std::memory_order_acquire))
-            visit(device, to_device, static_cast<SourceKind>(source), *way);
+          if (CopyAccount* account = accounts_[device][to_device][source].load(std::memory_order_acquire))
+            visit(device, to_device, static_cast<SourceKind>(source), *account);
   }
 
   Lock lock_;
-  std::atomic<StagedWay*> ways_[kDevices][2][kSourceKinds]{};
+  std::atomic<CopyAccount*> accounts_[kDevices][2][kSourceKinds]{};
 };
 
 }  // namespace cistern

@@ -12,16 +12,16 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-class Ranges {
+class Parts {
  public:
-  Ranges() = default;
-  explicit Ranges(Range only) { add(only); }
+  Parts() = default;
+  explicit Parts(Range only) { add(only); }
 
   bool empty() const { return ranges_.empty(); }
   auto begin() const { return ranges_.begin(); }
   auto end() const { return ranges_.end(); }
   void clear() { ranges_.clear(); }
-  bool operator==(const Ranges&) const = default;
+  bool operator==(const Parts&) const = default;
 
   void add(Range range) {
     if (range.begin >= range.end) return;
@@ -51,13 +51,13 @@ class Ranges {
   }
 
   // Of all these numbers those that lie in `range`, and those that do not.
-  Ranges within(Range range) const {
-    Ranges parts;
+  Parts within(Range range) const {
+    Parts parts;
     for (const Range& one : ranges_) parts.add({std::max(one.begin, range.begin), std::min(one.end, range.end)});
     return parts;
   }
-  Ranges without(Range range) const {
-    Ranges parts = *this;
+  Parts without(Range range) const {
+    Parts parts = *this;
     parts.remove(range);
     return parts;
   }
