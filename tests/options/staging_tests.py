@@ -96,12 +96,15 @@ class Sources(unittest.TestCase):
         self.assertEqual(rows["file"]["passed_on"], {"trial": 3})
         self.assertEqual(rows["file"]["staged_copies"], 9)
 
-    def test_files_are_staged_on_each_machine_that_is_published(self):
+    def test_machines_whose_rates_were_published(self):
         for machine in machines.MACHINES.values():
             rows = self.copies("heap=12", "file=12", simulator=machine.simulator_settings())
-            self.assertEqual(won(rows["file"])["won"], "staged", machine.name)
             if machine.coherent:
+                self.assertEqual(won(rows["file"])["won"], "staged", machine.name)
                 self.assertEqual(rows["memory"]["passed_on"], {"host-page-tables": 12}, machine.name)
+            else:  # both kinds cost the driver the same, and staging is not so much faster that a few trials decide
+                for source in ("memory", "file"):
+                    self.assertGreater(won(rows[source])["native_trials"], 0, (machine.name, source))
 
     def test_trials_of_one_kind_decide_for_no_other(self):
         for first, second, decided, undecided in (("heap=20", "file=1", "memory", "file"),
