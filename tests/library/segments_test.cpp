@@ -426,6 +426,27 @@ TEST_F(SegmentsBesideTheDriver, AreNotFreedByTheDriversCall) {
   EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
 }
 
+TEST_F(SegmentsBesideTheDriver, AreNotFreedByTheDriversCallBeforeTheyHadABlock) {
+  for (const cistern_kind kind : {CISTERN_DEVICE, CISTERN_PINNED}) {
+    cistern_pool* const pool = make("reserved", kind);
+    ASSERT_EQ(cistern_pool_reserve(pool, 3 * kMiB, 1), CISTERN_OK);
+    CUdeviceptr first = 0;
+    const auto note = [](void* segment, std::size_t, int, void* user) {
+      *static_cast<CUdeviceptr*>(user) = address(segment);
+      return 0;
+    };
+    EXPECT_EQ(cistern_pool_visit_segments(pool, note, &first), CISTERN_OK);
+    Captured said;
+    if (kind == CISTERN_DEVICE) EXPECT_EQ(DRIVER_V2(cuMemFree)(first), CUDA_ERROR_INVALID_VALUE);
+    if (kind == CISTERN_DEVICE) EXPECT_EQ(DRIVER(cuMemFreeAsync)(first, nullptr), CUDA_ERROR_INVALID_VALUE);
+    if (kind == CISTERN_PINNED)
+      EXPECT_EQ(DRIVER(cuMemFreeHost)(reinterpret_cast<void*>(first)), CUDA_ERROR_INVALID_VALUE);
+    give(pool, take(pool, 1000));
+    EXPECT_EQ(statistics(pool).segments_made, 1u) << "it is there";
+    EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+  }
+}
+
 TEST_F(SegmentsBesideTheDriver, ShowTheBlockToQueries) {
   cistern_pool* const pool = make("queried");
   void *const first = take(pool, 5000), *const second = take(pool, 7000);
@@ -441,6 +462,12 @@ TEST_F(SegmentsBesideTheDriver, ShowTheBlockToQueries) {
   DRIVER(cuPointerGetAttribute)(&one, CU_POINTER_ATTRIBUTE_BUFFER_ID, address(first));
   DRIVER(cuPointerGetAttribute)(&other, CU_POINTER_ATTRIBUTE_BUFFER_ID, address(second));
   EXPECT_NE(one, other);
+  unsigned set = 1, seen = 7;
+  EXPECT_EQ(DRIVER(cuPointerSetAttribute)(&set, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address(first)), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuPointerGetAttribute)(&seen, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address(second)), CUDA_SUCCESS);
+  EXPECT_EQ(seen, 0u) << "of another block";
+  EXPECT_EQ(DRIVER(cuPointerGetAttribute)(&seen, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address(first)), CUDA_SUCCESS);
+  EXPECT_EQ(seen, 1u);
   give(pool, second);
   EXPECT_NE(DRIVER_V2(cuMemGetAddressRange)(&base, &bytes, address(second)), CUDA_SUCCESS) << "nobody has it";
   EXPECT_NE(DRIVER_V2(cuMemGetAddressRange)(&base, &bytes, address(second) + kMiB), CUDA_SUCCESS) << "nobody had it";
@@ -523,7 +550,7 @@ TEST_F(SegmentsBesideTheDriver, GoWithTheirContext) {
   DRIVER(cuCtxSetCurrent)(primary);
 }
 
-// In a program that links the library nobody sees a context end. The driver gives its addresses to the next one.
+// A program that links the library does not show the end of a context. The driver gives its addresses to the next one.
 TEST_F(Segments, OfContextsThatComeAndGoAreTheirOwn) {
   CUcontext primary = nullptr, own = nullptr;
   EXPECT_EQ(DRIVER(cuCtxGetCurrent)(&primary), CUDA_SUCCESS);

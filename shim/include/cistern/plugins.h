@@ -3,7 +3,8 @@
  * libcistern-shared.so alike. For Python there is a package that hands them over: shim/doc/plugins.md.
  *
  * For threads, units and errors see cistern.h. `stream`: a CUstream or cudaStream_t of the device; null is the legacy
- * default stream, whichever one the caller was compiled for ((CUstream)2 is that of the thread). Device memory is that of a device's primary context, which is the runtime's. */
+ * default stream, whichever one the caller was compiled for ((CUstream)2 is that of the thread). Device memory is
+ * that of a device's primary context, which is the runtime's. */
 #ifndef CISTERN_PLUGINS_H
 #define CISTERN_PLUGINS_H
 
