@@ -619,6 +619,28 @@ TEST_F(Segments, HaveNoBlocksForStreamsThatCapture) {
   for (const CUstream on : {origin, joined}) EXPECT_EQ(DRIVER_V2(cuStreamDestroy)(on), CUDA_SUCCESS);
 }
 
+TEST_F(Segments, HaveTheContentsOfABlockThatMovedWhenTheCallReturns) {
+  for (const cistern_pool_memory memory : {CISTERN_WHOLE_BLOCKS, CISTERN_SEGMENTS}) {
+    cistern::pool pool = cistern::pool::make({.kind = CISTERN_DEVICE, .memory = memory}).value();
+    BusyStream stream;
+    stream.let_go();
+    for (void* const queue : {static_cast<void*>(stream.stream), static_cast<void*>(nullptr)}) {
+      void* block = take(pool.get(), 1000);
+      EXPECT_EQ(DRIVER(cuMemsetD8Async)(address(block), 6, 1000, stream.stream), CUDA_SUCCESS);
+      EXPECT_EQ(DRIVER(cuStreamSynchronize)(stream.stream), CUDA_SUCCESS);
+      simcuda_set_value("stream_delay_us", 100'000);
+      ASSERT_EQ(cistern_pool_reallocate(pool.get(), &block, kMiB, queue), CISTERN_OK);
+      simcuda_set_value("stream_delay_us", 0);
+      EXPECT_TRUE(stream.is_idle());
+      EXPECT_EQ(DRIVER(cuStreamQuery)(CU_STREAM_LEGACY), CUDA_SUCCESS);
+      unsigned char now[1000] = {};
+      EXPECT_EQ(DRIVER_V2(cuMemcpyDtoH)(now, address(block), sizeof now), CUDA_SUCCESS);
+      EXPECT_EQ(std::count(now, now + sizeof now, 6), 1000);
+      give(pool.get(), block);
+    }
+  }
+}
+
 TEST_F(Segments, FollowFurtherStreamsOfAlignedBlocks) {
   for (const cistern_pool_memory memory : {CISTERN_WHOLE_BLOCKS, CISTERN_SEGMENTS}) {
     cistern::pool pool = cistern::pool::make({.kind = CISTERN_DEVICE, .memory = memory}).value();
