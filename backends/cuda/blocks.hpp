@@ -160,14 +160,20 @@ class Blocks {
     put_away(block);
   }
 
-  // These addresses of a range or segment are given again. The record of the freed block that lay exactly there comes
-  // back; null: none did, and those of freed blocks that lay there are forgotten.
-  Block* claim(std::uintptr_t first, std::uint64_t bytes) {
-    if (Block* const block = table.find(first); block && lay_at(*block, first, bytes)) return block;
-    Vector<const Block*> freed;
+  // These addresses of a range or segment are given again, in one life of the context. The record of the freed block
+  // that lay exactly there comes back; null: none did, and those of freed blocks that lay there are forgotten. Records
+  // of other lives only leave the index: the driver gave their addresses again, perhaps before the thread that ends
+  // their context has accounted for them.
+  Block* claim(std::uintptr_t first, std::uint64_t bytes, const Context* context, std::uint32_t epoch) {
+    const auto is_freed = [&](const Block& block) {
+      return block.is_former.load() && block.context == context && block.epoch == epoch;
+    };
+    if (Block* const block = table.find(first); block && is_freed(*block) && lay_at(*block, first, bytes)) return block;
+    Vector<const Block*> lay_there;
     ranges.erase_within(first, bytes,
-                        [&](const RangeContent& of) { freed.push_back(static_cast<const Block*>(of.owner)); });
-    for (const Block* block : freed) forget(const_cast<Block*>(block));
+                        [&](const RangeContent& of) { lay_there.push_back(static_cast<const Block*>(of.owner)); });
+    for (const Block* block : lay_there)
+      if (is_freed(*block)) forget(const_cast<Block*>(block));
     return nullptr;
   }
 

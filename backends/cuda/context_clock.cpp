@@ -123,6 +123,11 @@ bool ContextClock::leave_behind(CUstream stream, DriverCalls& calls) {
   Through gate(gate_);
   if (!gate) return false;
   RelaxedCapture relaxed(real_);
+  // A question would end the capture of a stream that captures: in a program that links the library none is seen.
+  if (int status = kCaptureStatusNone; real_.stream_is_capturing) {
+    calls.queries.fetch_add(1, std::memory_order_relaxed);
+    if (real_.stream_is_capturing(stream, &status) != kSuccess || status != kCaptureStatusNone) return false;
+  }
   calls.queries.fetch_add(1, std::memory_order_relaxed);
   if (const CUresult answer = real_.stream_query(stream); answer != kNotReady) return answer == kSuccess;
   reuse_left_behind(calls);

@@ -61,7 +61,8 @@ DeviceRange::Given DeviceRange::acquire(std::uint64_t bytes, ranges::Order order
   if (!answer.ok) return {nullptr, answer.error, false};
   // Memory that was mapped meanwhile may not be open to a device that has appeared since.
   if (!answer.hit && context_.device->peers.load() != peers) pool_.allow_access_again();
-  Block* block = records_.claim(answer.first, bytes);
+  const std::uint32_t epoch = context_.epoch.load(std::memory_order_relaxed);
+  Block* block = records_.claim(answer.first, bytes, &context_, epoch);
   if (block) {
     block->is_former.store(false, std::memory_order_relaxed);
     return {block, kSuccess, answer.hit};
@@ -69,7 +70,7 @@ DeviceRange::Given DeviceRange::acquire(std::uint64_t bytes, ranges::Order order
   block = records_.make();
   block->kind = BlockKind::device;
   block->context = &context_;
-  block->epoch = context_.epoch.load(std::memory_order_relaxed);
+  block->epoch = epoch;
   block->bytes = bytes;
   block->traits = kDeviceTraits;
   block->range = this;

@@ -27,6 +27,7 @@ struct Functions {
   Foreign<CUresult(float*, CUevent, CUevent)> event_elapsed{};
   Foreign<CUresult(CUevent)> event_destroy{};
   Foreign<CUresult(CUstream)> stream_query{};
+  Foreign<CUresult(CUstream, int*)> stream_is_capturing{};
   Foreign<CUresult(CUstream)> stream_synchronize{};
   Foreign<CUresult(CUdeviceptr, const void*, std::size_t, CUstream)> copy_to_device{};  // cuMemcpyHtoDAsync
   Foreign<CUresult(void*, CUdeviceptr, std::size_t, CUstream)> copy_to_host{};

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shim/cuda/state.hpp"
+#include "shim/process/process.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -205,8 +206,11 @@ CUgraph captured_graph(CudaState& s, CUstream stream, bool per_thread) {
   return answer == kSuccess && status == kCaptureStatusActive ? graph : nullptr;
 }
 
+// A program that links the library shows no capture.
 bool may_be_captured(CudaState& s, CUstream stream, bool per_thread) {
-  if (!s.captures.any() || is_legacy(stream, per_thread)) return false;
+  const bool sees_captures = preloaded.load(std::memory_order_relaxed);
+  if ((sees_captures && !s.captures.any()) || is_legacy(stream, per_thread)) return false;
+  if (!sees_captures && !driver().cuStreamIsCapturing) return false;
   int status = kCaptureStatusNone;
   if (in_host_function || driver().cuStreamIsCapturing(by_name(stream), &status) != kSuccess) return true;
   return status != kCaptureStatusNone;

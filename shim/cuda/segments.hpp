@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "backends/cuda/block_source.hpp"
 
@@ -25,10 +26,13 @@ class Segments {
  public:
   bool any() const { return any_.load(std::memory_order_relaxed); }
 
-  void put(std::uintptr_t first, const Segment& segment) {
+  // Returns the one that lay there before: its context has gone, and the thread that ended it has not come here yet.
+  std::optional<Segment> put(std::uintptr_t first, const Segment& segment) {
     const Locked hold(lock_);
     any_.store(true, std::memory_order_relaxed);
-    all_.insert_or_assign(first, segment);
+    const auto [at, is_new] = all_.try_emplace(first, segment);
+    if (is_new) return {};
+    return std::exchange(at->second, segment);
   }
   // Nothing: it has gone with its context.
   std::optional<Segment> take(std::uintptr_t first) {

@@ -35,6 +35,7 @@ Functions functions_below() {
           .event_elapsed = CISTERN_REAL(cuEventElapsedTime),
           .event_destroy = CISTERN_REAL(cuEventDestroy_v2),
           .stream_query = CISTERN_REAL(cuStreamQuery),
+          .stream_is_capturing = CISTERN_REAL(cuStreamIsCapturing),
           .stream_synchronize = CISTERN_REAL(cuStreamSynchronize),
           .copy_to_device = CISTERN_REAL(cuMemcpyHtoDAsync_v2),
           .copy_to_host = CISTERN_REAL(cuMemcpyDtoHAsync_v2),

@@ -13,6 +13,8 @@
 #include "tests/library/kinds.hpp"
 #include "tests/simcuda/simcuda.h"
 
+void* queue_of_null_per_thread();  // null_stream_per_thread.cpp
+
 namespace {
 
 namespace mr = cuda::mr;
@@ -144,6 +146,12 @@ TEST(CudaMemoryResources, TakeTheProcesssOwnPoolAndAnyAlignmentThatHostsCanWrite
   void* const shared = managed.allocate(1000, 256);
   memset(shared, 1, 1000);
   managed.deallocate(shared, 1000, 256);
+}
+
+// In code for default streams of threads, null names the thread's own.
+TEST(CudaMemoryResources, TakeNullForTheDefaultStream) {
+  EXPECT_EQ(cistern::detail::any_stream(cudaStream_t{}).as_queue(), cudaStreamLegacy);
+  EXPECT_EQ(queue_of_null_per_thread(), cudaStreamPerThread);
 }
 
 #if CCCL_VERSION >= 3001000

@@ -426,6 +426,27 @@ TEST_F(SegmentsBesideTheDriver, AreNotFreedByTheDriversCall) {
   EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
 }
 
+TEST_F(SegmentsBesideTheDriver, AreNotFreedByTheDriversCallBeforeTheyHadABlock) {
+  for (const cistern_kind kind : {CISTERN_DEVICE, CISTERN_PINNED}) {
+    cistern_pool* const pool = make("reserved", kind);
+    ASSERT_EQ(cistern_pool_reserve(pool, 3 * kMiB, 1), CISTERN_OK);
+    CUdeviceptr first = 0;
+    const auto note = [](void* segment, std::size_t, int, void* user) {
+      *static_cast<CUdeviceptr*>(user) = address(segment);
+      return 0;
+    };
+    EXPECT_EQ(cistern_pool_visit_segments(pool, note, &first), CISTERN_OK);
+    Captured said;
+    if (kind == CISTERN_DEVICE) EXPECT_EQ(DRIVER_V2(cuMemFree)(first), CUDA_ERROR_INVALID_VALUE);
+    if (kind == CISTERN_DEVICE) EXPECT_EQ(DRIVER(cuMemFreeAsync)(first, nullptr), CUDA_ERROR_INVALID_VALUE);
+    if (kind == CISTERN_PINNED)
+      EXPECT_EQ(DRIVER(cuMemFreeHost)(reinterpret_cast<void*>(first)), CUDA_ERROR_INVALID_VALUE);
+    give(pool, take(pool, 1000));
+    EXPECT_EQ(statistics(pool).segments_made, 1u) << "it is there";
+    EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+  }
+}
+
 TEST_F(SegmentsBesideTheDriver, ShowTheBlockToQueries) {
   cistern_pool* const pool = make("queried");
   void *const first = take(pool, 5000), *const second = take(pool, 7000);
@@ -441,6 +462,12 @@ TEST_F(SegmentsBesideTheDriver, ShowTheBlockToQueries) {
   DRIVER(cuPointerGetAttribute)(&one, CU_POINTER_ATTRIBUTE_BUFFER_ID, address(first));
   DRIVER(cuPointerGetAttribute)(&other, CU_POINTER_ATTRIBUTE_BUFFER_ID, address(second));
   EXPECT_NE(one, other);
+  unsigned set = 1, seen = 7;
+  EXPECT_EQ(DRIVER(cuPointerSetAttribute)(&set, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address(first)), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuPointerGetAttribute)(&seen, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address(second)), CUDA_SUCCESS);
+  EXPECT_EQ(seen, 0u) << "of another block";
+  EXPECT_EQ(DRIVER(cuPointerGetAttribute)(&seen, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address(first)), CUDA_SUCCESS);
+  EXPECT_EQ(seen, 1u);
   give(pool, second);
   EXPECT_NE(DRIVER_V2(cuMemGetAddressRange)(&base, &bytes, address(second)), CUDA_SUCCESS) << "nobody has it";
   EXPECT_NE(DRIVER_V2(cuMemGetAddressRange)(&base, &bytes, address(second) + kMiB), CUDA_SUCCESS) << "nobody had it";
@@ -521,6 +548,110 @@ TEST_F(SegmentsBesideTheDriver, GoWithTheirContext) {
   give(pool, block);
   EXPECT_EQ(DRIVER_V2(cuCtxDestroy)(own), CUDA_SUCCESS);
   DRIVER(cuCtxSetCurrent)(primary);
+}
+
+// A program that links the library does not show the end of a context. The driver gives its addresses to the next one.
+TEST_F(Segments, OfContextsThatComeAndGoAreTheirOwn) {
+  CUcontext primary = nullptr, own = nullptr;
+  EXPECT_EQ(DRIVER(cuCtxGetCurrent)(&primary), CUDA_SUCCESS);
+  const auto make_context =
+      driver_function(static_cast<CUresult (*)(CUcontext*, unsigned, CUdevice)>(nullptr), "cuCtxCreate_v2");
+  cistern_pool* const pool = make("lives");
+  void* const kept = take(pool, 1000);
+  for (int life = 0; life < 5; ++life) {
+    ASSERT_EQ(make_context(&own, 0, 0), CUDA_SUCCESS);
+    const std::uint64_t before = figures().live_bytes;
+    void* const block = take(pool, 5 * kMiB);
+    EXPECT_EQ(figures().live_bytes, before + 5 * kMiB);
+    give(pool, block);
+    EXPECT_EQ(figures().live_bytes, before);
+    EXPECT_EQ(DRIVER_V2(cuCtxDestroy)(own), CUDA_SUCCESS);
+    EXPECT_EQ(DRIVER(cuCtxSetCurrent)(primary), CUDA_SUCCESS);
+  }
+  give(pool, kept);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+// A graph keeps the addresses of the blocks that were allocated while its streams captured: the stream on which the
+// capture began, and one that waited for its event.
+TEST_F(Segments, HaveNoBlocksForStreamsThatCapture) {
+  cistern_pool* const pool = make("captured");
+  CUstream origin = nullptr, joined = nullptr;
+  CUevent event = nullptr, back = nullptr;
+  EXPECT_EQ(DRIVER(cuStreamCreate)(&origin, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuStreamCreate)(&joined, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuEventCreate)(&back, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+  void* const kept = take_on(pool, 1000, origin);
+  give(pool, take_on(pool, 100'000, origin));  // so that there is room in the segment
+  EXPECT_EQ(DRIVER_V2(cuStreamBeginCapture)(origin, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuEventRecord)(event, origin), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuStreamWaitEvent)(joined, event, 0), CUDA_SUCCESS);
+  for (const CUstream on : {origin, joined}) {
+    const std::uint64_t in_segments = statistics(pool).segment_bytes;
+    const long long before = simcuda_value("allocs");
+    void* const block = take_on(pool, 100'000, on);
+    EXPECT_TRUE(simcuda_value("allocs") > before || is_preloaded()) << "of its own, or one that the shim kept";
+    bool is_inside = false;
+    struct Asked {
+      void* block;
+      bool* is_inside;
+    } asked{block, &is_inside};
+    cistern_pool_visit_segments(
+        pool,
+        [](void* segment, std::size_t bytes, int, void* user) {
+          const Asked& asked = *static_cast<Asked*>(user);
+          *asked.is_inside |= address(asked.block) - address(segment) < bytes;
+          return 0;
+        },
+        &asked);
+    EXPECT_FALSE(is_inside);
+    EXPECT_EQ(statistics(pool).segment_bytes, in_segments);
+    EXPECT_EQ(cistern_pool_deallocate_on(pool, block, on), CISTERN_OK);
+  }
+  EXPECT_EQ(DRIVER(cuEventRecord)(back, joined), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuStreamWaitEvent)(origin, back, 0), CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(DRIVER(cuStreamEndCapture)(origin, &graph), CUDA_SUCCESS) << "no question ended the capture";
+  EXPECT_EQ(DRIVER(cuGraphDestroy)(graph), CUDA_SUCCESS);
+  give(pool, kept);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+  for (const CUstream on : {origin, joined}) EXPECT_EQ(DRIVER_V2(cuStreamDestroy)(on), CUDA_SUCCESS);
+}
+
+TEST_F(Segments, HaveTheContentsOfABlockThatMovedWhenTheCallReturns) {
+  for (const cistern_pool_memory memory : {CISTERN_WHOLE_BLOCKS, CISTERN_SEGMENTS}) {
+    cistern::pool pool = cistern::pool::make({.kind = CISTERN_DEVICE, .memory = memory}).value();
+    BusyStream stream;
+    stream.let_go();
+    for (void* const queue : {static_cast<void*>(stream.stream), static_cast<void*>(nullptr)}) {
+      void* block = take(pool.get(), 1000);
+      EXPECT_EQ(DRIVER(cuMemsetD8Async)(address(block), 6, 1000, stream.stream), CUDA_SUCCESS);
+      EXPECT_EQ(DRIVER(cuStreamSynchronize)(stream.stream), CUDA_SUCCESS);
+      simcuda_set_value("stream_delay_us", 100'000);
+      ASSERT_EQ(cistern_pool_reallocate(pool.get(), &block, kMiB, queue), CISTERN_OK);
+      simcuda_set_value("stream_delay_us", 0);
+      EXPECT_TRUE(stream.is_idle());
+      EXPECT_EQ(DRIVER(cuStreamQuery)(CU_STREAM_LEGACY), CUDA_SUCCESS);
+      unsigned char now[1000] = {};
+      EXPECT_EQ(DRIVER_V2(cuMemcpyDtoH)(now, address(block), sizeof now), CUDA_SUCCESS);
+      EXPECT_EQ(std::count(now, now + sizeof now, 6), 1000);
+      give(pool.get(), block);
+    }
+  }
+}
+
+TEST_F(Segments, FollowFurtherStreamsOfAlignedBlocks) {
+  for (const cistern_pool_memory memory : {CISTERN_WHOLE_BLOCKS, CISTERN_SEGMENTS}) {
+    cistern::pool pool = cistern::pool::make({.kind = CISTERN_DEVICE, .memory = memory}).value();
+    BusyStream busy;
+    void* block = nullptr;
+    ASSERT_EQ(cistern_pool_allocate(pool.get(), 5000, 4096, &block), CISTERN_OK);
+    EXPECT_EQ(cistern_block_used_on(block, busy.stream), CISTERN_OK);
+    EXPECT_EQ(cistern_block_used_on(static_cast<char*>(block) + 256, busy.stream), CISTERN_INVALID);
+    busy.let_go();
+    give(pool.get(), block);
+  }
 }
 
 // --- Four threads, each with its own stream and the null one, beside a model: no two live blocks overlap, and each has

@@ -348,7 +348,7 @@ CUresult allocate_device_on(CUstream stream, CUdeviceptr* pointer, std::size_t b
   CudaState& s = state();
   const CUresult answer = allocate(s, {BlockKind::device, kDeviceTraits, bytes, api_name("cuMemAlloc_v2"), stream},
                                    pointer, [&] { return driver().cuMemAlloc_v2(pointer, bytes); });
-  if (answer == kSuccess && s.captures.any() && s.captures.capturing(stream, false))
+  if (answer == kSuccess && may_be_captured(s, stream, false))
     if (Block* const block = s.blocks.table.find(*pointer)) block->marked.store(true, std::memory_order_relaxed);
   return answer;
 }

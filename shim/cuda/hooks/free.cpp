@@ -220,6 +220,11 @@ CUresult free_other(CudaState& s, const void* pointer, const char* api, Pass pas
   return answer;
 }
 
+// Where no block begins: memory of a segment is no allocation of the program's, so the driver judges another address.
+CUdeviceptr unless_in_segment(CudaState& s, CUdeviceptr pointer) {
+  return s.segments.kind_at(pointer) ? reinterpret_cast<CUdeviceptr>(unallocated_address()) : pointer;
+}
+
 // A free on a stream that captures becomes a free node of the graph. The memory is freed when that graph is launched.
 // The graph that allocated it may be gone by then.
 template <class Pass>
@@ -253,8 +258,8 @@ CUresult free_part_in_stream_order(CudaState& s, Block* part, CUstream stream, Z
 template <class Free>
 CUresult free_in_stream_order(CUdeviceptr pointer, CUstream stream, Zero zero, const char* api, const Free& real) {
   CudaState& s = state();
-  const auto pass = [&] { return real(pointer, stream); };
   Block* const block = pointer ? s.blocks.table.find(pointer) : nullptr;
+  const auto pass = [&] { return real(block ? pointer : unless_in_segment(s, pointer), stream); };
   if (!block || block->kind != BlockKind::device || !block->context_is_there()) {
     const CUgraph graph = captured_graph(s, stream, zero == Zero::per_thread);
     return graph ? add_free_node(s, graph, pointer, api, pass) : free_other(s, as_handle(pointer), api, pass);
@@ -273,7 +278,8 @@ CUresult free_device_in(Order order, CUdeviceptr pointer) {
   const auto pass = [&] { return driver().cuMemFree_v2(pointer); };
   Block* block = pointer ? s.blocks.table.find(pointer) : nullptr;
   if (block && block->kind == BlockKind::device) return free_block(s, block, "cuMemFree_v2", order, pass);
-  return free_other(s, reinterpret_cast<const void*>(pointer), "cuMemFree_v2", pass);
+  return free_other(s, reinterpret_cast<const void*>(pointer), "cuMemFree_v2",
+                    [&] { return driver().cuMemFree_v2(unless_in_segment(s, pointer)); });
 }
 
 CUresult free_pinned_in(Order order, void* pointer) {
@@ -281,7 +287,9 @@ CUresult free_pinned_in(Order order, void* pointer) {
   const auto pass = [&] { return driver().cuMemFreeHost(pointer); };
   Block* block = pointer ? s.blocks.table.find(reinterpret_cast<std::uintptr_t>(pointer)) : nullptr;
   if (block && block->kind == BlockKind::pinned) return free_block(s, block, "cuMemFreeHost", order, pass);
-  return free_other(s, pointer, "cuMemFreeHost", pass);
+  const auto other = unless_in_segment(s, reinterpret_cast<CUdeviceptr>(pointer));
+  return free_other(s, pointer, "cuMemFreeHost",
+                    [&] { return driver().cuMemFreeHost(reinterpret_cast<void*>(other)); });
 }
 
 void use_markers(std::uintptr_t address, CUstream stream) {

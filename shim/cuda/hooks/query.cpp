@@ -67,7 +67,7 @@ void correct_attribute(Block* block, int attribute, void* value) {
       if (block->range) *static_cast<CUcontext*>(value) = block->context->handle();
       return;
     case kPointerSyncMemops:
-      if (block->range) *static_cast<unsigned*>(value) = block->syncs_memops.load();
+      if (block->in_range_or_segment()) *static_cast<unsigned*>(value) = block->syncs_memops.load();
       return;
     case kPointerMemoryBlockId:
       if (block->range) *static_cast<unsigned long long*>(value) = own_buffer_id(block);

@@ -19,7 +19,7 @@ const char* api_of(BlockKind kind) { return api_name(kind == BlockKind::device ?
 
 // The record of the freed block that lay exactly there, or a new one.
 Block* record_of(CudaState& s, const SegmentPlace& at, const CutBytes& cut) {
-  if (Block* const former = s.blocks.claim(cut.address, cut.bytes)) {
+  if (Block* const former = s.blocks.claim(cut.address, cut.bytes, at.context, at.epoch)) {
     former->is_former.store(false, std::memory_order_relaxed);
     return former;
   }
@@ -57,7 +57,8 @@ CUresult acquire_segment(const SegmentPlace& at, std::uint64_t bytes, std::uintp
     return is_there(at) ? kNotSupported : kInvalidContext;
   }
   source.share_of({kind_of(at), at.context, at.traits}).proportion.note_new(bytes);
-  s.segments.put(acquired.chunk, {request, at.epoch});
+  if (const std::optional<Segment> stale = s.segments.put(acquired.chunk, {request, at.epoch}))
+    source.forget_segment(stale->of);
   *first = acquired.chunk;
   return kSuccess;
 }
@@ -70,7 +71,7 @@ void release_segment(const SegmentPlace& at, std::uintptr_t first) {
   if (phase() != Phase::running || !is_there(at)) return;
   const std::optional<Segment> segment = s.segments.take(first);
   if (!segment) return;
-  if (Block* const former = s.blocks.claim(first, segment->of.bytes)) s.blocks.forget(former);
+  if (Block* const former = s.blocks.claim(first, segment->of.bytes, at.context, at.epoch)) s.blocks.forget(former);
   s.pools.source().release_segment(segment->of, first);
 }
 

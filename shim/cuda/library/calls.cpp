@@ -5,6 +5,7 @@
 #include "shim/cuda/library/answers.hpp"
 #include "shim/cuda/next.hpp"
 #include "shim/library/library.hpp"
+#include "shim/library/pool_blocks.hpp"
 #include "shim/library/pools.hpp"
 #include "stats/sites.hpp"
 
@@ -44,9 +45,12 @@ uint64_t driver_lookups(uint64_t* substituted) {
 }
 
 cistern_status block_used_on(void* block, void* stream) {
-  const auto pointer = static_cast<cuda::CUdeviceptr>(reinterpret_cast<std::uintptr_t>(block));
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
   native = 0;
   if (!cuda::driver_found()) return CISTERN_NO_DRIVER;
+  // A block with an alignment of its own lies behind the beginning of its memory.
+  const SeenBlock seen = see_block(address);
+  const cuda::CUdeviceptr pointer = seen.account ? seen.record->base : address;
   return cuda::note_further_stream(pointer, static_cast<cuda::CUstream>(stream)) ? CISTERN_OK : CISTERN_INVALID;
 }
 

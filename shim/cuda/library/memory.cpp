@@ -135,8 +135,11 @@ std::size_t bytes_of(const void* block) {
   return known && base == pointer ? bytes : 0;
 }
 
+// The driver does not wait for a copy between two places of a device.
 cistern_status copy_contents(void* target, const void* source, std::size_t bytes, int device, void* queue) {
-  return library::copy(target, source, bytes, std::max(device, 0), queue);
+  const cistern_status status = library::copy(target, source, bytes, std::max(device, 0), queue);
+  if (status != CISTERN_OK || !bytes) return status;
+  return queues.wait(any_context_is_current() ? CISTERN_CURRENT : std::max(device, 0), queue ? queue : legacy_stream());
 }
 
 }  // namespace

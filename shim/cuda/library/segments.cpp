@@ -2,6 +2,7 @@
 #include "shim/cuda/library/segments.hpp"
 
 #include "shim/cuda/device_memory.hpp"
+#include "shim/cuda/graph_memory.hpp"
 #include "shim/cuda/hooks/pooled.hpp"
 #include "shim/cuda/hooks/stream_order.hpp"
 #include "shim/cuda/library/answers.hpp"
@@ -22,8 +23,9 @@ SegmentPlace place_of(const Place& place) {
 }
 
 // The graph that a stream captures keeps the addresses of blocks. Their frees and allocations are the driver's matter.
+// A stream captures, too, after it has waited for an event of one that does.
 bool is_for_graph(CudaState& s, const InOrder& order) {
-  return order.of_stream && s.captures.any() && s.captures.capturing(static_cast<CUstream>(order.stream), false);
+  return order.of_stream && may_be_captured(s, static_cast<CUstream>(order.stream), false);
 }
 
 bool may_cut(const BlockRequest& request) {

@@ -29,6 +29,7 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 struct CUstream_st;  // cudaStream_t and CUstream are pointers to it
@@ -41,16 +42,17 @@ concept has_stream = requires(const Stream& stream) {
   { stream.get() } -> std::convertible_to<CUstream_st*>;
 };
 
-// cuda::stream_ref, rmm::cuda_stream_view, cudaStream_t: whatever is a stream, or has one.
-class any_stream {
+// cuda::stream_ref, rmm::cuda_stream_view, cudaStream_t: whatever is a stream, or has one. kNull: the driver's name for
+// the null stream, because null means to wait.
+template <std::uintptr_t kNull>
+class stream_or_null {
  public:
-  any_stream(CUstream_st* stream) noexcept : stream_(stream) {}
+  stream_or_null(CUstream_st* stream) noexcept : stream_(stream) {}
   template <class Stream>
-  requires(has_stream<Stream> || std::convertible_to<const Stream&, CUstream_st*>) any_stream(const Stream& stream)
+  requires(has_stream<Stream> || std::convertible_to<const Stream&, CUstream_st*>) stream_or_null(const Stream& stream)
   noexcept : stream_(of(stream)) {}
 
-  // The null stream is one as well: the driver's other name for it, since null means to wait.
-  void* as_queue() const noexcept { return stream_ ? static_cast<void*>(stream_) : reinterpret_cast<void*>(1); }
+  void* as_queue() const noexcept { return stream_ ? static_cast<void*>(stream_) : reinterpret_cast<void*>(kNull); }
 
  private:
   template <class Stream>
@@ -63,6 +65,12 @@ class any_stream {
 
   CUstream_st* stream_;
 };
+
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
+using any_stream = stream_or_null<2>;  // cudaStreamPerThread
+#else
+using any_stream = stream_or_null<1>;  // cudaStreamLegacy
+#endif
 
 // Whether Property is cuda::mr::`name`. Such a type lies in a namespace with libcu++'s version in it, so that it cannot
 // be declared here; its name can be read.

@@ -2,8 +2,9 @@
  * order of a stream, on which they rest. They are exported by name, for dlsym: by the object to preload and by
  * libcistern-shared.so alike. For Python there is a package that hands them over: shim/doc/plugins.md.
  *
- * For threads, units and errors see cistern.h. `stream`: a CUstream or cudaStream_t of the device; null is the default
- * stream. Device memory is that of a device's primary context, which is the runtime's. */
+ * For threads, units and errors see cistern.h. `stream`: a CUstream or cudaStream_t of the device; null is the legacy
+ * default stream, whichever one the caller was compiled for ((CUstream)2 is that of the thread). Device memory is
+ * that of a device's primary context, which is the runtime's. */
 #ifndef CISTERN_PLUGINS_H
 #define CISTERN_PLUGINS_H
 
