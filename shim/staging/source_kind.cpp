@@ -50,18 +50,19 @@ bool is_anonymous_page(std::uintptr_t address) {
 
 // --- The mapping
 
-// Files that the kernel makes without a path have such names: each looks like a deleted file in the root.
-bool is_memory_of_kernel(std::string_view path) {
-  return path == "/dev/zero (deleted)" ||
-         (path.ends_with(" (deleted)") && (path.starts_with("/memfd:") || path.starts_with("/SYSV")));
+// A file that the kernel makes without a path has a name like that of a deleted file in the root. Empty for others.
+std::string_view name_of_kernel(std::string_view path) {
+  constexpr std::string_view kDeleted = " (deleted)";
+  return path.ends_with(kDeleted) ? path.substr(0, path.size() - kDeleted.size()) : std::string_view();
 }
 
 // Huge pages of a mapping without a file have one inside the kernel.
 MappedFile described(MappedFile file, std::string_view path) {
-  file.is_of_kernel = is_memory_of_kernel(path);
-  if (path != "/anon_hugepage (deleted)") return file;
-  file.is_of_kernel = file.is_shared;
-  if (!file.is_shared) file.inode = 0;
+  const std::string_view name = name_of_kernel(path);
+  const bool is_huge = name == "/anon_hugepage";
+  if (is_huge && !file.is_shared) file.inode = 0;
+  file.is_of_kernel =
+      name == "/dev/zero" || name.starts_with("/memfd:") || name.starts_with("/SYSV") || (is_huge && file.is_shared);
   return file;
 }
 
