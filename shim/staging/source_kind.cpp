@@ -187,11 +187,6 @@ MappedFile look_at_mapping(std::uintptr_t address, std::size_t bytes) {
   return read_mapping(address).value_or(anonymous);
 }
 
-SourceKind source_of(const void* first, std::size_t bytes) {
-  const MappedFile file = look_at_mapping(word(first), bytes);
-  return kind_of(file, file_system_of(file));
-}
-
 // Blocks of the host pool need no look.
 SourceKind SourceKinds::of(const void* first, std::size_t bytes, std::uint64_t now_ns) {
   if (host_pool::is_in_window(first)) return SourceKind::anonymous;

@@ -17,9 +17,6 @@ constexpr int kSourceKinds = 4;
 const char* name_of(SourceKind kind);  // in reports
 constexpr bool is_file(SourceKind kind) { return kind == SourceKind::file || kind == SourceKind::network_file; }
 
-// The kind of the memory's first page; anonymous where nothing can be known, or under a filter of system calls.
-SourceKind source_of(const void* first, std::size_t bytes);
-
 // --- The steps of a look
 
 // The part of a mapping that its kind depends on. Inode 0: anonymous memory.
@@ -51,6 +48,7 @@ class SourceKinds {
  public:
   static constexpr std::uint64_t kValidNs = 100'000'000;
 
+  // The kind of the memory's first page; anonymous where nothing can be known, or under a filter of system calls.
   SourceKind of(const void* first, std::size_t bytes, std::uint64_t now_ns);
 
   void before_fork() { lock_.lock_for_fork(); }

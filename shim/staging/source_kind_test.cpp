@@ -115,6 +115,8 @@ SourceKind expected_in(int file) {
   return found.f_type == TMPFS_MAGIC ? SourceKind::shared_memory : SourceKind::file;
 }
 
+SourceKind source_of(const void* first, std::size_t bytes) { return SourceKinds().of(first, bytes, 0); }
+
 std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
 // Both ways of looking agree, where the system has both.
