@@ -81,6 +81,9 @@ DeviceRange* DeviceRanges::make(Context& context) {
     if (answer != kOutOfMemory && !is_sticky(answer)) say(device, {function, answer});
     return nullptr;
   };
+  for (const auto& [name, there] : {std::pair{"cuMemUnmap", functions_.memory_unmap != nullptr},
+                                    std::pair{"cuMemRelease", functions_.memory_release != nullptr}})
+    if (!there) return refused(name, kNotSupported);
   int has_ranges = 0, can_rdma = 0;
   constexpr int kVirtualMemory = 102, kRdmaWithVirtualMemory = 110;
   if (functions_.device_attribute(&has_ranges, kVirtualMemory, device.ordinal) != kSuccess || !has_ranges)

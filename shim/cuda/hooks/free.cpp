@@ -6,6 +6,8 @@
 //              -> deferred order, or while a stream captures, or with other contexts alive: the pool keeps the block
 //                 back until the clocks of these contexts say that their work has ended
 //   free_other -> memory that is no block of a pool
+#include <algorithm>
+
 #include "shim/cuda/device_memory.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/hooks/pooled.hpp"
@@ -175,6 +177,8 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
   const bool waits = order.when == Order::now || (as_chosen && (!s.pools.are_deferred() || too_much_waits(s, *block)));
   Context* const context = block->context;
   const CUresult waited = !waits ? kNotReady : synchronise(s, context, current);
+  // The driver's own free may wait for the current context too, and its work may use the block.
+  if (waited == kSuccess && current && current != context) synchronise(s, current, current);
   if (waited != kSuccess && waited != kNotReady) {
     calls_of(s, *block).syncs.fetch_add(1, std::memory_order_relaxed);
     return really_free(s, block, Unpooled::context_poisoned, pass);
@@ -187,14 +191,18 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
   const Sort sort = block->sort();
   const bool in_range = block->range;
   const std::uint64_t now_ns = coarse_now_ns();
-  const bool stays = !has_waited || s.pools.keeps(*block, now_ns);
+  BlockSource::Fence fence = s.pools.fence_for(block, !has_waited);
+  const auto is_of_current = [&](const ClockPoint& of) { return of.context == current; };
+  if (!has_waited && current && std::none_of(fence.begin(), fence.end(), is_of_current))
+    fence.push_back({current, current->clock.now()});
+  const bool stays = !fence.empty() || s.pools.keeps(*block, now_ns);
   account_death(s, block, {.kept = stays, .waited = has_waited, .now_ns = now_ns});
   if (!stays)
     s.pools.source().release(block);
   else if (order.traits)
     keep_in_order(s, block, order.traits, now_ns);
   else
-    s.pools.give(block, s.pools.fence_for(block, !has_waited), now_ns);
+    s.pools.give(block, std::move(fence), now_ns);
   if (may_wait && !in_range) s.pools.keep_in_proportion(sort, now_ns);
   s.pools.source().release_postponed();
   return kSuccess;

@@ -165,10 +165,12 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
 }
 
 CUresult cuPointerSetAttribute(const void* value, int attribute, CUdeviceptr pointer) {
-  if (find_block(pointer).whose == Whose::pool) return driver().cuPointerSetAttribute(value, attribute, nowhere());
-  const CUresult answer =
-      marks(pointer, "cuPointerSetAttribute", driver().cuPointerSetAttribute(value, attribute, pointer));
   const Found found = find_block(pointer);
+  if (found.whose == Whose::pool) return driver().cuPointerSetAttribute(value, attribute, nowhere());
+  CUresult answer = driver().cuPointerSetAttribute(value, attribute, pointer);
+  // Cistern itself answers for this attribute of a block in a range, and the next block begins without it.
+  const bool is_own = found.whose == Whose::program && found.block->range && attribute == kPointerSyncMemops;
+  if (!is_own || answer != kSuccess) answer = marks(pointer, "cuPointerSetAttribute", answer);
   if (answer == kSuccess && attribute == kPointerSyncMemops && found.whose == Whose::program)
     found.block->syncs_memops.store(*static_cast<const unsigned*>(value) != 0);
   return answer;

@@ -12,6 +12,7 @@
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/next.hpp"
 #include "shim/cuda/unknown.hpp"
+#include "shim/process/lookup.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -86,7 +87,8 @@ void substitute(const char* name, void** function, int version, std::uint64_t fl
     if (again(name, &of_row, row->version, flags) != kSuccess || of_row != *function)
       return note_answered(name, version);
   }
-  row->keep(*function);
+  // An interposer behind Cistern may look up a function of its own by name, and find Cistern's.
+  if (module_of(*function) != own_module()) row->keep(*function);
   *function = row->hook;
   substituted.fetch_add(1, std::memory_order_relaxed);
 }
