@@ -1,6 +1,9 @@
 // Fences of work that may still use memory after it was freed: a queue for each order of work. Fences of one order
 // settle in that order; those in no order settle each by itself.
 //
+// A fence that answers `never` may answer again after a wait for all work, or when a call that failed succeeds. So it
+// stays, unless a later one of its order says the same: then a queue does not grow while none can be asked.
+//
 // Each free that waits has a stamp, which grows with time: what settles is named by its order and stamp.
 #pragma once
 #include <cstdint>
@@ -73,8 +76,7 @@ class Fences {
     while (asking.one) {
       const Settled settled = ask(asking.one->fence);
       Locked hold(lock_);
-      // In an order a later fence says it, too. One in none has to be asked again, after a wait for all work.
-      if (settled == Settled::no || (settled == Settled::never && asking.order == kNoOrder))
+      if (settled == Settled::no || (settled == Settled::never && !is_said_later(asking)))
         keep(asking, each);
       else if (take(asking, settled, ended, end))
         any = true;
@@ -121,6 +123,10 @@ class Fences {
     asking.queue->is_asked = false;
     if (waiting.empty()) queues_.erase(asking.order);
   }
+  // A later fence of the order says what this one does.
+  static bool is_said_later(const Asking& asking) {
+    return asking.order != kNoOrder && asking.at + 1 < asking.queue->waiting.size();
+  }
   // It has not settled.
   void keep(Asking& asking, bool each) {
     if (asking.is_newest() && asking.left > 1) return;
@@ -131,8 +137,7 @@ class Fences {
       --asking.left;
     }
   }
-  // A fence that cannot be asked any more says nothing: what waits for it stays with its order. Returns whether any
-  // work has ended.
+  // It has settled, or cannot be asked now and a later one says the same. Returns whether any work has ended.
   template <class End>
   bool take(Asking& asking, Settled settled, Deque<Waiting>& ended, End& end) {
     const bool is_known = settled == Settled::yes, all = asking.is_newest() && is_known;

@@ -183,6 +183,17 @@ TEST(SegmentsByOption, BlocksThatAreNotKeptAreWhole) {
   }
 }
 
+TEST(SegmentsByOption, BlocksAreWholeWhereTheDriverHasNoEvents) {
+  if (!getenv("EVENTS_ARE_MISSING")) GTEST_SKIP() << "a part of other tests";
+  ASSERT_TRUE(make_cuda_current());
+  const cistern::device_resource memory;
+  memory.deallocate(memory.allocate(1000), 1000);
+  auto now = cistern::sized<cistern_pool_statistics>();
+  EXPECT_EQ(cistern_pool_get_statistics(memory.pool(), &now), CISTERN_OK);
+  EXPECT_EQ(now.allocations, 1u);
+  EXPECT_EQ(now.segments_made, 0u);
+}
+
 TEST_F(Segments, GoBackInTheEndWhenTheyAreNotNeededAnyMore) {
   cistern_pool* const pool = make("defragmented");
   void* const kept = take(pool, 5000);
@@ -496,6 +507,31 @@ TEST_F(SegmentsBesideTheDriver, LeaveFreeMemoryAsItIsWithoutThem) {
   for (void* const block : blocks) give(pool, block);
   EXPECT_EQ(DRIVER_V2(cuMemGetInfo)(&now, &total), CUDA_SUCCESS);
   EXPECT_EQ(now, before) << "empty segments go back when they are needed";
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+// While a stream captures no event can be recorded, so nothing tells when the work of a stream that goes has ended.
+TEST_F(SegmentsBesideTheDriver, AreThereAgainWhenLostWorkWasWaitedFor) {
+  cistern_pool* const pool = make("lost");
+  CUstream capturing = nullptr, stream = nullptr;
+  ASSERT_EQ(DRIVER(cuStreamCreate)(&capturing, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  BusyStream lost;
+  CUgraph graph = nullptr;
+  ASSERT_EQ(DRIVER_V2(cuStreamBeginCapture)(capturing, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER_V2(cuStreamDestroy)(lost.stream), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuStreamEndCapture)(capturing, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuGraphDestroy)(graph), CUDA_SUCCESS);
+  void* const block = take_on(pool, 512 * kMiB, stream);
+  ASSERT_EQ(cistern_pool_deallocate_on(pool, block, stream), CISTERN_OK);
+  void* const asked = take(pool, 1000);
+  EXPECT_GE(statistics(pool).segment_bytes, 512 * kMiB);
+  lost.abandon();
+  EXPECT_EQ(DRIVER(cuCtxSynchronize)(), CUDA_SUCCESS);
+  give(pool, asked);
+  EXPECT_EQ(cistern_trim(CISTERN_DEVICE, 0, nullptr), CISTERN_OK);
+  EXPECT_EQ(statistics(pool).segment_bytes, 0u);
+  for (CUstream each : {capturing, stream}) EXPECT_EQ(DRIVER_V2(cuStreamDestroy)(each), CUDA_SUCCESS);
   EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
 }
 

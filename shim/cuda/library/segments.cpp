@@ -30,7 +30,9 @@ bool may_cut(const BlockRequest& request) {
   if (!driver_found()) return false;
   CudaState& s = state();
   const BlockKind kind = request.memory->kind == CISTERN_DEVICE ? BlockKind::device : BlockKind::pinned;
-  return !s.missing.for_pools && !why_size_not_pooled(s, kind, request.bytes) && !is_for_graph(s, request.order);
+  // Without events nothing says when the memory is free for other work: the driver's own free waits.
+  if (s.missing.for_pools || s.missing.for_order) return false;
+  return !why_size_not_pooled(s, kind, request.bytes) && !is_for_graph(s, request.order);
 }
 
 // A context after a fault answers with the fault.
