@@ -6,6 +6,8 @@
 //
 // Each free that waits has a stamp, which grows with time: what settles is named by its order and stamp.
 #pragma once
+#include <sched.h>
+
 #include <cstdint>
 #include <iterator>
 #include <utility>
@@ -16,6 +18,10 @@
 #include "pool/source.hpp"
 
 namespace cistern::ranges {
+
+// Whether a queue that another thread asks about is skipped. A call that is short of memory waits for the answer:
+// memory may be free already, and no one knows it yet.
+enum class Asked { skip, wait };
 
 template <class Fence>
 class Fences {
@@ -35,9 +41,12 @@ class Fences {
   // Not under the lock: `ask` may call the driver. `end` is called under it, with an order and a stamp: the work of
   // that order has ended up to there; of no order, only the one with this stamp has. Returns whether any has ended.
   template <class Ask, class End>
-  bool settle(Ask ask, End end) {
+  bool settle(Asked asked, Ask ask, End end) {
     bool any = false;
-    for (const Order order : orders()) any |= settle(begin(order), true, ask, end);
+    for (const Order order : orders()) {
+      while (asked == Asked::wait && is_asked(order)) sched_yield();
+      any |= settle(begin(order), true, ask, end);
+    }
     return any;
   }
   // The same for one order, the next in turn, until one fence has not settled: mostly one question.
@@ -90,6 +99,11 @@ class Fences {
     Vector<Order> orders;
     for (const auto& [order, queue] : queues_) orders.push_back(order);
     return orders;
+  }
+  bool is_asked(Order order) {
+    Locked hold(lock_);
+    const auto found = queues_.find(order);
+    return found != queues_.end() && found->second.is_asked;
   }
   Asking begin(Order order) {
     Locked hold(lock_);

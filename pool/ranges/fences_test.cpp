@@ -22,7 +22,7 @@ class Queues {
   }
   // A fence is its number: those in `open` have settled. Odd ones that are not cannot be asked.
   Ended settle() {
-    return ended([&](auto ask, auto end) { return fences_.settle(ask, end); });
+    return ended([&](auto ask, auto end) { return fences_.settle(Asked::skip, ask, end); });
   }
   Ended settle_next() {
     return ended([&](auto ask, auto end) { return fences_.settle_next(ask, end); });
@@ -138,10 +138,11 @@ TEST(Fences, OfManyThreadsEndOnceEach) {
   constexpr int kThreads = 4, kEach = 5'000;
   std::vector<int> ends(kThreads * kEach + 1, 0);  // by stamp, under the lock
   const auto settle = [&] {
-    fences.settle([](int) { return Settled::yes; },
-                  [&](Order order, std::uint64_t stamp) {
-                    if (order == kNoOrder) ++ends[stamp];
-                  });
+    fences.settle(
+        Asked::skip, [](int) { return Settled::yes; },
+        [&](Order order, std::uint64_t stamp) {
+          if (order == kNoOrder) ++ends[stamp];
+        });
   };
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i)

@@ -51,6 +51,7 @@ class RangePool : public CutPool<S> {
   using Base::source_;
   using Base::take;
   using Base::take_anywhere;
+  using typename Base::Returning;
 
  public:
   using Handle = typename S::Handle;
@@ -81,7 +82,10 @@ class RangePool : public CutPool<S> {
     for (int tries = 0;; ++tries) {
       const Answer answer = grow(bytes, order);
       if (answer.ok || !source_.out_of_memory(answer.error) || tries == kTriesMax) return answer;
-      if (const Answer other = take_when_short(bytes, order); other.ok || !trim(0)) return other.ok ? other : answer;
+      settle(Asked::wait);
+      if (const Answer other = take_when_short(bytes, order); other.ok) return other;
+      const bool any = trim(0) != 0;
+      if (!this->wait_for_returns() && !any) return answer;
     }
   }
 
@@ -89,6 +93,7 @@ class RangePool : public CutPool<S> {
   // again. Its whole pieces go back now, those at its edges when no neighbour lives there any more. False: no live
   // block begins there.
   bool retire(std::uint64_t first) {
+    const Returning returning(*this);
     typename Mapping<S>::Taken pieces;
     {
       Locked hold(lock_);
@@ -156,8 +161,9 @@ class RangePool : public CutPool<S> {
   }
 
   // Gives memory back until so much is mapped, as far as none of it is in use. Returns the bytes given back.
-  std::uint64_t trim(std::uint64_t keep_bytes) {
-    settle();
+  std::uint64_t trim(std::uint64_t keep_bytes, Asked asked = Asked::skip) {
+    settle(asked);
+    const Returning returning(*this);
     Mapping<S> mapping(source_);
     typename Mapping<S>::Taken retired;
     {
@@ -224,6 +230,7 @@ class RangePool : public CutPool<S> {
 
   // --- Growth
   Answer grow(std::uint64_t bytes, Order order) {
+    const Returning returning(*this);  // pieces that move, and those that a failure leaves over
     Growth growth;
     Mapping<S> mapping(source_);
     {

@@ -5,7 +5,8 @@
 //            -> all fences that have settled: what they held is for any work now; again
 //            -> grow: a free extent between blocks of other sizes, where the bound allows no more
 //                     -> empty segments go back until the bound allows a new segment
-//                     -> out of memory: every empty segment goes back, and again
+//                     -> out of memory: every empty segment goes back, those too that other threads find out about or
+//                        are giving back at that moment; and again
 //   deallocate -> joined with its neighbours in the segment
 //   retire -> its addresses are not used again before its segment has gone back
 //   trim -> empty segments go back
@@ -56,6 +57,7 @@ class SegmentPool : public CutPool<S> {
   using Base::take;
   using Base::take_anywhere;
   using Base::used_peak_;
+  using typename Base::Returning;
 
  public:
   using Base::settle;
@@ -81,13 +83,15 @@ class SegmentPool : public CutPool<S> {
     for (int tries = 0;; ++tries) {
       const Answer answer = grow(bytes, order, tries > 0);
       if (answer.ok || !source_.out_of_memory(answer.error) || tries == kTriesMax) return answer;
-      trim(0);
+      trim(0, Asked::wait);
+      this->wait_for_returns();
     }
   }
 
   // In place of deallocate(), for a block that others may know by its address (it was exported): no block lies there
   // before its segment has gone back, with the last block in it. False: no live block begins there.
   bool retire(std::uint64_t first) {
+    const Returning returning(*this);
     Vector<std::uint64_t> empty;
     {
       Locked hold(lock_);
@@ -104,8 +108,9 @@ class SegmentPool : public CutPool<S> {
   }
 
   // Gives empty segments back, as long as segments keep so many bytes. Returns the bytes given back.
-  std::uint64_t trim(std::uint64_t keep_bytes) {
-    settle();
+  std::uint64_t trim(std::uint64_t keep_bytes, Asked asked = Asked::skip) {
+    settle(asked);
+    const Returning returning(*this);
     Vector<std::uint64_t> empty, retired;
     std::uint64_t bytes = 0;
     {
@@ -159,17 +164,7 @@ class SegmentPool : public CutPool<S> {
   // `exact`: memory is short, so the segment has no more than the block needs.
   Answer grow(std::uint64_t bytes, Order order, bool exact) {
     std::uint64_t segment = rounded(bytes);
-    Vector<std::uint64_t> empty;
-    {
-      Locked hold(lock_);
-      note_used(blocks_.needed_bytes() + (bytes < kHuge ? bytes : 0));
-      if (exact || figures_.mapped_bytes + segment > bytes_max())
-        if (const Answer answer = take_anywhere(bytes, order); answer.ok) return answer;
-      if (!exact) segment += more(segment);
-      const std::uint64_t wanted = figures_.mapped_bytes + std::min(segment, kHuge);
-      if (wanted > bytes_max()) empty = take_empty(wanted - bytes_max());
-    }
-    release(empty);
+    if (const Answer answer = make_way(segment, bytes, order, exact); answer.ok) return answer;
     const auto acquired = source_.acquire(segment);
     Locked hold(lock_);
     ++figures_.acquires;
@@ -181,6 +176,23 @@ class SegmentPool : public CutPool<S> {
     Extents& extents = blocks_.zones()[zone];
     Extent* const all = extents.set(extents.add(acquired.chunk, segment, zone), State::free);
     return {blocks_.hand_out(extents.cut(all, acquired.chunk, bytes))->first, {}, true, false};
+  }
+  // Empty segments go back until the bound allows the new one, which gets room for more blocks. Or the block itself,
+  // out of a free extent between others, where the bound allows no segment.
+  Answer make_way(std::uint64_t& segment, std::uint64_t bytes, Order order, bool exact) {
+    const Returning returning(*this);
+    Vector<std::uint64_t> empty;
+    {
+      Locked hold(lock_);
+      note_used(blocks_.needed_bytes() + (bytes < kHuge ? bytes : 0));
+      if (exact || figures_.mapped_bytes + segment > bytes_max())
+        if (const Answer answer = take_anywhere(bytes, order); answer.ok) return answer;
+      if (!exact) segment += more(segment);
+      const std::uint64_t wanted = figures_.mapped_bytes + std::min(segment, kHuge);
+      if (wanted > bytes_max()) empty = take_empty(wanted - bytes_max());
+    }
+    release(empty);
+    return {};
   }
   // The most that segments may have.
   std::uint64_t bytes_max() const {

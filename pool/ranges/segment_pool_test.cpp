@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/support/fake_segments.hpp"
+#include "tests/support/other_thread.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/range_model.hpp"
 
@@ -119,6 +120,31 @@ TEST(SegmentPool, GivesBackWhatLiesUnusedBeforeItIsOutOfMemory) {
   for (const std::uint64_t block : small) pool.deallocate(block, kAnyOrder, {}, false);
   EXPECT_TRUE(pool.allocate(36 * kMiB, kAnyOrder).ok);
   EXPECT_EQ(pool.allocate(8 * kMiB, kAnyOrder).error, FakeSegments::kOutOfMemory);
+}
+
+// Nothing is live, and all work has ended.
+TEST(SegmentPool, WaitsForWhatAnotherThreadFindsOutBeforeItIsOutOfMemory) {
+  FakeSegments source;
+  source.limit_bytes = 8 * kMiB;
+  test::OtherThread other(source.refusals);
+  Pool pool(source, {});
+  pool.deallocate(address(pool.allocate(6 * kMiB, 1)), 1, {7}, true);
+  source.meanwhile_asked = [&] { other.hold_up(); };
+  other.begin([&] { pool.settle(); });
+  EXPECT_TRUE(pool.allocate(8 * kMiB, 2).ok);
+  other.end();
+}
+
+TEST(SegmentPool, WaitsForWhatAnotherThreadGivesBackBeforeItIsOutOfMemory) {
+  FakeSegments source;
+  source.limit_bytes = 8 * kMiB;
+  test::OtherThread other(source.refusals);
+  Pool pool(source, {});
+  pool.deallocate(address(pool.allocate(6 * kMiB, kAnyOrder)), kAnyOrder, {}, false);
+  source.meanwhile_back = [&] { other.hold_up(); };
+  other.begin([&] { pool.trim(0); });
+  EXPECT_TRUE(pool.allocate(8 * kMiB, kAnyOrder).ok);
+  other.end();
 }
 
 constexpr test::RangeWork kWork{.large_bytes_max = 4 * kMiB};

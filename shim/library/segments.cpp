@@ -226,10 +226,14 @@ std::uint64_t trim_all_segments(const KindMemory* memory, Segments which) {
       },
       &found);
   std::uint64_t bytes = 0;
+  const bool all = which == Segments::all_without_blocks;
+  for (SegmentsAt* const at : found.used) {
+    if (!kind_of(*at).is_there(at->source.place())) continue;
+    bytes += all ? at->pool.trim(0, ranges::Asked::wait) : at->pool.trim(at->pool.take_recent_peak());
+  }
   for (SegmentsAt* const one : found.used) {
     const Used at(one);
-    if (!kind_of(*at).is_there(at->source.place())) continue;
-    bytes += at->pool.trim(which == Segments::all_without_blocks ? 0 : at->pool.take_recent_peak());
+    if (all && kind_of(*at).is_there(at->source.place())) at->pool.wait_for_returns();
   }
   return bytes;
 }

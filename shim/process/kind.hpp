@@ -93,8 +93,9 @@ inline void call_gpu_state_hook() {
   if (const auto hook = gpu_state_hook.load(std::memory_order_relaxed)) hook();
 }
 
-// The library cuts blocks out of segments that it takes from kinds. This gives back those without blocks, and returns
-// the bytes: for a kind that is out of memory, under no lock. Null: there are none.
+// The library cuts blocks out of segments that it takes from kinds. This gives back those without blocks, waits
+// for other threads that do, and returns the bytes: for a kind that is out of memory, under no lock. Null: there are
+// none.
 inline constinit std::atomic<std::uint64_t (*)()> segments_trim{nullptr};
 inline std::uint64_t trim_segments() {
   const auto trim = segments_trim.load(std::memory_order_relaxed);

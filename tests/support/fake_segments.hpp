@@ -1,7 +1,9 @@
 // A source of segments, for tests: it checks what comes back. Any acquire can be made to fail, memory has an end, and
 // fences are flags that the test settles. No address comes twice.
 #pragma once
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -21,7 +23,10 @@ class FakeSegments {
   Acquired<std::uint64_t, Error> acquire(std::uint64_t bytes) {
     std::lock_guard hold(mutex_);
     if (fail_every && ++calls_ % fail_every == 0) return {0, kBroken, false};
-    if (bytes > limit_bytes || physical_ + bytes > limit_bytes) return {0, kOutOfMemory, false};
+    if (bytes > limit_bytes || physical_ + bytes > limit_bytes) {
+      ++refusals;
+      return {0, kOutOfMemory, false};
+    }
     const std::uint64_t first = next_;
     next_ += bytes + 4096;
     physical_ += bytes;
@@ -29,6 +34,7 @@ class FakeSegments {
     return {first, 0, true};
   }
   void release(std::uint64_t first) {
+    if (meanwhile_back) meanwhile_back();
     std::lock_guard hold(mutex_);
     const auto found = out_.find(first);
     if (found == out_.end()) {
@@ -39,6 +45,7 @@ class FakeSegments {
     out_.erase(found);
   }
   Settled settled(Fence& fence) {
+    if (meanwhile_asked) meanwhile_asked();
     std::lock_guard hold(mutex_);
     return closed_gates_.contains(fence.gate) ? Settled::no : Settled::yes;
   }
@@ -65,6 +72,9 @@ class FakeSegments {
   std::uint64_t limit_bytes = std::uint64_t{1} << 50;
   int fail_every = 0;  // each n-th call that can fail; 0: none
   int wrong_calls = 0;
+  std::atomic<int> refusals{0};  // for lack of memory
+  // Called while a fence is asked, and before memory goes back.
+  std::function<void()> meanwhile_asked, meanwhile_back;
 
  private:
   std::mutex mutex_;
