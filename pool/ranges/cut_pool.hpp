@@ -101,12 +101,15 @@ class CutPool {
   // Among blocks of any size. Under the lock.
   Answer take_anywhere(std::uint64_t bytes, Order order) {
     Extent* const extent = blocks_.best_fit_anywhere(bytes, order);
-    return extent ? Answer{blocks_.take_from(extent, bytes)->first, {}, true, true} : Answer{};
+    if (!extent) return {};
+    const Answer answer{blocks_.take_from(extent, bytes)->first, {}, true, true};
+    note_used();
+    return answer;
   }
-  // Under the lock.
-  void note_used(std::uint64_t bytes) {
-    recent_peak_ = std::max(recent_peak_, bytes);
-    used_peak_ = std::max(used_peak_, bytes);
+  // Under the lock, when a block has its memory: a request that fails is no need.
+  void note_used() {
+    recent_peak_ = std::max(recent_peak_, blocks_.needed_bytes());
+    used_peak_ = std::max(used_peak_, blocks_.needed_bytes());
   }
 
   S& source_;
@@ -129,7 +132,7 @@ class CutPool {
     Locked hold(lock_);
     const Extent* const extent = blocks_.take(bytes, order, exact);
     if (!extent) return {};
-    note_used(blocks_.needed_bytes());
+    note_used();
     return {extent->first, {}, true, true};
   }
 

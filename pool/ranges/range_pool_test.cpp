@@ -213,6 +213,20 @@ TEST(RangePool, WaitsForWhatAnotherThreadGivesBackBeforeItIsOutOfMemory) {
   other.end();
 }
 
+TEST(RangePool, DoesNotTakeARequestThatFailedForUse) {
+  FakeRanges driver;
+  driver.limit_bytes = 64 * kPiece;
+  Pool pool(driver, kRange);
+  std::vector<std::uint64_t> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(address(pool.allocate(4 * kPiece, kAnyOrder)));
+  EXPECT_FALSE(pool.allocate(128 * kPiece, kAnyOrder).ok);
+  EXPECT_EQ(pool.figures().used_peak, 32 * kPiece);
+  EXPECT_EQ(pool.take_recent_peak(), 32 * kPiece);
+  for (int i = 0; i < 8; i += 2) pool.deallocate(blocks[i], kAnyOrder, {}, false);
+  address(pool.allocate(16 * kPiece, kAnyOrder));
+  EXPECT_LE(driver.physical(), 33 * kPiece) << "memory in holes moves";
+}
+
 constexpr test::RangeWork kWork{.large_bytes_max = 40 * kPiece};
 
 // Returns how many faults the model found.

@@ -175,7 +175,9 @@ class SegmentPool : public CutPool<S> {
     const std::size_t zone = Blocks<Fence>::zone_of(bytes);
     Extents& extents = blocks_.zones()[zone];
     Extent* const all = extents.set(extents.add(acquired.chunk, segment, zone), State::free);
-    return {blocks_.hand_out(extents.cut(all, acquired.chunk, bytes))->first, {}, true, false};
+    const Extent* const block = blocks_.hand_out(extents.cut(all, acquired.chunk, bytes));
+    note_used();
+    return {block->first, {}, true, false};
   }
   // Empty segments go back until the bound allows the new one, which gets room for more blocks. Or the block itself,
   // out of a free extent between others, where the bound allows no segment.
@@ -184,25 +186,24 @@ class SegmentPool : public CutPool<S> {
     Vector<std::uint64_t> empty;
     {
       Locked hold(lock_);
-      note_used(blocks_.needed_bytes() + (bytes < kHuge ? bytes : 0));
-      if (exact || figures_.mapped_bytes + segment > bytes_max())
+      const std::uint64_t used = std::max(used_peak_, blocks_.needed_bytes() + (bytes < kHuge ? bytes : 0));
+      if (exact || figures_.mapped_bytes + segment > bytes_max(used))
         if (const Answer answer = take_anywhere(bytes, order); answer.ok) return answer;
-      if (!exact) segment += more(segment);
+      if (!exact) segment += more(segment, used);
       const std::uint64_t wanted = figures_.mapped_bytes + std::min(segment, kHuge);
-      if (wanted > bytes_max()) empty = take_empty(wanted - bytes_max());
+      if (wanted > bytes_max(used)) empty = take_empty(wanted - bytes_max(used));
     }
     release(empty);
     return {};
   }
-  // The most that segments may have.
-  std::uint64_t bytes_max() const {
-    const std::uint64_t used = used_peak_;
+  // The most that segments may have, where so much is used at most.
+  std::uint64_t bytes_max(std::uint64_t used) const {
     return std::max(used / 100 * settings_.percent_max + used % 100 * settings_.percent_max / 100, used + kSegmentMin);
   }
-  std::uint64_t more(std::uint64_t segment) const {
+  std::uint64_t more(std::uint64_t segment, std::uint64_t used) const {
     const std::uint64_t mapped = figures_.mapped_bytes + segment;
-    if (mapped >= bytes_max()) return 0;
-    return std::min(bytes_max() - mapped, used_peak_ / kMorePart) / segment * segment;
+    if (mapped >= bytes_max(used)) return 0;
+    return std::min(bytes_max(used) - mapped, used / kMorePart) / segment * segment;
   }
 
   // Under the lock: empty segments of so many bytes leave the pool, at least or at most, the largest first.

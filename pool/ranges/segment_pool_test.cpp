@@ -147,6 +147,16 @@ TEST(SegmentPool, WaitsForWhatAnotherThreadGivesBackBeforeItIsOutOfMemory) {
   other.end();
 }
 
+TEST(SegmentPool, DoesNotTakeARequestThatFailedForUse) {
+  FakeSegments source;
+  source.limit_bytes = 1024 * kMiB;
+  Pool pool(source, {});
+  EXPECT_FALSE(pool.allocate(2048 * kMiB, kAnyOrder).ok);
+  EXPECT_EQ(pool.figures().used_peak, 0u);
+  address(pool.allocate(3 * kMiB, kAnyOrder));
+  EXPECT_EQ(source.physical(), 4 * kMiB);
+}
+
 constexpr test::RangeWork kWork{.large_bytes_max = 4 * kMiB};
 
 // Returns how many faults the model found.
