@@ -29,9 +29,10 @@ namespace cistern::ranges {
 // Addresses are multiples of kGranule. Fence: what must end before others may use a block. All calls are thread-safe,
 // and none is made under a pool's lock. release() returns when no work of the driver uses the memory any more.
 template <class S>
-concept SegmentSource = requires(S& source, typename S::Error error, typename S::Fence& fence, std::uint64_t number) {
-  { source.acquire(number) } -> std::same_as<Acquired<std::uint64_t, typename S::Error>>;  // bytes
-  { source.release(number) } -> std::same_as<void>;                                        // address
+concept SegmentSource = requires(S& source, typename S::Error error, typename S::Fence& fence, std::uint64_t number,
+                                 Shortage shortage) {
+  { source.acquire(number, shortage) } -> std::same_as<Acquired<std::uint64_t, typename S::Error>>;  // bytes
+  { source.release(number) } -> std::same_as<void>;                                                  // address
   { source.settled(fence) } -> std::same_as<Settled>;
   { source.out_of_memory(error) } -> std::same_as<bool>;
 };
@@ -163,11 +164,14 @@ class SegmentPool : public CutPool<S> {
 
   // `exact`: memory is short, so the segment has no more than the block needs.
   Answer grow(std::uint64_t bytes, Order order, bool exact) {
-    std::uint64_t segment = rounded(bytes);
-    if (const Answer answer = make_way(segment, bytes, order, exact); answer.ok) return answer;
-    const auto acquired = source_.acquire(segment);
+    std::uint64_t segment = rounded(bytes), more = 0;
+    if (const Answer answer = make_way(segment, &more, bytes, order, exact); answer.ok) return answer;
+    auto acquired = source_.acquire(segment + more, more ? Shortage::refuses : Shortage::makes_room);
+    const bool again = !acquired.ok && more;
+    if (again) acquired = source_.acquire(segment, Shortage::makes_room);
+    if (!again) segment += more;
     Locked hold(lock_);
-    ++figures_.acquires;
+    figures_.acquires += again ? 2 : 1;
     if (!acquired.ok) return {0, acquired.error, false, false};
     figures_.mapped_bytes += segment;
     figures_.mapped_peak = std::max(figures_.mapped_peak, figures_.mapped_bytes);
@@ -179,9 +183,9 @@ class SegmentPool : public CutPool<S> {
     note_used();
     return {block->first, {}, true, false};
   }
-  // Empty segments go back until the bound allows the new one, which gets room for more blocks. Or the block itself,
-  // out of a free extent between others, where the bound allows no segment.
-  Answer make_way(std::uint64_t& segment, std::uint64_t bytes, Order order, bool exact) {
+  // Empty segments go back until the bound allows the new one. `*more`: what it may have for more blocks, if there is
+  // room. Or the block itself, out of a free extent between others, where the bound allows no segment.
+  Answer make_way(std::uint64_t segment, std::uint64_t* more, std::uint64_t bytes, Order order, bool exact) {
     const Returning returning(*this);
     Vector<std::uint64_t> empty;
     {
@@ -189,8 +193,8 @@ class SegmentPool : public CutPool<S> {
       const std::uint64_t used = std::max(used_peak_, blocks_.needed_bytes() + (bytes < kHuge ? bytes : 0));
       if (exact || figures_.mapped_bytes + segment > bytes_max(used))
         if (const Answer answer = take_anywhere(bytes, order); answer.ok) return answer;
-      if (!exact) segment += more(segment, used);
-      const std::uint64_t wanted = figures_.mapped_bytes + std::min(segment, kHuge);
+      if (!exact) *more = more_than(segment, used);
+      const std::uint64_t wanted = figures_.mapped_bytes + std::min(segment + *more, kHuge);
       if (wanted > bytes_max(used)) empty = take_empty(wanted - bytes_max(used));
     }
     release(empty);
@@ -200,7 +204,7 @@ class SegmentPool : public CutPool<S> {
   std::uint64_t bytes_max(std::uint64_t used) const {
     return std::max(used / 100 * settings_.percent_max + used % 100 * settings_.percent_max / 100, used + kSegmentMin);
   }
-  std::uint64_t more(std::uint64_t segment, std::uint64_t used) const {
+  std::uint64_t more_than(std::uint64_t segment, std::uint64_t used) const {
     const std::uint64_t mapped = figures_.mapped_bytes + segment;
     if (mapped >= bytes_max(used)) return 0;
     return std::min(bytes_max(used) - mapped, used / kMorePart) / segment * segment;

@@ -157,6 +157,20 @@ TEST(SegmentPool, DoesNotTakeARequestThatFailedForUse) {
   EXPECT_EQ(source.physical(), 4 * kMiB);
 }
 
+TEST(SegmentPool, MakesNoRoomForMoreThanABlockNeeds) {
+  FakeSegments source;
+  Pool pool(source, {});
+  for (int i = 0; i < 64; ++i) address(pool.allocate(2 * kMiB, kAnyOrder));
+  source.limit_bytes = source.physical();
+  while (pool.figures().largest_free) address(pool.allocate(2 * kMiB, kAnyOrder));
+  source.limit_bytes += 3 * kMiB;
+  address(pool.allocate(2 * kMiB, kAnyOrder));
+  EXPECT_EQ(source.largest_with_room, 2 * kMiB);
+  const SegmentFigures now = pool.figures();
+  EXPECT_EQ(now.mapped_bytes, source.physical());
+  EXPECT_GT(now.acquires, now.segments) << "more was asked for";
+}
+
 constexpr test::RangeWork kWork{.large_bytes_max = 4 * kMiB};
 
 // Returns how many faults the model found.

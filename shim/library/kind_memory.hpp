@@ -82,8 +82,9 @@ struct KindSegments {
   bool (*is_there)(const Place& place);
   // The ordinal of its device, or CISTERN_CURRENT. Null: it is of no device.
   int (*device_of)(const Place& place) = nullptr;
-  // The driver's allocation, which counts as retained memory. `*first`: a multiple of ranges::kGranule.
-  cistern_status (*acquire)(const Place& place, std::size_t bytes, std::uintptr_t* first);
+  // The driver's allocation, which counts as retained memory. `*first`: a multiple of ranges::kGranule. With
+  // Shortage::refuses no other memory goes back for it, and nothing is waited for.
+  cistern_status (*acquire)(const Place& place, std::size_t bytes, Shortage shortage, std::uintptr_t* first);
   // When it returns no work uses the memory. No block lives in it.
   void (*release)(const Place& place, std::uintptr_t first);
 

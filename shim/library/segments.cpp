@@ -64,10 +64,10 @@ std::uint64_t bytes_to_cut(const BlockRequest& request) {
 
 }  // namespace
 
-Acquired<std::uint64_t, SegmentsOfKind::Error> SegmentsOfKind::acquire(std::uint64_t bytes) {
+Acquired<std::uint64_t, SegmentsOfKind::Error> SegmentsOfKind::acquire(std::uint64_t bytes, Shortage shortage) {
   std::uintptr_t first = 0;
   native = 0;
-  const cistern_status status = memory_.segments->acquire(place_, bytes, &first);
+  const cistern_status status = memory_.segments->acquire(place_, bytes, shortage, &first);
   return {first, {status, native}, status == CISTERN_OK};
 }
 

@@ -24,7 +24,7 @@ class SegmentsOfKind {
 
   SegmentsOfKind(const KindMemory& memory, const Place& place) : memory_(memory), place_(place) {}
 
-  Acquired<std::uint64_t, Error> acquire(std::uint64_t bytes);
+  Acquired<std::uint64_t, Error> acquire(std::uint64_t bytes, Shortage shortage);
   void release(std::uint64_t first) { memory_.segments->release(place_, first); }
   Settled settled(Fence& fence) { return memory_.segments->settled(place_, fence); }
   static bool out_of_memory(const Error& error) { return error.status == CISTERN_NO_MEMORY; }

@@ -1,6 +1,7 @@
 // A source of segments, for tests: it checks what comes back. Any acquire can be made to fail, memory has an end, and
 // fences are flags that the test settles. No address comes twice.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -20,8 +21,9 @@ class FakeSegments {
   };
   static constexpr int kOutOfMemory = -2, kBroken = -9;
 
-  Acquired<std::uint64_t, Error> acquire(std::uint64_t bytes) {
+  Acquired<std::uint64_t, Error> acquire(std::uint64_t bytes, Shortage shortage) {
     std::lock_guard hold(mutex_);
+    if (shortage == Shortage::makes_room) largest_with_room = std::max(largest_with_room, bytes);
     if (fail_every && ++calls_ % fail_every == 0) return {0, kBroken, false};
     if (bytes > limit_bytes || physical_ + bytes > limit_bytes) {
       ++refusals;
@@ -72,7 +74,8 @@ class FakeSegments {
   std::uint64_t limit_bytes = std::uint64_t{1} << 50;
   int fail_every = 0;  // each n-th call that can fail; 0: none
   int wrong_calls = 0;
-  std::atomic<int> refusals{0};  // for lack of memory
+  std::uint64_t largest_with_room = 0;  // asked for
+  std::atomic<int> refusals{0};         // for lack of memory
   // Called while a fence is asked, and before memory goes back.
   std::function<void()> meanwhile_asked, meanwhile_back;
 

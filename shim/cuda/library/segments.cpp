@@ -101,8 +101,10 @@ extern constexpr library::KindSegments segments = {
     .find = find,
     .is_there = is_there,
     .device_of = [](const Place& place) { return place_of(place).context->device->ordinal; },
-    .acquire = [](const Place& place, std::size_t bytes,
-                  std::uintptr_t* first) { return status_of(acquire_segment(place_of(place), bytes, first)); },
+    .acquire =
+        [](const Place& place, std::size_t bytes, Shortage shortage, std::uintptr_t* first) {
+          return status_of(acquire_segment(place_of(place), {bytes, shortage == Shortage::makes_room}, first));
+        },
     .release = [](const Place& place, std::uintptr_t first) { release_segment(place_of(place), first); },
     .begin = begin,
     .end = end,
