@@ -11,8 +11,9 @@
 //   retire -> its addresses are not used again before its segment has gone back
 //   trim -> empty segments go back
 //
-// The bound: segments stay below `percent_max` of the most that was needed (range_pool.hpp), or one small segment above
-// it. Empty segments are kept below it. The source is never called under the lock.
+// Segments have multiples of 2 MiB, but where memory is short. The bound: segments stay below `percent_max` of the most
+// that was needed (range_pool.hpp), or one small segment above it. Empty segments are kept below it. The source is
+// never called under the lock.
 #pragma once
 #include <algorithm>
 #include <concepts>
@@ -162,9 +163,9 @@ class SegmentPool : public CutPool<S> {
   }
   Segment& segment_of(std::uint64_t address) { return std::prev(segments_.upper_bound(address))->second; }
 
-  // `exact`: memory is short, so the segment has no more than the block needs.
+  // `exact`: memory is short, so the segment has no more than the block's own bytes.
   Answer grow(std::uint64_t bytes, Order order, bool exact) {
-    std::uint64_t segment = rounded(bytes), more = 0;
+    std::uint64_t segment = exact ? bytes : rounded(bytes), more = 0;
     if (const Answer answer = make_way(segment, &more, bytes, order, exact); answer.ok) return answer;
     auto acquired = source_.acquire(segment + more, more ? Shortage::refuses : Shortage::makes_room);
     const bool again = !acquired.ok && more;
@@ -176,6 +177,7 @@ class SegmentPool : public CutPool<S> {
     figures_.mapped_bytes += segment;
     figures_.mapped_peak = std::max(figures_.mapped_peak, figures_.mapped_bytes);
     segments_[acquired.chunk] = {segment};
+    segment_min_ = std::min(segment_min_, segment);
     const std::size_t zone = Blocks<Fence>::zone_of(bytes);
     Extents& extents = blocks_.zones()[zone];
     Extent* const all = extents.set(extents.add(acquired.chunk, segment, zone), State::free);
@@ -215,7 +217,7 @@ class SegmentPool : public CutPool<S> {
     Vector<std::uint64_t> taken;
     std::uint64_t found = 0;
     for (Extents& extents : blocks_.zones())
-      for (Extent* at = extents.free().largest(); at && at->bytes >= kSegmentMin && found < bytes;) {
+      for (Extent* at = extents.free().largest(); at && at->bytes >= segment_min_ && found < bytes;) {
         Extent* const next = extents.free().next_smaller(*at);
         if (!at->before && !at->after && (!at_most || at->bytes <= bytes - found)) {
           found += at->bytes;
@@ -273,6 +275,7 @@ class SegmentPool : public CutPool<S> {
 
   const SegmentSettings settings_;
   Segments segments_;
+  std::uint64_t segment_min_ = kSegmentMin;  // there was none smaller
   SegmentFigures figures_{};
 };
 

@@ -171,6 +171,23 @@ TEST(SegmentPool, MakesNoRoomForMoreThanABlockNeeds) {
   EXPECT_GT(now.acquires, now.segments) << "more was asked for";
 }
 
+TEST(SegmentPool, TakesNoMoreThanABlockNeedsWhereMemoryIsShort) {
+  struct Case {
+    std::uint64_t limit_bytes, bytes, blocks;
+  };
+  for (const Case& of : {Case{kMiB, 10'000, kMiB / 10'240}, Case{63 * kMiB, 2 * kMiB + 1, 16}}) {
+    FakeSegments source;
+    source.limit_bytes = of.limit_bytes;
+    Pool pool(source, {});
+    std::vector<std::uint64_t> blocks;
+    for (Pool::Answer answer; (answer = pool.allocate(of.bytes, kAnyOrder)).ok;) blocks.push_back(answer.first);
+    EXPECT_EQ(blocks.size(), of.blocks);
+    for (const std::uint64_t block : blocks) pool.deallocate(block, kAnyOrder, {}, false);
+    pool.trim(0);
+    EXPECT_EQ(source.physical(), 0u) << "small segments go back, too";
+  }
+}
+
 constexpr test::RangeWork kWork{.large_bytes_max = 4 * kMiB};
 
 // Returns how many faults the model found.

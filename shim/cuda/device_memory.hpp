@@ -38,7 +38,7 @@ struct SegmentPlace {
 // A whole allocation, which counts as retained.
 struct WantedSegment {
   std::uint64_t bytes;
-  bool makes_room;  // what the pools keep goes back for it
+  bool makes_room;  // the pools give back for it
 };
 CUresult acquire_segment(const SegmentPlace& at, const WantedSegment& wanted, std::uintptr_t* first);
 // Waits as the driver's free does. No block lives in it.
