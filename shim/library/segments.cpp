@@ -17,7 +17,8 @@ namespace cistern::library {
 using SegmentsPool = ranges::SegmentPool<SegmentsOfKind>;
 
 struct SegmentsAt {
-  SegmentsAt(const KindMemory& memory, const Place& place) : source(memory, place), pool(source, {}) {}
+  SegmentsAt(const KindMemory& memory, const Place& place, std::atomic<std::uint64_t>& made)
+      : source(memory, place, made), pool(source, {}) {}
 
   SegmentsOfKind source;
   SegmentsPool pool;
@@ -68,6 +69,7 @@ Acquired<std::uint64_t, SegmentsOfKind::Error> SegmentsOfKind::acquire(std::uint
   std::uintptr_t first = 0;
   native = 0;
   const cistern_status status = memory_.segments->acquire(place_, bytes, shortage, &first);
+  if (status == CISTERN_OK) made_.fetch_add(1, std::memory_order_relaxed);
   return {first, {status, native}, status == CISTERN_OK};
 }
 
@@ -98,7 +100,7 @@ SegmentsAt* PoolSegments::use(const KindMemory& memory, const Place& place) {
       at->~SegmentsAt();
     else
       at = static_cast<SegmentsAt*>(internal_allocate(sizeof(SegmentsAt)));
-    new (at) SegmentsAt(memory, place);
+    new (at) SegmentsAt(memory, place, made_);
     at->next = next;
     if (is_new) first_ = at;
   }
@@ -117,6 +119,7 @@ void PoolSegments::use_all(Vector<SegmentsAt*>& used) {
 void PoolSegments::end(Ended* ended) {
   const Locked hold(lock_);
   ended->first_ = std::exchange(first_, nullptr);
+  made_ = 0;
 }
 
 // Another thread may be trimming.
@@ -190,11 +193,11 @@ cistern_status PoolSegments::reserve(const BlockRequest& request, std::size_t co
 // --- All of them
 PoolSegments::Figures PoolSegments::figures() {
   Figures all;
+  all.made = made_.load(std::memory_order_relaxed);
   const Locked hold(lock_);
   for (SegmentsAt* at = first_; at; at = at->next) {
-    const ranges::SegmentFigures of = at->pool.figures();
-    all.made += of.acquires;
     if (!kind_of(*at).is_there(at->source.place())) continue;
+    const ranges::SegmentFigures of = at->pool.figures();
     all.segments += of.segments;
     all.bytes += of.mapped_bytes;
   }
@@ -257,6 +260,7 @@ void PoolSegments::after_fork() {
 
 void PoolSegments::after_fork_in_child() {
   for (SegmentsAt* at = first_; at; at = at->next) at->users = 0;
+  made_ = 0;
 }
 
 }  // namespace cistern::library

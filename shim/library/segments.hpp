@@ -8,6 +8,8 @@
 //
 // A context that ends takes its segments with it. The pool there is then forgotten when no thread is in it.
 #pragma once
+#include <atomic>
+
 #include "pool/ranges/segment_pool.hpp"
 #include "shim/library/kind_memory.hpp"
 
@@ -22,7 +24,8 @@ class SegmentsOfKind {
   };
   using Fence = WorkFence;
 
-  SegmentsOfKind(const KindMemory& memory, const Place& place) : memory_(memory), place_(place) {}
+  SegmentsOfKind(const KindMemory& memory, const Place& place, std::atomic<std::uint64_t>& made)
+      : memory_(memory), place_(place), made_(made) {}
 
   Acquired<std::uint64_t, Error> acquire(std::uint64_t bytes, Shortage shortage);
   void release(std::uint64_t first) { memory_.segments->release(place_, first); }
@@ -35,6 +38,7 @@ class SegmentsOfKind {
  private:
   const KindMemory& memory_;
   const Place place_;
+  std::atomic<std::uint64_t>& made_;
 };
 
 struct SegmentsAt;
@@ -89,6 +93,7 @@ class PoolSegments {
 
   Lock lock_;  // of the list
   SegmentsAt* first_ = nullptr;
+  std::atomic<std::uint64_t> made_{0};  // in places that are forgotten, too
 };
 
 enum class Segments { all_without_blocks, not_needed_since_the_call_before };

@@ -1,6 +1,8 @@
 // Pools that cut blocks out of segments of their own (CISTERN_SEGMENTS): in a program that links the library, and again
 // with the object preloaded, where the hooks see what the program does with a block. CUDA is the simulated driver.
 #include <cistern/plugins.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -121,6 +123,28 @@ TEST_F(Segments, HaveFiguresThatAddUp) {
     EXPECT_EQ(figures(kind).reserved_bytes, before.reserved_bytes);
     EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
   }
+}
+
+TEST_F(Segments, CountNoRequestThatFailed) {
+  cistern_pool* const pool = make("counted");
+  void* none = nullptr;
+  EXPECT_EQ(cistern_pool_allocate(pool, std::size_t{1} << 50, 0, &none), CISTERN_NO_MEMORY);
+  EXPECT_EQ(statistics(pool).segments_made, 0u);
+  give(pool, take(pool, 1000));
+  EXPECT_EQ(statistics(pool).segments_made, 1u);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_F(Segments, AreNotTheParentsInAChild) {
+  cistern_pool* const pool = make("of the parent");
+  give(pool, take(pool, 1000));
+  const pid_t child = fork();
+  if (!child) _exit(static_cast<int>(statistics(pool).segments_made));
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(statistics(pool).segments_made, 1u);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
 }
 
 TEST_F(Segments, CanBeVisited) {
@@ -554,6 +578,7 @@ TEST_F(SegmentsBesideTheDriver, GoWithTheirContext) {
   void* const block = take(pool, 1000);
   EXPECT_EQ(DRIVER_V2(cuMemcpyHtoD)(address(block), text, sizeof text), CUDA_SUCCESS);
   EXPECT_EQ(statistics(pool).segments, 1u);
+  EXPECT_EQ(statistics(pool).segments_made, 2u) << "the other went with its context";
   give(pool, block);
   EXPECT_EQ(DRIVER_V2(cuCtxDestroy)(own), CUDA_SUCCESS);
   DRIVER(cuCtxSetCurrent)(primary);
