@@ -103,13 +103,13 @@ class CutPool {
     Extent* const extent = blocks_.best_fit_anywhere(bytes, order);
     if (!extent) return {};
     const Answer answer{blocks_.take_from(extent, bytes)->first, {}, true, true};
-    note_used();
+    note_used(blocks_.needed_bytes());
     return answer;
   }
   // Under the lock, when a block has its memory: a request that fails is no need.
-  void note_used() {
-    recent_peak_ = std::max(recent_peak_, blocks_.needed_bytes());
-    used_peak_ = std::max(used_peak_, blocks_.needed_bytes());
+  void note_used(std::uint64_t bytes) {
+    recent_peak_ = std::max(recent_peak_, bytes);
+    used_peak_ = std::max(used_peak_, bytes);
   }
 
   S& source_;
@@ -132,7 +132,7 @@ class CutPool {
     Locked hold(lock_);
     const Extent* const extent = blocks_.take(bytes, order, exact);
     if (!extent) return {};
-    note_used();
+    note_used(blocks_.needed_bytes());
     return {extent->first, {}, true, true};
   }
 

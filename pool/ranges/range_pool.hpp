@@ -263,7 +263,7 @@ class RangePool : public CutPool<S> {
     if (growth.part) extents.set(growth.part, State::free);
     Extent* const all = extents.set(growth.bare, State::free);
     const Extent* const block = blocks_.hand_out(extents.cut(all, growth.first, bytes));
-    note_used();
+    note_used(blocks_.needed_bytes());
     return {block->first, {}, true, false};
   }
   void give_up(const Growth& growth, std::uint64_t lost) {

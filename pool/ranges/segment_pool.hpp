@@ -8,6 +8,7 @@
 //                     -> out of memory: every empty segment goes back, those too that other threads find out about or
 //                        are giving back at that moment; and again
 //   deallocate -> joined with its neighbours in the segment
+//   reserve -> a segment for so many blocks, or several where memory is short
 //   retire -> its addresses are not used again before its segment has gone back
 //   trim -> empty segments go back
 //
@@ -88,6 +89,30 @@ class SegmentPool : public CutPool<S> {
       trim(0, Asked::wait);
       this->wait_for_returns();
     }
+  }
+
+  // Free memory for so many blocks, beyond what is free. The first error; what could be had stays then.
+  Error reserve(std::uint64_t bytes, std::uint64_t count) {
+    if (bytes < kHuge) bytes = Blocks<Fence>::rounded(bytes);
+    for (std::uint64_t left = count, blocks = count; left;) {
+      blocks = std::min(blocks, left);
+      std::uint64_t all = 0;
+      const bool is_huge = __builtin_mul_overflow(bytes, blocks, &all);
+      const std::uint64_t segment = is_huge ? kHuge : rounded(all);
+      const auto acquired = source_.acquire(segment, Shortage::makes_room);
+      Locked hold(lock_);
+      ++figures_.acquires;
+      if (acquired.ok) {
+        add(acquired.chunk, segment, Blocks<Fence>::zone_of(bytes));
+        note_used(figures_.mapped_bytes);  // as needed, or a growth would give it back
+        left -= blocks;
+      } else if (blocks == 1 || !source_.out_of_memory(acquired.error)) {
+        return acquired.error;
+      } else {
+        blocks /= 2;
+      }
+    }
+    return {};
   }
 
   // In place of deallocate(), for a block that others may know by its address (it was exported): no block lies there
@@ -174,16 +199,19 @@ class SegmentPool : public CutPool<S> {
     Locked hold(lock_);
     figures_.acquires += again ? 2 : 1;
     if (!acquired.ok) return {0, acquired.error, false, false};
-    figures_.mapped_bytes += segment;
-    figures_.mapped_peak = std::max(figures_.mapped_peak, figures_.mapped_bytes);
-    segments_[acquired.chunk] = {segment};
-    segment_min_ = std::min(segment_min_, segment);
-    const std::size_t zone = Blocks<Fence>::zone_of(bytes);
-    Extents& extents = blocks_.zones()[zone];
-    Extent* const all = extents.set(extents.add(acquired.chunk, segment, zone), State::free);
-    const Extent* const block = blocks_.hand_out(extents.cut(all, acquired.chunk, bytes));
-    note_used();
+    Extent* const all = add(acquired.chunk, segment, Blocks<Fence>::zone_of(bytes));
+    const Extent* const block = blocks_.hand_out(blocks_.zone(*all).cut(all, acquired.chunk, bytes));
+    note_used(blocks_.needed_bytes());
     return {block->first, {}, true, false};
+  }
+  // Under the lock: a new segment, which is free.
+  Extent* add(std::uint64_t first, std::uint64_t bytes, std::size_t zone) {
+    figures_.mapped_bytes += bytes;
+    figures_.mapped_peak = std::max(figures_.mapped_peak, figures_.mapped_bytes);
+    segments_[first] = {bytes};
+    segment_min_ = std::min(segment_min_, bytes);
+    Extents& extents = blocks_.zones()[zone];
+    return extents.set(extents.add(first, bytes, zone), State::free);
   }
   // Empty segments go back until the bound allows the new one. `*more`: what it may have for more blocks, if there is
   // room. Or the block itself, out of a free extent between others, where the bound allows no segment.

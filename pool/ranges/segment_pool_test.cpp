@@ -188,6 +188,27 @@ TEST(SegmentPool, TakesNoMoreThanABlockNeedsWhereMemoryIsShort) {
   }
 }
 
+TEST(SegmentPool, ReservesMemoryBeyondWhatIsFree) {
+  FakeSegments source;
+  Pool pool(source, {});
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(pool.reserve(5'000'000, 1), 0);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(pool.allocate(5'000'000, kAnyOrder).hit);
+  EXPECT_EQ(pool.reserve(100'000, 100), 0);
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(pool.allocate(100'000, kAnyOrder).hit);
+  EXPECT_EQ(pool.figures().acquires, 3u);
+}
+
+TEST(SegmentPool, KeepsWhatCouldBeReserved) {
+  FakeSegments source;
+  source.limit_bytes = 32 * kMiB;
+  Pool pool(source, {});
+  EXPECT_EQ(pool.reserve(2 * kMiB, 100), FakeSegments::kOutOfMemory);
+  EXPECT_EQ(pool.figures().mapped_bytes, 32 * kMiB);
+  EXPECT_EQ(pool.reserve(std::uint64_t{1} << 61, 100), FakeSegments::kOutOfMemory);
+  EXPECT_EQ(pool.reserve(1, 0), 0);
+  EXPECT_EQ(pool.trim(0), 32 * kMiB);
+}
+
 constexpr test::RangeWork kWork{.large_bytes_max = 4 * kMiB};
 
 // Returns how many faults the model found.

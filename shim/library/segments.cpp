@@ -177,17 +177,8 @@ cistern_status PoolSegments::reserve(const BlockRequest& request, std::size_t co
   if (const cistern_status status = request.memory->segments->find(request, &place); status != CISTERN_OK)
     return status;
   const Used at(use(*request.memory, place));
-  Vector<std::uint64_t> blocks;
-  cistern_status status = CISTERN_OK;
-  for (std::size_t i = 0; i < count && status == CISTERN_OK; ++i) {
-    const auto answer = at->pool.allocate(bytes_to_cut(request), ranges::kAnyOrder);
-    if (answer.ok)
-      blocks.push_back(answer.first);
-    else
-      status = refused(answer.error.code, answer.error.status);
-  }
-  for (const std::uint64_t first : blocks) at->pool.deallocate(first, ranges::kAnyOrder, {}, false);
-  return status;
+  const SegmentsOfKind::Error error = at->pool.reserve(bytes_to_cut(request), count);
+  return error.status == CISTERN_OK ? CISTERN_OK : refused(error.code, error.status);
 }
 
 // --- All of them

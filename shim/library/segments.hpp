@@ -49,7 +49,7 @@ class PoolSegments {
   cistern_status take(const BlockRequest& request, Taken* taken);
   // As KindMemory::give, for a block that take() gave.
   cistern_status give(const Taken& taken, void* queue, InOrder order);
-  // Has free bytes for so many blocks.
+  // Has free bytes for so many blocks more.
   cistern_status reserve(const BlockRequest& request, std::size_t count);
 
   struct Figures {
