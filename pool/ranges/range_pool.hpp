@@ -136,7 +136,7 @@ class RangePool : public CutPool<S> {
   template <class Visit>
   void for_each_free(Visit visit) {
     Locked hold(lock_);
-    for (const Extents& extents : blocks_.zones()) extents.for_each_free(visit);
+    for (Extents& extents : blocks_.zones()) extents.for_each_free(visit);
   }
 
   // Mapped bytes that trim(0) would give back now.

@@ -10,7 +10,7 @@
 //   deallocate -> joined with its neighbours in the segment
 //   reserve -> a segment for so many blocks, or several where memory is short
 //   retire -> its addresses are not used again before its segment has gone back
-//   trim -> empty segments go back
+//   trim -> empty segments go back; trim_unsettled -> those too that work may still use
 //
 // Segments have multiples of 2 MiB, but where memory is short. The bound: segments stay below `percent_max` of the most
 // that was needed (range_pool.hpp), or one small segment above it. Empty segments are kept below it. The source is
@@ -152,6 +152,30 @@ class SegmentPool : public CutPool<S> {
     return bytes;
   }
 
+  // Gives back every segment without a live block, while no fence can be asked: the source's release() waits for work
+  // that may still use it.
+  std::uint64_t trim_unsettled() {
+    const Returning returning(*this);
+    Vector<std::uint64_t> taken;
+    std::uint64_t bytes = 0;
+    {
+      Locked hold(lock_);
+      bytes = figures_.mapped_bytes;
+      Vector<Extent*> fronts;
+      for (Extents& extents : blocks_.zones())
+        extents.for_each_free([&](Extent& extent) {
+          if (!extent.before && has_no_block(&extent)) fronts.push_back(&extent);
+        });
+      for (const auto& [first, segment] : segments_)
+        if (segment.retired && front_of(segment.retired)->state == State::retired)
+          if (Extent* const front = front_of(segment.retired); has_no_block(front)) fronts.push_back(front);
+      for (Extent* const front : fronts) taken.push_back(forgotten(freed(front)));
+      bytes -= figures_.mapped_bytes;
+    }
+    release(taken);
+    return bytes;
+  }
+
   // Address and bytes of each segment.
   Vector<std::pair<std::uint64_t, std::uint64_t>> segments() {
     Vector<std::pair<std::uint64_t, std::uint64_t>> now;
@@ -290,13 +314,15 @@ class SegmentPool : public CutPool<S> {
       if (at->state != State::retired && (at->state != State::free || at->order != kAnyOrder)) return false;
     return true;
   }
-  // A segment that is unused becomes one free extent.
+  static bool has_no_block(const Extent* at) {
+    while (at && (at->state == State::free || at->state == State::retired)) at = at->after;
+    return !at;
+  }
+  // A segment without blocks becomes one free extent.
   Extent* freed(Extent* at) {
     for (;; at = at->after) {
-      if (at->state == State::retired) {
-        figures_.retired_bytes -= at->bytes;
-        at = blocks_.zone(*at).set(at, State::free);
-      }
+      if (at->state == State::retired) figures_.retired_bytes -= at->bytes;
+      at = blocks_.zone(*at).set(at, State::free);
       if (!at->after) return at;
     }
   }

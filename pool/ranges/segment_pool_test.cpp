@@ -209,6 +209,25 @@ TEST(SegmentPool, KeepsWhatCouldBeReserved) {
   EXPECT_EQ(pool.trim(0), 32 * kMiB);
 }
 
+TEST(SegmentPool, GivesBackWhatHasNotSettledWhereNoFenceCanBeAsked) {
+  FakeSegments source;
+  Pool pool(source, {});
+  source.close(7);
+  std::vector<std::uint64_t> blocks;
+  for (int i = 0; i < 12; ++i) blocks.push_back(address(pool.allocate(kMiB / 2, 1)));
+  ASSERT_EQ(source.physical(), 6 * kMiB);
+  for (int i = 0; i < 11; ++i) pool.deallocate(blocks[i], i % 2 ? 1 : kNoOrder, {i % 4 ? 7 : 0}, i % 4 != 2);
+  EXPECT_EQ(pool.trim(0), 0u);
+  EXPECT_EQ(pool.trim_unsettled(), 4 * kMiB);
+  EXPECT_EQ(source.physical(), 2 * kMiB) << "a block lives there";
+  EXPECT_EQ(pool.figures().mapped_bytes, 2 * kMiB);
+  source.open(7);
+  pool.settle();
+  EXPECT_TRUE(pool.retire(blocks[11]));
+  EXPECT_EQ(source.physical(), 0u);
+  EXPECT_TRUE(pool.allocate(kMiB, 1).ok);
+}
+
 constexpr test::RangeWork kWork{.large_bytes_max = 4 * kMiB};
 
 // Returns how many faults the model found.

@@ -45,7 +45,16 @@ class Used {
 
 const KindSegments& kind_of(const SegmentsAt& at) { return *at.source.memory().segments; }
 
-std::uint64_t trim_for_kinds() { return trim_all_segments(nullptr, Segments::all_without_blocks); }
+std::uint64_t trim_for_kinds(Unsettled unsettled) {
+  return trim_all_segments(nullptr,
+                           unsettled == Unsettled::too ? Segments::unsettled_too : Segments::all_without_blocks);
+}
+
+std::uint64_t trim(SegmentsPool& pool, Segments which) {
+  if (which == Segments::not_needed_since_the_call_before) return pool.trim(pool.take_recent_peak());
+  const std::uint64_t settled = pool.trim(0, ranges::Asked::wait);
+  return which == Segments::unsettled_too ? settled + pool.trim_unsettled() : settled;
+}
 
 // Puts the bytes of a block that has ended where they may be used again.
 bool free_bytes(SegmentsAt& at, std::uintptr_t first, CutEnd& end) {
@@ -220,14 +229,12 @@ std::uint64_t trim_all_segments(const KindMemory* memory, Segments which) {
       },
       &found);
   std::uint64_t bytes = 0;
-  const bool all = which == Segments::all_without_blocks;
-  for (SegmentsAt* const at : found.used) {
-    if (!kind_of(*at).is_there(at->source.place())) continue;
-    bytes += all ? at->pool.trim(0, ranges::Asked::wait) : at->pool.trim(at->pool.take_recent_peak());
-  }
+  const bool is_short = which != Segments::not_needed_since_the_call_before;
+  for (SegmentsAt* const at : found.used)
+    if (kind_of(*at).is_there(at->source.place())) bytes += trim(at->pool, which);
   for (SegmentsAt* const one : found.used) {
     const Used at(one);
-    if (all && kind_of(*at).is_there(at->source.place())) at->pool.wait_for_returns();
+    if (is_short && kind_of(*at).is_there(at->source.place())) at->pool.wait_for_returns();
   }
   return bytes;
 }

@@ -96,7 +96,8 @@ class PoolSegments {
   std::atomic<std::uint64_t> made_{0};  // in places that are forgotten, too
 };
 
-enum class Segments { all_without_blocks, not_needed_since_the_call_before };
+// Unsettled: work may still use them, and their release waits for it.
+enum class Segments { all_without_blocks, unsettled_too, not_needed_since_the_call_before };
 // Returns the bytes that went back, of pools of this kind; null: of all kinds.
 std::uint64_t trim_all_segments(const KindMemory* memory, Segments which);
 

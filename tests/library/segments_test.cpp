@@ -322,6 +322,29 @@ TEST_F(Segments, MakeWayForOthersThatRunOutOfMemory) {
   EXPECT_EQ(cistern_pool_destroy(whole), CISTERN_OK);
 }
 
+// While a stream captures no fence can be asked: the driver's own free waits.
+TEST_F(Segments, MakeWayWhileAStreamCaptures) {
+  if (!is_preloaded()) GTEST_SKIP() << "captures are not seen when they begin";
+  const std::size_t memory = 8ull << 30;
+  cistern_pool* const pool = make("captured");
+  CUstream stream = nullptr, capturing = nullptr;
+  for (CUstream* each : {&stream, &capturing})
+    ASSERT_EQ(DRIVER(cuStreamCreate)(each, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  void* const block = take_on(pool, memory / 4 * 3, stream);
+  EXPECT_EQ(DRIVER(cuMemsetD8Async)(address(block), 1, 1000, stream), CUDA_SUCCESS);
+  ASSERT_EQ(cistern_pool_deallocate_on(pool, block, stream), CISTERN_OK);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(DRIVER_V2(cuStreamBeginCapture)(capturing, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  CUdeviceptr of_driver = 0;
+  EXPECT_EQ(DRIVER_V2(cuMemAlloc)(&of_driver, memory / 4 * 3), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuStreamEndCapture)(capturing, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuGraphDestroy)(graph), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER_V2(cuMemFree)(of_driver), CUDA_SUCCESS);
+  for (CUstream each : {stream, capturing}) EXPECT_EQ(DRIVER_V2(cuStreamDestroy)(each), CUDA_SUCCESS);
+  cistern_trim(CISTERN_DEVICE, 0, nullptr);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
 // Memory whose work has not ended is waited for before a request fails, as the driver would.
 TEST_F(Segments, WaitForWorkBeforeARequestFails) {
   if (!is_preloaded()) GTEST_SKIP() << "streams are not seen when they are made";
