@@ -94,25 +94,29 @@ class SegmentPool : public CutPool<S> {
   // Free memory for so many blocks, beyond what is free. The first error; what could be had stays then.
   Error reserve(std::uint64_t bytes, std::uint64_t count) {
     if (bytes < kHuge) bytes = Blocks<Fence>::rounded(bytes);
+    Vector<Extent*> made;  // busy: none makes room for the next one
+    Error error{};
     for (std::uint64_t left = count, blocks = count; left;) {
       blocks = std::min(blocks, left);
       std::uint64_t all = 0;
-      const bool is_huge = __builtin_mul_overflow(bytes, blocks, &all);
-      const std::uint64_t segment = is_huge ? kHuge : rounded(all);
+      const std::uint64_t segment = __builtin_mul_overflow(bytes, blocks, &all) ? kHuge : rounded(all);
       const auto acquired = source_.acquire(segment, Shortage::makes_room);
       Locked hold(lock_);
       ++figures_.acquires;
       if (acquired.ok) {
-        add(acquired.chunk, segment, Blocks<Fence>::zone_of(bytes));
-        note_used(figures_.mapped_bytes);  // as needed, or a growth would give it back
+        made.push_back(add(acquired.chunk, segment, Blocks<Fence>::zone_of(bytes)));
         left -= blocks;
       } else if (blocks == 1 || !source_.out_of_memory(acquired.error)) {
-        return acquired.error;
+        error = acquired.error;
+        break;
       } else {
         blocks /= 2;
       }
     }
-    return {};
+    Locked hold(lock_);
+    for (Extent* const each : made) blocks_.zone(*each).set(each, State::free);
+    note_used(figures_.mapped_bytes);  // as needed, or a growth would give it back
+    return error;
   }
 
   // In place of deallocate(), for a block that others may know by its address (it was exported): no block lies there
@@ -224,18 +228,18 @@ class SegmentPool : public CutPool<S> {
     figures_.acquires += again ? 2 : 1;
     if (!acquired.ok) return {0, acquired.error, false, false};
     Extent* const all = add(acquired.chunk, segment, Blocks<Fence>::zone_of(bytes));
-    const Extent* const block = blocks_.hand_out(blocks_.zone(*all).cut(all, acquired.chunk, bytes));
+    Extents& extents = blocks_.zone(*all);
+    const Extent* const block = blocks_.hand_out(extents.cut(extents.set(all, State::free), acquired.chunk, bytes));
     note_used(blocks_.needed_bytes());
     return {block->first, {}, true, false};
   }
-  // Under the lock: a new segment, which is free.
+  // Under the lock: a new segment, which is busy.
   Extent* add(std::uint64_t first, std::uint64_t bytes, std::size_t zone) {
     figures_.mapped_bytes += bytes;
     figures_.mapped_peak = std::max(figures_.mapped_peak, figures_.mapped_bytes);
     segments_[first] = {bytes};
     segment_min_ = std::min(segment_min_, bytes);
-    Extents& extents = blocks_.zones()[zone];
-    return extents.set(extents.add(first, bytes, zone), State::free);
+    return blocks_.zones()[zone].add(first, bytes, zone);
   }
   // Empty segments go back until the bound allows the new one. `*more`: what it may have for more blocks, if there is
   // room. Or the block itself, out of a free extent between others, where the bound allows no segment.
