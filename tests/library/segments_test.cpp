@@ -125,6 +125,19 @@ TEST_F(Segments, HaveFiguresThatAddUp) {
   }
 }
 
+TEST_F(Segments, HaveHolesThatFiguresTell) {
+  cistern_pool* const pool = make("holes");
+  std::vector<void*> blocks;
+  for (int i = 0; i < 10; ++i) blocks.push_back(take(pool, 100'000));
+  for (int i = 0; i < 10; i += 2) give(pool, blocks[i]);
+  const cistern_figures now = figures();
+  EXPECT_GT(now.external_fragmentation, 0.1);
+  EXPECT_DOUBLE_EQ(now.external_fragmentation,
+                   1 - static_cast<double>(now.largest_free_bytes) / static_cast<double>(now.free_bytes));
+  for (int i = 1; i < 10; i += 2) give(pool, blocks[i]);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
 TEST_F(Segments, CountNoRequestThatFailed) {
   cistern_pool* const pool = make("counted");
   void* none = nullptr;
