@@ -335,6 +335,40 @@ TEST_F(Segments, MakeWayForOthersThatRunOutOfMemory) {
   EXPECT_EQ(cistern_pool_destroy(whole), CISTERN_OK);
 }
 
+// The other thread is in the middle of a call of the driver, which takes long.
+TEST_F(Segments, MakeWayWhileAnotherThreadAsksForTheirWork) {
+  const std::size_t memory = 8ull << 30;
+  cistern_pool *const pool = make("asked"), *const other = make("other");
+  CUcontext context = nullptr;
+  EXPECT_EQ(DRIVER(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+  CUstream stream = nullptr;
+  ASSERT_EQ(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 6; ++i) blocks.push_back(take_on(pool, memory / 8, stream));
+  for (void* const block : blocks) {
+    EXPECT_EQ(DRIVER(cuMemsetD8Async)(address(block), 1, 64, stream), CUDA_SUCCESS);
+    EXPECT_EQ(cistern_pool_deallocate_on(pool, block, stream), CISTERN_OK);
+  }
+  EXPECT_EQ(DRIVER(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+  simcuda_set_value("latency_ns:cuEventQuery", 100'000'000);
+  const long long calls = simcuda_value("calls:cuEventQuery");
+  void* small = nullptr;
+  {
+    const Beside asks([&] {
+      EXPECT_EQ(DRIVER(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+      small = take(pool, 1000);
+    });
+    while (simcuda_value("calls:cuEventQuery") == calls) std::this_thread::yield();
+    void* const large = take(other, memory / 2);
+    simcuda_set_value("latency_ns:cuEventQuery", 0);
+    EXPECT_TRUE(large);
+    give(other, large);
+  }
+  give(pool, small);
+  EXPECT_EQ(DRIVER_V2(cuStreamDestroy)(stream), CUDA_SUCCESS);
+  for (cistern_pool* const each : {pool, other}) EXPECT_EQ(cistern_pool_destroy(each), CISTERN_OK);
+}
+
 // While a stream captures no fence can be asked: the driver's own free waits.
 TEST_F(Segments, MakeWayWhileAStreamCaptures) {
   if (!is_preloaded()) GTEST_SKIP() << "captures are not seen when they begin";
