@@ -13,6 +13,9 @@ namespace cistern {
 // Whether the commands that used a chunk have ended. `never`: that can't be found out any more; the chunk must go back.
 enum class Settled { yes, no, never };
 
+// A source that is out of memory answers so, or first has what is kept elsewhere given back, and waits for work.
+enum class Shortage { refuses, makes_room };
+
 template <class Chunk, class Error>
 struct Acquired {
   Chunk chunk;

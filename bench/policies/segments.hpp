@@ -33,7 +33,7 @@ class Segments final : public Policy {
     };
     explicit Driver(Device& device) : device_(device) {}
 
-    cistern::Acquired<std::uint64_t, Error> acquire(std::uint64_t bytes) {
+    cistern::Acquired<std::uint64_t, Error> acquire(std::uint64_t bytes, cistern::Shortage) {
       if (!device_.take(Call::allocate, bytes)) return {0, kOutOfMemory, false};
       const std::uint64_t first = device_.new_addresses(bytes);
       bytes_[first] = bytes;

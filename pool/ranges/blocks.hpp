@@ -100,8 +100,9 @@ class Blocks {
 
   // Extents whose fences have settled by now become free for all work. False: there were none. Not under the lock.
   template <class Source>
-  bool settle(Source& source) {
-    return fences_.settle([&](Fence& fence) { return source.settled(fence); }, settled());
+  bool settle(Source& source, Asked asked) {
+    return fences_.settle(
+        asked, [&](Fence& fence) { return source.settled(fence); }, settled());
   }
   // The same for one order, mostly by one question.
   template <class Source>

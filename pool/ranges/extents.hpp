@@ -102,10 +102,10 @@ class Extents {
       while (waiting.oldest) set(waiting.oldest, State::free);
   }
 
-  // Calls visit(extent) for each free one; it takes as long as there are extents.
+  // Calls visit(extent) for each free one, and changes none; it takes as long as there are extents.
   template <class Visit>
-  void for_each_free(Visit visit) const {
-    for (const Extent& extent : all_)
+  void for_each_free(Visit visit) {
+    for (Extent& extent : all_)
       if (extent.state == State::free) visit(extent);
   }
 

@@ -1,8 +1,13 @@
 // Fences of work that may still use memory after it was freed: a queue for each order of work. Fences of one order
 // settle in that order; those in no order settle each by itself.
 //
+// A fence that answers `never` may answer again after a wait for all work, or when a call that failed succeeds. So it
+// stays, unless a later one of its order says the same: then a queue does not grow while none can be asked.
+//
 // Each free that waits has a stamp, which grows with time: what settles is named by its order and stamp.
 #pragma once
+#include <sched.h>
+
 #include <cstdint>
 #include <iterator>
 #include <utility>
@@ -13,6 +18,10 @@
 #include "pool/source.hpp"
 
 namespace cistern::ranges {
+
+// Whether a queue that another thread asks about is skipped. A call that is short of memory waits for the answer:
+// memory may be free already, and no one knows it yet.
+enum class Asked { skip, wait };
 
 template <class Fence>
 class Fences {
@@ -32,9 +41,12 @@ class Fences {
   // Not under the lock: `ask` may call the driver. `end` is called under it, with an order and a stamp: the work of
   // that order has ended up to there; of no order, only the one with this stamp has. Returns whether any has ended.
   template <class Ask, class End>
-  bool settle(Ask ask, End end) {
+  bool settle(Asked asked, Ask ask, End end) {
     bool any = false;
-    for (const Order order : orders()) any |= settle(begin(order), true, ask, end);
+    for (const Order order : orders()) {
+      while (asked == Asked::wait && is_asked(order)) sched_yield();
+      any |= settle(begin(order), true, ask, end);
+    }
     return any;
   }
   // The same for one order, the next in turn, until one fence has not settled: mostly one question.
@@ -73,8 +85,7 @@ class Fences {
     while (asking.one) {
       const Settled settled = ask(asking.one->fence);
       Locked hold(lock_);
-      // In an order a later fence says it, too. One in none has to be asked again, after a wait for all work.
-      if (settled == Settled::no || (settled == Settled::never && asking.order == kNoOrder))
+      if (settled == Settled::no || (settled == Settled::never && !is_said_later(asking)))
         keep(asking, each);
       else if (take(asking, settled, ended, end))
         any = true;
@@ -88,6 +99,11 @@ class Fences {
     Vector<Order> orders;
     for (const auto& [order, queue] : queues_) orders.push_back(order);
     return orders;
+  }
+  bool is_asked(Order order) {
+    Locked hold(lock_);
+    const auto found = queues_.find(order);
+    return found != queues_.end() && found->second.is_asked;
   }
   Asking begin(Order order) {
     Locked hold(lock_);
@@ -121,6 +137,10 @@ class Fences {
     asking.queue->is_asked = false;
     if (waiting.empty()) queues_.erase(asking.order);
   }
+  // A later fence of the order says what this one does.
+  static bool is_said_later(const Asking& asking) {
+    return asking.order != kNoOrder && asking.at + 1 < asking.queue->waiting.size();
+  }
   // It has not settled.
   void keep(Asking& asking, bool each) {
     if (asking.is_newest() && asking.left > 1) return;
@@ -131,8 +151,7 @@ class Fences {
       --asking.left;
     }
   }
-  // A fence that cannot be asked any more says nothing: what waits for it stays with its order. Returns whether any
-  // work has ended.
+  // It has settled, or cannot be asked now and a later one says the same. Returns whether any work has ended.
   template <class End>
   bool take(Asking& asking, Settled settled, Deque<Waiting>& ended, End& end) {
     const bool is_known = settled == Settled::yes, all = asking.is_newest() && is_known;

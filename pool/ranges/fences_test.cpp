@@ -20,9 +20,9 @@ class Queues {
     Locked hold(lock_);
     return fences_.add(order, std::move(fence));
   }
-  // A fence is its number: even ones that are not in `open` have not settled; odd ones cannot be asked any more.
+  // A fence is its number: those in `open` have settled. Odd ones that are not cannot be asked.
   Ended settle() {
-    return ended([&](auto ask, auto end) { return fences_.settle(ask, end); });
+    return ended([&](auto ask, auto end) { return fences_.settle(Asked::skip, ask, end); });
   }
   Ended settle_next() {
     return ended([&](auto ask, auto end) { return fences_.settle_next(ask, end); });
@@ -38,8 +38,8 @@ class Queues {
         [&](int fence) {
           EXPECT_FALSE(lock_.held_here());
           asked.push_back(fence);
-          if (fence % 2) return Settled::never;
-          return std::find(open.begin(), open.end(), fence) == open.end() ? Settled::no : Settled::yes;
+          if (std::find(open.begin(), open.end(), fence) != open.end()) return Settled::yes;
+          return fence % 2 ? Settled::never : Settled::no;
         },
         [&](Order order, std::uint64_t stamp) {
           EXPECT_TRUE(lock_.held_here());
@@ -98,13 +98,30 @@ TEST(Fences, InNoOrderEndEachByItself) {
   EXPECT_EQ(queues.settle(), (Ended{{kNoOrder, 1}, {kNoOrder, 3}}));
 }
 
-TEST(Fences, ThatCannotBeAskedEndNothingAndAreDropped) {
+TEST(Fences, ThatCannotBeAskedAreAskedAgain) {
   Queues queues;
-  for (const int fence : {2, 3}) queues.add(1, fence);
-  queues.add(kNoOrder, 5);
+  for (const Order order : {Order{1}, kNoOrder}) queues.add(order, 3);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(queues.settle(), Ended{});
+    EXPECT_EQ(queues.asked, (std::vector<int>{3, 3}));
+  }
+  queues.open = {3};
+  Ended ended = queues.settle();
+  std::sort(ended.begin(), ended.end());
+  EXPECT_EQ(ended, (Ended{{1, 1}, {kNoOrder, 2}}));
+}
+
+TEST(Fences, ThatCannotBeAskedGoWhereALaterOneOfTheirOrderSaysTheSame) {
+  Queues queues;
+  for (const int fence : {3, 5, 7, 8, 9}) queues.add(1, fence);
   EXPECT_EQ(queues.settle(), Ended{});
-  queues.open = {2};
-  EXPECT_EQ(queues.settle(), (Ended{{1, 1}}));
+  EXPECT_EQ(queues.asked, (std::vector<int>{3, 9, 5, 7, 8}));
+  queues.open = {8};
+  EXPECT_EQ(queues.settle(), (Ended{{1, 4}}));
+  EXPECT_EQ(queues.settle(), Ended{});
+  EXPECT_EQ(queues.asked, (std::vector<int>{9})) << "the last one stays";
+  queues.open = {9};
+  EXPECT_EQ(queues.settle(), (Ended{{1, 5}}));
 }
 
 TEST(Fences, OfOneOrderDoNotHoldAnotherBack) {
@@ -121,10 +138,11 @@ TEST(Fences, OfManyThreadsEndOnceEach) {
   constexpr int kThreads = 4, kEach = 5'000;
   std::vector<int> ends(kThreads * kEach + 1, 0);  // by stamp, under the lock
   const auto settle = [&] {
-    fences.settle([](int) { return Settled::yes; },
-                  [&](Order order, std::uint64_t stamp) {
-                    if (order == kNoOrder) ++ends[stamp];
-                  });
+    fences.settle(
+        Asked::skip, [](int) { return Settled::yes; },
+        [&](Order order, std::uint64_t stamp) {
+          if (order == kNoOrder) ++ends[stamp];
+        });
   };
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i)

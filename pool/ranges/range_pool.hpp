@@ -51,6 +51,7 @@ class RangePool : public CutPool<S> {
   using Base::source_;
   using Base::take;
   using Base::take_anywhere;
+  using typename Base::Returning;
 
  public:
   using Handle = typename S::Handle;
@@ -81,7 +82,10 @@ class RangePool : public CutPool<S> {
     for (int tries = 0;; ++tries) {
       const Answer answer = grow(bytes, order);
       if (answer.ok || !source_.out_of_memory(answer.error) || tries == kTriesMax) return answer;
-      if (const Answer other = take_when_short(bytes, order); other.ok || !trim(0)) return other.ok ? other : answer;
+      settle(Asked::wait);
+      if (const Answer other = take_when_short(bytes, order); other.ok) return other;
+      const bool any = trim(0) != 0;
+      if (!this->wait_for_returns() && !any) return answer;
     }
   }
 
@@ -89,6 +93,7 @@ class RangePool : public CutPool<S> {
   // again. Its whole pieces go back now, those at its edges when no neighbour lives there any more. False: no live
   // block begins there.
   bool retire(std::uint64_t first) {
+    const Returning returning(*this);
     typename Mapping<S>::Taken pieces;
     {
       Locked hold(lock_);
@@ -131,7 +136,7 @@ class RangePool : public CutPool<S> {
   template <class Visit>
   void for_each_free(Visit visit) {
     Locked hold(lock_);
-    for (const Extents& extents : blocks_.zones()) extents.for_each_free(visit);
+    for (Extents& extents : blocks_.zones()) extents.for_each_free(visit);
   }
 
   // Mapped bytes that trim(0) would give back now.
@@ -156,8 +161,9 @@ class RangePool : public CutPool<S> {
   }
 
   // Gives memory back until so much is mapped, as far as none of it is in use. Returns the bytes given back.
-  std::uint64_t trim(std::uint64_t keep_bytes) {
-    settle();
+  std::uint64_t trim(std::uint64_t keep_bytes, Asked asked = Asked::skip) {
+    settle(asked);
+    const Returning returning(*this);
     Mapping<S> mapping(source_);
     typename Mapping<S>::Taken retired;
     {
@@ -224,15 +230,19 @@ class RangePool : public CutPool<S> {
 
   // --- Growth
   Answer grow(std::uint64_t bytes, Order order) {
+    const Returning returning(*this);  // pieces that move, and those that a failure leaves over
     Growth growth;
     Mapping<S> mapping(source_);
     {
       Locked hold(lock_);
-      note_used(blocks_.needed_bytes() + bytes);
+      growing_bytes_ += bytes;
       Window where = window(Blocks<Fence>::zone_of(bytes), bytes, order);
+      Answer there{};
       if (is_short_ || !where.bare || figures_.mapped_bytes + where.bytes_missing > bytes_max())
-        if (const Answer answer = take_anywhere(bytes, order); answer.ok) return answer;
+        there = take_anywhere(bytes, order);
       for (std::size_t zone = 0; zone < kZones && !where.bare; ++zone) where = window(zone, bytes, order);
+      if (there.ok || !where.bare) growing_bytes_ -= bytes;
+      if (there.ok) return there;
       if (!where.bare) return {0, source_.no_addresses(), false, false};
       growth = planned(where, bytes, mapping);
     }
@@ -242,6 +252,7 @@ class RangePool : public CutPool<S> {
     const std::uint64_t lost = failed ? mapping.undo() : 0;
     mapping.destroy_spare();
     Locked hold(lock_);
+    growing_bytes_ -= bytes;
     if (failed) give_up(growth, lost);
     put_back(mapping);
     if (failed) return {0, error, false, false};
@@ -251,7 +262,9 @@ class RangePool : public CutPool<S> {
     Extents& extents = blocks_.zone(*growth.bare);
     if (growth.part) extents.set(growth.part, State::free);
     Extent* const all = extents.set(growth.bare, State::free);
-    return {blocks_.hand_out(extents.cut(all, growth.first, bytes))->first, {}, true, false};
+    const Extent* const block = blocks_.hand_out(extents.cut(all, growth.first, bytes));
+    note_used(blocks_.needed_bytes());
+    return {block->first, {}, true, false};
   }
   void give_up(const Growth& growth, std::uint64_t lost) {
     Extents& extents = blocks_.zone(*growth.bare);
@@ -284,9 +297,11 @@ class RangePool : public CutPool<S> {
     return best;
   }
 
+  // The most that was needed lately, with what threads are mapping memory for.
+  std::uint64_t used_lately() const { return std::max(recent_peak_, blocks_.needed_bytes() + growing_bytes_); }
   // The most that may be mapped.
   std::uint64_t bytes_max() const {
-    const std::uint64_t used = recent_peak_;
+    const std::uint64_t used = used_lately();
     const std::uint64_t part = used / 100 * settings_.percent_max + used % 100 * settings_.percent_max / 100;
     return round_down(std::max(part, used + piece_));
   }
@@ -314,7 +329,7 @@ class RangePool : public CutPool<S> {
     if (where.bare->after || !where.bare_is_behind() || mapped >= bytes_max()) return 0;
     if (is_nearly_full(where.bytes_missing)) return 0;
     return round_down(
-        std::min({bytes_max() - mapped, recent_peak_ / kMorePart, where.bare->bytes - where.bytes_missing}));
+        std::min({bytes_max() - mapped, used_lately() / kMorePart, where.bare->bytes - where.bytes_missing}));
   }
   bool is_nearly_full(std::uint64_t missing) const {
     return figures_.mapped_bytes + missing > settings_.memory_bytes / 4 * 3;
@@ -407,8 +422,9 @@ class RangePool : public CutPool<S> {
   const RangeSettings settings_;
   const std::uint64_t piece_;
   Pieces<Handle> pieces_;
-  Vector<Retiring> retiring_;  // one for each piece with a part that was retired
-  bool is_short_ = false;      // the last growth found no memory
+  Vector<Retiring> retiring_;        // one for each piece with a part that was retired
+  bool is_short_ = false;            // the last growth found no memory
+  std::uint64_t growing_bytes_ = 0;  // threads are mapping memory for so much
   RangeFigures figures_{};
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/support/fake_ranges.hpp"
+#include "tests/support/other_thread.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/range_model.hpp"
 
@@ -185,6 +186,45 @@ TEST(RangePool, GivesBackWhatLiesUnusedBeforeItIsOutOfMemory) {
   EXPECT_TRUE(pool.allocate(36 * kPiece, kAnyOrder).ok);
   EXPECT_EQ(pool.allocate(8 * kPiece, kAnyOrder).error, FakeRanges::kOutOfMemory);
   EXPECT_EQ(driver.wrong_calls, 0);
+}
+
+// Nothing is live, and all work has ended.
+TEST(RangePool, WaitsForWhatAnotherThreadFindsOutBeforeItIsOutOfMemory) {
+  FakeRanges driver;
+  driver.limit_bytes = 8 * kPiece;
+  test::OtherThread other(driver.refusals);
+  Pool pool(driver, kRange);
+  pool.deallocate(address(pool.allocate(6 * kPiece, 1)), 1, {7}, true);
+  driver.meanwhile_asked = [&] { other.hold_up(); };
+  other.begin([&] { pool.settle(); });
+  EXPECT_TRUE(pool.allocate(8 * kPiece, 2).ok);
+  other.end();
+}
+
+TEST(RangePool, WaitsForWhatAnotherThreadGivesBackBeforeItIsOutOfMemory) {
+  FakeRanges driver;
+  driver.limit_bytes = 8 * kPiece;
+  test::OtherThread other(driver.refusals);
+  Pool pool(driver, kRange);
+  pool.deallocate(address(pool.allocate(6 * kPiece, kAnyOrder)), kAnyOrder, {}, false);
+  driver.meanwhile_back = [&] { other.hold_up(); };
+  other.begin([&] { pool.trim(0); });
+  EXPECT_TRUE(pool.allocate(8 * kPiece, kAnyOrder).ok);
+  other.end();
+}
+
+TEST(RangePool, DoesNotTakeARequestThatFailedForUse) {
+  FakeRanges driver;
+  driver.limit_bytes = 64 * kPiece;
+  Pool pool(driver, kRange);
+  std::vector<std::uint64_t> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(address(pool.allocate(4 * kPiece, kAnyOrder)));
+  EXPECT_FALSE(pool.allocate(128 * kPiece, kAnyOrder).ok);
+  EXPECT_EQ(pool.figures().used_peak, 32 * kPiece);
+  EXPECT_EQ(pool.take_recent_peak(), 32 * kPiece);
+  for (int i = 0; i < 8; i += 2) pool.deallocate(blocks[i], kAnyOrder, {}, false);
+  address(pool.allocate(16 * kPiece, kAnyOrder));
+  EXPECT_LE(driver.physical(), 33 * kPiece) << "memory in holes moves";
 }
 
 constexpr test::RangeWork kWork{.large_bytes_max = 40 * kPiece};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/support/fake_segments.hpp"
+#include "tests/support/other_thread.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/range_model.hpp"
 
@@ -119,6 +120,112 @@ TEST(SegmentPool, GivesBackWhatLiesUnusedBeforeItIsOutOfMemory) {
   for (const std::uint64_t block : small) pool.deallocate(block, kAnyOrder, {}, false);
   EXPECT_TRUE(pool.allocate(36 * kMiB, kAnyOrder).ok);
   EXPECT_EQ(pool.allocate(8 * kMiB, kAnyOrder).error, FakeSegments::kOutOfMemory);
+}
+
+// Nothing is live, and all work has ended.
+TEST(SegmentPool, WaitsForWhatAnotherThreadFindsOutBeforeItIsOutOfMemory) {
+  FakeSegments source;
+  source.limit_bytes = 8 * kMiB;
+  test::OtherThread other(source.refusals);
+  Pool pool(source, {});
+  pool.deallocate(address(pool.allocate(6 * kMiB, 1)), 1, {7}, true);
+  source.meanwhile_asked = [&] { other.hold_up(); };
+  other.begin([&] { pool.settle(); });
+  EXPECT_TRUE(pool.allocate(8 * kMiB, 2).ok);
+  other.end();
+}
+
+TEST(SegmentPool, WaitsForWhatAnotherThreadGivesBackBeforeItIsOutOfMemory) {
+  FakeSegments source;
+  source.limit_bytes = 8 * kMiB;
+  test::OtherThread other(source.refusals);
+  Pool pool(source, {});
+  pool.deallocate(address(pool.allocate(6 * kMiB, kAnyOrder)), kAnyOrder, {}, false);
+  source.meanwhile_back = [&] { other.hold_up(); };
+  other.begin([&] { pool.trim(0); });
+  EXPECT_TRUE(pool.allocate(8 * kMiB, kAnyOrder).ok);
+  other.end();
+}
+
+TEST(SegmentPool, DoesNotTakeARequestThatFailedForUse) {
+  FakeSegments source;
+  source.limit_bytes = 1024 * kMiB;
+  Pool pool(source, {});
+  EXPECT_FALSE(pool.allocate(2048 * kMiB, kAnyOrder).ok);
+  EXPECT_EQ(pool.figures().used_peak, 0u);
+  address(pool.allocate(3 * kMiB, kAnyOrder));
+  EXPECT_EQ(source.physical(), 4 * kMiB);
+}
+
+TEST(SegmentPool, MakesNoRoomForMoreThanABlockNeeds) {
+  FakeSegments source;
+  Pool pool(source, {});
+  for (int i = 0; i < 64; ++i) address(pool.allocate(2 * kMiB, kAnyOrder));
+  source.limit_bytes = source.physical();
+  while (pool.figures().largest_free) address(pool.allocate(2 * kMiB, kAnyOrder));
+  source.limit_bytes += 3 * kMiB;
+  address(pool.allocate(2 * kMiB, kAnyOrder));
+  EXPECT_EQ(source.largest_with_room, 2 * kMiB);
+  const SegmentFigures now = pool.figures();
+  EXPECT_EQ(now.mapped_bytes, source.physical());
+  EXPECT_GT(now.acquires, now.segments) << "more was asked for";
+}
+
+TEST(SegmentPool, TakesNoMoreThanABlockNeedsWhereMemoryIsShort) {
+  struct Case {
+    std::uint64_t limit_bytes, bytes, blocks;
+  };
+  for (const Case& of : {Case{kMiB, 10'000, kMiB / 10'240}, Case{63 * kMiB, 2 * kMiB + 1, 16}}) {
+    FakeSegments source;
+    source.limit_bytes = of.limit_bytes;
+    Pool pool(source, {});
+    std::vector<std::uint64_t> blocks;
+    for (Pool::Answer answer; (answer = pool.allocate(of.bytes, kAnyOrder)).ok;) blocks.push_back(answer.first);
+    EXPECT_EQ(blocks.size(), of.blocks);
+    for (const std::uint64_t block : blocks) pool.deallocate(block, kAnyOrder, {}, false);
+    pool.trim(0);
+    EXPECT_EQ(source.physical(), 0u) << "small segments go back, too";
+  }
+}
+
+TEST(SegmentPool, ReservesMemoryBeyondWhatIsFree) {
+  FakeSegments source;
+  Pool pool(source, {});
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(pool.reserve(5'000'000, 1), 0);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(pool.allocate(5'000'000, kAnyOrder).hit);
+  EXPECT_EQ(pool.reserve(100'000, 100), 0);
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(pool.allocate(100'000, kAnyOrder).hit);
+  EXPECT_EQ(pool.figures().acquires, 3u);
+}
+
+TEST(SegmentPool, KeepsWhatCouldBeReserved) {
+  FakeSegments source;
+  source.limit_bytes = 32 * kMiB;
+  Pool pool(source, {});
+  source.make_room = [&] { pool.trim(0); };
+  EXPECT_EQ(pool.reserve(2 * kMiB, 100), FakeSegments::kOutOfMemory);
+  EXPECT_EQ(pool.trim(0), 32 * kMiB);
+  EXPECT_EQ(pool.reserve(std::uint64_t{1} << 61, 100), FakeSegments::kOutOfMemory);
+  EXPECT_EQ(pool.reserve(1, 0), 0);
+}
+
+TEST(SegmentPool, GivesBackWhatHasNotSettledWhereNoFenceCanBeAsked) {
+  FakeSegments source;
+  Pool pool(source, {});
+  source.close(7);
+  std::vector<std::uint64_t> blocks;
+  for (int i = 0; i < 12; ++i) blocks.push_back(address(pool.allocate(kMiB / 2, 1)));
+  ASSERT_EQ(source.physical(), 6 * kMiB);
+  for (int i = 0; i < 11; ++i) pool.deallocate(blocks[i], i % 2 ? 1 : kNoOrder, {i % 4 ? 7 : 0}, i % 4 != 2);
+  EXPECT_EQ(pool.trim(0), 0u);
+  EXPECT_EQ(pool.trim_unsettled(), 4 * kMiB);
+  EXPECT_EQ(source.physical(), 2 * kMiB) << "a block lives there";
+  EXPECT_EQ(pool.figures().mapped_bytes, 2 * kMiB);
+  source.open(7);
+  pool.settle();
+  EXPECT_TRUE(pool.retire(blocks[11]));
+  EXPECT_EQ(source.physical(), 0u);
+  EXPECT_TRUE(pool.allocate(kMiB, 1).ok);
 }
 
 constexpr test::RangeWork kWork{.large_bytes_max = 4 * kMiB};

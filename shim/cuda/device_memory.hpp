@@ -36,7 +36,11 @@ struct SegmentPlace {
   std::uint64_t traits;  // as of blocks
 };
 // A whole allocation, which counts as retained.
-CUresult acquire_segment(const SegmentPlace& at, std::uint64_t bytes, std::uintptr_t* first);
+struct WantedSegment {
+  std::uint64_t bytes;
+  bool makes_room;  // the pools give back for it
+};
+CUresult acquire_segment(const SegmentPlace& at, const WantedSegment& wanted, std::uintptr_t* first);
 // Waits as the driver's free does. No block lives in it.
 void release_segment(const SegmentPlace& at, std::uintptr_t first);
 
@@ -50,6 +54,7 @@ CUresult begin_cut_block(const SegmentPlace& at, const CutBytes& cut);
 struct CutFree {
   bool on_stream;
   CUstream stream;
+  std::uint64_t waiting_bytes;  // freed there before, and work may still use them
 };
 struct CutFreed {
   bool work_waits = false;      // work of its own context may still use it

@@ -200,7 +200,8 @@ void DeviceRanges::settle() {
 
 std::uint64_t DeviceRanges::trim() {
   std::uint64_t bytes = 0;
-  for_each([&](DeviceRange& range) { bytes += range.pool().trim(0); });
+  for_each([&](DeviceRange& range) { bytes += range.pool().trim(0, ranges::Asked::wait); });
+  for_each([](DeviceRange& range) { range.pool().wait_for_returns(); });
   return bytes;
 }
 
@@ -213,12 +214,13 @@ std::uint64_t DeviceRanges::trim_unneeded() {
 std::uint64_t DeviceRanges::trim_after_work() {
   bool any_waits = false;
   for_each([&](DeviceRange& range) { any_waits |= range.pool().waiting_bytes() != 0; });
-  const Through gate(gate_);
-  if (!any_waits || !gate) return 0;
   Vector<Context*> contexts;  // the lock of the contexts is not held when the driver is called
-  contexts_.for_each([&](Context& context) { contexts.push_back(&context); });
-  for (Context* context : contexts) contexts_.wait_for_work(*context);
-  return trim();
+  {
+    const Through gate(gate_);
+    if (any_waits && gate) contexts_.for_each([&](Context& context) { contexts.push_back(&context); });
+    for (Context* context : contexts) contexts_.wait_for_work(*context);
+  }
+  return trim();  // in any case: another thread may have waited for all work since the trim before
 }
 
 void DeviceRanges::before_fork() {

@@ -36,12 +36,11 @@ class DeviceRanges {
   Usage usage(const Device& device) const;
 
   void settle();
-  // Gives all memory back in which no block lies. Returns the bytes.
+  // Gives all memory back in which no block lies, and waits for other threads that do. Returns the bytes.
   std::uint64_t trim();
   // Gives back what was not needed since the call before.
   std::uint64_t trim_unneeded();
-  // The same as trim(), after waiting for work that may still use freed blocks. 0 where nothing waits, and while a
-  // stream captures.
+  // The same as trim(), after waiting for work that may still use freed blocks, but while a stream captures.
   std::uint64_t trim_after_work();
 
   template <class Visit>

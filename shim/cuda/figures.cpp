@@ -73,6 +73,7 @@ void add_free_of_segments(CudaState& s, Family family, int device, KindFigures& 
     const bool of_device = kind == BlockKind::pinned || segment.of.context->device->ordinal == device;
     if (segment.kind() == kind && of_device) segments.push_back({first, segment.of.bytes});
   });
+  fragmentation.splits |= !segments.empty();
   std::sort(live.begin(), live.end(), [](const Part& a, const Part& b) { return a.first < b.first; });
   auto block = live.begin();
   for (const auto& [first, bytes] : segments) {
@@ -107,6 +108,7 @@ void add_blocks(CudaState& s, Family family, int device, KindFigures& figures, F
   if (family == Family::device)
     s.pools.ranges().for_each([&](DeviceRange& range) {
       if (range.context().device->ordinal != device) return;
+      fragmentation.splits = true;
       range.pool().for_each_free([&](const ranges::Extent& free) { add_free(figures, fragmentation, free.bytes); });
     });
   add_free_of_segments(s, family, device, figures, fragmentation);

@@ -160,7 +160,8 @@ std::uint64_t Pools::trim_while_capturing() {
   for (const bool settled_only : {true, false}) {
     const Trim all{.keep_bytes = 0, .unused_for_ns = 0, .settled_only = settled_only};
     source_.release_postponed_while_capturing(!settled_only);
-    bytes = device_.trim(all, now_ns, release) + pinned_.trim(all, now_ns, release) + ranges_.trim() + trim_segments();
+    bytes = device_.trim(all, now_ns, release) + pinned_.trim(all, now_ns, release) + ranges_.trim();
+    bytes += trim_segments(settled_only ? Unsettled::stays : Unsettled::too);
     if (bytes || source_.frees_done.load() != freed) break;
   }
   return bytes;

@@ -71,6 +71,11 @@ CudaState& make_state() {
   return *made;
 }
 
+// A program that links the library does not show its streams: a block could be given again before its work has ended.
+bool frees_may_be_deferred() {
+  return options().device_order == "deferred" && preloaded.load(std::memory_order_relaxed);
+}
+
 }  // namespace
 
 CudaState::CudaState(const Functions& below, const Missing& missing)
@@ -79,7 +84,7 @@ CudaState::CudaState(const Functions& below, const Missing& missing)
       captures(gate),
       contexts(functions, gate),
       account(blocks, contexts),
-      pools(functions, gate, blocks, contexts, account, options().device_order == "deferred" && !missing.for_order),
+      pools(functions, gate, blocks, contexts, account, frees_may_be_deferred() && !missing.for_order),
       sites_on(options().sites != "off") {
   gate.exiting = [] { return phase() != Phase::running; };
   PhysicalMemory::limit_allows = limit_allows;
@@ -230,12 +235,15 @@ void note_object(CudaState& s, ObjectType type, const void* handle, const char* 
 
 std::uint64_t trim_all(CudaState& s) { return trim_rings(s, 0, coarse_now_ns()) + s.pools.trim(); }
 
-// Empty segments whose work has not ended keep memory that a call needs now.
+// Empty segments whose work has not ended keep memory that a call needs now. They are trimmed in any case: another
+// thread may have waited for all work since the trim before.
 static std::uint64_t trim_segments_after_work(CudaState& s) {
-  const Through gate(s.gate);
-  const Vector<Context*> busy = gate ? s.segments.busy_contexts() : Vector<Context*>();
-  for (Context* const context : busy) s.contexts.wait_for_work(*context);
-  return busy.empty() ? 0 : trim_segments();
+  {
+    const Through gate(s.gate);
+    const Vector<Context*> busy = gate ? s.segments.busy_contexts() : Vector<Context*>();
+    for (Context* const context : busy) s.contexts.wait_for_work(*context);
+  }
+  return trim_segments();
 }
 
 // Or, none kept: waits for what other threads are giving back at this moment.

@@ -66,6 +66,7 @@ struct CutBlock {
 };
 // Facts about a block that ended: they say who may use its memory next.
 struct CutEnd {
+  std::uint64_t waiting_bytes = 0;  // known before: freed at this place, and work may still use them
   bool work_waits = false;  // work of its own context may still use it
   ranges::Order order = 0;  // of that work
   WorkFence others;         // other contexts' work that may
@@ -82,8 +83,9 @@ struct KindSegments {
   bool (*is_there)(const Place& place);
   // The ordinal of its device, or CISTERN_CURRENT. Null: it is of no device.
   int (*device_of)(const Place& place) = nullptr;
-  // The driver's allocation, which counts as retained memory. `*first`: a multiple of ranges::kGranule.
-  cistern_status (*acquire)(const Place& place, std::size_t bytes, std::uintptr_t* first);
+  // The driver's allocation, which counts as retained memory. `*first`: a multiple of ranges::kGranule. With
+  // Shortage::refuses no other memory goes back for it, and nothing is waited for.
+  cistern_status (*acquire)(const Place& place, std::size_t bytes, Shortage shortage, std::uintptr_t* first);
   // When it returns no work uses the memory. No block lives in it.
   void (*release)(const Place& place, std::uintptr_t first);
 

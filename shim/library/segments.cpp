@@ -17,7 +17,8 @@ namespace cistern::library {
 using SegmentsPool = ranges::SegmentPool<SegmentsOfKind>;
 
 struct SegmentsAt {
-  SegmentsAt(const KindMemory& memory, const Place& place) : source(memory, place), pool(source, {}) {}
+  SegmentsAt(const KindMemory& memory, const Place& place, std::atomic<std::uint64_t>& made)
+      : source(memory, place, made), pool(source, {}) {}
 
   SegmentsOfKind source;
   SegmentsPool pool;
@@ -44,7 +45,16 @@ class Used {
 
 const KindSegments& kind_of(const SegmentsAt& at) { return *at.source.memory().segments; }
 
-std::uint64_t trim_for_kinds() { return trim_all_segments(nullptr, Segments::all_without_blocks); }
+std::uint64_t trim_for_kinds(Unsettled unsettled) {
+  return trim_all_segments(nullptr,
+                           unsettled == Unsettled::too ? Segments::unsettled_too : Segments::all_without_blocks);
+}
+
+std::uint64_t trim(SegmentsPool& pool, Segments which) {
+  if (which == Segments::not_needed_since_the_call_before) return pool.trim(pool.take_recent_peak());
+  const std::uint64_t settled = pool.trim(0, ranges::Asked::wait);
+  return which == Segments::unsettled_too ? settled + pool.trim_unsettled() : settled;
+}
 
 // Puts the bytes of a block that has ended where they may be used again.
 bool free_bytes(SegmentsAt& at, std::uintptr_t first, CutEnd& end) {
@@ -58,16 +68,20 @@ bool free_bytes(SegmentsAt& at, std::uintptr_t first, CutEnd& end) {
   return at.pool.deallocate(first, is_ordered ? end.order : ranges::kNoOrder, std::move(fence), true);
 }
 
+// Fewer waiting bytes are taken as they were found last.
+constexpr std::uint64_t kSettledFrom = std::uint64_t{32} << 20;
+
 std::uint64_t bytes_to_cut(const BlockRequest& request) {
   return request.alignment <= ranges::kGranule ? request.bytes : request.bytes + request.alignment;
 }
 
 }  // namespace
 
-Acquired<std::uint64_t, SegmentsOfKind::Error> SegmentsOfKind::acquire(std::uint64_t bytes) {
+Acquired<std::uint64_t, SegmentsOfKind::Error> SegmentsOfKind::acquire(std::uint64_t bytes, Shortage shortage) {
   std::uintptr_t first = 0;
   native = 0;
-  const cistern_status status = memory_.segments->acquire(place_, bytes, &first);
+  const cistern_status status = memory_.segments->acquire(place_, bytes, shortage, &first);
+  if (status == CISTERN_OK) made_.fetch_add(1, std::memory_order_relaxed);
   return {first, {status, native}, status == CISTERN_OK};
 }
 
@@ -98,7 +112,7 @@ SegmentsAt* PoolSegments::use(const KindMemory& memory, const Place& place) {
       at->~SegmentsAt();
     else
       at = static_cast<SegmentsAt*>(internal_allocate(sizeof(SegmentsAt)));
-    new (at) SegmentsAt(memory, place);
+    new (at) SegmentsAt(memory, place, made_);
     at->next = next;
     if (is_new) first_ = at;
   }
@@ -117,6 +131,7 @@ void PoolSegments::use_all(Vector<SegmentsAt*>& used) {
 void PoolSegments::end(Ended* ended) {
   const Locked hold(lock_);
   ended->first_ = std::exchange(first_, nullptr);
+  made_ = 0;
 }
 
 // Another thread may be trimming.
@@ -162,9 +177,16 @@ cistern_status PoolSegments::take(const BlockRequest& request, Taken* taken) {
 cistern_status PoolSegments::give(const Taken& taken, void* queue, InOrder order) {
   const Used at(use(taken.segments));
   CutEnd end;
+  end.waiting_bytes = at->pool.waiting_bytes();
+  if (end.waiting_bytes > kSettledFrom) {
+    at->pool.settle();
+    end.waiting_bytes = at->pool.waiting_bytes();
+  }
   const cistern_status status = kind_of(*at).end(at->source.place(), taken.base, queue, order, &end);
-  if (status == CISTERN_OK) free_bytes(*at, taken.base, end);
-  return status;
+  if (status != CISTERN_OK) return status;
+  if (end.waiting_bytes && !end.work_waits) at->pool.settle();  // it has been waited for
+  free_bytes(*at, taken.base, end);
+  return CISTERN_OK;
 }
 
 cistern_status PoolSegments::reserve(const BlockRequest& request, std::size_t count) {
@@ -174,27 +196,18 @@ cistern_status PoolSegments::reserve(const BlockRequest& request, std::size_t co
   if (const cistern_status status = request.memory->segments->find(request, &place); status != CISTERN_OK)
     return status;
   const Used at(use(*request.memory, place));
-  Vector<std::uint64_t> blocks;
-  cistern_status status = CISTERN_OK;
-  for (std::size_t i = 0; i < count && status == CISTERN_OK; ++i) {
-    const auto answer = at->pool.allocate(bytes_to_cut(request), ranges::kAnyOrder);
-    if (answer.ok)
-      blocks.push_back(answer.first);
-    else
-      status = refused(answer.error.code, answer.error.status);
-  }
-  for (const std::uint64_t first : blocks) at->pool.deallocate(first, ranges::kAnyOrder, {}, false);
-  return status;
+  const SegmentsOfKind::Error error = at->pool.reserve(bytes_to_cut(request), count);
+  return error.status == CISTERN_OK ? CISTERN_OK : refused(error.code, error.status);
 }
 
 // --- All of them
 PoolSegments::Figures PoolSegments::figures() {
   Figures all;
+  all.made = made_.load(std::memory_order_relaxed);
   const Locked hold(lock_);
   for (SegmentsAt* at = first_; at; at = at->next) {
-    const ranges::SegmentFigures of = at->pool.figures();
-    all.made += of.acquires;
     if (!kind_of(*at).is_there(at->source.place())) continue;
+    const ranges::SegmentFigures of = at->pool.figures();
     all.segments += of.segments;
     all.bytes += of.mapped_bytes;
   }
@@ -226,10 +239,12 @@ std::uint64_t trim_all_segments(const KindMemory* memory, Segments which) {
       },
       &found);
   std::uint64_t bytes = 0;
+  const bool is_short = which != Segments::not_needed_since_the_call_before;
+  for (SegmentsAt* const at : found.used)
+    if (kind_of(*at).is_there(at->source.place())) bytes += trim(at->pool, which);
   for (SegmentsAt* const one : found.used) {
     const Used at(one);
-    if (!kind_of(*at).is_there(at->source.place())) continue;
-    bytes += at->pool.trim(which == Segments::all_without_blocks ? 0 : at->pool.take_recent_peak());
+    if (is_short && kind_of(*at).is_there(at->source.place())) at->pool.wait_for_returns();
   }
   return bytes;
 }
@@ -253,6 +268,7 @@ void PoolSegments::after_fork() {
 
 void PoolSegments::after_fork_in_child() {
   for (SegmentsAt* at = first_; at; at = at->next) at->users = 0;
+  made_ = 0;
 }
 
 }  // namespace cistern::library

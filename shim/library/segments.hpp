@@ -8,6 +8,8 @@
 //
 // A context that ends takes its segments with it. The pool there is then forgotten when no thread is in it.
 #pragma once
+#include <atomic>
+
 #include "pool/ranges/segment_pool.hpp"
 #include "shim/library/kind_memory.hpp"
 
@@ -22,11 +24,15 @@ class SegmentsOfKind {
   };
   using Fence = WorkFence;
 
-  SegmentsOfKind(const KindMemory& memory, const Place& place) : memory_(memory), place_(place) {}
+  SegmentsOfKind(const KindMemory& memory, const Place& place, std::atomic<std::uint64_t>& made)
+      : memory_(memory), place_(place), made_(made) {}
 
-  Acquired<std::uint64_t, Error> acquire(std::uint64_t bytes);
+  Acquired<std::uint64_t, Error> acquire(std::uint64_t bytes, Shortage shortage);
   void release(std::uint64_t first) { memory_.segments->release(place_, first); }
-  Settled settled(Fence& fence) { return memory_.segments->settled(place_, fence); }
+  // After its context has ended the driver is not asked: the pool may be forgotten under a lock.
+  Settled settled(Fence& fence) {
+    return memory_.segments->is_there(place_) ? memory_.segments->settled(place_, fence) : Settled::yes;
+  }
   static bool out_of_memory(const Error& error) { return error.status == CISTERN_NO_MEMORY; }
 
   const KindMemory& memory() const { return memory_; }
@@ -35,6 +41,7 @@ class SegmentsOfKind {
  private:
   const KindMemory& memory_;
   const Place place_;
+  std::atomic<std::uint64_t>& made_;
 };
 
 struct SegmentsAt;
@@ -45,7 +52,7 @@ class PoolSegments {
   cistern_status take(const BlockRequest& request, Taken* taken);
   // As KindMemory::give, for a block that take() gave.
   cistern_status give(const Taken& taken, void* queue, InOrder order);
-  // Has free bytes for so many blocks.
+  // Has free bytes for so many blocks more.
   cistern_status reserve(const BlockRequest& request, std::size_t count);
 
   struct Figures {
@@ -89,9 +96,11 @@ class PoolSegments {
 
   Lock lock_;  // of the list
   SegmentsAt* first_ = nullptr;
+  std::atomic<std::uint64_t> made_{0};  // in places that are forgotten, too
 };
 
-enum class Segments { all_without_blocks, not_needed_since_the_call_before };
+// Unsettled: work may still use them, and their release waits for it.
+enum class Segments { all_without_blocks, unsettled_too, not_needed_since_the_call_before };
 // Returns the bytes that went back, of pools of this kind; null: of all kinds.
 std::uint64_t trim_all_segments(const KindMemory* memory, Segments which);
 

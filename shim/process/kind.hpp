@@ -93,12 +93,15 @@ inline void call_gpu_state_hook() {
   if (const auto hook = gpu_state_hook.load(std::memory_order_relaxed)) hook();
 }
 
-// The library cuts blocks out of segments that it takes from kinds. This gives back those without blocks, and returns
-// the bytes: for a kind that is out of memory, under no lock. Null: there are none.
-inline constinit std::atomic<std::uint64_t (*)()> segments_trim{nullptr};
-inline std::uint64_t trim_segments() {
+// The library cuts blocks out of segments that it takes from kinds. This gives back those without blocks, waits
+// for other threads that do, and returns the bytes: for a kind that is out of memory, under no lock. Null: there are
+// none.
+// Unsettled::too: those too that work may still use, which the driver's free waits for.
+enum class Unsettled { stays, too };
+inline constinit std::atomic<std::uint64_t (*)(Unsettled)> segments_trim{nullptr};
+inline std::uint64_t trim_segments(Unsettled unsettled = Unsettled::stays) {
   const auto trim = segments_trim.load(std::memory_order_relaxed);
-  return trim ? trim() : 0;
+  return trim ? trim(unsettled) : 0;
 }
 
 }  // namespace cistern

@@ -28,7 +28,9 @@ class BusyStream {
     word_ = static_cast<std::atomic<std::uint32_t>*>(memory);
     hold();
   }
-  ~BusyStream() { let_go(); }
+  ~BusyStream() {
+    if (stream) let_go();
+  }
   void hold() {
     word_->store(0);
     const auto wait = driver_function(static_cast<decltype(::cuStreamWaitValue32)*>(nullptr), "cuStreamWaitValue32_v2");
@@ -37,6 +39,11 @@ class BusyStream {
   void let_go() {
     word_->store(1);
     EXPECT_EQ(DRIVER(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+  }
+  // The same for a stream that the test has destroyed.
+  void abandon() {
+    word_->store(1);
+    stream = nullptr;
   }
   bool is_idle() const { return DRIVER(cuStreamQuery)(stream) == CUDA_SUCCESS; }
 

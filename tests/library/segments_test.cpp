@@ -1,6 +1,8 @@
 // Pools that cut blocks out of segments of their own (CISTERN_SEGMENTS): in a program that links the library, and again
 // with the object preloaded, where the hooks see what the program does with a block. CUDA is the simulated driver.
 #include <cistern/plugins.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -123,6 +125,41 @@ TEST_F(Segments, HaveFiguresThatAddUp) {
   }
 }
 
+TEST_F(Segments, HaveHolesThatFiguresTell) {
+  cistern_pool* const pool = make("holes");
+  std::vector<void*> blocks;
+  for (int i = 0; i < 10; ++i) blocks.push_back(take(pool, 100'000));
+  for (int i = 0; i < 10; i += 2) give(pool, blocks[i]);
+  const cistern_figures now = figures();
+  EXPECT_GT(now.external_fragmentation, 0.1);
+  EXPECT_DOUBLE_EQ(now.external_fragmentation,
+                   1 - static_cast<double>(now.largest_free_bytes) / static_cast<double>(now.free_bytes));
+  for (int i = 1; i < 10; i += 2) give(pool, blocks[i]);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_F(Segments, CountNoRequestThatFailed) {
+  cistern_pool* const pool = make("counted");
+  void* none = nullptr;
+  EXPECT_EQ(cistern_pool_allocate(pool, std::size_t{1} << 50, 0, &none), CISTERN_NO_MEMORY);
+  EXPECT_EQ(statistics(pool).segments_made, 0u);
+  give(pool, take(pool, 1000));
+  EXPECT_EQ(statistics(pool).segments_made, 1u);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
+TEST_F(Segments, AreNotTheParentsInAChild) {
+  cistern_pool* const pool = make("of the parent");
+  give(pool, take(pool, 1000));
+  const pid_t child = fork();
+  if (!child) _exit(static_cast<int>(statistics(pool).segments_made));
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(statistics(pool).segments_made, 1u);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
 TEST_F(Segments, CanBeVisited) {
   struct Seen {
     std::uint64_t count = 0, bytes = 0;
@@ -180,6 +217,56 @@ TEST(SegmentsByOption, BlocksThatAreNotKeptAreWhole) {
     memory.deallocate(block, bytes);
     EXPECT_EQ(simcuda_value("frees") - freed, bytes >= limit);
     cistern_trim(CISTERN_DEVICE, 0, nullptr);
+  }
+}
+
+TEST(SegmentsByOption, BlocksAreWholeWhereTheDriverHasNoEvents) {
+  if (!getenv("EVENTS_ARE_MISSING")) GTEST_SKIP() << "a part of other tests";
+  ASSERT_TRUE(make_cuda_current());
+  const cistern::device_resource memory;
+  memory.deallocate(memory.allocate(1000), 1000);
+  auto now = cistern::sized<cistern_pool_statistics>();
+  EXPECT_EQ(cistern_pool_get_statistics(memory.pool(), &now), CISTERN_OK);
+  EXPECT_EQ(now.allocations, 1u);
+  EXPECT_EQ(now.segments_made, 0u);
+}
+
+TEST(SegmentsByOption, InDeferredOrderFreesThatWaitAreBounded) {
+  if (!getenv("FREES_WAIT_UP_TO")) GTEST_SKIP() << "a part of other tests";
+  if (!make_cuda_current()) GTEST_SKIP() << "no simulated driver";
+  cistern::pool pool = cistern::pool::make({.kind = CISTERN_DEVICE, .memory = CISTERN_SEGMENTS}).value();
+  BusyStream stream;
+  stream.let_go();
+  simcuda_set_value("stream_delay_us", 2000);
+  constexpr std::size_t kBytes = 8 * kMiB;
+  for (int i = 0; i < 200; ++i) {
+    void* block = nullptr;
+    ASSERT_EQ(cistern_pool_allocate(pool.get(), kBytes, 0, &block), CISTERN_OK);
+    EXPECT_EQ(DRIVER(cuMemsetD8Async)(address(block), 1, 100, stream.stream), CUDA_SUCCESS);
+    EXPECT_EQ(cistern_pool_deallocate(pool.get(), block, nullptr), CISTERN_OK);
+  }
+  simcuda_set_value("stream_delay_us", 0);
+  auto figures = cistern::sized<cistern_figures>();
+  EXPECT_EQ(cistern_get_figures(CISTERN_DEVICE, -1, &figures), CISTERN_OK);
+  EXPECT_LE(figures.reserved_peak_bytes, strtoull(getenv("FREES_WAIT_UP_TO"), nullptr, 10));
+}
+
+TEST(SegmentsByOption, InDeferredOrderNoBlockIsGivenAgainBeforeItsWorkHasEnded) {
+  if (!getenv("FREES_WAIT_UP_TO")) GTEST_SKIP() << "a part of other tests";
+  if (!make_cuda_current()) GTEST_SKIP() << "no simulated driver";
+  for (const cistern_pool_memory memory : {CISTERN_WHOLE_BLOCKS, CISTERN_SEGMENTS}) {
+    cistern::pool pool = cistern::pool::make({.kind = CISTERN_DEVICE, .memory = memory}).value();
+    BusyStream stream;
+    stream.let_go();
+    void *block = nullptr, *next = nullptr;
+    ASSERT_EQ(cistern_pool_allocate(pool.get(), kMiB, 0, &block), CISTERN_OK);
+    simcuda_set_value("stream_delay_us", 300'000);
+    EXPECT_EQ(DRIVER(cuMemsetD8Async)(address(block), 1, 100, stream.stream), CUDA_SUCCESS);
+    simcuda_set_value("stream_delay_us", 0);
+    EXPECT_EQ(cistern_pool_deallocate(pool.get(), block, nullptr), CISTERN_OK);
+    ASSERT_EQ(cistern_pool_allocate(pool.get(), kMiB, 0, &next), CISTERN_OK);
+    EXPECT_TRUE(next != block || stream.is_idle());
+    EXPECT_EQ(cistern_pool_deallocate(pool.get(), next, nullptr), CISTERN_OK);
   }
 }
 
@@ -285,6 +372,63 @@ TEST_F(Segments, MakeWayForOthersThatRunOutOfMemory) {
   cistern_trim(CISTERN_DEVICE, 0, nullptr);
   EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
   EXPECT_EQ(cistern_pool_destroy(whole), CISTERN_OK);
+}
+
+// The other thread is in the middle of a call of the driver, which takes long.
+TEST_F(Segments, MakeWayWhileAnotherThreadAsksForTheirWork) {
+  const std::size_t memory = 8ull << 30;
+  cistern_pool *const pool = make("asked"), *const other = make("other");
+  CUcontext context = nullptr;
+  EXPECT_EQ(DRIVER(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+  CUstream stream = nullptr;
+  ASSERT_EQ(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 6; ++i) blocks.push_back(take_on(pool, memory / 8, stream));
+  for (void* const block : blocks) {
+    EXPECT_EQ(DRIVER(cuMemsetD8Async)(address(block), 1, 64, stream), CUDA_SUCCESS);
+    EXPECT_EQ(cistern_pool_deallocate_on(pool, block, stream), CISTERN_OK);
+  }
+  EXPECT_EQ(DRIVER(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+  simcuda_set_value("latency_ns:cuEventQuery", 100'000'000);
+  const long long calls = simcuda_value("calls:cuEventQuery");
+  void* small = nullptr;
+  {
+    const Beside asks([&] {
+      EXPECT_EQ(DRIVER(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+      small = take(pool, 1000);
+    });
+    while (simcuda_value("calls:cuEventQuery") == calls) std::this_thread::yield();
+    void* const large = take(other, memory / 2);
+    simcuda_set_value("latency_ns:cuEventQuery", 0);
+    EXPECT_TRUE(large);
+    give(other, large);
+  }
+  give(pool, small);
+  EXPECT_EQ(DRIVER_V2(cuStreamDestroy)(stream), CUDA_SUCCESS);
+  for (cistern_pool* const each : {pool, other}) EXPECT_EQ(cistern_pool_destroy(each), CISTERN_OK);
+}
+
+// While a stream captures no fence can be asked: the driver's own free waits.
+TEST_F(Segments, MakeWayWhileAStreamCaptures) {
+  if (!is_preloaded()) GTEST_SKIP() << "captures are not seen when they begin";
+  const std::size_t memory = 8ull << 30;
+  cistern_pool* const pool = make("captured");
+  CUstream stream = nullptr, capturing = nullptr;
+  for (CUstream* each : {&stream, &capturing})
+    ASSERT_EQ(DRIVER(cuStreamCreate)(each, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  void* const block = take_on(pool, memory / 4 * 3, stream);
+  EXPECT_EQ(DRIVER(cuMemsetD8Async)(address(block), 1, 1000, stream), CUDA_SUCCESS);
+  ASSERT_EQ(cistern_pool_deallocate_on(pool, block, stream), CISTERN_OK);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(DRIVER_V2(cuStreamBeginCapture)(capturing, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  CUdeviceptr of_driver = 0;
+  EXPECT_EQ(DRIVER_V2(cuMemAlloc)(&of_driver, memory / 4 * 3), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuStreamEndCapture)(capturing, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuGraphDestroy)(graph), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER_V2(cuMemFree)(of_driver), CUDA_SUCCESS);
+  for (CUstream each : {stream, capturing}) EXPECT_EQ(DRIVER_V2(cuStreamDestroy)(each), CUDA_SUCCESS);
+  cistern_trim(CISTERN_DEVICE, 0, nullptr);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
 }
 
 // Memory whose work has not ended is waited for before a request fails, as the driver would.
@@ -441,7 +585,7 @@ TEST_F(SegmentsBesideTheDriver, AreNotFreedByTheDriversCallBeforeTheyHadABlock) 
     if (kind == CISTERN_DEVICE) EXPECT_EQ(DRIVER(cuMemFreeAsync)(first, nullptr), CUDA_ERROR_INVALID_VALUE);
     if (kind == CISTERN_PINNED)
       EXPECT_EQ(DRIVER(cuMemFreeHost)(reinterpret_cast<void*>(first)), CUDA_ERROR_INVALID_VALUE);
-    give(pool, take(pool, 1000));
+    give(pool, take(pool, 3 * kMiB));
     EXPECT_EQ(statistics(pool).segments_made, 1u) << "it is there";
     EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
   }
@@ -526,6 +670,31 @@ TEST_F(SegmentsBesideTheDriver, LeaveFreeMemoryAsItIsWithoutThem) {
   EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
 }
 
+// While a stream captures no event can be recorded, so nothing tells when the work of a stream that goes has ended.
+TEST_F(SegmentsBesideTheDriver, AreThereAgainWhenLostWorkWasWaitedFor) {
+  cistern_pool* const pool = make("lost");
+  CUstream capturing = nullptr, stream = nullptr;
+  ASSERT_EQ(DRIVER(cuStreamCreate)(&capturing, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  BusyStream lost;
+  CUgraph graph = nullptr;
+  ASSERT_EQ(DRIVER_V2(cuStreamBeginCapture)(capturing, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER_V2(cuStreamDestroy)(lost.stream), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuStreamEndCapture)(capturing, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuGraphDestroy)(graph), CUDA_SUCCESS);
+  void* const block = take_on(pool, 512 * kMiB, stream);
+  ASSERT_EQ(cistern_pool_deallocate_on(pool, block, stream), CISTERN_OK);
+  void* const asked = take(pool, 1000);
+  EXPECT_GE(statistics(pool).segment_bytes, 512 * kMiB);
+  lost.abandon();
+  EXPECT_EQ(DRIVER(cuCtxSynchronize)(), CUDA_SUCCESS);
+  give(pool, asked);
+  EXPECT_EQ(cistern_trim(CISTERN_DEVICE, 0, nullptr), CISTERN_OK);
+  EXPECT_EQ(statistics(pool).segment_bytes, 0u);
+  for (CUstream each : {capturing, stream}) EXPECT_EQ(DRIVER_V2(cuStreamDestroy)(each), CUDA_SUCCESS);
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
 TEST_F(SegmentsBesideTheDriver, GoWithTheirContext) {
   CUcontext primary = nullptr, own = nullptr;
   EXPECT_EQ(DRIVER(cuCtxGetCurrent)(&primary), CUDA_SUCCESS);
@@ -545,6 +714,7 @@ TEST_F(SegmentsBesideTheDriver, GoWithTheirContext) {
   void* const block = take(pool, 1000);
   EXPECT_EQ(DRIVER_V2(cuMemcpyHtoD)(address(block), text, sizeof text), CUDA_SUCCESS);
   EXPECT_EQ(statistics(pool).segments, 1u);
+  EXPECT_EQ(statistics(pool).segments_made, 2u) << "the other went with its context";
   give(pool, block);
   EXPECT_EQ(DRIVER_V2(cuCtxDestroy)(own), CUDA_SUCCESS);
   DRIVER(cuCtxSetCurrent)(primary);

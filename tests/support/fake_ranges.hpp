@@ -1,7 +1,9 @@
 // A driver that maps pieces of memory into ranges, for tests. It checks every call against what is mapped. Any call can
 // be made to fail, memory has an end, and fences are flags that the test settles.
 #pragma once
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -25,12 +27,16 @@ class FakeRanges {
     std::lock_guard hold(mutex_);
     if (fails()) return {0, kBroken, false};
     if (bytes == 0 || bytes % kPiece) ++wrong_calls;
-    if (physical_ + bytes > limit_bytes) return {0, kOutOfMemory, false};
+    if (physical_ + bytes > limit_bytes) {
+      ++refusals;
+      return {0, kOutOfMemory, false};
+    }
     physical_ += bytes;
     handles_[++last_] = bytes;
     return {last_, 0, true};
   }
   void destroy(Handle handle) {
+    if (meanwhile_back) meanwhile_back();
     std::lock_guard hold(mutex_);
     if (!handles_.contains(handle) || mapped_.contains(handle)) ++wrong_calls;
     physical_ -= handles_[handle];
@@ -62,6 +68,7 @@ class FakeRanges {
     return 0;
   }
   Settled settled(Fence& fence) {
+    if (meanwhile_asked) meanwhile_asked();
     std::lock_guard hold(mutex_);
     return closed_gates.contains(fence.gate) ? Settled::no : Settled::yes;
   }
@@ -98,6 +105,9 @@ class FakeRanges {
   int fail_every = 0;  // each n-th call that can fail; 0: none
   bool unmaps_fail = false;
   int wrong_calls = 0;
+  std::atomic<int> refusals{0};  // for lack of memory
+  // Called while a fence is asked, and before memory goes back.
+  std::function<void()> meanwhile_asked, meanwhile_back;
 
  private:
   struct Mapping {

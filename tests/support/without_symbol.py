@@ -1,5 +1,9 @@
-"""Libraries that lack a function, made of those that have it."""
+"""Libraries that lack a function, made of those that have it.
+
+    without_symbol.py LIBRARY NAME NEW_LIBRARY"""
+import pathlib
 import struct
+import sys
 
 DYNAMIC_SYMBOLS = 11  # a section's type
 
@@ -19,3 +23,9 @@ def without(library, name):
             struct.pack_into("<I", contents, at, name_at + 1)
             return bytes(contents)
     return None
+
+
+if __name__ == "__main__":
+    made = pathlib.Path(sys.argv[3])
+    made.parent.mkdir(parents=True, exist_ok=True)
+    made.write_bytes(without(pathlib.Path(sys.argv[1]).read_bytes(), sys.argv[2]))

@@ -38,7 +38,21 @@ void use_markers(CudaState& s, const Block& block, CUstream stream) {
   note_unseen_work(s, block, stream);
 }
 
+bool too_much_waits(CudaState& s, const Block& freed, std::uint64_t waiting_elsewhere) {
+  const Share& share = s.pools.source().share_of(freed.sort());
+  const std::uint64_t most = std::max(share.proportion.most_live(), Proportion::kKeptAnyway);
+  const auto is_over = [&] {
+    return waiting_elsewhere + share.waiting_bytes.load(std::memory_order_relaxed) + freed.bytes > most;
+  };
+  if (!is_over()) return false;
+  s.pools.settle();  // some may wait for a context in which no request comes
+  if (freed.range) waiting_elsewhere = freed.range->pool().waiting_bytes();
+  return is_over();
+}
+
 namespace {
+
+std::uint64_t waiting_in_range(const Block& freed) { return freed.range ? freed.range->pool().waiting_bytes() : 0; }
 
 DriverCalls& calls_of(CudaState& s, const Block& block) {
   return block.kind == BlockKind::device ? block.context->device->calls : s.pools.source().pinned_calls;
@@ -123,20 +137,6 @@ void keep_in_order(CudaState& s, Block* block, std::uint64_t traits, std::uint64
   s.pools.give(block, s.pools.fence_for(block, true), now_ns);
 }
 
-// In deferred order the program may run far ahead of the device. Freed blocks that wait for its work are to have no
-// more bytes than were live lately.
-bool too_much_waits(CudaState& s, const Block& freed) {
-  const Share& share = s.pools.source().share_of(freed.sort());
-  const std::uint64_t most = std::max(share.proportion.most_live(), Proportion::kKeptAnyway);
-  const auto is_over = [&] {
-    const std::uint64_t in_range = freed.range ? freed.range->pool().waiting_bytes() : 0;
-    return in_range + share.waiting_bytes.load(std::memory_order_relaxed) + freed.bytes > most;
-  };
-  if (!is_over()) return false;
-  s.pools.settle();  // some may wait for a context in which no request comes
-  return is_over();
-}
-
 constexpr std::uint64_t kMuchKept = std::uint64_t{4} << 30;
 
 bool much_is_kept(CudaState& s, const Block& freed) {
@@ -174,7 +174,8 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
     if (*reason != Unpooled::capturing || !order.of_stream || block->marked.load(std::memory_order_relaxed))
       return really_free(s, block, *reason, pass);
   const bool as_chosen = order.when == Order::as_chosen;
-  const bool waits = order.when == Order::now || (as_chosen && (!s.pools.are_deferred() || too_much_waits(s, *block)));
+  const bool waits = order.when == Order::now ||
+                     (as_chosen && (!s.pools.are_deferred() || too_much_waits(s, *block, waiting_in_range(*block))));
   Context* const context = block->context;
   const CUresult waited = !waits ? kNotReady : synchronise(s, context, current);
   // The driver's own free may wait for the current context too, and its work may use the block.

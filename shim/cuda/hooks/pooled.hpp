@@ -40,6 +40,9 @@ void hand_out_part(CudaState& s, Block* block, std::uint64_t bytes, const char* 
 // Waits for all work of the context, whichever context is current (free.cpp). While a stream captures it does not wait,
 // and answers kNotReady. The caller counts the wait.
 CUresult synchronise(CudaState& s, Context* context, const Context* current);
+// In deferred order the program may run far ahead of the device. Freed blocks that wait for its work are to have no
+// more bytes than were live lately. `waiting_elsewhere`: bytes that wait in the block's range or segments.
+bool too_much_waits(CudaState& s, const Block& freed, std::uint64_t waiting_elsewhere);
 // A block is freed for which no call may wait: events in the streams tell when the work has ended (free.cpp).
 void use_markers(CudaState& s, const Block& block, CUstream stream);
 

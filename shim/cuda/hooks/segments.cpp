@@ -36,7 +36,7 @@ Block* record_of(CudaState& s, const SegmentPlace& at, const CutBytes& cut) {
 
 }  // namespace
 
-CUresult acquire_segment(const SegmentPlace& at, std::uint64_t bytes, std::uintptr_t* first) {
+CUresult acquire_segment(const SegmentPlace& at, const WantedSegment& wanted, std::uintptr_t* first) {
   CudaState& s = state();
   BlockSource& source = s.pools.source();
   Device* const device = at.context->device;
@@ -44,19 +44,25 @@ CUresult acquire_segment(const SegmentPlace& at, std::uint64_t bytes, std::uintp
   if (!entered || !is_there(at)) return kInvalidContext;
   source.release_postponed();
   sample_device_memory(s, *device);
-  const BlockSource::Request request{at.context, at.traits, bytes};
+  const BlockSource::Request request{at.context, at.traits, wanted.bytes};
   Acquired<std::uintptr_t, CUresult> acquired{0, kOutOfMemory, false};
-  acquired.error = with_room(s, kind_of(at) == BlockKind::device ? device : nullptr, bytes, [&] {
+  Device* const limited = kind_of(at) == BlockKind::device ? device : nullptr;
+  const auto acquire = [&] {
     acquired = source.acquire_segment(request);
     return acquired.error;
-  });
+  };
+  if (wanted.makes_room)
+    acquired.error = with_room(s, limited, wanted.bytes, acquire);
+  else if (!limited || limit_allows(*limited, wanted.bytes))
+    acquire();
+  if (!acquired.ok && !wanted.makes_room) return acquired.error;
   if (!acquired.ok) return note(s, acquired.error);
   const Inside inside(*at.context);
   if (!is_there(at) || acquired.chunk % ranges::kGranule) {
     source.release_segment(request, acquired.chunk);
     return is_there(at) ? kNotSupported : kInvalidContext;
   }
-  source.share_of({kind_of(at), at.context, at.traits}).proportion.note_new(bytes);
+  source.share_of({kind_of(at), at.context, at.traits}).proportion.note_new(wanted.bytes);
   if (const std::optional<Segment> stale = s.segments.put(acquired.chunk, {request, at.epoch}))
     source.forget_segment(stale->of);
   *first = acquired.chunk;
@@ -91,7 +97,8 @@ CUresult end_cut_block(const SegmentPlace& at, std::uintptr_t address, const Cut
   Block* const block = s.blocks.table.find(address);
   if (!block || !block->in_segment || block->context != at.context || !is_there(at)) return kInvalidValue;
   const std::uint8_t further = block->further_streams.load();
-  const bool waits_now = as.on_stream ? further > 1 : !s.pools.are_deferred();
+  const bool waits_now =
+      as.on_stream ? further > 1 : !s.pools.are_deferred() || too_much_waits(s, *block, as.waiting_bytes);
   const CUresult waited = waits_now ? synchronise(s, at.context, s.contexts.current()) : kNotReady;
   if (waited != kSuccess && waited != kNotReady) return waited;
   BlockState state = BlockState::live;

@@ -32,7 +32,9 @@ bool may_cut(const BlockRequest& request) {
   if (!driver_found()) return false;
   CudaState& s = state();
   const BlockKind kind = request.memory->kind == CISTERN_DEVICE ? BlockKind::device : BlockKind::pinned;
-  return !s.missing.for_pools && !why_size_not_pooled(s, kind, request.bytes) && !is_for_graph(s, request.order);
+  // Without events nothing says when the memory is free for other work: the driver's own free waits.
+  if (s.missing.for_pools || s.missing.for_order) return false;
+  return !why_size_not_pooled(s, kind, request.bytes) && !is_for_graph(s, request.order);
 }
 
 // A context after a fault answers with the fault.
@@ -69,7 +71,7 @@ cistern_status end(const Place& place, std::uintptr_t address, void* queue, InOr
   CutFreed freed;
   const bool on_stream = order.of_stream || queue;
   auto* const stream = static_cast<CUstream>(order.of_stream ? order.stream : queue);
-  const CUresult answer = end_cut_block(place_of(place), address, {on_stream, stream}, &freed);
+  const CUresult answer = end_cut_block(place_of(place), address, {on_stream, stream, end->waiting_bytes}, &freed);
   if (answer != kSuccess) return status_of(answer);
   end->work_waits = freed.work_waits;
   end->order = freed.order ? freed.order : ranges::kContextOrder;
@@ -101,8 +103,10 @@ extern constexpr library::KindSegments segments = {
     .find = find,
     .is_there = is_there,
     .device_of = [](const Place& place) { return place_of(place).context->device->ordinal; },
-    .acquire = [](const Place& place, std::size_t bytes,
-                  std::uintptr_t* first) { return status_of(acquire_segment(place_of(place), bytes, first)); },
+    .acquire =
+        [](const Place& place, std::size_t bytes, Shortage shortage, std::uintptr_t* first) {
+          return status_of(acquire_segment(place_of(place), {bytes, shortage == Shortage::makes_room}, first));
+        },
     .release = [](const Place& place, std::uintptr_t first) { release_segment(place_of(place), first); },
     .begin = begin,
     .end = end,

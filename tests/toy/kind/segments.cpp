@@ -49,10 +49,10 @@ cistern_status find(const BlockRequest& request, Place* place) {
 }
 
 // The driver aligns to 16 bytes.
-cistern_status acquire(const Place& place, std::size_t bytes, std::uintptr_t* first) {
+cistern_status acquire(const Place& place, std::size_t bytes, Shortage shortage, std::uintptr_t* first) {
   void* memory = nullptr;
   int error = next().toy_allocate(handle_of(place), bytes + ranges::kGranule, &memory);
-  if (error == TOY_NO_MEMORY) {
+  if (error == TOY_NO_MEMORY && shortage == Shortage::makes_room) {
     state().pool.drain(reinterpret_cast<std::uintptr_t>(handle_of(place)));
     error = next().toy_allocate(handle_of(place), bytes + ranges::kGranule, &memory);
   }
