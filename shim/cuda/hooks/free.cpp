@@ -196,7 +196,7 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
   const auto is_of_current = [&](const ClockPoint& of) { return of.context == current; };
   if (!has_waited && current && std::none_of(fence.begin(), fence.end(), is_of_current))
     fence.push_back({current, current->clock.now()});
-  const bool stays = !fence.empty() || s.pools.keeps(*block, now_ns);
+  const bool stays = !has_waited || s.pools.keeps(*block, now_ns);
   account_death(s, block, {.kept = stays, .waited = has_waited, .now_ns = now_ns});
   if (!stays)
     s.pools.source().release(block);
