@@ -2,6 +2,7 @@
 #include "tests/simcuda/driver/context.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "tests/simcuda/driver/array.hpp"
 #include "tests/simcuda/driver/call.hpp"
@@ -96,7 +97,9 @@ CUresult create(CUcontext* handle, unsigned flags, CUdevice ordinal) {
   Device* device = find_device(ordinal);
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
-  auto* context = new Context;
+  // Never freed: no other context gets its handle, and work may still name it.
+  static auto* const made = new std::vector<Context*>;
+  auto* context = made->emplace_back(new Context);
   start_context(lock, *context, *device, flags);
   this_thread().contexts.push_back(context);
   *handle = context->handle();
