@@ -25,6 +25,12 @@ bool is_preloaded() { return getenv("LD_PRELOAD") && strstr(getenv("LD_PRELOAD")
 
 CUdeviceptr address(const void* block) { return reinterpret_cast<CUdeviceptr>(block); }
 
+// On the first device.
+CUresult make_context(CUcontext* context) {
+  using Create = CUresult (*)(CUcontext*, unsigned, CUdevice);
+  return driver_function(static_cast<Create>(nullptr), "cuCtxCreate_v2")(context, 0, 0);
+}
+
 class Segments : public testing::Test {
  protected:
   void SetUp() override {
@@ -698,18 +704,16 @@ TEST_F(SegmentsBesideTheDriver, AreThereAgainWhenLostWorkWasWaitedFor) {
 TEST_F(SegmentsBesideTheDriver, GoWithTheirContext) {
   CUcontext primary = nullptr, own = nullptr;
   EXPECT_EQ(DRIVER(cuCtxGetCurrent)(&primary), CUDA_SUCCESS);
-  const auto make_context =
-      driver_function(static_cast<CUresult (*)(CUcontext*, unsigned, CUdevice)>(nullptr), "cuCtxCreate_v2");
   cistern_pool* const pool = make("context");
   const std::uint64_t reserved = figures().reserved_bytes;
-  ASSERT_EQ(make_context(&own, 0, 0), CUDA_SUCCESS);
+  ASSERT_EQ(make_context(&own), CUDA_SUCCESS);
   void *const held = take(pool, 1000), *const freed = take(pool, 1000);
   give(pool, freed);
   EXPECT_EQ(DRIVER_V2(cuCtxDestroy)(own), CUDA_SUCCESS);
   EXPECT_EQ(figures().reserved_bytes, reserved);
   EXPECT_EQ(statistics(pool).segments, 0u);
   EXPECT_NE(cistern_pool_deallocate(pool, held, nullptr), CISTERN_OK);
-  ASSERT_EQ(make_context(&own, 0, 0), CUDA_SUCCESS);
+  ASSERT_EQ(make_context(&own), CUDA_SUCCESS);
   char text[8] = "there";
   void* const block = take(pool, 1000);
   EXPECT_EQ(DRIVER_V2(cuMemcpyHtoD)(address(block), text, sizeof text), CUDA_SUCCESS);
@@ -724,12 +728,10 @@ TEST_F(SegmentsBesideTheDriver, GoWithTheirContext) {
 TEST_F(Segments, OfContextsThatComeAndGoAreTheirOwn) {
   CUcontext primary = nullptr, own = nullptr;
   EXPECT_EQ(DRIVER(cuCtxGetCurrent)(&primary), CUDA_SUCCESS);
-  const auto make_context =
-      driver_function(static_cast<CUresult (*)(CUcontext*, unsigned, CUdevice)>(nullptr), "cuCtxCreate_v2");
   cistern_pool* const pool = make("lives");
   void* const kept = take(pool, 1000);
   for (int life = 0; life < 5; ++life) {
-    ASSERT_EQ(make_context(&own, 0, 0), CUDA_SUCCESS);
+    ASSERT_EQ(make_context(&own), CUDA_SUCCESS);
     const std::uint64_t before = figures().live_bytes;
     void* const block = take(pool, 5 * kMiB);
     EXPECT_EQ(figures().live_bytes, before + 5 * kMiB);

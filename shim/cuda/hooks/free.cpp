@@ -137,6 +137,15 @@ void keep_in_order(CudaState& s, Block* block, std::uint64_t traits, std::uint64
   s.pools.give(block, s.pools.fence_for(block, true), now_ns);
 }
 
+// The work that a free leaves to be waited for. That of the current context may use the block, too.
+BlockSource::Fence fence_behind(CudaState& s, const Block* block, Context* current, bool has_waited) {
+  BlockSource::Fence fence = s.pools.fence_for(block, !has_waited);
+  const auto is_of_current = [&](const ClockPoint& of) { return of.context == current; };
+  if (!has_waited && current && std::none_of(fence.begin(), fence.end(), is_of_current))
+    fence.push_back({current, current->clock.now()});
+  return fence;
+}
+
 constexpr std::uint64_t kMuchKept = std::uint64_t{4} << 30;
 
 bool much_is_kept(CudaState& s, const Block& freed) {
@@ -192,10 +201,6 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
   const Sort sort = block->sort();
   const bool in_range = block->range;
   const std::uint64_t now_ns = coarse_now_ns();
-  BlockSource::Fence fence = s.pools.fence_for(block, !has_waited);
-  const auto is_of_current = [&](const ClockPoint& of) { return of.context == current; };
-  if (!has_waited && current && std::none_of(fence.begin(), fence.end(), is_of_current))
-    fence.push_back({current, current->clock.now()});
   const bool stays = !has_waited || s.pools.keeps(*block, now_ns);
   account_death(s, block, {.kept = stays, .waited = has_waited, .now_ns = now_ns});
   if (!stays)
@@ -203,7 +208,7 @@ CUresult free_block(CudaState& s, Block* block, const char* api, Order order, Pa
   else if (order.traits)
     keep_in_order(s, block, order.traits, now_ns);
   else
-    s.pools.give(block, std::move(fence), now_ns);
+    s.pools.give(block, fence_behind(s, block, current, has_waited), now_ns);
   if (may_wait && !in_range) s.pools.keep_in_proportion(sort, now_ns);
   s.pools.source().release_postponed();
   return kSuccess;
