@@ -67,10 +67,10 @@ struct CutBlock {
 // Facts about a block that ended: they say who may use its memory next.
 struct CutEnd {
   std::uint64_t waiting_bytes = 0;  // known before: freed at this place, and work may still use them
-  bool work_waits = false;  // work of its own context may still use it
-  ranges::Order order = 0;  // of that work
-  WorkFence others;         // other contexts' work that may
-  bool is_retired = false;  // the driver gave its address to others: it is not used again
+  bool work_waits = false;          // work of its own context may still use it
+  ranges::Order order = 0;          // of that work
+  WorkFence others;                 // other contexts' work that may
+  bool is_retired = false;          // the driver gave its address to others: it is not used again
 };
 
 struct KindSegments {
