@@ -2,10 +2,10 @@
 // of each load, from before the first copy until the last byte is there. Run by bench/staging.py, plain and under the
 // shim in turn; one JSON object per load.
 //
-//   cuda_files [--by-hand] MEBIBYTES TENSORS LOADS
+//   cuda_files [--cold] [--by-hand] MEBIBYTES TENSORS LOADS
 //
 // The file is made in the folder that the program runs in. It is in the page cache, and each load maps it again, so no
-// page was touched before. --by-hand: the program reads tensors into two pinned buffers by turns, and copies those: the
+// page was touched before. --cold: it is dropped from the page cache before each load. --by-hand: the program reads tensors into two pinned buffers by turns, and copies those: the
 // best that it can do itself.
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -36,6 +36,11 @@ int file_of(std::size_t bytes) {
   for (std::size_t written = 0; written < bytes; written += part.size())
     if (write(file, part.data(), part.size()) != static_cast<ssize_t>(part.size())) std::exit(1);
   return file;
+}
+
+void drop_from_cache(int file) {
+  fsync(file);
+  posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
 }
 
 class Loader {
@@ -102,17 +107,24 @@ void load_all(Loader& loader, int file, std::size_t bytes, std::size_t tensors, 
 }  // namespace bench
 
 int main(int count, char** arguments) {
-  const bool by_hand = count > 1 && std::strcmp(arguments[1], "--by-hand") == 0;
-  if (count != (by_hand ? 5 : 4)) return std::fputs("cuda_files [--by-hand] MEBIBYTES TENSORS LOADS\n", stderr), 2;
-  const auto number = [&](int i) { return std::strtoull(arguments[i + by_hand], nullptr, 0); };
-  const std::size_t bytes = number(1) << 20, tensors = number(2);
+  bool is_cold = false, by_hand = false;
+  int next = 1;
+  for (; next < count && std::strncmp(arguments[next], "--", 2) == 0; ++next)
+    (std::strcmp(arguments[next], "--cold") == 0 ? is_cold : by_hand) = true;
+  if (count != next + 3)
+    return std::fputs("cuda_files [--cold] [--by-hand] MEBIBYTES TENSORS LOADS\n", stderr), 2;
+  const auto number = [&](int i) { return std::strtoull(arguments[next + i], nullptr, 0); };
+  const std::size_t bytes = number(0) << 20, tensors = number(1);
   const int file = bench::file_of(bytes);
   MUST(cuCtxSetCurrent(bench::primary_context()));
   CUdeviceptr device = 0;
   MUST(cuMemAlloc(&device, bytes / tensors));
   bench::Direct direct;
   bench::ByHand pinned;
-  for (unsigned long long load = 0; load < number(3); ++load)
-    bench::load_all(by_hand ? static_cast<bench::Loader&>(pinned) : direct, file, bytes, tensors, device);
+  bench::Loader& loader = by_hand ? static_cast<bench::Loader&>(pinned) : direct;
+  for (unsigned long long load = 0; load < number(2); ++load) {
+    if (is_cold) bench::drop_from_cache(file);
+    bench::load_all(loader, file, bytes, tensors, device);
+  }
   MUST(cuMemFree(device));
 }

@@ -23,6 +23,7 @@ class Published {
  public:
   Published(T value) : value_(value) {}
   operator T() const { return value_.load(std::memory_order_acquire); }
+  T operator->() const { return *this; }
   T operator=(T value) {
     value_.store(value, std::memory_order_release);
     return value;
@@ -45,8 +46,8 @@ struct Block {
   std::atomic<bool> marked{false};  // exported or marked through the driver: really freed, never given again
   bool unpooled = false;            // got by a call of the program's own, and really freed
   BlockKind kind = BlockKind::device;
-  Context* context = nullptr;
-  std::uint32_t epoch = 0;             // the context's, when the block was made
+  Published<Context*> context = nullptr;
+  Published<std::uint32_t> epoch = 0;  // the context's, when the block was made
   Published<std::uint64_t> bytes = 0;  // of the chunk
   std::uint64_t traits = 0;            // pinned: how it was allocated
   Slab* slab = nullptr;
@@ -75,7 +76,7 @@ struct Block {
   // Cut by size, next to blocks of other sizes. A slab has pieces of one size.
   bool in_range_or_segment() const { return range || in_segment; }
   Sort sort() const { return {kind, context, traits}; }
-  PoolKey key() const { return {reinterpret_cast<std::uintptr_t>(context), traits, bytes}; }
+  PoolKey key() const { return {reinterpret_cast<std::uintptr_t>(static_cast<const Context*>(context)), traits, bytes}; }
   bool context_is_there() const {
     return context->alive.load(std::memory_order_relaxed) && context->epoch.load(std::memory_order_relaxed) == epoch;
   }
@@ -179,7 +180,7 @@ class Blocks {
 
   // Whether the freed block lay exactly there. Another thread may have got the neighbouring addresses, and a freed
   // block may have lain across that border. Then the other thread forgets its record and may use it again meanwhile.
-  // Its address changes before its size does, and never to this one.
+  // Its address changes before its context, epoch and size do, and never to this one.
   static bool lay_at(const Block& block, std::uintptr_t first, std::uint64_t bytes) {
     return block.bytes == bytes && block.address.load(std::memory_order_relaxed) == first;
   }

@@ -1,6 +1,8 @@
 """A small deterministic job for CuPy on a GPU: arrays of many sizes with and without its own pool, pinned transfers and
-two streams. Prints a hash of every result, so that two runs can be compared."""
+two streams. Prints a hash of every result, so that two runs can be compared. cupy_job.py allocator: Cistern is CuPy's
+allocator."""
 import hashlib
+import pathlib
 import sys
 
 try:
@@ -56,6 +58,10 @@ def pinned_transfers():
     show("product", square @ square)
 
 
+if sys.argv[1:] == ["allocator"]:
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "shim/python"))
+    import libcistern.cupy
+    libcistern.cupy.use()
 many_sizes("sums with CuPy's pool")
 two_streams()
 pinned_transfers()

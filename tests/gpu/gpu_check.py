@@ -4,6 +4,7 @@ Each part has a share of the time. The results are written after every step, so 
 import argparse
 import concurrent.futures
 import datetime
+import importlib.util
 import json
 import os
 import pathlib
@@ -20,15 +21,23 @@ import processes
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 # Parts in their order, with the share of the whole time that each may take at most.
-PARTS = {"probe": 0.30, "tests": 0.35, "frameworks": 0.30, "costs": 0.15, "copies": 0.25, "preloaded": 0.20}
+PARTS = {"probe": 0.30, "tests": 0.35, "frameworks": 0.30, "costs": 0.15, "traces": 0.20, "copies": 0.25, "files": 0.30,
+         "preloaded": 0.20}
 PROBES = ("probe_driver", "probe_runtime_static", "probe_runtime_shared")
 # What a preloaded program is run with. Sites off: what the bookkeeping of call sites costs.
-PRELOADED = {"strict": {}, "deferred": {"CISTERN_DEVICE_ORDER": "deferred"}}
+PRELOADED = {"strict": {}, "deferred": {"CISTERN_DEVICE_ORDER": "deferred"},
+             "ranges": {"CISTERN_DEVICE_POOL": "ranges"},
+             "ranges, deferred": {"CISTERN_DEVICE_POOL": "ranges", "CISTERN_DEVICE_ORDER": "deferred"}}
+# Frameworks as they are, with all copies staged, and with Cistern as their allocator.
+FRAMEWORK_WAYS = {**PRELOADED, "staged": {"CISTERN_STAGING": "on"}}
+FRAMEWORKS = {"torch_job.py": True, "cupy_job.py": True, "jax_job.py": False}  # whether it takes Cistern's allocator
 COPY_WAYS = {"plain": None, **{f"staged, {helpers + 1} threads": {"CISTERN_STAGING": "on",
                                                                   "CISTERN_STAGING_THREADS": str(helpers)}
                                for helpers in (0, 1, 3, 7)}}
 COPY_BYTES = [64 << 10, 1 << 20, 16 << 20, 256 << 20, 1 << 30]
-COST_WAYS = {"plain": None, "preloaded": {}, "preloaded, sites off": {"CISTERN_SITES": "off"}}
+COST_WAYS = {"plain": None, "preloaded": {}, "preloaded, sites off": {"CISTERN_SITES": "off"},
+             "ranges, sites off": {"CISTERN_SITES": "off", "CISTERN_DEVICE_POOL": "ranges"}}
+FILE_WAYS = {"plain": None, "staged if faster": {}, "staged": {"CISTERN_STAGING": "on"}}
 # Programs that judge themselves; any other test program is judged by tests/cuda/run_ways.py.
 SELF_JUDGING = ("race",)
 NOT_THERE = 77
@@ -43,9 +52,9 @@ class Check:
         self.part_end = self.end
         self.results = {"gpu_check": 1, "date": datetime.datetime.now(datetime.timezone.utc).isoformat("T", "seconds"),
                         "complete": False, "machine": {}, "problems": [], "parts": [], "probe": [], "details": [],
-                        "costs": [], "copies": [], "tests": [], "frameworks": []}
+                        "costs": [], "traces": [], "copies": [], "files": [], "tests": [], "frameworks": []}
 
-    def environment(self, preloaded=None, runtime=True):
+    def environment(self, preloaded=None, runtime=True, schema_checker=False):
         """Plain, or with these options of Cistern; with NVIDIA's runtime that was carried along, or without it for
         programs that bring their own."""
         kept = {name: value for name, value in os.environ.items()
@@ -54,15 +63,24 @@ class Check:
         paths = [path for path in (self.arguments.library_path, kept.get("LD_LIBRARY_PATH"), carried) if path]
         if paths:
             kept["LD_LIBRARY_PATH"] = ":".join(paths)
+        if schema_checker and not importlib.util.find_spec("jsonschema"):
+            kept["PYTHONPATH"] = str(self.prepared / "python")
         if preloaded is not None:
             kept.update(preloaded, LD_PRELOAD=str(self.shim), CISTERN_REPORT="none")
         return kept
 
-    def run(self, command, preloaded=None, seconds=60, runtime=True):
+    def run(self, command, preloaded=None, seconds=60, folder=None, **environment):
         left = min(seconds, self.part_end - time.monotonic())
         if left <= 0:
             return None
-        return processes.run(command, self.environment(preloaded, runtime), left)
+        return processes.run(command, self.environment(preloaded, **environment), left, folder)
+
+    def rows_of(self, command, **options):
+        """What a benchmark printed; a problem where it failed."""
+        ended = self.run(command, **options)
+        if ended is not None and ended.code != 0:
+            self.problem(f"{' '.join(map(str, command))}: {ended.how()}, {ended.last_words()}")
+        return lines_of(ended)
 
     def write(self):
         out = self.arguments.out
@@ -191,7 +209,7 @@ class Check:
         for count in self.arguments.copy_bytes:
             for way, options in ways.items():
                 command = [program, "--warm-up=3", *(["--in-place"] if options is None else []), str(count)]
-                for row in lines_of(self.run(command, preloaded=options, seconds=60)):
+                for row in self.rows_of(command, preloaded=options):
                     if options is None or row["memory"] == "pageable":
                         self.results["copies"].append(dict(row, way=way))
                 self.write()
@@ -201,8 +219,9 @@ class Check:
             return
         programs = [path for path in sorted(self.prepared.glob("programs/*/*")) if not path.name.endswith(".so")]
         programs += sorted((ROOT / "tests/cuda/programs").glob("*.py"))
+        programs = [path for path in programs if re.search(self.arguments.tests, f"{path.parent.name}/{path.stem}")]
         if not programs:
-            self.problem("no test programs were prepared")
+            self.problem("no test programs were prepared, or none of that name")
         with concurrent.futures.ThreadPoolExecutor(self.arguments.jobs) as pool:
             for done in concurrent.futures.as_completed([pool.submit(self.test, path) for path in programs]):
                 self.results["tests"] += done.result()
@@ -213,35 +232,90 @@ class Check:
         way = path.parent.name if path.suffix != ".py" else "python"
         if path.name in SELF_JUDGING:
             ways = {"plain": None, **PRELOADED}
-            return [result(path.name, f"{way}, {name}", self.run([path], preloaded=options, seconds=60))
+            return [result(path.name, f"{way}, {name}", self.run([path, "--steps", 20000], options, seconds=60))
                     for name, options in ways.items()]
         command = [sys.executable, ROOT / "tests/cuda/run_ways.py", "--shim", self.shim]
         if self.arguments.library_path:
             command += ["--simulator", self.arguments.library_path]
-        return [result(path.stem, way, self.run([*command, path], seconds=90))]
+        return [result(path.stem, way, self.run([*command, path], seconds=90, schema_checker=True))]
+
+    def traces(self):
+        """A loop's time in calls for device memory, by the policy of the pool."""
+        program, ways = self.prepared / "cuda_lifetimes", {"plain": None, **PRELOADED}
+        if not self.shim_loads():
+            return
+        for trace in sorted(self.prepared.glob("traces/*.csv")):
+            for way, options in ways.items():
+                for row in self.rows_of([program, trace, 1, "device"], preloaded=options, seconds=30):
+                    self.results["traces"].append(dict(row, trace=trace.stem, way=way))
+            self.write()
+
+    def files(self):
+        """Weights from a mapped file: by a program of its own, then by what loads them in Python."""
+        if not self.shim_loads():
+            return
+        mebibytes, tensors = self.arguments.file_mebibytes, self.arguments.file_tensors
+        with tempfile.TemporaryDirectory(dir=self.arguments.out) as folder:
+            for way, options in {**FILE_WAYS, "plain, pinned by hand": None}.items():
+                for condition, more in (("warm", []), ("cold", ["--cold"])):
+                    command = [self.prepared / "cuda_files", *more, *(["--by-hand"] if "hand" in way else []),
+                               mebibytes, tensors, 1 if more else 2]
+                    for load, row in enumerate(self.rows_of(command, preloaded=options, folder=folder), 1):
+                        self.results["files"].append(dict(row, loader="cuMemcpyHtoD", way=way,
+                                                          load="cold" if more else load))
+                    self.write()
+            hashes = set()
+            for way, options in FILE_WAYS.items():
+                command = [sys.executable, HERE / "weights_job.py", folder, mebibytes, tensors, 2]
+                ended = self.run(command, preloaded=options, seconds=120, runtime=False)
+                rows = list(lines_of(ended))
+                self.results["files"] += [dict(row, way=way) for row in rows]
+                hashes |= {row["hash"] for row in rows}
+                entry = result("weights_job.py", way, ended)
+                if ended is not None and ended.code == NOT_THERE:
+                    entry.update(result="skipped")
+                if len(hashes) > 1:
+                    entry.update(result="failed", says=f"not all loads put the same bytes there: {hashes}")
+                self.results["frameworks"].append(entry)
+                self.write()
 
     def frameworks(self):
         if not self.shim_loads():
             return
-        for job in ("torch_job.py", "cupy_job.py"):
-            command = [sys.executable, HERE / job]
-            plain = self.run(command, seconds=90, runtime=False)
-            if plain is not None and plain.code == NOT_THERE:
-                self.results["frameworks"].append({"name": job, "way": "plain", "result": "skipped",
-                                                   "says": plain.last_words()})
-                continue
-            self.results["frameworks"].append(dict(result(job, "plain", plain), says=(plain.stdout if plain else "")))
-            if plain is None or plain.code != 0:
-                continue
-            for way, options in PRELOADED.items():
-                ended = self.run(command, preloaded=options, seconds=90, runtime=False)
-                entry = result(job, way, ended)
-                if ended is not None and entry["result"] == "passed" and ended.stdout != plain.stdout:
-                    entry.update(result="failed", says="other results than plain:\n" + ended.stdout)
-                self.results["frameworks"].append(entry)
+        with concurrent.futures.ThreadPoolExecutor(self.arguments.jobs) as pool:
+            for job in self.arguments.frameworks:
+                takes_allocator = FRAMEWORKS[job]
+                plain = self.run([sys.executable, HERE / job], seconds=90, runtime=False)
+                if plain is not None and plain.code == NOT_THERE:
+                    self.results["frameworks"].append({"name": job, "way": "plain", "result": "skipped",
+                                                       "says": plain.last_words()})
+                    continue
+                self.results["frameworks"].append(dict(result(job, "plain", plain),
+                                                       says=(plain.stdout if plain else "")))
+                if plain is None or plain.code != 0:
+                    continue
+                runs = [pool.submit(self.framework, job, plain, way, options, [])
+                        for way, options in FRAMEWORK_WAYS.items()]
+                if takes_allocator:
+                    runs += [pool.submit(self.framework, job, plain, f"Cistern's allocator, {way}", options,
+                                         ["allocator"]) for way, options in PRELOADED.items()]
+                for run in runs:
+                    self.results["frameworks"].append(run.result())
                 self.write()
 
+    def framework(self, job, plain, way, options, more):
+        """What it prints has to be what it printed plain; with an allocator of ours it leaves out what that cannot."""
+        ended = self.run([sys.executable, HERE / job, *more], preloaded=options, seconds=90, runtime=False)
+        entry = result(job, way, ended)
+        if entry["result"] == "passed":
+            printed, wanted = ended.stdout.splitlines(), plain.stdout.splitlines()
+            same = [line for line in wanted if line in printed] == printed if more else printed == wanted
+            if not same:
+                entry.update(result="failed", says="other results than plain:\n" + ended.stdout)
+        return entry
+
     def all(self):
+        self.arguments.out = self.arguments.out.resolve()
         if not (self.prepared / "probe_driver").exists():
             print(f"gpu-check: nothing prepared in {self.prepared}: run scripts/gpu-check --prepare where nvcc is")
             return 2
@@ -305,9 +379,13 @@ def parse():
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--copy-bytes", type=lambda text: [int(count) for count in text.split(",")],
                         default=COPY_BYTES)
+    parser.add_argument("--frameworks", type=lambda text: text.split(","), default=list(FRAMEWORKS))
+    parser.add_argument("--file-mebibytes", type=int, default=4096)
+    parser.add_argument("--file-tensors", type=int, default=300)
+    parser.add_argument("--tests", default="", help="only test programs (WAY/NAME) in which this pattern is found")
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--shim", type=pathlib.Path)
-    parser.add_argument("--library-path", default="")
+    parser.add_argument("--library-path", default="", type=lambda paths: ":".join(map(os.path.abspath, filter(None, paths.split(":")))))
     arguments = parser.parse_args()
     unknown = [part for part in arguments.parts if part not in PARTS]
     if unknown:

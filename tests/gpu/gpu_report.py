@@ -118,6 +118,38 @@ def copies(results):
     yield from table(cells)
 
 
+def traces(results):
+    entries = results["traces"]
+    if not entries:
+        return
+    ways = list(dict.fromkeys(entry["way"] for entry in entries))
+    rows = {}
+    for entry in entries:
+        rows.setdefault(entry["trace"], {})[entry["way"]] = entry
+    yield from heading("Lifetimes of device memory: microseconds for an allocation, a memset of it and its free")
+    cells = [["TRACE", "ALLOCATIONS", *(way.upper() for way in ways)]]
+    for trace, row in rows.items():
+        cells.append([trace, next(iter(row.values()))["allocations"],
+                      *(f"{row[way]['ns'] / row[way]['allocations'] / 1000:.2f}" if way in row else "-"
+                        for way in ways)])
+    yield from table(cells)
+
+
+def files(results):
+    entries = results["files"]
+    if not entries:
+        return
+    ways = list(dict.fromkeys(entry["way"] for entry in entries))
+    rows = {}
+    for entry in entries:
+        rows.setdefault((entry["loader"], entry["load"]), {})[entry["way"]] = entry["rate"]
+    yield from heading("Weights from mapped files to the device: 10^9 bytes a second")
+    cells = [["LOADER", "LOAD", *(way.upper() for way in ways)]]
+    for (loader, load), row in rows.items():
+        cells.append([loader, load, *(f"{row[way] / 1e9:.2f}" if way in row else "-" for way in ways)])
+    yield from table(cells)
+
+
 def parts(results):
     if results["parts"]:
         yield from heading("Time")
@@ -126,5 +158,6 @@ def parts(results):
 
 
 def text(results):
-    lines = [*machine(results), *probe(results), *outcomes(results), *costs(results), *copies(results), *parts(results)]
+    lines = [*machine(results), *probe(results), *outcomes(results), *costs(results), *traces(results), *copies(results),
+             *files(results), *parts(results)]
     return "\n".join(lines) + "\n"

@@ -7,8 +7,6 @@ import re
 import subprocess
 import sys
 
-CARRIED_AT_MOST = 64 * 1024 * 1024
-
 
 def newest_glibc(path):
     """As a tuple of numbers; empty for a file that is no ELF binary or needs none."""
@@ -34,9 +32,6 @@ def main():
         print(f"glibc {'.'.join(map(str, version))} or later: {len(paths)} files, {', '.join(paths[:4])}"
               f"{', ...' if len(paths) > 4 else ''}")
     print(f"{len(files)} files, {total / 1048576:.1f} MiB in {folder}")
-    if total > CARRIED_AT_MOST:
-        print("more than the 64 MiB that travel")
-        return 1
     return 0
 
 

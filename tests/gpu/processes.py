@@ -48,11 +48,11 @@ def end(process):
             continue
 
 
-def run(command, environment, seconds):
+def run(command, environment, seconds, folder=None):
     start = time.monotonic()
     process = subprocess.Popen([str(part) for part in command], env=environment, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-                               start_new_session=True)
+                               start_new_session=True, cwd=folder)
     try:
         stdout, stderr = process.communicate(timeout=max(seconds, 0.1))
         code = process.returncode

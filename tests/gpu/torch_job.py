@@ -1,7 +1,9 @@
 """A small deterministic job for PyTorch on a GPU: training steps, tensors of many sizes made and dropped, pinned
-transfers, a second stream and a captured graph. Prints a hash of every result, so that two runs can be compared."""
+transfers, a second stream and a captured graph. Prints a hash of every result, so that two runs can be compared.
+torch_job.py allocator: Cistern is PyTorch's allocator, which has no pools for graphs."""
 import hashlib
 import os
+import pathlib
 import sys
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with it
@@ -77,11 +79,17 @@ def captured_graph():
     show("captured graph", result)
 
 
+with_allocator = sys.argv[1:] == ["allocator"]
+if with_allocator:
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "shim/python"))
+    import libcistern.torch
+    libcistern.torch.use()
 torch.use_deterministic_algorithms(True, warn_only=True)
 torch.backends.cuda.matmul.allow_tf32 = False
 train()
 many_sizes()
 pinned_transfers()
-captured_graph()
+if not with_allocator:
+    captured_graph()
 torch.cuda.synchronize()
 print("done")

@@ -140,7 +140,8 @@ def of_leaks(report):
     if classes:
         host = report["kinds"]["host"]
         alive = total(classes.values(), "blocks")
-        yield "all host blocks are of a class", abs(alive - host["live_blocks"]) <= 50, False
+        yield (f"all host blocks are of a class ({alive} are, {host['live_blocks']} live)",
+               abs(alive - host["live_blocks"]) <= 50, False)
 
 
 def of_devices(report):

@@ -317,24 +317,26 @@ void use_markers(std::uintptr_t address, CUstream stream) {
 CUresult free_device(CUdeviceptr pointer) { return free_device_in({Order::as_chosen}, pointer); }
 
 CUresult free_device_later(CUdeviceptr pointer, CUstream stream) {
+  if (is_gone(state(), stream)) return free_device_in({Order::now}, pointer);
   use_markers(pointer, stream);
   return free_device_in({Order::later}, pointer);
 }
 
 CUresult free_pinned_later(void* pointer, CUstream stream) {
+  if (is_gone(state(), stream)) return free_pinned_in({Order::now}, pointer);
   use_markers(reinterpret_cast<std::uintptr_t>(pointer), stream);
   return free_pinned_in({Order::later, true}, pointer);
 }
 
-// If further streams use the block, it waits for all work of its context. If one of them has no known handle, the
-// caller waits now.
+// If further streams use the block, it waits for all work of its context. If one of them has no known handle, or this
+// one is gone, the caller waits now.
 CUresult free_device_on(CUstream stream, CUdeviceptr pointer) {
   CudaState& s = state();
   Block* const block = pointer ? s.blocks.table.find(pointer) : nullptr;
   if (!block || block->kind != BlockKind::device) return free_device(pointer);
   const std::uint64_t traits = stream_traits(s, block->context, stream);
   const std::uint8_t further = block->further_streams.load();
-  if (further > 1) return free_device_in({Order::now}, pointer);
+  if (further > 1 || (!traits && is_gone(s, stream))) return free_device_in({Order::now}, pointer);
   use_markers(pointer, stream);
   return free_device_in({Order::later, true, further ? 0 : traits}, pointer);
 }

@@ -157,7 +157,14 @@ CUresult cuPointerGetAttribute(void* value, int attribute, CUdeviceptr pointer) 
 
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr pointer) {
   const Found found = find_block(pointer);
-  if (found.whose == Whose::pool) return driver().cuPointerGetAttributes(count, attributes, values, nowhere());
+  if (found.whose == Whose::pool) {
+    const CUresult answer = driver().cuPointerGetAttributes(count, attributes, values, nowhere());
+    // Of memory that the driver does not know, the host pointer is the address that was asked for.
+    for (unsigned i = 0; answer == kSuccess && i < count; ++i)
+      if (auto* const host = static_cast<CUdeviceptr*>(values[i]); attributes[i] == kPointerHostPointer && *host)
+        *host = pointer;
+    return answer;
+  }
   const CUresult answer = driver().cuPointerGetAttributes(count, attributes, values, pointer);
   if (answer == kSuccess && found.whose == Whose::program)
     for (unsigned i = 0; i < count; ++i) correct_attribute(found.block, attributes[i], values[i]);

@@ -97,8 +97,10 @@ CUresult end_cut_block(const SegmentPlace& at, std::uintptr_t address, const Cut
   Block* const block = s.blocks.table.find(address);
   if (!block || !block->in_segment || block->context != at.context || !is_there(at)) return kInvalidValue;
   const std::uint8_t further = block->further_streams.load();
-  const bool waits_now =
-      as.on_stream ? further > 1 : !s.pools.are_deferred() || too_much_waits(s, *block, as.waiting_bytes);
+  const std::uint64_t order = stream_traits(s, at.context, as.stream);
+  const bool waits_now = (!order && is_gone(s, as.stream)) ||
+                         (as.on_stream ? further > 1
+                                       : !s.pools.are_deferred() || too_much_waits(s, *block, as.waiting_bytes));
   const CUresult waited = waits_now ? synchronise(s, at.context, s.contexts.current()) : kNotReady;
   if (waited != kSuccess && waited != kNotReady) return waited;
   BlockState state = BlockState::live;
@@ -106,7 +108,7 @@ CUresult end_cut_block(const SegmentPlace& at, std::uintptr_t address, const Cut
   freed->work_waits = waited != kSuccess;
   freed->is_retired = block->marked.load(std::memory_order_relaxed);
   if (freed->work_waits) use_markers(s, *block, as.stream);
-  if (as.on_stream && !further && !s.captures.any()) freed->order = stream_traits(s, at.context, as.stream);
+  if (as.on_stream && !further && !s.captures.any()) freed->order = order;
   freed->others = s.pools.fence_for(block, false);
   block->freed_site = site_of_call(s, block->kind == BlockKind::device ? "cuMemFree_v2" : "cuMemFreeHost");
   account_death(s, block, {.kept = true, .waited = waited == kSuccess});

@@ -2,6 +2,7 @@
 #include "shim/cuda/hooks/stream_order.hpp"
 
 #include "shim/cuda/device_memory.hpp"
+#include "shim/process/process.hpp"
 
 namespace cistern::cuda {
 namespace {
@@ -32,6 +33,13 @@ std::uint64_t stream_traits(CudaState& s, const Context* context, CUstream strea
     if (record && record->context == context) traits = traits_of(record->number);
   });
   return traits;
+}
+
+bool is_gone(CudaState& s, CUstream stream) {
+  if (is_default(stream) || stream == per_thread_stream() || !preloaded.load(std::memory_order_relaxed)) return false;
+  bool is_there = false;
+  s.objects.with_stream(stream, [&](const StreamRecord* record) { is_there = record; });
+  return !is_there;
 }
 
 void end_stream_order(CudaState& s, Context& context, std::uint64_t stream_number) {

@@ -12,6 +12,10 @@ namespace cistern::cuda {
 // The traits of what is kept for this stream of the context; 0: it has no name, or is another context's.
 std::uint64_t stream_traits(CudaState& s, const Context* context, CUstream stream);
 
+// The stream was destroyed, or never made. No call may name it: drivers follow the handle. (Seen: SIGSEGV in version
+// 580.) In a program that links the library this can't be told, and is false.
+bool is_gone(CudaState& s, CUstream stream);
+
 // The work of streams that were not seen when they were made (in a program that links the library) has to be asked for
 // while the caller names them: an event each. Before a block goes back behind the work of its context.
 void note_unseen_work(CudaState& s, const Block& block, CUstream stream);

@@ -18,16 +18,17 @@ def allocator(pool=None):
     streams = {}
 
     def allocate(nbytes, device):
-        stream = cupy.cuda.get_current_stream().ptr
+        stream = cupy.cuda.get_current_stream()  # kept alive: the block goes back on it
         try:
-            address = pool.allocate(nbytes, stream, device)
+            address = pool.allocate(nbytes, stream.ptr, device)
         except MemoryError:
             raise cupy.cuda.memory.OutOfMemoryError(nbytes, pool.statistics().live_bytes) from None
         streams[address] = stream
         return address
 
     def deallocate(address, device):
-        pool.deallocate(address, streams.pop(address, 0))
+        stream = streams.pop(address, None)
+        pool.deallocate(address, stream.ptr if stream else 0)
     made = cupy.cuda.PythonFunctionAllocator(allocate, deallocate)
     return made
 

@@ -159,9 +159,13 @@ int main() {
   CUstream stream = nullptr;
   NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   const CUdeviceptr block = device_block(kBytes);
-  to_device(stream, block);
-  to_host(stream, block);
-  to_host_behind_the_program(stream, block);
+  const bool one_at_a_time = later<CopyWithAttributes>("cuMemcpyWithAttributesAsync");  // since CUDA 13.2
+  say("a copy has attributes of its own: %s", yes_no(one_at_a_time));
+  if (one_at_a_time) {
+    to_device(stream, block);
+    to_host(stream, block);
+    to_host_behind_the_program(stream, block);
+  }
   in_a_batch(stream);
   wrong_batches(stream, block);
   NEED(cuMemFree(block));

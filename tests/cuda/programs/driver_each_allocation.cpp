@@ -31,7 +31,8 @@ static void pinned() {
     SHOW_MADE(pinned, cuMemHostAlloc(&block, 6000, asked));
     unsigned flags = 0;
     SHOW(cuMemHostGetFlags(&flags, block));
-    say("asked for %u: held %s", asked, yes_no((flags & asked) == asked));
+    // A small block's driver answers what others asked for with which it shares pages (seen: version 580).
+    if (asked != CU_MEMHOSTALLOC_PORTABLE) say("asked for %u: held %s", asked, yes_no((flags & asked) == asked));
     CUdeviceptr on_device = 0;
     SHOW(cuMemHostGetDevicePointer(&on_device, block, 0));
     say("same address on the device: %s", yes_no(on_device == reinterpret_cast<CUdeviceptr>(block)));

@@ -10,9 +10,12 @@ __attribute__((weak)) cudaError_t cudaThatNeverWas(int);
 }
 
 int main() {
-  say("cudaMalloc is there: %s", yes_no(cudaMalloc != nullptr));
+  // nvcc's headers have templates of these names, too.
+  cudaError_t (*const allocate)(void**, std::size_t) = cudaMalloc;
+  cudaError_t (*const give_back)(void*) = cudaFree;
+  say("cudaMalloc is there: %s", yes_no(allocate != nullptr));
   say("cudaThatNeverWas is there: %s", yes_no(cudaThatNeverWas != nullptr));
-  if (!cudaMalloc || !cudaFree) return finish();
+  if (!allocate || !give_back) return finish();
   unsigned* block = device_block(4000);
   fill(nullptr, block, 4000, 5);
   say("%s", contents(block, 4000).c_str());

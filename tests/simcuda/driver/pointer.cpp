@@ -143,10 +143,13 @@ void store(CUpointer_attribute attribute, unsigned long long value, void* data) 
   }
 }
 
-// [documented] What cuPointerGetAttributes gives for memory that the driver does not know: zeros, no error.
-void store_unknown(CUpointer_attribute attribute, uintptr_t, void* data) {
+// [documented] What cuPointerGetAttributes gives for memory that the driver does not know: zeros, no error. [measured]
+// The host pointer is the address itself.
+void store_unknown(CUpointer_attribute attribute, uintptr_t pointer, void* data) {
   if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
     *static_cast<int*>(data) = -2;
+  else if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER)
+    store(attribute, pointer, data);
   else
     store(attribute, 0, data);
 }

@@ -30,6 +30,7 @@ CUresult destroy(CUstream handle) {
   const StreamPointer stream = found->second;
   if (stream->capture) abandon_capture(lock, *stream);
   driver().streams.erase(found);
+  driver().destroyed_streams.insert(handle);
   stream->context->created.erase(stream);
   retire_stream(lock, stream);
   --counters.live_streams;
