@@ -70,12 +70,18 @@ void Turns::wait(Slot& slot, const StreamKey& key) {
   slot.waiting.fetch_add(1);
   while (true) {
     const unsigned ended = ended_.load();
-    const std::uint64_t waited_ns = monotonic_ns() - begin_ns;
+    const std::uint64_t now_ns = monotonic_ns();
+    std::uint64_t waited_ns = 0;  // without progress
     {
       Locked hold(lock_);
-      LongTurn* other = in_the_way_of(key);
-      if (other && waited_ns >= patience_ns_) troubled_.store(true);
-      for (; other && waited_ns >= patience_ns_; other = in_the_way_of(key)) other->given_up = true;
+      LongTurn* other = nullptr;
+      while ((other = in_the_way_of(key))) {
+        const std::uint64_t since_ns = std::max(begin_ns, other->progress_ns->load(std::memory_order_relaxed));
+        waited_ns = now_ns > since_ns ? now_ns - since_ns : 0;
+        if (waited_ns < patience_ns_) break;
+        other->given_up = true;
+        troubled_.store(true);
+      }
       if (!other) break;
     }
     slot.calls.fetch_sub(1);
@@ -108,14 +114,15 @@ bool Turns::drained(const StreamKey& key) {
   });
 }
 
-std::uint64_t Turns::begin_long(const StreamKey& key) {
+std::uint64_t Turns::begin_long(const StreamKey& key, std::atomic<std::uint64_t>& progress_ns) {
   if (!alone() && (troubled_.load(std::memory_order_relaxed) || in_use(key))) return 0;
   std::uint64_t number = 0;
   {
     Locked hold(lock_);
     if (in_the_way_of(key)) return 0;
     number = ++last_number_;
-    under_way_.push_back({key, number, false});
+    progress_ns.store(monotonic_ns(), std::memory_order_relaxed);
+    under_way_.push_back({key, number, &progress_ns, false});
     long_turns_.fetch_add(1);
   }
   if (drained(key)) return number;
@@ -149,11 +156,13 @@ void Turns::forget_in_child() {
 bool Turn::lengthen(const StreamKey& key) {
   if (number_) return true;
   slot_.calls.fetch_sub(1);
-  number_ = turns_.begin_long(key);
+  number_ = turns_.begin_long(key, progress_ns_);
   if (number_) return true;
   take([&] { return key; });
   return false;
 }
+
+void Turn::progressed() { progress_ns_.store(monotonic_ns(), std::memory_order_relaxed); }
 
 void Turn::shorten(const StreamKey& key) {
   if (!number_) return;

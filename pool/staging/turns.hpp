@@ -6,8 +6,9 @@
 //
 // So a thread that enqueues often never waits, and other threads wait for one copy at most. In a process of several
 // threads the caller makes sure that no work is ahead of the pieces on their stream, unless it is `alone`. Such work
-// might wait for the very thread that waits here. If that happens all the same, all waiting ends after a moment, and no
-// copy is cut into pieces any more.
+// might wait for the very thread that waits here. If that happens all the same, that is, if a copy makes no progress for
+// a while, all waiting ends, and no copy is cut into pieces any more. Whoever waited then comes between the pieces, so a
+// thread that a busy machine or a driver holds up has to be given the time.
 #pragma once
 #include <array>
 #include <atomic>
@@ -32,7 +33,7 @@ struct StreamKey {
 
 class Turns {
  public:
-  // `patience_ns`: how long a thread waits at most.
+  // `patience_ns`: how long a thread waits at most for a copy that makes no progress.
   explicit Turns(std::uint64_t patience_ns = kPatienceNs) : patience_ns_(patience_ns) {}
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
@@ -44,7 +45,7 @@ class Turns {
   void after_fork() { lock_.unlock_after_fork(); }
   void forget_in_child();
 
-  static constexpr std::uint64_t kPatienceNs = 100'000'000, kDrainNs = 100'000, kUnusedNs = 10'000'000;
+  static constexpr std::uint64_t kPatienceNs = 3'000'000'000, kDrainNs = 100'000, kUnusedNs = 10'000'000;
 
  private:
   friend class Turn;
@@ -64,7 +65,8 @@ class Turns {
   struct LongTurn {
     StreamKey key;
     std::uint64_t number;
-    bool given_up;  // by those who waited for it
+    const std::atomic<std::uint64_t>* progress_ns;  // the time of the last one; in the Turn
+    bool given_up;                                  // by those who waited for it
   };
 
   // A stream that joins all has its context's.
@@ -76,7 +78,7 @@ class Turns {
   LongTurn* in_the_way_of(const StreamKey& key);
   void wait(Slot& slot, const StreamKey& key);
   bool in_use(const StreamKey& key);
-  std::uint64_t begin_long(const StreamKey& key);  // 0: it is not to be had
+  std::uint64_t begin_long(const StreamKey& key, std::atomic<std::uint64_t>& progress_ns);  // 0: it is not to be had
   void end_long(std::uint64_t number);
   bool drained(const StreamKey& key);
   // For each slot whose calls may come between the pieces, while `look` returns true.
@@ -120,6 +122,8 @@ class Turn {
   bool lengthen(const StreamKey& key);
   // Makes it a short turn again.
   void shorten(const StreamKey& key);
+  // A piece of the copy was made.
+  void progressed();
 
  private:
   // The call is counted before it looks for long turns, because a long turn begins and then looks for counted calls.
@@ -133,6 +137,7 @@ class Turn {
   Turns& turns_;
   Turns::Slot& slot_;
   std::uint64_t number_ = 0;
+  std::atomic<std::uint64_t> progress_ns_{0};
 };
 
 }  // namespace cistern::staging

@@ -183,6 +183,28 @@ TEST_F(TurnsTest, NobodyWaitsForEver) {
   EXPECT_FALSE(At(turns, kB).lengthen(kB));
 }
 
+// As where the copy is long, or its thread gets little of a busy machine.
+TEST_F(TurnsTest, WhoMakesProgressIsWaitedFor) {
+  Turns turns(1'000'000'000);
+  std::atomic<bool> ended{false}, came_between{false}, waits{false};
+  At turn(turns, kA);
+  ASSERT_TRUE(turn.lengthen(kA));
+  std::thread other([&] {
+    waits = true;
+    At call(turns, kA);
+    came_between = !ended;
+  });
+  while (!waits) std::this_thread::yield();
+  for (int piece = 0; piece < 150; ++piece) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    turn.progressed();
+  }
+  ended = true;
+  turn.shorten(kA);
+  other.join();
+  EXPECT_FALSE(came_between);
+}
+
 TEST_F(TurnsTest, AChildBeginsAnew) {
   At turn(turns, kA);
   ASSERT_TRUE(turn.lengthen(kA));

@@ -25,6 +25,7 @@ class StreamTurn {
   void shorten() {
     if (turn_) turn_->shorten(whole_key());
   }
+  staging::Turn* turn() { return turn_ ? &*turn_ : nullptr; }
 
  private:
   staging::StreamKey whole_key() const;

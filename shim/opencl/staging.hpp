@@ -59,6 +59,7 @@ class QueueTurn {
   void shorten() {
     if (turn_) turn_->shorten(place_);
   }
+  staging::Turn* turn() { return turn_ ? &*turn_ : nullptr; }
 
  private:
   const staging::StreamKey place_;
@@ -99,7 +100,7 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
   void drop_trial(OpenclState&, const CopyContext&, const Trial&) {}
   std::optional<Unstaged> wait_for_earlier_work(OpenclState& s, const HostCopy& what);
   bool is_idle(OpenclState& s, const HostCopy& what);
-  Passage pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& copy_context);
+  Passage pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& copy_context, QueueTurn& turn);
 
   int number_of(cl_device_id device);
 

@@ -158,7 +158,7 @@ class StagingEngine {
   std::optional<Answer> stage(State& s, const Copy& what, Turn& turn, Plan& plan) {
     Passage passage;
     passage.refused = begin_pieces(s, what, turn);
-    if (!passage.refused) passage = driver().pass_ring(s, what, plan.copy_context);
+    if (!passage.refused) passage = driver().pass_ring(s, what, plan.copy_context, turn);
     if (passage.refused) {
       plan.of->count(*passage.refused, what.box.bytes());
       drop(s, plan);

@@ -16,9 +16,12 @@ bool HostLane::may_touch(const staging::Side& side, const staging::Box& box) {
 }
 
 bool HostLane::copy(const staging::Side& to, const staging::Side& from, const staging::Box& box) {
-  return copy_crew().copy(to, {from.base, from.row_pitch, from.slice_pitch}, box,
+  const bool copied =
+      copy_crew().copy(to, {from.base, from.row_pitch, from.slice_pitch}, box,
                           to_device_ ? staging::Direction::to_device : staging::Direction::to_host,
                           guarded(to_device_ ? from : to, box));
+  if (turn_) turn_->progressed();
+  return copied;
 }
 
 // Blocks of the host pool stay where they are while the program uses them. Another thread may unmap or protect all

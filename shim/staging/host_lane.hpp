@@ -1,12 +1,14 @@
 // The host's side of a copy through bounce buffers, for every kind of device.
 #pragma once
 #include "pool/staging/transfer.hpp"
+#include "pool/staging/turns.hpp"
 
 namespace cistern {
 
 class HostLane : public staging::Lane {
  public:
-  explicit HostLane(bool to_device) : to_device_(to_device) {}
+  // `turn`: the long one that the copy has, where it has one.
+  HostLane(bool to_device, staging::Turn* turn) : to_device_(to_device), turn_(turn) {}
 
   bool may_touch(const staging::Side& side, const staging::Box& box) final;
   bool copy(const staging::Side& to, const staging::Side& from, const staging::Box& box) final;
@@ -19,6 +21,7 @@ class HostLane : public staging::Lane {
   staging::Guarded guarded(const staging::Side& programs, const staging::Box& box) const;
 
   const bool to_device_;
+  staging::Turn* const turn_;
 };
 
 }  // namespace cistern
