@@ -6,6 +6,10 @@ step_name=
 step_start=
 script_start=$SECONDS
 step_times=()
+# Interrupted is not passed: what runs at the end (trap ... EXIT) sees another status than that of the last command.
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 say() { printf '%s\n' "$*"; }
 

@@ -120,6 +120,18 @@ class ListFailures(unittest.TestCase):
         self.assertEqual(lines, ["here: script: failed"] + [str(number) for number in range(971, 1001)])
 
 
+class Interrupted(unittest.TestCase):
+    """A script that is interrupted between two steps that went well has not passed."""
+
+    def test_the_last_status_is_not_that_of_the_script(self):
+        script = (f'. "{ROOT}/scripts/common.sh"; finish() {{ say "status $?"; }}; trap finish EXIT; true; '
+                  'kill -NAME $$; true; say "went on"')
+        for name, status in (("HUP", 129), ("INT", 130), ("TERM", 143)):
+            with self.subTest(signal=name):
+                done = subprocess.run(["bash", "-c", script.replace("NAME", name)], capture_output=True, text=True)
+                self.assertEqual((done.stdout, done.returncode), (f"status {status}\n", status))
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cmake", required=True)
