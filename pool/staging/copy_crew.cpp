@@ -53,8 +53,9 @@ void wake(std::atomic<std::uint32_t>& word, int threads) {
 }  // namespace
 
 // --- The caller's part
-bool CopyCrew::copy(const Side& to, const ConstSide& from, const Box& box, Direction direction, Guarded guarded) {
-  const Shares shares(to, from, box, settings_.share_bytes, guarded);
+bool CopyCrew::copy(const Side& to, const ConstSide& from, const Box& box, Direction direction, Guarded guarded,
+                    const SourceReader* reader) {
+  const Shares shares(to, from, box, settings_.share_bytes, guarded, reader);
   if (shares.bytes() >= settings_.alone_below_bytes && shares.count() > 1) return copy_large(shares, direction);
   return shares.copy_all(settings_.stores.value_or(Stores::cached));
 }

@@ -55,9 +55,9 @@ class CopyCrew {
   void configure(const Settings& settings) { settings_ = settings; }
 
   // Returns when every byte is copied. False: some of the guarded side was not there. Any number of threads may copy at
-  // the same time. The two sides do not overlap.
+  // the same time. The two sides do not overlap. `reader`: asked first for what is in one row.
   bool copy(const Side& to, const ConstSide& from, const Box& box, Direction direction,
-            Guarded guarded = Guarded::neither);
+            Guarded guarded = Guarded::neither, const SourceReader* reader = nullptr);
 
   // When exit begins: the helpers end. For good, in a child that is forked later, too.
   void stop();

@@ -184,8 +184,8 @@ namespace {
 // The driver's part of one copy through the ring (Lane in pool/staging/transfer.hpp).
 class CudaLane final : public HostLane {
  public:
-  CudaLane(CudaState& s, const HostCopy& what, Context& context, staging::Turn* turn)
-      : HostLane(what.to_device, turn),
+  CudaLane(CudaState& s, const HostCopy& what, Context& context, SourceKind source, staging::Turn* turn)
+      : HostLane(what.to_device, what.host, what.box, source, turn),
         s_(s),
         what_(what),
         context_(context),
@@ -260,11 +260,11 @@ class CudaLane final : public HostLane {
 }  // namespace
 
 Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const CopyContext& copy_context,
-                                   StreamTurn& turn) {
+                                   SourceKind source, StreamTurn& turn) {
   Passage passage;
   bool must_wait = false;
   {
-    CudaLane lane(s, what, *copy_context.context, turn.turn());
+    CudaLane lane(s, what, *copy_context.context, source, turn.turn());
     if (!lane.open()) {
       passage.refused = Unstaged::interrupted;
       return passage;

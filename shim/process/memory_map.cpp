@@ -32,7 +32,7 @@ std::optional<Mapping> parse_mapping(std::string_view line) {
   const auto first = number_in(take_until(line, '-')), end = number_in(take_until(line, ' '));
   const std::string_view rights = take_until(line, ' ');
   if (!first || !end || *end <= *first || rights.size() != 4) return std::nullopt;
-  take_until(line, ' ');  // the offset
+  const auto offset = number_in(take_until(line, ' '));
   const auto major = number_in(take_until(line, ':')), minor = number_in(take_until(line, ' '));
   const auto inode = number_in(take_until(line, ' '), 10);
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
@@ -42,6 +42,7 @@ std::optional<Mapping> parse_mapping(std::string_view line) {
                  .is_writable = rights[1] == 'w',
                  .is_executable = rights[2] == 'x',
                  .is_shared = rights[3] == 's',
+                 .offset = offset.value_or(0),
                  .device = device_number(major.value_or(0), minor.value_or(0)),
                  .inode = inode.value_or(0),
                  .path = line};

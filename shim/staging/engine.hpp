@@ -82,6 +82,7 @@ class StagingEngine {
     CopyContext copy_context{};
     Trial trial{};
     std::uint64_t begin_ns = 0;
+    SourceKind source = SourceKind::anonymous;
   };
 
   // The result of a copy through the ring.
@@ -114,9 +115,9 @@ class StagingEngine {
     if (mode_ != StagingMode::off && staging::range_of(bytes)) plan.copy_context = driver().context_of_copy(s, what);
     std::optional<Unstaged> reason = driver().why_not(s, what, plan.copy_context);
     // A copy that is refused without a look at its memory counts as one of anonymous memory.
-    const SourceKind source = reason ? SourceKind::anonymous : source_of_copy(what);
-    if (!reason && !is_file(source) && driver().reads_host(s, plan.copy_context)) reason = Unstaged::host_page_tables;
-    plan.of = &accounts_.of(plan.copy_context.device, what.to_device, source);
+    plan.source = reason ? SourceKind::anonymous : source_of_copy(what);
+    if (!reason && !is_file(plan.source) && driver().reads_host(s, plan.copy_context)) reason = Unstaged::host_page_tables;
+    plan.of = &accounts_.of(plan.copy_context.device, what.to_device, plan.source);
     if (reason) {
       plan.of->count(*reason, bytes);
       plan.of = nullptr;
@@ -158,7 +159,7 @@ class StagingEngine {
   std::optional<Answer> stage(State& s, const Copy& what, Turn& turn, Plan& plan) {
     Passage passage;
     passage.refused = begin_pieces(s, what, turn);
-    if (!passage.refused) passage = driver().pass_ring(s, what, plan.copy_context, turn);
+    if (!passage.refused) passage = driver().pass_ring(s, what, plan.copy_context, plan.source, turn);
     if (passage.refused) {
       plan.of->count(*passage.refused, what.box.bytes());
       drop(s, plan);

@@ -10,6 +10,14 @@
 
 namespace cistern {
 
+// Files of the network are read through their mapping: to open one anew may ask the server.
+HostLane::HostLane(bool to_device, const staging::Side& host, const staging::Box& box, SourceKind kind,
+                   staging::Turn* turn)
+    : to_device_(to_device), turn_(turn) {
+  if (to_device && kind == SourceKind::file && box.rows * box.slices == 1)
+    reads_file_ = file_.open(host.base, box.row_bytes);
+}
+
 bool HostLane::may_touch(const staging::Side& side, const staging::Box& box) {
   if (guarded(side, box) != staging::Guarded::neither) return staging::guarded_copies_are_allowed();
   return cistern::may_touch(side, box, !to_device_);
@@ -19,7 +27,7 @@ bool HostLane::copy(const staging::Side& to, const staging::Side& from, const st
   const bool copied =
       copy_crew().copy(to, {from.base, from.row_pitch, from.slice_pitch}, box,
                           to_device_ ? staging::Direction::to_device : staging::Direction::to_host,
-                          guarded(to_device_ ? from : to, box));
+                          guarded(to_device_ ? from : to, box), reads_file_ ? &file_ : nullptr);
   if (turn_) turn_->progressed();
   return copied;
 }

@@ -2,13 +2,15 @@
 #pragma once
 #include "pool/staging/transfer.hpp"
 #include "pool/staging/turns.hpp"
+#include "shim/staging/mapped_source.hpp"
+#include "shim/staging/source_kind.hpp"
 
 namespace cistern {
 
 class HostLane : public staging::Lane {
  public:
-  // `turn`: the long one that the copy has, where it has one.
-  HostLane(bool to_device, staging::Turn* turn) : to_device_(to_device), turn_(turn) {}
+  // `turn`: the long one that the copy has, where it has one. `host`, `box`: the whole copy's.
+  HostLane(bool to_device, const staging::Side& host, const staging::Box& box, SourceKind kind, staging::Turn* turn);
 
   bool may_touch(const staging::Side& side, const staging::Box& box) final;
   bool copy(const staging::Side& to, const staging::Side& from, const staging::Box& box) final;
@@ -22,6 +24,8 @@ class HostLane : public staging::Lane {
 
   const bool to_device_;
   staging::Turn* const turn_;
+  MappedSource file_;
+  bool reads_file_ = false;
 };
 
 }  // namespace cistern

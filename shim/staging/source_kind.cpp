@@ -1,8 +1,7 @@
-// See source_kind.hpp. All system calls are raw: the C library's functions may be another library's.
+// See source_kind.hpp.
 #include "shim/staging/source_kind.hpp"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/ioctl.h>
 
 #include <algorithm>
@@ -10,31 +9,15 @@
 #include <iterator>
 
 #include "pool/base/page_size.hpp"
-#include "pool/base/system_call.hpp"
 #include "pool/heap/pages.hpp"
 #include "pool/limits.hpp"
 #include "shim/process/system_filter.hpp"
+#include "shim/staging/open_file.hpp"
 
 namespace cistern {
 namespace {
 
 std::uintptr_t word(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
-
-class OpenFile {
- public:
-  explicit OpenFile(const char* path)
-      : file_(system_call(SYS_openat, static_cast<std::uintptr_t>(AT_FDCWD), word(path), O_RDONLY | O_CLOEXEC)) {}
-  ~OpenFile() {
-    if (*this) system_call(SYS_close, number());
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  explicit operator bool() const { return file_ >= 0; }
-  std::uintptr_t number() const { return static_cast<std::uintptr_t>(file_); }
-
- private:
-  const long file_;
-};
 
 // --- The page
 
@@ -63,6 +46,7 @@ MappedFile described(MappedFile file, std::string_view path) {
   if (is_huge && !file.is_shared) file.inode = 0;
   file.is_of_kernel =
       name == "/dev/zero" || name.starts_with("/memfd:") || name.starts_with("/SYSV") || (is_huge && file.is_shared);
+  if (file.is_of_kernel && !file.inode) file.inode = 1;  // a system's first segment of System V has number 0
   return file;
 }
 

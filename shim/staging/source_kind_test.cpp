@@ -63,6 +63,7 @@ TEST(SourceKind, FilesOfTheKernelAreSharedMemory) {
   for (const char* name : {"/memfd:a name (deleted)", "/SYSV00000000 (deleted)", "/dev/zero (deleted)"})
     EXPECT_EQ(kind_of_line(std::string("1000-2000 rw-s 00000000 00:01 5 ") + name, ""), SourceKind::shared_memory)
         << name;
+  EXPECT_EQ(kind_of_line("1000-2000 rw-s 00000000 00:01 0 /SYSV00000000 (deleted)", ""), SourceKind::shared_memory);
   for (const char* name : {"/memfd:weights", "/mnt/memfd:x (deleted)", "/weights (deleted)"})
     EXPECT_EQ(kind_of_line(std::string("1000-2000 rw-s 00000000 62:01 5 ") + name, ""), SourceKind::file) << name;
   for (const char* name : {"", "[heap]", "[anon:pool]"})

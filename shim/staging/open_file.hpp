@@ -1,0 +1,44 @@
+// A file that is open while the object lives. All system calls are raw: the C library's functions may be another
+// library's.
+#pragma once
+#include <fcntl.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "pool/base/system_call.hpp"
+
+namespace cistern {
+
+class OpenFile {
+ public:
+  OpenFile() = default;
+  explicit OpenFile(const char* path, int flags = O_RDONLY)
+      : file_(system_call(SYS_openat, static_cast<std::uintptr_t>(AT_FDCWD), reinterpret_cast<std::uintptr_t>(path),
+                          static_cast<std::uintptr_t>(flags | O_CLOEXEC))) {}
+  OpenFile(OpenFile&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+  OpenFile& operator=(OpenFile&& other) noexcept {
+    std::swap(file_, other.file_);
+    return *this;
+  }
+  ~OpenFile() {
+    if (*this) system_call(SYS_close, number());
+  }
+
+  explicit operator bool() const { return file_ >= 0; }
+  std::uintptr_t number() const { return static_cast<std::uintptr_t>(file_); }
+  // The same with a number of at least `least`; not open: there is none.
+  OpenFile with_number_from(unsigned least) const {
+    OpenFile copy;
+    copy.file_ = system_call(SYS_fcntl, number(), static_cast<std::uintptr_t>(F_DUPFD_CLOEXEC), least);
+    return copy;
+  }
+  void close_now() { *this = OpenFile(); }
+  // It was closed by its number.
+  void forget() { file_ = -1; }
+
+ private:
+  long file_ = -1;
+};
+
+}  // namespace cistern
