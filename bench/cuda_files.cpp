@@ -26,9 +26,9 @@ namespace {
 constexpr double kNanosecond = 1e-9;
 
 int file_of(std::size_t bytes) {
-  char name[] = "cuda-files-XXXXXX";
+  static char name[] = "cuda-files-XXXXXX";
   const int file = mkstemp(name);
-  unlink(name);
+  std::atexit([] { unlink(name); });
   struct statfs found {};
   fstatfs(file, &found);
   if (found.f_type == TMPFS_MAGIC) std::fputs("the folder is in memory: its files are no mapped files\n", stderr);

@@ -2,6 +2,7 @@
 """Copies through bounce buffers: which go that way, what the report says, and that `auto` takes the better way."""
 import os
 import pathlib
+import re
 import sys
 import unittest
 
@@ -130,6 +131,17 @@ class Sources(unittest.TestCase):
         rows = self.copies("heap=2", "mapped=2", "shared=2", "file=2", simulator={}, STAGING="on")
         self.assertEqual({source: row["staged_copies"] for source, row in rows.items()},
                          {"memory": 4, "shared-memory": 2, "file": 2})
+
+    def test_a_mapped_file_is_read_by_the_file(self):
+        pages = {}
+        for staging in ("on", "off"):
+            lines = run("file_copies", "named=2", STAGING=staging).lines
+            if lines[0] == "memory":
+                self.skipTest("the folder of the test is in memory: its files are shared memory")
+            pages[staging] = int(re.fullmatch(r"named: (\d+) pages in the page tables", lines[1])[1])
+        self.assertEqual(pages["off"], MIB // 4096)
+        # Eight samples of the content are read through the mapping, and the system maps 16 pages around each.
+        self.assertLessEqual(pages["on"], 8 * 16)
 
     def test_without_a_look_all_memory_is_memory(self):
         for options in ({"STAGING": "off"}, {"SYSTEM_CALLS": "few"}):
