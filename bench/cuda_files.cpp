@@ -5,8 +5,8 @@
 //   cuda_files [--cold] [--by-hand] MEBIBYTES TENSORS LOADS
 //
 // The file is made in the folder that the program runs in. It is in the page cache, and each load maps it again, so no
-// page was touched before. --cold: it is dropped from the page cache before each load. --by-hand: the program reads tensors into two pinned buffers by turns, and copies those: the
-// best that it can do itself.
+// page was touched before. --cold: it is dropped from the page cache before each load. --by-hand: the program reads
+// tensors into two pinned buffers by turns, and copies those: the best that it can do itself.
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>

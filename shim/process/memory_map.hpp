@@ -10,7 +10,7 @@ namespace cistern {
 struct Mapping {
   std::uintptr_t first, end;
   bool is_readable, is_writable, is_executable, is_shared;
-  std::uint64_t offset;         // of `first`, in the file
+  std::uint64_t offset;         // in the file, where `first` lies
   std::uint64_t device, inode;  // the file's; inode 0: there is no file
   std::string_view path;        // the file's path, or "[stack]"; empty: anonymous
 };

@@ -116,7 +116,8 @@ class StagingEngine {
     std::optional<Unstaged> reason = driver().why_not(s, what, plan.copy_context);
     // A copy that is refused without a look at its memory counts as one of anonymous memory.
     plan.source = reason ? SourceKind::anonymous : source_of_copy(what);
-    if (!reason && !is_file(plan.source) && driver().reads_host(s, plan.copy_context)) reason = Unstaged::host_page_tables;
+    if (!reason && !is_file(plan.source) && driver().reads_host(s, plan.copy_context))
+      reason = Unstaged::host_page_tables;
     plan.of = &accounts_.of(plan.copy_context.device, what.to_device, plan.source);
     if (reason) {
       plan.of->count(*reason, bytes);

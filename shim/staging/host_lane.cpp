@@ -10,7 +10,7 @@
 
 namespace cistern {
 
-// Files of the network are read through their mapping: to open one anew may ask the server.
+// Files of the network are read through their mapping, because to open one again may ask the server.
 HostLane::HostLane(bool to_device, const staging::Side& host, const staging::Box& box, SourceKind kind,
                    staging::Turn* turn)
     : to_device_(to_device), turn_(turn) {

@@ -42,7 +42,7 @@ class MappedSourceTest : public testing::Test {
         mmap(nullptr, kBytes - offset, rights, flags, file_, static_cast<off_t>(offset)));
     ASSERT_NE(memory_, MAP_FAILED);
   }
-  // What the copy sees; nothing: it is left to the mapping.
+  // False: it is left to the mapping.
   bool reads_as_mapped(const MappedSource& source, std::size_t at, std::size_t bytes) {
     std::vector<char> got(bytes);
     if (!source.read(got.data(), memory_ + at, bytes)) return false;

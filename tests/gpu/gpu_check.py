@@ -76,7 +76,7 @@ class Check:
         return processes.run(command, self.environment(preloaded, **environment), left, folder)
 
     def rows_of(self, command, **options):
-        """What a benchmark printed; a problem where it failed."""
+        """The rows that a benchmark printed; a problem where it failed."""
         ended = self.run(command, **options)
         if ended is not None and ended.code != 0:
             self.problem(f"{' '.join(map(str, command))}: {ended.how()}, {ended.last_words()}")
@@ -304,7 +304,7 @@ class Check:
                 self.write()
 
     def framework(self, job, plain, way, options, more):
-        """What it prints has to be what it printed plain; with an allocator of ours it leaves out what that cannot."""
+        """It prints what it printed plain; with an allocator of ours it leaves out the parts that this cannot do."""
         ended = self.run([sys.executable, HERE / job, *more], preloaded=options, seconds=90, runtime=False)
         entry = result(job, way, ended)
         if entry["result"] == "passed":
@@ -371,6 +371,10 @@ def result(name, way, ended):
                 + (ended.stdout + ended.stderr)[-4000:])
 
 
+def absolute(paths):
+    return ":".join(os.path.abspath(path) for path in paths.split(":") if path)
+
+
 def parse():
     parser = argparse.ArgumentParser(prog="gpu-check")
     parser.add_argument("--prepared", type=pathlib.Path, default=ROOT / "build/gpu")
@@ -385,7 +389,7 @@ def parse():
     parser.add_argument("--tests", default="", help="only test programs (WAY/NAME) in which this pattern is found")
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--shim", type=pathlib.Path)
-    parser.add_argument("--library-path", default="", type=lambda paths: ":".join(map(os.path.abspath, filter(None, paths.split(":")))))
+    parser.add_argument("--library-path", default="", type=absolute)
     arguments = parser.parse_args()
     unknown = [part for part in arguments.parts if part not in PARTS]
     if unknown:

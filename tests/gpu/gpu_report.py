@@ -158,6 +158,6 @@ def parts(results):
 
 
 def text(results):
-    lines = [*machine(results), *probe(results), *outcomes(results), *costs(results), *traces(results), *copies(results),
-             *files(results), *parts(results)]
+    sections = (machine, probe, outcomes, costs, traces, copies, files, parts)
+    lines = [line for section in sections for line in section(results)]
     return "\n".join(lines) + "\n"

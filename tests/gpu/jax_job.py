@@ -1,5 +1,5 @@
 """A small deterministic job for JAX on a GPU: arrays of many sizes, a compiled loop and transfers. XLA asks the driver
-for each buffer, for its own pool would take most of the device at once. Prints a hash of every result, so that two runs
+for each buffer, for its own pool would take most of the device. Prints a hash of every result, so that two runs
 can be compared."""
 import hashlib
 import os

@@ -4,8 +4,8 @@
 //   shared=N     memory of memfd_create
 //   file=N       a mapped file of the folder that the program runs in, in the page cache
 //   new=N        such a file, mapped again for each copy; this one and the next three are copied to the device only
-//   named=N      such a file that keeps its name, mapped once, read-only; then a line says how many pages of it the page
-//                tables have
+//   named=N      such a file that keeps its name, mapped once, read-only; then a line says how many of its pages the
+//                page tables have
 //   cold=N       as new, and no page of it is in the page cache
 //   foreign=N    such a file, mapped once; it is not in the page cache, and the system does not tell that, because the
 //                user may not write the file; only for root

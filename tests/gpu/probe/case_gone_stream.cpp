@@ -1,4 +1,4 @@
-// What calls do with the handle of a stream that was destroyed. Each in a process of its own: it may end there.
+// Calls with the handle of a stream that was destroyed. Each in a process of its own: it may end there.
 #include "driver.hpp"
 #include "probe.hpp"
 
