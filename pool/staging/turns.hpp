@@ -6,9 +6,9 @@
 //
 // So a thread that enqueues often never waits, and other threads wait for one copy at most. In a process of several
 // threads the caller makes sure that no work is ahead of the pieces on their stream, unless it is `alone`. Such work
-// might wait for the very thread that waits here. If a copy makes no progress for long, all waiting ends, and no copy is
-// cut into pieces any more. Commands of those who waited then come between the pieces. The time is long because a busy
-// machine or a driver may hold the copying thread up.
+// might wait for the very thread that waits here. If a copy makes no progress for long, all waiting ends, and no copy
+// is cut into pieces any more. Commands of those who waited then come between the pieces. The time is long because a
+// busy machine or a driver may hold the copying thread up.
 #pragma once
 #include <array>
 #include <atomic>

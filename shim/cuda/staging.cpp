@@ -260,7 +260,7 @@ class CudaLane final : public HostLane {
 }  // namespace
 
 Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const CopyContext& copy_context,
-                                   SourceKind source, StreamTurn& turn) {
+                                    SourceKind source, StreamTurn& turn) {
   Passage passage;
   bool must_wait = false;
   {

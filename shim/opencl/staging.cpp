@@ -206,7 +206,7 @@ std::optional<Unstaged> Staging::wait_for_earlier_work(OpenclState& s, const Hos
 bool Staging::is_idle(OpenclState& s, const HostCopy& what) { return has_ended(s.functions, what.queue); }
 
 Staging::Passage Staging::pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& copy_context,
-                                   SourceKind source, QueueTurn& turn) {
+                                    SourceKind source, QueueTurn& turn) {
   Passage passage;
   const ContextChunks own = chunks_of(s, copy_context.context, copy_context.device_id);
   if (!own.ring || !own.queue) {

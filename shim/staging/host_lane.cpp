@@ -24,10 +24,9 @@ bool HostLane::may_touch(const staging::Side& side, const staging::Box& box) {
 }
 
 bool HostLane::copy(const staging::Side& to, const staging::Side& from, const staging::Box& box) {
-  const bool copied =
-      copy_crew().copy(to, {from.base, from.row_pitch, from.slice_pitch}, box,
-                          to_device_ ? staging::Direction::to_device : staging::Direction::to_host,
-                          guarded(to_device_ ? from : to, box), reads_file_ ? &file_ : nullptr);
+  const bool copied = copy_crew().copy(to, {from.base, from.row_pitch, from.slice_pitch}, box,
+                                       to_device_ ? staging::Direction::to_device : staging::Direction::to_host,
+                                       guarded(to_device_ ? from : to, box), reads_file_ ? &file_ : nullptr);
   if (turn_) turn_->progressed();
   return copied;
 }

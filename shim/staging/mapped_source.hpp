@@ -1,6 +1,6 @@
 // Reads a mapped file for a copy to the device by the file, out of the page cache, and not through its mapping: no page
-// table is filled for it, and nothing can fault. The bytes are those that the program sees through the mapping: pages of
-// a private file that the program has written have to be read there.
+// table is filled for it, and nothing can fault. The bytes are those that the program sees through the mapping: pages
+// of a private file that the program has written have to be read there.
 #pragma once
 #include <optional>
 

@@ -38,8 +38,7 @@ class MappedSourceTest : public testing::Test {
   }
   void map(int flags, std::size_t offset = 0, int rights = PROT_READ | PROT_WRITE) {
     if (memory_) munmap(memory_, kBytes);
-    memory_ = static_cast<char*>(
-        mmap(nullptr, kBytes - offset, rights, flags, file_, static_cast<off_t>(offset)));
+    memory_ = static_cast<char*>(mmap(nullptr, kBytes - offset, rights, flags, file_, static_cast<off_t>(offset)));
     ASSERT_NE(memory_, MAP_FAILED);
   }
   // False: it is left to the mapping.

@@ -30,16 +30,25 @@ void record() {
 
 void destroy() { answer("gone_stream.cuStreamDestroy", name_of(driver().cuStreamDestroy(gone_stream()))); }
 
-const Registration query_case({"gone_stream_query", "a destroyed stream is asked", 20,
-                               {{"gone_stream.cuStreamQuery", ""}}, query});
-const Registration synchronize_case({"gone_stream_synchronize", "a destroyed stream is waited for", 20,
-                                     {{"gone_stream.cuStreamSynchronize", ""}}, synchronize});
-const Registration capturing_case({"gone_stream_capturing", "a destroyed stream is asked whether it captures", 20,
-                                   {{"gone_stream.cuStreamIsCapturing", ""}}, is_capturing});
-const Registration record_case({"gone_stream_record", "an event is recorded on a destroyed stream", 20,
-                                {{"gone_stream.cuEventRecord", ""}}, record});
-const Registration destroy_case({"gone_stream_destroy", "a stream is destroyed twice", 20,
-                                 {{"gone_stream.cuStreamDestroy", ""}}, destroy});
+const Registration query_case(
+    {"gone_stream_query", "a destroyed stream is asked", 20, {{"gone_stream.cuStreamQuery", ""}}, query});
+const Registration synchronize_case({"gone_stream_synchronize",
+                                     "a destroyed stream is waited for",
+                                     20,
+                                     {{"gone_stream.cuStreamSynchronize", ""}},
+                                     synchronize});
+const Registration capturing_case({"gone_stream_capturing",
+                                   "a destroyed stream is asked whether it captures",
+                                   20,
+                                   {{"gone_stream.cuStreamIsCapturing", ""}},
+                                   is_capturing});
+const Registration record_case({"gone_stream_record",
+                                "an event is recorded on a destroyed stream",
+                                20,
+                                {{"gone_stream.cuEventRecord", ""}},
+                                record});
+const Registration destroy_case(
+    {"gone_stream_destroy", "a stream is destroyed twice", 20, {{"gone_stream.cuStreamDestroy", ""}}, destroy});
 
 }  // namespace
 }  // namespace probe

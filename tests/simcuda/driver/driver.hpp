@@ -43,7 +43,7 @@ struct Driver {
   std::unordered_set<Context*> contexts;  // those alive; a Context itself is never deleted
   std::unordered_map<CUstream, std::shared_ptr<Stream>> streams;
   std::unordered_set<CUstream> destroyed_streams;  // their handles have not come again
-  std::unordered_set<CUstream> detached_streams;  // of green contexts that were destroyed
+  std::unordered_set<CUstream> detached_streams;   // of green contexts that were destroyed
   std::unordered_map<CUevent, std::shared_ptr<Event>> events;
   std::unordered_set<Capture*> captures;  // those not ended, the invalidated ones among them
   uint64_t last_id = 0;
