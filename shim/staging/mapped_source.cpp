@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <atomic>
@@ -59,6 +60,16 @@ std::optional<Mapping> read_all(const OpenFile& maps, std::uintptr_t address, ch
   return std::nullopt;
 }
 
+// On these a path, a device and a number of a file mean one content. Not so on an overlay: its file has the same number
+// when it was copied up and changed, and a mapping from before still shows the old one.
+bool is_plain_file_system(const OpenFile& file) {
+  constexpr std::uint32_t kBtrfs = 0x9123683E, kExt = 0xEF53, kF2fs = 0xF2F52010, kXfs = 0x58465342;
+  struct statfs is {};
+  if (system_call(SYS_fstatfs, file.number(), word(&is)) != 0) return false;
+  const auto type = static_cast<std::uint32_t>(is.f_type);
+  return type == kBtrfs || type == kExt || type == kF2fs || type == kXfs;
+}
+
 // The regular file of that device and number, or one that is not open. A path may lead to another file by now, even one
 // whose opening does something: first it is only looked at.
 OpenFile open_if_same(const char* path, std::uint64_t device, std::uint64_t inode) {
@@ -67,9 +78,10 @@ OpenFile open_if_same(const char* path, std::uint64_t device, std::uint64_t inod
   if (!there || system_call(SYS_fstat, there.number(), word(&is)) != 0) return {};
   if (!S_ISREG(is.st_mode) || is.st_ino != inode || device_number(major(is.st_dev), minor(is.st_dev)) != device)
     return {};
+  if (!is_plain_file_system(there)) return {};
   char name[32] = "/proc/self/fd/";
   *std::to_chars(name + strlen(name), name + sizeof name - 1, there.number()).ptr = 0;
-  const OpenFile file(name);
+  const OpenFile file(name, O_RDONLY | O_NONBLOCK);  // somebody may have a lease
   return file ? file.with_number_from(kNumbersFrom) : OpenFile();
 }
 

@@ -5,7 +5,7 @@
 //   file=N       a mapped file of the folder that the program runs in, in the page cache
 //   new=N        such a file, mapped again for each copy; this one and the next three are copied to the device only
 //   named=N      such a file that keeps its name, mapped once, read-only; then a line says how many of its pages the
-//                page tables have
+//                page tables have, and the number of the file system
 //   cold=N       as new, and no page of it is in the page cache
 //   foreign=N    such a file, mapped once; it is not in the page cache, and the system does not tell that, because the
 //                user may not write the file; only for root
@@ -96,7 +96,10 @@ void copy_named(int copies, void* device) {
   const int again = open(name, O_RDONLY);
   map_again(memory, again);
   for (int copy = 0; copy < copies; ++copy) NEED(cudaMemcpy(device, memory, kBytes, cudaMemcpyHostToDevice));
-  std::printf("named: %d pages in the page tables\n", pages_in_tables(memory));
+  struct statfs found {};
+  fstatfs(file, &found);
+  std::printf("named: %d pages in the page tables, file system %lx\n", pages_in_tables(memory),
+              static_cast<unsigned long>(found.f_type));
   std::string back(kBytes, 0);
   NEED(cudaMemcpy(back.data(), device, kBytes, cudaMemcpyDeviceToHost));
   if (back != std::string(kBytes, 'w')) need(1, "a copy that brought something else");
