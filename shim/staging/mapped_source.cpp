@@ -60,8 +60,8 @@ std::optional<Mapping> read_all(const OpenFile& maps, std::uintptr_t address, ch
   return std::nullopt;
 }
 
-// On these a path, a device and a number of a file mean one content. Not so on an overlay: its file has the same number
-// when it was copied up and changed, and a mapping from before still shows the old one.
+// Here the path, the device and the number of a file mean one content. On an overlay a file keeps its number when it is
+// copied up and changed, and a mapping from before still shows the old content.
 bool is_plain_file_system(const OpenFile& file) {
   constexpr std::uint32_t kBtrfs = 0x9123683E, kExt = 0xEF53, kF2fs = 0xF2F52010, kXfs = 0x58465342;
   struct statfs is {};

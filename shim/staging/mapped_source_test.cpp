@@ -32,7 +32,7 @@ class MappedSourceTest : public testing::Test {
     const auto type = static_cast<std::uint32_t>(is.f_type);
     if (type != 0x9123683E && type != 0xEF53 && type != 0xF2F52010 && type != 0x58465342) {
       unlink(name_);
-      GTEST_SKIP() << "files of the folder of the test are read through their mapping, for it is on no btrfs, ext, F2FS, XFS";
+      GTEST_SKIP() << "the folder of the test is not on btrfs, ext, F2FS or XFS";
     }
     std::vector<char> content(kBytes);
     for (std::size_t i = 0; i < kBytes; ++i) content[i] = static_cast<char>(i * 7 + i / kPage);
