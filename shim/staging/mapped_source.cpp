@@ -81,7 +81,7 @@ OpenFile open_if_same(const char* path, std::uint64_t device, std::uint64_t inod
   if (!is_plain_file_system(there)) return {};
   char name[32] = "/proc/self/fd/";
   *std::to_chars(name + strlen(name), name + sizeof name - 1, there.number()).ptr = 0;
-  const OpenFile file(name, O_RDONLY | O_NONBLOCK);  // somebody may have a lease
+  const OpenFile file(name, O_RDONLY | O_NONBLOCK);  // another process may have a lease
   return file ? file.with_number_from(kNumbersFrom) : OpenFile();
 }
 
