@@ -84,7 +84,6 @@ class Check:
 
     def write(self):
         out = self.arguments.out
-        out.mkdir(parents=True, exist_ok=True)
         for name, text in (("gpu-check.json", json.dumps(self.results, indent=1) + "\n"),
                            ("gpu-check.txt", gpu_report.text(self.results))):
             (out / (name + ".new")).write_text(text)
@@ -316,6 +315,7 @@ class Check:
 
     def all(self):
         self.arguments.out = self.arguments.out.resolve()
+        self.arguments.out.mkdir(parents=True, exist_ok=True)
         if not (self.prepared / "probe_driver").exists():
             print(f"gpu-check: nothing prepared in {self.prepared}: run scripts/gpu-check --prepare where nvcc is")
             return 2
