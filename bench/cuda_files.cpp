@@ -5,8 +5,8 @@
 //   cuda_files [--cold] [--by-hand] MEBIBYTES TENSORS LOADS
 //
 // The file is made in the folder that the program runs in. It is in the page cache, and each load maps it again, so no
-// page was touched before. --cold: it is dropped from the page cache before each load. --by-hand: the program reads tensors into two pinned buffers by turns, and copies those: the
-// best that it can do itself.
+// page was touched before. --cold: it is dropped from the page cache before each load. --by-hand: the program reads
+// tensors into two pinned buffers by turns, and copies those: the best that it can do itself.
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
@@ -111,8 +111,7 @@ int main(int count, char** arguments) {
   int next = 1;
   for (; next < count && std::strncmp(arguments[next], "--", 2) == 0; ++next)
     (std::strcmp(arguments[next], "--cold") == 0 ? is_cold : by_hand) = true;
-  if (count != next + 3)
-    return std::fputs("cuda_files [--cold] [--by-hand] MEBIBYTES TENSORS LOADS\n", stderr), 2;
+  if (count != next + 3) return std::fputs("cuda_files [--cold] [--by-hand] MEBIBYTES TENSORS LOADS\n", stderr), 2;
   const auto number = [&](int i) { return std::strtoull(arguments[next + i], nullptr, 0); };
   const std::size_t bytes = number(0) << 20, tensors = number(1);
   const int file = bench::file_of(bytes);

@@ -76,7 +76,9 @@ struct Block {
   // Cut by size, next to blocks of other sizes. A slab has pieces of one size.
   bool in_range_or_segment() const { return range || in_segment; }
   Sort sort() const { return {kind, context, traits}; }
-  PoolKey key() const { return {reinterpret_cast<std::uintptr_t>(static_cast<const Context*>(context)), traits, bytes}; }
+  PoolKey key() const {
+    return {reinterpret_cast<std::uintptr_t>(static_cast<const Context*>(context)), traits, bytes};
+  }
   bool context_is_there() const {
     return context->alive.load(std::memory_order_relaxed) && context->epoch.load(std::memory_order_relaxed) == epoch;
   }

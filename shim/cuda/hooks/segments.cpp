@@ -98,9 +98,9 @@ CUresult end_cut_block(const SegmentPlace& at, std::uintptr_t address, const Cut
   if (!block || !block->in_segment || block->context != at.context || !is_there(at)) return kInvalidValue;
   const std::uint8_t further = block->further_streams.load();
   const std::uint64_t order = stream_traits(s, at.context, as.stream);
-  const bool waits_now = (!order && is_gone(s, as.stream)) ||
-                         (as.on_stream ? further > 1
-                                       : !s.pools.are_deferred() || too_much_waits(s, *block, as.waiting_bytes));
+  const bool waits_now =
+      (!order && is_gone(s, as.stream)) ||
+      (as.on_stream ? further > 1 : !s.pools.are_deferred() || too_much_waits(s, *block, as.waiting_bytes));
   const CUresult waited = waits_now ? synchronise(s, at.context, s.contexts.current()) : kNotReady;
   if (waited != kSuccess && waited != kNotReady) return waited;
   BlockState state = BlockState::live;
