@@ -24,7 +24,7 @@ ROOT = HERE.parent.parent
 PARTS = {"probe": 0.30, "tests": 0.35, "frameworks": 0.30, "costs": 0.15, "traces": 0.20, "copies": 0.25, "files": 0.30,
          "preloaded": 0.20}
 PROBES = ("probe_driver", "probe_runtime_static", "probe_runtime_shared")
-# What a preloaded program is run with. Sites off: what the bookkeeping of call sites costs.
+# The options of a preloaded program. Sites off: what the bookkeeping of call sites costs.
 PRELOADED = {"strict": {}, "deferred": {"CISTERN_DEVICE_ORDER": "deferred"},
              "ranges": {"CISTERN_DEVICE_POOL": "ranges"},
              "ranges, deferred": {"CISTERN_DEVICE_POOL": "ranges", "CISTERN_DEVICE_ORDER": "deferred"}}
@@ -76,7 +76,7 @@ class Check:
         return processes.run(command, self.environment(preloaded, **environment), left, folder)
 
     def rows_of(self, command, **options):
-        """What a benchmark printed; a problem where it failed."""
+        """The rows that a benchmark printed; a problem where it failed."""
         ended = self.run(command, **options)
         if ended is not None and ended.code != 0:
             self.problem(f"{' '.join(map(str, command))}: {ended.how()}, {ended.last_words()}")
@@ -385,7 +385,8 @@ def parse():
     parser.add_argument("--tests", default="", help="only test programs (WAY/NAME) in which this pattern is found")
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--shim", type=pathlib.Path)
-    parser.add_argument("--library-path", default="", type=lambda paths: ":".join(map(os.path.abspath, filter(None, paths.split(":")))))
+    parser.add_argument("--library-path", default="",
+                        type=lambda paths: ":".join(map(os.path.abspath, filter(None, paths.split(":")))))
     arguments = parser.parse_args()
     unknown = [part for part in arguments.parts if part not in PARTS]
     if unknown:

@@ -158,6 +158,6 @@ def parts(results):
 
 
 def text(results):
-    lines = [*machine(results), *probe(results), *outcomes(results), *costs(results), *traces(results), *copies(results),
-             *files(results), *parts(results)]
+    lines = [*machine(results), *probe(results), *outcomes(results), *costs(results), *traces(results),
+             *copies(results), *files(results), *parts(results)]
     return "\n".join(lines) + "\n"

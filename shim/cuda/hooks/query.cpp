@@ -159,7 +159,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
   const Found found = find_block(pointer);
   if (found.whose == Whose::pool) {
     const CUresult answer = driver().cuPointerGetAttributes(count, attributes, values, nowhere());
-    // Of memory that the driver does not know, the host pointer is the address that was asked for.
+    // The host pointer of memory that the driver does not know is the address that was asked for.
     for (unsigned i = 0; answer == kSuccess && i < count; ++i)
       if (auto* const host = static_cast<CUdeviceptr*>(values[i]); attributes[i] == kPointerHostPointer && *host)
         *host = pointer;
