@@ -3,7 +3,7 @@
 // for byte between ways of running it (run_ways.py). No addresses, no timings, no contents that are undefined.
 //
 // A program's first comment carries what the harness checks besides:
-//   harness: leaks=device:2,pinned:1   live blocks at exit, by kind (none when absent)
+//   harness: leaks=device:2,pinned:1   live blocks at exit, by kind (none when absent), for the arguments below it
 //   harness: recycles=device           the pool must have served something of that kind
 //   harness: leak-sites=a,b            functions that the call sites of leaks must name
 //   harness: says=REGEX                a line that the shim must write (unless its pools are off)

@@ -24,7 +24,7 @@ ROOT = HERE.parent.parent
 PARTS = {"probe": 0.30, "tests": 0.35, "frameworks": 0.30, "costs": 0.15, "traces": 0.20, "copies": 0.25, "files": 0.30,
          "preloaded": 0.20}
 PROBES = ("probe_driver", "probe_runtime_static", "probe_runtime_shared")
-# What a preloaded program is run with. Sites off: what the bookkeeping of call sites costs.
+# The options of a preloaded program. Sites off: what the bookkeeping of call sites costs.
 PRELOADED = {"strict": {}, "deferred": {"CISTERN_DEVICE_ORDER": "deferred"},
              "ranges": {"CISTERN_DEVICE_POOL": "ranges"},
              "ranges, deferred": {"CISTERN_DEVICE_POOL": "ranges", "CISTERN_DEVICE_ORDER": "deferred"}}

@@ -1,5 +1,5 @@
-"""Loads the same weights onto a GPU by safetensors, torch.load(mmap=True) and numpy.memmap: each several times from the
-page cache, and then once from the disk. Prints a JSON object for each load, with a hash of the bytes on the device.
+"""Loads the same weights onto a GPU by safetensors, torch.load(mmap=True) and numpy.memmap, each several times from the
+page cache and once dropped from it. Prints a JSON object for each load, with a hash of what lies on the device.
 
     weights_job.py FOLDER MEBIBYTES TENSORS LOADS
 

@@ -37,6 +37,8 @@ class Expectations:
             found = re.match(r"// harness: ([a-z-]+)(?:=(.*))?$", line)
             if found:
                 self.take(*found.groups(), directory)
+            elif "harness: " in line:  # clang-format has joined it to the line above it
+                raise ValueError(f"{source}: not a line of its own: {line}")
 
     def take(self, name, value, directory):
         if name == "leaks":

@@ -57,7 +57,9 @@ class Unpooled(unittest.TestCase):
 
     def test_no_current_context(self):
         outcome = self.both("without_context")
-        self.assertEqual(outcome.kind("device:0")["live_blocks"], 1, "the driver refused the free")
+        device = outcome.kind("device:0")
+        self.assertEqual(device["unpooled"], {"no current context": 1})
+        self.assertEqual((device["live_blocks"], device["pooled_blocks"]), (0, 0), "the driver freed it")
 
 
 unittest.main(argv=["unpooled_tests.py"], verbosity=2)

@@ -1,5 +1,7 @@
 // Where the host pool does not serve either, the clock is read without a system call: with a filter that the process
-// has from its start such a call would be its end. harness: environment=CISTERN_HOST_POOL=off harness: recycles
+// has from its start such a call would be its end.
+// harness: environment=CISTERN_HOST_POOL=off
+// harness: recycles=device
 #include "../inherited_filter.hpp"
 
 int main(int count, char** arguments) {

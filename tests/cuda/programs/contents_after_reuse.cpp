@@ -1,6 +1,9 @@
 // A block is freed while work on it is pending, and blocks of its size are allocated and written at once: no late write
 // arrives in them, and a late read still sees what it was to see. On every kind of stream, for device and pinned
-// memory. harness: recycles=device harness: per-thread harness: nvcc
+// memory.
+// harness: recycles=device
+// harness: per-thread
+// harness: nvcc
 #include "../program.hpp"
 
 constexpr size_t kBytes = 32768;

@@ -1,6 +1,8 @@
 // A stream waits for a flag that only the thread that copies sets, after its copies: an asynchronous copy from pageable
 // memory never waits for what is before it on its stream. Meanwhile copies on other streams come and go, and one of
-// those streams may set the flag. Afterwards there are chunks again. harness: stages=both harness: passes-on=no-chunk
+// those streams may set the flag. Afterwards there are chunks again.
+// harness: stages=both
+// harness: passes-on=no-chunk
 #include "../program.hpp"
 #include "../staging.hpp"
 

@@ -1,6 +1,7 @@
 // One thread copies on a stream in a loop. Another one puts something on it that waits for the program, one thing more
 // behind it, and opens the gate only then; it is never kept waiting for long. Host functions on the stream see a copy
-// whole or not at all. harness: stages=both
+// whole or not at all.
+// harness: stages=both
 #include <chrono>
 #include <thread>
 

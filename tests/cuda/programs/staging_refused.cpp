@@ -1,5 +1,6 @@
 // Copies that the driver refuses, and those whose other side is no memory of a device: they are done as a whole or not
-// at all, in the answer and in the memory, and one that can be staged beside them. harness: stages=both
+// at all, in the answer and in the memory, and one that can be staged beside them.
+// harness: stages=both
 // harness: passes-on=shape,not-pageable
 #include "../program.hpp"
 #include "../staging.hpp"

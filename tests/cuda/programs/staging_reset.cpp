@@ -1,6 +1,8 @@
 // The device is reset while other threads copy. What they hold is gone: their calls fail, none crashes or hangs, and
 // what they make anew works until the next reset. What is copied meanwhile nobody knows: a stale address may be
-// somebody else's by then. After the last reset all is as on the first day.
+// somebody else's by then. After the last reset all is as on the first day. CUDA forbids a reset while other threads
+// use the device, and a real driver follows the handles that it takes away: the plain program crashes there.
+// harness: simulator-only
 // harness: figures=off
 // harness: stages=both
 #include <algorithm>

@@ -15,7 +15,7 @@ int main() {
   int devices = 0;
   NEED(cudaGetDeviceCount(&devices));
   if (devices < 2) {
-    say("one device only");
+    say("one device only");  // and the pool has nothing to recycle
     return finish();
   }
   for (int round = 0; round < 4; ++round) {

@@ -98,7 +98,7 @@ const std::vector<Call>& calls() {
          CUdeviceptr pointer = 0;
          return driver().cuMemAllocAsync(&pointer, 4096, on.idle);
        },
-       Call::kAllowed},
+       Call::kByMode},
       // What Cistern does with blocks when a program's own call is out of memory during a capture: idle ones, then all.
       {"cuMemFree_under_relaxed",
        [](Subjects& on) { return under_relaxed([&] { return driver().cuMemFree(on.block); }); }, Call::kAllowed},

@@ -1,4 +1,4 @@
-// Calls with the handle of a stream that was destroyed. Each in a process of its own: it may end there.
+// Calls with the handle of a stream that was destroyed, each in a process of its own: a driver may end it.
 #include "driver.hpp"
 #include "probe.hpp"
 
@@ -12,43 +12,47 @@ CUstream gone_stream() {
   return stream;
 }
 
-void query() { answer("gone_stream.cuStreamQuery", name_of(driver().cuStreamQuery(gone_stream()))); }
+std::string query() { return name_of(driver().cuStreamQuery(gone_stream())); }
 
-void synchronize() { answer("gone_stream.cuStreamSynchronize", name_of(driver().cuStreamSynchronize(gone_stream()))); }
+std::string synchronize() { return name_of(driver().cuStreamSynchronize(gone_stream())); }
 
-void is_capturing() {
+std::string is_capturing() {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  answer("gone_stream.cuStreamIsCapturing", name_of(driver().cuStreamIsCapturing(gone_stream(), &status)));
+  return name_of(driver().cuStreamIsCapturing(gone_stream(), &status));
 }
 
-void record() {
+std::string record() {
   const CUstream stream = gone_stream();
   CUevent event = nullptr;
   PROBE_MUST(driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-  answer("gone_stream.cuEventRecord", name_of(driver().cuEventRecord(event, stream)));
+  return name_of(driver().cuEventRecord(event, stream));
 }
 
-void destroy() { answer("gone_stream.cuStreamDestroy", name_of(driver().cuStreamDestroy(gone_stream()))); }
+std::string destroy() { return name_of(driver().cuStreamDestroy(gone_stream())); }
 
 const Registration query_case(
-    {"gone_stream_query", "a destroyed stream is asked", 20, {{"gone_stream.cuStreamQuery", ""}}, query});
+    {"gone_stream_query", "a destroyed stream is asked", 20, {{"gone_stream.cuStreamQuery", "crashes"}}, [] {
+       answer_of_child("gone_stream.cuStreamQuery", query);
+     }});
 const Registration synchronize_case({"gone_stream_synchronize",
                                      "a destroyed stream is waited for",
                                      20,
-                                     {{"gone_stream.cuStreamSynchronize", ""}},
-                                     synchronize});
+                                     {{"gone_stream.cuStreamSynchronize", "crashes"}},
+                                     [] { answer_of_child("gone_stream.cuStreamSynchronize", synchronize); }});
 const Registration capturing_case({"gone_stream_capturing",
                                    "a destroyed stream is asked whether it captures",
                                    20,
-                                   {{"gone_stream.cuStreamIsCapturing", ""}},
-                                   is_capturing});
+                                   {{"gone_stream.cuStreamIsCapturing", "crashes"}},
+                                   [] { answer_of_child("gone_stream.cuStreamIsCapturing", is_capturing); }});
 const Registration record_case({"gone_stream_record",
                                 "an event is recorded on a destroyed stream",
                                 20,
-                                {{"gone_stream.cuEventRecord", ""}},
-                                record});
+                                {{"gone_stream.cuEventRecord", "crashes"}},
+                                [] { answer_of_child("gone_stream.cuEventRecord", record); }});
 const Registration destroy_case(
-    {"gone_stream_destroy", "a stream is destroyed twice", 20, {{"gone_stream.cuStreamDestroy", ""}}, destroy});
+    {"gone_stream_destroy", "a stream is destroyed twice", 20, {{"gone_stream.cuStreamDestroy", "crashes"}}, [] {
+       answer_of_child("gone_stream.cuStreamDestroy", destroy);
+     }});
 
 }  // namespace
 }  // namespace probe

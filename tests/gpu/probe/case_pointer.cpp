@@ -165,12 +165,10 @@ std::vector<Rule> rules_of(const std::vector<Assumed>& rows) {
   return all;
 }
 
-// Memory that the driver does not know: only whether it is mapped can be asked.
+// Memory that the driver does not know: not even whether it is mapped can be asked.
 Assumed unknown(const char* pointer) {
   Assumed row{pointer, {}};
-  for (size_t index = 0; index < kAttributeCount; ++index) {
-    row.values[index] = kAttributes[index].attribute == CU_POINTER_ATTRIBUTE_MAPPED ? "no" : "invalid_value";
-  }
+  for (const char*& value : row.values) value = "invalid_value";
   return row;
 }
 
@@ -197,10 +195,10 @@ const Registration host_case({"attributes_host", "pointer attributes of host mem
 const Registration other_case({"attributes_other", "pointer attributes of managed and pooled memory", 20,
                                rules_of({{"managed_base",
                                           {"the context", "device", "base+0", "base+0", "yes", "0", "base+0", "10000",
-                                           "yes", "no", "no", "some", "zero"}},
+                                           "yes", "no", "yes", "some", "zero"}},
                                          {"pooled_base",
-                                          {"invalid_value", "device", "base+0", "invalid_value", "no", "0", "base+0",
-                                           "10000", "yes", "no", "no", "some", "some"}}}),
+                                          {"null", "device", "base+0", "invalid_value", "no", "0", "base+0", "10000",
+                                           "yes", "no", "no", "some", "some"}}}),
                                run_other_kinds});
 const Registration identity_case({"buffer_identity",
                                   "buffer identities and marks on blocks",

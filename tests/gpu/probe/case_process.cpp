@@ -154,11 +154,12 @@ const Registration before_case({"before_initialisation", "calls before cuInit", 
                                 call_rules("before_cuInit.", "not_initialized"), run_before_initialisation});
 const Registration fork_case({"fork", "calls in a forked child", 20, fork_rules(), run_fork});
 const Registration early_case({"exit_early", "calls in an exit handler older than the driver", 20,
-                               call_rules("exit.handler_before_the_driver_came.", "ok"), run_exit_early});
+                               call_rules("exit.handler_before_the_driver_came.", "deinitialized"), run_exit_early});
 const Registration late_case({"exit_late", "calls in an exit handler younger than cuInit", 20,
                               call_rules("exit.handler_after_cuInit.", "ok"), run_exit_late});
 const Registration destructor_case({"exit_destructor", "calls in a destructor of the program", 20,
-                                    call_rules("exit.destructor_of_the_program.", "ok"), run_exit_destructor});
+                                    call_rules("exit.destructor_of_the_program.", "deinitialized"),
+                                    run_exit_destructor});
 const Registration reset_case({"primary_reset",
                                "a reset primary context",
                                20,

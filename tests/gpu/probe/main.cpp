@@ -1,4 +1,5 @@
 // The probe's command line: `--list` names every case with its rules, `CASE [argument...]` runs one of them.
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -58,6 +59,17 @@ Registration::Registration(Case registered) { cases().push_back(std::move(regist
 
 void answer(const std::string& rule, const std::string& measured) {
   print_line("{\"rule\": " + quoted(rule) + ", \"measured\": " + quoted(measured) + "}");
+}
+
+void answer_of_child(const std::string& rule, std::string (*measure)()) {
+  const pid_t child = fork();
+  if (child == 0) {
+    answer(rule, measure());
+    _exit(0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) answer(rule, "crashes");
 }
 
 void detail(const std::string& topic, const std::vector<std::pair<std::string, std::string>>& fields) {

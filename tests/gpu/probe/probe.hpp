@@ -1,5 +1,6 @@
 // The probe's frame: cases, the rules that each one measures, and how answers leave the process.
-// A rule has the answer that the simulated driver assumes; an empty one means that the figure is only measured.
+// A rule has the answer that the simulated driver assumes; an empty one means that the figure is only measured. All
+// assumed answers are those of driver 580 and CUDA 13.0 on an H100 [measured]; another driver may differ.
 // Every answer is one line of JSON, flushed at once, so that a crash loses nothing that was measured before it.
 #pragma once
 #include <cstddef>
@@ -27,6 +28,9 @@ struct Registration {
 };
 
 void answer(const std::string& rule, const std::string& measured);
+// The same of a call that may end its process: it is made in a child, whose death by a signal is the answer "crashes".
+// Before the driver is opened, because it does not survive a fork.
+void answer_of_child(const std::string& rule, std::string (*measure)());
 void detail(const std::string& topic, const std::vector<std::pair<std::string, std::string>>& fields);
 
 // Takes the samples of one call; `bytes` is 0 where the call has no size.

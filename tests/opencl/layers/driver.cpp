@@ -130,14 +130,19 @@ cl_int CL_API_CALL let_go(cl_int status) {
 cl_int CL_API_CALL run_kernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t* offset,
                               const size_t* global, const size_t* local, cl_uint wait_count, const cl_event* wait_list,
                               cl_event* event) {
-  std::vector<cl_event> all(wait_list, wait_list + wait_count);
+  std::vector<cl_event> all;
   {
     std::lock_guard guard(hold_mutex);
-    if (next_hold) all.push_back(held = next_hold);
+    if (next_hold) {
+      all.assign(wait_list, wait_list + wait_count);
+      all.push_back(held = next_hold);
+    }
     next_hold = nullptr;
   }
+  if (all.empty())  // the arguments may be nonsense, which is the driver's to judge
+    return below.clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, wait_count, wait_list, event);
   return below.clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local,
-                                      static_cast<cl_uint>(all.size()), all.empty() ? nullptr : all.data(), event);
+                                      static_cast<cl_uint>(all.size()), all.data(), event);
 }
 
 // --- Unified shared memory, by its context
@@ -145,7 +150,9 @@ std::mutex& shared_mutex = *new std::mutex;
 std::map<void*, cl_context>& shared_memory = *new std::map<void*, cl_context>;
 
 void* CL_API_CALL allocate_shared(cl_context context, const cl_bitfield*, size_t bytes, cl_uint, cl_int* errcode) {
-  void* const made = context && bytes ? malloc(bytes) : nullptr;
+  // More than a device has is refused without asking the C library, which is Cistern's too and would say so.
+  constexpr size_t kBytesMax = size_t{1} << 40;
+  void* const made = context && bytes && bytes <= kBytesMax ? malloc(bytes) : nullptr;
   if (errcode) *errcode = made ? CL_SUCCESS : !context ? CL_INVALID_CONTEXT : CL_INVALID_BUFFER_SIZE;
   if (!made) return nullptr;
   std::lock_guard guard(shared_mutex);

@@ -1,6 +1,7 @@
 // Every row of symbols/opencl.def called with arguments that are mostly nonsense: no handles or real ones, all numbers
 // 0, 1 or too large, no places for outputs or places with something in them. What a call answers, what it writes where,
-// and errno after a failure are the implementation's own. harness: driver-layer
+// and errno after a failure are the implementation's own.
+// harness: driver-layer
 #include "observe.hpp"
 
 #include <CL/cl_egl.h>

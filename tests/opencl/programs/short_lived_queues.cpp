@@ -1,6 +1,7 @@
 // Many queues, each used once and released, while the buffers that they used live on: the driver's own count of the
 // context's references, asked past everything that is in between, says how many of them it still has. (It may hold a
-// few a moment longer: those of its last commands, and of a buffer's last command.) harness: recycles
+// few a moment longer: those of its last commands, and of a buffer's last command.)
+// harness: recycles
 #include "observe.hpp"
 
 #include <CL/cl_icd.h>

@@ -198,7 +198,7 @@ TEST_F(Driver, HostRegistration) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(memory.data()));
   CUdeviceptr device = 0;
   ASSERT_CU(cuMemHostGetDevicePointer(&device, memory.data(), 0));
-  EXPECT_CU(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(memory.data() + 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemHostUnregister(memory.data() + 1));
   ASSERT_CU(cuMemHostUnregister(memory.data()));
   EXPECT_CU(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(memory.data()));
 }
@@ -217,6 +217,33 @@ TEST_F(Driver, AFaultIsStickyUntilTheContextIsGone) {
   ASSERT_CU(cuCtxCreate_v2(&second, 0, 0));
   EXPECT_CU(CUDA_SUCCESS, cuMemAlloc(&other, 4));
   ASSERT_CU(cuCtxDestroy(second));
+}
+
+// Runs in a process of its own, which has no use of the device afterwards.
+void lose_a_device() {
+  CUcontext other = nullptr, faulty = nullptr, primary = nullptr, elsewhere = nullptr;
+  CUdeviceptr memory = 0;
+  ASSERT_CU(cuInit(0));
+  ASSERT_CU(cuCtxCreate_v2(&elsewhere, 0, 1));
+  ASSERT_CU(cuDevicePrimaryCtxRetain(&primary, 0));
+  ASSERT_CU(cuCtxCreate_v2(&other, 0, 0));
+  ASSERT_CU(cuMemAlloc(&memory, 4));
+  ASSERT_CU(cuCtxCreate_v2(&faulty, 0, 0));
+  simcuda_set("fault", 1);
+  ASSERT_CU(launch_store(store_kernel(), memory, 1, nullptr));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+  ASSERT_CU(cuCtxSetCurrent(other));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemFree(memory));
+  EXPECT_CU(CUDA_SUCCESS, cuCtxDestroy(faulty));
+  EXPECT_CU(CUDA_SUCCESS, cuDevicePrimaryCtxReset(0));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuDevicePrimaryCtxRetain(&primary, 0));
+  ASSERT_CU(cuCtxSetCurrent(elsewhere));
+  EXPECT_CU(CUDA_SUCCESS, cuMemAlloc(&memory, 4)) << "the other device";
+}
+
+TEST(DriverDeathTest, AFaultLosesTheDeviceForTheProcess) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT((lose_a_device(), std::exit(testing::Test::HasFailure())), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(Driver, DestroyingAContextFreesWhatItHas) {
@@ -380,8 +407,9 @@ TEST_F(Driver, EveryLookUpOfTheRuntimeIsAnswered) {
 TEST_F(Driver, ProcAddressRules) {
   void *first = nullptr, *second = nullptr;
   CUdriverProcAddressQueryResult status{};
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress(nullptr, &first, 12000, 0, &status));
+  status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress("cuMemAlloc", &first, 99000, 0, &status));
+  EXPECT_EQ(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT, status) << "a failure writes no status";
   EXPECT_CU(CUDA_SUCCESS, cuGetProcAddress("cuNothing", &first, 12000, 0, &status));
   EXPECT_EQ(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, status);
   EXPECT_CU(CUDA_SUCCESS, cuGetProcAddress("cuMemAllocAsync", &first, 11010, 0, &status));

@@ -25,11 +25,12 @@ inline std::string name_of(CUresult result) {
 #define EXPECT_CU(expected, call) EXPECT_EQ(name_of(expected), name_of(call)) << #call
 #define ASSERT_CU(call) ASSERT_EQ("CUDA_SUCCESS", name_of(call)) << #call
 
-// Each setting is back at its default after the test.
+// Each setting is back at its default after the test. A fault loses its context only, unless a test says otherwise.
 class Driver : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_CU(cuInit(0));
+    simcuda_set("fault_loses_device", 0);
     ASSERT_CU(cuCtxCreate_v2(&context, 0, 0));
   }
   void TearDown() override {

@@ -50,17 +50,18 @@ TEST_F(VirtualMemory, UnmappingDoesNotWaitAndWorkThatGoesOnFaults) {
 TEST_F(VirtualMemory, QueuedWorkOfEachKindFaultsOnMemoryThatIsGone) {
   const CUfunction store = store_kernel();
   void* const pinned = pin(kUnit);
-  const std::function<void(CUdeviceptr, CUstream)> kinds[] = {
-      [](CUdeviceptr memory, CUstream in) { EXPECT_CU(CUDA_SUCCESS, cuMemsetD32Async(memory, 1, 100, in)); },
-      [&](CUdeviceptr memory, CUstream in) { EXPECT_CU(CUDA_SUCCESS, cuMemcpyHtoDAsync(memory, pinned, kUnit, in)); },
-      [&](CUdeviceptr memory, CUstream in) { EXPECT_CU(CUDA_SUCCESS, cuMemcpyDtoHAsync(pinned, memory, kUnit, in)); },
-      [&](CUdeviceptr memory, CUstream in) { EXPECT_CU(CUDA_SUCCESS, launch_store(store, memory, 1, in)); },
-      [](CUdeviceptr memory, CUstream in) { EXPECT_CU(CUDA_SUCCESS, cuStreamWriteValue32(in, memory, 1, 0)); },
-      [](CUdeviceptr memory, CUstream in) {
-        std::vector<char> pageable(1000);
-        EXPECT_CU(CUDA_SUCCESS, cuMemcpyHtoDAsync(memory, pageable.data(), pageable.size(), in));
-      }};
-  for (const auto& queue : kinds) {
+  constexpr CUresult kAddress = CUDA_ERROR_ILLEGAL_ADDRESS, kCopy = CUDA_ERROR_LAUNCH_FAILED;
+  const std::pair<CUresult, std::function<void(CUdeviceptr, CUstream)>> kinds[] = {
+      {kAddress, [](CUdeviceptr memory, CUstream in) { ASSERT_CU(cuMemsetD32Async(memory, 1, 100, in)); }},
+      {kCopy, [&](CUdeviceptr memory, CUstream in) { ASSERT_CU(cuMemcpyHtoDAsync(memory, pinned, kUnit, in)); }},
+      {kCopy, [&](CUdeviceptr memory, CUstream in) { ASSERT_CU(cuMemcpyDtoHAsync(pinned, memory, kUnit, in)); }},
+      {kAddress, [&](CUdeviceptr memory, CUstream in) { ASSERT_CU(launch_store(store, memory, 1, in)); }},
+      {kAddress, [](CUdeviceptr memory, CUstream in) { ASSERT_CU(cuStreamWriteValue32(in, memory, 1, 0)); }},
+      {kCopy, [](CUdeviceptr memory, CUstream in) {
+         std::vector<char> pageable(1000);
+         ASSERT_CU(cuMemcpyHtoDAsync(memory, pageable.data(), pageable.size(), in));
+       }}};
+  for (const auto& [error, queue] : kinds) {
     const Mapped memory(1);
     const long long in_use = simcuda_get("unmapped_in_use"), faults = simcuda_get("faults");
     const InContext other(0);
@@ -69,7 +70,7 @@ TEST_F(VirtualMemory, QueuedWorkOfEachKindFaultsOnMemoryThatIsGone) {
     ASSERT_CU(cuMemUnmap(memory.address, kUnit));
     EXPECT_EQ(in_use + 1, simcuda_get("unmapped_in_use"));
     held.go_on();
-    EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+    EXPECT_CU(error, cuCtxSynchronize());
     EXPECT_EQ(faults + 1, simcuda_get("faults"));
   }
   ASSERT_CU(cuMemFreeHost(pinned));

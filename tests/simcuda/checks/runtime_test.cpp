@@ -116,7 +116,7 @@ TEST_F(Runtime, AllocatesThroughTheDriver) {
   EXPECT_EQ(calls_during("cuMemAlloc_v2", [&] { EXPECT_EQ(cudaMalloc(&pointer, 100), cudaSuccess); }), 1);
   EXPECT_NE(pointer, nullptr);
   EXPECT_EQ(calls_during("cuMemFree_v2", [&] { EXPECT_EQ(cudaFree(pointer), cudaSuccess); }), 1);
-  EXPECT_EQ(calls_during("cuMemFree_v2", [&] { EXPECT_EQ(cudaFree(nullptr), cudaSuccess); }), 0);
+  EXPECT_EQ(calls_during("cuMemFree_v2", [&] { EXPECT_EQ(cudaFree(nullptr), cudaSuccess); }), 1);
 }
 
 TEST_F(Runtime, PinnedMemoryIsNeverAskedOfMemAllocHost) {
@@ -384,17 +384,19 @@ TEST_F(Runtime, StartsAgainAfterAResetThroughTheDriver) {
   EXPECT_EQ(device.read(), counted(10));
 }
 
-TEST_F(Runtime, FaultsStayUntilTheReset) {
-  DeviceValues* device = new DeviceValues(10);  // lost with the context
+TEST_F(Runtime, FaultsLoseTheContext) {
+  DeviceValues* device = new DeviceValues(10);               // lost with the context
+  ASSERT_EQ(simcuda_set_value("fault_loses_device", 0), 0);  // other tests follow in this process
   ASSERT_EQ(simcuda_set_value("fault", 1), 0);
   device->add_one();
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
   EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   void* pointer = nullptr;
   EXPECT_EQ(cudaMalloc(&pointer, 100), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaFree(nullptr), cudaErrorIllegalAddress);
   EXPECT_EQ(cudaDeviceReset(), cudaSuccess);
-  cudaGetLastError();
+  EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   EXPECT_EQ(cudaMalloc(&pointer, 100), cudaSuccess);
   EXPECT_EQ(cudaFree(pointer), cudaSuccess);

@@ -66,12 +66,13 @@ bool is_virtual_address(uintptr_t address) { return address >= window_begin && a
 
 using namespace simcuda;
 
-// [documented] The size is a multiple of the host's pages, the alignment a power of two or 0. Here 0 means the
-// granularity of memory [assumed]. The driver need not grant the wish for an address [documented]: this one does not.
+// [measured] The size is a multiple of the granularity of memory (580 on an H100). [documented] The alignment is a
+// power of two or 0. Here 0 means the granularity [assumed]. The driver need not grant the wish for an address
+// [documented]: this one does not.
 extern "C" CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t bytes, size_t alignment, CUdeviceptr wish,
                                         unsigned long long flags) {
   SIMCUDA_VIRTUAL_MEMORY_CALL(kContextless);
-  if (!pointer || !bytes || bytes % kHostPage || wish % kHostPage || flags || (alignment & (alignment - 1)))
+  if (!pointer || !bytes || bytes % granularity() || wish % kHostPage || flags || (alignment & (alignment - 1)))
     return CUDA_ERROR_INVALID_VALUE;
   catch_illegal_addresses();
   return reserve(pointer, bytes, std::max(alignment, granularity()));

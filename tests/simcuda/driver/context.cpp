@@ -56,7 +56,8 @@ Context* find_context(Locked&, CUcontext handle) {
   return driver().contexts.contains(context) ? context : nullptr;
 }
 
-void start_context(Locked& lock, Context& context, Device& device, unsigned flags) {
+CUresult start_context(Locked& lock, Context& context, Device& device, unsigned flags) {
+  if (const CUresult lost = device.lost) return lost;
   context.device = &device;
   context.flags = flags;
   context.id = ++driver().last_id;
@@ -67,6 +68,7 @@ void start_context(Locked& lock, Context& context, Device& device, unsigned flag
   context.limit_memory.clear();
   driver().contexts.insert(&context);
   context.alive = true;
+  return CUDA_SUCCESS;
 }
 
 void end_context(Locked& lock, Context& context) {
@@ -100,7 +102,7 @@ CUresult create(CUcontext* handle, unsigned flags, CUdevice ordinal) {
   // Never freed: no other context gets its handle, and work may still name it.
   static auto* const made = new std::vector<Context*>;
   auto* context = made->emplace_back(new Context);
-  start_context(lock, *context, *device, flags);
+  if (const CUresult lost = start_context(lock, *context, *device, flags)) return lost;  // [assumed] as of a retain
   this_thread().contexts.push_back(context);
   *handle = context->handle();
   return CUDA_SUCCESS;

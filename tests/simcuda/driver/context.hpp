@@ -19,6 +19,7 @@ struct Context {
   unsigned flags = 0;
   uint64_t id = 0;
   // [documented] After an exception on the device every call in the context answers this, until it is destroyed.
+  // That holds for every other context on the device too, and no new one can be made. [measured: 580 on an H100]
   std::atomic<CUresult> sticky{CUDA_SUCCESS};
 
   StreamPointer legacy;
@@ -41,11 +42,11 @@ Context* find_context(Locked&, CUcontext handle);
 Device* find_device(CUdevice ordinal);
 
 // Counts a reference to the device's primary context, which the first one starts and the last one ends.
-void retain_primary(Locked&, Device& device);
+CUresult retain_primary(Locked&, Device& device);
 void release_primary(Locked& lock, Device& device);
 
-// Makes it usable: its legacy stream, its identity.
-void start_context(Locked&, Context& context, Device& device, unsigned flags);
+// Makes it usable: its legacy stream, its identity. The device's error where that is lost.
+CUresult start_context(Locked&, Context& context, Device& device, unsigned flags);
 // Waits for its work, then frees its memory, streams and events. The handle stays known as dead.
 void end_context(Locked& lock, Context& context);
 

@@ -12,10 +12,11 @@ void run_task(const Task& task, Context& of_stream);
 void run_tasks(const std::vector<Task>& tasks);
 
 // Makes the part of a task's work that touches memory of the device. It ends at the first illegal address, as work on a
-// device does: then the context has error 700, and the rest is not made. Objects on the stack of that part are lost.
+// device does: then the context has a sticky error, and the rest is not made. Objects on the stack of that part are
+// lost.
 void touch_memory(const std::function<void()>& part);
 
-// Leaves error 700 in the context whose command this thread runs.
+// Leaves a sticky error in the context whose command this thread runs, and in all others on the device.
 void fault();
 
 // From now on touch_memory() sees illegal addresses. Called before the first address is reserved, without a lock.

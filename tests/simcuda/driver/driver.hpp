@@ -1,5 +1,6 @@
 // The state of the whole driver, behind one lock. The lock is never held while a stream's work runs or is waited for.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,6 +29,7 @@ struct Device {
   size_t graph_bytes = 0, graph_bytes_peak = 0;  // the part of it that graphs have
   AddressWindow window;
   Link link;
+  std::atomic<CUresult> lost{CUDA_SUCCESS};  // a fault's error: every context on it has it
   Context* primary = nullptr;
   unsigned primary_references = 0;
   unsigned primary_flags = 0;
@@ -42,8 +44,8 @@ struct Driver {
   AllocationTable allocations;
   std::unordered_set<Context*> contexts;  // those alive; a Context itself is never deleted
   std::unordered_map<CUstream, std::shared_ptr<Stream>> streams;
-  std::unordered_set<CUstream> destroyed_streams;  // their handles have not come again
-  std::unordered_set<CUstream> detached_streams;   // of green contexts that were destroyed
+  std::unordered_set<CUstream> destroyed_streams;  // whose handles have not come again
+  std::unordered_set<CUstream> detached_streams;   // their green contexts were destroyed
   std::unordered_map<CUevent, std::shared_ptr<Event>> events;
   std::unordered_set<Capture*> captures;  // those not ended, the invalidated ones among them
   uint64_t last_id = 0;

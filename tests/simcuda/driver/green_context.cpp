@@ -94,7 +94,7 @@ CUresult create(CUgreenCtx* handle, CUdevResourceDesc description, CUdevice ordi
   const auto found = descriptions().find(description);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
   if (found == descriptions().end() || found->second->device != ordinal) return CUDA_ERROR_INVALID_VALUE;
-  retain_primary(lock, *device);
+  if (const CUresult lost = retain_primary(lock, *device)) return lost;
   auto* green = new GreenContext;
   green->resource = found->second->resource;
   green->context.part_of = device->primary;

@@ -10,8 +10,10 @@ namespace simcuda {
 namespace {
 
 CUresult allocate(CUdeviceptr* pointer, size_t bytes) {
-  // [documented] No bytes: invalid value.
-  if (!pointer || !bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (!pointer) return CUDA_ERROR_INVALID_VALUE;
+  // [documented] No bytes: invalid value. [measured] The pointer is written all the same (580 on an H100): [assumed]
+  // null.
+  if (!bytes) return *pointer = 0, CUDA_ERROR_INVALID_VALUE;
   Locked lock = lock_driver();
   CUresult result;
   Context* context = current_context(result);
@@ -49,13 +51,10 @@ void wait_before_free(Locked& lock, const Allocation& allocation) {
   wait_for(lock, markers);
 }
 
+// [measured] Null is freed with success. A thread without a current context frees as any other does.
 CUresult free_memory(CUdeviceptr pointer) {
-  // [documented by the runtime, assumed here] Null is freed with success.
   if (!pointer) return CUDA_SUCCESS;
   Locked lock = lock_driver();
-  CUresult result;
-  const Context* current = current_context(result);
-  if (!current) return result;
   const uintptr_t begin = to_address(pointer);
   const Allocation* found = driver().allocations.find_exact(begin);
   if (!can_be_freed(found)) return CUDA_ERROR_INVALID_VALUE;
@@ -69,7 +68,9 @@ CUresult free_memory(CUdeviceptr pointer) {
   if (allocation.kind == MemoryKind::kGraph) return graph_memory_freed(lock, begin), CUDA_SUCCESS;
   driver().allocations.erase(begin);
   release_storage(lock, allocation);
-  return current->sticky;
+  CUresult ignored;
+  const Context* current = current_context(ignored);
+  return current ? current->sticky.load() : CUDA_SUCCESS;
 }
 
 }  // namespace

@@ -23,13 +23,14 @@ void spend_locking(uintptr_t begin, size_t bytes) {
 }
 
 CUresult allocate(void** pointer, size_t bytes, unsigned flags) {
-  // [assumed] No bytes: invalid value, as for device memory.
-  if (!pointer || !bytes || flags & ~kHostAllocFlags) return CUDA_ERROR_INVALID_VALUE;
+  if (!pointer || flags & ~kHostAllocFlags) return CUDA_ERROR_INVALID_VALUE;
   spend_locking(0, bytes);
   Locked lock = lock_driver();
   CUresult result;
   Context* context = current_context(result);
   if (!context) return result;
+  // [measured] No bytes: success. [assumed] And no memory.
+  if (!bytes) return *pointer = nullptr, CUDA_SUCCESS;
   const size_t rounded = round_up(bytes, kGranule);
   // [assumed] Small blocks share pages, 512 bytes apart.
   const uintptr_t address = rounded < bytes ? 0 : driver().pinned.take(rounded);
@@ -44,6 +45,13 @@ CUresult allocate(void** pointer, size_t bytes, unsigned flags) {
   ++counters.pinned_allocs;
   *pointer = reinterpret_cast<void*>(address);
   return CUDA_SUCCESS;
+}
+
+bool overlaps_registered(uintptr_t begin, size_t bytes) {
+  for (const auto& [address, allocation] : driver().allocations.all())
+    if (allocation.kind == MemoryKind::kRegistered && address < begin + bytes && begin < address + allocation.bytes)
+      return true;
+  return false;
 }
 
 // The host allocation or registration that contains the pointer, or null.
@@ -102,8 +110,8 @@ extern "C" CUresult cuMemHostGetFlags(unsigned* flags, void* pointer) {
   Locked lock = lock_driver();
   const Allocation* allocation = find_host(pointer);
   if (!flags || !allocation || allocation->kind != MemoryKind::kPinned) return CUDA_ERROR_INVALID_VALUE;
-  // [assumed] With unified addressing the flags that everything has are shown.
-  *flags = allocation->flags | CU_MEMHOSTALLOC_DEVICEMAP;
+  // [measured] With unified addressing all of it is mapped, and is said to be. All is portable, and is not said to be.
+  *flags = (allocation->flags & ~unsigned{CU_MEMHOSTALLOC_PORTABLE}) | CU_MEMHOSTALLOC_DEVICEMAP;
   return CUDA_SUCCESS;
 }
 
@@ -116,8 +124,11 @@ static CUresult register_host(void* pointer, size_t bytes, unsigned flags) {
   CUresult result;
   Context* context = current_context(result);
   if (!context) return result;
-  // [documented] Registered memory must not overlap.
-  if (driver().allocations.overlaps(to_address(pointer), bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  // [documented] Registered memory must not overlap. [measured] Pinned memory is an invalid value instead; [assumed]
+  // all other memory of the driver is, too.
+  if (driver().allocations.overlaps(to_address(pointer), bytes))
+    return overlaps_registered(to_address(pointer), bytes) ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+                                                           : CUDA_ERROR_INVALID_VALUE;
   driver().allocations.insert({.begin = to_address(pointer),
                                .bytes = bytes,
                                .kind = MemoryKind::kRegistered,
@@ -137,12 +148,14 @@ extern "C" CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned f
   return register_host(pointer, bytes, flags);
 }
 
-// [documented] The base address must be the registered one.
+// [documented] The base address must be the registered one. [measured] Another address of it, or of pinned memory, is
+// an invalid value.
 extern "C" CUresult cuMemHostUnregister(void* pointer) {
   SIMCUDA_CALL(kUnsafe);
   Locked lock = lock_driver();
   const Allocation* found = driver().allocations.find_exact(to_address(pointer));
-  if (!found || found->kind != MemoryKind::kRegistered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (!found || found->kind != MemoryKind::kRegistered)
+    return find_host(pointer) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   const size_t bytes = found->bytes;
   wait_for(lock, unfinished_in(lock, *found->context));
   driver().allocations.erase(to_address(pointer));

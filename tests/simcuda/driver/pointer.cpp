@@ -56,9 +56,9 @@ Answer attribute_of(const Allocation& allocation, CUpointer_attribute attribute,
   constexpr CUresult kNo = CUDA_ERROR_INVALID_VALUE;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      // [cited: open-mpi/ompi #12835] Memory of a pool and virtual memory belong to no context.
-      return {allocation.pool || physical_of(allocation) ? kNo : CUDA_SUCCESS,
-              reinterpret_cast<uintptr_t>(allocation.context)};
+      // [measured] Memory of a pool and virtual memory belong to no context: null.
+      return {CUDA_SUCCESS,
+              allocation.pool || physical_of(allocation) ? 0 : reinterpret_cast<uintptr_t>(allocation.context)};
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return {CUDA_SUCCESS, type_of(allocation)};
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -67,7 +67,8 @@ Answer attribute_of(const Allocation& allocation, CUpointer_attribute attribute,
       // [documented] Invalid for memory that the host cannot reach.
       return {mapped_on_host(allocation) ? CUDA_SUCCESS : kNo, address};
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      return {CUDA_SUCCESS, allocation.sync_memops};
+      // [measured] Managed memory has it from its start.
+      return {CUDA_SUCCESS, allocation.sync_memops || allocation.kind == MemoryKind::kManaged};
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return {CUDA_SUCCESS, allocation.buffer_id};
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -105,14 +106,14 @@ Answer attribute_of(const Allocation& allocation, CUpointer_attribute attribute,
   }
 }
 
-// Answers for any address. [cited: NVIDIA/DALI's tests of virtual memory] The range of a reserved address is the whole
-// reservation, with or without memory there. [assumed] MAPPED is answered for every address.
+// Answers for any address. [measured] The range of virtual memory is the whole reservation. Every attribute of freed
+// memory, and of reserved addresses where nothing is mapped, is an invalid value.
 Answer answer_of(Locked& lock, const Allocation* allocation, CUpointer_attribute attribute, uintptr_t address) {
+  if (!allocation) return {CUDA_ERROR_INVALID_VALUE, 0};
   const Reservation reserved = reservation_of(lock, address);
   if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR && reserved.bytes) return {CUDA_SUCCESS, reserved.begin};
   if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE && reserved.bytes) return {CUDA_SUCCESS, reserved.bytes};
-  if (allocation) return attribute_of(*allocation, attribute, address);
-  return {attribute == CU_POINTER_ATTRIBUTE_MAPPED ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, 0};
+  return attribute_of(*allocation, attribute, address);
 }
 
 // The answer in the type that the header's comments name.

@@ -4,11 +4,13 @@
 
 using namespace simcuda;
 
-// [assumed] After a reset the new primary context has the old one's handle value, so that a handle does not tell them
+// [measured] After a reset the new primary context has the old one's handle value, so that a handle does not tell them
 // apart.
-void simcuda::retain_primary(Locked& lock, Device& device) {
+CUresult simcuda::retain_primary(Locked& lock, Device& device) {
+  if (!device.primary->alive)
+    if (const CUresult lost = start_context(lock, *device.primary, device, device.primary_flags)) return lost;
   ++device.primary_references;
-  if (!device.primary->alive) start_context(lock, *device.primary, device, device.primary_flags);
+  return CUDA_SUCCESS;
 }
 
 void simcuda::release_primary(Locked& lock, Device& device) {
@@ -21,7 +23,7 @@ extern "C" CUresult cuDevicePrimaryCtxRetain(CUcontext* handle, CUdevice ordinal
   Locked lock = lock_driver();
   Device* device = find_device(ordinal);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
-  retain_primary(lock, *device);
+  if (const CUresult lost = retain_primary(lock, *device)) return lost;
   *handle = device->primary->handle();
   return CUDA_SUCCESS;
 }
@@ -46,8 +48,8 @@ extern "C" CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   return release(device);
 }
 
-// [documented] Destroys all that the context has, for everybody in the process. [assumed] The references stay; a new
-// retain makes it anew.
+// [documented] Destroys all that the context has, for the whole process. [assumed] The references stay; a new
+// retain makes it anew. After a fault no retain succeeds in the process any more. [measured: 580 on an H100]
 static CUresult reset(CUdevice ordinal) {
   Locked lock = lock_driver();
   Device* device = find_device(ordinal);

@@ -43,6 +43,7 @@ namespace simcuda {
   SETTING(rdma_access_fails, 0, "1: but cuMemSetAccess of that answers 999, as under WSL 2")               \
   SETTING(poison, 1, "fill device and pinned memory with 0xDB when it is really freed")                    \
   SETTING(fault, 0, "1: the next kernel gives its context the sticky error 700 instead of running")        \
+  SETTING(fault_loses_device, 1, "0: a fault loses its context only, so that a test can make several")     \
   SETTING(teardown, 0, "1: every call answers CUDA_ERROR_DEINITIALIZED")
 
 // name, meaning; 0 by default

@@ -19,6 +19,7 @@ struct ThreadState {
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   bool in_host_function = false;
   Context* works_for = nullptr;   // while it runs a command's work
+  bool works_on_copy = false;     // the command is a copy
   EntryPoint* variant = nullptr;  // a per-thread-stream variant that is about to call
   bool stream_zero_is_per_thread = false;
 };

@@ -44,13 +44,15 @@ bool is_free(Locked& lock, uintptr_t address, size_t bytes) {
          !driver().allocations.overlaps(address, bytes);
 }
 
-// [documented] The mapping begins at the handle's start. No device has access until cuMemSetAccess gives it.
+// [documented] The mapping begins at the handle's start. [measured] It has all of the handle's memory: 801 for less.
+// [documented] No device has access until cuMemSetAccess gives it.
 CUresult map(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle) {
   Locked lock = lock_driver();
   const PhysicalPointer memory = find_physical(lock, handle);
   if (!memory || offset || !bytes || bytes > memory->bytes || bytes % granularity() || pointer % granularity() ||
       !is_free(lock, to_address(pointer), bytes))
     return CUDA_ERROR_INVALID_VALUE;
+  if (bytes < memory->bytes) return CUDA_ERROR_NOT_SUPPORTED;
   if (mmap(at(to_address(pointer)), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, memory->file(),
            static_cast<off_t>(memory->offset())) == MAP_FAILED)
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -68,11 +70,13 @@ CUresult map(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAlloc
 }
 
 // [documented] Whole mappings only. It does not wait for the device [cited: openxla/xla #41652, vllm-project/vllm
-// #43020, NVIDIA/TensorRT-LLM #11641]: commands that touch the memory later have an illegal address.
+// #43020, NVIDIA/TensorRT-LLM #11641], [measured]: commands that touch the memory later fault. [measured] Addresses of
+// a reservation without memory are unmapped with success.
 CUresult unmap(CUdeviceptr pointer, size_t bytes) {
   Locked lock = lock_driver();
   const auto mappings = mappings_in(to_address(pointer), bytes);
-  if (mappings.empty()) return CUDA_ERROR_INVALID_VALUE;
+  if (mappings.empty())
+    return bytes && is_free(lock, to_address(pointer), bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   counters.unmapped_in_use += count_in_flight_on(lock, to_address(pointer), bytes);
   for (const Allocation* mapping : mappings) {
     close_addresses(mapping->begin, mapping->bytes);

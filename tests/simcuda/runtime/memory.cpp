@@ -13,7 +13,7 @@ constexpr unsigned kPitchElementBytes = 4;
 cudaError_t allocate_pitched(void** pointer, size_t* pitch, size_t width, size_t rows) {
   *pointer = nullptr;
   *pitch = 0;
-  if (width == 0 || rows == 0) return cudaSuccess;  // [assumed: as cudaMalloc(0)]
+  if (width == 0 || rows == 0) return cudaSuccess;  // as cudaMalloc(0) [measured]
   CUdeviceptr address = 0;
   CUresult result = DRIVER(cuMemAllocPitch, 3020)(&address, pitch, width, rows, kPitchElementBytes);
   if (result == CUDA_SUCCESS) *pointer = pointer_of(address);
@@ -24,7 +24,7 @@ cudaError_t allocate_pinned(void** pointer, size_t bytes, unsigned flags) {
   if (!pointer) return record(cudaErrorInvalidValue);
   return in_context([&]() -> CUresult {
     *pointer = nullptr;
-    if (bytes == 0) return CUDA_SUCCESS;  // [assumed: as cudaMalloc(0)]
+    if (bytes == 0) return CUDA_SUCCESS;  // as cudaMalloc(0) [measured]
     return DRIVER(cuMemHostAlloc, 2020)(pointer, bytes, flags);
   });
 }
@@ -88,14 +88,17 @@ cudaError_t cudaMalloc3D(cudaPitchedPtr* pitched, cudaExtent extent) {
   });
 }
 
-// NULL only starts the runtime [documented]; managed, stream-ordered and pool memory is freed here too [documented].
+// NULL only starts the runtime [documented], but is answered as a free: a sticky error, a refusal while a stream
+// captures [measured]; that the driver is asked is [assumed]. Managed, stream-ordered and pool memory is freed here too
+// [documented].
 cudaError_t cudaFree(void* pointer) {
-  return in_context([&] { return pointer ? DRIVER(cuMemFree, 3020)(address_of(pointer)) : CUDA_SUCCESS; });
+  return in_context([&] { return DRIVER(cuMemFree, 3020)(address_of(pointer)); });
 }
 
 cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned int flags) {
-  if (!pointer || bytes == 0) return record(cudaErrorInvalidValue);  // [documented]
+  if (!pointer) return record(cudaErrorInvalidValue);
   return in_context([&]() -> CUresult {
+    if (bytes == 0) return *pointer = nullptr, CUDA_SUCCESS;  // success [measured]; no memory [assumed]
     CUdeviceptr address = 0;
     CUresult result = DRIVER(cuMemAllocManaged, 6000)(&address, bytes, flags);
     if (result == CUDA_SUCCESS) *pointer = pointer_of(address);
