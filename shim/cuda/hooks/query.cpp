@@ -80,13 +80,13 @@ void correct_attribute(Block* block, int attribute, void* value) {
       if (block->in_segment) return;
       *static_cast<std::size_t*>(value) = block->requested;
       return;
+    // Small allocations of the driver's own lie together in mappings that are larger, as pieces do: it says which.
     case kPointerMappingSize:
-      // A driver that maps in larger units says so itself.
-      if (piece || *static_cast<std::size_t*>(value) == block->bytes)
+      if (block->range || (!piece && *static_cast<std::size_t*>(value) == block->bytes))
         *static_cast<std::size_t*>(value) = as_driver_rounds(block->requested);
       return;
     case kPointerMappingStart:
-      if (piece) *static_cast<CUdeviceptr*>(value) = block->address.load(std::memory_order_relaxed);
+      if (block->range) *static_cast<CUdeviceptr*>(value) = block->address.load(std::memory_order_relaxed);
       return;
     case kPointerBufferId:
       if (piece || block->recycled) *static_cast<unsigned long long*>(value) = own_buffer_id(block);

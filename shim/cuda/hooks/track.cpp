@@ -227,6 +227,9 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc
   return driver().cuMemSetAccess(as_mapped_by_program(pointer), bytes, access, count);
 }
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr pointer) {
+  // [measured] The driver's answer for memory of cuMemAlloc: no access that was set.
+  if (const auto found = state().blocks.containing(pointer); found && found->range && flags && location)
+    if (found->state.load() == BlockState::live) return *flags = 0, kSuccess;
   return driver().cuMemGetAccess(flags, location, as_mapped_by_program(pointer));
 }
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shared_handle, int handle_type) {

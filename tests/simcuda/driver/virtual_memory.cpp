@@ -159,7 +159,11 @@ extern "C" CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocatio
   SIMCUDA_VIRTUAL_MEMORY_CALL(kContextless);
   Locked lock = lock_driver();
   const Allocation* mapping = driver().allocations.find(to_address(pointer));
-  if (!flags || !location || !mapping || mapping->kind != MemoryKind::kMapped) return CUDA_ERROR_INVALID_VALUE;
+  if (!flags || !location || !mapping) return CUDA_ERROR_INVALID_VALUE;
+  if (mapping->kind != MemoryKind::kMapped) {  // [measured] no access was set, and that is no error
+    *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
+  }
   const int bit = bit_of(*location, physical(*mapping));
   if (bit == 64) return CUDA_ERROR_INVALID_VALUE;
   *flags = mapping->open_to(bit, true)    ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
