@@ -162,9 +162,8 @@ bool is_failure(int status) { return (status & 0xff) != 0; }
 // Whether a thread that was held up would have ended the process before this one without us: the others' time went on
 // while memory was judged for this one.
 bool would_have_come_first(const ExitStatus& of) {
-  const std::uint64_t since_ns = of.held_up_since_ns.load(), until_ns = judged_until_ns.load();
-  if (!since_ns) return false;
-  return since_ns >= until_ns || since_ns - judged_from_ns.load() < coarse_now_ns() - until_ns;
+  const std::uint64_t since_ns = of.held_up_since_ns.load();
+  return since_ns && since_ns - judged_from_ns.load() < coarse_now_ns() - judged_until_ns.load();
 }
 
 // A gate turns no failure of another thread into the success of this one.
