@@ -2,6 +2,8 @@
 // change them in between; every byte is compared with what the program knows it must be.
 // Arguments: steps of all threads (600), the seed (1).
 // harness: stages=both
+#include <barrier>
+#include <chrono>
 #include <random>
 #include <thread>
 
@@ -26,8 +28,13 @@ class Worker {
     NEED(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
   }
 
-  void run(int steps) {
+  void run(int steps, int number, std::barrier<>& all) {
     for (int i = 0; i < steps; ++i) step(blocks_[pick(2)]);
+    // Then one after another, on streams that the others leave alone: these copies are staged for certain.
+    for (int whose = 0; whose < kThreads; ++whose) {
+      all.arrive_and_wait();
+      if (whose == number) copy_undisturbed(blocks_[0]);
+    }
     for (Block& block : blocks_) copy_out(block, {0, block.words});
     for (Block& block : blocks_) NEED(cudaFree(block.device));
     NEED(cudaEventDestroy(event_));
@@ -98,6 +105,14 @@ class Worker {
     wrong += memcmp(target.data(), block.model.data() + part.first, part.words * 4) != 0;
   }
 
+  void copy_undisturbed(Block& block) {
+    NEED(cudaDeviceSynchronize());
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    copy_in(block, {0, block.words});
+    NEED(cudaDeviceSynchronize());
+    copy_out(block, {0, block.words});
+  }
+
   struct Rows {
     size_t first, pitch, width, height;
   };
@@ -150,10 +165,11 @@ int main(int argc, char** argv) {
   const unsigned long seed = argc > 2 ? strtoul(argv[2], nullptr, 0) : 1;
   std::vector<cudaStream_t> streams;
   for (int i = 0; i < kStreams; ++i) streams.push_back(new_stream(i % 2 ? cudaStreamNonBlocking : cudaStreamDefault));
+  std::barrier<> all(kThreads);
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i)
-    threads.emplace_back([&streams, seed, steps, i] {
-      Worker(streams, seed + 1000003 * static_cast<unsigned long>(i)).run(steps / kThreads);
+    threads.emplace_back([&streams, &all, seed, steps, i] {
+      Worker(streams, seed + 1000003 * static_cast<unsigned long>(i)).run(steps / kThreads, i, all);
     });
   for (std::thread& thread : threads) thread.join();
   say("seed %lu, %d steps: %d wrong", seed, steps, wrong.load());
