@@ -342,6 +342,30 @@ TEST_F(Segments, GiveBlocksOfUnseenStreamsToNobodyBeforeTheirWorkEnds) {
   EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
 }
 
+// As arrays of CuPy do. A driver ends the program that names a destroyed stream, and so does the simulated one.
+TEST_F(Segments, DoNotNameAStreamThatIsGone) {
+  if (!is_preloaded()) GTEST_SKIP() << "streams are not seen when they end";
+  cistern_pool* const pool = make("gone");
+  for (const auto give_back : {cistern_pool_deallocate_on, cistern_pool_deallocate}) {
+    CUstream stream = nullptr;
+    ASSERT_EQ(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    simcuda_set_value("stream_delay_us", 20'000);
+    void* const block = take_on(pool, kMiB, stream);
+    EXPECT_EQ(DRIVER_V2(cuMemsetD8)(address(block), 0, 4), CUDA_SUCCESS);
+    EXPECT_EQ(DRIVER(cuMemsetD8Async)(address(block), 1, kMiB, stream), CUDA_SUCCESS);
+    EXPECT_EQ(DRIVER_V2(cuStreamDestroy)(stream), CUDA_SUCCESS);
+    EXPECT_EQ(give_back(pool, block, stream), CISTERN_OK);
+    simcuda_set_value("stream_delay_us", 0);
+    void* const next = take(pool, kMiB);
+    EXPECT_EQ(next, block);
+    unsigned char first = 0;
+    EXPECT_EQ(DRIVER_V2(cuMemcpyDtoH)(&first, address(next), 1), CUDA_SUCCESS);
+    EXPECT_EQ(first, 1) << "its last work was waited for";
+    give(pool, next);
+  }
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+}
+
 TEST_F(Segments, WaitForFurtherStreamsOfABlock) {
   if (!is_preloaded()) GTEST_SKIP() << "then the free itself waits";
   cistern_pool* const pool = make("recorded");
