@@ -2,7 +2,6 @@
 #include "shim/staging/mapped_source.hpp"
 
 #include <errno.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
@@ -14,6 +13,7 @@
 
 #include "pool/base/page_size.hpp"
 #include "shim/process/system_filter.hpp"
+#include "shim/staging/source_kind.hpp"
 
 namespace cistern {
 namespace {
@@ -39,16 +39,9 @@ int take_place() {
   return -1;
 }
 
-// struct procmap_query of <linux/fs.h>, which may be older than the system.
-struct Query {
-  std::uint64_t size, flags, address, first, end, rights, page_bytes, offset, inode;
-  std::uint32_t device_major, device_minor, name_bytes, build_id_bytes;
-  std::uint64_t name, build_id;
-};
-constexpr auto kQuery = _IOWR('f', 17, Query);
-constexpr std::uint64_t kReadable = 1, kWritable = 2, kExecutable = 4, kShared = 8;
-
-std::optional<Mapping> read_all(const OpenFile& maps, std::uintptr_t address, char* text, std::size_t text_bytes) {
+std::optional<Mapping> read_all(std::uintptr_t address, char* text, std::size_t text_bytes) {
+  const OpenFile maps("/proc/self/maps");
+  if (!maps) return std::nullopt;
   MappingReader reader(static_cast<int>(maps.number()));
   while (auto mapping = reader.next()) {
     if (address >= mapping->end) continue;
@@ -88,26 +81,8 @@ OpenFile open_if_same(const char* path, std::uint64_t device, std::uint64_t inod
 }  // namespace
 
 std::optional<Mapping> mapping_around(std::uintptr_t address, char* text, std::size_t text_bytes, bool may_read_all) {
-  const OpenFile maps("/proc/self/maps");
-  if (!maps) return std::nullopt;
-  Query query{};
-  query.size = sizeof query;
-  query.address = address;
-  query.name = word(text);
-  query.name_bytes = static_cast<std::uint32_t>(text_bytes);
-  const long answer = system_call(SYS_ioctl, maps.number(), kQuery, word(&query));
-  if (answer == -ENOTTY && may_read_all) return read_all(maps, address, text, text_bytes);
-  if (answer != 0) return std::nullopt;
-  return Mapping{.first = query.first,
-                 .end = query.end,
-                 .is_readable = (query.rights & kReadable) != 0,
-                 .is_writable = (query.rights & kWritable) != 0,
-                 .is_executable = (query.rights & kExecutable) != 0,
-                 .is_shared = (query.rights & kShared) != 0,
-                 .offset = query.offset,
-                 .device = device_number(query.device_major, query.device_minor),
-                 .inode = query.inode,
-                 .path = {text, query.name_bytes ? query.name_bytes - 1 : 0}};
+  const auto asked = asked_mapping(address, text, text_bytes);
+  return asked || !may_read_all ? asked : read_all(address, text, text_bytes);
 }
 
 // In a child that a signal handler forked during the copy they are closed already.
