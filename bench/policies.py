@@ -4,7 +4,7 @@ frees how much memory was reserved and how many calls of the driver were saved.
 
     bench/policies.py BUILD_DIRECTORY [--rmm DIRECTORY] [--seed N] [--only WORD] [--policy NAME ...] [--json FILE]
     bench/policies.py BUILD_DIRECTORY --log FILE [...]
-    bench/policies.py BUILD_DIRECTORY --costs [...]
+    bench/policies.py BUILD_DIRECTORY --costs [--measured] [...]
     bench/policies.py BUILD_DIRECTORY --smallest [...]
 
 The traces are those of bench/traces.py; with --log, a log of RMM, Umpire or PyTorch, or lifetimes (see
@@ -24,8 +24,9 @@ fewer. `deferred 20`: freed memory can be used again after 20 steps of the trace
 own stream need not wait. PyTorch's and RMM's allocators have an order of their own, by stream, and have no cell where
 frees are deferred. RMM never waits for a fence: it lets the other stream wait. So its need is the most that is live.
 
---costs prints the time that the calls would take by the latencies of bench/policies/device.hpp. `pays from us`: from
-which cost of a pair of cuMemAlloc and cuMemFree on, in us, the policy's calls take less than no pool's.
+--costs prints the time that the calls would take by the latencies of bench/policies/device.hpp, with --measured by
+those of one H100. `pays from us`: from which cost of a pair of cuMemAlloc and cuMemFree on, in us, the policy's calls
+take less than no pool's.
 
 --smallest looks for the smallest device on which the trace runs without a failure, by the most that is live. RMM's
 arena is there too, which has a fixed size. --json writes a line for each replay."""
@@ -58,7 +59,10 @@ WAYS = {
     "2 streams 20": ("stream", 20, 2),
     "2 streams 200": ("stream", 200, 2),
 }
-US_OF_BLOCK_CALL = 50  # as in bench/policies/device.hpp
+# As in bench/policies/device.hpp, and as measured on an H100: medians of bench/results/gpu-h100-2026-11-27.txt, those
+# of cuMemAlloc and cuMemFree for 16 MiB.
+CITED_US = {"allocate": 50, "free": 50, "create": 193, "destroy": 26, "map": 1.5, "allow_access": 36, "unmap": 26}
+MEASURED_US = {"allocate": 36, "free": 39, "create": 7.9, "destroy": 10, "map": 0.7, "allow_access": 21, "unmap": 14.5}
 FEW_WAYS = ("strict", "deferred 20", "2 streams 20")
 
 
@@ -156,14 +160,18 @@ def print_table(replays, written):
         print(f"  {'':18}" + "".join(good))
 
 
-def pays_from_us(found):
+def driver_us(found, us):
+    return sum(us[call] * count for call, count in found["driver"].items())
+
+
+def pays_from_us(found, us):
     """The time of a pair of cuMemAlloc and cuMemFree from which the policy's calls take less than the program's own."""
     of_blocks = found["driver"]["allocate"] + found["driver"]["free"]
-    others_us = found["driver_us"] - US_OF_BLOCK_CALL * of_blocks
+    others_us = driver_us(found, us | {"allocate": 0, "free": 0})
     return 2 * others_us / (found["calls"] - of_blocks) if found["calls"] > of_blocks else math.inf
 
 
-def print_costs(replays, written):
+def print_costs(replays, written, us):
     policies = [name for name in replays.policies if name != "rmm-arena"]
     for name, passes, file in written:
         print(f"{name}\n{'':20}{'way':14}{'calls':>10}{'hits':>10}{'moved':>9}{'driver ms':>12}{'us a call':>11}"
@@ -171,9 +179,10 @@ def print_costs(replays, written):
         for way in FEW_WAYS:
             for policy in [policy for policy in policies if is_served(policy, way)]:
                 found = replays.run(name, file, passes, policy, way, "--time")
-                pays = "" if policy == "driver" else f"{pays_from_us(found):.2f}"
+                pays = "" if policy == "driver" else f"{pays_from_us(found, us):.2f}"
+                took_us = driver_us(found, us)
                 print(f"  {policy:18}{way:14}{found['driver_calls']:10,}{found['hits']:10,}{found['moved']:9,}"
-                      f"{found['driver_us'] / 1000:12.1f}{found['driver_us'] / found['calls']:11.2f}{pays:>14}"
+                      f"{took_us / 1000:12.1f}{took_us / found['calls']:11.2f}{pays:>14}"
                       f"{found['ns_per_call']:15.0f}", flush=True)
 
 
@@ -233,6 +242,7 @@ def main():
     parser.add_argument("--log", type=pathlib.Path)
     parser.add_argument("--policy", action="append", default=[])
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--measured", action="store_true", help="with --costs: latencies of an H100")
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--costs", action="store_true")
     shown.add_argument("--smallest", action="store_true")
@@ -244,7 +254,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         written = traces_of(given, folder)
         if given.costs:
-            print_costs(replays, written)
+            print_costs(replays, written, MEASURED_US if given.measured else CITED_US)
         elif given.smallest:
             print_smallest(replays, written)
         else:
