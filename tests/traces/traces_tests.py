@@ -293,6 +293,8 @@ class Replay(unittest.TestCase):
         done = self.policies("--only", "eight phases, once", "--costs", "--policy", "driver", "--policy", "torch")
         self.assertRegex(done.stdout, r"\n  driver +strict +128 +0 +0 +6\.4 +50\.00 ")
         self.assertRegex(done.stdout, r"\n  torch +strict +64 +0 +0 +3\.2 +25\.00 +0\.00 ")
+        done = self.policies("--only", "eight phases, once", "--costs", "--measured", "--policy", "driver")
+        self.assertRegex(done.stdout, r"\n  driver +strict +128 +0 +0 +4\.8 +37\.50 ")
 
     def test_the_smallest_device(self):
         traces.write(self.file, [[0, 1, 3, 1 << 30], [1, 2, 4, 1 << 30]])
