@@ -249,7 +249,8 @@ struct StagingFigures {
   const char* kind;  // "cuda", "opencl"
   int device;
   const char* direction;
-  const char* source;  // the kind of host memory: "memory", "file", "network-file", "shared-memory"
+  const char* source;  // the kind of host memory: "memory", "file", "network-file", "shared-memory", "cold-file",
+                       // "cold-network-file"
   std::uint64_t staged_copies, staged_bytes;  // through bounce buffers
   std::uint64_t passed_on_bytes;
   Vector<UnpooledFigure> passed_on;  // by reason
@@ -455,7 +456,8 @@ struct Snapshot {
   Vector<CopySite> copy_sites;               // most bytes first
   Vector<WaitSite> waits;                    // for each kind, the three sites that wait most often
   Vector<StagingFigures> staging;
-  std::uint64_t staging_bytes;  // pinned memory that copies go through
+  std::uint64_t staging_bytes;      // pinned memory that copies go through
+  std::optional<double> staging_s;  // that threads spent copying to and from it
   Vector<DeviceMemoryFigures> device_memory;
   Vector<DeviceRangeFigures> device_ranges;
   Vector<ContextFigures> contexts;

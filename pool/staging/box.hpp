@@ -47,6 +47,7 @@ class Shares {
   // Without a gap on either side.
   std::size_t longest_run_bytes() const { return box_.row_bytes; }
   Guarded guarded() const { return guarded_; }
+  bool has_reader() const { return reader_; }
 
   // False: the guarded side is not all there.
   bool copy(std::size_t share, Stores stores) const {

@@ -6,7 +6,8 @@
 namespace cistern::staging {
 namespace {
 
-constexpr double kTolerance = 1.05, kHopeless = 2, kLossMax = 0.01, kStrange = 2;
+constexpr double kTolerance = 1.05, kHopeless = 2, kHopelessAtOnce = 8, kFirstCopyNs = 20e6, kLossMax = 0.01,
+                 kStrange = 2;
 constexpr unsigned kChosenMax = 4 * kTrialsMax;  // trials that do not count come to nothing at last
 constexpr unsigned kCopiesUntilUsual = 8, kStrangeCopies = 16;
 
@@ -27,15 +28,25 @@ bool Calibration::wins(const Best& staged, const Best& native) {
   return better && staged.end_to_end <= native.end_to_end * kTolerance && staged.blocked <= native.blocked * kTolerance;
 }
 
-bool Calibration::hopeless(const Best& staged, const Best& native) {
-  return staged.trials && native.trials && staged.end_to_end > native.end_to_end * kHopeless &&
-         staged.blocked > native.blocked * kHopeless;
+// By so many times, in both times.
+bool Calibration::is_slower(const Best& way, const Best& than, double times) {
+  return way.trials && than.trials && way.end_to_end > than.end_to_end * times && way.blocked > than.blocked * times;
 }
 
-void Calibration::decide(SizeBucket& bucket) {
+// The driver's first copy may also make what the driver needs for copies: alone it decides only by more time than that
+// takes.
+bool Calibration::is_native_hopeless(const SizeBucket& bucket, double mebibytes) {
   const Best &native = bucket.of[0], &staged = bucket.of[1];
-  if (hopeless(staged, native)) {
+  if (native.trials > 1) return is_slower(native, staged, kHopeless);
+  return is_slower(native, staged, kHopelessAtOnce) && (native.blocked - staged.blocked) * mebibytes > kFirstCopyNs;
+}
+
+void Calibration::decide(SizeBucket& bucket, double mebibytes) {
+  const Best &native = bucket.of[0], &staged = bucket.of[1];
+  if (is_slower(staged, native, kHopeless)) {
     bucket.won = Way::native;
+  } else if (is_native_hopeless(bucket, mebibytes)) {
+    bucket.won = Way::staged;
   } else if (native.trials >= kTrialsToDecide && staged.trials >= kTrialsToDecide) {
     bucket.won = wins(staged, native) ? Way::staged : Way::native;
   } else if (staged.chosen >= kTrialsMax || native.chosen >= kChosenMax) {
@@ -56,7 +67,7 @@ Calibration::Choice Calibration::choose(std::uint64_t bytes, std::uint64_t proce
   Best& next = native.trials <= staged.trials || too_dear ? native : staged;
   ++next.chosen;
   const Choice choice{&next == &staged ? Way::staged : Way::native, true};
-  decide(bucket);
+  decide(bucket, mebibytes(bytes));
   return choice;
 }
 
@@ -67,7 +78,7 @@ void Calibration::tried(Way way, std::uint64_t bytes, const Took& took) {
   if (way == Way::staged && native.trials)
     lost_ns_ += std::max(0.0, static_cast<double>(took.blocked) - native.blocked * mebibytes(bytes));
   bucket.of[way == Way::staged].add(took, mebibytes(bytes));
-  if (!bucket.won) decide(bucket);
+  if (!bucket.won) decide(bucket, mebibytes(bytes));
 }
 
 void Calibration::copied(Way way, std::uint64_t bytes, std::uint64_t blocked_ns) {

@@ -5,9 +5,10 @@
 // that the caller was blocked. Each way counts with the least time of its trials, per byte. Staged wins a range if it
 // is better in one time and no more than 5 % worse in the other.
 //
-// At most 8 trials go the staged way, and none after one that took twice as long in both times. The time that trials
-// lost against the other way is at most 1 % of the process's time, except for the first trial. A decision is forgotten
-// when the way that won takes much longer or shorter than it did then.
+// At most 8 trials go the staged way, and none after one that took twice as long in both times. None goes the native
+// way after two that took twice as long, or after the first one where it took eight times as long and 20 ms more. The
+// time that trials lost against the other way is at most 1 % of the process's time, except for the first trial. A
+// decision is forgotten when the way that won takes much longer or shorter than it did then.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -74,8 +75,10 @@ class Calibration {
     unsigned strange = 0;      // copies in a row, up to the last one, that were far from the usual time
   };
   static bool wins(const Best& staged, const Best& native);
-  static bool hopeless(const Best& staged, const Best& native);
-  static void decide(SizeBucket& bucket);
+  static bool is_slower(const Best& way, const Best& than, double times);
+  static bool is_native_hopeless(const SizeBucket& bucket, double mebibytes);
+  // After a copy of that size.
+  static void decide(SizeBucket& bucket, double mebibytes);
 
   Lock lock_;
   SizeBucket buckets_[kRanges];

@@ -66,6 +66,19 @@ TEST(Calibration, OneTrialIsEnoughToLose) {
   EXPECT_EQ(copy_often(calibration, {{1000, 1000}, {5000, 5000}}).staged, 1);
 }
 
+TEST(Calibration, TriesADriverThatIsMuchSlowerNoMore) {
+  constexpr std::uint64_t kMillisecond = 1'000'000;
+  const auto copies_of_the_driver = [](const Machine& machine) {
+    Calibration calibration;
+    return 100 - copy_often(calibration, machine).staged;
+  };
+  const Took staged{2 * kMillisecond, 2 * kMillisecond};
+  EXPECT_EQ(copies_of_the_driver({{23 * kMillisecond, 23 * kMillisecond}, staged}), 1);
+  EXPECT_EQ(copies_of_the_driver({{21 * kMillisecond, 21 * kMillisecond}, staged}), 2) << "less than 20 ms more";
+  EXPECT_EQ(copies_of_the_driver({{5 * kMillisecond, 5 * kMillisecond}, staged}), 2) << "more than twice as long";
+  EXPECT_EQ(copies_of_the_driver({{5 * kMillisecond, 3 * kMillisecond}, staged}), 3) << "not in both times";
+}
+
 TEST(Calibration, TrialsThatDoNotCountEndAfterEight) {
   Calibration calibration;
   const Machine machine{{1000, 1000}, {500, 500}};

@@ -54,10 +54,14 @@ void wake(std::atomic<std::uint32_t>& word, int threads) {
 
 // --- The caller's part
 bool CopyCrew::copy(const Side& to, const ConstSide& from, const Box& box, Direction direction, Guarded guarded,
-                    const SourceReader* reader) {
+                    const SourceReader* reader, Helped helped) {
   const Shares shares(to, from, box, settings_.share_bytes, guarded, reader);
-  if (shares.bytes() >= settings_.alone_below_bytes && shares.count() > 1) return copy_large(shares, direction);
-  return shares.copy_all(settings_.stores.value_or(Stores::cached));
+  const std::uint64_t start = monotonic_ns();
+  const bool is_large = helped == Helped::yes && shares.bytes() >= settings_.alone_below_bytes && shares.count() > 1;
+  const bool copied =
+      is_large ? copy_large(shares, direction) : shares.copy_all(settings_.stores.value_or(Stores::cached));
+  busy_ns_.fetch_add(monotonic_ns() - start, std::memory_order_relaxed);
+  return copied;
 }
 
 bool CopyCrew::copy_large(const Shares& shares, Direction direction) {
@@ -77,12 +81,32 @@ bool CopyCrew::copy_large(const Shares& shares, Direction direction) {
     if (finished == Finished::not_ours) return shares.copy_all(Stores::cached);
     copied = finished == Finished::copied;
   }
-  if (!begun.run.counts) return copied;
+  if (!begun.run.counts && !begun.workers) return copied;
   const std::uint64_t took = monotonic_ns() - start;
   Locked hold(lock_);
+  if (begun.workers) begun.workers->took(begun.threads, shares.bytes(), took);
   choices_[static_cast<int>(direction)].took(begun.run, shares.bytes(), took,
                                              direction == Direction::to_host ? kPercentForCachedToHost : 0);
   return copied;
+}
+
+WorkersChoice& CopyCrew::workers_of(const Shares& shares, Direction direction) {
+  const int reached = shares.has_reader() ? 2 : shares.guarded() != Guarded::neither ? 1 : 0;
+  return workers_[static_cast<int>(direction)][reached];
+}
+
+// `most`: helpers. Copies that measure stores, and those of few shares, say nothing about threads.
+void CopyCrew::choose_helpers(Begun& begun, const Shares& shares, Direction direction, unsigned most) {
+  begun.helpers_wanted = most;
+  if (!settings_.measures_threads) return;
+  WorkersChoice& workers = workers_of(shares, direction);
+  if (begun.run.is_a_look || shares.count() < 2 * WorkersChoice::kFirstThreads) {
+    begun.helpers_wanted = std::min(most, std::max(workers.threads(), 1u) - 1);
+    return;
+  }
+  begun.workers = &workers;
+  begun.threads = workers.next(most + 1);
+  begun.helpers_wanted = begun.threads.threads - 1;
 }
 
 CopyCrew::Begun CopyCrew::begin(const Shares& shares, Direction direction) {
@@ -96,8 +120,9 @@ CopyCrew::Begun CopyCrew::begin(const Shares& shares, Direction direction) {
     begun.run = {*settings_.stores, false};
   else if (shares.longest_run_bytes() >= kStreamedRunBytesMin)
     begun.run = choices_[static_cast<int>(direction)].next();
-  begun.helpers_wanted = settings_.threads.create ? std::min(settings_.helpers_max, kHelpersMost) : 0;
-  if (!settings_.helpers_share_cpus) begun.helpers_wanted = std::min(begun.helpers_wanted, cpus ? cpus - 1 : 0);
+  unsigned most = settings_.threads.create ? std::min(settings_.helpers_max, kHelpersMost) : 0;
+  if (!settings_.helpers_share_cpus) most = std::min(most, cpus ? cpus - 1 : 0);
+  choose_helpers(begun, shares, direction, most);
   if (begun.helpers_wanted == 0 || stopping_.load(std::memory_order_relaxed) || !moves_to(mask)) return begun;
   begun.helpers_missing = helper_count_ < begun.helpers_wanted && !starting_ && copies_to_wait_ == 0;
   if (copies_to_wait_ != 0) --copies_to_wait_;
@@ -173,10 +198,12 @@ void CopyCrew::help() {
       has_just_worked = false;
       continue;
     }
+    const std::uint64_t start = monotonic_ns();
     const std::size_t count = job->shares.count();
     for (std::size_t share; !stopping_.load(std::memory_order_relaxed) &&
                             (share = job->next.fetch_add(1, std::memory_order_relaxed)) < count;)
       copy_share(*job, job->shares, share, job->stores);
+    busy_ns_.fetch_add(monotonic_ns() - start, std::memory_order_relaxed);
     leave(*job);
     has_just_worked = true;
   }
@@ -303,6 +330,7 @@ void CopyCrew::after_fork_in_child() {
   starting_ = false;
   copies_to_wait_ = 0;
   helper_count_ = 0;
+  busy_ns_ = 0;
   lock_.unlock_after_fork();
 }
 

@@ -7,7 +7,8 @@
 //   copy(to, from, box, direction) -> small: the caller alone
 //     -> begin: a job, if there are helpers or may be -> shares, claimed -> finish: those that helpers still copy
 //
-// Helpers begin with the first large copy. Then they sleep, but for the 20 us after a copy, in which the next chunk of
+// How many help is measured, for each way that memory is reached (workers_choice.hpp). They begin with the first large
+// copy. Then they sleep, but for the 20 us after a copy, in which the next chunk of
 // a transfer mostly comes. They run where the caller of the moment may run, and on no other CPU. They block all signals
 // but those of a fault, which would otherwise end the process past a handler of the program.
 #pragma once
@@ -23,10 +24,14 @@
 #include "pool/staging/cpu_mask.hpp"
 #include "pool/staging/stores_choice.hpp"
 #include "pool/staging/streaming_copy.hpp"
+#include "pool/staging/workers_choice.hpp"
 
 namespace cistern::staging {
 
 enum class Direction : unsigned char { to_device, to_host };
+
+// Whether helpers may copy too.
+enum class Helped : bool { no, yes };
 
 class CopyCrew {
  public:
@@ -42,6 +47,7 @@ class CopyCrew {
     std::size_t alone_below_bytes = 512 << 10;
     std::size_t share_bytes = 256 << 10;
     std::optional<Stores> stores{};   // none: measured
+    bool measures_threads = false;    // else helpers_max of them help
     bool helpers_share_cpus = false;  // for tests: helpers_max of them, however few CPUs there are
     Threads threads{};                // none: there are no helpers
   };
@@ -57,13 +63,15 @@ class CopyCrew {
   // Returns when every byte is copied. False: some of the guarded side was not there. Any number of threads may copy at
   // the same time. The two sides do not overlap. `reader`: asked first for what is in one row.
   bool copy(const Side& to, const ConstSide& from, const Box& box, Direction direction,
-            Guarded guarded = Guarded::neither, const SourceReader* reader = nullptr);
+            Guarded guarded = Guarded::neither, const SourceReader* reader = nullptr, Helped helped = Helped::yes);
 
   // When exit begins: the helpers end. For good, in a child that is forked later, too.
   void stop();
 
   StoresFigures stores_figures(Direction direction);
   unsigned helpers();
+  // The time of all threads for copies of this process so far, added up.
+  std::uint64_t busy_ns() const { return busy_ns_.load(std::memory_order_relaxed); }
 
   // A child has no helpers at first, and what other threads were copying is not its concern.
   void before_fork() { lock_.lock_for_fork(); }
@@ -87,6 +95,8 @@ class CopyCrew {
     Job* job = nullptr;
     std::uint64_t ticket = 0;
     StoresChoice::Next run{};
+    WorkersChoice* workers = nullptr;  // null: they are not measured now
+    WorkersChoice::Next threads{};
     unsigned helpers_wanted = 0;
     bool helpers_missing = false;
   };
@@ -94,6 +104,8 @@ class CopyCrew {
   static constexpr std::size_t kJobs = 8;
   static constexpr unsigned kCopiesAfterARefusal = 256;
 
+  WorkersChoice& workers_of(const Shares& shares, Direction direction);
+  void choose_helpers(Begun& begun, const Shares& shares, Direction direction, unsigned most);
   bool copy_large(const Shares& shares, Direction direction);
   Begun begin(const Shares& shares, Direction direction);
   bool moves_to(const CpuMask& mask);
@@ -125,6 +137,9 @@ class CopyCrew {
   unsigned helper_count_ = 0;
   pthread_t helpers_[kHelpersMost]{};
   StoresChoice choices_[2]{};
+  WorkersChoice workers_[2][3]{};  // by direction, and by the way that the program's memory is reached
+
+  std::atomic<std::uint64_t> busy_ns_{0};
 };
 
 }  // namespace cistern::staging

@@ -27,13 +27,14 @@ class StoresChoice {
   struct Next {
     Stores stores;
     bool counts;
+    bool is_a_look = false;
   };
 
   Next next() {
     if (copies_ >= kCopiesOfALook + kCopiesBetweenLooks) *this = StoresChoice(figures_);
     const unsigned number = copies_++;
     if (number >= kCopiesOfALook) return {figures_.stores, false};
-    return {number / kInARow % 2 == 0 ? Stores::cached : Stores::streaming, number % kInARow >= kInARow / 2};
+    return {number / kInARow % 2 == 0 ? Stores::cached : Stores::streaming, number % kInARow >= kInARow / 2, true};
   }
 
   // `favour_cached`: in percent; the program will read soon what was copied.

@@ -149,11 +149,11 @@ void Staging::take_in_trials(CudaState& s, const CopyContext& copy_context) {
   trials_open_.store(static_cast<int>(trials_.size()));
 }
 
-// Only if no work comes before the copy on its stream, and its memory is resident.
+// Only if no work comes before the copy on its stream.
 Staging::Trial Staging::begin_trial(CudaState& s, const HostCopy& what, const CopyContext&) {
   const CallsOfOurs allowed(s);
   Trial trial;
-  if (!allowed || !was_touched(what.host, what.box)) return {};
+  if (!allowed) return {};
   if (s.functions.stream_query(what.stream) != kSuccess) return {};
   if (s.functions.event_create(&trial.begun, 0) != kSuccess) return {};
   if (s.functions.event_create(&trial.ended, 0) == kSuccess &&
@@ -184,8 +184,9 @@ namespace {
 // The driver's part of one copy through the ring (Lane in pool/staging/transfer.hpp).
 class CudaLane final : public HostLane {
  public:
-  CudaLane(CudaState& s, const HostCopy& what, Context& context, SourceKind source, staging::Turn* turn)
-      : HostLane(what.to_device, what.host, what.box, source, turn),
+  CudaLane(CudaState& s, const HostCopy& what, Context& context, SourceKind source, ReadAhead::Copy& ahead,
+           staging::Turn* turn)
+      : HostLane(what.to_device, what.host, what.box, source, ahead, turn),
         s_(s),
         what_(what),
         context_(context),
@@ -260,11 +261,11 @@ class CudaLane final : public HostLane {
 }  // namespace
 
 Staging::Passage Staging::pass_ring(CudaState& s, const HostCopy& what, const CopyContext& copy_context,
-                                    SourceKind source, StreamTurn& turn) {
+                                    SourceKind source, ReadAhead::Copy& ahead, StreamTurn& turn) {
   Passage passage;
   bool must_wait = false;
   {
-    CudaLane lane(s, what, *copy_context.context, source, turn.turn());
+    CudaLane lane(s, what, *copy_context.context, source, ahead, turn.turn());
     if (!lane.open()) {
       passage.refused = Unstaged::interrupted;
       return passage;

@@ -21,8 +21,9 @@ namespace {
 
 class OpenclLane final : public HostLane {
  public:
-  OpenclLane(const HostCopy& what, StagingChunks& chunks, SourceKind source, staging::Turn* turn)
-      : HostLane(what.to_device, what.host, what.box, source, turn), what_(what), chunks_(chunks) {}
+  OpenclLane(const HostCopy& what, StagingChunks& chunks, SourceKind source, ReadAhead::Copy& ahead,
+             staging::Turn* turn)
+      : HostLane(what.to_device, what.host, what.box, source, ahead, turn), what_(what), chunks_(chunks) {}
 
   // Nothing was done: the program's own call can do it all.
   bool untouched() const { return untouched_; }
@@ -188,7 +189,7 @@ std::optional<Unstaged> Staging::why_not(OpenclState& s, const HostCopy& what, c
 
 // What comes before it in its queue is none of its time.
 Staging::Trial Staging::begin_trial(OpenclState&, const HostCopy& what, const CopyContext&) {
-  return {was_touched(what.host, what.box) && next().clFinish.own(what.queue) == kSuccess};
+  return {next().clFinish.own(what.queue) == kSuccess};
 }
 
 // Both ways block until they are done: one time is both.
@@ -206,7 +207,7 @@ std::optional<Unstaged> Staging::wait_for_earlier_work(OpenclState& s, const Hos
 bool Staging::is_idle(OpenclState& s, const HostCopy& what) { return has_ended(s.functions, what.queue); }
 
 Staging::Passage Staging::pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& copy_context,
-                                    SourceKind source, QueueTurn& turn) {
+                                    SourceKind source, ReadAhead::Copy& ahead, QueueTurn& turn) {
   Passage passage;
   const ContextChunks own = chunks_of(s, copy_context.context, copy_context.device_id);
   if (!own.ring || !own.queue) {
@@ -216,7 +217,7 @@ Staging::Passage Staging::pass_ring(OpenclState& s, const HostCopy& what, const 
   const auto& ring = own.ring;
   ring->note_use(coarse_now_ns());
   StagingChunks chunks(s.functions, s.calls, copy_context.context, own.queue->get());
-  OpenclLane lane(what, chunks, source, turn.turn());
+  OpenclLane lane(what, chunks, source, ahead, turn.turn());
   const unsigned chunks_before = ring->figures().chunks;
   passage.outcome = what.to_device ? copy_to_device(*ring, chunks, lane, what.host, what.box, staging::Waits::yes)
                                    : copy_to_host(*ring, chunks, lane, what.host, what.box);

@@ -101,7 +101,7 @@ class Staging : public StagingEngine<Staging, StagingTypes> {
   std::optional<Unstaged> wait_for_earlier_work(OpenclState& s, const HostCopy& what);
   bool is_idle(OpenclState& s, const HostCopy& what);
   Passage pass_ring(OpenclState& s, const HostCopy& what, const CopyContext& copy_context, SourceKind source,
-                    QueueTurn& turn);
+                    ReadAhead::Copy& ahead, QueueTurn& turn);
 
   int number_of(cl_device_id device);
 

@@ -76,7 +76,7 @@ TEST(Options, ABadValueKeepsTheDefaultAndSaysSo) {
   EXPECT_EQ(lines_for("CISTERN_TRIM_INTERVAL", "3d"),
             Lines{"CISTERN_TRIM_INTERVAL: '3d' is not a time such as 250ms, 300s or 1.5h; using 300s"});
   EXPECT_EQ(lines_for("CISTERN_STAGING_THREADS", "4KiB"),
-            Lines{"CISTERN_STAGING_THREADS: '4KiB' is not a whole number from 0 to 1024; using 3"});
+            Lines{"CISTERN_STAGING_THREADS: '4KiB' is not a whole number from 0 to 1024; using 7"});
   EXPECT_EQ(lines_for("CISTERN_FAIL_CODE", "0"),
             Lines{"CISTERN_FAIL_CODE: '0' is not a whole number from 1 to 255; using 23"});
   EXPECT_EQ(lines_for("CISTERN_DEVICE_POOL_PERCENT", "1GiB"),

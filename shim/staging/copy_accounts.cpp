@@ -4,6 +4,7 @@
 #include <new>
 
 #include "shim/process/process.hpp"
+#include "shim/staging/copy_crew.hpp"
 #include "stats/transfers.hpp"
 
 namespace cistern {
@@ -91,6 +92,8 @@ void CopyAccounts::add_to(Snapshot& snapshot, const char* kind) {
   for_each([&](int device, bool to_device, SourceKind source, CopyAccount& account) {
     account.add_to(snapshot, kind, device, to_device, source);
   });
+  if (const std::uint64_t busy_ns = copy_crew_busy_ns())
+    snapshot.staging_s = static_cast<double>(busy_ns) * kNanosecond;
 }
 
 void CopyAccounts::before_fork() {

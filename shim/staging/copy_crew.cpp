@@ -59,6 +59,7 @@ void configure() {
   const std::uint64_t most = staging::CopyCrew::kHelpersMost;
   staging::CopyCrew::Settings settings;
   settings.helpers_max = static_cast<unsigned>(std::min(options().staging_threads, most));
+  settings.measures_threads = true;
   if (has_threads) settings.threads = {create, join};
   Locked hold(configure_lock);
   if (configured.load(std::memory_order_relaxed)) return;
@@ -73,6 +74,8 @@ staging::CopyCrew& copy_crew() {
   if (!configured.load(std::memory_order_acquire)) configure();
   return the_crew;
 }
+
+std::uint64_t copy_crew_busy_ns() { return the_crew.busy_ns(); }
 
 void stop_copy_crew() { the_crew.stop(); }
 

@@ -6,6 +6,7 @@ namespace cistern {
 
 // With as many threads as CISTERN_STAGING_THREADS allows; the first large copy starts them.
 staging::CopyCrew& copy_crew();
+std::uint64_t copy_crew_busy_ns();
 
 // When exit begins, whether or not there was a copy: nothing is looked up for it.
 void stop_copy_crew();

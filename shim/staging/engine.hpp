@@ -22,6 +22,8 @@
 #include "pool/limits.hpp"
 #include "pool/staging/turns.hpp"
 #include "shim/staging/copy_accounts.hpp"
+#include "shim/staging/read_ahead.hpp"
+#include "shim/staging/touchable.hpp"
 #include "stats/counters.hpp"
 
 namespace cistern {
@@ -40,9 +42,12 @@ class StagingEngine {
     Plan plan = begin(s, what);
     if (plan.way == staging::Way::staged) {
       const std::optional<Answer> answer = stage(s, what, turn, plan);
+      read_ahead_.end(plan.ahead);
       return answer ? *answer : native();
     }
+    plan.ahead.reads(what.host.base, what.host.base + staging::span_bytes(what.host, what.box), PagesByAddress());
     const Answer answer = native();
+    read_ahead_.end(plan.ahead);
     end(s, what, plan, answer);
     return answer;
   }
@@ -59,10 +64,12 @@ class StagingEngine {
     lock_.lock_for_fork();
     accounts_.before_fork();
     sources_.before_fork();
+    read_ahead_.before_fork();
     turns_.before_fork();
   }
   void after_fork() {
     turns_.after_fork();
+    read_ahead_.after_fork();
     sources_.after_fork();
     accounts_.after_fork();
     lock_.unlock_after_fork();
@@ -82,7 +89,8 @@ class StagingEngine {
     CopyContext copy_context{};
     Trial trial{};
     std::uint64_t begin_ns = 0;
-    SourceKind source = SourceKind::anonymous;
+    HostSource source{};
+    ReadAhead::Copy ahead{};
   };
 
   // The result of a copy through the ring.
@@ -105,8 +113,13 @@ class StagingEngine {
     void trim(const Trim& how, std::uint64_t now_ns) { trim_rings(s, how.unused_for_ns, now_ns); }
   };
 
-  SourceKind source_of_copy(const Copy& what) {
-    return sources_.of(what.host.base, staging::span_bytes(what.host, what.box), coarse_now_ns());
+  // A few looks say whether a file is cold: it may be a large one, whose copies are many.
+  HostSource source_of_copy(const Copy& what) {
+    constexpr std::size_t kLooks = 4;
+    HostSource source = sources_.of(what.host.base, staging::span_bytes(what.host, what.box), coarse_now_ns());
+    if (what.to_device && is_file(source.kind) && !is_resident(what.host, what.box, kLooks))
+      source.kind = cold(source.kind);
+    return source;
   }
 
   Plan choose(State& s, const Copy& what) {
@@ -115,10 +128,10 @@ class StagingEngine {
     if (mode_ != StagingMode::off && staging::range_of(bytes)) plan.copy_context = driver().context_of_copy(s, what);
     std::optional<Unstaged> reason = driver().why_not(s, what, plan.copy_context);
     // A copy that is refused without a look at its memory counts as one of anonymous memory.
-    plan.source = reason ? SourceKind::anonymous : source_of_copy(what);
-    if (!reason && !is_file(plan.source) && driver().reads_host(s, plan.copy_context))
+    if (!reason) plan.source = source_of_copy(what);
+    if (!reason && !is_file(plan.source.kind) && driver().reads_host(s, plan.copy_context))
       reason = Unstaged::host_page_tables;
-    plan.of = &accounts_.of(plan.copy_context.device, what.to_device, plan.source);
+    plan.of = &accounts_.of(plan.copy_context.device, what.to_device, plan.source.kind);
     if (reason) {
       plan.of->count(*reason, bytes);
       plan.of = nullptr;
@@ -131,18 +144,27 @@ class StagingEngine {
     if (mode_ != StagingMode::off) interval_.trim(rings, coarse_now_ns());
     Plan plan = choose(s, what);
     if (!plan.of) return plan;
+    if (what.to_device && is_file(plan.source.kind))
+      plan.ahead = read_ahead_.begin(what.host.base, staging::span_bytes(what.host, what.box), plan.source.mapping_end);
     if (mode_ == StagingMode::on) {
       plan.way = staging::Way::staged;
     } else {
       driver().take_in_trials(s, plan.copy_context);
       const auto choice = plan.of->calibration.choose(what.box.bytes(), nanoseconds_since_start());
       plan.way = choice.way;
-      if (choice.trial) plan.trial = driver().begin_trial(s, what, plan.copy_context);
+      if (choice.trial && may_be_measured(what, plan.source.kind))
+        plan.trial = driver().begin_trial(s, what, plan.copy_context);
       if (plan.way == staging::Way::native)
         plan.of->count(choice.trial ? Unstaged::trial : Unstaged::native_wins, what.box.bytes());
     }
     plan.begin_ns = nanoseconds_since_start();
     return plan;
+  }
+
+  // The first touch of memory is no part of a copy's time, but reading a cold file is.
+  bool may_be_measured(const Copy& what, SourceKind source) const {
+    constexpr std::size_t kLooks = 32;
+    return is_cold(source) || is_resident(what.host, what.box, kLooks);
   }
 
   // Gets the long turn that the pieces need, in which calls of other threads on this stream wait. So if there are other
@@ -160,7 +182,7 @@ class StagingEngine {
   std::optional<Answer> stage(State& s, const Copy& what, Turn& turn, Plan& plan) {
     Passage passage;
     passage.refused = begin_pieces(s, what, turn);
-    if (!passage.refused) passage = driver().pass_ring(s, what, plan.copy_context, plan.source, turn);
+    if (!passage.refused) passage = driver().pass_ring(s, what, plan.copy_context, plan.source.kind, plan.ahead, turn);
     if (passage.refused) {
       plan.of->count(*passage.refused, what.box.bytes());
       drop(s, plan);
@@ -193,6 +215,7 @@ class StagingEngine {
   const StagingMode mode_ = staging_mode();
   CopyAccounts accounts_;
   SourceKinds sources_;
+  ReadAhead read_ahead_;
   staging::Turns turns_;
   IntervalTrim interval_;  // trims the rings
   Lock lock_;              // for the driver's own tables

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
 
 #include <algorithm>
@@ -135,13 +136,20 @@ bool MappedSource::has_own_pages(std::uintptr_t first, std::size_t bytes) const 
 bool MappedSource::read(char* to, const char* from, std::size_t bytes) const {
   if (pages_ && has_own_pages(word(from), bytes)) return false;
   for (std::size_t at = 0; at < bytes;) {
-    const long got = system_call(SYS_pread64, file_.number(), word(to + at), bytes - at,
-                                 static_cast<std::uintptr_t>(offset_ + (word(from) - first_) + at));
+    const long got = system_call(SYS_pread64, file_.number(), word(to + at), bytes - at, offset_of(from + at));
     if (got == -EINTR) continue;
     if (got <= 0) return false;
     at += static_cast<std::size_t>(got);
   }
   return true;
+}
+
+// The file answers this to all users, and the mapping only to some. Before Linux 4.14 nothing is known.
+bool MappedSource::is_cached(const char* address) const {
+  char byte = 0;
+  const iovec to{&byte, 1};
+  const long got = system_call(SYS_preadv2, file_.number(), word(&to), 1, offset_of(address), 0, RWF_NOWAIT);
+  return got != -EAGAIN;
 }
 
 void mapped_sources_after_fork_in_child() {

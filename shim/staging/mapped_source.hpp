@@ -28,8 +28,13 @@ class MappedSource final : public staging::SourceReader {
   bool open(const char* first, std::size_t bytes);
   // Any number of threads. False: some of it has to be read through the mapping.
   bool read(char* to, const char* from, std::size_t bytes) const override;
+  // Whether the file's byte there is in the page cache. If not, the system may begin to read it.
+  bool is_cached(const char* address) const;
 
  private:
+  std::uintptr_t offset_of(const char* address) const {
+    return static_cast<std::uintptr_t>(offset_ + (reinterpret_cast<std::uintptr_t>(address) - first_));
+  }
   bool has_own_pages(std::uintptr_t first, std::size_t bytes) const;
 
   OpenFile file_, pages_;

@@ -184,14 +184,17 @@ MappedFile look_at_mapping(std::uintptr_t address, std::size_t bytes) {
 }
 
 // Blocks of the host pool need no look.
-SourceKind SourceKinds::of(const void* first, std::size_t bytes, std::uint64_t now_ns) {
-  if (host_pool::is_in_window(first)) return SourceKind::anonymous;
+HostSource SourceKinds::of(const void* first, std::size_t bytes, std::uint64_t now_ns) {
+  if (host_pool::is_in_window(first)) return {};
+  const auto source = [](const MappedFile& file, FileSystem file_system) {
+    return HostSource{kind_of(file, file_system), reinterpret_cast<const char*>(file.end)};
+  };
   const std::uintptr_t address = word(first);
   {
     Locked hold(lock_);
     for (const Seen& seen : seen_)
       if (address >= seen.file.first && address < seen.file.end && elapsed_ns(seen.seen_ns, now_ns) < kValidNs)
-        return kind_of(seen.file, seen.file_system);
+        return source(seen.file, seen.file_system);
   }
   const MappedFile file = look_at_mapping(address, bytes);
   const std::optional<FileSystem> known = file_system_seen(file);
@@ -199,7 +202,7 @@ SourceKind SourceKinds::of(const void* first, std::size_t bytes, std::uint64_t n
   Locked hold(lock_);
   seen_[next_] = {file, file_system, now_ns};
   next_ = (next_ + 1) % std::size(seen_);
-  return kind_of(file, file_system);
+  return source(file, file_system);
 }
 
 // However long ago: a device hardly ever gets another file system.
@@ -211,7 +214,8 @@ std::optional<FileSystem> SourceKinds::file_system_seen(const MappedFile& of) {
 }
 
 const char* name_of(SourceKind kind) {
-  constexpr const char* kNames[kSourceKinds] = {"memory", "file", "network-file", "shared-memory"};
+  constexpr const char* kNames[kSourceKinds] = {"memory",        "file",      "network-file",
+                                                "shared-memory", "cold-file", "cold-network-file"};
   return kNames[static_cast<int>(kind)];
 }
 

@@ -11,11 +11,28 @@
 
 namespace cistern {
 
-enum class SourceKind : std::uint8_t { anonymous, file, network_file, shared_memory };
-constexpr int kSourceKinds = 4;
+enum class SourceKind : std::uint8_t { anonymous, file, network_file, shared_memory, cold_file, cold_network_file };
+constexpr int kSourceKinds = 6;
 
 const char* name_of(SourceKind kind);  // in reports
-constexpr bool is_file(SourceKind kind) { return kind == SourceKind::file || kind == SourceKind::network_file; }
+// Some of it is not in the page cache: a copy waits for the disk or the network.
+constexpr bool is_cold(SourceKind kind) {
+  return kind == SourceKind::cold_file || kind == SourceKind::cold_network_file;
+}
+constexpr bool is_file(SourceKind kind) {
+  return kind == SourceKind::file || kind == SourceKind::network_file || is_cold(kind);
+}
+// The cold kind of files; other memory stays what it is.
+constexpr SourceKind cold(SourceKind kind) {
+  if (kind == SourceKind::file) return SourceKind::cold_file;
+  return kind == SourceKind::network_file ? SourceKind::cold_network_file : kind;
+}
+
+// The memory of a copy, as its first page is.
+struct HostSource {
+  SourceKind kind = SourceKind::anonymous;
+  const char* mapping_end = nullptr;  // of a file
+};
 
 // --- The steps of a look
 
@@ -51,8 +68,8 @@ class SourceKinds {
  public:
   static constexpr std::uint64_t kValidNs = 100'000'000;
 
-  // The kind of the memory's first page; anonymous where nothing can be known, or under a filter of system calls.
-  SourceKind of(const void* first, std::size_t bytes, std::uint64_t now_ns);
+  // Anonymous where nothing can be known, or under a filter of system calls. Never cold.
+  HostSource of(const void* first, std::size_t bytes, std::uint64_t now_ns);
 
   void before_fork() { lock_.lock_for_fork(); }
   void after_fork() { lock_.unlock_after_fork(); }

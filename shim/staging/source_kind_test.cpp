@@ -116,7 +116,7 @@ SourceKind expected_in(int file) {
   return found.f_type == TMPFS_MAGIC ? SourceKind::shared_memory : SourceKind::file;
 }
 
-SourceKind source_of(const void* first, std::size_t bytes) { return SourceKinds().of(first, bytes, 0); }
+SourceKind source_of(const void* first, std::size_t bytes) { return SourceKinds().of(first, bytes, 0).kind; }
 
 std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
@@ -214,11 +214,11 @@ TEST(SourceKinds, AnswersStayForAWhile) {
   SourceKinds kinds;
   const std::uint64_t now = 5 * SourceKinds::kValidNs;
   const SourceKind expected = expected_in(file);
-  EXPECT_EQ(kinds.of(map.at(), kBytes / 2, now), expected);
+  EXPECT_EQ(kinds.of(map.at(), kBytes / 2, now).kind, expected);
   ASSERT_EQ(mmap(map.at(), kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), map.at());
-  EXPECT_EQ(kinds.of(map.at() + kBytes / 2, 5, now + SourceKinds::kValidNs - 1), expected);
-  EXPECT_EQ(kinds.of(map.at() + kBytes / 2, 5, now + SourceKinds::kValidNs), SourceKind::anonymous);
-  EXPECT_EQ(kinds.of(map.at() + kBytes / 2, 5, now), expected) << "a thread whose clock was read earlier";
+  EXPECT_EQ(kinds.of(map.at() + kBytes / 2, 5, now + SourceKinds::kValidNs - 1).kind, expected);
+  EXPECT_EQ(kinds.of(map.at() + kBytes / 2, 5, now + SourceKinds::kValidNs).kind, SourceKind::anonymous);
+  EXPECT_EQ(kinds.of(map.at() + kBytes / 2, 5, now).kind, expected) << "a thread whose clock was read earlier";
   close(file);
 }
 
@@ -231,7 +231,7 @@ TEST(SourceKinds, MoreMappingsThanAreRememberedAreStillRight) {
                          : std::make_unique<Map>(-1, MAP_PRIVATE | MAP_ANONYMOUS));
   for (std::uint64_t round = 0; round < 3; ++round)
     for (std::size_t i = 0; i < maps.size(); ++i)
-      EXPECT_EQ(kinds.of(maps[i]->at(), kBytes, SourceKinds::kValidNs * (round + 1)),
+      EXPECT_EQ(kinds.of(maps[i]->at(), kBytes, SourceKinds::kValidNs * (round + 1)).kind,
                 i % 2 ? expected_in(file) : SourceKind::anonymous);
   close(file);
 }

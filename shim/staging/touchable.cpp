@@ -70,16 +70,18 @@ bool may_touch(const staging::Side& side, const staging::Box& box, bool write) {
 
 // The page tables are not asked: a program that loads a file copies each page once, from the page cache, and no page is
 // in them before that.
-bool was_touched(const staging::Side& side, const staging::Box& box) {
-  constexpr std::size_t kSamples = 32;
+bool is_resident(std::uintptr_t page) {
+  unsigned char resident = 0;
+  return system_call(SYS_mincore, page, page_bytes(), reinterpret_cast<std::uintptr_t>(&resident)) == 0 &&
+         (resident & 1);
+}
+
+bool is_resident(const staging::Side& side, const staging::Box& box, std::size_t looks) {
   const PageRange pages = pages_of(side, box);
   const std::size_t count = pages.bytes / page_bytes();
-  for (std::size_t i = 0; i < std::min(kSamples, count); ++i) {
-    unsigned char resident = 0;
-    const std::uintptr_t page = pages.first + count * i / std::min(kSamples, count) * page_bytes();
-    if (system_call(SYS_mincore, page, page_bytes(), reinterpret_cast<std::uintptr_t>(&resident)) != 0) return false;
-    if (!(resident & 1)) return false;
-  }
+  looks = std::min(looks, count);
+  for (std::size_t i = 0; i < looks; ++i)
+    if (!is_resident(pages.first + count * i / looks * page_bytes())) return false;
   return true;
 }
 

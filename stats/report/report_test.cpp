@@ -202,6 +202,7 @@ TEST(ReportStaging, NamesTheHostsMemoryWhereItIsNotPlain) {
   for (const auto& [source, text] : {std::pair{"memory", "STAGING cuda device 0  host to device  1.0 MiB in 1 copy"},
                                      {"file", "  host to device, file  1.0 MiB in 1 copy"},
                                      {"network-file", "  host to device, network file  1.0 MiB in 1 copy"},
+                                     {"cold-file", "  host to device, cold file  1.0 MiB in 1 copy"},
                                      {"shared-memory", "  host to device, shared memory  1.0 MiB in 1 copy"}}) {
     Snapshot snapshot = empty_snapshot();
     snapshot.staging.push_back({"cuda", 0, "host to device", source, 1, kMiB, 0, {}, {}});

@@ -560,6 +560,7 @@ void write_self(const Snapshot& snapshot, Sink& sink) {
     sink.print("stack capture {} ns on average (sampled), ", decimal(*snapshot.capture_mean_ns, 0));
   sink.print("{}, tables {}", counted(snapshot.sites_count, "site"), human_bytes(snapshot.tables_bytes));
   if (snapshot.staging_bytes) sink.print(", bounce buffers {}", human_bytes(snapshot.staging_bytes));
+  if (snapshot.staging_s) sink.print(", {:.3f} s copying to and from them", *snapshot.staging_s);
   if (snapshot.dropped_events) sink.print(", {} could not be read", counted(snapshot.dropped_events, "stack"));
   sink.write("\n");
   for (const PythonFigures& python : snapshot.pythons)

@@ -750,7 +750,7 @@ class OptionLines(HostTest):
                 "'99999999999GiB' is not a size such as 512MiB or 1.5GB; using 1TiB",
             ("CISTERN_OPENCL_POOL_MAX", b"\xff\xfeGiB"): "'??GiB' is not a size such as 512MiB or 1.5GB; using 1TiB",
             ("CISTERN_SYSTEM_CALLS", "CISTERN_REPORT"): "'CISTERN_REPORT' is not few or all; using all",
-            ("CISTERN_STAGING_THREADS", "4KiB"): "'4KiB' is not a whole number from 0 to 1024; using 3",
+            ("CISTERN_STAGING_THREADS", "4KiB"): "'4KiB' is not a whole number from 0 to 1024; using 7",
             ("CISTERN_DEVICE_POOL_PERCENT", "1GiB"): "'1GiB' is not a percentage from 0 to 1000000; using 115",
             ("CISTERN_DEVICE_LIMIT", "8GIb "):
                 "'8GIb ' is not a size such as 512MiB or 1.5GB; the limit is half of each device's memory",

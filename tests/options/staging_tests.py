@@ -98,8 +98,9 @@ class Sources(unittest.TestCase):
         self.assertEqual(rows["memory"]["passed_on"], {"host-page-tables": 24})
         self.assertEqual(rows["shared-memory"]["passed_on"], {"host-page-tables": 12})
         self.assertEqual(won(rows["file"])["won"], "staged")
-        self.assertEqual(rows["file"]["passed_on"], {"trial": 3})
-        self.assertEqual(rows["file"]["staged_copies"], 9)
+        # The driver takes more than eight times as long, and 20 ms more.
+        self.assertEqual(rows["file"]["passed_on"], {"trial": 1})
+        self.assertEqual(rows["file"]["staged_copies"], 11)
 
     def test_machines_whose_rates_were_published(self):
         for machine in machines.MACHINES.values():
@@ -121,10 +122,10 @@ class Sources(unittest.TestCase):
     def test_a_file_in_the_page_cache_is_measured_though_it_was_never_touched(self):
         self.assertEqual(won(self.copies("new=12", simulator=READS_HOST)["file"])["won"], "staged")
 
-    def test_a_file_that_is_not_in_the_page_cache_is_not_measured(self):
-        row = self.copies("cold=5", simulator=READS_HOST)["file"]
-        self.assertEqual(won(row), {"native_trials": 0, "staged_trials": 0})
-        self.assertEqual(row["passed_on"], {"trial": 5})
+    def test_a_file_that_is_not_in_the_page_cache_is_measured_apart(self):
+        rows = self.copies("cold=5", "file=1", simulator=READS_HOST)
+        self.assertEqual(won(rows["cold-file"])["won"], "staged")
+        self.assertEqual(won(rows["file"]), {"native_trials": 1, "staged_trials": 0})
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can make a file of another user")
     def test_a_file_of_which_the_system_says_nothing_is_measured(self):
