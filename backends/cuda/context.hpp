@@ -23,7 +23,8 @@ struct Share {
   // The bytes that the driver would have taken for the live blocks, and the rest of their chunks. Written under the
   // lock of the kind's counters.
   std::atomic<std::uint64_t> live_bytes{0}, waste_bytes{0};
-  std::atomic<std::uint64_t> waiting_bytes{0};  // given back, but commands may still use it
+  std::atomic<std::uint64_t> in_range_bytes{0};  // of blocks that are live in ranges
+  std::atomic<std::uint64_t> waiting_bytes{0};   // given back, but commands may still use it
   Proportion proportion;                        // between reserved bytes and those that were live
 
   // Bytes of blocks that the program has, or that commands still use.
@@ -31,7 +32,7 @@ struct Share {
     return live_bytes.load(std::memory_order_relaxed) + waiting_bytes.load(std::memory_order_relaxed);
   }
   void after_fork_in_child() {
-    live_bytes = waste_bytes = waiting_bytes = 0;
+    live_bytes = waste_bytes = in_range_bytes = waiting_bytes = 0;
     proportion.after_fork_in_child();
   }
 };

@@ -66,8 +66,10 @@ void Pools::to_range(Block* block, std::uint64_t now_ns, Give give) {
 void Pools::give_to_range(Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns) {
   Context* const context = block->context;
   to_range(block, now_ns, [&](DeviceRange& range) {
-    // A block that must not be used again stays live while work may still use it.
-    if (block->marked.load(std::memory_order_relaxed)) return fence.empty() ? range.retire(block), true : false;
+    if (block->marked.load(std::memory_order_relaxed)) {
+      fence.empty() ? range.retire(block) : range.retire(block, std::move(fence));
+      return true;
+    }
     const std::uint64_t threads_max = context->device->share.used_bytes() / kThreadsPart;
     if (fence.empty() && device_.give_to_thread(block->key(), block, now_ns, threads_max)) return false;
     if (fence.empty())
@@ -82,8 +84,11 @@ void Pools::give_to_range(Block* block, BlockSource::Fence&& fence, std::uint64_
 
 void Pools::give_to_range(Block* block, ranges::Order order, std::uint64_t now_ns) {
   to_range(block, now_ns, [&](DeviceRange& range) {
-    if (block->marked.load(std::memory_order_relaxed)) return false;
-    return range.give_behind(block, order), true;
+    if (block->marked.load(std::memory_order_relaxed))
+      range.retire(block, {{block->context, block->context->clock.now()}});
+    else
+      range.give_behind(block, order);
+    return true;
   });
 }
 
@@ -140,7 +145,7 @@ void Pools::settle() {
 }
 
 void Pools::give_cached_to_ranges() {
-  if (!ranges_.asked_for()) return;
+  if (!ranges_.any()) return;
   device_.take_from_threads([](const Block* block) { return block->range != nullptr; },
                             [this](Block* block) { source_.release(block); });
 }

@@ -88,6 +88,7 @@ CudaState::CudaState(const Functions& below, const Missing& missing)
       sites_on(options().sites != "off") {
   gate.exiting = [] { return phase() != Phase::running; };
   PhysicalMemory::limit_allows = limit_allows;
+  PhysicalMemory::room_for = room_for;
   contexts.device_appeared = [](Device& device) { state().pools.ranges().device_appeared(device); };
   staging.set_limits({.interval_ns = options().trim_interval});
 }
@@ -183,7 +184,7 @@ void ContextEnd::gone() {
   end_programs_memory();
   if (!ends_range_) return;
   context_->wait_until_left();  // others may have begun to allocate in the context that follows
-  context_->range.load()->end();
+  context_->range.exchange(nullptr)->end();
 }
 
 // Memory that the program still holds goes with its context; the addresses may be reused. While exiting nothing is
@@ -284,6 +285,7 @@ void account_death(CudaState& s, Block* block, const Death& death) {
   const std::uint64_t rounded = as_driver_rounds(died.bytes);
   drop(share.live_bytes, rounded);
   drop(share.waste_bytes, block->bytes - rounded);
+  if (block->range) drop(share.in_range_bytes, block->bytes);
   counted.block_died_locked(died, since_start(death.now_ns), reserved);
 }
 

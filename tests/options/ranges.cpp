@@ -5,12 +5,21 @@
 //   again    frees a block twice, and uses it after that
 //   graph    captures a kernel on a block, frees it, and has others after it
 //   exit     allocates and frees blocks of many sizes
+//   second   begins to use a second device, while access to mapped memory fails
+//   refused  allocates while access to mapped memory fails for good
+//   contexts makes and destroys many contexts, with a block in each
+//   huge     asks for more than there is left
+//   count    asks for the free memory, among many blocks
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
 #include <cstring>
+#include <ctime>
+#include <string>
 #include <vector>
+
+#include "tests/simcuda/simcuda.h"
 
 namespace {
 
@@ -109,6 +118,73 @@ void many_sizes() {
   for (CUdeviceptr block : blocks) cuMemFree(block);
 }
 
+long long calls_of(const char* name) { return simcuda_value((std::string("calls:") + name).c_str()); }
+
+size_t free_bytes() {
+  size_t free = 0, total = 0;
+  cuMemGetInfo(&free, &total);
+  return free;
+}
+
+void second() {
+  std::vector<CUdeviceptr> blocks(5);
+  for (CUdeviceptr& block : blocks) cuMemAlloc(&block, 10 << 20);
+  simcuda_set_value("fail_every:cuMemSetAccess", 2);
+  std::printf("second device: %d\n", cudaSetDevice(1) || cudaFree(nullptr));
+  CUdeviceptr there = 0, here = 0;
+  std::printf("there: %d\n", cuMemAlloc(&there, 10 << 20));
+  std::printf("first device: %d\n", cudaSetDevice(0));
+  for (CUdeviceptr block : blocks) std::printf("set: %d\n", cuMemsetD8(block, 1, 10 << 20));
+  std::printf("here: %d\n", cuMemAlloc(&here, 10 << 20));
+  std::printf("copied: %d\n", cuMemcpy(here, there, 10 << 20));
+  for (CUdeviceptr block : blocks) std::printf("free: %d\n", cuMemFree(block));
+  std::printf("free: %d %d\n", cuMemFree(here), cuMemFree(there));
+}
+
+void refused() {
+  CUdeviceptr first = 0;
+  cuMemAlloc(&first, kBytes);
+  cuMemFree(first);
+  simcuda_set_value("fail_every:cuMemSetAccess", 1);
+  std::vector<CUdeviceptr> blocks(8);
+  for (CUdeviceptr& block : blocks) std::printf("allocated: %d\n", cuMemAlloc(&block, 40 << 20));
+  std::printf("asked for access: %lld\n", calls_of("cuMemSetAccess"));
+  for (CUdeviceptr block : blocks) std::printf("free: %d\n", cuMemFree(block));
+}
+
+void contexts() {
+  for (int i = 0; i < 50; ++i) {
+    CUcontext context = nullptr;
+    cuCtxCreate(&context, nullptr, 0, 0);
+    CUdeviceptr block = 0;
+    const int allocated = cuMemAlloc(&block, 3 << 20), set = cuMemsetD8(block, 1, 3 << 20);
+    const int destroyed = cuCtxDestroy(context);
+    if (allocated || set || destroyed) std::printf("context %d: %d, %d, %d\n", i, allocated, set, destroyed);
+  }
+  std::printf("reserved: %lld\n", calls_of("cuMemAddressReserve"));
+}
+
+void huge() {
+  std::vector<CUdeviceptr> blocks(100);
+  for (CUdeviceptr& block : blocks) cuMemAlloc(&block, 1 << 20);
+  const long long creates = calls_of("cuMemCreate");
+  CUdeviceptr block = 0;
+  const size_t there = free_bytes();
+  std::printf("huge: %d\n", cuMemAlloc(&block, there + (1 << 20)));
+  std::printf("pieces: %lld\n", calls_of("cuMemCreate") - creates);
+  std::printf("most of what there is: %d\n", cuMemAlloc(&block, there / 8 * 7));
+}
+
+void count() {
+  std::vector<CUdeviceptr> blocks(100'000);
+  for (CUdeviceptr& block : blocks) cuMemAlloc(&block, 4096);
+  timespec from{}, to{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+  for (int i = 0; i < 100; ++i) free_bytes();
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+  std::printf("microseconds: %ld\n", ((to.tv_sec - from.tv_sec) * 1'000'000'000 + to.tv_nsec - from.tv_nsec) / 100'000);
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
@@ -120,5 +196,10 @@ int main(int, char** arguments) {
   if (!std::strcmp(what, "again")) again();
   if (!std::strcmp(what, "graph")) graph();
   if (!std::strcmp(what, "exit")) many_sizes();
+  if (!std::strcmp(what, "second")) second();
+  if (!std::strcmp(what, "refused")) refused();
+  if (!std::strcmp(what, "contexts")) contexts();
+  if (!std::strcmp(what, "huge")) huge();
+  if (!std::strcmp(what, "count")) count();
   std::puts("end");
 }
