@@ -37,6 +37,8 @@ struct Share {
   }
 };
 
+struct Context;
+
 // One per device, made on first sight, never freed.
 struct Device {
   int ordinal = 0;
@@ -47,6 +49,8 @@ struct Device {
   Share share;
   bool is_known = false;                        // a context of it was seen, so its share has limits
   std::atomic<std::uint64_t> peers{0};          // other devices whose work may use memory of its ranges, a bit for each
+  std::atomic<Context*> primary{nullptr};       // null: no call was seen that retained it
+  std::atomic<int> primary_references{0};       // by calls that were seen
   std::atomic<std::uint64_t> tracked_bytes{0};  // taken past the pool: stream-ordered, arrays, VMM
   // The unit in which the driver takes memory, as far as it was measured.
   std::atomic<std::uint64_t> granule{512};

@@ -96,9 +96,12 @@ class ContextEnd {
   ContextEnd(const ContextEnd&) = delete;
   ContextEnd& operator=(const ContextEnd&) = delete;
   void gone();
+  // The same, and its memory and objects belong to another context of the device from now on.
+  void gone_into(Context& heir);
   void stays();
 
  private:
+  Vector<Block*> programs_blocks();
   void end_programs_memory();
   void empty_ring();
 

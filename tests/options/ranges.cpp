@@ -8,15 +8,21 @@
 //   second   begins to use a second device, while access to mapped memory fails
 //   refused  allocates while access to mapped memory fails for good
 //   contexts makes and destroys many contexts, with a block in each
+//   green    allocates in a green context, which ends before the memory does
+//   attached allocates in a context that is detached once, and then destroyed
+//   held     retains and releases the primary context beside a copy that takes long
 //   huge     asks for more than there is left
 //   count    asks for the free memory, among many blocks
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/simcuda/simcuda.h"
@@ -164,6 +170,80 @@ void contexts() {
   std::printf("reserved: %lld\n", calls_of("cuMemAddressReserve"));
 }
 
+// The block outlives the green context, and so does the primary context's own.
+void green() {
+  CUdeviceptr own = 0;
+  cuMemAlloc(&own, kBytes);
+  CUdevResource all{};
+  CUdevResourceDesc description = nullptr;
+  cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM);
+  cuDevResourceGenerateDesc(&description, &all, 1);
+  const size_t before = free_bytes();
+  for (int i = 0; i < 3; ++i) {
+    CUgreenCtx green = nullptr;
+    CUcontext part = nullptr;
+    CUdeviceptr block = 0, kept = 0;
+    std::printf("green: %d\n", cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    std::printf("part: %d\n", cuCtxFromGreenCtx(&part, green));
+    cuCtxPushCurrent(part);
+    std::printf("allocated: %d\n", cuMemAlloc(&block, 20 << 20));
+    cuMemAlloc(&kept, 30 << 20);
+    cuMemFree(kept);
+    cuCtxPopCurrent(&part);
+    std::printf("destroyed: %d\n", cuGreenCtxDestroy(green));
+    std::printf("set: %d\n", cuMemsetD8(block, 1, 20 << 20));
+    std::printf("held: %zu MiB\n", (before - free_bytes()) >> 20);
+    std::printf("free: %d\n", cuMemFree(block));
+    std::printf("held: %zu MiB\n", (before - free_bytes()) >> 20);
+  }
+  std::printf("set: %d\n", cuMemsetD8(own, 1, kBytes));
+  std::printf("free: %d\n", cuMemFree(own));
+}
+
+void attached() {
+  CUcontext context = nullptr, same = nullptr;
+  cuCtxCreate(&context, nullptr, 0, 0);
+  CUdeviceptr block = 0;
+  cuMemAlloc(&block, 3 << 20);
+  std::printf("attached: %d\n", cuCtxAttach(&same, 0));
+  std::printf("detached: %d\n", cuCtxDetach(context));
+  std::printf("set: %d\n", cuMemsetD8(block, 1, 3 << 20));
+  std::printf("free: %d\n", cuMemFree(block));
+  std::printf("detached: %d\n", cuCtxDetach(context));
+  std::printf("set: %d\n", cuMemsetD8(block, 1, 3 << 20));
+}
+
+double seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
+void held() {
+  CUdeviceptr block = 0;
+  cuMemAlloc(&block, 64 << 20);
+  simcuda_set_value("link_to_host_mbps", 64);
+  std::atomic<bool> begun{false}, done{false};
+  std::thread copies([&] {
+    cudaSetDevice(0);
+    std::vector<char> host(64 << 20);
+    begun = true;
+    std::printf("copy: %d\n", cuMemcpyDtoH(host.data(), block, host.size()));
+    done = true;
+  });
+  while (!begun) usleep(1000);
+  usleep(100'000);
+  const double from = seconds();
+  CUcontext context = nullptr;
+  const int retained = cuDevicePrimaryCtxRetain(&context, 0), released = cuDevicePrimaryCtxRelease(0);
+  const double took = seconds() - from;
+  const bool beside = !done;
+  copies.join();
+  std::printf("primary context: %d, %d\n", retained, released);
+  std::printf("%s, %s\n", beside ? "beside the copy" : "after the copy", took < 0.3 ? "no wait" : "a wait");
+  cuMemFree(block);
+}
+
 void huge() {
   std::vector<CUdeviceptr> blocks(100);
   for (CUdeviceptr& block : blocks) cuMemAlloc(&block, 1 << 20);
@@ -199,6 +279,9 @@ int main(int, char** arguments) {
   if (!std::strcmp(what, "second")) second();
   if (!std::strcmp(what, "refused")) refused();
   if (!std::strcmp(what, "contexts")) contexts();
+  if (!std::strcmp(what, "green")) green();
+  if (!std::strcmp(what, "attached")) attached();
+  if (!std::strcmp(what, "held")) held();
   if (!std::strcmp(what, "huge")) huge();
   if (!std::strcmp(what, "count")) count();
   std::puts("end");

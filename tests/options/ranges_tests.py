@@ -61,6 +61,30 @@ class Memory(unittest.TestCase):
         self.assertLess(int(outcome.lines[0].split()[1]), 150, outcome.lines)
 
 
+class Contexts(unittest.TestCase):
+    def check_as_plain(self, what, **options):
+        outcome = run("ranges", what, **options)
+        self.assertEqual(outcome.lines, run_plain("ranges", what).lines)
+        self.assertEqual(outcome.errors, "")
+        return outcome
+
+    def test_memory_outlives_its_green_context(self):
+        for pool in ("ranges", "on"):
+            with self.subTest(pool):
+                outcome = self.check_as_plain("green", DEVICE_POOL=pool)
+                self.assertEqual(outcome.kind("device:0")["live_blocks"], 0)
+                self.assertFalse([leak for leak in outcome.report["leaks"] if leak["kind"] == "device:0"])
+
+    def test_a_context_that_is_detached_lives_on_while_others_use_it(self):
+        for pool in ("ranges", "on"):
+            with self.subTest(pool):
+                self.check_as_plain("attached", DEVICE_POOL=pool)
+
+    def test_a_primary_context_that_others_retain_is_released_without_a_wait(self):
+        outcome = self.check_as_plain("held", DEVICE_POOL="ranges")
+        self.assertIn("beside the copy, no wait", outcome.lines)
+
+
 class LeftOut(unittest.TestCase):
     def test_a_call_site_whose_memory_is_shared(self):
         outcome = run("ranges", "share", DEVICE_POOL="ranges")
