@@ -11,6 +11,7 @@
 //   green    allocates in a green context, which ends before the memory does
 //   attached allocates in a context that is detached once, and then destroyed
 //   held     retains and releases the primary context beside a copy that takes long
+//   asked    asks about a block in a host function, and after a fault
 //   huge     asks for more than there is left
 //   count    asks for the free memory, among many blocks
 #include <cuda.h>
@@ -244,6 +245,39 @@ void held() {
   cuMemFree(block);
 }
 
+void ask(CUdeviceptr block) {
+  for (const CUpointer_attribute attribute :
+       {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+        CU_POINTER_ATTRIBUTE_MAPPING_SIZE, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR}) {
+    unsigned long long value = 0;
+    std::printf("attribute %d: %d\n", attribute, cuPointerGetAttribute(&value, attribute, block));
+  }
+  CUpointer_attribute two[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  unsigned long long context = 0, bytes = 0;
+  void* values[] = {&context, &bytes};
+  std::printf("attributes: %d\n", cuPointerGetAttributes(2, two, values, block));
+  CUdeviceptr base = 0;
+  std::printf("range: %d\n", cuMemGetAddressRange(&base, nullptr, block));
+}
+
+void nothing(void**) {}
+
+void asked() {
+  static CUdeviceptr block = 0;
+  cuMemAlloc(&block, kBytes);
+  ask(block);
+  cuLaunchHostFunc(
+      nullptr, [](void*) { ask(block); }, nullptr);
+  cuCtxSynchronize();
+  simcuda_set_value("fault", 1);
+  static const char stub = 0;
+  simcuda_define("nothing", &stub, nothing, 0, nullptr);
+  cudaLaunchKernel(&stub, dim3(1), dim3(1), nullptr, 0, nullptr);
+  std::printf("fault: %d\n", cuCtxSynchronize());
+  ask(block);
+}
+
 void huge() {
   std::vector<CUdeviceptr> blocks(100);
   for (CUdeviceptr& block : blocks) cuMemAlloc(&block, 1 << 20);
@@ -282,6 +316,7 @@ int main(int, char** arguments) {
   if (!std::strcmp(what, "green")) green();
   if (!std::strcmp(what, "attached")) attached();
   if (!std::strcmp(what, "held")) held();
+  if (!std::strcmp(what, "asked")) asked();
   if (!std::strcmp(what, "huge")) huge();
   if (!std::strcmp(what, "count")) count();
   std::puts("end");

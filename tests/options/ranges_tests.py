@@ -9,7 +9,7 @@ VALUE, SUCCESS = 1, 0  # CUDA_ERROR_INVALID_VALUE
 
 class AsWithoutIt(unittest.TestCase):
     def test_answers_about_blocks_and_beyond_them(self):
-        for what in ("look", "beyond"):
+        for what in ("look", "beyond", "asked"):
             with self.subTest(what):
                 self.assertEqual(run("ranges", what, DEVICE_POOL="ranges").lines, run_plain("ranges", what).lines)
 
