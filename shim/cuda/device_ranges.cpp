@@ -229,13 +229,26 @@ std::uint64_t DeviceRanges::trim_unneeded() {
   return bytes;
 }
 
+bool DeviceRanges::any_waits() const {
+  bool any = false;
+  for_each([&](DeviceRange& range) { any |= range.pool().waiting_bytes() != 0; });
+  return any;
+}
+
+std::uint64_t DeviceRanges::trim_while_capturing() {
+  if (!any_waits()) return 0;
+  Vector<Context*> contexts;
+  contexts_.for_each([&](Context& context) { contexts.push_back(&context); });
+  for (Context* const context : contexts) source_.wait_while_capturing(*context);
+  return trim();
+}
+
 std::uint64_t DeviceRanges::trim_after_work() {
-  bool any_waits = false;
-  for_each([&](DeviceRange& range) { any_waits |= range.pool().waiting_bytes() != 0; });
+  const bool waits = any_waits();
   Vector<Context*> contexts;  // the lock of the contexts is not held when the driver is called
   {
     const Through gate(gate_);
-    if (any_waits && gate) contexts_.for_each([&](Context& context) { contexts.push_back(&context); });
+    if (waits && gate) contexts_.for_each([&](Context& context) { contexts.push_back(&context); });
     for (Context* context : contexts) contexts_.wait_for_work(*context);
   }
   return trim();  // in any case: another thread may have waited for all work since the trim before

@@ -49,6 +49,9 @@ class DeviceRanges {
   // The same as trim(), after waiting for work that may still use freed blocks, but while a stream captures.
   std::uint64_t trim_after_work();
 
+  // The same as trim_after_work(), for a call that may free while a stream captures.
+  std::uint64_t trim_while_capturing();
+
   template <class Visit>
   void for_each(Visit visit) const {
     for (DeviceRange* range = first_.load(std::memory_order_acquire); range; range = range->next) visit(*range);
@@ -60,6 +63,7 @@ class DeviceRanges {
   void after_fork_in_child();
 
  private:
+  bool any_waits() const;
   DeviceRange* take_ended(Context& context);
   DeviceRange* make(Context& context);
   CUresult try_out(Context& context, CUdeviceptr first, std::uint64_t granularity, bool rdma_capable);

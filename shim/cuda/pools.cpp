@@ -60,7 +60,23 @@ void Pools::to_range(Block* block, std::uint64_t now_ns, Give give) {
   DeviceRange& range = *block->range;
   const Inside inside(*block->context);
   if (!block->context_is_there()) return;  // it goes with its range
-  if (give(range) && gate_.open()) range.keep_limits(now_ns);
+  if (!give(range)) return;
+  if (gate_.open())
+    range.keep_limits(now_ns);
+  else
+    limits_missed_.store(true, std::memory_order_relaxed);
+}
+
+void Pools::keep_limits_now() {
+  if (!gate_.open()) return;
+  bool waits = false;
+  const std::uint64_t now_ns = coarse_now_ns();
+  ranges_.for_each([&](DeviceRange& range) {
+    range.pool().settle();
+    range.keep_limits(now_ns);
+    waits |= range.pool().waiting_bytes() != 0;
+  });
+  limits_missed_.store(waits);
 }
 
 void Pools::give_to_range(Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns) {
@@ -167,9 +183,9 @@ std::uint64_t Pools::trim_while_capturing() {
     source_.release_postponed_while_capturing(!settled_only);
     bytes = device_.trim(all, now_ns, release) + pinned_.trim(all, now_ns, release) + ranges_.trim();
     bytes += trim_segments(settled_only ? Unsettled::stays : Unsettled::too);
-    if (bytes || source_.frees_done.load() != freed) break;
+    if (bytes || source_.frees_done.load() != freed) return bytes;
   }
-  return bytes;
+  return ranges_.trim_while_capturing();
 }
 
 void Pools::before_fork() {

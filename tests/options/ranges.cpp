@@ -12,6 +12,7 @@
 //   attached allocates in a context that is detached once, and then destroyed
 //   held     retains and releases the primary context beside a copy that takes long
 //   asked    asks about a block in a host function, and after a fault
+//   captured frees blocks while a stream captures, and has more than fits beside them
 //   huge     asks for more than there is left
 //   count    asks for the free memory, among many blocks
 #include <cuda.h>
@@ -130,6 +131,14 @@ long long calls_of(const char* name) { return simcuda_value((std::string("calls:
 size_t free_bytes() {
   size_t free = 0, total = 0;
   cuMemGetInfo(&free, &total);
+  return free;
+}
+
+// Cistern does not see the driver's own function, and its answer has what Cistern keeps.
+size_t driver_free_bytes() {
+  void* const ask = simcuda_function("cuMemGetInfo_v2");
+  size_t free = 0, total = 0;
+  reinterpret_cast<CUresult (*)(size_t*, size_t*)>(ask)(&free, &total);
   return free;
 }
 
@@ -278,6 +287,26 @@ void asked() {
   ask(block);
 }
 
+void captured() {
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+  std::vector<CUdeviceptr> blocks(7);
+  for (CUdeviceptr& block : blocks) cuMemAlloc(&block, 100 << 20);
+  cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  for (CUdeviceptr block : blocks) cuMemFree(block);
+  CUdeviceptr large = 0;
+  std::printf("large: %d\n", cuMemAlloc(&large, 800 << 20));
+  std::printf("captured: %d\n", cuStreamEndCapture(stream, &graph));
+  std::printf("free: %d\n", cuMemFree(large));
+  for (CUdeviceptr& block : blocks) cuMemAlloc(&block, 100 << 20);
+  cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  for (CUdeviceptr block : blocks) cuMemFree(block);
+  std::printf("captured: %d\n", cuStreamEndCapture(stream, &graph));
+  std::printf("waited: %d\n", cuCtxSynchronize());
+  std::printf("kept: %s\n", driver_free_bytes() > size_t{1000} << 20 ? "little" : "much");
+}
+
 void huge() {
   std::vector<CUdeviceptr> blocks(100);
   for (CUdeviceptr& block : blocks) cuMemAlloc(&block, 1 << 20);
@@ -317,6 +346,7 @@ int main(int, char** arguments) {
   if (!std::strcmp(what, "attached")) attached();
   if (!std::strcmp(what, "held")) held();
   if (!std::strcmp(what, "asked")) asked();
+  if (!std::strcmp(what, "captured")) captured();
   if (!std::strcmp(what, "huge")) huge();
   if (!std::strcmp(what, "count")) count();
   std::puts("end");

@@ -55,6 +55,13 @@ class Memory(unittest.TestCase):
         self.assertEqual(outcome.lines, ["reserved: 1", "end"])
         self.assertEqual(outcome.report["device_ranges"][0]["mapped_bytes"], 0)
 
+    def test_what_is_freed_while_a_stream_captures(self):
+        """It serves the next request, and goes back after the capture without one."""
+        simulator = {"MEMORY": 1 << 30}
+        outcome = run("ranges", "captured", DEVICE_POOL="ranges", DEVICE_POOL_MAX="8M", simulator=simulator)
+        self.assertEqual(outcome.lines, run_plain("ranges", "captured", simulator=simulator).lines)
+        self.assertEqual(outcome.errors, "")
+
     def test_free_memory_is_known_without_a_look_at_every_block(self):
         """With a look at each of 100,000 it took 1.5 ms."""
         outcome = run("ranges", "count", DEVICE_POOL="ranges")

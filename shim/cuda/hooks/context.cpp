@@ -172,6 +172,7 @@ CUresult end_capture(CUstream stream, bool per_thread, CUgraph* graph, Pass pass
   if (answer == kSuccess && graph) s.graph_memory.captured(*graph);
   s.captures.ended(stream, per_thread);
   s.graph_memory.forget_captured_in_vain(s);
+  s.pools.keep_limits_missed();
   return answer;
 }
 
@@ -180,7 +181,10 @@ CUresult synchronise(CudaState& s, Context* context, Pass pass) {
   Transfers::waits(nullptr);
   const std::uint64_t number = context ? context->clock.last() : 0;
   const CUresult answer = note(s, pass());
-  if (answer == kSuccess && context) context->clock.synchronised(number);
+  if (answer == kSuccess && context) {
+    context->clock.synchronised(number);
+    s.pools.keep_limits_missed();
+  }
   return answer;
 }
 
