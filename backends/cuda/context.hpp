@@ -23,9 +23,9 @@ struct Share {
   // The bytes that the driver would have taken for the live blocks, and the rest of their chunks. Written under the
   // lock of the kind's counters.
   std::atomic<std::uint64_t> live_bytes{0}, waste_bytes{0};
-  std::atomic<std::uint64_t> in_range_bytes{0};  // of blocks that are live in ranges
+  std::atomic<std::uint64_t> in_range_bytes{0};  // the bytes of live blocks in ranges
   std::atomic<std::uint64_t> waiting_bytes{0};   // given back, but commands may still use it
-  Proportion proportion;                        // between reserved bytes and those that were live
+  Proportion proportion;                         // between reserved bytes and those that were live
 
   // Bytes of blocks that the program has, or that commands still use.
   std::uint64_t used_bytes() const {

@@ -43,7 +43,7 @@ CUresult PhysicalMemory::allow_access(std::uint64_t first, std::uint64_t bytes) 
   const RelaxedCapture relaxed(real_);
   const CUresult answer = real_.memory_access(first, bytes, who, count);
   if (answer != kSuccess) refused_call_ = "cuMemSetAccess";
-  // What a call that failed has changed is not said. The program uses the memory on the context's own device.
+  // A call that failed may have changed something. The program uses the memory on the context's own device.
   if (answer != kSuccess && count > 1) real_.memory_access(first, bytes, who, 1);
   return answer;
 }

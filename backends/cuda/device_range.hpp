@@ -1,5 +1,5 @@
-// A context's range of device addresses (pool/ranges), and after its end another's: its blocks are cut from physical memory that is mapped there.
-// The program sees each block as memory of its own.
+// A context's range of device addresses (pool/ranges), and after its end another's: its blocks are cut from physical
+// memory that is mapped there. The program sees each block as memory of its own.
 //
 //   acquire -> the range pool's block -> the record of a freed block that lay exactly there, or a new one
 //   give, give_behind -> the range pool. The record stays until the addresses are given again: so a second free, and a
@@ -37,7 +37,7 @@ class PhysicalMemory {
   Error allow_access(std::uint64_t first, std::uint64_t bytes);
   Error unmap(std::uint64_t first, std::uint64_t bytes);
   Settled settled(Fence& fence) { return blocks_.settled(context(), fence); }
-  // Of those, the one that failed last.
+  // The call that failed last.
   const char* refused_call() const { return refused_call_.load(std::memory_order_relaxed); }
   static bool failed(Error error) { return error != kSuccess; }
   static bool out_of_memory(Error error) { return error == kOutOfMemory; }

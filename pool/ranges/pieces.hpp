@@ -43,7 +43,7 @@ class Pieces {
     return found == all_.end() ? nullptr : &found->second;
   }
   void erase(std::uint64_t first) { all_.erase(first); }
-  // Of pieces that lie between these addresses, where memory is mapped without a gap.
+  // The bytes of pieces that lie between these addresses. Memory is mapped there without a gap.
   std::uint64_t bytes_within(std::uint64_t first, std::uint64_t end) const {
     const auto from = all_.lower_bound(first);
     auto last = all_.lower_bound(end);
@@ -113,8 +113,9 @@ class Mapping {
     return bytes;
   }
 
-  // Maps memory at all these addresses: spare pieces that fit, and new ones of at most so many bytes. If it takes several
-  // new ones, and there is no room for all, none is made: whoever asks the driver meanwhile would find no memory.
+  // Maps memory at all these addresses: spare pieces that fit, and new ones of at most so many bytes. If it takes
+  // several new ones, and there is no room for all, none is made: whoever asks the driver meanwhile would find no
+  // memory.
   Error fill(std::uint64_t first, std::uint64_t end, std::uint64_t piece_bytes_max) {
     std::uint64_t missing = end - first;
     for (const auto& [at, piece] : spare_) missing -= std::min(missing, piece.bytes);

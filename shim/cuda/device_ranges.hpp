@@ -1,6 +1,6 @@
-// The ranges of device addresses that blocks are cut from (CISTERN_DEVICE_POOL=ranges): each context has one, unless its
-// driver refuses it, and when it has ended the device's next context has that one. Some requests get whole allocations all
-// the same. Safe to call from any thread.
+// The ranges of device addresses that blocks are cut from (CISTERN_DEVICE_POOL=ranges): each context has one, unless
+// its driver refuses it, and when it has ended the device's next context has that one. Some requests get whole
+// allocations all the same. Safe to call from any thread.
 #pragma once
 #include "backends/cuda/device_range.hpp"
 #include "shim/cuda/contexts.hpp"

@@ -57,8 +57,8 @@ class Pools {
   // Blocks of ranges that threads have in their caches go back: each keeps its piece of the range mapped.
   void give_cached_to_ranges();
 
-  // While a stream captures, the limits of ranges are not kept. Called when a capture or a wait has ended: they are kept
-  // now, as far as work has ended.
+  // While a stream captures, the limits of ranges are not kept. Called when a capture or a wait has ended: they are
+  // kept now, as far as work has ended.
   void keep_limits_missed() {
     if (limits_missed_.load(std::memory_order_relaxed)) [[unlikely]]
       keep_limits_now();

@@ -172,7 +172,8 @@ Block* take_from_range(CudaState& s, const PooledRequest& pooled, std::uint64_t 
     return nullptr;
   const Inside inside(*pooled.context);
   DeviceRange* const range = pooled.context->ending.load() ? nullptr : all.of(*pooled.context);
-  if (!range || range->is_closed() || (all.any_whole() && all.wants_whole(site_of_call(s, request.api)))) return nullptr;
+  if (!range || range->is_closed() || (all.any_whole() && all.wants_whole(site_of_call(s, request.api))))
+    return nullptr;
   *hit = true;
   Block* const kept = s.pools.take_of_thread(pooled.key);
   if (kept && pooled.is_there(kept)) return kept;

@@ -91,7 +91,10 @@ CUresult destroy_green(CUgreenCtx green) {
     return answer;
   }
   const bool stays = is_held || still_active(record.device);
-  stays && primary ? end.gone_into(*primary) : end.gone();
+  if (stays && primary)
+    end.gone_into(*primary);
+  else
+    end.gone();
   if (end_of_primary) stays ? end_of_primary->stays() : end_of_primary->gone();
   return answer;
 }

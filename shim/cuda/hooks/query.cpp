@@ -59,8 +59,8 @@ bool is_own_answer(const Block& block, int attribute) {
   }
 }
 
-// What the driver answers to any question about the memory now: a host function may ask none, and after a fault the
-// answer is the fault.
+// The driver's answer to a question about the memory that it always knows: a host function may ask none, and after a
+// fault it is the fault.
 CUresult answer_to_any(CUdeviceptr pointer) {
   constexpr int kPointerMemoryType = 2;
   unsigned type = 0;
