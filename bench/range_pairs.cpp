@@ -43,6 +43,8 @@ class NoDriver {
   static bool failed(Error error) { return error != 0; }
   static bool out_of_memory(Error) { return false; }
   static Error no_addresses() { return 1; }
+  static bool has_room(std::uint64_t) { return true; }
+  static Error no_room() { return 2; }
 };
 
 constexpr std::uint64_t kFirst = std::uint64_t{1} << 40, kBytes = std::uint64_t{1} << 44;

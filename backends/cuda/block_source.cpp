@@ -93,6 +93,19 @@ void BlockSource::release_while_capturing(Block* block, bool unsettled) {
   block->context_is_there() ? really_release(block) : forget(block);
 }
 
+void BlockSource::wait_while_capturing(Context& context) {
+  const Inside inside(context);
+  const RelaxedCapture relaxed(real_);
+  const Entered entered(real_, context.handle());
+  if (!entered || context.ending.load()) return;
+  const std::uint64_t number = context.clock.last();
+  CUdeviceptr memory = 0;
+  if (real_.memory_allocate(&memory, 1) != kSuccess) return;
+  context.device->calls.allocs.fetch_add(1, std::memory_order_relaxed);
+  context.device->calls.frees.fetch_add(1, std::memory_order_relaxed);
+  if (real_.memory_free(memory) == kSuccess) context.clock.synchronised(number);
+}
+
 void BlockSource::release_postponed_while_capturing(bool unsettled_too) {
   for (;;) {
     Block* block;

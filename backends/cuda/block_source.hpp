@@ -56,6 +56,9 @@ class BlockSource {
   // own free. [measured: 580 on an H100] This disturbs no capture, in whatever mode.
   void release_while_capturing(Block* block, bool unsettled);
 
+  // The same for work of a context whose memory lies in a range: a free of the driver's waits for it.
+  void wait_while_capturing(Context& context);
+
   void release_postponed();
   void release_postponed_while_capturing(bool unsettled_too);
   // Calls visit(block) for each of those that commands may still use, under the lock.

@@ -23,18 +23,21 @@ struct Share {
   // The bytes that the driver would have taken for the live blocks, and the rest of their chunks. Written under the
   // lock of the kind's counters.
   std::atomic<std::uint64_t> live_bytes{0}, waste_bytes{0};
-  std::atomic<std::uint64_t> waiting_bytes{0};  // given back, but commands may still use it
-  Proportion proportion;                        // between reserved bytes and those that were live
+  std::atomic<std::uint64_t> in_range_bytes{0};  // the bytes of live blocks in ranges
+  std::atomic<std::uint64_t> waiting_bytes{0};   // given back, but commands may still use it
+  Proportion proportion;                         // between reserved bytes and those that were live
 
   // Bytes of blocks that the program has, or that commands still use.
   std::uint64_t used_bytes() const {
     return live_bytes.load(std::memory_order_relaxed) + waiting_bytes.load(std::memory_order_relaxed);
   }
   void after_fork_in_child() {
-    live_bytes = waste_bytes = waiting_bytes = 0;
+    live_bytes = waste_bytes = in_range_bytes = waiting_bytes = 0;
     proportion.after_fork_in_child();
   }
 };
+
+struct Context;
 
 // One per device, made on first sight, never freed.
 struct Device {
@@ -46,6 +49,8 @@ struct Device {
   Share share;
   bool is_known = false;                        // a context of it was seen, so its share has limits
   std::atomic<std::uint64_t> peers{0};          // other devices whose work may use memory of its ranges, a bit for each
+  std::atomic<Context*> primary{nullptr};       // null: no call was seen that retained it
+  std::atomic<int> primary_references{0};       // by calls that were seen
   std::atomic<std::uint64_t> tracked_bytes{0};  // taken past the pool: stream-ordered, arrays, VMM
   // The unit in which the driver takes memory, as far as it was measured.
   std::atomic<std::uint64_t> granule{512};

@@ -1,5 +1,5 @@
-// One context's range of device addresses (pool/ranges): its blocks are cut from physical memory that is mapped there.
-// The program sees each block as memory of its own.
+// A context's range of device addresses (pool/ranges), and after its end another's: its blocks are cut from physical
+// memory that is mapped there. The program sees each block as memory of its own.
 //
 //   acquire -> the range pool's block -> the record of a freed block that lay exactly there, or a new one
 //   give, give_behind -> the range pool. The record stays until the addresses are given again: so a second free, and a
@@ -11,19 +11,23 @@
 
 namespace cistern::cuda {
 
-// Physical memory of a context's device (RangeSource). It counts as reserved by the device.
+// Physical memory of a device (RangeSource), for one of its contexts at a time. It counts as reserved by the device.
 class PhysicalMemory {
  public:
   struct Handle {
     CUmemGenericAllocationHandle memory;
     std::uint64_t bytes;
+    bool operator==(const Handle&) const = default;
   };
   using Error = CUresult;
   using Fence = BlockSource::Fence;
 
   PhysicalMemory(const Functions& real, BlockSource& blocks, Context& context, std::uint64_t granularity,
                  bool rdma_capable)
-      : real_(real), blocks_(blocks), context_(context), granularity_(granularity), rdma_capable_(rdma_capable) {}
+      : real_(real), blocks_(blocks), context_(&context), granularity_(granularity), rdma_capable_(rdma_capable) {}
+
+  Context& context() const { return *context_.load(std::memory_order_relaxed); }
+  void serve(Context& context) { context_.store(&context); }
 
   std::uint64_t granularity() const { return granularity_; }
   Acquired<Handle, Error> create(std::uint64_t bytes);
@@ -32,20 +36,27 @@ class PhysicalMemory {
   // For the context's own device, and for its peers.
   Error allow_access(std::uint64_t first, std::uint64_t bytes);
   Error unmap(std::uint64_t first, std::uint64_t bytes);
-  Settled settled(Fence& fence) { return blocks_.settled(context_, fence); }
+  Settled settled(Fence& fence) { return blocks_.settled(context(), fence); }
+  // The call that failed last.
+  const char* refused_call() const { return refused_call_.load(std::memory_order_relaxed); }
   static bool failed(Error error) { return error != kSuccess; }
   static bool out_of_memory(Error error) { return error == kOutOfMemory; }
   static Error no_addresses() { return kOutOfMemory; }
+  static Error no_room() { return kOutOfMemory; }
+  bool has_room(std::uint64_t bytes) { return room_for(*context().device, bytes); }
 
-  // Whether a program's limit leaves room for so much more of the device; set by shim/cuda.
+  // Whether a program's limit leaves room for so much more of the device, and whether the driver has it, too; set by
+  // shim/cuda.
   static inline bool (*limit_allows)(const Device&, std::uint64_t) = [](const Device&, std::uint64_t) { return true; };
+  static inline bool (*room_for)(Device&, std::uint64_t) = [](Device&, std::uint64_t) { return true; };
 
  private:
   const Functions& real_;
   BlockSource& blocks_;
-  Context& context_;
+  std::atomic<Context*> context_;
   const std::uint64_t granularity_;
   const bool rdma_capable_;
+  std::atomic<const char*> refused_call_{""};
 };
 
 class DeviceRange {
@@ -61,7 +72,7 @@ class DeviceRange {
 
   bool contains(std::uintptr_t address) const { return address - addresses_.first < addresses_.bytes; }
   std::uint64_t address_bytes() const { return addresses_.bytes; }
-  const Context& context() const { return context_; }
+  Context& context() const { return memory_.context(); }
 
   // A block in state `cached`. `order`: of the work that will use it (pool/ranges).
   struct Given {
@@ -77,8 +88,9 @@ class DeviceRange {
   void give_behind(Block* block, ranges::Order order);
   // All of these may use it.
   void give_behind(Block* block, BlockSource::Fence&& fence);
-  // It must never be used again.
+  // It must never be used again; with a fence, all of these may still use it.
   void retire(Block* block);
+  void retire(Block* block, BlockSource::Fence&& fence);
   // Called with each request and free that reaches the pool: memory that was not needed for an interval goes back, and
   // what is retained beyond `bytes_max`.
   void set_limits(const PoolLimits& limits) {
@@ -90,10 +102,17 @@ class DeviceRange {
   void trim(const Trim& what, std::uint64_t now_ns);
 
   Pool& pool() { return pool_; }
+  // A driver that mapped memory once may refuse it later. After several refusals in a row no more is asked for; those
+  // for want of memory are none. True: it was the last.
+  bool note_refused() { return refusals_.fetch_add(1) + 1 == kRefusalsMax; }
+  const char* refused_call() const { return memory_.refused_call(); }
+  bool is_closed() const { return refusals_.load(std::memory_order_relaxed) >= kRefusalsMax; }
   // More devices may use the memory (Device::peers), all that is mapped by now too.
   CUresult peers_changed() { return pool_.allow_access_again(); }
-  // The context has ended, and its blocks with it: the memory goes back to the driver.
+  // The context has ended, and its blocks with it: the memory goes back to the driver, and the range may serve another
+  // context of the device.
   void end();
+  bool serve_next(Context& context);
 
   void before_fork() {
     order_lock_.lock_for_fork();
@@ -114,12 +133,14 @@ class DeviceRange {
   }
 
   Blocks& records_;
-  Context& context_;
   const Addresses addresses_;
   PhysicalMemory memory_;
   Lock order_lock_;  // fences of one order come to the pool in that order
   Pool pool_;
   IntervalTrim interval_;
+  static constexpr int kRefusalsMax = 3;
+  std::atomic<int> refusals_{0};
+  std::atomic<bool> has_ended_{false};
   std::uint64_t bytes_max_ = ~std::uint64_t{0};
 };
 

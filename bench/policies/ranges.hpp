@@ -49,6 +49,8 @@ class Ranges final : public Policy {
     static bool failed(Error error) { return error != 0; }
     static bool out_of_memory(Error error) { return error == kOutOfMemory; }
     static Error no_addresses() { return 1; }
+    static bool has_room(std::uint64_t) { return true; }
+    static Error no_room() { return kOutOfMemory; }
 
    private:
     static constexpr Error kOutOfMemory = 2;

@@ -92,14 +92,20 @@ class Extents {
     Extent* extent = waiting ? waiting->oldest : nullptr;
     while (extent && extent->stamp <= stamp) {
       Extent* const next = extent->newer;
-      if (order != kNoOrder || extent->stamp == stamp) set(extent, State::free);
+      if (order != kNoOrder || extent->stamp == stamp) set_settled(extent);
       extent = next;
     }
   }
 
   void settle_all() {
     for (const auto& [order, waiting] : waiting_)
-      while (waiting.oldest) set(waiting.oldest, State::free);
+      while (waiting.oldest) set_settled(waiting.oldest);
+  }
+
+  // Retired extents become bare: none has memory any more, and no one knows their addresses.
+  void forget_retired() {
+    for (Extent& extent : all_)
+      if (extent.state == State::retired) set(&extent, State::bare);
   }
 
   // Calls visit(extent) for each free one, and changes none; it takes as long as there are extents.
@@ -150,6 +156,9 @@ class Extents {
   }
 
  private:
+  void set_settled(Extent* extent) {
+    set(extent, std::exchange(extent->retires, false) ? State::retired : State::free);
+  }
   bool is_like(const Extent* neighbour, const Extent& extent) const {
     return neighbour && neighbour->state == extent.state && neighbour->order == extent.order &&
            (neighbour->stamp == extent.stamp || is_served(extent.order));

@@ -43,6 +43,13 @@ class Pieces {
     return found == all_.end() ? nullptr : &found->second;
   }
   void erase(std::uint64_t first) { all_.erase(first); }
+  // The bytes of pieces that lie between these addresses. Memory is mapped there without a gap.
+  std::uint64_t bytes_within(std::uint64_t first, std::uint64_t end) const {
+    const auto from = all_.lower_bound(first);
+    auto last = all_.lower_bound(end);
+    while (last != from && std::prev(last)->first + std::prev(last)->second.bytes > end) --last;
+    return last == from ? 0 : std::prev(last)->first + std::prev(last)->second.bytes - from->first;
+  }
 
   // Takes pieces side by side that lie between these addresses, until they have so many bytes.
   Taken take(std::uint64_t first, std::uint64_t end, std::uint64_t bytes) {
@@ -106,8 +113,13 @@ class Mapping {
     return bytes;
   }
 
-  // Maps memory at all these addresses: spare pieces that fit, and new ones of at most so many bytes.
+  // Maps memory at all these addresses: spare pieces that fit, and new ones of at most so many bytes. If it takes
+  // several new ones, and there is no room for all, none is made: whoever asks the driver meanwhile would find no
+  // memory.
   Error fill(std::uint64_t first, std::uint64_t end, std::uint64_t piece_bytes_max) {
+    std::uint64_t missing = end - first;
+    for (const auto& [at, piece] : spare_) missing -= std::min(missing, piece.bytes);
+    if (missing > piece_bytes_max && !source_.has_room(missing)) return source_.no_room();
     for (std::uint64_t at = first; at < end;) {
       const auto piece = next(end - at, piece_bytes_max);
       if (!piece.ok) return piece.error;

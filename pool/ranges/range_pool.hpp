@@ -8,7 +8,7 @@
 //                        -> else pieces without a live block are moved to the window, else new ones
 //                     -> out of memory: every piece without a live block goes back, and again
 //   deallocate -> joined with its neighbours of the same order
-//   retire -> its whole pieces go back, and its addresses are never used again
+//   retire -> its whole pieces go back, and its addresses are never used again; behind a fence if work may use it
 //   trim -> pieces without a live block go back
 //
 // The bound: mapped memory stays below `percent_max` of the most that was needed, or one piece of the driver's
@@ -55,7 +55,6 @@ class RangePool : public CutPool<S> {
 
  public:
   using Handle = typename S::Handle;
-  using Base::settle;
   using typename Base::Answer;
   using typename Base::Error;
   using typename Base::Fence;
@@ -99,35 +98,54 @@ class RangePool : public CutPool<S> {
       Locked hold(lock_);
       Extent* const extent = blocks_.forget_live(first);
       if (!extent) return false;
-      Vector<Retiring> own;
-      pieces_.for_each_in(first, extent->end(), [&](std::uint64_t at, const Piece<Handle>&) {
-        own.push_back({at, extent});
-      });
-      figures_.retired_bytes += extent->bytes;
       blocks_.zone(*extent).set(extent, State::retired);
+      Vector<Retiring> own = retiring(extent);
       pieces = take_retired(own);
-      for (const Retiring& later : own)
-        if (!std::exchange(pieces_.find(later.piece)->is_retiring, true)) retiring_.push_back(later);
+      add_retiring(own);
     }
     give_back_retired(std::move(pieces));
     return true;
   }
+  // The same for a block that work may still use: it stays as it is until the fence has settled.
+  bool retire(std::uint64_t first, Fence&& fence) {
+    Locked hold(lock_);
+    Extent* const extent = blocks_.forget_live(first);
+    if (!extent) return false;
+    extent->retires = true;
+    blocks_.free(extent, kNoOrder, std::move(fence), true);
+    add_retiring(retiring(extent));
+    return true;
+  }
 
-  // Access to all that is mapped is asked for once more: it has changed. The first error.
+  // As CutPool's; retired blocks whose fences have settled by now go back.
+  bool settle(Asked asked = Asked::skip) {
+    const bool any = Base::settle(asked);
+    typename Mapping<S>::Taken pieces;
+    const Returning returning(*this);
+    {
+      Locked hold(lock_);
+      pieces = take_retired(retiring_);
+    }
+    give_back_retired(std::move(pieces));
+    return any;
+  }
+
+  // Access to all that is mapped is asked for once more: it has changed. The first error. A piece that another thread
+  // unmaps meanwhile is none.
   Error allow_access_again() {
-    Vector<std::pair<std::uint64_t, std::uint64_t>> mapped;
+    typename Mapping<S>::Taken mapped;
     Error first_error{};
     {
       Locked hold(lock_);
       pieces_.for_each_in(settings_.first, settings_.first + settings_.bytes,
                           [&](std::uint64_t first, const Piece<Handle>& piece) {
-                            mapped.push_back({first, piece.bytes});
+                            mapped.push_back({first, piece});
                           });
       figures_.accesses += mapped.size();
     }
-    for (const auto& [first, bytes] : mapped) {
-      const Error error = source_.allow_access(first, bytes);
-      if (source_.failed(error) && !source_.failed(first_error)) first_error = error;
+    for (const auto& [first, piece] : mapped) {
+      const Error error = source_.allow_access(first, piece.bytes);
+      if (source_.failed(error) && !source_.failed(first_error) && is_there(first, piece)) first_error = error;
     }
     return first_error;
   }
@@ -139,25 +157,29 @@ class RangePool : public CutPool<S> {
     for (Extents& extents : blocks_.zones()) extents.for_each_free(visit);
   }
 
-  // Mapped bytes that trim(0) would give back now.
+  // Mapped bytes that trim(0) would give back now. It takes as long as there are free extents of a piece or more.
   std::uint64_t reclaimable_bytes() {
+    Locked hold(lock_);
     std::uint64_t bytes = 0;
-    for_each_free([&](const Extent& free) {
-      if (free.order != kAnyOrder) return;
-      pieces_.for_each_in(free.first, free.end(), [&](std::uint64_t first, const Piece<Handle>& piece) {
-        if (first >= free.first && first + piece.bytes <= free.end()) bytes += piece.bytes;
-      });
-    });
+    for (const Extents& extents : blocks_.zones()) {
+      const BySize& free = extents.free();
+      for (Extent* at = free.largest(); at && at->bytes >= piece_; at = free.next_smaller(*at))
+        bytes += pieces_.bytes_within(at->first, at->end());
+    }
     return bytes;
   }
 
-  // Every block is gone, and no work uses the memory: all of it goes back.
+  // Every block is gone, and no work uses the memory: all of it goes back, and retired addresses may be used again.
   void end() {
     {
       Locked hold(lock_);
       blocks_.end();
     }
     trim(0);
+    Locked hold(lock_);
+    if (figures_.mapped_bytes || !retiring_.empty()) return;
+    figures_.retired_bytes = 0;
+    for (Extents& extents : blocks_.zones()) extents.forget_retired();
   }
 
   // Gives memory back until so much is mapped, as far as none of it is in use. Returns the bytes given back.
@@ -165,13 +187,10 @@ class RangePool : public CutPool<S> {
     settle(asked);
     const Returning returning(*this);
     Mapping<S> mapping(source_);
-    typename Mapping<S>::Taken retired;
     {
       Locked hold(lock_);
-      retired = take_retired(retiring_);
       if (figures_.mapped_bytes > keep_bytes) move_out(mapping, figures_.mapped_bytes - keep_bytes);
     }
-    give_back_retired(std::move(retired));
     const std::uint64_t given_back = mapping.unmap_runs();
     mapping.destroy_spare();
     Locked hold(lock_);
@@ -221,6 +240,13 @@ class RangePool : public CutPool<S> {
 
   std::uint64_t round_up(std::uint64_t bytes) const { return (bytes + piece_ - 1) / piece_ * piece_; }
   std::uint64_t round_down(std::uint64_t bytes) const { return bytes / piece_ * piece_; }
+
+  // Whether the piece still lies there. One that is moved leaves before it is unmapped.
+  bool is_there(std::uint64_t first, const Piece<Handle>& piece) {
+    Locked hold(lock_);
+    const Piece<Handle>* const found = pieces_.find(first);
+    return found && found->handle == piece.handle;
+  }
 
   Answer take_when_short(std::uint64_t bytes, Order order) {
     Locked hold(lock_);
@@ -379,6 +405,19 @@ class RangePool : public CutPool<S> {
   }
 
   // --- Retired blocks
+  // Under the lock: the pieces that have a part of the block.
+  Vector<Retiring> retiring(Extent* block) {
+    Vector<Retiring> own;
+    pieces_.for_each_in(block->first, block->end(), [&](std::uint64_t at, const Piece<Handle>&) {
+      own.push_back({at, block});
+    });
+    figures_.retired_bytes += block->bytes;
+    return own;
+  }
+  void add_retiring(const Vector<Retiring>& own) {
+    for (const Retiring& later : own)
+      if (!std::exchange(pieces_.find(later.piece)->is_retiring, true)) retiring_.push_back(later);
+  }
   // Under the lock: those of these pieces that have nothing but retired blocks and free bytes; those bytes are retired,
   // too.
   typename Mapping<S>::Taken take_retired(Vector<Retiring>& all) {
@@ -394,6 +433,7 @@ class RangePool : public CutPool<S> {
     return taken;
   }
   void give_back_retired(typename Mapping<S>::Taken pieces) {
+    if (pieces.empty()) return;
     std::uint64_t all = 0;
     for (const auto& [first, piece] : pieces) all += piece.bytes;
     Mapping<S> mapping(source_);

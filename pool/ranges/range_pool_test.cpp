@@ -131,6 +131,49 @@ TEST(RangePool, GivesTheWholePiecesOfARetiredBlockBackNow) {
   EXPECT_EQ(pool.figures().live_bytes, 0u);
 }
 
+TEST(RangePool, RetiresABlockBehindItsFence) {
+  FakeRanges driver;
+  Pool pool(driver, kRange);
+  const std::uint64_t beside = address(pool.allocate(kPiece / 2, kAnyOrder));
+  const std::uint64_t retired = address(pool.allocate(kPiece, kAnyOrder));
+  driver.close(7);
+  EXPECT_FALSE(pool.retire(retired + 512, {7}));
+  EXPECT_TRUE(pool.retire(retired, {7}));
+  EXPECT_FALSE(pool.retire(retired, {7}));
+  EXPECT_EQ(pool.figures().live_blocks, 1u);
+  EXPECT_EQ(pool.waiting_bytes(), kPiece);
+  pool.deallocate(beside, kAnyOrder, {}, false);
+  pool.trim(0);
+  EXPECT_TRUE(driver.is_accessible(retired, kPiece)) << "work may still use it";
+  driver.open(7);
+  pool.settle();
+  EXPECT_EQ(driver.physical(), 0u);
+  EXPECT_EQ(pool.waiting_bytes(), 0u);
+  for (int i = 0; i < 100; ++i) {
+    const std::uint64_t other = address(pool.allocate(kPiece / 2, kAnyOrder));
+    EXPECT_TRUE(other + kPiece / 2 <= retired || other >= retired + kPiece);
+  }
+  EXPECT_EQ(driver.wrong_calls, 0);
+}
+
+TEST(RangePool, UsesRetiredAddressesAgainAfterItsEnd) {
+  FakeRanges driver;
+  Pool pool(driver, kRange);
+  driver.close(7);
+  for (int life = 0; life < 3; ++life) {
+    std::vector<std::uint64_t> blocks;
+    for (int i = 0; i < 4; ++i) blocks.push_back(address(pool.allocate(kBytes / 16, kAnyOrder)));
+    pool.retire(blocks[0]);
+    pool.retire(blocks[1], {7});
+    pool.end();
+    EXPECT_EQ(driver.physical(), 0u);
+    EXPECT_EQ(pool.figures().retired_bytes, 0u);
+    EXPECT_EQ(address(pool.allocate(kBytes / 2, kAnyOrder)), blocks[0]);
+    pool.end();
+  }
+  EXPECT_EQ(driver.wrong_calls, 0);
+}
+
 // Work of order 1 asks for what it freed; none asks for order 2.
 TEST(RangePool, JoinsWaitingMemoryOfThoseOrdersOnlyThatAskForIt) {
   for (const Order order : {1, 2}) {
@@ -186,6 +229,53 @@ TEST(RangePool, GivesBackWhatLiesUnusedBeforeItIsOutOfMemory) {
   EXPECT_TRUE(pool.allocate(36 * kPiece, kAnyOrder).ok);
   EXPECT_EQ(pool.allocate(8 * kPiece, kAnyOrder).error, FakeRanges::kOutOfMemory);
   EXPECT_EQ(driver.wrong_calls, 0);
+}
+
+// Others take memory meanwhile.
+TEST(RangePool, TakesNoMemoryForARequestThatIsTooLarge) {
+  FakeRanges driver;
+  driver.limit_bytes = 64 * kPiece;
+  Pool pool(driver, kRange);
+  for (int i = 0; i < 32; ++i) address(pool.allocate(kPiece, kAnyOrder));
+  EXPECT_EQ(pool.allocate(40 * kPiece, kAnyOrder).error, FakeRanges::kOutOfMemory);
+  EXPECT_LE(driver.physical_peak, 34 * kPiece);
+  EXPECT_TRUE(pool.allocate(30 * kPiece, kAnyOrder).ok);
+}
+
+TEST(RangePool, AsksForNoAccessToWhatIsUnmappedMeanwhile) {
+  FakeRanges driver;
+  Pool pool(driver, kRange);
+  for (int i = 0; i < 2; ++i) pool.deallocate(address(pool.allocate(4 * kPiece, kAnyOrder)), kAnyOrder, {}, false);
+  driver.meanwhile_access = [&] { pool.trim(0); };
+  EXPECT_EQ(pool.allow_access_again(), 0);
+  driver.meanwhile_access = nullptr;
+  address(pool.allocate(4 * kPiece, kAnyOrder));
+  driver.fail_every = 1;
+  EXPECT_EQ(pool.allow_access_again(), FakeRanges::kBroken);
+}
+
+TEST(RangePool, KnowsWhatATrimWouldGiveBack) {
+  for (const unsigned seed : {1u, 2u, 3u}) {
+    FakeRanges driver;
+    Pool pool(driver, kRange);
+    std::mt19937 random(seed);
+    const auto below = [&](std::uint64_t bound) { return random() % bound; };
+    std::vector<std::uint64_t> blocks;
+    for (int i = 0; i < 2000; ++i) {
+      if (below(3)) {
+        blocks.push_back(address(pool.allocate(512 + below(5 * kPiece), kAnyOrder)));
+      } else if (!blocks.empty()) {
+        std::swap(blocks[below(blocks.size())], blocks.back());
+        pool.deallocate(blocks.back(), kAnyOrder, {}, false);
+        blocks.pop_back();
+      }
+    }
+    for (std::size_t i = blocks.size(); i-- > 20;) pool.deallocate(blocks[i], kAnyOrder, {}, false);
+    const std::uint64_t known = pool.reclaimable_bytes();
+    EXPECT_GT(known, 0u);
+    EXPECT_EQ(pool.trim(0), known);
+    EXPECT_EQ(pool.reclaimable_bytes(), 0u);
+  }
 }
 
 // Nothing is live, and all work has ended.

@@ -16,6 +16,7 @@ concept RangeSource = requires(S& source, typename S::Handle handle, typename S:
                                std::uint64_t number) {
   { source.granularity() } -> std::same_as<std::uint64_t>;  // a power of two, at least 64 KiB
   { source.create(number) } -> std::same_as<Acquired<typename S::Handle, typename S::Error>>;
+  { source.has_room(number) } -> std::same_as<bool>;  // no: so many bytes are certainly not there now
   { source.destroy(handle) } -> std::same_as<void>;
   { source.map(number, number, handle) } -> std::same_as<typename S::Error>;  // address, bytes
   { source.allow_access(number, number) } -> std::same_as<typename S::Error>;
@@ -24,6 +25,7 @@ concept RangeSource = requires(S& source, typename S::Handle handle, typename S:
   { source.failed(error) } -> std::same_as<bool>;
   { source.out_of_memory(error) } -> std::same_as<bool>;
   { source.no_addresses() } -> std::same_as<typename S::Error>;  // the range is full
+  { source.no_room() } -> std::same_as<typename S::Error>;       // create()'s error for want of memory
 };
 
 }  // namespace cistern::ranges

@@ -69,6 +69,15 @@ void Account::end_tracked_of(const Context& context) {
   }
 }
 
+void Account::move_tracked_of(const Context& context, Context& heir) {
+  const std::uint32_t epoch = context.epoch.load();
+  tracked_.for_each([&](const void*, Tracked& record) {
+    if (record.context != &context || record.epoch == epoch) return;
+    record.context = &heir;
+    record.epoch = heir.epoch.load();
+  });
+}
+
 Vector<WentWithContext> Account::went_with_context() {
   Vector<WentWithContext> all;
   Locked hold(went_lock_);

@@ -64,6 +64,8 @@ class Account {
   void note_went_with_context(const Tracked& record);
   // The context's tracked memory of an earlier epoch.
   void end_tracked_of(const Context& context);
+  // It belongs to another one from now on.
+  void move_tracked_of(const Context& context, Context& heir);
   Vector<WentWithContext> went_with_context();
 
   void before_fork();

@@ -104,6 +104,8 @@ bool Contexts::forget_in_child() {
     device.calls.reset();
     device.reserved_bytes = device.reserved_peak_bytes = device.tracked_bytes = 0;
     device.sampled_at_ns = 0;
+    device.primary = nullptr;
+    device.primary_references = 0;
     device.share.after_fork_in_child();
   });
   return any;

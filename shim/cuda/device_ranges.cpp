@@ -52,7 +52,8 @@ DeviceRange* DeviceRanges::of(Context& context) {
   if (DeviceRange* const range = context.range.load(std::memory_order_acquire)) [[likely]]
     return range;
   if (!asked_for() || context.has_no_range.load(std::memory_order_relaxed)) return nullptr;
-  DeviceRange* const range = make(context);
+  DeviceRange* const ended = take_ended(context);
+  DeviceRange* const range = ended ? ended : make(context);
   if (!range && gate_.open()) context.has_no_range.store(true);
   return range;
 }
@@ -70,6 +71,18 @@ CUresult DeviceRanges::try_out(Context& context, CUdeviceptr first, std::uint64_
   }
   memory.destroy(piece.chunk);
   return answer;
+}
+
+// Its addresses are there, and the driver serves it.
+DeviceRange* DeviceRanges::take_ended(Context& context) {
+  for (DeviceRange* range = first_.load(std::memory_order_acquire); range; range = range->next) {
+    if (!range->serve_next(context)) continue;
+    DeviceRange* known = nullptr;
+    if (context.range.compare_exchange_strong(known, range)) return range;
+    range->end();
+    return known;
+  }
+  return nullptr;
 }
 
 DeviceRange* DeviceRanges::make(Context& context) {
@@ -129,6 +142,11 @@ DeviceRange* DeviceRanges::containing(std::uintptr_t address) const {
   for (DeviceRange* range = first_.load(std::memory_order_acquire); range; range = range->next)
     if (range->contains(address)) return range;
   return nullptr;
+}
+
+void DeviceRanges::note_refused(DeviceRange& range, CUresult answer) {
+  if (answer == kOutOfMemory || is_sticky(answer) || !range.note_refused()) return;
+  say(*range.context().device, {range.refused_call(), answer});
 }
 
 void DeviceRanges::note_export_refused(const Block& block, const char* api) {
@@ -211,13 +229,26 @@ std::uint64_t DeviceRanges::trim_unneeded() {
   return bytes;
 }
 
+bool DeviceRanges::any_waits() const {
+  bool any = false;
+  for_each([&](DeviceRange& range) { any |= range.pool().waiting_bytes() != 0; });
+  return any;
+}
+
+std::uint64_t DeviceRanges::trim_while_capturing() {
+  if (!any_waits()) return 0;
+  Vector<Context*> contexts;
+  contexts_.for_each([&](Context& context) { contexts.push_back(&context); });
+  for (Context* const context : contexts) source_.wait_while_capturing(*context);
+  return trim();
+}
+
 std::uint64_t DeviceRanges::trim_after_work() {
-  bool any_waits = false;
-  for_each([&](DeviceRange& range) { any_waits |= range.pool().waiting_bytes() != 0; });
+  const bool waits = any_waits();
   Vector<Context*> contexts;  // the lock of the contexts is not held when the driver is called
   {
     const Through gate(gate_);
-    if (any_waits && gate) contexts_.for_each([&](Context& context) { contexts.push_back(&context); });
+    if (waits && gate) contexts_.for_each([&](Context& context) { contexts.push_back(&context); });
     for (Context* context : contexts) contexts_.wait_for_work(*context);
   }
   return trim();  // in any case: another thread may have waited for all work since the trim before

@@ -1,5 +1,6 @@
 // The ranges of device addresses that blocks are cut from (CISTERN_DEVICE_POOL=ranges): each context has one, unless
-// its driver refuses it. Some requests get whole allocations all the same. Safe to call from any thread.
+// its driver refuses it, and when it has ended the device's next context has that one. Some requests get whole
+// allocations all the same. Safe to call from any thread.
 #pragma once
 #include "backends/cuda/device_range.hpp"
 #include "shim/cuda/contexts.hpp"
@@ -12,10 +13,15 @@ class DeviceRanges {
   DeviceRanges(const Functions& functions, CallGate& gate, Blocks& blocks, Contexts& contexts, BlockSource& source);
 
   bool asked_for() const { return asked_for_.load(std::memory_order_relaxed); }
+  // Some have been made.
+  bool any() const { return first_.load(std::memory_order_relaxed); }
   // The range that serves the context; null: there is none. Made when it is first asked for.
   DeviceRange* of(Context& context);
   // The range that the address lies in, or null. Lock-free.
   DeviceRange* containing(std::uintptr_t address) const;
+
+  // The range could not serve a request, for this reason.
+  void note_refused(DeviceRange& range, CUresult answer);
 
   // A block from that site could not be shared with another process, as memory from a range cannot: its site gets whole
   // allocations from now on. Where sites are off, every request does.
@@ -43,6 +49,9 @@ class DeviceRanges {
   // The same as trim(), after waiting for work that may still use freed blocks, but while a stream captures.
   std::uint64_t trim_after_work();
 
+  // The same as trim_after_work(), for a call that may free while a stream captures.
+  std::uint64_t trim_while_capturing();
+
   template <class Visit>
   void for_each(Visit visit) const {
     for (DeviceRange* range = first_.load(std::memory_order_acquire); range; range = range->next) visit(*range);
@@ -54,6 +63,8 @@ class DeviceRanges {
   void after_fork_in_child();
 
  private:
+  bool any_waits() const;
+  DeviceRange* take_ended(Context& context);
   DeviceRange* make(Context& context);
   CUresult try_out(Context& context, CUdeviceptr first, std::uint64_t granularity, bool rdma_capable);
 

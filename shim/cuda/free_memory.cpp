@@ -69,17 +69,6 @@ std::uint64_t kept_in_pages(CudaState& s, const Device& device, std::uint64_t gr
   return all > not_to_be_had ? (all - not_to_be_had) * granule : 0;
 }
 
-// The blocks that the program has.
-std::uint64_t live_in_ranges(CudaState& s, const Device& device) {
-  std::uint64_t bytes = 0;
-  s.blocks.table.for_each([&](const Block& block) {
-    if (block.range && block.state.load() == BlockState::live && block.context_is_there() &&
-        block.context->device == &device)
-      bytes += block.bytes;
-  });
-  return bytes;
-}
-
 }  // namespace
 
 // A piece of a range is used as a whole as long as any block lies there.
@@ -87,7 +76,7 @@ std::uint64_t used_bytes(CudaState& s, const Device& device) {
   const DeviceRanges::Usage in_ranges = s.pools.ranges().usage(device);
   std::uint64_t bytes = device.share.live_bytes.load(std::memory_order_relaxed) +
                         device.share.waste_bytes.load(std::memory_order_relaxed);
-  if (in_ranges.mapped_bytes) bytes -= std::min(bytes, live_in_ranges(s, device));
+  bytes -= std::min(bytes, device.share.in_range_bytes.load(std::memory_order_relaxed));
   for_each_waiting(s, device, [&](const Block& block) { bytes += block.bytes; });
   const Segments::Usage in_segments = s.segments.usage(device);
   bytes += in_segments.bytes - std::min(in_segments.bytes, in_segments.reclaimable_bytes);
@@ -97,10 +86,15 @@ std::uint64_t used_bytes(CudaState& s, const Device& device) {
 
 std::uint64_t kept_bytes(CudaState& s, const Device& device) {
   const std::uint64_t granule = device.granule.load(std::memory_order_relaxed);
-  if (granule != kGranuleMin)
-    return s.pools.ranges().usage(device).reclaimable_bytes + s.segments.usage(device).reclaimable_bytes +
-           kept_in_pages(s, device, granule);
-  const std::uint64_t used = used_bytes(s, device), reserved = device.reserved_bytes.load(std::memory_order_relaxed);
+  const std::uint64_t reserved = device.reserved_bytes.load(std::memory_order_relaxed);
+  if (granule != kGranuleMin) {
+    const DeviceRanges::Usage in_ranges = s.pools.ranges().usage(device);
+    const Segments::Usage in_segments = s.segments.usage(device);
+    const bool any_whole = reserved > in_ranges.mapped_bytes + in_segments.bytes;
+    return in_ranges.reclaimable_bytes + in_segments.reclaimable_bytes +
+           (any_whole ? kept_in_pages(s, device, granule) : 0);
+  }
+  const std::uint64_t used = used_bytes(s, device);
   return reserved > used ? reserved - used : 0;
 }
 
@@ -132,18 +126,38 @@ void GranuleMeasurement::allocated() {
   if (bytes_ % (known * 2)) device_.granule_measurements.store(kMeasurementsMax, std::memory_order_relaxed);
 }
 
+namespace {
+
+// The driver's answer is a moment's: other processes take memory, too.
+bool take_sample(Device& device) {
+  std::size_t free_bytes = 0, total_bytes = 0;
+  device.calls.queries.fetch_add(1, std::memory_order_relaxed);
+  if (driver().cuMemGetInfo_v2(&free_bytes, &total_bytes) != kSuccess) return false;
+  device.total_bytes.store(total_bytes, std::memory_order_relaxed);
+  device.sampled_free_bytes.store(free_bytes, std::memory_order_relaxed);
+  device.sampled_own_bytes.store(taken_bytes(device));
+  return true;
+}
+
+}  // namespace
+
+// Half of what was free is taken to be there still.
+bool room_for(Device& device, std::uint64_t bytes) {
+  if (!limit_allows(device, bytes)) return false;
+  const std::uint64_t free = device.sampled_free_bytes.load() + device.sampled_own_bytes.load();
+  const std::uint64_t taken = taken_bytes(device);
+  if (free > taken && bytes <= (free - taken) / 2) return true;
+  if (!state().gate.open() || !take_sample(device)) return true;
+  return bytes <= device.sampled_free_bytes.load();
+}
+
 void sample_device_memory(CudaState& s, Device& device) {
   constexpr std::uint64_t kEvery = 1'000'000'000;
   const std::uint64_t now = coarse_nanoseconds_since_start() + 1;
   std::uint64_t last = device.sampled_at_ns.load(std::memory_order_relaxed);
   if ((last && now - last < kEvery) || !s.gate.open()) return;
   if (!device.sampled_at_ns.compare_exchange_strong(last, now)) return;
-  std::size_t free_bytes = 0, total_bytes = 0;
-  device.calls.queries.fetch_add(1, std::memory_order_relaxed);
-  if (driver().cuMemGetInfo_v2(&free_bytes, &total_bytes) != kSuccess) return;
-  device.total_bytes.store(total_bytes, std::memory_order_relaxed);
-  device.sampled_free_bytes.store(free_bytes, std::memory_order_relaxed);
-  device.sampled_own_bytes.store(device.reserved_bytes.load() + device.tracked_bytes.load());
+  take_sample(device);
 }
 
 }  // namespace cistern::cuda

@@ -27,6 +27,7 @@ void resolve_table(DriverTable& table) {
   resolve(table.cuCtxGetDevice, "cuCtxGetDevice");
   resolve(table.cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState");
   resolve(table.cuStreamIsCapturing, "cuStreamIsCapturing");
+  resolve(table.cuStreamGetCtx, "cuStreamGetCtx");
   resolve(table.cuStreamGetCaptureInfo_v2, "cuStreamGetCaptureInfo_v2");
   resolve(table.cuDeviceGetGraphMemAttribute, "cuDeviceGetGraphMemAttribute");
   resolve(table.cuEventElapsedTime, "cuEventElapsedTime");

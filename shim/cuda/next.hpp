@@ -39,6 +39,7 @@ struct DriverTable {
   RealFunction<CUresult(CUdevice*)> cuCtxGetDevice;
   RealFunction<CUresult(CUdevice, unsigned*, int*)> cuDevicePrimaryCtxGetState;
   RealFunction<CUresult(CUstream, int*)> cuStreamIsCapturing;
+  RealFunction<CUresult(CUstream, CUcontext*)> cuStreamGetCtx;
   RealFunction<CUresult(CUstream, int*, std::uint64_t*, CUgraph*, void*, void*)> cuStreamGetCaptureInfo_v2;
   RealFunction<CUresult(CUdevice, int, void*)> cuDeviceGetGraphMemAttribute;
   RealFunction<CUresult(float*, CUevent, CUevent)> cuEventElapsedTime;

@@ -14,6 +14,15 @@ void Objects::forget_those_of(const Context& context) {
     all_.take_if(handle, gone, [&](const ObjectRecord& record) { return record.epoch != epoch; });
 }
 
+void Objects::move_those_of(const Context& context, Context& heir) {
+  const std::uint32_t epoch = context.epoch.load();
+  all_.for_each([&](const void*, ObjectRecord& record) {
+    if (record.context != &context || record.epoch == epoch) return;
+    record.context = &heir;
+    record.epoch = heir.epoch.load();
+  });
+}
+
 void Objects::before_fork() {
   all_.before_fork();
   streams_.before_fork();

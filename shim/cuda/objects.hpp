@@ -56,6 +56,8 @@ class Objects {
   std::uint64_t created(ObjectType type) const { return read(created_[static_cast<int>(type)]); }
   // The context's objects of an earlier epoch: they went with it.
   void forget_those_of(const Context& context);
+  // They belong to another one from now on.
+  void move_those_of(const Context& context, Context& heir);
 
   // Streams, for the order of work.
   void stream_made(CUstream stream, Context* context, bool non_blocking) {

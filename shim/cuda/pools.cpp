@@ -60,14 +60,32 @@ void Pools::to_range(Block* block, std::uint64_t now_ns, Give give) {
   DeviceRange& range = *block->range;
   const Inside inside(*block->context);
   if (!block->context_is_there()) return;  // it goes with its range
-  if (give(range) && gate_.open()) range.keep_limits(now_ns);
+  if (!give(range)) return;
+  if (gate_.open())
+    range.keep_limits(now_ns);
+  else
+    limits_missed_.store(true, std::memory_order_relaxed);
+}
+
+void Pools::keep_limits_now() {
+  if (!gate_.open()) return;
+  bool waits = false;
+  const std::uint64_t now_ns = coarse_now_ns();
+  ranges_.for_each([&](DeviceRange& range) {
+    range.pool().settle();
+    range.keep_limits(now_ns);
+    waits |= range.pool().waiting_bytes() != 0;
+  });
+  limits_missed_.store(waits);
 }
 
 void Pools::give_to_range(Block* block, BlockSource::Fence&& fence, std::uint64_t now_ns) {
   Context* const context = block->context;
   to_range(block, now_ns, [&](DeviceRange& range) {
-    // A block that must not be used again stays live while work may still use it.
-    if (block->marked.load(std::memory_order_relaxed)) return fence.empty() ? range.retire(block), true : false;
+    if (block->marked.load(std::memory_order_relaxed)) {
+      fence.empty() ? range.retire(block) : range.retire(block, std::move(fence));
+      return true;
+    }
     const std::uint64_t threads_max = context->device->share.used_bytes() / kThreadsPart;
     if (fence.empty() && device_.give_to_thread(block->key(), block, now_ns, threads_max)) return false;
     if (fence.empty())
@@ -82,8 +100,11 @@ void Pools::give_to_range(Block* block, BlockSource::Fence&& fence, std::uint64_
 
 void Pools::give_to_range(Block* block, ranges::Order order, std::uint64_t now_ns) {
   to_range(block, now_ns, [&](DeviceRange& range) {
-    if (block->marked.load(std::memory_order_relaxed)) return false;
-    return range.give_behind(block, order), true;
+    if (block->marked.load(std::memory_order_relaxed))
+      range.retire(block, {{block->context, block->context->clock.now()}});
+    else
+      range.give_behind(block, order);
+    return true;
   });
 }
 
@@ -140,7 +161,7 @@ void Pools::settle() {
 }
 
 void Pools::give_cached_to_ranges() {
-  if (!ranges_.asked_for()) return;
+  if (!ranges_.any()) return;
   device_.take_from_threads([](const Block* block) { return block->range != nullptr; },
                             [this](Block* block) { source_.release(block); });
 }
@@ -162,9 +183,9 @@ std::uint64_t Pools::trim_while_capturing() {
     source_.release_postponed_while_capturing(!settled_only);
     bytes = device_.trim(all, now_ns, release) + pinned_.trim(all, now_ns, release) + ranges_.trim();
     bytes += trim_segments(settled_only ? Unsettled::stays : Unsettled::too);
-    if (bytes || source_.frees_done.load() != freed) break;
+    if (bytes || source_.frees_done.load() != freed) return bytes;
   }
-  return bytes;
+  return ranges_.trim_while_capturing();
 }
 
 void Pools::before_fork() {

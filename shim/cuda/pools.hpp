@@ -57,6 +57,13 @@ class Pools {
   // Blocks of ranges that threads have in their caches go back: each keeps its piece of the range mapped.
   void give_cached_to_ranges();
 
+  // While a stream captures, the limits of ranges are not kept. Called when a capture or a wait has ended: they are
+  // kept now, as far as work has ended.
+  void keep_limits_missed() {
+    if (limits_missed_.load(std::memory_order_relaxed)) [[unlikely]]
+      keep_limits_now();
+  }
+
   // Releases all kept blocks that have settled. Returns the bytes given back.
   std::uint64_t trim();
   // The same while a stream captures: first the blocks that no command uses. The rest is waited for as the program's
@@ -82,6 +89,7 @@ class Pools {
   void to_range(Block* block, std::uint64_t now_ns, Give give);
   Proportion::Now usage(const Sort& sort, std::uint64_t now_ns);
   void give_up_excess(const Sort& sort, std::uint64_t now_ns);
+  void keep_limits_now();
 
   CallGate& gate_;
   Contexts& contexts_;
@@ -90,6 +98,7 @@ class Pools {
   BlockPool device_, pinned_;
   DeviceRanges ranges_;
   const bool keep_device_memory_, deferred_;
+  std::atomic<bool> limits_missed_{false};
 };
 
 }  // namespace cistern::cuda

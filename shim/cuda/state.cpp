@@ -88,6 +88,7 @@ CudaState::CudaState(const Functions& below, const Missing& missing)
       sites_on(options().sites != "off") {
   gate.exiting = [] { return phase() != Phase::running; };
   PhysicalMemory::limit_allows = limit_allows;
+  PhysicalMemory::room_for = room_for;
   contexts.device_appeared = [](Device& device) { state().pools.ranges().device_appeared(device); };
   staging.set_limits({.interval_ns = options().trim_interval});
 }
@@ -183,12 +184,43 @@ void ContextEnd::gone() {
   end_programs_memory();
   if (!ends_range_) return;
   context_->wait_until_left();  // others may have begun to allocate in the context that follows
-  context_->range.load()->end();
+  context_->range.exchange(nullptr)->end();
 }
 
 // Memory that the program still holds goes with its context; the addresses may be reused. While exiting nothing is
 // ended: the runtime itself then gives up its context, and the program never freed the memory that it still holds.
 void ContextEnd::end_programs_memory() {
+  for (Block* block : programs_blocks()) {
+    if (block->state.load() == BlockState::live) {
+      account_death(s_, block);
+      s_.account.note_went_with_context(as_tracked(*block));
+    }
+    s_.pools.source().forget(block);
+  }
+  s_.segments.end_those_of(*context_, [&](const Segment& segment) { s_.pools.source().forget_segment(segment.of); });
+  s_.objects.forget_those_of(*context_);
+  s_.account.end_tracked_of(*context_);
+}
+
+// Those that the pools kept go back to the driver, whose free waits for work that may still use them.
+void ContextEnd::gone_into(Context& heir) {
+  if (!context_) return;
+  s_.contexts.note_gone(*context_);
+  s_.staging.forget(*context_);
+  context_->ending.store(false);
+  s_.captures.context_gone(context_->handle());
+  s_.objects.move_those_of(*context_, heir);
+  s_.account.move_tracked_of(*context_, heir);
+  for (Block* block : programs_blocks()) {
+    block->epoch = heir.epoch.load();
+    block->context = &heir;
+  }
+  for (const Vector<Block*>* kept : {&settled_, &kept_})
+    for (Block* block : *kept) s_.pools.source().release_unsettled(block);
+}
+
+// All of the context's life that is over, those that the pools kept too.
+Vector<Block*> ContextEnd::programs_blocks() {
   const std::uint32_t epoch = context_->epoch.load();
   Vector<Block*> blocks;
   s_.blocks.table.for_each([&](Block& block) {
@@ -200,16 +232,7 @@ void ContextEnd::end_programs_memory() {
   // One may have been displaced in between, and stand there twice.
   std::sort(blocks.begin(), blocks.end());
   blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
-  for (Block* block : blocks) {
-    if (block->state.load() == BlockState::live) {
-      account_death(s_, block);
-      s_.account.note_went_with_context(as_tracked(*block));
-    }
-    s_.pools.source().forget(block);
-  }
-  s_.segments.end_those_of(*context_, [&](const Segment& segment) { s_.pools.source().forget_segment(segment.of); });
-  s_.objects.forget_those_of(*context_);
-  s_.account.end_tracked_of(*context_);
+  return blocks;
 }
 
 // Those that had not settled wait for what is enqueued by now.
@@ -284,6 +307,7 @@ void account_death(CudaState& s, Block* block, const Death& death) {
   const std::uint64_t rounded = as_driver_rounds(died.bytes);
   drop(share.live_bytes, rounded);
   drop(share.waste_bytes, block->bytes - rounded);
+  if (block->range) drop(share.in_range_bytes, block->bytes);
   counted.block_died_locked(died, since_start(death.now_ns), reserved);
 }
 

@@ -96,9 +96,12 @@ class ContextEnd {
   ContextEnd(const ContextEnd&) = delete;
   ContextEnd& operator=(const ContextEnd&) = delete;
   void gone();
+  // The same, and its memory and objects belong to another context of the device from now on.
+  void gone_into(Context& heir);
   void stays();
 
  private:
+  Vector<Block*> programs_blocks();
   void end_programs_memory();
   void empty_ring();
 
@@ -149,6 +152,9 @@ inline std::uint64_t taken_bytes(const Device& device) {
 std::uint64_t limit_of(const Device& device);
 // Whether it leaves room for so much more memory of the device, cached blocks counted as taken.
 bool limit_allows(const Device& device, std::uint64_t bytes);
+// The same, and whether the driver has so much. It is asked if its last answer leaves that open and no stream captures;
+// a context of the device is current.
+bool room_for(Device& device, std::uint64_t bytes);
 
 // All pools of the process, as room for a call.
 class Room {

@@ -956,4 +956,29 @@ TEST_F(Segments, AreTheModelInFourThreads) {
   EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
 }
 
+// The other device's work uses the block: that the block's own context has ended all of its says nothing.
+// This comes last, since blocks wait for the work of all contexts from then on.
+TEST_F(Segments, GiveNoBlockAgainBeforeTheWorkOfAnotherDeviceHasEnded) {
+  CUcontext other = nullptr, own = nullptr;
+  ASSERT_EQ(DRIVER(cuCtxGetCurrent)(&own), CUDA_SUCCESS);
+  ASSERT_EQ(DRIVER(cuDevicePrimaryCtxRetain)(&other, 1), CUDA_SUCCESS);
+  cistern_pool* const pool = make("of two devices");
+  ASSERT_EQ(DRIVER_V2(cuCtxPushCurrent)(other), CUDA_SUCCESS);
+  {
+    BusyStream there;
+    ASSERT_EQ(DRIVER_V2(cuCtxPopCurrent)(nullptr), CUDA_SUCCESS);
+    void* const block = take(pool, 5 * kMiB);
+    EXPECT_EQ(cistern_pool_deallocate(pool, block, there.stream), CISTERN_OK);
+    void* const after_a_wait = take(pool, 5 * kMiB);
+    EXPECT_NE(after_a_wait, block);
+    give(pool, after_a_wait);
+    void *const one = take(pool, 5 * kMiB), *const two = take(pool, 5 * kMiB);
+    EXPECT_TRUE(one != block && two != block) << "work may still use it";
+    there.let_go();
+    for (void* const each : {one, two}) give(pool, each);
+  }
+  EXPECT_EQ(cistern_pool_destroy(pool), CISTERN_OK);
+  EXPECT_EQ(DRIVER(cuDevicePrimaryCtxRelease)(1), CUDA_SUCCESS);
+}
+
 }  // namespace

@@ -5,12 +5,29 @@
 //   again    frees a block twice, and uses it after that
 //   graph    captures a kernel on a block, frees it, and has others after it
 //   exit     allocates and frees blocks of many sizes
+//   second   begins to use a second device, while access to mapped memory fails
+//   refused  allocates while access to mapped memory fails for good
+//   contexts makes and destroys many contexts, with a block in each
+//   green    allocates in a green context, which ends before the memory does
+//   attached allocates in a context that is detached once, and then destroyed
+//   held     retains and releases the primary context beside a copy that takes long
+//   asked    asks about a block in a host function, and after a fault
+//   captured frees blocks while a stream captures, and has more than fits beside them
+//   huge     asks for more than there is left
+//   count    asks for the free memory, among many blocks
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
+#include <string>
+#include <thread>
 #include <vector>
+
+#include "tests/simcuda/simcuda.h"
 
 namespace {
 
@@ -109,6 +126,208 @@ void many_sizes() {
   for (CUdeviceptr block : blocks) cuMemFree(block);
 }
 
+long long calls_of(const char* name) { return simcuda_value((std::string("calls:") + name).c_str()); }
+
+size_t free_bytes() {
+  size_t free = 0, total = 0;
+  cuMemGetInfo(&free, &total);
+  return free;
+}
+
+// Cistern does not see the driver's own function, and its answer has what Cistern keeps.
+size_t driver_free_bytes() {
+  void* const ask = simcuda_function("cuMemGetInfo_v2");
+  size_t free = 0, total = 0;
+  reinterpret_cast<CUresult (*)(size_t*, size_t*)>(ask)(&free, &total);
+  return free;
+}
+
+void second() {
+  std::vector<CUdeviceptr> blocks(5);
+  for (CUdeviceptr& block : blocks) cuMemAlloc(&block, 10 << 20);
+  simcuda_set_value("fail_every:cuMemSetAccess", 2);
+  std::printf("second device: %d\n", cudaSetDevice(1) || cudaFree(nullptr));
+  CUdeviceptr there = 0, here = 0;
+  std::printf("there: %d\n", cuMemAlloc(&there, 10 << 20));
+  std::printf("first device: %d\n", cudaSetDevice(0));
+  for (CUdeviceptr block : blocks) std::printf("set: %d\n", cuMemsetD8(block, 1, 10 << 20));
+  std::printf("here: %d\n", cuMemAlloc(&here, 10 << 20));
+  std::printf("copied: %d\n", cuMemcpy(here, there, 10 << 20));
+  for (CUdeviceptr block : blocks) std::printf("free: %d\n", cuMemFree(block));
+  std::printf("free: %d %d\n", cuMemFree(here), cuMemFree(there));
+}
+
+void refused() {
+  CUdeviceptr first = 0;
+  cuMemAlloc(&first, kBytes);
+  cuMemFree(first);
+  simcuda_set_value("fail_every:cuMemSetAccess", 1);
+  std::vector<CUdeviceptr> blocks(8);
+  for (CUdeviceptr& block : blocks) std::printf("allocated: %d\n", cuMemAlloc(&block, 40 << 20));
+  std::printf("asked for access: %lld\n", calls_of("cuMemSetAccess"));
+  for (CUdeviceptr block : blocks) std::printf("free: %d\n", cuMemFree(block));
+}
+
+void contexts() {
+  for (int i = 0; i < 50; ++i) {
+    CUcontext context = nullptr;
+    cuCtxCreate(&context, nullptr, 0, 0);
+    CUdeviceptr block = 0;
+    const int allocated = cuMemAlloc(&block, 3 << 20), set = cuMemsetD8(block, 1, 3 << 20);
+    const int destroyed = cuCtxDestroy(context);
+    if (allocated || set || destroyed) std::printf("context %d: %d, %d, %d\n", i, allocated, set, destroyed);
+  }
+  std::printf("reserved: %lld\n", calls_of("cuMemAddressReserve"));
+}
+
+// The block outlives the green context, and so does the primary context's own.
+void green() {
+  CUdeviceptr own = 0;
+  cuMemAlloc(&own, kBytes);
+  CUdevResource all{};
+  CUdevResourceDesc description = nullptr;
+  cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM);
+  cuDevResourceGenerateDesc(&description, &all, 1);
+  const size_t before = free_bytes();
+  for (int i = 0; i < 3; ++i) {
+    CUgreenCtx green = nullptr;
+    CUcontext part = nullptr;
+    CUdeviceptr block = 0, kept = 0;
+    std::printf("green: %d\n", cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    std::printf("part: %d\n", cuCtxFromGreenCtx(&part, green));
+    cuCtxPushCurrent(part);
+    std::printf("allocated: %d\n", cuMemAlloc(&block, 20 << 20));
+    cuMemAlloc(&kept, 30 << 20);
+    cuMemFree(kept);
+    cuCtxPopCurrent(&part);
+    std::printf("destroyed: %d\n", cuGreenCtxDestroy(green));
+    std::printf("set: %d\n", cuMemsetD8(block, 1, 20 << 20));
+    std::printf("held: %zu MiB\n", (before - free_bytes()) >> 20);
+    std::printf("free: %d\n", cuMemFree(block));
+    std::printf("held: %zu MiB\n", (before - free_bytes()) >> 20);
+  }
+  std::printf("set: %d\n", cuMemsetD8(own, 1, kBytes));
+  std::printf("free: %d\n", cuMemFree(own));
+}
+
+void attached() {
+  CUcontext context = nullptr, same = nullptr;
+  cuCtxCreate(&context, nullptr, 0, 0);
+  CUdeviceptr block = 0;
+  cuMemAlloc(&block, 3 << 20);
+  std::printf("attached: %d\n", cuCtxAttach(&same, 0));
+  std::printf("detached: %d\n", cuCtxDetach(context));
+  std::printf("set: %d\n", cuMemsetD8(block, 1, 3 << 20));
+  std::printf("free: %d\n", cuMemFree(block));
+  std::printf("detached: %d\n", cuCtxDetach(context));
+  std::printf("set: %d\n", cuMemsetD8(block, 1, 3 << 20));
+}
+
+double seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
+void held() {
+  CUdeviceptr block = 0;
+  cuMemAlloc(&block, 64 << 20);
+  simcuda_set_value("link_to_host_mbps", 64);
+  std::atomic<bool> begun{false}, done{false};
+  std::thread copies([&] {
+    cudaSetDevice(0);
+    std::vector<char> host(64 << 20);
+    begun = true;
+    std::printf("copy: %d\n", cuMemcpyDtoH(host.data(), block, host.size()));
+    done = true;
+  });
+  while (!begun) usleep(1000);
+  usleep(100'000);
+  const double from = seconds();
+  CUcontext context = nullptr;
+  const int retained = cuDevicePrimaryCtxRetain(&context, 0), released = cuDevicePrimaryCtxRelease(0);
+  const double took = seconds() - from;
+  const bool beside = !done;
+  copies.join();
+  std::printf("primary context: %d, %d\n", retained, released);
+  std::printf("%s, %s\n", beside ? "beside the copy" : "after the copy", took < 0.3 ? "no wait" : "a wait");
+  cuMemFree(block);
+}
+
+void ask(CUdeviceptr block) {
+  for (const CUpointer_attribute attribute :
+       {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+        CU_POINTER_ATTRIBUTE_MAPPING_SIZE, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR}) {
+    unsigned long long value = 0;
+    std::printf("attribute %d: %d\n", attribute, cuPointerGetAttribute(&value, attribute, block));
+  }
+  CUpointer_attribute two[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  unsigned long long context = 0, bytes = 0;
+  void* values[] = {&context, &bytes};
+  std::printf("attributes: %d\n", cuPointerGetAttributes(2, two, values, block));
+  CUdeviceptr base = 0;
+  std::printf("range: %d\n", cuMemGetAddressRange(&base, nullptr, block));
+}
+
+void nothing(void**) {}
+
+void asked() {
+  static CUdeviceptr block = 0;
+  cuMemAlloc(&block, kBytes);
+  ask(block);
+  cuLaunchHostFunc(
+      nullptr, [](void*) { ask(block); }, nullptr);
+  cuCtxSynchronize();
+  simcuda_set_value("fault", 1);
+  static const char stub = 0;
+  simcuda_define("nothing", &stub, nothing, 0, nullptr);
+  cudaLaunchKernel(&stub, dim3(1), dim3(1), nullptr, 0, nullptr);
+  std::printf("fault: %d\n", cuCtxSynchronize());
+  ask(block);
+}
+
+void captured() {
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+  std::vector<CUdeviceptr> blocks(7);
+  for (CUdeviceptr& block : blocks) cuMemAlloc(&block, 100 << 20);
+  cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  for (CUdeviceptr block : blocks) cuMemFree(block);
+  CUdeviceptr large = 0;
+  std::printf("large: %d\n", cuMemAlloc(&large, 800 << 20));
+  std::printf("captured: %d\n", cuStreamEndCapture(stream, &graph));
+  std::printf("free: %d\n", cuMemFree(large));
+  for (CUdeviceptr& block : blocks) cuMemAlloc(&block, 100 << 20);
+  cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  for (CUdeviceptr block : blocks) cuMemFree(block);
+  std::printf("captured: %d\n", cuStreamEndCapture(stream, &graph));
+  std::printf("waited: %d\n", cuCtxSynchronize());
+  std::printf("kept: %s\n", driver_free_bytes() > size_t{1000} << 20 ? "little" : "much");
+}
+
+void huge() {
+  std::vector<CUdeviceptr> blocks(100);
+  for (CUdeviceptr& block : blocks) cuMemAlloc(&block, 1 << 20);
+  const long long creates = calls_of("cuMemCreate");
+  CUdeviceptr block = 0;
+  const size_t there = free_bytes();
+  std::printf("huge: %d\n", cuMemAlloc(&block, there + (1 << 20)));
+  std::printf("pieces: %lld\n", calls_of("cuMemCreate") - creates);
+  std::printf("most of what there is: %d\n", cuMemAlloc(&block, there / 8 * 7));
+}
+
+void count() {
+  std::vector<CUdeviceptr> blocks(100'000);
+  for (CUdeviceptr& block : blocks) cuMemAlloc(&block, 4096);
+  timespec from{}, to{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+  for (int i = 0; i < 100; ++i) free_bytes();
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+  std::printf("microseconds: %ld\n", ((to.tv_sec - from.tv_sec) * 1'000'000'000 + to.tv_nsec - from.tv_nsec) / 100'000);
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
@@ -120,5 +339,15 @@ int main(int, char** arguments) {
   if (!std::strcmp(what, "again")) again();
   if (!std::strcmp(what, "graph")) graph();
   if (!std::strcmp(what, "exit")) many_sizes();
+  if (!std::strcmp(what, "second")) second();
+  if (!std::strcmp(what, "refused")) refused();
+  if (!std::strcmp(what, "contexts")) contexts();
+  if (!std::strcmp(what, "green")) green();
+  if (!std::strcmp(what, "attached")) attached();
+  if (!std::strcmp(what, "held")) held();
+  if (!std::strcmp(what, "asked")) asked();
+  if (!std::strcmp(what, "captured")) captured();
+  if (!std::strcmp(what, "huge")) huge();
+  if (!std::strcmp(what, "count")) count();
   std::puts("end");
 }

@@ -1,6 +1,7 @@
 // A driver that maps pieces of memory into ranges, for tests. It checks every call against what is mapped. Any call can
 // be made to fail, memory has an end, and fences are flags that the test settles.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -32,8 +33,13 @@ class FakeRanges {
       return {0, kOutOfMemory, false};
     }
     physical_ += bytes;
+    physical_peak = std::max(physical_peak, physical_);
     handles_[++last_] = bytes;
     return {last_, 0, true};
+  }
+  bool has_room(std::uint64_t bytes) {
+    std::lock_guard hold(mutex_);
+    return bytes <= limit_bytes && physical_ <= limit_bytes - bytes;
   }
   void destroy(Handle handle) {
     if (meanwhile_back) meanwhile_back();
@@ -55,7 +61,9 @@ class FakeRanges {
     return 0;
   }
   Error allow_access(std::uint64_t first, std::uint64_t bytes) {
+    if (meanwhile_access) meanwhile_access();
     std::lock_guard hold(mutex_);
+    if (meanwhile_access && !at_.contains(first)) return kBroken;
     if (fails()) return kBroken;
     if (!for_whole_pieces(first, bytes, [](Mapping& mapping) { mapping.accessible = true; })) ++wrong_calls;
     return 0;
@@ -75,6 +83,7 @@ class FakeRanges {
   static bool failed(Error error) { return error != 0; }
   static bool out_of_memory(Error error) { return error == kOutOfMemory; }
   static Error no_addresses() { return kNoAddresses; }
+  static Error no_room() { return kOutOfMemory; }
 
   bool is_accessible(std::uint64_t first, std::uint64_t bytes) {
     std::lock_guard hold(mutex_);
@@ -105,9 +114,10 @@ class FakeRanges {
   int fail_every = 0;  // each n-th call that can fail; 0: none
   bool unmaps_fail = false;
   int wrong_calls = 0;
+  std::uint64_t physical_peak = 0;
   std::atomic<int> refusals{0};  // for lack of memory
-  // Called while a fence is asked, and before memory goes back.
-  std::function<void()> meanwhile_asked, meanwhile_back;
+  // Called while a fence is asked, before memory goes back, and before access is set.
+  std::function<void()> meanwhile_asked, meanwhile_back, meanwhile_access;
 
  private:
   struct Mapping {

@@ -89,6 +89,11 @@ class RangeModel {
 
   void check(bool holds) { books_.faults += !holds; }
   void open(std::vector<int>& gates, std::size_t which) {
+    std::erase_if(retired_, [&](const Freed& one) {
+      if (one.gate != gates[which]) return false;
+      check(driver_.is_accessible(one.first, one.bytes));
+      return true;
+    });
     driver_.open(gates[which]);
     gates.erase(gates.begin() + static_cast<std::ptrdiff_t>(which));
   }
@@ -124,8 +129,16 @@ class RangeModel {
     }
     check(pool_.deallocate(block.first, order, {gate}, waits));
   }
-  // Its addresses stay taken.
+  // Its addresses stay taken. Behind a fence the memory stays, too.
   void retire(const Block& block) {
+    if constexpr (requires { pool_.retire(block.first, {0}); })
+      if (!work_.strict && work_.planted == Planted::none && random_() % 2) {
+        const int gate = ++books_.last_gate;
+        driver_.close(gate);
+        unordered_.push_back(gate);
+        retired_.push_back({block.first, block.bytes, ranges::kNoOrder, gate});
+        return check(pool_.retire(block.first, {gate}));
+      }
     check(work_.planted == Planted::no_retirement ? pool_.deallocate(block.first, ranges::kAnyOrder, {}, false)
                                                   : pool_.retire(block.first));
   }
@@ -146,7 +159,7 @@ class RangeModel {
   std::mt19937_64 random_;
   const Order own_;
   std::vector<Block> blocks_;
-  std::vector<Freed> freed_;
+  std::vector<Freed> freed_, retired_;
   std::vector<int> gates_, unordered_;
 };
 

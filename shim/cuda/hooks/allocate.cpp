@@ -51,6 +51,7 @@ void account_birth(CudaState& s, Block* block, bool pool_hit, std::uint64_t born
   if (block->kind == BlockKind::device) s.account.live_on_devices.rise(born.bytes);
   bump(share.live_bytes, rounded);
   bump(share.waste_bytes, block->bytes - rounded);
+  if (block->range) bump(share.in_range_bytes, block->bytes);
   share.proportion.note_live(read(share.live_bytes));
   counted.block_born_locked(born, pool_hit, reserved, born_ns);
 }
@@ -171,7 +172,8 @@ Block* take_from_range(CudaState& s, const PooledRequest& pooled, std::uint64_t 
     return nullptr;
   const Inside inside(*pooled.context);
   DeviceRange* const range = pooled.context->ending.load() ? nullptr : all.of(*pooled.context);
-  if (!range || (all.any_whole() && all.wants_whole(site_of_call(s, request.api)))) return nullptr;
+  if (!range || range->is_closed() || (all.any_whole() && all.wants_whole(site_of_call(s, request.api))))
+    return nullptr;
   *hit = true;
   Block* const kept = s.pools.take_of_thread(pooled.key);
   if (kept && pooled.is_there(kept)) return kept;
@@ -179,6 +181,7 @@ Block* take_from_range(CudaState& s, const PooledRequest& pooled, std::uint64_t 
       request.on && !s.captures.any() ? stream_traits(s, pooled.context, *request.on) : ranges::kAnyOrder;
   const DeviceRange::Given given = range->acquire(pooled.key.bytes, order);
   *hit = given.hit;
+  if (!given.block) all.note_refused(*range, given.error);
   if (!given.hit && s.gate.open()) range->keep_limits(now_ns);
   return given.block;
 }

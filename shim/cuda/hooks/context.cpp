@@ -1,4 +1,6 @@
 // Contexts, streams and captures: what memory lives and dies with, and when work has ended.
+#include <optional>
+
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/hooks/stream_order.hpp"
 #include "shim/cuda/passed_with_room.hpp"
@@ -20,9 +22,12 @@ CUresult destroy(CUcontext handle, Pass pass) {
   return answer;
 }
 
-// The primary context of the device, as far as it was seen.
+// The primary context of the device: the one that a call has retained. If none was seen, a context that no call made.
 Context* primary_context(CudaState& s, CUdevice device) {
-  Context* primary = nullptr;
+  const Device* const of = s.contexts.device(device);
+  Context* primary = of ? of->primary.load() : nullptr;
+  if (primary && primary->alive.load()) return primary;
+  primary = nullptr;
   s.contexts.for_each([&](Context& context) {
     if (context.device->ordinal == device && !context.made_by_program.load()) primary = &context;
   });
@@ -36,13 +41,70 @@ bool still_active(CUdevice device) {
   return driver().cuDevicePrimaryCtxGetState(device, &flags, &active) == kSuccess && active;
 }
 
+// While another call retains it, it cannot end, and nothing need wait for its threads. References that were not seen
+// only keep it longer; if others gave back what was seen, its end is seen afterwards.
 template <class Pass>
 CUresult release_primary(CUdevice device, Pass pass) {
   CudaState& s = state();
-  ContextEnd end(s, primary_context(s, device));
+  Context* const primary = primary_context(s, device);
+  const bool is_held = primary && primary->device->primary_references.fetch_sub(1) > 1;
+  std::optional<ContextEnd> end;
+  if (!is_held) end.emplace(s, primary);
   const CUresult answer = note(s, pass());
-  answer == kSuccess && !still_active(device) ? end.gone() : end.stays();
+  if (answer != kSuccess && primary) primary->device->primary_references.fetch_add(1);
+  if (answer == kSuccess && !still_active(device)) {
+    if (primary) primary->device->primary_references.store(0);
+    if (!end) end.emplace(s, primary);
+    end->gone();
+  } else if (end) {
+    end->stays();
+  }
   return answer;
+}
+
+// Where it is not known yet: a green context retains it, so that the call makes none.
+Context* primary_context_of_green(CudaState& s, CUdevice device) {
+  if (Context* const primary = primary_context(s, device)) return primary;
+  CUcontext handle = nullptr;
+  if (driver().cuDevicePrimaryCtxRetain(&handle, device) != kSuccess) return nullptr;
+  driver().cuDevicePrimaryCtxRelease_v2(device);
+  return s.contexts.make_known(handle, device, false);
+}
+
+// The handle of a green context stands for a part of the primary context, whose memory and objects stay [CUDA 13.5,
+// cuda.h: cuCtxFromGreenCtx, cuGreenCtxDestroy]. A reference to the primary context goes.
+CUresult destroy_green(CUgreenCtx green) {
+  CudaState& s = state();
+  GreenRecord record;
+  const bool known = s.objects.green_contexts().take(green, record);
+  Context* const part = s.contexts.known(record.context);
+  Context* const primary = part ? primary_context_of_green(s, record.device) : primary_context(s, record.device);
+  const bool is_held = !known || !primary || primary->device->primary_references.load() > 0;
+  ContextEnd end(s, part);
+  std::optional<ContextEnd> end_of_primary;
+  if (!is_held) end_of_primary.emplace(s, primary);
+  const CUresult answer = note(s, driver().cuGreenCtxDestroy(green));
+  if (answer != kSuccess) {
+    if (known) s.objects.green_contexts().put(green, record);
+    end.stays();
+    if (end_of_primary) end_of_primary->stays();
+    return answer;
+  }
+  const bool stays = is_held || still_active(record.device);
+  if (stays && primary)
+    end.gone_into(*primary);
+  else
+    end.gone();
+  if (end_of_primary) stays ? end_of_primary->stays() : end_of_primary->gone();
+  return answer;
+}
+
+// Whether the context, which was current, is not destroyed.
+bool is_still_current(CUcontext handle) {
+  CUcontext current = nullptr;
+  CUdevice device = 0;
+  return driver().cuCtxGetCurrent(&current) == kSuccess && current == handle &&
+         driver().cuCtxGetDevice(&device) == kSuccess;
 }
 
 template <class Pass>
@@ -113,6 +175,7 @@ CUresult end_capture(CUstream stream, bool per_thread, CUgraph* graph, Pass pass
   if (answer == kSuccess && graph) s.graph_memory.captured(*graph);
   s.captures.ended(stream, per_thread);
   s.graph_memory.forget_captured_in_vain(s);
+  s.pools.keep_limits_missed();
   return answer;
 }
 
@@ -121,7 +184,10 @@ CUresult synchronise(CudaState& s, Context* context, Pass pass) {
   Transfers::waits(nullptr);
   const std::uint64_t number = context ? context->clock.last() : 0;
   const CUresult answer = note(s, pass());
-  if (answer == kSuccess && context) context->clock.synchronised(number);
+  if (answer == kSuccess && context) {
+    context->clock.synchronised(number);
+    s.pools.keep_limits_missed();
+  }
   return answer;
 }
 
@@ -158,13 +224,21 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
   return destroy(context, [&] { return driver().cuCtxDestroy_v2(context); });
 }
 CUresult cuCtxDetach(CUcontext context) {
-  return destroy(context, [&] { return driver().cuCtxDetach(context); });
+  CudaState& s = state();
+  ContextEnd end(s, s.contexts.known(context));
+  const CUresult answer = note(s, driver().cuCtxDetach(context));
+  answer == kSuccess && !is_still_current(context) ? end.gone() : end.stays();  // others may have attached it
+  return answer;
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   const CUresult answer =
       with_room_restoring([&] { return driver().cuDevicePrimaryCtxRetain(context, device); }, output(context));
-  if (answer == kSuccess && context) state().contexts.make_known(*context, device, false);
+  if (answer != kSuccess || !context) return answer;
+  if (Context* const primary = state().contexts.make_known(*context, device, false)) {
+    primary->device->primary.store(primary);
+    primary->device->primary_references.fetch_add(1);
+  }
   return answer;
 }
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
@@ -186,12 +260,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc description, CU
   if (answer == kSuccess && context) state().objects.green_contexts().put(*context, {device, nullptr});
   return answer;
 }
-CUresult cuGreenCtxDestroy(CUgreenCtx context) {
-  CudaState& s = state();
-  GreenRecord record;
-  s.objects.green_contexts().take(context, record);
-  return destroy(record.context, [&] { return driver().cuGreenCtxDestroy(context); });
-}
+CUresult cuGreenCtxDestroy(CUgreenCtx context) { return destroy_green(context); }
 CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
   const CUresult answer = driver().cuCtxFromGreenCtx(context, green);
   if (answer != kSuccess || !context) return answer;

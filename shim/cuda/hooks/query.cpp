@@ -59,6 +59,14 @@ bool is_own_answer(const Block& block, int attribute) {
   }
 }
 
+// The driver's answer to a question about the memory that it always knows: a host function may ask none, and after a
+// fault it is the fault.
+CUresult answer_to_any(CUdeviceptr pointer) {
+  constexpr int kPointerMemoryType = 2;
+  unsigned type = 0;
+  return note(state(), driver().cuPointerGetAttribute(&type, kPointerMemoryType, pointer));
+}
+
 void correct_attribute(Block* block, int attribute, void* value) {
   if (!value) return;
   const bool piece = block->is_part();
@@ -136,8 +144,10 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer) {
   const Found found = find_block(pointer);
   if (found.whose == Whose::pool) return driver().cuMemGetAddressRange_v2(base, bytes, nowhere());
-  const bool in_range = found.whose == Whose::program && found.block->range;  // the driver knows its pieces
-  const CUresult answer = in_range ? kSuccess : driver().cuMemGetAddressRange_v2(base, bytes, pointer);
+  CUresult answer = driver().cuMemGetAddressRange_v2(base, bytes, pointer);
+  // The driver knows the pieces of a range, if at all [facts: NVIDIA/nccl #2332].
+  const bool in_range = found.whose == Whose::program && found.block->range;
+  if (in_range && answer == kNotFound) answer = kSuccess;
   // A block in a segment: the handle for another process is the segment's, and where it begins tells the block's
   // offset.
   if (answer != kSuccess || found.whose == Whose::not_ours || found.block->in_segment) return answer;
@@ -150,7 +160,7 @@ CUresult cuPointerGetAttribute(void* value, int attribute, CUdeviceptr pointer) 
   const Found found = find_block(pointer);
   if (found.whose == Whose::pool) return driver().cuPointerGetAttribute(value, attribute, nowhere());
   const bool is_own = value && found.whose == Whose::program && is_own_answer(*found.block, attribute);
-  const CUresult answer = is_own ? kSuccess : driver().cuPointerGetAttribute(value, attribute, pointer);
+  const CUresult answer = is_own ? answer_to_any(pointer) : driver().cuPointerGetAttribute(value, attribute, pointer);
   if (answer == kSuccess && found.whose == Whose::program) correct_attribute(found.block, attribute, value);
   return answer;
 }

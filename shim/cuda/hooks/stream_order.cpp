@@ -24,6 +24,22 @@ bool is_known(CudaState& s, const Block& block, CUstream stream) {
   return stream == per_thread_stream() || stream_traits(s, block.context, stream);
 }
 
+// The context of a stream whose work uses a block. If it is another one than the block's, contexts share memory, and
+// blocks wait for the work of all of them.
+Context* context_of_work(CudaState& s, const Block& block, CUstream stream) {
+  Context* of = nullptr;
+  s.objects.with_stream(stream, [&](const StreamRecord* record) { of = record ? record->context : nullptr; });
+  if (!of && s.gate.open()) {
+    const RelaxedCapture relaxed(s.functions);
+    CUcontext handle = nullptr;
+    if (driver().cuStreamGetCtx(stream, &handle) == kSuccess && !(of = s.contexts.known(handle)))
+      if (const Entered entered(s.functions, handle); entered) of = s.contexts.current();
+  }
+  if (!of || !of->alive.load()) return block.context;
+  if (of != block.context) s.contexts.note_peer_access();
+  return of;
+}
+
 }  // namespace
 
 std::uint64_t stream_traits(CudaState& s, const Context* context, CUstream stream) {
@@ -52,9 +68,10 @@ void end_stream_order(CudaState& s, Context& context, std::uint64_t stream_numbe
 
 void note_unseen_work(CudaState& s, const Block& block, CUstream stream) {
   if (!block.context_is_there() || is_known(s, block, stream)) return;
-  Inside inside(*block.context);
-  Entered entered(s.functions, block.context->handle());
-  block.context->clock.note_work(stream, block.context->device->calls);
+  Context& of = *context_of_work(s, block, stream);
+  Inside inside(of);
+  Entered entered(s.functions, of.handle());
+  of.clock.note_work(stream, of.device->calls);
 }
 
 bool note_further_stream(CUdeviceptr pointer, CUstream stream) {
@@ -62,7 +79,9 @@ bool note_further_stream(CUdeviceptr pointer, CUstream stream) {
   Block* const block = pointer ? s.blocks.table.find(pointer) : nullptr;
   if (!block || block->kind != BlockKind::device || block->state.load() != BlockState::live) return false;
   std::uint8_t before = block->further_streams.load();
-  const std::uint8_t now = is_known(s, *block, stream) ? 1 : 2;
+  const bool known = is_known(s, *block, stream);
+  if (!known && block->context_is_there()) context_of_work(s, *block, stream);
+  const std::uint8_t now = known ? 1 : 2;
   while (before < now && !block->further_streams.compare_exchange_weak(before, now)) {
   }
   return true;

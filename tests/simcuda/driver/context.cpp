@@ -157,6 +157,32 @@ extern "C" CUresult cuCtxDestroy_v2(CUcontext context) {
   return destroy(context);
 }
 
+// [documented] The current context, used once more. Flags must be 0.
+extern "C" CUresult cuCtxAttach(CUcontext* handle, unsigned flags) {
+  SIMCUDA_CALL(kContextless);
+  if (!handle || flags) return CUDA_ERROR_INVALID_VALUE;
+  Locked lock = lock_driver();
+  CUresult result;
+  Context* context = current_context(result);
+  if (!context) return result;
+  ++context->attached;
+  *handle = context->handle();
+  return CUDA_SUCCESS;
+}
+
+// [documented] It must be current, and is destroyed when it is not used any more.
+extern "C" CUresult cuCtxDetach(CUcontext handle) {
+  SIMCUDA_CALL(kContextless);
+  {
+    Locked lock = lock_driver();
+    CUresult result;
+    Context* context = current_context(result);
+    if (!context || context->handle() != handle || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+    if (context->attached) return --context->attached, CUDA_SUCCESS;
+  }
+  return destroy(handle);
+}
+
 static CUresult push_current(CUcontext handle) {
   Locked lock = lock_driver();
   Context* context = find_context(lock, handle);

@@ -15,6 +15,7 @@ namespace simcuda {
 struct Context {
   Device* device = nullptr;
   bool primary = false;
+  int attached = 0;  // by cuCtxAttach, besides the reference of who made it
   std::atomic<bool> alive{false};
   unsigned flags = 0;
   uint64_t id = 0;

@@ -113,6 +113,13 @@ void leave_streams(Locked&, Context& context) {
   }
 }
 
+// [documented] The context is not independent of the primary one, and only its resources are released: so its memory
+// stays.
+void leave_memory(Locked&, Context& context) {
+  for (auto& [begin, allocation] : driver().allocations.all())
+    if (allocation.context == &context) driver().allocations.find(begin)->context = context.part_of;
+}
+
 CUresult destroy(CUgreenCtx handle) {
   Locked lock = lock_driver();
   GreenContext* green = find_green(lock, handle);
@@ -120,6 +127,7 @@ CUresult destroy(CUgreenCtx handle) {
   green_contexts().erase(green);
   wait_for(lock, unfinished_in(lock, green->context));
   leave_streams(lock, green->context);
+  leave_memory(lock, green->context);
   end_context(lock, green->context);
   green->context.part_of->parts.erase(&green->context);
   release_primary(lock, *green->context.device);
