@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Runs a CUDA program plain, plain again (the control), preloaded, preloaded with deferred order, preloaded with the
-pools off, and preloaded with all its pageable copies staged. Every way must give the same stdout, stderr and exit code,
+pools off, with all its pageable copies staged, and with its small copies sent together. Every way must give the same stdout, stderr and exit code,
 and a report whose figures agree with what the program says it made. What is expected of a program stands in its first
 comment (say.hpp)."""
 import argparse
@@ -22,6 +22,7 @@ WAYS = {
     "preload, ranges, deferred": {"CISTERN_DEVICE_POOL": "ranges", "CISTERN_DEVICE_ORDER": "deferred"},
     "preload, pools off": {"CISTERN_DEVICE_POOL": "off", "CISTERN_PINNED_POOL": "off", "CISTERN_STAGING": "off"},
     "preload, staged": {"CISTERN_STAGING": "on"},
+    "preload, gathered": {"CISTERN_GATHER": "on"},
 }
 TRAITS_OF_THE_BUILD = ("per-thread", "nvcc", "link")
 

@@ -40,6 +40,7 @@ std::optional<Route> route_of(const ShapedCopy& what) {
 }
 
 void count(const Route& route, size_t bytes) {
+  ++counters.host_copies;
   (route.pageable ? counters.pageable_bytes : counters.pinned_bytes) += static_cast<long long>(bytes);
 }
 
