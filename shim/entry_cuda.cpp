@@ -26,13 +26,13 @@ const void* memory_left(First first, Rest...) {
 
 // Without a driver in the process there is nothing to forward to. A program can only come here through a weak reference
 // that our export has satisfied.
-#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) \
-  extern "C" [[gnu::visibility("default")]] CUresult name parameters {          \
-    if (!driver().name) [[unlikely]]                                            \
-      return kNoDevice;                                                         \
-    if (const Route to = route(); to != Route::hook) [[unlikely]]               \
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments)         \
+  extern "C" [[gnu::visibility("default")]] CUresult name parameters {                  \
+    if (!driver().name) [[unlikely]]                                                    \
+      return kNoDevice;                                                                 \
+    if (const Route to = route(); to != Route::hook) [[unlikely]]                       \
       return to == Route::driver ? driver().name arguments : gathering::name arguments; \
-    return hook::name arguments;                                                \
+    return hook::name arguments;                                                        \
   }
 #define CUDA_RUNTIME(action, name, parameters, arguments)                                                              \
   extern "C" [[gnu::visibility("default")]] cudaError_t name parameters {                                              \

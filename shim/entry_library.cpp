@@ -6,10 +6,10 @@
 
 extern "C" {
 
-#define LIBRARY_CALL(result, name, parameters, arguments) \
-  result cistern_##name parameters {                     \
+#define LIBRARY_CALL(result, name, parameters, arguments)     \
+  result cistern_##name parameters {                          \
     cistern::cuda::before_call(cistern::cuda::Sent::library); \
-    return cistern::library::name arguments;             \
+    return cistern::library::name arguments;                  \
   }
 #include "shim/symbols/library.def"
 

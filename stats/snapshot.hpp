@@ -260,10 +260,10 @@ struct StagingFigures {
 // Small copies from pageable memory to a device that were held back and sent together.
 struct GatherFigures {
   std::uint64_t copies, bytes;
-  std::uint64_t submissions;        // driver copies that they became
-  Vector<UnpooledFigure> sent{};    // how often they were sent, by what made it necessary
-  const char* off = nullptr;        // why none is held back any more; null: copies still are
-  String off_for{};                 // the function that is the reason; empty: none
+  std::uint64_t submissions;      // driver copies that they became
+  Vector<UnpooledFigure> sent{};  // how often they were sent, by what made it necessary
+  const char* off = nullptr;      // why none is held back any more; null: copies still are
+  String off_for{};               // the function that is the reason; empty: none
 };
 
 struct FrameworkFigures {

@@ -169,8 +169,7 @@ std::optional<CUresult> Gather::hold(CudaState& s, const HostCopy& what) {
   if (batch_.chunk && (batch_.context != context || batch_.stream != what.stream)) send_batch(s, Sent::other_stream);
   if (batch_.chunk && !batch_.has_room(what.device, bytes)) send_batch(s, Sent::full);
   if (late_ != kSuccess) return tell();
-  const bool is_held = (batch_.chunk || begin(s, *context, what.stream)) &&
-                       (!what.waits || wait_for_earlier_work(s)) &&
+  const bool is_held = (batch_.chunk || begin(s, *context, what.stream)) && (!what.waits || wait_for_earlier_work(s)) &&
                        staging::guarded_copy({.to = batch_.chunk->memory + batch_.place_for(what.device),
                                               .from = what.host.base,
                                               .to_pitch = bytes,

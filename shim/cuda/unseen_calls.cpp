@@ -13,12 +13,9 @@
 #include "shim/cuda/unknown.hpp"
 #include "shim/process/lookup.hpp"
 #include "shim/process/process.hpp"
-#include "shim/process/uncounted.hpp"
 
 namespace cistern::cuda {
 namespace {
-
-constexpr char kDriverName[] = "libcuda.so.1";
 
 constexpr std::string_view kHarmless[] = {
 #define CUDA_HARMLESS(name) #name,
@@ -109,21 +106,18 @@ bool another_stands_in_front() {
   return false;
 }
 
+// Without the lock that the loader holds while constructors run: one of them may wait for this thread.
 String unseen_function() {
-  const Uncounted uncounted;
   Names names;
   dl_iterate_phdr(add_references, &names);
-  const LoadedLibrary driver(kDriverName);
-  const auto unseen =
-      std::find_if(names.begin(), names.end(), [&](const String& name) { return driver && driver.find(name.c_str()); });
+  const auto unseen = std::find_if(names.begin(), names.end(),
+                                   [](const String& name) { return first_module_with(name.c_str(), main_module()); });
   return unseen == names.end() ? String() : std::move(*unseen);
 }
 
 void note_looked_up(const char* name, const void* caller) {
   if (!matters(name) || !options().gather || lies_in_library(caller, "libcuda.so")) return;
-  const Uncounted uncounted;
-  const LoadedLibrary driver(kDriverName);
-  if (driver && driver.find(name)) stop_gathering(GatherOff::unseen_function, name);
+  if (first_module_with(name, main_module())) stop_gathering(GatherOff::unseen_function, name);
 }
 
 }  // namespace cistern::cuda

@@ -380,7 +380,8 @@ void write_gathered(const Snapshot& snapshot, Sink& sink) {
   String reasons;
   for (const UnpooledFigure& why : figures.sent)
     reasons += String(reasons.empty() ? "; sent for: " : ", ") + why.reason + " " + grouped(why.count);
-  sink.print("GATHERED {} of {} in {}{}\n", figures.copies == 1 ? String("1 small copy") : grouped(figures.copies) + " small copies",
+  sink.print("GATHERED {} of {} in {}{}\n",
+             figures.copies == 1 ? String("1 small copy") : grouped(figures.copies) + " small copies",
              human_bytes(figures.bytes), counted(figures.submissions, "submission"), reasons);
   if (figures.off)
     sink.print("    no more are held back: {}{}{}\n", figures.off, figures.off_for.empty() ? "" : " ",

@@ -460,15 +460,15 @@ constexpr bool may_be_held(std::string_view name) {
 }  // namespace
 
 // What is held is sent by hold(), or else before the hook is called: for a copy that the hook refuses, too.
-#define CUDA_COPY(base, version, stream, name, parameters, arguments, copied)            \
-  CUresult name parameters {                                                             \
-    if constexpr (may_be_held(#name)) {                                                  \
-      Copying copying(#name, Zero::stream);                                              \
-      copying.copied;                                                                    \
-      if (const std::optional<CUresult> answer = copying.hold()) return *answer;         \
-    }                                                                                    \
-    const CUresult late = before_call(Sent::other_copy, Tells::yes);                     \
-    return late == kSuccess ? hook::name arguments : late;                               \
+#define CUDA_COPY(base, version, stream, name, parameters, arguments, copied)    \
+  CUresult name parameters {                                                     \
+    if constexpr (may_be_held(#name)) {                                          \
+      Copying copying(#name, Zero::stream);                                      \
+      copying.copied;                                                            \
+      if (const std::optional<CUresult> answer = copying.hold()) return *answer; \
+    }                                                                            \
+    const CUresult late = before_call(Sent::other_copy, Tells::yes);             \
+    return late == kSuccess ? hook::name arguments : late;                       \
   }
 #include "shim/symbols/cuda.def"
 

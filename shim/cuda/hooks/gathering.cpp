@@ -18,10 +18,10 @@ Route decide_route() {
 
 namespace gathering {
 
-#define SEND_AND_CALL(tells, name, parameters, arguments)           \
-  CUresult name parameters {                                        \
-    const CUresult late = before_call(Sent::call, tells);           \
-    return late == kSuccess ? hook::name arguments : late;          \
+#define SEND_AND_CALL(tells, name, parameters, arguments)  \
+  CUresult name parameters {                               \
+    const CUresult late = before_call(Sent::call, tells);  \
+    return late == kSuccess ? hook::name arguments : late; \
   }
 #define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) \
   SEND_AND_CALL(waits_or_launches(#name) ? Tells::yes : Tells::no, name, parameters, arguments)

@@ -49,7 +49,7 @@ std::span<const Row> rows() {
   if (const Row* const made = the_rows.load(std::memory_order_acquire)) return {made, kRowCount};
   auto* const made = static_cast<Row*>(internal_allocate(kRowCount * sizeof(Row)));
   int i = 0;
-#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments)              \
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments)                       \
   new (&made[i++]) Row{#base, version, Stream::stream, hook_for_route(&hook::name, &gathering::name), \
                        [](void* real) { driver().name.set(real); }};
 #include "shim/symbols/cuda.def"

@@ -1,5 +1,5 @@
-// Functions of the driver that have no hook, where copies may be held back (gather.hpp): cuGetProcAddress answers with a
-// stub (unhooked.S), which sends what is held and jumps to the function, whatever its parameters are.
+// Functions of the driver that have no hook, where copies may be held back (gather.hpp): cuGetProcAddress answers with
+// a stub (unhooked.S), which sends what is held and jumps to the function, whatever its parameters are.
 #pragma once
 
 namespace cistern::cuda {

@@ -153,7 +153,8 @@ static void at_random(unsigned char* block, cudaStream_t stream) {
       at += bytes;
     }
   }
-  say("20,000 commands at random: %d reads wrong, all right at the end: %s", wrong, yes_no(holds(block, model, stream)));
+  say("20,000 commands at random: %d reads wrong, all right at the end: %s", wrong,
+      yes_no(holds(block, model, stream)));
 }
 
 static void synchronous(unsigned char* block) {
