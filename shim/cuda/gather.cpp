@@ -203,8 +203,8 @@ CUresult Gather::copy_parts(CudaState& s, const Batch& batch) {
   return answer;
 }
 
-// The gate is not asked: these are calls of the program's own, later. What a driver that is gone answers, the call that
-// comes next is answered too.
+// The gate is not asked: these are calls of the program's own, later. A driver that is gone answers the next call with
+// the same error.
 void Gather::send_batch(CudaState& s, Sent why) {
   if (!batch_.chunk) return;
   const Batch batch = std::exchange(batch_, {});

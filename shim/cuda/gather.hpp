@@ -2,7 +2,8 @@
 //
 //   hold -> may_hold: no -> all that is held is sent, and the copy goes the usual way
 //        -> begin: a bounce buffer of the context
-//        -> the bytes go there at once, next to those of the copy before where its target ends where this one begins
+//        -> the call copies the bytes there, next to those of the copy before where its target ends where this one
+//        begins
 //   send -> one copy of the driver's for each part of the bounce buffer, on the program's stream
 //
 // All copies that are held are of one stream, in the order of their calls. They are sent before anything else of the
@@ -66,7 +67,7 @@ class Gather {
   void after_fork_in_child();
 
  private:
-  // Of one driver copy: bytes that lie together in the bounce buffer and on the device.
+  // One copy of the driver's: bytes that lie together in the bounce buffer and on the device.
   struct Part {
     CUdeviceptr target;
     std::size_t at, bytes;

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Copies that are held back (CISTERN_GATHER=on): how few the driver is asked for, what sends them, where none is held;
-and that without the option each copy is the driver's at once."""
+and that without the option the driver gets each copy in its call."""
 import json
 import os
 import pathlib

@@ -97,7 +97,7 @@ static void by_dlsym(CUstream stream) {
   say("copies: %lld", host_copies() - before);
 }
 
-// Ends with a copy that nobody waits for.
+// Ends without a wait for its copy.
 static void ends(CUstream stream) {
   const unsigned word = 15;
   copy(device_block(4096), &word, sizeof word, stream);

@@ -37,7 +37,7 @@ namespace gathering {
   SEND_AND_CALL(Tells::yes, name, parameters, arguments)
 #define CUDA_COPY(base, version, stream, name, parameters, arguments, copied)
 namespace {
-// Of the rows that have no action of their own.
+// Rows of the general action.
 constexpr bool waits_or_launches(std::string_view name) {
   return name.starts_with("cuCtxSynchronize") || name.starts_with("cuGraphLaunch") ||
          name.starts_with("cuLaunchHostFunc") || name.starts_with("cuStreamAddCallback");

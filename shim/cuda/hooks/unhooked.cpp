@@ -15,7 +15,7 @@ extern "C" {
 // In unhooked.S.
 extern const char cistern_unhooked_stubs[];
 extern const unsigned cistern_unhooked_count;
-// What a stub jumps to, after its call. `second`: the second argument of the program's call.
+// Returns the function that a stub jumps to. `second`: the second argument of the program's call.
 [[gnu::visibility("hidden")]] void* cistern_before_unhooked(unsigned stub, const void* second);
 }
 

@@ -4,8 +4,8 @@
 
 namespace cistern::cuda {
 
-// What the program gets instead of `real`: a stub, or `real` itself where a call of it matters for nothing that is
-// held. `name`: as cuGetProcAddress was asked for it.
+// Returns a stub for `real`, or `real` itself where a call of it does not matter for copies that are held.
+// `name`: as cuGetProcAddress was asked for it.
 void* sending_first(const char* name, void* real);
 
 }  // namespace cistern::cuda

@@ -20,7 +20,7 @@ static bool holds(const void* block, const std::vector<unsigned char>& expected,
   return back == expected;
 }
 
-// Neighbours, each from memory that is written again at once.
+// Neighbours, each from memory that is then overwritten.
 static void neighbours(unsigned char* block, cudaStream_t stream) {
   const std::vector<unsigned char> whole = pattern(kSlice * kSlices, 1);
   std::vector<unsigned char> slice(kSlice);
@@ -110,7 +110,7 @@ static void captures(unsigned char* block, cudaStream_t stream) {
   NEED(cudaGraphDestroy(graph));
 }
 
-// Whatever the driver refuses of a copy it refuses still.
+// The driver still refuses what it refuses without Cistern.
 static void refused(unsigned char* block, cudaStream_t stream) {
   std::vector<unsigned char> bytes(kSlice);
   unsigned char* gone = device_block<unsigned char>(kSlice * 4);
