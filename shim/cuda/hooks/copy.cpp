@@ -459,7 +459,7 @@ constexpr bool may_be_held(std::string_view name) {
 
 }  // namespace
 
-// What is held is sent by hold(), or else before the hook is called: for a copy that the hook refuses, too.
+// hold() sends what is held, or else it is sent before the hook is called: for a copy that the hook refuses, too.
 #define CUDA_COPY(base, version, stream, name, parameters, arguments, copied)    \
   CUresult name parameters {                                                     \
     if constexpr (may_be_held(#name)) {                                          \
