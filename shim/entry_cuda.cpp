@@ -1,5 +1,6 @@
 // The exported CUDA functions. They have no logic. A function of the driver calls its hook (cuda/hooks). A function of
 // the runtime calls the runtime of the calling module (cuda/runtime.hpp), which calls the driver's functions in turn.
+#include "shim/cuda/hooks/gathering.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/runtime.hpp"
 #include "shim/process/environment.hpp"
@@ -25,13 +26,13 @@ const void* memory_left(First first, Rest...) {
 
 // Without a driver in the process there is nothing to forward to. A program can only come here through a weak reference
 // that our export has satisfied.
-#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments) \
-  extern "C" [[gnu::visibility("default")]] CUresult name parameters {          \
-    if (!driver().name) [[unlikely]]                                            \
-      return kNoDevice;                                                         \
-    if (cistern::switched_off()) [[unlikely]]                                   \
-      return driver().name arguments;                                           \
-    return hook::name arguments;                                                \
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments)         \
+  extern "C" [[gnu::visibility("default")]] CUresult name parameters {                  \
+    if (!driver().name) [[unlikely]]                                                    \
+      return kNoDevice;                                                                 \
+    if (const Route to = route(); to != Route::hook) [[unlikely]]                       \
+      return to == Route::driver ? driver().name arguments : gathering::name arguments; \
+    return hook::name arguments;                                                        \
   }
 #define CUDA_RUNTIME(action, name, parameters, arguments)                                                              \
   extern "C" [[gnu::visibility("default")]] cudaError_t name parameters {                                              \

@@ -12,6 +12,7 @@
 
 #include "shim/cuda/runtime.hpp"
 #include "shim/cuda/unknown.hpp"
+#include "shim/cuda/unseen_calls.hpp"
 #include "shim/entry_plugins.hpp"
 #include "shim/process/environment.hpp"
 #include "shim/process/lookup.hpp"
@@ -100,6 +101,7 @@ DlsymDecision cistern_dlsym_replacement(void* handle, const char* name, const vo
   const Export* row = find_export(name);
   if (!row) [[likely]] {
     cistern::cuda::note_asked(name);
+    cistern::cuda::note_looked_up(name, caller);
     if (handle != RTLD_DEFAULT) before_look_up(name);
     return {nullptr, handle};
   }

@@ -15,6 +15,7 @@
 
 #include "pool/base/page_size.hpp"
 #include "pool/base/symbol_table.hpp"
+#include "shim/cuda/gather.hpp"
 #include "shim/host/native.hpp"
 #include "shim/host/serving.hpp"
 #include "shim/process/environment.hpp"
@@ -115,8 +116,10 @@ bool redirect() {
 
 int cistern_dlopen_mode(int mode) {
   real_dlopen();  // what the assembly jumps to
+  cuda::before_call(cuda::Sent::loading);
   if (!(mode & RTLD_DEEPBIND) || switched_off()) [[likely]]
     return mode;
+  if (options().gather) cuda::stop_gathering(cuda::GatherOff::deep_binding);
   const String& way = options().deepbind;
   if (way == "keep") return mode;
   return way == "clear" || !redirect() ? mode & ~RTLD_DEEPBIND : mode;

@@ -258,6 +258,15 @@ struct StagingFigures {
   bool asked_for = false;  // CISTERN_STAGING=on
 };
 
+// Small copies from pageable memory to a device that were held back and sent together.
+struct GatherFigures {
+  std::uint64_t copies, bytes;
+  std::uint64_t submissions;      // driver copies that they became
+  Vector<UnpooledFigure> sent{};  // how often they were sent, by what made it necessary
+  const char* off = nullptr;      // why none is held back any more; null: copies still are
+  String off_for{};               // the function that is the reason; empty: none
+};
+
 struct FrameworkFigures {
   std::string_view name;  // "PyTorch"
   const char* how;        // its tensors are shown one by one: "PYTORCH_NO_CUDA_MEMORY_CACHING=1"
@@ -456,6 +465,7 @@ struct Snapshot {
   Vector<CopySite> copy_sites;               // most bytes first
   Vector<WaitSite> waits;                    // for each kind, the three sites that wait most often
   Vector<StagingFigures> staging;
+  std::optional<GatherFigures> gathered;
   std::uint64_t staging_bytes;      // pinned memory that copies go through
   std::optional<double> staging_s;  // that threads spent copying to and from it
   Vector<DeviceMemoryFigures> device_memory;

@@ -15,6 +15,8 @@ constinit std::atomic<bool> aside{false};
 }  // namespace
 
 void exit_begins() {
+  for (const Kind* kind : kinds())
+    if (kind->exit_begins) kind->exit_begins();
   if (enter_exit()) stop_copy_crew();
 }
 

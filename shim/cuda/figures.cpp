@@ -10,6 +10,7 @@
 #include "shim/cuda/state.hpp"
 #include "shim/cuda/unknown.hpp"
 #include "shim/process/kind.hpp"
+#include "shim/process/process.hpp"
 #include "shim/process/standings.hpp"
 #include "stats/format.hpp"
 #include "stats/leak_rows.hpp"
@@ -214,6 +215,7 @@ void add_staging(Snapshot& snapshot) {
   s.contexts.for_each_ever(
       [&](Context& context) { snapshot.staging_bytes += context.ring.figures().chunks * staging::kChunkBytes; });
   s.staging.accounts().add_to(snapshot, "cuda");
+  if (options().gather) s.gather.add_to(snapshot);
 }
 
 void add_devices(Snapshot& snapshot) {
@@ -386,6 +388,7 @@ extern constexpr Kind kind = {
     .fork = {before_fork, after_fork_in_parent, after_fork_in_child, after_fork_in_parent},
     .add_judged = add_judged,
     .visit_live = visit_live,
+    .exit_begins = [] { before_call(Sent::exit); },
 };
 
 }  // namespace cistern::cuda

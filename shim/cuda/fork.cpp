@@ -8,7 +8,9 @@
 
 namespace cistern::cuda {
 
+// Copies that are held go to the driver first, while no lock of this kind is held: the child would not have them.
 void before_fork() {
+  if (CudaState* s = state_if_used()) s->gather.before_fork(*s);
   state_before_fork();
   driver_before_fork();
   unknown_before_fork();
@@ -60,6 +62,7 @@ void after_fork_in_parent() {
     unlock_tables(*s);
     s->pools.after_fork_in_parent();
     s->captures.after_fork();
+    s->gather.after_fork_in_parent();
   }
   unlock_files();
 }
@@ -73,6 +76,7 @@ void after_fork_in_child() {
   s->captures.after_fork();
   s->captures.forget_in_child();
   s->staging.after_fork_in_child();
+  s->gather.after_fork_in_child();
   // A parent that never had a context may leave a working driver to the child.
   if (s->contexts.forget_in_child()) s->gate.closed.store(true);
   s->blocks.table.clear();

@@ -8,6 +8,7 @@
 #include "shim/cuda/account.hpp"
 #include "shim/cuda/captures.hpp"
 #include "shim/cuda/contexts.hpp"
+#include "shim/cuda/gather.hpp"
 #include "shim/cuda/graph_memory.hpp"
 #include "shim/cuda/missing.hpp"
 #include "shim/cuda/next.hpp"
@@ -40,6 +41,7 @@ struct CudaState {
   Objects objects;
   Transfers transfers;
   Staging staging;
+  Gather gather;
   RoundTrips round_trips;
   Waits waits;
 

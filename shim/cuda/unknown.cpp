@@ -52,11 +52,6 @@ void note(const String& name) {
   names.size() < kNamesMax ? names.push_back(name) : static_cast<void>(++unknown->others);
 }
 
-// Libraries over the driver have lower case there: cudaMalloc, cublasCreate.
-bool looks_like_the_drivers(const char* name) {
-  return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
-}
-
 }  // namespace
 
 bool is_known_function(std::string_view name) {

@@ -8,6 +8,11 @@
 
 namespace cistern::cuda {
 
+// Libraries over the driver have lower case there: cudaMalloc, cublasCreate.
+constexpr bool looks_like_the_drivers(const char* name) {
+  return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
 // By its exported name, or by that which cuGetProcAddress is asked for.
 bool is_known_function(std::string_view name);
 

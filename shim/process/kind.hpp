@@ -64,6 +64,8 @@ struct Kind {
   void (*visit_live)(VisitLive visit, void* context) = nullptr;
   // Exit begins, and a report will be written.
   void (*before_exit)() = nullptr;
+  // Exit begins. Last moment for what the program has asked for and the driver was not told yet.
+  void (*exit_begins)() = nullptr;
 };
 
 // In the order of kinds.def: host memory first, which all others use.

@@ -605,6 +605,7 @@ void render_text(const Snapshot& snapshot, Sink& sink) {
   write_transfers(snapshot, sink);
   write_waits(snapshot, sink);
   write_staging(snapshot, sink);
+  write_gathered(snapshot, sink);
   write_self(snapshot, sink);
 }
 

@@ -373,4 +373,19 @@ void write_staging(const Snapshot& snapshot, Sink& sink) {
   }
 }
 
+// "GATHERED 26,677 copies of 80 MiB in 12 submissions; sent for: full 10, driver-call 2"
+void write_gathered(const Snapshot& snapshot, Sink& sink) {
+  if (!snapshot.gathered) return;
+  const GatherFigures& figures = *snapshot.gathered;
+  String reasons;
+  for (const UnpooledFigure& why : figures.sent)
+    reasons += String(reasons.empty() ? "; sent for: " : ", ") + why.reason + " " + grouped(why.count);
+  sink.print("GATHERED {} of {} in {}{}\n",
+             figures.copies == 1 ? String("1 small copy") : grouped(figures.copies) + " small copies",
+             human_bytes(figures.bytes), counted(figures.submissions, "submission"), reasons);
+  if (figures.off)
+    sink.print("    no more are held back: {}{}{}\n", figures.off, figures.off_for.empty() ? "" : " ",
+               printable(figures.off_for));
+}
+
 }  // namespace cistern

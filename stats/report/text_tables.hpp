@@ -15,6 +15,7 @@ void write_sizes(const Snapshot& snapshot, Sink& sink);
 void write_fragmentation(const Snapshot& snapshot, Sink& sink);
 void write_waits(const Snapshot& snapshot, Sink& sink);
 void write_staging(const Snapshot& snapshot, Sink& sink);
+void write_gathered(const Snapshot& snapshot, Sink& sink);
 void write_transfers(const Snapshot& snapshot, Sink& sink);
 
 }  // namespace cistern

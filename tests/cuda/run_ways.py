@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Runs a CUDA program plain, plain again (the control), preloaded, preloaded with deferred order, preloaded with the
-pools off, and preloaded with all its pageable copies staged. Every way must give the same stdout, stderr and exit code,
-and a report whose figures agree with what the program says it made. What is expected of a program stands in its first
-comment (say.hpp)."""
+pools off, with all its pageable copies staged, and with its small copies sent together. Every way must give the same
+stdout, stderr and exit code, and a report whose figures agree with what the program says it made. What is expected
+of a program stands in its first comment (say.hpp)."""
 import argparse
 import collections
 import os
@@ -22,6 +22,7 @@ WAYS = {
     "preload, ranges, deferred": {"CISTERN_DEVICE_POOL": "ranges", "CISTERN_DEVICE_ORDER": "deferred"},
     "preload, pools off": {"CISTERN_DEVICE_POOL": "off", "CISTERN_PINNED_POOL": "off", "CISTERN_STAGING": "off"},
     "preload, staged": {"CISTERN_STAGING": "on"},
+    "preload, gathered": {"CISTERN_GATHER": "on"},
 }
 TRAITS_OF_THE_BUILD = ("per-thread", "nvcc", "link")
 
@@ -40,7 +41,7 @@ class Expectations:
         self.figures, self.simulator_only = True, False
         self.stages, self.passes_on = False, []
         self.unknown = []
-        self.ranges = True
+        self.ranges = self.gathers = True
         self.environment, self.argument_lists, self.leaks_of = {}, [], []
         for line in source.read_text().splitlines():
             if not line.startswith(("//", "#")):
@@ -70,6 +71,8 @@ class Expectations:
             self.stages = value == "both"
         elif name == "without-ranges":  # it shows what memory of a range does not have; the value says what
             self.ranges = False
+        elif name == "without-gather":  # the value says why
+            self.gathers = False
         elif name == "passes-on":
             self.passes_on = value.split(",")
         elif name == "unknown":
@@ -243,6 +246,8 @@ def judge(command, runner, expectations, figures):
     hits = {}
     for way, options in WAYS.items():
         if options.get("CISTERN_DEVICE_POOL") == "ranges" and not expectations.ranges:
+            continue
+        if "CISTERN_GATHER" in options and not expectations.gathers:
             continue
         if not runner.shim:
             break

@@ -349,9 +349,10 @@ TEST_F(Segments, DoNotNameAStreamThatIsGone) {
   for (const auto give_back : {cistern_pool_deallocate_on, cistern_pool_deallocate}) {
     CUstream stream = nullptr;
     ASSERT_EQ(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    simcuda_set_value("stream_delay_us", 20'000);
     void* const block = take_on(pool, kMiB, stream);
     EXPECT_EQ(DRIVER_V2(cuMemsetD8)(address(block), 0, 4), CUDA_SUCCESS);
+    EXPECT_EQ(DRIVER(cuCtxSynchronize)(), CUDA_SUCCESS);
+    simcuda_set_value("stream_delay_us", 20'000);
     EXPECT_EQ(DRIVER(cuMemsetD8Async)(address(block), 1, kMiB, stream), CUDA_SUCCESS);
     EXPECT_EQ(DRIVER_V2(cuStreamDestroy)(stream), CUDA_SUCCESS);
     EXPECT_EQ(give_back(pool, block, stream), CISTERN_OK);

@@ -6,7 +6,9 @@
 //                                              -> Copying::run -> staging.copy, or the program's own call
 #include <algorithm>
 #include <functional>
+#include <string_view>
 
+#include "shim/cuda/hooks/gathering.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
 #include "shim/cuda/hooks/kept.hpp"
 #include "shim/cuda/state.hpp"
@@ -229,6 +231,15 @@ class Copying {
     }
   }
 
+  // Holds the copy back, if it is one that can be. Nothing: it is to be made now.
+  std::optional<CUresult> hold() {
+    if (!host_copy_ || refused_) return std::nullopt;
+    const std::uint64_t begin_ns = nanoseconds_since_start();
+    const std::optional<CUresult> answer = s_.gather.hold(s_, *host_copy_);
+    if (answer) account(*answer, nanoseconds_since_start() - begin_ns);
+    return answer;
+  }
+
   // `pass` makes the program's own call.
   template <class Pass>
   CUresult run(Pass pass) {
@@ -436,4 +447,30 @@ namespace hook {
 #include "shim/symbols/cuda.def"
 
 }  // namespace hook
+
+namespace gathering {
+namespace {
+
+// Others describe no single copy of bytes to a device: not worth a look.
+constexpr bool may_be_held(std::string_view name) {
+  return name.starts_with("cuMemcpyHtoD") || name == "cuMemcpy" || name == "cuMemcpy_ptds" || name == "cuMemcpyAsync" ||
+         name == "cuMemcpyAsync_ptsz";
+}
+
+}  // namespace
+
+// hold() sends what is held, or else it is sent before the hook is called: for a copy that the hook refuses, too.
+#define CUDA_COPY(base, version, stream, name, parameters, arguments, copied)    \
+  CUresult name parameters {                                                     \
+    if constexpr (may_be_held(#name)) {                                          \
+      Copying copying(#name, Zero::stream);                                      \
+      copying.copied;                                                            \
+      if (const std::optional<CUresult> answer = copying.hold()) return *answer; \
+    }                                                                            \
+    const CUresult late = before_call(Sent::other_copy, Tells::yes);             \
+    return late == kSuccess ? hook::name arguments : late;                       \
+  }
+#include "shim/symbols/cuda.def"
+
+}  // namespace gathering
 }  // namespace cistern::cuda

@@ -9,6 +9,7 @@
 //   command.cpp             launches
 //   host_function.cpp       functions that streams run
 //   copy.cpp                copies
+//   gathering.cpp           all of them, where copies may be held back; unhooked.cpp: functions that have no hook
 //
 // Room: CUDA: one function per call.
 // May include: pool/base, stats, backends/cuda, shim/process, shim/staging, shim/cuda.

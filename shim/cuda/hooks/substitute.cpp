@@ -9,7 +9,9 @@
 #include <span>
 
 #include "pool/base/internal_memory.hpp"
+#include "shim/cuda/hooks/gathering.hpp"
 #include "shim/cuda/hooks/hooks.hpp"
+#include "shim/cuda/hooks/unhooked.hpp"
 #include "shim/cuda/next.hpp"
 #include "shim/cuda/unknown.hpp"
 #include "shim/process/lookup.hpp"
@@ -37,13 +39,18 @@ constexpr int kRowCount = 0
     ;
 constinit std::atomic<const Row*> the_rows{nullptr};
 
+template <class Function>
+void* hook_for_route(Function* plain, Function* gathering) {
+  return reinterpret_cast<void*>(route() == Route::gathering ? gathering : plain);
+}
+
 // Sorted by name; equal names by version. Made by the first who asks: most processes never do.
 std::span<const Row> rows() {
   if (const Row* const made = the_rows.load(std::memory_order_acquire)) return {made, kRowCount};
   auto* const made = static_cast<Row*>(internal_allocate(kRowCount * sizeof(Row)));
   int i = 0;
-#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments)              \
-  new (&made[i++]) Row{#base, version, Stream::stream, reinterpret_cast<void*>(&hook::name), \
+#define CUDA_DRIVER(action, base, version, stream, name, parameters, arguments)                       \
+  new (&made[i++]) Row{#base, version, Stream::stream, hook_for_route(&hook::name, &gathering::name), \
                        [](void* real) { driver().name.set(real); }};
 #include "shim/symbols/cuda.def"
   std::sort(made, made + kRowCount, [](const Row& a, const Row& b) {
@@ -72,6 +79,12 @@ const Row* find_row(const char* name, int version, std::uint64_t flags) {
   return best;
 }
 
+// `version`: as of note_answered.
+void unhooked(const char* name, int version, void** function) {
+  note_answered(name, version);
+  if (route() == Route::gathering) *function = sending_first(name, *function);
+}
+
 }  // namespace
 
 // A version may lie between two rows, or beyond the last that is known here. Then the driver is asked for the row's own
@@ -81,11 +94,11 @@ void substitute(const char* name, void** function, int version, std::uint64_t fl
   answered.fetch_add(1, std::memory_order_relaxed);
   if (!name || !function || !*function || !driver_found()) return;
   const Row* row = find_row(name, version, flags);
-  if (!row) return note_answered(name, 0);
+  if (!row) return unhooked(name, 0, function);
   if (row->version != version) {
     void* of_row = nullptr;
     if (again(name, &of_row, row->version, flags) != kSuccess || of_row != *function)
-      return note_answered(name, version);
+      return unhooked(name, version, function);
   }
   // An interposer behind Cistern may look up a function of its own by name, and find Cistern's.
   if (module_of(*function) != own_module()) row->keep(*function);

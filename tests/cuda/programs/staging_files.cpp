@@ -1,10 +1,14 @@
 // Copies mapped files to a device and back: shared and private mappings, files that are not in the page cache, sparse
-// files, a file that takes the place of another. Shared memory and huge pages are copied too. All files are deleted
-// before they are mapped. Random copies of a file and of a model of it in the program's memory bring the same bytes.
+// files, a file that takes the place of another. Shared memory and huge pages are copied too. Random copies of a file
+// and of a model of it in the program's memory bring the same bytes. Files are deleted before they are mapped, but for
+// some that random copies may open by their name; those are dropped from the page cache from time to time.
+//
+//   staging_files [deleted|named SEED [COPIES]]
 //
 // harness: stages=both
 // harness: arguments=fixed
-// harness: arguments=random 7
+// harness: arguments=deleted 7
+// harness: arguments=named 8
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -19,11 +23,17 @@ constexpr size_t kBytes = size_t{5} << 20, kPage = 4096;
 
 // --- Files
 
-// A file of the folder that the program runs in, without a name.
-static int new_file(size_t bytes) {
-  char name[] = "staging-files-XXXXXX";
+// In the folder that the program runs in.
+static char name[] = "staging-files-XXXXXX";
+static int new_named_file(size_t bytes) {
   const int file = mkstemp(name);
-  if (file < 0 || unlink(name) != 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) exit(91);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) exit(91);
+  return file;
+}
+static int new_file(size_t bytes) {
+  strcpy(name, "staging-files-XXXXXX");
+  const int file = new_named_file(bytes);
+  if (unlink(name) != 0) exit(91);
   return file;
 }
 
@@ -151,17 +161,19 @@ static void other_memory() {
 }
 
 // The same copies of a mapping and of plain memory, at random places.
-static void random_copies(unsigned seed) {
+static void random_copies(bool is_named, unsigned seed, int copies) {
   std::mt19937 random(seed);
-  const int file = filled_file();
-  unsigned char* const memory = mapped(file, MAP_SHARED);
+  const int file = is_named ? new_named_file(kBytes) : new_file(kBytes);
+  fill(file, 1);
+  unsigned char* const memory = mapped(file, is_named ? MAP_PRIVATE : MAP_SHARED);
   std::vector<unsigned char> model = pattern(kBytes, 1);
   const Block from_file, from_model;
   const cudaStream_t stream = new_stream();
   int different = 0;
   for (const Block* block : {&from_file, &from_model}) NEED(cudaMemset(block->at(), 7, kBytes));
   NEED(cudaDeviceSynchronize());
-  for (int copy = 0; copy < 300; ++copy) {
+  for (int copy = 0; copy < copies; ++copy) {
+    if (is_named && copy % 50 == 0 && (fsync(file) || posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED))) exit(98);
     const size_t bytes = 1 + random() % (copy % 4 ? 300'000 : kBytes), at = random() % (kBytes - bytes + 1);
     const bool to_device = random() % 3 != 0;
     const auto both = [&](unsigned char* host, const Block& block) {
@@ -182,11 +194,13 @@ static void random_copies(unsigned seed) {
   NEED(cudaStreamDestroy(stream));
   munmap(memory, kBytes);
   close(file);
+  if (is_named) unlink(name);
 }
 
 int main(int count, char** arguments) {
-  if (count == 3) {
-    random_copies(static_cast<unsigned>(atoi(arguments[2])));
+  if (count > 2) {
+    const int copies = count > 3 ? atoi(arguments[3]) : 300;
+    random_copies(strcmp(arguments[1], "named") == 0, static_cast<unsigned>(atoi(arguments[2])), copies);
     return finish();
   }
   both_mappings();

@@ -2,6 +2,7 @@
 // that is new; so does its destructor. Both run under the dynamic linker's lock, which no call may take by then.
 // harness: recycles=device
 // harness: link=shared
+// harness: without-gather=a simulated stream's first command waits for the dynamic linker
 #include <dlfcn.h>
 
 #include <condition_variable>

@@ -165,6 +165,7 @@ Task copy_task(Locked& lock, const ShapedCopy& what) { return task_of(lock, what
 CUresult copy(Locked& lock, const StreamPointer& stream, const ShapedCopy& what, CopyCall call) {
   if (!what.shape.bytes()) return CUDA_SUCCESS;
   const bool within_device = what.to.device && what.from.device;
+  counters.host_copies += !within_device;
   if (call == CopyCall::kSynchronous)
     return enqueue(lock, stream, copy_task(lock, what), within_device ? Wait::kNo : Wait::kYes);
   // [documented] A captured copy reads its source when the graph runs, pageable or not.

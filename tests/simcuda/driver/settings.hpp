@@ -62,6 +62,7 @@ namespace simcuda {
   COUNTER(pinned_frees, "frees of those")                                                            \
   COUNTER(pageable_bytes, "bytes moved between a device and pageable host memory")                   \
   COUNTER(pinned_bytes, "bytes moved between a device and pinned or registered host memory")         \
+  COUNTER(host_copies, "copies with host memory on a side, counted when they are asked for")         \
   COUNTER(calls_in_host_functions, "those of them that were made in a host function, and refused")   \
   COUNTER(syncs, "calls that waited or would have waited: context, stream and event synchronise")    \
   COUNTER(live_allocations, "device, managed and pool allocations that are alive")                   \
